@@ -1,0 +1,781 @@
+"""The whole network: configuration, encoder and every head.
+
+Every model variable of the project is made here, from tables of names and
+shapes, and its name is the one in the released TF1 checkpoints. Tensor shapes
+are written with these letters:
+
+  B  batch                        T  sequence length (F from, T to in attention)
+  H  width of the hidden states   N  attention heads
+  D  width of one head, H / N     I  width of the intermediate layer
+  V  vocabulary                   P  masked-LM predictions per sequence
+  L  labels
+"""
+
+import dataclasses
+import json
+import math
+import zlib
+from typing import NamedTuple
+
+import tensorflow as tf
+
+import errors
+
+_LAYER_NORM_EPSILON = 1e-12
+# Added to the scores of masked positions. As in the original: not infinite, so
+# a row whose mask is all zero attends everywhere instead of giving NaN.
+_MASKED_SCORE = -10000.0
+# As in the original: new heads ignore initializer_range and drop 10 % of their
+# input even where the configuration says hidden_dropout_prob 0.
+_HEAD_STDDEV = 0.02
+_HEAD_DROPOUT = 0.1
+
+
+# Configuration
+
+
+@dataclasses.dataclass
+class BertConfig:
+  """Sizes of a model, as in `bert_config.json`.
+
+  Checked on creation: InputError names the field, its value and the range.
+
+  Attributes:
+    vocab_size: rows of the word embedding table, V.
+    hidden_size: width of the hidden states, H.
+    num_hidden_layers: encoder layers.
+    num_attention_heads: heads in every layer, N; divides H.
+    intermediate_size: width between the two products of the feed-forward, I.
+    hidden_act: a name known to `get_activation`, or a function.
+    hidden_dropout_prob: share of hidden units dropped in training.
+    attention_probs_dropout_prob: the same for attention probabilities.
+    max_position_embeddings: longest sequence.
+    type_vocab_size: segments. As in the original: 16 unless given, although
+      every released configuration says 2.
+    initializer_range: standard deviation of the initial weights, before the
+      normal is truncated at two of them.
+  """
+
+  vocab_size: int
+  hidden_size: int = 768
+  num_hidden_layers: int = 12
+  num_attention_heads: int = 12
+  intermediate_size: int = 3072
+  hidden_act: str = "gelu"
+  hidden_dropout_prob: float = 0.1
+  attention_probs_dropout_prob: float = 0.1
+  max_position_embeddings: int = 512
+  type_vocab_size: int = 16
+  initializer_range: float = 0.02
+
+  def __post_init__(self):
+    for name in _COUNTS:
+      _check_field(self, name, int, low=1)
+    for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
+      _check_field(self, name, (int, float), low=0, below=1)
+    _check_field(self, "initializer_range", (int, float), low=0)
+    if self.hidden_size % self.num_attention_heads:
+      raise errors.InputError(
+        f"hidden_size {self.hidden_size} cannot be divided among "
+        f"{self.num_attention_heads} attention heads; make it a multiple of "
+        "num_attention_heads"
+      )
+    get_activation(self.hidden_act)
+
+  @classmethod
+  def from_dict(cls, json_object):
+    """Makes a configuration from a dict with at least `vocab_size`.
+
+    Keys that this class does not know (released files carry some, such as
+    `directionality`) become attributes and are written back by `to_dict`.
+
+    Raises:
+      InputError: no vocab_size, or a value that cannot be used.
+    """
+    if json_object.get("vocab_size") is None:
+      raise errors.InputError(
+        "the model configuration has no vocab_size; add the number of lines "
+        "of the vocabulary file"
+      )
+    known = {field.name for field in dataclasses.fields(cls)}
+    config = cls(**{k: v for k, v in json_object.items() if k in known})
+    for key in json_object.keys() - known:
+      setattr(config, key, json_object[key])
+    return config
+
+  @classmethod
+  def from_json_file(cls, json_file):
+    """Reads `bert_config.json`; InputError names the file in every fault."""
+    try:
+      with tf.io.gfile.GFile(json_file, "r") as stream:
+        json_object = json.loads(stream.read())
+    except tf.errors.NotFoundError as error:
+      raise errors.InputError(
+        f"no such file: {json_file} (a model configuration in JSON)"
+      ) from error
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+      raise errors.InputError(f"{json_file}: not JSON: {error}") from error
+    if not isinstance(json_object, dict):
+      raise errors.InputError(
+        f"{json_file}: expected a JSON object, got {json_object!r:.40}"
+      )
+    try:
+      return cls.from_dict(json_object)
+    except errors.InputError as error:
+      raise errors.InputError(f"{json_file}: {error}") from error
+
+  def to_dict(self):
+    """Returns every field, unknown keys of the file included."""
+    return dict(vars(self))
+
+  def to_json_string(self):
+    """Returns JSON with sorted keys, two spaces of indent, a last newline."""
+    return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
+
+  def check_vocabulary(self, num_tokens, source="the vocabulary"):
+    """Raises InputError if `num_tokens` ids do not fit the embedding table."""
+    if num_tokens > self.vocab_size:
+      raise errors.InputError(
+        f"{source} has {num_tokens} tokens but the model configuration says "
+        f"vocab_size {self.vocab_size}; use the vocabulary that belongs to "
+        "the model"
+      )
+
+  def check_sequence_length(self, length):
+    """Raises InputError if sequences of `length` have no position rows."""
+    if length > self.max_position_embeddings:
+      raise errors.InputError(
+        f"sequence length {length} is more than the model's "
+        f"max_position_embeddings {self.max_position_embeddings}; shorten the "
+        "sequences (--max_seq_length) or take a model made for longer ones"
+      )
+
+
+_COUNTS = (
+  "vocab_size",
+  "hidden_size",
+  "num_hidden_layers",
+  "num_attention_heads",
+  "intermediate_size",
+  "max_position_embeddings",
+  "type_vocab_size",
+)
+
+
+def _check_field(config, name, types, *, low, below=math.inf):
+  value = getattr(config, name)
+  # A bool is an int in Python: `true` in the JSON file must not pass as 1.
+  fits = isinstance(value, types) and not isinstance(value, bool)
+  if not fits or not low <= value < below:
+    kind = "an integer" if types is int else "a number"
+    limit = f" and less than {below}" if below < math.inf else ""
+    raise errors.InputError(
+      f"{name} is {value!r} in the model configuration; expected {kind} of at "
+      f"least {low}{limit}"
+    )
+
+
+# The table of variables
+
+
+def bert_shapes(config, scope="bert"):
+  """Returns {name: shape} of a `BertModel`, in the order of the checkpoints."""
+  width = config.hidden_size
+  shapes = {
+    "embeddings/word_embeddings": (config.vocab_size, width),
+    "embeddings/token_type_embeddings": (config.type_vocab_size, width),
+    "embeddings/position_embeddings": (config.max_position_embeddings, width),
+    **_norm_shapes("embeddings/LayerNorm", width),
+  }
+  for layer in range(config.num_hidden_layers):
+    for name, shape in _layer_shapes(width, config.intermediate_size).items():
+      shapes[f"encoder/layer_{layer}/{name}"] = shape
+  shapes.update(_dense_shapes("pooler/dense", width, width))
+  return {f"{scope}/{name}": shape for name, shape in shapes.items()}
+
+
+def masked_lm_shapes(config):
+  """Returns {name: shape} of a `MaskedLMHead` without the tied table."""
+  width = config.hidden_size
+  return {
+    **_dense_shapes("cls/predictions/transform/dense", width, width),
+    **_norm_shapes("cls/predictions/transform/LayerNorm", width),
+    "cls/predictions/output_bias": (config.vocab_size,),
+  }
+
+
+def output_shapes(config, prefix, num_outputs):
+  """Returns {name: shape} of one last product, stored as [outputs, H]."""
+  return {
+    f"{prefix}output_weights": (num_outputs, config.hidden_size),
+    f"{prefix}output_bias": (num_outputs,),
+  }
+
+
+def _layer_shapes(width, intermediate_size):
+  return {
+    **_dense_shapes("attention/self/query", width, width),
+    **_dense_shapes("attention/self/key", width, width),
+    **_dense_shapes("attention/self/value", width, width),
+    **_dense_shapes("attention/output/dense", width, width),
+    **_norm_shapes("attention/output/LayerNorm", width),
+    **_dense_shapes("intermediate/dense", width, intermediate_size),
+    **_dense_shapes("output/dense", intermediate_size, width),
+    **_norm_shapes("output/LayerNorm", width),
+  }
+
+
+def _dense_shapes(name, inputs, outputs):
+  return {f"{name}/kernel": (inputs, outputs), f"{name}/bias": (outputs,)}
+
+
+def _norm_shapes(name, width):
+  return {f"{name}/beta": (width,), f"{name}/gamma": (width,)}
+
+
+class _Weights(tf.Module):
+  """A module whose variables are made from a table of names and shapes."""
+
+  def __init__(self, shapes, *, stddev, seed):
+    super().__init__()
+    self._weights = tuple(
+      _make_variable(name, shape, stddev=stddev, seed=seed)
+      for name, shape in shapes.items()
+    )
+
+  def _under(self, prefix):
+    """Returns {rest of the name: variable} of the names below `prefix`."""
+    found = {}
+    for weight in self._weights:
+      name = weight.name.removesuffix(":0")
+      if name.startswith(prefix):
+        found[name.removeprefix(prefix)] = weight
+    return found
+
+
+def _make_variable(name, shape, *, stddev, seed):
+  # On the CPU, so that a seed means the same weights whatever the accelerator.
+  with tf.device("CPU:0"):
+    initial = _initial_value(name, shape, stddev=stddev, seed=seed)
+  return tf.Variable(initial, name=name)
+
+
+def _initial_value(name, shape, *, stddev, seed):
+  """Returns float32 initial weights, a function of (seed, name) alone.
+
+  As in the original: the normal is cut at two standard deviations and not
+  rescaled, so stddev 0.02 really gives 0.0176.
+  """
+  if name.endswith("/gamma"):
+    return tf.ones(shape)
+  if name.endswith(("bias", "/beta")):
+    return tf.zeros(shape)
+  return tf.random.stateless_truncated_normal(
+    shape, seed=[seed, _name_number(name)], stddev=stddev, alg="philox"
+  )
+
+
+def _name_number(name):
+  """Returns a fixed number in [0, 2^31) for a name."""
+  return zlib.crc32(name.encode()) & 0x7FFFFFFF
+
+
+# Pieces without state
+
+
+def gelu(x):
+  """Gaussian error linear unit in its tanh form (arXiv 1606.08415).
+
+  As in the original: the approximation, not the error function.
+  """
+  return tf.nn.gelu(x, approximate=True)
+
+
+def gelu_erf(x):
+  """Gaussian error linear unit with the exact normal distribution function.
+
+  Weights published in the Hugging Face format were trained with this form.
+  """
+  return tf.nn.gelu(x, approximate=False)
+
+
+_ACTIVATIONS = {
+  "gelu": gelu,
+  "gelu_erf": gelu_erf,
+  "linear": tf.identity,
+  "relu": tf.nn.relu,
+  "silu": tf.nn.silu,
+  "swish": tf.nn.silu,
+  "tanh": tf.tanh,
+}
+
+
+def get_activation(activation):
+  """Returns the function of a name, whatever its case.
+
+  Args:
+    activation: "gelu", "gelu_erf", "linear", "relu", "silu", "swish" or
+      "tanh"; None or "" means linear; a function is returned as it is.
+
+  Raises:
+    InputError: another name.
+  """
+  if callable(activation):
+    return activation
+  found = _ACTIVATIONS.get(str(activation or "linear").lower())
+  if found is None:
+    raise errors.InputError(
+      f"unknown activation {activation!r}; known are "
+      + ", ".join(sorted(_ACTIVATIONS))
+    )
+  return found
+
+
+def layer_norm(x, beta, gamma):
+  """Normalizes the last axis in float32 (arXiv 1607.06450, epsilon 1e-12).
+
+  Args:
+    x: [..., H] of any floating type.
+    beta, gamma: float32 [H].
+
+  Returns:
+    [..., H], float32; the caller casts to what it computes in.
+  """
+  x = tf.cast(x, tf.float32)
+  centred = x - tf.reduce_mean(x, axis=-1, keepdims=True)
+  variance = tf.reduce_mean(tf.square(centred), axis=-1, keepdims=True)
+  scale = tf.math.rsqrt(variance + _LAYER_NORM_EPSILON) * gamma
+  return centred * scale + beta
+
+
+def dense(x, kernel, bias=None, activation=None):
+  """Returns activation(x @ kernel + bias) in the type of `x`.
+
+  Args:
+    x: [..., in].
+    kernel: [in, out], cast to the type of `x`.
+    bias: [out], cast to the type of `x`, or None.
+    activation: function, or None.
+
+  Returns:
+    [..., out].
+  """
+  # One product of two matrices: TensorFlow's product of a batch of matrices
+  # with one shared matrix is slower, and so is its gradient.
+  rows = tf.reshape(x, [-1, kernel.shape[0]])
+  product = tf.matmul(rows, tf.cast(kernel, x.dtype))
+  if bias is not None:
+    product = tf.nn.bias_add(product, tf.cast(bias, x.dtype))
+  if activation is not None:
+    product = activation(product)
+  return tf.reshape(product, [*_sizes(x)[:-1], kernel.shape[1]])
+
+
+def _sizes(x):
+  """Returns the sizes of `x`: integers where static, else scalar tensors."""
+  dynamic = tf.shape(x)
+  return [
+    dynamic[axis] if size is None else size for axis, size in enumerate(x.shape)
+  ]
+
+
+def dropout(x, rate, seed, site):
+  """Zeroes a share of `x` and scales the rest, the same for the same seed.
+
+  Args:
+    x: any shape.
+    rate: share to drop; 0 leaves `x` as it is.
+    seed: int32 [2], or None to leave `x` as it is (not training).
+    site: name of the place in the network; each has its own mask.
+  """
+  if seed is None or not rate:
+    return x
+  # Adding, not stateless_fold_in: a folded seed would be made on the
+  # accelerator and fetched to the host at every site.
+  seed = seed + tf.constant([_name_number(site), 0], tf.int32)
+  return tf.nn.experimental.stateless_dropout(x, rate, seed=seed)
+
+
+def _training_seed(training, dropout_seed):
+  """Returns the int32 [2] seed of this call's dropout, None for no dropout."""
+  if not training:
+    return None
+  if dropout_seed is None:
+    lowest, highest = tf.int32.limits
+    return tf.random.uniform([2], lowest, highest, dtype=tf.int32)
+  return tf.convert_to_tensor(dropout_seed, tf.int32)
+
+
+# The encoder
+
+
+class BertOutput(NamedTuple):
+  """What `BertModel` computes; all tensors in the model's compute_dtype.
+
+  Attributes:
+    embedding_output: [B, T, H], the input of the first layer.
+    all_encoder_layers: tuple of [B, T, H], one for every layer.
+    sequence_output: [B, T, H], the last of them.
+    pooled_output: [B, H], a dense tanh layer on the first token.
+    attention_probs: tuple of [B, N, F, T] before dropout, or None.
+  """
+
+  embedding_output: tf.Tensor
+  all_encoder_layers: tuple
+  sequence_output: tf.Tensor
+  pooled_output: tf.Tensor
+  attention_probs: tuple | None
+
+
+class BertModel(_Weights):
+  """Bidirectional Transformer encoder (arXiv 1810.04805)."""
+
+  def __init__(
+    self,
+    config,
+    *,
+    seed=12345,
+    compute_dtype=tf.float32,
+    use_one_hot_embeddings=False,
+    recompute_activations=False,
+    scope="bert",
+  ):
+    """Makes the variables, under the names of the released checkpoints.
+
+    Args:
+      config: BertConfig.
+      seed: integer; the initial weights are a function of it and of the name
+        of the variable.
+      compute_dtype: type of the matrix products and hidden states. Variables,
+        soft-max and layer norm stay float32.
+      use_one_hot_embeddings: look words up by a matrix product (TPU), not by
+        a gather.
+      recompute_activations: keep only the input of every layer for the
+        gradient and compute the rest again: less memory, a third more time.
+      scope: first part of every name. Unlike the original: a second model is
+        not renamed to "bert_1" by itself.
+    """
+    stddev = config.initializer_range
+    super().__init__(bert_shapes(config, scope), stddev=stddev, seed=seed)
+    self.config = config
+    self._scope = scope
+    self._compute_dtype = tf.as_dtype(compute_dtype)
+    self._use_one_hot_embeddings = use_one_hot_embeddings
+    self._recompute_activations = recompute_activations
+
+  @property
+  def word_embeddings(self):
+    """The float32 variable [V, H]."""
+    return self._weights[0]
+
+  def __call__(
+    self,
+    input_ids,
+    input_mask=None,
+    token_type_ids=None,
+    training=False,
+    *,
+    dropout_seed=None,
+    position_ids=None,
+    return_attention=False,
+  ):
+    """Encodes sequences.
+
+    Args:
+      input_ids: integers [B, T].
+      input_mask: [B, T], 1 for a token and 0 for padding, or [B, F, T] where
+        every token has its own row (several texts packed into one sequence);
+        None means all ones.
+      token_type_ids: integers [B, T]; None means all zeros.
+      training: whether to drop units.
+      dropout_seed: integers [2]; all dropout of this call is a function of
+        it. None with training=True draws one from TensorFlow's generator.
+      position_ids: integers [B, T]; None means 0, 1, 2, ...
+      return_attention: whether to return the attention probabilities.
+
+    Returns:
+      BertOutput.
+
+    Raises:
+      InputError: a static shape that is not [B, T], or longer than
+        max_position_embeddings.
+    """
+    input_ids = self._checked_ids(input_ids)
+    seed = _training_seed(training, dropout_seed)
+    embedded = self._embed(input_ids, token_type_ids, position_ids, seed)
+    bias = _attention_bias(input_mask)
+    layers, all_probs = [tf.cast(embedded, self._compute_dtype)], []
+    for number in range(self.config.num_hidden_layers):
+      output, probs = self._encode_layer(
+        layers[-1], bias, number, seed, return_attention
+      )
+      layers.append(output)
+      all_probs.append(probs)
+    return BertOutput(
+      embedding_output=layers[0],
+      all_encoder_layers=tuple(layers[1:]),
+      sequence_output=layers[-1],
+      pooled_output=self._pool(layers[-1]),
+      attention_probs=tuple(all_probs) if return_attention else None,
+    )
+
+  def _checked_ids(self, input_ids):
+    input_ids = tf.convert_to_tensor(input_ids)
+    if input_ids.shape.rank != 2:
+      raise errors.InputError(
+        f"input_ids have shape {input_ids.shape}; expected [batch, sequence]"
+      )
+    if input_ids.shape[1] is not None:
+      self.config.check_sequence_length(input_ids.shape[1])
+    return input_ids
+
+  def _embed(self, input_ids, token_type_ids, position_ids, seed):
+    """Returns float32 [B, T, H]: word + segment + position, normalized."""
+    weights = self._under(f"{self._scope}/embeddings/")
+    if self._use_one_hot_embeddings:
+      words = _one_hot_lookup(input_ids, weights["word_embeddings"])
+    else:
+      # From the float32 variable itself: its gradient then stays a list of
+      # rows, one per token, and the optimizer takes the norm of that list.
+      words = tf.gather(weights["word_embeddings"], input_ids)
+    if token_type_ids is None:
+      token_type_ids = tf.zeros_like(input_ids)
+    # As in the original: a segment out of range gets a zero row.
+    types = _one_hot_lookup(token_type_ids, weights["token_type_embeddings"])
+    positions = weights["position_embeddings"]
+    if position_ids is None:
+      positions = positions[: _sizes(input_ids)[1]]
+    else:
+      positions = tf.gather(positions, position_ids)
+    summed = words + types + positions
+    normed = _norm(summed, weights, "LayerNorm", tf.float32)
+    rate = self.config.hidden_dropout_prob
+    return dropout(normed, rate, seed, "embeddings")
+
+  def _encode_layer(self, x, bias, number, seed, return_attention):
+    """Returns ([B, T, H], attention probabilities or None) of one layer."""
+    weights = self._under(f"{self._scope}/encoder/layer_{number}/")
+
+    def run(x, *values):
+      output, probs = _transformer_layer(
+        x,
+        dict(zip(weights, values)),
+        self.config,
+        bias=bias,
+        seed=seed,
+        site=f"layer_{number}",
+      )
+      return (output, probs) if return_attention else output
+
+    if self._recompute_activations:
+      run = tf.recompute_grad(run)
+    # The weights as arguments: recompute_grad gives gradients of those.
+    result = run(x, *[tf.convert_to_tensor(w) for w in weights.values()])
+    return result if return_attention else (result, None)
+
+  def _pool(self, sequence_output):
+    """Returns [B, H] from the first token of [B, T, H]."""
+    weights = self._under(f"{self._scope}/pooler/")
+    return _dense(sequence_output[:, 0], weights, "dense", tf.tanh)
+
+
+def _one_hot_lookup(ids, table):
+  """Returns float32 [B, T, H], zeros where an id is out of range."""
+  hot = tf.one_hot(ids, table.shape[0], dtype=tf.float32)
+  return dense(hot, table)
+
+
+def _attention_bias(input_mask):
+  """Returns float32 [B, 1, F or 1, T] to add to the scores, or None."""
+  if input_mask is None:
+    return None
+  mask = tf.cast(input_mask, tf.float32)
+  if mask.shape.rank == 2:
+    mask = mask[:, tf.newaxis]
+  return (1.0 - mask[:, tf.newaxis]) * _MASKED_SCORE
+
+
+def _transformer_layer(x, weights, config, *, bias, seed, site):
+  """One layer: attention, then feed-forward, each added and normalized.
+
+  Args:
+    x: [B, T, H] in the type to compute in.
+    weights: {name below "layer_<n>/": tensor}.
+    config: BertConfig.
+    bias: float32, added to the scores [B, N, F, T], or None.
+    seed: int32 [2], or None for no dropout.
+    site: name of the layer, for the seeds of its dropout.
+
+  Returns:
+    [B, T, H], and the attention probabilities [B, N, F, T].
+  """
+  rate = config.hidden_dropout_prob
+  context, probs = _attention(
+    x, weights, config, bias=bias, seed=seed, site=site
+  )
+  attended = _dense(context, weights, "attention/output/dense")
+  attended = dropout(attended, rate, seed, f"{site}/attention/output")
+  x = _norm(x + attended, weights, "attention/output/LayerNorm", x.dtype)
+  activation = get_activation(config.hidden_act)
+  inner = _dense(x, weights, "intermediate/dense", activation)
+  output = _dense(inner, weights, "output/dense")
+  output = dropout(output, rate, seed, f"{site}/output")
+  return _norm(x + output, weights, "output/LayerNorm", x.dtype), probs
+
+
+def _attention(x, weights, config, *, bias, seed, site):
+  """Returns [B, T, H] and probabilities [B, N, F, T]; see the caller."""
+  heads = config.num_attention_heads
+  width = config.hidden_size // heads
+  query, key, value = (
+    _split_heads(_dense(x, weights, f"attention/self/{name}"), heads)
+    for name in ("query", "key", "value")
+  )
+  query = query * tf.cast(1.0 / math.sqrt(width), x.dtype)
+  scores = tf.cast(tf.matmul(query, key, transpose_b=True), tf.float32)
+  if bias is not None:
+    scores = scores + bias
+  probs = tf.cast(tf.nn.softmax(scores), x.dtype)
+  rate = config.attention_probs_dropout_prob
+  kept = dropout(probs, rate, seed, f"{site}/attention/probs")
+  return _join_heads(tf.matmul(kept, value)), probs
+
+
+def _split_heads(x, heads):
+  """[B, T, H] -> [B, N, T, D]."""
+  batch, length, width = _sizes(x)
+  split = tf.reshape(x, [batch, length, heads, width // heads])
+  return tf.transpose(split, [0, 2, 1, 3])
+
+
+def _join_heads(x):
+  """[B, N, T, D] -> [B, T, H]."""
+  batch, heads, length, width = _sizes(x)
+  joined = tf.transpose(x, [0, 2, 1, 3])
+  return tf.reshape(joined, [batch, length, heads * width])
+
+
+def _dense(x, weights, name, activation=None):
+  kernel, bias = weights[f"{name}/kernel"], weights[f"{name}/bias"]
+  return dense(x, kernel, bias, activation)
+
+
+def _norm(x, weights, name, dtype):
+  """Layer norm with the weights of a name, cast to `dtype`."""
+  normed = layer_norm(x, weights[f"{name}/beta"], weights[f"{name}/gamma"])
+  return tf.cast(normed, dtype)
+
+
+# Heads. Their logits are float32 whatever the encoder computes in.
+
+
+class MaskedLMHead(_Weights):
+  """Predicts the words at some positions, with the embedding table."""
+
+  def __init__(self, config, word_embeddings, *, seed=12345):
+    """Makes the variables.
+
+    Args:
+      config: BertConfig.
+      word_embeddings: [V, H], shared with the encoder.
+      seed: integer, for the initial weights.
+    """
+    shapes = masked_lm_shapes(config)
+    super().__init__(shapes, stddev=config.initializer_range, seed=seed)
+    self._activation = get_activation(config.hidden_act)
+    # In a function, so that the table is not also one of this head's
+    # variables: the encoder's and the head's lists can be joined.
+    self._table = lambda: word_embeddings
+
+  def __call__(self, sequence_output, masked_lm_positions):
+    """Returns logits [B, P, V].
+
+    Args:
+      sequence_output: [B, T, H].
+      masked_lm_positions: integers [B, P], indices into the sequence.
+    """
+    weights = self._under("cls/predictions/")
+    picked = tf.gather(sequence_output, masked_lm_positions, batch_dims=1)
+    x = _dense(picked, weights, "transform/dense", self._activation)
+    x = _norm(x, weights, "transform/LayerNorm", x.dtype)
+    return output_logits(x, self._table(), weights["output_bias"])
+
+
+def output_logits(x, weights, bias):
+  """Returns float32 logits [..., O] of x [..., H] and weights [O, H]."""
+  rows = tf.reshape(x, [-1, weights.shape[1]])
+  weights = tf.cast(weights, x.dtype)
+  logits = tf.cast(tf.matmul(rows, weights, transpose_b=True), tf.float32)
+  logits = tf.nn.bias_add(logits, bias)
+  return tf.reshape(logits, [*_sizes(x)[:-1], weights.shape[0]])
+
+
+class _OutputHead(_Weights):
+  """Dropout where asked for, then one small product in float32."""
+
+  def __init__(self, config, num_outputs, *, prefix="", stddev, seed):
+    shapes = output_shapes(config, prefix, num_outputs)
+    super().__init__(shapes, stddev=stddev, seed=seed)
+
+  def _logits(self, x, seed=None):
+    x = dropout(tf.cast(x, tf.float32), _HEAD_DROPOUT, seed, "head")
+    return output_logits(x, *self._weights)
+
+
+class NextSentenceHead(_OutputHead):
+  """Tells whether segment B follows segment A (label 0) or is random (1)."""
+
+  def __init__(self, config, *, seed=12345):
+    super().__init__(
+      config,
+      2,
+      prefix="cls/seq_relationship/",
+      stddev=config.initializer_range,
+      seed=seed,
+    )
+
+  def __call__(self, pooled_output):
+    """Returns logits [B, 2] of the pooled output [B, H]."""
+    return self._logits(pooled_output)
+
+
+class ClassificationHead(_OutputHead):
+  """Scores labels (or one number, for regression) of whole sequences."""
+
+  def __init__(self, config, num_labels, *, seed=12345):
+    super().__init__(config, num_labels, stddev=_HEAD_STDDEV, seed=seed)
+
+  def __call__(self, pooled_output, training=False, *, dropout_seed=None):
+    """Returns logits [B, L] of the pooled output [B, H].
+
+    `dropout_seed` is the one given to `BertModel`.
+    """
+    return self._logits(pooled_output, _training_seed(training, dropout_seed))
+
+
+class TokenClassificationHead(_OutputHead):
+  """Scores labels of every token."""
+
+  def __init__(self, config, num_labels, *, seed=12345):
+    super().__init__(config, num_labels, stddev=_HEAD_STDDEV, seed=seed)
+
+  def __call__(self, sequence_output, training=False, *, dropout_seed=None):
+    """Returns logits [B, T, L] of the sequence output [B, T, H].
+
+    `dropout_seed` is the one given to `BertModel`.
+    """
+    return self._logits(sequence_output, _training_seed(training, dropout_seed))
+
+
+class SpanHead(_OutputHead):
+  """Scores every token as the first and as the last of an answer."""
+
+  def __init__(self, config, *, seed=12345):
+    super().__init__(
+      config, 2, prefix="cls/squad/", stddev=_HEAD_STDDEV, seed=seed
+    )
+
+  def __call__(self, sequence_output):
+    """Returns start and end logits, [B, T] each, of [B, T, H]."""
+    start, end = tf.unstack(self._logits(sequence_output), axis=-1)
+    return start, end
