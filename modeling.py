@@ -14,17 +14,13 @@ are written with these letters:
 import dataclasses
 import json
 import math
-import zlib
 from typing import NamedTuple
 
 import tensorflow as tf
 
 import errors
+import layers
 
-_LAYER_NORM_EPSILON = 1e-12
-# Added to the scores of masked positions. As in the original: not infinite, so
-# a row whose mask is all zero attends everywhere instead of giving NaN.
-_MASKED_SCORE = -10000.0
 # As in the original: new heads ignore initializer_range and drop 10 % of their
 # input even where the configuration says hidden_dropout_prob 0.
 _HEAD_STDDEV = 0.02
@@ -46,7 +42,7 @@ class BertConfig:
     num_hidden_layers: encoder layers.
     num_attention_heads: heads in every layer, N; divides H.
     intermediate_size: width between the two products of the feed-forward, I.
-    hidden_act: a name known to `get_activation`, or a function.
+    hidden_act: a name known to `layers.get_activation`, or a function.
     hidden_dropout_prob: share of hidden units dropped in training.
     attention_probs_dropout_prob: the same for attention probabilities.
     max_position_embeddings: longest sequence.
@@ -80,7 +76,7 @@ class BertConfig:
         f"{self.num_attention_heads} attention heads; make it a multiple of "
         "num_attention_heads"
       )
-    get_activation(self.hidden_act)
+    layers.get_activation(self.hidden_act)
 
   @classmethod
   def from_dict(cls, json_object):
@@ -271,139 +267,8 @@ def _initial_value(name, shape, *, stddev, seed):
   if name.endswith(("bias", "/beta")):
     return tf.zeros(shape)
   return tf.random.stateless_truncated_normal(
-    shape, seed=[seed, _name_number(name)], stddev=stddev, alg="philox"
+    shape, seed=[seed, layers.name_number(name)], stddev=stddev, alg="philox"
   )
-
-
-def _name_number(name):
-  """Returns a fixed number in [0, 2^31) for a name."""
-  return zlib.crc32(name.encode()) & 0x7FFFFFFF
-
-
-# Pieces without state
-
-
-def gelu(x):
-  """Gaussian error linear unit in its tanh form (arXiv 1606.08415).
-
-  As in the original: the approximation, not the error function.
-  """
-  return tf.nn.gelu(x, approximate=True)
-
-
-def gelu_erf(x):
-  """Gaussian error linear unit with the exact normal distribution function.
-
-  Weights published in the Hugging Face format were trained with this form.
-  """
-  return tf.nn.gelu(x, approximate=False)
-
-
-_ACTIVATIONS = {
-  "gelu": gelu,
-  "gelu_erf": gelu_erf,
-  "linear": tf.identity,
-  "relu": tf.nn.relu,
-  "silu": tf.nn.silu,
-  "swish": tf.nn.silu,
-  "tanh": tf.tanh,
-}
-
-
-def get_activation(activation):
-  """Returns the function of a name, whatever its case.
-
-  Args:
-    activation: "gelu", "gelu_erf", "linear", "relu", "silu", "swish" or
-      "tanh"; None or "" means linear; a function is returned as it is.
-
-  Raises:
-    InputError: another name.
-  """
-  if callable(activation):
-    return activation
-  found = _ACTIVATIONS.get(str(activation or "linear").lower())
-  if found is None:
-    raise errors.InputError(
-      f"unknown activation {activation!r}; known are "
-      + ", ".join(sorted(_ACTIVATIONS))
-    )
-  return found
-
-
-def layer_norm(x, beta, gamma):
-  """Normalizes the last axis in float32 (arXiv 1607.06450, epsilon 1e-12).
-
-  Args:
-    x: [..., H] of any floating type.
-    beta, gamma: float32 [H].
-
-  Returns:
-    [..., H], float32; the caller casts to what it computes in.
-  """
-  x = tf.cast(x, tf.float32)
-  centred = x - tf.reduce_mean(x, axis=-1, keepdims=True)
-  variance = tf.reduce_mean(tf.square(centred), axis=-1, keepdims=True)
-  scale = tf.math.rsqrt(variance + _LAYER_NORM_EPSILON) * gamma
-  return centred * scale + beta
-
-
-def dense(x, kernel, bias=None, activation=None):
-  """Returns activation(x @ kernel + bias) in the type of `x`.
-
-  Args:
-    x: [..., in].
-    kernel: [in, out], cast to the type of `x`.
-    bias: [out], cast to the type of `x`, or None.
-    activation: function, or None.
-
-  Returns:
-    [..., out].
-  """
-  # One product of two matrices: TensorFlow's product of a batch of matrices
-  # with one shared matrix is slower, and so is its gradient.
-  rows = tf.reshape(x, [-1, kernel.shape[0]])
-  product = tf.matmul(rows, tf.cast(kernel, x.dtype))
-  if bias is not None:
-    product = tf.nn.bias_add(product, tf.cast(bias, x.dtype))
-  if activation is not None:
-    product = activation(product)
-  return tf.reshape(product, [*_sizes(x)[:-1], kernel.shape[1]])
-
-
-def _sizes(x):
-  """Returns the sizes of `x`: integers where static, else scalar tensors."""
-  dynamic = tf.shape(x)
-  return [
-    dynamic[axis] if size is None else size for axis, size in enumerate(x.shape)
-  ]
-
-
-def dropout(x, rate, seed, site):
-  """Zeroes a share of `x` and scales the rest, the same for the same seed.
-
-  Args:
-    x: any shape.
-    rate: share to drop; 0 leaves `x` as it is.
-    seed: int32 [2], or None to leave `x` as it is (not training).
-    site: name of the place in the network; each has its own mask.
-  """
-  if seed is None or not rate:
-    return x
-  # Adding, not stateless_fold_in: a folded seed would be made on the
-  # accelerator and fetched to the host at every site.
-  seed = seed + tf.constant([_name_number(site), 0], tf.int32)
-  return tf.nn.experimental.stateless_dropout(x, rate, seed=seed)
-
-
-def _training_seed(training, dropout_seed):
-  """Returns the int32 [2] seed of this call's dropout, None for no dropout."""
-  if not training:
-    return None
-  if dropout_seed is None:
-    lowest, highest = tf.int32.limits
-    return tf.random.uniform([2], lowest, highest, dtype=tf.int32)
-  return tf.convert_to_tensor(dropout_seed, tf.int32)
 
 
 # The encoder
@@ -501,21 +366,21 @@ class BertModel(_Weights):
         max_position_embeddings.
     """
     input_ids = self._checked_ids(input_ids)
-    seed = _training_seed(training, dropout_seed)
+    seed = layers.training_seed(training, dropout_seed)
     embedded = self._embed(input_ids, token_type_ids, position_ids, seed)
-    bias = _attention_bias(input_mask)
-    layers, all_probs = [tf.cast(embedded, self._compute_dtype)], []
+    bias = layers.attention_bias(input_mask)
+    states, all_probs = [tf.cast(embedded, self._compute_dtype)], []
     for number in range(self.config.num_hidden_layers):
-      output, probs = self._encode_layer(
-        layers[-1], bias, number, seed, return_attention
+      state, probs = self._encode_layer(
+        states[-1], bias, number, seed, return_attention
       )
-      layers.append(output)
+      states.append(state)
       all_probs.append(probs)
     return BertOutput(
-      embedding_output=layers[0],
-      all_encoder_layers=tuple(layers[1:]),
-      sequence_output=layers[-1],
-      pooled_output=self._pool(layers[-1]),
+      embedding_output=states[0],
+      all_encoder_layers=tuple(states[1:]),
+      sequence_output=states[-1],
+      pooled_output=self._pool(states[-1]),
       attention_probs=tuple(all_probs) if return_attention else None,
     )
 
@@ -533,7 +398,7 @@ class BertModel(_Weights):
     """Returns float32 [B, T, H]: word + segment + position, normalized."""
     weights = self._under(f"{self._scope}/embeddings/")
     if self._use_one_hot_embeddings:
-      words = _one_hot_lookup(input_ids, weights["word_embeddings"])
+      words = layers.one_hot_lookup(input_ids, weights["word_embeddings"])
     else:
       # From the float32 variable itself: its gradient then stays a list of
       # rows, one per token, and the optimizer takes the norm of that list.
@@ -541,23 +406,25 @@ class BertModel(_Weights):
     if token_type_ids is None:
       token_type_ids = tf.zeros_like(input_ids)
     # As in the original: a segment out of range gets a zero row.
-    types = _one_hot_lookup(token_type_ids, weights["token_type_embeddings"])
+    types = layers.one_hot_lookup(
+      token_type_ids, weights["token_type_embeddings"]
+    )
     positions = weights["position_embeddings"]
     if position_ids is None:
-      positions = positions[: _sizes(input_ids)[1]]
+      positions = positions[: layers.sizes(input_ids)[1]]
     else:
       positions = tf.gather(positions, position_ids)
     summed = words + types + positions
-    normed = _norm(summed, weights, "LayerNorm", tf.float32)
+    normed = layers.layer_norm(summed, weights, "LayerNorm")
     rate = self.config.hidden_dropout_prob
-    return dropout(normed, rate, seed, "embeddings")
+    return layers.dropout(normed, rate, seed, "embeddings")
 
   def _encode_layer(self, x, bias, number, seed, return_attention):
     """Returns ([B, T, H], attention probabilities or None) of one layer."""
     weights = self._under(f"{self._scope}/encoder/layer_{number}/")
 
     def run(x, *values):
-      output, probs = _transformer_layer(
+      output, probs = layers.transformer_layer(
         x,
         dict(zip(weights, values)),
         self.config,
@@ -576,94 +443,7 @@ class BertModel(_Weights):
   def _pool(self, sequence_output):
     """Returns [B, H] from the first token of [B, T, H]."""
     weights = self._under(f"{self._scope}/pooler/")
-    return _dense(sequence_output[:, 0], weights, "dense", tf.tanh)
-
-
-def _one_hot_lookup(ids, table):
-  """Returns float32 [B, T, H], zeros where an id is out of range."""
-  hot = tf.one_hot(ids, table.shape[0], dtype=tf.float32)
-  return dense(hot, table)
-
-
-def _attention_bias(input_mask):
-  """Returns float32 [B, 1, F or 1, T] to add to the scores, or None."""
-  if input_mask is None:
-    return None
-  mask = tf.cast(input_mask, tf.float32)
-  if mask.shape.rank == 2:
-    mask = mask[:, tf.newaxis]
-  return (1.0 - mask[:, tf.newaxis]) * _MASKED_SCORE
-
-
-def _transformer_layer(x, weights, config, *, bias, seed, site):
-  """One layer: attention, then feed-forward, each added and normalized.
-
-  Args:
-    x: [B, T, H] in the type to compute in.
-    weights: {name below "layer_<n>/": tensor}.
-    config: BertConfig.
-    bias: float32, added to the scores [B, N, F, T], or None.
-    seed: int32 [2], or None for no dropout.
-    site: name of the layer, for the seeds of its dropout.
-
-  Returns:
-    [B, T, H], and the attention probabilities [B, N, F, T].
-  """
-  rate = config.hidden_dropout_prob
-  context, probs = _attention(
-    x, weights, config, bias=bias, seed=seed, site=site
-  )
-  attended = _dense(context, weights, "attention/output/dense")
-  attended = dropout(attended, rate, seed, f"{site}/attention/output")
-  x = _norm(x + attended, weights, "attention/output/LayerNorm", x.dtype)
-  activation = get_activation(config.hidden_act)
-  inner = _dense(x, weights, "intermediate/dense", activation)
-  output = _dense(inner, weights, "output/dense")
-  output = dropout(output, rate, seed, f"{site}/output")
-  return _norm(x + output, weights, "output/LayerNorm", x.dtype), probs
-
-
-def _attention(x, weights, config, *, bias, seed, site):
-  """Returns [B, T, H] and probabilities [B, N, F, T]; see the caller."""
-  heads = config.num_attention_heads
-  width = config.hidden_size // heads
-  query, key, value = (
-    _split_heads(_dense(x, weights, f"attention/self/{name}"), heads)
-    for name in ("query", "key", "value")
-  )
-  query = query * tf.cast(1.0 / math.sqrt(width), x.dtype)
-  scores = tf.cast(tf.matmul(query, key, transpose_b=True), tf.float32)
-  if bias is not None:
-    scores = scores + bias
-  probs = tf.cast(tf.nn.softmax(scores), x.dtype)
-  rate = config.attention_probs_dropout_prob
-  kept = dropout(probs, rate, seed, f"{site}/attention/probs")
-  return _join_heads(tf.matmul(kept, value)), probs
-
-
-def _split_heads(x, heads):
-  """[B, T, H] -> [B, N, T, D]."""
-  batch, length, width = _sizes(x)
-  split = tf.reshape(x, [batch, length, heads, width // heads])
-  return tf.transpose(split, [0, 2, 1, 3])
-
-
-def _join_heads(x):
-  """[B, N, T, D] -> [B, T, H]."""
-  batch, heads, length, width = _sizes(x)
-  joined = tf.transpose(x, [0, 2, 1, 3])
-  return tf.reshape(joined, [batch, length, heads * width])
-
-
-def _dense(x, weights, name, activation=None):
-  kernel, bias = weights[f"{name}/kernel"], weights[f"{name}/bias"]
-  return dense(x, kernel, bias, activation)
-
-
-def _norm(x, weights, name, dtype):
-  """Layer norm with the weights of a name, cast to `dtype`."""
-  normed = layer_norm(x, weights[f"{name}/beta"], weights[f"{name}/gamma"])
-  return tf.cast(normed, dtype)
+    return layers.dense(sequence_output[:, 0], weights, "dense", tf.tanh)
 
 
 # Heads. Their logits are float32 whatever the encoder computes in.
@@ -682,7 +462,7 @@ class MaskedLMHead(_Weights):
     """
     shapes = masked_lm_shapes(config)
     super().__init__(shapes, stddev=config.initializer_range, seed=seed)
-    self._activation = get_activation(config.hidden_act)
+    self._activation = layers.get_activation(config.hidden_act)
     # In a function, so that the table is not also one of this head's
     # variables: the encoder's and the head's lists can be joined.
     self._table = lambda: word_embeddings
@@ -696,18 +476,9 @@ class MaskedLMHead(_Weights):
     """
     weights = self._under("cls/predictions/")
     picked = tf.gather(sequence_output, masked_lm_positions, batch_dims=1)
-    x = _dense(picked, weights, "transform/dense", self._activation)
-    x = _norm(x, weights, "transform/LayerNorm", x.dtype)
-    return output_logits(x, self._table(), weights["output_bias"])
-
-
-def output_logits(x, weights, bias):
-  """Returns float32 logits [..., O] of x [..., H] and weights [O, H]."""
-  rows = tf.reshape(x, [-1, weights.shape[1]])
-  weights = tf.cast(weights, x.dtype)
-  logits = tf.cast(tf.matmul(rows, weights, transpose_b=True), tf.float32)
-  logits = tf.nn.bias_add(logits, bias)
-  return tf.reshape(logits, [*_sizes(x)[:-1], weights.shape[0]])
+    x = layers.dense(picked, weights, "transform/dense", self._activation)
+    x = layers.layer_norm(x, weights, "transform/LayerNorm")
+    return layers.output_logits(x, self._table(), weights["output_bias"])
 
 
 class _OutputHead(_Weights):
@@ -718,8 +489,8 @@ class _OutputHead(_Weights):
     super().__init__(shapes, stddev=stddev, seed=seed)
 
   def _logits(self, x, seed=None):
-    x = dropout(tf.cast(x, tf.float32), _HEAD_DROPOUT, seed, "head")
-    return output_logits(x, *self._weights)
+    x = layers.dropout(tf.cast(x, tf.float32), _HEAD_DROPOUT, seed, "head")
+    return layers.output_logits(x, *self._weights)
 
 
 class NextSentenceHead(_OutputHead):
@@ -750,7 +521,9 @@ class ClassificationHead(_OutputHead):
 
     `dropout_seed` is the one given to `BertModel`.
     """
-    return self._logits(pooled_output, _training_seed(training, dropout_seed))
+    return self._logits(
+      pooled_output, layers.training_seed(training, dropout_seed)
+    )
 
 
 class TokenClassificationHead(_OutputHead):
@@ -764,7 +537,9 @@ class TokenClassificationHead(_OutputHead):
 
     `dropout_seed` is the one given to `BertModel`.
     """
-    return self._logits(sequence_output, _training_seed(training, dropout_seed))
+    return self._logits(
+      sequence_output, layers.training_seed(training, dropout_seed)
+    )
 
 
 class SpanHead(_OutputHead):

@@ -1,0 +1,232 @@
+"""The pieces of the network that hold no variable: functions of tensors.
+
+The letters in the shapes are those of modeling.py.
+"""
+
+import math
+import zlib
+
+import tensorflow as tf
+
+import errors
+
+_LAYER_NORM_EPSILON = 1e-12
+# Added to the scores of masked positions. As in the original: not infinite, so
+# a row whose mask is all zero attends everywhere instead of giving NaN.
+_MASKED_SCORE = -10000.0
+
+
+def gelu(x):
+  """Gaussian error linear unit in its tanh form (arXiv 1606.08415).
+
+  As in the original: the approximation, not the error function.
+  """
+  return tf.nn.gelu(x, approximate=True)
+
+
+def gelu_erf(x):
+  """Gaussian error linear unit with the exact normal distribution function.
+
+  Weights published in the Hugging Face format were trained with this form.
+  """
+  return tf.nn.gelu(x, approximate=False)
+
+
+_ACTIVATIONS = {
+  "gelu": gelu,
+  "gelu_erf": gelu_erf,
+  "linear": tf.identity,
+  "relu": tf.nn.relu,
+  "silu": tf.nn.silu,
+  "swish": tf.nn.silu,
+  "tanh": tf.tanh,
+}
+
+
+def get_activation(activation):
+  """Returns the function of a name, whatever its case.
+
+  Args:
+    activation: "gelu", "gelu_erf", "linear", "relu", "silu", "swish" or
+      "tanh"; None or "" means linear; a function is returned as it is.
+
+  Raises:
+    InputError: another name.
+  """
+  if callable(activation):
+    return activation
+  found = _ACTIVATIONS.get(str(activation or "linear").lower())
+  if found is None:
+    raise errors.InputError(
+      f"unknown activation {activation!r}; known are "
+      + ", ".join(sorted(_ACTIVATIONS))
+    )
+  return found
+
+
+def layer_norm(x, weights, name):
+  """Normalizes the last axis in float32 (arXiv 1607.06450, epsilon 1e-12).
+
+  Args:
+    x: [..., H].
+    weights: dict with float32 [H] under "<name>/beta" and "<name>/gamma".
+    name: where the two are in `weights`.
+
+  Returns:
+    [..., H] in the type of `x`.
+  """
+  beta, gamma = weights[f"{name}/beta"], weights[f"{name}/gamma"]
+  wide = tf.cast(x, tf.float32)
+  centred = wide - tf.reduce_mean(wide, axis=-1, keepdims=True)
+  variance = tf.reduce_mean(tf.square(centred), axis=-1, keepdims=True)
+  scale = tf.math.rsqrt(variance + _LAYER_NORM_EPSILON) * gamma
+  return tf.cast(centred * scale + beta, x.dtype)
+
+
+def dense(x, weights, name, activation=None):
+  """Returns activation(x @ kernel + bias), computed in the type of `x`.
+
+  Args:
+    x: [..., in].
+    weights: dict with [in, out] under "<name>/kernel" and [out] under
+      "<name>/bias", both cast to the type of `x`.
+    name: where the two are in `weights`.
+    activation: function, or None.
+
+  Returns:
+    [..., out].
+  """
+  kernel = tf.cast(weights[f"{name}/kernel"], x.dtype)
+  bias = tf.cast(weights[f"{name}/bias"], x.dtype)
+  # One product of two matrices: TensorFlow's product of a batch of matrices
+  # with one shared matrix is slower, and so is its gradient.
+  rows = tf.reshape(x, [-1, kernel.shape[0]])
+  product = tf.nn.bias_add(tf.matmul(rows, kernel), bias)
+  if activation is not None:
+    product = activation(product)
+  return tf.reshape(product, [*sizes(x)[:-1], kernel.shape[1]])
+
+
+def output_logits(x, weights, bias):
+  """Returns float32 logits [..., O] of x [..., H] and weights [O, H]."""
+  rows = tf.reshape(x, [-1, weights.shape[1]])
+  weights = tf.cast(weights, x.dtype)
+  logits = tf.cast(tf.matmul(rows, weights, transpose_b=True), tf.float32)
+  logits = tf.nn.bias_add(logits, bias)
+  return tf.reshape(logits, [*sizes(x)[:-1], weights.shape[0]])
+
+
+def one_hot_lookup(ids, table):
+  """Returns rows [B, T, H] of the table, zeros where an id is out of range."""
+  hot = tf.one_hot(tf.reshape(ids, [-1]), table.shape[0])
+  return tf.reshape(tf.matmul(hot, table), [*sizes(ids), table.shape[1]])
+
+
+def sizes(x):
+  """Returns the sizes of `x`: integers where static, else scalar tensors."""
+  dynamic = tf.shape(x)
+  return [
+    dynamic[axis] if size is None else size for axis, size in enumerate(x.shape)
+  ]
+
+
+def name_number(name):
+  """Returns a fixed number in [0, 2^31) for a name."""
+  return zlib.crc32(name.encode()) & 0x7FFFFFFF
+
+
+def dropout(x, rate, seed, site):
+  """Zeroes a share of `x` and scales the rest, the same for the same seed.
+
+  Args:
+    x: any shape.
+    rate: share to drop; 0 leaves `x` as it is.
+    seed: int32 [2], or None to leave `x` as it is (not training).
+    site: name of the place in the network; each has its own mask.
+  """
+  if seed is None or not rate:
+    return x
+  # Adding, not stateless_fold_in: a folded seed would be made on the
+  # accelerator and fetched to the host at every site.
+  seed = seed + tf.constant([name_number(site), 0], tf.int32)
+  return tf.nn.experimental.stateless_dropout(x, rate, seed=seed)
+
+
+def training_seed(training, dropout_seed):
+  """Returns the int32 [2] seed of this call's dropout, None for no dropout."""
+  if not training:
+    return None
+  if dropout_seed is None:
+    lowest, highest = tf.int32.limits
+    return tf.random.uniform([2], lowest, highest, dtype=tf.int32)
+  return tf.convert_to_tensor(dropout_seed, tf.int32)
+
+
+def attention_bias(input_mask):
+  """Returns float32 [B, 1, F or 1, T] to add to the scores, or None."""
+  if input_mask is None:
+    return None
+  mask = tf.cast(input_mask, tf.float32)
+  if mask.shape.rank == 2:
+    mask = mask[:, tf.newaxis]
+  return (1.0 - mask[:, tf.newaxis]) * _MASKED_SCORE
+
+
+def transformer_layer(x, weights, config, *, bias, seed, site):
+  """One layer: attention, then feed-forward, each added and normalized.
+
+  Args:
+    x: [B, T, H] in the type to compute in.
+    weights: {name below "layer_<n>/": tensor}.
+    config: BertConfig.
+    bias: float32, added to the scores [B, N, F, T], or None.
+    seed: int32 [2], or None for no dropout.
+    site: name of the layer, for the seeds of its dropout.
+
+  Returns:
+    [B, T, H], and the attention probabilities [B, N, F, T].
+  """
+  rate = config.hidden_dropout_prob
+  context, probs = _attention(
+    x, weights, config, bias=bias, seed=seed, site=site
+  )
+  attended = dense(context, weights, "attention/output/dense")
+  attended = dropout(attended, rate, seed, f"{site}/attention/output")
+  x = layer_norm(x + attended, weights, "attention/output/LayerNorm")
+  activation = get_activation(config.hidden_act)
+  inner = dense(x, weights, "intermediate/dense", activation)
+  output = dense(inner, weights, "output/dense")
+  output = dropout(output, rate, seed, f"{site}/output")
+  return layer_norm(x + output, weights, "output/LayerNorm"), probs
+
+
+def _attention(x, weights, config, *, bias, seed, site):
+  """Returns [B, T, H] and probabilities [B, N, F, T]; see the caller."""
+  heads = config.num_attention_heads
+  width = config.hidden_size // heads
+  query, key, value = (
+    _split_heads(dense(x, weights, f"attention/self/{name}"), heads)
+    for name in ("query", "key", "value")
+  )
+  query = query * tf.cast(1.0 / math.sqrt(width), x.dtype)
+  scores = tf.cast(tf.matmul(query, key, transpose_b=True), tf.float32)
+  if bias is not None:
+    scores = scores + bias
+  probs = tf.cast(tf.nn.softmax(scores), x.dtype)
+  rate = config.attention_probs_dropout_prob
+  kept = dropout(probs, rate, seed, f"{site}/attention/probs")
+  return _join_heads(tf.matmul(kept, value)), probs
+
+
+def _split_heads(x, heads):
+  """[B, T, H] -> [B, N, T, D]."""
+  batch, length, width = sizes(x)
+  split = tf.reshape(x, [batch, length, heads, width // heads])
+  return tf.transpose(split, [0, 2, 1, 3])
+
+
+def _join_heads(x):
+  """[B, N, T, D] -> [B, T, H]."""
+  batch, heads, length, width = sizes(x)
+  joined = tf.transpose(x, [0, 2, 1, 3])
+  return tf.reshape(joined, [batch, length, heads * width])
