@@ -1,0 +1,81 @@
+"""What the project needs, and the wheel: its modules as one package, bert_tf2.
+
+In a clone the modules lie flat and import each other by bare names
+(`import modeling`). In the wheel they are one package, and each such line is
+rewritten on the way in (`from bert_tf2 import modeling`): names as common as
+`tokenization` are never written loose into anyone's site-packages.
+"""
+
+import pathlib
+import re
+import shutil
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+
+PACKAGE = "bert_tf2"
+HERE = pathlib.Path(__file__).parent
+MODULES = sorted({path.stem for path in HERE.glob("*.py")} - {"setup"})
+SIBLING_IMPORT = re.compile(rf"^( *)import ({'|'.join(MODULES)})$", re.M)
+
+# tensorflow-text is built for one minor version of TensorFlow: the two go
+# together.
+REQUIREMENTS = [
+  "absl-py",
+  "numpy",
+  "tensorflow==2.20.*",
+  "tensorflow-text==2.20.*",
+]
+
+# The peer whose checkpoints are read and whose numbers are compared; heavy,
+# and no script imports it unless asked to read such a checkpoint.
+MODEL_GARDEN = ["tf-keras==2.20.1", "tf-models-official==2.20.0"]
+
+EXTRAS = {
+  "test": ["pytest>=8", *MODEL_GARDEN],
+  "lint": ["ruff==0.17.5"],
+  "model_garden": MODEL_GARDEN,
+  "bench": ["torch", "transformers", *MODEL_GARDEN],
+  "gpu": ["tensorflow[and-cuda]==2.20.*"],
+}
+
+
+class BuildPackage(build_py):
+  """Copies the flat modules into the package and rewrites their imports."""
+
+  def finalize_options(self):
+    super().finalize_options()
+    # Copy every time: a rewritten copy is newer than its source, so an edit
+    # within the same second would look "up to date" and never be shipped.
+    self.force = True
+
+  def run(self):
+    # A module that was renamed since the last build must not be shipped.
+    shutil.rmtree(pathlib.Path(self.build_lib, PACKAGE), ignore_errors=True)
+    super().run()
+    # A folder without __init__.py would be merged with any folder of the same
+    # name in the working directory, for example a clone called bert_tf2.
+    init = pathlib.Path(self.build_lib, PACKAGE, "__init__.py")
+    init.write_text(f'"""{self.distribution.get_description()}."""\n')
+
+  def build_module(self, module, module_file, package):
+    target, copied = super().build_module(module, module_file, package)
+    path = pathlib.Path(target)
+    source = path.read_text(encoding="utf-8")
+    rewritten = SIBLING_IMPORT.sub(rf"\1from {PACKAGE} import \2", source)
+    path.write_text(rewritten, encoding="utf-8")
+    return target, copied
+
+
+setup(
+  name="bert-tf2",
+  version="0.1.0",
+  description="BERT for TensorFlow 2, in the layout of the reference code",
+  license="Apache-2.0",
+  python_requires=">=3.10,<3.13",
+  install_requires=REQUIREMENTS,
+  extras_require=EXTRAS,
+  packages=[PACKAGE],
+  package_dir={PACKAGE: "."},
+  cmdclass={"build_py": BuildPackage},
+)
