@@ -1,0 +1,186 @@
+"""data_files: reading, writing whole files, TFRecords."""
+
+import gzip
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import data_files
+import errors
+
+
+def write_records(path, values):
+  with data_files.RecordWriter(str(path)) as writer:
+    for value in values:
+      writer.write(data_files.serialize_example({"a": [value]}))
+  return str(path)
+
+
+def test_patterns_are_sorted_and_kept_in_the_order_of_the_flag(tmp_path):
+  for name in ["b.txt", "a.txt", "z"]:
+    (tmp_path / name).touch()
+  patterns = f"{tmp_path}/z, {tmp_path}/*.txt"
+  names = map(os.path.basename, data_files.expand_file_patterns(patterns))
+  assert list(names) == ["z", "a.txt", "b.txt"]
+
+
+def test_pattern_without_a_match(tmp_path):
+  with pytest.raises(errors.InputError, match="no file matches .*none"):
+    data_files.expand_file_patterns(f"{tmp_path}/none*")
+
+
+def test_lines_end_at_line_feeds_only(tmp_path):
+  path = tmp_path / "text"
+  path.write_bytes("a\rb\u2028c\n\n é".encode())
+  lines = list(data_files.read_lines(str(path)))
+  assert lines == [(1, "a\rb\u2028c"), (2, ""), (3, " é")]
+
+
+def test_bad_utf8_names_file_and_line(tmp_path):
+  path = tmp_path / "text"
+  path.write_bytes(b"fine\nb\xe9d\n")
+  with pytest.raises(errors.InputError, match="text:2: not UTF-8.* 1 .*0xe9"):
+    list(data_files.read_lines(str(path)))
+
+
+def test_missing_file(tmp_path):
+  for path in [f"{tmp_path}/none", "ram://none"]:
+    with pytest.raises(errors.InputError, match="no such file: .*none"):
+      list(data_files.read_lines(path))
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_a_failing_writer_leaves_the_old_file(tmp_path, remote):
+  folder = "ram://" + tmp_path.name if remote else str(tmp_path)
+  path = f"{folder}/new/file"
+  data_files.write_text(path, "old é\n")
+  with pytest.raises(KeyError), data_files.written_aside(path) as aside:
+    with tf.io.gfile.GFile(aside, "w") as stream:
+      stream.write("half")
+    raise KeyError
+  assert list(data_files.read_lines(path)) == [(1, "old é")]
+  data_files.write_text(path, "new")
+  assert list(data_files.read_lines(path)) == [(1, "new")]
+  assert tf.io.gfile.listdir(f"{folder}/new") == ["file"]
+
+
+def parsed_and_written_again(serialized):
+  example = tf.train.Example.FromString(serialized)
+  return example, example.SerializeToString(deterministic=True)
+
+
+def test_serialized_example_is_the_parsers_deterministic_form():
+  features = {
+    "segment_ids": [0, 1, 1],
+    "input_ids": [0, 127, 128, 16383, 16384, 30521, 1 << 40, -1],
+    "weights": [1.0, -0.5],
+    "nothing": np.zeros(0, np.int64),
+    "no_floats": np.zeros(0, np.float32),
+    "é" * 70: [7],
+  }
+  serialized = data_files.serialize_example(features)
+  example, again = parsed_and_written_again(serialized)
+  assert serialized == again
+  assert set(example.features.feature) == set(features)
+  for name, values in features.items():
+    feature = example.features.feature[name]
+    kind = getattr(feature, feature.WhichOneof("kind"))
+    assert list(kind.value) == list(values), name
+
+
+def test_many_examples_are_the_single_ones(tmp_path):
+  rng = np.random.default_rng(0)
+  batch = {
+    "input_ids": rng.integers(0, 1 << 17, (50, 130)),
+    "input_mask": rng.integers(0, 2, (50, 130), np.uint8),
+    "weights": rng.random((50, 20)),
+  }
+  records = data_files.serialize_examples(batch)
+  assert len(set(map(len, records))) > 1
+  for row, record in enumerate(records):
+    single = {name: values[row] for name, values in batch.items()}
+    assert record == data_files.serialize_example(single)
+    assert record == parsed_and_written_again(record)[1]
+
+
+@pytest.mark.parametrize("name", ["a.tfrecord", "a.tfrecord.gz"])
+def test_records_come_back(tmp_path, name):
+  path = str(tmp_path / name)
+  with data_files.RecordWriter(path) as writer:
+    writer.write(data_files.serialize_example({"x": [3, 4], "y": [0.5]}))
+    writer.write(data_files.serialize_example({"x": [5, 6], "y": [1.5]}))
+  assert data_files.count_records(path) == 2
+  assert data_files.is_gzip(path) == name.endswith(".gz")
+  first, second = data_files.read_records(path)
+  assert first["x"].tolist() == [3, 4] and first["x"].dtype == np.int64
+  assert second["y"].tolist() == [1.5] and second["y"].dtype == np.float32
+
+
+def test_failing_record_writer_leaves_the_old_file(tmp_path):
+  path = write_records(tmp_path / "a", [1])
+  with pytest.raises(KeyError), data_files.RecordWriter(path) as writer:
+    writer.write(b"half")
+    raise KeyError
+  assert data_files.count_records(path) == 1
+  assert os.listdir(tmp_path) == ["a"]
+
+
+def test_unwritable_output(tmp_path):
+  (tmp_path / "file").touch()
+  with pytest.raises(OSError, match="file"):
+    with data_files.RecordWriter(f"{tmp_path}/file/a"):
+      pass
+  with pytest.raises(errors.InputError, match="cannot write nowhere://a"):
+    with data_files.RecordWriter("nowhere://a"):
+      pass
+
+
+def test_no_records(tmp_path):
+  path = write_records(tmp_path / "a", [])
+  assert data_files.count_records(path) == 0
+  assert list(data_files.read_records(path)) == []
+
+
+@pytest.mark.parametrize("kept", [1, 11, 12, 20])
+def test_truncated_record_is_named(tmp_path, kept):
+  path = write_records(tmp_path / "a", [1, 2])
+  size = os.path.getsize(path) // 2
+  os.truncate(path, size + kept)
+  with pytest.raises(
+    errors.InputError, match=f"a: record 2, .* byte {size}, is cut off"
+  ):
+    data_files.count_records(path)
+  with pytest.raises(errors.InputError, match="a: record 2.* cut off"):
+    list(data_files.read_records(path))
+
+
+def test_truncated_gzip_file(tmp_path):
+  path = write_records(tmp_path / "a.gz", [1, 2])
+  with gzip.open(path) as stream:
+    size = len(stream.read()) // 2
+  os.truncate(path, os.path.getsize(path) - 20)
+  with pytest.raises(errors.InputError, match="record [12], .* is cut off"):
+    data_files.count_records(path)
+  whole = write_records(tmp_path / "b", [1, 2])
+  with open(whole, "rb") as stream, gzip.open(path, "wb") as compressed:
+    compressed.write(stream.read()[: size + 12])
+  with pytest.raises(errors.InputError, match=f"record 2, .* byte {size},"):
+    data_files.count_records(path)
+
+
+def test_a_flipped_bit_is_found(tmp_path):
+  path = write_records(tmp_path / "a", [1, 2])
+  with open(path, "r+b") as stream:
+    stream.seek(20)
+    stream.write(b"\xff")
+  with pytest.raises(errors.InputError, match="record 1 is damaged"):
+    list(data_files.read_records(path))
+
+
+def test_a_record_that_is_no_example(tmp_path):
+  with data_files.RecordWriter(str(tmp_path / "a")) as writer:
+    writer.write(b"\xff\xff")
+  with pytest.raises(errors.InputError, match="record 1 is not a tf.train"):
+    list(data_files.read_records(str(tmp_path / "a")))
