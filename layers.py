@@ -124,6 +124,7 @@ def one_hot_lookup(ids, table):
 
 def sizes(x):
   """Returns the sizes of `x`: integers where static, else scalar tensors."""
+  x = tf.convert_to_tensor(x)
   dynamic = tf.shape(x)
   return [
     dynamic[axis] if size is None else size for axis, size in enumerate(x.shape)
@@ -149,7 +150,10 @@ def dropout(x, rate, seed, site):
   # Adding, not stateless_fold_in: a folded seed would be made on the
   # accelerator and fetched to the host at every site.
   seed = seed + tf.constant([name_number(site), 0], tf.int32)
-  return tf.nn.experimental.stateless_dropout(x, rate, seed=seed)
+  # Drawn in float32 with one generator named, so that masks are the same in
+  # every compute_dtype, on every device and under XLA.
+  draw = tf.random.stateless_uniform(tf.shape(x), seed, alg="philox")
+  return tf.where(draw >= rate, x / (1.0 - rate), tf.zeros([], x.dtype))
 
 
 def training_seed(training, dropout_seed):

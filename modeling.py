@@ -234,6 +234,7 @@ class _Weights(tf.Module):
 
   def __init__(self, shapes, *, stddev, seed):
     super().__init__()
+    self._names = tuple(shapes)
     self._weights = tuple(
       _make_variable(name, shape, stddev=stddev, seed=seed)
       for name, shape in shapes.items()
@@ -241,19 +242,20 @@ class _Weights(tf.Module):
 
   def _under(self, prefix):
     """Returns {rest of the name: variable} of the names below `prefix`."""
-    found = {}
-    for weight in self._weights:
-      name = weight.name.removesuffix(":0")
-      if name.startswith(prefix):
-        found[name.removeprefix(prefix)] = weight
-    return found
+    return {
+      name.removeprefix(prefix): weight
+      for name, weight in zip(self._names, self._weights)
+      if name.startswith(prefix)
+    }
 
 
 def _make_variable(name, shape, *, stddev, seed):
   # On the CPU, so that a seed means the same weights whatever the accelerator.
   with tf.device("CPU:0"):
     initial = _initial_value(name, shape, stddev=stddev, seed=seed)
-  return tf.Variable(initial, name=name)
+  # The empty scope, so that no scope of the caller becomes part of the name.
+  with tf.name_scope(""):
+    return tf.Variable(initial, name=name)
 
 
 def _initial_value(name, shape, *, stddev, seed):

@@ -1,0 +1,188 @@
+"""The pieces without variables: activations, layer norm, products, dropout."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import errors
+import layers
+
+TABLES = np.load("tests/golden/api/gelu_layernorm.npz")
+
+
+def _norm(x, beta=0.0, gamma=1.0):
+  width = x.shape[-1]
+  weights = {
+    "n/beta": tf.fill([width], beta),
+    "n/gamma": tf.fill([width], gamma),
+  }
+  return layers.layer_norm(tf.constant(x), weights, "n")
+
+
+def _max_relative(value, expected):
+  return np.max(np.abs(value - expected) / (1.0 + np.abs(expected)))
+
+
+def test_gelu_equals_the_original_with_its_gradient():
+  x = tf.constant(TABLES["x"])
+  with tf.GradientTape() as tape:
+    tape.watch(x)
+    y = layers.gelu(x)
+  gradient = tape.gradient(y, x).numpy()
+  for ours, golden in ((y.numpy(), "gelu"), (gradient, "gelu_grad")):
+    expected = TABLES[golden]
+    finite = np.isfinite(expected)
+    assert _max_relative(ours[finite], expected[finite]) < 1e-5
+  # As in the original: infinity gives infinity, minus infinity NaN.
+  np.testing.assert_array_equal(
+    layers.gelu([np.inf, -np.inf]).numpy(), [np.inf, np.nan]
+  )
+
+
+def test_gelu_of_large_values_has_a_finite_gradient():
+  x = tf.constant([-1e4, -30.0, 30.0, 1e4])
+  with tf.GradientTape() as tape:
+    tape.watch(x)
+    y = layers.gelu(x)
+  np.testing.assert_allclose(y, [0, 0, 30, 1e4], atol=1e-6)
+  np.testing.assert_allclose(tape.gradient(y, x), [0, 0, 1, 1], atol=1e-6)
+
+
+def test_exact_gelu_differs_from_the_tanh_form():
+  # 1 * Phi(1), Phi(1) = 0.8413447; the tanh form gives 0.841192.
+  assert abs(float(layers.gelu_erf(1.0)) - 0.8413447) < 1e-6
+  assert abs(float(layers.gelu(1.0)) - 0.8411920) < 1e-6
+
+
+@pytest.mark.parametrize(
+  "name, expected",
+  [
+    ("gelu", 0.8411920),
+    ("GELU", 0.8411920),
+    ("gelu_erf", 0.8413447),
+    ("relu", 1.0),
+    ("tanh", 0.7615942),
+    ("linear", 1.0),
+    ("", 1.0),
+    (None, 1.0),
+    ("swish", 0.7310586),
+    ("silu", 0.7310586),
+    (tf.square, 1.0),
+  ],
+)
+def test_activations_by_name(name, expected):
+  value = layers.get_activation(name)(tf.constant(1.0))
+  assert abs(float(value) - expected) < 1e-6
+
+
+def test_unknown_activation_lists_the_known():
+  with pytest.raises(errors.InputError, match="'mish'.*gelu, gelu_erf, linear"):
+    layers.get_activation("mish")
+
+
+def test_layer_norm_equals_the_original():
+  np.testing.assert_allclose(
+    _norm(TABLES["ln_in"]), TABLES["ln_out"], atol=1e-5
+  )
+  np.testing.assert_allclose(
+    _norm(TABLES["ln_degenerate_in"]), TABLES["ln_degenerate_out"], atol=1e-5
+  )
+
+
+def test_layer_norm_in_bfloat16_is_float32_inside():
+  x = np.random.RandomState(1).normal(300.0, 1.0, [4, 64])
+  x = tf.cast(tf.constant(x), tf.bfloat16)
+  # At 300, bfloat16 steps by 2: the mean must not be rounded like that.
+  expected = _norm(tf.cast(x, tf.float32).numpy(), 0.5, 2.0)
+  value = _norm(x, 0.5, 2.0)
+  assert value.dtype == tf.bfloat16
+  np.testing.assert_allclose(
+    tf.cast(value, tf.float32), expected, rtol=2**-8, atol=1e-6
+  )
+
+
+def test_layer_norm_gradient_equals_float64():
+  rng = np.random.RandomState(2)
+  x, dy, gamma, beta = rng.normal(size=[4, 3, 16])[:, :, :]
+  gamma, beta = gamma[0], beta[0]
+  inputs = [tf.constant(v, tf.float32) for v in (x, gamma, beta)]
+  with tf.GradientTape() as tape:
+    tape.watch(inputs)
+    y = layers.layer_norm(
+      inputs[0], {"n/gamma": inputs[1], "n/beta": inputs[2]}, "n"
+    )
+  dx, dgamma, dbeta = tape.gradient(y, inputs, dy.astype(np.float32))
+  std = x.std(-1, keepdims=True)
+  normed = (x - x.mean(-1, keepdims=True)) / std
+  scaled = dy * gamma
+  expected = scaled - scaled.mean(-1, keepdims=True)
+  expected -= normed * (scaled * normed).mean(-1, keepdims=True)
+  np.testing.assert_allclose(dx, expected / std, atol=1e-5)
+  np.testing.assert_allclose(dgamma, (dy * normed).sum(0), atol=1e-5)
+  np.testing.assert_allclose(dbeta, dy.sum(0), atol=1e-5)
+
+
+def test_dense_works_on_any_rank():
+  weights = {"d/kernel": tf.constant([[1.0], [10.0]]), "d/bias": [0.5]}
+  x = tf.reshape(tf.range(8.0), [2, 2, 2])
+  value = layers.dense(x, weights, "d", tf.negative)
+  np.testing.assert_array_equal(value, [[[-10.5], [-32.5]], [[-54.5], [-76.5]]])
+
+
+def test_one_hot_lookup_gives_zeros_out_of_range():
+  value = layers.one_hot_lookup([[1, 7]], tf.constant([[1.0, 2.0], [3.0, 4.0]]))
+  np.testing.assert_array_equal(value, [[[3.0, 4.0], [0.0, 0.0]]])
+
+
+def test_dropout_keeps_the_mean_and_the_share():
+  dropped = layers.dropout(tf.ones([100, 1000]), 0.1, [1, 2], "here").numpy()
+  assert sorted(set(dropped.ravel())) == [0.0, np.float32(1 / 0.9)]
+  # Five standard deviations of a share of 100,000: 0.0047.
+  assert abs((dropped == 0).mean() - 0.1) < 0.0047
+
+
+def test_dropout_is_a_function_of_seed_and_site():
+  x = tf.ones([64, 64])
+  masks = [
+    layers.dropout(x, 0.5, seed, site).numpy()
+    for seed in ([1, 2], [1, 3], [2, 2])
+    for site in ("layer_0/output", "layer_1/output")
+  ]
+  again = layers.dropout(x, 0.5, [1, 2], "layer_0/output").numpy()
+  np.testing.assert_array_equal(masks[0], again)
+  for i, first in enumerate(masks):
+    for second in masks[:i]:
+      # Independent masks agree in half of 4096 places, give or take 5 sigma.
+      assert abs((first == second).mean() - 0.5) < 0.04
+
+
+def test_dropout_is_the_same_under_xla():
+  def drop(x):
+    return layers.dropout(x, 0.1, [3, 4], "here")
+
+  x = tf.ones([32, 32])
+  compiled = tf.function(drop, jit_compile=True)
+  np.testing.assert_array_equal(drop(x), compiled(x))
+
+
+@pytest.mark.parametrize(
+  "rate, seed", [(0.0, [1, 2]), (0, [1, 2]), (0.5, None)]
+)
+def test_dropout_off_is_the_input_itself(rate, seed):
+  x = tf.ones([2])
+  assert layers.dropout(x, rate, seed, "here") is x
+
+
+def test_attention_bias_of_the_two_kinds_of_mask():
+  rows = layers.attention_bias(tf.constant([[1, 0]]))
+  np.testing.assert_array_equal(rows, [[[[0.0, -10000.0]]]])
+  blocks = layers.attention_bias(tf.constant([[[1, 0], [0, 1]]]))
+  np.testing.assert_array_equal(blocks, [[[[0.0, -10000.0], [-10000.0, 0.0]]]])
+  assert layers.attention_bias(None) is None
+
+
+def test_training_seed():
+  assert layers.training_seed(False, [1, 2]) is None
+  np.testing.assert_array_equal(layers.training_seed(True, [1, 2]), [1, 2])
+  first, second = (layers.training_seed(True, None) for _ in range(2))
+  assert first.shape == [2] and np.any(first != second)

@@ -1,0 +1,676 @@
+"""The network against the original's numbers, and its properties."""
+
+import gzip
+import json
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import errors
+import modeling
+
+GOLDEN = pathlib.Path("tests/golden")
+MODELS = ("gelu_L3_H48", "linear_L1_H32", "relu_nodrop_L2_H64")
+CASES = ("b1", "full_length", "len1", "no_mask_no_types", "static")
+TINY = dict(
+  vocab_size=30,
+  hidden_size=16,
+  num_hidden_layers=2,
+  num_attention_heads=4,
+  intermediate_size=24,
+  max_position_embeddings=12,
+  type_vocab_size=2,
+  initializer_range=0.5,
+)
+
+
+def tiny(**changes):
+  return modeling.BertConfig(**{**TINY, **changes})
+
+
+def batch(rows=3, length=8, seed=0):
+  """Random ids [rows, length], a mask of 8, 7, 6 ... tokens, segments."""
+  rng = np.random.RandomState(seed)
+  ids = rng.randint(0, 30, [rows, length])
+  mask = (np.arange(length) < length - np.arange(rows)[:, None]).astype(int)
+  segments = rng.randint(0, 2, [rows, length])
+  return tuple(tf.constant(x, tf.int32) for x in (ids, mask, segments))
+
+
+def close(value, expected, tolerance=1e-5):
+  np.testing.assert_allclose(value, expected, rtol=0, atol=tolerance)
+
+
+class Pretraining:
+  """A golden model with both pre-training heads, and its loss."""
+
+  def __init__(self, name, **options):
+    config = modeling.BertConfig.from_json_file(
+      GOLDEN / "models" / name / "bert_config.json"
+    )
+    self.bert = modeling.BertModel(config, **options)
+    self.masked_lm = modeling.MaskedLMHead(config, self.bert.word_embeddings)
+    self.next_sentence = modeling.NextSentenceHead(config)
+    self.variables = [
+      variable
+      for module in (self.bert, self.masked_lm, self.next_sentence)
+      for variable in module.trainable_variables
+    ]
+    values = np.load(GOLDEN / "models" / name / "vars.npz")
+    assert [v.name for v in self.variables] == [f"{n}:0" for n in values]
+    for variable, value in zip(self.variables, values.values()):
+      variable.assign(value)
+
+  def losses(self, output, data):
+    """Returns a dict with the names of the golden file."""
+    logits = self.masked_lm(output.sequence_output, data["masked_lm_positions"])
+    words = tf.nn.log_softmax(tf.reshape(logits, [-1, logits.shape[-1]]))
+    word_loss = -tf.gather(words, np.ravel(data["masked_lm_ids"]), batch_dims=1)
+    weights = np.ravel(data["masked_lm_weights"])
+    masked_lm_loss = tf.reduce_sum(weights * word_loss)
+    masked_lm_loss /= np.sum(weights) + 1e-5
+    pairs = tf.nn.log_softmax(self.next_sentence(output.pooled_output))
+    labels = np.ravel(data["next_sentence_labels"])
+    pair_loss = -tf.gather(pairs, labels, batch_dims=1)
+    next_sentence_loss = tf.reduce_mean(pair_loss)
+    return {
+      "masked_lm_log_probs": words,
+      "masked_lm_per_example_loss": word_loss,
+      "masked_lm_loss": masked_lm_loss,
+      "next_sentence_log_probs": pairs,
+      "next_sentence_per_example_loss": pair_loss,
+      "next_sentence_loss": next_sentence_loss,
+      "total_loss": masked_lm_loss + next_sentence_loss,
+    }
+
+
+def inputs_of(data, case):
+  if case == "no_mask_no_types":
+    return (data["input_ids"],)
+  return data["input_ids"], data["input_mask"], data["segment_ids"]
+
+
+def check_golden(name, case, **options):
+  """Runs a golden case; returns its data, the model and the gradients."""
+  data = np.load(GOLDEN / "models" / name / f"forward_{case}.npz")
+  model = Pretraining(name, **options)
+  with tf.GradientTape() as tape:
+    output = model.bert(*inputs_of(data, case))
+    found = model.losses(output, data)
+  hidden = {
+    "embedding_output": output.embedding_output,
+    "pooled_output": output.pooled_output,
+  }
+  for number, layer in enumerate(output.all_encoder_layers):
+    hidden[f"encoder_layer_{number}"] = layer
+  for key, value in hidden.items():
+    # A last row of `static` with an all-zero mask is good to 1e-3 only.
+    rows = 5 if case == "static" else None
+    close(value[:rows], data[key][:rows])
+    close(value, data[key], 1e-3)
+  tolerance = 1e-4 if case == "static" else 1e-5
+  for key, value in found.items():
+    close(value, data[key], tolerance)
+  gradients = tape.gradient(found["total_loss"], model.variables)
+  return data, model, gradients
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("name", MODELS)
+def test_forward_and_losses_equal_the_original(name, case):
+  data, _, gradients = check_golden(name, case)
+  norm = float(tf.linalg.global_norm(gradients))
+  assert norm == pytest.approx(data["grad_global_norm_reference"], rel=1e-5)
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("name", MODELS)
+def test_gradients_equal_the_original(name, recompute):
+  data, model, gradients = check_golden(
+    name, "static", recompute_activations=recompute
+  )
+  for variable, gradient in zip(model.variables, gradients):
+    close(gradient, data[f"grad/{variable.name[:-2]}"])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_one_hot_embeddings_equal_the_gather(name):
+  check_golden(name, "static", use_one_hot_embeddings=True)
+
+
+# Names and sizes
+
+
+def released(checkpoint):
+  with gzip.open(GOLDEN / "variables" / "released.json.gz") as stream:
+    return json.load(stream)[checkpoint]
+
+
+def head_shapes(config, kind):
+  if kind == "pretraining":
+    return {
+      **modeling.masked_lm_shapes(config),
+      **modeling.output_shapes(config, "cls/seq_relationship/", 2),
+    }
+  prefix = "cls/squad/" if kind == "squad" else ""
+  return modeling.output_shapes(config, prefix, 2)
+
+
+@pytest.mark.parametrize(
+  "checkpoint, kind, sizes",
+  [
+    ("base_uncased_pretraining_model", "pretraining", {}),
+    ("base_uncased_classifier_model", "classifier", {}),
+    ("base_uncased_squad_model", "squad", {}),
+    (
+      "multi_cased_base_pretraining_model",
+      "pretraining",
+      {"vocab_size": 119547},
+    ),
+    (
+      "L8_H512_pretraining_model",
+      "pretraining",
+      dict(
+        num_hidden_layers=8,
+        hidden_size=512,
+        num_attention_heads=8,
+        intermediate_size=2048,
+      ),
+    ),
+  ],
+)
+def test_names_and_shapes_equal_the_released_checkpoints(
+  checkpoint, kind, sizes
+):
+  config = modeling.BertConfig(
+    **{"vocab_size": 30522, "type_vocab_size": 2, **sizes}
+  )
+  shapes = {**modeling.bert_shapes(config), **head_shapes(config, kind)}
+  expected = {k: tuple(v) for k, v in released(checkpoint).items()}
+  assert list(shapes.items()) == list(expected.items())
+
+
+@pytest.mark.parametrize(
+  "vocab_size, layers, width, parameters",
+  [
+    (30522, 2, 128, 4_385_920),
+    (30522, 12, 768, 109_482_240),
+    (28996, 12, 768, 108_310_272),
+    (119547, 12, 768, 177_853_440),
+    (21128, 12, 768, 102_267_648),
+    (30522, 24, 1024, 335_141_888),
+  ],
+)
+def test_parameter_counts_of_released_sizes(
+  vocab_size, layers, width, parameters
+):
+  config = modeling.BertConfig(
+    vocab_size,
+    num_hidden_layers=layers,
+    hidden_size=width,
+    num_attention_heads=width // 64,
+    intermediate_size=4 * width,
+    type_vocab_size=2,
+  )
+  shapes = modeling.bert_shapes(config)
+  assert sum(int(np.prod(shape)) for shape in shapes.values()) == parameters
+
+
+def make_everything(config):
+  bert = modeling.BertModel(config)
+  return [
+    bert,
+    modeling.MaskedLMHead(config, bert.word_embeddings),
+    modeling.NextSentenceHead(config),
+    modeling.ClassificationHead(config, 3),
+    modeling.SpanHead(config),
+  ]
+
+
+def test_every_variable_is_in_the_table_and_trainable():
+  config = tiny()
+  modules = make_everything(config)
+  tables = [
+    modeling.bert_shapes(config),
+    modeling.masked_lm_shapes(config),
+    modeling.output_shapes(config, "cls/seq_relationship/", 2),
+    modeling.output_shapes(config, "", 3),
+    modeling.output_shapes(config, "cls/squad/", 2),
+  ]
+  for module, table in zip(modules, tables):
+    found = [(v.name, tuple(v.shape)) for v in module.trainable_variables]
+    assert found == [(f"{name}:0", shape) for name, shape in table.items()]
+    assert module.variables == module.trainable_variables
+    assert {v.dtype for v in module.variables} == {tf.float32}
+
+
+def test_names_hold_in_a_strategy_and_in_a_name_scope():
+  strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+  plain = [v.name for m in make_everything(tiny()) for v in m.variables]
+  with tf.name_scope("outer"), strategy.scope():
+    mirrored = [v.name for m in make_everything(tiny()) for v in m.variables]
+  assert mirrored == plain
+
+
+def test_scope_renames_the_encoder():
+  names = [v.name for v in modeling.BertModel(tiny(), scope="foo").variables]
+  assert names[0] == "foo/embeddings/word_embeddings:0"
+  assert all(name.startswith("foo/") for name in names)
+
+
+# Initial weights
+
+
+def test_initial_weights_are_a_function_of_seed_and_name():
+  first, second = (modeling.BertModel(tiny(), seed=7) for _ in range(2))
+  other = modeling.BertModel(tiny(), seed=8)
+  deeper = modeling.BertModel(tiny(num_hidden_layers=3), seed=7)
+  shared = {v.name: v.numpy() for v in deeper.variables}
+  for a, b, c in zip(first.variables, second.variables, other.variables):
+    np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(a, shared[a.name])
+    constant = a.name.endswith(("bias:0", "beta:0", "gamma:0"))
+    assert np.array_equal(a, c) == constant
+  kernels = [v.numpy() for v in first.variables if "/self/" in v.name]
+  assert not np.array_equal(kernels[0], kernels[2])
+
+
+def test_initial_weights_are_a_cut_normal():
+  config = tiny(vocab_size=2000, hidden_size=64, initializer_range=0.02)
+  table = modeling.BertModel(config).word_embeddings.numpy()
+  assert np.abs(table).max() <= 0.04
+  # As in the original: the cut at two sigma leaves 0.0176 of 0.02.
+  assert table.std() == pytest.approx(0.01759, rel=0.01)
+  head = modeling.ClassificationHead(tiny(hidden_size=2000), 10)
+  weights, bias = head.variables
+  assert weights.numpy().std() == pytest.approx(0.01759, rel=0.02)
+  assert not bias.numpy().any()
+
+
+# Properties
+
+
+def test_padding_does_not_change_the_tokens():
+  model = modeling.BertModel(tiny())
+  ids, mask, segments = batch()
+  output = model(ids, mask, segments)
+  pad = [[0, 0], [0, 4]]
+  longer = model(tf.pad(ids, pad), tf.pad(mask, pad), tf.pad(segments, pad))
+  close(longer.sequence_output[:, :8], output.sequence_output)
+  close(longer.pooled_output, output.pooled_output)
+
+
+def test_a_permuted_batch_gives_permuted_outputs():
+  model = modeling.BertModel(tiny())
+  data = batch()
+  output = model(*data).sequence_output
+  order = [2, 0, 1]
+  permuted = model(*(tf.gather(x, order) for x in data)).sequence_output
+  close(permuted, tf.gather(output, order))
+
+
+def test_tokens_see_both_sides_and_their_position():
+  model = modeling.BertModel(tiny())
+  ids = np.array([[1, 2, 3, 4]])
+  output = model(ids).sequence_output.numpy()
+  changed = model(ids * [1, 1, 1, 2]).sequence_output.numpy()
+  assert np.abs(output[0, 0] - changed[0, 0]).max() > 1e-3
+  same = model(np.array([[5, 5]])).sequence_output.numpy()
+  assert np.abs(same[0, 0] - same[0, 1]).max() > 1e-3
+
+
+def test_none_means_ones_zeros_and_counted_positions():
+  model = modeling.BertModel(tiny())
+  ids, _, _ = batch()
+  given = model(
+    ids,
+    tf.ones_like(ids),
+    tf.zeros_like(ids),
+    position_ids=tf.broadcast_to(tf.range(8), [3, 8]),
+  )
+  close(given.sequence_output, model(ids).sequence_output, 1e-6)
+
+
+def test_packed_sequences_equal_separate_ones():
+  model = modeling.BertModel(tiny())
+  ids, _, segments = batch(rows=1)
+  alone = [
+    model(ids[:, part], None, segments[:, part]).sequence_output
+    for part in (slice(0, 5), slice(5, 8))
+  ]
+  text = np.array([[0, 0, 0, 0, 0, 1, 1, 1]])
+  packed = model(
+    ids,
+    text[:, :, None] == text[:, None, :],
+    segments,
+    position_ids=[[0, 1, 2, 3, 4, 0, 1, 2]],
+  )
+  close(packed.sequence_output, tf.concat(alone, axis=1))
+
+
+def test_attention_probabilities_on_request():
+  model = modeling.BertModel(tiny())
+  ids, mask, segments = batch()
+  output = model(ids, mask, segments, return_attention=True)
+  assert len(output.attention_probs) == 2
+  for probs in output.attention_probs:
+    assert probs.shape == [3, 4, 8, 8]
+    close(tf.reduce_sum(probs, -1), np.ones([3, 4, 8]))
+    assert not np.any(probs.numpy()[1, :, :, 7:])
+  plain = model(ids, mask, segments)
+  assert plain.attention_probs is None
+  close(plain.sequence_output, output.sequence_output, 1e-6)
+
+
+def test_the_heads_outputs():
+  config = tiny()
+  bert = modeling.BertModel(config)
+  output = bert(*batch())
+  start, end = modeling.SpanHead(config)(output.sequence_output)
+  assert start.shape == end.shape == [3, 8]
+  tokens = modeling.TokenClassificationHead(config, 5)
+  assert tokens(output.sequence_output).shape == [3, 8, 5]
+  assert modeling.ClassificationHead(config, 5)(output.pooled_output).shape == [
+    3,
+    5,
+  ]
+  words = modeling.MaskedLMHead(config, bert.word_embeddings)
+  assert words(output.sequence_output, [[0], [3], [1]]).shape == [3, 1, 30]
+
+
+# Dropout
+
+
+def hidden(model, seed, **options):
+  data = batch()
+  options = {"training": True, "dropout_seed": seed, **options}
+  return model(*data, **options).sequence_output.numpy()
+
+
+def test_dropout_is_a_function_of_the_seed():
+  model = modeling.BertModel(tiny())
+  first = hidden(model, [1, 2])
+  np.testing.assert_array_equal(first, hidden(model, [1, 2]))
+  off = hidden(model, [1, 2], training=False)
+  drawn = [hidden(model, None) for _ in range(2)]
+  different = [first, hidden(model, [1, 3]), hidden(model, [2, 2]), off, *drawn]
+  for i, one in enumerate(different):
+    for other in different[:i]:
+      assert np.abs(one - other).max() > 1e-2
+
+
+def test_without_probabilities_training_drops_only_in_new_heads():
+  config = tiny(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+  model = modeling.BertModel(config)
+  np.testing.assert_array_equal(
+    hidden(model, [1, 2]), hidden(model, [1, 2], training=False)
+  )
+  ones = tf.ones([50, 16])
+  for head in (
+    modeling.ClassificationHead(config, 2),
+    modeling.TokenClassificationHead(config, 2),
+  ):
+    plain = head(ones)
+    dropped = head(ones, True, dropout_seed=[1, 2])
+    assert np.abs(dropped - plain).max() > 1e-3
+    np.testing.assert_array_equal(
+      dropped, head(ones, True, dropout_seed=[1, 2])
+    )
+
+
+@pytest.mark.parametrize(
+  "hidden_rate, attention_rate", [(0.5, 0.0), (0.0, 0.5)]
+)
+def test_each_dropout_probability_matters(hidden_rate, attention_rate):
+  config = tiny(
+    hidden_dropout_prob=hidden_rate, attention_probs_dropout_prob=attention_rate
+  )
+  model = modeling.BertModel(config)
+  off = hidden(model, [1, 2], training=False)
+  assert np.abs(hidden(model, [1, 2]) - off).max() > 1e-2
+
+
+# Precision, compilation, memory, strategies
+
+
+def classifier_step(model, head, *data):
+  """Returns the loss and all gradients of a training step, dropout on."""
+  with tf.GradientTape() as tape:
+    output = model(*data, training=True, dropout_seed=[1, 2])
+    logits = head(output.pooled_output, True, dropout_seed=[1, 2])
+    loss = -tf.reduce_mean(tf.nn.log_softmax(logits)[:, 0])
+  variables = model.trainable_variables + head.trainable_variables
+  return loss, tape.gradient(loss, variables)
+
+
+def classifier(config=None, **options):
+  config = config or tiny()
+  model = modeling.BertModel(config, **options)
+  return model, modeling.ClassificationHead(config, 3)
+
+
+def check_same_step(first, second, tolerance=1e-5):
+  close(first[0], second[0], tolerance)
+  for one, other in zip(first[1], second[1]):
+    close(tf.convert_to_tensor(one), tf.convert_to_tensor(other), tolerance)
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_graph_xla_and_recomputation_equal_eager(recompute, jit_compile):
+  model, head = classifier()
+  expected = classifier_step(model, head, *batch())
+  model, head = classifier(recompute_activations=recompute)
+
+  @tf.function(jit_compile=jit_compile)
+  def step(*data):
+    loss, gradients = classifier_step(model, head, *data)
+    return loss, [tf.convert_to_tensor(g) for g in gradients]
+
+  check_same_step(step(*batch()), expected)
+
+
+def count_products(recompute):
+  model, head = classifier(recompute_activations=recompute)
+
+  @tf.function(jit_compile=True)
+  def step(*data):
+    return classifier_step(model, head, *data)[1][5:]
+
+  compiled = step.experimental_get_compiler_ir(*batch())
+  return compiled(stage="optimized_hlo").count(" dot(")
+
+
+def test_recomputation_is_not_optimized_away():
+  # 8 products in each of 2 layers run twice, the last one's is not needed.
+  assert count_products(True) >= count_products(False) + 14
+
+
+def test_two_replicas_give_the_sum_of_their_halves():
+  strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+  with strategy.scope():
+    model, head = classifier()
+  halves = [[x[:2] for x in batch(4)], [x[2:] for x in batch(4)]]
+
+  @tf.function
+  def step(data):
+    def replica(*data):
+      loss, gradients = classifier_step(model, head, *data)
+      context = tf.distribute.get_replica_context()
+      dense = [tf.convert_to_tensor(g) for g in gradients]
+      return loss, context.all_reduce("SUM", dense)
+
+    loss, gradients = strategy.run(replica, args=data)
+    gradients = [strategy.experimental_local_results(g)[0] for g in gradients]
+    return strategy.reduce("SUM", loss, axis=None), gradients
+
+  data = tuple(
+    strategy.experimental_distribute_values_from_function(
+      lambda context: pair[context.replica_id_in_sync_group]
+    )
+    for pair in zip(*halves)
+  )
+  loss, gradients = step(data)
+  alone = [classifier_step(*classifier(), *half) for half in halves]
+  close(loss, alone[0][0] + alone[1][0])
+  for found, one, other in zip(gradients, alone[0][1], alone[1][1]):
+    close(found, tf.convert_to_tensor(one) + tf.convert_to_tensor(other))
+
+
+def test_word_gradients_are_rows_until_words_are_predicted():
+  # The optimizer's clipping depends on it: the norm of a list of rows differs
+  # from that of the table when a word stands twice in the batch.
+  model, head = classifier()
+  gradients = classifier_step(model, head, *batch())[1]
+  assert isinstance(gradients[0], tf.IndexedSlices)
+  assert gradients[0].values.shape == [3 * 8, 16]
+  assert not any(isinstance(g, tf.IndexedSlices) for g in gradients[1:])
+  words = modeling.MaskedLMHead(model.config, model.word_embeddings)
+  with tf.GradientTape() as tape:
+    loss = tf.reduce_sum(words(model(*batch()).sequence_output, [[0]] * 3))
+  assert isinstance(tape.gradient(loss, model.word_embeddings), tf.Tensor)
+
+
+def test_any_batch_and_length_run_in_one_trace():
+  model = modeling.BertModel(tiny())
+  traces = []
+
+  @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 3)
+  def encode(*data):
+    traces.append(1)
+    return model(*data, training=True, dropout_seed=[1, 2]).pooled_output
+
+  for rows, length in ((3, 8), (1, 12), (5, 1)):
+    data = batch(rows, length)
+    expected = model(*data, training=True, dropout_seed=[1, 2]).pooled_output
+    close(encode(*data), expected)
+  assert len(traces) == 1
+
+
+def test_static_shapes_are_kept():
+  model, head = classifier()
+
+  @tf.function
+  def encode(*data):
+    output = model(*data, return_attention=True)
+    assert output.sequence_output.shape == [3, 8, 16]
+    assert output.attention_probs[0].shape == [3, 4, 8, 8]
+    assert head(output.pooled_output).shape == [3, 3]
+    return output.pooled_output
+
+  assert encode(*batch()).shape == [3, 16]
+
+
+@pytest.mark.parametrize(
+  "dtype, band", [(tf.bfloat16, 0.04), (tf.float16, 0.005)]
+)
+def test_half_precision_follows_float32(dtype, band):
+  config = tiny(initializer_range=0.1)
+  exact, half = classifier(config), classifier(config, compute_dtype=dtype)
+  loss, gradients = classifier_step(*exact, *batch())
+  half_loss, half_gradients = classifier_step(*half, *batch())
+  assert half_loss.dtype == tf.float32
+  assert abs(loss - half_loss) < band * abs(loss)
+  for one, other in zip(gradients, half_gradients):
+    one, other = tf.convert_to_tensor(one), tf.convert_to_tensor(other)
+    assert other.dtype == tf.float32
+    # Key biases have no gradient: soft-max does not see what all keys share.
+    allowed = band * tf.norm(one) + 1e-3 * tf.linalg.global_norm(gradients)
+    assert tf.norm(one - other) < allowed
+  assert {v.dtype for v in half[0].variables} == {tf.float32}
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
+def test_products_run_in_the_compute_dtype(dtype):
+  model = modeling.BertModel(tiny(), compute_dtype=dtype)
+  words = modeling.MaskedLMHead(tiny(), model.word_embeddings)
+
+  @tf.function
+  def predict(*data):
+    return words(model(*data).sequence_output, [[0], [1], [2]])
+
+  graph = predict.get_concrete_function(*batch()).graph
+  types = {"MatMul": [], "BatchMatMulV2": [], "Softmax": [], "Rsqrt": []}
+  for operation in graph.get_operations():
+    if operation.type in types:
+      types[operation.type].append(operation.outputs[0].dtype)
+  # One product looks up the segments, in float32; then 6 in each of 2 layers,
+  # the pooler, and two of the masked-LM head.
+  assert sorted(types["MatMul"], key=str) == sorted(
+    [tf.float32] + [dtype] * 15, key=str
+  )
+  assert types["BatchMatMulV2"] == [dtype] * 4
+  assert types["Softmax"] == [tf.float32] * 2
+  assert types["Rsqrt"] == [tf.float32] * 6
+  assert predict(*batch()).dtype == tf.float32
+
+
+# What a user can get wrong
+
+
+def test_shapes_that_cannot_be_used():
+  model = modeling.BertModel(tiny())
+  with pytest.raises(errors.InputError, match="length 13 .*embeddings 12"):
+    model(np.zeros([2, 13], np.int32))
+  for shape in ([4], [2, 4, 1]):
+    with pytest.raises(errors.InputError, match="expected .batch, sequence"):
+      model(np.zeros(shape, np.int32))
+
+
+def test_vocabulary_and_length_checks():
+  config = tiny()
+  config.check_vocabulary(30)
+  config.check_sequence_length(12)
+  with pytest.raises(
+    errors.InputError, match="vocab.txt has 31 tokens .*vocab_size 30"
+  ):
+    config.check_vocabulary(31, "vocab.txt")
+  with pytest.raises(errors.InputError, match="length 13 .*embeddings 12"):
+    config.check_sequence_length(13)
+
+
+def test_configuration_json_equals_the_original():
+  golden = json.loads((GOLDEN / "api" / "api.json").read_text())
+  config = modeling.BertConfig(30522)
+  assert config.to_json_string() == golden["config_default_json"]
+  config = modeling.BertConfig.from_dict(
+    {"vocab_size": 5, "directionality": "bidi", "pooler_fc_size": 768}
+  )
+  assert config.to_json_string() == golden["config_from_dict_extra_keys_json"]
+  assert config.directionality == "bidi"
+
+
+def test_configuration_file_round_trip(tmp_path):
+  path = tmp_path / "bert_config.json"
+  path.write_text(tiny(hidden_act="relu").to_json_string())
+  assert modeling.BertConfig.from_json_file(path) == tiny(hidden_act="relu")
+
+
+@pytest.mark.parametrize(
+  "text, message",
+  [
+    ("{", "not JSON"),
+    ("[1]", r"expected a JSON object, got \[1\]"),
+    ("{}", "no vocab_size"),
+    ('{"vocab_size": null}', "no vocab_size"),
+    ('{"vocab_size": "9"}', "vocab_size is '9' .* integer"),
+    ('{"vocab_size": true}', "vocab_size is True"),
+    ('{"vocab_size": 0}', "at least 1"),
+    ('{"vocab_size": 9, "hidden_size": 10}', "10 cannot .* 12 attention heads"),
+    ('{"vocab_size": 9, "hidden_dropout_prob": 1.0}', "less than 1"),
+    ('{"vocab_size": 9, "initializer_range": -1}', "at least 0"),
+    ('{"vocab_size": 9, "hidden_act": "mish"}', "unknown activation 'mish'"),
+  ],
+)
+def test_bad_configuration_files(tmp_path, text, message):
+  path = tmp_path / "bert_config.json"
+  path.write_text(text)
+  with pytest.raises(errors.InputError, match=f"bert_config.json: .*{message}"):
+    modeling.BertConfig.from_json_file(str(path))
+
+
+def test_missing_configuration_file():
+  with pytest.raises(errors.InputError, match="no such file: /no/config.json"):
+    modeling.BertConfig.from_json_file("/no/config.json")
