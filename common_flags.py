@@ -1,0 +1,235 @@
+"""Flags that several scripts share, in groups, each defined once.
+
+A script calls the groups it uses when it is loaded; a default that differs
+from script to script is an argument. Names and defaults are the original's
+where it has the flag. Only a script's `main` reads FLAGS.
+"""
+
+from absl import flags
+
+import distribution
+import errors
+import run_folder
+import training_loop
+
+# Show these flags in a script's own --help, beside the flags it defines.
+flags.disclaim_key_flags()
+
+FLAGS = flags.FLAGS
+
+
+def define_model_flags(*, max_seq_length=128):
+  """Flags that say which model, and where its weights come from."""
+  flags.DEFINE_string(
+    "bert_config_file", None,
+    "JSON file with the model's shape (bert_config.json).", required=True,
+  )
+  flags.DEFINE_string(
+    "init_checkpoint", None,
+    "Weights to start from: a TF1 checkpoint (prefix, .index file or folder) "
+    "or a training checkpoint of this project.",
+  )
+  flags.DEFINE_integer(
+    "max_seq_length", max_seq_length,
+    "Longest sequence, in word pieces with [CLS] and [SEP]. Data files must "
+    "have been written with the same value.", lower_bound=1,
+  )
+
+
+def define_tokenizer_flags():
+  """Flags that say how text becomes word pieces."""
+  flags.DEFINE_string(
+    "vocab_file", None, "Vocabulary, one word piece a line.", required=True
+  )
+  flags.DEFINE_bool(
+    "do_lower_case", True,
+    "Whether to lower-case the text and strip accents: true for uncased "
+    "models, false for cased ones.",
+  )
+
+
+def define_output_flags():
+  """The folder that a run lives in."""
+  flags.DEFINE_string(
+    "output_dir", None,
+    "Folder of this run's checkpoints, logs and results. A run continues "
+    "from the newest complete checkpoint that it finds here.", required=True,
+  )
+
+
+def define_training_flags(*, train_batch_size=32, learning_rate=5e-5):
+  """Flags of every training run, whatever its length is measured in."""
+  flags.DEFINE_bool("do_train", False, "Whether to train.")
+  flags.DEFINE_bool("do_eval", False, "Whether to evaluate.")
+  flags.DEFINE_integer(
+    "train_batch_size", train_batch_size,
+    "Examples in one optimizer step, over all devices together.",
+    lower_bound=1,
+  )
+  flags.DEFINE_integer(
+    "eval_batch_size", 8, "Examples in one evaluation batch.", lower_bound=1
+  )
+  flags.DEFINE_float(
+    "learning_rate", learning_rate,
+    "Peak learning rate: after the warm-up it falls linearly to 0.",
+    lower_bound=0.0,
+  )
+  flags.DEFINE_integer(
+    "gradient_accumulation_steps", 1,
+    "Each device computes its share of a batch in so many parts, one after "
+    "another, to need less memory. Results do not depend on it.",
+    lower_bound=1,
+  )
+  flags.DEFINE_bool(
+    "recompute_activations", False,
+    "Keep only each layer's input for the gradient and compute the rest "
+    "again: less memory, a third more time.",
+  )
+  flags.DEFINE_integer(
+    "save_checkpoints_steps", 1000, "A checkpoint every so many steps.",
+    lower_bound=1,
+  )
+  flags.DEFINE_integer(
+    "max_to_keep", 5, "How many checkpoints are kept.", lower_bound=1
+  )
+  flags.DEFINE_integer(
+    "log_steps", 100, "Values are logged every so many steps.", lower_bound=1
+  )
+  flags.DEFINE_integer(
+    "max_bad_steps", 10,
+    "So many steps in a row without a finite loss and gradient end the run; "
+    "single ones are skipped and named.", lower_bound=1,
+  )
+  flags.DEFINE_integer(
+    "seed", 12345,
+    "Governs initial weights, order of the examples and dropout: the same "
+    "seed gives the same run.",
+  )
+
+
+def define_device_flags():
+  """Flags that say where and in which precision to compute."""
+  flags.DEFINE_enum(
+    "distribution_strategy", "auto", distribution.STRATEGIES,
+    "Where to compute. auto: the TPU with --use_tpu, all workers that "
+    "TF_CONFIG names, all GPUs of this machine, or its one device.",
+  )
+  flags.DEFINE_enum(
+    "dtype", "float32", tuple(distribution.COMPUTE_DTYPES),
+    "Type of matrix products and activations. Weights, soft-max, layer norm "
+    "and loss stay float32; float16 scales the loss.",
+  )
+  flags.DEFINE_enum(
+    "jit_compile", "auto", ("auto", "true", "false"),
+    "Whether XLA compiles the training step. auto: on a GPU.",
+  )
+  flags.DEFINE_integer(
+    "num_logical_cpus", 0,
+    "Cuts the CPU into so many devices, to try a distributed run on a "
+    "machine without accelerators. 0: leave it whole.", lower_bound=0,
+  )
+  flags.DEFINE_integer(
+    "iterations_per_loop", 1000,
+    "At most so many steps run on the devices before the host is asked.",
+    lower_bound=1,
+  )
+  flags.DEFINE_bool("use_tpu", False, "Whether to compute on a TPU.")
+  flags.DEFINE_string(
+    "tpu_name", None, "Name or grpc:// address of the TPU."
+  )
+  flags.DEFINE_string("tpu_zone", None, "Google Cloud zone of the TPU.")
+  flags.DEFINE_string("gcp_project", None, "Google Cloud project of the TPU.")
+  flags.DEFINE_string(
+    "master", None, "Address of the TPU where --tpu_name is not given."
+  )
+  flags.DEFINE_integer(
+    "num_tpu_cores", 8, "How many cores of the TPU to use.", lower_bound=1
+  )
+
+
+def make_strategy():
+  """Returns the tf.distribute.Strategy that the device flags describe."""
+  return distribution.make_strategy(
+    FLAGS.distribution_strategy,
+    use_tpu=FLAGS.use_tpu,
+    tpu_name=FLAGS.tpu_name,
+    tpu_zone=FLAGS.tpu_zone,
+    gcp_project=FLAGS.gcp_project,
+    master=FLAGS.master,
+    num_tpu_cores=FLAGS.num_tpu_cores,
+    num_logical_cpus=FLAGS.num_logical_cpus,
+  )
+
+
+def _jit_compile():
+  """Returns --jit_compile as True, False, or None for "auto"."""
+  return {"auto": None, "true": True, "false": False}[FLAGS.jit_compile]
+
+
+def shapes_may_vary(strategy):
+  """Whether batches may be cut to their longest sequence.
+
+  Not where XLA compiles the step: it would compile each length anew.
+  """
+  jit = _jit_compile()
+  if jit is None:
+    jit = distribution.default_jit_compile(strategy)
+  return not jit and not distribution.is_tpu(strategy)
+
+
+def model_options(strategy):
+  """Returns the keyword arguments of modeling.BertModel but its config."""
+  return {
+    "seed": FLAGS.seed,
+    "compute_dtype": distribution.COMPUTE_DTYPES[FLAGS.dtype],
+    # As in the original: a TPU looks words up by a matrix product.
+    "use_one_hot_embeddings": distribution.is_tpu(strategy),
+    "recompute_activations": FLAGS.recompute_activations,
+  }
+
+
+def train_options(num_train_steps):
+  """Returns the training_loop.TrainOptions that the flags describe."""
+  return training_loop.TrainOptions(
+    output_dir=FLAGS.output_dir,
+    num_train_steps=num_train_steps,
+    save_checkpoints_steps=FLAGS.save_checkpoints_steps,
+    iterations_per_loop=FLAGS.iterations_per_loop,
+    log_steps=FLAGS.log_steps,
+    batch_size=FLAGS.train_batch_size,
+    seed=FLAGS.seed,
+    gradient_accumulation_steps=FLAGS.gradient_accumulation_steps,
+    jit_compile=_jit_compile(),
+    loss_scaling=FLAGS.dtype == "float16",
+    max_to_keep=FLAGS.max_to_keep,
+    max_bad_steps=FLAGS.max_bad_steps,
+  )
+
+
+def open_run(task, config, strategy):
+  """Claims --output_dir for this run and finds out where the run starts.
+
+  Args:
+    task: what kind of run this is; another kind's folder is refused.
+    config: modeling.BertConfig; another model's folder is refused.
+    strategy: only the chief of its processes writes.
+
+  Returns:
+    run_folder.StartingPoint.
+  """
+  if distribution.is_chief(strategy):
+    run_folder.claim(
+      FLAGS.output_dir, {"task": task, "bert_config": config.to_dict()}
+    )
+  return run_folder.starting_point(FLAGS.output_dir, FLAGS.init_checkpoint)
+
+
+def require_one_of(*names):
+  """Refuses a command that asks for nothing.
+
+  Raises:
+    InputError: none of the named boolean flags is true.
+  """
+  if not any(FLAGS[name].value for name in names):
+    listed = ", ".join(f"--{name}" for name in names)
+    raise errors.InputError(f"nothing to do: pass at least one of {listed}")

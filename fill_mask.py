@@ -1,0 +1,151 @@
+r"""Fills each [MASK] of a text with the likeliest word pieces.
+
+  python fill_mask.py --text="The lighthouse keeper lit the [MASK]." \
+      --bert_config_file=bert_config.json --vocab_file=vocab.txt \
+      --init_checkpoint=pretraining_output
+
+Without --text and --input_file it asks for texts on the terminal.
+"""
+
+import sys
+
+import tensorflow as tf
+from absl import app, flags
+
+import checkpoints
+import common_flags
+import data_files
+import errors
+import input_features
+import modeling
+import tokenization
+
+FLAGS = flags.FLAGS
+MASK = "[MASK]"
+
+common_flags.define_model_flags()
+common_flags.define_tokenizer_flags()
+flags.DEFINE_multi_string(
+  "text", [], "Text with one [MASK] or more; may be given several times."
+)
+flags.DEFINE_string("input_file", None, "File of such texts, one a line.")
+flags.DEFINE_integer(
+  "top_k", 5, "How many word pieces are shown for each [MASK].", lower_bound=1
+)
+
+
+def texts_to_fill():
+  """Yields (where it stands, text) from flags, file or terminal."""
+  for text in FLAGS.text:
+    yield "--text", text
+  if FLAGS.input_file:
+    for number, line in data_files.read_lines(FLAGS.input_file):
+      if line.strip():
+        yield f"{FLAGS.input_file}:{number}", line
+  if FLAGS.text or FLAGS.input_file:
+    return
+  if sys.stdin.isatty():
+    print("Type a text with [MASK], or an empty line to end.")
+  for line in sys.stdin:
+    if not line.strip():
+      return
+    yield "standard input", line.rstrip("\n")
+
+
+def encode(tokenizer, text, where):
+  """Returns the ids of "[CLS] text [SEP]" and the indices of its masks.
+
+  The tokenizer cuts "[MASK]" to "[", "mask", "]", as the original's does, so
+  the text between the masks is tokenized piece by piece.
+
+  Raises:
+    InputError: no [MASK], or more word pieces than the model can take.
+  """
+  pieces = text.split(MASK)
+  if len(pieces) == 1:
+    raise errors.InputError(f"{where}: no {MASK} in {text!r}; write one")
+  cls_id, sep_id, mask_id = tokenizer.convert_tokens_to_ids(
+    ["[CLS]", "[SEP]", MASK]
+  )
+  ids = tokenizer.encode(pieces[0])
+  for piece in pieces[1:]:
+    ids += [mask_id] + tokenizer.encode(piece)
+  ids, _ = input_features.build_inputs(
+    ids, None, cls_id=cls_id, sep_id=sep_id
+  )
+  if len(ids) > FLAGS.max_seq_length:
+    raise errors.InputError(
+      f"{where}: {len(ids)} word pieces with [CLS] and [SEP], but "
+      f"--max_seq_length is {FLAGS.max_seq_length}; shorten the text or "
+      "raise it"
+    )
+  return ids, [index for index, piece in enumerate(ids) if piece == mask_id]
+
+
+def make_predictor(config, init_checkpoint, *, num_tokens, top_k):
+  """Loads the weights once; returns a function for many texts.
+
+  Args:
+    config: modeling.BertConfig.
+    init_checkpoint: where the weights are.
+    num_tokens: size of the vocabulary; the model may have room for more.
+    top_k: how many word pieces to return for each position.
+
+  Returns:
+    A function of ids [1, T] and positions [1, P] that gives probabilities and
+    ids of the likeliest word pieces, [1, P, top_k] each.
+  """
+  model = modeling.BertModel(config)
+  head = modeling.MaskedLMHead(config, model.word_embeddings)
+  checkpoints.load(model.variables + head.variables, init_checkpoint)
+  ids = tf.TensorSpec([1, None], tf.int32)
+
+  @tf.function(input_signature=[ids, ids])
+  def predict(input_ids, masked_lm_positions):
+    output = model(input_ids)
+    logits = head(output.sequence_output, masked_lm_positions)
+    probabilities = tf.nn.softmax(logits[..., :num_tokens])
+    return tf.math.top_k(probabilities, k=top_k)
+
+  return predict
+
+
+def print_fillings(text, filled, tokenizer):
+  """Prints a text and, for each [MASK], the word pieces that fit best."""
+  print(text)
+  probabilities, ids = filled.values.numpy()[0], filled.indices.numpy()[0]
+  for number, (row, tokens) in enumerate(zip(probabilities, ids), 1):
+    shown = "  ".join(
+      f"{token} {probability:.4f}"
+      for token, probability in zip(
+        tokenizer.convert_ids_to_tokens(tokens.tolist()), row
+      )
+    )
+    print(f"  {MASK} {number}: {shown}", flush=True)
+
+
+def main(argv):
+  del argv
+  config = modeling.BertConfig.from_json_file(FLAGS.bert_config_file)
+  config.check_sequence_length(FLAGS.max_seq_length)
+  if not FLAGS.init_checkpoint:
+    raise errors.InputError("pass --init_checkpoint: the weights to use")
+  tokenizer = tokenization.FullTokenizer(
+    FLAGS.vocab_file, do_lower_case=FLAGS.do_lower_case
+  )
+  config.check_vocabulary(len(tokenizer.vocab), FLAGS.vocab_file)
+  num_tokens = len(tokenizer.vocab)
+  predict = make_predictor(
+    config,
+    FLAGS.init_checkpoint,
+    num_tokens=num_tokens,
+    top_k=min(FLAGS.top_k, num_tokens),
+  )
+  for where, text in texts_to_fill():
+    ids, positions = encode(tokenizer, text, where)
+    filled = predict(tf.constant([ids]), tf.constant([positions]))
+    print_fillings(text, filled, tokenizer)
+
+
+if __name__ == "__main__":
+  app.run(errors.report_input_errors(main))

@@ -1,0 +1,206 @@
+"""TFRecords -> batches of tensors, in an order that can be entered anywhere.
+
+The order of training examples is a function of (seed, epoch, position) alone.
+So a resumed run needs no saved shuffle buffer: it opens the stream at record
+`step * batch size` and sees what an uninterrupted run would have seen.
+
+Terms: a *file* holds records one after another; an *epoch* passes over every
+record once; a *window* is a run of consecutive records that is shuffled as a
+whole (a window as large as the data is a perfect shuffle).
+"""
+
+import tensorflow as tf
+
+import data_files
+import errors
+
+DEFAULT_SHUFFLE_WINDOW = 1 << 16  # records held in memory while shuffling
+_FILES_READ_TOGETHER = 16
+
+
+def check_records(files, features):
+  """Refuses files whose first record does not fit what a script expects.
+
+  Args:
+    files: TFRecord files.
+    features: dict from name to tf.io.FixedLenFeature.
+
+  Raises:
+    InputError: a file is empty, lacks a feature, or holds one of another
+      length; names the file, both lengths and the flags to look at.
+  """
+  for path in files:
+    record = next(iter(data_files.read_records(path)), None)
+    if record is None:
+      raise errors.InputError(f"{path}: holds no record")
+    for name, feature in features.items():
+      expected = feature.shape[0] if feature.shape else 1
+      if name not in record:
+        raise errors.InputError(
+          f"{path}: its records have no feature {name!r}; they have "
+          f"{', '.join(sorted(record))}"
+        )
+      if len(record[name]) != expected:
+        raise errors.InputError(
+          f"{path}: {name} has {len(record[name])} values a record, but the "
+          f"flags ask for {expected}; pass the --max_seq_length and "
+          "--max_predictions_per_seq that the file was written with"
+        )
+
+
+def count_records(files):
+  """Returns the number of records in all of `files`.
+
+  Raises:
+    InputError: a file is truncated, or all of them together are empty.
+  """
+  total = sum(data_files.count_records(path) for path in files)
+  if not total:
+    raise errors.InputError(f"no record in {', '.join(files)}")
+  return total
+
+
+def sequential_records(files):
+  """Returns a dataset of serialized records, file after file, in order."""
+  return tf.data.TFRecordDataset(list(files))
+
+
+def shuffled_records(
+  files, *, num_records, seed, first_record=0, window=DEFAULT_SHUFFLE_WINDOW
+):
+  """Returns an endless dataset of serialized records, each epoch reshuffled.
+
+  Args:
+    files: TFRecord files.
+    num_records: how many records they hold together.
+    seed: int; the order is a function of it.
+    first_record: where to enter the stream: 0 for a new run, the number of
+      records already consumed for a resumed one.
+    window: how many records are shuffled together, and held in memory.
+
+  Returns:
+    tf.data.Dataset of scalar strings.
+  """
+  files = tf.constant(sorted(files))
+  first_epoch, offset = divmod(first_record, num_records)
+
+  def one_epoch(epoch):
+    skipped = tf.where(
+      tf.equal(epoch, first_epoch), tf.constant(offset, tf.int64), 0
+    )
+    # Whole windows are skipped before they are shuffled, the rest after: the
+    # order inside a window must not depend on where the run resumed.
+    whole = skipped // window
+    records = _epoch_in_file_order(files, seed, epoch).skip(whole * window)
+    windows = records.batch(window).enumerate(start=whole)
+
+    def shuffle(index, strings):
+      salt = tf.random.experimental.stateless_fold_in(
+        tf.stack([tf.cast(seed, tf.int64), epoch]), index
+      )
+      return tf.random.experimental.stateless_shuffle(strings, seed=salt)
+
+    shuffled = windows.map(shuffle, deterministic=True).unbatch()
+    return shuffled.skip(skipped - whole * window)
+
+  # First shuffle, then repeat: every epoch holds every record exactly once.
+  epochs = tf.data.Dataset.range(first_epoch, tf.int64.max)
+  return epochs.flat_map(one_epoch)
+
+
+def _epoch_in_file_order(files, seed, epoch):
+  """Records of one epoch: files in random order, some of them interleaved."""
+  order = tf.random.experimental.stateless_shuffle(
+    files, seed=tf.stack([tf.cast(seed, tf.int64), epoch])
+  )
+  return tf.data.Dataset.from_tensor_slices(order).interleave(
+    tf.data.TFRecordDataset,
+    cycle_length=_FILES_READ_TOGETHER,
+    num_parallel_calls=4,
+    deterministic=True,
+  )
+
+
+def distributed_batches(
+  strategy, records, features, *, batch_size, trim=False
+):
+  """Cuts a stream of records into global batches, a share for each replica.
+
+  Replica r of R gets examples [r * B / R, (r + 1) * B / R) of every global
+  batch of B, however many processes the replicas live in: so N devices see
+  what one device would see. A last incomplete batch is dropped.
+
+  Args:
+    strategy: tf.distribute.Strategy.
+    records: dataset of serialized records, the same in every process.
+    features: dict from name to tf.io.FixedLenFeature.
+    batch_size: B, the number of examples in a global batch.
+    trim: whether to cut batches to their longest sequence; exact, since
+      padding changes nothing, but shapes then differ from batch to batch.
+
+  Returns:
+    A distributed dataset of dicts from name to int32 or float32 tensor.
+
+  Raises:
+    InputError: the batch cannot be shared equally.
+  """
+  replicas = strategy.num_replicas_in_sync
+  if batch_size % replicas:
+    raise errors.InputError(
+      f"a batch of {batch_size} examples cannot be shared equally by "
+      f"{replicas} replicas; pass a multiple of {replicas}"
+    )
+  share = batch_size // replicas
+
+  def make_input(context):
+    local = replicas // context.num_input_pipelines
+    first = context.input_pipeline_id * local * share
+    # Only this process's records are parsed.
+    strings = records.batch(batch_size, drop_remainder=True).map(
+      lambda batch: tf.reshape(
+        batch[first : first + local * share], [local, share]
+      )
+    )
+    batches = strings.unbatch().map(
+      lambda batch: _parse(batch, features, trim),
+      num_parallel_calls=tf.data.AUTOTUNE,
+      deterministic=True,
+    )
+    return batches.prefetch(tf.data.AUTOTUNE)
+
+  return strategy.distribute_datasets_from_function(make_input)
+
+
+def _parse(serialized, features, trim):
+  """Parses a whole batch at once: four times as fast as one by one."""
+  batch = tf.io.parse_example(serialized, features)
+  # TFRecords hold int64 only; TPUs want int32.
+  batch = {
+    name: tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
+    for name, value in batch.items()
+  }
+  return trim_to_longest(batch) if trim else batch
+
+
+def trim_to_longest(batch, multiple=8):
+  """Cuts the padding that all sequences of a batch share.
+
+  Args:
+    batch: dict with `input_mask` [B, T]; every other [B, T] tensor whose name
+      is a per-token feature is cut alike.
+    multiple: T is rounded up to a multiple of this.
+
+  Returns:
+    The same dict with T' <= T.
+  """
+  mask = batch["input_mask"]
+  longest = tf.reduce_max(tf.reduce_sum(mask, axis=1))
+  rounded = -(-longest // multiple) * multiple
+  length = tf.minimum(tf.maximum(rounded, 1), tf.shape(mask)[1])
+  per_token = ("input_ids", "input_mask", "segment_ids", "label_ids")
+  return {
+    name: value[:, :length]
+    if name in per_token and value.shape.rank == 2
+    else value
+    for name, value in batch.items()
+  }
