@@ -1,0 +1,504 @@
+"""Learning-rate schedules and optimizers: BERT's Adam, AdamW and LAMB.
+
+The formulas are pure functions of tensors (`learning_rate`,
+`adam_weight_decay_update`, `lamb_update`, `clip_scale`); the classes below
+them only keep the moments and move data. Nothing here knows a strategy: the
+training loop sums gradients over replicas, then calls `update` per variable.
+
+How one step goes, as in the original: norm of all gradients, all of them
+scaled so that this norm is at most 1, moments from the scaled gradient, decay
+added to Adam's direction, the whole times the learning rate.
+"""
+
+import functools
+import math
+import re
+
+import tensorflow as tf
+
+import errors
+
+# Variables whose name holds one of these get no weight decay; `output_bias`
+# of a head is one of them.
+NOT_DECAYED = ("LayerNorm", "layer_norm", "bias")
+
+
+def _linear(init_lr, progress, power):
+  del power
+  return init_lr * (1.0 - progress)
+
+
+def _constant(init_lr, progress, power):
+  del power
+  return init_lr * tf.ones_like(progress)
+
+
+def _cosine(init_lr, progress, power):
+  del power
+  return init_lr * 0.5 * (1.0 + tf.cos(math.pi * progress))
+
+
+def _polynomial(init_lr, progress, power):
+  return init_lr * tf.pow(1.0 - progress, power)
+
+
+# name -> rate after the warm-up, of the share of the run that is done (0 to 1)
+SCHEDULES = {
+  "linear": _linear,
+  "constant": _constant,
+  "cosine": _cosine,
+  "polynomial": _polynomial,
+}
+
+
+def learning_rate(
+  step,
+  *,
+  init_lr,
+  num_train_steps,
+  num_warmup_steps,
+  schedule="linear",
+  power=0.5,
+):
+  """Learning rate of the update that `step` updates came before.
+
+  The rate climbs in a straight line from 0 at step 0 to `init_lr` at
+  `num_warmup_steps`, then decays and is 0 (but for "constant") from
+  `num_train_steps` on. As in the original: the decay is that of the whole run,
+  not of what the warm-up left, so the rate jumps down where the warm-up ends.
+  Of 20 steps with 5 of warm-up and init_lr 1e-3: 0, 2e-4, 4e-4, 6e-4, 8e-4,
+  then 7.5e-4, 7e-4, ... 5e-5.
+
+  Unlike the original: it read the step while another operation increased it,
+  so an update got the rate of its own step or of the next one, by chance.
+
+  Args:
+    step: updates made before; a Python number or an integer tensor, any shape.
+    init_lr: peak rate.
+    num_train_steps: updates of the whole run, at least 1.
+    num_warmup_steps: updates of the warm-up; 0 for none.
+    schedule: a key of SCHEDULES.
+    power: exponent of "polynomial"; 0.5 is what LAMB is usually run with.
+
+  Returns:
+    float32 tensor of the shape of `step`.
+
+  Raises:
+    InputError: an unknown schedule, or no steps to train.
+  """
+  if schedule not in SCHEDULES:
+    raise errors.InputError(
+      f"unknown learning-rate schedule {schedule!r}; "
+      f"choose one of {', '.join(sorted(SCHEDULES))}"
+    )
+  if not tf.is_tensor(num_train_steps) and num_train_steps < 1:
+    raise errors.InputError(
+      f"num_train_steps is {num_train_steps}; at least 1 step is needed"
+    )
+  step = tf.cast(step, tf.float32)
+  total = tf.cast(num_train_steps, tf.float32)
+  warmup = tf.cast(num_warmup_steps, tf.float32)
+  init_lr = tf.cast(init_lr, tf.float32)
+  # Times the reciprocal, which TensorFlow makes of a division in a graph but
+  # not outside of one: the same bits in both, and those of the original.
+  progress = tf.minimum(step, total) * (1.0 / total)
+  decayed = SCHEDULES[schedule](init_lr, progress, power)
+  # The maximum only keeps 0 / 0 out of the branch that is not taken.
+  climbing = init_lr * (step / tf.maximum(warmup, 1.0))
+  return tf.where(step < warmup, climbing, decayed)
+
+
+def rows_squared_norm(grads):
+  """Sum of the squared rows of the sparse gradients (float32 scalar).
+
+  As in the original: the norm of an embedding gradient is that of its rows
+  before the rows of a repeated word are added up. Rows of two replicas, or of
+  two parts of a batch, are different rows: add up their values of this
+  function, and the norm is that of the one large batch.
+
+  Args:
+    grads: list of tf.IndexedSlices, tensors and None; all but the first kind
+      count as 0.
+  """
+  return squared_norm(
+    [g.values for g in grads if isinstance(g, tf.IndexedSlices)]
+  )
+
+
+def squared_norm(tensors):
+  """Sum of the squares of all values (float32 scalar; None counts as 0)."""
+  # l2_loss is half the sum, in one pass over the data.
+  parts = [
+    2.0 * tf.nn.l2_loss(tf.cast(t, tf.float32))
+    for t in tensors
+    if t is not None
+  ]
+  return tf.add_n(parts) if parts else tf.zeros([])
+
+
+def densify(grads):
+  """Turns every sparse gradient into a tensor of the variable's shape."""
+  return [None if g is None else tf.convert_to_tensor(g) for g in grads]
+
+
+def global_norm(grads):
+  """Norm of one device's gradients (float32 scalar), rows not added up.
+
+  A word table that also makes the masked-LM logits gets a dense gradient in
+  the original, so there its rows are added up: call `densify` before this.
+  """
+  dense = [g for g in grads if not isinstance(g, tf.IndexedSlices)]
+  return tf.sqrt(rows_squared_norm(grads) + squared_norm(dense))
+
+
+def clip_scale(norm, clip_norm=1.0):
+  """Factor that brings gradients of global norm `norm` down to `clip_norm`.
+
+  1 where they are smaller. Not a number of use where the norm is not finite:
+  such a step is to be skipped.
+  """
+  return clip_norm * tf.minimum(1.0 / norm, 1.0 / clip_norm)
+
+
+def adam_direction(
+  grad, m, v, *, beta_1=0.9, beta_2=0.999, epsilon=1e-6, correction_step=None
+):
+  """Adam's direction of descent (Kingma & Ba, arXiv 1412.6980, algorithm 1).
+
+  As in the original: epsilon stands outside the root, and without
+  `correction_step` the moments are taken as they are, though they start at 0
+  and so are too small for the first few hundred updates.
+
+  Args:
+    grad, m, v: gradient, first and second moment, of one shape.
+    beta_1, beta_2, epsilon: Python floats.
+    correction_step: number of this update, from 1 (a scalar), to divide the
+      moments by 1 - beta^step; None for the original's form.
+
+  Returns:
+    direction, new m, new v.
+  """
+  m = beta_1 * m + (1.0 - beta_1) * grad
+  v = beta_2 * v + (1.0 - beta_2) * tf.square(grad)
+  if correction_step is None:
+    return m / (tf.sqrt(v) + epsilon), m, v
+  count = tf.cast(correction_step, m.dtype)
+  # -expm1(t log b) = 1 - b^t, without the rounding of a difference.
+  m_hat = m / -tf.math.expm1(count * math.log(beta_1))
+  v_hat = v / -tf.math.expm1(count * math.log(beta_2))
+  return m_hat / (tf.sqrt(v_hat) + epsilon), m, v
+
+
+def adam_weight_decay_update(
+  param, grad, m, v, *, learning_rate, weight_decay_rate=0.0, **adam
+):
+  """One update of BERT's Adam, or of AdamW with `correction_step`.
+
+  The decay is added to the direction, not to the gradient: it does not go
+  through the moments (Loshchilov & Hutter, arXiv 1711.05101). It is scaled by
+  the learning rate.
+
+  Args:
+    param, grad, m, v: tensors of one shape.
+    learning_rate: scalar.
+    weight_decay_rate: Python float; 0 for a variable that is not decayed.
+    **adam: options of `adam_direction`.
+
+  Returns:
+    new param, new m, new v.
+  """
+  direction, m, v = adam_direction(grad, m, v, **adam)
+  if weight_decay_rate:
+    direction += weight_decay_rate * param
+  return param - learning_rate * direction, m, v
+
+
+def lamb_update(
+  param,
+  grad,
+  m,
+  v,
+  *,
+  learning_rate,
+  weight_decay_rate=0.0,
+  layer_adaptation=True,
+  **adam,
+):
+  """One update of LAMB (You et al., arXiv 1904.00962, algorithm 2).
+
+  As `adam_weight_decay_update`, but the direction is scaled to the norm of the
+  variable. Where either norm is 0 (a variable that starts at zero), or without
+  `layer_adaptation`, the direction keeps its own length.
+
+  Returns:
+    new param, new m, new v.
+  """
+  direction, m, v = adam_direction(grad, m, v, **adam)
+  if weight_decay_rate:
+    direction += weight_decay_rate * param
+  if layer_adaptation:
+    param_norm, norm = tf.norm(param), tf.norm(direction)
+    usable = tf.logical_and(param_norm > 0.0, norm > 0.0)
+    ratio = tf.where(
+      usable, param_norm / tf.where(usable, norm, 1.0), tf.ones_like(norm)
+    )
+    direction *= ratio
+  return param - learning_rate * direction, m, v
+
+
+def variable_name(variable):
+  """Name of a variable in checkpoints, the same for each replica's copy."""
+  # Under MirroredStrategy the copies are bert/x:0, bert/x/replica_1:0, ...
+  return re.sub(r"(/replica_\d+)?(:\d+)?$", "", variable.name)
+
+
+class AdamWeightDecay:
+  """BERT's Adam: keeps the two moments of each variable and applies updates.
+
+  Attributes:
+    slots: dict from "<variable>/adam_m" and "<variable>/adam_v" to the
+      tf.Variable with that moment; what a training checkpoint holds beside the
+      weights.
+  """
+
+  def __init__(
+    self,
+    *,
+    weight_decay_rate=0.01,
+    beta_1=0.9,
+    beta_2=0.999,
+    epsilon=1e-6,
+    bias_correction=False,
+    exclude_from_weight_decay=NOT_DECAYED,
+    rate_multipliers=None,
+    jit_compile=True,
+  ):
+    """Defaults are the original's, where they could not be changed.
+
+    Args:
+      weight_decay_rate, beta_1, beta_2, epsilon: Python floats.
+      bias_correction: True makes it AdamW.
+      exclude_from_weight_decay: regular expressions, searched in the names.
+      rate_multipliers: dict from variable name to a factor of its learning
+        rate (see `learning_rate_multipliers`); 1 for names that it lacks.
+      jit_compile: compiles the formula, which on a CPU halves the time of an
+        update (one pass over the memory in place of a dozen).
+    """
+    self.slots = {}
+    self._weight_decay_rate = weight_decay_rate
+    self._adam = dict(beta_1=beta_1, beta_2=beta_2, epsilon=epsilon)
+    self._bias_correction = bias_correction
+    self._not_decayed = tuple(exclude_from_weight_decay)
+    self._rate_multipliers = dict(rate_multipliers or {})
+    self._formula = self._new_values
+    if jit_compile:
+      self._formula = tf.function(self._new_values, jit_compile=True)
+
+  def create_slots(self, variables):
+    """Makes the moments, zero, of the variables that will have a gradient.
+
+    To be called inside `strategy.scope()`. As in the original: a variable
+    without a gradient (the pooler in SQuAD) is never updated or decayed and
+    has no moments, so leave it out.
+    """
+    strategy = tf.distribute.get_strategy()
+    for variable in variables:
+      for slot in ("adam_m", "adam_v"):
+        name = f"{variable_name(variable)}/{slot}"
+        # An empty scope keeps whatever scope the caller is in out of the name.
+        with (
+          tf.name_scope(""),
+          strategy.extended.colocate_vars_with(variable),
+        ):
+          self.slots[name] = tf.Variable(
+            tf.zeros(variable.shape), trainable=False, name=name
+          )
+
+  def decays(self, name):
+    """Whether a variable of this name is one of those that are decayed."""
+    return not any(re.search(p, name) for p in self._not_decayed)
+
+  def update(
+    self, variable, grad, *, learning_rate, step, grad_scale=1.0, apply=True
+  ):
+    """Applies one gradient to one variable and to its moments.
+
+    Args:
+      variable: tf.Variable of `create_slots`, or one replica's copy of it.
+      grad: tensor of its shape (or tf.IndexedSlices), summed over replicas.
+      learning_rate: scalar, of `learning_rate`.
+      step: updates made before this one; only bias correction reads it.
+      grad_scale: scalar that the gradient is multiplied by (`clip_scale`).
+      apply: bool or bool tensor; False leaves the variable and its moments as
+        they are, bit for bit, whatever the gradient holds.
+    """
+    name = variable_name(variable)
+    multiplier = self._rate_multipliers.get(name, 1.0)
+    state = (
+      variable,
+      self.slots[f"{name}/adam_m"],
+      self.slots[f"{name}/adam_v"],
+    )
+    values = self._formula(
+      tuple(tf.convert_to_tensor(part) for part in state),
+      tf.convert_to_tensor(grad),
+      tf.cast(learning_rate, tf.float32) * multiplier,
+      tf.cast(step, tf.float32),
+      tf.cast(grad_scale, tf.float32),
+      tf.cast(apply, tf.bool),
+      decay=self.decays(name),
+    )
+    for part, value in zip(state, values):
+      part.assign(value, read_value=False)
+
+  def apply_gradients(
+    self, grads, variables, *, learning_rate, step, clip_norm=1.0, apply=True
+  ):
+    """Clips and applies all gradients of one device.
+
+    Args:
+      grads: tensors, tf.IndexedSlices, or None for a variable to leave alone.
+      variables: as many tf.Variables.
+      learning_rate, step, apply: as for `update`.
+      clip_norm: largest global norm.
+
+    Returns:
+      The global norm before clipping (float32 scalar).
+    """
+    norm = global_norm(grads)
+    scale = clip_scale(norm, clip_norm)
+    for grad, variable in zip(grads, variables):
+      if grad is not None:
+        self.update(
+          variable,
+          grad,
+          learning_rate=learning_rate,
+          step=step,
+          grad_scale=scale,
+          apply=apply,
+        )
+    return norm
+
+  def _new_values(
+    self, state, grad, learning_rate, step, grad_scale, apply, *, decay
+  ):
+    """(param, m, v) after the update, or as they were without `apply`."""
+    param, m, v = state
+    new = self._update_rule(
+      param,
+      tf.cast(grad, tf.float32) * grad_scale,
+      m,
+      v,
+      learning_rate=learning_rate,
+      weight_decay_rate=self._weight_decay_rate if decay else 0.0,
+      correction_step=step + 1.0 if self._bias_correction else None,
+      **self._rule_options(decay),
+      **self._adam,
+    )
+    return tuple(tf.where(apply, n, old) for n, old in zip(new, state))
+
+  _update_rule = staticmethod(adam_weight_decay_update)
+
+  def _rule_options(self, decay):
+    del decay
+    return {}
+
+
+class Lamb(AdamWeightDecay):
+  """LAMB, with bias correction as in the paper, for very large batches.
+
+  Variables that are not decayed keep the length of their direction too, as in
+  the authors' and NVIDIA's BERT pre-training.
+  """
+
+  def __init__(self, *, bias_correction=True, **options):
+    super().__init__(bias_correction=bias_correction, **options)
+
+  _update_rule = staticmethod(lamb_update)
+
+  def _rule_options(self, decay):
+    return {"layer_adaptation": decay}
+
+
+# name of --optimizer -> function of the options of `AdamWeightDecay`
+OPTIMIZERS = {
+  "bertadam": AdamWeightDecay,
+  "adamw": functools.partial(AdamWeightDecay, bias_correction=True),
+  "lamb": Lamb,
+}
+
+
+def create_optimizer(name, **options):
+  """Makes an optimizer by name.
+
+  Args:
+    name: a key of OPTIMIZERS.
+    **options: those of `AdamWeightDecay`.
+
+  Raises:
+    InputError: an unknown name.
+  """
+  if name not in OPTIMIZERS:
+    raise errors.InputError(
+      f"unknown optimizer {name!r}; choose one of "
+      f"{', '.join(sorted(OPTIMIZERS))}"
+    )
+  return OPTIMIZERS[name](**options)
+
+
+def layer_of(name, num_layers):
+  """Depth of a variable, from its name.
+
+  Returns:
+    0 for the embeddings, i + 1 for encoder layer i (from 0), num_layers + 1
+    for what stands on top: the pooler and every head.
+  """
+  if re.search(r"(^|/)embeddings/", name):
+    return 0
+  layer = re.search(r"(^|/)encoder/layer_(\d+)/", name)
+  return int(layer.group(2)) + 1 if layer else num_layers + 1
+
+
+def learning_rate_multipliers(names, num_layers, decay):
+  """Factors for layer-wise learning-rate decay (ULMFiT, arXiv 1801.06146).
+
+  The heads and the pooler learn at the full rate, the last encoder layer at
+  `decay` times that, the one below at `decay` squared, and so on.
+
+  Args:
+    names: variable names.
+    num_layers: encoder layers of the model.
+    decay: factor per layer, 1 for none.
+
+  Returns:
+    dict from name to factor.
+  """
+  return {
+    name: decay ** (num_layers + 1 - layer_of(name, num_layers))
+    for name in names
+  }
+
+
+def trainable_names(names, num_layers, *, freeze_layers=0):
+  """The names that are still trained with the lowest layers frozen.
+
+  Args:
+    names: variable names.
+    num_layers: encoder layers of the model.
+    freeze_layers: how many encoder layers, from the lowest, keep their
+      weights, and the embeddings with them; 0 freezes nothing, `num_layers`
+      all but the pooler and the heads.
+
+  Returns:
+    list of names, in the order given.
+
+  Raises:
+    InputError: more layers than there are, or less than 0.
+  """
+  if not 0 <= freeze_layers <= num_layers:
+    raise errors.InputError(
+      f"cannot freeze {freeze_layers} layers of a model that has "
+      f"{num_layers}; give a number from 0 to {num_layers}"
+    )
+  lowest = freeze_layers + 1 if freeze_layers else 0
+  return [name for name in names if layer_of(name, num_layers) >= lowest]

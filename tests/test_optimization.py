@@ -1,0 +1,474 @@
+"""Schedules, update rules and clipping: against the original and float64."""
+
+import functools
+import json
+import math
+import pathlib
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import errors
+import modeling
+import optimization
+
+GOLDEN = pathlib.Path("tests/golden")
+RUNS = json.loads((GOLDEN / "optimizer/runs.json").read_text())
+RATE = functools.partial(
+  optimization.learning_rate,
+  init_lr=1e-3,
+  num_train_steps=20,
+  num_warmup_steps=5,
+)
+
+
+@functools.cache
+def golden(run):
+  """Returns {part: {key: array}} of one run of the original."""
+  parts = {}
+  with np.load(GOLDEN / f"optimizer/{run}.npz") as arrays:
+    for key in arrays.files:
+      part, name = key.split("/", 1)
+      parts.setdefault(part, {})[name] = arrays[key]
+  return parts
+
+
+def variables_of(values):
+  return [tf.Variable(value, name=name) for name, value in values.items()]
+
+
+def close(value, expected, tolerance):
+  """Compares relative to the largest number of the tensor."""
+  scale = np.max(np.abs(expected), initial=0.0)
+  np.testing.assert_allclose(value, expected, rtol=0, atol=tolerance * scale)
+
+
+# Learning rates.
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_rates_are_the_originals(run):
+  options = {key: v for key, v in RUNS[run].items() if key != "config"}
+  expected = golden(run)["steps"]["lr"]
+  rate = functools.partial(optimization.learning_rate, **options)
+  in_graph = tf.function(rate)
+  for step, value in enumerate(expected):
+    assert rate(step).numpy() == value
+    assert in_graph(tf.constant(step, tf.int64)).numpy() == value
+
+
+def test_rate_starts_at_zero_and_jumps_down_after_the_warmup():
+  rates = RATE(np.arange(22)).numpy()
+  np.testing.assert_allclose(
+    rates[:7], [0, 2e-4, 4e-4, 6e-4, 8e-4, 7.5e-4, 7e-4], rtol=1e-6
+  )
+  assert rates[20] == rates[21] == 0
+
+
+@pytest.mark.parametrize(
+  "schedule, after_warmup",
+  [
+    ("constant", lambda done: 1.0),
+    ("cosine", lambda done: 0.5 + 0.5 * math.cos(math.pi * done)),
+    ("polynomial", lambda done: (1.0 - done) ** 0.5),
+  ],
+)
+def test_other_schedules(schedule, after_warmup):
+  rates = RATE(np.arange(30), schedule=schedule).numpy()
+  expected = [
+    step / 5 if step < 5 else after_warmup(min(step / 20, 1.0))
+    for step in range(30)
+  ]
+  np.testing.assert_allclose(rates, 1e-3 * np.array(expected), atol=1e-10)
+
+
+def test_unknown_names_are_refused_with_the_known_ones():
+  with pytest.raises(errors.InputError, match="'step'.*cosine, linear, poly"):
+    RATE(0, schedule="step")
+  with pytest.raises(errors.InputError, match="'sgd'.*adamw, bertadam, lamb"):
+    optimization.create_optimizer("sgd")
+  with pytest.raises(errors.InputError, match="num_train_steps is 0"):
+    RATE(0, num_train_steps=0)
+
+
+# Update rules, against float64.
+
+
+def reference_update(kind, state, grad, *, step, rate, decayed):
+  """One update in numpy float64, written from the papers.
+
+  Args:
+    kind: "bertadam", "adamw" or "lamb".
+    state: (param, m, v).
+    step: number of the update, from 1.
+    decayed: whether the weights decay and LAMB adapts their rate.
+  """
+  param, m, v = state
+  m = m + 0.1 * (grad - m)
+  v = v + 0.001 * (grad**2 - v)
+  first, second = m, v
+  if kind != "bertadam":
+    first, second = m / (1 - 0.9**step), v / (1 - 0.999**step)
+  change = first / (second**0.5 + 1e-6) + (0.01 * param if decayed else 0)
+  if kind == "lamb" and decayed:
+    change *= np.linalg.norm(param) / np.linalg.norm(change)
+  return param - rate * change, m, v
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("kind", ["bertadam", "adamw", "lamb"])
+def test_updates_equal_float64_over_many_random_steps(kind, jit_compile):
+  rng = np.random.RandomState(0)
+  values = {"layer/kernel": rng.randn(6, 5), "layer/bias": rng.randn(5)}
+  variables = variables_of({k: v.astype("f") for k, v in values.items()})
+  optimizer = optimization.create_optimizer(kind, jit_compile=jit_compile)
+  optimizer.create_slots(variables)
+  state = {name: (v, 0 * v, 0 * v) for name, v in values.items()}
+  for step in range(100):
+    rate = 0.1 * rng.rand()
+    for variable, (name, value) in zip(variables, values.items()):
+      grad = rng.randn(*value.shape) * 10.0 ** rng.randint(-3, 2)
+      optimizer.update(
+        variable, tf.constant(grad, tf.float32), learning_rate=rate, step=step
+      )
+      state[name] = reference_update(
+        kind,
+        state[name],
+        grad,
+        step=step + 1,
+        rate=rate,
+        decayed=name.endswith("kernel"),
+      )
+      moments = [optimizer.slots[f"{name}/adam_{x}"] for x in "mv"]
+      for found, expected in zip([variable, *moments], state[name]):
+        close(found, expected, 2e-5)
+
+
+def test_lamb_takes_the_plain_direction_of_a_zero_variable():
+  zero, grad = tf.zeros([3]), tf.constant([1.0, -2.0, 4.0])
+  direction, _, _ = optimization.adam_direction(grad, zero, zero)
+  new, _, _ = optimization.lamb_update(
+    zero, grad, zero, zero, learning_rate=1.0
+  )
+  np.testing.assert_array_equal(new, -direction)
+
+
+def test_weight_decay_is_the_originals_for_every_variable():
+  decays = json.loads((GOLDEN / "api/api.json").read_text())["weight_decay"]
+  optimizer = optimization.AdamWeightDecay()
+  assert {name: optimizer.decays(name) for name in decays} == decays
+  assert set(decays.values()) == {True, False}
+
+
+# Norm and clipping.
+
+
+def test_norm_counts_rows_of_a_repeated_word_apart():
+  rows = tf.IndexedSlices(
+    tf.constant([[3.0], [4.0]]), tf.constant([1, 1]), tf.constant([2, 1])
+  )
+  dense = tf.constant([12.0])
+  assert optimization.rows_squared_norm([rows, dense, None]) == 25.0
+  assert optimization.global_norm([rows, dense, None]) == 13.0
+  added_up = optimization.densify([rows, dense, None])
+  np.testing.assert_array_equal(added_up[0], [[0.0], [7.0]])
+  assert added_up[2] is None
+  assert optimization.squared_norm(added_up) == 49.0 + 144.0
+
+
+def test_small_gradients_are_not_scaled():
+  assert optimization.clip_scale(tf.constant(0.0)) == 1.0
+  assert optimization.clip_scale(tf.constant(0.7)) == 1.0
+  assert optimization.clip_scale(tf.constant(4.0)) == 0.25
+  assert optimization.clip_scale(tf.constant(4.0), clip_norm=2.0) == 0.5
+
+
+# The optimizer as a keeper of state.
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("kind", ["bertadam", "lamb"])
+def test_a_skipped_step_changes_no_bit(kind, jit_compile):
+  optimizer = optimization.create_optimizer(kind, jit_compile=jit_compile)
+  variable = tf.Variable([-0.0, 1e-42, 3.0], name="kernel")
+  optimizer.create_slots([variable])
+  update = tf.function(
+    functools.partial(optimizer.update, variable, learning_rate=1.0, step=0)
+  )
+  update(tf.constant([1.0, 0.0, -1.0]), apply=tf.constant(True))
+  state = [variable, *optimizer.slots.values()]
+  before = [part.numpy().tobytes() for part in state]
+  bad = tf.constant([math.nan, math.inf, 1.0])
+  update(bad, apply=tf.constant(False))
+  assert [part.numpy().tobytes() for part in state] == before
+  update(bad, apply=tf.constant(True))
+  assert [part.numpy().tobytes() for part in state] != before
+
+
+def test_a_whole_step_can_be_compiled():
+  variable = tf.Variable([1.0, 2.0], name="kernel")
+  optimizer = optimization.Lamb()
+  optimizer.create_slots([variable])
+
+  @tf.function(jit_compile=True)
+  def step(number):
+    with tf.GradientTape() as tape:
+      loss = tf.reduce_sum(variable**2)
+    grads = tape.gradient(loss, [variable])
+    return optimizer.apply_gradients(
+      grads, [variable], learning_rate=RATE(number), step=number
+    )
+
+  norms = [step(tf.constant(number, tf.int64)).numpy() for number in (1, 2)]
+  assert norms[1] < norms[0] == pytest.approx(math.sqrt(20))
+
+
+def test_slots_are_named_after_their_variables_wherever_they_are_made():
+  variables = variables_of({"bert/a/kernel": [1.0], "output_bias": [1.0]})
+  optimizer = optimization.AdamWeightDecay()
+  with tf.name_scope("elsewhere"):
+    optimizer.create_slots(variables)
+  assert list(optimizer.slots) == [
+    "bert/a/kernel/adam_m",
+    "bert/a/kernel/adam_v",
+    "output_bias/adam_m",
+    "output_bias/adam_v",
+  ]
+  for name, slot in optimizer.slots.items():
+    assert slot.name == f"{name}:0"
+
+
+def test_a_variable_without_gradient_is_left_alone():
+  variables = variables_of({"used": [1.0], "unused": [1.0]})
+  optimizer = optimization.AdamWeightDecay()
+  optimizer.create_slots(variables[:1])
+  optimizer.apply_gradients(
+    [tf.constant([1.0]), None], variables, learning_rate=0.1, step=0
+  )
+  assert variables[0].numpy() != 1.0
+  assert variables[1].numpy() == 1.0
+
+
+def test_depth_of_a_variable():
+  depths = {
+    "bert/embeddings/LayerNorm/beta": 0,
+    "bert/encoder/layer_0/attention/self/query/kernel": 1,
+    "bert/encoder/layer_11/output/dense/bias": 12,
+    "bert/pooler/dense/kernel": 13,
+    "cls/predictions/transform/dense/kernel": 13,
+    "output_weights": 13,
+  }
+  for name, depth in depths.items():
+    assert optimization.layer_of(name, 12) == depth
+  factors = optimization.learning_rate_multipliers(depths, 12, 0.5)
+  assert factors == {name: 0.5 ** (13 - d) for name, d in depths.items()}
+  assert optimization.trainable_names(depths, 12) == list(depths)
+  frozen = optimization.trainable_names(depths, 12, freeze_layers=1)
+  assert frozen == list(depths)[2:]
+  frozen = optimization.trainable_names(depths, 12, freeze_layers=12)
+  assert frozen == list(depths)[3:]
+  with pytest.raises(errors.InputError, match="from 0 to 12"):
+    optimization.trainable_names(depths, 12, freeze_layers=13)
+
+
+def test_multipliers_scale_the_rate_of_their_variables():
+  variables = variables_of({"slow": [1.0], "usual": [1.0]})
+  optimizer = optimization.AdamWeightDecay(
+    weight_decay_rate=0.0, rate_multipliers={"slow": 0.25}
+  )
+  optimizer.create_slots(variables)
+  grads = [tf.constant([1.0])] * 2
+  optimizer.apply_gradients(grads, variables, learning_rate=0.125, step=0)
+  slow, usual = (1.0 - variable.numpy() for variable in variables)
+  assert slow == pytest.approx(0.25 * usual, rel=1e-5)
+
+
+# Several devices.
+
+
+def lookup_gradients(variables, ids, num_examples):
+  table, bias = variables
+  with tf.GradientTape() as tape:
+    hidden = tf.gather(table, ids) + bias
+    loss = tf.reduce_sum(hidden**2) / num_examples
+  return tape.gradient(loss, variables)
+
+
+def replica_step(optimizer, variables, ids, step):
+  """One step of a replica that has a share of the batch."""
+  replica = tf.distribute.get_replica_context()
+  share = tf.split(ids, replica.num_replicas_in_sync)
+  mine = tf.gather(tf.stack(share), replica.replica_id_in_sync_group)
+  grads = lookup_gradients(variables, mine, len(ids))
+  rows = optimization.rows_squared_norm(grads)
+  dense = optimization.densify(grads)
+  rows, *dense = replica.all_reduce(tf.distribute.ReduceOp.SUM, [rows, *dense])
+  norm = tf.sqrt(rows + optimization.squared_norm(dense[1:]))
+  for variable, grad in zip(variables, dense):
+    optimizer.update(
+      variable,
+      grad,
+      learning_rate=0.1,
+      step=step,
+      grad_scale=optimization.clip_scale(norm),
+      apply=tf.math.is_finite(norm),
+    )
+  return norm
+
+
+@pytest.mark.parametrize("kind", ["bertadam", "lamb"])
+def test_two_replicas_give_the_weights_of_one_device(kind):
+  ids = tf.constant([0, 1, 1, 2])
+  values = {"word_embeddings": [[1.0], [2.0], [3.0]], "output_bias": [0.5]}
+  alone = variables_of(values)
+  optimizer = optimization.create_optimizer(kind)
+  optimizer.create_slots(alone)
+  strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+  with strategy.scope():
+    mirrored = variables_of(values)
+    mirrored_optimizer = optimization.create_optimizer(kind)
+    mirrored_optimizer.create_slots(mirrored)
+  step_of = tf.function(
+    lambda step: strategy.run(
+      replica_step, (mirrored_optimizer, mirrored, ids, step)
+    )
+  )
+  for step in range(3):
+    grads = lookup_gradients(alone, ids, 4)
+    norm = optimizer.apply_gradients(grads, alone, learning_rate=0.1, step=step)
+    norms = step_of(tf.constant(step)).values
+    np.testing.assert_allclose(norms, [norm] * 2, rtol=1e-6)
+  slots = mirrored_optimizer.slots
+  one = [*alone, *optimizer.slots.values()]
+  for expected, variable in zip(one, [*mirrored, *slots.values()]):
+    copies = [copy.numpy() for copy in variable.values]
+    np.testing.assert_array_equal(*copies)
+    np.testing.assert_allclose(copies[0], expected, rtol=1e-6)
+  assert slots["output_bias/adam_m"].values[1].device.endswith("CPU:1")
+
+
+# Whole runs of the original, without dropout.
+
+# A number added to all scores that a soft-max compares changes nothing, so
+# these have no gradient but rounding (1e-10), which Adam then enlarges.
+NO_EFFECT = {
+  "pre": "/self/key/bias",
+  "classifier": "/self/key/bias",
+  "squad": "/self/key/bias|layer_1/output/LayerNorm/beta|squad/output_bias",
+}
+
+
+def log_likelihood(logits, labels):
+  return -tf.nn.sparse_softmax_cross_entropy_with_logits(
+    tf.cast(labels, tf.int32), logits
+  )
+
+
+class Run:
+  """The model, loss and optimizer of a golden run."""
+
+  def __init__(self, name):
+    self.kind = name.split("_")[0]
+    self.golden, self.settings = golden(name), dict(RUNS[name])
+    config = modeling.BertConfig.from_dict(self.settings.pop("config"))
+    self.bert = modeling.BertModel(config)
+    self.heads = {
+      "pre": lambda: [
+        modeling.MaskedLMHead(config, self.bert.word_embeddings),
+        modeling.NextSentenceHead(config),
+      ],
+      "classifier": lambda: [modeling.ClassificationHead(config, 3)],
+      "squad": lambda: [modeling.SpanHead(config)],
+    }[self.kind]()
+    self.variables = [
+      v for module in (self.bert, *self.heads) for v in module.variables
+    ]
+    for variable in self.variables:
+      variable.assign(self.golden["initial"][variable.name.split(":")[0]])
+    # As in the original: what the loss does not reach has no moments.
+    self.reached = [
+      v
+      for v in self.variables
+      if self.kind != "squad" or "/pooler/" not in v.name
+    ]
+    self.optimizer = optimization.AdamWeightDecay()
+    self.optimizer.create_slots(self.reached)
+
+  def batch(self, step):
+    count = 1 + max(int(k.split("/")[0]) for k in self.golden["batch"])
+    features = {}
+    for key, values in self.golden["batch"].items():
+      number, name = key.split("/")
+      if int(number) == step % count:
+        is_weight = values.dtype.kind == "f"
+        features[name] = values if is_weight else values.astype(np.int32)
+    return features
+
+  def loss(self, batch):
+    output = self.bert(
+      batch["input_ids"], batch["input_mask"], batch["segment_ids"]
+    )
+    if self.kind == "classifier":
+      logits = self.heads[0](output.pooled_output)
+      return -tf.reduce_mean(log_likelihood(logits, batch["label_ids"]))
+    if self.kind == "squad":
+      start, end = self.heads[0](output.sequence_output)
+      start = log_likelihood(start, batch["start_positions"])
+      return -tf.reduce_mean(
+        start + log_likelihood(end, batch["end_positions"])
+      ) / 2
+    logits = self.heads[0](
+      output.sequence_output, batch["masked_lm_positions"]
+    )
+    words = log_likelihood(logits, batch["masked_lm_ids"])
+    weights = batch["masked_lm_weights"]
+    masked_lm_loss = -tf.reduce_sum(words * weights) / (
+      tf.reduce_sum(weights) + 1e-5
+    )
+    logits = self.heads[1](output.pooled_output)
+    following = log_likelihood(logits, batch["next_sentence_labels"][:, 0])
+    return masked_lm_loss - tf.reduce_mean(following)
+
+  @functools.cached_property
+  def names(self):
+    return [v.name.split(":")[0] for v in self.variables]
+
+  @tf.function
+  def step(self, batch, step):
+    with tf.GradientTape() as tape:
+      loss = self.loss(batch)
+    grads = tape.gradient(loss, self.variables)
+    if self.kind == "pre":
+      # The word table makes the logits too, so its gradient is dense.
+      grads = optimization.densify(grads)
+    rate = optimization.learning_rate(step, **self.settings)
+    norm = self.optimizer.apply_gradients(
+      grads, self.variables, learning_rate=rate, step=step
+    )
+    return loss, rate, norm
+
+  def check_state(self, expected):
+    """Compares weights and moments with those that were kept."""
+    state = dict(zip(self.names, self.variables), **self.optimizer.slots)
+    for name, value in expected.items():
+      if re.search(NO_EFFECT[self.kind], name):
+        np.testing.assert_allclose(state[name], value, atol=1e-5)
+      else:
+        close(state[name], value, 5e-5)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_runs_of_the_original(name):
+  run = Run(name)
+  steps = run.golden["steps"]
+  for step in range(len(steps["loss"])):
+    found = run.step(run.batch(step), tf.constant(step, tf.int64))
+    keys = ("loss", "lr", "grad_norm_reference")
+    expected = [steps[key][step] for key in keys]
+    np.testing.assert_allclose(found, expected, rtol=5e-5)
+    run.check_state(run.golden.get(f"after_{step + 1}", {}))
+  run.check_state(run.golden["final"])
+  kept = {name for name in run.golden["final"] if "/adam_" not in name}
+  assert kept == set(run.names)
