@@ -5,10 +5,14 @@ from script to script is an argument. Names and defaults are the original's
 where it has the flag. Only a script's `main` reads FLAGS.
 """
 
+import functools
+
 from absl import flags
 
 import distribution
 import errors
+import evaluation_loop
+import optimization
 import run_folder
 import training_loop
 
@@ -74,6 +78,33 @@ def define_training_flags(*, train_batch_size=32, learning_rate=5e-5):
     "Peak learning rate: after the warm-up it falls linearly to 0.",
     lower_bound=0.0,
   )
+  flags.DEFINE_enum(
+    "learning_rate_schedule", "linear", tuple(optimization.SCHEDULES),
+    "How the rate falls after the warm-up. As in the original: linear.",
+  )
+  flags.DEFINE_enum(
+    "optimizer", "bertadam", tuple(optimization.OPTIMIZERS),
+    "bertadam: the original's, Adam without bias correction. adamw: with it. "
+    "lamb: for very large batches.",
+  )
+  flags.DEFINE_float(
+    "weight_decay_rate", 0.01,
+    "Decay of all weights but biases and layer norms.", lower_bound=0.0,
+  )
+  flags.DEFINE_float(
+    "layerwise_lr_decay", 1.0,
+    "Each encoder layer learns at this factor of the rate of the one above.",
+    lower_bound=0.0, upper_bound=1.0,
+  )
+  flags.DEFINE_integer(
+    "freeze_layers", 0,
+    "Keep the embeddings and so many encoder layers, from the lowest, as they "
+    "are.", lower_bound=0,
+  )
+  flags.DEFINE_bool(
+    "freeze_encoder", False,
+    "Train only the pooler and the heads: freeze every encoder layer.",
+  )
   flags.DEFINE_integer(
     "gradient_accumulation_steps", 1,
     "Each device computes its share of a batch in so many parts, one after "
@@ -100,10 +131,33 @@ def define_training_flags(*, train_batch_size=32, learning_rate=5e-5):
     "So many steps in a row without a finite loss and gradient end the run; "
     "single ones are skipped and named.", lower_bound=1,
   )
+  flags.DEFINE_list(
+    "profile_steps", [],
+    "first,last: record these steps for TensorBoard's profiler.",
+  )
   flags.DEFINE_integer(
     "seed", 12345,
     "Governs initial weights, order of the examples and dropout: the same "
     "seed gives the same run.",
+  )
+
+
+def define_evaluation_flags():
+  """Flags of evaluation during training."""
+  flags.DEFINE_integer(
+    "eval_steps", 0,
+    "Evaluate every so many steps of training; 0: only at the end.",
+    lower_bound=0,
+  )
+  flags.DEFINE_string(
+    "save_best", None,
+    "Name of an evaluation result: the weights with the best one so far (the "
+    "smallest, if the name ends in loss) are kept in output_dir/best_model.",
+  )
+  flags.DEFINE_integer(
+    "early_stopping_patience", 0,
+    "Stop after so many evaluations in a row that were not better by "
+    "--save_best; 0: never.", lower_bound=0,
   )
 
 
@@ -188,8 +242,7 @@ def model_options(strategy):
   }
 
 
-def train_options(num_train_steps):
-  """Returns the training_loop.TrainOptions that the flags describe."""
+def _train_options(num_train_steps):
   return training_loop.TrainOptions(
     output_dir=FLAGS.output_dir,
     num_train_steps=num_train_steps,
@@ -203,7 +256,90 @@ def train_options(num_train_steps):
     loss_scaling=FLAGS.dtype == "float16",
     max_to_keep=FLAGS.max_to_keep,
     max_bad_steps=FLAGS.max_bad_steps,
+    profile_steps=_profile_steps(),
   )
+
+
+def _profile_steps():
+  """Returns --profile_steps as () or (first, last)."""
+  texts = FLAGS.profile_steps
+  if not texts:
+    return ()
+  if len(texts) != 2 or not all(text.isdecimal() for text in texts):
+    raise errors.InputError(
+      f"--profile_steps={','.join(texts)}: expected two numbers, say 10,20"
+    )
+  return int(texts[0]), int(texts[1])
+
+
+def make_trainer(
+  variables, *, config, strategy, objective, num_train_steps, num_warmup_steps
+):
+  """Returns the training_loop.Trainer that the training flags describe.
+
+  Args:
+    variables: all of the model's tf.Variables. Those are trained that the
+      flags do not freeze.
+    config: modeling.BertConfig.
+    strategy: the strategy in whose scope the model was made.
+    objective: training_loop.Objective.
+    num_train_steps, num_warmup_steps: length of the run, in optimizer steps.
+  """
+  depth = config.num_hidden_layers
+  by_name = {optimization.variable_name(v): v for v in variables}
+  names = optimization.trainable_names(
+    by_name,
+    depth,
+    freeze_layers=depth if FLAGS.freeze_encoder else FLAGS.freeze_layers,
+  )
+  optimizer = optimization.create_optimizer(
+    FLAGS.optimizer,
+    weight_decay_rate=FLAGS.weight_decay_rate,
+    rate_multipliers=optimization.learning_rate_multipliers(
+      names, depth, FLAGS.layerwise_lr_decay
+    ),
+  )
+  return training_loop.Trainer(
+    strategy=strategy,
+    variables=variables,
+    trained=[by_name[name] for name in names],
+    objective=objective,
+    optimizer=optimizer,
+    learning_rate=functools.partial(
+      optimization.learning_rate,
+      init_lr=FLAGS.learning_rate,
+      num_train_steps=num_train_steps,
+      num_warmup_steps=num_warmup_steps,
+      schedule=FLAGS.learning_rate_schedule,
+    ),
+    options=_train_options(num_train_steps),
+  )
+
+
+def periodic_evaluation(evaluate, keep_best):
+  """Returns the evaluation_loop.PeriodicEvaluation of the flags, or None.
+
+  Args:
+    evaluate: function without arguments; returns dict from name to number.
+    keep_best: function of the step; keeps the weights of now.
+
+  Raises:
+    InputError: --save_best or patience without --eval_steps.
+  """
+  if FLAGS.eval_steps:
+    return evaluation_loop.PeriodicEvaluation(
+      evaluate,
+      every_steps=FLAGS.eval_steps,
+      metric=FLAGS.save_best,
+      patience=FLAGS.early_stopping_patience,
+      keep_best=keep_best,
+    )
+  if FLAGS.save_best or FLAGS.early_stopping_patience:
+    raise errors.InputError(
+      "--save_best and --early_stopping_patience go by evaluations during "
+      "training: pass --eval_steps too"
+    )
+  return None
 
 
 def open_run(task, config, strategy):

@@ -100,7 +100,7 @@ def shuffled_records(
       )
       return tf.random.experimental.stateless_shuffle(strings, seed=salt)
 
-    shuffled = windows.map(shuffle, deterministic=True).unbatch()
+    shuffled = windows.map(shuffle).unbatch()
     return shuffled.skip(skipped - whole * window)
 
   # First shuffle, then repeat: every epoch holds every record exactly once.

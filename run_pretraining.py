@@ -9,7 +9,6 @@ this on a sample, and ends after about two minutes of training on 2 CPU cores
 with a masked-LM accuracy above 0.9.
 """
 
-import functools
 import os
 
 import numpy as np
@@ -21,9 +20,10 @@ import common_flags
 import data_files
 import distribution
 import errors
+import evaluation_loop
 import input_pipeline
+import model_folder
 import modeling
-import optimization
 import training_loop
 
 FLAGS = flags.FLAGS
@@ -31,10 +31,20 @@ FLAGS = flags.FLAGS
 common_flags.define_model_flags()
 common_flags.define_output_flags()
 common_flags.define_training_flags()
+common_flags.define_evaluation_flags()
 common_flags.define_device_flags()
 flags.DEFINE_string(
   "input_file", None,
   "TFRecord files, comma-separated, or glob patterns of them.", required=True,
+)
+flags.DEFINE_string(
+  "eval_input_file", None,
+  "TFRecord files to evaluate on; --input_file if not given.",
+)
+flags.DEFINE_string(
+  "vocab_file", None,
+  "Vocabulary of the records: copied beside the final weights, so that they "
+  "can be used without it.",
 )
 flags.DEFINE_integer(
   "max_predictions_per_seq", 20,
@@ -61,6 +71,7 @@ class PretrainingModel(tf.Module):
 
   def __init__(self, config, **model_options):
     super().__init__()
+    self.config = config
     seed = model_options["seed"]
     self.bert = modeling.BertModel(config, **model_options)
     self.masked_lm = modeling.MaskedLMHead(
@@ -160,20 +171,14 @@ def write_eval_results(output_dir, results):
 
 def train(model, strategy, start, files, features):
   """Trains up to --num_train_steps, from `start`; returns the last step."""
-  options = common_flags.train_options(FLAGS.num_train_steps)
-  trainer = training_loop.Trainer(
+  objective = pretraining_objective(model)
+  trainer = common_flags.make_trainer(
+    model.variables,
+    config=model.config,
     strategy=strategy,
-    variables=model.variables,
-    trained=model.trainable_variables,
-    objective=pretraining_objective(model),
-    optimizer=optimization.create_optimizer("bertadam"),
-    learning_rate=functools.partial(
-      optimization.learning_rate,
-      init_lr=FLAGS.learning_rate,
-      num_train_steps=FLAGS.num_train_steps,
-      num_warmup_steps=FLAGS.num_warmup_steps,
-    ),
-    options=options,
+    objective=objective,
+    num_train_steps=FLAGS.num_train_steps,
+    num_warmup_steps=FLAGS.num_warmup_steps,
   )
   # An encoder without pre-training heads can be trained further.
   trainer.start_from(start, may_be_missing=["^cls/"])
@@ -195,26 +200,51 @@ def train(model, strategy, start, files, features):
       trim=common_flags.shapes_may_vary(strategy),
     )
 
-  trainer.train(batches_from)
+  def keep(folder):
+    if distribution.is_chief(strategy):
+      model_folder.write(
+        os.path.join(FLAGS.output_dir, folder),
+        model.variables,
+        model.config,
+        FLAGS.vocab_file,
+      )
+
+  trainer.train(
+    batches_from,
+    common_flags.periodic_evaluation(
+      make_evaluation(model, strategy, features),
+      keep_best=lambda step: keep("best_model"),
+    ),
+  )
+  keep("final_model")
   return int(trainer.global_step.numpy())
 
 
-def evaluate(model, strategy, files, features):
-  """Evaluates on the first --max_eval_steps batches, the data repeated.
+def make_evaluation(model, strategy, features):
+  """Returns a function that evaluates on --max_eval_steps batches.
 
-  As in the original: files are read one after another, and batches pass over
-  the end of the data.
+  As in the original: files are read one after another, and the data are
+  repeated if they hold less.
   """
-  batches = input_pipeline.distributed_batches(
-    strategy,
-    input_pipeline.sequential_records(files).repeat(),
-    features,
-    batch_size=FLAGS.eval_batch_size,
-    trim=common_flags.shapes_may_vary(strategy),
+  files = data_files.expand_file_patterns(
+    FLAGS.eval_input_file or FLAGS.input_file
   )
-  return training_loop.evaluate(
-    strategy, pretraining_objective(model), batches, FLAGS.max_eval_steps
+  input_pipeline.check_records(files, features)
+  evaluator = evaluation_loop.make_evaluator(
+    strategy, pretraining_objective(model)
   )
+
+  def evaluate():
+    batches = input_pipeline.distributed_batches(
+      strategy,
+      input_pipeline.sequential_records(files).repeat(),
+      features,
+      batch_size=FLAGS.eval_batch_size,
+      trim=common_flags.shapes_may_vary(strategy),
+    )
+    return evaluator(batches, FLAGS.max_eval_steps)
+
+  return evaluate
 
 
 def main(argv):
@@ -240,7 +270,7 @@ def main(argv):
   elif start.path:
     checkpoints.load(model.variables, start.path)
   if FLAGS.do_eval:
-    results = evaluate(model, strategy, files, features)
+    results = make_evaluation(model, strategy, features)()
     results = {name: np.float32(value) for name, value in results.items()}
     if distribution.is_chief(strategy):
       write_eval_results(FLAGS.output_dir, {"global_step": step, **results})

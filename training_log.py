@@ -9,6 +9,8 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+import data_files
+
 # On a terminal one line is rewritten; elsewhere a line comes this often.
 _SECONDS_BETWEEN_LINES = 30.0
 
@@ -37,16 +39,37 @@ class TrainingLog:
     self.bad_steps_in_row = 0
     self._options = options
     self._waiting = None
-    self._step = self._told = first_step
-    self._block_began = self._line_shown = time.monotonic()
+    self._profiling = False
+    self._block_ended = self._line_shown = time.monotonic()
+    self._speed_from = None
     self._reset_interval()
     self._screen = _Screen()
-    self._files = _Files(options.output_dir) if writes_files else None
+    self._files = None
+    if writes_files:
+      self._files = _Files(options.output_dir, first_step)
 
   def _reset_interval(self):
     """Starts the sums behind the values of the next logged step."""
-    self._interval_began = time.monotonic()
     self._losses, self._norms, self._metrics = [], [], []
+
+  def block_begins(self, step, num_steps):
+    """Starts the profiler where --profile_steps begins in this block."""
+    edges = self._options.profile_steps
+    if edges and edges[0] <= step < edges[1] and not self._profiling:
+      tf.profiler.experimental.start(self._options.output_dir)
+      self._profiling = True
+
+  def evaluated(self, step, results):
+    """Tells the results of an evaluation during training."""
+    self._tell_waiting()
+    shown = "  ".join(f"{k} {v:.4g}" for k, v in sorted(results.items()))
+    self._screen.end()
+    logging.info("evaluation at step %d  %s", step, shown)
+    if self._files:
+      self._files.write(step, {f"eval/{k}": v for k, v in results.items()})
+    # What an evaluation takes is not the speed of training.
+    self._block_ended = time.monotonic()
+    self._speed_from = step, self._block_ended
 
   def block_done(self, step, num_steps, results):
     """Takes note of a block of steps.
@@ -57,38 +80,51 @@ class TrainingLog:
       results: losses [num_steps], dict from metric to (sum, weight) over the
         block, last learning rate, gradient norms [num_steps]; tensors.
     """
-    waiting, self._waiting = self._waiting, (step, results)
-    if waiting:
-      self._tell(*waiting)
+    self._tell_waiting()
+    self._waiting = step, time.monotonic(), results
+    if self._speed_from is None:
+      # The first block traces and compiles: speed counts from its end.
+      self._speed_from = self._waiting[:2]
+    if self._profiling and step >= self._options.profile_steps[1]:
+      self._stop_profiler()
     now = time.monotonic()
-    self.seconds_per_step = (now - self._block_began) / num_steps
-    self._block_began = now
+    self.seconds_per_step = (now - self._block_ended) / num_steps
+    self._block_ended = now
 
   def close(self):
     """Tells the last block and closes the files."""
-    if self._waiting:
-      self._tell(*self._waiting, is_last=True)
+    self._tell_waiting(is_last=True)
+    if self._profiling:
+      self._stop_profiler()
     self._screen.end()
     if self._files:
       self._files.close()
 
-  def _tell(self, step, results, is_last=False):
+  def _stop_profiler(self):
+    tf.profiler.experimental.stop()
+    self._profiling = False
+
+  def _tell_waiting(self, is_last=False):
+    if self._waiting:
+      waiting, self._waiting = self._waiting, None
+      self._tell(*waiting, is_last=is_last)
+
+  def _tell(self, step, moment, results, is_last=False):
     losses, metrics, rate, norms = tf.nest.map_structure(np.asarray, results)
     self._name_bad_steps(step, losses)
     self._losses.extend(losses)
     self._norms.extend(norms)
     self._metrics.append(metrics)
-    now = time.monotonic()
     is_due = step % self._options.log_steps == 0 or is_last
-    since = now - self._line_shown
+    since = moment - self._line_shown
     if is_due or self._screen.is_terminal or since > _SECONDS_BETWEEN_LINES:
-      values = self._values(step, rate, now - self._interval_began)
+      values = self._values(step, moment, rate)
       self._screen.show(self._line(step, values), keep=is_due)
-      self._line_shown = now
+      self._line_shown = moment
     if is_due:
       if self._files:
         self._files.write(step, values)
-      self._told = step
+      self._speed_from = step, moment
       self._reset_interval()
 
   def _name_bad_steps(self, step, losses):
@@ -103,32 +139,35 @@ class TrainingLog:
         number, self.bad_steps_in_row,
       )
 
-  def _values(self, step, rate, seconds):
+  def _values(self, step, moment, rate):
     """What is logged: means since the last logged step, and speed."""
-    steps = step - self._told
-    values = {"loss": np.nanmean(self._losses) if self._losses else np.nan}
+    finite = [loss for loss in self._losses if np.isfinite(loss)]
+    values = {"loss": np.mean(finite) if finite else np.nan}
     for name in self._metrics[0]:
       total, weight = np.sum([m[name] for m in self._metrics], axis=0)
       values[name] = total / weight if weight else np.nan
     values["learning_rate"] = rate
     values["gradient_norm"] = self._norms[-1]
+    first_step, began = self._speed_from
     values["examples_per_second"] = (
-      steps * self._options.batch_size / max(seconds, 1e-9)
+      (step - first_step) * self._options.batch_size / (moment - began)
+      if moment > began
+      else 0.0
     )
     return {name: float(value) for name, value in values.items()}
 
   def _line(self, step, values):
     total = self._options.num_train_steps
     speed = values["examples_per_second"]
-    left = (total - step) * self._options.batch_size / max(speed, 1e-9)
+    left = (total - step) * self._options.batch_size
     shown = [
       f"{name} {value:.4g}"
       for name, value in values.items()
       if name != "examples_per_second"
     ]
     return (
-      f"step {step}/{total}  {'  '.join(shown)}  "
-      f"{speed:.1f} examples/s  {_clock(left)} left"
+      f"step {step}/{total}  {'  '.join(shown)}  {speed:.1f} examples/s"
+      + (f"  {_clock(left / speed)} left" if speed else "")
     )
 
 
@@ -159,12 +198,13 @@ class _Screen:
 class _Files:
   """TensorBoard summaries and train_log.jsonl in a run's folder."""
 
-  def __init__(self, folder):
+  def __init__(self, folder, first_step):
     tf.io.gfile.makedirs(folder)
     self._summaries = tf.summary.create_file_writer(folder)
-    self._lines = tf.io.gfile.GFile(
-      os.path.join(folder, "train_log.jsonl"), "a"
-    )
+    path = os.path.join(folder, "train_log.jsonl")
+    kept = _lines_up_to(path, first_step)
+    data_files.write_text(path, kept)
+    self._lines = tf.io.gfile.GFile(path, "a")
 
   def write(self, step, values):
     with self._summaries.as_default(step=step):
@@ -177,6 +217,16 @@ class _Files:
   def close(self):
     self._summaries.close()
     self._lines.close()
+
+
+def _lines_up_to(path, step):
+  """The log of an earlier start, without the steps that are done again."""
+  if not tf.io.gfile.exists(path):
+    return ""
+  with tf.io.gfile.GFile(path, "r") as stream:
+    # A line that was cut short by a kill has no newline.
+    lines = [line for line in stream if line.endswith("\n")]
+  return "".join(line for line in lines if json.loads(line)["step"] <= step)
 
 
 def _clock(seconds):

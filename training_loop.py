@@ -15,7 +15,6 @@ import dataclasses
 import signal
 from typing import Callable, Optional
 
-import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -75,6 +74,7 @@ class TrainOptions:
     max_to_keep: how many checkpoints are kept.
     max_bad_steps: so many steps in a row without a finite gradient end the
       run.
+    profile_steps: (first, last) step to record for the TensorFlow profiler.
   """
 
   output_dir: str
@@ -89,6 +89,7 @@ class TrainOptions:
   loss_scaling: bool = False
   max_to_keep: int = 5
   max_bad_steps: int = 10
+  profile_steps: tuple = ()
 
 
 class LossScale:
@@ -172,6 +173,7 @@ class Trainer:
     self._optimizer = optimizer
     self._learning_rate = learning_rate
     self._options = options
+    self._evaluation, self._extra = None, {}
     jit = options.jit_compile
     if jit is None:
       jit = distribution.default_jit_compile(strategy)
@@ -330,6 +332,7 @@ class Trainer:
     """
     if start.kind == "resume":
       checkpoints.load(self.state(), start.path)
+      self._extra = start.commit.extra
     elif start.kind == "init":
       checkpoints.load(
         self._variables, start.path, allowed_missing=may_be_missing
@@ -337,19 +340,25 @@ class Trainer:
 
   def save(self):
     """Writes a checkpoint of the current step."""
+    if not distribution.is_chief(self._strategy):
+      return
+    evaluation = self._evaluation
     run_folder.save(
       self._options.output_dir,
       int(self.global_step.numpy()),
       self.state(),
+      extra={"evaluation": evaluation.state()} if evaluation else {},
       max_to_keep=self._options.max_to_keep,
     )
 
-  def train(self, make_batches):
+  def train(self, make_batches, evaluation=None):
     """Trains until num_train_steps, saving, logging, and heeding signals.
 
     Args:
       make_batches: function of the first step to take; returns an endless
         distributed dataset that starts there.
+      evaluation: an evaluation_loop.PeriodicEvaluation to interrupt the
+        training with, or None.
 
     Raises:
       SystemExit: with EXIT_INTERRUPTED, after a SIGTERM or SIGINT; the
@@ -359,11 +368,13 @@ class Trainer:
     """
     options = self._options
     first_step = int(self.global_step.numpy())
-    if first_step >= options.num_train_steps:
+    self._evaluation = evaluation
+    if evaluation:
+      evaluation.restore(self._extra.get("evaluation"))
+    if self._is_finished(first_step):
       logging.info(
-        "nothing to train: the checkpoint in %s is at step %d, and "
-        "--num_train_steps is %d",
-        options.output_dir, first_step, options.num_train_steps,
+        "nothing to train: the checkpoint in %s is at step %d, where this run "
+        "ended", options.output_dir, first_step,
       )
       return
     iterator = iter(make_batches(first_step))
@@ -381,14 +392,22 @@ class Trainer:
       )
       raise SystemExit(EXIT_INTERRUPTED)
 
+  def _is_finished(self, step):
+    early = self._evaluation and self._evaluation.should_stop
+    return early or step >= self._options.num_train_steps
+
   def _train_blocks(self, iterator, log, stop):
+    """Block after block of steps; between them, whatever is due."""
     options = self._options
     step, saved_step = int(self.global_step.numpy()), None
-    while step < options.num_train_steps and not stop.requested:
+    while not self._is_finished(step) and not self._agreed(stop.requested):
       num_steps = self._block_length(step, log.seconds_per_step)
+      log.block_begins(step, num_steps)
       results = self._block(iterator, tf.constant(num_steps))
       step += num_steps
       log.block_done(step, num_steps, results)
+      if self._evaluation and step % self._evaluation.every_steps == 0:
+        log.evaluated(step, self._evaluation.run(step))
       is_bad = log.bad_steps_in_row >= options.max_bad_steps
       if step % options.save_checkpoints_steps == 0 or is_bad:
         self.save()
@@ -402,6 +421,18 @@ class Trainer:
     if saved_step != step:
       self.save()
 
+  def _agreed(self, requested):
+    """Whether any process was asked to stop: all must stop at one step."""
+    if not distribution.is_multi_worker(self._strategy):
+      return requested
+
+    def any_of_replicas():
+      flag = tf.cast(requested, tf.int32)
+      return tf.distribute.get_replica_context().all_reduce("SUM", flag)
+
+    flags = self._strategy.run(any_of_replicas)
+    return bool(self._strategy.experimental_local_results(flags)[0])
+
   def _block_length(self, step, seconds_per_step):
     """How many steps the next call takes: up to the next thing to do."""
     options = self._options
@@ -411,6 +442,10 @@ class Trainer:
       _next_multiple(step, options.log_steps),
       step + options.iterations_per_loop,
     ]
+    if self._evaluation:
+      ends.append(_next_multiple(step, self._evaluation.every_steps))
+    if options.profile_steps:
+      ends += [edge for edge in options.profile_steps if edge > step]
     # Several processes must agree on the length, so none goes by its clock.
     if not distribution.is_multi_worker(self._strategy):
       affordable = 1
@@ -418,56 +453,6 @@ class Trainer:
         affordable = max(1, int(_SECONDS_PER_CALL / seconds_per_step))
       ends.append(step + affordable)
     return min(ends) - step
-
-
-def evaluate(strategy, objective, batches, num_batches):
-  """Evaluates without dropout.
-
-  Args:
-    strategy: the strategy in whose scope the model was made.
-    objective: an Objective.
-    batches: a distributed dataset.
-    num_batches: how many batches of it to take.
-
-  Returns:
-    dict from the name of each metric to its mean over examples (weighted),
-    and "loss": the mean over batches. As in the original: the two means
-    differ where batches differ in weight.
-
-  Raises:
-    InputError: there is not one batch.
-  """
-
-  def replica_step(batch):
-    replica = tf.distribute.get_replica_context()
-    weights = replica.all_reduce("SUM", objective.weights(batch))
-    sums, metrics = objective.sums(batch, None)
-    loss = tf.add_n([sums[name] / weights[name] for name in sums])
-    return replica.all_reduce("SUM", (loss, metrics))
-
-  @tf.function
-  def step(batch):
-    return tf.nest.map_structure(
-      lambda values: strategy.experimental_local_results(values)[0],
-      strategy.run(replica_step, args=(batch,)),
-    )
-
-  losses, totals = [], None
-  for _, batch in zip(range(num_batches), batches):
-    loss, metrics = tf.nest.map_structure(
-      lambda value: np.float64(value.numpy()), step(batch)
-    )
-    losses.append(loss)
-    totals = metrics if totals is None else tf.nest.map_structure(
-      np.add, totals, metrics
-    )
-  if not losses:
-    raise errors.InputError(
-      "the evaluation data hold less than one batch; pass a smaller "
-      "--eval_batch_size"
-    )
-  means = {name: total / weight for name, (total, weight) in totals.items()}
-  return {"loss": np.mean(losses), **means}
 
 
 def _cut(values, parts):

@@ -1,0 +1,173 @@
+"""Evaluate and predict over a strategy; evaluate while training.
+
+Like training_loop.py, nothing here has to do with BERT.
+"""
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+import errors
+import input_pipeline
+
+
+def make_evaluator(strategy, objective):
+  """Returns a function that evaluates without dropout, compiled once.
+
+  Args:
+    strategy: the strategy in whose scope the model was made.
+    objective: training_loop.Objective.
+
+  Returns:
+    A function of (batches, num_batches): a distributed dataset and how many
+    batches of it to take. It returns a dict from the name of each metric to
+    its mean over examples (weighted), and "loss": the mean over batches. As
+    in the original: the two kinds of mean differ where batches differ in
+    weight. It raises InputError if there is not one batch.
+  """
+
+  def replica_step(batch):
+    replica = tf.distribute.get_replica_context()
+    weights = replica.all_reduce("SUM", objective.weights(batch))
+    sums, metrics = objective.sums(batch, None)
+    loss = tf.add_n([sums[name] / weights[name] for name in sums])
+    return replica.all_reduce("SUM", (loss, metrics))
+
+  @tf.function
+  def step(batch):
+    return tf.nest.map_structure(
+      lambda values: strategy.experimental_local_results(values)[0],
+      strategy.run(replica_step, args=(batch,)),
+    )
+
+  def evaluate(batches, num_batches):
+    results = [step(batch) for _, batch in zip(range(num_batches), batches)]
+    if not results:
+      raise errors.InputError(
+        "the evaluation data hold less than one batch; pass a smaller "
+        "--eval_batch_size"
+      )
+    # Summed in float64 on the host: the step's own sums are exact enough.
+    results = tf.nest.map_structure(np.float64, results)
+    losses, metrics = zip(*results)
+    totals = tf.nest.map_structure(lambda *values: sum(values), *metrics)
+    means = {name: total / weight for name, (total, weight) in totals.items()}
+    return {"loss": np.mean(losses), **means}
+
+  return evaluate
+
+
+def predict(strategy, function, records, features, *, num_records, batch_size):
+  """Computes outputs for every record exactly once, in the order of records.
+
+  Args:
+    strategy: the strategy in whose scope the model was made.
+    function: of a batch (dict of tensors [B, ...]); returns a dict of
+      tensors [B, ...].
+    records: dataset of serialized records.
+    features: dict from name to tf.io.FixedLenFeature.
+    num_records: how many records there are.
+    batch_size: examples in a batch, over all replicas. The last batch is
+      filled with records from the beginning, whose outputs are dropped.
+
+  Returns:
+    dict of numpy arrays [num_records, ...].
+  """
+  num_batches = -(-num_records // batch_size)
+  batches = input_pipeline.distributed_batches(
+    strategy,
+    records.repeat().take(num_batches * batch_size),
+    features,
+    batch_size=batch_size,
+  )
+
+  @tf.function
+  def step(batch):
+    outputs = strategy.run(function, args=(batch,))
+    return tf.nest.map_structure(
+      lambda values: strategy.gather(values, axis=0), outputs
+    )
+
+  parts = [
+    {name: value.numpy() for name, value in step(batch).items()}
+    for batch in batches
+  ]
+  return {
+    name: np.concatenate([part[name] for part in parts])[:num_records]
+    for name in parts[0]
+  }
+
+
+class PeriodicEvaluation:
+  """Evaluates every so many steps, keeps the best, knows when to give up."""
+
+  def __init__(
+    self, evaluate, *, every_steps, metric=None, patience=0, keep_best=None
+  ):
+    """Says what to evaluate and what to do with it.
+
+    Args:
+      evaluate: function without arguments; returns dict from name to number.
+      every_steps: interval, in training steps.
+      metric: name of the result that is compared; smaller is better for
+        names that end in "loss". None compares nothing.
+      patience: after so many evaluations in a row that were not better the
+        training stops; 0: never.
+      keep_best: function of the step, called when the metric is the best so
+        far.
+
+    Raises:
+      InputError: patience without a metric.
+    """
+    if patience and not metric:
+      raise errors.InputError(
+        "early stopping needs a metric to go by: pass --save_best"
+      )
+    self.every_steps = every_steps
+    self._evaluate = evaluate
+    self._metric = metric
+    self._patience = patience
+    self._keep_best = keep_best
+    self._best = {"step": None, "value": None, "worse_since": 0}
+
+  @property
+  def should_stop(self):
+    """Whether patience is at its end."""
+    worse = self._best["worse_since"]
+    return bool(self._patience) and worse >= self._patience
+
+  def state(self):
+    """Returns what a checkpoint must hold of this, as a JSON-able dict."""
+    return dict(self._best)
+
+  def restore(self, state):
+    """Takes back what `state` gave; None changes nothing."""
+    self._best.update(state or {})
+
+  def run(self, step):
+    """Evaluates the weights of `step`; returns the results."""
+    results = {k: float(v) for k, v in self._evaluate().items()}
+    if self._metric:
+      self._compare(step, results)
+    return results
+
+  def _compare(self, step, results):
+    if self._metric not in results:
+      raise errors.InputError(
+        f"--save_best={self._metric} is not among the results: "
+        f"{', '.join(sorted(results))}"
+      )
+    value, best = results[self._metric], self._best["value"]
+    sign = 1 if self._metric.endswith("loss") else -1
+    if best is not None and not sign * value < sign * best:
+      self._best["worse_since"] += 1
+      if self.should_stop:
+        logging.info(
+          "stopping early: %s was best (%.6g) at step %d",
+          self._metric, best, self._best["step"],
+        )
+      return
+    self._best.update(step=step, value=value, worse_since=0)
+    logging.info("best %s so far: %.6g", self._metric, value)
+    if self._keep_best:
+      self._keep_best(step)

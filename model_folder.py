@@ -1,0 +1,39 @@
+"""A trained model as a folder that the next task can start from.
+
+  bert_model.ckpt.index, .data-00000-of-00001   weights, in TF1 layout
+  bert_config.json                              the model's shape
+  vocab.txt                                     its vocabulary, if known
+
+This is the layout of the released models, so the original reads it too.
+"""
+
+import os
+
+import tensorflow as tf
+from absl import logging
+
+import checkpoints
+import data_files
+
+
+def write(folder, variables, config, vocab_file=None):
+  """Writes a model folder; each file whole or not at all.
+
+  Args:
+    folder: made where it does not exist; files of the same name are replaced.
+    variables: tf.Variables, written under their names.
+    config: modeling.BertConfig.
+    vocab_file: copied if given.
+  """
+  tf.io.gfile.makedirs(folder)
+  checkpoints.write_tf1(
+    os.path.join(folder, "bert_model.ckpt"),
+    {variable.name.split(":")[0]: variable for variable in variables},
+  )
+  data_files.write_text(
+    os.path.join(folder, "bert_config.json"), config.to_json_string()
+  )
+  if vocab_file:
+    with tf.io.gfile.GFile(vocab_file, "r") as stream:
+      data_files.write_text(os.path.join(folder, "vocab.txt"), stream.read())
+  logging.info("the model is in %s", folder)
