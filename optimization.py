@@ -342,10 +342,10 @@ class AdamWeightDecay:
     values = self._formula(
       tuple(tf.convert_to_tensor(part) for part in state),
       tf.convert_to_tensor(grad),
-      tf.cast(learning_rate, tf.float32) * multiplier,
-      tf.cast(step, tf.float32),
-      tf.cast(grad_scale, tf.float32),
-      tf.cast(apply, tf.bool),
+      learning_rate=tf.cast(learning_rate, tf.float32) * multiplier,
+      step=tf.cast(step, tf.float32),
+      grad_scale=tf.cast(grad_scale, tf.float32),
+      apply=tf.cast(apply, tf.bool),
       decay=self.decays(name),
     )
     for part, value in zip(state, values):
@@ -380,7 +380,7 @@ class AdamWeightDecay:
     return norm
 
   def _new_values(
-    self, state, grad, learning_rate, step, grad_scale, apply, *, decay
+    self, state, grad, *, learning_rate, step, grad_scale, apply, decay
   ):
     """(param, m, v) after the update, or as they were without `apply`."""
     param, m, v = state
