@@ -9,6 +9,8 @@ record once; a *window* is a run of consecutive records that is shuffled as a
 whole (a window as large as the data is a perfect shuffle).
 """
 
+import contextlib
+
 import tensorflow as tf
 
 import data_files
@@ -19,20 +21,24 @@ _FILES_READ_TOGETHER = 16
 
 
 def check_records(files, features):
-  """Refuses files whose first record does not fit what a script expects.
+  """Refuses files that are cut off or do not fit what a script expects.
+
+  Looks at the length of every record, but only into the first of each file.
 
   Args:
     files: TFRecord files.
     features: dict from name to tf.io.FixedLenFeature.
 
   Raises:
-    InputError: a file is empty, lacks a feature, or holds one of another
-      length; names the file, both lengths and the flags to look at.
+    InputError: a file is empty or truncated, lacks a feature, or holds one
+      of another length; names the file, both lengths and the flags to look
+      at.
   """
   for path in files:
-    record = next(iter(data_files.read_records(path)), None)
-    if record is None:
+    # TensorFlow takes a file that ends within a header for a whole one.
+    if not data_files.count_records(path):
       raise errors.InputError(f"{path}: holds no record")
+    record = next(data_files.read_records(path))
     for name, feature in features.items():
       expected = feature.shape[0] if feature.shape else 1
       if name not in record:
@@ -60,9 +66,43 @@ def count_records(files):
   return total
 
 
+@contextlib.contextmanager
+def damage_named(files):
+  """Names the file where TensorFlow finds a damaged record in this block.
+
+  TensorFlow itself says no more than "corrupted record at 52".
+
+  Args:
+    files: the TFRecord files that are read in the block; they are searched,
+      one after another, only when there was damage.
+
+  Raises:
+    InputError: names the file and the record.
+  """
+  try:
+    yield
+  except tf.errors.DataLossError:
+    for path in files:
+      for _ in data_files.read_serialized(path):
+        pass
+    raise
+
+
 def sequential_records(files):
   """Returns a dataset of serialized records, file after file, in order."""
-  return tf.data.TFRecordDataset(list(files))
+  return tf.data.Dataset.from_tensor_slices(_openable(files)).flat_map(_open)
+
+
+def _openable(files):
+  """Returns [files, 2] strings: the path and the compression of each file."""
+  return tf.constant(
+    [[path, "GZIP" if data_files.is_gzip(path) else ""] for path in files]
+  )
+
+
+def _open(path_and_compression):
+  path, compression = tf.unstack(path_and_compression)
+  return tf.data.TFRecordDataset(path, compression)
 
 
 def shuffled_records(
@@ -81,7 +121,7 @@ def shuffled_records(
   Returns:
     tf.data.Dataset of scalar strings.
   """
-  files = tf.constant(sorted(files))
+  files = _openable(sorted(files))
   first_epoch, offset = divmod(first_record, num_records)
 
   def one_epoch(epoch):
@@ -109,12 +149,15 @@ def shuffled_records(
 
 
 def _epoch_in_file_order(files, seed, epoch):
-  """Records of one epoch: files in random order, some of them interleaved."""
+  """Records of one epoch: files in random order, some of them interleaved.
+
+  `files` is what `_openable` returns.
+  """
   order = tf.random.experimental.stateless_shuffle(
     files, seed=tf.stack([tf.cast(seed, tf.int64), epoch])
   )
   return tf.data.Dataset.from_tensor_slices(order).interleave(
-    tf.data.TFRecordDataset,
+    _open,
     cycle_length=_FILES_READ_TOGETHER,
     num_parallel_calls=4,
     deterministic=True,
