@@ -45,8 +45,9 @@ def make_strategy(
       has touched its devices.
 
   Raises:
-    InputError: unknown kind, flags that contradict each other, a TPU that
-      cannot be reached or has too few cores.
+    InputError: unknown kind, flags that contradict each other, a TF_CONFIG
+      that describes no cluster, a TPU that cannot be reached or has too few
+      cores.
   """
   if kind not in STRATEGIES:
     raise errors.InputError(
@@ -71,20 +72,31 @@ def make_strategy(
 
 
 def _strategy_without_tpu(kind):
+  if kind == "auto" and "TF_CONFIG" in os.environ:
+    kind = "multi_worker_mirrored"
+  # Workers must find each other before TensorFlow has touched its devices,
+  # which it does to list them.
+  if kind == "multi_worker_mirrored":
+    return _multi_worker_strategy()
   gpus = tf.config.list_logical_devices("GPU")
   devices = gpus or tf.config.list_logical_devices("CPU")
   if kind == "auto":
-    if "TF_CONFIG" in os.environ:
-      kind = "multi_worker_mirrored"
-    else:
-      kind = "mirrored" if len(devices) > 1 else "one_device"
-  if kind == "multi_worker_mirrored":
-    return tf.distribute.MultiWorkerMirroredStrategy()
+    kind = "mirrored" if len(devices) > 1 else "one_device"
   if kind == "mirrored":
     return tf.distribute.MirroredStrategy([device.name for device in devices])
   if kind == "one_device":
     return tf.distribute.OneDeviceStrategy(devices[0].name)
   return tf.distribute.get_strategy()
+
+
+def _multi_worker_strategy():
+  try:
+    return tf.distribute.MultiWorkerMirroredStrategy()
+  except ValueError as error:
+    raise errors.InputError(
+      f"TF_CONFIG describes no cluster that this process is a worker of: "
+      f"{error}; it is {os.environ.get('TF_CONFIG')!r}"
+    ) from error
 
 
 def _split_cpu(count):
@@ -102,7 +114,7 @@ def _tpu_strategy(address, zone, project, num_cores):
     )
     tf.config.experimental_connect_to_cluster(resolver)
     topology = tf.tpu.experimental.initialize_tpu_system(resolver)
-  except (ValueError, tf.errors.OpError) as error:
+  except Exception as error:  # The cloud's client libraries have their own.
     raise errors.InputError(
       f"cannot reach a TPU at {address or 'this machine'}: {error}; check "
       "--tpu_name, --tpu_zone and --gcp_project"
