@@ -11,17 +11,37 @@ import tensorflow as tf
 import errors
 
 _LAYER_NORM_EPSILON = 1e-12
+_GELU_SCALE, _GELU_CUBIC = math.sqrt(2 / math.pi), 0.044715
 # Added to the scores of masked positions. As in the original: not infinite, so
 # a row whose mask is all zero attends everywhere instead of giving NaN.
 _MASKED_SCORE = -10000.0
 
 
+@tf.custom_gradient
 def gelu(x):
   """Gaussian error linear unit in its tanh form (arXiv 1606.08415).
 
   As in the original: the approximation, not the error function.
+
+  Args:
+    x: any shape and floating type.
+
+  Returns:
+    x (1 + tanh(u)) / 2, u = sqrt(2/pi) (x + 0.044715 x^3), like `x`.
   """
-  return tf.nn.gelu(x, approximate=True)
+
+  # Of the widest activations of the network only x is kept for the gradient;
+  # TensorFlow's own would keep five tensors of that size.
+  def gradient(upstream):
+    wide = tf.cast(x, tf.float32)
+    square = tf.square(wide)
+    # (1 + tanh(u)) / 2 is the logistic function of 2u.
+    share = tf.sigmoid(2 * _GELU_SCALE * wide * (1 + _GELU_CUBIC * square))
+    slope = 2 * _GELU_SCALE * (1 + 3 * _GELU_CUBIC * square)
+    total = share + wide * share * (1 - share) * slope
+    return tf.cast(tf.cast(upstream, tf.float32) * total, x.dtype)
+
+  return tf.nn.gelu(x, approximate=True), gradient
 
 
 def gelu_erf(x):
@@ -76,11 +96,33 @@ def layer_norm(x, weights, name):
     [..., H] in the type of `x`.
   """
   beta, gamma = weights[f"{name}/beta"], weights[f"{name}/gamma"]
+  return _layer_norm(x, tf.convert_to_tensor(beta), tf.convert_to_tensor(gamma))
+
+
+@tf.custom_gradient
+def _layer_norm(x, beta, gamma):
+  # An own gradient keeps one tensor as large as x, not three.
   wide = tf.cast(x, tf.float32)
-  centred = wide - tf.reduce_mean(wide, axis=-1, keepdims=True)
-  variance = tf.reduce_mean(tf.square(centred), axis=-1, keepdims=True)
-  scale = tf.math.rsqrt(variance + _LAYER_NORM_EPSILON) * gamma
-  return tf.cast(centred * scale + beta, x.dtype)
+  centred = wide - _last_mean(wide)
+  rsqrt = tf.math.rsqrt(_last_mean(tf.square(centred)) + _LAYER_NORM_EPSILON)
+  normed = centred * rsqrt
+
+  def gradient(upstream):
+    upstream = tf.cast(upstream, tf.float32)
+    scaled = upstream * gamma
+    inner = scaled - _last_mean(scaled) - normed * _last_mean(scaled * normed)
+    rows = list(range(len(x.shape) - 1))
+    return (
+      tf.cast(rsqrt * inner, x.dtype),
+      tf.reduce_sum(upstream, rows),
+      tf.reduce_sum(upstream * normed, rows),
+    )
+
+  return tf.cast(normed * gamma + beta, x.dtype), gradient
+
+
+def _last_mean(x):
+  return tf.reduce_mean(x, axis=-1, keepdims=True)
 
 
 def dense(x, weights, name, activation=None):
@@ -153,7 +195,7 @@ def dropout(x, rate, seed, site):
   # Drawn in float32 with one generator named, so that masks are the same in
   # every compute_dtype, on every device and under XLA.
   draw = tf.random.stateless_uniform(tf.shape(x), seed, alg="philox")
-  return tf.where(draw >= rate, x / (1.0 - rate), tf.zeros([], x.dtype))
+  return tf.where(draw >= rate, x * (1.0 / (1.0 - rate)), tf.zeros([], x.dtype))
 
 
 def training_seed(training, dropout_seed):
