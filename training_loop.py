@@ -116,7 +116,7 @@ class LossScale:
     grow = steps >= 2000
     factor = tf.where(is_finite, tf.where(grow, 2.0, 1.0), 0.5)
     self.scale.assign(tf.clip_by_value(self.scale * factor, 1.0, 2.0**24))
-    self.finite_steps.assign(tf.where(grow, 0, steps))
+    self.finite_steps.assign(tf.where(grow, tf.zeros_like(steps), steps))
 
 
 def _counter(name, value):

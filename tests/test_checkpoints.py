@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import checkpoints
 import errors
+import two_replicas
 
 ORIGINAL = "tests/golden/checkpoints/model.ckpt-12"
 VALUES = {
@@ -286,7 +287,7 @@ def test_shapes_must_agree(prefix):
 
 
 def test_every_copy_of_a_mirrored_variable_is_loaded(prefix):
-  strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+  strategy = two_replicas.strategy()
   with strategy.scope():
     (bias,) = model(bert__pooler__dense__bias=[2])
     checkpoints.load([bias], prefix)

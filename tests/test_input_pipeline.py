@@ -8,6 +8,7 @@ import data_files
 import errors
 import input_pipeline
 import modeling
+import two_replicas
 
 FEATURES = {
   "input_ids": tf.io.FixedLenFeature([4], tf.int64),
@@ -189,7 +190,7 @@ def test_a_batch_on_one_device(examples_file):
 
 
 def test_replicas_share_the_batch_of_one_device(examples_file):
-  strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+  strategy = two_replicas.strategy()
   batches = list(batches_of(strategy, examples_file, 4))
   assert [labels_per_replica(strategy, batch) for batch in batches] == [
     [[0, 1], [2, 3]],

@@ -10,37 +10,12 @@ import tensorflow as tf
 
 import errors
 import modeling
+from tiny_model import batch, close, tiny
+import two_replicas
 
 GOLDEN = pathlib.Path("tests/golden")
 MODELS = ("gelu_L3_H48", "linear_L1_H32", "relu_nodrop_L2_H64")
 CASES = ("b1", "full_length", "len1", "no_mask_no_types", "static")
-TINY = dict(
-  vocab_size=30,
-  hidden_size=16,
-  num_hidden_layers=2,
-  num_attention_heads=4,
-  intermediate_size=24,
-  max_position_embeddings=12,
-  type_vocab_size=2,
-  initializer_range=0.5,
-)
-
-
-def tiny(**changes):
-  return modeling.BertConfig(**{**TINY, **changes})
-
-
-def batch(rows=3, length=8, seed=0):
-  """Random ids [rows, length], a mask of 8, 7, 6 ... tokens, segments."""
-  rng = np.random.RandomState(seed)
-  ids = rng.randint(0, 30, [rows, length])
-  mask = (np.arange(length) < length - np.arange(rows)[:, None]).astype(int)
-  segments = rng.randint(0, 2, [rows, length])
-  return tuple(tf.constant(x, tf.int32) for x in (ids, mask, segments))
-
-
-def close(value, expected, tolerance=1e-5):
-  np.testing.assert_allclose(value, expected, rtol=0, atol=tolerance)
 
 
 class Pretraining:
@@ -247,7 +222,7 @@ def test_every_variable_is_in_the_table_and_trainable():
 
 
 def test_names_hold_in_a_strategy_and_in_a_name_scope():
-  strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+  strategy = two_replicas.strategy()
   plain = [v.name for m in make_everything(tiny()) for v in m.variables]
   with tf.name_scope("outer"), strategy.scope():
     mirrored = [v.name for m in make_everything(tiny()) for v in m.variables]
@@ -432,181 +407,6 @@ def test_each_dropout_probability_matters(hidden_rate, attention_rate):
   assert np.abs(hidden(model, [1, 2]) - off).max() > 1e-2
 
 
-# Precision, compilation, memory, strategies
-
-
-def classifier_step(model, head, *data):
-  """Returns the loss and all gradients of a training step, dropout on."""
-  with tf.GradientTape() as tape:
-    output = model(*data, training=True, dropout_seed=[1, 2])
-    logits = head(output.pooled_output, True, dropout_seed=[1, 2])
-    loss = -tf.reduce_mean(tf.nn.log_softmax(logits)[:, 0])
-  variables = model.trainable_variables + head.trainable_variables
-  return loss, tape.gradient(loss, variables)
-
-
-def classifier(config=None, **options):
-  config = config or tiny()
-  model = modeling.BertModel(config, **options)
-  return model, modeling.ClassificationHead(config, 3)
-
-
-def check_same_step(first, second, tolerance=1e-5):
-  close(first[0], second[0], tolerance)
-  for one, other in zip(first[1], second[1]):
-    close(tf.convert_to_tensor(one), tf.convert_to_tensor(other), tolerance)
-
-
-@pytest.mark.parametrize("recompute", [False, True])
-@pytest.mark.parametrize("jit_compile", [False, True])
-def test_graph_xla_and_recomputation_equal_eager(recompute, jit_compile):
-  model, head = classifier()
-  expected = classifier_step(model, head, *batch())
-  model, head = classifier(recompute_activations=recompute)
-
-  @tf.function(jit_compile=jit_compile)
-  def step(*data):
-    loss, gradients = classifier_step(model, head, *data)
-    return loss, [tf.convert_to_tensor(g) for g in gradients]
-
-  check_same_step(step(*batch()), expected)
-
-
-def count_products(recompute):
-  model, head = classifier(recompute_activations=recompute)
-
-  @tf.function(jit_compile=True)
-  def step(*data):
-    return classifier_step(model, head, *data)[1][5:]
-
-  compiled = step.experimental_get_compiler_ir(*batch())
-  return compiled(stage="optimized_hlo").count(" dot(")
-
-
-def test_recomputation_is_not_optimized_away():
-  # 8 products in each of 2 layers run twice, the last one's is not needed.
-  assert count_products(True) >= count_products(False) + 14
-
-
-def test_two_replicas_give_the_sum_of_their_halves():
-  strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-  with strategy.scope():
-    model, head = classifier()
-  halves = [[x[:2] for x in batch(4)], [x[2:] for x in batch(4)]]
-
-  @tf.function
-  def step(data):
-    def replica(*data):
-      loss, gradients = classifier_step(model, head, *data)
-      context = tf.distribute.get_replica_context()
-      dense = [tf.convert_to_tensor(g) for g in gradients]
-      return loss, context.all_reduce("SUM", dense)
-
-    loss, gradients = strategy.run(replica, args=data)
-    gradients = [strategy.experimental_local_results(g)[0] for g in gradients]
-    return strategy.reduce("SUM", loss, axis=None), gradients
-
-  data = tuple(
-    strategy.experimental_distribute_values_from_function(
-      lambda context: pair[context.replica_id_in_sync_group]
-    )
-    for pair in zip(*halves)
-  )
-  loss, gradients = step(data)
-  alone = [classifier_step(*classifier(), *half) for half in halves]
-  close(loss, alone[0][0] + alone[1][0])
-  for found, one, other in zip(gradients, alone[0][1], alone[1][1]):
-    close(found, tf.convert_to_tensor(one) + tf.convert_to_tensor(other))
-
-
-def test_word_gradients_are_rows_until_words_are_predicted():
-  # The optimizer's clipping depends on it: the norm of a list of rows differs
-  # from that of the table when a word stands twice in the batch.
-  model, head = classifier()
-  gradients = classifier_step(model, head, *batch())[1]
-  assert isinstance(gradients[0], tf.IndexedSlices)
-  assert gradients[0].values.shape == [3 * 8, 16]
-  assert not any(isinstance(g, tf.IndexedSlices) for g in gradients[1:])
-  words = modeling.MaskedLMHead(model.config, model.word_embeddings)
-  with tf.GradientTape() as tape:
-    loss = tf.reduce_sum(words(model(*batch()).sequence_output, [[0]] * 3))
-  assert isinstance(tape.gradient(loss, model.word_embeddings), tf.Tensor)
-
-
-def test_any_batch_and_length_run_in_one_trace():
-  model = modeling.BertModel(tiny())
-  traces = []
-
-  @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 3)
-  def encode(*data):
-    traces.append(1)
-    return model(*data, training=True, dropout_seed=[1, 2]).pooled_output
-
-  for rows, length in ((3, 8), (1, 12), (5, 1)):
-    data = batch(rows, length)
-    expected = model(*data, training=True, dropout_seed=[1, 2]).pooled_output
-    close(encode(*data), expected)
-  assert len(traces) == 1
-
-
-def test_static_shapes_are_kept():
-  model, head = classifier()
-
-  @tf.function
-  def encode(*data):
-    output = model(*data, return_attention=True)
-    assert output.sequence_output.shape == [3, 8, 16]
-    assert output.attention_probs[0].shape == [3, 4, 8, 8]
-    assert head(output.pooled_output).shape == [3, 3]
-    return output.pooled_output
-
-  assert encode(*batch()).shape == [3, 16]
-
-
-@pytest.mark.parametrize(
-  "dtype, band", [(tf.bfloat16, 0.04), (tf.float16, 0.005)]
-)
-def test_half_precision_follows_float32(dtype, band):
-  config = tiny(initializer_range=0.1)
-  exact, half = classifier(config), classifier(config, compute_dtype=dtype)
-  loss, gradients = classifier_step(*exact, *batch())
-  half_loss, half_gradients = classifier_step(*half, *batch())
-  assert half_loss.dtype == tf.float32
-  assert abs(loss - half_loss) < band * abs(loss)
-  for one, other in zip(gradients, half_gradients):
-    one, other = tf.convert_to_tensor(one), tf.convert_to_tensor(other)
-    assert other.dtype == tf.float32
-    # Key biases have no gradient: soft-max does not see what all keys share.
-    allowed = band * tf.norm(one) + 1e-3 * tf.linalg.global_norm(gradients)
-    assert tf.norm(one - other) < allowed
-  assert {v.dtype for v in half[0].variables} == {tf.float32}
-
-
-@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
-def test_products_run_in_the_compute_dtype(dtype):
-  model = modeling.BertModel(tiny(), compute_dtype=dtype)
-  words = modeling.MaskedLMHead(tiny(), model.word_embeddings)
-
-  @tf.function
-  def predict(*data):
-    return words(model(*data).sequence_output, [[0], [1], [2]])
-
-  graph = predict.get_concrete_function(*batch()).graph
-  types = {"MatMul": [], "BatchMatMulV2": [], "Softmax": [], "Rsqrt": []}
-  for operation in graph.get_operations():
-    if operation.type in types:
-      types[operation.type].append(operation.outputs[0].dtype)
-  # One product looks up the segments, in float32; then 6 in each of 2 layers,
-  # the pooler, and two of the masked-LM head.
-  assert sorted(types["MatMul"], key=str) == sorted(
-    [tf.float32] + [dtype] * 15, key=str
-  )
-  assert types["BatchMatMulV2"] == [dtype] * 4
-  assert types["Softmax"] == [tf.float32] * 2
-  assert types["Rsqrt"] == [tf.float32] * 6
-  assert predict(*batch()).dtype == tf.float32
-
-
 # What a user can get wrong
 
 
@@ -629,48 +429,3 @@ def test_vocabulary_and_length_checks():
     config.check_vocabulary(31, "vocab.txt")
   with pytest.raises(errors.InputError, match="length 13 .*embeddings 12"):
     config.check_sequence_length(13)
-
-
-def test_configuration_json_equals_the_original():
-  golden = json.loads((GOLDEN / "api" / "api.json").read_text())
-  config = modeling.BertConfig(30522)
-  assert config.to_json_string() == golden["config_default_json"]
-  config = modeling.BertConfig.from_dict(
-    {"vocab_size": 5, "directionality": "bidi", "pooler_fc_size": 768}
-  )
-  assert config.to_json_string() == golden["config_from_dict_extra_keys_json"]
-  assert config.directionality == "bidi"
-
-
-def test_configuration_file_round_trip(tmp_path):
-  path = tmp_path / "bert_config.json"
-  path.write_text(tiny(hidden_act="relu").to_json_string())
-  assert modeling.BertConfig.from_json_file(path) == tiny(hidden_act="relu")
-
-
-@pytest.mark.parametrize(
-  "text, message",
-  [
-    ("{", "not JSON"),
-    ("[1]", r"expected a JSON object, got \[1\]"),
-    ("{}", "no vocab_size"),
-    ('{"vocab_size": null}', "no vocab_size"),
-    ('{"vocab_size": "9"}', "vocab_size is '9' .* integer"),
-    ('{"vocab_size": true}', "vocab_size is True"),
-    ('{"vocab_size": 0}', "at least 1"),
-    ('{"vocab_size": 9, "hidden_size": 10}', "10 cannot .* 12 attention heads"),
-    ('{"vocab_size": 9, "hidden_dropout_prob": 1.0}', "less than 1"),
-    ('{"vocab_size": 9, "initializer_range": -1}', "at least 0"),
-    ('{"vocab_size": 9, "hidden_act": "mish"}', "unknown activation 'mish'"),
-  ],
-)
-def test_bad_configuration_files(tmp_path, text, message):
-  path = tmp_path / "bert_config.json"
-  path.write_text(text)
-  with pytest.raises(errors.InputError, match=f"bert_config.json: .*{message}"):
-    modeling.BertConfig.from_json_file(str(path))
-
-
-def test_missing_configuration_file():
-  with pytest.raises(errors.InputError, match="no such file: /no/config.json"):
-    modeling.BertConfig.from_json_file("/no/config.json")

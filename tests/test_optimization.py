@@ -13,6 +13,7 @@ import tensorflow as tf
 import errors
 import modeling
 import optimization
+import two_replicas
 
 GOLDEN = pathlib.Path("tests/golden")
 RUNS = json.loads((GOLDEN / "optimizer/runs.json").read_text())
@@ -325,7 +326,7 @@ def test_two_replicas_give_the_weights_of_one_device(kind):
   alone = variables_of(values)
   optimizer = optimization.create_optimizer(kind)
   optimizer.create_slots(alone)
-  strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+  strategy = two_replicas.strategy()
   with strategy.scope():
     mirrored = variables_of(values)
     mirrored_optimizer = optimization.create_optimizer(kind)

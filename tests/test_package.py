@@ -8,6 +8,7 @@ import sys
 import zipfile
 
 import pytest
+
 import test_layout
 
 ROOT = pathlib.Path(__file__).parent.parent
