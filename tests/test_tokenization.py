@@ -1,0 +1,376 @@
+"""tokenization.py: equal to the original everywhere, whatever it remembers."""
+
+import gzip
+import json
+import lzma
+import pathlib
+import pickle
+import random
+import subprocess
+import sys
+import unicodedata
+
+import pytest
+
+import errors
+import tokenization
+
+ROOT = pathlib.Path(__file__).parent.parent
+GOLDEN = ROOT / "tests" / "golden" / "tokenization"
+
+# Setting of the goldens: vocabulary, do_lower_case.
+SETTINGS = {
+  "uncased": ("uncased", True),
+  "cased": ("cased", False),
+  "multi_cased": ("multi_cased", False),
+  "cased_vocab_lower": ("cased", True),
+  "uncased_vocab_nolower": ("uncased", False),
+}
+# Python 3.13's Unicode 15.1 changes nothing here.
+UNICODE = {"15.1.0": "15.0.0"}.get(
+  unicodedata.unidata_version, unicodedata.unidata_version
+)
+KNOWN_UNICODE = ("11.0.0", "13.0.0", "14.0.0", "15.0.0")
+
+PIECES = ["[UNK]", "[CLS]", "[SEP]", "want", "##want", "##ed", "wa", "un"]
+PIECES += ["runn", "##ing", ","]
+
+
+def read_golden_lines():
+  """Returns the golden lines as this Python's Unicode data have them."""
+  lines = []
+  with lzma.open(GOLDEN / "lines.jsonl.xz", "rt", encoding="utf-8") as stream:
+    for row in map(json.loads, stream):
+      changed = row.pop("changed", {})
+      if UNICODE in KNOWN_UNICODE or not changed:
+        lines.append({**row, **changed.get(UNICODE, {})})
+  return lines
+
+
+@pytest.fixture(scope="module")
+def golden_lines():
+  return read_golden_lines()
+
+
+@pytest.fixture(scope="module")
+def full_tokenizers(tmp_path_factory):
+  """One FullTokenizer for each setting of the goldens."""
+  folder = tmp_path_factory.mktemp("vocabularies")
+  tokenizers = {}
+  for setting, (name, do_lower_case) in SETTINGS.items():
+    path = folder / f"{name}.txt"
+    if not path.exists():
+      packed = (GOLDEN / f"{name}_vocab.txt.gz").read_bytes()
+      path.write_bytes(gzip.decompress(packed))
+    tokenizers[setting] = tokenization.FullTokenizer(str(path), do_lower_case)
+  return tokenizers
+
+
+@pytest.fixture
+def vocab_file(tmp_path):
+  """A function that writes tokens to a vocabulary file."""
+
+  def write(tokens, ending="\n"):
+    path = tmp_path / "vocab.txt"
+    path.write_bytes("".join(t + ending for t in tokens).encode("utf-8"))
+    return str(path)
+
+  return write
+
+
+# Equal to the original.
+
+
+def test_golden_has_every_line():
+  with lzma.open(GOLDEN / "lines.jsonl.xz", "rb") as stream:
+    assert len(stream.readlines()) == 1572
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_every_golden_line(setting, golden_lines, full_tokenizers):
+  full = full_tokenizers[setting]
+  words = "basic_lower" if SETTINGS[setting][1] else "basic"
+  # Twice: the second time from memory.
+  for row in golden_lines * 2:
+    text = row["text"]
+    assert full.basic_tokenizer.tokenize(text) == row[words]
+    assert full.encode(text) == row[setting]
+    assert full.tokenize(text) == full.convert_ids_to_tokens(row[setting])
+
+
+@pytest.mark.parametrize("case", ["lower", "nolower"])
+def test_every_code_point(case):
+  expected = {}
+  path = GOLDEN / f"code_points_{case}.tsv.xz"
+  with lzma.open(path, "rt", encoding="utf-8") as stream:
+    for line in stream:
+      code_point, words = line.split("\t")
+      expected[int(code_point, 16)] = json.loads(words)
+  changed = json.loads((GOLDEN / "code_points_changed.json").read_bytes())
+  if UNICODE not in KNOWN_UNICODE:
+    pytest.skip(f"no golden for Unicode {UNICODE}")
+  for code_point, words in changed.get(UNICODE, {}).get(case, {}).items():
+    expected[int(code_point, 16)] = words
+  tokenize = tokenization.BasicTokenizer(case == "lower").tokenize
+  wrong = []
+  for code_point in range(sys.maxunicode + 1):
+    text = f"a{chr(code_point)}b"
+    if tokenize(text) != expected.get(code_point, [text]):
+      wrong.append(f"{code_point:X}")
+  assert not wrong
+
+
+# Each stage on examples.
+
+
+def test_full_tokenizer(vocab_file):
+  full = tokenization.FullTokenizer(vocab_file(PIECES))
+  tokens = full.tokenize("UNwant\u00e9d,running")
+  assert tokens == ["un", "##want", "##ed", ",", "runn", "##ing"]
+  assert full.convert_tokens_to_ids(tokens) == [7, 4, 5, 10, 8, 9]
+  assert full.convert_ids_to_tokens([7, 4, 5]) == ["un", "##want", "##ed"]
+  assert full.encode("UNwant\u00e9d,running") == [7, 4, 5, 10, 8, 9]
+  assert full.encode("") == full.tokenize(" \t\n ") == []
+  assert full.inv_vocab[full.vocab["runn"]] == "runn"
+
+
+def test_basic_tokenizer():
+  lower = tokenization.BasicTokenizer()
+  keep = tokenization.BasicTokenizer(do_lower_case=False)
+  text = " \tHeLLo!how  \n Are yoU?  "
+  assert lower.tokenize(text) == ["hello", "!", "how", "are", "you", "?"]
+  assert keep.tokenize(text) == ["HeLLo", "!", "how", "Are", "yoU", "?"]
+  assert lower.tokenize("H\u00e9llo") == ["hello"]
+  assert keep.tokenize("H\u00e9llo") == ["H\u00e9llo"]
+  assert lower.tokenize("ah\u535a\u63a8zz") == ["ah", "\u535a", "\u63a8", "zz"]
+  # A final sigma is one only at the end of its word.
+  assert lower.tokenize("\u039f\u03a3 \u039f\u03a3\u0391") == [
+    "\u03bf\u03c2", "\u03bf\u03c3\u03b1",
+  ]
+  assert keep.tokenize("a\x0bb\x85c\u2028d\x00\ufffd") == ["abc", "d"]
+
+
+def test_wordpiece_tokenizer():
+  vocab = {token: index for index, token in enumerate(PIECES)}
+  wordpiece = tokenization.WordpieceTokenizer(vocab)
+  assert wordpiece.tokenize("") == []
+  assert wordpiece.tokenize("unwanted running") == [
+    "un", "##want", "##ed", "runn", "##ing",
+  ]
+  # One impossible end makes the whole word unknown.
+  assert wordpiece.tokenize("unwantedX running") == ["[UNK]", "runn", "##ing"]
+  assert tokenization.WordpieceTokenizer({}, "?").tokenize("a b") == ["?", "?"]
+
+
+@pytest.mark.parametrize("length, tokens", [(3, ["a", "##a", "##a"]), (4, "?")])
+def test_longest_word(length, tokens):
+  wordpiece = tokenization.WordpieceTokenizer(
+    {"a": 0, "##a": 1}, unk_token="?", max_input_chars_per_word=3
+  )
+  assert wordpiece.tokenize("a" * length) == list(tokens)
+
+
+def test_bytes_are_utf8_of_which_wrong_ones_are_dropped(vocab_file):
+  full = tokenization.FullTokenizer(vocab_file(PIECES))
+  assert full.tokenize("w\u00e0,".encode() + b"\xff") == ["wa", ","]
+  assert tokenization.convert_to_unicode(b"\xc3\xa9\xc3") == "\u00e9"
+  with pytest.raises(ValueError, match="int"):
+    tokenization.convert_to_unicode(3)
+
+
+def test_whitespace_tokenize():
+  text = " a\u00a0b\u2028c\x1cd\n"
+  assert tokenization.whitespace_tokenize(text) == ["a", "b", "c", "d"]
+
+
+# What is remembered changes no result.
+
+
+def random_texts(seed, count):
+  """Yields texts full of what tokenizers trip over."""
+  rng = random.Random(seed)
+  odd = "\t\n\r\x0b\x0c\x1c\x85\xa0\xad\u200b\u2028\u3000\ufeff\ufffd\x00\ud800"
+  accents = "\u0301\u0323\u0345\u00e9\u1e69\u0130\u0131\u00df\u1e9e\uac01"
+  words = "\u03a3\u03c2\u4e00\u9fff\u3042\u0e01\ufb01ABab12"
+  mixed = odd + accents + words + " " * 9
+  alphabets = [odd, accents, words, "abAB  ,.-", mixed]
+  for _ in range(count):
+    alphabet = rng.choice(alphabets)
+    yield "".join(rng.choice(alphabet) for _ in range(rng.randrange(40)))
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_encode_is_tokenize_and_convert(setting, full_tokenizers):
+  full = full_tokenizers[setting]
+  for text in random_texts(seed=1, count=500):
+    tokens = full.tokenize(text)
+    assert full.encode(text) == full.convert_tokens_to_ids(tokens)
+    # The stages without any memory of chunks.
+    words = full.basic_tokenizer.tokenize(text)
+    assert tokens == [
+      piece
+      for word in words
+      for piece in full.wordpiece_tokenizer.longest_matches(word)
+    ]
+
+
+@pytest.mark.parametrize("setting", ["uncased", "multi_cased"])
+def test_texts_joined_by_spaces_give_their_tokens_joined(
+  setting, full_tokenizers
+):
+  full = full_tokenizers[setting]
+  texts = list(random_texts(seed=2, count=500))
+  together = full.tokenize(" ".join(texts))
+  assert together == [token for text in texts for token in full.tokenize(text)]
+
+
+@pytest.mark.parametrize("setting", ["cased", "multi_cased"])
+def test_pieces_joined_are_the_words(setting, full_tokenizers):
+  full = full_tokenizers[setting]
+  for text in random_texts(seed=3, count=500):
+    for word in full.basic_tokenizer.tokenize(text):
+      pieces = full.wordpiece_tokenizer.tokenize(word)
+      if pieces != ["[UNK]"]:
+        first, *rest = pieces
+        assert all(piece.startswith("##") for piece in rest)
+        assert first + "".join(piece[2:] for piece in rest) == word
+
+
+def test_forgetting_changes_nothing(monkeypatch, full_tokenizers):
+  full = full_tokenizers["uncased"]
+  memories = (full._chunk_ids, full._chunk_tokens, full._word_ids)
+  memories += (full.wordpiece_tokenizer._pieces_of,)
+  texts = list(random_texts(seed=4, count=300))
+  before = [(full.encode(text), full.tokenize(text)) for text in texts]
+  for memory in memories:
+    monkeypatch.setattr(memory, "max_entries", 3)
+    memory.clear()
+  for text, (ids, tokens) in zip(texts, before):
+    assert full.encode(text) == ids
+    assert full.tokenize(text) == tokens
+    assert all(len(memory) <= 3 for memory in memories)
+
+
+def test_long_chunks_are_not_remembered(vocab_file):
+  full = tokenization.FullTokenizer(vocab_file(PIECES))
+  full.encode("," * 1000)
+  assert not full._chunk_ids and list(full._word_ids) == [","]
+
+
+def test_pickled_tokenizer_is_the_same_without_its_memory(vocab_file):
+  full = tokenization.FullTokenizer(vocab_file(PIECES), do_lower_case=False)
+  ids = full.encode("want running")
+  copy = pickle.loads(pickle.dumps(full))
+  assert not copy._chunk_ids
+  assert copy.encode("want running") == ids
+  assert copy.encode("Want") == [0]
+
+
+def test_needs_no_tensorflow():
+  code = "import sys, tokenization; sys.exit('tensorflow' in sys.modules)"
+  assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+
+
+# Vocabularies.
+
+
+def test_load_vocab_strips_lines_and_keeps_the_last_of_a_repeated_token(
+  vocab_file
+):
+  path = vocab_file(["a", " b\t", "a", "", "\u00a0c\u2028"], ending="\r\n")
+  vocab = tokenization.load_vocab(path)
+  assert vocab == {"a": 2, "b": 1, "": 3, "c": 4}
+  assert list(vocab) == ["a", "b", "", "c"]
+
+
+def test_load_vocab_splits_at_line_feeds_only(vocab_file):
+  path = vocab_file(["a\x0bb\u2028c\rd", "e"])
+  assert tokenization.load_vocab(path) == {"a\x0bb\u2028c\rd": 0, "e": 1}
+
+
+def test_last_line_may_lack_its_line_feed(tmp_path):
+  path = tmp_path / "vocab.txt"
+  path.write_bytes(b"a\nb")
+  assert tokenization.load_vocab(str(path)) == {"a": 0, "b": 1}
+
+
+def test_missing_vocabulary(tmp_path):
+  path = str(tmp_path / "none.txt")
+  with pytest.raises(errors.InputError, match="no such .* file: .*none.txt"):
+    tokenization.FullTokenizer(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"\n \n\n"])
+def test_empty_vocabulary(tmp_path, content):
+  path = tmp_path / "vocab.txt"
+  path.write_bytes(content)
+  with pytest.raises(errors.InputError, match="vocab.txt: no token"):
+    tokenization.FullTokenizer(str(path))
+
+
+def test_vocabulary_that_is_not_utf8(tmp_path):
+  path = tmp_path / "vocab.txt"
+  path.write_bytes(b"[PAD]\ncaf\xc3\xa9\nna\xefve\n")
+  with pytest.raises(errors.InputError, match="vocab.txt:3: not UTF-8.*0xef"):
+    tokenization.load_vocab(str(path))
+
+
+def test_vocabulary_with_a_scheme_is_read_by_tensorflow(vocab_file):
+  path = "file://" + vocab_file(["a", "b"])
+  assert tokenization.load_vocab(path) == {"a": 0, "b": 1}
+  with pytest.raises(errors.InputError, match="cannot read .*none"):
+    tokenization.load_vocab(path + "none")
+
+
+def test_vocabulary_with_a_scheme_but_no_tensorflow(monkeypatch):
+  monkeypatch.setitem(sys.modules, "tensorflow", None)
+  with pytest.raises(errors.InputError, match="needs TensorFlow"):
+    tokenization.load_vocab("gs://bucket/vocab.txt")
+
+
+def test_tokens_and_ids_that_are_not_in_the_vocabulary(vocab_file):
+  full = tokenization.FullTokenizer(vocab_file(["[CLS]", "a"]))
+  with pytest.raises(errors.InputError, match=r"vocab.txt: '\[SEP\]' is not"):
+    full.convert_tokens_to_ids(["[CLS]", "a", "[SEP]"])
+  with pytest.raises(errors.InputError, match=": 2 is not among the 2"):
+    full.convert_ids_to_tokens([0, 2])
+  assert full.tokenize("a b") == ["a", "[UNK]"]
+  with pytest.raises(errors.InputError, match=r"'\[UNK\]' is not"):
+    full.encode("a b")
+
+
+# Case and checkpoint.
+
+UNCASED = ["uncased_L-12_H-768_A-12", "wwm_uncased_L-24_H-1024_A-16"]
+UNCASED += ["uncased_L-2_H-128_A-2", "multilingual_L-12_H-768_A-12"]
+UNCASED += ["chinese_L-12_H-768_A-12"]
+CASED = ["cased_L-24_H-1024_A-16", "wwm_cased_L-24_H-1024_A-16"]
+CASED += ["multi_cased_L-12_H-768_A-12"]
+
+
+@pytest.mark.parametrize("name", UNCASED + CASED)
+@pytest.mark.parametrize("ending", ["", "-7"])
+def test_case_of_released_checkpoints(name, ending):
+  fits = name in UNCASED
+  for prefix in ("", "gs://bucket/", "/data/bert/"):
+    path = f"{prefix}{name}/bert_model.ckpt{ending}"
+    tokenization.validate_case_matches_checkpoint(fits, path)
+    with pytest.raises(errors.InputError, match=f"--do_lower_case={fits}, or"):
+      tokenization.validate_case_matches_checkpoint(not fits, path)
+
+
+@pytest.mark.parametrize(
+  "path",
+  [
+    None,
+    "",
+    "cased_L-12_H-768_A-12/model.ckpt",
+    "cased_L-12_H-768_A-12",
+    "my_cased_L-12_H-768_A-12/bert_model.ckpt",
+    "cased_L-12_H-768_A-12_v2/bert_model.ckpt",
+    "cased_L-12_H-768_A-12/sub/bert_model.ckpt",
+  ],
+)
+def test_case_of_other_checkpoints_is_not_known(path):
+  for do_lower_case in (False, True):
+    tokenization.validate_case_matches_checkpoint(do_lower_case, path)

@@ -1,0 +1,411 @@
+"""Text -> WordPiece tokens and ids: the original's, many times as fast.
+
+FullTokenizer is BasicTokenizer (clean the text, lower-case it and strip its
+accents where asked, split at white space and punctuation) followed by
+WordpieceTokenizer (longest match first). Needs Python's own library alone.
+
+Where the speed comes from: text repeats its words, so results are remembered
+per chunk between two spaces. The memory is bounded (see `_Remembered`) and
+changes no result: U+0020 parts words at every stage, whatever its neighbours.
+"""
+
+import itertools
+import re
+import unicodedata
+
+import errors
+
+# A released folder's name says whether its model lower-cases, as in
+# "/data/wwm_cased_L-24_H-1024_A-16/bert_model.ckpt".
+# Unlike the original: its seven full names became patterns, so that the
+# whole-word-masking releases and the 24 small models are known too.
+_RELEASED_FOLDER = re.compile(r"([\w-]+)/bert_model\.ckpt", re.ASCII)
+_SIZE = r"_L-\d+_H-\d+_A-\d+"
+_LOWER_CASED_RELEASE = re.compile(
+  f"(wwm_uncased|uncased|multilingual|chinese){_SIZE}"
+)
+_CASED_RELEASE = re.compile(f"(wwm_cased|cased|multi_cased){_SIZE}")
+
+# Blocks of Han characters, which are written without spaces, so each becomes
+# a word. As in the original: a list of ranges, not a property of Unicode;
+# U+2CEB0 and later and U+3007 are not in it, Hangul and kana neither.
+_HAN_RANGES = (
+  (0x3400, 0x4DBF),
+  (0x4E00, 0x9FFF),
+  (0xF900, 0xFAFF),
+  (0x20000, 0x2A6DF),
+  (0x2A700, 0x2CEAF),
+  (0x2F800, 0x2FA1F),
+)
+
+_ASCII_PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
+# Printable ASCII is letters, digits, the space and the above.
+_ASCII_WORDS = re.compile(r"[A-Za-z0-9]+|[^A-Za-z0-9 ]")
+
+_REMEMBERED_ENTRIES = 1 << 17
+_REMEMBERED_CHARS = 32
+
+
+def validate_case_matches_checkpoint(do_lower_case, init_checkpoint):
+  """Refuses a released model with the wrong `do_lower_case`.
+
+  Args:
+    do_lower_case: whether the text will be lower-cased.
+    init_checkpoint: path of the weights to start from, or None.
+      As in the original: only "<released folder>/bert_model.ckpt..." tells.
+
+  Raises:
+    InputError: the folder is of a cased model and the text would be
+      lower-cased, or the other way round.
+  """
+  folder = _RELEASED_FOLDER.search(init_checkpoint or "")
+  if not folder:
+    return
+  name = folder.group(1)
+  if do_lower_case and _CASED_RELEASE.fullmatch(name):
+    kind, text = "cased", "lower-cased text"
+  elif not do_lower_case and _LOWER_CASED_RELEASE.fullmatch(name):
+    kind, text = "lower-cased", "text with its capitals"
+  else:
+    return
+  raise errors.InputError(
+    f"--do_lower_case={bool(do_lower_case)} gives {text} to {name}, whose "
+    f"vocabulary and weights are {kind} (--init_checkpoint={init_checkpoint}):"
+    f" pass --do_lower_case={not do_lower_case}, or rename the folder if it "
+    "does not hold the released model"
+  )
+
+
+def convert_to_unicode(text):
+  """Returns `text` as str; bytes are UTF-8, of which wrong ones are dropped.
+
+  Raises:
+    ValueError: `text` is neither str nor bytes.
+  """
+  if isinstance(text, str):
+    return text
+  if isinstance(text, bytes):
+    return text.decode("utf-8", "ignore")
+  raise ValueError(f"text must be str or bytes, not {type(text).__name__}")
+
+
+def load_vocab(vocab_file):
+  r"""Reads a vocabulary: one token a line, its id the line's number from 0.
+
+  As in the original: lines end at "\n" alone and are stripped of white
+  space, and of a token that stands twice the last id counts.
+
+  Args:
+    vocab_file: path; one with "://" (gs://...) is read through TensorFlow.
+
+  Returns:
+    A dict of token -> id.
+
+  Raises:
+    InputError: the file is missing, has no token, or a line is not UTF-8.
+  """
+  vocab = {}
+  for index, line in enumerate(_read_lines(vocab_file)):
+    try:
+      vocab[line.decode("utf-8").strip()] = index
+    except UnicodeDecodeError as error:
+      raise errors.InputError(
+        f"{vocab_file}:{index + 1}: not UTF-8 (byte 0x"
+        f"{line[error.start]:02x}); a vocabulary is UTF-8 text with one token "
+        "a line"
+      ) from error
+  if not any(vocab):
+    raise errors.InputError(
+      f"{vocab_file}: no token in it; a vocabulary has one token a line"
+    )
+  return vocab
+
+
+def _read_lines(path):
+  """Returns the lines of a file as bytes."""
+  if "://" in path:
+    return _read_remote_lines(path)
+  try:
+    with open(path, "rb") as stream:
+      return stream.readlines()
+  except FileNotFoundError as error:
+    raise errors.InputError(f"no such vocabulary file: {path}") from error
+
+
+def _read_remote_lines(path):
+  # Imported here, so that local files need no TensorFlow.
+  try:
+    import tensorflow as tf
+  except ImportError as error:
+    raise errors.InputError(
+      f"reading {path} needs TensorFlow; install it or copy the file here"
+    ) from error
+  try:
+    with tf.io.gfile.GFile(path, "rb") as stream:
+      return stream.readlines()
+  except tf.errors.OpError as error:
+    raise errors.InputError(f"cannot read {path}: {error.message}") from error
+
+
+def convert_by_vocab(vocab, items):
+  """Looks tokens or ids up.
+
+  Args:
+    vocab: mapping of token -> id, or of id -> token.
+    items: the tokens or ids.
+
+  Returns:
+    A list with the entry of every item.
+
+  Raises:
+    InputError: an item is not in `vocab` (it is named).
+  """
+  try:
+    return list(map(vocab.__getitem__, items))
+  except KeyError as error:
+    raise errors.InputError(
+      f"{error.args[0]!r} is not among the {len(vocab)} entries of the "
+      "vocabulary; use the vocabulary that belongs to these data"
+    ) from error
+
+
+def whitespace_tokenize(text):
+  """Splits at white space as `str.split` knows it (U+2028 and U+2029 too)."""
+  return text.split()
+
+
+class FullTokenizer:
+  """Tokenizes text into word pieces and their ids.
+
+  Attributes:
+    vocab_file: path of the vocabulary.
+    vocab: dict of token -> id, not to be changed.
+    inv_vocab: dict of id -> token.
+    basic_tokenizer, wordpiece_tokenizer: the two stages.
+  """
+
+  def __init__(self, vocab_file, do_lower_case=True):
+    """Reads the vocabulary; raises InputError as `load_vocab` does."""
+    self.vocab_file = vocab_file
+    self.vocab = load_vocab(vocab_file)
+    self.inv_vocab = {index: token for token, index in self.vocab.items()}
+    self.basic_tokenizer = BasicTokenizer(do_lower_case=do_lower_case)
+    self.wordpiece_tokenizer = WordpieceTokenizer(vocab=self.vocab)
+    self._chunk_tokens = _Remembered(self._tokens_of_chunk)
+    self._chunk_ids = _Remembered(self._ids_of_chunk)
+    self._word_ids = _Remembered(self._ids_of_word)
+
+  def tokenize(self, text):
+    """Returns the word pieces of `text` (str, or bytes of UTF-8), a list.
+
+    As in the original: special tokens get no special treatment, "[MASK]"
+    gives "[", "mask", "]".
+    """
+    return _for_each_chunk(self._chunk_tokens, text)
+
+  def encode(self, text):
+    """Returns `convert_tokens_to_ids(tokenize(text))`, faster.
+
+    Raises:
+      InputError: a word is unknown and [UNK] not in the vocabulary.
+    """
+    return _for_each_chunk(self._chunk_ids, text)
+
+  def convert_tokens_to_ids(self, tokens):
+    """Returns the list of ids; raises InputError for a token without one."""
+    return self._converted(self.vocab, tokens)
+
+  def convert_ids_to_tokens(self, ids):
+    """Returns the list of tokens; raises InputError for an id without one."""
+    return self._converted(self.inv_vocab, ids)
+
+  def _converted(self, vocab, items):
+    try:
+      return convert_by_vocab(vocab, items)
+    except errors.InputError as error:
+      raise errors.InputError(f"{self.vocab_file}: {error}") from error
+
+  def _tokens_of_chunk(self, chunk):
+    words = self.basic_tokenizer.tokenize(chunk)
+    return tuple(self.wordpiece_tokenizer.tokenize_words(words))
+
+  def _ids_of_chunk(self, chunk):
+    words = self.basic_tokenizer.tokenize(chunk)
+    return tuple(_chained(self._word_ids, words))
+
+  def _ids_of_word(self, word):
+    pieces = self.wordpiece_tokenizer.longest_matches(word)
+    return tuple(self.convert_tokens_to_ids(pieces))
+
+
+class BasicTokenizer:
+  """Splits text at white space, punctuation and Han characters."""
+
+  def __init__(self, do_lower_case=True):
+    """With `do_lower_case` words are lower-cased and lose their accents."""
+    self.do_lower_case = do_lower_case
+
+  def tokenize(self, text):
+    """Returns the words of `text` (str, or bytes of UTF-8), a list of str.
+
+    The passes work on the whole text, although lower-casing looks around (a
+    final sigma) and NFD reorders accents: neither looks beyond white space,
+    so words come out as if each were taken alone.
+    """
+    text = convert_to_unicode(text)
+    if text.isascii() and text.isprintable():
+      return _ASCII_WORDS.findall(text.lower() if self.do_lower_case else text)
+    text = text.translate(_CLEANING)
+    if not self.do_lower_case:
+      return text.translate(_PUNCTUATION).split()
+    text = unicodedata.normalize("NFD", text.lower())
+    return text.translate(_PUNCTUATION_AND_ACCENTS).split()
+
+
+class WordpieceTokenizer:
+  """Cuts words into the longest pieces that a vocabulary has, from the left.
+
+  "unaffable" -> ["un", "##aff", "##able"]
+  """
+
+  def __init__(self, vocab, unk_token="[UNK]", max_input_chars_per_word=200):
+    """Makes a tokenizer.
+
+    Args:
+      vocab: the pieces, a dict of token -> id, not to be changed.
+      unk_token: what stands for a word that cannot be cut into pieces.
+      max_input_chars_per_word: a longer word is unknown, too. As in the
+        original: counted after cleaning and the stripping of accents.
+    """
+    self.vocab = vocab
+    self.unk_token = unk_token
+    self.max_input_chars_per_word = max_input_chars_per_word
+    self._first_pieces = {token: token for token in vocab}
+    # "##able" is found as "able": no string is joined while searching.
+    self._inner_pieces = {
+      token[2:]: token for token in vocab if token.startswith("##")
+    }
+    self._longest_piece = max(map(len, vocab), default=0)
+    self._pieces_of = _Remembered(self.longest_matches)
+
+  def tokenize(self, text):
+    """Returns the pieces of a word or of words parted by white space."""
+    return self.tokenize_words(whitespace_tokenize(convert_to_unicode(text)))
+
+  def tokenize_words(self, words):
+    """Returns the pieces of `words` (strings without white space), a list."""
+    return _chained(self._pieces_of, words)
+
+  def longest_matches(self, word):
+    """Returns the pieces of one word (no white space in it), a tuple."""
+    if len(word) > self.max_input_chars_per_word:
+      return (self.unk_token,)
+    pieces = []
+    start = 0
+    table = self._first_pieces
+    while start < len(word):
+      end = min(len(word), start + self._longest_piece)
+      while end > start and word[start:end] not in table:
+        end -= 1
+      if end == start:
+        return (self.unk_token,)
+      pieces.append(table[word[start:end]])
+      start = end
+      table = self._inner_pieces
+    return tuple(pieces)
+
+
+def _for_each_chunk(remembered, text):
+  """Returns the joined results of the parts of `text` between spaces.
+
+  Only tab, line feed and U+0020 part the text here. Others would be wrong:
+  U+000B and U+0085 are removed as control characters and join their
+  neighbours, although `str.split` splits there.
+  """
+  text = convert_to_unicode(text).replace("\n", " ").replace("\t", " ")
+  return _chained(remembered, text.split(" "))
+
+
+def _chained(remembered, keys):
+  """Returns [*remembered[keys[0]], *remembered[keys[1]], ...]."""
+  return list(itertools.chain.from_iterable(map(remembered.__getitem__, keys)))
+
+
+class _Remembered(dict):
+  """Results of a function of a string, looked up like those of a dict.
+
+  Bounded: a long string's result is not kept, and when there are too many
+  all are forgotten (natural text has its frequent words back at once).
+  """
+
+  def __init__(self, function, max_entries=_REMEMBERED_ENTRIES):
+    super().__init__()
+    self.function = function
+    self.max_entries = max_entries
+
+  def __missing__(self, key):
+    value = self.function(key)
+    if len(key) <= _REMEMBERED_CHARS:
+      if len(self) >= self.max_entries:
+        self.clear()
+      self[key] = value
+    return value
+
+  def __reduce__(self):
+    # Pickled empty: worker processes get the tokenizer, not its memory.
+    return _Remembered, (self.function, self.max_entries)
+
+
+class _CharacterTable(dict):
+  """Argument of `str.translate` which learns about characters as they come.
+
+  Bounded too: Unicode has a million code points, a language some thousands.
+  """
+
+  def __init__(self, replacement):
+    super().__init__()
+    self.replacement = replacement
+
+  def __missing__(self, code_point):
+    if len(self) >= _REMEMBERED_ENTRIES:
+      self.clear()
+    value = self[code_point] = self.replacement(chr(code_point))
+    return value
+
+
+def _cleaned(char):
+  """Removes control characters, makes white space " ", parts Han by spaces."""
+  if char in "\t\n\r":
+    return " "
+  category = unicodedata.category(char)
+  if char == "\ufffd" or category in ("Cc", "Cf"):
+    return ""
+  if category == "Zs":
+    return " "
+  return f" {char} " if _is_han(char) else char
+
+
+def _is_han(char):
+  return any(first <= ord(char) <= last for first, last in _HAN_RANGES)
+
+
+def _punctuation_parted(char):
+  """Puts spaces around punctuation.
+
+  As in the original: all of ASCII that is no letter, digit or control
+  character, so "$" and "^", although Unicode calls those symbols.
+  """
+  if char in _ASCII_PUNCTUATION or unicodedata.category(char)[0] == "P":
+    return f" {char} "
+  return char
+
+
+def _accents_removed(char):
+  if unicodedata.category(char) == "Mn":
+    return ""
+  return _punctuation_parted(char)
+
+
+_CLEANING = _CharacterTable(_cleaned)
+_PUNCTUATION = _CharacterTable(_punctuation_parted)
+_PUNCTUATION_AND_ACCENTS = _CharacterTable(_accents_removed)
