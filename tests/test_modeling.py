@@ -10,8 +10,8 @@ import tensorflow as tf
 
 import errors
 import modeling
-from tiny_model import batch, close, tiny
 import two_replicas
+from tiny_model import batch, close, tiny
 
 GOLDEN = pathlib.Path("tests/golden")
 MODELS = ("gelu_L3_H48", "linear_L1_H32", "relu_nodrop_L2_H64")

@@ -1,0 +1,164 @@
+"""The network compiled, recomputed, replicated and in half precision."""
+
+import pytest
+import tensorflow as tf
+
+import modeling
+import two_replicas
+from tiny_model import batch, classifier, classifier_step, close, tiny
+
+
+def check_same_step(first, second, tolerance=1e-5):
+  close(first[0], second[0], tolerance)
+  for one, other in zip(first[1], second[1]):
+    close(tf.convert_to_tensor(one), tf.convert_to_tensor(other), tolerance)
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_graph_xla_and_recomputation_equal_eager(recompute, jit_compile):
+  model, head = classifier()
+  expected = classifier_step(model, head, *batch())
+  model, head = classifier(recompute_activations=recompute)
+
+  @tf.function(jit_compile=jit_compile)
+  def step(*data):
+    loss, gradients = classifier_step(model, head, *data)
+    return loss, [tf.convert_to_tensor(g) for g in gradients]
+
+  check_same_step(step(*batch()), expected)
+
+
+def count_products(recompute):
+  model, head = classifier(recompute_activations=recompute)
+
+  @tf.function(jit_compile=True)
+  def step(*data):
+    return classifier_step(model, head, *data)[1][5:]
+
+  compiled = step.experimental_get_compiler_ir(*batch())
+  return compiled(stage="optimized_hlo").count(" dot(")
+
+
+def test_recomputation_is_not_optimized_away():
+  # 8 products in each of 2 layers run twice, the last one's is not needed.
+  assert count_products(True) >= count_products(False) + 14
+
+
+def test_two_replicas_give_the_sum_of_their_halves():
+  strategy = two_replicas.strategy()
+  with strategy.scope():
+    model, head = classifier()
+  halves = [[x[:2] for x in batch(4)], [x[2:] for x in batch(4)]]
+
+  @tf.function
+  def step(data):
+    def replica(*data):
+      loss, gradients = classifier_step(model, head, *data)
+      context = tf.distribute.get_replica_context()
+      dense = [tf.convert_to_tensor(g) for g in gradients]
+      return loss, context.all_reduce("SUM", dense)
+
+    loss, gradients = strategy.run(replica, args=data)
+    gradients = [strategy.experimental_local_results(g)[0] for g in gradients]
+    return strategy.reduce("SUM", loss, axis=None), gradients
+
+  data = tuple(
+    strategy.experimental_distribute_values_from_function(
+      lambda context: pair[context.replica_id_in_sync_group]
+    )
+    for pair in zip(*halves)
+  )
+  loss, gradients = step(data)
+  alone = [classifier_step(*classifier(), *half) for half in halves]
+  close(loss, alone[0][0] + alone[1][0])
+  for found, one, other in zip(gradients, alone[0][1], alone[1][1]):
+    close(found, tf.convert_to_tensor(one) + tf.convert_to_tensor(other))
+
+
+def test_word_gradients_are_rows_until_words_are_predicted():
+  # The optimizer's clipping depends on it: the norm of a list of rows differs
+  # from that of the table when a word stands twice in the batch.
+  model, head = classifier()
+  gradients = classifier_step(model, head, *batch())[1]
+  assert isinstance(gradients[0], tf.IndexedSlices)
+  assert gradients[0].values.shape == [3 * 8, 16]
+  assert not any(isinstance(g, tf.IndexedSlices) for g in gradients[1:])
+  words = modeling.MaskedLMHead(model.config, model.word_embeddings)
+  with tf.GradientTape() as tape:
+    loss = tf.reduce_sum(words(model(*batch()).sequence_output, [[0]] * 3))
+  assert isinstance(tape.gradient(loss, model.word_embeddings), tf.Tensor)
+
+
+def test_any_batch_and_length_run_in_one_trace():
+  model = modeling.BertModel(tiny())
+  traces = []
+
+  @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 3)
+  def encode(*data):
+    traces.append(1)
+    return model(*data, training=True, dropout_seed=[1, 2]).pooled_output
+
+  for rows, length in ((3, 8), (1, 12), (5, 1)):
+    data = batch(rows, length)
+    expected = model(*data, training=True, dropout_seed=[1, 2]).pooled_output
+    close(encode(*data), expected)
+  assert len(traces) == 1
+
+
+def test_static_shapes_are_kept():
+  model, head = classifier()
+
+  @tf.function
+  def encode(*data):
+    output = model(*data, return_attention=True)
+    assert output.sequence_output.shape == [3, 8, 16]
+    assert output.attention_probs[0].shape == [3, 4, 8, 8]
+    assert head(output.pooled_output).shape == [3, 3]
+    return output.pooled_output
+
+  assert encode(*batch()).shape == [3, 16]
+
+
+@pytest.mark.parametrize(
+  "dtype, band", [(tf.bfloat16, 0.04), (tf.float16, 0.005)]
+)
+def test_half_precision_follows_float32(dtype, band):
+  config = tiny(initializer_range=0.1)
+  exact, half = classifier(config), classifier(config, compute_dtype=dtype)
+  loss, gradients = classifier_step(*exact, *batch())
+  half_loss, half_gradients = classifier_step(*half, *batch())
+  assert half_loss.dtype == tf.float32
+  assert abs(loss - half_loss) < band * abs(loss)
+  for one, other in zip(gradients, half_gradients):
+    one, other = tf.convert_to_tensor(one), tf.convert_to_tensor(other)
+    assert other.dtype == tf.float32
+    # Key biases have no gradient: soft-max does not see what all keys share.
+    allowed = band * tf.norm(one) + 1e-3 * tf.linalg.global_norm(gradients)
+    assert tf.norm(one - other) < allowed
+  assert {v.dtype for v in half[0].variables} == {tf.float32}
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
+def test_products_run_in_the_compute_dtype(dtype):
+  model = modeling.BertModel(tiny(), compute_dtype=dtype)
+  words = modeling.MaskedLMHead(tiny(), model.word_embeddings)
+
+  @tf.function
+  def predict(*data):
+    return words(model(*data).sequence_output, [[0], [1], [2]])
+
+  graph = predict.get_concrete_function(*batch()).graph
+  types = {"MatMul": [], "BatchMatMulV2": [], "Softmax": [], "Rsqrt": []}
+  for operation in graph.get_operations():
+    if operation.type in types:
+      types[operation.type].append(operation.outputs[0].dtype)
+  # One product looks up the segments, in float32; then 6 in each of 2 layers,
+  # the pooler, and two of the masked-LM head.
+  assert sorted(types["MatMul"], key=str) == sorted(
+    [tf.float32] + [dtype] * 15, key=str
+  )
+  assert types["BatchMatMulV2"] == [dtype] * 4
+  assert types["Softmax"] == [tf.float32] * 2
+  assert types["Rsqrt"] == [tf.float32] * 6
+  assert predict(*batch()).dtype == tf.float32

@@ -1,0 +1,50 @@
+"""A model of two narrow layers, data for it and a training step."""
+
+import numpy as np
+import tensorflow as tf
+
+import modeling
+
+TINY = dict(
+  vocab_size=30,
+  hidden_size=16,
+  num_hidden_layers=2,
+  num_attention_heads=4,
+  intermediate_size=24,
+  max_position_embeddings=12,
+  type_vocab_size=2,
+  initializer_range=0.5,
+)
+
+
+def tiny(**changes):
+  return modeling.BertConfig(**{**TINY, **changes})
+
+
+def batch(rows=3, length=8, seed=0):
+  """Random ids [rows, length], a mask of 8, 7, 6 ... tokens, segments."""
+  rng = np.random.RandomState(seed)
+  ids = rng.randint(0, 30, [rows, length])
+  mask = (np.arange(length) < length - np.arange(rows)[:, None]).astype(int)
+  segments = rng.randint(0, 2, [rows, length])
+  return tuple(tf.constant(x, tf.int32) for x in (ids, mask, segments))
+
+
+def close(value, expected, tolerance=1e-5):
+  np.testing.assert_allclose(value, expected, rtol=0, atol=tolerance)
+
+
+def classifier_step(model, head, *data):
+  """Returns the loss and all gradients of a training step, dropout on."""
+  with tf.GradientTape() as tape:
+    output = model(*data, training=True, dropout_seed=[1, 2])
+    logits = head(output.pooled_output, True, dropout_seed=[1, 2])
+    loss = -tf.reduce_mean(tf.nn.log_softmax(logits)[:, 0])
+  variables = model.trainable_variables + head.trainable_variables
+  return loss, tape.gradient(loss, variables)
+
+
+def classifier(config=None, **options):
+  config = config or tiny()
+  model = modeling.BertModel(config, **options)
+  return model, modeling.ClassificationHead(config, 3)
