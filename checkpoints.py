@@ -18,6 +18,9 @@ from absl import logging
 
 import data_files
 import errors
+import huggingface_checkpoints
+import json_files
+import model_garden_checkpoints
 
 # What training needs beside weights, under the names of the optimizers that
 # BERT has been trained with. Not worth a word when it is not loaded.
@@ -32,9 +35,14 @@ class CheckpointReader:
   """The values of one TensorFlow checkpoint, read when they are asked for.
 
   Attributes:
+    kind: what wrote it, for reports.
     path: its prefix, such as "folder/bert_model.ckpt".
     shapes: dict from name to shape (tuple), in the order of the names.
+    config: None; other kinds of checkpoints carry a configuration.
+    notes: sentences about what the numbers alone do not tell; none here.
   """
+
+  kind, config, notes = "TensorFlow 1", None, ()
 
   def __init__(self, path):
     """Opens a checkpoint.
@@ -62,9 +70,54 @@ class CheckpointReader:
       return self._reader.get_tensor(name)
 
 
+def open_reader(path):
+  """Opens a checkpoint of any kind; its names are those of TF1.
+
+  Args:
+    path: of a TensorFlow checkpoint (see `find_prefix`), of the original, this
+      project or Model Garden, or of a Hugging Face folder or .safetensors file.
+
+  Returns:
+    An object with the attributes and `read` of `CheckpointReader`.
+
+  Raises:
+    InputError: there is none, or it is damaged or of an unknown kind.
+  """
+  if huggingface_checkpoints.is_checkpoint(path):
+    return huggingface_checkpoints.Reader(path)
+  if tf.io.gfile.exists(os.path.join(path, "pytorch_model.bin")):
+    raise errors.InputError(
+      f"{path} has its weights in pytorch_model.bin, which only PyTorch can "
+      "read; save the model again as model.safetensors"
+    )
+  reader = CheckpointReader(path)
+  if model_garden_checkpoints.GRAPH in reader.shapes:
+    return model_garden_checkpoints.Reader(reader)
+  return reader
+
+
+def read_config(path):
+  """Reads the shape of a model, for `BertConfig.from_dict`.
+
+  Args:
+    path: a bert_config.json, or a config.json of Hugging Face, whose names of
+      activations mean other functions and are translated.
+
+  Returns:
+    dict.
+
+  Raises:
+    InputError: there is no such file, or it is of another kind of model.
+  """
+  values = json_files.read(path)
+  if huggingface_checkpoints.is_config(values):
+    return huggingface_checkpoints.bert_config(values, path)
+  return values
+
+
 def read_weights(path):
   """Returns all values of a checkpoint: dict from name to numpy array."""
-  reader = CheckpointReader(path)
+  reader = open_reader(path)
   return {name: reader.read(name) for name in reader.shapes}
 
 
@@ -248,7 +301,7 @@ def load(variables, source, *, allowed_missing=()):
 
   Args:
     variables: list of tf.Variable, or a dict from name to tf.Variable.
-    source: a `CheckpointReader`, or a path for one.
+    source: a reader, or a path for `open_reader`.
     allowed_missing: regular expressions, searched in names: those of the new
       head, which the checkpoint need not have.
 
@@ -260,7 +313,7 @@ def load(variables, source, *, allowed_missing=()):
       or has another shape there. Unlike the original: it skipped what it did
       not find, and trained that from random weights without a word.
   """
-  reader = CheckpointReader(source) if isinstance(source, str) else source
+  reader = open_reader(source) if isinstance(source, str) else source
   if not isinstance(variables, dict):
     variables = {v.name.split(":")[0]: v for v in variables}
   report = Report(

@@ -23,6 +23,7 @@ from absl import logging
 import checkpoints
 import data_files
 import errors
+import json_files
 
 _FINGERPRINT = "run_fingerprint.json"
 _NAME = re.compile(r"(model\.ckpt-(\d+))\.(index|commit|data-\d{5}-of-\d{5})$")
@@ -104,7 +105,7 @@ def claim(folder, fingerprint):
       _remove_leftovers(folder)
       return
     _check_no_checkpoints(folder)
-    data_files.write_text(path, _to_json(fingerprint))
+    json_files.write(path, fingerprint)
   except tf.errors.OpError as error:
     raise errors.InputError(
       f"cannot use {folder} as the folder of a run: {error.message}"
@@ -134,7 +135,7 @@ def _remove_leftovers(folder):
 
 
 def _check_same_run(path, fingerprint):
-  theirs = _flat(_read_json(path))
+  theirs = _flat(json_files.read(path))
   ours = _flat(json.loads(json.dumps(fingerprint)))
   for key in sorted(theirs.keys() | ours.keys()):
     there, here = (json.dumps(d.get(key, "(absent)")) for d in (theirs, ours))
@@ -185,7 +186,7 @@ def save(folder, step, tensors, *, extra=None, max_to_keep=5):
       "files": {os.path.basename(path): _summary(path) for path in files},
       "extra": extra or {},
     }
-    data_files.write_text(f"{prefix}.commit", _to_json(marker))
+    json_files.write(f"{prefix}.commit", marker)
     kept = _remove_oldest(folder, int(step), max_to_keep)
     _write_state(folder, kept)
   except (errors.InputError, OSError, tf.errors.OpError) as error:
@@ -226,7 +227,9 @@ def latest_committed(folder):
   for step in _steps(folder):
     prefix = os.path.join(folder, f"model.ckpt-{step}")
     try:
-      marker = _read_json(f"{prefix}.commit")
+      if not tf.io.gfile.exists(f"{prefix}.commit"):
+        raise errors.InputError("it was never finished: no .commit file")
+      marker = json_files.read(f"{prefix}.commit")
       _check_files(folder, marker.get("files"))
       return Commit(prefix, step, marker.get("extra"))
     except errors.InputError as error:
@@ -268,26 +271,6 @@ def _summary(path):
       digest.update(block)
       size += len(block)
   return {"bytes": size, "sha256": digest.hexdigest()}
-
-
-def _read_json(path):
-  """Returns the dict in a file; InputError if there is none."""
-  try:
-    with tf.io.gfile.GFile(path, "rb") as stream:
-      value = json.loads(stream.read().decode("utf-8"))
-  except tf.errors.NotFoundError as error:
-    raise errors.InputError(
-      f"there is no {os.path.basename(path)}: its save was cut short"
-    ) from error
-  except ValueError as error:
-    raise errors.InputError(f"{path} is not JSON: {error}") from error
-  if not isinstance(value, dict):
-    raise errors.InputError(f"{path} holds no JSON object")
-  return value
-
-
-def _to_json(value):
-  return json.dumps(value, indent=2, sort_keys=True) + "\n"
 
 
 def _remove(path):

@@ -22,7 +22,9 @@ SIBLING_IMPORT = re.compile(rf"^( *)import ({'|'.join(MODULES)})$", re.M)
 # together.
 REQUIREMENTS = [
   "absl-py",
+  "ml-dtypes",
   "numpy",
+  "safetensors",
   "tensorflow==2.20.*",
   "tensorflow-text==2.20.*",
 ]

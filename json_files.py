@@ -1,0 +1,37 @@
+"""JSON files: read with every fault named, written whole."""
+
+import json
+
+import data_files
+import errors
+
+
+def read(path, kind=dict):
+  """Returns what a JSON file holds.
+
+  Args:
+    path: local or remote.
+    kind: dict or list.
+
+  Raises:
+    InputError: the file is missing, not UTF-8, not JSON, or holds another kind
+      of value.
+  """
+  with data_files.open_for_reading(path) as stream:
+    data = stream.read()
+  try:
+    values = json.loads(data.decode("utf-8"))
+  except ValueError as error:
+    raise errors.InputError(f"{path}: not JSON: {error}") from error
+  if not isinstance(values, kind):
+    expected = {dict: "an object", list: "a list"}[kind]
+    raise errors.InputError(
+      f"{path}: expected {expected} in JSON, got {values!r:.40}"
+    )
+  return values
+
+
+def write(path, values):
+  """Writes JSON with sorted keys, two spaces of indent and a last newline."""
+  text = json.dumps(values, indent=2, sort_keys=True, ensure_ascii=False)
+  data_files.write_text(path, text + "\n")
