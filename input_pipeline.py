@@ -11,6 +11,8 @@ whole (a window as large as the data is a perfect shuffle).
 
 import contextlib
 
+import contextlib
+
 import tensorflow as tf
 
 import data_files
@@ -86,6 +88,25 @@ def damage_named(files):
       for _ in data_files.read_serialized(path):
         pass
     raise
+
+
+@contextlib.contextmanager
+def damage_named(files):
+  """Turns TensorFlow's error about a damaged record into one that names it.
+
+  Raises:
+    InputError: a record of one of `files` failed its checksum while the block
+      ran; names the file and the record.
+  """
+  try:
+    yield
+  except tf.errors.DataLossError as error:
+    for path in files:
+      for _ in data_files.read_serialized(path):
+        pass
+    raise errors.InputError(
+      f"a damaged record in {', '.join(files)}: {error.message}"
+    ) from error
 
 
 def sequential_records(files):

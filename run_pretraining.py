@@ -242,7 +242,8 @@ def make_evaluation(model, strategy, features):
       batch_size=FLAGS.eval_batch_size,
       trim=common_flags.shapes_may_vary(strategy),
     )
-    return evaluator(batches, FLAGS.max_eval_steps)
+    with input_pipeline.damage_named(files):
+      return evaluator(batches, FLAGS.max_eval_steps)
 
   return evaluate
 
@@ -253,20 +254,21 @@ def main(argv):
   config = modeling.BertConfig.from_json_file(FLAGS.bert_config_file)
   config.check_sequence_length(FLAGS.max_seq_length)
 
+  # Before anything else computes: devices cannot be arranged afterwards.
+  strategy = common_flags.make_strategy()
   files = data_files.expand_file_patterns(FLAGS.input_file)
   features = record_features(
     FLAGS.max_seq_length, FLAGS.max_predictions_per_seq
   )
   input_pipeline.check_records(files, features)
-
-  strategy = common_flags.make_strategy()
   start = common_flags.open_run("pretraining", config, strategy)
   with strategy.scope():
     model = PretrainingModel(config, **common_flags.model_options(strategy))
 
   step = start.commit.step if start.commit else 0
   if FLAGS.do_train:
-    step = train(model, strategy, start, files, features)
+    with input_pipeline.damage_named(files):
+      step = train(model, strategy, start, files, features)
   elif start.path:
     checkpoints.load(model.variables, start.path)
   if FLAGS.do_eval:

@@ -388,7 +388,7 @@ class Trainer:
     if stop.requested:
       logging.info(
         "stopped by %s; step %d is saved: run the same command again to "
-        "continue", stop.name, self.global_step.numpy(),
+        "continue", stop.by, self.global_step.numpy(),
       )
       raise SystemExit(EXIT_INTERRUPTED)
 
@@ -400,7 +400,7 @@ class Trainer:
     """Block after block of steps; between them, whatever is due."""
     options = self._options
     step, saved_step = int(self.global_step.numpy()), None
-    while not self._is_finished(step) and not self._agreed(stop.requested):
+    while not self._is_finished(step) and not self._agreed(stop):
       num_steps = self._block_length(step, log.seconds_per_step)
       log.block_begins(step, num_steps)
       results = self._block(iterator, tf.constant(num_steps))
@@ -421,17 +421,19 @@ class Trainer:
     if saved_step != step:
       self.save()
 
-  def _agreed(self, requested):
+  def _agreed(self, stop):
     """Whether any process was asked to stop: all must stop at one step."""
     if not distribution.is_multi_worker(self._strategy):
-      return requested
+      return stop.requested
 
-    def any_of_replicas():
-      flag = tf.cast(requested, tf.int32)
+    def count_of_requests():
+      flag = tf.cast(stop.requested, tf.int32)
       return tf.distribute.get_replica_context().all_reduce("SUM", flag)
 
-    flags = self._strategy.run(any_of_replicas)
-    return bool(self._strategy.experimental_local_results(flags)[0])
+    counts = self._strategy.run(count_of_requests)
+    if self._strategy.experimental_local_results(counts)[0] and not stop.by:
+      stop.by = "a signal to another process"
+    return stop.requested
 
   def _block_length(self, step, seconds_per_step):
     """How many steps the next call takes: up to the next thing to do."""
@@ -470,7 +472,7 @@ def stop_on_signals():
   """Notes SIGTERM and SIGINT instead of dying; a second SIGINT interrupts.
 
   Yields:
-    An object with `requested` (bool) and `name` (of the signal).
+    An object with `requested` (bool) and `by` (name of the signal).
   """
   stop = _StopRequest()
   before = {
@@ -485,13 +487,17 @@ def stop_on_signals():
 
 
 class _StopRequest:
-  """Whether a signal has asked the run to end."""
+  """Whether something has asked the run to end, and what."""
 
-  requested, name = False, ""
+  by = None
+
+  @property
+  def requested(self):
+    return self.by is not None
 
   def note(self, number, frame):
     del frame
     if self.requested and number == signal.SIGINT:
       raise KeyboardInterrupt
-    self.requested, self.name = True, signal.Signals(number).name
-    logging.info("%s: finishing the step, then saving", self.name)
+    self.by = signal.Signals(number).name
+    logging.info("%s: finishing the step, then saving", self.by)

@@ -1,0 +1,195 @@
+"""Real processes that are killed, and real processes that train together."""
+
+import json
+import pathlib
+import random
+import re
+import signal
+import socket
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import run_folder
+import script_runner
+
+GOLDEN = pathlib.Path("tests/golden/pretraining_run")
+CONFIG = GOLDEN / "model/bert_config.json"
+
+
+def training_flags(output_dir, **flags):
+  return {
+    "do_train": True,
+    "input_file": f"{GOLDEN}/a.tfrecord,{GOLDEN}/b.tfrecord",
+    "output_dir": output_dir,
+    "bert_config_file": CONFIG,
+    "max_seq_length": 64,
+    "max_predictions_per_seq": 10,
+    "train_batch_size": 8,
+    "learning_rate": 1e-3,
+    "num_warmup_steps": 5,
+    **flags,
+  }
+
+
+def weights_at(folder, step):
+  commit = run_folder.latest_committed(str(folder))
+  assert commit.step == step
+  reader = tf.train.load_checkpoint(commit.prefix)
+  names = reader.get_variable_to_shape_map()
+  return {name: reader.get_tensor(name) for name in names}
+
+
+def newest_step(folder):
+  steps = [
+    int(re.search(r"-(\d+)\.", path.name).group(1))
+    for path in folder.glob("model.ckpt-*.commit")
+  ]
+  return max(steps, default=0)
+
+
+def kill_somewhere(process, folder, rng, *, while_saving):
+  """Sends SIGKILL: at any moment, or close to one of the frequent saves."""
+  began, before = time.monotonic(), newest_step(folder)
+  if while_saving:
+    while newest_step(folder) == before and process.poll() is None:
+      assert time.monotonic() - began < 120
+      time.sleep(0.005)
+    time.sleep(rng.uniform(0.0, 0.3))
+  else:
+    time.sleep(rng.uniform(0.0, 12.0))
+  process.send_signal(signal.SIGKILL)
+  process.communicate()
+  return process.returncode
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  "devices",
+  [
+    {"distribution_strategy": "one_device"},
+    {"distribution_strategy": "mirrored", "num_logical_cpus": 2},
+  ],
+  ids=["one_device", "mirrored"],
+)
+def test_ten_kills_change_nothing(tmp_path, devices):
+  flags = {"num_train_steps": 400, "save_checkpoints_steps": 4, **devices}
+  whole = script_runner.run(
+    "run_pretraining.py", **training_flags(tmp_path / "whole", **flags)
+  )
+  assert whole.code == 0, whole.err
+  folder, rng, codes = tmp_path / "killed", random.Random(8), []
+  for attempt in range(10):
+    process = script_runner.start(
+      "run_pretraining.py", **training_flags(folder, **flags)
+    )
+    codes.append(
+      kill_somewhere(process, folder, rng, while_saving=attempt % 3 != 0)
+    )
+  # At least most of them were alive when they were killed.
+  assert codes.count(-signal.SIGKILL) >= 7, codes
+  last = script_runner.run(
+    "run_pretraining.py", **training_flags(folder, **flags)
+  )
+  assert last.code == 0, last.err
+  expected = weights_at(tmp_path / "whole", 400)
+  got = weights_at(folder, 400)
+  assert expected.keys() == got.keys()
+  for name in expected:
+    np.testing.assert_array_equal(got[name], expected[name], err_msg=name)
+  leftovers = [path.name for path in folder.iterdir() if ".tmp-" in path.name]
+  assert not leftovers
+
+
+def free_ports(count):
+  sockets = [socket.socket() for _ in range(count)]
+  try:
+    for each in sockets:
+      each.bind(("127.0.0.1", 0))
+    return [each.getsockname()[1] for each in sockets]
+  finally:
+    for each in sockets:
+      each.close()
+
+
+def start_workers(monkeypatch, output_dir, **flags):
+  """Two processes of one run, over loopback."""
+  addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
+  processes = []
+  for index in range(2):
+    monkeypatch.setenv(
+      "TF_CONFIG",
+      json.dumps({
+        "cluster": {"worker": addresses},
+        "task": {"type": "worker", "index": index},
+      }),
+    )
+    processes.append(
+      script_runner.start(
+        "run_pretraining.py", **training_flags(output_dir, **flags)
+      )
+    )
+  monkeypatch.delenv("TF_CONFIG")
+  return processes
+
+
+def no_dropout_config(folder):
+  config = json.loads(CONFIG.read_text())
+  config["hidden_dropout_prob"] = 0.0
+  config["attention_probs_dropout_prob"] = 0.0
+  path = folder / "bert_config.json"
+  path.write_text(json.dumps(config))
+  return path
+
+
+@pytest.mark.slow
+def test_two_processes_give_the_weights_of_one(tmp_path, monkeypatch):
+  flags = {
+    "num_train_steps": 12,
+    "bert_config_file": no_dropout_config(tmp_path),
+    "do_eval": True,
+    "max_eval_steps": 3,
+  }
+  one = script_runner.run(
+    "run_pretraining.py", **training_flags(tmp_path / "one", **flags)
+  )
+  assert one.code == 0, one.err
+  workers = start_workers(monkeypatch, tmp_path / "two", **flags)
+  errors = [worker.communicate(timeout=240)[1] for worker in workers]
+  assert [worker.returncode for worker in workers] == [0, 0], errors
+  expected, got = (weights_at(tmp_path / name, 12) for name in ("one", "two"))
+  assert expected.keys() == got.keys()
+  for name in expected:
+    # What is added to all keys has no gradient but rounding.
+    if "/self/key/bias" not in name:
+      np.testing.assert_allclose(
+        got[name], expected[name], rtol=0, atol=1e-6, err_msg=name
+      )
+  results = [
+    (tmp_path / name / "eval_results.txt").read_text().split()
+    for name in ("one", "two")
+  ]
+  assert results[0][::3] == results[1][::3]
+  np.testing.assert_allclose(
+    np.array(results[0][2::3], float), np.array(results[1][2::3], float),
+    rtol=1e-5,
+  )
+
+
+@pytest.mark.slow
+def test_a_signal_to_one_process_stops_both_at_one_step(tmp_path, monkeypatch):
+  flags = {
+    "num_train_steps": 100000,
+    "save_checkpoints_steps": 20,
+    "iterations_per_loop": 5,
+  }
+  workers = start_workers(monkeypatch, tmp_path, **flags)
+  deadline = time.monotonic() + 120
+  while not newest_step(tmp_path) and time.monotonic() < deadline:
+    time.sleep(0.1)
+  workers[1].send_signal(signal.SIGTERM)
+  errors = [worker.communicate(timeout=120)[1] for worker in workers]
+  assert [worker.returncode for worker in workers] == [75, 75], errors
+  assert newest_step(tmp_path) % 5 == 0
