@@ -1,0 +1,95 @@
+"""Runs a script as a user does: flags in, exit code and output back.
+
+Importing TensorFlow takes seconds, every time. So `run` forks a process that
+has imported it and computed nothing yet; `start` is a fresh interpreter.
+"""
+
+import io
+import multiprocessing
+import os
+import pathlib
+import runpy
+import subprocess
+import sys
+import tempfile
+from typing import NamedTuple
+
+ROOT = pathlib.Path(__file__).parents[1]
+
+_FORKING = multiprocessing.get_context("forkserver")
+_FORKING.set_forkserver_preload(["tensorflow"])
+
+
+class Finished(NamedTuple):
+  """What is left of a script.
+
+  Attributes:
+    code: exit code; negative for a signal.
+    out, err: its standard output and standard error.
+  """
+
+  code: int
+  out: str
+  err: str
+
+  @property
+  def last_line(self):
+    """The last line of standard error, "" if there is none."""
+    return self.err.strip().split("\n")[-1]
+
+
+def command_line(flags):
+  """{"do_eval": True, "text": ["a", "b"]} -> --do_eval=True --text=a --text=b
+
+  A flag whose value is None is left out.
+  """
+  return [
+    f"--{name}={value}"
+    for name, values in flags.items()
+    for value in (values if isinstance(values, list) else [values])
+    if value is not None
+  ]
+
+
+def run(script, *, stdin=b"", **flags):
+  """Runs e.g. "fill_mask.py" to its end; returns Finished."""
+  with tempfile.TemporaryDirectory() as folder:
+    streams = [os.path.join(folder, name) for name in ("in", "out", "err")]
+    pathlib.Path(streams[0]).write_bytes(stdin)
+    process = _FORKING.Process(
+      target=_run_here, args=(script, command_line(flags), streams)
+    )
+    process.start()
+    process.join()
+    out, err = (
+      pathlib.Path(path).read_text(encoding="utf-8") for path in streams[1:]
+    )
+  return Finished(process.exitcode, out, err)
+
+
+def _run_here(script, arguments, streams):
+  """Makes this process the script's; it does not come back."""
+  os.environ.update(_environment())
+  for number, path in enumerate(streams):
+    os.dup2(os.open(path, os.O_RDWR | os.O_CREAT), number)
+  sys.stdin = io.TextIOWrapper(open(0, "rb", closefd=False), encoding="utf-8")
+  path = str(ROOT / script)
+  sys.argv = [path, *arguments]
+  sys.path.insert(0, str(ROOT))
+  runpy.run_path(path, run_name="__main__")
+
+
+def start(script, **flags):
+  """Starts a script; returns a subprocess.Popen whose stderr is a text pipe."""
+  return subprocess.Popen(
+    [sys.executable, str(ROOT / script), *command_line(flags)],
+    stdout=subprocess.DEVNULL,
+    stderr=subprocess.PIPE,
+    env={**os.environ, **_environment()},
+    text=True,
+  )
+
+
+def _environment():
+  """On the CPU of this machine alone, and without TensorFlow's chatter."""
+  return {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2"}
