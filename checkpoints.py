@@ -22,6 +22,8 @@ import huggingface_checkpoints
 import json_files
 import model_garden_checkpoints
 
+TF1 = "TensorFlow 1"
+
 # What training needs beside weights, under the names of the optimizers that
 # BERT has been trained with. Not worth a word when it is not loaded.
 _OPTIMIZER_STATE = re.compile(
@@ -42,7 +44,7 @@ class CheckpointReader:
     notes: sentences about what the numbers alone do not tell; none here.
   """
 
-  kind, config, notes = "TensorFlow 1", None, ()
+  kind, config, notes = TF1, None, ()
 
   def __init__(self, path):
     """Opens a checkpoint.
@@ -200,6 +202,11 @@ def _check_all_shards_exist(prefix):
       )
 
 
+def is_optimizer_state(name):
+  """Whether a name is not of a weight but of what training keeps beside it."""
+  return bool(_OPTIMIZER_STATE.search(name))
+
+
 # Writing
 
 
@@ -322,7 +329,7 @@ def load(variables, source, *, allowed_missing=()):
     unused=sorted(
       name
       for name in reader.shapes.keys() - variables.keys()
-      if not _OPTIMIZER_STATE.search(name)
+      if not is_optimizer_state(name)
     ),
   )
   _check_missing(report, reader, allowed_missing)

@@ -249,15 +249,20 @@ def _tf1_names(names):
   rows = {row.huggingface: row for row in weight_names.table(count)}
   found = {}
   for name in names:
-    full = re.sub(r"^(?=(embeddings|encoder|pooler)\.)", "bert.", name)
-    # Files of before 2019 name the two as TensorFlow does.
-    full = re.sub(r"(?<=LayerNorm\.)gamma$", "weight", full)
-    full = re.sub(r"(?<=LayerNorm\.)beta$", "bias", full)
+    full = _full_name(name)
     if full in rows:
       found[rows[full].tf1] = (name, rows[full].huggingface_layout)
     elif full != _POSITIONS and full not in _TIED:
       found[name] = (name, "same")
   return found
+
+
+def _full_name(name):
+  """The name as models with a head save it today."""
+  name = re.sub(r"^(?=(embeddings|encoder|pooler)\.)", "bert.", name)
+  # Files of before 2019 name the two as TensorFlow does.
+  name = re.sub(r"(?<=LayerNorm\.)gamma$", "weight", name)
+  return re.sub(r"(?<=LayerNorm\.)beta$", "bias", name)
 
 
 def _notes(path, folder, files):
@@ -267,6 +272,11 @@ def _notes(path, folder, files):
   small = sorted(dtypes & {"F16", "BF16"})
   if small:
     notes.append(f"weights are stored as {', '.join(small)}, read as float32")
+  made = [name for name in files if _full_name(name) in (_POSITIONS, *_TIED)]
+  if made:
+    notes.append(
+      f"{', '.join(sorted(made))}: not read, since a model makes it of the rest"
+    )
   modules = os.path.join(path, "modules.json")
   if tf.io.gfile.exists(modules):
     notes.append(_sentence_note(path, json_files.read(modules, list)))
@@ -301,22 +311,27 @@ def _sentence_note(path, modules):
 # Writing
 
 
-def architecture_of(names):
-  """The transformers class for these TF1 names.
+# Class of transformers -> what its TF1 names start with, beside the encoder's.
+# The first one that has all its names is taken, so a head of tokens has to be
+# asked for: its names are those of a head of sentences.
+ARCHITECTURES = {
+  "BertForQuestionAnswering": ["cls/squad/"],
+  "BertForSequenceClassification": ["output_"],
+  "BertForTokenClassification": ["output_"],
+  "BertForPreTraining": ["cls/seq_relationship/", "cls/predictions/"],
+  "BertForMaskedLM": ["cls/predictions/"],
+  "BertForNextSentencePrediction": ["cls/seq_relationship/"],
+  "BertModel": [],
+}
 
-  A classifier of sentences and one of tokens have the same names; it is taken
-  for one of sentences.
-  """
-  for prefixes, architecture in (
-    (["cls/squad/"], "BertForQuestionAnswering"),
-    (["output_"], "BertForSequenceClassification"),
-    (["cls/seq_relationship/", "cls/predictions/"], "BertForPreTraining"),
-    (["cls/predictions/"], "BertForMaskedLM"),
-    (["cls/seq_relationship/"], "BertForNextSentencePrediction"),
-  ):
-    if all(any(n.startswith(prefix) for n in names) for prefix in prefixes):
-      return architecture
-  return "BertModel"
+
+def architecture_of(names):
+  """The class of transformers for a model with these TF1 names."""
+  return next(
+    architecture
+    for architecture, prefixes in ARCHITECTURES.items()
+    if all(any(n.startswith(prefix) for n in names) for prefix in prefixes)
+  )
 
 
 def write(folder, weights, config, *, architecture=None, do_lower_case=None):

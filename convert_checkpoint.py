@@ -1,0 +1,119 @@
+r"""Converts a checkpoint between TF1, Hugging Face and Model Garden.
+
+  python convert_checkpoint.py --input=uncased_L-12_H-768_A-12 \
+      --output=bert-base-uncased --to=huggingface --verify
+
+The kind of the input is found from its files. Prints every weight under both
+names, what is left out and why, and with --verify the largest difference
+between what the two ends compute. BERT-base takes a few seconds.
+"""
+
+from absl import app, flags
+
+import checkpoint_conversion
+import conversion_check
+import errors
+import huggingface_checkpoints
+
+FLAGS = flags.FLAGS
+# Larger differences than this are not rounding of float32.
+TOLERANCE = 1e-3
+
+flags.DEFINE_string(
+  "input", None,
+  "Checkpoint: of the original, this project or Model Garden (folder, prefix "
+  "or one of its files), or of Hugging Face (folder or .safetensors file).",
+  required=True,
+)
+flags.DEFINE_string("output", None, "New folder.", required=True)
+flags.DEFINE_enum(
+  "to", None, list(checkpoint_conversion.WRITERS),
+  "Kind of the output. tf1 and tf2 are the same files: this project keeps its "
+  "weights as the original did.",
+  required=True,
+)
+flags.DEFINE_string(
+  "bert_config_file", None,
+  "Shape of the model (bert_config.json, or config.json of Hugging Face), if "
+  "it is not beside the input.",
+)
+flags.DEFINE_string(
+  "vocab_file", None, "Vocabulary, if it is not vocab.txt beside the input."
+)
+flags.DEFINE_bool(
+  "do_lower_case", None,
+  "Case that the tokenizer of a Hugging Face output is told; by default found "
+  "from the vocabulary.",
+)
+flags.DEFINE_enum(
+  "architecture", None, list(huggingface_checkpoints.ARCHITECTURES),
+  "Class of transformers that a Hugging Face output is for; by default found "
+  "from the weights, where a head of tokens looks like one of sentences.",
+)
+flags.DEFINE_bool(
+  "keep_optimizer_state", True,
+  "Whether Adam's moments and the step are carried over from TF1 to TF1.",
+)
+flags.DEFINE_bool(
+  "verify", False,
+  "Whether to run both ends on the same random input, with transformers and "
+  "tf-models-official too where they are installed.",
+)
+
+
+def print_conversion(source, conversion):
+  """Prints every weight, then what is left out, then notes."""
+  for name, there in sorted(conversion.names.items()):
+    print(f"{name} {list(source.reader.shapes[name])} -> {there}")
+  for name, reason in sorted(conversion.left_out.items()):
+    print(f"left out: {name} ({reason})")
+  for note in conversion.notes:
+    print(f"note: {note}")
+  print(
+    f"{len(conversion.names)} values of {source.reader.path} "
+    f"({source.reader.kind}) are in {FLAGS.output} ({FLAGS.to}); "
+    f"{len(conversion.left_out)} left out"
+  )
+
+
+def verify(source):
+  """Prints how far apart the ends are; InputError if it is not rounding."""
+  rows = conversion_check.compare(source, FLAGS.output, FLAGS.architecture)
+  for who, output, difference in rows:
+    print(f"verify: {output}: largest difference {difference:.2g} ({who})")
+  largest = max(difference for _, _, difference in rows)
+  if not largest <= TOLERANCE:
+    raise errors.InputError(
+      f"{FLAGS.input} and {FLAGS.output} compute different outputs (largest "
+      f"difference {largest:.2g}); is the configuration the right one?"
+    )
+
+
+def main(argv):
+  del argv
+  if FLAGS.architecture and FLAGS.to != "huggingface":
+    raise errors.InputError("--architecture is for --to=huggingface only")
+  source = checkpoint_conversion.open_source(
+    FLAGS.input,
+    bert_config_file=FLAGS.bert_config_file,
+    vocab_file=FLAGS.vocab_file,
+  )
+  options = {}
+  if FLAGS.to == "huggingface":
+    options = dict(
+      architecture=FLAGS.architecture, do_lower_case=FLAGS.do_lower_case
+    )
+  conversion = checkpoint_conversion.convert(
+    source,
+    FLAGS.output,
+    FLAGS.to,
+    keep_optimizer_state=FLAGS.keep_optimizer_state,
+    **options,
+  )
+  print_conversion(source, conversion)
+  if FLAGS.verify:
+    verify(source)
+
+
+if __name__ == "__main__":
+  app.run(errors.report_input_errors(main))

@@ -1,0 +1,55 @@
+"""convert_checkpoint.py as a user types it."""
+
+import script_runner
+
+GOLDEN = script_runner.ROOT / "tests" / "golden"
+MODEL = GOLDEN / "huggingface" / "BertForSequenceClassification"
+TRAINING = GOLDEN / "checkpoints" / "model.ckpt-12"
+LINEAR = GOLDEN / "models" / "linear_L1_H32" / "bert_config.json"
+
+
+def convert(**flags):
+  return script_runner.run("convert_checkpoint.py", **flags)
+
+
+def test_every_weight_is_reported_and_both_ends_compared(tmp_path):
+  finished = convert(input=MODEL, output=tmp_path / "o", to="tf1", verify=True)
+  assert finished.code == 0, finished.err
+  lines = finished.out.strip().split("\n")
+  assert "output_weights [3, 8] -> output_weights" in lines
+  assert f"41 values of {MODEL} (Hugging Face) are in " in finished.out
+  assert "verify: labels: largest difference 0 (this project" in finished.out
+  names = sorted(path.name for path in (tmp_path / "o").iterdir())
+  assert names == [
+    "bert_config.json",
+    "bert_model.ckpt.data-00000-of-00001",
+    "bert_model.ckpt.index",
+  ]
+
+
+def test_optimizer_state_is_left_out_on_request(tmp_path):
+  finished = convert(
+    input=TRAINING,
+    output=tmp_path / "o",
+    to="huggingface",
+    bert_config_file=LINEAR,
+    architecture="BertForPreTraining",
+  )
+  assert finished.code == 0, finished.err
+  assert "left out: global_step (optimizer state" in finished.out
+  assert "30 values of " in finished.out and "61 left out" in finished.out
+  assert (tmp_path / "o" / "model.safetensors").exists()
+
+
+def test_faults_are_one_sentence(tmp_path):
+  for flags, sentence in (
+    (dict(input=tmp_path / "none"), "no checkpoint at "),
+    (dict(input=TRAINING), "give --bert_config_file"),
+    (dict(input=MODEL, architecture="BertModel"), "--architecture is for --to"),
+  ):
+    finished = convert(output=tmp_path / "o", to="tf1", **flags)
+    assert finished.code == 1
+    assert finished.last_line.startswith("convert_checkpoint.py: error: ")
+    assert sentence in finished.last_line
+    assert "Traceback" not in finished.err
+  assert not list(tmp_path.iterdir())
