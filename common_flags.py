@@ -117,6 +117,11 @@ def define_training_flags(*, train_batch_size=32, learning_rate=5e-5):
     "again: less memory, a third more time.",
   )
   flags.DEFINE_integer(
+    "iterations_per_loop", 1000,
+    "At most so many steps run on the devices before the host is asked.",
+    lower_bound=1,
+  )
+  flags.DEFINE_integer(
     "save_checkpoints_steps", 1000, "A checkpoint every so many steps.",
     lower_bound=1,
   )
@@ -181,11 +186,6 @@ def define_device_flags():
     "num_logical_cpus", 0,
     "Cuts the CPU into so many devices, to try a distributed run on a "
     "machine without accelerators. 0: leave it whole.", lower_bound=0,
-  )
-  flags.DEFINE_integer(
-    "iterations_per_loop", 1000,
-    "At most so many steps run on the devices before the host is asked.",
-    lower_bound=1,
   )
   flags.DEFINE_bool("use_tpu", False, "Whether to compute on a TPU.")
   flags.DEFINE_string(
@@ -273,20 +273,28 @@ def _profile_steps():
 
 
 def make_trainer(
-  variables, *, config, strategy, objective, num_train_steps, num_warmup_steps
+  variables,
+  *,
+  trained,
+  config,
+  strategy,
+  objective,
+  num_train_steps,
+  num_warmup_steps,
 ):
   """Returns the training_loop.Trainer that the training flags describe.
 
   Args:
-    variables: all of the model's tf.Variables. Those are trained that the
-      flags do not freeze.
+    variables: all of the model's tf.Variables.
+    trained: those that the loss reaches; they are trained unless a flag
+      freezes them.
     config: modeling.BertConfig.
     strategy: the strategy in whose scope the model was made.
     objective: training_loop.Objective.
     num_train_steps, num_warmup_steps: length of the run, in optimizer steps.
   """
   depth = config.num_hidden_layers
-  by_name = {optimization.variable_name(v): v for v in variables}
+  by_name = {optimization.variable_name(v): v for v in trained}
   names = optimization.trainable_names(
     by_name,
     depth,
