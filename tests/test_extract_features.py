@@ -1,0 +1,173 @@
+"""extract_features.py as a user types it."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+import checkpoints
+import script_runner
+
+GOLDEN = script_runner.ROOT / "tests" / "golden"
+MODEL = GOLDEN / "pretraining_run" / "model"
+LINES = GOLDEN / "extract_features" / "lines.txt"
+
+
+def extract(tmp_path, **flags):
+  """Runs the script with the golden model unless told otherwise."""
+  defaults = {
+    "input_file": LINES,
+    "output_file": tmp_path / "out",
+    "bert_config_file": MODEL / "bert_config.json",
+    "vocab_file": MODEL / "vocab.txt",
+    "init_checkpoint": MODEL / "bert_model.ckpt",
+    "max_seq_length": 20,
+  }
+  return script_runner.run("extract_features.py", **{**defaults, **flags})
+
+
+def read_lines(path):
+  with open(path, encoding="utf-8") as stream:
+    return [json.loads(line) for line in stream]
+
+
+def golden():
+  path = GOLDEN / "extract_features" / "features.jsonl.gz"
+  with gzip.open(path, "rt", encoding="utf-8") as stream:
+    return [json.loads(line) for line in stream]
+
+
+def values_of(line):
+  """Returns [T, L, H]."""
+  return np.array(
+    [
+      [layer["values"] for layer in token["layers"]]
+      for token in line["features"]
+    ]
+  )
+
+
+def without_values(line):
+  """Returns a line with every list of values replaced by its length."""
+  copy = json.loads(json.dumps(line))
+  for token in copy["features"]:
+    for layer in token["layers"]:
+      layer["values"] = len(layer["values"])
+  return copy
+
+
+@pytest.mark.parametrize(
+  "flags",
+  [
+    {"batch_size": 4},
+    {"batch_size": 3, "use_one_hot_embeddings": True,
+     "distribution_strategy": "mirrored", "num_logical_cpus": 2},
+  ],
+  ids=["as the original", "two devices"],
+)
+def test_the_originals_features(tmp_path, flags):
+  done = extract(tmp_path, layers="-1,0", **flags)
+  assert done.code == 0, done.err
+  assert "100.0%  11/11 lines" in done.err
+  ours, theirs = read_lines(tmp_path / "out"), golden()
+  assert [without_values(x) for x in ours] == [
+    without_values(x) for x in theirs
+  ]
+  for our, their in zip(ours, theirs):
+    np.testing.assert_allclose(
+      values_of(our), values_of(their), rtol=0, atol=1e-5
+    )
+
+
+def test_npz_holds_the_same_numbers_and_so_does_xla(tmp_path):
+  done = extract(
+    tmp_path, layers="-1,0", output_format="npz", jit_compile="true"
+  )
+  assert done.code == 0, done.err
+  found = np.load(tmp_path / "out")
+  lines = np.split(found["values"], np.cumsum(found["lengths"])[:-1])
+  for ours, theirs in zip(lines, golden(), strict=True):
+    np.testing.assert_allclose(ours, values_of(theirs), rtol=0, atol=1e-5)
+
+
+def mean_vectors():
+  """Returns the mean over the tokens of the last layer, for each line."""
+  return [values_of(line)[:, 0].mean(axis=0) for line in golden()]
+
+
+@pytest.fixture(scope="module")
+def bare_encoder(tmp_path_factory):
+  """The golden model without its pooler."""
+  path = tmp_path_factory.mktemp("bare") / "bare.ckpt"
+  values = checkpoints.read_weights(str(MODEL / "bert_model.ckpt"))
+  checkpoints.write_tf1(
+    str(path), {k: v for k, v in values.items() if "pooler" not in k}
+  )
+  return path
+
+
+def test_the_mean_of_the_last_layer(tmp_path, bare_encoder):
+  done = extract(tmp_path, init_checkpoint=bare_encoder, pooling="mean")
+  assert done.code == 0, done.err
+  found = read_lines(tmp_path / "out")
+  assert [line["linex_index"] for line in found] == list(range(11))
+  np.testing.assert_allclose(
+    [line["vector"] for line in found], mean_vectors(), rtol=0, atol=1e-5
+  )
+
+
+def test_the_pooled_vector_needs_a_pooler(tmp_path, bare_encoder):
+  done = extract(tmp_path, init_checkpoint=bare_encoder, pooling="pooled")
+  assert done.code == 1
+  assert "has no bert/pooler/dense/bias" in done.last_line
+
+
+def test_similarity_of_pairs(tmp_path):
+  lines = LINES.read_text(encoding="utf-8").split("\n")
+  pairs = tmp_path / "pairs.txt"
+  pairs.write_text(f"{lines[1]} ||| {lines[5]}\n{lines[2]} ||| {lines[2]}\n")
+  done = extract(
+    tmp_path, input_file=pairs, pooling="mean", similarity=True, batch_size=3
+  )
+  assert done.code == 0, done.err
+  different, equal = read_lines(tmp_path / "out")
+  assert equal == {"linex_index": 1, "similarity": 1.0}
+  a, b = mean_vectors()[1], mean_vectors()[5]
+  cosine = a @ b / np.linalg.norm(a) / np.linalg.norm(b)
+  assert different["similarity"] == pytest.approx(cosine, abs=1e-5)
+  assert cosine < 0.9
+
+
+@pytest.mark.parametrize(
+  "flags, sentence",
+  [
+    ({}, "--layers=-1,-2,-3,-4: '-4' is no layer of this model, which has 3; "
+         "pass numbers from -3 to 2"),
+    ({"layers": "last"}, "'last' is no layer of this model"),
+    ({"similarity": True}, "pass --pooling=mean, or another of cls, mean"),
+    ({"pooling": "mean", "layers": "-1"}, "pass one of them"),
+    ({"pooling": "last_four_concat"}, "needs four layers, but the model has 3"),
+    ({"pooling": "mean", "similarity": True},
+     "lines.txt:2: no pair in 'his gold, as it fell'"),
+    ({"layers": "0", "init_checkpoint": None}, "pass --init_checkpoint"),
+    ({"layers": "0", "max_seq_length": 65},
+     "more than the model's max_position_embeddings 64"),
+    ({"layers": "0", "input_file": "absent.txt"}, "no such file: absent.txt"),
+  ],
+)
+def test_what_is_wrong_is_said_in_one_sentence(tmp_path, flags, sentence):
+  done = extract(tmp_path, **flags)
+  assert done.code == 1
+  assert done.last_line.startswith("extract_features.py: error: ")
+  assert sentence in done.last_line
+  assert "Traceback" not in done.err
+  assert not (tmp_path / "out").exists()
+
+
+def test_an_empty_file_is_refused(tmp_path):
+  empty = tmp_path / "empty.txt"
+  empty.write_text("")
+  done = extract(tmp_path, input_file=empty, layers="0")
+  assert done.code == 1
+  assert done.last_line.endswith("empty.txt has no line")
