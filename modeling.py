@@ -268,8 +268,9 @@ def _initial_value(name, shape, *, stddev, seed):
     return tf.ones(shape)
   if name.endswith(("bias", "/beta")):
     return tf.zeros(shape)
+  seeds = tf.constant([seed, layers.name_number(name)], tf.int64)
   return tf.random.stateless_truncated_normal(
-    shape, seed=[seed, layers.name_number(name)], stddev=stddev, alg="philox"
+    shape, seed=seeds, stddev=stddev, alg="philox"
   )
 
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 import errors
 import modeling
 import two_replicas
-from tiny_model import batch, close, tiny
+from tiny_model import assert_close, batch, tiny
 
 GOLDEN = pathlib.Path("tests/golden")
 MODELS = ("gelu_L3_H48", "linear_L1_H32", "relu_nodrop_L2_H64")
@@ -83,11 +83,11 @@ def check_golden(name, case, **options):
   for key, value in hidden.items():
     # A last row of `static` with an all-zero mask is good to 1e-3 only.
     rows = 5 if case == "static" else None
-    close(value[:rows], data[key][:rows])
-    close(value, data[key], 1e-3)
+    assert_close(value[:rows], data[key][:rows])
+    assert_close(value, data[key], 1e-3)
   tolerance = 1e-4 if case == "static" else 1e-5
   for key, value in found.items():
-    close(value, data[key], tolerance)
+    assert_close(value, data[key], tolerance)
   gradients = tape.gradient(found["total_loss"], model.variables)
   return data, model, gradients
 
@@ -107,7 +107,7 @@ def test_gradients_equal_the_original(name, recompute):
     name, "static", recompute_activations=recompute
   )
   for variable, gradient in zip(model.variables, gradients):
-    close(gradient, data[f"grad/{variable.name[:-2]}"])
+    assert_close(gradient, data[f"grad/{variable.name[:-2]}"])
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -241,6 +241,7 @@ def test_scope_renames_the_encoder():
 def test_initial_weights_are_a_function_of_seed_and_name():
   first, second = (modeling.BertModel(tiny(), seed=7) for _ in range(2))
   other = modeling.BertModel(tiny(), seed=8)
+  modeling.BertModel(tiny(), seed=2**40)
   deeper = modeling.BertModel(tiny(num_hidden_layers=3), seed=7)
   shared = {v.name: v.numpy() for v in deeper.variables}
   for a, b, c in zip(first.variables, second.variables, other.variables):
@@ -273,8 +274,8 @@ def test_padding_does_not_change_the_tokens():
   output = model(ids, mask, segments)
   pad = [[0, 0], [0, 4]]
   longer = model(tf.pad(ids, pad), tf.pad(mask, pad), tf.pad(segments, pad))
-  close(longer.sequence_output[:, :8], output.sequence_output)
-  close(longer.pooled_output, output.pooled_output)
+  assert_close(longer.sequence_output[:, :8], output.sequence_output)
+  assert_close(longer.pooled_output, output.pooled_output)
 
 
 def test_a_permuted_batch_gives_permuted_outputs():
@@ -283,7 +284,7 @@ def test_a_permuted_batch_gives_permuted_outputs():
   output = model(*data).sequence_output
   order = [2, 0, 1]
   permuted = model(*(tf.gather(x, order) for x in data)).sequence_output
-  close(permuted, tf.gather(output, order))
+  assert_close(permuted, tf.gather(output, order))
 
 
 def test_tokens_see_both_sides_and_their_position():
@@ -305,7 +306,7 @@ def test_none_means_ones_zeros_and_counted_positions():
     tf.zeros_like(ids),
     position_ids=tf.broadcast_to(tf.range(8), [3, 8]),
   )
-  close(given.sequence_output, model(ids).sequence_output, 1e-6)
+  assert_close(given.sequence_output, model(ids).sequence_output, 1e-6)
 
 
 def test_packed_sequences_equal_separate_ones():
@@ -322,7 +323,7 @@ def test_packed_sequences_equal_separate_ones():
     segments,
     position_ids=[[0, 1, 2, 3, 4, 0, 1, 2]],
   )
-  close(packed.sequence_output, tf.concat(alone, axis=1))
+  assert_close(packed.sequence_output, tf.concat(alone, axis=1))
 
 
 def test_attention_probabilities_on_request():
@@ -332,11 +333,11 @@ def test_attention_probabilities_on_request():
   assert len(output.attention_probs) == 2
   for probs in output.attention_probs:
     assert probs.shape == [3, 4, 8, 8]
-    close(tf.reduce_sum(probs, -1), np.ones([3, 4, 8]))
+    assert_close(tf.reduce_sum(probs, -1), np.ones([3, 4, 8]))
     assert not np.any(probs.numpy()[1, :, :, 7:])
   plain = model(ids, mask, segments)
   assert plain.attention_probs is None
-  close(plain.sequence_output, output.sequence_output, 1e-6)
+  assert_close(plain.sequence_output, output.sequence_output, 1e-6)
 
 
 def test_the_heads_outputs():

@@ -5,13 +5,15 @@ import tensorflow as tf
 
 import modeling
 import two_replicas
-from tiny_model import batch, classifier, classifier_step, close, tiny
+from tiny_model import assert_close, batch, classifier, classifier_step, tiny
 
 
 def check_same_step(first, second, tolerance=1e-5):
-  close(first[0], second[0], tolerance)
+  assert_close(first[0], second[0], tolerance)
   for one, other in zip(first[1], second[1]):
-    close(tf.convert_to_tensor(one), tf.convert_to_tensor(other), tolerance)
+    assert_close(
+      tf.convert_to_tensor(one), tf.convert_to_tensor(other), tolerance
+    )
 
 
 @pytest.mark.parametrize("recompute", [False, True])
@@ -71,9 +73,9 @@ def test_two_replicas_give_the_sum_of_their_halves():
   )
   loss, gradients = step(data)
   alone = [classifier_step(*classifier(), *half) for half in halves]
-  close(loss, alone[0][0] + alone[1][0])
+  assert_close(loss, alone[0][0] + alone[1][0])
   for found, one, other in zip(gradients, alone[0][1], alone[1][1]):
-    close(found, tf.convert_to_tensor(one) + tf.convert_to_tensor(other))
+    assert_close(found, tf.convert_to_tensor(one) + tf.convert_to_tensor(other))
 
 
 def test_word_gradients_are_rows_until_words_are_predicted():
@@ -102,7 +104,7 @@ def test_any_batch_and_length_run_in_one_trace():
   for rows, length in ((3, 8), (1, 12), (5, 1)):
     data = batch(rows, length)
     expected = model(*data, training=True, dropout_seed=[1, 2]).pooled_output
-    close(encode(*data), expected)
+    assert_close(encode(*data), expected)
   assert len(traces) == 1
 
 

@@ -30,7 +30,7 @@ def batch(rows=3, length=8, seed=0):
   return tuple(tf.constant(x, tf.int32) for x in (ids, mask, segments))
 
 
-def close(value, expected, tolerance=1e-5):
+def assert_close(value, expected, tolerance=1e-5):
   np.testing.assert_allclose(value, expected, rtol=0, atol=tolerance)
 
 
