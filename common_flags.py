@@ -147,6 +147,28 @@ def define_training_flags(*, train_batch_size=32, learning_rate=5e-5):
   )
 
 
+def define_epoch_flags():
+  """Flags that measure the length of a run in passes over the data."""
+  flags.DEFINE_float(
+    "num_train_epochs", 3.0, "Passes over the training data.",
+    lower_bound=0.0,
+  )
+  flags.DEFINE_float(
+    "warmup_proportion", 0.1,
+    "Share of the steps in which the learning rate climbs from 0 to its peak.",
+    lower_bound=0.0, upper_bound=1.0,
+  )
+
+
+def define_prediction_flags():
+  """Flags of scripts that write predictions."""
+  flags.DEFINE_bool("do_predict", False, "Whether to write predictions.")
+  flags.DEFINE_integer(
+    "predict_batch_size", 8, "Examples in one prediction batch.",
+    lower_bound=1,
+  )
+
+
 def define_evaluation_flags():
   """Flags of evaluation during training."""
   flags.DEFINE_integer(
@@ -199,6 +221,25 @@ def define_device_flags():
   flags.DEFINE_integer(
     "num_tpu_cores", 8, "How many cores of the TPU to use.", lower_bound=1
   )
+
+
+def training_length(num_examples):
+  """Returns (training steps, warm-up steps) of the epoch flags.
+
+  As in the original: both are rounded down.
+
+  Raises:
+    InputError: the data do not make one step.
+  """
+  batches = num_examples / FLAGS.train_batch_size
+  num_train_steps = int(batches * FLAGS.num_train_epochs)
+  if not num_train_steps:
+    raise errors.InputError(
+      f"{num_examples} examples in batches of {FLAGS.train_batch_size} for "
+      f"{FLAGS.num_train_epochs} epochs make no step; lower "
+      "--train_batch_size or raise --num_train_epochs"
+    )
+  return num_train_steps, int(num_train_steps * FLAGS.warmup_proportion)
 
 
 def make_strategy():
