@@ -129,11 +129,16 @@ def _errors_named(what):
     yield
   # Which of them TensorFlow raises for a damaged file depends on the damage.
   except (tf.errors.OpError, ValueError, RuntimeError, IndexError) as error:
-    reason = getattr(error, "message", None) or error
     raise errors.InputError(
-      f"{what} ({reason}); the file is damaged or cut off: copy it again or "
-      "take another checkpoint"
+      f"{what} ({reason_of(error)}); the file is damaged or cut off: copy it "
+      "again or take another checkpoint"
     ) from error
+
+
+def reason_of(error):
+  """Text of an exception, without where in TensorFlow it was raised."""
+  text = str(getattr(error, "message", None) or error)
+  return re.sub(r"^\{\{.*?\}\} *| *\[Op:\w+\]", "", text)
 
 
 def find_prefix(path):
@@ -256,9 +261,8 @@ def files_aside(prefix):
     yield aside
     _commit(aside, prefix)
   except (tf.errors.OpError, OSError) as error:
-    reason = getattr(error, "message", None) or error
     raise errors.InputError(
-      f"cannot write the checkpoint {prefix}: {reason}"
+      f"cannot write the checkpoint {prefix}: {reason_of(error)}"
     ) from error
   finally:
     with contextlib.suppress(tf.errors.OpError):

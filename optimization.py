@@ -144,8 +144,8 @@ def densify(grads):
 def global_norm(grads):
   """Norm of one device's gradients (float32 scalar), rows not added up.
 
-  A word table that also makes the masked-LM logits gets a dense gradient in
-  the original, so there its rows are added up: call `densify` before this.
+  A word table that also makes the masked-LM logits has a dense gradient: for
+  the sum of rows and a tensor, TensorFlow adds the rows up, here as in 1.15.
   """
   dense = [g for g in grads if not isinstance(g, tf.IndexedSlices)]
   return tf.sqrt(rows_squared_norm(grads) + squared_norm(dense))

@@ -190,10 +190,10 @@ def save(folder, step, tensors, *, extra=None, max_to_keep=5):
     kept = _remove_oldest(folder, int(step), max_to_keep)
     _write_state(folder, kept)
   except (errors.InputError, OSError, tf.errors.OpError) as error:
-    reason = getattr(error, "message", None) or error
     raise errors.InputError(
-      f"step {step} could not be saved in {folder}: {reason}; the earlier "
-      "checkpoints are kept: make room and run the same command again"
+      f"step {step} could not be saved in {folder}: "
+      f"{checkpoints.reason_of(error)}; the earlier checkpoints are kept: make "
+      "room and run the same command again"
     ) from error
   return prefix
 

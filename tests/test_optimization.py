@@ -441,9 +441,8 @@ class Run:
     with tf.GradientTape() as tape:
       loss = self.loss(batch)
     grads = tape.gradient(loss, self.variables)
-    if self.kind == "pre":
-      # The word table makes the logits too, so its gradient is dense.
-      grads = optimization.densify(grads)
+    # Where the word table makes the logits too, its gradient is dense.
+    assert isinstance(grads[0], tf.IndexedSlices) == (self.kind != "pre")
     rate = optimization.learning_rate(step, **self.settings)
     norm = self.optimizer.apply_gradients(
       grads, self.variables, learning_rate=rate, step=step
