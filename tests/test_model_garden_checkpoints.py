@@ -100,9 +100,7 @@ def check_same(ours, theirs, keys):
 
 
 @pytest.mark.parametrize("root", ["encoder", "model"])
-@pytest.mark.parametrize(
-  "kind", [networks.BertEncoder, networks.BertEncoderV2]
-)
+@pytest.mark.parametrize("kind", [networks.BertEncoder, networks.BertEncoderV2])
 def test_an_encoder_is_read(tmp_path, kind, root):
   theirs = garden_encoder(kind)
   randomize(theirs)
@@ -143,9 +141,7 @@ def test_a_pretrainer_with_its_optimizer_is_read(tmp_path, with_model):
   check_same(ours(), theirs(inputs), keys)
 
 
-@pytest.mark.parametrize(
-  "kind", [networks.BertEncoder, networks.BertEncoderV2]
-)
+@pytest.mark.parametrize("kind", [networks.BertEncoder, networks.BertEncoderV2])
 def test_an_encoder_is_written(tmp_path, kind):
   bert = modeling.BertModel(CONFIG)
   weights = {v.name.split(":")[0]: v.numpy() for v in bert.variables}
