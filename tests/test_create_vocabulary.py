@@ -1,0 +1,101 @@
+"""create_vocabulary.py as a user types it."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import tokenization
+import vocabulary
+
+ROOT = pathlib.Path(__file__).parents[1]
+
+TEXTS = {
+  "b.txt": "Lower and lower, the kites sank.\nSlower kites sank last.\n",
+  "a.txt": "The slowest of the low kites: 1, 2, 13.\n\nA caf\u00e9!\n",
+}
+
+# What is wrong: the flags, what the one sentence must say.
+BAD = {
+  "missing": (["--input_file=none*.txt"], "no file matches 'none*.txt'"),
+  "empty": (["--input_file=empty.txt"], "no word in empty.txt"),
+  "not UTF-8": (["--input_file=a.txt,latin1.txt"], "latin1.txt:2: not UTF-8"),
+  "small": (["--input_file=a.txt", "--vocab_size=9"], "vocab_size 9 is too"),
+  "no folder": (
+    ["--input_file=a.txt", "--output_file=a.txt/x/vocab.txt"],
+    "--output_file=a.txt/x/vocab.txt: cannot make its folder",
+  ),
+}
+
+
+def start(folder, *arguments, **environment):
+  return subprocess.Popen(
+    [sys.executable, str(ROOT / "create_vocabulary.py"), *arguments],
+    cwd=folder,
+    env={**os.environ, **environment},
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+  )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+  folder = tmp_path_factory.mktemp("texts")
+  for name, text in TEXTS.items():
+    (folder / name).write_text(text, encoding="utf-8")
+  (folder / "empty.txt").write_bytes(b"\n \n")
+  (folder / "latin1.txt").write_bytes(b"one\ncaf\xe9\n")
+  return folder
+
+
+@pytest.fixture(scope="module")
+def bad_runs(folder):
+  """All bad commands, at work at once: each waits long for TensorFlow."""
+  runs = {name: start(folder, *flags) for name, (flags, _) in BAD.items()}
+  yield runs
+  for run in runs.values():
+    run.kill()
+
+
+def test_a_vocabulary(folder):
+  run = start(
+    folder,
+    "--input_file=*[ab].txt",
+    "--output_file=new/vocab.txt",
+    "--vocab_size=64",
+    "--num_unused_tokens=2",
+    # Another order of Python's sets than this process has.
+    PYTHONHASHSEED="1",
+  )
+  _, log = run.communicate()
+  assert run.returncode == 0, log
+  assert os.listdir(folder / "new") == ["vocab.txt"]
+  path = folder / "new" / "vocab.txt"
+  counts = vocabulary.WordCounts()
+  for text in TEXTS.values():
+    for line in text.split("\n"):
+      counts.add(line)
+  tokens = vocabulary.make_vocabulary(
+    counts, do_lower_case=True, vocab_size=64, num_unused_tokens=2
+  )
+  assert path.read_bytes() == "".join(f"{t}\n" for t in tokens).encode()
+  assert tokens[:4] == ["[PAD]", "[unused1]", "[unused2]", "[UNK]"]
+  assert f"Wrote {len(tokens)} tokens to new/vocab.txt" in log
+  assert "Fewer than --vocab_size=64" in log
+  full = tokenization.FullTokenizer(str(path))
+  for text in TEXTS.values():
+    assert "[UNK]" not in full.tokenize(text)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_said_in_one_sentence(name, folder, bad_runs):
+  out, log = bad_runs[name].communicate()
+  assert bad_runs[name].returncode == 1
+  sentence = log.strip().split("\n")[-1]
+  assert sentence.startswith("create_vocabulary.py: error: ")
+  assert BAD[name][1] in sentence
+  assert "Traceback" not in log
+  assert not (folder / "vocab.txt").exists()
