@@ -20,6 +20,18 @@ DEFAULT_SHUFFLE_WINDOW = 1 << 16  # records held in memory while shuffling
 _FILES_READ_TOGETHER = 16
 
 
+def first_record(path):
+  """Returns the first record of a TFRecord file, name -> array.
+
+  Raises:
+    InputError: the file is missing, damaged or empty.
+  """
+  record = next(iter(data_files.read_records(path)), None)
+  if record is None:
+    raise errors.InputError(f"{path}: holds no record")
+  return record
+
+
 def check_records(files, features):
   """Refuses files that are cut off or do not fit what a script expects.
 

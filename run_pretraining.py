@@ -228,7 +228,7 @@ class Records:
     self.files = data_files.expand_file_patterns(patterns)
     if FLAGS.on_corrupt_record == "skip":
       self.files = record_repair.without_damage(self.files, folder)
-    first = next(iter(data_files.read_records(self.files[0])), {})
+    first = input_pipeline.first_record(self.files[0])
     self.features = record_features(
       FLAGS.max_seq_length,
       FLAGS.max_predictions_per_seq,
