@@ -7,25 +7,34 @@
     --dupe_factor=5
 
 The input has one sentence a line and a blank line between documents. The
-same text, flags and seed give the records of the original, in its order.
+same text, flags and seed give the records of the original, in its order. For
+a text that does not fit into memory add
+
+    --shard_size_mb=50 --num_processes=8
+
+which writes /tmp/sample.tfrecord-00000-of-00012 and so on, a file for every
+50 MB of text, and goes on from the finished ones when it is run again.
 """
 
 import contextlib
-import itertools
-import random
 import time
 
 from absl import app, flags, logging
 
+import beam_shards
 import data_files
 import errors
 import pretraining_data
-import tokenization
+import pretraining_records
+import record_report
+import sharded_data
+import text_shards
 
-_RECORDS_PER_BLOCK = 1024
 _SHOWN_INSTANCES = 3
 
 FLAGS = flags.FLAGS
+
+# The original's flags, with its defaults.
 
 flags.DEFINE_string(
   "input_file",
@@ -36,7 +45,8 @@ flags.DEFINE_string(
   "output_file",
   None,
   "TFRecord files to write, separated by commas; record i goes to file i "
-  "modulo their number. One that ends in .gz is compressed.",
+  "modulo their number. A name that ends in .gz is compressed. With "
+  "--shard_size_mb: what the names of all files begin with.",
 )
 flags.DEFINE_string(
   "vocab_file", None, "Vocabulary of the model: one token a line."
@@ -61,7 +71,8 @@ flags.DEFINE_integer("random_seed", 12345, "Seed of everything random.")
 flags.DEFINE_integer(
   "dupe_factor",
   10,
-  "How many times the text is gone through, each time with other masks.",
+  "How many times the text is gone through, each time with other masks "
+  "(once with --dynamic_masking, unless this flag is given).",
 )
 flags.DEFINE_float(
   "masked_lm_prob", 0.15, "Fraction of the tokens that are masked."
@@ -69,121 +80,273 @@ flags.DEFINE_float(
 flags.DEFINE_float(
   "short_seq_prob",
   0.1,
-  "Fraction of the passes through a document that make shorter records.",
+  "Fraction of the documents of each pass that make shorter records (of the "
+  "records, and none unless this flag is given, with another --packing).",
+)
+
+# What the text is.
+
+flags.DEFINE_bool(
+  "split_sentences",
+  False,
+  "Lines are paragraphs: split them into sentences (by the rule in "
+  "sentence_splitting.py). A file that starts with '<doc ' is read as "
+  "WikiExtractor's, an article as a document.",
+)
+flags.DEFINE_bool(
+  "segmented_text",
+  False,
+  "White space parts the words of Chinese text, by a segmenter that ran "
+  "before: for --do_whole_word_mask. The tokens are those of plain text.",
+)
+
+# What a record is.
+
+flags.DEFINE_enum(
+  "packing",
+  "sentence_pairs",
+  pretraining_data.PACKINGS,
+  "sentence_pairs: two segments and whether the second one follows. "
+  "full_sentences: as many sentences as fit, into the next document; "
+  "doc_sentences: not into it. These have no next-sentence label.",
+)
+flags.DEFINE_enum(
+  "mask_runs",
+  None,
+  ["spans", "ngrams"],
+  "Mask runs of whole words: spans as in SpanBERT (1 to 10 words, decided "
+  "upon together), ngrams as in ALBERT (1 to 3 words).",
+)
+flags.DEFINE_bool(
+  "dynamic_masking",
+  False,
+  "Mask nothing: records say where words start, and run_pretraining.py "
+  "masks anew in every epoch.",
+)
+
+# Texts of any size.
+
+flags.DEFINE_float(
+  "shard_size_mb",
+  0,
+  "Make a file for every so many megabytes (10**6 bytes) of text, from that "
+  "text alone; memory is bounded by this. 0: one text, as the original.",
+  lower_bound=0,
+)
+flags.DEFINE_integer(
+  "num_processes",
+  1,
+  "Shards made at the same time on this machine. The files do not depend "
+  "on it.",
+  lower_bound=1,
+)
+flags.DEFINE_string(
+  "runner",
+  None,
+  "Make the shards on a cluster with Apache Beam: DirectRunner, FlinkRunner, "
+  "SparkRunner, DataflowRunner ... Options of the runner follow after a --.",
+)
+flags.DEFINE_bool(
+  "verify",
+  False,
+  "Check the files that --output_file names (patterns, too) instead of "
+  "writing them, and print what is in them.",
 )
 
 
-def main(_):
-  options = pretraining_data.Options(
-    max_seq_length=FLAGS.max_seq_length,
-    max_predictions_per_seq=FLAGS.max_predictions_per_seq,
-    random_seed=FLAGS.random_seed,
-    dupe_factor=FLAGS.dupe_factor,
-    masked_lm_prob=FLAGS.masked_lm_prob,
-    short_seq_prob=FLAGS.short_seq_prob,
-    do_whole_word_mask=FLAGS.do_whole_word_mask,
-  )
-  tokenizer = tokenization.FullTokenizer(
-    FLAGS.vocab_file, do_lower_case=FLAGS.do_lower_case
-  )
+def main(argv):
+  if FLAGS.verify:
+    verify()
+    return
+  recipe = make_recipe()
   inputs = data_files.expand_file_patterns(FLAGS.input_file)
-  outputs = split_outputs(FLAGS.output_file)
+  logging.info("Reading %d file(s): %s", len(inputs), ", ".join(inputs))
   start = time.monotonic()
-  with contextlib.ExitStack() as stack:
-    # Opened first: an output that cannot be written stops the run at once.
-    writers = [
-      stack.enter_context(data_files.RecordWriter(path)) for path in outputs
-    ]
-    count = write_instances(inputs, writers, tokenizer, options)
+  if FLAGS.shard_size_mb:
+    count, outputs = write_shards(recipe, inputs, argv[1:])
+  else:
+    count, outputs = write_files(recipe, inputs)
   seconds = time.monotonic() - start
   logging.info(
     "Wrote %d instances to %s in %.1f s", count, ", ".join(outputs), seconds
   )
 
 
-def split_outputs(names):
-  """Returns the output files of a comma-separated list, each named once."""
+def make_recipe():
+  """Returns the pretraining_records.Recipe that the flags ask for."""
+  packs_pairs = FLAGS.packing == "sentence_pairs"
+  options = pretraining_data.Options(
+    max_seq_length=FLAGS.max_seq_length,
+    max_predictions_per_seq=FLAGS.max_predictions_per_seq,
+    random_seed=FLAGS.random_seed,
+    dupe_factor=given_or("dupe_factor", 1 if FLAGS.dynamic_masking else None),
+    masked_lm_prob=FLAGS.masked_lm_prob,
+    short_seq_prob=given_or("short_seq_prob", None if packs_pairs else 0.0),
+    masking=choose_masking(),
+    packing=FLAGS.packing,
+  )
+  return pretraining_records.Recipe(
+    vocab_file=FLAGS.vocab_file,
+    do_lower_case=FLAGS.do_lower_case,
+    options=options,
+    split_sentences=FLAGS.split_sentences,
+    segmented_text=FLAGS.segmented_text,
+  )
+
+
+def given_or(name, default):
+  """Returns a flag's value; `default`, if any, where the user gave none."""
+  flag = FLAGS[name]
+  return flag.value if flag.present or default is None else default
+
+
+def choose_masking():
+  """Returns the kind of masking, one of pretraining_data.MASKINGS."""
+  kinds = {
+    "--do_whole_word_mask": FLAGS.do_whole_word_mask and "whole_words",
+    "--mask_runs": FLAGS.mask_runs,
+    "--dynamic_masking": FLAGS.dynamic_masking and "none",
+  }
+  chosen = {flag: kind for flag, kind in kinds.items() if kind}
+  if len(chosen) > 1:
+    raise errors.InputError(
+      f"{' and '.join(chosen)} exclude each other: runs are of whole words "
+      "anyway, and dynamic masking is left to run_pretraining.py; pass one"
+    )
+  return next(iter(chosen.values()), "pieces")
+
+
+def write_files(recipe, inputs):
+  """Makes all records of a text that fits into memory.
+
+  Returns:
+    (number of records, names of the files).
+  """
+  for name, default in {"num_processes": 1, "runner": None}.items():
+    if FLAGS[name].value != default:
+      raise errors.InputError(
+        f"--{name}={FLAGS[name].value} needs --shard_size_mb: without shards "
+        "the records depend on all of the text and are made by one process"
+      )
+  outputs = split_outputs(FLAGS.output_file)
+  maker = pretraining_records.RecordMaker(recipe)
+  with contextlib.ExitStack() as stack:
+    # Opened first: an output that cannot be written stops the run at once.
+    writers = [
+      stack.enter_context(data_files.RecordWriter(path)) for path in outputs
+    ]
+    corpus = maker.read(text_shards.whole_files(inputs), joined=True)
+    check_corpus(corpus, recipe)
+    count = maker.write(
+      corpus,
+      writers,
+      seed=recipe.options.random_seed,
+      show=lambda features: log_examples(features, maker.tokenizer),
+    )
+  return count, outputs
+
+
+def write_shards(recipe, inputs, runner_arguments):
+  """Makes a file for each shard of a text; returns as `write_files`."""
+  (output,) = split_outputs(FLAGS.output_file, most=1)
+  run = sharded_data.ShardedRun(
+    recipe, inputs, output, shard_bytes=max(1, int(FLAGS.shard_size_mb * 1e6))
+  )
+  logging.info("%d shards, described in %s", len(run.shards), run.manifest)
+  if FLAGS.runner:
+    made = beam_shards.make(run, FLAGS.runner, runner_arguments)
+  else:
+    made = run.make(FLAGS.num_processes)
+  return sum(result.records for result in made), [
+    shard.output for shard in run.shards
+  ]
+
+
+def split_outputs(names, most=None):
+  """Returns the names in a comma-separated list, each once."""
   outputs = [name.strip() for name in names.split(",")]
   if "" in outputs or len(set(outputs)) < len(outputs):
     raise errors.InputError(
-      f"--output_file={names}: names an empty or the same file twice; give "
+      f"--output_file={names}: an empty name, or the same twice; give "
       "different names, separated by commas"
+    )
+  if most and len(outputs) > most:
+    raise errors.InputError(
+      f"--output_file={names}: with --shard_size_mb give one name, which the "
+      "names of all files begin with"
     )
   return outputs
 
 
-def write_instances(inputs, writers, tokenizer, options):
-  """Makes all instances of the text; record i goes to writer i mod n.
-
-  Args:
-    inputs: text files.
-    writers: data_files.RecordWriters, opened.
-    tokenizer: tokenization.FullTokenizer.
-    options: pretraining_data.Options.
-
-  Returns:
-    The number of instances.
-  """
-  vocabulary = pretraining_data.Vocabulary(tokenizer.vocab)
-  corpus = read_corpus(inputs, tokenizer, vocabulary)
-  rng = random.Random(options.random_seed)
-  instances, order = pretraining_data.create_instances(
-    corpus, vocabulary, options, rng
-  )
-  turn = itertools.cycle(writers)
-  for first in range(0, len(order), _RECORDS_PER_BLOCK):
-    rows = order[first : first + _RECORDS_PER_BLOCK]
-    features = pretraining_data.instance_features(
-      corpus, instances, rows, vocabulary, options
-    )
-    if first == 0:
-      log_examples(features, tokenizer)
-    for record in data_files.serialize_examples(features):
-      next(turn).write(record)
-  return len(order)
-
-
-def read_corpus(inputs, tokenizer, vocabulary):
-  """Returns the Corpus of text files, one after another."""
-  logging.info("Reading %d file(s): %s", len(inputs), ", ".join(inputs))
-  lines = (line for path in inputs for _, line in data_files.read_lines(path))
-  corpus = pretraining_data.read_corpus(
-    lines, tokenizer.encode, vocabulary.dtype
-  )
+def check_corpus(corpus, recipe):
+  """Refuses an empty text, and warns of a single document."""
   logging.info(
-    "Read %d documents, %d sentences, %d tokens",
+    "%d documents, %d sentences, %d tokens",
     corpus.num_documents,
     corpus.num_sentences,
     len(corpus.ids),
   )
-  if corpus.num_documents == 1:
-    logging.warning(
-      "The text is a single document, so segments that are labelled as the "
-      "random next ones come from that document, too: put blank lines between "
-      "documents, or give more text."
+  if not corpus.num_documents:
+    raise errors.InputError(
+      f"--input_file={FLAGS.input_file}: no sentence in it: give text with "
+      "one sentence a line and blank lines between documents"
     )
-  return corpus
+  has_pairs = recipe.options.packing == "sentence_pairs"
+  if corpus.num_documents == 1 and has_pairs:
+    logging.warning(
+      "The text is a single document, so segments that are labelled as "
+      "random next ones come from that document, too: put blank lines "
+      "between documents, or give more text."
+    )
 
 
 def log_examples(features, tokenizer):
-  """Shows the first instances as tokens."""
+  """Shows the first records as tokens."""
   for row in range(min(_SHOWN_INSTANCES, len(features["input_ids"]))):
-    length = int(features["input_mask"][row].sum())
-    masked = int(features["masked_lm_weights"][row].sum())
-    ids = features["input_ids"][row, :length].tolist()
-    labels = features["masked_lm_ids"][row, :masked].tolist()
-    is_random = bool(features["next_sentence_labels"][row, 0])
-    logging.info(
-      "Instance %d: %s | at %s the model must predict: %s | next sentence: %s",
-      row,
-      " ".join(tokenizer.convert_ids_to_tokens(ids)),
-      features["masked_lm_positions"][row, :masked].tolist(),
-      " ".join(tokenizer.convert_ids_to_tokens(labels)),
-      "random" if is_random else "actual",
+    record = {name: values[row] for name, values in features.items()}
+    logging.info("Instance %d: %s", row, example_line(record, tokenizer))
+
+
+def example_line(record, tokenizer):
+  """Returns a record (dict of arrays) as a line of tokens."""
+  length = int(record["input_mask"].sum())
+  ids = record["input_ids"][:length].tolist()
+  parts = [" ".join(tokenizer.convert_ids_to_tokens(ids))]
+  if "masked_lm_ids" in record:
+    count = int(record["masked_lm_weights"].sum())
+    labels = tokenizer.convert_ids_to_tokens(
+      record["masked_lm_ids"][:count].tolist()
+    )
+    positions = record["masked_lm_positions"][:count].tolist()
+    parts.append(f"to predict at {positions}: {' '.join(labels)}")
+  if "next_sentence_labels" in record:
+    is_random = record["next_sentence_labels"][0]
+    parts.append(f"next sentence: {'random' if is_random else 'actual'}")
+  return " | ".join(parts)
+
+
+def verify():
+  """Prints a report on the files of --output_file; fails if any is bad."""
+  vocabulary = None
+  if FLAGS.vocab_file:
+    vocabulary = pretraining_records.read_vocabulary(FLAGS.vocab_file)
+  paths = data_files.expand_file_patterns(FLAGS.output_file)
+  report = record_report.examine(paths, vocabulary)
+  print(report.text())
+  if report.faults:
+    raise errors.InputError(
+      f"{len(report.faults)} fault(s) in {len(paths)} file(s); the first: "
+      f"{report.faults[0]}"
     )
 
 
 if __name__ == "__main__":
   logging.set_verbosity(logging.INFO)
-  flags.mark_flags_as_required(["input_file", "output_file", "vocab_file"])
+  flags.mark_flag_as_required("output_file")
+  for required in ("input_file", "vocab_file"):
+    flags.register_multi_flags_validator(
+      [required, "verify"],
+      lambda values: values["verify"] or None not in values.values(),
+      message=f"--{required} must be given, unless with --verify",
+    )
   app.run(errors.report_input_errors(main))

@@ -84,10 +84,15 @@ def read_lines(path):
       try:
         yield number, line.decode("utf-8").removesuffix("\n")
       except UnicodeDecodeError as error:
-        raise errors.InputError(
-          f"{path}:{number}: not UTF-8 (byte {error.start} of the line is "
-          f"0x{line[error.start]:02x}); convert the file to UTF-8"
-        ) from error
+        raise not_utf8(path, number, error) from error
+
+
+def not_utf8(path, number, error):
+  """Returns the InputError for a UnicodeDecodeError in a file's line."""
+  return errors.InputError(
+    f"{path}:{number}: not UTF-8 (byte {error.start} of the line is "
+    f"0x{error.object[error.start]:02x}); convert the file to UTF-8"
+  )
 
 
 @contextlib.contextmanager
@@ -95,12 +100,16 @@ def written_aside(path):
   """Gives a temporary path beside `path`; renames it to `path` at the end.
 
   If the block raises, the temporary file is removed and `path` stays as it
-  was. A local file is synced to the disk before it is renamed.
+  was. A local file is synced to the disk before it is renamed, and its folder
+  is made if need be.
+
+  Raises:
+    InputError: where the folder should be there is something else.
   """
   aside = f"{path}.tmp-{os.getpid()}"
   commit = _commit_remote if is_remote(path) else _commit_local
   if not is_remote(path):
-    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    _make_folder(path)
   try:
     yield aside
     commit(aside, path)
@@ -108,6 +117,15 @@ def written_aside(path):
     with contextlib.suppress(tf.errors.OpError):  # There may be none yet.
       tf.io.gfile.remove(aside)
     raise
+
+
+def _make_folder(path):
+  try:
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+  except (FileExistsError, NotADirectoryError) as error:
+    raise errors.InputError(
+      f"cannot write {path}: {error.filename} is not a folder"
+    ) from error
 
 
 def _commit_local(aside, path):
@@ -202,8 +220,8 @@ def serialize_examples(features):
   """Returns the bytes of many tf.train.Examples, made together.
 
   The bytes are those of `Example.SerializeToString(deterministic=True)`: a
-  function of the values, the features in the order of their names. Unlike
-  the original: its bytes came in an order that changed with every run.
+  function of the values, the features in the order of their names.
+  Unlike the original: its bytes came in an order that changed with every run.
 
   Args:
     features: dict of name -> array [B, n]; integers become an int64_list,

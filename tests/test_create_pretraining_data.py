@@ -3,59 +3,65 @@
 import gzip
 import os
 import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 import data_files
+import script_runner
+import small_corpus
 
-ROOT = pathlib.Path(__file__).parents[1]
-GOLDEN = ROOT / "tests" / "golden"
+SCRIPT = "create_pretraining_data.py"
+GOLDEN = pathlib.Path(__file__).parent / "golden"
 INPUTS = GOLDEN / "pretraining_data" / "inputs"
 
 
-def run(tmp_path, *arguments):
-  """Runs the script in tmp_path with the uncased vocabulary as vocab.txt."""
+@pytest.fixture
+def small(tmp_path):
+  """Gives the flags for a small text and vocabulary in tmp_path."""
+  return {
+    "input_file": small_corpus.write_text(tmp_path),
+    "vocab_file": small_corpus.write_vocab(tmp_path),
+    "output_file": str(tmp_path / "out" / "a.tfrecord"),
+    "max_seq_length": 32,
+    "max_predictions_per_seq": 5,
+    "dupe_factor": 2,
+  }
+
+
+def released(tmp_path):
+  """Returns the path of the released uncased vocabulary."""
   packed = GOLDEN / "tokenization" / "uncased_vocab.txt.gz"
-  (tmp_path / "vocab.txt").write_bytes(gzip.decompress(packed.read_bytes()))
-  return subprocess.run(
-    [
-      sys.executable,
-      str(ROOT / "create_pretraining_data.py"),
-      "--vocab_file=vocab.txt",
-      *arguments,
-    ],
-    cwd=tmp_path,
-    capture_output=True,
-    text=True,
-    check=False,
-  )
+  path = tmp_path / "vocab.txt"
+  path.write_bytes(gzip.decompress(packed.read_bytes()))
+  return str(path)
 
 
-def read_features(*paths):
+def read_features(paths):
   records = []
   for path in paths:
-    records.extend(data_files.read_records(path))
+    records.extend(data_files.read_records(str(path)))
   return {
     name: np.stack([record[name] for record in records]) for name in records[0]
   }
 
 
 def test_several_inputs_and_outputs(tmp_path):
+  folder = tmp_path / "out"
   names = [f"multi_io.tfrecord-{index:05}-of-00003" for index in range(3)]
-  done = run(
-    tmp_path,
-    f"--input_file={INPUTS}/sample_text.txt,{INPUTS}/second_corpus.txt",
-    f"--output_file=out/{',out/'.join(names)}",
-    "--dupe_factor=5",
+  done = script_runner.run(
+    SCRIPT,
+    input_file=f"{INPUTS}/sample_text.txt,{INPUTS}/second_corpus.txt",
+    output_file=",".join(f"{folder}/{name}" for name in names),
+    vocab_file=released(tmp_path),
+    dupe_factor=5,
   )
-  assert done.returncode == 0, done.stderr
-  assert "Wrote 72 instances" in done.stderr
-  assert "Instance 0: [CLS] " in done.stderr
-  assert sorted(os.listdir(tmp_path / "out")) == names
-  features = read_features(*(str(tmp_path / "out" / name) for name in names))
+  assert done.code == 0, done.err
+  assert "Wrote 72 instances" in done.err
+  assert "Instance 0: [CLS] " in done.err
+  assert "single document" not in done.err
+  assert sorted(os.listdir(folder)) == names
+  features = read_features(folder / name for name in names)
   golden = np.load(GOLDEN / "pretraining_data" / "multi_io.npz")
   assert set(features) == set(golden)
   for feature, expected in golden.items():
@@ -63,45 +69,134 @@ def test_several_inputs_and_outputs(tmp_path):
 
 
 def test_a_single_document_works_with_a_warning(tmp_path):
-  done = run(
-    tmp_path,
-    f"--input_file={INPUTS}/single_doc.txt",
-    "--output_file=a.tfrecord",
-    "--max_seq_length=32",
-    "--max_predictions_per_seq=5",
-    "--dupe_factor=5",
+  done = script_runner.run(
+    SCRIPT,
+    input_file=f"{INPUTS}/single_doc.txt",
+    output_file=f"{tmp_path}/a.tfrecord",
+    vocab_file=released(tmp_path),
+    max_seq_length=32,
+    max_predictions_per_seq=5,
+    dupe_factor=5,
   )
-  assert done.returncode == 0, done.stderr
-  assert "The text is a single document" in done.stderr
-  features = read_features(str(tmp_path / "a.tfrecord"))
+  assert done.code == 0, done.err
+  assert "The text is a single document" in done.err
+  features = read_features([tmp_path / "a.tfrecord"])
   golden = np.load(GOLDEN / "pretraining_data" / "single_doc.npz")
   np.testing.assert_array_equal(features["input_ids"], golden["input_ids"])
 
 
+def test_whole_words_and_compression(small, tmp_path):
+  small["output_file"] += ".gz"
+  done = script_runner.run(SCRIPT, **small, do_whole_word_mask=True)
+  assert done.code == 0, done.err
+  assert data_files.is_gzip(small["output_file"])
+  ids = read_features([small["output_file"]])
+  piece = small_corpus.TOKENS.split().index("##s")
+  assert (ids["masked_lm_ids"] == piece).any()
+  # "##s" is masked only where the word before it is.
+  for labels in ids["masked_lm_ids"].tolist():
+    assert labels[0] != piece or labels[1] == 0
+
+
+def test_dynamic_masking_goes_through_the_text_once(small):
+  del small["dupe_factor"]
+  done = script_runner.run(
+    SCRIPT, **small, dynamic_masking=True, packing="full_sentences"
+  )
+  assert done.code == 0, done.err
+  features = read_features([small["output_file"]])
+  assert sorted(features) == [
+    "input_ids", "input_mask", "segment_ids", "word_starts"
+  ]
+  text = pathlib.Path(small["input_file"]).read_text()
+  num_words = len(text.split())
+  # Each word once, in sequences that are nearly full.
+  assert features["word_starts"].sum() == num_words
+  assert features["input_mask"].sum(1).mean() > 24
+
+
+def test_shards_are_finished_by_the_next_run_and_verified(small, tmp_path):
+  small["shard_size_mb"] = 0.002
+  done = script_runner.run(SCRIPT, **small, num_processes=2)
+  assert done.code == 0, done.err
+  assert "100.0%" in done.err
+  folder = tmp_path / "out"
+  names = sorted(os.listdir(folder))
+  assert names[-1] == "a.tfrecord.manifest.json"
+  shards = [folder / name for name in names[:-1]]
+  assert [shard.name for shard in shards] == [
+    f"a.tfrecord-{n:05}-of-{len(shards):05}" for n in range(len(shards))
+  ]
+  assert len(shards) > 1
+  before = [shard.read_bytes() for shard in shards]
+  shards[1].unlink()
+  done = script_runner.run(SCRIPT, **small)
+  assert done.code == 0, done.err
+  assert f"{len(shards) - 1} of {len(shards)} shards are there" in done.err
+  assert [shard.read_bytes() for shard in shards] == before
+  done = script_runner.run(SCRIPT, **{**small, "dupe_factor": 1})
+  assert done.code == 1
+  assert "were made with dupe_factor 2, now it is 1" in done.last_line
+
+  pattern = f"{folder}/a.tfrecord-*"
+  done = script_runner.run(
+    SCRIPT, verify=True, output_file=pattern, vocab_file=small["vocab_file"]
+  )
+  assert done.code == 0, done.err
+  assert f"{len(shards)} file(s), " in done.out
+  assert "faults: 0" in done.out
+  shards[0].write_bytes(before[0][:-3])
+  done = script_runner.run(SCRIPT, verify=True, output_file=pattern)
+  assert done.code == 1
+  assert "1 fault(s) in" in done.last_line
+  assert "is damaged or cut off" in done.last_line
+
+
 @pytest.mark.parametrize(
-  "arguments, sentence",
+  "flags, sentence",
   [
+    ({"input_file": f"{INPUTS}/bad_utf8.txt"}, "bad_utf8.txt:2: not UTF-8"),
+    ({"input_file": "/nowhere/*.txt"}, "no file matches '/nowhere/*.txt'"),
+    ({"input_file": "{folder}/blank.txt"}, "no sentence in it"),
+    ({"vocab_file": "{folder}/none.txt"}, "no such vocabulary file"),
+    ({"vocab_file": "{folder}/blank.txt"}, "blank.txt: no token in it"),
+    ({"output_file": "{folder}/blank.txt/a"}, "blank.txt is not a folder"),
+    ({"output_file": "a,a"}, "or the same twice"),
+    ({"max_predictions_per_seq": 33}, "must be from 1 to --max_seq_length"),
+    ({"dupe_factor": 0}, "--dupe_factor=0: must be at least 1"),
+    ({"masked_lm_prob": 1.5}, "--masked_lm_prob=1.5: must be in (0, 1]"),
     (
-      [f"--input_file={INPUTS}/bad_utf8.txt"],
-      "bad_utf8.txt:2: not UTF-8",
+      {"do_whole_word_mask": True, "dynamic_masking": True},
+      "--do_whole_word_mask and --dynamic_masking exclude each other",
     ),
+    ({"num_processes": 2}, "--num_processes=2 needs --shard_size_mb"),
+    ({"runner": "DirectRunner"}, "--runner=DirectRunner needs --shard_size_mb"),
     (
-      [f"--input_file={INPUTS}/odd_corpus.txt", "--vocab_file=none.txt"],
-      "no such vocabulary file: none.txt",
-    ),
-    (
-      [f"--input_file={INPUTS}/odd_corpus.txt", "--output_file=vocab.txt/a"],
-      "vocab.txt",
+      {"shard_size_mb": 1, "output_file": "a,b"},
+      "with --shard_size_mb give one name",
     ),
   ],
 )
 def test_bad_input_is_one_sentence_and_leaves_nothing(
-  tmp_path, arguments, sentence
+  small, tmp_path, flags, sentence
 ):
-  done = run(tmp_path, "--output_file=a.tfrecord", *arguments)
-  assert done.returncode == 1
-  last = done.stderr.strip().split("\n")[-1]
-  assert last.startswith("create_pretraining_data.py: error: ")
-  assert sentence in last
-  assert "Traceback" not in done.stderr
-  assert os.listdir(tmp_path) == ["vocab.txt"]
+  (tmp_path / "blank.txt").write_text("\n\n")
+  before = set(os.listdir(tmp_path))
+  flags = {
+    name: value.format(folder=tmp_path) if isinstance(value, str) else value
+    for name, value in flags.items()
+  }
+  done = script_runner.run(SCRIPT, **{**small, **flags})
+  assert done.code == 1
+  assert done.last_line.startswith("create_pretraining_data.py: error: ")
+  assert sentence in done.last_line
+  assert "Traceback" not in done.err
+  out = tmp_path / "out"
+  assert set(os.listdir(tmp_path)) - {"out"} == before
+  assert not out.exists() or not os.listdir(out)
+
+
+def test_input_is_required_unless_verifying(small):
+  done = script_runner.run(SCRIPT, **{**small, "input_file": None})
+  assert done.code == 1
+  assert "--input_file must be given, unless with --verify" in done.err

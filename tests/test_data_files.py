@@ -129,9 +129,10 @@ def test_failing_record_writer_leaves_the_old_file(tmp_path):
 
 def test_unwritable_output(tmp_path):
   (tmp_path / "file").touch()
-  with pytest.raises(OSError, match="file"):
-    with data_files.RecordWriter(f"{tmp_path}/file/a"):
-      pass
+  for path in (f"{tmp_path}/file/a", f"{tmp_path}/file/b/a"):
+    with pytest.raises(errors.InputError, match="file is not a folder|file/b"):
+      with data_files.RecordWriter(path):
+        pass
   with pytest.raises(errors.InputError, match="cannot write nowhere://a"):
     with data_files.RecordWriter("nowhere://a"):
       pass

@@ -1,0 +1,320 @@
+"""Text of any size -> a TFRecord file for each shard of it.
+
+What a shard's file holds depends on its text, the recipe and the shard's
+number alone: not on how many processes there are, on the order in which they
+finish, nor on whether the run was killed and started again. Each file is
+written aside and renamed, so a file that is there is whole, and a run makes
+those that are not. A manifest beside them says what they were made from;
+files made from something else are never mixed with them.
+
+Shard i is made as the original would make it from that shard's text with
+--random_seed plus i: pairs are formed within a shard.
+"""
+
+import concurrent.futures
+import hashlib
+import json
+import multiprocessing
+import os
+import threading
+from typing import NamedTuple
+
+import tensorflow as tf
+from absl import logging
+
+import data_files
+import errors
+import pretraining_records
+import progress
+import text_shards
+
+_FORMAT = 1  # Of the manifest, and of what a shard becomes.
+_HASHED_TOGETHER = 1 << 20
+
+
+class Shard(NamedTuple):
+  """A shard: its number, its text_shards.Pieces and the file it becomes."""
+
+  number: int
+  pieces: list
+  output: str
+
+
+class Made(NamedTuple):
+  """What a shard became."""
+
+  number: int
+  records: int
+  bytes: int
+  sha256: str
+
+
+def shard_names(output, count):
+  """Returns the names of `count` files.
+
+  ("wiki.tfrecord.gz", 2) gives wiki.tfrecord-00000-of-00002.gz and
+  wiki.tfrecord-00001-of-00002.gz.
+  """
+  suffix = ".gz" if output.endswith(".gz") else ""
+  base = output.removesuffix(suffix)
+  return [f"{base}-{n:05}-of-{count:05}{suffix}" for n in range(count)]
+
+
+def manifest_name(output):
+  """Returns the name of the manifest beside the shards of `output`."""
+  return f"{output.removesuffix('.gz')}.manifest.json"
+
+
+class ShardedRun:
+  """All shards of some text, made as a Recipe says.
+
+  Attributes:
+    recipe: pretraining_records.Recipe.
+    shards: list of Shards.
+    manifest: path of the file that says what the shards are made from.
+  """
+
+  def __init__(self, recipe, files, output, *, shard_bytes):
+    """Plans the shards; writes nothing.
+
+    Args:
+      recipe: pretraining_records.Recipe.
+      files: names of text files.
+      output: what the names of the outputs begin with, see `shard_names`.
+      shard_bytes: about how many bytes of text a shard has.
+    """
+    pieces = text_shards.plan_shards(files, shard_bytes)
+    names = shard_names(output, len(pieces))
+    numbers = range(len(pieces))
+    self.shards = list(map(Shard, numbers, pieces, names))
+    self.manifest = manifest_name(output)
+    self.recipe = recipe
+    self._made_from = {
+      "format": _FORMAT,
+      "shard_bytes": shard_bytes,
+      **recipe.described(),
+      "inputs": {
+        piece.path: piece.end for piece in text_shards.whole_files(files)
+      },
+    }
+
+  def make(self, num_processes=1):
+    """Makes the shards that are not there yet, on this machine.
+
+    Args:
+      num_processes: how many work at the same time.
+
+    Returns:
+      A list of Made, one for each shard.
+
+    Raises:
+      InputError: outputs are there that were made from something else, the
+        text or the vocabulary cannot be used, or a process was killed.
+    """
+    missing = self.begin()
+    if num_processes == 1 or len(missing) <= 1:
+      results = _make_here(self.recipe, missing)
+    else:
+      results = _make_in_processes(self.recipe, missing, num_processes)
+    total = sum(map(_text_bytes, missing))
+    done = progress.Progress(
+      total, parts=len(missing), part_name="shards", unit="words"
+    )
+    made = []
+    for shard, result, num_words in results:
+      made.append(result)
+      done.advance(_text_bytes(shard), num_words)
+    return self.end(made)
+
+  def begin(self):
+    """Checks what is there, writes the manifest; returns missing Shards.
+
+    Raises:
+      InputError: outputs are there that were made from something else.
+    """
+    recorded = self._recorded()
+    missing = [
+      shard
+      for shard in self.shards
+      if not _is_there(shard, recorded.get(os.path.basename(shard.output)))
+    ]
+    self._write_manifest(recorded)
+    for shard in missing:
+      _remove_leftovers(shard.output)
+    if len(missing) < len(self.shards):
+      logging.info(
+        "%d of %d shards are there already",
+        len(self.shards) - len(missing),
+        len(self.shards),
+      )
+    return missing
+
+  def end(self, made):
+    """Writes the manifest with what became of all shards.
+
+    Args:
+      made: list of Made; files of other shards are looked at.
+
+    Returns:
+      A list of Made, one for each shard.
+    """
+    by_number = {result.number: result for result in made}
+    results = [
+      by_number.get(shard.number) or _examined(shard) for shard in self.shards
+    ]
+    self._write_manifest(
+      {
+        os.path.basename(shard.output): result._asdict()
+        for shard, result in zip(self.shards, results)
+      }
+    )
+    return results
+
+  def _recorded(self):
+    """Returns what an earlier run's manifest tells of its shards."""
+    if not tf.io.gfile.exists(self.manifest):
+      for shard in self.shards:
+        if tf.io.gfile.exists(shard.output):
+          raise errors.InputError(
+            f"{shard.output} is there, but {self.manifest}, which would tell "
+            "what it was made from, is not: remove it, or pass another "
+            "--output_file"
+          )
+      return {}
+    manifest = _read_json(self.manifest)
+    for name, now in self._made_from.items():
+      before = manifest.get(name)
+      if before != now:
+        raise errors.InputError(
+          f"{self.manifest}: the files beside it were made with {name} "
+          f"{before}, now it is {now}: pass what it was, or another "
+          "--output_file, or remove those files with their manifest"
+        )
+    return manifest.get("shards", {})
+
+  def _write_manifest(self, shards):
+    content = {**self._made_from, "shards": shards}
+    data_files.write_text(self.manifest, json.dumps(content, indent=1) + "\n")
+
+
+def _read_json(path):
+  with tf.io.gfile.GFile(path) as stream:
+    try:
+      return json.loads(stream.read())
+    except ValueError as error:
+      raise errors.InputError(
+        f"{path}: not JSON ({error}); remove it with the files beside it"
+      ) from error
+
+
+def _is_there(shard, recorded):
+  """Whether a shard's file exists, with its recorded size if there is one."""
+  if not tf.io.gfile.exists(shard.output):
+    return False
+  size = tf.io.gfile.stat(shard.output).length
+  return recorded is None or recorded["bytes"] == size
+
+
+def _remove_leftovers(output):
+  """Removes what processes left that were killed while writing `output`."""
+  if data_files.is_remote(output):
+    return
+  for path in tf.io.gfile.glob(f"{output}.tmp-*"):
+    try:
+      os.kill(int(path.rpartition("-")[2]), 0)  # Only asks whether it runs.
+    except ProcessLookupError:
+      os.remove(path)
+    except PermissionError:
+      continue  # It runs, for someone else.
+
+
+def _text_bytes(shard):
+  return sum(piece.end - piece.start for piece in shard.pieces)
+
+
+def _examined(shard):
+  """Returns the Made of a file that an earlier run wrote."""
+  records = data_files.count_records(shard.output)
+  return Made(shard.number, records, *_size_and_hash(shard.output))
+
+
+def _size_and_hash(path):
+  size, digest = 0, hashlib.sha256()
+  with data_files.open_for_reading(path) as stream:
+    while block := stream.read(_HASHED_TOGETHER):
+      size += len(block)
+      digest.update(block)
+  return size, digest.hexdigest()
+
+
+def make_shard(maker, seed, shard):
+  """Makes a shard's file.
+
+  Args:
+    maker: pretraining_records.RecordMaker.
+    seed: of shard 0, int.
+    shard: Shard.
+
+  Returns:
+    (Made, the number of words of text).
+  """
+  with data_files.RecordWriter(shard.output) as writer:
+    corpus = maker.read(shard.pieces, joined=False)
+    records = maker.write(corpus, [writer], seed=seed + shard.number)
+  made = Made(shard.number, records, *_size_and_hash(shard.output))
+  return made, corpus.num_words
+
+
+def _make_here(recipe, shards):
+  """Yields (shard, Made, number of words) of each shard."""
+  maker = pretraining_records.RecordMaker(recipe)
+  for shard in shards:
+    yield shard, *make_shard(maker, recipe.options.random_seed, shard)
+
+
+def _make_in_processes(recipe, shards, num_processes):
+  """Yields (shard, Made, number of words) as shards are finished."""
+  # A process in which TensorFlow has computed something cannot be forked: one
+  # that has only imported it is, where the system can.
+  methods = multiprocessing.get_all_start_methods()
+  context = multiprocessing.get_context(
+    "forkserver" if "forkserver" in methods else "spawn"
+  )
+  context.set_forkserver_preload(["tensorflow"])
+  with concurrent.futures.ProcessPoolExecutor(
+    min(num_processes, len(shards)),
+    mp_context=context,
+    initializer=_start_worker,
+    initargs=(recipe,),
+  ) as pool:
+    shard_of = {pool.submit(_work, shard): shard for shard in shards}
+    try:
+      for future in concurrent.futures.as_completed(shard_of):
+        yield shard_of[future], *future.result()
+    except concurrent.futures.process.BrokenProcessPool as error:
+      raise errors.InputError(
+        "a process was killed, perhaps for want of memory: run the same "
+        "command again, which goes on from the finished shards, with fewer "
+        "--num_processes if memory is short"
+      ) from error
+    finally:
+      pool.shutdown(wait=False, cancel_futures=True)
+
+
+_worker = {}  # Of a worker process: its RecordMaker and the first seed.
+
+
+def _start_worker(recipe):
+  threading.Thread(target=_end_with_parent, daemon=True).start()
+  _worker["maker"] = pretraining_records.RecordMaker(recipe)
+  _worker["seed"] = recipe.options.random_seed
+
+
+def _end_with_parent():
+  """Ends this process when the one that started it is killed."""
+  multiprocessing.parent_process().join()
+  os._exit(1)
+
+
+def _work(shard):
+  return make_shard(_worker["maker"], _worker["seed"], shard)

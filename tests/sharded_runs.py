@@ -1,0 +1,55 @@
+"""Six shards of two small files, for the tests of whoever makes them."""
+
+import hashlib
+import json
+import os
+
+import pretraining_data
+import pretraining_records
+import sharded_data
+import small_corpus
+
+
+def make_recipe(folder, **options):
+  settings = {"max_seq_length": 32, "max_predictions_per_seq": 5, **options}
+  return pretraining_records.Recipe(
+    small_corpus.write_vocab(folder), True, pretraining_data.Options(**settings)
+  )
+
+
+def make_run(folder, output="out/a.tfrecord", **options):
+  """Plans six shards of two files in `folder`."""
+  files = [
+    small_corpus.write_text(folder, f"{name}.txt", 20, seed=seed)
+    for seed, name in enumerate("ab")
+  ]
+  size = sum(map(os.path.getsize, files))
+  run = sharded_data.ShardedRun(
+    make_recipe(folder, **options),
+    files,
+    str(folder / output),
+    shard_bytes=-(-size // 6),
+  )
+  assert len(run.shards) == 6
+  return run
+
+
+def contents(run):
+  """Returns {name: bytes} of everything in the folder of the outputs."""
+  folder = os.path.dirname(run.manifest)
+  found = {}
+  for name in os.listdir(folder):
+    with open(os.path.join(folder, name), "rb") as stream:
+      found[name] = stream.read()
+  return found
+
+
+def assert_expected(run, expected):
+  """Checks the files of a finished run, and what its manifest says of them."""
+  found = contents(run)
+  manifest = json.loads(found.pop(os.path.basename(run.manifest)))
+  assert found == expected
+  for name, data in found.items():
+    shard = manifest["shards"][name]
+    assert shard["bytes"] == len(data)
+    assert shard["sha256"] == hashlib.sha256(data).hexdigest()

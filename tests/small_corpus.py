@@ -1,0 +1,31 @@
+"""A vocabulary of a few words and texts of them, for the data tests."""
+
+import random
+
+TOKENS = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat dog sat ran on mat ##s . ,"
+
+
+def write_vocab(folder):
+  path = folder / "vocab.txt"
+  path.write_text(TOKENS.replace(" ", "\n") + "\n")
+  return str(path)
+
+
+def text_of(num_documents, seed=0):
+  """Returns documents of one to six sentences of one to twelve words."""
+  rng = random.Random(seed)
+  words = "the cat dog cats dogs sat ran on mat mats . , xyzzy".split()
+  documents = [
+    "\n".join(
+      " ".join(rng.choices(words, k=rng.randint(1, 12)))
+      for _ in range(rng.randint(1, 6))
+    )
+    for _ in range(num_documents)
+  ]
+  return "\n\n".join(documents) + "\n"
+
+
+def write_text(folder, name="text.txt", num_documents=40, seed=0):
+  path = folder / name
+  path.write_text(text_of(num_documents, seed))
+  return str(path)
