@@ -22,6 +22,40 @@ help:
 env:
 	@bash make_env.sh
 
+# Made afresh each time, in quickstart/; on one machine with the same numbers.
+# The model is to learn the sample by heart: it has no dropout, and as it is
+# narrow its initial weights are wider than the released 0.02. The long warm-up
+# is what makes it leave the plateau of "always guess the commonest words".
+MODEL = --bert_config_file=sample_bert_config.json --max_seq_length=32
+quickstart: env
+	rm -rf quickstart
+	@echo; echo "== 1. A vocabulary of word pieces, learnt from the text"
+	$(RUN) create_vocabulary.py --input_file=sample_text.txt \
+	  --output_file=quickstart/vocab.txt --vocab_size=2000 --min_frequency=1
+	@echo; echo "== 2. Records: pairs of sentences, 15% of their word pieces masked"
+	$(RUN) create_pretraining_data.py --input_file=sample_text.txt \
+	  --output_file=quickstart/pretrain.tfrecord \
+	  --vocab_file=quickstart/vocab.txt --dupe_factor=40 \
+	  --max_seq_length=32 --max_predictions_per_seq=5
+	@echo; echo "== 3. Pre-training and evaluation: 2 layers, 128 wide, about 2 minutes"
+	$(RUN) run_pretraining.py --do_train --do_eval $(MODEL) \
+	  --input_file=quickstart/pretrain.tfrecord --output_dir=quickstart/model \
+	  --max_predictions_per_seq=5 --learning_rate=2e-3 \
+	  --num_train_steps=2500 --num_warmup_steps=1000 \
+	  --eval_batch_size=32 --max_eval_steps=300
+	@echo; echo "== 4. What belongs where [MASK] stands"
+	$(RUN) fill_mask.py $(MODEL) --vocab_file=quickstart/vocab.txt \
+	  --init_checkpoint=quickstart/model \
+	  --text="The [MASK] lays up to two thousand eggs a day." \
+	  --text="Zürich lies at the end of a long [MASK], with the Alps behind it."
+	@printf "%s\n" "" "quickstart/ now holds" \
+	  "  vocab.txt            the vocabulary, one word piece a line" \
+	  "  pretrain.tfrecord    the records" \
+	  "  model/               checkpoints, eval_results.txt, TensorBoard logs" \
+	  "" "Next, type texts with [MASK] of your own:" \
+	  "  $(RUN) fill_mask.py $(MODEL) \\" \
+	  "    --vocab_file=quickstart/vocab.txt --init_checkpoint=quickstart/model"
+
 test:
 	@bash make_env.sh test
 	$(RUN) -m pytest $(ARGS)
