@@ -154,6 +154,7 @@ def count_words(paths, counts):
 
 
 def report(counts, place):
+  """Says how far the counting has come."""
   logging.info(
     "%s: %d words, %d different", place, counts.num_words, len(counts.words)
   )

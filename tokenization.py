@@ -274,8 +274,8 @@ class WordpieceTokenizer:
     Args:
       vocab: the pieces, a dict of token -> id, not to be changed.
       unk_token: what stands for a word that cannot be cut into pieces.
-      max_input_chars_per_word: a longer word is unknown, too. As in the
-        original: counted after cleaning and the stripping of accents.
+      max_input_chars_per_word: a longer word is unknown, too.
+        As in the original: counted after cleaning and the loss of accents.
     """
     self.vocab = vocab
     self.unk_token = unk_token
