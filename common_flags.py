@@ -9,9 +9,11 @@ import functools
 
 from absl import flags
 
+import checkpoints
 import distribution
 import errors
 import evaluation_loop
+import modeling
 import optimization
 import run_folder
 import training_loop
@@ -26,12 +28,14 @@ def define_model_flags(*, max_seq_length=128):
   """Flags that say which model, and where its weights come from."""
   flags.DEFINE_string(
     "bert_config_file", None,
-    "JSON file with the model's shape (bert_config.json).", required=True,
+    "JSON file with the model's shape: bert_config.json, or config.json of "
+    "Hugging Face.", required=True,
   )
   flags.DEFINE_string(
     "init_checkpoint", None,
-    "Weights to start from: a TF1 checkpoint (prefix, .index file or folder) "
-    "or a training checkpoint of this project.",
+    "Weights to start from: a TF1 checkpoint or one of this project (prefix, "
+    ".index file or folder), a Hugging Face folder or .safetensors file, or a "
+    "Model Garden checkpoint.",
   )
   flags.DEFINE_integer(
     "max_seq_length", max_seq_length,
@@ -242,6 +246,21 @@ def training_length(num_examples):
   return num_train_steps, int(num_train_steps * FLAGS.warmup_proportion)
 
 
+def model_config():
+  """Returns the modeling.BertConfig of --bert_config_file.
+
+  Raises:
+    InputError: it cannot be used, or --max_seq_length does not fit it.
+  """
+  values = checkpoints.read_config(FLAGS.bert_config_file)
+  try:
+    config = modeling.BertConfig.from_dict(values)
+  except errors.InputError as error:
+    raise errors.InputError(f"{FLAGS.bert_config_file}: {error}") from error
+  config.check_sequence_length(FLAGS.max_seq_length)
+  return config
+
+
 def make_strategy():
   """Returns the tf.distribute.Strategy that the device flags describe."""
   return distribution.make_strategy(
@@ -283,9 +302,9 @@ def model_options(strategy):
   }
 
 
-def _train_options(num_train_steps):
+def _train_options(num_train_steps, output_dir):
   return training_loop.TrainOptions(
-    output_dir=FLAGS.output_dir,
+    output_dir=output_dir,
     num_train_steps=num_train_steps,
     save_checkpoints_steps=FLAGS.save_checkpoints_steps,
     iterations_per_loop=FLAGS.iterations_per_loop,
@@ -322,6 +341,7 @@ def make_trainer(
   objective,
   num_train_steps,
   num_warmup_steps,
+  output_dir=None,
 ):
   """Returns the training_loop.Trainer that the training flags describe.
 
@@ -333,6 +353,7 @@ def make_trainer(
     strategy: the strategy in whose scope the model was made.
     objective: training_loop.Objective.
     num_train_steps, num_warmup_steps: length of the run, in optimizer steps.
+    output_dir: folder of the run; --output_dir if None.
   """
   depth = config.num_hidden_layers
   by_name = {optimization.variable_name(v): v for v in trained}
@@ -361,7 +382,7 @@ def make_trainer(
       num_warmup_steps=num_warmup_steps,
       schedule=FLAGS.learning_rate_schedule,
     ),
-    options=_train_options(num_train_steps),
+    options=_train_options(num_train_steps, output_dir or FLAGS.output_dir),
   )
 
 
@@ -391,22 +412,22 @@ def periodic_evaluation(evaluate, keep_best):
   return None
 
 
-def open_run(task, config, strategy):
-  """Claims --output_dir for this run and finds out where the run starts.
+def open_run(task, config, strategy, output_dir=None):
+  """Claims the run's folder and finds out where the run starts.
 
   Args:
     task: what kind of run this is; another kind's folder is refused.
     config: modeling.BertConfig; another model's folder is refused.
     strategy: only the chief of its processes writes.
+    output_dir: the folder; --output_dir if None.
 
   Returns:
     run_folder.StartingPoint.
   """
+  folder = output_dir or FLAGS.output_dir
   if distribution.is_chief(strategy):
-    run_folder.claim(
-      FLAGS.output_dir, {"task": task, "bert_config": config.to_dict()}
-    )
-  return run_folder.starting_point(FLAGS.output_dir, FLAGS.init_checkpoint)
+    run_folder.claim(folder, {"task": task, "bert_config": config.to_dict()})
+  return run_folder.starting_point(folder, FLAGS.init_checkpoint)
 
 
 def require_one_of(*names):
