@@ -46,10 +46,17 @@ def texts_to_fill():
     return
   if sys.stdin.isatty():
     print("Type a text with [MASK], or an empty line to end.")
-  for line in sys.stdin:
+  # The bytes: how sys.stdin decodes them depends on the locale.
+  for number, line in enumerate(sys.stdin.buffer, 1):
     if not line.strip():
       return
-    yield "standard input", line.rstrip("\n")
+    where = f"standard input:{number}"
+    try:
+      yield where, line.decode("utf-8").rstrip("\n")
+    except UnicodeDecodeError as error:
+      raise errors.InputError(
+        f"{where}: not UTF-8 (byte {error.start} of the line); type UTF-8"
+      ) from error
 
 
 def encode(tokenizer, text, where):
@@ -126,8 +133,7 @@ def print_fillings(text, filled, tokenizer):
 
 def main(argv):
   del argv
-  config = modeling.BertConfig.from_json_file(FLAGS.bert_config_file)
-  config.check_sequence_length(FLAGS.max_seq_length)
+  config = common_flags.model_config()
   if not FLAGS.init_checkpoint:
     raise errors.InputError("pass --init_checkpoint: the weights to use")
   tokenizer = tokenization.FullTokenizer(
