@@ -1,0 +1,511 @@
+"""run_pretraining.py and fill_mask.py as a user types them."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import checkpoints
+import data_files
+import modeling
+import script_runner
+import tokenization
+
+GOLDEN = script_runner.ROOT / "tests" / "golden" / "pretraining_run"
+MODEL = GOLDEN / "model"
+RECORDS = {
+  "input_file": f"{GOLDEN}/a.tfrecord,{GOLDEN}/b.tfrecord",
+  "max_seq_length": 64,
+  "max_predictions_per_seq": 10,
+}
+TRAINING = {
+  **RECORDS,
+  "do_train": True,
+  "train_batch_size": 8,
+  "learning_rate": 2e-3,
+  "num_warmup_steps": 20,
+}
+SMALL = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+
+
+def pretrain(**flags):
+  """Runs the script with the golden configuration unless told otherwise."""
+  defaults = {"bert_config_file": MODEL / "bert_config.json"}
+  return script_runner.run("run_pretraining.py", **{**defaults, **flags})
+
+
+def fill_mask(**flags):
+  defaults = {
+    "bert_config_file": MODEL / "bert_config.json",
+    "vocab_file": MODEL / "vocab.txt",
+    "init_checkpoint": MODEL / "bert_model.ckpt",
+    "max_seq_length": 64,
+  }
+  return script_runner.run("fill_mask.py", **{**defaults, **flags})
+
+
+def write_config(path, **changed):
+  """Writes the golden model's configuration with some values changed."""
+  config = json.loads((MODEL / "bert_config.json").read_text())
+  path.write_text(json.dumps({**config, **changed}))
+  return path
+
+
+@pytest.fixture(scope="module")
+def small_config(tmp_path_factory):
+  folder = tmp_path_factory.mktemp("config")
+  return write_config(folder / "bert_config.json", **SMALL)
+
+
+def weights(checkpoint):
+  return checkpoints.read_weights(str(checkpoint))
+
+
+def assert_same_weights(ours, theirs, **tolerance):
+  ours, theirs = weights(ours), weights(theirs)
+  assert ours.keys() == theirs.keys()
+  for name, value in ours.items():
+    if tolerance:
+      np.testing.assert_allclose(value, theirs[name], err_msg=name, **tolerance)
+    else:
+      assert value.tobytes() == theirs[name].tobytes(), name
+
+
+# Evaluation.
+
+
+def read_results(path):
+  """Returns (name, text of the value) of each line, in order."""
+  lines = path.read_text(encoding="utf-8").splitlines()
+  return [re.fullmatch(r"(\w+) = (\S+)", line).groups() for line in lines]
+
+
+@pytest.mark.parametrize(
+  "golden, flags",
+  [
+    (
+      "eval_results_one_file.txt",
+      {"input_file": GOLDEN / "a.tfrecord", "max_eval_steps": 20},
+    ),
+    (
+      "eval_results_two_files.txt",
+      {
+        "input_file": f"{GOLDEN}/b.tfrecord,{GOLDEN}/a.tfrecord",
+        "max_eval_steps": 7,
+      },
+    ),
+    (
+      "eval_results_two_files.txt",
+      {
+        "input_file": f"{GOLDEN}/b.tfrecord,{GOLDEN}/a.tfrecord",
+        "max_eval_steps": 7,
+        "distribution_strategy": "mirrored",
+        "num_logical_cpus": 2,
+      },
+    ),
+  ],
+  ids=["one file", "two files", "two devices"],
+)
+def test_the_originals_evaluation(tmp_path, golden, flags):
+  done = pretrain(
+    **{**RECORDS, **flags},
+    do_eval=True,
+    init_checkpoint=MODEL / "bert_model.ckpt",
+    eval_batch_size=8,
+    output_dir=tmp_path / "run",
+  )
+  assert done.code == 0, done.err
+  ours = read_results(tmp_path / "run" / "eval_results.txt")
+  theirs = read_results(GOLDEN / golden)
+  assert [name for name, _ in ours] == [name for name, _ in theirs]
+  for (name, our), (_, their) in zip(ours, theirs):
+    if name.endswith("loss"):
+      assert float(our) == pytest.approx(float(their), rel=1e-5), name
+    else:
+      assert our == their, name
+
+
+def test_compressed_records_are_read_too(tmp_path):
+  packed = str(tmp_path / "a.tfrecord.gz")
+  with data_files.RecordWriter(packed) as writer:
+    writer.write_all(data_files.read_serialized(str(GOLDEN / "a.tfrecord")))
+  results = []
+  for name in (GOLDEN / "a.tfrecord", packed):
+    done = pretrain(
+      **{**RECORDS, "input_file": name},
+      do_eval=True,
+      init_checkpoint=MODEL,
+      max_eval_steps=1,
+      output_dir=tmp_path / "run",
+    )
+    assert done.code == 0, done.err
+    results.append(read_results(tmp_path / "run" / "eval_results.txt"))
+  assert results[0] == results[1]
+
+
+# Training, and going on where it stopped.
+
+STEPS = 200
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, small_config):
+  """The folder of a run that nothing interrupted, and its flags."""
+  flags = {
+    **TRAINING,
+    "do_eval": True,
+    "bert_config_file": small_config,
+    "vocab_file": MODEL / "vocab.txt",
+    "num_train_steps": STEPS,
+    "save_checkpoints_steps": 150,
+    "log_steps": 10,
+    "max_eval_steps": 5,
+  }
+  folder = tmp_path_factory.mktemp("trained") / "run"
+  done = pretrain(**flags, output_dir=folder)
+  assert done.code == 0, done.err
+  return folder, flags
+
+
+def test_a_run_leaves_these_files(trained):
+  folder, _ = trained
+  found = {
+    re.sub(r"tfevents\..*", "tfevents", str(path.relative_to(folder)))
+    for path in folder.rglob("*")
+    if path.is_file()
+  }
+  assert found == {
+    "checkpoint",
+    "eval_results.txt",
+    "events.out.tfevents",
+    "final_model/bert_config.json",
+    "final_model/bert_model.ckpt.data-00000-of-00001",
+    "final_model/bert_model.ckpt.index",
+    "final_model/vocab.txt",
+    "model.ckpt-150.commit",
+    "model.ckpt-150.data-00000-of-00001",
+    "model.ckpt-150.index",
+    f"model.ckpt-{STEPS}.commit",
+    f"model.ckpt-{STEPS}.data-00000-of-00001",
+    f"model.ckpt-{STEPS}.index",
+    "run_fingerprint.json",
+    "train_log.jsonl",
+  }
+  newest = tf.train.latest_checkpoint(str(folder))
+  assert newest == str(folder / f"model.ckpt-{STEPS}")
+
+
+def test_training_lowers_the_loss(trained):
+  folder, _ = trained
+  with open(folder / "train_log.jsonl", encoding="utf-8") as stream:
+    lines = [json.loads(line) for line in stream]
+  assert [line["step"] for line in lines] == list(range(10, STEPS + 1, 10))
+  assert lines[-1]["loss"] < 0.8 * lines[0]["loss"]
+  # The peak of the learning rate, then nothing.
+  rates = [line["learning_rate"] for line in lines]
+  assert max(rates) == pytest.approx(2e-3, rel=0.06)
+  assert rates[-1] == pytest.approx(2e-3 / STEPS, rel=1e-3)
+  results = dict(read_results(folder / "eval_results.txt"))
+  assert results["global_step"] == str(STEPS)
+  assert float(results["loss"]) < lines[0]["loss"]
+
+
+def test_the_final_model_is_a_folder_to_start_from(trained, small_config):
+  folder, _ = trained
+  final = weights(folder / "final_model")
+  saved = weights(folder / f"model.ckpt-{STEPS}")
+  assert set(final) == {
+    name for name in saved if not re.search("adam_[mv]$|global_step", name)
+  }
+  for name, value in final.items():
+    np.testing.assert_array_equal(value, saved[name], name)
+  written = json.loads((folder / "final_model/bert_config.json").read_text())
+  assert written == json.loads(small_config.read_text())
+  assert (folder / "final_model/vocab.txt").read_bytes() == (
+    MODEL / "vocab.txt"
+  ).read_bytes()
+
+
+def test_the_same_command_again_only_evaluates(tmp_path, trained):
+  folder, flags = trained
+  copy = tmp_path / "run"
+  shutil.copytree(folder, copy)
+  (copy / "eval_results.txt").unlink()
+  before = (copy / f"model.ckpt-{STEPS}.data-00000-of-00001").stat().st_mtime_ns
+  done = pretrain(**flags, output_dir=copy)
+  assert done.code == 0, done.err
+  assert "nothing to train" in done.err
+  after = (copy / f"model.ckpt-{STEPS}.data-00000-of-00001").stat().st_mtime_ns
+  assert after == before
+  assert read_results(copy / "eval_results.txt") == read_results(
+    folder / "eval_results.txt"
+  )
+
+
+def test_a_run_stopped_by_sigterm_continues_to_the_same_weights(
+  tmp_path, trained
+):
+  folder, flags = trained
+  flags = {**flags, "do_eval": False, "output_dir": tmp_path / "run"}
+  with script_runner.start("run_pretraining.py", **flags) as process:
+    said = ""
+    for line in process.stderr:
+      said += line
+      if f"step 10/{STEPS}" in line:
+        process.send_signal(signal.SIGTERM)
+  assert process.returncode == 75, said
+  (step,) = re.findall(r"stopped by SIGTERM; step (\d+) is saved", said)
+  assert 10 <= int(step) < STEPS
+  assert (tmp_path / "run" / f"model.ckpt-{step}.commit").exists()
+  assert not (tmp_path / "run" / "final_model").exists()
+  done = pretrain(**flags)
+  assert done.code == 0, done.err
+  assert f"resuming from {tmp_path}/run/model.ckpt-{step}\n" in done.err
+  for checkpoint in (f"model.ckpt-{STEPS}", "final_model"):
+    assert_same_weights(tmp_path / "run" / checkpoint, folder / checkpoint)
+
+
+def test_two_devices_train_to_the_weights_of_one(tmp_path):
+  """Without dropout, whose masks differ from replica to replica."""
+  config = write_config(
+    tmp_path / "bert_config.json",
+    **{**SMALL, "num_hidden_layers": 1},
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+  )
+  for name, devices in (
+    ("one", {"distribution_strategy": "one_device"}),
+    ("two", {"distribution_strategy": "mirrored", "num_logical_cpus": 2}),
+  ):
+    done = pretrain(
+      **{**TRAINING, "learning_rate": 5e-4, "num_warmup_steps": 2},
+      **devices,
+      bert_config_file=config,
+      num_train_steps=10,
+      output_dir=tmp_path / name,
+    )
+    assert done.code == 0, done.err
+  assert_same_weights(
+    tmp_path / "one/model.ckpt-10", tmp_path / "two/model.ckpt-10",
+    rtol=0, atol=1e-6,
+  )
+
+
+# Filling masks.
+
+
+def read_fillings(text):
+  """Returns [(text, [[(word piece, probability), ...], ...]), ...]."""
+  fillings = []
+  for line in text.splitlines():
+    mask = re.fullmatch(r"  \[MASK\] (\d+): (.*)", line)
+    if not mask:
+      fillings.append((line, []))
+      continue
+    words = mask[2].split()
+    fillings[-1][1].append(
+      [(word, float(prob)) for word, prob in zip(words[::2], words[1::2])]
+    )
+    assert int(mask[1]) == len(fillings[-1][1])
+  return fillings
+
+
+def test_texts_from_the_command_line_and_from_a_file(tmp_path):
+  texts = ["the [MASK] of the sea", "[MASK] and [MASK]", "it was [MASK]."]
+  (tmp_path / "texts.txt").write_text(f"{texts[2]}\n\n", encoding="utf-8")
+  done = fill_mask(
+    text=texts[:2], input_file=tmp_path / "texts.txt", top_k=7
+  )
+  assert done.code == 0, done.err
+  fillings = read_fillings(done.out)
+  assert [text for text, _ in fillings] == texts
+  assert [len(masks) for _, masks in fillings] == [1, 2, 1]
+  for _, masks in fillings:
+    for words in masks:
+      probabilities = [probability for _, probability in words]
+      assert len(set(word for word, _ in words)) == 7
+      assert probabilities == sorted(probabilities, reverse=True)
+      assert 0 < sum(probabilities) <= 1.001
+  assert_best_words(texts[1], fillings[1][1])
+
+
+def assert_best_words(text, fillings):
+  """Compares with what the model says when it is called directly."""
+  tokenizer = tokenization.FullTokenizer(str(MODEL / "vocab.txt"))
+  tokens = ["[CLS]"]
+  for word in text.split():
+    tokens += [word] if word == "[MASK]" else tokenizer.tokenize(word)
+  ids = tokenizer.convert_tokens_to_ids([*tokens, "[SEP]"])
+  positions = [i for i, token in enumerate(tokens) if token == "[MASK]"]
+  config = modeling.BertConfig.from_json_file(str(MODEL / "bert_config.json"))
+  model = modeling.BertModel(config)
+  head = modeling.MaskedLMHead(config, model.word_embeddings)
+  checkpoints.load([*model.variables, *head.variables], str(MODEL))
+  logits = head(model([ids]).sequence_output, [positions])
+  probabilities = tf.nn.softmax(logits)[0].numpy()
+  for row, words in zip(probabilities, fillings, strict=True):
+    best = np.argsort(-row)[: len(words)]
+    assert [word for word, _ in words] == tokenizer.convert_ids_to_tokens(best)
+    np.testing.assert_allclose(
+      [probability for _, probability in words], row[best], atol=6e-5
+    )
+
+
+def test_texts_from_standard_input_until_an_empty_line():
+  done = fill_mask(stdin=b"the [MASK]\na [MASK] b\n\nnot [MASK] read\n")
+  assert done.code == 0, done.err
+  fillings = read_fillings(done.out)
+  assert [text for text, _ in fillings] == ["the [MASK]", "a [MASK] b"]
+  assert [len(masks[0]) for _, masks in fillings] == [5, 5]
+
+
+# Mistakes. Each is one sentence, exit code 1, and nothing is left behind.
+
+
+def assert_one_sentence(done, script, *parts):
+  assert done.code == 1, done.err
+  assert "Traceback" not in done.err, done.err
+  assert done.last_line.startswith(f"{script}: error: ")
+  assert done.err.count(f"{script}: ") == 1
+  for part in parts:
+    assert part in done.last_line
+
+
+@pytest.fixture
+def damaged(tmp_path):
+  """Files that each have something wrong."""
+  whole = (GOLDEN / "a.tfrecord").read_bytes()
+  (length,) = np.frombuffer(whole[:8], np.int64)
+  second = 12 + length + 4  # where the second record begins
+  flipped = bytearray(whole)
+  flipped[second + 100] ^= 1
+  (tmp_path / "flipped.tfrecord").write_bytes(flipped)
+  (tmp_path / "cut.tfrecord").write_bytes(whole[: second + 100])
+  (tmp_path / "cut_in_header.tfrecord").write_bytes(whole[: second + 5])
+  (tmp_path / "empty.tfrecord").write_bytes(b"")
+  (tmp_path / "not_json.json").write_text("{")
+  (tmp_path / "latin_1.txt").write_bytes(b"a [MASK]\ncaf\xe9 [MASK]\n")
+  write_config(tmp_path / "odd.json", hidden_size=50)
+  write_config(tmp_path / "wide.json", hidden_size=64)
+  write_config(tmp_path / "few_words.json", vocab_size=99)
+  return tmp_path
+
+
+@pytest.mark.parametrize(
+  "flags, parts",
+  [
+    ({"bert_config_file": "none.json"}, ["no such file: ", "none.json"]),
+    ({"bert_config_file": "not_json.json"}, ["not_json.json: not JSON"]),
+    ({"bert_config_file": "odd.json"}, ["odd.json: hidden_size 50 "]),
+    (
+      {"max_seq_length": 128},
+      ["sequence length 128 ", "max_position_embeddings 64"],
+    ),
+    ({"do_train": False}, ["pass at least one of --do_train, --do_eval"]),
+    ({"input_file": "*.none"}, ["no file matches ", "*.none"]),
+    (
+      {"max_seq_length": 32},
+      ["a.tfrecord: input_ids has 64 values", "ask for 32", "--max_seq_length"],
+    ),
+    (
+      {"max_predictions_per_seq": 20},
+      ["a.tfrecord: masked_lm_", "has 10 values", "ask for 20"],
+    ),
+    ({"input_file": "empty.tfrecord"}, ["empty.tfrecord: holds no record"]),
+    ({"input_file": "cut.tfrecord"}, ["cut.tfrecord: record 2"]),
+    ({"input_file": "cut_in_header.tfrecord"}, ["header.tfrecord: record 2"]),
+    (
+      {"train_batch_size": 9, "gradient_accumulation_steps": 2},
+      ["9 examples", "2 equal parts"],
+    ),
+    ({"output_dir": "not_json.json/run"}, ["not_json.json/run"]),
+    ({"init_checkpoint": "none"}, ["no checkpoint at ", "none"]),
+    (
+      {"init_checkpoint": MODEL, "bert_config_file": "wide.json"},
+      ["bert_model.ckpt: bert/", "48", "64", "configuration"],
+    ),
+  ],
+)
+def test_mistakes_in_pretraining(damaged, monkeypatch, flags, parts):
+  monkeypatch.chdir(damaged)
+  before = sorted(os.listdir())
+  flags = {**TRAINING, "num_train_steps": 2, "output_dir": "run", **flags}
+  assert_one_sentence(pretrain(**flags), "run_pretraining.py", *parts)
+  left = [
+    path.name for path in pathlib.Path("run").rglob("*") if path.is_file()
+  ]
+  assert set(left) <= {"run_fingerprint.json"}
+  assert sorted(set(os.listdir()) - {"run"}) == before
+
+
+@pytest.mark.parametrize("do_train", [True, False])
+def test_a_damaged_record_is_named(damaged, small_config, do_train):
+  done = pretrain(
+    **{
+      **TRAINING,
+      "do_train": do_train,
+      "do_eval": not do_train,
+      "bert_config_file": small_config,
+      "input_file": f"{GOLDEN}/b.tfrecord,{damaged}/flipped.tfrecord",
+      "num_train_steps": 10,
+      "output_dir": damaged / "run",
+    }
+  )
+  assert_one_sentence(
+    done, "run_pretraining.py", "flipped.tfrecord: record 2 is damaged"
+  )
+  assert not (damaged / "run" / "eval_results.txt").exists()
+
+
+def test_the_folder_of_another_model_is_refused(damaged, trained):
+  folder, flags = trained
+  before = sorted(os.listdir(folder))
+  done = pretrain(
+    **{**flags, "bert_config_file": damaged / "wide.json"}, output_dir=folder
+  )
+  assert_one_sentence(
+    done,
+    "run_pretraining.py",
+    f"{folder} belongs to another run: bert_config.hidden_size is 32 there "
+    "and 64 now",
+  )
+  assert sorted(os.listdir(folder)) == before
+
+
+@pytest.mark.parametrize(
+  "flags, parts",
+  [
+    ({"init_checkpoint": None}, ["pass --init_checkpoint"]),
+    ({"init_checkpoint": "none"}, ["no checkpoint at none"]),
+    ({"vocab_file": "none.txt"}, ["none.txt"]),
+    (
+      {"bert_config_file": "few_words.json"},
+      ["vocab.txt has 100 tokens", "vocab_size 99"],
+    ),
+    ({"max_seq_length": 65}, ["sequence length 65", "64"]),
+    ({"text": "no mask"}, ["--text: no [MASK] in 'no mask'"]),
+    (
+      {"text": "[MASK]" + " a" * 62},
+      ["--text: 65 word pieces", "--max_seq_length is 64"],
+    ),
+    ({"input_file": "none.txt"}, ["no such file: none.txt"]),
+    ({"input_file": "latin_1.txt"}, ["latin_1.txt:2: not UTF-8"]),
+    ({"stdin": b"caf\xe9 [MASK]\n"}, ["standard input", "UTF-8"]),
+  ],
+)
+def test_mistakes_in_filling_masks(damaged, monkeypatch, flags, parts):
+  monkeypatch.chdir(damaged)
+  assert_one_sentence(fill_mask(**flags), "fill_mask.py", *parts)
+
+
+def test_a_vocabulary_without_mask_is_one_sentence(tmp_path):
+  vocab = (MODEL / "vocab.txt").read_text().replace("[MASK]", "[mask]")
+  (tmp_path / "vocab.txt").write_text(vocab)
+  done = fill_mask(vocab_file=tmp_path / "vocab.txt", text="a [MASK]")
+  assert_one_sentence(done, "fill_mask.py", "vocab.txt: '[MASK]' is not among")
