@@ -343,8 +343,7 @@ def make_evaluation(model, strategy, records):
 def main(argv):
   del argv
   common_flags.require_one_of("do_train", "do_eval")
-  config = modeling.BertConfig.from_json_file(FLAGS.bert_config_file)
-  config.check_sequence_length(FLAGS.max_seq_length)
+  config = common_flags.model_config()
   # Before anything else computes: devices cannot be arranged afterwards.
   strategy = common_flags.make_strategy()
   records = Records(FLAGS.input_file, FLAGS.output_dir)
