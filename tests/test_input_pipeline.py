@@ -106,7 +106,7 @@ def test_a_small_window_shuffles_near_neighbours_alone(files):
 def test_the_stream_can_be_entered_anywhere(files, window):
   whole = numbers_of(shuffled(files, window=window), 3 * COUNT)
   # The borders of windows and epochs, their neighbours, and places between.
-  for first in (1, 3, 4, 6, 11, 12, 13, 14, 16, 17, 25, 26, 29):
+  for first in (1, 4, 6, 12, 13, 14, 17, 26, 29):
     entered = shuffled(files, window=window, first_record=first)
     assert numbers_of(entered, 8) == whole[first : first + 8], first
 
