@@ -194,6 +194,10 @@ class Trainer:
 
   # One step.
 
+  def step(self, batch):
+    """Takes one step on a distributed batch, compiled; see `_step`."""
+    return self._compiled_step(batch)
+
   def _step(self, batch):
     """Takes one optimizer step on a distributed batch.
 
@@ -305,10 +309,10 @@ class Trainer:
     """
     losses = tf.TensorArray(tf.float32, num_steps, element_shape=[])
     norms = tf.TensorArray(tf.float32, num_steps, element_shape=[])
-    loss, metrics, rate, norm = self._compiled_step(next(iterator))
+    loss, metrics, rate, norm = self.step(next(iterator))
     losses, norms = losses.write(0, loss), norms.write(0, norm)
     for index in tf.range(1, num_steps):
-      loss, more, rate, norm = self._compiled_step(next(iterator))
+      loss, more, rate, norm = self.step(next(iterator))
       metrics = tf.nest.map_structure(tf.add, metrics, more)
       losses, norms = losses.write(index, loss), norms.write(index, norm)
     return losses.stack(), metrics, rate, norms.stack()
