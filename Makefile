@@ -5,9 +5,10 @@
 #   make test ARGS="-k tokenizer"  hands arguments on to pytest
 
 RUN = .venv/bin/python
-export TF_CPP_MIN_LOG_LEVEL ?= 2
+# TensorFlow's native code stays quiet: a machine without a GPU is no error.
+export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help env quickstart test test-slow lint bench-data clean
+.PHONY: help env quickstart test test-slow lint bench bench-data clean
 .DEFAULT_GOAL := help
 
 help:
@@ -15,6 +16,7 @@ help:
 	@echo "make test         the tests (make test-slow: those that take minutes)"
 	@echo "make lint         ruff, with the rules of ruff.toml"
 	@echo "make env          only the environment, .venv"
+	@echo "make bench        speed of the network, beside Hugging Face's"
 	@echo "make bench-data   TEXT=, VOCAB=: speed of create_pretraining_data.py;"
 	@echo "                  ORIGINAL=: a clone of the original to compare with"
 	@echo "make clean        removes what the other targets made, except .venv"
@@ -26,7 +28,8 @@ env:
 # The model is to learn the sample by heart: it has no dropout, and as it is
 # narrow its initial weights are wider than the released 0.02. The long warm-up
 # is what makes it leave the plateau of "always guess the commonest words".
-MODEL = --bert_config_file=sample_bert_config.json --max_seq_length=32
+FILL_MASK = fill_mask.py --init_checkpoint=quickstart/model/final_model \
+  --vocab_file=quickstart/vocab.txt --bert_config_file=sample_bert_config.json
 quickstart: env
 	rm -rf quickstart
 	@echo; echo "== 1. A vocabulary of word pieces, learnt from the text"
@@ -37,24 +40,25 @@ quickstart: env
 	  --output_file=quickstart/pretrain.tfrecord \
 	  --vocab_file=quickstart/vocab.txt --dupe_factor=40 \
 	  --max_seq_length=32 --max_predictions_per_seq=5
-	@echo; echo "== 3. Pre-training and evaluation: 2 layers, 128 wide, about 2 minutes"
-	$(RUN) run_pretraining.py --do_train --do_eval $(MODEL) \
+	@echo; echo "== 3. Pre-training and evaluation: 2 layers, 128 wide, 2 minutes"
+	$(RUN) run_pretraining.py --do_train --do_eval \
 	  --input_file=quickstart/pretrain.tfrecord --output_dir=quickstart/model \
-	  --max_predictions_per_seq=5 --learning_rate=2e-3 \
-	  --num_train_steps=2500 --num_warmup_steps=1000 \
+	  --bert_config_file=sample_bert_config.json \
+	  --vocab_file=quickstart/vocab.txt \
+	  --max_seq_length=32 --max_predictions_per_seq=5 \
+	  --learning_rate=2e-3 --num_train_steps=2500 --num_warmup_steps=1000 \
 	  --eval_batch_size=32 --max_eval_steps=300
 	@echo; echo "== 4. What belongs where [MASK] stands"
-	$(RUN) fill_mask.py $(MODEL) --vocab_file=quickstart/vocab.txt \
-	  --init_checkpoint=quickstart/model \
+	$(RUN) $(FILL_MASK) \
 	  --text="The [MASK] lays up to two thousand eggs a day." \
 	  --text="Zürich lies at the end of a long [MASK], with the Alps behind it."
 	@printf "%s\n" "" "quickstart/ now holds" \
 	  "  vocab.txt            the vocabulary, one word piece a line" \
 	  "  pretrain.tfrecord    the records" \
-	  "  model/               checkpoints, eval_results.txt, TensorBoard logs" \
-	  "" "Next, type texts with [MASK] of your own:" \
-	  "  $(RUN) fill_mask.py $(MODEL) \\" \
-	  "    --vocab_file=quickstart/vocab.txt --init_checkpoint=quickstart/model"
+	  "  model/               checkpoints, eval_results.txt, TensorBoard's values" \
+	  "  model/final_model/   weights, configuration and vocabulary together" \
+	  "" "Next, type sentences with a [MASK] of your own:" "" \
+	  "  $(RUN) $(FILL_MASK)"
 
 test:
 	@bash make_env.sh test
@@ -68,6 +72,15 @@ lint:
 	@bash make_env.sh lint
 	$(RUN) -m ruff check .
 
+bench:
+	@bash make_env.sh bench
+	$(RUN) benchmarks/model_speed.py $(ARGS)
+
+bench-data: env
+	$(RUN) benchmarks/pretraining_data_speed.py $(if $(TEXT),--text=$(TEXT)) \
+	  $(if $(VOCAB),--vocab=$(VOCAB)) \
+	  $(if $(ORIGINAL),--original=$(ORIGINAL)) $(ARGS)
+
 clean:
 	rm -rf quickstart build dist bert_tf2.egg-info .pytest_cache .ruff_cache
-	find . -name __pycache__ -not -path "./.venv/*" -exec rm -rf {} +
+	find . -name __pycache__ -not -path "./.venv/*" -prune -exec rm -rf {} +

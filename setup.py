@@ -37,7 +37,7 @@ EXTRAS = {
   "test": ["pytest>=8", *MODEL_GARDEN],
   "lint": ["ruff==0.17.5"],
   "model_garden": MODEL_GARDEN,
-  "bench": ["torch", "transformers", *MODEL_GARDEN],
+  "bench": ["torch", "transformers"],
   "gpu": ["tensorflow[and-cuda]==2.20.*"],
 }
 
