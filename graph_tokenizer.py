@@ -60,7 +60,11 @@ class Tokens(NamedTuple):
 
 
 class GraphTokenizer(tf.Module):
-  """A tokenization.FullTokenizer for use inside a tf.function."""
+  """A tokenization.FullTokenizer for use inside a tf.function.
+
+  Attributes:
+    lines: the vocabulary as `vocabulary_lines` gives it.
+  """
 
   def __init__(self, tokenizer):
     """Reads the rules off a tokenizer; takes a few seconds.
@@ -78,6 +82,7 @@ class GraphTokenizer(tf.Module):
         f"{tokenizer.vocab_file}: no {wordpiece.unk_token}, which stands for "
         "unknown words; add it"
       )
+    self.lines = vocabulary_lines(tokenizer)
     self._lower = tokenizer.basic_tokenizer.do_lower_case
     self._rules = _rules(self._lower)
     self._longest_word = wordpiece.max_input_chars_per_word
@@ -85,7 +90,7 @@ class GraphTokenizer(tf.Module):
     max_bytes = 4 * self._longest_word
     self._too_long = "x" * (max_bytes + 1)
     self._wordpiece = tf_text.FastWordpieceTokenizer(
-      vocab=_matchable(vocabulary_lines(tokenizer)),
+      vocab=_matchable(self.lines),
       suffix_indicator="##",
       max_bytes_per_word=max_bytes,
       unknown_token=wordpiece.unk_token,

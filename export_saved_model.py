@@ -1,0 +1,223 @@
+r"""Writes a SavedModel that takes raw text, for TensorFlow Serving and TF Hub.
+
+  python export_saved_model.py --head=classification --labels=bad,good \
+      --bert_config_file=bert_config.json --vocab_file=vocab.txt \
+      --init_checkpoint=sst2_output --export_dir=models/sentiment
+
+The tokenizer becomes part of the graph, and is compared with tokenization.py
+before anything is written. Takes less than a minute on 2 CPU cores. serve.py
+serves the result; so does TensorFlow Serving.
+"""
+
+import os
+
+from absl import app, flags, logging
+
+import checkpoints
+import common_flags
+import data_files
+import errors
+import graph_tokenizer
+import modeling
+import saved_model_folder
+import serving_model
+import tokenization
+
+FLAGS = flags.FLAGS
+
+common_flags.define_model_flags()
+common_flags.define_tokenizer_flags()
+flags.DEFINE_enum(
+  "head", None, tuple(serving_model.KINDS), "What the model does.",
+  required=True,
+)
+flags.DEFINE_string(
+  "export_dir", None,
+  "Folder of the model; the export becomes its subfolder --version.",
+  required=True,
+)
+flags.DEFINE_integer(
+  "version", 1, "Number of the export: TensorFlow Serving takes the highest.",
+  lower_bound=0,
+)
+flags.DEFINE_list(
+  "labels", [], "Names of the labels (classification, tagging), in order."
+)
+flags.DEFINE_string(
+  "label_file", None, "The same, in a file with one label a line."
+)
+flags.DEFINE_enum(
+  "output_activation", "softmax", ("softmax", "sigmoid", "linear"),
+  "classification: one label, several labels, or one number (regression).",
+)
+flags.DEFINE_bool(
+  "text_pairs", False, "classification, embedding: two texts, not one."
+)
+flags.DEFINE_enum(
+  "pooling", "pooled", serving_model.POOLINGS,
+  "embedding: the pooler's output, the mean over all tokens, or the last "
+  "state of [CLS].",
+)
+flags.DEFINE_bool(
+  "normalize", False, "embedding: whether to scale vectors to length 1."
+)
+flags.DEFINE_integer(
+  "top_k", 5, "masked_lm: how many fillings of each [MASK].", lower_bound=1
+)
+flags.DEFINE_integer(
+  "doc_stride", 128,
+  "span: from one window of a long context to the next, in word pieces.",
+  lower_bound=1,
+)
+flags.DEFINE_integer(
+  "max_query_length", 64, "span: longer questions are cut off.", lower_bound=1
+)
+flags.DEFINE_integer(
+  "max_answer_length", 30, "span: longest answer, in word pieces.",
+  lower_bound=1,
+)
+flags.DEFINE_bool(
+  "version_2_with_negative", False, "span: whether there may be no answer."
+)
+flags.DEFINE_float(
+  "null_score_diff_threshold", 0.0,
+  "span: there is no answer if its score is more than this above the best "
+  "answer's.",
+)
+flags.DEFINE_enum(
+  "tag_words", "punctuation", ("punctuation", "white_space"),
+  "tagging: where words end. punctuation is a word of its own, or part of "
+  "what white space parts.",
+)
+flags.DEFINE_enum(
+  "dtype", "float32", ("float32", "bfloat16"),
+  "Type in which the encoder's matrices are stored and multiplied.",
+)
+flags.DEFINE_string(
+  "warmup_file", None,
+  "Texts that TensorFlow Serving runs at its start, one a line, two texts "
+  "with a tab between; a sentence of our own if not given.",
+)
+flags.DEFINE_bool(
+  "allow_tokenizer_differences", False,
+  "Export although some text gives other ids than with tokenization.py.",
+)
+
+
+def read_labels():
+  """Returns the labels of the flags, a list.
+
+  Raises:
+    InputError: there are none, or some that the head has no use for.
+  """
+  labels = list(FLAGS.labels)
+  if FLAGS.label_file:
+    labels += [line for _, line in data_files.read_lines(FLAGS.label_file)]
+  wanted = FLAGS.head == "tagging" or (
+    FLAGS.head == "classification" and FLAGS.output_activation != "linear"
+  )
+  if wanted and not labels:
+    raise errors.InputError(
+      f"--head={FLAGS.head} needs names for its labels, in the order of "
+      "training: pass --labels or --label_file"
+    )
+  if labels and not wanted:
+    raise errors.InputError(
+      f"this --head={FLAGS.head} has no labels; leave --labels and "
+      "--label_file out"
+    )
+  return labels
+
+
+def read_options():
+  """Returns the serving_model.Options of the flags."""
+  return serving_model.Options(
+    max_seq_length=FLAGS.max_seq_length,
+    text_pairs=FLAGS.text_pairs,
+    activation=FLAGS.output_activation,
+    pooling=FLAGS.pooling,
+    normalize=FLAGS.normalize,
+    top_k=FLAGS.top_k,
+    doc_stride=FLAGS.doc_stride,
+    max_query_length=FLAGS.max_query_length,
+    max_answer_length=FLAGS.max_answer_length,
+    null_threshold=(
+      FLAGS.null_score_diff_threshold if FLAGS.version_2_with_negative else None
+    ),
+    split_at_punctuation=FLAGS.tag_words == "punctuation",
+    bfloat16=FLAGS.dtype == "bfloat16",
+  )
+
+
+def read_warmup_texts(model):
+  """Returns the requests of --warmup_file, a list of tuples of strings."""
+  count = len(model.text_inputs)
+  if not FLAGS.warmup_file:
+    return [(f"The keeper lit the {serving_model.MASK}.",) * count]
+  texts = []
+  for number, line in data_files.read_lines(FLAGS.warmup_file):
+    fields = tuple(line.split("\t"))
+    if len(fields) != count:
+      raise errors.InputError(
+        f"{FLAGS.warmup_file}:{number}: {len(fields)} texts with tabs between "
+        f"them; this model takes {count} ({', '.join(model.text_inputs)})"
+      )
+    texts.append(fields)
+  return texts
+
+
+def check_tokenizer(model, tokenizer):
+  """Refuses a graph whose ids could differ from those of training.
+
+  Raises:
+    InputError: they differ for a text, and --allow_tokenizer_differences is
+      not given.
+  """
+  text = graph_tokenizer.first_difference(model.tokenizer, tokenizer)
+  if text is None:
+    logging.info("the tokenizer in the graph equals tokenization.py")
+    return
+  sentence = (
+    f"{FLAGS.vocab_file}: the tokenizer in the graph gives other ids than "
+    f"tokenization.py, for example for {ascii(text):.200}"
+  )
+  if not FLAGS.allow_tokenizer_differences:
+    raise errors.InputError(
+      f"{sentence}; pass --allow_tokenizer_differences to export it anyway"
+    )
+  logging.warning("%s", sentence)
+
+
+def main(argv):
+  del argv
+  if not FLAGS.init_checkpoint:
+    raise errors.InputError("pass --init_checkpoint: the weights to export")
+  labels, options = read_labels(), read_options()
+  config = modeling.BertConfig.from_json_file(FLAGS.bert_config_file)
+  tokenization.validate_case_matches_checkpoint(
+    FLAGS.do_lower_case, FLAGS.init_checkpoint
+  )
+  tokenizer = tokenization.FullTokenizer(
+    FLAGS.vocab_file, do_lower_case=FLAGS.do_lower_case
+  )
+  kind = serving_model.KINDS[FLAGS.head]
+  model = kind(config, tokenizer, options, labels)
+  warmup_texts = read_warmup_texts(model)
+  checkpoints.load(
+    model.variables,
+    FLAGS.init_checkpoint,
+    allowed_missing=model.variables_may_be_missing,
+  )
+  check_tokenizer(model, tokenizer)
+  folder = os.path.join(FLAGS.export_dir, str(FLAGS.version))
+  saved_model_folder.write(
+    folder,
+    model,
+    warmup_texts=warmup_texts,
+    name=os.path.basename(os.path.abspath(FLAGS.export_dir)),
+  )
+  print(f"The model is in {folder}.")
+
+
+if __name__ == "__main__":
+  app.run(errors.report_input_errors(main))

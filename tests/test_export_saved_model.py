@@ -1,0 +1,76 @@
+"""export_saved_model.py as a user runs it."""
+
+import os
+
+import pytest
+import tensorflow as tf
+
+import script_runner
+from serving_models import FOLDER
+
+MODEL = {
+  "bert_config_file": FOLDER / "bert_config.json",
+  "vocab_file": FOLDER / "vocab.txt",
+  "init_checkpoint": FOLDER,
+  "max_seq_length": 64,
+}
+
+
+def run(tmp_path, **flags):
+  return script_runner.run(
+    "export_saved_model.py",
+    **{**MODEL, "export_dir": tmp_path / "model", **flags},
+  )
+
+
+def test_export(tmp_path):
+  warmup = tmp_path / "warmup.txt"
+  warmup.write_text("a [MASK]\n[MASK] b\n")
+  finished = run(
+    tmp_path, head="masked_lm", version=7, top_k=2, warmup_file=warmup
+  )
+  assert finished.code == 0, finished.err
+  assert finished.out == f"The model is in {tmp_path}/model/7.\n"
+  assert "equals tokenization.py" in finished.err
+  assert os.listdir(tmp_path / "model") == ["7"]
+  signature = tf.saved_model.load(
+    str(tmp_path / "model" / "7")
+  ).signatures["serving_default"]
+  outputs = signature(text=tf.constant(["the [MASK] is"]))
+  assert outputs["fillings"].shape == (1, 1, 2)
+  finished = run(tmp_path, head="masked_lm", version=7)
+  assert finished.code == 1 and "another --version" in finished.last_line
+
+
+@pytest.mark.parametrize(
+  "flags, sentence",
+  [
+    ({"head": "tagging"}, "pass --labels or --label_file"),
+    ({"head": "span", "labels": "a,b"}, "leave --labels and --label_file out"),
+    ({"head": "span"}, "--max_query_length=64 pieces"),
+    ({"head": "masked_lm", "init_checkpoint": None}, "pass --init_checkpoint"),
+    (
+      {"head": "classification", "labels": "a,b"},
+      "has no output_bias, output_weights",
+    ),
+    (
+      {
+        "head": "masked_lm",
+        "init_checkpoint": "cased_L-2_H-8_A-2/bert_model.ckpt",
+      },
+      "pass --do_lower_case=False",
+    ),
+    ({"head": "masked_lm", "warmup_file": "{tmp}/w"}, "w:1: 2 texts with tabs"),
+  ],
+)
+def test_errors(flags, sentence, tmp_path):
+  (tmp_path / "w").write_text("a\tb\n")
+  flags = {
+    name: value.format(tmp=tmp_path) if name == "warmup_file" else value
+    for name, value in flags.items()
+  }
+  finished = run(tmp_path, **flags)
+  assert finished.code == 1
+  assert finished.last_line.startswith("export_saved_model.py: error: ")
+  assert sentence in finished.last_line
+  assert not (tmp_path / "model").exists()
