@@ -77,38 +77,7 @@ def define_training_flags(*, train_batch_size=32, learning_rate=5e-5):
   flags.DEFINE_integer(
     "eval_batch_size", 8, "Examples in one evaluation batch.", lower_bound=1
   )
-  flags.DEFINE_float(
-    "learning_rate", learning_rate,
-    "Peak learning rate: after the warm-up it falls linearly to 0.",
-    lower_bound=0.0,
-  )
-  flags.DEFINE_enum(
-    "learning_rate_schedule", "linear", tuple(optimization.SCHEDULES),
-    "How the rate falls after the warm-up. As in the original: linear.",
-  )
-  flags.DEFINE_enum(
-    "optimizer", "bertadam", tuple(optimization.OPTIMIZERS),
-    "bertadam: the original's, Adam without bias correction. adamw: with it. "
-    "lamb: for very large batches.",
-  )
-  flags.DEFINE_float(
-    "weight_decay_rate", 0.01,
-    "Decay of all weights but biases and layer norms.", lower_bound=0.0,
-  )
-  flags.DEFINE_float(
-    "layerwise_lr_decay", 1.0,
-    "Each encoder layer learns at this factor of the rate of the one above.",
-    lower_bound=0.0, upper_bound=1.0,
-  )
-  flags.DEFINE_integer(
-    "freeze_layers", 0,
-    "Keep the embeddings and so many encoder layers, from the lowest, as they "
-    "are.", lower_bound=0,
-  )
-  flags.DEFINE_bool(
-    "freeze_encoder", False,
-    "Train only the pooler and the heads: freeze every encoder layer.",
-  )
+  _define_optimizer_flags(learning_rate)
   flags.DEFINE_integer(
     "gradient_accumulation_steps", 1,
     "Each device computes its share of a batch in so many parts, one after "
@@ -170,6 +139,42 @@ def define_prediction_flags():
   flags.DEFINE_integer(
     "predict_batch_size", 8, "Examples in one prediction batch.",
     lower_bound=1,
+  )
+
+
+def _define_optimizer_flags(learning_rate):
+  """How far, how and which weights a step moves."""
+  flags.DEFINE_float(
+    "learning_rate", learning_rate,
+    "Peak learning rate: after the warm-up it falls linearly to 0.",
+    lower_bound=0.0,
+  )
+  flags.DEFINE_enum(
+    "learning_rate_schedule", "linear", tuple(optimization.SCHEDULES),
+    "How the rate falls after the warm-up. As in the original: linear.",
+  )
+  flags.DEFINE_enum(
+    "optimizer", "bertadam", tuple(optimization.OPTIMIZERS),
+    "bertadam: the original's, Adam without bias correction. adamw: with it. "
+    "lamb: for very large batches.",
+  )
+  flags.DEFINE_float(
+    "weight_decay_rate", 0.01,
+    "Decay of all weights but biases and layer norms.", lower_bound=0.0,
+  )
+  flags.DEFINE_float(
+    "layerwise_lr_decay", 1.0,
+    "Each encoder layer learns at this factor of the rate of the one above.",
+    lower_bound=0.0, upper_bound=1.0,
+  )
+  flags.DEFINE_integer(
+    "freeze_layers", 0,
+    "Keep the embeddings and so many encoder layers, from the lowest, as they "
+    "are.", lower_bound=0,
+  )
+  flags.DEFINE_bool(
+    "freeze_encoder", False,
+    "Train only the pooler and the heads: freeze every encoder layer.",
   )
 
 

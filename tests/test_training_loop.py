@@ -322,31 +322,6 @@ def test_best_weights_are_kept_and_patience_ends_the_run(tmp_path):
   assert state["global_step"] == 8
 
 
-def test_larger_is_better_unless_it_is_a_loss():
-  values = iter([0.5, 0.7, 0.6])
-  kept = []
-  evaluation = evaluation_loop.PeriodicEvaluation(
-    lambda: {"accuracy": next(values)},
-    every_steps=1,
-    metric="accuracy",
-    keep_best=kept.append,
-  )
-  for step in (1, 2, 3):
-    evaluation.run(step)
-  assert kept == [1, 2]
-  assert not evaluation.should_stop
-
-
-def test_unknown_metric_names_the_known_ones():
-  evaluation = evaluation_loop.PeriodicEvaluation(
-    lambda: {"f1": 0.5, "loss": 1.0}, every_steps=1, metric="accuracy"
-  )
-  with pytest.raises(errors.InputError, match="accuracy.*: f1, loss"):
-    evaluation.run(1)
-  with pytest.raises(errors.InputError, match="--save_best"):
-    evaluation_loop.PeriodicEvaluation(dict, every_steps=1, patience=1)
-
-
 def test_log_has_one_line_a_logged_step_even_after_a_resume(tmp_path):
   train(make_trainer(tmp_path, num_train_steps=6), tmp_path)
   (tmp_path / "model.ckpt-6.commit").unlink()

@@ -1,0 +1,124 @@
+"""Evaluation and prediction: every example once, in order, on any replicas."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import data_files
+import errors
+import evaluation_loop
+import input_pipeline
+import training_loop
+import two_replicas
+
+FEATURES = {
+  "input_ids": tf.io.FixedLenFeature([2], tf.int64),
+  "input_mask": tf.io.FixedLenFeature([2], tf.int64),
+}
+STRATEGIES = {"one": tf.distribute.get_strategy, "two": two_replicas.strategy}
+
+
+@pytest.fixture(params=list(STRATEGIES))
+def strategy(request):
+  return STRATEGIES[request.param]()
+
+
+def write_records(path, count):
+  """Record i holds input_ids [i, i % 3] and as many tokens as i % 2 + 1."""
+  with data_files.RecordWriter(str(path)) as writer:
+    for i in range(count):
+      writer.write(
+        data_files.serialize_example(
+          {"input_ids": [i, i % 3], "input_mask": [1, i % 2]}
+        )
+      )
+  return input_pipeline.sequential_records([str(path)])
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 7, 8, 9])
+def test_each_record_is_predicted_once_in_order(tmp_path, strategy, count):
+  records = write_records(tmp_path / "a.tfrecord", count)
+  outputs = evaluation_loop.predict(
+    strategy,
+    lambda batch: {
+      "number": batch["input_ids"][:, 0],
+      "squares": tf.cast(batch["input_ids"], tf.float32) ** 2,
+    },
+    records,
+    FEATURES,
+    num_records=count,
+    batch_size=4,
+  )
+  assert outputs["number"].tolist() == list(range(count))
+  expected = [[i**2, (i % 3) ** 2] for i in range(count)]
+  np.testing.assert_array_equal(outputs["squares"], expected)
+
+
+def test_means_are_over_examples_and_the_loss_is_over_batches(
+  tmp_path, strategy
+):
+  """Tokens are weights: batches weigh differently, so the two means differ."""
+  records = write_records(tmp_path / "a.tfrecord", 6)
+
+  def tokens(batch):
+    return tf.cast(tf.reduce_sum(batch["input_mask"], axis=1), tf.float32)
+
+  def sums(batch, dropout_seed):
+    assert dropout_seed is None
+    numbers = tf.cast(batch["input_ids"][:, 0], tf.float32)
+    total = tf.reduce_sum(numbers * tokens(batch))
+    return {"a": total}, {"number": (total, tf.reduce_sum(tokens(batch)))}
+
+  objective = training_loop.Objective(
+    weights=lambda batch: {"a": tf.reduce_sum(tokens(batch))}, sums=sums
+  )
+  evaluate = evaluation_loop.make_evaluator(strategy, objective)
+  batches = input_pipeline.distributed_batches(
+    strategy, records, FEATURES, batch_size=2
+  )
+  weights = np.array([1, 2, 1, 2, 1, 2])
+  means = [(0 + 2) / 3, (2 + 6) / 3, (4 + 10) / 3]
+  results = evaluate(batches, 100)
+  assert results["loss"] == pytest.approx(np.mean(means), rel=1e-6)
+  whole = np.average(np.arange(6), weights=weights)
+  assert results["number"] == pytest.approx(whole, rel=1e-6)
+  assert evaluate(batches, 1)["loss"] == pytest.approx(means[0], rel=1e-6)
+
+
+def test_less_than_a_batch_is_refused(tmp_path):
+  strategy = tf.distribute.get_strategy()
+  objective = training_loop.Objective(weights=dict, sums=dict)
+  evaluate = evaluation_loop.make_evaluator(strategy, objective)
+  batches = input_pipeline.distributed_batches(
+    strategy,
+    write_records(tmp_path / "a.tfrecord", 3),
+    FEATURES,
+    batch_size=4,
+  )
+  with pytest.raises(errors.InputError, match="less than one batch"):
+    evaluate(batches, 10)
+
+
+def test_larger_is_better_unless_it_is_a_loss():
+  values = iter([0.5, 0.7, 0.6])
+  kept = []
+  evaluation = evaluation_loop.PeriodicEvaluation(
+    lambda: {"accuracy": next(values)},
+    every_steps=1,
+    metric="accuracy",
+    keep_best=kept.append,
+  )
+  for step in (1, 2, 3):
+    evaluation.run(step)
+  assert kept == [1, 2]
+  assert not evaluation.should_stop
+
+
+def test_unknown_metric_names_the_known_ones():
+  evaluation = evaluation_loop.PeriodicEvaluation(
+    lambda: {"f1": 0.5, "loss": 1.0}, every_steps=1, metric="accuracy"
+  )
+  with pytest.raises(errors.InputError, match="accuracy.*: f1, loss"):
+    evaluation.run(1)
+  with pytest.raises(errors.InputError, match="--save_best"):
+    evaluation_loop.PeriodicEvaluation(dict, every_steps=1, patience=1)
