@@ -210,6 +210,29 @@ def test_processes_share_the_batch_of_one_device(examples_file, num_processes):
   assert shares == [[0, 1], [2, 3], [4, 5], [6, 7]]
 
 
+@pytest.mark.parametrize("num_processes", [1, 2, 4])
+def test_a_transform_is_told_which_rows_it_has(examples_file, num_processes):
+  """So that what it draws for a row does not depend on the devices."""
+
+  def add_place(batch, step, *, rows, first_row):
+    row = first_row + tf.range(tf.shape(batch["label"])[0])
+    return {"place": step * rows + tf.cast(row, tf.int64)}
+
+  inputs = batches_of(
+    SeveralProcesses(num_processes, num_replicas=4),
+    examples_file, 4, transform=add_place, first_step=3,
+  )
+  places = [
+    batch["place"].tolist()
+    for process in inputs
+    for batch in process.as_numpy_iterator()
+  ]
+  # Steps 3 and 4 of four rows; a process gets all of its steps.
+  of_one = [[place] for place in range(12, 20)]
+  assert sorted(places) == of_one
+  assert places[: 4 // num_processes] == of_one[: 4 // num_processes]
+
+
 def test_a_batch_that_cannot_be_shared_equally_is_refused(examples_file):
   processes = SeveralProcesses(2, num_replicas=4)
   with pytest.raises(
