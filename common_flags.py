@@ -16,6 +16,7 @@ import evaluation_loop
 import modeling
 import optimization
 import run_folder
+import tokenization
 import training_loop
 
 # Show these flags in a script's own --help, beside the flags it defines.
@@ -264,6 +265,23 @@ def model_config():
     raise errors.InputError(f"{FLAGS.bert_config_file}: {error}") from error
   config.check_sequence_length(FLAGS.max_seq_length)
   return config
+
+
+def make_tokenizer(config):
+  """Returns the tokenization.FullTokenizer of the tokenizer flags.
+
+  Raises:
+    InputError: the vocabulary does not fit the model, or --do_lower_case not
+      the name of --init_checkpoint.
+  """
+  tokenization.validate_case_matches_checkpoint(
+    FLAGS.do_lower_case, FLAGS.init_checkpoint
+  )
+  tokenizer = tokenization.FullTokenizer(
+    FLAGS.vocab_file, do_lower_case=FLAGS.do_lower_case
+  )
+  config.check_vocabulary(len(tokenizer.vocab), FLAGS.vocab_file)
+  return tokenizer
 
 
 def make_strategy():

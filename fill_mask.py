@@ -18,7 +18,6 @@ import data_files
 import errors
 import input_features
 import modeling
-import tokenization
 
 FLAGS = flags.FLAGS
 MASK = "[MASK]"
@@ -136,10 +135,7 @@ def main(argv):
   config = common_flags.model_config()
   if not FLAGS.init_checkpoint:
     raise errors.InputError("pass --init_checkpoint: the weights to use")
-  tokenizer = tokenization.FullTokenizer(
-    FLAGS.vocab_file, do_lower_case=FLAGS.do_lower_case
-  )
-  config.check_vocabulary(len(tokenizer.vocab), FLAGS.vocab_file)
+  tokenizer = common_flags.make_tokenizer(config)
   num_tokens = len(tokenizer.vocab)
   predict = make_predictor(
     config,

@@ -22,6 +22,7 @@ import tensorflow as tf
 import data_files
 import errors
 import json_files
+import modeling
 import weight_names
 
 _WEIGHTS = "model.safetensors"
@@ -29,19 +30,7 @@ _INDEX = "model.safetensors.index.json"
 _TOKENIZER = "tokenizer_config.json"
 
 # What `BertConfig` of transformers takes for a key that the file lacks.
-_DEFAULTS = dict(
-  vocab_size=30522,
-  hidden_size=768,
-  num_hidden_layers=12,
-  num_attention_heads=12,
-  intermediate_size=3072,
-  hidden_act="gelu",
-  hidden_dropout_prob=0.1,
-  attention_probs_dropout_prob=0.1,
-  max_position_embeddings=512,
-  type_vocab_size=2,
-  initializer_range=0.02,
-)
+_DEFAULTS = modeling.BertConfig(30522, type_vocab_size=2).to_dict()
 # Values that this project's model has built in; other ones cannot be read.
 _BUILT_IN = {
   "model_type": "bert",
