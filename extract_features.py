@@ -13,13 +13,17 @@ one vector for the line, and with --similarity the cosine of its two texts:
       --init_checkpoint=bert_model.ckpt
 """
 
-import tensorflow as tf
-from absl import app, flags
+import os
 
+import tensorflow as tf
+from absl import app, flags, logging
+
+import attention_page
 import checkpoints
 import common_flags
 import data_files
 import distribution
+import embedding_plot
 import errors
 import feature_files
 import modeling
@@ -41,7 +45,7 @@ flags.DEFINE_string(
   "input_file", None, "Lines of text: one text, or two as 'a ||| b'.",
   required=True,
 )
-flags.DEFINE_string("output_file", None, "The file to write.", required=True)
+flags.DEFINE_string("output_file", None, "The file to write.")
 flags.DEFINE_enum(
   "output_format", "jsonl", tuple(feature_files.FORMATS),
   "jsonl: as the original. npz: for numpy. parquet: needs pyarrow.",
@@ -68,10 +72,35 @@ flags.DEFINE_bool(
   "use_one_hot_embeddings", False,
   "Looks words up by a matrix product, as is always done on a TPU.",
 )
+flags.DEFINE_string(
+  "attention_html", None,
+  "Writes a page for the browser: the attention of every layer and head in "
+  "--picture_lines.",
+)
+flags.DEFINE_string(
+  "embedding_plot", None,
+  "Draws the token vectors (first of --layers) of --picture_lines as points, "
+  "in a .png, .svg or .pdf file; needs matplotlib.",
+)
+flags.DEFINE_list(
+  "picture_lines", ["0"], "Lines of --input_file in the pictures, from 0."
+)
 
 
 def check_flags():
-  """Raises InputError where flags contradict each other."""
+  """Raises InputError where flags contradict each other or say nothing."""
+  if not (FLAGS.output_file or FLAGS.attention_html or FLAGS.embedding_plot):
+    raise errors.InputError(
+      "nothing to do: pass --output_file, --attention_html or "
+      "--embedding_plot"
+    )
+  if FLAGS.embedding_plot:
+    embedding_plot.check_available()
+  if not all(text.isdecimal() for text in FLAGS.picture_lines):
+    raise errors.InputError(
+      f"--picture_lines={','.join(FLAGS.picture_lines)}: expected numbers of "
+      "lines, say 0,3"
+    )
   if FLAGS.similarity and not FLAGS.pooling:
     raise errors.InputError(
       "--similarity compares one vector for each text: pass --pooling=mean, "
@@ -260,6 +289,56 @@ def write_features(model, layers, tokenizer, strategy):
         bar.advance(1, 1)
 
 
+def picture_examples(tokenizer):
+  """Returns the Examples of --picture_lines.
+
+  Raises:
+    InputError: --input_file has no such line.
+  """
+  wanted = [int(text) for text in FLAGS.picture_lines]
+  found = {}
+  for example in text_batches.read_examples(
+    FLAGS.input_file, tokenizer, FLAGS.max_seq_length
+  ):
+    if example.index in wanted:
+      found[example.index] = example
+    if len(found) == len(set(wanted)):
+      return [found[index] for index in wanted]
+  missing = min(set(wanted) - found.keys())
+  raise errors.InputError(
+    f"--picture_lines: {FLAGS.input_file} has no line {missing}, counted from "
+    "0"
+  )
+
+
+def draw_pictures(model, layers, tokenizer):
+  """Writes --attention_html and --embedding_plot."""
+  attention, vectors = [], []
+  for example in picture_examples(tokenizer):
+    tokens = tokenizer.convert_ids_to_tokens(example.input_ids)
+    output = model(
+      tf.constant([example.input_ids]),
+      token_type_ids=tf.constant([example.segment_ids]),
+      return_attention=True,
+    )
+    probabilities = tf.cast(tf.stack(output.attention_probs), tf.float32)
+    attention.append((tokens, probabilities[:, 0].numpy()))
+    states = output.all_encoder_layers[layers[0] if layers else -1]
+    vectors.append((tokens, tf.cast(states[0], tf.float32).numpy()))
+  if FLAGS.attention_html:
+    name = os.path.basename(FLAGS.input_file)
+    page = attention_page.attention_page(attention, f"Attention in {name}")
+    data_files.write_text(FLAGS.attention_html, page)
+    logging.info("attention is shown in %s", FLAGS.attention_html)
+  if FLAGS.embedding_plot:
+    embedding_plot.save_plot(
+      FLAGS.embedding_plot,
+      vectors,
+      f"Token vectors of layer {layers[0] if layers else -1}",
+    )
+    logging.info("token vectors are shown in %s", FLAGS.embedding_plot)
+
+
 def main(argv):
   del argv
   check_flags()
@@ -291,7 +370,10 @@ def main(argv):
     )
   with strategy.scope():
     model = load_model(config)
-  write_features(model, layers, tokenizer, strategy)
+  if FLAGS.output_file:
+    write_features(model, layers, tokenizer, strategy)
+  if FLAGS.attention_html or FLAGS.embedding_plot:
+    draw_pictures(model, layers, tokenizer)
 
 
 if __name__ == "__main__":

@@ -139,6 +139,24 @@ def test_similarity_of_pairs(tmp_path):
   assert cosine < 0.9
 
 
+def test_pictures_of_chosen_lines(tmp_path):
+  pytest.importorskip("matplotlib")
+  page, plot = tmp_path / "page.html", tmp_path / "plot.svg"
+  done = extract(
+    tmp_path, output_file=None, layers="-1", picture_lines="5,0",
+    attention_html=page, embedding_plot=plot,
+  )
+  assert done.code == 0, done.err
+  assert sorted(file.name for file in tmp_path.iterdir()) == [
+    "page.html", "plot.svg"
+  ]
+  text = page.read_text(encoding="utf-8")
+  assert '"tokens": ["[CLS]", "more", "text", "[SEP]"], "layers": 3' in text
+  assert '"guide"' in text
+  shown = plot.read_text(encoding="utf-8")
+  assert "<!-- more -->" in shown and "<!-- guide -->" in shown
+
+
 @pytest.mark.parametrize(
   "flags, sentence",
   [
@@ -151,6 +169,10 @@ def test_similarity_of_pairs(tmp_path):
     ({"pooling": "mean", "similarity": True},
      "lines.txt:2: no pair in 'his gold, as it fell'"),
     ({"layers": "0", "init_checkpoint": None}, "pass --init_checkpoint"),
+    ({"output_file": None}, "pass --output_file, --attention_html or"),
+    ({"layers": "0", "output_file": None, "attention_html": "page.html",
+      "picture_lines": "2,11"}, "lines.txt has no line 11, counted from 0"),
+    ({"layers": "0", "picture_lines": "-1"}, "--picture_lines=-1: expected"),
     ({"layers": "0", "max_seq_length": 65},
      "more than the model's max_position_embeddings 64"),
     ({"layers": "0", "input_file": "absent.txt"}, "no such file: absent.txt"),
