@@ -8,6 +8,7 @@ Paths with "://" (gs://...) go through TensorFlow, others through the system.
 import contextlib
 import gzip
 import os
+import re
 import struct
 
 import numpy as np
@@ -413,8 +414,14 @@ def read_serialized(path):
       yield record
   except tf.errors.DataLossError as error:
     raise errors.InputError(
-      f"{path}: record {number + 1} is damaged or cut off ({error.message}); "
-      f"the {number} before it are whole: write the file again"
+      f"{path}: record {number + 1} is damaged or cut off "
+      f"({_plain(error.message)}); the {number} before it are whole: write the "
+      "file again"
     ) from error
   # TensorFlow takes a file that is cut within a record's header for whole.
   count_records(path)
+
+
+def _plain(message):
+  """A message of TensorFlow without the names of its graph's nodes."""
+  return re.sub(r"\{\{.*?\}\}|\[Op:.*", "", message, flags=re.S).strip()

@@ -100,26 +100,23 @@ def claim(folder, fingerprint):
   path = os.path.join(folder, _FINGERPRINT)
   try:
     tf.io.gfile.makedirs(folder)
-    if tf.io.gfile.exists(path):
+    steps = _steps(folder)
+    if steps and tf.io.gfile.exists(path):
       _check_same_run(path, fingerprint)
-      _remove_leftovers(folder)
-      return
-    _check_no_checkpoints(folder)
-    json_files.write(path, fingerprint)
+    elif steps:
+      raise errors.InputError(
+        f"{folder} holds model.ckpt-{steps[0]} but no {_FINGERPRINT}: it "
+        "belongs to another program; give another --output_dir, and this one "
+        "as --init_checkpoint to start from its weights"
+      )
+    else:
+      # Nothing was saved by whoever was here before: the folder is free.
+      json_files.write(path, fingerprint)
+    _remove_leftovers(folder)
   except tf.errors.OpError as error:
     raise errors.InputError(
       f"cannot use {folder} as the folder of a run: {error.message}"
     ) from error
-
-
-def _check_no_checkpoints(folder):
-  steps = _steps(folder)
-  if steps:
-    raise errors.InputError(
-      f"{folder} holds model.ckpt-{steps[0]} but no {_FINGERPRINT}: it belongs "
-      "to another program; give another --output_dir, and this one as "
-      "--init_checkpoint to start from its weights"
-    )
 
 
 def _remove_leftovers(folder):

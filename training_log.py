@@ -38,7 +38,7 @@ class TrainingLog:
     self.seconds_per_step = 0.0
     self.bad_steps_in_row = 0
     self._options = options
-    self._waiting = None
+    self._waiting = self._last = None
     self._profiling = False
     self._block_ended = self._line_shown = time.monotonic()
     self._speed_from = None
@@ -92,8 +92,10 @@ class TrainingLog:
     self._block_ended = now
 
   def close(self):
-    """Tells the last block and closes the files."""
-    self._tell_waiting(is_last=True)
+    """Tells what is left to tell and closes the files."""
+    self._tell_waiting()
+    if self._metrics:
+      self._show(is_due=True)
     if self._profiling:
       self._stop_profiler()
     self._screen.end()
@@ -104,20 +106,23 @@ class TrainingLog:
     tf.profiler.experimental.stop()
     self._profiling = False
 
-  def _tell_waiting(self, is_last=False):
-    if self._waiting:
-      waiting, self._waiting = self._waiting, None
-      self._tell(*waiting, is_last=is_last)
-
-  def _tell(self, step, moment, results, is_last=False):
+  def _tell_waiting(self):
+    if not self._waiting:
+      return
+    (step, moment, results), self._waiting = self._waiting, None
     losses, metrics, rate, norms = tf.nest.map_structure(np.asarray, results)
     self._name_bad_steps(step, losses)
     self._losses.extend(losses)
     self._norms.extend(norms)
     self._metrics.append(metrics)
-    is_due = step % self._options.log_steps == 0 or is_last
-    since = moment - self._line_shown
-    if is_due or self._screen.is_terminal or since > _SECONDS_BETWEEN_LINES:
+    self._last = step, moment, rate
+    self._show(is_due=step % self._options.log_steps == 0)
+
+  def _show(self, is_due):
+    """Shows the values of now, and writes them down if that is due."""
+    step, moment, rate = self._last
+    is_long_ago = moment - self._line_shown > _SECONDS_BETWEEN_LINES
+    if is_due or self._screen.is_terminal or is_long_ago:
       values = self._values(step, moment, rate)
       self._screen.show(self._line(step, values), keep=is_due)
       self._line_shown = moment

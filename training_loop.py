@@ -214,9 +214,13 @@ class Trainer:
     ]
     self._loss_scale.update(is_finite)
     self.global_step.assign_add(1)
-    metrics = tf.nest.map_structure(
-      lambda values: self._strategy.reduce("SUM", values, axis=None), metrics
-    )
+
+    def total(values):
+      whole = self._strategy.reduce("SUM", values, axis=None)
+      # A skipped step counts for nothing in the means that are logged.
+      return tf.where(is_finite, whole, tf.zeros_like(whole))
+
+    metrics = tf.nest.map_structure(total, metrics)
     return tf.where(is_finite, loss, float("nan")), metrics, rate, norm
 
   def _replica_step(self, batch):

@@ -235,8 +235,17 @@ def test_a_folder_is_claimed_once_and_found_again(tmp_path):
 )
 def test_a_folder_of_another_run_is_refused(tmp_path, other, difference):
   run_folder.claim(str(tmp_path), RUN)
+  save(str(tmp_path), 5)
   with pytest.raises(errors.InputError, match=f"{difference}; give another"):
     run_folder.claim(str(tmp_path), {**RUN, **other})
+
+
+def test_a_folder_without_a_checkpoint_is_free(tmp_path):
+  run_folder.claim(str(tmp_path), RUN)
+  run_folder.claim(str(tmp_path), {**RUN, "task": "cola"})
+  save(str(tmp_path), 5)
+  with pytest.raises(errors.InputError, match='"cola" there and "mrpc" now'):
+    run_folder.claim(str(tmp_path), RUN)
 
 
 def test_a_folder_of_the_original_is_refused(tmp_path):
@@ -250,6 +259,7 @@ def test_a_folder_that_cannot_be_used(tmp_path):
   (tmp_path / "file").touch()
   with pytest.raises(errors.InputError, match="cannot use .*file as the"):
     run_folder.claim(f"{tmp_path}/file", RUN)
+  save(str(tmp_path), 5)
   (tmp_path / "run_fingerprint.json").write_text("{")
   with pytest.raises(errors.InputError, match="fingerprint.json: not JSON"):
     run_folder.claim(str(tmp_path), RUN)

@@ -106,6 +106,18 @@ def test_the_last_step_is_logged_whatever_its_number(tmp_path):
   ]
 
 
+def test_values_are_logged_though_an_evaluation_came_last(tmp_path):
+  log = open_log(tmp_path, log_steps=10)
+  log.block_done(7, 1, results([2.0]))
+  log.evaluated(7, {"loss": 1.0})
+  log.close()
+  lines = (tmp_path / "train_log.jsonl").read_text().splitlines()
+  told = [json.loads(line) for line in lines]
+  assert [line["step"] for line in told] == [7, 7]
+  assert told[0].get("eval/loss") == 1.0
+  assert told[1]["loss"] == 2.0
+
+
 def test_speed_counts_from_the_end_of_the_first_block(tmp_path, world):
   log = open_log(tmp_path, log_steps=4)
   for seconds, step in ((60.0, 2), (1.0, 4), (3.0, 6), (1.0, 8)):
@@ -260,7 +272,8 @@ def test_on_a_terminal_one_line_is_rewritten(tmp_path, world, monkeypatch):
     log.block_done(step, 1, results([np.pi]))
   log.close()
   lines = terminal.getvalue().split("\n")
-  assert [line.count("\r") for line in lines] == [2, 1, 0]
+  # The last step is shown again when the log is closed, over itself.
+  assert [line.count("\r") for line in lines] == [2, 2, 0]
   assert [line.split()[1] for line in lines[:2]] == ["1/100", "3/100"]
   assert "step 2/100  loss 3.142" in lines[0]
   assert world.infos == []
