@@ -33,15 +33,15 @@ flags.DEFINE_integer(
 )
 
 
-def texts_to_fill():
-  """Yields (where it stands, text) from flags, file or terminal."""
-  for text in FLAGS.text:
+def texts_to_fill(texts, input_file):
+  """Yields (where it stands, text): those given, or from the terminal."""
+  for text in texts:
     yield "--text", text
-  if FLAGS.input_file:
-    for number, line in data_files.read_lines(FLAGS.input_file):
+  if input_file:
+    for number, line in data_files.read_lines(input_file):
       if line.strip():
-        yield f"{FLAGS.input_file}:{number}", line
-  if FLAGS.text or FLAGS.input_file:
+        yield f"{input_file}:{number}", line
+  if texts or input_file:
     return
   if sys.stdin.isatty():
     print("Type a text with [MASK], or an empty line to end.")
@@ -58,7 +58,7 @@ def texts_to_fill():
       ) from error
 
 
-def encode(tokenizer, text, where):
+def encode(tokenizer, text, where, *, max_seq_length):
   """Returns the ids of "[CLS] text [SEP]" and the indices of its masks.
 
   The tokenizer cuts "[MASK]" to "[", "mask", "]", as the original's does, so
@@ -79,10 +79,10 @@ def encode(tokenizer, text, where):
   ids, _ = input_features.build_inputs(
     ids, None, cls_id=cls_id, sep_id=sep_id
   )
-  if len(ids) > FLAGS.max_seq_length:
+  if len(ids) > max_seq_length:
     raise errors.InputError(
       f"{where}: {len(ids)} word pieces with [CLS] and [SEP], but "
-      f"--max_seq_length is {FLAGS.max_seq_length}; shorten the text or "
+      f"--max_seq_length is {max_seq_length}; shorten the text or "
       "raise it"
     )
   return ids, [index for index, piece in enumerate(ids) if piece == mask_id]
@@ -143,8 +143,10 @@ def main(argv):
     num_tokens=num_tokens,
     top_k=min(FLAGS.top_k, num_tokens),
   )
-  for where, text in texts_to_fill():
-    ids, positions = encode(tokenizer, text, where)
+  for where, text in texts_to_fill(FLAGS.text, FLAGS.input_file):
+    ids, positions = encode(
+      tokenizer, text, where, max_seq_length=FLAGS.max_seq_length
+    )
     filled = predict(tf.constant([ids]), tf.constant([positions]))
     print_fillings(text, filled, tokenizer)
 

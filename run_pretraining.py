@@ -9,6 +9,7 @@ this on a sample, and ends after about two minutes of training on 2 CPU cores
 with a masked-LM accuracy above 0.9.
 """
 
+import functools
 import os
 
 import numpy as np
@@ -19,12 +20,12 @@ import checkpoints
 import common_flags
 import data_files
 import distribution
-import dynamic_masking
 import errors
 import evaluation_loop
 import input_pipeline
 import model_folder
 import modeling
+import pretraining_input
 import record_repair
 import tokenization
 import training_loop
@@ -129,35 +130,6 @@ class PretrainingModel(tf.Module):
     return [v for v in self.variables if "/pooler/" not in v.name]
 
 
-def record_features(max_seq_length, max_predictions, *, masked, pairs):
-  """Returns the features of a record of create_pretraining_data.py.
-
-  Args:
-    max_seq_length, max_predictions: lengths of the features.
-    masked: whether the masks are in the records.
-    pairs: whether next-sentence labels are wanted.
-  """
-
-  def integers(length):
-    return tf.io.FixedLenFeature([length], tf.int64)
-
-  features = {
-    name: integers(max_seq_length)
-    for name in ("input_ids", "input_mask", "segment_ids")
-  }
-  if masked:
-    features["masked_lm_positions"] = integers(max_predictions)
-    features["masked_lm_ids"] = integers(max_predictions)
-    features["masked_lm_weights"] = tf.io.FixedLenFeature(
-      [max_predictions], tf.float32
-    )
-  else:
-    features["word_starts"] = integers(max_seq_length)
-  if pairs:
-    features["next_sentence_labels"] = integers(1)
-  return features
-
-
 def pretraining_objective(model):
   """Masked-LM loss plus next-sentence loss, both means over the batch."""
 
@@ -212,130 +184,31 @@ def write_eval_results(output_dir, results):
   )
 
 
-class Records:
-  """The files to learn or evaluate from, and how they become batches."""
-
-  def __init__(self, patterns, folder):
-    """Looks at every file's first record.
-
-    Args:
-      patterns: file names or glob patterns, comma-separated.
-      folder: where to put copies without damaged records, if asked for.
-
-    Raises:
-      InputError: no file, or one that does not fit the flags.
-    """
-    self.files = data_files.expand_file_patterns(patterns)
-    if FLAGS.on_corrupt_record == "skip":
-      self.files = record_repair.without_damage(self.files, folder)
-    first = input_pipeline.first_record(self.files[0])
-    self.features = record_features(
-      FLAGS.max_seq_length,
-      FLAGS.max_predictions_per_seq,
-      masked="word_starts" not in first,
-      pairs=FLAGS.use_next_sentence_loss,
-    )
-    if FLAGS.use_next_sentence_loss and "next_sentence_labels" not in first:
-      raise errors.InputError(
-        f"{self.files[0]} has no next-sentence labels; pass "
-        "--use_next_sentence_loss=false"
-      )
-    input_pipeline.check_records(self.files, self.features)
-    self._mask = self._masking() if "word_starts" in first else None
-
-  def _masking(self):
-    if not FLAGS.vocab_file:
-      raise errors.InputError(
-        f"{self.files[0]} is to be masked while it is read; pass the "
-        "--vocab_file that it was written with"
-      )
-    masking = dynamic_masking.Masking.of_vocabulary(
-      tokenization.load_vocab(FLAGS.vocab_file),
-      max_predictions=FLAGS.max_predictions_per_seq,
-      masked_lm_prob=FLAGS.masked_lm_prob,
-      whole_words=FLAGS.do_whole_word_mask,
-      seed=FLAGS.seed,
-    )
-    return masking.apply
-
-  def batches(self, strategy, records, *, batch_size, first_step=0):
-    """Returns the distributed batches of a dataset of these records."""
-    return input_pipeline.distributed_batches(
-      strategy,
-      records,
-      self.features,
-      batch_size=batch_size,
-      trim=common_flags.shapes_may_vary(strategy),
-      transform=self._mask,
-      first_step=first_step,
-    )
-
-
-def train(model, strategy, start, records):
-  """Trains up to --num_train_steps, from `start`; returns the last step."""
-  trainer = common_flags.make_trainer(
-    model.variables,
-    trained=model.trained_variables(),
-    config=model.config,
-    strategy=strategy,
-    objective=pretraining_objective(model),
-    num_train_steps=FLAGS.num_train_steps,
-    num_warmup_steps=FLAGS.num_warmup_steps,
+def input_of(patterns):
+  """Returns the pretraining_input.PretrainingInput of the flags."""
+  files = data_files.expand_file_patterns(patterns)
+  if FLAGS.on_corrupt_record == "skip":
+    files = record_repair.without_damage(files, FLAGS.output_dir)
+  return pretraining_input.PretrainingInput(
+    files,
+    max_seq_length=FLAGS.max_seq_length,
+    use_next_sentence_loss=FLAGS.use_next_sentence_loss,
+    vocab_file=FLAGS.vocab_file,
+    max_predictions=FLAGS.max_predictions_per_seq,
+    masked_lm_prob=FLAGS.masked_lm_prob,
+    whole_words=FLAGS.do_whole_word_mask,
+    seed=FLAGS.seed,
   )
-  # An encoder without pre-training heads can be trained further.
-  trainer.start_from(start, may_be_missing=["^cls/"])
-  num_records = input_pipeline.count_records(records.files)
-  logging.info("%d records in %d files", num_records, len(records.files))
-
-  def batches_from(step):
-    stream = input_pipeline.shuffled_records(
-      records.files,
-      num_records=num_records,
-      seed=FLAGS.seed,
-      first_record=step * FLAGS.train_batch_size,
-    )
-    return records.batches(
-      strategy, stream, batch_size=FLAGS.train_batch_size, first_step=step
-    )
-
-  def keep(folder):
-    if distribution.is_chief(strategy):
-      model_folder.write(
-        os.path.join(FLAGS.output_dir, folder),
-        model.variables,
-        model.config,
-        FLAGS.vocab_file,
-      )
-
-  evaluation = common_flags.periodic_evaluation(
-    make_evaluation(model, strategy, records),
-    keep_best=lambda step: keep("best_model"),
-  )
-  with input_pipeline.damage_named(records.files):
-    trainer.train(batches_from, evaluation)
-  keep("final_model")
-  return int(trainer.global_step.numpy())
 
 
-def make_evaluation(model, strategy, records):
-  """Returns a function that evaluates on --max_eval_steps batches.
-
-  As in the original: files are read one after another, and the data are
-  repeated if they hold less.
-  """
-  if FLAGS.eval_input_file:
-    records = Records(FLAGS.eval_input_file, FLAGS.output_dir)
-  evaluator = evaluation_loop.make_evaluator(
-    strategy, pretraining_objective(model)
-  )
+def make_evaluation(strategy, objective, data, *, num_batches, **batching):
+  """Returns a function that evaluates the weights of now on `num_batches`."""
+  evaluator = evaluation_loop.make_evaluator(strategy, objective)
 
   def evaluate():
-    stream = input_pipeline.sequential_records(records.files).repeat()
-    batches = records.batches(
-      strategy, stream, batch_size=FLAGS.eval_batch_size
-    )
-    with input_pipeline.damage_named(records.files):
-      return evaluator(batches, FLAGS.max_eval_steps)
+    batches = data.repeated_batches(strategy, **batching)
+    with input_pipeline.damage_named(data.files):
+      return evaluator(batches, num_batches)
 
   return evaluate
 
@@ -344,9 +217,16 @@ def main(argv):
   del argv
   common_flags.require_one_of("do_train", "do_eval")
   config = common_flags.model_config()
+  if FLAGS.vocab_file:
+    vocab = tokenization.load_vocab(FLAGS.vocab_file)
+    config.check_vocabulary(len(vocab), FLAGS.vocab_file)
+
   # Before anything else computes: devices cannot be arranged afterwards.
   strategy = common_flags.make_strategy()
-  records = Records(FLAGS.input_file, FLAGS.output_dir)
+  trim = common_flags.shapes_may_vary(strategy)
+  data = input_of(FLAGS.input_file)
+  eval_data = input_of(FLAGS.eval_input_file or FLAGS.input_file)
+
   start = common_flags.open_run("pretraining", config, strategy)
   with strategy.scope():
     model = PretrainingModel(
@@ -354,15 +234,55 @@ def main(argv):
       with_next_sentence=FLAGS.use_next_sentence_loss,
       **common_flags.model_options(strategy),
     )
+  objective = pretraining_objective(model)
+  evaluate = make_evaluation(
+    strategy,
+    objective,
+    eval_data,
+    num_batches=FLAGS.max_eval_steps,
+    batch_size=FLAGS.eval_batch_size,
+    trim=trim,
+  )
+
+  def keep(folder):
+    if distribution.is_chief(strategy):
+      path = os.path.join(FLAGS.output_dir, folder)
+      model_folder.write(path, model.variables, config, FLAGS.vocab_file)
 
   step = start.commit.step if start.commit else 0
   if FLAGS.do_train:
-    step = train(model, strategy, start, records)
+    trainer = common_flags.make_trainer(
+      model.variables,
+      trained=model.trained_variables(),
+      config=config,
+      strategy=strategy,
+      objective=objective,
+      num_train_steps=FLAGS.num_train_steps,
+      num_warmup_steps=FLAGS.num_warmup_steps,
+    )
+    # An encoder without pre-training heads can be trained further.
+    trainer.start_from(start, may_be_missing=["^cls/"])
+    batches_from = functools.partial(
+      data.shuffled_batches,
+      strategy,
+      batch_size=FLAGS.train_batch_size,
+      seed=FLAGS.seed,
+      trim=trim,
+    )
+    with input_pipeline.damage_named(data.files):
+      trainer.train(
+        lambda first_step: batches_from(first_step=first_step),
+        common_flags.periodic_evaluation(
+          evaluate, keep_best=lambda step: keep("best_model")
+        ),
+      )
+    keep("final_model")
+    step = int(trainer.global_step.numpy())
   elif start.path:
     checkpoints.load(model.variables, start.path)
+
   if FLAGS.do_eval:
-    results = make_evaluation(model, strategy, records)()
-    results = {name: np.float32(value) for name, value in results.items()}
+    results = {name: np.float32(value) for name, value in evaluate().items()}
     if distribution.is_chief(strategy):
       write_eval_results(FLAGS.output_dir, {"global_step": step, **results})
 
