@@ -157,6 +157,10 @@ def pretraining_objective(model):
       losses[name] = loss
       metrics[f"{name}_loss"] = (loss, weight)
       metrics[f"{name}_accuracy"] = (correct, weight)
+    if dropout_seed is not None:
+      sequences = tf.cast(tf.shape(batch["input_ids"])[0], tf.float32)
+      tokens = tf.cast(tf.reduce_sum(batch["input_mask"]), tf.float32)
+      metrics["tokens_per_example"] = (tokens, sequences)
     return losses, metrics
 
   return training_loop.Objective(weights=weights, sums=sums)

@@ -14,6 +14,10 @@ import data_files
 # On a terminal one line is rewritten; elsewhere a line comes this often.
 _SECONDS_BETWEEN_LINES = 30.0
 
+# A loss is called a spike if it is so many times the recent mean, which is an
+# exponential moving average with this weight of the newest step.
+_SPIKE_FACTOR, _NEWEST_WEIGHT, _STEPS_BEFORE_SPIKES = 3.0, 0.02, 50
+
 
 class TrainingLog:
   """Takes the results of each block of steps and tells them.
@@ -38,6 +42,7 @@ class TrainingLog:
     self.seconds_per_step = 0.0
     self.bad_steps_in_row = 0
     self._options = options
+    self._steps_told, self._recent_loss = 0, 0.0
     self._waiting = self._last = None
     self._profiling = False
     self._block_ended = self._line_shown = time.monotonic()
@@ -136,6 +141,7 @@ class TrainingLog:
     for number, loss in enumerate(losses, step - len(losses) + 1):
       if np.isfinite(loss):
         self.bad_steps_in_row = 0
+        self._name_spike(number, loss)
         continue
       self.bad_steps_in_row += 1
       self._screen.end()
@@ -143,6 +149,19 @@ class TrainingLog:
         "step %d skipped: its loss or gradient was not finite (%d in a row)",
         number, self.bad_steps_in_row,
       )
+
+  def _name_spike(self, number, loss):
+    self._steps_told += 1
+    if self._steps_told > _STEPS_BEFORE_SPIKES:
+      if loss > _SPIKE_FACTOR * self._recent_loss:
+        self._screen.end()
+        logging.warning(
+          "step %d: loss spike, %.4g is %.1f times the recent %.4g",
+          number, loss, loss / self._recent_loss, self._recent_loss,
+        )
+    # A plain mean at first, until the newest step's weight is the fixed one.
+    weight = max(_NEWEST_WEIGHT, 1 / self._steps_told)
+    self._recent_loss += weight * (loss - self._recent_loss)
 
   def _values(self, step, moment, rate):
     """What is logged: means since the last logged step, and speed."""
@@ -159,6 +178,10 @@ class TrainingLog:
       if moment > began
       else 0.0
     )
+    if "tokens_per_example" in values:
+      values["tokens_per_second"] = (
+        values["tokens_per_example"] * values["examples_per_second"]
+      )
     return {name: float(value) for name, value in values.items()}
 
   def _line(self, step, values):
@@ -168,7 +191,7 @@ class TrainingLog:
     shown = [
       f"{name} {value:.4g}"
       for name, value in values.items()
-      if name != "examples_per_second"
+      if not name.startswith(("examples_", "tokens_"))
     ]
     return (
       f"step {step}/{total}  {'  '.join(shown)}  {speed:.1f} examples/s"

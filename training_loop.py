@@ -48,6 +48,7 @@ class Objective:
     sums: function of (batch, dropout_seed); returns (dict from name of a loss
       to a scalar, dict from name of a metric to a pair of scalars (sum,
       weight)). dropout_seed is int32 [2] in training and None in evaluation.
+      From a metric `tokens_per_example` the log works out tokens per second.
   """
 
   weights: Callable

@@ -51,11 +51,12 @@ def open_log(folder, *, first_step=0, writes_files=True, **options):
   )
 
 
-def results(losses, *, correct=(0.0, 1.0), rate=0.1, norms=None):
+def results(losses, *, rate=0.1, norms=None, **metrics):
   """What a block of len(losses) steps gives, as tensors."""
+  metrics = metrics or {"accuracy": (0.0, 1.0)}
   return (
     tf.constant(losses, tf.float32),
-    {"accuracy": tuple(map(tf.constant, correct))},
+    {name: tuple(map(tf.constant, m)) for name, m in metrics.items()},
     tf.constant(rate),
     tf.constant(norms or [1.0] * len(losses)),
   )
@@ -71,11 +72,11 @@ def written(folder):
 
 def test_values_are_means_since_the_last_logged_step(tmp_path):
   log = open_log(tmp_path, log_steps=4)
-  log.block_done(2, 2, results([1.0, 2.0], correct=(2.0, 4.0)))
+  log.block_done(2, 2, results([1.0, 2.0], accuracy=(2.0, 4.0)))
   log.block_done(
-    4, 2, results([3.0, 6.0], correct=(4.0, 4.0), rate=0.3, norms=[5.0, 7.0])
+    4, 2, results([3.0, 6.0], accuracy=(4.0, 4.0), rate=0.3, norms=[5.0, 7.0])
   )
-  log.block_done(8, 4, results([1.0] * 4, correct=(1.0, 2.0)))
+  log.block_done(8, 4, results([1.0] * 4, accuracy=(1.0, 2.0)))
   log.close()
   first, second = written(tmp_path)
   assert first.pop(SPEED) >= 0
@@ -111,8 +112,7 @@ def test_values_are_logged_though_an_evaluation_came_last(tmp_path):
   log.block_done(7, 1, results([2.0]))
   log.evaluated(7, {"loss": 1.0})
   log.close()
-  lines = (tmp_path / "train_log.jsonl").read_text().splitlines()
-  told = [json.loads(line) for line in lines]
+  told = written(tmp_path)
   assert [line["step"] for line in told] == [7, 7]
   assert told[0].get("eval/loss") == 1.0
   assert told[1]["loss"] == 2.0
@@ -172,6 +172,29 @@ def test_bad_steps_are_named_counted_and_left_out_of_the_mean(tmp_path, world):
 # Files.
 
 
+def test_a_loss_spike_is_named(tmp_path, world):
+  log = open_log(tmp_path, log_steps=1000)
+  # Ten times the mean in the first steps is no spike: losses fall fast there.
+  for step, loss in enumerate([20.0] + [2.0] * 60 + [9.0] + [2.0] * 5, 1):
+    log.block_done(step, 1, results([loss]))
+  log.close()
+  (warning,) = [w for w in world.warnings if "spike" in w]
+  assert warning.startswith("step 62: loss spike, 9 is 3.")
+
+
+def test_tokens_per_second_come_from_tokens_per_example(tmp_path, world):
+  log = open_log(tmp_path, log_steps=4)
+  for step in (2, 4):
+    log.block_done(
+      step, 2, results([1.0, 1.0], tokens_per_example=(600.0, 6.0))
+    )
+    world.now += 1.0
+  log.close()
+  (values,) = written(tmp_path)
+  assert values["tokens_per_example"] == 100
+  assert values["tokens_per_second"] == 100 * values["examples_per_second"]
+
+
 def test_a_resumed_run_takes_the_log_up_where_it_resumes(tmp_path):
   log = open_log(tmp_path, log_steps=1)
   for step in (1, 2, 3):
@@ -189,7 +212,7 @@ def test_a_resumed_run_takes_the_log_up_where_it_resumes(tmp_path):
 
 def test_tensorboard_gets_the_same_values(tmp_path):
   log = open_log(tmp_path, log_steps=1)
-  log.block_done(1, 1, results([1.5], correct=(3.0, 4.0)))
+  log.block_done(1, 1, results([1.5], accuracy=(3.0, 4.0)))
   log.close()
   (path,) = tmp_path.glob("events.out.tfevents.*")
   shown = {}
@@ -251,7 +274,7 @@ def test_a_line_says_values_speed_and_the_time_left(tmp_path, world):
   log = open_log(tmp_path, log_steps=2)
   log.block_done(1, 1, results([1.0]))
   world.now += 40.0
-  log.block_done(2, 1, results([3.0], correct=(1.0, 4.0), rate=1e-5))
+  log.block_done(2, 1, results([3.0], accuracy=(1.0, 4.0), rate=1e-5))
   log.close()
   assert world.infos == [
     "step 2/100  loss 2  accuracy 0.2  learning_rate 1e-05  "
