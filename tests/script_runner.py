@@ -57,7 +57,7 @@ def run(script, *, stdin=b"", **flags):
     streams = [os.path.join(folder, name) for name in ("in", "out", "err")]
     pathlib.Path(streams[0]).write_bytes(stdin)
     process = _FORKING.Process(
-      target=_run_here, args=(script, command_line(flags), streams)
+      target=_run_here, args=(script, command_line(flags), streams, folder)
     )
     process.start()
     process.join()
@@ -67,9 +67,12 @@ def run(script, *, stdin=b"", **flags):
   return Finished(process.exitcode, out, err)
 
 
-def _run_here(script, arguments, streams):
+def _run_here(script, arguments, streams, folder):
   """Makes this process the script's; it does not come back."""
   os.environ.update(_environment())
+  # A forked process leaves its temporary files (autograph's, of each function
+  # that it compiles) behind: they go with the folder.
+  tempfile.tempdir = folder
   for number, path in enumerate(streams):
     os.dup2(os.open(path, os.O_RDWR | os.O_CREAT), number)
   sys.stdin = io.TextIOWrapper(open(0, "rb", closefd=False), encoding="utf-8")
