@@ -13,6 +13,7 @@ one vector for the line, and with --similarity the cosine of its two texts:
       --init_checkpoint=bert_model.ckpt
 """
 
+import functools
 import os
 
 import tensorflow as tf
@@ -30,7 +31,6 @@ import modeling
 import progress
 import sentence_vectors
 import text_batches
-import tokenization
 
 FLAGS = flags.FLAGS
 
@@ -87,69 +87,25 @@ flags.DEFINE_list(
 )
 
 
-def check_flags():
-  """Raises InputError where flags contradict each other or say nothing."""
-  if not (FLAGS.output_file or FLAGS.attention_html or FLAGS.embedding_plot):
-    raise errors.InputError(
-      "nothing to do: pass --output_file, --attention_html or "
-      "--embedding_plot"
-    )
-  if FLAGS.embedding_plot:
-    embedding_plot.check_available()
-  if not all(text.isdecimal() for text in FLAGS.picture_lines):
-    raise errors.InputError(
-      f"--picture_lines={','.join(FLAGS.picture_lines)}: expected numbers of "
-      "lines, say 0,3"
-    )
-  if FLAGS.similarity and not FLAGS.pooling:
-    raise errors.InputError(
-      "--similarity compares one vector for each text: pass --pooling=mean, "
-      f"or another of {', '.join(sentence_vectors.POOLINGS)}"
-    )
-  if FLAGS.pooling and FLAGS["layers"].present:
-    raise errors.InputError(
-      "--layers is for the vectors of tokens, but --pooling makes one of the "
-      "line (from the last layer, or the last four): pass one of them"
-    )
-
-
-def layer_indexes(num_hidden_layers):
+def layer_indexes(texts, num_hidden_layers):
   """Returns --layers as a list of integers.
 
   Raises:
     InputError: no number, or not a layer of the model.
   """
   indexes = []
-  for text in FLAGS.layers:
+  for text in texts:
     is_number = text.strip().removeprefix("-").isdecimal()
     if not is_number or not (
       -num_hidden_layers <= int(text) < num_hidden_layers
     ):
       raise errors.InputError(
-        f"--layers={','.join(FLAGS.layers)}: {text!r} is no layer of this "
-        f"model, which has {num_hidden_layers}; pass numbers from "
+        f"--layers={','.join(texts)}: {text!r} is no layer of this model, "
+        f"which has {num_hidden_layers}; pass numbers from "
         f"-{num_hidden_layers} to {num_hidden_layers - 1}"
       )
     indexes.append(int(text))
   return indexes
-
-
-def load_model(config):
-  """Returns the BertModel with the weights of --init_checkpoint."""
-  strategy = tf.distribute.get_strategy()
-  model = modeling.BertModel(
-    config,
-    compute_dtype=distribution.COMPUTE_DTYPES[FLAGS.dtype],
-    use_one_hot_embeddings=(
-      FLAGS.use_one_hot_embeddings or distribution.is_tpu(strategy)
-    ),
-  )
-  # Some published encoders have no pooler; only --pooling=pooled reads it.
-  optional = [] if FLAGS.pooling == "pooled" else ["^bert/pooler/"]
-  checkpoints.load(
-    model.variables, FLAGS.init_checkpoint, allowed_missing=optional
-  )
-  return model
 
 
 def token_vectors(model, layers):
@@ -173,17 +129,18 @@ def text_vectors(model, pooling):
   return compute
 
 
-def make_batch_function(compute, strategy):
+def make_batch_function(compute, strategy, *, batch_size, static_length, jit):
   """Returns a function of a list of Examples that gives an array, a row each.
 
   Args:
     compute: function of input_ids, input_mask and segment_ids [B, T].
     strategy: the strategy in whose scope the model was made.
+    batch_size: B, at most.
+    static_length: T of every batch, where a compiler would compile each shape
+      anew; None for the longest of the batch.
+    jit: whether XLA compiles.
   """
   replicas = strategy.num_replicas_in_sync
-  jit = FLAGS.jit_compile == "true"
-  # A compiler would compile each shape anew.
-  static = jit or distribution.is_tpu(strategy)
   compute = tf.function(compute, jit_compile=jit or None)
 
   def replica_step(*batch):
@@ -200,167 +157,234 @@ def make_batch_function(compute, strategy):
     return strategy.gather(values, axis=0)
 
   def run(examples):
-    rows, length = FLAGS.batch_size, FLAGS.max_seq_length
-    if not static:
-      rows = len(examples)
-      length = max(len(example.input_ids) for example in examples)
+    longest = max(len(example.input_ids) for example in examples)
+    rows = batch_size if static_length else len(examples)
     # Each replica gets as many rows as the others.
     rows += -rows % replicas
-    batch = text_batches.padded(examples, rows=rows, length=length)
+    batch = text_batches.padded(
+      examples, rows=rows, length=static_length or longest
+    )
     return step(**batch).numpy()[: len(examples)]
 
   return run
 
 
-def computed(run, examples, *, group=1):
+def computed(run, examples, *, batch_size, group=1):
   """Yields lists of (Example, its values), window after window, in order."""
   for window in text_batches.windows(examples, _WINDOW_TOKENS, group=group):
     values = [None] * len(window)
-    for places in text_batches.batches_by_length(window, FLAGS.batch_size):
+    for places in text_batches.batches_by_length(window, batch_size):
       for place, row in zip(places, run([window[i] for i in places])):
         values[place] = row
     yield list(zip(window, values))
 
 
-def token_rows(run, tokenizer):
-  """Yields lists of feature_files.TokenRow for the lines of --input_file."""
-  examples = text_batches.read_examples(
-    FLAGS.input_file, tokenizer, FLAGS.max_seq_length
-  )
-  for results in computed(run, examples):
-    yield [
-      feature_files.TokenRow(
-        index=example.index,
-        tokens=tokenizer.convert_ids_to_tokens(example.input_ids),
-        input_ids=example.input_ids,
-        values=values[:, : len(example.input_ids)],
-      )
-      for example, values in results
-    ]
+def token_rows(results, tokenizer):
+  """Returns feature_files.TokenRows of a window's (Example, values)."""
+  return [
+    feature_files.TokenRow(
+      index=example.index,
+      tokens=tokenizer.convert_ids_to_tokens(example.input_ids),
+      input_ids=example.input_ids,
+      values=values[:, : len(example.input_ids)],
+    )
+    for example, values in results
+  ]
 
 
-def vector_rows(run, tokenizer):
-  """Yields lists of feature_files.VectorRow for the lines of --input_file."""
-  examples = text_batches.read_examples(
-    FLAGS.input_file, tokenizer, FLAGS.max_seq_length
-  )
-  for results in computed(run, examples):
-    yield [
-      feature_files.VectorRow(example.index, vector)
-      for example, vector in results
-    ]
+def vector_rows(results):
+  """Returns feature_files.VectorRows of a window's (Example, vector)."""
+  return [
+    feature_files.VectorRow(example.index, vector)
+    for example, vector in results
+  ]
 
 
-def similarity_rows(run, tokenizer):
-  """Yields lists of feature_files.SimilarityRow for pairs of texts."""
-  texts = text_batches.read_pairs(
-    FLAGS.input_file, tokenizer, FLAGS.max_seq_length
-  )
-  for results in computed(run, texts, group=2):
-    vectors = [vector for _, vector in results]
-    similarities = sentence_vectors.cosines(vectors[::2], vectors[1::2])
-    yield [
-      feature_files.SimilarityRow(example.index, similarity)
-      for (example, _), similarity in zip(results[::2], similarities)
-    ]
+def similarity_rows(results):
+  """Returns feature_files.SimilarityRows; two results make a pair."""
+  vectors = [vector for _, vector in results]
+  similarities = sentence_vectors.cosines(vectors[::2], vectors[1::2])
+  return [
+    feature_files.SimilarityRow(example.index, similarity)
+    for (example, _), similarity in zip(results[::2], similarities)
+  ]
 
 
-def write_features(model, layers, tokenizer, strategy):
-  """Writes --output_file, telling how far it is."""
-  # Counted first, so that a line that is not UTF-8 is found before the work.
-  num_lines = sum(1 for _ in data_files.read_lines(FLAGS.input_file))
-  if not num_lines:
-    raise errors.InputError(f"{FLAGS.input_file} has no line")
-  if FLAGS.pooling:
-    compute = text_vectors(model, FLAGS.pooling)
-    make_rows = similarity_rows if FLAGS.similarity else vector_rows
-  else:
-    compute, make_rows = token_vectors(model, layers), token_rows
-  run = make_batch_function(compute, strategy)
+def write_rows(lists_of_rows, write, num_lines):
+  """Writes rows as they come, telling how far it is."""
   bar = progress.Progress(
     num_lines, parts=num_lines, part_name="lines", unit="lines"
   )
-  with feature_files.open_writer(
-    FLAGS.output_file, FLAGS.output_format, layers
-  ) as write:
-    for rows in make_rows(run, tokenizer):
-      write(rows)
-      for _ in rows:
-        bar.advance(1, 1)
+  for rows in lists_of_rows:
+    write(rows)
+    for _ in rows:
+      bar.advance(1, 1)
 
 
-def picture_examples(tokenizer):
-  """Returns the Examples of --picture_lines.
+def count_lines(path):
+  """Returns how many lines a file has, all of which are UTF-8.
 
   Raises:
-    InputError: --input_file has no such line.
+    InputError: none, or one that is not UTF-8: found before the work begins.
   """
-  wanted = [int(text) for text in FLAGS.picture_lines]
+  num_lines = sum(1 for _ in data_files.read_lines(path))
+  if not num_lines:
+    raise errors.InputError(f"{path} has no line")
+  return num_lines
+
+
+def chosen_examples(examples, wanted, path):
+  """Returns the Examples of some lines, in the order of `wanted`.
+
+  Raises:
+    InputError: the file has no such line.
+  """
   found = {}
-  for example in text_batches.read_examples(
-    FLAGS.input_file, tokenizer, FLAGS.max_seq_length
-  ):
+  for example in examples:
     if example.index in wanted:
       found[example.index] = example
     if len(found) == len(set(wanted)):
       return [found[index] for index in wanted]
   missing = min(set(wanted) - found.keys())
   raise errors.InputError(
-    f"--picture_lines: {FLAGS.input_file} has no line {missing}, counted from "
-    "0"
+    f"--picture_lines: {path} has no line {missing}, counted from 0"
   )
 
 
-def draw_pictures(model, layers, tokenizer):
+def inner_values(model, example, layer):
+  """Returns attention [layers, heads, T, T] and states [T, H] of a text."""
+  output = model(
+    tf.constant([example.input_ids]),
+    token_type_ids=tf.constant([example.segment_ids]),
+    return_attention=True,
+  )
+  attention = tf.cast(tf.stack(output.attention_probs), tf.float32)
+  states = tf.cast(output.all_encoder_layers[layer][0], tf.float32)
+  return attention[:, 0].numpy(), states.numpy()
+
+
+def check_flags():
+  """Raises InputError where flags contradict each other or say nothing."""
+  if not (FLAGS.output_file or FLAGS.attention_html or FLAGS.embedding_plot):
+    raise errors.InputError(
+      "nothing to do: pass --output_file, --attention_html or "
+      "--embedding_plot"
+    )
+  if FLAGS.embedding_plot:
+    embedding_plot.check_available()
+  if not FLAGS.init_checkpoint:
+    raise errors.InputError("pass --init_checkpoint: the weights to use")
+  if not all(text.isdecimal() for text in FLAGS.picture_lines):
+    raise errors.InputError(
+      f"--picture_lines={','.join(FLAGS.picture_lines)}: expected numbers of "
+      "lines, say 0,3"
+    )
+  if FLAGS.similarity and not FLAGS.pooling:
+    raise errors.InputError(
+      "--similarity compares one vector for each text: pass --pooling=mean, "
+      f"or another of {', '.join(sentence_vectors.POOLINGS)}"
+    )
+  if FLAGS.pooling and FLAGS["layers"].present:
+    raise errors.InputError(
+      "--layers is for the vectors of tokens, but --pooling makes one of the "
+      "line (from the last layer, or the last four): pass one of them"
+    )
+
+
+def layers_to_write(config):
+  """Returns what --layers means for a model; with --pooling none.
+
+  Raises:
+    InputError: the model has no such layer.
+  """
+  depth = config.num_hidden_layers
+  if FLAGS.pooling == "last_four_concat" and depth < 4:
+    raise errors.InputError(
+      f"--pooling=last_four_concat needs four layers, but the model has {depth}"
+    )
+  return [] if FLAGS.pooling else layer_indexes(FLAGS.layers, depth)
+
+
+def make_model(config, strategy):
+  """Returns the BertModel with the weights of --init_checkpoint."""
+  is_tpu = distribution.is_tpu(strategy)
+  with strategy.scope():
+    model = modeling.BertModel(
+      config,
+      compute_dtype=distribution.COMPUTE_DTYPES[FLAGS.dtype],
+      use_one_hot_embeddings=FLAGS.use_one_hot_embeddings or is_tpu,
+    )
+  # Some published encoders have no pooler; only --pooling=pooled reads it.
+  optional = [] if FLAGS.pooling == "pooled" else ["^bert/pooler/"]
+  checkpoints.load(
+    model.variables, FLAGS.init_checkpoint, allowed_missing=optional
+  )
+  return model
+
+
+def write_features(model, layers, tokenizer, strategy):
+  """Writes --output_file."""
+  num_lines = count_lines(FLAGS.input_file)
+  read = text_batches.read_examples
+  compute = token_vectors(model, layers)
+  make_rows = functools.partial(token_rows, tokenizer=tokenizer)
+  if FLAGS.pooling:
+    compute = text_vectors(model, FLAGS.pooling)
+    make_rows = vector_rows
+  if FLAGS.similarity:
+    read, make_rows = text_batches.read_pairs, similarity_rows
+  jit = FLAGS.jit_compile == "true"
+  static = jit or distribution.is_tpu(strategy)
+  run = make_batch_function(
+    compute,
+    strategy,
+    batch_size=FLAGS.batch_size,
+    static_length=FLAGS.max_seq_length if static else None,
+    jit=jit,
+  )
+  results = computed(
+    run,
+    read(FLAGS.input_file, tokenizer, FLAGS.max_seq_length),
+    batch_size=FLAGS.batch_size,
+    group=2 if FLAGS.similarity else 1,
+  )
+  with feature_files.open_writer(
+    FLAGS.output_file, FLAGS.output_format, layers
+  ) as write:
+    write_rows(map(make_rows, results), write, num_lines)
+
+
+def draw_pictures(model, layer, tokenizer):
   """Writes --attention_html and --embedding_plot."""
   attention, vectors = [], []
-  for example in picture_examples(tokenizer):
+  for example in chosen_examples(
+    text_batches.read_examples(
+      FLAGS.input_file, tokenizer, FLAGS.max_seq_length
+    ),
+    [int(text) for text in FLAGS.picture_lines],
+    FLAGS.input_file,
+  ):
     tokens = tokenizer.convert_ids_to_tokens(example.input_ids)
-    output = model(
-      tf.constant([example.input_ids]),
-      token_type_ids=tf.constant([example.segment_ids]),
-      return_attention=True,
-    )
-    probabilities = tf.cast(tf.stack(output.attention_probs), tf.float32)
-    attention.append((tokens, probabilities[:, 0].numpy()))
-    states = output.all_encoder_layers[layers[0] if layers else -1]
-    vectors.append((tokens, tf.cast(states[0], tf.float32).numpy()))
+    probabilities, states = inner_values(model, example, layer)
+    attention.append((tokens, probabilities))
+    vectors.append((tokens, states))
   if FLAGS.attention_html:
     name = os.path.basename(FLAGS.input_file)
     page = attention_page.attention_page(attention, f"Attention in {name}")
     data_files.write_text(FLAGS.attention_html, page)
     logging.info("attention is shown in %s", FLAGS.attention_html)
   if FLAGS.embedding_plot:
-    embedding_plot.save_plot(
-      FLAGS.embedding_plot,
-      vectors,
-      f"Token vectors of layer {layers[0] if layers else -1}",
-    )
+    title = f"Token vectors of layer {layer}"
+    embedding_plot.save_plot(FLAGS.embedding_plot, vectors, title)
     logging.info("token vectors are shown in %s", FLAGS.embedding_plot)
 
 
 def main(argv):
   del argv
   check_flags()
-  if not FLAGS.init_checkpoint:
-    raise errors.InputError("pass --init_checkpoint: the weights to use")
-  config = modeling.BertConfig.from_dict(
-    checkpoints.read_config(FLAGS.bert_config_file)
-  )
-  config.check_sequence_length(FLAGS.max_seq_length)
-  layers = [] if FLAGS.pooling else layer_indexes(config.num_hidden_layers)
-  if FLAGS.pooling == "last_four_concat" and config.num_hidden_layers < 4:
-    raise errors.InputError(
-      f"--pooling=last_four_concat needs four layers, but the model has "
-      f"{config.num_hidden_layers}"
-    )
-  tokenization.validate_case_matches_checkpoint(
-    FLAGS.do_lower_case, FLAGS.init_checkpoint
-  )
-  tokenizer = tokenization.FullTokenizer(
-    FLAGS.vocab_file, do_lower_case=FLAGS.do_lower_case
-  )
-  config.check_vocabulary(len(tokenizer.vocab), FLAGS.vocab_file)
+  config = common_flags.model_config()
+  layers = layers_to_write(config)
+  tokenizer = common_flags.make_tokenizer(config)
 
   strategy = common_flags.make_strategy()
   if distribution.is_multi_worker(strategy):
@@ -368,12 +392,11 @@ def main(argv):
       "one process writes one file: cut --input_file and run the script once "
       "for each part, without TF_CONFIG"
     )
-  with strategy.scope():
-    model = load_model(config)
+  model = make_model(config, strategy)
   if FLAGS.output_file:
     write_features(model, layers, tokenizer, strategy)
   if FLAGS.attention_html or FLAGS.embedding_plot:
-    draw_pictures(model, layers, tokenizer)
+    draw_pictures(model, layers[0] if layers else -1, tokenizer)
 
 
 if __name__ == "__main__":

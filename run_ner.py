@@ -17,7 +17,7 @@ The 200 sentences in tests/data train to F1 0.98 on 40 others in 15 seconds.
 """
 
 import os
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import tensorflow as tf
 from absl import app, flags, logging
@@ -28,14 +28,13 @@ import data_files
 import distribution
 import errors
 import evaluation_loop
-import input_features
 import input_pipeline
 import model_folder
 import modeling
 import ner_data
+import tagging_input
 import tagging_model
 import task_metrics
-import tokenization
 import training_loop
 
 FLAGS = flags.FLAGS
@@ -90,7 +89,10 @@ flags.DEFINE_integer(
 class TaggingModel(tf.Module):
   """The encoder and a classifier of tokens, or the BiLSTM on features."""
 
-  def __init__(self, config, num_labels, features=None, **model_options):
+  def __init__(
+    self, config, num_labels, *, features=None, bilstm_size=768,
+    **model_options,
+  ):
     super().__init__()
     self.config = config
     seed = model_options["seed"]
@@ -98,8 +100,7 @@ class TaggingModel(tf.Module):
     self.is_frozen = bool(features)
     if features:
       self.head = tagging_model.FeatureTagger(
-        config, num_labels, features=features, size=FLAGS.bilstm_size,
-        seed=seed,
+        config, num_labels, features=features, size=bilstm_size, seed=seed
       )
     else:
       self.head = modeling.TokenClassificationHead(
@@ -122,29 +123,11 @@ class TaggingModel(tf.Module):
       output.sequence_output, is_training, dropout_seed=dropout_seed
     )
 
-  @property
-  def reached(self):
-    """The variables that the loss depends on: all but the pooler's."""
+  def trained_variables(self):
+    """Returns the variables that the loss reaches: not the pooler's."""
     bert = [] if self.is_frozen else self.bert.variables
     encoder = [v for v in bert if "/pooler/" not in v.name]
     return [*encoder, *self.head.variables]
-
-
-class TaggingData(NamedTuple):
-  """A file of columns, ready for the model.
-
-  Attributes:
-    path: the file.
-    sentences, windows: lists of ner_data.Sentence and ner_data.Window.
-    records: the TFRecord file of the windows.
-    is_labelled: whether the sentences have labels.
-  """
-
-  path: str
-  sentences: list
-  windows: list
-  records: str
-  is_labelled: bool
 
 
 class Run(NamedTuple):
@@ -153,85 +136,27 @@ class Run(NamedTuple):
   Attributes:
     config: modeling.BertConfig.
     labels: list of str.
+    scheme: one of ner_data.SCHEMES.
     strategy: tf.distribute.Strategy.
-    train, eval, predict: TaggingData, or None.
+    data: dict from "train", "eval", "predict" to tagging_input.TaggingData,
+      where asked for.
+    batch_sizes: dict from the same names to examples in a batch.
+    features: dict from name to tf.io.FixedLenFeature, of a record.
+    trim: whether batches may be cut to their longest sequence.
+    seed: of the order of the training data.
+    vocab_file: copied beside the trained weights.
   """
 
   config: modeling.BertConfig
   labels: list
+  scheme: str
   strategy: tf.distribute.Strategy
-  train: Optional[TaggingData]
-  eval: Optional[TaggingData]
-  predict: Optional[TaggingData]
-
-
-def record_features():
-  """Returns the features of a record of `write_records`."""
-  integers = tf.io.FixedLenFeature([FLAGS.max_seq_length], tf.int64)
-  names = ("input_ids", "input_mask", "segment_ids", "label_ids")
-  return {name: integers for name in names}
-
-
-def write_records(path, windows, ids):
-  """Writes windows with the labels `ids` (None: without) as TFRecords."""
-  length = FLAGS.max_seq_length
-  with data_files.RecordWriter(path) as writer:
-    for window in windows:
-      size = len(window.input_ids)
-      labels = [ner_data.NO_LABEL] * size
-      if ids is not None:
-        labels = ner_data.window_label_ids(window, ids)
-      features = {
-        "input_ids": input_features.pad(window.input_ids, length),
-        "input_mask": input_features.pad([1] * size, length),
-        "segment_ids": [0] * length,
-        "label_ids": input_features.pad(labels, length, ner_data.NO_LABEL),
-      }
-      writer.write(data_files.serialize_example(features))
-
-
-def read(path, *, labelled=True):
-  """Returns the sentences of a file, read as the flags say."""
-  return ner_data.read_sentences(
-    path,
-    word_column=FLAGS.word_column,
-    label_column=FLAGS.label_column,
-    scheme=FLAGS.scheme,
-    labelled=labelled,
-  )
-
-
-def prepare(name, path, sentences, labels, tokenizer):
-  """Cuts sentences into windows and writes their records.
-
-  Args:
-    name: "train", "eval" or "predict".
-    path: the file that the sentences are from.
-    sentences: list of ner_data.Sentence.
-    labels: list of str, those of the model.
-    tokenizer: tokenization.FullTokenizer.
-
-  Returns:
-    TaggingData.
-  """
-  is_labelled = sentences[0].labels is not None
-  ids = None
-  if is_labelled:
-    ids = ner_data.label_ids(sentences, labels, path)
-  windows = ner_data.make_windows(
-    sentences,
-    tokenizer,
-    FLAGS.max_seq_length,
-    document_context=FLAGS.document_context,
-    path=path,
-  )
-  logging.info(
-    "%s: %d sentences, %d words, %d windows", path, len(sentences),
-    sum(len(sentence.words) for sentence in sentences), len(windows),
-  )
-  records = os.path.join(FLAGS.output_dir, f"{name}.tf_record")
-  write_records(records, windows, ids)
-  return TaggingData(path, sentences, windows, records, is_labelled)
+  data: dict
+  batch_sizes: dict
+  features: dict
+  trim: bool
+  seed: int
+  vocab_file: str
 
 
 def tagging_objective(model):
@@ -267,8 +192,8 @@ def word_losses(logits, label_ids):
   return losses * tf.cast(label_ids != ner_data.NO_LABEL, tf.float32)
 
 
-def predict(model, data, run, batch_size):
-  """Labels every word of a file.
+def predict(model, run, name):
+  """Labels every word of run.data[name].
 
   Returns:
     list of lists of str, the labels of each sentence; mean loss of a word.
@@ -276,7 +201,7 @@ def predict(model, data, run, batch_size):
 
   def of_batch(batch):
     length = batch["input_ids"].shape[1]
-    if common_flags.shapes_may_vary(run.strategy):
+    if run.trim:
       batch = input_pipeline.trim_to_longest(batch)
     logits = model(batch)
     predicted = tf.argmax(logits, axis=-1, output_type=tf.int32)
@@ -287,13 +212,14 @@ def predict(model, data, run, batch_size):
       "loss": tf.reduce_sum(losses, axis=1),
     }
 
+  data = run.data[name]
   outputs = evaluation_loop.predict(
     run.strategy,
     of_batch,
     input_pipeline.sequential_records([data.records]),
-    record_features(),
+    run.features,
     num_records=len(data.windows),
-    batch_size=batch_size,
+    batch_size=run.batch_sizes[name],
   )
   predicted = ner_data.predicted_labels(
     data.sentences, data.windows, outputs["predicted"], run.labels
@@ -302,22 +228,23 @@ def predict(model, data, run, batch_size):
   return predicted, outputs["loss"].sum() / num_words
 
 
-def scores(data, predicted, loss):
+def scores(data, predicted, loss, scheme):
   """Returns the results of labelled data: dict from name to number."""
   gold = [sentence.labels for sentence in data.sentences]
-  if FLAGS.scheme == "none":
+  if scheme == "none":
     return {"loss": loss, "accuracy": task_metrics.accuracy(gold, predicted)}
   return {"loss": loss, **task_metrics.entity_scores(gold, predicted)}
 
 
 def train(model, run, start, output_dir):
   """Trains from `start`; returns the last step."""
+  data = run.data["train"]
   num_train_steps, num_warmup_steps = common_flags.training_length(
-    len(run.train.windows)
+    len(data.windows)
   )
   trainer = common_flags.make_trainer(
     model.variables,
-    trained=model.reached,
+    trained=model.trained_variables(),
     config=run.config,
     strategy=run.strategy,
     objective=tagging_objective(model),
@@ -329,27 +256,23 @@ def train(model, run, start, output_dir):
 
   def batches_from(step):
     records = input_pipeline.shuffled_records(
-      [run.train.records],
-      num_records=len(run.train.windows),
-      seed=FLAGS.seed,
-      first_record=step * FLAGS.train_batch_size,
+      [data.records],
+      num_records=len(data.windows),
+      seed=run.seed,
+      first_record=step * run.batch_sizes["train"],
     )
     return input_pipeline.distributed_batches(
       run.strategy,
       records,
-      record_features(),
-      batch_size=FLAGS.train_batch_size,
-      trim=common_flags.shapes_may_vary(run.strategy),
+      run.features,
+      batch_size=run.batch_sizes["train"],
+      trim=run.trim,
     )
 
   def keep(folder):
     if distribution.is_chief(run.strategy):
-      model_folder.write(
-        os.path.join(output_dir, folder),
-        model.variables,
-        run.config,
-        FLAGS.vocab_file,
-      )
+      path = os.path.join(output_dir, folder)
+      model_folder.write(path, model.variables, run.config, run.vocab_file)
 
   trainer.train(
     batches_from,
@@ -362,15 +285,15 @@ def train(model, run, start, output_dir):
 
 
 def evaluate(model, run):
-  """Returns the scores of --eval_file."""
-  predicted, loss = predict(model, run.eval, run, FLAGS.eval_batch_size)
-  return scores(run.eval, predicted, loss)
+  """Returns the scores of the evaluation data."""
+  predicted, loss = predict(model, run, "eval")
+  return scores(run.data["eval"], predicted, loss, run.scheme)
 
 
 def write_predictions(model, run, output_dir):
-  """Writes --predict_file with one more column, and scores if it has labels."""
-  data = run.predict
-  predicted, loss = predict(model, data, run, FLAGS.predict_batch_size)
+  """Writes the file to predict with one more column; scores its labels."""
+  data = run.data["predict"]
+  predicted, loss = predict(model, run, "predict")
   if not distribution.is_chief(run.strategy):
     return
   path = os.path.join(output_dir, "test_predictions.conll")
@@ -378,10 +301,8 @@ def write_predictions(model, run, output_dir):
   data_files.write_text(path, "".join(lines))
   logging.info("predictions are in %s", path)
   if data.is_labelled:
-    write_results(
-      os.path.join(output_dir, "test_results.txt"),
-      scores(data, predicted, loss),
-    )
+    results = scores(data, predicted, loss, run.scheme)
+    write_results(os.path.join(output_dir, "test_results.txt"), results)
 
 
 def write_results(path, results):
@@ -398,52 +319,42 @@ def open_run(config, strategy, features, output_dir=None):
   return common_flags.open_run(task, config, strategy, output_dir)
 
 
-def run_model(run, features, output_dir):
-  """Trains, evaluates and predicts with one model, as the flags say.
+def run_model(run, features, output_dir, *, make_model, do_eval):
+  """Trains, evaluates and predicts with one model.
 
   Args:
-    run: Run.
+    run: Run; there is training and prediction if it has the data.
     features: one of tagging_model.FEATURES, or None to fine-tune.
     output_dir: folder of this model.
+    make_model: function of `features`; returns a TaggingModel.
+    do_eval: whether to evaluate at the end.
 
   Returns:
-    The scores of --eval_file, {} without --do_eval.
+    The scores of the evaluation data, {} without do_eval.
   """
   start = open_run(run.config, run.strategy, features, output_dir)
   with run.strategy.scope():
-    model = TaggingModel(
-      run.config,
-      len(run.labels),
-      features,
-      **common_flags.model_options(run.strategy),
-    )
+    model = make_model(features)
   step = start.commit.step if start.commit else 0
-  if FLAGS.do_train:
+  if "train" in run.data:
     step = train(model, run, start, output_dir)
   elif start.path:
     checkpoints.load(
       model.variables, start.path, allowed_missing=["^bert/pooler/"]
     )
   results = {}
-  if FLAGS.do_eval:
+  if do_eval:
     results = evaluate(model, run)
     if distribution.is_chief(run.strategy):
-      write_results(
-        os.path.join(output_dir, "eval_results.txt"),
-        {"global_step": step, **results},
-      )
-  if FLAGS.do_predict:
+      path = os.path.join(output_dir, "eval_results.txt")
+      write_results(path, {"global_step": step, **results})
+  if "predict" in run.data:
     write_predictions(model, run, output_dir)
   return results
 
 
-def compare_features(run):
-  """Runs a model for each of --feature_layers, and prints a table of them."""
-  rows = []
-  for features in FLAGS.feature_layers:
-    logging.info("features: %s", features)
-    folder = os.path.join(FLAGS.output_dir, features)
-    rows.append((features, run_model(run, features, folder)))
+def results_table(rows):
+  """Returns a table of (features, results) pairs, a str."""
   names = [
     name
     for name in ("precision", "recall", "f1", "accuracy", "loss")
@@ -453,46 +364,39 @@ def compare_features(run):
   for features, results in rows:
     values = "".join(f"{results[name]:11.4f}" for name in names)
     table.append(f"{features:24}{values}")
-  print("\n".join(table))
+  return "\n".join(table)
 
 
-def check_flags():
-  """Raises InputError where flags contradict each other or say nothing."""
-  common_flags.require_one_of("do_train", "do_eval", "do_predict")
-  for what in ("train", "eval", "predict"):
-    if FLAGS[f"do_{what}"].value and not FLAGS[f"{what}_file"].value:
-      raise errors.InputError(f"--do_{what} needs --{what}_file")
-  for features in FLAGS.feature_layers:
+def check_features(chosen, num_hidden_layers, *, is_frozen):
+  """Refuses --feature_layers that are unknown or that the model lacks.
+
+  Raises:
+    InputError: so, or the encoder is not frozen.
+  """
+  for features in chosen:
     if features not in tagging_model.FEATURES:
       raise errors.InputError(
         f"--feature_layers={features} is unknown; choose of "
         f"{', '.join(tagging_model.FEATURES)}"
       )
-  if FLAGS.feature_layers and not FLAGS.freeze_encoder:
+    needed = tagging_model.layers_needed(features)
+    if needed > num_hidden_layers:
+      raise errors.InputError(
+        f"--feature_layers={features} needs {needed} layers, but the model "
+        f"has {num_hidden_layers}"
+      )
+  if chosen and not is_frozen:
     raise errors.InputError(
       "--feature_layers are those of an encoder that stays as it is: pass "
       "--freeze_encoder too"
     )
-  if FLAGS.eval_steps and not FLAGS.eval_file:
-    raise errors.InputError("--eval_steps needs --eval_file")
 
 
-def check_layers(config):
-  """Raises InputError if the model has fewer layers than features need."""
-  for features in FLAGS.feature_layers:
-    needed = tagging_model.layers_needed(features)
-    if needed > config.num_hidden_layers:
-      raise errors.InputError(
-        f"--feature_layers={features} needs {needed} layers, but the model "
-        f"has {config.num_hidden_layers}"
-      )
-
-
-def model_labels(train_sentences, config):
+def model_labels(train_sentences, labels_file, config):
   """Returns the labels of the model, from the first place that has them.
 
   1. The training data.
-  2. labels.txt in --output_dir, of the training.
+  2. The file that the training has written.
   3. id2label in --bert_config_file, as in output_dir/final_model.
 
   Raises:
@@ -500,53 +404,94 @@ def model_labels(train_sentences, config):
   """
   if train_sentences:
     return ner_data.label_list(train_sentences)
-  path = os.path.join(FLAGS.output_dir, "labels.txt")
-  if tf.io.gfile.exists(path):
-    return [line for _, line in data_files.read_lines(path)]
+  if tf.io.gfile.exists(labels_file):
+    return [line for _, line in data_files.read_lines(labels_file)]
   by_number = config.to_dict().get("id2label")
   if by_number:
     return [by_number[str(number)] for number in range(len(by_number))]
   raise errors.InputError(
-    f"no labels known: there is no {path}, and {FLAGS.bert_config_file} has no "
-    "id2label; pass the bert_config.json in the final_model of a training, or "
-    "--do_train"
+    f"no labels known: there is no {labels_file}, and --bert_config_file has "
+    "no id2label; pass the bert_config.json in the final_model of a training, "
+    "or --do_train"
   )
 
 
-def read_files():
-  """Returns dict from train, eval, predict to sentences, where asked for."""
-  files = {}
-  if FLAGS.do_train:
-    files["train"] = read(FLAGS.train_file)
-  if FLAGS.do_eval or FLAGS.eval_steps:
-    files["eval"] = read(FLAGS.eval_file)
-  if FLAGS.do_predict:
-    labelled = (
-      FLAGS.predict_labels and ner_data.count_columns(FLAGS.predict_file) > 1
+def files_to_read():
+  """Returns dict from train, eval, predict to the path, where asked for.
+
+  Raises:
+    InputError: a path is missing, or nothing is asked for.
+  """
+  common_flags.require_one_of("do_train", "do_eval", "do_predict")
+  asked = {
+    "train": FLAGS.do_train,
+    "eval": FLAGS.do_eval or (FLAGS.do_train and FLAGS.eval_steps),
+    "predict": FLAGS.do_predict,
+  }
+  paths = {name: FLAGS[f"{name}_file"].value for name in asked if asked[name]}
+  for name, path in paths.items():
+    if not path:
+      flag = "eval_steps" if name == "eval" and not FLAGS.do_eval else None
+      raise errors.InputError(
+        f"--{flag or f'do_{name}'} needs --{name}_file"
+      )
+  return paths
+
+
+def read_sentences(paths):
+  """Returns dict from the names of `paths` to lists of ner_data.Sentence."""
+  sentences = {}
+  for name, path in paths.items():
+    labelled = name != "predict" or (
+      FLAGS.predict_labels and ner_data.count_columns(path) > 1
     )
-    files["predict"] = read(FLAGS.predict_file, labelled=labelled)
-  return files
+    sentences[name] = ner_data.read_sentences(
+      path,
+      word_column=FLAGS.word_column,
+      label_column=FLAGS.label_column,
+      scheme=FLAGS.scheme,
+      labelled=labelled,
+    )
+  return sentences
+
+
+def prepare_all(paths, sentences, tokenizer, labels):
+  """Returns dict from the names of `paths` to tagging_input.TaggingData."""
+  data = {}
+  for name, path in paths.items():
+    windows = ner_data.make_windows(
+      sentences[name],
+      tokenizer,
+      FLAGS.max_seq_length,
+      document_context=FLAGS.document_context,
+      path=path,
+    )
+    data[name] = tagging_input.prepare(
+      path,
+      sentences[name],
+      windows,
+      labels=labels,
+      records=os.path.join(FLAGS.output_dir, f"{name}.tf_record"),
+      max_seq_length=FLAGS.max_seq_length,
+    )
+  return data
 
 
 def main(argv):
   del argv
-  check_flags()
-  config = modeling.BertConfig.from_dict(
-    checkpoints.read_config(FLAGS.bert_config_file)
+  paths = files_to_read()
+  config = common_flags.model_config()
+  choices = FLAGS.feature_layers
+  check_features(
+    choices, config.num_hidden_layers, is_frozen=FLAGS.freeze_encoder
   )
-  config.check_sequence_length(FLAGS.max_seq_length)
-  check_layers(config)
-  tokenization.validate_case_matches_checkpoint(
-    FLAGS.do_lower_case, FLAGS.init_checkpoint
-  )
-  tokenizer = tokenization.FullTokenizer(
-    FLAGS.vocab_file, do_lower_case=FLAGS.do_lower_case
-  )
-  config.check_vocabulary(len(tokenizer.vocab), FLAGS.vocab_file)
+  tokenizer = common_flags.make_tokenizer(config)
 
+  # Before anything else computes: devices cannot be arranged afterwards.
   strategy = common_flags.make_strategy()
-  files = read_files()
-  labels = model_labels(files.get("train"), config)
+  sentences = read_sentences(paths)
+  labels_file = os.path.join(FLAGS.output_dir, "labels.txt")
+  labels = model_labels(sentences.get("train"), labels_file, config)
   # The labels are a part of the model: a folder with others is refused.
   config = modeling.BertConfig.from_dict(
     {
@@ -555,27 +500,47 @@ def main(argv):
     }
   )
   # Claimed before the first file is written.
-  open_run(config, strategy, ",".join(FLAGS.feature_layers))
-  data = {
-    name: prepare(
-      name, FLAGS[f"{name}_file"].value, sentences, labels, tokenizer
-    )
-    for name, sentences in files.items()
-  }
+  open_run(config, strategy, ",".join(choices))
   run = Run(
-    config, labels, strategy,
-    *(data.get(name) for name in ("train", "eval", "predict")),
+    config=config,
+    labels=labels,
+    scheme=FLAGS.scheme,
+    strategy=strategy,
+    data=prepare_all(paths, sentences, tokenizer, labels),
+    batch_sizes={
+      "train": FLAGS.train_batch_size,
+      "eval": FLAGS.eval_batch_size,
+      "predict": FLAGS.predict_batch_size,
+    },
+    features=tagging_input.record_features(FLAGS.max_seq_length),
+    trim=common_flags.shapes_may_vary(strategy),
+    seed=FLAGS.seed,
+    vocab_file=FLAGS.vocab_file,
   )
   if FLAGS.do_train and distribution.is_chief(strategy):
-    data_files.write_text(
-      os.path.join(FLAGS.output_dir, "labels.txt"),
-      "".join(f"{label}\n" for label in labels),
+    text = "".join(f"{label}\n" for label in labels)
+    data_files.write_text(labels_file, text)
+
+  def make_model(features):
+    return TaggingModel(
+      config,
+      len(labels),
+      features=features,
+      bilstm_size=FLAGS.bilstm_size,
+      **common_flags.model_options(strategy),
     )
-  if len(FLAGS.feature_layers) > 1:
-    compare_features(run)
-  else:
-    features = FLAGS.feature_layers[0] if FLAGS.feature_layers else None
-    run_model(run, features, FLAGS.output_dir)
+
+  rows = []
+  for features in choices or [None]:
+    folder = FLAGS.output_dir
+    if len(choices) > 1:
+      folder = os.path.join(folder, features)
+    results = run_model(
+      run, features, folder, make_model=make_model, do_eval=FLAGS.do_eval
+    )
+    rows.append((features, results))
+  if len(choices) > 1:
+    print(results_table(rows))
 
 
 if __name__ == "__main__":

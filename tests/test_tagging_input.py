@@ -1,0 +1,69 @@
+"""Tests of the records of labelled windows."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import data_files
+import errors
+import input_pipeline
+import ner_data
+import tagging_input
+
+SENTENCES = [
+  ner_data.Sentence(0, [1, 2], ["ab", "c"], ["B-X", "O"]),
+  ner_data.Sentence(0, [4], ["d"], ["O"]),
+]
+WINDOWS = [
+  ner_data.Window([2, 10, 11, 12, 3], 0, 0, [1, 3]),
+  ner_data.Window([2, 13, 3], 1, 0, [1]),
+]
+
+
+def prepare(tmp_path, sentences, labels=("O", "B-X")):
+  return tagging_input.prepare(
+    "f.conll", sentences, WINDOWS, labels=list(labels),
+    records=str(tmp_path / "a.tf_record"), max_seq_length=6,
+  )
+
+
+def test_records_hold_labels_at_first_pieces(tmp_path):
+  data = prepare(tmp_path, SENTENCES)
+  assert data.is_labelled
+  first, second = data_files.read_records(data.records)
+  expected = {
+    "input_ids": [2, 10, 11, 12, 3, 0],
+    "input_mask": [1, 1, 1, 1, 1, 0],
+    "segment_ids": [0] * 6,
+    "label_ids": [-1, 1, -1, 0, -1, -1],
+  }
+  assert {name: list(values) for name, values in first.items()} == expected
+  assert list(second["label_ids"]) == [-1, 0, -1, -1, -1, -1]
+
+
+def test_records_are_what_the_pipeline_is_told(tmp_path):
+  data = prepare(tmp_path, SENTENCES)
+  features = tagging_input.record_features(6)
+  input_pipeline.check_records([data.records], features)
+  (batch,) = input_pipeline.distributed_batches(
+    tf.distribute.get_strategy(),
+    input_pipeline.sequential_records([data.records]),
+    features,
+    batch_size=2,
+    trim=True,
+  )
+  assert batch["label_ids"].shape == (2, 6)
+  np.testing.assert_array_equal(batch["label_ids"][0], [-1, 1, -1, 0, -1, -1])
+
+
+def test_sentences_without_labels(tmp_path):
+  data = prepare(tmp_path, [s._replace(labels=None) for s in SENTENCES])
+  assert not data.is_labelled
+  for record in data_files.read_records(data.records):
+    assert set(record["label_ids"]) == {ner_data.NO_LABEL}
+
+
+def test_an_unknown_label_writes_nothing(tmp_path):
+  with pytest.raises(errors.InputError, match="f.conll:1: 'B-X' is none of"):
+    prepare(tmp_path, SENTENCES, labels=["O"])
+  assert not list(tmp_path.iterdir())
