@@ -17,6 +17,11 @@ import tempfile
 
 import tensorflow as tf
 
+# For its operations, which a graph that is loaded refers to.
+import tensorflow_text  # noqa: F401
+from google.protobuf import json_format
+from tensorflow.core.protobuf import saved_model_pb2
+
 import data_files
 import errors
 
@@ -123,6 +128,88 @@ def _signatures(model):
       **{n: tf.TensorSpec([None, None], tf.int32, n) for n in model.id_inputs}
     ),
   }
+
+
+# Reading one again.
+
+
+class LoadedModel:
+  """A SavedModel whose signatures take and give numpy arrays.
+
+  Attributes:
+    folder: where it is.
+    version: its number, 1 if the folder's name is none.
+    specs: {signature: {input: tf.TensorSpec}}.
+  """
+
+  def __init__(self, folder):
+    """Loads a model.
+
+    Args:
+      folder: one with a saved_model.pb, or with folders 1, 2, ... that have
+        one: then the highest is taken, as TensorFlow Serving does.
+
+    Raises:
+      InputError: there is none, or it cannot be read.
+    """
+    self.folder = _newest_version(folder)
+    name = os.path.basename(os.path.abspath(self.folder))
+    self.version = int(name) if name.isdecimal() else 1
+    try:
+      self._model = tf.saved_model.load(self.folder)
+    except (tf.errors.OpError, OSError, RuntimeError, ValueError) as error:
+      raise errors.InputError(
+        f"{self.folder} is not a SavedModel that can be loaded ({error}); "
+        "export it again"
+      ) from error
+    self._signatures = dict(self._model.signatures)
+    self.specs = {
+      name: {
+        key: spec
+        for key, spec in sorted(signature.structured_input_signature[1].items())
+      }
+      for name, signature in self._signatures.items()
+    }
+
+  def run(self, signature, inputs):
+    """Returns {output: array} of {input: array}, strings as bytes."""
+    specs = self.specs[signature]
+    tensors = {
+      name: tf.constant(array, specs[name].dtype)
+      for name, array in inputs.items()
+    }
+    outputs = self._signatures[signature](**tensors)
+    return {name: outputs[name].numpy() for name in sorted(outputs)}
+
+  def metadata(self):
+    """Returns {signature: dict}, as TensorFlow Serving describes them."""
+    path = os.path.join(self.folder, "saved_model.pb")
+    with tf.io.gfile.GFile(path, "rb") as stream:
+      model = saved_model_pb2.SavedModel.FromString(stream.read())
+    definitions = model.meta_graphs[0].signature_def
+    return {
+      name: json_format.MessageToDict(
+        definitions[name],
+        preserving_proto_field_name=True,
+        always_print_fields_with_no_presence=True,
+      )
+      for name in sorted(self.specs)
+    }
+
+
+def _newest_version(folder):
+  if tf.io.gfile.exists(os.path.join(folder, "saved_model.pb")):
+    return folder
+  names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
+  versions = [name.rstrip("/") for name in names]
+  versions = sorted(filter(str.isdecimal, versions), key=int)
+  if not versions:
+    raise errors.InputError(
+      f"no SavedModel in {folder}: it has neither a saved_model.pb nor a "
+      "folder with a number that has one; give --export_dir of "
+      "export_saved_model.py"
+    )
+  return os.path.join(folder, versions[-1])
 
 
 # Warm-up requests. Their messages belong to the package tensorflow-serving-api,

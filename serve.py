@@ -1,0 +1,122 @@
+r"""Serves a SavedModel of export_saved_model.py over HTTP.
+
+  python serve.py --saved_model_dir=models/sentiment --port=8501
+  curl -d '{"instances": ["What a day!"]}' \
+      http://127.0.0.1:8501/v1/models/sentiment:predict
+
+For those without TensorFlow Serving, whose REST form it speaks. Requests that
+come at the same time are computed together. SIGTERM and SIGINT (Ctrl-C) end
+it after the requests under way. Needs aiohttp: pip install 'bert-tf2[serve]'.
+"""
+
+import os
+
+import tensorflow as tf
+from absl import app, flags, logging
+
+import errors
+import http_server
+import request_batching
+import saved_model_folder
+
+FLAGS = flags.FLAGS
+
+flags.DEFINE_string(
+  "saved_model_dir", None,
+  "--export_dir of export_saved_model.py (the highest version is taken), or "
+  "the folder of one version.", required=True,
+)
+flags.DEFINE_string(
+  "model_name", None,
+  "Name of the model in URLs; the folder's name if not given.",
+)
+flags.DEFINE_string(
+  "host", "127.0.0.1",
+  "Address to listen on; 0.0.0.0: reachable from other machines. There is no "
+  "encryption and no password.",
+)
+flags.DEFINE_integer(
+  "port", 8501, "Port to listen on; 0: one that is free.", lower_bound=0,
+  upper_bound=65535,
+)
+flags.DEFINE_bool(
+  "batch_requests", True, "Whether requests are computed together."
+)
+flags.DEFINE_integer(
+  "max_batch_size", 32, "Most texts in a batch, and in one request.",
+  lower_bound=1,
+)
+flags.DEFINE_float(
+  "max_batch_delay_ms", 2.0,
+  "So long a request waits for others, where none is being computed.",
+  lower_bound=0.0,
+)
+flags.DEFINE_integer(
+  "max_queue", 512,
+  "Most texts that may wait; more requests are refused with 503.",
+  lower_bound=1,
+)
+flags.DEFINE_integer(
+  "max_body_bytes", 1 << 20, "Largest request; larger ones are refused with "
+  "413.", lower_bound=1,
+)
+flags.DEFINE_float(
+  "timeout_s", 30.0,
+  "A request that is not answered by then is refused with 504.",
+  lower_bound=0.001,
+)
+flags.DEFINE_integer(
+  "num_threads", 0, "Threads that compute; 0: one for each CPU core.",
+  lower_bound=0,
+)
+
+
+def model_name():
+  """Returns --model_name, or the name of the folder above the version's."""
+  if FLAGS.model_name:
+    return FLAGS.model_name
+  folder = os.path.abspath(FLAGS.saved_model_dir)
+  name = os.path.basename(folder)
+  if name.isdecimal():
+    name = os.path.basename(os.path.dirname(folder))
+  return name
+
+
+def make_batcher(run):
+  """Returns the request_batching.Batcher of the flags."""
+  return request_batching.Batcher(
+    run,
+    max_batch_size=FLAGS.max_batch_size,
+    max_delay=FLAGS.max_batch_delay_ms / 1000,
+    max_queue=FLAGS.max_queue,
+    join=FLAGS.batch_requests,
+  )
+
+
+def main(argv):
+  del argv
+  name = model_name()
+  if not name or set(name) & set("/:"):
+    raise errors.InputError(
+      f"--model_name={name!r} cannot stand in a URL; use neither / nor :"
+    )
+  tf.config.threading.set_intra_op_parallelism_threads(FLAGS.num_threads)
+  model = saved_model_folder.LoadedModel(FLAGS.saved_model_dir)
+  batcher = make_batcher(model.run)
+  application = http_server.make_application(
+    model,
+    batcher,
+    name=name,
+    max_body_bytes=FLAGS.max_body_bytes,
+    timeout=FLAGS.timeout_s,
+  )
+  logging.info("loaded %s", model.folder)
+  http_server.run(application, FLAGS.host, FLAGS.port, name)
+  logging.info(
+    "stopped; %d texts in %d batches",
+    batcher.num_instances, batcher.num_batches,
+  )
+
+
+if __name__ == "__main__":
+  app.run(errors.report_input_errors(main))

@@ -1,0 +1,121 @@
+"""serve.py as a user runs it."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+import tensorflow as tf
+
+import script_runner
+
+
+@pytest.fixture(scope="module")
+def saved_model(tmp_path_factory):
+  """A model that writes one file, and ends when there is another."""
+  module = tf.Module()
+
+  @tf.function(input_signature=[tf.TensorSpec([None], tf.string)] * 2)
+  def work(started, may_end):
+    tf.io.write_file(started[0], "")
+    rounds = tf.while_loop(
+      lambda _: tf.equal(tf.size(tf.io.matching_files(may_end[0])), 0),
+      lambda rounds: [rounds + 1],
+      [tf.constant(0)],
+    )
+    return {"ended": tf.fill(tf.shape(started), rounds[0] >= 0)}
+
+  folder = tmp_path_factory.mktemp("models") / "worker"
+  tf.saved_model.save(module, str(folder / "2"), signatures=work)
+  (folder / "10").mkdir()
+  tf.saved_model.save(module, str(folder / "10"), signatures=work)
+  return folder
+
+
+def start(saved_model):
+  """Returns a server's process and its URL."""
+  process = subprocess.Popen(
+    [
+      sys.executable, str(script_runner.ROOT / "serve.py"), "--port=0",
+      f"--saved_model_dir={saved_model}",
+    ],
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"},
+    text=True,
+  )
+  return process, process.stdout.readline().strip()
+
+
+def ask(url, started, may_end):
+  """Returns status and JSON of a prediction."""
+  instance = {"started": str(started), "may_end": str(may_end)}
+  body = json.dumps({"instances": [instance]}).encode()
+  try:
+    with urllib.request.urlopen(f"{url}:predict", body, timeout=120) as answer:
+      return answer.status, json.load(answer)
+  except urllib.error.HTTPError as error:
+    return error.code, json.load(error)
+
+
+def wait_for(path):
+  until = time.monotonic() + 60
+  while not path.exists():
+    assert time.monotonic() < until
+    time.sleep(0.01)
+
+
+def test_sigterm_finishes_the_request_under_way(saved_model, tmp_path):
+  process, url = start(saved_model)
+  try:
+    assert url.startswith("http://127.0.0.1:") and url.endswith("/worker")
+    present = tmp_path / "present"
+    present.write_text("")
+    answer = ask(url, tmp_path / "started", present)
+    assert answer == (200, {"predictions": [True]})
+    status, refusal = ask(url, tmp_path, present)
+    assert status == 500 and "its log has the details" in refusal["error"]
+    started, may_end = tmp_path / "started again", tmp_path / "may end"
+    answers = []
+    client = threading.Thread(
+      target=lambda: answers.append(ask(url, started, may_end)), daemon=True
+    )
+    client.start()
+    wait_for(started)
+    process.send_signal(signal.SIGTERM)
+    may_end.write_text("")
+    client.join(120)
+    assert answers == [(200, {"predictions": [True]})]
+    _, log = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert "/worker/10" in log and "stopped; 3 texts in 3 batches" in log
+  finally:
+    process.kill()
+
+
+def test_errors(saved_model, tmp_path):
+  def sentence(**flags):
+    finished = script_runner.run("serve.py", **flags)
+    assert finished.code == 1
+    assert finished.last_line.startswith("serve.py: error: ")
+    return finished.last_line
+
+  assert "no SavedModel in" in sentence(saved_model_dir=tmp_path)
+  (tmp_path / "1").mkdir()
+  (tmp_path / "1" / "saved_model.pb").write_bytes(b"damaged")
+  assert "not a SavedModel" in sentence(saved_model_dir=tmp_path)
+  assert "cannot stand in a URL" in sentence(
+    saved_model_dir=saved_model, model_name="a/b"
+  )
+  with socket.create_server(("127.0.0.1", 0)) as taken:
+    port = taken.getsockname()[1]
+    assert f"cannot listen on 127.0.0.1:{port}" in sentence(
+      saved_model_dir=saved_model, port=port
+    )
