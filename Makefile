@@ -50,7 +50,7 @@ quickstart: env
 	  --eval_batch_size=32 --max_eval_steps=300
 	@echo; echo "== 4. What belongs where [MASK] stands"
 	$(RUN) $(FILL_MASK) \
-	  --text="The [MASK] lays up to two thousand eggs a day." \
+	  --text="A glacier is a river of [MASK] that has forgotten to hurry." \
 	  --text="Zürich lies at the end of a long [MASK], with the Alps behind it."
 	@printf "%s\n" "" "quickstart/ now holds" \
 	  "  vocab.txt            the vocabulary, one word piece a line" \
