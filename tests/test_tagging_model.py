@@ -30,7 +30,7 @@ EXPECTED = {
 }
 
 
-def close(value, expected, tolerance):
+def assert_close(value, expected, tolerance):
   np.testing.assert_allclose(value, expected, rtol=0, atol=tolerance)
 
 
@@ -46,7 +46,7 @@ def test_the_six_choices_of_the_paper_are_tested():
 
 @pytest.mark.parametrize("features", tagging_model.FEATURES)
 def test_features(features):
-  close(tagger(features).features(OUTPUT), EXPECTED[features], 1e-6)
+  assert_close(tagger(features).features(OUTPUT), EXPECTED[features], 1e-6)
 
 
 @pytest.mark.parametrize("features", tagging_model.FEATURES)
@@ -70,7 +70,7 @@ def test_weighted_sum_follows_its_weights():
   model = tagger("weighted_sum_last_four")
   (mix,) = [v for v in model.variables if "layer_mix" in v.name]
   mix.assign([0, 0, 0, 50.0])
-  close(model.features(OUTPUT), LAYERS[-1], 1e-6)
+  assert_close(model.features(OUTPUT), LAYERS[-1], 1e-6)
 
 
 def test_names_and_initial_weights_are_a_function_of_the_seed():
@@ -123,4 +123,4 @@ def test_bilstm_equals_its_formula_and_ignores_padding():
     forward = lstm(sequence, *(w[0] for w in weights))
     backward = lstm(sequence[::-1], *(w[1] for w in weights))[::-1]
     expected = np.concatenate([forward, backward], axis=1)
-    close(found[row, :length], expected, 1e-5)
+    assert_close(found[row, :length], expected, 1e-5)
