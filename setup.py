@@ -33,10 +33,18 @@ REQUIREMENTS = [
 # and no script imports it unless asked to read such a checkpoint.
 MODEL_GARDEN = ["tf-keras==2.20.1", "tf-models-official==2.20.0"]
 
+# What some flags need: their scripts say so where it is missing.
+BEAM, PARQUET, PLOT = ["apache-beam"], ["pyarrow"], ["matplotlib"]
+SERVE = ["aiohttp"]
+
 EXTRAS = {
-  "test": ["pytest>=8", *MODEL_GARDEN],
+  "test": ["pytest>=8", "seqeval", *PARQUET, *PLOT, *SERVE, *MODEL_GARDEN],
   "lint": ["ruff==0.17.5"],
   "model_garden": MODEL_GARDEN,
+  "beam": BEAM,
+  "parquet": PARQUET,
+  "plot": PLOT,
+  "serve": SERVE,
   "bench": ["torch", "transformers"],
   "gpu": ["tensorflow[and-cuda]==2.20.*"],
 }

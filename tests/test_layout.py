@@ -83,6 +83,11 @@ def flags_of(verb):
       groups[function.name] = {
         name for name, line in defined_flags(path).items() if line in lines
       }
+    # A group may call another one.
+    for function in functions(path):
+      for node in ast.walk(function):
+        if isinstance(node, ast.Name) and node.id in groups:
+          groups[function.name] |= groups[node.id]
   for node in nodes(MODULES[verb], ast.Attribute):
     if ast.unparse(node.value) == "common_flags":
       flags |= groups.get(node.attr, set())
