@@ -11,7 +11,7 @@ serves the result; so does TensorFlow Serving.
 
 import os
 
-from absl import app, flags, logging
+from absl import app, flags
 
 import checkpoints
 import common_flags
@@ -166,28 +166,6 @@ def read_warmup_texts(model):
   return texts
 
 
-def check_tokenizer(model, tokenizer):
-  """Refuses a graph whose ids could differ from those of training.
-
-  Raises:
-    InputError: they differ for a text, and --allow_tokenizer_differences is
-      not given.
-  """
-  text = graph_tokenizer.first_difference(model.tokenizer, tokenizer)
-  if text is None:
-    logging.info("the tokenizer in the graph equals tokenization.py")
-    return
-  sentence = (
-    f"{FLAGS.vocab_file}: the tokenizer in the graph gives other ids than "
-    f"tokenization.py, for example for {ascii(text):.200}"
-  )
-  if not FLAGS.allow_tokenizer_differences:
-    raise errors.InputError(
-      f"{sentence}; pass --allow_tokenizer_differences to export it anyway"
-    )
-  logging.warning("%s", sentence)
-
-
 def main(argv):
   del argv
   if not FLAGS.init_checkpoint:
@@ -208,7 +186,9 @@ def main(argv):
     FLAGS.init_checkpoint,
     allowed_missing=model.variables_may_be_missing,
   )
-  check_tokenizer(model, tokenizer)
+  graph_tokenizer.check_same(
+    model.tokenizer, tokenizer, may_differ=FLAGS.allow_tokenizer_differences
+  )
   folder = os.path.join(FLAGS.export_dir, str(FLAGS.version))
   saved_model_folder.write(
     folder,

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
+from absl import logging
 
 import errors
 import tokenization
@@ -434,6 +435,32 @@ def _combining_classes():
 
 
 # A proof by trying.
+
+
+def check_same(graph_tokenizer, tokenizer, *, may_differ=False):
+  """Refuses a graph whose ids could differ from those of training.
+
+  Args:
+    graph_tokenizer: GraphTokenizer.
+    tokenizer: tokenization.FullTokenizer that it was made from.
+    may_differ: whether to say so in the log only.
+
+  Raises:
+    InputError: the ids of a text differ, which is named.
+  """
+  text = first_difference(graph_tokenizer, tokenizer)
+  if text is None:
+    logging.info("the tokenizer in the graph equals tokenization.py")
+    return
+  sentence = (
+    f"{tokenizer.vocab_file}: the tokenizer in the graph gives other ids than "
+    f"tokenization.py, for example for {ascii(text):.200}"
+  )
+  if not may_differ:
+    raise errors.InputError(
+      f"{sentence}; pass --allow_tokenizer_differences to export it anyway"
+    )
+  logging.warning("%s", sentence)
 
 
 def first_difference(graph_tokenizer, tokenizer):

@@ -56,10 +56,15 @@ def test_every_character_and_every_token(setting, full_tokenizers):
   assert graph_tokenizer.first_difference(graph, full) is None
 
 
-def test_a_difference_is_found(full_tokenizers, vocab_file):
+def test_a_difference_is_refused_unless_asked_for(
+  full_tokenizers, vocab_file, caplog
+):
   graph = graph_tokenizer.GraphTokenizer(full_tokenizers["uncased"])
   other = tokenization.FullTokenizer(vocab_file(goldens.PIECES))
-  assert graph_tokenizer.first_difference(graph, other)
+  with pytest.raises(errors.InputError, match="gives other ids than"):
+    graph_tokenizer.check_same(graph, other)
+  graph_tokenizer.check_same(graph, other, may_differ=True)
+  assert "gives other ids than" in caplog.text
 
 
 @pytest.mark.parametrize("setting", ["uncased", "multi_cased"])
