@@ -17,6 +17,7 @@ which writes /tmp/sample.tfrecord-00000-of-00012 and so on, a file for every
 """
 
 import contextlib
+import gc
 import time
 
 from absl import app, flags, logging
@@ -26,6 +27,7 @@ import data_files
 import errors
 import pretraining_data
 import pretraining_records
+import progress
 import record_report
 import sharded_data
 import text_shards
@@ -155,12 +157,20 @@ flags.DEFINE_bool(
 
 
 def main(argv):
+  # What importing TensorFlow made is never garbage. Looking through it again
+  # and again would be a tenth of the time of a small text.
+  gc.freeze()
+  if len(argv) > 1 and not FLAGS.runner:
+    raise errors.InputError(
+      f"unexpected {' '.join(argv[1:])}: flags start with --, and options "
+      "behind a -- are for --runner"
+    )
   if FLAGS.verify:
     verify()
     return
   recipe = make_recipe()
   inputs = data_files.expand_file_patterns(FLAGS.input_file)
-  logging.info("Reading %d file(s): %s", len(inputs), ", ".join(inputs))
+  logging.info("Reading %d file(s): %s", len(inputs), listed(inputs))
   start = time.monotonic()
   if FLAGS.shard_size_mb:
     count, outputs = write_shards(recipe, inputs, argv[1:])
@@ -168,8 +178,14 @@ def main(argv):
     count, outputs = write_files(recipe, inputs)
   seconds = time.monotonic() - start
   logging.info(
-    "Wrote %d instances to %s in %.1f s", count, ", ".join(outputs), seconds
+    "Wrote %d instances to %s in %.1f s", count, listed(outputs), seconds
   )
+
+
+def listed(names):
+  """Returns names for a reader, of many only the first and the last."""
+  shown = names if len(names) <= 4 else [*names[:2], "...", names[-1]]
+  return ", ".join(shown)
 
 
 def make_recipe():
@@ -237,11 +253,16 @@ def write_files(recipe, inputs):
     ]
     corpus = maker.read(text_shards.whole_files(inputs), joined=True)
     check_corpus(corpus, recipe)
+    passes = recipe.options.dupe_factor
+    done = progress.Progress(
+      passes, parts=passes, part_name="passes", unit="words"
+    )
     count = maker.write(
       corpus,
       writers,
       seed=recipe.options.random_seed,
       show=lambda features: log_examples(features, maker.tokenizer),
+      after_pass=lambda: done.advance(1, corpus.num_words),
     )
   return count, outputs
 
@@ -332,6 +353,7 @@ def verify():
     vocabulary = pretraining_records.read_vocabulary(FLAGS.vocab_file)
   paths = data_files.expand_file_patterns(FLAGS.output_file)
   report = record_report.examine(paths, vocabulary)
+  report.faults += sharded_data.compare_with_manifests(paths)
   print(report.text())
   if report.faults:
     raise errors.InputError(

@@ -10,6 +10,7 @@ import gzip
 import os
 import re
 import struct
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -19,7 +20,6 @@ import errors
 # A TFRecord is: length (8 bytes), CRC of the length (4), data, CRC (4).
 _HEADER_BYTES, _FOOTER_BYTES = 12, 4
 _GZIP_MAGIC = b"\x1f\x8b\x08"
-_MAX_VARINT_BYTES = 10
 
 # Protocol buffer tags (field number * 8 + 2, "a length and that many bytes")
 # of tf.train.Example: its features, an entry of their map, the entry's key
@@ -233,28 +233,51 @@ def serialize_examples(features):
   """
   entries = []
   for name in sorted(features):
-    values = np.asarray(features[name])
-    key = _delimited(_KEY, _constant(name.encode("utf-8"), len(values)))
-    value = _delimited(_VALUE, _feature_value(values))
+    key = _delimited(_KEY, _constant(name.encode("utf-8")))
+    value = _delimited(_VALUE, _feature_value(np.asarray(features[name])))
     entries.append(_delimited(_ENTRY, _joined([key, value])))
-  return _rows(_delimited(_FEATURES, _joined(entries)))
+  return _delimited(_FEATURES, _joined(entries)).split()
 
 
-# While they are made, B records are a list of pieces (bytes [B, K] uint8,
-# valid [B, K] bool): row b of a record is what is valid in row b of each
-# piece, in order. So one numpy call does the same step for all of them.
+class _Rows(NamedTuple):
+  """B rows of bytes in the making, so that a step is done for all at once.
+
+  Attributes:
+    pieces: list of (bytes [B, K] or [1, K] uint8, valid [B, K] bool or None
+      for all): a row is what is valid in that row of each piece, in order.
+    lengths: int array [B] or [1] of the rows' lengths.
+  """
+
+  pieces: list
+  lengths: np.ndarray
+
+  def split(self):
+    """Returns a list of bytes."""
+    shape = len(self.lengths), sum(data.shape[1] for data, _ in self.pieces)
+    data, valid = np.empty(shape, np.uint8), np.ones(shape, bool)
+    start = 0
+    for piece, is_valid in self.pieces:
+      columns = slice(start, start + piece.shape[1])
+      data[:, columns] = piece
+      if is_valid is not None:
+        valid[:, columns] = is_valid
+      start = columns.stop
+    joined = data[valid].tobytes()
+    ends = np.cumsum(self.lengths).tolist()
+    return [joined[start:end] for start, end in zip([0, *ends], ends)]
 
 
 def _feature_value(values):
-  """Returns the pieces of the `Feature` of each row of `values` [B, n]."""
+  """Returns the `Feature` of each row of `values` [B, n], as _Rows."""
   if values.dtype.kind == "f":
-    numbers = np.ascontiguousarray(values, "<f4").view(np.uint8)
-    kind, pieces = _FLOAT_LIST, [(numbers, np.ones(numbers.shape, bool))]
+    data = np.ascontiguousarray(values, "<f4").view(np.uint8)
+    rows = _Rows([(data, None)], np.full(len(data), data.shape[1]))
+    kind = _FLOAT_LIST
   else:
-    kind, pieces = _INT64_LIST, _varints(values)
+    rows, kind = _varints(values), _INT64_LIST
   if values.shape[1]:
-    pieces = _delimited(_NUMBERS, pieces)
-  return _delimited(kind, pieces)
+    rows = _delimited(_NUMBERS, rows)
+  return _delimited(kind, rows)
 
 
 def _varints(values):
@@ -263,45 +286,40 @@ def _varints(values):
   300 = 0b10_0101100 -> 0b1_0101100, 0b0_0000010; the top bit says "more".
   Negative ones count as unsigned 64-bit integers, ten bytes each.
   """
-  values = np.ascontiguousarray(values, np.int64).view(np.uint64)
+  if values.min(initial=0) < 0:
+    values = values.astype(np.int64).view(np.uint64)
   largest = int(values.max(initial=0))
   width = max(1, -(-largest.bit_length() // 7))
   if width == 1:
-    return [(values.astype(np.uint8), np.ones(values.shape, bool))]
-  encoded = np.empty((*values.shape, width), np.uint8)
-  valid = np.empty(encoded.shape, bool)
+    data = values.astype(np.uint8)
+    return _Rows([(data, None)], np.full(len(data), data.shape[1]))
+  rest = values.astype(np.uint32 if largest < 1 << 32 else np.uint64)
+  data = np.empty((*values.shape, width), np.uint8)
+  valid = np.empty(data.shape, bool)
   for byte in range(width):
-    rest = values >> np.uint64(7 * byte)
-    more = (rest > 127).astype(np.uint8)
-    encoded[..., byte] = (rest & np.uint64(127)).astype(np.uint8) | more << 7
+    more = rest > 127
+    data[..., byte] = rest
+    data[..., byte] &= 127
+    data[..., byte] |= more.view(np.uint8) << 7
     valid[..., byte] = (rest > 0) if byte else True
-  shape = (len(values), -1)
-  return [(encoded.reshape(shape), valid.reshape(shape))]
+    rest >>= 7
+  valid = valid.reshape(len(values), -1)
+  return _Rows([(data.reshape(valid.shape), valid)], valid.sum(1))
 
 
-def _constant(data, count):
-  row = np.frombuffer(data, np.uint8)
-  shape = (count, len(row))
-  return [(np.broadcast_to(row, shape), np.broadcast_to(True, shape))]
+def _constant(data):
+  row = np.frombuffer(data, np.uint8)[None]
+  return _Rows([(row, None)], np.array([row.shape[1]]))
 
 
-def _delimited(tag, pieces):
-  """Puts `tag` and the length of its row before each row."""
-  count = len(pieces[0][0])
-  lengths = sum(valid.sum(1) for _, valid in pieces)
-  return [*_constant(tag, count), *_varints(lengths[:, None]), *pieces]
+def _delimited(tag, rows):
+  """Puts `tag` and its length before each row."""
+  return _joined([_constant(tag), _varints(rows.lengths[:, None]), rows])
 
 
-def _joined(lists):
-  return [piece for pieces in lists for piece in pieces]
-
-
-def _rows(pieces):
-  """Returns what is valid in each row as a list of bytes."""
-  valid = np.concatenate([valid for _, valid in pieces], axis=1)
-  data = np.concatenate([data for data, _ in pieces], axis=1)[valid].tobytes()
-  ends = np.cumsum(valid.sum(1)).tolist()
-  return [data[start:end] for start, end in zip([0, *ends], ends)]
+def _joined(parts):
+  pieces = [piece for part in parts for piece in part.pieces]
+  return _Rows(pieces, sum(part.lengths for part in parts))
 
 
 def is_gzip(path):

@@ -110,6 +110,13 @@ class _Masker:
       for length in range(options.max_seq_length + 1)
     ]
 
+  def _tokens_and_room(self, pair):
+    """Returns how many tokens a SegmentPair has, and how many to mask."""
+    a_start, a_end, b_start, b_end, _ = pair
+    tokens = a_end - a_start + b_end - b_start
+    room = self._rooms[tokens + (3 if b_end > b_start else 2)]
+    return tokens, min(tokens, room)
+
   def _original_ids(self, pairs, tokens):
     """Returns the ids of tokens [P, B], which are numbered through A and B."""
     a_start, a_end, b_start = pairs.T[:3]
@@ -132,9 +139,7 @@ class PieceMasker(_Masker):
 
   def add(self, pair):
     """Draws the masks of a pretraining_data.SegmentPair."""
-    tokens = pair.a_end - pair.a_start + pair.b_end - pair.b_start
-    room = min(tokens, self._rooms[pair.num_tokens])
-    num_words = tokens
+    num_words, room = self._tokens_and_room(pair)
     if self._flags is not None:
       num_words, room = self._count_words(pair, room)
     stream = self._stream
@@ -319,7 +324,7 @@ class SpanMasker(_Masker):
     tokens = [
       *range(pair.a_start, pair.a_end), *range(pair.b_start, pair.b_end)
     ]
-    room = min(len(tokens), self._rooms[pair.num_tokens])
+    _, room = self._tokens_and_room(pair)
     count = 0
     for run in self._runs(pair, room):
       for token, kind in zip(run, self._kinds(len(run))):

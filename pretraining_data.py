@@ -25,6 +25,11 @@ PACKINGS = ("sentence_pairs", "full_sentences", "doc_sentences")
 MASKINGS = ("pieces", "whole_words", "spans", "ngrams", "none")
 _TRIES_FOR_ANOTHER_DOCUMENT = 10
 
+# Random words drawn at a time. More are faster, some need less memory, and
+# the instances are the same.
+_LARGE_CORPUS = 1_000_000
+_SOME_WORDS, _MANY_WORDS = 1 << 17, 1 << 19
+
 
 @dataclasses.dataclass(frozen=True)
 class Options:
@@ -89,15 +94,8 @@ class SegmentPair(NamedTuple):
   b_end: int
   is_random_next: bool
 
-  @property
-  def num_tokens(self):
-    """Length of [CLS] a [SEP] b [SEP], or [CLS] a [SEP]."""
-    length_b = self.b_end - self.b_start
-    specials = 3 if length_b else 2
-    return self.a_end - self.a_start + length_b + specials
 
-
-def create_instances(corpus, vocabulary, options, rng):
+def create_instances(corpus, vocabulary, options, rng, *, after_pass=None):
   """Makes all instances of a corpus.
 
   Args:
@@ -105,6 +103,7 @@ def create_instances(corpus, vocabulary, options, rng):
     vocabulary: text_corpus.Vocabulary.
     options: Options.
     rng: random.Random, in the state that its seed gives.
+    after_pass: function to be called after each pass through the documents.
 
   Returns:
     (Instances, order): the original's list is instances order[0], order[1]...
@@ -114,8 +113,11 @@ def create_instances(corpus, vocabulary, options, rng):
   if options.packing == "full_sentences":
     corpus = _joined(corpus, documents, vocabulary)
   instances = Instances(corpus, vocabulary, options)
+  is_large = len(corpus.ids) > _LARGE_CORPUS
   stream = random_draws.WordStream(
-    rng, views=masking.stream_views(vocabulary)
+    rng,
+    views=masking.stream_views(vocabulary),
+    chunk=_MANY_WORDS if is_large else _SOME_WORDS,
   )
   masker = masking.make_masker(corpus, vocabulary, options, stream)
   for _ in range(options.dupe_factor):
@@ -124,6 +126,8 @@ def create_instances(corpus, vocabulary, options, rng):
       if stream.should_forget:
         instances.extend(masker.take())
         stream.forget()
+    if after_pass:
+      after_pass()
   instances.extend(masker.take())
   stream.give_back()
   order = array.array("q", range(len(instances)))

@@ -30,7 +30,7 @@ import text_corpus
 import text_shards
 import tokenization
 
-_RECORDS_PER_BLOCK = 1024
+_RECORDS_PER_BLOCK = 512
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,7 +108,7 @@ class RecordMaker:
       lines, self._encode_lines, self._vocabulary.dtype
     )
 
-  def write(self, corpus, writers, *, seed, show=None):
+  def write(self, corpus, writers, *, seed, show=None, after_pass=None):
     """Writes the records of a corpus; record i goes to writer i mod n.
 
     Args:
@@ -116,12 +116,17 @@ class RecordMaker:
       writers: list of data_files.RecordWriter, opened.
       seed: int.
       show: function of the features of the first records, or None.
+      after_pass: see pretraining_data.create_instances.
 
     Returns:
       The number of records.
     """
     instances, order = pretraining_data.create_instances(
-      corpus, self._vocabulary, self._recipe.options, random.Random(seed)
+      corpus,
+      self._vocabulary,
+      self._recipe.options,
+      random.Random(seed),
+      after_pass=after_pass,
     )
     for first in range(0, len(order), _RECORDS_PER_BLOCK):
       features = instances.features(order[first : first + _RECORDS_PER_BLOCK])

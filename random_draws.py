@@ -19,7 +19,7 @@ import sys
 
 import numpy as np
 
-_CHUNK = 1 << 18
+_CHUNK = 1 << 17
 _STEPS_PER_PATTERN = 32
 # A byte for each word tells what lists of up to 255 and of 256 to 510 items
 # need to know of it; longer ones are shuffled down to that in a slow loop.
@@ -27,7 +27,7 @@ _LONGEST_IN_BYTE, _LONGEST_IN_PATTERN = 255, 510
 # Words that were thrown away are never taken back: from Python 3.11 on, a
 # possessive quantifier says so (without it the result is the same, later).
 _THROWN_AWAY = b"*+" if sys.version_info >= (3, 11) else b"*"
-_WORDS_PER_ROUND = 16
+_WORDS_PER_ROUND = 32
 
 
 class WordStream:
@@ -143,18 +143,16 @@ class WordStream:
       self.randint(1, limit)
     size = min(size, _LONGEST_IN_PATTERN)
     while size > 1:
-      pattern, text_of = _shuffle_pattern(size)
-      match = pattern.match(self._text(text_of), self.position)
+      match_words, text_of, rest = _shuffle_pattern(size)
+      text = self._texts.get(text_of)
+      if text is None:
+        text = self._texts[text_of] = text_of(self.words)
+      match = match_words(text, self.position)
       if match:
         self.position = match.end()
-        size = _last_step(size)
+        size = rest
       else:
         self.extend()
-
-  def _text(self, text_of):
-    if text_of not in self._texts:
-      self._texts[text_of] = text_of(self.words)
-    return self._texts[text_of]
 
   def numbers_at(self, limit, positions):
     """Draws a number below `limit` from each of many positions on.
@@ -189,59 +187,60 @@ class WordStream:
       first sizes[b] rows.
     """
     draws = self._shuffle_draws(starts, sizes)
-    lists = np.empty_like(draws)
-    lists[:] = np.arange(len(draws), dtype=draws.dtype)[:, None]
+    largest = len(draws) - 1
+    lists = np.empty((largest, len(sizes)), draws.dtype)
+    lists[:] = np.arange(largest, dtype=draws.dtype)[:, None]
     column = np.arange(len(sizes))
-    for last in range(len(draws) - 1, 0, -1):
-      chosen = draws[last]
+    for last in range(largest - 1, 0, -1):
+      chosen = draws[last + 1]
       moved = lists[last].copy()
       lists[last] = lists[chosen, column]
       lists[chosen, column] = moved
     return lists
 
   def _shuffle_draws(self, starts, sizes):
-    """Returns array [largest size, B]: row i is what randint(0, i) gave.
+    """Returns array [largest size + 1, B]: row n is the draw below n.
 
-    Where a list has no item i, that is i: nothing moves.
+    Where a list is shorter than n it is n - 1, so that nothing moves.
     """
     largest = int(sizes.max(initial=1))
-    draws = np.empty((largest, len(sizes)), np.uint16)
-    draws[:] = np.arange(largest, dtype=draws.dtype)[:, None]
-    shifts = [32 - limit.bit_length() for limit in range(largest + 1)]
-    shifts = np.array(shifts, np.uint32)
-    position, left = starts.copy(), sizes.copy()
-    column = np.arange(len(sizes))
-    # Word by word, for all lists together. One that must be thrown away is
-    # written, too, and then overwritten by the next.
-    while len(column):
-      for _ in range(_WORDS_PER_ROUND):
-        drawn = self.words.take(position, mode="clip") >> shifts[left]
-        draws[left - 1, column] = drawn
-        left -= (drawn < left) & (left > 1)
-        position += 1
-      draws[0] = 0
-      going_on = left > 1
-      column = column[going_on]
-      position, left = position[going_on], left[going_on]
+    draws = np.empty((largest + 1, len(sizes)), np.uint16)
+    draws[1:] = np.arange(largest, dtype=draws.dtype)[:, None]
+    shifts = [32 - n.bit_length() for n in range(largest + 1)]
+    # A list that is shuffled goes on to draw below 1 and below 0, for nothing.
+    shifts = np.array([31, *shifts[1:]], np.uint32)
+    columns = np.arange(len(sizes))
+    position, limit = starts, sizes.astype(np.uint32)
+    while len(columns):
+      numbers = np.empty((_WORDS_PER_ROUND, len(columns)), np.uint32)
+      limits = np.empty_like(numbers)
+      for word in range(_WORDS_PER_ROUND):
+        limits[word] = limit
+        drawn = self.words.take(position + word, mode="clip")
+        drawn >>= shifts.take(limit)
+        numbers[word] = drawn
+        limit = limit - (drawn < limit)
+      # One that is thrown away is overwritten by the next with its limit.
+      draws[limits, columns] = numbers
+      going_on = limit > 1
+      columns, limit = columns[going_on], limit[going_on]
+      position = position[going_on] + _WORDS_PER_ROUND
     return draws
-
-
-def _last_step(size):
-  """Returns the size of list with which the next pattern goes on."""
-  return size // _STEPS_PER_PATTERN * _STEPS_PER_PATTERN - 1
 
 
 @functools.lru_cache(maxsize=None)
 def _shuffle_pattern(size):
-  """Returns what matches the words of a shuffle from `size` to `_last_step`.
+  """Returns what matches the words of the first steps of a shuffle.
 
   Returns:
-    (pattern, function of the words which gives the bytes that it matches).
+    (`match` of a pattern, the function of the words that gives the bytes for
+    it, the size of list with which the next pattern goes on).
   """
+  rest = size // _STEPS_PER_PATTERN * _STEPS_PER_PATTERN - 1
   text_of = _top_bytes if size <= _LONGEST_IN_BYTE else _top_nine_bits
-  limits = range(size, max(1, _last_step(size)), -1)
-  patterns = [_draw_pattern(limit, text_of) for limit in limits]
-  return re.compile(b"".join(patterns)), text_of
+  limits = range(size, max(1, rest), -1)
+  pattern = b"".join(_draw_pattern(limit, text_of) for limit in limits)
+  return re.compile(pattern).match, text_of, rest
 
 
 def _draw_pattern(limit, text_of):

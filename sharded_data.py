@@ -11,11 +11,14 @@ Shard i is made as the original would make it from that shard's text with
 --random_seed plus i: pairs are formed within a shard.
 """
 
+import collections
 import concurrent.futures
+import gc
 import hashlib
 import json
 import multiprocessing
 import os
+import re
 import threading
 from typing import NamedTuple
 
@@ -30,6 +33,7 @@ import text_shards
 
 _FORMAT = 1  # Of the manifest, and of what a shard becomes.
 _HASHED_TOGETHER = 1 << 20
+_SHARD_NAME = re.compile(r"(.*)-\d{5}-of-\d{5}(\.gz)?", re.DOTALL)
 
 
 class Shard(NamedTuple):
@@ -197,6 +201,39 @@ class ShardedRun:
     data_files.write_text(self.manifest, json.dumps(content, indent=1) + "\n")
 
 
+def compare_with_manifests(paths):
+  """Compares shards with what the manifests beside them say.
+
+  Args:
+    paths: files; those that are no shards, or have no manifest, are not
+      compared.
+
+  Returns:
+    A list of sentences, one for each difference and each missing shard.
+  """
+  faults = []
+  groups = collections.defaultdict(list)
+  for path in paths:
+    if name := _SHARD_NAME.fullmatch(path):
+      groups[manifest_name(name[1])].append(path)
+  for manifest, shards in groups.items():
+    if tf.io.gfile.exists(manifest):
+      faults += _differences(manifest, shards)
+  return faults
+
+
+def _differences(manifest, paths):
+  recorded = _read_json(manifest).get("shards", {})
+  for path in paths:
+    entry = recorded.pop(os.path.basename(path), None)
+    if entry is None:
+      yield f"{path}: {manifest} does not tell of it; finish the run"
+    elif entry["sha256"] != _size_and_hash(path)[1]:
+      yield f"{path}: its SHA-256 is not the one in {manifest}"
+  for name in recorded:
+    yield f"{manifest}: {name} is not among the files"
+
+
 def _read_json(path):
   with tf.io.gfile.GFile(path) as stream:
     try:
@@ -260,6 +297,12 @@ def make_shard(maker, seed, shard):
   """
   with data_files.RecordWriter(shard.output) as writer:
     corpus = maker.read(shard.pieces, joined=False)
+    if corpus.num_documents == 1:
+      logging.warning(
+        "%s: its text is a single document, so that its random next segments "
+        "come from that document, too; larger shards have more documents",
+        shard.output,
+      )
     records = maker.write(corpus, [writer], seed=seed + shard.number)
   made = Made(shard.number, records, *_size_and_hash(shard.output))
   return made, corpus.num_words
@@ -305,6 +348,7 @@ _worker = {}  # Of a worker process: its RecordMaker and the first seed.
 
 
 def _start_worker(recipe):
+  gc.freeze()  # As create_pretraining_data.py does.
   threading.Thread(target=_end_with_parent, daemon=True).start()
   _worker["maker"] = pretraining_records.RecordMaker(recipe)
   _worker["seed"] = recipe.options.random_seed

@@ -59,6 +59,7 @@ def test_several_inputs_and_outputs(tmp_path):
   assert done.code == 0, done.err
   assert "Wrote 72 instances" in done.err
   assert "Instance 0: [CLS] " in done.err
+  assert "5/5 passes" in done.err
   assert "single document" not in done.err
   assert sorted(os.listdir(folder)) == names
   features = read_features(folder / name for name in names)
@@ -148,7 +149,8 @@ def test_shards_are_finished_by_the_next_run_and_verified(small, tmp_path):
   shards[0].write_bytes(before[0][:-3])
   done = script_runner.run(SCRIPT, verify=True, output_file=pattern)
   assert done.code == 1
-  assert "1 fault(s) in" in done.last_line
+  assert "2 fault(s) in" in done.last_line
+  assert "its SHA-256 is not the one in" in done.out
   assert "is damaged or cut off" in done.last_line
 
 
@@ -194,6 +196,18 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(
   out = tmp_path / "out"
   assert set(os.listdir(tmp_path)) - {"out"} == before
   assert not out.exists() or not os.listdir(out)
+
+
+def test_options_of_a_runner_are_refused_without_one(small, monkeypatch):
+  command_line = script_runner.command_line
+  monkeypatch.setattr(
+    script_runner,
+    "command_line",
+    lambda flags: [*command_line(flags), "--", "--flink_master=x"],
+  )
+  done = script_runner.run(SCRIPT, **small)
+  assert done.code == 1
+  assert "unexpected --flink_master=x" in done.last_line
 
 
 def test_input_is_required_unless_verifying(small):

@@ -157,6 +157,25 @@ def test_a_damaged_manifest_is_named(tmp_path):
     run.begin()
 
 
+def test_comparing_files_with_their_manifest(tmp_path):
+  run = make_run(tmp_path)
+  run.begin()
+  paths = [shard.output for shard in run.shards]
+  data_files.write_text(paths[0], "")
+  (fault,) = sharded_data.compare_with_manifests(paths[:1])
+  assert "does not tell of it; finish the run" in fault
+  os.remove(paths[0])
+  run.make()
+  assert sharded_data.compare_with_manifests(paths) == []
+  with open(paths[1], "ab") as stream:
+    stream.write(b"x")
+  unknown = str(tmp_path / "other-00000-of-00001")
+  faults = sharded_data.compare_with_manifests([*paths[:5], unknown, "a"])
+  assert len(faults) == 2
+  assert faults[0].startswith(f"{paths[1]}: its SHA-256 is not the one in")
+  assert "a.tfrecord-00005-of-00006 is not among the files" in faults[1]
+
+
 def test_compressed_shards_hold_the_same_records(tmp_path, expected):
   run = make_run(tmp_path, "out/a.tfrecord.gz")
   shard = run.shards[3]
