@@ -49,6 +49,7 @@ checksum=$(cksum <setup.py)
 if ! usable; then
   python=$(find_python)
   echo "Making .venv with $("$python" --version): some minutes, 2 to 4 GB."
+  rm -f .venv/has-core  # First, should the clearing be interrupted.
   "$python" -m venv --clear .venv
 elif up_to_date "$@"; then
   exit 0
