@@ -45,7 +45,7 @@ EXTRAS = {
   "parquet": PARQUET,
   "plot": PLOT,
   "serve": SERVE,
-  "bench": ["torch", "transformers"],
+  "bench": ["torch", "transformers", *SERVE],
   "gpu": ["tensorflow[and-cuda]==2.20.*"],
 }
 
