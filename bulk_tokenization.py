@@ -13,6 +13,7 @@ import unicodedata
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 import text_corpus
 
@@ -20,7 +21,7 @@ import text_corpus
 # 40 MB: too much for a text that takes the exact tokenizer no longer.
 _CHARACTERS_BEFORE_FAST = 4_000_000
 _LONGEST_WORD_BYTES = 100
-_REMEMBERED_CHUNKS = 1 << 14
+_REMEMBERED_CHUNKS, _REMEMBERED_LENGTH = 1 << 14, 64
 
 # Characters that both tokenizers treat alike, lower-casing or not, whatever
 # stands beside them. Tested one by one; chosen so that no version of Unicode
@@ -66,9 +67,10 @@ class BulkEncoder:
     """
     if not self._may_be_fast(lines):
       return (*self._encode_exactly(lines), None)
-    alike = np.array([is_alike(line) for line in lines])
+    alike = np.array([is_alike(line) for line in lines], bool)
     rest = list(itertools.compress(lines, ~alike))
-    result = self._fast.tokenize(list(itertools.compress(lines, alike)))
+    plain = list(itertools.compress(lines, alike))
+    result = self._fast.tokenize(tf.constant(plain, tf.string))
     lengths = np.empty(len(lines), np.int64)
     lengths[alike] = result.row_lengths().numpy()
     rest_ids, lengths[~alike] = self._encode_exactly(rest)
@@ -112,9 +114,11 @@ class _ChunkIds(dict):
     pieces = []
     for word in self._tokenizer.basic_tokenizer.tokenize(chunk):
       pieces += self._tokenizer.wordpiece_tokenizer.longest_matches(word)
+    ids = tuple(self._tokenizer.convert_tokens_to_ids(pieces))
     if len(self) >= _REMEMBERED_CHUNKS:
       self.clear()
-    self[chunk] = ids = tuple(self._tokenizer.convert_tokens_to_ids(pieces))
+    if len(chunk) <= _REMEMBERED_LENGTH:
+      self[chunk] = ids
     return ids
 
 
@@ -164,24 +168,29 @@ class SegmentedEncoder:
 
 
 def _fast_tokenizer(tokenizer):
-  """Returns a FastBertTokenizer, or None if it cannot be had or be the same.
+  """Returns a FastBertTokenizer, or None for a vocabulary that it cannot use.
 
-  A vocabulary in which a token stands twice has ids that it would not give.
+  It finds other pieces where a token has a space in it, and gives no ids like
+  those of a vocabulary in which a token stands twice.
   """
   tokens = list(tokenizer.vocab)
-  if list(tokenizer.vocab.values()) != list(range(len(tokens))):
-    return None
-  if not all(tokens) or "[UNK]" not in tokenizer.vocab:
+  is_twice = list(tokenizer.vocab.values()) != list(range(len(tokens)))
+  has_space = any(len(token.split()) != 1 for token in tokens)
+  if is_twice or has_space or "[UNK]" not in tokenizer.vocab:
     return None
   # Imported here: most runs are too small to need it.
   import tensorflow_text
 
-  return tensorflow_text.FastBertTokenizer(
-    vocab=tokens,
-    token_out_type=tf.int32,
-    unknown_token="[UNK]",
-    lower_case_nfd_strip_accents=tokenizer.basic_tokenizer.do_lower_case,
-  )
+  try:
+    return tensorflow_text.FastBertTokenizer(
+      vocab=tokens,
+      token_out_type=tf.int32,
+      unknown_token="[UNK]",
+      lower_case_nfd_strip_accents=tokenizer.basic_tokenizer.do_lower_case,
+    )
+  except RuntimeError as error:  # A token of over 256 bytes, for example.
+    logging.info("The text is tokenized more slowly: %s", error)
+    return None
 
 
 def is_alike(line):

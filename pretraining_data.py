@@ -277,7 +277,7 @@ def _packed(corpus, start, end, options, stream):
   max_tokens = options.max_seq_length - 2
   separators = corpus.continues or b""
   while start < end:
-    if separators[start : start + 1] == b"%c" % text_corpus.NO_WORD:
+    if separators and separators[start] == text_corpus.NO_WORD:
       start += 1
     target = max_tokens
     if stream.random() < options.short_seq_prob:

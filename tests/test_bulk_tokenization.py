@@ -79,6 +79,8 @@ def test_lines_of_both_kinds_keep_their_order(tokenizer, fast):
   flags = list(map(bulk_tokenization.is_alike, lines))
   assert flags == [True, False, True, False, False, False, False, True]
   assert_alike(lines, tokenizer, fast)
+  assert_alike(["½", "Σ"], tokenizer, fast)
+  assert_alike([], tokenizer, fast)
 
 
 @pytest.mark.parametrize(
@@ -104,13 +106,19 @@ def test_a_small_text_is_left_to_the_exact_tokenizer(tokenizer, monkeypatch):
     encoder(["abcdefg"])
 
 
-def test_a_vocabulary_with_a_token_twice_is_left_to_the_exact_one(tmp_path):
+@pytest.mark.parametrize(
+  "more, first_id",
+  [("a", 3), ("a b", 1), ("x" * 300, 1), ("", 1), ("##", 1), ("a-b", 1)],
+)
+def test_odd_vocabularies(tmp_path, more, first_id):
   path = tmp_path / "vocab.txt"
-  path.write_text("[UNK]\na\nb\na\n")
+  path.write_text(f"[UNK]\na\nb\n{more}\nc\n")
   tokenizer = tokenization.FullTokenizer(str(path))
   encoder = bulk_tokenization.BulkEncoder(tokenizer, characters_before_fast=0)
-  ids, lengths, _ = encoder(["a b c", "b"])
-  assert (list(ids), lengths) == ([3, 2, 0, 2], [3, 1])
+  ids, lengths, _ = encoder(["a b z", "b a-b"])
+  assert (list(ids), lengths) == (
+    [first_id, 2, 0, 2, first_id, 0, 2], [3, 4]
+  )
 
 
 def test_segmented_chinese(tmp_path):

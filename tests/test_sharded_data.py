@@ -199,6 +199,20 @@ def test_a_shard_within_one_document_is_empty(tmp_path):
   assert [result.records > 0 for result in made] == [True, False, False]
 
 
+class Deadly:
+  """Kills the process that is given it."""
+
+  def __reduce__(self):
+    return signal.raise_signal, (signal.SIGKILL,)
+
+
+def test_a_killed_process_is_told_of(tmp_path):
+  run = make_run(tmp_path)
+  run.recipe = Deadly()
+  with pytest.raises(errors.InputError, match="a process was killed, perhaps"):
+    run.make(2)
+
+
 def test_bad_input_in_a_process_is_the_same_error(tmp_path):
   run = make_run(tmp_path)
   with open(tmp_path / "b.txt", "r+b") as stream:
