@@ -51,6 +51,9 @@ if ! usable; then
   echo "Making .venv with $("$python" --version): some minutes, 2 to 4 GB."
   rm -f .venv/has-core  # First, should the clearing be interrupted.
   "$python" -m venv --clear .venv
+  # The pip that comes with Python 3.10 searches for hours for versions that
+  # go with tf-models-official; newer ones take seconds.
+  .venv/bin/python -m pip install --quiet --upgrade pip
 elif up_to_date "$@"; then
   exit 0
 fi
