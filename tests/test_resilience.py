@@ -75,7 +75,7 @@ def kill_somewhere(process, folder, rng, *, while_saving):
   ids=["one_device", "mirrored"],
 )
 def test_ten_kills_change_nothing(tmp_path, devices):
-  flags = {"num_train_steps": 400, "save_checkpoints_steps": 4, **devices}
+  flags = {"num_train_steps": 1200, "save_checkpoints_steps": 4, **devices}
   whole = script_runner.run(
     "run_pretraining.py", **training_flags(tmp_path / "whole", **flags)
   )
@@ -94,8 +94,8 @@ def test_ten_kills_change_nothing(tmp_path, devices):
     "run_pretraining.py", **training_flags(folder, **flags)
   )
   assert last.code == 0, last.err
-  expected = weights_at(tmp_path / "whole", 400)
-  got = weights_at(folder, 400)
+  expected = weights_at(tmp_path / "whole", 1200)
+  got = weights_at(folder, 1200)
   assert expected.keys() == got.keys()
   for name in expected:
     np.testing.assert_array_equal(got[name], expected[name], err_msg=name)
