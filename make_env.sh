@@ -51,8 +51,8 @@ if ! usable; then
   echo "Making .venv with $("$python" --version): some minutes, 2 to 4 GB."
   rm -f .venv/has-core  # First, should the clearing be interrupted.
   "$python" -m venv --clear .venv
-  # The pip that comes with Python 3.10 searches for hours for versions that
-  # go with tf-models-official; newer ones take seconds.
+  # The pip that comes with Python 3.10 had not found versions that go with
+  # tf-models-official after nine minutes; a new one needs less than one.
   .venv/bin/python -m pip install --quiet --upgrade pip
 elif up_to_date "$@"; then
   exit 0
