@@ -16,10 +16,8 @@ import concurrent.futures
 import gc
 import hashlib
 import json
-import multiprocessing
 import os
 import re
-import threading
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -28,6 +26,7 @@ from absl import logging
 import data_files
 import errors
 import pretraining_records
+import process_pool
 import progress
 import text_shards
 
@@ -317,31 +316,16 @@ def _make_here(recipe, shards):
 
 def _make_in_processes(recipe, shards, num_processes):
   """Yields (shard, Made, number of words) as shards are finished."""
-  # A process in which TensorFlow has computed something cannot be forked: one
-  # that has only imported it is, where the system can.
-  methods = multiprocessing.get_all_start_methods()
-  context = multiprocessing.get_context(
-    "forkserver" if "forkserver" in methods else "spawn"
-  )
-  context.set_forkserver_preload(["tensorflow"])
-  with concurrent.futures.ProcessPoolExecutor(
+  with process_pool.workers(
     min(num_processes, len(shards)),
-    mp_context=context,
     initializer=_start_worker,
     initargs=(recipe,),
+    if_killed="run the same command again, which goes on from the finished "
+    "shards, with fewer --num_processes if memory is short",
   ) as pool:
     shard_of = {pool.submit(_work, shard): shard for shard in shards}
-    try:
-      for future in concurrent.futures.as_completed(shard_of):
-        yield shard_of[future], *future.result()
-    except concurrent.futures.process.BrokenProcessPool as error:
-      raise errors.InputError(
-        "a process was killed, perhaps for want of memory: run the same "
-        "command again, which goes on from the finished shards, with fewer "
-        "--num_processes if memory is short"
-      ) from error
-    finally:
-      pool.shutdown(wait=False, cancel_futures=True)
+    for future in concurrent.futures.as_completed(shard_of):
+      yield shard_of[future], *future.result()
 
 
 _worker = {}  # Of a worker process: its RecordMaker and the first seed.
@@ -349,15 +333,8 @@ _worker = {}  # Of a worker process: its RecordMaker and the first seed.
 
 def _start_worker(recipe):
   gc.freeze()  # As create_pretraining_data.py does.
-  threading.Thread(target=_end_with_parent, daemon=True).start()
   _worker["maker"] = pretraining_records.RecordMaker(recipe)
   _worker["seed"] = recipe.options.random_seed
-
-
-def _end_with_parent():
-  """Ends this process when the one that started it is killed."""
-  multiprocessing.parent_process().join()
-  os._exit(1)
 
 
 def _work(shard):
