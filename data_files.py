@@ -7,6 +7,7 @@ Paths with "://" (gs://...) go through TensorFlow, others through the system.
 
 import contextlib
 import gzip
+import hashlib
 import os
 import re
 import struct
@@ -20,6 +21,7 @@ import errors
 # A TFRecord is: length (8 bytes), CRC of the length (4), data, CRC (4).
 _HEADER_BYTES, _FOOTER_BYTES = 12, 4
 _GZIP_MAGIC = b"\x1f\x8b\x08"
+_HASHED_TOGETHER = 1 << 20  # Bytes.
 
 # Protocol buffer tags (field number * 8 + 2, "a length and that many bytes")
 # of tf.train.Example: its features, an entry of their map, the entry's key
@@ -86,6 +88,20 @@ def read_lines(path):
         yield number, line.decode("utf-8").removesuffix("\n")
       except UnicodeDecodeError as error:
         raise not_utf8(path, number, error) from error
+
+
+def size_and_sha256(path):
+  """Returns the bytes of a file and their SHA-256 in hexadecimal.
+
+  Raises:
+    InputError: there is no such file.
+  """
+  size, digest = 0, hashlib.sha256()
+  with open_for_reading(path) as stream:
+    while block := stream.read(_HASHED_TOGETHER):
+      size += len(block)
+      digest.update(block)
+  return size, digest.hexdigest()
 
 
 def not_utf8(path, number, error):

@@ -35,3 +35,8 @@ def write(path, values):
   """Writes JSON with sorted keys, two spaces of indent and a last newline."""
   text = json.dumps(values, indent=2, sort_keys=True, ensure_ascii=False)
   data_files.write_text(path, text + "\n")
+
+
+def plain(values):
+  """Returns values as they are read back from JSON: tuples become lists."""
+  return json.loads(json.dumps(values))

@@ -20,7 +20,6 @@ every epoch) have, in place of the three masked_lm features:
 """
 
 import dataclasses
-import hashlib
 import random
 
 import bulk_tokenization
@@ -57,8 +56,7 @@ class Recipe:
 
     The vocabulary stands there by its SHA-256: its place does not matter.
     """
-    with data_files.open_for_reading(self.vocab_file) as stream:
-      vocabulary = hashlib.sha256(stream.read()).hexdigest()
+    _, vocabulary = data_files.size_and_sha256(self.vocab_file)
     return {
       "vocab_sha256": vocabulary,
       "do_lower_case": self.do_lower_case,

@@ -11,7 +11,6 @@ on the disk, so a run that is killed at any moment leaves a checkpoint that
 counts or none. Paths with "://" work too, as far as TensorFlow knows them.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -30,7 +29,6 @@ _NAME = re.compile(r"(model\.ckpt-(\d+))\.(index|commit|data-\d{5}-of-\d{5})$")
 _TEMPORARY = re.compile(
   r"(model\.ckpt-\d+(\.commit)?|checkpoint|run_fingerprint\.json)\.tmp-\d+"
 )
-_BLOCK_BYTES = 1 << 24
 
 
 class Commit(NamedTuple):
@@ -262,12 +260,8 @@ def _check_files(folder, files):
 
 def _summary(path):
   """Size and SHA-256 of a file."""
-  digest, size = hashlib.sha256(), 0
-  with tf.io.gfile.GFile(path, "rb") as stream:
-    while block := stream.read(_BLOCK_BYTES):
-      digest.update(block)
-      size += len(block)
-  return {"bytes": size, "sha256": digest.hexdigest()}
+  size, digest = data_files.size_and_sha256(path)
+  return {"bytes": size, "sha256": digest}
 
 
 def _remove(path):

@@ -14,7 +14,6 @@ Shard i is made as the original would make it from that shard's text with
 import collections
 import concurrent.futures
 import gc
-import hashlib
 import json
 import os
 import re
@@ -31,7 +30,6 @@ import progress
 import text_shards
 
 _FORMAT = 1  # Of the manifest, and of what a shard becomes.
-_HASHED_TOGETHER = 1 << 20
 _SHARD_NAME = re.compile(r"(.*)-\d{5}-of-\d{5}(\.gz)?", re.DOTALL)
 
 
@@ -227,7 +225,7 @@ def _differences(manifest, paths):
     entry = recorded.pop(os.path.basename(path), None)
     if entry is None:
       yield f"{path}: {manifest} does not tell of it; finish the run"
-    elif entry["sha256"] != _size_and_hash(path)[1]:
+    elif entry["sha256"] != data_files.size_and_sha256(path)[1]:
       yield f"{path}: its SHA-256 is not the one in {manifest}"
   for name in recorded:
     yield f"{manifest}: {name} is not among the files"
@@ -271,16 +269,7 @@ def _text_bytes(shard):
 def _examined(shard):
   """Returns the Made of a file that an earlier run wrote."""
   records = data_files.count_records(shard.output)
-  return Made(shard.number, records, *_size_and_hash(shard.output))
-
-
-def _size_and_hash(path):
-  size, digest = 0, hashlib.sha256()
-  with data_files.open_for_reading(path) as stream:
-    while block := stream.read(_HASHED_TOGETHER):
-      size += len(block)
-      digest.update(block)
-  return size, digest.hexdigest()
+  return Made(shard.number, records, *data_files.size_and_sha256(shard.output))
 
 
 def make_shard(maker, seed, shard):
@@ -303,7 +292,7 @@ def make_shard(maker, seed, shard):
         shard.output,
       )
     records = maker.write(corpus, [writer], seed=seed + shard.number)
-  made = Made(shard.number, records, *_size_and_hash(shard.output))
+  made = Made(shard.number, records, *data_files.size_and_sha256(shard.output))
   return made, corpus.num_words
 
 

@@ -41,3 +41,10 @@ def test_kinds_are_told_apart(tmp_path):
   path.write_text("{}")
   with pytest.raises(errors.InputError, match="expected a list in JSON"):
     json_files.read(str(path), list)
+
+
+def test_plain_is_what_would_be_read_back(tmp_path):
+  values = {"a": (1, 2), 3: None}
+  path = str(tmp_path / "a.json")
+  json_files.write(path, {"a": (1, 2), "3": None})
+  assert json_files.plain(values) == json_files.read(path)
