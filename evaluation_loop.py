@@ -57,7 +57,16 @@ def make_evaluator(strategy, objective):
   return evaluate
 
 
-def predict(strategy, function, records, features, *, num_records, batch_size):
+def predict(
+  strategy,
+  function,
+  records,
+  features,
+  *,
+  num_records,
+  batch_size,
+  lengths=None,
+):
   """Computes outputs for every record exactly once, in the order of records.
 
   Args:
@@ -69,10 +78,16 @@ def predict(strategy, function, records, features, *, num_records, batch_size):
     num_records: how many records there are.
     batch_size: examples in a batch, over all replicas. The last batch is
       filled with records from the beginning, whose outputs are dropped.
+    lengths: tokens of each record, [num_records]; batches are then made of
+      records of like length, so that a function that cuts batches to their
+      longest sequence has little padding to compute. None: as they come.
 
   Returns:
     dict of numpy arrays [num_records, ...].
   """
+  if lengths is not None:
+    order = input_pipeline.order_by_length(lengths)
+    records = input_pipeline.reordered(records, order)
   num_batches = -(-num_records // batch_size)
   batches = input_pipeline.distributed_batches(
     strategy,
@@ -92,10 +107,14 @@ def predict(strategy, function, records, features, *, num_records, batch_size):
     {name: value.numpy() for name, value in step(batch).items()}
     for batch in batches
   ]
-  return {
+  outputs = {
     name: np.concatenate([part[name] for part in parts])[:num_records]
     for name in parts[0]
   }
+  if lengths is None:
+    return outputs
+  places = np.argsort(order)
+  return {name: values[places] for name, values in outputs.items()}
 
 
 class PeriodicEvaluation:

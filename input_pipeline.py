@@ -11,13 +11,16 @@ whole (a window as large as the data is a perfect shuffle).
 
 import contextlib
 
+import numpy as np
 import tensorflow as tf
 
 import data_files
 import errors
 
 DEFAULT_SHUFFLE_WINDOW = 1 << 16  # records held in memory while shuffling
+DEFAULT_SORTED_WINDOW = 1 << 14  # The same, while sorting by length.
 _FILES_READ_TOGETHER = 16
+_PARSED_TOGETHER = 1 << 10
 
 
 def first_record(path):
@@ -102,6 +105,62 @@ def damage_named(files):
 def sequential_records(files):
   """Returns a dataset of serialized records, file after file, in order."""
   return tf.data.Dataset.from_tensor_slices(_openable(files)).flat_map(_open)
+
+
+def record_lengths(files, features):
+  """Returns how many tokens each record has, int64 [number of records].
+
+  Args:
+    files: TFRecord files.
+    features: dict from name to tf.io.FixedLenFeature, with `input_mask`.
+  """
+  mask = {"input_mask": features["input_mask"]}
+  batches = (
+    sequential_records(files)
+    .batch(_PARSED_TOGETHER)
+    .map(lambda strings: tf.io.parse_example(strings, mask)["input_mask"])
+  )
+  counts = [
+    np.sum(values.reshape([len(values), -1]), axis=1, dtype=np.int64)
+    for values in batches.as_numpy_iterator()
+  ]
+  return np.concatenate(counts)
+
+
+def order_by_length(lengths, window=DEFAULT_SORTED_WINDOW):
+  """Returns the order in which records of like length are neighbours.
+
+  Args:
+    lengths: ints [N].
+    window: so many consecutive records are sorted among themselves: they will
+      be held in memory together.
+
+  Returns:
+    int64 [N], positions of records, the longest of each window first: what
+    does not fit into a device's memory fails at once.
+  """
+  starts = range(0, len(lengths), window)
+  lengths = np.asarray(lengths)
+  return np.concatenate(
+    [
+      start + np.argsort(-lengths[start : start + window], kind="stable")
+      for start in starts
+    ]
+  )
+
+
+def reordered(records, order, window=DEFAULT_SORTED_WINDOW):
+  """Returns a dataset of serialized records in the order of `order`.
+
+  Args:
+    records: dataset of serialized records.
+    order: what `order_by_length` returned for the same window.
+    window: see there.
+  """
+  # A dataset, not a constant: it is read window by window.
+  places = tf.data.Dataset.from_tensor_slices(order % window).batch(window)
+  pairs = tf.data.Dataset.zip(records.batch(window), places)
+  return pairs.map(tf.gather).unbatch()
 
 
 def _openable(files):

@@ -54,6 +54,30 @@ def test_each_record_is_predicted_once_in_order(tmp_path, strategy, count):
   np.testing.assert_array_equal(outputs["squares"], expected)
 
 
+@pytest.mark.parametrize("count", [1, 4, 7])
+def test_batches_of_like_length_give_the_order_of_records(
+  tmp_path, strategy, count
+):
+  records = write_records(tmp_path / "a.tfrecord", count)
+  lengths = [i % 2 + 1 for i in range(count)]
+
+  def function(batch):
+    longest = tf.reduce_max(tf.reduce_sum(batch["input_mask"], axis=1))
+    rows = tf.shape(batch["input_ids"])[0]
+    return {
+      "number": batch["input_ids"][:, 0],
+      "longest": tf.repeat(longest, rows),
+    }
+
+  outputs = evaluation_loop.predict(
+    strategy, function, records, FEATURES,
+    num_records=count, batch_size=2, lengths=lengths,
+  )
+  assert outputs["number"].tolist() == list(range(count))
+  if count == 7:  # Three long ones, the first four places; then the short.
+    assert outputs["longest"].tolist().count(1) >= 2
+
+
 def test_means_are_over_examples_and_the_loss_is_over_batches(
   tmp_path, strategy
 ):

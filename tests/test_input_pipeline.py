@@ -416,3 +416,29 @@ def test_other_errors_are_not_renamed(files):
   with pytest.raises(tf.errors.NotFoundError):
     with input_pipeline.damage_named(files):
       tf.io.read_file(files[0] + "-none")
+
+
+def test_record_lengths_count_the_tokens(tmp_path):
+  features = {"input_mask": tf.io.FixedLenFeature([4], tf.int64)}
+  paths = [str(tmp_path / name) for name in ("a", "b")]
+  for path, counts in zip(paths, [[3, 1], [4]]):
+    with data_files.RecordWriter(path) as writer:
+      for count in counts:
+        mask = [1] * count + [0] * (4 - count)
+        writer.write(data_files.serialize_example({"input_mask": mask}))
+  assert input_pipeline.record_lengths(paths, features).tolist() == [3, 1, 4]
+
+
+@pytest.mark.parametrize("window", [2, 3, 100])
+def test_order_by_length_sorts_each_window(window):
+  lengths = [1, 5, 5, 2, 9, 3, 7]
+  order = input_pipeline.order_by_length(lengths, window)
+  assert sorted(order) == list(range(7))
+  for start in range(0, 7, window):
+    part = order[start : start + window]
+    assert set(part) == set(range(start, min(start + window, 7)))
+    # Longest first; equal ones as they stood.
+    assert list(part) == sorted(part, key=lambda i: (-lengths[i], i))
+  records = tf.data.Dataset.from_tensor_slices([str(i) for i in range(7)])
+  strings = input_pipeline.reordered(records, order, window)
+  assert [int(s) for s in strings.as_numpy_iterator()] == list(order)
