@@ -383,7 +383,7 @@ class BertModel(_Weights):
       embedding_output=states[0],
       all_encoder_layers=tuple(states[1:]),
       sequence_output=states[-1],
-      pooled_output=self._pool(states[-1]),
+      pooled_output=self.pool(states[-1][:, 0]),
       attention_probs=tuple(all_probs) if return_attention else None,
     )
 
@@ -443,10 +443,11 @@ class BertModel(_Weights):
     result = run(x, *[tf.convert_to_tensor(w) for w in weights.values()])
     return result if return_attention else (result, None)
 
-  def _pool(self, sequence_output):
-    """Returns [B, H] from the first token of [B, T, H]."""
+  def pool(self, first_states):
+    """Returns the pooled output [B, H] of the first tokens' states [B, H]."""
     weights = self._under(f"{self._scope}/pooler/")
-    return layers.dense(sequence_output[:, 0], weights, "dense", tf.tanh)
+    first_states = tf.cast(first_states, self._compute_dtype)
+    return layers.dense(first_states, weights, "dense", tf.tanh)
 
 
 # Heads. Their logits are float32 whatever the encoder computes in.

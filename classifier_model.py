@@ -1,0 +1,264 @@
+"""The classifier: encoder, head, windows pooled; its losses and scores.
+
+Letters: B batch, W sequences of an example, T tokens, H width, L labels. What
+the logits of an example are depends on the kind of task: [B, L] as a rule,
+[B, 1] for regression, [B, W] where one of W endings is to be chosen.
+"""
+
+import tensorflow as tf
+
+import classifier_examples
+import errors
+import modeling
+import training_loop
+
+POOLINGS = ("mean", "max")
+
+# What the checkpoint of an encoder need not have. Unlike the original: a
+# checkpoint that lacks more is refused.
+NEW_VARIABLES = ("^output_(weights|bias)$", "^bert/pooler/")
+
+
+def num_outputs(kind, labels):
+  """Returns how many numbers the head gives for a sequence."""
+  one = kind in (classifier_examples.REGRESSION, classifier_examples.CHOICE)
+  return 1 if one else len(labels)
+
+
+class ClassifierModel(tf.Module):
+  """Encoder and head of every kind of task."""
+
+  def __init__(
+    self,
+    config,
+    kind,
+    outputs,
+    *,
+    pooling="mean",
+    is_frozen=False,
+    skip_empty=False,
+    **model_options,
+  ):
+    """Makes the variables.
+
+    Args:
+      config: modeling.BertConfig.
+      kind: one of classifier_examples.KINDS.
+      outputs: what `num_outputs` says.
+      pooling: how the logits of a text's windows become those of the text,
+        one of POOLINGS.
+      is_frozen: whether the encoder is never trained; it then drops nothing.
+      skip_empty: whether sequences without tokens are left out of the
+        computation, which makes its shapes vary.
+      **model_options: of modeling.BertModel.
+    """
+    super().__init__()
+    self.config = config
+    self.kind = kind
+    self.bert = modeling.BertModel(config, **model_options)
+    self.head = modeling.ClassificationHead(
+      config, outputs, seed=model_options["seed"]
+    )
+    self._pooling = pooling
+    self._is_frozen = is_frozen
+    self._skip_empty = skip_empty
+
+  def __call__(self, batch, dropout_seed=None):
+    """Returns the float32 logits of a batch.
+
+    Args:
+      batch: dict of input_ids, input_mask, segment_ids, int32 [B, W, T]; or
+        of first_states [B, W, H], what `first_states` gives, and their
+        sequence_mask, int32 [B, W].
+      dropout_seed: int32 [2] in training, else None.
+    """
+    if "first_states" in batch:
+      states, mask = batch["first_states"], batch["sequence_mask"]
+    else:
+      seed = None if self._is_frozen else dropout_seed
+      states, mask = self.first_states(batch, seed)
+    batch_size, sequences = tf.unstack(tf.shape(mask))
+    pooled = self.bert.pool(tf.reshape(states, [-1, states.shape[-1]]))
+    logits = self.head(
+      pooled, dropout_seed is not None, dropout_seed=dropout_seed
+    )
+    logits = tf.reshape(logits, [batch_size, sequences, logits.shape[-1]])
+    if self.kind == classifier_examples.CHOICE:
+      return logits[..., 0]
+    if mask.shape[1] == 1:
+      return logits[:, 0]
+    return pooled_logits(logits, mask, self._pooling)
+
+  def first_states(self, batch, dropout_seed=None):
+    """Encodes every sequence.
+
+    Returns:
+      The last layer's states of the first token [B, W, H], and which
+      sequences have tokens, int32 [B, W].
+    """
+    names = ("input_ids", "input_mask", "segment_ids")
+    arrays = [batch[name] for name in names]
+    mask = tf.reduce_max(batch["input_mask"], axis=-1)
+    skips = self._skip_empty and mask.shape[1] != 1
+    if skips:
+      places = tf.where(mask > 0)
+      arrays = [tf.gather_nd(array, places) for array in arrays]
+    else:
+      length = tf.shape(batch["input_ids"])[-1]
+      arrays = [tf.reshape(array, [-1, length]) for array in arrays]
+    output = self.bert(
+      *arrays,
+      training=dropout_seed is not None,
+      dropout_seed=dropout_seed,
+    )
+    states = output.sequence_output[:, 0]
+    shape = tf.concat([tf.shape(mask), [self.config.hidden_size]], 0)
+    if skips:
+      states = tf.scatter_nd(tf.cast(places, tf.int32), states, shape)
+    else:
+      states = tf.reshape(states, shape)
+    states.set_shape([None, mask.shape[1], self.config.hidden_size])
+    return states, mask
+
+
+def pooled_logits(logits, mask, pooling):
+  """Returns [B, L] of the logits [B, W, L] of windows.
+
+  Args:
+    logits: float32 [B, W, L].
+    mask: int32 [B, W], 1 for windows that are there: at least the first.
+    pooling: one of POOLINGS.
+  """
+  present = tf.cast(mask, logits.dtype)[..., tf.newaxis]
+  if pooling == "max":
+    return tf.reduce_max(
+      tf.where(present > 0, logits, logits.dtype.min), axis=1
+    )
+  return tf.reduce_sum(logits * present, axis=1) / tf.reduce_sum(
+    present, axis=1
+  )
+
+
+def example_losses(kind, logits, label_ids, class_weights=None):
+  """Returns the loss of each example, float32 [B].
+
+  One class of several, or one of several endings: cross-entropy. A number:
+  the squared error. Several classes at once: the mean over the classes of
+  the cross-entropy of each one's sigmoid.
+
+  Args:
+    kind: one of classifier_examples.KINDS.
+    logits: float32 [B, L].
+    label_ids: as classifier_input.label_ids gives them.
+    class_weights: float32 [L] or None; of several classes at once, what the
+      loss counts where the class is there (where it is not: 1).
+  """
+  if kind == classifier_examples.REGRESSION:
+    return tf.square(logits[:, 0] - label_ids)
+  if kind == classifier_examples.MULTI_LABEL:
+    labels = tf.cast(label_ids, logits.dtype)
+    weights = 1.0 if class_weights is None else class_weights
+    return tf.reduce_mean(
+      tf.nn.weighted_cross_entropy_with_logits(labels, logits, weights),
+      axis=-1,
+    )
+  return tf.nn.sparse_softmax_cross_entropy_with_logits(label_ids, logits)
+
+
+def scores(kind, logits):
+  """Returns the scores that are reported: probabilities, or the number."""
+  if kind == classifier_examples.REGRESSION:
+    return logits
+  if kind == classifier_examples.MULTI_LABEL:
+    return tf.sigmoid(logits)
+  return tf.nn.softmax(logits)
+
+
+def objective(model, class_weights=None):
+  """Returns the training_loop.Objective: the mean loss of an example.
+
+  Args:
+    model: ClassifierModel.
+    class_weights: list of L numbers, or None: how much an example of each
+      class counts in the mean; for several classes at once see
+      `example_losses`.
+  """
+  kind = model.kind
+  is_single = kind == classifier_examples.SINGLE
+  if class_weights is not None:
+    class_weights = tf.constant(class_weights, tf.float32)
+
+  def example_weights(batch):
+    real = tf.cast(batch["is_real_example"], tf.float32)
+    if class_weights is None or not is_single:
+      return real
+    return real * tf.gather(class_weights, batch["label_ids"])
+
+  def weights(batch):
+    return {"classifier": tf.reduce_sum(example_weights(batch))}
+
+  def sums(batch, dropout_seed):
+    logits = model(batch, dropout_seed)
+    labels = batch["label_ids"]
+    losses = example_losses(kind, logits, labels, class_weights)
+    counts = example_weights(batch)
+    loss, total = tf.reduce_sum(losses * counts), tf.reduce_sum(counts)
+    metrics = {"classifier_loss": (loss, total)}
+    if kind in (classifier_examples.SINGLE, classifier_examples.CHOICE):
+      real = tf.cast(batch["is_real_example"], tf.float32)
+      predicted = tf.argmax(logits, axis=-1, output_type=labels.dtype)
+      right = tf.cast(tf.equal(predicted, labels), tf.float32)
+      metrics["classifier_accuracy"] = (
+        tf.reduce_sum(right * real), tf.reduce_sum(real)
+      )
+    return {"classifier": loss}, metrics
+
+  return training_loop.Objective(weights=weights, sums=sums)
+
+
+def class_weights(given, kind, labels, label_counts):
+  """Returns the weights of the classes.
+
+  Args:
+    given: list of str, from a flag: numbers, ["balanced"], or [].
+    kind: one of classifier_examples.KINDS.
+    labels: the classes.
+    label_counts: how often each occurs in the training data, and before them
+      the number of examples: [N, n_0, n_1, ...].
+
+  Returns:
+    A list of floats, or None. Balanced: N / (L * n), as scikit-learn has it;
+    for several classes at once (N - n) / n, how many examples without the
+    class there are for each one that has it.
+
+  Raises:
+    InputError: not one number for each class, or the kind has no classes.
+  """
+  if not given:
+    return None
+  if kind not in (classifier_examples.SINGLE, classifier_examples.MULTI_LABEL):
+    raise errors.InputError(
+      f"--class_weights are for classes, and the kind of this task is {kind}; "
+      "leave them out"
+    )
+  if given == ["balanced"]:
+    total, *counts = label_counts
+    for label, count in zip(labels, counts):
+      if not count:
+        raise errors.InputError(
+          f"--class_weights=balanced: no training example is {label!r}; "
+          "give the weights as numbers, or take the class out of --labels"
+        )
+    if kind == classifier_examples.MULTI_LABEL:
+      return [(total - count) / count for count in counts]
+    return [total / (len(labels) * count) for count in counts]
+  try:
+    weights = [float(text) for text in given]
+  except ValueError:
+    weights = []
+  if len(weights) != len(labels) or min(weights, default=0) < 0:
+    raise errors.InputError(
+      f"--class_weights={','.join(given)}: expected \"balanced\" or a number "
+      f"of at least 0 for each of the classes {', '.join(labels)}"
+    )
+  return weights
