@@ -1,0 +1,132 @@
+"""Word pieces -> the words as they were written in the passage.
+
+A model reads "steve smith ' s", lower-cased and without accents; the answer
+is to read "Steve Smith" where the passage has "Steve Smith's". So the pieces
+are looked for in the tokenized words they are of, and the characters found
+are counted off in the words as written:
+
+    words as written     Steve Smith's
+    tokenized            steve smith ' s
+    predicted            steve smith          characters 0 to 9 without spaces
+    answer               Steve Smith          characters 0 to 9 without spaces
+
+As in the original: where that cannot be done (an unknown piece, a character
+that the tokenizer removes or makes two of) the answer is the words whole; and
+of two places that read like the prediction the first is taken.
+
+The original tokenizes the words for each of the 20 best answers of each
+question; here each word of a passage is tokenized once. That gives the same,
+because U+0020, which stands between words, parts them at every stage of
+tokenization.
+"""
+
+import bisect
+import functools
+import itertools
+
+import tokenization
+
+_REMEMBERED_WORDS = 1 << 16
+
+
+def joined_pieces(pieces):
+  """Returns the text of word pieces: ["sm", "##ith", "'"] -> "smith '"."""
+  text = " ".join(pieces).replace(" ##", "").replace("##", "")
+  return " ".join(text.split())
+
+
+def final_text(predicted, written, do_lower_case):
+  """Returns what of `written` the prediction stands for.
+
+  Args:
+    predicted: text of word pieces, see `joined_pieces`.
+    written: text as it stands in the passage.
+    do_lower_case: whether the tokenizer lower-cases and strips accents.
+
+  Returns:
+    The part of `written`, or all of it if there is none.
+  """
+  words = written.split(" ")
+  text = PassageText(words, word_tokenizer(do_lower_case))
+  return text.answer(predicted, 0, len(words) - 1)
+
+
+def word_tokenizer(do_lower_case):
+  """Returns a function: word -> its tokens, a str parted by single spaces."""
+  tokenize = tokenization.BasicTokenizer(do_lower_case).tokenize
+
+  @functools.lru_cache(_REMEMBERED_WORDS)
+  def tokenized(word):
+    return " ".join(tokenize(word))
+
+  return tokenized
+
+
+class PassageText:
+  """A passage as written and as tokenized, and the way from one to the other.
+
+  Both are its words joined by single spaces; a word that has no tokens (only
+  a zero-width space, say) is no part of the second.
+  """
+
+  def __init__(self, words, tokenized):
+    """Makes the two texts.
+
+    Args:
+      words: list of str without U+0020, the passage's `doc_tokens`.
+      tokenized: function of a word, see `word_tokenizer`.
+    """
+    self._written = " ".join(words)
+    # Where each word begins, with the spaces before it and without them.
+    self._starts = _starts(map(_length_and_space, words))
+    self._places = _starts(map(len, words))
+    tokens = [tokenized(word) for word in words]
+    self._tokenized = " ".join(filter(None, tokens))
+    self._token_starts = _starts(map(_length_and_space_if_any, tokens))
+
+  def answer(self, predicted, first, last):
+    """Returns what of the words `first` to `last` the prediction stands for.
+
+    Args:
+      predicted: text of word pieces, see `joined_pieces`.
+      first, last: numbers of words; `last` is included.
+
+    Returns:
+      str, all of these words if the prediction cannot be found in them.
+    """
+    start = self._token_starts[first]
+    end = max(start, self._token_starts[last + 1] - 1)
+    found = self._tokenized.find(predicted, start, end)
+    if (
+      predicted.strip(" ") == predicted != ""
+      and found >= 0
+      and self._num_characters(start, end)
+      == self._places[last + 1] - self._places[first]
+    ):
+      before = self._places[first] + self._num_characters(start, found)
+      after = before + len(predicted) - predicted.count(" ") - 1
+      return self._written[self._position(before) : self._position(after) + 1]
+    return self._written[self._starts[first] : self._starts[last + 1] - 1]
+
+  def _num_characters(self, start, end):
+    """Characters but U+0020 of a part of the tokenized text."""
+    return end - start - self._tokenized.count(" ", start, end)
+
+  def _position(self, place):
+    """Where in the written text the character is, spaces not counted."""
+    # One space stands before each word but the first. Empty words begin
+    # where the next one does, so of words with one place the last has it.
+    return place + bisect.bisect_right(self._places, place) - 1
+
+
+def _starts(lengths):
+  """[3, 2] -> [0, 3, 5]."""
+  return list(itertools.accumulate(lengths, initial=0))
+
+
+def _length_and_space(word):
+  return len(word) + 1
+
+
+def _length_and_space_if_any(tokens):
+  return len(tokens) + 1 if tokens else 0
