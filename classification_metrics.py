@@ -196,14 +196,6 @@ def spearman(results):
   )
 
 
-def _squared_error(results):
-  return float(np.mean((results.predicted - results.gold) ** 2.0))
-
-
-def _absolute_error(results):
-  return float(np.mean(np.abs(results.predicted - results.gold)))
-
-
 def _averages(names):
   """Returns {"f1_macro": function, ...}."""
   scores = {"precision": precision, "recall": recall, "f1": f1}
@@ -232,8 +224,6 @@ METRICS = {
   classifier_examples.REGRESSION: {
     "pearson": pearson,
     "spearman": spearman,
-    "squared_error": _squared_error,
-    "absolute_error": _absolute_error,
   },
 }
 
@@ -280,8 +270,14 @@ def report(results):
   Of regression: how far off the predictions are.
   """
   if results.kind == classifier_examples.REGRESSION:
-    values = compute(results, METRICS[results.kind])
-    lines = [f"{name:16}{value:10.4f}" for name, value in values.items()]
+    errors_made = results.predicted - np.asarray(results.gold, float)
+    values = {
+      **compute(results, METRICS[results.kind]),
+      "mean error": np.mean(errors_made),
+      "mean absolute error": np.mean(np.abs(errors_made)),
+      "root mean squared error": np.sqrt(np.mean(errors_made**2)),
+    }
+    lines = [f"{name:25}{value:11.4f}" for name, value in values.items()]
     return "\n".join([f"{len(results.gold)} examples", *lines]) + "\n"
   lines = _class_lines(results)
   if results.kind != classifier_examples.MULTI_LABEL:
