@@ -1,6 +1,7 @@
 """Tests of TSV, CSV and JSON lines: every row comes, or its line is named."""
 
 import csv
+import gc
 
 import pytest
 
@@ -195,3 +196,14 @@ def test_a_column_that_is_not_there_once_is_refused(tmp_path, name, said):
   assert table_files.column(table, "b") == 1
   with pytest.raises(errors.InputError, match=said):
     table_files.column(table, name)
+
+
+# Speed.
+
+
+def test_the_collector_is_paused_and_left_as_it_was():
+  with table_files.collector_paused():
+    with table_files.collector_paused():
+      assert not gc.isenabled()
+    assert not gc.isenabled()
+  assert gc.isenabled()
