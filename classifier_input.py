@@ -80,14 +80,12 @@ class ClassifierData(NamedTuple):
     max_sequences: W of the example that has the most sequences.
     features: dict for tf.io.parse_example. Sequences are parsed to [B, W, T],
       where examples with fewer have some without tokens at the end.
-    label_counts: how often each label occurs, a list; [] for regression.
   """
 
   records: str
   num_records: int
   max_sequences: int
   features: dict
-  label_counts: list
 
 
 # Labels.
@@ -112,29 +110,16 @@ def label_ids(examples, kind, labels):
   """
   if kind == classifier_examples.REGRESSION:
     return np.array([example.label or 0.0 for example in examples], np.float32)
+  classifier_examples.check_classes(examples, labels)
   numbers = {label: number for number, label in enumerate(labels)}
-
-  def number_of(label, example):
-    if label not in numbers:
-      raise errors.InputError(
-        f"{example.place or example.guid}: {label!r} is none of the labels "
-        f"({', '.join(labels)}); correct it, or name all of them in --labels"
-      )
-    return numbers[label]
-
   if kind == classifier_examples.MULTI_LABEL:
     ids = np.zeros([len(examples), len(labels)], np.int64)
     for row, example in enumerate(examples):
       for label in example.label or ():
-        ids[row, number_of(label, example)] = 1
+        ids[row, numbers[label]] = 1
     return ids
-  return np.array(
-    [
-      0 if example.label is None else number_of(example.label, example)
-      for example in examples
-    ],
-    np.int64,
-  )
+  ids = [numbers.get(example.label, 0) for example in examples]
+  return np.array(ids, np.int64)
 
 
 # Sequences: which pieces of an example's texts stand in which of its rows.
@@ -312,16 +297,11 @@ def encode(examples, options):
 # Records.
 
 
-class _Block(NamedTuple):
-  """Records of some examples: their bytes, and what to know about them."""
-
-  records: list
-  num_rows: np.ndarray
-  label_counts: np.ndarray
-
-
 def _serialize_block(examples, options):
-  """Returns the _Block of examples; it runs in any process."""
+  """Returns the records of examples, and the number of rows of each.
+
+  It runs in any process.
+  """
   labels = label_ids(examples, options.kind, options.labels)
   arrays, num_rows = encode(examples, options)
   starts = np.cumsum(num_rows) - num_rows
@@ -337,15 +317,7 @@ def _serialize_block(examples, options):
     features["label_ids"] = labels[chosen].reshape(len(chosen), -1)
     features["is_real_example"] = np.ones([len(chosen), 1], np.int64)
     records[chosen] = data_files.serialize_examples(features)
-  return _Block(records.tolist(), num_rows, _count_labels(labels, options))
-
-
-def _count_labels(labels, options):
-  if options.kind == classifier_examples.REGRESSION:
-    return np.zeros(0, np.int64)
-  if options.kind == classifier_examples.MULTI_LABEL:
-    return labels.sum(axis=0)
-  return np.bincount(labels, minlength=len(options.labels))
+  return records.tolist(), num_rows
 
 
 def write_records(writer, examples, options, *, processes):
@@ -358,24 +330,22 @@ def write_records(writer, examples, options, *, processes):
     processes: how many share the work.
 
   Returns:
-    dict: num_records, min_sequences, max_sequences, label_counts.
+    dict: num_records, min_sequences, max_sequences.
   """
   blocks = [
     examples[start : start + _BLOCK_EXAMPLES]
     for start in range(0, len(examples), _BLOCK_EXAMPLES)
   ]
   work = functools.partial(_serialize_block, options=options)
-  num_rows, label_counts = [], 0
-  for block in process_pool.in_order(work, blocks, processes=processes):
-    writer.write_all(block.records)
-    num_rows.append(block.num_rows)
-    label_counts = label_counts + block.label_counts
+  num_rows = []
+  for records, rows in process_pool.in_order(work, blocks, processes=processes):
+    writer.write_all(records)
+    num_rows.append(rows)
   num_rows = np.concatenate(num_rows)
   return {
     "num_records": len(num_rows),
     "min_sequences": int(num_rows.min()),
     "max_sequences": int(num_rows.max()),
-    "label_counts": label_counts.tolist(),
   }
 
 
@@ -431,7 +401,6 @@ def prepare(path, examples, options):
     features=record_features(
       options, facts["min_sequences"], facts["max_sequences"]
     ),
-    label_counts=facts["label_counts"],
   )
 
 
@@ -442,8 +411,9 @@ def log_examples(examples, options):
   for example, count in zip(examples, num_rows):
     size = arrays["input_mask"][start].sum()
     logging.info(
-      "example %s: %d sequence(s), label %s; the first is %s",
-      example.guid, count, example.label, arrays["input_ids"][start, :size],
+      "%s: label %s, %d sequence(s), the first: %s", example.guid,
+      example.label, count,
+      " ".join(map(str, arrays["input_ids"][start, :size])),
     )
     start += count
 

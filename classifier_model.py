@@ -8,7 +8,6 @@ the logits of an example are depends on the kind of task: [B, L] as a rule,
 import tensorflow as tf
 
 import classifier_examples
-import errors
 import modeling
 import training_loop
 
@@ -150,18 +149,16 @@ def example_losses(kind, logits, label_ids, class_weights=None):
     kind: one of classifier_examples.KINDS.
     logits: float32 [B, L].
     label_ids: as classifier_input.label_ids gives them.
-    class_weights: float32 [L] or None; of several classes at once, what the
-      loss counts where the class is there (where it is not: 1).
+    class_weights: of several classes at once: float32 [L], how much each
+      counts; None: alike. (Of other kinds whole examples are weighted.)
   """
   if kind == classifier_examples.REGRESSION:
     return tf.square(logits[:, 0] - label_ids)
   if kind == classifier_examples.MULTI_LABEL:
     labels = tf.cast(label_ids, logits.dtype)
+    losses = tf.nn.sigmoid_cross_entropy_with_logits(labels, logits)
     weights = 1.0 if class_weights is None else class_weights
-    return tf.reduce_mean(
-      tf.nn.weighted_cross_entropy_with_logits(labels, logits, weights),
-      axis=-1,
-    )
+    return tf.reduce_mean(losses * weights, axis=-1)
   return tf.nn.sparse_softmax_cross_entropy_with_logits(label_ids, logits)
 
 
@@ -180,8 +177,8 @@ def objective(model, class_weights=None):
   Args:
     model: ClassifierModel.
     class_weights: list of L numbers, or None: how much an example of each
-      class counts in the mean; for several classes at once see
-      `example_losses`.
+      class counts in the mean; of several classes at once, how much each
+      class counts in the loss of an example.
   """
   kind = model.kind
   is_single = kind == classifier_examples.SINGLE
@@ -214,51 +211,3 @@ def objective(model, class_weights=None):
     return {"classifier": loss}, metrics
 
   return training_loop.Objective(weights=weights, sums=sums)
-
-
-def class_weights(given, kind, labels, label_counts):
-  """Returns the weights of the classes.
-
-  Args:
-    given: list of str, from a flag: numbers, ["balanced"], or [].
-    kind: one of classifier_examples.KINDS.
-    labels: the classes.
-    label_counts: how often each occurs in the training data, and before them
-      the number of examples: [N, n_0, n_1, ...].
-
-  Returns:
-    A list of floats, or None. Balanced: N / (L * n), as scikit-learn has it;
-    for several classes at once (N - n) / n, how many examples without the
-    class there are for each one that has it.
-
-  Raises:
-    InputError: not one number for each class, or the kind has no classes.
-  """
-  if not given:
-    return None
-  if kind not in (classifier_examples.SINGLE, classifier_examples.MULTI_LABEL):
-    raise errors.InputError(
-      f"--class_weights are for classes, and the kind of this task is {kind}; "
-      "leave them out"
-    )
-  if given == ["balanced"]:
-    total, *counts = label_counts
-    for label, count in zip(labels, counts):
-      if not count:
-        raise errors.InputError(
-          f"--class_weights=balanced: no training example is {label!r}; "
-          "give the weights as numbers, or take the class out of --labels"
-        )
-    if kind == classifier_examples.MULTI_LABEL:
-      return [(total - count) / count for count in counts]
-    return [total / (len(labels) * count) for count in counts]
-  try:
-    weights = [float(text) for text in given]
-  except ValueError:
-    weights = []
-  if len(weights) != len(labels) or min(weights, default=0) < 0:
-    raise errors.InputError(
-      f"--class_weights={','.join(given)}: expected \"balanced\" or a number "
-      f"of at least 0 for each of the classes {', '.join(labels)}"
-    )
-  return weights
