@@ -250,7 +250,9 @@ def write(folder, answers):
   """
   texts = {answer.qas_id: answer.text for answer in answers}
   odds = {answer.qas_id: answer.null_odds for answer in answers}
-  contents = {PREDICTIONS_FILE: _json(texts), N_BEST_FILE: _n_best_json(answers)}
+  contents = {
+    PREDICTIONS_FILE: _json(texts), N_BEST_FILE: _n_best_json(answers)
+  }
   if any(value is not None for value in odds.values()):
     contents[NULL_ODDS_FILE] = _json(odds)
   for name, content in contents.items():
