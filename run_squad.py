@@ -1,0 +1,575 @@
+r"""Answers questions by stretches of a text: SQuAD 1.1 and 2.0.
+
+  python run_squad.py --do_train --do_predict --train_file=train-v1.1.json \
+      --predict_file=dev-v1.1.json --vocab_file=vocab.txt \
+      --bert_config_file=bert_config.json --init_checkpoint=bert_model.ckpt \
+      --output_dir=squad_output
+
+Fine-tunes as the paper does (arXiv 1810.04805, sections 4.2 and 4.3), writes
+predictions.json, nbest_predictions.json and, for SQuAD 2.0
+(--version_2_with_negative), null_odds.json, and scores them if the file has
+answers. Later, with the model in squad_output/final_model:
+
+  python run_squad.py --interactive ...             asks you for a paragraph
+  python run_squad.py --do_predict --predict_file=- ...    JSON lines in, out
+  python run_squad.py --evaluate_only --predict_file=dev-v1.1.json \
+      --predictions_file=predictions.json           the official scores
+"""
+
+import functools
+import json
+import os
+import sys
+from typing import NamedTuple
+
+import tensorflow as tf
+from absl import app, flags, logging
+
+import checkpoints
+import common_flags
+import data_files
+import distribution
+import errors
+import input_pipeline
+import model_folder
+import modeling
+import run_folder
+import squad_answers
+import squad_data
+import squad_dialogue
+import squad_input
+import squad_prediction
+import squad_scores
+import squad_threshold
+import squad_windows
+import training_loop
+
+FLAGS = flags.FLAGS
+
+# What the checkpoint of an encoder need not have. As in the original: the
+# pooler is not read, so it is neither trained nor needed.
+NEW_VARIABLES = ("^cls/squad/", "^bert/pooler/")
+
+common_flags.define_model_flags(max_seq_length=384)
+common_flags.define_tokenizer_flags()
+common_flags.define_output_flags()
+common_flags.define_training_flags()
+common_flags.define_epoch_flags()
+common_flags.define_evaluation_flags()
+common_flags.define_prediction_flags()
+common_flags.define_device_flags()
+# Not every use needs them: `main` asks for what it needs.
+for _name in ("bert_config_file", "vocab_file", "output_dir"):
+  FLAGS.set_default(_name, "")
+flags.DEFINE_string("train_file", None, "SQuAD JSON to train on.")
+flags.DEFINE_string(
+  "eval_file", None,
+  "SQuAD JSON with answers for --do_eval, --eval_steps and "
+  "--null_score_diff_threshold=auto; --predict_file if not given.",
+)
+flags.DEFINE_string(
+  "predict_file", None,
+  "SQuAD JSON to answer; it is scored if it has answers. -: one JSON object "
+  "with context and question a line on standard input, an answer a line on "
+  "standard output.",
+)
+flags.DEFINE_integer(
+  "doc_stride", 128,
+  "A long passage is read in windows that begin so many word pieces apart.",
+  lower_bound=1,
+)
+flags.DEFINE_integer(
+  "max_query_length", 64, "Questions are cut to so many word pieces.",
+  lower_bound=1,
+)
+flags.DEFINE_integer(
+  "n_best_size", 20,
+  "How many answers to a question are kept in nbest_predictions.json.",
+  lower_bound=1,
+)
+flags.DEFINE_integer(
+  "max_answer_length", 30, "The most word pieces of an answer.", lower_bound=1
+)
+flags.DEFINE_bool(
+  "version_2_with_negative", False,
+  "Whether there are questions without an answer, as in SQuAD 2.0.",
+)
+flags.DEFINE_string(
+  "null_score_diff_threshold", None,
+  "A question has no answer if that scores so much better than the best "
+  "answer. auto: the value with the best F1 on --eval_file, which is stored "
+  "with the model. Not given: the stored one, else 0.0.",
+)
+flags.DEFINE_bool(
+  "verbose_logging", False,
+  "Whether to name every question that cannot be trained on in the log.",
+)
+flags.DEFINE_bool(
+  "evaluate_only", False,
+  "Score --predictions_file against --predict_file; needs no model.",
+)
+flags.DEFINE_string(
+  "predictions_file", None,
+  "A predictions.json; the null_odds.json beside it is read for SQuAD 2.0.",
+)
+flags.DEFINE_bool(
+  "interactive", False, "Ask for a paragraph and answer questions about it."
+)
+
+
+class SpanModel(tf.Module):
+  """The encoder and a score of each token as first and last of an answer."""
+
+  def __init__(self, config, **model_options):
+    super().__init__()
+    self.bert = modeling.BertModel(config, **model_options)
+    self.head = modeling.SpanHead(config, seed=model_options["seed"])
+
+  def __call__(self, batch, dropout_seed=None):
+    """Returns float32 start logits and end logits, [B, T] each."""
+    output = self.bert(
+      batch["input_ids"],
+      batch["input_mask"],
+      batch["segment_ids"],
+      training=dropout_seed is not None,
+      dropout_seed=dropout_seed,
+    )
+    return self.head(output.sequence_output)
+
+  def trained_variables(self):
+    """Returns the variables that the loss reaches: not the pooler's."""
+    return [v for v in self.variables if "/pooler/" not in v.name]
+
+
+class Run(NamedTuple):
+  """What training, evaluation and prediction of one command share.
+
+  Attributes:
+    strategy: tf.distribute.Strategy.
+    config: modeling.BertConfig.
+    model: SpanModel.
+    predictor: squad_prediction.Predictor of that model.
+    data: dict from "train", "eval", "predict" to squad_input.SquadInput,
+      where asked for.
+    features: dict from name to tf.io.FixedLenFeature, of a training record.
+    batch_sizes: dict from the same names to windows in a batch.
+    trim: whether batches may be cut to their longest sequence.
+    seed: of the order of the training data.
+    output_dir: folder.
+    vocab_file: copied beside the trained weights.
+  """
+
+  strategy: tf.distribute.Strategy
+  config: modeling.BertConfig
+  model: SpanModel
+  predictor: squad_prediction.Predictor
+  data: dict
+  features: dict
+  batch_sizes: dict
+  trim: bool
+  seed: int
+  output_dir: str
+  vocab_file: str
+
+
+def span_objective(model):
+  """The mean of two cross-entropies: of the first and of the last token.
+
+  As in the original: over all positions of a batch, padding among them, and a
+  window without the answer has it at position 0, [CLS]. Unlike the original:
+  batches are cut to their longest sequence where shapes may vary.
+  """
+
+  def weights(batch):
+    return {"span": tf.cast(tf.shape(batch["input_ids"])[0], tf.float32)}
+
+  def sums(batch, dropout_seed):
+    examples = weights(batch)["span"]
+    total, metrics = 0.0, {}
+    for name, logits in zip(("start", "end"), model(batch, dropout_seed)):
+      places = batch[f"{name}_positions"]
+      losses = tf.nn.sparse_softmax_cross_entropy_with_logits(places, logits)
+      found = tf.argmax(logits, axis=-1, output_type=places.dtype)
+      right = tf.reduce_sum(tf.cast(tf.equal(found, places), tf.float32))
+      metrics[f"{name}_accuracy"] = (right, examples)
+      total += tf.reduce_sum(losses) / 2
+    tokens = tf.cast(tf.reduce_sum(batch["input_mask"]), tf.float32)
+    metrics["tokens_per_example"] = (tokens, examples)
+    return {"span": total}, metrics
+
+  return training_loop.Objective(weights=weights, sums=sums)
+
+
+def write_results(results, folder=None):
+  """Prints `name = value` lines; writes them to a folder, too, if given."""
+  text = "".join(f"{name} = {results[name]!s}\n" for name in sorted(results))
+  print(text, end="", flush=True)
+  if folder:
+    data_files.write_text(os.path.join(folder, "eval_results.txt"), text)
+
+
+def write_skipped(file, folder):
+  """Lists what cannot be trained on, a line of JSON for each question."""
+  lines = [
+    json.dumps(skipped._asdict(), ensure_ascii=False) + "\n"
+    for skipped in file.skipped
+  ]
+  if lines:
+    path = os.path.join(folder, "skipped_questions.jsonl")
+    data_files.write_text(path, "".join(lines))
+    logging.warning("they are listed in %s", path)
+
+
+def train(run, start):
+  """Trains from `start` (run_folder.StartingPoint); returns the last step."""
+  # As in the original: by questions, although some have several windows.
+  num_train_steps, num_warmup_steps = common_flags.training_length(
+    len(run.data["train"].file.questions)
+  )
+  trainer = common_flags.make_trainer(
+    run.model.variables,
+    trained=run.model.trained_variables(),
+    config=run.config,
+    strategy=run.strategy,
+    objective=span_objective(run.model),
+    num_train_steps=num_train_steps,
+    num_warmup_steps=num_warmup_steps,
+  )
+  trainer.start_from(start, may_be_missing=NEW_VARIABLES)
+  trainer.train(
+    lambda step: training_batches(run, step),
+    common_flags.periodic_evaluation(
+      lambda: evaluate(run)[1], keep_best=lambda step: keep(run, "best_model")
+    ),
+  )
+  keep(run, "final_model")
+  return int(trainer.global_step.numpy())
+
+
+def training_batches(run, step):
+  """Returns an endless distributed dataset that begins at a step."""
+  data, batch_size = run.data["train"], run.batch_sizes["train"]
+  records = input_pipeline.shuffled_records(
+    [data.records],
+    num_records=data.num_records,
+    seed=run.seed,
+    first_record=step * batch_size,
+  )
+  return input_pipeline.distributed_batches(
+    run.strategy, records, run.features, batch_size=batch_size, trim=run.trim
+  )
+
+
+def keep(run, folder):
+  """Writes the weights of now, with the threshold, if it was found."""
+  if distribution.is_chief(run.strategy):
+    path = os.path.join(run.output_dir, folder)
+    model_folder.write(path, run.model.variables, run.config, run.vocab_file)
+    run.predictor.threshold.write(path)
+
+
+def evaluate(run):
+  """Returns (answers, scores) of the data to evaluate on."""
+  data, threshold = run.data["eval"], run.predictor.threshold
+  answers = run.predictor.answers(
+    data, run.batch_sizes["eval"], find_threshold=threshold.is_auto
+  )
+  return answers, run.predictor.scores(data.file, answers)
+
+
+def evaluate_at_end(run, step):
+  """Writes eval_results.txt; returns the answers."""
+  answers, results = evaluate(run)
+  if distribution.is_chief(run.strategy):
+    write_results({"global_step": step, **results}, run.output_dir)
+    # Beside the weights that it was found with: those of the last step.
+    for folder in (run.output_dir, os.path.join(run.output_dir, "final_model")):
+      if tf.io.gfile.isdir(folder):
+        run.predictor.threshold.write(folder)
+  return answers
+
+
+def predict(run, step, answers=None):
+  """Writes the files of predictions, and scores them.
+
+  Args:
+    run: Run.
+    step: of the weights.
+    answers: those of the data to evaluate, if that was done.
+  """
+  data, predictor = run.data["predict"], run.predictor
+  was_evaluated = answers is not None
+  if data is not run.data.get("eval") or not was_evaluated:
+    answers = predictor.answers(
+      data,
+      run.batch_sizes["predict"],
+      find_threshold=predictor.threshold.value is None,
+    )
+    if data.file.is_labelled and distribution.is_chief(run.strategy):
+      results = {"global_step": step, **predictor.scores(data.file, answers)}
+      # Of two files, eval_results.txt tells of the one to evaluate.
+      write_results(results, None if was_evaluated else run.output_dir)
+  if distribution.is_chief(run.strategy):
+    squad_answers.write(run.output_dir, answers)
+    logging.info("predictions are in %s", run.output_dir)
+
+
+def require(reason, *names):
+  """Refuses a command that lacks what it needs.
+
+  Raises:
+    InputError: one of the named flags is not given.
+  """
+  for name in names:
+    if not FLAGS[name].value:
+      raise errors.InputError(f"--{reason} needs --{name}")
+
+
+def files_to_read():
+  """Returns dict from train, eval, predict to the path, where asked for.
+
+  Raises:
+    InputError: a path is missing, or nothing is asked for.
+  """
+  common_flags.require_one_of(
+    "do_train", "do_eval", "do_predict", "interactive", "evaluate_only"
+  )
+  is_auto = FLAGS.null_score_diff_threshold == "auto"
+  paths = {}
+  if FLAGS.do_train:
+    require("do_train", "train_file")
+    paths["train"] = FLAGS.train_file
+  if FLAGS.do_predict:
+    require("do_predict", "predict_file")
+    if FLAGS.predict_file != "-":
+      paths["predict"] = FLAGS.predict_file
+  eval_file = FLAGS.eval_file or paths.get("predict") or FLAGS.predict_file
+  evaluates = {
+    "do_eval": FLAGS.do_eval,
+    "eval_steps": FLAGS.do_train and FLAGS.eval_steps,
+    "null_score_diff_threshold=auto":
+      is_auto and (FLAGS.do_train or FLAGS.eval_file),
+  }
+  for name, wanted in evaluates.items():
+    if wanted and eval_file in (None, "-"):
+      raise errors.InputError(f"--{name} needs --eval_file")
+    if wanted:
+      paths["eval"] = eval_file
+  if is_auto and not FLAGS.version_2_with_negative:
+    raise errors.InputError(
+      "--null_score_diff_threshold=auto is for questions without an answer: "
+      "pass --version_2_with_negative too"
+    )
+  return paths
+
+
+def read_files(paths):
+  """Returns dict from the names of `paths` to squad_data.SquadFile."""
+
+  @functools.cache
+  def read(path, training):
+    version_2 = FLAGS.version_2_with_negative
+    return squad_data.read(path, training=training, version_2=version_2)
+
+  files = {name: read(path, name == "train") for name, path in paths.items()}
+  if "eval" in files:
+    check_labelled(files["eval"])
+  return files
+
+
+def check_labelled(file):
+  """Raises InputError for a file that predictions cannot be scored against."""
+  if not file.is_labelled:
+    raise errors.InputError(
+      f"{file.path}: not every question has an answer, so predictions cannot "
+      "be scored; pass a file with answers"
+    )
+
+
+def prepare_all(files, tokenizer, lengths):
+  """Returns dict from the names of `files` to squad_input.SquadInput.
+
+  A file both to evaluate and to predict is one and the same SquadInput.
+  """
+  data = {}
+  same = "eval" in files and files["eval"] is files.get("predict")
+  for name, file in files.items():
+    if name == "predict" and same:
+      continue
+    # As in the original: what is predicted stands in eval.tf_record.
+    names = {"predict": "eval", "eval": "eval" if same else "dev"}
+    record_name = names.get(name, name)
+    data[name] = squad_input.prepare(
+      file,
+      tokenizer,
+      lengths,
+      records=os.path.join(FLAGS.output_dir, f"{record_name}.tf_record"),
+      training=name == "train",
+    )
+  if same:
+    data["predict"] = data["eval"]
+  return data
+
+
+def score_predictions():
+  """Scores a file of predictions without a model."""
+  require("evaluate_only", "predict_file", "predictions_file")
+  version_2 = FLAGS.version_2_with_negative
+  file = squad_data.read(FLAGS.predict_file, version_2=version_2)
+  check_labelled(file)
+  predictions = squad_scores.read_predictions(FLAGS.predictions_file)
+  if version_2:
+    odds, path = None, os.path.join(
+      os.path.dirname(FLAGS.predictions_file), squad_answers.NULL_ODDS_FILE
+    )
+    if tf.io.gfile.exists(path):
+      odds = squad_scores.read_null_odds(path)
+    results = squad_scores.score_v2(file.questions, predictions, odds)
+  else:
+    results = squad_scores.score_v1(file.questions, predictions)
+  write_results(results, FLAGS.output_dir)
+
+
+def serve_input(predictor):
+  """Answers what comes on standard input, if asked for."""
+
+  def write(text):
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+  def answer(question, context):
+    found = predictor.answer(question, context, FLAGS.predict_batch_size)
+    return squad_dialogue.described(found)
+
+  if FLAGS.do_predict and FLAGS.predict_file == "-":
+    squad_dialogue.answer_lines(sys.stdin, answer, write)
+  if FLAGS.interactive:
+    squad_dialogue.converse(sys.stdin, answer, write)
+
+
+def weights_folder(start):
+  """Returns the folder of the weights that a run starts from, or None."""
+  if start.kind == "resume":
+    return FLAGS.output_dir
+  if start.path and not tf.io.gfile.isdir(start.path):
+    return os.path.dirname(start.path)
+  return start.path
+
+
+def starting_point(paths, config, strategy):
+  """Returns the run_folder.StartingPoint; claims --output_dir if it is used.
+
+  Raises:
+    InputError: there are no weights to predict with.
+  """
+  if paths:
+    start = common_flags.open_run("question answering", config, strategy)
+  else:
+    start = run_folder.starting_point(FLAGS.output_dir, FLAGS.init_checkpoint)
+  if start.kind == "random" and not FLAGS.do_train:
+    raise errors.InputError(
+      "no weights to answer with: pass --init_checkpoint, or the --output_dir "
+      "of a training"
+    )
+  return start
+
+
+def make_run(config, tokenizer, lengths, start, files, strategy):
+  """Returns the Run of the flags; makes the model and writes the records."""
+  trim = common_flags.shapes_may_vary(strategy)
+  with strategy.scope():
+    model = SpanModel(config, **common_flags.model_options(strategy))
+  predictor = squad_prediction.Predictor(
+    model,
+    strategy=strategy,
+    tokenizer=tokenizer,
+    lengths=lengths,
+    settings=squad_answers.Settings(
+      n_best_size=FLAGS.n_best_size,
+      max_answer_length=FLAGS.max_answer_length,
+      do_lower_case=FLAGS.do_lower_case,
+      version_2_with_negative=FLAGS.version_2_with_negative,
+    ),
+    threshold=squad_threshold.NullThreshold(
+      FLAGS.null_score_diff_threshold,
+      None if FLAGS.do_train else weights_folder(start),
+    ),
+    trim=trim,
+  )
+  return Run(
+    strategy=strategy,
+    config=config,
+    model=model,
+    predictor=predictor,
+    data=prepare_all(files, tokenizer, lengths),
+    features=squad_input.record_features(lengths.max_seq_length, training=True),
+    batch_sizes={
+      "train": FLAGS.train_batch_size,
+      "eval": FLAGS.eval_batch_size,
+      "predict": FLAGS.predict_batch_size,
+    },
+    trim=trim,
+    seed=FLAGS.seed,
+    output_dir=FLAGS.output_dir,
+    vocab_file=FLAGS.vocab_file,
+  )
+
+
+def check_threshold(threshold, files):
+  """Refuses a threshold that is to be found where there is no way to.
+
+  Raises:
+    InputError: so.
+  """
+  can_find = "eval" in files or (
+    "predict" in files and files["predict"].is_labelled
+  )
+  if threshold.value is None and not can_find:
+    raise errors.InputError(
+      "--null_score_diff_threshold=auto: none is stored with these weights, "
+      "and no file with answers is given to find it on; pass --eval_file"
+    )
+
+
+def main(argv):
+  del argv
+  paths = files_to_read()
+  if FLAGS.evaluate_only:
+    score_predictions()
+    return
+  needed = ["bert_config_file", "vocab_file"]
+  if paths:
+    needed.append("output_dir")
+  require("do_train, --do_eval, --do_predict or --interactive", *needed)
+  config = common_flags.model_config()
+  lengths = squad_windows.Lengths(
+    FLAGS.max_seq_length, FLAGS.doc_stride, FLAGS.max_query_length
+  )
+  squad_windows.check_lengths(lengths)
+  tokenizer = common_flags.make_tokenizer(config)
+
+  # Before anything else computes: devices cannot be arranged afterwards.
+  strategy = common_flags.make_strategy()
+  files = read_files(paths)
+  start = starting_point(paths, config, strategy)
+  run = make_run(config, tokenizer, lengths, start, files, strategy)
+  check_threshold(run.predictor.threshold, files)
+  step = start.commit.step if start.commit else 0
+  if FLAGS.do_train:
+    if distribution.is_chief(strategy):
+      write_skipped(files["train"], FLAGS.output_dir)
+    step = train(run, start)
+  else:
+    checkpoints.load(
+      run.model.variables, start.path, allowed_missing=["^bert/pooler/"]
+    )
+  answers = None
+  if FLAGS.do_eval or ("eval" in files and run.predictor.threshold.is_auto):
+    answers = evaluate_at_end(run, step)
+  if "predict" in files:
+    predict(run, step, answers)
+  serve_input(run.predictor)
+
+
+if __name__ == "__main__":
+  app.run(errors.report_input_errors(main))
