@@ -327,7 +327,7 @@ class BertModel(_Weights):
     super().__init__(bert_shapes(config, scope), stddev=stddev, seed=seed)
     self.config = config
     self._scope = scope
-    self._compute_dtype = tf.as_dtype(compute_dtype)
+    self.compute_dtype = tf.as_dtype(compute_dtype)
     self._use_one_hot_embeddings = use_one_hot_embeddings
     self._recompute_activations = recompute_activations
 
@@ -372,7 +372,7 @@ class BertModel(_Weights):
     seed = layers.training_seed(training, dropout_seed)
     embedded = self._embed(input_ids, token_type_ids, position_ids, seed)
     bias = layers.attention_bias(input_mask)
-    states, all_probs = [tf.cast(embedded, self._compute_dtype)], []
+    states, all_probs = [tf.cast(embedded, self.compute_dtype)], []
     for number in range(self.config.num_hidden_layers):
       state, probs = self._encode_layer(
         states[-1], bias, number, seed, return_attention
@@ -446,7 +446,7 @@ class BertModel(_Weights):
   def pool(self, first_states):
     """Returns the pooled output [B, H] of the first tokens' states [B, H]."""
     weights = self._under(f"{self._scope}/pooler/")
-    first_states = tf.cast(first_states, self._compute_dtype)
+    first_states = tf.cast(first_states, self.compute_dtype)
     return layers.dense(first_states, weights, "dense", tf.tanh)
 
 
