@@ -236,14 +236,19 @@ def train(run, start):
     num_warmup_steps=num_warmup_steps,
   )
   trainer.start_from(start, may_be_missing=NEW_VARIABLES)
+  first_step = int(trainer.global_step.numpy())
   trainer.train(
     lambda step: training_batches(run, step),
     common_flags.periodic_evaluation(
       lambda: evaluate(run)[1], keep_best=lambda step: keep(run, "best_model")
     ),
   )
+  step = int(trainer.global_step.numpy())
+  if distribution.is_chief(run.strategy) and step > first_step:
+    for folder in folders_of_last_step(run):
+      squad_threshold.forget(folder)
   keep(run, "final_model")
-  return int(trainer.global_step.numpy())
+  return step
 
 
 def training_batches(run, step):
@@ -282,11 +287,20 @@ def evaluate_at_end(run, step):
   answers, results = evaluate(run)
   if distribution.is_chief(run.strategy):
     write_results({"global_step": step, **results}, run.output_dir)
-    # Beside the weights that it was found with: those of the last step.
-    for folder in (run.output_dir, os.path.join(run.output_dir, "final_model")):
-      if tf.io.gfile.isdir(folder):
-        run.predictor.threshold.write(folder)
+    store_threshold(run)
   return answers
+
+
+def folders_of_last_step(run):
+  """Returns the folders that hold the weights of the last step."""
+  folders = [run.output_dir, os.path.join(run.output_dir, "final_model")]
+  return [folder for folder in folders if tf.io.gfile.isdir(folder)]
+
+
+def store_threshold(run):
+  """Writes a threshold that was found beside the weights it belongs to."""
+  for folder in folders_of_last_step(run):
+    run.predictor.threshold.write(folder)
 
 
 def predict(run, step, answers=None):
@@ -309,6 +323,7 @@ def predict(run, step, answers=None):
       results = {"global_step": step, **predictor.scores(data.file, answers)}
       # Of two files, eval_results.txt tells of the one to evaluate.
       write_results(results, None if was_evaluated else run.output_dir)
+      store_threshold(run)
   if distribution.is_chief(run.strategy):
     squad_answers.write(run.output_dir, answers)
     logging.info("predictions are in %s", run.output_dir)
@@ -447,13 +462,18 @@ def serve_input(predictor):
     squad_dialogue.converse(sys.stdin, answer, write)
 
 
-def weights_folder(start):
-  """Returns the folder of the weights that a run starts from, or None."""
-  if start.kind == "resume":
-    return FLAGS.output_dir
-  if start.path and not tf.io.gfile.isdir(start.path):
-    return os.path.dirname(start.path)
-  return start.path
+def make_threshold(start):
+  """Returns the squad_threshold.NullThreshold of weights that start so."""
+  text, folders, weights = FLAGS.null_score_diff_threshold, [], ""
+  if FLAGS.do_train:
+    return squad_threshold.NullThreshold(text)
+  if FLAGS.output_dir:
+    folders.append(FLAGS.output_dir)
+  if start.kind == "init":
+    weights = start.path
+    is_folder = tf.io.gfile.isdir(weights)
+    folders.append(weights if is_folder else os.path.dirname(weights))
+  return squad_threshold.NullThreshold(text, folders, weights)
 
 
 def starting_point(paths, config, strategy):
@@ -490,10 +510,7 @@ def make_run(config, tokenizer, lengths, start, files, strategy):
       do_lower_case=FLAGS.do_lower_case,
       version_2_with_negative=FLAGS.version_2_with_negative,
     ),
-    threshold=squad_threshold.NullThreshold(
-      FLAGS.null_score_diff_threshold,
-      None if FLAGS.do_train else weights_folder(start),
-    ),
+    threshold=make_threshold(start),
     trim=trim,
   )
   return Run(

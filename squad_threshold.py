@@ -25,25 +25,29 @@ class NullThreshold:
     is_auto: whether it is found on the data that a model is evaluated on.
   """
 
-  def __init__(self, text=None, folder=None):
+  def __init__(self, text=None, folders=(), weights=""):
     """Takes what the user says, or what was stored.
 
     Args:
       text: a number, "auto", or None. As in the original: 0.0 if nothing is
-        said; Unlike the original: or what is stored with the model.
-      folder: of the weights to predict with; None if they are to be trained.
+        said. Unlike the original: or what is stored with the model.
+      folders: where to look for a stored one, the first that has it counts;
+        none if the weights are yet to be trained.
+      weights: the path of the weights to predict with if they were not
+        trained in the folder that `write` is given, else "".
 
     Raises:
       InputError: `text` is none of these.
     """
     self.is_auto = text == "auto"
+    self._weights = weights
     self._found_on = None
     self.value = None
     if text is not None and not self.is_auto:
       self.value = _number(text)
       return
-    if folder is not None:
-      self.value = _read(folder)
+    stored = (_read(folder, weights) for folder in folders)
+    self.value = next((v for v in stored if v is not None), None)
     if self.value is None and not self.is_auto:
       self.value = 0.0
 
@@ -67,12 +71,18 @@ class NullThreshold:
     )
 
   def write(self, folder):
-    """Stores a threshold that was found; forgets an older one otherwise."""
-    path = os.path.join(folder, FILE)
+    """Stores a threshold, if it was found by this run."""
     if self._found_on:
-      json_files.write(path, {_KEY: self.value, "found_on": self._found_on})
-    elif tf.io.gfile.exists(path):
-      tf.io.gfile.remove(path)
+      values = {_KEY: self.value, "found_on": self._found_on}
+      path = os.path.join(folder, FILE)
+      json_files.write(path, {**values, "weights": self._weights})
+
+
+def forget(folder):
+  """Removes a stored threshold: the weights it was found with have changed."""
+  path = os.path.join(folder, FILE)
+  if tf.io.gfile.exists(path):
+    tf.io.gfile.remove(path)
 
 
 def _number(text):
@@ -84,12 +94,15 @@ def _number(text):
     ) from error
 
 
-def _read(folder):
-  """Returns what is stored in a folder, or None."""
+def _read(folder, weights):
+  """Returns what a folder has for its own or the given weights, or None."""
   path = os.path.join(folder, FILE)
   if not tf.io.gfile.exists(path):
     return None
-  value = json_files.read(path).get(_KEY)
+  values = json_files.read(path)
+  if values.get("weights", "") not in ("", weights):
+    return None
+  value = values.get(_KEY)
   if not isinstance(value, float):
     raise errors.InputError(
       f'{path}: "{_KEY}" is {value!r}, expected a number; pass it as a flag'
