@@ -110,6 +110,8 @@ def find_answers(questions, windows, start_logits, end_logits, settings):
       f"{len(windows)} windows, but {len(start_logits)} rows of start logits "
       f"and {len(end_logits)} of end logits"
     )
+  if not windows:  # Nothing was computed, in whatever shape.
+    start_logits = end_logits = np.zeros((0, 1), np.float32)
   for logits in (start_logits, end_logits):
     _check_finite(questions, windows, logits)
   all_spans = squad_spans.best_spans(

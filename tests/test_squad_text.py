@@ -1,0 +1,90 @@
+"""Tests of finding an answer's words in the passage as it was written."""
+
+import gzip
+import json
+import pathlib
+
+import pytest
+
+import squad_text
+
+GOLDEN = pathlib.Path(__file__).parent / "golden" / "squad" / "answers"
+
+
+def test_every_text_is_the_originals():
+  packed = (GOLDEN / "final_text.jsonl.gz").read_bytes()
+  pairs = [json.loads(line) for line in gzip.decompress(packed).splitlines()]
+  assert len(pairs) == 300
+  for pair in pairs:
+    arguments = [pair[k] for k in ("predicted", "written", "do_lower_case")]
+    assert squad_text.final_text(*arguments) == pair["final"], pair
+
+
+@pytest.mark.parametrize(
+  "pieces, text",
+  [
+    (["sm", "##ith", "'"], "smith '"),
+    # The first piece may be the rest of a word.
+    (["##ith", "##s", "of"], "iths of"),
+    (["[UNK]", "of"], "[UNK] of"),
+    (["#", "#"], "# #"),
+  ],
+)
+def test_pieces_are_joined_to_words(pieces, text):
+  assert squad_text.joined_pieces(pieces) == text
+
+
+@pytest.mark.parametrize(
+  "predicted, written, final",
+  [
+    ("steve smith", "Steve Smith's", "Steve Smith"),
+    ("smith ' s", "Steve Smith's", "Smith's"),
+    # The accent is no character of its own in NFC, but one in NFD.
+    ("cafe", "the (Café)", "Café"),
+    ("cafe", "the (Cafe\u0301)", "the (Cafe\u0301)"),
+    # Two characters of one.
+    ("i", "(İ)", "İ"),
+    ("ﬁ", "ﬁ,", "ﬁ"),
+    # An unknown piece, and nothing at all.
+    ("[UNK]", "(☃)", "(☃)"),
+    ("", "(x)", "(x)"),
+    # Of two places the first.
+    ("a", "b-a-A", "a"),
+    # Other white space than U+0020 counts as a character, and is lost.
+    ("b", "a\u00a0b", "a\u00a0b"),
+  ],
+)
+def test_final_text(predicted, written, final):
+  assert squad_text.final_text(predicted, written, True) == final
+
+
+def test_capitals_are_those_of_the_passage_with_a_cased_model():
+  assert squad_text.final_text("Smith", "Smith's", False) == "Smith"
+  assert squad_text.final_text("smith", "Smith's", False) == "Smith's"
+
+
+# "\u200b" has no tokens; its character is missing on one side.
+WORDS = ["\u200b", "One", "\u200b", "(two)", "two", "\u200b"]
+
+
+@pytest.mark.parametrize(
+  "predicted, first, last, answer",
+  [
+    ("one", 1, 1, "One"),
+    ("two", 3, 3, "two"),
+    ("two )", 3, 4, "two)"),
+    # Words outside first to last are not searched.
+    ("two", 4, 4, "two"),
+    ("one", 3, 4, "(two) two"),
+    # One character is missing: all is given.
+    ("one", 0, 1, "\u200b One"),
+    ("two", 4, 5, "two \u200b"),
+    ("one ( two", 1, 3, "One \u200b (two)"),
+    # There are no tokens at all.
+    ("one", 0, 0, "\u200b"),
+    ("two", 5, 5, "\u200b"),
+  ],
+)
+def test_only_the_given_words_are_searched(predicted, first, last, answer):
+  passage = squad_text.PassageText(WORDS, squad_text.word_tokenizer(True))
+  assert passage.answer(predicted, first, last) == answer
