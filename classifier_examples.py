@@ -9,7 +9,7 @@ from typing import NamedTuple, Optional
 
 import errors
 
-# One class of several: softmax. As in the original.
+# One class of several: softmax.
 SINGLE = "single"
 # A number.
 REGRESSION = "regression"
@@ -24,7 +24,7 @@ class Example(NamedTuple):
   """One text, or two, and its label.
 
   Attributes:
-    guid: its name: "train-1", as in the original, or the data's own.
+    guid: its name: "train-1", or the data's own.
     text_a: str.
     text_b: str, or None where there is one text.
     label: the class (str); a float for regression; a tuple of str, which may

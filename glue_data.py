@@ -41,14 +41,14 @@ class Layout(NamedTuple):
     text_a, text_b, label: names of columns, or numbers where there is no
       header; None if there is no such column.
     id: the column that names the rows, where there is one; else they are
-      numbered as in the original: from 1 after a header, from 0 without.
+      numbered, from 1 after a header and from 0 without.
     endings: (column that begins every ending, columns of the endings).
     width: number of columns of a file without a header.
     language: the column that says it; rows in others are not read.
     renamed: {label in the file: label of the task}.
     prefix: of the guid, if it is not the name of the split.
     has_labels: False where the label may be missing: what is to be predicted.
-    may_be_empty: whether a text may be: a row is then kept as in the original.
+    may_be_empty: whether a text may be.
     broken: None, or the texts that stand for missing ones. Rows with them,
       and any other broken ones, are left out with a warning: the official
       file is known to have some.
