@@ -12,6 +12,7 @@ import numpy as np
 
 import classifier_examples
 import errors
+import prediction_files
 
 
 class Results(NamedTuple):
@@ -36,7 +37,7 @@ class Results(NamedTuple):
     if self.kind == classifier_examples.REGRESSION:
       return self.scores[:, 0]
     if self.kind == classifier_examples.MULTI_LABEL:
-      return (self.scores > 0.5).astype(np.int64)
+      return (self.scores >= prediction_files.THRESHOLD).astype(np.int64)
     return np.argmax(self.scores, axis=1)
 
 
@@ -259,6 +260,24 @@ def check_metrics(names, kind, num_classes):
 def compute(results, names):
   """Returns dict from the names of metrics to floats."""
   return {name: METRICS[results.kind][name](results) for name in names}
+
+
+def mean_over_batches(losses, batch_size):
+  """Returns the mean of the means of batches; the last may be short.
+
+  As in the original: this is the `loss` of an evaluation, and `eval_loss` is
+  the mean over examples.
+
+  Args:
+    losses: float [N], in the order of the examples.
+    batch_size: examples in a batch.
+  """
+  starts = range(0, len(losses), batch_size)
+  means = [
+    np.mean(losses[start : start + batch_size], dtype=np.float64)
+    for start in starts
+  ]
+  return float(np.mean(means))
 
 
 # What is written for readers.

@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import hashlib
 import itertools
+import os
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ import cached_records
 import classifier_examples
 import data_files
 import errors
+import input_pipeline
 import process_pool
 import tokenization
 
@@ -404,6 +406,25 @@ def prepare(path, examples, options):
   )
 
 
+def prepare_all(folder, splits, options):
+  """Writes the records of several splits, as `prepare` does.
+
+  Args:
+    folder: of the files, <name>.tf_record.
+    splits: dict from name to classifier_examples.Split.
+    options: Options.
+
+  Returns:
+    dict from name to ClassifierData.
+  """
+  return {
+    name: prepare(
+      os.path.join(folder, f"{name}.tf_record"), split.examples, options
+    )
+    for name, split in splits.items()
+  }
+
+
 def log_examples(examples, options):
   """Shows what becomes of examples, as the original shows its first five."""
   arrays, num_rows = encode(examples, options)
@@ -447,6 +468,41 @@ def record_features(options, min_sequences, max_sequences):
 
 
 # Batches.
+
+
+def training_batches(
+  strategy, data, *, batch_size, seed, first_step=0, trim=False
+):
+  """Returns the endless distributed dataset of training from a step on.
+
+  Args:
+    strategy: tf.distribute.Strategy.
+    data: ClassifierData.
+    batch_size: B, over all replicas.
+    seed: the order of the examples is a function of it.
+    first_step: the number of the first batch.
+    trim: whether batches may differ in shape: they are then cut to their
+      longest sequence and have no more windows than their longest text.
+  """
+
+  def transform(batch, step, *, rows, first_row):
+    del step, rows, first_row
+    return trimmed(batch) if trim else filled_up(batch, data.max_sequences)
+
+  records = input_pipeline.shuffled_records(
+    [data.records],
+    num_records=data.num_records,
+    seed=seed,
+    first_record=first_step * batch_size,
+  )
+  return input_pipeline.distributed_batches(
+    strategy,
+    records,
+    data.features,
+    batch_size=batch_size,
+    transform=transform,
+    first_step=first_step,
+  )
 
 
 def trimmed(batch, multiple=8):

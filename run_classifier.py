@@ -26,27 +26,23 @@ import classification_metrics
 import classifier_examples
 import classifier_input
 import classifier_model
+import classifier_task
 import common_flags
 import data_files
 import distribution
 import errors
 import evaluation_loop
-import glue_data
+import frozen_features
+import glue_submission
 import input_pipeline
 import model_folder
 import modeling
+import own_data
+import prediction_files
 import seed_results
 import text_classifier
 
 FLAGS = flags.FLAGS
-
-# What config.json of Hugging Face calls the kinds of task.
-PROBLEM_TYPES = {
-  classifier_examples.SINGLE: "single_label_classification",
-  classifier_examples.REGRESSION: "regression",
-  classifier_examples.MULTI_LABEL: "multi_label_classification",
-  classifier_examples.CHOICE: "multiple_choice",
-}
 
 common_flags.define_model_flags()
 common_flags.define_tokenizer_flags()
@@ -57,13 +53,55 @@ common_flags.define_evaluation_flags()
 common_flags.define_prediction_flags()
 common_flags.define_device_flags()
 flags.DEFINE_string(
-  "task_name", None, "A task of GLUE or like it; none for --train_file, ..."
+  "task_name", None,
+  "An official task: CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE, WNLI, AX, "
+  "XNLI, PAWS-X, IMDB or SWAG. None for your own files.",
 )
 flags.DEFINE_string(
-  "data_dir", None, "Folder with the task's files, under their usual names."
+  "data_dir", None, "Folder of the task's official files."
 )
 flags.DEFINE_string(
   "language", None, "Of XNLI and PAWS-X; by default zh and en."
+)
+flags.DEFINE_string(
+  "train_file", None, "Your own examples to learn from: .csv, .tsv or .jsonl."
+)
+flags.DEFINE_string("eval_file", None, "Your own examples to score.")
+flags.DEFINE_string(
+  "predict_file", None,
+  "Your own examples to predict; needs no labels. -: texts on the standard "
+  "input, each answered at once on the standard output.",
+)
+flags.DEFINE_string("text_column", "text", "Name of the column of the texts.")
+flags.DEFINE_string(
+  "text_b_column", None, "Of the second texts, where there are pairs."
+)
+flags.DEFINE_string("label_column", "label", "Of the labels.")
+flags.DEFINE_string(
+  "id_column", None, "Of the rows' names; by default they are numbered."
+)
+flags.DEFINE_string(
+  "label_separator", ",",
+  "Between the classes of a text, with --task_kind=multi_label.",
+)
+flags.DEFINE_enum(
+  "file_format", None, own_data.FORMATS,
+  "Of your own files; by default their names tell.",
+)
+flags.DEFINE_bool(
+  "quoted_tsv", False, "Whether your own .tsv files have quotes as CSV has."
+)
+flags.DEFINE_enum(
+  "task_kind", None,
+  (classifier_examples.SINGLE, classifier_examples.REGRESSION,
+   classifier_examples.MULTI_LABEL),
+  "What labels of your own data are: one class of several, a number, or any "
+  "number of classes. By default what the model was trained for, or single.",
+)
+flags.DEFINE_list(
+  "labels", [],
+  "Classes of your own data, in the order of the model's outputs; by default "
+  "those in the training data, sorted, or those of the model.",
 )
 flags.DEFINE_integer(
   "max_train_examples", 0, "Learn from the first so many examples; 0: all.",
@@ -77,7 +115,10 @@ flags.DEFINE_integer(
   lower_bound=0,
 )
 flags.DEFINE_list(
-  "metrics", [], "What is reported beside the loss; by default the task's own."
+  "metrics", [],
+  "What is reported beside the loss: accuracy, precision, recall, f1 (each "
+  "also with _macro or _micro), matthews, auc, pearson, spearman. By default "
+  "the task's official ones.",
 )
 flags.DEFINE_string(
   "class_weights", None,
@@ -103,6 +144,10 @@ flags.DEFINE_list(
   "Trains and evaluates once with each of these seeds, in output_dir/seed_N; "
   "median, mean and standard deviation are in seeds_results.txt.",
 )
+flags.DEFINE_string(
+  "glue_submission_dir", None,
+  "Folder for the predictions in the files that GLUE's server takes.",
+)
 flags.DEFINE_bool(
   "interactive", False,
   "Answers texts from the terminal, after everything else.",
@@ -113,30 +158,30 @@ flags.DEFINE_enum(
   "the score of each class between tabs, or JSON.",
 )
 
+STANDARD_INPUT = "-"
+
 
 class Run(NamedTuple):
   """What all the models of one command share.
 
   Attributes:
-    config: modeling.BertConfig, with the labels.
+    config: modeling.BertConfig, with the classes.
+    task: classifier_task.ClassifierTask.
     options: classifier_input.Options.
-    metrics: names of classification_metrics.
     class_weights: list of floats, or None.
     strategy: tf.distribute.Strategy.
     data: dict from "train", "eval", "predict" and more, such as
       "eval_mismatched", to classifier_input.ClassifierData.
-    splits: dict from the same names to classifier_examples.Split.
     trim: whether batches may be cut to their longest sequence.
     vocab_file: copied beside the trained weights.
   """
 
   config: modeling.BertConfig
+  task: classifier_task.ClassifierTask
   options: classifier_input.Options
-  metrics: tuple
   class_weights: list
   strategy: tf.distribute.Strategy
   data: dict
-  splits: dict
   trim: bool
   vocab_file: str
 
@@ -163,6 +208,9 @@ def predict(model, run, data, batch_size):
       "label_ids": batch["label_ids"],
     }
 
+  lengths = None
+  if "input_mask" in data.features:
+    lengths = input_pipeline.record_lengths([data.records], data.features)
   return evaluation_loop.predict(
     run.strategy,
     of_batch,
@@ -170,61 +218,50 @@ def predict(model, run, data, batch_size):
     data.features,
     num_records=data.num_records,
     batch_size=batch_size,
-    lengths=input_pipeline.record_lengths([data.records], data.features),
+    lengths=lengths,
   )
 
 
-def evaluate(model, run, data, name, report_file=None):
-  """Returns the results of labelled data, dict from "eval_loss", ...
+def evaluate(model, run, data, report_dir=None):
+  """Scores all evaluation data.
 
   Args:
     model: classifier_model.ClassifierModel.
     run: Run.
     data: dict like Run.data.
-    name: of the data, "eval" or such.
-    report_file: where the scores of each class are written; None: nowhere.
+    report_dir: where the scores of each class are written; None: nowhere.
+
+  Returns:
+    dict from "eval_accuracy", "eval_mismatched_accuracy", ... to numbers.
   """
-  batch_size = FLAGS.eval_batch_size
-  outputs = predict(model, run, data[name], batch_size)
-  results = classification_metrics.Results(
-    kind=model.kind,
-    labels=run.options.labels,
-    gold=outputs["label_ids"],
-    scores=outputs["scores"],
-  )
-  values = classification_metrics.compute(results, run.metrics)
-  losses = outputs["loss"]
-  values = {f"{name}_{key}": value for key, value in values.items()}
-  values[f"{name}_loss"] = np.mean(losses, dtype=np.float64)
-  if name == "eval":
-    # As in the original: the mean over batches, the last one of them short.
-    starts = range(0, len(losses), batch_size)
-    values["loss"] = np.mean(
-      [np.mean(losses[i : i + batch_size], dtype=np.float64) for i in starts]
-    )
-  if report_file:
-    text = classification_metrics.report(results)
-    data_files.write_text(report_file, text)
-  return values
-
-
-def evaluate_all(model, run, data, output_dir=None):
-  """Evaluates all evaluation data; with a folder, writes reports there."""
   values = {}
   for name in data:
-    if name.startswith("eval"):
-      path = None
-      if output_dir and distribution.is_chief(run.strategy):
-        path = os.path.join(output_dir, f"{name}_report.txt")
-      values.update(evaluate(model, run, data, name, path))
+    if not name.startswith("eval"):
+      continue
+    outputs = predict(model, run, data[name], FLAGS.eval_batch_size)
+    results = classification_metrics.Results(
+      kind=run.task.kind,
+      labels=run.task.labels,
+      gold=outputs["label_ids"],
+      scores=outputs["scores"],
+    )
+    found = classification_metrics.compute(results, run.task.metrics)
+    found["loss"] = np.mean(outputs["loss"], dtype=np.float64)
+    values.update({f"{name}_{key}": value for key, value in found.items()})
+    if name == "eval":
+      values["loss"] = classification_metrics.mean_over_batches(
+        outputs["loss"], FLAGS.eval_batch_size
+      )
+    if report_dir and distribution.is_chief(run.strategy):
+      path = os.path.join(report_dir, f"{name}_report.txt")
+      data_files.write_text(path, classification_metrics.report(results))
   return values
 
 
 def train(model, run, start, output_dir):
-  """Trains from `start`; returns the last step."""
-  data = run.data["train"]
+  """Trains from `start`; returns the last step and the data used."""
   num_train_steps, num_warmup_steps = common_flags.training_length(
-    data.num_records
+    run.data["train"].num_records
   )
   trainer = common_flags.make_trainer(
     model.variables,
@@ -237,60 +274,79 @@ def train(model, run, start, output_dir):
     output_dir=output_dir,
   )
   trainer.start_from(start, may_be_missing=classifier_model.NEW_VARIABLES)
+  data = run.data
+  if FLAGS.freeze_encoder:
+    data = {**data, **kept_features(model, run)}
 
   def keep(folder):
     if distribution.is_chief(run.strategy):
       path = os.path.join(output_dir, folder)
       model_folder.write(path, model.variables, run.config, run.vocab_file)
 
+  def batches_from(step):
+    return classifier_input.training_batches(
+      run.strategy, data["train"], batch_size=FLAGS.train_batch_size,
+      seed=FLAGS.seed, first_step=step, trim=run.trim,
+    )
+
   trainer.train(
-    lambda step: training_batches(run, data, step),
+    batches_from,
     common_flags.periodic_evaluation(
-      lambda: evaluate_all(model, run, run.data),
+      lambda: evaluate(model, run, data),
       keep_best=lambda step: keep("best_model"),
     ),
   )
   keep("final_model")
-  return int(trainer.global_step.numpy())
+  return int(trainer.global_step.numpy()), data
 
 
-def training_batches(run, data, step):
-  """Returns the endless distributed dataset of training from a step on."""
+def kept_features(model, run):
+  """Returns the data to train and evaluate on with a frozen encoder.
 
-  def transform(batch, step, *, rows, first_row):
-    del step, rows, first_row
-    if run.trim:
-      return classifier_input.trimmed(batch)
-    return classifier_input.filled_up(batch, data.max_sequences)
-
-  records = input_pipeline.shuffled_records(
-    [data.records],
-    num_records=data.num_records,
-    seed=FLAGS.seed,
-    first_record=step * FLAGS.train_batch_size,
-  )
-  return input_pipeline.distributed_batches(
-    run.strategy,
-    records,
-    data.features,
-    batch_size=FLAGS.train_batch_size,
-    transform=transform,
-    first_step=step,
-  )
+  What it makes of them is the same in every epoch, and for every seed.
+  """
+  return {
+    name: frozen_features.ensure(
+      os.path.join(FLAGS.output_dir, f"{name}.features.tf_record"),
+      model,
+      data,
+      strategy=run.strategy,
+      batch_size=FLAGS.eval_batch_size,
+    )
+    for name, data in run.data.items()
+    if not name.startswith("predict")
+  }
 
 
 def write_predictions(model, run, name, output_dir):
   """Writes what is predicted for run.data[name]."""
-  data = run.data[name]
-  scores = predict(model, run, data, FLAGS.predict_batch_size)["scores"]
+  task, split = run.task, run.task.splits[name]
+  outputs = predict(model, run, run.data[name], FLAGS.predict_batch_size)
   if not distribution.is_chief(run.strategy):
     return
+  scores = outputs["scores"]
   suffix = name.removeprefix("predict")
   path = os.path.join(output_dir, f"test_results{suffix}.tsv")
   # As in the original: no header, numbers as numpy shows a float32.
   lines = ["\t".join(map(str, row)) + "\n" for row in scores]
   data_files.write_text(path, "".join(lines))
   logging.info("predictions are in %s", path)
+  if task.kind == classifier_examples.REGRESSION:
+    scores = scores[:, 0]
+  prediction_files.write(
+    os.path.join(output_dir, f"predictions{suffix}.tsv"),
+    task.kind,
+    [example.guid for example in split.examples],
+    scores,
+    task.labels,
+  )
+  if FLAGS.glue_submission_dir:
+    glue_submission.write(
+      FLAGS.glue_submission_dir,
+      task.official,
+      split.name,
+      prediction_files.predicted_labels(task.kind, scores, task.labels),
+    )
 
 
 def write_results(path, results):
@@ -306,9 +362,8 @@ def write_results(path, results):
 
 def open_run(run, output_dir):
   """Claims a folder; returns run_folder.StartingPoint."""
-  task = f"classification, {FLAGS.task_name or 'own data'}"
   return common_flags.open_run(
-    task.lower(), run.config, run.strategy, output_dir
+    f"classification, {run.task.name}", run.config, run.strategy, output_dir
   )
 
 
@@ -319,28 +374,29 @@ def run_model(run, output_dir):
     The results of the evaluation, {} where there is none.
   """
   start = open_run(run, output_dir)
+  if start.kind == "random" and not FLAGS.do_train:
+    raise errors.InputError(
+      f"no weights: there is no checkpoint in {output_dir}; pass "
+      "--init_checkpoint, or --do_train"
+    )
   with run.strategy.scope():
     model = make_model(run)
-  step = start.commit.step if start.commit else 0
-  if "train" in run.data:
-    step = train(model, run, start, output_dir)
-  elif start.path:
-    checkpoints.load(model.variables, start.path)
+  step, data = start.commit.step if start.commit else 0, run.data
+  if FLAGS.do_train:
+    step, data = train(model, run, start, output_dir)
   else:
-    raise errors.InputError(
-      "nothing to predict with: pass --init_checkpoint, or --do_train"
-    )
+    checkpoints.load(model.variables, start.path)
   results = {}
   if FLAGS.do_eval:
-    results = evaluate_all(model, run, run.data, output_dir)
+    results = evaluate(model, run, data, output_dir)
     if distribution.is_chief(run.strategy):
       path = os.path.join(output_dir, "eval_results.txt")
       write_results(path, {"global_step": step, **results})
   for name in run.data:
     if name.startswith("predict"):
       write_predictions(model, run, name, output_dir)
-  if FLAGS.interactive:
-    answer(model, run)
+  if FLAGS.interactive or FLAGS.predict_file == STANDARD_INPUT:
+    answer_texts(model, run)
   return results
 
 
@@ -348,8 +404,8 @@ def make_model(run):
   """Returns the classifier_model.ClassifierModel of the flags."""
   return classifier_model.ClassifierModel(
     run.config,
-    run.options.kind,
-    classifier_model.num_outputs(run.options.kind, run.options.labels),
+    run.task.kind,
+    classifier_model.num_outputs(run.task.kind, run.task.labels),
     pooling=FLAGS.window_pooling,
     is_frozen=FLAGS.freeze_encoder,
     skip_empty=run.trim,
@@ -357,7 +413,7 @@ def make_model(run):
   )
 
 
-def answer(model, run):
+def answer_texts(model, run):
   """Answers the lines of the standard input until it ends."""
   if sys.stdin.isatty():
     print("Type a text, or two with a tab between; end with Ctrl-D.")
@@ -374,6 +430,7 @@ def run_seeds(run):
   """Runs a model for each of --seeds and tells how they differ."""
   results = {}
   for seed in seed_results.parse_seeds(FLAGS.seeds):
+    logging.info("seed %d", seed)
     FLAGS.seed = seed
     folder = os.path.join(FLAGS.output_dir, f"seed_{seed}")
     results[seed] = run_model(run, folder)
@@ -384,137 +441,144 @@ def run_seeds(run):
     print(text, end="")
 
 
-# From flags to data.
+# From flags to what is to be done.
 
 
-def asked_for():
-  """Returns the names among train, eval and predict that are asked for."""
-  wants = {
+def check_flags():
+  """Refuses flags that contradict each other.
+
+  Raises:
+    InputError: so, or nothing is asked for.
+  """
+  common_flags.require_one_of(
+    "do_train", "do_eval", "do_predict", "interactive"
+  )
+  own = [f"--{name}" for name, path in own_files().items() if path]
+  if FLAGS.task_name and own:
+    raise errors.InputError(
+      f"--task_name={FLAGS.task_name} and {own[0]}: an official task or your "
+      "own files; leave one of them out"
+    )
+  answers = FLAGS.interactive or FLAGS.predict_file == STANDARD_INPUT
+  if FLAGS.seeds and (answers or FLAGS.glue_submission_dir):
+    raise errors.InputError(
+      "--seeds makes several models, and texts are answered, or GLUE's files "
+      "written, by one; run again with the best as --init_checkpoint"
+    )
+  if FLAGS.glue_submission_dir and not (FLAGS.task_name and FLAGS.do_predict):
+    raise errors.InputError(
+      "--glue_submission_dir needs --task_name and --do_predict"
+    )
+
+
+def purposes():
+  """Returns for what examples are needed: train, eval, predict."""
+  wanted = {
     "train": FLAGS.do_train,
     "eval": FLAGS.do_eval or (FLAGS.do_train and FLAGS.eval_steps),
-    "predict": FLAGS.do_predict,
+    "predict": FLAGS.do_predict and FLAGS.predict_file != STANDARD_INPUT,
   }
-  return [name for name, wanted in wants.items() if wanted]
+  return [purpose for purpose in wanted if wanted[purpose]]
 
 
-def read_task(task):
-  """Returns dict from "train", "eval", "eval_mismatched", ... to Split."""
-  of_task = {
-    "train": ["train"],
-    "eval": glue_data.eval_splits(task),
-    "predict": glue_data.predict_splits(task),
-  }
-  splits = {}
-  for name in asked_for():
-    for number, split in enumerate(of_task[name]):
-      try:
-        paths = glue_data.paths(
-          task, FLAGS.data_dir, split, language=FLAGS.language
-        )
-      except errors.InputError as error:
-        if not number:
-          raise
-        logging.info("without the %s data: %s", split, error)
-        continue
-      # As in the original: the first one has the plain name.
-      named = f"{name}_{split.split('_')[-1]}" if number else name
-      examples = glue_data.read(
-        task, FLAGS.data_dir, split, language=FLAGS.language
-      )
-      splits[named] = classifier_examples.Split(split, examples, paths)
-  return splits
+def own_files():
+  """Returns dict from the flags of your own files to their values."""
+  names = ("train_file", "eval_file", "predict_file")
+  files = {name: FLAGS[name].value for name in names}
+  if files["predict_file"] == STANDARD_INPUT:
+    files["predict_file"] = None
+  return files
 
 
-def prepared(splits):
-  """Returns splits as they are used: cut to the limits, tests unlabelled."""
-  result = {}
-  for name, split in splits.items():
-    purpose = name.split("_")[0]
-    examples = split.examples
-    limit = FLAGS[f"max_{purpose}_examples"].value
-    if limit:
-      examples = examples[:limit]
-    if purpose == "predict":
-      # As in the original: the records of what is predicted have no label.
-      examples = [example._replace(label=None) for example in examples]
-    else:
-      classifier_examples.check_labelled(examples)
-    result[name] = split._replace(examples=examples)
-  return result
-
-
-def model_config(config, kind, labels):
-  """Returns the modeling.BertConfig with what the classifier is.
-
-  A folder with other classes or another kind is refused, and the model that
-  is written tells them: under the names that Hugging Face has for them.
-  """
-  values = config.to_dict()
-  values.pop("id2label", None)
-  if labels:
-    values["id2label"] = {str(i): label for i, label in enumerate(labels)}
-  values["problem_type"] = PROBLEM_TYPES[kind]
-  return modeling.BertConfig.from_dict(values)
-
-
-def prepare_all(splits, options):
-  """Returns dict from the names of `splits` to ClassifierData."""
-  return {
-    name: classifier_input.prepare(
-      os.path.join(FLAGS.output_dir, f"{name}.tf_record"),
-      split.examples,
-      options,
+def read_task(config):
+  """Returns the classifier_task.ClassifierTask of the flags."""
+  if FLAGS.task_name:
+    task = classifier_task.read_official(
+      FLAGS.task_name,
+      FLAGS.data_dir,
+      purposes=purposes(),
+      language=FLAGS.language,
+      config=config,
+      metrics=FLAGS.metrics,
     )
-    for name, split in splits.items()
+    if FLAGS.glue_submission_dir:
+      glue_submission.check_task(task.official)
+  else:
+    task = classifier_task.read_own(
+      own_paths(),
+      own_data.Columns(
+        FLAGS.text_column, FLAGS.text_b_column, FLAGS.label_column,
+        FLAGS.id_column,
+      ),
+      kind=FLAGS.task_kind,
+      labels=FLAGS.labels,
+      config=config,
+      metrics=FLAGS.metrics,
+      separator=FLAGS.label_separator,
+      file_format=FLAGS.file_format,
+      quoted=FLAGS.quoted_tsv or None,
+    )
+  limits = {
+    purpose: FLAGS[f"max_{purpose}_examples"].value
+    for purpose in ("train", "eval", "predict")
   }
+  return task._replace(splits=classifier_task.used(task.splits, limits))
 
 
-def metric_names(task):
-  """Returns the names of the metrics to report."""
-  names = list(FLAGS.metrics or task.metrics)
-  if task.kind == classifier_examples.SINGLE and "accuracy" not in names:
-    names.append("accuracy")  # As in the original: always.
-  classification_metrics.check_metrics(names, task.kind, len(task.labels))
-  return tuple(names)
+def own_paths():
+  """Returns dict from what is asked for to your own file for it.
+
+  Raises:
+    InputError: a file is missing.
+  """
+  paths = {}
+  for purpose in purposes():
+    paths[purpose] = FLAGS[f"{purpose}_file"].value
+    if not paths[purpose]:
+      asks = f"do_{purpose}"
+      if purpose == "eval" and not FLAGS.do_eval:
+        asks = "eval_steps"
+      raise errors.InputError(
+        f"--{asks} needs --{purpose}_file, or --task_name and --data_dir"
+      )
+  return paths
 
 
 def main(argv):
   del argv
-  common_flags.require_one_of("do_train", "do_eval", "do_predict")
+  check_flags()
   config = common_flags.model_config()
   common_flags.make_tokenizer(config)
   # Before anything else computes: devices cannot be arranged afterwards.
   strategy = common_flags.make_strategy()
-  task = glue_data.find(FLAGS.task_name)
-  splits = prepared(read_task(task))
-  options = classifier_input.Options(
-    kind=task.kind,
-    labels=tuple(task.labels),
-    vocab_file=FLAGS.vocab_file,
-    do_lower_case=FLAGS.do_lower_case,
-    max_seq_length=FLAGS.max_seq_length,
-    doc_stride=FLAGS.doc_stride,
-    max_windows=FLAGS.max_windows,
-  )
+  task = read_task(config)
   weights = None
-  if FLAGS.class_weights and "train" in splits:
-    weights = classifier_examples.class_weights(
-      FLAGS.class_weights, splits["train"].examples, task.labels
-    )
+  if FLAGS.class_weights and FLAGS.do_train:
+    weights = classifier_task.class_weights(FLAGS.class_weights, task)
   run = Run(
-    config=model_config(config, task.kind, task.labels),
-    options=options,
-    metrics=metric_names(task),
+    config=classifier_task.trained_config(config, task),
+    task=task,
+    options=classifier_input.Options(
+      kind=task.kind,
+      labels=task.labels,
+      vocab_file=FLAGS.vocab_file,
+      do_lower_case=FLAGS.do_lower_case,
+      max_seq_length=FLAGS.max_seq_length,
+      doc_stride=FLAGS.doc_stride,
+      max_windows=FLAGS.max_windows,
+    ),
     class_weights=weights,
     strategy=strategy,
     data={},
-    splits=splits,
     trim=common_flags.shapes_may_vary(strategy),
     vocab_file=FLAGS.vocab_file,
   )
   # Claimed before the first file is written.
   open_run(run, FLAGS.output_dir)
-  run = run._replace(data=prepare_all(splits, options))
+  data = classifier_input.prepare_all(
+    FLAGS.output_dir, task.splits, run.options
+  )
+  run = run._replace(data=data)
   if FLAGS.seeds:
     run_seeds(run)
   else:

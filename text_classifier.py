@@ -16,6 +16,7 @@ import classifier_examples
 import classifier_input
 import classifier_model
 import errors
+import prediction_files
 import text_batches
 
 FORMATS = ("tsv", "json")
@@ -34,17 +35,17 @@ class Prediction(NamedTuple):
   scores: dict
 
 
-def make_prediction(row, kind, labels):
-  """Returns the Prediction of the scores of one example, an array [L]."""
+def make_predictions(kind, labels, outputs):
+  """Returns the Predictions of scores [n, L], a list."""
   if kind == classifier_examples.REGRESSION:
-    return Prediction(float(row[0]), {})
+    return [Prediction(float(row[0]), {}) for row in outputs]
   if kind == classifier_examples.CHOICE:
-    labels = [str(number) for number in range(len(row))]
-  scores = dict(zip(labels, row.tolist()))
-  if kind == classifier_examples.MULTI_LABEL:
-    chosen = tuple(label for label in labels if scores[label] > 0.5)
-    return Prediction(chosen, scores)
-  return Prediction(labels[int(np.argmax(row))], scores)
+    labels = [str(number) for number in range(outputs.shape[1])]
+  found = prediction_files.predicted_labels(kind, outputs, labels)
+  return [
+    Prediction(label, dict(zip(labels, row.tolist())))
+    for label, row in zip(found, outputs)
+  ]
 
 
 class TextClassifier:
@@ -78,7 +79,7 @@ class TextClassifier:
     """
     options = self._options
     examples = [
-      make_example(number, parts, options.kind)
+      make_example(number, parts, options.kind, len(options.labels))
       for number, parts in enumerate(texts, 1)
     ]
     arrays, num_rows = classifier_input.encode(examples, options)
@@ -87,36 +88,30 @@ class TextClassifier:
     for name, rows in arrays.items():
       batch[name] = np.zeros([*present.shape, rows.shape[1]], np.int32)
       batch[name][present] = rows
-    scores = self._compute(batch).numpy()
-    return [
-      make_prediction(row[:count], options.kind, options.labels)
-      if options.kind == classifier_examples.CHOICE
-      else make_prediction(row, options.kind, options.labels)
-      for row, count in zip(scores, num_rows)
-    ]
+    outputs = self._compute(batch).numpy()
+    return make_predictions(options.kind, options.labels, outputs)
 
 
-def make_example(number, parts, kind):
+def make_example(number, parts, kind, num_classes):
   """Returns the classifier_examples.Example of a tuple of texts.
 
   Raises:
     InputError: there are too many or too few.
   """
-  if kind == classifier_examples.CHOICE:
-    if len(parts) < 3:
+  if kind != classifier_examples.CHOICE:
+    if len(parts) > 2:
       raise errors.InputError(
-        f"a choice is a text and two endings or more, and this is {parts!r}; "
-        "part them with tabs"
+        f"expected one text or two with a tab between them, and these are "
+        f"{len(parts)}: {parts!r}"
       )
-    return classifier_examples.Example(
-      str(number), parts[0], endings=tuple(parts[1:])
-    )
-  if len(parts) > 2:
+    return classifier_examples.Example(str(number), *parts)
+  text, *endings = parts
+  if len(endings) != num_classes:
     raise errors.InputError(
-      f"expected one text or two with a tab between them, and these are "
-      f"{len(parts)}: {parts!r}"
+      f"expected a text and {num_classes} endings with tabs between them, and "
+      f"these are {len(endings)} endings: {parts!r}"
     )
-  return classifier_examples.Example(str(number), *parts)
+  return classifier_examples.Example(str(number), text, endings=tuple(endings))
 
 
 def split_texts(line):

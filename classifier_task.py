@@ -1,0 +1,297 @@
+"""What a classifier is to learn: kind, classes, metrics and examples.
+
+Official tasks come from glue_data, your own data from own_data; what a model
+was trained for stands in its configuration, under Hugging Face's names.
+"""
+
+from typing import NamedTuple, Optional
+
+from absl import logging
+
+import classification_metrics
+import classifier_examples
+import errors
+import glue_data
+import modeling
+import own_data
+
+# kind -> `problem_type` in the configuration.
+PROBLEM_TYPES = {
+  classifier_examples.SINGLE: "single_label_classification",
+  classifier_examples.REGRESSION: "regression",
+  classifier_examples.MULTI_LABEL: "multi_label_classification",
+  classifier_examples.CHOICE: "multiple_choice",
+}
+
+
+class ClassifierTask(NamedTuple):
+  """What is asked of a model.
+
+  Attributes:
+    name: of an official task, else "own data".
+    kind: one of classifier_examples.KINDS.
+    labels: tuple of str, the classes in order; empty for regression.
+    metrics: tuple of names of classification_metrics.
+    splits: dict from "train", "eval", "predict" and more, such as
+      "eval_mismatched", to classifier_examples.Split.
+    official: glue_data.Task, or None.
+  """
+
+  name: str
+  kind: str
+  labels: tuple
+  metrics: tuple
+  splits: dict
+  official: Optional[glue_data.Task] = None
+
+
+# Official tasks.
+
+
+def read_official(name, data_dir, *, purposes, language, config, metrics):
+  """Reads the files of an official task.
+
+  Args:
+    name: of the task, as in --task_name.
+    data_dir: folder of its files; None where nothing is read.
+    purposes: which of "train", "eval", "predict" are needed.
+    language: of XNLI and PAWS-X, or None.
+    config: modeling.BertConfig of the start weights: a model that was trained
+      with the same classes keeps their order, unless it is trained anew.
+    metrics: names to report; empty for the task's own.
+
+  Returns:
+    ClassifierTask.
+
+  Raises:
+    InputError: the task or a file is not known or broken.
+  """
+  official = glue_data.find(name)
+  if purposes and not data_dir:
+    raise errors.InputError(
+      f"--task_name={name} needs --data_dir, the folder of its files"
+    )
+  splits = _official_splits(official, data_dir, purposes, language)
+  labels = tuple(official.labels)
+  learned = model_labels(config)
+  if "train" not in purposes and sorted(learned) == sorted(labels):
+    labels = learned
+  return ClassifierTask(
+    name=official.name,
+    kind=official.kind,
+    labels=labels,
+    metrics=metric_names(metrics or official.metrics, official.kind, labels),
+    splits=splits,
+    official=official,
+  )
+
+
+def _official_splits(official, data_dir, purposes, language):
+  of_purpose = {
+    "train": ["train"],
+    "eval": glue_data.eval_splits(official),
+    "predict": glue_data.predict_splits(official),
+  }
+  splits = {}
+  for purpose in purposes:
+    for number, split in enumerate(of_purpose[purpose]):
+      try:
+        paths = glue_data.paths(official, data_dir, split, language=language)
+      except errors.InputError as error:
+        if not number:
+          raise
+        logging.info("without the %s data: %s", split, error)
+        continue
+      # As in the original: the first one has the plain name.
+      name = f"{purpose}_{split.split('_')[-1]}" if number else purpose
+      examples = glue_data.read(official, data_dir, split, language=language)
+      splits[name] = classifier_examples.Split(split, examples, paths)
+    if not of_purpose[purpose]:
+      raise errors.InputError(
+        f"{official.title} has no data to {purpose}, only "
+        f"{', '.join(official.layouts)}"
+      )
+  return splits
+
+
+# Your own data.
+
+
+def read_own(
+  paths, columns, *, kind, labels, config, metrics, **format_options
+):
+  """Reads files of one's own.
+
+  Args:
+    paths: dict from "train", "eval", "predict" to files, where needed. What
+      is to be predicted needs no labels.
+    columns: own_data.Columns.
+    kind: one of classifier_examples.KINDS; None for the model's own, or else
+      one class of several.
+    labels: the classes; empty for those of the training data or of the model.
+    config: modeling.BertConfig of the start weights.
+    metrics: names to report; empty for the usual ones.
+    **format_options: of own_data.read: separator, file_format, quoted.
+
+  Returns:
+    ClassifierTask.
+
+  Raises:
+    InputError: a file is broken, or no classes are known.
+  """
+  if kind is None:
+    kind = classifier_examples.SINGLE if "train" in paths else None
+    kind = kind or model_kind(config)
+  if kind == classifier_examples.CHOICE:
+    raise errors.InputError(
+      "multiple choice is not for one's own columns: write the files as SWAG "
+      "has them and pass --task_name=swag"
+    )
+  splits = {}
+  for name, path in paths.items():
+    chosen = columns._replace(label=None) if name == "predict" else columns
+    examples = own_data.read(
+      path, chosen, kind=kind, split=name, **format_options
+    )
+    splits[name] = classifier_examples.Split(name, examples, [path])
+  labels = tuple(_own_labels(kind, labels, splits.get("train"), config))
+  if not metrics:
+    metrics = classification_metrics.default_metrics(kind, len(labels))
+  return ClassifierTask(
+    name="own data",
+    kind=kind,
+    labels=labels,
+    metrics=metric_names(metrics, kind, labels),
+    splits=splits,
+  )
+
+
+def _own_labels(kind, labels, train, config):
+  """Returns the classes, from the first place that has them."""
+  if kind == classifier_examples.REGRESSION:
+    if labels:
+      raise errors.InputError(
+        "--labels are names of classes, and regression has none; leave them "
+        "out, or pass another --task_kind"
+      )
+    return ()
+  if labels:
+    return labels
+  if train:
+    return own_data.label_list(train.examples)
+  if model_labels(config):
+    return model_labels(config)
+  raise errors.InputError(
+    "no classes known: --bert_config_file has no id2label; pass --labels, or "
+    "the bert_config.json in the final_model of a training, or --do_train"
+  )
+
+
+# What a model's configuration says.
+
+
+def model_labels(config):
+  """Returns the classes in a model's configuration, () if it has none."""
+  by_number = config.to_dict().get("id2label") or {}
+  try:
+    return tuple(by_number[str(n)] for n in range(len(by_number)))
+  except KeyError as error:
+    raise errors.InputError(
+      f"id2label in --bert_config_file has no {error}; number the classes "
+      "from 0 on"
+    ) from error
+
+
+def model_kind(config):
+  """Returns the kind in a model's configuration, or one class of several.
+
+  Raises:
+    InputError: it says another than those known here.
+  """
+  problem_type = config.to_dict().get("problem_type")
+  if problem_type is None:
+    return classifier_examples.SINGLE
+  for kind, name in PROBLEM_TYPES.items():
+    if name == problem_type:
+      return kind
+  raise errors.InputError(
+    f"problem_type in --bert_config_file is {problem_type!r}; expected one of "
+    f"{', '.join(PROBLEM_TYPES.values())}"
+  )
+
+
+def trained_config(config, task):
+  """Returns the modeling.BertConfig of a model for a ClassifierTask.
+
+  The classes and the kind are a part of the model: a run's folder with others
+  is refused, and a trained model needs nobody to name them.
+  """
+  values = config.to_dict()
+  values.pop("id2label", None)
+  if task.labels:
+    values["id2label"] = {str(n): name for n, name in enumerate(task.labels)}
+  values["problem_type"] = PROBLEM_TYPES[task.kind]
+  return modeling.BertConfig.from_dict(values)
+
+
+# What is made of the examples.
+
+
+def metric_names(names, kind, labels):
+  """Returns the metrics to report, a tuple.
+
+  Raises:
+    InputError: the kind of task does not have one of them.
+  """
+  names = list(names)
+  # As in the original: always there.
+  if kind == classifier_examples.SINGLE and "accuracy" not in names:
+    names.append("accuracy")
+  classification_metrics.check_metrics(names, kind, len(labels))
+  return tuple(names)
+
+
+def used(splits, limits):
+  """Returns splits cut to their limits; those to predict lose their labels.
+
+  Args:
+    splits: dict like ClassifierTask.splits.
+    limits: dict from "train", "eval", "predict" to how many examples to take,
+      the first ones; 0: all.
+
+  Raises:
+    InputError: an example to learn from or to score has no label.
+  """
+  result = {}
+  for name, split in splits.items():
+    purpose = name.split("_")[0]
+    examples = split.examples[: limits[purpose] or None]
+    if purpose == "predict":
+      # As in the original: records of what is predicted have no label.
+      examples = [example._replace(label=None) for example in examples]
+    else:
+      classifier_examples.check_labelled(examples)
+    result[name] = split._replace(examples=examples)
+  return result
+
+
+def class_weights(given, task):
+  """Returns the weights of a task's classes in training, a list of floats.
+
+  Args:
+    given: as of classifier_examples.class_weights.
+    task: ClassifierTask with a "train" split.
+
+  Raises:
+    InputError: they do not fit the classes, or there are no classes.
+  """
+  if task.kind not in (
+    classifier_examples.SINGLE, classifier_examples.MULTI_LABEL
+  ):
+    raise errors.InputError(
+      f"--class_weights are for classes, and this task is {task.kind}; leave "
+      "them out"
+    )
+  return classifier_examples.class_weights(
+    given, task.splits["train"].examples, task.labels
+  )
