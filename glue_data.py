@@ -428,7 +428,8 @@ def _warn_of_broken(path, broken, count):
     )
   for fault, numbers in lines.items():
     logging.warning(
-      "%s: left out line %s: %s", path, ", ".join(map(str, numbers)), fault
+      "%s: left out line%s %s: %s", path, "s" * (len(numbers) > 1),
+      ", ".join(map(str, numbers)), fault,
     )
 
 

@@ -345,6 +345,14 @@ def test_rows_without_a_translation_are_left_out_and_named(caplog):
   assert "translated_train.tsv: left out line 3: an empty text" in said[1]
 
 
+def test_a_cut_row_whose_other_half_is_elsewhere_is_left_out(tmp_path, caplog):
+  folder = changed(tmp_path, "qqp", "train.tsv", '\n"\tWhich', "\n7\t7\t")
+  examples = glue_data.read(glue_data.find("qqp"), folder, "train")
+  assert [example.guid for example in examples] == ["train-7", "train-4"]
+  said = " ".join(record.getMessage() for record in caplog.records)
+  assert "left out lines 3, 4: 4 columns, but 6 are in the header" in said
+
+
 def test_more_broken_rows_than_official_are_refused(tmp_path):
   folder = tmp_path / "en"
   folder.mkdir()
