@@ -24,6 +24,8 @@ import bisect
 import functools
 import itertools
 
+from absl import logging
+
 import tokenization
 
 _REMEMBERED_WORDS = 1 << 16
@@ -92,7 +94,8 @@ class PassageText:
       first, last: numbers of words; `last` is included.
 
     Returns:
-      str, all of these words if the prediction cannot be found in them.
+      str, all of these words if the prediction cannot be found in them; that
+      is said in the log at the level of debugging.
     """
     start = self._token_starts[first]
     end = max(start, self._token_starts[last + 1] - 1)
@@ -106,7 +109,9 @@ class PassageText:
       before = self._places[first] + self._num_characters(start, found)
       after = before + len(predicted) - predicted.count(" ") - 1
       return self._written[self._position(before) : self._position(after) + 1]
-    return self._written[self._starts[first] : self._starts[last + 1] - 1]
+    written = self._written[self._starts[first] : self._starts[last + 1] - 1]
+    logging.debug("No %r in %r, letter by letter.", predicted, written)
+    return written
 
   def _num_characters(self, start, end):
     """Characters but U+0020 of a part of the tokenized text."""

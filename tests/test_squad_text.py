@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import logging
 import pathlib
 
 import pytest
@@ -61,6 +62,18 @@ def test_final_text(predicted, written, final):
 def test_capitals_are_those_of_the_passage_with_a_cased_model():
   assert squad_text.final_text("Smith", "Smith's", False) == "Smith"
   assert squad_text.final_text("smith", "Smith's", False) == "Smith's"
+
+
+def test_what_is_not_found_is_said_where_debugging(caplog):
+  for predicted, level, said in (
+    ("cat", logging.DEBUG, ["No 'cat' in '(dog)', letter by letter."]),
+    ("cat", logging.INFO, []),
+    ("dog", logging.DEBUG, []),
+  ):
+    caplog.clear()
+    with caplog.at_level(level, logger="absl"):
+      squad_text.final_text(predicted, "(dog)", True)
+    assert [record.getMessage() for record in caplog.records] == said
 
 
 # "\u200b" has no tokens; its character is missing on one side.
