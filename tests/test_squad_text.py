@@ -29,6 +29,7 @@ def test_every_text_is_the_originals():
     (["##ith", "##s", "of"], "iths of"),
     (["[UNK]", "of"], "[UNK] of"),
     (["#", "#"], "# #"),
+    (["##", "a"], "a"),
   ],
 )
 def test_pieces_are_joined_to_words(pieces, text):
