@@ -60,8 +60,8 @@ def test_spans_come_by_the_sum_of_their_logits():
 def test_sums_are_of_double_precision():
   # 2**24 - 1 + 1.5 is more than 2**24, but not as a float32.
   starts, ends = row(p3=2**24, p4=2**24 - 1), row(p3=0, p4=1.5)
-  found = spans([window()], [starts], [ends], n_best_size=2, max_answer_length=1)
-  assert found == [[(1, 1), (0, 0)]]
+  settings = {"n_best_size": 2, "max_answer_length": 1}
+  assert spans([window()], [starts], [ends], **settings) == [[(1, 1), (0, 0)]]
 
 
 def test_equal_sums_come_by_the_better_start_then_the_better_end():
