@@ -62,7 +62,7 @@ quickstart: env
 
 test:
 	@bash make_env.sh test
-	$(RUN) -m pytest $(ARGS)
+	$(RUN) -m pytest -n auto --maxprocesses=4 --dist loadfile $(ARGS)
 
 test-slow:
 	@bash make_env.sh test

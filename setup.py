@@ -38,7 +38,10 @@ BEAM, PARQUET, PLOT = ["apache-beam"], ["pyarrow"], ["matplotlib"]
 SERVE = ["aiohttp"]
 
 EXTRAS = {
-  "test": ["pytest>=8", "seqeval", *PARQUET, *PLOT, *SERVE, *MODEL_GARDEN],
+  "test": [
+    "pytest>=8", "pytest-xdist>=3.6", "seqeval",
+    *PARQUET, *PLOT, *SERVE, *MODEL_GARDEN,
+  ],
   "lint": ["ruff==0.17.5"],
   "model_garden": MODEL_GARDEN,
   "beam": BEAM,

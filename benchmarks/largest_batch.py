@@ -40,6 +40,7 @@ SHAPES = {  # layers, width, heads
 }
 _FITS, _DOES_NOT_FIT = 0, 3
 _LARGEST_TRIED = 8192
+_FEW_TOKENS = 512  # Of the smaller of the two batches on a CPU.
 
 
 def try_batch(size, length, batch_size):
@@ -149,7 +150,8 @@ def largest_on_gpu(size, length):
 def largest_on_cpu(size, length):
   """Returns the largest batch by the line through two measured peaks."""
   step = FLAGS.gradient_accumulation_steps
-  few, many = 2 * step, 8 * step
+  few = step * max(1, _FEW_TOKENS // (step * length))
+  many = 4 * few
   peaks = [measure(size, length, count) for count in (few, many)]
   per_example = (peaks[1] - peaks[0]) / (many - few)
   fixed = peaks[0] - few * per_example
