@@ -471,7 +471,7 @@ def record_features(options, min_sequences, max_sequences):
 
 
 def training_batches(
-  strategy, data, *, batch_size, seed, first_step=0, trim=False
+  strategy, data, *, batch_size, seed, first_step=0, trim=False, bucketing=None
 ):
   """Returns the endless distributed dataset of training from a step on.
 
@@ -483,6 +483,7 @@ def training_batches(
     first_step: the number of the first batch.
     trim: whether batches may differ in shape: they are then cut to their
       longest sequence and have no more windows than their longest text.
+    bucketing: input_pipeline.Bucketing, or None.
   """
 
   def transform(batch, step, *, rows, first_row):
@@ -494,6 +495,7 @@ def training_batches(
     num_records=data.num_records,
     seed=seed,
     first_record=first_step * batch_size,
+    bucketing=bucketing,
   )
   return input_pipeline.distributed_batches(
     strategy,

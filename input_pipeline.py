@@ -10,6 +10,7 @@ whole (a window as large as the data is a perfect shuffle).
 """
 
 import contextlib
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -19,6 +20,7 @@ import errors
 
 DEFAULT_SHUFFLE_WINDOW = 1 << 16  # records held in memory while shuffling
 DEFAULT_SORTED_WINDOW = 1 << 14  # The same, while sorting by length.
+_BATCHES_SORTED_TOGETHER = 50
 _FILES_READ_TOGETHER = 16
 _PARSED_TOGETHER = 1 << 10
 
@@ -175,8 +177,26 @@ def _open(path_and_compression):
   return tf.data.TFRecordDataset(path, compression)
 
 
+class Bucketing(NamedTuple):
+  """Batches of sequences of like length, which need little padding.
+
+  Attributes:
+    features: dict from name to a feature of tf.io, with `input_mask`.
+    batch_size: examples in a batch, over all replicas.
+  """
+
+  features: dict
+  batch_size: int
+
+
 def shuffled_records(
-  files, *, num_records, seed, first_record=0, window=DEFAULT_SHUFFLE_WINDOW
+  files,
+  *,
+  num_records,
+  seed,
+  first_record=0,
+  window=DEFAULT_SHUFFLE_WINDOW,
+  bucketing=None,
 ):
   """Returns an endless dataset of serialized records, each epoch reshuffled.
 
@@ -187,10 +207,24 @@ def shuffled_records(
     first_record: where to enter the stream: 0 for a new run, the number of
       records already consumed for a resumed one.
     window: how many records are shuffled together, and held in memory.
+    bucketing: Bucketing, or None: then a batch holds what the shuffle puts
+      side by side.
 
   Returns:
     tf.data.Dataset of scalar strings.
   """
+  if bucketing:
+
+    def enter(record):
+      return shuffled_records(
+        files,
+        num_records=num_records,
+        seed=seed,
+        first_record=record,
+        window=window,
+      )
+
+    return _bucketed(enter, bucketing, seed, first_record)
   files = _openable(sorted(files))
   first_epoch, offset = divmod(first_record, num_records)
 
@@ -216,6 +250,32 @@ def shuffled_records(
   # First shuffle, then repeat: every epoch holds every record exactly once.
   epochs = tf.data.Dataset.range(first_epoch, tf.int64.max)
   return epochs.flat_map(one_epoch)
+
+
+def _bucketed(enter, bucketing, seed, first_record):
+  """Sorts stretches of a stream by length and shuffles the batches of each.
+
+  Args:
+    enter: function of a record's number; returns the endless stream from it.
+    bucketing: Bucketing.
+    seed: int.
+    first_record: where to enter what is returned.
+  """
+  batch_size = bucketing.batch_size
+  stretch = batch_size * _BATCHES_SORTED_TOGETHER
+  first, offset = divmod(first_record, stretch)
+  mask = {"input_mask": bucketing.features["input_mask"]}
+
+  def arrange(number, strings):
+    parsed = tf.io.parse_example(strings, mask)["input_mask"]
+    lengths = tf.reduce_sum(tf.reshape(parsed, [stretch, -1]), axis=1)
+    order = tf.reshape(tf.argsort(lengths, stable=True), [-1, batch_size])
+    salt = tf.stack([tf.cast(seed, tf.int64), number])
+    order = tf.random.experimental.stateless_shuffle(order, seed=salt)
+    return tf.gather(strings, tf.reshape(order, [-1]))
+
+  stretches = enter(first * stretch).batch(stretch, drop_remainder=True)
+  return stretches.enumerate(first).map(arrange).unbatch().skip(offset)
 
 
 def _epoch_in_file_order(files, seed, epoch):

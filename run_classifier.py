@@ -287,6 +287,7 @@ def train(model, run, start, output_dir):
     return classifier_input.training_batches(
       run.strategy, data["train"], batch_size=FLAGS.train_batch_size,
       seed=FLAGS.seed, first_step=step, trim=run.trim,
+      bucketing=common_flags.bucketing(data["train"].features, run.strategy),
     )
 
   trainer.train(

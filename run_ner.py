@@ -260,6 +260,7 @@ def train(model, run, start, output_dir):
       num_records=len(data.windows),
       seed=run.seed,
       first_record=step * run.batch_sizes["train"],
+      bucketing=common_flags.bucketing(run.features, run.strategy),
     )
     return input_pipeline.distributed_batches(
       run.strategy,

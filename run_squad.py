@@ -259,6 +259,7 @@ def training_batches(run, step):
     num_records=data.num_records,
     seed=run.seed,
     first_record=step * batch_size,
+    bucketing=common_flags.bucketing(run.features, run.strategy),
   )
   return input_pipeline.distributed_batches(
     run.strategy, records, run.features, batch_size=batch_size, trim=run.trim

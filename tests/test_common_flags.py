@@ -17,6 +17,7 @@ common_flags.define_model_flags(max_seq_length=16)
 common_flags.define_tokenizer_flags()
 common_flags.define_output_flags()
 common_flags.define_training_flags(train_batch_size=4)
+common_flags.define_epoch_flags()
 common_flags.define_evaluation_flags()
 common_flags.define_device_flags()
 
@@ -158,6 +159,20 @@ def test_shapes_may_vary_only_without_xla(parse):
   assert not common_flags.shapes_may_vary(tf.distribute.get_strategy())
   parse(jit_compile="false")
   assert common_flags.shapes_may_vary(tf.distribute.get_strategy())
+
+
+def test_bucketing_needs_lengths_and_shapes_that_vary(parse):
+  features, strategy = {"input_mask": None}, tf.distribute.get_strategy()
+  parse(jit_compile="false")
+  assert common_flags.bucketing(features, strategy) is None
+  parse(bucket_by_length="true", jit_compile="false")
+  bucketing = common_flags.bucketing(features, strategy)
+  assert bucketing.batch_size == FLAGS.train_batch_size
+  with pytest.raises(errors.InputError, match="no lengths to go by"):
+    common_flags.bucketing({}, strategy)
+  parse(bucket_by_length="true", jit_compile="true")
+  with pytest.raises(errors.InputError, match="pass --jit_compile=false"):
+    common_flags.bucketing(features, strategy)
 
 
 def test_evaluation_during_training(parse):

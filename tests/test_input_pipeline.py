@@ -442,3 +442,45 @@ def test_order_by_length_sorts_each_window(window):
   records = tf.data.Dataset.from_tensor_slices([str(i) for i in range(7)])
   strings = input_pipeline.reordered(records, order, window)
   assert [int(s) for s in strings.as_numpy_iterator()] == list(order)
+
+
+def bucketed(files, first_record=0):
+  features = {"input_mask": tf.io.FixedLenFeature([64], tf.int64)}
+  dataset = input_pipeline.shuffled_records(
+    files, num_records=70, seed=3, first_record=first_record,
+    bucketing=input_pipeline.Bucketing(features, 4),
+  )
+
+  def number_and_length(string):
+    values = tf.io.parse_single_example(
+      string, {"number": tf.io.FixedLenFeature([], tf.int64), **features}
+    )
+    return values["number"], tf.reduce_sum(values["input_mask"])
+
+  return dataset.map(number_and_length).as_numpy_iterator()
+
+
+def test_buckets_hold_like_lengths_and_can_be_entered_anywhere(tmp_path):
+  path = str(tmp_path / "a")
+  with data_files.RecordWriter(path) as writer:
+    for number in range(70):
+      length = (number * 37) % 64 + 1
+      mask = [1] * length + [0] * (64 - length)
+      writer.write(
+        data_files.serialize_example({"number": [number], "input_mask": mask})
+      )
+  stream = bucketed([path])
+  rows = [next(stream) for _ in range(280)]
+  # Four epochs and two stretches of 200 records, of which the first is whole:
+  # it holds no record more often than epochs that it touches.
+  numbers = [number for number, _ in rows[:200]]
+  assert set(numbers) == set(range(70))
+  assert max(numbers.count(number) for number in range(70)) <= 3
+  batches = [rows[i : i + 4] for i in range(0, 200, 4)]
+  spreads = [max(n for _, n in b) - min(n for _, n in b) for b in batches]
+  assert max(spreads) <= 4
+  longest = [max(n for _, n in batch) for batch in batches]
+  assert longest != sorted(longest)  # The batches are shuffled.
+  for first in (1, 4, 199, 200, 237):
+    entered = bucketed([path], first)
+    assert [next(entered) for _ in range(20)] == rows[first : first + 20]
