@@ -28,8 +28,8 @@ NULL_ODDS_FILE = "null_odds.json"
 # version_2_with_negative.
 _NOTHING_FOUND = "empty"
 
-# Null odds where there is no other answer: above every threshold. As in the
-# original: what it takes for the null score until it has seen a window.
+# Null odds where there is no other answer: above every threshold.
+# As in the original: what the null score is until a window was seen.
 _NO_OTHER_ANSWER = 1e6
 
 
