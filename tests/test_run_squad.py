@@ -1,0 +1,281 @@
+"""run_squad.py as a user types it."""
+
+import gzip
+import json
+import pathlib
+import re
+
+import pytest
+
+import checkpoints
+import script_runner
+
+GOLDEN = pathlib.Path(__file__).parent / "golden" / "squad" / "run"
+MODEL = GOLDEN / "model"
+LENGTHS = {"max_seq_length": 64, "doc_stride": 20, "max_query_length": 16}
+WEIGHTS = {
+  "bert_config_file": MODEL / "bert_config.json",
+  "vocab_file": MODEL / "vocab.txt",
+  "init_checkpoint": MODEL / "bert_model.ckpt",
+}
+V2 = {"version_2_with_negative": True}
+
+
+def squad(**flags):
+  return script_runner.run("run_squad.py", **{**LENGTHS, **flags})
+
+
+def unpacked(name):
+  return json.loads(gzip.decompress((GOLDEN / f"{name}.json.gz").read_bytes()))
+
+
+def without_impossible(squad_json):
+  (article,) = squad_json["data"]
+  for paragraph in article["paragraphs"]:
+    paragraph["qas"] = [
+      {key: value for key, value in qa.items() if key != "is_impossible"}
+      for qa in paragraph["qas"]
+      if not qa["is_impossible"]
+    ]
+  return squad_json
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+  """A folder with the data of the golden runs."""
+  folder = tmp_path_factory.mktemp("data")
+  train = unpacked("train")
+  # One answer is not where the file says.
+  train["data"][0]["paragraphs"][1]["qas"][0]["answers"][0]["text"] = "Basel"
+  contents = {
+    "train": train,
+    "dev": unpacked("dev"),
+    "dev_v1": without_impossible(unpacked("dev")),
+  }
+  for name, values in contents.items():
+    (folder / f"{name}.json").write_text(json.dumps(values))
+  return folder
+
+
+def results_in(text):
+  pairs = re.findall(r"^(\S+) = (\S+)$", text, re.M)
+  return {name: float(value) for name, value in pairs}
+
+
+def assert_like_golden(folder, name):
+  """The three files are the original's: texts equal, numbers close."""
+  for file, wanted in unpacked(name).items():
+    found = json.loads((folder / f"{file}.json").read_text())
+    assert list(found) == list(wanted)
+    for qas_id, value in wanted.items():
+      if file == "predictions":
+        assert found[qas_id] == value
+      elif file == "null_odds":
+        assert found[qas_id] == pytest.approx(value, abs=2e-5)
+      else:
+        for ours, theirs in zip(found[qas_id], value, strict=True):
+          assert ours.pop("text") == theirs.pop("text")
+          assert ours == pytest.approx(theirs, abs=1e-5)
+
+
+@pytest.fixture(scope="module")
+def predicted(files, tmp_path_factory):
+  """A folder with predictions for SQuAD 2.0, and what was printed."""
+  folder = tmp_path_factory.mktemp("squad") / "run"
+  done = squad(
+    **WEIGHTS, **V2, do_predict=True, predict_file=files / "dev.json",
+    output_dir=folder, n_best_size=10, null_score_diff_threshold=0.756,
+  )
+  assert done.code == 0, done.err
+  return folder, done.out
+
+
+def test_answers_are_the_originals_with_version_2(predicted):
+  folder, out = predicted
+  assert_like_golden(folder, "v2")
+  results = results_in(out)
+  assert results_in((folder / "eval_results.txt").read_text()) == results
+  assert results["total"] == 93 and results["HasAns_total"] == 70
+  assert results["null_score_diff_threshold"] == 0.756
+  assert (folder / "eval.tf_record").exists()
+
+
+def test_answers_are_the_originals_with_version_1(files, tmp_path):
+  """And then somebody asks."""
+  context = "Anna Lang was born in Bern in 1857."
+  done = squad(
+    **WEIGHTS, do_predict=True, predict_file=files / "dev_v1.json",
+    output_dir=tmp_path, n_best_size=10, predict_batch_size=7,
+    interactive=True, stdin=f"{context}\n\nWhen was Anna Lang born?\n".encode(),
+  )
+  assert done.code == 0, done.err
+  assert_like_golden(tmp_path, "v1")
+  assert not (tmp_path / "null_odds.json").exists()
+  results = results_in(done.out)
+  assert results["exact_match"] == pytest.approx(27.142857)
+  (said,) = re.findall(r"question> (.+)  \[\d\.\d+\]", done.out)
+  assert said in context
+
+
+def test_predictions_are_scored_without_a_model(predicted, files):
+  folder, out = predicted
+  done = script_runner.run(
+    "run_squad.py", evaluate_only=True, **V2,
+    predict_file=files / "dev.json",
+    predictions_file=folder / "predictions.json",
+  )
+  assert done.code == 0, done.err
+  expected = results_in(out)
+  del expected["global_step"], expected["null_score_diff_threshold"]
+  assert results_in(done.out) == expected
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+  """A folder with the golden model's lower layer, without a head."""
+  folder = tmp_path_factory.mktemp("encoder")
+  config = json.loads(WEIGHTS["bert_config_file"].read_text())
+  config["num_hidden_layers"] = 1
+  (folder / "bert_config.json").write_text(json.dumps(config))
+  weights = checkpoints.read_weights(str(WEIGHTS["init_checkpoint"]))
+  checkpoints.write_tf1(
+    str(folder / "bert_model.ckpt"),
+    {
+      name: value
+      for name, value in weights.items()
+      if name.startswith("bert/") and "/layer_1/" not in name
+    },
+  )
+  return folder
+
+
+@pytest.fixture(scope="module")
+def trained(files, encoder, tmp_path_factory):
+  """A folder after training on two devices with an automatic threshold."""
+  folder = tmp_path_factory.mktemp("squad") / "run"
+  done = squad(
+    **V2, vocab_file=WEIGHTS["vocab_file"], init_checkpoint=encoder,
+    bert_config_file=encoder / "bert_config.json", output_dir=folder,
+    do_train=True, train_file=files / "train.json", train_batch_size=16,
+    learning_rate=2e-3, num_train_epochs=1, log_steps=5,
+    do_predict=True, predict_file=files / "dev.json", predict_batch_size=32,
+    eval_steps=20, save_best="f1", eval_batch_size=32,
+    null_score_diff_threshold="auto",
+    num_logical_cpus=2, distribution_strategy="mirrored",
+  )
+  assert done.code == 0, done.err
+  return folder, done
+
+
+def test_training_learns_and_leaves_these_files(trained):
+  folder, done = trained
+  log = (folder / "train_log.jsonl").read_text().splitlines()
+  losses = [row["loss"] for row in map(json.loads, log) if "loss" in row]
+  assert len(losses) == 5 and losses[-1] < losses[0]
+  names = {path.name for path in folder.iterdir()}
+  assert names >= {
+    "best_model", "final_model", "eval_results.txt", "predictions.json",
+    "nbest_predictions.json", "null_odds.json", "null_threshold.json",
+    "train.tf_record", "eval.tf_record", "model.ckpt-25.index",
+  }
+  assert "dev.tf_record" not in names  # The same file, read once.
+
+
+def test_the_pooler_is_not_trained(trained):
+  """As in the original: what the loss does not reach has no moments."""
+  folder, _ = trained
+  names = checkpoints.read_weights(str(folder / "model.ckpt-25"))
+  slots = [name for name in names if name.endswith(("/adam_m", "/adam_v"))]
+  assert len(names) == 25 + len(slots) + 1
+  assert len(slots) == 2 * 23
+  assert not [name for name in slots if "pooler" in name]
+
+
+def test_the_model_folder_knows_its_threshold(trained, files, tmp_path):
+  """It is used by default; questions on standard input come afterwards."""
+  folder, _ = trained
+  results = results_in((folder / "eval_results.txt").read_text())
+  assert results["f1"] == pytest.approx(results["best_f1"])
+  context = "Anna Lang was born in Bern in 1857."
+  lines = [
+    json.dumps({"context": context, "question": "When was Anna Lang born?"}),
+    json.dumps({"context": " ", "question": "Where?"}),
+    "oops",
+  ]
+  done = squad(
+    **V2, vocab_file=folder / "final_model" / "vocab.txt",
+    bert_config_file=folder / "final_model" / "bert_config.json",
+    init_checkpoint=folder / "final_model", output_dir=tmp_path,
+    do_eval=True, eval_file=files / "dev.json", eval_batch_size=32,
+    do_predict=True, predict_file="-", stdin="\n".join(lines).encode(),
+  )
+  assert done.code == 0, done.err
+  later = results_in(done.out)
+  assert later.pop("global_step") == 0 and results.pop("global_step") == 25
+  assert later == pytest.approx(results)
+  first, second, third = map(json.loads, done.out.splitlines()[-3:])
+  assert first["answer"] in context and 0 < first["probability"] <= 1
+  assert first["answer"] == "" or (
+    first["null_odds"] <= results["null_score_diff_threshold"]
+  )
+  assert second["answer"] == ""
+  assert third["error"].startswith("line 3: not JSON")
+
+
+def test_answers_that_are_not_found_are_listed(trained):
+  folder, done = trained
+  assert "1 questions cannot be trained on" in done.err
+  (line,) = (folder / "skipped_questions.jsonl").read_text().splitlines()
+  skipped = json.loads(line)
+  assert skipped["answer"] == "Basel"
+  assert skipped["reason"] == "not found at its place"
+
+
+@pytest.mark.parametrize(
+  "flags, sentence",
+  [
+    ({}, "nothing to do: pass at least one of --do_train, --do_eval"),
+    ({"do_train": True}, "--do_train needs --train_file"),
+    ({"do_predict": True}, "--do_predict needs --predict_file"),
+    ({"do_eval": True}, "--do_eval needs --eval_file"),
+    ({"evaluate_only": True, "predict_file": "dev_v1.json"},
+     "--evaluate_only needs --predictions_file"),
+    ({"interactive": True, "vocab_file": None}, "needs --vocab_file"),
+    ({"interactive": True, "init_checkpoint": None}, "no weights to answer"),
+    ({"do_predict": True, "predict_file": "dev.json"},
+     "is_impossible, as in SQuAD 2.0; pass --version_2_with_negative"),
+    ({"do_predict": True, "predict_file": "dev_v1.json", **V2},
+     "dev_v1.json is of SQuAD 1.1"),
+    ({"do_predict": True, "predict_file": "broken.json"},
+     "broken.json: not JSON: Expecting value: line 2 column 9"),
+    ({"do_predict": True, "predict_file": "dev_v1.json",
+      "max_query_length": 61}, "--max_seq_length=64 leaves no room"),
+    ({"do_predict": True, "predict_file": "dev_v1.json",
+      "null_score_diff_threshold": "auto"}, "pass --version_2_with_negative"),
+    ({"do_predict": True, "predict_file": "-", **V2,
+      "null_score_diff_threshold": "auto"}, "none is stored with these"),
+    ({"do_train": True, "train_file": "outside.json"},
+     "outside.json: question 'x': the answer 'b' at 9 lies outside its con"),
+    ({"do_predict": True, "predict_file": "outside.json",
+      "max_seq_length": 65}, "65"),
+  ],
+)
+def test_what_is_wrong_is_said_in_one_sentence(
+  files, tmp_path, flags, sentence
+):
+  (files / "broken.json").write_text('{"data":\n [{"a": ]}')
+  answer = {"text": "b", "answer_start": 9}
+  question = {"id": "x", "question": "?", "answers": [answer]}
+  paragraph = {"context": "a b", "qas": [question]}
+  (files / "outside.json").write_text(
+    json.dumps({"data": [{"paragraphs": [paragraph]}]})
+  )
+  flags = {
+    name: files / value if str(value).endswith(".json") else value
+    for name, value in flags.items()
+  }
+  done = squad(**{**WEIGHTS, "output_dir": tmp_path / "run", **flags})
+  assert done.code == 1
+  assert done.last_line.startswith("run_squad.py: error: ")
+  assert sentence in done.last_line
+  assert "Traceback" not in done.err
