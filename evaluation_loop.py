@@ -96,7 +96,8 @@ def predict(
     batch_size=batch_size,
   )
 
-  @tf.function
+  # Batches may differ in shape: in how many windows their texts have.
+  @tf.function(reduce_retracing=True)
   def step(batch):
     outputs = strategy.run(function, args=(batch,))
     return tf.nest.map_structure(

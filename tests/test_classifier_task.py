@@ -1,0 +1,163 @@
+"""Kinds, classes, metrics and examples from files and configurations."""
+
+import pytest
+
+import classifier_task
+import errors
+import modeling
+import own_data
+import tiny_model
+
+NLI = ("contradiction", "entailment", "neutral")
+
+
+def config(**changes):
+  return modeling.BertConfig.from_dict({**tiny_model.TINY, **changes})
+
+
+def write(path, *lines):
+  path.write_text("".join(f"{line}\n" for line in lines))
+  return str(path)
+
+
+def read_mnli(folder, **changes):
+  options = {"purposes": ["eval"], "language": None, "config": config(),
+             "metrics": []}
+  return classifier_task.read_official(
+    "MNLI", str(folder), **{**options, **changes}
+  )
+
+
+def write_mnli(folder, *splits):
+  for split in splits:
+    write(
+      folder / f"{split}.tsv",
+      "index\tsentence1\tsentence2\tgold_label", "0\ta\tb\tneutral"
+    )
+
+
+def test_all_sets_that_are_scored_are_read_where_they_are(tmp_path):
+  write_mnli(tmp_path, "train", "dev_matched")
+  assert list(read_mnli(tmp_path).splits) == ["eval"]
+  write_mnli(tmp_path, "dev_mismatched")
+  task = read_mnli(tmp_path, purposes=["train", "eval"])
+  assert list(task.splits) == ["train", "eval", "eval_mismatched"]
+  assert task.labels == NLI and task.metrics == ("accuracy",)
+  with pytest.raises(errors.InputError, match="no such file.*test_matched"):
+    read_mnli(tmp_path, purposes=["predict"])
+  with pytest.raises(errors.InputError, match="needs --data_dir"):
+    classifier_task.read_official(
+      "mnli", None, purposes=["eval"], language=None, config=config(),
+      metrics=[],
+    )
+
+
+def test_a_trained_model_keeps_the_order_of_its_classes(tmp_path):
+  write_mnli(tmp_path, "train", "dev_matched")
+  order = ("entailment", "neutral", "contradiction")
+  theirs = config(id2label={str(n): name for n, name in enumerate(order)})
+  assert read_mnli(tmp_path, config=theirs).labels == order
+  # Not if it learns them anew, and not those of another task.
+  task = read_mnli(tmp_path, config=theirs, purposes=["train", "eval"])
+  assert task.labels == NLI
+  other = config(id2label={"0": "a", "1": "b", "2": "c"})
+  assert read_mnli(tmp_path, config=other).labels == NLI
+
+
+def test_a_diagnostic_set_has_nothing_to_learn(tmp_path):
+  with pytest.raises(errors.InputError, match="AX has no train data"):
+    classifier_task.read_official(
+      "ax", str(tmp_path), purposes=["train"], language=None,
+      config=config(), metrics=[],
+    )
+
+
+def read_own(paths, **changes):
+  options = {"kind": None, "labels": [], "config": config(), "metrics": []}
+  return classifier_task.read_own(
+    paths, own_data.Columns(), **{**options, **changes}
+  )
+
+
+@pytest.fixture
+def files(tmp_path):
+  lines = ["text,label", "fine,good", "poor,bad", "so so,fair"]
+  return {
+    "train": write(tmp_path / "train.csv", *lines),
+    "eval": write(tmp_path / "eval.csv", *lines[:2]),
+    "predict": write(tmp_path / "new.csv", "text", "well"),
+  }
+
+
+def test_classes_are_those_given_learned_or_known_to_the_model(files):
+  task = read_own(files)
+  assert task.labels == ("bad", "fair", "good")
+  assert task.metrics == ("accuracy", "f1_macro")
+  assert task.splits["predict"].examples[0].label is None
+  given = read_own(files, labels=["good", "bad", "fair"])
+  assert given.labels == ("good", "bad", "fair")
+  evaluated = {"eval": files["eval"]}
+  with pytest.raises(errors.InputError, match="no classes known"):
+    read_own(evaluated)
+  known = config(id2label={"0": "good", "1": "bad"})
+  assert read_own(evaluated, config=known).labels == ("good", "bad")
+
+
+def test_a_model_knows_its_kind(tmp_path):
+  path = write(tmp_path / "a.jsonl", '{"text": "a", "label": ["x", "y"]}')
+  known = config(id2label={"0": "x", "1": "y"},
+                 problem_type="multi_label_classification")
+  task = read_own({"eval": path}, config=known)
+  assert task.kind == "multi_label"
+  assert task.splits["eval"].examples[0].label == ("x", "y")
+  # What is trained anew is told its kind.
+  numbers = write(tmp_path / "b.csv", "text,label", "a,1.5", "b,2")
+  task = read_own({"train": numbers}, config=known, kind="regression")
+  assert task.labels == () and task.metrics == ("pearson", "spearman")
+  with pytest.raises(errors.InputError, match="problem_type"):
+    classifier_task.model_kind(config(problem_type="other"))
+  with pytest.raises(errors.InputError, match="--task_name=swag"):
+    read_own({"eval": path}, config=config(problem_type="multiple_choice"))
+  with pytest.raises(errors.InputError, match="regression has none"):
+    read_own({"train": numbers}, kind="regression", labels=["a"])
+
+
+def test_the_configuration_tells_what_was_trained(files):
+  task = read_own(files)
+  trained = classifier_task.trained_config(config(), task)
+  assert classifier_task.model_labels(trained) == task.labels
+  assert classifier_task.model_kind(trained) == "single"
+  # Classes of a task before are forgotten.
+  numbers = task._replace(kind="regression", labels=())
+  after = classifier_task.trained_config(trained, numbers).to_dict()
+  assert "id2label" not in after and after["problem_type"] == "regression"
+  with pytest.raises(errors.InputError, match="number the classes from 0"):
+    classifier_task.model_labels(config(id2label={"1": "a"}))
+
+
+def test_accuracy_is_always_reported_of_classes():
+  names = classifier_task.metric_names
+  assert names(["matthews"], "single", ["0", "1"]) == ("matthews", "accuracy")
+  assert names(["pearson"], "regression", []) == ("pearson",)
+  with pytest.raises(errors.InputError, match="--metrics=bleu"):
+    names(["bleu"], "single", ["0", "1"])
+
+
+def test_examples_are_cut_to_their_limits(files):
+  splits = read_own(files).splits
+  limits = {"train": 2, "eval": 0, "predict": 5}
+  cut = classifier_task.used(splits, limits)
+  assert [len(split.examples) for split in cut.values()] == [2, 1, 1]
+  unlabelled = {"eval": splits["predict"]}
+  with pytest.raises(errors.InputError, match="new.csv:2: no label"):
+    classifier_task.used(unlabelled, limits)
+  predicted = classifier_task.used({"predict": splits["train"]}, limits)
+  assert predicted["predict"].examples[0].label is None
+
+
+def test_class_weights_are_for_classes(files):
+  task = read_own(files)
+  weights = classifier_task.class_weights("good=3", task)
+  assert weights == [1, 1, 3]
+  with pytest.raises(errors.InputError, match="this task is regression"):
+    classifier_task.class_weights("1", task._replace(kind="regression"))
