@@ -172,8 +172,8 @@ class _SpanTexts:
 
 def _answer(qas_id, spans, text_of, settings):
   """Returns the Answer that a question's Spans make."""
-  kept, best = _distinct(spans, text_of, settings.n_best_size)
-  best_text, best_start, best_end = best
+  kept = _distinct(spans, text_of, settings.n_best_size)
+  best_text = next(filter(None, kept), "")
   if not settings.version_2_with_negative:
     candidates = _candidates(kept or {_NOTHING_FOUND: (0.0, 0.0)})
     return Answer(qas_id, candidates[0].text, candidates, best_text)
@@ -182,31 +182,26 @@ def _answer(qas_id, spans, text_of, settings):
   # the original ended in an error.
   null_odds = _NO_OTHER_ANSWER
   if best_text:
+    best_start, best_end = kept[best_text]
     null_odds = null_start + null_end - best_start - best_end
   answer = Answer(qas_id, "", _candidates(kept), best_text, null_odds)
   return _with_threshold(answer, settings.null_score_diff_threshold)
 
 
 def _distinct(spans, text_of, number):
-  """Tells the first `number` texts of Spans apart.
+  """Returns the first `number` texts of Spans, each once, the best first.
 
   Returns:
-    (dict of text -> (start logit, end logit), the best first;
-    (text, start logit, end logit) of the best that is not "", or "" and
-    zeros). Unlike the original: that one need not be among the first.
+    dict of text -> (start logit, end logit).
   """
-  kept, best = {}, ("", 0.0, 0.0)
+  kept = {}
   logits = zip(spans.start_logits.tolist(), spans.end_logits.tolist())
   pieces = zip(spans.first_pieces.tolist(), spans.last_pieces.tolist())
-  for span, (start, end) in zip(pieces, logits):
-    text = text_of[span]
-    if text and not best[0]:
-      best = text, start, end
-    if len(kept) < number:
-      kept.setdefault(text, (start, end))
-    elif best[0]:
+  for span, pair in zip(pieces, logits):
+    if len(kept) == number:
       break
-  return kept, best
+    kept.setdefault(text_of[span], pair)
+  return kept
 
 
 def _null_logits(spans):

@@ -162,16 +162,19 @@ def test_without_any_span_there_is_no_answer_in_version_2():
   )
 
 
-def test_the_best_answer_need_not_be_among_the_kept_in_version_2():
-  found = answer({0: 3.0, 3: 2.0}, {0: 3.0, 3: 2.5}, n_best_size=2,
-                 version_2_with_negative=True)  # fmt: skip
+def test_no_answer_is_among_the_candidates_of_version_2():
+  settings = {"version_2_with_negative": True, "n_best_size": 2}
+  found = answer({0: 3.0, 3: 2.0}, {0: 3.0, 3: 2.5}, **settings)
   assert [c.text for c in found.candidates] == ["", "One"]
-  settings = {"version_2_with_negative": True, "n_best_size": 1}
-  # The only start is "One"; the window's [CLS] has the higher sum.
-  found = answer({3: 4.0, 0: 3.0}, {3: 1.0, 0: 0.5}, **settings)
-  assert [c.text for c in found.candidates] == ["One", ""]
-  found = answer({3: 4.0, 0: 3.9}, {3: -9.0, 0: -9.5}, **settings)
-  assert found.null_odds == pytest.approx(3.9 - 9.5 - 4.0 + 9.0, abs=1e-6)
+  # It comes last, and is one more, where others are better.
+  found = answer({3: 4.0, 4: 3.9, 0: 3.8}, {4: 2.0, 3: 1.0}, **settings)
+  assert [c.text for c in found.candidates] == ["One two", "two", ""]
+  assert found.null_odds == pytest.approx(3.8 + LOW - 4.0 - 2.0, abs=1e-6)
+
+
+def test_large_logits_have_probabilities():
+  found = answer({3: 2000.0}, {3: 2000.0, 4: 2000.0}, n_best_size=2)
+  assert [c.probability for c in found.candidates] == [0.5, 0.5]
 
 
 def test_no_answer_is_given_above_the_threshold_only():
