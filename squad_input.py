@@ -12,12 +12,16 @@ import cached_records
 import data_files
 import errors
 import input_features
+import process_pool
 import squad_data
 import squad_windows
 
 # Raised when records of the same data and flags come out otherwise.
 _FORMAT = 1
 _BLOCK = 512  # Records serialized together.
+# Of all passages, from which on several processes tokenize them: one takes ten
+# seconds for so many, which is what the start of the others costs.
+_MANY_WORDS = 5_000_000
 _SHUFFLING_SEED = 12345  # The original's.
 
 
@@ -124,7 +128,11 @@ def prepare(file, tokenizer, lengths, *, records, training=False):
   if training:
     random.Random(_SHUFFLING_SEED).shuffle(questions)
   windows = squad_windows.make_windows(
-    questions, tokenizer, lengths, training=training
+    questions,
+    tokenizer,
+    lengths,
+    training=training,
+    processes=_processes(questions),
   )
   if not training:
     windows = list(windows)
@@ -161,3 +169,10 @@ def prepare(file, tokenizer, lengths, *, records, training=False):
     )
   logging.info("%s: %d windows in %s", file.path, count, records)
   return SquadInput(file, records, count, None if training else windows)
+
+
+def _processes(questions):
+  """Returns how many processes are worth their start."""
+  passages = {q.passage: q.doc_tokens for q in questions}
+  words = sum(map(len, passages.values()))
+  return process_pool.default_processes() if words > _MANY_WORDS else 1

@@ -5,16 +5,19 @@ stands in several counts in the one that shows most of what is around it.
 """
 
 import functools
+import itertools
 from typing import NamedTuple
 
 import numpy as np
 
 import errors
+import process_pool
 import squad_data
 
 # As in the original: where numbers of windows begin.
 FIRST_UNIQUE_ID = 1000000000
 _SPECIAL_TOKENS = 3  # [CLS] and two [SEP].
+_BLOCK = 256  # Passages that a process takes at once.
 
 
 class Lengths(NamedTuple):
@@ -47,22 +50,55 @@ def check_lengths(lengths):
     )
 
 
-def make_passage(doc_tokens, tokenizer):
-  """Returns the squad_data.Passage of a list of words.
+def encode_passages(passages, tokenizer):
+  """Encodes passages; what workers do, so it returns no strings.
 
   Args:
-    doc_tokens: list of str.
+    passages: list of lists of words.
     tokenizer: tokenization.FullTokenizer.
+
+  Returns:
+    List of (ids int32 [n], number of pieces of each word int32 [m]).
   """
-  pieces = [tokenizer.tokenize(word) for word in doc_tokens]
-  counts = np.fromiter(map(len, pieces), np.int32, len(pieces))
-  tokens = [token for of_word in pieces for token in of_word]
-  return squad_data.Passage(
-    tokens=tokens,
-    ids=np.array(tokenizer.convert_tokens_to_ids(tokens), np.int32),
-    words=np.repeat(np.arange(len(pieces), dtype=np.int32), counts),
-    first_pieces=np.cumsum(counts, dtype=np.int32) - counts,
+  encoded = []
+  for words in passages:
+    pieces = [tokenizer.encode(word) for word in words]
+    ids = list(itertools.chain.from_iterable(pieces))
+    encoded.append(
+      (np.array(ids, np.int32), np.array(list(map(len, pieces)), np.int32))
+    )
+  return encoded
+
+
+def make_passages(questions, tokenizer, *, processes=1):
+  """Returns dict from Question.passage to squad_data.Passage.
+
+  Args:
+    questions: list of squad_data.Question.
+    tokenizer: tokenization.FullTokenizer.
+    processes: how many to use.
+  """
+  words = {question.passage: question.doc_tokens for question in questions}
+  texts = list(words.values())
+  blocks = (
+    texts[start : start + _BLOCK] for start in range(0, len(texts), _BLOCK)
   )
+  encoded = itertools.chain.from_iterable(
+    process_pool.in_order(
+      functools.partial(encode_passages, tokenizer=tokenizer),
+      blocks,
+      processes=processes,
+    )
+  )
+  return {
+    number: squad_data.Passage(
+      tokens=tokenizer.convert_ids_to_tokens(ids.tolist()),
+      ids=ids,
+      words=np.repeat(np.arange(len(counts), dtype=np.int32), counts),
+      first_pieces=np.cumsum(counts, dtype=np.int32) - counts,
+    )
+    for number, (ids, counts) in zip(words, encoded)
+  }
 
 
 @functools.lru_cache(maxsize=1 << 12)
@@ -126,7 +162,9 @@ def find_answer(question, passage, tokenizer):
   return start, end
 
 
-def make_windows(questions, tokenizer, lengths, *, training=False):
+def make_windows(
+  questions, tokenizer, lengths, *, training=False, processes=1
+):
   """Yields the windows of questions, a question's one after another.
 
   A question about a passage without word pieces has no window.
@@ -136,6 +174,7 @@ def make_windows(questions, tokenizer, lengths, *, training=False):
     tokenizer: tokenization.FullTokenizer.
     lengths: Lengths.
     training: whether to say where the answers are.
+    processes: how many tokenize the passages.
 
   Yields:
     squad_data.Window.
@@ -144,13 +183,10 @@ def make_windows(questions, tokenizer, lengths, *, training=False):
     InputError: `lengths` leave no room for a passage.
   """
   check_lengths(lengths)
-  passages, unique_id = {}, FIRST_UNIQUE_ID
+  passages = make_passages(questions, tokenizer, processes=processes)
+  unique_id = FIRST_UNIQUE_ID
   for index, question in enumerate(questions):
-    passage = passages.get(question.passage)
-    if passage is None:
-      passage = make_passage(question.doc_tokens, tokenizer)
-      passages[question.passage] = passage
-    answer = None
+    passage, answer = passages[question.passage], None
     if training and not question.is_impossible and passage.tokens:
       answer = find_answer(question, passage, tokenizer)
     for window in _windows_of(question, passage, tokenizer, lengths):

@@ -132,6 +132,22 @@ def test_a_passage_without_pieces_has_no_window(make):
   assert window.tokens == ["[CLS]", "who", "?", "[SEP]", "i", ".", "[SEP]"]
 
 
+def test_processes_change_nothing(make):
+  tokenizer, _ = make("odd", *RUNS["odd_eval"])
+  questions = squad_data.from_texts(
+    [("Who?", f"it was number {number} of\u00a0many") for number in range(600)]
+  )
+  lengths = squad_windows.Lengths(14, 2, 4)
+
+  def contents(processes):
+    windows = squad_windows.make_windows(
+      questions, tokenizer, lengths, processes=processes
+    )
+    return [(w.unique_id, w.tokens, w.token_to_orig_map) for w in windows]
+
+  assert contents(2) == contents(1)
+
+
 def test_too_little_room_is_refused_in_one_sentence():
   with pytest.raises(errors.InputError, match="pass more than 67, or a shor"):
     squad_windows.check_lengths(squad_windows.Lengths(67, 128, 64))
