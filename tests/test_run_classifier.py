@@ -1,0 +1,348 @@
+"""run_classifier.py as a user types it."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+import checkpoints
+import classifier_input
+import classifier_task
+import data_files
+import modeling
+import script_runner
+
+GOLDEN = script_runner.ROOT / "tests" / "golden" / "classifier"
+CONFIG = {
+  "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
+  "intermediate_size": 64, "max_position_embeddings": 32,
+  "type_vocab_size": 2, "initializer_range": 0.2,
+}
+GOOD, BAD = "warm clever lovely bright", "dull cold empty slow"
+OTHERS = "the film was and a story with music that ended here"
+LETTERS = "##" + " ##".join("abcdefghijklmnopqrstuvwxyz")
+
+
+# Beside the original.
+
+
+@pytest.mark.parametrize(
+  "task, split, purpose, length",
+  [
+    ("mrpc", "test", "predict", 128), ("cola", "train", "train", 32),
+    ("mnli", "dev_matched", "eval", 64),
+    ("mnli", "test_matched", "predict", 64),
+    ("xnli", "dev", "eval", 64),
+  ],
+)
+def test_features_are_the_originals(tmp_path, task, split, purpose, length):
+  config = modeling.BertConfig(vocab_size=10)
+  read = classifier_task.read_official(
+    task, str(GOLDEN / task), purposes=[purpose], language=None, config=config,
+    metrics=[],
+  )
+  assert read.splits[purpose].name == split
+  limits = {"train": 0, "eval": 0, "predict": 0}
+  splits = classifier_task.used(read.splits, limits)
+  kind = "chinese" if task == "xnli" else "uncased"
+  options = classifier_input.Options(
+    kind=read.kind, labels=read.labels, max_seq_length=length,
+    vocab_file=str(GOLDEN / f"vocab_{kind}.txt"),
+  )
+  data = classifier_input.prepare_all(str(tmp_path), splits, options)[purpose]
+  records = list(data_files.read_records(data.records))
+  with np.load(GOLDEN / "features.npz") as golden:
+    prefix = f"{task}_{purpose}/"
+    names = [name for name in golden.files if name.startswith(prefix)]
+    assert {name.removeprefix(prefix) for name in names} == set(records[0])
+    for name in names:
+      ours = np.stack([record[name.removeprefix(prefix)] for record in records])
+      assert len(ours) >= 8 and (ours == golden[name]).all(), name
+
+
+@pytest.fixture(scope="module")
+def original_model(tmp_path_factory):
+  """The golden weights as a checkpoint; rows that no test needs are 0."""
+  prefix = tmp_path_factory.mktemp("model") / "bert_model.ckpt"
+  config = json.loads((GOLDEN / "bert_config.json").read_text())
+  with np.load(GOLDEN / "mrpc_model.npz") as stored:
+    weights = dict(stored)
+  words = np.zeros([config["vocab_size"], config["hidden_size"]], np.float32)
+  positions = np.zeros(
+    [config["max_position_embeddings"], config["hidden_size"]], np.float32
+  )
+  words[weights.pop("word_rows")] = weights["bert/embeddings/word_embeddings"]
+  few = weights["bert/embeddings/position_embeddings"]
+  positions[: len(few)] = few
+  weights["bert/embeddings/word_embeddings"] = words
+  weights["bert/embeddings/position_embeddings"] = positions
+  checkpoints.write_tf1(str(prefix), weights)
+  return prefix
+
+
+def test_predictions_are_the_originals(original_model, tmp_path):
+  done = script_runner.run(
+    "run_classifier.py", task_name="MRPC", do_predict=True,
+    data_dir=GOLDEN / "mrpc", vocab_file=GOLDEN / "vocab_uncased.txt",
+    bert_config_file=GOLDEN / "bert_config.json", predict_batch_size=3,
+    init_checkpoint=original_model, output_dir=tmp_path / "run",
+    glue_submission_dir=tmp_path / "glue",
+  )
+  assert done.code == 0, done.err
+  text = (tmp_path / "run" / "test_results.tsv").read_text()
+  ours, theirs = (
+    [[float(number) for number in line.split("\t")] for line in lines]
+    for lines in (
+      text.splitlines(), (GOLDEN / "test_results.tsv").read_text().splitlines()
+    )
+  )
+  np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
+  # As the original writes numbers.
+  numbers = text.splitlines()[0].split("\t")
+  assert numbers == [str(np.float32(number)) for number in ours[0]]
+  named = (tmp_path / "run" / "predictions.tsv").read_text().splitlines()
+  assert named[:2] == [
+    "id\tlabel\tprobability",
+    f"test-1\t{int(np.argmax(ours[0]))}\t{max(numbers)}",
+  ]
+  assert len((tmp_path / "glue" / "MRPC.tsv").read_text().splitlines()) == 9
+
+
+# Your own data.
+
+
+def sentences(count, seed):
+  """Yields (text, its class): told by the words in it."""
+  rng = np.random.RandomState(seed)
+  for number in range(count):
+    words = list(rng.choice(OTHERS.split(), 5))
+    told = (BAD, GOOD)[number % 2].split()
+    words[rng.randint(5)] = str(rng.choice(told))
+    yield " ".join(words), ("bad", "good")[number % 2]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+  """A folder with a vocabulary, a model's shape and files of examples."""
+  path = tmp_path_factory.mktemp("data")
+  words = f"[PAD] [UNK] [CLS] [SEP] [MASK] {GOOD} {BAD} {OTHERS} {LETTERS}"
+  vocabulary = list(dict.fromkeys(words.split()))
+  (path / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
+  config = {**CONFIG, "vocab_size": len(vocabulary)}
+  (path / "bert_config.json").write_text(json.dumps(config))
+  for name, count, seed in (("train", 160, 1), ("eval", 40, 2)):
+    rows = ["review,opinion"]
+    rows += [f'"{text}",{label}' for text, label in sentences(count, seed)]
+    (path / f"{name}.csv").write_text("\n".join(rows) + "\n")
+  return path
+
+
+def classify(folder, output_dir, stdin=b"", **flags):
+  defaults = {
+    "bert_config_file": folder / "bert_config.json",
+    "vocab_file": folder / "vocab.txt",
+    "max_seq_length": 16,
+    "output_dir": output_dir,
+    "text_column": "review",
+    "label_column": "opinion",
+  }
+  return script_runner.run(
+    "run_classifier.py", stdin=stdin, **{**defaults, **flags}
+  )
+
+
+def results_in(path):
+  pairs = re.findall(r"^(\S+) = (\S+)$", path.read_text(), re.M)
+  return {name: float(value) for name, value in pairs}
+
+
+def training(folder):
+  return {
+    "do_train": True, "train_file": folder / "train.csv",
+    "train_batch_size": 16, "learning_rate": 3e-3, "num_train_epochs": 6,
+  }
+
+
+@pytest.fixture(scope="module")
+def trained(folder, tmp_path_factory):
+  """A folder after training and evaluating with two seeds."""
+  output_dir = tmp_path_factory.mktemp("classifier") / "run"
+  done = classify(
+    folder, output_dir, **training(folder), do_eval=True, seeds="3,4",
+    eval_file=folder / "eval.csv", eval_steps=30, save_best="eval_f1",
+    class_weights="balanced", do_predict=True,
+    predict_file=folder / "eval.csv", max_predict_examples=10,
+  )
+  assert done.code == 0, done.err
+  return output_dir, done
+
+
+def test_opinions_are_learned_from_one_hundred_and_sixty_rows(trained):
+  output_dir, _ = trained
+  results = results_in(output_dir / "seed_3" / "eval_results.txt")
+  assert set(results) == {
+    "eval_accuracy", "eval_f1", "eval_loss", "global_step", "loss"
+  }
+  assert results["eval_accuracy"] > 0.9 and results["global_step"] == 60
+  report = (output_dir / "seed_3" / "eval_report.txt").read_text()
+  assert re.search(r"^good +[01]\.\d{4}", report, re.M)
+
+
+def test_seeds_are_compared_in_a_table(trained):
+  output_dir, done = trained
+  table = (output_dir / "seeds_results.txt").read_text()
+  assert done.out == table
+  rows = {line.split()[0]: line.split()[1:] for line in table.splitlines()[1:]}
+  for number, seed in enumerate((3, 4)):
+    path = output_dir / f"seed_{seed}" / "eval_results.txt"
+    for name, value in results_in(path).items():
+      if name != "global_step":
+        assert float(rows[name][3 + number]) == pytest.approx(value, abs=1e-5)
+  weights = [
+    checkpoints.read_weights(
+      str(output_dir / f"seed_{seed}" / "final_model" / "bert_model.ckpt")
+    )["output_weights"]
+    for seed in (3, 4)
+  ]
+  assert not np.array_equal(*weights)
+
+
+def test_predictions_have_names_and_order(trained, folder):
+  path = trained[0] / "seed_3" / "predictions.tsv"
+  header, *rows = [line.split("\t") for line in path.read_text().splitlines()]
+  assert header == ["id", "label", "probability"] and len(rows) == 10
+  gold = [label for _, label in sentences(10, 2)]
+  assert sum(row[1] == label for row, label in zip(rows, gold)) >= 9
+  assert [row[0] for row in rows] == [f"predict-{n}" for n in range(1, 11)]
+  lines = (trained[0] / "seed_3" / "test_results.tsv").read_text().splitlines()
+  assert max(map(float, lines[0].split("\t"))) == float(rows[0][2])
+
+
+def test_the_model_folder_alone_answers_texts(trained, folder, tmp_path):
+  """One process, many texts, each answered on a line of its own."""
+  model = trained[0] / "seed_3" / "best_model"
+  done = classify(
+    folder, tmp_path / "run", do_predict=True, predict_file="-",
+    bert_config_file=model / "bert_config.json", init_checkpoint=model,
+    vocab_file=model / "vocab.txt", answer_format="json",
+    stdin=b"the film was lovely\n\na dull story\n",
+  )
+  assert done.code == 0, done.err
+  first, empty, second = done.out.splitlines()
+  assert json.loads(first)["label"] == "good" and empty == ""
+  answer = json.loads(second)
+  assert answer["label"] == "bad"
+  assert set(answer["scores"]) == {"bad", "good"}
+
+
+def test_a_frozen_encoder_is_left_as_it_was(trained, folder, tmp_path):
+  model = trained[0] / "seed_3" / "final_model"
+  flags = {
+    **training(folder), "init_checkpoint": model, "freeze_encoder": True,
+    "do_eval": True, "eval_file": folder / "eval.csv",
+  }
+  done = classify(folder, tmp_path / "run", **flags)
+  assert done.code == 0, done.err
+  before, after = (
+    checkpoints.read_weights(str(path / "bert_model.ckpt"))
+    for path in (model, tmp_path / "run" / "final_model")
+  )
+  changed = {
+    name for name in before if before[name].tobytes() != after[name].tobytes()
+  }
+  assert changed == {
+    "bert/pooler/dense/kernel", "bert/pooler/dense/bias", "output_weights",
+    "output_bias",
+  }
+  results = results_in(tmp_path / "run" / "eval_results.txt")
+  assert results["eval_accuracy"] > 0.9
+  kept = tmp_path / "run" / "train.features.tf_record"
+  assert data_files.count_records(str(kept)) == 160
+
+
+def test_long_documents_with_several_labels_on_two_devices(folder, tmp_path):
+  rng = np.random.RandomState(0)
+  with open(tmp_path / "long.jsonl", "w") as stream:
+    for number in range(24):
+      words = list(rng.choice(OTHERS.split(), 8 + 2 * number))
+      labels = [name for name, bit in (("a", 1), ("b", 2)) if number & bit]
+      stream.write(json.dumps({"text": " ".join(words), "tags": labels}) + "\n")
+  done = classify(
+    folder, tmp_path / "run", **{
+      **training(folder), "train_file": tmp_path / "long.jsonl",
+      "num_train_epochs": 1,
+    },
+    do_eval=True, eval_file=tmp_path / "long.jsonl", doc_stride=8,
+    text_column="text", label_column="tags", task_kind="multi_label",
+    window_pooling="max", num_logical_cpus=2,
+    distribution_strategy="mirrored", metrics="f1_macro,auc",
+  )
+  assert done.code == 0, done.err
+  results = results_in(tmp_path / "run" / "eval_results.txt")
+  assert set(results) == {
+    "eval_f1_macro", "eval_auc", "eval_loss", "global_step", "loss"
+  }
+  config = json.loads(
+    (tmp_path / "run" / "final_model" / "bert_config.json").read_text()
+  )
+  assert config["problem_type"] == "multi_label_classification"
+  assert config["id2label"] == {"0": "a", "1": "b"}
+
+
+# What can go wrong.
+
+
+@pytest.mark.parametrize(
+  "flags, sentence",
+  [
+    ({}, "pass at least one of --do_train, --do_eval, --do_predict, --inter"),
+    ({"do_train": True}, "--do_train needs --train_file, or --task_name"),
+    ({"do_eval": True, "task_name": "MRPC"}, "needs --data_dir"),
+    ({"do_eval": True, "task_name": "nonsense", "data_dir": "x"},
+     "--task_name=nonsense: no such task"),
+    ({"do_eval": True, "task_name": "mrpc", "eval_file": "a.csv"},
+     "an official task or your own files"),
+    ({"do_eval": True, "task_name": "mrpc", "data_dir": "nowhere"},
+     "no such file: nowhere/dev.tsv"),
+    ({"do_train": True, "train_file": "train.csv", "text_column": "texts"},
+     "texts"),
+    ({"do_train": True, "train_file": "train.csv", "labels": "good,fine"},
+     "label 'bad' is none of 'good', 'fine'"),
+    ({"do_train": True, "train_file": "ragged.csv"}, "ragged.csv:3: "),
+    ({"do_train": True, "train_file": "empty.csv"}, "empty.csv:3: an empty"),
+    ({"do_train": True, "train_file": "twice.csv", "id_column": "name"},
+     "twice.csv:3: duplicate id 'x', first at"),
+    ({"do_eval": True, "eval_file": "train.csv", "labels": "bad,good"},
+     "no weights: there is no checkpoint in"),
+    ({"interactive": True, "seeds": "1,2", "labels": "bad,good"},
+     "--seeds makes several models"),
+    ({"do_train": True, "train_file": "train.csv", "metrics": "bleu"},
+     "--metrics=bleu"),
+  ],
+)
+def test_what_is_wrong_is_said_in_one_sentence(
+  folder, tmp_path, flags, sentence
+):
+  (folder / "ragged.csv").write_text("review,opinion\na,good\nb\nc,bad\n")
+  (folder / "empty.csv").write_text('review,opinion\na,good\n"",bad\n')
+  (folder / "twice.csv").write_text(
+    "name,review,opinion\nx,a,good\nx,b,bad\n"
+  )
+  flags = {
+    name: folder / value
+    if str(value).endswith(".csv") and (folder / value).exists() else value
+    for name, value in flags.items()
+  }
+  done = classify(folder, tmp_path / "run", **flags)
+  assert done.code == 1
+  assert done.last_line.startswith("run_classifier.py: error: ")
+  assert sentence in done.last_line
+  assert "Traceback" not in done.err
+
+
+def test_a_folder_with_other_classes_is_refused(trained, folder, tmp_path):
+  flags = {**training(folder), "seeds": "3", "labels": "good,bad"}
+  done = classify(folder, trained[0] / "seed_3", **{**flags, "seeds": None})
+  assert done.code == 1
+  assert "belongs to another run: bert_config.id2label.0" in done.last_line
