@@ -136,8 +136,7 @@ def define_epoch_flags():
   flags.DEFINE_bool(
     "bucket_by_length", False,
     "Whether a training batch is made of sequences of like length: less "
-    "padding to compute, another order of the examples. Unlike the original's "
-    "order, which does not look at lengths.",
+    "padding to compute, and another order of the examples.",
   )
 
 
