@@ -9,7 +9,6 @@ original, where a checkout is given, gets the same windows and logits on the
 same Python, and its files are compared with ours byte for byte.
 """
 
-import importlib.util
 import os
 import resource
 import sys
@@ -18,11 +17,12 @@ import time
 import types
 
 import numpy as np
-import tensorflow as tf
 from absl import app, flags
 
 # Run as a script, this folder is on the path and its parent is not.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+import original_squad
 
 import errors
 import squad_answers
@@ -77,29 +77,9 @@ def measure(questions, windows, logits, settings, folder):
   return time.perf_counter() - start, time.process_time() - processor
 
 
-def load_original(checkout):
-  """Imports the original's run_squad.py; TensorFlow 2 plays TensorFlow 1."""
-  theirs = {"tensorflow": tf.compat.v1}
-  names = [*theirs, "modeling", "optimization", "tokenization"]
-  ours = {name: sys.modules.pop(name, None) for name in names}
-  sys.modules.update(theirs)
-  sys.path.insert(0, checkout)
-  try:
-    path = os.path.join(checkout, "run_squad.py")
-    spec = importlib.util.spec_from_file_location("original_run_squad", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-  finally:
-    sys.path.remove(checkout)
-    for name in names:
-      sys.modules.pop(name, None)
-    sys.modules.update({name: m for name, m in ours.items() if m})
-  return module
-
-
 def measure_original(checkout, questions, windows, logits, settings, folder):
   """As `measure`, of the original; what it needs is made before."""
-  original = load_original(checkout)
+  original = original_squad.load(checkout)
   original.FLAGS.version_2_with_negative = settings.version_2_with_negative
   features = [
     types.SimpleNamespace(
