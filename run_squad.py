@@ -17,7 +17,6 @@ answers. Later, with the model in squad_output/final_model:
 """
 
 import functools
-import json
 import os
 import sys
 from typing import NamedTuple
@@ -102,7 +101,8 @@ flags.DEFINE_string(
 )
 flags.DEFINE_bool(
   "verbose_logging", False,
-  "Whether to name every question that cannot be trained on in the log.",
+  "Whether the log says of every answer if it could not be found again in the "
+  "text, and of each skipped question why.",
 )
 flags.DEFINE_bool(
   "evaluate_only", False,
@@ -206,18 +206,6 @@ def write_results(results, folder=None):
   print(text, end="", flush=True)
   if folder:
     data_files.write_text(os.path.join(folder, "eval_results.txt"), text)
-
-
-def write_skipped(file, folder):
-  """Lists what cannot be trained on, a line of JSON for each question."""
-  lines = [
-    json.dumps(skipped._asdict(), ensure_ascii=False) + "\n"
-    for skipped in file.skipped
-  ]
-  if lines:
-    path = os.path.join(folder, "skipped_questions.jsonl")
-    data_files.write_text(path, "".join(lines))
-    logging.warning("they are listed in %s", path)
 
 
 def train(run, start):
@@ -325,6 +313,8 @@ def predict(run, step, answers=None):
       # Of two files, eval_results.txt tells of the one to evaluate.
       write_results(results, None if was_evaluated else run.output_dir)
       store_threshold(run)
+    elif not data.file.is_labelled:
+      logging.info("not scored: not every question has an answer")
   if distribution.is_chief(run.strategy):
     squad_answers.write(run.output_dir, answers)
     logging.info("predictions are in %s", run.output_dir)
@@ -389,17 +379,8 @@ def read_files(paths):
 
   files = {name: read(path, name == "train") for name, path in paths.items()}
   if "eval" in files:
-    check_labelled(files["eval"])
+    squad_data.require_answers(files["eval"])
   return files
-
-
-def check_labelled(file):
-  """Raises InputError for a file that predictions cannot be scored against."""
-  if not file.is_labelled:
-    raise errors.InputError(
-      f"{file.path}: not every question has an answer, so predictions cannot "
-      "be scored; pass a file with answers"
-    )
 
 
 def prepare_all(files, tokenizer, lengths):
@@ -413,8 +394,9 @@ def prepare_all(files, tokenizer, lengths):
     if name == "predict" and same:
       continue
     # As in the original: what is predicted stands in eval.tf_record.
-    names = {"predict": "eval", "eval": "eval" if same else "dev"}
-    record_name = names.get(name, name)
+    record_name = {
+      "train": "train", "predict": "eval", "eval": "eval" if same else "dev"
+    }[name]
     data[name] = squad_input.prepare(
       file,
       tokenizer,
@@ -432,7 +414,7 @@ def score_predictions():
   require("evaluate_only", "predict_file", "predictions_file")
   version_2 = FLAGS.version_2_with_negative
   file = squad_data.read(FLAGS.predict_file, version_2=version_2)
-  check_labelled(file)
+  squad_data.require_answers(file)
   predictions = squad_scores.read_predictions(FLAGS.predictions_file)
   if version_2:
     odds, path = None, os.path.join(
@@ -495,7 +477,7 @@ def starting_point(paths, config, strategy):
   return start
 
 
-def make_run(config, tokenizer, lengths, start, files, strategy):
+def make_run(config, tokenizer, lengths, *, start, files, strategy):
   """Returns the Run of the flags; makes the model and writes the records."""
   trim = common_flags.shapes_may_vary(strategy)
   with strategy.scope():
@@ -551,6 +533,8 @@ def check_threshold(threshold, files):
 
 def main(argv):
   del argv
+  if FLAGS.verbose_logging:
+    logging.set_verbosity(logging.DEBUG)
   paths = files_to_read()
   if FLAGS.evaluate_only:
     score_predictions()
@@ -570,12 +554,15 @@ def main(argv):
   strategy = common_flags.make_strategy()
   files = read_files(paths)
   start = starting_point(paths, config, strategy)
-  run = make_run(config, tokenizer, lengths, start, files, strategy)
+  run = make_run(
+    config, tokenizer, lengths, start=start, files=files, strategy=strategy
+  )
   check_threshold(run.predictor.threshold, files)
   step = start.commit.step if start.commit else 0
   if FLAGS.do_train:
     if distribution.is_chief(strategy):
-      write_skipped(files["train"], FLAGS.output_dir)
+      path = os.path.join(FLAGS.output_dir, "skipped_questions.jsonl")
+      squad_data.write_skipped(files["train"].skipped, path)
     step = train(run, start)
   else:
     checkpoints.load(

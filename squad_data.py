@@ -9,12 +9,14 @@ window refers to it: the features of 10,000 questions are a few megabytes.
 """
 
 import bisect
+import json
 import re
 from typing import NamedTuple, Optional
 
 import numpy as np
 from absl import logging
 
+import data_files
 import errors
 import json_files
 
@@ -214,6 +216,29 @@ def read(path, *, training=False, version_2=False):
     raise errors.InputError(f"{path} holds no question to use")
   _report(path, questions, skipped)
   return SquadFile(path, questions, _is_labelled(entries, version_2), skipped)
+
+
+def require_answers(file):
+  """Raises InputError for a SquadFile that nothing can be scored against."""
+  if not file.is_labelled:
+    raise errors.InputError(
+      f"{file.path}: not every question has an answer, so predictions cannot "
+      "be scored; pass a file with answers"
+    )
+
+
+def write_skipped(skipped, path):
+  """Lists what cannot be trained on, each a line of JSON; none, no file."""
+  lines = [
+    json.dumps(question._asdict(), ensure_ascii=False) + "\n"
+    for question in skipped
+  ]
+  if not lines:
+    return
+  data_files.write_text(path, "".join(lines))
+  logging.warning("the questions that cannot be trained on are in %s", path)
+  for line in lines:
+    logging.debug("%s", line.rstrip())
 
 
 def from_texts(pairs):

@@ -85,6 +85,27 @@ def test_the_originals_odd_file_has_one_answer_out_of_place():
   assert len(file.questions) == 6
 
 
+def test_a_file_without_answers_cannot_be_scored_against(write):
+  squad_data.require_answers(squad_data.read(write(entry())))
+  blind = squad_data.read(write({"id": "q2", "question": "Who?"}))
+  with pytest.raises(errors.InputError, match="not every question has an ans"):
+    squad_data.require_answers(blind)
+
+
+def test_what_is_skipped_is_listed_line_by_line(write, tmp_path):
+  path = tmp_path / "skipped.jsonl"
+  entries = entry(answer="Z\u00fcrich"), entry()
+  file = squad_data.read(write(*entries), training=True)
+  squad_data.write_skipped(file.skipped, str(path))
+  assert json.loads(path.read_text()) == {
+    "qas_id": "q1", "question": "Where?", "answer": "Z\u00fcrich",
+    "answer_start": 15, "found": "Bern\u202f(",
+    "reason": "not found at its place",
+  }
+  squad_data.write_skipped([], str(tmp_path / "none.jsonl"))
+  assert not (tmp_path / "none.jsonl").exists()
+
+
 def test_questions_without_an_answer_need_version_2(write):
   path = write(
     entry(is_impossible=False), unanswered(is_impossible=True)
