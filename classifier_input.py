@@ -28,7 +28,7 @@ import tokenization
 _FORMAT = 1  # Goes up when other records are made of the same data.
 _BLOCK_EXAMPLES = 4096
 # Starting processes takes as long as one needs for about so much text.
-_CHARACTERS_WORTH_PROCESSES = 20_000_000
+_CHARACTERS_WORTH_PROCESSES = 40_000_000
 
 
 @dataclasses.dataclass(frozen=True)

@@ -237,6 +237,23 @@ def test_many_blocks_are_written_in_order(vocab_file, tmp_path, monkeypatch):
   assert firsts.tolist() == list(range(A, A + 26))
 
 
+@pytest.mark.slow
+def test_processes_write_the_bytes_that_one_writes(
+  vocab_file, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(classifier_input, "_BLOCK_EXAMPLES", 4)
+  examples = [Example(letter, letter, None, "no") for letter in WORDS]
+  written = []
+  for processes in (1, 2):
+    path = tmp_path / f"{processes}.tf_record"
+    with data_files.RecordWriter(str(path)) as writer:
+      classifier_input.write_records(
+        writer, examples, options(vocab_file), processes=processes
+      )
+    written.append(path.read_bytes())
+  assert written[0] == written[1]
+
+
 @pytest.mark.parametrize(
   "changes, sentence",
   [

@@ -170,7 +170,7 @@ def trained(folder, tmp_path_factory):
   output_dir = tmp_path_factory.mktemp("classifier") / "run"
   done = classify(
     folder, output_dir, **training(folder), do_eval=True, seeds="3,4",
-    eval_file=folder / "eval.csv", eval_steps=30, save_best="eval_f1",
+    eval_file=folder / "eval.csv", eval_steps=60, save_best="eval_f1",
     class_weights="balanced", do_predict=True,
     predict_file=folder / "eval.csv", max_predict_examples=10,
   )

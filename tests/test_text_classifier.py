@@ -1,5 +1,6 @@
 """Texts classified as they come."""
 
+import functools
 import io
 import json
 import threading
@@ -26,6 +27,7 @@ def vocab_file(tmp_path_factory):
   return str(path)
 
 
+@functools.cache
 def make(vocab_file, kind, **options):
   labels = LABELS[kind]
   model = classifier_model.ClassifierModel(
