@@ -181,7 +181,8 @@ def _define_optimizer_flags(learning_rate):
   )
   flags.DEFINE_bool(
     "freeze_encoder", False,
-    "Train only the pooler and the heads: freeze every encoder layer.",
+    "Train only the pooler and the heads: freeze every encoder layer. In "
+    "run_classifier.py it then drops no units, and its features are kept.",
   )
 
 
