@@ -431,18 +431,19 @@ def score_predictions():
 def serve_input(predictor):
   """Answers what comes on standard input, if asked for."""
 
+  # Bytes: how Python decodes and encodes texts here depends on the locale.
   def write(text):
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode("utf-8"))
+    sys.stdout.buffer.flush()
 
   def answer(question, context):
     found = predictor.answer(question, context, FLAGS.predict_batch_size)
     return squad_dialogue.described(found)
 
   if FLAGS.do_predict and FLAGS.predict_file == "-":
-    squad_dialogue.answer_lines(sys.stdin, answer, write)
+    squad_dialogue.answer_lines(sys.stdin.buffer, answer, write)
   if FLAGS.interactive:
-    squad_dialogue.converse(sys.stdin, answer, write)
+    squad_dialogue.converse(sys.stdin.buffer, answer, write)
 
 
 def make_threshold(start):

@@ -30,8 +30,8 @@ def answer_lines(lines, answer, write):
   """Answers JSON lines: one line out for each line in, as soon as it came.
 
   Args:
-    lines: iterable of str, {"context": ..., "question": ...} each; "id" and
-      whatever else is there comes back with the answer. Empty lines are
+    lines: iterable of bytes, {"context": ..., "question": ...} each; "id"
+      and whatever else is there comes back with the answer. Empty lines are
       passed over.
     answer: see above.
     write: function of a str that ends with a newline, which it flushes.
@@ -68,12 +68,12 @@ def converse(lines, answer, write):
   """Talks with somebody at a terminal.
 
   Args:
-    lines: iterable of str, what is typed.
+    lines: iterable of bytes, what is typed.
     answer: see above.
     write: function of a str, which it flushes.
   """
   write(f"{_GREETING}\n")
-  lines = iter(lines)
+  lines = (line.decode("utf-8", "replace") for line in lines)
   while context := _pasted(lines, write):
     write("question> ")
     for line in lines:

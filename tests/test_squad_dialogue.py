@@ -24,7 +24,8 @@ def test_each_line_is_answered_before_the_next_is_read():
       '{"context": "b", "question": "?"}',
     ]):
       events.append(number)
-      yield line + "\n"
+      yield f"{line}\n".encode()
+    yield b'{"context": "\xe9"\n'
 
   squad_dialogue.answer_lines(lines(), answer, events.append)
   reads = [event for event in events if isinstance(event, int)]
@@ -40,11 +41,12 @@ def test_each_line_is_answered_before_the_next_is_read():
   assert 'line 5: no text "context"' in results[3]["error"]
   assert results[4] == {"error": "line 6: it failed"}
   assert results[5]["answer"] == "b"
+  assert "line 8: not JSON: 'utf-8' codec can't" in results[6]["error"]
 
 
 def test_a_paragraph_is_pasted_and_asked_about():
   said = []
-  typed = "\nOne two\nthree\n\nWho?\nWhy?\n\nFour\n\nWhat?\n"
+  typed = b"\nOne two\nthree\n\nWho?\nWhy?\n\nFour\n\nWhat?\n"
   asked = []
 
   def recorded(question, context):
@@ -63,7 +65,7 @@ def test_a_paragraph_is_pasted_and_asked_about():
 def test_no_answer_is_said_in_words():
   said = []
   squad_dialogue.converse(
-    ["a\n", "\n", "b\n"], lambda *_: {"answer": "", "probability": 1.0},
+    [b"a\n", b"\n", b"b\n"], lambda *_: {"answer": "", "probability": 1.0},
     said.append,
   )
   assert "(no answer)  [1.000]\nquestion> " in said
