@@ -3,6 +3,8 @@
 Like training_loop.py, nothing here has to do with BERT.
 """
 
+import functools
+
 import numpy as np
 import tensorflow as tf
 from absl import logging
@@ -72,7 +74,8 @@ def predict(
   Args:
     strategy: the strategy in whose scope the model was made.
     function: of a batch (dict of tensors [B, ...]); returns a dict of
-      tensors [B, ...].
+      tensors [B, ...]. The same function is compiled once, however often it
+      predicts.
     records: dataset of serialized records.
     features: dict from name to tf.io.FixedLenFeature.
     num_records: how many records there are.
@@ -95,15 +98,7 @@ def predict(
     features,
     batch_size=batch_size,
   )
-
-  # Batches may differ in shape: in how many windows their texts have.
-  @tf.function(reduce_retracing=True)
-  def step(batch):
-    outputs = strategy.run(function, args=(batch,))
-    return tf.nest.map_structure(
-      lambda values: strategy.gather(values, axis=0), outputs
-    )
-
+  step = _prediction_step(strategy, function)
   parts = [
     {name: value.numpy() for name, value in step(batch).items()}
     for batch in batches
@@ -116,6 +111,19 @@ def predict(
     return outputs
   places = np.argsort(order)
   return {name: values[places] for name, values in outputs.items()}
+
+
+@functools.lru_cache(maxsize=2)  # What is kept here keeps its model alive.
+def _prediction_step(strategy, function):
+  # Batches may differ in shape: in how many windows their texts have.
+  @tf.function(reduce_retracing=True)
+  def step(batch):
+    outputs = strategy.run(function, args=(batch,))
+    return tf.nest.map_structure(
+      lambda values: strategy.gather(values, axis=0), outputs
+    )
+
+  return step
 
 
 class PeriodicEvaluation:

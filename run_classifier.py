@@ -13,6 +13,7 @@ Flags, defaults and files are the original's. Your own data need no code:
       --text_column=review --label_column=stars ...
 """
 
+import functools
 import os
 import sys
 from typing import NamedTuple
@@ -189,15 +190,12 @@ class Run(NamedTuple):
 # One model.
 
 
-def predict(model, run, data, batch_size):
-  """Computes the scores, losses and labels of classifier_input.ClassifierData.
-
-  Returns:
-    dict of arrays: scores float32 [N, L], loss float32 [N], label_ids.
-  """
+@functools.lru_cache(maxsize=1)  # One function of a model: compiled once.
+def batch_outputs(model, trim):
+  """Returns a function of a batch, see `predict`."""
 
   def of_batch(batch):
-    if not distribution.is_tpu(run.strategy):
+    if trim:
       batch = classifier_input.trimmed(batch)
     logits = model(batch)
     return {
@@ -208,12 +206,21 @@ def predict(model, run, data, batch_size):
       "label_ids": batch["label_ids"],
     }
 
+  return of_batch
+
+
+def predict(model, run, data, batch_size):
+  """Computes the scores, losses and labels of classifier_input.ClassifierData.
+
+  Returns:
+    dict of arrays: scores float32 [N, L], loss float32 [N], label_ids.
+  """
   lengths = None
   if "input_mask" in data.features:
     lengths = input_pipeline.record_lengths([data.records], data.features)
   return evaluation_loop.predict(
     run.strategy,
-    of_batch,
+    batch_outputs(model, not distribution.is_tpu(run.strategy)),
     input_pipeline.sequential_records([data.records]),
     data.features,
     num_records=data.num_records,

@@ -16,6 +16,7 @@ each word's first word piece. The paper's table of frozen features is
 The 200 sentences in tests/data train to F1 0.98 on 40 others in 15 seconds.
 """
 
+import functools
 import os
 from typing import NamedTuple
 
@@ -192,16 +193,13 @@ def word_losses(logits, label_ids):
   return losses * tf.cast(label_ids != ner_data.NO_LABEL, tf.float32)
 
 
-def predict(model, run, name):
-  """Labels every word of run.data[name].
-
-  Returns:
-    list of lists of str, the labels of each sentence; mean loss of a word.
-  """
+@functools.lru_cache(maxsize=1)  # One function of a model: compiled once.
+def batch_outputs(model, trim):
+  """Returns a function of a batch: its labels and losses."""
 
   def of_batch(batch):
     length = batch["input_ids"].shape[1]
-    if run.trim:
+    if trim:
       batch = input_pipeline.trim_to_longest(batch)
     logits = model(batch)
     predicted = tf.argmax(logits, axis=-1, output_type=tf.int32)
@@ -212,14 +210,25 @@ def predict(model, run, name):
       "loss": tf.reduce_sum(losses, axis=1),
     }
 
+  return of_batch
+
+
+def predict(model, run, name):
+  """Labels every word of run.data[name].
+
+  Returns:
+    list of lists of str, the labels of each sentence; mean loss of a word.
+  """
   data = run.data[name]
+  lengths = [len(window.input_ids) for window in data.windows]
   outputs = evaluation_loop.predict(
     run.strategy,
-    of_batch,
+    batch_outputs(model, run.trim),
     input_pipeline.sequential_records([data.records]),
     run.features,
     num_records=len(data.windows),
     batch_size=run.batch_sizes[name],
+    lengths=lengths if run.trim else None,
   )
   predicted = ner_data.predicted_labels(
     data.sentences, data.windows, outputs["predicted"], run.labels

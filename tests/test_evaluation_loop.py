@@ -54,6 +54,22 @@ def test_each_record_is_predicted_once_in_order(tmp_path, strategy, count):
   np.testing.assert_array_equal(outputs["squares"], expected)
 
 
+def test_a_function_is_compiled_once(tmp_path, strategy):
+  records = write_records(tmp_path / "a.tfrecord", 4)
+  traces = []
+
+  def function(batch):
+    traces.append(batch)
+    return {"number": batch["input_ids"][:, 0]}
+
+  for _ in range(3):
+    outputs = evaluation_loop.predict(
+      strategy, function, records, FEATURES, num_records=4, batch_size=2
+    )
+    assert outputs["number"].tolist() == [0, 1, 2, 3]
+  assert len(traces) == strategy.num_replicas_in_sync
+
+
 @pytest.mark.parametrize("count", [1, 4, 7])
 def test_batches_of_like_length_give_the_order_of_records(
   tmp_path, strategy, count
