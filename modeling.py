@@ -406,6 +406,8 @@ class BertModel(_Weights):
       # From the float32 variable itself: its gradient then stays a list of
       # rows, one per token, and the optimizer takes the norm of that list.
       words = tf.gather(weights["word_embeddings"], input_ids)
+      # A table stored in half precision is not cast whole.
+      words = tf.cast(words, tf.float32)
     if token_type_ids is None:
       token_type_ids = tf.zeros_like(input_ids)
     # As in the original: a segment out of range gets a zero row.

@@ -531,12 +531,15 @@ class _HalfStoredModel(modeling.BertModel):
     )
 
   def _under(self, prefix):
-    # The embeddings are summed in float32; kernels are cast to the type of
-    # what they are multiplied with, which is bfloat16.
+    # The embeddings are summed in float32, words once they are looked up;
+    # kernels are cast to the type of what they are multiplied with, bfloat16.
     weights = super()._under(prefix)
     if "/embeddings/" not in prefix:
       return weights
-    return {name: tf.cast(w, tf.float32) for name, w in weights.items()}
+    return {
+      name: w if name == "word_embeddings" else tf.cast(w, tf.float32)
+      for name, w in weights.items()
+    }
 
 
 def _ids_of(tokenizer, *tokens):
