@@ -39,7 +39,7 @@ class Columns(NamedTuple):
 @table_files.collector_paused()
 def read(
   path, columns, *, kind=classifier_examples.SINGLE, separator=None,
-  split="train", max_examples=None, file_format=None, quoted=None,
+  split="train", file_format=None, quoted=None,
 ):
   """Reads examples.
 
@@ -51,7 +51,6 @@ def read(
       `separator` or in a JSON list.
     separator: str, for MULTI_LABEL.
     split: the first part of the names of rows without ids: "train-1".
-    max_examples: read no more than so many; None for all.
     file_format: one of FORMATS; None to tell from the end of the name.
     quoted: whether a TSV has quotes like a CSV; None for the format's own.
 
@@ -67,7 +66,7 @@ def read(
   place_of = {
     name: table_files.column(table, name) for name in columns if name
   }
-  rows = list(zip(table.rows, table.lines))[:max_examples]
+  rows = list(zip(table.rows, table.lines))
   examples = []
   for number, (row, line) in enumerate(rows, 1):
     values = Columns(

@@ -82,12 +82,6 @@ def test_the_format_may_be_named(tmp_path):
   assert example.label == "a"
 
 
-def test_no_more_examples_than_asked_for(tmp_path):
-  text = "text,label\nOne.,a\nTwo.,b\nThree.,a\n"
-  assert len(read(tmp_path, text, max_examples=2)) == 2
-  assert len(read(tmp_path, text, max_examples=9)) == 3
-
-
 def test_classes_of_json_are_names_whatever_their_type(tmp_path):
   found = labels_of(tmp_path, [" a", 1, True, 0.5])
   assert found == ["a", "1", "true", "0.5"]
