@@ -73,7 +73,7 @@ def read_official(name, data_dir, *, purposes, language, config, metrics):
     )
   splits = _official_splits(official, data_dir, purposes, language)
   labels = tuple(official.labels)
-  learned = model_labels(config)
+  learned = tuple(config.label_names())
   if "train" not in purposes and sorted(learned) == sorted(labels):
     labels = learned
   return ClassifierTask(
@@ -179,8 +179,8 @@ def _own_labels(kind, labels, train, config):
     return labels
   if train:
     return own_data.label_list(train.examples)
-  if model_labels(config):
-    return model_labels(config)
+  if tuple(config.label_names()):
+    return tuple(config.label_names())
   raise errors.InputError(
     "no classes known: --bert_config_file has no id2label; pass --labels, or "
     "the bert_config.json in the final_model of a training, or --do_train"
@@ -188,18 +188,6 @@ def _own_labels(kind, labels, train, config):
 
 
 # What a model's configuration says.
-
-
-def model_labels(config):
-  """Returns the classes in a model's configuration, () if it has none."""
-  by_number = config.to_dict().get("id2label") or {}
-  try:
-    return tuple(by_number[str(n)] for n in range(len(by_number)))
-  except KeyError as error:
-    raise errors.InputError(
-      f"id2label in --bert_config_file has no {error}; number the classes "
-      "from 0 on"
-    ) from error
 
 
 def model_kind(config):

@@ -41,7 +41,9 @@ flags.DEFINE_integer(
   lower_bound=0,
 )
 flags.DEFINE_list(
-  "labels", [], "Names of the labels (classification, tagging), in order."
+  "labels", [],
+  "Names of the labels (classification, tagging), in order; by default those "
+  "in --bert_config_file, where our scripts and Hugging Face write them.",
 )
 flags.DEFINE_string(
   "label_file", None, "The same, in a file with one label a line."
@@ -104,8 +106,8 @@ flags.DEFINE_bool(
 )
 
 
-def read_labels():
-  """Returns the labels of the flags, a list.
+def read_labels(config):
+  """Returns the labels of the flags, or else of the model, a list.
 
   Raises:
     InputError: there are none, or some that the head has no use for.
@@ -117,9 +119,12 @@ def read_labels():
     FLAGS.head == "classification" and FLAGS.output_activation != "linear"
   )
   if wanted and not labels:
+    labels = config.label_names()
+  if wanted and not labels:
     raise errors.InputError(
       f"--head={FLAGS.head} needs names for its labels, in the order of "
-      "training: pass --labels or --label_file"
+      "training: pass --labels or --label_file, or a --bert_config_file with "
+      "id2label"
     )
   if labels and not wanted:
     raise errors.InputError(
@@ -170,8 +175,8 @@ def main(argv):
   del argv
   if not FLAGS.init_checkpoint:
     raise errors.InputError("pass --init_checkpoint: the weights to export")
-  labels, options = read_labels(), read_options()
   config = modeling.BertConfig.from_json_file(FLAGS.bert_config_file)
+  labels, options = read_labels(config), read_options()
   tokenization.validate_case_matches_checkpoint(
     FLAGS.do_lower_case, FLAGS.init_checkpoint
   )

@@ -128,6 +128,23 @@ class BertConfig:
     """Returns JSON with sorted keys, two spaces of indent, a last newline."""
     return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
 
+  def label_names(self):
+    """Returns the names of a trained head's labels, [] if there are none.
+
+    They stand in `id2label`, as in Hugging Face's configurations.
+
+    Raises:
+      InputError: they are not numbered from 0 on.
+    """
+    by_number = self.to_dict().get("id2label") or {}
+    try:
+      return [by_number[str(number)] for number in range(len(by_number))]
+    except KeyError as error:
+      raise errors.InputError(
+        f"id2label in the model's configuration has no {error}; number the "
+        "labels from 0 on"
+      ) from error
+
   def check_vocabulary(self, num_tokens, source="the vocabulary"):
     """Raises InputError if `num_tokens` ids do not fit the embedding table."""
     if num_tokens > self.vocab_size:

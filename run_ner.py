@@ -416,9 +416,8 @@ def model_labels(train_sentences, labels_file, config):
     return ner_data.label_list(train_sentences)
   if tf.io.gfile.exists(labels_file):
     return [line for _, line in data_files.read_lines(labels_file)]
-  by_number = config.to_dict().get("id2label")
-  if by_number:
-    return [by_number[str(number)] for number in range(len(by_number))]
+  if labels := config.label_names():
+    return labels
   raise errors.InputError(
     f"no labels known: there is no {labels_file}, and --bert_config_file has "
     "no id2label; pass the bert_config.json in the final_model of a training, "

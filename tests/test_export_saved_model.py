@@ -1,5 +1,6 @@
 """export_saved_model.py as a user runs it."""
 
+import json
 import os
 
 import pytest
@@ -53,6 +54,10 @@ def test_export(tmp_path):
       {"head": "classification", "labels": "a,b"},
       "has no output_bias, output_weights",
     ),
+    (  # Its labels are known: what is missing is the head.
+      {"head": "classification", "bert_config_file": "{tmp}/named.json"},
+      "has no output_bias, output_weights",
+    ),
     (
       {
         "head": "masked_lm",
@@ -65,8 +70,11 @@ def test_export(tmp_path):
 )
 def test_errors(flags, sentence, tmp_path):
   (tmp_path / "w").write_text("a\tb\n")
+  config = json.loads(MODEL["bert_config_file"].read_text())
+  config["id2label"] = {"0": "bad", "1": "good"}
+  (tmp_path / "named.json").write_text(json.dumps(config))
   flags = {
-    name: value.format(tmp=tmp_path) if name == "warmup_file" else value
+    name: value.format(tmp=tmp_path) if isinstance(value, str) else value
     for name, value in flags.items()
   }
   finished = run(tmp_path, **flags)

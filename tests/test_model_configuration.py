@@ -55,3 +55,16 @@ def test_bad_configuration_files(tmp_path, text, message):
 def test_missing_configuration_file():
   with pytest.raises(errors.InputError, match="no such file: /no/config.json"):
     modeling.BertConfig.from_json_file("/no/config.json")
+
+
+def test_label_names():
+  assert not tiny().label_names()
+  named = modeling.BertConfig.from_dict(
+    {**tiny().to_dict(), "id2label": {"1": "b", "0": "a"}}
+  )
+  assert named.label_names() == ["a", "b"]
+  wrong = modeling.BertConfig.from_dict(
+    {**tiny().to_dict(), "id2label": {"1": "b"}}
+  )
+  with pytest.raises(errors.InputError, match="no '0'; number the labels"):
+    wrong.label_names()
