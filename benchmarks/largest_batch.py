@@ -1,6 +1,6 @@
 """The largest training batch that fits, by model, sequence length and memory.
 
-  python benchmarks/largest_batch.py --memory_gb=12 --sizes=base,large
+  python benchmarks/largest_batch.py --memory_gb=12,24 --sizes=base,large
 
 On a GPU the device is limited to --memory_gb (so one large card measures the
 table of a smaller one too), and the batch is doubled, then bisected, each try
@@ -9,7 +9,8 @@ BERTAdam. On a CPU, where nothing stops a process from taking more, the peak
 memory of the process is measured at two batch sizes and the largest batch
 follows from the line through them; --verify measures that batch as well.
 
-Prints a Markdown table: a row for each model and length, 0 where nothing fits.
+Prints a Markdown table: a row for each model and length, a column for each
+memory, 0 where nothing fits.
 """
 
 import functools
@@ -26,7 +27,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 FLAGS = flags.FLAGS
 
-flags.DEFINE_float("memory_gb", 12.0, "Memory of the device, in 10**9 bytes.")
+flags.DEFINE_list("memory_gb", ["12"], "Device memories, in 10**9 bytes.")
 flags.DEFINE_list("sizes", ["base"], "Models: tiny, base, large.")
 flags.DEFINE_list("lengths", ["64", "128", "256", "384", "512"], "Lengths.")
 flags.DEFINE_string("dtype", "float32", "float32, bfloat16 or float16.")
@@ -57,7 +58,7 @@ def try_batch(size, length, batch_size):
   gpus = tf.config.list_physical_devices("GPU")
   if gpus:
     limit = tf.config.LogicalDeviceConfiguration(
-      memory_limit=int(FLAGS.memory_gb * 1e9 / 2**20)
+      memory_limit=int(float(FLAGS.memory_gb[0]) * 1e9 / 2**20)
     )
     tf.config.set_logical_device_configuration(gpus[0], [limit])
   layers, width, heads = SHAPES[size]
@@ -112,19 +113,21 @@ def try_batch(size, length, batch_size):
   return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def measure(size, length, batch_size):
+def measure(size, length, batch_size, memory_gb="0"):
   """Runs `try_batch` in a process; returns peak bytes, None if it fails.
+
+  Only a GPU is limited to `memory_gb`.
 
   Raises:
     RuntimeError: it failed for another reason than memory.
   """
   command = [sys.executable, os.path.abspath(__file__)]
   for name in (
-    "memory_gb", "dtype", "recompute_activations",
-    "gradient_accumulation_steps",
+    "dtype", "recompute_activations", "gradient_accumulation_steps"
   ):
     command.append(f"--{name}={FLAGS[name].value}")
   command += [f"--sizes={size}", f"--lengths={length}"]
+  command.append(f"--memory_gb={memory_gb}")
   command.append(f"--try_batch={batch_size}")
   done = subprocess.run(command, capture_output=True, text=True)
   if done.returncode == _FITS:
@@ -135,32 +138,43 @@ def measure(size, length, batch_size):
 
 
 def largest_on_gpu(size, length):
-  """Returns the largest batch that does not exhaust the device."""
+  """Returns the cells of a row: the largest batch in each memory."""
+  return [
+    str(_bisected(functools.partial(measure, size, length, memory_gb=memory)))
+    for memory in FLAGS.memory_gb
+  ]
+
+
+def _bisected(fits):
+  """Returns the largest batch that fits, by a function that tries one."""
   step = FLAGS.gradient_accumulation_steps
   low, high = 0, 1
-  while high * step <= _LARGEST_TRIED and measure(size, length, high * step):
+  while high * step <= _LARGEST_TRIED and fits(high * step):
     low, high = high, 2 * high
   while high - low > 1:
     middle = (low + high) // 2
-    fits = measure(size, length, middle * step)
-    low, high = (middle, high) if fits else (low, middle)
+    low, high = (middle, high) if fits(middle * step) else (low, middle)
   return low * step
 
 
 def largest_on_cpu(size, length):
-  """Returns the largest batch by the line through two measured peaks."""
+  """Returns the cells of a row, by the line through two measured peaks."""
   step = FLAGS.gradient_accumulation_steps
   few = step * max(1, _FEW_TOKENS // (step * length))
   many = 4 * few
   peaks = [measure(size, length, count) for count in (few, many)]
   per_example = (peaks[1] - peaks[0]) / (many - few)
   fixed = peaks[0] - few * per_example
-  largest = int((FLAGS.memory_gb * 1e9 - fixed) / per_example)
-  largest = max(0, largest // step * step)
-  note = f" ({fixed / 1e9:.2f} GB + {per_example / 1e6:.0f} MB each)"
-  if FLAGS.verify and largest:
-    note += f", measured {measure(size, length, largest) / 1e9:.2f} GB"
-  return f"{largest}{note}"
+  cells = []
+  for memory in FLAGS.memory_gb:
+    largest = int((float(memory) * 1e9 - fixed) / per_example)
+    largest = max(0, largest // step * step)
+    cells.append(str(largest))
+    if FLAGS.verify and largest:
+      measured = measure(size, length, largest) / 1e9
+      cells[-1] += f" (measured {measured:.2f} GB)"
+  cells.append(f"{fixed / 1e9:.2f} GB + {per_example / 1e6:.0f} MB each")
+  return cells
 
 
 def main(argv):
@@ -178,11 +192,15 @@ def main(argv):
 
   on_gpu = bool(tf.config.list_physical_devices("GPU"))
   largest = largest_on_gpu if on_gpu else largest_on_cpu
-  print(f"{'GPU' if on_gpu else 'CPU'}, {FLAGS.memory_gb:g} GB, {FLAGS.dtype}")
-  print("| model | length | largest batch |\n|---|---|---|")
+  print(f"{'GPU' if on_gpu else 'CPU'}, {FLAGS.dtype}")
+  columns = ["model", "length", *(f"{gb} GB" for gb in FLAGS.memory_gb)]
+  if not on_gpu:
+    columns.append("peak memory")
+  print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
   for size in FLAGS.sizes:
     for length in FLAGS.lengths:
-      print(f"| {size} | {length} | {largest(size, int(length))} |", flush=True)
+      cells = " | ".join([size, length, *largest(size, int(length))])
+      print(f"| {cells} |", flush=True)
 
 
 if __name__ == "__main__":
