@@ -245,6 +245,9 @@ def train_and_predict(task, arguments, tokenizer, folder):
       weight_decay=arguments.weight_decay,
       adam_epsilon=1e-6,
       bf16=arguments.dtype == "bfloat16",
+      train_sampling_strategy=(
+        "group_by_length" if arguments.bucket_by_length else "random"
+      ),
       save_strategy="no",
       report_to="none",
       logging_steps=50,
@@ -254,11 +257,14 @@ def train_and_predict(task, arguments, tokenizer, folder):
     data_collator=transformers.DataCollatorWithPadding(tokenizer),
   )
   trainer.train()
+  # Predictions would come back in another order.
+  trainer.args.train_sampling_strategy = "random"
   found = trainer.predict(task.eval).predictions
   return found, trainer.state.global_step
 
 
 def parse_arguments():
+  """Returns the flags, an argparse.Namespace."""
   parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
   parser.add_argument("--task", choices=[*GLUE, "squad"], required=True)
   parser.add_argument("--data_dir", type=pathlib.Path, required=True)
@@ -271,6 +277,7 @@ def parse_arguments():
   for name, value in (
     ("seed", 1), ("max_seq_length", 128), ("doc_stride", 128),
     ("train_batch_size", 16), ("eval_batch_size", 32),
+    ("bucket_by_length", 0),
   ):
     parser.add_argument(f"--{name}", type=int, default=value)
   for name, value in (

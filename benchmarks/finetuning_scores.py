@@ -48,6 +48,7 @@ HYPER_PARAMETERS = {
   "weight_decay": (float, 0.01),
   "doc_stride": (int, 128),
   "dtype": (str, "float32"),
+  "bucket_by_length": (int, 0),  # 1: batches of sequences of like length.
 }
 
 
@@ -64,6 +65,7 @@ def our_command(arguments, seed, folder):
     f"--train_batch_size={arguments.train_batch_size}",
     f"--max_seq_length={arguments.max_seq_length}",
     f"--dtype={arguments.dtype}",
+    f"--bucket_by_length={bool(arguments.bucket_by_length)}",
   ]
   if arguments.task == "squad":
     return [
@@ -249,6 +251,7 @@ def print_table(task, found):
 
 
 def parse_arguments():
+  """Returns the flags, an argparse.Namespace."""
   parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
   parser.add_argument("--task", choices=list(METRICS), required=True)
   parser.add_argument("--data_dir", type=pathlib.Path, required=True)
