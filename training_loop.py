@@ -394,7 +394,8 @@ class Trainer:
     )
     with stop_on_signals() as stop, contextlib.closing(log):
       self._train_blocks(iterator, log, stop)
-    if stop.requested:
+      is_stopped = self._agreed(stop)
+    if is_stopped:
       logging.info(
         "stopped by %s; step %d is saved: run the same command again to "
         "continue", stop.by, self.global_step.numpy(),
@@ -440,9 +441,12 @@ class Trainer:
       return tf.distribute.get_replica_context().all_reduce("SUM", flag)
 
     counts = self._strategy.run(count_of_requests)
-    if self._strategy.experimental_local_results(counts)[0] and not stop.by:
+    # A signal that came after it was counted is for the next time: going by
+    # `stop.requested` here, this process would stop alone.
+    is_agreed = bool(self._strategy.experimental_local_results(counts)[0])
+    if is_agreed and not stop.requested:
       stop.by = "a signal to another process"
-    return stop.requested
+    return is_agreed
 
   def _block_length(self, step, seconds_per_step):
     """How many steps the next call takes: up to the next thing to do."""

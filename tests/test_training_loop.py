@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import distribution
 import errors
 import evaluation_loop
 import modeling
@@ -233,6 +234,24 @@ def test_signal_saves_and_the_run_goes_on(tmp_path, kind, number):
   assert run_folder.latest_committed(str(tmp_path / "b")).step == 6
   state = train(make_trainer(tmp_path / "b", kind=kind), tmp_path / "b")
   assert_same(whole, state)
+
+
+def test_processes_stop_by_what_all_have_counted(tmp_path, monkeypatch):
+  trainer = make_trainer(tmp_path)
+  monkeypatch.setattr(distribution, "is_multi_worker", lambda strategy: True)
+  stop = training_loop._StopRequest()
+  strategy = tf.distribute.get_strategy()
+  count = strategy.run
+
+  def count_and_be_signalled(function):
+    counts = count(function)
+    stop.note(signal.SIGTERM, None)
+    return counts
+
+  monkeypatch.setattr(strategy, "run", count_and_be_signalled)
+  # The other processes know nothing of a signal that comes this late.
+  assert not trainer._agreed(stop) and stop.requested
+  assert trainer._agreed(stop)
 
 
 def test_checkpoints_are_kept_at_steps_and_at_the_end(tmp_path):
