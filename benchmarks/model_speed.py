@@ -170,6 +170,7 @@ def make_peak(dtype, size=2048):
 
 
 def seconds_of(function):
+  """Returns how long a call of a function takes."""
   start = time.perf_counter()
   function()
   return time.perf_counter() - start

@@ -109,6 +109,7 @@ def descendants(pid):
 
 
 def megabytes_of(pid):
+  """Returns the memory, in MB, that a process alone holds; 0 if it ended."""
   try:
     with open(f"/proc/{pid}/smaps_rollup") as stream:
       lines = [line.split() for line in stream if "Pss_Anon" in line]
@@ -177,6 +178,7 @@ def main(_):
 
 
 def table_row(name, num_words, start, cost):
+  """Returns a contender's row; `start` is what the start of it alone costs."""
   cells = [f"{name:26}"]
   for before, all_of_it in zip(start[:2], cost[:2]):
     rate = num_words / max(all_of_it - before, 1e-3)

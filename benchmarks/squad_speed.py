@@ -59,6 +59,7 @@ class Clock:
 
 
 def peak_megabytes():
+  """Returns the most memory, in MB, that this process has held so far."""
   return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 
 
