@@ -28,7 +28,7 @@ TF1 = "TensorFlow 1"
 # BERT has been trained with. Not worth a word when it is not loaded.
 _OPTIMIZER_STATE = re.compile(
   r"/(adam_m|adam_v|lamb_m|lamb_v|Adam|Adam_1|LAMB|LAMB_1)$"
-  r"|^(global_step|beta1_power|beta2_power|loss_scale/\w+)$"
+  r"|^(global_step|applied_updates|beta1_power|beta2_power|loss_scale/\w+)$"
 )
 _SUFFIX = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 

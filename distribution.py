@@ -145,6 +145,22 @@ def is_chief(strategy):
   return not has_chief and resolver.task_id == 0
 
 
+def gathered(strategy, values):
+  """Returns the numbers of every replica, float64 [replicas, N], to all alike.
+
+  Args:
+    strategy: tf.distribute.Strategy.
+    values: list of N numbers of this process.
+  """
+
+  def of_replica():
+    own = tf.constant([values], tf.float64)
+    return tf.distribute.get_replica_context().all_gather(own, axis=0)
+
+  rows = strategy.run(of_replica)
+  return strategy.experimental_local_results(rows)[0].numpy()
+
+
 def default_jit_compile(strategy):
   """Returns whether XLA pays here: on a GPU yes, on a CPU it does not.
 

@@ -4,6 +4,7 @@ Like training_loop.py, nothing here has to do with BERT.
 """
 
 import functools
+import math
 
 import numpy as np
 import tensorflow as tf
@@ -130,72 +131,129 @@ class PeriodicEvaluation:
   """Evaluates every so many steps, keeps the best, knows when to give up."""
 
   def __init__(
-    self, evaluate, *, every_steps, metric=None, patience=0, keep_best=None
+    self,
+    evaluate,
+    *,
+    every_steps,
+    metric=None,
+    patience=0,
+    keep_best=None,
+    names=None,
   ):
     """Says what to evaluate and what to do with it.
 
     Args:
       evaluate: function without arguments; returns dict from name to number.
-      every_steps: interval, in training steps.
+      every_steps: interval, in training steps; the last step is evaluated
+        whatever its number.
       metric: name of the result that is compared; smaller is better for
         names that end in "loss". None compares nothing.
       patience: after so many evaluations in a row that were not better the
         training stops; 0: never.
       keep_best: function of the step, called when the metric is the best so
         far.
+      names: the names of the results, where they are known beforehand.
 
     Raises:
-      InputError: patience without a metric.
+      InputError: patience without a metric, or a metric that is not in names.
     """
     if patience and not metric:
       raise errors.InputError(
         "early stopping needs a metric to go by: pass --save_best"
       )
+    if metric and names is not None:
+      _check_metric(metric, names)
     self.every_steps = every_steps
     self._evaluate = evaluate
-    self._metric = metric
     self._patience = patience
     self._keep_best = keep_best
-    self._best = {"step": None, "value": None, "worse_since": 0}
+    self._state = {
+      "metric": metric,
+      "step": None,
+      "value": None,
+      "worse_since": 0,
+      "evaluated_step": None,
+    }
 
   @property
   def should_stop(self):
     """Whether patience is at its end."""
-    worse = self._best["worse_since"]
+    worse = self._state["worse_since"]
     return bool(self._patience) and worse >= self._patience
+
+  def is_due(self, step, last_step):
+    """Whether the weights of `step` are to be evaluated, and were not yet."""
+    is_time = step % self.every_steps == 0 or step >= last_step
+    return bool(step) and is_time and step != self._state["evaluated_step"]
 
   def state(self):
     """Returns what a checkpoint must hold of this, as a JSON-able dict."""
-    return dict(self._best)
+    return dict(self._state)
 
-  def restore(self, state):
-    """Takes back what `state` gave; None changes nothing."""
-    self._best.update(state or {})
+  def restore(self, state, step):
+    """Takes back what `state` gave in a checkpoint of `step`; or None.
+
+    The best value of another metric says nothing: the comparison then begins
+    anew.
+    """
+    if state is None:
+      return
+    # Older checkpoints were written after the evaluation, and named no metric.
+    ours = self._state["metric"]
+    state = {"metric": ours, "evaluated_step": step, **state}
+    if state["metric"] != ours:
+      logging.info(
+        "--save_best is %s now and was %s: what was best is forgotten",
+        ours, state["metric"],
+      )
+      return
+    self._state.update(state)
 
   def run(self, step):
-    """Evaluates the weights of `step`; returns the results."""
+    """Evaluates the weights of `step`; returns the results.
+
+    Raises:
+      InputError: the metric is not among the results.
+    """
     results = {k: float(v) for k, v in self._evaluate().items()}
-    if self._metric:
+    if self._state["metric"]:
       self._compare(step, results)
+    self._state["evaluated_step"] = step
     return results
 
   def _compare(self, step, results):
-    if self._metric not in results:
-      raise errors.InputError(
-        f"--save_best={self._metric} is not among the results: "
-        f"{', '.join(sorted(results))}"
-      )
-    value, best = results[self._metric], self._best["value"]
-    sign = 1 if self._metric.endswith("loss") else -1
-    if best is not None and not sign * value < sign * best:
-      self._best["worse_since"] += 1
+    state, metric = self._state, self._state["metric"]
+    _check_metric(metric, results)
+    value = results[metric]
+    if not _is_better(metric, value, state["value"]):
+      state["worse_since"] += 1
       if self.should_stop:
-        logging.info(
-          "stopping early: %s was best (%.6g) at step %d",
-          self._metric, best, self._best["step"],
-        )
+        logging.info("stopping early: %s", self._best_so_far())
       return
-    self._best.update(step=step, value=value, worse_since=0)
-    logging.info("best %s so far: %.6g", self._metric, value)
+    state.update(step=step, value=value, worse_since=0)
+    logging.info("best %s so far: %.6g", metric, value)
     if self._keep_best:
       self._keep_best(step)
+
+  def _best_so_far(self):
+    metric, value = self._state["metric"], self._state["value"]
+    if value is None:
+      return f"{metric} was never a finite number"
+    return f"{metric} was best ({value:.6g}) at step {self._state['step']}"
+
+
+def _check_metric(metric, names):
+  if metric not in names:
+    raise errors.InputError(
+      f"--save_best={metric} is not among the results: "
+      f"{', '.join(sorted(names))}"
+    )
+
+
+def _is_better(metric, value, best):
+  """Whether a result is the best so far; one that is not finite never is."""
+  if not math.isfinite(value):
+    return False
+  if best is None or not math.isfinite(best):
+    return True
+  return value < best if metric.endswith("loss") else value > best

@@ -12,7 +12,6 @@ their global norm, and applied. Everything that looks random is a function of
 
 import contextlib
 import dataclasses
-import signal
 from typing import Callable, Optional
 
 import tensorflow as tf
@@ -23,6 +22,7 @@ import distribution
 import errors
 import optimization
 import run_folder
+import stop_signals
 import training_log
 
 # The exit code after SIGTERM or SIGINT: the run was saved, start it again.
@@ -32,6 +32,8 @@ EXIT_INTERRUPTED = 75
 # One call of the compiled loop should give control back after so long, to
 # show progress and to notice a signal.
 _SECONDS_PER_CALL = 5.0
+
+_LOWEST_LOSS_SCALE, _HIGHEST_LOSS_SCALE = 1.0, 2.0**24
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +118,10 @@ class LossScale:
     steps = tf.where(is_finite, self.finite_steps + 1, 0)
     grow = steps >= 2000
     factor = tf.where(is_finite, tf.where(grow, 2.0, 1.0), 0.5)
-    self.scale.assign(tf.clip_by_value(self.scale * factor, 1.0, 2.0**24))
+    scale = tf.clip_by_value(
+      self.scale * factor, _LOWEST_LOSS_SCALE, _HIGHEST_LOSS_SCALE
+    )
+    self.scale.assign(scale)
     self.finite_steps.assign(tf.where(grow, tf.zeros_like(steps), steps))
 
 
@@ -129,6 +134,14 @@ def _counter(name, value):
     dtype=tf.int64 if isinstance(value, int) else tf.float32,
     aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
   )
+
+
+def _name(variable):
+  return variable.name.split(":")[0]
+
+
+def _are_finite(loss, norm):
+  return tf.math.is_finite(loss) & tf.math.is_finite(norm)
 
 
 class Trainer:
@@ -190,6 +203,7 @@ class Trainer:
     self._block = tf.function(self._run_block)
     with strategy.scope():
       self.global_step = _counter("global_step", 0)
+      self.applied_updates = _counter("applied_updates", 0)
       self._loss_scale = LossScale(options.loss_scaling)
       optimizer.create_slots(self._trained)
 
@@ -204,17 +218,22 @@ class Trainer:
 
     Returns:
       loss (NaN if the step was skipped), dict of metrics' (sum, weight),
-      learning rate, gradient norm: scalars of the whole batch.
+      learning rate, gradient norm, whether only the loss scale was too large:
+      scalars of the whole batch.
     """
-    loss, metrics, rate, norm, is_finite = self._strategy.run(
+    loss, metrics, rate, norm = self._strategy.run(
       self._replica_step, args=(batch,)
     )
-    loss, rate, norm, is_finite = [
+    loss, rate, norm = [
       self._strategy.experimental_local_results(values)[0]
-      for values in (loss, rate, norm, is_finite)
+      for values in (loss, rate, norm)
     ]
+    is_finite = _are_finite(loss, norm)
+    is_overflow = tf.math.is_finite(loss) & ~is_finite
+    is_overflow &= self._loss_scale.scale > _LOWEST_LOSS_SCALE
     self._loss_scale.update(is_finite)
     self.global_step.assign_add(1)
+    self.applied_updates.assign_add(tf.cast(is_finite, tf.int64))
 
     def total(values):
       whole = self._strategy.reduce("SUM", values, axis=None)
@@ -222,7 +241,8 @@ class Trainer:
       return tf.where(is_finite, whole, tf.zeros_like(whole))
 
     metrics = tf.nest.map_structure(total, metrics)
-    return tf.where(is_finite, loss, float("nan")), metrics, rate, norm
+    loss = tf.where(is_finite, loss, float("nan"))
+    return loss, metrics, rate, norm, is_overflow
 
   def _replica_step(self, batch):
     """What one replica does: gradients of its share, exchange, update."""
@@ -237,18 +257,17 @@ class Trainer:
     )
     loss_scale = self._loss_scale.scale.read_value()
     norm = self._global_norm(grads, squared_rows) / loss_scale
-    is_finite = tf.math.is_finite(norm) & tf.math.is_finite(whole_loss)
     rate = self._learning_rate(step)
     for variable, grad in zip(self._trained, grads):
       self._optimizer.update(
         variable,
         grad,
         learning_rate=rate,
-        step=step,
+        step=self.applied_updates.read_value(),
         grad_scale=optimization.clip_scale(norm) / loss_scale,
-        apply=is_finite,
+        apply=_are_finite(whole_loss, norm),
       )
-    return whole_loss, metrics, rate, norm, is_finite
+    return whole_loss, metrics, rate, norm
 
   def _global_norm(self, grads, squared_rows):
     """Norm over all variables; see optimization.rows_squared_norm."""
@@ -309,25 +328,33 @@ class Trainer:
     """Takes `num_steps` steps without asking the host.
 
     Returns:
-      losses [num_steps], metrics summed over the steps, last learning rate,
-      gradient norms [num_steps].
+      training_log.BlockResults.
     """
-    losses = tf.TensorArray(tf.float32, num_steps, element_shape=[])
-    norms = tf.TensorArray(tf.float32, num_steps, element_shape=[])
-    loss, metrics, rate, norm = self.step(next(iterator))
-    losses, norms = losses.write(0, loss), norms.write(0, norm)
+    of_each = [
+      tf.TensorArray(dtype, num_steps, element_shape=[])
+      for dtype in (tf.float32, tf.float32, tf.bool)
+    ]
+    loss, metrics, rate, *more = self.step(next(iterator))
+    of_each = [a.write(0, v) for a, v in zip(of_each, (loss, *more))]
     for index in tf.range(1, num_steps):
-      loss, more, rate, norm = self.step(next(iterator))
-      metrics = tf.nest.map_structure(tf.add, metrics, more)
-      losses, norms = losses.write(index, loss), norms.write(index, norm)
-    return losses.stack(), metrics, rate, norms.stack()
+      loss, parts, rate, *more = self.step(next(iterator))
+      metrics = tf.nest.map_structure(tf.add, metrics, parts)
+      of_each = [a.write(index, v) for a, v in zip(of_each, (loss, *more))]
+    return training_log.BlockResults(
+      *(values.stack() for values in of_each),
+      metrics=metrics,
+      learning_rate=rate,
+      applied_updates=self.applied_updates.read_value(),
+      loss_scale=self._loss_scale.scale.read_value(),
+    )
 
   def state(self):
     """Returns what a checkpoint holds: dict from name to variable."""
     scale = self._loss_scale
     extra = [scale.scale, scale.finite_steps] if scale.enabled else []
-    variables = self._variables + extra + [self.global_step]
-    by_name = {v.name.split(":")[0]: v for v in variables}
+    counters = [self.global_step, self.applied_updates]
+    variables = self._variables + extra + counters
+    by_name = {_name(v): v for v in variables}
     return {**by_name, **self._optimizer.slots}
 
   def start_from(self, start, *, may_be_missing=()):
@@ -338,14 +365,38 @@ class Trainer:
         and step back, any other only weights.
       may_be_missing: regular expressions of the names of variables that
         --init_checkpoint need not hold: those of a new head.
+
+    Raises:
+      InputError: the checkpoint is not of these variables, or the run it is
+        of did not train all that this one trains.
     """
     if start.kind == "resume":
-      checkpoints.load(self.state(), start.path)
+      self._resume(start.path)
       self._extra = start.commit.extra
     elif start.kind == "init":
       checkpoints.load(
         self._variables, start.path, allowed_missing=may_be_missing
       )
+
+  def _resume(self, path):
+    reader = checkpoints.open_reader(path)
+    lacking = [n for n in self._optimizer.slots if n not in reader.shapes]
+    if lacking:
+      raise errors.InputError(
+        f"{path} has no {lacking[0]} ({len(lacking)} such names): the run "
+        "began with fewer weights to train; keep its --freeze_layers, "
+        "--freeze_encoder and --optimizer, or give another --output_dir and "
+        f"--init_checkpoint={path}"
+      )
+    # A run that is in float16 from now on starts with a new scale.
+    report = checkpoints.load(
+      self.state(),
+      reader,
+      allowed_missing=["^loss_scale/", f"^{_name(self.applied_updates)}$"],
+    )
+    if _name(self.applied_updates) in report.missing:
+      # Checkpoints of before there was this counter counted all steps.
+      self.applied_updates.assign(self.global_step)
 
   def save(self):
     """Writes a checkpoint of the current step."""
@@ -371,19 +422,23 @@ class Trainer:
 
     Raises:
       SystemExit: with EXIT_INTERRUPTED, after a SIGTERM or SIGINT; the
-        finished step is saved.
-      InputError: max_bad_steps steps in a row had no finite gradient; the
-        weights of before them are saved.
+        last step is saved, an evaluation that was due is left to the next
+        start.
+      InputError: max_bad_steps steps in a row had no finite gradient (the
+        count begins at 0 with each start), or the evaluation failed; the
+        last weights are saved. Or the processes differ in where they start.
     """
     options = self._options
     first_step = int(self.global_step.numpy())
+    self._check_same_start(first_step)
     self._evaluation = evaluation
     if evaluation:
-      evaluation.restore(self._extra.get("evaluation"))
-    if self._is_finished(first_step):
-      logging.info(
+      evaluation.restore(self._extra.get("evaluation"), first_step)
+    if self._is_finished(first_step) and not self._is_due(first_step):
+      logging.warning(
         "nothing to train: the checkpoint in %s is at step %d, where this run "
-        "ended", options.output_dir, first_step,
+        "ended; to train anew pass another --output_dir, to train further a "
+        "larger number of steps or epochs", options.output_dir, first_step,
       )
       return
     iterator = iter(make_batches(first_step))
@@ -392,9 +447,9 @@ class Trainer:
       first_step=first_step,
       writes_files=distribution.is_chief(self._strategy),
     )
-    with stop_on_signals() as stop, contextlib.closing(log):
+    with stop_signals.noted() as stop, contextlib.closing(log):
       self._train_blocks(iterator, log, stop)
-      is_stopped = self._agreed(stop)
+      is_stopped, _ = self._agreed(stop)
     if is_stopped:
       logging.info(
         "stopped by %s; step %d is saved: run the same command again to "
@@ -406,67 +461,107 @@ class Trainer:
     early = self._evaluation and self._evaluation.should_stop
     return early or step >= self._options.num_train_steps
 
+  def _is_due(self, step):
+    """Whether the weights of `step` are to be evaluated, and were not yet."""
+    last_step = self._options.num_train_steps
+    return self._evaluation and self._evaluation.is_due(step, last_step)
+
   def _train_blocks(self, iterator, log, stop):
     """Block after block of steps; between them, whatever is due."""
-    options = self._options
     step, saved_step = int(self.global_step.numpy()), None
-    while not self._is_finished(step) and not self._agreed(stop):
-      num_steps = self._block_length(step, log.seconds_per_step)
-      log.block_begins(step, num_steps)
+    if self._is_due(step):
+      # A signal came before this evaluation, which the last start then left
+      # to this one.
+      self._evaluate(step, log)
+    is_stopped, seconds_per_step = self._agreed(stop)
+    while not (is_stopped or self._is_finished(step)):
+      num_steps = self._block_length(step, seconds_per_step)
+      log.block_begins(step)
       results = self._block(iterator, tf.constant(num_steps))
       step += num_steps
       log.block_done(step, num_steps, results)
-      if self._evaluation and step % self._evaluation.every_steps == 0:
-        log.evaluated(step, self._evaluation.run(step))
-      is_bad = log.bad_steps_in_row >= options.max_bad_steps
-      if step % options.save_checkpoints_steps == 0 or is_bad:
+      # One who was asked to stop has no time for an evaluation.
+      if self._is_due(step) and not self._agreed(stop)[0]:
+        self._evaluate(step, log)
+      if step % self._options.save_checkpoints_steps == 0:
         self.save()
         saved_step = step
-      if is_bad:
-        raise errors.InputError(
-          f"{log.bad_steps_in_row} steps in a row had no finite loss or "
-          f"gradient; the weights of before them are kept in "
-          f"{options.output_dir}; try a lower --learning_rate"
-        )
+      self._end_if_bad(log, is_saved=saved_step == step)
+      is_stopped, seconds_per_step = self._agreed(stop, log.seconds_per_step)
+    log.flush()
+    self._end_if_bad(log, is_saved=saved_step == step)
     if saved_step != step:
       self.save()
 
-  def _agreed(self, stop):
-    """Whether any process was asked to stop: all must stop at one step."""
+  def _evaluate(self, step, log):
+    try:
+      results = self._evaluation.run(step)
+    except errors.InputError:
+      # Say a --save_best that is no result: what was trained is not lost.
+      self.save()
+      raise
+    log.evaluated(step, results)
+
+  def _end_if_bad(self, log, *, is_saved):
+    """Raises InputError if too many steps in a row were skipped."""
+    if log.bad_steps_in_row < self._options.max_bad_steps:
+      return
+    if not is_saved:
+      self.save()
+    raise errors.InputError(
+      f"{log.bad_steps_in_row} steps in a row had no finite loss or "
+      f"gradient; the weights of before them are kept in "
+      f"{self._options.output_dir}; try a lower --learning_rate"
+    )
+
+  def _check_same_start(self, first_step):
+    """Refuses processes that would not train the same weights.
+
+    Raises:
+      InputError: they start at different steps.
+    """
     if not distribution.is_multi_worker(self._strategy):
-      return stop.requested
+      return
+    steps = distribution.gathered(self._strategy, [first_step])
+    if steps.min() != steps.max():
+      raise errors.InputError(
+        f"one process starts at step {int(steps.min())}, another at step "
+        f"{int(steps.max())}: --output_dir={self._options.output_dir} must be "
+        "one folder that all processes see"
+      )
 
-    def count_of_requests():
-      flag = tf.cast(stop.requested, tf.int32)
-      return tf.distribute.get_replica_context().all_reduce("SUM", flag)
+  def _agreed(self, stop, seconds_per_step=0.0):
+    """What all processes go by, since they must do the same.
 
-    counts = self._strategy.run(count_of_requests)
-    # A signal that came after it was counted is for the next time: going by
+    Returns:
+      whether any of them was asked to stop, what a step takes the slowest.
+    """
+    if not distribution.is_multi_worker(self._strategy):
+      return stop.requested, seconds_per_step
+    own = [float(stop.requested), seconds_per_step]
+    requests, seconds = distribution.gathered(self._strategy, own).max(axis=0)
+    # A signal that came after that is for the next time: going by
     # `stop.requested` here, this process would stop alone.
-    is_agreed = bool(self._strategy.experimental_local_results(counts)[0])
-    if is_agreed and not stop.requested:
+    if requests and not stop.requested:
       stop.by = "a signal to another process"
-    return is_agreed
+    return bool(requests), float(seconds)
 
   def _block_length(self, step, seconds_per_step):
     """How many steps the next call takes: up to the next thing to do."""
     options = self._options
+    affordable = 1
+    if seconds_per_step:
+      affordable = max(1, int(_SECONDS_PER_CALL / seconds_per_step))
     ends = [
       options.num_train_steps,
       _next_multiple(step, options.save_checkpoints_steps),
       _next_multiple(step, options.log_steps),
       step + options.iterations_per_loop,
+      step + affordable,
     ]
     if self._evaluation:
       ends.append(_next_multiple(step, self._evaluation.every_steps))
-    if options.profile_steps:
-      ends += [edge for edge in options.profile_steps if edge > step]
-    # Several processes must agree on the length, so none goes by its clock.
-    if not distribution.is_multi_worker(self._strategy):
-      affordable = 1
-      if seconds_per_step:
-        affordable = max(1, int(_SECONDS_PER_CALL / seconds_per_step))
-      ends.append(step + affordable)
+    ends += [edge for edge in options.profile_steps if edge > step]
     return min(ends) - step
 
 
@@ -478,39 +573,3 @@ def _cut(values, parts):
 
 def _next_multiple(step, interval):
   return (step // interval + 1) * interval
-
-
-@contextlib.contextmanager
-def stop_on_signals():
-  """Notes SIGTERM and SIGINT instead of dying; a second SIGINT interrupts.
-
-  Yields:
-    An object with `requested` (bool) and `by` (name of the signal).
-  """
-  stop = _StopRequest()
-  before = {
-    number: signal.signal(number, stop.note)
-    for number in (signal.SIGTERM, signal.SIGINT)
-  }
-  try:
-    yield stop
-  finally:
-    for number, handler in before.items():
-      signal.signal(number, handler)
-
-
-class _StopRequest:
-  """Whether something has asked the run to end, and what."""
-
-  by = None
-
-  @property
-  def requested(self):
-    return self.by is not None
-
-  def note(self, number, frame):
-    del frame
-    if self.requested and number == signal.SIGINT:
-      raise KeyboardInterrupt
-    self.by = signal.Signals(number).name
-    logging.info("%s: finishing the step, then saving", self.by)

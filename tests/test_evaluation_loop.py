@@ -1,5 +1,7 @@
 """Evaluation and prediction: every example once, in order, on any replicas."""
 
+import logging
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -154,11 +156,71 @@ def test_larger_is_better_unless_it_is_a_loss():
   assert not evaluation.should_stop
 
 
+def evaluation_of(values, **options):
+  values = iter(values)
+  kept = []
+  evaluation = evaluation_loop.PeriodicEvaluation(
+    lambda: {"f1": next(values)}, every_steps=2, metric="f1",
+    keep_best=kept.append, **options,
+  )
+  return evaluation, kept
+
+
+def test_what_is_not_finite_is_worse_than_any_number():
+  nan = float("nan")
+  evaluation, kept = evaluation_of([nan, 0.1, nan, 0.2, nan, nan], patience=2)
+  for step in (2, 4, 6, 8):
+    evaluation.run(step)
+  assert kept == [4, 8]
+  evaluation.run(10)
+  assert not evaluation.should_stop
+  evaluation.run(12)
+  assert evaluation.should_stop
+  # What older checkpoints may hold.
+  evaluation, kept = evaluation_of([0.1])
+  evaluation.restore({"step": 2, "value": nan, "worse_since": 1}, 2)
+  evaluation.run(4)
+  assert kept == [4]
+
+
+def test_each_step_is_evaluated_once_and_the_last_one_always():
+  evaluation, _ = evaluation_of([0.1, 0.2])
+  due = [step for step in range(8) if evaluation.is_due(step, 7)]
+  assert due == [2, 4, 6, 7]
+  evaluation.run(4)
+  assert not evaluation.is_due(4, 7)
+  # As after a stop: at step 4 it was evaluated, at step 6 not.
+  for step, is_due in ((4, False), (6, True)):
+    again, _ = evaluation_of([0.1])
+    again.restore(evaluation.state(), step)
+    assert again.is_due(step, 7) == is_due
+  # Older checkpoints were saved after the evaluation.
+  again, _ = evaluation_of([0.1])
+  again.restore({"step": 6, "value": 0.1, "worse_since": 0}, 6)
+  assert not again.is_due(6, 7)
+
+
+def test_another_metric_starts_the_comparison_anew(caplog):
+  evaluation, _ = evaluation_of([0.9])
+  evaluation.run(2)
+  other = evaluation_loop.PeriodicEvaluation(
+    lambda: {"loss": 5.0}, every_steps=2, metric="loss"
+  )
+  with caplog.at_level(logging.INFO, logger="absl"):
+    other.restore(evaluation.state(), 2)
+  assert "--save_best is loss now and was f1" in caplog.text
+  assert other.is_due(2, 100)
+  other.run(2)
+  assert other.state()["value"] == 5.0 and other.state()["metric"] == "loss"
+
+
 def test_unknown_metric_names_the_known_ones():
   evaluation = evaluation_loop.PeriodicEvaluation(
     lambda: {"f1": 0.5, "loss": 1.0}, every_steps=1, metric="accuracy"
   )
   with pytest.raises(errors.InputError, match="accuracy.*: f1, loss"):
     evaluation.run(1)
+  with pytest.raises(errors.InputError, match="=f1 is .* results: accuracy"):
+    evaluation_of([], names=["accuracy"])
   with pytest.raises(errors.InputError, match="--save_best"):
     evaluation_loop.PeriodicEvaluation(dict, every_steps=1, patience=1)

@@ -51,14 +51,20 @@ def open_log(folder, *, first_step=0, writes_files=True, **options):
   )
 
 
-def results(losses, *, rate=0.1, norms=None, **metrics):
+def results(
+  losses, *, rate=0.1, norms=None, overflows=None, updates=4, scale=1.0,
+  **metrics,
+):
   """What a block of len(losses) steps gives, as tensors."""
   metrics = metrics or {"accuracy": (0.0, 1.0)}
-  return (
-    tf.constant(losses, tf.float32),
-    {name: tuple(map(tf.constant, m)) for name, m in metrics.items()},
-    tf.constant(rate),
-    tf.constant(norms or [1.0] * len(losses)),
+  return training_log.BlockResults(
+    losses=tf.constant(losses, tf.float32),
+    norms=tf.constant(norms or [1.0] * len(losses)),
+    overflows=tf.constant(overflows or [False] * len(losses)),
+    metrics={n: tuple(map(tf.constant, m)) for n, m in metrics.items()},
+    learning_rate=tf.constant(rate),
+    applied_updates=tf.constant(updates, tf.int64),
+    loss_scale=tf.constant(scale),
   )
 
 
@@ -81,7 +87,7 @@ def test_values_are_means_since_the_last_logged_step(tmp_path):
   first, second = written(tmp_path)
   assert first.pop(SPEED) >= 0
   assert first == {
-    "step": 4, "loss": 3.0, "accuracy": 0.75,
+    "step": 4, "loss": 3.0, "accuracy": 0.75, "skipped_steps": 0,
     "learning_rate": pytest.approx(0.3), "gradient_norm": 7.0,
   }
   assert (second["step"], second["loss"], second["accuracy"]) == (8, 1.0, 0.5)
@@ -129,6 +135,25 @@ def test_speed_counts_from_the_end_of_the_first_block(tmp_path, world):
   assert [line[SPEED] for line in written(tmp_path)] == [16.0, 8.0]
 
 
+def test_a_device_that_works_by_itself_is_timed_by_what_is_waited_for(
+  tmp_path, world, monkeypatch
+):
+  """The call of a block takes no time, its results are ready 1 s a step on."""
+  log = open_log(tmp_path, log_steps=100)
+  told = log.flush
+  seconds = []
+  for before, num_steps in ((0, 1), (1, 4), (4, 2)):
+    def flush(steps=before):
+      world.now += 1.0 * steps
+      told()
+
+    monkeypatch.setattr(log, "flush", flush)
+    log.block_begins(0)
+    log.block_done(num_steps, num_steps, results([1.0] * num_steps))
+    seconds.append(log.seconds_per_step)
+  assert seconds == [0.0, 1.0, 1.0]
+
+
 def test_an_evaluation_is_logged_and_does_not_slow_the_training_down(
   tmp_path, world
 ):
@@ -167,6 +192,36 @@ def test_bad_steps_are_named_counted_and_left_out_of_the_mean(tmp_path, world):
   ]
   assert world.warnings[-1].endswith("(4 in a row)")
   assert written(tmp_path)[0]["loss"] == 2.0
+
+
+def test_an_overflow_that_a_smaller_scale_mends_is_no_bad_step(
+  tmp_path, world
+):
+  log = open_log(tmp_path, log_steps=2, loss_scaling=True)
+  nan = float("nan")
+  log.block_done(
+    2, 2,
+    results([nan, nan], overflows=[True, False], updates=0, scale=2.0**13),
+  )
+  log.close()
+  assert log.bad_steps_in_row == 1
+  assert world.infos[0].startswith("step 1 skipped: its gradient overflowed")
+  assert [line[:14] for line in world.warnings] == ["step 2 skipped"]
+  (line,) = written(tmp_path)
+  assert (line["skipped_steps"], line["loss_scale"]) == (2, 2.0**13)
+  assert "skipped_steps 2" in world.infos[-1]
+
+
+def test_what_is_not_finite_is_null_in_json(tmp_path):
+  log = open_log(tmp_path, log_steps=1)
+  log.block_done(1, 1, results([np.nan], norms=[np.inf]))
+  log.evaluated(1, {"loss": np.nan, "f1": 0.5})
+  log.close()
+  text = (tmp_path / "train_log.jsonl").read_text()
+  assert "NaN" not in text and "Infinity" not in text
+  training, evaluation = written(tmp_path)
+  assert training["loss"] is None and training["gradient_norm"] is None
+  assert evaluation == {"step": 1, "eval/loss": None, "eval/f1": 0.5}
 
 
 # Files.
@@ -249,7 +304,7 @@ def test_the_profiler_runs_for_the_steps_asked_for(tmp_path, monkeypatch):
   )
   log = open_log(tmp_path, profile_steps=(4, 8))
   for step in range(0, 12, 2):
-    log.block_begins(step, 2)
+    log.block_begins(step)
     calls.append(step)
     log.block_done(step + 2, 2, results([1.0, 1.0]))
   log.close()
@@ -274,7 +329,9 @@ def test_a_line_says_values_speed_and_the_time_left(tmp_path, world):
   log = open_log(tmp_path, log_steps=2)
   log.block_done(1, 1, results([1.0]))
   world.now += 40.0
-  log.block_done(2, 1, results([3.0], accuracy=(1.0, 4.0), rate=1e-5))
+  log.block_done(
+    2, 1, results([3.0], accuracy=(1.0, 4.0), rate=1e-5, updates=2)
+  )
   log.close()
   assert world.infos == [
     "step 2/100  loss 2  accuracy 0.2  learning_rate 1e-05  "

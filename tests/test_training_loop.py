@@ -17,6 +17,7 @@ import evaluation_loop
 import modeling
 import optimization
 import run_folder
+import stop_signals
 import training_loop
 import two_replicas
 
@@ -239,7 +240,7 @@ def test_signal_saves_and_the_run_goes_on(tmp_path, kind, number):
 def test_processes_stop_by_what_all_have_counted(tmp_path, monkeypatch):
   trainer = make_trainer(tmp_path)
   monkeypatch.setattr(distribution, "is_multi_worker", lambda strategy: True)
-  stop = training_loop._StopRequest()
+  stop = stop_signals.StopRequest()
   strategy = tf.distribute.get_strategy()
   count = strategy.run
 
@@ -250,8 +251,32 @@ def test_processes_stop_by_what_all_have_counted(tmp_path, monkeypatch):
 
   monkeypatch.setattr(strategy, "run", count_and_be_signalled)
   # The other processes know nothing of a signal that comes this late.
-  assert not trainer._agreed(stop) and stop.requested
-  assert trainer._agreed(stop)
+  assert trainer._agreed(stop, 0.5) == (False, 0.5) and stop.requested
+  assert trainer._agreed(stop, 0.25) == (True, 0.25)
+
+
+def test_all_processes_go_by_the_slowest(tmp_path, monkeypatch):
+  trainer = make_trainer(tmp_path)
+  monkeypatch.setattr(distribution, "is_multi_worker", lambda strategy: True)
+  told = []
+
+  def gathered(strategy, values):
+    told.append(values)
+    return np.array([values, [0.0, 2.5]])
+
+  monkeypatch.setattr(distribution, "gathered", gathered)
+  stop = stop_signals.StopRequest()
+  assert trainer._agreed(stop, 0.25) == (False, 2.5)
+  assert told == [[0.0, 0.25]]
+  # Some five seconds at once, up to the next thing to do.
+  assert trainer._block_length(0, 0.0) == 1
+  assert trainer._block_length(0, 2.5) == 2
+  assert trainer._block_length(0, 0.001) == 4
+  with pytest.raises(errors.InputError, match="step 0, another at step 3: --o"):
+    monkeypatch.setattr(
+      distribution, "gathered", lambda *_: np.array([[0.0], [3.0]])
+    )
+    trainer.train(lambda step: pytest.fail("asked for data"))
 
 
 def test_checkpoints_are_kept_at_steps_and_at_the_end(tmp_path):
@@ -260,7 +285,7 @@ def test_checkpoints_are_kept_at_steps_and_at_the_end(tmp_path):
   assert commits == ["model.ckpt-10.commit", "model.ckpt-12.commit"]
   reader = tf.train.load_checkpoint(str(tmp_path / "model.ckpt-12"))
   assert sorted(reader.get_variable_to_shape_map()) == sorted(
-    ["global_step"]
+    ["global_step", "applied_updates"]
     + [
       f"{name}{slot}"
       for name in ("embeddings/table", "output/kernel", "output/bias")
@@ -289,11 +314,20 @@ def test_bad_step_changes_nothing(tmp_path):
   before = state_of(trainer)
   after = train(trainer, tmp_path, poison=[0])
   assert after.pop("global_step") == before.pop("global_step") + 1
+  assert after["applied_updates"] == 0
   assert_same(before, after)
 
 
-def test_many_bad_steps_stop_the_run_and_keep_the_weights(tmp_path):
-  trainer = make_trainer(tmp_path, max_bad_steps=3, iterations_per_loop=1)
+@pytest.mark.parametrize(
+  "options",
+  [
+    {"iterations_per_loop": 1},
+    # Known only when the last block has been waited for.
+    {"log_steps": 100, "save_checkpoints_steps": 1000},
+  ],
+)
+def test_many_bad_steps_stop_the_run_and_keep_the_weights(tmp_path, options):
+  trainer = make_trainer(tmp_path, max_bad_steps=3, **options)
   with pytest.raises(errors.InputError, match="steps in a row had no finite"):
     train(trainer, tmp_path, poison=list(range(4, 12)))
   good = make_trainer(tmp_path / "good", num_train_steps=4)
@@ -313,6 +347,94 @@ def test_loss_scale_halves_at_overflow_and_doubles_after_2000_steps(tmp_path):
   scale.finite_steps.assign(1999)
   scale.update(tf.constant(True))
   assert (scale.scale.numpy(), scale.finite_steps.numpy()) == (2.0**14, 0)
+
+
+def test_a_run_of_nothing_but_bad_steps_does_not_end_well(tmp_path, caplog):
+  trainer = make_trainer(tmp_path, log_steps=100, save_checkpoints_steps=1000)
+  with caplog.at_level(logging.WARNING, logger="absl"):
+    with pytest.raises(errors.InputError, match="^12 steps in a row"):
+      train(trainer, tmp_path, poison=list(range(12)))
+  assert "step 12 skipped" in caplog.text
+  assert run_folder.latest_committed(str(tmp_path)).step == 12
+
+
+def test_skipped_steps_are_counted_over_starts_and_not_by_adam(tmp_path):
+  bad = [1, 2]
+  train(make_trainer(tmp_path, num_train_steps=6), tmp_path, poison=bad)
+  state = train(make_trainer(tmp_path), tmp_path, poison=bad)
+  assert state["applied_updates"] == 10
+  lines = (tmp_path / "train_log.jsonl").read_text().splitlines()
+  skipped = {
+    line["step"]: line["skipped_steps"] for line in map(json.loads, lines)
+  }
+  assert skipped == {4: 2, 6: 2, 8: 2, 12: 2}
+
+
+def test_bias_correction_counts_updates_not_steps(tmp_path, monkeypatch):
+  trainer = make_trainer(tmp_path, num_train_steps=4, iterations_per_loop=1)
+  counted = []
+  update = trainer._optimizer.update
+
+  def noted(*args, step, **options):
+    tf.py_function(lambda value: counted.append(int(value)), [step], [])
+    update(*args, step=step, **options)
+
+  monkeypatch.setattr(trainer._optimizer, "update", noted)
+  train(trainer, tmp_path, poison=[1])
+  assert sorted(counted) == [0] * 3 + [1] * 6 + [2] * 3
+
+
+def resume(folder, without, **options):
+  """Returns the state after loading a checkpoint that lacks a name."""
+  state = {**state_of(make_trainer(folder)), "global_step": np.int64(6)}
+  del state[without]
+  run_folder.save(str(folder), 6, state)
+  trainer = make_trainer(folder, **options)
+  trainer.start_from(run_folder.starting_point(str(folder), None))
+  return state_of(trainer)
+
+
+def test_what_a_checkpoint_of_a_run_may_lack(tmp_path):
+  # Older ones counted all steps as updates.
+  assert resume(tmp_path, "applied_updates")["applied_updates"] == 6
+  # One in float32 has no scale for float16.
+  state = resume(tmp_path, "applied_updates", loss_scaling=True)
+  assert state["loss_scale/scale"] == 2.0**15
+  with pytest.raises(errors.InputError, match="no output/bias/adam_m .*freeze"):
+    resume(tmp_path, "output/bias/adam_m")
+
+
+def overflowing(trainer, scale):
+  """Makes gradients that do not fit while the loss scale is above `scale`."""
+  gradients = trainer._part_gradients
+
+  def part_gradients(*args):
+    grads, rows, loss, metrics = gradients(*args)
+    too_large = trainer._loss_scale.scale > scale
+    grads = [tf.where(too_large, np.inf, grad) for grad in grads]
+    return grads, rows, loss, metrics
+
+  trainer._part_gradients = part_gradients
+  return trainer
+
+
+def test_ordinary_overflows_do_not_count_as_bad_steps(tmp_path, caplog):
+  options = {"loss_scaling": True, "max_bad_steps": 3}
+  trainer = overflowing(make_trainer(tmp_path, **options), 2.0**10)
+  with caplog.at_level(logging.INFO, logger="absl"):
+    state = train(trainer, tmp_path)
+  assert state["loss_scale/scale"] == 2.0**10
+  assert state["applied_updates"] == 12 - 5
+  assert caplog.text.count("overflowed float16") == 5
+  assert "not finite" not in caplog.text
+  lines = (tmp_path / "train_log.jsonl").read_text().splitlines()
+  last = json.loads(lines[-1])
+  assert (last["loss_scale"], last["skipped_steps"]) == (2.0**10, 5)
+  # At its floor the scale is not to blame.
+  trainer = overflowing(make_trainer(tmp_path / "b", **options), 0.0)
+  trainer._loss_scale.scale.assign(2.0)
+  with pytest.raises(errors.InputError, match="steps in a row"):
+    train(trainer, tmp_path / "b")
 
 
 # Evaluation while training.
@@ -341,6 +463,58 @@ def test_best_weights_are_kept_and_patience_ends_the_run(tmp_path):
   assert state["global_step"] == 8
 
 
+def test_a_signal_goes_before_an_evaluation_which_the_next_start_makes_up_for(
+  tmp_path, reference, monkeypatch
+):
+  evaluated, kept = [], []
+
+  def evaluation(trainer):
+    def evaluate():
+      evaluated.append(int(trainer.global_step))
+      return {"dev_loss": 1.0 + abs(4 - evaluated[-1])}
+
+    return evaluation_loop.PeriodicEvaluation(
+      evaluate, every_steps=4, metric="dev_loss", keep_best=kept.append
+    )
+
+  trainer = make_trainer(tmp_path)
+  block = trainer._block
+
+  def signalled_block(iterator, num_steps):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return block(iterator, num_steps)
+
+  trainer._block = signalled_block
+  monkeypatch.setattr(trainer, "_block_length", lambda *_: 4)
+  with pytest.raises(SystemExit):
+    train(trainer, tmp_path, None, evaluation(trainer))
+  assert evaluated == []
+  assert run_folder.latest_committed(str(tmp_path)).step == 4
+  trainer = make_trainer(tmp_path)
+  state = train(trainer, tmp_path, None, evaluation(trainer))
+  assert (evaluated, kept) == ([4, 8, 12], [4])
+  assert_same(reference, state)
+
+
+def test_the_last_step_is_evaluated_and_a_wrong_metric_loses_no_step(tmp_path):
+  kept = []
+
+  def evaluation(metric):
+    return evaluation_loop.PeriodicEvaluation(
+      lambda: {"f1": 1.0}, every_steps=100, metric=metric,
+      keep_best=kept.append,
+    )
+
+  with pytest.raises(errors.InputError, match="--save_best=F1 is not among"):
+    train(make_trainer(tmp_path), tmp_path, None, evaluation("F1"))
+  assert run_folder.latest_committed(str(tmp_path)).step == 12
+  # Nothing is left to train, but to evaluate.
+  train(make_trainer(tmp_path), tmp_path, None, evaluation("f1"))
+  assert kept == [12]
+  train(make_trainer(tmp_path), tmp_path, None, evaluation("f1"))
+  assert kept == [12]
+
+
 def test_log_has_one_line_a_logged_step_even_after_a_resume(tmp_path):
   train(make_trainer(tmp_path, num_train_steps=6), tmp_path)
   (tmp_path / "model.ckpt-6.commit").unlink()
@@ -350,7 +524,7 @@ def test_log_has_one_line_a_logged_step_even_after_a_resume(tmp_path):
   assert [value["step"] for value in values] == [4, 8, 12]
   assert values[0].keys() == {
     "step", "loss", "rmse", "learning_rate", "gradient_norm",
-    "examples_per_second",
+    "skipped_steps", "examples_per_second",
   }
   assert list(tmp_path.glob("events.out.tfevents*"))
 
