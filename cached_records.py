@@ -6,6 +6,8 @@ to remember. It is removed before the records are written anew and written
 after them, so that it never speaks of other records.
 """
 
+import contextlib
+
 import tensorflow as tf
 from absl import logging
 
@@ -38,7 +40,9 @@ def ensure(path, fingerprint, write):
     logging.info("%s is there already, from the same data and flags", path)
     return known["facts"]
   if known:
-    tf.io.gfile.remove(note)
+    # Another process of the same run may have been faster.
+    with contextlib.suppress(tf.errors.NotFoundError):
+      tf.io.gfile.remove(note)
   with data_files.RecordWriter(path) as writer:
     facts = json_files.plain(write(writer))
   json_files.write(

@@ -255,7 +255,7 @@ def files_aside(prefix):
   Raises:
     InputError: TensorFlow or the system cannot write them.
   """
-  aside = f"{prefix}.tmp-{os.getpid()}"
+  aside = data_files.name_aside(prefix)
   try:
     tf.io.gfile.makedirs(os.path.dirname(prefix) or ".")
     yield aside

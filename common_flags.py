@@ -7,13 +7,15 @@ where it has the flag. Only a script's `main` reads FLAGS.
 
 import functools
 
-from absl import flags
+from absl import flags, logging
 
 import checkpoints
+import data_files
 import distribution
 import errors
 import evaluation_loop
 import input_pipeline
+import model_folder
 import modeling
 import optimization
 import run_folder
@@ -54,7 +56,8 @@ def define_tokenizer_flags():
   flags.DEFINE_bool(
     "do_lower_case", True,
     "Whether to lower-case the text and strip accents: true for uncased "
-    "models, false for cased ones.",
+    "models, false for cased ones. If not given, what a tokenizer_config.json "
+    "beside --vocab_file says goes before the default.",
   )
 
 
@@ -153,7 +156,8 @@ def _define_optimizer_flags(learning_rate):
   """How far, how and which weights a step moves."""
   flags.DEFINE_float(
     "learning_rate", learning_rate,
-    "Peak learning rate: after the warm-up it falls linearly to 0.",
+    "Peak learning rate: after the warm-up it falls as "
+    "--learning_rate_schedule says.",
     lower_bound=0.0,
   )
   flags.DEFINE_enum(
@@ -190,7 +194,8 @@ def define_evaluation_flags():
   """Flags of evaluation during training."""
   flags.DEFINE_integer(
     "eval_steps", 0,
-    "Evaluate every so many steps of training; 0: only at the end.",
+    "Evaluate every so many steps of training, and after the last; 0: only "
+    "at the end.",
     lower_bound=0,
   )
   flags.DEFINE_string(
@@ -219,7 +224,8 @@ def define_device_flags():
   )
   flags.DEFINE_enum(
     "jit_compile", "auto", ("auto", "true", "false"),
-    "Whether XLA compiles the training step. auto: on a GPU.",
+    "Whether XLA compiles the training step. auto: on a GPU; elsewhere only "
+    "the optimizer's formula.",
   )
   flags.DEFINE_integer(
     "num_logical_cpus", 0,
@@ -274,6 +280,28 @@ def model_config():
   return config
 
 
+def settle_case():
+  """Sets --do_lower_case, if it is not given, to what --vocab_file comes with.
+
+  To be called before the flag is read; `make_tokenizer` does so.
+
+  Raises:
+    InputError: the tokenizer_config.json beside --vocab_file is damaged.
+  """
+  path = model_folder.tokenizer_config_beside(FLAGS.vocab_file)
+  known = model_folder.read_do_lower_case(path)
+  if known is None:
+    return
+  if not FLAGS["do_lower_case"].present:
+    logging.info("do_lower_case is %s, by %s", known, path)
+    FLAGS.do_lower_case = known
+  elif FLAGS.do_lower_case != known:
+    logging.warning(
+      "--do_lower_case=%s was given, but %s says %s", FLAGS.do_lower_case, path,
+      known,
+    )
+
+
 def make_tokenizer(config):
   """Returns the tokenization.FullTokenizer of the tokenizer flags.
 
@@ -281,6 +309,7 @@ def make_tokenizer(config):
     InputError: the vocabulary does not fit the model, or --do_lower_case not
       the name of --init_checkpoint.
   """
+  settle_case()
   tokenization.validate_case_matches_checkpoint(
     FLAGS.do_lower_case, FLAGS.init_checkpoint
   )
@@ -292,8 +321,13 @@ def make_tokenizer(config):
 
 
 def make_strategy():
-  """Returns the tf.distribute.Strategy that the device flags describe."""
-  return distribution.make_strategy(
+  """Returns the tf.distribute.Strategy that the device flags describe.
+
+  Raises:
+    InputError: there is none, or its replicas cannot share a batch of a size
+      that the flags ask for.
+  """
+  strategy = distribution.make_strategy(
     FLAGS.distribution_strategy,
     use_tpu=FLAGS.use_tpu,
     tpu_name=FLAGS.tpu_name,
@@ -303,6 +337,25 @@ def make_strategy():
     num_tpu_cores=FLAGS.num_tpu_cores,
     num_logical_cpus=FLAGS.num_logical_cpus,
   )
+  for name in _batch_sizes_used():
+    input_pipeline.check_shares(
+      FLAGS[name].value, strategy.num_replicas_in_sync, f"--{name}"
+    )
+  return strategy
+
+
+def _batch_sizes_used():
+  """Returns the names of the flags of batches that there will be."""
+  do_train, do_eval, do_predict, eval_steps = (
+    name in FLAGS and FLAGS[name].value
+    for name in ("do_train", "do_eval", "do_predict", "eval_steps")
+  )
+  used = {
+    "train_batch_size": do_train,
+    "eval_batch_size": do_eval or (do_train and eval_steps),
+    "predict_batch_size": do_predict,
+  }
+  return [name for name in used if used[name]]
 
 
 def _jit_compile():
@@ -381,9 +434,11 @@ def _profile_steps():
   texts = FLAGS.profile_steps
   if not texts:
     return ()
-  if len(texts) != 2 or not all(text.isdecimal() for text in texts):
+  are_numbers = len(texts) == 2 and all(text.isdecimal() for text in texts)
+  if not are_numbers or int(texts[0]) >= int(texts[1]):
     raise errors.InputError(
-      f"--profile_steps={','.join(texts)}: expected two numbers, say 10,20"
+      f"--profile_steps={','.join(texts)}: expected two numbers, the first "
+      "one smaller, say 10,20"
     )
   return int(texts[0]), int(texts[1])
 
@@ -411,6 +466,9 @@ def make_trainer(
     num_train_steps, num_warmup_steps: length of the run, in optimizer steps.
     output_dir: folder of the run; --output_dir if None.
   """
+  logging.info(
+    "--seed=%d: of initial weights, order, dropout and masks", FLAGS.seed
+  )
   depth = config.num_hidden_layers
   by_name = {optimization.variable_name(v): v for v in trained}
   names = optimization.trainable_names(
@@ -424,6 +482,8 @@ def make_trainer(
     rate_multipliers=optimization.learning_rate_multipliers(
       names, depth, FLAGS.layerwise_lr_decay
     ),
+    # On a CPU too XLA pays for the formula alone.
+    jit_compile=_jit_compile() is not False,
   )
   return training_loop.Trainer(
     strategy=strategy,
@@ -442,15 +502,17 @@ def make_trainer(
   )
 
 
-def periodic_evaluation(evaluate, keep_best):
+def periodic_evaluation(evaluate, keep_best, names=None):
   """Returns the evaluation_loop.PeriodicEvaluation of the flags, or None.
 
   Args:
     evaluate: function without arguments; returns dict from name to number.
     keep_best: function of the step; keeps the weights of now.
+    names: of the results, where they are known beforehand.
 
   Raises:
-    InputError: --save_best or patience without --eval_steps.
+    InputError: --save_best or patience without --eval_steps, or --save_best
+      is not in names.
   """
   if FLAGS.eval_steps:
     return evaluation_loop.PeriodicEvaluation(
@@ -459,6 +521,7 @@ def periodic_evaluation(evaluate, keep_best):
       metric=FLAGS.save_best,
       patience=FLAGS.early_stopping_patience,
       keep_best=keep_best,
+      names=names,
     )
   if FLAGS.save_best or FLAGS.early_stopping_patience:
     raise errors.InputError(
@@ -468,7 +531,26 @@ def periodic_evaluation(evaluate, keep_best):
   return None
 
 
-def open_run(task, config, strategy, output_dir=None):
+def claim_run(task, config, strategy, output_dir=None, **trained_with):
+  """Claims the run's folder, as `open_run` does, before anything is written.
+
+  Args:
+    task, config, strategy, output_dir, **trained_with: see `open_run`.
+
+  Returns:
+    The folder.
+  """
+  folder = output_dir or FLAGS.output_dir
+  if distribution.is_chief(strategy):
+    run_folder.claim(
+      folder,
+      {"task": task, "bert_config": config.to_dict()},
+      _trained_with(trained_with),
+    )
+  return folder
+
+
+def open_run(task, config, strategy, output_dir=None, **trained_with):
   """Claims the run's folder and finds out where the run starts.
 
   Args:
@@ -476,14 +558,30 @@ def open_run(task, config, strategy, output_dir=None):
     config: modeling.BertConfig; another model's folder is refused.
     strategy: only the chief of its processes writes.
     output_dir: the folder; --output_dir if None.
+    **trained_with: what else must not change while the run trains.
 
   Returns:
     run_folder.StartingPoint.
   """
-  folder = output_dir or FLAGS.output_dir
-  if distribution.is_chief(strategy):
-    run_folder.claim(folder, {"task": task, "bert_config": config.to_dict()})
-  return run_folder.starting_point(folder, FLAGS.init_checkpoint)
+  folder = claim_run(task, config, strategy, output_dir, **trained_with)
+  return run_folder.starting_point(
+    folder, FLAGS.init_checkpoint, _trained_with(trained_with)
+  )
+
+
+def _trained_with(fixed):
+  """Returns run_folder.TrainedWith, None where the run does not train."""
+  if not FLAGS.do_train:
+    return None
+  watched = {}
+  if FLAGS.init_checkpoint:
+    watched["init_checkpoint"] = FLAGS.init_checkpoint
+  for name in ("input_file", "train_file", "data_dir"):
+    if name in FLAGS and FLAGS[name].value:
+      files = FLAGS[name].value + ("/*" if name == "data_dir" else "")
+      watched[name] = data_files.names_and_sizes(files)
+  fixed = {"optimizer": FLAGS.optimizer, **fixed}
+  return run_folder.TrainedWith(fixed, watched)
 
 
 def require_one_of(*names):

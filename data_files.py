@@ -10,6 +10,8 @@ import gzip
 import hashlib
 import os
 import re
+import secrets
+import socket
 import struct
 from typing import NamedTuple
 
@@ -55,6 +57,32 @@ def expand_file_patterns(patterns):
       raise errors.InputError(f"no file matches {pattern.strip()!r}")
     files.extend(matches)
   return files
+
+
+def names_and_sizes(patterns):
+  """Returns a line that changes when files do, without reading them.
+
+  Args:
+    patterns: as of `expand_file_patterns`.
+
+  Returns:
+    Such as "*.tfrecord (3 files, 4096 bytes, checksum of names and sizes
+    0d4c...)"; folders among the files count by their name alone.
+
+  Raises:
+    InputError: a pattern matches no file.
+  """
+  paths = sorted(expand_file_patterns(patterns), key=os.path.basename)
+  stats = [
+    0 if tf.io.gfile.isdir(path) else tf.io.gfile.stat(path).length
+    for path in paths
+  ]
+  listed = [f"{os.path.basename(p)} {n}\n" for p, n in zip(paths, stats)]
+  digest = hashlib.sha256("".join(listed).encode("utf-8")).hexdigest()
+  return (
+    f"{patterns} ({len(paths)} files, {sum(stats)} bytes, checksum of names "
+    f"and sizes {digest[:16]})"
+  )
 
 
 def open_for_reading(path):
@@ -112,6 +140,15 @@ def not_utf8(path, number, error):
   )
 
 
+def name_aside(path):
+  """Returns a temporary name beside `path` that no other process takes.
+
+  Not even one in another container, which may have the same process id.
+  """
+  host = re.sub(r"[^\w-]", "_", socket.gethostname())
+  return f"{path}.tmp-{host}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
 @contextlib.contextmanager
 def written_aside(path):
   """Gives a temporary path beside `path`; renames it to `path` at the end.
@@ -123,7 +160,7 @@ def written_aside(path):
   Raises:
     InputError: where the folder should be there is something else.
   """
-  aside = f"{path}.tmp-{os.getpid()}"
+  aside = name_aside(path)
   commit = _commit_remote if is_remote(path) else _commit_local
   if not is_remote(path):
     _make_folder(path)

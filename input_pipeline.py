@@ -294,6 +294,24 @@ def _epoch_in_file_order(files, seed, epoch):
   )
 
 
+def check_shares(batch_size, replicas, name):
+  """Refuses batches that replicas cannot share equally.
+
+  Args:
+    batch_size: examples in a batch, over all replicas.
+    replicas: their number.
+    name: what the user calls the size.
+
+  Raises:
+    InputError: so.
+  """
+  if batch_size % replicas:
+    raise errors.InputError(
+      f"{name}={batch_size}: a batch of so many examples cannot be shared "
+      f"equally by {replicas} replicas; pass a multiple of {replicas}"
+    )
+
+
 def distributed_batches(
   strategy,
   records,
@@ -328,11 +346,7 @@ def distributed_batches(
     InputError: the batch cannot be shared equally.
   """
   replicas = strategy.num_replicas_in_sync
-  if batch_size % replicas:
-    raise errors.InputError(
-      f"a batch of {batch_size} examples cannot be shared equally by "
-      f"{replicas} replicas; pass a multiple of {replicas}"
-    )
+  check_shares(batch_size, replicas, "batch size")
   share = batch_size // replicas
 
   def finish(strings, step, first_row):

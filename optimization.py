@@ -136,11 +136,6 @@ def squared_norm(tensors):
   return tf.add_n(parts) if parts else tf.zeros([])
 
 
-def densify(grads):
-  """Turns every sparse gradient into a tensor of the variable's shape."""
-  return [None if g is None else tf.convert_to_tensor(g) for g in grads]
-
-
 def global_norm(grads):
   """Norm of one device's gradients (float32 scalar), rows not added up.
 

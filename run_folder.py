@@ -25,9 +25,10 @@ import errors
 import json_files
 
 _FINGERPRINT = "run_fingerprint.json"
+_TRAINED_WITH = "trained_with"  # A part of that file, see TrainedWith.
 _NAME = re.compile(r"(model\.ckpt-(\d+))\.(index|commit|data-\d{5}-of-\d{5})$")
 _TEMPORARY = re.compile(
-  r"(model\.ckpt-\d+(\.commit)?|checkpoint|run_fingerprint\.json)\.tmp-\d+"
+  r"(model\.ckpt-\d+(\.commit)?|checkpoint|run_fingerprint\.json)\.tmp-[\w-]+"
 )
 
 
@@ -45,6 +46,18 @@ class Commit(NamedTuple):
   extra: dict
 
 
+class TrainedWith(NamedTuple):
+  """What starts of a run note of how they train; those that only evaluate none.
+
+  Attributes:
+    fixed: JSON-able dict of what must not change: the optimizer, ...
+    watched: JSON-able dict of what hardly changes on purpose: the data, ...
+  """
+
+  fixed: dict
+  watched: dict
+
+
 class StartingPoint(NamedTuple):
   """Where the weights of a run come from.
 
@@ -59,7 +72,7 @@ class StartingPoint(NamedTuple):
   commit: Optional[Commit]
 
 
-def starting_point(folder, init_checkpoint):
+def starting_point(folder, init_checkpoint, trained_with=None):
   """Decides where a run starts from; the order is important.
 
   1. A whole checkpoint of this same run, in its folder.
@@ -69,10 +82,19 @@ def starting_point(folder, init_checkpoint):
   Args:
     folder: the run's folder; it need not exist.
     init_checkpoint: path, or None or "".
+    trained_with: TrainedWith or None; what is watched and differs from what
+      the run began with is named, aloud.
   """
   commit = latest_committed(folder)
   if commit:
     logging.info("resuming from %s", commit.prefix)
+    if init_checkpoint:
+      logging.warning(
+        "--init_checkpoint=%s is not used: the run goes on from %s",
+        init_checkpoint, commit.prefix,
+      )
+    if trained_with:
+      _name_changes(folder, trained_with.watched)
     return StartingPoint("resume", commit.prefix, commit)
   if init_checkpoint:
     logging.info("starting from the weights in %s", init_checkpoint)
@@ -81,7 +103,20 @@ def starting_point(folder, init_checkpoint):
   return StartingPoint("random", None, None)
 
 
-def claim(folder, fingerprint):
+def _name_changes(folder, watched):
+  path = os.path.join(folder, _FINGERPRINT)
+  if not tf.io.gfile.exists(path):
+    return
+  before = json_files.read(path).get(_TRAINED_WITH, {}).get("watched", {})
+  for name in sorted(before.keys() & watched.keys()):
+    if before[name] != watched[name]:
+      logging.warning(
+        "the run in %s began with %s=%s, and goes on with %s",
+        folder, name, before[name], watched[name],
+      )
+
+
+def claim(folder, fingerprint, trained_with=None):
   """Makes a folder the one of this run, or finds that it already is.
 
   What a killed save of an earlier start left behind is removed.
@@ -90,6 +125,8 @@ def claim(folder, fingerprint):
     folder: made where it does not exist.
     fingerprint: JSON-able dict of what must not change between two starts of
       one run: kind of run, task, model configuration, ...
+    trained_with: TrainedWith, or None for a start that does not train; what
+      is fixed must be as in the first start that trained.
 
   Raises:
     InputError: the folder belongs to another run (the first difference is
@@ -100,7 +137,7 @@ def claim(folder, fingerprint):
     tf.io.gfile.makedirs(folder)
     steps = _steps(folder)
     if steps and tf.io.gfile.exists(path):
-      _check_same_run(path, fingerprint)
+      _check_same_run(path, fingerprint, trained_with)
     elif steps:
       raise errors.InputError(
         f"{folder} holds model.ckpt-{steps[0]} but no {_FINGERPRINT}: it "
@@ -109,7 +146,8 @@ def claim(folder, fingerprint):
       )
     else:
       # Nothing was saved by whoever was here before: the folder is free.
-      json_files.write(path, fingerprint)
+      noted = {_TRAINED_WITH: trained_with._asdict()} if trained_with else {}
+      json_files.write(path, {**fingerprint, **noted})
     _remove_leftovers(folder)
   except tf.errors.OpError as error:
     raise errors.InputError(
@@ -129,9 +167,13 @@ def _remove_leftovers(folder):
       tf.io.gfile.remove(os.path.join(folder, name))
 
 
-def _check_same_run(path, fingerprint):
-  theirs = _flat(json_files.read(path))
-  ours = _flat(json.loads(json.dumps(fingerprint)))
+def _check_same_run(path, fingerprint, trained_with):
+  theirs, ours = json_files.read(path), json_files.plain(fingerprint)
+  noted = theirs.pop(_TRAINED_WITH, None)
+  if noted and trained_with:
+    theirs.update(noted["fixed"])
+    ours.update(json_files.plain(trained_with.fixed))
+  theirs, ours = _flat(theirs), _flat(ours)
   for key in sorted(theirs.keys() | ours.keys()):
     there, here = (json.dumps(d.get(key, "(absent)")) for d in (theirs, ours))
     if there != here:

@@ -36,7 +36,6 @@ import ner_data
 import tagging_input
 import tagging_model
 import task_metrics
-import training_loop
 
 FLAGS = flags.FLAGS
 
@@ -145,7 +144,7 @@ class Run(NamedTuple):
     features: dict from name to tf.io.FixedLenFeature, of a record.
     trim: whether batches may be cut to their longest sequence.
     seed: of the order of the training data.
-    vocab_file: copied beside the trained weights.
+    vocab_file, do_lower_case: kept beside the trained weights.
   """
 
   config: modeling.BertConfig
@@ -158,39 +157,7 @@ class Run(NamedTuple):
   trim: bool
   seed: int
   vocab_file: str
-
-
-def tagging_objective(model):
-  """Cross-entropy, the mean over all words of the batch."""
-
-  def has_label(batch):
-    return tf.cast(batch["label_ids"] != ner_data.NO_LABEL, tf.float32)
-
-  def weights(batch):
-    return {"tagging": tf.reduce_sum(has_label(batch))}
-
-  def sums(batch, dropout_seed):
-    logits = model(batch, dropout_seed)
-    mask, labels = has_label(batch), tf.maximum(batch["label_ids"], 0)
-    losses = word_losses(logits, batch["label_ids"])
-    predicted = tf.argmax(logits, axis=-1, output_type=labels.dtype)
-    right = tf.cast(tf.equal(predicted, labels), tf.float32)
-    loss, words = tf.reduce_sum(losses), tf.reduce_sum(mask)
-    metrics = {
-      "tagging_loss": (loss, words),
-      "tagging_accuracy": (tf.reduce_sum(right * mask), words),
-    }
-    return {"tagging": loss}, metrics
-
-  return training_loop.Objective(weights=weights, sums=sums)
-
-
-def word_losses(logits, label_ids):
-  """Returns cross-entropies [B, T], 0 where there is no label."""
-  losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
-    tf.maximum(label_ids, 0), logits
-  )
-  return losses * tf.cast(label_ids != ner_data.NO_LABEL, tf.float32)
+  do_lower_case: bool
 
 
 @functools.lru_cache(maxsize=1)  # One function of a model: compiled once.
@@ -204,7 +171,7 @@ def batch_outputs(model, trim):
     logits = model(batch)
     predicted = tf.argmax(logits, axis=-1, output_type=tf.int32)
     rest = length - tf.shape(predicted)[1]
-    losses = word_losses(logits, batch["label_ids"])
+    losses = tagging_model.word_losses(logits, batch["label_ids"])
     return {
       "predicted": tf.pad(predicted, [[0, 0], [0, rest]]),
       "loss": tf.reduce_sum(losses, axis=1),
@@ -256,7 +223,7 @@ def train(model, run, start, output_dir):
     trained=model.trained_variables(),
     config=run.config,
     strategy=run.strategy,
-    objective=tagging_objective(model),
+    objective=tagging_model.objective(model),
     num_train_steps=num_train_steps,
     num_warmup_steps=num_warmup_steps,
     output_dir=output_dir,
@@ -264,30 +231,30 @@ def train(model, run, start, output_dir):
   trainer.start_from(start, may_be_missing=NEW_VARIABLES)
 
   def batches_from(step):
-    records = input_pipeline.shuffled_records(
-      [data.records],
-      num_records=len(data.windows),
-      seed=run.seed,
-      first_record=step * run.batch_sizes["train"],
-      bucketing=common_flags.bucketing(run.features, run.strategy),
-    )
-    return input_pipeline.distributed_batches(
+    return tagging_input.training_batches(
       run.strategy,
-      records,
+      data,
       run.features,
       batch_size=run.batch_sizes["train"],
+      seed=run.seed,
+      first_step=step,
       trim=run.trim,
+      bucketing=common_flags.bucketing(run.features, run.strategy),
     )
 
   def keep(folder):
     if distribution.is_chief(run.strategy):
       path = os.path.join(output_dir, folder)
-      model_folder.write(path, model.variables, run.config, run.vocab_file)
+      model_folder.write(
+        path, model.variables, run.config, run.vocab_file, run.do_lower_case
+      )
 
   trainer.train(
     batches_from,
     common_flags.periodic_evaluation(
-      lambda: evaluate(model, run), keep_best=lambda step: keep("best_model")
+      lambda: evaluate(model, run),
+      keep_best=lambda step: keep("best_model"),
+      names=result_names(run),
     ),
   )
   keep("final_model")
@@ -298,6 +265,15 @@ def evaluate(model, run):
   """Returns the scores of the evaluation data."""
   predicted, loss = predict(model, run, "eval")
   return scores(run.data["eval"], predicted, loss, run.scheme)
+
+
+def result_names(run):
+  """Returns the names of the scores, None without data to evaluate."""
+  if "eval" not in run.data:
+    return None
+  data = run.data["eval"]
+  gold = [sentence.labels for sentence in data.sentences]
+  return list(scores(data, gold, 0.0, run.scheme))
 
 
 def write_predictions(model, run, output_dir):
@@ -323,10 +299,9 @@ def write_results(path, results):
   data_files.write_text(path, "".join(lines))
 
 
-def open_run(config, strategy, features, output_dir=None):
-  """Claims a folder; returns run_folder.StartingPoint."""
-  task = f"tagging on {features}" if features else "tagging"
-  return common_flags.open_run(task, config, strategy, output_dir)
+def task_on(features):
+  """Returns the task of a run's folder."""
+  return f"tagging on {features}" if features else "tagging"
 
 
 def run_model(run, features, output_dir, *, make_model, do_eval):
@@ -342,7 +317,9 @@ def run_model(run, features, output_dir, *, make_model, do_eval):
   Returns:
     The scores of the evaluation data, {} without do_eval.
   """
-  start = open_run(run.config, run.strategy, features, output_dir)
+  start = common_flags.open_run(
+    task_on(features), run.config, run.strategy, output_dir
+  )
   with run.strategy.scope():
     model = make_model(features)
   step = start.commit.step if start.commit else 0
@@ -509,7 +486,7 @@ def main(argv):
     }
   )
   # Claimed before the first file is written.
-  open_run(config, strategy, ",".join(choices))
+  common_flags.claim_run(task_on(",".join(choices)), config, strategy)
   run = Run(
     config=config,
     labels=labels,
@@ -525,6 +502,7 @@ def main(argv):
     trim=common_flags.shapes_may_vary(strategy),
     seed=FLAGS.seed,
     vocab_file=FLAGS.vocab_file,
+    do_lower_case=FLAGS.do_lower_case,
   )
   if FLAGS.do_train and distribution.is_chief(strategy):
     text = "".join(f"{label}\n" for label in labels)

@@ -13,7 +13,6 @@ import functools
 import os
 
 import numpy as np
-import tensorflow as tf
 from absl import app, flags, logging
 
 import checkpoints
@@ -24,11 +23,10 @@ import errors
 import evaluation_loop
 import input_pipeline
 import model_folder
-import modeling
 import pretraining_input
+import pretraining_model
 import record_repair
 import tokenization
-import training_loop
 
 FLAGS = flags.FLAGS
 
@@ -88,96 +86,6 @@ flags.DEFINE_integer(
 )
 
 
-class PretrainingModel(tf.Module):
-  """The encoder with its pre-training heads."""
-
-  def __init__(self, config, *, with_next_sentence=True, **model_options):
-    super().__init__()
-    self.config = config
-    seed = model_options["seed"]
-    self.bert = modeling.BertModel(config, **model_options)
-    self.masked_lm = modeling.MaskedLMHead(
-      config, self.bert.word_embeddings, seed=seed
-    )
-    self.next_sentence = None
-    if with_next_sentence:
-      self.next_sentence = modeling.NextSentenceHead(config, seed=seed)
-
-  def __call__(self, batch, dropout_seed=None):
-    """Returns logits by name: masked_lm [B, P, V], next_sentence [B, 2]."""
-    output = self.bert(
-      batch["input_ids"],
-      batch["input_mask"],
-      batch["segment_ids"],
-      training=dropout_seed is not None,
-      dropout_seed=dropout_seed,
-    )
-    logits = {
-      "masked_lm": self.masked_lm(
-        output.sequence_output, batch["masked_lm_positions"]
-      )
-    }
-    if self.next_sentence:
-      logits["next_sentence"] = self.next_sentence(output.pooled_output)
-    return logits
-
-  def trained_variables(self):
-    """Returns the variables that the loss reaches."""
-    if self.next_sentence:
-      return self.variables
-    # As in the original: what has no gradient is not trained. Only the
-    # next-sentence head reads the pooled output.
-    return [v for v in self.variables if "/pooler/" not in v.name]
-
-
-def pretraining_objective(model):
-  """Masked-LM loss plus next-sentence loss, both means over the batch."""
-
-  def weights(batch):
-    context = tf.distribute.get_replica_context()
-    # As in the original: 1e-5 keeps a batch without a masked word from
-    # dividing by zero. The replicas' shares of it add up to that.
-    epsilon = 1e-5 / context.num_replicas_in_sync
-    masked_words = tf.reduce_sum(batch["masked_lm_weights"])
-    totals = {"masked_lm": masked_words + epsilon}
-    if model.next_sentence:
-      sequences = tf.shape(batch["input_ids"])[0]
-      totals["next_sentence"] = tf.cast(sequences, tf.float32)
-    return totals
-
-  def sums(batch, dropout_seed):
-    losses, metrics = {}, {}
-    for name, logits in model(batch, dropout_seed).items():
-      if name == "masked_lm":
-        labels, counts = batch["masked_lm_ids"], batch["masked_lm_weights"]
-      else:
-        labels = batch["next_sentence_labels"][:, 0]
-        counts = tf.ones_like(labels, tf.float32)
-      loss, correct, weight = _loss_and_accuracy(logits, labels, counts)
-      losses[name] = loss
-      metrics[f"{name}_loss"] = (loss, weight)
-      metrics[f"{name}_accuracy"] = (correct, weight)
-    if dropout_seed is not None:
-      sequences = tf.cast(tf.shape(batch["input_ids"])[0], tf.float32)
-      tokens = tf.cast(tf.reduce_sum(batch["input_mask"]), tf.float32)
-      metrics["tokens_per_example"] = (tokens, sequences)
-    return losses, metrics
-
-  return training_loop.Objective(weights=weights, sums=sums)
-
-
-def _loss_and_accuracy(logits, labels, weights):
-  """Returns sums over all labels: weighted loss, correct ones, weights."""
-  losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-  predicted = tf.argmax(logits, axis=-1, output_type=labels.dtype)
-  correct = tf.cast(tf.equal(predicted, labels), tf.float32)
-  return (
-    tf.reduce_sum(losses * weights),
-    tf.reduce_sum(correct * weights),
-    tf.reduce_sum(weights),
-  )
-
-
 def write_eval_results(output_dir, results):
   """Writes eval_results.txt: `name = value` lines in the order of names."""
   lines = [f"{name} = {results[name]!s}\n" for name in sorted(results)]
@@ -231,14 +139,19 @@ def main(argv):
   data = input_of(FLAGS.input_file)
   eval_data = input_of(FLAGS.eval_input_file or FLAGS.input_file)
 
-  start = common_flags.open_run("pretraining", config, strategy)
+  start = common_flags.open_run(
+    "pretraining",
+    config,
+    strategy,
+    use_next_sentence_loss=FLAGS.use_next_sentence_loss,
+  )
   with strategy.scope():
-    model = PretrainingModel(
+    model = pretraining_model.PretrainingModel(
       config,
       with_next_sentence=FLAGS.use_next_sentence_loss,
       **common_flags.model_options(strategy),
     )
-  objective = pretraining_objective(model)
+  objective = pretraining_model.objective(model)
   evaluate = make_evaluation(
     strategy,
     objective,
@@ -251,7 +164,15 @@ def main(argv):
   def keep(folder):
     if distribution.is_chief(strategy):
       path = os.path.join(FLAGS.output_dir, folder)
-      model_folder.write(path, model.variables, config, FLAGS.vocab_file)
+      # Which case the records are in only the vocabulary's folder may tell.
+      beside = model_folder.tokenizer_config_beside(FLAGS.vocab_file)
+      model_folder.write(
+        path,
+        model.variables,
+        config,
+        FLAGS.vocab_file,
+        model_folder.read_do_lower_case(beside) if FLAGS.vocab_file else None,
+      )
 
   step = start.commit.step if start.commit else 0
   if FLAGS.do_train:
@@ -277,7 +198,9 @@ def main(argv):
       trainer.train(
         lambda first_step: batches_from(first_step=first_step),
         common_flags.periodic_evaluation(
-          evaluate, keep_best=lambda step: keep("best_model")
+          evaluate,
+          keep_best=lambda step: keep("best_model"),
+          names=pretraining_model.result_names(model),
         ),
       )
     keep("final_model")

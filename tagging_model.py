@@ -11,6 +11,8 @@ import math
 import tensorflow as tf
 
 import layers
+import ner_data
+import training_loop
 
 # name of --feature_layers -> layers that are joined, how. None: embeddings.
 _FEATURES = {
@@ -159,3 +161,47 @@ def _variable(name, value):
   # The empty scope keeps the caller's scopes out of the name.
   with tf.name_scope(""):
     return tf.Variable(value, name=name)
+
+
+def objective(model):
+  """Cross-entropy, the mean over all words of the batch.
+
+  Args:
+    model: function of (batch, dropout_seed); returns logits [B, T, L].
+
+  Returns:
+    training_loop.Objective of batches of tagging_input.
+  """
+
+  def has_label(batch):
+    return tf.cast(batch["label_ids"] != ner_data.NO_LABEL, tf.float32)
+
+  def weights(batch):
+    return {"tagging": tf.reduce_sum(has_label(batch))}
+
+  def sums(batch, dropout_seed):
+    logits = model(batch, dropout_seed)
+    mask, labels = has_label(batch), tf.maximum(batch["label_ids"], 0)
+    losses = word_losses(logits, batch["label_ids"])
+    predicted = tf.argmax(logits, axis=-1, output_type=labels.dtype)
+    right = tf.cast(tf.equal(predicted, labels), tf.float32)
+    loss, words = tf.reduce_sum(losses), tf.reduce_sum(mask)
+    metrics = {
+      "tagging_loss": (loss, words),
+      "tagging_accuracy": (tf.reduce_sum(right * mask), words),
+    }
+    if dropout_seed is not None:
+      rows = tf.cast(tf.shape(batch["input_ids"])[0], tf.float32)
+      tokens = tf.cast(tf.reduce_sum(batch["input_mask"]), tf.float32)
+      metrics["tokens_per_example"] = (tokens, rows)
+    return {"tagging": loss}, metrics
+
+  return training_loop.Objective(weights=weights, sums=sums)
+
+
+def word_losses(logits, label_ids):
+  """Returns cross-entropies [B, T], 0 where there is no label."""
+  losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
+    tf.maximum(label_ids, 0), logits
+  )
+  return losses * tf.cast(label_ids != ner_data.NO_LABEL, tf.float32)

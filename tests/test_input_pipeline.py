@@ -236,7 +236,7 @@ def test_a_transform_is_told_which_rows_it_has(examples_file, num_processes):
 def test_a_batch_that_cannot_be_shared_equally_is_refused(examples_file):
   processes = SeveralProcesses(2, num_replicas=4)
   with pytest.raises(
-    errors.InputError, match="6 examples .* by 4 replicas; pass a multiple of 4"
+    errors.InputError, match="size=6: .* by 4 replicas; pass a multiple of 4"
   ):
     batches_of(processes, examples_file, 6)
 

@@ -166,6 +166,11 @@ def test_weight_decay_is_the_originals_for_every_variable():
 # Norm and clipping.
 
 
+def added_up(grads):
+  """Returns gradients as tensors: rows of one word become one."""
+  return [None if g is None else tf.convert_to_tensor(g) for g in grads]
+
+
 def test_norm_counts_rows_of_a_repeated_word_apart():
   rows = tf.IndexedSlices(
     tf.constant([[3.0], [4.0]]), tf.constant([1, 1]), tf.constant([2, 1])
@@ -173,10 +178,9 @@ def test_norm_counts_rows_of_a_repeated_word_apart():
   dense = tf.constant([12.0])
   assert optimization.rows_squared_norm([rows, dense, None]) == 25.0
   assert optimization.global_norm([rows, dense, None]) == 13.0
-  added_up = optimization.densify([rows, dense, None])
-  np.testing.assert_array_equal(added_up[0], [[0.0], [7.0]])
-  assert added_up[2] is None
-  assert optimization.squared_norm(added_up) == 49.0 + 144.0
+  tensors = added_up([rows, dense, None])
+  np.testing.assert_array_equal(tensors[0], [[0.0], [7.0]])
+  assert optimization.squared_norm(tensors) == 49.0 + 144.0
 
 
 def test_small_gradients_are_not_scaled():
@@ -304,7 +308,7 @@ def replica_step(optimizer, variables, ids, step):
   mine = tf.gather(tf.stack(share), replica.replica_id_in_sync_group)
   grads = lookup_gradients(variables, mine, len(ids))
   rows = optimization.rows_squared_norm(grads)
-  dense = optimization.densify(grads)
+  dense = added_up(grads)
   rows, *dense = replica.all_reduce(tf.distribute.ReduceOp.SUM, [rows, *dense])
   norm = tf.sqrt(rows + optimization.squared_norm(dense[1:]))
   for variable, grad in zip(variables, dense):

@@ -240,6 +240,40 @@ def test_a_folder_of_another_run_is_refused(tmp_path, other, difference):
     run_folder.claim(str(tmp_path), {**RUN, **other})
 
 
+def test_how_a_run_trains_is_noted_and_compared(tmp_path, caplog):
+  folder = str(tmp_path)
+
+  def start(optimizer, data):
+    noted = run_folder.TrainedWith({"optimizer": optimizer}, {"data": data})
+    run_folder.claim(folder, RUN, noted)
+    run_folder.starting_point(folder, "model.ckpt", noted)
+
+  run_folder.claim(folder, RUN)
+  start("lamb", "a")
+  save(folder, 5)
+  with caplog.at_level(logging.WARNING):
+    start("lamb", "a")
+  unused = f"--init_checkpoint=model.ckpt is not used: .* {folder}/model.ckpt-5"
+  (message,) = [record.getMessage() for record in caplog.records]
+  assert re.match(unused, message)
+  with caplog.at_level(logging.WARNING):
+    start("lamb", "b")
+  assert "began with data=a, and goes on with b" in caplog.text
+  with pytest.raises(errors.InputError, match='izer is "lamb" there and "adam'):
+    start("adamw", "a")
+  # One that only evaluates does not care.
+  run_folder.claim(folder, RUN)
+
+
+def test_older_folders_do_not_say_how_they_were_trained(tmp_path, caplog):
+  run_folder.claim(str(tmp_path), RUN)
+  save(str(tmp_path), 5)
+  noted = run_folder.TrainedWith({"optimizer": "lamb"}, {"data": "a"})
+  run_folder.claim(str(tmp_path), RUN, noted)
+  run_folder.starting_point(str(tmp_path), None, noted)
+  assert not caplog.records
+
+
 def test_a_folder_without_a_checkpoint_is_free(tmp_path):
   run_folder.claim(str(tmp_path), RUN)
   run_folder.claim(str(tmp_path), {**RUN, "task": "cola"})
