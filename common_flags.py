@@ -578,8 +578,10 @@ def _trained_with(fixed):
     watched["init_checkpoint"] = FLAGS.init_checkpoint
   for name in ("input_file", "train_file", "data_dir"):
     if name in FLAGS and FLAGS[name].value:
-      files = FLAGS[name].value + ("/*" if name == "data_dir" else "")
-      watched[name] = data_files.names_and_sizes(files)
+      value = FLAGS[name].value
+      is_pattern = name == "input_file"
+      paths = data_files.expand_file_patterns(value) if is_pattern else [value]
+      watched[name] = f"{value} ({data_files.names_and_sizes(paths)})"
   fixed = {"optimizer": FLAGS.optimizer, **fixed}
   return run_folder.TrainedWith(fixed, watched)
 

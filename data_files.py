@@ -59,29 +59,29 @@ def expand_file_patterns(patterns):
   return files
 
 
-def names_and_sizes(patterns):
-  """Returns a line that changes when files do, without reading them.
+def names_and_sizes(paths):
+  """Returns what changes when files do, without reading them.
 
   Args:
-    patterns: as of `expand_file_patterns`.
+    paths: of files, and of folders, which stand for the files right in them.
 
   Returns:
-    Such as "*.tfrecord (3 files, 4096 bytes, checksum of names and sizes
-    0d4c...)"; folders among the files count by their name alone.
-
-  Raises:
-    InputError: a pattern matches no file.
+    Such as "3 files, 4096 bytes, checksum of names and sizes 0d4c...".
   """
-  paths = sorted(expand_file_patterns(patterns), key=os.path.basename)
-  stats = [
-    0 if tf.io.gfile.isdir(path) else tf.io.gfile.stat(path).length
-    for path in paths
-  ]
-  listed = [f"{os.path.basename(p)} {n}\n" for p, n in zip(paths, stats)]
-  digest = hashlib.sha256("".join(listed).encode("utf-8")).hexdigest()
+  sizes = []
+  for path in paths:
+    inside = [path]
+    if tf.io.gfile.isdir(path):
+      inside = [os.path.join(path, name) for name in tf.io.gfile.listdir(path)]
+    sizes += [
+      (os.path.basename(name), tf.io.gfile.stat(name).length)
+      for name in inside
+      if not tf.io.gfile.isdir(name)
+    ]
+  listed = "".join(f"{name} {size}\n" for name, size in sorted(sizes))
   return (
-    f"{patterns} ({len(paths)} files, {sum(stats)} bytes, checksum of names "
-    f"and sizes {digest[:16]})"
+    f"{len(sizes)} files, {sum(size for _, size in sizes)} bytes, checksum of "
+    f"names and sizes {hashlib.sha256(listed.encode('utf-8')).hexdigest()[:16]}"
   )
 
 

@@ -9,7 +9,6 @@ this on a sample, and ends after about two minutes of training on 2 CPU cores
 with a masked-LM accuracy above 0.9.
 """
 
-import functools
 import os
 
 import numpy as np
@@ -125,6 +124,71 @@ def make_evaluation(strategy, objective, data, *, num_batches, **batching):
   return evaluate
 
 
+def keep(model, folder):
+  """Writes the weights of now to a folder in --output_dir."""
+  # In which case the records are, only the vocabulary's folder may tell.
+  do_lower_case = None
+  if FLAGS.vocab_file:
+    do_lower_case = model_folder.read_do_lower_case(
+      model_folder.tokenizer_config_beside(FLAGS.vocab_file)
+    )
+  model_folder.write(
+    os.path.join(FLAGS.output_dir, folder),
+    model.variables,
+    model.config,
+    FLAGS.vocab_file,
+    do_lower_case,
+  )
+
+
+def train(model, objective, evaluate, *, start, strategy, data, trim):
+  """Trains from `start`; returns the last step.
+
+  Args:
+    model: pretraining_model.PretrainingModel.
+    objective: training_loop.Objective.
+    evaluate: function without arguments; returns dict from name to number.
+    start: run_folder.StartingPoint.
+    strategy: tf.distribute.Strategy.
+    data: pretraining_input.PretrainingInput.
+    trim: whether batches may be cut to their longest sequence.
+  """
+  trainer = common_flags.make_trainer(
+    model.variables,
+    trained=model.trained_variables(),
+    config=model.config,
+    strategy=strategy,
+    objective=objective,
+    num_train_steps=FLAGS.num_train_steps,
+    num_warmup_steps=FLAGS.num_warmup_steps,
+  )
+  # An encoder without pre-training heads can be trained further.
+  trainer.start_from(start, may_be_missing=["^cls/"])
+
+  def batches_from(step):
+    return data.shuffled_batches(
+      strategy,
+      batch_size=FLAGS.train_batch_size,
+      seed=FLAGS.seed,
+      first_step=step,
+      trim=trim,
+    )
+
+  def keep_if_chief(folder):
+    if distribution.is_chief(strategy):
+      keep(model, folder)
+
+  evaluation = common_flags.periodic_evaluation(
+    evaluate,
+    keep_best=lambda step: keep_if_chief("best_model"),
+    names=pretraining_model.result_names(model),
+  )
+  with input_pipeline.damage_named(data.files):
+    trainer.train(batches_from, evaluation)
+  keep_if_chief("final_model")
+  return int(trainer.global_step.numpy())
+
+
 def main(argv):
   del argv
   common_flags.require_one_of("do_train", "do_eval")
@@ -161,50 +225,12 @@ def main(argv):
     trim=trim,
   )
 
-  def keep(folder):
-    if distribution.is_chief(strategy):
-      path = os.path.join(FLAGS.output_dir, folder)
-      # Which case the records are in only the vocabulary's folder may tell.
-      beside = model_folder.tokenizer_config_beside(FLAGS.vocab_file)
-      model_folder.write(
-        path,
-        model.variables,
-        config,
-        FLAGS.vocab_file,
-        model_folder.read_do_lower_case(beside) if FLAGS.vocab_file else None,
-      )
-
   step = start.commit.step if start.commit else 0
   if FLAGS.do_train:
-    trainer = common_flags.make_trainer(
-      model.variables,
-      trained=model.trained_variables(),
-      config=config,
-      strategy=strategy,
-      objective=objective,
-      num_train_steps=FLAGS.num_train_steps,
-      num_warmup_steps=FLAGS.num_warmup_steps,
+    step = train(
+      model, objective, evaluate,
+      start=start, strategy=strategy, data=data, trim=trim,
     )
-    # An encoder without pre-training heads can be trained further.
-    trainer.start_from(start, may_be_missing=["^cls/"])
-    batches_from = functools.partial(
-      data.shuffled_batches,
-      strategy,
-      batch_size=FLAGS.train_batch_size,
-      seed=FLAGS.seed,
-      trim=trim,
-    )
-    with input_pipeline.damage_named(data.files):
-      trainer.train(
-        lambda first_step: batches_from(first_step=first_step),
-        common_flags.periodic_evaluation(
-          evaluate,
-          keep_best=lambda step: keep("best_model"),
-          names=pretraining_model.result_names(model),
-        ),
-      )
-    keep("final_model")
-    step = int(trainer.global_step.numpy())
   elif start.path:
     checkpoints.load(model.variables, start.path)
 

@@ -192,7 +192,8 @@ def main(argv):
 
   on_gpu = bool(tf.config.list_physical_devices("GPU"))
   largest = largest_on_gpu if on_gpu else largest_on_cpu
-  print(f"{'GPU' if on_gpu else 'CPU'}, {FLAGS.dtype}")
+  how = "GPU" if on_gpu else "estimates from the memory of a CPU process"
+  print(f"{how}, {FLAGS.dtype}")
   columns = ["model", "length", *(f"{gb} GB" for gb in FLAGS.memory_gb)]
   if not on_gpu:
     columns.append("peak memory")

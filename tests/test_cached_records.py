@@ -65,6 +65,19 @@ def test_records_that_are_not_whole_are_made_anew(path, fault):
   assert make.calls == 1 and rows_of(path) == [1, 2, 3]
 
 
+def test_another_process_may_remove_the_old_note_first(path, monkeypatch):
+  cached_records.ensure(path, {"flags": 1}, Maker())
+  remove = cached_records.tf.io.gfile.remove
+
+  def remove_twice(name):
+    remove(name)
+    remove(name)
+
+  monkeypatch.setattr(cached_records.tf.io.gfile, "remove", remove_twice)
+  cached_records.ensure(path, {"flags": 2}, Maker([4]))
+  assert rows_of(path) == [4]
+
+
 def test_a_maker_that_fails_leaves_no_note(path):
   cached_records.ensure(path, {"flags": 1}, Maker())
 

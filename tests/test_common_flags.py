@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import logging
 
 import pytest
 import tensorflow as tf
@@ -10,6 +11,9 @@ from absl import flags
 import common_flags
 import errors
 import optimization
+import run_folder
+import training_loop
+import two_replicas
 
 FLAGS = flags.FLAGS
 
@@ -19,6 +23,7 @@ common_flags.define_output_flags()
 common_flags.define_training_flags(train_batch_size=4)
 common_flags.define_epoch_flags()
 common_flags.define_evaluation_flags()
+common_flags.define_prediction_flags()
 common_flags.define_device_flags()
 
 CONFIG = {
@@ -55,6 +60,7 @@ def parse(tmp_path):
   for name, value in saved.items():
     with contextlib.suppress(flags.IllegalFlagValueError):
       FLAGS[name].value = value
+    FLAGS[name].present = 0
   FLAGS.unparse_flags()
 
 
@@ -147,11 +153,34 @@ def test_training_options(parse, tmp_path):
   assert options.output_dir == str(tmp_path / "out")
 
 
-@pytest.mark.parametrize("steps", ["10", "10,20,30", "a,b"])
+@pytest.mark.parametrize("steps", ["10", "10,20,30", "a,b", "9,9", "20,10"])
 def test_profile_steps_are_two_numbers(parse, steps):
   parse(profile_steps=steps)
   with pytest.raises(errors.InputError, match=f"--profile_steps={steps}: exp"):
     make_trainer()
+
+
+def test_the_seed_is_told(parse, caplog):
+  parse()
+  with caplog.at_level(logging.INFO, logger="absl"):
+    make_trainer()
+  assert "--seed=12345: " in caplog.text
+
+
+@pytest.mark.parametrize("jit", ["auto", "false"])
+def test_without_jit_compile_nothing_is_compiled(parse, jit):
+  parse(jit_compile=jit)
+  trainer = make_trainer()
+  trainer._objective = training_loop.Objective(
+    weights=lambda batch: {"loss": tf.constant(1.0)},
+    sums=lambda batch, seed: (
+      {"loss": tf.add_n([v[0] * batch[0] for v in trainer._trained])}, {}
+    ),
+  )
+  step = trainer._compiled_step.get_concrete_function(tf.ones([4]))
+  text = str(step.graph.as_graph_def())
+  # What a CPU gets by itself is the optimizer's formula.
+  assert ("_XlaMustCompile" in text) == (jit == "auto")
 
 
 def test_shapes_may_vary_only_without_xla(parse):
@@ -187,6 +216,89 @@ def test_evaluation_during_training(parse):
   evaluation.run(5)
   evaluation.run(10)
   assert evaluation.should_stop
+
+
+def test_save_best_is_checked_where_the_names_are_known(parse):
+  parse(eval_steps=5, save_best="F1")
+  with pytest.raises(errors.InputError, match="best=F1 is not .*: f1, loss"):
+    common_flags.periodic_evaluation(dict, None, names=["loss", "f1"])
+  assert common_flags.periodic_evaluation(dict, None)
+
+
+@pytest.mark.parametrize(
+  "values, refused",
+  [
+    ({"train_batch_size": 3}, None),
+    ({"train_batch_size": 3, "do_train": True}, "train_batch_size=3"),
+    ({"eval_batch_size": 5, "do_train": True}, None),
+    ({"eval_batch_size": 5, "do_train": True, "eval_steps": 9}, "eval_batc"),
+    ({"eval_batch_size": 5, "do_eval": True}, "eval_batch_size=5"),
+    ({"predict_batch_size": 7, "do_predict": True}, "predict_batch_size=7"),
+  ],
+)
+def test_batches_that_replicas_cannot_share_are_refused_at_once(
+  parse, monkeypatch, values, refused
+):
+  strategy = two_replicas.strategy()
+  monkeypatch.setattr(
+    common_flags.distribution, "make_strategy", lambda *_, **__: strategy
+  )
+  parse(**values)
+  if refused:
+    with pytest.raises(errors.InputError, match=f"--{refused}.* by 2 replicas"):
+      common_flags.make_strategy()
+  else:
+    assert common_flags.make_strategy() is strategy
+
+
+def test_the_case_of_a_vocabulary_is_taken_from_beside_it(
+  parse, tmp_path, caplog
+):
+  vocab = tmp_path / "vocab.txt"
+  vocab.write_text("".join(f"{word}\n" for word in "abcdefghijk"))
+  (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+  parse(vocab_file=vocab)
+  assert FLAGS.do_lower_case
+  with caplog.at_level(logging.INFO, logger="absl"):
+    tokenizer = common_flags.make_tokenizer(common_flags.model_config())
+  assert not tokenizer.basic_tokenizer.do_lower_case
+  assert not FLAGS.do_lower_case
+  assert "tokenizer_config.json" in caplog.records[-1].getMessage()
+  # A flag that is given goes before the file, aloud.
+  parse(vocab_file=vocab, do_lower_case=True)
+  common_flags.settle_case()
+  assert FLAGS.do_lower_case
+  assert caplog.records[-1].levelno == logging.WARNING
+  assert "--do_lower_case=True was given" in caplog.text
+
+
+def test_what_a_run_was_trained_with_is_kept(parse, tmp_path, caplog):
+  strategy = tf.distribute.get_strategy()
+  flags.DEFINE_string("train_file", None, "As some scripts have it.")
+  data = tmp_path / "train.txt"
+  data.write_text("a")
+
+  def open_run(**values):
+    parse(do_train=True, train_file=data, **values)
+    return common_flags.open_run(
+      "tests", common_flags.model_config(), strategy, pairs=True
+    )
+
+  try:
+    open_run(init_checkpoint="model.ckpt")
+    path = tmp_path / "out" / "run_fingerprint.json"
+    noted = json.loads(path.read_text())["trained_with"]
+    assert noted["fixed"] == {"optimizer": "bertadam", "pairs": True}
+    assert noted["watched"]["init_checkpoint"] == "model.ckpt"
+    assert f"{data} (1 files, 1 bytes, " in noted["watched"]["train_file"]
+    run_folder.save(str(tmp_path / "out"), 1, {"x": [1.0]})
+    data.write_text("ab")
+    open_run(init_checkpoint="model.ckpt")
+    assert "began with train_file" in caplog.text
+    with pytest.raises(errors.InputError, match='is "bertadam" there and "lam'):
+      open_run(optimizer="lamb")
+  finally:
+    FLAGS.__delattr__("train_file")
 
 
 def test_a_command_that_asks_for_nothing(parse):

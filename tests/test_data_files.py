@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import pathlib
 
 import numpy as np
 import pytest
@@ -185,3 +186,32 @@ def test_a_record_that_is_no_example(tmp_path):
     writer.write(b"\xff\xff")
   with pytest.raises(errors.InputError, match="record 1 is not a tf.train"):
     list(data_files.read_records(str(tmp_path / "a")))
+
+
+def test_two_writers_of_one_name_do_not_meet(tmp_path, monkeypatch):
+  # Containers number their processes alike.
+  monkeypatch.setattr(data_files.os, "getpid", lambda: 1)
+  path = str(tmp_path / "a")
+  with data_files.written_aside(path) as one:
+    with data_files.written_aside(path) as other:
+      pathlib.Path(one).write_text("one")
+      pathlib.Path(other).write_text("other")
+    assert pathlib.Path(path).read_text() == "other"
+  assert pathlib.Path(path).read_text() == "one"
+  assert os.listdir(tmp_path) == ["a"]
+
+
+def test_names_and_sizes_change_with_the_files(tmp_path):
+  for name in ("a.txt", "b.txt"):
+    (tmp_path / name).write_text("12345")
+  paths = [f"{tmp_path}/{name}" for name in ("b.txt", "a.txt")]
+  told = data_files.names_and_sizes(paths)
+  assert told.startswith("2 files, 10 bytes, checksum of names and sizes ")
+  assert data_files.names_and_sizes(paths[::-1]) == told
+  (tmp_path / "a.txt").write_text("1234")
+  (tmp_path / "b.txt").write_text("123456")
+  # A folder stands for its files.
+  (tmp_path / "folder").mkdir()
+  other = data_files.names_and_sizes([str(tmp_path)])
+  assert other == data_files.names_and_sizes(paths)
+  assert "2 files, 10 bytes" in other and other != told

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 import distribution
 import errors
+import two_replicas
 
 
 @pytest.fixture(autouse=True)
@@ -286,6 +287,17 @@ def test_one_process_is_the_chief(strategy, expected):
 def test_a_local_strategy_is_its_own_chief():
   assert distribution.is_chief(distribution.make_strategy("mirrored"))
   assert distribution.is_chief(distribution.make_strategy("off"))
+
+
+@pytest.mark.parametrize(
+  "make", [tf.distribute.get_strategy, two_replicas.strategy]
+)
+def test_numbers_of_every_replica_come_together(make):
+  strategy = make()
+  rows = distribution.gathered(strategy, [3, 2.0**40 + 1])
+  np.testing.assert_array_equal(
+    rows, [[3, 2.0**40 + 1]] * strategy.num_replicas_in_sync
+  )
 
 
 def test_xla_compiles_by_default_where_there_is_a_gpu(monkeypatch):

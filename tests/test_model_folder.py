@@ -1,5 +1,7 @@
 """A trained model as a folder that the next task can start from."""
 
+import json
+
 import numpy as np
 import tensorflow as tf
 
@@ -33,6 +35,28 @@ def test_folder_is_what_a_run_can_start_from(tmp_path):
   for expected, got in zip(model.variables, other.variables):
     np.testing.assert_array_equal(got, expected)
   assert (folder / "vocab.txt").read_bytes() == vocab.read_bytes()
+
+
+def test_the_case_of_the_text_is_kept_beside_the_vocabulary(tmp_path):
+  config = modeling.BertConfig(11, 4, 1, 2, 8, max_position_embeddings=8)
+  vocab = tmp_path / "vocab.txt"
+  path = model_folder.tokenizer_config_beside(str(vocab))
+  assert model_folder.read_do_lower_case(path) is None
+  vocab.write_text("a\n")
+  for is_lower in (True, False):
+    model_folder.write(
+      str(tmp_path / "m"), [tf.Variable(1.0, name="x")], config, str(vocab),
+      do_lower_case=is_lower,
+    )
+    path = model_folder.tokenizer_config_beside(str(tmp_path / "m/vocab.txt"))
+    assert model_folder.read_do_lower_case(path) is is_lower
+  assert json.loads((tmp_path / "m/tokenizer_config.json").read_text()) == {
+    "tokenizer_class": "BertTokenizer",
+    "do_lower_case": False,
+    "model_max_length": 8,
+  }
+  (tmp_path / "m/tokenizer_config.json").write_text('{"do_lower_case": "?"}')
+  assert model_folder.read_do_lower_case(path) is None
 
 
 def test_vocabulary_is_optional(tmp_path):

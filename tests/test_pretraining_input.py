@@ -87,6 +87,21 @@ def test_shuffled_batches_can_be_entered_at_any_step(tmp_path):
   assert sorted(epoch) == [5, 6, 7, 8, 9, 10]
 
 
+@pytest.mark.parametrize("masked", [True, False])
+def test_batches_that_are_not_cut_have_one_shape(tmp_path, vocab_file, masked):
+  """So that XLA compiles a step once."""
+  path = write(tmp_path / "a.tfrecord", masked=masked)
+  data = open_input(
+    path, vocab_file=vocab_file, masked_lm_prob=0.3, whole_words=False, seed=3
+  )
+  batches = data.shuffled_batches(
+    ONE_DEVICE, batch_size=2, seed=1, first_step=0, trim=False
+  )
+  shapes = [spec.shape for spec in batches.element_spec.values()]
+  assert len(shapes) == 7
+  assert all(shape.is_fully_defined() for shape in shapes), shapes
+
+
 def test_unmasked_records_are_masked_otherwise_every_epoch(
   tmp_path, vocab_file
 ):

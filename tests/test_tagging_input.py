@@ -56,6 +56,21 @@ def test_records_are_what_the_pipeline_is_told(tmp_path):
   np.testing.assert_array_equal(batch["label_ids"][0], [-1, 1, -1, 0, -1, -1])
 
 
+@pytest.mark.parametrize("trim", [False, True])
+def test_training_batches_have_one_shape_unless_they_are_cut(tmp_path, trim):
+  batches = tagging_input.training_batches(
+    tf.distribute.get_strategy(),
+    prepare(tmp_path, SENTENCES),
+    tagging_input.record_features(6),
+    batch_size=2, seed=1, first_step=0, trim=trim, bucketing=None,
+  )
+  shapes = {n: s.shape.as_list() for n, s in batches.element_spec.items()}
+  length = None if trim else 6
+  assert shapes == {name: [2, length] for name in shapes}
+  batch = next(iter(batches))
+  assert sorted(batch["input_ids"].numpy()[:, 1]) == [10, 13]
+
+
 def test_sentences_without_labels(tmp_path):
   data = prepare(tmp_path, [s._replace(labels=None) for s in SENTENCES])
   assert not data.is_labelled

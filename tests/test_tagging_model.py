@@ -124,3 +124,26 @@ def test_bilstm_equals_its_formula_and_ignores_padding():
     backward = lstm(sequence[::-1], *(w[1] for w in weights))[::-1]
     expected = np.concatenate([forward, backward], axis=1)
     assert_close(found[row, :length], expected, 1e-5)
+
+
+def test_the_objective_is_the_mean_over_labelled_words():
+  labels = tf.constant([[-1, 0, 2, -1], [-1, 1, -1, -1]])
+  logits = tf.constant(RNG.randn(2, 4, 3).astype(np.float32))
+  batch = {
+    "input_ids": labels,
+    "input_mask": tf.constant([[1, 1, 1, 1], [1, 1, 1, 0]]),
+    "label_ids": labels,
+  }
+  objective = tagging_model.objective(lambda batch, dropout_seed: logits)
+  sums, metrics = objective.sums(batch, None)
+  words = [(0, 1, 0), (0, 2, 2), (1, 1, 1)]
+  log_probs = tf.nn.log_softmax(logits).numpy()
+  expected = -sum(log_probs[word] for word in words)
+  assert_close(sums["tagging"], expected, 1e-5)
+  assert objective.weights(batch)["tagging"] == 3.0
+  right = sum(np.argmax(logits[row, place]) == k for row, place, k in words)
+  assert metrics["tagging_accuracy"] == (right, 3.0)
+  # In training: what tokens per second are worked out from.
+  assert "tokens_per_example" not in metrics
+  _, metrics = objective.sums(batch, [1, 2])
+  assert metrics["tokens_per_example"] == (7.0, 2.0)

@@ -1,10 +1,9 @@
-"""The training loop on a toy task, and on whole runs of the original."""
+"""The training loop on a toy task."""
 
 import functools
 import json
 import logging
 import os
-import pathlib
 import signal
 
 import numpy as np
@@ -14,14 +13,12 @@ import tensorflow as tf
 import distribution
 import errors
 import evaluation_loop
-import modeling
 import optimization
 import run_folder
 import stop_signals
 import training_loop
 import two_replicas
 
-GOLDEN = pathlib.Path("tests/golden/optimizer")
 ONE, TWO = "one", "two"
 
 
@@ -532,103 +529,3 @@ def test_log_has_one_line_a_logged_step_even_after_a_resume(tmp_path):
 def test_profiler_records_the_steps_asked_for(tmp_path):
   train(make_trainer(tmp_path, profile_steps=(4, 6)), tmp_path)
   assert list(tmp_path.glob("plugins/profile/*/*.xplane.pb"))
-
-
-# Whole runs of the original, through the loop.
-
-
-class GoldenRun:
-  """Model, batches and numbers of one of the golden runs."""
-
-  def __init__(self, name, strategy):
-    with np.load(GOLDEN / f"{name}.npz") as arrays:
-      self.arrays = {key: arrays[key] for key in arrays.files}
-    settings = json.loads((GOLDEN / "runs.json").read_text())[name]
-    config = modeling.BertConfig.from_dict(settings.pop("config"))
-    self.rate = functools.partial(optimization.learning_rate, **settings)
-    with strategy.scope():
-      self.bert = modeling.BertModel(config)
-      self.head = modeling.ClassificationHead(config, 3)
-    self.variables = [*self.bert.variables, *self.head.variables]
-    for variable in self.variables:
-      variable.assign(self.part("initial")[variable.name.split(":")[0]])
-
-  def part(self, part):
-    start = f"{part}/"
-    return {
-      key.removeprefix(start): value
-      for key, value in self.arrays.items()
-      if key.startswith(start)
-    }
-
-  def batches(self, strategy):
-    numbers = range(len({key.split("/")[0] for key in self.part("batch")}))
-    batches = [self.part(f"batch/{number}") for number in numbers]
-    stacked = {
-      name: np.stack([batch[name] for batch in batches]).astype(np.int32)
-      for name in batches[0]
-    }
-    examples = tf.data.Dataset.from_tensor_slices(stacked).unbatch().repeat()
-    share = stacked["input_ids"].shape[1] // strategy.num_replicas_in_sync
-    return strategy.distribute_datasets_from_function(
-      lambda context: examples.batch(share)
-    )
-
-  def sums(self, batch, dropout_seed):
-    output = self.bert(
-      batch["input_ids"], batch["input_mask"], batch["segment_ids"],
-      training=True, dropout_seed=dropout_seed,
-    )
-    # Evaluation mode: the goldens were made without dropout, and the head's
-    # cannot be switched off.
-    logits = self.head(output.pooled_output)
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
-      batch["label_ids"], logits
-    )
-    return {"loss": tf.reduce_sum(losses)}, {}
-
-  @staticmethod
-  def weights(batch):
-    return {"loss": tf.cast(tf.shape(batch["label_ids"])[0], tf.float32)}
-
-
-@pytest.mark.parametrize("kind", [ONE, TWO])
-def test_twenty_steps_of_the_original(tmp_path, kind):
-  strategy = strategy_of(kind)
-  run = GoldenRun("classifier_gelu_warm2", strategy)
-  trainer = training_loop.Trainer(
-    strategy=strategy,
-    variables=run.variables,
-    trained=run.variables,
-    objective=training_loop.Objective(weights=run.weights, sums=run.sums),
-    optimizer=optimization.create_optimizer("bertadam", jit_compile=False),
-    learning_rate=run.rate,
-    options=training_loop.TrainOptions(
-      output_dir=str(tmp_path),
-      num_train_steps=20,
-      batch_size=6,
-      log_steps=1,
-      gradient_accumulation_steps=3 if kind == ONE else 1,
-    ),
-  )
-  trainer.train(lambda step: run.batches(strategy))
-  lines = (tmp_path / "train_log.jsonl").read_text().splitlines()
-  steps = run.part("steps")
-  for key, golden in (
-    ("loss", "loss"),
-    ("learning_rate", "lr"),
-    ("gradient_norm", "grad_norm_reference"),
-  ):
-    logged = [json.loads(line)[key] for line in lines]
-    np.testing.assert_allclose(logged, steps[golden], rtol=5e-5, atol=1e-9)
-  state, compared = state_of(trainer), 0
-  for name, expected in run.part("final").items():
-    # Soft-max does not see what is added to all keys: that gradient is
-    # rounding, which Adam enlarges.
-    if "/self/key/bias" not in name:
-      scale = np.abs(expected).max()
-      np.testing.assert_allclose(
-        state[name], expected, rtol=0, atol=5e-5 * scale, err_msg=name
-      )
-      compared += 1
-  assert compared > 50
