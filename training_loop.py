@@ -75,8 +75,8 @@ class TrainOptions:
     jit_compile: whether XLA compiles the step; None: where it pays.
     loss_scaling: whether the loss is scaled dynamically, for float16.
     max_to_keep: how many checkpoints are kept.
-    max_bad_steps: so many steps in a row without a finite gradient end the
-      run.
+    max_bad_steps: so many steps in a row, of one start, without a finite
+      gradient end the run.
     profile_steps: (first, last) step to record for the TensorFlow profiler.
   """
 
