@@ -422,16 +422,27 @@ def make_model(run):
 
 
 def answer_texts(model, run):
-  """Answers the lines of the standard input until it ends."""
+  """Answers the lines of the standard input until it ends.
+
+  Raises:
+    InputError: lines of --predict_file=- could not be read; all others are
+      answered by then.
+  """
   if sys.stdin.isatty():
     print("Type a text, or two with a tab between; end with Ctrl-D.")
-  text_classifier.answer_lines(
+  bad = text_classifier.answer_lines(
     text_classifier.TextClassifier(model, run.options).predict_texts,
     sys.stdin.buffer,
     sys.stdout,
     output_format=FLAGS.answer_format,
     batch_size=FLAGS.predict_batch_size,
   )
+  if bad and not FLAGS.interactive:
+    raise errors.InputError(
+      f"{bad} line{'s' * (bad > 1)} of the standard input could not be read: "
+      "what is wrong stands in the place of each answer; mend and send those "
+      "again"
+    )
 
 
 def run_seeds(run):

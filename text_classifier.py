@@ -109,7 +109,7 @@ def make_example(number, parts, kind, num_classes):
   if len(endings) != num_classes:
     raise errors.InputError(
       f"expected a text and {num_classes} endings with tabs between them, and "
-      f"these are {len(endings)} endings: {parts!r}"
+      f"these are {len(endings)} endings: {parts!r:.100}"
     )
   return classifier_examples.Example(str(number), text, endings=tuple(endings))
 
@@ -134,11 +134,20 @@ def format_prediction(prediction, output_format):
   return "\t".join([label, *shown])
 
 
+def format_error(error, output_format):
+  """Returns the line that stands where an answer would: what is wrong."""
+  sentence = " ".join(str(error).split())
+  if output_format == "json":
+    return json.dumps({"error": sentence}, ensure_ascii=False)
+  return f"error\t{sentence}"
+
+
 def answer_lines(predict_texts, source, target, *, output_format, batch_size):
   """Reads lines and writes one for each at once, in order.
 
   Lines that are there already when the model is free are computed together.
-  An empty line is answered by an empty line.
+  An empty line is answered by an empty line, and one that cannot be read (not
+  UTF-8, too many texts) by what is wrong with it; the others go on.
 
   Args:
     predict_texts: function of a list of tuples of texts.
@@ -147,52 +156,76 @@ def answer_lines(predict_texts, source, target, *, output_format, batch_size):
     output_format: one of FORMATS.
     batch_size: at most so many lines together.
 
-  Raises:
-    InputError: a line is not UTF-8 or has too many texts; it is named.
+  Returns:
+    How many lines were answered by an error.
   """
+  bad = 0
   for lines in _batches(source, batch_size):
-    texts = {}
+    texts, answers = {}, {}
     for number, line in lines:
-      where = f"standard input:{number}"
       try:
         line = line.decode("utf-8").rstrip("\r\n")
       except UnicodeDecodeError as error:
-        raise errors.InputError(
-          f"{where}: not UTF-8 (byte {error.start} of the line); send UTF-8"
-        ) from error
+        answers[number] = errors.InputError(
+          f"not UTF-8 (byte {error.start} of the line); send UTF-8"
+        )
+        continue
       if line.strip():
         texts[number] = split_texts(line)
-    try:
-      found = predict_texts(list(texts.values())) if texts else []
-    except errors.InputError as error:
-      first, last = lines[0][0], lines[-1][0]
-      raise errors.InputError(
-        f"standard input:{first}-{last}: {error}"
-      ) from error
-    answers = dict(zip(texts, found))
+    answers.update(zip(texts, _answers(predict_texts, list(texts.values()))))
     for number, _ in lines:
-      if number in answers:
-        target.write(format_prediction(answers[number], output_format))
+      answer = answers.get(number)
+      if isinstance(answer, errors.InputError):
+        bad += 1
+        target.write(format_error(answer, output_format))
+      elif answer is not None:
+        target.write(format_prediction(answer, output_format))
       target.write("\n")
     target.flush()
+  return bad
+
+
+def _answers(predict_texts, texts):
+  """Returns the Prediction of each text, or the InputError that it raises."""
+  if not texts:
+    return []
+  try:
+    return predict_texts(texts)
+  except errors.InputError as error:
+    if len(texts) == 1:
+      return [error]
+  # Each by itself, so that a bad one takes no other with it.
+  return [_answers(predict_texts, [parts])[0] for parts in texts]
 
 
 def _batches(source, batch_size):
-  """Yields lists of (number, line): what has come, never waiting for more."""
+  """Yields lists of (number, line): what has come, never waiting for more.
+
+  What reading raises is raised after the lines that came before it.
+  """
   waiting = queue.Queue(maxsize=4 * batch_size)
+  failures = []
 
   def read():
-    for numbered in enumerate(source, 1):
-      waiting.put(numbered)
-    waiting.put(None)
+    try:
+      for numbered in enumerate(source, 1):
+        waiting.put(numbered)
+    except Exception as error:
+      failures.append(error)
+    finally:
+      waiting.put(None)
 
   threading.Thread(target=read, daemon=True).start()
-  while (first := waiting.get()) is not None:
-    lines = [first]
-    while len(lines) < batch_size and not waiting.empty():
-      following = waiting.get()
-      if following is None:
-        yield lines
-        return
-      lines.append(following)
+  lines = []
+  while True:
+    if lines and (len(lines) == batch_size or waiting.empty()):
+      yield lines
+      lines = []
+    numbered = waiting.get()
+    if numbered is None:
+      break
+    lines.append(numbered)
+  if lines:
     yield lines
+  if failures:
+    raise failures[0]

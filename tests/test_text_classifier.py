@@ -156,15 +156,44 @@ def test_a_line_is_answered_before_the_next_one_comes():
   assert target.getvalue().count("\n") == 2
 
 
-def test_a_line_that_cannot_be_read_is_named():
-  with pytest.raises(errors.InputError, match="standard input:2: not UTF-8"):
-    answers(b"a\n\xff\n")
+def one_text_each(texts):
+  for parts in texts:
+    if len(parts) > 1:
+      raise errors.InputError(f"expected one\ttext, got {len(parts)}")
+  return fake_predictions(texts)
 
-  def refuse(texts):
-    raise errors.InputError("expected one text")
 
-  with pytest.raises(errors.InputError, match="input:1.*: expected one text"):
-    text_classifier.answer_lines(
-      refuse, io.BytesIO(b"a\n"), io.StringIO(), output_format="tsv",
-      batch_size=3,
+@pytest.mark.parametrize("batch_size", [1, 8])
+def test_a_line_that_cannot_be_read_takes_no_other_with_it(batch_size):
+  data = b"a\n\xff\nb\tc\n\nd\n"
+  found = {}
+  for output_format in text_classifier.FORMATS:
+    target = io.StringIO()
+    bad = text_classifier.answer_lines(
+      one_text_each, io.BytesIO(data), target, output_format=output_format,
+      batch_size=batch_size,
     )
+    assert bad == 2
+    found[output_format] = target.getvalue().split("\n")
+  assert found["tsv"] == [
+    "A\t0.25\t0.75", "error\tnot UTF-8 (byte 0 of the line); send UTF-8",
+    "error\texpected one text, got 2", "", "D\t0.25\t0.75", "",
+  ]
+  first, second, third = map(json.loads, found["json"][:3])
+  assert first["label"] == "A" and third == {
+    "error": "expected one text, got 2"
+  }
+  assert second["error"].startswith("not UTF-8")
+
+
+def test_lines_before_a_fault_of_the_source_are_answered():
+  def source():
+    yield b"a\n"
+    raise OSError("the pipe broke")
+
+  target = io.StringIO()
+  with pytest.raises(OSError, match="the pipe broke"):
+    text_classifier.answer_lines(
+      fake_predictions, source(), target, output_format="tsv", batch_size=3
+    )
+  assert target.getvalue() == "A\t0.25\t0.75\n"
