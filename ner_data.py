@@ -15,9 +15,9 @@ from typing import NamedTuple, Optional
 from absl import logging
 
 import data_files
+import entity_metrics
 import errors
 import input_features
-import task_metrics
 
 SCHEMES = ("iob1", "iob2", "iobes", "none")
 # Stands where there is no label to learn or to predict.
@@ -169,7 +169,7 @@ def check_labels(labels, scheme, places):
     return
   before = "O"
   for label, place in zip(labels, places):
-    tag, kind = task_metrics.split_label(label)
+    tag, kind = entity_metrics.split_label(label)
     if tag not in tuple(_TAGS[scheme]) or (label != "O") != bool(kind):
       known = ", ".join(f"{tag}-TYPE" for tag in _TAGS[scheme] if tag != "O")
       raise errors.InputError(
@@ -198,8 +198,8 @@ def may_follow(before, label, scheme):
   IOB1 has B only between two neighbours of one kind, IOB2 at each beginning;
   IOBES ends what is longer than a word with E and calls a single word S.
   """
-  tag, kind = task_metrics.split_label(label)
-  tag_before, kind_before = task_metrics.split_label(before)
+  tag, kind = entity_metrics.split_label(label)
+  tag_before, kind_before = entity_metrics.split_label(before)
   inside = tag_before in ("B", "I") and kind == kind_before
   if scheme == "iob1":
     return tag != "B" or inside

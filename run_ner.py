@@ -27,6 +27,7 @@ import checkpoints
 import common_flags
 import data_files
 import distribution
+import entity_metrics
 import errors
 import evaluation_loop
 import input_pipeline
@@ -35,7 +36,6 @@ import modeling
 import ner_data
 import tagging_input
 import tagging_model
-import task_metrics
 
 FLAGS = flags.FLAGS
 
@@ -208,8 +208,8 @@ def scores(data, predicted, loss, scheme):
   """Returns the results of labelled data: dict from name to number."""
   gold = [sentence.labels for sentence in data.sentences]
   if scheme == "none":
-    return {"loss": loss, "accuracy": task_metrics.accuracy(gold, predicted)}
-  return {"loss": loss, **task_metrics.entity_scores(gold, predicted)}
+    return {"loss": loss, "accuracy": entity_metrics.accuracy(gold, predicted)}
+  return {"loss": loss, **entity_metrics.entity_scores(gold, predicted)}
 
 
 def train(model, run, start, output_dir):

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
+import entity_metrics
 import errors
 import ner_data
-import task_metrics
 import tokenization
 
 IOB1 = """-DOCSTART- -X- O O
@@ -49,10 +49,10 @@ def test_every_scheme_gives_the_same_entities(tmp_path, scheme, text):
   assert first.words == ["U.N.", "official", "Ekeus", "Anna"]
   assert first.lines == [3, 4, 5, 6] and second.lines == [10]
   assert (first.document, second.document) == (1, 2)
-  assert task_metrics.entities(first.labels) == [
+  assert entity_metrics.entities(first.labels) == [
     ("ORG", 0, 1), ("PER", 2, 3), ("PER", 3, 4)
   ]
-  assert task_metrics.entities(second.labels) == [("LOC", 0, 1)]
+  assert entity_metrics.entities(second.labels) == [("LOC", 0, 1)]
 
 
 @pytest.mark.parametrize(

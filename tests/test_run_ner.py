@@ -7,9 +7,9 @@ import re
 import pytest
 
 import checkpoints
+import entity_metrics
 import ner_data
 import script_runner
-import task_metrics
 
 DATA = script_runner.ROOT / "tests" / "data"
 TRAIN, EVAL = DATA / "ner_sample_train.conll", DATA / "ner_sample_eval.conll"
@@ -80,7 +80,7 @@ def test_predictions_are_the_file_with_one_more_column(trained):
     else:
       gold.append([])
       predicted.append([])
-  scores = task_metrics.entity_scores(gold, predicted)
+  scores = entity_metrics.entity_scores(gold, predicted)
   f1 = results_in(trained / "eval_results.txt")["f1"]
   assert scores["f1"] == pytest.approx(f1)
 

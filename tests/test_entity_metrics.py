@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 
-import task_metrics
+import entity_metrics
 
 # labels -> entities, by the rules of the field.
 CASES = {
@@ -37,13 +37,13 @@ CASES = {
 
 @pytest.mark.parametrize("labels", CASES)
 def test_entities(labels):
-  assert task_metrics.entities(labels.split()) == CASES[labels]
+  assert entity_metrics.entities(labels.split()) == CASES[labels]
 
 
 def test_scores_of_a_hand_counted_case():
   gold = [["B-PER", "I-PER", "O", "B-LOC"], ["B-ORG", "O"]]
   predicted = [["B-PER", "O", "O", "B-LOC"], ["B-LOC", "B-ORG"]]
-  scores = task_metrics.entity_scores(gold, predicted)
+  scores = entity_metrics.entity_scores(gold, predicted)
   # Found: PER(0,1), LOC(3,4), LOC(0,1), ORG(1,2); of them LOC(3,4) is right.
   assert scores["precision"] == 1 / 4
   assert scores["recall"] == 1 / 3
@@ -55,13 +55,13 @@ def test_scores_of_a_hand_counted_case():
 
 
 def test_nothing_found_and_nothing_there_is_zero():
-  scores = task_metrics.entity_scores([["O", "O"]], [["O", "O"]])
+  scores = entity_metrics.entity_scores([["O", "O"]], [["O", "O"]])
   assert scores == {"precision": 0, "recall": 0, "f1": 0, "accuracy": 1}
 
 
 def test_sentences_of_different_length_are_a_fault():
   with pytest.raises(ValueError):
-    task_metrics.accuracy([["O", "O"]], [["O"]])
+    entity_metrics.accuracy([["O", "O"]], [["O"]])
 
 
 def random_labels(rng, tags):
@@ -81,13 +81,13 @@ def test_seqeval_agrees(tags):
       (kind, start, end + 1)
       for kind, start, end in seqeval.get_entities(labels)
     ]
-    assert task_metrics.entities(labels) == theirs, labels
+    assert entity_metrics.entities(labels) == theirs, labels
     gold.append(labels)
     # Like the gold labels in half of the places, to have some right.
     predicted.append(
       [rng.choice([label, rng.choice(labels)]) for label in labels]
     )
-  ours = task_metrics.entity_scores(gold, predicted)
+  ours = entity_metrics.entity_scores(gold, predicted)
   assert ours["precision"] == pytest.approx(
     seqeval.precision_score(gold, predicted)
   )
