@@ -52,11 +52,17 @@ def confusion_matrix(gold, predicted, num_classes):
 
 
 class ClassCounts(NamedTuple):
-  """For each class: how many were right, predicted, and wanted; int [L]."""
+  """For each class how many, int [L].
 
-  right: np.ndarray
-  found: np.ndarray
-  wanted: np.ndarray
+  Attributes:
+    true_positives: are of it and were taken for it.
+    predicted: were taken for it.
+    gold: are of it.
+  """
+
+  true_positives: np.ndarray
+  predicted: np.ndarray
+  gold: np.ndarray
 
   def total(self):
     """The counts of all classes together."""
@@ -75,17 +81,17 @@ def class_counts(results):
 
 def precision(counts):
   """Returns the share of what was predicted that is right, float [L]."""
-  return _ratio(counts.right, counts.found)
+  return _ratio(counts.true_positives, counts.predicted)
 
 
 def recall(counts):
-  """Returns the share of what was wanted that was predicted, float [L]."""
-  return _ratio(counts.right, counts.wanted)
+  """Returns the share of what is of a class that was predicted, float [L]."""
+  return _ratio(counts.true_positives, counts.gold)
 
 
 def f1(counts):
   """Returns the harmonic mean of precision and recall, float [L]."""
-  return _ratio(2 * counts.right, counts.found + counts.wanted)
+  return _ratio(2 * counts.true_positives, counts.predicted + counts.gold)
 
 
 def _ratio(part, whole):
@@ -104,7 +110,7 @@ def accuracy(results):
 
 
 def _of_second_class(score, results):
-  """Of two classes the second is the one that is looked for."""
+  """Of two classes the second is the one that is looked for (positive)."""
   if len(results.labels) != 2:
     name = score.__name__
     raise errors.InputError(
@@ -115,8 +121,16 @@ def _of_second_class(score, results):
 
 
 def _macro(score, results):
-  """The plain mean over classes."""
-  return float(np.mean(score(class_counts(results))))
+  """The plain mean over classes.
+
+  As scikit-learn has it: of one class of several without those that neither
+  occur nor are predicted; of several classes at once over all.
+  """
+  counts = class_counts(results)
+  values = score(counts)
+  if results.kind != classifier_examples.MULTI_LABEL:
+    values = values[counts.predicted + counts.gold > 0]
+  return float(np.mean(values))
 
 
 def _micro(score, results):
@@ -134,9 +148,9 @@ def matthews(results):
     results.gold, results.predicted, results.scores.shape[1]
   ).astype(float)
   total, right = matrix.sum(), np.trace(matrix)
-  wanted, found = matrix.sum(axis=1), matrix.sum(axis=0)
-  covariance = right * total - wanted @ found
-  spread = (total**2 - wanted @ wanted) * (total**2 - found @ found)
+  gold, predicted = matrix.sum(axis=1), matrix.sum(axis=0)
+  covariance = right * total - gold @ predicted
+  spread = (total**2 - gold @ gold) * (total**2 - predicted @ predicted)
   return float(covariance / np.sqrt(spread)) if spread else 0.0
 
 
@@ -197,15 +211,19 @@ def spearman(results):
   )
 
 
+_SCORES = {"precision": precision, "recall": recall, "f1": f1}
+# Metrics of the second of two classes.
+OF_SECOND_CLASS = tuple(_SCORES)
+
+
 def _averages(names):
   """Returns {"f1_macro": function, ...}."""
-  scores = {"precision": precision, "recall": recall, "f1": f1}
   ways = {
     "": _of_second_class, "_macro": _macro, "_micro": _micro
   }
   return {
     f"{name}{way}": functools.partial(ways[way], score)
-    for name, score in scores.items()
+    for name, score in _SCORES.items()
     for way in names
   }
 
@@ -248,7 +266,7 @@ def check_metrics(names, kind, num_classes):
   """
   known = set(METRICS[kind])
   if num_classes != 2:
-    known -= set(_averages([""]))
+    known -= set(OF_SECOND_CLASS)
   for name in names:
     if name not in known:
       raise errors.InputError(
@@ -307,14 +325,15 @@ def report(results):
 def _class_lines(results):
   counts = class_counts(results)
   width = max(16, *(len(label) + 2 for label in results.labels))
-  columns = ("precision", "recall", "f1", "examples")
+  columns = ("precision", "recall", "f1", "support")
   lines = [" " * width + "".join(f"{name:>11}" for name in columns)]
-  values = precision(counts), recall(counts), f1(counts)
+  values = [score(counts) for score in _SCORES.values()]
   for row, label in enumerate(results.labels):
     shown = "".join(f"{value[row]:11.4f}" for value in values)
-    lines.append(f"{label:{width}}{shown}{counts.wanted[row]:11d}")
-  means = "".join(f"{value.mean():11.4f}" for value in values)
-  lines.append(f"{'mean':{width}}{means}{len(results.gold):11d}")
+    lines.append(f"{label:{width}}{shown}{counts.gold[row]:11d}")
+  means = (_macro(score, results) for score in _SCORES.values())
+  shown = "".join(f"{mean:11.4f}" for mean in means)
+  lines.append(f"{'macro avg':{width}}{shown}{len(results.gold):11d}")
   return lines
 
 

@@ -71,6 +71,32 @@ def test_several_classes_at_once_by_hand():
   assert values["auc"] == pytest.approx((1 + 1 + 1 / 2) / 3)
 
 
+def test_a_class_that_is_nowhere_is_in_no_mean():
+  """As scikit-learn leaves it out: class 2 is neither right nor predicted."""
+  predicted = np.array([0, 1, 1, 1])
+  results = Results("single", list("abcd"), np.array([0, 0, 1, 3]),
+                    np.eye(4)[predicted])
+  values = all_of(results)
+  # Of a, b, d: precision 1, 1/3, 0; recall 1/2, 1, 0; F1 2/3, 1/2, 0.
+  assert values["precision_macro"] == pytest.approx((1 + 1 / 3) / 3)
+  assert values["recall_macro"] == pytest.approx((1 / 2 + 1) / 3)
+  assert values["f1_macro"] == pytest.approx((2 / 3 + 1 / 2) / 3)
+  last = classification_metrics.report(results).splitlines()[5]
+  assert last.split() == ["macro", "avg", "0.4444", "0.5000", "0.3889", "4"]
+  # Several classes at once: all columns.
+  gold = np.array([[1, 0], [1, 0]])
+  values = all_of(Results("multi_label", ["a", "b"], gold, gold))
+  assert values["f1_macro"] == 0.5
+
+
+def test_loss_is_the_mean_over_batches_of_which_the_last_is_short():
+  losses = np.array([1, 2, 3, 4, 10], np.float32)
+  mean = classification_metrics.mean_over_batches
+  assert mean(losses, 2) == (1.5 + 3.5 + 10) / 3
+  assert mean(losses, 5) == mean(losses, 1) == mean(losses, 8) == 4
+  assert mean(losses, 4) == (2.5 + 10) / 2
+
+
 def test_correlations_by_hand():
   gold, predicted = np.array([1.0, 2, 3, 4]), np.array([1.0, 3, 3, 5])
   values = all_of(Results("regression", [], gold, predicted[:, None]))
@@ -99,7 +125,7 @@ def test_scores_of_classes_are_scikit_learns(seed):
   )
   for average in ("macro", "micro"):
     expected = sklearn.precision_recall_fscore_support(
-      gold, predicted, average=average, labels=range(4), zero_division=0
+      gold, predicted, average=average, zero_division=0
     )
     for name, value in zip(("precision", "recall", "f1"), expected):
       assert values[f"{name}_{average}"] == pytest.approx(value)
