@@ -189,8 +189,8 @@ def _score(value, place):
 def label_list(examples):
   """Returns the classes of examples, sorted.
 
-  By size if all of them are numbers, else by their characters: the order is
-  that of the model's outputs and must not hang on that of the rows.
+  By size if all of them are finite numbers, else by their characters: the
+  order is that of the model's outputs and must not hang on that of the rows.
 
   Args:
     examples: list of Example, not of regression.
@@ -215,6 +215,9 @@ def label_list(examples):
       f"{needed}, or name the classes"
     )
   try:
-    return sorted(names, key=lambda name: (float(name), name))
+    sizes = {name: float(name) for name in names}
   except ValueError:
     return sorted(names)
+  if not all(map(math.isfinite, sizes.values())):
+    return sorted(names)  # nan is neither more nor less than a number.
+  return sorted(names, key=lambda name: (sizes[name], name))
