@@ -16,7 +16,7 @@ FILE_NAME = "predictions.tsv"
 THRESHOLD = 0.5
 
 
-def predicted_labels(kind, outputs, labels, *, threshold=THRESHOLD):
+def predicted_labels(kind, outputs, labels):
   """Returns what is predicted, in words.
 
   Args:
@@ -24,7 +24,6 @@ def predicted_labels(kind, outputs, labels, *, threshold=THRESHOLD):
     outputs: probabilities [n, classes] (of single classes and of choices they
       add up to 1), or for regression scores [n].
     labels: list of str, the classes.
-    threshold: of MULTI_LABEL: the least probability of a predicted class.
 
   Returns:
     List of n: str; a tuple of str for MULTI_LABEL; float for REGRESSION. Of
@@ -36,7 +35,7 @@ def predicted_labels(kind, outputs, labels, *, threshold=THRESHOLD):
   if kind == classifier_examples.MULTI_LABEL:
     return [
       tuple(label for label, is_on in zip(labels, row) if is_on)
-      for row in (outputs >= threshold).tolist()
+      for row in (outputs >= THRESHOLD).tolist()
     ]
   return [labels[number] for number in outputs.argmax(-1).tolist()]
 
@@ -50,11 +49,11 @@ def header(kind, labels):
   return _line(columns)
 
 
-def lines(kind, guids, outputs, labels, *, threshold=THRESHOLD):
+def lines(kind, guids, outputs, labels):
   """Returns the lines of predictions.tsv after the first.
 
   Args:
-    kind, outputs, labels, threshold: as of `predicted_labels`.
+    kind, outputs, labels: as of `predicted_labels`.
     guids: the n names of the examples; a tab or newline in one becomes a
       space.
 
@@ -65,7 +64,7 @@ def lines(kind, guids, outputs, labels, *, threshold=THRESHOLD):
   outputs = np.asarray(outputs, np.float32)
   if len(outputs) != len(guids):
     raise ValueError(f"{len(outputs)} outputs for {len(guids)} examples")
-  found = predicted_labels(kind, outputs, labels, threshold=threshold)
+  found = predicted_labels(kind, outputs, labels)
   if kind == classifier_examples.REGRESSION:
     rows = ([guid, str(score)] for guid, score in zip(guids, outputs))
   elif kind == classifier_examples.MULTI_LABEL:
@@ -85,12 +84,12 @@ def _line(columns):
   return "\t".join(" ".join(text.split()) for text in columns) + "\n"
 
 
-def write(path, kind, guids, outputs, labels, *, threshold=THRESHOLD):
+def write(path, kind, guids, outputs, labels):
   """Writes predictions.tsv, whole or not at all.
 
   Args:
     path: of the file.
-    kind, guids, outputs, labels, threshold: as of `lines`.
+    kind, guids, outputs, labels: as of `lines`.
   """
-  rows = lines(kind, guids, outputs, labels, threshold=threshold)
+  rows = lines(kind, guids, outputs, labels)
   data_files.write_text(path, "".join([header(kind, labels), *rows]))

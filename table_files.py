@@ -78,13 +78,12 @@ def read_tsv(path, *, width=None, broken=None):
   return _table(path, rows, numbers, width=width, broken=broken)
 
 
-def read_csv(path, *, delimiter=",", width=None):
+def read_csv(path, *, delimiter=","):
   """Reads columns as RFC 4180 has them.
 
   Args:
     path: UTF-8 text.
     delimiter: the character between columns.
-    width: as for `read_tsv`.
 
   Returns:
     Table.
@@ -110,7 +109,7 @@ def read_csv(path, *, delimiter=",", width=None):
     ) from error
   finally:
     csv.field_size_limit(limit)
-  return _table(path, rows, numbers, width=width)
+  return _table(path, rows, numbers)
 
 
 def read_json_lines(path, names):
@@ -173,7 +172,7 @@ def _lines(path):
   return lines
 
 
-def _table(path, rows, numbers, *, width, broken=None):
+def _table(path, rows, numbers, *, width=None, broken=None):
   names, numbers = list(range(width or 0)), list(numbers)
   if width is None:
     names, rows, numbers = rows[0], rows[1:], numbers[1:]

@@ -9,10 +9,10 @@ import prediction_files
 SINGLE, REGRESSION, MULTI_LABEL, CHOICE = classifier_examples.KINDS
 
 
-def written(tmp_path, kind, guids, outputs, labels, **options):
+def written(tmp_path, kind, guids, outputs, labels):
   path = tmp_path / prediction_files.FILE_NAME
   outputs = np.array(outputs, np.float32)
-  prediction_files.write(str(path), kind, guids, outputs, labels, **options)
+  prediction_files.write(str(path), kind, guids, outputs, labels)
   return path.read_text(encoding="utf-8")
 
 
@@ -43,10 +43,6 @@ def test_several_classes_are_joined_and_each_has_its_probability(tmp_path):
   assert text == (
     "id\tlabels\ta\tb\tc\nx\ta,b\t0.75\t0.5\t0.1\ny\t\t0.2\t0.4\t0.3\n"
   )
-  text = written(
-    tmp_path, MULTI_LABEL, ["x", "y"], outputs, labels, threshold=0.4
-  )
-  assert [line.split("\t")[1] for line in text.split("\n")[1:3]] == ["a,b", "b"]
 
 
 def test_predictions_are_given_in_words():
