@@ -120,26 +120,28 @@ def check_ids(examples):
     first[example.guid] = example.place
 
 
-def class_weights(weights, examples, labels):
+def class_weights(weights, examples, labels, kind=SINGLE):
   """Returns how much each class counts in the loss.
 
   Args:
-    weights: "balanced" for n / (classes * count), as scikit-learn's
-      compute_class_weight, so that each class counts as much as any other;
-      or numbers in the order of `labels`, "1,2.5"; or "name=number" for some
-      classes, where the others keep 1.
+    weights: "balanced", or numbers in the order of `labels`, "1,2.5"; or
+      "name=number" for some classes, where the others keep 1. Balanced is
+      n / (classes * count), as scikit-learn's compute_class_weight, so that
+      each class counts as much as any other; of MULTI_LABEL negatives /
+      positives, so that being of a class counts as much as not being of it.
     examples: the list of Example to be learned from.
     labels: list of str.
+    kind: SINGLE or MULTI_LABEL.
 
   Returns:
     List of floats, one for each of `labels`.
 
   Raises:
     InputError: `weights` is none of these, names a class that there is not,
-      or is "balanced" and a class has no example.
+      or is "balanced" and a class has no example, or every one.
   """
   if weights == "balanced":
-    return _balanced(examples, labels)
+    return _balanced(examples, labels, kind)
   parts = [part.strip() for part in weights.split(",")]
   if all("=" in part for part in parts):
     named = dict(part.rsplit("=", 1) for part in parts)
@@ -159,7 +161,7 @@ def class_weights(weights, examples, labels):
   return [_weight(named.get(label, "1"), weights) for label in labels]
 
 
-def _balanced(examples, labels):
+def _balanced(examples, labels, kind):
   counts = collections.Counter(
     label for example in examples for label in classes_of(example.label)
   )
@@ -169,6 +171,14 @@ def _balanced(examples, labels):
         f"class weights balanced: no example of class {label!r}; add some, or "
         "give the weights as numbers"
       )
+    if kind == MULTI_LABEL and counts[label] == len(examples):
+      raise errors.InputError(
+        f"class weights balanced: every example is of class {label!r}, which "
+        "leaves nothing to learn; give the weights as numbers"
+      )
+  if kind == MULTI_LABEL:
+    total = len(examples)
+    return [(total - counts[label]) / counts[label] for label in labels]
   total = sum(counts[label] for label in labels)
   return [total / (len(labels) * counts[label]) for label in labels]
 

@@ -35,7 +35,6 @@ class ClassifierModel(tf.Module):
     *,
     pooling="mean",
     is_frozen=False,
-    skip_empty=False,
     **model_options,
   ):
     """Makes the variables.
@@ -47,8 +46,6 @@ class ClassifierModel(tf.Module):
       pooling: how the logits of a text's windows become those of the text,
         one of POOLINGS.
       is_frozen: whether the encoder is never trained; it then drops nothing.
-      skip_empty: whether sequences without tokens are left out of the
-        computation, which makes its shapes vary.
       **model_options: of modeling.BertModel.
     """
     super().__init__()
@@ -60,9 +57,8 @@ class ClassifierModel(tf.Module):
     )
     self._pooling = pooling
     self._is_frozen = is_frozen
-    self._skip_empty = skip_empty
 
-  def __call__(self, batch, dropout_seed=None):
+  def __call__(self, batch, dropout_seed=None, *, skip_empty=False):
     """Returns the float32 logits of a batch.
 
     Args:
@@ -70,12 +66,14 @@ class ClassifierModel(tf.Module):
         of first_states [B, W, H], what `first_states` gives, and their
         sequence_mask, int32 [B, W].
       dropout_seed: int32 [2] in training, else None.
+      skip_empty: whether sequences without tokens are left out of the
+        computation, which makes its shapes vary.
     """
     if "first_states" in batch:
       states, mask = batch["first_states"], batch["sequence_mask"]
     else:
       seed = None if self._is_frozen else dropout_seed
-      states, mask = self.first_states(batch, seed)
+      states, mask = self.first_states(batch, seed, skip_empty=skip_empty)
     batch_size, sequences = tf.unstack(tf.shape(mask))
     pooled = self.bert.pool(tf.reshape(states, [-1, states.shape[-1]]))
     logits = self.head(
@@ -88,8 +86,11 @@ class ClassifierModel(tf.Module):
       return logits[:, 0]
     return pooled_logits(logits, mask, self._pooling)
 
-  def first_states(self, batch, dropout_seed=None):
+  def first_states(self, batch, dropout_seed=None, *, skip_empty=False):
     """Encodes every sequence.
+
+    Args:
+      batch, dropout_seed, skip_empty: as of a call.
 
     Returns:
       The last layer's states of the first token [B, W, H], and which
@@ -98,7 +99,7 @@ class ClassifierModel(tf.Module):
     names = ("input_ids", "input_mask", "segment_ids")
     arrays = [batch[name] for name in names]
     mask = tf.reduce_max(batch["input_mask"], axis=-1)
-    skips = self._skip_empty and mask.shape[1] != 1
+    skips = skip_empty and mask.shape[1] != 1
     if skips:
       places = tf.where(mask > 0)
       arrays = [tf.gather_nd(array, places) for array in arrays]
@@ -149,16 +150,17 @@ def example_losses(kind, logits, label_ids, class_weights=None):
     kind: one of classifier_examples.KINDS.
     logits: float32 [B, L].
     label_ids: as classifier_input.label_ids gives them.
-    class_weights: of several classes at once: float32 [L], how much each
-      counts; None: alike. (Of other kinds whole examples are weighted.)
+    class_weights: of several classes at once: float32 [L], how much more it
+      counts that an example is of a class than that it is not; None: alike.
+      (Of other kinds whole examples are weighted.)
   """
   if kind == classifier_examples.REGRESSION:
     return tf.square(logits[:, 0] - label_ids)
   if kind == classifier_examples.MULTI_LABEL:
     labels = tf.cast(label_ids, logits.dtype)
-    losses = tf.nn.sigmoid_cross_entropy_with_logits(labels, logits)
     weights = 1.0 if class_weights is None else class_weights
-    return tf.reduce_mean(losses * weights, axis=-1)
+    losses = tf.nn.weighted_cross_entropy_with_logits(labels, logits, weights)
+    return tf.reduce_mean(losses, axis=-1)
   return tf.nn.sparse_softmax_cross_entropy_with_logits(label_ids, logits)
 
 
@@ -171,14 +173,18 @@ def scores(kind, logits):
   return tf.nn.softmax(logits)
 
 
-def objective(model, class_weights=None):
+def objective(model, class_weights=None, *, skip_empty=False):
   """Returns the training_loop.Objective: the mean loss of an example.
+
+  Its metrics are the mean loss, where there is one right class the accuracy,
+  and, unless features are kept, the tokens of an example.
 
   Args:
     model: ClassifierModel.
     class_weights: list of L numbers, or None: how much an example of each
-      class counts in the mean; of several classes at once, how much each
-      class counts in the loss of an example.
+      class counts in the mean; of several classes at once as in
+      `example_losses`.
+    skip_empty: as of a call of the model.
   """
   kind = model.kind
   is_single = kind == classifier_examples.SINGLE
@@ -192,22 +198,26 @@ def objective(model, class_weights=None):
     return real * tf.gather(class_weights, batch["label_ids"])
 
   def weights(batch):
-    return {"classifier": tf.reduce_sum(example_weights(batch))}
+    total = tf.reduce_sum(example_weights(batch))
+    # A batch of classes of weight 0 teaches nothing: 0 / 1e-20 and not 0 / 0.
+    return {"classifier": tf.maximum(total, 1e-20)}
 
   def sums(batch, dropout_seed):
-    logits = model(batch, dropout_seed)
+    logits = model(batch, dropout_seed, skip_empty=skip_empty)
     labels = batch["label_ids"]
     losses = example_losses(kind, logits, labels, class_weights)
     counts = example_weights(batch)
     loss, total = tf.reduce_sum(losses * counts), tf.reduce_sum(counts)
     metrics = {"classifier_loss": (loss, total)}
+    real = tf.cast(batch["is_real_example"], tf.float32)
+    examples = tf.reduce_sum(real)
     if kind in (classifier_examples.SINGLE, classifier_examples.CHOICE):
-      real = tf.cast(batch["is_real_example"], tf.float32)
       predicted = tf.argmax(logits, axis=-1, output_type=labels.dtype)
       right = tf.cast(tf.equal(predicted, labels), tf.float32)
-      metrics["classifier_accuracy"] = (
-        tf.reduce_sum(right * real), tf.reduce_sum(real)
-      )
+      metrics["classifier_accuracy"] = (tf.reduce_sum(right * real), examples)
+    if "input_mask" in batch:
+      tokens = tf.cast(tf.reduce_sum(batch["input_mask"]), tf.float32)
+      metrics["tokens_per_example"] = (tokens, examples)
     return {"classifier": loss}, metrics
 
   return training_loop.Objective(weights=weights, sums=sums)

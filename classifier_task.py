@@ -4,6 +4,7 @@ Official tasks come from glue_data, your own data from own_data; what a model
 was trained for stands in its configuration, under Hugging Face's names.
 """
 
+import re
 from typing import NamedTuple, Optional
 
 from absl import logging
@@ -22,13 +23,26 @@ PROBLEM_TYPES = {
   classifier_examples.MULTI_LABEL: "multi_label_classification",
   classifier_examples.CHOICE: "multiple_choice",
 }
+# What others call two classes that their task has numbers or short names for.
+_NUMBERED = (("0", "1"), ("neg", "pos"))
+_NAMES_OF_NUMBERED = (
+  ("negative", "positive"),
+  ("unacceptable", "acceptable"),
+  ("not_equivalent", "equivalent"),
+  ("not_duplicate", "duplicate"),
+)
+# The flags of which a trained model's configuration keeps the values.
+_INPUT_KEY = "classifier_input"
+_WINDOW_FLAGS = ("max_windows", "window_pooling")
+INPUT_FLAGS = ("max_seq_length", "doc_stride", *_WINDOW_FLAGS)
 
 
 class ClassifierTask(NamedTuple):
   """What is asked of a model.
 
   Attributes:
-    name: of an official task, else "own data".
+    name: of an official task, with its language where there are several;
+      else "own data".
     kind: one of classifier_examples.KINDS.
     labels: tuple of str, the classes in order; empty for regression.
     metrics: tuple of names of classification_metrics.
@@ -64,7 +78,8 @@ def read_official(name, data_dir, *, purposes, language, config, metrics):
     ClassifierTask.
 
   Raises:
-    InputError: the task or a file is not known or broken.
+    InputError: the task or a file is not known or broken, or the model is of
+      another kind.
   """
   official = glue_data.find(name)
   if purposes and not data_dir:
@@ -72,18 +87,48 @@ def read_official(name, data_dir, *, purposes, language, config, metrics):
       f"--task_name={name} needs --data_dir, the folder of its files"
     )
   splits = _official_splits(official, data_dir, purposes, language)
-  labels = tuple(official.labels)
-  learned = tuple(config.label_names())
-  if "train" not in purposes and sorted(learned) == sorted(labels):
-    labels = learned
+  labels, language = tuple(official.labels), language or official.language
+  if "train" not in purposes:
+    _check_kind(official.kind, config)
+    labels = _learned_order(official, config.label_names())
   return ClassifierTask(
-    name=official.name,
+    name=", ".join(filter(None, [official.name, language])),
     kind=official.kind,
     labels=labels,
     metrics=metric_names(metrics or official.metrics, official.kind, labels),
     splits=splits,
     official=official,
   )
+
+
+def _learned_order(official, learned):
+  """Returns a task's classes in the order in which a model learned them.
+
+  Args:
+    official: glue_data.Task.
+    learned: list of what the model calls its classes, [] if nobody knows.
+  """
+  labels = tuple(official.labels)
+  if not labels or _are_generic(learned):
+    return labels
+  names = {label.lower(): label for label in labels}
+  if labels in _NUMBERED:
+    for others in _NAMES_OF_NUMBERED:
+      names.update(zip(others, labels))
+  found = tuple(names.get(name.lower()) for name in learned)
+  if len(found) == len(labels) and set(found) == set(labels):
+    return found
+  logging.warning(
+    "the classes of the model are called %s (id2label in --bert_config_file), "
+    "those of %s %s: they are taken in this order, which may be wrong",
+    ", ".join(learned), official.title, ", ".join(labels),
+  )
+  return labels
+
+
+def _are_generic(names):
+  """Whether names of classes say nothing: none, or LABEL_0, LABEL_1, ..."""
+  return all(re.fullmatch(r"LABEL_\d+", name) for name in names)
 
 
 def _official_splits(official, data_dir, purposes, language):
@@ -137,15 +182,17 @@ def read_own(
     ClassifierTask.
 
   Raises:
-    InputError: a file is broken, or no classes are known.
+    InputError: a file is broken, no classes are known, or, where nothing is
+      trained, kind or labels are not the model's.
   """
   if kind is None:
-    kind = classifier_examples.SINGLE if "train" in paths else None
-    kind = kind or model_kind(config)
+    kind = model_kind(config)
+  elif "train" not in paths:
+    _check_kind(kind, config)
   if kind == classifier_examples.CHOICE:
     raise errors.InputError(
       "multiple choice is not for one's own columns: write the files as SWAG "
-      "has them and pass --task_name=swag"
+      "has them and pass --task_name=swag, or train for another --task_kind"
     )
   splits = {}
   for name, path in paths.items():
@@ -175,16 +222,45 @@ def _own_labels(kind, labels, train, config):
         "out, or pass another --task_kind"
       )
     return ()
+  learned = config.label_names()
   if labels:
+    _check_labels(labels, kind)
+    if not train:
+      _check_learned_labels(labels, learned)
     return labels
   if train:
     return own_data.label_list(train.examples)
-  if tuple(config.label_names()):
-    return tuple(config.label_names())
+  if learned:
+    return learned
   raise errors.InputError(
     "no classes known: --bert_config_file has no id2label; pass --labels, or "
     "the bert_config.json in the final_model of a training, or --do_train"
   )
+
+
+def _check_labels(labels, kind):
+  given = f"--labels={','.join(labels)}"
+  if len(set(labels)) < len(labels):
+    raise errors.InputError(
+      f"{given}: a class stands there twice; name each once"
+    )
+  if len(labels) < 2 and kind == classifier_examples.SINGLE:
+    raise errors.InputError(
+      f"{given}: one class leaves nothing to tell apart; name two or more"
+    )
+
+
+def _check_learned_labels(labels, learned):
+  """Refuses classes that are not the model's, where it is not trained."""
+  same = list(labels) == learned
+  if _are_generic(learned):  # Then they may be given better names.
+    same = not learned or len(labels) == len(learned)
+  if not same:
+    raise errors.InputError(
+      f"--labels={','.join(labels)}, but the model was trained for "
+      f"{','.join(learned)} (id2label in --bert_config_file); leave --labels "
+      "out, or pass --do_train"
+    )
 
 
 # What a model's configuration says.
@@ -208,14 +284,67 @@ def model_kind(config):
   )
 
 
+def _check_kind(kind, config):
+  """Refuses a model of another kind, where it is not trained anew."""
+  if config.to_dict().get("problem_type") is None:
+    return
+  if (learned := model_kind(config)) != kind:
+    raise errors.InputError(
+      f"the task is {kind}, but the model was trained for {learned} "
+      "(problem_type in --bert_config_file); leave --task_kind out, take "
+      "another model, or pass --do_train"
+    )
+
+
+def learned_input(values):
+  """Returns how the input of a trained model was made.
+
+  Args:
+    values: dict of its bert_config.json.
+
+  Returns:
+    dict from some of INPUT_FLAGS, in their order, to values; {} if nobody
+    knows.
+
+  Raises:
+    InputError: what stands there is no dict.
+  """
+  learned = values.get(_INPUT_KEY, {})
+  if not isinstance(learned, dict):
+    raise errors.InputError(
+      f"{_INPUT_KEY} in --bert_config_file is {learned!r:.40}; expected an "
+      "object with max_seq_length; take it out"
+    )
+  return {name: learned[name] for name in INPUT_FLAGS if name in learned}
+
+
+def with_input(config, values):
+  """Returns a modeling.BertConfig that `learned_input` finds values in.
+
+  Args:
+    config: modeling.BertConfig.
+    values: dict from INPUT_FLAGS to their values.
+  """
+  names = [
+    name for name in INPUT_FLAGS
+    if values["doc_stride"] or name not in _WINDOW_FLAGS
+  ]
+  chosen = {name: values[name] for name in names}
+  return modeling.BertConfig.from_dict(
+    {**config.to_dict(), _INPUT_KEY: chosen}
+  )
+
+
 def trained_config(config, task):
   """Returns the modeling.BertConfig of a model for a ClassifierTask.
 
   The classes and the kind are a part of the model: a run's folder with others
-  is refused, and a trained model needs nobody to name them.
+  is refused, and a trained model needs nobody to name them. How long its
+  sequences are is not.
   """
   values = config.to_dict()
   values.pop("id2label", None)
+  values.pop(_INPUT_KEY, None)
   if task.labels:
     values["id2label"] = {str(n): name for n, name in enumerate(task.labels)}
   values["problem_type"] = PROBLEM_TYPES[task.kind]
@@ -281,5 +410,5 @@ def class_weights(given, task):
       "them out"
     )
   return classifier_examples.class_weights(
-    given, task.splits["train"].examples, task.labels
+    given, task.splits["train"].examples, task.labels, task.kind
   )

@@ -15,6 +15,7 @@ from absl import logging
 import cached_records
 import classifier_input
 import data_files
+import distribution
 import evaluation_loop
 import input_pipeline
 
@@ -86,8 +87,12 @@ def ensure(path, model, data, *, strategy, batch_size):
 def _computed(model, data, strategy, batch_size):
   """Yields dicts of arrays [n, ...], some thousand examples at a time."""
 
+  skip_empty = not distribution.is_tpu(strategy)
+
   def of_batch(batch):
-    states, mask = model.first_states(classifier_input.trimmed(batch))
+    states, mask = model.first_states(
+      classifier_input.trimmed(batch), skip_empty=skip_empty
+    )
     missing = data.max_sequences - tf.shape(mask)[1]
     return {
       "first_states": tf.cast(

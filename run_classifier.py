@@ -13,17 +13,16 @@ Flags, defaults and files are the original's. Your own data need no code:
       --text_column=review --label_column=stars ...
 """
 
-import functools
 import os
 import sys
 from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 from absl import app, flags, logging
 
 import checkpoints
-import classification_metrics
+import classifier_conflicts
+import classifier_evaluation
 import classifier_examples
 import classifier_input
 import classifier_model
@@ -32,14 +31,11 @@ import common_flags
 import data_files
 import distribution
 import errors
-import evaluation_loop
 import frozen_features
 import glue_submission
-import input_pipeline
 import model_folder
 import modeling
 import own_data
-import prediction_files
 import seed_results
 import text_classifier
 
@@ -97,7 +93,8 @@ flags.DEFINE_enum(
   (classifier_examples.SINGLE, classifier_examples.REGRESSION,
    classifier_examples.MULTI_LABEL),
   "What labels of your own data are: one class of several, a number, or any "
-  "number of classes. By default what the model was trained for, or single.",
+  "number of classes. By default what --bert_config_file says that the model "
+  "was trained for, or single.",
 )
 flags.DEFINE_list(
   "labels", [],
@@ -119,12 +116,15 @@ flags.DEFINE_list(
   "metrics", [],
   "What is reported beside the loss: accuracy, precision, recall, f1 (each "
   "also with _macro or _micro), matthews, auc, pearson, spearman. By default "
-  "the task's official ones.",
+  "the task's official ones. Plain precision, recall and f1 are those of the "
+  "second of two classes: --labels gives the order.",
 )
 flags.DEFINE_string(
   "class_weights", None,
   "How much each class counts in the loss of training: balanced, numbers in "
-  "the order of the classes (1,2.5), or name=number for some of them.",
+  "the order of the classes (1,2.5), or name=number for some of them. With "
+  "--task_kind=multi_label: how much more being of a class counts than not "
+  "being of it.",
 )
 flags.DEFINE_integer(
   "doc_stride", 0,
@@ -159,7 +159,7 @@ flags.DEFINE_enum(
   "the score of each class between tabs, or JSON.",
 )
 
-STANDARD_INPUT = "-"
+STANDARD_INPUT = classifier_conflicts.STANDARD_INPUT
 
 
 class Run(NamedTuple):
@@ -190,79 +190,12 @@ class Run(NamedTuple):
 # One model.
 
 
-@functools.lru_cache(maxsize=1)  # One function of a model: compiled once.
-def batch_outputs(model, trim):
-  """Returns a function of a batch, see `predict`."""
-
-  def of_batch(batch):
-    if trim:
-      batch = classifier_input.trimmed(batch)
-    logits = model(batch)
-    return {
-      "scores": classifier_model.scores(model.kind, logits),
-      "loss": classifier_model.example_losses(
-        model.kind, logits, batch["label_ids"]
-      ),
-      "label_ids": batch["label_ids"],
-    }
-
-  return of_batch
-
-
-def predict(model, run, data, batch_size):
-  """Computes the scores, losses and labels of classifier_input.ClassifierData.
-
-  Returns:
-    dict of arrays: scores float32 [N, L], loss float32 [N], label_ids.
-  """
-  lengths = None
-  if "input_mask" in data.features:
-    lengths = input_pipeline.record_lengths([data.records], data.features)
-  return evaluation_loop.predict(
-    run.strategy,
-    batch_outputs(model, not distribution.is_tpu(run.strategy)),
-    input_pipeline.sequential_records([data.records]),
-    data.features,
-    num_records=data.num_records,
-    batch_size=batch_size,
-    lengths=lengths,
-  )
-
-
 def evaluate(model, run, data, report_dir=None):
-  """Scores all evaluation data.
-
-  Args:
-    model: classifier_model.ClassifierModel.
-    run: Run.
-    data: dict like Run.data.
-    report_dir: where the scores of each class are written; None: nowhere.
-
-  Returns:
-    dict from "eval_accuracy", "eval_mismatched_accuracy", ... to numbers.
-  """
-  values = {}
-  for name in data:
-    if not name.startswith("eval"):
-      continue
-    outputs = predict(model, run, data[name], FLAGS.eval_batch_size)
-    results = classification_metrics.Results(
-      kind=run.task.kind,
-      labels=run.task.labels,
-      gold=outputs["label_ids"],
-      scores=outputs["scores"],
-    )
-    found = classification_metrics.compute(results, run.task.metrics)
-    found["loss"] = np.mean(outputs["loss"], dtype=np.float64)
-    values.update({f"{name}_{key}": value for key, value in found.items()})
-    if name == "eval":
-      values["loss"] = classification_metrics.mean_over_batches(
-        outputs["loss"], FLAGS.eval_batch_size
-      )
-    if report_dir and distribution.is_chief(run.strategy):
-      path = os.path.join(report_dir, f"{name}_report.txt")
-      data_files.write_text(path, classification_metrics.report(results))
-  return values
+  """Scores all evaluation data, see classifier_evaluation.evaluate."""
+  return classifier_evaluation.evaluate(
+    model, run.task, data, strategy=run.strategy,
+    batch_size=FLAGS.eval_batch_size, report_dir=report_dir,
+  )
 
 
 def train(model, run, start, output_dir):
@@ -275,7 +208,9 @@ def train(model, run, start, output_dir):
     trained=model.variables,
     config=run.config,
     strategy=run.strategy,
-    objective=classifier_model.objective(model, run.class_weights),
+    objective=classifier_model.objective(
+      model, run.class_weights, skip_empty=run.trim
+    ),
     num_train_steps=num_train_steps,
     num_warmup_steps=num_warmup_steps,
     output_dir=output_dir,
@@ -285,10 +220,13 @@ def train(model, run, start, output_dir):
   if FLAGS.freeze_encoder:
     data = {**data, **kept_features(model, run)}
 
+  given = {name: FLAGS[name].value for name in classifier_task.INPUT_FLAGS}
+  config = classifier_task.with_input(run.config, given)
+
   def keep(folder):
     if distribution.is_chief(run.strategy):
       path = os.path.join(output_dir, folder)
-      model_folder.write(path, model.variables, run.config, run.vocab_file)
+      model_folder.write(path, model.variables, config, run.vocab_file)
 
   def batches_from(step):
     return classifier_input.training_batches(
@@ -328,44 +266,20 @@ def kept_features(model, run):
 
 def write_predictions(model, run, name, output_dir):
   """Writes what is predicted for run.data[name]."""
-  task, split = run.task, run.task.splits[name]
-  outputs = predict(model, run, run.data[name], FLAGS.predict_batch_size)
+  outputs = classifier_evaluation.predict(
+    model, run.data[name], strategy=run.strategy,
+    batch_size=FLAGS.predict_batch_size,
+  )
   if not distribution.is_chief(run.strategy):
     return
-  scores = outputs["scores"]
-  suffix = name.removeprefix("predict")
-  path = os.path.join(output_dir, f"test_results{suffix}.tsv")
-  # As in the original: no header, numbers as numpy shows a float32.
-  lines = ["\t".join(map(str, row)) + "\n" for row in scores]
-  data_files.write_text(path, "".join(lines))
-  logging.info("predictions are in %s", path)
-  if task.kind == classifier_examples.REGRESSION:
-    scores = scores[:, 0]
-  prediction_files.write(
-    os.path.join(output_dir, f"predictions{suffix}.tsv"),
-    task.kind,
-    [example.guid for example in split.examples],
-    scores,
-    task.labels,
+  labels = classifier_evaluation.write_scores(
+    output_dir, name, run.task, outputs["scores"]
   )
   if FLAGS.glue_submission_dir:
     glue_submission.write(
-      FLAGS.glue_submission_dir,
-      task.official,
-      split.name,
-      prediction_files.predicted_labels(task.kind, scores, task.labels),
+      FLAGS.glue_submission_dir, run.task.official,
+      run.task.splits[name].name, labels,
     )
-
-
-def write_results(path, results):
-  """Writes `name = value` lines in the order of names, as the original does."""
-  lines = [
-    f"{name} = {value if name == 'global_step' else np.float32(value)!s}\n"
-    for name, value in sorted(results.items())
-  ]
-  for line in lines:
-    logging.info("  %s", line.rstrip())
-  data_files.write_text(path, "".join(lines))
 
 
 def open_run(run, output_dir):
@@ -399,7 +313,9 @@ def run_model(run, output_dir):
     results = evaluate(model, run, data, output_dir)
     if distribution.is_chief(run.strategy):
       path = os.path.join(output_dir, "eval_results.txt")
-      write_results(path, {"global_step": step, **results})
+      classifier_evaluation.write_results(
+        path, {"global_step": step, **results}, run.task.labels
+      )
   for name in run.data:
     if name.startswith("predict"):
       write_predictions(model, run, name, output_dir)
@@ -416,7 +332,6 @@ def make_model(run):
     classifier_model.num_outputs(run.task.kind, run.task.labels),
     pooling=FLAGS.window_pooling,
     is_frozen=FLAGS.freeze_encoder,
-    skip_empty=run.trim,
     **common_flags.model_options(run.strategy),
   )
 
@@ -463,8 +378,38 @@ def run_seeds(run):
 # From flags to what is to be done.
 
 
+def take_learned_input():
+  """Sets flags that are not given to what a trained model was trained with.
+
+  Raises:
+    InputError: what its configuration says cannot be their value.
+  """
+  if FLAGS.do_train:
+    return
+  learned = classifier_task.learned_input(
+    checkpoints.read_config(FLAGS.bert_config_file)
+  )
+  others = []
+  for name, value in learned.items():
+    flag = FLAGS[name]
+    if flag.present and flag.value != value:
+      others.append(f"--{name}={flag.value} (trained with {value})")
+    elif not flag.present:
+      try:
+        flag.value = flag.parser.parse(value)
+      except (TypeError, ValueError) as error:
+        raise errors.InputError(
+          f"{FLAGS.bert_config_file}: {name} is {value!r:.40}, which "
+          f"--{name} cannot be: {error}"
+        ) from error
+    if name == "doc_stride" and not flag.value:
+      break  # There are no windows to say more about.
+  if others:
+    logging.warning("other input than in training: %s", ", ".join(others))
+
+
 def check_flags():
-  """Refuses flags that contradict each other.
+  """Refuses flags that contradict each other or would be ignored.
 
   Raises:
     InputError: so, or nothing is asked for.
@@ -472,22 +417,10 @@ def check_flags():
   common_flags.require_one_of(
     "do_train", "do_eval", "do_predict", "interactive"
   )
-  own = [f"--{name}" for name, path in own_files().items() if path]
-  if FLAGS.task_name and own:
-    raise errors.InputError(
-      f"--task_name={FLAGS.task_name} and {own[0]}: an official task or your "
-      "own files; leave one of them out"
-    )
-  answers = FLAGS.interactive or FLAGS.predict_file == STANDARD_INPUT
-  if FLAGS.seeds and (answers or FLAGS.glue_submission_dir):
-    raise errors.InputError(
-      "--seeds makes several models, and texts are answered, or GLUE's files "
-      "written, by one; run again with the best as --init_checkpoint"
-    )
-  if FLAGS.glue_submission_dir and not (FLAGS.task_name and FLAGS.do_predict):
-    raise errors.InputError(
-      "--glue_submission_dir needs --task_name and --do_predict"
-    )
+  classifier_conflicts.check(
+    FLAGS.flag_values_dict(), {name for name in FLAGS if FLAGS[name].present}
+  )
+  seed_results.parse_seeds(FLAGS.seeds)
 
 
 def purposes():
@@ -563,13 +496,27 @@ def own_paths():
   return paths
 
 
+def arrange_devices():
+  """Returns the tf.distribute.Strategy; settles whether XLA compiles."""
+  strategy = common_flags.make_strategy()
+  if FLAGS.doc_stride and FLAGS.jit_compile == "auto":
+    if distribution.default_jit_compile(strategy):
+      logging.info(
+        "--doc_stride: XLA does not compile the step, so that batches hold no "
+        "more windows than their texts have; --jit_compile=true: it does"
+      )
+    FLAGS.jit_compile = "false"
+  return strategy
+
+
 def main(argv):
   del argv
+  take_learned_input()
   check_flags()
   config = common_flags.model_config()
   common_flags.make_tokenizer(config)
   # Before anything else computes: devices cannot be arranged afterwards.
-  strategy = common_flags.make_strategy()
+  strategy = arrange_devices()
   task = read_task(config)
   weights = None
   if FLAGS.class_weights and FLAGS.do_train:

@@ -59,7 +59,7 @@ class TextClassifier:
 
     @tf.function(input_signature=[{name: ids for name in names}])
     def compute(batch):
-      logits = model(classifier_input.trimmed(batch))
+      logits = model(classifier_input.trimmed(batch), skip_empty=True)
       return classifier_model.scores(model.kind, logits)
 
     self._compute = compute

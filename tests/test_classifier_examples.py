@@ -56,11 +56,19 @@ def test_balanced_weights_are_those_of_scikit_learn():
   assert found == pytest.approx(list(expected))
 
 
-def test_balanced_weights_of_several_classes_at_once_count_each_of_them():
-  found = classifier_examples.class_weights(
-    "balanced", examples(("a", "b"), ("a",), (), ("a",)), ["a", "b"]
-  )
-  assert found == pytest.approx([4 / (2 * 3), 4 / (2 * 1)])
+def test_balanced_weights_of_several_classes_at_once_are_negatives_each():
+  """So that being of a class counts as much as not being of it."""
+  def found(*labels):
+    return classifier_examples.class_weights(
+      "balanced", examples(*labels), ["a", "b"],
+      classifier_examples.MULTI_LABEL,
+    )
+
+  assert found(("a", "b"), ("a",), (), ("a",)) == [1 / 3, 3]
+  with pytest.raises(errors.InputError, match="every example is of class 'a'"):
+    found(("a",), ("a", "b"))
+  with pytest.raises(errors.InputError, match="no example of class 'b'"):
+    found(("a",), ())
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,8 @@ def test_a_number_is_learned_by_its_squared_error():
   logits = model(data).numpy()
   loss, metrics = loss_of(model, data)
   assert_close(loss, np.mean((logits[:, 0] - [0.5, 2.0]) ** 2))
-  assert set(metrics) == {"classifier_loss"}
+  assert set(metrics) == {"classifier_loss", "tokens_per_example"}
+  assert [float(part) for part in metrics["tokens_per_example"]] == [16, 2]
   assert_close(classifier_model.scores("regression", logits), logits)
 
 
@@ -101,7 +102,8 @@ def test_several_classes_at_once_have_a_sigmoid_each():
   assert_close(loss_of(model, data)[0], losses.mean())
   weights = [1.0, 3.0, 0.5]
   loss, _ = loss_of(model, data, class_weights=weights)
-  assert_close(loss, (losses * weights).mean())
+  # What is not of a class counts as before.
+  assert_close(loss, (losses * np.where(labels, weights, 1)).mean())
   assert_close(classifier_model.scores("multi_label", logits), probabilities)
 
 
@@ -124,9 +126,9 @@ def test_endings_are_scored_one_by_one_and_compared():
 @pytest.mark.parametrize("pooling", classifier_model.POOLINGS)
 @pytest.mark.parametrize("skip_empty", [False, True])
 def test_windows_without_tokens_change_nothing(pooling, skip_empty):
-  model = make("single", pooling=pooling, skip_empty=skip_empty)
+  model = make("single", pooling=pooling)
   data = batch([0, 1], sequences=3, empty=[(1, 1), (1, 2)])
-  logits = model(data).numpy()
+  logits = model(data, skip_empty=skip_empty).numpy()
   arrays = {k: value for k, value in data.items() if value.shape.rank == 3}
   windows = [
     model({k: value[:, w : w + 1] for k, value in arrays.items()}).numpy()
@@ -158,16 +160,35 @@ def test_states_that_are_kept_in_half_precision_are_the_same():
   assert_close(model(cached), model(data), 0)
 
 
-def test_two_replicas_are_as_one_device():
+def test_a_batch_whose_classes_weigh_nothing_teaches_nothing():
+  model, data = make("single"), batch([1, 1])
+  objective = classifier_model.objective(model, [1.0, 0.0, 2.0])
+  with tf.GradientTape() as tape:
+    sums, _ = objective.sums(data, None)
+    loss = sums["classifier"] / objective.weights(data)["classifier"]
+  assert loss.numpy() == 0
+  for gradient in tape.gradient(loss, model.trainable_variables):
+    assert (tf.convert_to_tensor(gradient).numpy() == 0).all()
+
+
+@pytest.mark.parametrize("labels", [[0, 2, 1, 1], [0, 0, 1, 2]])
+def test_two_replicas_learn_as_one_device(labels):
+  """The first of them may have nothing but a class that weighs nothing."""
   strategy = two_replicas.strategy()
-  data = batch([0, 2, 1, 1], sequences=2, empty=[(0, 1), (3, 1)])
-  options = {"skip_empty": True}
-  alone = make("single", **options)
+  data = batch(labels, sequences=2, empty=[(0, 1), (3, 1)])
+  alone, weights = make("single"), [0.0, 1.0, 2.0]
   with strategy.scope():
-    shared = make("single", **options)
-  weights = [0.5, 1.0, 2.0]
-  expected = loss_of(alone, data, class_weights=weights)[0]
-  objective = classifier_model.objective(shared, weights)
+    shared = make("single")
+
+  def loss_and_gradients(model, data, total=lambda weights: weights):
+    objective = classifier_model.objective(model, weights, skip_empty=True)
+    whole = total(objective.weights(data))["classifier"]
+    with tf.GradientTape() as tape:
+      loss = objective.sums(data, None)[0]["classifier"] / whole
+    return loss, [
+      tf.convert_to_tensor(gradient)
+      for gradient in tape.gradient(loss, model.trainable_variables)
+    ]
 
   def share(context):
     rank = context.replica_id_in_sync_group
@@ -178,14 +199,20 @@ def test_two_replicas_are_as_one_device():
   def run(values):
     def step(part):
       replica = tf.distribute.get_replica_context()
-      total = replica.all_reduce("SUM", objective.weights(part))
-      sums, _ = objective.sums(part, None)
-      return sums["classifier"] / total["classifier"]
+      return loss_and_gradients(
+        shared, part, lambda weights: replica.all_reduce("SUM", weights)
+      )
 
-    return strategy.reduce("SUM", strategy.run(step, args=(values,)), None)
+    return tf.nest.map_structure(
+      lambda value: strategy.reduce("SUM", value, None),
+      strategy.run(step, args=(values,)),
+    )
 
-  values = strategy.experimental_distribute_values_from_function(share)
-  assert_close(run(values), expected)
+  found = run(strategy.experimental_distribute_values_from_function(share))
+  for ours, expected in zip(
+    tf.nest.flatten(found), tf.nest.flatten(loss_and_gradients(alone, data))
+  ):
+    assert_close(ours, expected)
 
 
 def test_how_many_outputs_a_task_has():

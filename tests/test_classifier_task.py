@@ -1,5 +1,7 @@
 """Kinds, classes, metrics and examples from files and configurations."""
 
+import json
+
 import pytest
 
 import classifier_task
@@ -57,11 +59,73 @@ def test_a_trained_model_keeps_the_order_of_its_classes(tmp_path):
   order = ("entailment", "neutral", "contradiction")
   theirs = config(id2label={str(n): name for n, name in enumerate(order)})
   assert read_mnli(tmp_path, config=theirs).labels == order
-  # Not if it learns them anew, and not those of another task.
+  # Not if it learns them anew.
   task = read_mnli(tmp_path, config=theirs, purposes=["train", "eval"])
   assert task.labels == NLI
-  other = config(id2label={"0": "a", "1": "b", "2": "c"})
-  assert read_mnli(tmp_path, config=other).labels == NLI
+
+
+def named(*names):
+  return config(id2label={str(n): name for n, name in enumerate(names)})
+
+
+@pytest.mark.parametrize(
+  "task, learned, labels",
+  [
+    ("mnli", ["CONTRADICTION", "NEUTRAL", "ENTAILMENT"],
+     ("contradiction", "neutral", "entailment")),
+    ("mnli", ["LABEL_0", "LABEL_1", "LABEL_2"], NLI),
+    ("mnli", [], NLI),
+    ("mrpc", ["not_equivalent", "equivalent"], ("0", "1")),
+    ("sst-2", ["POSITIVE", "NEGATIVE"], ("1", "0")),
+    ("imdb", ["positive", "negative"], ("pos", "neg")),
+  ],
+)
+def test_other_names_of_a_tasks_classes_are_known(
+  caplog, task, learned, labels
+):
+  read = classifier_task.read_official(
+    task, None, purposes=[], language=None, config=named(*learned), metrics=[]
+  )
+  assert read.labels == labels and not caplog.records
+
+
+@pytest.mark.parametrize(
+  "task, learned",
+  [("mnli", ["a", "b", "c"]), ("rte", ["negative", "positive"]),
+   ("mnli", ["entailment", "Entailment", "neutral"])],
+)
+def test_names_that_nobody_knows_are_said(caplog, task, learned):
+  read = classifier_task.read_official(
+    task, None, purposes=[], language=None, config=named(*learned), metrics=[]
+  )
+  assert read.labels == read.official.labels
+  (record,) = caplog.records
+  assert record.levelname == "WARNING"
+  for names in (learned, read.labels):
+    assert ", ".join(names) in record.getMessage()
+
+
+def test_a_model_of_another_kind_is_refused(files):
+  numbers = config(problem_type="regression")
+  with pytest.raises(errors.InputError, match="task is single, .*regression"):
+    classifier_task.read_official(
+      "mrpc", None, purposes=[], language=None, config=numbers, metrics=[]
+    )
+  evaluated = {"eval": files["eval"]}
+  with pytest.raises(errors.InputError, match="task is single, .*regression"):
+    read_own(evaluated, kind="single", labels=["good", "bad"], config=numbers)
+  # What is trained may become another kind; if not told, it stays.
+  assert read_own(files, kind="single", config=numbers).kind == "single"
+  with pytest.raises(errors.InputError, match="'good' is no number"):
+    read_own(files, config=numbers)
+
+
+def test_a_task_of_several_languages_says_which():
+  for given, name in ((None, "xnli, zh"), ("de", "xnli, de")):
+    task = classifier_task.read_official(
+      "XNLI", None, purposes=[], language=given, config=config(), metrics=[]
+    )
+    assert task.name == name
 
 
 def test_a_diagnostic_set_has_nothing_to_learn(tmp_path):
@@ -99,8 +163,28 @@ def test_classes_are_those_given_learned_or_known_to_the_model(files):
   evaluated = {"eval": files["eval"]}
   with pytest.raises(errors.InputError, match="no classes known"):
     read_own(evaluated)
-  known = config(id2label={"0": "good", "1": "bad"})
+  known = named("good", "bad")
   assert read_own(evaluated, config=known).labels == ("good", "bad")
+  assert read_own(
+    evaluated, config=named("LABEL_0", "LABEL_1"), labels=["bad", "good"]
+  ).labels == ("bad", "good")
+
+
+@pytest.mark.parametrize(
+  "learned, given, said",
+  [
+    (["good", "bad"], ["bad", "good"], "was trained for good,bad"),
+    (["good", "bad"], ["good", "bad", "fair"], "was trained for good,bad"),
+    (["LABEL_0", "LABEL_1"], ["a", "b", "c"], "for LABEL_0,LABEL_1"),
+    ([], ["good", "bad", "good"], "good,bad,good: a class stands there twice"),
+    ([], ["good"], "one class leaves nothing to tell apart"),
+  ],
+)
+def test_classes_that_a_model_does_not_have_are_refused(
+  files, learned, given, said
+):
+  with pytest.raises(errors.InputError, match=said):
+    read_own({"eval": files["eval"]}, config=named(*learned), labels=given)
 
 
 def test_a_model_knows_its_kind(tmp_path):
@@ -110,7 +194,7 @@ def test_a_model_knows_its_kind(tmp_path):
   task = read_own({"eval": path}, config=known)
   assert task.kind == "multi_label"
   assert task.splits["eval"].examples[0].label == ("x", "y")
-  # What is trained anew is told its kind.
+  # What is trained anew may be told its kind.
   numbers = write(tmp_path / "b.csv", "text,label", "a,1.5", "b,2")
   task = read_own({"train": numbers}, config=known, kind="regression")
   assert task.labels == () and task.metrics == ("pearson", "spearman")
@@ -131,6 +215,24 @@ def test_the_configuration_tells_what_was_trained(files):
   numbers = task._replace(kind="regression", labels=())
   after = classifier_task.trained_config(trained, numbers).to_dict()
   assert "id2label" not in after and after["problem_type"] == "regression"
+
+
+def test_the_configuration_keeps_how_the_input_was_made(files):
+  given = {"max_seq_length": 9, "doc_stride": 4, "max_windows": 0,
+           "window_pooling": "max"}
+  kept = classifier_task.with_input(config(), given)
+  again = modeling.BertConfig.from_dict(json.loads(kept.to_json_string()))
+  found = classifier_task.learned_input(again.to_dict())
+  assert found == given and list(found)[:2] == ["max_seq_length", "doc_stride"]
+  cut = classifier_task.with_input(config(), {**given, "doc_stride": 0})
+  found = classifier_task.learned_input(cut.to_dict())
+  assert found == {"max_seq_length": 9, "doc_stride": 0}
+  assert classifier_task.learned_input(config().to_dict()) == {}
+  # It is no part of what a run is known by.
+  run = classifier_task.trained_config(kept, read_own(files))
+  assert classifier_task.learned_input(run.to_dict()) == {}
+  with pytest.raises(errors.InputError, match="is 7; expected an object"):
+    classifier_task.learned_input({"classifier_input": 7})
 
 
 def test_accuracy_is_always_reported_of_classes():
@@ -157,5 +259,8 @@ def test_class_weights_are_for_classes(files):
   task = read_own(files)
   weights = classifier_task.class_weights("good=3", task)
   assert weights == [1, 1, 3]
+  several = task._replace(kind="multi_label")
+  weights = classifier_task.class_weights("balanced", several)
+  assert weights == [2, 2, 2]
   with pytest.raises(errors.InputError, match="this task is regression"):
     classifier_task.class_weights("1", task._replace(kind="regression"))

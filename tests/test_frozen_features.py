@@ -39,7 +39,7 @@ def data(tmp_path_factory):
 
 def make(seed=5):
   return classifier_model.ClassifierModel(
-    tiny_model.tiny(), "single", 2, is_frozen=True, skip_empty=True, seed=seed
+    tiny_model.tiny(), "single", 2, is_frozen=True, seed=seed
   )
 
 

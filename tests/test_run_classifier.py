@@ -2,14 +2,17 @@
 
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
 
 import checkpoints
 import classifier_input
+import classifier_model
 import classifier_task
 import data_files
+import model_folder
 import modeling
 import script_runner
 
@@ -21,6 +24,7 @@ CONFIG = {
 }
 GOOD, BAD = "warm clever lovely bright", "dull cold empty slow"
 OTHERS = "the film was and a story with music that ended here"
+TAB = "\t"
 LETTERS = "##" + " ##".join("abcdefghijklmnopqrstuvwxyz")
 
 
@@ -81,13 +85,22 @@ def original_model(tmp_path_factory):
   return prefix
 
 
-def test_predictions_are_the_originals(original_model, tmp_path):
+def test_predictions_and_losses_are_the_originals(original_model, tmp_path):
+  """The losses are those of the original's probabilities, batch by batch."""
+  data = tmp_path / "mrpc"
+  shutil.copytree(GOLDEN / "mrpc", data)
+  gold = [0, 1, 1, 0, 1, 0, 0, 1]
+  _, *rows = (data / "test.tsv").read_text().splitlines()
+  lines = ["Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"]
+  for label, row in zip(gold, rows, strict=True):
+    lines.append(f"{label}\t{row.partition(TAB)[2]}")
+  (data / "dev.tsv").write_text("\n".join(lines) + "\n")
   done = script_runner.run(
-    "run_classifier.py", task_name="MRPC", do_predict=True,
-    data_dir=GOLDEN / "mrpc", vocab_file=GOLDEN / "vocab_uncased.txt",
-    bert_config_file=GOLDEN / "bert_config.json", predict_batch_size=3,
-    init_checkpoint=original_model, output_dir=tmp_path / "run",
-    glue_submission_dir=tmp_path / "glue",
+    "run_classifier.py", task_name="MRPC", do_eval=True, do_predict=True,
+    data_dir=data, vocab_file=GOLDEN / "vocab_uncased.txt",
+    bert_config_file=GOLDEN / "bert_config.json", eval_batch_size=3,
+    predict_batch_size=3, init_checkpoint=original_model,
+    output_dir=tmp_path / "run", glue_submission_dir=tmp_path / "glue",
   )
   assert done.code == 0, done.err
   text = (tmp_path / "run" / "test_results.tsv").read_text()
@@ -98,6 +111,17 @@ def test_predictions_are_the_originals(original_model, tmp_path):
     )
   )
   np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
+  losses = -np.log([row[label] for label, row in zip(gold, theirs)])
+  results = results_in(tmp_path / "run" / "eval_results.txt")
+  right = [label == np.argmax(row) for label, row in zip(gold, theirs)]
+  assert results["eval_accuracy"] == np.mean(right)
+  batches = losses[:3], losses[3:6], losses[6:]
+  assert results["loss"] == pytest.approx(
+    np.mean([batch.mean() for batch in batches]), abs=1e-5
+  )
+  assert results["eval_loss"] == pytest.approx(losses.mean(), abs=1e-5)
+  assert abs(results["loss"] - results["eval_loss"]) > 1e-3
+  assert re.search(r"eval_f1 = \S+ \(of class '1'\)", done.err)
   # As the original writes numbers.
   numbers = text.splitlines()[0].split("\t")
   assert numbers == [str(np.float32(number)) for number in ours[0]]
@@ -144,9 +168,9 @@ def classify(folder, output_dir, stdin=b"", **flags):
     "vocab_file": folder / "vocab.txt",
     "max_seq_length": 16,
     "output_dir": output_dir,
-    "text_column": "review",
-    "label_column": "opinion",
   }
+  if "task_name" not in flags:
+    defaults.update(text_column="review", label_column="opinion")
   return script_runner.run(
     "run_classifier.py", stdin=stdin, **{**defaults, **flags}
   )
@@ -155,6 +179,10 @@ def classify(folder, output_dir, stdin=b"", **flags):
 def results_in(path):
   pairs = re.findall(r"^(\S+) = (\S+)$", path.read_text(), re.M)
   return {name: float(value) for name, value in pairs}
+
+
+def tsv(path):
+  return [line.split("\t") for line in path.read_text().splitlines()]
 
 
 def training(folder):
@@ -208,6 +236,22 @@ def test_seeds_are_compared_in_a_table(trained):
   assert not np.array_equal(*weights)
 
 
+def test_seeds_that_are_done_are_not_trained_again(trained, folder, tmp_path):
+  copy = tmp_path / "run"
+  shutil.copytree(trained[0], copy)
+  shutil.rmtree(copy / "seed_4")
+  (copy / "seeds_results.txt").unlink()
+  done = classify(
+    folder, copy, **training(folder), do_eval=True, seeds="3,4",
+    eval_file=folder / "eval.csv", class_weights="balanced",
+  )
+  assert done.code == 0, done.err
+  assert f"resuming from {copy}/seed_3/model.ckpt-60" in done.err
+  assert done.out == trained[1].out
+  log = (copy / "seed_3" / "train_log.jsonl").read_text()
+  assert log == (trained[0] / "seed_3" / "train_log.jsonl").read_text()
+
+
 def test_predictions_have_names_and_order(trained, folder):
   path = trained[0] / "seed_3" / "predictions.tsv"
   header, *rows = [line.split("\t") for line in path.read_text().splitlines()]
@@ -220,17 +264,23 @@ def test_predictions_have_names_and_order(trained, folder):
 
 
 def test_the_model_folder_alone_answers_texts(trained, folder, tmp_path):
-  """One process, many texts, each answered on a line of its own."""
+  """One process, many texts, each answered on a line of its own.
+
+  How long they may be the folder says, and a line that cannot be read stops
+  none that comes after it.
+  """
   model = trained[0] / "seed_3" / "best_model"
   done = classify(
     folder, tmp_path / "run", do_predict=True, predict_file="-",
     bert_config_file=model / "bert_config.json", init_checkpoint=model,
-    vocab_file=model / "vocab.txt", answer_format="json",
-    stdin=b"the film was lovely\n\na dull story\n",
+    vocab_file=model / "vocab.txt", answer_format="json", max_seq_length=None,
+    stdin=b"the film was lovely\n\na\tb\tc\na dull story\n",
   )
-  assert done.code == 0, done.err
-  first, empty, second = done.out.splitlines()
+  assert done.code == 1
+  assert "error: 1 line of the standard input could not be" in done.last_line
+  first, empty, bad, second = done.out.splitlines()
   assert json.loads(first)["label"] == "good" and empty == ""
+  assert "and these are 3" in json.loads(bad)["error"]
   answer = json.loads(second)
   assert answer["label"] == "bad"
   assert set(answer["scores"]) == {"bad", "good"}
@@ -275,7 +325,9 @@ def test_long_documents_may_have_several_labels(folder, tmp_path):
     },
     do_eval=True, eval_file=tmp_path / "long.jsonl", doc_stride=8,
     text_column="text", label_column="tags", task_kind="multi_label",
-    window_pooling="max", metrics="f1_macro,auc",
+    window_pooling="max", metrics="f1_macro,auc", class_weights="balanced",
+    do_predict=True, predict_file=tmp_path / "long.jsonl",
+    max_predict_examples=5,
   )
   assert done.code == 0, done.err
   results = results_in(tmp_path / "run" / "eval_results.txt")
@@ -287,6 +339,170 @@ def test_long_documents_may_have_several_labels(folder, tmp_path):
   )
   assert config["problem_type"] == "multi_label_classification"
   assert config["id2label"] == {"0": "a", "1": "b"}
+  header, *rows = tsv(tmp_path / "run" / "predictions.tsv")
+  assert header == ["id", "labels", "a", "b"] and len(rows) == 5
+  for _, labels, *numbers in rows:
+    chosen = [name for name, p in zip("ab", numbers) if float(p) >= 0.5]
+    assert labels == ",".join(chosen)
+
+
+# Official tasks.
+
+
+def pairs(count, seed):
+  """Yields two texts of three to fourteen words."""
+  rng = np.random.RandomState(seed)
+  for _ in range(count):
+    yield [
+      " ".join(rng.choice(OTHERS.split(), rng.randint(3, 15)))
+      for _ in range(2)
+    ]
+
+
+def write_rows(path, header, rows, separator="\t"):
+  path.parent.mkdir(exist_ok=True)
+  lines = [separator.join(map(str, row)) for row in [header, *rows]]
+  path.write_text("\n".join(lines) + "\n")
+
+
+def model_folder_of(folder, path, kind, labels, **given):
+  """Writes a model that knows its classes and input, as training does."""
+  values = json.loads((folder / "bert_config.json").read_text())
+  problem = classifier_task.PROBLEM_TYPES[kind]
+  values.update(problem_type=problem, id2label=dict(enumerate(labels)))
+  config = modeling.BertConfig.from_dict(values)
+  outputs = classifier_model.num_outputs(kind, labels)
+  model = classifier_model.ClassifierModel(config, kind, outputs, seed=4)
+  model_folder.write(
+    str(path), model.variables, classifier_task.with_input(config, given)
+  )
+  return {
+    "bert_config_file": path / "bert_config.json", "init_checkpoint": path,
+    "max_seq_length": None,
+  }
+
+
+def test_mnli_on_two_devices_is_as_on_one(folder, tmp_path):
+  """Both sets have their names, and a model's windows are found again."""
+  names = "contradiction", "entailment", "neutral"
+  columns = "index", "sentence1", "sentence2"
+  for seed, (split, count) in enumerate(
+    {"dev_matched": 7, "dev_mismatched": 5}.items()
+  ):
+    write_rows(tmp_path / "mnli" / f"{split}.tsv", [*columns, "gold_label"], [
+      [n, *texts, names[n % 3]] for n, texts in enumerate(pairs(count, seed))
+    ])
+  for split, count in (("test_matched", 7), ("test_mismatched", 3)):
+    write_rows(tmp_path / "mnli" / f"{split}.tsv", columns, [
+      [n, *texts] for n, texts in enumerate(pairs(count, count))
+    ])
+  flags = {
+    "task_name": "MNLI", "data_dir": tmp_path / "mnli", "do_eval": True,
+    "do_predict": True, "eval_batch_size": 4, "predict_batch_size": 4,
+    **model_folder_of(
+      folder, tmp_path / "model", "single", [name.upper() for name in names],
+      max_seq_length=16, doc_stride=4, max_windows=3, window_pooling="max",
+    ),
+  }
+  one, two = tmp_path / "one", tmp_path / "two"
+  done = classify(
+    folder, one, **flags, glue_submission_dir=tmp_path / "glue"
+  )
+  assert done.code == 0, done.err
+  explicit = {
+    "max_seq_length": 16, "doc_stride": 4, "max_windows": 3,
+    "window_pooling": "max", "num_logical_cpus": 2,
+  }
+  done = classify(folder, two, **{**flags, **explicit})
+  assert done.code == 0, done.err
+  results = results_in(two / "eval_results.txt")
+  assert set(results) == {
+    "eval_accuracy", "eval_loss", "eval_mismatched_accuracy",
+    "eval_mismatched_loss", "global_step", "loss",
+  }
+  for name, value in results_in(one / "eval_results.txt").items():
+    assert value == pytest.approx(results[name], abs=1e-5)
+  for suffix, count in (("", 7), ("_mismatched", 3)):
+    ours, theirs = (
+      np.array(tsv(path / f"test_results{suffix}.tsv"), float)
+      for path in (one, two)
+    )
+    assert ours.shape == (count, 3)
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
+    found, expected = (
+      [row[:2] for row in tsv(path / f"predictions{suffix}.tsv")]
+      for path in (one, two)
+    )
+    assert found == expected and found[1][1] in names
+  assert len(tsv(tmp_path / "glue" / "MNLI-mm.tsv")) == 4
+  claimed = json.loads((one / "run_fingerprint.json").read_text())
+  assert "classifier_input" not in claimed["bert_config"]
+
+
+def test_sts_b_gives_numbers_and_then_answers(folder, tmp_path):
+  columns = "index", "sentence1", "sentence2"
+  texts = [("the film", f"{word} music") for word in "the a and with".split()]
+  for split in ("train", "dev"):
+    write_rows(tmp_path / "sts" / f"{split}.tsv", [*columns, "score"], [
+      [n, *pair, n * 1.25] for n, pair in enumerate(texts)
+    ])
+  write_rows(tmp_path / "sts" / "test.tsv", columns, [
+    [n, *pair] for n, pair in enumerate(texts)
+  ])
+  done = classify(
+    folder, tmp_path / "run", task_name="STS-B", data_dir=tmp_path / "sts",
+    do_train=True, do_eval=True, do_predict=True, interactive=True,
+    train_batch_size=4, num_train_epochs=2, log_steps=1,
+    stdin=b"the film\tthe music\n\xff\nthe film ||| a music\n",
+  )
+  assert done.code == 0, done.err
+  assert set(results_in(tmp_path / "run" / "eval_results.txt")) == {
+    "eval_pearson", "eval_spearman", "eval_loss", "global_step", "loss"
+  }
+  header, *rows = tsv(tmp_path / "run" / "predictions.tsv")
+  assert header == ["id", "score"]
+  assert [row[0] for row in rows] == [f"test-{n}" for n in range(4)]
+  scores = [row[1] for row in rows]
+  assert [[score] for score in scores] == tsv(
+    tmp_path / "run" / "test_results.tsv"
+  )
+  first, bad, second = done.out.splitlines()
+  assert bad.startswith("error\tnot UTF-8")
+  answers = [float(first), float(second)]
+  np.testing.assert_allclose(
+    answers, [float(score) for score in scores[:2]], rtol=0, atol=1e-4
+  )
+  steps = (tmp_path / "run" / "train_log.jsonl").read_text().splitlines()
+  # [CLS] the film [SEP] the music [SEP]
+  assert json.loads(steps[-1])["tokens_per_example"] == 7
+  assert json.loads(steps[-1])["tokens_per_second"] > 0
+
+
+def test_swag_chooses_one_of_four_endings(folder, tmp_path):
+  endings = [f"ending{n}" for n in range(4)]
+  columns = ["sent1", "sent2", *endings]
+  rows = [["the film", "a", "story", "music", "end", word]
+          for word in GOOD.split()]
+  write_rows(tmp_path / "swag" / "val.csv", [*columns, "label"], [
+    [*row, n] for n, row in enumerate(rows)
+  ], ",")
+  write_rows(tmp_path / "swag" / "test.csv", columns, rows, ",")
+  done = classify(
+    folder, tmp_path / "run", task_name="swag", data_dir=tmp_path / "swag",
+    do_eval=True, do_predict=True, predict_batch_size=3,
+    **model_folder_of(
+      folder, tmp_path / "model", "choice", "0123", max_seq_length=16,
+      doc_stride=0,
+    ),
+  )
+  assert done.code == 0, done.err
+  results = results_in(tmp_path / "run" / "eval_results.txt")
+  assert set(results) == {"eval_accuracy", "eval_loss", "global_step", "loss"}
+  found = np.array(tsv(tmp_path / "run" / "test_results.tsv"), float)
+  assert found.shape == (4, 4)
+  np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-6)
+  _, *rows = tsv(tmp_path / "run" / "predictions.tsv")
+  assert [int(row[1]) for row in rows] == found.argmax(axis=1).tolist()
 
 
 # What can go wrong.
@@ -301,7 +517,7 @@ def test_long_documents_may_have_several_labels(folder, tmp_path):
     ({"do_eval": True, "task_name": "nonsense", "data_dir": "x"},
      "--task_name=nonsense: no such task"),
     ({"do_eval": True, "task_name": "mrpc", "eval_file": "a.csv"},
-     "an official task or your own files"),
+     "--eval_file is for your own files, and --task_name asks for"),
     ({"do_eval": True, "task_name": "mrpc", "data_dir": "nowhere"},
      "no such file: nowhere/dev.tsv"),
     ({"do_train": True, "train_file": "train.csv", "text_column": "texts"},
@@ -316,6 +532,7 @@ def test_long_documents_may_have_several_labels(folder, tmp_path):
      "no weights: there is no checkpoint in"),
     ({"interactive": True, "seeds": "1,2", "labels": "bad,good"},
      "--seeds makes several models"),
+    ({"do_train": True, "seeds": "1,x"}, "--seeds=1,x: expected whole"),
     ({"do_train": True, "train_file": "train.csv", "metrics": "bleu"},
      "--metrics=bleu"),
     ({"do_train": True, "train_file": "missing.csv"},
