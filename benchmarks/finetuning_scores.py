@@ -52,12 +52,22 @@ HYPER_PARAMETERS = {
 }
 
 
+def lower_cases(weights):
+  """Whether a model is uncased, as its tokenizer_config.json says."""
+  path = weights / "tokenizer_config.json"
+  if not path.exists():
+    return True
+  values = json.loads(path.read_text(encoding="utf-8"))
+  return bool(values.get("do_lower_case", True))
+
+
 def our_command(arguments, seed, folder):
   """Returns the command of our run; its results go into `folder`."""
   weights = arguments.weights
   command = [
     f"--init_checkpoint={weights}", f"--vocab_file={weights / 'vocab.txt'}",
     f"--bert_config_file={weights / 'config.json'}", f"--output_dir={folder}",
+    f"--do_lower_case={lower_cases(weights)}",
     "--do_train", f"--seed={seed}", "--optimizer=adamw",
     "--warmup_proportion=0", f"--weight_decay_rate={arguments.weight_decay}",
     f"--learning_rate={arguments.learning_rate}",
@@ -148,6 +158,10 @@ def key_of(arguments, side, seed):
   """Returns what a run in --runs_file is known by."""
   names = ["task", "max_train_examples", *HYPER_PARAMETERS]
   values = {name: getattr(arguments, name) for name in names}
+  values["weights"] = str(arguments.weights.resolve())
+  values["data"] = str(arguments.source)
+  if arguments.task == "squad":
+    values["files"] = [arguments.train_file, arguments.predict_file]
   return {"side": side, "seed": seed, **values}
 
 
@@ -272,6 +286,8 @@ def parse_arguments():
 
 def main():
   arguments = parse_arguments()
+  # Where the data are, however few of them are taken.
+  arguments.source = arguments.data_dir.resolve()
   with tempfile.TemporaryDirectory() as folder:
     arguments.data_dir = shortened(arguments, folder)
     print_table(arguments.task, all_runs(arguments))
