@@ -266,17 +266,18 @@ def test_predictions_have_names_and_order(trained, folder):
 def test_the_model_folder_alone_answers_texts(trained, folder, tmp_path):
   """One process, many texts, each answered on a line of its own.
 
-  How long they may be the folder says, and a line that cannot be read stops
-  none that comes after it.
+  A line that cannot be read stops none that comes after it, and the folder
+  knows how long the texts of the training were.
   """
   model = trained[0] / "seed_3" / "best_model"
   done = classify(
     folder, tmp_path / "run", do_predict=True, predict_file="-",
     bert_config_file=model / "bert_config.json", init_checkpoint=model,
-    vocab_file=model / "vocab.txt", answer_format="json", max_seq_length=None,
+    vocab_file=model / "vocab.txt", answer_format="json", max_seq_length=12,
     stdin=b"the film was lovely\n\na\tb\tc\na dull story\n",
   )
   assert done.code == 1
+  assert "--max_seq_length=12 (trained with 16)" in done.err
   assert "error: 1 line of the standard input could not be" in done.last_line
   first, empty, bad, second = done.out.splitlines()
   assert json.loads(first)["label"] == "good" and empty == ""
@@ -537,6 +538,8 @@ def test_swag_chooses_one_of_four_endings(folder, tmp_path):
      "--metrics=bleu"),
     ({"do_train": True, "train_file": "missing.csv"},
      "no such file: missing.csv"),
+    ({"do_eval": True, "eval_file": "train.csv", "max_seq_length": None,
+      "bert_config_file": "length.json"}, "max_seq_length is 'x', which --max"),
     ({"do_train": True, "train_file": "train.csv",
       "bert_config_file": "small.json"}, "says vocab_size 6; use the vocab"),
   ],
@@ -550,6 +553,9 @@ def test_what_is_wrong_is_said_in_one_sentence(
     "name,review,opinion\nx,a,good\nx,b,bad\n"
   )
   (folder / "small.json").write_text(json.dumps({**CONFIG, "vocab_size": 6}))
+  (folder / "length.json").write_text(json.dumps(
+    {**CONFIG, "vocab_size": 99, "classifier_input": {"max_seq_length": "x"}}
+  ))
   flags = {
     name: folder / value if (folder / str(value)).is_file() else value
     for name, value in flags.items()
