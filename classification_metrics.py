@@ -24,12 +24,14 @@ class Results(NamedTuple):
     gold: int [N], or int [N, L] of 0 and 1 for several classes at once, or
       float [N] for regression.
     scores: float [N, L], probabilities; [N, 1] for regression.
+    positive: number of the class, of two, that is looked for.
   """
 
   kind: str
   labels: list
   gold: np.ndarray
   scores: np.ndarray
+  positive: int = 1
 
   @property
   def predicted(self):
@@ -109,15 +111,15 @@ def accuracy(results):
   return float(np.mean(right.reshape(len(right), -1).all(axis=1)))
 
 
-def _of_second_class(score, results):
-  """Of two classes the second is the one that is looked for (positive)."""
+def _of_positive_class(score, results):
+  """The score of one class, of two."""
   if len(results.labels) != 2:
     name = score.__name__
     raise errors.InputError(
       f"--metrics={name} is of two classes, and there are "
       f"{len(results.labels)}; choose {name}_macro or {name}_micro"
     )
-  return float(score(class_counts(results))[1])
+  return float(score(class_counts(results))[results.positive])
 
 
 def _macro(score, results):
@@ -212,14 +214,14 @@ def spearman(results):
 
 
 _SCORES = {"precision": precision, "recall": recall, "f1": f1}
-# Metrics of the second of two classes.
-OF_SECOND_CLASS = tuple(_SCORES)
+# Metrics of the positive class.
+OF_POSITIVE_CLASS = tuple(_SCORES)
 
 
 def _averages(names):
   """Returns {"f1_macro": function, ...}."""
   ways = {
-    "": _of_second_class, "_macro": _macro, "_micro": _micro
+    "": _of_positive_class, "_macro": _macro, "_micro": _micro
   }
   return {
     f"{name}{way}": functools.partial(ways[way], score)
@@ -266,7 +268,7 @@ def check_metrics(names, kind, num_classes):
   """
   known = set(METRICS[kind])
   if num_classes != 2:
-    known -= set(OF_SECOND_CLASS)
+    known -= set(OF_POSITIVE_CLASS)
   for name in names:
     if name not in known:
       raise errors.InputError(

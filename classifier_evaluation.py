@@ -101,6 +101,7 @@ def evaluate(model, task, data, *, strategy, batch_size, report_dir=None):
       labels=task.labels,
       gold=outputs["label_ids"],
       scores=outputs["scores"],
+      positive=task.positive,
     )
     found = classification_metrics.compute(results, task.metrics)
     found["loss"] = np.mean(outputs["loss"], dtype=np.float64)
@@ -115,21 +116,22 @@ def evaluate(model, task, data, *, strategy, batch_size, report_dir=None):
   return values
 
 
-def write_results(path, results, labels):
+def write_results(path, results, task):
   """Writes `name = value` lines in the order of names, as the original does.
 
   Args:
     path: of the file.
     results: dict from name to number.
-    labels: the classes; the log says of which one a metric is.
+    task: classifier_task.ClassifierTask; the log says of which of its classes
+      a metric is.
   """
   lines = []
   for name, value in sorted(results.items()):
     shown = value if name == "global_step" else np.float32(value)
     lines.append(f"{name} = {shown!s}\n")
     of_class = ""
-    if name.split("_")[-1] in classification_metrics.OF_SECOND_CLASS:
-      of_class = f" (of class {labels[1]!r})"
+    if name.split("_")[-1] in classification_metrics.OF_POSITIVE_CLASS:
+      of_class = f" (of class {task.labels[task.positive]!r})"
     logging.info("  %s = %s%s", name, shown, of_class)
   data_files.write_text(path, "".join(lines))
 

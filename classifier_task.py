@@ -58,6 +58,17 @@ class ClassifierTask(NamedTuple):
   splits: dict
   official: Optional[glue_data.Task] = None
 
+  @property
+  def positive(self):
+    """The number of the class that F1, precision and recall are of.
+
+    Of two classes the second; of an official task the official second one,
+    in whatever order a model has learned them.
+    """
+    if self.official and len(self.official.labels) == 2:
+      return self.labels.index(self.official.labels[1])
+    return 1
+
 
 # Official tasks.
 

@@ -314,7 +314,7 @@ def run_model(run, output_dir):
     if distribution.is_chief(run.strategy):
       path = os.path.join(output_dir, "eval_results.txt")
       classifier_evaluation.write_results(
-        path, {"global_step": step, **results}, run.task.labels
+        path, {"global_step": step, **results}, run.task
       )
   for name in run.data:
     if name.startswith("predict"):

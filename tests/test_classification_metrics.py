@@ -71,6 +71,12 @@ def test_several_classes_at_once_by_hand():
   assert values["auc"] == pytest.approx((1 + 1 + 1 / 2) / 3)
 
 
+def test_the_positive_class_may_be_the_first():
+  first = all_of(binary()._replace(positive=0))
+  assert first["f1"] == first["recall"] == pytest.approx(2 / 3)
+  assert first["f1_macro"] == all_of(binary())["f1_macro"]
+
+
 def test_a_class_that_is_nowhere_is_in_no_mean():
   """As scikit-learn leaves it out: class 2 is neither right nor predicted."""
   predicted = np.array([0, 1, 1, 1])

@@ -109,14 +109,14 @@ def test_windows_that_a_text_does_not_have_are_not_computed(
 
 
 def test_results_are_written_as_the_original_and_told_with_their_class(
-  tmp_path, caplog
+  task, tmp_path, caplog
 ):
-  caplog.set_level("INFO")
+  caplog.set_level("INFO", logger="absl")
   classifier_evaluation.write_results(
     str(tmp_path / "eval_results.txt"),
     {"loss": 0.1, "eval_f1": 0.5, "global_step": 7, "eval_f1_macro": 0.25,
      "eval_mismatched_recall": 1},
-    LABELS,
+    task,
   )
   assert (tmp_path / "eval_results.txt").read_text() == (
     "eval_f1 = 0.5\neval_f1_macro = 0.25\neval_mismatched_recall = 1.0\n"
