@@ -37,17 +37,13 @@ import squad_answers
 import squad_data
 import squad_dialogue
 import squad_input
+import squad_model
 import squad_prediction
 import squad_scores
 import squad_threshold
 import squad_windows
-import training_loop
 
 FLAGS = flags.FLAGS
-
-# What the checkpoint of an encoder need not have. As in the original: the
-# pooler is not read, so it is neither trained nor needed.
-NEW_VARIABLES = ("^cls/squad/", "^bert/pooler/")
 
 common_flags.define_model_flags(max_seq_length=384)
 common_flags.define_tokenizer_flags()
@@ -80,6 +76,11 @@ flags.DEFINE_integer(
 flags.DEFINE_integer(
   "max_query_length", 64, "Questions are cut to so many word pieces.",
   lower_bound=1,
+)
+flags.DEFINE_bool(
+  "pad_to_max_length", False,
+  "Compute every window at --max_seq_length and let padding compete in the "
+  "soft-max of the training and for the n best positions, as the original.",
 )
 flags.DEFINE_integer(
   "n_best_size", 20,
@@ -117,43 +118,20 @@ flags.DEFINE_bool(
 )
 
 
-class SpanModel(tf.Module):
-  """The encoder and a score of each token as first and last of an answer."""
-
-  def __init__(self, config, **model_options):
-    super().__init__()
-    self.bert = modeling.BertModel(config, **model_options)
-    self.head = modeling.SpanHead(config, seed=model_options["seed"])
-
-  def __call__(self, batch, dropout_seed=None):
-    """Returns float32 start logits and end logits, [B, T] each."""
-    output = self.bert(
-      batch["input_ids"],
-      batch["input_mask"],
-      batch["segment_ids"],
-      training=dropout_seed is not None,
-      dropout_seed=dropout_seed,
-    )
-    return self.head(output.sequence_output)
-
-  def trained_variables(self):
-    """Returns the variables that the loss reaches: not the pooler's."""
-    return [v for v in self.variables if "/pooler/" not in v.name]
-
-
 class Run(NamedTuple):
   """What training, evaluation and prediction of one command share.
 
   Attributes:
     strategy: tf.distribute.Strategy.
     config: modeling.BertConfig.
-    model: SpanModel.
+    model: squad_model.SpanModel.
     predictor: squad_prediction.Predictor of that model.
     data: dict from "train", "eval", "predict" to squad_input.SquadInput,
       where asked for.
     features: dict from name to tf.io.FixedLenFeature, of a training record.
     batch_sizes: dict from the same names to windows in a batch.
-    trim: whether batches may be cut to their longest sequence.
+    trim: whether training batches may be cut to their longest sequence.
+    mask_padding: whether padding is left out of the loss.
     seed: of the order of the training data.
     output_dir: folder.
     vocab_file: copied beside the trained weights.
@@ -161,43 +139,16 @@ class Run(NamedTuple):
 
   strategy: tf.distribute.Strategy
   config: modeling.BertConfig
-  model: SpanModel
+  model: squad_model.SpanModel
   predictor: squad_prediction.Predictor
   data: dict
   features: dict
   batch_sizes: dict
   trim: bool
+  mask_padding: bool
   seed: int
   output_dir: str
   vocab_file: str
-
-
-def span_objective(model):
-  """The mean of two cross-entropies: of the first and of the last token.
-
-  As in the original: over all positions of a batch, padding among them, and a
-  window without the answer has it at position 0, [CLS]. Unlike the original:
-  batches are cut to their longest sequence where shapes may vary.
-  """
-
-  def weights(batch):
-    return {"span": tf.cast(tf.shape(batch["input_ids"])[0], tf.float32)}
-
-  def sums(batch, dropout_seed):
-    examples = weights(batch)["span"]
-    total, metrics = 0.0, {}
-    for name, logits in zip(("start", "end"), model(batch, dropout_seed)):
-      places = batch[f"{name}_positions"]
-      losses = tf.nn.sparse_softmax_cross_entropy_with_logits(places, logits)
-      found = tf.argmax(logits, axis=-1, output_type=places.dtype)
-      right = tf.reduce_sum(tf.cast(tf.equal(found, places), tf.float32))
-      metrics[f"{name}_accuracy"] = (right, examples)
-      total += tf.reduce_sum(losses) / 2
-    tokens = tf.cast(tf.reduce_sum(batch["input_mask"]), tf.float32)
-    metrics["tokens_per_example"] = (tokens, examples)
-    return {"span": total}, metrics
-
-  return training_loop.Objective(weights=weights, sums=sums)
 
 
 def write_results(results, folder=None):
@@ -219,11 +170,13 @@ def train(run, start):
     trained=run.model.trained_variables(),
     config=run.config,
     strategy=run.strategy,
-    objective=span_objective(run.model),
+    objective=squad_model.objective(
+      run.model, mask_padding=run.mask_padding
+    ),
     num_train_steps=num_train_steps,
     num_warmup_steps=num_warmup_steps,
   )
-  trainer.start_from(start, may_be_missing=NEW_VARIABLES)
+  trainer.start_from(start, may_be_missing=squad_model.NEW_VARIABLES)
   first_step = int(trainer.global_step.numpy())
   trainer.train(
     lambda step: training_batches(run, step),
@@ -361,6 +314,11 @@ def files_to_read():
       raise errors.InputError(f"--{name} needs --eval_file")
     if wanted:
       paths["eval"] = eval_file
+  if FLAGS.bucket_by_length and FLAGS.pad_to_max_length:
+    raise errors.InputError(
+      "--bucket_by_length saves padding, which --pad_to_max_length keeps: "
+      "leave one of them out"
+    )
   if is_auto and not FLAGS.version_2_with_negative:
     raise errors.InputError(
       "--null_score_diff_threshold=auto is for questions without an answer: "
@@ -480,9 +438,11 @@ def starting_point(paths, config, strategy):
 
 def make_run(config, tokenizer, lengths, *, start, files, strategy):
   """Returns the Run of the flags; makes the model and writes the records."""
-  trim = common_flags.shapes_may_vary(strategy)
+  pads = FLAGS.pad_to_max_length
   with strategy.scope():
-    model = SpanModel(config, **common_flags.model_options(strategy))
+    model = squad_model.SpanModel(
+      config, **common_flags.model_options(strategy)
+    )
   predictor = squad_prediction.Predictor(
     model,
     strategy=strategy,
@@ -495,7 +455,9 @@ def make_run(config, tokenizer, lengths, *, start, files, strategy):
       version_2_with_negative=FLAGS.version_2_with_negative,
     ),
     threshold=make_threshold(start),
-    trim=trim,
+    # XLA compiles the step of the training alone.
+    trim=not pads and not distribution.is_tpu(strategy),
+    mask_padding=not pads,
   )
   return Run(
     strategy=strategy,
@@ -509,7 +471,8 @@ def make_run(config, tokenizer, lengths, *, start, files, strategy):
       "eval": FLAGS.eval_batch_size,
       "predict": FLAGS.predict_batch_size,
     },
-    trim=trim,
+    trim=not pads and common_flags.shapes_may_vary(strategy),
+    mask_padding=not pads,
     seed=FLAGS.seed,
     output_dir=FLAGS.output_dir,
     vocab_file=FLAGS.vocab_file,
@@ -567,7 +530,9 @@ def main(argv):
     step = train(run, start)
   else:
     checkpoints.load(
-      run.model.variables, start.path, allowed_missing=["^bert/pooler/"]
+      run.model.variables,
+      start.path,
+      allowed_missing=squad_model.UNUSED_VARIABLES,
     )
   answers = None
   if FLAGS.do_eval or ("eval" in files and run.predictor.threshold.is_auto):

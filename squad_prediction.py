@@ -14,16 +14,17 @@ import squad_scores
 import squad_windows
 
 
-def window_logits(model, batch, *, trim):
-  """Returns the logits of a batch, those of padding -inf.
-
-  Unlike the original: padding is no candidate, so it need not be computed;
-  there it could take places among the n best positions.
+def window_logits(model, batch, *, trim, mask_padding=True):
+  """Returns the logits of a batch, those of padding -inf if it is masked.
 
   Args:
     model: function of a batch; returns start and end logits [B, T'].
     batch: dict of input_ids, input_mask and segment_ids [B, T].
-    trim: whether T' may be less than T, the longest sequence of the batch.
+    trim: whether T' may be less than T, the longest sequence of the batch;
+      what is cut off is padding, and -inf.
+    mask_padding: whether padding is no candidate.
+      Unlike the original: there it takes places among the n best positions of
+      a window; the answers would depend on how far a batch is cut.
 
   Returns:
     dict of "start" and "end", float32 [B, T].
@@ -34,7 +35,8 @@ def window_logits(model, batch, *, trim):
   is_token = tf.cast(batch["input_mask"], tf.bool)
   outputs = {}
   for name, logits in zip(("start", "end"), model(batch)):
-    logits = tf.where(is_token, logits, -np.inf)
+    if mask_padding:
+      logits = tf.where(is_token, logits, -np.inf)
     rest = length - tf.shape(logits)[1]
     outputs[name] = tf.pad(logits, [[0, 0], [0, rest]], constant_values=-np.inf)
   return outputs
@@ -44,7 +46,16 @@ class Predictor:
   """Answers questions with the weights that a model has at that moment."""
 
   def __init__(
-    self, model, *, strategy, tokenizer, lengths, settings, threshold, trim
+    self,
+    model,
+    *,
+    strategy,
+    tokenizer,
+    lengths,
+    settings,
+    threshold,
+    trim,
+    mask_padding=True,
   ):
     """Says how.
 
@@ -56,13 +67,16 @@ class Predictor:
       settings: squad_answers.Settings; the threshold in it is not used.
       threshold: squad_threshold.NullThreshold.
       trim: whether batches may be cut to their longest sequence.
+      mask_padding: see `window_logits`.
     """
     self._strategy = strategy
     self._tokenizer = tokenizer
     self._lengths = lengths
     self._settings = settings
     self._trim = trim
-    self._logits = functools.partial(window_logits, model, trim=trim)
+    self._logits = functools.partial(
+      window_logits, model, trim=trim, mask_padding=mask_padding
+    )
     self._compiled_logits = tf.function(self._logits, reduce_retracing=True)
     self.threshold = threshold
 

@@ -101,11 +101,11 @@ def test_answers_are_the_originals_with_version_2(predicted):
 
 
 def test_answers_are_the_originals_with_version_1(files, tmp_path):
-  """And then somebody asks."""
+  """With padding among the best positions. And then somebody asks."""
   context = "Anna Lang was born in Bern in 1857."
   done = squad(
     **WEIGHTS, do_predict=True, predict_file=files / "dev_v1.json",
-    output_dir=tmp_path, n_best_size=10, predict_batch_size=7,
+    output_dir=tmp_path, pad_to_max_length=True, predict_batch_size=7,
     interactive=True, stdin=f"{context}\n\nWhen was Anna Lang born?\n".encode(),
   )
   assert done.code == 0, done.err

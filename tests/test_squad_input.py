@@ -5,9 +5,11 @@ import pathlib
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import data_files
 import errors
+import input_pipeline
 import squad_data
 import squad_input
 import squad_windows
@@ -93,6 +95,40 @@ def test_records_are_kept_while_nothing_changes(tokenizer, read, tmp_path):
   )
   changed = squad_data.read(file.path, version_2=True)
   assert prepare(changed, LENGTHS._replace(doc_stride=10)) != second
+
+
+def test_batches_of_like_length_need_less_padding(tokenizer, read, tmp_path):
+  """And all records are there, the answers with their windows."""
+  path = str(tmp_path / "a.tf_record")
+  data = squad_input.prepare(
+    read("train"), tokenizer, LENGTHS, records=path, training=True
+  )
+  features = squad_input.record_features(64, training=True)
+  widths, seen = [], []
+  for bucketing in (None, input_pipeline.Bucketing(features, 8)):
+    batches = input_pipeline.distributed_batches(
+      tf.distribute.get_strategy(),
+      input_pipeline.shuffled_records(
+        [path], num_records=data.num_records, seed=1, bucketing=bucketing
+      ),
+      features,
+      batch_size=8,
+      trim=True,
+    ).take(50)  # As many as are sorted together.
+    columns = [
+      {name: value.numpy() for name, value in batch.items()}
+      for batch in batches
+    ]
+    widths.append(sum(batch["input_ids"].shape[1] for batch in columns))
+    seen.append(
+      sorted(
+        (batch["unique_ids"][row], batch["start_positions"][row])
+        for batch in columns
+        for row in range(8)
+      )
+    )
+  assert widths[1] < widths[0]
+  assert seen[0] == seen[1] and len(seen[0]) == 400
 
 
 def test_what_holds_no_word_is_refused(tokenizer, tmp_path):

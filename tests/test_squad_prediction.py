@@ -38,19 +38,24 @@ def tokenizer(tmp_path):
 
 @pytest.fixture
 def make(tokenizer):
-  """A function of (trim, threshold text, version 2) -> Predictor."""
+  """A function of (trim, threshold text, version 2, ...) -> Predictor."""
 
-  def make_predictor(trim=True, threshold=None, version_2=False):
+  def make_predictor(
+    trim=True, threshold=None, version_2=False, mask_padding=True, n_best=20
+  ):
     return squad_prediction.Predictor(
       model,
       strategy=tf.distribute.get_strategy(),
       tokenizer=tokenizer,
       lengths=LENGTHS,
       settings=squad_answers.Settings(
-        max_answer_length=2, version_2_with_negative=version_2
+        n_best_size=n_best,
+        max_answer_length=2,
+        version_2_with_negative=version_2,
       ),
       threshold=squad_threshold.NullThreshold(threshold),
       trim=trim,
+      mask_padding=mask_padding,
     )
 
   return make_predictor
@@ -92,6 +97,26 @@ def test_padding_is_no_candidate_trimmed_or_not(tokenizer):
     expected = [[2, 4, 3, 5, 6, 3] + [-np.inf] * 6]
     np.testing.assert_array_equal(outputs["start"], expected)
     np.testing.assert_array_equal(outputs["end"], np.array(expected) - 1)
+
+
+def test_padding_has_the_models_logits_where_it_competes(tokenizer):
+  batch = make_batch(tokenizer, "f b")
+  outputs = squad_prediction.window_logits(
+    model, batch, trim=False, mask_padding=False
+  )
+  expected = [[2, 4, 3, 5, 6, 3] + [100] * 6]
+  np.testing.assert_array_equal(outputs["start"], expected)
+
+
+def test_padding_takes_places_where_it_competes(make, prepare):
+  """As in the original: six padded positions leave one of seven places."""
+  data = prepare(("who", "f b", "f"))
+  texts = []
+  for mask_padding in (True, False):
+    predictor = make(trim=False, mask_padding=mask_padding, n_best=7)
+    (answer,) = predictor.answers(data, 1)
+    texts.append([candidate.text for candidate in answer.candidates])
+  assert texts == [["b", "f b", "f"], ["b"]]
 
 
 def test_only_what_is_cut_off_is_not_computed(tokenizer):
