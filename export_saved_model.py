@@ -21,6 +21,7 @@ import graph_tokenizer
 import modeling
 import saved_model_folder
 import serving_model
+import squad_threshold
 import tokenization
 
 FLAGS = flags.FLAGS
@@ -82,9 +83,9 @@ flags.DEFINE_bool(
   "version_2_with_negative", False, "span: whether there may be no answer."
 )
 flags.DEFINE_float(
-  "null_score_diff_threshold", 0.0,
+  "null_score_diff_threshold", None,
   "span: there is no answer if its score is more than this above the best "
-  "answer's.",
+  "answer's. Not given: what run_squad.py stored with the model, or 0.0.",
 )
 flags.DEFINE_enum(
   "tag_words", "punctuation", ("punctuation", "white_space"),
@@ -146,12 +147,19 @@ def read_options():
     doc_stride=FLAGS.doc_stride,
     max_query_length=FLAGS.max_query_length,
     max_answer_length=FLAGS.max_answer_length,
-    null_threshold=(
-      FLAGS.null_score_diff_threshold if FLAGS.version_2_with_negative else None
-    ),
+    null_threshold=null_threshold(),
     split_at_punctuation=FLAGS.tag_words == "punctuation",
     bfloat16=FLAGS.dtype == "bfloat16",
   )
+
+
+def null_threshold():
+  """Returns the threshold of "no answer"; None if each question has one."""
+  if FLAGS.head != "span" or not FLAGS.version_2_with_negative:
+    return None
+  if FLAGS.null_score_diff_threshold is not None:
+    return FLAGS.null_score_diff_threshold
+  return squad_threshold.of_checkpoint(FLAGS.init_checkpoint)
 
 
 def read_warmup_texts(model):

@@ -97,8 +97,8 @@ flags.DEFINE_bool(
 flags.DEFINE_string(
   "null_score_diff_threshold", None,
   "A question has no answer if that scores so much better than the best "
-  "answer. auto: the value with the best F1 on --eval_file, which is stored "
-  "with the model. Not given: the stored one, else 0.0.",
+  "answer. auto: the value with the best F1 on --eval_file, sought anew and "
+  "stored with the model. Not given: the one stored for these weights, or 0.0.",
 )
 flags.DEFINE_bool(
   "verbose_logging", False,
@@ -177,19 +177,21 @@ def train(run, start):
     num_warmup_steps=num_warmup_steps,
   )
   trainer.start_from(start, may_be_missing=squad_model.NEW_VARIABLES)
-  first_step = int(trainer.global_step.numpy())
+
+  def make_batches(step):
+    # Only called where there are steps to take.
+    if distribution.is_chief(run.strategy):
+      squad_threshold.forget(run.output_dir)
+    return training_batches(run, step)
+
   trainer.train(
-    lambda step: training_batches(run, step),
+    make_batches,
     common_flags.periodic_evaluation(
       lambda: evaluate(run)[1], keep_best=lambda step: keep(run, "best_model")
     ),
   )
-  step = int(trainer.global_step.numpy())
-  if distribution.is_chief(run.strategy) and step > first_step:
-    for folder in folders_of_last_step(run):
-      squad_threshold.forget(folder)
   keep(run, "final_model")
-  return step
+  return int(trainer.global_step.numpy())
 
 
 def training_batches(run, step):
@@ -208,7 +210,7 @@ def training_batches(run, step):
 
 
 def keep(run, folder):
-  """Writes the weights of now, with the threshold, if it was found."""
+  """Writes the weights of now, with the threshold that belongs to them."""
   if distribution.is_chief(run.strategy):
     path = os.path.join(run.output_dir, folder)
     model_folder.write(path, run.model.variables, run.config, run.vocab_file)
@@ -224,25 +226,24 @@ def evaluate(run):
   return answers, run.predictor.scores(data.file, answers)
 
 
-def evaluate_at_end(run, step):
+def evaluate_at_end(run, step, start):
   """Writes eval_results.txt; returns the answers."""
   answers, results = evaluate(run)
   if distribution.is_chief(run.strategy):
     write_results({"global_step": step, **results}, run.output_dir)
-    store_threshold(run)
+    if run.predictor.threshold.is_auto:
+      store_threshold(run, start)
   return answers
 
 
-def folders_of_last_step(run):
-  """Returns the folders that hold the weights of the last step."""
-  folders = [run.output_dir, os.path.join(run.output_dir, "final_model")]
-  return [folder for folder in folders if tf.io.gfile.isdir(folder)]
-
-
-def store_threshold(run):
+def store_threshold(run, start):
   """Writes a threshold that was found beside the weights it belongs to."""
-  for folder in folders_of_last_step(run):
-    run.predictor.threshold.write(folder)
+  run.predictor.threshold.write(run.output_dir)
+  models = [os.path.join(run.output_dir, "final_model")]
+  if start.kind == "init":
+    models.append(squad_threshold.folder_of(start.path))
+  for folder in models:
+    run.predictor.threshold.write_beside(folder)
 
 
 def predict(run, step, answers=None):
@@ -256,16 +257,11 @@ def predict(run, step, answers=None):
   data, predictor = run.data["predict"], run.predictor
   was_evaluated = answers is not None
   if data is not run.data.get("eval") or not was_evaluated:
-    answers = predictor.answers(
-      data,
-      run.batch_sizes["predict"],
-      find_threshold=predictor.threshold.value is None,
-    )
+    answers = predictor.answers(data, run.batch_sizes["predict"])
     if data.file.is_labelled and distribution.is_chief(run.strategy):
       results = {"global_step": step, **predictor.scores(data.file, answers)}
       # Of two files, eval_results.txt tells of the one to evaluate.
       write_results(results, None if was_evaluated else run.output_dir)
-      store_threshold(run)
     elif not data.file.is_labelled:
       logging.info("not scored: not every question has an answer")
   if distribution.is_chief(run.strategy):
@@ -284,16 +280,55 @@ def require(reason, *names):
       raise errors.InputError(f"--{reason} needs --{name}")
 
 
-def files_to_read():
-  """Returns dict from train, eval, predict to the path, where asked for.
+def check_flags():
+  """Refuses a command of which a part would be dropped.
 
   Raises:
-    InputError: a path is missing, or nothing is asked for.
+    InputError: so.
   """
   common_flags.require_one_of(
     "do_train", "do_eval", "do_predict", "interactive", "evaluate_only"
   )
-  is_auto = FLAGS.null_score_diff_threshold == "auto"
+  scores_only, from_lines = FLAGS.evaluate_only, FLAGS.predict_file == "-"
+  threshold = FLAGS.null_score_diff_threshold
+  others = [
+    f"--{name}"
+    for name in (
+      "do_train", "do_eval", "do_predict", "interactive",
+      "null_score_diff_threshold",
+    )
+    if FLAGS[name].value
+  ]
+  evaluates = FLAGS.do_eval or (FLAGS.do_train and FLAGS.eval_steps)
+  refused = {
+    "--evaluate_only scores a file of predictions and does nothing else: leave "
+    f"out {', '.join(others)}": scores_only and others,
+    "--interactive and --predict_file=- both read standard input: pass one of "
+    "them": FLAGS.interactive and from_lines,
+    "--predict_file=- has questions to answer: pass --do_predict too":
+      from_lines and not FLAGS.do_predict,
+    "--eval_file is read for --do_eval, --eval_steps and "
+    "--null_score_diff_threshold=auto: pass one of them, or leave it out":
+      FLAGS.eval_file and not (evaluates or threshold == "auto"),
+    "--predictions_file is scored by --evaluate_only: pass that too, or leave "
+    "it out": FLAGS.predictions_file and not scores_only,
+    f"--null_score_diff_threshold={threshold} is for questions without an "
+    "answer: pass --version_2_with_negative too":
+      threshold is not None and not FLAGS.version_2_with_negative,
+    "--bucket_by_length saves padding, which --pad_to_max_length keeps: leave "
+    "one of them out": FLAGS.bucket_by_length and FLAGS.pad_to_max_length,
+  }
+  for sentence, is_so in refused.items():
+    if is_so:
+      raise errors.InputError(sentence)
+
+
+def files_to_read():
+  """Returns dict from train, eval, predict to the path, where asked for.
+
+  Raises:
+    InputError: a path is missing.
+  """
   paths = {}
   if FLAGS.do_train:
     require("do_train", "train_file")
@@ -302,28 +337,18 @@ def files_to_read():
     require("do_predict", "predict_file")
     if FLAGS.predict_file != "-":
       paths["predict"] = FLAGS.predict_file
-  eval_file = FLAGS.eval_file or paths.get("predict") or FLAGS.predict_file
+  eval_file = FLAGS.eval_file or FLAGS.predict_file
   evaluates = {
     "do_eval": FLAGS.do_eval,
     "eval_steps": FLAGS.do_train and FLAGS.eval_steps,
     "null_score_diff_threshold=auto":
-      is_auto and (FLAGS.do_train or FLAGS.eval_file),
+      FLAGS.null_score_diff_threshold == "auto",
   }
   for name, wanted in evaluates.items():
     if wanted and eval_file in (None, "-"):
       raise errors.InputError(f"--{name} needs --eval_file")
     if wanted:
       paths["eval"] = eval_file
-  if FLAGS.bucket_by_length and FLAGS.pad_to_max_length:
-    raise errors.InputError(
-      "--bucket_by_length saves padding, which --pad_to_max_length keeps: "
-      "leave one of them out"
-    )
-  if is_auto and not FLAGS.version_2_with_negative:
-    raise errors.InputError(
-      "--null_score_diff_threshold=auto is for questions without an answer: "
-      "pass --version_2_with_negative too"
-    )
   return paths
 
 
@@ -404,20 +429,6 @@ def serve_input(predictor):
     squad_dialogue.converse(sys.stdin.buffer, answer, write)
 
 
-def make_threshold(start):
-  """Returns the squad_threshold.NullThreshold of weights that start so."""
-  text, folders, weights = FLAGS.null_score_diff_threshold, [], ""
-  if FLAGS.do_train:
-    return squad_threshold.NullThreshold(text)
-  if FLAGS.output_dir:
-    folders.append(FLAGS.output_dir)
-  if start.kind == "init":
-    weights = start.path
-    is_folder = tf.io.gfile.isdir(weights)
-    folders.append(weights if is_folder else os.path.dirname(weights))
-  return squad_threshold.NullThreshold(text, folders, weights)
-
-
 def starting_point(paths, config, strategy):
   """Returns the run_folder.StartingPoint; claims --output_dir if it is used.
 
@@ -425,7 +436,9 @@ def starting_point(paths, config, strategy):
     InputError: there are no weights to predict with.
   """
   if paths:
-    start = common_flags.open_run("question answering", config, strategy)
+    version = "2.0" if FLAGS.version_2_with_negative else "1.1"
+    task = f"question answering, SQuAD {version}"
+    start = common_flags.open_run(task, config, strategy)
   else:
     start = run_folder.starting_point(FLAGS.output_dir, FLAGS.init_checkpoint)
   if start.kind == "random" and not FLAGS.do_train:
@@ -436,7 +449,7 @@ def starting_point(paths, config, strategy):
   return start
 
 
-def make_run(config, tokenizer, lengths, *, start, files, strategy):
+def make_run(config, tokenizer, lengths, *, files, strategy):
   """Returns the Run of the flags; makes the model and writes the records."""
   pads = FLAGS.pad_to_max_length
   with strategy.scope():
@@ -454,7 +467,10 @@ def make_run(config, tokenizer, lengths, *, start, files, strategy):
       do_lower_case=FLAGS.do_lower_case,
       version_2_with_negative=FLAGS.version_2_with_negative,
     ),
-    threshold=make_threshold(start),
+    threshold=squad_threshold.NullThreshold(
+      FLAGS.null_score_diff_threshold,
+      lambda: squad_threshold.digest_of_variables(model.variables),
+    ),
     # XLA compiles the step of the training alone.
     trim=not pads and not distribution.is_tpu(strategy),
     mask_padding=not pads,
@@ -479,30 +495,32 @@ def make_run(config, tokenizer, lengths, *, start, files, strategy):
   )
 
 
-def check_threshold(threshold, files):
-  """Refuses a threshold that is to be found where there is no way to.
-
-  Raises:
-    InputError: so.
-  """
-  can_find = "eval" in files or (
-    "predict" in files and files["predict"].is_labelled
+def load_weights(run, start):
+  """Gives the model the weights to answer with."""
+  checkpoints.load(
+    run.model.variables,
+    start.path,
+    allowed_missing=squad_model.UNUSED_VARIABLES,
   )
-  if threshold.value is None and not can_find:
-    raise errors.InputError(
-      "--null_score_diff_threshold=auto: none is stored with these weights, "
-      "and no file with answers is given to find it on; pass --eval_file"
-    )
+
+
+def folders_of_threshold(start):
+  """Returns where the threshold of weights that started so may be stored."""
+  folders = [FLAGS.output_dir] if FLAGS.output_dir else []
+  if start.kind == "init" and not FLAGS.do_train:
+    folders.append(squad_threshold.folder_of(start.path))
+  return folders
 
 
 def main(argv):
   del argv
   if FLAGS.verbose_logging:
     logging.set_verbosity(logging.DEBUG)
-  paths = files_to_read()
+  check_flags()
   if FLAGS.evaluate_only:
     score_predictions()
     return
+  paths = files_to_read()
   needed = ["bert_config_file", "vocab_file"]
   if paths:
     needed.append("output_dir")
@@ -518,10 +536,7 @@ def main(argv):
   strategy = common_flags.make_strategy()
   files = read_files(paths)
   start = starting_point(paths, config, strategy)
-  run = make_run(
-    config, tokenizer, lengths, start=start, files=files, strategy=strategy
-  )
-  check_threshold(run.predictor.threshold, files)
+  run = make_run(config, tokenizer, lengths, files=files, strategy=strategy)
   step = start.commit.step if start.commit else 0
   if FLAGS.do_train:
     if distribution.is_chief(strategy):
@@ -529,14 +544,12 @@ def main(argv):
       squad_data.write_skipped(files["train"].skipped, path)
     step = train(run, start)
   else:
-    checkpoints.load(
-      run.model.variables,
-      start.path,
-      allowed_missing=squad_model.UNUSED_VARIABLES,
-    )
-  answers = None
-  if FLAGS.do_eval or ("eval" in files and run.predictor.threshold.is_auto):
-    answers = evaluate_at_end(run, step)
+    load_weights(run, start)
+  threshold, answers = run.predictor.threshold, None
+  if FLAGS.version_2_with_negative:
+    threshold.look_up(folders_of_threshold(start))
+  if FLAGS.do_eval or threshold.is_auto:
+    answers = evaluate_at_end(run, step, start)
   if "predict" in files:
     predict(run, step, answers)
   serve_input(run.predictor)

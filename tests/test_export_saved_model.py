@@ -2,11 +2,13 @@
 
 import json
 import os
+import shutil
 
 import pytest
 import tensorflow as tf
 
 import script_runner
+import squad_threshold
 from serving_models import FOLDER
 
 MODEL = {
@@ -41,6 +43,27 @@ def test_export(tmp_path):
   assert outputs["fillings"].shape == (1, 1, 2)
   finished = run(tmp_path, head="masked_lm", version=7)
   assert finished.code == 1 and "another --version" in finished.last_line
+
+
+def test_the_null_threshold_is_that_of_the_weights(tmp_path):
+  """It is read where it is stored with them, unless a number is given."""
+  model = tmp_path / "squad"
+  shutil.copytree(FOLDER.parents[1] / "squad" / "run" / "model", model)
+  weights = squad_threshold.digest_of_checkpoint(str(model))
+  (model / "null_threshold.json").write_text(
+    json.dumps({"null_score_diff_threshold": "x", "weights": weights})
+  )
+  flags = {
+    "head": "span", "version_2_with_negative": True, "max_seq_length": 16,
+    "bert_config_file": model / "bert_config.json",
+    "vocab_file": model / "vocab.txt",
+    "init_checkpoint": model / "bert_model.ckpt",
+  }
+  finished = run(tmp_path, **flags)
+  assert finished.code == 1
+  assert 'is \'x\', expected a number; pass it as a flag' in finished.last_line
+  finished = run(tmp_path, **flags, null_score_diff_threshold=1.5)
+  assert "leaves no room for a context" in finished.last_line
 
 
 @pytest.mark.parametrize(

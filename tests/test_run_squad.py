@@ -4,6 +4,7 @@ import gzip
 import json
 import pathlib
 import re
+import shutil
 
 import pytest
 
@@ -205,7 +206,8 @@ def test_the_model_folder_knows_its_threshold(trained, files, tmp_path):
   done = squad(
     **V2, vocab_file=folder / "final_model" / "vocab.txt",
     bert_config_file=folder / "final_model" / "bert_config.json",
-    init_checkpoint=folder / "final_model", output_dir=tmp_path,
+    init_checkpoint=folder / "final_model" / "bert_model.ckpt.index",
+    output_dir=tmp_path,
     do_eval=True, eval_file=files / "dev.json", eval_batch_size=32,
     do_predict=True, predict_file="-", stdin="\n".join(lines).encode(),
   )
@@ -220,6 +222,44 @@ def test_the_model_folder_knows_its_threshold(trained, files, tmp_path):
   )
   assert second["answer"] == ""
   assert third["error"].startswith("line 3: not JSON")
+
+
+def test_a_threshold_ends_with_its_weights(trained, files, encoder, tmp_path):
+  """It is used while nothing is trained, and gone after the first step."""
+  folder = tmp_path / "run"
+  shutil.copytree(trained[0], folder)
+  stored = json.loads((folder / "null_threshold.json").read_text())
+  flags = {
+    **V2, "vocab_file": WEIGHTS["vocab_file"], "output_dir": folder,
+    "bert_config_file": encoder / "bert_config.json", "do_train": True,
+    "train_file": files / "train.json", "train_batch_size": 16,
+  }
+  done = squad(
+    **flags, num_train_epochs=1, do_predict=True, predict_batch_size=32,
+    predict_file=files / "dev.json",
+  )
+  assert done.code == 0, done.err
+  assert "nothing to train" in done.err
+  value = results_in(done.out)["null_score_diff_threshold"]
+  assert value == stored["null_score_diff_threshold"]
+  for place in (folder, folder / "final_model"):
+    assert json.loads((place / "null_threshold.json").read_text()) == stored
+  # This goes astray at once.
+  done = squad(**flags, num_train_epochs=2, learning_rate=1e38, max_bad_steps=1)
+  assert done.code == 1 and "had no finite loss" in done.last_line
+  assert not (folder / "null_threshold.json").exists()
+
+
+def test_a_folder_is_of_one_version_of_squad(trained, files, encoder):
+  done = squad(
+    vocab_file=WEIGHTS["vocab_file"], output_dir=trained[0],
+    bert_config_file=encoder / "bert_config.json", do_predict=True,
+    predict_file=files / "dev_v1.json",
+  )
+  assert done.code == 1
+  assert 'belongs to another run: task is "question answering, SQuAD 2.0"' in (
+    done.last_line
+  )
 
 
 def test_answers_that_are_not_found_are_listed(trained):
@@ -251,13 +291,27 @@ def test_answers_that_are_not_found_are_listed(trained):
     ({"do_predict": True, "predict_file": "dev_v1.json",
       "max_query_length": 61}, "--max_seq_length=64 leaves no room"),
     ({"do_predict": True, "predict_file": "dev_v1.json",
-      "null_score_diff_threshold": "auto"}, "pass --version_2_with_negative"),
+      "null_score_diff_threshold": 0.0}, "pass --version_2_with_negative"),
+    ({"evaluate_only": True, "do_train": True, "do_eval": True},
+     "does nothing else: leave out --do_train, --do_eval"),
+    ({"interactive": True, "do_predict": True, "predict_file": "-"},
+     "both read standard input"),
+    ({"interactive": True, "predict_file": "dev.json", "eval_file": "x"},
+     "--eval_file is read for --do_eval"),
+    ({"do_eval": True, "predict_file": "-"}, "pass --do_predict too"),
+    ({"do_predict": True, "predict_file": "dev.json",
+      "predictions_file": "x"}, "is scored by --evaluate_only"),
+    ({"do_train": True, "train_file": "train.json", **V2,
+      "bucket_by_length": True, "pad_to_max_length": True},
+     "which --pad_to_max_length keeps"),
     ({"do_predict": True, "predict_file": "-", **V2,
-      "null_score_diff_threshold": "auto"}, "none is stored with these"),
+      "null_score_diff_threshold": "auto"}, "=auto needs --eval_file"),
     ({"do_train": True, "train_file": "outside.json"},
      "outside.json: question 'x': the answer 'b' at 9 lies outside its con"),
     ({"do_predict": True, "predict_file": "outside.json",
-      "max_seq_length": 65}, "65"),
+      "max_seq_length": 65},
+     "sequence length 65 is more than the model's max_position_embeddings 64; "
+     "shorten the sequences (--max_seq_length)"),
   ],
 )
 def test_what_is_wrong_is_said_in_one_sentence(

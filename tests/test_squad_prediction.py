@@ -53,7 +53,7 @@ def make(tokenizer):
         max_answer_length=2,
         version_2_with_negative=version_2,
       ),
-      threshold=squad_threshold.NullThreshold(threshold),
+      threshold=squad_threshold.NullThreshold(threshold, lambda: "a"),
       trim=trim,
       mask_padding=mask_padding,
     )

@@ -2,16 +2,29 @@
 
 import json
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
+import checkpoints
 import errors
 import squad_answers
 import squad_data
 import squad_threshold
 
+FILE = squad_threshold.FILE
 
-def found(folder, weights=""):
-  """Finds a threshold between two questions and stores it."""
+
+def head(value=0.5):
+  """The weights of a head, by name."""
+  return {
+    "cls/squad/output_weights": np.full([2, 4], value, np.float32),
+    "cls/squad/output_bias": np.zeros([2], np.float32),
+  }
+
+
+def found(weights="a", path="dev.json"):
+  """A threshold that was found between two questions."""
   questions = [
     squad_data.Question("a", "?", [], answers=("x",)),
     squad_data.Question("b", "?", []),
@@ -20,63 +33,137 @@ def found(folder, weights=""):
     squad_answers.Answer("a", "", [], "x", null_odds=1.5),
     squad_answers.Answer("b", "", [], "y", null_odds=2.5),
   ]
-  threshold = squad_threshold.NullThreshold("auto", weights=weights)
+  of_now = weights if callable(weights) else lambda: weights
+  threshold = squad_threshold.NullThreshold("auto", of_now)
   assert threshold.is_auto and threshold.value is None
-  threshold.find(
-    squad_data.SquadFile("dev.json", questions, True, []), answers
-  )
-  threshold.write(str(folder))
+  threshold.find(squad_data.SquadFile(path, questions, True, []), answers)
+  return threshold
+
+
+def looked_up(weights, *folders, text=None):
+  threshold = squad_threshold.NullThreshold(text, lambda: weights)
+  threshold.look_up([str(folder) for folder in folders])
   return threshold.value
 
 
 def test_the_value_with_the_best_f1_is_stored_with_the_model(tmp_path):
-  value = found(tmp_path)
-  assert 1.5 <= value < 2.5
-  stored = json.loads((tmp_path / "null_threshold.json").read_text())
-  assert stored == {
-    "null_score_diff_threshold": value, "found_on": "dev.json", "weights": ""
+  threshold = found()
+  assert 1.5 <= threshold.value < 2.5
+  threshold.write(str(tmp_path))
+  assert json.loads((tmp_path / FILE).read_text()) == {
+    "null_score_diff_threshold": threshold.value, "found_on": "dev.json",
+    "weights": "a",
   }
-  folders = [str(tmp_path / "other"), str(tmp_path)]
-  for text in (None, "auto"):
-    assert squad_threshold.NullThreshold(text, folders).value == value
+  assert looked_up("a", tmp_path / "other", tmp_path) == threshold.value
+
+
+def test_it_belongs_to_the_weights_it_was_found_with(tmp_path, caplog):
+  caplog.set_level("WARNING")
+  found().write(str(tmp_path))
+  assert looked_up("b", tmp_path) == 0.0
+  assert "belongs to other weights and is not used" in caplog.text
 
 
 def test_what_the_user_says_comes_first(tmp_path):
-  found(tmp_path)
-  threshold = squad_threshold.NullThreshold("-3.5", [str(tmp_path)])
-  assert threshold.value == -3.5 and not threshold.is_auto
+  found().write(str(tmp_path))
+  assert looked_up("a", tmp_path, text="-3.5") == -3.5
+  assert looked_up("a", tmp_path, text="auto") is None  # Sought anew.
+  assert not squad_threshold.NullThreshold("-3.5", None).is_auto
 
 
 def test_without_a_word_and_a_file_it_is_the_originals(tmp_path):
-  assert squad_threshold.NullThreshold(None, [str(tmp_path)]).value == 0.0
-  assert squad_threshold.NullThreshold("auto", [str(tmp_path)]).value is None
+  assert looked_up("a", tmp_path) == 0.0
 
 
-def test_a_threshold_belongs_to_the_weights_it_was_found_with(tmp_path):
-  value = found(tmp_path, weights="a.ckpt")
-  folders = [str(tmp_path)]
-  same = squad_threshold.NullThreshold(None, folders, "a.ckpt")
-  other = squad_threshold.NullThreshold(None, folders, "b.ckpt")
-  assert (same.value, other.value) == (value, 0.0)
+def test_a_whole_number_is_a_number(tmp_path):
+  (tmp_path / FILE).write_text(
+    '{"null_score_diff_threshold": -2, "weights": "a"}'
+  )
+  assert looked_up("a", tmp_path) == -2.0
 
 
-def test_one_that_was_not_found_is_not_stored(tmp_path):
-  squad_threshold.NullThreshold("1").write(str(tmp_path))
+def test_what_belongs_to_other_weights_goes_when_a_folder_gets_new_ones(
+  tmp_path
+):
+  found("old").write(str(tmp_path))
+  kept = squad_threshold.NullThreshold("1", lambda: "old")
+  kept.write(str(tmp_path))  # Not found by this run, but theirs.
+  assert looked_up("old", tmp_path) > 0
+  squad_threshold.NullThreshold("1", lambda: "new").write(str(tmp_path))
+  assert not list(tmp_path.iterdir())
+  (tmp_path / FILE).write_text("damaged")
+  squad_threshold.NullThreshold("1", lambda: "new").write(str(tmp_path))
+  assert not list(tmp_path.iterdir())
+
+
+def test_one_that_was_found_before_more_steps_is_not_written(tmp_path):
+  found(iter(["step 20", "step 40"]).__next__).write(str(tmp_path))
   assert not list(tmp_path.iterdir())
 
 
 def test_training_on_forgets_it(tmp_path):
-  found(tmp_path)
+  found().write(str(tmp_path))
   squad_threshold.forget(str(tmp_path))
   squad_threshold.forget(str(tmp_path))
   assert not list(tmp_path.iterdir())
 
 
+def test_weights_are_known_by_their_values(tmp_path):
+  """However the checkpoint is called, and wherever it lies."""
+  digest = squad_threshold.digest(head())
+  prefix = str(tmp_path / "a" / "bert_model.ckpt")
+  checkpoints.write_tf1(prefix, {**head(), "bert/other": np.zeros(3)})
+  for path in (prefix, f"{prefix}.index", f"{tmp_path}/a", f"{tmp_path}/./a/"):
+    assert squad_threshold.digest_of_checkpoint(path) == digest
+    folder = squad_threshold.folder_of(path)
+    assert (tmp_path / folder).resolve() == tmp_path / "a"
+    assert squad_threshold.of_checkpoint(path) == 0.0
+  assert squad_threshold.folder_of("model.ckpt") == "."
+  found(digest).write(str(tmp_path / "a"))
+  assert squad_threshold.of_checkpoint(prefix) == found().value
+  variables = [
+    tf.Variable(value, name=name) for name, value in head().items()
+  ]
+  assert squad_threshold.digest_of_variables(variables) == digest
+  variables[1].assign([0.0, 1e-9])
+  assert squad_threshold.digest_of_variables(variables) != digest
+  checkpoints.write_tf1(prefix, {"bert/other": np.zeros(3)})
+  assert squad_threshold.digest_of_checkpoint(prefix) is None
+
+
+def test_it_is_stored_in_the_folder_of_a_model_that_was_only_read(tmp_path):
+  model = tmp_path / "model"
+  checkpoints.write_tf1(str(model / "bert_model.ckpt"), head())
+  threshold = found(squad_threshold.digest(head()))
+  threshold.write_beside(str(model))
+  assert not (model / FILE).exists()  # It might be a run's folder.
+  (model / "bert_config.json").write_text("{}")
+  found(squad_threshold.digest(head(2.0))).write_beside(str(model))
+  assert not (model / FILE).exists()
+  threshold.write_beside(str(model))
+  assert (model / FILE).exists()
+
+
+def test_a_folder_that_cannot_be_written_ends_nothing(tmp_path, caplog):
+  caplog.set_level("WARNING")
+  (tmp_path / "bert_config.json").write_text("{}")
+  found().write_beside(str(tmp_path))  # It has no checkpoint.
+  assert "is not stored in" in caplog.text
+
+
+def test_a_file_of_any_name_can_be_told(tmp_path):
+  found(path="/data/d\udce9v.json").write(str(tmp_path))
+  stored = json.loads((tmp_path / FILE).read_text("utf-8"))
+  assert stored["found_on"] == "d\ufffdv.json"
+
+
 def test_what_is_no_number_is_refused(tmp_path):
-  with pytest.raises(errors.InputError, match="=high: expected a number or"):
-    squad_threshold.NullThreshold("high")
-  (tmp_path / "null_threshold.json").write_text(
-    '{"null_score_diff_threshold": "x"}'
-  )
-  with pytest.raises(errors.InputError, match="is 'x', expected a number"):
-    squad_threshold.NullThreshold(None, [str(tmp_path)])
+  for text in ("high", "nan"):
+    with pytest.raises(errors.InputError, match=f"={text}: expected a number"):
+      squad_threshold.NullThreshold(text, None)
+  for value in ('"x"', "true", "NaN", "null"):
+    (tmp_path / FILE).write_text(
+      f'{{"null_score_diff_threshold": {value}, "weights": "a"}}'
+    )
+    with pytest.raises(errors.InputError, match="expected a number"):
+      looked_up("a", tmp_path)
