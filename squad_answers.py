@@ -14,6 +14,7 @@ import os
 from typing import NamedTuple, Optional
 
 import numpy as np
+import tensorflow as tf
 
 import data_files
 import errors
@@ -241,7 +242,8 @@ def write(folder, answers):
   """Writes the answers as the original does.
 
   predictions.json (id -> text), nbest_predictions.json (id -> candidates)
-  and, if they have them, null_odds.json (id -> odds). As in the original:
+  and, if they have them, null_odds.json (id -> odds); without them one of
+  other answers that is there is removed. As in the original:
   ASCII, four spaces of indent; of questions with the same id the last counts.
 
   Args:
@@ -255,6 +257,9 @@ def write(folder, answers):
   }
   if any(value is not None for value in odds.values()):
     contents[NULL_ODDS_FILE] = _json(odds)
+  stale = os.path.join(folder, NULL_ODDS_FILE)
+  if NULL_ODDS_FILE not in contents and tf.io.gfile.exists(stale):
+    tf.io.gfile.remove(stale)
   for name, content in contents.items():
     data_files.write_text(os.path.join(folder, name), content)
 

@@ -9,28 +9,29 @@ window refers to it: the features of 10,000 questions are a few megabytes.
 """
 
 import bisect
-import json
 import re
 from typing import NamedTuple, Optional
 
 import numpy as np
+import tensorflow as tf
 from absl import logging
 
 import data_files
 import errors
 import json_files
+import squad_text
 
 # As in the original: no other white space of Unicode parts words here.
 _WORD = re.compile("[^ \t\r\n\u202f]+")
 _KINDS = {str: "a text", list: "a list", int: "a whole number",
-          bool: "true or false"}
+          bool: "true or false", (str, int): "a text or a whole number"}
 
 
 class Question(NamedTuple):
   """A question about a passage.
 
   Attributes:
-    qas_id: the question's id in the file, a str.
+    qas_id: the question's id in the file, a str ("1" for the number 1).
     question_text: str.
     doc_tokens: the passage cut at white space, a list of str that all
       questions about the passage share.
@@ -165,7 +166,7 @@ class SquadFile(NamedTuple):
     path: the file.
     questions: list of Question, in the order of the file.
     is_labelled: whether predictions can be scored: every question has its
-      answers (which may be none at all in SQuAD 2.0).
+      answers, or is said to have none (SQuAD 2.0).
     skipped: list of Skipped; they are not among the questions.
   """
 
@@ -228,12 +229,17 @@ def require_answers(file):
 
 
 def write_skipped(skipped, path):
-  """Lists what cannot be trained on, each a line of JSON; none, no file."""
-  lines = [
-    json.dumps(question._asdict(), ensure_ascii=False) + "\n"
-    for question in skipped
-  ]
+  """Lists what cannot be trained on, each a line of JSON; none, no file.
+
+  Args:
+    skipped: list of Skipped.
+    path: replaced, or removed if there is nothing to list.
+  """
+  lines = [squad_text.json_line(question._asdict()) for question in skipped]
   if not lines:
+    # Of an earlier training on other data.
+    if tf.io.gfile.exists(path):
+      tf.io.gfile.remove(path)
     return
   data_files.write_text(path, "".join(lines))
   logging.warning("the questions that cannot be trained on are in %s", path)
@@ -292,7 +298,8 @@ def _field(values, name, kind, place):
 
 def _question(path, place, entry, passage):
   """Returns a Question with what a file to predict tells."""
-  qas_id = _field(entry, "id", str, place)
+  # As in the original: ids may be numbers, which its files name as texts.
+  qas_id = str(_field(entry, "id", (str, int), place))
   answers = []
   if "answers" in entry:
     answers = _field(entry, "answers", list, place)
@@ -379,9 +386,11 @@ def _check_ids(questions):
 
 def _is_labelled(entries, version_2):
   """Whether every question comes with what predictions are scored against."""
-  if version_2:
-    return all("answers" in entry for _, entry in entries)
-  return all(entry.get("answers") for _, entry in entries)
+  return all(
+    # An empty list alone tells nothing: files without labels have it, too.
+    entry.get("answers") or (version_2 and _says_impossible(entry, place))
+    for place, entry in entries
+  )
 
 
 def _report(path, questions, skipped):

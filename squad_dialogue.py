@@ -7,6 +7,7 @@ returns a dict with "answer", "probability" and whatever else it can tell.
 import json
 
 import errors
+import squad_text
 
 _GREETING = (
   "Paste a paragraph, then an empty line. Then ask, a question a line; an "
@@ -45,9 +46,13 @@ def answer_lines(lines, answer, write):
       values = _request(line)
       context = values.pop("context")
       result = {**values, **answer(values["question"], context)}
+      text = squad_text.json_line(result)
     except errors.InputError as error:
-      result = {"error": f"line {number}: {error}"}
-    write(json.dumps(result, ensure_ascii=False) + "\n")
+      text = squad_text.json_line({"error": f"line {number}: {error}"})
+    except RecursionError:
+      said = f"line {number}: lists or objects are nested too deeply"
+      text = squad_text.json_line({"error": said})
+    write(text)
 
 
 def _request(line):

@@ -23,6 +23,7 @@ tokenization.
 import bisect
 import functools
 import itertools
+import json
 
 from absl import logging
 
@@ -31,26 +32,20 @@ import tokenization
 _REMEMBERED_WORDS = 1 << 16
 
 
+def json_line(values):
+  """Returns values as a line of JSON that UTF-8 can hold, its end included.
+
+  Half a surrogate pair, which JSON can name and UTF-8 cannot hold, stays as
+  it is named: "\\ud800".
+  """
+  text = json.dumps(values, ensure_ascii=False) + "\n"
+  return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 def joined_pieces(pieces):
   """Returns the text of word pieces: ["sm", "##ith", "'"] -> "smith '"."""
   text = " ".join(pieces).replace(" ##", "").replace("##", "")
   return " ".join(text.split())
-
-
-def final_text(predicted, written, do_lower_case):
-  """Returns what of `written` the prediction stands for.
-
-  Args:
-    predicted: text of word pieces, see `joined_pieces`.
-    written: text as it stands in the passage.
-    do_lower_case: whether the tokenizer lower-cases and strips accents.
-
-  Returns:
-    The part of `written`, or all of it if there is none.
-  """
-  words = written.split(" ")
-  text = PassageText(words, word_tokenizer(do_lower_case))
-  return text.answer(predicted, 0, len(words) - 1)
 
 
 def word_tokenizer(do_lower_case):

@@ -258,6 +258,15 @@ def test_text_is_escaped_as_json_and_of_equal_ids_the_last_counts(tmp_path):
   assert len(list(tmp_path.iterdir())) == 2
 
 
+def test_odds_of_other_answers_do_not_stay(tmp_path):
+  answers = [squad_answers.Answer("a", "x", [], "x", null_odds=1.0)]
+  squad_answers.write(tmp_path, answers)
+  assert (tmp_path / "null_odds.json").exists()
+  squad_answers.write(tmp_path, [answers[0]._replace(null_odds=None)])
+  names = {path.name for path in tmp_path.iterdir()}
+  assert names == {"predictions.json", "nbest_predictions.json"}
+
+
 def test_no_questions_give_empty_files(tmp_path):
   squad_answers.write(tmp_path, [])
   for name in ("predictions.json", "nbest_predictions.json"):

@@ -102,8 +102,19 @@ def test_what_is_skipped_is_listed_line_by_line(write, tmp_path):
     "answer_start": 15, "found": "Bern\u202f(",
     "reason": "not found at its place",
   }
-  squad_data.write_skipped([], str(tmp_path / "none.jsonl"))
-  assert not (tmp_path / "none.jsonl").exists()
+  # Nothing is skipped now: nor does the list stay.
+  squad_data.write_skipped([], str(path))
+  squad_data.write_skipped([], str(path))
+  assert not path.exists()
+
+
+def test_half_a_character_is_listed_as_it_is_named(write, tmp_path):
+  path = tmp_path / "skipped.jsonl"
+  answers = entry(answer="\ud800", question="\udc80\u00e9?"), entry()
+  file = squad_data.read(write(*answers), training=True)
+  squad_data.write_skipped(file.skipped, str(path))
+  assert "\\udc80\u00e9?" in path.read_text("utf-8")
+  assert json.loads(path.read_text("utf-8"))["answer"] == "\ud800"
 
 
 def test_questions_without_an_answer_need_version_2(write):
@@ -114,6 +125,21 @@ def test_questions_without_an_answer_need_version_2(write):
   assert [q.is_impossible for q in file.questions] == [False, True]
   assert file.questions[1][3:6] == ("", -1, -1)
   assert squad_data.read(path, version_2=True).is_labelled
+
+
+def test_an_empty_list_is_a_label_where_the_question_is_impossible(write):
+  for said in ({}, {"is_impossible": False}):
+    path = write(entry(is_impossible=False), unanswered(**said))
+    assert not squad_data.read(path, version_2=True).is_labelled
+  assert not squad_data.read(write(unanswered()), version_2=True).is_labelled
+
+
+def test_ids_may_be_whole_numbers_but_not_the_same(write):
+  path = write({**entry(), "id": 5}, {**entry(), "id": "q"})
+  questions = squad_data.read(path).questions
+  assert [question.qas_id for question in questions] == ["5", "q"]
+  with pytest.raises(errors.InputError, match="'5' is there twice"):
+    squad_data.read(write({**entry(), "id": 5}, {**entry(), "id": "5"}))
 
 
 def test_answers_are_known_or_not(write):
@@ -144,7 +170,8 @@ def test_questions_from_texts_share_their_words():
     ([unanswered(is_impossible=True)], {}, "pass --version_2_with_negative"),
     ([entry()], {"version_2": True}, "is of SQuAD 1.1: no question says"),
     ([{"id": "x"}], {}, 'article 1, paragraph 1, question 1 has no "question"'),
-    ([{**entry(), "id": 5}], {}, '"id" is 5, expected a text'),
+    ([{**entry(), "id": 5.0}], {}, '"id" is 5.0, expected a text or a whole n'),
+    ([{**entry(), "id": True}], {}, '"id" is True, expected a text or a whole'),
     ([entry(answer=None)], {}, '"text" is None, expected a text'),
     ([entry(start="3")], {"training": True}, "expected a whole number"),
     ([entry(is_impossible=1)], {}, "expected true or false"),

@@ -44,6 +44,27 @@ def test_each_line_is_answered_before_the_next_is_read():
   assert "line 8: not JSON: 'utf-8' codec can't" in results[6]["error"]
 
 
+def test_no_line_ends_the_stream():
+  """Not half a surrogate pair, nor what is nested too deeply."""
+  deep = "[" * 20000 + "]" * 20000
+  ask = '"context": "a", "question": "?"'
+  written = []
+  squad_dialogue.answer_lines(
+    [
+      f'{{"id": "\\ud800\u00e9", {ask}}}'.encode(),
+      f'{{"id": {deep}, {ask}}}'.encode(),
+      f"{{{ask}}}".encode(),
+    ],
+    answer,
+    lambda text: written.append(text.encode("utf-8")),
+  )
+  first, second, third = map(json.loads, written)
+  assert first["id"] == "\ud800\u00e9" and first["answer"] == "a"
+  assert "\u00e9".encode() in written[0]
+  assert second["error"].startswith("line 2: ") and "deep" in second["error"]
+  assert third["answer"] == "a"
+
+
 def test_a_paragraph_is_pasted_and_asked_about():
   said = []
   typed = b"\nOne two\nthree\n\nWho?\nWhy?\n\nFour\n\nWhat?\n"

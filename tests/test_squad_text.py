@@ -12,13 +12,30 @@ import squad_text
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "squad" / "answers"
 
 
+def final_text(predicted, written, do_lower_case):
+  """Returns what of `written` the prediction stands for."""
+  words = written.split(" ")
+  tokenized = squad_text.word_tokenizer(do_lower_case)
+  passage = squad_text.PassageText(words, tokenized)
+  return passage.answer(predicted, 0, len(words) - 1)
+
+
+def test_a_line_of_json_is_utf_8_whatever_is_in_it():
+  values = {"\udfff": ["\u00e9", "\U0001f600", 1]}
+  line = squad_text.json_line(values)
+  assert line.encode("utf-8") == (
+    '{"\\udfff": ["\u00e9", "\U0001f600", 1]}\n'.encode()
+  )
+  assert json.loads(line) == values
+
+
 def test_every_text_is_the_originals():
   packed = (GOLDEN / "final_text.jsonl.gz").read_bytes()
   pairs = [json.loads(line) for line in gzip.decompress(packed).splitlines()]
   assert len(pairs) == 300
   for pair in pairs:
     arguments = [pair[k] for k in ("predicted", "written", "do_lower_case")]
-    assert squad_text.final_text(*arguments) == pair["final"], pair
+    assert final_text(*arguments) == pair["final"], pair
 
 
 @pytest.mark.parametrize(
@@ -57,12 +74,12 @@ def test_pieces_are_joined_to_words(pieces, text):
   ],
 )
 def test_final_text(predicted, written, final):
-  assert squad_text.final_text(predicted, written, True) == final
+  assert final_text(predicted, written, True) == final
 
 
 def test_capitals_are_those_of_the_passage_with_a_cased_model():
-  assert squad_text.final_text("Smith", "Smith's", False) == "Smith"
-  assert squad_text.final_text("smith", "Smith's", False) == "Smith's"
+  assert final_text("Smith", "Smith's", False) == "Smith"
+  assert final_text("smith", "Smith's", False) == "Smith's"
 
 
 def test_what_is_not_found_is_said_where_debugging(caplog):
@@ -73,7 +90,7 @@ def test_what_is_not_found_is_said_where_debugging(caplog):
   ):
     caplog.clear()
     with caplog.at_level(level, logger="absl"):
-      squad_text.final_text(predicted, "(dog)", True)
+      final_text(predicted, "(dog)", True)
     assert [record.getMessage() for record in caplog.records] == said
 
 
