@@ -110,8 +110,12 @@ flags.DEFINE_bool(
   "Score --predictions_file against --predict_file; needs no model.",
 )
 flags.DEFINE_string(
-  "predictions_file", None,
-  "A predictions.json; the null_odds.json beside it is read for SQuAD 2.0.",
+  "predictions_file", None, "A predictions.json, for --evaluate_only."
+)
+flags.DEFINE_string(
+  "null_odds_file", None,
+  "The null_odds.json of --predictions_file, to find the best thresholds of "
+  "SQuAD 2.0; if not given, the one beside it, if there is one.",
 )
 flags.DEFINE_bool(
   "interactive", False, "Ask for a paragraph and answer questions about it."
@@ -312,6 +316,10 @@ def check_flags():
       FLAGS.eval_file and not (evaluates or threshold == "auto"),
     "--predictions_file is scored by --evaluate_only: pass that too, or leave "
     "it out": FLAGS.predictions_file and not scores_only,
+    "--null_odds_file is read by --evaluate_only with "
+    "--version_2_with_negative: pass both, or leave it out":
+      FLAGS.null_odds_file
+      and not (scores_only and FLAGS.version_2_with_negative),
     f"--null_score_diff_threshold={threshold} is for questions without an "
     "answer: pass --version_2_with_negative too":
       threshold is not None and not FLAGS.version_2_with_negative,
@@ -400,11 +408,13 @@ def score_predictions():
   squad_data.require_answers(file)
   predictions = squad_scores.read_predictions(FLAGS.predictions_file)
   if version_2:
-    odds, path = None, os.path.join(
-      os.path.dirname(FLAGS.predictions_file), squad_answers.NULL_ODDS_FILE
-    )
-    if tf.io.gfile.exists(path):
+    path, odds = FLAGS.null_odds_file, None
+    if not path:
+      folder = os.path.dirname(FLAGS.predictions_file)
+      path = os.path.join(folder, squad_answers.NULL_ODDS_FILE)
+    if FLAGS.null_odds_file or tf.io.gfile.exists(path):
       odds = squad_scores.read_null_odds(path)
+      logging.info("the best thresholds are those of the odds in %s", path)
     results = squad_scores.score_v2(file.questions, predictions, odds)
   else:
     results = squad_scores.score_v1(file.questions, predictions)

@@ -118,17 +118,40 @@ def test_answers_are_the_originals_with_version_1(files, tmp_path):
   assert said in context
 
 
-def test_predictions_are_scored_without_a_model(predicted, files):
-  folder, out = predicted
-  done = script_runner.run(
-    "run_squad.py", evaluate_only=True, **V2,
-    predict_file=files / "dev.json",
-    predictions_file=folder / "predictions.json",
-  )
+def scored(**flags):
+  done = script_runner.run("run_squad.py", evaluate_only=True, **flags)
   assert done.code == 0, done.err
+  return results_in(done.out)
+
+
+def test_predictions_are_scored_without_a_model(predicted, files, tmp_path):
+  """The odds are those beside them, or those of a flag, or there are none."""
+  folder, out = predicted
   expected = results_in(out)
   del expected["global_step"], expected["null_score_diff_threshold"]
-  assert results_in(done.out) == expected
+  flags = {**V2, "predict_file": files / "dev.json"}
+  beside = folder / "predictions.json"
+  assert scored(**flags, predictions_file=beside) == expected
+  alone = shutil.copy(beside, tmp_path)
+  odds = folder / "null_odds.json"
+  found = scored(**flags, predictions_file=alone, null_odds_file=odds)
+  assert found == expected
+  without = {k: v for k, v in expected.items() if not k.startswith("best_")}
+  assert len(without) < len(expected)
+  assert scored(**flags, predictions_file=alone) == without
+
+
+def test_predictions_for_version_1_are_scored_without_a_model(files, tmp_path):
+  path = tmp_path / "predictions.json"
+  path.write_text(json.dumps(unpacked("v1")["predictions"]))
+  results = scored(
+    predict_file=files / "dev_v1.json", predictions_file=path,
+    output_dir=tmp_path,
+  )
+  assert results.keys() == {"exact_match", "f1"}
+  assert results["exact_match"] == pytest.approx(27.142857)
+  written = (tmp_path / "eval_results.txt").read_text()
+  assert results_in(written) == results
 
 
 @pytest.fixture(scope="module")
@@ -301,6 +324,11 @@ def test_answers_that_are_not_found_are_listed(trained):
     ({"do_eval": True, "predict_file": "-"}, "pass --do_predict too"),
     ({"do_predict": True, "predict_file": "dev.json",
       "predictions_file": "x"}, "is scored by --evaluate_only"),
+    ({"evaluate_only": True, "predict_file": "dev_v1.json",
+      "predictions_file": "p.json", "null_odds_file": "x"}, "pass both, or"),
+    ({"evaluate_only": True, "predict_file": "dev.json", **V2,
+      "predictions_file": "p.json", "null_odds_file": "none.json"},
+     "no such file: "),
     ({"do_train": True, "train_file": "train.json", **V2,
       "bucket_by_length": True, "pad_to_max_length": True},
      "which --pad_to_max_length keeps"),
@@ -317,6 +345,7 @@ def test_answers_that_are_not_found_are_listed(trained):
 def test_what_is_wrong_is_said_in_one_sentence(
   files, tmp_path, flags, sentence
 ):
+  (files / "p.json").write_text("{}")
   (files / "broken.json").write_text('{"data":\n [{"a": ]}')
   answer = {"text": "b", "answer_start": 9}
   question = {"id": "x", "question": "?", "answers": [answer]}
