@@ -10,6 +10,7 @@ import tensorflow as tf
 import data_files
 import errors
 import input_pipeline
+import process_pool
 import squad_data
 import squad_input
 import squad_windows
@@ -129,6 +130,15 @@ def test_batches_of_like_length_need_less_padding(tokenizer, read, tmp_path):
     )
   assert widths[1] < widths[0]
   assert seen[0] == seen[1] and len(seen[0]) == 400
+
+
+def test_more_processes_are_started_for_many_words_alone(monkeypatch):
+  monkeypatch.setattr(squad_input, "_MANY_WORDS", 5)
+  monkeypatch.setattr(process_pool, "default_processes", lambda: 7)
+  few = [("who", "a b"), ("where", "a b"), ("when", "c d")]
+  assert squad_input.num_processes(squad_data.from_texts(few)) == 1
+  many = [*few, ("why", "e")]
+  assert squad_input.num_processes(squad_data.from_texts(many)) == 7
 
 
 def test_what_holds_no_word_is_refused(tokenizer, tmp_path):
