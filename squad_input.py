@@ -19,9 +19,9 @@ import squad_windows
 # Raised when records of the same data and flags come out otherwise.
 _FORMAT = 1
 _BLOCK = 512  # Records serialized together.
-# Of all passages, from which on several processes tokenize them: one takes
-# eight seconds for so many, and the start of the others about five. (All of
-# SQuAD's passages to train on have 2.2 million.)
+# Of all passages, from which on several processes tokenize them: one takes some
+# eight seconds for so many, and others some seconds to start. (SQuAD's passages
+# to train on have about 2.2 million.)
 _MANY_WORDS = 5_000_000
 _SHUFFLING_SEED = 12345  # The original's.
 
