@@ -142,7 +142,7 @@ def convert(source, output, kind, *, keep_optimizer_state=True, **options):
       only "tf1" has a place for them, and only for those of TF1.
     **options: `architecture` and `do_lower_case`, for "huggingface": see
       `huggingface_checkpoints.write`. By default the class is found from the
-      names and the case from the vocabulary.
+      names, the case from a tokenizer_config.json or else the vocabulary.
 
   Returns:
     Conversion.
@@ -245,11 +245,25 @@ def _write_config(folder, source):
   data_files.write_text(
     os.path.join(folder, "bert_config.json"), source.config.to_json_string()
   )
+  do_lower_case = _known_case(source)
+  if do_lower_case is not None:
+    huggingface_checkpoints.write_tokenizer_config(
+      folder, do_lower_case, source.config.max_position_embeddings
+    )
+
+
+def _known_case(source):
+  """Returns what is said of the case beside a vocabulary, None for nothing."""
+  if not source.vocab_file:
+    return None
+  return huggingface_checkpoints.read_do_lower_case(source.vocab_file)
 
 
 def _write_huggingface(
   folder, values, source, *, architecture=None, do_lower_case=None
 ):
+  if do_lower_case is None:
+    do_lower_case = _known_case(source)
   if do_lower_case is None and source.vocab_file:
     do_lower_case = not has_capitals(source.vocab_file)
   return huggingface_checkpoints.write(

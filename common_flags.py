@@ -14,8 +14,8 @@ import data_files
 import distribution
 import errors
 import evaluation_loop
+import huggingface_checkpoints
 import input_pipeline
-import model_folder
 import modeling
 import optimization
 import run_folder
@@ -288,17 +288,17 @@ def settle_case():
   Raises:
     InputError: the tokenizer_config.json beside --vocab_file is damaged.
   """
-  path = model_folder.tokenizer_config_beside(FLAGS.vocab_file)
-  known = model_folder.read_do_lower_case(path)
+  known = huggingface_checkpoints.read_do_lower_case(FLAGS.vocab_file)
+  where = "the tokenizer_config.json beside --vocab_file"
   if known is None:
     return
   if not FLAGS["do_lower_case"].present:
-    logging.info("do_lower_case is %s, by %s", known, path)
+    logging.info("do_lower_case is %s, by %s", known, where)
     FLAGS.do_lower_case = known
   elif FLAGS.do_lower_case != known:
     logging.warning(
-      "--do_lower_case=%s was given, but %s says %s", FLAGS.do_lower_case, path,
-      known,
+      "--do_lower_case=%s was given, but %s says %s", FLAGS.do_lower_case,
+      where, known,
     )
 
 

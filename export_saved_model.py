@@ -185,6 +185,7 @@ def main(argv):
     raise errors.InputError("pass --init_checkpoint: the weights to export")
   config = modeling.BertConfig.from_json_file(FLAGS.bert_config_file)
   labels, options = read_labels(config), read_options()
+  common_flags.settle_case()
   tokenization.validate_case_matches_checkpoint(
     FLAGS.do_lower_case, FLAGS.init_checkpoint
   )

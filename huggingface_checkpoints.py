@@ -39,6 +39,14 @@ _BUILT_IN = {
   "is_decoder": False,
   "add_cross_attention": False,
 }
+# What a fine-tuned model says of its task; the last one is this project's.
+_OF_A_TASK = ("id2label", "problem_type", "classifier_input")
+# Those that transformers takes.
+_PROBLEM_TYPES = (
+  "regression",
+  "single_label_classification",
+  "multi_label_classification",
+)
 # Hugging Face's name of an activation -> ours
 _ACTIVATIONS = {
   "gelu": "gelu_erf",
@@ -71,8 +79,8 @@ def bert_config(values, path="config.json"):
     path: its name, for errors.
 
   Returns:
-    dict for `BertConfig.from_dict`. The names of labels are kept, as
-    "id2label" from a number in digits to a name.
+    dict for `BertConfig.from_dict`. What a fine-tuned model says of its task
+    is kept, such as "id2label" from a number in digits to a name.
 
   Raises:
     InputError: a kind of model that is not BERT.
@@ -87,8 +95,9 @@ def bert_config(values, path="config.json"):
   config["hidden_act"] = _ACTIVATIONS.get(
     config["hidden_act"], config["hidden_act"]
   )
-  if values.get("id2label"):
-    config["id2label"] = values["id2label"]
+  for key in _OF_A_TASK:
+    if values.get(key):
+      config[key] = values[key]
   return config
 
 
@@ -97,9 +106,13 @@ def config_json(config, architecture):
   ours = {"gelu": "gelu_new", "gelu_erf": "gelu"}
   values = {key: config[key] for key in _DEFAULTS}
   values["hidden_act"] = ours.get(config["hidden_act"], config["hidden_act"])
-  if config.get("id2label"):
-    values["id2label"] = config["id2label"]
-    values["label2id"] = {v: int(k) for k, v in config["id2label"].items()}
+  for key in _OF_A_TASK:
+    if config.get(key):
+      values[key] = config[key]
+  if "id2label" in values:
+    values["label2id"] = {v: int(k) for k, v in values["id2label"].items()}
+  if values.get("problem_type") not in _PROBLEM_TYPES:
+    values.pop("problem_type", None)
   return {
     **values,
     "architectures": [architecture],
@@ -269,11 +282,9 @@ def _notes(path, folder, files):
   modules = os.path.join(path, "modules.json")
   if tf.io.gfile.exists(modules):
     notes.append(_sentence_note(path, json_files.read(modules, list)))
-  tokenizer = os.path.join(folder, _TOKENIZER)
-  if tf.io.gfile.exists(tokenizer):
-    lower = json_files.read(tokenizer).get("do_lower_case")
-    if lower is not None:
-      notes.append(f"its tokenizer has do_lower_case={lower}")
+  lower = read_do_lower_case(os.path.join(folder, "vocab.txt"))
+  if lower is not None:
+    notes.append(f"its tokenizer has do_lower_case={lower}")
   return notes
 
 
@@ -361,12 +372,32 @@ def write(folder, weights, config, *, architecture=None, do_lower_case=None):
     os.path.join(folder, "config.json"), config_json(config, architecture)
   )
   if do_lower_case is not None:
-    json_files.write(
-      os.path.join(folder, _TOKENIZER),
-      {
-        "tokenizer_class": "BertTokenizer",
-        "do_lower_case": do_lower_case,
-        "model_max_length": config["max_position_embeddings"],
-      },
+    write_tokenizer_config(
+      folder, do_lower_case, config["max_position_embeddings"]
     )
   return names
+
+
+def write_tokenizer_config(folder, do_lower_case, max_length):
+  """Writes a tokenizer_config.json: its case, and the most tokens of a text."""
+  json_files.write(
+    os.path.join(folder, _TOKENIZER),
+    {
+      "tokenizer_class": "BertTokenizer",
+      "do_lower_case": bool(do_lower_case),
+      "model_max_length": max_length,
+    },
+  )
+
+
+def read_do_lower_case(vocab_file):
+  """Returns what is said of the case beside a vocabulary, None for nothing.
+
+  Raises:
+    InputError: the tokenizer_config.json there is no JSON object.
+  """
+  path = os.path.join(os.path.dirname(vocab_file), _TOKENIZER)
+  if not tf.io.gfile.exists(path):
+    return None
+  known = json_files.read(path).get("do_lower_case")
+  return known if isinstance(known, bool) else None

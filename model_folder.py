@@ -16,9 +16,7 @@ from absl import logging
 
 import checkpoints
 import data_files
-import json_files
-
-_TOKENIZER_CONFIG = "tokenizer_config.json"
+import huggingface_checkpoints
 
 
 def write(folder, variables, config, vocab_file=None, do_lower_case=None):
@@ -43,29 +41,7 @@ def write(folder, variables, config, vocab_file=None, do_lower_case=None):
     with tf.io.gfile.GFile(vocab_file, "r") as stream:
       data_files.write_text(os.path.join(folder, "vocab.txt"), stream.read())
   if do_lower_case is not None:
-    json_files.write(
-      os.path.join(folder, _TOKENIZER_CONFIG),
-      {
-        "tokenizer_class": "BertTokenizer",
-        "do_lower_case": bool(do_lower_case),
-        "model_max_length": config.max_position_embeddings,
-      },
+    huggingface_checkpoints.write_tokenizer_config(
+      folder, do_lower_case, config.max_position_embeddings
     )
   logging.info("the model is in %s", folder)
-
-
-def tokenizer_config_beside(vocab_file):
-  """Returns the path of the tokenizer_config.json of a vocabulary."""
-  return os.path.join(os.path.dirname(vocab_file or ""), _TOKENIZER_CONFIG)
-
-
-def read_do_lower_case(path):
-  """Returns what a tokenizer_config.json says of the case, None for nothing.
-
-  Raises:
-    InputError: it is no JSON.
-  """
-  if not tf.io.gfile.exists(path):
-    return None
-  known = json_files.read(path).get("do_lower_case")
-  return known if isinstance(known, bool) else None

@@ -174,7 +174,6 @@ class Run(NamedTuple):
     data: dict from "train", "eval", "predict" and more, such as
       "eval_mismatched", to classifier_input.ClassifierData.
     trim: whether batches may be cut to their longest sequence.
-    vocab_file: copied beside the trained weights.
   """
 
   config: modeling.BertConfig
@@ -184,7 +183,6 @@ class Run(NamedTuple):
   strategy: tf.distribute.Strategy
   data: dict
   trim: bool
-  vocab_file: str
 
 
 # One model.
@@ -226,7 +224,10 @@ def train(model, run, start, output_dir):
   def keep(folder):
     if distribution.is_chief(run.strategy):
       path = os.path.join(output_dir, folder)
-      model_folder.write(path, model.variables, config, run.vocab_file)
+      model_folder.write(
+        path, model.variables, config, run.options.vocab_file,
+        run.options.do_lower_case,
+      )
 
   def batches_from(step):
     return classifier_input.training_batches(
@@ -537,7 +538,6 @@ def main(argv):
     strategy=strategy,
     data={},
     trim=common_flags.shapes_may_vary(strategy),
-    vocab_file=FLAGS.vocab_file,
   )
   # Claimed before the first file is written.
   open_run(run, FLAGS.output_dir)

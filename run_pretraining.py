@@ -20,6 +20,7 @@ import data_files
 import distribution
 import errors
 import evaluation_loop
+import huggingface_checkpoints
 import input_pipeline
 import model_folder
 import pretraining_input
@@ -129,8 +130,8 @@ def keep(model, folder):
   # In which case the records are, only the vocabulary's folder may tell.
   do_lower_case = None
   if FLAGS.vocab_file:
-    do_lower_case = model_folder.read_do_lower_case(
-      model_folder.tokenizer_config_beside(FLAGS.vocab_file)
+    do_lower_case = huggingface_checkpoints.read_do_lower_case(
+      FLAGS.vocab_file
     )
   model_folder.write(
     os.path.join(FLAGS.output_dir, folder),

@@ -138,7 +138,7 @@ class Run(NamedTuple):
     mask_padding: whether padding is left out of the loss.
     seed: of the order of the training data.
     output_dir: folder.
-    vocab_file: copied beside the trained weights.
+    vocab_file, do_lower_case: kept beside the trained weights.
   """
 
   strategy: tf.distribute.Strategy
@@ -153,6 +153,7 @@ class Run(NamedTuple):
   seed: int
   output_dir: str
   vocab_file: str
+  do_lower_case: bool
 
 
 def write_results(results, folder=None):
@@ -217,7 +218,9 @@ def keep(run, folder):
   """Writes the weights of now, with the threshold that belongs to them."""
   if distribution.is_chief(run.strategy):
     path = os.path.join(run.output_dir, folder)
-    model_folder.write(path, run.model.variables, run.config, run.vocab_file)
+    model_folder.write(
+      path, run.model.variables, run.config, run.vocab_file, run.do_lower_case
+    )
     run.predictor.threshold.write(path)
 
 
@@ -502,6 +505,7 @@ def make_run(config, tokenizer, lengths, *, files, strategy):
     seed=FLAGS.seed,
     output_dir=FLAGS.output_dir,
     vocab_file=FLAGS.vocab_file,
+    do_lower_case=FLAGS.do_lower_case,
   )
 
 

@@ -123,6 +123,16 @@ def test_case_of_the_tokenizer_is_that_of_the_vocabulary(
   assert values["do_lower_case"] is not lower
 
 
+def test_case_that_is_known_stays(model, tmp_path):
+  # The words alone look like those of an uncased model.
+  (model / "vocab.txt").write_text(VOCABULARY, encoding="utf-8")
+  (model / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+  for source, kind in ((model, "tf1"), ("tf1", "huggingface")):
+    convert(tmp_path / source, tmp_path / kind, kind)
+    values = json.loads((tmp_path / kind / "tokenizer_config.json").read_text())
+    assert values["do_lower_case"] is False
+
+
 def test_the_class_can_be_told(tmp_path):
   model = HUGGINGFACE / "BertForTokenClassification"
   convert(

@@ -270,6 +270,21 @@ def test_names_of_labels_are_kept():
   assert values["label2id"] == {"no": 0, "maybe": 1, "yes": 2}
 
 
+def test_what_a_model_was_trained_for_is_kept():
+  theirs = {
+    "problem_type": "multi_label_classification",
+    "classifier_input": {"max_seq_length": 256},
+  }
+  config = huggingface_checkpoints.bert_config(theirs)
+  assert config.items() >= theirs.items()
+  back = huggingface_checkpoints.config_json(config, "BertModel")
+  assert back.items() >= theirs.items()
+  # One that transformers does not know: its configuration would be refused.
+  config["problem_type"] = "multiple_choice"
+  back = huggingface_checkpoints.config_json(config, "BertModel")
+  assert "problem_type" not in back
+
+
 def test_a_configuration_of_either_kind_is_read(model, tmp_path):
   theirs = checkpoints.read_config(str(model / "config.json"))
   assert theirs["hidden_act"] == "gelu" and theirs["hidden_size"] == 8

@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 import checkpoints
+import huggingface_checkpoints
 import model_folder
 import modeling
 
@@ -40,23 +41,22 @@ def test_folder_is_what_a_run_can_start_from(tmp_path):
 def test_the_case_of_the_text_is_kept_beside_the_vocabulary(tmp_path):
   config = modeling.BertConfig(11, 4, 1, 2, 8, max_position_embeddings=8)
   vocab = tmp_path / "vocab.txt"
-  path = model_folder.tokenizer_config_beside(str(vocab))
-  assert model_folder.read_do_lower_case(path) is None
+  read = huggingface_checkpoints.read_do_lower_case
+  assert read(str(vocab)) is None
   vocab.write_text("a\n")
   for is_lower in (True, False):
     model_folder.write(
       str(tmp_path / "m"), [tf.Variable(1.0, name="x")], config, str(vocab),
       do_lower_case=is_lower,
     )
-    path = model_folder.tokenizer_config_beside(str(tmp_path / "m/vocab.txt"))
-    assert model_folder.read_do_lower_case(path) is is_lower
+    assert read(str(tmp_path / "m/vocab.txt")) is is_lower
   assert json.loads((tmp_path / "m/tokenizer_config.json").read_text()) == {
     "tokenizer_class": "BertTokenizer",
     "do_lower_case": False,
     "model_max_length": 8,
   }
   (tmp_path / "m/tokenizer_config.json").write_text('{"do_lower_case": "?"}')
-  assert model_folder.read_do_lower_case(path) is None
+  assert read(str(tmp_path / "m/vocab.txt")) is None
 
 
 def test_vocabulary_is_optional(tmp_path):
