@@ -145,8 +145,28 @@ def name_aside(path):
 
   Not even one in another container, which may have the same process id.
   """
-  host = re.sub(r"[^\w-]", "_", socket.gethostname())
-  return f"{path}.tmp-{host}-{os.getpid()}-{secrets.token_hex(4)}"
+  return f"{path}.tmp-{_host()}-{secrets.token_hex(4)}-{os.getpid()}"
+
+
+def _host():
+  return re.sub(r"[^\w-]", "_", socket.gethostname())
+
+
+def remove_leftovers(path):
+  """Removes what processes of this machine left that were killed.
+
+  Args:
+    path: the name that they were writing under; local, or nothing is done.
+  """
+  if is_remote(path):
+    return
+  for left in tf.io.gfile.glob(f"{path}.tmp-{_host()}-*"):
+    try:
+      os.kill(int(left.rpartition("-")[2]), 0)  # Only asks whether it runs.
+    except ProcessLookupError:
+      os.remove(left)
+    except PermissionError:
+      continue  # It runs, for someone else.
 
 
 @contextlib.contextmanager

@@ -141,7 +141,7 @@ class ShardedRun:
     ]
     self._write_manifest(recorded)
     for shard in missing:
-      _remove_leftovers(shard.output)
+      data_files.remove_leftovers(shard.output)
     if len(missing) < len(self.shards):
       logging.info(
         "%d of %d shards are there already",
@@ -247,19 +247,6 @@ def _is_there(shard, recorded):
     return False
   size = tf.io.gfile.stat(shard.output).length
   return recorded is None or recorded["bytes"] == size
-
-
-def _remove_leftovers(output):
-  """Removes what processes left that were killed while writing `output`."""
-  if data_files.is_remote(output):
-    return
-  for path in tf.io.gfile.glob(f"{output}.tmp-*"):
-    try:
-      os.kill(int(path.rpartition("-")[2]), 0)  # Only asks whether it runs.
-    except ProcessLookupError:
-      os.remove(path)
-    except PermissionError:
-      continue  # It runs, for someone else.
 
 
 def _text_bytes(shard):

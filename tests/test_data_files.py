@@ -3,6 +3,7 @@
 import gzip
 import os
 import pathlib
+import subprocess
 
 import numpy as np
 import pytest
@@ -199,6 +200,20 @@ def test_two_writers_of_one_name_do_not_meet(tmp_path, monkeypatch):
     assert pathlib.Path(path).read_text() == "other"
   assert pathlib.Path(path).read_text() == "one"
   assert os.listdir(tmp_path) == ["a"]
+
+
+def test_what_killed_processes_of_this_machine_left_is_removed(tmp_path):
+  path = str(tmp_path / "a")
+  gone = subprocess.Popen(["true"])
+  gone.wait()
+  own = data_files.name_aside(path)
+  dead = f"{own.rpartition('-')[0]}-{gone.pid}"
+  elsewhere = f"{path}.tmp-other-host-0a1b2c3d-{gone.pid}"
+  for name in (own, dead, elsewhere):
+    pathlib.Path(name).touch()
+  data_files.remove_leftovers(path)
+  left = {str(found) for found in tmp_path.iterdir()}
+  assert left == {own, elsewhere}
 
 
 def test_names_and_sizes_change_with_the_files(tmp_path):
