@@ -76,6 +76,17 @@ def predict(model, data, *, strategy, batch_size):
   )
 
 
+def result_names(task, data):
+  """Returns the names of what `evaluate` gives; see there."""
+  names = [
+    f"{name}_{metric}"
+    for name in data
+    if name.startswith("eval")
+    for metric in (*task.metrics, "loss")
+  ]
+  return [*names, "loss"] if "eval" in data else names
+
+
 def evaluate(model, task, data, *, strategy, batch_size, report_dir=None):
   """Scores all evaluation data.
 

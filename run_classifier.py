@@ -241,6 +241,7 @@ def train(model, run, start, output_dir):
     common_flags.periodic_evaluation(
       lambda: evaluate(model, run, data),
       keep_best=lambda step: keep("best_model"),
+      names=classifier_evaluation.result_names(run.task, data),
     ),
   )
   keep("final_model")
@@ -283,11 +284,9 @@ def write_predictions(model, run, name, output_dir):
     )
 
 
-def open_run(run, output_dir):
-  """Claims a folder; returns run_folder.StartingPoint."""
-  return common_flags.open_run(
-    f"classification, {run.task.name}", run.config, run.strategy, output_dir
-  )
+def kind_of_run(task):
+  """Returns what a run's folder says of its task."""
+  return f"classification, {task.name}"
 
 
 def run_model(run, output_dir):
@@ -296,7 +295,9 @@ def run_model(run, output_dir):
   Returns:
     The results of the evaluation, {} where there is none.
   """
-  start = open_run(run, output_dir)
+  start = common_flags.open_run(
+    kind_of_run(run.task), run.config, run.strategy, output_dir
+  )
   if start.kind == "random" and not FLAGS.do_train:
     raise errors.InputError(
       f"no weights: there is no checkpoint in {output_dir}; pass "
@@ -540,7 +541,7 @@ def main(argv):
     trim=common_flags.shapes_may_vary(strategy),
   )
   # Claimed before the first file is written.
-  open_run(run, FLAGS.output_dir)
+  common_flags.claim_run(kind_of_run(task), run.config, strategy)
   data = classifier_input.prepare_all(
     FLAGS.output_dir, task.splits, run.options
   )

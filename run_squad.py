@@ -189,10 +189,15 @@ def train(run, start):
       squad_threshold.forget(run.output_dir)
     return training_batches(run, step)
 
+  names = None
+  if "eval" in run.data:
+    names = run.predictor.result_names(run.data["eval"].file)
   trainer.train(
     make_batches,
     common_flags.periodic_evaluation(
-      lambda: evaluate(run)[1], keep_best=lambda step: keep(run, "best_model")
+      lambda: evaluate(run)[1],
+      keep_best=lambda step: keep(run, "best_model"),
+      names=names,
     ),
   )
   keep(run, "final_model")

@@ -109,11 +109,22 @@ class Predictor:
 
   def scores(self, file, answers):
     """Returns what the official script says, a dict from name to number."""
-    texts = {answer.qas_id: answer.text for answer in answers}
+    return self._scores(
+      file.questions,
+      {answer.qas_id: answer.text for answer in answers},
+      {answer.qas_id: answer.null_odds for answer in answers},
+    )
+
+  def result_names(self, file):
+    """Returns the names of the scores of a file, before it is answered."""
+    ids = [question.qas_id for question in file.questions]
+    nothing, odds = dict.fromkeys(ids, ""), dict.fromkeys(ids, 0.0)
+    return list(self._scores(file.questions, nothing, odds))
+
+  def _scores(self, questions, texts, odds):
     if not self._settings.version_2_with_negative:
-      return squad_scores.score_v1(file.questions, texts)
-    odds = {answer.qas_id: answer.null_odds for answer in answers}
-    results = squad_scores.score_v2(file.questions, texts, odds)
+      return squad_scores.score_v1(questions, texts)
+    results = squad_scores.score_v2(questions, texts, odds)
     return {**results, "null_score_diff_threshold": self.threshold.value}
 
   def answer(self, question, context, batch_size):

@@ -76,6 +76,7 @@ def test_loss_and_scores_are_those_of_each_example(
   assert abs(found["loss"] - found["eval_loss"]) > 1e-3
   assert found["eval_accuracy"] == np.mean(logits.argmax(axis=1) == gold)
   assert set(found) == {"loss", "eval_loss", "eval_accuracy", "eval_f1"}
+  assert set(found) == set(classifier_evaluation.result_names(task, data))
   assert "macro avg" in (tmp_path / "eval_report.txt").read_text()
   outputs = classifier_evaluation.predict(
     model, data["eval"], strategy=strategy, batch_size=2

@@ -146,6 +146,7 @@ def test_every_question_gets_its_answer(make, prepare, trim, batch_size):
   assert predictor.scores(data.file, answers) == {
     "exact_match": 50.0, "f1": 50.0
   }
+  assert predictor.result_names(data.file) == ["exact_match", "f1"]
   rows = [("who", CONTEXT), ("", "f"), ("who", "\u200b"), ("who", "c b")]
   for (question, context), answer in zip(rows, answers):
     alone = predictor.answer(question, context, batch_size)
@@ -161,6 +162,7 @@ def test_a_threshold_is_found_where_asked_for(make, prepare):
   assert -14 <= found.threshold.value < -6
   results = found.scores(data.file, answers)
   assert results["f1"] == 100.0
+  assert results.keys() == set(found.result_names(data.file))
   assert results["null_score_diff_threshold"] == found.threshold.value
   assert found.answer("who", "f", 1).text == ""
 
