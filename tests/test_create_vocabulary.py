@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+import script_runner
 import tokenization
 import vocabulary
 
@@ -18,27 +19,16 @@ TEXTS = {
 }
 
 # What is wrong: the flags, what the one sentence must say.
-BAD = {
-  "missing": (["--input_file=none*.txt"], "no file matches 'none*.txt'"),
-  "empty": (["--input_file=empty.txt"], "no word in empty.txt"),
-  "not UTF-8": (["--input_file=a.txt,latin1.txt"], "latin1.txt:2: not UTF-8"),
-  "small": (["--input_file=a.txt", "--vocab_size=9"], "vocab_size 9 is too"),
-  "no folder": (
-    ["--input_file=a.txt", "--output_file=a.txt/x/vocab.txt"],
+BAD = [
+  ({"input_file": "none*.txt"}, "no file matches 'none*.txt'"),
+  ({"input_file": "empty.txt"}, "no word in empty.txt"),
+  ({"input_file": "a.txt,latin1.txt"}, "latin1.txt:2: not UTF-8"),
+  ({"input_file": "a.txt", "vocab_size": 9}, "vocab_size 9 is too"),
+  (
+    {"input_file": "a.txt", "output_file": "a.txt/x/vocab.txt"},
     "--output_file=a.txt/x/vocab.txt: cannot make its folder",
   ),
-}
-
-
-def start(folder, *arguments, **environment):
-  return subprocess.Popen(
-    [sys.executable, str(ROOT / "create_vocabulary.py"), *arguments],
-    cwd=folder,
-    env={**os.environ, **environment},
-    stdout=subprocess.PIPE,
-    stderr=subprocess.PIPE,
-    text=True,
-  )
+]
 
 
 @pytest.fixture(scope="module")
@@ -51,26 +41,20 @@ def folder(tmp_path_factory):
   return folder
 
 
-@pytest.fixture(scope="module")
-def bad_runs(folder):
-  """All bad commands, at work at once: each waits long for TensorFlow."""
-  runs = {name: start(folder, *flags) for name, (flags, _) in BAD.items()}
-  yield runs
-  for run in runs.values():
-    run.kill()
-
-
 def test_a_vocabulary(folder):
-  run = start(
-    folder,
-    "--input_file=*[ab].txt",
-    "--output_file=new/vocab.txt",
-    "--vocab_size=64",
-    "--num_unused_tokens=2",
+  run = subprocess.run(
+    [
+      sys.executable, str(ROOT / "create_vocabulary.py"),
+      "--input_file=*[ab].txt", "--output_file=new/vocab.txt",
+      "--vocab_size=64", "--num_unused_tokens=2",
+    ],
+    cwd=folder,
     # Another order of Python's sets than this process has.
-    PYTHONHASHSEED="1",
+    env={**os.environ, "PYTHONHASHSEED": "1"},
+    capture_output=True,
+    text=True,
   )
-  _, log = run.communicate()
+  log = run.stderr
   assert run.returncode == 0, log
   assert os.listdir(folder / "new") == ["vocab.txt"]
   path = folder / "new" / "vocab.txt"
@@ -90,12 +74,14 @@ def test_a_vocabulary(folder):
     assert "[UNK]" not in full.tokenize(text)
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_bad_input_is_said_in_one_sentence(name, folder, bad_runs):
-  out, log = bad_runs[name].communicate()
-  assert bad_runs[name].returncode == 1
-  sentence = log.strip().split("\n")[-1]
-  assert sentence.startswith("create_vocabulary.py: error: ")
-  assert BAD[name][1] in sentence
-  assert "Traceback" not in log
+@pytest.mark.parametrize("flags, sentence", BAD)
+def test_bad_input_is_said_in_one_sentence(
+  flags, sentence, folder, monkeypatch
+):
+  monkeypatch.chdir(folder)
+  done = script_runner.run("create_vocabulary.py", **flags)
+  assert done.code == 1
+  assert done.last_line.startswith("create_vocabulary.py: error: ")
+  assert sentence in done.last_line
+  assert "Traceback" not in done.err
   assert not (folder / "vocab.txt").exists()
