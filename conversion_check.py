@@ -5,6 +5,7 @@ is installed: transformers (with torch), or tf-models-official.
 """
 
 import os
+import sys
 
 import numpy as np
 import tensorflow as tf
@@ -128,11 +129,27 @@ def our_outputs(source, architecture, batch):
   return {name: value.numpy() for name, value in found.items()}
 
 
+def import_transformers():
+  """Returns the modules torch and transformers.
+
+  PyTorch's wheels for GPUs bring triton, whose copy of LLVM and TensorFlow's
+  end a process that loads both. So triton is hidden from it: neither module
+  needs it to run a model as it is.
+
+  Raises:
+    ImportError: one of them is not installed.
+  """
+  sys.modules.setdefault("triton", None)
+  import torch
+  import transformers
+
+  return torch, transformers
+
+
 def huggingface_outputs(source, architecture, batch):
   """Returns {output: array} of transformers; {} where it is not installed."""
   try:
-    import torch
-    import transformers
+    torch, transformers = import_transformers()
   except ImportError:
     return {}
   folder = source.reader.path

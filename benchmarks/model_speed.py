@@ -25,6 +25,7 @@ from absl import app, flags
 # Run as a script, this folder is on the path and its parent is not.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+import conversion_check
 import errors
 import modeling
 import optimization
@@ -116,9 +117,7 @@ class HuggingFace:
   name = "Hugging Face + torch"
 
   def __init__(self, config, *, dtype):
-    import torch
-    import transformers
-
+    torch, transformers = conversion_check.import_transformers()
     names = config.to_dict()
     names["hidden_act"] = "gelu_new"
     self._torch, self._dtype = torch, dtype

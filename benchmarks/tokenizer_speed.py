@@ -23,6 +23,7 @@ from absl import app, flags
 # Run as a script, this folder is on the path and its parent is not.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+import conversion_check
 import errors
 import tokenization
 
@@ -89,8 +90,7 @@ def two_steps(module, vocab, do_lower_case):
 
 def transformers_slow(vocab, do_lower_case):
   """Hugging Face's tokenizer in Python."""
-  import transformers
-
+  _, transformers = conversion_check.import_transformers()
   tokenizer = transformers.BertTokenizer(vocab, do_lower_case=do_lower_case)
   return each(lambda line: tokenizer.encode(line, add_special_tokens=False))
 
