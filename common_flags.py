@@ -531,26 +531,23 @@ def periodic_evaluation(evaluate, keep_best, names=None):
   return None
 
 
-def claim_run(task, config, strategy, output_dir=None, **trained_with):
+def claim_run(task, config, strategy, output_dir=None, **fixed):
   """Claims the run's folder, as `open_run` does, before anything is written.
 
   Args:
-    task, config, strategy, output_dir, **trained_with: see `open_run`.
+    task, config, strategy, output_dir, **fixed: see `open_run`.
 
   Returns:
-    The folder.
+    The folder, and run_folder.TrainedWith or None.
   """
-  folder = output_dir or FLAGS.output_dir
+  folder, trained_with = output_dir or FLAGS.output_dir, _trained_with(fixed)
   if distribution.is_chief(strategy):
-    run_folder.claim(
-      folder,
-      {"task": task, "bert_config": config.to_dict()},
-      _trained_with(trained_with),
-    )
-  return folder
+    fingerprint = {"task": task, "bert_config": config.to_dict()}
+    run_folder.claim(folder, fingerprint, trained_with)
+  return folder, trained_with
 
 
-def open_run(task, config, strategy, output_dir=None, **trained_with):
+def open_run(task, config, strategy, output_dir=None, **fixed):
   """Claims the run's folder and finds out where the run starts.
 
   Args:
@@ -558,15 +555,13 @@ def open_run(task, config, strategy, output_dir=None, **trained_with):
     config: modeling.BertConfig; another model's folder is refused.
     strategy: only the chief of its processes writes.
     output_dir: the folder; --output_dir if None.
-    **trained_with: what else must not change while the run trains.
+    **fixed: what else must not change while the run trains.
 
   Returns:
     run_folder.StartingPoint.
   """
-  folder = claim_run(task, config, strategy, output_dir, **trained_with)
-  return run_folder.starting_point(
-    folder, FLAGS.init_checkpoint, _trained_with(trained_with)
-  )
+  folder, trained_with = claim_run(task, config, strategy, output_dir, **fixed)
+  return run_folder.starting_point(folder, FLAGS.init_checkpoint, trained_with)
 
 
 def _trained_with(fixed):

@@ -129,27 +129,22 @@ def our_outputs(source, architecture, batch):
   return {name: value.numpy() for name, value in found.items()}
 
 
-def import_transformers():
-  """Returns the modules torch and transformers.
+def hide_triton():
+  """Lets torch and transformers be imported beside TensorFlow.
 
   PyTorch's wheels for GPUs bring triton, whose copy of LLVM and TensorFlow's
   end a process that loads both. So triton is hidden from it: neither module
   needs it to run a model as it is.
-
-  Raises:
-    ImportError: one of them is not installed.
   """
   sys.modules.setdefault("triton", None)
-  import torch
-  import transformers
-
-  return torch, transformers
 
 
 def huggingface_outputs(source, architecture, batch):
   """Returns {output: array} of transformers; {} where it is not installed."""
+  hide_triton()
   try:
-    torch, transformers = import_transformers()
+    import torch
+    import transformers
   except ImportError:
     return {}
   folder = source.reader.path

@@ -22,7 +22,6 @@ import modeling
 import saved_model_folder
 import serving_model
 import squad_threshold
-import tokenization
 
 FLAGS = flags.FLAGS
 
@@ -185,13 +184,7 @@ def main(argv):
     raise errors.InputError("pass --init_checkpoint: the weights to export")
   config = modeling.BertConfig.from_json_file(FLAGS.bert_config_file)
   labels, options = read_labels(config), read_options()
-  common_flags.settle_case()
-  tokenization.validate_case_matches_checkpoint(
-    FLAGS.do_lower_case, FLAGS.init_checkpoint
-  )
-  tokenizer = tokenization.FullTokenizer(
-    FLAGS.vocab_file, do_lower_case=FLAGS.do_lower_case
-  )
+  tokenizer = common_flags.make_tokenizer(config)
   kind = serving_model.KINDS[FLAGS.head]
   model = kind(config, tokenizer, options, labels)
   warmup_texts = read_warmup_texts(model)

@@ -117,7 +117,10 @@ class HuggingFace:
   name = "Hugging Face + torch"
 
   def __init__(self, config, *, dtype):
-    torch, transformers = conversion_check.import_transformers()
+    conversion_check.hide_triton()
+    import torch
+    import transformers
+
     names = config.to_dict()
     names["hidden_act"] = "gelu_new"
     self._torch, self._dtype = torch, dtype
