@@ -40,3 +40,13 @@ def write(path, values):
 def plain(values):
   """Returns values as they are read back from JSON: tuples become lists."""
   return json.loads(json.dumps(values))
+
+
+def line(values):
+  """Returns values as a line of JSON that UTF-8 can hold, its end included.
+
+  Half a surrogate pair, which JSON can name and UTF-8 cannot hold, stays as
+  it is named: "\\ud800".
+  """
+  text = json.dumps(values, ensure_ascii=False) + "\n"
+  return text.encode("utf-8", "backslashreplace").decode("utf-8")

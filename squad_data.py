@@ -19,7 +19,6 @@ from absl import logging
 import data_files
 import errors
 import json_files
-import squad_text
 
 # As in the original: no other white space of Unicode parts words here.
 _WORD = re.compile("[^ \t\r\n\u202f]+")
@@ -235,7 +234,7 @@ def write_skipped(skipped, path):
     skipped: list of Skipped.
     path: replaced, or removed if there is nothing to list.
   """
-  lines = [squad_text.json_line(question._asdict()) for question in skipped]
+  lines = [json_files.line(question._asdict()) for question in skipped]
   if not lines:
     # Of an earlier training on other data.
     if tf.io.gfile.exists(path):

@@ -7,7 +7,7 @@ returns a dict with "answer", "probability" and whatever else it can tell.
 import json
 
 import errors
-import squad_text
+import json_files
 
 _GREETING = (
   "Paste a paragraph, then an empty line. Then ask, a question a line; an "
@@ -46,12 +46,12 @@ def answer_lines(lines, answer, write):
       values = _request(line)
       context = values.pop("context")
       result = {**values, **answer(values["question"], context)}
-      text = squad_text.json_line(result)
+      text = json_files.line(result)
     except errors.InputError as error:
-      text = squad_text.json_line({"error": f"line {number}: {error}"})
+      text = json_files.line({"error": f"line {number}: {error}"})
     except RecursionError:
       said = f"line {number}: lists or objects are nested too deeply"
-      text = squad_text.json_line({"error": said})
+      text = json_files.line({"error": said})
     write(text)
 
 

@@ -23,23 +23,12 @@ tokenization.
 import bisect
 import functools
 import itertools
-import json
 
 from absl import logging
 
 import tokenization
 
 _REMEMBERED_WORDS = 1 << 16
-
-
-def json_line(values):
-  """Returns values as a line of JSON that UTF-8 can hold, its end included.
-
-  Half a surrogate pair, which JSON can name and UTF-8 cannot hold, stays as
-  it is named: "\\ud800".
-  """
-  text = json.dumps(values, ensure_ascii=False) + "\n"
-  return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def joined_pieces(pieces):

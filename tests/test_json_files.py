@@ -1,5 +1,7 @@
 """json_files: one good way and every bad one."""
 
+import json
+
 import pytest
 
 import errors
@@ -48,3 +50,12 @@ def test_plain_is_what_would_be_read_back(tmp_path):
   path = str(tmp_path / "a.json")
   json_files.write(path, {"a": (1, 2), "3": None})
   assert json_files.plain(values) == json_files.read(path)
+
+
+def test_a_line_of_json_is_utf_8_whatever_is_in_it():
+  values = {"\udfff": ["\u00e9", "\U0001f600", 1]}
+  line = json_files.line(values)
+  assert line.encode("utf-8") == (
+    '{"\\udfff": ["\u00e9", "\U0001f600", 1]}\n'.encode()
+  )
+  assert json.loads(line) == values

@@ -20,15 +20,6 @@ def final_text(predicted, written, do_lower_case):
   return passage.answer(predicted, 0, len(words) - 1)
 
 
-def test_a_line_of_json_is_utf_8_whatever_is_in_it():
-  values = {"\udfff": ["\u00e9", "\U0001f600", 1]}
-  line = squad_text.json_line(values)
-  assert line.encode("utf-8") == (
-    '{"\\udfff": ["\u00e9", "\U0001f600", 1]}\n'.encode()
-  )
-  assert json.loads(line) == values
-
-
 def test_every_text_is_the_originals():
   packed = (GOLDEN / "final_text.jsonl.gz").read_bytes()
   pairs = [json.loads(line) for line in gzip.decompress(packed).splitlines()]
