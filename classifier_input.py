@@ -490,20 +490,16 @@ def training_batches(
     del step, rows, first_row
     return trimmed(batch) if trim else filled_up(batch, data.max_sequences)
 
-  records = input_pipeline.shuffled_records(
-    [data.records],
-    num_records=data.num_records,
-    seed=seed,
-    first_record=first_step * batch_size,
-    bucketing=bucketing,
-  )
-  return input_pipeline.distributed_batches(
+  return input_pipeline.training_batches(
     strategy,
-    records,
+    [data.records],
     data.features,
+    num_records=data.num_records,
     batch_size=batch_size,
-    transform=transform,
+    seed=seed,
     first_step=first_step,
+    bucketing=bucketing,
+    transform=transform,
   )
 
 

@@ -8,6 +8,7 @@ the logits of an example are depends on the kind of task: [B, L] as a rule,
 import tensorflow as tf
 
 import classifier_examples
+import input_pipeline
 import modeling
 import training_loop
 
@@ -209,15 +210,15 @@ def objective(model, class_weights=None, *, skip_empty=False):
     counts = example_weights(batch)
     loss, total = tf.reduce_sum(losses * counts), tf.reduce_sum(counts)
     metrics = {"classifier_loss": (loss, total)}
-    real = tf.cast(batch["is_real_example"], tf.float32)
-    examples = tf.reduce_sum(real)
     if kind in (classifier_examples.SINGLE, classifier_examples.CHOICE):
+      real = tf.cast(batch["is_real_example"], tf.float32)
       predicted = tf.argmax(logits, axis=-1, output_type=labels.dtype)
       right = tf.cast(tf.equal(predicted, labels), tf.float32)
-      metrics["classifier_accuracy"] = (tf.reduce_sum(right * real), examples)
+      metrics["classifier_accuracy"] = (
+        tf.reduce_sum(right * real), tf.reduce_sum(real)
+      )
     if "input_mask" in batch:
-      tokens = tf.cast(tf.reduce_sum(batch["input_mask"]), tf.float32)
-      metrics["tokens_per_example"] = (tokens, examples)
+      metrics["tokens_per_example"] = input_pipeline.tokens_per_example(batch)
     return {"classifier": loss}, metrics
 
   return training_loop.Objective(weights=weights, sums=sums)

@@ -374,6 +374,56 @@ def distributed_batches(
   return strategy.distribute_datasets_from_function(make_input)
 
 
+def tokens_per_example(batch):
+  """Returns a metric of a batch: (tokens, examples), float32 scalars.
+
+  Args:
+    batch: dict with `input_mask`, [B, ..., T].
+  """
+  mask = batch["input_mask"]
+  return (
+    tf.cast(tf.reduce_sum(mask), tf.float32),
+    tf.cast(tf.shape(mask)[0], tf.float32),
+  )
+
+
+def training_batches(
+  strategy,
+  files,
+  features,
+  *,
+  num_records,
+  batch_size,
+  seed,
+  first_step,
+  bucketing=None,
+  **batching,
+):
+  """Returns endless distributed batches of shuffled records.
+
+  Args:
+    strategy, features, batch_size: as of `distributed_batches`.
+    files, num_records, seed, bucketing: as of `shuffled_records`.
+    first_step: number of the first batch.
+    **batching: `trim` and `transform` of `distributed_batches`.
+  """
+  records = shuffled_records(
+    files,
+    num_records=num_records,
+    seed=seed,
+    first_record=first_step * batch_size,
+    bucketing=bucketing,
+  )
+  return distributed_batches(
+    strategy,
+    records,
+    features,
+    batch_size=batch_size,
+    first_step=first_step,
+    **batching,
+  )
+
+
 def _parse(serialized, features):
   """Parses a whole batch at once: four times as fast as one by one."""
   batch = tf.io.parse_example(serialized, features)

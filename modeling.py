@@ -353,6 +353,21 @@ class BertModel(_Weights):
     """The float32 variable [V, H]."""
     return self._weights[0]
 
+  def encode(self, batch, dropout_seed=None):
+    """Encodes a batch of records; in training if there is a dropout_seed.
+
+    Args:
+      batch: dict of input_ids, input_mask and segment_ids, integers [B, T].
+      dropout_seed: integers [2], or None.
+
+    Returns:
+      BertOutput.
+    """
+    return self(
+      batch["input_ids"], batch["input_mask"], batch["segment_ids"],
+      training=dropout_seed is not None, dropout_seed=dropout_seed,
+    )
+
   def __call__(
     self,
     input_ids,

@@ -84,13 +84,17 @@ class PretrainingInput:
 
   def shuffled_batches(self, strategy, *, batch_size, seed, first_step, trim):
     """Returns endless distributed batches, each epoch in another order."""
-    records = input_pipeline.shuffled_records(
+    return input_pipeline.training_batches(
+      strategy,
       self.files,
+      self._features,
       num_records=input_pipeline.count_records(self.files),
+      batch_size=batch_size,
       seed=seed,
-      first_record=first_step * batch_size,
+      first_step=first_step,
+      trim=trim,
+      transform=self._mask,
     )
-    return self._batches(strategy, records, batch_size, trim, first_step)
 
   def repeated_batches(self, strategy, *, batch_size, trim):
     """Returns endless distributed batches, file after file, in order.
@@ -98,9 +102,6 @@ class PretrainingInput:
     As in the original: batches pass over the end of the data.
     """
     records = input_pipeline.sequential_records(self.files).repeat()
-    return self._batches(strategy, records, batch_size, trim)
-
-  def _batches(self, strategy, records, batch_size, trim, first_step=0):
     return input_pipeline.distributed_batches(
       strategy,
       records,
@@ -108,7 +109,6 @@ class PretrainingInput:
       batch_size=batch_size,
       trim=trim,
       transform=self._mask,
-      first_step=first_step,
     )
 
 

@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+import input_pipeline
 import modeling
 import training_loop
 
@@ -23,13 +24,7 @@ class PretrainingModel(tf.Module):
 
   def __call__(self, batch, dropout_seed=None):
     """Returns logits by name: masked_lm [B, P, V], next_sentence [B, 2]."""
-    output = self.bert(
-      batch["input_ids"],
-      batch["input_mask"],
-      batch["segment_ids"],
-      training=dropout_seed is not None,
-      dropout_seed=dropout_seed,
-    )
+    output = self.bert.encode(batch, dropout_seed)
     logits = {
       "masked_lm": self.masked_lm(
         output.sequence_output, batch["masked_lm_positions"]
@@ -83,9 +78,7 @@ def objective(model):
       metrics[f"{name}_loss"] = (loss, weight)
       metrics[f"{name}_accuracy"] = (correct, weight)
     if dropout_seed is not None:
-      sequences = tf.cast(tf.shape(batch["input_ids"])[0], tf.float32)
-      tokens = tf.cast(tf.reduce_sum(batch["input_mask"]), tf.float32)
-      metrics["tokens_per_example"] = (tokens, sequences)
+      metrics["tokens_per_example"] = input_pipeline.tokens_per_example(batch)
     return losses, metrics
 
   return training_loop.Objective(weights=weights, sums=sums)

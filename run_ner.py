@@ -109,18 +109,13 @@ class TaggingModel(tf.Module):
 
   def __call__(self, batch, dropout_seed=None):
     """Returns float32 logits [B, T, L]."""
-    is_training = dropout_seed is not None
-    output = self.bert(
-      batch["input_ids"],
-      batch["input_mask"],
-      batch["segment_ids"],
-      training=is_training and not self.is_frozen,
-      dropout_seed=None if self.is_frozen else dropout_seed,
-    )
+    output = self.bert.encode(batch, None if self.is_frozen else dropout_seed)
     if self.is_frozen:
       return self.head(output, batch["input_mask"], dropout_seed=dropout_seed)
     return self.head(
-      output.sequence_output, is_training, dropout_seed=dropout_seed
+      output.sequence_output,
+      dropout_seed is not None,
+      dropout_seed=dropout_seed,
     )
 
   def trained_variables(self):
@@ -231,15 +226,16 @@ def train(model, run, start, output_dir):
   trainer.start_from(start, may_be_missing=NEW_VARIABLES)
 
   def batches_from(step):
-    return tagging_input.training_batches(
+    return input_pipeline.training_batches(
       run.strategy,
-      data,
+      [data.records],
       run.features,
+      num_records=len(data.windows),
       batch_size=run.batch_sizes["train"],
       seed=run.seed,
       first_step=step,
-      trim=run.trim,
       bucketing=common_flags.bucketing(run.features, run.strategy),
+      trim=run.trim,
     )
 
   def keep(folder):

@@ -206,16 +206,17 @@ def train(run, start):
 
 def training_batches(run, step):
   """Returns an endless distributed dataset that begins at a step."""
-  data, batch_size = run.data["train"], run.batch_sizes["train"]
-  records = input_pipeline.shuffled_records(
+  data = run.data["train"]
+  return input_pipeline.training_batches(
+    run.strategy,
     [data.records],
+    run.features,
     num_records=data.num_records,
+    batch_size=run.batch_sizes["train"],
     seed=run.seed,
-    first_record=step * batch_size,
+    first_step=step,
     bucketing=common_flags.bucketing(run.features, run.strategy),
-  )
-  return input_pipeline.distributed_batches(
-    run.strategy, records, run.features, batch_size=batch_size, trim=run.trim
+    trim=run.trim,
   )
 
 

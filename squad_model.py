@@ -5,6 +5,7 @@ Letters: B batch, T tokens of a window.
 
 import tensorflow as tf
 
+import input_pipeline
 import modeling
 import training_loop
 
@@ -33,13 +34,7 @@ class SpanModel(tf.Module):
       batch: dict of input_ids, input_mask and segment_ids, int32 [B, T].
       dropout_seed: int32 [2] in training, else None.
     """
-    output = self.bert(
-      batch["input_ids"],
-      batch["input_mask"],
-      batch["segment_ids"],
-      training=dropout_seed is not None,
-      dropout_seed=dropout_seed,
-    )
+    output = self.bert.encode(batch, dropout_seed)
     return self.head(output.sequence_output)
 
   def trained_variables(self):
@@ -80,8 +75,7 @@ def objective(model, *, mask_padding=True):
       right = tf.reduce_sum(tf.cast(tf.equal(found, places), tf.float32))
       metrics[f"{name}_accuracy"] = (right, examples)
       total += tf.reduce_sum(losses) / 2
-    tokens = tf.cast(tf.reduce_sum(batch["input_mask"]), tf.float32)
-    metrics["tokens_per_example"] = (tokens, examples)
+    metrics["tokens_per_example"] = input_pipeline.tokens_per_example(batch)
     return {"span": total}, metrics
 
   return training_loop.Objective(weights=weights, sums=sums)

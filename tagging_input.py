@@ -7,7 +7,6 @@ from absl import logging
 
 import data_files
 import input_features
-import input_pipeline
 import ner_data
 
 
@@ -79,30 +78,3 @@ def prepare(path, sentences, windows, *, labels, records, max_seq_length):
   )
   write_records(records, windows, ids, max_seq_length)
   return TaggingData(path, sentences, windows, records, is_labelled)
-
-
-def training_batches(
-  strategy, data, features, *, batch_size, seed, first_step, trim, bucketing
-):
-  """Returns endless distributed batches, each epoch in another order.
-
-  Args:
-    strategy: tf.distribute.Strategy.
-    data: TaggingData.
-    features: dict from name to tf.io.FixedLenFeature, of a record.
-    batch_size: examples in a batch, over all replicas.
-    seed: the order is a function of it.
-    first_step: number of the first batch.
-    trim: whether batches are cut to their longest sequence.
-    bucketing: input_pipeline.Bucketing or None.
-  """
-  records = input_pipeline.shuffled_records(
-    [data.records],
-    num_records=len(data.windows),
-    seed=seed,
-    first_record=first_step * batch_size,
-    bucketing=bucketing,
-  )
-  return input_pipeline.distributed_batches(
-    strategy, records, features, batch_size=batch_size, trim=trim
-  )

@@ -10,6 +10,7 @@ import math
 
 import tensorflow as tf
 
+import input_pipeline
 import layers
 import ner_data
 import training_loop
@@ -191,9 +192,7 @@ def objective(model):
       "tagging_accuracy": (tf.reduce_sum(right * mask), words),
     }
     if dropout_seed is not None:
-      rows = tf.cast(tf.shape(batch["input_ids"])[0], tf.float32)
-      tokens = tf.cast(tf.reduce_sum(batch["input_mask"]), tf.float32)
-      metrics["tokens_per_example"] = (tokens, rows)
+      metrics["tokens_per_example"] = input_pipeline.tokens_per_example(batch)
     return {"tagging": loss}, metrics
 
   return training_loop.Objective(weights=weights, sums=sums)

@@ -58,11 +58,11 @@ def test_records_are_what_the_pipeline_is_told(tmp_path):
 
 @pytest.mark.parametrize("trim", [False, True])
 def test_training_batches_have_one_shape_unless_they_are_cut(tmp_path, trim):
-  batches = tagging_input.training_batches(
+  batches = input_pipeline.training_batches(
     tf.distribute.get_strategy(),
-    prepare(tmp_path, SENTENCES),
+    [prepare(tmp_path, SENTENCES).records],
     tagging_input.record_features(6),
-    batch_size=2, seed=1, first_step=0, trim=trim, bucketing=None,
+    num_records=2, batch_size=2, seed=1, first_step=0, trim=trim,
   )
   shapes = {n: s.shape.as_list() for n, s in batches.element_spec.items()}
   length = None if trim else 6
