@@ -10,10 +10,8 @@ between what the two ends compute. BERT-base takes a few seconds.
 
 from absl import app, flags
 
-import checkpoint_conversion
-import conversion_check
-import errors
-import huggingface_checkpoints
+from checkpoints import comparison, converter, huggingface
+from common import errors
 
 FLAGS = flags.FLAGS
 # Larger differences than this are not rounding of float32.
@@ -27,7 +25,7 @@ flags.DEFINE_string(
 )
 flags.DEFINE_string("output", None, "New folder.", required=True)
 flags.DEFINE_enum(
-  "to", None, list(checkpoint_conversion.WRITERS),
+  "to", None, list(converter.WRITERS),
   "Kind of the output. tf1 and tf2 are the same files: this project keeps its "
   "weights as the original did.",
   required=True,
@@ -46,7 +44,7 @@ flags.DEFINE_bool(
   "from the vocabulary.",
 )
 flags.DEFINE_enum(
-  "architecture", None, list(huggingface_checkpoints.ARCHITECTURES),
+  "architecture", None, list(huggingface.ARCHITECTURES),
   "Class of transformers that a Hugging Face output is for; by default found "
   "from the weights, where a head of tokens looks like one of sentences.",
 )
@@ -78,7 +76,7 @@ def print_conversion(source, conversion):
 
 def verify(source):
   """Prints how far apart the ends are; InputError if it is not rounding."""
-  rows = conversion_check.compare(source, FLAGS.output, FLAGS.architecture)
+  rows = comparison.compare(source, FLAGS.output, FLAGS.architecture)
   for who, output, difference in rows:
     print(f"verify: {output}: largest difference {difference:.2g} ({who})")
   largest = max(difference for _, _, difference in rows)
@@ -93,7 +91,7 @@ def main(argv):
   del argv
   if FLAGS.architecture and FLAGS.to != "huggingface":
     raise errors.InputError("--architecture is for --to=huggingface only")
-  source = checkpoint_conversion.open_source(
+  source = converter.open_source(
     FLAGS.input,
     bert_config_file=FLAGS.bert_config_file,
     vocab_file=FLAGS.vocab_file,
@@ -103,7 +101,7 @@ def main(argv):
     options = dict(
       architecture=FLAGS.architecture, do_lower_case=FLAGS.do_lower_case
     )
-  conversion = checkpoint_conversion.convert(
+  conversion = converter.convert(
     source,
     FLAGS.output,
     FLAGS.to,

@@ -22,15 +22,15 @@ import time
 
 from absl import app, flags, logging
 
-import beam_shards
-import data_files
-import errors
-import pretraining_data
-import pretraining_records
-import progress
-import record_report
-import sharded_data
-import text_shards
+from common import errors, file_io, progress, tfrecord
+from pretraining import (
+  beam_shards,
+  instance_maker,
+  record_maker,
+  record_report,
+  sharding,
+  text_shards,
+)
 
 _SHOWN_INSTANCES = 3
 
@@ -107,7 +107,7 @@ flags.DEFINE_bool(
 flags.DEFINE_enum(
   "packing",
   "sentence_pairs",
-  pretraining_data.PACKINGS,
+  instance_maker.PACKINGS,
   "sentence_pairs: two segments and whether the second one follows. "
   "full_sentences: as many sentences as fit, into the next document; "
   "doc_sentences: not into it. These have no next-sentence label.",
@@ -169,7 +169,7 @@ def main(argv):
     verify()
     return
   recipe = make_recipe()
-  inputs = data_files.expand_file_patterns(FLAGS.input_file)
+  inputs = file_io.expand_file_patterns(FLAGS.input_file)
   logging.info("Reading %d file(s): %s", len(inputs), listed(inputs))
   start = time.monotonic()
   if FLAGS.shard_size_mb:
@@ -189,9 +189,9 @@ def listed(names):
 
 
 def make_recipe():
-  """Returns the pretraining_records.Recipe that the flags ask for."""
+  """Returns the record_maker.RecordOptions that the flags ask for."""
   packs_pairs = FLAGS.packing == "sentence_pairs"
-  options = pretraining_data.Options(
+  options = instance_maker.Options(
     max_seq_length=FLAGS.max_seq_length,
     max_predictions_per_seq=FLAGS.max_predictions_per_seq,
     random_seed=FLAGS.random_seed,
@@ -201,7 +201,7 @@ def make_recipe():
     masking=choose_masking(),
     packing=FLAGS.packing,
   )
-  return pretraining_records.Recipe(
+  return record_maker.RecordOptions(
     vocab_file=FLAGS.vocab_file,
     do_lower_case=FLAGS.do_lower_case,
     options=options,
@@ -217,7 +217,7 @@ def given_or(name, default):
 
 
 def choose_masking():
-  """Returns the kind of masking, one of pretraining_data.MASKINGS."""
+  """Returns the kind of masking, one of instance_maker.MASKINGS."""
   kinds = {
     "--do_whole_word_mask": FLAGS.do_whole_word_mask and "whole_words",
     "--mask_runs": FLAGS.mask_runs,
@@ -245,11 +245,11 @@ def write_files(recipe, inputs):
         "the records depend on all of the text and are made by one process"
       )
   outputs = split_outputs(FLAGS.output_file)
-  maker = pretraining_records.RecordMaker(recipe)
+  maker = record_maker.RecordMaker(recipe)
   with contextlib.ExitStack() as stack:
     # Opened first: an output that cannot be written stops the run at once.
     writers = [
-      stack.enter_context(data_files.RecordWriter(path)) for path in outputs
+      stack.enter_context(tfrecord.RecordWriter(path)) for path in outputs
     ]
     corpus = maker.read(text_shards.whole_files(inputs), joined=True)
     check_corpus(corpus, recipe)
@@ -270,7 +270,7 @@ def write_files(recipe, inputs):
 def write_shards(recipe, inputs, runner_arguments):
   """Makes a file for each shard of a text; returns as `write_files`."""
   (output,) = split_outputs(FLAGS.output_file, most=1)
-  run = sharded_data.ShardedRun(
+  run = sharding.ShardedRun(
     recipe, inputs, output, shard_bytes=max(1, int(FLAGS.shard_size_mb * 1e6))
   )
   logging.info("%d shards, described in %s", len(run.shards), run.manifest)
@@ -350,10 +350,10 @@ def verify():
   """Prints a report on the files of --output_file; fails if any is bad."""
   vocabulary = None
   if FLAGS.vocab_file:
-    vocabulary = pretraining_records.read_vocabulary(FLAGS.vocab_file)
-  paths = data_files.expand_file_patterns(FLAGS.output_file)
+    vocabulary = record_maker.read_vocabulary(FLAGS.vocab_file)
+  paths = file_io.expand_file_patterns(FLAGS.output_file)
   report = record_report.examine(paths, vocabulary)
-  report.faults += sharded_data.compare_with_manifests(paths)
+  report.faults += sharding.compare_with_manifests(paths)
   print(report.text())
   if report.faults:
     raise errors.InputError(

@@ -18,9 +18,8 @@ import time
 
 from absl import app, flags, logging
 
-import data_files
-import errors
-import vocabulary
+from common import errors, file_io
+from pretraining import vocabulary
 
 _SECONDS_BETWEEN_REPORTS = 10.0
 _LINES_BETWEEN_LOOKS = 4096
@@ -81,7 +80,7 @@ flags.DEFINE_integer(
 
 def main(_):
   check_output(FLAGS.output_file)
-  paths = data_files.expand_file_patterns(FLAGS.input_file)
+  paths = file_io.expand_file_patterns(FLAGS.input_file)
   counts = vocabulary.WordCounts(FLAGS.do_lower_case, FLAGS.max_words)
   count_words(paths, counts)
   tokens = vocabulary.make_vocabulary(
@@ -93,7 +92,7 @@ def main(_):
     max_characters=FLAGS.max_characters,
     max_learned_words=FLAGS.max_learned_words,
   )
-  data_files.write_text(FLAGS.output_file, "\n".join([*tokens, ""]))
+  file_io.write_text(FLAGS.output_file, "\n".join([*tokens, ""]))
   logging.info("Wrote %d tokens to %s", len(tokens), FLAGS.output_file)
   if len(tokens) < FLAGS.vocab_size:
     logging.info(
@@ -110,7 +109,7 @@ def check_output(path):
   Raises:
     InputError: `path` is a folder, or is in none that can be written to.
   """
-  if data_files.is_remote(path):
+  if file_io.is_remote(path):
     return
   folder = os.path.dirname(path) or "."
   try:
@@ -134,7 +133,7 @@ def count_words(paths, counts):
   """
   last_report = time.monotonic()
   for path in paths:
-    for number, line in data_files.read_lines(path):
+    for number, line in file_io.read_lines(path):
       counts.add(line)
       if number % _LINES_BETWEEN_LOOKS == 0:
         now = time.monotonic()

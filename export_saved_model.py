@@ -13,22 +13,19 @@ import os
 
 from absl import app, flags
 
-import checkpoints
-import common_flags
-import data_files
-import errors
-import graph_tokenizer
 import modeling
-import saved_model_folder
-import serving_model
-import squad_threshold
+from checkpoints import weight_files
+from common import errors, file_io
+from serving import graph_tokenizer, models, saved_model
+from squad import null_threshold
+from training import common_flags
 
 FLAGS = flags.FLAGS
 
 common_flags.define_model_flags()
 common_flags.define_tokenizer_flags()
 flags.DEFINE_enum(
-  "head", None, tuple(serving_model.KINDS), "What the model does.",
+  "head", None, tuple(models.KINDS), "What the model does.",
   required=True,
 )
 flags.DEFINE_string(
@@ -56,7 +53,7 @@ flags.DEFINE_bool(
   "text_pairs", False, "classification, embedding: two texts, not one."
 )
 flags.DEFINE_enum(
-  "pooling", "pooled", serving_model.POOLINGS,
+  "pooling", "pooled", models.POOLINGS,
   "embedding: the pooler's output, the mean over all tokens, or the last "
   "state of [CLS].",
 )
@@ -114,7 +111,7 @@ def read_labels(config):
   """
   labels = list(FLAGS.labels)
   if FLAGS.label_file:
-    labels += [line for _, line in data_files.read_lines(FLAGS.label_file)]
+    labels += [line for _, line in file_io.read_lines(FLAGS.label_file)]
   wanted = FLAGS.head == "tagging" or (
     FLAGS.head == "classification" and FLAGS.output_activation != "linear"
   )
@@ -135,8 +132,8 @@ def read_labels(config):
 
 
 def read_options():
-  """Returns the serving_model.Options of the flags."""
-  return serving_model.Options(
+  """Returns the models.Options of the flags."""
+  return models.Options(
     max_seq_length=FLAGS.max_seq_length,
     text_pairs=FLAGS.text_pairs,
     activation=FLAGS.output_activation,
@@ -146,28 +143,28 @@ def read_options():
     doc_stride=FLAGS.doc_stride,
     max_query_length=FLAGS.max_query_length,
     max_answer_length=FLAGS.max_answer_length,
-    null_threshold=null_threshold(),
+    null_threshold=stored_threshold(),
     split_at_punctuation=FLAGS.tag_words == "punctuation",
     bfloat16=FLAGS.dtype == "bfloat16",
   )
 
 
-def null_threshold():
+def stored_threshold():
   """Returns the threshold of "no answer"; None if each question has one."""
   if FLAGS.head != "span" or not FLAGS.version_2_with_negative:
     return None
   if FLAGS.null_score_diff_threshold is not None:
     return FLAGS.null_score_diff_threshold
-  return squad_threshold.of_checkpoint(FLAGS.init_checkpoint)
+  return null_threshold.of_checkpoint(FLAGS.init_checkpoint)
 
 
 def read_warmup_texts(model):
   """Returns the requests of --warmup_file, a list of tuples of strings."""
   count = len(model.text_inputs)
   if not FLAGS.warmup_file:
-    return [(f"The keeper lit the {serving_model.MASK}.",) * count]
+    return [(f"The keeper lit the {models.MASK}.",) * count]
   texts = []
-  for number, line in data_files.read_lines(FLAGS.warmup_file):
+  for number, line in file_io.read_lines(FLAGS.warmup_file):
     fields = tuple(line.split("\t"))
     if len(fields) != count:
       raise errors.InputError(
@@ -185,10 +182,10 @@ def main(argv):
   config = modeling.BertConfig.from_json_file(FLAGS.bert_config_file)
   labels, options = read_labels(config), read_options()
   tokenizer = common_flags.make_tokenizer(config)
-  kind = serving_model.KINDS[FLAGS.head]
+  kind = models.KINDS[FLAGS.head]
   model = kind(config, tokenizer, options, labels)
   warmup_texts = read_warmup_texts(model)
-  checkpoints.load(
+  weight_files.load(
     model.variables,
     FLAGS.init_checkpoint,
     allowed_missing=model.variables_may_be_missing,
@@ -197,7 +194,7 @@ def main(argv):
     model.tokenizer, tokenizer, may_differ=FLAGS.allow_tokenizer_differences
   )
   folder = os.path.join(FLAGS.export_dir, str(FLAGS.version))
-  saved_model_folder.write(
+  saved_model.write(
     folder,
     model,
     warmup_texts=warmup_texts,

@@ -19,18 +19,17 @@ import os
 import tensorflow as tf
 from absl import app, flags, logging
 
-import attention_page
-import checkpoints
-import common_flags
-import data_files
-import distribution
-import embedding_plot
-import errors
-import feature_files
 import modeling
-import progress
-import sentence_vectors
-import text_batches
+from checkpoints import weight_files
+from common import errors, file_io, progress
+from features import (
+  attention_page,
+  embedding_plot,
+  feature_files,
+  sentence_vectors,
+  text_batches,
+)
+from training import common_flags, distribution
 
 FLAGS = flags.FLAGS
 
@@ -227,7 +226,7 @@ def count_lines(path):
   Raises:
     InputError: none, or one that is not UTF-8: found before the work begins.
   """
-  num_lines = sum(1 for _ in data_files.read_lines(path))
+  num_lines = sum(1 for _ in file_io.read_lines(path))
   if not num_lines:
     raise errors.InputError(f"{path} has no line")
   return num_lines
@@ -316,7 +315,7 @@ def make_model(config, strategy):
     )
   # Some published encoders have no pooler; only --pooling=pooled reads it.
   optional = [] if FLAGS.pooling == "pooled" else ["^bert/pooler/"]
-  checkpoints.load(
+  weight_files.load(
     model.variables, FLAGS.init_checkpoint, allowed_missing=optional
   )
   return model
@@ -371,7 +370,7 @@ def draw_pictures(model, layer, tokenizer):
   if FLAGS.attention_html:
     name = os.path.basename(FLAGS.input_file)
     page = attention_page.attention_page(attention, f"Attention in {name}")
-    data_files.write_text(FLAGS.attention_html, page)
+    file_io.write_text(FLAGS.attention_html, page)
     logging.info("attention is shown in %s", FLAGS.attention_html)
   if FLAGS.embedding_plot:
     title = f"Token vectors of layer {layer}"

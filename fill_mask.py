@@ -12,12 +12,10 @@ import sys
 import tensorflow as tf
 from absl import app, flags
 
-import checkpoints
-import common_flags
-import data_files
-import errors
-import input_features
 import modeling
+from checkpoints import weight_files
+from common import errors, file_io
+from training import common_flags, input_sequences
 
 FLAGS = flags.FLAGS
 MASK = "[MASK]"
@@ -38,7 +36,7 @@ def texts_to_fill(texts, input_file):
   for text in texts:
     yield "--text", text
   if input_file:
-    for number, line in data_files.read_lines(input_file):
+    for number, line in file_io.read_lines(input_file):
       if line.strip():
         yield f"{input_file}:{number}", line
   if texts or input_file:
@@ -76,7 +74,7 @@ def encode(tokenizer, text, where, *, max_seq_length):
   ids = tokenizer.encode(pieces[0])
   for piece in pieces[1:]:
     ids += [mask_id] + tokenizer.encode(piece)
-  ids, _ = input_features.build_inputs(
+  ids, _ = input_sequences.build_inputs(
     ids, None, cls_id=cls_id, sep_id=sep_id
   )
   if len(ids) > max_seq_length:
@@ -103,7 +101,7 @@ def make_predictor(config, init_checkpoint, *, num_tokens, top_k):
   """
   model = modeling.BertModel(config)
   head = modeling.MaskedLMHead(config, model.word_embeddings)
-  checkpoints.load(model.variables + head.variables, init_checkpoint)
+  weight_files.load(model.variables + head.variables, init_checkpoint)
   ids = tf.TensorSpec([1, None], tf.int32)
 
   @tf.function(input_signature=[ids, ids])

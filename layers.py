@@ -8,7 +8,7 @@ import zlib
 
 import tensorflow as tf
 
-import errors
+from common import errors
 
 _LAYER_NORM_EPSILON = 1e-12
 _GELU_SCALE, _GELU_CUBIC = math.sqrt(2 / math.pi), 0.044715

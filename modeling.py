@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-import errors
 import layers
+from common import errors
 
 # As in the original: new heads ignore initializer_range and drop 10 % of their
 # input even where the configuration says hidden_dropout_prob 0.

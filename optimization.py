@@ -16,7 +16,7 @@ import re
 
 import tensorflow as tf
 
-import errors
+from common import errors
 
 # Variables whose name holds one of these get no weight decay; `output_bias`
 # of a head is one of them.

@@ -20,24 +20,23 @@ from typing import NamedTuple
 import tensorflow as tf
 from absl import app, flags, logging
 
-import checkpoints
-import classifier_conflicts
-import classifier_evaluation
-import classifier_examples
-import classifier_input
-import classifier_model
-import classifier_task
-import common_flags
-import data_files
-import distribution
-import errors
-import frozen_features
-import glue_submission
-import model_folder
 import modeling
-import own_data
-import seed_results
-import text_classifier
+from checkpoints import model_folder, weight_files
+from classification import (
+  classifier,
+  evaluation,
+  flag_conflicts,
+  frozen_features,
+  glue_submission,
+  input_data,
+  interactive,
+  labelled_examples,
+  own_data,
+  seed_results,
+  tasks,
+)
+from common import errors, file_io
+from training import common_flags, distribution
 
 FLAGS = flags.FLAGS
 
@@ -90,8 +89,8 @@ flags.DEFINE_bool(
 )
 flags.DEFINE_enum(
   "task_kind", None,
-  (classifier_examples.SINGLE, classifier_examples.REGRESSION,
-   classifier_examples.MULTI_LABEL),
+  (labelled_examples.SINGLE, labelled_examples.REGRESSION,
+   labelled_examples.MULTI_LABEL),
   "What labels of your own data are: one class of several, a number, or any "
   "number of classes. By default what --bert_config_file says that the model "
   "was trained for, or single.",
@@ -137,7 +136,7 @@ flags.DEFINE_integer(
   lower_bound=0,
 )
 flags.DEFINE_enum(
-  "window_pooling", "mean", classifier_model.POOLINGS,
+  "window_pooling", "mean", classifier.POOLINGS,
   "How the logits of windows become those of the text.",
 )
 flags.DEFINE_list(
@@ -154,12 +153,12 @@ flags.DEFINE_bool(
   "Answers texts from the terminal, after everything else.",
 )
 flags.DEFINE_enum(
-  "answer_format", "tsv", text_classifier.FORMATS,
+  "answer_format", "tsv", interactive.FORMATS,
   "What --interactive and --predict_file=- write for a line: the label and "
   "the score of each class between tabs, or JSON.",
 )
 
-STANDARD_INPUT = classifier_conflicts.STANDARD_INPUT
+STANDARD_INPUT = flag_conflicts.STANDARD_INPUT
 
 
 class Run(NamedTuple):
@@ -167,18 +166,18 @@ class Run(NamedTuple):
 
   Attributes:
     config: modeling.BertConfig, with the classes.
-    task: classifier_task.ClassifierTask.
-    options: classifier_input.Options.
+    task: tasks.ClassifierTask.
+    options: input_data.Options.
     class_weights: list of floats, or None.
     strategy: tf.distribute.Strategy.
     data: dict from "train", "eval", "predict" and more, such as
-      "eval_mismatched", to classifier_input.ClassifierData.
+      "eval_mismatched", to input_data.ClassifierData.
     trim: whether batches may be cut to their longest sequence.
   """
 
   config: modeling.BertConfig
-  task: classifier_task.ClassifierTask
-  options: classifier_input.Options
+  task: tasks.ClassifierTask
+  options: input_data.Options
   class_weights: list
   strategy: tf.distribute.Strategy
   data: dict
@@ -189,8 +188,8 @@ class Run(NamedTuple):
 
 
 def evaluate(model, run, data, report_dir=None):
-  """Scores all evaluation data, see classifier_evaluation.evaluate."""
-  return classifier_evaluation.evaluate(
+  """Scores all evaluation data, see evaluation.evaluate."""
+  return evaluation.evaluate(
     model, run.task, data, strategy=run.strategy,
     batch_size=FLAGS.eval_batch_size, report_dir=report_dir,
   )
@@ -206,20 +205,20 @@ def train(model, run, start, output_dir):
     trained=model.variables,
     config=run.config,
     strategy=run.strategy,
-    objective=classifier_model.objective(
+    objective=classifier.objective(
       model, run.class_weights, skip_empty=run.trim
     ),
     num_train_steps=num_train_steps,
     num_warmup_steps=num_warmup_steps,
     output_dir=output_dir,
   )
-  trainer.start_from(start, may_be_missing=classifier_model.NEW_VARIABLES)
+  trainer.start_from(start, may_be_missing=classifier.NEW_VARIABLES)
   data = run.data
   if FLAGS.freeze_encoder:
-    data = {**data, **kept_features(model, run)}
+    data = {**data, **cached_features(model, run)}
 
-  given = {name: FLAGS[name].value for name in classifier_task.INPUT_FLAGS}
-  config = classifier_task.with_input(run.config, given)
+  given = {name: FLAGS[name].value for name in tasks.INPUT_FLAGS}
+  config = tasks.with_input(run.config, given)
 
   def keep(folder):
     if distribution.is_chief(run.strategy):
@@ -230,7 +229,7 @@ def train(model, run, start, output_dir):
       )
 
   def batches_from(step):
-    return classifier_input.training_batches(
+    return input_data.training_batches(
       run.strategy, data["train"], batch_size=FLAGS.train_batch_size,
       seed=FLAGS.seed, first_step=step, trim=run.trim,
       bucketing=common_flags.bucketing(data["train"].features, run.strategy),
@@ -241,14 +240,14 @@ def train(model, run, start, output_dir):
     common_flags.periodic_evaluation(
       lambda: evaluate(model, run, data),
       keep_best=lambda step: keep("best_model"),
-      names=classifier_evaluation.result_names(run.task, data),
+      names=evaluation.result_names(run.task, data),
     ),
   )
   keep("final_model")
   return int(trainer.global_step.numpy()), data
 
 
-def kept_features(model, run):
+def cached_features(model, run):
   """Returns the data to train and evaluate on with a frozen encoder.
 
   What it makes of them is the same in every epoch, and for every seed.
@@ -268,13 +267,13 @@ def kept_features(model, run):
 
 def write_predictions(model, run, name, output_dir):
   """Writes what is predicted for run.data[name]."""
-  outputs = classifier_evaluation.predict(
+  outputs = evaluation.predict(
     model, run.data[name], strategy=run.strategy,
     batch_size=FLAGS.predict_batch_size,
   )
   if not distribution.is_chief(run.strategy):
     return
-  labels = classifier_evaluation.write_scores(
+  labels = evaluation.write_scores(
     output_dir, name, run.task, outputs["scores"]
   )
   if FLAGS.glue_submission_dir:
@@ -309,13 +308,13 @@ def run_model(run, output_dir):
   if FLAGS.do_train:
     step, data = train(model, run, start, output_dir)
   else:
-    checkpoints.load(model.variables, start.path)
+    weight_files.load(model.variables, start.path)
   results = {}
   if FLAGS.do_eval:
     results = evaluate(model, run, data, output_dir)
     if distribution.is_chief(run.strategy):
       path = os.path.join(output_dir, "eval_results.txt")
-      classifier_evaluation.write_results(
+      evaluation.write_results(
         path, {"global_step": step, **results}, run.task
       )
   for name in run.data:
@@ -327,11 +326,11 @@ def run_model(run, output_dir):
 
 
 def make_model(run):
-  """Returns the classifier_model.ClassifierModel of the flags."""
-  return classifier_model.ClassifierModel(
+  """Returns the classifier.ClassifierModel of the flags."""
+  return classifier.ClassifierModel(
     run.config,
     run.task.kind,
-    classifier_model.num_outputs(run.task.kind, run.task.labels),
+    classifier.num_outputs(run.task.kind, run.task.labels),
     pooling=FLAGS.window_pooling,
     is_frozen=FLAGS.freeze_encoder,
     **common_flags.model_options(run.strategy),
@@ -347,8 +346,8 @@ def answer_texts(model, run):
   """
   if sys.stdin.isatty():
     print("Type a text, or two with a tab between; end with Ctrl-D.")
-  bad = text_classifier.answer_lines(
-    text_classifier.TextClassifier(model, run.options).predict_texts,
+  bad = interactive.answer_lines(
+    interactive.TextClassifier(model, run.options).predict_texts,
     sys.stdin.buffer,
     sys.stdout,
     output_format=FLAGS.answer_format,
@@ -373,14 +372,14 @@ def run_seeds(run):
   if FLAGS.do_eval and distribution.is_chief(run.strategy):
     text = seed_results.summary(results)
     path = os.path.join(FLAGS.output_dir, "seeds_results.txt")
-    data_files.write_text(path, text)
+    file_io.write_text(path, text)
     print(text, end="")
 
 
 # From flags to what is to be done.
 
 
-def take_learned_input():
+def restore_input_settings():
   """Sets flags that are not given to what a trained model was trained with.
 
   Raises:
@@ -388,8 +387,8 @@ def take_learned_input():
   """
   if FLAGS.do_train:
     return
-  learned = classifier_task.learned_input(
-    checkpoints.read_config(FLAGS.bert_config_file)
+  learned = tasks.learned_input(
+    weight_files.read_config(FLAGS.bert_config_file)
   )
   others = []
   for name, value in learned.items():
@@ -419,7 +418,7 @@ def check_flags():
   common_flags.require_one_of(
     "do_train", "do_eval", "do_predict", "interactive"
   )
-  classifier_conflicts.check(
+  flag_conflicts.check(
     FLAGS.flag_values_dict(), {name for name in FLAGS if FLAGS[name].present}
   )
   seed_results.parse_seeds(FLAGS.seeds)
@@ -445,9 +444,9 @@ def own_files():
 
 
 def read_task(config):
-  """Returns the classifier_task.ClassifierTask of the flags."""
+  """Returns the tasks.ClassifierTask of the flags."""
   if FLAGS.task_name:
-    task = classifier_task.read_official(
+    task = tasks.read_official(
       FLAGS.task_name,
       FLAGS.data_dir,
       purposes=purposes(),
@@ -458,7 +457,7 @@ def read_task(config):
     if FLAGS.glue_submission_dir:
       glue_submission.check_task(task.official)
   else:
-    task = classifier_task.read_own(
+    task = tasks.read_own(
       own_paths(),
       own_data.Columns(
         FLAGS.text_column, FLAGS.text_b_column, FLAGS.label_column,
@@ -476,7 +475,7 @@ def read_task(config):
     purpose: FLAGS[f"max_{purpose}_examples"].value
     for purpose in ("train", "eval", "predict")
   }
-  return task._replace(splits=classifier_task.used(task.splits, limits))
+  return task._replace(splits=tasks.used(task.splits, limits))
 
 
 def own_paths():
@@ -513,7 +512,7 @@ def arrange_devices():
 
 def main(argv):
   del argv
-  take_learned_input()
+  restore_input_settings()
   check_flags()
   config = common_flags.model_config()
   common_flags.make_tokenizer(config)
@@ -522,11 +521,11 @@ def main(argv):
   task = read_task(config)
   weights = None
   if FLAGS.class_weights and FLAGS.do_train:
-    weights = classifier_task.class_weights(FLAGS.class_weights, task)
+    weights = tasks.class_weights(FLAGS.class_weights, task)
   run = Run(
-    config=classifier_task.trained_config(config, task),
+    config=tasks.trained_config(config, task),
     task=task,
-    options=classifier_input.Options(
+    options=input_data.Options(
       kind=task.kind,
       labels=task.labels,
       vocab_file=FLAGS.vocab_file,
@@ -541,8 +540,8 @@ def main(argv):
     trim=common_flags.shapes_may_vary(strategy),
   )
   # Claimed before the first file is written.
-  common_flags.claim_run(kind_of_run(task), run.config, strategy)
-  data = classifier_input.prepare_all(
+  common_flags.check_output_dir(kind_of_run(task), run.config, strategy)
+  data = input_data.prepare_all(
     FLAGS.output_dir, task.splits, run.options
   )
   run = run._replace(data=data)

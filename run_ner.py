@@ -23,19 +23,11 @@ from typing import NamedTuple
 import tensorflow as tf
 from absl import app, flags, logging
 
-import checkpoints
-import common_flags
-import data_files
-import distribution
-import entity_metrics
-import errors
-import evaluation_loop
-import input_pipeline
-import model_folder
 import modeling
-import ner_data
-import tagging_input
-import tagging_model
+from checkpoints import model_folder, weight_files
+from common import errors, file_io
+from tagging import dataset, input_data, scoring, taggers
+from training import common_flags, distribution, evaluation_loop, pipeline
 
 FLAGS = flags.FLAGS
 
@@ -61,7 +53,7 @@ flags.DEFINE_integer(
   "label_column", -1, "The column of the labels; negative from the end."
 )
 flags.DEFINE_enum(
-  "scheme", "iob2", ner_data.SCHEMES,
+  "scheme", "iob2", dataset.SCHEMES,
   "How labels mark where an entity begins; none: labels of single words, such "
   "as parts of speech.",
 )
@@ -78,7 +70,7 @@ flags.DEFINE_bool(
 flags.DEFINE_list(
   "feature_layers", [],
   "With --freeze_encoder: trains a two-layer BiLSTM on these features of "
-  f"BERT: {', '.join(tagging_model.FEATURES)}. Several are trained one after "
+  f"BERT: {', '.join(taggers.FEATURES)}. Several are trained one after "
   "another and compared in a table.",
 )
 flags.DEFINE_integer(
@@ -99,7 +91,7 @@ class TaggingModel(tf.Module):
     self.bert = modeling.BertModel(config, **model_options)
     self.is_frozen = bool(features)
     if features:
-      self.head = tagging_model.FeatureTagger(
+      self.head = taggers.FeatureTagger(
         config, num_labels, features=features, size=bilstm_size, seed=seed
       )
     else:
@@ -131,9 +123,9 @@ class Run(NamedTuple):
   Attributes:
     config: modeling.BertConfig.
     labels: list of str.
-    scheme: one of ner_data.SCHEMES.
+    scheme: one of dataset.SCHEMES.
     strategy: tf.distribute.Strategy.
-    data: dict from "train", "eval", "predict" to tagging_input.TaggingData,
+    data: dict from "train", "eval", "predict" to input_data.TaggingData,
       where asked for.
     batch_sizes: dict from the same names to examples in a batch.
     features: dict from name to tf.io.FixedLenFeature, of a record.
@@ -162,11 +154,11 @@ def batch_outputs(model, trim):
   def of_batch(batch):
     length = batch["input_ids"].shape[1]
     if trim:
-      batch = input_pipeline.trim_to_longest(batch)
+      batch = pipeline.trim_to_longest(batch)
     logits = model(batch)
     predicted = tf.argmax(logits, axis=-1, output_type=tf.int32)
     rest = length - tf.shape(predicted)[1]
-    losses = tagging_model.word_losses(logits, batch["label_ids"])
+    losses = taggers.word_losses(logits, batch["label_ids"])
     return {
       "predicted": tf.pad(predicted, [[0, 0], [0, rest]]),
       "loss": tf.reduce_sum(losses, axis=1),
@@ -186,13 +178,13 @@ def predict(model, run, name):
   outputs = evaluation_loop.predict(
     run.strategy,
     batch_outputs(model, run.trim),
-    input_pipeline.sequential_records([data.records]),
+    pipeline.sequential_records([data.records]),
     run.features,
     num_records=len(data.windows),
     batch_size=run.batch_sizes[name],
     lengths=lengths if run.trim else None,
   )
-  predicted = ner_data.predicted_labels(
+  predicted = dataset.predicted_labels(
     data.sentences, data.windows, outputs["predicted"], run.labels
   )
   num_words = sum(len(sentence) for sentence in predicted)
@@ -203,8 +195,8 @@ def scores(data, predicted, loss, scheme):
   """Returns the results of labelled data: dict from name to number."""
   gold = [sentence.labels for sentence in data.sentences]
   if scheme == "none":
-    return {"loss": loss, "accuracy": entity_metrics.accuracy(gold, predicted)}
-  return {"loss": loss, **entity_metrics.entity_scores(gold, predicted)}
+    return {"loss": loss, "accuracy": scoring.accuracy(gold, predicted)}
+  return {"loss": loss, **scoring.entity_scores(gold, predicted)}
 
 
 def train(model, run, start, output_dir):
@@ -218,7 +210,7 @@ def train(model, run, start, output_dir):
     trained=model.trained_variables(),
     config=run.config,
     strategy=run.strategy,
-    objective=tagging_model.objective(model),
+    objective=taggers.objective(model),
     num_train_steps=num_train_steps,
     num_warmup_steps=num_warmup_steps,
     output_dir=output_dir,
@@ -226,7 +218,7 @@ def train(model, run, start, output_dir):
   trainer.start_from(start, may_be_missing=NEW_VARIABLES)
 
   def batches_from(step):
-    return input_pipeline.training_batches(
+    return pipeline.training_batches(
       run.strategy,
       [data.records],
       run.features,
@@ -279,8 +271,8 @@ def write_predictions(model, run, output_dir):
   if not distribution.is_chief(run.strategy):
     return
   path = os.path.join(output_dir, "test_predictions.conll")
-  lines = ner_data.with_column(data.path, predicted)
-  data_files.write_text(path, "".join(lines))
+  lines = dataset.with_column(data.path, predicted)
+  file_io.write_text(path, "".join(lines))
   logging.info("predictions are in %s", path)
   if data.is_labelled:
     results = scores(data, predicted, loss, run.scheme)
@@ -292,7 +284,7 @@ def write_results(path, results):
   lines = [f"{name} = {results[name]!s}\n" for name in sorted(results)]
   for line in lines:
     logging.info("  %s", line.rstrip())
-  data_files.write_text(path, "".join(lines))
+  file_io.write_text(path, "".join(lines))
 
 
 def task_on(features):
@@ -305,7 +297,7 @@ def run_model(run, features, output_dir, *, make_model, do_eval):
 
   Args:
     run: Run; there is training and prediction if it has the data.
-    features: one of tagging_model.FEATURES, or None to fine-tune.
+    features: one of taggers.FEATURES, or None to fine-tune.
     output_dir: folder of this model.
     make_model: function of `features`; returns a TaggingModel.
     do_eval: whether to evaluate at the end.
@@ -322,7 +314,7 @@ def run_model(run, features, output_dir, *, make_model, do_eval):
   if "train" in run.data:
     step = train(model, run, start, output_dir)
   elif start.path:
-    checkpoints.load(
+    weight_files.load(
       model.variables, start.path, allowed_missing=["^bert/pooler/"]
     )
   results = {}
@@ -357,12 +349,12 @@ def check_features(chosen, num_hidden_layers, *, is_frozen):
     InputError: so, or the encoder is not frozen.
   """
   for features in chosen:
-    if features not in tagging_model.FEATURES:
+    if features not in taggers.FEATURES:
       raise errors.InputError(
         f"--feature_layers={features} is unknown; choose of "
-        f"{', '.join(tagging_model.FEATURES)}"
+        f"{', '.join(taggers.FEATURES)}"
       )
-    needed = tagging_model.layers_needed(features)
+    needed = taggers.layers_needed(features)
     if needed > num_hidden_layers:
       raise errors.InputError(
         f"--feature_layers={features} needs {needed} layers, but the model "
@@ -386,9 +378,9 @@ def model_labels(train_sentences, labels_file, config):
     InputError: no place has any.
   """
   if train_sentences:
-    return ner_data.label_list(train_sentences)
+    return dataset.label_list(train_sentences)
   if tf.io.gfile.exists(labels_file):
-    return [line for _, line in data_files.read_lines(labels_file)]
+    return [line for _, line in file_io.read_lines(labels_file)]
   if labels := config.label_names():
     return labels
   raise errors.InputError(
@@ -421,13 +413,13 @@ def files_to_read():
 
 
 def read_sentences(paths):
-  """Returns dict from the names of `paths` to lists of ner_data.Sentence."""
+  """Returns dict from the names of `paths` to lists of dataset.Sentence."""
   sentences = {}
   for name, path in paths.items():
     labelled = name != "predict" or (
-      FLAGS.predict_labels and ner_data.count_columns(path) > 1
+      FLAGS.predict_labels and dataset.count_columns(path) > 1
     )
-    sentences[name] = ner_data.read_sentences(
+    sentences[name] = dataset.read_sentences(
       path,
       word_column=FLAGS.word_column,
       label_column=FLAGS.label_column,
@@ -438,17 +430,17 @@ def read_sentences(paths):
 
 
 def prepare_all(paths, sentences, tokenizer, labels):
-  """Returns dict from the names of `paths` to tagging_input.TaggingData."""
+  """Returns dict from the names of `paths` to input_data.TaggingData."""
   data = {}
   for name, path in paths.items():
-    windows = ner_data.make_windows(
+    windows = dataset.make_windows(
       sentences[name],
       tokenizer,
       FLAGS.max_seq_length,
       document_context=FLAGS.document_context,
       path=path,
     )
-    data[name] = tagging_input.prepare(
+    data[name] = input_data.prepare(
       path,
       sentences[name],
       windows,
@@ -482,7 +474,7 @@ def main(argv):
     }
   )
   # Claimed before the first file is written.
-  common_flags.claim_run(task_on(",".join(choices)), config, strategy)
+  common_flags.check_output_dir(task_on(",".join(choices)), config, strategy)
   run = Run(
     config=config,
     labels=labels,
@@ -494,7 +486,7 @@ def main(argv):
       "eval": FLAGS.eval_batch_size,
       "predict": FLAGS.predict_batch_size,
     },
-    features=tagging_input.record_features(FLAGS.max_seq_length),
+    features=input_data.record_features(FLAGS.max_seq_length),
     trim=common_flags.shapes_may_vary(strategy),
     seed=FLAGS.seed,
     vocab_file=FLAGS.vocab_file,
@@ -502,7 +494,7 @@ def main(argv):
   )
   if FLAGS.do_train and distribution.is_chief(strategy):
     text = "".join(f"{label}\n" for label in labels)
-    data_files.write_text(labels_file, text)
+    file_io.write_text(labels_file, text)
 
   def make_model(features):
     return TaggingModel(

@@ -14,19 +14,17 @@ import os
 import numpy as np
 from absl import app, flags, logging
 
-import checkpoints
-import common_flags
-import data_files
-import distribution
-import errors
-import evaluation_loop
-import huggingface_checkpoints
-import input_pipeline
-import model_folder
-import pretraining_input
-import pretraining_model
-import record_repair
 import tokenization
+from checkpoints import huggingface, model_folder, weight_files
+from common import errors, file_io
+from pretraining import input_data, pretrainer
+from training import (
+  common_flags,
+  distribution,
+  evaluation_loop,
+  pipeline,
+  record_repair,
+)
 
 FLAGS = flags.FLAGS
 
@@ -91,17 +89,17 @@ def write_eval_results(output_dir, results):
   lines = [f"{name} = {results[name]!s}\n" for name in sorted(results)]
   for line in lines:
     logging.info("  %s", line.rstrip())
-  data_files.write_text(
+  file_io.write_text(
     os.path.join(output_dir, "eval_results.txt"), "".join(lines)
   )
 
 
 def input_of(patterns):
-  """Returns the pretraining_input.PretrainingInput of the flags."""
-  files = data_files.expand_file_patterns(patterns)
+  """Returns the input_data.PretrainingInput of the flags."""
+  files = file_io.expand_file_patterns(patterns)
   if FLAGS.on_corrupt_record == "skip":
     files = record_repair.without_damage(files, FLAGS.output_dir)
-  return pretraining_input.PretrainingInput(
+  return input_data.PretrainingInput(
     files,
     max_seq_length=FLAGS.max_seq_length,
     use_next_sentence_loss=FLAGS.use_next_sentence_loss,
@@ -119,7 +117,7 @@ def make_evaluation(strategy, objective, data, *, num_batches, **batching):
 
   def evaluate():
     batches = data.repeated_batches(strategy, **batching)
-    with input_pipeline.damage_named(data.files):
+    with pipeline.damage_named(data.files):
       return evaluator(batches, num_batches)
 
   return evaluate
@@ -130,7 +128,7 @@ def keep(model, folder):
   # In which case the records are, only the vocabulary's folder may tell.
   do_lower_case = None
   if FLAGS.vocab_file:
-    do_lower_case = huggingface_checkpoints.read_do_lower_case(
+    do_lower_case = huggingface.read_do_lower_case(
       FLAGS.vocab_file
     )
   model_folder.write(
@@ -146,12 +144,12 @@ def train(model, objective, evaluate, *, start, strategy, data, trim):
   """Trains from `start`; returns the last step.
 
   Args:
-    model: pretraining_model.PretrainingModel.
-    objective: training_loop.Objective.
+    model: pretrainer.PretrainingModel.
+    objective: loop.Objective.
     evaluate: function without arguments; returns dict from name to number.
     start: run_folder.StartingPoint.
     strategy: tf.distribute.Strategy.
-    data: pretraining_input.PretrainingInput.
+    data: input_data.PretrainingInput.
     trim: whether batches may be cut to their longest sequence.
   """
   trainer = common_flags.make_trainer(
@@ -182,9 +180,9 @@ def train(model, objective, evaluate, *, start, strategy, data, trim):
   evaluation = common_flags.periodic_evaluation(
     evaluate,
     keep_best=lambda step: keep_if_chief("best_model"),
-    names=pretraining_model.result_names(model),
+    names=pretrainer.result_names(model),
   )
-  with input_pipeline.damage_named(data.files):
+  with pipeline.damage_named(data.files):
     trainer.train(batches_from, evaluation)
   keep_if_chief("final_model")
   return int(trainer.global_step.numpy())
@@ -211,12 +209,12 @@ def main(argv):
     use_next_sentence_loss=FLAGS.use_next_sentence_loss,
   )
   with strategy.scope():
-    model = pretraining_model.PretrainingModel(
+    model = pretrainer.PretrainingModel(
       config,
       with_next_sentence=FLAGS.use_next_sentence_loss,
       **common_flags.model_options(strategy),
     )
-  objective = pretraining_model.objective(model)
+  objective = pretrainer.objective(model)
   evaluate = make_evaluation(
     strategy,
     objective,
@@ -233,7 +231,7 @@ def main(argv):
       start=start, strategy=strategy, data=data, trim=trim,
     )
   elif start.path:
-    checkpoints.load(model.variables, start.path)
+    weight_files.load(model.variables, start.path)
 
   if FLAGS.do_eval:
     results = {name: np.float32(value) for name, value in evaluate().items()}

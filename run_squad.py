@@ -24,24 +24,21 @@ from typing import NamedTuple
 import tensorflow as tf
 from absl import app, flags, logging
 
-import checkpoints
-import common_flags
-import data_files
-import distribution
-import errors
-import input_pipeline
-import model_folder
 import modeling
-import run_folder
-import squad_answers
-import squad_data
-import squad_dialogue
-import squad_input
-import squad_model
-import squad_prediction
-import squad_scores
-import squad_threshold
-import squad_windows
+from checkpoints import model_folder, weight_files
+from common import errors, file_io
+from squad import (
+  answering,
+  dataset,
+  input_data,
+  interactive,
+  null_threshold,
+  prediction,
+  scoring,
+  span_model,
+  windowing,
+)
+from training import common_flags, distribution, pipeline, run_folder
 
 FLAGS = flags.FLAGS
 
@@ -128,9 +125,9 @@ class Run(NamedTuple):
   Attributes:
     strategy: tf.distribute.Strategy.
     config: modeling.BertConfig.
-    model: squad_model.SpanModel.
-    predictor: squad_prediction.Predictor of that model.
-    data: dict from "train", "eval", "predict" to squad_input.SquadInput,
+    model: span_model.SpanModel.
+    predictor: prediction.Predictor of that model.
+    data: dict from "train", "eval", "predict" to input_data.SquadInput,
       where asked for.
     features: dict from name to tf.io.FixedLenFeature, of a training record.
     batch_sizes: dict from the same names to windows in a batch.
@@ -143,8 +140,8 @@ class Run(NamedTuple):
 
   strategy: tf.distribute.Strategy
   config: modeling.BertConfig
-  model: squad_model.SpanModel
-  predictor: squad_prediction.Predictor
+  model: span_model.SpanModel
+  predictor: prediction.Predictor
   data: dict
   features: dict
   batch_sizes: dict
@@ -161,7 +158,7 @@ def write_results(results, folder=None):
   text = "".join(f"{name} = {results[name]!s}\n" for name in sorted(results))
   print(text, end="", flush=True)
   if folder:
-    data_files.write_text(os.path.join(folder, "eval_results.txt"), text)
+    file_io.write_text(os.path.join(folder, "eval_results.txt"), text)
 
 
 def train(run, start):
@@ -175,18 +172,18 @@ def train(run, start):
     trained=run.model.trained_variables(),
     config=run.config,
     strategy=run.strategy,
-    objective=squad_model.objective(
+    objective=span_model.objective(
       run.model, mask_padding=run.mask_padding
     ),
     num_train_steps=num_train_steps,
     num_warmup_steps=num_warmup_steps,
   )
-  trainer.start_from(start, may_be_missing=squad_model.NEW_VARIABLES)
+  trainer.start_from(start, may_be_missing=span_model.NEW_VARIABLES)
 
   def make_batches(step):
     # Only called where there are steps to take.
     if distribution.is_chief(run.strategy):
-      squad_threshold.forget(run.output_dir)
+      null_threshold.forget(run.output_dir)
     return training_batches(run, step)
 
   names = None
@@ -207,7 +204,7 @@ def train(run, start):
 def training_batches(run, step):
   """Returns an endless distributed dataset that begins at a step."""
   data = run.data["train"]
-  return input_pipeline.training_batches(
+  return pipeline.training_batches(
     run.strategy,
     [data.records],
     run.features,
@@ -254,7 +251,7 @@ def store_threshold(run, start):
   run.predictor.threshold.write(run.output_dir)
   models = [os.path.join(run.output_dir, "final_model")]
   if start.kind == "init":
-    models.append(squad_threshold.folder_of(start.path))
+    models.append(null_threshold.folder_of(start.path))
   for folder in models:
     run.predictor.threshold.write_beside(folder)
 
@@ -278,7 +275,7 @@ def predict(run, step, answers=None):
     elif not data.file.is_labelled:
       logging.info("not scored: not every question has an answer")
   if distribution.is_chief(run.strategy):
-    squad_answers.write(run.output_dir, answers)
+    answering.write(run.output_dir, answers)
     logging.info("predictions are in %s", run.output_dir)
 
 
@@ -370,21 +367,21 @@ def files_to_read():
 
 
 def read_files(paths):
-  """Returns dict from the names of `paths` to squad_data.SquadFile."""
+  """Returns dict from the names of `paths` to dataset.SquadFile."""
 
   @functools.cache
   def read(path, training):
     version_2 = FLAGS.version_2_with_negative
-    return squad_data.read(path, training=training, version_2=version_2)
+    return dataset.read(path, training=training, version_2=version_2)
 
   files = {name: read(path, name == "train") for name, path in paths.items()}
   if "eval" in files:
-    squad_data.require_answers(files["eval"])
+    dataset.require_answers(files["eval"])
   return files
 
 
 def prepare_all(files, tokenizer, lengths):
-  """Returns dict from the names of `files` to squad_input.SquadInput.
+  """Returns dict from the names of `files` to input_data.SquadInput.
 
   A file both to evaluate and to predict is one and the same SquadInput.
   """
@@ -397,7 +394,7 @@ def prepare_all(files, tokenizer, lengths):
     record_name = {
       "train": "train", "predict": "eval", "eval": "eval" if same else "dev"
     }[name]
-    data[name] = squad_input.prepare(
+    data[name] = input_data.prepare(
       file,
       tokenizer,
       lengths,
@@ -413,20 +410,20 @@ def score_predictions():
   """Scores a file of predictions without a model."""
   require("evaluate_only", "predict_file", "predictions_file")
   version_2 = FLAGS.version_2_with_negative
-  file = squad_data.read(FLAGS.predict_file, version_2=version_2)
-  squad_data.require_answers(file)
-  predictions = squad_scores.read_predictions(FLAGS.predictions_file)
+  file = dataset.read(FLAGS.predict_file, version_2=version_2)
+  dataset.require_answers(file)
+  predictions = scoring.read_predictions(FLAGS.predictions_file)
   if version_2:
     path, odds = FLAGS.null_odds_file, None
     if not path:
       folder = os.path.dirname(FLAGS.predictions_file)
-      path = os.path.join(folder, squad_answers.NULL_ODDS_FILE)
+      path = os.path.join(folder, answering.NULL_ODDS_FILE)
     if FLAGS.null_odds_file or tf.io.gfile.exists(path):
-      odds = squad_scores.read_null_odds(path)
+      odds = scoring.read_null_odds(path)
       logging.info("the best thresholds are those of the odds in %s", path)
-    results = squad_scores.score_v2(file.questions, predictions, odds)
+    results = scoring.score_v2(file.questions, predictions, odds)
   else:
-    results = squad_scores.score_v1(file.questions, predictions)
+    results = scoring.score_v1(file.questions, predictions)
   write_results(results, FLAGS.output_dir)
 
 
@@ -440,12 +437,12 @@ def serve_input(predictor):
 
   def answer(question, context):
     found = predictor.answer(question, context, FLAGS.predict_batch_size)
-    return squad_dialogue.described(found)
+    return interactive.described(found)
 
   if FLAGS.do_predict and FLAGS.predict_file == "-":
-    squad_dialogue.answer_lines(sys.stdin.buffer, answer, write)
+    interactive.answer_lines(sys.stdin.buffer, answer, write)
   if FLAGS.interactive:
-    squad_dialogue.converse(sys.stdin.buffer, answer, write)
+    interactive.converse(sys.stdin.buffer, answer, write)
 
 
 def starting_point(paths, config, strategy):
@@ -472,23 +469,23 @@ def make_run(config, tokenizer, lengths, *, files, strategy):
   """Returns the Run of the flags; makes the model and writes the records."""
   pads = FLAGS.pad_to_max_length
   with strategy.scope():
-    model = squad_model.SpanModel(
+    model = span_model.SpanModel(
       config, **common_flags.model_options(strategy)
     )
-  predictor = squad_prediction.Predictor(
+  predictor = prediction.Predictor(
     model,
     strategy=strategy,
     tokenizer=tokenizer,
     lengths=lengths,
-    settings=squad_answers.Settings(
+    settings=answering.Settings(
       n_best_size=FLAGS.n_best_size,
       max_answer_length=FLAGS.max_answer_length,
       do_lower_case=FLAGS.do_lower_case,
       version_2_with_negative=FLAGS.version_2_with_negative,
     ),
-    threshold=squad_threshold.NullThreshold(
+    threshold=null_threshold.NullThreshold(
       FLAGS.null_score_diff_threshold,
-      lambda: squad_threshold.digest_of_variables(model.variables),
+      lambda: null_threshold.digest_of_variables(model.variables),
     ),
     # XLA compiles the step of the training alone.
     trim=not pads and not distribution.is_tpu(strategy),
@@ -500,7 +497,7 @@ def make_run(config, tokenizer, lengths, *, files, strategy):
     model=model,
     predictor=predictor,
     data=prepare_all(files, tokenizer, lengths),
-    features=squad_input.record_features(lengths.max_seq_length, training=True),
+    features=input_data.record_features(lengths.max_seq_length, training=True),
     batch_sizes={
       "train": FLAGS.train_batch_size,
       "eval": FLAGS.eval_batch_size,
@@ -517,10 +514,10 @@ def make_run(config, tokenizer, lengths, *, files, strategy):
 
 def load_weights(run, start):
   """Gives the model the weights to answer with."""
-  checkpoints.load(
+  weight_files.load(
     run.model.variables,
     start.path,
-    allowed_missing=squad_model.UNUSED_VARIABLES,
+    allowed_missing=span_model.UNUSED_VARIABLES,
   )
 
 
@@ -528,7 +525,7 @@ def folders_of_threshold(start):
   """Returns where the threshold of weights that started so may be stored."""
   folders = [FLAGS.output_dir] if FLAGS.output_dir else []
   if start.kind == "init" and not FLAGS.do_train:
-    folders.append(squad_threshold.folder_of(start.path))
+    folders.append(null_threshold.folder_of(start.path))
   return folders
 
 
@@ -546,10 +543,10 @@ def main(argv):
     needed.append("output_dir")
   require("do_train, --do_eval, --do_predict or --interactive", *needed)
   config = common_flags.model_config()
-  lengths = squad_windows.Lengths(
+  lengths = windowing.Lengths(
     FLAGS.max_seq_length, FLAGS.doc_stride, FLAGS.max_query_length
   )
-  squad_windows.check_lengths(lengths)
+  windowing.check_lengths(lengths)
   tokenizer = common_flags.make_tokenizer(config)
 
   # Before anything else computes: devices cannot be arranged afterwards.
@@ -561,7 +558,7 @@ def main(argv):
   if FLAGS.do_train:
     if distribution.is_chief(strategy):
       path = os.path.join(FLAGS.output_dir, "skipped_questions.jsonl")
-      squad_data.write_skipped(files["train"].skipped, path)
+      dataset.write_skipped(files["train"].skipped, path)
     step = train(run, start)
   else:
     load_weights(run, start)

@@ -14,10 +14,8 @@ import os
 import tensorflow as tf
 from absl import app, flags, logging
 
-import errors
-import http_server
-import request_batching
-import saved_model_folder
+from common import errors
+from serving import batching, saved_model, server
 
 FLAGS = flags.FLAGS
 
@@ -83,8 +81,8 @@ def model_name():
 
 
 def make_batcher(run):
-  """Returns the request_batching.Batcher of the flags."""
-  return request_batching.Batcher(
+  """Returns the batching.Batcher of the flags."""
+  return batching.Batcher(
     run,
     max_batch_size=FLAGS.max_batch_size,
     max_delay=FLAGS.max_batch_delay_ms / 1000,
@@ -101,9 +99,9 @@ def main(argv):
       f"--model_name={name!r} cannot stand in a URL; use neither / nor :"
     )
   tf.config.threading.set_intra_op_parallelism_threads(FLAGS.num_threads)
-  model = saved_model_folder.LoadedModel(FLAGS.saved_model_dir)
+  model = saved_model.LoadedModel(FLAGS.saved_model_dir)
   batcher = make_batcher(model.run)
-  application = http_server.make_application(
+  application = server.make_application(
     model,
     batcher,
     name=name,
@@ -111,7 +109,7 @@ def main(argv):
     timeout=FLAGS.timeout_s,
   )
   logging.info("loaded %s", model.folder)
-  http_server.run(application, FLAGS.host, FLAGS.port, name)
+  server.run(application, FLAGS.host, FLAGS.port, name)
   logging.info(
     "stopped; %d texts in %d batches",
     batcher.num_instances, batcher.num_batches,

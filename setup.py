@@ -1,9 +1,9 @@
-"""What the project needs, and the wheel: its modules as one package, bert_tf2.
+"""What the project needs, and the wheel: its files as one package, bert_tf2.
 
-In a clone the modules lie flat and import each other by bare names
-(`import modeling`). In the wheel they are one package, and each such line is
-rewritten on the way in (`from bert_tf2 import modeling`): names as common as
-`tokenization` are never written loose into anyone's site-packages.
+In a clone a script says `import modeling` and `from squad import answering`.
+In the wheel the same files are one package, and each such line is rewritten on
+the way in (`from bert_tf2 import modeling`, `from bert_tf2.squad import ...`):
+names as common as `tokenization` never lie loose in anyone's site-packages.
 """
 
 import pathlib
@@ -16,7 +16,9 @@ from setuptools.command.build_py import build_py
 PACKAGE = "bert_tf2"
 HERE = pathlib.Path(__file__).parent
 MODULES = sorted({path.stem for path in HERE.glob("*.py")} - {"setup"})
-SIBLING_IMPORT = re.compile(rf"^( *)import ({'|'.join(MODULES)})$", re.M)
+FOLDERS = sorted(path.parent.name for path in HERE.glob("*/__init__.py"))
+MODULE_IMPORT = re.compile(rf"^( *)import ({'|'.join(MODULES)})$", re.M)
+FOLDER_IMPORT = re.compile(rf"^( *)from ({'|'.join(FOLDERS)}) import ", re.M)
 
 # tensorflow-text is built for one minor version of TensorFlow: the two go
 # together.
@@ -54,7 +56,7 @@ EXTRAS = {
 
 
 class BuildPackage(build_py):
-  """Copies the flat modules into the package and rewrites their imports."""
+  """Copies the files into the package and rewrites their imports."""
 
   def finalize_options(self):
     super().finalize_options()
@@ -75,8 +77,9 @@ class BuildPackage(build_py):
     target, copied = super().build_module(module, module_file, package)
     path = pathlib.Path(target)
     source = path.read_text(encoding="utf-8")
-    rewritten = SIBLING_IMPORT.sub(rf"\1from {PACKAGE} import \2", source)
-    path.write_text(rewritten, encoding="utf-8")
+    source = MODULE_IMPORT.sub(rf"\1from {PACKAGE} import \2", source)
+    source = FOLDER_IMPORT.sub(rf"\1from {PACKAGE}.\2 import ", source)
+    path.write_text(source, encoding="utf-8")
     return target, copied
 
 
@@ -88,7 +91,7 @@ setup(
   python_requires=">=3.10,<3.13",
   install_requires=REQUIREMENTS,
   extras_require=EXTRAS,
-  packages=[PACKAGE],
+  packages=[PACKAGE, *(f"{PACKAGE}.{name}" for name in FOLDERS)],
   package_dir={PACKAGE: "."},
   cmdclass={"build_py": BuildPackage},
 )

@@ -13,7 +13,7 @@ import itertools
 import re
 import unicodedata
 
-import errors
+from common import errors
 
 # A released folder's name says whether its model lower-cases, as in
 # "/data/wwm_cased_L-24_H-1024_A-16/bert_model.ckpt".

@@ -21,9 +21,11 @@ from absl import app, flags  # noqa: E402
 # Run as a script, this folder is on the path and its parent is not.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-import classifier_input  # noqa: E402
-import errors  # noqa: E402
-import glue_data  # noqa: E402
+from classification import (
+  glue,  # noqa: E402
+  input_data,  # noqa: E402
+)
+from common import errors  # noqa: E402
 
 FLAGS = flags.FLAGS
 
@@ -53,8 +55,8 @@ def main(argv):
   del argv
   starting = time.perf_counter() - _STARTED
   print(f"start of Python and TensorFlow {starting:9.2f} s")
-  task = glue_data.find(FLAGS.task_name)
-  options = classifier_input.Options(
+  task = glue.find(FLAGS.task_name)
+  options = input_data.Options(
     kind=task.kind,
     labels=task.labels,
     vocab_file=FLAGS.vocab_file,
@@ -65,8 +67,8 @@ def main(argv):
     path = os.path.join(folder, "train.tf_record")
 
     def build():
-      examples = glue_data.read(task, FLAGS.data_dir, FLAGS.split)
-      return classifier_input.prepare(path, examples, options)
+      examples = glue.read(task, FLAGS.data_dir, FLAGS.split)
+      return input_data.prepare(path, examples, options)
 
     for name in ("built", "taken again"):
       data, wall, cpu = seconds_of(build)

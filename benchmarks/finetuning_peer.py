@@ -118,7 +118,7 @@ def read_squad(path):
   ]
 
 
-def squad_windows(tokenizer, examples, max_seq_length, doc_stride):
+def split_windows(tokenizer, examples, max_seq_length, doc_stride):
   """Returns one dict a window: inputs, example's index, offsets in context.
 
   Offsets are an array [tokens, 2]; -1 outside of the context. The stride of
@@ -197,7 +197,7 @@ class Squad:
   def __init__(self, arguments, tokenizer):
     sizes = arguments.max_seq_length, arguments.doc_stride
     examples = read_squad(arguments.data_dir / arguments.train_file)
-    windows = squad_windows(tokenizer, examples, *sizes)
+    windows = split_windows(tokenizer, examples, *sizes)
     self.train = []
     for inputs, example, offsets in windows:
       first, last = answer_positions(offsets, examples[example][3][0])
@@ -205,7 +205,7 @@ class Squad:
         inputs | {"start_positions": first, "end_positions": last}
       )
     self._examples = read_squad(arguments.data_dir / arguments.predict_file)
-    self._windows = squad_windows(tokenizer, self._examples, *sizes)
+    self._windows = split_windows(tokenizer, self._examples, *sizes)
     self.eval = [inputs for inputs, _, _ in self._windows]
 
   def model(self, weights):

@@ -53,7 +53,7 @@ def try_batch(size, length, batch_size):
 
   import modeling
   import optimization
-  import training_loop
+  from training import loop
 
   gpus = tf.config.list_physical_devices("GPU")
   if gpus:
@@ -85,11 +85,11 @@ def try_batch(size, length, batch_size):
     "labels": tf.zeros([batch_size], tf.int32),
   }
   with tempfile.TemporaryDirectory() as folder:
-    trainer = training_loop.Trainer(
+    trainer = loop.Trainer(
       strategy=tf.distribute.get_strategy(),
       variables=bert.variables + head.variables,
       trained=bert.variables + head.variables,
-      objective=training_loop.Objective(
+      objective=loop.Objective(
         weights=lambda _: {"loss": tf.constant(float(batch_size))}, sums=sums
       ),
       optimizer=optimization.create_optimizer("bertadam"),
@@ -99,7 +99,7 @@ def try_batch(size, length, batch_size):
         num_train_steps=10,
         num_warmup_steps=0,
       ),
-      options=training_loop.TrainOptions(
+      options=loop.TrainOptions(
         output_dir=folder,
         num_train_steps=2,
         batch_size=batch_size,

@@ -25,10 +25,10 @@ from absl import app, flags
 # Run as a script, this folder is on the path and its parent is not.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-import conversion_check
-import errors
 import modeling
 import optimization
+from checkpoints import comparison
+from common import errors
 
 FLAGS = flags.FLAGS
 
@@ -117,7 +117,7 @@ class HuggingFace:
   name = "Hugging Face + torch"
 
   def __init__(self, config, *, dtype):
-    conversion_check.hide_triton()
+    comparison.hide_triton()
     import torch
     import transformers
 

@@ -22,7 +22,7 @@ from absl import app, flags
 # Run as a script, this folder is on the path and its parent is not.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-import errors
+from common import errors
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 

@@ -24,11 +24,9 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import original_squad
 
-import errors
-import squad_answers
-import squad_data
-import squad_windows
 import tokenization
+from common import errors
+from squad import answering, dataset, windowing
 
 FLAGS = flags.FLAGS
 
@@ -40,11 +38,11 @@ flags.DEFINE_string("original", None, "Checkout of google-research/bert.")
 flags.DEFINE_integer("repeats", 3, "Runs of ours.")
 flags.mark_flags_as_required(["squad_file", "vocab"])
 
-_LENGTHS = squad_windows.Lengths(384, 128, 64)
+_LENGTHS = windowing.Lengths(384, 128, 64)
 _FILES = (
-  squad_answers.PREDICTIONS_FILE,
-  squad_answers.N_BEST_FILE,
-  squad_answers.NULL_ODDS_FILE,
+  answering.PREDICTIONS_FILE,
+  answering.N_BEST_FILE,
+  answering.NULL_ODDS_FILE,
 )
 
 
@@ -71,9 +69,9 @@ def measure(questions, windows, logits, settings, folder):
   """Returns (wall, processor) seconds of making the answers and their files."""
   start, processor = time.perf_counter(), time.process_time()
   answers = list(
-    squad_answers.find_answers(questions, windows, *logits, settings)
+    answering.find_answers(questions, windows, *logits, settings)
   )
-  squad_answers.write(folder, answers)
+  answering.write(folder, answers)
   return time.perf_counter() - start, time.process_time() - processor
 
 
@@ -122,13 +120,13 @@ def equal_files(folder, other):
 
 
 def main(_):
-  questions = squad_data.read(
+  questions = dataset.read(
     FLAGS.squad_file, version_2=FLAGS.version_2
   ).questions
   tokenizer = tokenization.FullTokenizer(FLAGS.vocab, do_lower_case=True)
-  windows = list(squad_windows.make_windows(questions, tokenizer, _LENGTHS))
+  windows = list(windowing.make_windows(questions, tokenizer, _LENGTHS))
   logits = draw_logits(windows, _LENGTHS.max_seq_length)
-  settings = squad_answers.Settings(version_2_with_negative=FLAGS.version_2)
+  settings = answering.Settings(version_2_with_negative=FLAGS.version_2)
   print(f"{len(questions)} questions, {len(windows)} windows")
   with tempfile.TemporaryDirectory() as ours, \
       tempfile.TemporaryDirectory() as theirs:  # fmt: skip

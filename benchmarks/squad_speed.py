@@ -22,11 +22,9 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import original_squad
 
-import errors
-import squad_data
-import squad_input
-import squad_windows
 import tokenization
+from common import errors
+from squad import dataset, input_data, windowing
 
 FLAGS = flags.FLAGS
 
@@ -37,7 +35,7 @@ flags.DEFINE_bool("version_2", False, "Whether it is of SQuAD 2.0.")
 flags.DEFINE_string("original", None, "Checkout of google-research/bert.")
 flags.mark_flags_as_required(["squad_file", "vocab"])
 
-_LENGTHS = squad_windows.Lengths(384, 128, 64)
+_LENGTHS = windowing.Lengths(384, 128, 64)
 
 
 class Clock:
@@ -64,19 +62,19 @@ def peak_megabytes():
 
 
 def measure(folder):
-  """Prints the costs of all parts; returns squad_input.SquadInput."""
+  """Prints the costs of all parts; returns input_data.SquadInput."""
   print(f"{peak_megabytes()} MB before the first line is read")
   clock = Clock()
   whole = Clock()
   tokenizer = tokenization.FullTokenizer(FLAGS.vocab, do_lower_case=True)
   clock.done("vocabulary")
-  file = squad_data.read(FLAGS.squad_file, version_2=FLAGS.version_2)
+  file = dataset.read(FLAGS.squad_file, version_2=FLAGS.version_2)
   clock.done("questions")
   records = os.path.join(folder, "eval.tf_record")
-  data = squad_input.prepare(file, tokenizer, _LENGTHS, records=records)
+  data = input_data.prepare(file, tokenizer, _LENGTHS, records=records)
   clock.done("windows and records")
   whole.done("all of it")
-  squad_input.prepare(file, tokenizer, _LENGTHS, records=records)
+  input_data.prepare(file, tokenizer, _LENGTHS, records=records)
   clock.done("again: records are kept")
   print(f"{len(file.questions)} questions, {len(data.windows)} windows")
   return data

@@ -1,7 +1,7 @@
 """A small trained encoder with heads of every kind, and how Python runs it.
 
 `in_python` is the pipeline that a graph with strings at its input must equal:
-tokenization.py, input_features.py, padding to the full length, modeling.py.
+tokenization.py, input_sequences.py, padding to the full length, modeling.py.
 """
 
 import pathlib
@@ -9,11 +9,11 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
-import checkpoints
-import input_features
 import modeling
-import serving_model
 import tokenization
+from checkpoints import weight_files
+from serving import models
+from training import input_sequences
 
 FOLDER = pathlib.Path(__file__).parent / "golden" / "pretraining_run" / "model"
 LABELS = ["O", "B-PER", "I-PER"]
@@ -29,13 +29,13 @@ def config():
 
 
 def make(kind, **options):
-  """Returns a serving_model.ServedModel of one of its KINDS."""
+  """Returns a models.ServedModel of one of its KINDS."""
   labels = LABELS if kind in ("classification", "tagging") else []
-  options = serving_model.Options(**{"max_seq_length": LENGTH, **options})
+  options = models.Options(**{"max_seq_length": LENGTH, **options})
   if options.activation == "linear":
     labels = []
-  model = serving_model.KINDS[kind](config(), tokenizer(), options, labels)
-  checkpoints.load(
+  model = models.KINDS[kind](config(), tokenizer(), options, labels)
+  weight_files.load(
     model.variables, str(FOLDER), allowed_missing=["^output_", "^cls/squad/"]
   )
   # A new head is nearly blind: make it tell its inputs apart.
@@ -51,15 +51,15 @@ def inputs_in_python(ids_a, ids_b=None, length=LENGTH):
   if ids_b is None:
     ids_a = ids_a[: length - 2]
   else:
-    input_features.truncate_pair(ids_a, ids_b, length - 3)
-  ids, segments = input_features.build_inputs(
+    input_sequences.truncate_pair(ids_a, ids_b, length - 3)
+  ids, segments = input_sequences.build_inputs(
     ids_a, ids_b, cls_id=cls_id, sep_id=sep_id
   )
   rows = {
     "input_ids": ids, "input_mask": [1] * len(ids), "segment_ids": segments,
   }
   return {
-    name: tf.constant([input_features.pad(row, length)])
+    name: tf.constant([input_sequences.pad(row, length)])
     for name, row in rows.items()
   }
 

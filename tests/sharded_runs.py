@@ -4,16 +4,14 @@ import hashlib
 import json
 import os
 
-import pretraining_data
-import pretraining_records
-import sharded_data
 import small_corpus
+from pretraining import instance_maker, record_maker, sharding
 
 
 def make_recipe(folder, **options):
   settings = {"max_seq_length": 32, "max_predictions_per_seq": 5, **options}
-  return pretraining_records.Recipe(
-    small_corpus.write_vocab(folder), True, pretraining_data.Options(**settings)
+  return record_maker.RecordOptions(
+    small_corpus.write_vocab(folder), True, instance_maker.Options(**settings)
   )
 
 
@@ -24,7 +22,7 @@ def make_run(folder, output="out/a.tfrecord", **options):
     for seed, name in enumerate("ab")
   ]
   size = sum(map(os.path.getsize, files))
-  run = sharded_data.ShardedRun(
+  run = sharding.ShardedRun(
     make_recipe(folder, **options),
     files,
     str(folder / output),

@@ -7,9 +7,9 @@ import pathlib
 import numpy as np
 import pytest
 
-import data_files
 import script_runner
 import small_corpus
+from common import tfrecord
 
 SCRIPT = "create_pretraining_data.py"
 GOLDEN = pathlib.Path(__file__).parent / "golden"
@@ -40,7 +40,7 @@ def released(tmp_path):
 def read_features(paths):
   records = []
   for path in paths:
-    records.extend(data_files.read_records(str(path)))
+    records.extend(tfrecord.read_records(str(path)))
   return {
     name: np.stack([record[name] for record in records]) for name in records[0]
   }
@@ -90,7 +90,7 @@ def test_whole_words_and_compression(small, tmp_path):
   small["output_file"] += ".gz"
   done = script_runner.run(SCRIPT, **small, do_whole_word_mask=True)
   assert done.code == 0, done.err
-  assert data_files.is_gzip(small["output_file"])
+  assert tfrecord.is_gzip(small["output_file"])
   ids = read_features([small["output_file"]])
   piece = small_corpus.TOKENS.split().index("##s")
   assert (ids["masked_lm_ids"] == piece).any()

@@ -9,7 +9,7 @@ import pytest
 
 import script_runner
 import tokenization
-import vocabulary
+from pretraining import vocabulary
 
 ROOT = pathlib.Path(__file__).parents[1]
 

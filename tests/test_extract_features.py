@@ -6,8 +6,8 @@ import json
 import numpy as np
 import pytest
 
-import checkpoints
 import script_runner
+from checkpoints import weight_files
 
 GOLDEN = script_runner.ROOT / "tests" / "golden"
 MODEL = GOLDEN / "pretraining_run" / "model"
@@ -100,8 +100,8 @@ def mean_vectors():
 def bare_encoder(tmp_path_factory):
   """The golden model without its pooler."""
   path = tmp_path_factory.mktemp("bare") / "bare.ckpt"
-  values = checkpoints.read_weights(str(MODEL / "bert_model.ckpt"))
-  checkpoints.write_tf1(
+  values = weight_files.read_weights(str(MODEL / "bert_model.ckpt"))
+  weight_files.write_tf1(
     str(path), {k: v for k, v in values.items() if "pooler" not in k}
   )
   return path

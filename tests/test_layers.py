@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import errors
 import layers
+from common import errors
 
 TABLES = np.load("tests/golden/api/gelu_layernorm.npz")
 

@@ -5,8 +5,8 @@ import pathlib
 
 import pytest
 
-import errors
 import modeling
+from common import errors
 from tiny_model import tiny
 
 GOLDEN = pathlib.Path("tests/golden")

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import errors
 import modeling
 import two_replicas
+from common import errors
 from tiny_model import assert_close, batch, tiny
 
 GOLDEN = pathlib.Path("tests/golden")

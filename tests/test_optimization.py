@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import errors
 import modeling
 import optimization
 import two_replicas
+from common import errors
 
 GOLDEN = pathlib.Path("tests/golden")
 RUNS = json.loads((GOLDEN / "optimizer/runs.json").read_text())

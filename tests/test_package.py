@@ -28,37 +28,49 @@ def python(*arguments, folder, status=0, **environment):
   return done.stdout
 
 
-def build_modules(folder, **modules):
-  """Runs the build on the given sources; returns the built package."""
+def build_modules(folder, sources):
+  """Runs the build on {path: source}; returns the built {path: source}."""
   shutil.copy(ROOT / "setup.py", folder)
-  for name, source in modules.items():
-    (folder / f"{name}.py").write_text(source)
+  for name, source in sources.items():
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_text(source)
   python("setup.py", "-q", "build_py", folder=folder)
+  package = folder / "build" / "lib" / "bert_tf2"
   return {
-    path.name: path.read_text()
-    for path in (folder / "build" / "lib" / "bert_tf2").iterdir()
+    str(path.relative_to(package)): path.read_text()
+    for path in package.rglob("*.py")
   }
 
 
-def test_the_build_rewrites_sibling_imports_and_nothing_else(tmp_path):
+def test_the_build_rewrites_the_projects_imports_and_nothing_else(tmp_path):
   user = "\n".join([
-    "import os", "import words", "", "def f():", "  import words", "",
-    "import words.parts", "# import words", "from words import x", "",
+    "import os", "import words", "from tools import saw, axe", "", "def f():",
+    "  import words", "  from tools import saw", "", "import words.parts",
+    "# import words", "from words import x", "from toolshed import rake", "",
   ])
-  built = build_modules(tmp_path, words="x = 1\n", user=user)
-  assert sorted(built) == ["__init__.py", "user.py", "words.py"]
+  built = build_modules(tmp_path, {
+    "words.py": "x = 1\n", "user.py": user, "tools/__init__.py": '"""T."""\n',
+    "tools/saw.py": "from tools import axe\n", "tools/axe.py": "",
+  })
   assert built["words.py"] == "x = 1\n"
   assert built["user.py"].split("\n") == [
-    "import os", "from bert_tf2 import words", "", "def f():",
-    "  from bert_tf2 import words", "",
-    "import words.parts", "# import words", "from words import x", "",
+    "import os", "from bert_tf2 import words",
+    "from bert_tf2.tools import saw, axe", "", "def f():",
+    "  from bert_tf2 import words", "  from bert_tf2.tools import saw", "",
+    "import words.parts", "# import words", "from words import x",
+    "from toolshed import rake", "",
+  ]
+  assert built["tools/saw.py"] == "from bert_tf2.tools import axe\n"
+  assert sorted(built) == [
+    "__init__.py", "tools/__init__.py", "tools/axe.py", "tools/saw.py",
+    "user.py", "words.py",
   ]
 
 
 def test_a_second_build_ships_what_there_is_now(tmp_path):
-  build_modules(tmp_path, old="x = 1\n", user="import old\n")
+  build_modules(tmp_path, {"old.py": "x = 1\n", "user.py": "import old\n"})
   (tmp_path / "old.py").rename(tmp_path / "new.py")
-  built = build_modules(tmp_path, user="import new\n")
+  built = build_modules(tmp_path, {"user.py": "import new\n"})
   assert sorted(built) == ["__init__.py", "new.py", "user.py"]
   assert built["user.py"] == "from bert_tf2 import new\n"
 
@@ -71,6 +83,10 @@ def installed(tmp_path_factory):
   source.mkdir()
   for path in [*ROOT.glob("*.py"), ROOT / "README.md", ROOT / "LICENSE"]:
     shutil.copy(path, source)
+  for name in test_layout.FOLDERS:
+    shutil.copytree(
+      ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__")
+    )
   build = "from setuptools import build_meta; build_meta.build_sdist('..')"
   python("-c", build, folder=source)
   pip = ["-m", "pip", "--quiet", "--disable-pip-version-check"]
@@ -89,29 +105,40 @@ def test_the_wheel_holds_every_module_and_no_loose_one(installed):
   [wheel] = installed.glob("*.whl")
   names = zipfile.ZipFile(wheel).namelist()
   package = {name for name in names if ".dist-info/" not in name}
-  expected = ["__init__", *test_layout.MODULES]
-  assert package == {f"bert_tf2/{name}.py" for name in expected}
+  expected = {"bert_tf2/__init__.py"} | {
+    f"bert_tf2/{path.relative_to(ROOT)}" for path in test_layout.SOURCES
+  }
+  assert package == expected
+
+
+def module_name(path):
+  """Returns such as bert_tf2.squad.answering."""
+  parts = path.relative_to(ROOT).with_suffix("").parts
+  return ".".join(["bert_tf2", *parts])
 
 
 # Two scripts may define the same flag: each is imported in a process.
 @pytest.mark.slow
 @pytest.mark.parametrize(
-  "names",
-  [test_layout.NOUNS, *([verb] for verb in test_layout.VERBS)],
-  ids=lambda names: names[0],
+  "paths",
+  [test_layout.NOUNS, *([path] for path in test_layout.VERBS.values())],
+  ids=lambda paths: paths[0].stem,
 )
-def test_every_module_of_the_wheel_imports(installed, tmp_path, names):
+def test_every_module_of_the_wheel_imports(installed, tmp_path, paths):
+  names = [module_name(path) for path in paths]
+  loose = [*test_layout.MODULES, *test_layout.VERBS, *test_layout.FOLDERS]
   program = f"""
-import sys
-from bert_tf2 import {", ".join(names)}
-loose = set(sys.modules) & {set(test_layout.MODULES)}
+import importlib, sys
+for name in {names}:
+  module = importlib.import_module(name)
+loose = set(sys.modules) & {set(loose)}
 assert not loose, loose
-print({names[0]}.__file__)
+print(module.__file__)
 """
   output = python(
     "-c", program, folder=tmp_path, PYTHONPATH=str(installed / "site")
   )
-  expected = installed / "site" / "bert_tf2" / f"{names[0]}.py"
+  expected = installed / "site" / "bert_tf2" / paths[-1].relative_to(ROOT)
   assert output.strip().split("\n")[-1] == str(expected)
 
 

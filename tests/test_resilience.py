@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import run_folder
 import script_runner
+from training import run_folder
 
 GOLDEN = pathlib.Path("tests/golden/pretraining_run")
 CONFIG = GOLDEN / "model/bert_config.json"

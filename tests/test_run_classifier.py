@@ -7,14 +7,11 @@ import shutil
 import numpy as np
 import pytest
 
-import checkpoints
-import classifier_input
-import classifier_model
-import classifier_task
-import data_files
-import model_folder
 import modeling
 import script_runner
+from checkpoints import model_folder, weight_files
+from classification import classifier, input_data, tasks
+from common import tfrecord
 
 GOLDEN = script_runner.ROOT / "tests" / "golden" / "classifier"
 CONFIG = {
@@ -42,20 +39,20 @@ LETTERS = "##" + " ##".join("abcdefghijklmnopqrstuvwxyz")
 )
 def test_features_are_the_originals(tmp_path, task, split, purpose, length):
   config = modeling.BertConfig(vocab_size=10)
-  read = classifier_task.read_official(
+  read = tasks.read_official(
     task, str(GOLDEN / task), purposes=[purpose], language=None, config=config,
     metrics=[],
   )
   assert read.splits[purpose].name == split
   limits = {"train": 0, "eval": 0, "predict": 0}
-  splits = classifier_task.used(read.splits, limits)
+  splits = tasks.used(read.splits, limits)
   kind = "chinese" if task == "xnli" else "uncased"
-  options = classifier_input.Options(
+  options = input_data.Options(
     kind=read.kind, labels=read.labels, max_seq_length=length,
     vocab_file=str(GOLDEN / f"vocab_{kind}.txt"),
   )
-  data = classifier_input.prepare_all(str(tmp_path), splits, options)[purpose]
-  records = list(data_files.read_records(data.records))
+  data = input_data.prepare_all(str(tmp_path), splits, options)[purpose]
+  records = list(tfrecord.read_records(data.records))
   with np.load(GOLDEN / "features.npz") as golden:
     prefix = f"{task}_{purpose}/"
     names = [name for name in golden.files if name.startswith(prefix)]
@@ -81,7 +78,7 @@ def original_model(tmp_path_factory):
   positions[: len(few)] = few
   weights["bert/embeddings/word_embeddings"] = words
   weights["bert/embeddings/position_embeddings"] = positions
-  checkpoints.write_tf1(str(prefix), weights)
+  weight_files.write_tf1(str(prefix), weights)
   return prefix
 
 
@@ -228,7 +225,7 @@ def test_seeds_are_compared_in_a_table(trained):
       if name != "global_step":
         assert float(rows[name][3 + number]) == pytest.approx(value, abs=1e-5)
   weights = [
-    checkpoints.read_weights(
+    weight_files.read_weights(
       str(output_dir / f"seed_{seed}" / "final_model" / "bert_model.ckpt")
     )["output_weights"]
     for seed in (3, 4)
@@ -296,7 +293,7 @@ def test_a_frozen_encoder_is_left_as_it_was(trained, folder, tmp_path):
   done = classify(folder, tmp_path / "run", **flags)
   assert done.code == 0, done.err
   before, after = (
-    checkpoints.read_weights(str(path / "bert_model.ckpt"))
+    weight_files.read_weights(str(path / "bert_model.ckpt"))
     for path in (model, tmp_path / "run" / "final_model")
   )
   changed = {
@@ -309,7 +306,7 @@ def test_a_frozen_encoder_is_left_as_it_was(trained, folder, tmp_path):
   results = results_in(tmp_path / "run" / "eval_results.txt")
   assert results["eval_accuracy"] > 0.9
   kept = tmp_path / "run" / "train.features.tf_record"
-  assert data_files.count_records(str(kept)) == 160
+  assert tfrecord.count_records(str(kept)) == 160
 
 
 def test_long_documents_may_have_several_labels(folder, tmp_path):
@@ -369,13 +366,13 @@ def write_rows(path, header, rows, separator="\t"):
 def model_folder_of(folder, path, kind, labels, **given):
   """Writes a model that knows its classes and input, as training does."""
   values = json.loads((folder / "bert_config.json").read_text())
-  problem = classifier_task.PROBLEM_TYPES[kind]
+  problem = tasks.PROBLEM_TYPES[kind]
   values.update(problem_type=problem, id2label=dict(enumerate(labels)))
   config = modeling.BertConfig.from_dict(values)
-  outputs = classifier_model.num_outputs(kind, labels)
-  model = classifier_model.ClassifierModel(config, kind, outputs, seed=4)
+  outputs = classifier.num_outputs(kind, labels)
+  model = classifier.ClassifierModel(config, kind, outputs, seed=4)
   model_folder.write(
-    str(path), model.variables, classifier_task.with_input(config, given)
+    str(path), model.variables, tasks.with_input(config, given)
   )
   return {
     "bert_config_file": path / "bert_config.json", "init_checkpoint": path,

@@ -6,10 +6,9 @@ import re
 
 import pytest
 
-import checkpoints
-import entity_metrics
-import ner_data
 import script_runner
+from checkpoints import weight_files
+from tagging import dataset, scoring
 
 DATA = script_runner.ROOT / "tests" / "data"
 TRAIN, EVAL = DATA / "ner_sample_train.conll", DATA / "ner_sample_eval.conll"
@@ -80,7 +79,7 @@ def test_predictions_are_the_file_with_one_more_column(trained):
     else:
       gold.append([])
       predicted.append([])
-  scores = entity_metrics.entity_scores(gold, predicted)
+  scores = scoring.entity_scores(gold, predicted)
   f1 = results_in(trained / "eval_results.txt")["f1"]
   assert scores["f1"] == pytest.approx(f1)
 
@@ -144,9 +143,9 @@ def test_frozen_features_are_compared_in_a_table(
   trained, config_file, tmp_path
 ):
   start = trained / "final_model" / "bert_model.ckpt"
-  weights = checkpoints.read_weights(str(start))
+  weights = weight_files.read_weights(str(start))
   encoder = tmp_path / "encoder.ckpt"
-  checkpoints.write_tf1(
+  weight_files.write_tf1(
     str(encoder), {k: v for k, v in weights.items() if k.startswith("bert/")}
   )
   choices = ["embeddings", "second_to_last"]
@@ -166,7 +165,7 @@ def test_frozen_features_are_compared_in_a_table(
     assert float(row.split()[3]) == pytest.approx(results["f1"], abs=1e-4)
   # The encoder is as it was, the head is not as it began.
   path = tmp_path / "run" / "embeddings" / "final_model" / "bert_model.ckpt"
-  after = checkpoints.read_weights(str(path))
+  after = weight_files.read_weights(str(path))
   for name, value in weights.items():
     if name.startswith("bert/"):
       assert after[name].tobytes() == value.tobytes(), name
@@ -201,7 +200,7 @@ def test_what_is_wrong_is_said_in_one_sentence(
 
 def test_the_sample_has_two_hundred_sentences_of_its_own():
   train, held_out = (
-    ner_data.read_sentences(str(path)) for path in (TRAIN, EVAL)
+    dataset.read_sentences(str(path)) for path in (TRAIN, EVAL)
   )
   assert (len(train), len(held_out)) == (200, 40)
   assert pathlib.Path(TRAIN).stat().st_size < 40_000

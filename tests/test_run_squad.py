@@ -8,8 +8,8 @@ import shutil
 
 import pytest
 
-import checkpoints
 import script_runner
+from checkpoints import weight_files
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "squad" / "run"
 MODEL = GOLDEN / "model"
@@ -161,8 +161,8 @@ def encoder(tmp_path_factory):
   config = json.loads(WEIGHTS["bert_config_file"].read_text())
   config["num_hidden_layers"] = 1
   (folder / "bert_config.json").write_text(json.dumps(config))
-  weights = checkpoints.read_weights(str(WEIGHTS["init_checkpoint"]))
-  checkpoints.write_tf1(
+  weights = weight_files.read_weights(str(WEIGHTS["init_checkpoint"]))
+  weight_files.write_tf1(
     str(folder / "bert_model.ckpt"),
     {
       name: value
@@ -208,7 +208,7 @@ def test_training_learns_and_leaves_these_files(trained):
 def test_the_pooler_is_not_trained(trained):
   """As in the original: what the loss does not reach has no moments."""
   folder, _ = trained
-  names = checkpoints.read_weights(str(folder / "model.ckpt-25"))
+  names = weight_files.read_weights(str(folder / "model.ckpt-25"))
   slots = [name for name in names if name.endswith(("/adam_m", "/adam_v"))]
   assert len(names) == 25 + len(slots) + 2  # Two counters.
   assert len(slots) == 2 * 23

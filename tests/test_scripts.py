@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import checkpoints
-import data_files
 import modeling
 import script_runner
 import tokenization
+from checkpoints import weight_files
+from common import tfrecord
 
 GOLDEN = script_runner.ROOT / "tests" / "golden" / "pretraining_run"
 MODEL = GOLDEN / "model"
@@ -64,7 +64,7 @@ def small_config(tmp_path_factory):
 
 
 def weights(checkpoint):
-  return checkpoints.read_weights(str(checkpoint))
+  return weight_files.read_weights(str(checkpoint))
 
 
 def assert_same_weights(ours, theirs, **tolerance):
@@ -133,8 +133,8 @@ def test_the_originals_evaluation(tmp_path, golden, flags):
 
 def test_compressed_records_are_read_too(tmp_path):
   packed = str(tmp_path / "a.tfrecord.gz")
-  with data_files.RecordWriter(packed) as writer:
-    writer.write_all(data_files.read_serialized(str(GOLDEN / "a.tfrecord")))
+  with tfrecord.RecordWriter(packed) as writer:
+    writer.write_all(tfrecord.read_serialized(str(GOLDEN / "a.tfrecord")))
   results = []
   for name in (GOLDEN / "a.tfrecord", packed):
     done = pretrain(
@@ -221,7 +221,7 @@ def test_the_final_model_is_a_folder_to_start_from(trained, small_config):
   final = weights(folder / "final_model")
   saved = weights(folder / f"model.ckpt-{STEPS}")
   assert set(final) == {
-    name for name in saved if not checkpoints.is_optimizer_state(name)
+    name for name in saved if not weight_files.is_optimizer_state(name)
   }
   for name, value in final.items():
     np.testing.assert_array_equal(value, saved[name], name)
@@ -346,7 +346,7 @@ def assert_best_words(text, fillings):
   config = modeling.BertConfig.from_json_file(str(MODEL / "bert_config.json"))
   model = modeling.BertModel(config)
   head = modeling.MaskedLMHead(config, model.word_embeddings)
-  checkpoints.load([*model.variables, *head.variables], str(MODEL))
+  weight_files.load([*model.variables, *head.variables], str(MODEL))
   logits = head(model([ids]).sequence_output, [positions])
   probabilities = tf.nn.softmax(logits)[0].numpy()
   for row, words in zip(probabilities, fillings, strict=True):

@@ -6,16 +6,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import squad_answers
-import squad_data
-import squad_input
-import squad_prediction
-import squad_threshold
-import squad_windows
 import tokenization
+from squad import (
+  answering,
+  dataset,
+  input_data,
+  null_threshold,
+  prediction,
+  windowing,
+)
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "who", "f", "b", "c", "d", "e"]
-LENGTHS = squad_windows.Lengths(12, 4, 4)
+LENGTHS = windowing.Lengths(12, 4, 4)
 CONTEXT = "f b c d e b d c b f"
 
 
@@ -43,17 +45,17 @@ def make(tokenizer):
   def make_predictor(
     trim=True, threshold=None, version_2=False, mask_padding=True, n_best=20
   ):
-    return squad_prediction.Predictor(
+    return prediction.Predictor(
       model,
       strategy=tf.distribute.get_strategy(),
       tokenizer=tokenizer,
       lengths=LENGTHS,
-      settings=squad_answers.Settings(
+      settings=answering.Settings(
         n_best_size=n_best,
         max_answer_length=2,
         version_2_with_negative=version_2,
       ),
-      threshold=squad_threshold.NullThreshold(threshold, lambda: "a"),
+      threshold=null_threshold.NullThreshold(threshold, lambda: "a"),
       trim=trim,
       mask_padding=mask_padding,
     )
@@ -75,8 +77,8 @@ def prepare(tokenizer, tmp_path):
     ]
     path = tmp_path / "dev.json"
     path.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
-    return squad_input.prepare(
-      squad_data.read(str(path), version_2=True), tokenizer, LENGTHS,
+    return input_data.prepare(
+      dataset.read(str(path), version_2=True), tokenizer, LENGTHS,
       records=str(tmp_path / "dev.tf_record"),
     )
 
@@ -84,16 +86,16 @@ def prepare(tokenizer, tmp_path):
 
 
 def make_batch(tokenizer, context):
-  questions = squad_data.from_texts([("who", context)])
-  windows = list(squad_windows.make_windows(questions, tokenizer, LENGTHS))
-  batch = squad_input.make_batch(windows, tokenizer, 12)
+  questions = dataset.from_texts([("who", context)])
+  windows = list(windowing.make_windows(questions, tokenizer, LENGTHS))
+  batch = input_data.make_batch(windows, tokenizer, 12)
   return {name: tf.constant(value) for name, value in batch.items()}
 
 
 def test_padding_is_no_candidate_trimmed_or_not(tokenizer):
   batch = make_batch(tokenizer, "f b")
   for trim in (False, True):
-    outputs = squad_prediction.window_logits(model, batch, trim=trim)
+    outputs = prediction.window_logits(model, batch, trim=trim)
     expected = [[2, 4, 3, 5, 6, 3] + [-np.inf] * 6]
     np.testing.assert_array_equal(outputs["start"], expected)
     np.testing.assert_array_equal(outputs["end"], np.array(expected) - 1)
@@ -101,7 +103,7 @@ def test_padding_is_no_candidate_trimmed_or_not(tokenizer):
 
 def test_padding_has_the_models_logits_where_it_competes(tokenizer):
   batch = make_batch(tokenizer, "f b")
-  outputs = squad_prediction.window_logits(
+  outputs = prediction.window_logits(
     model, batch, trim=False, mask_padding=False
   )
   expected = [[2, 4, 3, 5, 6, 3] + [100] * 6]
@@ -128,7 +130,7 @@ def test_only_what_is_cut_off_is_not_computed(tokenizer):
 
   batch = make_batch(tokenizer, "f b")
   for trim in (False, True):
-    squad_prediction.window_logits(watched, batch, trim=trim)
+    prediction.window_logits(watched, batch, trim=trim)
   assert seen == [12, 8]  # Cut to a multiple of eight.
 
 

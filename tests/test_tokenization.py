@@ -12,8 +12,8 @@ import unicodedata
 
 import pytest
 
-import errors
 import tokenization
+from common import errors
 
 ROOT = pathlib.Path(__file__).parent.parent
 GOLDEN = ROOT / "tests" / "golden" / "tokenization"

@@ -10,14 +10,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import distribution
-import errors
-import evaluation_loop
 import optimization
-import run_folder
-import stop_signals
-import training_loop
 import two_replicas
+from common import errors
+from training import (
+  distribution,
+  evaluation_loop,
+  loop,
+  run_folder,
+  stop_signals,
+)
 
 ONE, TWO = "one", "two"
 
@@ -80,11 +82,11 @@ def make_trainer(folder, *, kind=ONE, rate=0.3, model=None, **options):
     "num_train_steps": 12, "save_checkpoints_steps": 5, "log_steps": 4,
     "batch_size": 8, **options,
   }
-  return training_loop.Trainer(
+  return loop.Trainer(
     strategy=strategy,
     variables=model.variables,
     trained=model.variables,
-    objective=training_loop.Objective(
+    objective=loop.Objective(
       weights=lambda batch: {"squares": tf.reduce_sum(batch["weight"])},
       sums=functools.partial(model.sums, rate=rate),
     ),
@@ -95,7 +97,7 @@ def make_trainer(folder, *, kind=ONE, rate=0.3, model=None, **options):
       num_train_steps=12,
       num_warmup_steps=2,
     ),
-    options=training_loop.TrainOptions(output_dir=str(folder), **options),
+    options=loop.TrainOptions(output_dir=str(folder), **options),
   )
 
 
@@ -227,7 +229,7 @@ def test_signal_saves_and_the_run_goes_on(tmp_path, kind, number):
       tmp_path / "b",
       evaluation=interrupting_evaluation(number, at_step=6),
     )
-  assert exit_info.value.code == training_loop.EXIT_INTERRUPTED == 75
+  assert exit_info.value.code == loop.EXIT_INTERRUPTED == 75
   assert signal.getsignal(number) == before
   assert run_folder.latest_committed(str(tmp_path / "b")).step == 6
   state = train(make_trainer(tmp_path / "b", kind=kind), tmp_path / "b")
@@ -261,7 +263,7 @@ def test_all_processes_go_by_the_slowest(tmp_path, monkeypatch):
     told.append(values)
     return np.array([values, [0.0, 2.5]])
 
-  monkeypatch.setattr(distribution, "gathered", gathered)
+  monkeypatch.setattr(distribution, "all_gather", gathered)
   stop = stop_signals.StopRequest()
   assert trainer._agreed(stop, 0.25) == (False, 2.5)
   assert told == [[0.0, 0.25]]
@@ -271,7 +273,7 @@ def test_all_processes_go_by_the_slowest(tmp_path, monkeypatch):
   assert trainer._block_length(0, 0.001) == 4
   with pytest.raises(errors.InputError, match="step 0, another at step 3: --o"):
     monkeypatch.setattr(
-      distribution, "gathered", lambda *_: np.array([[0.0], [3.0]])
+      distribution, "all_gather", lambda *_: np.array([[0.0], [3.0]])
     )
     trainer.train(lambda step: pytest.fail("asked for data"))
 

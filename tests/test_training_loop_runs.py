@@ -10,9 +10,9 @@ import tensorflow as tf
 
 import modeling
 import optimization
-import pretraining_model
-import training_loop
 import two_replicas
+from pretraining import pretrainer
+from training import loop
 
 GOLDEN = pathlib.Path("tests/golden/optimizer")
 STRATEGIES = {"one": tf.distribute.get_strategy, "two": two_replicas.strategy}
@@ -29,11 +29,11 @@ class GoldenRun:
     self.rate = functools.partial(optimization.learning_rate, **settings)
     with strategy.scope():
       if name.startswith("pre"):
-        model = pretraining_model.PretrainingModel(config, seed=1)
-        self.objective = pretraining_model.objective(model)
+        model = pretrainer.PretrainingModel(config, seed=1)
+        self.objective = pretrainer.objective(model)
       else:
         model = GoldenClassifier(config)
-        self.objective = training_loop.Objective(model.weights, model.sums)
+        self.objective = loop.Objective(model.weights, model.sums)
     self.variables = model.variables
     for variable in self.variables:
       variable.assign(self.part("initial")[variable.name.split(":")[0]])
@@ -106,14 +106,14 @@ def test_whole_runs_of_the_original(tmp_path, name, devices):
   strategy = STRATEGIES[devices]()
   run = GoldenRun(name, strategy)
   batches, steps = run.batches(strategy), run.part("steps")
-  trainer = training_loop.Trainer(
+  trainer = loop.Trainer(
     strategy=strategy,
     variables=run.variables,
     trained=run.variables,
     objective=run.objective,
     optimizer=optimization.create_optimizer("bertadam", jit_compile=False),
     learning_rate=run.rate,
-    options=training_loop.TrainOptions(
+    options=loop.TrainOptions(
       output_dir=str(tmp_path),
       num_train_steps=len(steps["loss"]),
       batch_size=run.batch_size,

@@ -1,0 +1,194 @@
+"""Runs both ends of a conversion on the same random input.
+
+An end is run by this project, and by the peer that it was made for where that
+is installed: transformers (with torch), or tf-models-official.
+"""
+
+import os
+import sys
+
+import numpy as np
+import tensorflow as tf
+
+import modeling
+from checkpoints import converter, huggingface, weight_files
+
+# What transformers calls the outputs of its classes -> what we do
+_OUTPUTS = {
+  "BertForPreTraining": {
+    "prediction_logits": "masked_lm",
+    "seq_relationship_logits": "next_sentence",
+  },
+  "BertForMaskedLM": {"logits": "masked_lm"},
+  "BertForNextSentencePrediction": {"logits": "next_sentence"},
+  "BertForSequenceClassification": {"logits": "labels"},
+  "BertForTokenClassification": {"logits": "labels"},
+  "BertForQuestionAnswering": {"start_logits": "start", "end_logits": "end"},
+}
+
+
+def random_batch(config, seed=0):
+  """Returns input_ids, input_mask, segment_ids: int32 arrays [3, T]."""
+  rng = np.random.RandomState(seed)
+  length = min(config.max_position_embeddings, 32)
+  lengths = np.array([length, (length + 1) // 2, 1])
+  mask = np.arange(length) < lengths[:, None]
+  ids = rng.randint(0, config.vocab_size, mask.shape) * mask
+  types = rng.randint(0, config.type_vocab_size, mask.shape) * mask
+  return tuple(values.astype(np.int32) for values in (ids, mask, types))
+
+
+def compare(source, output, architecture=None):
+  """Runs both ends in every way that is installed.
+
+  Args:
+    source: converter.Source.
+    output: folder that `converter.convert` wrote.
+    architecture: class of transformers; by default found from the names.
+
+  Returns:
+    list of (who ran which end, output, largest difference from what this
+    project computes from the input).
+  """
+  architecture = architecture or huggingface.architecture_of(
+    source.reader.shapes
+  )
+  batch = random_batch(source.config)
+  expected = our_outputs(source, architecture, batch)
+  result = converter.open_source(output)
+  rows = [
+    ("this project, output", name, difference)
+    for name, difference in _differences(
+      expected, our_outputs(result, architecture, batch)
+    )
+  ]
+  for end, opened in (("input", source), ("output", result)):
+    peer, outputs = _peer_outputs(opened, architecture, batch)
+    rows += [
+      (f"{peer}, {end}", name, difference)
+      for name, difference in _differences(expected, outputs)
+    ]
+  return rows
+
+
+def _differences(expected, found):
+  for name in expected.keys() & found.keys():
+    yield name, float(np.max(np.abs(expected[name] - found[name])))
+
+
+def _peer_outputs(source, architecture, batch):
+  """Returns (name of the peer, its outputs; {} where it cannot be run)."""
+  kind = source.reader.kind
+  if kind == huggingface.Reader.kind:
+    return "transformers", huggingface_outputs(source, architecture, batch)
+  if kind == "Model Garden":
+    return "tf-models-official", model_garden_outputs(source, batch)
+  return "", {}
+
+
+def our_outputs(source, architecture, batch):
+  """Returns {output: float32 array} of this project's model."""
+  config, shapes = source.config, source.reader.shapes
+  bert = modeling.BertModel(config)
+  weight_files.load(
+    bert.variables, source.reader, allowed_missing=["^bert/pooler/"]
+  )
+  output = bert(*map(tf.constant, batch))
+  found = {"sequence_output": output.sequence_output}
+  if "bert/pooler/dense/kernel" in shapes:
+    found["pooled_output"] = output.pooled_output
+
+  def run(head, *inputs):
+    weight_files.load(head.variables, source.reader)
+    return head(*inputs)
+
+  if "cls/predictions/output_bias" in shapes:
+    rows, length = batch[0].shape
+    everywhere = tf.tile(tf.range(length)[None], [rows, 1])
+    found["masked_lm"] = run(
+      modeling.MaskedLMHead(config, bert.word_embeddings),
+      output.sequence_output,
+      everywhere,
+    )
+  if "cls/seq_relationship/output_bias" in shapes:
+    head = modeling.NextSentenceHead(config)
+    found["next_sentence"] = run(head, output.pooled_output)
+  if "cls/squad/output_bias" in shapes:
+    head = modeling.SpanHead(config)
+    found["start"], found["end"] = run(head, output.sequence_output)
+  if "output_bias" in shapes:
+    count = shapes["output_bias"][0]
+    if architecture == "BertForTokenClassification":
+      head = modeling.TokenClassificationHead(config, count)
+      found["labels"] = run(head, output.sequence_output)
+    else:
+      head = modeling.ClassificationHead(config, count)
+      found["labels"] = run(head, output.pooled_output)
+  return {name: value.numpy() for name, value in found.items()}
+
+
+def hide_triton():
+  """Lets torch and transformers be imported beside TensorFlow.
+
+  PyTorch's wheels for GPUs bring triton, whose copy of LLVM and TensorFlow's
+  end a process that loads both. So triton is hidden from it: neither module
+  needs it to run a model as it is.
+  """
+  sys.modules.setdefault("triton", None)
+
+
+def huggingface_outputs(source, architecture, batch):
+  """Returns {output: array} of transformers; {} where it is not installed."""
+  hide_triton()
+  try:
+    import torch
+    import transformers
+  except ImportError:
+    return {}
+  folder = source.reader.path
+  if not os.path.exists(os.path.join(folder, "config.json")):
+    return {}
+  model = getattr(transformers, architecture).from_pretrained(folder).eval()
+  with torch.no_grad():
+    output = model(
+      *(torch.from_numpy(values.astype(np.int64)) for values in batch),
+      output_hidden_states=True,
+    )
+    found = {"sequence_output": output.hidden_states[-1]}
+    pooler = getattr(model, "bert", model).pooler
+    if pooler is not None:
+      found["pooled_output"] = pooler(output.hidden_states[-1])
+  for theirs, ours in _OUTPUTS.get(architecture, {}).items():
+    found[ours] = output[theirs]
+  return {name: value.numpy() for name, value in found.items()}
+
+
+def model_garden_outputs(source, batch):
+  """Returns {output: array} of BertEncoderV2; {} without tf-models-official."""
+  try:
+    from official.nlp.modeling import networks
+  except ImportError:
+    return {}
+  config, approximate = source.config, source.config.hidden_act == "gelu"
+  activation = config.hidden_act
+  if activation in ("gelu", "gelu_erf"):
+    activation = lambda x: tf.nn.gelu(x, approximate=approximate)  # noqa: E731
+  encoder = networks.BertEncoderV2(
+    vocab_size=config.vocab_size,
+    hidden_size=config.hidden_size,
+    num_layers=config.num_hidden_layers,
+    num_attention_heads=config.num_attention_heads,
+    inner_dim=config.intermediate_size,
+    inner_activation=activation,
+    max_sequence_length=config.max_position_embeddings,
+    type_vocab_size=config.type_vocab_size,
+  )
+  names = ("input_word_ids", "input_mask", "input_type_ids")
+  inputs = dict(zip(names, map(tf.constant, batch)))
+  encoder(inputs)
+  status = tf.train.Checkpoint(encoder=encoder).read(source.reader.path)
+  status.expect_partial().assert_existing_objects_matched()
+  output = encoder(inputs)
+  return {
+    name: output[name].numpy() for name in ("sequence_output", "pooled_output")
+  }

@@ -1,0 +1,288 @@
+"""Turns a checkpoint of any kind into a folder of any kind.
+
+  tf1, tf2      bert_config.json, bert_model.ckpt.*, vocab.txt: the layout of
+                the released models, which this project shares
+  huggingface   config.json, model.safetensors, vocab.txt,
+                tokenizer_config.json
+  model_garden  as tf1, but bert_model.ckpt is object-based
+
+The folder appears when it is whole.
+"""
+
+import os
+import re
+import shutil
+from typing import NamedTuple, Optional
+
+import tensorflow as tf
+
+import modeling
+from checkpoints import huggingface, model_garden, weight_files, weight_names
+from common import errors, file_io, json_files
+
+CHECKPOINT = "bert_model.ckpt"
+
+
+class Source(NamedTuple):
+  """A model to convert.
+
+  Attributes:
+    reader: see `weight_files.open_reader`.
+    config: modeling.BertConfig.
+    vocab_file: path, or None.
+  """
+
+  reader: object
+  config: modeling.BertConfig
+  vocab_file: Optional[str]
+
+
+class Conversion(NamedTuple):
+  """What became of every value.
+
+  Attributes:
+    names: dict from TF1 name to the name in the new file.
+    left_out: dict from name in the old file to the reason.
+    notes: sentences about what the numbers alone do not tell.
+  """
+
+  names: dict
+  left_out: dict
+  notes: list
+
+
+def open_source(path, *, bert_config_file=None, vocab_file=None):
+  """Opens a checkpoint with its configuration and vocabulary.
+
+  Args:
+    path: see `weight_files.open_reader`.
+    bert_config_file: by default what the checkpoint carries, or lies beside it.
+    vocab_file: by default vocab.txt beside it, if there is one.
+
+  Raises:
+    InputError: a file is missing or damaged, or they do not fit together.
+  """
+  reader = weight_files.open_reader(path)
+  values = _config_values(reader, bert_config_file)
+  config = modeling.BertConfig.from_dict(values)
+  _check_shapes(reader, config)
+  vocab_file = vocab_file or _beside(reader, "vocab.txt")
+  if vocab_file:
+    with file_io.open_for_reading(vocab_file) as stream:
+      config.check_vocabulary(sum(1 for _ in stream), vocab_file)
+  return Source(reader, config, vocab_file)
+
+
+def _config_values(reader, bert_config_file):
+  if bert_config_file:
+    return weight_files.read_config(bert_config_file)
+  if reader.config:
+    return reader.config
+  beside = _beside(reader, "bert_config.json")
+  if beside:
+    return weight_files.read_config(beside)
+  # A folder that this project trained in.
+  fingerprint = _beside(reader, "run_fingerprint.json")
+  values = json_files.read(fingerprint) if fingerprint else {}
+  if "bert_config" not in values:
+    raise errors.InputError(
+      f"{reader.path} ({reader.kind}) has no configuration beside it; give "
+      "--bert_config_file"
+    )
+  return values["bert_config"]
+
+
+def _beside(reader, name):
+  """Path of a file in the checkpoint's folder, or None."""
+  is_folder = tf.io.gfile.isdir(reader.path)
+  folder = reader.path if is_folder else os.path.dirname(reader.path)
+  for place in (folder, os.path.join(folder, "0_Transformer")):
+    path = os.path.join(place, name)
+    if tf.io.gfile.exists(path):
+      return path
+  return None
+
+
+def _check_shapes(reader, config):
+  """Raises InputError if the encoder is not the one of the configuration."""
+  heads = getattr(reader, "num_heads", config.num_attention_heads)
+  if heads != config.num_attention_heads:
+    raise errors.InputError(
+      f"{reader.path} has {heads} attention heads, but the configuration says "
+      f"{config.num_attention_heads}; give the one that belongs to it"
+    )
+  for name, shape in modeling.bert_shapes(config).items():
+    found = reader.shapes.get(name)
+    # Several classes of Hugging Face have no pooler.
+    if found is None and not name.startswith("bert/pooler/"):
+      raise errors.InputError(
+        f"{reader.path} has no {name}; give the configuration that belongs to "
+        "it, or a checkpoint of BERT"
+      )
+    if found not in (None, shape):
+      raise errors.InputError(
+        f"{reader.path}: {name} has shape {list(found)}, but the configuration "
+        f"asks for {list(shape)}; give the one that belongs to it"
+      )
+
+
+def convert(source, output, kind, *, keep_optimizer_state=True, **options):
+  """Writes a model as a folder of another kind.
+
+  Args:
+    source: Source.
+    output: folder; it must not exist, or be empty.
+    kind: a key of WRITERS.
+    keep_optimizer_state: whether Adam's moments and the step are written too;
+      only "tf1" has a place for them, and only for those of TF1.
+    **options: `architecture` and `do_lower_case`, for "huggingface": see
+      `huggingface.write`. By default the class is found from the
+      names, the case from a tokenizer_config.json or else the vocabulary.
+
+  Returns:
+    Conversion.
+
+  Raises:
+    InputError: the folder has files, or the checkpoint cannot be read.
+  """
+  _check_new(output)
+  weights, left_out = _chosen(source.reader, kind, keep_optimizer_state)
+  values = {name: source.reader.read(name) for name in weights}
+  aside = file_io.name_aside(output.rstrip("/"))
+  try:
+    os.makedirs(aside)
+    names = WRITERS[kind](aside, values, source, **options)
+    if source.vocab_file:
+      shutil.copyfile(source.vocab_file, os.path.join(aside, "vocab.txt"))
+    if os.path.isdir(output):
+      os.rmdir(output)
+    os.replace(aside, output)
+  finally:
+    shutil.rmtree(aside, ignore_errors=True)
+  for name in values.keys() - names.keys():
+    left_out[name] = f"{kind} has no place for it"
+  return Conversion(names, left_out, _notes(source, kind))
+
+
+def _check_new(output):
+  if file_io.is_remote(output):
+    raise errors.InputError(
+      f"{output} is not on a local disk; convert to one, then copy the folder"
+    )
+  if os.path.exists(output) and (
+    not os.path.isdir(output) or os.listdir(output)
+  ):
+    raise errors.InputError(f"{output} is there already; give a new folder")
+
+
+def _chosen(reader, kind, keep_optimizer_state):
+  """Returns (names to convert, {name: why it is left out})."""
+  known = {
+    row.tf1
+    for row in weight_names.table(weight_names.count_layers(reader.shapes))
+  }
+  chosen, left_out = [], {}
+  for name in reader.shapes:
+    if weight_files.is_optimizer_state(name):
+      if kind not in ("tf1", "tf2"):
+        left_out[name] = f"optimizer state, which {kind} does not take over"
+        continue
+      if not keep_optimizer_state:
+        left_out[name] = "optimizer state, not asked for"
+        continue
+    elif name not in known and reader.kind != weight_files.TF1:
+      left_out[name] = "not a weight of BERT or of a head that is known"
+      continue
+    chosen.append(name)
+  return chosen, left_out
+
+
+def _notes(source, kind):
+  """Says what stays the same under another name."""
+  notes = list(source.reader.notes)
+  function = source.config.hidden_act
+  if kind == "huggingface" and function in ("gelu", "gelu_erf"):
+    theirs = "gelu_new" if function == "gelu" else "gelu"
+    notes.append(
+      f"hidden_act {function} is the same function as their {theirs}, which "
+      "config.json says"
+    )
+  elif function == "gelu_erf":
+    notes.append(
+      "hidden_act is gelu_erf, the exact GELU: "
+      + (
+        "build the encoder with that activation"
+        if kind == "model_garden"
+        else "the original's code does not know it, this project does"
+      )
+    )
+  if kind == "model_garden" and function == "gelu":
+    notes.append("hidden_act is gelu, the one made with tanh: their default")
+  return notes
+
+
+def _write_tf1(folder, values, source):
+  weight_files.write_tf1(os.path.join(folder, CHECKPOINT), values)
+  _write_config(folder, source)
+  return {name: name for name in values}
+
+
+def _write_model_garden(folder, values, source):
+  with weight_files.files_aside(os.path.join(folder, CHECKPOINT)) as aside:
+    names = model_garden.write(
+      aside, values, source.config.num_attention_heads
+    )
+  _write_config(folder, source)
+  return names
+
+
+def _write_config(folder, source):
+  file_io.write_text(
+    os.path.join(folder, "bert_config.json"), source.config.to_json_string()
+  )
+  do_lower_case = _known_case(source)
+  if do_lower_case is not None:
+    huggingface.write_tokenizer_config(
+      folder, do_lower_case, source.config.max_position_embeddings
+    )
+
+
+def _known_case(source):
+  """Returns what is said of the case beside a vocabulary, None for nothing."""
+  if not source.vocab_file:
+    return None
+  return huggingface.read_do_lower_case(source.vocab_file)
+
+
+def _write_huggingface(
+  folder, values, source, *, architecture=None, do_lower_case=None
+):
+  if do_lower_case is None:
+    do_lower_case = _known_case(source)
+  if do_lower_case is None and source.vocab_file:
+    do_lower_case = not has_capitals(source.vocab_file)
+  return huggingface.write(
+    folder,
+    values,
+    source.config.to_dict(),
+    architecture=architecture,
+    do_lower_case=do_lower_case,
+  )
+
+
+# name of --to -> function of (folder, {TF1 name: value}, Source) that writes,
+# and returns {TF1 name: name in the file}
+WRITERS = {
+  "tf1": _write_tf1,
+  "tf2": _write_tf1,
+  "huggingface": _write_huggingface,
+  "model_garden": _write_model_garden,
+}
+
+
+def has_capitals(vocab_file):
+  """Whether a vocabulary is a cased one: [CLS] does not count."""
+  return any(
+    re.match(r"(?!\[.*\]$).*[A-Z]", line)
+    for _, line in file_io.read_lines(vocab_file)
+  )

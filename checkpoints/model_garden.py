@@ -1,0 +1,260 @@
+"""Model Garden (tf-models-official) checkpoints, without that package.
+
+They are object-based: a value is found by the path of attributes that leads
+to it, such as encoder/_transformer_layers/0/_attention_layer/_query_dense/
+kernel, and a graph of the objects is stored beside the values. What is read
+and written here is what `BertEncoder`, `BertEncoderV2` and `BertPretrainerV2`
+(with a next-sentence head) hold.
+"""
+
+import re
+
+import tensorflow as tf
+from tensorflow.core.protobuf import trackable_object_graph_pb2
+
+from checkpoints import weight_names
+from common import errors
+
+GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+
+# How the path of a variable ends -> how `weight_names.table` writes it. What
+# the model hangs from does not matter.
+_ENDINGS = (
+  (r"(_transformer_layers/\d+/.*)", "encoder/{}"),
+  (
+    r"(_(?:embedding|type_embedding|position_embedding|embedding_norm|pooler)"
+    r"_layer/\w+)",
+    "encoder/{}",
+  ),
+  (r"(masked_lm/\w+(?:/\w+)?)", "{}"),
+  (r"classification_heads/0/((?:dense|out_proj)/\w+)", "next_sentence/{}"),
+  (r"next_sentence\.pooler_(dense/\w+)", "next_sentence/{}"),
+)
+# The longest of them: _transformer_layers/0/_attention_layer/_key_dense/bias
+_LONGEST_ENDING = 5
+# The next-sentence head has a dense layer of its own, which is BERT's pooler;
+# the encoder's pooler is then never trained.
+_HEAD_POOLER = {
+  "next_sentence/dense/kernel": "encoder/_pooler_layer/kernel",
+  "next_sentence/dense/bias": "encoder/_pooler_layer/bias",
+}
+_TABLE = "bert/embeddings/word_embeddings"
+_QUERY = "bert/encoder/layer_0/attention/self/query/kernel"
+# What an encoder has whose embeddings are narrower than its layers.
+_PROJECTION = "_embedding_projection"
+
+
+class Reader:
+  """A Model Garden checkpoint under TF1 names.
+
+  Attributes:
+    path: prefix of the checkpoint.
+    shapes: dict from TF1 name to shape; what no row of `weight_names.table`
+      has is under its own key.
+    config: None; such a checkpoint carries no configuration.
+    num_heads: heads of the attention, from the shape of its matrices.
+    notes: sentences about what the numbers alone do not tell.
+  """
+
+  kind = "Model Garden"
+
+  def __init__(self, bundle):
+    """Makes a reader.
+
+    Args:
+      bundle: `CheckpointReader` of the files.
+
+    Raises:
+      InputError: the objects are not those of a BERT encoder.
+    """
+    self.path, self.config, self.notes = bundle.path, None, []
+    self._bundle = bundle
+    found, rest = _keys_by_path(bundle)
+    self._keys = self._tf1_keys(found)
+    if not {_TABLE, _QUERY} <= self._keys.keys():
+      raise errors.InputError(
+        f"{self.path}: an object-based checkpoint, but not of a Model Garden "
+        "BERT encoder or pretrainer"
+      )
+    self.num_heads = bundle.shapes[self._keys[_QUERY][0]][1]
+    self.shapes = {
+      name: _shape(bundle.shapes[key], layout)
+      for name, (key, layout) in sorted(self._keys.items())
+    }
+    for key in rest:
+      self.shapes[key] = bundle.shapes[key]
+      self._keys[key] = (key, "same")
+
+  def read(self, name):
+    """Returns the value of one TF1 name as a numpy array."""
+    key, layout = self._keys[name]
+    return weight_names.to_tf1(self._bundle.read(key), layout)
+
+  def _tf1_keys(self, found):
+    """Returns {TF1 name: (key of the bundle, layout)}."""
+    for head, pooler in _HEAD_POOLER.items():
+      if head in found:
+        found[pooler] = found.pop(head)
+        self.notes.append(f"the pooler is {head} of the next-sentence head")
+    numbers = re.findall(r"_transformer_layers/(\d+)/", " ".join(found))
+    rows = weight_names.table(max(map(int, numbers), default=-1) + 1)
+    return {
+      row.tf1: (found[row.model_garden], row.model_garden_layout)
+      for row in rows
+      if row.model_garden in found
+    }
+
+
+def _shape(shape, layout):
+  """Shape that a value has once it lies as in TF1."""
+  if layout == "transposed":
+    return shape[::-1]
+  if layout == "heads":
+    return (shape[0] * shape[1],)
+  if layout == "heads_out":
+    return (shape[0], shape[1] * shape[2])
+  if layout == "heads_in":
+    return (shape[0] * shape[1], shape[2])
+  return shape
+
+
+def _keys_by_path(bundle):
+  """Finds what the values of an object-based checkpoint belong to.
+
+  Returns:
+    {path of `weight_names.table`: key of the bundle}, and the sorted keys of
+    other variables, the optimizer's left out.
+  """
+  graph = trackable_object_graph_pb2.TrackableObjectGraph()
+  graph.ParseFromString(bundle.read(GRAPH))
+  parents = _parents(graph)
+  found, rest = {}, set()
+  for number in parents:
+    endings = list(_endings(parents, number, _LONGEST_ENDING))
+    if any(_PROJECTION in ending for ending in endings):
+      raise errors.InputError(
+        f"{bundle.path}: has an {_PROJECTION}: its embeddings are narrower "
+        "than its layers, which BERT's are not"
+      )
+    names = [name for name in map(_known_name, endings) if name]
+    for attribute in graph.nodes[number].attributes:
+      found.update((name, attribute.checkpoint_key) for name in names)
+      if not names:
+        rest.add(attribute.checkpoint_key)
+  return found, sorted(rest)
+
+
+def _parents(graph):
+  """{object: [(its parent, its name there)]}, without the optimizer's."""
+  parents, seen, unvisited = {}, {0}, [0]
+  while unvisited:
+    number = unvisited.pop()
+    for child in graph.nodes[number].children:
+      if child.local_name in ("optimizer", "save_counter", "global_step"):
+        continue
+      parents.setdefault(child.node_id, []).append((number, child.local_name))
+      if child.node_id not in seen:
+        seen.add(child.node_id)
+        unvisited.append(child.node_id)
+  return parents
+
+
+def _endings(parents, number, length):
+  """Yields the ends, up to `length` names long, of all paths to an object."""
+  for parent, name in parents.get(number, ()):
+    if length == 1 or parent not in parents:
+      yield name
+    else:
+      for above in _endings(parents, parent, length - 1):
+        yield f"{above}/{name}"
+
+
+def _known_name(ending):
+  """The path as `weight_names.table` writes it, or None."""
+  for pattern, name in _ENDINGS:
+    match = re.search(rf"(?:^|/){pattern}$", ending)
+    if match:
+      return name.format(match[1])
+  return None
+
+
+# Writing
+
+
+def write(prefix, weights, num_heads):
+  """Writes a checkpoint that Model Garden models restore.
+
+  An encoder alone hangs from "encoder" and "model"; with the masked-LM head
+  "model" is a pretrainer, and "masked_lm" and "next_sentence.pooler_dense"
+  are what fine-tuning from it looks for.
+
+  Args:
+    prefix: of a block of `weight_files.files_aside`.
+    weights: dict from TF1 name to numpy array.
+    num_heads: heads of the attention.
+
+  Returns:
+    dict from TF1 name to path; what has none there is left out.
+  """
+  tree, paths = {}, {}
+  for row in weight_names.table(weight_names.count_layers(weights)):
+    if row.tf1 in weights and row.model_garden:
+      value = weight_names.from_tf1(
+        weights[row.tf1], row.model_garden_layout, num_heads
+      )
+      paths[row.tf1] = row.model_garden
+      _put(tree, row.model_garden, tf.Variable(value))
+  _tie(tree)
+  objects = {name: _tracked(part) for name, part in tree.items()}
+  tf.train.Checkpoint(**_items(objects)).write(prefix)
+  return paths
+
+
+def _put(tree, path, leaf):
+  *parents, name = path.split("/")
+  for parent in parents:
+    tree = tree.setdefault(parent, {})
+  tree[name] = leaf
+
+
+def _tie(tree):
+  """Adds what a second layer holds as well."""
+  encoder = tree["encoder"]
+  if "masked_lm" in tree:
+    table = encoder["_embedding_layer"]["embeddings"]
+    tree["masked_lm"]["embedding_table"] = table
+  if "next_sentence" in tree and "_pooler_layer" in encoder:
+    # Copies: one object of a file cannot become two of a model.
+    tree["next_sentence"]["dense"] = {
+      name: tf.Variable(variable)
+      for name, variable in encoder["_pooler_layer"].items()
+    }
+
+
+def _tracked(tree):
+  """Makes a dict of dicts of variables an object of objects."""
+  if isinstance(tree, tf.Variable):
+    return tree
+  if "0" in tree:
+    return [_tracked(tree[str(number)]) for number in range(len(tree))]
+  node = tf.Module()
+  for name, part in tree.items():
+    setattr(node, name, _tracked(part))
+  return node
+
+
+def _items(objects):
+  """What hangs from the root of the checkpoint: dict from name to object."""
+  encoder = objects["encoder"]
+  if "masked_lm" not in objects:
+    return {"encoder": encoder, "model": encoder}
+  model = tf.Module()
+  model.encoder_network = encoder
+  model.masked_lm = objects["masked_lm"]
+  items = {"encoder": encoder, "model": model, "masked_lm": model.masked_lm}
+  if "next_sentence" in objects:
+    head = objects["next_sentence"]
+    model.classification_heads = [head]
+    if hasattr(head, "dense"):
+      items["next_sentence.pooler_dense"] = head.dense
+  return items

@@ -1,0 +1,388 @@
+"""Weights in files: found, read, written, and put into variables, loudly.
+
+A TensorFlow checkpoint is a pair of files, PREFIX.index (names, shapes,
+checksums) and PREFIX.data-00000-of-00001 (the values; large ones come in
+several). What this project writes is name-based, as TensorFlow 1 did it: the
+key of a value is the name of its variable, so the original reads our files
+and we read the released ones. A `.meta` file beside them is not needed.
+"""
+
+import contextlib
+import os
+import re
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from checkpoints import huggingface, model_garden
+from common import errors, file_io, json_files
+
+TF1 = "TensorFlow 1"
+
+# What training needs beside weights, under the names of the optimizers that
+# BERT has been trained with. Not worth a word when it is not loaded.
+_OPTIMIZER_STATE = re.compile(
+  r"/(adam_m|adam_v|lamb_m|lamb_v|Adam|Adam_1|LAMB|LAMB_1)$"
+  r"|^(global_step|applied_updates|beta1_power|beta2_power|loss_scale/\w+)$"
+)
+_SUFFIX = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
+
+
+class CheckpointReader:
+  """The values of one TensorFlow checkpoint, read when they are asked for.
+
+  Attributes:
+    kind: what wrote it, for reports.
+    path: its prefix, such as "folder/bert_model.ckpt".
+    shapes: dict from name to shape (tuple), in the order of the names.
+    config: None; other kinds of checkpoints carry a configuration.
+    notes: sentences about what the numbers alone do not tell; none here.
+  """
+
+  kind, config, notes = TF1, None, ()
+
+  def __init__(self, path):
+    """Opens a checkpoint.
+
+    Args:
+      path: a folder, a prefix, or one of the files of a checkpoint.
+
+    Raises:
+      InputError: there is none, it is not whole, or its index is damaged.
+    """
+    self.path = find_prefix(path)
+    _check_all_shards_exist(self.path)
+    with _errors_named(f"{self.path}.index is not a readable index"):
+      self._reader = tf.compat.v1.train.NewCheckpointReader(self.path)
+      shapes = self._reader.get_variable_to_shape_map()
+    self.shapes = {name: tuple(shapes[name]) for name in sorted(shapes)}
+
+  def read(self, name):
+    """Returns the value of one name as a numpy array; its checksum is checked.
+
+    Raises:
+      InputError: the data file is damaged or cut off.
+    """
+    with _errors_named(f"{self.path}: the value of {name} cannot be read"):
+      return self._reader.get_tensor(name)
+
+
+def open_reader(path):
+  """Opens a checkpoint of any kind; its names are those of TF1.
+
+  Args:
+    path: of a TensorFlow checkpoint (see `find_prefix`), of the original, this
+      project or Model Garden, or of a Hugging Face folder or .safetensors file.
+
+  Returns:
+    An object with the attributes and `read` of `CheckpointReader`.
+
+  Raises:
+    InputError: there is none, or it is damaged or of an unknown kind.
+  """
+  if huggingface.is_checkpoint(path):
+    return huggingface.Reader(path)
+  if tf.io.gfile.exists(os.path.join(path, "pytorch_model.bin")):
+    raise errors.InputError(
+      f"{path} has its weights in pytorch_model.bin, which only PyTorch can "
+      "read; save the model again as model.safetensors"
+    )
+  reader = CheckpointReader(path)
+  if model_garden.GRAPH in reader.shapes:
+    return model_garden.Reader(reader)
+  return reader
+
+
+def read_config(path):
+  """Reads the shape of a model, for `BertConfig.from_dict`.
+
+  Args:
+    path: a bert_config.json, or a config.json of Hugging Face, whose names of
+      activations mean other functions and are translated.
+
+  Returns:
+    dict.
+
+  Raises:
+    InputError: there is no such file, or it is of another kind of model.
+  """
+  values = json_files.read(path)
+  if huggingface.is_config(values):
+    return huggingface.bert_config(values, path)
+  return values
+
+
+def read_weights(path):
+  """Returns all values of a checkpoint: dict from name to numpy array."""
+  reader = open_reader(path)
+  return {name: reader.read(name) for name in reader.shapes}
+
+
+@contextlib.contextmanager
+def _errors_named(what):
+  try:
+    yield
+  # Which of them TensorFlow raises for a damaged file depends on the damage.
+  except (tf.errors.OpError, ValueError, RuntimeError, IndexError) as error:
+    raise errors.InputError(
+      f"{what} ({reason_of(error)}); the file is damaged or cut off: copy it "
+      "again or take another checkpoint"
+    ) from error
+
+
+def reason_of(error):
+  """Text of an exception, without where in TensorFlow it was raised."""
+  text = str(getattr(error, "message", None) or error)
+  return re.sub(r"^\{\{.*?\}\} *| *\[Op:\w+\]", "", text)
+
+
+def find_prefix(path):
+  """Returns the prefix of the checkpoint that `path` means.
+
+  Args:
+    path: a prefix, one of the files of a checkpoint, or a folder. In a folder
+      that is bert_model.ckpt, else the newest that the file "checkpoint"
+      names, else the only one, else the highest model.ckpt-NUMBER.
+
+  Raises:
+    InputError: there is no checkpoint, or no telling which one is meant.
+  """
+  prefix = _SUFFIX.sub("", path)
+  if tf.io.gfile.exists(f"{prefix}.index"):
+    return prefix
+  if tf.io.gfile.isdir(path):
+    return _prefix_in_folder(path)
+  folder = os.path.dirname(path) or "."
+  present = _prefixes(folder) if tf.io.gfile.isdir(folder) else []
+  beside = f"; {folder} has {', '.join(present)}" if present else ""
+  raise errors.InputError(
+    f"no checkpoint at {path}: there is no {prefix}.index{beside}"
+  )
+
+
+def _prefix_in_folder(folder):
+  present = _prefixes(folder)
+  if not present:
+    raise errors.InputError(
+      f"no checkpoint in {folder}: it has no file that ends in .index"
+    )
+  if "bert_model.ckpt" in present:
+    return os.path.join(folder, "bert_model.ckpt")
+  newest = tf.train.latest_checkpoint(folder)
+  if newest:
+    return newest
+  if len(present) == 1:
+    return os.path.join(folder, present[0])
+  if not all(re.fullmatch(r"model\.ckpt-\d+", name) for name in present):
+    raise errors.InputError(
+      f"{folder} has several checkpoints: {', '.join(present)}; name one"
+    )
+  newest = max(present, key=lambda name: int(name.split("-")[1]))
+  return os.path.join(folder, newest)
+
+
+def _prefixes(folder):
+  names = tf.io.gfile.listdir(folder)
+  return sorted(n.removesuffix(".index") for n in names if n.endswith(".index"))
+
+
+def _check_all_shards_exist(prefix):
+  """Raises InputError if one of PREFIX.data-00000-of-00002 ... is missing."""
+  found = {
+    os.path.basename(path)
+    for path in tf.io.gfile.glob(f"{prefix}.data-*-of-*")
+  }
+  count = max((int(name[-5:]) for name in found), default=1)
+  for shard in range(count):
+    expected = f"{os.path.basename(prefix)}.data-{shard:05d}-of-{count:05d}"
+    if expected not in found:
+      raise errors.InputError(
+        f"{prefix}.index has no data: {expected} is missing beside it; copy "
+        "all files of the checkpoint"
+      )
+
+
+def is_optimizer_state(name):
+  """Whether a name is not of a weight but of what training keeps beside it."""
+  return bool(_OPTIMIZER_STATE.search(name))
+
+
+# Writing
+
+
+def write_tf1(prefix, tensors):
+  """Writes a checkpoint that the original, and `CheckpointReader`, can read.
+
+  The files are a function of the names and values alone. They get their names
+  when they are whole and on the disk, the data first and the index last, so
+  there never is a half-written checkpoint of that name.
+
+  Args:
+    prefix: such as "folder/bert_model.ckpt"; one that exists is replaced.
+    tensors: dict from name to array, tensor or tf.Variable.
+
+  Raises:
+    InputError: the files cannot be written (the reason is named).
+  """
+  with files_aside(prefix) as aside:
+    write_values(aside, tensors)
+
+
+def write_values(prefix, tensors):
+  """Writes the files of `write_tf1` at once, for a block of `files_aside`."""
+  names = sorted(tensors)
+  with tf.device("CPU:0"):
+    tf.raw_ops.SaveV2(
+      prefix=prefix,
+      tensor_names=names,
+      shape_and_slices=[""] * len(names),
+      tensors=[tf.convert_to_tensor(tensors[name]) for name in names],
+    )
+
+
+@contextlib.contextmanager
+def files_aside(prefix):
+  """Gives a temporary prefix to write to; renames its files at the end.
+
+  If the block raises, the files are removed and those of `prefix` stay as
+  they were.
+
+  Raises:
+    InputError: TensorFlow or the system cannot write them.
+  """
+  aside = file_io.name_aside(prefix)
+  try:
+    tf.io.gfile.makedirs(os.path.dirname(prefix) or ".")
+    yield aside
+    _commit(aside, prefix)
+  except (tf.errors.OpError, OSError) as error:
+    raise errors.InputError(
+      f"cannot write the checkpoint {prefix}: {reason_of(error)}"
+    ) from error
+  finally:
+    with contextlib.suppress(tf.errors.OpError):
+      for left in tf.io.gfile.glob(f"{aside}*"):
+        tf.io.gfile.remove(left)
+
+
+def _commit(aside, prefix):
+  """Renames the files of a whole checkpoint, the index last."""
+  files = tf.io.gfile.glob(f"{aside}.*")
+  files.sort(key=lambda path: path.endswith(".index"))
+  if not file_io.is_remote(prefix):
+    for path in files:
+      file_io.sync(path)
+  # Without an index there is no checkpoint: old index and new data must not
+  # be seen together.
+  if tf.io.gfile.exists(f"{prefix}.index"):
+    tf.io.gfile.remove(f"{prefix}.index")
+  for path in files:
+    suffix = path.removeprefix(aside)
+    tf.io.gfile.rename(path, prefix + suffix, overwrite=True)
+  if not file_io.is_remote(prefix):
+    file_io.sync(os.path.dirname(prefix) or ".")
+
+
+# Loading
+
+
+class Report(NamedTuple):
+  """What `load` found: lists of names, sorted.
+
+  Attributes:
+    loaded: variables that got a value.
+    missing: variables that kept theirs, since the file has no such name.
+    unused: names of the file that no variable has, optimizer state aside.
+  """
+
+  loaded: list
+  missing: list
+  unused: list
+
+
+def load(variables, source, *, allowed_missing=()):
+  """Gives variables the values that a checkpoint has under their names.
+
+  Names and shapes are checked before the first variable changes.
+
+  Args:
+    variables: list of tf.Variable, or a dict from name to tf.Variable.
+    source: a reader, or a path for `open_reader`.
+    allowed_missing: regular expressions, searched in names: those of the new
+      head, which the checkpoint need not have.
+
+  Returns:
+    Report, which is logged as well.
+
+  Raises:
+    InputError: a variable that is not of the head is missing from the file,
+      or has another shape there. Unlike the original: it skipped what it did
+      not find, and trained that from random weights without a word.
+  """
+  reader = open_reader(source) if isinstance(source, str) else source
+  if not isinstance(variables, dict):
+    variables = {v.name.split(":")[0]: v for v in variables}
+  report = Report(
+    loaded=sorted(variables.keys() & reader.shapes.keys()),
+    missing=sorted(variables.keys() - reader.shapes.keys()),
+    unused=sorted(
+      name
+      for name in reader.shapes.keys() - variables.keys()
+      if not is_optimizer_state(name)
+    ),
+  )
+  _check_missing(report, reader, allowed_missing)
+  for name in report.loaded:
+    _check_shape(variables[name], reader, name, allowed_missing)
+  for name in report.loaded:
+    value = np.asarray(reader.read(name))
+    variables[name].assign(tf.cast(value, variables[name].dtype))
+  _log(report, reader)
+  return report
+
+
+def _check_missing(report, reader, allowed_missing):
+  lacking = [n for n in report.missing if not _matches(n, allowed_missing)]
+  if not lacking:
+    return
+  has = ", ".join(list(reader.shapes)[:3])
+  raise errors.InputError(
+    f"{reader.path} has no {', '.join(lacking[:3])}"
+    + (f" and {len(lacking) - 3} more" if len(lacking) > 3 else "")
+    + f" (it has {len(reader.shapes)} names: {has} ...); give the checkpoint "
+    "that belongs to this model configuration"
+  )
+
+
+def _check_shape(variable, reader, name, allowed_missing):
+  theirs, ours = reader.shapes[name], tuple(variable.shape)
+  if theirs == ours:
+    return
+  if _matches(name, allowed_missing):
+    advice = "take its labels, or a checkpoint from before fine-tuning"
+  else:
+    advice = "give the configuration and vocabulary that belong to it"
+  raise errors.InputError(
+    f"{reader.path}: {name} has shape {list(theirs)}, but {list(ours)} is "
+    f"needed; {advice}"
+  )
+
+
+def _matches(name, patterns):
+  return any(re.search(pattern, name) for pattern in patterns)
+
+
+def _log(report, reader):
+  logging.info("%d variables loaded from %s", len(report.loaded), reader.path)
+  if report.missing:
+    logging.info(
+      "%d not in the checkpoint, left as they were: %s",
+      len(report.missing), ", ".join(report.missing),
+    )
+  if report.unused:
+    logging.info(
+      "%d in the checkpoint not used: %s",
+      len(report.unused), ", ".join(report.unused),
+    )

@@ -1,0 +1,1 @@
+"""GLUE and your own tables -> examples -> scores and prediction files."""

@@ -1,0 +1,223 @@
+"""The classifier: encoder, head, windows pooled; its losses and scores.
+
+Letters: B batch, W sequences of an example, T tokens, H width, L labels. What
+the logits of an example are depends on the kind of task: [B, L] as a rule,
+[B, 1] for regression, [B, W] where one of W endings is to be chosen.
+"""
+
+import tensorflow as tf
+
+import modeling
+from classification import labelled_examples
+from training import loop, pipeline
+
+POOLINGS = ("mean", "max")
+
+# What the checkpoint of an encoder need not have. Unlike the original: a
+# checkpoint that lacks more is refused.
+NEW_VARIABLES = ("^output_(weights|bias)$", "^bert/pooler/")
+
+
+def num_outputs(kind, labels):
+  """Returns how many numbers the head gives for a sequence."""
+  one = kind in (labelled_examples.REGRESSION, labelled_examples.CHOICE)
+  return 1 if one else len(labels)
+
+
+class ClassifierModel(tf.Module):
+  """Encoder and head of every kind of task."""
+
+  def __init__(
+    self,
+    config,
+    kind,
+    outputs,
+    *,
+    pooling="mean",
+    is_frozen=False,
+    **model_options,
+  ):
+    """Makes the variables.
+
+    Args:
+      config: modeling.BertConfig.
+      kind: one of labelled_examples.KINDS.
+      outputs: what `num_outputs` says.
+      pooling: how the logits of a text's windows become those of the text,
+        one of POOLINGS.
+      is_frozen: whether the encoder is never trained; it then drops nothing.
+      **model_options: of modeling.BertModel.
+    """
+    super().__init__()
+    self.config = config
+    self.kind = kind
+    self.bert = modeling.BertModel(config, **model_options)
+    self.head = modeling.ClassificationHead(
+      config, outputs, seed=model_options["seed"]
+    )
+    self._pooling = pooling
+    self._is_frozen = is_frozen
+
+  def __call__(self, batch, dropout_seed=None, *, skip_empty=False):
+    """Returns the float32 logits of a batch.
+
+    Args:
+      batch: dict of input_ids, input_mask, segment_ids, int32 [B, W, T]; or
+        of first_states [B, W, H], what `first_states` gives, and their
+        sequence_mask, int32 [B, W].
+      dropout_seed: int32 [2] in training, else None.
+      skip_empty: whether sequences without tokens are left out of the
+        computation, which makes its shapes vary.
+    """
+    if "first_states" in batch:
+      states, mask = batch["first_states"], batch["sequence_mask"]
+    else:
+      seed = None if self._is_frozen else dropout_seed
+      states, mask = self.first_states(batch, seed, skip_empty=skip_empty)
+    batch_size, sequences = tf.unstack(tf.shape(mask))
+    pooled = self.bert.pool(tf.reshape(states, [-1, states.shape[-1]]))
+    logits = self.head(
+      pooled, dropout_seed is not None, dropout_seed=dropout_seed
+    )
+    logits = tf.reshape(logits, [batch_size, sequences, logits.shape[-1]])
+    if self.kind == labelled_examples.CHOICE:
+      return logits[..., 0]
+    if mask.shape[1] == 1:
+      return logits[:, 0]
+    return pooled_logits(logits, mask, self._pooling)
+
+  def first_states(self, batch, dropout_seed=None, *, skip_empty=False):
+    """Encodes every sequence.
+
+    Args:
+      batch, dropout_seed, skip_empty: as of a call.
+
+    Returns:
+      The last layer's states of the first token [B, W, H], and which
+      sequences have tokens, int32 [B, W].
+    """
+    names = ("input_ids", "input_mask", "segment_ids")
+    arrays = [batch[name] for name in names]
+    mask = tf.reduce_max(batch["input_mask"], axis=-1)
+    skips = skip_empty and mask.shape[1] != 1
+    if skips:
+      places = tf.where(mask > 0)
+      arrays = [tf.gather_nd(array, places) for array in arrays]
+    else:
+      length = tf.shape(batch["input_ids"])[-1]
+      arrays = [tf.reshape(array, [-1, length]) for array in arrays]
+    output = self.bert(
+      *arrays,
+      training=dropout_seed is not None,
+      dropout_seed=dropout_seed,
+    )
+    states = output.sequence_output[:, 0]
+    shape = tf.concat([tf.shape(mask), [self.config.hidden_size]], 0)
+    if skips:
+      states = tf.scatter_nd(tf.cast(places, tf.int32), states, shape)
+    else:
+      states = tf.reshape(states, shape)
+    states.set_shape([None, mask.shape[1], self.config.hidden_size])
+    return states, mask
+
+
+def pooled_logits(logits, mask, pooling):
+  """Returns [B, L] of the logits [B, W, L] of windows.
+
+  Args:
+    logits: float32 [B, W, L].
+    mask: int32 [B, W], 1 for windows that are there: at least the first.
+    pooling: one of POOLINGS.
+  """
+  present = tf.cast(mask, logits.dtype)[..., tf.newaxis]
+  if pooling == "max":
+    return tf.reduce_max(
+      tf.where(present > 0, logits, logits.dtype.min), axis=1
+    )
+  return tf.reduce_sum(logits * present, axis=1) / tf.reduce_sum(
+    present, axis=1
+  )
+
+
+def example_losses(kind, logits, label_ids, class_weights=None):
+  """Returns the loss of each example, float32 [B].
+
+  One class of several, or one of several endings: cross-entropy. A number:
+  the squared error. Several classes at once: the mean over the classes of
+  the cross-entropy of each one's sigmoid.
+
+  Args:
+    kind: one of labelled_examples.KINDS.
+    logits: float32 [B, L].
+    label_ids: as input_data.label_ids gives them.
+    class_weights: of several classes at once: float32 [L], how much more it
+      counts that an example is of a class than that it is not; None: alike.
+      (Of other kinds whole examples are weighted.)
+  """
+  if kind == labelled_examples.REGRESSION:
+    return tf.square(logits[:, 0] - label_ids)
+  if kind == labelled_examples.MULTI_LABEL:
+    labels = tf.cast(label_ids, logits.dtype)
+    weights = 1.0 if class_weights is None else class_weights
+    losses = tf.nn.weighted_cross_entropy_with_logits(labels, logits, weights)
+    return tf.reduce_mean(losses, axis=-1)
+  return tf.nn.sparse_softmax_cross_entropy_with_logits(label_ids, logits)
+
+
+def scores(kind, logits):
+  """Returns the scores that are reported: probabilities, or the number."""
+  if kind == labelled_examples.REGRESSION:
+    return logits
+  if kind == labelled_examples.MULTI_LABEL:
+    return tf.sigmoid(logits)
+  return tf.nn.softmax(logits)
+
+
+def objective(model, class_weights=None, *, skip_empty=False):
+  """Returns the loop.Objective: the mean loss of an example.
+
+  Its metrics are the mean loss, where there is one right class the accuracy,
+  and, unless features are kept, the tokens of an example.
+
+  Args:
+    model: ClassifierModel.
+    class_weights: list of L numbers, or None: how much an example of each
+      class counts in the mean; of several classes at once as in
+      `example_losses`.
+    skip_empty: as of a call of the model.
+  """
+  kind = model.kind
+  is_single = kind == labelled_examples.SINGLE
+  if class_weights is not None:
+    class_weights = tf.constant(class_weights, tf.float32)
+
+  def example_weights(batch):
+    real = tf.cast(batch["is_real_example"], tf.float32)
+    if class_weights is None or not is_single:
+      return real
+    return real * tf.gather(class_weights, batch["label_ids"])
+
+  def weights(batch):
+    total = tf.reduce_sum(example_weights(batch))
+    # A batch of classes of weight 0 teaches nothing: 0 / 1e-20 and not 0 / 0.
+    return {"classifier": tf.maximum(total, 1e-20)}
+
+  def sums(batch, dropout_seed):
+    logits = model(batch, dropout_seed, skip_empty=skip_empty)
+    labels = batch["label_ids"]
+    losses = example_losses(kind, logits, labels, class_weights)
+    counts = example_weights(batch)
+    loss, total = tf.reduce_sum(losses * counts), tf.reduce_sum(counts)
+    metrics = {"classifier_loss": (loss, total)}
+    if kind in (labelled_examples.SINGLE, labelled_examples.CHOICE):
+      real = tf.cast(batch["is_real_example"], tf.float32)
+      predicted = tf.argmax(logits, axis=-1, output_type=labels.dtype)
+      right = tf.cast(tf.equal(predicted, labels), tf.float32)
+      metrics["classifier_accuracy"] = (
+        tf.reduce_sum(right * real), tf.reduce_sum(real)
+      )
+    if "input_mask" in batch:
+      metrics["tokens_per_example"] = pipeline.tokens_per_example(batch)
+    return {"classifier": loss}, metrics
+
+  return loop.Objective(weights=weights, sums=sums)

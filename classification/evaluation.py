@@ -1,0 +1,178 @@
+"""What a classifier says of data: scores, and the files that hold them.
+
+  eval_results.txt         the original's lines, name = value
+  eval_report.txt          each class, and which was taken for which
+  test_results.tsv         the original's: a probability for each class
+  predictions.tsv          names and probabilities
+
+Letters: N examples, L classes.
+"""
+
+import functools
+import os
+
+import numpy as np
+from absl import logging
+
+from classification import (
+  classifier,
+  input_data,
+  labelled_examples,
+  prediction_files,
+  scoring,
+)
+from common import file_io
+from training import distribution, evaluation_loop, pipeline
+
+
+@functools.lru_cache(maxsize=1)  # One function of a model: compiled once.
+def batch_outputs(model, shapes_vary):
+  """Returns a function of a batch, see `predict`.
+
+  Args:
+    model: classifier.ClassifierModel.
+    shapes_vary: whether what nobody reads is left out: padding that all
+      sequences share, and windows that a text does not have.
+  """
+
+  def of_batch(batch):
+    if shapes_vary:
+      batch = input_data.trimmed(batch)
+    logits = model(batch, skip_empty=shapes_vary)
+    return {
+      "scores": classifier.scores(model.kind, logits),
+      "loss": classifier.example_losses(
+        model.kind, logits, batch["label_ids"]
+      ),
+      "label_ids": batch["label_ids"],
+    }
+
+  return of_batch
+
+
+def predict(model, data, *, strategy, batch_size):
+  """Computes what a model says of all examples, in their order.
+
+  Args:
+    model: classifier.ClassifierModel.
+    data: input_data.ClassifierData.
+    strategy: tf.distribute.Strategy of the model.
+    batch_size: examples in a batch, over all replicas.
+
+  Returns:
+    dict of arrays: scores float32 [N, L], loss float32 [N], label_ids.
+  """
+  lengths = None
+  if "input_mask" in data.features:
+    lengths = pipeline.record_lengths([data.records], data.features)
+  return evaluation_loop.predict(
+    strategy,
+    batch_outputs(model, not distribution.is_tpu(strategy)),
+    pipeline.sequential_records([data.records]),
+    data.features,
+    num_records=data.num_records,
+    batch_size=batch_size,
+    lengths=lengths,
+  )
+
+
+def result_names(task, data):
+  """Returns the names of what `evaluate` gives; see there."""
+  names = [
+    f"{name}_{metric}"
+    for name in data
+    if name.startswith("eval")
+    for metric in (*task.metrics, "loss")
+  ]
+  return [*names, "loss"] if "eval" in data else names
+
+
+def evaluate(model, task, data, *, strategy, batch_size, report_dir=None):
+  """Scores all evaluation data.
+
+  Args:
+    model, strategy, batch_size: as of `predict`.
+    task: tasks.ClassifierTask.
+    data: dict from "eval", "eval_mismatched" and others, which are passed
+      over, to input_data.ClassifierData.
+    report_dir: where the scores of each class are written; None: nowhere.
+
+  Returns:
+    dict from "eval_accuracy", "eval_mismatched_accuracy", ... to numbers.
+  """
+  values = {}
+  for name in data:
+    if not name.startswith("eval"):
+      continue
+    outputs = predict(
+      model, data[name], strategy=strategy, batch_size=batch_size
+    )
+    results = scoring.Results(
+      kind=task.kind,
+      labels=task.labels,
+      gold=outputs["label_ids"],
+      scores=outputs["scores"],
+      positive=task.positive,
+    )
+    found = scoring.compute(results, task.metrics)
+    found["loss"] = np.mean(outputs["loss"], dtype=np.float64)
+    values.update({f"{name}_{key}": value for key, value in found.items()})
+    if name == "eval":
+      values["loss"] = scoring.mean_over_batches(
+        outputs["loss"], batch_size
+      )
+    if report_dir and distribution.is_chief(strategy):
+      path = os.path.join(report_dir, f"{name}_report.txt")
+      file_io.write_text(path, scoring.report(results))
+  return values
+
+
+def write_results(path, results, task):
+  """Writes `name = value` lines in the order of names, as the original does.
+
+  Args:
+    path: of the file.
+    results: dict from name to number.
+    task: tasks.ClassifierTask; the log says of which of its classes
+      a metric is.
+  """
+  lines = []
+  for name, value in sorted(results.items()):
+    shown = value if name == "global_step" else np.float32(value)
+    lines.append(f"{name} = {shown!s}\n")
+    of_class = ""
+    if name.split("_")[-1] in scoring.OF_POSITIVE_CLASS:
+      of_class = f" (of class {task.labels[task.positive]!r})"
+    logging.info("  %s = %s%s", name, shown, of_class)
+  file_io.write_text(path, "".join(lines))
+
+
+def write_scores(folder, name, task, scores):
+  """Writes the two files of what is predicted.
+
+  Args:
+    folder: where.
+    name: one of task.splits, "predict" or "predict_mismatched".
+    task: tasks.ClassifierTask.
+    scores: float32 [N, L], those of `predict`.
+
+  Returns:
+    The predicted labels, a list of N.
+  """
+  suffix = name.removeprefix("predict")
+  path = os.path.join(folder, f"test_results{suffix}.tsv")
+  # As in the original: no header, numbers as numpy shows a float32.
+  lines = ["\t".join(map(str, row)) + "\n" for row in scores]
+  file_io.write_text(path, "".join(lines))
+  logging.info("predictions are in %s", path)
+  if task.kind == labelled_examples.REGRESSION:
+    scores = scores[:, 0]
+  stem, ending = os.path.splitext(prediction_files.FILE_NAME)
+  prediction_files.write(
+    os.path.join(folder, f"{stem}{suffix}{ending}"),
+    task.kind,
+    [example.guid for example in task.splits[name].examples],
+    scores,
+    task.labels,
+  )
+  return prediction_files.predicted_labels(task.kind, scores, task.labels)

@@ -1,0 +1,524 @@
+"""Examples of a classifier -> TFRecords -> batches.
+
+An example is W sequences of T tokens: one as a rule, and then its record is
+exactly the original's; one for each window of a long text; one for each ending
+to choose from. Letters: B batch, W sequences, T tokens, L labels.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import itertools
+import os
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+import tokenization
+from classification import labelled_examples
+from common import errors, process_pool, tfrecord
+from training import bulk_tokenization, cached_records, pipeline
+
+_FORMAT = 1  # Goes up when other records are made of the same data.
+_BLOCK_EXAMPLES = 4096
+# Starting processes takes as long as one needs for about so much text.
+_CHARACTERS_WORTH_PROCESSES = 40_000_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+  """What decides how an example becomes a record.
+
+  Attributes:
+    kind: one of labelled_examples.KINDS.
+    labels: tuple of str, the classes in order; empty for regression.
+    vocab_file, do_lower_case: of the tokenizer.
+    max_seq_length: T.
+    doc_stride: pieces from the start of one window of a long text to the
+      next; 0: one sequence, and what does not fit is cut off.
+    max_windows: at most so many windows of a text; 0: all.
+  """
+
+  kind: str
+  labels: tuple
+  vocab_file: str
+  do_lower_case: bool = True
+  max_seq_length: int = 128
+  doc_stride: int = 0
+  max_windows: int = 0
+
+  def __post_init__(self):
+    if self.max_seq_length < 4:
+      raise errors.InputError(
+        f"--max_seq_length={self.max_seq_length} leaves no room beside [CLS] "
+        "and twice [SEP]; pass 4 or more"
+      )
+    if self.doc_stride and self.kind == labelled_examples.CHOICE:
+      raise errors.InputError(
+        "--doc_stride is not for multiple choice, where an example is one "
+        "sequence for each ending; leave it out"
+      )
+    if self.doc_stride > self.max_seq_length - 2:
+      raise errors.InputError(
+        f"--doc_stride={self.doc_stride} would leave out text between windows "
+        f"of {self.max_seq_length - 2} pieces; pass at most that"
+      )
+    if self.max_windows and not self.doc_stride:
+      raise errors.InputError("--max_windows needs --doc_stride")
+
+
+class ClassifierData(NamedTuple):
+  """Examples, ready for the model.
+
+  Attributes:
+    records: the TFRecord file.
+    num_records: how many examples it holds.
+    max_sequences: W of the example that has the most sequences.
+    features: dict for tf.io.parse_example. Sequences are parsed to [B, W, T],
+      where examples with fewer have some without tokens at the end.
+  """
+
+  records: str
+  num_records: int
+  max_sequences: int
+  features: dict
+
+
+# Labels.
+
+
+def label_ids(examples, kind, labels):
+  """Returns what the records hold as labels of examples.
+
+  As in the original: an example of unknown label has the first one, 0.
+
+  Args:
+    examples: list of labelled_examples.Example.
+    kind: one of labelled_examples.KINDS.
+    labels: the classes, in order.
+
+  Returns:
+    int64 [B]; int64 [B, L] of 0 and 1 for several labels; float32 [B] for
+    regression.
+
+  Raises:
+    InputError: a label is none of `labels`; its place is named.
+  """
+  if kind == labelled_examples.REGRESSION:
+    return np.array([example.label or 0.0 for example in examples], np.float32)
+  labelled_examples.check_classes(examples, labels)
+  numbers = {label: number for number, label in enumerate(labels)}
+  if kind == labelled_examples.MULTI_LABEL:
+    ids = np.zeros([len(examples), len(labels)], np.int64)
+    for row, example in enumerate(examples):
+      for label in example.label or ():
+        ids[row, numbers[label]] = 1
+    return ids
+  ids = [numbers.get(example.label, 0) for example in examples]
+  return np.array(ids, np.int64)
+
+
+# Sequences: which pieces of an example's texts stand in which of its rows.
+
+
+class _Sequences(NamedTuple):
+  """Rows of the model's input, each [CLS] a [SEP] or [CLS] a [SEP] b [SEP].
+
+  Attributes (int arrays, an element for each row):
+    example: which example the row belongs to, ascending.
+    start_a, length_a: pieces of a in the ids of all texts.
+    start_b, length_b: the same of b; length 0: there is none.
+  """
+
+  example: np.ndarray
+  start_a: np.ndarray
+  length_a: np.ndarray
+  start_b: np.ndarray
+  length_b: np.ndarray
+
+
+def truncated_lengths(lengths_a, lengths_b, max_seq_length):
+  """Returns how many pieces are left of texts that share a sequence.
+
+  The lengths that input_sequences.truncate_pair comes to, of many pairs at
+  once: the longer text is cut to the other's length, then both, b first.
+
+  Args:
+    lengths_a, lengths_b: int arrays; 0 in b: there is no second text.
+    max_seq_length: T.
+  """
+  room = max_seq_length - 3
+  first = np.minimum(lengths_a, np.maximum(-(-room // 2), room - lengths_b))
+  second = np.minimum(lengths_b, np.maximum(room // 2, room - lengths_a))
+  alone = np.minimum(lengths_a, max_seq_length - 2)
+  return np.where(lengths_b > 0, first, alone), second
+
+
+def window_starts(length, room, stride, max_windows=0):
+  """Returns where the windows of a text of `length` pieces start.
+
+  The last one is the first that reaches the end of the text.
+
+  Args:
+    length: pieces of the text.
+    room: pieces in a window.
+    stride: from one start to the next.
+    max_windows: at most so many; 0: all.
+  """
+  count = 1 + max(0, -(-(length - room) // stride))
+  if max_windows:
+    count = min(count, max_windows)
+  return range(0, count * stride, stride)
+
+
+def _windows(starts, lengths, options):
+  """Slides windows over the longer text of each example.
+
+  Of two texts the shorter stands in every window, cut to half the room.
+
+  Args:
+    starts, lengths: pairs of int arrays, of text a and text b.
+    options: Options.
+  """
+  rows = []
+  for example, (length_a, length_b) in enumerate(zip(*lengths)):
+    start_a, start_b = starts[0][example], starts[1][example]
+    room = options.max_seq_length - (3 if length_b else 2)
+    whole = min(length_a, length_b, room // 2) if length_b else 0
+    room -= whole
+    slides_b = length_b > length_a
+    for offset in window_starts(
+      length_b if slides_b else length_a,
+      room,
+      min(options.doc_stride, room),
+      options.max_windows,
+    ):
+      if slides_b:
+        part = min(room, length_b - offset)
+        rows.append((example, start_a, whole, start_b + offset, part))
+      else:
+        part = min(room, length_a - offset)
+        rows.append((example, start_a + offset, part, start_b, whole))
+  return _Sequences(*np.array(rows, np.int64).T)
+
+
+def _sequences(examples, encode, options):
+  """Returns (the ids of all texts one after another, _Sequences)."""
+  firsts = [example.text_a for example in examples]
+  if options.kind == labelled_examples.CHOICE:
+    counts = [len(example.endings) for example in examples]
+    seconds = list(
+      itertools.chain.from_iterable(example.endings for example in examples)
+    )
+  else:
+    counts = [1] * len(examples)
+    seconds = [example.text_b or "" for example in examples]
+  ids, lengths, _ = encode(firsts + seconds)
+  lengths = np.array(lengths, np.int64)
+  starts = np.cumsum(lengths) - lengths
+  owner = np.repeat(np.arange(len(examples)), counts)
+  starts = starts[owner], starts[len(firsts):]
+  lengths = lengths[owner], lengths[len(firsts):]
+  if options.doc_stride:
+    sequences = _windows(starts, lengths, options)
+  else:
+    cut_a, cut_b = truncated_lengths(*lengths, options.max_seq_length)
+    sequences = _Sequences(owner, starts[0], cut_a, starts[1], cut_b)
+  return np.asarray(ids, np.int32), sequences
+
+
+def _filled(ids, sequences, max_seq_length, *, cls_id, sep_id):
+  """Returns dict of int32 arrays [rows, T], the inputs of the model."""
+  rows = np.arange(len(sequences.example))
+  has_b = sequences.length_b > 0
+  start_b = 2 + sequences.length_a
+  ends = start_b + np.where(has_b, sequences.length_b + 1, 0)
+  input_ids = np.zeros([len(rows), max_seq_length], np.int32)
+  input_ids[:, 0] = cls_id
+  input_ids[rows, start_b - 1] = sep_id
+  input_ids[rows, ends - 1] = sep_id
+  _copy(ids, sequences.start_a, sequences.length_a, input_ids, 1)
+  _copy(ids, sequences.start_b, sequences.length_b, input_ids, start_b)
+  columns = np.arange(max_seq_length)
+  input_mask = columns < ends[:, None]
+  segment_ids = input_mask & (columns >= start_b[:, None])
+  return {
+    "input_ids": input_ids,
+    "input_mask": input_mask.astype(np.int32),
+    "segment_ids": segment_ids.astype(np.int32),
+  }
+
+
+def _copy(ids, starts, lengths, target, columns):
+  """Copies ids[start : start + length] of each row to its place in target."""
+  before = np.repeat(np.cumsum(lengths) - lengths, lengths)
+  offsets = np.arange(lengths.sum()) - before
+  columns = np.broadcast_to(columns, lengths.shape)
+  rows = np.repeat(np.arange(len(lengths)), lengths)
+  sources = np.repeat(starts, lengths) + offsets
+  target[rows, np.repeat(columns, lengths) + offsets] = ids[sources]
+
+
+@functools.lru_cache(maxsize=1)
+def _encoder(vocab_file, do_lower_case):
+  """Returns (BulkEncoder, id of [CLS], id of [SEP]), one for each process."""
+  tokenizer = tokenization.FullTokenizer(
+    vocab_file, do_lower_case=do_lower_case
+  )
+  special = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
+  return bulk_tokenization.BulkEncoder(tokenizer), *special
+
+
+def encode(examples, options):
+  """Returns the inputs of examples.
+
+  Args:
+    examples: list of labelled_examples.Example.
+    options: Options.
+
+  Returns:
+    dict of int32 arrays [rows, T] (input_ids, input_mask, segment_ids), and
+    the number of rows of each example, an int array.
+  """
+  bulk_encoder, cls_id, sep_id = _encoder(
+    options.vocab_file, options.do_lower_case
+  )
+  ids, sequences = _sequences(examples, bulk_encoder, options)
+  arrays = _filled(
+    ids, sequences, options.max_seq_length, cls_id=cls_id, sep_id=sep_id
+  )
+  return arrays, np.bincount(sequences.example, minlength=len(examples))
+
+
+# Records.
+
+
+def _serialize_block(examples, options):
+  """Returns the records of examples, and the number of rows of each.
+
+  It runs in any process.
+  """
+  labels = label_ids(examples, options.kind, options.labels)
+  arrays, num_rows = encode(examples, options)
+  starts = np.cumsum(num_rows) - num_rows
+  records = np.empty(len(examples), object)
+  # Examples of as many rows are serialized together.
+  for count in np.unique(num_rows):
+    chosen = np.flatnonzero(num_rows == count)
+    rows = starts[chosen, None] + np.arange(count)
+    features = {
+      name: array[rows].reshape(len(chosen), -1)
+      for name, array in arrays.items()
+    }
+    features["label_ids"] = labels[chosen].reshape(len(chosen), -1)
+    features["is_real_example"] = np.ones([len(chosen), 1], np.int64)
+    records[chosen] = tfrecord.serialize_examples(features)
+  return records.tolist(), num_rows
+
+
+def write_records(writer, examples, options, *, processes):
+  """Writes a record for each example; returns facts about them.
+
+  Args:
+    writer: tfrecord.RecordWriter.
+    examples: list of labelled_examples.Example.
+    options: Options.
+    processes: how many share the work.
+
+  Returns:
+    dict: num_records, min_sequences, max_sequences.
+  """
+  blocks = [
+    examples[start : start + _BLOCK_EXAMPLES]
+    for start in range(0, len(examples), _BLOCK_EXAMPLES)
+  ]
+  work = functools.partial(_serialize_block, options=options)
+  num_rows = []
+  for records, rows in process_pool.in_order(work, blocks, processes=processes):
+    writer.write_all(records)
+    num_rows.append(rows)
+  num_rows = np.concatenate(num_rows)
+  return {
+    "num_records": len(num_rows),
+    "min_sequences": int(num_rows.min()),
+    "max_sequences": int(num_rows.max()),
+  }
+
+
+def digest(examples):
+  """Returns a checksum of all that examples say, wherever they were read."""
+  checksum = hashlib.sha256()
+  for example in examples:
+    checksum.update(repr(example[:-1]).encode("utf-8", "surrogatepass"))
+  return checksum.hexdigest()
+
+
+def prepare(path, examples, options):
+  """Writes the records of examples, unless they are there already.
+
+  Args:
+    path: the TFRecord file.
+    examples: list of labelled_examples.Example.
+    options: Options.
+
+  Returns:
+    ClassifierData.
+
+  Raises:
+    InputError: there are no examples, or as `label_ids`.
+  """
+  if not examples:
+    raise errors.InputError(f"no examples for {path}: the data are empty")
+  fingerprint = {
+    **dataclasses.asdict(options),
+    "format": _FORMAT,
+    "vocab_file": cached_records.file_sha256(options.vocab_file),
+    "examples": digest(examples),
+  }
+  characters = sum(
+    len(example.text_a) + len(example.text_b or "")
+    + sum(map(len, example.endings))
+    for example in examples
+  )
+  processes = 1
+  if characters > _CHARACTERS_WORTH_PROCESSES:
+    processes = process_pool.default_processes()
+
+  def write(writer):
+    log_examples(examples[:5], options)
+    return write_records(writer, examples, options, processes=processes)
+
+  facts = cached_records.ensure(path, fingerprint, write)
+  logging.info("%s: %d examples", path, facts["num_records"])
+  return ClassifierData(
+    records=path,
+    num_records=facts["num_records"],
+    max_sequences=facts["max_sequences"],
+    features=record_features(
+      options, facts["min_sequences"], facts["max_sequences"]
+    ),
+  )
+
+
+def prepare_all(folder, splits, options):
+  """Writes the records of several splits, as `prepare` does.
+
+  Args:
+    folder: of the files, <name>.tf_record.
+    splits: dict from name to labelled_examples.Split.
+    options: Options.
+
+  Returns:
+    dict from name to ClassifierData.
+  """
+  return {
+    name: prepare(
+      os.path.join(folder, f"{name}.tf_record"), split.examples, options
+    )
+    for name, split in splits.items()
+  }
+
+
+def log_examples(examples, options):
+  """Shows what becomes of examples, as the original shows its first five."""
+  arrays, num_rows = encode(examples, options)
+  start = 0
+  for example, count in zip(examples, num_rows):
+    size = arrays["input_mask"][start].sum()
+    logging.info(
+      "%s: label %s, %d sequence(s), the first: %s", example.guid,
+      example.label, count,
+      " ".join(map(str, arrays["input_ids"][start, :size])),
+    )
+    start += count
+
+
+def record_features(options, min_sequences, max_sequences):
+  """Returns how to parse records, a dict for tf.io.parse_example.
+
+  Args:
+    options: Options.
+    min_sequences, max_sequences: the least and the most that a record has.
+  """
+  length = options.max_seq_length
+  if min_sequences == max_sequences:
+    integers = tf.io.FixedLenFeature([max_sequences, length], tf.int64)
+  else:
+    # Sequences that others in the batch have more come as zeros.
+    integers = tf.io.FixedLenSequenceFeature(
+      [length], tf.int64, allow_missing=True
+    )
+  names = ("input_ids", "input_mask", "segment_ids")
+  features = {name: integers for name in names}
+  if options.kind == labelled_examples.REGRESSION:
+    features["label_ids"] = tf.io.FixedLenFeature([], tf.float32)
+  elif options.kind == labelled_examples.MULTI_LABEL:
+    size = len(options.labels)
+    features["label_ids"] = tf.io.FixedLenFeature([size], tf.int64)
+  else:
+    features["label_ids"] = tf.io.FixedLenFeature([], tf.int64)
+  features["is_real_example"] = tf.io.FixedLenFeature([], tf.int64)
+  return features
+
+
+# Batches.
+
+
+def training_batches(
+  strategy, data, *, batch_size, seed, first_step=0, trim=False, bucketing=None
+):
+  """Returns the endless distributed dataset of training from a step on.
+
+  Args:
+    strategy: tf.distribute.Strategy.
+    data: ClassifierData.
+    batch_size: B, over all replicas.
+    seed: the order of the examples is a function of it.
+    first_step: the number of the first batch.
+    trim: whether batches may differ in shape: they are then cut to their
+      longest sequence and have no more windows than their longest text.
+    bucketing: pipeline.Bucketing, or None.
+  """
+
+  def transform(batch, step, *, rows, first_row):
+    del step, rows, first_row
+    return trimmed(batch) if trim else filled_up(batch, data.max_sequences)
+
+  return pipeline.training_batches(
+    strategy,
+    [data.records],
+    data.features,
+    num_records=data.num_records,
+    batch_size=batch_size,
+    seed=seed,
+    first_step=first_step,
+    bucketing=bucketing,
+    transform=transform,
+  )
+
+
+def trimmed(batch, multiple=8):
+  """Cuts the padding that all sequences [B, W, T] of a batch share."""
+  names = [name for name in ("input_ids", "input_mask", "segment_ids")
+           if name in batch]
+  if not names:
+    return batch
+  mask = batch["input_mask"]
+  longest = tf.reduce_max(tf.reduce_sum(mask, axis=-1))
+  rounded = -(-longest // multiple) * multiple
+  length = tf.minimum(tf.maximum(rounded, 1), tf.shape(mask)[-1])
+  return {**batch, **{name: batch[name][..., :length] for name in names}}
+
+
+def filled_up(batch, max_sequences):
+  """Adds sequences without tokens until each example has `max_sequences`."""
+  filled = {}
+  for name, value in batch.items():
+    if value.shape.rank == 3:
+      missing = max_sequences - tf.shape(value)[1]
+      value = tf.pad(value, [[0, 0], [0, missing], [0, 0]])
+      value.set_shape([None, max_sequences, value.shape[2]])
+    filled[name] = value
+  return filled

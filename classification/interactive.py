@@ -1,0 +1,233 @@
+"""Classifies texts as they come, with a model that is loaded once.
+
+A line holds one text, or several with a tab or " ||| " between them: the two
+texts of a pair, or a text and the endings to choose from.
+"""
+
+import json
+import queue
+import threading
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from classification import (
+  classifier,
+  input_data,
+  labelled_examples,
+  prediction_files,
+)
+from common import errors
+from training import input_sequences
+
+FORMATS = ("tsv", "json")
+
+
+class Prediction(NamedTuple):
+  """What a model says of one text.
+
+  Attributes:
+    label: the class; a tuple of classes where there may be several at once; a
+      number for regression.
+    scores: dict from each class to its probability; {} for regression.
+  """
+
+  label: object
+  scores: dict
+
+
+def make_predictions(kind, labels, outputs):
+  """Returns the Predictions of scores [n, L], a list."""
+  if kind == labelled_examples.REGRESSION:
+    return [Prediction(float(row[0]), {}) for row in outputs]
+  if kind == labelled_examples.CHOICE:
+    labels = [str(number) for number in range(outputs.shape[1])]
+  found = prediction_files.predicted_labels(kind, outputs, labels)
+  return [
+    Prediction(label, dict(zip(labels, row.tolist())))
+    for label, row in zip(found, outputs)
+  ]
+
+
+class TextClassifier:
+  """A model, compiled once for batches and texts of any size."""
+
+  def __init__(self, model, options):
+    """Takes a classifier.ClassifierModel and its input's Options."""
+    self._options = options
+    ids = tf.TensorSpec([None, None, None], tf.int32)
+    names = ("input_ids", "input_mask", "segment_ids")
+
+    @tf.function(input_signature=[{name: ids for name in names}])
+    def compute(batch):
+      logits = model(input_data.trimmed(batch), skip_empty=True)
+      return classifier.scores(model.kind, logits)
+
+    self._compute = compute
+
+  def predict_texts(self, texts):
+    """Classifies texts.
+
+    Args:
+      texts: list of tuples of str: (text,), (text, second text), or for
+        multiple choice (text, ending, ending, ...).
+
+    Returns:
+      list of Prediction.
+
+    Raises:
+      InputError: a tuple has more or fewer texts than the task takes.
+    """
+    options = self._options
+    examples = [
+      make_example(number, parts, options.kind, len(options.labels))
+      for number, parts in enumerate(texts, 1)
+    ]
+    arrays, num_rows = input_data.encode(examples, options)
+    present = np.arange(num_rows.max()) < num_rows[:, None]
+    batch = {}
+    for name, rows in arrays.items():
+      batch[name] = np.zeros([*present.shape, rows.shape[1]], np.int32)
+      batch[name][present] = rows
+    outputs = self._compute(batch).numpy()
+    return make_predictions(options.kind, options.labels, outputs)
+
+
+def make_example(number, parts, kind, num_classes):
+  """Returns the labelled_examples.Example of a tuple of texts.
+
+  Raises:
+    InputError: there are too many or too few.
+  """
+  if kind != labelled_examples.CHOICE:
+    if len(parts) > 2:
+      raise errors.InputError(
+        f"expected one text or two with a tab between them, and these are "
+        f"{len(parts)}: {parts!r}"
+      )
+    return labelled_examples.Example(str(number), *parts)
+  text, *endings = parts
+  if len(endings) != num_classes:
+    raise errors.InputError(
+      f"expected a text and {num_classes} endings with tabs between them, and "
+      f"these are {len(endings)} endings: {parts!r:.100}"
+    )
+  return labelled_examples.Example(str(number), text, endings=tuple(endings))
+
+
+def split_texts(line):
+  """Returns the texts of a line, a tuple of str."""
+  separator = "\t" if "\t" in line else input_sequences.TEXT_SEPARATOR
+  return tuple(part.strip() for part in line.split(separator))
+
+
+def format_prediction(prediction, output_format):
+  """Returns a line: JSON, or the label and the score of each class in TSV."""
+  label, scores = prediction
+  if output_format == "json":
+    values = {"label": label, **({"scores": scores} if scores else {})}
+    return json.dumps(values, ensure_ascii=False)
+  if isinstance(label, tuple):
+    label = ",".join(label)
+  shown = [f"{score:.6g}" for score in scores.values()]
+  if isinstance(label, float):
+    label = f"{label:.6g}"
+  return "\t".join([label, *shown])
+
+
+def format_error(error, output_format):
+  """Returns the line that stands where an answer would: what is wrong."""
+  sentence = " ".join(str(error).split())
+  if output_format == "json":
+    return json.dumps({"error": sentence}, ensure_ascii=False)
+  return f"error\t{sentence}"
+
+
+def answer_lines(predict_texts, source, target, *, output_format, batch_size):
+  """Reads lines and writes one for each at once, in order.
+
+  Lines that are there already when the model is free are computed together.
+  An empty line is answered by an empty line, and one that cannot be read (not
+  UTF-8, too many texts) by what is wrong with it; the others go on.
+
+  Args:
+    predict_texts: function of a list of tuples of texts.
+    source: stream of bytes.
+    target: stream of text; flushed after every answer.
+    output_format: one of FORMATS.
+    batch_size: at most so many lines together.
+
+  Returns:
+    How many lines were answered by an error.
+  """
+  bad = 0
+  for lines in _batches(source, batch_size):
+    texts, answers = {}, {}
+    for number, line in lines:
+      try:
+        line = line.decode("utf-8").rstrip("\r\n")
+      except UnicodeDecodeError as error:
+        answers[number] = errors.InputError(
+          f"not UTF-8 (byte {error.start} of the line); send UTF-8"
+        )
+        continue
+      if line.strip():
+        texts[number] = split_texts(line)
+    answers.update(zip(texts, _answers(predict_texts, list(texts.values()))))
+    for number, _ in lines:
+      answer = answers.get(number)
+      if isinstance(answer, errors.InputError):
+        bad += 1
+        target.write(format_error(answer, output_format))
+      elif answer is not None:
+        target.write(format_prediction(answer, output_format))
+      target.write("\n")
+    target.flush()
+  return bad
+
+
+def _answers(predict_texts, texts):
+  """Returns the Prediction of each text, or the InputError that it raises."""
+  if not texts:
+    return []
+  try:
+    return predict_texts(texts)
+  except errors.InputError as error:
+    if len(texts) == 1:
+      return [error]
+  # Each by itself, so that a bad one takes no other with it.
+  return [_answers(predict_texts, [parts])[0] for parts in texts]
+
+
+def _batches(source, batch_size):
+  """Yields lists of (number, line): what has come, never waiting for more.
+
+  What reading raises is raised after the lines that came before it.
+  """
+  waiting = queue.Queue(maxsize=4 * batch_size)
+  failures = []
+
+  def read():
+    try:
+      for numbered in enumerate(source, 1):
+        waiting.put(numbered)
+    except Exception as error:
+      failures.append(error)
+    finally:
+      waiting.put(None)
+
+  threading.Thread(target=read, daemon=True).start()
+  lines = []
+  while True:
+    if lines and (len(lines) == batch_size or waiting.empty()):
+      yield lines
+      lines = []
+    numbered = waiting.get()
+    if numbered is None:
+      break
+    lines.append(numbered)
+  if lines:
+    yield lines
+  if failures:
+    raise failures[0]

@@ -1,0 +1,196 @@
+"""What classifiers learn from: texts and what is said of them.
+
+Every reader of data (glue, own_data) makes these, whatever the file.
+"""
+
+import collections
+import math
+from typing import NamedTuple, Optional
+
+from common import errors
+
+# One class of several: softmax.
+SINGLE = "single"
+# A number.
+REGRESSION = "regression"
+# Any number of classes at once: a sigmoid for each.
+MULTI_LABEL = "multi_label"
+# One of several endings of a text.
+CHOICE = "choice"
+KINDS = (SINGLE, REGRESSION, MULTI_LABEL, CHOICE)
+
+
+class Example(NamedTuple):
+  """One text, or two, and its label.
+
+  Attributes:
+    guid: its name: "train-1", or the data's own.
+    text_a: str.
+    text_b: str, or None where there is one text.
+    label: the class (str); a float for regression; a tuple of str, which may
+      be empty, for several classes at once; None where it is not known. In
+      multiple choice the class is the number of the right ending, "0" on.
+    endings: the texts to choose from (multiple choice), each to follow
+      text_a; text_b is None then.
+    place: "file:line", for errors.
+  """
+
+  guid: str
+  text_a: str
+  text_b: Optional[str] = None
+  label: object = None
+  endings: tuple = ()
+  place: str = ""
+
+
+class Split(NamedTuple):
+  """Examples that are learned from, scored or predicted together.
+
+  Attributes:
+    name: "train", "dev", "dev_matched", ...
+    examples: list of Example.
+    paths: list of the files that they are from.
+  """
+
+  name: str
+  examples: list
+  paths: list
+
+
+def check_labelled(examples):
+  """Refuses examples without labels, which can neither teach nor score.
+
+  Raises:
+    InputError: one has none; its place is named.
+  """
+  for example in examples:
+    if example.label is None:
+      raise errors.InputError(
+        f"{example.place or example.guid}: no label, but training and "
+        "evaluation need one; predict with these data, or add a column of "
+        "labels"
+      )
+
+
+def classes_of(label):
+  """Returns the classes in an Example's label: none, one or several."""
+  if label is None:
+    return ()
+  return label if isinstance(label, tuple) else (label,)
+
+
+def check_classes(examples, labels):
+  """Refuses examples of a class that the model does not have.
+
+  Args:
+    examples: list of Example, not of regression; those without a label pass.
+    labels: list of str, the model's classes.
+
+  Raises:
+    InputError: one is of another class; its place is named.
+  """
+  known = set(labels)
+  for example in examples:
+    for label in classes_of(example.label):
+      if label not in known:
+        raise errors.InputError(
+          f"{example.place}: {unknown_class(label, labels)}; mend the row, or "
+          "name this class too when training"
+        )
+
+
+def unknown_class(label, labels):
+  """Returns what is said of a class that is none of the known ones."""
+  return f"label {label!r} is none of {', '.join(map(repr, labels))}"
+
+
+def check_ids(examples):
+  """Refuses two examples of one name: predictions could not be told apart.
+
+  Raises:
+    InputError: a guid comes again; both places are named.
+  """
+  first = {}
+  for example in examples:
+    if example.guid in first:
+      raise errors.InputError(
+        f"{example.place}: duplicate id {example.guid!r}, first at "
+        f"{first[example.guid]}; give every row an id of its own"
+      )
+    first[example.guid] = example.place
+
+
+def class_weights(weights, examples, labels, kind=SINGLE):
+  """Returns how much each class counts in the loss.
+
+  Args:
+    weights: "balanced", or numbers in the order of `labels`, "1,2.5"; or
+      "name=number" for some classes, where the others keep 1. Balanced is
+      n / (classes * count), as scikit-learn's compute_class_weight, so that
+      each class counts as much as any other; of MULTI_LABEL negatives /
+      positives, so that being of a class counts as much as not being of it.
+    examples: the list of Example to be learned from.
+    labels: list of str.
+    kind: SINGLE or MULTI_LABEL.
+
+  Returns:
+    List of floats, one for each of `labels`.
+
+  Raises:
+    InputError: `weights` is none of these, names a class that there is not,
+      or is "balanced" and a class has no example, or every one.
+  """
+  if weights == "balanced":
+    return _balanced(examples, labels, kind)
+  parts = [part.strip() for part in weights.split(",")]
+  if all("=" in part for part in parts):
+    named = dict(part.rsplit("=", 1) for part in parts)
+  elif len(parts) == len(labels):
+    named = dict(zip(labels, parts))
+  else:
+    raise errors.InputError(
+      f"class weights {weights!r}: {len(parts)} numbers for {len(labels)} "
+      f"classes; pass one for each of {', '.join(labels)}, or name=number, or "
+      "balanced"
+    )
+  for name in named:
+    if name not in labels:
+      raise errors.InputError(
+        f"class weights {weights!r}: {unknown_class(name, labels)}; name those"
+      )
+  return [_weight(named.get(label, "1"), weights) for label in labels]
+
+
+def _balanced(examples, labels, kind):
+  counts = collections.Counter(
+    label for example in examples for label in classes_of(example.label)
+  )
+  for label in labels:
+    if not counts[label]:
+      raise errors.InputError(
+        f"class weights balanced: no example of class {label!r}; add some, or "
+        "give the weights as numbers"
+      )
+    if kind == MULTI_LABEL and counts[label] == len(examples):
+      raise errors.InputError(
+        f"class weights balanced: every example is of class {label!r}, which "
+        "leaves nothing to learn; give the weights as numbers"
+      )
+  if kind == MULTI_LABEL:
+    total = len(examples)
+    return [(total - counts[label]) / counts[label] for label in labels]
+  total = sum(counts[label] for label in labels)
+  return [total / (len(labels) * counts[label]) for label in labels]
+
+
+def _weight(text, weights):
+  try:
+    weight = float(text)
+  except ValueError:
+    weight = math.nan
+  if not 0 <= weight < math.inf:
+    raise errors.InputError(
+      f"class weights {weights!r}: {text!r} is not a number of at least 0; "
+      "pass numbers such as 1,2.5"
+    )
+  return weight

@@ -1,0 +1,351 @@
+"""Every number that is reported about a classifier; numpy alone.
+
+What scikit-learn and SciPy compute under the same names, and the same values
+but for one thing: what they leave undefined (nan) is a number here, so that
+the best model can be told from others. Letters: N examples, L classes.
+"""
+
+import functools
+from typing import NamedTuple
+
+import numpy as np
+
+from classification import labelled_examples, prediction_files
+from common import errors
+
+
+class Results(NamedTuple):
+  """What a classifier said of examples, and what is right.
+
+  Attributes:
+    kind: one of labelled_examples.KINDS.
+    labels: names of the classes, L; [] for regression.
+    gold: int [N], or int [N, L] of 0 and 1 for several classes at once, or
+      float [N] for regression.
+    scores: float [N, L], probabilities; [N, 1] for regression.
+    positive: number of the class, of two, that is looked for.
+  """
+
+  kind: str
+  labels: list
+  gold: np.ndarray
+  scores: np.ndarray
+  positive: int = 1
+
+  @property
+  def predicted(self):
+    """What is predicted, in the form of `gold`."""
+    if self.kind == labelled_examples.REGRESSION:
+      return self.scores[:, 0]
+    if self.kind == labelled_examples.MULTI_LABEL:
+      return (self.scores >= prediction_files.THRESHOLD).astype(np.int64)
+    return np.argmax(self.scores, axis=1)
+
+
+# Counts.
+
+
+def confusion_matrix(gold, predicted, num_classes):
+  """Returns int [L, L]: how many of class `row` were taken for `column`."""
+  pairs = np.asarray(gold) * num_classes + np.asarray(predicted)
+  counts = np.bincount(pairs, minlength=num_classes**2)
+  return counts.reshape(num_classes, num_classes)
+
+
+class ClassCounts(NamedTuple):
+  """For each class how many, int [L].
+
+  Attributes:
+    true_positives: are of it and were taken for it.
+    predicted: were taken for it.
+    gold: are of it.
+  """
+
+  true_positives: np.ndarray
+  predicted: np.ndarray
+  gold: np.ndarray
+
+  def total(self):
+    """The counts of all classes together."""
+    return ClassCounts(*(np.sum(counts, keepdims=True) for counts in self))
+
+
+def class_counts(results):
+  """Returns the ClassCounts of Results that are of classes."""
+  gold, predicted = results.gold, results.predicted
+  if results.kind == labelled_examples.MULTI_LABEL:
+    counts = (gold * predicted, predicted, gold)
+    return ClassCounts(*(count.sum(axis=0) for count in counts))
+  matrix = confusion_matrix(gold, predicted, results.scores.shape[1])
+  return ClassCounts(np.diag(matrix), matrix.sum(axis=0), matrix.sum(axis=1))
+
+
+def precision(counts):
+  """Returns the share of what was predicted that is right, float [L]."""
+  return _ratio(counts.true_positives, counts.predicted)
+
+
+def recall(counts):
+  """Returns the share of what is of a class that was predicted, float [L]."""
+  return _ratio(counts.true_positives, counts.gold)
+
+
+def f1(counts):
+  """Returns the harmonic mean of precision and recall, float [L]."""
+  return _ratio(2 * counts.true_positives, counts.predicted + counts.gold)
+
+
+def _ratio(part, whole):
+  """part / whole, 0 where there is nothing to divide by."""
+  part, whole = np.asarray(part, float), np.asarray(whole, float)
+  return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
+
+
+# Metrics of Results.
+
+
+def accuracy(results):
+  """Share of examples of which everything is right: all classes at once."""
+  right = results.gold == results.predicted
+  return float(np.mean(right.reshape(len(right), -1).all(axis=1)))
+
+
+def _of_positive_class(score, results):
+  """The score of one class, of two."""
+  if len(results.labels) != 2:
+    name = score.__name__
+    raise errors.InputError(
+      f"--metrics={name} is of two classes, and there are "
+      f"{len(results.labels)}; choose {name}_macro or {name}_micro"
+    )
+  return float(score(class_counts(results))[results.positive])
+
+
+def _macro(score, results):
+  """The plain mean over classes.
+
+  As scikit-learn has it: of one class of several without those that neither
+  occur nor are predicted; of several classes at once over all.
+  """
+  counts = class_counts(results)
+  values = score(counts)
+  if results.kind != labelled_examples.MULTI_LABEL:
+    values = values[counts.predicted + counts.gold > 0]
+  return float(np.mean(values))
+
+
+def _micro(score, results):
+  """All decisions counted together."""
+  return float(score(class_counts(results).total())[0])
+
+
+def matthews(results):
+  """Correlation of predicted and right classes.
+
+  Of two classes (Matthews 1975), and of more (Gorodkin 2004); 0 where one
+  class alone is predicted or right.
+  """
+  matrix = confusion_matrix(
+    results.gold, results.predicted, results.scores.shape[1]
+  ).astype(float)
+  total, right = matrix.sum(), np.trace(matrix)
+  gold, predicted = matrix.sum(axis=1), matrix.sum(axis=0)
+  covariance = right * total - gold @ predicted
+  spread = (total**2 - gold @ gold) * (total**2 - predicted @ predicted)
+  return float(covariance / np.sqrt(spread)) if spread else 0.0
+
+
+def auc(results):
+  """Area under the ROC curve: the mean over the classes, each against all.
+
+  Of two classes both curves have the same area. A class that no example or
+  every example has is left out; 0.5 where that leaves none.
+  """
+  if results.kind == labelled_examples.MULTI_LABEL:
+    is_class = results.gold.astype(bool)
+  else:
+    is_class = np.arange(results.scores.shape[1]) == results.gold[:, None]
+  areas = [
+    _area(column, scores)
+    for column, scores in zip(is_class.T, results.scores.T)
+    if 0 < column.sum() < len(column)
+  ]
+  return float(np.mean(areas)) if areas else 0.5
+
+
+def _area(is_class, scores):
+  """The share of pairs that are scored in the right order (Mann-Whitney)."""
+  ranks = average_ranks(scores)
+  count = is_class.sum()
+  surplus = ranks[is_class].sum() - count * (count + 1) / 2
+  return surplus / (count * (len(scores) - count))
+
+
+def average_ranks(values):
+  """Returns the ranks from 1 of values [N]; equal ones share their mean."""
+  _, inverse, counts = np.unique(
+    values, return_inverse=True, return_counts=True
+  )
+  last = np.cumsum(counts)
+  return (last - (counts - 1) / 2)[inverse]
+
+
+def correlation(x, y):
+  """Returns Pearson's r of two arrays [N]; 0 where one of them is constant."""
+  x, y = (np.asarray(values, float) for values in (x, y))
+  # Not by their spread: rounding gives equal values some.
+  if np.ptp(x) == 0 or np.ptp(y) == 0:
+    return 0.0
+  x, y = x - x.mean(), y - y.mean()
+  return float(x @ y / np.sqrt((x @ x) * (y @ y)))
+
+
+def pearson(results):
+  """Linear correlation of predicted and right numbers."""
+  return correlation(results.predicted, results.gold)
+
+
+def spearman(results):
+  """Correlation of their ranks."""
+  return correlation(
+    average_ranks(results.predicted), average_ranks(results.gold)
+  )
+
+
+_SCORES = {"precision": precision, "recall": recall, "f1": f1}
+# Metrics of the positive class.
+OF_POSITIVE_CLASS = tuple(_SCORES)
+
+
+def _averages(names):
+  """Returns {"f1_macro": function, ...}."""
+  ways = {
+    "": _of_positive_class, "_macro": _macro, "_micro": _micro
+  }
+  return {
+    f"{name}{way}": functools.partial(ways[way], score)
+    for name, score in _SCORES.items()
+    for way in names
+  }
+
+
+# kind -> name of --metrics -> function of Results.
+METRICS = {
+  labelled_examples.SINGLE: {
+    "accuracy": accuracy,
+    **_averages(["", "_macro", "_micro"]),
+    "matthews": matthews,
+    "auc": auc,
+  },
+  labelled_examples.CHOICE: {"accuracy": accuracy},
+  labelled_examples.MULTI_LABEL: {
+    "accuracy": accuracy, **_averages(["_macro", "_micro"]), "auc": auc
+  },
+  labelled_examples.REGRESSION: {
+    "pearson": pearson,
+    "spearman": spearman,
+  },
+}
+
+
+def default_metrics(kind, num_classes):
+  """Returns the names of the metrics of data that have no official ones."""
+  if kind == labelled_examples.REGRESSION:
+    return ("pearson", "spearman")
+  if kind == labelled_examples.MULTI_LABEL:
+    return ("accuracy", "f1_micro", "f1_macro")
+  if kind == labelled_examples.CHOICE:
+    return ("accuracy",)
+  return ("accuracy", "f1" if num_classes == 2 else "f1_macro")
+
+
+def check_metrics(names, kind, num_classes):
+  """Refuses names of metrics that the kind of task does not have.
+
+  Raises:
+    InputError: so; the known ones are listed.
+  """
+  known = set(METRICS[kind])
+  if num_classes != 2:
+    known -= set(OF_POSITIVE_CLASS)
+  for name in names:
+    if name not in known:
+      raise errors.InputError(
+        f"--metrics={name}: this task ({kind}, {num_classes} classes) has "
+        f"{', '.join(sorted(known))}"
+      )
+
+
+def compute(results, names):
+  """Returns dict from the names of metrics to floats."""
+  return {name: METRICS[results.kind][name](results) for name in names}
+
+
+def mean_over_batches(losses, batch_size):
+  """Returns the mean of the means of batches; the last may be short.
+
+  As in the original: this is the `loss` of an evaluation, and `eval_loss` is
+  the mean over examples.
+
+  Args:
+    losses: float [N], in the order of the examples.
+    batch_size: examples in a batch.
+  """
+  starts = range(0, len(losses), batch_size)
+  means = [
+    np.mean(losses[start : start + batch_size], dtype=np.float64)
+    for start in starts
+  ]
+  return float(np.mean(means))
+
+
+# What is written for readers.
+
+
+def report(results):
+  """Returns a text: scores of each class, and which was taken for which.
+
+  Of regression: how far off the predictions are.
+  """
+  if results.kind == labelled_examples.REGRESSION:
+    errors_made = results.predicted - np.asarray(results.gold, float)
+    values = {
+      **compute(results, METRICS[results.kind]),
+      "mean error": np.mean(errors_made),
+      "mean absolute error": np.mean(np.abs(errors_made)),
+      "root mean squared error": np.sqrt(np.mean(errors_made**2)),
+    }
+    lines = [f"{name:25}{value:11.4f}" for name, value in values.items()]
+    return "\n".join([f"{len(results.gold)} examples", *lines]) + "\n"
+  lines = _class_lines(results)
+  if results.kind != labelled_examples.MULTI_LABEL:
+    lines += ["", *_matrix_lines(results)]
+  return "\n".join(lines) + "\n"
+
+
+def _class_lines(results):
+  counts = class_counts(results)
+  width = max(16, *(len(label) + 2 for label in results.labels))
+  columns = ("precision", "recall", "f1", "support")
+  lines = [" " * width + "".join(f"{name:>11}" for name in columns)]
+  values = [score(counts) for score in _SCORES.values()]
+  for row, label in enumerate(results.labels):
+    shown = "".join(f"{value[row]:11.4f}" for value in values)
+    lines.append(f"{label:{width}}{shown}{counts.gold[row]:11d}")
+  means = (_macro(score, results) for score in _SCORES.values())
+  shown = "".join(f"{mean:11.4f}" for mean in means)
+  lines.append(f"{'macro avg':{width}}{shown}{len(results.gold):11d}")
+  return lines
+
+
+def _matrix_lines(results):
+  matrix = confusion_matrix(
+    results.gold, results.predicted, results.scores.shape[1]
+  )
+  width = max(16, *(len(label) + 2 for label in results.labels))
+  lines = ["rows: right, columns: predicted"]
+  header = "".join(f"{label:>{width}}" for label in results.labels)
+  lines.append(" " * width + header)
+  for label, row in zip(results.labels, matrix):
+    lines.append(f"{label:{width}}" + "".join(f"{n:{width}d}" for n in row))
+  return lines

@@ -1,0 +1,48 @@
+"""The results of one training under several seeds, in a table."""
+
+import statistics
+
+from common import errors
+
+
+def parse_seeds(texts):
+  """Returns the list of ints in a flag's list of str.
+
+  Raises:
+    InputError: one is no whole number, or stands twice.
+  """
+  try:
+    seeds = [int(text) for text in texts]
+  except ValueError as error:
+    raise errors.InputError(
+      f"--seeds={','.join(texts)}: expected whole numbers, say 1,2,3"
+    ) from error
+  if len(set(seeds)) < len(seeds):
+    raise errors.InputError(
+      f"--seeds={','.join(texts)}: a seed stands there twice and would only "
+      "count twice; take others"
+    )
+  return seeds
+
+
+def summary(results):
+  """Returns a table with a row for each result, the seeds beside each other.
+
+  The standard deviation is that of a sample (n - 1), 0 of one seed.
+
+  Args:
+    results: dict from seed to dict from name to number.
+  """
+  names = sorted(set.intersection(*map(set, results.values())))
+  width = max([len(name) for name in names] + [6]) + 2
+  columns = ["median", "mean", "sd", *(f"seed {seed}" for seed in results)]
+  lines = [" " * width + "".join(f"{column:>12}" for column in columns)]
+  for name in names:
+    values = [float(of_seed[name]) for of_seed in results.values()]
+    spread = statistics.stdev(values) if len(values) > 1 else 0.0
+    numbers = [
+      statistics.median(values), statistics.fmean(values), spread, *values
+    ]
+    shown = "".join(f"{number:12.5f}" for number in numbers)
+    lines.append(f"{name:{width}}{shown}")
+  return "\n".join(lines) + "\n"

@@ -1,0 +1,1 @@
+"""Errors, atomic files, JSON, TFRecords, worker processes: nothing of BERT."""

@@ -1,0 +1,215 @@
+"""Files of any kind: found, read, written whole or not at all.
+
+Every file that a script leaves behind is written under another name and
+renamed when it is whole, so a run that dies leaves no half-written output.
+Paths with "://" (gs://...) go through TensorFlow, others through the system.
+"""
+
+import contextlib
+import hashlib
+import os
+import re
+import secrets
+import socket
+
+import tensorflow as tf
+
+from common import errors
+
+_HASHED_TOGETHER = 1 << 20  # Bytes.
+
+
+def is_remote(path):
+  """Whether `path` is a URL such as gs://bucket/file, not of this system."""
+  return "://" in path
+
+
+def expand_file_patterns(patterns):
+  """Returns the files that a flag names.
+
+  Args:
+    patterns: comma-separated file names or glob patterns.
+
+  Returns:
+    File names, the matches of each pattern sorted. Unlike the original: its
+    glob came in the order of the directory, so results depended on the disk.
+
+  Raises:
+    InputError: a pattern matches no file.
+  """
+  files = []
+  for pattern in patterns.split(","):
+    matches = sorted(tf.io.gfile.glob(pattern.strip()))
+    if not matches:
+      raise errors.InputError(f"no file matches {pattern.strip()!r}")
+    files.extend(matches)
+  return files
+
+
+def names_and_sizes(paths):
+  """Returns what changes when files do, without reading them.
+
+  Args:
+    paths: of files, and of folders, which stand for the files right in them.
+
+  Returns:
+    Such as "3 files, 4096 bytes, checksum of names and sizes 0d4c...".
+  """
+  sizes = []
+  for path in paths:
+    inside = [path]
+    if tf.io.gfile.isdir(path):
+      inside = [os.path.join(path, name) for name in tf.io.gfile.listdir(path)]
+    sizes += [
+      (os.path.basename(name), tf.io.gfile.stat(name).length)
+      for name in inside
+      if not tf.io.gfile.isdir(name)
+    ]
+  listed = "".join(f"{name} {size}\n" for name, size in sorted(sizes))
+  return (
+    f"{len(sizes)} files, {sum(size for _, size in sizes)} bytes, checksum of "
+    f"names and sizes {hashlib.sha256(listed.encode('utf-8')).hexdigest()[:16]}"
+  )
+
+
+def open_for_reading(path):
+  """Returns a stream of the bytes of a file, local or remote.
+
+  Raises:
+    InputError: there is no such file.
+  """
+  if is_remote(path):
+    if not tf.io.gfile.exists(path):
+      raise errors.InputError(f"no such file: {path}")
+    return tf.io.gfile.GFile(path, "rb")
+  try:
+    return open(path, "rb")
+  except FileNotFoundError as error:
+    raise errors.InputError(f"no such file: {path}") from error
+
+
+def read_lines(path):
+  r"""Yields (line number from 1, line without its "\n") of a UTF-8 file.
+
+  Lines end at "\n" alone, as in the original: other line separators of
+  Unicode stay in the line.
+
+  Raises:
+    InputError: the file is missing or a line is not UTF-8 (its number named).
+  """
+  with open_for_reading(path) as stream:
+    for number, line in enumerate(stream, 1):
+      try:
+        yield number, line.decode("utf-8").removesuffix("\n")
+      except UnicodeDecodeError as error:
+        raise not_utf8(path, number, error) from error
+
+
+def size_and_sha256(path):
+  """Returns the bytes of a file and their SHA-256 in hexadecimal.
+
+  Raises:
+    InputError: there is no such file.
+  """
+  size, digest = 0, hashlib.sha256()
+  with open_for_reading(path) as stream:
+    while block := stream.read(_HASHED_TOGETHER):
+      size += len(block)
+      digest.update(block)
+  return size, digest.hexdigest()
+
+
+def not_utf8(path, number, error):
+  """Returns the InputError for a UnicodeDecodeError in a file's line."""
+  return errors.InputError(
+    f"{path}:{number}: not UTF-8 (byte {error.start} of the line is "
+    f"0x{error.object[error.start]:02x}); convert the file to UTF-8"
+  )
+
+
+def name_aside(path):
+  """Returns a temporary name beside `path` that no other process takes.
+
+  Not even one in another container, which may have the same process id.
+  """
+  return f"{path}.tmp-{_host()}-{secrets.token_hex(4)}-{os.getpid()}"
+
+
+def _host():
+  return re.sub(r"[^\w-]", "_", socket.gethostname())
+
+
+def remove_leftovers(path):
+  """Removes what processes of this machine left that were killed.
+
+  Args:
+    path: the name that they were writing under; local, or nothing is done.
+  """
+  if is_remote(path):
+    return
+  for left in tf.io.gfile.glob(f"{path}.tmp-{_host()}-*"):
+    try:
+      os.kill(int(left.rpartition("-")[2]), 0)  # Only asks whether it runs.
+    except ProcessLookupError:
+      os.remove(left)
+    except PermissionError:
+      continue  # It runs, for someone else.
+
+
+@contextlib.contextmanager
+def atomic_write(path):
+  """Gives a temporary path beside `path`; renames it to `path` at the end.
+
+  If the block raises, the temporary file is removed and `path` stays as it
+  was. A local file is synced to the disk before it is renamed, and its folder
+  is made if need be.
+
+  Raises:
+    InputError: where the folder should be there is something else.
+  """
+  aside = name_aside(path)
+  commit = _commit_remote if is_remote(path) else _commit_local
+  if not is_remote(path):
+    _make_folder(path)
+  try:
+    yield aside
+    commit(aside, path)
+  except BaseException:
+    with contextlib.suppress(tf.errors.OpError):  # There may be none yet.
+      tf.io.gfile.remove(aside)
+    raise
+
+
+def _make_folder(path):
+  try:
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+  except (FileExistsError, NotADirectoryError) as error:
+    raise errors.InputError(
+      f"cannot write {path}: {error.filename} is not a folder"
+    ) from error
+
+
+def _commit_local(aside, path):
+  sync(aside)
+  os.replace(aside, path)
+  sync(os.path.dirname(path) or ".")
+
+
+def _commit_remote(aside, path):
+  tf.io.gfile.rename(aside, path, overwrite=True)
+
+
+def sync(path):
+  """Waits until a file, or a folder's list of names, is on the disk."""
+  descriptor = os.open(path, os.O_RDONLY)
+  try:
+    os.fsync(descriptor)
+  finally:
+    os.close(descriptor)
+
+
+def write_text(path, text):
+  """Writes `text` to `path` in UTF-8, whole or not at all."""
+  with atomic_write(path) as aside:
+    with tf.io.gfile.GFile(aside, "wb") as stream:
+      stream.write(text.encode("utf-8"))

@@ -1,0 +1,108 @@
+"""Work shared by processes, whatever this process has done before.
+
+A process in which TensorFlow has computed something cannot be forked; one
+that has only imported it can. So workers are forked from a server that does
+nothing else, where the system can, and are fresh interpreters elsewhere.
+Starting them takes some seconds: worth it from some ten seconds of work on.
+"""
+
+import collections
+import concurrent.futures
+import contextlib
+import functools
+import itertools
+import multiprocessing
+import os
+import threading
+
+from common import errors
+
+_AHEAD = 2  # Blocks in work or waiting to be taken, for each process.
+
+
+def default_processes():
+  """Returns how many processors this process may use."""
+  if hasattr(os, "sched_getaffinity"):
+    return len(os.sched_getaffinity(0))
+  return os.cpu_count() or 1
+
+
+@contextlib.contextmanager
+def workers(num_processes, *, initializer=None, initargs=(), if_killed):
+  """Gives a concurrent.futures.Executor; its processes end with the block.
+
+  They end, too, when this process is killed.
+
+  Args:
+    num_processes: how many.
+    initializer, initargs: function that each worker calls first, and its
+      arguments; both must pickle.
+    if_killed: what the user can do if a worker was killed, a clause.
+
+  Raises:
+    InputError: a worker was killed.
+  """
+  methods = multiprocessing.get_all_start_methods()
+  context = multiprocessing.get_context(
+    "forkserver" if "forkserver" in methods else "spawn"
+  )
+  context.set_forkserver_preload(["tensorflow"])
+  with concurrent.futures.ProcessPoolExecutor(
+    num_processes,
+    mp_context=context,
+    initializer=_start_worker,
+    initargs=(initializer, initargs),
+  ) as pool:
+    try:
+      yield pool
+    except concurrent.futures.process.BrokenProcessPool as error:
+      raise errors.InputError(
+        f"a process was killed, perhaps for want of memory: {if_killed}"
+      ) from error
+    finally:
+      pool.shutdown(wait=False, cancel_futures=True)
+
+
+def in_order(function, blocks, *, processes):
+  """Yields function(block) of every block, in the order of blocks.
+
+  Args:
+    function: of one block. With several processes it must pickle, and what
+      it takes and returns, too.
+    blocks: iterable; it is read a few blocks ahead of what was yielded.
+    processes: how many to use; with 1, or fewer than two blocks, the work is
+      done here.
+
+  Raises:
+    InputError: as `function` does, or a process was killed.
+  """
+  blocks = iter(blocks)
+  first = list(itertools.islice(blocks, 2))
+  blocks = itertools.chain(first, blocks)
+  if processes <= 1 or len(first) < 2:
+    yield from map(function, blocks)
+    return
+  with workers(
+    processes,
+    if_killed="run the same command again when less else is running",
+  ) as pool:
+    submit = functools.partial(pool.submit, function)
+    waiting = collections.deque(
+      map(submit, itertools.islice(blocks, _AHEAD * processes))
+    )
+    while waiting:
+      result = waiting.popleft().result()
+      waiting.extend(map(submit, itertools.islice(blocks, 1)))
+      yield result
+
+
+def _start_worker(initializer, initargs):
+  threading.Thread(target=_end_with_parent, daemon=True).start()
+  if initializer:
+    initializer(*initargs)
+
+
+def _end_with_parent():
+  """Ends this process when the one that started it is killed."""
+  multiprocessing.parent_process().join()
+  os._exit(1)

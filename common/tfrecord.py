@@ -1,0 +1,316 @@
+"""TFRecord files: written whole, counted, read with every fault named.
+
+Serialization is deterministic, unlike protobuf's: the same features give the
+same bytes, so the same records give the same file.
+"""
+
+import contextlib
+import gzip
+import re
+import struct
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from common import errors, file_io
+
+# A TFRecord is: length (8 bytes), CRC of the length (4), data, CRC (4).
+_HEADER_BYTES, _FOOTER_BYTES = 12, 4
+_GZIP_MAGIC = b"\x1f\x8b\x08"
+
+# Protocol buffer tags (field number * 8 + 2, "a length and that many bytes")
+# of tf.train.Example: its features, an entry of their map, the entry's key
+# and value, the value's kind of list, and the numbers of that list.
+_FEATURES, _ENTRY, _KEY, _VALUE = b"\x0a", b"\x0a", b"\x0a", b"\x12"
+_FLOAT_LIST, _INT64_LIST, _NUMBERS = b"\x12", b"\x1a", b"\x0a"
+
+
+class RecordWriter:
+  """Writes a TFRecord file, whole or not at all.
+
+  with RecordWriter("a.tfrecord") as writer:
+    writer.write(serialize_example({"input_ids": [101, 102]}))
+
+  A path that ends in ".gz" is compressed. If the block raises, an earlier
+  file of that name stays as it was.
+  """
+
+  def __init__(self, path):
+    self.path = path
+
+  def __enter__(self):
+    with contextlib.ExitStack() as stack:
+      aside = stack.enter_context(file_io.atomic_write(self.path))
+      compression = "GZIP" if self.path.endswith(".gz") else None
+      with self._errors_named():
+        self._writer = tf.io.TFRecordWriter(aside, compression)
+      # Closed before `atomic_write` ends: a disk that is full may say so
+      # only now, and then nothing is renamed.
+      stack.callback(self._close)
+      self._stack = stack.pop_all()
+    return self
+
+  def write(self, serialized):
+    """Appends one record, given as bytes."""
+    self.write_all([serialized])
+
+  def write_all(self, records):
+    """Appends records, an iterable of bytes."""
+    with self._errors_named():
+      for record in records:
+        self._writer.write(record)
+
+  def __exit__(self, *exception):
+    return self._stack.__exit__(*exception)
+
+  def _close(self):
+    with self._errors_named():
+      self._writer.close()
+
+  @contextlib.contextmanager
+  def _errors_named(self):
+    try:
+      yield
+    except tf.errors.OpError as error:
+      raise errors.InputError(
+        f"cannot write {self.path}: {error.message}"
+      ) from error
+
+
+def serialize_example(features):
+  """Returns the bytes of a tf.train.Example.
+
+  Args:
+    features: dict of name -> sequence of int or of float.
+  """
+  rows = {name: np.asarray(values)[None] for name, values in features.items()}
+  return serialize_examples(rows)[0]
+
+
+def serialize_examples(features):
+  """Returns the bytes of many tf.train.Examples, made together.
+
+  The bytes are those of `Example.SerializeToString(deterministic=True)`: a
+  function of the values, the features in the order of their names.
+  Unlike the original: its bytes came in an order that changed with every run.
+
+  Args:
+    features: dict of name -> array [B, n]; integers become an int64_list,
+      floats a float_list. n may differ between features.
+
+  Returns:
+    A list of B bytes objects.
+  """
+  entries = []
+  for name in sorted(features):
+    key = _delimited(_KEY, _constant(name.encode("utf-8")))
+    value = _delimited(_VALUE, _feature_value(np.asarray(features[name])))
+    entries.append(_delimited(_ENTRY, _joined([key, value])))
+  return _delimited(_FEATURES, _joined(entries)).split()
+
+
+class _Rows(NamedTuple):
+  """B rows of bytes in the making, so that a step is done for all at once.
+
+  Attributes:
+    pieces: list of (bytes [B, K] or [1, K] uint8, valid [B, K] bool or None
+      for all): a row is what is valid in that row of each piece, in order.
+    lengths: int array [B] or [1] of the rows' lengths.
+  """
+
+  pieces: list
+  lengths: np.ndarray
+
+  def split(self):
+    """Returns a list of bytes."""
+    shape = len(self.lengths), sum(data.shape[1] for data, _ in self.pieces)
+    data, valid = np.empty(shape, np.uint8), np.ones(shape, bool)
+    start = 0
+    for piece, is_valid in self.pieces:
+      columns = slice(start, start + piece.shape[1])
+      data[:, columns] = piece
+      if is_valid is not None:
+        valid[:, columns] = is_valid
+      start = columns.stop
+    joined = data[valid].tobytes()
+    ends = np.cumsum(self.lengths).tolist()
+    return [joined[start:end] for start, end in zip([0, *ends], ends)]
+
+
+def _feature_value(values):
+  """Returns the `Feature` of each row of `values` [B, n], as _Rows."""
+  if values.dtype.kind == "f":
+    data = np.ascontiguousarray(values, "<f4").view(np.uint8)
+    rows = _Rows([(data, None)], np.full(len(data), data.shape[1]))
+    kind = _FLOAT_LIST
+  else:
+    rows, kind = _varints(values), _INT64_LIST
+  if values.shape[1]:
+    rows = _delimited(_NUMBERS, rows)
+  return _delimited(kind, rows)
+
+
+def _varints(values):
+  """Encodes integers [B, n] as varints: 7 bits a byte, the lowest first.
+
+  300 = 0b10_0101100 -> 0b1_0101100, 0b0_0000010; the top bit says "more".
+  Negative ones count as unsigned 64-bit integers, ten bytes each.
+  """
+  if values.min(initial=0) < 0:
+    values = values.astype(np.int64).view(np.uint64)
+  largest = int(values.max(initial=0))
+  width = max(1, -(-largest.bit_length() // 7))
+  if width == 1:
+    data = values.astype(np.uint8)
+    return _Rows([(data, None)], np.full(len(data), data.shape[1]))
+  rest = values.astype(np.uint32 if largest < 1 << 32 else np.uint64)
+  data = np.empty((*values.shape, width), np.uint8)
+  valid = np.empty(data.shape, bool)
+  for byte in range(width):
+    more = rest > 127
+    data[..., byte] = rest
+    data[..., byte] &= 127
+    data[..., byte] |= more.view(np.uint8) << 7
+    valid[..., byte] = (rest > 0) if byte else True
+    rest >>= 7
+  valid = valid.reshape(len(values), -1)
+  return _Rows([(data.reshape(valid.shape), valid)], valid.sum(1))
+
+
+def _constant(data):
+  row = np.frombuffer(data, np.uint8)[None]
+  return _Rows([(row, None)], np.array([row.shape[1]]))
+
+
+def _delimited(tag, rows):
+  """Puts `tag` and its length before each row."""
+  return _joined([_constant(tag), _varints(rows.lengths[:, None]), rows])
+
+
+def _joined(parts):
+  pieces = [piece for part in parts for piece in part.pieces]
+  return _Rows(pieces, sum(part.lengths for part in parts))
+
+
+def is_gzip(path):
+  """Whether a TFRecord file is compressed, told from its first bytes."""
+  with file_io.open_for_reading(path) as stream:
+    return stream.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+
+
+def count_records(path):
+  """Returns the number of records of a TFRecord file, reading lengths only.
+
+  Raises:
+    InputError: the file is missing, or ends within a record (the file, the
+      record's number from 1 and its first byte from 0 are named).
+  """
+  compressed = is_gzip(path)
+  with file_io.open_for_reading(path) as stream:
+    if compressed:
+      return _count_by_reading(path, gzip.GzipFile(fileobj=stream))
+    return _count_by_seeking(path, stream)
+
+
+def _count_by_seeking(path, stream):
+  size = tf.io.gfile.stat(path).length
+  count = offset = 0
+  while offset < size:
+    stream.seek(offset)
+    header = stream.read(_HEADER_BYTES)
+    if len(header) == _HEADER_BYTES:
+      end = offset + _record_bytes(header)
+    if len(header) < _HEADER_BYTES or end > size:
+      raise _truncated(path, count, offset, f"the file has {size} bytes")
+    offset = end
+    count += 1
+  return count
+
+
+def _count_by_reading(path, stream):
+  """Counts where one cannot seek: in a compressed file."""
+  count = offset = 0
+  try:
+    while header := stream.read(_HEADER_BYTES):
+      if len(header) < _HEADER_BYTES:
+        raise EOFError
+      body = _record_bytes(header) - _HEADER_BYTES
+      if len(stream.read(body)) < body:
+        raise EOFError
+      offset += _HEADER_BYTES + body
+      count += 1
+  except EOFError as error:
+    raise _truncated(path, count, offset, "gzip data end there") from error
+  return count
+
+
+def _record_bytes(header):
+  (length,) = struct.unpack_from("<Q", header)
+  return _HEADER_BYTES + length + _FOOTER_BYTES
+
+
+def _truncated(path, records_before, offset, why):
+  return errors.InputError(
+    f"{path}: record {records_before + 1}, which starts at byte {offset}, is "
+    f"cut off or damaged ({why}); the {records_before} records before it are "
+    "whole: write the file again"
+  )
+
+
+def read_records(path):
+  """Yields each record of a TFRecord file as a dict of name -> array [n].
+
+  Integers come as int64, floats as float32, byte strings as object. For
+  tests and checks: training reads with tf.data.
+
+  Raises:
+    InputError: a record is damaged (CRC), cut off, or no tf.train.Example.
+  """
+  for number, serialized in enumerate(read_serialized(path), 1):
+    example = tf.train.Example()
+    try:
+      example.ParseFromString(serialized)
+    except Exception as error:  # DecodeError, whose module moves about.
+      raise errors.InputError(
+        f"{path}: record {number} is not a tf.train.Example ({error}); the "
+        "file was not written by this project's scripts"
+      ) from error
+    yield _feature_arrays(example)
+
+
+def _feature_arrays(example):
+  dtypes = {"int64_list": np.int64, "float_list": np.float32}
+  arrays = {}
+  for name, feature in example.features.feature.items():
+    kind = feature.WhichOneof("kind")
+    values = getattr(feature, kind).value if kind else []
+    arrays[name] = np.array(values, dtypes.get(kind, object))
+  return arrays
+
+
+def read_serialized(path):
+  """Yields the bytes of each record of a TFRecord file, CRCs checked.
+
+  Raises:
+    InputError: the file is missing, or a record is damaged or cut off.
+  """
+  compression = "GZIP" if is_gzip(path) else ""
+  dataset = tf.data.TFRecordDataset(path, compression)
+  number = 0
+  try:
+    for number, record in enumerate(dataset.as_numpy_iterator(), 1):
+      yield record
+  except tf.errors.DataLossError as error:
+    raise errors.InputError(
+      f"{path}: record {number + 1} is damaged or cut off "
+      f"({_plain(error.message)}); the {number} before it are whole: write the "
+      "file again"
+    ) from error
+  # TensorFlow takes a file that is cut within a record's header for whole.
+  count_records(path)
+
+
+def _plain(message):
+  """A message of TensorFlow without the names of its graph's nodes."""
+  return re.sub(r"\{\{.*?\}\}|\[Op:.*", "", message, flags=re.S).strip()

@@ -1,0 +1,1 @@
+"""Vectors, similarity, the attention page and plots."""

@@ -1,0 +1,160 @@
+"""Lines of text -> inputs of the model, in batches of nearly equal length.
+
+A line is one text, or two with " ||| " between them. Lines are read as they
+are needed: what is held in memory is one *window*, some thousand tokens whose
+lines are sorted by length, so that a batch has little padding.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from common import errors, file_io
+from training import input_sequences
+
+
+class Example(NamedTuple):
+  """One input of the model.
+
+  Attributes:
+    index: number of its line, from 0.
+    input_ids, segment_ids: lists of T integers, without padding.
+  """
+
+  index: int
+  input_ids: list
+  segment_ids: list
+
+
+def split_pair(line):
+  """Returns (text, None), or both texts of a line that holds two.
+
+  As in the original: white space at both ends is dropped, and where the
+  separator stands several times the last one parts the texts.
+  """
+  text_a, separator, text_b = line.strip().rpartition(
+    input_sequences.TEXT_SEPARATOR
+  )
+  return (text_a, text_b) if separator else (text_b, None)
+
+
+def read_examples(path, tokenizer, max_seq_length):
+  """Yields the Example of each line of a file.
+
+  Args:
+    path: UTF-8 text.
+    tokenizer: tokenization.FullTokenizer.
+    max_seq_length: longer texts are cut, pairs by `truncate_pair`.
+
+  Raises:
+    InputError: no such file, bad UTF-8, or no room for a token beside [CLS]
+      and twice [SEP].
+  """
+  encode = make_encoder(tokenizer, max_seq_length)
+  for number, line in file_io.read_lines(path):
+    yield Example(number - 1, *encode(*split_pair(line)))
+
+
+def read_pairs(path, tokenizer, max_seq_length):
+  """Yields the two Examples of each line, one for each of its texts.
+
+  Raises:
+    InputError: a line is no pair (it is named); or as `read_examples`.
+  """
+  encode = make_encoder(tokenizer, max_seq_length)
+  for number, line in file_io.read_lines(path):
+    pair = split_pair(line)
+    if pair[1] is None:
+      raise errors.InputError(
+        f"{path}:{number}: no pair in {line!r}; write two texts with "
+        f"{input_sequences.TEXT_SEPARATOR!r} between them"
+      )
+    for text in pair:
+      yield Example(number - 1, *encode(text, None))
+
+
+def make_encoder(tokenizer, max_seq_length):
+  """Returns a function of two texts that gives (input_ids, segment_ids).
+
+  The second text may be None. As in the original: one without any word piece
+  counts as none.
+  """
+  if max_seq_length < 3:
+    raise errors.InputError(
+      f"--max_seq_length={max_seq_length} leaves no room beside [CLS] and "
+      "twice [SEP]; pass 4 or more"
+    )
+  cls_id, sep_id = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
+
+  def encode(text_a, text_b):
+    ids_a, ids_b = tokenizer.encode(text_a), tokenizer.encode(text_b or "")
+    if ids_b:
+      input_sequences.truncate_pair(ids_a, ids_b, max_seq_length - 3)
+    else:
+      ids_a, ids_b = ids_a[: max_seq_length - 2], None
+    return input_sequences.build_inputs(
+      ids_a, ids_b, cls_id=cls_id, sep_id=sep_id
+    )
+
+  return encode
+
+
+def windows(examples, max_tokens, *, group=1):
+  """Cuts a stream of examples into lists of about `max_tokens` tokens.
+
+  Args:
+    examples: iterable of Example.
+    max_tokens: a list is full when its tokens are as many or more.
+    group: so many consecutive examples belong together and are not parted.
+
+  Yields:
+    Lists of Example, none of them empty, in order.
+  """
+  window, tokens = [], 0
+  for example in examples:
+    window.append(example)
+    tokens += len(example.input_ids)
+    if tokens >= max_tokens and len(window) % group == 0:
+      yield window
+      window, tokens = [], 0
+  if window:
+    yield window
+
+
+def batches_by_length(examples, batch_size):
+  """Cuts a window into batches of nearly equal length.
+
+  Args:
+    examples: list of Example.
+    batch_size: examples in each but the last.
+
+  Yields:
+    Lists of positions in `examples`, the longest first: what does not fit
+    into memory fails at once.
+  """
+  order = sorted(
+    range(len(examples)), key=lambda i: -len(examples[i].input_ids)
+  )
+  for start in range(0, len(order), batch_size):
+    yield order[start : start + batch_size]
+
+
+def padded(examples, *, rows, length):
+  """Joins examples to the arrays of one batch.
+
+  Args:
+    examples: list of Example, at most `rows`.
+    rows: B; missing rows are all padding.
+    length: T.
+
+  Returns:
+    dict of int32 arrays [B, T]: input_ids, input_mask, segment_ids.
+  """
+  names = ("input_ids", "input_mask", "segment_ids")
+  batch = {name: np.zeros([rows, length], np.int32) for name in names}
+  for row, example in enumerate(examples):
+    size = len(example.input_ids)
+    batch["input_ids"][row, :size] = example.input_ids
+    batch["input_mask"][row, :size] = 1
+    batch["segment_ids"][row, :size] = example.segment_ids
+  return batch

@@ -1,0 +1,1 @@
+"""Text -> instances -> records for masked-LM and next-sentence training."""

@@ -1,0 +1,123 @@
+"""Pre-training records as a run reads them: files, features, batches.
+
+Records are those of create_pretraining_data.py, of every kind that it writes:
+masked or to be masked while they are read, with next-sentence labels or
+without, compressed or not.
+"""
+
+import tensorflow as tf
+
+import tokenization
+from common import errors
+from pretraining import dynamic_masking
+from training import pipeline
+
+
+def record_features(max_seq_length, max_predictions, *, masked, pairs):
+  """Returns the features of a record of create_pretraining_data.py.
+
+  Args:
+    max_seq_length, max_predictions: lengths of the features.
+    masked: whether the masks are in the records.
+    pairs: whether next-sentence labels are wanted.
+  """
+
+  def integers(length):
+    return tf.io.FixedLenFeature([length], tf.int64)
+
+  features = {
+    name: integers(max_seq_length)
+    for name in ("input_ids", "input_mask", "segment_ids")
+  }
+  if masked:
+    features["masked_lm_positions"] = integers(max_predictions)
+    features["masked_lm_ids"] = integers(max_predictions)
+    features["masked_lm_weights"] = tf.io.FixedLenFeature(
+      [max_predictions], tf.float32
+    )
+  else:
+    features["word_starts"] = integers(max_seq_length)
+  if pairs:
+    features["next_sentence_labels"] = integers(1)
+  return features
+
+
+class PretrainingInput:
+  """Files of records, and how they become batches.
+
+  Attributes:
+    files: the TFRecord files.
+  """
+
+  def __init__(
+    self, files, *, max_seq_length, use_next_sentence_loss, **masking
+  ):
+    """Looks at every file's first record.
+
+    Args:
+      files: TFRecord files.
+      max_seq_length: length of the records, T.
+      use_next_sentence_loss: whether next-sentence labels are needed.
+      **masking: vocab_file, and the options max_predictions, masked_lm_prob,
+        whole_words and seed of dynamic_masking.Masking. Of these only
+        max_predictions is needed for records that were masked before.
+
+    Raises:
+      InputError: the files do not fit.
+    """
+    self.files = files
+    first = pipeline.first_record(files[0])
+    is_masked = "word_starts" not in first
+    if use_next_sentence_loss and "next_sentence_labels" not in first:
+      raise errors.InputError(
+        f"{files[0]} has no next-sentence labels; pass "
+        "--use_next_sentence_loss=false"
+      )
+    self._features = record_features(
+      max_seq_length,
+      masking["max_predictions"],
+      masked=is_masked,
+      pairs=use_next_sentence_loss,
+    )
+    pipeline.check_records(files, self._features)
+    self._mask = None if is_masked else _masking(files[0], **masking)
+
+  def shuffled_batches(self, strategy, *, batch_size, seed, first_step, trim):
+    """Returns endless distributed batches, each epoch in another order."""
+    return pipeline.training_batches(
+      strategy,
+      self.files,
+      self._features,
+      num_records=pipeline.count_records(self.files),
+      batch_size=batch_size,
+      seed=seed,
+      first_step=first_step,
+      trim=trim,
+      transform=self._mask,
+    )
+
+  def repeated_batches(self, strategy, *, batch_size, trim):
+    """Returns endless distributed batches, file after file, in order.
+
+    As in the original: batches pass over the end of the data.
+    """
+    records = pipeline.sequential_records(self.files).repeat()
+    return pipeline.distributed_batches(
+      strategy,
+      records,
+      self._features,
+      batch_size=batch_size,
+      trim=trim,
+      transform=self._mask,
+    )
+
+
+def _masking(path, *, vocab_file, **options):
+  """Returns the function that masks batches of records without masks."""
+  if not vocab_file:
+    raise errors.InputError(
+      f"{path} is to be masked while it is read; pass the --vocab_file that "
+      "it was written with"
+    )
+  vocab = tokenization.load_vocab(vocab_file)
+  return dynamic_masking.Masking.of_vocabulary(vocab, **options).apply

@@ -1,0 +1,415 @@
+"""A corpus -> instances: what the model reads and must predict. No TensorFlow.
+
+An *instance* is one or two stretches of the corpus's ids (segment A and B),
+the positions that are masked and what stands there instead: some dozen
+numbers, however long the sequence. `Instances.features` makes padded arrays
+of many of them at a time, which are what records hold.
+
+As in the original: the same text, flags and seed give the same instances in
+the same order. So each random draw stands where the original has one.
+"""
+
+import array
+import bisect
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+
+from common import errors
+from pretraining import masking, random_stream, text_corpus
+
+PACKINGS = ("sentence_pairs", "full_sentences", "doc_sentences")
+MASKINGS = ("pieces", "whole_words", "spans", "ngrams", "none")
+_TRIES_FOR_ANOTHER_DOCUMENT = 10
+
+# Random words drawn at a time. More are faster, some need less memory, and
+# the instances are the same.
+_LARGE_CORPUS = 1_000_000
+_SOME_WORDS, _MANY_WORDS = 1 << 17, 1 << 19
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+  """How instances are made.
+
+  Raises InputError when made with values that cannot work.
+
+  Attributes:
+    max_seq_length to short_seq_prob: the original's flags of these names.
+    masking: what is masked together, one of MASKINGS. "none": nothing is
+      masked, and instances tell where words start instead.
+    packing: one of PACKINGS. "sentence_pairs" is the original's; the others
+      are RoBERTa's (Liu et al. 2019, section 4.2): as many whole sentences
+      as fit, without a next sentence to guess, which in "full_sentences" go
+      on in the next document, behind a [SEP].
+  """
+
+  max_seq_length: int = 128
+  max_predictions_per_seq: int = 20
+  random_seed: int = 12345
+  dupe_factor: int = 10
+  masked_lm_prob: float = 0.15
+  short_seq_prob: float = 0.1
+  masking: str = "pieces"
+  packing: str = "sentence_pairs"
+
+  def __post_init__(self):
+    self._check("masking", self.masking in MASKINGS, f"one of {MASKINGS}")
+    self._check("packing", self.packing in PACKINGS, f"one of {PACKINGS}")
+    self._check(
+      "max_seq_length",
+      5 <= self.max_seq_length <= 1 << 16,
+      "at least 5 ([CLS], two [SEP] and a token of each segment), and at "
+      "most 65536",
+    )
+    self._check("dupe_factor", self.dupe_factor >= 1, "at least 1")
+    self._check(
+      "max_predictions_per_seq",
+      self.masking == "none"
+      or 1 <= self.max_predictions_per_seq <= self.max_seq_length,
+      f"from 1 to --max_seq_length ({self.max_seq_length})",
+    )
+    self._check("masked_lm_prob", 0 < self.masked_lm_prob <= 1, "in (0, 1]")
+    self._check("short_seq_prob", 0 <= self.short_seq_prob <= 1, "in [0, 1]")
+
+  def _check(self, name, holds, expected):
+    if not holds:
+      raise errors.InputError(
+        f"--{name}={getattr(self, name)}: must be {expected}"
+      )
+
+
+class SegmentPair(NamedTuple):
+  """Two stretches of a corpus's ids; B is empty where there is only one.
+
+  Each goes from its start to its end (not included).
+  """
+
+  a_start: int
+  a_end: int
+  b_start: int
+  b_end: int
+  is_random_next: bool
+
+
+def create_instances(corpus, vocabulary, options, rng, *, after_pass=None):
+  """Makes all instances of a corpus.
+
+  Args:
+    corpus: text_corpus.Corpus.
+    vocabulary: text_corpus.Vocabulary.
+    options: Options.
+    rng: random.Random, in the state that its seed gives.
+    after_pass: function to be called after each pass through the documents.
+
+  Returns:
+    (Instances, order): the original's list is instances order[0], order[1]...
+  """
+  documents = list(range(corpus.num_documents))
+  rng.shuffle(documents)
+  if options.packing == "full_sentences":
+    corpus = _joined(corpus, documents, vocabulary)
+  instances = Instances(corpus, vocabulary, options)
+  is_large = len(corpus.ids) > _LARGE_CORPUS
+  stream = random_stream.RandomWordStream(
+    rng,
+    views=masking.stream_views(vocabulary),
+    chunk=_MANY_WORDS if is_large else _SOME_WORDS,
+  )
+  masker = masking.make_masker(corpus, vocabulary, options, stream)
+  for _ in range(options.dupe_factor):
+    for pair in _all_pairs(corpus, documents, options, stream):
+      masker.add(pair)
+      if stream.should_forget:
+        instances.extend(masker.take())
+        stream.forget()
+    if after_pass:
+      after_pass()
+  instances.extend(masker.take())
+  stream.give_back()
+  order = array.array("q", range(len(instances)))
+  rng.shuffle(order)
+  return instances, np.array(order, np.int64)
+
+
+def _all_pairs(corpus, documents, options, stream):
+  """Yields the SegmentPairs of one pass through the documents.
+
+  Draws from `stream` as it goes: who draws between two pairs, as the masking
+  does, draws where the original does.
+  """
+  if options.packing == "full_sentences":
+    yield from _packed(corpus, 0, len(corpus.ids), options, stream)
+    return
+  for place, document in enumerate(documents):
+    if options.packing == "sentence_pairs":
+      yield from segment_pairs(corpus, documents, place, options, stream)
+    else:
+      first, last = corpus.sentences_of(document)
+      start, end = corpus.sentence_starts[first], corpus.sentence_starts[last]
+      yield from _packed(corpus, start, end, options, stream)
+
+
+def segment_pairs(corpus, documents, place, options, stream):
+  """Yields the SegmentPairs of the document documents[place].
+
+  Sentences are collected until they fill a sequence; a random part of them
+  becomes segment A, and B is the rest or, half of the time, a stretch of a
+  random document.
+
+  Args:
+    corpus: text_corpus.Corpus.
+    documents: shuffled numbers of its documents.
+    place: an index of `documents`.
+    options: Options.
+    stream: random_stream.RandomWordStream.
+  """
+  max_tokens = options.max_seq_length - 3
+  target = max_tokens
+  # Some sequences are short, so that fine-tuning's short ones are not new.
+  if stream.random() < options.short_seq_prob:
+    target = stream.randint(2, max_tokens)
+  starts = corpus.sentence_starts
+  sentence, document_end = corpus.sentences_of(documents[place])
+  while sentence < document_end:
+    chunk_end = _chunk_end(starts, sentence, document_end, target)
+    size = chunk_end - sentence
+    a_end = sentence + (stream.randint(1, size - 1) if size > 1 else 1)
+    a = starts[sentence], starts[a_end]
+    # As in the original: one sentence alone always gets a random next one.
+    is_random_next = size == 1 or stream.random() < 0.5
+    if is_random_next:
+      rest = target - (a[1] - a[0])
+      b = _random_stretch(corpus, documents, place, rest, stream)
+      sentence = a_end  # The rest of the chunk is put back.
+    else:
+      b = starts[a_end], starts[chunk_end]
+      sentence = chunk_end
+    a, b = _truncated(a, b, max_tokens, stream)
+    yield SegmentPair(*a, *b, is_random_next)
+
+
+def _chunk_end(starts, sentence, last, target):
+  """Returns the first end of a sentence with `target` tokens before it."""
+  enough = starts[sentence] + target
+  return bisect.bisect_left(starts, enough, sentence + 1, last)
+
+
+def _random_stretch(corpus, documents, place, target, stream):
+  """Returns (start, end) of sentences of about `target` tokens elsewhere.
+
+  As in the original: ten tries to find another document. So with a single
+  document it is always the same one, labelled as random.
+  """
+  for _ in range(_TRIES_FOR_ANOTHER_DOCUMENT):
+    other = stream.randint(0, len(documents) - 1)
+    if other != place:
+      break
+  first, last = corpus.sentences_of(documents[other])
+  sentence = stream.randint(first, last - 1)
+  starts = corpus.sentence_starts
+  return starts[sentence], starts[_chunk_end(starts, sentence, last, target)]
+
+
+def _truncated(a, b, max_tokens, stream):
+  """Cuts tokens off the longer (start, end) until both fit, at random ends.
+
+  As in the original: B where both are equally long, and a draw for each
+  token, whether it is the first or the last that goes.
+  """
+  length_a, length_b = a[1] - a[0], b[1] - b[0]
+  surplus = length_a + length_b - max_tokens
+  if surplus <= 0:
+    return a, b
+  from_front = stream.heads(surplus)
+  # First the longer one is cut, then B, A, B, A, ...
+  uneven = min(abs(length_a - length_b), surplus)
+  cuts_a, cuts_b = from_front[uneven + 1 :: 2], from_front[uneven::2]
+  if length_a > length_b:
+    cuts_a += from_front[:uneven]
+  else:
+    cuts_b += from_front[:uneven]
+  return _cut(a, cuts_a), _cut(b, cuts_b)
+
+
+def _cut(stretch, cuts):
+  """Takes a token off (start, end) for each of `cuts`, 1 at the front."""
+  front = cuts.count(1)
+  return stretch[0] + front, stretch[1] - (len(cuts) - front)
+
+
+def _joined(corpus, documents, vocabulary):
+  """Returns the documents in another order, with a [SEP] between them.
+
+  A [SEP] counts as the first token of the sentence behind it.
+  """
+  flags = text_corpus.word_flags(corpus, vocabulary)
+  ids, continues = array.array(corpus.ids.dtype.char), bytearray()
+  starts = array.array("q", [0])
+  for document in documents:
+    first, last = corpus.sentences_of(document)
+    start, end = corpus.sentence_starts[first], corpus.sentence_starts[last]
+    if ids:
+      ids.append(vocabulary.sep_id)
+      continues.append(text_corpus.NO_WORD)
+    shift = len(ids) - start
+    ids.frombytes(corpus.ids[start:end].tobytes())
+    continues += flags[start:end]
+    ends = corpus.sentence_starts[first + 1 : last + 1]
+    starts.extend([sentence_end + shift for sentence_end in ends])
+  return text_corpus.Corpus(
+    np.frombuffer(ids, corpus.ids.dtype),
+    starts,
+    array.array("q", [0, len(starts) - 1]),
+    bytes(continues),
+    corpus.num_words,
+  )
+
+
+def _packed(corpus, start, end, options, stream):
+  """Yields SegmentPairs without B of as many whole sentences as fit.
+
+  A sentence that does not fit into one by itself is cut into several.
+  """
+  max_tokens = options.max_seq_length - 2
+  separators = corpus.continues or b""
+  while start < end:
+    if separators and separators[start] == text_corpus.NO_WORD:
+      start += 1
+    target = max_tokens
+    if stream.random() < options.short_seq_prob:
+      target = stream.randint(2, max_tokens)
+    last = bisect.bisect_right(corpus.sentence_starts, start + target) - 1
+    stop = min(corpus.sentence_starts[last], end)
+    if stop <= start:
+      stop = min(start + target, end)
+    yield SegmentPair(start, stop, 0, 0, False)
+    start = stop
+
+
+class Instances:
+  """Instances in the order of their making, some 150 bytes each.
+
+  Attributes (B of them):
+    pairs: int64 [B, 5], the fields of a SegmentPair.
+    num_masked: uint16 [B].
+    positions: uint16 [B, P], the masked positions, rising, then zeros.
+    replacements: [B, P], the ids that stand there in the input.
+  """
+
+  def __init__(self, corpus, vocabulary, options):
+    """Makes an empty list; `corpus` is what its pairs are stretches of."""
+    self._corpus = corpus
+    self._vocabulary = vocabulary
+    self._length = options.max_seq_length
+    self._is_masked = options.masking != "none"
+    self._has_next = options.packing == "sentence_pairs"
+    self._max_predictions = (
+      options.max_predictions_per_seq if self._is_masked else 0
+    )
+    if not self._is_masked:
+      flags = text_corpus.word_flags(corpus, vocabulary)
+      self._flags = np.frombuffer(flags, np.uint8)
+    self._columns = {
+      "pairs": array.array("q"),
+      "num_masked": array.array("H"),
+      "positions": array.array("H"),
+      "replacements": array.array(vocabulary.dtype.char),
+    }
+
+  def __len__(self):
+    return len(self._columns["num_masked"])
+
+  def extend(self, masked):
+    """Adds the instances of a masking.Masked."""
+    for name, column in self._columns.items():
+      values = getattr(masked, name)
+      column.frombytes(values.astype(column.typecode).tobytes())
+
+  def _rows(self, name, rows, width):
+    column = self._columns[name]
+    values = np.frombuffer(column, column.typecode) if column else np.zeros(0)
+    return values.reshape(len(self), width)[rows].astype(np.int64)
+
+  def features(self, rows):
+    """Returns what the records of some instances hold.
+
+    Args:
+      rows: array [B] of the instances' numbers.
+
+    Returns:
+      A dict of integer arrays: input_ids, input_mask, segment_ids [B, T];
+      masked_lm_positions, masked_lm_ids and masked_lm_weights (float)
+      [B, P], or where nothing is masked word_starts [B, T], 1 at the first
+      piece of a word; for sentence pairs next_sentence_labels [B, 1], 1 for
+      a random next segment.
+    """
+    pairs = self._rows("pairs", rows, 5)
+    layout = _Layout(pairs, self._length)
+    input_ids = layout.gathered(self._corpus.ids)
+    input_ids[:, 0] = self._vocabulary.cls_id
+    input_ids[layout.is_separator] = self._vocabulary.sep_id
+    features = {
+      "input_mask": layout.input_mask,
+      "segment_ids": layout.segment_ids,
+    }
+    if self._has_next:
+      features["next_sentence_labels"] = pairs[:, 4:]
+    if self._is_masked:
+      features.update(self._masked_features(input_ids, rows))
+    else:
+      features["word_starts"] = self._word_starts(layout)
+    features["input_ids"] = input_ids
+    return features
+
+  def _word_starts(self, layout):
+    """Returns [B, T]: 1 at the first piece of each word, segment by segment."""
+    flags = layout.gathered(self._flags, text_corpus.NO_WORD)
+    is_first = (flags == text_corpus.STARTS_WORD) | layout.starts_segment
+    return is_first.astype(np.uint8)
+
+  def _masked_features(self, input_ids, rows):
+    """Puts the replacements into `input_ids`; returns what was there."""
+    width = self._max_predictions
+    positions = self._rows("positions", rows, width)
+    replacements = self._rows("replacements", rows, width)
+    num_masked = self._rows("num_masked", rows, 1)
+    is_masked = np.arange(width) < num_masked
+    labels = np.where(is_masked, np.take_along_axis(input_ids, positions, 1), 0)
+    row, _ = np.nonzero(is_masked)
+    input_ids[row, positions[is_masked]] = replacements[is_masked]
+    return {
+      "masked_lm_positions": positions,
+      "masked_lm_ids": labels,
+      "masked_lm_weights": is_masked.astype(np.float32),
+    }
+
+
+class _Layout:
+  """Where the tokens of B instances stand: arrays [B, T].
+
+  [CLS] a a a [SEP] b b [SEP] 0 0, or [CLS] a a a [SEP] 0 0 without B.
+  """
+
+  def __init__(self, pairs, length):
+    a_start, a_end, b_start, b_end = pairs.T[:4, :, None]
+    length_b = b_end - b_start
+    first_b = a_end - a_start + 2
+    end = first_b + length_b + (length_b > 0)
+    column = np.arange(length)
+    in_b = (column >= first_b) & (column < end - 1)
+    self._in_text = in_b | ((column >= 1) & (column < first_b - 1))
+    self._source = column + np.where(in_b, b_start - first_b, a_start - 1)
+    self.is_separator = (column == first_b - 1) | (column == end - 1)
+    self.starts_segment = self._in_text & (
+      (column == 1) | (column == first_b)
+    )
+    self.input_mask = (column < end).astype(np.uint8)
+    self.segment_ids = self.input_mask * (column >= first_b)
+
+  def gathered(self, values, other=0):
+    """Returns values of the corpus's tokens, `other` where there is none."""
+    gathered = np.full(self._source.shape, other, np.int64)
+    gathered[self._in_text] = values[self._source[self._in_text]]
+    return gathered

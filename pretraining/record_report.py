@@ -1,0 +1,247 @@
+"""Pre-training records: whether they are sound, and what is in them.
+
+Reads files of the records that record_maker describes, whoever wrote
+them: checks the framing, and of each record that its features are those of
+the first one with as many values, and that these can be (see `_checks`).
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from common import errors, tfrecord
+
+_BATCH = 1024
+_FEATURES = {
+  name: tf.io.RaggedFeature(tf.float32 if "weights" in name else tf.int64)
+  for name in (
+    "input_ids",
+    "input_mask",
+    "segment_ids",
+    "masked_lm_positions",
+    "masked_lm_ids",
+    "masked_lm_weights",
+    "next_sentence_labels",
+    "word_starts",
+  )
+}
+_ALWAYS = {"input_ids", "input_mask", "segment_ids"}
+_MASKED = {"masked_lm_positions", "masked_lm_ids", "masked_lm_weights"}
+_LENGTH_BINS = 8
+_FAULTS_PER_FILE = 5
+
+
+def examine(paths, vocabulary=None):
+  """Returns a Report on TFRecord files.
+
+  Args:
+    paths: file names.
+    vocabulary: text_corpus.Vocabulary that they were made with, or None.
+  """
+  report = Report(vocabulary)
+  for path in paths:
+    report.add(path)
+  return report
+
+
+class Report:
+  """What was found in some files.
+
+  Attributes:
+    records: dict of file -> number of records that were read from it.
+    faults: list of sentences; empty if all is well.
+    widths: dict of feature -> number of its values, of the first record.
+    lengths: int array [T + 1]: how many records have how many tokens.
+    masked, as_mask: how many tokens are to be predicted, and how many of
+      these stand as [MASK] (known with a vocabulary only).
+    random_next: how many records say that segment B is a random one.
+  """
+
+  def __init__(self, vocabulary=None):
+    self._vocabulary = vocabulary
+    self.records, self.faults = {}, []
+    self.widths, self.lengths = {}, np.zeros(1, np.int64)
+    self.masked = self.as_mask = self.random_next = 0
+
+  def add(self, path):
+    """Examines one more file."""
+    self.records[path] = 0
+    faults = []
+    try:
+      for batch in _batches(path):
+        number = self.records[path]
+        self.records[path] += len(batch["input_ids"].row_lengths())
+        for row, sentence in self._add_batch(path, batch):
+          faults.append(f"{path}: record {number + row + 1}: {sentence}")
+    except errors.InputError as error:
+      faults.append(str(error))
+    if len(faults) > _FAULTS_PER_FILE:
+      rest = len(faults) - _FAULTS_PER_FILE
+      faults[_FAULTS_PER_FILE:] = [f"{path}: and {rest} more such records"]
+    self.faults += faults
+
+  def _add_batch(self, path, batch):
+    """Counts what is sound in a batch; returns a list of (row, fault).
+
+    Args:
+      path: the batch's file.
+      batch: dict of feature -> RaggedTensor [B, None].
+    """
+    widths = {
+      name: values.row_lengths().numpy() for name, values in batch.items()
+    }
+    if not self.widths:
+      first = {name: int(row[0]) for name, row in widths.items() if row[0]}
+      _check_names(path, first)
+      self.widths = first
+      self.lengths = np.zeros(first["input_ids"] + 1, np.int64)
+    fits = np.all(
+      [row == self.widths.get(name, 0) for name, row in widths.items()], axis=0
+    )
+    rows = np.flatnonzero(fits)
+    arrays = {
+      name: tf.gather(batch[name], rows).values.numpy().reshape(-1, width)
+      for name, width in self.widths.items()
+    }
+    self._count(arrays)
+    faults = [
+      (row, f"its features are not as many as the first one's: {self.widths}")
+      for row in np.flatnonzero(~fits)
+    ]
+    for sentence, holds in _checks(arrays, self._vocabulary):
+      faults += [(row, sentence) for row in rows[~holds]]
+    return sorted(faults)
+
+  def _count(self, arrays):
+    tokens = arrays["input_mask"].sum(1).clip(0, len(self.lengths) - 1)
+    self.lengths += np.bincount(tokens, minlength=len(self.lengths))
+    if "masked_lm_weights" in arrays:
+      is_masked = arrays["masked_lm_weights"] > 0
+      self.masked += int(is_masked.sum())
+      if self._vocabulary:
+        is_mask = _at_positions(arrays) == self._vocabulary.mask_id
+        self.as_mask += int((is_masked & is_mask).sum())
+    if "next_sentence_labels" in arrays:
+      self.random_next += int((arrays["next_sentence_labels"] == 1).sum())
+
+  def text(self):
+    """Returns the report for a reader, some lines."""
+    count = int(self.lengths.sum())
+    tokens = int(self.lengths @ np.arange(len(self.lengths)))
+    places = count * (len(self.lengths) - 1)
+    lines = [
+      f"{len(self.records)} file(s), {sum(self.records.values()):,} records, "
+      f"{tokens:,} tokens",
+      "features: " + ", ".join(f"{n} {w}" for n, w in self.widths.items()),
+      f"padding: {_percent(places - tokens, places)} of all places",
+      *self._length_lines(count),
+    ]
+    if "masked_lm_weights" in self.widths:
+      line = f"to be predicted: {_percent(self.masked, tokens)} of the tokens"
+      if self._vocabulary:
+        line += f", of these {_percent(self.as_mask, self.masked)} as [MASK]"
+      lines.append(line)
+    if "next_sentence_labels" in self.widths:
+      share = _percent(self.random_next, count)
+      lines.append(f"next sentence: {share} of the records have a random one")
+    lines.append(f"faults: {len(self.faults)}")
+    return "\n".join([*lines, *self.faults])
+
+  def _length_lines(self, count):
+    edges = np.linspace(0, len(self.lengths) - 1, _LENGTH_BINS + 1).astype(int)
+    for low, high in zip(edges, edges[1:]):
+      share = self.lengths[low + 1 : high + 1].sum()
+      yield f"  {low + 1:5}-{high:5} tokens: {_percent(share, count):>6}"
+
+
+def _check_names(path, names):
+  missing = _ALWAYS - set(names)
+  if _MASKED & set(names):
+    missing |= _MASKED - set(names)
+  if missing:
+    raise errors.InputError(
+      f"{path}: its first record has no {', '.join(sorted(missing))}: these "
+      "are no records for pre-training"
+    )
+
+
+def _percent(part, whole):
+  return f"{100 * part / max(1, whole):.1f} %"
+
+
+def _batches(path):
+  """Yields dicts of feature -> RaggedTensor [B, None].
+
+  Raises:
+    InputError: the file is damaged or cut off, or holds something else.
+  """
+  compression = "GZIP" if tfrecord.is_gzip(path) else ""
+  dataset = tf.data.TFRecordDataset(path, compression).batch(_BATCH)
+  try:
+    for serialized in dataset:
+      yield tf.io.parse_example(serialized, _FEATURES)
+  except (tf.errors.OpError, UnicodeDecodeError):
+    # Read one by one to say which record it is. (The message of TensorFlow's
+    # error quotes the record, which may be no text.)
+    for _ in tfrecord.read_records(path):
+      continue
+    raise
+  tfrecord.count_records(path)
+
+
+def _at_positions(arrays):
+  """Returns what stands in the input at the masked positions [B, P]."""
+  limit = arrays["input_ids"].shape[1] - 1
+  positions = arrays["masked_lm_positions"].clip(0, limit)
+  return np.take_along_axis(arrays["input_ids"], positions, 1)
+
+
+def _checks(arrays, vocabulary):
+  """Yields (what is wrong otherwise, bool array [B] of records that hold)."""
+  ids, mask = arrays["input_ids"], arrays["input_mask"]
+  segments = arrays["segment_ids"]
+  length = mask.sum(1)
+  is_token = np.arange(mask.shape[1]) < length[:, None]
+  yield "input_mask is not ones and then zeros", (mask == is_token).all(1)
+  yield "it has less than three tokens", length >= 3
+  yield "input_ids has something in the padding", (is_token | (ids == 0)).all(1)
+  yield (
+    "segment_ids is not zeros and then ones, up to the padding",
+    ((segments == 0) | (segments == 1)).all(1)
+    & (is_token | (segments == 0)).all(1)
+    & ((np.diff(segments) >= 0) | ~is_token[:, 1:]).all(1),
+  )
+  if vocabulary:
+    limit = len(vocabulary.continues)
+    yield "an id is not in the vocabulary", ((ids >= 0) & (ids < limit)).all(1)
+    last = ids[np.arange(len(ids)), (length - 1).clip(0, ids.shape[1] - 1)]
+    yield "it does not start with [CLS]", ids[:, 0] == vocabulary.cls_id
+    yield "it does not end with [SEP]", last == vocabulary.sep_id
+  if "masked_lm_weights" in arrays:
+    yield from _mask_checks(arrays, length, vocabulary)
+  for name in ("next_sentence_labels", "word_starts"):
+    if name in arrays:
+      yield f"{name} is not 0 or 1", np.isin(arrays[name], (0, 1)).all(1)
+
+
+def _mask_checks(arrays, length, vocabulary):
+  positions, labels = arrays["masked_lm_positions"], arrays["masked_lm_ids"]
+  weights = arrays["masked_lm_weights"]
+  count = (weights > 0).sum(1)
+  is_used = np.arange(weights.shape[1]) < count[:, None]
+  yield (
+    "masked_lm_weights is not ones and then zeros", (weights == is_used).all(1)
+  )
+  yield "no token is to be predicted", count > 0
+  inside = (positions > 0) & (positions < length[:, None] - 1)
+  yield "a masked position is not between [CLS] and the last [SEP]", (
+    (inside | ~is_used).all(1)
+  )
+  yield "masked_lm_positions do not rise", (
+    ((np.diff(positions) > 0) | ~is_used[:, 1:]).all(1)
+  )
+  if vocabulary:
+    special = np.isin(labels, (vocabulary.cls_id, vocabulary.sep_id))
+    unknown = (labels < 0) | (labels >= len(vocabulary.continues))
+    yield "a masked token is [CLS], [SEP] or not in the vocabulary", (
+      ~(is_used & (special | unknown)).any(1)
+    )

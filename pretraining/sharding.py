@@ -1,0 +1,314 @@
+"""Text of any size -> a TFRecord file for each shard of it.
+
+What a shard's file holds depends on its text, the recipe and the shard's
+number alone: not on how many processes there are, on the order in which they
+finish, nor on whether the run was killed and started again. Each file is
+written aside and renamed, so a file that is there is whole, and a run makes
+those that are not. A manifest beside them says what they were made from;
+files made from something else are never mixed with them.
+
+Shard i is made as the original would make it from that shard's text with
+--random_seed plus i: pairs are formed within a shard.
+"""
+
+import collections
+import concurrent.futures
+import gc
+import json
+import os
+import re
+from typing import NamedTuple
+
+import tensorflow as tf
+from absl import logging
+
+from common import errors, file_io, process_pool, progress, tfrecord
+from pretraining import record_maker, text_shards
+
+_FORMAT = 1  # Of the manifest, and of what a shard becomes.
+_SHARD_NAME = re.compile(r"(.*)-\d{5}-of-\d{5}(\.gz)?", re.DOTALL)
+
+
+class Shard(NamedTuple):
+  """A shard: its number, its text_shards.Pieces and the file it becomes."""
+
+  number: int
+  pieces: list
+  output: str
+
+
+class ShardResult(NamedTuple):
+  """What a shard became."""
+
+  number: int
+  records: int
+  bytes: int
+  sha256: str
+
+
+def shard_names(output, count):
+  """Returns the names of `count` files.
+
+  ("wiki.tfrecord.gz", 2) gives wiki.tfrecord-00000-of-00002.gz and
+  wiki.tfrecord-00001-of-00002.gz.
+  """
+  suffix = ".gz" if output.endswith(".gz") else ""
+  base = output.removesuffix(suffix)
+  return [f"{base}-{n:05}-of-{count:05}{suffix}" for n in range(count)]
+
+
+def manifest_name(output):
+  """Returns the name of the manifest beside the shards of `output`."""
+  return f"{output.removesuffix('.gz')}.manifest.json"
+
+
+class ShardedRun:
+  """All shards of some text, made as a RecordOptions says.
+
+  Attributes:
+    recipe: record_maker.RecordOptions.
+    shards: list of Shards.
+    manifest: path of the file that says what the shards are made from.
+  """
+
+  def __init__(self, recipe, files, output, *, shard_bytes):
+    """Plans the shards; writes nothing.
+
+    Args:
+      recipe: record_maker.RecordOptions.
+      files: names of text files.
+      output: what the names of the outputs begin with, see `shard_names`.
+      shard_bytes: about how many bytes of text a shard has.
+    """
+    pieces = text_shards.plan_shards(files, shard_bytes)
+    names = shard_names(output, len(pieces))
+    numbers = range(len(pieces))
+    self.shards = list(map(Shard, numbers, pieces, names))
+    self.manifest = manifest_name(output)
+    self.recipe = recipe
+    self._made_from = {
+      "format": _FORMAT,
+      "shard_bytes": shard_bytes,
+      **recipe.described(),
+      "inputs": {
+        piece.path: piece.end for piece in text_shards.whole_files(files)
+      },
+    }
+
+  def make(self, num_processes=1):
+    """Makes the shards that are not there yet, on this machine.
+
+    Args:
+      num_processes: how many work at the same time.
+
+    Returns:
+      A list of ShardResult, one for each shard.
+
+    Raises:
+      InputError: outputs are there that were made from something else, the
+        text or the vocabulary cannot be used, or a process was killed.
+    """
+    missing = self.begin()
+    if num_processes == 1 or len(missing) <= 1:
+      results = _make_here(self.recipe, missing)
+    else:
+      results = _make_in_processes(self.recipe, missing, num_processes)
+    total = sum(map(_text_bytes, missing))
+    done = progress.Progress(
+      total, parts=len(missing), part_name="shards", unit="words"
+    )
+    made = []
+    for shard, result, num_words in results:
+      made.append(result)
+      done.advance(_text_bytes(shard), num_words)
+    return self.end(made)
+
+  def begin(self):
+    """Checks what is there, writes the manifest; returns missing Shards.
+
+    Raises:
+      InputError: outputs are there that were made from something else.
+    """
+    recorded = self._recorded()
+    missing = [
+      shard
+      for shard in self.shards
+      if not _is_there(shard, recorded.get(os.path.basename(shard.output)))
+    ]
+    self._write_manifest(recorded)
+    for shard in missing:
+      file_io.remove_leftovers(shard.output)
+    if len(missing) < len(self.shards):
+      logging.info(
+        "%d of %d shards are there already",
+        len(self.shards) - len(missing),
+        len(self.shards),
+      )
+    return missing
+
+  def end(self, made):
+    """Writes the manifest with what became of all shards.
+
+    Args:
+      made: list of ShardResult; files of other shards are looked at.
+
+    Returns:
+      A list of ShardResult, one for each shard.
+    """
+    by_number = {result.number: result for result in made}
+    results = [
+      by_number.get(shard.number) or _examined(shard) for shard in self.shards
+    ]
+    self._write_manifest(
+      {
+        os.path.basename(shard.output): result._asdict()
+        for shard, result in zip(self.shards, results)
+      }
+    )
+    return results
+
+  def _recorded(self):
+    """Returns what an earlier run's manifest tells of its shards."""
+    if not tf.io.gfile.exists(self.manifest):
+      for shard in self.shards:
+        if tf.io.gfile.exists(shard.output):
+          raise errors.InputError(
+            f"{shard.output} is there, but {self.manifest}, which would tell "
+            "what it was made from, is not: remove it, or pass another "
+            "--output_file"
+          )
+      return {}
+    manifest = _read_json(self.manifest)
+    for name, now in self._made_from.items():
+      before = manifest.get(name)
+      if before != now:
+        raise errors.InputError(
+          f"{self.manifest}: the files beside it were made with {name} "
+          f"{before}, now it is {now}: pass what it was, or another "
+          "--output_file, or remove those files with their manifest"
+        )
+    return manifest.get("shards", {})
+
+  def _write_manifest(self, shards):
+    content = {**self._made_from, "shards": shards}
+    file_io.write_text(self.manifest, json.dumps(content, indent=1) + "\n")
+
+
+def compare_with_manifests(paths):
+  """Compares shards with what the manifests beside them say.
+
+  Args:
+    paths: files; those that are no shards, or have no manifest, are not
+      compared.
+
+  Returns:
+    A list of sentences, one for each difference and each missing shard.
+  """
+  faults = []
+  groups = collections.defaultdict(list)
+  for path in paths:
+    if name := _SHARD_NAME.fullmatch(path):
+      groups[manifest_name(name[1])].append(path)
+  for manifest, shards in groups.items():
+    if tf.io.gfile.exists(manifest):
+      faults += _differences(manifest, shards)
+  return faults
+
+
+def _differences(manifest, paths):
+  recorded = _read_json(manifest).get("shards", {})
+  for path in paths:
+    entry = recorded.pop(os.path.basename(path), None)
+    if entry is None:
+      yield f"{path}: {manifest} does not tell of it; finish the run"
+    elif entry["sha256"] != file_io.size_and_sha256(path)[1]:
+      yield f"{path}: its SHA-256 is not the one in {manifest}"
+  for name in recorded:
+    yield f"{manifest}: {name} is not among the files"
+
+
+def _read_json(path):
+  with tf.io.gfile.GFile(path) as stream:
+    try:
+      return json.loads(stream.read())
+    except ValueError as error:
+      raise errors.InputError(
+        f"{path}: not JSON ({error}); remove it with the files beside it"
+      ) from error
+
+
+def _is_there(shard, recorded):
+  """Whether a shard's file exists, with its recorded size if there is one."""
+  if not tf.io.gfile.exists(shard.output):
+    return False
+  size = tf.io.gfile.stat(shard.output).length
+  return recorded is None or recorded["bytes"] == size
+
+
+def _text_bytes(shard):
+  return sum(piece.end - piece.start for piece in shard.pieces)
+
+
+def _examined(shard):
+  """Returns the ShardResult of a file that an earlier run wrote."""
+  records = tfrecord.count_records(shard.output)
+  size, sha256 = file_io.size_and_sha256(shard.output)
+  return ShardResult(shard.number, records, size, sha256)
+
+
+def make_shard(maker, seed, shard):
+  """Makes a shard's file.
+
+  Args:
+    maker: record_maker.RecordMaker.
+    seed: of shard 0, int.
+    shard: Shard.
+
+  Returns:
+    (ShardResult, the number of words of text).
+  """
+  with tfrecord.RecordWriter(shard.output) as writer:
+    corpus = maker.read(shard.pieces, joined=False)
+    if corpus.num_documents == 1:
+      logging.warning(
+        "%s: its text is a single document, so that its random next segments "
+        "come from that document, too; larger shards have more documents",
+        shard.output,
+      )
+    records = maker.write(corpus, [writer], seed=seed + shard.number)
+  size, sha256 = file_io.size_and_sha256(shard.output)
+  return ShardResult(shard.number, records, size, sha256), corpus.num_words
+
+
+def _make_here(recipe, shards):
+  """Yields (shard, ShardResult, number of words) of each shard."""
+  maker = record_maker.RecordMaker(recipe)
+  for shard in shards:
+    yield shard, *make_shard(maker, recipe.options.random_seed, shard)
+
+
+def _make_in_processes(recipe, shards, num_processes):
+  """Yields (shard, ShardResult, number of words) as shards are finished."""
+  with process_pool.workers(
+    min(num_processes, len(shards)),
+    initializer=_start_worker,
+    initargs=(recipe,),
+    if_killed="run the same command again, which goes on from the finished "
+    "shards, with fewer --num_processes if memory is short",
+  ) as pool:
+    shard_of = {pool.submit(_work, shard): shard for shard in shards}
+    for future in concurrent.futures.as_completed(shard_of):
+      yield shard_of[future], *future.result()
+
+
+_worker = {}  # Of a worker process: its RecordMaker and the first seed.
+
+
+def _start_worker(recipe):
+  gc.freeze()  # As create_pretraining_data.py does.
+  _worker["maker"] = record_maker.RecordMaker(recipe)
+  _worker["seed"] = recipe.options.random_seed
+
+
+def _work(shard):
+  return make_shard(_worker["maker"], _worker["seed"], shard)

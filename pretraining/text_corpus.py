@@ -1,0 +1,137 @@
+"""Text -> a corpus: documents, which are sentences, which are ids of tokens.
+
+Everything lies in one array of ids, with the places where sentences and
+documents start, so that a corpus needs about three bytes for each token. No
+TensorFlow.
+"""
+
+import array
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+
+from common import errors
+
+SPECIAL_TOKENS = ("[CLS]", "[SEP]", "[MASK]")
+_LINES_PER_BLOCK = 4096
+
+# What a token is to a word, see Corpus.continues.
+STARTS_WORD, CONTINUES_WORD, NO_WORD = 0, 1, 2
+
+
+class Vocabulary:
+  """What making instances needs to know of a vocabulary.
+
+  Attributes:
+    cls_id, sep_id, mask_id: ids of the special tokens.
+    ids: array [V] of all ids, in the order of the vocabulary's tokens.
+    continues: array [largest id + 1] uint8, 1 for a token that starts with
+      "##", else 0.
+    dtype: the smallest unsigned integers that hold every id.
+  """
+
+  def __init__(self, vocab):
+    """Takes a dict of token -> id; raises InputError without the specials."""
+    missing = [token for token in SPECIAL_TOKENS if token not in vocab]
+    if missing:
+      raise errors.InputError(
+        f"the vocabulary has no {', '.join(missing)}; pre-training needs "
+        f"{', '.join(SPECIAL_TOKENS)}: use a released vocabulary or one made "
+        "by create_vocabulary.py"
+      )
+    self.cls_id, self.sep_id, self.mask_id = map(vocab.get, SPECIAL_TOKENS)
+    largest = max(vocab.values())
+    self.dtype = np.dtype(np.uint16 if largest < 1 << 16 else np.uint32)
+    self.ids = np.array(list(vocab.values()), self.dtype)
+    self.continues = np.zeros(largest + 1, np.uint8)
+    for token, index in vocab.items():
+      if token.startswith("##"):
+        self.continues[index] = CONTINUES_WORD
+
+
+class Corpus(NamedTuple):
+  """All documents as arrays.
+
+  Sentence s is ids[sentence_starts[s]:sentence_starts[s + 1]]; document d is
+  the sentences document_starts[d] to document_starts[d + 1] (not included).
+  Neither is ever empty. Memory: 2 bytes a token (4 where the vocabulary has
+  more than 65,536), 8 a sentence and 8 a document.
+
+  Attributes:
+    ids: array of all tokens' ids.
+    sentence_starts, document_starts: array.array of int64.
+    continues: bytes, one for each token, where words were told apart by a
+      segmenter: STARTS_WORD, CONTINUES_WORD; else None.
+    num_words: words of text, as white space parts them.
+  """
+
+  ids: np.ndarray
+  sentence_starts: array.array
+  document_starts: array.array
+  continues: bytes | None
+  num_words: int
+
+  def sentences_of(self, document):
+    """Returns (first, last + 1) of the numbers of a document's sentences."""
+    return self.document_starts[document], self.document_starts[document + 1]
+
+  @property
+  def num_documents(self):
+    return len(self.document_starts) - 1
+
+  @property
+  def num_sentences(self):
+    return len(self.sentence_starts) - 1
+
+
+def read_corpus(lines, encode_lines, dtype):
+  """Reads text with a sentence a line and blank lines between documents.
+
+  As in the original: "blank" is what str.strip leaves nothing of (NBSP too),
+  and a sentence without any token is passed over without ending its document.
+
+  Args:
+    lines: iterable of str. A new file alone does not start a new document.
+    encode_lines: function of a list of lines that returns (ids of all lines
+      one after another, number of ids of each line), and as a third item the
+      `continues` of all tokens, or None.
+    dtype: integers that hold every id, see Vocabulary.
+
+  Returns:
+    A Corpus, possibly an empty one.
+  """
+  ids, flags = array.array(dtype.char), bytearray()
+  sentence_starts, document_starts = array.array("q", [0]), array.array("q")
+  num_words = 0
+  in_document = False
+  stripped = map(str.strip, lines)
+  while block := list(itertools.islice(stripped, _LINES_PER_BLOCK)):
+    block_ids, lengths, continues = encode_lines(block)
+    ids.frombytes(np.asarray(block_ids, dtype).tobytes())
+    flags += continues or b""
+    for line, length in zip(block, lengths):
+      if length:
+        if not in_document:
+          document_starts.append(len(sentence_starts) - 1)
+        in_document = True
+        sentence_starts.append(sentence_starts[-1] + length)
+      elif not line:
+        in_document = False
+      num_words += len(line.split())
+  document_starts.append(len(sentence_starts) - 1)
+  return Corpus(
+    np.frombuffer(ids, dtype),
+    sentence_starts,
+    document_starts,
+    bytes(flags) or None,
+    num_words,
+  )
+
+
+def word_flags(corpus, vocabulary):
+  """Returns for each token whether it starts or continues a word, as bytes.
+
+  From the "##" of the vocabulary, unless the corpus was segmented.
+  """
+  return corpus.continues or vocabulary.continues[corpus.ids].tobytes()

@@ -1,0 +1,143 @@
+"""Text files -> shards of whole documents, and their lines.
+
+A shard is made of pieces of files, in order. Where a piece starts in the
+middle of a file, its first document is the first one behind that place, and
+so the piece before it reads on to there: every document is in one piece.
+Only the sizes of the files are needed to cut them.
+"""
+
+import itertools
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from common import file_io
+from pretraining import sentence_splitting
+
+_ARTICLE, _ARTICLE_END = b"<doc ", "</doc>"
+
+
+class Piece(NamedTuple):
+  """The documents of a file that start at bytes `start` to `end` - 1.
+
+  More exactly: that follow a break which starts there; a file's first
+  document follows a break at byte 0.
+  """
+
+  path: str
+  start: int
+  end: int
+
+
+def whole_files(files):
+  """Returns Pieces with all of each file."""
+  return [Piece(path, 0, tf.io.gfile.stat(path).length) for path in files]
+
+
+def plan_shards(files, shard_bytes):
+  """Cuts files into shards of about `shard_bytes` of text.
+
+  Small files share a shard, large ones are cut. A document is never cut, so
+  one that is larger makes its shard larger.
+
+  Args:
+    files: names of text files.
+    shard_bytes: int.
+
+  Returns:
+    A list of shards, each a list of Pieces.
+  """
+  shards, room = [[]], shard_bytes
+  for path, _, size in whole_files(files):
+    start = 0
+    while start < size:
+      if not room:
+        shards.append([])
+        room = shard_bytes
+      end = min(size, start + room)
+      shards[-1].append(Piece(path, start, end))
+      room -= end - start
+      start = end
+  return shards
+
+
+def read_lines(pieces, *, split_sentences=False, joined=False):
+  """Yields the lines of pieces, str without "\\n".
+
+  Args:
+    pieces: Pieces.
+    split_sentences: whether lines are paragraphs, to be split into sentences
+      with a line each. Then a file that starts with "<doc " is taken to be
+      WikiExtractor's: its articles are the documents, and blank lines do not
+      end them.
+    joined: whether the last document of a file goes on in the next file, if
+      no blank line is between them.
+
+  Raises:
+    InputError: a file is missing or a line is not UTF-8 (its number named).
+  """
+  for piece in pieces:
+    has_articles = split_sentences and _has_articles(piece.path)
+    lines = _piece_lines(piece, _is_article if has_articles else _is_blank)
+    if has_articles:
+      lines = _article_lines(lines)
+    if split_sentences:
+      lines = map(sentence_splitting.split_sentences, lines)
+      lines = itertools.chain.from_iterable(lines)
+    yield from lines
+    if not joined:
+      yield ""
+
+
+def _has_articles(path):
+  with file_io.open_for_reading(path) as stream:
+    return stream.read(len(_ARTICLE)) == _ARTICLE
+
+
+def _is_article(line):
+  return line.startswith(_ARTICLE)
+
+
+def _is_blank(line):
+  # As str.strip has it: a line of NBSP alone is blank.
+  return not line.decode("utf-8", "replace").strip()
+
+
+def _piece_lines(piece, is_break):
+  """Yields the lines from the first break in a piece to the first behind it.
+
+  Args:
+    piece: Piece.
+    is_break: function of a line (bytes).
+  """
+  with file_io.open_for_reading(piece.path) as stream:
+    offset = piece.start
+    if offset:  # To the start of a line, which may be here.
+      stream.seek(offset - 1)
+      offset += len(stream.readline()) - 1
+    inside = not piece.start
+    for line in stream:
+      if offset >= piece.end and is_break(line):
+        return
+      inside = inside or is_break(line)
+      if inside:
+        yield _decoded(line, piece.path, offset)
+      offset += len(line)
+
+
+def _decoded(line, path, offset):
+  try:
+    return line.decode("utf-8").removesuffix("\n")
+  except UnicodeDecodeError as error:
+    with file_io.open_for_reading(path) as stream:
+      number = stream.read(offset).count(b"\n") + 1
+    raise file_io.not_utf8(path, number, error) from error
+
+
+def _article_lines(lines):
+  """Makes the marks of articles blank lines, and drops those that are blank."""
+  for line in lines:
+    if line.startswith(_ARTICLE.decode()) or line.strip() == _ARTICLE_END:
+      yield ""
+    elif line.strip():
+      yield line

@@ -1,0 +1,1 @@
+"""The tokenizer in the graph, SavedModels and an HTTP server."""

@@ -1,0 +1,242 @@
+"""TensorFlow Serving's REST form of predictions: JSON <-> arrays.
+
+Requests come by row, {"instances": [{"text": "a"}, {"text": "b"}]}, or by
+column, {"inputs": {"text": ["a", "b"]}}; where a model has one input its name
+may be left out. Answers come in the form of the request. No TensorFlow.
+"""
+
+import base64
+import binascii
+import json
+from typing import NamedTuple
+
+import numpy as np
+
+from common import errors
+
+
+class InputSpec(NamedTuple):
+  """An input of a signature.
+
+  Attributes:
+    rank: number of its axes, the batch included; None if any.
+    dtype: numpy dtype; object for strings.
+  """
+
+  rank: int | None
+  dtype: np.dtype
+
+
+class Request(NamedTuple):
+  """What a body asks for.
+
+  Attributes:
+    signature: name of the signature.
+    inputs: {name: array [B, ...]}.
+    by_row: whether it came in rows.
+  """
+
+  signature: str
+  inputs: dict
+  by_row: bool
+
+  @property
+  def count(self):
+    """Number of instances, B."""
+    return len(next(iter(self.inputs.values())))
+
+
+def parse_predict(body, signatures):
+  """Reads the body of a prediction request.
+
+  Args:
+    body: bytes.
+    signatures: {name of a signature: {name of an input: InputSpec}}.
+
+  Returns:
+    Request.
+
+  Raises:
+    InputError: says what is wrong with it.
+  """
+  request = _json_object(body)
+  unknown = request.keys() - {"signature_name", "instances", "inputs"}
+  if unknown:
+    raise errors.InputError(
+      f"unknown key {min(unknown)!r} in the request; known are instances, "
+      "inputs and signature_name"
+    )
+  name = request.get("signature_name", "serving_default")
+  if not isinstance(name, str) or name not in signatures:
+    raise errors.InputError(
+      f"unknown signature_name {name!r}; this model has "
+      + ", ".join(sorted(signatures))
+    )
+  if ("instances" in request) == ("inputs" in request):
+    raise errors.InputError(
+      'pass "instances" (a list, one for each text) or "inputs" (a list for '
+      "each input), one of the two"
+    )
+  specs = signatures[name]
+  by_row = "instances" in request
+  columns = (
+    _columns_of_rows(request["instances"], specs)
+    if by_row
+    else _columns(request["inputs"], specs)
+  )
+  inputs = {key: _array(key, columns[key], specs[key]) for key in specs}
+  counts = {key: len(array) for key, array in inputs.items()}
+  if len(set(counts.values())) > 1:
+    raise errors.InputError(
+      "the inputs differ in length: "
+      + ", ".join(f"{key} has {count}" for key, count in counts.items())
+    )
+  if not max(counts.values()):
+    raise errors.InputError("the request is empty; pass at least one instance")
+  return Request(name, inputs, by_row)
+
+
+def format_predictions(outputs, by_row):
+  """Returns the JSON text of an answer.
+
+  Args:
+    outputs: {name: array [B, ...]}, strings as bytes.
+    by_row: whether the request came in rows.
+  """
+  values = {name: _listed(array) for name, array in outputs.items()}
+  single = len(values) == 1
+  if not by_row:
+    answer = next(iter(values.values())) if single else values
+    return json.dumps({"outputs": answer}, ensure_ascii=False)
+  rows = zip(*values.values())
+  if single:
+    predictions = [row[0] for row in rows]
+  else:
+    predictions = [dict(zip(values, row)) for row in rows]
+  return json.dumps({"predictions": predictions}, ensure_ascii=False)
+
+
+def format_error(sentence):
+  """Returns the JSON text of a refusal."""
+  return json.dumps({"error": sentence}, ensure_ascii=False)
+
+
+def format_status(version):
+  """Returns the JSON text of the state of a model that is being served."""
+  state = {"error_code": "OK", "error_message": ""}
+  status = {"version": str(version), "state": "AVAILABLE", "status": state}
+  return json.dumps({"model_version_status": [status]})
+
+
+def _json_object(body):
+  try:
+    request = json.loads(body)
+  except RecursionError as error:
+    raise errors.InputError("the JSON is nested too deeply") from error
+  except ValueError as error:  # UnicodeDecodeError and JSONDecodeError too.
+    raise errors.InputError(f"the body is not JSON: {error}") from error
+  if not isinstance(request, dict):
+    raise errors.InputError(
+      'the body is JSON, but no object; expected {"instances": [...]}'
+    )
+  return request
+
+
+def _columns_of_rows(rows, specs):
+  """Returns {input: list of its values} of instances."""
+  if not isinstance(rows, list):
+    raise errors.InputError('"instances" must be a list')
+  named = [
+    row if _is_named(row) else {_only_name(specs): row} for row in rows
+  ]
+  for number, row in enumerate(named):
+    _check_names(row, specs, f"instance {number}")
+  return {key: [row[key] for row in named] for key in specs}
+
+
+def _columns(inputs, specs):
+  """Returns {input: list of its values} of inputs by column."""
+  if not _is_named(inputs):
+    inputs = {_only_name(specs): inputs}
+  _check_names(inputs, specs, '"inputs"')
+  return inputs
+
+
+def _is_named(value):
+  return isinstance(value, dict) and value.keys() != {"b64"}
+
+
+def _only_name(specs):
+  if len(specs) != 1:
+    raise errors.InputError(
+      f"this signature has {len(specs)} inputs ({', '.join(specs)}); give "
+      "their names, as in {\"" + next(iter(specs)) + "\": ...}"
+    )
+  return next(iter(specs))
+
+
+def _check_names(given, specs, where):
+  if given.keys() == specs.keys():
+    return
+  raise errors.InputError(
+    f"{where} has {', '.join(map(repr, given)) or 'nothing'}; expected "
+    f"{', '.join(map(repr, specs))}"
+  )
+
+
+def _array(name, values, spec):
+  """Returns the array [B, ...] of the values of one input."""
+  strings = spec.dtype == object
+  kind = {"O": "text", "i": "integers"}.get(spec.dtype.kind, "numbers")
+  try:
+    # ValueError where the rows differ in length.
+    array = np.array(_to_bytes(values), object) if strings else np.array(values)
+    fits = isinstance(values, list) and _fits(array, spec)
+  except (ValueError, OverflowError):
+    fits = False
+  if not fits or (not strings and array.dtype.kind not in _KINDS[kind]):
+    deeper = " of lists of the same length" * ((spec.rank or 1) - 1)
+    raise errors.InputError(f"{name!r} must be a list{deeper} of {kind}")
+  if not strings and not _in_range(array, spec.dtype):
+    raise errors.InputError(f"{name!r} has a number that is no {spec.dtype}")
+  return array.astype(spec.dtype)
+
+
+_KINDS = {"integers": "i", "numbers": "if"}
+
+
+def _fits(array, spec):
+  if array.dtype == object and not all(
+    isinstance(value, bytes) for value in array.flat
+  ):
+    return False
+  return spec.rank in (None, array.ndim)
+
+
+def _in_range(array, dtype):
+  if dtype.kind != "i" or not array.size:
+    return True
+  limits = np.iinfo(dtype)
+  return limits.min <= array.min() and array.max() <= limits.max
+
+
+def _to_bytes(value):
+  """Turns str and {"b64": ...} into bytes, in lists of any depth."""
+  if isinstance(value, list):
+    return [_to_bytes(item) for item in value]
+  if isinstance(value, str):
+    # A lone surrogate ("\\ud800" is JSON) is no UTF-8: UnicodeEncodeError.
+    return value.encode("utf-8")
+  if isinstance(value, dict) and value.keys() == {"b64"}:
+    try:
+      return base64.b64decode(value["b64"], validate=True)
+    except (binascii.Error, TypeError) as error:
+      raise ValueError("not base64") from error
+  raise ValueError("not a string")
+
+
+def _listed(array):
+  if array.dtype != object:
+    return array.tolist()
+  decoded = [value.decode("utf-8", "replace") for value in array.flat]
+  return np.array(decoded, object).reshape(array.shape).tolist()

@@ -1,0 +1,254 @@
+"""A models as a folder that TensorFlow Serving and TF Hub can load.
+
+  saved_model.pb, variables/                 graph and weights
+  assets/vocab.txt, assets/labels.txt        copies for who wants to read them
+  assets.extra/tf_serving_warmup_requests    what the server runs when it starts
+
+Signatures: `serving_default` takes strings, `ids` takes ids. The object itself
+follows the reusable-SavedModel interface: `__call__(inputs, training)` on a
+dict of ids, `make_inputs(texts)` which gives that dict, `variables`,
+`trainable_variables` and `regularization_losses`.
+"""
+
+import contextlib
+import functools
+import os
+import tempfile
+
+import tensorflow as tf
+
+# For its operations, which a graph that is loaded refers to.
+import tensorflow_text  # noqa: F401
+from google.protobuf import json_format
+from tensorflow.core.protobuf import saved_model_pb2
+
+from common import errors, file_io, tfrecord
+
+WARMUP_FILE = os.path.join("assets.extra", "tf_serving_warmup_requests")
+
+# Protocol buffer tags (field number * 8 + 2, "a length and that many bytes")
+# of tensorflow.serving: PredictionLog.predict_log, PredictLog.request,
+# PredictRequest.model_spec and .inputs, ModelSpec.name and .signature_name,
+# key and value of the map of inputs.
+_PREDICT_LOG, _REQUEST = b"\x32", b"\x0a"
+_MODEL_SPEC, _INPUTS = b"\x0a", b"\x12"
+_NAME, _SIGNATURE_NAME, _KEY, _VALUE = b"\x0a", b"\x1a", b"\x0a", b"\x12"
+
+
+def write(folder, model, *, warmup_texts=(), name="bert"):
+  """Writes a folder, whole or not at all.
+
+  Args:
+    folder: must not exist. TensorFlow Serving wants a number as last part.
+    model: models.ServedModel.
+    warmup_texts: strings, or tuples of strings where the model takes two
+      texts; each becomes a request that TensorFlow Serving runs at its start.
+    name: the name that the server knows the model by, for these requests.
+
+  Raises:
+    InputError: the folder exists.
+  """
+  if tf.io.gfile.exists(folder):
+    raise errors.InputError(
+      f"{folder} exists; remove it, or export as another --version"
+    )
+  folder = folder.rstrip("/")
+  parent, version = os.path.split(folder)
+  # Not a number: a server that watches the folder must not see it yet.
+  aside = os.path.join(parent, f"tmp-{version}-{os.getpid()}")
+  try:
+    with _assets(model) as assets:
+      root = _exported(model, assets)
+      tf.saved_model.save(root, aside, signatures=_signatures(model))
+    if warmup_texts:
+      _write_warmup(os.path.join(aside, WARMUP_FILE), model, warmup_texts, name)
+    tf.io.gfile.rename(aside, folder)
+  except BaseException:
+    with contextlib.suppress(tf.errors.OpError):  # There may be none yet.
+      tf.io.gfile.rmtree(aside)
+    raise
+
+
+@contextlib.contextmanager
+def _assets(model):
+  """Gives a list of tf.saved_model.Asset, of files that exist for so long."""
+  with tempfile.TemporaryDirectory() as folder:
+    lines = {"vocab.txt": model.tokenizer.lines, "labels.txt": model.labels}
+    assets = []
+    for name, values in lines.items():
+      if values:
+        path = os.path.join(folder, name)
+        file_io.write_text(path, "".join(f"{line}\n" for line in values))
+        assets.append(tf.saved_model.Asset(path))
+    yield assets
+
+
+def _exported(model, assets):
+  """Returns the object that is saved, with the reusable interface."""
+  root = tf.train.Checkpoint()
+  root.model = model
+  root.assets = assets
+  root.variables = list(model.variables)
+  root.trainable_variables = list(model.trainable_variables)
+  root.regularization_losses = []
+  call = tf.function(model.outputs, autograph=False)
+  for training in (False, True):
+    call.get_concrete_function(
+      {name: _IDS for name in _ENCODER_INPUTS}, training
+    )
+  root.__call__ = call
+  root.make_inputs = tf.function(
+    model.make_inputs,
+    input_signature=[_TEXTS] * len(model.text_inputs),
+    autograph=False,
+  )
+  return root
+
+
+_TEXTS = tf.TensorSpec([None], tf.string)
+_IDS = tf.TensorSpec([None, None], tf.int32)
+_ENCODER_INPUTS = ("input_ids", "input_mask", "segment_ids")
+
+
+def _signatures(model):
+  @functools.partial(tf.function, autograph=False)
+  def text(**texts):
+    return model.from_text(*(texts[name] for name in model.text_inputs))
+
+  @functools.partial(tf.function, autograph=False)
+  def ids(**inputs):
+    return model.from_ids(**inputs)
+
+  return {
+    "serving_default": text.get_concrete_function(
+      **{n: tf.TensorSpec([None], tf.string, n) for n in model.text_inputs}
+    ),
+    "ids": ids.get_concrete_function(
+      **{n: tf.TensorSpec([None, None], tf.int32, n) for n in model.id_inputs}
+    ),
+  }
+
+
+# Reading one again.
+
+
+class LoadedModel:
+  """A SavedModel whose signatures take and give numpy arrays.
+
+  Attributes:
+    folder: where it is.
+    version: its number, 1 if the folder's name is none.
+    specs: {signature: {input: tf.TensorSpec}}.
+  """
+
+  def __init__(self, folder):
+    """Loads a model.
+
+    Args:
+      folder: one with a saved_model.pb, or with folders 1, 2, ... that have
+        one: then the highest is taken, as TensorFlow Serving does.
+
+    Raises:
+      InputError: there is none, or it cannot be read.
+    """
+    self.folder = _newest_version(folder)
+    name = os.path.basename(os.path.abspath(self.folder))
+    self.version = int(name) if name.isdecimal() else 1
+    try:
+      self._model = tf.saved_model.load(self.folder)
+    except (tf.errors.OpError, OSError, RuntimeError, ValueError) as error:
+      raise errors.InputError(
+        f"{self.folder} is not a SavedModel that can be loaded ({error}); "
+        "export it again"
+      ) from error
+    self._signatures = dict(self._model.signatures)
+    self.specs = {
+      name: {
+        key: spec
+        for key, spec in sorted(signature.structured_input_signature[1].items())
+      }
+      for name, signature in self._signatures.items()
+    }
+
+  def run(self, signature, inputs):
+    """Returns {output: array} of {input: array}, strings as bytes."""
+    specs = self.specs[signature]
+    tensors = {
+      name: tf.constant(array, specs[name].dtype)
+      for name, array in inputs.items()
+    }
+    outputs = self._signatures[signature](**tensors)
+    return {name: outputs[name].numpy() for name in sorted(outputs)}
+
+  def metadata(self):
+    """Returns {signature: dict}, as TensorFlow Serving describes them."""
+    path = os.path.join(self.folder, "saved_model.pb")
+    with tf.io.gfile.GFile(path, "rb") as stream:
+      model = saved_model_pb2.SavedModel.FromString(stream.read())
+    definitions = model.meta_graphs[0].signature_def
+    return {
+      name: json_format.MessageToDict(
+        definitions[name],
+        preserving_proto_field_name=True,
+        always_print_fields_with_no_presence=True,
+      )
+      for name in sorted(self.specs)
+    }
+
+
+def _newest_version(folder):
+  if tf.io.gfile.exists(os.path.join(folder, "saved_model.pb")):
+    return folder
+  names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
+  versions = [name.rstrip("/") for name in names]
+  versions = sorted(filter(str.isdecimal, versions), key=int)
+  if not versions:
+    raise errors.InputError(
+      f"no SavedModel in {folder}: it has neither a saved_model.pb nor a "
+      "folder with a number that has one; give --export_dir of "
+      "export_saved_model.py"
+    )
+  return os.path.join(folder, versions[-1])
+
+
+# Warm-up requests. Their messages belong to the package tensorflow-serving-api,
+# which nothing else here needs; so they are put together from their fields.
+
+
+def _write_warmup(path, model, texts, name):
+  tf.io.gfile.makedirs(os.path.dirname(path))
+  with tfrecord.RecordWriter(path) as writer:
+    for text in texts:
+      values = (text,) if isinstance(text, str) else text
+      writer.write(
+        predict_log(dict(zip(model.text_inputs, values)), name)
+      )
+
+
+def predict_log(inputs, name, signature="serving_default"):
+  """Returns the bytes of a tensorflow.serving.PredictionLog.
+
+  Args:
+    inputs: dict from name of an input to a string, a batch of one.
+    name: of the model.
+    signature: of the model's signatures.
+  """
+  spec = _field(_NAME, name.encode()) + _field(
+    _SIGNATURE_NAME, signature.encode()
+  )
+  request = _field(_MODEL_SPEC, spec)
+  for key, text in inputs.items():
+    value = tf.make_tensor_proto([text], tf.string).SerializeToString()
+    request += _field(
+      _INPUTS, _field(_KEY, key.encode()) + _field(_VALUE, value)
+    )
+  return _field(_PREDICT_LOG, _field(_REQUEST, request))
+
+
+def _field(tag, value):
+  """Returns a field of bytes: tag, length as a varint, value."""
+  length, rest = b"", len(value)
+  while rest > 127:
+    length += bytes([rest & 127 | 128])
+    rest >>= 7
+  return tag + length + bytes([rest]) + value

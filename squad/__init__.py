@@ -1,0 +1,1 @@
+"""Questions -> windows -> spans -> answers and scores."""

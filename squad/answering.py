@@ -1,0 +1,288 @@
+"""SQuAD: logits of windows -> answers, best first, and the files of them.
+
+  settings = answering.Settings(version_2_with_negative=True)
+  answers = list(answering.find_answers(
+    questions, windows, start_logits, end_logits, settings))
+  answering.write(output_dir, answers)
+
+Another threshold needs no second look at the logits: `with_threshold`.
+"""
+
+import json
+import math
+import os
+from typing import NamedTuple, Optional
+
+import numpy as np
+import tensorflow as tf
+
+from common import errors, file_io
+from squad import alignment, span_search
+
+PREDICTIONS_FILE = "predictions.json"
+N_BEST_FILE = "nbest_predictions.json"
+NULL_ODDS_FILE = "null_odds.json"
+
+# As in the original: the answer where there is none to give, without
+# version_2_with_negative.
+_NOTHING_FOUND = "empty"
+
+# Null odds where there is no other answer: above every threshold.
+# As in the original: what the null score is until a window was seen.
+_NO_OTHER_ANSWER = 1e6
+
+
+class Settings(NamedTuple):
+  """What decides the answers beside the logits, named as the flags are.
+
+  Attributes:
+    n_best_size: how many start and end positions of a window are tried, and
+      how many answers to a question are kept.
+    max_answer_length: the most word pieces of an answer.
+    do_lower_case: as for the tokenizer.
+    version_2_with_negative: whether a question may have no answer.
+    null_score_diff_threshold: "no answer" is given where it is better than
+      the best answer by more than so many logits.
+  """
+
+  n_best_size: int = 20
+  max_answer_length: int = 30
+  do_lower_case: bool = True
+  version_2_with_negative: bool = False
+  null_score_diff_threshold: float = 0.0
+
+
+class Candidate(NamedTuple):
+  """One of the best answers to a question.
+
+  Attributes:
+    text: as it stands in the passage; "" is "no answer".
+    probability: float; those of a question's candidates sum to 1.
+    start_logit, end_logit: float.
+  """
+
+  text: str
+  probability: float
+  start_logit: float
+  end_logit: float
+
+
+class Answer(NamedTuple):
+  """The answer to one question.
+
+  Attributes:
+    qas_id: the question's id.
+    text: the answer; "" is "no answer".
+    candidates: list of Candidate, the best first.
+    best_text: the best answer but "", whatever the threshold; "" if there is
+      no other.
+    null_odds: by how many logits "no answer" is better than `best_text`; None
+      without version_2_with_negative.
+  """
+
+  qas_id: str
+  text: str
+  candidates: list
+  best_text: str
+  null_odds: Optional[float] = None
+
+
+def find_answers(questions, windows, start_logits, end_logits, settings):
+  """Yields the Answer to every question, in order.
+
+  As in the original: padding has logits and takes places among the
+  `n_best_size` best positions of a window, although no answer can be there.
+  Where they were not computed they are to be -inf.
+
+  Args:
+    questions: list of dataset.Question.
+    windows: list of N dataset.Window, in the order of their questions.
+    start_logits, end_logits: float32 [N, T], a row for each window.
+    settings: Settings.
+
+  Raises:
+    InputError: a logit is no finite number (the question is named).
+    ValueError: there are not as many rows as windows.
+  """
+  if not len(windows) == len(start_logits) == len(end_logits):
+    raise ValueError(
+      f"{len(windows)} windows, but {len(start_logits)} rows of start logits "
+      f"and {len(end_logits)} of end logits"
+    )
+  if not windows:  # Nothing was computed, in whatever shape.
+    start_logits = end_logits = np.zeros((0, 1), np.float32)
+  for logits in (start_logits, end_logits):
+    _check_finite(questions, windows, logits)
+  all_spans = span_search.best_spans(
+    windows, start_logits, end_logits, len(questions), settings
+  )
+  passages = {window.question_index: window.passage for window in windows}
+  tokenized = alignment.word_tokenizer(settings.do_lower_case)
+  passage, text_of = None, None
+  for index, (question, spans) in enumerate(zip(questions, all_spans)):
+    # Questions about one passage follow one another.
+    if index in passages and passages[index] is not passage:
+      passage = passages[index]
+      text_of = _SpanTexts(question.doc_tokens, passage, tokenized)
+    yield _answer(question.qas_id, spans, text_of, settings)
+
+
+def _check_finite(questions, windows, logits):
+  """Raises InputError for a logit that is nan or infinite.
+
+  Unlike the original: it sorted nan among the logits, and answered at random.
+  """
+  num_tokens = np.array([window.num_tokens for window in windows], int)
+  is_padding = np.arange(np.shape(logits)[1]) >= num_tokens[:, None]
+  is_good = np.isfinite(logits) | (is_padding & np.isneginf(logits))
+  if is_good.all():
+    return
+  row, position = np.argwhere(~is_good)[0]
+  question = questions[windows[row].question_index]
+  raise errors.InputError(
+    f"{question.place or question.qas_id}: the model gave "
+    f"{logits[row, position]} for position {position} of a window of "
+    f"question {question.qas_id!r}: its weights are damaged or training went "
+    "astray, use an earlier checkpoint"
+  )
+
+
+class _SpanTexts:
+  """The texts of stretches of a passage; questions often share them."""
+
+  def __init__(self, words, passage, tokenized):
+    """Takes the passage's `doc_tokens`, a Passage and a word_tokenizer."""
+    self._text = alignment.PassageText(words, tokenized)
+    self._tokens = passage.tokens
+    self._words = passage.words.tolist()
+    self._known = {(span_search.NULL_PIECE, span_search.NULL_PIECE): ""}
+
+  def __getitem__(self, pieces):
+    """Returns the text of (first piece, last piece)."""
+    if pieces not in self._known:
+      first, last = pieces
+      self._known[pieces] = self._text.answer(
+        alignment.joined_pieces(self._tokens[first : last + 1]),
+        self._words[first],
+        self._words[last],
+      )
+    return self._known[pieces]
+
+
+def _answer(qas_id, spans, text_of, settings):
+  """Returns the Answer that a question's Spans make."""
+  kept = _distinct(spans, text_of, settings.n_best_size)
+  best_text = next(filter(None, kept), "")
+  if not settings.version_2_with_negative:
+    candidates = _candidates(kept or {_NOTHING_FOUND: (0.0, 0.0)})
+    return Answer(qas_id, candidates[0].text, candidates, best_text)
+  null_start, null_end = kept.setdefault("", _null_logits(spans))
+  # Unlike the original: where "no answer" is all there is it is the answer;
+  # the original ended in an error.
+  null_odds = _NO_OTHER_ANSWER
+  if best_text:
+    best_start, best_end = kept[best_text]
+    null_odds = null_start + null_end - best_start - best_end
+  answer = Answer(qas_id, "", _candidates(kept), best_text, null_odds)
+  return _with_threshold(answer, settings.null_score_diff_threshold)
+
+
+def _distinct(spans, text_of, number):
+  """Returns the first `number` texts of Spans, each once, the best first.
+
+  Returns:
+    dict of text -> (start logit, end logit).
+  """
+  kept = {}
+  logits = zip(spans.start_logits.tolist(), spans.end_logits.tolist())
+  pieces = zip(spans.first_pieces.tolist(), spans.last_pieces.tolist())
+  for span, pair in zip(pieces, logits):
+    if len(kept) == number:
+      break
+    kept.setdefault(text_of[span], pair)
+  return kept
+
+
+def _null_logits(spans):
+  """Returns the logits of "no answer", zeros for a question without spans."""
+  for row in np.flatnonzero(spans.first_pieces == span_search.NULL_PIECE):
+    return float(spans.start_logits[row]), float(spans.end_logits[row])
+  return 0.0, 0.0
+
+
+def _candidates(logits):
+  """Returns a Candidate for every text -> (start logit, end logit)."""
+  highest = max(map(sum, logits.values()))
+  weights = [math.exp(sum(pair) - highest) for pair in logits.values()]
+  total = sum(weights)
+  return [
+    Candidate(text, weight / total, *pair)
+    for weight, (text, pair) in zip(weights, logits.items())
+  ]
+
+
+def with_threshold(answers, threshold):
+  """Yields answers with "no answer" given above another threshold.
+
+  Args:
+    answers: iterable of Answer, found with version_2_with_negative.
+    threshold: see Settings.null_score_diff_threshold.
+  """
+  return (_with_threshold(answer, threshold) for answer in answers)
+
+
+def _with_threshold(answer, threshold):
+  is_null = answer.null_odds > threshold
+  return answer._replace(text="" if is_null else answer.best_text)
+
+
+def write(folder, answers):
+  """Writes the answers as the original does.
+
+  predictions.json (id -> text), nbest_predictions.json (id -> candidates)
+  and, if they have them, null_odds.json (id -> odds); without them one of
+  other answers that is there is removed. As in the original:
+  ASCII, four spaces of indent; of questions with the same id the last counts.
+
+  Args:
+    folder: local or remote.
+    answers: list of Answer.
+  """
+  texts = {answer.qas_id: answer.text for answer in answers}
+  odds = {answer.qas_id: answer.null_odds for answer in answers}
+  contents = {
+    PREDICTIONS_FILE: _json(texts), N_BEST_FILE: _n_best_json(answers)
+  }
+  if any(value is not None for value in odds.values()):
+    contents[NULL_ODDS_FILE] = _json(odds)
+  stale = os.path.join(folder, NULL_ODDS_FILE)
+  if NULL_ODDS_FILE not in contents and tf.io.gfile.exists(stale):
+    tf.io.gfile.remove(stale)
+  for name, content in contents.items():
+    file_io.write_text(os.path.join(folder, name), content)
+
+
+def _json(values):
+  return json.dumps(values, indent=4) + "\n"
+
+
+def _n_best_json(answers):
+  """Returns `_json` of id -> list of candidates, several times as fast."""
+  quoted = json.JSONEncoder().encode
+  of_questions = {}
+  for answer in answers:
+    candidates = ",\n".join(
+      "        {\n"
+      f'            "text": {quoted(text)},\n'
+      f'            "probability": {probability!r},\n'
+      f'            "start_logit": {start_logit!r},\n'
+      f'            "end_logit": {end_logit!r}\n'
+      "        }"
+      for text, probability, start_logit, end_logit in answer.candidates
+    )
+    of_questions[answer.qas_id] = f"[\n{candidates}\n    ]"
+  entries = ",\n".join(
+    f"    {quoted(qas_id)}: {candidates}"
+    for qas_id, candidates in of_questions.items()
+  )
+  return f"{{\n{entries}\n}}\n" if entries else "{}\n"

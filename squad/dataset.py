@@ -1,0 +1,413 @@
+"""SQuAD files -> questions; what a passage and a window of it are.
+
+  {"data": [{"title": ..., "paragraphs": [{"context": ..., "qas": [
+    {"id": ..., "question": ..., "is_impossible": false,
+     "answers": [{"text": ..., "answer_start": 269}]}]}]}]}
+
+A passage is tokenized once, however many questions are asked about it, and a
+window refers to it: the features of 10,000 questions are a few megabytes.
+"""
+
+import bisect
+import re
+from typing import NamedTuple, Optional
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from common import errors, file_io, json_files
+
+# As in the original: no other white space of Unicode parts words here.
+_WORD = re.compile("[^ \t\r\n\u202f]+")
+_KINDS = {str: "a text", list: "a list", int: "a whole number",
+          bool: "true or false", (str, int): "a text or a whole number"}
+
+
+class Question(NamedTuple):
+  """A question about a passage.
+
+  Attributes:
+    qas_id: the question's id in the file, a str ("1" for the number 1).
+    question_text: str.
+    doc_tokens: the passage cut at white space, a list of str that all
+      questions about the passage share.
+    answer_text: the answer to train on; "" if there is none, None outside
+      training.
+    start_position, end_position: the first and last of `doc_tokens` that it
+      touches; -1 if there is no answer, None outside training.
+    is_impossible: whether the passage does not tell; always False without
+      version_2_with_negative.
+    answers: tuple of all answers in the file, each a str: what predictions
+      are scored against.
+    passage: number of the passage in the file, from 0.
+    place: file and id of the question, for errors.
+  """
+
+  qas_id: str
+  question_text: str
+  doc_tokens: list
+  answer_text: Optional[str] = None
+  start_position: Optional[int] = None
+  end_position: Optional[int] = None
+  is_impossible: bool = False
+  answers: tuple = ()
+  passage: int = 0
+  place: str = ""
+
+
+class Passage(NamedTuple):
+  """The word pieces of a passage: n pieces of m words (`doc_tokens`).
+
+  Attributes:
+    tokens: list of n str.
+    ids: int32 [n].
+    words: int32 [n], the number of the word that each piece is of.
+    first_pieces: int32 [m], where each word's pieces begin.
+  """
+
+  tokens: list
+  ids: np.ndarray
+  words: np.ndarray
+  first_pieces: np.ndarray
+
+
+class Window(NamedTuple):
+  """One input of the model: a question and k pieces of its passage.
+
+      [CLS] question pieces [SEP] passage pieces [SEP]
+                                  ^ first_position
+
+  Attributes:
+    unique_id: number of the window, from 1000000000 on.
+    question_index: number of the question in the list of questions.
+    doc_span_index: number of the window among those of the question.
+    question_tokens: list of str, cut to max_query_length; shared.
+    question_ids: their ids, int32; shared.
+    passage: Passage; shared.
+    start, length: which pieces of the passage are in it: `length` = k from
+      `start` on.
+    is_max_context: bool [k]: whether no other window of the question shows
+      more of what is around the piece.
+    start_position, end_position: of the answer, in the input; 0 if it is not
+      in this window, None outside training.
+    is_impossible: that of the question.
+  """
+
+  unique_id: int
+  question_index: int
+  doc_span_index: int
+  question_tokens: list
+  question_ids: np.ndarray
+  passage: Passage
+  start: int
+  length: int
+  is_max_context: np.ndarray
+  start_position: Optional[int] = None
+  end_position: Optional[int] = None
+  is_impossible: bool = False
+
+  @property
+  def first_position(self):
+    """Where the pieces of the passage begin in the input."""
+    return len(self.question_tokens) + 2
+
+  @property
+  def num_tokens(self):
+    """How many tokens the input has, without padding."""
+    return self.first_position + self.length + 1
+
+  @property
+  def words(self):
+    """The word (of `doc_tokens`) of each piece of the passage, int32 [k]."""
+    return self.passage.words[self.start : self.start + self.length]
+
+  @property
+  def tokens(self):
+    """All tokens of the input, a list of `num_tokens` str."""
+    pieces = self.passage.tokens[self.start : self.start + self.length]
+    return ["[CLS]", *self.question_tokens, "[SEP]", *pieces, "[SEP]"]
+
+  @property
+  def token_to_orig_map(self):
+    """As in the original: dict from position in the input to word."""
+    return dict(enumerate(self.words.tolist(), self.first_position))
+
+  @property
+  def token_is_max_context(self):
+    """As in the original: dict from position in the input to bool."""
+    return dict(enumerate(self.is_max_context.tolist(), self.first_position))
+
+
+class Skipped(NamedTuple):
+  """A question that cannot be trained on.
+
+  Attributes:
+    qas_id, question, answer, answer_start: as in the file.
+    found: what stands at that place of the passage.
+    reason: str.
+  """
+
+  qas_id: str
+  question: str
+  answer: str
+  answer_start: int
+  found: str
+  reason: str
+
+
+class SquadFile(NamedTuple):
+  """What `read` found.
+
+  Attributes:
+    path: the file.
+    questions: list of Question, in the order of the file.
+    is_labelled: whether predictions can be scored: every question has its
+      answers, or is said to have none (SQuAD 2.0).
+    skipped: list of Skipped; they are not among the questions.
+  """
+
+  path: str
+  questions: list
+  is_labelled: bool
+  skipped: list
+
+
+def read(path, *, training=False, version_2=False):
+  """Reads a SQuAD file.
+
+  Args:
+    path: JSON of SQuAD 1.1 or 2.0.
+    training: whether to find each answer in its passage. Unlike the original:
+      what cannot be found, or is blank, is returned and counted in the log,
+      not passed over in silence.
+    version_2: whether there are questions without an answer.
+
+  Returns:
+    SquadFile.
+
+  Raises:
+    InputError: the file is not JSON (line and column are named), lacks
+      something, has an answer outside its passage, more or fewer than one
+      answer for training, an id twice (in files to predict: an answer would
+      replace another), or is of the other version of SQuAD.
+  """
+  questions, skipped, entries = [], [], []
+  for number, (place, paragraph) in enumerate(_paragraphs(path)):
+    text = _field(paragraph, "context", str, place)
+    words = list(_WORD.finditer(text))
+    passage = _Text(
+      text, [word.group() for word in words], [word.start() for word in words]
+    )
+    for index, entry in enumerate(_field(paragraph, "qas", list, place), 1):
+      question = _question(path, f"{place}, question {index}", entry, passage)
+      question = question._replace(passage=number)
+      entries.append((question.place, entry))
+      if training:
+        question = _with_answer(question, entry, passage, version_2=version_2)
+      kept = skipped if isinstance(question, Skipped) else questions
+      kept.append(question)
+  _check_version(path, entries, version_2=version_2)
+  if not training:
+    _check_ids(questions)
+  if not questions:
+    raise errors.InputError(f"{path} holds no question to use")
+  _report(path, questions, skipped)
+  return SquadFile(path, questions, _is_labelled(entries, version_2), skipped)
+
+
+def require_answers(file):
+  """Raises InputError for a SquadFile that nothing can be scored against."""
+  if not file.is_labelled:
+    raise errors.InputError(
+      f"{file.path}: not every question has an answer, so predictions cannot "
+      "be scored; pass a file with answers"
+    )
+
+
+def write_skipped(skipped, path):
+  """Lists what cannot be trained on, each a line of JSON; none, no file.
+
+  Args:
+    skipped: list of Skipped.
+    path: replaced, or removed if there is nothing to list.
+  """
+  lines = [json_files.line(question._asdict()) for question in skipped]
+  if not lines:
+    # Of an earlier training on other data.
+    if tf.io.gfile.exists(path):
+      tf.io.gfile.remove(path)
+    return
+  file_io.write_text(path, "".join(lines))
+  logging.warning("the questions that cannot be trained on are in %s", path)
+  for line in lines:
+    logging.debug("%s", line.rstrip())
+
+
+def from_texts(pairs):
+  """Returns the Questions of (question, context) pairs, numbered from 0.
+
+  Neighbours about the same context share its words.
+  """
+  questions, words = [], []
+  for number, (question, context) in enumerate(pairs):
+    if not number or context != pairs[number - 1][1]:
+      words, first = _WORD.findall(context), number
+    questions.append(Question(str(number), question, words, passage=first))
+  return questions
+
+
+class _Text(NamedTuple):
+  """A passage: its text, its words, and where each begins."""
+
+  text: str
+  words: list
+  starts: list
+
+  def word_at(self, offset):
+    """The number of the word at a character, or before it at a space."""
+    return bisect.bisect_right(self.starts, offset) - 1
+
+
+def _paragraphs(path):
+  """Yields (place, paragraph) of a file."""
+  articles = _field(json_files.read(path), "data", list, path)
+  for number, article in enumerate(articles, 1):
+    place = f"{path}: article {number}"
+    paragraphs = _field(article, "paragraphs", list, place)
+    for index, paragraph in enumerate(paragraphs, 1):
+      yield f"{place}, paragraph {index}", paragraph
+
+
+def _field(values, name, kind, place):
+  """Returns values[name], which must be of a kind."""
+  if not isinstance(values, dict) or name not in values:
+    raise errors.InputError(
+      f'{place} has no "{name}"; expected the JSON of SQuAD, see README.md'
+    )
+  value = values[name]
+  if not isinstance(value, kind) or isinstance(value, bool) != (kind is bool):
+    raise errors.InputError(
+      f'{place}: "{name}" is {value!r:.40}, expected {_KINDS[kind]}'
+    )
+  return value
+
+
+def _question(path, place, entry, passage):
+  """Returns a Question with what a file to predict tells."""
+  # As in the original: ids may be numbers, which its files name as texts.
+  qas_id = str(_field(entry, "id", (str, int), place))
+  answers = []
+  if "answers" in entry:
+    answers = _field(entry, "answers", list, place)
+  return Question(
+    qas_id=qas_id,
+    question_text=_field(entry, "question", str, place),
+    doc_tokens=passage.words,
+    answers=tuple(_field(a, "text", str, f"{place}, answer") for a in answers),
+    place=f"{path}: question {qas_id!r}",
+  )
+
+
+def _with_answer(question, entry, passage, *, version_2):
+  """Returns the question with the place of its answer, or Skipped."""
+  is_impossible = version_2 and _says_impossible(entry, question.place)
+  if is_impossible:
+    return question._replace(
+      answer_text="", start_position=-1, end_position=-1, is_impossible=True
+    )
+  # As in the original: files with several answers are for evaluation.
+  if len(question.answers) != 1:
+    raise errors.InputError(
+      f"{question.place} has {len(question.answers)} answers, expected "
+      "exactly 1 in a file to train on (or is_impossible, with "
+      "--version_2_with_negative)"
+    )
+  answer, text = entry["answers"][0], question.answers[0]
+  offset = _field(answer, "answer_start", int, f"{question.place}, answer")
+  if not 0 <= offset <= len(passage.text) - len(text):
+    raise errors.InputError(
+      f"{question.place}: the answer {text!r:.60} at {offset} lies outside "
+      f"its context of {len(passage.text)} characters; mend answer_start"
+    )
+  start = passage.word_at(offset)
+  end = passage.word_at(offset + len(text) - 1)
+  found = " ".join(passage.words[start : end + 1]) if start >= 0 else ""
+  cleaned = " ".join(text.split())
+  if not cleaned or cleaned not in found:
+    there = passage.text[offset : offset + len(text)]
+    reason = "not found at its place" if cleaned else "blank answer"
+    return Skipped(
+      question.qas_id, question.question_text, text, offset, there, reason
+    )
+  return question._replace(
+    answer_text=text, start_position=start, end_position=end
+  )
+
+
+def _says_impossible(entry, place):
+  if "is_impossible" not in entry:
+    return False
+  return _field(entry, "is_impossible", bool, place)
+
+
+def _check_version(path, entries, *, version_2):
+  """Refuses a file of SQuAD 2.0 without version_2, and the reverse."""
+  if version_2:
+    is_said = any("is_impossible" in entry for _, entry in entries)
+    if any(entry.get("answers") for _, entry in entries) and not is_said:
+      raise errors.InputError(
+        f"{path} is of SQuAD 1.1: no question says is_impossible; leave out "
+        "--version_2_with_negative, or take a file of SQuAD 2.0"
+      )
+    return
+  for place, entry in entries:
+    if _says_impossible(entry, place):
+      raise errors.InputError(
+        f"{place} is_impossible, as in SQuAD 2.0; pass "
+        "--version_2_with_negative, or take a file of SQuAD 1.1"
+      )
+
+
+def _check_ids(questions):
+  """Unlike the original: the answer of a repeated id replaced the first's."""
+  seen = set()
+  for question in questions:
+    if question.qas_id in seen:
+      raise errors.InputError(
+        f"{question.place} is there twice, but predictions go by id; give "
+        "each question its own"
+      )
+    seen.add(question.qas_id)
+
+
+def _is_labelled(entries, version_2):
+  """Whether every question comes with what predictions are scored against."""
+  return all(
+    # An empty list alone tells nothing: files without labels have it, too.
+    entry.get("answers") or (version_2 and _says_impossible(entry, place))
+    for place, entry in entries
+  )
+
+
+def _report(path, questions, skipped):
+  """Says in the log what is odd about a file."""
+  logging.info("%s: %d questions", path, len(questions))
+  if skipped:
+    first = skipped[0]
+    logging.warning(
+      "%s: %d questions cannot be trained on, the first: %r (%s: %.60r, there "
+      "is %.60r)", path, len(skipped), first.qas_id, first.reason,
+      first.answer, first.found,
+    )
+  blank = [q.qas_id for q in questions if not q.question_text.strip()]
+  if blank:
+    logging.warning(
+      "%s: %d questions are blank, the first: %r", path, len(blank), blank[0]
+    )
+  wordless = [q.qas_id for q in questions if not q.doc_tokens]
+  if wordless:
+    logging.warning(
+      "%s: %d questions have an empty context, the first: %r", path,
+      len(wordless), wordless[0],
+    )

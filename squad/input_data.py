@@ -1,0 +1,179 @@
+"""Windows of SQuAD -> TFRecords and batches, for training and prediction."""
+
+import itertools
+import random
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from common import errors, process_pool, tfrecord
+from squad import dataset, windowing
+from training import cached_records, input_sequences
+
+# Raised when records of the same data and flags come out otherwise.
+_FORMAT = 1
+_BLOCK = 512  # Records serialized together.
+# Of all passages, from which on several processes tokenize them: one takes some
+# eight seconds for so many, and others some seconds to start. (SQuAD's passages
+# to train on have about 2.2 million.)
+_MANY_WORDS = 5_000_000
+_SHUFFLING_SEED = 12345  # The original's.
+
+
+class SquadInput(NamedTuple):
+  """A file of questions, ready for the model.
+
+  Attributes:
+    file: dataset.SquadFile.
+    records: the TFRecord file of the windows.
+    num_records: how many windows there are.
+    windows: list of dataset.Window, in the order of the records; None for
+      training, which does not look at them again.
+  """
+
+  file: dataset.SquadFile
+  records: str
+  num_records: int
+  windows: list
+
+
+def record_features(max_seq_length, *, training):
+  """Returns the features of a record, as the original's readers parse them.
+
+  As in the original: is_impossible is written and never read.
+  """
+  names = ["input_ids", "input_mask", "segment_ids"]
+  features = {
+    name: tf.io.FixedLenFeature([max_seq_length], tf.int64) for name in names
+  }
+  numbers = ["unique_ids"]
+  if training:
+    numbers += ["start_positions", "end_positions"]
+  return {
+    **features,
+    **{name: tf.io.FixedLenFeature([], tf.int64) for name in numbers},
+  }
+
+
+def make_batch(windows, tokenizer, max_seq_length, *, training=False):
+  """Returns the features of windows: dict of int32 arrays.
+
+  Args:
+    windows: list of B dataset.Window.
+    tokenizer: the tokenization.FullTokenizer that they were made with.
+    max_seq_length: T.
+    training: whether to say where the answers are.
+
+  Returns:
+    dict with input_ids, input_mask and segment_ids [B, T] and unique_ids
+    [B, 1]; in training start_positions, end_positions and is_impossible
+    [B, 1] too.
+  """
+  cls_id, sep_id = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
+  shape = len(windows), max_seq_length
+  ids, mask, segments = (np.zeros(shape, np.int32) for _ in range(3))
+  for row, window in enumerate(windows):
+    pieces = window.passage.ids[window.start : window.start + window.length]
+    size = window.num_tokens
+    ids[row, :size], segments[row, :size] = input_sequences.build_inputs(
+      window.question_ids.tolist(),
+      pieces.tolist(),
+      cls_id=cls_id,
+      sep_id=sep_id,
+    )
+    mask[row, :size] = 1
+  columns = {"unique_ids": "unique_id"}
+  if training:
+    columns.update(
+      start_positions="start_position",
+      end_positions="end_position",
+      is_impossible="is_impossible",
+    )
+  numbers = {
+    name: np.array([[getattr(w, field)] for w in windows], np.int32)
+    for name, field in columns.items()
+  }
+  return {
+    "input_ids": ids, "input_mask": mask, "segment_ids": segments, **numbers
+  }
+
+
+def prepare(file, tokenizer, lengths, *, records, training=False):
+  """Makes the windows of a file's questions and writes them as TFRecords.
+
+  Records that an earlier run has made of the same data and flags are kept.
+
+  Args:
+    file: dataset.SquadFile.
+    tokenizer: tokenization.FullTokenizer.
+    lengths: windowing.Lengths.
+    records: the TFRecord file to write.
+    training: whether to say where the answers are. As in the original: the
+      questions to train on are shuffled once, always alike, before they are
+      written.
+
+  Returns:
+    SquadInput.
+
+  Raises:
+    InputError: no question has a passage, or `lengths` leave no room for it.
+  """
+  windowing.check_lengths(lengths)
+  questions = list(file.questions)
+  if training:
+    random.Random(_SHUFFLING_SEED).shuffle(questions)
+  windows = windowing.make_windows(
+    questions,
+    tokenizer,
+    lengths,
+    training=training,
+    processes=num_processes(questions),
+  )
+  if not training:
+    windows = list(windows)
+
+  def write(writer):
+    count = 0
+    remaining = iter(windows)
+    while block := list(itertools.islice(remaining, _BLOCK)):
+      writer.write_all(
+        tfrecord.serialize_examples(
+          make_batch(
+            block, tokenizer, lengths.max_seq_length, training=training
+          )
+        )
+      )
+      count += len(block)
+    return {"num_records": count}
+
+  fingerprint = {
+    "format": _FORMAT,
+    "data": cached_records.file_sha256(file.path),
+    "vocabulary": cached_records.file_sha256(tokenizer.vocab_file),
+    "do_lower_case": tokenizer.basic_tokenizer.do_lower_case,
+    "lengths": lengths._asdict(),
+    "training": training,
+    "impossible": sum(question.is_impossible for question in questions),
+    "skipped": len(file.skipped),
+  }
+  facts = cached_records.ensure(records, fingerprint, write)
+  count = facts["num_records"]
+  if not count:
+    raise errors.InputError(
+      f"{file.path}: no context has a word that could hold an answer"
+    )
+  logging.info("%s: %d windows in %s", file.path, count, records)
+  return SquadInput(file, records, count, None if training else windows)
+
+
+def num_processes(questions):
+  """Returns how many processes to tokenize passages with: some, or 1.
+
+  Args:
+    questions: list of dataset.Question about the passages.
+  """
+  passages = {q.passage: q.doc_tokens for q in questions}
+  words = sum(map(len, passages.values()))
+  return process_pool.default_processes() if words >= _MANY_WORDS else 1

@@ -1,0 +1,154 @@
+"""A model that scores tokens as answers -> answers and their scores."""
+
+import functools
+
+import numpy as np
+import tensorflow as tf
+
+from squad import answering, dataset, input_data, scoring, windowing
+from training import evaluation_loop, pipeline
+
+
+def window_logits(model, batch, *, trim, mask_padding=True):
+  """Returns the logits of a batch, those of padding -inf if it is masked.
+
+  Args:
+    model: function of a batch; returns start and end logits [B, T'].
+    batch: dict of input_ids, input_mask and segment_ids [B, T].
+    trim: whether T' may be less than T, the longest sequence of the batch;
+      what is cut off is padding, and -inf.
+    mask_padding: whether padding is no candidate.
+      Unlike the original: there it takes places among the n best positions of
+      a window; the answers would depend on how far a batch is cut.
+
+  Returns:
+    dict of "start" and "end", float32 [B, T].
+  """
+  length = batch["input_ids"].shape[1]
+  if trim:
+    batch = pipeline.trim_to_longest(batch)
+  is_token = tf.cast(batch["input_mask"], tf.bool)
+  outputs = {}
+  for name, logits in zip(("start", "end"), model(batch)):
+    if mask_padding:
+      logits = tf.where(is_token, logits, -np.inf)
+    rest = length - tf.shape(logits)[1]
+    outputs[name] = tf.pad(logits, [[0, 0], [0, rest]], constant_values=-np.inf)
+  return outputs
+
+
+class Predictor:
+  """Answers questions with the weights that a model has at that moment."""
+
+  def __init__(
+    self,
+    model,
+    *,
+    strategy,
+    tokenizer,
+    lengths,
+    settings,
+    threshold,
+    trim,
+    mask_padding=True,
+  ):
+    """Says how.
+
+    Args:
+      model: see `window_logits`.
+      strategy: the tf.distribute.Strategy in whose scope it was made.
+      tokenizer: tokenization.FullTokenizer.
+      lengths: windowing.Lengths.
+      settings: answering.Settings; the threshold in it is not used.
+      threshold: null_threshold.NullThreshold.
+      trim: whether batches may be cut to their longest sequence.
+      mask_padding: see `window_logits`.
+    """
+    self._strategy = strategy
+    self._tokenizer = tokenizer
+    self._lengths = lengths
+    self._settings = settings
+    self._trim = trim
+    self._logits = functools.partial(
+      window_logits, model, trim=trim, mask_padding=mask_padding
+    )
+    self._compiled_logits = tf.function(self._logits, reduce_retracing=True)
+    self.threshold = threshold
+
+  def answers(self, data, batch_size, *, find_threshold=False):
+    """Returns the answering.Answer to every question of a file.
+
+    Args:
+      data: input_data.SquadInput.
+      batch_size: windows in a batch.
+      find_threshold: whether to set the threshold by these answers.
+    """
+    length = self._lengths.max_seq_length
+    sizes = np.array([window.num_tokens for window in data.windows])
+    logits = evaluation_loop.predict(
+      self._strategy,
+      self._logits,
+      pipeline.sequential_records([data.records]),
+      input_data.record_features(length, training=False),
+      num_records=data.num_records,
+      batch_size=batch_size,
+      lengths=sizes if self._trim else None,
+    )
+    file = data.file
+    found = self._find(file.questions, data.windows, logits)
+    if not self._settings.version_2_with_negative:
+      return found
+    if find_threshold:
+      self.threshold.find(file, found)
+    return list(answering.with_threshold(found, self.threshold.value))
+
+  def scores(self, file, answers):
+    """Returns what the official script says, a dict from name to number."""
+    return self._scores(
+      file.questions,
+      {answer.qas_id: answer.text for answer in answers},
+      {answer.qas_id: answer.null_odds for answer in answers},
+    )
+
+  def result_names(self, file):
+    """Returns the names of the scores of a file, before it is answered."""
+    ids = [question.qas_id for question in file.questions]
+    nothing, odds = dict.fromkeys(ids, ""), dict.fromkeys(ids, 0.0)
+    return list(self._scores(file.questions, nothing, odds))
+
+  def _scores(self, questions, texts, odds):
+    if not self._settings.version_2_with_negative:
+      return scoring.score_v1(questions, texts)
+    results = scoring.score_v2(questions, texts, odds)
+    return {**results, "null_score_diff_threshold": self.threshold.value}
+
+  def answer(self, question, context, batch_size):
+    """Returns the answering.Answer to one question, at once."""
+    questions = dataset.from_texts([(question, context)])
+    windows = list(
+      windowing.make_windows(questions, self._tokenizer, self._lengths)
+    )
+    length = self._lengths.max_seq_length
+    nothing = np.zeros([0, length], np.float32)
+    parts = [{"start": nothing, "end": nothing}]
+    for first in range(0, len(windows), batch_size):
+      batch = input_data.make_batch(
+        windows[first : first + batch_size], self._tokenizer, length
+      )
+      parts.append(self._compiled_logits(batch))
+    logits = {
+      name: np.concatenate([part[name] for part in parts])
+      for name in parts[0]
+    }
+    (found,) = self._find(questions, windows, logits)
+    if not self._settings.version_2_with_negative:
+      return found
+    (found,) = answering.with_threshold([found], self.threshold.value)
+    return found
+
+  def _find(self, questions, windows, logits):
+    return list(
+      answering.find_answers(
+        questions, windows, logits["start"], logits["end"], self._settings
+      )
+    )

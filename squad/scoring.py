@@ -1,0 +1,241 @@
+"""SQuAD: exact match and F1 as the official scripts for 1.1 and 2.0 give them.
+
+  predictions = {answer.qas_id: answer.text for answer in answers}
+  scores = scoring.score_v1(questions, predictions)
+  scores = scoring.score_v2(questions, predictions, null_odds)
+  threshold = scoring.best_threshold(questions, best_texts, null_odds)
+
+A prediction is compared with every answer in the file, and the best counts
+(Rajpurkar et al. 2016 and 2018). The two scripts differ:
+
+                                 1.1           2.0
+  no prediction                  counts as 0   is left out
+  the question has no answer     is refused    "" is right
+  an answer without a word       F1 is 0       is no answer
+
+What is "without a word" is only punctuation and articles.
+"""
+
+import collections
+import re
+import string
+
+import numpy as np
+from absl import logging
+
+from common import errors, json_files
+
+_PUNCTUATION_REMOVED = str.maketrans("", "", string.punctuation)
+_ARTICLE = re.compile(r"\b(?:an?|the)\b")
+
+
+def read_predictions(path):
+  """Returns predictions.json, a dict of question id -> text.
+
+  Raises:
+    InputError: the file is missing, not JSON, or holds something else.
+  """
+  return _read_values(path, str, "a text")
+
+
+def read_null_odds(path):
+  """Returns null_odds.json, a dict of question id -> number.
+
+  Raises:
+    InputError: the file is missing, not JSON, or holds something else.
+  """
+  return _read_values(path, (int, float), "a number")
+
+
+def _read_values(path, kinds, expected):
+  values = json_files.read(path)
+  for qas_id, value in values.items():
+    if not isinstance(value, kinds):
+      raise errors.InputError(
+        f"{path}: expected {expected} for each question, got {value!r:.40} "
+        f"for {qas_id!r}; give a file that --do_predict wrote"
+      )
+  return values
+
+
+def normalized(text):
+  """Returns a text as it is compared.
+
+  Lower-cased, then without ASCII punctuation (so "well-known" becomes one
+  word; marks such as “ stay), then without the words a, an and the.
+  """
+  text = text.lower().translate(_PUNCTUATION_REMOVED)
+  return " ".join(_ARTICLE.sub(" ", text).split())
+
+
+def f1(ours, theirs):
+  """Returns 2 * common / all words of two normalized texts, 0.0 if no common.
+
+  A word that stands twice in both is common twice.
+  """
+  ours, theirs = map(collections.Counter, (ours.split(), theirs.split()))
+  common = (ours & theirs).total()
+  return 2 * common / (ours.total() + theirs.total()) if common else 0.0
+
+
+def compare_v1(prediction, answers):
+  """Returns (exact match, F1), 0 to 1, of a text with a question's answers."""
+  ours = normalized(prediction)
+  golds = [normalized(answer) for answer in answers]
+  return float(ours in golds), max(f1(ours, gold) for gold in golds)
+
+
+def compare_v2(prediction, answers):
+  """As `compare_v1`; without any answer that has words, no words are right."""
+  ours = normalized(prediction)
+  golds = [gold for gold in map(normalized, answers) if gold]
+  if not golds:
+    return (float(not ours),) * 2
+  return float(ours in golds), max(f1(ours, gold) for gold in golds)
+
+
+def score_v1(questions, predictions):
+  """Returns {"exact_match": percent, "f1": percent} of SQuAD 1.1.
+
+  Args:
+    questions: list of dataset.Question, each with answers.
+    predictions: dict of question id -> text.
+
+  Raises:
+    InputError: a question has no answer, or none a prediction.
+  """
+  for question in questions:
+    if not question.answers:
+      raise errors.InputError(
+        f"{question.place or question.qas_id}: no answer to compare with; "
+        "SQuAD 2.0 needs --version_2_with_negative"
+      )
+  scores = _compare(questions, predictions, compare_v1, "score 0")
+  exact, f1_score = np.sum(list(scores.values()), axis=0) / len(questions)
+  return {"exact_match": float(100 * exact), "f1": float(100 * f1_score)}
+
+
+def score_v2(questions, predictions, null_odds=None):
+  """Returns the scores of SQuAD 2.0, in percent.
+
+  Args:
+    questions: list of dataset.Question.
+    predictions: dict of question id -> text.
+    null_odds: dict of question id -> float, or None: how much better "no
+      answer" is.
+
+  Returns:
+    dict: exact, f1 and total (a number of questions); the same of questions
+    that have answers and of those that have none, as HasAns_exact and so on
+    and NoAns_exact and so on, where there are any; and with `null_odds`
+    best_exact and best_f1, what the predictions would reach with those turned
+    into "" whose odds are above best_exact_thresh and best_f1_thresh. Unlike
+    the official script: it counts odds above 1 as "" in the others, too, and
+    ends in an error for a question without a prediction.
+
+  Raises:
+    InputError: no question has a prediction.
+  """
+  scores = _compare(questions, predictions, compare_v2, "are left out")
+  has_answer = {q.qas_id: bool(q.answers) for q in questions}
+  result = _means(scores)
+  for name, expected in (("HasAns", True), ("NoAns", False)):
+    part = {k: pair for k, pair in scores.items() if has_answer[k] == expected}
+    if part:
+      result |= {f"{name}_{key}": v for key, v in _means(part).items()}
+  if null_odds is not None:
+    for column, name in enumerate(("exact", "f1")):
+      points = {qas_id: pair[column] for qas_id, pair in scores.items()}
+      odds, sums = _points_by_odds(has_answer, predictions, points, null_odds)
+      best = int(np.argmax(sums))
+      # As in the official script, which takes odds for probabilities: where
+      # all "" is best the threshold is 0.
+      result[f"best_{name}"] = float(100 * sums[best] / len(points))
+      result[f"best_{name}_thresh"] = float(odds[best]) if best else 0.0
+  return result
+
+
+def best_threshold(questions, best_texts, null_odds):
+  """Returns the null_score_diff_threshold with the highest F1 of SQuAD 2.0.
+
+  Unlike the official script's best_f1_thresh: it is sought with the best
+  answers, so that one which is "" under the present threshold counts, too;
+  of questions with equal odds all are answered or none; and where it is best
+  to answer none it is below all odds.
+
+  Args:
+    questions: list of dataset.Question.
+    best_texts: dict of question id -> the best text but "".
+    null_odds: dict of question id -> float.
+
+  Returns:
+    float. "No answer" is to be given where the odds are above it.
+
+  Raises:
+    InputError: no question has a text, or one has a text and no odds.
+  """
+  scores = _compare(questions, best_texts, compare_v2, "are left out")
+  points = {qas_id: f1_score for qas_id, (_, f1_score) in scores.items()}
+  has_answer = {q.qas_id: bool(q.answers) for q in questions}
+  odds, sums = _points_by_odds(has_answer, best_texts, points, null_odds)
+  sums[:-1][odds[:-1] == odds[1:]] = -1.0  # No threshold parts equal odds.
+  best = int(np.argmax(sums))
+  return float(odds[best] if best else np.nextafter(odds[1], -np.inf))
+
+
+def _points_by_odds(has_answer, predictions, points, null_odds):
+  """What is reached when only questions with low null odds are answered.
+
+  Args:
+    has_answer: dict of question id -> bool.
+    predictions: dict of question id -> text.
+    points: dict of question id -> 0 to 1, for each of Q questions.
+    null_odds: dict of question id -> float.
+
+  Returns:
+    (odds [Q + 1], sums [Q + 1]): odds rise from -inf, and sums[i] are the
+    points of all questions if those with odds[0] to odds[i] are answered.
+  """
+  missing = [qas_id for qas_id in points if qas_id not in null_odds]
+  if missing:
+    raise errors.InputError(
+      f"{len(missing)} of {len(points)} questions have a prediction and no "
+      f"null odds, {missing[0]!r} for one; give the two files of one run"
+    )
+  ids = [qas_id for qas_id in null_odds if qas_id in points]
+  gains = [
+    points[qas_id] if has_answer[qas_id] else -float(predictions[qas_id] != "")
+    for qas_id in ids
+  ]
+  odds = np.array([null_odds[qas_id] for qas_id in ids], np.float64)
+  order = np.argsort(odds, kind="stable")
+  unanswerable = sum(not has_answer[qas_id] for qas_id in points)
+  sums = np.cumsum([unanswerable, *np.array(gains)[order]])
+  return np.concatenate([[-np.inf], odds[order]]), sums
+
+
+def _compare(questions, predictions, compare, missing_ones):
+  """Returns a dict of question id -> (exact match, F1), warning of gaps."""
+  found = [q for q in questions if q.qas_id in predictions]
+  if not found:
+    raise errors.InputError(
+      f"none of the {len(questions)} questions has a prediction; give the "
+      "predictions for this file"
+    )
+  if len(found) < len(questions):
+    logging.warning(
+      "%d of %d questions have no prediction and %s.",
+      len(questions) - len(found),
+      len(questions),
+      missing_ones,
+    )
+  return {q.qas_id: compare(predictions[q.qas_id], q.answers) for q in found}
+
+
+def _means(scores):
+  exact, f1_score = np.mean(list(scores.values()), axis=0)
+  return {
+    "exact": float(100 * exact),
+    "f1": float(100 * f1_score),
+    "total": len(scores),
+  }

@@ -1,0 +1,80 @@
+"""The model that answers questions, and what its training minimises.
+
+Letters: B batch, T tokens of a window.
+"""
+
+import tensorflow as tf
+
+import modeling
+from training import loop, pipeline
+
+# What the checkpoint of an encoder need not have. As in the original: the
+# pooler is not read, so it is neither trained nor needed.
+UNUSED_VARIABLES = ("^bert/pooler/",)
+NEW_VARIABLES = ("^cls/squad/", *UNUSED_VARIABLES)
+
+# What padding scores. Finite, so that no kernel can make it nan (0 * -inf).
+_LOWEST = tf.float32.min
+
+
+class SpanModel(tf.Module):
+  """The encoder and a score of each token as first and last of an answer."""
+
+  def __init__(self, config, **model_options):
+    """Makes the variables; the options are those of modeling.BertModel."""
+    super().__init__()
+    self.bert = modeling.BertModel(config, **model_options)
+    self.head = modeling.SpanHead(config, seed=model_options["seed"])
+
+  def __call__(self, batch, dropout_seed=None):
+    """Returns float32 start logits and end logits, [B, T] each.
+
+    Args:
+      batch: dict of input_ids, input_mask and segment_ids, int32 [B, T].
+      dropout_seed: int32 [2] in training, else None.
+    """
+    output = self.bert.encode(batch, dropout_seed)
+    return self.head(output.sequence_output)
+
+  def trained_variables(self):
+    """Returns the variables that the loss reaches: not the pooler's."""
+    return [v for v in self.variables if "/pooler/" not in v.name]
+
+
+def objective(model, *, mask_padding=True):
+  """The mean of two cross-entropies: of the first and of the last token.
+
+  As in the original: a window without the answer has it at position 0, [CLS].
+
+  Args:
+    model: function of (batch, dropout_seed); returns start and end logits
+      [B, T].
+    mask_padding: whether padding is left out of the soft-max.
+      Unlike the original: its soft-max is over all max_seq_length positions;
+      the loss would depend on how far a batch, or a device's share, is cut.
+
+  Returns:
+    loop.Objective of batches with start_positions and end_positions,
+    int32 [B].
+  """
+
+  def weights(batch):
+    return {"span": tf.cast(tf.shape(batch["input_ids"])[0], tf.float32)}
+
+  def sums(batch, dropout_seed):
+    examples = weights(batch)["span"]
+    is_token = tf.cast(batch["input_mask"], tf.bool)
+    total, metrics = 0.0, {}
+    for name, logits in zip(("start", "end"), model(batch, dropout_seed)):
+      if mask_padding:
+        logits = tf.where(is_token, logits, _LOWEST)
+      places = batch[f"{name}_positions"]
+      losses = tf.nn.sparse_softmax_cross_entropy_with_logits(places, logits)
+      found = tf.argmax(logits, axis=-1, output_type=places.dtype)
+      right = tf.reduce_sum(tf.cast(tf.equal(found, places), tf.float32))
+      metrics[f"{name}_accuracy"] = (right, examples)
+      total += tf.reduce_sum(losses) / 2
+    metrics["tokens_per_example"] = pipeline.tokens_per_example(batch)
+    return {"span": total}, metrics
+
+  return loop.Objective(weights=weights, sums=sums)

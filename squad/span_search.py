@@ -1,0 +1,145 @@
+"""Logits of start and end -> stretches of the passage, the best first.
+
+The original looks at the 20 x 20 pairs of positions of each window in Python;
+here those of many windows are one array [windows, 20, 20].
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+# Windows that are looked at together: fewer would make numpy's calls the
+# larger part of the work, more would not fit a processor's cache.
+_WINDOWS_PER_BLOCK = 128
+
+# First and last piece of "no answer".
+NULL_PIECE = -1
+
+
+class Spans(NamedTuple):
+  """S stretches of passages.
+
+  Attributes:
+    questions: int [S], the question that each may answer.
+    first_pieces, last_pieces: int [S], the word pieces of the passage that it
+      starts and ends with; NULL_PIECE for "no answer".
+    start_logits, end_logits: float64 [S].
+  """
+
+  questions: np.ndarray
+  first_pieces: np.ndarray
+  last_pieces: np.ndarray
+  start_logits: np.ndarray
+  end_logits: np.ndarray
+
+  def take(self, which):
+    """Returns the Spans of a slice or an array of indices."""
+    return Spans(*(values[which] for values in self))
+
+
+def best_spans(windows, start_logits, end_logits, num_questions, settings):
+  """Yields the Spans of every question, in order, by falling score.
+
+  The score is start logit + end logit. A span starts at one of the
+  `n_best_size` highest start logits of a window and ends at one of its
+  highest end logits (of equal ones the first are taken). Left out is what is
+  not within the passage, is longer than `max_answer_length`, or starts with a
+  piece that another window shows with more around it.
+
+  As in the original: padding and question take places among the best
+  positions of a window, although no span can be there; and of equal scores
+  that of the earlier window comes first, then that of the better start, then
+  that of the better end, and "no answer" last.
+
+  Args:
+    windows: list of N dataset.Window, in the order of their questions.
+    start_logits, end_logits: float32 [N, T].
+    num_questions: int; one without a window gets no spans.
+    settings: answering.Settings. With version_2_with_negative "no answer"
+      is among the spans, with the logits of [CLS] in the window where their
+      sum is smallest.
+  """
+  questions = np.array([window.question_index for window in windows], int)
+  bounds = np.searchsorted(questions, np.arange(num_questions + 1))
+  for first, last in _blocks(bounds.tolist()):
+    rows = slice(bounds[first], bounds[last])
+    logits = start_logits[rows], end_logits[rows]
+    spans = _spans(windows[rows], questions[rows], *logits, settings)
+    if settings.version_2_with_negative:
+      spans = _joined(spans, _null_spans(questions[rows], *logits))
+    scores = spans.start_logits + spans.end_logits
+    # Stable, so that equal scores stay in the order of the windows.
+    spans = spans.take(np.lexsort((-scores, spans.questions)))
+    of_block = np.arange(first, last + 1)
+    ends = np.searchsorted(spans.questions, of_block).tolist()
+    for start, end in zip(ends, ends[1:]):
+      yield spans.take(slice(start, end))
+
+
+def _blocks(bounds):
+  """Yields (first, last) of ranges of questions, whole and in order.
+
+  Args:
+    bounds: question q has the windows bounds[q] to bounds[q + 1].
+  """
+  first = 0
+  for last in range(1, len(bounds)):
+    is_full = bounds[last] - bounds[first] >= _WINDOWS_PER_BLOCK
+    if is_full or last == len(bounds) - 1:
+      yield first, last
+      first = last
+
+
+def _spans(windows, questions, start_logits, end_logits, settings):
+  """Returns the Spans of B windows that may be answers.
+
+  They come in the order of windows, then best starts, then best ends.
+  """
+  # B windows, K best positions, T positions of a window.
+  starts, start_scores = _best_positions(start_logits, settings.n_best_size)
+  ends, end_scores = _best_positions(end_logits, settings.n_best_size)
+  may_start = np.zeros(start_logits.shape, bool)  # [B, T]
+  for row, window in zip(may_start, windows):
+    row[window.first_position :][: window.length] = window.is_max_context
+  may_start = np.take_along_axis(may_start, starts, 1)  # [B, K]
+  passage_ends = np.array([w.first_position + w.length for w in windows])
+  may_end = ends < passage_ends[:, None]  # [B, K]; none is before its start.
+  lengths = ends[:, None, :] - starts[:, :, None] + 1  # [B, K, K]
+  is_valid = (lengths > 0) & (lengths <= settings.max_answer_length)
+  is_valid &= may_start[:, :, None] & may_end[:, None, :]
+  window, start, end = np.nonzero(is_valid)
+  # From positions in the input to pieces of the passage.
+  shifts = np.array([w.start - w.first_position for w in windows])[window]
+  return Spans(
+    questions[window],
+    starts[window, start] + shifts,
+    ends[window, end] + shifts,
+    start_scores[window, start],
+    end_scores[window, end],
+  )
+
+
+def _best_positions(logits, number):
+  """Returns the positions [B, K] of the highest of [B, T], and the logits.
+
+  The highest come first, of equal ones that with the lower position.
+  """
+  positions = np.argsort(-logits, axis=1, kind="stable")[:, :number]
+  scores = np.take_along_axis(logits, positions, 1)
+  return positions, scores.astype(np.float64)
+
+
+def _null_spans(questions, start_logits, end_logits):
+  """Returns the Spans of "no answer", one for each question with windows."""
+  starts = start_logits[:, 0].astype(np.float64)
+  ends = end_logits[:, 0].astype(np.float64)
+  # Of each question the window with the smallest sum, of equal ones the first.
+  order = np.lexsort((starts + ends, questions))
+  _, firsts = np.unique(questions[order], return_index=True)
+  chosen = order[firsts]
+  piece = np.full(len(chosen), NULL_PIECE)
+  return Spans(questions[chosen], piece, piece, starts[chosen], ends[chosen])
+
+
+def _joined(one, other):
+  return Spans(*map(np.concatenate, zip(one, other)))

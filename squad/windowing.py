@@ -1,0 +1,227 @@
+"""Questions -> windows: passages that are too long are read in several.
+
+Each window begins `doc_stride` pieces after the one before it. A piece that
+stands in several counts in the one that shows most of what is around it.
+"""
+
+import functools
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+
+from common import errors, process_pool
+from squad import dataset
+
+# As in the original: where numbers of windows begin.
+FIRST_UNIQUE_ID = 1000000000
+_SPECIAL_TOKENS = 3  # [CLS] and two [SEP].
+_BLOCK = 256  # Passages that a process takes at once.
+
+
+class Lengths(NamedTuple):
+  """How passages are cut, in word pieces.
+
+  Attributes:
+    max_seq_length: longest input, with [CLS] and twice [SEP].
+    doc_stride: from the beginning of one window to that of the next.
+    max_query_length: a question is cut to so many pieces.
+  """
+
+  max_seq_length: int
+  doc_stride: int
+  max_query_length: int
+
+
+def check_lengths(lengths):
+  """Refuses lengths that leave no room for a passage.
+
+  Raises:
+    InputError: so.
+  """
+  least = lengths.max_query_length + _SPECIAL_TOKENS
+  if lengths.max_seq_length <= least:
+    raise errors.InputError(
+      f"--max_seq_length={lengths.max_seq_length} leaves no room for the "
+      f"passage beside a question of --max_query_length="
+      f"{lengths.max_query_length} and {_SPECIAL_TOKENS} special tokens; pass "
+      f"more than {least}, or a shorter --max_query_length"
+    )
+
+
+def encode_passages(passages, tokenizer):
+  """Encodes passages; what workers do, so it returns no strings.
+
+  Args:
+    passages: list of lists of words.
+    tokenizer: tokenization.FullTokenizer.
+
+  Returns:
+    List of (ids int32 [n], number of pieces of each word int32 [m]).
+  """
+  encoded = []
+  for words in passages:
+    pieces = [tokenizer.encode(word) for word in words]
+    ids = list(itertools.chain.from_iterable(pieces))
+    encoded.append(
+      (np.array(ids, np.int32), np.array(list(map(len, pieces)), np.int32))
+    )
+  return encoded
+
+
+def make_passages(questions, tokenizer, *, processes=1):
+  """Returns dict from Question.passage to dataset.Passage.
+
+  Args:
+    questions: list of dataset.Question.
+    tokenizer: tokenization.FullTokenizer.
+    processes: how many to use.
+  """
+  words = {question.passage: question.doc_tokens for question in questions}
+  texts = list(words.values())
+  blocks = (
+    texts[start : start + _BLOCK] for start in range(0, len(texts), _BLOCK)
+  )
+  encoded = itertools.chain.from_iterable(
+    process_pool.in_order(
+      functools.partial(encode_passages, tokenizer=tokenizer),
+      blocks,
+      processes=processes,
+    )
+  )
+  return {
+    number: dataset.Passage(
+      tokens=tokenizer.convert_ids_to_tokens(ids.tolist()),
+      ids=ids,
+      words=np.repeat(np.arange(len(counts), dtype=np.int32), counts),
+      first_pieces=np.cumsum(counts, dtype=np.int32) - counts,
+    )
+    for number, (ids, counts) in zip(words, encoded)
+  }
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def make_spans(num_pieces, room, stride):
+  """Cuts a passage into windows.
+
+  Args:
+    num_pieces: n, pieces of the passage.
+    room: how many a window holds.
+    stride: pieces from one window to the next.
+
+  Returns:
+    Tuple of (start, length, is_max_context bool [length]), none for n = 0.
+  """
+  spans, start = [], 0
+  while start < num_pieces:
+    length = min(num_pieces - start, room)
+    spans.append((start, length))
+    if start + length == num_pieces:
+      break
+    start += min(length, stride)
+  best = np.full(num_pieces, -np.inf)
+  best_span = np.zeros(num_pieces, np.int32)
+  for number, (start, length) in enumerate(spans):
+    # As in the original: the smaller of what is left and right of a piece,
+    # longer windows before shorter ones, and the first one of equals.
+    left = np.arange(length)
+    score = np.minimum(left, left[::-1]) + 0.01 * length
+    inside = slice(start, start + length)
+    is_better = score > best[inside]
+    best[inside][is_better] = score[is_better]
+    best_span[inside][is_better] = number
+  return tuple(
+    (start, length, best_span[start : start + length] == number)
+    for number, (start, length) in enumerate(spans)
+  )
+
+
+def find_answer(question, passage, tokenizer):
+  """Returns the first and last piece of a training question's answer.
+
+  The answer "1895" in the word "(1895-1943)." is one piece of that word's
+  seven: the first place between the pieces of its words where the pieces are
+  the answer's own. As in the original: where there is none ("Japan" in
+  "Japanese"), all pieces of the words.
+
+  Args:
+    question: dataset.Question with an answer.
+    passage: its dataset.Passage.
+    tokenizer: tokenization.FullTokenizer.
+  """
+  start = int(passage.first_pieces[question.start_position])
+  end = len(passage.tokens) - 1
+  if question.end_position + 1 < len(question.doc_tokens):
+    end = int(passage.first_pieces[question.end_position + 1]) - 1
+  answer = tokenizer.tokenize(question.answer_text)
+  size = len(answer)
+  for place in range(start, end - size + 2) if size else ():
+    if passage.tokens[place : place + size] == answer:
+      return place, place + size - 1
+  return start, end
+
+
+def make_windows(
+  questions, tokenizer, lengths, *, training=False, processes=1
+):
+  """Yields the windows of questions, a question's one after another.
+
+  A question about a passage without word pieces has no window.
+
+  Args:
+    questions: list of dataset.Question.
+    tokenizer: tokenization.FullTokenizer.
+    lengths: Lengths.
+    training: whether to say where the answers are.
+    processes: how many tokenize the passages.
+
+  Yields:
+    dataset.Window.
+
+  Raises:
+    InputError: `lengths` leave no room for a passage.
+  """
+  check_lengths(lengths)
+  passages = make_passages(questions, tokenizer, processes=processes)
+  unique_id = FIRST_UNIQUE_ID
+  for index, question in enumerate(questions):
+    passage, answer = passages[question.passage], None
+    if training and not question.is_impossible and passage.tokens:
+      answer = find_answer(question, passage, tokenizer)
+    for window in _windows_of(question, passage, tokenizer, lengths):
+      window = window._replace(unique_id=unique_id, question_index=index)
+      yield _with_answer(window, answer) if training else window
+      unique_id += 1
+
+
+def _windows_of(question, passage, tokenizer, lengths):
+  """Yields the windows of one question, not yet numbered."""
+  tokens = tokenizer.tokenize(question.question_text)
+  tokens = tokens[: lengths.max_query_length]
+  ids = np.array(tokenizer.convert_tokens_to_ids(tokens), np.int32)
+  room = lengths.max_seq_length - len(tokens) - _SPECIAL_TOKENS
+  spans = make_spans(len(passage.tokens), room, lengths.doc_stride)
+  for number, (start, length, is_max_context) in enumerate(spans):
+    yield dataset.Window(
+      unique_id=0,
+      question_index=0,
+      doc_span_index=number,
+      question_tokens=tokens,
+      question_ids=ids,
+      passage=passage,
+      start=start,
+      length=length,
+      is_max_context=is_max_context,
+      is_impossible=question.is_impossible,
+    )
+
+
+def _with_answer(window, answer):
+  """Puts the answer's pieces in, or 0 and 0 if not all are in the window."""
+  first, last = answer or (-1, -1)
+  if first < window.start or last >= window.start + window.length:
+    return window._replace(start_position=0, end_position=0)
+  shift = window.first_position - window.start
+  return window._replace(
+    start_position=first + shift, end_position=last + shift
+  )

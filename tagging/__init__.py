@@ -1,0 +1,1 @@
+"""CoNLL columns -> tags -> entity scores."""

@@ -1,0 +1,444 @@
+"""CoNLL columns -> words -> windows of word pieces with labels, and back.
+
+  -DOCSTART- -X- O O        begins a document
+
+  U.N. NNP I-NP I-ORG       a word and what is said of it, one column each
+  official NN I-NP O
+                            an empty line ends a sentence
+
+A word's label stands at its first word piece, as in the paper (arXiv
+1810.04805, section 5.3); its other pieces, [CLS], [SEP] and context have none.
+"""
+
+from typing import NamedTuple, Optional
+
+from absl import logging
+
+from common import errors, file_io
+from tagging import scoring
+from training import input_sequences
+
+SCHEMES = ("iob1", "iob2", "iobes", "none")
+# Stands where there is no label to learn or to predict.
+NO_LABEL = -1
+
+_DOCUMENT = "-DOCSTART-"
+_TAGS = {"iob1": "IOB", "iob2": "IOB", "iobes": "IOBES"}
+_SPACE = " \t\r"
+
+
+class Sentence(NamedTuple):
+  """Words as they stand in a file.
+
+  Attributes:
+    document: number of the document, from 0; what stands before the first
+      -DOCSTART- line is one of its own.
+    lines: the number of each word's line, from 1.
+    words: list of str.
+    labels: as many str, or None where the file has no column of them.
+  """
+
+  document: int
+  lines: list
+  words: list
+  labels: Optional[list]
+
+
+def columns(line):
+  """Returns the columns of a line: between tabs if it has one, else spaces.
+
+  No-break spaces are parts of words.
+  """
+  line = line.strip(_SPACE)
+  if "\t" in line:
+    return [column.strip(_SPACE) for column in line.split("\t")]
+  return [column for column in line.split(" ") if column]
+
+
+def count_columns(path):
+  """Returns the columns of the first word of a file, 0 if it has none."""
+  for _, line in file_io.read_lines(path):
+    row = columns(line)
+    if row and row[0] != _DOCUMENT:
+      return len(row)
+  return 0
+
+
+def read_sentences(
+  path, *, word_column=0, label_column=-1, scheme="iob2", labelled=True
+):
+  """Reads a file of columns.
+
+  Args:
+    path: UTF-8 text.
+    word_column, label_column: which ones, from 0; negative from the end.
+    scheme: one of SCHEMES; labels are checked to follow it. "none" takes any
+      labels: parts of speech, say.
+    labelled: False to read words alone.
+
+  Returns:
+    List of Sentence.
+
+  Raises:
+    InputError: no such column, a line with more or fewer columns than the
+      others, labels that are not of the scheme, or no sentence at all. File
+      and line are named.
+  """
+  sentences, empty_at = [], []
+  rows, document, width = [], 0, None
+  is_apart = True
+  for number, line in file_io.read_lines(path):
+    row = columns(line)
+    if row and row[0] != _DOCUMENT:
+      width = width or (number, len(row))
+      _check_width(path, number, row, width)
+      rows.append((number, row))
+      continue
+    if rows:
+      sentences.append((document, rows))
+    elif not row and not is_apart:
+      empty_at.append(number)
+    is_apart = bool(row)
+    document += bool(row)
+    rows = []
+  if rows:
+    sentences.append((document, rows))
+  _check_any(path, sentences, empty_at)
+  _check_column(path, "--word_column", word_column, width)
+  if labelled:
+    _check_column(path, "--label_column", label_column, width)
+  return [
+    _sentence(path, document, rows, word_column=word_column,
+              label_column=label_column if labelled else None, scheme=scheme)
+    for document, rows in sentences
+  ]
+
+
+def _check_width(path, number, row, width):
+  first, expected = width
+  if len(row) != expected:
+    raise errors.InputError(
+      f"{path}:{number}: {len(row)} columns, but line {first} has {expected}; "
+      "every word needs all columns, and an empty line ends a sentence"
+    )
+
+
+def _check_any(path, sentences, empty_at):
+  if not sentences:
+    raise errors.InputError(f"{path} holds no sentence, only empty lines")
+  if empty_at:
+    logging.warning(
+      "%s: %d empty sentences passed over, the first at line %d",
+      path, len(empty_at), empty_at[0],
+    )
+
+
+def _check_column(path, flag, column, width):
+  first, count = width
+  if not -count <= column < count:
+    raise errors.InputError(
+      f"{path}:{first}: {flag}={column}, but there are {count} columns; pass "
+      f"a number from {-count} to {count - 1}"
+    )
+
+
+def _sentence(path, document, rows, *, word_column, label_column, scheme):
+  lines = [number for number, _ in rows]
+  labels = None
+  if label_column is not None:
+    labels = [row[label_column] for _, row in rows]
+    check_labels(labels, scheme, [f"{path}:{number}" for number in lines])
+  words = [row[word_column] for _, row in rows]
+  return Sentence(document, lines, words, labels)
+
+
+def check_labels(labels, scheme, places):
+  """Refuses the labels of a sentence that a scheme does not allow.
+
+  Args:
+    labels: list of str.
+    scheme: one of SCHEMES.
+    places: where each label stands, for the error.
+
+  Raises:
+    InputError: a label is none of the scheme, or must not follow the one
+      before it: so a file in another scheme is not mistaken.
+  """
+  if scheme == "none":
+    return
+  before = "O"
+  for label, place in zip(labels, places):
+    tag, kind = scoring.split_label(label)
+    if tag not in tuple(_TAGS[scheme]) or (label != "O") != bool(kind):
+      known = ", ".join(f"{tag}-TYPE" for tag in _TAGS[scheme] if tag != "O")
+      raise errors.InputError(
+        f"{place}: {label!r} is no label of {scheme}, which has O, {known}; "
+        "check --label_column, or pass another --scheme (none for labels of "
+        "single words, such as parts of speech)"
+      )
+    _check_follows(before, label, scheme, place)
+    before = label
+  if scheme == "iobes":
+    _check_follows(before, "O", scheme, f"{places[-1]} (end of the sentence)")
+
+
+def _check_follows(before, label, scheme, place):
+  if may_follow(before, label, scheme):
+    return
+  raise errors.InputError(
+    f"{place}: {label} follows {before}, which {scheme} does not have; mend "
+    f"the labels, or pass another --scheme: {', '.join(SCHEMES)}"
+  )
+
+
+def may_follow(before, label, scheme):
+  """Whether a scheme allows `label` after `before`.
+
+  IOB1 has B only between two neighbours of one kind, IOB2 at each beginning;
+  IOBES ends what is longer than a word with E and calls a single word S.
+  """
+  tag, kind = scoring.split_label(label)
+  tag_before, kind_before = scoring.split_label(before)
+  inside = tag_before in ("B", "I") and kind == kind_before
+  if scheme == "iob1":
+    return tag != "B" or inside
+  if scheme == "iob2":
+    return tag != "I" or inside
+  if tag_before in ("B", "I"):
+    return inside and tag in ("I", "E")
+  return tag in ("O", "B", "S")
+
+
+def label_list(sentences):
+  """Returns the labels of training sentences, O first, the rest sorted."""
+  labels = {label for sentence in sentences for label in sentence.labels}
+  return sorted(labels, key=lambda label: (label != "O", label))
+
+
+def label_ids(sentences, labels, path):
+  """Returns the number of each label: a list of lists of int.
+
+  Args:
+    sentences: list of Sentence with labels.
+    labels: list of str, those of the model.
+    path: the file that they are from, for the error.
+
+  Raises:
+    InputError: a label is none of the model's (file and line are named).
+  """
+  number_of = {label: number for number, label in enumerate(labels)}
+  for sentence in sentences:
+    for line, label in zip(sentence.lines, sentence.labels):
+      if label not in number_of:
+        raise errors.InputError(
+          f"{path}:{line}: {label!r} is none of the labels that the model was "
+          f"trained with ({', '.join(labels)}); check --label_column, or "
+          "train on data that have it"
+        )
+  return [[number_of[label] for label in s.labels] for s in sentences]
+
+
+class Window(NamedTuple):
+  """One input of the model, and which words it is there for.
+
+  Attributes:
+    input_ids: list of T integers, [CLS] and [SEP] among them.
+    sentence: number of the sentence in the file.
+    first_word: number of the first word in it.
+    positions: for each word of the window, where its first piece stands.
+  """
+
+  input_ids: list
+  sentence: int
+  first_word: int
+  positions: list
+
+
+def make_windows(
+  sentences, tokenizer, max_seq_length, *, document_context=False, path=""
+):
+  """Cuts sentences into windows: every word is in one, and in one alone.
+
+  A sentence that is too long is cut between words. With document_context the
+  rest of each window is filled with the words before and after it in the
+  document (the paper's "maximal document context"), for the model to see;
+  they have their labels elsewhere.
+
+  Args:
+    sentences: list of Sentence.
+    tokenizer: tokenization.FullTokenizer.
+    max_seq_length: longest window, in word pieces with [CLS] and [SEP].
+    document_context: bool.
+    path: the file that they are from, for what is said of it.
+
+  Returns:
+    List of Window, in the order of the words.
+
+  Raises:
+    InputError: a window has no room for a word.
+  """
+  room = max_seq_length - 2
+  if room < 1:
+    raise errors.InputError(
+      f"--max_seq_length={max_seq_length} leaves no room for a word beside "
+      "[CLS] and [SEP]; pass 3 or more"
+    )
+  if document_context and sentences[-1].document == sentences[0].document:
+    logging.warning(
+      "%s: all of it counts as one document, since no %s line parts it",
+      path, _DOCUMENT,
+    )
+  pieces_of = _make_word_encoder(tokenizer, room, path)
+  special = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
+  windows = []
+  for document in _documents(sentences):
+    words = [
+      pieces_of(word, line)
+      for _, sentence in document
+      for word, line in zip(sentence.words, sentence.lines)
+    ]
+    for number, first, start, end in _targets(document, words, room):
+      left, right = start, end
+      if document_context:
+        left, right = widened(words, start, end, room)
+      windows.append(
+        _window(words[left:right], special, start - left, end - start)
+        ._replace(sentence=number, first_word=first)
+      )
+  return windows
+
+
+def _documents(sentences):
+  """Returns lists of (number, Sentence), one for each document."""
+  documents, last = [], None
+  for number, sentence in enumerate(sentences):
+    if sentence.document != last:
+      documents.append([])
+      last = sentence.document
+    documents[-1].append((number, sentence))
+  return documents
+
+
+def _make_word_encoder(tokenizer, room, path):
+  """Returns a function of (word, line) that gives its pieces, never none."""
+  (unknown,) = tokenizer.convert_tokens_to_ids(["[UNK]"])
+
+  def encode(word, line):
+    # A word of characters that the tokenizer removes still has a label.
+    pieces = tokenizer.encode(word) or [unknown]
+    if len(pieces) > room:
+      logging.warning(
+        "%s:%d: the word %.20s... has %d word pieces, of which a window holds "
+        "the first %d; its label is kept", path, line, word, len(pieces), room,
+      )
+    return pieces[:room]
+
+  return encode
+
+
+def _targets(document, words, room):
+  """Yields (sentence, first word in it, start, end) of pieces of sentences.
+
+  start and end count the words of the document.
+  """
+  start = 0
+  for number, sentence in document:
+    sentence_start, sentence_end = start, start + len(sentence.words)
+    while start < sentence_end:
+      end, used = start, 0
+      while end < sentence_end and used + len(words[end]) <= room:
+        used += len(words[end])
+        end += 1
+      yield number, start - sentence_start, start, end
+      start = end
+
+
+def widened(words, start, end, room):
+  """Takes words from both sides while they fit, as many pieces from each.
+
+  Args:
+    words: the word pieces of each word of a document, a list of lists.
+    start, end: the words that a window is there for.
+    room: how many word pieces it holds.
+
+  Returns:
+    (start, end) with the context.
+  """
+  left, right = start, end
+  sizes = {"left": 0, "right": 0}
+  room -= sum(len(pieces) for pieces in words[start:end])
+  open_sides = {"left", "right"}
+  while open_sides:
+    side = min(sorted(open_sides), key=sizes.get)
+    place = left - 1 if side == "left" else right
+    is_word = 0 <= place < len(words)
+    if not is_word or sum(sizes.values()) + len(words[place]) > room:
+      open_sides.remove(side)
+      continue
+    sizes[side] += len(words[place])
+    left, right = min(left, place), max(right, place + 1)
+  return left, right
+
+
+def _window(words, special, first, count):
+  """Joins words to a Window that is there for `count` from `first` on."""
+  cls_id, sep_id = special
+  starts, pieces = [], []
+  for word in words:
+    starts.append(len(pieces) + 1)  # [CLS] stands before them.
+    pieces += word
+  input_ids, _ = input_sequences.build_inputs(
+    pieces, cls_id=cls_id, sep_id=sep_id
+  )
+  return Window(input_ids, 0, 0, starts[first : first + count])
+
+
+def window_label_ids(window, ids):
+  """Returns the label at each of a window's T positions, or NO_LABEL.
+
+  Args:
+    window: Window.
+    ids: what `label_ids` returned for all sentences.
+  """
+  labels = [NO_LABEL] * len(window.input_ids)
+  for offset, position in enumerate(window.positions):
+    labels[position] = ids[window.sentence][window.first_word + offset]
+  return labels
+
+
+def predicted_labels(sentences, windows, predicted, labels):
+  """Puts the predictions of all windows together, word by word.
+
+  Args:
+    sentences, windows: as given to and by `make_windows`.
+    predicted: integers [windows, T], the number of a label at each position.
+    labels: list of str.
+
+  Returns:
+    List of lists of str, a label for each word of each sentence.
+  """
+  found = [[] for _ in sentences]
+  for window, row in zip(windows, predicted, strict=True):
+    found[window.sentence] += [labels[row[p]] for p in window.positions]
+  return found
+
+
+def with_column(path, predicted):
+  """Yields the lines of a file, each word's with its prediction at the end.
+
+  Args:
+    path: the file of `read_sentences`.
+    predicted: what `predicted_labels` returned.
+
+  Yields:
+    Lines with their newline. Empty ones stay as they are; a -DOCSTART- line
+    gets an O, so that conlleval finds as many columns there.
+  """
+  labels = (label for sentence in predicted for label in sentence)
+  for _, line in file_io.read_lines(path):
+    row = columns(line)
+    if row:
+      label = "O" if row[0] == _DOCUMENT else next(labels)
+      separator = "\t" if "\t" in line.strip(_SPACE) else " "
+      line = f"{line.rstrip(_SPACE)}{separator}{label}"
+    yield f"{line}\n"

@@ -1,0 +1,228 @@
+"""Conversions of whole folders: what is kept, what is left out, what fails."""
+
+import json
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from checkpoints import converter, weight_files
+from common import errors
+from training import run_folder
+
+HUGGINGFACE = pathlib.Path("tests/golden/huggingface")
+TRAINING = "tests/golden/checkpoints/model.ckpt-12"
+LINEAR = "tests/golden/models/linear_L1_H32/bert_config.json"
+VOCABULARY = "\n".join(["[PAD]", "[UNK]", "word", "##s", "été"]) + "\n"
+
+
+def convert(path, output, kind, **options):
+  source = converter.open_source(str(path))
+  return converter.convert(source, str(output), kind, **options)
+
+
+def training_source():
+  return converter.open_source(TRAINING, bert_config_file=LINEAR)
+
+
+def check_same_weights(*paths):
+  first, *others = (weight_files.read_weights(str(path)) for path in paths)
+  for other in others:
+    assert other.keys() == first.keys()
+    for name, value in first.items():
+      np.testing.assert_array_equal(other[name], value)
+
+
+@pytest.fixture
+def model(tmp_path):
+  """A copy of a Hugging Face folder with a vocabulary."""
+  copy = tmp_path / "model"
+  shutil.copytree(HUGGINGFACE / "BertForPreTraining", copy)
+  (copy / "vocab.txt").write_text(VOCABULARY, encoding="utf-8")
+  return copy
+
+
+# What is kept.
+
+
+def test_a_journey_through_all_kinds_loses_nothing(model, tmp_path):
+  path = model
+  for number, kind in enumerate(["tf1", "model_garden", "tf2", "huggingface"]):
+    output = tmp_path / f"{number}_{kind}"
+    conversion = convert(path, output, kind)
+    assert not conversion.left_out
+    check_same_weights(model, output)
+    assert (output / "vocab.txt").read_text(encoding="utf-8") == VOCABULARY
+    path = output
+  for name in ("config.json", "model.safetensors"):
+    expected, found = ((p / name).read_bytes() for p in (model, path))
+    if name == "config.json":
+      expected, found = json.loads(expected), json.loads(found)
+      expected = {key: expected[key] for key in found}
+    assert found == expected
+
+
+def test_optimizer_state_is_carried_from_tf1_to_tf1(tmp_path):
+  source = training_source()
+  converter.convert(source, f"{tmp_path}/all", "tf1")
+  check_same_weights(TRAINING, tmp_path / "all")
+  for kind in ("tf1", "huggingface", "model_garden"):
+    conversion = converter.convert(
+      source, f"{tmp_path}/{kind}", kind, keep_optimizer_state=False
+    )
+    found = weight_files.read_weights(f"{tmp_path}/{kind}")
+    assert len(found) == 30
+    assert len(conversion.left_out) == 61
+    assert set(conversion.names) == set(found)
+    assert "optimizer state" in conversion.left_out["global_step"]
+
+
+def test_a_training_folder_of_this_project_is_its_own_configuration(tmp_path):
+  weights = weight_files.read_weights(TRAINING)
+  config = weight_files.read_config(LINEAR)
+  run_folder.claim(f"{tmp_path}/run", {"task": "x", "bert_config": config})
+  run_folder.save(f"{tmp_path}/run", 12, weights)
+  convert(tmp_path / "run", tmp_path / "out", "huggingface")
+  converted = weight_files.open_reader(f"{tmp_path}/out")
+  assert converted.config["hidden_act"] == "linear"
+  assert len(converted.shapes) == 30
+
+
+def test_names_that_are_not_of_bert(model, tmp_path):
+  path = model / "model.safetensors"
+  tensors = safetensors.numpy.load_file(path)
+  tensors["adapter.up"] = np.ones(2, np.float32)
+  safetensors.numpy.save_file(tensors, path)
+  conversion = convert(model, tmp_path / "tf1", "tf1")
+  assert list(conversion.left_out) == ["adapter.up"]
+  # A TF1 file may hold what it likes, and keeps it among its own.
+  weights = weight_files.read_weights(f"{tmp_path}/tf1")
+  weight_files.write_tf1(
+    f"{tmp_path}/tf1/bert_model.ckpt", {**weights, "mine": np.ones(2, "f")}
+  )
+  assert "mine" in convert(tmp_path / "tf1", tmp_path / "again", "tf1").names
+  conversion = convert(tmp_path / "tf1", tmp_path / "hf", "huggingface")
+  assert conversion.left_out == {"mine": "huggingface has no place for it"}
+
+
+@pytest.mark.parametrize(
+  "words, lower", [(VOCABULARY, True), (VOCABULARY + "Été\nWord\n", False)]
+)
+def test_case_of_the_tokenizer_is_that_of_the_vocabulary(
+  model, tmp_path, words, lower
+):
+  (model / "vocab.txt").write_text(words, encoding="utf-8")
+  convert(model, tmp_path / "out", "huggingface")
+  values = json.loads((tmp_path / "out/tokenizer_config.json").read_text())
+  assert values["do_lower_case"] is lower
+  convert(model, tmp_path / "told", "huggingface", do_lower_case=not lower)
+  values = json.loads((tmp_path / "told/tokenizer_config.json").read_text())
+  assert values["do_lower_case"] is not lower
+
+
+def test_case_that_is_known_stays(model, tmp_path):
+  # The words alone look like those of an uncased model.
+  (model / "vocab.txt").write_text(VOCABULARY, encoding="utf-8")
+  (model / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+  for source, kind in ((model, "tf1"), ("tf1", "huggingface")):
+    convert(tmp_path / source, tmp_path / kind, kind)
+    values = json.loads((tmp_path / kind / "tokenizer_config.json").read_text())
+    assert values["do_lower_case"] is False
+
+
+def test_the_class_can_be_told(tmp_path):
+  model = HUGGINGFACE / "BertForTokenClassification"
+  convert(
+    model, tmp_path / "out", "huggingface",
+    architecture="BertForTokenClassification",
+  )
+  values = json.loads((tmp_path / "out/config.json").read_text())
+  assert values["architectures"] == ["BertForTokenClassification"]
+  assert len(values["id2label"]) == 5
+
+
+@pytest.mark.parametrize(
+  "name, kind, note",
+  [
+    ("BertModel", "tf1", "the original's code does not know it"),
+    ("BertModel", "model_garden", "build the encoder with that activation"),
+    ("BertModel", "huggingface", "gelu_erf is the same function as their gelu"),
+    ("BertForPreTraining", "huggingface", "same function as their gelu_new"),
+    ("BertForPreTraining", "model_garden", "tanh: their default"),
+  ],
+)
+def test_the_report_says_which_gelu_it_is(tmp_path, name, kind, note):
+  conversion = convert(HUGGINGFACE / name, tmp_path / "out", kind)
+  assert note in " ".join(conversion.notes)
+
+
+# What fails, and leaves nothing.
+
+
+def check_fails(tmp_path, message, call, *args, **options):
+  before = sorted(path.name for path in tmp_path.iterdir())
+  with pytest.raises(errors.InputError, match=message):
+    call(*args, **options)
+  assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_a_folder_with_files_is_not_overwritten(model, tmp_path):
+  check_fails(
+    tmp_path, "model is there already; give a new", convert, model, model, "tf1"
+  )
+  (tmp_path / "empty").mkdir()
+  convert(model, tmp_path / "empty", "tf1")
+  check_fails(
+    tmp_path, "not on a local disk", convert, model, "gs://x/y", "tf1"
+  )
+
+
+def test_a_damaged_checkpoint_leaves_nothing(model, tmp_path):
+  convert(model, tmp_path / "tf1", "tf1")
+  data = tmp_path / "tf1/bert_model.ckpt.data-00000-of-00001"
+  data.write_bytes(data.read_bytes()[:-50])
+  check_fails(
+    tmp_path, "damaged or cut off",
+    convert, tmp_path / "tf1", tmp_path / "out", "huggingface",
+  )
+
+
+@pytest.mark.parametrize(
+  "change, message",
+  [
+    ({"num_hidden_layers": 3}, "has no bert/encoder/layer_2/.*configuration"),
+    ({"vocab_size": 31}, r"has shape \[30, 8\], but .* asks for \[31, 8\]"),
+    ({"vocab_size": 4}, "vocab.txt has 5 tokens .* vocab_size 4|has shape"),
+  ],
+)
+def test_a_configuration_of_another_model(model, tmp_path, change, message):
+  values = {**weight_files.read_config(str(model / "config.json")), **change}
+  other = tmp_path / "other.json"
+  other.write_text(json.dumps(values))
+  check_fails(
+    tmp_path, message,
+    converter.open_source, str(model), bert_config_file=str(other),
+  )
+
+
+def test_number_of_heads_of_a_model_garden_checkpoint(model, tmp_path):
+  convert(model, tmp_path / "garden", "model_garden")
+  path = tmp_path / "garden/bert_config.json"
+  values = {**json.loads(path.read_text()), "num_attention_heads": 4}
+  path.write_text(json.dumps(values))
+  with pytest.raises(errors.InputError, match="has 2 attention heads.* 4;"):
+    converter.open_source(str(tmp_path / "garden"))
+
+
+def test_no_configuration():
+  with pytest.raises(errors.InputError, match="give --bert_config_file"):
+    converter.open_source(TRAINING)
+
+
+def test_a_vocabulary_that_is_too_large(model):
+  with (model / "vocab.txt").open("a") as stream:
+    stream.write("a\n" * 26)
+  with pytest.raises(errors.InputError, match="31 tokens .*vocab_size 30"):
+    converter.open_source(str(model))

@@ -1,0 +1,346 @@
+"""Hugging Face folders: read, written, refused; against transformers."""
+
+import json
+import pathlib
+import shutil
+
+import ml_dtypes
+import numpy as np
+import pytest
+import safetensors.numpy
+import tensorflow as tf
+
+import modeling
+from checkpoints import huggingface, weight_files
+from common import errors
+
+GOLDEN = pathlib.Path("tests/golden/huggingface")
+CLASSES = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
+OUTPUTS = dict(np.load(GOLDEN / "outputs.npz"))
+NO_POOLER = ["^bert/pooler/"]
+
+
+def tensors_of(folder):
+  tensors = {}
+  for path in sorted(pathlib.Path(folder).glob("*.safetensors")):
+    tensors.update(safetensors.numpy.load_file(path))
+  return tensors
+
+
+def check_equal(found, expected):
+  assert found.keys() == expected.keys()
+  for name, value in expected.items():
+    assert found[name].dtype == value.dtype
+    np.testing.assert_array_equal(found[name], value)
+
+
+@pytest.fixture
+def model(tmp_path):
+  """A copy of a folder, to be changed."""
+  copy = tmp_path / "model"
+  shutil.copytree(GOLDEN / "BertForPreTraining", copy)
+  return copy
+
+
+def rewrite(model, change):
+  """Saves the weights of a folder again, changed."""
+  path = model / "model.safetensors"
+  tensors = change(safetensors.numpy.load_file(path))
+  safetensors.numpy.save_file(tensors, path)
+
+
+# Values.
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_weights_come_back_bit_for_bit(name, tmp_path):
+  reader = weight_files.open_reader(str(GOLDEN / name))
+  prefix = f"{tmp_path}/bert_model.ckpt"
+  weight_files.write_tf1(prefix, {n: reader.read(n) for n in reader.shapes})
+  weights = weight_files.read_weights(prefix)
+  assert {n: w.shape for n, w in weights.items()} == reader.shapes
+  huggingface.write(
+    str(tmp_path), weights, reader.config, architecture=name
+  )
+  check_equal(tensors_of(tmp_path), tensors_of(GOLDEN / name))
+  written = json.loads((tmp_path / "config.json").read_text())
+  original = json.loads((GOLDEN / name / "config.json").read_text())
+  assert {key: original[key] for key in written} == written
+  assert huggingface.bert_config(written) == reader.config
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_class_is_known_from_the_weights(name):
+  names = weight_files.open_reader(str(GOLDEN / name)).shapes
+  found = huggingface.architecture_of(names)
+  expected = name.replace("TokenClassification", "SequenceClassification")
+  assert found == expected
+
+
+def test_files_are_a_function_of_the_weights(tmp_path):
+  reader = weight_files.open_reader(str(GOLDEN / "BertModel"))
+  weights = {name: reader.read(name) for name in reader.shapes}
+  for folder, order in (("a", weights), ("b", dict(reversed(weights.items())))):
+    (tmp_path / folder).mkdir()
+    huggingface.write(
+      f"{tmp_path}/{folder}", order, reader.config, do_lower_case=True
+    )
+  for name in ("model.safetensors", "config.json", "tokenizer_config.json"):
+    pair = [(tmp_path / folder / name).read_bytes() for folder in "ab"]
+    assert pair[0] == pair[1]
+
+
+# Outputs, against transformers.
+
+
+class Loaded:
+  """This project's encoder with the weights and shape of a golden folder."""
+
+  def __init__(self, name):
+    self.reader = weight_files.open_reader(str(GOLDEN / name))
+    self.name = name
+    self.config = modeling.BertConfig.from_dict(self.reader.config)
+    self.bert = modeling.BertModel(self.config)
+    weight_files.load(
+      self.bert.variables, self.reader, allowed_missing=NO_POOLER
+    )
+    self.output = self.bert(
+      *(
+        tf.constant(OUTPUTS[key], tf.int32)
+        for key in ("input_ids", "attention_mask", "token_type_ids")
+      )
+    )
+
+  def head(self, head):
+    weight_files.load(head.variables, self.reader)
+    return head
+
+  def check(self, key, value):
+    expected = OUTPUTS[f"{self.name}/{key}"]
+    np.testing.assert_allclose(value, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_hidden_states_are_those_of_transformers(name):
+  model = Loaded(name)
+  output = model.output
+  layers = [output.embedding_output, *output.all_encoder_layers]
+  model.check("hidden_states", layers)
+
+
+def test_pooled_output_is_that_of_transformers():
+  model = Loaded("BertModel")
+  model.check("pooler_output", model.output.pooled_output)
+
+
+def test_masked_lm_is_that_of_transformers():
+  for name, key in (
+    ("BertForMaskedLM", "logits"),
+    ("BertForPreTraining", "prediction_logits"),
+  ):
+    model = Loaded(name)
+    head = modeling.MaskedLMHead(model.config, model.bert.word_embeddings)
+    everywhere = tf.tile([tf.range(7)], [3, 1])
+    logits = model.head(head)(model.output.sequence_output, everywhere)
+    model.check(key, logits)
+
+
+def test_other_heads_are_those_of_transformers():
+  model = Loaded("BertForPreTraining")
+  head = model.head(modeling.NextSentenceHead(model.config))
+  model.check("seq_relationship_logits", head(model.output.pooled_output))
+  model = Loaded("BertForSequenceClassification")
+  head = model.head(modeling.ClassificationHead(model.config, 3))
+  model.check("logits", head(model.output.pooled_output))
+  model = Loaded("BertForTokenClassification")
+  head = model.head(modeling.TokenClassificationHead(model.config, 5))
+  model.check("logits", head(model.output.sequence_output))
+  model = Loaded("BertForQuestionAnswering")
+  start, end = model.head(modeling.SpanHead(model.config))(
+    model.output.sequence_output
+  )
+  model.check("start_logits", start)
+  model.check("end_logits", end)
+
+
+# Older and other ways to save.
+
+
+def test_names_of_old_files(model):
+  expected = weight_files.read_weights(str(model))
+
+  def as_before_2019(tensors):
+    old = {
+      name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+        "LayerNorm.bias", "LayerNorm.beta"
+      ): value
+      for name, value in tensors.items()
+    }
+    table = tensors["bert.embeddings.word_embeddings.weight"]
+    old["cls.predictions.decoder.weight"] = table.copy()
+    old["cls.predictions.decoder.bias"] = tensors["cls.predictions.bias"].copy()
+    old["bert.embeddings.position_ids"] = np.arange(10)[None]
+    return old
+
+  rewrite(model, as_before_2019)
+  reader = weight_files.open_reader(str(model))
+  check_equal({n: reader.read(n) for n in reader.shapes}, expected)
+  assert reader.notes == [
+    "bert.embeddings.position_ids, cls.predictions.decoder.bias, "
+    "cls.predictions.decoder.weight: not read, since a model makes it of the "
+    "rest"
+  ]
+
+
+def test_an_encoder_with_a_prefix_and_a_file_alone(model, tmp_path):
+  expected = weight_files.read_weights(str(GOLDEN / "BertModel"))
+  tensors = tensors_of(GOLDEN / "BertModel")
+  path = f"{tmp_path}/weights.safetensors"
+  safetensors.numpy.save_file(
+    {f"bert.{name}": value for name, value in tensors.items()}, path
+  )
+  reader = weight_files.open_reader(path)
+  assert reader.config is None
+  check_equal({n: reader.read(n) for n in reader.shapes}, expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_half_precision_is_read_as_float32(model, dtype):
+  rewrite(model, lambda t: {name: v.astype(dtype) for name, v in t.items()})
+  reader = weight_files.open_reader(str(model))
+  value = reader.read("bert/pooler/dense/kernel")
+  whole = weight_files.open_reader(str(GOLDEN / "BertForPreTraining"))
+  expected = whole.read("bert/pooler/dense/kernel").astype(dtype)
+  assert value.dtype == np.float32
+  np.testing.assert_array_equal(value, expected.astype(np.float32))
+  assert "read as float32" in reader.notes[0]
+
+
+def test_names_of_other_models_are_reported_as_unused(model):
+  rewrite(model, lambda t: {**t, "adapter.up": np.zeros(2, np.float32)})
+  (variable,) = [tf.Variable(tf.zeros([8]), name="bert/pooler/dense/bias")]
+  report = weight_files.load([variable], str(model))
+  assert "adapter.up" in report.unused
+
+
+@pytest.mark.parametrize("subfolder", ["", "0_Transformer"])
+def test_sentence_transformers(model, subfolder, tmp_path):
+  top = tmp_path / "sentence"
+  shutil.copytree(model, top / subfolder)
+  (top / "1_Pooling").mkdir()
+  (top / "1_Pooling/config.json").write_text(
+    '{"pooling_mode_mean_tokens": true, "pooling_mode_cls_token": false}'
+  )
+  kinds = {subfolder: "Transformer", "1_Pooling": "Pooling", "2": "Normalize"}
+  modules = [
+    {"path": path, "type": f"sentence_transformers.models.{kind}"}
+    for path, kind in kinds.items()
+  ]
+  (top / "modules.json").write_text(json.dumps(modules))
+  reader = weight_files.open_reader(str(top))
+  assert reader.shapes
+  assert reader.notes[0].endswith("by pooling (mean_tokens), then normalize")
+
+
+def test_casing_of_the_tokenizer_is_said(model):
+  (model / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+  (note,) = weight_files.open_reader(str(model)).notes
+  assert note == "its tokenizer has do_lower_case=False"
+
+
+# Configurations.
+
+
+def test_the_function_of_an_activation_stays():
+  for theirs, ours in (("gelu", "gelu_erf"), ("gelu_new", "gelu")):
+    config = huggingface.bert_config({"hidden_act": theirs})
+    assert config["hidden_act"] == ours
+    back = huggingface.config_json(config, "BertModel")
+    assert back["hidden_act"] == theirs
+
+
+def test_names_of_labels_are_kept():
+  model = GOLDEN / "BertForSequenceClassification"
+  reader = weight_files.open_reader(str(model))
+  labels = {"0": "no", "1": "maybe", "2": "yes"}
+  assert reader.config["id2label"] == labels
+  config = modeling.BertConfig.from_dict(reader.config).to_dict()
+  values = huggingface.config_json(config, "BertModel")
+  assert values["label2id"] == {"no": 0, "maybe": 1, "yes": 2}
+
+
+def test_what_a_model_was_trained_for_is_kept():
+  theirs = {
+    "problem_type": "multi_label_classification",
+    "classifier_input": {"max_seq_length": 256},
+  }
+  config = huggingface.bert_config(theirs)
+  assert config.items() >= theirs.items()
+  back = huggingface.config_json(config, "BertModel")
+  assert back.items() >= theirs.items()
+  # One that transformers does not know: its configuration would be refused.
+  config["problem_type"] = "multiple_choice"
+  back = huggingface.config_json(config, "BertModel")
+  assert "problem_type" not in back
+
+
+def test_a_configuration_of_either_kind_is_read(model, tmp_path):
+  theirs = weight_files.read_config(str(model / "config.json"))
+  assert theirs["hidden_act"] == "gelu" and theirs["hidden_size"] == 8
+  path = tmp_path / "bert_config.json"
+  path.write_text('{"vocab_size": 3, "hidden_act": "gelu"}')
+  ours = weight_files.read_config(str(path))
+  assert ours == {"vocab_size": 3, "hidden_act": "gelu"}
+
+
+@pytest.mark.parametrize(
+  "change, reason",
+  [
+    ({"model_type": "roberta"}, "model_type is 'roberta'; only .* 'bert'"),
+    ({"layer_norm_eps": 1e-5}, "layer_norm_eps is 1e-05; only .*1e-12"),
+    ({"position_embedding_type": "relative_key"}, ".*only .*'absolute'"),
+  ],
+)
+def test_other_kinds_of_models_are_refused(model, change, reason):
+  path = model / "config.json"
+  path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+  with pytest.raises(errors.InputError, match=f"config.json: {reason}"):
+    weight_files.open_reader(str(model))
+
+
+# Faults of the files.
+
+
+def test_a_head_with_a_table_of_its_own_is_refused(model):
+  name = "cls.predictions.decoder.weight"
+  rewrite(model, lambda t: {**t, name: np.zeros((30, 8), np.float32)})
+  with pytest.raises(errors.InputError, match=f"{name} differs from bert"):
+    weight_files.open_reader(str(model))
+
+
+@pytest.mark.parametrize(
+  "change", [lambda data: data[:-9], lambda data: data[9:], lambda data: b""]
+)
+def test_damaged_files_are_named(model, change):
+  path = model / "model.safetensors"
+  path.write_bytes(change(path.read_bytes()))
+  with pytest.raises(errors.InputError, match=f"{path} is no readable"):
+    weight_files.open_reader(str(model))
+
+
+def test_missing_shards_are_named(tmp_path):
+  model = tmp_path / "model"
+  shutil.copytree(GOLDEN / "BertForMaskedLM", model)
+  second = model / "model-00002-of-00002.safetensors"
+  safetensors.numpy.save_file({"other": np.zeros(1)}, second)
+  with pytest.raises(errors.InputError, match="00002.* has no .*index.json"):
+    weight_files.open_reader(str(model))
+  second.unlink()
+  with pytest.raises(errors.InputError, match=f"no such file: {second}"):
+    weight_files.open_reader(str(model))
+
+
+def test_weights_that_only_torch_reads(tmp_path):
+  (tmp_path / "pytorch_model.bin").touch()
+  with pytest.raises(errors.InputError, match="save the model again as "):
+    weight_files.open_reader(str(tmp_path))

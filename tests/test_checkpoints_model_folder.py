@@ -1,0 +1,63 @@
+"""A trained model as a folder that the next task can start from."""
+
+import json
+
+import numpy as np
+import tensorflow as tf
+
+import modeling
+from checkpoints import huggingface, model_folder, weight_files
+
+
+def test_folder_is_what_a_run_can_start_from(tmp_path):
+  config = modeling.BertConfig(
+    11, 4, 1, 2, 8, max_position_embeddings=8, type_vocab_size=2
+  )
+  model = modeling.BertModel(config, seed=1)
+  vocab = tmp_path / "words.txt"
+  vocab.write_text("[PAD]\ncafé\n", encoding="utf-8")
+  folder = tmp_path / "final_model"
+  for _ in range(2):  # The second time over the first.
+    model_folder.write(str(folder), model.variables, config, str(vocab))
+  assert sorted(path.name for path in folder.iterdir()) == [
+    "bert_config.json",
+    "bert_model.ckpt.data-00000-of-00001",
+    "bert_model.ckpt.index",
+    "vocab.txt",
+  ]
+  other = modeling.BertModel(
+    modeling.BertConfig.from_json_file(str(folder / "bert_config.json")),
+    seed=2,
+  )
+  report = weight_files.load(other.variables, str(folder))
+  assert not report.missing and not report.unused
+  for expected, got in zip(model.variables, other.variables):
+    np.testing.assert_array_equal(got, expected)
+  assert (folder / "vocab.txt").read_bytes() == vocab.read_bytes()
+
+
+def test_the_case_of_the_text_is_kept_beside_the_vocabulary(tmp_path):
+  config = modeling.BertConfig(11, 4, 1, 2, 8, max_position_embeddings=8)
+  vocab = tmp_path / "vocab.txt"
+  read = huggingface.read_do_lower_case
+  assert read(str(vocab)) is None
+  vocab.write_text("a\n")
+  for is_lower in (True, False):
+    model_folder.write(
+      str(tmp_path / "m"), [tf.Variable(1.0, name="x")], config, str(vocab),
+      do_lower_case=is_lower,
+    )
+    assert read(str(tmp_path / "m/vocab.txt")) is is_lower
+  assert json.loads((tmp_path / "m/tokenizer_config.json").read_text()) == {
+    "tokenizer_class": "BertTokenizer",
+    "do_lower_case": False,
+    "model_max_length": 8,
+  }
+  (tmp_path / "m/tokenizer_config.json").write_text('{"do_lower_case": "?"}')
+  assert read(str(tmp_path / "m/vocab.txt")) is None
+
+
+def test_vocabulary_is_optional(tmp_path):
+  config = modeling.BertConfig(11, 4, 1, 2, 8)
+  model_folder.write(str(tmp_path), [tf.Variable(1.0, name="x")], config)
+  assert not (tmp_path / "vocab.txt").exists()

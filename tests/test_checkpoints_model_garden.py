@@ -1,0 +1,211 @@
+"""Model Garden checkpoints both ways, against the installed package."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import modeling
+from checkpoints import model_garden, weight_files
+from common import errors
+
+networks = pytest.importorskip("official.nlp.modeling.networks")
+garden_models = pytest.importorskip("official.nlp.modeling.models")
+garden_layers = pytest.importorskip("official.nlp.modeling.layers")
+
+CONFIG = modeling.BertConfig(
+  vocab_size=30,
+  hidden_size=8,
+  num_hidden_layers=2,
+  num_attention_heads=2,
+  intermediate_size=12,
+  max_position_embeddings=10,
+  type_vocab_size=2,
+  initializer_range=0.5,
+)
+RNG = np.random.RandomState(0)
+IDS = RNG.randint(0, 30, [3, 7]).astype(np.int32)
+MASK = (np.arange(7) < [[7], [5], [2]]).astype(np.int32)
+TYPES = RNG.randint(0, 2, [3, 7]).astype(np.int32)
+POSITIONS = np.array([[1, 3], [0, 2], [1, 1]], np.int32)
+
+
+def garden_encoder(kind=networks.BertEncoder):
+  encoder = kind(
+    vocab_size=CONFIG.vocab_size,
+    hidden_size=CONFIG.hidden_size,
+    num_layers=CONFIG.num_hidden_layers,
+    num_attention_heads=CONFIG.num_attention_heads,
+    intermediate_size=CONFIG.intermediate_size,
+    max_sequence_length=CONFIG.max_position_embeddings,
+    type_vocab_size=CONFIG.type_vocab_size,
+    dict_outputs=True,
+  )
+  encoder(garden_inputs())
+  return encoder
+
+
+def garden_inputs():
+  return dict(input_word_ids=IDS, input_mask=MASK, input_type_ids=TYPES)
+
+
+def garden_pretrainer():
+  head = garden_layers.ClassificationHead(
+    CONFIG.hidden_size, 2, dropout_rate=0.0, name="next_sentence"
+  )
+  model = garden_models.BertPretrainerV2(
+    garden_encoder(networks.BertEncoderV2),
+    mlm_activation=lambda x: tf.nn.gelu(x, approximate=True),
+    classification_heads=[head],
+  )
+  model(dict(garden_inputs(), masked_lm_positions=POSITIONS))
+  return model
+
+
+def randomize(model):
+  rng = np.random.RandomState(1)
+  for variable in model.variables:
+    variable.assign(rng.randn(*variable.shape) * 0.5)
+
+
+class Pretrainer:
+  """This project's model with both pre-training heads."""
+
+  def __init__(self):
+    self.bert = modeling.BertModel(CONFIG)
+    self.masked_lm = modeling.MaskedLMHead(CONFIG, self.bert.word_embeddings)
+    self.next_sentence = modeling.NextSentenceHead(CONFIG)
+    self.variables = [
+      *self.bert.variables,
+      *self.masked_lm.variables,
+      *self.next_sentence.variables,
+    ]
+
+  def weights(self):
+    return {v.name.split(":")[0]: v.numpy() for v in self.variables}
+
+  def __call__(self):
+    output = self.bert(IDS, MASK, TYPES)
+    return dict(
+      sequence_output=output.sequence_output,
+      pooled_output=output.pooled_output,
+      mlm_logits=self.masked_lm(output.sequence_output, POSITIONS),
+      next_sentence=self.next_sentence(output.pooled_output),
+    )
+
+
+def check_same(ours, theirs, keys):
+  for key in keys:
+    np.testing.assert_allclose(ours[key], theirs[key], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("root", ["encoder", "model"])
+@pytest.mark.parametrize("kind", [networks.BertEncoder, networks.BertEncoderV2])
+def test_an_encoder_is_read(tmp_path, kind, root):
+  theirs = garden_encoder(kind)
+  randomize(theirs)
+  path = tf.train.Checkpoint(**{root: theirs}).save(f"{tmp_path}/ckpt")
+  reader = weight_files.open_reader(path)
+  assert reader.kind == "Model Garden" and reader.num_heads == 2
+  bert = modeling.BertModel(CONFIG)
+  report = weight_files.load(bert.variables, reader)
+  assert len(report.loaded) == len(theirs.variables)
+  assert not report.unused
+  output = bert(IDS, MASK, TYPES)._asdict()
+  keys = ("sequence_output", "pooled_output")
+  check_same(output, theirs(garden_inputs()), keys)
+
+
+@pytest.mark.parametrize("with_model", [False, True])
+def test_a_pretrainer_with_its_optimizer_is_read(tmp_path, with_model):
+  theirs = garden_pretrainer()
+  randomize(theirs)
+  optimizer = tf.keras.optimizers.Adam()
+  optimizer.build(theirs.trainable_variables)
+  items = dict(theirs.checkpoint_items, optimizer=optimizer)
+  if with_model:
+    items["model"] = theirs
+  path = tf.train.Checkpoint(**items).save(f"{tmp_path}/ckpt")
+  ours, reader = Pretrainer(), weight_files.open_reader(str(tmp_path))
+  assert reader.path == path
+  report = weight_files.load(
+    ours.variables, reader, allowed_missing=["^cls/seq_relationship/"]
+  )
+  assert "next_sentence/dense/kernel" in " ".join(reader.notes)
+  inputs = dict(garden_inputs(), masked_lm_positions=POSITIONS)
+  keys = ["sequence_output", "mlm_logits"]
+  if with_model:
+    # Their last layer of the next-sentence head hangs from the model only.
+    keys.append("next_sentence")
+    assert not report.missing
+  check_same(ours(), theirs(inputs), keys)
+
+
+@pytest.mark.parametrize("kind", [networks.BertEncoder, networks.BertEncoderV2])
+def test_an_encoder_is_written(tmp_path, kind):
+  bert = modeling.BertModel(CONFIG)
+  weights = {v.name.split(":")[0]: v.numpy() for v in bert.variables}
+  prefix = f"{tmp_path}/bert_model.ckpt"
+  with weight_files.files_aside(prefix) as aside:
+    paths = model_garden.write(aside, weights, num_heads=2)
+  assert paths.keys() == weights.keys()
+  theirs = garden_encoder(kind)
+  for root in ("encoder", "model"):
+    randomize(theirs)
+    status = tf.train.Checkpoint(**{root: theirs}).read(prefix)
+    status.assert_existing_objects_matched()
+    keys = ("sequence_output", "pooled_output")
+    output = bert(IDS, MASK, TYPES)._asdict()
+    check_same(output, theirs(garden_inputs()), keys)
+
+
+def test_a_pretrainer_is_written(tmp_path):
+  ours = Pretrainer()
+  prefix = f"{tmp_path}/bert_model.ckpt"
+  with weight_files.files_aside(prefix) as aside:
+    paths = model_garden.write(aside, ours.weights(), num_heads=2)
+  assert paths.keys() == ours.weights().keys()
+  theirs = garden_pretrainer()
+  keys = ["sequence_output", "pooled_output", "mlm_logits", "next_sentence"]
+  inputs = dict(garden_inputs(), masked_lm_positions=POSITIONS)
+  status = tf.train.Checkpoint(model=theirs).read(prefix)
+  status.assert_existing_objects_matched()
+  check_same(ours(), theirs(inputs), keys)
+  randomize(theirs)
+  status = tf.train.Checkpoint(**theirs.checkpoint_items).read(prefix)
+  status.assert_existing_objects_matched()
+  check_same(ours(), theirs(inputs), keys[:3])
+  # And back: bit for bit.
+  found = weight_files.read_weights(prefix)
+  assert found.keys() == ours.weights().keys()
+  for name, value in ours.weights().items():
+    np.testing.assert_array_equal(found[name], value)
+
+
+def test_other_object_based_checkpoints_are_refused(tmp_path):
+  other = tf.Module()
+  other.kernel = tf.Variable([1.0])
+  path = tf.train.Checkpoint(model=other).save(f"{tmp_path}/ckpt")
+  with pytest.raises(errors.InputError, match="object-based.*not of a Model"):
+    weight_files.open_reader(path)
+
+
+@pytest.mark.parametrize(
+  "kind, reason",
+  [
+    (networks.AlbertEncoder, "not of a Model Garden BERT"),
+    (networks.BertEncoderV2, "its embeddings are narrower than its layers"),
+  ],
+)
+def test_other_encoders_are_refused(tmp_path, kind, reason):
+  encoder = kind(
+    vocab_size=30,
+    embedding_width=4,
+    hidden_size=8,
+    num_layers=1,
+    num_attention_heads=2,
+    intermediate_size=12,
+  )
+  encoder(garden_inputs())
+  path = tf.train.Checkpoint(model=encoder).save(f"{tmp_path}/ckpt")
+  with pytest.raises(errors.InputError, match=reason):
+    weight_files.open_reader(path)

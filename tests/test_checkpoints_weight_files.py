@@ -1,0 +1,300 @@
+"""Checkpoints: found, read, written and loaded, and every fault of a file."""
+
+import pathlib
+import re
+import resource
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import two_replicas
+from checkpoints import weight_files
+from common import errors
+
+ORIGINAL = "tests/golden/checkpoints/model.ckpt-12"
+VALUES = {
+  "bert/embeddings/word_embeddings": np.arange(6, dtype="f").reshape(3, 2),
+  "bert/embeddings/word_embeddings/adam_m": np.full((3, 2), 0.5, "f"),
+  "bert/pooler/dense/bias": np.array([-1.5, 2.5], "f"),
+  "global_step": np.array(7, np.int64),
+}
+
+
+@pytest.fixture
+def prefix(tmp_path):
+  path = f"{tmp_path}/bert_model.ckpt"
+  weight_files.write_tf1(path, VALUES)
+  return path
+
+
+def check_equal(found, expected):
+  assert found.keys() == expected.keys()
+  for name, value in expected.items():
+    assert found[name].dtype == value.dtype
+    np.testing.assert_array_equal(found[name], value)
+
+
+# Reading what the original wrote.
+
+
+def test_every_value_of_the_originals_training_checkpoint():
+  run = "tests/golden/optimizer/pre_linear_warm_longer_than_total.npz"
+  with np.load(run) as arrays:
+    expected = {
+      name.removeprefix("final/"): arrays[name]
+      for name in arrays.files
+      if name.startswith("final/")
+    }
+  expected["global_step"] = np.array(12, np.int64)
+  check_equal(weight_files.read_weights(ORIGINAL), expected)
+
+
+def test_weights_of_a_training_checkpoint_are_loaded_without_its_moments():
+  shapes = weight_files.CheckpointReader(ORIGINAL).shapes
+  names = [n for n in shapes if n.startswith("bert/") and "/adam_" not in n]
+  variables = [tf.Variable(tf.zeros(shapes[n]), name=n) for n in names]
+  report = weight_files.load(variables, ORIGINAL)
+  assert report.loaded == names
+  assert report.missing == []
+  assert len(report.unused) == 7
+  assert all(name.startswith("cls/") for name in report.unused)
+
+
+# Finding.
+
+
+def test_every_way_to_name_a_checkpoint(prefix, tmp_path):
+  for path in (
+    prefix,
+    f"{prefix}.index",
+    f"{prefix}.data-00000-of-00001",
+    f"{prefix}.meta",
+    str(tmp_path),
+  ):
+    assert weight_files.find_prefix(path) == prefix
+
+
+def write_several(folder, *names):
+  for name in names:
+    weight_files.write_tf1(f"{folder}/{name}", {"a": np.zeros(1)})
+
+
+def test_which_checkpoint_of_a_folder(tmp_path):
+  folder = str(tmp_path)
+  write_several(folder, "model.ckpt-9")
+  assert weight_files.find_prefix(folder) == f"{folder}/model.ckpt-9"
+  write_several(folder, "model.ckpt-10")
+  assert weight_files.find_prefix(folder) == f"{folder}/model.ckpt-10"
+  tf.compat.v1.train.update_checkpoint_state(folder, f"{folder}/model.ckpt-9")
+  assert weight_files.find_prefix(folder) == f"{folder}/model.ckpt-9"
+  write_several(folder, "bert_model.ckpt")
+  assert weight_files.find_prefix(folder) == f"{folder}/bert_model.ckpt"
+
+
+def test_no_telling_which_checkpoint_of_a_folder(tmp_path):
+  write_several(tmp_path, "one.ckpt", "two.ckpt")
+  with pytest.raises(errors.InputError, match="one.ckpt, two.ckpt; name one"):
+    weight_files.find_prefix(str(tmp_path))
+
+
+def test_no_checkpoint(tmp_path, prefix):
+  (tmp_path / "empty").mkdir()
+  for path, message in (
+    ("none", r"none: there is no .*none\.index; .* has bert_model\.ckpt"),
+    ("empty", "empty: it has no file that ends in .index"),
+    ("empty/model.ckpt-3", r"empty/model\.ckpt-3: there is no .*3\.index$"),
+    ("no/folder", r"no checkpoint at .*: there is no .*no/folder\.index$"),
+  ):
+    with pytest.raises(errors.InputError, match=message):
+      weight_files.CheckpointReader(f"{tmp_path}/{path}")
+
+
+# Faults of the files.
+
+
+def damage(path, change):
+  data = bytearray(path.read_bytes())
+  path.write_bytes(change(data))
+
+
+def flip_first_byte(data):
+  return bytes([data[0] ^ 1]) + data[1:]
+
+
+@pytest.mark.parametrize(
+  "change", [flip_first_byte, lambda data: data[:-5], lambda data: b""]
+)
+def test_damaged_data_are_found_when_read(prefix, tmp_path, change):
+  damage(tmp_path / "bert_model.ckpt.data-00000-of-00001", change)
+  reader = weight_files.CheckpointReader(prefix)
+  message = re.escape(f"{prefix}: the value of ") + ".*cannot be read"
+  with pytest.raises(errors.InputError, match=message):
+    for name in reader.shapes:
+      reader.read(name)
+
+
+@pytest.mark.parametrize(
+  "change",
+  [
+    flip_first_byte,
+    lambda data: data[:-5],
+    lambda data: b"",
+    lambda data: b"not an index",
+  ],
+)
+def test_damaged_index_is_found_at_once(prefix, tmp_path, change):
+  damage(tmp_path / "bert_model.ckpt.index", change)
+  message = r"bert_model\.ckpt\.index is not a readable index"
+  with pytest.raises(errors.InputError, match=message):
+    weight_files.CheckpointReader(prefix)
+
+
+def test_missing_data_are_named(prefix, tmp_path):
+  data = tmp_path / "bert_model.ckpt.data-00000-of-00001"
+  data.rename(tmp_path / "bert_model.ckpt.data-00001-of-00002")
+  with pytest.raises(errors.InputError, match="00000-of-00002 is missing"):
+    weight_files.CheckpointReader(prefix)
+  (tmp_path / "bert_model.ckpt.data-00001-of-00002").unlink()
+  with pytest.raises(errors.InputError, match="00000-of-00001 is missing"):
+    weight_files.CheckpointReader(prefix)
+
+
+# Writing.
+
+
+def test_what_is_written_is_read_again(prefix):
+  check_equal(weight_files.read_weights(prefix), VALUES)
+
+
+def test_same_values_give_the_same_bytes(tmp_path):
+  variables = {name: tf.Variable(value) for name, value in VALUES.items()}
+  backwards = dict(reversed(VALUES.items()))
+  for folder, values in (("a", VALUES), ("b", variables), ("c", backwards)):
+    weight_files.write_tf1(f"{tmp_path}/{folder}/x", values)
+  files = ["x.data-00000-of-00001", "x.index"]
+  for folder in "abc":
+    assert sorted(p.name for p in (tmp_path / folder).iterdir()) == files
+  for file in files:
+    assert len({(tmp_path / f / file).read_bytes() for f in "abc"}) == 1
+
+
+def test_tensorflow_1_code_restores_what_is_written(prefix):
+  name = "bert/embeddings/word_embeddings"
+  with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    restored, initialised = (
+      tf.compat.v1.get_variable(name_, [3, 2], use_resource=False)
+      for name_ in (name, "other")
+    )
+    tf.compat.v1.train.init_from_checkpoint(prefix, {name: "other"})
+    session.run(tf.compat.v1.global_variables_initializer())
+    tf.compat.v1.train.Saver([restored]).restore(session, prefix)
+    for value in session.run([restored, initialised]):
+      np.testing.assert_array_equal(value, VALUES[name])
+
+
+def test_writing_over_a_checkpoint(prefix, tmp_path):
+  weight_files.write_tf1(prefix, {"other": np.ones(2, "f")})
+  check_equal(weight_files.read_weights(prefix), {"other": np.ones(2, "f")})
+  assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_failure_leaves_the_old_checkpoint(prefix, tmp_path):
+  with pytest.raises(KeyError), weight_files.files_aside(prefix) as aside:
+    pathlib.Path(f"{aside}.index").touch()
+    raise KeyError
+  check_equal(weight_files.read_weights(prefix), VALUES)
+  assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_full_disk_leaves_the_old_checkpoint(prefix, tmp_path):
+  soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+  resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+  try:
+    # Nothing of {{function_node ...}} and [Op:SaveV2].
+    message = r"cannot write the checkpoint .*ckpt: /[^{]*too large$"
+    with pytest.raises(errors.InputError, match=message):
+      weight_files.write_tf1(prefix, {"large": np.zeros(100_000)})
+  finally:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+  check_equal(weight_files.read_weights(prefix), VALUES)
+  assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_folder_that_is_a_file(tmp_path):
+  (tmp_path / "file").touch()
+  with pytest.raises(errors.InputError, match="cannot write the checkpoint"):
+    weight_files.write_tf1(f"{tmp_path}/file/model", VALUES)
+
+
+def test_remote_folders(tmp_path):
+  prefix = f"ram://{tmp_path.name}/bert_model.ckpt"
+  weight_files.write_tf1(prefix, VALUES)
+  weight_files.write_tf1(prefix, VALUES)
+  check_equal(weight_files.read_weights(f"ram://{tmp_path.name}"), VALUES)
+
+
+# Loading.
+
+
+def model(**shapes):
+  """Variables of zeros; `__` in an argument stands for a slash."""
+  return [
+    tf.Variable(tf.zeros(shape), name=name.replace("__", "/"))
+    for name, shape in shapes.items()
+  ]
+
+
+def test_report_of_what_was_loaded(prefix):
+  bias, head = model(bert__pooler__dense__bias=[2], output_bias=[3])
+  report = weight_files.load(
+    [bias, head], prefix, allowed_missing=["^output_"]
+  )
+  assert report.loaded == ["bert/pooler/dense/bias"]
+  assert report.missing == ["output_bias"]
+  assert report.unused == ["bert/embeddings/word_embeddings"]
+  np.testing.assert_array_equal(bias, VALUES["bert/pooler/dense/bias"])
+  np.testing.assert_array_equal(head, [0, 0, 0])
+
+
+def test_integers_and_moments_are_loaded_where_there_is_a_variable(prefix):
+  variables = {name: tf.Variable(0 * value) for name, value in VALUES.items()}
+  report = weight_files.load(variables, weight_files.CheckpointReader(prefix))
+  assert report.loaded == sorted(VALUES) and report.unused == []
+  check_equal({n: v.numpy() for n, v in variables.items()}, VALUES)
+
+
+def test_anything_but_the_head_must_be_in_the_file(prefix):
+  variables = model(
+    bert__pooler__dense__bias=[2], bert__pooler__dense__kernel=[2, 2]
+  )
+  message = (
+    r"bert_model\.ckpt has no bert/pooler/dense/kernel \(it has 4 names: "
+    r"bert/embeddings/word_embeddings, .*give the checkpoint that belongs"
+  )
+  with pytest.raises(errors.InputError, match=message):
+    weight_files.load(variables, prefix, allowed_missing=["^output_"])
+  np.testing.assert_array_equal(variables[0], [0, 0])
+
+
+def test_shapes_must_agree(prefix):
+  (table,) = model(bert__embeddings__word_embeddings=[4, 2])
+  message = r"word_embeddings has shape \[3, 2\], but \[4, 2\] is needed; give"
+  with pytest.raises(errors.InputError, match=message):
+    weight_files.load([table], prefix)
+  (head,) = model(bert__pooler__dense__bias=[5])
+  with pytest.raises(errors.InputError, match="take its labels, or"):
+    weight_files.load([head], prefix, allowed_missing=["pooler/dense/bias"])
+
+
+def test_every_copy_of_a_mirrored_variable_is_loaded(prefix):
+  strategy = two_replicas.strategy()
+  with strategy.scope():
+    (bias,) = model(bert__pooler__dense__bias=[2])
+    weight_files.load([bias], prefix)
+  for copy in bias.values:
+    np.testing.assert_array_equal(copy, VALUES["bert/pooler/dense/bias"])
+  weight_files.write_tf1(prefix, {"bias": bias})
+  np.testing.assert_array_equal(
+    weight_files.read_weights(prefix)["bias"], [-1.5, 2.5]
+  )

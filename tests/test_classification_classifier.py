@@ -1,0 +1,222 @@
+"""The classifier of every kind: logits, losses, windows, replicas."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tiny_model
+import two_replicas
+from classification import classifier
+from tiny_model import assert_close
+
+SEED = tf.constant([1, 2], tf.int32)
+
+
+def make(kind, outputs=3, **options):
+  return classifier.ClassifierModel(
+    tiny_model.tiny(), kind, outputs, seed=5, **options
+  )
+
+
+def batch(labels, *, sequences=1, length=8, seed=0, empty=()):
+  """Random ids [B, W, T]; `empty` are (row, sequence) without tokens."""
+  rows = len(labels)
+  arrays = tiny_model.batch(rows * sequences, length, seed)
+  names = ("input_ids", "input_mask", "segment_ids")
+  result = {
+    name: tf.reshape(array, [rows, sequences, length]).numpy()
+    for name, array in zip(names, arrays)
+  }
+  # tiny_model's mask gets shorter from row to row: here all have tokens.
+  result["input_mask"][...] = 1
+  for row, sequence in empty:
+    for name in names:
+      result[name][row, sequence] = 0
+  result["label_ids"] = np.array(labels)
+  if result["label_ids"].dtype == np.int64:
+    result["label_ids"] = result["label_ids"].astype(np.int32)
+  else:
+    result["label_ids"] = result["label_ids"].astype(np.float32)
+  result["is_real_example"] = np.ones([rows], np.int32)
+  return {name: tf.constant(value) for name, value in result.items()}
+
+
+def loss_of(model, data, **options):
+  objective = classifier.objective(model, **options)
+  sums, metrics = objective.sums(data, None)
+  weights = objective.weights(data)
+  return float(sums["classifier"] / weights["classifier"]), metrics
+
+
+def log_softmax(logits):
+  return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+
+
+def test_variables_have_the_names_of_the_original():
+  names = {v.name.split(":")[0] for v in make("single").variables}
+  assert {"output_weights", "output_bias"} <= names
+  assert all(
+    name.startswith(("bert/", "output_")) for name in names
+  )
+
+
+def test_one_class_of_several_is_cross_entropy():
+  model, data = make("single"), batch([0, 2, 1])
+  logits = model(data).numpy()
+  assert logits.shape == (3, 3)
+  losses = -log_softmax(logits)[[0, 1, 2], [0, 2, 1]]
+  loss, metrics = loss_of(model, data)
+  assert_close(loss, losses.mean())
+  right = (logits.argmax(1) == [0, 2, 1]).sum()
+  assert metrics["classifier_accuracy"][0].numpy() == right
+  found = classifier.example_losses(
+    "single", tf.constant(logits), data["label_ids"]
+  )
+  assert_close(found, losses)
+
+
+def test_class_weights_make_a_weighted_mean():
+  model, data = make("single"), batch([0, 2, 1])
+  losses = -log_softmax(model(data).numpy())[[0, 1, 2], [0, 2, 1]]
+  loss, _ = loss_of(model, data, class_weights=[1.0, 2.0, 0.5])
+  assert_close(loss, (losses * [1, 0.5, 2]).sum() / 3.5)
+
+
+def test_a_number_is_learned_by_its_squared_error():
+  model, data = make("regression", 1), batch([0.5, 2.0])
+  logits = model(data).numpy()
+  loss, metrics = loss_of(model, data)
+  assert_close(loss, np.mean((logits[:, 0] - [0.5, 2.0]) ** 2))
+  assert set(metrics) == {"classifier_loss", "tokens_per_example"}
+  assert [float(part) for part in metrics["tokens_per_example"]] == [16, 2]
+  assert_close(classifier.scores("regression", logits), logits)
+
+
+def test_several_classes_at_once_have_a_sigmoid_each():
+  model = make("multi_label")
+  labels = np.array([[1, 0, 1], [0, 0, 1]])
+  data = batch(labels)
+  logits = model(data).numpy()
+  probabilities = 1 / (1 + np.exp(-logits))
+  losses = -np.log(np.where(labels, probabilities, 1 - probabilities))
+  assert_close(loss_of(model, data)[0], losses.mean())
+  weights = [1.0, 3.0, 0.5]
+  loss, _ = loss_of(model, data, class_weights=weights)
+  # What is not of a class counts as before.
+  assert_close(loss, (losses * np.where(labels, weights, 1)).mean())
+  assert_close(classifier.scores("multi_label", logits), probabilities)
+
+
+def test_endings_are_scored_one_by_one_and_compared():
+  model, data = make("choice", 1), batch([3, 0], sequences=4)
+  logits = model(data).numpy()
+  assert logits.shape == (2, 4)
+  single = make("regression", 1)
+  for row in range(2):
+    for ending in range(4):
+      alone = {
+        name: value[row : row + 1, ending : ending + 1]
+        for name, value in data.items() if value.shape.rank == 3
+      }
+      assert_close(single(alone).numpy()[0, 0], logits[row, ending])
+  losses = -log_softmax(logits)[[0, 1], [3, 0]]
+  assert_close(loss_of(model, data)[0], losses.mean())
+
+
+@pytest.mark.parametrize("pooling", classifier.POOLINGS)
+@pytest.mark.parametrize("skip_empty", [False, True])
+def test_windows_without_tokens_change_nothing(pooling, skip_empty):
+  model = make("single", pooling=pooling)
+  data = batch([0, 1], sequences=3, empty=[(1, 1), (1, 2)])
+  logits = model(data, skip_empty=skip_empty).numpy()
+  arrays = {k: value for k, value in data.items() if value.shape.rank == 3}
+  windows = [
+    model({k: value[:, w : w + 1] for k, value in arrays.items()}).numpy()
+    for w in range(3)
+  ]
+  reduce = np.max if pooling == "max" else np.mean
+  assert_close(logits[0], reduce([window[0] for window in windows], axis=0))
+  assert_close(logits[1], windows[0][1])
+
+
+def test_a_frozen_encoder_drops_nothing():
+  model, data = make("single", is_frozen=True), batch([0, 2])
+  states, mask = model.first_states(data)
+  cached = {"first_states": states, "sequence_mask": mask}
+  assert_close(model(cached), model(data))
+  # In training the head drops, and nothing else does.
+  assert_close(model(cached, SEED), model(data, SEED))
+  assert np.abs(model(data, SEED) - model(data)).max() > 1e-3
+  trained = make("single")
+  assert np.abs(trained(data, SEED) - model(data, SEED)).max() > 1e-3
+
+
+def test_states_that_are_kept_in_half_precision_are_the_same():
+  model = make("single", is_frozen=True, compute_dtype=tf.bfloat16)
+  data = batch([0, 2])
+  states, mask = model.first_states(data)
+  kept = tf.cast(states, tf.float32)
+  cached = {"first_states": kept, "sequence_mask": mask}
+  assert_close(model(cached), model(data), 0)
+
+
+def test_a_batch_whose_classes_weigh_nothing_teaches_nothing():
+  model, data = make("single"), batch([1, 1])
+  objective = classifier.objective(model, [1.0, 0.0, 2.0])
+  with tf.GradientTape() as tape:
+    sums, _ = objective.sums(data, None)
+    loss = sums["classifier"] / objective.weights(data)["classifier"]
+  assert loss.numpy() == 0
+  for gradient in tape.gradient(loss, model.trainable_variables):
+    assert (tf.convert_to_tensor(gradient).numpy() == 0).all()
+
+
+@pytest.mark.parametrize("labels", [[0, 2, 1, 1], [0, 0, 1, 2]])
+def test_two_replicas_learn_as_one_device(labels):
+  """The first of them may have nothing but a class that weighs nothing."""
+  strategy = two_replicas.strategy()
+  data = batch(labels, sequences=2, empty=[(0, 1), (3, 1)])
+  alone, weights = make("single"), [0.0, 1.0, 2.0]
+  with strategy.scope():
+    shared = make("single")
+
+  def loss_and_gradients(model, data, total=lambda weights: weights):
+    objective = classifier.objective(model, weights, skip_empty=True)
+    whole = total(objective.weights(data))["classifier"]
+    with tf.GradientTape() as tape:
+      loss = objective.sums(data, None)[0]["classifier"] / whole
+    return loss, [
+      tf.convert_to_tensor(gradient)
+      for gradient in tape.gradient(loss, model.trainable_variables)
+    ]
+
+  def share(context):
+    rank = context.replica_id_in_sync_group
+    return {name: value[2 * rank : 2 * rank + 2]
+            for name, value in data.items()}
+
+  @tf.function
+  def run(values):
+    def step(part):
+      replica = tf.distribute.get_replica_context()
+      return loss_and_gradients(
+        shared, part, lambda weights: replica.all_reduce("SUM", weights)
+      )
+
+    return tf.nest.map_structure(
+      lambda value: strategy.reduce("SUM", value, None),
+      strategy.run(step, args=(values,)),
+    )
+
+  found = run(strategy.experimental_distribute_values_from_function(share))
+  for ours, expected in zip(
+    tf.nest.flatten(found), tf.nest.flatten(loss_and_gradients(alone, data))
+  ):
+    assert_close(ours, expected)
+
+
+def test_how_many_outputs_a_task_has():
+  count = classifier.num_outputs
+  assert count("single", ["a", "b", "c"]) == 3
+  assert count("multi_label", ["a", "b"]) == 2
+  assert count("regression", []) == count("choice", ["0", "1"]) == 1

@@ -1,0 +1,149 @@
+"""What a classifier says of data, beside numpy."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tiny_model
+from classification import classifier, evaluation, input_data, tasks
+from classification.labelled_examples import Example, Split
+
+WORDS = [f"w{number}" for number in range(20)]
+LABELS = ("bad", "good")
+
+
+@pytest.fixture(scope="module")
+def task():
+  """Seven texts of one to four windows."""
+  examples = [
+    Example(f"x{n}", " ".join(WORDS[: 2 * n + 1]), None, LABELS[n % 3 // 2])
+    for n in range(7)
+  ]
+  return tasks.ClassifierTask(
+    name="own data", kind="single", labels=LABELS, metrics=("f1", "accuracy"),
+    splits={"eval": Split("eval", examples, []),
+            "predict_more": Split("predict", examples, [])},
+  )
+
+
+@pytest.fixture(scope="module")
+def data(task, tmp_path_factory):
+  folder = tmp_path_factory.mktemp("data")
+  special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+  (folder / "vocab.txt").write_text("\n".join(special + WORDS) + "\n")
+  options = input_data.Options(
+    kind="single", labels=LABELS, vocab_file=str(folder / "vocab.txt"),
+    max_seq_length=8, doc_stride=4,
+  )
+  return input_data.prepare_all(str(folder), task.splits, options)
+
+
+@pytest.fixture(scope="module")
+def model():
+  return classifier.ClassifierModel(
+    tiny_model.tiny(), "single", 2, seed=5
+  )
+
+
+def one_by_one(model, data):
+  """The logits of each example, computed alone."""
+  for record in tf.data.TFRecordDataset(data.records):
+    example = tf.io.parse_example(record[None], data.features)
+    yield model({k: tf.cast(v, tf.int32) for k, v in example.items()})[0]
+
+
+def test_loss_and_scores_are_those_of_each_example(
+  model, task, data, tmp_path
+):
+  strategy = tf.distribute.get_strategy()
+  logits = np.array(list(one_by_one(model, data["eval"])))
+  gold = np.array([0, 0, 1, 0, 0, 1, 0])
+  norms = np.log(np.exp(logits).sum(axis=1))
+  losses = norms - logits[np.arange(7), gold]
+  found = evaluation.evaluate(
+    model, task, data, strategy=strategy, batch_size=3,
+    report_dir=str(tmp_path),
+  )
+  # The last batch is short: a mean over batches, and one over examples.
+  tiny_model.assert_close(
+    found["loss"],
+    (losses[:3].mean() + losses[3:6].mean() + losses[6]) / 3,
+  )
+  tiny_model.assert_close(found["eval_loss"], losses.mean())
+  assert abs(found["loss"] - found["eval_loss"]) > 1e-3
+  assert found["eval_accuracy"] == np.mean(logits.argmax(axis=1) == gold)
+  assert set(found) == {"loss", "eval_loss", "eval_accuracy", "eval_f1"}
+  assert set(found) == set(evaluation.result_names(task, data))
+  assert "macro avg" in (tmp_path / "eval_report.txt").read_text()
+  outputs = evaluation.predict(
+    model, data["eval"], strategy=strategy, batch_size=2
+  )
+  tiny_model.assert_close(
+    outputs["scores"], np.exp(logits - norms[:, None])
+  )
+  assert outputs["label_ids"].tolist() == gold.tolist()
+
+
+@pytest.mark.parametrize("shapes_vary, computed", [(True, 13), (False, 21)])
+def test_windows_that_a_text_does_not_have_are_not_computed(
+  model, data, monkeypatch, shapes_vary, computed
+):
+  """The texts have 1, 1, 1, 2, 2, 3 and 3."""
+  encode, sequences = model.bert, []
+
+  def counted(input_ids, *arguments, **options):
+    sequences.append(len(input_ids))
+    return encode(input_ids, *arguments, **options)
+
+  counted.pool = encode.pool
+  monkeypatch.setattr(model, "bert", counted)
+  records = list(tf.data.TFRecordDataset(data["eval"].records))
+  batch = tf.io.parse_example(tf.stack(records), data["eval"].features)
+  batch = {name: tf.cast(value, tf.int32) for name, value in batch.items()}
+  outputs = evaluation.batch_outputs.__wrapped__(
+    model, shapes_vary
+  )(batch)
+  assert outputs["scores"].shape == (7, 2) and sequences == [computed]
+
+
+def test_results_are_written_as_the_original_and_told_with_their_class(
+  task, tmp_path, caplog
+):
+  caplog.set_level("INFO", logger="absl")
+  evaluation.write_results(
+    str(tmp_path / "eval_results.txt"),
+    {"loss": 0.1, "eval_f1": 0.5, "global_step": 7, "eval_f1_macro": 0.25,
+     "eval_mismatched_recall": 1},
+    task,
+  )
+  assert (tmp_path / "eval_results.txt").read_text() == (
+    "eval_f1 = 0.5\neval_f1_macro = 0.25\neval_mismatched_recall = 1.0\n"
+    "global_step = 7\nloss = 0.1\n"
+  )
+  told = [record.getMessage().strip() for record in caplog.records]
+  assert told == [
+    "eval_f1 = 0.5 (of class 'good')", "eval_f1_macro = 0.25",
+    "eval_mismatched_recall = 1.0 (of class 'good')", "global_step = 7",
+    "loss = 0.1",
+  ]
+
+
+def test_scores_are_written_with_and_without_names(task, tmp_path):
+  scores = np.array([[0.75, 0.25], [0.125, 0.875]] * 3 + [[0.5, 0.5]],
+                    np.float32)
+  found = evaluation.write_scores(
+    str(tmp_path), "predict_more", task, scores
+  )
+  assert found == ["bad", "good"] * 3 + ["bad"]
+  lines = (tmp_path / "test_results_more.tsv").read_text().split("\n")
+  assert lines[:2] == ["0.75\t0.25", "0.125\t0.875"]
+  named = (tmp_path / "predictions_more.tsv").read_text().split("\n")
+  assert named[:3] == [
+    "id\tlabel\tprobability", "x0\tbad\t0.75", "x1\tgood\t0.875"
+  ]
+  regression = task._replace(kind="regression", labels=())
+  found = evaluation.write_scores(
+    str(tmp_path), "predict_more", regression, scores[:, :1]
+  )
+  named = (tmp_path / "predictions_more.tsv").read_text().split("\n")
+  assert named[:2] == ["id\tscore", "x0\t0.75"] and found[1] == 0.125

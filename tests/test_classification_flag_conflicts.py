@@ -1,0 +1,75 @@
+"""Flags that would be ignored: refused where they are given."""
+
+import pytest
+
+from classification import flag_conflicts
+from common import errors
+
+DEFAULTS = {
+  "task_name": None, "data_dir": None, "language": None, "train_file": None,
+  "eval_file": None, "predict_file": None, "labels": [], "task_kind": None,
+  "text_column": "text", "text_b_column": None, "label_column": "label",
+  "id_column": None, "file_format": None, "quoted_tsv": False,
+  "label_separator": ",", "doc_stride": 0, "max_windows": 0,
+  "window_pooling": "mean", "do_train": False, "do_predict": False,
+  "class_weights": None, "freeze_encoder": False, "freeze_layers": 0,
+  "bucket_by_length": False, "seed": 12345, "seeds": [],
+  "glue_submission_dir": None, "interactive": False,
+}
+OFFICIAL, SEEDS = {"task_name": "MRPC"}, {"seeds": ["1"]}
+PREDICTED = {**OFFICIAL, "do_predict": True}
+# (what is ignored, beside what, beside what it is not)
+CASES = [
+  *(
+    ({name: value}, OFFICIAL, {})
+    for name, value in {
+      "train_file": "a.csv", "eval_file": "a.csv", "predict_file": "a.csv",
+      "labels": ["a", "b"], "task_kind": "single", "text_column": "text",
+      "text_b_column": "b", "label_column": "x", "id_column": "id",
+      "file_format": "csv", "quoted_tsv": True, "label_separator": ";",
+    }.items()
+  ),
+  ({"data_dir": "x"}, {}, OFFICIAL),
+  ({"language": "de"}, {}, OFFICIAL),
+  ({"max_windows": 3}, {}, {"doc_stride": 8}),
+  ({"window_pooling": "mean"}, {}, {"doc_stride": 8}),
+  ({"class_weights": "balanced"}, {}, {"do_train": True}),
+  ({"freeze_layers": 1}, {"freeze_encoder": True}, {}),
+  ({"bucket_by_length": True}, {"freeze_encoder": True}, {}),
+  ({"seed": 0}, SEEDS, {}),
+  ({"seeds": ["1"]}, {"interactive": True}, {}),
+  ({"seeds": ["1"]}, {"predict_file": "-"}, {"predict_file": "a.csv"}),
+  ({"seeds": ["1"]}, {**PREDICTED, "glue_submission_dir": "x"}, PREDICTED),
+  ({"glue_submission_dir": "x"}, {"do_predict": True}, PREDICTED),
+  ({"glue_submission_dir": "x"}, OFFICIAL, PREDICTED),
+  ({"glue_submission_dir": "x"}, {**PREDICTED, "predict_file": "-"}, PREDICTED),
+]
+
+
+def check(flags, given):
+  flag_conflicts.check({**DEFAULTS, **flags}, given)
+
+
+@pytest.mark.parametrize("ignored, beside, fine", CASES)
+def test_what_would_be_ignored_is_refused(ignored, beside, fine):
+  (name,) = ignored
+  with pytest.raises(errors.InputError, match=f"^--{name} .*; "):
+    check({**beside, **ignored}, set(ignored))
+  # Not where it counts, was not given, or asks for nothing.
+  check({**fine, **ignored}, set(ignored))
+  check({**beside, name: DEFAULTS[name]}, set())
+  for nothing in (None, False, "", []):
+    check({**beside, name: nothing}, set(ignored))
+
+
+def test_every_conflict_has_its_case():
+  listed = {
+    name
+    for conflict in flag_conflicts.CONFLICTS
+    for name in conflict.flags.split()
+  }
+  assert listed == {name for ignored, *_ in CASES for name in ignored}
+
+
+def test_texts_on_the_standard_input_may_be_of_an_official_task():
+  check({**PREDICTED, "predict_file": "-"}, {"task_name", "predict_file"})

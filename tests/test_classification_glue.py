@@ -1,0 +1,487 @@
+"""Tests of the official files: a few lines of each, in their real layout."""
+
+import pathlib
+import shutil
+
+import pytest
+
+from classification import glue, labelled_examples
+from common import errors
+
+DATA = pathlib.Path(__file__).parent / "data" / "glue"
+NONE = None
+
+# For each row of the table: every split's (guid, text_a, text_b, label) or,
+# for choices, (guid, text_a, endings, label).
+EXPECTED = {
+  "cola": {
+    "train": [
+      ("train-0", "The kettle sings in the kitchen.", NONE, "1"),
+      ("train-1", "The kettle sings kitchen in.", NONE, "0"),
+      ("train-2", 'Nobody here said "no.', NONE, "1"),
+    ],
+    "dev": [
+      ("dev-0", "Them ate quickly soup the.", NONE, "0"),
+      ("dev-1", "They ate the soup quickly.", NONE, "1"),
+    ],
+    "test": [
+      ("test-1", "Rain fell on the tin roof.", NONE, NONE),
+      ("test-2", "Fell tin roof the on.", NONE, NONE),
+    ],
+  },
+  "sst-2": {
+    "train": [
+      ("train-1", "a warm and clever little film ", NONE, "1"),
+      ("train-2", "two hours that feel like ten ", NONE, "0"),
+      ("train-3", 'funny " on purpose " and otherwise ', NONE, "1"),
+    ],
+    "dev": [
+      ("dev-1", "it never finds its feet ", NONE, "0"),
+      ("dev-2", "the best score of the year ", NONE, "1"),
+    ],
+    "test": [
+      ("test-0", "dull from the first frame", NONE, NONE),
+      ("test-1", "a joy", NONE, NONE),
+    ],
+  },
+  "mrpc": {
+    "train": [
+      ("train-1", "The mayor opened the bridge on Monday .",
+       '" The bridge was opened by the mayor on Monday .', "1"),
+      ("train-2", "Shares rose three percent .",
+       "Shares of the maker fell on Friday .", "0"),
+    ],
+    "dev": [
+      ("dev-1", "The ferry sank at dawn .", "At dawn the ferry sank .", "1")
+    ],
+    "test": [
+      ("test-1", "The court will rule in May .", "A ruling is due in May .",
+       NONE),
+      ("test-2", "Two people were hurt .", "Nobody was hurt .", NONE),
+    ],
+  },
+  "sts-b": {
+    "train": [
+      ("train-0", "A girl feeds a goat.", "A goat is fed by a girl.", 5.0),
+      ("train-1", 'A man plays a "fiddle.', "A cat sleeps.", 0.25),
+    ],
+    "dev": [("dev-0", "A dog runs on grass.", "A dog runs over a field.", 4.2)],
+    "test": [
+      ("test-0", "A boat leaves.", "A ship departs.", NONE),
+      ("test-1", "Snow falls.", "It is hot.", NONE),
+    ],
+  },
+  "qqp": {
+    "train": [
+      ("train-7", "How do I bake rye bread?",
+       "What is a way to bake rye bread?", "1"),
+      ("train-9", '"Which tea is best?\n"', "Which coffee is best?", "0"),
+      ("train-4", "Why is the sea salty?",
+       '"Why do rivers flow?\nAnd where to?"', "0"),
+    ],
+    "dev": [("dev-3", "Can fish hear?", "Do fish have ears?", "1")],
+    "test": [
+      ("test-0", "Who drew this map?", "Who made this map?", NONE),
+      ("test-1", "How far is it?", "", NONE),
+    ],
+  },
+  "mnli": {
+    "train": [
+      ("train-0", "The shop opens at nine.", "The shop is open all night.",
+       "contradiction"),
+      ("train-1", "She bought four apples.", "She bought fruit.", "entailment"),
+    ],
+    "dev_matched": [
+      ("dev_matched-0", "He missed the train.", "He was late for work.",
+       "neutral"),
+    ],
+    "dev_mismatched": [
+      ("dev_mismatched-0", "The lamp is broken.", "The lamp works.",
+       "contradiction"),
+    ],
+    "test_matched": [
+      ("test-0", "It rained all week.", "The week was dry.", NONE),
+      ("test-1", "We met in June.", "We met in summer.", NONE),
+    ],
+    "test_mismatched": [
+      ("test_mismatched-0", "The choir sang.", "Somebody sang.", NONE)
+    ],
+  },
+  "qnli": {
+    "train": [
+      ("train-0", "Who built the mill?", "The mill was built by two brothers.",
+       "entailment"),
+      ("train-1", "When did it burn down?", "The mill stands by the river.",
+       "not_entailment"),
+    ],
+    "dev": [
+      ("dev-0", "What did it grind?", "For a century it ground only rye.",
+       "entailment"),
+    ],
+    "test": [("test-0", "Where is it?", "It stands by the river.", NONE)],
+  },
+  "rte": {
+    "train": [
+      ("train-0", "Anna sold her house in Bern.", "Anna had a house.",
+       "entailment"),
+      ("train-1", "Anna sold her house in Bern.", "Anna lives in Bern.",
+       "not_entailment"),
+    ],
+    "dev": [
+      ("dev-0", "The peak was climbed in 1921.", "Nobody has climbed the peak.",
+       "not_entailment"),
+    ],
+    "test": [
+      ("test-0", "The club has sixty members.", "The club has members.", NONE)
+    ],
+  },
+  "wnli": {
+    "train": [
+      ("train-0", "The cup fell off the shelf because it was crooked.",
+       "The shelf was crooked.", "1"),
+      ("train-1", "The cup fell off the shelf because it was crooked.",
+       "The cup was crooked.", "0"),
+    ],
+    "dev": [
+      ("dev-0", "Tom thanked Jim because he had helped.", "Tom had helped.",
+       "0"),
+    ],
+    "test": [
+      ("test-0", "Tom thanked Jim because he had helped.", "Jim had helped.",
+       NONE),
+    ],
+  },
+  "ax": {
+    "test": [
+      ("test-0", "No bird sang.", "A bird sang.", NONE),
+      ("test-1", "A bird sang.", "No bird sang.", NONE),
+    ],
+  },
+  "xnli": {
+    "train": [
+      ("train-1", "商店 九点 开门 。", "商店 整夜 开门 。", "contradiction"),
+      ("train-2", "她 买 了 苹果 。", "她 买 了 水果 。", "entailment"),
+    ],
+    "dev": [
+      ("dev-2", "他 来晚 了 。", "他 累 了 。", "neutral"),
+      ("dev-4", "雨 下 了 一 周 。", "下 雨 了 。", "entailment"),
+    ],
+    "test": [("test-1", "灯 坏 了 。", "灯 亮 着 。", "contradiction")],
+  },
+  "paws-x": {
+    "train": [
+      ("train-1", "Ann met Bea in Rome .", "Bea met Ann in Rome .", "1"),
+      ("train-2", "Ann taught Bea .", "Bea taught Ann .", "0"),
+    ],
+    "dev": [
+      ("dev-1", "Old Bern lies west of Thun .", "Thun lies west of old Bern .",
+       "0"),
+    ],
+    "test": [
+      ("test-1", "She came from Oslo to Turku .",
+       "From Oslo she came to Turku .", "1"),
+    ],
+  },
+  "imdb": {
+    "train": [
+      ("train-neg-0_2", "I wanted my evening back.<br /><br />Avoid.", NONE,
+       "neg"),
+      ("train-pos-0_9", "It grows on you, slowly.", NONE, "pos"),
+      ("train-pos-2_10", 'Loved "every" minute of it.', NONE, "pos"),
+      ("train-neg-10_1", "Flat, loud and long.", NONE, "neg"),
+    ],
+    "test": [
+      ("test-neg-0_3", "Not for me.", NONE, "neg"),
+      ("test-pos-0_8", "For me, and for you.", NONE, "pos"),
+    ],
+  },
+  "swag": {
+    "train": [
+      ("train-1", "A cook lifts the lid.",
+       ("She tastes, then salts the soup.", "She swims ashore.",
+        "She reads the mast.", "She sings to the key."), "0"),
+      ("train-2", 'The boy said "go".',
+       ("He eats the gate.", "He drops the flag.", "He is a lake.",
+        "He rains."), "1"),
+    ],
+    "dev": [
+      ("dev-1", "Two dogs wait.",
+       ("They drive off.", "They knit.", "They wag their tails.",
+        "They vote."), "2"),
+    ],
+    "test": [
+      ("test-1", "A man opens a door.",
+       ("He melts.", "He walks in.", "He boils.", "He is paper."), NONE),
+    ],
+  },
+}
+
+
+def short(example):
+  return (
+    example.guid, example.text_a, example.endings or example.text_b,
+    example.label,
+  )
+
+
+def test_every_row_of_the_table_has_its_files_and_every_split_is_expected():
+  assert set(EXPECTED) == set(glue.TASKS)
+  assert {path.name for path in DATA.iterdir()} == set(glue.TASKS)
+  for name, task in glue.TASKS.items():
+    assert set(EXPECTED[name]) == set(task.layouts)
+    assert all(EXPECTED[name].values())
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_the_official_files_are_read(name):
+  task = glue.find(name)
+  for split, expected in EXPECTED[name].items():
+    examples = glue.read(task, str(DATA / name), split)
+    assert [short(example) for example in examples] == expected
+    for example in examples:
+      file, line = example.place.rsplit(":", 1)
+      text = pathlib.Path(file).read_text(encoding="utf-8")
+      cut = text.split("\n")[int(line) - 1].replace('""', '"')
+      assert example.text_a.split("\n")[0] in cut
+      assert (example.text_b is None) == (len(example.endings) > 0 or
+                                          name in ("cola", "sst-2", "imdb"))
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_task_is_whole(name):
+  task = glue.TASKS[name]
+  assert task.name == name and task.title.lower() == name
+  assert task.kind in labelled_examples.KINDS
+  assert (task.kind == labelled_examples.REGRESSION) == (not task.labels)
+  assert bool(task.scores) == (not task.labels)
+  scored, predicted = (
+    glue.eval_splits(task), glue.predict_splits(task)
+  )
+  assert predicted and (scored or name == "ax")
+  assert set(scored) | set(predicted) | {"train"} >= set(task.layouts)
+  labels = [
+    row[3] for rows in EXPECTED[name].values() for row in rows if row[3]
+  ]
+  assert set(labels) <= set(task.labels) or not task.labels
+
+
+def test_the_official_metrics():
+  found = {name: task.metrics for name, task in glue.TASKS.items()}
+  others = {
+    "cola": ("matthews",), "ax": ("matthews",), "mrpc": ("f1", "accuracy"),
+    "qqp": ("f1", "accuracy"), "sts-b": ("pearson", "spearman"),
+  }
+  assert found == {name: ("accuracy",) for name in found} | others
+
+
+def test_labels_are_in_the_order_of_the_original():
+  nli = ("contradiction", "entailment", "neutral")
+  for name in ("mnli", "xnli", "ax"):
+    assert glue.TASKS[name].labels == nli
+  for name in ("cola", "mrpc"):
+    assert glue.TASKS[name].labels == ("0", "1")
+
+
+def test_mnli_is_scored_on_matched_then_mismatched():
+  task = glue.find("mnli")
+  assert glue.eval_splits(task) == ["dev_matched", "dev_mismatched"]
+  assert glue.predict_splits(task) == ["test_matched", "test_mismatched"]
+  assert glue.eval_splits(glue.find("imdb")) == ["test"]
+  assert glue.eval_splits(glue.find("ax")) == []
+
+
+@pytest.mark.parametrize("name", ["STS-B", "sts-b", "stsb", "sts_b"])
+def test_a_task_is_found_however_it_is_written(name):
+  assert glue.find(name).name == "sts-b"
+
+
+def test_an_unknown_task_is_refused_with_those_there_are():
+  with pytest.raises(errors.InputError, match="no such task; there are cola, "):
+    glue.find("snli")
+
+
+# Languages.
+
+
+def test_xnli_and_paws_x_are_read_in_another_language():
+  xnli, paws_x = glue.find("xnli"), glue.find("paws-x")
+  (example,) = glue.read(xnli, str(DATA / "xnli"), "dev", language="de")
+  assert short(example) == ("dev-1", "Er kam spät.", "Er war müde.", "neutral")
+  (example,) = glue.read(xnli, str(DATA / "xnli"), "train", language="de")
+  assert example.label == "neutral"
+  folder = str(DATA / "paws-x" / "x-final")
+  (example,) = glue.read(paws_x, folder, "test", language="de")
+  assert example.text_a == "Sie kam aus Oslo ."
+
+
+@pytest.mark.parametrize(
+  "name, split, language, said",
+  [
+    ("xnli", "dev", "fr", r"no row in --language=fr, only in de, en, zh"),
+    ("xnli", "train", "fr", r"no such file: .*multinli.train.fr.tsv, nor "),
+    ("cola", "dev", "fr", "--language=fr: CoLA has no choice of languages"),
+  ],
+)
+def test_a_language_that_is_not_there_is_refused(name, split, language, said):
+  task = glue.find(name)
+  with pytest.raises(errors.InputError, match=said):
+    glue.read(task, str(DATA / name), split, language=language)
+
+
+# Faults that the official files are known to have.
+
+
+def test_rows_without_a_translation_are_left_out_and_named(caplog):
+  task = glue.find("paws-x")
+  folder = str(DATA / "paws-x")
+  (example,) = glue.read(task, folder, "dev", language="de")
+  assert example.guid == "dev-2"
+  (example,) = glue.read(task, folder, "train", language="de")
+  assert example.guid == "train-1"
+  said = [record.getMessage() for record in caplog.records]
+  assert len(said) == 2
+  assert "dev_2k.tsv: left out line 2: the text is 'NS'" in said[0]
+  assert "translated_train.tsv: left out line 3: an empty text" in said[1]
+
+
+def test_a_cut_row_whose_other_half_is_elsewhere_is_left_out(tmp_path, caplog):
+  folder = changed(tmp_path, "qqp", "train.tsv", '\n"\tWhich', "\n7\t7\t")
+  examples = glue.read(glue.find("qqp"), folder, "train")
+  assert [example.guid for example in examples] == ["train-7", "train-4"]
+  said = " ".join(record.getMessage() for record in caplog.records)
+  assert "left out lines 3, 4: 4 columns, but 6 are in the header" in said
+
+
+def test_more_broken_rows_than_official_are_refused(tmp_path):
+  folder = tmp_path / "en"
+  folder.mkdir()
+  rows = ["1\tA .\tB .\t1"] * 9 + ["2\tA .\tNS\t1"] * 11
+  text = "\n".join(["id\tsentence1\tsentence2\tlabel", *rows])
+  (folder / "dev_2k.tsv").write_text(text)
+  with pytest.raises(errors.InputError, match=":11: .*'NS'.*; 11 of 20 rows"):
+    glue.read(glue.find("paws-x"), str(tmp_path), "dev")
+
+
+@pytest.mark.parametrize("name", ["mnli", "xnli"])
+def test_empty_texts_are_kept_where_the_original_keeps_them(tmp_path, name):
+  for path in (DATA / name).iterdir():
+    if path.is_file():
+      text = path.read_text(encoding="utf-8")
+      for second in ("He was late for work.", "他 累 了 。"):
+        text = text.replace(second, "")
+      (tmp_path / path.name).write_text(text, encoding="utf-8")
+  task = glue.find(name)
+  split = glue.eval_splits(task)[0]
+  assert glue.read(task, str(tmp_path), split)[0].text_b == ""
+
+
+# Files that lack something.
+
+
+def changed(tmp_path, name, file, old, new):
+  """Returns a folder with a copy of one file, in which `old` is `new`."""
+  text = (DATA / name / file).read_bytes().decode("utf-8")
+  assert old in text
+  (tmp_path / file).write_bytes(text.replace(old, new, 1).encode("utf-8"))
+  return str(tmp_path)
+
+
+@pytest.mark.parametrize("name", sorted(set(EXPECTED) - {"imdb", "swag"}))
+def test_windows_line_ends_change_nothing(tmp_path, name):
+  shutil.copytree(DATA / name, tmp_path / name)
+  for path in (tmp_path / name).rglob("*.tsv"):
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+  task = glue.find(name)
+  for split, expected in EXPECTED[name].items():
+    examples = glue.read(task, str(tmp_path / name), split)
+    assert [short(example) for example in examples] == expected
+
+
+@pytest.mark.parametrize(
+  "name, old, new, said",
+  [
+    ("cola", "\t*\t", "\t", "dev.tsv:1: 3 columns, but 4 are expected"),
+    ("sst-2", " \t0", "0", "dev.tsv:2: 1 column, but 2 are in the header"),
+    ("sst-2", "\t1\n", "\t1\tx\n", "dev.tsv:3: 3 columns, but 2 are in the"),
+    ("sst-2", "sentence\t", "text\t", "dev.tsv:1: no column 'sentence'"),
+    ("sst-2", "sentence\tlabel\n", "", "dev.tsv:1: no column 'sentence'"),
+    ("sst-2", "\tlabel", "\tclass", "dev.tsv:1: no column 'label'"),
+    ("rte", "index\t", "sentence1\t", "dev.tsv:1: 2 columns are named 'sent"),
+    ("rte", "not_entailment", "neutral",
+     "dev.tsv:2: label 'neutral' is none of 'entailment', 'not_entailment'"),
+    ("rte", "not_entailment", "", "dev.tsv:2: label '' is none of"),
+    ("rte", "Nobody has climbed the peak.", "  ", "dev.tsv:2: an empty text"),
+    ("sts-b", "4.2", "5.2", "dev.tsv:2: score '5.2' is no number from 0 to 5"),
+    ("sts-b", "4.2", "high", "dev.tsv:2: score 'high' is no number"),
+    ("sts-b", "4.2", "nan", "dev.tsv:2: score 'nan' is no number"),
+  ],
+)
+def test_a_fault_is_named_with_file_and_line(tmp_path, name, old, new, said):
+  folder = changed(tmp_path, name, "dev.tsv", old, new)
+  with pytest.raises(errors.InputError, match=said):
+    glue.read(glue.find(name), folder, "dev")
+
+
+def test_an_id_that_comes_again_is_refused(tmp_path):
+  folder = changed(tmp_path, "rte", "train.tsv", "\n1\t", "\n0\t")
+  with pytest.raises(
+    errors.InputError, match="train.tsv:3: duplicate id 'train-0', first at "
+  ):
+    glue.read(glue.find("rte"), folder, "train")
+
+
+def test_an_empty_ending_is_refused(tmp_path):
+  folder = changed(tmp_path, "swag", "val.csv", "knit.", "")
+  with pytest.raises(errors.InputError, match="val.csv:2: an empty text"):
+    glue.read(glue.find("swag"), folder, "dev")
+
+
+def test_bytes_that_are_not_utf8_are_named(tmp_path):
+  (tmp_path / "dev.tsv").write_bytes(b"sentence\tlabel\ncaf\xe9\t1\n")
+  with pytest.raises(errors.InputError, match="dev.tsv:2: not UTF-8"):
+    glue.read(glue.find("sst-2"), str(tmp_path), "dev")
+
+
+@pytest.mark.parametrize(
+  "name, said",
+  [
+    ("cola", "no such file: .*train.tsv; --data_dir must be the folder of "
+             "CoLA's official files$"),
+    ("mrpc", "no such file: .*train.tsv; .*; train.tsv and dev.tsv are the "
+             "two parts of msr_paraphrase_train.txt"),
+    ("imdb", "no such file: .*train, nor aclImdb/train; --data_dir must be"),
+    ("ax", "AX has no train data, only test: it is GLUE's diagnostic set, for "
+           "a model trained on MNLI"),
+  ],
+)
+def test_what_is_missing_is_said(tmp_path, name, said):
+  with pytest.raises(errors.InputError, match=said):
+    glue.read(glue.find(name), str(tmp_path), "train")
+
+
+def test_a_test_file_with_labels_is_read_with_them(tmp_path):
+  (tmp_path / "test.tsv").write_text("sentence\tlabel\na joy\t1\n")
+  (example,) = glue.read(glue.find("sst-2"), str(tmp_path), "test")
+  assert short(example) == ("test-1", "a joy", None, "1")
+
+
+# Folders.
+
+
+@pytest.mark.parametrize("text", [None, "", " \n"])
+def test_an_imdb_class_without_texts_is_refused(tmp_path, text):
+  (tmp_path / "train" / "neg").mkdir(parents=True)
+  (tmp_path / "train" / "neg" / "0_1.txt").write_text("Bad.")
+  (tmp_path / "train" / "pos").mkdir()
+  if text is not None:
+    (tmp_path / "train" / "pos" / "0_9.txt").write_text(text)
+  said = "no .txt files in .*pos" if text is None else "0_9.txt:1: an empty"
+  with pytest.raises(errors.InputError, match=said):
+    glue.read(glue.find("imdb"), str(tmp_path), "train")
+
+
+def test_the_paths_are_those_that_are_read():
+  folder = str(DATA / "paws-x")
+  task = glue.find("paws-x")
+  (path,) = glue.paths(task, folder, "train", language="de")
+  assert path == f"{folder}/x-final/de/translated_train.tsv"

@@ -1,0 +1,272 @@
+"""Examples of a classifier -> records -> batches."""
+
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from classification import input_data
+from classification.input_data import Options
+from classification.labelled_examples import Example
+from common import errors, tfrecord
+from training import input_sequences
+
+WORDS = "a b c d e f g h i j k l m n o p q r s t u v w x y z".split()
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+CLS, SEP, A = 2, 3, 5
+LETTERS = " ".join(WORDS)
+
+
+@pytest.fixture(scope="module")
+def vocab_file(tmp_path_factory):
+  path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
+  path.write_text("\n".join(SPECIAL + WORDS) + "\n")
+  return str(path)
+
+
+def ids(text):
+  return [A + WORDS.index(letter) for letter in text.replace(" ", "")]
+
+
+def options(vocab_file, **changes):
+  values = {"kind": "single", "labels": ("no", "yes"), "max_seq_length": 8}
+  return Options(vocab_file=vocab_file, **{**values, **changes})
+
+
+def tokens_of(arrays, row):
+  return arrays["input_ids"][row][arrays["input_mask"][row] > 0].tolist()
+
+
+def batch_of(data):
+  """All records of ClassifierData as one batch."""
+  serialized = list(tfrecord.read_serialized(data.records))
+  batch = tf.io.parse_example(serialized, data.features)
+  return {
+    name: tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
+    for name, value in batch.items()
+  }
+
+
+def test_pairs_are_cut_as_truncate_pair_cuts_them():
+  lengths = [
+    (a, b, size)
+    for a in range(12) for b in range(1, 12) for size in range(4, 16)
+  ]
+  for a, b, size in lengths:
+    first, second = [0] * a, [0] * b
+    input_sequences.truncate_pair(first, second, size - 3)
+    cut = input_data.truncated_lengths(np.array([a]), np.array([b]), size)
+    assert (cut[0][0], cut[1][0]) == (len(first), len(second)), (a, b, size)
+
+
+def test_one_text_and_two(vocab_file):
+  examples = [
+    Example("1", "a b"), Example("2", "a", "b c"),
+    Example("3", LETTERS), Example("4", "a b", "c d e f g"),
+    # As in the original: a second text without a piece is none.
+    Example("5", "a", " "),
+  ]
+  arrays, counts = input_data.encode(examples, options(vocab_file))
+  assert counts.tolist() == [1] * 5
+  rows = [tokens_of(arrays, row) for row in range(5)]
+  assert rows == [
+    [CLS, *ids("ab"), SEP],
+    [CLS, *ids("a"), SEP, *ids("bc"), SEP],
+    [CLS, *ids("abcdef"), SEP],
+    [CLS, *ids("ab"), SEP, *ids("cde"), SEP],
+    [CLS, *ids("a"), SEP],
+  ]
+  assert arrays["segment_ids"].tolist() == [
+    [0] * 8, [0, 0, 0, 1, 1, 1, 0, 0], [0] * 8,
+    [0, 0, 0, 0, 1, 1, 1, 1], [0] * 8,
+  ]
+
+
+def test_windows_cover_a_text_and_overlap_by_the_stride(vocab_file):
+  arrays, counts = input_data.encode(
+    [Example("1", "a b c d e f g h i j"), Example("2", "a b c d e f")],
+    options(vocab_file, doc_stride=3),
+  )
+  assert counts.tolist() == [3, 1]
+  rows = [tokens_of(arrays, row) for row in range(4)]
+  assert rows == [
+    [CLS, *ids("abcdef"), SEP], [CLS, *ids("defghi"), SEP],
+    [CLS, *ids("ghij"), SEP], [CLS, *ids("abcdef"), SEP],
+  ]
+
+
+def test_the_longer_of_two_texts_slides_along_the_shorter(vocab_file):
+  arrays, counts = input_data.encode(
+    [Example("1", "x", "a b c d e f"), Example("2", "a b c d e", "x y z w")],
+    options(vocab_file, doc_stride=3),
+  )
+  rows = [tokens_of(arrays, row) for row in range(sum(counts))]
+  assert rows == [
+    [CLS, *ids("x"), SEP, *ids("abcd"), SEP],
+    [CLS, *ids("x"), SEP, *ids("def"), SEP],
+    # The shorter has at most half the room.
+    [CLS, *ids("abc"), SEP, *ids("xy"), SEP],
+    [CLS, *ids("de"), SEP, *ids("xy"), SEP],
+  ]
+  assert counts.tolist() == [2, 2]
+
+
+def test_a_text_has_no_more_windows_than_allowed(vocab_file):
+  chosen = options(vocab_file, doc_stride=2, max_windows=2)
+  _, counts = input_data.encode([Example("1", LETTERS)], chosen)
+  assert counts.tolist() == [2]
+
+
+@pytest.mark.parametrize("length", range(0, 30))
+def test_windows_leave_no_piece_out_and_none_is_idle(length):
+  starts = input_data.window_starts(length, 6, 4)
+  covered = {piece for start in starts for piece in range(start, start + 6)}
+  assert covered >= set(range(length))
+  assert len(starts) == 1 or starts[-2] + 6 < length
+
+
+def test_each_ending_is_a_sequence(vocab_file):
+  chosen = options(vocab_file, kind="choice", labels=("0", "1", "2"))
+  examples = [
+    Example("1", "a b", label="2", endings=("c", "d e", "f")),
+    Example("2", "g", label="0", endings=("h", "i", "j")),
+  ]
+  arrays, counts = input_data.encode(examples, chosen)
+  assert counts.tolist() == [3, 3]
+  assert tokens_of(arrays, 1) == [CLS, *ids("ab"), SEP, *ids("de"), SEP]
+  assert tokens_of(arrays, 5) == [CLS, *ids("g"), SEP, *ids("j"), SEP]
+
+
+def test_labels_of_every_kind():
+  label_ids = input_data.label_ids
+  single = [Example("1", "a", label="yes"), Example("2", "a")]
+  # As in the original: what is not known has the first label.
+  assert label_ids(single, "single", ["no", "yes"]).tolist() == [1, 0]
+  several = [Example("1", "a", label=("x", "z")), Example("2", "a", label=())]
+  assert label_ids(several, "multi_label", ["x", "y", "z"]).tolist() == [
+    [1, 0, 1], [0, 0, 0]
+  ]
+  numbers = [Example("1", "a", label=2.5), Example("2", "a")]
+  assert label_ids(numbers, "regression", []).tolist() == [2.5, 0]
+  wrong = [Example("1", "a", label="maybe", place="a.tsv:7")]
+  with pytest.raises(errors.InputError, match="a.tsv:7: .*'maybe'"):
+    label_ids(wrong, "single", ["no", "yes"])
+
+
+def test_records_are_the_originals(vocab_file, tmp_path):
+  path = str(tmp_path / "train.tf_record")
+  examples = [Example("1", "a", "b", "yes"), Example("2", "c", None, "no")]
+  data = input_data.prepare(path, examples, options(vocab_file))
+  records = list(tfrecord.read_records(path))
+  assert {name: len(values) for name, values in records[0].items()} == {
+    "input_ids": 8, "input_mask": 8, "segment_ids": 8, "label_ids": 1,
+    "is_real_example": 1,
+  }
+  assert [record["label_ids"].tolist() for record in records] == [[1], [0]]
+  batch = batch_of(data)
+  assert batch["input_ids"].shape == [2, 1, 8]
+  assert batch["label_ids"].numpy().tolist() == [1, 0]
+
+
+def test_windows_of_a_batch_are_as_many_as_its_longest_text_has(
+  vocab_file, tmp_path
+):
+  path = str(tmp_path / "train.tf_record")
+  examples = [
+    Example("1", LETTERS, None, ("yes",)), Example("2", "a", None, ())
+  ]
+  chosen = options(vocab_file, kind="multi_label", doc_stride=6)
+  data = input_data.prepare(path, examples, chosen)
+  assert data.max_sequences == 5
+  batch = batch_of(data)
+  mask = batch["input_mask"].numpy()
+  assert mask.shape == (2, 5, 8) and mask[1, 1:].sum() == 0
+  assert batch["label_ids"].numpy().tolist() == [[0, 1], [0, 0]]
+  short = {name: value[1:, :1] if value.shape.rank == 3 else value[1:]
+           for name, value in batch.items()}
+  assert input_data.filled_up(short, 5)["input_ids"].shape == [1, 5, 8]
+  trimmed = input_data.trimmed(short, multiple=1)
+  assert trimmed["segment_ids"].shape == [1, 1, 3]
+  assert trimmed["label_ids"].numpy().tolist() == [[0, 0]]
+
+
+def test_numbers_are_floats_in_the_records(vocab_file, tmp_path):
+  chosen = options(vocab_file, kind="regression", labels=())
+  data = input_data.prepare(
+    str(tmp_path / "a.tf_record"), [Example("1", "a", None, 3.25)], chosen
+  )
+  assert batch_of(data)["label_ids"].numpy().tolist() == [3.25]
+
+
+def test_records_are_made_again_only_when_something_differs(
+  vocab_file, tmp_path
+):
+  path = tmp_path / "train.tf_record"
+  examples = [Example("1", "a", None, "yes", place="here.tsv:1")]
+  made = []
+
+  def made_anew(examples, **changes):
+    before = path.stat().st_mtime_ns if path.exists() else None
+    chosen = options(vocab_file, **changes)
+    input_data.prepare(str(path), examples, chosen)
+    made.append(path.stat().st_mtime_ns)
+    return made[-1] != before
+
+  assert made_anew(examples)
+  moved = [examples[0]._replace(place="there.tsv:1")]
+  assert not made_anew(moved)
+  assert made_anew([examples[0]._replace(text_a="b")])
+  assert made_anew([examples[0]._replace(label="no")])
+  assert made_anew(examples, max_seq_length=10)
+  assert made_anew(examples, do_lower_case=False)
+  pathlib.Path(vocab_file).write_text(
+    "\n".join(SPECIAL + WORDS + ["new"]) + "\n"
+  )
+  assert made_anew(examples, do_lower_case=False)
+
+
+def test_many_blocks_are_written_in_order(vocab_file, tmp_path, monkeypatch):
+  monkeypatch.setattr(input_data, "_BLOCK_EXAMPLES", 3)
+  examples = [Example(letter, letter, None, "no") for letter in WORDS]
+  data = input_data.prepare(
+    str(tmp_path / "a.tf_record"), examples, options(vocab_file)
+  )
+  firsts = batch_of(data)["input_ids"].numpy()[:, 0, 1]
+  assert firsts.tolist() == list(range(A, A + 26))
+
+
+@pytest.mark.slow
+def test_processes_write_the_bytes_that_one_writes(
+  vocab_file, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(input_data, "_BLOCK_EXAMPLES", 4)
+  examples = [Example(letter, letter, None, "no") for letter in WORDS]
+  written = []
+  for processes in (1, 2):
+    path = tmp_path / f"{processes}.tf_record"
+    with tfrecord.RecordWriter(str(path)) as writer:
+      input_data.write_records(
+        writer, examples, options(vocab_file), processes=processes
+      )
+    written.append(path.read_bytes())
+  assert written[0] == written[1]
+
+
+@pytest.mark.parametrize(
+  "changes, sentence",
+  [
+    ({"max_seq_length": 3}, "leaves no room"),
+    ({"doc_stride": 7}, "--doc_stride=7 would leave out text"),
+    ({"doc_stride": 2, "kind": "choice"}, "not for multiple choice"),
+    ({"max_windows": 2}, "--max_windows needs --doc_stride"),
+  ],
+)
+def test_options_that_cannot_be_are_refused(vocab_file, changes, sentence):
+  with pytest.raises(errors.InputError, match=sentence):
+    options(vocab_file, **changes)
+
+
+def test_no_examples_are_refused(vocab_file, tmp_path):
+  with pytest.raises(errors.InputError, match="no examples"):
+    input_data.prepare(str(tmp_path / "a"), [], options(vocab_file))

@@ -1,0 +1,197 @@
+"""Texts classified as they come."""
+
+import functools
+import io
+import json
+import threading
+
+import numpy as np
+import pytest
+
+import tiny_model
+from classification import classifier, input_data, interactive
+from common import errors
+
+LABELS = {"single": ("no", "yes"), "multi_label": ("a", "b"),
+          "regression": (), "choice": ("0", "1")}
+
+
+@pytest.fixture(scope="module")
+def vocab_file(tmp_path_factory):
+  path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
+  words = [f"w{number}" for number in range(20)]
+  special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+  path.write_text("\n".join(special + words) + "\n")
+  return str(path)
+
+
+@functools.cache
+def make(vocab_file, kind, **options):
+  labels = LABELS[kind]
+  model = classifier.ClassifierModel(
+    tiny_model.tiny(), kind, classifier.num_outputs(kind, labels), seed=3
+  )
+  chosen = input_data.Options(
+    kind=kind, labels=labels, vocab_file=vocab_file, max_seq_length=12,
+    **options,
+  )
+  return interactive.TextClassifier(model, chosen).predict_texts
+
+
+def test_a_text_has_its_label_whatever_stands_beside_it(vocab_file):
+  predict_texts = make(vocab_file, "single")
+  texts = [("w1 w2",), ("w3", "w4 w5 w6"), ("w1 " * 30,)]
+  together = predict_texts(texts)
+  for text, prediction in zip(texts, together):
+    (alone,) = predict_texts([text])
+    assert alone.label == prediction.label
+    np.testing.assert_allclose(
+      list(alone.scores.values()), list(prediction.scores.values()), atol=1e-6
+    )
+    assert sum(prediction.scores.values()) == pytest.approx(1)
+    assert prediction.label == max(
+      prediction.scores, key=prediction.scores.get
+    )
+
+
+def test_long_texts_have_windows(vocab_file):
+  predict_texts = make(vocab_file, "single", doc_stride=5)
+  text = " ".join(f"w{number}" for number in range(20))
+  long, short = predict_texts([(text,), ("w1",)])
+  assert short.scores == pytest.approx(
+    predict_texts([("w1",)])[0].scores, abs=1e-6
+  )
+  cut = make(vocab_file, "single")([(text,)])[0]
+  assert cut.scores != pytest.approx(long.scores, abs=1e-4)
+
+
+def test_every_kind_answers_in_its_form(vocab_file):
+  number = make(vocab_file, "regression")([("w1",)])[0]
+  assert isinstance(number.label, float) and number.scores == {}
+  classes = make(vocab_file, "multi_label")([("w1",)])[0]
+  assert classes.label == tuple(
+    name for name, score in classes.scores.items() if score >= 0.5
+  )
+  ending = make(vocab_file, "choice")([("w1", "w2", "w3 w4")])[0]
+  assert set(ending.scores) == {"0", "1"} and ending.label in "01"
+
+
+@pytest.mark.parametrize(
+  "kind, parts, sentence",
+  [
+    ("single", ("w1", "w2", "w3"), "one text or two .* and these are 3"),
+    ("choice", ("w1", "w2"), "a text and 2 endings"),
+  ],
+)
+def test_too_many_or_too_few_texts_are_refused(
+  vocab_file, kind, parts, sentence
+):
+  with pytest.raises(errors.InputError, match=sentence):
+    make(vocab_file, kind)([parts])
+
+
+def test_a_tab_or_bars_part_texts():
+  split = interactive.split_texts
+  assert split("one text") == ("one text",)
+  assert split("one ||| two ") == ("one", "two")
+  assert split("a ||| b\tc\td") == ("a ||| b", "c", "d")
+
+
+def fake_predictions(texts):
+  return [
+    interactive.Prediction(text[0].upper(), {"A": 0.25, "B": 0.75})
+    for text in texts
+  ]
+
+
+def answers(data, output_format="tsv", **options):
+  target = io.StringIO()
+  interactive.answer_lines(
+    fake_predictions, io.BytesIO(data), target, output_format=output_format,
+    batch_size=3, **options,
+  )
+  return target.getvalue()
+
+
+def test_every_line_has_an_answer_in_its_place():
+  data = b"a\n\nb\r\nc\td\n\xc3\xa9"
+  assert answers(data) == (
+    "A\t0.25\t0.75\n\nB\t0.25\t0.75\nC\t0.25\t0.75\n\xc9\t0.25\t0.75\n"
+  )
+  first, empty, *_ = answers(data, "json").split("\n")
+  assert json.loads(first) == {"label": "A", "scores": {"A": 0.25, "B": 0.75}}
+  assert empty == ""
+
+
+def test_numbers_and_lists_of_classes_are_written_plainly():
+  show = interactive.format_prediction
+  number = interactive.Prediction(2.5, {})
+  assert show(number, "tsv") == "2.5"
+  assert show(number, "json") == '{"label": 2.5}'
+  several = interactive.Prediction(("a", "b"), {"a": 0.5, "b": 1.0})
+  assert show(several, "tsv") == "a,b\t0.5\t1"
+  assert json.loads(show(several, "json"))["label"] == ["a", "b"]
+
+
+def test_a_line_is_answered_before_the_next_one_comes():
+  """As a process that asks and waits needs it."""
+  answered = threading.Event()
+
+  class Source:
+    def __iter__(self):
+      yield b"a\n"
+      assert answered.wait(10)
+      yield b"b\n"
+
+  class Target(io.StringIO):
+    def flush(self):
+      answered.set()
+
+  target = Target()
+  interactive.answer_lines(
+    fake_predictions, Source(), target, output_format="tsv", batch_size=8
+  )
+  assert target.getvalue().count("\n") == 2
+
+
+def one_text_each(texts):
+  for parts in texts:
+    if len(parts) > 1:
+      raise errors.InputError(f"expected one\ttext, got {len(parts)}")
+  return fake_predictions(texts)
+
+
+@pytest.mark.parametrize("batch_size", [1, 8])
+def test_a_line_that_cannot_be_read_takes_no_other_with_it(batch_size):
+  data = b"a\n\xff\nb\tc\n\nd\n"
+  found = {}
+  for output_format in interactive.FORMATS:
+    target = io.StringIO()
+    bad = interactive.answer_lines(
+      one_text_each, io.BytesIO(data), target, output_format=output_format,
+      batch_size=batch_size,
+    )
+    assert bad == 2
+    found[output_format] = target.getvalue().split("\n")
+  assert found["tsv"] == [
+    "A\t0.25\t0.75", "error\tnot UTF-8 (byte 0 of the line); send UTF-8",
+    "error\texpected one text, got 2", "", "D\t0.25\t0.75", "",
+  ]
+  first, second, third = map(json.loads, found["json"][:3])
+  assert first["label"] == "A" and third == {
+    "error": "expected one text, got 2"
+  }
+  assert second["error"].startswith("not UTF-8")
+
+
+def test_lines_before_a_fault_of_the_source_are_answered():
+  def source():
+    yield b"a\n"
+    raise OSError("the pipe broke")
+
+  target = io.StringIO()
+  with pytest.raises(OSError, match="the pipe broke"):
+    interactive.answer_lines(
+      fake_predictions, source(), target, output_format="tsv", batch_size=3
+    )
+  assert target.getvalue() == "A\t0.25\t0.75\n"

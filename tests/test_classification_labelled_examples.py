@@ -1,0 +1,98 @@
+"""Tests of what is asked of examples, whatever file they are from."""
+
+import numpy as np
+import pytest
+from sklearn.utils import class_weight
+
+from classification import labelled_examples
+from common import errors
+
+Example = labelled_examples.Example
+
+
+def examples(*labels):
+  return [
+    Example(f"train-{n}", "A text.", label=label, place=f"data.tsv:{n}")
+    for n, label in enumerate(labels, 1)
+  ]
+
+
+def test_training_needs_a_label_of_every_example():
+  labelled_examples.check_labelled(examples("a", 0.0, ()))
+  with pytest.raises(errors.InputError, match="data.tsv:2: no label"):
+    labelled_examples.check_labelled(examples("a", None))
+
+
+def test_a_class_that_the_model_lacks_is_named():
+  known = ["no", "yes"]
+  labelled_examples.check_classes(
+    examples("yes", None, (), ("no", "yes")), known
+  )
+  for wrong in ("Yes", ("no", "Yes")):
+    with pytest.raises(
+      errors.InputError, match="data.tsv:2: label 'Yes' is none of 'no', 'yes'"
+    ):
+      labelled_examples.check_classes(examples("no", wrong), known)
+
+
+def test_an_id_that_comes_again_is_named_with_both_places():
+  labelled_examples.check_ids(examples("a", "a"))
+  twice = [*examples("a", "b"), Example("train-1", "x", place="data.tsv:9")]
+  with pytest.raises(
+    errors.InputError,
+    match="data.tsv:9: duplicate id 'train-1', first at data.tsv:1",
+  ):
+    labelled_examples.check_ids(twice)
+
+
+def test_balanced_weights_are_those_of_scikit_learn():
+  labels = ["b"] * 5 + ["a"] * 2 + ["c"]
+  expected = class_weight.compute_class_weight(
+    "balanced", classes=np.array(["a", "b", "c"]), y=labels
+  )
+  found = labelled_examples.class_weights(
+    "balanced", examples(*labels), ["a", "b", "c"]
+  )
+  assert found == pytest.approx(list(expected))
+
+
+def test_balanced_weights_of_several_classes_at_once_are_negatives_each():
+  """So that being of a class counts as much as not being of it."""
+  def found(*labels):
+    return labelled_examples.class_weights(
+      "balanced", examples(*labels), ["a", "b"],
+      labelled_examples.MULTI_LABEL,
+    )
+
+  assert found(("a", "b"), ("a",), (), ("a",)) == [1 / 3, 3]
+  with pytest.raises(errors.InputError, match="every example is of class 'a'"):
+    found(("a",), ("a", "b"))
+  with pytest.raises(errors.InputError, match="no example of class 'b'"):
+    found(("a",), ())
+
+
+@pytest.mark.parametrize(
+  "given, expected",
+  [("1, 2.5", [1, 2.5]), ("yes=3", [1, 3]), ("yes=3, no=0", [0, 3])],
+)
+def test_weights_are_given_in_order_or_by_name(given, expected):
+  found = labelled_examples.class_weights(given, [], ["no", "yes"])
+  assert found == expected
+
+
+@pytest.mark.parametrize(
+  "given, said",
+  [
+    ("1", "1 numbers for 2 classes; pass one for each of no, yes"),
+    ("1,2,3", "3 numbers for 2 classes"),
+    ("maybe=2", "label 'maybe' is none of 'no', 'yes'"),
+    ("1,much", "'much' is not a number of at least 0"),
+    ("1,-1", "'-1' is not a number of at least 0"),
+    ("1,nan", "'nan' is not a number"),
+    ("no=inf", "'inf' is not a number"),
+    ("balanced", "no example of class 'yes'"),
+  ],
+)
+def test_weights_that_cannot_be_meant_are_refused(given, said):
+  with pytest.raises(errors.InputError, match=said):
+    labelled_examples.class_weights(given, examples("no"), ["no", "yes"])

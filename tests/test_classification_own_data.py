@@ -1,0 +1,194 @@
+"""Tests of one's own data: three formats, the same examples, named faults."""
+
+import itertools
+import json
+
+import pytest
+
+from classification import labelled_examples, own_data
+from common import errors
+
+REGRESSION = labelled_examples.REGRESSION
+MULTI_LABEL = labelled_examples.MULTI_LABEL
+ALL = own_data.Columns("question", "answer", "kind", "key")
+FILES = {
+  "csv": 'key,kind,question,answer,note\nq1,yes,"Is it, then?",It is.,x\n'
+         'q2,no,"Is ""it""\nso?",Never.,\n',
+  "tsv": "answer\tkind\tquestion\tkey\nIt is.\tyes\tIs it, then?\tq1\n"
+         'Never.\tno\tIs "it" so?\tq2\n',
+  "jsonl": '{"question": "Is it, then?", "answer": "It is.", "kind": "yes", '
+           '"key": "q1", "more": [1]}\n'
+           '{"question": "Is it so?", "answer": "Never.", "kind": "no", '
+           '"key": "q2"}\n',
+}
+
+
+def write(tmp_path, text, name="data.csv"):
+  path = tmp_path / name
+  path.write_text(text, encoding="utf-8")
+  return str(path)
+
+
+def read(
+  tmp_path, text, columns=own_data.Columns(), name="data.csv", **options
+):
+  return own_data.read(write(tmp_path, text, name), columns, **options)
+
+
+def labels_of(tmp_path, values, **options):
+  text = "".join(
+    json.dumps({"text": "A text.", "label": value}) + "\n" for value in values
+  )
+  return [e.label for e in read(tmp_path, text, name="d.jsonl", **options)]
+
+
+# What is read.
+
+
+@pytest.mark.parametrize("file_format", own_data.FORMATS)
+def test_columns_are_found_by_name_in_every_format(tmp_path, file_format):
+  name = f"data.{file_format}"
+  first, second = read(tmp_path, FILES[file_format], ALL, name)
+  path = tmp_path / name
+  line = 1 if file_format == "jsonl" else 2
+  assert first == labelled_examples.Example(
+    "q1", "Is it, then?", "It is.", "yes", (), f"{path}:{line}"
+  )
+  assert second.text_a == {
+    "csv": 'Is "it"\nso?', "tsv": 'Is "it" so?', "jsonl": "Is it so?"
+  }[file_format]
+  assert (second.guid, second.label) == ("q2", "no")
+  assert second.place == f"{path}:{line + 1}"
+
+
+def test_rows_without_ids_are_numbered_and_may_lack_labels(tmp_path):
+  columns = own_data.Columns(label=None)
+  first, second = read(tmp_path, "text\nOne.\nTwo.\n", columns, split="test")
+  assert (first.guid, second.guid) == ("test-1", "test-2")
+  assert first.label is None and first.text_b is None
+
+
+def test_a_tsv_has_quotes_only_if_asked(tmp_path):
+  text = 'text\tlabel\n"So ""it"" is."\ta\n'
+  (plain,) = read(tmp_path, text, name="data.tsv")
+  (quoted,) = read(tmp_path, text, name="data.tsv", quoted=True)
+  assert plain.text_a == '"So ""it"" is."'
+  assert quoted.text_a == 'So "it" is.'
+
+
+def test_the_format_may_be_named(tmp_path):
+  text = "text\tlabel\nOne.\ta\n"
+  (example,) = read(tmp_path, text, name="data.txt", file_format="tsv")
+  assert example.label == "a"
+
+
+def test_classes_of_json_are_names_whatever_their_type(tmp_path):
+  found = labels_of(tmp_path, [" a", 1, True, 0.5])
+  assert found == ["a", "1", "true", "0.5"]
+
+
+def test_scores_are_numbers(tmp_path):
+  assert labels_of(tmp_path, ["1.5", 2], kind=REGRESSION) == [1.5, 2.0]
+
+
+def test_several_classes_stand_in_a_list_or_between_separators(tmp_path):
+  found = labels_of(
+    tmp_path, [["a", 2], [], "b; a;b", ""], kind=MULTI_LABEL, separator=";"
+  )
+  assert found == [("a", "2"), (), ("b", "a"), ()]
+
+
+# Classes.
+
+
+@pytest.mark.parametrize(
+  "labels, expected",
+  [
+    (["b", "a", "b", "C"], ["C", "a", "b"]),
+    (["10", "9", "-1"], ["-1", "9", "10"]),
+    (["10", "9", "x"], ["10", "9", "x"]),
+    (["10", "nan", "9"], ["10", "9", "nan"]),
+    (["10", "inf", "NaN", "9"], ["10", "9", "NaN", "inf"]),
+    ([("b",), (), ("a", "b")], ["a", "b"]),
+  ],
+)
+def test_classes_are_sorted_whatever_the_order_of_the_rows(labels, expected):
+  for order in itertools.permutations(labels):
+    examples = [labelled_examples.Example("x", "t", label=n) for n in order]
+    assert own_data.label_list(examples) == expected
+
+
+@pytest.mark.parametrize(
+  "labels, said",
+  [(["a", "a"], r"\('a'\).*at least 2"), ([(), ()], r"\(none\).*at least 1")],
+)
+def test_too_few_classes_are_refused(labels, said):
+  examples = [labelled_examples.Example("x", "t", label=n) for n in labels]
+  with pytest.raises(errors.InputError, match=said):
+    own_data.label_list(examples)
+
+
+# Faults.
+
+
+@pytest.mark.parametrize(
+  "name, text, said",
+  [
+    ("d.csv", "text,label\nOne.,a\nTwo\n", ":3: 1 column, but 2 are in"),
+    ("d.csv", "text,label\nOne.,a\n ,b\n", ":3: an empty text in 'text'"),
+    ("d.csv", 'text,label\n"1\n2",a\n"\n",b\n', ":4: an empty text in 'text'"),
+    ("d.csv", "text,label\nOne.,\n", ":2: label '' is no class"),
+    ("d.csv", "txt,label\nOne.,a\n", ":1: no column 'text'; the columns are"),
+    ("d.csv", "text,label,text\nOne.,a,b\n", ":1: 2 columns are named 'text'"),
+    ("d.jsonl", '{"text": 1, "label": "a"}\n', ":1: 'text' is 1, not a text"),
+    ("d.jsonl", '{"text": "x"}\n', ":1: no 'label'; it has 'text'"),
+    ("d.jsonl", '{"text": "x", "label": null}', ":1: label None is no class"),
+    ("d.jsonl", '{"text": "x", "label": ["a"]}', "is no class"),
+    ("d.dat", "text,label\nOne.,a\n", "neither .csv, .tsv nor .jsonl"),
+  ],
+)
+def test_a_fault_is_named_with_file_and_line(tmp_path, name, text, said):
+  with pytest.raises(errors.InputError, match=said):
+    read(tmp_path, text, name=name)
+
+
+@pytest.mark.parametrize(
+  "second, said",
+  [
+    ("1", ":3: duplicate id '1', first at .*:2; give every row"),
+    (" ", ":3: ' ' is no id"),
+  ],
+)
+def test_ids_must_tell_the_rows_apart(tmp_path, second, said):
+  columns = own_data.Columns(id="id")
+  text = f"id,text,label\n1,One.,a\n{second},Two.,b\n"
+  with pytest.raises(errors.InputError, match=said):
+    read(tmp_path, text, columns)
+
+
+@pytest.mark.parametrize("value", ["much", "", "nan", "inf", None, True, [1]])
+def test_a_score_that_is_no_number_is_refused(tmp_path, value):
+  with pytest.raises(errors.InputError, match=":1: label .* is no number"):
+    labels_of(tmp_path, [value], kind=REGRESSION)
+
+
+@pytest.mark.parametrize(
+  "value, separator, said",
+  [
+    ("a;b", None, "what parts the classes in it is not said"),
+    ("a;;b", ";", "label '' is no class"),
+    (None, ";", "None is no list of classes"),
+    ([["a"]], ";", r"\['a'\] is no class"),
+  ],
+)
+def test_classes_that_cannot_be_meant_are_refused(
+  tmp_path, value, separator, said
+):
+  with pytest.raises(errors.InputError, match=said):
+    labels_of(tmp_path, [value], kind=MULTI_LABEL, separator=separator)
+
+
+def test_a_column_cannot_be_text_and_label(tmp_path):
+  columns = own_data.Columns("text", label="text")
+  with pytest.raises(errors.InputError, match="one column is named twice"):
+    read(tmp_path, "text\nOne.\n", columns)

@@ -1,0 +1,223 @@
+"""Scores of classifiers: by hand, and as scikit-learn and SciPy have them."""
+
+import numpy as np
+import pytest
+
+from classification import scoring
+from classification.scoring import Results
+from common import errors
+
+GOLD = np.array([0, 0, 1, 1, 1, 0, 1, 1])
+PREDICTED = np.array([0, 1, 1, 1, 0, 0, 1, 1])
+# Positive class, with a tie between a right and a wrong one.
+POSITIVE = np.array([0.1, 0.6, 0.6, 0.9, 0.3, 0.2, 0.7, 0.8])
+
+
+def binary():
+  scores = np.stack([1 - POSITIVE, POSITIVE], axis=1)
+  return Results("single", ["no", "yes"], GOLD, scores)
+
+
+def random_single(seed=0, num_classes=4, size=60):
+  rng = np.random.RandomState(seed)
+  scores = rng.dirichlet(np.ones(num_classes), size).round(2) + 1e-3
+  scores /= scores.sum(axis=1, keepdims=True)
+  labels = [f"class {number}" for number in range(num_classes)]
+  return Results("single", labels, rng.randint(0, num_classes, size), scores)
+
+
+def random_multi_label(seed=0):
+  rng = np.random.RandomState(seed)
+  gold = rng.randint(0, 2, [50, 3])
+  return Results("multi_label", ["a", "b", "c"], gold, rng.rand(50, 3))
+
+
+def random_regression(seed=0):
+  rng = np.random.RandomState(seed)
+  gold = rng.randint(0, 6, 40).astype(np.float32)  # Many ties.
+  scores = (gold + rng.randint(-2, 3, 40)).astype(np.float32)
+  return Results("regression", [], gold, scores[:, None])
+
+
+def all_of(results):
+  names = scoring.METRICS[results.kind]
+  if len(results.labels) != 2:
+    names = set(names) - {"f1", "precision", "recall"}
+  return scoring.compute(results, names)
+
+
+def test_two_classes_by_hand():
+  # Right: 2 of "no", 4 of "yes"; one of each taken for the other.
+  values = all_of(binary())
+  assert values["accuracy"] == 6 / 8
+  assert values["precision"] == values["recall"] == values["f1"] == 4 / 5
+  assert values["f1_micro"] == 6 / 8
+  assert values["f1_macro"] == pytest.approx((4 / 5 + 2 / 3) / 2)
+  # (TP TN - FP FN) / sqrt((TP+FP) (TP+FN) (TN+FP) (TN+FN))
+  assert values["matthews"] == pytest.approx((4 * 2 - 1) / 15)
+  # Of 15 pairs 3 in the wrong order by 0.3 against 0.6 ... one tie.
+  wrong, tied = 1, 1
+  assert values["auc"] == pytest.approx((15 - wrong - tied / 2) / 15)
+
+
+def test_several_classes_at_once_by_hand():
+  gold = np.array([[1, 0, 1], [0, 1, 0], [1, 1, 0]])
+  scores = np.array([[0.9, 0.2, 0.4], [0.1, 0.8, 0.3], [0.7, 0.6, 0.55]])
+  values = all_of(Results("multi_label", ["a", "b", "c"], gold, scores))
+  assert values["accuracy"] == pytest.approx(1 / 3)
+  assert values["precision_micro"] == pytest.approx(4 / 5)
+  assert values["recall_micro"] == pytest.approx(4 / 5)
+  assert values["f1_macro"] == pytest.approx((1 + 1 + 0) / 3)
+  assert values["auc"] == pytest.approx((1 + 1 + 1 / 2) / 3)
+
+
+def test_the_positive_class_may_be_the_first():
+  first = all_of(binary()._replace(positive=0))
+  assert first["f1"] == first["recall"] == pytest.approx(2 / 3)
+  assert first["f1_macro"] == all_of(binary())["f1_macro"]
+
+
+def test_a_class_that_is_nowhere_is_in_no_mean():
+  """As scikit-learn leaves it out: class 2 is neither right nor predicted."""
+  predicted = np.array([0, 1, 1, 1])
+  results = Results("single", list("abcd"), np.array([0, 0, 1, 3]),
+                    np.eye(4)[predicted])
+  values = all_of(results)
+  # Of a, b, d: precision 1, 1/3, 0; recall 1/2, 1, 0; F1 2/3, 1/2, 0.
+  assert values["precision_macro"] == pytest.approx((1 + 1 / 3) / 3)
+  assert values["recall_macro"] == pytest.approx((1 / 2 + 1) / 3)
+  assert values["f1_macro"] == pytest.approx((2 / 3 + 1 / 2) / 3)
+  last = scoring.report(results).splitlines()[5]
+  assert last.split() == ["macro", "avg", "0.4444", "0.5000", "0.3889", "4"]
+  # Several classes at once: all columns.
+  gold = np.array([[1, 0], [1, 0]])
+  values = all_of(Results("multi_label", ["a", "b"], gold, gold))
+  assert values["f1_macro"] == 0.5
+
+
+def test_loss_is_the_mean_over_batches_of_which_the_last_is_short():
+  losses = np.array([1, 2, 3, 4, 10], np.float32)
+  mean = scoring.mean_over_batches
+  assert mean(losses, 2) == (1.5 + 3.5 + 10) / 3
+  assert mean(losses, 5) == mean(losses, 1) == mean(losses, 8) == 4
+  assert mean(losses, 4) == (2.5 + 10) / 2
+
+
+def test_correlations_by_hand():
+  gold, predicted = np.array([1.0, 2, 3, 4]), np.array([1.0, 3, 3, 5])
+  values = all_of(Results("regression", [], gold, predicted[:, None]))
+  assert values["pearson"] == pytest.approx(6 / np.sqrt(5 * 8))
+  # Ranks 1, 2.5, 2.5, 4 against 1, 2, 3, 4.
+  assert values["spearman"] == pytest.approx(4.5 / np.sqrt(5 * 4.5))
+
+
+def test_ties_share_their_mean_rank():
+  ranks = scoring.average_ranks([3.0, 1.0, 3.0, 3.0, 2.0])
+  assert ranks.tolist() == [4, 1, 4, 4, 2]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_scores_of_classes_are_scikit_learns(seed):
+  sklearn = pytest.importorskip("sklearn.metrics")
+  results = random_single(seed)
+  gold, predicted = results.gold, results.predicted
+  values = all_of(results)
+  assert values["accuracy"] == sklearn.accuracy_score(gold, predicted)
+  assert values["matthews"] == pytest.approx(
+    sklearn.matthews_corrcoef(gold, predicted)
+  )
+  assert values["auc"] == pytest.approx(
+    sklearn.roc_auc_score(gold, results.scores, multi_class="ovr")
+  )
+  for average in ("macro", "micro"):
+    expected = sklearn.precision_recall_fscore_support(
+      gold, predicted, average=average, zero_division=0
+    )
+    for name, value in zip(("precision", "recall", "f1"), expected):
+      assert values[f"{name}_{average}"] == pytest.approx(value)
+  matrix = scoring.confusion_matrix(gold, predicted, 4)
+  assert (matrix == sklearn.confusion_matrix(gold, predicted)).all()
+
+
+def test_scores_of_two_classes_are_scikit_learns():
+  sklearn = pytest.importorskip("sklearn.metrics")
+  values = all_of(binary())
+  assert values["f1"] == pytest.approx(sklearn.f1_score(GOLD, PREDICTED))
+  assert values["auc"] == pytest.approx(sklearn.roc_auc_score(GOLD, POSITIVE))
+
+
+def test_scores_of_several_classes_at_once_are_scikit_learns():
+  sklearn = pytest.importorskip("sklearn.metrics")
+  results = random_multi_label()
+  gold, predicted = results.gold, results.predicted
+  values = all_of(results)
+  assert values["accuracy"] == sklearn.accuracy_score(gold, predicted)
+  assert values["auc"] == pytest.approx(
+    sklearn.roc_auc_score(gold, results.scores)
+  )
+  for average in ("macro", "micro"):
+    assert values[f"f1_{average}"] == pytest.approx(
+      sklearn.f1_score(gold, predicted, average=average)
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_correlations_are_scipys(seed):
+  stats = pytest.importorskip("scipy.stats")
+  results = random_regression(seed)
+  values = all_of(results)
+  pair = results.predicted, results.gold
+  assert values["pearson"] == pytest.approx(stats.pearsonr(*pair)[0])
+  assert values["spearman"] == pytest.approx(stats.spearmanr(*pair)[0])
+
+
+def test_what_others_leave_undefined_is_a_number():
+  """The best model of a run is found by comparing, which nan spoils."""
+  one = np.tile([[0.8, 0.2]], [4, 1])
+  values = all_of(Results("single", ["0", "1"], np.zeros(4, int), one))
+  assert values["matthews"] == 0 and values["f1"] == 0
+  assert values["auc"] == 0.5
+  same = np.full([4, 1], 2.7, np.float32)
+  values = all_of(Results("regression", [], np.arange(4.0), same))
+  assert values == {"pearson": 0, "spearman": 0}
+
+
+def test_metrics_that_a_task_does_not_have_are_refused():
+  check = scoring.check_metrics
+  check(["f1", "auc"], "single", 2)
+  with pytest.raises(errors.InputError, match="--metrics=f1: .*f1_macro"):
+    check(["f1"], "single", 3)
+  with pytest.raises(errors.InputError, match="pearson, spearman"):
+    check(["accuracy"], "regression", 0)
+
+
+def test_every_kind_has_its_defaults():
+  for kind, metrics in scoring.METRICS.items():
+    for size in (2, 3):
+      names = scoring.default_metrics(kind, size)
+      assert set(names) <= set(metrics)
+      scoring.check_metrics(names, kind, size)
+
+
+def test_the_report_has_a_row_for_each_class_and_the_confusions():
+  lines = scoring.report(binary()).splitlines()
+  assert lines[1].split() == ["no", "0.6667", "0.6667", "0.6667", "3"]
+  assert lines[2].split() == ["yes", "0.8000", "0.8000", "0.8000", "5"]
+  assert [line.split() for line in lines[-3:]] == [
+    ["no", "yes"], ["no", "2", "1"], ["yes", "1", "4"]
+  ]
+
+
+def test_the_report_of_numbers_says_how_far_off_they_are():
+  gold = np.array([1.0, 2, 3, 4])
+  scores = gold[:, None] + [[1], [1], [-1], [1]]
+  results = Results("regression", [], gold, scores)
+  text = scoring.report(results)
+  assert "4 examples" in text
+  assert "mean error                    0.5000" in text
+  assert "root mean squared error       1.0000" in text
+
+
+def test_the_report_of_several_classes_at_once_has_no_confusions():
+  text = scoring.report(random_multi_label())
+  assert "rows: right" not in text and len(text.splitlines()) == 5

@@ -1,0 +1,231 @@
+"""data_files: reading, writing whole files, TFRecords."""
+
+import gzip
+import os
+import pathlib
+import subprocess
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from common import errors, file_io, tfrecord
+
+
+def write_records(path, values):
+  with tfrecord.RecordWriter(str(path)) as writer:
+    for value in values:
+      writer.write(tfrecord.serialize_example({"a": [value]}))
+  return str(path)
+
+
+def test_patterns_are_sorted_and_kept_in_the_order_of_the_flag(tmp_path):
+  for name in ["b.txt", "a.txt", "z"]:
+    (tmp_path / name).touch()
+  patterns = f"{tmp_path}/z, {tmp_path}/*.txt"
+  names = map(os.path.basename, file_io.expand_file_patterns(patterns))
+  assert list(names) == ["z", "a.txt", "b.txt"]
+
+
+def test_pattern_without_a_match(tmp_path):
+  with pytest.raises(errors.InputError, match="no file matches .*none"):
+    file_io.expand_file_patterns(f"{tmp_path}/none*")
+
+
+def test_lines_end_at_line_feeds_only(tmp_path):
+  path = tmp_path / "text"
+  path.write_bytes("a\rb\u2028c\n\n é".encode())
+  lines = list(file_io.read_lines(str(path)))
+  assert lines == [(1, "a\rb\u2028c"), (2, ""), (3, " é")]
+
+
+def test_bad_utf8_names_file_and_line(tmp_path):
+  path = tmp_path / "text"
+  path.write_bytes(b"fine\nb\xe9d\n")
+  with pytest.raises(errors.InputError, match="text:2: not UTF-8.* 1 .*0xe9"):
+    list(file_io.read_lines(str(path)))
+
+
+def test_missing_file(tmp_path):
+  for path in [f"{tmp_path}/none", "ram://none"]:
+    with pytest.raises(errors.InputError, match="no such file: .*none"):
+      list(file_io.read_lines(path))
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_a_failing_writer_leaves_the_old_file(tmp_path, remote):
+  folder = "ram://" + tmp_path.name if remote else str(tmp_path)
+  path = f"{folder}/new/file"
+  file_io.write_text(path, "old é\n")
+  with pytest.raises(KeyError), file_io.atomic_write(path) as aside:
+    with tf.io.gfile.GFile(aside, "w") as stream:
+      stream.write("half")
+    raise KeyError
+  assert list(file_io.read_lines(path)) == [(1, "old é")]
+  file_io.write_text(path, "new")
+  assert list(file_io.read_lines(path)) == [(1, "new")]
+  assert tf.io.gfile.listdir(f"{folder}/new") == ["file"]
+
+
+def parsed_and_written_again(serialized):
+  example = tf.train.Example.FromString(serialized)
+  return example, example.SerializeToString(deterministic=True)
+
+
+def test_serialized_example_is_the_parsers_deterministic_form():
+  features = {
+    "segment_ids": [0, 1, 1],
+    "input_ids": [0, 127, 128, 16383, 16384, 30521, 1 << 40, -1],
+    "weights": [1.0, -0.5],
+    "nothing": np.zeros(0, np.int64),
+    "no_floats": np.zeros(0, np.float32),
+    "é" * 70: [7],
+  }
+  serialized = tfrecord.serialize_example(features)
+  example, again = parsed_and_written_again(serialized)
+  assert serialized == again
+  assert set(example.features.feature) == set(features)
+  for name, values in features.items():
+    feature = example.features.feature[name]
+    kind = getattr(feature, feature.WhichOneof("kind"))
+    assert list(kind.value) == list(values), name
+
+
+def test_many_examples_are_the_single_ones(tmp_path):
+  rng = np.random.default_rng(0)
+  batch = {
+    "input_ids": rng.integers(0, 1 << 17, (50, 130)),
+    "input_mask": rng.integers(0, 2, (50, 130), np.uint8),
+    "weights": rng.random((50, 20)),
+  }
+  records = tfrecord.serialize_examples(batch)
+  assert len(set(map(len, records))) > 1
+  for row, record in enumerate(records):
+    single = {name: values[row] for name, values in batch.items()}
+    assert record == tfrecord.serialize_example(single)
+    assert record == parsed_and_written_again(record)[1]
+
+
+@pytest.mark.parametrize("name", ["a.tfrecord", "a.tfrecord.gz"])
+def test_records_come_back(tmp_path, name):
+  path = str(tmp_path / name)
+  with tfrecord.RecordWriter(path) as writer:
+    writer.write(tfrecord.serialize_example({"x": [3, 4], "y": [0.5]}))
+    writer.write(tfrecord.serialize_example({"x": [5, 6], "y": [1.5]}))
+  assert tfrecord.count_records(path) == 2
+  assert tfrecord.is_gzip(path) == name.endswith(".gz")
+  first, second = tfrecord.read_records(path)
+  assert first["x"].tolist() == [3, 4] and first["x"].dtype == np.int64
+  assert second["y"].tolist() == [1.5] and second["y"].dtype == np.float32
+
+
+def test_failing_record_writer_leaves_the_old_file(tmp_path):
+  path = write_records(tmp_path / "a", [1])
+  with pytest.raises(KeyError), tfrecord.RecordWriter(path) as writer:
+    writer.write(b"half")
+    raise KeyError
+  assert tfrecord.count_records(path) == 1
+  assert os.listdir(tmp_path) == ["a"]
+
+
+def test_unwritable_output(tmp_path):
+  (tmp_path / "file").touch()
+  for path in (f"{tmp_path}/file/a", f"{tmp_path}/file/b/a"):
+    with pytest.raises(errors.InputError, match="file is not a folder|file/b"):
+      with tfrecord.RecordWriter(path):
+        pass
+  with pytest.raises(errors.InputError, match="cannot write nowhere://a"):
+    with tfrecord.RecordWriter("nowhere://a"):
+      pass
+
+
+def test_no_records(tmp_path):
+  path = write_records(tmp_path / "a", [])
+  assert tfrecord.count_records(path) == 0
+  assert list(tfrecord.read_records(path)) == []
+
+
+@pytest.mark.parametrize("kept", [1, 11, 12, 20])
+def test_truncated_record_is_named(tmp_path, kept):
+  path = write_records(tmp_path / "a", [1, 2])
+  size = os.path.getsize(path) // 2
+  os.truncate(path, size + kept)
+  with pytest.raises(
+    errors.InputError, match=f"a: record 2, .* byte {size}, is cut off"
+  ):
+    tfrecord.count_records(path)
+  with pytest.raises(errors.InputError, match="a: record 2.* cut off"):
+    list(tfrecord.read_records(path))
+
+
+def test_truncated_gzip_file(tmp_path):
+  path = write_records(tmp_path / "a.gz", [1, 2])
+  with gzip.open(path) as stream:
+    size = len(stream.read()) // 2
+  os.truncate(path, os.path.getsize(path) - 20)
+  with pytest.raises(errors.InputError, match="record [12], .* is cut off"):
+    tfrecord.count_records(path)
+  whole = write_records(tmp_path / "b", [1, 2])
+  with open(whole, "rb") as stream, gzip.open(path, "wb") as compressed:
+    compressed.write(stream.read()[: size + 12])
+  with pytest.raises(errors.InputError, match=f"record 2, .* byte {size},"):
+    tfrecord.count_records(path)
+
+
+def test_a_flipped_bit_is_found(tmp_path):
+  path = write_records(tmp_path / "a", [1, 2])
+  with open(path, "r+b") as stream:
+    stream.seek(20)
+    stream.write(b"\xff")
+  with pytest.raises(errors.InputError, match="record 1 is damaged"):
+    list(tfrecord.read_records(path))
+
+
+def test_a_record_that_is_no_example(tmp_path):
+  with tfrecord.RecordWriter(str(tmp_path / "a")) as writer:
+    writer.write(b"\xff\xff")
+  with pytest.raises(errors.InputError, match="record 1 is not a tf.train"):
+    list(tfrecord.read_records(str(tmp_path / "a")))
+
+
+def test_two_writers_of_one_name_do_not_meet(tmp_path, monkeypatch):
+  # Containers number their processes alike.
+  monkeypatch.setattr(file_io.os, "getpid", lambda: 1)
+  path = str(tmp_path / "a")
+  with file_io.atomic_write(path) as one:
+    with file_io.atomic_write(path) as other:
+      pathlib.Path(one).write_text("one")
+      pathlib.Path(other).write_text("other")
+    assert pathlib.Path(path).read_text() == "other"
+  assert pathlib.Path(path).read_text() == "one"
+  assert os.listdir(tmp_path) == ["a"]
+
+
+def test_what_killed_processes_of_this_machine_left_is_removed(tmp_path):
+  path = str(tmp_path / "a")
+  gone = subprocess.Popen(["true"])
+  gone.wait()
+  own = file_io.name_aside(path)
+  dead = f"{own.rpartition('-')[0]}-{gone.pid}"
+  elsewhere = f"{path}.tmp-other-host-0a1b2c3d-{gone.pid}"
+  for name in (own, dead, elsewhere):
+    pathlib.Path(name).touch()
+  file_io.remove_leftovers(path)
+  left = {str(found) for found in tmp_path.iterdir()}
+  assert left == {own, elsewhere}
+
+
+def test_names_and_sizes_change_with_the_files(tmp_path):
+  for name in ("a.txt", "b.txt"):
+    (tmp_path / name).write_text("12345")
+  paths = [f"{tmp_path}/{name}" for name in ("b.txt", "a.txt")]
+  told = file_io.names_and_sizes(paths)
+  assert told.startswith("2 files, 10 bytes, checksum of names and sizes ")
+  assert file_io.names_and_sizes(paths[::-1]) == told
+  (tmp_path / "a.txt").write_text("1234")
+  (tmp_path / "b.txt").write_text("123456")
+  # A folder stands for its files.
+  (tmp_path / "folder").mkdir()
+  other = file_io.names_and_sizes([str(tmp_path)])
+  assert other == file_io.names_and_sizes(paths)
+  assert "2 files, 10 bytes" in other and other != told

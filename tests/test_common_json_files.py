@@ -1,0 +1,60 @@
+"""json_files: one good way and every bad one."""
+
+import json
+
+import pytest
+
+from common import errors, json_files
+
+
+def test_what_is_written_is_read(tmp_path):
+  path = f"{tmp_path}/new/a.json"
+  json_files.write(path, {"b": [1, "é"], "a": None})
+  assert json_files.read(path) == {"a": None, "b": [1, "é"]}
+  with open(path, encoding="utf-8") as stream:
+    assert stream.read().startswith('{\n  "a": null,\n  "b"')
+
+
+@pytest.mark.parametrize(
+  "data, fault",
+  [
+    (b"{", "not JSON: Expecting"),
+    (b'{"a": "\xff"}', "not JSON: 'utf-8' codec"),
+    (b"[1]", r"expected an object in JSON, got \[1\]"),
+  ],
+)
+def test_faults_name_the_file(tmp_path, data, fault):
+  path = tmp_path / "a.json"
+  path.write_bytes(data)
+  with pytest.raises(errors.InputError, match=f"{path}: {fault}"):
+    json_files.read(str(path))
+
+
+def test_missing_file(tmp_path):
+  with pytest.raises(errors.InputError, match="no such file"):
+    json_files.read(f"{tmp_path}/none")
+
+
+def test_kinds_are_told_apart(tmp_path):
+  path = tmp_path / "a.json"
+  path.write_text("[1]")
+  assert json_files.read(str(path), list) == [1]
+  path.write_text("{}")
+  with pytest.raises(errors.InputError, match="expected a list in JSON"):
+    json_files.read(str(path), list)
+
+
+def test_plain_is_what_would_be_read_back(tmp_path):
+  values = {"a": (1, 2), 3: None}
+  path = str(tmp_path / "a.json")
+  json_files.write(path, {"a": (1, 2), "3": None})
+  assert json_files.plain(values) == json_files.read(path)
+
+
+def test_a_line_of_json_is_utf_8_whatever_is_in_it():
+  values = {"\udfff": ["\u00e9", "\U0001f600", 1]}
+  line = json_files.line(values)
+  assert line.encode("utf-8") == (
+    '{"\\udfff": ["\u00e9", "\U0001f600", 1]}\n'.encode()
+  )
+  assert json.loads(line) == values

@@ -1,0 +1,79 @@
+"""process_pool: order, errors, dead workers."""
+
+import functools
+import os
+import signal
+
+import pytest
+
+from common import errors, process_pool
+
+
+def square_and_pid(number):
+  return number * number, os.getpid()
+
+
+def refuse_three(number):
+  if number == 3:
+    raise errors.InputError("three came")
+  return number
+
+
+def die(number):
+  os.kill(os.getpid(), signal.SIGKILL)
+
+
+def add(a, b):
+  return a + b
+
+
+def test_one_process_works_here_and_reads_no_further_than_needed():
+  read = []
+
+  def blocks():
+    for number in range(10):
+      read.append(number)
+      yield number
+
+  results = process_pool.in_order(square_and_pid, blocks(), processes=1)
+  assert next(results) == (0, os.getpid())
+  assert len(read) <= 2
+  assert [value for value, _ in results] == [n * n for n in range(1, 10)]
+
+
+def test_one_block_is_not_worth_a_process():
+  assert list(
+    process_pool.in_order(square_and_pid, [5], processes=4)
+  ) == [(25, os.getpid())]
+
+
+def test_no_block_gives_nothing():
+  assert not list(process_pool.in_order(die, [], processes=2))
+
+
+def test_processes_give_results_in_order_of_blocks():
+  results = list(process_pool.in_order(square_and_pid, range(9), processes=2))
+  assert [value for value, _ in results] == [n * n for n in range(9)]
+  assert os.getpid() not in {pid for _, pid in results}
+
+
+def test_partial_functions_go_to_processes():
+  plus_ten = functools.partial(add, 10)
+  assert list(process_pool.in_order(plus_ten, range(3), processes=2)) == [
+    10, 11, 12,
+  ]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_an_input_error_comes_through(processes):
+  with pytest.raises(errors.InputError, match="three came"):
+    list(process_pool.in_order(refuse_three, range(5), processes=processes))
+
+
+def test_a_killed_worker_is_an_input_error():
+  with pytest.raises(errors.InputError, match="a process was killed"):
+    list(process_pool.in_order(die, range(3), processes=2))
+
+
+def test_default_is_what_this_process_may_use():
+  assert process_pool.default_processes() == len(os.sched_getaffinity(0))

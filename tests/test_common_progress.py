@@ -1,0 +1,51 @@
+"""progress: the line, and when it is shown."""
+
+import io
+
+from common import progress
+
+
+class Screen(io.StringIO):
+  """A terminal."""
+
+  def isatty(self):
+    return True
+
+
+def make(stream):
+  return progress.Progress(
+    200, parts=4, part_name="shards", unit="words", stream=stream
+  )
+
+
+def test_line():
+  done = make(io.StringIO())
+  done.advance(50, 30000)
+  assert done.line(100.0) == (
+    f"[{'#' * 6:24}]  25.0%  1/4 shards  300 words/s  ETA 0:05:00"
+  )
+
+
+def test_nothing_to_do():
+  assert "100" not in make(io.StringIO()).line(0.0)
+
+
+def test_a_file_gets_the_last_line_at_once():
+  stream = io.StringIO()
+  done = make(stream)
+  for _ in range(4):
+    done.advance(50, 1)
+  assert stream.getvalue().count("\n") == 1
+  assert "100.0%  4/4 shards" in stream.getvalue()
+
+
+def test_a_terminal_has_one_line_rewritten():
+  stream = Screen()
+  done = make(stream)
+  done._told -= 1.0
+  done.advance(50, 1)
+  for _ in range(3):
+    done.advance(50, 1)
+  text = stream.getvalue()
+  assert text.count("\r") >= 2 and text.count("\n") == 1
+  assert text.endswith("ETA 0:00:00\n")

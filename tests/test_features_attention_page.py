@@ -1,0 +1,93 @@
+"""Tests of the page of attention: its data, and in a browser if there is one.
+"""
+
+import base64
+import json
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+from features import attention_page
+
+RNG = np.random.RandomState(0)
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+
+
+def attention(layers, heads, size):
+  scores = RNG.randn(layers, heads, size, size)
+  return np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+
+
+FIRST = (["[CLS]", "a<b", "</script>", "[SEP]"], attention(2, 3, 4))
+SECOND = (["[CLS]", "Zürich", "[SEP]"], attention(2, 3, 3))
+
+
+def data_of(page):
+  return json.loads(re.search(r"^const sentences = (.*);$", page, re.M)[1])
+
+
+def test_the_page_holds_the_probabilities():
+  found = data_of(attention_page.attention_page([FIRST, SECOND]))
+  for row, (tokens, probabilities) in zip(found, [FIRST, SECOND], strict=True):
+    assert row["tokens"] == tokens
+    assert (row["layers"], row["heads"]) == (2, 3)
+    numbers = np.frombuffer(base64.b64decode(row["attention"]), np.uint8)
+    np.testing.assert_allclose(
+      numbers.reshape(probabilities.shape) / 255, probabilities, atol=0.002
+    )
+
+
+def test_the_page_needs_nothing_else_and_no_text_ends_its_script():
+  page = attention_page.attention_page([FIRST], title="a < b & c")
+  assert not re.search(r"(src|href)=|@import|url\(", page)
+  assert "<title>a &lt; b &amp; c</title>" in page
+  assert page.count("</script>") == 1
+
+
+def browse(tmp_path, page, *options):
+  """Opens a page in a headless browser; returns what it writes."""
+  path = tmp_path / "page.html"
+  path.write_text(page, encoding="utf-8")
+  return subprocess.run(
+    [
+      BROWSER, "--headless", "--no-sandbox", "--disable-gpu",
+      "--disable-quic", "--no-first-run", "--disable-background-networking",
+      "--disable-component-update", "--disable-sync",
+      f"--user-data-dir={tmp_path}/profile", "--window-size=1600,800",
+      *options, path.as_uri(),
+    ],
+    check=True, capture_output=True, text=True, timeout=120,
+  ).stdout
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not BROWSER, reason="no chromium is installed")
+def test_a_browser_shows_every_head_and_follows_a_click(tmp_path):
+  page = attention_page.attention_page([FIRST, SECOND])
+  click = "<script>document.querySelectorAll('canvas')[5].click()</script>"
+  page = page.replace("</body>", f"{click}</body>")
+  document = browse(tmp_path, page, "--dump-dom")
+  assert document.count("<canvas") == 2 * 3
+  assert "Layer 1, head 2: who attends" in document
+  assert document.count("<rect") == 4 * 4
+  # Left and right of the lines, and beside and above the matrix.
+  assert document.count(">a&lt;b</text>") == 4
+  lines = (FIRST[1][1, 2] * 255).round() / 255 >= 0.02
+  assert document.count("<line") == lines.sum()
+  assert document.count("<option") == 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not BROWSER, reason="no chromium is installed")
+def test_a_screenshot_is_not_empty(tmp_path):
+  image = pytest.importorskip("matplotlib.image")
+  shot = tmp_path / "shot.png"
+  page = attention_page.attention_page([FIRST])
+  browse(tmp_path, page, f"--screenshot={shot}")
+  pixels = image.imread(shot)
+  assert pixels.shape[:2] == (800, 1600)
+  blue = (pixels[..., 2] > pixels[..., 0] + 0.3).sum()
+  assert blue > 1000

@@ -1,0 +1,111 @@
+"""Tests of how lines of text become batches."""
+
+import numpy as np
+import pytest
+
+import script_runner
+import tokenization
+from common import errors
+from features import text_batches
+
+VOCAB = (
+  script_runner.ROOT / "tests" / "golden" / "pretraining_run" / "model"
+  / "vocab.txt"
+)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+  return tokenization.FullTokenizer(str(VOCAB))
+
+
+def examples(*lengths):
+  return [
+    text_batches.Example(index, [7] * length, [0] * length)
+    for index, length in enumerate(lengths)
+  ]
+
+
+@pytest.mark.parametrize(
+  "line, texts",
+  [
+    ("", ("", None)),
+    ("  one text \t", ("one text", None)),
+    ("a ||| b", ("a", "b")),
+    ("a ||| b ||| c", ("a ||| b", "c")),
+    ("a ||| ||| b", ("a |||", "b")),
+    ("a|||b", ("a|||b", None)),
+    ("a ||| ", ("a |||", None)),
+    (" ||| b", ("||| b", None)),
+  ],
+)
+def test_the_last_separator_parts_a_line(line, texts):
+  assert text_batches.split_pair(line) == texts
+
+
+def test_lines_are_cut_to_the_longest_sequence(tmp_path, tokenizer):
+  path = tmp_path / "lines.txt"
+  path.write_text("up up up up up\nup ||| on on on on on\n")
+  single, pair = text_batches.read_examples(str(path), tokenizer, 6)
+  up, on, cls_id, sep_id = tokenizer.convert_tokens_to_ids(
+    ["up", "on", "[CLS]", "[SEP]"]
+  )
+  assert single == (0, [cls_id, up, up, up, up, sep_id], [0] * 6)
+  assert pair == (
+    1, [cls_id, up, sep_id, on, on, sep_id], [0, 0, 0, 1, 1, 1]
+  )
+
+
+def test_a_sequence_without_room_is_refused(tokenizer):
+  with pytest.raises(errors.InputError, match="--max_seq_length=2 leaves no"):
+    text_batches.make_encoder(tokenizer, 2)
+
+
+def test_both_texts_of_a_pair_are_inputs_of_their_own(tmp_path, tokenizer):
+  path = tmp_path / "pairs.txt"
+  path.write_text("up ||| on\n")
+  found = [
+    tokenizer.convert_ids_to_tokens(example.input_ids)
+    for example in text_batches.read_pairs(str(path), tokenizer, 8)
+  ]
+  assert found == [["[CLS]", "up", "[SEP]"], ["[CLS]", "on", "[SEP]"]]
+
+
+def test_a_line_that_is_no_pair_is_named(tmp_path, tokenizer):
+  path = tmp_path / "pairs.txt"
+  path.write_text("up ||| on\nup\n")
+  with pytest.raises(errors.InputError, match=r"pairs.txt:2: no pair in 'up'"):
+    list(text_batches.read_pairs(str(path), tokenizer, 8))
+
+
+def test_windows_hold_every_example_once_in_order():
+  given = examples(3, 5, 4, 4, 1)
+  found = list(text_batches.windows(given, 8))
+  assert [[len(e.input_ids) for e in w] for w in found] == [[3, 5], [4, 4], [1]]
+  assert [example for window in found for example in window] == given
+
+
+def test_windows_do_not_part_a_group():
+  found = list(text_batches.windows(examples(9, 1, 9, 1), 8, group=2))
+  assert [len(window) for window in found] == [2, 2]
+
+
+def test_windows_read_no_further_than_they_must():
+  given = iter(examples(4, 4, 4))
+  next(text_batches.windows(given, 8))
+  assert len(list(given)) == 1
+
+
+def test_batches_are_sorted_by_length_and_hold_everything():
+  batches = list(text_batches.batches_by_length(examples(2, 9, 5, 1, 7), 2))
+  assert batches == [[1, 4], [2, 0], [3]]
+
+
+def test_padding_has_no_mask():
+  batch = text_batches.padded(
+    [text_batches.Example(0, [5, 6], [0, 1])], rows=2, length=3
+  )
+  np.testing.assert_array_equal(batch["input_ids"], [[5, 6, 0], [0, 0, 0]])
+  np.testing.assert_array_equal(batch["input_mask"], [[1, 1, 0], [0, 0, 0]])
+  np.testing.assert_array_equal(batch["segment_ids"], [[0, 1, 0], [0, 0, 0]])
+  assert all(values.dtype == np.int32 for values in batch.values())

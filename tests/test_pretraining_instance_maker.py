@@ -1,0 +1,335 @@
+"""pretraining_data: the original's instances, draw by draw."""
+
+import gzip
+import hashlib
+import pathlib
+import random
+
+import numpy as np
+import pytest
+
+import tokenization
+from common import errors
+from pretraining import instance_maker, text_corpus
+
+GOLDEN = pathlib.Path(__file__).parent / "golden"
+INPUTS = GOLDEN / "pretraining_data" / "inputs"
+
+# Name: input files, vocabulary, options that are not the README's.
+RUNS = {
+  "readme": (["sample_text"], "uncased", {}),
+  "wwm": (["sample_text"], "uncased", {"masking": "whole_words"}),
+  "cased": (["sample_text"], "cased", {}),
+  "multi_cased": (["sample_text"], "multi_cased", {}),
+  "lower_with_cased_vocab": (["sample_text"], "cased", {}),
+  "defaults": (["sample_text"], "uncased", {"dupe_factor": 10}),
+  "short05": (["sample_text"], "uncased", {"short_seq_prob": 0.5}),
+  "seq512": (
+    ["sample_text"],
+    "uncased",
+    {"max_seq_length": 512, "max_predictions_per_seq": 77},
+  ),
+  "pred5": (["sample_text"], "uncased", {"max_predictions_per_seq": 5}),
+  "multi_io": (["sample_text", "second_corpus"], "uncased", {}),
+  # As the original read them there: its glob was not sorted.
+  "glob_in": (["nofinalblank_b", "nofinalblank_a"], "uncased", {}),
+  "single_doc": (
+    ["single_doc"],
+    "uncased",
+    {"max_seq_length": 32, "max_predictions_per_seq": 5},
+  ),
+  "odd": (["odd_corpus"], "uncased", {}),
+}
+CASED = ("cased", "multi_cased")
+
+WORDS = {
+  token: index
+  for index, token in enumerate(
+    "[PAD] [UNK] [CLS] [SEP] [MASK] a b c d ##e ##f".split()
+  )
+}
+
+
+@pytest.fixture(scope="module")
+def vocab_file(tmp_path_factory):
+  """Gives a function: name of a released vocabulary -> its file."""
+  folder = tmp_path_factory.mktemp("vocab")
+
+  def unpacked(name):
+    path = folder / f"{name}.txt"
+    if not path.exists():
+      packed = GOLDEN / "tokenization" / f"{name}_vocab.txt.gz"
+      path.write_bytes(gzip.decompress(packed.read_bytes()))
+    return str(path)
+
+  return unpacked
+
+
+def read_inputs(names):
+  for name in names:
+    with open(INPUTS / f"{name}.txt", encoding="utf-8", newline="\n") as text:
+      yield from text
+
+
+def encoded(encode):
+  """Gives text_corpus.read_corpus what it asks for: many lines at a time."""
+
+  def encode_lines(lines):
+    rows = [encode(line) for line in lines]
+    return sum(rows, []), list(map(len, rows)), None
+
+  return encode_lines
+
+
+def make_features(lines, encode, vocab, options):
+  vocabulary = text_corpus.Vocabulary(vocab)
+  corpus = text_corpus.read_corpus(lines, encoded(encode), vocabulary.dtype)
+  rng = random.Random(options.random_seed)
+  instances, order = instance_maker.create_instances(
+    corpus, vocabulary, options, rng
+  )
+  return instances.features(order)
+
+
+def small_features(text, **options):
+  """Instances of space-separated words of WORDS, a line a sentence."""
+  return make_features(
+    text.split("\n"),
+    lambda line: [WORDS[word] for word in line.split()],
+    WORDS,
+    instance_maker.Options(**options),
+  )
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_every_field_of_every_record_in_order(name, vocab_file):
+  inputs, vocabulary, changed = RUNS[name]
+  tokenizer = tokenization.FullTokenizer(
+    vocab_file(vocabulary), do_lower_case=name not in CASED
+  )
+  options = instance_maker.Options(**{"dupe_factor": 5, **changed})
+  features = make_features(
+    read_inputs(inputs), tokenizer.encode, tokenizer.vocab, options
+  )
+  golden = np.load(GOLDEN / "pretraining_data" / f"{name}.npz")
+  num_files = 3 if name == "multi_io" else 1
+  assert set(features) == set(golden)
+  for feature, expected in golden.items():
+    files = [features[feature][first::num_files] for first in range(num_files)]
+    np.testing.assert_array_equal(np.concatenate(files), expected, feature)
+
+
+@pytest.mark.parametrize(
+  "masking, expected",
+  [
+    (
+      "whole_words",
+      "c5c0d26ebdec31ad5e40649b7f56cc88473aad417cfaef085bcfce34586b4387",
+    ),
+    (
+      "pieces",
+      "25d9aab68ce2cb2caab341ded5ea977bd15546fef42c0336ca672e9474ace850",
+    ),
+  ],
+)
+def test_a_longer_text_with_many_random_draws(masking, expected):
+  """Sha256 of the original's records of some 280 random sentences."""
+  rng = random.Random(5)
+  words = [word for word in WORDS if not word.startswith("[")]
+  sentences = [
+    " ".join(rng.choices(words, k=rng.randint(1, 40))) for _ in range(300)
+  ]
+  sentences[::7] = [""] * len(sentences[::7])
+  features = small_features(
+    "\n".join(sentences), masking=masking, dupe_factor=20
+  )
+  digest = hashlib.sha256()
+  for name in sorted(features):
+    digest.update(features[name].astype("<i4").tobytes())
+  assert digest.hexdigest() == expected
+
+
+def test_whole_words_are_masked_wholly():
+  line = "a ##e ##f b ##e c d ##f ##f ##f a b"
+  features = small_features(
+    f"{line}\n{line}\n\n{line}\n{line}",
+    masking="whole_words",
+    max_seq_length=64,
+    masked_lm_prob=0.4,
+    dupe_factor=5,
+  )
+  for ids, positions, labels, weights in zip(
+    features["input_ids"],
+    features["masked_lm_positions"],
+    features["masked_lm_ids"],
+    features["masked_lm_weights"],
+  ):
+    original = ids.copy()
+    count = int(weights.sum())
+    masked = positions[:count].tolist()
+    original[masked] = labels[:count]
+    continues = (original >= WORDS["##e"]).tolist()
+    for position in range(1, len(ids)):
+      if continues[position]:
+        assert (position in masked) == (position - 1 in masked)
+
+
+def test_a_single_document_is_its_own_random_next():
+  features = small_features("a b\nc d\na c", dupe_factor=2)
+  assert features["next_sentence_labels"].any()
+
+
+@pytest.mark.parametrize(
+  "option, value",
+  [
+    ("max_seq_length", 4),
+    ("max_seq_length", 65537),
+    ("masking", "words"),
+    ("packing", "pairs"),
+    ("max_predictions_per_seq", 129),
+    ("max_predictions_per_seq", 0),
+    ("dupe_factor", 0),
+    ("masked_lm_prob", 0.0),
+    ("masked_lm_prob", 1.5),
+    ("short_seq_prob", -0.1),
+    ("short_seq_prob", 1.1),
+  ],
+)
+def test_impossible_options(option, value):
+  with pytest.raises(errors.InputError, match=f"--{option}={value}: must be"):
+    instance_maker.Options(**{option: value})
+
+
+def test_ids_beyond_16_bits():
+  vocab = {**WORDS, "z": 70000}
+  features = make_features(
+    ["z a", "z b"],
+    lambda line: [vocab[word] for word in line.split()],
+    vocab,
+    instance_maker.Options(masked_lm_prob=0.01, dupe_factor=1),
+  )
+  assert 70000 in features["input_ids"]
+
+
+def sentences_of(features):
+  """Returns the tokens of each record, as words of WORDS, without padding."""
+  names = {index: word for word, index in WORDS.items()}
+  lengths = features["input_mask"].sum(1)
+  return [
+    " ".join(names[index] for index in row[:length].tolist())
+    for row, length in zip(features["input_ids"], lengths)
+  ]
+
+
+def test_full_sentences_go_on_in_the_next_document():
+  features = small_features(
+    "a a\na\n\nb b b\n\nc c c c c c c",
+    packing="full_sentences",
+    masking="none",
+    max_seq_length=9,
+    short_seq_prob=0.0,
+    dupe_factor=1,
+    random_seed=6,
+  )
+  assert set(features) == {
+    "input_ids", "input_mask", "segment_ids", "word_starts"
+  }
+  assert not features["segment_ids"].any()
+  found = sentences_of(features)
+  assert sorted(found) == [
+    "[CLS] b b b [SEP] a a a [SEP]",
+    "[CLS] c c c c c c c [SEP]",
+  ]
+  starts = features["word_starts"][found.index("[CLS] b b b [SEP] a a a [SEP]")]
+  assert starts.tolist() == [0, 1, 1, 1, 0, 1, 1, 1, 0]
+
+
+def test_doc_sentences_stay_in_their_document():
+  features = small_features(
+    "a a\na\n\nb b b\nb b b b\n\nc c c c c c c c c c c",
+    packing="doc_sentences",
+    masking="none",
+    max_seq_length=8,
+    short_seq_prob=0.0,
+    dupe_factor=1,
+  )
+  assert sorted(sentences_of(features)) == [
+    "[CLS] a a a [SEP]",
+    "[CLS] b b b [SEP]",
+    "[CLS] b b b b [SEP]",
+    "[CLS] c c c c c [SEP]",
+    "[CLS] c c c c c c [SEP]",
+  ]
+
+
+def test_no_separator_inside_a_packed_sequence_is_masked():
+  text = "\n\n".join(["a b ##e c", "d", "b ##f", "a"] * 20)
+  for masking in ("pieces", "whole_words", "spans", "ngrams"):
+    features = small_features(
+      text, packing="full_sentences", masking=masking, masked_lm_prob=0.5
+    )
+    labels = features["masked_lm_ids"][features["masked_lm_weights"] > 0]
+    assert len(labels) and labels.min() >= WORDS["a"], masking
+
+
+def test_short_sequences_of_packed_sentences():
+  text = "\n".join(["a b c d"] * 400)
+  lengths = [
+    small_features(
+      text, packing="doc_sentences", masking="none", short_seq_prob=prob
+    )["input_mask"].sum(1)
+    for prob in (0.0, 1.0)
+  ]
+  assert lengths[0].mean() > 120 and lengths[1].mean() < 80
+
+
+def test_unmasked_pairs_are_the_pairs_of_masked_ones():
+  text = "a ##e b c d\nb ##e ##f\n\nc d ##e\na a a"
+  features = small_features(text, masking="none", dupe_factor=3)
+  assert set(features) == {
+    "input_ids",
+    "input_mask",
+    "segment_ids",
+    "next_sentence_labels",
+    "word_starts",
+  }
+  assert WORDS["[MASK]"] not in features["input_ids"]
+  is_start = (features["input_ids"] >= WORDS["a"]) & (
+    features["input_ids"] < WORDS["##e"]
+  )
+  np.testing.assert_array_equal(features["word_starts"], is_start)
+
+
+def test_nothing_to_make_instances_of():
+  assert small_features("\n")["input_ids"].shape == (0, 128)
+
+
+def test_words_of_a_segmenter_are_masked_together():
+  lines = ["a b c d"] * 8 + [""] + ["a b c d"] * 8
+  vocabulary = text_corpus.Vocabulary(WORDS)
+  corpus = text_corpus.read_corpus(
+    lines,
+    lambda block: (
+      [WORDS[word] for line in block for word in line.split()],
+      [len(line.split()) for line in block],
+      # a and "b c d" are the words.
+      bytes([0, 0, 1, 1]) * sum(map(bool, block)),
+    ),
+    vocabulary.dtype,
+  )
+  options = instance_maker.Options(
+    masking="whole_words", masked_lm_prob=0.4, dupe_factor=3, max_seq_length=35
+  )
+  instances, order = instance_maker.create_instances(
+    corpus, vocabulary, options, random.Random(1)
+  )
+  features = instances.features(order)
+  inside = 0
+  for labels, count in zip(
+    features["masked_lm_ids"], features["masked_lm_weights"].sum(1)
+  ):
+    labels = labels[: int(count)].tolist()
+    inside += labels.count(WORDS["c"])
+    # Segments are cut at their ends only, where words may lose letters.
+    assert abs(labels.count(WORDS["c"]) - labels.count(WORDS["b"])) <= 4
+  assert inside

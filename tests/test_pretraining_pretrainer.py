@@ -1,0 +1,192 @@
+"""The pre-training objective through the trainer: compiled, in low precision.
+
+Dropout is off, so that runs can be compared.
+"""
+
+import collections
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import optimization
+import tiny_model
+from pretraining import pretrainer
+from training import loop
+
+CONFIG = tiny_model.tiny(
+  hidden_dropout_prob=0.0,
+  attention_probs_dropout_prob=0.0,
+  initializer_range=0.1,
+  num_hidden_layers=1,
+)
+ROWS, LENGTH, PREDICTIONS = 8, 8, 2
+
+
+def batch(rows=ROWS):
+  """Random words, a second masked one in every other row."""
+  rng = np.random.RandomState(0)
+  ids, mask, segments = tiny_model.batch(rows, LENGTH)
+  return {
+    "input_ids": ids,
+    "input_mask": tf.ones_like(mask),
+    "segment_ids": segments,
+    "masked_lm_positions": tf.constant([[1, 3]] * rows),
+    "masked_lm_ids": tf.constant(rng.randint(0, 30, [rows, PREDICTIONS])),
+    "masked_lm_weights": tf.constant([[1.0, i % 2] for i in range(rows)]),
+    "next_sentence_labels": tf.constant([[i % 2] for i in range(rows)]),
+  }
+
+
+def make_trainer(folder, *, strategy, dtype=tf.float32, jit=True, **options):
+  """`jit`: of the optimizer, as is the default."""
+  with strategy.scope():
+    model = pretrainer.PretrainingModel(
+      CONFIG, seed=1, compute_dtype=dtype
+    )
+  return loop.Trainer(
+    strategy=strategy,
+    variables=model.variables,
+    trained=model.trained_variables(),
+    objective=pretrainer.objective(model),
+    optimizer=optimization.create_optimizer("bertadam", jit_compile=jit),
+    learning_rate=functools.partial(
+      optimization.learning_rate,
+      init_lr=1e-3,
+      num_train_steps=100,
+      num_warmup_steps=0,
+      schedule="constant",
+    ),
+    options=loop.TrainOptions(
+      output_dir=str(folder),
+      num_train_steps=20,
+      batch_size=ROWS,
+      loss_scaling=dtype == tf.float16,
+      **options,
+    ),
+  )
+
+
+def batches(strategy):
+  share = ROWS // strategy.num_replicas_in_sync
+  rows = tf.data.Dataset.from_tensor_slices(batch()).repeat()
+  return strategy.distribute_datasets_from_function(
+    lambda context: rows.batch(share, drop_remainder=True)
+  )
+
+
+class Run:
+  """Twenty updates, and what they led to.
+
+  Attributes:
+    trainer: loop.Trainer.
+    losses: of the steps that were not skipped.
+    start, end: weights [N] of before and after.
+  """
+
+  def __init__(self, trainer, strategy, *, num_steps=20):
+    self.trainer, self._strategy = trainer, strategy
+    self.start = self._weights()
+    iterator = iter(batches(strategy))
+    losses = [trainer.step(next(iterator))[0] for _ in range(num_steps)]
+    self.losses = np.array([x for x in losses if np.isfinite(x)])
+    self.end = self._weights()
+    assert trainer.applied_updates.numpy() == len(self.losses) == 20
+
+  def _weights(self):
+    return np.concatenate([v.numpy().ravel() for v in self.trainer._trained])
+
+  def distance_from(self, other):
+    """Returns how far losses are at most, and weights, in shares of theirs."""
+    way = np.linalg.norm(other.end - other.start)
+    return (
+      np.max(np.abs(self.losses / other.losses - 1.0)),
+      np.linalg.norm(self.end - other.end) / way,
+    )
+
+  def products(self):
+    """Returns how many products of each kind and type a step has."""
+    batch = next(iter(batches(self._strategy)))
+    step = self.trainer._compiled_step.get_concrete_function(batch)
+    graph = step.graph.as_graph_def()
+    nodes = [*graph.node]
+    for function in graph.library.function:
+      nodes += function.node_def
+    return collections.Counter(
+      (node.op, tf.as_dtype(node.attr["T"].type))
+      for node in nodes
+      if node.op in ("MatMul", "BatchMatMulV2", "Einsum")
+    )
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+  """The step as it is, in float32."""
+  strategy = tf.distribute.get_strategy()
+  folder = tmp_path_factory.mktemp("plain")
+  return Run(make_trainer(folder, strategy=strategy, jit=False), strategy)
+
+
+def test_losses_fall(plain):
+  assert plain.losses[-1] < 0.5 * plain.losses[0]
+
+
+def test_a_step_that_xla_compiles_gives_the_same_weights(tmp_path, plain):
+  """As on a GPU by default: one device, one function, the optimizer in it."""
+  strategy = tf.distribute.OneDeviceStrategy("CPU:0")
+  trainer = make_trainer(tmp_path, strategy=strategy, jit_compile=True)
+  losses, weights = Run(trainer, strategy).distance_from(plain)
+  assert losses < 1e-5 and weights < 1e-4
+
+
+# What README says of the two types.
+BANDS = {tf.bfloat16: (0.01, 0.03), tf.float16: (0.001, 0.01)}
+
+
+def test_training_in_bfloat16_follows_float32(tmp_path, plain):
+  strategy = tf.distribute.get_strategy()
+  trainer = make_trainer(
+    tmp_path, strategy=strategy, dtype=tf.bfloat16, jit=False
+  )
+  run = Run(trainer, strategy)
+  losses, weights = run.distance_from(plain)
+  assert losses < BANDS[tf.bfloat16][0] and weights < BANDS[tf.bfloat16][1]
+  # Forward, and a product for each side of it backward: 6 in the layer, the
+  # pooler, two in the masked-LM head. In float32: the head of next sentences,
+  # and segments, whose table is all that has a gradient.
+  assert run.products() == {
+    ("MatMul", tf.bfloat16): 3 * 9,
+    ("BatchMatMulV2", tf.bfloat16): 3 * 2,
+    ("MatMul", tf.float32): 3 + 2,
+  }
+
+
+def test_training_in_float16_follows_float32_over_an_overflow(tmp_path, plain):
+  strategy = tf.distribute.get_strategy()
+  trainer = make_trainer(
+    tmp_path,
+    strategy=strategy,
+    dtype=tf.float16,
+    jit=False,
+    gradient_accumulation_steps=2,
+  )
+  # Twice of what just fits here.
+  trainer._loss_scale.scale.assign(2.0**18)
+  run = Run(trainer, strategy, num_steps=21)
+  assert trainer._loss_scale.scale == 2.0**17
+  losses, weights = run.distance_from(plain)
+  assert losses < BANDS[tf.float16][0] and weights < BANDS[tf.float16][1]
+
+
+def test_the_names_of_an_evaluations_results(plain):
+  model = pretrainer.PretrainingModel(
+    CONFIG, seed=1, with_next_sentence=False
+  )
+  objective = pretrainer.objective(model)
+  losses, metrics = objective.sums(batch(), None)
+  assert losses.keys() == objective.weights(batch()).keys() == {"masked_lm"}
+  assert {"loss", *metrics} == set(pretrainer.result_names(model))
+  assert not [v for v in model.trained_variables() if "/pooler/" in v.name]
+  _, metrics = objective.sums(batch(), [1, 2])
+  assert metrics["tokens_per_example"] == (ROWS * LENGTH, ROWS)

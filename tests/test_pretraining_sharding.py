@@ -1,0 +1,219 @@
+"""sharded_data: the same bytes whoever makes them, and however often."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from common import errors, file_io, tfrecord
+from pretraining import record_maker, sharding, text_shards
+from sharded_runs import assert_expected, contents, make_recipe, make_run
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+  """Gives what one process makes without being disturbed."""
+  run = make_run(tmp_path_factory.mktemp("expected"))
+  run.make()
+  return {
+    name: data
+    for name, data in contents(run).items()
+    if not name.endswith(".json")
+  }
+
+
+def test_names():
+  assert sharding.shard_names("d/x.gz", 2) == [
+    "d/x-00000-of-00002.gz", "d/x-00001-of-00002.gz"
+  ]
+  assert sharding.shard_names("x", 1) == ["x-00000-of-00001"]
+  assert sharding.manifest_name("d/x.gz") == "d/x.manifest.json"
+
+
+def test_a_shard_is_what_its_text_alone_would_give(tmp_path, expected):
+  run = make_run(tmp_path)
+  made = run.make()
+  assert_expected(run, expected)
+  assert sum(result.records for result in made) > 600
+  maker = record_maker.RecordMaker(run.recipe)
+  for shard, result in zip(run.shards, made):
+    text = tmp_path / "shard.txt"
+    lines = text_shards.read_lines(shard.pieces)
+    text.write_text("\n".join(lines))
+    corpus = maker.read(text_shards.whole_files([str(text)]), joined=True)
+    with tfrecord.RecordWriter(str(tmp_path / "alone")) as writer:
+      count = maker.write(corpus, [writer], seed=12345 + shard.number)
+    assert count == result.records
+    assert (tmp_path / "alone").read_bytes() == (
+      expected[os.path.basename(shard.output)]
+    )
+
+
+@pytest.mark.parametrize("num_processes", [2, 3])
+def test_the_number_of_processes_does_not_matter(
+  tmp_path, expected, num_processes
+):
+  run = make_run(tmp_path)
+  run.make(num_processes)
+  assert_expected(run, expected)
+
+
+# Writes half of the records of the third shard and dies.
+_KILLED = """
+import os, signal, sys
+import sharded_runs
+from common import file_io, tfrecord
+from pathlib import Path
+
+write_all = tfrecord.RecordWriter.write_all
+
+def write_some(self, records):
+  write_all(self, records[: len(records) // 2])
+  self._writer.flush()
+  if "00002-of" in self.path:
+    os.kill(os.getpid(), signal.SIGKILL)
+  write_all(self, records[len(records) // 2 :])
+
+tfrecord.RecordWriter.write_all = write_some
+sharded_runs.make_run(Path(sys.argv[1])).make()
+"""
+
+
+def test_killed_within_a_shard_and_run_again(tmp_path, expected):
+  here = os.path.dirname(os.path.abspath(__file__))
+  path = os.pathsep.join([here, os.path.dirname(here)])
+  done = subprocess.run(
+    [sys.executable, "-c", _KILLED, str(tmp_path)],
+    env={**os.environ, "PYTHONPATH": path},
+    check=False,
+  )
+  assert done.returncode == -signal.SIGKILL
+  run = make_run(tmp_path)
+  names = sorted(contents(run))
+  assert [name for name in names if "-of-" in name][:2] == (
+    sorted(expected)[:2]
+  )
+  assert len(names) == 4 and "00002-of-00006.tmp-" in names[2]
+  finished = {shard.output: os.stat(shard.output) for shard in run.shards[:2]}
+  run.make()
+  assert_expected(run, expected)
+  for path, before in finished.items():
+    assert os.stat(path) == before  # Not made again.
+
+
+def test_only_what_is_missing_or_cut_off_is_made_again(tmp_path, expected):
+  run = make_run(tmp_path)
+  run.make()
+  kept = os.stat(run.shards[0].output)
+  os.remove(run.shards[1].output)
+  os.truncate(run.shards[2].output, 100)
+  assert [shard.number for shard in make_run(tmp_path).begin()] == [1, 2]
+  make_run(tmp_path).make()
+  assert_expected(run, expected)
+  assert os.stat(run.shards[0].output) == kept
+
+
+@pytest.mark.parametrize(
+  "options, sentence",
+  [
+    ({"dupe_factor": 3}, "with dupe_factor 10, now it is 3"),
+    ({"masking": "spans"}, "with masking pieces, now it is spans"),
+  ],
+)
+def test_other_flags_are_refused(tmp_path, options, sentence):
+  make_run(tmp_path).begin()
+  with pytest.raises(errors.InputError, match=sentence):
+    make_run(tmp_path, **options).begin()
+
+
+def test_a_text_that_changed_is_refused(tmp_path):
+  run = make_run(tmp_path)
+  run.begin()
+  with open(tmp_path / "a.txt", "a") as stream:
+    stream.write("more\n")
+  files = [str(tmp_path / "a.txt"), str(tmp_path / "b.txt")]
+  again = sharding.ShardedRun(
+    run.recipe, files, str(tmp_path / "out/a.tfrecord"), shard_bytes=1000
+  )
+  with pytest.raises(errors.InputError, match="made with .* now it is"):
+    again.begin()
+
+
+def test_outputs_without_a_manifest_are_refused(tmp_path):
+  run = make_run(tmp_path)
+  file_io.write_text(run.shards[4].output, "")
+  with pytest.raises(errors.InputError, match="00004-of-00006 is there, but"):
+    run.make()
+
+
+def test_a_damaged_manifest_is_named(tmp_path):
+  run = make_run(tmp_path)
+  file_io.write_text(run.manifest, "{")
+  with pytest.raises(errors.InputError, match="manifest.json: not JSON"):
+    run.begin()
+
+
+def test_comparing_files_with_their_manifest(tmp_path):
+  run = make_run(tmp_path)
+  run.begin()
+  paths = [shard.output for shard in run.shards]
+  file_io.write_text(paths[0], "")
+  (fault,) = sharding.compare_with_manifests(paths[:1])
+  assert "does not tell of it; finish the run" in fault
+  os.remove(paths[0])
+  run.make()
+  assert sharding.compare_with_manifests(paths) == []
+  with open(paths[1], "ab") as stream:
+    stream.write(b"x")
+  unknown = str(tmp_path / "other-00000-of-00001")
+  faults = sharding.compare_with_manifests([*paths[:5], unknown, "a"])
+  assert len(faults) == 2
+  assert faults[0].startswith(f"{paths[1]}: its SHA-256 is not the one in")
+  assert "a.tfrecord-00005-of-00006 is not among the files" in faults[1]
+
+
+def test_compressed_shards_hold_the_same_records(tmp_path, expected):
+  run = make_run(tmp_path, "out/a.tfrecord.gz")
+  shard = run.shards[3]
+  maker = record_maker.RecordMaker(run.recipe)
+  sharding.make_shard(maker, 12345, shard)
+  plain = tmp_path / "plain"
+  plain.write_bytes(expected["a.tfrecord-00003-of-00006"])
+  assert tfrecord.is_gzip(shard.output)
+  assert list(tfrecord.read_serialized(shard.output)) == list(
+    tfrecord.read_serialized(str(plain))
+  )
+
+
+def test_a_shard_within_one_document_is_empty(tmp_path):
+  path = tmp_path / "text.txt"
+  path.write_text("the cat sat\n" * 100)
+  run = sharding.ShardedRun(
+    make_recipe(tmp_path), [str(path)], str(tmp_path / "a"), shard_bytes=400
+  )
+  made = run.make()
+  assert [result.records > 0 for result in made] == [True, False, False]
+
+
+class Deadly:
+  """Kills the process that is given it."""
+
+  def __reduce__(self):
+    return signal.raise_signal, (signal.SIGKILL,)
+
+
+def test_a_killed_process_is_told_of(tmp_path):
+  run = make_run(tmp_path)
+  run.recipe = Deadly()
+  with pytest.raises(errors.InputError, match="a process was killed, perhaps"):
+    run.make(2)
+
+
+def test_bad_input_in_a_process_is_the_same_error(tmp_path):
+  run = make_run(tmp_path)
+  with open(tmp_path / "b.txt", "r+b") as stream:
+    stream.write(b"\xff")
+  with pytest.raises(errors.InputError, match="b.txt:1: not UTF-8"):
+    run.make(2)

@@ -1,0 +1,185 @@
+"""request_batching.py: what is joined, refused, forgotten and finished."""
+
+import asyncio
+import threading
+
+import numpy as np
+import pytest
+
+from common import errors
+from serving import batching
+
+
+class Model:
+  """Doubles numbers; notes its batches; computes only while it may."""
+
+  def __init__(self):
+    self.batches = []
+    self.started = threading.Semaphore(0)
+    self.may_finish = threading.Event()
+    self.may_finish.set()
+
+  def __call__(self, signature, inputs):
+    self.batches.append((signature, inputs["x"].tolist()))
+    self.started.release()
+    assert self.may_finish.wait(60)
+    if (inputs["x"] < 0).any():
+      raise ValueError("negative")
+    return {"y": 2 * inputs["x"]}
+
+
+def run(test, **options):
+  """Runs `await test(batcher, model)` in an event loop."""
+  model = Model()
+
+  async def main():
+    batcher = batching.Batcher(model, **options)
+    batcher.start()
+    try:
+      await test(batcher, model)
+    finally:
+      model.may_finish.set()
+      await batcher.close()
+
+  asyncio.run(main())
+  return model
+
+
+async def submit(batcher, *values, signature="s"):
+  outputs = await batcher.submit(signature, {"x": np.array(values)})
+  return outputs["y"].tolist()
+
+
+async def start_one(batcher, model):
+  """Lets the model be busy with a 0, so that others wait."""
+  model.may_finish.clear()
+  task = asyncio.create_task(submit(batcher, 0))
+  await asyncio.get_running_loop().run_in_executor(None, model.started.acquire)
+  return task
+
+
+async def waiting(batcher, *requests, **options):
+  """Returns tasks that have been submitted."""
+  tasks = [
+    asyncio.create_task(submit(batcher, *request, **options))
+    for request in requests
+  ]
+  await asyncio.sleep(0)
+  return tasks
+
+
+def test_requests_that_wait_are_computed_together():
+  async def test(batcher, model):
+    first = await start_one(batcher, model)
+    tasks = await waiting(batcher, [1], [2, 3], [4])
+    model.may_finish.set()
+    assert await asyncio.gather(first, *tasks) == [[0], [2], [4, 6], [8]]
+
+  model = run(test, max_delay=0)
+  assert model.batches == [("s", [0]), ("s", [1, 2, 3, 4])]
+
+
+def test_a_batch_has_its_size_and_what_fits_in_no_more():
+  async def test(batcher, model):
+    first = await start_one(batcher, model)
+    tasks = await waiting(batcher, [1, 2], [3, 4], [5])
+    model.may_finish.set()
+    await asyncio.gather(first, *tasks)
+    with pytest.raises(errors.InputError, match="4 instances in one request"):
+      await submit(batcher, 1, 2, 3, 4)
+
+  model = run(test, max_delay=0, max_batch_size=3)
+  assert [values for _, values in model.batches] == [[0], [1, 2, 5], [3, 4]]
+
+
+def test_a_full_batch_does_not_wait_for_its_delay():
+  async def test(batcher, model):
+    tasks = await waiting(batcher, [1], [2])
+    assert await asyncio.gather(*tasks) == [[2], [4]]
+
+  model = run(test, max_delay=3600, max_batch_size=2)
+  assert len(model.batches) == 1
+
+
+def test_signatures_and_shapes_are_not_mixed():
+  async def test(batcher, model):
+    first = await start_one(batcher, model)
+    tasks = await waiting(batcher, [1], [[1, 2]], [3])
+    tasks += await waiting(batcher, [4], signature="t")
+    model.may_finish.set()
+    await asyncio.gather(first, *tasks)
+
+  model = run(test, max_delay=0)
+  assert model.batches[1:] == [("s", [1, 3]), ("s", [[1, 2]]), ("t", [4])]
+
+
+def test_without_joining():
+  async def test(batcher, model):
+    first = await start_one(batcher, model)
+    tasks = await waiting(batcher, [1], [2])
+    model.may_finish.set()
+    assert await asyncio.gather(first, *tasks) == [[0], [2], [4]]
+
+  assert len(run(test, max_delay=3600, join=False).batches) == 3
+
+
+def test_a_bad_request_spoils_no_other():
+  async def test(batcher, model):
+    first = await start_one(batcher, model)
+    good, bad = await waiting(batcher, [1], [-1])
+    model.may_finish.set()
+    assert await good == [2]
+    with pytest.raises(ValueError, match="negative"):
+      await bad
+    assert await first == [0]
+
+  run(test, max_delay=0)
+
+
+def test_the_queue_is_bounded():
+  async def test(batcher, model):
+    first = await start_one(batcher, model)
+    tasks = await waiting(batcher, [1, 2])
+    with pytest.raises(batching.QueueFull):
+      await submit(batcher, 3, 4)
+    tasks += await waiting(batcher, [3])
+    model.may_finish.set()
+    await asyncio.gather(first, *tasks)
+
+  run(test, max_delay=0, max_queue=3)
+
+
+def test_a_request_that_was_given_up_is_not_computed():
+  async def test(batcher, model):
+    first = await start_one(batcher, model)
+    gone, stays = await waiting(batcher, [1], [2])
+    gone.cancel()
+    await asyncio.sleep(0)
+    model.may_finish.set()
+    assert await stays == [4] and await first == [0]
+
+  assert [0, 2] == [v for _, values in run(test).batches for v in values]
+
+
+def test_closing_finishes_what_waits_and_takes_nothing_new():
+  async def test(batcher, model):
+    first = await start_one(batcher, model)
+    tasks = await waiting(batcher, [1])
+    closing = asyncio.create_task(batcher.close())
+    await asyncio.sleep(0)
+    with pytest.raises(batching.Closed):
+      await submit(batcher, 2)
+    model.may_finish.set()
+    assert await asyncio.gather(first, *tasks) == [[0], [2]]
+    await closing
+
+  run(test, max_delay=0)
+
+
+def test_closing_does_not_wait_for_others():
+  async def test(batcher, model):
+    (task,) = await waiting(batcher, [1])
+    await batcher.close()
+    assert await task == [2]
+
+  run(test, max_delay=3600)

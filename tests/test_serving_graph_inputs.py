@@ -1,0 +1,124 @@
+"""graph_inputs.py: what input_sequences.py does, for whole batches."""
+
+import tensorflow as tf
+
+from serving import graph_inputs
+from training import input_sequences
+
+SPECIAL = {"cls_id": 1, "sep_id": 2}
+
+
+def ids(*lengths):
+  """Ragged ids 10, 11, ... of rows of these lengths."""
+  return tf.ragged.constant(
+    [[10 + i for i in range(length)] for length in lengths],
+    dtype=tf.int32,
+    ragged_rank=1,
+    row_splits_dtype=tf.int64,
+  )
+
+
+def expected(row_a, row_b=None):
+  return input_sequences.build_inputs(row_a, row_b, cls_id=1, sep_id=2)
+
+
+def check(inputs, rows):
+  """Compares ModelInputs with (ids, segments) of each row."""
+  longest = max(len(row) for row, _ in rows)
+  assert inputs.input_ids.shape == (len(rows), longest)
+  for number, (row, segments) in enumerate(rows):
+    assert inputs.input_ids[number].numpy().tolist() == input_sequences.pad(
+      row, longest
+    )
+    assert inputs.segment_ids[number].numpy().tolist() == input_sequences.pad(
+      segments, longest
+    )
+    assert inputs.input_mask[number].numpy().tolist() == input_sequences.pad(
+      [1] * len(row), longest
+    )
+
+
+def test_single_inputs():
+  inputs = graph_inputs.single_inputs(
+    ids(0, 3, 9), max_seq_length=7, **SPECIAL
+  )
+  rows = ids(0, 3, 5).to_list()
+  check(inputs, [expected(row) for row in rows])
+
+
+def test_every_pair_is_truncated_as_in_input_features():
+  room = 5
+  lengths = [(a, b) for a in range(9) for b in range(9)]
+  rows = []
+  for a, b in lengths:
+    row_a, row_b = ids(a, b).to_list()
+    input_sequences.truncate_pair(row_a, row_b, room)
+    rows.append(expected(row_a, row_b))
+  inputs = graph_inputs.pair_inputs(
+    ids(*[a for a, _ in lengths]),
+    ids(*[b for _, b in lengths]),
+    max_seq_length=room + 3,
+    **SPECIAL,
+  )
+  check(inputs, rows)
+
+
+def test_windows_are_those_of_a_loop():
+  questions, contexts = ids(2, 9, 0, 1), ids(0, 5, 20, 12)
+  windows = graph_inputs.windows(
+    questions,
+    contexts,
+    max_seq_length=12,
+    doc_stride=4,
+    max_query_length=6,
+    **SPECIAL,
+  )
+  rows, spans = [], []
+  for example, (question, context) in enumerate(
+    zip(questions.to_list(), contexts.to_list())
+  ):
+    question = question[:6]
+    room = 12 - 3 - len(question)
+    start = 0
+    while True:
+      length = min(len(context) - start, room)
+      spans.append((example, start, length, len(question) + 2))
+      rows.append(expected(question, context[start : start + length]))
+      if start + length == len(context):
+        break
+      start += min(length, 4)
+  check(windows.inputs, rows)
+  assert spans == list(
+    zip(*(value.numpy().tolist() for value in windows[1:]))
+  )
+
+
+def test_max_context():
+  contexts = [13, 4]
+  windows = graph_inputs.windows(
+    ids(0, 1), ids(*contexts), max_seq_length=9, doc_stride=2,
+    max_query_length=4, **SPECIAL,
+  )
+  found = graph_inputs.is_max_context(
+    windows, tf.constant(contexts, tf.int64)
+  ).to_list()
+  spans = list(zip(*(value.numpy().tolist() for value in windows[1:4])))
+  assert len(spans) == 6
+  for example, length in enumerate(contexts):
+    for piece in range(length):
+      scores = {
+        number: min(piece - start, start + size - 1 - piece) + 0.01 * size
+        for number, (owner, start, size) in enumerate(spans)
+        if owner == example and start <= piece < start + size
+      }
+      best = max(scores, key=scores.get)
+      for number in scores:
+        assert found[number][piece - spans[number][1]] == (number == best)
+
+
+def test_first_of():
+  rows = graph_inputs.first_of(ids(3, 0, 1), tf.constant([1, 2, 3]))
+  assert rows.to_list() == [[10], [], [10]]
+  assert graph_inputs.first_of(ids(3, 0, 1), 2).to_list() == [
+    [10, 11], [], [10],
+  ]

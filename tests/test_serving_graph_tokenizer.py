@@ -1,0 +1,159 @@
+"""graph_tokenizer.py: equal to tokenization.py, and its offsets are right."""
+
+import random
+
+import pytest
+import tensorflow as tf
+
+import test_tokenization as goldens
+import tokenization
+from common import errors
+from serving import graph_tokenizer
+
+full_tokenizers = goldens.full_tokenizers
+vocab_file = goldens.vocab_file
+
+
+@pytest.fixture(scope="module")
+def graph_tokenizers(full_tokenizers):
+  """{setting: function of a list of strings that returns Tokens}."""
+  spec = [tf.TensorSpec([None], tf.string)]
+  return {
+    setting: tf.function(
+      graph_tokenizer.GraphTokenizer(full).tokenize, input_signature=spec
+    )
+    for setting, full in full_tokenizers.items()
+  }
+
+
+def no_surrogates(text):
+  """A lone surrogate is no UTF-8: no program can send it to a graph."""
+  return not any("\ud800" <= char <= "\udfff" for char in text)
+
+
+@pytest.mark.parametrize("setting", goldens.SETTINGS)
+def test_every_golden_line(setting, graph_tokenizers):
+  rows = [r for r in goldens.read_golden_lines() if no_surrogates(r["text"])]
+  assert len(rows) > 1500
+  tokens = graph_tokenizers[setting](tf.constant([r["text"] for r in rows]))
+  assert tokens.ids.to_list() == [row[setting] for row in rows]
+
+
+@pytest.mark.parametrize(
+  "setting",
+  [
+    "uncased",
+    *(
+      pytest.param(setting, marks=pytest.mark.slow)
+      for setting in goldens.SETTINGS
+      if setting != "uncased"
+    ),
+  ],
+)
+def test_every_character_and_every_token(setting, full_tokenizers):
+  full = full_tokenizers[setting]
+  graph = graph_tokenizer.GraphTokenizer(full)
+  assert graph_tokenizer.first_difference(graph, full) is None
+
+
+def test_a_difference_is_refused_unless_asked_for(
+  full_tokenizers, vocab_file, caplog
+):
+  graph = graph_tokenizer.GraphTokenizer(full_tokenizers["uncased"])
+  other = tokenization.FullTokenizer(vocab_file(goldens.PIECES))
+  with pytest.raises(errors.InputError, match="gives other ids than"):
+    graph_tokenizer.check_same(graph, other)
+  graph_tokenizer.check_same(graph, other, may_differ=True)
+  assert "gives other ids than" in caplog.text
+
+
+@pytest.mark.parametrize("setting", ["uncased", "multi_cased"])
+def test_bytes_that_are_no_utf8_are_dropped(
+  setting, full_tokenizers, graph_tokenizers
+):
+  rng = random.Random(5)
+  odd = [b"\xff", b"\xc3", b"\xe4\xb8", b"\xed\xa0\x80", b"\xf0\x90\x80"]
+  odd += [b"\xf4\x90\x80\x80", b"\xc0\x80", b"a", b"b "]
+  odd += ["\u00e9\u4e2d".encode()]
+  texts = [
+    b"".join(rng.choices(odd, k=rng.randrange(12))) for _ in range(2000)
+  ]
+  tokens = graph_tokenizers[setting](tf.constant(texts))
+  assert tokens.ids.to_list() == [
+    full_tokenizers[setting].encode(text) for text in texts
+  ]
+
+
+def test_long_texts_and_batches_without_a_word(graph_tokenizers):
+  tokenize = graph_tokenizers["uncased"]
+  assert tokenize(tf.constant([], tf.string)).ids.to_list() == []
+  empty = tokenize(tf.constant(["", " \u200b\n"]))
+  assert all(value.to_list() == [[], []] for value in empty)
+  ids = tokenize(tf.constant(["\u03a3" * 201, "\u03a3" * 200])).ids
+  assert ids.row_lengths().numpy().tolist() == [1, 200]
+
+
+# Offsets.
+
+
+def slices(tokens, text):
+  return [
+    text[start:end]
+    for start, end in zip(
+      tokens.starts.to_list()[0], tokens.ends.to_list()[0]
+    )
+  ]
+
+
+def test_offsets_are_those_of_the_original_text(graph_tokenizers):
+  text = " Caf\u00e9 CAFE\u0301\u0301,\u00ad \u4e2dCamelcased\u200bWords "
+  text += "n\u0303 "
+  tokens = graph_tokenizers["uncased"](tf.constant([text]))
+  found = slices(tokens, text)
+  assert found[:4] == ["Caf\u00e9", "CAFE\u0301\u0301", ",", "\u4e2d"]
+  assert found[-1] == "n\u0303"
+  assert "".join(found[4:-1]).replace("\u200b", "") == "CamelcasedWords"
+  words, chunks = tokens.words.to_list()[0], tokens.chunks.to_list()[0]
+  assert words[:5] == [0, 1, 2, 3, 4] and words[-1] == 5
+  # The text starts with white space, so that its first chunk is number 1.
+  assert [chunks[0], chunks[2], chunks[3], chunks[-1]] == [1, 2, 3, 4]
+
+
+def test_offsets_of_long_words_and_of_later_texts(graph_tokenizers):
+  text = f"a {'b' * 201} c"
+  tokens = graph_tokenizers["uncased"](tf.constant(["x", "y \u4e2d", text]))
+  assert tokens.starts.to_list() == [[0], [0, 2], [0, 2, 204]]
+  assert tokens.ends.to_list() == [[1], [1, 3], [1, 203, 205]]
+
+
+@pytest.mark.parametrize("setting", ["cased", "multi_cased"])
+def test_pieces_are_their_slices(setting, full_tokenizers, graph_tokenizers):
+  full = full_tokenizers[setting]
+  for text in filter(no_surrogates, goldens.random_texts(seed=6, count=100)):
+    tokens = graph_tokenizers[setting](tf.constant([text]))
+    pieces = full.convert_ids_to_tokens(tokens.ids.to_list()[0])
+    for piece, part in zip(pieces, slices(tokens, text)):
+      if piece != "[UNK]":
+        kept = tokenization.BasicTokenizer(False).tokenize(part)
+        assert "".join(kept) == piece.removeprefix("##")
+
+
+# Vocabularies that are not as they should be.
+
+
+def test_lines_that_match_nothing(vocab_file):
+  tokens = ["[UNK]", "a", "", "##", "##b", "a", "c d", "", "\r"]
+  full = tokenization.FullTokenizer(vocab_file(tokens))
+  graph = graph_tokenizer.GraphTokenizer(full)
+  text = "a ab ## c d cd"
+  assert graph.tokenize([text]).ids.to_list() == [full.encode(text)]
+  # Of a token that stands twice the last id counts.
+  assert graph.tokenize(["a"]).ids.to_list() == [[5]]
+  lines = graph_tokenizer.vocabulary_lines(full)
+  assert lines == ["[UNK]", "", "", "##", "##b", "a", "c d", "", ""]
+
+
+def test_a_vocabulary_needs_a_token_for_unknown_words(vocab_file):
+  full = tokenization.FullTokenizer(vocab_file(["a"]))
+  with pytest.raises(errors.InputError, match=r"vocab.txt: no \[UNK\]"):
+    graph_tokenizer.GraphTokenizer(full)

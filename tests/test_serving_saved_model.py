@@ -1,0 +1,286 @@
+"""saved_model_folder.py: what another program finds in the folder."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+from common import errors, tfrecord
+from serving import saved_model
+from serving_models import LABELS, close, in_python, make, softmax
+
+ROOT = pathlib.Path(__file__).parent.parent
+
+# A program that knows nothing of this project: folders and requests come as
+# JSON, outputs go back as JSON.
+OTHER_PROGRAM = """
+import json, sys
+import tensorflow as tf
+import tensorflow_text
+
+IDS = ("input_ids", "input_mask", "segment_ids")
+
+def tensors(inputs):
+  return {
+    key: tf.constant(value, tf.int32 if key in IDS else tf.string)
+    for key, value in inputs.items()
+  }
+
+def listed(value):
+  if isinstance(value, list):
+    return [listed(item) for item in value]
+  return value.decode() if isinstance(value, bytes) else value
+
+answers = {}
+for folder, requests in json.load(sys.stdin).items():
+  model = tf.saved_model.load(folder)
+  outputs = [
+    {
+      key: listed(value.numpy().tolist())
+      for key, value in model.signatures[name](**tensors(inputs)).items()
+    }
+    for name, inputs in requests
+  ]
+  _, texts = model.signatures["serving_default"].structured_input_signature
+  ids = model.make_inputs(*[tf.constant(["the cat"])] * len(texts))
+  encoder = {key: ids[key] for key in IDS}
+  with tf.GradientTape() as tape:
+    kept = model(encoder, training=False)["sequence_output"]
+    loss = tf.reduce_sum(kept ** 2)
+  gradients = tape.gradient(loss, model.trainable_variables)
+  dropped = model(encoder, training=True)["sequence_output"]
+  answers[folder] = {
+    "outputs": outputs,
+    "loss": float(loss),
+    "gradient": float(tf.norm(tf.convert_to_tensor(gradients[0]))),
+    "variables": [len(model.variables), len(model.trainable_variables)],
+    "regularization_losses": len(model.regularization_losses),
+    "dropout": float(tf.reduce_max(tf.abs(dropped - kept))),
+  }
+ours = {"modeling", "layers", "tokenization", "graph_tokenizer", "errors"}
+answers["imported"] = sorted(ours & set(sys.modules))
+print(json.dumps(answers))
+"""
+
+
+def other_program(requests):
+  """Runs OTHER_PROGRAM in a fresh interpreter, away from this project."""
+  finished = subprocess.run(
+    [sys.executable, "-c", OTHER_PROGRAM],
+    input=json.dumps(requests),
+    env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "PYTHONPATH": ""},
+    cwd="/",
+    capture_output=True,
+    text=True,
+  )
+  assert finished.returncode == 0, finished.stderr
+  return json.loads(finished.stdout)
+
+
+@pytest.fixture(scope="module")
+def pair_model():
+  return make("classification", text_pairs=True)
+
+
+@pytest.fixture(scope="module")
+def folder(pair_model, tmp_path_factory):
+  """A folder with the pair model, as version 3."""
+  path = str(tmp_path_factory.mktemp("models") / "pairs" / "3")
+  saved_model.write(
+    path, pair_model, warmup_texts=[("a", "\u00e9"), ("x" * 300, "")],
+    name="pairs",
+  )
+  return path
+
+
+def encoder_loss(model, text):
+  """Returns loss and norm of the first gradient, as OTHER_PROGRAM has them."""
+  inputs = model.make_inputs(*[tf.constant([text])] * len(model.text_inputs))
+  inputs.pop("masked_lm_positions", None)
+  with tf.GradientTape() as tape:
+    states = model.outputs(inputs)["sequence_output"]
+    loss = tf.reduce_sum(states**2)
+  gradients = tape.gradient(loss, model.trainable_variables)
+  return float(loss), float(tf.norm(tf.convert_to_tensor(gradients[0])))
+
+
+def test_files_of_the_folder(folder):
+  found = {
+    str(path.relative_to(folder))
+    for path in pathlib.Path(folder).rglob("*")
+    if path.is_file()
+  }
+  assert found == {
+    "saved_model.pb",
+    "fingerprint.pb",
+    "variables/variables.index",
+    "variables/variables.data-00000-of-00001",
+    "assets/vocab.txt",
+    "assets/labels.txt",
+    "assets.extra/tf_serving_warmup_requests",
+  }
+  assets = pathlib.Path(folder, "assets")
+  assert (assets / "labels.txt").read_text() == "".join(
+    f"{label}\n" for label in LABELS
+  )
+  assert (assets / "vocab.txt").read_text().split("\n")[:2] == [
+    "[PAD]", "[UNK]",
+  ]
+  assert os.listdir(os.path.dirname(folder)) == ["3"]
+
+
+def test_another_program_gets_the_same_numbers(folder, pair_model):
+  """In a process with tensorflow and tensorflow_text alone."""
+  rows = [["The \u00c9mile Stra\u00dfe, 1999!", "a b"], ["", "\u4e2d [MASK]"]]
+  texts = {"text_a": rows[0], "text_b": rows[1]}
+  ids = pair_model.make_inputs(*map(tf.constant, rows))
+  ids = {name: value.numpy().tolist() for name, value in ids.items()}
+  answers = other_program({folder: [["serving_default", texts], ["ids", ids]]})
+  assert answers["imported"] == []
+  answer = answers[folder]
+  count = len(pair_model.variables)
+  assert answer["variables"] == [count, count]
+  assert answer["regularization_losses"] == 0
+  assert answer["dropout"] > 0.01
+  loss, gradient = encoder_loss(pair_model, "the cat")
+  np.testing.assert_allclose(answer["loss"], loss, rtol=1e-5)
+  np.testing.assert_allclose(answer["gradient"], gradient, rtol=1e-4)
+  for outputs in answer["outputs"]:
+    for number, pair in enumerate(zip(*rows)):
+      expected = softmax(in_python(pair_model, *pair)["logits"])[0]
+      close(outputs["probabilities"][number], expected)
+      assert outputs["label"][number] == LABELS[expected.argmax()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["embedding", "masked_lm", "span", "tagging"])
+def test_other_kinds_of_heads_in_another_program(kind, tmp_path):
+  model = make(kind, max_query_length=8, doc_stride=8)
+  folder = str(tmp_path / "1")
+  saved_model.write(folder, model)
+  texts = ["The \u00c9mile [MASK], 1999! " * 8, "", "\u4e2d [MASK]"]
+  inputs = {name: texts for name in model.text_inputs}
+  answers = other_program({folder: [["serving_default", inputs]]})
+  found = answers[folder]["outputs"][0]
+  expected = model.from_text(*[tf.constant(texts)] * len(inputs))
+  assert found.keys() == expected.keys()
+  for name, value in expected.items():
+    if value.dtype == tf.string:
+      encoded = tf.constant(found[name], tf.string, value.shape)
+      assert encoded.numpy().tolist() == value.numpy().tolist()
+    else:
+      close(found[name], value)
+
+
+@pytest.mark.slow
+def test_saved_model_cli(folder, pair_model):
+  """The tool that comes with TensorFlow, with tensorflow_text's operations."""
+  tool = (
+    "import tensorflow_text\n"
+    "from tensorflow.python.tools import saved_model_cli\n"
+    "saved_model_cli.main()"
+  )
+  finished = subprocess.run(
+    [
+      sys.executable, "-c", tool, "run", "--dir", folder, "--tag_set=serve",
+      "--signature_def=serving_default",
+      "--input_exprs=text_a=['the cat'];text_b=['a box']",
+    ],
+    env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"},
+    capture_output=True,
+    text=True,
+  )
+  assert finished.returncode == 0, finished.stderr
+  shown = finished.stdout.split("Result for output key probabilities:\n")[1]
+  found = [float(x) for x in shown.split("]]")[0].strip("[ \n").split()]
+  expected = softmax(in_python(pair_model, "the cat", "a box")["logits"])[0]
+  close(found, expected)
+
+
+# Warm-up requests.
+
+
+def prediction_log_class():
+  """Returns the class of tensorflow.serving.PredictionLog.
+
+  Its fields that are used here, numbered as in tensorflow_serving/apis/
+  prediction_log.proto, predict.proto and model.proto.
+  """
+  file = descriptor_pb2.FileDescriptorProto(
+    name="serving.proto", package="t", syntax="proto3"
+  )
+  messages = {
+    "Spec": [("name", 1, None), ("signature_name", 3, None)],
+    "Input": [("key", 1, None), ("value", 2, ".tensorflow.TensorProto")],
+    "Request": [("model_spec", 1, ".t.Spec"), ("inputs", 2, ".t.Input")],
+    "PredictLog": [("request", 1, ".t.Request")],
+    "PredictionLog": [("predict_log", 6, ".t.PredictLog")],
+  }
+  file.dependency.append("tensorflow/core/framework/tensor.proto")
+  for name, fields in messages.items():
+    message = file.message_type.add(name=name)
+    for field, number, kind in fields:
+      message.field.add(
+        name=field,
+        number=number,
+        type=11 if kind else 9,
+        type_name=kind,
+        label=3 if field == "inputs" else 1,
+      )
+  pool = descriptor_pool.Default()
+  pool.AddSerializedFile(file.SerializeToString())
+  return message_factory.GetMessageClass(
+    pool.FindMessageTypeByName("t.PredictionLog")
+  )
+
+
+def test_warmup_requests(folder):
+  path = os.path.join(folder, saved_model.WARMUP_FILE)
+  logs = [
+    prediction_log_class().FromString(record)
+    for record in tfrecord.read_serialized(path)
+  ]
+  requests = [log.predict_log.request for log in logs]
+  assert [r.model_spec.name for r in requests] == ["pairs", "pairs"]
+  assert requests[0].model_spec.signature_name == "serving_default"
+  inputs = [
+    {entry.key: tf.make_ndarray(entry.value).tolist() for entry in r.inputs}
+    for r in requests
+  ]
+  assert inputs == [
+    {"text_a": [b"a"], "text_b": ["\u00e9".encode()]},
+    {"text_a": [b"x" * 300], "text_b": [b""]},
+  ]
+
+
+# Failures.
+
+
+def test_an_export_is_not_replaced(folder, pair_model):
+  with pytest.raises(errors.InputError, match="another --version"):
+    saved_model.write(folder, pair_model)
+
+
+def test_nothing_is_left_of_an_export_that_fails(
+  pair_model, tmp_path, monkeypatch
+):
+  def fail(*_, **__):
+    raise OSError("disk full")
+
+  monkeypatch.setattr(saved_model, "predict_log", fail)
+  monkeypatch.setattr(saved_model, "_signatures", lambda model: None)
+  monkeypatch.setattr(saved_model, "_exported", lambda *_: None)
+  monkeypatch.setattr(
+    tf.saved_model, "save", lambda root, path, **_: os.makedirs(path)
+  )
+  with pytest.raises(OSError, match="disk full"):
+    saved_model.write(
+      str(tmp_path / "1"), pair_model, warmup_texts=["a"]
+    )
+  assert os.listdir(tmp_path) == []

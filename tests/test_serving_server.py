@@ -1,0 +1,144 @@
+"""http_server.py: every status, over real connections to a model of Python."""
+
+import asyncio
+import json
+import threading
+
+import aiohttp
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from common import errors
+from serving import batching, server
+
+
+class Model:
+  """Counts the letters of strings."""
+
+  version = 4
+  specs = {"serving_default": {"text": tf.TensorSpec([None], tf.string)}}
+
+  def __init__(self):
+    self.started = threading.Semaphore(0)
+    self.may_finish = threading.Event()
+    self.may_finish.set()
+
+  def run(self, signature, inputs):
+    self.started.release()
+    assert self.may_finish.wait(60)
+    if b"bad" in inputs["text"].tolist():
+      message = "Graph execution error:\n\nno such id\n\t [[{{node a}}]]"
+      raise tf.errors.InvalidArgumentError(None, None, message)
+    if b"fault" in inputs["text"].tolist():
+      raise KeyError("fault")
+    return {"length": np.array([len(text) for text in inputs["text"]])}
+
+  def metadata(self):
+    return {"serving_default": {"method_name": "predict"}}
+
+
+def serve(test, *, timeout=60.0, **options):
+  """Runs `await test(ask, model)`, ask(path, body=None) -> (status, JSON)."""
+  model = Model()
+
+  async def main():
+    batcher = batching.Batcher(model.run, max_delay=0, **options)
+    application = server.make_application(
+      model, batcher, name="m", max_body_bytes=1000, timeout=timeout
+    )
+    runner = aiohttp.web.AppRunner(application)
+    await runner.setup()
+    await aiohttp.web.TCPSite(runner, "127.0.0.1", 0).start()
+    port = runner.addresses[0][1]
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+
+      async def ask(path, body=None):
+        method = "GET" if body is None else "POST"
+        async with session.request(method, path, data=body) as response:
+          assert response.content_type == "application/json"
+          return response.status, await response.json()
+
+      try:
+        await test(ask, model)
+      finally:
+        model.may_finish.set()
+        await runner.cleanup()
+
+  asyncio.run(main())
+
+
+def body(*texts):
+  return json.dumps({"instances": texts}).encode()
+
+
+def test_predictions_state_and_metadata():
+  async def test(ask, model):
+    expected = 200, {"predictions": [1, 2]}
+    assert await ask("/v1/models/m:predict", body("a", "bc")) == expected
+    path = "/v1/models/m/versions/4"
+    assert await ask(f"{path}:predict", body("a", "bc")) == expected
+    status, state = await ask(path)
+    assert status == 200
+    assert state["model_version_status"][0]["version"] == "4"
+    status, metadata = await ask("/v1/models/m/metadata")
+    assert metadata["model_spec"]["name"] == "m"
+    assert "serving_default" in metadata["metadata"]["signature_def"][
+      "signature_def"
+    ]
+
+  serve(test)
+
+
+@pytest.mark.parametrize(
+  "path, request_, status, sentence",
+  [
+    ("m:predict", b"{", 400, "the body is not JSON"),
+    ("m:predict", body(1), 400, "'text' must be a list of text"),
+    ("m:predict", body("a", "b", "c"), 400, "3 instances in one request"),
+    ("m:predict", body("bad"), 400, "the model cannot take this: no such id"),
+    ("n:predict", body("a"), 404, "no model 'n'"),
+    ("m/versions/5:predict", body("a"), 404, "of version 5"),
+    ("n", None, 404, "no model 'n'"),
+    ("m/what", None, 404, "404"),
+    ("m:predict", None, 405, "405"),
+    ("m:predict", body("a" * 2000), 413, "the body is too large"),
+    ("m:predict", body("fault"), 500, "a fault of the server"),
+  ],
+)
+def test_refusals(path, request_, status, sentence):
+  async def test(ask, model):
+    answer = await ask(f"/v1/models/{path}", request_)
+    assert answer[0] == status and sentence in answer[1]["error"]
+    # It goes on serving.
+    assert (await ask("/v1/models/m:predict", body("a")))[0] == 200
+
+  serve(test, max_batch_size=2)
+
+
+def test_too_many_and_too_slow():
+  async def test(ask, model):
+    model.may_finish.clear()
+
+    def start(count):
+      return [
+        asyncio.create_task(ask("/v1/models/m:predict", body("a")))
+        for _ in range(count)
+      ]
+
+    asked = start(1)
+    loop = asyncio.get_running_loop()
+    await loop.run_in_executor(None, model.started.acquire)
+    # One is being computed; of three more one may wait.
+    asked += start(3)
+    answers = [status for status, _ in await asyncio.gather(*asked)]
+    assert answers[0] == 504
+    assert sorted(answers[1:]) == [503, 503, 504]
+
+  serve(test, timeout=0.5, max_queue=1)
+
+
+def test_without_aiohttp(monkeypatch):
+  monkeypatch.setattr(server, "web", None)
+  with pytest.raises(errors.InputError, match="needs aiohttp"):
+    server.make_application(Model(), None, name="m")

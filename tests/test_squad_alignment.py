@@ -1,0 +1,112 @@
+"""Tests of finding an answer's words in the passage as it was written."""
+
+import gzip
+import json
+import logging
+import pathlib
+
+import pytest
+
+from squad import alignment
+
+GOLDEN = pathlib.Path(__file__).parent / "golden" / "squad" / "answers"
+
+
+def final_text(predicted, written, do_lower_case):
+  """Returns what of `written` the prediction stands for."""
+  words = written.split(" ")
+  tokenized = alignment.word_tokenizer(do_lower_case)
+  passage = alignment.PassageText(words, tokenized)
+  return passage.answer(predicted, 0, len(words) - 1)
+
+
+def test_every_text_is_the_originals():
+  packed = (GOLDEN / "final_text.jsonl.gz").read_bytes()
+  pairs = [json.loads(line) for line in gzip.decompress(packed).splitlines()]
+  assert len(pairs) == 300
+  for pair in pairs:
+    arguments = [pair[k] for k in ("predicted", "written", "do_lower_case")]
+    assert final_text(*arguments) == pair["final"], pair
+
+
+@pytest.mark.parametrize(
+  "pieces, text",
+  [
+    (["sm", "##ith", "'"], "smith '"),
+    # The first piece may be the rest of a word.
+    (["##ith", "##s", "of"], "iths of"),
+    (["[UNK]", "of"], "[UNK] of"),
+    (["#", "#"], "# #"),
+    (["##", "a"], "a"),
+  ],
+)
+def test_pieces_are_joined_to_words(pieces, text):
+  assert alignment.joined_pieces(pieces) == text
+
+
+@pytest.mark.parametrize(
+  "predicted, written, final",
+  [
+    ("steve smith", "Steve Smith's", "Steve Smith"),
+    ("smith ' s", "Steve Smith's", "Smith's"),
+    # The accent is no character of its own in NFC, but one in NFD.
+    ("cafe", "the (Café)", "Café"),
+    ("cafe", "the (Cafe\u0301)", "the (Cafe\u0301)"),
+    # Two characters of one.
+    ("i", "(İ)", "İ"),
+    ("ﬁ", "ﬁ,", "ﬁ"),
+    # An unknown piece, and nothing at all.
+    ("[UNK]", "(☃)", "(☃)"),
+    ("", "(x)", "(x)"),
+    # Of two places the first.
+    ("a", "b-a-A", "a"),
+    # Other white space than U+0020 counts as a character, and is lost.
+    ("b", "a\u00a0b", "a\u00a0b"),
+  ],
+)
+def test_final_text(predicted, written, final):
+  assert final_text(predicted, written, True) == final
+
+
+def test_capitals_are_those_of_the_passage_with_a_cased_model():
+  assert final_text("Smith", "Smith's", False) == "Smith"
+  assert final_text("smith", "Smith's", False) == "Smith's"
+
+
+def test_what_is_not_found_is_said_where_debugging(caplog):
+  for predicted, level, said in (
+    ("cat", logging.DEBUG, ["No 'cat' in '(dog)', letter by letter."]),
+    ("cat", logging.INFO, []),
+    ("dog", logging.DEBUG, []),
+  ):
+    caplog.clear()
+    with caplog.at_level(level, logger="absl"):
+      final_text(predicted, "(dog)", True)
+    assert [record.getMessage() for record in caplog.records] == said
+
+
+# "\u200b" has no tokens; its character is missing on one side.
+WORDS = ["\u200b", "One", "\u200b", "(two)", "two", "\u200b"]
+
+
+@pytest.mark.parametrize(
+  "predicted, first, last, answer",
+  [
+    ("one", 1, 1, "One"),
+    ("two", 3, 3, "two"),
+    ("two )", 3, 4, "two)"),
+    # Words outside first to last are not searched.
+    ("two", 4, 4, "two"),
+    ("one", 3, 4, "(two) two"),
+    # One character is missing: all is given.
+    ("one", 0, 1, "\u200b One"),
+    ("two", 4, 5, "two \u200b"),
+    ("one ( two", 1, 3, "One \u200b (two)"),
+    # There are no tokens at all.
+    ("one", 0, 0, "\u200b"),
+    ("two", 5, 5, "\u200b"),
+  ],
+)
+def test_only_the_given_words_are_searched(predicted, first, last, answer):
+  passage = alignment.PassageText(WORDS, alignment.word_tokenizer(True))
+  assert passage.answer(predicted, first, last) == answer

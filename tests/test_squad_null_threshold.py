@@ -1,0 +1,167 @@
+"""Where a null threshold comes from and where it is kept."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from checkpoints import weight_files
+from common import errors
+from squad import answering, dataset, null_threshold
+
+FILE = null_threshold.FILE
+
+
+def head(value=0.5):
+  """The weights of a head, by name."""
+  return {
+    "cls/squad/output_weights": np.full([2, 4], value, np.float32),
+    "cls/squad/output_bias": np.zeros([2], np.float32),
+  }
+
+
+def found(weights="a", path="dev.json"):
+  """A threshold that was found between two questions."""
+  questions = [
+    dataset.Question("a", "?", [], answers=("x",)),
+    dataset.Question("b", "?", []),
+  ]
+  answers = [
+    answering.Answer("a", "", [], "x", null_odds=1.5),
+    answering.Answer("b", "", [], "y", null_odds=2.5),
+  ]
+  of_now = weights if callable(weights) else lambda: weights
+  threshold = null_threshold.NullThreshold("auto", of_now)
+  assert threshold.is_auto and threshold.value is None
+  threshold.find(dataset.SquadFile(path, questions, True, []), answers)
+  return threshold
+
+
+def looked_up(weights, *folders, text=None):
+  threshold = null_threshold.NullThreshold(text, lambda: weights)
+  threshold.look_up([str(folder) for folder in folders])
+  return threshold.value
+
+
+def test_the_value_with_the_best_f1_is_stored_with_the_model(tmp_path):
+  threshold = found()
+  assert 1.5 <= threshold.value < 2.5
+  threshold.write(str(tmp_path))
+  assert json.loads((tmp_path / FILE).read_text()) == {
+    "null_score_diff_threshold": threshold.value, "found_on": "dev.json",
+    "weights": "a",
+  }
+  assert looked_up("a", tmp_path / "other", tmp_path) == threshold.value
+
+
+def test_it_belongs_to_the_weights_it_was_found_with(tmp_path, caplog):
+  caplog.set_level("WARNING")
+  found().write(str(tmp_path))
+  assert looked_up("b", tmp_path) == 0.0
+  assert "belongs to other weights and is not used" in caplog.text
+
+
+def test_what_the_user_says_comes_first(tmp_path):
+  found().write(str(tmp_path))
+  assert looked_up("a", tmp_path, text="-3.5") == -3.5
+  assert looked_up("a", tmp_path, text="auto") is None  # Sought anew.
+  assert not null_threshold.NullThreshold("-3.5", None).is_auto
+
+
+def test_without_a_word_and_a_file_it_is_the_originals(tmp_path):
+  assert looked_up("a", tmp_path) == 0.0
+
+
+def test_a_whole_number_is_a_number(tmp_path):
+  (tmp_path / FILE).write_text(
+    '{"null_score_diff_threshold": -2, "weights": "a"}'
+  )
+  assert looked_up("a", tmp_path) == -2.0
+
+
+def test_what_belongs_to_other_weights_goes_when_a_folder_gets_new_ones(
+  tmp_path
+):
+  found("old").write(str(tmp_path))
+  kept = null_threshold.NullThreshold("1", lambda: "old")
+  kept.write(str(tmp_path))  # Not found by this run, but theirs.
+  assert looked_up("old", tmp_path) > 0
+  null_threshold.NullThreshold("1", lambda: "new").write(str(tmp_path))
+  assert not list(tmp_path.iterdir())
+  (tmp_path / FILE).write_text("damaged")
+  null_threshold.NullThreshold("1", lambda: "new").write(str(tmp_path))
+  assert not list(tmp_path.iterdir())
+
+
+def test_one_that_was_found_before_more_steps_is_not_written(tmp_path):
+  found(iter(["step 20", "step 40"]).__next__).write(str(tmp_path))
+  assert not list(tmp_path.iterdir())
+
+
+def test_training_on_forgets_it(tmp_path):
+  found().write(str(tmp_path))
+  null_threshold.forget(str(tmp_path))
+  null_threshold.forget(str(tmp_path))
+  assert not list(tmp_path.iterdir())
+
+
+def test_weights_are_known_by_their_values(tmp_path):
+  """However the checkpoint is called, and wherever it lies."""
+  digest = null_threshold.digest(head())
+  prefix = str(tmp_path / "a" / "bert_model.ckpt")
+  weight_files.write_tf1(prefix, {**head(), "bert/other": np.zeros(3)})
+  for path in (prefix, f"{prefix}.index", f"{tmp_path}/a", f"{tmp_path}/./a/"):
+    assert null_threshold.digest_of_checkpoint(path) == digest
+    folder = null_threshold.folder_of(path)
+    assert (tmp_path / folder).resolve() == tmp_path / "a"
+    assert null_threshold.of_checkpoint(path) == 0.0
+  assert null_threshold.folder_of("model.ckpt") == "."
+  found(digest).write(str(tmp_path / "a"))
+  assert null_threshold.of_checkpoint(prefix) == found().value
+  variables = [
+    tf.Variable(value, name=name) for name, value in head().items()
+  ]
+  assert null_threshold.digest_of_variables(variables) == digest
+  variables[1].assign([0.0, 1e-9])
+  assert null_threshold.digest_of_variables(variables) != digest
+  weight_files.write_tf1(prefix, {"bert/other": np.zeros(3)})
+  assert null_threshold.digest_of_checkpoint(prefix) is None
+
+
+def test_it_is_stored_in_the_folder_of_a_model_that_was_only_read(tmp_path):
+  model = tmp_path / "model"
+  weight_files.write_tf1(str(model / "bert_model.ckpt"), head())
+  threshold = found(null_threshold.digest(head()))
+  threshold.write_beside(str(model))
+  assert not (model / FILE).exists()  # It might be a run's folder.
+  (model / "bert_config.json").write_text("{}")
+  found(null_threshold.digest(head(2.0))).write_beside(str(model))
+  assert not (model / FILE).exists()
+  threshold.write_beside(str(model))
+  assert (model / FILE).exists()
+
+
+def test_a_folder_that_cannot_be_written_ends_nothing(tmp_path, caplog):
+  caplog.set_level("WARNING")
+  (tmp_path / "bert_config.json").write_text("{}")
+  found().write_beside(str(tmp_path))  # It has no checkpoint.
+  assert "is not stored in" in caplog.text
+
+
+def test_a_file_of_any_name_can_be_told(tmp_path):
+  found(path="/data/d\udce9v.json").write(str(tmp_path))
+  stored = json.loads((tmp_path / FILE).read_text("utf-8"))
+  assert stored["found_on"] == "d\ufffdv.json"
+
+
+def test_what_is_no_number_is_refused(tmp_path):
+  for text in ("high", "nan"):
+    with pytest.raises(errors.InputError, match=f"={text}: expected a number"):
+      null_threshold.NullThreshold(text, None)
+  for value in ('"x"', "true", "NaN", "null"):
+    (tmp_path / FILE).write_text(
+      f'{{"null_score_diff_threshold": {value}, "weights": "a"}}'
+    )
+    with pytest.raises(errors.InputError, match="expected a number"):
+      looked_up("a", tmp_path)

@@ -1,0 +1,227 @@
+"""Tests of the scores of SQuAD on cases that the official scripts decide."""
+
+import json
+import logging
+
+import pytest
+
+from common import errors
+from squad import dataset, scoring
+
+
+def question(qas_id, *answers):
+  return dataset.Question(qas_id, "?", [], answers=answers, place="a.json")
+
+
+@pytest.mark.parametrize(
+  "text, normal",
+  [
+    ("  The Cat,\tsat\u00a0on\u3000A mat ", "cat sat on mat"),
+    # Articles are whole words, and found after punctuation is gone.
+    ("Theatre and another", "theatre and another"),
+    ("a-b The. (an)", "ab"),
+    ("U.S.A.", "usa"),
+    ("T.h.e", ""),
+    # Punctuation joins what it stands between: it leaves no space.
+    ("1,000–2,000 well-known", "1000–2000 wellknown"),
+    # Only that of ASCII goes, so an article beside another mark is one.
+    ("“the end”—a…", "“ end”— …"),
+    ("$5 & 3%", "5 3"),
+    ("ÉCOLE", "école"),
+    ("一个,人。", "一个人。"),
+    ("the a an", ""),
+    # The letter is part of a word for \b, whatever its script.
+    ("éa", "éa"),
+  ],
+)
+def test_normalized(text, normal):
+  assert scoring.normalized(text) == normal
+
+
+@pytest.mark.parametrize(
+  "prediction, answers, exact, f1",
+  [
+    ("the Cat", ["cat!"], 1, 1),
+    ("cat", ["dog"], 0, 0),
+    # 2 * 1 common / (2 + 1 words).
+    ("black cat", ["cat"], 0, 2 / 3),
+    # Words count as often as they occur in both.
+    ("a b b b", ["b b c"], 0, 4 / 6),
+    ("b c b", ["c b b"], 0, 1),
+    # The best of the answers counts, for each score by itself.
+    ("cat mat", ["cat", "mat cat sat", "cat mat"], 1, 1),
+    ("cat mat", ["cat", "mat cat"], 0, 1),
+    ("", ["cat"], 0, 0),
+  ],
+)
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_a_prediction_is_compared_with_each_answer(
+  version, prediction, answers, exact, f1
+):
+  compare = getattr(scoring, f"compare_{version}")
+  assert compare(prediction, answers) == pytest.approx((exact, f1), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+  "prediction, answers, v1, v2",
+  [
+    # Without words: equal, but no common word (1.1); no answer at all (2.0).
+    ("the", ["..."], (1, 0), (1, 1)),
+    ("", ["an"], (1, 0), (1, 1)),
+    ("cat", ["the"], (0, 0), (0, 0)),
+    # Such an answer is none beside others.
+    ("", ["the", "cat"], (1, 0), (0, 0)),
+    ("cat", ["the", "cat"], (1, 1), (1, 1)),
+  ],
+)
+def test_texts_without_words(prediction, answers, v1, v2):
+  assert scoring.compare_v1(prediction, answers) == v1
+  assert scoring.compare_v2(prediction, answers) == v2
+
+
+def test_without_answers_only_no_words_are_right():
+  for prediction, points in (("", 1), ("The.", 1), ("cat", 0)):
+    assert scoring.compare_v2(prediction, ()) == (points, points)
+
+
+def test_version_1_counts_missing_predictions_as_0(caplog):
+  questions = [question("1", "cat"), question("2", "dog"), question("3", "x y")]
+  with caplog.at_level(logging.WARNING):
+    scores = scoring.score_v1(questions, {"1": "a cat", "3": "x", "?": ""})
+  assert scores == pytest.approx(
+    {"exact_match": 100 / 3, "f1": 100 * (1 + 2 / 3) / 3}, abs=1e-12
+  )
+  assert "1 of 3 questions have no prediction and score 0" in caplog.text
+
+
+def test_version_1_refuses_questions_without_an_answer():
+  questions = [question("1", "cat"), question("2")]
+  with pytest.raises(errors.InputError, match="^a.json.*version_2"):
+    scoring.score_v1(questions, {"1": "cat", "2": ""})
+
+
+# Two questions have answers, three have none.
+QUESTIONS = [
+  question("right", "cat"),
+  question("half", "cat mat"),
+  question("none", *[]),
+  question("wrong"),
+  question("wrong too"),
+]
+PREDICTIONS = {
+  "right": "cat", "half": "cat cat", "none": "", "wrong": "x", "wrong too": "y"
+}
+
+
+def test_version_2_tells_questions_with_and_without_answers_apart():
+  scores = scoring.score_v2(QUESTIONS, PREDICTIONS)
+  expected = {
+    "exact": 40.0,
+    "f1": 50.0,
+    "total": 5,
+    "HasAns_exact": 50.0,
+    "HasAns_f1": 75.0,
+    "HasAns_total": 2,
+    "NoAns_exact": 100 / 3,
+    "NoAns_f1": 100 / 3,
+    "NoAns_total": 3,
+  }
+  assert list(scores) == list(expected)
+  assert scores == pytest.approx(expected, abs=1e-12)
+  assert json.dumps(scores)
+
+
+def test_version_2_has_no_part_without_questions():
+  for part, other in ((QUESTIONS[:2], "NoAns"), (QUESTIONS[2:], "HasAns")):
+    scores = scoring.score_v2(part, PREDICTIONS)
+    assert len(scores) == 6 and not any(other in name for name in scores)
+
+
+def test_version_2_leaves_missing_predictions_out(caplog):
+  some = {key: PREDICTIONS[key] for key in ("right", "wrong")}
+  with caplog.at_level(logging.WARNING):
+    scores = scoring.score_v2(QUESTIONS, some, {"right": 0, "wrong": 1})
+  assert scores["total"] == 2 and scores["exact"] == 50
+  assert (scores["HasAns_total"], scores["NoAns_total"]) == (1, 1)
+  assert (scores["best_exact"], scores["best_exact_thresh"]) == (100, 0)
+  assert "3 of 5 questions have no prediction and are left out" in caplog.text
+
+
+def test_predictions_of_another_file_are_refused():
+  for score in (scoring.score_v1, scoring.score_v2):
+    with pytest.raises(errors.InputError, match="none of the 2 questions"):
+      score(QUESTIONS[:2], {"x": "cat"})
+
+
+@pytest.mark.parametrize(
+  "odds, exact, f1",
+  [
+    # Points with the first 0, 1, ... questions answered, F1 (exact):
+    # 3, 4 (4), 4.5 (4), 4.5, 3.5, 2.5.
+    ([-5, -4, -3, -2, -1], (80, -5), (90, -4)),
+    # 3, 3, 2, 1, 2, 2.5: none answered is best, for which it says 0.
+    ([-2, -1, -5, -4, -3], (60, 0), (60, 0)),
+    # It may part equal odds: after the first of -4 there are 4.5 points.
+    ([-5, -4, 0, -4, -4], (80, -5), (90, -4)),
+  ],
+)
+def test_best_scores_are_those_of_the_official_script(odds, exact, f1):
+  null_odds = dict(zip(PREDICTIONS, odds))
+  scores = scoring.score_v2(QUESTIONS, PREDICTIONS, null_odds)
+  found = {name: scores[name] for name in scores if name.startswith("best")}
+  assert found == {
+    "best_exact": exact[0],
+    "best_exact_thresh": exact[1],
+    "best_f1": f1[0],
+    "best_f1_thresh": f1[1],
+  }
+
+
+def f1_above(threshold, odds):
+  """F1 when questions with odds above the threshold get no answer."""
+  texts = {
+    key: "" if odds[key] > threshold else text
+    for key, text in PREDICTIONS.items()
+  }
+  return scoring.score_v2(QUESTIONS, texts)["f1"]
+
+
+@pytest.mark.parametrize(
+  "odds, f1",
+  [
+    ([-5, -4, -3, -2, -1], 90),
+    ([-5, 1, -3, 2, -5], 70),
+    ([3, 4, 2, 1, 1], 60),
+    ([-2, -1, -5, -4, -3], 60),
+    # Equal odds go together.
+    ([-5, -4, 0, -4, -4], 80),
+    ([7, 7, 7, 7, 7], 60),
+    ([-1e30, 0, 0, 0, 1e30], 80),
+  ],
+)
+def test_the_best_threshold_gives_the_best_f1(odds, f1):
+  null_odds = dict(zip(PREDICTIONS, odds))
+  threshold = scoring.best_threshold(QUESTIONS, PREDICTIONS, null_odds)
+  assert isinstance(threshold, float)
+  assert f1_above(threshold, null_odds) == f1
+  tried = [*odds, min(odds) - 1e31]
+  assert f1 == max(f1_above(value, null_odds) for value in tried)
+
+
+def test_odds_are_needed_for_every_prediction():
+  odds = dict.fromkeys(["right", "half", "none", "wrong"], 0.0)
+  for function in (scoring.score_v2, scoring.best_threshold):
+    with pytest.raises(errors.InputError, match="1 of 5.*'wrong too'"):
+      function(QUESTIONS, PREDICTIONS, odds)
+
+
+def test_files_are_read(tmp_path):
+  path = tmp_path / "some.json"
+  path.write_text('{"a": "é", "b": ""}')
+  assert scoring.read_predictions(str(path)) == {"a": "é", "b": ""}
+  with pytest.raises(errors.InputError, match="a number.*'é' for 'a'"):
+    scoring.read_null_odds(str(path))
+  path.write_text('{"a": 1, "b": -0.5}')
+  assert scoring.read_null_odds(str(path)) == {"a": 1, "b": -0.5}
+  with pytest.raises(errors.InputError, match="a text.* 1 for 'a'"):
+    scoring.read_predictions(str(path))

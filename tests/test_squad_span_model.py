@@ -1,0 +1,181 @@
+"""The loss of SQuAD training: what padding does to it, and the original's."""
+
+import functools
+import json
+import pathlib
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import modeling
+import optimization
+from squad import span_model
+from training import loop
+
+# Soft-max does not see what is added to all keys, or to all tokens of the
+# last layer: those gradients are rounding, which Adam enlarges.
+NO_GRADIENT = "/self/key/bias|layer_1/output/LayerNorm/beta|squad/output_bias"
+GOLDEN = pathlib.Path(__file__).parent / "golden" / "optimizer"
+
+
+def batch_of(lengths, width, positions):
+  """Windows of some lengths padded to a width, with answers at positions."""
+  ids = np.zeros((len(lengths), width), np.int32)
+  for row, length in zip(ids, lengths):
+    row[:length] = np.arange(1, length + 1)
+  places = np.array(positions, np.int32)
+  return {
+    "input_ids": tf.constant(ids),
+    "input_mask": tf.constant((ids > 0).astype(np.int32)),
+    "segment_ids": tf.zeros_like(ids),
+    "start_positions": tf.constant(places),
+    "end_positions": tf.constant(places + 1),
+  }
+
+
+def rows(batch, part, width):
+  """Some rows of a batch, cut to a width."""
+  return {
+    name: value[part, :width] if len(value.shape) == 2 else value[part]
+    for name, value in batch.items()
+  }
+
+
+@pytest.fixture(scope="module")
+def model():
+  """A model of two layers whose logits differ from place to place."""
+  config = modeling.BertConfig(
+    vocab_size=16, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
+    intermediate_size=8, max_position_embeddings=32, type_vocab_size=2,
+    initializer_range=0.5, hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+  )
+  model = span_model.SpanModel(config, seed=3)
+  for variable in model.head.variables:
+    variable.assign(tf.random.stateless_normal(variable.shape, [1, 2]))
+  return model
+
+
+def loss_and_gradients(model, *batches, **options):
+  """The loss of several shares of one batch, and its gradients."""
+  objective = span_model.objective(model, **options)
+  weight = sum(objective.weights(batch)["span"] for batch in batches)
+  variables = model.trained_variables()
+  with tf.GradientTape() as tape:
+    loss = sum(objective.sums(b, None)[0]["span"] for b in batches) / weight
+  gradients = tape.gradient(loss, variables)
+  return [loss, *map(tf.convert_to_tensor, gradients)]
+
+
+def assert_equal(ones, others):
+  for one, other in zip(ones, others, strict=True):
+    np.testing.assert_allclose(one, other, rtol=0, atol=2e-6)
+
+
+def test_the_loss_does_not_depend_on_how_a_batch_is_cut(model):
+  batch = batch_of([5, 3, 9, 7], 24, [1, 0, 7, 4])
+  whole = loss_and_gradients(model, batch)
+  assert_equal(loss_and_gradients(model, rows(batch, slice(4), 9)), whole)
+  shares = rows(batch, slice(0, 2), 5), rows(batch, slice(2, 4), 16)
+  assert_equal(loss_and_gradients(model, *shares), whole)
+
+
+def test_padding_competes_where_asked_for_as_in_the_original(model):
+  batch = batch_of([5, 3], 24, [1, 0])
+  expected = 0.0
+  for logits, offset in zip(model(batch), (0, 1)):
+    exponentials = np.exp(logits.numpy().astype(np.float64))
+    shares = exponentials / exponentials.sum(axis=1, keepdims=True)
+    places = [1 + offset, 0 + offset]
+    expected -= np.log(shares[[0, 1], places]).mean() / 2
+  loss, *_ = loss_and_gradients(model, batch, mask_padding=False)
+  assert float(loss) == pytest.approx(expected, abs=1e-6)
+  masked, *_ = loss_and_gradients(model, batch)
+  assert float(masked) < expected - 0.1
+
+
+def test_accuracy_is_of_the_tokens_alone():
+  def padding_first(batch, dropout_seed):
+    del dropout_seed
+    logits = tf.cast(batch["input_ids"], tf.float32)
+    return (tf.where(batch["input_mask"] > 0, logits, 99.0),) * 2
+
+  batch = batch_of([5, 3], 8, [4, 1])
+  _, metrics = span_model.objective(padding_first).sums(batch, None)
+  values = {name: float(a / b) for name, (a, b) in metrics.items()}
+  assert values == {
+    "start_accuracy": 0.5, "end_accuracy": 0.5, "tokens_per_example": 4.0
+  }
+
+
+class GoldenRun:
+  """Twelve steps of the original: model, batches and numbers."""
+
+  def __init__(self, strategy):
+    with np.load(GOLDEN / "squad_relu_warm2.npz") as arrays:
+      self._arrays = {key: arrays[key] for key in arrays.files}
+    runs = json.loads((GOLDEN / "runs.json").read_text())
+    settings = runs["squad_relu_warm2"]
+    config = modeling.BertConfig.from_dict(settings.pop("config"))
+    self.rate = functools.partial(optimization.learning_rate, **settings)
+    with strategy.scope():
+      self.model = span_model.SpanModel(config, seed=1)
+    initial = self.part("initial")
+    for variable in self.model.variables:
+      variable.assign(initial[variable.name.split(":")[0]])
+
+  def part(self, part):
+    return {
+      key.removeprefix(f"{part}/"): value
+      for key, value in self._arrays.items()
+      if key.startswith(f"{part}/")
+    }
+
+  def batches(self, strategy):
+    parts = [self.part(f"batch/{number}") for number in range(4)]
+    stacked = {
+      name: np.concatenate([part[name] for part in parts]).astype(np.int32)
+      for name in parts[0]
+    }
+    examples = tf.data.Dataset.from_tensor_slices(stacked).repeat()
+    return strategy.distribute_datasets_from_function(
+      lambda context: examples.batch(6)
+    )
+
+
+def test_twelve_steps_of_the_original(tmp_path):
+  """As in the original the pooler gets no moments."""
+  strategy = tf.distribute.get_strategy()
+  run = GoldenRun(strategy)
+  trainer = loop.Trainer(
+    strategy=strategy,
+    variables=run.model.variables,
+    trained=run.model.trained_variables(),
+    objective=span_model.objective(run.model, mask_padding=False),
+    optimizer=optimization.create_optimizer("bertadam", jit_compile=False),
+    learning_rate=run.rate,
+    options=loop.TrainOptions(
+      output_dir=str(tmp_path), num_train_steps=12, batch_size=6
+    ),
+  )
+  steps = run.part("steps")
+  for number, batch in zip(range(12), run.batches(strategy)):
+    loss, _, rate, norm, _ = trainer.step(batch)
+    found = {"loss": loss, "lr": rate, "grad_norm_reference": norm}
+    for name, value in found.items():
+      expected = pytest.approx(steps[name][number], rel=5e-5, abs=1e-9)
+      assert float(value) == expected, (name, number)
+  state = {name: v.numpy() for name, v in trainer.state().items()}
+  compared = 0
+  for name, expected in run.part("final").items():
+    if not re.search(NO_GRADIENT, name):
+      np.testing.assert_allclose(
+        state[name], expected, rtol=0, atol=5e-5 * np.abs(expected).max(),
+        err_msg=name,
+      )
+      compared += 1
+  assert compared > 30
+  slots = [name for name in state if name.endswith(("/adam_m", "/adam_v"))]
+  assert slots and not [name for name in slots if "pooler" in name]

@@ -1,0 +1,103 @@
+"""Tests of the numbers that are reported."""
+
+import random
+import warnings
+
+import pytest
+
+from tagging import scoring
+
+# labels -> entities, by the rules of the field.
+CASES = {
+  "O O": [],
+  "": [],
+  # IOB1: I begins an entity too, B only one beside another of its kind.
+  "I-PER I-PER O": [("PER", 0, 2)],
+  "I-PER B-PER": [("PER", 0, 1), ("PER", 1, 2)],
+  "I-PER B-PER I-PER": [("PER", 0, 1), ("PER", 1, 3)],
+  "I-PER I-ORG": [("PER", 0, 1), ("ORG", 1, 2)],
+  "I-PER O I-PER": [("PER", 0, 1), ("PER", 2, 3)],
+  # IOB2.
+  "B-PER I-PER B-PER": [("PER", 0, 2), ("PER", 2, 3)],
+  "B-PER I-ORG": [("PER", 0, 1), ("ORG", 1, 2)],
+  "B-LOC B-LOC": [("LOC", 0, 1), ("LOC", 1, 2)],
+  # IOBES.
+  "S-PER S-PER": [("PER", 0, 1), ("PER", 1, 2)],
+  "B-PER I-PER E-PER": [("PER", 0, 3)],
+  "B-PER E-PER S-PER": [("PER", 0, 2), ("PER", 2, 3)],
+  # What no scheme has: the best is made of it.
+  "E-PER E-PER": [("PER", 0, 1), ("PER", 1, 2)],
+  "S-PER I-PER": [("PER", 0, 1), ("PER", 1, 2)],
+  "B-PER O E-PER": [("PER", 0, 1), ("PER", 2, 3)],
+  "B-PER E-LOC": [("PER", 0, 1), ("LOC", 1, 2)],
+  # A kind may have a hyphen.
+  "B-a-b I-a-b": [("a-b", 0, 2)],
+}
+
+
+@pytest.mark.parametrize("labels", CASES)
+def test_entities(labels):
+  assert scoring.entities(labels.split()) == CASES[labels]
+
+
+def test_scores_of_a_hand_counted_case():
+  gold = [["B-PER", "I-PER", "O", "B-LOC"], ["B-ORG", "O"]]
+  predicted = [["B-PER", "O", "O", "B-LOC"], ["B-LOC", "B-ORG"]]
+  scores = scoring.entity_scores(gold, predicted)
+  # Found: PER(0,1), LOC(3,4), LOC(0,1), ORG(1,2); of them LOC(3,4) is right.
+  assert scores["precision"] == 1 / 4
+  assert scores["recall"] == 1 / 3
+  assert scores["f1"] == pytest.approx(2 / 7)
+  assert scores["accuracy"] == 3 / 6
+  assert scores["precision_LOC"] == 1 / 2
+  assert scores["recall_LOC"] == 1
+  assert scores["f1_PER"] == scores["f1_ORG"] == 0
+
+
+def test_nothing_found_and_nothing_there_is_zero():
+  scores = scoring.entity_scores([["O", "O"]], [["O", "O"]])
+  assert scores == {"precision": 0, "recall": 0, "f1": 0, "accuracy": 1}
+
+
+def test_sentences_of_different_length_are_a_fault():
+  with pytest.raises(ValueError):
+    scoring.accuracy([["O", "O"]], [["O"]])
+
+
+def random_labels(rng, tags):
+  labels = ["O"] + [f"{t}-{kind}" for t in tags for kind in ("X", "Y")]
+  return [rng.choice(labels) for _ in range(rng.randint(0, 9))]
+
+
+@pytest.mark.parametrize("tags", ["I", "BI", "BIES"])
+def test_seqeval_agrees(tags):
+  """On random labels, most of which no scheme allows."""
+  seqeval = pytest.importorskip("seqeval.metrics.sequence_labeling")
+  rng = random.Random(1)
+  gold, predicted = [], []
+  for _ in range(500):
+    labels = random_labels(rng, tags)
+    theirs = [
+      (kind, start, end + 1)
+      for kind, start, end in seqeval.get_entities(labels)
+    ]
+    assert scoring.entities(labels) == theirs, labels
+    gold.append(labels)
+    # Like the gold labels in half of the places, to have some right.
+    predicted.append(
+      [rng.choice([label, rng.choice(labels)]) for label in labels]
+    )
+  ours = scoring.entity_scores(gold, predicted)
+  assert ours["precision"] == pytest.approx(
+    seqeval.precision_score(gold, predicted)
+  )
+  assert ours["recall"] == pytest.approx(seqeval.recall_score(gold, predicted))
+  assert ours["f1"] == pytest.approx(seqeval.f1_score(gold, predicted))
+  assert ours["accuracy"] == pytest.approx(
+    seqeval.accuracy_score(gold, predicted)
+  )
+  with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    report = seqeval.classification_report(gold, predicted, output_dict=True)
+  for kind in ("X", "Y"):
+    assert ours[f"f1_{kind}"] == pytest.approx(report[kind]["f1-score"])

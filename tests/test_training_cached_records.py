@@ -1,0 +1,108 @@
+"""cached_records: made once, made again whenever something changed."""
+
+import json
+
+import pytest
+
+from common import errors, file_io, tfrecord
+from training import cached_records
+
+
+@pytest.fixture
+def path(tmp_path):
+  return str(tmp_path / "train.tf_record")
+
+
+class Maker:
+  """Writes `rows` as records; counts how often it is asked to."""
+
+  def __init__(self, rows=(1, 2, 3)):
+    self.rows = rows
+    self.calls = 0
+
+  def __call__(self, writer):
+    self.calls += 1
+    for row in self.rows:
+      writer.write(tfrecord.serialize_example({"input_ids": [row]}))
+    return {"num_records": len(self.rows), "lengths": (1, 2)}
+
+
+def rows_of(path):
+  return [int(r["input_ids"][0]) for r in tfrecord.read_records(path)]
+
+
+def test_the_second_time_nothing_is_written(path):
+  make = Maker()
+  facts = cached_records.ensure(path, {"flags": (1, 2)}, make)
+  assert facts == {"num_records": 3, "lengths": [1, 2]}
+  assert rows_of(path) == [1, 2, 3]
+  assert cached_records.ensure(path, {"flags": (1, 2)}, make) == facts
+  assert make.calls == 1
+
+
+def test_another_fingerprint_makes_them_anew(path):
+  cached_records.ensure(path, {"flags": 1}, Maker())
+  make = Maker([4])
+  assert cached_records.ensure(path, {"flags": 2}, make)["num_records"] == 1
+  assert rows_of(path) == [4]
+
+
+@pytest.mark.parametrize("fault", ["cut", "gone", "note gone", "note damaged"])
+def test_records_that_are_not_whole_are_made_anew(path, fault):
+  cached_records.ensure(path, {}, Maker())
+  if fault == "cut":
+    data = open(path, "rb").read()
+    open(path, "wb").write(data[:-1])
+  elif fault == "gone":
+    file_io.tf.io.gfile.remove(path)
+  elif fault == "note gone":
+    file_io.tf.io.gfile.remove(f"{path}.json")
+  else:
+    open(f"{path}.json", "w").write("{")
+  make = Maker()
+  cached_records.ensure(path, {}, make)
+  assert make.calls == 1 and rows_of(path) == [1, 2, 3]
+
+
+def test_another_process_may_remove_the_old_note_first(path, monkeypatch):
+  cached_records.ensure(path, {"flags": 1}, Maker())
+  remove = cached_records.tf.io.gfile.remove
+
+  def remove_twice(name):
+    remove(name)
+    remove(name)
+
+  monkeypatch.setattr(cached_records.tf.io.gfile, "remove", remove_twice)
+  cached_records.ensure(path, {"flags": 2}, Maker([4]))
+  assert rows_of(path) == [4]
+
+
+def test_a_maker_that_fails_leaves_no_note(path):
+  cached_records.ensure(path, {"flags": 1}, Maker())
+
+  def fail(writer):
+    writer.write(b"half")
+    raise errors.InputError("line 2 is bad")
+
+  with pytest.raises(errors.InputError, match="line 2"):
+    cached_records.ensure(path, {"flags": 2}, fail)
+  # The old records are still whole, but nothing says whose they are.
+  assert rows_of(path) == [1, 2, 3]
+  make = Maker([5])
+  cached_records.ensure(path, {"flags": 1}, make)
+  assert make.calls == 1
+
+
+def test_the_note_can_be_read(path):
+  cached_records.ensure(path, {"flags": 1}, Maker())
+  note = json.load(open(f"{path}.json"))
+  assert note["fingerprint"] == {"flags": 1}
+  assert note["facts"]["num_records"] == 3
+
+
+def test_checksum_of_a_file(tmp_path):
+  path = tmp_path / "abc"
+  path.write_bytes(b"abc")
+  assert cached_records.file_sha256(str(path)).startswith("ba7816bf8f01cfea")
+  with pytest.raises(errors.InputError, match="no such file"):
+    cached_records.file_sha256(str(tmp_path / "none"))

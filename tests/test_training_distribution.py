@@ -1,0 +1,307 @@
+"""Which strategy the flags give, and which process writes the files.
+
+There is no TPU here: the calls that would reach one are replaced, what lies
+between them is real.
+"""
+
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import two_replicas
+from common import errors
+from training import distribution
+
+
+@pytest.fixture(autouse=True)
+def no_cluster(monkeypatch):
+  monkeypatch.delenv("TF_CONFIG", raising=False)
+
+
+# Without a TPU. The suite has two logical CPUs, see conftest.py.
+
+
+def test_an_unknown_kind_lists_the_known_ones():
+  with pytest.raises(
+    errors.InputError, match="=gpu is unknown; choose one of auto, off, one_"
+  ):
+    distribution.make_strategy("gpu")
+
+
+@pytest.mark.parametrize(
+  "kind", sorted(set(distribution.STRATEGIES) - {"auto", "tpu"})
+)
+def test_use_tpu_contradicts_other_kinds(kind):
+  with pytest.raises(errors.InputError, match=f"contradicts .*={kind}; drop"):
+    distribution.make_strategy(kind, use_tpu=True)
+
+
+@pytest.mark.parametrize("flag", ["tpu_name", "master"])
+@pytest.mark.parametrize("kind", ["auto", "mirrored"])
+def test_an_address_without_use_tpu_is_refused(flag, kind):
+  with pytest.raises(errors.InputError, match="pass --use_tpu with them"):
+    distribution.make_strategy(kind, **{flag: "grpc://10.0.0.2:8470"})
+
+
+def test_one_device():
+  strategy = distribution.make_strategy("one_device")
+  assert isinstance(strategy, tf.distribute.OneDeviceStrategy)
+  assert strategy.num_replicas_in_sync == 1
+
+
+def test_off_is_no_distribution():
+  strategy = distribution.make_strategy("off")
+  assert strategy is tf.distribute.get_strategy()
+  assert not tf.distribute.has_strategy()
+
+
+@pytest.mark.parametrize("kind", ["auto", "mirrored"])
+def test_several_devices_mirror_each_other(kind):
+  strategy = distribution.make_strategy(kind)
+  assert isinstance(strategy, tf.distribute.MirroredStrategy)
+  assert strategy.num_replicas_in_sync == 2
+  assert not distribution.is_multi_worker(strategy)
+  assert not distribution.is_tpu(strategy)
+
+
+def give_devices(monkeypatch, **devices):
+  """Makes TensorFlow list these devices: GPU=["GPU:0"]."""
+  monkeypatch.setattr(
+    tf.config,
+    "list_logical_devices",
+    lambda kind: [
+      types.SimpleNamespace(name=name) for name in devices.get(kind, [])
+    ],
+  )
+
+
+def test_auto_takes_the_one_device_that_there_is(monkeypatch):
+  give_devices(monkeypatch, CPU=["CPU:0"])
+  strategy = distribution.make_strategy()
+  assert isinstance(strategy, tf.distribute.OneDeviceStrategy)
+
+
+def test_gpus_go_before_the_cpu(monkeypatch):
+  give_devices(monkeypatch, CPU=["CPU:0"], GPU=["GPU:0", "GPU:1"])
+  monkeypatch.setattr(tf.distribute, "MirroredStrategy", lambda names: names)
+  assert distribution.make_strategy() == ["GPU:0", "GPU:1"]
+
+
+@pytest.mark.parametrize("count, calls", [(0, []), (1, []), (3, [3])])
+def test_the_cpu_is_cut_on_request_alone(monkeypatch, count, calls):
+  cut = []
+  monkeypatch.setattr(
+    tf.config,
+    "set_logical_device_configuration",
+    lambda device, configurations: cut.append(len(configurations)),
+  )
+  distribution.make_strategy("off", num_logical_cpus=count)
+  assert cut == calls
+
+
+@pytest.mark.parametrize("kind", ["auto", "multi_worker_mirrored"])
+def test_workers_are_joined_before_devices_are_listed(monkeypatch, kind):
+  def list_devices(kind):
+    raise AssertionError("Collective ops must be configured at startup")
+
+  made = object()
+  monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["a:1", "b:1"]}}')
+  monkeypatch.setattr(tf.config, "list_logical_devices", list_devices)
+  monkeypatch.setattr(
+    tf.distribute, "MultiWorkerMirroredStrategy", lambda: made
+  )
+  assert distribution.make_strategy(kind) is made
+
+
+@pytest.mark.parametrize(
+  "cluster",
+  [
+    "not JSON",
+    '{"cluster": {"worker": ["a:1"]}, "task": {"type": "guest", "index": 0}}',
+    '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 3}}',
+  ],
+)
+def test_a_malformed_tf_config_is_one_sentence(monkeypatch, cluster):
+  monkeypatch.setenv("TF_CONFIG", cluster)
+  with pytest.raises(errors.InputError, match="TF_CONFIG describes no cluster"):
+    distribution.make_strategy()
+
+
+# A TPU that is not there.
+
+
+class FakeTpu:
+  """Stands for two hosts of four cores; notes what it is asked for."""
+
+  # Chips at (0..1, 0..1, 0) with two cores each, two chips a host.
+  topology = tf.tpu.experimental.Topology(
+    mesh_shape=[2, 2, 1, 2],
+    device_coordinates=np.array(
+      [
+        [[x, y, 0, core] for y in (0, 1) for core in (0, 1)]
+        for x in (0, 1)
+      ]
+    ),
+  )
+
+  def __init__(self, monkeypatch):
+    self.calls = []
+    self.failing = {}
+    fakes = (
+      (tf.distribute.cluster_resolver, "TPUClusterResolver", "resolver"),
+      (tf.config, "experimental_connect_to_cluster", None),
+      (tf.tpu.experimental, "initialize_tpu_system", self.topology),
+    )
+    for module, name, answer in fakes:
+      monkeypatch.setattr(module, name, self._fake(name, answer))
+
+    class TPUStrategy:
+      def __init__(self, resolver, experimental_device_assignment):
+        self.resolver = resolver
+        self.assignment = experimental_device_assignment
+
+    monkeypatch.setattr(tf.distribute, "TPUStrategy", TPUStrategy)
+
+  def _fake(self, name, answer):
+    def call(*args, **kwargs):
+      self.calls.append((name, *args, kwargs))
+      if name in self.failing:
+        raise self.failing[name]
+      return answer
+
+    return call
+
+
+@pytest.fixture
+def tpu(monkeypatch):
+  return FakeTpu(monkeypatch)
+
+
+@pytest.mark.parametrize("options", [{"use_tpu": True}, {"kind": "tpu"}])
+def test_all_cores_of_a_tpu(tpu, options):
+  strategy = distribution.make_strategy(
+    tpu_name="mine", tpu_zone="zone", gcp_project="project", **options
+  )
+  assert tpu.calls == [
+    (
+      "TPUClusterResolver",
+      {"tpu": "mine", "zone": "zone", "project": "project"},
+    ),
+    ("experimental_connect_to_cluster", "resolver", {}),
+    ("initialize_tpu_system", "resolver", {}),
+  ]
+  assert strategy.resolver == "resolver"
+  assert strategy.assignment is None
+  assert distribution.is_tpu(strategy)
+  assert not distribution.default_jit_compile(strategy)
+
+
+@pytest.mark.parametrize(
+  "tpu_name, master, address",
+  [
+    (None, "grpc://10.0.0.2:8470", "grpc://10.0.0.2:8470"),
+    ("mine", "grpc://10.0.0.2:8470", "mine"),
+    (None, None, None),
+  ],
+)
+def test_the_name_goes_before_the_address(tpu, tpu_name, master, address):
+  distribution.make_strategy(use_tpu=True, tpu_name=tpu_name, master=master)
+  assert tpu.calls[0][1]["tpu"] == address
+
+
+@pytest.mark.parametrize("cores", [1, 2, 4])
+def test_some_cores_of_a_tpu(tpu, cores):
+  strategy = distribution.make_strategy(use_tpu=True, num_tpu_cores=cores)
+  assert strategy.assignment.num_replicas == cores
+  assert strategy.assignment.topology is tpu.topology
+
+
+def test_more_cores_than_there_are(tpu):
+  with pytest.raises(
+    errors.InputError, match="--num_tpu_cores=9, but the TPU has 8 cores"
+  ):
+    distribution.make_strategy(use_tpu=True, num_tpu_cores=9)
+
+
+class CloudError(Exception):
+  """Stands for what the client libraries of a cloud raise."""
+
+
+@pytest.mark.parametrize(
+  "call, error",
+  [
+    ("TPUClusterResolver", ValueError("Please provide a TPU Name")),
+    ("TPUClusterResolver", OSError("Name or service not known")),
+    ("TPUClusterResolver", CloudError("no credentials")),
+    (
+      "initialize_tpu_system",
+      tf.errors.UnavailableError(None, None, "connection refused"),
+    ),
+    (
+      "experimental_connect_to_cluster",
+      tf.errors.DeadlineExceededError(None, None, "too late"),
+    ),
+  ],
+)
+def test_a_tpu_that_cannot_be_reached_is_one_sentence(tpu, call, error):
+  tpu.failing[call] = error
+  reason = getattr(error, "message", str(error))
+  with pytest.raises(
+    errors.InputError, match=f"cannot reach a TPU at mine: {reason}; check"
+  ):
+    distribution.make_strategy(use_tpu=True, tpu_name="mine")
+
+
+# Who writes, and whether XLA compiles.
+
+
+def process(task_type, task_id, **cluster):
+  """A strategy as one process of a cluster sees it."""
+  resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+    tf.train.ClusterSpec(cluster), task_type=task_type, task_id=task_id
+  )
+  return types.SimpleNamespace(cluster_resolver=resolver)
+
+
+WORKERS = ["a:1", "b:1"]
+
+
+@pytest.mark.parametrize(
+  "strategy, expected",
+  [
+    (process("worker", 0, worker=WORKERS), True),
+    (process("worker", 1, worker=WORKERS), False),
+    (process("chief", 0, chief=["c:1"], worker=WORKERS), True),
+    (process("worker", 0, chief=["c:1"], worker=WORKERS), False),
+    (process("worker", 1, chief=["c:1"], worker=WORKERS), False),
+    (process("", None), True),
+    (types.SimpleNamespace(cluster_resolver=None), True),
+  ],
+)
+def test_one_process_is_the_chief(strategy, expected):
+  assert distribution.is_chief(strategy) is expected
+
+
+def test_a_local_strategy_is_its_own_chief():
+  assert distribution.is_chief(distribution.make_strategy("mirrored"))
+  assert distribution.is_chief(distribution.make_strategy("off"))
+
+
+@pytest.mark.parametrize(
+  "make", [tf.distribute.get_strategy, two_replicas.strategy]
+)
+def test_numbers_of_every_replica_come_together(make):
+  strategy = make()
+  rows = distribution.all_gather(strategy, [3, 2.0**40 + 1])
+  np.testing.assert_array_equal(
+    rows, [[3, 2.0**40 + 1]] * strategy.num_replicas_in_sync
+  )
+
+
+def test_xla_compiles_by_default_where_there_is_a_gpu(monkeypatch):
+  strategy = distribution.make_strategy("one_device")
+  assert not distribution.default_jit_compile(strategy)
+  give_devices(monkeypatch, GPU=["GPU:0"])
+  assert distribution.default_jit_compile(strategy)

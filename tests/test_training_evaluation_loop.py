@@ -1,0 +1,223 @@
+"""Evaluation and prediction: every example once, in order, on any replicas."""
+
+import logging
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import two_replicas
+from common import errors, tfrecord
+from training import evaluation_loop, loop, pipeline
+
+FEATURES = {
+  "input_ids": tf.io.FixedLenFeature([2], tf.int64),
+  "input_mask": tf.io.FixedLenFeature([2], tf.int64),
+}
+STRATEGIES = {"one": tf.distribute.get_strategy, "two": two_replicas.strategy}
+
+
+@pytest.fixture(params=list(STRATEGIES))
+def strategy(request):
+  return STRATEGIES[request.param]()
+
+
+def write_records(path, count):
+  """Record i holds input_ids [i, i % 3] and as many tokens as i % 2 + 1."""
+  with tfrecord.RecordWriter(str(path)) as writer:
+    for i in range(count):
+      writer.write(
+        tfrecord.serialize_example(
+          {"input_ids": [i, i % 3], "input_mask": [1, i % 2]}
+        )
+      )
+  return pipeline.sequential_records([str(path)])
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 7, 8, 9])
+def test_each_record_is_predicted_once_in_order(tmp_path, strategy, count):
+  records = write_records(tmp_path / "a.tfrecord", count)
+  outputs = evaluation_loop.predict(
+    strategy,
+    lambda batch: {
+      "number": batch["input_ids"][:, 0],
+      "squares": tf.cast(batch["input_ids"], tf.float32) ** 2,
+    },
+    records,
+    FEATURES,
+    num_records=count,
+    batch_size=4,
+  )
+  assert outputs["number"].tolist() == list(range(count))
+  expected = [[i**2, (i % 3) ** 2] for i in range(count)]
+  np.testing.assert_array_equal(outputs["squares"], expected)
+
+
+def test_a_function_is_compiled_once(tmp_path, strategy):
+  records = write_records(tmp_path / "a.tfrecord", 4)
+  traces = []
+
+  def function(batch):
+    traces.append(batch)
+    return {"number": batch["input_ids"][:, 0]}
+
+  for _ in range(3):
+    outputs = evaluation_loop.predict(
+      strategy, function, records, FEATURES, num_records=4, batch_size=2
+    )
+    assert outputs["number"].tolist() == [0, 1, 2, 3]
+  assert len(traces) == strategy.num_replicas_in_sync
+
+
+@pytest.mark.parametrize("count", [1, 4, 7])
+def test_batches_of_like_length_give_the_order_of_records(
+  tmp_path, strategy, count
+):
+  records = write_records(tmp_path / "a.tfrecord", count)
+  lengths = [i % 2 + 1 for i in range(count)]
+
+  def function(batch):
+    longest = tf.reduce_max(tf.reduce_sum(batch["input_mask"], axis=1))
+    rows = tf.shape(batch["input_ids"])[0]
+    return {
+      "number": batch["input_ids"][:, 0],
+      "longest": tf.repeat(longest, rows),
+    }
+
+  outputs = evaluation_loop.predict(
+    strategy, function, records, FEATURES,
+    num_records=count, batch_size=2, lengths=lengths,
+  )
+  assert outputs["number"].tolist() == list(range(count))
+  if count == 7:  # Three long ones, the first four places; then the short.
+    assert outputs["longest"].tolist().count(1) >= 2
+
+
+def test_means_are_over_examples_and_the_loss_is_over_batches(
+  tmp_path, strategy
+):
+  """Tokens are weights: batches weigh differently, so the two means differ."""
+  records = write_records(tmp_path / "a.tfrecord", 6)
+
+  def tokens(batch):
+    return tf.cast(tf.reduce_sum(batch["input_mask"], axis=1), tf.float32)
+
+  def sums(batch, dropout_seed):
+    assert dropout_seed is None
+    numbers = tf.cast(batch["input_ids"][:, 0], tf.float32)
+    total = tf.reduce_sum(numbers * tokens(batch))
+    return {"a": total}, {"number": (total, tf.reduce_sum(tokens(batch)))}
+
+  objective = loop.Objective(
+    weights=lambda batch: {"a": tf.reduce_sum(tokens(batch))}, sums=sums
+  )
+  evaluate = evaluation_loop.make_evaluator(strategy, objective)
+  batches = pipeline.distributed_batches(
+    strategy, records, FEATURES, batch_size=2
+  )
+  weights = np.array([1, 2, 1, 2, 1, 2])
+  means = [(0 + 2) / 3, (2 + 6) / 3, (4 + 10) / 3]
+  results = evaluate(batches, 100)
+  assert results["loss"] == pytest.approx(np.mean(means), rel=1e-6)
+  whole = np.average(np.arange(6), weights=weights)
+  assert results["number"] == pytest.approx(whole, rel=1e-6)
+  assert evaluate(batches, 1)["loss"] == pytest.approx(means[0], rel=1e-6)
+
+
+def test_less_than_a_batch_is_refused(tmp_path):
+  strategy = tf.distribute.get_strategy()
+  objective = loop.Objective(weights=dict, sums=dict)
+  evaluate = evaluation_loop.make_evaluator(strategy, objective)
+  batches = pipeline.distributed_batches(
+    strategy,
+    write_records(tmp_path / "a.tfrecord", 3),
+    FEATURES,
+    batch_size=4,
+  )
+  with pytest.raises(errors.InputError, match="less than one batch"):
+    evaluate(batches, 10)
+
+
+def test_larger_is_better_unless_it_is_a_loss():
+  values = iter([0.5, 0.7, 0.6])
+  kept = []
+  evaluation = evaluation_loop.PeriodicEvaluation(
+    lambda: {"accuracy": next(values)},
+    every_steps=1,
+    metric="accuracy",
+    keep_best=kept.append,
+  )
+  for step in (1, 2, 3):
+    evaluation.run(step)
+  assert kept == [1, 2]
+  assert not evaluation.should_stop
+
+
+def evaluation_of(values, **options):
+  values = iter(values)
+  kept = []
+  evaluation = evaluation_loop.PeriodicEvaluation(
+    lambda: {"f1": next(values)}, every_steps=2, metric="f1",
+    keep_best=kept.append, **options,
+  )
+  return evaluation, kept
+
+
+def test_what_is_not_finite_is_worse_than_any_number():
+  nan = float("nan")
+  evaluation, kept = evaluation_of([nan, 0.1, nan, 0.2, nan, nan], patience=2)
+  for step in (2, 4, 6, 8):
+    evaluation.run(step)
+  assert kept == [4, 8]
+  evaluation.run(10)
+  assert not evaluation.should_stop
+  evaluation.run(12)
+  assert evaluation.should_stop
+  # What older checkpoints may hold.
+  evaluation, kept = evaluation_of([0.1])
+  evaluation.restore({"step": 2, "value": nan, "worse_since": 1}, 2)
+  evaluation.run(4)
+  assert kept == [4]
+
+
+def test_each_step_is_evaluated_once_and_the_last_one_always():
+  evaluation, _ = evaluation_of([0.1, 0.2])
+  due = [step for step in range(8) if evaluation.is_due(step, 7)]
+  assert due == [2, 4, 6, 7]
+  evaluation.run(4)
+  assert not evaluation.is_due(4, 7)
+  # As after a stop: at step 4 it was evaluated, at step 6 not.
+  for step, is_due in ((4, False), (6, True)):
+    again, _ = evaluation_of([0.1])
+    again.restore(evaluation.state(), step)
+    assert again.is_due(step, 7) == is_due
+  # Older checkpoints were saved after the evaluation.
+  again, _ = evaluation_of([0.1])
+  again.restore({"step": 6, "value": 0.1, "worse_since": 0}, 6)
+  assert not again.is_due(6, 7)
+
+
+def test_another_metric_starts_the_comparison_anew(caplog):
+  evaluation, _ = evaluation_of([0.9])
+  evaluation.run(2)
+  other = evaluation_loop.PeriodicEvaluation(
+    lambda: {"loss": 5.0}, every_steps=2, metric="loss"
+  )
+  with caplog.at_level(logging.INFO, logger="absl"):
+    other.restore(evaluation.state(), 2)
+  assert "--save_best is loss now and was f1" in caplog.text
+  assert other.is_due(2, 100)
+  other.run(2)
+  assert other.state()["value"] == 5.0 and other.state()["metric"] == "loss"
+
+
+def test_unknown_metric_names_the_known_ones():
+  evaluation = evaluation_loop.PeriodicEvaluation(
+    lambda: {"f1": 0.5, "loss": 1.0}, every_steps=1, metric="accuracy"
+  )
+  with pytest.raises(errors.InputError, match="accuracy.*: f1, loss"):
+    evaluation.run(1)
+  with pytest.raises(errors.InputError, match="=f1 is .* results: accuracy"):
+    evaluation_of([], names=["accuracy"])
+  with pytest.raises(errors.InputError, match="--save_best"):
+    evaluation_loop.PeriodicEvaluation(dict, every_steps=1, patience=1)

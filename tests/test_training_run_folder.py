@@ -1,0 +1,311 @@
+"""The folder of a run: resume, damage, kills, full disks, other runs."""
+
+import json
+import logging
+import os
+import pathlib
+import re
+import resource
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from checkpoints import weight_files
+from common import errors, file_io
+from training import run_folder
+
+RUN = {"kind": "classifier", "task": "mrpc", "model": {"hidden_size": 8}}
+
+
+def values_of(step):
+  return {"bias": np.full(3, step, "f"), "global_step": np.int64(step)}
+
+
+def save(folder, *steps, **options):
+  for step in steps:
+    run_folder.save(str(folder), step, values_of(step), **options)
+
+
+def check_whole(commit, step):
+  assert commit.step == step
+  found = weight_files.read_weights(commit.prefix)
+  np.testing.assert_array_equal(found["bias"], values_of(step)["bias"])
+
+
+def names(folder):
+  return sorted(path.name for path in pathlib.Path(folder).iterdir())
+
+
+# Saving and finding.
+
+
+def test_the_newest_checkpoint_is_found_with_what_was_saved_beside_it(tmp_path):
+  save(tmp_path, 9)
+  extra = {"best": 0.5, "epoch": 1}
+  prefix = run_folder.save(str(tmp_path), 10, values_of(10), extra=extra)
+  assert prefix == f"{tmp_path}/model.ckpt-10"
+  assert run_folder.latest_committed(str(tmp_path)) == (prefix, 10, extra)
+  check_whole(run_folder.latest_committed(str(tmp_path)), 10)
+  assert tf.train.latest_checkpoint(str(tmp_path)) == prefix
+
+
+def test_only_the_newest_are_kept(tmp_path):
+  save(tmp_path, 5, 10, 15, 20, max_to_keep=2)
+  kept = {name.split(".")[1] for name in names(tmp_path) if "." in name}
+  assert kept == {"ckpt-15", "ckpt-20"}
+  state = tf.train.get_checkpoint_state(str(tmp_path))
+  found = [os.path.basename(path) for path in state.all_model_checkpoint_paths]
+  assert found == ["model.ckpt-15", "model.ckpt-20"]
+
+
+def test_all_are_kept_on_request(tmp_path):
+  save(tmp_path, *range(7), max_to_keep=0)
+  assert sum(name.endswith(".commit") for name in names(tmp_path)) == 7
+
+
+def test_half_saved_checkpoints_do_not_count_as_kept(tmp_path):
+  save(tmp_path, 5)
+  (tmp_path / "model.ckpt-7.data-00000-of-00001").touch()
+  save(tmp_path, 10, max_to_keep=2)
+  check_whole(run_folder.latest_committed(str(tmp_path)), 10)
+  assert "model.ckpt-5.commit" in names(tmp_path)
+
+
+def test_no_checkpoints(tmp_path):
+  assert run_folder.latest_committed(str(tmp_path)) is None
+  assert run_folder.latest_committed(f"{tmp_path}/none") is None
+
+
+def test_remote_folders(tmp_path):
+  folder = f"ram://{tmp_path.name}"
+  run_folder.claim(folder, RUN)
+  save(folder, 1, 2, 3, max_to_keep=2)
+  check_whole(run_folder.latest_committed(folder), 3)
+  run_folder.claim(folder, RUN)
+  assert not tf.io.gfile.exists(f"{folder}/model.ckpt-1.index")
+
+
+# Damage.
+
+
+def cut(path):
+  path.write_bytes(path.read_bytes()[:-1])
+
+
+def change_last_byte(path):
+  data = path.read_bytes()
+  path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+
+
+@pytest.mark.parametrize(
+  "suffix, change, reason",
+  [
+    (".data-00000-of-00001", cut, "has 19 bytes instead of 20"),
+    (".data-00000-of-00001", change_last_byte, "checksum of .*data.* is wrong"),
+    (".data-00000-of-00001", pathlib.Path.unlink, "data-.* is missing"),
+    (".index", cut, "bytes instead of"),
+    (".index", pathlib.Path.unlink, "index is missing"),
+    (".commit", pathlib.Path.unlink, "never finished: no .commit"),
+    (".commit", lambda path: path.write_text("{}"), "names no files"),
+    (".commit", lambda path: path.write_text("[1"), "not JSON"),
+    (".commit", lambda path: path.write_text("[1]"), "an object in JSON"),
+    (".commit", lambda path: path.write_bytes(b"\xff"), "not JSON"),
+  ],
+)
+def test_a_damaged_newest_checkpoint_is_passed_over_aloud(
+  tmp_path, caplog, suffix, change, reason
+):
+  run_folder.claim(str(tmp_path), RUN)
+  save(tmp_path, 5, 10)
+  change(tmp_path / f"model.ckpt-10{suffix}")
+  run_folder.claim(str(tmp_path), RUN)
+  with caplog.at_level(logging.WARNING):
+    commit = run_folder.latest_committed(str(tmp_path))
+  check_whole(commit, 5)
+  (message,) = [record.getMessage() for record in caplog.records]
+  assert message.startswith(f"passing over {tmp_path}/model.ckpt-10: ")
+  assert re.search(reason, message)
+  # Training goes on from step 5 and comes by step 10 again.
+  save(tmp_path, 10)
+  check_whole(run_folder.latest_committed(str(tmp_path)), 10)
+
+
+# Kills.
+
+
+class Camera:
+  """Copies a folder before and after each call that changes files.
+
+  The copies are what a kill at that moment leaves behind.
+  """
+
+  CALLS = (
+    (tf.io.gfile, "rename"),
+    (tf.io.gfile, "remove"),
+    (tf.raw_ops, "SaveV2"),
+    (os, "replace"),
+    (file_io, "sync"),
+  )
+
+  def __init__(self, folder, copies, monkeypatch):
+    self._folder, self._copies = folder, copies
+    self.pictures = []
+    for module, name in self.CALLS:
+      monkeypatch.setattr(module, name, self._watched(getattr(module, name)))
+
+  def _watched(self, call):
+    def wrapped(*args, **kwargs):
+      self._take()
+      result = call(*args, **kwargs)
+      self._take()
+      return result
+
+    return wrapped
+
+  def _take(self):
+    copy = self._copies / str(len(self.pictures))
+    shutil.copytree(self._folder, copy)
+    self.pictures.append(copy)
+
+
+@pytest.mark.parametrize("step", [10, 15])
+def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(
+  tmp_path, monkeypatch, step
+):
+  """Step 15 is new; step 10 is there, and is saved once more."""
+  folder = tmp_path / "run"
+  run_folder.claim(str(folder), RUN)
+  save(folder, 5, 10)
+  with monkeypatch.context() as patch:
+    camera = Camera(folder, tmp_path, patch)
+    save(folder, step, max_to_keep=2)
+  found = []
+  for copy in camera.pictures:
+    run_folder.claim(str(copy), RUN)
+    assert not [name for name in names(copy) if "tmp" in name]
+    commit = run_folder.latest_committed(str(copy))
+    check_whole(commit, commit.step)
+    found.append(commit.step)
+    save(copy, step, max_to_keep=2)
+    check_whole(run_folder.latest_committed(str(copy)), step)
+    assert sum(name.endswith(".commit") for name in names(copy)) == 2
+  assert len(found) > 15 and found[-1] == step
+  assert set(found) == ({5, 10} if step == 10 else {10, 15})
+
+
+def test_a_full_disk_keeps_the_earlier_checkpoints(tmp_path):
+  save(tmp_path, 5)
+  before = names(tmp_path)
+  soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+  for limit in (10, 300):  # stops the data; stops the .commit file
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    message = "step 10 could not be saved in .*too large.*make room and run"
+    try:
+      with pytest.raises(errors.InputError, match=message):
+        save(tmp_path, 10)
+    finally:
+      resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    check_whole(run_folder.latest_committed(str(tmp_path)), 5)
+    assert set(before) <= set(names(tmp_path))
+    assert not [name for name in names(tmp_path) if "tmp" in name]
+
+
+# Whose folder it is.
+
+
+def test_a_folder_is_claimed_once_and_found_again(tmp_path):
+  folder = f"{tmp_path}/new/run"
+  run_folder.claim(folder, RUN)
+  save(folder, 5)
+  run_folder.claim(folder, RUN)
+  text = pathlib.Path(folder, "run_fingerprint.json").read_text()
+  assert json.loads(text) == RUN
+
+
+@pytest.mark.parametrize(
+  "other, difference",
+  [
+    ({"task": "cola"}, 'task is "mrpc" there and "cola" now'),
+    ({"model": {"hidden_size": 16}}, "model.hidden_size is 8 there and 16 now"),
+    ({"labels": 3}, r'labels is "\(absent\)" there and 3 now'),
+  ],
+)
+def test_a_folder_of_another_run_is_refused(tmp_path, other, difference):
+  run_folder.claim(str(tmp_path), RUN)
+  save(str(tmp_path), 5)
+  with pytest.raises(errors.InputError, match=f"{difference}; give another"):
+    run_folder.claim(str(tmp_path), {**RUN, **other})
+
+
+def test_how_a_run_trains_is_noted_and_compared(tmp_path, caplog):
+  folder = str(tmp_path)
+
+  def start(optimizer, data):
+    noted = run_folder.TrainedWith({"optimizer": optimizer}, {"data": data})
+    run_folder.claim(folder, RUN, noted)
+    run_folder.starting_point(folder, "model.ckpt", noted)
+
+  run_folder.claim(folder, RUN)
+  start("lamb", "a")
+  save(folder, 5)
+  with caplog.at_level(logging.WARNING):
+    start("lamb", "a")
+  unused = f"--init_checkpoint=model.ckpt is not used: .* {folder}/model.ckpt-5"
+  (message,) = [record.getMessage() for record in caplog.records]
+  assert re.match(unused, message)
+  with caplog.at_level(logging.WARNING):
+    start("lamb", "b")
+  assert "began with data=a, and goes on with b" in caplog.text
+  with pytest.raises(errors.InputError, match='izer is "lamb" there and "adam'):
+    start("adamw", "a")
+  # One that only evaluates does not care.
+  run_folder.claim(folder, RUN)
+
+
+def test_older_folders_do_not_say_how_they_were_trained(tmp_path, caplog):
+  run_folder.claim(str(tmp_path), RUN)
+  save(str(tmp_path), 5)
+  noted = run_folder.TrainedWith({"optimizer": "lamb"}, {"data": "a"})
+  run_folder.claim(str(tmp_path), RUN, noted)
+  run_folder.starting_point(str(tmp_path), None, noted)
+  assert not caplog.records
+
+
+def test_a_folder_without_a_checkpoint_is_free(tmp_path):
+  run_folder.claim(str(tmp_path), RUN)
+  run_folder.claim(str(tmp_path), {**RUN, "task": "cola"})
+  save(str(tmp_path), 5)
+  with pytest.raises(errors.InputError, match='"cola" there and "mrpc" now'):
+    run_folder.claim(str(tmp_path), RUN)
+
+
+def test_a_folder_of_the_original_is_refused(tmp_path):
+  weight_files.write_tf1(f"{tmp_path}/model.ckpt-30", values_of(30))
+  with pytest.raises(errors.InputError, match="holds model.ckpt-30 but no run"):
+    run_folder.claim(str(tmp_path), RUN)
+  assert "run_fingerprint.json" not in names(tmp_path)
+
+
+def test_a_folder_that_cannot_be_used(tmp_path):
+  (tmp_path / "file").touch()
+  with pytest.raises(errors.InputError, match="cannot use .*file as the"):
+    run_folder.claim(f"{tmp_path}/file", RUN)
+  save(str(tmp_path), 5)
+  (tmp_path / "run_fingerprint.json").write_text("{")
+  with pytest.raises(errors.InputError, match="fingerprint.json: not JSON"):
+    run_folder.claim(str(tmp_path), RUN)
+
+
+def test_where_a_run_starts_from(tmp_path):
+  folder = str(tmp_path / "run")
+  random = run_folder.starting_point(folder, None)
+  assert random == ("random", None, None)
+  assert run_folder.starting_point(folder, "x") == ("init", "x", None)
+  save(folder, 5)
+  found = run_folder.starting_point(folder, "x")
+  assert found.kind == "resume"
+  assert found.path == found.commit.prefix == f"{folder}/model.ckpt-5"
+  (tmp_path / "run/model.ckpt-5.commit").unlink()
+  assert run_folder.starting_point(folder, "x").kind == "init"

@@ -1,0 +1,373 @@
+"""What a run says on the screen, in train_log.jsonl and to TensorBoard."""
+
+import io
+import json
+import pathlib
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from training import loop, train_log
+
+SPEED = "examples_per_second"
+
+
+class World:
+  """A clock that is set by hand, and what was logged."""
+
+  def __init__(self):
+    self.now = 1000.0
+    self.infos = []
+    self.warnings = []
+
+  def monotonic(self):
+    return self.now
+
+  def info(self, message, *values):
+    self.infos.append(message % values)
+
+  def warning(self, message, *values):
+    self.warnings.append(message % values)
+
+
+@pytest.fixture
+def world(monkeypatch):
+  world = World()
+  monkeypatch.setattr(train_log, "time", world)
+  monkeypatch.setattr(train_log, "logging", world)
+  return world
+
+
+def open_log(folder, *, first_step=0, writes_files=True, **options):
+  return train_log.TrainingLog(
+    loop.TrainOptions(
+      output_dir=str(folder), num_train_steps=100, batch_size=8, **options
+    ),
+    first_step=first_step,
+    writes_files=writes_files,
+  )
+
+
+def results(
+  losses, *, rate=0.1, norms=None, overflows=None, updates=4, scale=1.0,
+  **metrics,
+):
+  """What a block of len(losses) steps gives, as tensors."""
+  metrics = metrics or {"accuracy": (0.0, 1.0)}
+  return train_log.BlockResults(
+    losses=tf.constant(losses, tf.float32),
+    norms=tf.constant(norms or [1.0] * len(losses)),
+    overflows=tf.constant(overflows or [False] * len(losses)),
+    metrics={n: tuple(map(tf.constant, m)) for n, m in metrics.items()},
+    learning_rate=tf.constant(rate),
+    applied_updates=tf.constant(updates, tf.int64),
+    loss_scale=tf.constant(scale),
+  )
+
+
+def written(folder):
+  text = (pathlib.Path(folder) / "train_log.jsonl").read_text()
+  return [json.loads(line) for line in text.splitlines()]
+
+
+# Values.
+
+
+def test_values_are_means_since_the_last_logged_step(tmp_path):
+  log = open_log(tmp_path, log_steps=4)
+  log.block_done(2, 2, results([1.0, 2.0], accuracy=(2.0, 4.0)))
+  log.block_done(
+    4, 2, results([3.0, 6.0], accuracy=(4.0, 4.0), rate=0.3, norms=[5.0, 7.0])
+  )
+  log.block_done(8, 4, results([1.0] * 4, accuracy=(1.0, 2.0)))
+  log.close()
+  first, second = written(tmp_path)
+  assert first.pop(SPEED) >= 0
+  assert first == {
+    "step": 4, "loss": 3.0, "accuracy": 0.75, "skipped_steps": 0,
+    "learning_rate": pytest.approx(0.3), "gradient_norm": 7.0,
+  }
+  assert (second["step"], second["loss"], second["accuracy"]) == (8, 1.0, 0.5)
+
+
+def test_a_block_is_told_when_the_next_one_is_queued(tmp_path):
+  log = open_log(tmp_path, log_steps=1)
+  log.block_done(1, 1, results([1.0]))
+  assert written(tmp_path) == []
+  log.block_done(2, 1, results([1.0]))
+  assert [line["step"] for line in written(tmp_path)] == [1]
+  log.close()
+  assert [line["step"] for line in written(tmp_path)] == [1, 2]
+
+
+def test_the_last_step_is_logged_whatever_its_number(tmp_path):
+  log = open_log(tmp_path, log_steps=10)
+  log.block_done(10, 10, results([1.0] * 10))
+  log.block_done(13, 3, results([2.0] * 3))
+  log.close()
+  assert [(line["step"], line["loss"]) for line in written(tmp_path)] == [
+    (10, 1.0), (13, 2.0)
+  ]
+
+
+def test_values_are_logged_though_an_evaluation_came_last(tmp_path):
+  log = open_log(tmp_path, log_steps=10)
+  log.block_done(7, 1, results([2.0]))
+  log.evaluated(7, {"loss": 1.0})
+  log.close()
+  told = written(tmp_path)
+  assert [line["step"] for line in told] == [7, 7]
+  assert told[0].get("eval/loss") == 1.0
+  assert told[1]["loss"] == 2.0
+
+
+def test_speed_counts_from_the_end_of_the_first_block(tmp_path, world):
+  log = open_log(tmp_path, log_steps=4)
+  for seconds, step in ((60.0, 2), (1.0, 4), (3.0, 6), (1.0, 8)):
+    world.now += seconds
+    log.block_done(step, 2, results([1.0, 1.0]))
+  assert log.seconds_per_step == 0.5
+  log.close()
+  # Two steps of 8 examples in one second; then four in four.
+  assert [line[SPEED] for line in written(tmp_path)] == [16.0, 8.0]
+
+
+def test_a_device_that_works_by_itself_is_timed_by_what_is_waited_for(
+  tmp_path, world, monkeypatch
+):
+  """The call of a block takes no time, its results are ready 1 s a step on."""
+  log = open_log(tmp_path, log_steps=100)
+  told = log.flush
+  seconds = []
+  for before, num_steps in ((0, 1), (1, 4), (4, 2)):
+    def flush(steps=before):
+      world.now += 1.0 * steps
+      told()
+
+    monkeypatch.setattr(log, "flush", flush)
+    log.block_begins(0)
+    log.block_done(num_steps, num_steps, results([1.0] * num_steps))
+    seconds.append(log.seconds_per_step)
+  assert seconds == [0.0, 1.0, 1.0]
+
+
+def test_an_evaluation_is_logged_and_does_not_slow_the_training_down(
+  tmp_path, world
+):
+  log = open_log(tmp_path, log_steps=2)
+  log.block_done(2, 2, results([1.0, 1.0]))
+  world.now += 1.0
+  log.block_done(4, 2, results([1.0, 1.0]))
+  world.now += 500.0
+  log.evaluated(4, {"loss": 0.5, "accuracy": 0.75})
+  world.now += 2.0
+  log.block_done(6, 2, results([1.0, 1.0]))
+  assert log.seconds_per_step == 1.0
+  log.close()
+  lines = written(tmp_path)
+  assert [line["step"] for line in lines] == [2, 4, 4, 6]
+  assert lines[2] == {"step": 4, "eval/loss": 0.5, "eval/accuracy": 0.75}
+  assert lines[3][SPEED] == 8.0
+  assert "evaluation at step 4  accuracy 0.75  loss 0.5" in world.infos
+
+
+# Steps without a finite loss.
+
+
+def test_bad_steps_are_named_counted_and_left_out_of_the_mean(tmp_path, world):
+  log = open_log(tmp_path, log_steps=6)
+  nan = float("nan")
+  in_row = []
+  for step, losses in ((3, [1.0, nan, nan]), (5, [nan, nan]), (6, [3.0])):
+    log.block_done(step, len(losses), results(losses))
+    in_row.append(log.bad_steps_in_row)
+  log.close()
+  assert in_row == [0, 2, 4]  # Known one block late.
+  assert log.bad_steps_in_row == 0
+  assert [line.split(":")[0] for line in world.warnings] == [
+    f"step {step} skipped" for step in (2, 3, 4, 5)
+  ]
+  assert world.warnings[-1].endswith("(4 in a row)")
+  assert written(tmp_path)[0]["loss"] == 2.0
+
+
+def test_an_overflow_that_a_smaller_scale_mends_is_no_bad_step(
+  tmp_path, world
+):
+  log = open_log(tmp_path, log_steps=2, loss_scaling=True)
+  nan = float("nan")
+  log.block_done(
+    2, 2,
+    results([nan, nan], overflows=[True, False], updates=0, scale=2.0**13),
+  )
+  log.close()
+  assert log.bad_steps_in_row == 1
+  assert world.infos[0].startswith("step 1 skipped: its gradient overflowed")
+  assert [line[:14] for line in world.warnings] == ["step 2 skipped"]
+  (line,) = written(tmp_path)
+  assert (line["skipped_steps"], line["loss_scale"]) == (2, 2.0**13)
+  assert "skipped_steps 2" in world.infos[-1]
+
+
+def test_what_is_not_finite_is_null_in_json(tmp_path):
+  log = open_log(tmp_path, log_steps=1)
+  log.block_done(1, 1, results([np.nan], norms=[np.inf]))
+  log.evaluated(1, {"loss": np.nan, "f1": 0.5})
+  log.close()
+  text = (tmp_path / "train_log.jsonl").read_text()
+  assert "NaN" not in text and "Infinity" not in text
+  training, evaluation = written(tmp_path)
+  assert training["loss"] is None and training["gradient_norm"] is None
+  assert evaluation == {"step": 1, "eval/loss": None, "eval/f1": 0.5}
+
+
+# Files.
+
+
+def test_a_loss_spike_is_named(tmp_path, world):
+  log = open_log(tmp_path, log_steps=1000)
+  # Ten times the mean in the first steps is no spike: losses fall fast there.
+  for step, loss in enumerate([20.0] + [2.0] * 60 + [9.0] + [2.0] * 5, 1):
+    log.block_done(step, 1, results([loss]))
+  log.close()
+  (warning,) = [w for w in world.warnings if "spike" in w]
+  assert warning.startswith("step 62: loss spike, 9 is 3.")
+
+
+def test_tokens_per_second_come_from_tokens_per_example(tmp_path, world):
+  log = open_log(tmp_path, log_steps=4)
+  for step in (2, 4):
+    log.block_done(
+      step, 2, results([1.0, 1.0], tokens_per_example=(600.0, 6.0))
+    )
+    world.now += 1.0
+  log.close()
+  (values,) = written(tmp_path)
+  assert values["tokens_per_example"] == 100
+  assert values["tokens_per_second"] == 100 * values["examples_per_second"]
+
+
+def test_a_resumed_run_takes_the_log_up_where_it_resumes(tmp_path):
+  log = open_log(tmp_path, log_steps=1)
+  for step in (1, 2, 3):
+    log.block_done(step, 1, results([float(step)]))
+  log.close()
+  with open(tmp_path / "train_log.jsonl", "a") as stream:
+    stream.write('{"step": 4, "lo')  # Killed while it wrote.
+  log = open_log(tmp_path, log_steps=1, first_step=2)
+  log.block_done(3, 1, results([30.0]))
+  log.close()
+  assert [(line["step"], line["loss"]) for line in written(tmp_path)] == [
+    (1, 1.0), (2, 2.0), (3, 30.0)
+  ]
+
+
+def test_tensorboard_gets_the_same_values(tmp_path):
+  log = open_log(tmp_path, log_steps=1)
+  log.block_done(1, 1, results([1.5], accuracy=(3.0, 4.0)))
+  log.close()
+  (path,) = tmp_path.glob("events.out.tfevents.*")
+  shown = {}
+  for serialized in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
+    event = tf.compat.v1.Event.FromString(serialized)
+    for value in event.summary.value:
+      shown[value.tag] = event.step, float(tf.make_ndarray(value.tensor))
+  (line,) = written(tmp_path)
+  assert shown == {
+    name: (1, pytest.approx(value))
+    for name, value in line.items()
+    if name != "step"
+  }
+
+
+def test_other_processes_than_the_chief_write_no_file(tmp_path):
+  folder = tmp_path / "run"
+  log = open_log(folder, log_steps=1, writes_files=False)
+  log.block_done(1, 1, results([1.0]))
+  log.evaluated(1, {"loss": 1.0})
+  log.close()
+  assert not folder.exists()
+
+
+def test_the_profiler_runs_for_the_steps_asked_for(tmp_path, monkeypatch):
+  calls = []
+  monkeypatch.setattr(
+    tf.profiler,
+    "experimental",
+    types.SimpleNamespace(
+      start=lambda folder: calls.append(("start", folder)),
+      stop=lambda: calls.append("stop"),
+    ),
+  )
+  log = open_log(tmp_path, profile_steps=(4, 8))
+  for step in range(0, 12, 2):
+    log.block_begins(step)
+    calls.append(step)
+    log.block_done(step + 2, 2, results([1.0, 1.0]))
+  log.close()
+  assert calls == [0, 2, ("start", str(tmp_path)), 4, 6, "stop", 8, 10]
+
+
+# The screen.
+
+
+def test_lines_come_when_due_or_after_a_while(tmp_path, world):
+  log = open_log(tmp_path, log_steps=4)
+  for step, seconds in ((1, 1.0), (2, 1.0), (3, 40.0), (4, 1.0), (5, 1.0)):
+    world.now += seconds
+    log.block_done(step, 1, results([1.0]))
+  log.close()
+  assert [line.split()[1] for line in world.infos] == [
+    "3/100", "4/100", "5/100"
+  ]
+
+
+def test_a_line_says_values_speed_and_the_time_left(tmp_path, world):
+  log = open_log(tmp_path, log_steps=2)
+  log.block_done(1, 1, results([1.0]))
+  world.now += 40.0
+  log.block_done(
+    2, 1, results([3.0], accuracy=(1.0, 4.0), rate=1e-5, updates=2)
+  )
+  log.close()
+  assert world.infos == [
+    "step 2/100  loss 2  accuracy 0.2  learning_rate 1e-05  "
+    "gradient_norm 1  0.2 examples/s  1:05:20 left"
+  ]
+
+
+class Terminal(io.StringIO):
+  def isatty(self):
+    return True
+
+
+def test_on_a_terminal_one_line_is_rewritten(tmp_path, world, monkeypatch):
+  terminal = Terminal()
+  monkeypatch.setattr("sys.stderr", terminal)
+  log = open_log(tmp_path, log_steps=2)
+  for step in (1, 2, 3):
+    log.block_done(step, 1, results([np.pi]))
+  log.close()
+  lines = terminal.getvalue().split("\n")
+  # The last step is shown again when the log is closed, over itself.
+  assert [line.count("\r") for line in lines] == [2, 2, 0]
+  assert [line.split()[1] for line in lines[:2]] == ["1/100", "3/100"]
+  assert "step 2/100  loss 3.142" in lines[0]
+  assert world.infos == []
+
+
+def test_a_warning_on_a_terminal_has_a_line_of_its_own(
+  tmp_path, world, monkeypatch
+):
+  terminal = Terminal()
+  monkeypatch.setattr("sys.stderr", terminal)
+  monkeypatch.setattr(
+    world, "warning", lambda *message: terminal.write("WARNING\n")
+  )
+  log = open_log(tmp_path, log_steps=100)
+  log.block_done(1, 1, results([1.0]))
+  log.block_done(2, 1, results([np.nan]))
+  log.close()
+  assert "\nWARNING\n\rstep 2/100" in terminal.getvalue()

@@ -1,0 +1,1 @@
+"""Records -> batches, the loop, evaluation, run folders, devices, flags."""

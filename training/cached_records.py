@@ -1,0 +1,79 @@
+"""TFRecord files that are made once and taken again while nothing changed.
+
+Beside `train.tf_record` stands `train.tf_record.json`: the fingerprint of all
+that the records were made from, the size of the file, and what its maker wants
+to remember. It is removed before the records are written anew and written
+after them, so that it never speaks of other records.
+"""
+
+import contextlib
+
+import tensorflow as tf
+from absl import logging
+
+from common import errors, file_io, json_files, tfrecord
+
+
+def ensure(path, fingerprint, write):
+  """Writes a TFRecord file, unless it is there and of this fingerprint.
+
+  Args:
+    path: the file.
+    fingerprint: dict that JSON can hold, of all that decides the content: the
+      data and the vocabulary by their checksums, flags, the code's format.
+    write: function of an opened tfrecord.RecordWriter; returns facts about
+      the records, a dict that JSON can hold.
+
+  Returns:
+    The facts, of now or of the run that wrote the file.
+
+  Raises:
+    InputError: as `write` does, or the file cannot be written.
+  """
+  note = f"{path}.json"
+  # As they will be read back: tuples become lists, keys strings.
+  fingerprint = json_files.plain(fingerprint)
+  known = _read_note(note)
+  if known.get("fingerprint") == fingerprint and _size(path) == known["bytes"]:
+    logging.info("%s is there already, from the same data and flags", path)
+    return known["facts"]
+  if known:
+    # Another process of the same run may have been faster.
+    with contextlib.suppress(tf.errors.NotFoundError):
+      tf.io.gfile.remove(note)
+  with tfrecord.RecordWriter(path) as writer:
+    facts = json_files.plain(write(writer))
+  json_files.write(
+    note, {"fingerprint": fingerprint, "bytes": _size(path), "facts": facts}
+  )
+  return facts
+
+
+def _read_note(path):
+  """Returns what stands beside a file, {} where nothing useful does."""
+  if not tf.io.gfile.exists(path):
+    return {}
+  try:
+    values = json_files.read(path)
+  except errors.InputError as error:
+    logging.warning("%s; the records are made again", error)
+    return {"fingerprint": None}
+  if not {"fingerprint", "bytes", "facts"} <= values.keys():
+    return {"fingerprint": None}
+  return values
+
+
+def _size(path):
+  """Returns the bytes of a file, None if there is none."""
+  if not tf.io.gfile.exists(path):
+    return None
+  return tf.io.gfile.stat(path).length
+
+
+def file_sha256(path):
+  """Returns the SHA-256 of a file's bytes, in hexadecimal.
+
+  Raises:
+    InputError: there is no such file.
+  """
+  return file_io.size_and_sha256(path)[1]

@@ -1,0 +1,181 @@
+"""Where a run computes: one device, several, several machines, or TPUs.
+
+One function, `make_strategy`, turns the flags of `common_flags.device_flags`
+into a tf.distribute.Strategy; every script builds its model in its scope.
+"""
+
+import os
+
+import tensorflow as tf
+
+from common import errors
+
+STRATEGIES = (
+  "auto", "off", "one_device", "mirrored", "multi_worker_mirrored", "tpu",
+)
+COMPUTE_DTYPES = {
+  "float32": tf.float32, "bfloat16": tf.bfloat16, "float16": tf.float16,
+}
+
+
+def make_strategy(
+  kind="auto",
+  *,
+  use_tpu=False,
+  tpu_name=None,
+  tpu_zone=None,
+  gcp_project=None,
+  master=None,
+  num_tpu_cores=8,
+  num_logical_cpus=0,
+):
+  """Returns the tf.distribute.Strategy that a run's flags ask for.
+
+  Args:
+    kind: one of STRATEGIES. "auto" takes the TPU if `use_tpu`, all workers if
+      TF_CONFIG names some, all GPUs if there are several, else one device.
+      "off" is no distribution at all (TensorFlow's default strategy).
+    use_tpu: bool; as the original's flag.
+    tpu_name, tpu_zone, gcp_project, master: where the TPU is. `tpu_name` is
+      a name or a grpc:// address; `master` an address, read when there is no
+      name.
+    num_tpu_cores: how many of the TPU's cores to use.
+    num_logical_cpus: cuts the CPU into so many devices, to try a distributed
+      run on a machine without accelerators. Must be set before TensorFlow
+      has touched its devices.
+
+  Raises:
+    InputError: unknown kind, flags that contradict each other, a TF_CONFIG
+      that describes no cluster, a TPU that cannot be reached or has too few
+      cores.
+  """
+  if kind not in STRATEGIES:
+    raise errors.InputError(
+      f"--distribution_strategy={kind} is unknown; choose one of "
+      f"{', '.join(STRATEGIES)}"
+    )
+  if use_tpu and kind not in ("auto", "tpu"):
+    raise errors.InputError(
+      f"--use_tpu contradicts --distribution_strategy={kind}; drop one"
+    )
+  if num_logical_cpus > 1:
+    _split_cpu(num_logical_cpus)
+  if use_tpu or kind == "tpu":
+    address = tpu_name or master
+    return _tpu_strategy(address, tpu_zone, gcp_project, num_tpu_cores)
+  if tpu_name or master:
+    raise errors.InputError(
+      "--tpu_name and --master say where a TPU is; pass --use_tpu with them "
+      "(several machines without TPUs are named in TF_CONFIG)"
+    )
+  return _strategy_without_tpu(kind)
+
+
+def _strategy_without_tpu(kind):
+  if kind == "auto" and "TF_CONFIG" in os.environ:
+    kind = "multi_worker_mirrored"
+  # Workers must find each other before TensorFlow has touched its devices,
+  # which it does to list them.
+  if kind == "multi_worker_mirrored":
+    return _multi_worker_strategy()
+  gpus = tf.config.list_logical_devices("GPU")
+  devices = gpus or tf.config.list_logical_devices("CPU")
+  if kind == "auto":
+    kind = "mirrored" if len(devices) > 1 else "one_device"
+  if kind == "mirrored":
+    return tf.distribute.MirroredStrategy([device.name for device in devices])
+  if kind == "one_device":
+    return tf.distribute.OneDeviceStrategy(devices[0].name)
+  return tf.distribute.get_strategy()
+
+
+def _multi_worker_strategy():
+  try:
+    return tf.distribute.MultiWorkerMirroredStrategy()
+  except ValueError as error:
+    raise errors.InputError(
+      f"TF_CONFIG describes no cluster that this process is a worker of: "
+      f"{error}; it is {os.environ.get('TF_CONFIG')!r}"
+    ) from error
+
+
+def _split_cpu(count):
+  cpu = tf.config.list_physical_devices("CPU")[0]
+  tf.config.set_logical_device_configuration(
+    cpu, [tf.config.LogicalDeviceConfiguration()] * count
+  )
+
+
+def _tpu_strategy(address, zone, project, num_cores):
+  """Connects to a TPU and returns a strategy over `num_cores` of its cores."""
+  try:
+    resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
+      tpu=address, zone=zone, project=project
+    )
+    tf.config.experimental_connect_to_cluster(resolver)
+    topology = tf.tpu.experimental.initialize_tpu_system(resolver)
+  except Exception as error:  # The cloud's client libraries have their own.
+    raise errors.InputError(
+      f"cannot reach a TPU at {address or 'this machine'}: {error}; check "
+      "--tpu_name, --tpu_zone and --gcp_project"
+    ) from error
+  found = topology.num_tasks * topology.num_tpus_per_task
+  if num_cores > found:
+    raise errors.InputError(
+      f"--num_tpu_cores={num_cores}, but the TPU has {found} cores"
+    )
+  assignment = None
+  if num_cores < found:
+    assignment = tf.tpu.experimental.DeviceAssignment.build(
+      topology, num_replicas=num_cores
+    )
+  return tf.distribute.TPUStrategy(
+    resolver, experimental_device_assignment=assignment
+  )
+
+
+def is_chief(strategy):
+  """Returns whether this process is the one that writes files."""
+  resolver = strategy.cluster_resolver
+  if resolver is None or not resolver.task_type:
+    return True
+  if resolver.task_type == "chief":
+    return True
+  has_chief = "chief" in resolver.cluster_spec().as_dict()
+  return not has_chief and resolver.task_id == 0
+
+
+def all_gather(strategy, values):
+  """Returns the numbers of every replica, float64 [replicas, N], to all alike.
+
+  Args:
+    strategy: tf.distribute.Strategy.
+    values: list of N numbers of this process.
+  """
+
+  def of_replica():
+    own = tf.constant([values], tf.float64)
+    return tf.distribute.get_replica_context().all_gather(own, axis=0)
+
+  rows = strategy.run(of_replica)
+  return strategy.experimental_local_results(rows)[0].numpy()
+
+
+def default_jit_compile(strategy):
+  """Returns whether XLA pays here: on a GPU yes, on a CPU it does not.
+
+  A TPU compiles everything by itself, so nothing needs to be asked for.
+  """
+  if is_tpu(strategy):
+    return False
+  return bool(tf.config.list_logical_devices("GPU"))
+
+
+def is_tpu(strategy):
+  """Returns whether the replicas are cores of a TPU."""
+  return isinstance(strategy, tf.distribute.TPUStrategy)
+
+
+def is_multi_worker(strategy):
+  """Returns whether several processes train together."""
+  return isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)

@@ -1,0 +1,259 @@
+"""Evaluate and predict over a strategy; evaluate while training.
+
+Like loop.py, nothing here has to do with BERT.
+"""
+
+import functools
+import math
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from common import errors
+from training import pipeline
+
+
+def make_evaluator(strategy, objective):
+  """Returns a function that evaluates without dropout, compiled once.
+
+  Args:
+    strategy: the strategy in whose scope the model was made.
+    objective: loop.Objective.
+
+  Returns:
+    A function of (batches, num_batches): a distributed dataset and how many
+    batches of it to take. It returns a dict from the name of each metric to
+    its mean over examples (weighted), and "loss": the mean over batches. As
+    in the original: the two kinds of mean differ where batches differ in
+    weight. It raises InputError if there is not one batch.
+  """
+
+  def replica_step(batch):
+    replica = tf.distribute.get_replica_context()
+    weights = replica.all_reduce("SUM", objective.weights(batch))
+    sums, metrics = objective.sums(batch, None)
+    loss = tf.add_n([sums[name] / weights[name] for name in sums])
+    return replica.all_reduce("SUM", (loss, metrics))
+
+  @tf.function
+  def step(batch):
+    return tf.nest.map_structure(
+      lambda values: strategy.experimental_local_results(values)[0],
+      strategy.run(replica_step, args=(batch,)),
+    )
+
+  def evaluate(batches, num_batches):
+    results = [step(batch) for _, batch in zip(range(num_batches), batches)]
+    if not results:
+      raise errors.InputError(
+        "the evaluation data hold less than one batch; pass a smaller "
+        "--eval_batch_size"
+      )
+    # Summed in float64 on the host: the step's own sums are exact enough.
+    results = tf.nest.map_structure(np.float64, results)
+    losses, metrics = zip(*results)
+    totals = tf.nest.map_structure(lambda *values: sum(values), *metrics)
+    means = {name: total / weight for name, (total, weight) in totals.items()}
+    return {"loss": np.mean(losses), **means}
+
+  return evaluate
+
+
+def predict(
+  strategy,
+  function,
+  records,
+  features,
+  *,
+  num_records,
+  batch_size,
+  lengths=None,
+):
+  """Computes outputs for every record exactly once, in the order of records.
+
+  Args:
+    strategy: the strategy in whose scope the model was made.
+    function: of a batch (dict of tensors [B, ...]); returns a dict of
+      tensors [B, ...]. The same function is compiled once, however often it
+      predicts.
+    records: dataset of serialized records.
+    features: dict from name to tf.io.FixedLenFeature.
+    num_records: how many records there are.
+    batch_size: examples in a batch, over all replicas. The last batch is
+      filled with records from the beginning, whose outputs are dropped.
+    lengths: tokens of each record, [num_records]; batches are then made of
+      records of like length, so that a function that cuts batches to their
+      longest sequence has little padding to compute. None: as they come.
+
+  Returns:
+    dict of numpy arrays [num_records, ...].
+  """
+  if lengths is not None:
+    order = pipeline.order_by_length(lengths)
+    records = pipeline.reordered(records, order)
+  num_batches = -(-num_records // batch_size)
+  batches = pipeline.distributed_batches(
+    strategy,
+    records.repeat().take(num_batches * batch_size),
+    features,
+    batch_size=batch_size,
+  )
+  step = _prediction_step(strategy, function)
+  parts = [
+    {name: value.numpy() for name, value in step(batch).items()}
+    for batch in batches
+  ]
+  outputs = {
+    name: np.concatenate([part[name] for part in parts])[:num_records]
+    for name in parts[0]
+  }
+  if lengths is None:
+    return outputs
+  places = np.argsort(order)
+  return {name: values[places] for name, values in outputs.items()}
+
+
+@functools.lru_cache(maxsize=2)  # What is kept here keeps its model alive.
+def _prediction_step(strategy, function):
+  # Batches may differ in shape: in how many windows their texts have.
+  @tf.function(reduce_retracing=True)
+  def step(batch):
+    outputs = strategy.run(function, args=(batch,))
+    return tf.nest.map_structure(
+      lambda values: strategy.gather(values, axis=0), outputs
+    )
+
+  return step
+
+
+class PeriodicEvaluation:
+  """Evaluates every so many steps, keeps the best, knows when to give up."""
+
+  def __init__(
+    self,
+    evaluate,
+    *,
+    every_steps,
+    metric=None,
+    patience=0,
+    keep_best=None,
+    names=None,
+  ):
+    """Says what to evaluate and what to do with it.
+
+    Args:
+      evaluate: function without arguments; returns dict from name to number.
+      every_steps: interval, in training steps; the last step is evaluated
+        whatever its number.
+      metric: name of the result that is compared; smaller is better for
+        names that end in "loss". None compares nothing.
+      patience: after so many evaluations in a row that were not better the
+        training stops; 0: never.
+      keep_best: function of the step, called when the metric is the best so
+        far.
+      names: the names of the results, where they are known beforehand.
+
+    Raises:
+      InputError: patience without a metric, or a metric that is not in names.
+    """
+    if patience and not metric:
+      raise errors.InputError(
+        "early stopping needs a metric to go by: pass --save_best"
+      )
+    if metric and names is not None:
+      _check_metric(metric, names)
+    self.every_steps = every_steps
+    self._evaluate = evaluate
+    self._patience = patience
+    self._keep_best = keep_best
+    self._state = {
+      "metric": metric,
+      "step": None,
+      "value": None,
+      "worse_since": 0,
+      "evaluated_step": None,
+    }
+
+  @property
+  def should_stop(self):
+    """Whether patience is at its end."""
+    worse = self._state["worse_since"]
+    return bool(self._patience) and worse >= self._patience
+
+  def is_due(self, step, last_step):
+    """Whether the weights of `step` are to be evaluated, and were not yet."""
+    is_time = step % self.every_steps == 0 or step >= last_step
+    return bool(step) and is_time and step != self._state["evaluated_step"]
+
+  def state(self):
+    """Returns what a checkpoint must hold of this, as a JSON-able dict."""
+    return dict(self._state)
+
+  def restore(self, state, step):
+    """Takes back what `state` gave in a checkpoint of `step`; or None.
+
+    The best value of another metric says nothing: the comparison then begins
+    anew.
+    """
+    if state is None:
+      return
+    # Older checkpoints were written after the evaluation, and named no metric.
+    ours = self._state["metric"]
+    state = {"metric": ours, "evaluated_step": step, **state}
+    if state["metric"] != ours:
+      logging.info(
+        "--save_best is %s now and was %s: what was best is forgotten",
+        ours, state["metric"],
+      )
+      return
+    self._state.update(state)
+
+  def run(self, step):
+    """Evaluates the weights of `step`; returns the results.
+
+    Raises:
+      InputError: the metric is not among the results.
+    """
+    results = {k: float(v) for k, v in self._evaluate().items()}
+    if self._state["metric"]:
+      self._compare(step, results)
+    self._state["evaluated_step"] = step
+    return results
+
+  def _compare(self, step, results):
+    state, metric = self._state, self._state["metric"]
+    _check_metric(metric, results)
+    value = results[metric]
+    if not _is_better(metric, value, state["value"]):
+      state["worse_since"] += 1
+      if self.should_stop:
+        logging.info("stopping early: %s", self._best_so_far())
+      return
+    state.update(step=step, value=value, worse_since=0)
+    logging.info("best %s so far: %.6g", metric, value)
+    if self._keep_best:
+      self._keep_best(step)
+
+  def _best_so_far(self):
+    metric, value = self._state["metric"], self._state["value"]
+    if value is None:
+      return f"{metric} was never a finite number"
+    return f"{metric} was best ({value:.6g}) at step {self._state['step']}"
+
+
+def _check_metric(metric, names):
+  if metric not in names:
+    raise errors.InputError(
+      f"--save_best={metric} is not among the results: "
+      f"{', '.join(sorted(names))}"
+    )
+
+
+def _is_better(metric, value, best):
+  """Whether a result is the best so far; one that is not finite never is."""
+  if not math.isfinite(value):
+    return False
+  if best is None or not math.isfinite(best):
+    return True
+  return value < best if metric.endswith("loss") else value > best

@@ -1,0 +1,572 @@
+"""Train, evaluate, save and resume, over any tf.distribute strategy.
+
+Nothing in this file has to do with BERT: a script brings the variables, an
+`Objective`, an optimizer and a stream of batches.
+
+One training step, top to bottom, is `Trainer._step` and what it calls: each
+replica takes its share of the batch (in several parts, if gradients are
+accumulated), the gradients are summed over parts and replicas, clipped by
+their global norm, and applied. Everything that looks random is a function of
+(seed, step), so a resumed run equals one that was never stopped.
+"""
+
+import contextlib
+import dataclasses
+from typing import Callable, Optional
+
+import tensorflow as tf
+from absl import logging
+
+import optimization
+from checkpoints import weight_files
+from common import errors
+from training import distribution, run_folder, stop_signals, train_log
+
+# The exit code after SIGTERM or SIGINT: the run was saved, start it again.
+# It is the EX_TEMPFAIL of sysexits.h.
+EXIT_INTERRUPTED = 75
+
+# One call of the compiled loop should give control back after so long, to
+# show progress and to notice a signal.
+_SECONDS_PER_CALL = 5.0
+
+_LOWEST_LOSS_SCALE, _HIGHEST_LOSS_SCALE = 1.0, 2.0**24
+
+
+@dataclasses.dataclass(frozen=True)
+class Objective:
+  """What a task minimises: loss = sum over k of sums[k] / weights[k].
+
+  The denominators are apart because they belong to the whole batch: replicas
+  and accumulated parts divide by the same numbers, so however a batch is cut
+  the loss and its gradient are those of the batch as one.
+
+  Attributes:
+    weights: function of a batch; returns dict from name of a loss to a scalar,
+      computed from data alone. Weights of parts must add up to the whole's.
+    sums: function of (batch, dropout_seed); returns (dict from name of a loss
+      to a scalar, dict from name of a metric to a pair of scalars (sum,
+      weight)). dropout_seed is int32 [2] in training and None in evaluation.
+      From a metric `tokens_per_example` the log works out tokens per second.
+  """
+
+  weights: Callable
+  sums: Callable
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainOptions:
+  """How long to train, and when to do what; steps are optimizer steps.
+
+  Attributes:
+    output_dir: folder of checkpoints, summaries and logs.
+    num_train_steps: the run ends after so many steps.
+    save_checkpoints_steps: a checkpoint every so many steps, and at the end.
+    iterations_per_loop: at most so many steps in one call of the compiled
+      loop, between which the host is not asked.
+    log_steps: values are logged every so many steps.
+    batch_size: examples in a global batch; for the log.
+    seed: dropout is a function of (seed, step, replica, part).
+    gradient_accumulation_steps: each replica computes its share of a batch in
+      so many parts, one after another, to save memory.
+    jit_compile: whether XLA compiles the step; None: where it pays.
+    loss_scaling: whether the loss is scaled dynamically, for float16.
+    max_to_keep: how many checkpoints are kept.
+    max_bad_steps: so many steps in a row, of one start, without a finite
+      gradient end the run.
+    profile_steps: (first, last) step to record for the TensorFlow profiler.
+  """
+
+  output_dir: str
+  num_train_steps: int
+  save_checkpoints_steps: int = 1000
+  iterations_per_loop: int = 1000
+  log_steps: int = 100
+  batch_size: int = 32
+  seed: int = 12345
+  gradient_accumulation_steps: int = 1
+  jit_compile: Optional[bool] = None
+  loss_scaling: bool = False
+  max_to_keep: int = 5
+  max_bad_steps: int = 10
+  profile_steps: tuple = ()
+
+
+class LossScale:
+  """The factor that keeps float16 gradients from vanishing.
+
+  It doubles after 2000 finite steps and halves at each that is not
+  (Micikevicius et al., arXiv 1710.03740, section 3.2).
+  """
+
+  def __init__(self, enabled):
+    self.enabled = enabled
+    self.scale = _counter("loss_scale/scale", 2.0**15 if enabled else 1.0)
+    self.finite_steps = _counter("loss_scale/finite_steps", 0)
+
+  def applied_to(self, loss):
+    """Returns the loss to take the gradient of."""
+    return loss * self.scale if self.enabled else loss
+
+  def update(self, is_finite):
+    """Moves the factor after a step; `is_finite` is a scalar bool tensor."""
+    if not self.enabled:
+      return
+    steps = tf.where(is_finite, self.finite_steps + 1, 0)
+    grow = steps >= 2000
+    factor = tf.where(is_finite, tf.where(grow, 2.0, 1.0), 0.5)
+    scale = tf.clip_by_value(
+      self.scale * factor, _LOWEST_LOSS_SCALE, _HIGHEST_LOSS_SCALE
+    )
+    self.scale.assign(scale)
+    self.finite_steps.assign(tf.where(grow, tf.zeros_like(steps), steps))
+
+
+def _counter(name, value):
+  """A variable that every replica sees alike and one update changes."""
+  return tf.Variable(
+    value,
+    name=name,
+    trainable=False,
+    dtype=tf.int64 if isinstance(value, int) else tf.float32,
+    aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+  )
+
+
+def _name(variable):
+  return variable.name.split(":")[0]
+
+
+def _are_finite(loss, norm):
+  return tf.math.is_finite(loss) & tf.math.is_finite(norm)
+
+
+class Trainer:
+  """Runs optimizer steps, keeps their state, and saves it."""
+
+  def __init__(
+    self,
+    *,
+    strategy,
+    variables,
+    trained,
+    objective,
+    optimizer,
+    learning_rate,
+    options,
+  ):
+    """Makes the optimizer's slots and the step counter.
+
+    Args:
+      strategy: the tf.distribute.Strategy in whose scope the model was made.
+      variables: all variables of the model; they are saved.
+      trained: those of them that the loss reaches and that are updated.
+      objective: an Objective.
+      optimizer: an optimizer of optimization.py.
+      learning_rate: function of the step (int64 scalar) to a float32 scalar.
+      options: TrainOptions.
+
+    Raises:
+      InputError: the shares of the batch cannot be cut into as many parts as
+        gradient_accumulation_steps says.
+    """
+    share = options.batch_size // strategy.num_replicas_in_sync
+    if share % options.gradient_accumulation_steps:
+      raise errors.InputError(
+        f"{share} examples a replica cannot be cut into "
+        f"{options.gradient_accumulation_steps} equal parts; choose "
+        "--gradient_accumulation_steps that divides it"
+      )
+    self._strategy = strategy
+    self._variables = list(variables)
+    self._trained = list(trained)
+    self._objective = objective
+    self._optimizer = optimizer
+    self._learning_rate = learning_rate
+    self._options = options
+    self._evaluation, self._extra = None, {}
+    jit = options.jit_compile
+    if jit is None:
+      jit = distribution.default_jit_compile(strategy)
+    # A step of several replicas exchanges gradients, which XLA cannot do for
+    # MirroredStrategy: then only what lies before the exchange is compiled.
+    alone = strategy.num_replicas_in_sync == 1
+    self._compiled_step = tf.function(
+      self._step, jit_compile=(jit and alone) or None
+    )
+    self._compiled_gradients = tf.function(
+      self._gradients, jit_compile=(jit and not alone) or None
+    )
+    self._block = tf.function(self._run_block)
+    with strategy.scope():
+      self.global_step = _counter("global_step", 0)
+      self.applied_updates = _counter("applied_updates", 0)
+      self._loss_scale = LossScale(options.loss_scaling)
+      optimizer.create_slots(self._trained)
+
+  # One step.
+
+  def step(self, batch):
+    """Takes one step on a distributed batch, compiled; see `_step`."""
+    return self._compiled_step(batch)
+
+  def _step(self, batch):
+    """Takes one optimizer step on a distributed batch.
+
+    Returns:
+      loss (NaN if the step was skipped), dict of metrics' (sum, weight),
+      learning rate, gradient norm, whether only the loss scale was too large:
+      scalars of the whole batch.
+    """
+    loss, metrics, rate, norm = self._strategy.run(
+      self._replica_step, args=(batch,)
+    )
+    loss, rate, norm = [
+      self._strategy.experimental_local_results(values)[0]
+      for values in (loss, rate, norm)
+    ]
+    is_finite = _are_finite(loss, norm)
+    is_overflow = tf.math.is_finite(loss) & ~is_finite
+    is_overflow &= self._loss_scale.scale > _LOWEST_LOSS_SCALE
+    self._loss_scale.update(is_finite)
+    self.global_step.assign_add(1)
+    self.applied_updates.assign_add(tf.cast(is_finite, tf.int64))
+
+    def total(values):
+      whole = self._strategy.reduce("SUM", values, axis=None)
+      # A skipped step counts for nothing in the means that are logged.
+      return tf.where(is_finite, whole, tf.zeros_like(whole))
+
+    metrics = tf.nest.map_structure(total, metrics)
+    loss = tf.where(is_finite, loss, float("nan"))
+    return loss, metrics, rate, norm, is_overflow
+
+  def _replica_step(self, batch):
+    """What one replica does: gradients of its share, exchange, update."""
+    replica = tf.distribute.get_replica_context()
+    step = self.global_step.read_value()
+    weights = replica.all_reduce("SUM", self._objective.weights(batch))
+    grads, squared_rows, loss, metrics = self._compiled_gradients(
+      batch, weights, step, replica.replica_id_in_sync_group
+    )
+    grads, squared_rows, whole_loss = replica.all_reduce(
+      "SUM", (grads, squared_rows, loss)
+    )
+    loss_scale = self._loss_scale.scale.read_value()
+    norm = self._global_norm(grads, squared_rows) / loss_scale
+    rate = self._learning_rate(step)
+    for variable, grad in zip(self._trained, grads):
+      self._optimizer.update(
+        variable,
+        grad,
+        learning_rate=rate,
+        step=self.applied_updates.read_value(),
+        grad_scale=optimization.clip_scale(norm) / loss_scale,
+        apply=_are_finite(whole_loss, norm),
+      )
+    return whole_loss, metrics, rate, norm
+
+  def _global_norm(self, grads, squared_rows):
+    """Norm over all variables; see optimization.rows_squared_norm."""
+    dense = [
+      grad
+      for variable, grad in zip(self._trained, grads)
+      if variable.name not in squared_rows
+    ]
+    squares = [*squared_rows.values(), optimization.squared_norm(dense)]
+    return tf.sqrt(tf.add_n(squares))
+
+  def _gradients(self, batch, weights, step, replica_id):
+    """Gradients of one replica's share, part after part.
+
+    Returns:
+      list of dense gradients, dict from the name of a variable whose rows were
+      looked up to the squared norm of those rows, loss, metrics.
+    """
+    parts = self._options.gradient_accumulation_steps
+    seed = tf.stack([tf.cast(self._options.seed, tf.int64), step])
+
+    def part_of(index):
+      salt = replica_id * parts + index
+      part = tf.nest.map_structure(
+        lambda values: _cut(values, parts)[index], batch
+      )
+      return self._part_gradients(
+        part,
+        weights,
+        tf.random.experimental.stateless_fold_in(seed, salt),
+      )
+
+    total = part_of(0)
+    if parts > 1:
+      for index in tf.range(1, parts):
+        total = tf.nest.map_structure(tf.add, total, part_of(index))
+    return total
+
+  def _part_gradients(self, part, weights, dropout_seed):
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+      tape.watch(self._trained)
+      sums, metrics = self._objective.sums(part, dropout_seed)
+      loss = tf.add_n([sums[name] / weights[name] for name in sums])
+      scaled = self._loss_scale.applied_to(loss)
+    grads = tape.gradient(scaled, self._trained)
+    squared_rows = {}
+    for index, (variable, grad) in enumerate(zip(self._trained, grads)):
+      if grad is None:
+        raise ValueError(f"the loss does not reach {variable.name}")
+      if isinstance(grad, tf.IndexedSlices):
+        squared_rows[variable.name] = optimization.rows_squared_norm([grad])
+      grads[index] = tf.convert_to_tensor(grad)
+    return grads, squared_rows, loss, metrics
+
+  # Many steps.
+
+  def _run_block(self, iterator, num_steps):
+    """Takes `num_steps` steps without asking the host.
+
+    Returns:
+      train_log.BlockResults.
+    """
+    of_each = [
+      tf.TensorArray(dtype, num_steps, element_shape=[])
+      for dtype in (tf.float32, tf.float32, tf.bool)
+    ]
+    loss, metrics, rate, *more = self.step(next(iterator))
+    of_each = [a.write(0, v) for a, v in zip(of_each, (loss, *more))]
+    for index in tf.range(1, num_steps):
+      loss, parts, rate, *more = self.step(next(iterator))
+      metrics = tf.nest.map_structure(tf.add, metrics, parts)
+      of_each = [a.write(index, v) for a, v in zip(of_each, (loss, *more))]
+    return train_log.BlockResults(
+      *(values.stack() for values in of_each),
+      metrics=metrics,
+      learning_rate=rate,
+      applied_updates=self.applied_updates.read_value(),
+      loss_scale=self._loss_scale.scale.read_value(),
+    )
+
+  def state(self):
+    """Returns what a checkpoint holds: dict from name to variable."""
+    scale = self._loss_scale
+    extra = [scale.scale, scale.finite_steps] if scale.enabled else []
+    counters = [self.global_step, self.applied_updates]
+    variables = self._variables + extra + counters
+    by_name = {_name(v): v for v in variables}
+    return {**by_name, **self._optimizer.slots}
+
+  def start_from(self, start, *, may_be_missing=()):
+    """Loads what a run starts from.
+
+    Args:
+      start: run_folder.StartingPoint; a resumed run gets its optimizer state
+        and step back, any other only weights.
+      may_be_missing: regular expressions of the names of variables that
+        --init_checkpoint need not hold: those of a new head.
+
+    Raises:
+      InputError: the checkpoint is not of these variables, or the run it is
+        of did not train all that this one trains.
+    """
+    if start.kind == "resume":
+      self._resume(start.path)
+      self._extra = start.commit.extra
+    elif start.kind == "init":
+      weight_files.load(
+        self._variables, start.path, allowed_missing=may_be_missing
+      )
+
+  def _resume(self, path):
+    reader = weight_files.open_reader(path)
+    lacking = [n for n in self._optimizer.slots if n not in reader.shapes]
+    if lacking:
+      raise errors.InputError(
+        f"{path} has no {lacking[0]} ({len(lacking)} such names): the run "
+        "began with fewer weights to train; keep its --freeze_layers, "
+        "--freeze_encoder and --optimizer, or give another --output_dir and "
+        f"--init_checkpoint={path}"
+      )
+    # A run that is in float16 from now on starts with a new scale.
+    report = weight_files.load(
+      self.state(),
+      reader,
+      allowed_missing=["^loss_scale/", f"^{_name(self.applied_updates)}$"],
+    )
+    if _name(self.applied_updates) in report.missing:
+      # Checkpoints of before there was this counter counted all steps.
+      self.applied_updates.assign(self.global_step)
+
+  def save(self):
+    """Writes a checkpoint of the current step."""
+    if not distribution.is_chief(self._strategy):
+      return
+    evaluation = self._evaluation
+    run_folder.save(
+      self._options.output_dir,
+      int(self.global_step.numpy()),
+      self.state(),
+      extra={"evaluation": evaluation.state()} if evaluation else {},
+      max_to_keep=self._options.max_to_keep,
+    )
+
+  def train(self, make_batches, evaluation=None):
+    """Trains until num_train_steps, saving, logging, and heeding signals.
+
+    Args:
+      make_batches: function of the first step to take; returns an endless
+        distributed dataset that starts there.
+      evaluation: an evaluation_loop.PeriodicEvaluation to interrupt the
+        training with, or None.
+
+    Raises:
+      SystemExit: with EXIT_INTERRUPTED, after a SIGTERM or SIGINT; the
+        last step is saved, an evaluation that was due is left to the next
+        start.
+      InputError: max_bad_steps steps in a row had no finite gradient (the
+        count begins at 0 with each start), or the evaluation failed; the
+        last weights are saved. Or the processes differ in where they start.
+    """
+    options = self._options
+    first_step = int(self.global_step.numpy())
+    self._check_same_start(first_step)
+    self._evaluation = evaluation
+    if evaluation:
+      evaluation.restore(self._extra.get("evaluation"), first_step)
+    if self._is_finished(first_step) and not self._is_due(first_step):
+      logging.warning(
+        "nothing to train: the checkpoint in %s is at step %d, where this run "
+        "ended; to train anew pass another --output_dir, to train further a "
+        "larger number of steps or epochs", options.output_dir, first_step,
+      )
+      return
+    iterator = iter(make_batches(first_step))
+    log = train_log.TrainingLog(
+      options,
+      first_step=first_step,
+      writes_files=distribution.is_chief(self._strategy),
+    )
+    with stop_signals.catch_signals() as stop, contextlib.closing(log):
+      self._train_blocks(iterator, log, stop)
+      is_stopped, _ = self._agreed(stop)
+    if is_stopped:
+      logging.info(
+        "stopped by %s; step %d is saved: run the same command again to "
+        "continue", stop.by, self.global_step.numpy(),
+      )
+      raise SystemExit(EXIT_INTERRUPTED)
+
+  def _is_finished(self, step):
+    early = self._evaluation and self._evaluation.should_stop
+    return early or step >= self._options.num_train_steps
+
+  def _is_due(self, step):
+    """Whether the weights of `step` are to be evaluated, and were not yet."""
+    last_step = self._options.num_train_steps
+    return self._evaluation and self._evaluation.is_due(step, last_step)
+
+  def _train_blocks(self, iterator, log, stop):
+    """Block after block of steps; between them, whatever is due."""
+    step, saved_step = int(self.global_step.numpy()), None
+    if self._is_due(step):
+      # A signal came before this evaluation, which the last start then left
+      # to this one.
+      self._evaluate(step, log)
+    is_stopped, seconds_per_step = self._agreed(stop)
+    while not (is_stopped or self._is_finished(step)):
+      num_steps = self._block_length(step, seconds_per_step)
+      log.block_begins(step)
+      results = self._block(iterator, tf.constant(num_steps))
+      step += num_steps
+      log.block_done(step, num_steps, results)
+      # One who was asked to stop has no time for an evaluation.
+      if self._is_due(step) and not self._agreed(stop)[0]:
+        self._evaluate(step, log)
+      if step % self._options.save_checkpoints_steps == 0:
+        self.save()
+        saved_step = step
+      self._end_if_bad(log, is_saved=saved_step == step)
+      is_stopped, seconds_per_step = self._agreed(stop, log.seconds_per_step)
+    log.flush()
+    self._end_if_bad(log, is_saved=saved_step == step)
+    if saved_step != step:
+      self.save()
+
+  def _evaluate(self, step, log):
+    try:
+      results = self._evaluation.run(step)
+    except errors.InputError:
+      # Say a --save_best that is no result: what was trained is not lost.
+      self.save()
+      raise
+    log.evaluated(step, results)
+
+  def _end_if_bad(self, log, *, is_saved):
+    """Raises InputError if too many steps in a row were skipped."""
+    if log.bad_steps_in_row < self._options.max_bad_steps:
+      return
+    if not is_saved:
+      self.save()
+    raise errors.InputError(
+      f"{log.bad_steps_in_row} steps in a row had no finite loss or "
+      f"gradient; the weights of before them are kept in "
+      f"{self._options.output_dir}; try a lower --learning_rate"
+    )
+
+  def _check_same_start(self, first_step):
+    """Refuses processes that would not train the same weights.
+
+    Raises:
+      InputError: they start at different steps.
+    """
+    if not distribution.is_multi_worker(self._strategy):
+      return
+    steps = distribution.all_gather(self._strategy, [first_step])
+    if steps.min() != steps.max():
+      raise errors.InputError(
+        f"one process starts at step {int(steps.min())}, another at step "
+        f"{int(steps.max())}: --output_dir={self._options.output_dir} must be "
+        "one folder that all processes see"
+      )
+
+  def _agreed(self, stop, seconds_per_step=0.0):
+    """What all processes go by, since they must do the same.
+
+    Returns:
+      whether any of them was asked to stop, what a step takes the slowest.
+    """
+    if not distribution.is_multi_worker(self._strategy):
+      return stop.requested, seconds_per_step
+    own = [float(stop.requested), seconds_per_step]
+    requests, seconds = distribution.all_gather(self._strategy, own).max(axis=0)
+    # A signal that came after that is for the next time: going by
+    # `stop.requested` here, this process would stop alone.
+    if requests and not stop.requested:
+      stop.by = "a signal to another process"
+    return bool(requests), float(seconds)
+
+  def _block_length(self, step, seconds_per_step):
+    """How many steps the next call takes: up to the next thing to do."""
+    options = self._options
+    affordable = 1
+    if seconds_per_step:
+      affordable = max(1, int(_SECONDS_PER_CALL / seconds_per_step))
+    ends = [
+      options.num_train_steps,
+      _next_multiple(step, options.save_checkpoints_steps),
+      _next_multiple(step, options.log_steps),
+      step + options.iterations_per_loop,
+      step + affordable,
+    ]
+    if self._evaluation:
+      ends.append(_next_multiple(step, self._evaluation.every_steps))
+    ends += [edge for edge in options.profile_steps if edge > step]
+    return min(ends) - step
+
+
+def _cut(values, parts):
+  """[B, ...] -> [parts, B / parts, ...]"""
+  shape = tf.shape(values)
+  return tf.reshape(values, tf.concat([[parts, -1], shape[1:]], 0))
+
+
+def _next_multiple(step, interval):
+  return (step // interval + 1) * interval

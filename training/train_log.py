@@ -1,0 +1,320 @@
+"""What a training run says: a progress line, TensorBoard, train_log.jsonl."""
+
+import json
+import math
+import os
+import sys
+import time
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from common import file_io
+
+# On a terminal one line is rewritten; elsewhere a line comes this often.
+_SECONDS_BETWEEN_LINES = 30.0
+
+# A loss is called a spike if it is so many times the recent mean, which is an
+# exponential moving average with this weight of the newest step.
+_SPIKE_FACTOR, _NEWEST_WEIGHT, _STEPS_BEFORE_SPIKES = 3.0, 0.02, 50
+
+
+class BlockResults(NamedTuple):
+  """What a block of steps gives, as tensors.
+
+  Attributes:
+    losses: float32 [num_steps], NaN for a step that was skipped.
+    norms: float32 [num_steps], of the gradients.
+    overflows: bool [num_steps], whether a step was skipped only because its
+      loss scale was too large for float16.
+    metrics: dict from name to (sum, weight) over the block.
+    learning_rate: of the last step.
+    applied_updates: steps of the whole run, up to the last, that were not
+      skipped.
+    loss_scale: after the last step.
+  """
+
+  losses: tf.Tensor
+  norms: tf.Tensor
+  overflows: tf.Tensor
+  metrics: dict
+  learning_rate: tf.Tensor
+  applied_updates: tf.Tensor
+  loss_scale: tf.Tensor
+
+
+class TrainingLog:
+  """Takes the results of each block of steps and tells them.
+
+  Results are read from the device one block late, when the next block is
+  already queued, so that telling never holds up computing.
+
+  Attributes:
+    seconds_per_step: what a step took of late; 0.0 before the first block.
+    bad_steps_in_row: how many steps, up to the last one told, had no finite
+      loss or gradient. An overflow that a smaller loss scale mends is none.
+  """
+
+  def __init__(self, options, *, first_step, writes_files=True):
+    """Opens the files.
+
+    Args:
+      options: loop.TrainOptions.
+      first_step: the step that training starts or resumes at.
+      writes_files: False for processes that are not the chief.
+    """
+    self.seconds_per_step = 0.0
+    self.bad_steps_in_row = 0
+    self._options = options
+    self._steps_told, self._recent_loss = 0, 0.0
+    self._waiting = self._last = None
+    self._profiling = False
+    self._block_began = self._line_shown = time.monotonic()
+    self._speed_from = None
+    self._reset_interval()
+    self._screen = _Screen()
+    self._files = None
+    if writes_files:
+      self._files = _Files(options.output_dir, first_step)
+
+  def _reset_interval(self):
+    """Starts the sums behind the values of the next logged step."""
+    self._losses, self._norms, self._metrics = [], [], []
+
+  def block_begins(self, step):
+    """Notes the time; starts the profiler where --profile_steps begins."""
+    self._block_began = time.monotonic()
+    edges = self._options.profile_steps
+    if edges and edges[0] <= step < edges[1] and not self._profiling:
+      tf.profiler.experimental.start(self._options.output_dir)
+      self._profiling = True
+
+  def evaluated(self, step, results):
+    """Tells the results of an evaluation during training."""
+    self.flush()
+    shown = "  ".join(f"{k} {v:.4g}" for k, v in sorted(results.items()))
+    self._screen.end()
+    logging.info("evaluation at step %d  %s", step, shown)
+    if self._files:
+      self._files.write(step, {f"eval/{k}": v for k, v in results.items()})
+    # What an evaluation takes is not the speed of training.
+    self._block_began = time.monotonic()
+    self._speed_from = step, self._block_began
+
+  def block_done(self, step, num_steps, results):
+    """Takes note of a block of steps.
+
+    Args:
+      step: the number of steps done, this block included.
+      num_steps: how many of them were in this block.
+      results: BlockResults.
+    """
+    self._measure(num_steps)
+    self._waiting = step, time.monotonic(), results
+    if self._speed_from is None:
+      # The first block traces and compiles: speed counts from its end.
+      self._speed_from = self._waiting[:2]
+    if self._profiling and step >= self._options.profile_steps[1]:
+      self._stop_profiler()
+
+  def _measure(self, num_steps):
+    """Tells the block before this one, and works out what a step takes.
+
+    Where the device works by itself, the call of a block returns at once and
+    its results are what is waited for, a block later; on a CPU the call takes
+    all the time. So the time of the call belongs to the steps of this block,
+    that of the waiting to those of the one before.
+    """
+    returned = time.monotonic()
+    seconds = (returned - self._block_began) / num_steps
+    if self._waiting:
+      steps_waited_for = len(self._waiting[2].losses)
+      self.flush()
+      seconds += (time.monotonic() - returned) / steps_waited_for
+    self.seconds_per_step = seconds
+    self._block_began = time.monotonic()
+
+  def close(self):
+    """Tells what is left to tell and closes the files."""
+    self.flush()
+    if self._metrics:
+      self._show(is_due=True)
+    if self._profiling:
+      self._stop_profiler()
+    self._screen.end()
+    if self._files:
+      self._files.close()
+
+  def _stop_profiler(self):
+    tf.profiler.experimental.stop()
+    self._profiling = False
+
+  def flush(self):
+    """Tells the last block, once it has been computed."""
+    if not self._waiting:
+      return
+    (step, moment, results), self._waiting = self._waiting, None
+    results = tf.nest.map_structure(np.asarray, results)
+    self._name_bad_steps(step, results)
+    self._losses.extend(results.losses)
+    self._norms.extend(results.norms)
+    self._metrics.append(results.metrics)
+    self._last = step, moment, results
+    self._show(is_due=step % self._options.log_steps == 0)
+
+  def _show(self, is_due):
+    """Shows the values of now, and writes them down if that is due."""
+    step, moment, results = self._last
+    is_long_ago = moment - self._line_shown > _SECONDS_BETWEEN_LINES
+    if is_due or self._screen.is_terminal or is_long_ago:
+      values = self._values(step, moment, results)
+      self._screen.show(self._line(step, values), keep=is_due)
+      self._line_shown = moment
+    if is_due:
+      if self._files:
+        self._files.write(step, values)
+      self._speed_from = step, moment
+      self._reset_interval()
+
+  def _name_bad_steps(self, step, results):
+    steps = range(step - len(results.losses) + 1, step + 1)
+    for number, loss, is_overflow in zip(
+      steps, results.losses, results.overflows
+    ):
+      if np.isfinite(loss):
+        self.bad_steps_in_row = 0
+        self._name_spike(number, loss)
+        continue
+      self._screen.end()
+      if is_overflow:
+        logging.info(
+          "step %d skipped: its gradient overflowed float16, the loss scale is "
+          "halved", number,
+        )
+        continue
+      self.bad_steps_in_row += 1
+      logging.warning(
+        "step %d skipped: its loss or gradient was not finite (%d in a row)",
+        number, self.bad_steps_in_row,
+      )
+
+  def _name_spike(self, number, loss):
+    self._steps_told += 1
+    if self._steps_told > _STEPS_BEFORE_SPIKES:
+      if loss > _SPIKE_FACTOR * self._recent_loss:
+        self._screen.end()
+        logging.warning(
+          "step %d: loss spike, %.4g is %.1f times the recent %.4g",
+          number, loss, loss / self._recent_loss, self._recent_loss,
+        )
+    # A plain mean at first, until the newest step's weight is the fixed one.
+    weight = max(_NEWEST_WEIGHT, 1 / self._steps_told)
+    self._recent_loss += weight * (loss - self._recent_loss)
+
+  def _values(self, step, moment, results):
+    """What is logged: means since the last logged step, and speed."""
+    finite = [loss for loss in self._losses if np.isfinite(loss)]
+    values = {"loss": np.mean(finite) if finite else np.nan}
+    for name in self._metrics[0]:
+      total, weight = np.sum([m[name] for m in self._metrics], axis=0)
+      values[name] = total / weight if weight else np.nan
+    values["learning_rate"] = results.learning_rate
+    values["gradient_norm"] = self._norms[-1]
+    values["skipped_steps"] = step - results.applied_updates
+    if self._options.loss_scaling:
+      values["loss_scale"] = results.loss_scale
+    first_step, began = self._speed_from
+    values["examples_per_second"] = (
+      (step - first_step) * self._options.batch_size / (moment - began)
+      if moment > began
+      else 0.0
+    )
+    if "tokens_per_example" in values:
+      values["tokens_per_second"] = (
+        values["tokens_per_example"] * values["examples_per_second"]
+      )
+    return {name: float(value) for name, value in values.items()}
+
+  def _line(self, step, values):
+    total = self._options.num_train_steps
+    speed = values["examples_per_second"]
+    left = (total - step) * self._options.batch_size
+    shown = [
+      f"{name} {value:.4g}"
+      for name, value in values.items()
+      if not name.startswith(("examples_", "tokens_"))
+      and (value or name != "skipped_steps")
+    ]
+    return (
+      f"step {step}/{total}  {'  '.join(shown)}  {speed:.1f} examples/s"
+      + (f"  {_clock(left / speed)} left" if speed else "")
+    )
+
+
+class _Screen:
+  """Standard error: one rewritten line on a terminal, log lines elsewhere."""
+
+  def __init__(self):
+    self.is_terminal = sys.stderr.isatty()
+    self._width = 0
+
+  def show(self, line, keep):
+    if not self.is_terminal:
+      logging.info("%s", line)
+      return
+    sys.stderr.write("\r" + line.ljust(self._width))
+    sys.stderr.flush()
+    self._width = len(line)
+    if keep:
+      self.end()
+
+  def end(self):
+    """Moves on to a fresh line."""
+    if self._width:
+      sys.stderr.write("\n")
+      self._width = 0
+
+
+class _Files:
+  """TensorBoard summaries and train_log.jsonl in a run's folder."""
+
+  def __init__(self, folder, first_step):
+    tf.io.gfile.makedirs(folder)
+    self._summaries = tf.summary.create_file_writer(folder)
+    path = os.path.join(folder, "train_log.jsonl")
+    kept = _lines_up_to(path, first_step)
+    file_io.write_text(path, kept)
+    self._lines = tf.io.gfile.GFile(path, "a")
+
+  def write(self, step, values):
+    with self._summaries.as_default(step=step):
+      for name, value in values.items():
+        tf.summary.scalar(name, value)
+    self._summaries.flush()
+    # JSON knows no NaN and no Infinity.
+    finite = {k: v if math.isfinite(v) else None for k, v in values.items()}
+    line = json.dumps({"step": step, **finite}, allow_nan=False)
+    self._lines.write(line + "\n")
+    self._lines.flush()
+
+  def close(self):
+    self._summaries.close()
+    self._lines.close()
+
+
+def _lines_up_to(path, step):
+  """The log of an earlier start, without the steps that are done again."""
+  if not tf.io.gfile.exists(path):
+    return ""
+  with tf.io.gfile.GFile(path, "r") as stream:
+    # A line that was cut short by a kill has no newline.
+    lines = [line for line in stream if line.endswith("\n")]
+  return "".join(line for line in lines if json.loads(line)["step"] <= step)
+
+
+def _clock(seconds):
+  minutes, seconds = divmod(int(seconds), 60)
+  hours, minutes = divmod(minutes, 60)
+  return f"{hours}:{minutes:02d}:{seconds:02d}"
