@@ -423,8 +423,11 @@ OPTIMIZERS = {
 }
 
 
-def create_optimizer(name, **options):
-  """Makes an optimizer by name.
+def make_optimizer(name, **options):
+  """Returns an optimizer by name.
+
+  Unlike the original: its create_optimizer built the schedule and returned
+  the operation of a whole step, so the two have different names.
 
   Args:
     name: a key of OPTIMIZERS.

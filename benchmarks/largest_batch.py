@@ -92,7 +92,7 @@ def try_batch(size, length, batch_size):
       objective=loop.Objective(
         weights=lambda _: {"loss": tf.constant(float(batch_size))}, sums=sums
       ),
-      optimizer=optimization.create_optimizer("bertadam"),
+      optimizer=optimization.make_optimizer("bertadam"),
       learning_rate=functools.partial(
         optimization.learning_rate,
         init_lr=1e-5,

@@ -89,9 +89,14 @@ def test_unknown_names_are_refused_with_the_known_ones():
   with pytest.raises(errors.InputError, match="'step'.*cosine, linear, poly"):
     RATE(0, schedule="step")
   with pytest.raises(errors.InputError, match="'sgd'.*adamw, bertadam, lamb"):
-    optimization.create_optimizer("sgd")
+    optimization.make_optimizer("sgd")
   with pytest.raises(errors.InputError, match="num_train_steps is 0"):
     RATE(0, num_train_steps=0)
+
+
+def test_no_name_of_the_original_has_another_meaning():
+  """Its create_optimizer takes a loss and returns an operation."""
+  assert not hasattr(optimization, "create_optimizer")
 
 
 # Update rules, against float64.
@@ -124,7 +129,7 @@ def test_updates_equal_float64_over_many_random_steps(kind, jit_compile):
   rng = np.random.RandomState(0)
   values = {"layer/kernel": rng.randn(6, 5), "layer/bias": rng.randn(5)}
   variables = variables_of({k: v.astype("f") for k, v in values.items()})
-  optimizer = optimization.create_optimizer(kind, jit_compile=jit_compile)
+  optimizer = optimization.make_optimizer(kind, jit_compile=jit_compile)
   optimizer.create_slots(variables)
   state = {name: (v, 0 * v, 0 * v) for name, v in values.items()}
   for step in range(100):
@@ -196,7 +201,7 @@ def test_small_gradients_are_not_scaled():
 @pytest.mark.parametrize("jit_compile", [False, True])
 @pytest.mark.parametrize("kind", ["bertadam", "lamb"])
 def test_a_skipped_step_changes_no_bit(kind, jit_compile):
-  optimizer = optimization.create_optimizer(kind, jit_compile=jit_compile)
+  optimizer = optimization.make_optimizer(kind, jit_compile=jit_compile)
   variable = tf.Variable([-0.0, 1e-42, 3.0], name="kernel")
   optimizer.create_slots([variable])
   update = tf.function(
@@ -328,12 +333,12 @@ def test_two_replicas_give_the_weights_of_one_device(kind):
   ids = tf.constant([0, 1, 1, 2])
   values = {"word_embeddings": [[1.0], [2.0], [3.0]], "output_bias": [0.5]}
   alone = variables_of(values)
-  optimizer = optimization.create_optimizer(kind)
+  optimizer = optimization.make_optimizer(kind)
   optimizer.create_slots(alone)
   strategy = two_replicas.strategy()
   with strategy.scope():
     mirrored = variables_of(values)
-    mirrored_optimizer = optimization.create_optimizer(kind)
+    mirrored_optimizer = optimization.make_optimizer(kind)
     mirrored_optimizer.create_slots(mirrored)
   step_of = tf.function(
     lambda step: strategy.run(

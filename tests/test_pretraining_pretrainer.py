@@ -50,7 +50,7 @@ def make_trainer(folder, *, strategy, dtype=tf.float32, jit=True, **options):
     variables=model.variables,
     trained=model.trained_variables(),
     objective=pretrainer.objective(model),
-    optimizer=optimization.create_optimizer("bertadam", jit_compile=jit),
+    optimizer=optimization.make_optimizer("bertadam", jit_compile=jit),
     learning_rate=functools.partial(
       optimization.learning_rate,
       init_lr=1e-3,

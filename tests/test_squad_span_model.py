@@ -154,7 +154,7 @@ def test_twelve_steps_of_the_original(tmp_path):
     variables=run.model.variables,
     trained=run.model.trained_variables(),
     objective=span_model.objective(run.model, mask_padding=False),
-    optimizer=optimization.create_optimizer("bertadam", jit_compile=False),
+    optimizer=optimization.make_optimizer("bertadam", jit_compile=False),
     learning_rate=run.rate,
     options=loop.TrainOptions(
       output_dir=str(tmp_path), num_train_steps=12, batch_size=6

@@ -90,7 +90,7 @@ def make_trainer(folder, *, kind=ONE, rate=0.3, model=None, **options):
       weights=lambda batch: {"squares": tf.reduce_sum(batch["weight"])},
       sums=functools.partial(model.sums, rate=rate),
     ),
-    optimizer=optimization.create_optimizer("bertadam", jit_compile=False),
+    optimizer=optimization.make_optimizer("bertadam", jit_compile=False),
     learning_rate=functools.partial(
       optimization.learning_rate,
       init_lr=0.1,

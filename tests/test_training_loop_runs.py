@@ -111,7 +111,7 @@ def test_whole_runs_of_the_original(tmp_path, name, devices):
     variables=run.variables,
     trained=run.variables,
     objective=run.objective,
-    optimizer=optimization.create_optimizer("bertadam", jit_compile=False),
+    optimizer=optimization.make_optimizer("bertadam", jit_compile=False),
     learning_rate=run.rate,
     options=loop.TrainOptions(
       output_dir=str(tmp_path),

@@ -470,7 +470,7 @@ def make_trainer(
     depth,
     freeze_layers=depth if FLAGS.freeze_encoder else FLAGS.freeze_layers,
   )
-  optimizer = optimization.create_optimizer(
+  optimizer = optimization.make_optimizer(
     FLAGS.optimizer,
     weight_decay_rate=FLAGS.weight_decay_rate,
     rate_multipliers=optimization.learning_rate_multipliers(
