@@ -21,9 +21,9 @@ from absl import app, flags  # noqa: E402
 # Run as a script, this folder is on the path and its parent is not.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from classification import (
-  glue,  # noqa: E402
-  input_data,  # noqa: E402
+from classification import (  # noqa: E402
+  glue,
+  input_data,
 )
 from common import errors  # noqa: E402
 
