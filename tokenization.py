@@ -1,14 +1,15 @@
-"""Text -> WordPiece tokens and ids: the original's, many times as fast.
+"""Text -> WordPiece tokens and ids: those of the original, computed faster.
 
 FullTokenizer is BasicTokenizer (clean the text, lower-case it and strip its
-accents where asked, split at white space and punctuation) followed by
-WordpieceTokenizer (longest match first). Needs Python's own library alone.
+accents if asked, split at white space and punctuation) followed by
+WordpieceTokenizer (longest match first). Needs only the standard library.
 
-Where the speed comes from: text repeats its words, so results are remembered
-per chunk between two spaces. The memory is bounded (see `_Remembered`) and
-changes no result: U+0020 parts words at every stage, whatever its neighbours.
+Speed: words recur in any text, so the result of each chunk between two spaces
+is cached. The cache is bounded (see `_Cache`) and changes no result, because
+U+0020 separates words at every stage, whatever its neighbours are.
 """
 
+import io
 import itertools
 import re
 import unicodedata
@@ -42,8 +43,20 @@ _ASCII_PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 # Printable ASCII is letters, digits, the space and the above.
 _ASCII_WORDS = re.compile(r"[A-Za-z0-9]+|[^A-Za-z0-9 ]")
 
-_REMEMBERED_ENTRIES = 1 << 17
-_REMEMBERED_CHARS = 32
+# Of each cache. English text of any size has fewer frequent chunks than that,
+# and longer chunks (links, numbers) rarely recur.
+_CACHED_ENTRIES = 1 << 17
+_CACHED_CHARS = 32
+
+
+class UnknownTokenError(errors.InputError, KeyError):
+  """A token or an id that is not in the vocabulary.
+
+  As in the original: a KeyError. Unlike the original: with a sentence that
+  names the entry, and an InputError for scripts.
+  """
+
+  __str__ = Exception.__str__  # That of KeyError puts quotes around it.
 
 
 def validate_case_matches_checkpoint(do_lower_case, init_checkpoint):
@@ -77,7 +90,7 @@ def validate_case_matches_checkpoint(do_lower_case, init_checkpoint):
 
 
 def convert_to_unicode(text):
-  """Returns `text` as str; bytes are UTF-8, of which wrong ones are dropped.
+  """Returns `text` as str; bytes are UTF-8, of which invalid ones are dropped.
 
   Raises:
     ValueError: `text` is neither str nor bytes.
@@ -89,11 +102,21 @@ def convert_to_unicode(text):
   raise ValueError(f"text must be str or bytes, not {type(text).__name__}")
 
 
+def printable_text(text):
+  """Returns `text` as str, to print it; accepts what `convert_to_unicode` does.
+
+  As in the original: there it differs from `convert_to_unicode` only in
+  Python 2, where print wants bytes.
+  """
+  return convert_to_unicode(text)
+
+
 def load_vocab(vocab_file):
   r"""Reads a vocabulary: one token a line, its id the line's number from 0.
 
   As in the original: lines end at "\n" alone and are stripped of white
-  space, and of a token that stands twice the last id counts.
+  space, and a repeated token has the id of its last line. Unlike the original:
+  a "\r" inside a line stays, see file_io.read_lines.
 
   Args:
     vocab_file: path; one with "://" (gs://...) is read through TensorFlow.
@@ -142,7 +165,8 @@ def _read_remote_lines(path):
     ) from error
   try:
     with tf.io.gfile.GFile(path, "rb") as stream:
-      return stream.readlines()
+      # Its own readlines would drop every "\r".
+      return io.BytesIO(stream.read()).readlines()
   except tf.errors.OpError as error:
     raise errors.InputError(f"cannot read {path}: {error.message}") from error
 
@@ -158,15 +182,25 @@ def convert_by_vocab(vocab, items):
     A list with the entry of every item.
 
   Raises:
-    InputError: an item is not in `vocab` (it is named).
+    UnknownTokenError: an item is not in `vocab` (it is named).
   """
   try:
     return list(map(vocab.__getitem__, items))
   except KeyError as error:
-    raise errors.InputError(
+    raise UnknownTokenError(
       f"{error.args[0]!r} is not among the {len(vocab)} entries of the "
       "vocabulary; use the vocabulary that belongs to these data"
     ) from error
+
+
+def convert_tokens_to_ids(vocab, tokens):
+  """Returns the ids of `tokens`, as `convert_by_vocab` does."""
+  return convert_by_vocab(vocab, tokens)
+
+
+def convert_ids_to_tokens(inv_vocab, ids):
+  """Returns the tokens of `ids`, as `convert_by_vocab` does."""
+  return convert_by_vocab(inv_vocab, ids)
 
 
 def whitespace_tokenize(text):
@@ -191,9 +225,9 @@ class FullTokenizer:
     self.inv_vocab = {index: token for token, index in self.vocab.items()}
     self.basic_tokenizer = BasicTokenizer(do_lower_case=do_lower_case)
     self.wordpiece_tokenizer = WordpieceTokenizer(vocab=self.vocab)
-    self._chunk_tokens = _Remembered(self._tokens_of_chunk)
-    self._chunk_ids = _Remembered(self._ids_of_chunk)
-    self._word_ids = _Remembered(self._ids_of_word)
+    self._chunk_tokens = _Cache(self._tokens_of_chunk)
+    self._chunk_ids = _Cache(self._ids_of_chunk)
+    self._word_ids = _Cache(self._ids_of_word)
 
   def tokenize(self, text):
     """Returns the word pieces of `text` (str, or bytes of UTF-8), a list.
@@ -207,23 +241,23 @@ class FullTokenizer:
     """Returns `convert_tokens_to_ids(tokenize(text))`, faster.
 
     Raises:
-      InputError: a word is unknown and [UNK] not in the vocabulary.
+      UnknownTokenError: a word is unknown and [UNK] not in the vocabulary.
     """
     return _for_each_chunk(self._chunk_ids, text)
 
   def convert_tokens_to_ids(self, tokens):
-    """Returns the list of ids; raises InputError for a token without one."""
-    return self._converted(self.vocab, tokens)
+    """Returns the ids; raises UnknownTokenError for a token without one."""
+    return self._convert(self.vocab, tokens)
 
   def convert_ids_to_tokens(self, ids):
-    """Returns the list of tokens; raises InputError for an id without one."""
-    return self._converted(self.inv_vocab, ids)
+    """Returns the tokens; raises UnknownTokenError for an id without one."""
+    return self._convert(self.inv_vocab, ids)
 
-  def _converted(self, vocab, items):
+  def _convert(self, vocab, items):
     try:
       return convert_by_vocab(vocab, items)
-    except errors.InputError as error:
-      raise errors.InputError(f"{self.vocab_file}: {error}") from error
+    except UnknownTokenError as error:
+      raise UnknownTokenError(f"{self.vocab_file}: {error}") from error
 
   def _tokens_of_chunk(self, chunk):
     words = self.basic_tokenizer.tokenize(chunk)
@@ -231,7 +265,7 @@ class FullTokenizer:
 
   def _ids_of_chunk(self, chunk):
     words = self.basic_tokenizer.tokenize(chunk)
-    return tuple(_chained(self._word_ids, words))
+    return tuple(_chain(self._word_ids, words))
 
   def _ids_of_word(self, word):
     pieces = self.wordpiece_tokenizer.longest_matches(word)
@@ -246,18 +280,16 @@ class BasicTokenizer:
     self.do_lower_case = do_lower_case
 
   def tokenize(self, text):
-    """Returns the words of `text` (str, or bytes of UTF-8), a list of str.
-
-    The passes work on the whole text, although lower-casing looks around (a
-    final sigma) and NFD reorders accents: neither looks beyond white space,
-    so words come out as if each were taken alone.
-    """
+    """Returns the words of `text` (str, or bytes of UTF-8), a list of str."""
     text = convert_to_unicode(text)
     if text.isascii() and text.isprintable():
       return _ASCII_WORDS.findall(text.lower() if self.do_lower_case else text)
     text = text.translate(_CLEANING)
     if not self.do_lower_case:
       return text.translate(_PUNCTUATION).split()
+    # The original does this word by word. On the whole text it is the same:
+    # lower-casing looks at neighbours (a final sigma) and NFD reorders
+    # accents, but neither looks across white space.
     text = unicodedata.normalize("NFD", text.lower())
     return text.translate(_PUNCTUATION_AND_ACCENTS).split()
 
@@ -265,7 +297,7 @@ class BasicTokenizer:
 class WordpieceTokenizer:
   """Cuts words into the longest pieces that a vocabulary has, from the left.
 
-  "unaffable" -> ["un", "##aff", "##able"]
+  "seashells" -> ["sea", "##shell", "##s"]
   """
 
   def __init__(self, vocab, unk_token="[UNK]", max_input_chars_per_word=200):
@@ -273,28 +305,28 @@ class WordpieceTokenizer:
 
     Args:
       vocab: the pieces, a dict of token -> id, not to be changed.
-      unk_token: what stands for a word that cannot be cut into pieces.
-      max_input_chars_per_word: a longer word is unknown, too.
-        As in the original: counted after cleaning and the loss of accents.
+      unk_token: token of a word that cannot be cut into pieces.
+      max_input_chars_per_word: a longer word is unknown too.
+        As in the original: counted after cleaning and accent stripping.
     """
     self.vocab = vocab
     self.unk_token = unk_token
     self.max_input_chars_per_word = max_input_chars_per_word
     self._first_pieces = {token: token for token in vocab}
-    # "##able" is found as "able": no string is joined while searching.
+    # "##shell" is found as "shell": the search concatenates no strings.
     self._inner_pieces = {
       token[2:]: token for token in vocab if token.startswith("##")
     }
     self._longest_piece = max(map(len, vocab), default=0)
-    self._pieces_of = _Remembered(self.longest_matches)
+    self._pieces_of = _Cache(self.longest_matches)
 
   def tokenize(self, text):
-    """Returns the pieces of a word or of words parted by white space."""
+    """Returns the pieces of a word or of words separated by white space."""
     return self.tokenize_words(whitespace_tokenize(convert_to_unicode(text)))
 
   def tokenize_words(self, words):
     """Returns the pieces of `words` (strings without white space), a list."""
-    return _chained(self._pieces_of, words)
+    return _chain(self._pieces_of, words)
 
   def longest_matches(self, word):
     """Returns the pieces of one word (no white space in it), a tuple."""
@@ -315,49 +347,50 @@ class WordpieceTokenizer:
     return tuple(pieces)
 
 
-def _for_each_chunk(remembered, text):
-  """Returns the joined results of the parts of `text` between spaces.
+def _for_each_chunk(cache, text):
+  """Returns the joined results of the chunks of `text` between spaces.
 
-  Only tab, line feed and U+0020 part the text here. Others would be wrong:
-  U+000B and U+0085 are removed as control characters and join their
-  neighbours, although `str.split` splits there.
+  Only tab, line feed and U+0020 separate chunks. The rest of what `str.split`
+  splits at would be wrong: U+000B and U+0085 are removed as control
+  characters, which joins their neighbours.
   """
   text = convert_to_unicode(text).replace("\n", " ").replace("\t", " ")
-  return _chained(remembered, text.split(" "))
+  return _chain(cache, text.split(" "))
 
 
-def _chained(remembered, keys):
-  """Returns [*remembered[keys[0]], *remembered[keys[1]], ...]."""
-  return list(itertools.chain.from_iterable(map(remembered.__getitem__, keys)))
+def _chain(cache, keys):
+  """Returns [*cache[keys[0]], *cache[keys[1]], ...]."""
+  return list(itertools.chain.from_iterable(map(cache.__getitem__, keys)))
 
 
-class _Remembered(dict):
-  """Results of a function of a string, looked up like those of a dict.
+class _Cache(dict):
+  """Results of a function of a string, computed when they are looked up.
 
-  Bounded: a long string's result is not kept, and when there are too many
-  all are forgotten (natural text has its frequent words back at once).
+  Bounded: the result of a long string is not stored, and a full cache is
+  emptied. That costs less than tracking the use of each entry: in natural
+  text the frequent words are back at once.
   """
 
-  def __init__(self, function, max_entries=_REMEMBERED_ENTRIES):
+  def __init__(self, function, max_entries=_CACHED_ENTRIES):
     super().__init__()
     self.function = function
     self.max_entries = max_entries
 
   def __missing__(self, key):
     value = self.function(key)
-    if len(key) <= _REMEMBERED_CHARS:
+    if len(key) <= _CACHED_CHARS:
       if len(self) >= self.max_entries:
         self.clear()
       self[key] = value
     return value
 
   def __reduce__(self):
-    # Pickled empty: worker processes get the tokenizer, not its memory.
-    return _Remembered, (self.function, self.max_entries)
+    # Pickled empty: worker processes get the tokenizer, not its cache.
+    return _Cache, (self.function, self.max_entries)
 
 
 class _CharacterTable(dict):
-  """Argument of `str.translate` which learns about characters as they come.
+  """Argument of `str.translate` whose entries are computed on first use.
 
   Bounded too: Unicode has a million code points, a language some thousands.
   """
@@ -367,14 +400,14 @@ class _CharacterTable(dict):
     self.replacement = replacement
 
   def __missing__(self, code_point):
-    if len(self) >= _REMEMBERED_ENTRIES:
+    if len(self) >= _CACHED_ENTRIES:
       self.clear()
     value = self[code_point] = self.replacement(chr(code_point))
     return value
 
 
-def _cleaned(char):
-  """Removes control characters, makes white space " ", parts Han by spaces."""
+def _clean(char):
+  """Removes control characters, turns white space into " ", isolates Han."""
   if char in "\t\n\r":
     return " "
   category = unicodedata.category(char)
@@ -389,23 +422,23 @@ def _is_han(char):
   return any(first <= ord(char) <= last for first, last in _HAN_RANGES)
 
 
-def _punctuation_parted(char):
+def _isolate_punctuation(char):
   """Puts spaces around punctuation.
 
-  As in the original: all of ASCII that is no letter, digit or control
-  character, so "$" and "^", although Unicode calls those symbols.
+  As in the original: all of ASCII but letters, digits and control characters,
+  so also "$" and "^", which Unicode calls symbols.
   """
   if char in _ASCII_PUNCTUATION or unicodedata.category(char)[0] == "P":
     return f" {char} "
   return char
 
 
-def _accents_removed(char):
+def _strip_accents(char):
   if unicodedata.category(char) == "Mn":
     return ""
-  return _punctuation_parted(char)
+  return _isolate_punctuation(char)
 
 
-_CLEANING = _CharacterTable(_cleaned)
-_PUNCTUATION = _CharacterTable(_punctuation_parted)
-_PUNCTUATION_AND_ACCENTS = _CharacterTable(_accents_removed)
+_CLEANING = _CharacterTable(_clean)
+_PUNCTUATION = _CharacterTable(_isolate_punctuation)
+_PUNCTUATION_AND_ACCENTS = _CharacterTable(_strip_accents)

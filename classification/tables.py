@@ -56,7 +56,9 @@ def read_tsv(path, *, width=None, broken=None):
   """Reads columns between tabs.
 
   As in the original: quotes are characters like any other, and a carriage
-  return at the end of a line is not part of it.
+  return at the end of a line is not part of it. Unlike the original: one
+  inside a line stays, see file_io.read_lines, and rows must be as wide as the
+  header; there a longer row lost its rest and a shorter one ended the run.
 
   Args:
     path: UTF-8 text.

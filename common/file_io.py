@@ -7,6 +7,7 @@ Paths with "://" (gs://...) go through TensorFlow, others through the system.
 
 import contextlib
 import hashlib
+import io
 import os
 import re
 import secrets
@@ -16,7 +17,7 @@ import tensorflow as tf
 
 from common import errors
 
-_HASHED_TOGETHER = 1 << 20  # Bytes.
+_READ_TOGETHER = 1 << 20  # Bytes.
 
 
 def is_remote(path):
@@ -81,18 +82,51 @@ def open_for_reading(path):
   if is_remote(path):
     if not tf.io.gfile.exists(path):
       raise errors.InputError(f"no such file: {path}")
-    return tf.io.gfile.GFile(path, "rb")
+    return io.BufferedReader(_RemoteFile(path), _READ_TOGETHER)
   try:
     return open(path, "rb")
   except FileNotFoundError as error:
     raise errors.InputError(f"no such file: {path}") from error
 
 
+class _RemoteFile(io.RawIOBase):
+  r"""Bytes of a file that TensorFlow reads, unchanged.
+
+  GFile's own lines are without any "\r", so they are shorter than the bytes
+  that they stand for, and a place in the file cannot be computed from them.
+  """
+
+  def __init__(self, path):
+    super().__init__()
+    self._file = tf.io.gfile.GFile(path, "rb")
+
+  def readable(self):
+    return True
+
+  def seekable(self):
+    return True
+
+  def readinto(self, buffer):
+    data = self._file.read(len(buffer))
+    buffer[: len(data)] = data
+    return len(data)
+
+  def seek(self, offset, whence=os.SEEK_SET):
+    self._file.seek(offset, whence)
+    return self._file.tell()
+
+  def close(self):
+    self._file.close()
+    super().close()
+
+
 def read_lines(path):
   r"""Yields (line number from 1, line without its "\n") of a UTF-8 file.
 
-  Lines end at "\n" alone, as in the original: other line separators of
-  Unicode stay in the line.
+  As in the original: lines end at "\n" alone; other line separators of
+  Unicode stay in the line. Unlike the original: so does "\r". TensorFlow 1
+  dropped it wherever it was, which joined the words on both sides
+  ("top\rdown" -> "topdown"); here it is white space like any other.
 
   Raises:
     InputError: the file is missing or a line is not UTF-8 (its number named).
@@ -113,7 +147,7 @@ def size_and_sha256(path):
   """
   size, digest = 0, hashlib.sha256()
   with open_for_reading(path) as stream:
-    while block := stream.read(_HASHED_TOGETHER):
+    while block := stream.read(_READ_TOGETHER):
       size += len(block)
       digest.update(block)
   return size, digest.hexdigest()

@@ -30,6 +30,12 @@ def read_json(tmp_path, text, names):
 # Tabs.
 
 
+def test_a_carriage_return_inside_a_line_stays(tmp_path):
+  """Only before the line feed is it part of the line's end."""
+  table = read_tsv(tmp_path, "id\ttext\r\n1\ttop\rdown\r\n")
+  assert table.rows == [["1", "top\rdown"]]
+
+
 def test_a_header_names_the_columns_of_a_tsv(tmp_path):
   table = read_tsv(tmp_path, "id\ttext\n7\tOne.\n8\tTwo.\n")
   assert table.names == ["id", "text"]

@@ -32,11 +32,24 @@ def test_pattern_without_a_match(tmp_path):
     file_io.expand_file_patterns(f"{tmp_path}/none*")
 
 
-def test_lines_end_at_line_feeds_only(tmp_path):
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_lines_end_at_line_feeds_only(tmp_path, scheme):
+  """A carriage return stays where it is, locally and through TensorFlow."""
   path = tmp_path / "text"
-  path.write_bytes("a\rb\u2028c\n\n é".encode())
-  lines = list(file_io.read_lines(str(path)))
-  assert lines == [(1, "a\rb\u2028c"), (2, ""), (3, " é")]
+  path.write_bytes("a\rb\u2028c\n\n é\r\n".encode())
+  lines = list(file_io.read_lines(f"{scheme}{path}"))
+  assert lines == [(1, "a\rb\u2028c"), (2, ""), (3, " é\r")]
+
+
+def test_remote_bytes_are_those_of_the_file(tmp_path):
+  path = tmp_path / "text"
+  path.write_bytes(b"one\r\ntwo\r\nthree")
+  with file_io.open_for_reading(f"file://{path}") as stream:
+    assert stream.readline() == b"one\r\n"
+    stream.seek(4)
+    assert stream.read(3) == b"\ntw"
+    stream.seek(0)
+    assert stream.readlines() == [b"one\r\n", b"two\r\n", b"three"]
 
 
 def test_bad_utf8_names_file_and_line(tmp_path):

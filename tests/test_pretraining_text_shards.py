@@ -46,6 +46,17 @@ def test_every_document_is_in_one_piece_wherever_the_file_is_cut(
       assert sum(found, []) == documents, cuts
 
 
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_carriage_returns_move_no_cut(tmp_path, scheme):
+  """They count as bytes of the file, and one inside a line stays there."""
+  text = "one\r\n\r\ntwo\rzwei\r\n\r\nthree\r\n"
+  path = scheme + write(tmp_path / "a", text)
+  for cut in range(1, len(text)):
+    pieces = [Piece(path, 0, cut), Piece(path, cut, len(text))]
+    found = [documents_of([piece]) for piece in pieces]
+    assert sum(found, []) == [["one"], ["two\rzwei"], ["three"]], cut
+
+
 def documents_of(pieces, **options):
   documents = [[]]
   for line in text_shards.read_lines(pieces, **options):

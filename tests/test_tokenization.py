@@ -1,4 +1,4 @@
-"""tokenization.py: equal to the original everywhere, whatever it remembers."""
+"""tokenization.py: equal to the original, whatever its caches hold."""
 
 import gzip
 import json
@@ -32,8 +32,8 @@ UNICODE = {"15.1.0": "15.0.0"}.get(
 )
 KNOWN_UNICODE = ("11.0.0", "13.0.0", "14.0.0", "15.0.0")
 
-PIECES = ["[UNK]", "[CLS]", "[SEP]", "want", "##want", "##ed", "wa", "un"]
-PIECES += ["runn", "##ing", ","]
+PIECES = ["[UNK]", "[CLS]", "[SEP]", "shell", "##shell", "##s", "she", "sea"]
+PIECES += ["gle", "##am", ","]
 
 
 def read_golden_lines():
@@ -90,7 +90,7 @@ def test_golden_has_every_line():
 def test_every_golden_line(setting, golden_lines, full_tokenizers):
   full = full_tokenizers[setting]
   words = "basic_lower" if SETTINGS[setting][1] else "basic"
-  # Twice: the second time from memory.
+  # Twice: the second time from the caches.
   for row in golden_lines * 2:
     text = row["text"]
     assert full.basic_tokenizer.tokenize(text) == row[words]
@@ -125,24 +125,54 @@ def test_every_code_point(case):
 
 def test_full_tokenizer(vocab_file):
   full = tokenization.FullTokenizer(vocab_file(PIECES))
-  tokens = full.tokenize("UNwant\u00e9d,running")
-  assert tokens == ["un", "##want", "##ed", ",", "runn", "##ing"]
+  text = "Seash\u00e8llS,GLEAM"
+  tokens = full.tokenize(text)
+  assert tokens == ["sea", "##shell", "##s", ",", "gle", "##am"]
   assert full.convert_tokens_to_ids(tokens) == [7, 4, 5, 10, 8, 9]
-  assert full.convert_ids_to_tokens([7, 4, 5]) == ["un", "##want", "##ed"]
-  assert full.encode("UNwant\u00e9d,running") == [7, 4, 5, 10, 8, 9]
+  assert full.convert_ids_to_tokens([7, 4, 5]) == ["sea", "##shell", "##s"]
+  assert full.encode(text) == [7, 4, 5, 10, 8, 9]
   assert full.encode("") == full.tokenize(" \t\n ") == []
-  assert full.inv_vocab[full.vocab["runn"]] == "runn"
+  assert full.inv_vocab[full.vocab["gle"]] == "gle"
+
+
+def test_functions_that_take_a_vocabulary():
+  """What people import from the original: its names, its KeyError."""
+  vocab = {token: index for index, token in enumerate(PIECES)}
+  tokens = ["sea", "##shell", "##s"]
+  assert tokenization.convert_tokens_to_ids(vocab, tokens) == [7, 4, 5]
+  inverse = dict(enumerate(PIECES))
+  assert tokenization.convert_ids_to_tokens(inverse, [7, 4, 5]) == tokens
+  for convert, table, item in (
+    (tokenization.convert_tokens_to_ids, vocab, "##shells"),
+    (tokenization.convert_ids_to_tokens, inverse, 11),
+    (tokenization.convert_by_vocab, vocab, "##shells"),
+  ):
+    with pytest.raises(KeyError) as caught:
+      convert(table, [item])
+    assert isinstance(caught.value, errors.InputError)
+    assert str(caught.value).startswith(f"{item!r} is not among the 11 entries")
+
+
+def test_printable_text():
+  assert tokenization.printable_text("\u00e9\n") == "\u00e9\n"
+  assert tokenization.printable_text(b"\xc3\xa9\xff.") == "\u00e9."
+  with pytest.raises(ValueError, match="str or bytes, not int"):
+    tokenization.printable_text(3)
 
 
 def test_basic_tokenizer():
   lower = tokenization.BasicTokenizer()
   keep = tokenization.BasicTokenizer(do_lower_case=False)
-  text = " \tHeLLo!how  \n Are yoU?  "
-  assert lower.tokenize(text) == ["hello", "!", "how", "are", "you", "?"]
-  assert keep.tokenize(text) == ["HeLLo", "!", "how", "Are", "yoU", "?"]
-  assert lower.tokenize("H\u00e9llo") == ["hello"]
-  assert keep.tokenize("H\u00e9llo") == ["H\u00e9llo"]
-  assert lower.tokenize("ah\u535a\u63a8zz") == ["ah", "\u535a", "\u63a8", "zz"]
+  text = "\t The Kiln;is  \n (stILL) Hot  "
+  assert lower.tokenize(text) == [
+    "the", "kiln", ";", "is", "(", "still", ")", "hot",
+  ]
+  assert keep.tokenize(text) == [
+    "The", "Kiln", ";", "is", "(", "stILL", ")", "Hot",
+  ]
+  assert lower.tokenize("\u00c5ngstr\u00f6m") == ["angstrom"]
+  assert keep.tokenize("\u00c5ngstr\u00f6m") == ["\u00c5ngstr\u00f6m"]
+  assert lower.tokenize("x\u5929\u6c14y") == ["x", "\u5929", "\u6c14", "y"]
   # A final sigma is one only at the end of its word.
   assert lower.tokenize("\u039f\u03a3 \u039f\u03a3\u0391") == [
     "\u03bf\u03c2", "\u03bf\u03c3\u03b1",
@@ -154,11 +184,11 @@ def test_wordpiece_tokenizer():
   vocab = {token: index for index, token in enumerate(PIECES)}
   wordpiece = tokenization.WordpieceTokenizer(vocab)
   assert wordpiece.tokenize("") == []
-  assert wordpiece.tokenize("unwanted running") == [
-    "un", "##want", "##ed", "runn", "##ing",
+  assert wordpiece.tokenize("seashells gleam") == [
+    "sea", "##shell", "##s", "gle", "##am",
   ]
   # One impossible end makes the whole word unknown.
-  assert wordpiece.tokenize("unwantedX running") == ["[UNK]", "runn", "##ing"]
+  assert wordpiece.tokenize("seashellsz gleam") == ["[UNK]", "gle", "##am"]
   assert tokenization.WordpieceTokenizer({}, "?").tokenize("a b") == ["?", "?"]
 
 
@@ -170,9 +200,9 @@ def test_longest_word(length, tokens):
   assert wordpiece.tokenize("a" * length) == list(tokens)
 
 
-def test_bytes_are_utf8_of_which_wrong_ones_are_dropped(vocab_file):
+def test_bytes_are_utf8_of_which_invalid_ones_are_dropped(vocab_file):
   full = tokenization.FullTokenizer(vocab_file(PIECES))
-  assert full.tokenize("w\u00e0,".encode() + b"\xff") == ["wa", ","]
+  assert full.tokenize("sh\u00e8,".encode() + b"\xff") == ["she", ","]
   assert tokenization.convert_to_unicode(b"\xc3\xa9\xc3") == "\u00e9"
   with pytest.raises(ValueError, match="int"):
     tokenization.convert_to_unicode(3)
@@ -183,7 +213,7 @@ def test_whitespace_tokenize():
   assert tokenization.whitespace_tokenize(text) == ["a", "b", "c", "d"]
 
 
-# What is remembered changes no result.
+# Caches change no result.
 
 
 def random_texts(seed, count):
@@ -205,7 +235,7 @@ def test_encode_is_tokenize_and_convert(setting, full_tokenizers):
   for text in random_texts(seed=1, count=500):
     tokens = full.tokenize(text)
     assert full.encode(text) == full.convert_tokens_to_ids(tokens)
-    # The stages without any memory of chunks.
+    # The stages without a cache of chunks.
     words = full.basic_tokenizer.tokenize(text)
     assert tokens == [
       piece
@@ -236,34 +266,34 @@ def test_pieces_joined_are_the_words(setting, full_tokenizers):
         assert first + "".join(piece[2:] for piece in rest) == word
 
 
-def test_forgetting_changes_nothing(monkeypatch, full_tokenizers):
+def test_a_full_cache_changes_nothing(monkeypatch, full_tokenizers):
   full = full_tokenizers["uncased"]
-  memories = (full._chunk_ids, full._chunk_tokens, full._word_ids)
-  memories += (full.wordpiece_tokenizer._pieces_of,)
+  caches = (full._chunk_ids, full._chunk_tokens, full._word_ids)
+  caches += (full.wordpiece_tokenizer._pieces_of,)
   texts = list(random_texts(seed=4, count=300))
   before = [(full.encode(text), full.tokenize(text)) for text in texts]
-  for memory in memories:
-    monkeypatch.setattr(memory, "max_entries", 3)
-    memory.clear()
+  for cache in caches:
+    monkeypatch.setattr(cache, "max_entries", 3)
+    cache.clear()
   for text, (ids, tokens) in zip(texts, before):
     assert full.encode(text) == ids
     assert full.tokenize(text) == tokens
-    assert all(len(memory) <= 3 for memory in memories)
+    assert all(len(cache) <= 3 for cache in caches)
 
 
-def test_long_chunks_are_not_remembered(vocab_file):
+def test_long_chunks_are_not_cached(vocab_file):
   full = tokenization.FullTokenizer(vocab_file(PIECES))
   full.encode("," * 1000)
   assert not full._chunk_ids and list(full._word_ids) == [","]
 
 
-def test_pickled_tokenizer_is_the_same_without_its_memory(vocab_file):
+def test_pickled_tokenizer_is_the_same_without_its_cache(vocab_file):
   full = tokenization.FullTokenizer(vocab_file(PIECES), do_lower_case=False)
-  ids = full.encode("want running")
+  ids = full.encode("shell gleam")
   copy = pickle.loads(pickle.dumps(full))
   assert not copy._chunk_ids
-  assert copy.encode("want running") == ids
-  assert copy.encode("Want") == [0]
+  assert copy.encode("shell gleam") == ids
+  assert copy.encode("Shell") == [0]
 
 
 def test_needs_no_tensorflow():
@@ -283,8 +313,10 @@ def test_load_vocab_strips_lines_and_keeps_the_last_of_a_repeated_token(
   assert list(vocab) == ["a", "b", "", "c"]
 
 
-def test_load_vocab_splits_at_line_feeds_only(vocab_file):
-  path = vocab_file(["a\x0bb\u2028c\rd", "e"])
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_load_vocab_splits_at_line_feeds_only(vocab_file, scheme):
+  """A carriage return inside a line stays, locally and through TensorFlow."""
+  path = scheme + vocab_file(["a\x0bb\u2028c\rd", "e\r"])
   assert tokenization.load_vocab(path) == {"a\x0bb\u2028c\rd": 0, "e": 1}
 
 
