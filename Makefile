@@ -8,15 +8,16 @@ RUN = .venv/bin/python
 # TensorFlow's native code stays quiet: a machine without a GPU is no error.
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help env quickstart test test-slow lint bench bench-data clean
+.PHONY: help env quickstart test test-slow lint docs bench bench-data clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make quickstart   text to vocabulary to records to a small trained BERT"
-	@echo "make test         the tests (make test-slow: those that take minutes)"
-	@echo "make lint         ruff, with the rules of ruff.toml"
 	@echo "make env          only the environment, .venv"
-	@echo "make bench        speed of the network, beside Hugging Face's"
+	@echo "make test         the tests (make test-slow: those that take minutes)"
+	@echo "make lint         ruff, and whether docs/flags.md is up to date"
+	@echo "make docs         writes docs/flags.md from the scripts' --help"
+	@echo "make bench        speed of the network, compared with Hugging Face"
 	@echo "make bench-data   TEXT=, VOCAB=: speed of create_pretraining_data.py;"
 	@echo "                  ORIGINAL=: a clone of the original to compare with"
 	@echo "make clean        removes what the other targets made, except .venv"
@@ -24,15 +25,15 @@ help:
 env:
 	@bash make_env.sh
 
-# Made afresh each time, in quickstart/; on one machine with the same numbers.
-# The model is to learn the sample by heart: it has no dropout, and as it is
-# narrow its initial weights are wider than the released 0.02. The long warm-up
-# is what makes it leave the plateau of "always guess the commonest words".
+# Made anew each time, in quickstart/; on one machine with the same numbers.
+# The model memorizes the sample: it has no dropout, and because it is narrow,
+# its initial weights have a larger deviation than the released 0.02. The long
+# warm-up makes it leave the plateau of guessing only the most frequent words.
 FILL_MASK = fill_mask.py --init_checkpoint=quickstart/model/final_model \
   --vocab_file=quickstart/vocab.txt --bert_config_file=sample_bert_config.json
 quickstart: env
 	rm -rf quickstart
-	@echo; echo "== 1. A vocabulary of word pieces, learnt from the text"
+	@echo; echo "== 1. A vocabulary of word pieces, learned from the text"
 	$(RUN) create_vocabulary.py --input_file=sample_text.txt \
 	  --output_file=quickstart/vocab.txt --vocab_size=2000 --min_frequency=1
 	@echo; echo "== 2. Records: pairs of sentences, 15% of their word pieces masked"
@@ -48,7 +49,7 @@ quickstart: env
 	  --max_seq_length=32 --max_predictions_per_seq=5 \
 	  --learning_rate=2e-3 --num_train_steps=2500 --num_warmup_steps=1000 \
 	  --eval_batch_size=32 --max_eval_steps=300
-	@echo; echo "== 4. What belongs where [MASK] stands"
+	@echo; echo "== 4. Words that fit at [MASK]"
 	$(RUN) $(FILL_MASK) \
 	  --text="A glacier is a river of [MASK] that has forgotten to hurry." \
 	  --text="Zürich lies at the end of a long [MASK], with the Alps behind it."
@@ -71,6 +72,10 @@ test-slow:
 lint:
 	@bash make_env.sh lint
 	$(RUN) -m ruff check .
+	$(RUN) docs/make_flags.py --check
+
+docs: env
+	$(RUN) docs/make_flags.py
 
 bench:
 	@bash make_env.sh bench

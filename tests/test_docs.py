@@ -1,0 +1,147 @@
+"""README.md and docs/: links, words, Python examples and the page of flags."""
+
+import importlib.util
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parent.parent
+README = ROOT / "README.md"
+PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
+# docs/serving.md's example reads a model that its commands have exported.
+PAGES_WITH_PYTHON = ["python.md", "migrating.md"]
+ARCHAIC = (
+  "stands", "beside", "so many", "mend", "mended", "parted", "told apart",
+  "lies", "is said", "aside", "learnt", "gone through", "white space parts",
+)
+
+
+def load_generator():
+  spec = importlib.util.spec_from_file_location(
+    "make_flags", ROOT / "docs" / "make_flags.py"
+  )
+  module = importlib.util.module_from_spec(spec)
+  spec.loader.exec_module(module)
+  return module
+
+
+make_flags = load_generator()
+
+
+def anchors(text):
+  """Returns the names that GitHub gives to the headings of a page."""
+  titles = re.findall(r"^#+ (.*)$", text, re.M)
+  return {
+    re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles
+  }
+
+
+def test_the_readme_fits_on_a_few_screens():
+  assert README.read_text(encoding="utf-8").count("\n") <= 300
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+  text = page.read_text(encoding="utf-8")
+  broken = []
+  for target in re.findall(r"\]\(([^)\s]+)\)", text):
+    if re.match(r"https?:", target):
+      continue
+    name, _, anchor = target.partition("#")
+    path = page.parent / name if name else page
+    if not path.exists():
+      broken.append(target)
+    elif anchor and anchor not in anchors(path.read_text(encoding="utf-8")):
+      broken.append(target)
+  assert not broken
+
+
+def test_the_readme_links_every_page():
+  text = README.read_text(encoding="utf-8")
+  missing = [
+    page.name
+    for page in ROOT.glob("docs/*.md")
+    if f"(docs/{page.name}" not in text
+  ]
+  assert not missing
+
+
+@pytest.mark.parametrize(
+  "page",
+  # The texts of flags.md are the flags' own.
+  [page for page in PAGES if page.name != "flags.md"],
+  ids=lambda page: page.name,
+)
+def test_pages_use_plain_words(page):
+  found = [
+    f"{page.name}:{number}: {word}"
+    for number, line in enumerate(
+      page.read_text(encoding="utf-8").split("\n"), 1
+    )
+    for word in ARCHAIC
+    if re.search(rf"\b{word}\b", line, re.IGNORECASE)
+  ]
+  assert not found
+
+
+@pytest.mark.parametrize("name", PAGES_WITH_PYTHON)
+def test_python_examples_run(name, monkeypatch):
+  monkeypatch.chdir(ROOT)
+  text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+  blocks = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
+  assert blocks
+  names = {}
+  for block in blocks:
+    exec(compile(block, name, "exec"), names)
+
+
+# The page of flags.
+
+XML = """<?xml version="1.0" encoding="utf-8"?>
+<AllFlags>
+  <flag><file>absl.app</file><name>help</name><meaning>show this help</meaning>
+    <default>false</default></flag>
+  <flag><key>yes</key><name>pooling</name>
+    <meaning>&lt;cls|mean&gt;: How tokens   become
+one vector | row.</meaning><default>cls</default></flag>
+  <flag><key>yes</key><name>input_file</name><meaning>Lines.</meaning>
+    <default></default></flag>
+</AllFlags>
+"""
+
+
+def test_flags_are_read_from_absls_help():
+  assert make_flags.parse_flags(XML.encode()) == [
+    ("input_file", "", "Lines."),
+    ("pooling", "cls", "One of `cls`, `mean`. How tokens become one vector | "
+     "row."),
+  ]
+
+
+def test_a_table_of_flags_escapes_what_ends_a_cell():
+  table = make_flags.table("x.py", make_flags.parse_flags(XML.encode()))
+  assert table.split("\n") == [
+    "## `x.py`", "",
+    "| flag | default | meaning |", "|---|---|---|",
+    "| `--input_file` |  | Lines. |",
+    r"| `--pooling` | `cls` | One of `cls`, `mean`. How tokens become one "
+    r"vector \| row. |",
+    "",
+  ]
+
+
+def test_a_changed_page_is_shown_line_by_line():
+  assert make_flags.differences("a\nb\nc", "a\nB\nc") == ["- b", "+ B"]
+  assert not make_flags.differences("a\nb", "a\nb")
+
+
+def test_the_page_has_every_script():
+  scripts = {
+    path.name
+    for path in ROOT.glob("*.py")
+    if "app.run(" in path.read_text(encoding="utf-8")
+  }
+  assert set(make_flags.SCRIPTS) == scripts
+  page = make_flags.PAGE.read_text(encoding="utf-8")
+  assert re.findall(r"^## `(.*)`$", page, re.M) == make_flags.SCRIPTS
