@@ -159,7 +159,7 @@ def output_logits(x, weights, bias):
 
 
 def one_hot_lookup(ids, table):
-  """Returns rows [B, T, H] of the table, zeros where an id is out of range."""
+  """Returns rows [..., H] of the table, zeros where an id is out of range."""
   hot = tf.one_hot(tf.reshape(ids, [-1]), table.shape[0])
   return tf.reshape(tf.matmul(hot, table), [*sizes(ids), table.shape[1]])
 
@@ -218,24 +218,71 @@ def attention_bias(input_mask):
   return (1.0 - mask[:, tf.newaxis]) * _MASKED_SCORE
 
 
-def transformer_layer(x, weights, config, *, bias, seed, site):
+# Between the tokens that are computed and the batch
+
+
+class PaddedRows:
+  """Every position of [B, T] is a row, row b T + t, padding included."""
+
+  def __init__(self, batch_size, length):
+    self._batch_size, self._length = batch_size, length
+
+  def take(self, values):
+    """Returns the values [S] of the rows, from [B, T]."""
+    return tf.reshape(values, [-1])
+
+  def add_by_position(self, rows, table):
+    """Returns rows [S, H] plus the row of a table [.., H] of each position."""
+    added = self.restore(rows) + table[: self._length]
+    return tf.reshape(added, [-1, rows.shape[-1]])
+
+  def restore(self, rows):
+    """Returns [B, T, H] of rows [S, H]."""
+    return tf.reshape(rows, [self._batch_size, self._length, rows.shape[-1]])
+
+  def pick(self, rows, positions):
+    """Returns the rows [B P, H] at positions [B, P] of their sequences."""
+    states = tf.gather(self.restore(rows), positions, batch_dims=1)
+    return tf.reshape(states, [-1, rows.shape[-1]])
+
+  def split_heads(self, rows, heads):
+    """Returns [B, N, T, D] of rows [S, H]."""
+    shape = [self._batch_size, self._length, heads, rows.shape[-1] // heads]
+    return tf.transpose(tf.reshape(rows, shape), [0, 2, 1, 3])
+
+  def join_heads(self, x):
+    """Returns rows [S, H] of [B, N, T, D]."""
+    joined = tf.transpose(x, [0, 2, 1, 3])
+    return tf.reshape(joined, [-1, x.shape[1] * x.shape[3]])
+
+
+def transformer_layer(
+  x, weights, config, *, rows, bias, seed, site, positions=None
+):
   """One layer: attention, then feed-forward, each added and normalized.
 
   Args:
-    x: [B, T, H] in the type to compute in.
+    x: [S, H], the rows that are computed, in the type to compute in.
     weights: {name below "layer_<n>/": tensor}.
     config: BertConfig.
+    rows: PaddedRows, where in the batch they are.
     bias: float32, added to the scores [B, N, F, T], or None.
     seed: int32 [2], or None for no dropout.
     site: name of the layer, for the seeds of its dropout.
+    positions: integers [B, P]: the tokens whose output is needed. All of them
+      are attended to, but only these attend. None for all.
 
   Returns:
-    [B, T, H], and the attention probabilities [B, N, F, T].
+    [S, H], or [B P, H] of `positions`, and the attention probabilities
+    [B, N, F, T], F = P with `positions`.
   """
   rate = config.hidden_dropout_prob
   context, probs = _attention(
-    x, weights, config, bias=bias, seed=seed, site=site
+    x, weights, config, rows=rows, bias=bias, seed=seed, site=site,
+    positions=positions,
   )
+  if positions is not None:
+    x = rows.pick(x, positions)
   attended = dense(context, weights, "attention/output/dense")
   attended = dropout(attended, rate, seed, f"{site}/attention/output")
   x = layer_norm(x + attended, weights, "attention/output/LayerNorm")
@@ -246,14 +293,23 @@ def transformer_layer(x, weights, config, *, bias, seed, site):
   return layer_norm(x + output, weights, "output/LayerNorm"), probs
 
 
-def _attention(x, weights, config, *, bias, seed, site):
-  """Returns [B, T, H] and probabilities [B, N, F, T]; see the caller."""
+def _attention(x, weights, config, *, rows, bias, seed, site, positions):
+  """Returns [S or B P, H], probabilities [B, N, F, T]; see the caller."""
   heads = config.num_attention_heads
   width = config.hidden_size // heads
-  query, key, value = (
-    _split_heads(dense(x, weights, f"attention/self/{name}"), heads)
-    for name in ("query", "key", "value")
-  )
+  attending, from_rows = x, rows
+  if positions is not None:
+    attending = rows.pick(x, positions)
+    from_rows = PaddedRows(*sizes(positions))
+    if bias is not None and bias.shape[2] != 1:
+      bias = tf.gather(bias, positions[:, tf.newaxis], axis=2, batch_dims=2)
+
+  def project(x, name, layout):
+    projected = dense(x, weights, f"attention/self/{name}")
+    return layout.split_heads(projected, heads)
+
+  query = project(attending, "query", from_rows)
+  key, value = project(x, "key", rows), project(x, "value", rows)
   query = query * tf.cast(1.0 / math.sqrt(width), x.dtype)
   scores = tf.cast(tf.matmul(query, key, transpose_b=True), tf.float32)
   if bias is not None:
@@ -261,18 +317,4 @@ def _attention(x, weights, config, *, bias, seed, site):
   probs = tf.cast(tf.nn.softmax(scores), x.dtype)
   rate = config.attention_probs_dropout_prob
   kept = dropout(probs, rate, seed, f"{site}/attention/probs")
-  return _join_heads(tf.matmul(kept, value)), probs
-
-
-def _split_heads(x, heads):
-  """[B, T, H] -> [B, N, T, D]."""
-  batch, length, width = sizes(x)
-  split = tf.reshape(x, [batch, length, heads, width // heads])
-  return tf.transpose(split, [0, 2, 1, 3])
-
-
-def _join_heads(x):
-  """[B, N, T, D] -> [B, T, H]."""
-  batch, heads, length, width = sizes(x)
-  joined = tf.transpose(x, [0, 2, 1, 3])
-  return tf.reshape(joined, [batch, length, heads * width])
+  return from_rows.join_heads(tf.matmul(kept, value)), probs

@@ -8,7 +8,7 @@ are written with these letters:
   H  width of the hidden states   N  attention heads
   D  width of one head, H / N     I  width of the intermediate layer
   V  vocabulary                   P  masked-LM predictions per sequence
-  L  labels
+  L  labels                       S  tokens of a batch that are computed
 """
 
 import dataclasses
@@ -299,9 +299,10 @@ class BertOutput(NamedTuple):
 
   Attributes:
     embedding_output: [B, T, H], the input of the first layer.
-    all_encoder_layers: tuple of [B, T, H], one for every layer.
-    sequence_output: [B, T, H], the last of them.
-    pooled_output: [B, H], a dense tanh layer on the first token.
+    all_encoder_layers: tuple of [B, T, H], one for every layer; with
+      `positions` the last is [B, P, H].
+    sequence_output: the last of them.
+    pooled_output: [B, H], a dense tanh layer on its first token.
     attention_probs: tuple of [B, N, F, T] before dropout, or None.
   """
 
@@ -310,6 +311,11 @@ class BertOutput(NamedTuple):
   sequence_output: tf.Tensor
   pooled_output: tf.Tensor
   attention_probs: tuple | None
+
+
+def first_positions(ids):
+  """Returns zeros [B, 1], the position of [CLS], for integers [B, ...]."""
+  return tf.zeros([tf.shape(ids)[0], 1], tf.int32)
 
 
 class BertModel(_Weights):
@@ -353,12 +359,13 @@ class BertModel(_Weights):
     """The float32 variable [V, H]."""
     return self._weights[0]
 
-  def encode(self, batch, dropout_seed=None):
+  def encode(self, batch, dropout_seed=None, *, positions=None):
     """Encodes a batch of records; in training if there is a dropout_seed.
 
     Args:
       batch: dict of input_ids, input_mask and segment_ids, integers [B, T].
       dropout_seed: integers [2], or None.
+      positions: as of a call.
 
     Returns:
       BertOutput.
@@ -366,6 +373,7 @@ class BertModel(_Weights):
     return self(
       batch["input_ids"], batch["input_mask"], batch["segment_ids"],
       training=dropout_seed is not None, dropout_seed=dropout_seed,
+      positions=positions,
     )
 
   def __call__(
@@ -377,6 +385,7 @@ class BertModel(_Weights):
     *,
     dropout_seed=None,
     position_ids=None,
+    positions=None,
     return_attention=False,
   ):
     """Encodes sequences.
@@ -391,6 +400,9 @@ class BertModel(_Weights):
       dropout_seed: integers [2]; all dropout of this call is a function of
         it. None with training=True draws one from TensorFlow's generator.
       position_ids: integers [B, T]; None means 0, 1, 2, ...
+      positions: integers [B, P], the tokens whose last states are needed, 0
+        ([CLS]) first where the pooled output is: the last layer computes no
+        others. None for the whole sequence.
       return_attention: whether to return the attention probabilities.
 
     Returns:
@@ -402,14 +414,23 @@ class BertModel(_Weights):
     """
     input_ids = self._checked_ids(input_ids)
     seed = layers.training_seed(training, dropout_seed)
-    embedded = self._embed(input_ids, token_type_ids, position_ids, seed)
+    rows = layers.PaddedRows(*layers.sizes(input_ids))
+    embedded = self._embed(rows, input_ids, token_type_ids, position_ids)
+    rate = self.config.hidden_dropout_prob
+    x = layers.dropout(embedded, rate, seed, "embeddings")
+    x = tf.cast(x, self.compute_dtype)
     bias = layers.attention_bias(input_mask)
-    states, all_probs = [tf.cast(embedded, self.compute_dtype)], []
+    states, all_probs = [rows.restore(x)], []
     for number in range(self.config.num_hidden_layers):
-      state, probs = self._encode_layer(
-        states[-1], bias, number, seed, return_attention
+      is_last = number == self.config.num_hidden_layers - 1
+      needed = positions if is_last else None
+      x, probs = self._encode_layer(
+        x, number, return_attention,
+        rows=rows, bias=bias, seed=seed, positions=needed,
       )
-      states.append(state)
+      if needed is not None:
+        rows = layers.PaddedRows(*layers.sizes(needed))
+      states.append(rows.restore(x))
       all_probs.append(probs)
     return BertOutput(
       embedding_output=states[0],
@@ -429,35 +450,37 @@ class BertModel(_Weights):
       self.config.check_sequence_length(input_ids.shape[1])
     return input_ids
 
-  def _embed(self, input_ids, token_type_ids, position_ids, seed):
-    """Returns float32 [B, T, H]: word + segment + position, normalized."""
+  def _embed(self, rows, input_ids, token_type_ids, position_ids):
+    """Returns float32 [S, H]: word + segment + position, normalized."""
     weights = self._under(f"{self._scope}/embeddings/")
+    words = rows.take(input_ids)
     if self._use_one_hot_embeddings:
-      words = layers.one_hot_lookup(input_ids, weights["word_embeddings"])
+      summed = layers.one_hot_lookup(words, weights["word_embeddings"])
     else:
       # From the float32 variable itself: its gradient then stays a list of
       # rows, one per token, and the optimizer takes the norm of that list.
-      words = tf.gather(weights["word_embeddings"], input_ids)
+      summed = tf.gather(weights["word_embeddings"], words)
       # A table stored in half precision is not cast whole.
-      words = tf.cast(words, tf.float32)
+      summed = tf.cast(summed, tf.float32)
     if token_type_ids is None:
       token_type_ids = tf.zeros_like(input_ids)
     # As in the original: a segment out of range gets a zero row.
-    types = layers.one_hot_lookup(
-      token_type_ids, weights["token_type_embeddings"]
+    summed += layers.one_hot_lookup(
+      rows.take(tf.convert_to_tensor(token_type_ids)),
+      weights["token_type_embeddings"],
     )
-    positions = weights["position_embeddings"]
+    table = weights["position_embeddings"]
     if position_ids is None:
-      positions = positions[: layers.sizes(input_ids)[1]]
+      summed = rows.add_by_position(summed, table)
     else:
-      positions = tf.gather(positions, position_ids)
-    summed = words + types + positions
-    normed = layers.layer_norm(summed, weights, "LayerNorm")
-    rate = self.config.hidden_dropout_prob
-    return layers.dropout(normed, rate, seed, "embeddings")
+      summed += tf.gather(table, rows.take(position_ids))
+    return layers.layer_norm(summed, weights, "LayerNorm")
 
-  def _encode_layer(self, x, bias, number, seed, return_attention):
-    """Returns ([B, T, H], attention probabilities or None) of one layer."""
+  def _encode_layer(self, x, number, return_attention, **options):
+    """Returns (rows, attention probabilities or None) of one layer.
+
+    The options are those of layers.transformer_layer.
+    """
     weights = self._under(f"{self._scope}/encoder/layer_{number}/")
 
     def run(x, *values):
@@ -465,9 +488,8 @@ class BertModel(_Weights):
         x,
         dict(zip(weights, values)),
         self.config,
-        bias=bias,
-        seed=seed,
         site=f"layer_{number}",
+        **options,
       )
       return (output, probs) if return_attention else output
 
@@ -505,16 +527,19 @@ class MaskedLMHead(_Weights):
     # variables: the encoder's and the head's lists can be joined.
     self._table = lambda: word_embeddings
 
-  def __call__(self, sequence_output, masked_lm_positions):
+  def __call__(self, sequence_output, masked_lm_positions=None):
     """Returns logits [B, P, V].
 
     Args:
       sequence_output: [B, T, H].
-      masked_lm_positions: integers [B, P], indices into the sequence.
+      masked_lm_positions: integers [B, P], indices into the sequence; None
+        where sequence_output [B, P, H] holds these tokens alone.
     """
     weights = self._under("cls/predictions/")
-    picked = tf.gather(sequence_output, masked_lm_positions, batch_dims=1)
-    x = layers.dense(picked, weights, "transform/dense", self._activation)
+    x = sequence_output
+    if masked_lm_positions is not None:
+      x = tf.gather(x, masked_lm_positions, batch_dims=1)
+    x = layers.dense(x, weights, "transform/dense", self._activation)
     x = layers.layer_norm(x, weights, "transform/LayerNorm")
     return layers.output_logits(x, self._table(), weights["output_bias"])
 

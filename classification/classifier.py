@@ -110,6 +110,7 @@ class ClassifierModel(tf.Module):
       *arrays,
       training=dropout_seed is not None,
       dropout_seed=dropout_seed,
+      positions=modeling.first_positions(arrays[0]),
     )
     states = output.sequence_output[:, 0]
     shape = tf.concat([tf.shape(mask), [self.config.hidden_size]], 0)

@@ -23,12 +23,12 @@ class PretrainingModel(tf.Module):
 
   def __call__(self, batch, dropout_seed=None):
     """Returns logits by name: masked_lm [B, P, V], next_sentence [B, 2]."""
-    output = self.bert.encode(batch, dropout_seed)
-    logits = {
-      "masked_lm": self.masked_lm(
-        output.sequence_output, batch["masked_lm_positions"]
-      )
-    }
+    positions = batch["masked_lm_positions"]
+    first = modeling.first_positions(positions)
+    output = self.bert.encode(
+      batch, dropout_seed, positions=tf.concat([first, positions], axis=1)
+    )
+    logits = {"masked_lm": self.masked_lm(output.sequence_output[:, 1:])}
     if self.next_sentence:
       logits["next_sentence"] = self.next_sentence(output.pooled_output)
     return logits
