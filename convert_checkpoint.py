@@ -8,14 +8,10 @@ names, what is left out and why, and with --verify the largest difference
 between what the two ends compute. BERT-base takes a few seconds.
 """
 
-from absl import app, flags
+from absl import flags
 
-from checkpoints import comparison, converter, huggingface
-from common import errors
-
-FLAGS = flags.FLAGS
-# Larger differences than this are not rounding of float32.
-TOLERANCE = 1e-3
+from common import choices, command
+from training import common_flags
 
 flags.DEFINE_string(
   "input", None,
@@ -25,7 +21,7 @@ flags.DEFINE_string(
 )
 flags.DEFINE_string("output", None, "New folder.", required=True)
 flags.DEFINE_enum(
-  "to", None, list(converter.WRITERS),
+  "to", None, choices.CHECKPOINT_KINDS,
   "Kind of the output. tf1 and tf2 are the same files: this project keeps its "
   "weights as the original did.",
   required=True,
@@ -44,7 +40,7 @@ flags.DEFINE_bool(
   "from the vocabulary.",
 )
 flags.DEFINE_enum(
-  "architecture", None, list(huggingface.ARCHITECTURES),
+  "architecture", None, choices.HUGGINGFACE_ARCHITECTURES,
   "Class of transformers that a Hugging Face output is for; by default found "
   "from the weights, where a head of tokens looks like one of sentences.",
 )
@@ -58,8 +54,17 @@ flags.DEFINE_bool(
   "tf-models-official too where they are installed.",
 )
 
+# --help and mistakes are answered before TensorFlow is loaded.
+command.parse_flags(__name__)
 
-def print_conversion(source, conversion):
+from checkpoints import comparison, converter
+from common import errors
+
+# Larger differences than this are not rounding of float32.
+TOLERANCE = 1e-3
+
+
+def print_conversion(settings, source, conversion):
   """Prints every weight, then what is left out, then notes."""
   for name, there in sorted(conversion.names.items()):
     print(f"{name} {list(source.reader.shapes[name])} -> {there}")
@@ -69,49 +74,49 @@ def print_conversion(source, conversion):
     print(f"note: {note}")
   print(
     f"{len(conversion.names)} values of {source.reader.path} "
-    f"({source.reader.kind}) are in {FLAGS.output} ({FLAGS.to}); "
+    f"({source.reader.kind}) are in {settings.output} ({settings.to}); "
     f"{len(conversion.left_out)} left out"
   )
 
 
-def verify(source):
+def verify(settings, source):
   """Prints how far apart the ends are; InputError if it is not rounding."""
-  rows = comparison.compare(source, FLAGS.output, FLAGS.architecture)
+  rows = comparison.compare(source, settings.output, settings.architecture)
   for who, output, difference in rows:
     print(f"verify: {output}: largest difference {difference:.2g} ({who})")
   largest = max(difference for _, _, difference in rows)
   if not largest <= TOLERANCE:
     raise errors.InputError(
-      f"{FLAGS.input} and {FLAGS.output} compute different outputs (largest "
-      f"difference {largest:.2g}); is the configuration the right one?"
+      f"{settings.input} and {settings.output} compute different outputs "
+      f"(largest difference {largest:.2g}); is the configuration the right one?"
     )
 
 
-def main(argv):
-  del argv
-  if FLAGS.architecture and FLAGS.to != "huggingface":
+def main(_):
+  settings = common_flags.read_settings()
+  if settings.architecture and settings.to != "huggingface":
     raise errors.InputError("--architecture is for --to=huggingface only")
   source = converter.open_source(
-    FLAGS.input,
-    bert_config_file=FLAGS.bert_config_file,
-    vocab_file=FLAGS.vocab_file,
+    settings.input,
+    bert_config_file=settings.bert_config_file,
+    vocab_file=settings.vocab_file,
   )
   options = {}
-  if FLAGS.to == "huggingface":
+  if settings.to == "huggingface":
     options = dict(
-      architecture=FLAGS.architecture, do_lower_case=FLAGS.do_lower_case
+      architecture=settings.architecture, do_lower_case=settings.do_lower_case
     )
   conversion = converter.convert(
     source,
-    FLAGS.output,
-    FLAGS.to,
-    keep_optimizer_state=FLAGS.keep_optimizer_state,
+    settings.output,
+    settings.to,
+    keep_optimizer_state=settings.keep_optimizer_state,
     **options,
   )
-  print_conversion(source, conversion)
-  if FLAGS.verify:
-    verify(source)
+  print_conversion(settings, source, conversion)
+  if settings.verify:
+    verify(settings, source)
 
 
 if __name__ == "__main__":
-  app.run(errors.report_input_errors(main))
+  command.run(main)

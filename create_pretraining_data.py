@@ -16,25 +16,10 @@ which writes /tmp/sample.tfrecord-00000-of-00012 and so on, a file for every
 50 MB of text, and goes on from the finished ones when it is run again.
 """
 
-import contextlib
-import gc
-import time
+from absl import flags
 
-from absl import app, flags, logging
-
-from common import errors, file_io, progress, tfrecord
-from pretraining import (
-  beam_shards,
-  instance_maker,
-  record_maker,
-  record_report,
-  sharding,
-  text_shards,
-)
-
-_SHOWN_INSTANCES = 3
-
-FLAGS = flags.FLAGS
+from common import choices, command
+from training import common_flags
 
 # The original's flags, with its defaults.
 
@@ -85,7 +70,6 @@ flags.DEFINE_float(
   "Fraction of the documents of each pass that make shorter records (of the "
   "records, and none unless this flag is given, with another --packing).",
 )
-
 # What the text is.
 
 flags.DEFINE_bool(
@@ -101,13 +85,12 @@ flags.DEFINE_bool(
   "White space parts the words of Chinese text, by a segmenter that ran "
   "before: for --do_whole_word_mask. The tokens are those of plain text.",
 )
-
 # What a record is.
 
 flags.DEFINE_enum(
   "packing",
   "sentence_pairs",
-  instance_maker.PACKINGS,
+  choices.PACKINGS,
   "sentence_pairs: two segments and whether the second one follows. "
   "full_sentences: as many sentences as fit, into the next document; "
   "doc_sentences: not into it. These have no next-sentence label.",
@@ -125,7 +108,6 @@ flags.DEFINE_bool(
   "Mask nothing: records say where words start, and run_pretraining.py "
   "masks anew in every epoch.",
 )
-
 # Texts of any size.
 
 flags.DEFINE_float(
@@ -155,27 +137,57 @@ flags.DEFINE_bool(
   "writing them, and print what is in them.",
 )
 
+flags.mark_flag_as_required("output_file")
+for required in ("input_file", "vocab_file"):
+  flags.register_multi_flags_validator(
+    [required, "verify"],
+    lambda values: values["verify"] or None not in values.values(),
+    message=f"--{required} must be given, unless with --verify",
+  )
+
+# --help and mistakes are answered before TensorFlow is loaded.
+command.parse_flags(__name__)
+
+import contextlib
+import gc
+import time
+
+from absl import logging
+
+from common import errors, file_io, progress, tfrecord
+from pretraining import (
+  beam_shards,
+  instance_maker,
+  record_maker,
+  record_report,
+  sharding,
+  text_shards,
+)
+
+_SHOWN_INSTANCES = 3
+
 
 def main(argv):
+  settings = common_flags.read_settings()
   # What importing TensorFlow made is never garbage. Looking through it again
   # and again would be a tenth of the time of a small text.
   gc.freeze()
-  if len(argv) > 1 and not FLAGS.runner:
+  if len(argv) > 1 and not settings.runner:
     raise errors.InputError(
       f"unexpected {' '.join(argv[1:])}: flags start with --, and options "
       "behind a -- are for --runner"
     )
-  if FLAGS.verify:
-    verify()
+  if settings.verify:
+    verify(settings)
     return
-  recipe = make_recipe()
-  inputs = file_io.expand_file_patterns(FLAGS.input_file)
+  recipe = make_recipe(settings)
+  inputs = file_io.expand_file_patterns(settings.input_file)
   logging.info("Reading %d file(s): %s", len(inputs), listed(inputs))
   start = time.monotonic()
-  if FLAGS.shard_size_mb:
-    count, outputs = write_shards(recipe, inputs, argv[1:])
+  if settings.shard_size_mb:
+    count, outputs = write_shards(settings, recipe, inputs, argv[1:])
   else:
-    count, outputs = write_files(recipe, inputs)
+    count, outputs = write_files(settings, recipe, inputs)
   seconds = time.monotonic() - start
   logging.info(
     "Wrote %d instances to %s in %.1f s", count, listed(outputs), seconds
@@ -188,40 +200,45 @@ def listed(names):
   return ", ".join(shown)
 
 
-def make_recipe():
+def make_recipe(settings):
   """Returns the record_maker.RecordOptions that the flags ask for."""
-  packs_pairs = FLAGS.packing == "sentence_pairs"
+  packs_pairs = settings.packing == "sentence_pairs"
   options = instance_maker.Options(
-    max_seq_length=FLAGS.max_seq_length,
-    max_predictions_per_seq=FLAGS.max_predictions_per_seq,
-    random_seed=FLAGS.random_seed,
-    dupe_factor=given_or("dupe_factor", 1 if FLAGS.dynamic_masking else None),
-    masked_lm_prob=FLAGS.masked_lm_prob,
-    short_seq_prob=given_or("short_seq_prob", None if packs_pairs else 0.0),
-    masking=choose_masking(),
-    packing=FLAGS.packing,
+    max_seq_length=settings.max_seq_length,
+    max_predictions_per_seq=settings.max_predictions_per_seq,
+    random_seed=settings.random_seed,
+    dupe_factor=given_or(
+      settings, "dupe_factor", 1 if settings.dynamic_masking else None
+    ),
+    masked_lm_prob=settings.masked_lm_prob,
+    short_seq_prob=given_or(
+      settings, "short_seq_prob", None if packs_pairs else 0.0
+    ),
+    masking=choose_masking(settings),
+    packing=settings.packing,
   )
   return record_maker.RecordOptions(
-    vocab_file=FLAGS.vocab_file,
-    do_lower_case=FLAGS.do_lower_case,
+    vocab_file=settings.vocab_file,
+    do_lower_case=settings.do_lower_case,
     options=options,
-    split_sentences=FLAGS.split_sentences,
-    segmented_text=FLAGS.segmented_text,
+    split_sentences=settings.split_sentences,
+    segmented_text=settings.segmented_text,
   )
 
 
-def given_or(name, default):
+def given_or(settings, name, default):
   """Returns a flag's value; `default`, if any, where the user gave none."""
-  flag = FLAGS[name]
-  return flag.value if flag.present or default is None else default
+  if name in settings.given or default is None:
+    return getattr(settings, name)
+  return default
 
 
-def choose_masking():
+def choose_masking(settings):
   """Returns the kind of masking, one of instance_maker.MASKINGS."""
   kinds = {
-    "--do_whole_word_mask": FLAGS.do_whole_word_mask and "whole_words",
-    "--mask_runs": FLAGS.mask_runs,
-    "--dynamic_masking": FLAGS.dynamic_masking and "none",
+    "--do_whole_word_mask": settings.do_whole_word_mask and "whole_words",
+    "--mask_runs": settings.mask_runs,
+    "--dynamic_masking": settings.dynamic_masking and "none",
   }
   chosen = {flag: kind for flag, kind in kinds.items() if kind}
   if len(chosen) > 1:
@@ -232,19 +249,19 @@ def choose_masking():
   return next(iter(chosen.values()), "pieces")
 
 
-def write_files(recipe, inputs):
+def write_files(settings, recipe, inputs):
   """Makes all records of a text that fits into memory.
 
   Returns:
     (number of records, names of the files).
   """
   for name, default in {"num_processes": 1, "runner": None}.items():
-    if FLAGS[name].value != default:
+    if settings.get(name) != default:
       raise errors.InputError(
-        f"--{name}={FLAGS[name].value} needs --shard_size_mb: without shards "
+        f"--{name}={settings.get(name)} needs --shard_size_mb: without shards "
         "the records depend on all of the text and are made by one process"
       )
-  outputs = split_outputs(FLAGS.output_file)
+  outputs = split_outputs(settings.output_file)
   maker = record_maker.RecordMaker(recipe)
   with contextlib.ExitStack() as stack:
     # Opened first: an output that cannot be written stops the run at once.
@@ -252,7 +269,7 @@ def write_files(recipe, inputs):
       stack.enter_context(tfrecord.RecordWriter(path)) for path in outputs
     ]
     corpus = maker.read(text_shards.whole_files(inputs), joined=True)
-    check_corpus(corpus, recipe)
+    check_corpus(settings, corpus, recipe)
     passes = recipe.options.dupe_factor
     done = progress.Progress(
       passes, parts=passes, part_name="passes", unit="words"
@@ -267,17 +284,20 @@ def write_files(recipe, inputs):
   return count, outputs
 
 
-def write_shards(recipe, inputs, runner_arguments):
+def write_shards(settings, recipe, inputs, runner_arguments):
   """Makes a file for each shard of a text; returns as `write_files`."""
-  (output,) = split_outputs(FLAGS.output_file, most=1)
+  (output,) = split_outputs(settings.output_file, most=1)
   run = sharding.ShardedRun(
-    recipe, inputs, output, shard_bytes=max(1, int(FLAGS.shard_size_mb * 1e6))
+    recipe,
+    inputs,
+    output,
+    shard_bytes=max(1, int(settings.shard_size_mb * 1e6)),
   )
   logging.info("%d shards, described in %s", len(run.shards), run.manifest)
-  if FLAGS.runner:
-    made = beam_shards.make(run, FLAGS.runner, runner_arguments)
+  if settings.runner:
+    made = beam_shards.make(run, settings.runner, runner_arguments)
   else:
-    made = run.make(FLAGS.num_processes)
+    made = run.make(settings.num_processes)
   return sum(result.records for result in made), [
     shard.output for shard in run.shards
   ]
@@ -299,7 +319,7 @@ def split_outputs(names, most=None):
   return outputs
 
 
-def check_corpus(corpus, recipe):
+def check_corpus(settings, corpus, recipe):
   """Refuses an empty text, and warns of a single document."""
   logging.info(
     "%d documents, %d sentences, %d tokens",
@@ -309,7 +329,7 @@ def check_corpus(corpus, recipe):
   )
   if not corpus.num_documents:
     raise errors.InputError(
-      f"--input_file={FLAGS.input_file}: no sentence in it: give text with "
+      f"--input_file={settings.input_file}: no sentence in it: give text with "
       "one sentence a line and blank lines between documents"
     )
   has_pairs = recipe.options.packing == "sentence_pairs"
@@ -346,12 +366,12 @@ def example_line(record, tokenizer):
   return " | ".join(parts)
 
 
-def verify():
+def verify(settings):
   """Prints a report on the files of --output_file; fails if any is bad."""
   vocabulary = None
-  if FLAGS.vocab_file:
-    vocabulary = record_maker.read_vocabulary(FLAGS.vocab_file)
-  paths = file_io.expand_file_patterns(FLAGS.output_file)
+  if settings.vocab_file:
+    vocabulary = record_maker.read_vocabulary(settings.vocab_file)
+  paths = file_io.expand_file_patterns(settings.output_file)
   report = record_report.examine(paths, vocabulary)
   report.faults += sharding.compare_with_manifests(paths)
   print(report.text())
@@ -364,11 +384,4 @@ def verify():
 
 if __name__ == "__main__":
   logging.set_verbosity(logging.INFO)
-  flags.mark_flag_as_required("output_file")
-  for required in ("input_file", "vocab_file"):
-    flags.register_multi_flags_validator(
-      [required, "verify"],
-      lambda values: values["verify"] or None not in values.values(),
-      message=f"--{required} must be given, unless with --verify",
-    )
-  app.run(errors.report_input_errors(main))
+  command.run(main)

@@ -13,18 +13,10 @@ the other [unused] ones, in the places of the released vocabularies (with
 then the longer pieces, the most frequent first.
 """
 
-import os
-import time
+from absl import flags
 
-from absl import app, flags, logging
-
-from common import errors, file_io
-from pretraining import vocabulary
-
-_SECONDS_BETWEEN_REPORTS = 10.0
-_LINES_BETWEEN_LOOKS = 4096
-
-FLAGS = flags.FLAGS
+from common import command
+from training import common_flags
 
 flags.DEFINE_string(
   "input_file",
@@ -77,29 +69,44 @@ flags.DEFINE_integer(
   lower_bound=1,
 )
 
+# --help and mistakes are answered before TensorFlow is loaded.
+command.parse_flags(__name__)
+
+import os
+import time
+
+from absl import logging
+
+from common import errors, file_io
+from pretraining import vocabulary
+
+_SECONDS_BETWEEN_REPORTS = 10.0
+_LINES_BETWEEN_LOOKS = 4096
+
 
 def main(_):
-  check_output(FLAGS.output_file)
-  paths = file_io.expand_file_patterns(FLAGS.input_file)
-  counts = vocabulary.WordCounts(FLAGS.do_lower_case, FLAGS.max_words)
-  count_words(paths, counts)
+  settings = common_flags.read_settings()
+  check_output(settings.output_file)
+  paths = file_io.expand_file_patterns(settings.input_file)
+  counts = vocabulary.WordCounts(settings.do_lower_case, settings.max_words)
+  count_words(settings, paths, counts)
   tokens = vocabulary.make_vocabulary(
     counts,
-    do_lower_case=FLAGS.do_lower_case,
-    vocab_size=FLAGS.vocab_size,
-    num_unused_tokens=FLAGS.num_unused_tokens,
-    min_frequency=FLAGS.min_frequency,
-    max_characters=FLAGS.max_characters,
-    max_learned_words=FLAGS.max_learned_words,
+    do_lower_case=settings.do_lower_case,
+    vocab_size=settings.vocab_size,
+    num_unused_tokens=settings.num_unused_tokens,
+    min_frequency=settings.min_frequency,
+    max_characters=settings.max_characters,
+    max_learned_words=settings.max_learned_words,
   )
-  file_io.write_text(FLAGS.output_file, "\n".join([*tokens, ""]))
-  logging.info("Wrote %d tokens to %s", len(tokens), FLAGS.output_file)
-  if len(tokens) < FLAGS.vocab_size:
+  file_io.write_text(settings.output_file, "\n".join([*tokens, ""]))
+  logging.info("Wrote %d tokens to %s", len(tokens), settings.output_file)
+  if len(tokens) < settings.vocab_size:
     logging.info(
       "Fewer than --vocab_size=%d: no other piece is seen %d times. Give more "
       "text, or a smaller --min_frequency, for more",
-      FLAGS.vocab_size,
-      FLAGS.min_frequency,
+      settings.vocab_size,
+      settings.min_frequency,
     )
 
 
@@ -125,7 +132,7 @@ def check_output(path):
     )
 
 
-def count_words(paths, counts):
+def count_words(settings, paths, counts):
   """Adds all lines of the files to a vocabulary.WordCounts, with progress.
 
   Raises:
@@ -147,7 +154,7 @@ def count_words(paths, counts):
     logging.info(
       "More than --max_words=%d different words: rare ones were forgotten, "
       "and a count may be too small by %d",
-      FLAGS.max_words,
+      settings.max_words,
       counts.max_undercount,
     )
 
@@ -160,4 +167,4 @@ def report(counts, place):
 
 
 if __name__ == "__main__":
-  app.run(errors.report_input_errors(main))
+  command.run(main)

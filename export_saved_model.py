@@ -9,23 +9,15 @@ before anything is written. Takes less than a minute on 2 CPU cores. serve.py
 serves the result; so does TensorFlow Serving.
 """
 
-import os
+from absl import flags
 
-from absl import app, flags
-
-import modeling
-from checkpoints import weight_files
-from common import errors, file_io
-from serving import graph_tokenizer, models, saved_model
-from squad import null_threshold
+from common import choices, command
 from training import common_flags
-
-FLAGS = flags.FLAGS
 
 common_flags.define_model_flags()
 common_flags.define_tokenizer_flags()
 flags.DEFINE_enum(
-  "head", None, tuple(models.KINDS), "What the model does.",
+  "head", None, choices.SERVING_HEADS, "What the model does.",
   required=True,
 )
 flags.DEFINE_string(
@@ -53,7 +45,7 @@ flags.DEFINE_bool(
   "text_pairs", False, "classification, embedding: two texts, not one."
 )
 flags.DEFINE_enum(
-  "pooling", "pooled", models.POOLINGS,
+  "pooling", "pooled", choices.EMBEDDING_POOLINGS,
   "embedding: the pooler's output, the mean over all tokens, or the last "
   "state of [CLS].",
 )
@@ -102,106 +94,119 @@ flags.DEFINE_bool(
   "Export although some text gives other ids than with tokenization.py.",
 )
 
+# --help and mistakes are answered before TensorFlow is loaded.
+command.parse_flags(__name__)
 
-def read_labels(config):
+import os
+
+import modeling
+from checkpoints import weight_files
+from common import errors, file_io
+from serving import graph_tokenizer, models, saved_model
+from squad import null_threshold
+from training import setup
+
+
+def read_labels(settings, config):
   """Returns the labels of the flags, or else of the model, a list.
 
   Raises:
     InputError: there are none, or some that the head has no use for.
   """
-  labels = list(FLAGS.labels)
-  if FLAGS.label_file:
-    labels += [line for _, line in file_io.read_lines(FLAGS.label_file)]
-  wanted = FLAGS.head == "tagging" or (
-    FLAGS.head == "classification" and FLAGS.output_activation != "linear"
+  labels = list(settings.labels)
+  if settings.label_file:
+    labels += [line for _, line in file_io.read_lines(settings.label_file)]
+  wanted = settings.head == "tagging" or (
+    settings.head == "classification" and settings.output_activation != "linear"
   )
   if wanted and not labels:
     labels = config.label_names()
   if wanted and not labels:
     raise errors.InputError(
-      f"--head={FLAGS.head} needs names for its labels, in the order of "
+      f"--head={settings.head} needs names for its labels, in the order of "
       "training: pass --labels or --label_file, or a --bert_config_file with "
       "id2label"
     )
   if labels and not wanted:
     raise errors.InputError(
-      f"this --head={FLAGS.head} has no labels; leave --labels and "
+      f"this --head={settings.head} has no labels; leave --labels and "
       "--label_file out"
     )
   return labels
 
 
-def read_options():
+def read_options(settings):
   """Returns the models.Options of the flags."""
   return models.Options(
-    max_seq_length=FLAGS.max_seq_length,
-    text_pairs=FLAGS.text_pairs,
-    activation=FLAGS.output_activation,
-    pooling=FLAGS.pooling,
-    normalize=FLAGS.normalize,
-    top_k=FLAGS.top_k,
-    doc_stride=FLAGS.doc_stride,
-    max_query_length=FLAGS.max_query_length,
-    max_answer_length=FLAGS.max_answer_length,
-    null_threshold=stored_threshold(),
-    split_at_punctuation=FLAGS.tag_words == "punctuation",
-    bfloat16=FLAGS.dtype == "bfloat16",
+    max_seq_length=settings.max_seq_length,
+    text_pairs=settings.text_pairs,
+    activation=settings.output_activation,
+    pooling=settings.pooling,
+    normalize=settings.normalize,
+    top_k=settings.top_k,
+    doc_stride=settings.doc_stride,
+    max_query_length=settings.max_query_length,
+    max_answer_length=settings.max_answer_length,
+    null_threshold=stored_threshold(settings),
+    split_at_punctuation=settings.tag_words == "punctuation",
+    bfloat16=settings.dtype == "bfloat16",
   )
 
 
-def stored_threshold():
+def stored_threshold(settings):
   """Returns the threshold of "no answer"; None if each question has one."""
-  if FLAGS.head != "span" or not FLAGS.version_2_with_negative:
+  if settings.head != "span" or not settings.version_2_with_negative:
     return None
-  if FLAGS.null_score_diff_threshold is not None:
-    return FLAGS.null_score_diff_threshold
-  return null_threshold.of_checkpoint(FLAGS.init_checkpoint)
+  if settings.null_score_diff_threshold is not None:
+    return settings.null_score_diff_threshold
+  return null_threshold.of_checkpoint(settings.init_checkpoint)
 
 
-def read_warmup_texts(model):
+def read_warmup_texts(settings, model):
   """Returns the requests of --warmup_file, a list of tuples of strings."""
   count = len(model.text_inputs)
-  if not FLAGS.warmup_file:
+  if not settings.warmup_file:
     return [(f"The keeper lit the {models.MASK}.",) * count]
   texts = []
-  for number, line in file_io.read_lines(FLAGS.warmup_file):
+  for number, line in file_io.read_lines(settings.warmup_file):
     fields = tuple(line.split("\t"))
     if len(fields) != count:
       raise errors.InputError(
-        f"{FLAGS.warmup_file}:{number}: {len(fields)} texts with tabs between "
-        f"them; this model takes {count} ({', '.join(model.text_inputs)})"
+        f"{settings.warmup_file}:{number}: {len(fields)} texts with tabs "
+        f"between them; this model takes {count} "
+        f"({', '.join(model.text_inputs)})"
       )
     texts.append(fields)
   return texts
 
 
-def main(argv):
-  del argv
-  if not FLAGS.init_checkpoint:
+def main(_):
+  settings = setup.resolve(common_flags.read_settings())
+  if not settings.init_checkpoint:
     raise errors.InputError("pass --init_checkpoint: the weights to export")
-  config = modeling.BertConfig.from_json_file(FLAGS.bert_config_file)
-  labels, options = read_labels(config), read_options()
-  tokenizer = common_flags.make_tokenizer(config)
-  kind = models.KINDS[FLAGS.head]
+  config = modeling.BertConfig.from_json_file(settings.bert_config_file)
+  labels, options = read_labels(settings, config), read_options(settings)
+  tokenizer = setup.make_tokenizer(settings, config)
+  kind = models.KINDS[settings.head]
   model = kind(config, tokenizer, options, labels)
-  warmup_texts = read_warmup_texts(model)
+  warmup_texts = read_warmup_texts(settings, model)
   weight_files.load(
     model.variables,
-    FLAGS.init_checkpoint,
+    settings.init_checkpoint,
     allowed_missing=model.variables_may_be_missing,
   )
   graph_tokenizer.check_same(
-    model.tokenizer, tokenizer, may_differ=FLAGS.allow_tokenizer_differences
+    model.tokenizer, tokenizer, may_differ=settings.allow_tokenizer_differences
   )
-  folder = os.path.join(FLAGS.export_dir, str(FLAGS.version))
+  folder = os.path.join(settings.export_dir, str(settings.version))
   saved_model.write(
     folder,
     model,
     warmup_texts=warmup_texts,
-    name=os.path.basename(os.path.abspath(FLAGS.export_dir)),
+    name=os.path.basename(os.path.abspath(settings.export_dir)),
   )
   print(f"The model is in {folder}.")
 
 
 if __name__ == "__main__":
-  app.run(errors.report_input_errors(main))
+  command.run(main)

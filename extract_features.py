@@ -13,29 +13,10 @@ one vector for the line, and with --similarity the cosine of its two texts:
       --init_checkpoint=bert_model.ckpt
 """
 
-import functools
-import os
+from absl import flags
 
-import tensorflow as tf
-from absl import app, flags, logging
-
-import modeling
-from checkpoints import weight_files
-from common import errors, file_io, progress
-from features import (
-  attention_page,
-  embedding_plot,
-  feature_files,
-  sentence_vectors,
-  text_batches,
-)
-from training import common_flags, distribution
-
-FLAGS = flags.FLAGS
-
-# Tokens whose vectors are held in memory at a time: 200 MB for four layers of
-# BERT-base.
-_WINDOW_TOKENS = 1 << 14
+from common import choices, command
+from training import common_flags
 
 common_flags.define_model_flags()
 common_flags.define_tokenizer_flags()
@@ -46,7 +27,7 @@ flags.DEFINE_string(
 )
 flags.DEFINE_string("output_file", None, "The file to write.")
 flags.DEFINE_enum(
-  "output_format", "jsonl", tuple(feature_files.FORMATS),
+  "output_format", "jsonl", choices.FEATURE_FILE_FORMATS,
   "jsonl: as the original. npz: for numpy. parquet: needs pyarrow.",
 )
 flags.DEFINE_list(
@@ -55,7 +36,7 @@ flags.DEFINE_list(
   "last.",
 )
 flags.DEFINE_enum(
-  "pooling", None, sentence_vectors.POOLINGS,
+  "pooling", None, choices.SENTENCE_POOLINGS,
   "Writes one vector for each line, made of those of its tokens, instead of "
   "--layers.",
 )
@@ -84,6 +65,31 @@ flags.DEFINE_string(
 flags.DEFINE_list(
   "picture_lines", ["0"], "Lines of --input_file in the pictures, from 0."
 )
+
+# --help and mistakes are answered before TensorFlow is loaded.
+command.parse_flags(__name__)
+
+import functools
+import os
+
+import tensorflow as tf
+from absl import logging
+
+import modeling
+from checkpoints import weight_files
+from common import errors, file_io, progress
+from features import (
+  attention_page,
+  embedding_plot,
+  feature_files,
+  sentence_vectors,
+  text_batches,
+)
+from training import distribution, setup
+
+# Tokens whose vectors are held in memory at a time: 200 MB for four layers of
+# BERT-base.
+_WINDOW_TOKENS = 1 << 14
 
 
 def layer_indexes(texts, num_hidden_layers):
@@ -262,141 +268,142 @@ def inner_values(model, example, layer):
   return attention[:, 0].numpy(), states.numpy()
 
 
-def check_flags():
+def check_flags(settings):
   """Raises InputError where flags contradict each other or say nothing."""
-  if not (FLAGS.output_file or FLAGS.attention_html or FLAGS.embedding_plot):
+  outputs = ("output_file", "attention_html", "embedding_plot")
+  if not any(settings.get(name) for name in outputs):
     raise errors.InputError(
       "nothing to do: pass --output_file, --attention_html or "
       "--embedding_plot"
     )
-  if FLAGS.embedding_plot:
+  if settings.embedding_plot:
     embedding_plot.check_available()
-  if not FLAGS.init_checkpoint:
+  if not settings.init_checkpoint:
     raise errors.InputError("pass --init_checkpoint: the weights to use")
-  if not all(text.isdecimal() for text in FLAGS.picture_lines):
+  if not all(text.isdecimal() for text in settings.picture_lines):
     raise errors.InputError(
-      f"--picture_lines={','.join(FLAGS.picture_lines)}: expected numbers of "
-      "lines, say 0,3"
+      f"--picture_lines={','.join(settings.picture_lines)}: expected "
+      "numbers of lines, say 0,3"
     )
-  if FLAGS.similarity and not FLAGS.pooling:
+  if settings.similarity and not settings.pooling:
     raise errors.InputError(
       "--similarity compares one vector for each text: pass --pooling=mean, "
       f"or another of {', '.join(sentence_vectors.POOLINGS)}"
     )
-  if FLAGS.pooling and FLAGS["layers"].present:
+  if settings.pooling and "layers" in settings.given:
     raise errors.InputError(
       "--layers is for the vectors of tokens, but --pooling makes one of the "
       "line (from the last layer, or the last four): pass one of them"
     )
 
 
-def layers_to_write(config):
+def layers_to_write(settings, config):
   """Returns what --layers means for a model; with --pooling none.
 
   Raises:
     InputError: the model has no such layer.
   """
   depth = config.num_hidden_layers
-  if FLAGS.pooling == "last_four_concat" and depth < 4:
+  if settings.pooling == "last_four_concat" and depth < 4:
     raise errors.InputError(
       f"--pooling=last_four_concat needs four layers, but the model has {depth}"
     )
-  return [] if FLAGS.pooling else layer_indexes(FLAGS.layers, depth)
+  return [] if settings.pooling else layer_indexes(settings.layers, depth)
 
 
-def make_model(config, strategy):
+def make_model(settings, config, strategy):
   """Returns the BertModel with the weights of --init_checkpoint."""
   is_tpu = distribution.is_tpu(strategy)
   with strategy.scope():
     model = modeling.BertModel(
       config,
-      compute_dtype=distribution.COMPUTE_DTYPES[FLAGS.dtype],
-      use_one_hot_embeddings=FLAGS.use_one_hot_embeddings or is_tpu,
+      compute_dtype=distribution.COMPUTE_DTYPES[settings.dtype],
+      use_one_hot_embeddings=settings.use_one_hot_embeddings or is_tpu,
     )
   # Some published encoders have no pooler; only --pooling=pooled reads it.
-  optional = [] if FLAGS.pooling == "pooled" else ["^bert/pooler/"]
+  optional = [] if settings.pooling == "pooled" else ["^bert/pooler/"]
   weight_files.load(
-    model.variables, FLAGS.init_checkpoint, allowed_missing=optional
+    model.variables, settings.init_checkpoint, allowed_missing=optional
   )
   return model
 
 
-def write_features(model, layers, tokenizer, strategy):
+def write_features(settings, model, layers, tokenizer, strategy):
   """Writes --output_file."""
-  num_lines = count_lines(FLAGS.input_file)
+  num_lines = count_lines(settings.input_file)
   read = text_batches.read_examples
   compute = token_vectors(model, layers)
   make_rows = functools.partial(token_rows, tokenizer=tokenizer)
-  if FLAGS.pooling:
-    compute = text_vectors(model, FLAGS.pooling)
+  if settings.pooling:
+    compute = text_vectors(model, settings.pooling)
     make_rows = vector_rows
-  if FLAGS.similarity:
+  if settings.similarity:
     read, make_rows = text_batches.read_pairs, similarity_rows
-  jit = FLAGS.jit_compile == "true"
+  jit = settings.jit_compile == "true"
   static = jit or distribution.is_tpu(strategy)
   run = make_batch_function(
     compute,
     strategy,
-    batch_size=FLAGS.batch_size,
-    static_length=FLAGS.max_seq_length if static else None,
+    batch_size=settings.batch_size,
+    static_length=settings.max_seq_length if static else None,
     jit=jit,
   )
   results = computed(
     run,
-    read(FLAGS.input_file, tokenizer, FLAGS.max_seq_length),
-    batch_size=FLAGS.batch_size,
-    group=2 if FLAGS.similarity else 1,
+    read(settings.input_file, tokenizer, settings.max_seq_length),
+    batch_size=settings.batch_size,
+    group=2 if settings.similarity else 1,
   )
   with feature_files.open_writer(
-    FLAGS.output_file, FLAGS.output_format, layers
+    settings.output_file, settings.output_format, layers
   ) as write:
     write_rows(map(make_rows, results), write, num_lines)
 
 
-def draw_pictures(model, layer, tokenizer):
+def draw_pictures(settings, model, layer, tokenizer):
   """Writes --attention_html and --embedding_plot."""
   attention, vectors = [], []
   for example in chosen_examples(
     text_batches.read_examples(
-      FLAGS.input_file, tokenizer, FLAGS.max_seq_length
+      settings.input_file, tokenizer, settings.max_seq_length
     ),
-    [int(text) for text in FLAGS.picture_lines],
-    FLAGS.input_file,
+    [int(text) for text in settings.picture_lines],
+    settings.input_file,
   ):
     tokens = tokenizer.convert_ids_to_tokens(example.input_ids)
     probabilities, states = inner_values(model, example, layer)
     attention.append((tokens, probabilities))
     vectors.append((tokens, states))
-  if FLAGS.attention_html:
-    name = os.path.basename(FLAGS.input_file)
+  if settings.attention_html:
+    name = os.path.basename(settings.input_file)
     page = attention_page.attention_page(attention, f"Attention in {name}")
-    file_io.write_text(FLAGS.attention_html, page)
-    logging.info("attention is shown in %s", FLAGS.attention_html)
-  if FLAGS.embedding_plot:
+    file_io.write_text(settings.attention_html, page)
+    logging.info("attention is shown in %s", settings.attention_html)
+  if settings.embedding_plot:
     title = f"Token vectors of layer {layer}"
-    embedding_plot.save_plot(FLAGS.embedding_plot, vectors, title)
-    logging.info("token vectors are shown in %s", FLAGS.embedding_plot)
+    embedding_plot.save_plot(settings.embedding_plot, vectors, title)
+    logging.info("token vectors are shown in %s", settings.embedding_plot)
 
 
-def main(argv):
-  del argv
-  check_flags()
-  config = common_flags.model_config()
-  layers = layers_to_write(config)
-  tokenizer = common_flags.make_tokenizer(config)
+def main(_):
+  settings = setup.resolve(common_flags.read_settings())
+  check_flags(settings)
+  config = setup.model_config(settings)
+  layers = layers_to_write(settings, config)
+  tokenizer = setup.make_tokenizer(settings, config)
 
-  strategy = common_flags.make_strategy()
+  strategy = setup.make_strategy(settings)
   if distribution.is_multi_worker(strategy):
     raise errors.InputError(
       "one process writes one file: cut --input_file and run the script once "
       "for each part, without TF_CONFIG"
     )
-  model = make_model(config, strategy)
-  if FLAGS.output_file:
-    write_features(model, layers, tokenizer, strategy)
-  if FLAGS.attention_html or FLAGS.embedding_plot:
-    draw_pictures(model, layers[0] if layers else -1, tokenizer)
+  model = make_model(settings, config, strategy)
+  if settings.output_file:
+    write_features(settings, model, layers, tokenizer, strategy)
+  if settings.attention_html or settings.embedding_plot:
+    draw_pictures(settings, model, layers[0] if layers else -1, tokenizer)
 
 
 if __name__ == "__main__":
-  app.run(errors.report_input_errors(main))
+  command.run(main)

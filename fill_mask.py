@@ -7,18 +7,10 @@ r"""Fills each [MASK] of a text with the likeliest word pieces.
 Without --text and --input_file it asks for texts on the terminal.
 """
 
-import sys
+from absl import flags
 
-import tensorflow as tf
-from absl import app, flags
-
-import modeling
-from checkpoints import weight_files
-from common import errors, file_io
-from training import common_flags, input_sequences
-
-FLAGS = flags.FLAGS
-MASK = "[MASK]"
+from common import command
+from training import common_flags
 
 common_flags.define_model_flags()
 common_flags.define_tokenizer_flags()
@@ -29,6 +21,20 @@ flags.DEFINE_string("input_file", None, "File of such texts, one a line.")
 flags.DEFINE_integer(
   "top_k", 5, "How many word pieces are shown for each [MASK].", lower_bound=1
 )
+
+# --help and mistakes are answered before TensorFlow is loaded.
+command.parse_flags(__name__)
+
+import sys
+
+import tensorflow as tf
+
+import modeling
+from checkpoints import weight_files
+from common import errors, file_io
+from training import input_sequences, setup
+
+MASK = "[MASK]"
 
 
 def texts_to_fill(texts, input_file):
@@ -128,26 +134,26 @@ def print_fillings(text, filled, tokenizer):
     print(f"  {MASK} {number}: {shown}", flush=True)
 
 
-def main(argv):
-  del argv
-  config = common_flags.model_config()
-  if not FLAGS.init_checkpoint:
+def main(_):
+  settings = setup.resolve(common_flags.read_settings())
+  config = setup.model_config(settings)
+  if not settings.init_checkpoint:
     raise errors.InputError("pass --init_checkpoint: the weights to use")
-  tokenizer = common_flags.make_tokenizer(config)
+  tokenizer = setup.make_tokenizer(settings, config)
   num_tokens = len(tokenizer.vocab)
   predict = make_predictor(
     config,
-    FLAGS.init_checkpoint,
+    settings.init_checkpoint,
     num_tokens=num_tokens,
-    top_k=min(FLAGS.top_k, num_tokens),
+    top_k=min(settings.top_k, num_tokens),
   )
-  for where, text in texts_to_fill(FLAGS.text, FLAGS.input_file):
+  for where, text in texts_to_fill(settings.text, settings.input_file):
     ids, positions = encode(
-      tokenizer, text, where, max_seq_length=FLAGS.max_seq_length
+      tokenizer, text, where, max_seq_length=settings.max_seq_length
     )
     filled = predict(tf.constant([ids]), tf.constant([positions]))
     print_fillings(text, filled, tokenizer)
 
 
 if __name__ == "__main__":
-  app.run(errors.report_input_errors(main))
+  command.run(main)

@@ -13,32 +13,10 @@ Flags, defaults and files are the original's. Your own data need no code:
       --text_column=review --label_column=stars ...
 """
 
-import os
-import sys
-from typing import NamedTuple
+from absl import flags
 
-import tensorflow as tf
-from absl import app, flags, logging
-
-import modeling
-from checkpoints import model_folder, weight_files
-from classification import (
-  classifier,
-  evaluation,
-  flag_conflicts,
-  frozen_features,
-  glue_submission,
-  input_data,
-  interactive,
-  labelled_examples,
-  own_data,
-  seed_results,
-  tasks,
-)
-from common import errors, file_io
-from training import common_flags, distribution
-
-FLAGS = flags.FLAGS
+from common import choices, command
+from training import common_flags
 
 common_flags.define_model_flags()
 common_flags.define_tokenizer_flags()
@@ -81,7 +59,7 @@ flags.DEFINE_string(
   "Between the classes of a text, with --task_kind=multi_label.",
 )
 flags.DEFINE_enum(
-  "file_format", None, own_data.FORMATS,
+  "file_format", None, choices.TABLE_FORMATS,
   "Of your own files; by default their names tell.",
 )
 flags.DEFINE_bool(
@@ -89,8 +67,7 @@ flags.DEFINE_bool(
 )
 flags.DEFINE_enum(
   "task_kind", None,
-  (labelled_examples.SINGLE, labelled_examples.REGRESSION,
-   labelled_examples.MULTI_LABEL),
+  choices.OWN_TASK_KINDS,
   "What labels of your own data are: one class of several, a number, or any "
   "number of classes. By default what --bert_config_file says that the model "
   "was trained for, or single.",
@@ -136,7 +113,7 @@ flags.DEFINE_integer(
   lower_bound=0,
 )
 flags.DEFINE_enum(
-  "window_pooling", "mean", classifier.POOLINGS,
+  "window_pooling", "mean", choices.WINDOW_POOLINGS,
   "How the logits of windows become those of the text.",
 )
 flags.DEFINE_list(
@@ -153,10 +130,37 @@ flags.DEFINE_bool(
   "Answers texts from the terminal, after everything else.",
 )
 flags.DEFINE_enum(
-  "answer_format", "tsv", interactive.FORMATS,
+  "answer_format", "tsv", choices.ANSWER_FORMATS,
   "What --interactive and --predict_file=- write for a line: the label and "
   "the score of each class between tabs, or JSON.",
 )
+
+# --help and mistakes are answered before TensorFlow is loaded.
+command.parse_flags(__name__)
+
+import os
+import sys
+from typing import NamedTuple
+
+import tensorflow as tf
+from absl import logging
+
+import modeling
+from checkpoints import model_folder, weight_files
+from classification import (
+  classifier,
+  evaluation,
+  flag_conflicts,
+  frozen_features,
+  glue_submission,
+  input_data,
+  interactive,
+  own_data,
+  seed_results,
+  tasks,
+)
+from common import errors, file_io, run_settings
+from training import distribution, setup
 
 STANDARD_INPUT = flag_conflicts.STANDARD_INPUT
 
@@ -187,20 +191,22 @@ class Run(NamedTuple):
 # One model.
 
 
-def evaluate(model, run, data, report_dir=None):
+def evaluate(settings, model, run, data, report_dir=None):
   """Scores all evaluation data, see evaluation.evaluate."""
   return evaluation.evaluate(
     model, run.task, data, strategy=run.strategy,
-    batch_size=FLAGS.eval_batch_size, report_dir=report_dir,
+    batch_size=settings.eval_batch_size, report_dir=report_dir,
   )
 
 
-def train(model, run, start, output_dir):
+def train(settings, model, run, start, output_dir):
   """Trains from `start`; returns the last step and the data used."""
-  num_train_steps, num_warmup_steps = common_flags.training_length(
+  num_train_steps, num_warmup_steps = setup.training_length(
+    settings,
     run.data["train"].num_records
   )
-  trainer = common_flags.make_trainer(
+  trainer = setup.make_trainer(
+    settings,
     model.variables,
     trained=model.variables,
     config=run.config,
@@ -214,10 +220,10 @@ def train(model, run, start, output_dir):
   )
   trainer.start_from(start, may_be_missing=classifier.NEW_VARIABLES)
   data = run.data
-  if FLAGS.freeze_encoder:
-    data = {**data, **cached_features(model, run)}
+  if settings.freeze_encoder:
+    data = {**data, **cached_features(settings, model, run)}
 
-  given = {name: FLAGS[name].value for name in tasks.INPUT_FLAGS}
+  given = {name: settings.get(name) for name in tasks.INPUT_FLAGS}
   config = tasks.with_input(run.config, given)
 
   def keep(folder):
@@ -230,15 +236,16 @@ def train(model, run, start, output_dir):
 
   def batches_from(step):
     return input_data.training_batches(
-      run.strategy, data["train"], batch_size=FLAGS.train_batch_size,
-      seed=FLAGS.seed, first_step=step, trim=run.trim,
-      bucketing=common_flags.bucketing(data["train"].features, run.strategy),
+      run.strategy, data["train"], batch_size=settings.train_batch_size,
+      seed=settings.seed, first_step=step, trim=run.trim,
+      bucketing=setup.bucketing(settings, data["train"].features, run.strategy),
     )
 
   trainer.train(
     batches_from,
-    common_flags.periodic_evaluation(
-      lambda: evaluate(model, run, data),
+    setup.periodic_evaluation(
+      settings,
+      lambda: evaluate(settings, model, run, data),
       keep_best=lambda step: keep("best_model"),
       names=evaluation.result_names(run.task, data),
     ),
@@ -247,38 +254,38 @@ def train(model, run, start, output_dir):
   return int(trainer.global_step.numpy()), data
 
 
-def cached_features(model, run):
+def cached_features(settings, model, run):
   """Returns the data to train and evaluate on with a frozen encoder.
 
   What it makes of them is the same in every epoch, and for every seed.
   """
   return {
     name: frozen_features.ensure(
-      os.path.join(FLAGS.output_dir, f"{name}.features.tf_record"),
+      os.path.join(settings.output_dir, f"{name}.features.tf_record"),
       model,
       data,
       strategy=run.strategy,
-      batch_size=FLAGS.eval_batch_size,
+      batch_size=settings.eval_batch_size,
     )
     for name, data in run.data.items()
     if not name.startswith("predict")
   }
 
 
-def write_predictions(model, run, name, output_dir):
+def write_predictions(settings, model, run, name, output_dir):
   """Writes what is predicted for run.data[name]."""
   outputs = evaluation.predict(
     model, run.data[name], strategy=run.strategy,
-    batch_size=FLAGS.predict_batch_size,
+    batch_size=settings.predict_batch_size,
   )
   if not distribution.is_chief(run.strategy):
     return
   labels = evaluation.write_scores(
     output_dir, name, run.task, outputs["scores"]
   )
-  if FLAGS.glue_submission_dir:
+  if settings.glue_submission_dir:
     glue_submission.write(
-      FLAGS.glue_submission_dir, run.task.official,
+      settings.glue_submission_dir, run.task.official,
       run.task.splits[name].name, labels,
     )
 
@@ -288,30 +295,31 @@ def kind_of_run(task):
   return f"classification, {task.name}"
 
 
-def run_model(run, output_dir):
+def run_model(settings, run, output_dir):
   """Trains, evaluates and predicts with one model, whatever is asked for.
 
   Returns:
     The results of the evaluation, {} where there is none.
   """
-  start = common_flags.open_run(
+  start = setup.open_run(
+    settings,
     kind_of_run(run.task), run.config, run.strategy, output_dir
   )
-  if start.kind == "random" and not FLAGS.do_train:
+  if start.kind == "random" and not settings.do_train:
     raise errors.InputError(
       f"no weights: there is no checkpoint in {output_dir}; pass "
       "--init_checkpoint, or --do_train"
     )
   with run.strategy.scope():
-    model = make_model(run)
+    model = make_model(settings, run)
   step, data = start.commit.step if start.commit else 0, run.data
-  if FLAGS.do_train:
-    step, data = train(model, run, start, output_dir)
+  if settings.do_train:
+    step, data = train(settings, model, run, start, output_dir)
   else:
     weight_files.load(model.variables, start.path)
   results = {}
-  if FLAGS.do_eval:
-    results = evaluate(model, run, data, output_dir)
+  if settings.do_eval:
+    results = evaluate(settings, model, run, data, output_dir)
     if distribution.is_chief(run.strategy):
       path = os.path.join(output_dir, "eval_results.txt")
       evaluation.write_results(
@@ -319,25 +327,25 @@ def run_model(run, output_dir):
       )
   for name in run.data:
     if name.startswith("predict"):
-      write_predictions(model, run, name, output_dir)
-  if FLAGS.interactive or FLAGS.predict_file == STANDARD_INPUT:
-    answer_texts(model, run)
+      write_predictions(settings, model, run, name, output_dir)
+  if settings.interactive or settings.predict_file == STANDARD_INPUT:
+    answer_texts(settings, model, run)
   return results
 
 
-def make_model(run):
+def make_model(settings, run):
   """Returns the classifier.ClassifierModel of the flags."""
   return classifier.ClassifierModel(
     run.config,
     run.task.kind,
     classifier.num_outputs(run.task.kind, run.task.labels),
-    pooling=FLAGS.window_pooling,
-    is_frozen=FLAGS.freeze_encoder,
-    **common_flags.model_options(run.strategy),
+    pooling=settings.window_pooling,
+    is_frozen=settings.freeze_encoder,
+    **setup.model_options(settings, run.strategy),
   )
 
 
-def answer_texts(model, run):
+def answer_texts(settings, model, run):
   """Answers the lines of the standard input until it ends.
 
   Raises:
@@ -350,10 +358,10 @@ def answer_texts(model, run):
     interactive.TextClassifier(model, run.options).predict_texts,
     sys.stdin.buffer,
     sys.stdout,
-    output_format=FLAGS.answer_format,
-    batch_size=FLAGS.predict_batch_size,
+    output_format=settings.answer_format,
+    batch_size=settings.predict_batch_size,
   )
-  if bad and not FLAGS.interactive:
+  if bad and not settings.interactive:
     raise errors.InputError(
       f"{bad} line{'s' * (bad > 1)} of the standard input could not be read: "
       "what is wrong stands in the place of each answer; mend and send those "
@@ -361,17 +369,16 @@ def answer_texts(model, run):
     )
 
 
-def run_seeds(run):
+def run_seeds(settings, run):
   """Runs a model for each of --seeds and tells how they differ."""
   results = {}
-  for seed in seed_results.parse_seeds(FLAGS.seeds):
+  for seed in seed_results.parse_seeds(settings.seeds):
     logging.info("seed %d", seed)
-    FLAGS.seed = seed
-    folder = os.path.join(FLAGS.output_dir, f"seed_{seed}")
-    results[seed] = run_model(run, folder)
-  if FLAGS.do_eval and distribution.is_chief(run.strategy):
+    folder = os.path.join(settings.output_dir, f"seed_{seed}")
+    results[seed] = run_model(settings.replace(seed=seed), run, folder)
+  if settings.do_eval and distribution.is_chief(run.strategy):
     text = seed_results.summary(results)
-    path = os.path.join(FLAGS.output_dir, "seeds_results.txt")
+    path = os.path.join(settings.output_dir, "seeds_results.txt")
     file_io.write_text(path, text)
     print(text, end="")
 
@@ -379,117 +386,100 @@ def run_seeds(run):
 # From flags to what is to be done.
 
 
-def restore_input_settings():
-  """Sets flags that are not given to what a trained model was trained with.
-
-  Raises:
-    InputError: what its configuration says cannot be their value.
-  """
-  if FLAGS.do_train:
-    return
-  learned = tasks.learned_input(
-    weight_files.read_config(FLAGS.bert_config_file)
-  )
-  others = []
-  for name, value in learned.items():
-    flag = FLAGS[name]
-    if flag.present and flag.value != value:
-      others.append(f"--{name}={flag.value} (trained with {value})")
-    elif not flag.present:
-      try:
-        flag.value = flag.parser.parse(value)
-      except (TypeError, ValueError) as error:
-        raise errors.InputError(
-          f"{FLAGS.bert_config_file}: {name} is {value!r:.40}, which "
-          f"--{name} cannot be: {error}"
-        ) from error
-    if name == "doc_stride" and not flag.value:
-      break  # There are no windows to say more about.
-  if others:
-    logging.warning("other input than in training: %s", ", ".join(others))
+def restore_input_settings(settings):
+  """Returns settings that make the input as a trained model's was made."""
+  if settings.do_train:
+    return settings
+  source = settings.bert_config_file
+  trained = tasks.learned_input(weight_files.read_config(source))
+  windows = {name: trained.pop(name) for name in tasks.WINDOW_FLAGS
+             if name in trained}
+  settings = setup.restore_input_settings(settings, trained, source)
+  if settings.doc_stride:
+    settings = setup.restore_input_settings(settings, windows, source)
+  return settings
 
 
-def check_flags():
+def check_flags(settings):
   """Refuses flags that contradict each other or would be ignored.
 
   Raises:
     InputError: so, or nothing is asked for.
   """
-  common_flags.require_one_of(
+  setup.require_one_of(
+    settings,
     "do_train", "do_eval", "do_predict", "interactive"
   )
-  flag_conflicts.check(
-    FLAGS.flag_values_dict(), {name for name in FLAGS if FLAGS[name].present}
-  )
-  seed_results.parse_seeds(FLAGS.seeds)
+  run_settings.refuse_ignored(settings, flag_conflicts.CONFLICTS)
+  seed_results.parse_seeds(settings.seeds)
 
 
-def purposes():
+def purposes(settings):
   """Returns for what examples are needed: train, eval, predict."""
   wanted = {
-    "train": FLAGS.do_train,
-    "eval": FLAGS.do_eval or (FLAGS.do_train and FLAGS.eval_steps),
-    "predict": FLAGS.do_predict and FLAGS.predict_file != STANDARD_INPUT,
+    "train": settings.do_train,
+    "eval": settings.do_eval or (settings.do_train and settings.eval_steps),
+    "predict": settings.do_predict and settings.predict_file != STANDARD_INPUT,
   }
   return [purpose for purpose in wanted if wanted[purpose]]
 
 
-def own_files():
+def own_files(settings):
   """Returns dict from the flags of your own files to their values."""
   names = ("train_file", "eval_file", "predict_file")
-  files = {name: FLAGS[name].value for name in names}
+  files = {name: settings.get(name) for name in names}
   if files["predict_file"] == STANDARD_INPUT:
     files["predict_file"] = None
   return files
 
 
-def read_task(config):
+def read_task(settings, config):
   """Returns the tasks.ClassifierTask of the flags."""
-  if FLAGS.task_name:
+  if settings.task_name:
     task = tasks.read_official(
-      FLAGS.task_name,
-      FLAGS.data_dir,
-      purposes=purposes(),
-      language=FLAGS.language,
+      settings.task_name,
+      settings.data_dir,
+      purposes=purposes(settings),
+      language=settings.language,
       config=config,
-      metrics=FLAGS.metrics,
+      metrics=settings.metrics,
     )
-    if FLAGS.glue_submission_dir:
+    if settings.glue_submission_dir:
       glue_submission.check_task(task.official)
   else:
     task = tasks.read_own(
-      own_paths(),
+      own_paths(settings),
       own_data.Columns(
-        FLAGS.text_column, FLAGS.text_b_column, FLAGS.label_column,
-        FLAGS.id_column,
+        settings.text_column, settings.text_b_column, settings.label_column,
+        settings.id_column,
       ),
-      kind=FLAGS.task_kind,
-      labels=FLAGS.labels,
+      kind=settings.task_kind,
+      labels=settings.labels,
       config=config,
-      metrics=FLAGS.metrics,
-      separator=FLAGS.label_separator,
-      file_format=FLAGS.file_format,
-      quoted=FLAGS.quoted_tsv or None,
+      metrics=settings.metrics,
+      separator=settings.label_separator,
+      file_format=settings.file_format,
+      quoted=settings.quoted_tsv or None,
     )
   limits = {
-    purpose: FLAGS[f"max_{purpose}_examples"].value
+    purpose: settings.get(f"max_{purpose}_examples")
     for purpose in ("train", "eval", "predict")
   }
   return task._replace(splits=tasks.used(task.splits, limits))
 
 
-def own_paths():
+def own_paths(settings):
   """Returns dict from what is asked for to your own file for it.
 
   Raises:
     InputError: a file is missing.
   """
   paths = {}
-  for purpose in purposes():
-    paths[purpose] = FLAGS[f"{purpose}_file"].value
+  for purpose in purposes(settings):
+    paths[purpose] = settings.get(f"{purpose}_file")
     if not paths[purpose]:
       asks = f"do_{purpose}"
-      if purpose == "eval" and not FLAGS.do_eval:
+      if purpose == "eval" and not settings.do_eval:
         asks = "eval_steps"
       raise errors.InputError(
         f"--{asks} needs --{purpose}_file, or --task_name and --data_dir"
@@ -497,59 +487,59 @@ def own_paths():
   return paths
 
 
-def arrange_devices():
-  """Returns the tf.distribute.Strategy; settles whether XLA compiles."""
-  strategy = common_flags.make_strategy()
-  if FLAGS.doc_stride and FLAGS.jit_compile == "auto":
+def arrange_devices(settings):
+  """Returns the tf.distribute.Strategy, and settings that XLA may depend on."""
+  strategy = setup.make_strategy(settings)
+  if settings.doc_stride and settings.jit_compile == "auto":
     if distribution.default_jit_compile(strategy):
       logging.info(
         "--doc_stride: XLA does not compile the step, so that batches hold no "
         "more windows than their texts have; --jit_compile=true: it does"
       )
-    FLAGS.jit_compile = "false"
-  return strategy
+    settings = settings.replace(jit_compile="false")
+  return strategy, settings
 
 
-def main(argv):
-  del argv
-  restore_input_settings()
-  check_flags()
-  config = common_flags.model_config()
-  common_flags.make_tokenizer(config)
+def main(_):
+  settings = setup.resolve(common_flags.read_settings())
+  settings = restore_input_settings(settings)
+  check_flags(settings)
+  config = setup.model_config(settings)
+  setup.make_tokenizer(settings, config)
   # Before anything else computes: devices cannot be arranged afterwards.
-  strategy = arrange_devices()
-  task = read_task(config)
+  strategy, settings = arrange_devices(settings)
+  task = read_task(settings, config)
   weights = None
-  if FLAGS.class_weights and FLAGS.do_train:
-    weights = tasks.class_weights(FLAGS.class_weights, task)
+  if settings.class_weights and settings.do_train:
+    weights = tasks.class_weights(settings.class_weights, task)
   run = Run(
     config=tasks.trained_config(config, task),
     task=task,
     options=input_data.Options(
       kind=task.kind,
       labels=task.labels,
-      vocab_file=FLAGS.vocab_file,
-      do_lower_case=FLAGS.do_lower_case,
-      max_seq_length=FLAGS.max_seq_length,
-      doc_stride=FLAGS.doc_stride,
-      max_windows=FLAGS.max_windows,
+      vocab_file=settings.vocab_file,
+      do_lower_case=settings.do_lower_case,
+      max_seq_length=settings.max_seq_length,
+      doc_stride=settings.doc_stride,
+      max_windows=settings.max_windows,
     ),
     class_weights=weights,
     strategy=strategy,
     data={},
-    trim=common_flags.shapes_may_vary(strategy),
+    trim=setup.shapes_may_vary(settings, strategy),
   )
   # Claimed before the first file is written.
-  common_flags.check_output_dir(kind_of_run(task), run.config, strategy)
+  setup.check_output_dir(settings, kind_of_run(task), run.config, strategy)
   data = input_data.prepare_all(
-    FLAGS.output_dir, task.splits, run.options
+    settings.output_dir, task.splits, run.options
   )
   run = run._replace(data=data)
-  if FLAGS.seeds:
-    run_seeds(run)
+  if settings.seeds:
+    run_seeds(settings, run)
   else:
-    run_model(run, FLAGS.output_dir)
+    run_model(settings, run, settings.output_dir)
 
 
 if __name__ == "__main__":
-  app.run(errors.report_input_errors(main))
+  command.run(main)

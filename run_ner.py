@@ -16,23 +16,10 @@ each word's first word piece. The paper's table of frozen features is
 The 200 sentences in tests/data train to F1 0.98 on 40 others in 15 seconds.
 """
 
-import functools
-import os
-from typing import NamedTuple
+from absl import flags
 
-import tensorflow as tf
-from absl import app, flags, logging
-
-import modeling
-from checkpoints import model_folder, weight_files
-from common import errors, file_io
-from tagging import dataset, input_data, scoring, taggers
-from training import common_flags, distribution, evaluation_loop, pipeline
-
-FLAGS = flags.FLAGS
-
-# What the checkpoint of an encoder need not have.
-NEW_VARIABLES = ("^output_(weights|bias)$", "^tagging/", "^bert/pooler/")
+from common import choices, command
+from training import common_flags
 
 common_flags.define_model_flags()
 common_flags.define_tokenizer_flags()
@@ -53,7 +40,7 @@ flags.DEFINE_integer(
   "label_column", -1, "The column of the labels; negative from the end."
 )
 flags.DEFINE_enum(
-  "scheme", "iob2", dataset.SCHEMES,
+  "scheme", "iob2", choices.TAGGING_SCHEMES,
   "How labels mark where an entity begins; none: labels of single words, such "
   "as parts of speech.",
 )
@@ -70,12 +57,31 @@ flags.DEFINE_bool(
 flags.DEFINE_list(
   "feature_layers", [],
   "With --freeze_encoder: trains a two-layer BiLSTM on these features of "
-  f"BERT: {', '.join(taggers.FEATURES)}. Several are trained one after "
+  f"BERT: {', '.join(choices.TAGGING_FEATURES)}. Several are trained one after "
   "another and compared in a table.",
 )
 flags.DEFINE_integer(
   "bilstm_size", 768, "Units of each direction of the BiLSTM.", lower_bound=1
 )
+
+# --help and mistakes are answered before TensorFlow is loaded.
+command.parse_flags(__name__)
+
+import functools
+import os
+from typing import NamedTuple
+
+import tensorflow as tf
+from absl import logging
+
+import modeling
+from checkpoints import model_folder, weight_files
+from common import errors, file_io
+from tagging import dataset, input_data, scoring, taggers
+from training import distribution, evaluation_loop, pipeline, setup
+
+# What the checkpoint of an encoder need not have.
+NEW_VARIABLES = ("^output_(weights|bias)$", "^tagging/", "^bert/pooler/")
 
 
 class TaggingModel(tf.Module):
@@ -199,13 +205,15 @@ def scores(data, predicted, loss, scheme):
   return {"loss": loss, **scoring.entity_scores(gold, predicted)}
 
 
-def train(model, run, start, output_dir):
+def train(settings, model, run, start, output_dir):
   """Trains from `start`; returns the last step."""
   data = run.data["train"]
-  num_train_steps, num_warmup_steps = common_flags.training_length(
+  num_train_steps, num_warmup_steps = setup.training_length(
+    settings,
     len(data.windows)
   )
-  trainer = common_flags.make_trainer(
+  trainer = setup.make_trainer(
+    settings,
     model.variables,
     trained=model.trained_variables(),
     config=run.config,
@@ -226,7 +234,7 @@ def train(model, run, start, output_dir):
       batch_size=run.batch_sizes["train"],
       seed=run.seed,
       first_step=step,
-      bucketing=common_flags.bucketing(run.features, run.strategy),
+      bucketing=setup.bucketing(settings, run.features, run.strategy),
       trim=run.trim,
     )
 
@@ -239,7 +247,8 @@ def train(model, run, start, output_dir):
 
   trainer.train(
     batches_from,
-    common_flags.periodic_evaluation(
+    setup.periodic_evaluation(
+      settings,
       lambda: evaluate(model, run),
       keep_best=lambda step: keep("best_model"),
       names=result_names(run),
@@ -292,7 +301,7 @@ def task_on(features):
   return f"tagging on {features}" if features else "tagging"
 
 
-def run_model(run, features, output_dir, *, make_model, do_eval):
+def run_model(settings, run, features, output_dir, *, make_model, do_eval):
   """Trains, evaluates and predicts with one model.
 
   Args:
@@ -305,14 +314,15 @@ def run_model(run, features, output_dir, *, make_model, do_eval):
   Returns:
     The scores of the evaluation data, {} without do_eval.
   """
-  start = common_flags.open_run(
+  start = setup.open_run(
+    settings,
     task_on(features), run.config, run.strategy, output_dir
   )
   with run.strategy.scope():
     model = make_model(features)
   step = start.commit.step if start.commit else 0
   if "train" in run.data:
-    step = train(model, run, start, output_dir)
+    step = train(settings, model, run, start, output_dir)
   elif start.path:
     weight_files.load(
       model.variables, start.path, allowed_missing=["^bert/pooler/"]
@@ -390,54 +400,56 @@ def model_labels(train_sentences, labels_file, config):
   )
 
 
-def files_to_read():
+def files_to_read(settings):
   """Returns dict from train, eval, predict to the path, where asked for.
 
   Raises:
     InputError: a path is missing, or nothing is asked for.
   """
-  common_flags.require_one_of("do_train", "do_eval", "do_predict")
+  setup.require_one_of(settings, "do_train", "do_eval", "do_predict")
   asked = {
-    "train": FLAGS.do_train,
-    "eval": FLAGS.do_eval or (FLAGS.do_train and FLAGS.eval_steps),
-    "predict": FLAGS.do_predict,
+    "train": settings.do_train,
+    "eval": settings.do_eval or (settings.do_train and settings.eval_steps),
+    "predict": settings.do_predict,
   }
-  paths = {name: FLAGS[f"{name}_file"].value for name in asked if asked[name]}
+  paths = {
+    name: settings.get(f"{name}_file") for name in asked if asked[name]
+  }
   for name, path in paths.items():
     if not path:
-      flag = "eval_steps" if name == "eval" and not FLAGS.do_eval else None
+      flag = "eval_steps" if name == "eval" and not settings.do_eval else None
       raise errors.InputError(
         f"--{flag or f'do_{name}'} needs --{name}_file"
       )
   return paths
 
 
-def read_sentences(paths):
+def read_sentences(settings, paths):
   """Returns dict from the names of `paths` to lists of dataset.Sentence."""
   sentences = {}
   for name, path in paths.items():
     labelled = name != "predict" or (
-      FLAGS.predict_labels and dataset.count_columns(path) > 1
+      settings.predict_labels and dataset.count_columns(path) > 1
     )
     sentences[name] = dataset.read_sentences(
       path,
-      word_column=FLAGS.word_column,
-      label_column=FLAGS.label_column,
-      scheme=FLAGS.scheme,
+      word_column=settings.word_column,
+      label_column=settings.label_column,
+      scheme=settings.scheme,
       labelled=labelled,
     )
   return sentences
 
 
-def prepare_all(paths, sentences, tokenizer, labels):
+def prepare_all(settings, paths, sentences, tokenizer, labels):
   """Returns dict from the names of `paths` to input_data.TaggingData."""
   data = {}
   for name, path in paths.items():
     windows = dataset.make_windows(
       sentences[name],
       tokenizer,
-      FLAGS.max_seq_length,
-      document_context=FLAGS.document_context,
+      settings.max_seq_length,
+      document_context=settings.document_context,
       path=path,
     )
     data[name] = input_data.prepare(
@@ -445,26 +457,26 @@ def prepare_all(paths, sentences, tokenizer, labels):
       sentences[name],
       windows,
       labels=labels,
-      records=os.path.join(FLAGS.output_dir, f"{name}.tf_record"),
-      max_seq_length=FLAGS.max_seq_length,
+      records=os.path.join(settings.output_dir, f"{name}.tf_record"),
+      max_seq_length=settings.max_seq_length,
     )
   return data
 
 
-def main(argv):
-  del argv
-  paths = files_to_read()
-  config = common_flags.model_config()
-  choices = FLAGS.feature_layers
+def main(_):
+  settings = setup.resolve(common_flags.read_settings())
+  paths = files_to_read(settings)
+  config = setup.model_config(settings)
+  choices = settings.feature_layers
   check_features(
-    choices, config.num_hidden_layers, is_frozen=FLAGS.freeze_encoder
+    choices, config.num_hidden_layers, is_frozen=settings.freeze_encoder
   )
-  tokenizer = common_flags.make_tokenizer(config)
+  tokenizer = setup.make_tokenizer(settings, config)
 
   # Before anything else computes: devices cannot be arranged afterwards.
-  strategy = common_flags.make_strategy()
-  sentences = read_sentences(paths)
-  labels_file = os.path.join(FLAGS.output_dir, "labels.txt")
+  strategy = setup.make_strategy(settings)
+  sentences = read_sentences(settings, paths)
+  labels_file = os.path.join(settings.output_dir, "labels.txt")
   labels = model_labels(sentences.get("train"), labels_file, config)
   # The labels are a part of the model: a folder with others is refused.
   config = modeling.BertConfig.from_dict(
@@ -474,25 +486,25 @@ def main(argv):
     }
   )
   # Claimed before the first file is written.
-  common_flags.check_output_dir(task_on(",".join(choices)), config, strategy)
+  setup.check_output_dir(settings, task_on(",".join(choices)), config, strategy)
   run = Run(
     config=config,
     labels=labels,
-    scheme=FLAGS.scheme,
+    scheme=settings.scheme,
     strategy=strategy,
-    data=prepare_all(paths, sentences, tokenizer, labels),
+    data=prepare_all(settings, paths, sentences, tokenizer, labels),
     batch_sizes={
-      "train": FLAGS.train_batch_size,
-      "eval": FLAGS.eval_batch_size,
-      "predict": FLAGS.predict_batch_size,
+      "train": settings.train_batch_size,
+      "eval": settings.eval_batch_size,
+      "predict": settings.predict_batch_size,
     },
-    features=input_data.record_features(FLAGS.max_seq_length),
-    trim=common_flags.shapes_may_vary(strategy),
-    seed=FLAGS.seed,
-    vocab_file=FLAGS.vocab_file,
-    do_lower_case=FLAGS.do_lower_case,
+    features=input_data.record_features(settings.max_seq_length),
+    trim=setup.shapes_may_vary(settings, strategy),
+    seed=settings.seed,
+    vocab_file=settings.vocab_file,
+    do_lower_case=settings.do_lower_case,
   )
-  if FLAGS.do_train and distribution.is_chief(strategy):
+  if settings.do_train and distribution.is_chief(strategy):
     text = "".join(f"{label}\n" for label in labels)
     file_io.write_text(labels_file, text)
 
@@ -501,17 +513,18 @@ def main(argv):
       config,
       len(labels),
       features=features,
-      bilstm_size=FLAGS.bilstm_size,
-      **common_flags.model_options(strategy),
+      bilstm_size=settings.bilstm_size,
+      **setup.model_options(settings, strategy),
     )
 
   rows = []
   for features in choices or [None]:
-    folder = FLAGS.output_dir
+    folder = settings.output_dir
     if len(choices) > 1:
       folder = os.path.join(folder, features)
     results = run_model(
-      run, features, folder, make_model=make_model, do_eval=FLAGS.do_eval
+      settings,
+      run, features, folder, make_model=make_model, do_eval=settings.do_eval
     )
     rows.append((features, results))
   if len(choices) > 1:
@@ -519,4 +532,4 @@ def main(argv):
 
 
 if __name__ == "__main__":
-  app.run(errors.report_input_errors(main))
+  command.run(main)

@@ -9,24 +9,10 @@ this on a sample, and ends after about two minutes of training on 2 CPU cores
 with a masked-LM accuracy above 0.9.
 """
 
-import os
+from absl import flags
 
-import numpy as np
-from absl import app, flags, logging
-
-import tokenization
-from checkpoints import huggingface, model_folder, weight_files
-from common import errors, file_io
-from pretraining import input_data, pretrainer
-from training import (
-  common_flags,
-  distribution,
-  evaluation_loop,
-  pipeline,
-  record_repair,
-)
-
-FLAGS = flags.FLAGS
+from common import command
+from training import common_flags
 
 common_flags.define_model_flags()
 common_flags.define_output_flags()
@@ -83,6 +69,26 @@ flags.DEFINE_integer(
   lower_bound=1,
 )
 
+# --help and mistakes are answered before TensorFlow is loaded.
+command.parse_flags(__name__)
+
+import os
+
+import numpy as np
+from absl import logging
+
+import tokenization
+from checkpoints import huggingface, model_folder, weight_files
+from common import file_io
+from pretraining import input_data, pretrainer
+from training import (
+  distribution,
+  evaluation_loop,
+  pipeline,
+  record_repair,
+  setup,
+)
+
 
 def write_eval_results(output_dir, results):
   """Writes eval_results.txt: `name = value` lines in the order of names."""
@@ -94,20 +100,20 @@ def write_eval_results(output_dir, results):
   )
 
 
-def input_of(patterns):
+def input_of(settings, patterns):
   """Returns the input_data.PretrainingInput of the flags."""
   files = file_io.expand_file_patterns(patterns)
-  if FLAGS.on_corrupt_record == "skip":
-    files = record_repair.without_damage(files, FLAGS.output_dir)
+  if settings.on_corrupt_record == "skip":
+    files = record_repair.without_damage(files, settings.output_dir)
   return input_data.PretrainingInput(
     files,
-    max_seq_length=FLAGS.max_seq_length,
-    use_next_sentence_loss=FLAGS.use_next_sentence_loss,
-    vocab_file=FLAGS.vocab_file,
-    max_predictions=FLAGS.max_predictions_per_seq,
-    masked_lm_prob=FLAGS.masked_lm_prob,
-    whole_words=FLAGS.do_whole_word_mask,
-    seed=FLAGS.seed,
+    max_seq_length=settings.max_seq_length,
+    use_next_sentence_loss=settings.use_next_sentence_loss,
+    vocab_file=settings.vocab_file,
+    max_predictions=settings.max_predictions_per_seq,
+    masked_lm_prob=settings.masked_lm_prob,
+    whole_words=settings.do_whole_word_mask,
+    seed=settings.seed,
   )
 
 
@@ -123,24 +129,24 @@ def make_evaluation(strategy, objective, data, *, num_batches, **batching):
   return evaluate
 
 
-def keep(model, folder):
+def keep(settings, model, folder):
   """Writes the weights of now to a folder in --output_dir."""
   # In which case the records are, only the vocabulary's folder may tell.
   do_lower_case = None
-  if FLAGS.vocab_file:
+  if settings.vocab_file:
     do_lower_case = huggingface.read_do_lower_case(
-      FLAGS.vocab_file
+      settings.vocab_file
     )
   model_folder.write(
-    os.path.join(FLAGS.output_dir, folder),
+    os.path.join(settings.output_dir, folder),
     model.variables,
     model.config,
-    FLAGS.vocab_file,
+    settings.vocab_file,
     do_lower_case,
   )
 
 
-def train(model, objective, evaluate, *, start, strategy, data, trim):
+def train(settings, model, objective, evaluate, *, start, strategy, data, trim):
   """Trains from `start`; returns the last step.
 
   Args:
@@ -152,14 +158,15 @@ def train(model, objective, evaluate, *, start, strategy, data, trim):
     data: input_data.PretrainingInput.
     trim: whether batches may be cut to their longest sequence.
   """
-  trainer = common_flags.make_trainer(
+  trainer = setup.make_trainer(
+    settings,
     model.variables,
     trained=model.trained_variables(),
     config=model.config,
     strategy=strategy,
     objective=objective,
-    num_train_steps=FLAGS.num_train_steps,
-    num_warmup_steps=FLAGS.num_warmup_steps,
+    num_train_steps=settings.num_train_steps,
+    num_warmup_steps=settings.num_warmup_steps,
   )
   # An encoder without pre-training heads can be trained further.
   trainer.start_from(start, may_be_missing=["^cls/"])
@@ -167,17 +174,18 @@ def train(model, objective, evaluate, *, start, strategy, data, trim):
   def batches_from(step):
     return data.shuffled_batches(
       strategy,
-      batch_size=FLAGS.train_batch_size,
-      seed=FLAGS.seed,
+      batch_size=settings.train_batch_size,
+      seed=settings.seed,
       first_step=step,
       trim=trim,
     )
 
   def keep_if_chief(folder):
     if distribution.is_chief(strategy):
-      keep(model, folder)
+      keep(settings, model, folder)
 
-  evaluation = common_flags.periodic_evaluation(
+  evaluation = setup.periodic_evaluation(
+    settings,
     evaluate,
     keep_best=lambda step: keep_if_chief("best_model"),
     names=pretrainer.result_names(model),
@@ -188,56 +196,60 @@ def train(model, objective, evaluate, *, start, strategy, data, trim):
   return int(trainer.global_step.numpy())
 
 
-def main(argv):
-  del argv
-  common_flags.require_one_of("do_train", "do_eval")
-  config = common_flags.model_config()
-  if FLAGS.vocab_file:
-    vocab = tokenization.load_vocab(FLAGS.vocab_file)
-    config.check_vocabulary(len(vocab), FLAGS.vocab_file)
+def main(_):
+  settings = setup.resolve(common_flags.read_settings())
+  setup.require_one_of(settings, "do_train", "do_eval")
+  config = setup.model_config(settings)
+  if settings.vocab_file:
+    vocab = tokenization.load_vocab(settings.vocab_file)
+    config.check_vocabulary(len(vocab), settings.vocab_file)
 
   # Before anything else computes: devices cannot be arranged afterwards.
-  strategy = common_flags.make_strategy()
-  trim = common_flags.shapes_may_vary(strategy)
-  data = input_of(FLAGS.input_file)
-  eval_data = input_of(FLAGS.eval_input_file or FLAGS.input_file)
+  strategy = setup.make_strategy(settings)
+  trim = setup.shapes_may_vary(settings, strategy)
+  data = input_of(settings, settings.input_file)
+  eval_data = input_of(
+    settings, settings.eval_input_file or settings.input_file
+  )
 
-  start = common_flags.open_run(
+  start = setup.open_run(
+    settings,
     "pretraining",
     config,
     strategy,
-    use_next_sentence_loss=FLAGS.use_next_sentence_loss,
+    use_next_sentence_loss=settings.use_next_sentence_loss,
   )
   with strategy.scope():
     model = pretrainer.PretrainingModel(
       config,
-      with_next_sentence=FLAGS.use_next_sentence_loss,
-      **common_flags.model_options(strategy),
+      with_next_sentence=settings.use_next_sentence_loss,
+      **setup.model_options(settings, strategy),
     )
   objective = pretrainer.objective(model)
   evaluate = make_evaluation(
     strategy,
     objective,
     eval_data,
-    num_batches=FLAGS.max_eval_steps,
-    batch_size=FLAGS.eval_batch_size,
+    num_batches=settings.max_eval_steps,
+    batch_size=settings.eval_batch_size,
     trim=trim,
   )
 
   step = start.commit.step if start.commit else 0
-  if FLAGS.do_train:
+  if settings.do_train:
     step = train(
+      settings,
       model, objective, evaluate,
       start=start, strategy=strategy, data=data, trim=trim,
     )
   elif start.path:
     weight_files.load(model.variables, start.path)
 
-  if FLAGS.do_eval:
+  if settings.do_eval:
     results = {name: np.float32(value) for name, value in evaluate().items()}
     if distribution.is_chief(strategy):
-      write_eval_results(FLAGS.output_dir, {"global_step": step, **results})
+      write_eval_results(settings.output_dir, {"global_step": step, **results})
 
 
 if __name__ == "__main__":
-  app.run(errors.report_input_errors(main))
+  command.run(main)

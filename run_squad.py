@@ -16,43 +16,20 @@ answers. Later, with the model in squad_output/final_model:
       --predictions_file=predictions.json           the official scores
 """
 
-import functools
-import os
-import sys
-from typing import NamedTuple
+from absl import flags
 
-import tensorflow as tf
-from absl import app, flags, logging
+from common import command
+from training import common_flags
 
-import modeling
-from checkpoints import model_folder, weight_files
-from common import errors, file_io
-from squad import (
-  answering,
-  dataset,
-  input_data,
-  interactive,
-  null_threshold,
-  prediction,
-  scoring,
-  span_model,
-  windowing,
-)
-from training import common_flags, distribution, pipeline, run_folder
-
-FLAGS = flags.FLAGS
-
-common_flags.define_model_flags(max_seq_length=384)
-common_flags.define_tokenizer_flags()
-common_flags.define_output_flags()
+# Not every use needs them: `main` asks for what it needs.
+common_flags.define_model_flags(max_seq_length=384, required=False)
+common_flags.define_tokenizer_flags(required=False)
+common_flags.define_output_flags(required=False)
 common_flags.define_training_flags()
 common_flags.define_epoch_flags()
 common_flags.define_evaluation_flags()
 common_flags.define_prediction_flags()
 common_flags.define_device_flags()
-# Not every use needs them: `main` asks for what it needs.
-for _name in ("bert_config_file", "vocab_file", "output_dir"):
-  FLAGS.set_default(_name, "")
 flags.DEFINE_string("train_file", None, "SQuAD JSON to train on.")
 flags.DEFINE_string(
   "eval_file", None,
@@ -118,6 +95,33 @@ flags.DEFINE_bool(
   "interactive", False, "Ask for a paragraph and answer questions about it."
 )
 
+# --help and mistakes are answered before TensorFlow is loaded.
+command.parse_flags(__name__)
+
+import functools
+import os
+import sys
+from typing import NamedTuple
+
+import tensorflow as tf
+from absl import logging
+
+import modeling
+from checkpoints import model_folder, weight_files
+from common import errors, file_io
+from squad import (
+  answering,
+  dataset,
+  input_data,
+  interactive,
+  null_threshold,
+  prediction,
+  scoring,
+  span_model,
+  windowing,
+)
+from training import distribution, pipeline, run_folder, setup
+
 
 class Run(NamedTuple):
   """What training, evaluation and prediction of one command share.
@@ -161,13 +165,15 @@ def write_results(results, folder=None):
     file_io.write_text(os.path.join(folder, "eval_results.txt"), text)
 
 
-def train(run, start):
+def train(settings, run, start):
   """Trains from `start` (run_folder.StartingPoint); returns the last step."""
   # As in the original: by questions, although some have several windows.
-  num_train_steps, num_warmup_steps = common_flags.training_length(
+  num_train_steps, num_warmup_steps = setup.training_length(
+    settings,
     len(run.data["train"].file.questions)
   )
-  trainer = common_flags.make_trainer(
+  trainer = setup.make_trainer(
+    settings,
     run.model.variables,
     trained=run.model.trained_variables(),
     config=run.config,
@@ -184,14 +190,15 @@ def train(run, start):
     # Only called where there are steps to take.
     if distribution.is_chief(run.strategy):
       null_threshold.forget(run.output_dir)
-    return training_batches(run, step)
+    return training_batches(settings, run, step)
 
   names = None
   if "eval" in run.data:
     names = run.predictor.result_names(run.data["eval"].file)
   trainer.train(
     make_batches,
-    common_flags.periodic_evaluation(
+    setup.periodic_evaluation(
+      settings,
       lambda: evaluate(run)[1],
       keep_best=lambda step: keep(run, "best_model"),
       names=names,
@@ -201,7 +208,7 @@ def train(run, start):
   return int(trainer.global_step.numpy())
 
 
-def training_batches(run, step):
+def training_batches(settings, run, step):
   """Returns an endless distributed dataset that begins at a step."""
   data = run.data["train"]
   return pipeline.training_batches(
@@ -212,7 +219,7 @@ def training_batches(run, step):
     batch_size=run.batch_sizes["train"],
     seed=run.seed,
     first_step=step,
-    bucketing=common_flags.bucketing(run.features, run.strategy),
+    bucketing=setup.bucketing(settings, run.features, run.strategy),
     trim=run.trim,
   )
 
@@ -279,84 +286,85 @@ def predict(run, step, answers=None):
     logging.info("predictions are in %s", run.output_dir)
 
 
-def require(reason, *names):
+def require(settings, reason, *names):
   """Refuses a command that lacks what it needs.
 
   Raises:
     InputError: one of the named flags is not given.
   """
   for name in names:
-    if not FLAGS[name].value:
+    if not settings.get(name):
       raise errors.InputError(f"--{reason} needs --{name}")
 
 
-def check_flags():
+def check_flags(settings):
   """Refuses a command of which a part would be dropped.
 
   Raises:
     InputError: so.
   """
-  common_flags.require_one_of(
+  setup.require_one_of(
+    settings,
     "do_train", "do_eval", "do_predict", "interactive", "evaluate_only"
   )
-  scores_only, from_lines = FLAGS.evaluate_only, FLAGS.predict_file == "-"
-  threshold = FLAGS.null_score_diff_threshold
+  scores_only, from_lines = settings.evaluate_only, settings.predict_file == "-"
+  threshold = settings.null_score_diff_threshold
   others = [
     f"--{name}"
     for name in (
       "do_train", "do_eval", "do_predict", "interactive",
       "null_score_diff_threshold",
     )
-    if FLAGS[name].value
+    if settings.get(name)
   ]
-  evaluates = FLAGS.do_eval or (FLAGS.do_train and FLAGS.eval_steps)
+  evaluates = settings.do_eval or (settings.do_train and settings.eval_steps)
   refused = {
     "--evaluate_only scores a file of predictions and does nothing else: leave "
     f"out {', '.join(others)}": scores_only and others,
     "--interactive and --predict_file=- both read standard input: pass one of "
-    "them": FLAGS.interactive and from_lines,
+    "them": settings.interactive and from_lines,
     "--predict_file=- has questions to answer: pass --do_predict too":
-      from_lines and not FLAGS.do_predict,
+      from_lines and not settings.do_predict,
     "--eval_file is read for --do_eval, --eval_steps and "
     "--null_score_diff_threshold=auto: pass one of them, or leave it out":
-      FLAGS.eval_file and not (evaluates or threshold == "auto"),
+      settings.eval_file and not (evaluates or threshold == "auto"),
     "--predictions_file is scored by --evaluate_only: pass that too, or leave "
-    "it out": FLAGS.predictions_file and not scores_only,
+    "it out": settings.predictions_file and not scores_only,
     "--null_odds_file is read by --evaluate_only with "
     "--version_2_with_negative: pass both, or leave it out":
-      FLAGS.null_odds_file
-      and not (scores_only and FLAGS.version_2_with_negative),
+      settings.null_odds_file
+      and not (scores_only and settings.version_2_with_negative),
     f"--null_score_diff_threshold={threshold} is for questions without an "
     "answer: pass --version_2_with_negative too":
-      threshold is not None and not FLAGS.version_2_with_negative,
+      threshold is not None and not settings.version_2_with_negative,
     "--bucket_by_length saves padding, which --pad_to_max_length keeps: leave "
-    "one of them out": FLAGS.bucket_by_length and FLAGS.pad_to_max_length,
+    "one of them out": settings.bucket_by_length and settings.pad_to_max_length,
   }
   for sentence, is_so in refused.items():
     if is_so:
       raise errors.InputError(sentence)
 
 
-def files_to_read():
+def files_to_read(settings):
   """Returns dict from train, eval, predict to the path, where asked for.
 
   Raises:
     InputError: a path is missing.
   """
   paths = {}
-  if FLAGS.do_train:
-    require("do_train", "train_file")
-    paths["train"] = FLAGS.train_file
-  if FLAGS.do_predict:
-    require("do_predict", "predict_file")
-    if FLAGS.predict_file != "-":
-      paths["predict"] = FLAGS.predict_file
-  eval_file = FLAGS.eval_file or FLAGS.predict_file
+  if settings.do_train:
+    require(settings, "do_train", "train_file")
+    paths["train"] = settings.train_file
+  if settings.do_predict:
+    require(settings, "do_predict", "predict_file")
+    if settings.predict_file != "-":
+      paths["predict"] = settings.predict_file
+  eval_file = settings.eval_file or settings.predict_file
   evaluates = {
-    "do_eval": FLAGS.do_eval,
-    "eval_steps": FLAGS.do_train and FLAGS.eval_steps,
+    "do_eval": settings.do_eval,
+    "eval_steps": settings.do_train and settings.eval_steps,
     "null_score_diff_threshold=auto":
-      FLAGS.null_score_diff_threshold == "auto",
+      settings.null_score_diff_threshold == "auto",
   }
   for name, wanted in evaluates.items():
     if wanted and eval_file in (None, "-"):
@@ -366,12 +374,12 @@ def files_to_read():
   return paths
 
 
-def read_files(paths):
+def read_files(settings, paths):
   """Returns dict from the names of `paths` to dataset.SquadFile."""
 
   @functools.cache
   def read(path, training):
-    version_2 = FLAGS.version_2_with_negative
+    version_2 = settings.version_2_with_negative
     return dataset.read(path, training=training, version_2=version_2)
 
   files = {name: read(path, name == "train") for name, path in paths.items()}
@@ -380,7 +388,7 @@ def read_files(paths):
   return files
 
 
-def prepare_all(files, tokenizer, lengths):
+def prepare_all(settings, files, tokenizer, lengths):
   """Returns dict from the names of `files` to input_data.SquadInput.
 
   A file both to evaluate and to predict is one and the same SquadInput.
@@ -398,7 +406,7 @@ def prepare_all(files, tokenizer, lengths):
       file,
       tokenizer,
       lengths,
-      records=os.path.join(FLAGS.output_dir, f"{record_name}.tf_record"),
+      records=os.path.join(settings.output_dir, f"{record_name}.tf_record"),
       training=name == "train",
     )
   if same:
@@ -406,28 +414,28 @@ def prepare_all(files, tokenizer, lengths):
   return data
 
 
-def score_predictions():
+def score_predictions(settings):
   """Scores a file of predictions without a model."""
-  require("evaluate_only", "predict_file", "predictions_file")
-  version_2 = FLAGS.version_2_with_negative
-  file = dataset.read(FLAGS.predict_file, version_2=version_2)
+  require(settings, "evaluate_only", "predict_file", "predictions_file")
+  version_2 = settings.version_2_with_negative
+  file = dataset.read(settings.predict_file, version_2=version_2)
   dataset.require_answers(file)
-  predictions = scoring.read_predictions(FLAGS.predictions_file)
+  predictions = scoring.read_predictions(settings.predictions_file)
   if version_2:
-    path, odds = FLAGS.null_odds_file, None
+    path, odds = settings.null_odds_file, None
     if not path:
-      folder = os.path.dirname(FLAGS.predictions_file)
+      folder = os.path.dirname(settings.predictions_file)
       path = os.path.join(folder, answering.NULL_ODDS_FILE)
-    if FLAGS.null_odds_file or tf.io.gfile.exists(path):
+    if settings.null_odds_file or tf.io.gfile.exists(path):
       odds = scoring.read_null_odds(path)
       logging.info("the best thresholds are those of the odds in %s", path)
     results = scoring.score_v2(file.questions, predictions, odds)
   else:
     results = scoring.score_v1(file.questions, predictions)
-  write_results(results, FLAGS.output_dir)
+  write_results(results, settings.output_dir)
 
 
-def serve_input(predictor):
+def serve_input(settings, predictor):
   """Answers what comes on standard input, if asked for."""
 
   # Bytes: how Python decodes and encodes texts here depends on the locale.
@@ -436,28 +444,30 @@ def serve_input(predictor):
     sys.stdout.buffer.flush()
 
   def answer(question, context):
-    found = predictor.answer(question, context, FLAGS.predict_batch_size)
+    found = predictor.answer(question, context, settings.predict_batch_size)
     return interactive.described(found)
 
-  if FLAGS.do_predict and FLAGS.predict_file == "-":
+  if settings.do_predict and settings.predict_file == "-":
     interactive.answer_lines(sys.stdin.buffer, answer, write)
-  if FLAGS.interactive:
+  if settings.interactive:
     interactive.converse(sys.stdin.buffer, answer, write)
 
 
-def starting_point(paths, config, strategy):
+def starting_point(settings, paths, config, strategy):
   """Returns the run_folder.StartingPoint; claims --output_dir if it is used.
 
   Raises:
     InputError: there are no weights to predict with.
   """
   if paths:
-    version = "2.0" if FLAGS.version_2_with_negative else "1.1"
+    version = "2.0" if settings.version_2_with_negative else "1.1"
     task = f"question answering, SQuAD {version}"
-    start = common_flags.open_run(task, config, strategy)
+    start = setup.open_run(settings, task, config, strategy)
   else:
-    start = run_folder.starting_point(FLAGS.output_dir, FLAGS.init_checkpoint)
-  if start.kind == "random" and not FLAGS.do_train:
+    start = run_folder.starting_point(
+      settings.output_dir, settings.init_checkpoint
+    )
+  if start.kind == "random" and not settings.do_train:
     raise errors.InputError(
       "no weights to answer with: pass --init_checkpoint, or the --output_dir "
       "of a training"
@@ -465,12 +475,12 @@ def starting_point(paths, config, strategy):
   return start
 
 
-def make_run(config, tokenizer, lengths, *, files, strategy):
+def make_run(settings, config, tokenizer, lengths, *, files, strategy):
   """Returns the Run of the flags; makes the model and writes the records."""
-  pads = FLAGS.pad_to_max_length
+  pads = settings.pad_to_max_length
   with strategy.scope():
     model = span_model.SpanModel(
-      config, **common_flags.model_options(strategy)
+      config, **setup.model_options(settings, strategy)
     )
   predictor = prediction.Predictor(
     model,
@@ -478,13 +488,13 @@ def make_run(config, tokenizer, lengths, *, files, strategy):
     tokenizer=tokenizer,
     lengths=lengths,
     settings=answering.Settings(
-      n_best_size=FLAGS.n_best_size,
-      max_answer_length=FLAGS.max_answer_length,
-      do_lower_case=FLAGS.do_lower_case,
-      version_2_with_negative=FLAGS.version_2_with_negative,
+      n_best_size=settings.n_best_size,
+      max_answer_length=settings.max_answer_length,
+      do_lower_case=settings.do_lower_case,
+      version_2_with_negative=settings.version_2_with_negative,
     ),
     threshold=null_threshold.NullThreshold(
-      FLAGS.null_score_diff_threshold,
+      settings.null_score_diff_threshold,
       lambda: null_threshold.digest_of_variables(model.variables),
     ),
     # XLA compiles the step of the training alone.
@@ -496,19 +506,19 @@ def make_run(config, tokenizer, lengths, *, files, strategy):
     config=config,
     model=model,
     predictor=predictor,
-    data=prepare_all(files, tokenizer, lengths),
+    data=prepare_all(settings, files, tokenizer, lengths),
     features=input_data.record_features(lengths.max_seq_length, training=True),
     batch_sizes={
-      "train": FLAGS.train_batch_size,
-      "eval": FLAGS.eval_batch_size,
-      "predict": FLAGS.predict_batch_size,
+      "train": settings.train_batch_size,
+      "eval": settings.eval_batch_size,
+      "predict": settings.predict_batch_size,
     },
-    trim=not pads and common_flags.shapes_may_vary(strategy),
+    trim=not pads and setup.shapes_may_vary(settings, strategy),
     mask_padding=not pads,
-    seed=FLAGS.seed,
-    output_dir=FLAGS.output_dir,
-    vocab_file=FLAGS.vocab_file,
-    do_lower_case=FLAGS.do_lower_case,
+    seed=settings.seed,
+    output_dir=settings.output_dir,
+    vocab_file=settings.vocab_file,
+    do_lower_case=settings.do_lower_case,
   )
 
 
@@ -521,56 +531,60 @@ def load_weights(run, start):
   )
 
 
-def folders_of_threshold(start):
+def folders_of_threshold(settings, start):
   """Returns where the threshold of weights that started so may be stored."""
-  folders = [FLAGS.output_dir] if FLAGS.output_dir else []
-  if start.kind == "init" and not FLAGS.do_train:
+  folders = [settings.output_dir] if settings.output_dir else []
+  if start.kind == "init" and not settings.do_train:
     folders.append(null_threshold.folder_of(start.path))
   return folders
 
 
-def main(argv):
-  del argv
-  if FLAGS.verbose_logging:
+def main(_):
+  settings = setup.resolve(common_flags.read_settings())
+  if settings.verbose_logging:
     logging.set_verbosity(logging.DEBUG)
-  check_flags()
-  if FLAGS.evaluate_only:
-    score_predictions()
+  check_flags(settings)
+  if settings.evaluate_only:
+    score_predictions(settings)
     return
-  paths = files_to_read()
+  paths = files_to_read(settings)
   needed = ["bert_config_file", "vocab_file"]
   if paths:
     needed.append("output_dir")
-  require("do_train, --do_eval, --do_predict or --interactive", *needed)
-  config = common_flags.model_config()
+  require(
+    settings, "do_train, --do_eval, --do_predict or --interactive", *needed
+  )
+  config = setup.model_config(settings)
   lengths = windowing.Lengths(
-    FLAGS.max_seq_length, FLAGS.doc_stride, FLAGS.max_query_length
+    settings.max_seq_length, settings.doc_stride, settings.max_query_length
   )
   windowing.check_lengths(lengths)
-  tokenizer = common_flags.make_tokenizer(config)
+  tokenizer = setup.make_tokenizer(settings, config)
 
   # Before anything else computes: devices cannot be arranged afterwards.
-  strategy = common_flags.make_strategy()
-  files = read_files(paths)
-  start = starting_point(paths, config, strategy)
-  run = make_run(config, tokenizer, lengths, files=files, strategy=strategy)
+  strategy = setup.make_strategy(settings)
+  files = read_files(settings, paths)
+  start = starting_point(settings, paths, config, strategy)
+  run = make_run(
+    settings, config, tokenizer, lengths, files=files, strategy=strategy
+  )
   step = start.commit.step if start.commit else 0
-  if FLAGS.do_train:
+  if settings.do_train:
     if distribution.is_chief(strategy):
-      path = os.path.join(FLAGS.output_dir, "skipped_questions.jsonl")
+      path = os.path.join(settings.output_dir, "skipped_questions.jsonl")
       dataset.write_skipped(files["train"].skipped, path)
-    step = train(run, start)
+    step = train(settings, run, start)
   else:
     load_weights(run, start)
   threshold, answers = run.predictor.threshold, None
-  if FLAGS.version_2_with_negative:
-    threshold.look_up(folders_of_threshold(start))
-  if FLAGS.do_eval or threshold.is_auto:
+  if settings.version_2_with_negative:
+    threshold.look_up(folders_of_threshold(settings, start))
+  if settings.do_eval or threshold.is_auto:
     answers = evaluate_at_end(run, step, start)
   if "predict" in files:
     predict(run, step, answers)
-  serve_input(run.predictor)
+  serve_input(settings, run.predictor)
 
 
 if __name__ == "__main__":
-  app.run(errors.report_input_errors(main))
+  command.run(main)

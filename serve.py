@@ -9,15 +9,10 @@ come at the same time are computed together. SIGTERM and SIGINT (Ctrl-C) end
 it after the requests under way. Needs aiohttp: pip install 'bert-tf2[serve]'.
 """
 
-import os
+from absl import flags
 
-import tensorflow as tf
-from absl import app, flags, logging
-
-from common import errors
-from serving import batching, saved_model, server
-
-FLAGS = flags.FLAGS
+from common import command
+from training import common_flags
 
 flags.DEFINE_string(
   "saved_model_dir", None,
@@ -68,48 +63,59 @@ flags.DEFINE_integer(
   lower_bound=0,
 )
 
+# --help and mistakes are answered before TensorFlow is loaded.
+command.parse_flags(__name__)
 
-def model_name():
+import os
+
+import tensorflow as tf
+from absl import logging
+
+from common import errors
+from serving import batching, saved_model, server
+
+
+def model_name(settings):
   """Returns --model_name, or the name of the folder above the version's."""
-  if FLAGS.model_name:
-    return FLAGS.model_name
-  folder = os.path.abspath(FLAGS.saved_model_dir)
+  if settings.model_name:
+    return settings.model_name
+  folder = os.path.abspath(settings.saved_model_dir)
   name = os.path.basename(folder)
   if name.isdecimal():
     name = os.path.basename(os.path.dirname(folder))
   return name
 
 
-def make_batcher(run):
+def make_batcher(settings, run):
   """Returns the batching.Batcher of the flags."""
   return batching.Batcher(
     run,
-    max_batch_size=FLAGS.max_batch_size,
-    max_delay=FLAGS.max_batch_delay_ms / 1000,
-    max_queue=FLAGS.max_queue,
-    join=FLAGS.batch_requests,
+    max_batch_size=settings.max_batch_size,
+    max_delay=settings.max_batch_delay_ms / 1000,
+    max_queue=settings.max_queue,
+    join=settings.batch_requests,
   )
 
 
-def main(argv):
-  del argv
-  name = model_name()
+def main(_):
+  settings = common_flags.read_settings()
+  name = model_name(settings)
   if not name or set(name) & set("/:"):
     raise errors.InputError(
       f"--model_name={name!r} cannot stand in a URL; use neither / nor :"
     )
-  tf.config.threading.set_intra_op_parallelism_threads(FLAGS.num_threads)
-  model = saved_model.LoadedModel(FLAGS.saved_model_dir)
-  batcher = make_batcher(model.run)
+  tf.config.threading.set_intra_op_parallelism_threads(settings.num_threads)
+  model = saved_model.LoadedModel(settings.saved_model_dir)
+  batcher = make_batcher(settings, model.run)
   application = server.make_application(
     model,
     batcher,
     name=name,
-    max_body_bytes=FLAGS.max_body_bytes,
-    timeout=FLAGS.timeout_s,
+    max_body_bytes=settings.max_body_bytes,
+    timeout=settings.timeout_s,
   )
   logging.info("loaded %s", model.folder)
-  server.run(application, FLAGS.host, FLAGS.port, name)
+  server.run(application, settings.host, settings.port, name)
   logging.info(
     "stopped; %d texts in %d batches",
     batcher.num_instances, batcher.num_batches,
@@ -117,4 +123,4 @@ def main(argv):
 
 
 if __name__ == "__main__":
-  app.run(errors.report_input_errors(main))
+  command.run(main)

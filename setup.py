@@ -17,6 +17,12 @@ PACKAGE = "bert_tf2"
 HERE = pathlib.Path(__file__).parent
 MODULES = sorted({path.stem for path in HERE.glob("*.py")} - {"setup"})
 FOLDERS = sorted(path.parent.name for path in HERE.glob("*/__init__.py"))
+# The scripts become commands: run_squad.py is also bert-run-squad.
+SCRIPTS = sorted(
+  name
+  for name in MODULES
+  if "command.run(main)" in (HERE / f"{name}.py").read_text(encoding="utf-8")
+)
 MODULE_IMPORT = re.compile(rf"^( *)import ({'|'.join(MODULES)})$", re.M)
 FOLDER_IMPORT = re.compile(rf"^( *)from ({'|'.join(FOLDERS)}) import ", re.M)
 
@@ -94,4 +100,10 @@ setup(
   packages=[PACKAGE, *(f"{PACKAGE}.{name}" for name in FOLDERS)],
   package_dir={PACKAGE: "."},
   cmdclass={"build_py": BuildPackage},
+  entry_points={
+    "console_scripts": [
+      f"bert-{name.replace('_', '-')} = {PACKAGE}.common.command:run_installed"
+      for name in SCRIPTS
+    ]
+  },
 )

@@ -9,9 +9,10 @@ import tensorflow as tf
 
 import modeling
 from classification import labelled_examples
+from common import choices
 from training import loop, pipeline
 
-POOLINGS = ("mean", "max")
+POOLINGS = choices.WINDOW_POOLINGS
 
 # What the checkpoint of an encoder need not have. Unlike the original: a
 # checkpoint that lacks more is refused.

@@ -18,10 +18,10 @@ from classification import (
   labelled_examples,
   prediction_files,
 )
-from common import errors
+from common import choices, errors
 from training import input_sequences
 
-FORMATS = ("tsv", "json")
+FORMATS = choices.ANSWER_FORMATS
 
 
 class Prediction(NamedTuple):

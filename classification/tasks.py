@@ -30,8 +30,8 @@ _NAMES_OF_NUMBERED = (
 )
 # The flags of which a trained model's configuration keeps the values.
 _INPUT_KEY = "classifier_input"
-_WINDOW_FLAGS = ("max_windows", "window_pooling")
-INPUT_FLAGS = ("max_seq_length", "doc_stride", *_WINDOW_FLAGS)
+WINDOW_FLAGS = ("max_windows", "window_pooling")
+INPUT_FLAGS = ("max_seq_length", "doc_stride", *WINDOW_FLAGS)
 
 
 class ClassifierTask(NamedTuple):
@@ -335,7 +335,7 @@ def with_input(config, values):
   """
   names = [
     name for name in INPUT_FLAGS
-    if values["doc_stride"] or name not in _WINDOW_FLAGS
+    if values["doc_stride"] or name not in WINDOW_FLAGS
   ]
   chosen = {name: values[name] for name in names}
   return modeling.BertConfig.from_dict(

@@ -3,7 +3,9 @@
 import numpy as np
 import tensorflow as tf
 
-POOLINGS = ("cls", "mean", "max", "pooled", "last_four_concat")
+from common import choices
+
+POOLINGS = choices.SENTENCE_POOLINGS
 
 
 def pool(kind, output, input_mask):

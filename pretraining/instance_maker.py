@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from common import errors
+from common import choices, errors
 from pretraining import masking, random_stream, text_corpus
 
-PACKINGS = ("sentence_pairs", "full_sentences", "doc_sentences")
+PACKINGS = choices.PACKINGS
 MASKINGS = ("pieces", "whole_words", "spans", "ngrams", "none")
 _TRIES_FOR_ANOTHER_DOCUMENT = 10
 

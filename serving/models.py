@@ -12,11 +12,11 @@ import numpy as np
 import tensorflow as tf
 
 import modeling
-from common import errors
+from common import choices, errors
 from serving import graph_inputs, graph_tokenizer
 
 MASK = "[MASK]"
-POOLINGS = ("pooled", "mean", "cls")
+POOLINGS = choices.EMBEDDING_POOLINGS
 _NO_ANSWER = -1e9
 
 

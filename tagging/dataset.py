@@ -14,11 +14,11 @@ from typing import NamedTuple, Optional
 
 from absl import logging
 
-from common import errors, file_io
+from common import choices, errors, file_io
 from tagging import scoring
 from training import input_sequences
 
-SCHEMES = ("iob1", "iob2", "iobes", "none")
+SCHEMES = choices.TAGGING_SCHEMES
 # Stands where there is no label to learn or to predict.
 NO_LABEL = -1
 

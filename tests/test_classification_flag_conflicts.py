@@ -3,7 +3,7 @@
 import pytest
 
 from classification import flag_conflicts
-from common import errors
+from common import errors, run_settings
 
 DEFAULTS = {
   "task_name": None, "data_dir": None, "language": None, "train_file": None,
@@ -47,7 +47,8 @@ CASES = [
 
 
 def check(flags, given):
-  flag_conflicts.check({**DEFAULTS, **flags}, given)
+  settings = run_settings.Settings({**DEFAULTS, **flags}, given)
+  run_settings.refuse_ignored(settings, flag_conflicts.CONFLICTS)
 
 
 @pytest.mark.parametrize("ignored, beside, fine", CASES)

@@ -171,7 +171,7 @@ def test_folders_import_what_the_table_allows():
 @pytest.mark.parametrize("verb", VERBS)
 def test_verbs_say_a_users_errors_in_one_sentence(verb):
   source = VERBS[verb].read_text(encoding="utf-8")
-  assert "app.run(errors.report_input_errors(main))" in source
+  assert "command.run(main)" in source
 
 
 def test_imports_have_the_form_that_the_wheel_rewrites():

@@ -152,3 +152,16 @@ def test_a_script_of_the_wheel_runs_as_a_module(installed, tmp_path):
   )
   assert "--bert_config_file" in output
   assert "--num_train_steps" in output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", test_layout.VERBS)
+def test_every_script_is_a_command_of_the_wheel(installed, tmp_path, name):
+  command = installed / "site" / "bin" / f"bert-{name.replace('_', '-')}"
+  output = python(
+    command, "--help",
+    folder=tmp_path,
+    status=1,  # What absl gives after any help.
+    PYTHONPATH=str(installed / "site"),
+  )
+  assert f"{name}.py" in output and "--[no]help" in output

@@ -2,33 +2,42 @@
 
 A script calls the groups it uses when it is loaded; a default that differs
 from script to script is an argument. Names and defaults are the original's
-where it has the flag. Only a script's `main` reads FLAGS.
+where it has the flag. Nothing here needs TensorFlow: --help answers at once.
 """
 
-import functools
+from absl import flags
 
-from absl import flags, logging
-
-import modeling
-import optimization
-import tokenization
-from checkpoints import huggingface, weight_files
-from common import errors, file_io
-from training import distribution, evaluation_loop, loop, pipeline, run_folder
+from common import choices, run_settings
 
 # Show these flags in a script's own --help, beside the flags it defines.
 flags.disclaim_key_flags()
 
-FLAGS = flags.FLAGS
+
+def read_settings():
+  """Returns the run_settings.Settings of the flags; for `main` alone."""
+  values = flags.FLAGS.flag_values_dict()
+  given = {name for name in values if flags.FLAGS[name].present}
+
+  def parse(name, value):
+    return flags.FLAGS[name].parser.parse(value)
+
+  return run_settings.Settings(values, given, parse)
 
 
-def define_model_flags(*, max_seq_length=128):
+def define_model_flags(*, max_seq_length=128, required=True):
   """Flags that say which model, and where its weights come from."""
   flags.DEFINE_string(
     "bert_config_file", None,
     "JSON file with the model's shape: bert_config.json, or config.json of "
-    "Hugging Face.", required=True,
+    "Hugging Face.",
   )
+  flags.DEFINE_string(
+    "model_dir", None,
+    "Folder with a model: stands for --bert_config_file, --vocab_file and "
+    "--init_checkpoint where they are not given.",
+  )
+  if required:
+    _require_or_model_dir("bert_config_file")
   flags.DEFINE_string(
     "init_checkpoint", None,
     "Weights to start from: a TF1 checkpoint or one of this project (prefix, "
@@ -42,11 +51,21 @@ def define_model_flags(*, max_seq_length=128):
   )
 
 
-def define_tokenizer_flags():
+def _require_or_model_dir(name):
+  flags.register_multi_flags_validator(
+    [name, "model_dir"],
+    lambda values: values[name] or values["model_dir"],
+    f"Flag --{name} must have a value, or --model_dir.",
+  )
+
+
+def define_tokenizer_flags(*, required=True):
   """Flags that say how text becomes word pieces."""
   flags.DEFINE_string(
-    "vocab_file", None, "Vocabulary, one word piece a line.", required=True
+    "vocab_file", None, "Vocabulary, one word piece a line."
   )
+  if required:
+    _require_or_model_dir("vocab_file")
   flags.DEFINE_bool(
     "do_lower_case", True,
     "Whether to lower-case the text and strip accents: true for uncased "
@@ -55,12 +74,13 @@ def define_tokenizer_flags():
   )
 
 
-def define_output_flags():
+def define_output_flags(*, required=True):
   """The folder that a run lives in."""
   flags.DEFINE_string(
     "output_dir", None,
     "Folder of this run's checkpoints, logs and results. A run continues "
-    "from the newest complete checkpoint that it finds here.", required=True,
+    "from the newest complete checkpoint that it finds here.",
+    required=required,
   )
 
 
@@ -155,11 +175,11 @@ def _define_optimizer_flags(learning_rate):
     lower_bound=0.0,
   )
   flags.DEFINE_enum(
-    "learning_rate_schedule", "linear", tuple(optimization.SCHEDULES),
+    "learning_rate_schedule", "linear", choices.LEARNING_RATE_SCHEDULES,
     "How the rate falls after the warm-up. As in the original: linear.",
   )
   flags.DEFINE_enum(
-    "optimizer", "bertadam", tuple(optimization.OPTIMIZERS),
+    "optimizer", "bertadam", choices.OPTIMIZERS,
     "bertadam: the original's, Adam without bias correction. adamw: with it. "
     "lamb: for very large batches.",
   )
@@ -207,12 +227,12 @@ def define_evaluation_flags():
 def define_device_flags():
   """Flags that say where and in which precision to compute."""
   flags.DEFINE_enum(
-    "distribution_strategy", "auto", distribution.STRATEGIES,
+    "distribution_strategy", "auto", choices.DISTRIBUTION_STRATEGIES,
     "Where to compute. auto: the TPU with --use_tpu, all workers that "
     "TF_CONFIG names, all GPUs of this machine, or its one device.",
   )
   flags.DEFINE_enum(
-    "dtype", "float32", tuple(distribution.COMPUTE_DTYPES),
+    "dtype", "float32", choices.DTYPES,
     "Type of matrix products and activations. Weights, soft-max, layer norm "
     "and loss stay float32; float16 scales the loss.",
   )
@@ -238,351 +258,3 @@ def define_device_flags():
   flags.DEFINE_integer(
     "num_tpu_cores", 8, "How many cores of the TPU to use.", lower_bound=1
   )
-
-
-def training_length(num_examples):
-  """Returns (training steps, warm-up steps) of the epoch flags.
-
-  As in the original: both are rounded down.
-
-  Raises:
-    InputError: the data do not make one step.
-  """
-  batches = num_examples / FLAGS.train_batch_size
-  num_train_steps = int(batches * FLAGS.num_train_epochs)
-  if not num_train_steps:
-    raise errors.InputError(
-      f"{num_examples} examples in batches of {FLAGS.train_batch_size} for "
-      f"{FLAGS.num_train_epochs} epochs make no step; lower "
-      "--train_batch_size or raise --num_train_epochs"
-    )
-  return num_train_steps, int(num_train_steps * FLAGS.warmup_proportion)
-
-
-def model_config():
-  """Returns the modeling.BertConfig of --bert_config_file.
-
-  Raises:
-    InputError: it cannot be used, or --max_seq_length does not fit it.
-  """
-  values = weight_files.read_config(FLAGS.bert_config_file)
-  try:
-    config = modeling.BertConfig.from_dict(values)
-  except errors.InputError as error:
-    raise errors.InputError(f"{FLAGS.bert_config_file}: {error}") from error
-  config.check_sequence_length(FLAGS.max_seq_length)
-  return config
-
-
-def settle_case():
-  """Sets --do_lower_case, if it is not given, to what --vocab_file comes with.
-
-  To be called before the flag is read; `make_tokenizer` does so.
-
-  Raises:
-    InputError: the tokenizer_config.json beside --vocab_file is damaged.
-  """
-  known = huggingface.read_do_lower_case(FLAGS.vocab_file)
-  where = "the tokenizer_config.json beside --vocab_file"
-  if known is None:
-    return
-  if not FLAGS["do_lower_case"].present:
-    logging.info("do_lower_case is %s, by %s", known, where)
-    FLAGS.do_lower_case = known
-  elif FLAGS.do_lower_case != known:
-    logging.warning(
-      "--do_lower_case=%s was given, but %s says %s", FLAGS.do_lower_case,
-      where, known,
-    )
-
-
-def make_tokenizer(config):
-  """Returns the tokenization.FullTokenizer of the tokenizer flags.
-
-  Raises:
-    InputError: the vocabulary does not fit the model, or --do_lower_case not
-      the name of --init_checkpoint.
-  """
-  settle_case()
-  tokenization.validate_case_matches_checkpoint(
-    FLAGS.do_lower_case, FLAGS.init_checkpoint
-  )
-  tokenizer = tokenization.FullTokenizer(
-    FLAGS.vocab_file, do_lower_case=FLAGS.do_lower_case
-  )
-  config.check_vocabulary(len(tokenizer.vocab), FLAGS.vocab_file)
-  return tokenizer
-
-
-def make_strategy():
-  """Returns the tf.distribute.Strategy that the device flags describe.
-
-  Raises:
-    InputError: there is none, or its replicas cannot share a batch of a size
-      that the flags ask for.
-  """
-  strategy = distribution.make_strategy(
-    FLAGS.distribution_strategy,
-    use_tpu=FLAGS.use_tpu,
-    tpu_name=FLAGS.tpu_name,
-    tpu_zone=FLAGS.tpu_zone,
-    gcp_project=FLAGS.gcp_project,
-    master=FLAGS.master,
-    num_tpu_cores=FLAGS.num_tpu_cores,
-    num_logical_cpus=FLAGS.num_logical_cpus,
-  )
-  for name in _batch_sizes_used():
-    pipeline.check_shares(
-      FLAGS[name].value, strategy.num_replicas_in_sync, f"--{name}"
-    )
-  return strategy
-
-
-def _batch_sizes_used():
-  """Returns the names of the flags of batches that there will be."""
-  do_train, do_eval, do_predict, eval_steps = (
-    name in FLAGS and FLAGS[name].value
-    for name in ("do_train", "do_eval", "do_predict", "eval_steps")
-  )
-  used = {
-    "train_batch_size": do_train,
-    "eval_batch_size": do_eval or (do_train and eval_steps),
-    "predict_batch_size": do_predict,
-  }
-  return [name for name in used if used[name]]
-
-
-def _jit_compile():
-  """Returns --jit_compile as True, False, or None for "auto"."""
-  return {"auto": None, "true": True, "false": False}[FLAGS.jit_compile]
-
-
-def shapes_may_vary(strategy):
-  """Whether batches may be cut to their longest sequence.
-
-  Not where XLA compiles the step: it would compile each length anew.
-  """
-  jit = _jit_compile()
-  if jit is None:
-    jit = distribution.default_jit_compile(strategy)
-  return not jit and not distribution.is_tpu(strategy)
-
-
-def bucketing(features, strategy):
-  """Returns the pipeline.Bucketing of --bucket_by_length, or None.
-
-  Args:
-    features: dict from name to a feature of tf.io, of the training records.
-    strategy: tf.distribute.Strategy.
-
-  Raises:
-    InputError: the flag is given where there are no sequences, or batches
-      are not cut to their longest one.
-  """
-  if not FLAGS.bucket_by_length:
-    return None
-  if "input_mask" not in features:
-    raise errors.InputError(
-      "--bucket_by_length has no lengths to go by where the encoder is frozen "
-      "and its features are kept: leave it out"
-    )
-  if not shapes_may_vary(strategy):
-    raise errors.InputError(
-      "--bucket_by_length saves nothing where XLA compiles the step for one "
-      "length: pass --jit_compile=false, or leave it out"
-    )
-  return pipeline.Bucketing(features, FLAGS.train_batch_size)
-
-
-def model_options(strategy):
-  """Returns the keyword arguments of modeling.BertModel but its config."""
-  return {
-    "seed": FLAGS.seed,
-    "compute_dtype": distribution.COMPUTE_DTYPES[FLAGS.dtype],
-    # As in the original: a TPU looks words up by a matrix product.
-    "use_one_hot_embeddings": distribution.is_tpu(strategy),
-    "recompute_activations": FLAGS.recompute_activations,
-  }
-
-
-def _train_options(num_train_steps, output_dir):
-  return loop.TrainOptions(
-    output_dir=output_dir,
-    num_train_steps=num_train_steps,
-    save_checkpoints_steps=FLAGS.save_checkpoints_steps,
-    iterations_per_loop=FLAGS.iterations_per_loop,
-    log_steps=FLAGS.log_steps,
-    batch_size=FLAGS.train_batch_size,
-    seed=FLAGS.seed,
-    gradient_accumulation_steps=FLAGS.gradient_accumulation_steps,
-    jit_compile=_jit_compile(),
-    loss_scaling=FLAGS.dtype == "float16",
-    max_to_keep=FLAGS.max_to_keep,
-    max_bad_steps=FLAGS.max_bad_steps,
-    profile_steps=_profile_steps(),
-  )
-
-
-def _profile_steps():
-  """Returns --profile_steps as () or (first, last)."""
-  texts = FLAGS.profile_steps
-  if not texts:
-    return ()
-  are_numbers = len(texts) == 2 and all(text.isdecimal() for text in texts)
-  if not are_numbers or int(texts[0]) >= int(texts[1]):
-    raise errors.InputError(
-      f"--profile_steps={','.join(texts)}: expected two numbers, the first "
-      "one smaller, say 10,20"
-    )
-  return int(texts[0]), int(texts[1])
-
-
-def make_trainer(
-  variables,
-  *,
-  trained,
-  config,
-  strategy,
-  objective,
-  num_train_steps,
-  num_warmup_steps,
-  output_dir=None,
-):
-  """Returns the loop.Trainer that the training flags describe.
-
-  Args:
-    variables: all of the model's tf.Variables.
-    trained: those that the loss reaches; they are trained unless a flag
-      freezes them.
-    config: modeling.BertConfig.
-    strategy: the strategy in whose scope the model was made.
-    objective: loop.Objective.
-    num_train_steps, num_warmup_steps: length of the run, in optimizer steps.
-    output_dir: folder of the run; --output_dir if None.
-  """
-  logging.info(
-    "--seed=%d: of initial weights, order, dropout and masks", FLAGS.seed
-  )
-  depth = config.num_hidden_layers
-  by_name = {optimization.variable_name(v): v for v in trained}
-  names = optimization.trainable_names(
-    by_name,
-    depth,
-    freeze_layers=depth if FLAGS.freeze_encoder else FLAGS.freeze_layers,
-  )
-  optimizer = optimization.make_optimizer(
-    FLAGS.optimizer,
-    weight_decay_rate=FLAGS.weight_decay_rate,
-    rate_multipliers=optimization.learning_rate_multipliers(
-      names, depth, FLAGS.layerwise_lr_decay
-    ),
-    # On a CPU too XLA pays for the formula alone.
-    jit_compile=_jit_compile() is not False,
-  )
-  return loop.Trainer(
-    strategy=strategy,
-    variables=variables,
-    trained=[by_name[name] for name in names],
-    objective=objective,
-    optimizer=optimizer,
-    learning_rate=functools.partial(
-      optimization.learning_rate,
-      init_lr=FLAGS.learning_rate,
-      num_train_steps=num_train_steps,
-      num_warmup_steps=num_warmup_steps,
-      schedule=FLAGS.learning_rate_schedule,
-    ),
-    options=_train_options(num_train_steps, output_dir or FLAGS.output_dir),
-  )
-
-
-def periodic_evaluation(evaluate, keep_best, names=None):
-  """Returns the evaluation_loop.PeriodicEvaluation of the flags, or None.
-
-  Args:
-    evaluate: function without arguments; returns dict from name to number.
-    keep_best: function of the step; keeps the weights of now.
-    names: of the results, where they are known beforehand.
-
-  Raises:
-    InputError: --save_best or patience without --eval_steps, or --save_best
-      is not in names.
-  """
-  if FLAGS.eval_steps:
-    return evaluation_loop.PeriodicEvaluation(
-      evaluate,
-      every_steps=FLAGS.eval_steps,
-      metric=FLAGS.save_best,
-      patience=FLAGS.early_stopping_patience,
-      keep_best=keep_best,
-      names=names,
-    )
-  if FLAGS.save_best or FLAGS.early_stopping_patience:
-    raise errors.InputError(
-      "--save_best and --early_stopping_patience go by evaluations during "
-      "training: pass --eval_steps too"
-    )
-  return None
-
-
-def check_output_dir(task, config, strategy, output_dir=None, **fixed):
-  """Claims the run's folder, as `open_run` does, before anything is written.
-
-  Args:
-    task, config, strategy, output_dir, **fixed: see `open_run`.
-
-  Returns:
-    The folder, and run_folder.TrainedWith or None.
-  """
-  folder, trained_with = output_dir or FLAGS.output_dir, _trained_with(fixed)
-  if distribution.is_chief(strategy):
-    fingerprint = {"task": task, "bert_config": config.to_dict()}
-    run_folder.claim(folder, fingerprint, trained_with)
-  return folder, trained_with
-
-
-def open_run(task, config, strategy, output_dir=None, **fixed):
-  """Claims the run's folder and finds out where the run starts.
-
-  Args:
-    task: what kind of run this is; another kind's folder is refused.
-    config: modeling.BertConfig; another model's folder is refused.
-    strategy: only the chief of its processes writes.
-    output_dir: the folder; --output_dir if None.
-    **fixed: what else must not change while the run trains.
-
-  Returns:
-    run_folder.StartingPoint.
-  """
-  folder, trained_with = check_output_dir(
-    task, config, strategy, output_dir, **fixed
-  )
-  return run_folder.starting_point(folder, FLAGS.init_checkpoint, trained_with)
-
-
-def _trained_with(fixed):
-  """Returns run_folder.TrainedWith, None where the run does not train."""
-  if not FLAGS.do_train:
-    return None
-  watched = {}
-  if FLAGS.init_checkpoint:
-    watched["init_checkpoint"] = FLAGS.init_checkpoint
-  for name in ("input_file", "train_file", "data_dir"):
-    if name in FLAGS and FLAGS[name].value:
-      value = FLAGS[name].value
-      is_pattern = name == "input_file"
-      paths = file_io.expand_file_patterns(value) if is_pattern else [value]
-      watched[name] = f"{value} ({file_io.names_and_sizes(paths)})"
-  fixed = {"optimizer": FLAGS.optimizer, **fixed}
-  return run_folder.TrainedWith(fixed, watched)
-
-
-def require_one_of(*names):
-  """Refuses a command that asks for nothing.
-
-  Raises:
-    InputError: none of the named boolean flags is true.
-  """
-  if not any(FLAGS[name].value for name in names):
-    listed = ", ".join(f"--{name}" for name in names)
-    raise errors.InputError(f"nothing to do: pass at least one of {listed}")

@@ -8,11 +8,8 @@ import os
 
 import tensorflow as tf
 
-from common import errors
+from common import choices, errors
 
-STRATEGIES = (
-  "auto", "off", "one_device", "mirrored", "multi_worker_mirrored", "tpu",
-)
 COMPUTE_DTYPES = {
   "float32": tf.float32, "bfloat16": tf.bfloat16, "float16": tf.float16,
 }
@@ -32,9 +29,10 @@ def make_strategy(
   """Returns the tf.distribute.Strategy that a run's flags ask for.
 
   Args:
-    kind: one of STRATEGIES. "auto" takes the TPU if `use_tpu`, all workers if
-      TF_CONFIG names some, all GPUs if there are several, else one device.
-      "off" is no distribution at all (TensorFlow's default strategy).
+    kind: one of choices.DISTRIBUTION_STRATEGIES. "auto" takes the TPU if
+      `use_tpu`, all workers if TF_CONFIG names some, all GPUs if there are
+      several, else one device. "off" is no distribution at all (TensorFlow's
+      default strategy).
     use_tpu: bool; as the original's flag.
     tpu_name, tpu_zone, gcp_project, master: where the TPU is. `tpu_name` is
       a name or a grpc:// address; `master` an address, read when there is no
@@ -49,10 +47,10 @@ def make_strategy(
       that describes no cluster, a TPU that cannot be reached or has too few
       cores.
   """
-  if kind not in STRATEGIES:
+  if kind not in choices.DISTRIBUTION_STRATEGIES:
     raise errors.InputError(
       f"--distribution_strategy={kind} is unknown; choose one of "
-      f"{', '.join(STRATEGIES)}"
+      f"{', '.join(choices.DISTRIBUTION_STRATEGIES)}"
     )
   if use_tpu and kind not in ("auto", "tpu"):
     raise errors.InputError(

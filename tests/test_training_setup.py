@@ -10,8 +10,8 @@ from absl import flags
 
 import optimization
 import two_replicas
-from common import errors
-from training import common_flags, loop, run_folder
+from common import errors, run_settings
+from training import common_flags, loop, run_folder, setup
 
 FLAGS = flags.FLAGS
 
@@ -52,7 +52,13 @@ def parse(tmp_path):
 
   def parse_flags(**values):
     given = {**required, **values}
+    FLAGS.unparse_flags()
+    for name in FLAGS:
+      FLAGS[name].present = 0
+      if name in saved:
+        FLAGS[name].value = saved[name]
     FLAGS(["test", *(f"--{name}={value}" for name, value in given.items())])
+    return common_flags.read_settings()
 
   yield parse_flags
   for name, value in saved.items():
@@ -62,12 +68,13 @@ def parse(tmp_path):
   FLAGS.unparse_flags()
 
 
-def make_trainer(**options):
+def make_trainer(settings, **options):
   variables = [tf.Variable([1.0], name=name) for name in NAMES]
-  return common_flags.make_trainer(
+  return setup.make_trainer(
+    settings,
     variables,
     trained=variables,
-    config=common_flags.model_config(),
+    config=setup.model_config(settings),
     strategy=tf.distribute.get_strategy(),
     objective=None,
     num_train_steps=10,
@@ -81,11 +88,11 @@ def moments(trainer):
 
 
 def test_defaults_are_those_of_the_script(parse):
-  parse()
-  assert FLAGS.max_seq_length == 16
-  assert FLAGS.train_batch_size == 4
-  assert FLAGS.learning_rate == 5e-5
-  options = common_flags.model_options(tf.distribute.get_strategy())
+  settings = parse()
+  assert settings.max_seq_length == 16
+  assert settings.train_batch_size == 4
+  assert settings.learning_rate == 5e-5
+  options = setup.model_options(settings, tf.distribute.get_strategy())
   assert options == {
     "seed": 12345,
     "compute_dtype": tf.float32,
@@ -95,16 +102,16 @@ def test_defaults_are_those_of_the_script(parse):
 
 
 def test_config_is_read_and_checked(parse, tmp_path):
-  parse()
-  assert common_flags.model_config().hidden_size == 4
-  parse(max_seq_length=17)
+  settings = parse()
+  assert setup.model_config(settings).hidden_size == 4
+  settings = parse(max_seq_length=17)
   with pytest.raises(errors.InputError, match="17 .*_embeddings 16"):
-    common_flags.model_config()
+    setup.model_config(settings)
   bad = tmp_path / "bad.json"
   bad.write_text("{}")
-  parse(bert_config_file=bad)
+  settings = parse(bert_config_file=bad)
   with pytest.raises(errors.InputError, match="bad.json: .*no vocab_size"):
-    common_flags.model_config()
+    setup.model_config(settings)
 
 
 @pytest.mark.parametrize(
@@ -116,15 +123,17 @@ def test_config_is_read_and_checked(parse, tmp_path):
   ],
 )
 def test_frozen_variables_are_saved_but_not_trained(parse, given, trained):
-  parse(**given)
-  trainer = make_trainer()
+  settings = parse(**given)
+  trainer = make_trainer(settings)
   assert moments(trainer) == {f"{name}/adam_m" for name in trained}
   assert set(NAMES) <= trainer.state().keys()
 
 
 def test_optimizer_and_its_options(parse):
-  parse(optimizer="lamb", weight_decay_rate=0.1, layerwise_lr_decay=0.5)
-  optimizer = make_trainer()._optimizer
+  settings = parse(
+    optimizer="lamb", weight_decay_rate=0.1, layerwise_lr_decay=0.5
+  )
+  optimizer = make_trainer(settings)._optimizer
   assert isinstance(optimizer, optimization.Lamb)
   assert optimizer._weight_decay_rate == 0.1
   assert optimizer._rate_multipliers[NAMES[0]] == 0.5**3
@@ -132,17 +141,17 @@ def test_optimizer_and_its_options(parse):
 
 
 def test_schedule(parse):
-  parse(learning_rate=0.5, learning_rate_schedule="constant")
-  rate = make_trainer()._learning_rate
+  settings = parse(learning_rate=0.5, learning_rate_schedule="constant")
+  rate = make_trainer(settings)._learning_rate
   assert [float(rate(step)) for step in (0, 1, 2, 9)] == [0, 0.25, 0.5, 0.5]
 
 
 def test_training_options(parse, tmp_path):
-  parse(
+  settings = parse(
     dtype="float16", jit_compile="true", profile_steps="10,20",
     gradient_accumulation_steps=2, seed=7,
   )
-  options = make_trainer()._options
+  options = make_trainer(settings)._options
   assert options.loss_scaling
   assert options.jit_compile is True
   assert options.profile_steps == (10, 20)
@@ -153,22 +162,22 @@ def test_training_options(parse, tmp_path):
 
 @pytest.mark.parametrize("steps", ["10", "10,20,30", "a,b", "9,9", "20,10"])
 def test_profile_steps_are_two_numbers(parse, steps):
-  parse(profile_steps=steps)
+  settings = parse(profile_steps=steps)
   with pytest.raises(errors.InputError, match=f"--profile_steps={steps}: exp"):
-    make_trainer()
+    make_trainer(settings)
 
 
 def test_the_seed_is_told(parse, caplog):
-  parse()
+  settings = parse()
   with caplog.at_level(logging.INFO, logger="absl"):
-    make_trainer()
+    make_trainer(settings)
   assert "--seed=12345: " in caplog.text
 
 
 @pytest.mark.parametrize("jit", ["auto", "false"])
 def test_without_jit_compile_nothing_is_compiled(parse, jit):
-  parse(jit_compile=jit)
-  trainer = make_trainer()
+  settings = parse(jit_compile=jit)
+  trainer = make_trainer(settings)
   trainer._objective = loop.Objective(
     weights=lambda batch: {"loss": tf.constant(1.0)},
     sums=lambda batch, seed: (
@@ -182,34 +191,34 @@ def test_without_jit_compile_nothing_is_compiled(parse, jit):
 
 
 def test_shapes_may_vary_only_without_xla(parse):
-  parse(jit_compile="true")
-  assert not common_flags.shapes_may_vary(tf.distribute.get_strategy())
-  parse(jit_compile="false")
-  assert common_flags.shapes_may_vary(tf.distribute.get_strategy())
+  settings = parse(jit_compile="true")
+  assert not setup.shapes_may_vary(settings, tf.distribute.get_strategy())
+  settings = parse(jit_compile="false")
+  assert setup.shapes_may_vary(settings, tf.distribute.get_strategy())
 
 
 def test_bucketing_needs_lengths_and_shapes_that_vary(parse):
   features, strategy = {"input_mask": None}, tf.distribute.get_strategy()
-  parse(jit_compile="false")
-  assert common_flags.bucketing(features, strategy) is None
-  parse(bucket_by_length="true", jit_compile="false")
-  bucketing = common_flags.bucketing(features, strategy)
-  assert bucketing.batch_size == FLAGS.train_batch_size
+  settings = parse(jit_compile="false")
+  assert setup.bucketing(settings, features, strategy) is None
+  settings = parse(bucket_by_length="true", jit_compile="false")
+  bucketing = setup.bucketing(settings, features, strategy)
+  assert bucketing.batch_size == settings.train_batch_size
   with pytest.raises(errors.InputError, match="no lengths to go by"):
-    common_flags.bucketing({}, strategy)
-  parse(bucket_by_length="true", jit_compile="true")
+    setup.bucketing(settings, {}, strategy)
+  settings = parse(bucket_by_length="true", jit_compile="true")
   with pytest.raises(errors.InputError, match="pass --jit_compile=false"):
-    common_flags.bucketing(features, strategy)
+    setup.bucketing(settings, features, strategy)
 
 
 def test_evaluation_during_training(parse):
-  parse()
-  assert common_flags.periodic_evaluation(dict, None) is None
-  parse(save_best="loss")
+  settings = parse()
+  assert setup.periodic_evaluation(settings, dict, None) is None
+  settings = parse(save_best="loss")
   with pytest.raises(errors.InputError, match="pass --eval_steps too"):
-    common_flags.periodic_evaluation(dict, None)
-  parse(eval_steps=5, save_best="loss", early_stopping_patience=1)
-  evaluation = common_flags.periodic_evaluation(lambda: {"loss": 1.0}, None)
+    setup.periodic_evaluation(settings, dict, None)
+  settings = parse(eval_steps=5, save_best="loss", early_stopping_patience=1)
+  evaluation = setup.periodic_evaluation(settings, lambda: {"loss": 1.0}, None)
   assert evaluation.every_steps == 5
   evaluation.run(5)
   evaluation.run(10)
@@ -217,10 +226,10 @@ def test_evaluation_during_training(parse):
 
 
 def test_save_best_is_checked_where_the_names_are_known(parse):
-  parse(eval_steps=5, save_best="F1")
+  settings = parse(eval_steps=5, save_best="F1")
   with pytest.raises(errors.InputError, match="best=F1 is not .*: f1, loss"):
-    common_flags.periodic_evaluation(dict, None, names=["loss", "f1"])
-  assert common_flags.periodic_evaluation(dict, None)
+    setup.periodic_evaluation(settings, dict, None, names=["loss", "f1"])
+  assert setup.periodic_evaluation(settings, dict, None)
 
 
 @pytest.mark.parametrize(
@@ -239,35 +248,76 @@ def test_batches_that_replicas_cannot_share_are_refused_at_once(
 ):
   strategy = two_replicas.strategy()
   monkeypatch.setattr(
-    common_flags.distribution, "make_strategy", lambda *_, **__: strategy
+    setup.distribution, "make_strategy", lambda *_, **__: strategy
   )
-  parse(**values)
+  settings = parse(**values)
   if refused:
     with pytest.raises(errors.InputError, match=f"--{refused}.* by 2 replicas"):
-      common_flags.make_strategy()
+      setup.make_strategy(settings)
   else:
-    assert common_flags.make_strategy() is strategy
+    assert setup.make_strategy(settings) is strategy
 
 
-def test_the_case_of_a_vocabulary_is_taken_from_beside_it(
+def test_the_case_of_a_vocabulary_is_taken_from_its_folder(
   parse, tmp_path, caplog
 ):
   vocab = tmp_path / "vocab.txt"
   vocab.write_text("".join(f"{word}\n" for word in "abcdefghijk"))
   (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}')
-  parse(vocab_file=vocab)
-  assert FLAGS.do_lower_case
+  settings = parse(vocab_file=vocab)
+  assert settings.do_lower_case
   with caplog.at_level(logging.INFO, logger="absl"):
-    tokenizer = common_flags.make_tokenizer(common_flags.model_config())
-  assert not tokenizer.basic_tokenizer.do_lower_case
-  assert not FLAGS.do_lower_case
+    settings = setup.resolve(settings)
   assert "tokenizer_config.json" in caplog.records[-1].getMessage()
-  # A flag that is given goes before the file, aloud.
-  parse(vocab_file=vocab, do_lower_case=True)
-  common_flags.settle_case()
-  assert FLAGS.do_lower_case
+  assert not settings.do_lower_case
+  config = setup.model_config(settings)
+  tokenizer = setup.make_tokenizer(settings, config)
+  assert not tokenizer.basic_tokenizer.do_lower_case
+  # A flag that is given goes before the file, with a warning.
+  settings = setup.resolve(parse(vocab_file=vocab, do_lower_case=True))
+  assert settings.do_lower_case
   assert caplog.records[-1].levelno == logging.WARNING
   assert "--do_lower_case=True was given" in caplog.text
+
+
+def test_a_model_folder_stands_for_three_flags(parse, tmp_path):
+  folder = tmp_path / "model"
+  folder.mkdir()
+  with pytest.raises(errors.InputError, match="has no bert_config.json or c"):
+    setup.resolve(parse(model_dir=folder))
+  (folder / "config.json").write_text("{}")
+  (folder / "vocab.txt").write_text("a\n")
+  given = parse(model_dir=folder)
+  # What is given stays, what is not comes from the folder.
+  settings = setup.resolve(given)
+  assert settings.init_checkpoint == str(folder)
+  assert settings.vocab_file == "vocab.txt"
+  settings = setup.resolve(
+    run_settings.Settings({**given._values, "vocab_file": None}, ["model_dir"])
+  )
+  assert settings.vocab_file == str(folder / "vocab.txt")
+  assert settings.bert_config_file == str(folder / "config.json")
+
+
+def test_a_run_folder_is_no_model_folder_but_names_one(parse, tmp_path):
+  (tmp_path / "run" / "final_model").mkdir(parents=True)
+  with pytest.raises(errors.InputError, match="pass --model_dir=.*final_mo"):
+    setup.resolve(parse(model_dir=tmp_path / "run"))
+  with pytest.raises(errors.InputError, match="no such folder"):
+    setup.resolve(parse(model_dir=tmp_path / "nowhere"))
+
+
+def test_input_is_made_as_in_training(parse, caplog):
+  trained = {"max_seq_length": 8, "seed": 3}
+  settings = setup.restore_input_settings(parse(), trained, "c.json")
+  assert (settings.max_seq_length, settings.seed) == (8, 3)
+  settings = setup.restore_input_settings(
+    parse(max_seq_length=12), trained, "c.json"
+  )
+  assert (settings.max_seq_length, settings.seed) == (12, 3)
+  assert "--max_seq_length=12 (trained with 8)" in caplog.text
+  with pytest.raises(errors.InputError, match="c.json: seed is 'x', which --s"):
+    setup.restore_input_settings(parse(), {"seed": "x"}, "c.json")
 
 
 def test_what_a_run_was_trained_with_is_kept(parse, tmp_path, caplog):
@@ -277,9 +327,9 @@ def test_what_a_run_was_trained_with_is_kept(parse, tmp_path, caplog):
   data.write_text("a")
 
   def open_run(**values):
-    parse(do_train=True, train_file=data, **values)
-    return common_flags.open_run(
-      "tests", common_flags.model_config(), strategy, pairs=True
+    settings = parse(do_train=True, train_file=data, **values)
+    return setup.open_run(
+      settings, "tests", setup.model_config(settings), strategy, pairs=True
     )
 
   try:
@@ -300,16 +350,16 @@ def test_what_a_run_was_trained_with_is_kept(parse, tmp_path, caplog):
 
 
 def test_a_command_that_asks_for_nothing(parse):
-  parse()
+  settings = parse()
   with pytest.raises(errors.InputError, match="one of --do_train, --do_eval"):
-    common_flags.require_one_of("do_train", "do_eval")
-  parse(do_eval=True)
-  common_flags.require_one_of("do_train", "do_eval")
+    setup.require_one_of(settings, "do_train", "do_eval")
+  settings = parse(do_eval=True)
+  setup.require_one_of(settings, "do_train", "do_eval")
 
 
 def test_strategy_of_the_flags(parse):
-  parse(distribution_strategy="one_device", use_tpu=True)
+  settings = parse(distribution_strategy="one_device", use_tpu=True)
   with pytest.raises(errors.InputError, match="--use_tpu contradicts"):
-    common_flags.make_strategy()
-  parse(distribution_strategy="off", use_tpu=False)
-  assert common_flags.make_strategy() is tf.distribute.get_strategy()
+    setup.make_strategy(settings)
+  settings = parse(distribution_strategy="off", use_tpu=False)
+  assert setup.make_strategy(settings) is tf.distribute.get_strategy()

@@ -1,0 +1,38 @@
+"""Names that flags choose among, where the code behind them is slow to import.
+
+A script's --help and a mistyped flag are answered before TensorFlow is loaded;
+the modules that implement these names check that they know all of them.
+"""
+
+DISTRIBUTION_STRATEGIES = (
+  "auto", "off", "one_device", "mirrored", "multi_worker_mirrored", "tpu",
+)
+DTYPES = ("float32", "bfloat16", "float16")
+OPTIMIZERS = ("bertadam", "adamw", "lamb")
+LEARNING_RATE_SCHEDULES = (
+  "linear", "constant", "cosine", "polynomial",
+)
+
+PACKINGS = ("sentence_pairs", "full_sentences", "doc_sentences")
+
+WINDOW_POOLINGS = ("mean", "max")
+ANSWER_FORMATS = ("tsv", "json")
+TABLE_FORMATS = ("csv", "tsv", "jsonl")
+OWN_TASK_KINDS = ("single", "regression", "multi_label")
+
+TAGGING_SCHEMES = ("iob1", "iob2", "iobes", "none")
+TAGGING_FEATURES = (
+  "embeddings", "second_to_last", "last", "weighted_sum_last_four",
+  "concat_last_four", "weighted_sum_all",
+)
+FEATURE_FILE_FORMATS = ("jsonl", "npz", "parquet")
+SENTENCE_POOLINGS = ("cls", "mean", "max", "pooled", "last_four_concat")
+
+CHECKPOINT_KINDS = ("tf1", "tf2", "huggingface", "model_garden")
+HUGGINGFACE_ARCHITECTURES = (
+  "BertForQuestionAnswering", "BertForSequenceClassification",
+  "BertForTokenClassification", "BertForPreTraining", "BertForMaskedLM",
+  "BertForNextSentencePrediction", "BertModel",
+)
+SERVING_HEADS = ("classification", "embedding", "masked_lm", "span", "tagging")
+EMBEDDING_POOLINGS = ("pooled", "mean", "cls")

@@ -1,0 +1,51 @@
+"""How a script starts: flags first, then TensorFlow; errors in a sentence.
+
+A script defines its flags, calls `parse_flags(__name__)`, and only then
+imports what needs TensorFlow: --help and a mistyped flag are answered in a
+fraction of a second.
+"""
+
+import os
+import pathlib
+import runpy
+import sys
+
+from absl import app
+
+from common import errors
+
+_parsed = []  # What absl left of the command line, once it is parsed.
+
+
+def parse_flags(module_name):
+  """Parses the flags, or prints the help that they ask for and exits.
+
+  Does nothing in a script that is imported instead of run.
+
+  Args:
+    module_name: the script's `__name__`.
+  """
+  if module_name != "__main__":
+    return
+  # TensorFlow's own start-up lines: asked for by setting the variable.
+  os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+  app.define_help_flags()
+  _parsed.append(app.parse_flags_with_usage(sys.argv))
+
+
+def run(main):
+  """Runs a script's `main`; its InputError ends in a sentence and exit code 1.
+
+  Args:
+    main: function of the arguments that are no flags, as absl's.
+  """
+  # Parsed once: a flag that may be repeated would hold its values twice.
+  parse = (lambda argv: _parsed[-1]) if _parsed else app.parse_flags_with_usage
+  app.run(errors.report_input_errors(main), flags_parser=parse)
+
+
+def run_installed():
+  """Entry point of the wheel's commands: bert-run-squad runs run_squad.py."""
+  name = pathlib.Path(sys.argv[0]).stem.removeprefix("bert-").replace("-", "_")
+  package = __name__.removesuffix("common.command")  # "bert_tf2." or "".
+  runpy.run_module(f"{package}{name}", run_name="__main__", alter_sys=True)

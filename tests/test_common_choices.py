@@ -1,0 +1,23 @@
+"""The names that flags offer are those that the code behind them knows."""
+
+import optimization
+from checkpoints import converter, huggingface
+from classification import labelled_examples, own_data
+from common import choices
+from features import feature_files
+from serving import models
+from tagging import taggers
+from training import distribution
+
+
+def test_choices_are_what_is_implemented():
+  assert choices.DTYPES == tuple(distribution.COMPUTE_DTYPES)
+  assert choices.OPTIMIZERS == tuple(optimization.OPTIMIZERS)
+  assert choices.LEARNING_RATE_SCHEDULES == tuple(optimization.SCHEDULES)
+  assert choices.TABLE_FORMATS == own_data.FORMATS
+  assert set(choices.OWN_TASK_KINDS) < set(labelled_examples.KINDS)
+  assert choices.TAGGING_FEATURES == taggers.FEATURES
+  assert choices.FEATURE_FILE_FORMATS == tuple(feature_files.FORMATS)
+  assert choices.CHECKPOINT_KINDS == tuple(converter.WRITERS)
+  assert choices.HUGGINGFACE_ARCHITECTURES == tuple(huggingface.ARCHITECTURES)
+  assert choices.SERVING_HEADS == tuple(models.KINDS)

@@ -1,0 +1,50 @@
+"""Settings are frozen, and flags that have no effect are refused."""
+
+import copy
+
+import pytest
+
+from common import errors, run_settings
+
+SETTINGS = run_settings.Settings({"seed": 1, "names": ["a"]}, given={"seed"})
+
+
+def test_values_are_attributes_and_frozen():
+  assert SETTINGS.seed == 1
+  assert SETTINGS.names == ("a",)
+  assert "seed" in SETTINGS and "speed" not in SETTINGS
+  assert SETTINGS.get("speed", 3) == 3
+  with pytest.raises(AttributeError, match="frozen: seed cannot become 2"):
+    SETTINGS.seed = 2
+  with pytest.raises(AttributeError, match="no setting is called speed"):
+    SETTINGS.speed
+  assert repr(SETTINGS) == "Settings(seed=1, names=('a',))"
+  assert copy.copy(SETTINGS).seed == 1
+
+
+def test_replace_keeps_what_was_given():
+  changed = SETTINGS.replace(seed=2)
+  assert (SETTINGS.seed, changed.seed) == (1, 2)
+  assert changed.given == {"seed"}
+  with pytest.raises(AttributeError, match="no setting is called speed"):
+    SETTINGS.replace(speed=1)
+
+
+def test_values_from_elsewhere_are_parsed_as_the_flag_does():
+  assert SETTINGS.parse("seed", "x") == "x"
+  settings = run_settings.Settings(
+    {"seed": 1}, parse=lambda name, value: int(value)
+  )
+  assert settings.replace(seed=3).parse("seed", "7") == 7
+  with pytest.raises(ValueError):
+    settings.parse("seed", "x")
+
+
+def test_a_flag_without_effect_is_refused_where_it_was_given():
+  conflicts = [
+    run_settings.Conflict("names seed", lambda s: s.names, "does nothing; go")
+  ]
+  with pytest.raises(errors.InputError, match="^--seed does nothing; go$"):
+    run_settings.refuse_ignored(SETTINGS, conflicts)
+  run_settings.refuse_ignored(SETTINGS.replace(names=[]), conflicts)
+  run_settings.refuse_ignored(SETTINGS.replace(seed=None), conflicts)

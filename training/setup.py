@@ -1,0 +1,438 @@
+"""What a run is made of, from its settings: tokenizer, strategy, trainer.
+
+Every function takes the run_settings.Settings of the command; none
+reads a flag.
+"""
+
+import functools
+
+from absl import logging
+
+import modeling
+import optimization
+import tokenization
+from checkpoints import huggingface, model_folder, weight_files
+from common import errors, file_io, run_settings
+from training import distribution, evaluation_loop, loop, pipeline, run_folder
+
+
+def training_length(settings, num_examples):
+  """Returns (training steps, warm-up steps) of the epoch flags.
+
+  As in the original: both are rounded down.
+
+  Raises:
+    InputError: the data do not make one step.
+  """
+  batches = num_examples / settings.train_batch_size
+  num_train_steps = int(batches * settings.num_train_epochs)
+  if not num_train_steps:
+    raise errors.InputError(
+      f"{num_examples} examples in batches of {settings.train_batch_size} for "
+      f"{settings.num_train_epochs} epochs make no step; lower "
+      "--train_batch_size or raise --num_train_epochs"
+    )
+  return num_train_steps, int(num_train_steps * settings.warmup_proportion)
+
+
+def model_config(settings):
+  """Returns the modeling.BertConfig of --bert_config_file.
+
+  Raises:
+    InputError: it cannot be used, or --max_seq_length does not fit it.
+  """
+  values = weight_files.read_config(settings.bert_config_file)
+  try:
+    config = modeling.BertConfig.from_dict(values)
+  except errors.InputError as error:
+    raise errors.InputError(f"{settings.bert_config_file}: {error}") from error
+  config.check_sequence_length(settings.max_seq_length)
+  return config
+
+
+def resolve(settings, conflicts=()):
+  """Returns the settings that a script works with, from those of its flags.
+
+  --model_dir becomes the flags that it stands for; --do_lower_case, if it is
+  not given, what the vocabulary's folder says.
+
+  Args:
+    settings: run_settings.Settings, see common_flags.read_settings.
+    conflicts: run_settings.Conflicts; flags that would have no effect are
+      refused.
+
+  Raises:
+    InputError: so, or --model_dir holds no model.
+  """
+  run_settings.refuse_ignored(settings, conflicts)
+  if settings.get("model_dir"):
+    settings = _with_model_dir(settings)
+  if settings.get("vocab_file") and "do_lower_case" in settings:
+    settings = with_known_case(settings)
+  return settings
+
+
+def _with_model_dir(settings):
+  """Returns settings with the paths that --model_dir stands for."""
+  paths = model_folder.find(settings.model_dir)
+  return settings.replace(**{
+    name: path
+    for name, path in paths.items()
+    if name in settings and name not in settings.given
+  })
+
+
+def with_known_case(settings):
+  """Returns settings with the --do_lower_case that --vocab_file comes with.
+
+  Unlike the original: a tokenizer_config.json next to the vocabulary decides
+  where the flag is not given.
+
+  Raises:
+    InputError: that file is damaged.
+  """
+  known = huggingface.read_do_lower_case(settings.vocab_file)
+  where = "the tokenizer_config.json next to --vocab_file"
+  if known is None or known == settings.do_lower_case:
+    return settings
+  if "do_lower_case" in settings.given:
+    logging.warning(
+      "--do_lower_case=%s was given, but %s says %s", settings.do_lower_case,
+      where, known,
+    )
+    return settings
+  logging.info("do_lower_case is %s, by %s", known, where)
+  return settings.replace(do_lower_case=known)
+
+
+def restore_input_settings(settings, trained, source):
+  """Returns settings that make the input as it was made in training.
+
+  A flag that is given goes before what the model was trained with, with a
+  warning where they differ.
+
+  Args:
+    settings: run_settings.Settings.
+    trained: dict from names of settings to values, as a model's folder has
+      them.
+    source: the file that says so.
+
+  Raises:
+    InputError: a value in the file is none that the flag can have.
+  """
+  changes, others = {}, []
+  for name, text in trained.items():
+    try:
+      value = settings.parse(name, text)
+    except (TypeError, ValueError) as error:
+      raise errors.InputError(
+        f"{source}: {name} is {text!r:.40}, which --{name} cannot be: {error}"
+      ) from error
+    if name not in settings.given:
+      changes[name] = value
+    elif getattr(settings, name) != value:
+      others.append(
+        f"--{name}={getattr(settings, name)} (trained with {value})"
+      )
+  if others:
+    logging.warning("other input than in training: %s", ", ".join(others))
+  return settings.replace(**changes)
+
+
+def make_tokenizer(settings, config):
+  """Returns the tokenization.FullTokenizer of the tokenizer flags.
+
+  Raises:
+    InputError: the vocabulary does not fit the model, or --do_lower_case not
+      the name of --init_checkpoint.
+  """
+  tokenization.validate_case_matches_checkpoint(
+    settings.do_lower_case, settings.init_checkpoint
+  )
+  tokenizer = tokenization.FullTokenizer(
+    settings.vocab_file, do_lower_case=settings.do_lower_case
+  )
+  config.check_vocabulary(len(tokenizer.vocab), settings.vocab_file)
+  return tokenizer
+
+
+def make_strategy(settings):
+  """Returns the tf.distribute.Strategy that the device flags describe.
+
+  Raises:
+    InputError: there is none, or its replicas cannot share a batch of a size
+      that the flags ask for.
+  """
+  strategy = distribution.make_strategy(
+    settings.distribution_strategy,
+    use_tpu=settings.use_tpu,
+    tpu_name=settings.tpu_name,
+    tpu_zone=settings.tpu_zone,
+    gcp_project=settings.gcp_project,
+    master=settings.master,
+    num_tpu_cores=settings.num_tpu_cores,
+    num_logical_cpus=settings.num_logical_cpus,
+  )
+  for name in _batch_sizes_used(settings):
+    pipeline.check_shares(
+      settings.get(name), strategy.num_replicas_in_sync, f"--{name}"
+    )
+  return strategy
+
+
+def _batch_sizes_used(settings):
+  """Returns the names of the flags of batches that there will be."""
+  do_train, do_eval, do_predict, eval_steps = (
+    name in settings and settings.get(name)
+    for name in ("do_train", "do_eval", "do_predict", "eval_steps")
+  )
+  used = {
+    "train_batch_size": do_train,
+    "eval_batch_size": do_eval or (do_train and eval_steps),
+    "predict_batch_size": do_predict,
+  }
+  return [name for name in used if used[name]]
+
+
+def _jit_compile(settings):
+  """Returns --jit_compile as True, False, or None for "auto"."""
+  return {"auto": None, "true": True, "false": False}[settings.jit_compile]
+
+
+def shapes_may_vary(settings, strategy):
+  """Whether batches may be cut to their longest sequence.
+
+  Not where XLA compiles the step: it would compile each length anew.
+  """
+  jit = _jit_compile(settings)
+  if jit is None:
+    jit = distribution.default_jit_compile(strategy)
+  return not jit and not distribution.is_tpu(strategy)
+
+
+def bucketing(settings, features, strategy):
+  """Returns the pipeline.Bucketing of --bucket_by_length, or None.
+
+  Args:
+    features: dict from name to a feature of tf.io, of the training records.
+    strategy: tf.distribute.Strategy.
+
+  Raises:
+    InputError: the flag is given where there are no sequences, or batches
+      are not cut to their longest one.
+  """
+  if not settings.bucket_by_length:
+    return None
+  if "input_mask" not in features:
+    raise errors.InputError(
+      "--bucket_by_length has no lengths to go by where the encoder is frozen "
+      "and its features are kept: leave it out"
+    )
+  if not shapes_may_vary(settings, strategy):
+    raise errors.InputError(
+      "--bucket_by_length saves nothing where XLA compiles the step for one "
+      "length: pass --jit_compile=false, or leave it out"
+    )
+  return pipeline.Bucketing(features, settings.train_batch_size)
+
+
+def model_options(settings, strategy):
+  """Returns the keyword arguments of modeling.BertModel but its config."""
+  return {
+    "seed": settings.seed,
+    "compute_dtype": distribution.COMPUTE_DTYPES[settings.dtype],
+    # As in the original: a TPU looks words up by a matrix product.
+    "use_one_hot_embeddings": distribution.is_tpu(strategy),
+    "recompute_activations": settings.recompute_activations,
+  }
+
+
+def _train_options(settings, num_train_steps, output_dir):
+  return loop.TrainOptions(
+    output_dir=output_dir,
+    num_train_steps=num_train_steps,
+    save_checkpoints_steps=settings.save_checkpoints_steps,
+    iterations_per_loop=settings.iterations_per_loop,
+    log_steps=settings.log_steps,
+    batch_size=settings.train_batch_size,
+    seed=settings.seed,
+    gradient_accumulation_steps=settings.gradient_accumulation_steps,
+    jit_compile=_jit_compile(settings),
+    loss_scaling=settings.dtype == "float16",
+    max_to_keep=settings.max_to_keep,
+    max_bad_steps=settings.max_bad_steps,
+    profile_steps=_profile_steps(settings),
+  )
+
+
+def _profile_steps(settings):
+  """Returns --profile_steps as () or (first, last)."""
+  texts = settings.profile_steps
+  if not texts:
+    return ()
+  are_numbers = len(texts) == 2 and all(text.isdecimal() for text in texts)
+  if not are_numbers or int(texts[0]) >= int(texts[1]):
+    raise errors.InputError(
+      f"--profile_steps={','.join(texts)}: expected two numbers, the first "
+      "one smaller, say 10,20"
+    )
+  return int(texts[0]), int(texts[1])
+
+
+def make_trainer(
+  settings,
+  variables,
+  *,
+  trained,
+  config,
+  strategy,
+  objective,
+  num_train_steps,
+  num_warmup_steps,
+  output_dir=None,
+):
+  """Returns the loop.Trainer that the training flags describe.
+
+  Args:
+    variables: all of the model's tf.Variables.
+    trained: those that the loss reaches; they are trained unless a flag
+      freezes them.
+    config: modeling.BertConfig.
+    strategy: the strategy in whose scope the model was made.
+    objective: loop.Objective.
+    num_train_steps, num_warmup_steps: length of the run, in optimizer steps.
+    output_dir: folder of the run; --output_dir if None.
+  """
+  logging.info(
+    "--seed=%d: of initial weights, order, dropout and masks", settings.seed
+  )
+  depth = config.num_hidden_layers
+  by_name = {optimization.variable_name(v): v for v in trained}
+  names = optimization.trainable_names(
+    by_name,
+    depth,
+    freeze_layers=depth if settings.freeze_encoder else settings.freeze_layers,
+  )
+  optimizer = optimization.make_optimizer(
+    settings.optimizer,
+    weight_decay_rate=settings.weight_decay_rate,
+    rate_multipliers=optimization.learning_rate_multipliers(
+      names, depth, settings.layerwise_lr_decay
+    ),
+    # On a CPU too XLA pays for the formula alone.
+    jit_compile=_jit_compile(settings) is not False,
+  )
+  return loop.Trainer(
+    strategy=strategy,
+    variables=variables,
+    trained=[by_name[name] for name in names],
+    objective=objective,
+    optimizer=optimizer,
+    learning_rate=functools.partial(
+      optimization.learning_rate,
+      init_lr=settings.learning_rate,
+      num_train_steps=num_train_steps,
+      num_warmup_steps=num_warmup_steps,
+      schedule=settings.learning_rate_schedule,
+    ),
+    options=_train_options(
+      settings, num_train_steps, output_dir or settings.output_dir
+    ),
+  )
+
+
+def periodic_evaluation(settings, evaluate, keep_best, names=None):
+  """Returns the evaluation_loop.PeriodicEvaluation of the flags, or None.
+
+  Args:
+    evaluate: function without arguments; returns dict from name to number.
+    keep_best: function of the step; keeps the weights of now.
+    names: of the results, where they are known beforehand.
+
+  Raises:
+    InputError: --save_best or patience without --eval_steps, or --save_best
+      is not in names.
+  """
+  if settings.eval_steps:
+    return evaluation_loop.PeriodicEvaluation(
+      evaluate,
+      every_steps=settings.eval_steps,
+      metric=settings.save_best,
+      patience=settings.early_stopping_patience,
+      keep_best=keep_best,
+      names=names,
+    )
+  if settings.save_best or settings.early_stopping_patience:
+    raise errors.InputError(
+      "--save_best and --early_stopping_patience go by evaluations during "
+      "training: pass --eval_steps too"
+    )
+  return None
+
+
+def check_output_dir(
+  settings, task, config, strategy, output_dir=None, **fixed
+):
+  """Claims the run's folder, as `open_run` does, before anything is written.
+
+  Args:
+    task, config, strategy, output_dir, **fixed: see `open_run`.
+
+  Returns:
+    The folder, and run_folder.TrainedWith or None.
+  """
+  folder = output_dir or settings.output_dir
+  trained_with = _trained_with(settings, fixed)
+  if distribution.is_chief(strategy):
+    fingerprint = {"task": task, "bert_config": config.to_dict()}
+    run_folder.claim(folder, fingerprint, trained_with)
+  return folder, trained_with
+
+
+def open_run(settings, task, config, strategy, output_dir=None, **fixed):
+  """Claims the run's folder and finds out where the run starts.
+
+  Args:
+    task: what kind of run this is; another kind's folder is refused.
+    config: modeling.BertConfig; another model's folder is refused.
+    strategy: only the chief of its processes writes.
+    output_dir: the folder; --output_dir if None.
+    **fixed: what else must not change while the run trains.
+
+  Returns:
+    run_folder.StartingPoint.
+  """
+  folder, trained_with = check_output_dir(
+    settings, task, config, strategy, output_dir, **fixed
+  )
+  return run_folder.starting_point(
+    folder, settings.init_checkpoint, trained_with
+  )
+
+
+def _trained_with(settings, fixed):
+  """Returns run_folder.TrainedWith, None where the run does not train."""
+  if not settings.do_train:
+    return None
+  watched = {}
+  if settings.init_checkpoint:
+    watched["init_checkpoint"] = settings.init_checkpoint
+  for name in ("input_file", "train_file", "data_dir"):
+    if name in settings and settings.get(name):
+      value = settings.get(name)
+      is_pattern = name == "input_file"
+      paths = file_io.expand_file_patterns(value) if is_pattern else [value]
+      watched[name] = f"{value} ({file_io.names_and_sizes(paths)})"
+  fixed = {"optimizer": settings.optimizer, **fixed}
+  return run_folder.TrainedWith(fixed, watched)
+
+
+def require_one_of(settings, *names):
+  """Refuses a command that asks for nothing.
+
+  Raises:
+    InputError: none of the named boolean flags is true.
+  """
+  if not any(settings.get(name) for name in names):
+    listed = ", ".join(f"--{name}" for name in names)
+    raise errors.InputError(f"nothing to do: pass at least one of {listed}")
