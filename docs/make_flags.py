@@ -28,6 +28,7 @@ SCRIPTS = [
   "serve.py",
 ]
 CHOICES = re.compile(r"<([^<>]*)>: ")
+REPEATED = "; repeat this option to specify a list of values"
 HEADER = """\
 # Flags
 
@@ -58,13 +59,15 @@ def parse_flags(xml):
     if node.findtext("key") != "yes":
       continue
     meaning = " ".join((node.findtext("meaning") or "").split())
+    meaning = meaning.removesuffix(REPEATED)
     # absl puts the choices of an enum in front: "<mean|max>: How ...".
     match = CHOICES.match(meaning)
     if match:
       choices = ", ".join(f"`{name}`" for name in match[1].split("|"))
       meaning = f"One of {choices}. {meaning[match.end():]}"
+    default = node.findtext("default") or ""
     flags.append(
-      Flag(node.findtext("name"), node.findtext("default") or "", meaning)
+      Flag(node.findtext("name"), default if default != "[]" else "", meaning)
     )
   return sorted(flags)
 

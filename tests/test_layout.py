@@ -295,11 +295,11 @@ def test_every_verb_is_run_by_a_test(verb):
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_page_of_flags_has_every_flag_and_no_other(verb):
-  """`make docs` writes the page anew."""
   sections = FLAGS_PAGE.read_text(encoding="utf-8").split("\n## ")
   (section,) = [text for text in sections if text.startswith(f"`{verb}.py`")]
   listed = set(re.findall(r"^\| `--(\w+)`", section, re.M))
-  assert flags_of(verb) == listed, "docs/flags.md is old: run `make docs`"
+  hint = "docs/flags.md is old: run python docs/make_flags.py (make docs)"
+  assert flags_of(verb) == listed, hint
 
 
 def test_every_golden_area_is_described():
