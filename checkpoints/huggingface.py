@@ -38,7 +38,9 @@ _BUILT_IN = {
   "add_cross_attention": False,
 }
 # What a fine-tuned model says of its task; the last one is this project's.
-_OF_A_TASK = ("id2label", "problem_type", "classifier_input")
+_OF_A_TASK = (
+  "id2label", "problem_type", "input_settings", "classifier_input",
+)
 # Those that transformers takes.
 _PROBLEM_TYPES = (
   "regression",

@@ -14,11 +14,14 @@ import os
 import tensorflow as tf
 from absl import logging
 
+import modeling
 from checkpoints import huggingface, weight_files
 from common import errors, file_io
 
 _CONFIG_FILES = ("bert_config.json", "config.json")
 _VOCABULARY = "vocab.txt"
+# In bert_config.json; folders of before this name said classifier_input.
+INPUT_KEYS = ("input_settings", "classifier_input")
 
 
 def write(folder, variables, config, vocab_file=None, do_lower_case=None):
@@ -83,3 +86,47 @@ def find(folder):
   if _VOCABULARY in names:
     found["vocab_file"] = os.path.join(folder, _VOCABULARY)
   return found
+
+
+def without_input_settings(config):
+  """Returns a modeling.BertConfig that does not say how its input was made."""
+  return modeling.BertConfig.from_dict({
+    name: value
+    for name, value in config.to_dict().items()
+    if name not in INPUT_KEYS
+  })
+
+
+def with_input_settings(config, values):
+  """Returns a modeling.BertConfig that says how the model's input was made.
+
+  Args:
+    config: modeling.BertConfig.
+    values: dict from names of flags, such as max_seq_length, to values that
+      JSON can hold.
+  """
+  others = without_input_settings(config).to_dict()
+  return modeling.BertConfig.from_dict({**others, INPUT_KEYS[0]: values})
+
+
+def input_settings(values):
+  """Returns how the input of a trained model was made.
+
+  Args:
+    values: dict of its bert_config.json.
+
+  Returns:
+    dict from names of flags to values; {} if the file does not say.
+
+  Raises:
+    InputError: the file's entry is no dict.
+  """
+  for key in INPUT_KEYS:
+    if key in values:
+      if not isinstance(values[key], dict):
+        raise errors.InputError(
+          f"{key} in the model's configuration is {values[key]!r:.40}; "
+          "expected an object such as {\"max_seq_length\": 128}; remove it"
+        )
+      return dict(values[key])
+  return {}

@@ -10,6 +10,7 @@ from typing import NamedTuple, Optional
 from absl import logging
 
 import modeling
+from checkpoints import model_folder
 from classification import glue, labelled_examples, own_data, scoring
 from common import errors
 
@@ -29,7 +30,6 @@ _NAMES_OF_NUMBERED = (
   ("not_duplicate", "duplicate"),
 )
 # The flags of which a trained model's configuration keeps the values.
-_INPUT_KEY = "classifier_input"
 WINDOW_FLAGS = ("max_windows", "window_pooling")
 INPUT_FLAGS = ("max_seq_length", "doc_stride", *WINDOW_FLAGS)
 
@@ -311,18 +311,13 @@ def learned_input(values):
     values: dict of its bert_config.json.
 
   Returns:
-    dict from some of INPUT_FLAGS, in their order, to values; {} if nobody
-    knows.
+    dict from some of INPUT_FLAGS, in their order, to values; {} if the file
+    does not say.
 
   Raises:
-    InputError: what stands there is no dict.
+    InputError: its entry is no dict.
   """
-  learned = values.get(_INPUT_KEY, {})
-  if not isinstance(learned, dict):
-    raise errors.InputError(
-      f"{_INPUT_KEY} in --bert_config_file is {learned!r:.40}; expected an "
-      "object with max_seq_length; take it out"
-    )
+  learned = model_folder.input_settings(values)
   return {name: learned[name] for name in INPUT_FLAGS if name in learned}
 
 
@@ -338,9 +333,7 @@ def with_input(config, values):
     if values["doc_stride"] or name not in WINDOW_FLAGS
   ]
   chosen = {name: values[name] for name in names}
-  return modeling.BertConfig.from_dict(
-    {**config.to_dict(), _INPUT_KEY: chosen}
-  )
+  return model_folder.with_input_settings(config, chosen)
 
 
 def trained_config(config, task):
@@ -350,9 +343,8 @@ def trained_config(config, task):
   is refused, and a trained model needs nobody to name them. How long its
   sequences are is not.
   """
-  values = config.to_dict()
+  values = model_folder.without_input_settings(config).to_dict()
   values.pop("id2label", None)
-  values.pop(_INPUT_KEY, None)
   if task.labels:
     values["id2label"] = {str(n): name for n, name in enumerate(task.labels)}
   values["problem_type"] = PROBLEM_TYPES[task.kind]

@@ -3,10 +3,12 @@
 import json
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 import modeling
 from checkpoints import huggingface, model_folder, weight_files
+from common import errors
 
 
 def test_folder_is_what_a_run_can_start_from(tmp_path):
@@ -61,3 +63,20 @@ def test_vocabulary_is_optional(tmp_path):
   config = modeling.BertConfig(11, 4, 1, 2, 8)
   model_folder.write(str(tmp_path), [tf.Variable(1.0, name="x")], config)
   assert not (tmp_path / "vocab.txt").exists()
+
+
+def test_the_configuration_says_how_the_input_was_made():
+  config = modeling.BertConfig(
+    vocab_size=9, hidden_size=4, num_attention_heads=2
+  )
+  trained = model_folder.with_input_settings(config, {"max_seq_length": 64})
+  values = trained.to_dict()
+  assert model_folder.input_settings(values) == {"max_seq_length": 64}
+  plain = model_folder.without_input_settings(trained)
+  assert plain.to_dict() == config.to_dict()
+  assert model_folder.input_settings(plain.to_dict()) == {}
+  # The name that the entry had before.
+  old = {"classifier_input": {"doc_stride": 3}}
+  assert model_folder.input_settings(old) == {"doc_stride": 3}
+  with pytest.raises(errors.InputError, match="input_settings .* is 7; exp"):
+    model_folder.input_settings({"input_settings": 7})

@@ -434,7 +434,7 @@ def test_mnli_on_two_devices_is_as_on_one(folder, tmp_path):
     assert found == expected and found[1][1] in names
   assert len(tsv(tmp_path / "glue" / "MNLI-mm.tsv")) == 4
   claimed = json.loads((one / "run_fingerprint.json").read_text())
-  assert "classifier_input" not in claimed["bert_config"]
+  assert "input_settings" not in claimed["bert_config"]
 
 
 def test_sts_b_gives_numbers_and_then_answers(folder, tmp_path):
