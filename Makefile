@@ -29,8 +29,7 @@ env:
 # The model memorizes the sample: it has no dropout, and because it is narrow,
 # its initial weights have a larger deviation than the released 0.02. The long
 # warm-up makes it leave the plateau of guessing only the most frequent words.
-FILL_MASK = fill_mask.py --init_checkpoint=quickstart/model/final_model \
-  --vocab_file=quickstart/vocab.txt --bert_config_file=sample_bert_config.json
+FILL_MASK = fill_mask.py --model_dir=quickstart/model/final_model
 quickstart: env
 	rm -rf quickstart
 	@echo; echo "== 1. A vocabulary of word pieces, learned from the text"
