@@ -2,7 +2,6 @@
 
 import pathlib
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -10,7 +9,6 @@ from classification import input_data
 from classification.input_data import Options
 from classification.labelled_examples import Example
 from common import errors, tfrecord
-from training import input_sequences
 
 WORDS = "a b c d e f g h i j k l m n o p q r s t u v w x y z".split()
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -46,18 +44,6 @@ def batch_of(data):
     name: tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
     for name, value in batch.items()
   }
-
-
-def test_pairs_are_cut_as_truncate_pair_cuts_them():
-  lengths = [
-    (a, b, size)
-    for a in range(12) for b in range(1, 12) for size in range(4, 16)
-  ]
-  for a, b, size in lengths:
-    first, second = [0] * a, [0] * b
-    input_sequences.truncate_pair(first, second, size - 3)
-    cut = input_data.truncated_lengths(np.array([a]), np.array([b]), size)
-    assert (cut[0][0], cut[1][0]) == (len(first), len(second)), (a, b, size)
 
 
 def test_one_text_and_two(vocab_file):
