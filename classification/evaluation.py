@@ -16,7 +16,6 @@ from absl import logging
 
 from classification import (
   classifier,
-  input_data,
   labelled_examples,
   prediction_files,
   scoring,
@@ -37,7 +36,7 @@ def batch_outputs(model, shapes_vary):
 
   def of_batch(batch):
     if shapes_vary:
-      batch = input_data.trimmed(batch)
+      batch = pipeline.trim_to_longest(batch)
     logits = model(batch, skip_empty=shapes_vary)
     return {
       "scores": classifier.scores(model.kind, logits),

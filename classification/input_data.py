@@ -128,23 +128,6 @@ def label_ids(examples, kind, labels):
 # Sequences.
 
 
-def window_starts(length, room, stride, max_windows=0):
-  """Returns where the windows of a text of `length` pieces start.
-
-  The last one is the first that reaches the end of the text.
-
-  Args:
-    length: pieces of the text.
-    room: pieces in a window.
-    stride: from one start to the next.
-    max_windows: at most so many; 0: all.
-  """
-  count = 1 + max(0, -(-(length - room) // stride))
-  if max_windows:
-    count = min(count, max_windows)
-  return range(0, count * stride, stride)
-
-
 def _windows(starts, lengths, options):
   """Slides windows over the longer text of each example.
 
@@ -164,10 +147,10 @@ def _windows(starts, lengths, options):
     whole = min(length_a, length_b, room // 2) if length_b else 0
     room -= whole
     slides_b = length_b > length_a
-    for offset in window_starts(
+    for offset in input_sequences.window_starts(
       length_b if slides_b else length_a,
       room,
-      min(options.doc_stride, room),
+      options.doc_stride,
       options.max_windows,
     ):
       if slides_b:
@@ -435,7 +418,9 @@ def training_batches(
 
   def transform(batch, step, *, rows, first_row):
     del step, rows, first_row
-    return trimmed(batch) if trim else filled_up(batch, data.max_sequences)
+    if trim:
+      return pipeline.trim_to_longest(batch)
+    return filled_up(batch, data.max_sequences)
 
   return pipeline.training_batches(
     strategy,
@@ -448,19 +433,6 @@ def training_batches(
     bucketing=bucketing,
     transform=transform,
   )
-
-
-def trimmed(batch, multiple=8):
-  """Cuts the padding that all sequences [B, W, T] of a batch share."""
-  names = [name for name in ("input_ids", "input_mask", "segment_ids")
-           if name in batch]
-  if not names:
-    return batch
-  mask = batch["input_mask"]
-  longest = tf.reduce_max(tf.reduce_sum(mask, axis=-1))
-  rounded = -(-longest // multiple) * multiple
-  length = tf.minimum(tf.maximum(rounded, 1), tf.shape(mask)[-1])
-  return {**batch, **{name: batch[name][..., :length] for name in names}}
 
 
 def filled_up(batch, max_sequences):

@@ -17,7 +17,7 @@ from classification import (
   prediction_files,
 )
 from common import choices, errors, line_answers
-from training import input_sequences
+from training import input_sequences, pipeline
 
 FORMATS = choices.ANSWER_FORMATS
 
@@ -59,7 +59,7 @@ class TextClassifier:
 
     @tf.function(input_signature=[{name: ids for name in names}])
     def compute(batch):
-      logits = model(input_data.trimmed(batch), skip_empty=True)
+      logits = model(pipeline.trim_to_longest(batch), skip_empty=True)
       return classifier.scores(model.kind, logits)
 
     self._compute = compute

@@ -84,3 +84,16 @@ def test_a_batch_may_have_first_texts_alone_or_nothing():
   assert batch["input_ids"].tolist() == [[1, 7, 2, 0], [1, 2, 0, 0]]
   batch = build([], max_seq_length=4, cls_id=1, sep_id=2)
   assert batch["input_ids"].shape == (0, 4)
+
+
+@pytest.mark.parametrize("stride", [3, 6, 60])
+@pytest.mark.parametrize("length", range(20))
+def test_windows_reach_each_token_and_the_last_is_the_first_at_the_end(
+  length, stride
+):
+  starts = input_sequences.window_starts(length, 6, stride)
+  reached = {token for start in starts for token in range(start, start + 6)}
+  assert reached >= set(range(length))
+  assert starts[0] == 0 and starts.step == min(stride, 6)
+  assert len(starts) == 1 or starts[-2] + 6 < length
+  assert len(input_sequences.window_starts(length, 6, stride, 1)) == 1

@@ -59,6 +59,28 @@ def truncate_pair(tokens_a, tokens_b, max_length):
   del tokens_a[left_a:], tokens_b[left_b:]
 
 
+def window_starts(length, room, stride, max_windows=0):
+  """Returns where the windows of a text of `length` pieces start.
+
+  The last one is the first that reaches the end of the text.
+
+  Args:
+    length: pieces of the text.
+    room: pieces in a window.
+    stride: from one start to the next; more than `room` would skip pieces, so
+      it then counts as `room`.
+    max_windows: at most this many; 0: all.
+
+  Returns:
+    range; of one window where `length` is 0.
+  """
+  stride = min(stride, room)
+  count = 1 + max(0, -(-(length - room) // stride))
+  if max_windows:
+    count = min(count, max_windows)
+  return range(0, count * stride, stride)
+
+
 def fill_batch(ids, spans, max_seq_length, *, cls_id, sep_id):
   """Builds sequences from parts of an array; all of them must fit.
 
