@@ -1,9 +1,9 @@
 """One HTML page that shows the attention of every layer and head.
 
-The page needs nothing but a browser: data, style and script are in it. On the
-left a small picture for each layer (row) and head (column); a click shows that
-head large, as a matrix and as lines between tokens. Pointing at a token leaves
-only its own lines. Several texts can be chosen from a list.
+The page is self-contained: data, style and script are in it. On the left is a
+grid of small pictures, layers in rows and heads in columns; a click enlarges
+one head, as a matrix and as lines between tokens. Pointing at a token shows
+only its lines. A list selects one of several texts.
 """
 
 import base64
@@ -35,7 +35,7 @@ def attention_page(sentences, title="Attention"):
       (tokens, np.asarray(attention)) for tokens, attention in sentences
     )
   ]
-  # "</script>" in a text must not end the script that the data stand in.
+  # "</script>" in a text must not end the script that contains the data.
   text = json.dumps(data).replace("<", "\\u003c")
   title = title.replace("&", "&amp;").replace("<", "&lt;")
   return _PAGE.replace("@TITLE@", title).replace("@DATA@", text)

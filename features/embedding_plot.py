@@ -41,7 +41,7 @@ def check_available():
 
 
 def _pyplot():
-  # Imported here: the package is an extra, and all else does without it.
+  # Imported here: the package is optional, and nothing else needs it.
   try:
     import matplotlib
     matplotlib.use("agg")  # A file, no window.
@@ -60,7 +60,7 @@ def save_plot(path, sentences, title):
     path: a name that ends in .png, .svg or .pdf; written whole or not at all.
     sentences: list of (tokens, vectors): T strings and [T, H]; each gets a
       colour.
-    title: what stands above the picture.
+    title: text above the plot.
 
   Raises:
     InputError: matplotlib is not installed, does not know the
@@ -88,8 +88,8 @@ def save_plot(path, sentences, title):
     set_label(f"component {place + 1} ({shares[place]:.0%} of the variance)")
   kind = os.path.splitext(path)[1].removeprefix(".") or "png"
   try:
-    with file_io.atomic_write(path) as aside:
-      figure.savefig(aside, dpi=120, format=kind)
+    with file_io.atomic_write(path) as temporary:
+      figure.savefig(temporary, dpi=120, format=kind)
   except (ValueError, OSError) as error:
     raise errors.InputError(f"--embedding_plot={path}: {error}") from error
   finally:

@@ -1,13 +1,13 @@
 """What extract_features.py finds, as JSON lines, .npz or Parquet.
 
-Rows are written as they come, in bounded memory, into a file that gets its
-name when it is whole. What a row holds depends on what was asked for:
+Rows are written as they arrive, in bounded memory, into a temporary file that
+is renamed when it is complete. There are three kinds of rows:
 
   TokenRow         one vector for each token and layer
   VectorRow        one vector for the text
   SimilarityRow    one number for a pair of texts
 
-and what a file holds is in the docstring of its writer.
+The docstring of each writer gives the content of its file.
 """
 
 import contextlib
@@ -69,8 +69,8 @@ def open_writer(path, output_format, layers=()):
   """
   try:
     with (
-      file_io.atomic_write(path) as aside,
-      _local_file(aside) as local,
+      file_io.atomic_write(path) as temporary,
+      _local_file(temporary) as local,
       FORMATS[output_format](local, layers) as writer,
     ):
       yield writer.write
@@ -168,8 +168,8 @@ class NumpyArchive(contextlib.ExitStack):
     self._path = path
     self._layers = layers
     self._columns = {}
-    # How long an array is stands at its beginning but is known at the end, so
-    # the numbers wait in files of their own.
+    # The .npy format has the length of an array before its values, but it is
+    # known only after the last row: values are collected in temporary files.
     self._folder = self.enter_context(
       tempfile.TemporaryDirectory(dir=os.path.dirname(path) or ".")
     )
@@ -236,14 +236,14 @@ class Parquet(contextlib.ExitStack):
 
   def __init__(self, path, layers):
     super().__init__()
-    # Imported here: the package is an extra, and the others do without it.
+    # Imported here: the package is optional, and no other format needs it.
     try:
       import pyarrow
       import pyarrow.parquet
     except ImportError as error:
       raise errors.InputError(
-        "--output_format=parquet needs pyarrow; pip install pyarrow, or take "
-        "npz"
+        "--output_format=parquet needs pyarrow; pip install pyarrow, or "
+        "choose npz"
       ) from error
     self._arrow = pyarrow
     self._layers = layers

@@ -40,7 +40,7 @@ def pool(kind, output, input_mask):
 
 def _mean(states, input_mask):
   mask = tf.cast(input_mask, tf.float32)[:, :, tf.newaxis]  # [B, T, 1]
-  # A row of padding alone fills a batch up; it must not become NaN.
+  # Rows of padding fill up the last batch; they must not become NaN.
   count = tf.maximum(tf.reduce_sum(mask, axis=1), 1.0)
   return tf.reduce_sum(states * mask, axis=1) / count
 

@@ -1,8 +1,8 @@
 """Lines of text -> inputs of the model, in batches of nearly equal length.
 
-A line is one text, or two with " ||| " between them. Lines are read as they
-are needed: what is held in memory is one *window*, some thousand tokens whose
-lines are sorted by length, so that a batch has little padding.
+A line is one text, or two with " ||| " between them. Lines are read when
+they are needed: memory holds one *window* of several thousand tokens, whose
+lines are sorted by length so that batches have little padding.
 """
 
 from typing import NamedTuple
@@ -29,8 +29,8 @@ class Example(NamedTuple):
 def split_pair(line):
   """Returns (text, None), or both texts of a line that holds two.
 
-  As in the original: white space at both ends is dropped, and where the
-  separator stands several times the last one parts the texts.
+  As in the original: white space at both ends is dropped, and if the separator
+  occurs several times, the last one separates the texts.
   """
   text_a, separator, text_b = line.strip().rpartition(
     input_sequences.TEXT_SEPARATOR
@@ -47,8 +47,8 @@ def read_examples(path, tokenizer, max_seq_length):
     max_seq_length: longer texts are cut, pairs by `truncate_pair`.
 
   Raises:
-    InputError: no such file, bad UTF-8, or no room for a token beside [CLS]
-      and twice [SEP].
+    InputError: no such file, bad UTF-8, or no room for a token next to
+      [CLS] and two [SEP].
   """
   encode = make_encoder(tokenizer, max_seq_length)
   for number, line in file_io.read_lines(path):
@@ -81,8 +81,8 @@ def make_encoder(tokenizer, max_seq_length):
   """
   if max_seq_length < 3:
     raise errors.InputError(
-      f"--max_seq_length={max_seq_length} leaves no room beside [CLS] and "
-      "twice [SEP]; pass 4 or more"
+      f"--max_seq_length={max_seq_length} leaves no room next to [CLS] "
+      "and two [SEP]; pass 4 or more"
     )
   cls_id, sep_id = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
 
@@ -105,7 +105,7 @@ def windows(examples, max_tokens, *, group=1):
   Args:
     examples: iterable of Example.
     max_tokens: a list is full when its tokens are as many or more.
-    group: so many consecutive examples belong together and are not parted.
+    group: number of consecutive examples that stay in one list.
 
   Yields:
     Lists of Example, none of them empty, in order.
@@ -129,8 +129,8 @@ def batches_by_length(examples, batch_size):
     batch_size: examples in each but the last.
 
   Yields:
-    Lists of positions in `examples`, the longest first: what does not fit
-    into memory fails at once.
+    Lists of positions in `examples`, the longest first, so that a batch that
+    does not fit into memory fails at once.
   """
   order = sorted(
     range(len(examples)), key=lambda i: -len(examples[i].input_ids)
