@@ -32,9 +32,11 @@ REQUIREMENTS = [
   "absl-py",
   "ml-dtypes",
   "numpy",
+  "requests",
   "safetensors",
   "tensorflow==2.20.*",
   "tensorflow-text==2.20.*",
+  "tqdm",
 ]
 
 # The peer whose checkpoints are read and whose numbers are compared; heavy,

@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "flags.md"
 SCRIPTS = [
+  "download.py",
   "create_vocabulary.py",
   "create_pretraining_data.py",
   "run_pretraining.py",

@@ -35,6 +35,7 @@ MAY_IMPORT = {
   "checkpoints": ["common", ""],
   "training": ["common", "", "checkpoints"],
   "serving": ["common", "", "checkpoints"],
+  "reproduction": ["common"],
   **{task: ["common", "", "checkpoints", "training"] for task in TASKS},
 }
 

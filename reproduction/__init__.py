@@ -1,0 +1,1 @@
+"""From an empty machine to the published tables: what to download and run."""

@@ -1,0 +1,150 @@
+"""A folder for each model and data set: downloaded, unpacked, made ready.
+
+Everything happens in .NAME.part next to the folder, which gets its name at
+the very end: a folder called NAME is complete.
+"""
+
+import json
+import os
+import shutil
+
+from common import errors
+from reproduction import archives, transfer
+
+# Says that a folder is one of ours, and of which files it was made.
+_RECORD = "download.json"
+
+
+def fetch(entry, folder, *, base_url=None, **options):
+  """Makes the folder of an entry, unless it is there already.
+
+  Args:
+    entry: catalog.Entry.
+    folder: where its folder is to be; made if need be.
+    base_url: see transfer.mirrored.
+    **options: of transfer.download.
+
+  Returns:
+    (path of its folder, whether anything was done).
+
+  Raises:
+    InputError: it cannot be had, or something else has its name.
+  """
+  target = os.path.join(folder, entry.name)
+  if os.path.exists(os.path.join(target, _RECORD)):
+    return target, False
+  if os.path.exists(target):
+    raise errors.InputError(
+      f"{target} is there, but download.py did not make it: remove it or "
+      "choose another --dir"
+    )
+  part = os.path.join(folder, f".{entry.name}.part")
+  os.makedirs(part, exist_ok=True)
+  paths = [
+    transfer.download(file, part, base_url=base_url, **options)
+    for file in entry.files
+  ]
+  ready = os.path.join(part, "ready")
+  shutil.rmtree(ready, ignore_errors=True)  # Of an interrupted run.
+  os.makedirs(ready)
+  _make_ready(entry, paths, ready)
+  os.rename(ready, target)
+  shutil.rmtree(part)
+  return target, True
+
+
+def _make_ready(entry, paths, folder):
+  """Fills a new folder with the files of an entry, as the scripts read them."""
+  # Several archives of one data set stay apart, in folders of their names.
+  several = sum(archives.is_archive(path) for path in paths) > 1
+  for path in paths:
+    name = os.path.basename(path)
+    if not archives.is_archive(path):
+      shutil.copyfile(path, os.path.join(folder, name))
+      continue
+    inside = folder
+    if several:
+      stem = name.removesuffix(".zip").removesuffix(".gz").removesuffix(".tar")
+      inside = os.path.join(folder, stem)
+      os.makedirs(inside)
+    archives.unpack(path, inside)
+  if entry.prepare:
+    PREPARATIONS[entry.prepare](folder)
+  record = {
+    "name": entry.name,
+    "licence": entry.licence,
+    "files": [file.url for file in entry.files],
+  }
+  with open(os.path.join(folder, _RECORD), "w", encoding="utf-8") as stream:
+    json.dump(record, stream, indent=2)
+
+
+def _split_mrpc(folder):
+  """Makes train.tsv, dev.tsv and test.tsv of the official MRPC files.
+
+  GLUE's dev set is those pairs of the official training set whose two ids
+  mrpc_dev_ids.tsv lists; its test set has the official test pairs numbered.
+  """
+  header, *rows = _lines(folder, "msr_paraphrase_train.txt")
+  dev_ids = {
+    tuple(row.split("\t")) for row in _lines(folder, "mrpc_dev_ids.tsv")
+  }
+  parts = {"train.tsv": [header], "dev.tsv": [header]}
+  for row in rows:
+    is_dev = tuple(row.split("\t")[1:3]) in dev_ids
+    parts["dev.tsv" if is_dev else "train.tsv"].append(row)
+  header, *rows = _lines(folder, "msr_paraphrase_test.txt")
+  parts["test.tsv"] = [header.replace("Quality", "index").lstrip("\ufeff")]
+  for number, row in enumerate(rows):
+    parts["test.tsv"].append("\t".join([str(number), *row.split("\t")[1:]]))
+  for name, rows in parts.items():
+    with open(
+      os.path.join(folder, name), "w", encoding="utf-8", newline="\n"
+    ) as stream:
+      stream.writelines(f"{row}\n" for row in rows)
+
+
+def _lines(folder, name):
+  with open(os.path.join(folder, name), encoding="utf-8", newline="") as stream:
+    return stream.read().replace("\r\n", "\n").rstrip("\n").split("\n")
+
+
+# What is made of the files once they are there.
+PREPARATIONS = {"mrpc": _split_mrpc}
+
+
+def flags_to_paste(entry, folder):
+  """Returns the flags that make the scripts use an entry, one a line.
+
+  Args:
+    entry: catalog.Entry.
+    folder: its folder.
+  """
+  if entry.program:
+    names = os.listdir(folder)
+    configs = ("bert_config.json", "config.json")
+    config = next(name for name in configs if name in names)
+    # A TF1 checkpoint is named by its prefix, Hugging Face's by its folder.
+    prefixes = [name for name in names if name.endswith(".index")]
+    weights = folder
+    if prefixes:
+      weights = os.path.join(folder, prefixes[0].removesuffix(".index"))
+    flags = [
+      f"--vocab_file={os.path.join(folder, 'vocab.txt')}",
+      f"--bert_config_file={os.path.join(folder, config)}",
+      f"--init_checkpoint={weights}",
+    ]
+    return flags + ["--do_lower_case=false"] * entry.cased
+  if entry.task:
+    return [f"--task_name={entry.task}", f"--data_dir={folder}"]
+  train, dev = (os.path.join(folder, file.name) for file in entry.files)
+  flags = [f"--train_file={train}", f"--predict_file={dev}"]
+  return flags + ["--version_2_with_negative"] * (entry.name == "squad2")
+
+
+def total_size(entry):
+  """Returns (bytes, whether they are exact) of an entry; (None, False)."""
+  sizes = [file.size for file in entry.files]
+  if None not in sizes:
+    return sum(sizes), True
+  return entry.bytes_after, False

@@ -1,0 +1,153 @@
+"""download.py against a local mirror."""
+
+import io
+import json
+import zipfile
+
+import pytest
+
+import local_server
+import script_runner
+from checkpoints import model_folder, weight_files
+from classification import glue
+from common import errors
+from reproduction import assemble, catalog
+
+GOLDEN = script_runner.ROOT / "tests" / "golden" / "pretraining_run" / "model"
+MODEL = "uncased_L-2_H-128_A-2"
+MODEL_PATH = f"/storage.googleapis.com/bert_models/2020_02_20/{MODEL}.zip"
+
+
+def zipped(files):
+  data = io.BytesIO()
+  with zipfile.ZipFile(data, "w") as archive:
+    for name, content in files.items():
+      archive.writestr(name, content)
+  return data.getvalue()
+
+
+def tiny_release():
+  """A zip as the original's: a folder with weights, shape and vocabulary."""
+  names = {path.name: path.read_bytes() for path in GOLDEN.iterdir()}
+  return zipped({f"{MODEL}/{name}": data for name, data in names.items()})
+
+
+def test_a_model_in_one_command_and_nothing_in_the_second(tmp_path):
+  with local_server.serve({MODEL_PATH: tiny_release()}) as server:
+    server.cuts, server.cut_after = 1, 1000
+    flags = {"dir": tmp_path / "d", "model": MODEL, "base_url": server.url}
+    done = script_runner.run("download.py", **flags)
+    assert done.code == 0, done.err
+    assert f"{MODEL}: downloaded. Flags for the scripts:" in done.out
+    folder = tmp_path / "d" / MODEL
+    assert f"--bert_config_file={folder}/bert_config.json\n" in done.out
+    [line] = [x for x in done.out.split("\n") if "init_checkpoint" in x]
+    weights = line.partition("=")[2]
+    assert weight_files.find_prefix(weights) == weights
+    found = model_folder.find(str(folder))
+    assert found["vocab_file"] == f"{folder}/vocab.txt"
+    num_requests = len(server.requests)
+    done = script_runner.run("download.py", **flags)
+    assert done.code == 0 and f"{MODEL}: already there" in done.out
+    assert len(server.requests) == num_requests
+  assert [path.name for path in (tmp_path / "d").iterdir()] == [MODEL]
+
+
+def test_list_and_mistakes(tmp_path):
+  done = script_runner.run("download.py", list=True)
+  assert done.code == 0
+  for name in (*catalog.ENTRIES, *catalog.POINTERS):
+    assert f"  {name}" in done.out
+  for flags, message in [
+    ({}, "nothing to do: pass --model, --data or --list"),
+    ({"model": "bert"}, "--model=bert is unknown; --list prints all names"),
+    ({"data": "conll2003"}, "need an agreement with NIST"),
+  ]:
+    done = script_runner.run("download.py", dir=tmp_path / "d", **flags)
+    assert done.code == 1 and message in done.last_line
+  assert not (tmp_path / "d").exists()
+
+
+TRAIN = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n" + "".join(
+  f"{n % 2}\t{n}\t{n + 100}\tleft {n}\tright {n}\r\n" for n in range(5)
+)
+IDS = "1\t101\n3\t103\n"
+
+
+def mirror_of_mrpc(server_files):
+  """The files of MRPC as catalog.Entry, and their place in a mirror."""
+  entry = catalog.DATA["mrpc"]
+  for file, text in zip(entry.files, (TRAIN, TRAIN, IDS)):
+    path = file.url.removeprefix("https:/")
+    server_files[path] = text.encode("utf-8")
+  files = tuple(catalog.File(file.url) for file in entry.files)
+  return entry._replace(files=files)
+
+
+def test_mrpc_is_split_as_glue_does(tmp_path):
+  files = {}
+  entry = mirror_of_mrpc(files)
+  with local_server.serve(files) as server:
+    folder, is_new = assemble.fetch(entry, str(tmp_path), base_url=server.url)
+    assert is_new
+    assert not assemble.fetch(entry, str(tmp_path), base_url="http://x")[1]
+  task = glue.find("MRPC")
+  read = {s: glue.read(task, folder, s) for s in ("train", "dev", "test")}
+  assert [e.text_a for e in read["train"]] == ["left 0", "left 2", "left 4"]
+  assert [e.text_b for e in read["dev"]] == ["right 1", "right 3"]
+  assert len(read["test"]) == 5
+  assert assemble.flags_to_paste(entry, folder) == [
+    "--task_name=MRPC", f"--data_dir={folder}"
+  ]
+  record = json.loads((tmp_path / "mrpc" / "download.json").read_text())
+  assert record["files"] == [file.url for file in entry.files]
+
+
+def test_several_archives_of_one_data_set_stay_apart(tmp_path):
+  entry = catalog.DATA["xnli"]
+  entry = entry._replace(files=tuple(catalog.File(f.url) for f in entry.files))
+  files = {
+    file.url.removeprefix("https:/"): zipped({f"{file.name[:-4]}/a.tsv": "x"})
+    for file in entry.files
+  }
+  with local_server.serve(files) as server:
+    folder, _ = assemble.fetch(entry, str(tmp_path), base_url=server.url)
+  found = {str(p.relative_to(folder)) for p in tmp_path.rglob("*.tsv")}
+  assert found == {"XNLI-1.0/a.tsv", "XNLI-MT-1.0/a.tsv"}
+
+
+def test_an_interrupted_preparation_is_done_again(tmp_path, monkeypatch):
+  files = {}
+  entry = mirror_of_mrpc(files)
+  with local_server.serve(files) as server:
+    def broken(folder):
+      raise KeyboardInterrupt
+
+    monkeypatch.setitem(assemble.PREPARATIONS, "mrpc", broken)
+    with pytest.raises(KeyboardInterrupt):
+      assemble.fetch(entry, str(tmp_path), base_url=server.url)
+    assert not (tmp_path / "mrpc").exists()
+    monkeypatch.undo()
+    num_requests = len(server.requests)
+    assemble.fetch(entry, str(tmp_path), base_url=server.url)
+    assert len(server.requests) == num_requests  # The files were kept.
+  assert (tmp_path / "mrpc" / "dev.tsv").exists()
+
+
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path):
+  (tmp_path / "mrpc").mkdir()
+  with pytest.raises(errors.InputError, match="did not make it: remove it or"):
+    assemble.fetch(catalog.DATA["mrpc"], str(tmp_path))
+
+
+def test_flags_of_questions_and_of_cased_models(tmp_path):
+  flags = assemble.flags_to_paste(catalog.DATA["squad2"], "d")
+  assert flags == [
+    "--train_file=d/train-v2.0.json", "--predict_file=d/dev-v2.0.json",
+    "--version_2_with_negative",
+  ]
+  (tmp_path / "bert_config.json").write_text("{}")
+  flags = assemble.flags_to_paste(
+    catalog.MODELS["cased_L-12_H-768_A-12"], str(tmp_path)
+  )
+  assert flags[-1] == "--do_lower_case=false"

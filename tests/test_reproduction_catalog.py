@@ -1,0 +1,41 @@
+"""The list of what can be downloaded."""
+
+import pytest
+
+from classification import glue
+from reproduction import assemble, catalog
+
+
+def test_names_files_and_sums():
+  for name, entry in catalog.ENTRIES.items():
+    assert entry.name == name and entry.files and entry.licence and entry.about
+    names = [file.name for file in entry.files]
+    assert len(set(names)) == len(names) and all(names)
+    for file in entry.files:
+      assert file.url.startswith(("https://", "http://ai.stanford.edu/"))
+      assert file.sha256 is None or len(file.sha256) == 64
+  entries = catalog.ENTRIES.values()
+  urls = [file.url for entry in entries for file in entry.files]
+  assert len(set(urls)) == len(urls)
+
+
+def test_released_models_are_all_there():
+  miniatures = [name for name in catalog.MODELS if "uncased_L-" in name]
+  assert len([n for n in miniatures if not n.startswith("wwm")]) == 24 + 2
+  assert "cased_L-24_H-1024_A-16" in catalog.MODELS
+
+
+def test_weights_of_base_take_four_bytes_a_parameter():
+  assert catalog.weight_bytes(12, 768, 30522) == 4 * 110_106_428
+
+
+@pytest.mark.parametrize("entry", catalog.DATA.values(), ids=lambda e: e.name)
+def test_tasks_are_those_of_run_classifier(entry):
+  if entry.task:
+    assert glue.find(entry.task).title == entry.task
+  assert not entry.prepare or entry.prepare in assemble.PREPARATIONS
+
+
+def test_every_official_task_can_be_downloaded():
+  titles = {task.title for task in glue.TASKS.values()}
+  assert titles == {e.task for e in catalog.DATA.values() if e.task}
