@@ -6,6 +6,7 @@ server says of the length is checked. Sizes of models are those of their
 weights, 4 bytes a parameter: an archive is a little smaller.
 """
 
+import re
 from typing import NamedTuple, Optional
 
 _ORIGINAL = "https://storage.googleapis.com/bert_models/"
@@ -84,7 +85,13 @@ def weight_bytes(layers, hidden, vocabulary):
   return 4 * (embeddings + encoder + pooler + heads)
 
 
-def _original(date, name, layers, hidden, vocabulary, about, cased=False):
+# Sizes of the vocabularies.
+_UNCASED, _CASED, _MULTILINGUAL, _CHINESE = 30522, 28996, 119547, 21128
+
+
+def _original(date, name, about, vocabulary=_UNCASED, *, cased=False):
+  """Returns the Entry of a model; its name says how deep and wide it is."""
+  layers, hidden = map(int, re.search(r"L-(\d+)_H-(\d+)", name).groups())
   return Entry(
     name, (File(f"{_ORIGINAL}{date}/{name}.zip"),), "Apache-2.0", about,
     program=_TF1, bytes_after=weight_bytes(layers, hidden, vocabulary),
@@ -92,27 +99,24 @@ def _original(date, name, layers, hidden, vocabulary, about, cased=False):
   )
 
 
-_UNCASED, _CASED, _MULTILINGUAL, _CHINESE = 30522, 28996, 119547, 21128
-
 _RELEASED = [
-  _original("2018_10_18", "uncased_L-12_H-768_A-12", 12, 768, _UNCASED,
-            "BERT-Base, uncased"),
-  _original("2018_10_18", "uncased_L-24_H-1024_A-16", 24, 1024, _UNCASED,
-            "BERT-Large, uncased"),
-  _original("2018_10_18", "cased_L-12_H-768_A-12", 12, 768, _CASED,
-            "BERT-Base, cased", cased=True),
-  _original("2018_10_18", "cased_L-24_H-1024_A-16", 24, 1024, _CASED,
-            "BERT-Large, cased", cased=True),
-  _original("2019_05_30", "wwm_uncased_L-24_H-1024_A-16", 24, 1024, _UNCASED,
+  _original("2018_10_18", "uncased_L-12_H-768_A-12", "BERT-Base, uncased"),
+  _original("2018_10_18", "uncased_L-24_H-1024_A-16", "BERT-Large, uncased"),
+  _original("2018_10_18", "cased_L-12_H-768_A-12", "BERT-Base, cased", _CASED,
+            cased=True),
+  _original("2018_10_18", "cased_L-24_H-1024_A-16", "BERT-Large, cased",
+            _CASED, cased=True),
+  _original("2019_05_30", "wwm_uncased_L-24_H-1024_A-16",
             "BERT-Large, uncased, whole-word masking"),
-  _original("2019_05_30", "wwm_cased_L-24_H-1024_A-16", 24, 1024, _CASED,
-            "BERT-Large, cased, whole-word masking", cased=True),
-  _original("2018_11_23", "multi_cased_L-12_H-768_A-12", 12, 768,
-            _MULTILINGUAL, "BERT-Base, 104 languages, cased", cased=True),
-  _original("2018_11_03", "multilingual_L-12_H-768_A-12", 12, 768, 105879,
-            "BERT-Base, 102 languages, uncased (replaced by multi_cased)"),
-  _original("2018_11_03", "chinese_L-12_H-768_A-12", 12, 768, _CHINESE,
-            "BERT-Base, Chinese"),
+  _original("2019_05_30", "wwm_cased_L-24_H-1024_A-16",
+            "BERT-Large, cased, whole-word masking", _CASED, cased=True),
+  _original("2018_11_23", "multi_cased_L-12_H-768_A-12",
+            "BERT-Base, 104 languages, cased", _MULTILINGUAL, cased=True),
+  _original("2018_11_03", "multilingual_L-12_H-768_A-12",
+            "BERT-Base, 102 languages, uncased (replaced by multi_cased)",
+            105879),
+  _original("2018_11_03", "chinese_L-12_H-768_A-12", "BERT-Base, Chinese",
+            _CHINESE),
 ]
 
 # arXiv 1908.08962: 6 depths by 4 widths. BERT-Base is there again, trained
@@ -127,7 +131,7 @@ def _miniature(layers, hidden):
   stem = f"uncased_L-{layers}_H-{hidden}_A-{hidden // 64}"
   about = _NAMED_SIZES.get((layers, hidden), "miniature")
   is_again = (layers, hidden) == (12, 768)
-  entry = _original("2020_02_20", stem, layers, hidden, _UNCASED, about)
+  entry = _original("2020_02_20", stem, about)
   return entry._replace(name=f"{stem}_2020") if is_again else entry
 
 
@@ -180,23 +184,23 @@ _OTHERS = [
 MODELS = {entry.name: entry for entry in _RELEASED + _MINIATURES + _OTHERS}
 
 
-def _glue(name, archive, size, sha256, about, task):
+def _glue(archive, size, sha256, about, *, task):
   return Entry(
-    name, (File(f"{_GLUE}{archive}", size, sha256),),
+    task.lower(), (File(f"{_GLUE}{archive}", size, sha256),),
     "per task, see gluebenchmark.com", about, task=task,
   )
 
 
 _DATA = [
   _glue(
-    "cola", "CoLA.zip", 376_971,
+    "CoLA.zip", 376_971,
     "f212fcd832b8f7b435fb991f101abf89f96b933ab400603bf198960dfc32cbff",
-    "GLUE: is a sentence acceptable English", "CoLA",
+    "GLUE: is a sentence acceptable English", task="CoLA",
   ),
   _glue(
-    "sst-2", "SST-2.zip", 7_439_277,
+    "SST-2.zip", 7_439_277,
     "d67e16fb55739c1b32cdce9877596db1c127dc322d93c082281f64057c16deaa",
-    "GLUE: sentiment of film reviews", "SST-2",
+    "GLUE: sentiment of film reviews", task="SST-2",
   ),
   Entry(
     "mrpc",
@@ -218,34 +222,34 @@ _DATA = [
     task="MRPC", prepare="mrpc",
   ),
   _glue(
-    "sts-b", "STS-B.zip", 802_872,
+    "STS-B.zip", 802_872,
     "e60a6393de5a8b5b9bac5020a1554b54e3691f9d600b775bd131e613ac179c85",
-    "GLUE: similarity of two sentences, 0 to 5", "STS-B",
+    "GLUE: similarity of two sentences, 0 to 5", task="STS-B",
   ),
   _glue(
-    "qqp", "QQP-clean.zip", None,
+    "QQP-clean.zip", None,
     "40e7c862c04eb26ee04b67fd900e76c45c6ba8e6d8fab4f8f1f8072a1a3fbae0",
-    "GLUE: do two questions ask the same", "QQP",
+    "GLUE: do two questions ask the same", task="QQP",
   ),
   _glue(
-    "mnli", "MNLI.zip", 312_783_507,
+    "MNLI.zip", 312_783_507,
     "e7c1d896d26ed6caf700110645df426cc2d8ebf02a5ab743d5a5c68ac1c83633",
-    "GLUE: entailment over ten genres", "MNLI",
+    "GLUE: entailment over ten genres", task="MNLI",
   ),
   _glue(
-    "qnli", "QNLIv2.zip", 10_627_589,
+    "QNLIv2.zip", 10_627_589,
     "e634e78627a29adaecd4f955359b22bf5e70f2cbd93b493f2d624138a0c0e5f5",
-    "GLUE: does a sentence answer a question", "QNLI",
+    "GLUE: does a sentence answer a question", task="QNLI",
   ),
   _glue(
-    "rte", "RTE.zip", 697_150,
+    "RTE.zip", 697_150,
     "6bf86de103ecd335f3441bd43574d23fef87ecc695977a63b82d5efb206556ee",
-    "GLUE: entailment, small", "RTE",
+    "GLUE: entailment, small", task="RTE",
   ),
   _glue(
-    "wnli", "WNLI.zip", 28_999,
+    "WNLI.zip", 28_999,
     "ae0e8e4d16f4d46d4a0a566ec7ecceccfd3fbfaa4a7a4b4e02848c0f2561ac46",
-    "GLUE: what a pronoun refers to", "WNLI",
+    "GLUE: what a pronoun refers to", task="WNLI",
   ),
   Entry(
     "ax", (File(f"{_GLUE}AX.tsv"),), "see gluebenchmark.com",
