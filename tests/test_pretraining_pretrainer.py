@@ -12,6 +12,7 @@ import tensorflow as tf
 
 import optimization
 import tiny_model
+import two_replicas
 from pretraining import pretrainer
 from training import loop
 
@@ -190,3 +191,41 @@ def test_the_names_of_an_evaluations_results(plain):
   assert not [v for v in model.trained_variables() if "/pooler/" in v.name]
   _, metrics = objective.sums(batch(), [1, 2])
   assert metrics["tokens_per_example"] == (ROWS * LENGTH, ROWS)
+
+
+@pytest.mark.parametrize(
+  "kind, dtype",
+  [
+    ("one", tf.float32),
+    ("one", tf.float16),
+    pytest.param("one", tf.bfloat16, marks=pytest.mark.slow),
+    pytest.param("two", tf.float32, marks=pytest.mark.slow),
+  ],
+)
+def test_accumulated_steps_do_not_depend_on_the_length_of_a_block(
+  tmp_path, kind, dtype
+):
+  strategy = (
+    two_replicas.strategy() if kind == "two" else tf.distribute.get_strategy()
+  )
+  trainer = make_trainer(
+    tmp_path, strategy=strategy, dtype=dtype, jit=False,
+    gradient_accumulation_steps=2,
+  )
+  state = trainer.state()
+  start = {name: value.numpy() for name, value in state.items()}
+
+  def state_after(*block_lengths):
+    # The same trainer again: its loop is compiled only once.
+    for name, value in start.items():
+      state[name].assign(value)
+    iterator = iter(batches(strategy))
+    for length in block_lengths:
+      trainer._block(iterator, tf.constant(length))
+    return {name: value.numpy() for name, value in state.items()}
+
+  expected = state_after(1, 1, 1)
+  assert expected["global_step"] == 3
+  for other in (state_after(2, 1), state_after(3)):
+    for name, value in expected.items():
+      np.testing.assert_array_equal(other[name], value, err_msg=name)

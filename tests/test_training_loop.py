@@ -348,7 +348,11 @@ def test_loss_scale_halves_at_overflow_and_doubles_after_2000_steps(tmp_path):
   assert (scale.scale.numpy(), scale.finite_steps.numpy()) == (2.0**14, 0)
 
 
-def test_a_run_of_nothing_but_bad_steps_does_not_end_well(tmp_path, caplog):
+def test_a_run_of_nothing_but_bad_steps_does_not_end_well(
+  tmp_path, caplog, monkeypatch
+):
+  # Blocks of 1 and 11 steps, however slow the machine is.
+  monkeypatch.setattr(loop, "_SECONDS_PER_CALL", 1e6)
   trainer = make_trainer(tmp_path, log_steps=100, save_checkpoints_steps=1000)
   with caplog.at_level(logging.WARNING, logger="absl"):
     with pytest.raises(errors.InputError, match="^12 steps in a row"):

@@ -327,20 +327,23 @@ class Trainer:
     Returns:
       train_log.BlockResults.
     """
-    of_each = [
-      tf.TensorArray(dtype, num_steps, element_shape=[])
-      for dtype in (tf.float32, tf.float32, tf.bool)
-    ]
-    loss, metrics, rate, *more = self.step(next(iterator))
-    of_each = [a.write(0, v) for a, v in zip(of_each, (loss, *more))]
-    for index in tf.range(1, num_steps):
-      loss, parts, rate, *more = self.step(next(iterator))
-      metrics = tf.nest.map_structure(tf.add, metrics, parts)
-      of_each = [a.write(index, v) for a, v in zip(of_each, (loss, *more))]
+    # Every step, the first one too, runs in the body of this one loop. With a
+    # copy of the step in front of it, TensorFlow's arithmetic optimizer orders
+    # the sums of accumulated gradients otherwise in the copy than in the body,
+    # and the weights depend on how many steps a block has.
+    rows, structure = tf.TensorArray(tf.float32, num_steps), []
+    for index in tf.range(num_steps):
+      rows = rows.write(index, _as_row(self.step(next(iterator)), structure))
+    columns = tf.transpose(rows.stack())
+    losses, metrics, rates, norms, overflows = tf.nest.pack_sequence_as(
+      structure[0], tf.unstack(columns, len(tf.nest.flatten(structure[0])))
+    )
     return train_log.BlockResults(
-      *(values.stack() for values in of_each),
-      metrics=metrics,
-      learning_rate=rate,
+      losses,
+      norms,
+      tf.cast(overflows, tf.bool),
+      metrics=tf.nest.map_structure(tf.reduce_sum, metrics),
+      learning_rate=rates[-1],
       applied_updates=self.applied_updates.read_value(),
       loss_scale=self._loss_scale.scale.read_value(),
     )
@@ -560,6 +563,13 @@ class Trainer:
       ends.append(_next_multiple(step, self._evaluation.every_steps))
     ends += [edge for edge in options.profile_steps if edge > step]
     return min(ends) - step
+
+
+def _as_row(scalars, structure):
+  """A structure of scalars -> float32 [N]; it is appended to `structure`."""
+  # While the loop is traced: its body cannot return what is no tensor.
+  structure.append(scalars)
+  return tf.stack([tf.cast(s, tf.float32) for s in tf.nest.flatten(scalars)])
 
 
 def _cut(values, parts):
