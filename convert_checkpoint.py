@@ -22,22 +22,22 @@ flags.DEFINE_string(
 flags.DEFINE_string("output", None, "New folder.", required=True)
 flags.DEFINE_enum(
   "to", None, choices.CHECKPOINT_KINDS,
-  "Kind of the output. tf1 and tf2 are the same files: this project keeps its "
-  "weights as the original did.",
+  "Format of the output. tf1 and tf2 are the same: this project stores weights "
+  "as the original did.",
   required=True,
 )
 flags.DEFINE_string(
   "bert_config_file", None,
   "Shape of the model (bert_config.json, or config.json of Hugging Face), if "
-  "it is not beside the input.",
+  "it is not next to the input.",
 )
 flags.DEFINE_string(
-  "vocab_file", None, "Vocabulary, if it is not vocab.txt beside the input."
+  "vocab_file", None, "Vocabulary, if it is not vocab.txt next to the input."
 )
 flags.DEFINE_bool(
   "do_lower_case", None,
-  "Case that the tokenizer of a Hugging Face output is told; by default found "
-  "from the vocabulary.",
+  "Case of the tokenizer of a Hugging Face output; by default found from the "
+  "vocabulary.",
 )
 flags.DEFINE_enum(
   "architecture", None, choices.HUGGINGFACE_ARCHITECTURES,

@@ -9,7 +9,7 @@ from absl import flags
 
 from common import choices, run_settings
 
-# Show these flags in a script's own --help, beside the flags it defines.
+# Show these flags in a script's own --help, next to the flags it defines.
 flags.disclaim_key_flags()
 
 
@@ -33,8 +33,8 @@ def define_model_flags(*, max_seq_length=128, required=True):
   )
   flags.DEFINE_string(
     "model_dir", None,
-    "Folder with a model: stands for --bert_config_file, --vocab_file and "
-    "--init_checkpoint where they are not given.",
+    "Folder with a model: sets --bert_config_file, --vocab_file and "
+    "--init_checkpoint, each unless it is given itself.",
   )
   if required:
     _require_or_model_dir("bert_config_file")
@@ -46,8 +46,8 @@ def define_model_flags(*, max_seq_length=128, required=True):
   )
   flags.DEFINE_integer(
     "max_seq_length", max_seq_length,
-    "Longest sequence, in word pieces with [CLS] and [SEP]. Data files must "
-    "have been written with the same value.", lower_bound=1,
+    "Longest sequence in word pieces, [CLS] and [SEP] included. Data files "
+    "must have been written with the same value.", lower_bound=1,
   )
 
 
@@ -62,20 +62,20 @@ def _require_or_model_dir(name):
 def define_tokenizer_flags(*, required=True):
   """Flags that say how text becomes word pieces."""
   flags.DEFINE_string(
-    "vocab_file", None, "Vocabulary, one word piece a line."
+    "vocab_file", None, "Vocabulary, one word piece per line."
   )
   if required:
     _require_or_model_dir("vocab_file")
   flags.DEFINE_bool(
     "do_lower_case", True,
     "Whether to lower-case the text and strip accents: true for uncased "
-    "models, false for cased ones. If not given, what a tokenizer_config.json "
-    "beside --vocab_file says goes before the default.",
+    "models, false for cased ones. If not given: as the tokenizer_config.json "
+    "next to --vocab_file says, if there is one.",
   )
 
 
 def define_output_flags(*, required=True):
-  """The folder that a run lives in."""
+  """The folder of a run."""
   flags.DEFINE_string(
     "output_dir", None,
     "Folder of this run's checkpoints, logs and results. A run continues "
@@ -85,7 +85,7 @@ def define_output_flags(*, required=True):
 
 
 def define_training_flags(*, train_batch_size=32, learning_rate=5e-5):
-  """Flags of every training run, whatever its length is measured in."""
+  """Flags of every training run, except for its length."""
   flags.DEFINE_bool("do_train", False, "Whether to train.")
   flags.DEFINE_bool("do_eval", False, "Whether to evaluate.")
   flags.DEFINE_integer(
@@ -99,42 +99,43 @@ def define_training_flags(*, train_batch_size=32, learning_rate=5e-5):
   _define_optimizer_flags(learning_rate)
   flags.DEFINE_integer(
     "gradient_accumulation_steps", 1,
-    "Each device computes its share of a batch in so many parts, one after "
-    "another, to need less memory. Results do not depend on it.",
+    "Number of parts in which each device computes its share of a batch, one "
+    "after another, to need less memory. Results do not depend on it.",
     lower_bound=1,
   )
   flags.DEFINE_bool(
     "recompute_activations", False,
-    "Keep only each layer's input for the gradient and compute the rest "
-    "again: less memory, a third more time.",
+    "Keep only each layer's input for the gradient and recompute the rest: "
+    "less memory, a third more time.",
   )
   flags.DEFINE_integer(
     "iterations_per_loop", 1000,
-    "At most so many steps run on the devices before the host is asked.",
+    "Largest number of steps that run on the devices without the host.",
     lower_bound=1,
   )
   flags.DEFINE_integer(
-    "save_checkpoints_steps", 1000, "A checkpoint every so many steps.",
+    "save_checkpoints_steps", 1000, "Save a checkpoint every N steps.",
     lower_bound=1,
   )
   flags.DEFINE_integer(
-    "max_to_keep", 5, "How many checkpoints are kept.", lower_bound=1
+    "max_to_keep", 5, "Number of checkpoints to keep.", lower_bound=1
   )
   flags.DEFINE_integer(
-    "log_steps", 100, "Values are logged every so many steps.", lower_bound=1
+    "log_steps", 100, "Log the values of training every N steps.",
+    lower_bound=1,
   )
   flags.DEFINE_integer(
     "max_bad_steps", 10,
-    "So many steps in a row without a finite loss and gradient end the run; "
-    "single ones are skipped and named.", lower_bound=1,
+    "End the run after N consecutive steps without a finite loss and "
+    "gradient; fewer are skipped and named.", lower_bound=1,
   )
   flags.DEFINE_list(
     "profile_steps", [],
-    "first,last: record these steps for TensorBoard's profiler.",
+    "first,last: steps to record for TensorBoard's profiler.",
   )
   flags.DEFINE_integer(
     "seed", 12345,
-    "Governs initial weights, order of the examples and dropout: the same "
+    "Determines initial weights, order of the examples and dropout: the same "
     "seed gives the same run.",
   )
 
@@ -147,13 +148,13 @@ def define_epoch_flags():
   )
   flags.DEFINE_float(
     "warmup_proportion", 0.1,
-    "Share of the steps in which the learning rate climbs from 0 to its peak.",
+    "Share of the steps in which the learning rate rises from 0 to its peak.",
     lower_bound=0.0, upper_bound=1.0,
   )
   flags.DEFINE_bool(
     "bucket_by_length", False,
-    "Whether a training batch is made of sequences of like length: less "
-    "padding to compute, and another order of the examples.",
+    "Whether training batches are made of sequences of similar length: less "
+    "padding to compute, but another order of the examples.",
   )
 
 
@@ -167,7 +168,7 @@ def define_prediction_flags():
 
 
 def _define_optimizer_flags(learning_rate):
-  """How far, how and which weights a step moves."""
+  """Learning rate, optimizer and frozen weights."""
   flags.DEFINE_float(
     "learning_rate", learning_rate,
     "Peak learning rate: after the warm-up it falls as "
@@ -185,22 +186,24 @@ def _define_optimizer_flags(learning_rate):
   )
   flags.DEFINE_float(
     "weight_decay_rate", 0.01,
-    "Decay of all weights but biases and layer norms.", lower_bound=0.0,
+    "Decay of all weights except biases and layer norms.", lower_bound=0.0,
   )
   flags.DEFINE_float(
     "layerwise_lr_decay", 1.0,
-    "Each encoder layer learns at this factor of the rate of the one above.",
+    "Learning rate of each encoder layer, as a factor of that of the layer "
+    "above.",
     lower_bound=0.0, upper_bound=1.0,
   )
   flags.DEFINE_integer(
     "freeze_layers", 0,
-    "Keep the embeddings and so many encoder layers, from the lowest, as they "
-    "are.", lower_bound=0,
+    "Freeze the embeddings and the N lowest encoder layers. 0: freeze nothing.",
+    lower_bound=0,
   )
   flags.DEFINE_bool(
     "freeze_encoder", False,
     "Train only the pooler and the heads: freeze every encoder layer. In "
-    "run_classifier.py it then drops no units, and its features are kept.",
+    "run_classifier.py the frozen encoder has no dropout, and its features are "
+    "computed once and stored.",
   )
 
 
@@ -208,19 +211,19 @@ def define_evaluation_flags():
   """Flags of evaluation during training."""
   flags.DEFINE_integer(
     "eval_steps", 0,
-    "Evaluate every so many steps of training, and after the last; 0: only "
-    "at the end.",
+    "Evaluate every N steps of training, and after the last; 0: only at the "
+    "end.",
     lower_bound=0,
   )
   flags.DEFINE_string(
     "save_best", None,
-    "Name of an evaluation result: the weights with the best one so far (the "
+    "Name of an evaluation result: the weights with its best value so far (the "
     "smallest, if the name ends in loss) are kept in output_dir/best_model.",
   )
   flags.DEFINE_integer(
     "early_stopping_patience", 0,
-    "Stop after so many evaluations in a row that were not better by "
-    "--save_best; 0: never.", lower_bound=0,
+    "Stop after N consecutive evaluations without a better --save_best; 0: "
+    "never.", lower_bound=0,
   )
 
 
@@ -243,8 +246,8 @@ def define_device_flags():
   )
   flags.DEFINE_integer(
     "num_logical_cpus", 0,
-    "Cuts the CPU into so many devices, to try a distributed run on a "
-    "machine without accelerators. 0: leave it whole.", lower_bound=0,
+    "Split the CPU into N devices, to try a distributed run on a machine "
+    "without accelerators. 0: one device.", lower_bound=0,
   )
   flags.DEFINE_bool("use_tpu", False, "Whether to compute on a TPU.")
   flags.DEFINE_string(
@@ -256,5 +259,5 @@ def define_device_flags():
     "master", None, "Address of the TPU where --tpu_name is not given."
   )
   flags.DEFINE_integer(
-    "num_tpu_cores", 8, "How many cores of the TPU to use.", lower_bound=1
+    "num_tpu_cores", 8, "Number of TPU cores to use.", lower_bound=1
   )
