@@ -128,7 +128,10 @@ def text_vectors(model, pooling):
   """Returns a function of a batch that gives float32 [B, D]."""
 
   def compute(input_ids, input_mask, segment_ids):
-    output = model(input_ids, input_mask, segment_ids)
+    positions = None
+    if pooling in sentence_vectors.FROM_FIRST_TOKEN:
+      positions = modeling.first_positions(input_ids)
+    output = model(input_ids, input_mask, segment_ids, positions=positions)
     return sentence_vectors.pool(pooling, output, input_mask)
 
   return compute
@@ -319,6 +322,7 @@ def make_model(settings, config, strategy):
       config,
       compute_dtype=distribution.COMPUTE_DTYPES[settings.dtype],
       use_one_hot_embeddings=settings.use_one_hot_embeddings or is_tpu,
+      skip_padding=settings.jit_compile != "true" and not is_tpu,
     )
   # Some published encoders have no pooler; only --pooling=pooled reads it.
   optional = [] if settings.pooling == "pooled" else ["^bert/pooler/"]

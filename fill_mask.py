@@ -112,8 +112,8 @@ def make_predictor(config, init_checkpoint, *, num_tokens, top_k):
 
   @tf.function(input_signature=[ids, ids])
   def predict(input_ids, masked_lm_positions):
-    output = model(input_ids)
-    logits = head(output.sequence_output, masked_lm_positions)
+    output = model(input_ids, positions=masked_lm_positions)
+    logits = head(output.sequence_output)
     probabilities = tf.nn.softmax(logits[..., :num_tokens])
     return tf.math.top_k(probabilities, k=top_k)
 

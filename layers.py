@@ -5,6 +5,7 @@ The letters in the shapes are those of modeling.py.
 
 import math
 import zlib
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -218,42 +219,184 @@ def attention_bias(input_mask):
   return (1.0 - mask[:, tf.newaxis]) * _MASKED_SCORE
 
 
-# Between the tokens that are computed and the batch
+# Between the rows [S, H] that are computed and the batch [B, T]
 
 
-class PaddedRows:
-  """Every position of [B, T] is a row, row b T + t, padding included."""
+class PaddedRows(NamedTuple):
+  """Every position is a row, padding included: S = B T, in order."""
 
-  def __init__(self, batch_size, length):
-    self._batch_size, self._length = batch_size, length
+  batch_size: int
+  length: int
 
   def take(self, values):
     """Returns the values [S] of the rows, from [B, T]."""
     return tf.reshape(values, [-1])
 
-  def add_by_position(self, rows, table):
-    """Returns rows [S, H] plus the row of a table [.., H] of each position."""
-    added = self.restore(rows) + table[: self._length]
-    return tf.reshape(added, [-1, rows.shape[-1]])
-
   def restore(self, rows):
     """Returns [B, T, H] of rows [S, H]."""
-    return tf.reshape(rows, [self._batch_size, self._length, rows.shape[-1]])
+    return tf.reshape(rows, [self.batch_size, self.length, rows.shape[-1]])
 
   def pick(self, rows, positions):
-    """Returns the rows [B P, H] at positions [B, P] of their sequences."""
+    """Returns rows [B P, H], at positions [B, P] of each sequence."""
     states = tf.gather(self.restore(rows), positions, batch_dims=1)
     return tf.reshape(states, [-1, rows.shape[-1]])
 
+  def add_by_position(self, rows, table):
+    """Returns rows [S, H] plus row t of a table for each position t."""
+    added = self.restore(rows) + table[: self.length]
+    return tf.reshape(added, [-1, rows.shape[-1]])
+
   def split_heads(self, rows, heads):
     """Returns [B, N, T, D] of rows [S, H]."""
-    shape = [self._batch_size, self._length, heads, rows.shape[-1] // heads]
+    shape = [self.batch_size, self.length, heads, rows.shape[-1] // heads]
     return tf.transpose(tf.reshape(rows, shape), [0, 2, 1, 3])
 
   def join_heads(self, x):
     """Returns rows [S, H] of [B, N, T, D]."""
     joined = tf.transpose(x, [0, 2, 1, 3])
     return tf.reshape(joined, [-1, x.shape[1] * x.shape[3]])
+
+
+class TokenRows(NamedTuple):
+  """Only the tokens are rows, in the order of the batch.
+
+  The same methods as PaddedRows, without the cost of padding: everything but
+  attention runs on S rows, and attention finds at a padding position a copy
+  of some token, which its mask hides. So no number of a token changes.
+
+  Attributes:
+    places: int32 [S], b T + t of each row.
+    numbers: int32 [B, T], the row of each position; of padding, some row.
+    is_row: bool [B, T], False for padding.
+    to_heads: int32 [B, N, T], where D numbers of a head are in [S N, D].
+    from_heads: int32 [S, N], where they are in [B N T, D].
+  """
+
+  places: tf.Tensor
+  numbers: tf.Tensor
+  is_row: tf.Tensor
+  to_heads: tf.Tensor
+  from_heads: tf.Tensor
+
+  @classmethod
+  def of_mask(cls, input_mask, heads):
+    """Makes it of a mask [B, T] and the number of attention heads."""
+    mask = tf.cast(input_mask, tf.bool)
+    # Two things are computed beside the tokens, to equal the padded numbers.
+    # A sequence without tokens, which attends to all its positions, and
+    # [CLS], which heads read even where it is masked.
+    is_row = mask | ~tf.reduce_any(mask, axis=1, keepdims=True)
+    is_row |= tf.range(tf.shape(mask)[1]) == 0
+    flat = tf.reshape(is_row, [-1])
+    places = tf.cast(tf.where(flat)[:, 0], tf.int32)
+    numbers = tf.cumsum(tf.cast(flat, tf.int32)) - 1
+    numbers = tf.reshape(numbers, tf.shape(mask))
+    head, length = tf.range(heads), tf.shape(mask)[1]
+    sequence, position = places // length, places % length
+    first = (sequence[:, tf.newaxis] * heads + head) * length
+    return cls(
+      places=places,
+      numbers=numbers,
+      is_row=is_row,
+      to_heads=numbers[:, tf.newaxis] * heads + head[:, tf.newaxis],
+      from_heads=first + position[:, tf.newaxis],
+    )
+
+  def take(self, values):
+    """Returns the values [S] of the rows, from [B, T]."""
+    return tf.gather(tf.reshape(values, [-1]), self.places)
+
+  def restore(self, rows):
+    """Returns [B, T, H] of rows [S, H], zeros for padding."""
+    is_row = self.is_row[..., tf.newaxis]
+    return _spread(rows, self.numbers, is_row, self.places)
+
+  def pick(self, rows, positions):
+    """Returns rows [B P, H], at positions [B, P], those of tokens."""
+    numbers = tf.gather(self.numbers, positions, batch_dims=1)
+    return tf.gather(rows, tf.reshape(numbers, [-1]))
+
+  def add_by_position(self, rows, table):
+    """Returns rows [S, H] plus row t of a table for each position t."""
+    positions = self.places % tf.shape(self.numbers)[1]
+    return rows + _dense_lookup(tf.convert_to_tensor(table), positions)
+
+  def split_heads(self, rows, heads):
+    """Returns [B, N, T, D] of rows [S, H]; of padding, some token's."""
+    parts = tf.reshape(rows, [-1, rows.shape[-1] // heads])
+    return _spread(parts, self.to_heads, None, self.from_heads)
+
+  def join_heads(self, x):
+    """Returns rows [S, H] of [B, N, T, D]."""
+    is_row = self.is_row[:, tf.newaxis, :, tf.newaxis]
+    joined = _collect(x, self.from_heads, self.to_heads, is_row)
+    return tf.reshape(joined, [-1, x.shape[1] * x.shape[3]])
+
+
+def _spread(rows, numbers, is_row, places):
+  """Gathers rows to more places than there are rows.
+
+  TensorFlow's gradient of a gather adds rows up, one by one. Each row has one
+  place of its own here, and the gradient of all other places is 0: where
+  is_row is None because attention's mask hides them. So a gather will do.
+
+  Args:
+    rows: [M, D].
+    numbers: int32 [..., T], the row of each place.
+    is_row: bool, like `numbers` with a last axis, False where zeros are to
+      be; None to leave a copy of some row there.
+    places: int32, any shape with M elements: in flat [..., T], the own place
+      of each row.
+
+  Returns:
+    [..., T, D].
+  """
+
+  @tf.custom_gradient
+  def spread(rows):
+    def gradient(upstream):
+      flat = tf.reshape(upstream, [-1, rows.shape[-1]])
+      return tf.gather(flat, tf.reshape(places, [-1]))
+
+    spread_rows = tf.gather(rows, numbers)
+    if is_row is not None:
+      spread_rows *= tf.cast(is_row, rows.dtype)
+    return spread_rows, gradient
+
+  return spread(rows)
+
+
+def _collect(x, places, numbers, is_row):
+  """Gathers each row's own place of x [..., T, D]: the reverse of `_spread`.
+
+  Returns:
+    [..., D], in the shape of `places`.
+  """
+
+  @tf.custom_gradient
+  def collect(x):
+    def gradient(upstream):
+      rows = tf.reshape(upstream, [-1, x.shape[-1]])
+      return tf.gather(rows, numbers) * tf.cast(is_row, x.dtype)
+
+    return tf.gather(tf.reshape(x, [-1, x.shape[-1]]), places), gradient
+
+  return collect(x)
+
+
+@tf.custom_gradient
+def _dense_lookup(table, numbers):
+  """tf.gather of rows with a dense gradient.
+
+  As in the original: position embeddings are a slice, so the global norm
+  that gradients are clipped by sees the sum over the batch.
+  """
+  count = table.shape[0]
+
+  def gradient(upstream):
+    return tf.math.unsorted_segment_sum(upstream, numbers, count), None
+
+  return tf.gather(table, numbers), gradient
 
 
 def transformer_layer(
@@ -265,7 +408,7 @@ def transformer_layer(
     x: [S, H], the rows that are computed, in the type to compute in.
     weights: {name below "layer_<n>/": tensor}.
     config: BertConfig.
-    rows: PaddedRows, where in the batch they are.
+    rows: PaddedRows or TokenRows, where in the batch they are.
     bias: float32, added to the scores [B, N, F, T], or None.
     seed: int32 [2], or None for no dropout.
     site: name of the layer, for the seeds of its dropout.

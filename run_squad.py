@@ -478,9 +478,12 @@ def starting_point(settings, paths, config, strategy):
 def make_run(settings, config, tokenizer, lengths, *, files, strategy):
   """Returns the Run of the flags; makes the model and writes the records."""
   pads = settings.pad_to_max_length
+  options = setup.model_options(settings, strategy)
   with strategy.scope():
     model = span_model.SpanModel(
-      config, **setup.model_options(settings, strategy)
+      config,
+      # As in the original: the soft-max reads the states of padding.
+      **{**options, "skip_padding": options["skip_padding"] and not pads},
     )
   predictor = prediction.Predictor(
     model,

@@ -16,11 +16,12 @@ from absl import logging
 
 from classification import (
   classifier,
+  input_data,
   labelled_examples,
   prediction_files,
   scoring,
 )
-from common import file_io, result_lines
+from common import file_io
 from training import distribution, evaluation_loop, pipeline
 
 
@@ -36,7 +37,7 @@ def batch_outputs(model, shapes_vary):
 
   def of_batch(batch):
     if shapes_vary:
-      batch = pipeline.trim_to_longest(batch)
+      batch = input_data.trimmed(batch)
     logits = model(batch, skip_empty=shapes_vary)
     return {
       "scores": classifier.scores(model.kind, logits),
@@ -135,16 +136,15 @@ def write_results(path, results, task):
     task: tasks.ClassifierTask; the log says of which of its classes
       a metric is.
   """
-  shown = {
-    name: value if name == "global_step" else np.float32(value)
-    for name, value in results.items()
-  }
-  notes = {
-    name: f"of class {task.labels[task.positive]!r}"
-    for name in results
-    if name.split("_")[-1] in scoring.OF_POSITIVE_CLASS
-  }
-  result_lines.write(path, shown, notes)
+  lines = []
+  for name, value in sorted(results.items()):
+    shown = value if name == "global_step" else np.float32(value)
+    lines.append(f"{name} = {shown!s}\n")
+    of_class = ""
+    if name.split("_")[-1] in scoring.OF_POSITIVE_CLASS:
+      of_class = f" (of class {task.labels[task.positive]!r})"
+    logging.info("  %s = %s%s", name, shown, of_class)
+  file_io.write_text(path, "".join(lines))
 
 
 def write_scores(folder, name, task, scores):

@@ -6,6 +6,8 @@ import tensorflow as tf
 from common import choices
 
 POOLINGS = choices.SENTENCE_POOLINGS
+# Those that read no other state of the last layer than that of [CLS].
+FROM_FIRST_TOKEN = ("cls", "pooled")
 
 
 def pool(kind, output, input_mask):

@@ -1,13 +1,12 @@
 """A corpus -> instances: what the model reads and must predict. No TensorFlow.
 
-An *instance* is one or two ranges of the corpus's ids (segments A and B), the
-masked positions and the ids that replace them: some dozen numbers, however
-long the sequence. `Instances.features` turns many of them at a time into the
-padded arrays of records.
+An *instance* is one or two stretches of the corpus's ids (segment A and B),
+the positions that are masked and what stands there instead: some dozen
+numbers, however long the sequence. `Instances.features` makes padded arrays
+of many of them at a time, which are what records hold.
 
 As in the original: the same text, flags and seed give the same instances in
-the same order. So random numbers must be drawn in its order, even where the
-result of a draw is not used.
+the same order. So each random draw stands where the original has one.
 """
 
 import array
@@ -24,17 +23,17 @@ PACKINGS = choices.PACKINGS
 MASKINGS = ("pieces", "whole_words", "spans", "ngrams", "none")
 _TRIES_FOR_ANOTHER_DOCUMENT = 10
 
-# Random words drawn at a time, for a small and for a large corpus: many are
-# faster, few need less memory. The instances do not depend on it.
-_LARGE_CORPUS = 1_000_000  # Tokens.
-_SMALL_CHUNK, _LARGE_CHUNK = 1 << 17, 1 << 19
+# Random words drawn at a time. More are faster, some need less memory, and
+# the instances are the same.
+_LARGE_CORPUS = 1_000_000
+_SOME_WORDS, _MANY_WORDS = 1 << 17, 1 << 19
 
 
 @dataclasses.dataclass(frozen=True)
-class InstanceOptions:
+class Options:
   """How instances are made.
 
-  Raises InputError for impossible values.
+  Raises InputError when made with values that cannot work.
 
   Attributes:
     max_seq_length to short_seq_prob: the original's flags of these names.
@@ -42,8 +41,8 @@ class InstanceOptions:
       masked, and instances tell where words start instead.
     packing: one of PACKINGS. "sentence_pairs" is the original's; the others
       are RoBERTa's (Liu et al. 2019, section 4.2): as many whole sentences
-      as fit, without next-sentence prediction. In "full_sentences" they
-      continue in the next document, after a [SEP].
+      as fit, without a next sentence to guess, which in "full_sentences" go
+      on in the next document, behind a [SEP].
   """
 
   max_seq_length: int = 128
@@ -58,26 +57,21 @@ class InstanceOptions:
   def __post_init__(self):
     self._check("masking", self.masking in MASKINGS, f"one of {MASKINGS}")
     self._check("packing", self.packing in PACKINGS, f"one of {PACKINGS}")
-    # Unlike the original: its assertions fail at some instance where segments
-    # cannot have a token each, and its positions have no upper limit.
     self._check(
       "max_seq_length",
       5 <= self.max_seq_length <= 1 << 16,
       "at least 5 ([CLS], two [SEP] and a token of each segment), and at "
       "most 65536",
     )
-    # Unlike the original: with these values it writes files without a record,
-    # masks one token in each record, or takes them for 1.
     self._check("dupe_factor", self.dupe_factor >= 1, "at least 1")
-    self._check("masked_lm_prob", 0 <= self.masked_lm_prob <= 1, "in [0, 1]")
-    self._check("short_seq_prob", 0 <= self.short_seq_prob <= 1, "in [0, 1]")
-    # As in the original: there may be more places than tokens, or none, which
-    # leaves next-sentence prediction alone.
     self._check(
       "max_predictions_per_seq",
-      0 <= self.max_predictions_per_seq <= 1 << 16,
-      "from 0 to 65536",
+      self.masking == "none"
+      or 1 <= self.max_predictions_per_seq <= self.max_seq_length,
+      f"from 1 to --max_seq_length ({self.max_seq_length})",
     )
+    self._check("masked_lm_prob", 0 < self.masked_lm_prob <= 1, "in (0, 1]")
+    self._check("short_seq_prob", 0 <= self.short_seq_prob <= 1, "in [0, 1]")
 
   def _check(self, name, holds, expected):
     if not holds:
@@ -87,7 +81,10 @@ class InstanceOptions:
 
 
 class SegmentPair(NamedTuple):
-  """Two ranges of a corpus's ids, without their ends; B may be empty."""
+  """Two stretches of a corpus's ids; B is empty where there is only one.
+
+  Each goes from its start to its end (not included).
+  """
 
   a_start: int
   a_end: int
@@ -102,13 +99,12 @@ def create_instances(corpus, vocabulary, options, rng, *, after_pass=None):
   Args:
     corpus: text_corpus.Corpus.
     vocabulary: text_corpus.Vocabulary.
-    options: InstanceOptions.
-    rng: random.Random, newly seeded.
-    after_pass: function to call after each pass through the documents.
+    options: Options.
+    rng: random.Random, in the state that its seed gives.
+    after_pass: function to be called after each pass through the documents.
 
   Returns:
-    (Instances, order): the list of the original is instances order[0],
-    order[1], ...
+    (Instances, order): the original's list is instances order[0], order[1]...
   """
   documents = list(range(corpus.num_documents))
   rng.shuffle(documents)
@@ -119,19 +115,19 @@ def create_instances(corpus, vocabulary, options, rng, *, after_pass=None):
   stream = random_stream.RandomWordStream(
     rng,
     views=masking.stream_views(vocabulary),
-    chunk=_LARGE_CHUNK if is_large else _SMALL_CHUNK,
+    chunk=_MANY_WORDS if is_large else _SOME_WORDS,
   )
   masker = masking.make_masker(corpus, vocabulary, options, stream)
   for _ in range(options.dupe_factor):
     for pair in _all_pairs(corpus, documents, options, stream):
       masker.add(pair)
-      if stream.should_discard:
-        instances.extend(masker.flush())
-        stream.discard_used()
+      if stream.should_forget:
+        instances.extend(masker.take())
+        stream.forget()
     if after_pass:
       after_pass()
-  instances.extend(masker.flush())
-  stream.restore_rng()
+  instances.extend(masker.take())
+  stream.give_back()
   order = array.array("q", range(len(instances)))
   rng.shuffle(order)
   return instances, np.array(order, np.int64)
@@ -140,8 +136,8 @@ def create_instances(corpus, vocabulary, options, rng, *, after_pass=None):
 def _all_pairs(corpus, documents, options, stream):
   """Yields the SegmentPairs of one pass through the documents.
 
-  Lazily: each pair is drawn from `stream` when it is asked for, so that the
-  caller can draw its masks before the next pair, as the original does.
+  Draws from `stream` as it goes: who draws between two pairs, as the masking
+  does, draws where the original does.
   """
   if options.packing == "full_sentences":
     yield from _packed(corpus, 0, len(corpus.ids), options, stream)
@@ -158,20 +154,20 @@ def _all_pairs(corpus, documents, options, stream):
 def segment_pairs(corpus, documents, place, options, stream):
   """Yields the SegmentPairs of the document documents[place].
 
-  Sentences are collected until they fill a sequence; the first of them, a
-  random number, become segment A, and B is the rest or, half of the time,
-  sentences of a random document.
+  Sentences are collected until they fill a sequence; a random part of them
+  becomes segment A, and B is the rest or, half of the time, a stretch of a
+  random document.
 
   Args:
     corpus: text_corpus.Corpus.
     documents: shuffled numbers of its documents.
     place: an index of `documents`.
-    options: InstanceOptions.
+    options: Options.
     stream: random_stream.RandomWordStream.
   """
   max_tokens = options.max_seq_length - 3
   target = max_tokens
-  # Some sequences are short, because those of fine-tuning will be.
+  # Some sequences are short, so that fine-tuning's short ones are not new.
   if stream.random() < options.short_seq_prob:
     target = stream.randint(2, max_tokens)
   starts = corpus.sentence_starts
@@ -185,8 +181,8 @@ def segment_pairs(corpus, documents, place, options, stream):
     is_random_next = size == 1 or stream.random() < 0.5
     if is_random_next:
       rest = target - (a[1] - a[0])
-      b = _random_range(corpus, documents, place, rest, stream)
-      sentence = a_end  # The rest of the chunk is used again.
+      b = _random_stretch(corpus, documents, place, rest, stream)
+      sentence = a_end  # The rest of the chunk is put back.
     else:
       b = starts[a_end], starts[chunk_end]
       sentence = chunk_end
@@ -200,11 +196,11 @@ def _chunk_end(starts, sentence, last, target):
   return bisect.bisect_left(starts, enough, sentence + 1, last)
 
 
-def _random_range(corpus, documents, place, target, stream):
+def _random_stretch(corpus, documents, place, target, stream):
   """Returns (start, end) of sentences of about `target` tokens elsewhere.
 
-  As in the original: ten tries to find another document. So a single document
-  is its own random one.
+  As in the original: ten tries to find another document. So with a single
+  document it is always the same one, labelled as random.
   """
   for _ in range(_TRIES_FOR_ANOTHER_DOCUMENT):
     other = stream.randint(0, len(documents) - 1)
@@ -217,17 +213,17 @@ def _random_range(corpus, documents, place, target, stream):
 
 
 def _truncated(a, b, max_tokens, stream):
-  """Removes tokens from the longer (start, end) until both fit.
+  """Cuts tokens off the longer (start, end) until both fit, at random ends.
 
-  As in the original: from B where both are equally long, and for each token a
-  random number decides whether the first or the last one goes.
+  As in the original: B where both are equally long, and a draw for each
+  token, whether it is the first or the last that goes.
   """
   length_a, length_b = a[1] - a[0], b[1] - b[0]
   surplus = length_a + length_b - max_tokens
   if surplus <= 0:
     return a, b
-  from_front = stream.coin_flips(surplus)
-  # The longer one loses tokens until both are equal, then B, A, B, A, ...
+  from_front = stream.heads(surplus)
+  # First the longer one is cut, then B, A, B, A, ...
   uneven = min(abs(length_a - length_b), surplus)
   cuts_a, cuts_b = from_front[uneven + 1 :: 2], from_front[uneven::2]
   if length_a > length_b:
@@ -237,16 +233,16 @@ def _truncated(a, b, max_tokens, stream):
   return _cut(a, cuts_a), _cut(b, cuts_b)
 
 
-def _cut(token_range, cuts):
-  """Removes a token for each of `cuts`: 1 the first, 0 the last."""
+def _cut(stretch, cuts):
+  """Takes a token off (start, end) for each of `cuts`, 1 at the front."""
   front = cuts.count(1)
-  return token_range[0] + front, token_range[1] - (len(cuts) - front)
+  return stretch[0] + front, stretch[1] - (len(cuts) - front)
 
 
 def _joined(corpus, documents, vocabulary):
-  """Returns a Corpus of one document: all in the given order, [SEP] between.
+  """Returns the documents in another order, with a [SEP] between them.
 
-  Each [SEP] is the first token of the sentence after it.
+  A [SEP] counts as the first token of the sentence behind it.
   """
   flags = text_corpus.word_flags(corpus, vocabulary)
   ids, continues = array.array(corpus.ids.dtype.char), bytearray()
@@ -274,13 +270,13 @@ def _joined(corpus, documents, vocabulary):
 def _packed(corpus, start, end, options, stream):
   """Yields SegmentPairs without B of as many whole sentences as fit.
 
-  A sentence that is longer than a sequence is cut into several.
+  A sentence that does not fit into one by itself is cut into several.
   """
   max_tokens = options.max_seq_length - 2
   separators = corpus.continues or b""
   while start < end:
     if separators and separators[start] == text_corpus.NO_WORD:
-      start += 1  # No [SEP] directly after [CLS].
+      start += 1
     target = max_tokens
     if stream.random() < options.short_seq_prob:
       target = stream.randint(2, max_tokens)
@@ -293,17 +289,17 @@ def _packed(corpus, start, end, options, stream):
 
 
 class Instances:
-  """Instances in the order of their creation, some 150 bytes each.
+  """Instances in the order of their making, some 150 bytes each.
 
-  The columns, for B instances:
+  Attributes (B of them):
     pairs: int64 [B, 5], the fields of a SegmentPair.
     num_masked: uint16 [B].
-    positions: uint16 [B, P], the masked positions, ascending, then zeros.
-    replacements: [B, P], the ids in the input at these positions.
+    positions: uint16 [B, P], the masked positions, rising, then zeros.
+    replacements: [B, P], the ids that stand there in the input.
   """
 
   def __init__(self, corpus, vocabulary, options):
-    """Makes an empty list, whose pairs will be ranges of `corpus`."""
+    """Makes an empty list; `corpus` is what its pairs are stretches of."""
     self._corpus = corpus
     self._vocabulary = vocabulary
     self._length = options.max_seq_length
@@ -337,7 +333,7 @@ class Instances:
     return values.reshape(len(self), width)[rows].astype(np.int64)
 
   def features(self, rows):
-    """Returns the features of the records of some instances.
+    """Returns what the records of some instances hold.
 
     Args:
       rows: array [B] of the instances' numbers.
@@ -345,13 +341,13 @@ class Instances:
     Returns:
       A dict of integer arrays: input_ids, input_mask, segment_ids [B, T];
       masked_lm_positions, masked_lm_ids and masked_lm_weights (float)
-      [B, P], or, without masking, word_starts [B, T], 1 at the first piece of
-      a word; for sentence pairs next_sentence_labels [B, 1], 1 for a random
-      next segment.
+      [B, P], or where nothing is masked word_starts [B, T], 1 at the first
+      piece of a word; for sentence pairs next_sentence_labels [B, 1], 1 for
+      a random next segment.
     """
     pairs = self._rows("pairs", rows, 5)
     layout = _Layout(pairs, self._length)
-    input_ids = layout.gather(self._corpus.ids)
+    input_ids = layout.gathered(self._corpus.ids)
     input_ids[:, 0] = self._vocabulary.cls_id
     input_ids[layout.is_separator] = self._vocabulary.sep_id
     features = {
@@ -369,12 +365,12 @@ class Instances:
 
   def _word_starts(self, layout):
     """Returns [B, T]: 1 at the first piece of each word, segment by segment."""
-    flags = layout.gather(self._flags, text_corpus.NO_WORD)
+    flags = layout.gathered(self._flags, text_corpus.NO_WORD)
     is_first = (flags == text_corpus.STARTS_WORD) | layout.starts_segment
     return is_first.astype(np.uint8)
 
   def _masked_features(self, input_ids, rows):
-    """Puts the replacements into `input_ids`; returns masked_lm features."""
+    """Puts the replacements into `input_ids`; returns what was there."""
     width = self._max_predictions
     positions = self._rows("positions", rows, width)
     replacements = self._rows("replacements", rows, width)
@@ -391,7 +387,7 @@ class Instances:
 
 
 class _Layout:
-  """The positions of the tokens of B instances: arrays [B, T].
+  """Where the tokens of B instances stand: arrays [B, T].
 
   [CLS] a a a [SEP] b b [SEP] 0 0, or [CLS] a a a [SEP] 0 0 without B.
   """
@@ -412,8 +408,8 @@ class _Layout:
     self.input_mask = (column < end).astype(np.uint8)
     self.segment_ids = self.input_mask * (column >= first_b)
 
-  def gather(self, values, other=0):
+  def gathered(self, values, other=0):
     """Returns values of the corpus's tokens, `other` where there is none."""
-    result = np.full(self._source.shape, other, np.int64)
-    result[self._in_text] = values[self._source[self._in_text]]
-    return result
+    gathered = np.full(self._source.shape, other, np.int64)
+    gathered[self._in_text] = values[self._source[self._in_text]]
+    return gathered

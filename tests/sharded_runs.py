@@ -8,12 +8,10 @@ import small_corpus
 from pretraining import instance_maker, record_maker, sharding
 
 
-def make_record_options(folder, **options):
+def make_recipe(folder, **options):
   settings = {"max_seq_length": 32, "max_predictions_per_seq": 5, **options}
   return record_maker.RecordOptions(
-    small_corpus.write_vocab(folder),
-    True,
-    instance_maker.InstanceOptions(**settings),
+    small_corpus.write_vocab(folder), True, instance_maker.Options(**settings)
   )
 
 
@@ -25,7 +23,7 @@ def make_run(folder, output="out/a.tfrecord", **options):
   ]
   size = sum(map(os.path.getsize, files))
   run = sharding.ShardedRun(
-    make_record_options(folder, **options),
+    make_recipe(folder, **options),
     files,
     str(folder / output),
     shard_bytes=-(-size // 6),

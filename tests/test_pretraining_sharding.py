@@ -9,12 +9,7 @@ import pytest
 
 from common import errors, file_io, tfrecord
 from pretraining import record_maker, sharding, text_shards
-from sharded_runs import (
-  assert_expected,
-  contents,
-  make_record_options,
-  make_run,
-)
+from sharded_runs import assert_expected, contents, make_recipe, make_run
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +37,7 @@ def test_a_shard_is_what_its_text_alone_would_give(tmp_path, expected):
   made = run.make()
   assert_expected(run, expected)
   assert sum(result.records for result in made) > 600
-  maker = record_maker.RecordMaker(run.options)
+  maker = record_maker.RecordMaker(run.recipe)
   for shard, result in zip(run.shards, made):
     text = tmp_path / "shard.txt"
     lines = text_shards.read_lines(shard.pieces)
@@ -140,7 +135,7 @@ def test_a_text_that_changed_is_refused(tmp_path):
     stream.write("more\n")
   files = [str(tmp_path / "a.txt"), str(tmp_path / "b.txt")]
   again = sharding.ShardedRun(
-    run.options, files, str(tmp_path / "out/a.tfrecord"), shard_bytes=1000
+    run.recipe, files, str(tmp_path / "out/a.tfrecord"), shard_bytes=1000
   )
   with pytest.raises(errors.InputError, match="made with .* now it is"):
     again.begin()
@@ -149,7 +144,7 @@ def test_a_text_that_changed_is_refused(tmp_path):
 def test_outputs_without_a_manifest_are_refused(tmp_path):
   run = make_run(tmp_path)
   file_io.write_text(run.shards[4].output, "")
-  with pytest.raises(errors.InputError, match="00004-of-00006 exists, but"):
+  with pytest.raises(errors.InputError, match="00004-of-00006 is there, but"):
     run.make()
 
 
@@ -166,7 +161,7 @@ def test_comparing_files_with_their_manifest(tmp_path):
   paths = [shard.output for shard in run.shards]
   file_io.write_text(paths[0], "")
   (fault,) = sharding.compare_with_manifests(paths[:1])
-  assert f"not listed in {run.manifest}; finish the run" in fault
+  assert "does not tell of it; finish the run" in fault
   os.remove(paths[0])
   run.make()
   assert sharding.compare_with_manifests(paths) == []
@@ -182,7 +177,7 @@ def test_comparing_files_with_their_manifest(tmp_path):
 def test_compressed_shards_hold_the_same_records(tmp_path, expected):
   run = make_run(tmp_path, "out/a.tfrecord.gz")
   shard = run.shards[3]
-  maker = record_maker.RecordMaker(run.options)
+  maker = record_maker.RecordMaker(run.recipe)
   sharding.make_shard(maker, 12345, shard)
   plain = tmp_path / "plain"
   plain.write_bytes(expected["a.tfrecord-00003-of-00006"])
@@ -196,10 +191,7 @@ def test_a_shard_within_one_document_is_empty(tmp_path):
   path = tmp_path / "text.txt"
   path.write_text("the cat sat\n" * 100)
   run = sharding.ShardedRun(
-    make_record_options(tmp_path),
-    [str(path)],
-    str(tmp_path / "a"),
-    shard_bytes=400,
+    make_recipe(tmp_path), [str(path)], str(tmp_path / "a"), shard_bytes=400
   )
   made = run.make()
   assert [result.records > 0 for result in made] == [True, False, False]
@@ -214,7 +206,7 @@ class Deadly:
 
 def test_a_killed_process_is_told_of(tmp_path):
   run = make_run(tmp_path)
-  run.options = Deadly()
+  run.recipe = Deadly()
   with pytest.raises(errors.InputError, match="a process was killed, perhaps"):
     run.make(2)
 

@@ -98,6 +98,7 @@ def test_defaults_are_those_of_the_script(parse):
     "compute_dtype": tf.float32,
     "use_one_hot_embeddings": False,
     "recompute_activations": False,
+    "skip_padding": True,
   }
 
 
@@ -193,6 +194,8 @@ def test_without_jit_compile_nothing_is_compiled(parse, jit):
 def test_shapes_may_vary_only_without_xla(parse):
   settings = parse(jit_compile="true")
   assert not setup.shapes_may_vary(settings, tf.distribute.get_strategy())
+  options = setup.model_options(settings, tf.distribute.get_strategy())
+  assert not options["skip_padding"]
   settings = parse(jit_compile="false")
   assert setup.shapes_may_vary(settings, tf.distribute.get_strategy())
 
