@@ -8,7 +8,6 @@
 Letters: N examples, L classes.
 """
 
-import functools
 import os
 
 import numpy as np
@@ -25,9 +24,8 @@ from common import file_io
 from training import distribution, evaluation_loop, pipeline
 
 
-@functools.lru_cache(maxsize=1)  # One function of a model: compiled once.
 def batch_outputs(model, shapes_vary):
-  """Returns a function of a batch, see `predict`.
+  """Returns a function of a batch: what a model says of its examples.
 
   Args:
     model: classifier.ClassifierModel.
@@ -50,34 +48,77 @@ def batch_outputs(model, shapes_vary):
   return of_batch
 
 
-def predict(model, data, *, strategy, batch_size):
-  """Computes what a model says of all examples, in their order.
+class Evaluator:
+  """A model's outputs and scores; what computes them is compiled once."""
 
-  Args:
-    model: classifier.ClassifierModel.
-    data: input_data.ClassifierData.
-    strategy: tf.distribute.Strategy of the model.
-    batch_size: examples in a batch, over all replicas.
+  def __init__(self, model, strategy):
+    """Takes a classifier.ClassifierModel and its tf.distribute.Strategy."""
+    self._strategy = strategy
+    self._predictor = evaluation_loop.Predictor(
+      strategy, batch_outputs(model, not distribution.is_tpu(strategy))
+    )
 
-  Returns:
-    dict of arrays: scores float32 [N, L], loss float32 [N], label_ids.
-  """
-  lengths = None
-  if "input_mask" in data.features:
-    lengths = pipeline.record_lengths([data.records], data.features)
-  return evaluation_loop.predict(
-    strategy,
-    batch_outputs(model, not distribution.is_tpu(strategy)),
-    pipeline.sequential_records([data.records]),
-    data.features,
-    num_records=data.num_records,
-    batch_size=batch_size,
-    lengths=lengths,
-  )
+  def predict(self, data, batch_size):
+    """Computes what the model says of all examples, in their order.
+
+    Args:
+      data: input_data.ClassifierData.
+      batch_size: examples in a batch, over all replicas.
+
+    Returns:
+      dict of arrays: scores float32 [N, L], loss float32 [N], label_ids.
+    """
+    lengths = None
+    if "input_mask" in data.features:
+      lengths = pipeline.record_lengths([data.records], data.features)
+    return self._predictor.predict(
+      pipeline.sequential_records([data.records]),
+      data.features,
+      num_records=data.num_records,
+      batch_size=batch_size,
+      lengths=lengths,
+    )
+
+  def evaluate(self, task, data, *, batch_size, report_dir=None):
+    """Scores all evaluation data.
+
+    Args:
+      task: tasks.ClassifierTask.
+      data: dict from "eval", "eval_mismatched" and others, which are
+        skipped, to input_data.ClassifierData.
+      batch_size: examples in a batch, over all replicas.
+      report_dir: where the scores of each class are written; None: nowhere.
+
+    Returns:
+      dict from "eval_accuracy", "eval_mismatched_accuracy", ... to numbers.
+    """
+    values = {}
+    for name in data:
+      if not name.startswith("eval"):
+        continue
+      outputs = self.predict(data[name], batch_size)
+      results = scoring.Results(
+        kind=task.kind,
+        labels=task.labels,
+        gold=outputs["label_ids"],
+        scores=outputs["scores"],
+        positive=task.positive,
+      )
+      found = scoring.compute(results, task.metrics)
+      found["loss"] = np.mean(outputs["loss"], dtype=np.float64)
+      values.update({f"{name}_{key}": value for key, value in found.items()})
+      if name == "eval":
+        values["loss"] = scoring.mean_over_batches(
+          outputs["loss"], batch_size
+        )
+      if report_dir and distribution.is_chief(self._strategy):
+        path = os.path.join(report_dir, f"{name}_report.txt")
+        file_io.write_text(path, scoring.report(results))
+    return values
 
 
 def result_names(task, data):
-  """Returns the names of what `evaluate` gives; see there."""
+  """Returns the names of what Evaluator.evaluate gives; see there."""
   names = [
     f"{name}_{metric}"
     for name in data
@@ -85,46 +126,6 @@ def result_names(task, data):
     for metric in (*task.metrics, "loss")
   ]
   return [*names, "loss"] if "eval" in data else names
-
-
-def evaluate(model, task, data, *, strategy, batch_size, report_dir=None):
-  """Scores all evaluation data.
-
-  Args:
-    model, strategy, batch_size: as of `predict`.
-    task: tasks.ClassifierTask.
-    data: dict from "eval", "eval_mismatched" and others, which are passed
-      over, to input_data.ClassifierData.
-    report_dir: where the scores of each class are written; None: nowhere.
-
-  Returns:
-    dict from "eval_accuracy", "eval_mismatched_accuracy", ... to numbers.
-  """
-  values = {}
-  for name in data:
-    if not name.startswith("eval"):
-      continue
-    outputs = predict(
-      model, data[name], strategy=strategy, batch_size=batch_size
-    )
-    results = scoring.Results(
-      kind=task.kind,
-      labels=task.labels,
-      gold=outputs["label_ids"],
-      scores=outputs["scores"],
-      positive=task.positive,
-    )
-    found = scoring.compute(results, task.metrics)
-    found["loss"] = np.mean(outputs["loss"], dtype=np.float64)
-    values.update({f"{name}_{key}": value for key, value in found.items()})
-    if name == "eval":
-      values["loss"] = scoring.mean_over_batches(
-        outputs["loss"], batch_size
-      )
-    if report_dir and distribution.is_chief(strategy):
-      path = os.path.join(report_dir, f"{name}_report.txt")
-      file_io.write_text(path, scoring.report(results))
-  return values
 
 
 def write_results(path, results, task):
@@ -154,7 +155,7 @@ def write_scores(folder, name, task, scores):
     folder: where.
     name: one of task.splits, "predict" or "predict_mismatched".
     task: tasks.ClassifierTask.
-    scores: float32 [N, L], those of `predict`.
+    scores: float32 [N, L], those of Evaluator.predict.
 
   Returns:
     The predicted labels, a list of N.

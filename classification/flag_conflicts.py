@@ -1,18 +1,23 @@
-"""Flags of run_classifier.py that would be ignored beside others: refused."""
+"""Flags of run_classifier.py that others would make useless: refused."""
 
 from common import run_settings
 
-# --predict_file: texts come on the standard input.
+# Of --predict_file: texts come on the standard input.
 STANDARD_INPUT = "-"
 
 
-def _answers(settings):
+def answers_lines(settings):
+  """Whether the lines of the standard input are to be answered."""
   return settings.interactive or settings.predict_file == STANDARD_INPUT
 
 
-def _no_predictions(settings):
-  writes = settings.do_predict and settings.predict_file != STANDARD_INPUT
-  return not (settings.task_name and writes)
+def writes_predictions(settings):
+  """Whether files of predictions are to be written."""
+  return settings.do_predict and settings.predict_file != STANDARD_INPUT
+
+
+def _no_submission(settings):
+  return not (settings.task_name and writes_predictions(settings))
 
 
 CONFLICTS = (
@@ -49,7 +54,7 @@ CONFLICTS = (
   run_settings.Conflict(
     "freeze_layers bucket_by_length",
     lambda settings: settings.freeze_encoder,
-    "has nothing to work on beside --freeze_encoder, which trains no layer "
+    "has no effect with --freeze_encoder, which trains no layer "
     "and reads no sequences; leave one of them out",
   ),
   run_settings.Conflict(
@@ -59,13 +64,13 @@ CONFLICTS = (
   ),
   run_settings.Conflict(
     "seeds",
-    lambda settings: _answers(settings) or settings.glue_submission_dir,
+    lambda settings: answers_lines(settings) or settings.glue_submission_dir,
     "makes several models, and texts are answered, or GLUE's files written, "
     "by one; run again with the best as --init_checkpoint",
   ),
   run_settings.Conflict(
     "glue_submission_dir",
-    _no_predictions,
+    _no_submission,
     "needs --task_name and --do_predict of its test files; pass both, or leave "
     "it out",
   ),

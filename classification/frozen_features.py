@@ -1,7 +1,7 @@
 """What a frozen encoder makes of each example, computed once and kept.
 
 An encoder that is not trained gives the same states in every epoch. So they
-are written beside the records, and training the pooler and the classifier on
+are written next to the records, and training the pooler and the classifier on
 them takes seconds (the feature-based approach of arXiv 1810.04805, section
 5.3). Letters: W sequences of an example, H width.
 """
@@ -83,7 +83,6 @@ def ensure(path, model, data, *, strategy, batch_size):
 
 def _computed(model, data, strategy, batch_size):
   """Yields dicts of arrays [n, ...], some thousand examples at a time."""
-
   skip_empty = not distribution.is_tpu(strategy)
 
   def of_batch(batch):
@@ -100,16 +99,19 @@ def _computed(model, data, strategy, batch_size):
       "is_real_example": batch["is_real_example"],
     }
 
-  records = pipeline.sequential_records([data.records])
+  # One pass over the file, some thousand records at a time: skipping to each
+  # part would read all before it again.
+  parts = pipeline.sequential_records([data.records]).batch(_COMPUTED_TOGETHER)
   lengths = pipeline.record_lengths([data.records], data.features)
-  for start in range(0, data.num_records, _COMPUTED_TOGETHER):
-    part = lengths[start : start + _COMPUTED_TOGETHER]
-    yield evaluation_loop.predict(
-      strategy,
-      of_batch,
-      records.skip(start).take(len(part)),
+  predictor = evaluation_loop.Predictor(strategy, of_batch)
+  start = 0
+  for records in parts:
+    count = len(records)
+    yield predictor.predict(
+      tf.data.Dataset.from_tensor_slices(records),
       data.features,
-      num_records=len(part),
+      num_records=count,
       batch_size=batch_size,
-      lengths=part,
+      lengths=lengths[start : start + count],
     )
+    start += count

@@ -60,9 +60,9 @@ def test_loss_and_scores_are_those_of_each_example(
   gold = np.array([0, 0, 1, 0, 0, 1, 0])
   norms = np.log(np.exp(logits).sum(axis=1))
   losses = norms - logits[np.arange(7), gold]
-  found = evaluation.evaluate(
-    model, task, data, strategy=strategy, batch_size=3,
-    report_dir=str(tmp_path),
+  evaluator = evaluation.Evaluator(model, strategy)
+  found = evaluator.evaluate(
+    task, data, batch_size=3, report_dir=str(tmp_path)
   )
   # The last batch is short: a mean over batches, and one over examples.
   tiny_model.assert_close(
@@ -75,9 +75,7 @@ def test_loss_and_scores_are_those_of_each_example(
   assert set(found) == {"loss", "eval_loss", "eval_accuracy", "eval_f1"}
   assert set(found) == set(evaluation.result_names(task, data))
   assert "macro avg" in (tmp_path / "eval_report.txt").read_text()
-  outputs = evaluation.predict(
-    model, data["eval"], strategy=strategy, batch_size=2
-  )
+  outputs = evaluator.predict(data["eval"], 2)
   tiny_model.assert_close(
     outputs["scores"], np.exp(logits - norms[:, None])
   )
@@ -100,9 +98,7 @@ def test_windows_that_a_text_does_not_have_are_not_computed(
   records = list(tf.data.TFRecordDataset(data["eval"].records))
   batch = tf.io.parse_example(tf.stack(records), data["eval"].features)
   batch = {name: tf.cast(value, tf.int32) for name, value in batch.items()}
-  outputs = evaluation.batch_outputs.__wrapped__(
-    model, shapes_vary
-  )(batch)
+  outputs = evaluation.batch_outputs(model, shapes_vary)(batch)
   assert outputs["scores"].shape == (7, 2) and sequences == [computed]
 
 

@@ -47,16 +47,17 @@ def ensure(path, model, data):
 
 
 def logits(model, data, seed=None):
-  outputs = evaluation_loop.predict(
+  predictor = evaluation_loop.Predictor(
     tf.distribute.get_strategy(),
     lambda batch: {"logits": model(batch, seed),
                    "label_ids": batch["label_ids"]},
+  )
+  return predictor.predict(
     pipeline.sequential_records([data.records]),
     data.features,
     num_records=data.num_records,
     batch_size=9,
   )
-  return outputs
 
 
 def test_training_on_kept_states_is_training_on_texts(
@@ -86,3 +87,28 @@ def test_states_are_kept_for_the_same_encoder_only(data, tmp_path):
   ensure(path, make(seed=6), data)
   assert path.stat().st_mtime_ns > written
   assert tfrecord.count_records(str(path)) == 9
+
+
+def test_records_are_read_once_however_many_parts_there_are(
+  data, tmp_path, monkeypatch
+):
+  reads, plain = [], pipeline.sequential_records
+
+  def counted(files):
+    def note(record):
+      reads.append(record)
+      return record
+
+    return plain(files).map(
+      lambda record: tf.ensure_shape(
+        tf.numpy_function(note, [record], tf.string), []
+      )
+    )
+
+  monkeypatch.setattr(frozen_features, "_COMPUTED_TOGETHER", 2)
+  # The lengths are read before, once.
+  lengths = pipeline.record_lengths([data.records], data.features)
+  monkeypatch.setattr(pipeline, "record_lengths", lambda *_: lengths)
+  monkeypatch.setattr(pipeline, "sequential_records", counted)
+  ensure(tmp_path / "features", make(), data)
+  assert len(reads) == 9

@@ -99,8 +99,15 @@ def defined_flags(path):
 def flags_of(verb):
   """Returns the names of all flags of a script, shared groups included."""
   flags = set(defined_flags(VERBS[verb]))
-  groups = {}
-  path = ROOT / "training" / "common_flags.py"
+  for path in NOUNS:
+    if path.stem.endswith("_flags"):
+      flags |= flags_of_groups(verb, path)
+  return flags
+
+
+def flags_of_groups(verb, path):
+  """Returns the flags that a script takes from a module of flags."""
+  flags, groups = set(), {}
   for function in functions(path):
     lines = range(function.lineno, function.end_lineno + 1)
     groups[function.name] = {
@@ -112,7 +119,7 @@ def flags_of(verb):
       if isinstance(node, ast.Name) and node.id in groups:
         groups[function.name] |= groups[node.id]
   for node in nodes(VERBS[verb], ast.Attribute):
-    if ast.unparse(node.value) == "common_flags":
+    if ast.unparse(node.value) == path.stem:
       flags |= groups.get(node.attr, set())
   return flags
 
@@ -134,13 +141,13 @@ def test_verbs_are_never_imported():
   assert not found
 
 
-def test_only_verbs_and_common_flags_know_flags():
+def test_only_verbs_and_modules_of_flags_know_flags():
   found = []
   for path in NOUNS:
-    if path.stem == "common_flags":
+    if path.stem.endswith("_flags"):
       continue
     for node in nodes(path, ast.Import, ast.ImportFrom):
-      if re.search(r"absl.*\bflags\b|common_flags", ast.unparse(node)):
+      if re.search(r"absl.*\bflags\b|\w_flags\b", ast.unparse(node)):
         found.append(place(path, node.lineno))
     for node in nodes(path, ast.Name, ast.Attribute):
       if "FLAGS" in (getattr(node, "id", ""), getattr(node, "attr", "")):

@@ -1,0 +1,135 @@
+"""The flags of run_classifier.py alone; TensorFlow is not needed for them."""
+
+from absl import flags
+
+from common import choices
+
+# Show these flags in the script's own --help.
+flags.disclaim_key_flags()
+
+
+def define_task_flags():
+  """Flags that name the task and limit its examples."""
+  flags.DEFINE_string(
+    "task_name", None,
+    "An official task: CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE, WNLI, "
+    "AX, XNLI, PAWS-X, IMDB or SWAG. None for your own files.",
+  )
+  flags.DEFINE_string(
+    "data_dir", None, "Folder of the task's official files."
+  )
+  flags.DEFINE_string(
+    "language", None, "Of XNLI and PAWS-X; by default zh and en."
+  )
+  flags.DEFINE_integer(
+    "max_train_examples", 0, "Train on the first N examples; 0: all.",
+    lower_bound=0,
+  )
+  flags.DEFINE_integer(
+    "max_eval_examples", 0, "Score the first N examples; 0: all.",
+    lower_bound=0,
+  )
+  flags.DEFINE_integer(
+    "max_predict_examples", 0, "Predict the first N examples; 0: all.",
+    lower_bound=0,
+  )
+  flags.DEFINE_list(
+    "metrics", [],
+    "What is reported besides the loss: accuracy, precision, recall, f1 (each "
+    "also with _macro or _micro), matthews, auc, pearson, spearman. By default "
+    "the task's official ones. Plain precision, recall and f1 are those of the "
+    "second of two classes: --labels gives the order.",
+  )
+  flags.DEFINE_string(
+    "glue_submission_dir", None,
+    "Folder for the predictions in the files that GLUE's server takes.",
+  )
+
+
+def define_own_data_flags():
+  """Flags that describe your own files."""
+  flags.DEFINE_string(
+    "train_file", None, "Your own examples to train on: .csv, .tsv or .jsonl."
+  )
+  flags.DEFINE_string("eval_file", None, "Your own examples to score.")
+  flags.DEFINE_string(
+    "predict_file", None,
+    "Your own examples to predict; needs no labels. -: texts on the standard "
+    "input, each answered at once on the standard output.",
+  )
+  flags.DEFINE_string("text_column", "text", "Name of the column of the texts.")
+  flags.DEFINE_string(
+    "text_b_column", None, "Of the second texts, where there are pairs."
+  )
+  flags.DEFINE_string("label_column", "label", "Of the labels.")
+  flags.DEFINE_string(
+    "id_column", None, "Of the rows' names; by default they are numbered."
+  )
+  flags.DEFINE_enum(
+    "file_format", None, choices.TABLE_FORMATS,
+    "Of your own files; by default their names tell.",
+  )
+  flags.DEFINE_bool(
+    "quoted_tsv", False, "Whether your own .tsv files have quotes as CSV has."
+  )
+  _define_label_flags()
+
+
+def _define_label_flags():
+  flags.DEFINE_enum(
+    "task_kind", None, choices.OWN_TASK_KINDS,
+    "What labels of your own data are: one class of several, a number, or any "
+    "number of classes. By default what --bert_config_file says that the model "
+    "was trained for, or single.",
+  )
+  flags.DEFINE_list(
+    "labels", [],
+    "Classes of your own data, in the order of the model's outputs; by default "
+    "those in the training data, sorted, or those of the model.",
+  )
+  flags.DEFINE_string(
+    "label_separator", ",",
+    "Between the classes of a text, with --task_kind=multi_label.",
+  )
+  flags.DEFINE_string(
+    "class_weights", None,
+    "How much each class counts in the loss of training: balanced, numbers in "
+    "the order of the classes (1,2.5), or name=number for some of them. With "
+    "--task_kind=multi_label: how much more being of a class counts than not "
+    "being of it.",
+  )
+
+
+def define_window_flags():
+  """Flags of texts that are longer than a sequence."""
+  flags.DEFINE_integer(
+    "doc_stride", 0,
+    "Long texts: windows of --max_seq_length that start N pieces apart; the "
+    "text's logits are those of its windows, pooled. 0: truncate texts.",
+    lower_bound=0,
+  )
+  flags.DEFINE_integer(
+    "max_windows", 0, "At most N windows of a text; 0: all.", lower_bound=0
+  )
+  flags.DEFINE_enum(
+    "window_pooling", "mean", choices.WINDOW_POOLINGS,
+    "How the logits of windows become those of the text.",
+  )
+
+
+def define_run_flags():
+  """Flags that say what else a run does."""
+  flags.DEFINE_list(
+    "seeds", [],
+    "Trains and evaluates once with each of these seeds, in output_dir/seed_N; "
+    "median, mean and standard deviation are in seeds_results.txt.",
+  )
+  flags.DEFINE_bool(
+    "interactive", False,
+    "Answers texts from the terminal, after everything else.",
+  )
+  flags.DEFINE_enum(
+    "answer_format", "tsv", choices.ANSWER_FORMATS,
+    "What --interactive and --predict_file=- write for a line: the label and "
+    "the score of each class between tabs, or JSON.",
+  )

@@ -1,0 +1,255 @@
+"""One model of a command: trained, evaluated, and used to predict.
+
+run_classifier.py calls these steps in their order; with --seeds it makes
+several models from the same data.
+"""
+
+import os
+import sys
+from typing import NamedTuple
+
+import tensorflow as tf
+
+import modeling
+from checkpoints import model_folder, weight_files
+from classification import (
+  classifier,
+  evaluation,
+  frozen_features,
+  glue_submission,
+  input_data,
+  interactive,
+  tasks,
+)
+from common import errors
+from training import distribution, setup
+
+
+class ClassifierRun(NamedTuple):
+  """What all the models of one command share.
+
+  Attributes:
+    config: modeling.BertConfig, with the classes.
+    task: tasks.ClassifierTask.
+    options: input_data.Options.
+    class_weights: list of floats, or None.
+    strategy: tf.distribute.Strategy.
+    data: dict from "train", "eval", "predict" and more, such as
+      "eval_mismatched", to input_data.ClassifierData.
+    trim: whether batches may be cut to their longest sequence.
+  """
+
+  config: modeling.BertConfig
+  task: tasks.ClassifierTask
+  options: input_data.Options
+  class_weights: list
+  strategy: tf.distribute.Strategy
+  data: dict
+  trim: bool
+
+
+def input_options(settings, task):
+  """Returns the input_data.Options of run_settings.Settings and a task."""
+  return input_data.Options(
+    kind=task.kind,
+    labels=task.labels,
+    vocab_file=settings.vocab_file,
+    do_lower_case=settings.do_lower_case,
+    max_seq_length=settings.max_seq_length,
+    doc_stride=settings.doc_stride,
+    max_windows=settings.max_windows,
+  )
+
+
+def _kind_of_run(task):
+  """Returns what a run's folder says of its task."""
+  return f"classification, {task.name}"
+
+
+def check_output_dir(settings, run):
+  """Claims --output_dir before anything is written to it."""
+  setup.check_output_dir(
+    settings, _kind_of_run(run.task), run.config, run.strategy
+  )
+
+
+class ModelRun:
+  """A model with its folder; the steps of run_classifier.py."""
+
+  def __init__(self, settings, run, output_dir):
+    """Makes the model and finds out where its weights start.
+
+    Args:
+      settings: run_settings.Settings.
+      run: ClassifierRun.
+      output_dir: folder of this model.
+
+    Raises:
+      InputError: the folder is another run's, or nothing is trained and
+        there are no weights.
+    """
+    self._settings = settings
+    self._run = run
+    self._output_dir = output_dir
+    self._start = setup.open_run(
+      settings, _kind_of_run(run.task), run.config, run.strategy, output_dir
+    )
+    if self._start.kind == "random" and not settings.do_train:
+      raise errors.InputError(
+        f"no weights: there is no checkpoint in {output_dir}; pass "
+        "--init_checkpoint, or --do_train"
+      )
+    self._step = self._start.commit.step if self._start.commit else 0
+    self._data = run.data
+    with run.strategy.scope():
+      self._model = self._make_model()
+    self._evaluator = evaluation.Evaluator(self._model, run.strategy)
+
+  def _make_model(self):
+    settings, run = self._settings, self._run
+    return classifier.ClassifierModel(
+      run.config,
+      run.task.kind,
+      classifier.num_outputs(run.task.kind, run.task.labels),
+      pooling=settings.window_pooling,
+      is_frozen=settings.freeze_encoder,
+      **setup.model_options(settings, run.strategy),
+    )
+
+  def load_weights(self):
+    """Loads the weights to evaluate or predict with."""
+    weight_files.load(self._model.variables, self._start.path)
+
+  def train(self):
+    """Trains from the start weights and writes final_model."""
+    settings, run = self._settings, self._run
+    trainer = self._make_trainer()
+    trainer.start_from(self._start, may_be_missing=classifier.NEW_VARIABLES)
+    if settings.freeze_encoder:
+      self._data = {**run.data, **self._cached_features()}
+    periodic = setup.periodic_evaluation(
+      settings,
+      self._scores,
+      keep_best=lambda step: self._write_model("best_model"),
+      names=evaluation.result_names(run.task, run.data),
+    )
+    trainer.train(self._batches_from, periodic)
+    self._step = int(trainer.global_step.numpy())
+    self._write_model("final_model")
+
+  def _make_trainer(self):
+    settings, run = self._settings, self._run
+    num_train_steps, num_warmup_steps = setup.training_length(
+      settings, run.data["train"].num_records
+    )
+    return setup.make_trainer(
+      settings,
+      self._model.variables,
+      trained=self._model.variables,
+      config=run.config,
+      strategy=run.strategy,
+      objective=classifier.objective(
+        self._model, run.class_weights, skip_empty=run.trim
+      ),
+      num_train_steps=num_train_steps,
+      num_warmup_steps=num_warmup_steps,
+      output_dir=self._output_dir,
+    )
+
+  def _batches_from(self, step):
+    settings, run, data = self._settings, self._run, self._data["train"]
+    return input_data.training_batches(
+      run.strategy, data, batch_size=settings.train_batch_size,
+      seed=settings.seed, first_step=step, trim=run.trim,
+      bucketing=setup.bucketing(settings, data.features, run.strategy),
+    )
+
+  def _cached_features(self):
+    """Returns the data to train and evaluate on with a frozen encoder.
+
+    Its features are the same in every epoch, and for every seed.
+    """
+    settings, run = self._settings, self._run
+    return {
+      name: frozen_features.ensure(
+        os.path.join(settings.output_dir, f"{name}.features.tf_record"),
+        self._model,
+        data,
+        strategy=run.strategy,
+        batch_size=settings.eval_batch_size,
+      )
+      for name, data in run.data.items()
+      if not name.startswith("predict")
+    }
+
+  def _write_model(self, name):
+    """Writes the weights of now as a model folder in the run's folder."""
+    settings, run = self._settings, self._run
+    if not distribution.is_chief(run.strategy):
+      return
+    given = {name: settings.get(name) for name in tasks.INPUT_FLAGS}
+    model_folder.write(
+      os.path.join(self._output_dir, name), self._model.variables,
+      tasks.with_input(run.config, given), run.options.vocab_file,
+      run.options.do_lower_case,
+    )
+
+  def _scores(self, report_dir=None):
+    return self._evaluator.evaluate(
+      self._run.task, self._data,
+      batch_size=self._settings.eval_batch_size, report_dir=report_dir,
+    )
+
+  def evaluate(self):
+    """Writes and returns the results, see evaluation.Evaluator.evaluate."""
+    results = self._scores(self._output_dir)
+    if distribution.is_chief(self._run.strategy):
+      path = os.path.join(self._output_dir, "eval_results.txt")
+      evaluation.write_results(
+        path, {"global_step": self._step, **results}, self._run.task
+      )
+    return results
+
+  def write_predictions(self, name):
+    """Writes what is predicted for one of the data to predict."""
+    settings, run = self._settings, self._run
+    outputs = self._evaluator.predict(
+      run.data[name], settings.predict_batch_size
+    )
+    if not distribution.is_chief(run.strategy):
+      return
+    labels = evaluation.write_scores(
+      self._output_dir, name, run.task, outputs["scores"]
+    )
+    if settings.glue_submission_dir:
+      glue_submission.write(
+        settings.glue_submission_dir, run.task.official,
+        run.task.splits[name].name, labels,
+      )
+
+  def answer_lines(self):
+    """Answers the lines of the standard input until it ends.
+
+    Raises:
+      InputError: lines of --predict_file=- could not be read; all others are
+        answered by then.
+    """
+    settings = self._settings
+    if sys.stdin.isatty():
+      print("Type a text, or two with a tab between; end with Ctrl-D.")
+    text_classifier = interactive.TextClassifier(
+      self._model, self._run.options
+    )
+    bad = interactive.answer_lines(
+      text_classifier.predict_texts,
+      sys.stdin.buffer,
+      sys.stdout,
+      output_format=settings.answer_format,
+      batch_size=settings.predict_batch_size,
+    )
+    if bad and not settings.interactive:
+      raise errors.InputError(
+        f"{bad} line{'s' * (bad > 1)} of the standard input could not be "
+        "read: each answer says what is wrong; fix these lines and send them "
+        "again"
+      )

@@ -1,0 +1,128 @@
+"""The settings of run_classifier.py -> what is to be learned, and its data."""
+
+from checkpoints import weight_files
+from classification import (
+  flag_conflicts,
+  glue_submission,
+  own_data,
+  seed_results,
+  tasks,
+)
+from common import errors, run_settings
+from training import setup
+
+_PURPOSES = ("train", "eval", "predict")
+
+
+def restore_input_settings(settings):
+  """Returns settings that make the input as a trained model's was made."""
+  if settings.do_train:
+    return settings
+  source = settings.bert_config_file
+  trained = tasks.learned_input(weight_files.read_config(source))
+  windows = {name: trained.pop(name) for name in tasks.WINDOW_FLAGS
+             if name in trained}
+  settings = setup.restore_input_settings(settings, trained, source)
+  if settings.doc_stride:
+    settings = setup.restore_input_settings(settings, windows, source)
+  return settings
+
+
+def check_settings(settings):
+  """Refuses flags that contradict each other or would be ignored.
+
+  Raises:
+    InputError: so, or nothing is asked for.
+  """
+  setup.require_one_of(
+    settings, "do_train", "do_eval", "do_predict", "interactive"
+  )
+  run_settings.refuse_ignored(settings, flag_conflicts.CONFLICTS)
+  seed_results.parse_seeds(settings.seeds)
+
+
+def purposes(settings):
+  """Returns for what examples are needed: train, eval, predict."""
+  wanted = {
+    "train": settings.do_train,
+    "eval": settings.do_eval or (settings.do_train and settings.eval_steps),
+    "predict": flag_conflicts.writes_predictions(settings),
+  }
+  return [purpose for purpose in wanted if wanted[purpose]]
+
+
+def read_task(settings, config):
+  """Returns the tasks.ClassifierTask that the settings describe.
+
+  Args:
+    settings: run_settings.Settings.
+    config: modeling.BertConfig of the start weights.
+
+  Raises:
+    InputError: a file is missing or broken, or does not fit the model.
+  """
+  if settings.task_name:
+    task = _read_official(settings, config)
+  else:
+    task = _read_own(settings, config)
+  limits = {
+    purpose: settings.get(f"max_{purpose}_examples") for purpose in _PURPOSES
+  }
+  return task._replace(splits=tasks.used(task.splits, limits))
+
+
+def _read_official(settings, config):
+  task = tasks.read_official(
+    settings.task_name,
+    settings.data_dir,
+    purposes=purposes(settings),
+    language=settings.language,
+    config=config,
+    metrics=settings.metrics,
+  )
+  if settings.glue_submission_dir:
+    glue_submission.check_task(task.official)
+  return task
+
+
+def _read_own(settings, config):
+  return tasks.read_own(
+    _own_paths(settings),
+    own_data.Columns(
+      settings.text_column, settings.text_b_column, settings.label_column,
+      settings.id_column,
+    ),
+    kind=settings.task_kind,
+    labels=settings.labels,
+    config=config,
+    metrics=settings.metrics,
+    separator=settings.label_separator,
+    file_format=settings.file_format,
+    quoted=settings.quoted_tsv or None,
+  )
+
+
+def _own_paths(settings):
+  """Returns dict from what is asked for to your own file for it.
+
+  Raises:
+    InputError: a file is not given.
+  """
+  paths = {}
+  for purpose in purposes(settings):
+    paths[purpose] = settings.get(f"{purpose}_file")
+    if not paths[purpose]:
+      asks = f"do_{purpose}"
+      if purpose == "eval" and not settings.do_eval:
+        asks = "eval_steps"
+      raise errors.InputError(
+        f"--{asks} needs --{purpose}_file, or --task_name and --data_dir"
+      )
+  return paths
+
+
+def class_weights(settings, task):
+  """Returns how much each class counts in training; None: all alike."""
+  if settings.class_weights and settings.do_train:
+    return tasks.class_weights(settings.class_weights, task)
+  return None
