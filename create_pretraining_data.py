@@ -180,14 +180,14 @@ def main(argv):
   if settings.verify:
     verify(settings)
     return
-  recipe = make_recipe(settings)
+  options = make_record_options(settings)
   inputs = file_io.expand_file_patterns(settings.input_file)
   logging.info("Reading %d file(s): %s", len(inputs), listed(inputs))
   start = time.monotonic()
   if settings.shard_size_mb:
-    count, outputs = write_shards(settings, recipe, inputs, argv[1:])
+    count, outputs = write_shards(settings, options, inputs, argv[1:])
   else:
-    count, outputs = write_files(settings, recipe, inputs)
+    count, outputs = write_files(settings, options, inputs)
   seconds = time.monotonic() - start
   logging.info(
     "Wrote %d instances to %s in %.1f s", count, listed(outputs), seconds
@@ -200,10 +200,10 @@ def listed(names):
   return ", ".join(shown)
 
 
-def make_recipe(settings):
+def make_record_options(settings):
   """Returns the record_maker.RecordOptions that the flags ask for."""
   packs_pairs = settings.packing == "sentence_pairs"
-  options = instance_maker.Options(
+  instances = instance_maker.InstanceOptions(
     max_seq_length=settings.max_seq_length,
     max_predictions_per_seq=settings.max_predictions_per_seq,
     random_seed=settings.random_seed,
@@ -220,7 +220,7 @@ def make_recipe(settings):
   return record_maker.RecordOptions(
     vocab_file=settings.vocab_file,
     do_lower_case=settings.do_lower_case,
-    options=options,
+    instances=instances,
     split_sentences=settings.split_sentences,
     segmented_text=settings.segmented_text,
   )
@@ -249,7 +249,7 @@ def choose_masking(settings):
   return next(iter(chosen.values()), "pieces")
 
 
-def write_files(settings, recipe, inputs):
+def write_files(settings, options, inputs):
   """Makes all records of a text that fits into memory.
 
   Returns:
@@ -262,33 +262,33 @@ def write_files(settings, recipe, inputs):
         "the records depend on all of the text and are made by one process"
       )
   outputs = split_outputs(settings.output_file)
-  maker = record_maker.RecordMaker(recipe)
+  maker = record_maker.RecordMaker(options)
   with contextlib.ExitStack() as stack:
     # Opened first: an output that cannot be written stops the run at once.
     writers = [
       stack.enter_context(tfrecord.RecordWriter(path)) for path in outputs
     ]
     corpus = maker.read(text_shards.whole_files(inputs), joined=True)
-    check_corpus(settings, corpus, recipe)
-    passes = recipe.options.dupe_factor
+    check_corpus(settings, corpus, options)
+    passes = options.instances.dupe_factor
     done = progress.Progress(
       passes, parts=passes, part_name="passes", unit="words"
     )
     count = maker.write(
       corpus,
       writers,
-      seed=recipe.options.random_seed,
+      seed=options.instances.random_seed,
       show=lambda features: log_examples(features, maker.tokenizer),
       after_pass=lambda: done.advance(1, corpus.num_words),
     )
   return count, outputs
 
 
-def write_shards(settings, recipe, inputs, runner_arguments):
+def write_shards(settings, options, inputs, runner_arguments):
   """Makes a file for each shard of a text; returns as `write_files`."""
   (output,) = split_outputs(settings.output_file, most=1)
   run = sharding.ShardedRun(
-    recipe,
+    options,
     inputs,
     output,
     shard_bytes=max(1, int(settings.shard_size_mb * 1e6)),
@@ -319,7 +319,7 @@ def split_outputs(names, most=None):
   return outputs
 
 
-def check_corpus(settings, corpus, recipe):
+def check_corpus(settings, corpus, options):
   """Refuses an empty text, and warns of a single document."""
   logging.info(
     "%d documents, %d sentences, %d tokens",
@@ -332,7 +332,7 @@ def check_corpus(settings, corpus, recipe):
       f"--input_file={settings.input_file}: no sentence in it: give text with "
       "one sentence a line and blank lines between documents"
     )
-  has_pairs = recipe.options.packing == "sentence_pairs"
+  has_pairs = options.instances.packing == "sentence_pairs"
   if corpus.num_documents == 1 and has_pairs:
     logging.warning(
       "The text is a single document, so segments that are labelled as "

@@ -14,12 +14,13 @@ are written with these letters:
 import dataclasses
 import json
 import math
+import os
 from typing import NamedTuple
 
 import tensorflow as tf
 
 import layers
-from common import errors
+from common import config_formats, errors, json_files, memory
 
 # As in the original: new heads ignore initializer_range and drop 10 % of their
 # input even where the configuration says hidden_dropout_prob 0.
@@ -66,10 +67,10 @@ class BertConfig:
 
   def __post_init__(self):
     for name in _COUNTS:
-      _check_field(self, name, int, low=1)
+      config_formats.check_field(self, name, int, low=1)
     for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
-      _check_field(self, name, (int, float), low=0, below=1)
-    _check_field(self, "initializer_range", (int, float), low=0)
+      config_formats.check_field(self, name, (int, float), low=0, below=1)
+    config_formats.check_field(self, "initializer_range", (int, float), low=0)
     if self.hidden_size % self.num_attention_heads:
       raise errors.InputError(
         f"hidden_size {self.hidden_size} cannot be divided among "
@@ -82,12 +83,17 @@ class BertConfig:
   def from_dict(cls, json_object):
     """Makes a configuration from a dict with at least `vocab_size`.
 
-    Keys that this class does not know (released files carry some, such as
-    `directionality`) become attributes and are written back by `to_dict`.
+    It may be of the original's format or of Hugging Face's, told by its keys:
+    see `config_formats`. Keys that this class does not know (released files
+    carry some, such as `directionality`) become attributes and are written
+    back by `to_dict`.
 
     Raises:
-      InputError: no vocab_size, or a value that cannot be used.
+      InputError: no vocab_size, a value that cannot be used, or another kind
+        of model than BERT.
     """
+    if config_formats.is_huggingface(json_object):
+      json_object = config_formats.from_huggingface(json_object)
     if json_object.get("vocab_size") is None:
       raise errors.InputError(
         "the model configuration has no vocab_size; add the number of lines "
@@ -96,25 +102,18 @@ class BertConfig:
     known = {field.name for field in dataclasses.fields(cls)}
     config = cls(**{k: v for k, v in json_object.items() if k in known})
     for key in json_object.keys() - known:
+      if hasattr(cls, key):  # Such as to_dict, which it would hide.
+        raise errors.InputError(
+          f"the model configuration has a key {key!r}, which has a meaning "
+          "of its own in this program; remove it"
+        )
       setattr(config, key, json_object[key])
     return config
 
   @classmethod
   def from_json_file(cls, json_file):
-    """Reads `bert_config.json`; InputError names the file in every fault."""
-    try:
-      with tf.io.gfile.GFile(json_file, "r") as stream:
-        json_object = json.loads(stream.read())
-    except tf.errors.NotFoundError as error:
-      raise errors.InputError(
-        f"no such file: {json_file} (a model configuration in JSON)"
-      ) from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-      raise errors.InputError(f"{json_file}: not JSON: {error}") from error
-    if not isinstance(json_object, dict):
-      raise errors.InputError(
-        f"{json_file}: expected a JSON object, got {json_object!r:.40}"
-      )
+    """Reads a file of either format; InputError names it in every fault."""
+    json_object = json_files.read(os.fspath(json_file))
     try:
       return cls.from_dict(json_object)
     except errors.InputError as error:
@@ -147,12 +146,7 @@ class BertConfig:
 
   def check_vocabulary(self, num_tokens, source="the vocabulary"):
     """Raises InputError if `num_tokens` ids do not fit the embedding table."""
-    if num_tokens > self.vocab_size:
-      raise errors.InputError(
-        f"{source} has {num_tokens} tokens but the model configuration says "
-        f"vocab_size {self.vocab_size}; use the vocabulary that belongs to "
-        "the model"
-      )
+    config_formats.check_vocabulary(num_tokens, self.vocab_size, source)
 
   def check_sequence_length(self, length):
     """Raises InputError if sequences of `length` have no position rows."""
@@ -162,6 +156,21 @@ class BertConfig:
         f"max_position_embeddings {self.max_position_embeddings}; shorten the "
         "sequences (--max_seq_length) or take a model made for longer ones"
       )
+
+  def num_parameters(self):
+    """Returns how many numbers the variables of a `BertModel` hold."""
+    # By one layer: the list of all names could be too long to be made.
+    layer = bert_shapes(dataclasses.replace(self, num_hidden_layers=1))
+    sizes = {name: math.prod(shape) for name, shape in layer.items()}
+    in_layer = sum(s for name, s in sizes.items() if "/layer_0/" in name)
+    return sum(sizes.values()) + (self.num_hidden_layers - 1) * in_layer
+
+  def check_memory(self):
+    """Raises InputError if this machine cannot hold the weights."""
+    largest = max(_COUNTS, key=lambda name: getattr(self, name))
+    memory.check_parameters(
+      self.num_parameters(), f"{largest} {getattr(self, largest)}"
+    )
 
 
 _COUNTS = (
@@ -173,19 +182,6 @@ _COUNTS = (
   "max_position_embeddings",
   "type_vocab_size",
 )
-
-
-def _check_field(config, name, types, *, low, below=math.inf):
-  value = getattr(config, name)
-  # A bool is an int in Python: `true` in the JSON file must not pass as 1.
-  fits = isinstance(value, types) and not isinstance(value, bool)
-  if not fits or not low <= value < below:
-    kind = "an integer" if types is int else "a number"
-    limit = f" and less than {below}" if below < math.inf else ""
-    raise errors.InputError(
-      f"{name} is {value!r} in the model configuration; expected {kind} of at "
-      f"least {low}{limit}"
-    )
 
 
 # The table of variables
@@ -249,11 +245,15 @@ def _norm_shapes(name, width):
 class _Weights(tf.Module):
   """A module whose variables are made from a table of names and shapes."""
 
-  def __init__(self, shapes, *, stddev, seed):
+  def __init__(self, shapes, *, stddev, seed, storage_dtype=tf.float32):
     super().__init__()
     self._names = tuple(shapes)
     self._weights = tuple(
-      _make_variable(name, shape, stddev=stddev, seed=seed)
+      # Vectors (biases, layer norms) are small, and are added in float32.
+      _make_variable(
+        name, shape, stddev=stddev, seed=seed,
+        dtype=storage_dtype if len(shape) > 1 else tf.float32,
+      )
       for name, shape in shapes.items()
     )
 
@@ -266,10 +266,11 @@ class _Weights(tf.Module):
     }
 
 
-def _make_variable(name, shape, *, stddev, seed):
+def _make_variable(name, shape, *, stddev, seed, dtype):
   # On the CPU, so that a seed means the same weights whatever the accelerator.
   with tf.device("CPU:0"):
     initial = _initial_value(name, shape, stddev=stddev, seed=seed)
+    initial = tf.cast(initial, dtype)
   # The empty scope, so that no scope of the caller becomes part of the name.
   with tf.name_scope(""):
     return tf.Variable(initial, name=name)
@@ -327,6 +328,7 @@ class BertModel(_Weights):
     *,
     seed=12345,
     compute_dtype=tf.float32,
+    storage_dtype=tf.float32,
     use_one_hot_embeddings=False,
     recompute_activations=False,
     skip_padding=False,
@@ -338,8 +340,10 @@ class BertModel(_Weights):
       config: BertConfig.
       seed: integer; the initial weights are a function of it and of the name
         of the variable.
-      compute_dtype: type of the matrix products and hidden states. Variables,
-        soft-max and layer norm stay float32.
+      compute_dtype: type of the matrix products and hidden states. Soft-max
+        and layer norm stay float32.
+      storage_dtype: type of the variables that are matrices; another than
+        float32 saves memory where nothing is trained. Vectors stay float32.
       use_one_hot_embeddings: look words up by a matrix product (TPU), not by
         a gather.
       recompute_activations: keep only the input of every layer for the
@@ -349,9 +353,15 @@ class BertModel(_Weights):
         number of tokens, which XLA cannot compile.
       scope: first part of every name. Unlike the original: a second model is
         not renamed to "bert_1" by itself.
+
+    Raises:
+      InputError: this machine cannot hold the weights.
     """
-    stddev = config.initializer_range
-    super().__init__(bert_shapes(config, scope), stddev=stddev, seed=seed)
+    config.check_memory()
+    super().__init__(
+      bert_shapes(config, scope), stddev=config.initializer_range, seed=seed,
+      storage_dtype=storage_dtype,
+    )
     self.config = config
     self._scope = scope
     self.compute_dtype = tf.as_dtype(compute_dtype)
@@ -361,7 +371,7 @@ class BertModel(_Weights):
 
   @property
   def word_embeddings(self):
-    """The float32 variable [V, H]."""
+    """The variable [V, H], of the storage_dtype."""
     return self._weights[0]
 
   def encode(self, batch, dropout_seed=None, *, positions=None):
@@ -468,6 +478,9 @@ class BertModel(_Weights):
   def _embed(self, rows, input_ids, token_type_ids, position_ids):
     """Returns float32 [S, H]: word + segment + position, normalized."""
     weights = self._under(f"{self._scope}/embeddings/")
+    # Embeddings are summed in float32. The table of words is not cast whole.
+    for name in ("token_type_embeddings", "position_embeddings"):
+      weights[name] = tf.cast(weights[name], tf.float32)
     words = rows.take(input_ids)
     if self._use_one_hot_embeddings:
       summed = layers.one_hot_lookup(words, weights["word_embeddings"])
@@ -475,7 +488,6 @@ class BertModel(_Weights):
       # From the float32 variable itself: its gradient then stays a list of
       # rows, one per token, and the optimizer takes the norm of that list.
       summed = tf.gather(weights["word_embeddings"], words)
-      # A table stored in half precision is not cast whole.
       summed = tf.cast(summed, tf.float32)
     if token_type_ids is None:
       token_type_ids = tf.zeros_like(input_ids)

@@ -65,6 +65,7 @@ def open_source(path, *, bert_config_file=None, vocab_file=None):
   reader = weight_files.open_reader(path)
   values = _config_values(reader, bert_config_file)
   config = modeling.BertConfig.from_dict(values)
+  config.check_memory()
   _check_shapes(reader, config)
   vocab_file = vocab_file or _beside(reader, "vocab.txt")
   if vocab_file:

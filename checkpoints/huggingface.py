@@ -19,42 +19,12 @@ import safetensors
 import safetensors.numpy
 import tensorflow as tf
 
-import modeling
 from checkpoints import weight_names
-from common import errors, file_io, json_files
+from common import config_formats, errors, file_io, json_files
 
 _WEIGHTS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
 _TOKENIZER = "tokenizer_config.json"
-
-# What `BertConfig` of transformers takes for a key that the file lacks.
-_DEFAULTS = modeling.BertConfig(30522, type_vocab_size=2).to_dict()
-# Values that this project's model has built in; other ones cannot be read.
-_BUILT_IN = {
-  "model_type": "bert",
-  "layer_norm_eps": 1e-12,
-  "position_embedding_type": "absolute",
-  "is_decoder": False,
-  "add_cross_attention": False,
-}
-# What a fine-tuned model says of its task; the last one is this project's.
-_OF_A_TASK = (
-  "id2label", "problem_type", "input_settings", "classifier_input",
-)
-# Those that transformers takes.
-_PROBLEM_TYPES = (
-  "regression",
-  "single_label_classification",
-  "multi_label_classification",
-)
-# Hugging Face's name of an activation -> ours
-_ACTIVATIONS = {
-  "gelu": "gelu_erf",
-  "gelu_python": "gelu_erf",
-  "gelu_new": "gelu",
-  "gelu_fast": "gelu",
-  "gelu_pytorch_tanh": "gelu",
-}
 
 # Made from others when a model is loaded; older files carry copies.
 _POSITIONS = "bert.embeddings.position_ids"
@@ -62,64 +32,6 @@ _TIED = {
   "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
   "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
-
-
-def is_config(values):
-  """Whether the values of a JSON file are a Hugging Face configuration."""
-  return not {"model_type", "architectures", "transformers_version"}.isdisjoint(
-    values
-  )
-
-
-def bert_config(values, path="config.json"):
-  """Turns a config.json into the values of a bert_config.json.
-
-  Args:
-    values: dict of config.json.
-    path: its name, for errors.
-
-  Returns:
-    dict for `BertConfig.from_dict`. What a fine-tuned model says of its task
-    is kept, such as "id2label" from a number in digits to a name.
-
-  Raises:
-    InputError: a kind of model that is not BERT.
-  """
-  for key, expected in _BUILT_IN.items():
-    if values.get(key, expected) != expected:
-      raise errors.InputError(
-        f"{path}: {key} is {values[key]!r}; only models with {expected!r} can "
-        "be read"
-      )
-  config = {key: values.get(key, value) for key, value in _DEFAULTS.items()}
-  config["hidden_act"] = _ACTIVATIONS.get(
-    config["hidden_act"], config["hidden_act"]
-  )
-  for key in _OF_A_TASK:
-    if values.get(key):
-      config[key] = values[key]
-  return config
-
-
-def config_json(config, architecture):
-  """Turns the values of a bert_config.json into those of a config.json."""
-  ours = {"gelu": "gelu_new", "gelu_erf": "gelu"}
-  values = {key: config[key] for key in _DEFAULTS}
-  values["hidden_act"] = ours.get(config["hidden_act"], config["hidden_act"])
-  for key in _OF_A_TASK:
-    if config.get(key):
-      values[key] = config[key]
-  if "id2label" in values:
-    values["label2id"] = {v: int(k) for k, v in values["id2label"].items()}
-  if values.get("problem_type") not in _PROBLEM_TYPES:
-    values.pop("problem_type", None)
-  return {
-    **values,
-    "architectures": [architecture],
-    "model_type": "bert",
-    "layer_norm_eps": 1e-12,
-    "pad_token_id": 0,
-  }
 
 
 def is_checkpoint(path):
@@ -163,7 +75,9 @@ class Reader:
     self.config = None
     if tf.io.gfile.exists(os.path.join(folder, "config.json")):
       config_path = os.path.join(folder, "config.json")
-      self.config = bert_config(json_files.read(config_path), config_path)
+      self.config = config_formats.from_huggingface(
+        json_files.read(config_path), config_path
+      )
     self._files = _open_files(path if not is_folder else _weights_of(folder))
     self._names = _tf1_names(self._files)
     self.shapes = {
@@ -369,7 +283,8 @@ def write(folder, weights, config, *, architecture=None, do_lower_case=None):
     with open(aside, "wb") as stream:
       stream.write(safetensors.numpy.save(tensors, {"format": "pt"}))
   json_files.write(
-    os.path.join(folder, "config.json"), config_json(config, architecture)
+    os.path.join(folder, "config.json"),
+    config_formats.to_huggingface(config, architecture),
   )
   if do_lower_case is not None:
     write_tokenizer_config(

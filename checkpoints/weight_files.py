@@ -17,7 +17,7 @@ import tensorflow as tf
 from absl import logging
 
 from checkpoints import huggingface, model_garden
-from common import errors, file_io, json_files
+from common import config_formats, errors, file_io
 
 TF1 = "TensorFlow 1"
 
@@ -96,22 +96,8 @@ def open_reader(path):
 
 
 def read_config(path):
-  """Reads the shape of a model, for `BertConfig.from_dict`.
-
-  Args:
-    path: a bert_config.json, or a config.json of Hugging Face, whose names of
-      activations mean other functions and are translated.
-
-  Returns:
-    dict.
-
-  Raises:
-    InputError: there is no such file, or it is of another kind of model.
-  """
-  values = json_files.read(path)
-  if huggingface.is_config(values):
-    return huggingface.bert_config(values, path)
-  return values
+  """Reads the shape of a model, of either format: see `config_formats.read`."""
+  return config_formats.read(path)
 
 
 def read_weights(path):

@@ -15,12 +15,11 @@ from absl import logging
 
 from classification import (
   classifier,
-  input_data,
   labelled_examples,
   prediction_files,
   scoring,
 )
-from common import file_io
+from common import file_io, result_lines
 from training import distribution, evaluation_loop, pipeline
 
 
@@ -35,7 +34,7 @@ def batch_outputs(model, shapes_vary):
 
   def of_batch(batch):
     if shapes_vary:
-      batch = input_data.trimmed(batch)
+      batch = pipeline.trim_to_longest(batch)
     logits = model(batch, skip_empty=shapes_vary)
     return {
       "scores": classifier.scores(model.kind, logits),
@@ -137,15 +136,16 @@ def write_results(path, results, task):
     task: tasks.ClassifierTask; the log says of which of its classes
       a metric is.
   """
-  lines = []
-  for name, value in sorted(results.items()):
-    shown = value if name == "global_step" else np.float32(value)
-    lines.append(f"{name} = {shown!s}\n")
-    of_class = ""
-    if name.split("_")[-1] in scoring.OF_POSITIVE_CLASS:
-      of_class = f" (of class {task.labels[task.positive]!r})"
-    logging.info("  %s = %s%s", name, shown, of_class)
-  file_io.write_text(path, "".join(lines))
+  shown = {
+    name: value if name == "global_step" else np.float32(value)
+    for name, value in results.items()
+  }
+  notes = {
+    name: f"of class {task.labels[task.positive]!r}"
+    for name in results
+    if name.split("_")[-1] in scoring.OF_POSITIVE_CLASS
+  }
+  result_lines.write(path, shown, notes)
 
 
 def write_scores(folder, name, task, scores):

@@ -12,7 +12,6 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from classification import input_data
 from common import tfrecord
 from training import cached_records, distribution, evaluation_loop, pipeline
 
@@ -87,7 +86,7 @@ def _computed(model, data, strategy, batch_size):
 
   def of_batch(batch):
     states, mask = model.first_states(
-      input_data.trimmed(batch), skip_empty=skip_empty
+      pipeline.trim_to_longest(batch), skip_empty=skip_empty
     )
     missing = data.max_sequences - tf.shape(mask)[1]
     return {

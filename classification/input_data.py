@@ -19,7 +19,12 @@ from absl import logging
 import tokenization
 from classification import labelled_examples
 from common import errors, process_pool, tfrecord
-from training import bulk_tokenization, cached_records, pipeline
+from training import (
+  bulk_tokenization,
+  cached_records,
+  input_sequences,
+  pipeline,
+)
 
 _FORMAT = 1  # Goes up when other records are made of the same data.
 _BLOCK_EXAMPLES = 4096
@@ -120,67 +125,20 @@ def label_ids(examples, kind, labels):
   return np.array(ids, np.int64)
 
 
-# Sequences: which pieces of an example's texts stand in which of its rows.
-
-
-class _Sequences(NamedTuple):
-  """Rows of the model's input, each [CLS] a [SEP] or [CLS] a [SEP] b [SEP].
-
-  Attributes (int arrays, an element for each row):
-    example: which example the row belongs to, ascending.
-    start_a, length_a: pieces of a in the ids of all texts.
-    start_b, length_b: the same of b; length 0: there is none.
-  """
-
-  example: np.ndarray
-  start_a: np.ndarray
-  length_a: np.ndarray
-  start_b: np.ndarray
-  length_b: np.ndarray
-
-
-def truncated_lengths(lengths_a, lengths_b, max_seq_length):
-  """Returns how many pieces are left of texts that share a sequence.
-
-  The lengths that input_sequences.truncate_pair comes to, of many pairs at
-  once: the longer text is cut to the other's length, then both, b first.
-
-  Args:
-    lengths_a, lengths_b: int arrays; 0 in b: there is no second text.
-    max_seq_length: T.
-  """
-  room = max_seq_length - 3
-  first = np.minimum(lengths_a, np.maximum(-(-room // 2), room - lengths_b))
-  second = np.minimum(lengths_b, np.maximum(room // 2, room - lengths_a))
-  alone = np.minimum(lengths_a, max_seq_length - 2)
-  return np.where(lengths_b > 0, first, alone), second
-
-
-def window_starts(length, room, stride, max_windows=0):
-  """Returns where the windows of a text of `length` pieces start.
-
-  The last one is the first that reaches the end of the text.
-
-  Args:
-    length: pieces of the text.
-    room: pieces in a window.
-    stride: from one start to the next.
-    max_windows: at most so many; 0: all.
-  """
-  count = 1 + max(0, -(-(length - room) // stride))
-  if max_windows:
-    count = min(count, max_windows)
-  return range(0, count * stride, stride)
+# Sequences.
 
 
 def _windows(starts, lengths, options):
   """Slides windows over the longer text of each example.
 
-  Of two texts the shorter stands in every window, cut to half the room.
+  Of two texts the shorter is in every window, cut to half the room.
 
   Args:
     starts, lengths: pairs of int arrays, of text a and text b.
     options: Options.
+
+  Returns:
+    The example of each window (int array), and input_sequences.Spans.
   """
   rows = []
   for example, (length_a, length_b) in enumerate(zip(*lengths)):
@@ -189,10 +147,10 @@ def _windows(starts, lengths, options):
     whole = min(length_a, length_b, room // 2) if length_b else 0
     room -= whole
     slides_b = length_b > length_a
-    for offset in window_starts(
+    for offset in input_sequences.window_starts(
       length_b if slides_b else length_a,
       room,
-      min(options.doc_stride, room),
+      options.doc_stride,
       options.max_windows,
     ):
       if slides_b:
@@ -201,11 +159,17 @@ def _windows(starts, lengths, options):
       else:
         part = min(room, length_a - offset)
         rows.append((example, start_a + offset, part, start_b, whole))
-  return _Sequences(*np.array(rows, np.int64).T)
+  owner, *spans = np.array(rows, np.int64).T
+  return owner, input_sequences.Spans(*spans)
 
 
 def _sequences(examples, encode, options):
-  """Returns (the ids of all texts one after another, _Sequences)."""
+  """Returns which pieces of an example's texts are in which of its rows.
+
+  Returns:
+    The ids of all texts one after another; the example of each row, ascending
+    (int array); input_sequences.Spans of the rows.
+  """
   firsts = [example.text_a for example in examples]
   if options.kind == labelled_examples.CHOICE:
     counts = [len(example.endings) for example in examples]
@@ -222,43 +186,13 @@ def _sequences(examples, encode, options):
   starts = starts[owner], starts[len(firsts):]
   lengths = lengths[owner], lengths[len(firsts):]
   if options.doc_stride:
-    sequences = _windows(starts, lengths, options)
+    owner, spans = _windows(starts, lengths, options)
   else:
-    cut_a, cut_b = truncated_lengths(*lengths, options.max_seq_length)
-    sequences = _Sequences(owner, starts[0], cut_a, starts[1], cut_b)
-  return np.asarray(ids, np.int32), sequences
-
-
-def _filled(ids, sequences, max_seq_length, *, cls_id, sep_id):
-  """Returns dict of int32 arrays [rows, T], the inputs of the model."""
-  rows = np.arange(len(sequences.example))
-  has_b = sequences.length_b > 0
-  start_b = 2 + sequences.length_a
-  ends = start_b + np.where(has_b, sequences.length_b + 1, 0)
-  input_ids = np.zeros([len(rows), max_seq_length], np.int32)
-  input_ids[:, 0] = cls_id
-  input_ids[rows, start_b - 1] = sep_id
-  input_ids[rows, ends - 1] = sep_id
-  _copy(ids, sequences.start_a, sequences.length_a, input_ids, 1)
-  _copy(ids, sequences.start_b, sequences.length_b, input_ids, start_b)
-  columns = np.arange(max_seq_length)
-  input_mask = columns < ends[:, None]
-  segment_ids = input_mask & (columns >= start_b[:, None])
-  return {
-    "input_ids": input_ids,
-    "input_mask": input_mask.astype(np.int32),
-    "segment_ids": segment_ids.astype(np.int32),
-  }
-
-
-def _copy(ids, starts, lengths, target, columns):
-  """Copies ids[start : start + length] of each row to its place in target."""
-  before = np.repeat(np.cumsum(lengths) - lengths, lengths)
-  offsets = np.arange(lengths.sum()) - before
-  columns = np.broadcast_to(columns, lengths.shape)
-  rows = np.repeat(np.arange(len(lengths)), lengths)
-  sources = np.repeat(starts, lengths) + offsets
-  target[rows, np.repeat(columns, lengths) + offsets] = ids[sources]
+    # One text needs one [SEP], so it has room for one piece more.
+    room = options.max_seq_length - np.where(lengths[1] > 0, 3, 2)
+    cut_a, cut_b = input_sequences.truncated_lengths(*lengths, room)
+    spans = input_sequences.Spans(starts[0], cut_a, starts[1], cut_b)
+  return np.asarray(ids, np.int32), owner, spans
 
 
 @functools.lru_cache(maxsize=1)
@@ -285,11 +219,11 @@ def encode(examples, options):
   bulk_encoder, cls_id, sep_id = _encoder(
     options.vocab_file, options.do_lower_case
   )
-  ids, sequences = _sequences(examples, bulk_encoder, options)
-  arrays = _filled(
-    ids, sequences, options.max_seq_length, cls_id=cls_id, sep_id=sep_id
+  ids, owner, spans = _sequences(examples, bulk_encoder, options)
+  arrays = input_sequences.fill_batch(
+    ids, spans, options.max_seq_length, cls_id=cls_id, sep_id=sep_id
   )
-  return arrays, np.bincount(sequences.example, minlength=len(examples))
+  return arrays, np.bincount(owner, minlength=len(examples))
 
 
 # Records.
@@ -484,7 +418,9 @@ def training_batches(
 
   def transform(batch, step, *, rows, first_row):
     del step, rows, first_row
-    return trimmed(batch) if trim else filled_up(batch, data.max_sequences)
+    if trim:
+      return pipeline.trim_to_longest(batch)
+    return filled_up(batch, data.max_sequences)
 
   return pipeline.training_batches(
     strategy,
@@ -497,19 +433,6 @@ def training_batches(
     bucketing=bucketing,
     transform=transform,
   )
-
-
-def trimmed(batch, multiple=8):
-  """Cuts the padding that all sequences [B, W, T] of a batch share."""
-  names = [name for name in ("input_ids", "input_mask", "segment_ids")
-           if name in batch]
-  if not names:
-    return batch
-  mask = batch["input_mask"]
-  longest = tf.reduce_max(tf.reduce_sum(mask, axis=-1))
-  rounded = -(-longest // multiple) * multiple
-  length = tf.minimum(tf.maximum(rounded, 1), tf.shape(mask)[-1])
-  return {**batch, **{name: batch[name][..., :length] for name in names}}
 
 
 def filled_up(batch, max_sequences):

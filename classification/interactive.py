@@ -5,8 +5,6 @@ texts of a pair, or a text and the endings to choose from.
 """
 
 import json
-import queue
-import threading
 from typing import NamedTuple
 
 import numpy as np
@@ -18,8 +16,8 @@ from classification import (
   labelled_examples,
   prediction_files,
 )
-from common import choices, errors
-from training import input_sequences
+from common import choices, errors, line_answers
+from training import input_sequences, pipeline
 
 FORMATS = choices.ANSWER_FORMATS
 
@@ -61,7 +59,7 @@ class TextClassifier:
 
     @tf.function(input_signature=[{name: ids for name in names}])
     def compute(batch):
-      logits = model(input_data.trimmed(batch), skip_empty=True)
+      logits = model(pipeline.trim_to_longest(batch), skip_empty=True)
       return classifier.scores(model.kind, logits)
 
     self._compute = compute
@@ -145,89 +143,26 @@ def format_error(error, output_format):
 
 
 def answer_lines(predict_texts, source, target, *, output_format, batch_size):
-  """Reads lines and writes one for each at once, in order.
+  """Classifies each line of a stream, see line_answers.answer_lines.
 
-  Lines that are there already when the model is free are computed together.
-  An empty line is answered by an empty line, and one that cannot be read (not
-  UTF-8, too many texts) by what is wrong with it; the others go on.
+  An empty line is answered by an empty line.
 
   Args:
     predict_texts: function of a list of tuples of texts.
     source: stream of bytes.
-    target: stream of text; flushed after every answer.
+    target: stream of text.
     output_format: one of FORMATS.
-    batch_size: at most so many lines together.
+    batch_size: at most N lines together.
 
   Returns:
     How many lines were answered by an error.
   """
-  bad = 0
-  for lines in _batches(source, batch_size):
-    texts, answers = {}, {}
-    for number, line in lines:
-      try:
-        line = line.decode("utf-8").rstrip("\r\n")
-      except UnicodeDecodeError as error:
-        answers[number] = errors.InputError(
-          f"not UTF-8 (byte {error.start} of the line); send UTF-8"
-        )
-        continue
-      if line.strip():
-        texts[number] = split_texts(line)
-    answers.update(zip(texts, _answers(predict_texts, list(texts.values()))))
-    for number, _ in lines:
-      answer = answers.get(number)
-      if isinstance(answer, errors.InputError):
-        bad += 1
-        target.write(format_error(answer, output_format))
-      elif answer is not None:
-        target.write(format_prediction(answer, output_format))
-      target.write("\n")
-    target.flush()
-  return bad
 
+  def answer(lines):
+    predictions = predict_texts([split_texts(line) for line in lines])
+    return [format_prediction(found, output_format) for found in predictions]
 
-def _answers(predict_texts, texts):
-  """Returns the Prediction of each text, or the InputError that it raises."""
-  if not texts:
-    return []
-  try:
-    return predict_texts(texts)
-  except errors.InputError as error:
-    if len(texts) == 1:
-      return [error]
-  # Each by itself, so that a bad one takes no other with it.
-  return [_answers(predict_texts, [parts])[0] for parts in texts]
-
-
-def _batches(source, batch_size):
-  """Yields lists of (number, line): what has come, never waiting for more.
-
-  What reading raises is raised after the lines that came before it.
-  """
-  waiting = queue.Queue(maxsize=4 * batch_size)
-  failures = []
-
-  def read():
-    try:
-      for numbered in enumerate(source, 1):
-        waiting.put(numbered)
-    except Exception as error:
-      failures.append(error)
-    finally:
-      waiting.put(None)
-
-  threading.Thread(target=read, daemon=True).start()
-  lines = []
-  while True:
-    if lines and (len(lines) == batch_size or waiting.empty()):
-      yield lines
-      lines = []
-    numbered = waiting.get()
-    if numbered is None:
-      break
-    lines.append(numbered)
-  if lines:
-    yield lines
-  if failures:
-    raise failures[0]
+  return line_answers.answer_lines(
+    source, target, answer, batch_size=batch_size,
+    format_error=lambda number, error: format_error(error, output_format),
+  )

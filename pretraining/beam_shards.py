@@ -1,8 +1,8 @@
-"""The shards of sharding, made on a cluster by Apache Beam.
+"""Makes the shards of sharding on a cluster with Apache Beam.
 
-Beam only hands shards to workers, which write the files that one machine
-would write, byte for byte. So all files must lie where every worker reaches
-them (gs://..., a shared disk), and the workers need this project's package.
+Beam only distributes shards to workers, which write the same files as one
+machine would, byte for byte. So every worker must be able to reach all files
+(gs://..., a shared disk) and needs this project's package.
 """
 
 import json
@@ -13,40 +13,40 @@ from absl import logging
 from common import errors, file_io
 from pretraining import record_maker, sharding
 
-_makers = {}  # Of a worker: its RecordMaker, by the recipe.
+_makers = {}  # Of a worker: RecordOptions -> RecordMaker.
 
 
 def make(run, runner, arguments):
-  """Makes the shards of a run that are not there yet.
+  """Makes the missing shards of a run.
 
   Args:
     run: sharding.ShardedRun.
     runner: name of a Beam runner.
-    arguments: list of that runner's options ("--flink_master=...").
+    arguments: list of that runner's flags ("--flink_master=...").
 
   Returns:
     A list of sharding.ShardResult, one for each shard.
 
   Raises:
-    InputError: apache-beam is not installed, or as sharding says.
+    InputError: apache-beam is not installed, or as in ShardedRun.begin.
   """
   beam = _import_beam()
   missing = run.begin()
   logging.info("%s makes %d shards", runner, len(missing))
   results_path = f"{run.manifest}.results"
-  options = beam.options.pipeline_options.PipelineOptions(arguments)
-  with beam.Pipeline(runner=runner, options=options) as pipeline:
-    made = (
+  runner_options = beam.options.pipeline_options.PipelineOptions(arguments)
+  with beam.Pipeline(runner=runner, options=runner_options) as pipeline:
+    results = (
       pipeline
       | "Shards" >> beam.Create(missing)
-      # A shard for itself, not a bundle of them, goes to a worker.
+      # Otherwise Beam fuses the steps, and one worker gets all shards.
       | "Spread" >> beam.Reshuffle()
-      | "Make" >> beam.Map(_make_shard, recipe=run.recipe)
+      | "Make" >> beam.Map(_make_shard, options=run.options)
     )
     _ = (
-      made
+      results
       | "Gather" >> beam.combiners.ToList()
-      | "Tell" >> beam.Map(_write_results, path=results_path)
+      | "Write" >> beam.Map(_write_results, path=results_path)
     )
   return run.end(_read_results(results_path))
 
@@ -62,22 +62,22 @@ def _import_beam():
   return apache_beam
 
 
-def _make_shard(shard, recipe):
+def _make_shard(shard, options):
   """Runs on a worker; keeps the tokenizer for the next shard."""
-  if recipe not in _makers:
-    _makers[recipe] = record_maker.RecordMaker(recipe)
-  seed = recipe.options.random_seed
-  made, _ = sharding.make_shard(_makers[recipe], seed, shard)
-  return made
+  if options not in _makers:
+    _makers[options] = record_maker.RecordMaker(options)
+  seed = options.instances.random_seed
+  result, _ = sharding.make_shard(_makers[options], seed, shard)
+  return result
 
 
-def _write_results(made, path):
-  file_io.write_text(path, json.dumps(made))
+def _write_results(results, path):
+  file_io.write_text(path, json.dumps(results))
 
 
 def _read_results(path):
   with tf.io.gfile.GFile(path) as stream:
     values = json.loads(stream.read())
-    made = [sharding.ShardResult(*value) for value in values]
+    results = [sharding.ShardResult(*value) for value in values]
   tf.io.gfile.remove(path)
-  return made
+  return results

@@ -1,10 +1,11 @@
 """Masks sequences anew each time they are read (RoBERTa, arXiv 1907.11692).
 
-The masks are a function of (seed, step, row in the batch) alone: every epoch
-has others, a resumed run has the same, however many replicas share a batch.
-tensorflow_text's masking ops draw from a state and so cannot promise that.
+The masks are a function of (seed, step, row in the batch) alone: they change
+from epoch to epoch, and a resumed run has the same ones, however many replicas
+share a batch. tensorflow_text's masking ops depend on a generator's state and
+so cannot guarantee that.
 
-Letters: B sequences in a batch, T their length, P predictions a sequence.
+Letters: B sequences in a batch, T their length, P predictions per sequence.
 """
 
 import dataclasses
@@ -13,7 +14,7 @@ import tensorflow as tf
 
 from common import errors
 
-_MASK_SHARE, _RANDOM_SHARE = 0.8, 0.1  # the rest stays as it is
+_MASK_SHARE, _RANDOM_SHARE = 0.8, 0.1  # The rest is kept.
 _SPECIAL_TOKENS = ("[CLS]", "[SEP]")
 
 
@@ -75,7 +76,8 @@ class Masking:
     """
     ids, used = batch["input_ids"], batch["input_mask"]
     length, count = ids.shape[1], tf.shape(ids)[0]
-    # Drawn for the whole batch: a replica sees the rows that are its own.
+    # Generated for the whole batch, then cut to the replica's own rows: a row
+    # has the same masks whichever replica reads it.
     noise = tf.random.stateless_uniform(
       [rows, 3, length], seed=tf.stack([self.seed, tf.cast(step, tf.int32)])
     )[first_row : first_row + count]
@@ -91,19 +93,21 @@ class Masking:
       **self._predictions(ids, chosen),
     }
 
-  def _choose(self, candidates, word_starts, used, draws):
+  def _choose(self, candidates, word_starts, used, keys):
     """Returns bool [B, T]: the tokens to predict."""
     tokens = tf.cast(tf.reduce_sum(used, axis=1), tf.float32)
     budget = tf.cast(tf.round(tokens * self.masked_lm_prob), tf.int32)
-    budget = tf.clip_by_value(budget, 1, self.max_predictions)
-    draws = tf.where(candidates, draws, 2.0)
+    # As in the original: at least one token, unless there is no place for it.
+    budget = tf.minimum(tf.maximum(budget, 1), self.max_predictions)
+    # Numbers below 1 shuffle the candidates; 2 puts all others after them.
+    keys = tf.where(candidates, keys, 2.0)
     if self.whole_words:
-      return _choose_words(candidates, word_starts, draws, budget)
-    ranks = tf.argsort(tf.argsort(draws, axis=1), axis=1)
+      return _choose_words(candidates, word_starts, keys, budget)
+    ranks = tf.argsort(tf.argsort(keys, axis=1), axis=1)
     return tf.logical_and(candidates, ranks < budget[:, None])
 
   def _replacements(self, ids, noise):
-    """Returns what each token becomes if it is chosen."""
+    """Returns the id that replaces each token if it is chosen."""
     kinds, words = noise[:, 1], noise[:, 2]
     random_ids = tf.cast(words * self.vocab_size, ids.dtype)
     # float32 words * vocab_size may round up to vocab_size itself.
@@ -115,6 +119,7 @@ class Masking:
     """Returns the masked_lm features, chosen tokens first, in order."""
     length = ids.shape[1]
     width = min(self.max_predictions, length)
+    # Chosen positions sort first, each group in its own order.
     order = tf.range(length) + tf.where(chosen, 0, length)
     positions = tf.argsort(order, axis=1)[:, :width]
     weights = tf.cast(tf.gather(chosen, positions, batch_dims=1), tf.int32)
@@ -127,33 +132,36 @@ class Masking:
     return {name: tf.pad(value, padding) for name, value in features.items()}
 
 
-def _choose_words(candidates, word_starts, draws, budget):
+def _choose_words(candidates, word_starts, keys, budget):
   """Takes words in random order while their pieces fit into the budget.
 
-  As in the original: a word that is too long for what is left is passed over,
-  and a shorter one that comes later may still be taken.
+  As in the original: a word that is too long for the rest of the budget is
+  skipped, and a shorter one after it may still be taken.
   """
   rows, places = tf.shape(candidates)[0], candidates.shape[1] + 1
-  # Tokens of one word share a number, from 1; 0 is before the first word.
+  # The pieces of a word share its number, from 1; 0 is before the first word.
   words = tf.cumsum(word_starts, axis=1) * tf.cast(candidates, tf.int32)
-  keys = tf.reshape(words + places * tf.range(rows)[:, None], [-1])
+  # Segment sums have one dimension, so rows get disjoint ranges of numbers.
+  segments = tf.reshape(words + places * tf.range(rows)[:, None], [-1])
 
   def per_word(reduce, values):
-    reduced = reduce(tf.reshape(values, [-1]), keys, rows * places)
+    reduced = reduce(tf.reshape(values, [-1]), segments, rows * places)
     return tf.reshape(reduced, [rows, places])
 
   is_start = tf.logical_and(candidates, word_starts > 0)
   sizes = per_word(
     tf.math.unsorted_segment_sum, tf.cast(candidates, tf.int32)
   )
-  # The draw of a word is that of its first piece.
-  draw_of_word = per_word(
-    tf.math.unsorted_segment_min, tf.where(is_start, draws, 3.0)
+  # A word is sorted by the key of its first piece.
+  key_of_word = per_word(
+    tf.math.unsorted_segment_min, tf.where(is_start, keys, 3.0)
   )
-  order = tf.argsort(draw_of_word, axis=1)
+  order = tf.argsort(key_of_word, axis=1)
   sizes_in_order = tf.transpose(tf.gather(sizes, order, batch_dims=1))
-  is_word = tf.transpose(tf.gather(draw_of_word, order, batch_dims=1)) < 2.0
+  is_word = tf.transpose(tf.gather(key_of_word, order, batch_dims=1)) < 2.0
 
+  # A scan over the words of all rows at once: whether one is taken depends on
+  # the room that those before it have left.
   def take(state, word):
     left, _ = state
     size, real = word

@@ -1,12 +1,13 @@
 """A corpus -> instances: what the model reads and must predict. No TensorFlow.
 
-An *instance* is one or two stretches of the corpus's ids (segment A and B),
-the positions that are masked and what stands there instead: some dozen
-numbers, however long the sequence. `Instances.features` makes padded arrays
-of many of them at a time, which are what records hold.
+An *instance* is one or two ranges of the corpus's ids (segments A and B), the
+masked positions and the ids that replace them: some dozen numbers, however
+long the sequence. `Instances.features` turns many of them at a time into the
+padded arrays of records.
 
 As in the original: the same text, flags and seed give the same instances in
-the same order. So each random draw stands where the original has one.
+the same order. So random numbers must be drawn in its order, even where the
+result of a draw is not used.
 """
 
 import array
@@ -23,17 +24,17 @@ PACKINGS = choices.PACKINGS
 MASKINGS = ("pieces", "whole_words", "spans", "ngrams", "none")
 _TRIES_FOR_ANOTHER_DOCUMENT = 10
 
-# Random words drawn at a time. More are faster, some need less memory, and
-# the instances are the same.
-_LARGE_CORPUS = 1_000_000
-_SOME_WORDS, _MANY_WORDS = 1 << 17, 1 << 19
+# Random words drawn at a time, for a small and for a large corpus: many are
+# faster, few need less memory. The instances do not depend on it.
+_LARGE_CORPUS = 1_000_000  # Tokens.
+_SMALL_CHUNK, _LARGE_CHUNK = 1 << 17, 1 << 19
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class InstanceOptions:
   """How instances are made.
 
-  Raises InputError when made with values that cannot work.
+  Raises InputError for impossible values.
 
   Attributes:
     max_seq_length to short_seq_prob: the original's flags of these names.
@@ -41,8 +42,8 @@ class Options:
       masked, and instances tell where words start instead.
     packing: one of PACKINGS. "sentence_pairs" is the original's; the others
       are RoBERTa's (Liu et al. 2019, section 4.2): as many whole sentences
-      as fit, without a next sentence to guess, which in "full_sentences" go
-      on in the next document, behind a [SEP].
+      as fit, without next-sentence prediction. In "full_sentences" they
+      continue in the next document, after a [SEP].
   """
 
   max_seq_length: int = 128
@@ -57,21 +58,26 @@ class Options:
   def __post_init__(self):
     self._check("masking", self.masking in MASKINGS, f"one of {MASKINGS}")
     self._check("packing", self.packing in PACKINGS, f"one of {PACKINGS}")
+    # Unlike the original: its assertions fail at some instance where segments
+    # cannot have a token each, and its positions have no upper limit.
     self._check(
       "max_seq_length",
       5 <= self.max_seq_length <= 1 << 16,
       "at least 5 ([CLS], two [SEP] and a token of each segment), and at "
       "most 65536",
     )
+    # Unlike the original: with these values it writes files without a record,
+    # masks one token in each record, or takes them for 1.
     self._check("dupe_factor", self.dupe_factor >= 1, "at least 1")
+    self._check("masked_lm_prob", 0 <= self.masked_lm_prob <= 1, "in [0, 1]")
+    self._check("short_seq_prob", 0 <= self.short_seq_prob <= 1, "in [0, 1]")
+    # As in the original: there may be more places than tokens, or none, which
+    # leaves next-sentence prediction alone.
     self._check(
       "max_predictions_per_seq",
-      self.masking == "none"
-      or 1 <= self.max_predictions_per_seq <= self.max_seq_length,
-      f"from 1 to --max_seq_length ({self.max_seq_length})",
+      0 <= self.max_predictions_per_seq <= 1 << 16,
+      "from 0 to 65536",
     )
-    self._check("masked_lm_prob", 0 < self.masked_lm_prob <= 1, "in (0, 1]")
-    self._check("short_seq_prob", 0 <= self.short_seq_prob <= 1, "in [0, 1]")
 
   def _check(self, name, holds, expected):
     if not holds:
@@ -81,10 +87,7 @@ class Options:
 
 
 class SegmentPair(NamedTuple):
-  """Two stretches of a corpus's ids; B is empty where there is only one.
-
-  Each goes from its start to its end (not included).
-  """
+  """Two ranges of a corpus's ids, without their ends; B may be empty."""
 
   a_start: int
   a_end: int
@@ -99,12 +102,13 @@ def create_instances(corpus, vocabulary, options, rng, *, after_pass=None):
   Args:
     corpus: text_corpus.Corpus.
     vocabulary: text_corpus.Vocabulary.
-    options: Options.
-    rng: random.Random, in the state that its seed gives.
-    after_pass: function to be called after each pass through the documents.
+    options: InstanceOptions.
+    rng: random.Random, newly seeded.
+    after_pass: function to call after each pass through the documents.
 
   Returns:
-    (Instances, order): the original's list is instances order[0], order[1]...
+    (Instances, order): the list of the original is instances order[0],
+    order[1], ...
   """
   documents = list(range(corpus.num_documents))
   rng.shuffle(documents)
@@ -115,19 +119,19 @@ def create_instances(corpus, vocabulary, options, rng, *, after_pass=None):
   stream = random_stream.RandomWordStream(
     rng,
     views=masking.stream_views(vocabulary),
-    chunk=_MANY_WORDS if is_large else _SOME_WORDS,
+    chunk=_LARGE_CHUNK if is_large else _SMALL_CHUNK,
   )
   masker = masking.make_masker(corpus, vocabulary, options, stream)
   for _ in range(options.dupe_factor):
     for pair in _all_pairs(corpus, documents, options, stream):
       masker.add(pair)
-      if stream.should_forget:
-        instances.extend(masker.take())
-        stream.forget()
+      if stream.should_discard:
+        instances.extend(masker.flush())
+        stream.discard_used()
     if after_pass:
       after_pass()
-  instances.extend(masker.take())
-  stream.give_back()
+  instances.extend(masker.flush())
+  stream.restore_rng()
   order = array.array("q", range(len(instances)))
   rng.shuffle(order)
   return instances, np.array(order, np.int64)
@@ -136,8 +140,8 @@ def create_instances(corpus, vocabulary, options, rng, *, after_pass=None):
 def _all_pairs(corpus, documents, options, stream):
   """Yields the SegmentPairs of one pass through the documents.
 
-  Draws from `stream` as it goes: who draws between two pairs, as the masking
-  does, draws where the original does.
+  Lazily: each pair is drawn from `stream` when it is asked for, so that the
+  caller can draw its masks before the next pair, as the original does.
   """
   if options.packing == "full_sentences":
     yield from _packed(corpus, 0, len(corpus.ids), options, stream)
@@ -154,20 +158,20 @@ def _all_pairs(corpus, documents, options, stream):
 def segment_pairs(corpus, documents, place, options, stream):
   """Yields the SegmentPairs of the document documents[place].
 
-  Sentences are collected until they fill a sequence; a random part of them
-  becomes segment A, and B is the rest or, half of the time, a stretch of a
-  random document.
+  Sentences are collected until they fill a sequence; the first of them, a
+  random number, become segment A, and B is the rest or, half of the time,
+  sentences of a random document.
 
   Args:
     corpus: text_corpus.Corpus.
     documents: shuffled numbers of its documents.
     place: an index of `documents`.
-    options: Options.
+    options: InstanceOptions.
     stream: random_stream.RandomWordStream.
   """
   max_tokens = options.max_seq_length - 3
   target = max_tokens
-  # Some sequences are short, so that fine-tuning's short ones are not new.
+  # Some sequences are short, because those of fine-tuning will be.
   if stream.random() < options.short_seq_prob:
     target = stream.randint(2, max_tokens)
   starts = corpus.sentence_starts
@@ -181,8 +185,8 @@ def segment_pairs(corpus, documents, place, options, stream):
     is_random_next = size == 1 or stream.random() < 0.5
     if is_random_next:
       rest = target - (a[1] - a[0])
-      b = _random_stretch(corpus, documents, place, rest, stream)
-      sentence = a_end  # The rest of the chunk is put back.
+      b = _random_range(corpus, documents, place, rest, stream)
+      sentence = a_end  # The rest of the chunk is used again.
     else:
       b = starts[a_end], starts[chunk_end]
       sentence = chunk_end
@@ -196,11 +200,11 @@ def _chunk_end(starts, sentence, last, target):
   return bisect.bisect_left(starts, enough, sentence + 1, last)
 
 
-def _random_stretch(corpus, documents, place, target, stream):
+def _random_range(corpus, documents, place, target, stream):
   """Returns (start, end) of sentences of about `target` tokens elsewhere.
 
-  As in the original: ten tries to find another document. So with a single
-  document it is always the same one, labelled as random.
+  As in the original: ten tries to find another document. So a single document
+  is its own random one.
   """
   for _ in range(_TRIES_FOR_ANOTHER_DOCUMENT):
     other = stream.randint(0, len(documents) - 1)
@@ -213,17 +217,17 @@ def _random_stretch(corpus, documents, place, target, stream):
 
 
 def _truncated(a, b, max_tokens, stream):
-  """Cuts tokens off the longer (start, end) until both fit, at random ends.
+  """Removes tokens from the longer (start, end) until both fit.
 
-  As in the original: B where both are equally long, and a draw for each
-  token, whether it is the first or the last that goes.
+  As in the original: from B where both are equally long, and for each token a
+  random number decides whether the first or the last one goes.
   """
   length_a, length_b = a[1] - a[0], b[1] - b[0]
   surplus = length_a + length_b - max_tokens
   if surplus <= 0:
     return a, b
-  from_front = stream.heads(surplus)
-  # First the longer one is cut, then B, A, B, A, ...
+  from_front = stream.coin_flips(surplus)
+  # The longer one loses tokens until both are equal, then B, A, B, A, ...
   uneven = min(abs(length_a - length_b), surplus)
   cuts_a, cuts_b = from_front[uneven + 1 :: 2], from_front[uneven::2]
   if length_a > length_b:
@@ -233,16 +237,16 @@ def _truncated(a, b, max_tokens, stream):
   return _cut(a, cuts_a), _cut(b, cuts_b)
 
 
-def _cut(stretch, cuts):
-  """Takes a token off (start, end) for each of `cuts`, 1 at the front."""
+def _cut(token_range, cuts):
+  """Removes a token for each of `cuts`: 1 the first, 0 the last."""
   front = cuts.count(1)
-  return stretch[0] + front, stretch[1] - (len(cuts) - front)
+  return token_range[0] + front, token_range[1] - (len(cuts) - front)
 
 
 def _joined(corpus, documents, vocabulary):
-  """Returns the documents in another order, with a [SEP] between them.
+  """Returns a Corpus of one document: all in the given order, [SEP] between.
 
-  A [SEP] counts as the first token of the sentence behind it.
+  Each [SEP] is the first token of the sentence after it.
   """
   flags = text_corpus.word_flags(corpus, vocabulary)
   ids, continues = array.array(corpus.ids.dtype.char), bytearray()
@@ -270,13 +274,13 @@ def _joined(corpus, documents, vocabulary):
 def _packed(corpus, start, end, options, stream):
   """Yields SegmentPairs without B of as many whole sentences as fit.
 
-  A sentence that does not fit into one by itself is cut into several.
+  A sentence that is longer than a sequence is cut into several.
   """
   max_tokens = options.max_seq_length - 2
   separators = corpus.continues or b""
   while start < end:
     if separators and separators[start] == text_corpus.NO_WORD:
-      start += 1
+      start += 1  # No [SEP] directly after [CLS].
     target = max_tokens
     if stream.random() < options.short_seq_prob:
       target = stream.randint(2, max_tokens)
@@ -289,17 +293,17 @@ def _packed(corpus, start, end, options, stream):
 
 
 class Instances:
-  """Instances in the order of their making, some 150 bytes each.
+  """Instances in the order of their creation, some 150 bytes each.
 
-  Attributes (B of them):
+  The columns, for B instances:
     pairs: int64 [B, 5], the fields of a SegmentPair.
     num_masked: uint16 [B].
-    positions: uint16 [B, P], the masked positions, rising, then zeros.
-    replacements: [B, P], the ids that stand there in the input.
+    positions: uint16 [B, P], the masked positions, ascending, then zeros.
+    replacements: [B, P], the ids in the input at these positions.
   """
 
   def __init__(self, corpus, vocabulary, options):
-    """Makes an empty list; `corpus` is what its pairs are stretches of."""
+    """Makes an empty list, whose pairs will be ranges of `corpus`."""
     self._corpus = corpus
     self._vocabulary = vocabulary
     self._length = options.max_seq_length
@@ -333,7 +337,7 @@ class Instances:
     return values.reshape(len(self), width)[rows].astype(np.int64)
 
   def features(self, rows):
-    """Returns what the records of some instances hold.
+    """Returns the features of the records of some instances.
 
     Args:
       rows: array [B] of the instances' numbers.
@@ -341,13 +345,13 @@ class Instances:
     Returns:
       A dict of integer arrays: input_ids, input_mask, segment_ids [B, T];
       masked_lm_positions, masked_lm_ids and masked_lm_weights (float)
-      [B, P], or where nothing is masked word_starts [B, T], 1 at the first
-      piece of a word; for sentence pairs next_sentence_labels [B, 1], 1 for
-      a random next segment.
+      [B, P], or, without masking, word_starts [B, T], 1 at the first piece of
+      a word; for sentence pairs next_sentence_labels [B, 1], 1 for a random
+      next segment.
     """
     pairs = self._rows("pairs", rows, 5)
     layout = _Layout(pairs, self._length)
-    input_ids = layout.gathered(self._corpus.ids)
+    input_ids = layout.gather(self._corpus.ids)
     input_ids[:, 0] = self._vocabulary.cls_id
     input_ids[layout.is_separator] = self._vocabulary.sep_id
     features = {
@@ -365,12 +369,12 @@ class Instances:
 
   def _word_starts(self, layout):
     """Returns [B, T]: 1 at the first piece of each word, segment by segment."""
-    flags = layout.gathered(self._flags, text_corpus.NO_WORD)
+    flags = layout.gather(self._flags, text_corpus.NO_WORD)
     is_first = (flags == text_corpus.STARTS_WORD) | layout.starts_segment
     return is_first.astype(np.uint8)
 
   def _masked_features(self, input_ids, rows):
-    """Puts the replacements into `input_ids`; returns what was there."""
+    """Puts the replacements into `input_ids`; returns masked_lm features."""
     width = self._max_predictions
     positions = self._rows("positions", rows, width)
     replacements = self._rows("replacements", rows, width)
@@ -387,7 +391,7 @@ class Instances:
 
 
 class _Layout:
-  """Where the tokens of B instances stand: arrays [B, T].
+  """The positions of the tokens of B instances: arrays [B, T].
 
   [CLS] a a a [SEP] b b [SEP] 0 0, or [CLS] a a a [SEP] 0 0 without B.
   """
@@ -408,8 +412,8 @@ class _Layout:
     self.input_mask = (column < end).astype(np.uint8)
     self.segment_ids = self.input_mask * (column >= first_b)
 
-  def gathered(self, values, other=0):
+  def gather(self, values, other=0):
     """Returns values of the corpus's tokens, `other` where there is none."""
-    gathered = np.full(self._source.shape, other, np.int64)
-    gathered[self._in_text] = values[self._source[self._in_text]]
-    return gathered
+    result = np.full(self._source.shape, other, np.int64)
+    result[self._in_text] = values[self._source[self._in_text]]
+    return result

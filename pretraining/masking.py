@@ -1,15 +1,19 @@
 """Which tokens of an instance the model must predict, and what it sees there.
 
-A masker is given stretches of a corpus one by one (`add`) and draws from a
-RandomWordStream what it needs; `take` returns the masked tokens of all of them.
+A masker gets the segment pairs of a corpus one by one (`add`) and takes the
+random numbers that it needs from a RandomWordStream; `flush` returns the
+masked tokens of all pairs since the last one.
 
-  PieceMasker   single pieces or whole words: the original's, draw by draw
+  PieceMasker   single pieces or whole words: as the original masks them
   SpanMasker    runs of words: SpanBERT's spans or ALBERT's n-grams
   NoMasker      nothing: the training pipeline masks anew in every epoch
 
-While it draws, PieceMasker only finds out how many words of the stream an
-instance uses. What they decide is worked out in `take`, for hundreds of
-instances together: arrays [P, B] there have an instance in each column.
+PieceMasker is fast because it works in two phases. The random numbers of one
+instance start where those of the one before it end, so `add` has to find out
+how many words of the stream each instance uses, and does only that. What the
+numbers mean is computed in `flush`, for hundreds of instances together: arrays
+[P, B] there have an instance in each column. tests/plain_instances.py does the
+same in one plain loop.
 """
 
 import array
@@ -22,13 +26,13 @@ import numpy as np
 
 from pretraining import text_corpus
 
-# random() < 0.8, in integers: random() is (53 bits) / 2**53.
+# random() < 0.8 as a comparison of integers: random() is (53 bits) / 2**53.
 _MASK_PROB = 0.8
 _MASK_BELOW = int(_MASK_PROB * (1 << 53))
-_KEEP_PROB = 0.5  # Of those that do not become [MASK].
+_KEEP_PROB = 0.5  # Of the tokens that are not replaced by [MASK].
 
 _WORD = re.compile(rb"[\x00\x01]\x01*")  # See text_corpus.STARTS_WORD.
-_STRETCH = re.compile(rb"[\x00\x01]+")
+_WORDS = re.compile(rb"[\x00\x01]+")  # Up to a NO_WORD.
 
 # SpanBERT (Joshi et al. 2020, section 3.1): lengths of Geometric(0.2) words,
 # at most 10. ALBERT (Lan et al. 2020, equation 1): p(n) ~ 1 / n, at most 3.
@@ -42,8 +46,9 @@ class Masked(NamedTuple):
   Attributes:
     pairs: int64 array [B, 5], the instances: instance_maker.SegmentPair.
     num_masked: int array [B].
-    positions: int array [B, P] of positions in the instance, rising, then 0.
-    replacements: int array [B, P] of the ids that stand there in the input.
+    positions: int array [B, P] of positions in the instance, ascending, then
+      0.
+    replacements: int array [B, P] of the ids in the input at these positions.
   """
 
   pairs: np.ndarray
@@ -59,9 +64,9 @@ def stream_views(vocabulary):
     vocabulary: text_corpus.Vocabulary.
 
   Returns:
-    A dict of functions, see random_stream.RandomWordStream. At each word,
-    "masks" tells whether a random() there is below 0.8, "is_id" whether a
-    randint there gives an index of the vocabulary.
+    A dict of functions, see random_stream.RandomWordStream. For each word,
+    "masks" says whether a random() from there on is below 0.8, "is_id" whether
+    a randint among the ids of the vocabulary accepts the word.
   """
   size = len(vocabulary.ids)
   shift = np.uint32(32 - size.bit_length())
@@ -84,7 +89,7 @@ def make_masker(corpus, vocabulary, options, stream):
   Args:
     corpus: text_corpus.Corpus.
     vocabulary: text_corpus.Vocabulary.
-    options: instance_maker.Options.
+    options: instance_maker.InstanceOptions.
     stream: random_stream.RandomWordStream with the `stream_views`.
   """
   if options.masking == "none":
@@ -95,7 +100,7 @@ def make_masker(corpus, vocabulary, options, stream):
 
 
 class _Masker:
-  """What maskers share: the corpus, the stream, how much is to be masked."""
+  """What maskers share: the corpus, the stream, how many tokens to mask."""
 
   def __init__(self, corpus, vocabulary, options, stream):
     """Takes what `make_masker` takes."""
@@ -103,22 +108,23 @@ class _Masker:
     self._vocabulary = vocabulary
     self._stream = stream
     self._max_predictions = options.max_predictions_per_seq
-    # As in the original: round() gives the even one of two equally near, and
-    # [CLS] and [SEP] count.
-    self._rooms = [
+    # As in the original: round() goes to the even one of two equally near
+    # integers, [CLS] and [SEP] count, and at least one token is masked, even
+    # with probability 0, unless there may be no predictions.
+    self._budgets = [
       min(self._max_predictions, max(1, round(length * options.masked_lm_prob)))
       for length in range(options.max_seq_length + 1)
     ]
 
-  def _tokens_and_room(self, pair):
+  def _tokens_and_budget(self, pair):
     """Returns how many tokens a SegmentPair has, and how many to mask."""
     a_start, a_end, b_start, b_end, _ = pair
     tokens = a_end - a_start + b_end - b_start
-    room = self._rooms[tokens + (3 if b_end > b_start else 2)]
-    return tokens, min(tokens, room)
+    budget = self._budgets[tokens + (3 if b_end > b_start else 2)]
+    return tokens, min(tokens, budget)
 
   def _original_ids(self, pairs, tokens):
-    """Returns the ids of tokens [P, B], which are numbered through A and B."""
+    """Returns the ids of tokens [P, B], given by their numbers in A + B."""
     a_start, a_end, b_start = pairs.T[:3]
     length_a = a_end - a_start
     start = np.where(tokens < length_a, a_start, b_start - length_a)
@@ -126,10 +132,11 @@ class _Masker:
 
 
 class PieceMasker(_Masker):
-  """Masks pieces, or whole words, that a shuffle puts first."""
+  """Masks the pieces, or whole words, that come first in a shuffled list."""
 
   def __init__(self, corpus, vocabulary, options, stream):
     super().__init__(corpus, vocabulary, options, stream)
+    # None: every token is a word of its own.
     self._flags = None
     if options.masking == "whole_words":
       self._flags = text_corpus.word_flags(corpus, vocabulary)
@@ -138,25 +145,25 @@ class PieceMasker(_Masker):
     self._pending = array.array("q")
 
   def add(self, pair):
-    """Draws the masks of a instance_maker.SegmentPair."""
-    num_words, room = self._tokens_and_room(pair)
+    """Takes the random numbers for an instance_maker.SegmentPair."""
+    num_words, budget = self._tokens_and_budget(pair)
     if self._flags is not None:
-      num_words, room = self._count_words(pair, room)
+      num_words, budget = self._count_words(pair, budget)
     stream = self._stream
     shuffle_start = stream.position
     stream.skip_shuffle(num_words)
     masks_start = stream.position
-    while not self._skip_replacements(room):
+    while not self._skip_replacements(budget):
       stream.extend()
     self._pending.extend(
-      (*pair, num_words, shuffle_start, room, masks_start)
+      (*pair, num_words, shuffle_start, budget, masks_start)
     )
 
-  def _count_words(self, pair, room):
+  def _count_words(self, pair, budget):
     """Returns the number of words, and of tokens that will be masked.
 
-    As in the original: a continuation at the start of segment B (whose front
-    was cut off) joins the last word of segment A. At the very start of the
+    As in the original: a "##" piece at the start of segment B (whose front was
+    removed) belongs to the last word of segment A. At the start of the
     sequence it is a word.
     """
     flags = self._flags[pair.a_start : pair.a_end]
@@ -164,33 +171,37 @@ class PieceMasker(_Masker):
     cut_first = flags[0] == text_corpus.CONTINUES_WORD
     num_words = flags.count(b"\x00") + cut_first
     longer = flags.count(b"\x00\x01") + (flags[:2] == b"\x01\x01")
-    # As many words of one piece as there is room: they fill it to the end,
-    # in whatever order.
-    if num_words - longer < room:
-      room = self._filled(flags, room)
-    return num_words, room
+    # With enough words of one piece the budget is used up in any order of the
+    # words. Only otherwise does their number depend on the shuffle.
+    if num_words - longer < budget:
+      budget = self._used_budget(flags, budget)
+    return num_words, budget
 
-  def _filled(self, flags, room):
-    """Returns how much of `room` the words fill in their shuffled order."""
+  def _used_budget(self, flags, budget):
+    """Returns how much of `budget` the words use in their shuffled order."""
     start = self._stream.position
     sizes = [len(word) for word in _WORD.findall(flags)]
     self._stream.shuffle(sizes)
     self._stream.position = start
-    filled = 0
+    used = 0
     for size in sizes:
-      if filled + size <= room:
-        filled += size
-    return filled
+      if used + size <= budget:
+        used += size
+    return used
 
   def _skip_replacements(self, count):
-    """Goes behind the draws for `count` tokens, if there are enough words."""
+    """Skips the replacements of `count` tokens, if there are enough words.
+
+    A token takes one random() if it becomes [MASK], a second one that decides
+    whether it is kept, and a randint if it is not.
+    """
     masks, is_id = self._stream.views["masks"], self._stream.views["is_id"]
-    is_head, position = self._stream.is_head, self._stream.position
+    is_below_half, position = self._stream.is_below_half, self._stream.position
     try:
       for _ in range(count):
         if masks[position]:
           position += 2
-        elif is_head[position + 2]:
+        elif is_below_half[position + 2]:
           position += 4
         else:
           position = is_id.index(1, position + 4) + 1
@@ -201,19 +212,19 @@ class PieceMasker(_Masker):
     self._stream.position = position
     return True
 
-  def take(self):
-    """Returns the Masked of what was added, and forgets it."""
+  def flush(self):
+    """Returns the Masked of the pairs since the last call."""
     rows = np.array(self._pending, np.int64).reshape(-1, 9)
     del self._pending[:]
     pairs = rows[:, :5]
-    num_words, shuffle_starts, rooms, masks_starts = rows[:, 5:].T
+    num_words, shuffle_starts, budgets, masks_starts = rows[:, 5:].T
     order = self._stream.shuffled(shuffle_starts, num_words)
     if self._flags is None:
       tokens = self._first_tokens(order)
     else:
-      tokens = self._tokens_within(pairs, num_words, order, rooms)
-    replacements = self._replacements(pairs, tokens, masks_starts, rooms)
-    return _sorted_masks(pairs, tokens, replacements, rooms)
+      tokens = self._tokens_within(pairs, num_words, order, budgets)
+    replacements = self._replacements(pairs, tokens, masks_starts, budgets)
+    return _sort_masks(pairs, tokens, replacements, budgets)
 
   def _first_tokens(self, order):
     tokens = np.zeros((self._max_predictions, order.shape[1]), np.int64)
@@ -221,27 +232,29 @@ class PieceMasker(_Masker):
     tokens[: len(first)] = first
     return tokens
 
-  def _tokens_within(self, pairs, num_words, order, rooms):
-    """Returns the tokens [P, B] of the first words that fit into the rooms.
+  def _tokens_within(self, pairs, num_words, order, budgets):
+    """Returns the tokens [P, B] of the first words that fit into the budgets.
 
-    As in the original: a word that is too long for the rest is passed over.
+    As in the original: a word that is too long for the rest of the budget is
+    skipped, and a shorter one after it may still be taken.
     """
     starts, sizes = self._words(pairs)
     words_before = np.cumsum(num_words) - num_words
     tokens = np.zeros((self._max_predictions, len(pairs)), np.int64)
-    filled = np.zeros(len(pairs), np.int64)
+    used = np.zeros(len(pairs), np.int64)
+    # Word by word in the shuffled order, but for all instances at once.
     for rank, chosen in enumerate(order):
-      if (filled == rooms).all():
+      if (used == budgets).all():
         break
       word = words_before + np.where(rank < num_words, chosen, 0)
-      fits = (rank < num_words) & (filled + sizes[word] <= rooms)
+      fits = (rank < num_words) & (used + sizes[word] <= budgets)
       column = np.flatnonzero(fits)
       word = word[column]
       for piece in range(sizes[word].max(initial=0)):
         longer = sizes[word] > piece
-        place = filled[column[longer]] + piece
+        place = used[column[longer]] + piece
         tokens[place, column[longer]] = starts[word[longer]] + piece
-      filled[column] += sizes[word]
+      used[column] += sizes[word]
     return tokens
 
   def _words(self, pairs):
@@ -259,33 +272,35 @@ class PieceMasker(_Masker):
     number = np.cumsum(is_first) - 1
     return token[is_first], np.bincount(number[in_word])
 
-  def _replacements(self, pairs, tokens, starts, rooms):
-    """Returns the ids [P, B] that stand for tokens [P, B].
+  def _replacements(self, pairs, tokens, starts, budgets):
+    """Returns the ids [P, B] that replace tokens [P, B].
 
-    As in the original: [MASK] (80 %), the token itself (10 %) or one of the
-    whole vocabulary (10 %), [PAD], [unused0] and "##" pieces included.
+    As in the original: [MASK] (80 %), the token itself (10 %) or any token of
+    the vocabulary (10 %), [PAD], [unused0] and "##" pieces included.
     """
     masks = np.frombuffer(self._stream.views["masks"], bool)
-    is_head = np.frombuffer(self._stream.is_head, bool)
+    is_below_half = np.frombuffer(self._stream.is_below_half, bool)
     replacements = self._original_ids(pairs, tokens)
     position = starts.copy()
     ids = self._vocabulary.ids
-    for number, replaced in enumerate(replacements):
+    # Row n holds the n-th masked token of every instance. Rows past the budget
+    # read random words that belong to something else; their result is unused.
+    for number, row in enumerate(replacements):
       as_mask = masks.take(position, mode="clip")
-      as_itself = is_head.take(position + 2, mode="clip")
-      replaced[as_mask] = self._vocabulary.mask_id
+      is_kept = is_below_half.take(position + 2, mode="clip")
+      row[as_mask] = self._vocabulary.mask_id
       position += np.where(as_mask, 2, 4)
-      other = np.flatnonzero(~as_mask & ~as_itself & (number < rooms))
-      drawn, after = self._stream.numbers_at(len(ids), position[other])
+      other = np.flatnonzero(~as_mask & ~is_kept & (number < budgets))
+      index, after = self._stream.numbers_below_at(len(ids), position[other])
       position[other] = after
-      replaced[other] = ids[drawn]
+      row[other] = ids[index]
     return replacements
 
 
-def _sorted_masks(pairs, tokens, replacements, num_masked):
-  """Puts tokens [P, B] in the order of their positions; returns a Masked."""
+def _sort_masks(pairs, tokens, replacements, num_masked):
+  """Sorts tokens [P, B] by position in the instance; returns a Masked."""
   length_a = pairs[:, 1] - pairs[:, 0]
-  positions = tokens + 1 + (tokens >= length_a)
+  positions = tokens + 1 + (tokens >= length_a)  # After [CLS] and maybe [SEP].
   unused = np.arange(len(positions))[:, None] >= num_masked
   positions[unused] = np.iinfo(positions.dtype).max
   order = np.argsort(positions, axis=0)
@@ -302,78 +317,81 @@ def _sorted_masks(pairs, tokens, replacements, num_masked):
 class SpanMasker(_Masker):
   """Masks runs of whole words.
 
-  The first word of a run is any that is not yet masked; the run's length
-  comes from a table. It is shorter where its segment ends, where a masked
-  word follows, and where the next word would be too much.
+  A run starts at a random word, and its length has the distribution of a
+  table. It ends earlier at the end of its segment, at a masked word, and where
+  the next word would exceed the budget.
   """
 
   def __init__(self, corpus, vocabulary, options, stream):
     super().__init__(corpus, vocabulary, options, stream)
     self._flags = text_corpus.word_flags(corpus, vocabulary)
-    # A span of SpanBERT becomes [MASK] as a whole, and so on; each token of
-    # an n-gram of ALBERT is decided upon by itself.
-    self._as_a_whole = options.masking == "spans"
-    lengths = SPAN_LENGTHS if self._as_a_whole else NGRAM_LENGTHS
+    # SpanBERT replaces all tokens of a span in the same way (by [MASK], by
+    # themselves or by random ones), ALBERT each token of an n-gram by itself.
+    self._replaces_runs = options.masking == "spans"
+    lengths = SPAN_LENGTHS if self._replaces_runs else NGRAM_LENGTHS
     self._length_limits = list(itertools.accumulate(lengths))
     self._pairs = array.array("q")
     self._num_masked = array.array("q")
     self._masked = array.array("q")
 
   def add(self, pair):
-    """Draws the masks of a instance_maker.SegmentPair."""
-    tokens = [
+    """Masks an instance_maker.SegmentPair."""
+    places = [
       *range(pair.a_start, pair.a_end), *range(pair.b_start, pair.b_end)
     ]
-    _, room = self._tokens_and_room(pair)
+    _, budget = self._tokens_and_budget(pair)
     count = 0
-    for run in self._runs(pair, room):
+    for run in self._runs(pair, budget):
       for token, kind in zip(run, self._kinds(len(run))):
-        self._masked.extend((token, self._replaced(kind, tokens[token])))
+        self._masked.extend((token, self._replacement(kind, places[token])))
       count += len(run)
     self._masked.extend([0, 0] * (self._max_predictions - count))
     self._pairs.extend(pair)
     self._num_masked.append(count)
 
-  def take(self):
-    """Returns the Masked of what was added, and forgets it."""
+  def flush(self):
+    """Returns the Masked of the pairs since the last call."""
     pairs = np.array(self._pairs, np.int64).reshape(-1, 5)
     num_masked = np.array(self._num_masked, np.int64)
     shape = (len(pairs), self._max_predictions, 2)
     tokens, replacements = np.array(self._masked, np.int64).reshape(shape).T
     for column in (self._pairs, self._num_masked, self._masked):
       del column[:]
-    return _sorted_masks(pairs, tokens, replacements, num_masked)
+    return _sort_masks(pairs, tokens, replacements, num_masked)
 
-  def _runs(self, pair, room):
-    """Yields lists of tokens to be masked, numbered through A and B."""
+  def _runs(self, pair, budget):
+    """Yields lists of tokens to mask, by their numbers in A + B.
+
+    A run is empty if its first word is masked already or exceeds the budget.
+    """
     words, ends = self._words(pair)
-    taken = bytearray(len(words))
-    for first in self._in_any_order(len(words)):
+    masked = bytearray(len(words))
+    for first in self._random_order(len(words)):
       run = []
       for word in range(first, min(first + self._length(), ends[first])):
         size = len(words[word])
-        if taken[word] or size > room - len(run):
+        if masked[word] or size > budget - len(run):
           break
-        taken[word] = True
+        masked[word] = True
         run.extend(words[word])
-      room -= len(run)
+      budget -= len(run)
       yield run
-      if not room:
+      if not budget:
         return
 
-  def _in_any_order(self, count):
-    """Yields the numbers below `count`, shuffled as far as they are wanted."""
+  def _random_order(self, count):
+    """Yields the numbers below `count`, shuffled as far as they are needed."""
     numbers = list(range(count))
     while numbers:
-      drawn = self._stream.randint(0, len(numbers) - 1)
-      numbers[drawn], numbers[-1] = numbers[-1], numbers[drawn]
+      index = self._stream.randint(0, len(numbers) - 1)
+      numbers[index], numbers[-1] = numbers[-1], numbers[index]
       yield numbers.pop()
 
   def _words(self, pair):
-    """Returns the words, and for each the end of its stretch of words.
+    """Returns the words, and for each the end of the words it may run to.
 
-    A stretch is a segment, or what lies between two separators in it. Words
-    are ranges of tokens, numbered through A and B.
+    Runs end with their segment, or at a [SEP] in it. Words are ranges of
+    tokens, by their numbers in A + B.
     """
     words, ends = [], []
     length_a = pair.a_end - pair.a_start
@@ -381,32 +399,32 @@ class SpanMasker(_Masker):
       (pair.a_start, pair.a_end, 0), (pair.b_start, pair.b_end, length_a)
     ):
       flags = self._flags[start:end]
-      for stretch in _STRETCH.finditer(flags):
-        for word in _WORD.finditer(flags, *stretch.span()):
+      for part in _WORDS.finditer(flags):
+        for word in _WORD.finditer(flags, *part.span()):
           words.append(range(word.start() + shift, word.end() + shift))
         ends += [len(words)] * (len(words) - len(ends))
     return words, ends
 
   def _length(self):
-    drawn = self._stream.random() * self._length_limits[-1]
-    return 1 + bisect.bisect_right(self._length_limits, drawn)
+    number = self._stream.random() * self._length_limits[-1]
+    return 1 + bisect.bisect_right(self._length_limits, number)
 
   def _kinds(self, count):
-    """Returns what becomes of the tokens of a run."""
-    if self._as_a_whole:
+    """Returns how each token of a run is replaced."""
+    if self._replaces_runs:
       return [self._kind()] * count
     return [self._kind() for _ in range(count)]
 
   def _kind(self):
     if self._stream.random() < _MASK_PROB:
-      return "[MASK]"
-    return "itself" if self._stream.random() < _KEEP_PROB else "random"
+      return "mask"
+    return "keep" if self._stream.random() < _KEEP_PROB else "random"
 
-  def _replaced(self, kind, place):
-    """Returns the id that stands for the token ids[place] of the corpus."""
-    if kind == "[MASK]":
+  def _replacement(self, kind, place):
+    """Returns the id that replaces the token ids[place] of the corpus."""
+    if kind == "mask":
       return self._vocabulary.mask_id
-    if kind == "itself":
+    if kind == "keep":
       return int(self._corpus.ids[place])
     ids = self._vocabulary.ids
     return int(ids[self._stream.randint(0, len(ids) - 1)])
@@ -419,11 +437,11 @@ class NoMasker:
     self._pairs = array.array("q")
 
   def add(self, pair):
-    """Takes note of a instance_maker.SegmentPair."""
+    """Stores an instance_maker.SegmentPair."""
     self._pairs.extend(pair)
 
-  def take(self):
-    """Returns the Masked of what was added, and forgets it."""
+  def flush(self):
+    """Returns the Masked of the pairs since the last call."""
     pairs = np.array(self._pairs, np.int64).reshape(-1, 5)
     del self._pairs[:]
     nothing = np.zeros((len(pairs), 0), np.int64)

@@ -1,19 +1,19 @@
 """Text -> TFRecords of pre-training instances.
 
 A record is a tf.train.Example. T is max_seq_length, P max_predictions_per_seq;
-what is not used is 0.
+unused places are 0.
 
   input_ids              int [T]    [CLS] a [SEP] b [SEP], masks applied
   input_mask             int [T]    1 for a token, 0 for padding
   segment_ids            int [T]    0 for [CLS] a [SEP], 1 for b [SEP]
-  masked_lm_positions    int [P]    which tokens are to be predicted, rising
-  masked_lm_ids          int [P]    what they were
+  masked_lm_positions    int [P]    which tokens to predict, ascending
+  masked_lm_ids          int [P]    their original ids
   masked_lm_weights      float [P]  1.0 for each of these
   next_sentence_labels   int [1]    1 if b is a random segment, 0 if it follows
 
 Records of packed sentences ("full_sentences", "doc_sentences") have no b and
-no next_sentence_labels. Records without masks ("none", for masking anew in
-every epoch) have, in place of the three masked_lm features:
+no next_sentence_labels. Records without masks ("none", for dynamic masking)
+have, instead of the three masked_lm features:
 
   word_starts            int [T]    1 for the first piece of a word; 0 for the
                                     others, for [CLS], [SEP] and padding
@@ -32,33 +32,33 @@ _RECORDS_PER_BLOCK = 512
 
 @dataclasses.dataclass(frozen=True)
 class RecordOptions:
-  """All that decides which records a text gives, but for the seed's shard.
+  """Everything that determines the records of a text, except its shard.
 
   Attributes:
     vocab_file: path of the vocabulary.
     do_lower_case: whether text is lower-cased and stripped of accents.
-    options: instance_maker.Options.
+    instances: instance_maker.InstanceOptions.
     split_sentences: see text_shards.read_lines.
-    segmented_text: whether white space parts the words of Chinese text, see
-      segmentation.SegmentedEncoder.
+    segmented_text: whether white space separates the words of Chinese text,
+      see segmentation.SegmentedEncoder.
   """
 
   vocab_file: str
   do_lower_case: bool
-  options: instance_maker.Options
+  instances: instance_maker.InstanceOptions
   split_sentences: bool = False
   segmented_text: bool = False
 
-  def described(self):
-    """Returns a dict of all of it by the names of the flags, for a manifest.
+  def to_manifest(self):
+    """Returns a dict from flag name to value, for a manifest.
 
-    The vocabulary stands there by its SHA-256: its place does not matter.
+    The vocabulary is identified by its SHA-256: its path does not matter.
     """
     _, vocabulary = file_io.size_and_sha256(self.vocab_file)
     return {
       "vocab_sha256": vocabulary,
       "do_lower_case": self.do_lower_case,
-      **dataclasses.asdict(self.options),
+      **dataclasses.asdict(self.instances),
       "split_sentences": self.split_sentences,
       "segmented_text": self.segmented_text,
     }
@@ -70,20 +70,24 @@ def read_vocabulary(vocab_file):
 
 
 class RecordMaker:
-  """Makes records as a RecordOptions says.
+  """Makes records according to RecordOptions.
 
   Attributes:
     tokenizer: tokenization.FullTokenizer.
   """
 
-  def __init__(self, recipe):
-    """Reads the vocabulary; raises InputError if it cannot be used."""
-    self._recipe = recipe
+  def __init__(self, options):
+    """Reads the vocabulary of RecordOptions.
+
+    Raises:
+      InputError: it cannot be used.
+    """
+    self._options = options
     self.tokenizer = tokenization.FullTokenizer(
-      recipe.vocab_file, do_lower_case=recipe.do_lower_case
+      options.vocab_file, do_lower_case=options.do_lower_case
     )
     self._vocabulary = text_corpus.Vocabulary(self.tokenizer.vocab)
-    segmented = recipe.segmented_text
+    segmented = options.segmented_text
     self._encode_lines = (
       segmentation.SegmentedEncoder(self.tokenizer)
       if segmented
@@ -98,18 +102,20 @@ class RecordMaker:
       joined: see text_shards.read_lines.
     """
     lines = text_shards.read_lines(
-      pieces, split_sentences=self._recipe.split_sentences, joined=joined
+      pieces, split_sentences=self._options.split_sentences, joined=joined
     )
     return text_corpus.read_corpus(
       lines, self._encode_lines, self._vocabulary.dtype
     )
 
   def write(self, corpus, writers, *, seed, show=None, after_pass=None):
-    """Writes the records of a corpus; record i goes to writer i mod n.
+    """Writes the records of a corpus.
+
+    As in the original: record i goes to writer i mod n.
 
     Args:
       corpus: text_corpus.Corpus.
-      writers: list of tfrecord.RecordWriter, opened.
+      writers: list of open tfrecord.RecordWriters.
       seed: int.
       show: function of the features of the first records, or None.
       after_pass: see instance_maker.create_instances.
@@ -120,10 +126,12 @@ class RecordMaker:
     instances, order = instance_maker.create_instances(
       corpus,
       self._vocabulary,
-      self._recipe.options,
+      self._options.instances,
       random.Random(seed),
       after_pass=after_pass,
     )
+    # In blocks: the arrays of all records would need 30 times the memory of
+    # the instances.
     for first in range(0, len(order), _RECORDS_PER_BLOCK):
       features = instances.features(order[first : first + _RECORDS_PER_BLOCK])
       if show and first == 0:

@@ -6,11 +6,11 @@ from pretraining import text_corpus
 
 
 class SegmentedEncoder:
-  """Encodes lines whose Chinese words are parted by white space.
+  """Encodes lines whose Chinese words are separated by white space.
 
   The ids are those of the text without the segmentation, since every Han
-  character is a token anyway. What it adds is which of them belong together,
-  for masking whole words (Cui et al. 2019): in "使用 语言 模型" the second
+  character is a token anyway. It adds which characters form a word, for
+  masking whole words (Cui et al. 2019): in "使用 语言 模型" the second
   characters of each word continue it, as "##" pieces do.
   """
 

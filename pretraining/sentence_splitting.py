@@ -4,13 +4,13 @@ A sentence ends behind ".", "!", "?" or "…" (and closing quotes and brackets)
 if white space follows and then, behind opening quotes and brackets, a letter
 that is not a small one, or a digit. It does not end behind a "." which
 
-  - follows an abbreviation that stands before names and numbers (Mr., Fig.),
+  - follows an abbreviation used before names and numbers (Mr., Fig.),
   - follows small letters with dots (e.g., i.e.), or a single capital or
     capitals with dots (J. Smith, U.S.) unless a word follows that often
     starts a sentence (The, In, He, ...),
   - ends a number at the start of the paragraph ("1. Introduction").
 
-"。", "！" and "？" end a sentence wherever they stand.
+"。", "！" and "？" always end a sentence.
 """
 
 import re
@@ -40,8 +40,8 @@ _STARTERS = frozenset(
 def split_sentences(paragraph):
   """Returns the sentences of a paragraph, a list of str, in order.
 
-  Nothing is lost but the white space between them. A blank paragraph gives
-  [""], so that it still parts documents.
+  Only the white space between them is lost. A blank paragraph gives [""], so
+  that it still separates documents.
   """
   sentences = []
   start = 0

@@ -1,14 +1,15 @@
 """Text of any size -> a TFRecord file for each shard of it.
 
-What a shard's file holds depends on its text, the recipe and the shard's
-number alone: not on how many processes there are, on the order in which they
-finish, nor on whether the run was killed and started again. Each file is
-written aside and renamed, so a file that is there is whole, and a run makes
-those that are not. A manifest beside them says what they were made from;
-files made from something else are never mixed with them.
+The content of a shard's file depends only on its text, the options and the
+shard's number: not on the number of processes, on the order in which they
+finish, or on whether the run was killed and restarted. Each file is written
+under a temporary name and renamed, so an existing file is complete, and a run
+makes only the missing ones. A manifest next to them records the options and
+the input; files of other options are never mixed with them.
 
-Shard i is made as the original would make it from that shard's text with
---random_seed plus i: pairs are formed within a shard.
+Unlike the original: which takes all of the text at once. Shard i has the
+records that it makes from that shard's text with --random_seed plus i, so a
+random next segment comes from the same shard.
 """
 
 import collections
@@ -25,12 +26,12 @@ from absl import logging
 from common import errors, file_io, process_pool, progress, tfrecord
 from pretraining import record_maker, text_shards
 
-_FORMAT = 1  # Of the manifest, and of what a shard becomes.
+_FORMAT = 1  # Of the manifest and of the shards' content.
 _SHARD_NAME = re.compile(r"(.*)-\d{5}-of-\d{5}(\.gz)?", re.DOTALL)
 
 
 class Shard(NamedTuple):
-  """A shard: its number, its text_shards.Pieces and the file it becomes."""
+  """A shard: its number, its text_shards.Pieces and its output file."""
 
   number: int
   pieces: list
@@ -38,7 +39,7 @@ class Shard(NamedTuple):
 
 
 class ShardResult(NamedTuple):
-  """What a shard became."""
+  """What the manifest records of a finished shard."""
 
   number: int
   records: int
@@ -58,104 +59,104 @@ def shard_names(output, count):
 
 
 def manifest_name(output):
-  """Returns the name of the manifest beside the shards of `output`."""
+  """Returns the name of the manifest next to the shards of `output`."""
   return f"{output.removesuffix('.gz')}.manifest.json"
 
 
 class ShardedRun:
-  """All shards of some text, made as a RecordOptions says.
+  """All shards of a text.
 
   Attributes:
-    recipe: record_maker.RecordOptions.
+    options: record_maker.RecordOptions.
     shards: list of Shards.
-    manifest: path of the file that says what the shards are made from.
+    manifest: path of the file that records options, input and shards.
   """
 
-  def __init__(self, recipe, files, output, *, shard_bytes):
+  def __init__(self, options, files, output, *, shard_bytes):
     """Plans the shards; writes nothing.
 
     Args:
-      recipe: record_maker.RecordOptions.
+      options: record_maker.RecordOptions.
       files: names of text files.
-      output: what the names of the outputs begin with, see `shard_names`.
-      shard_bytes: about how many bytes of text a shard has.
+      output: prefix of the output names, see `shard_names`.
+      shard_bytes: approximate bytes of text per shard.
     """
     pieces = text_shards.plan_shards(files, shard_bytes)
     names = shard_names(output, len(pieces))
     numbers = range(len(pieces))
     self.shards = list(map(Shard, numbers, pieces, names))
     self.manifest = manifest_name(output)
-    self.recipe = recipe
-    self._made_from = {
+    self.options = options
+    self._source = {
       "format": _FORMAT,
       "shard_bytes": shard_bytes,
-      **recipe.described(),
+      **options.to_manifest(),
       "inputs": {
         piece.path: piece.end for piece in text_shards.whole_files(files)
       },
     }
 
   def make(self, num_processes=1):
-    """Makes the shards that are not there yet, on this machine.
+    """Makes the missing shards on this machine.
 
     Args:
-      num_processes: how many work at the same time.
+      num_processes: number of parallel processes.
 
     Returns:
       A list of ShardResult, one for each shard.
 
     Raises:
-      InputError: outputs are there that were made from something else, the
-        text or the vocabulary cannot be used, or a process was killed.
+      InputError: there are outputs of other options or input, the text or
+        the vocabulary cannot be used, or a process was killed.
     """
     missing = self.begin()
     if num_processes == 1 or len(missing) <= 1:
-      results = _make_here(self.recipe, missing)
+      results = _make_here(self.options, missing)
     else:
-      results = _make_in_processes(self.recipe, missing, num_processes)
+      results = _make_in_processes(self.options, missing, num_processes)
     total = sum(map(_text_bytes, missing))
     done = progress.Progress(
       total, parts=len(missing), part_name="shards", unit="words"
     )
-    made = []
+    finished = []
     for shard, result, num_words in results:
-      made.append(result)
+      finished.append(result)
       done.advance(_text_bytes(shard), num_words)
-    return self.end(made)
+    return self.end(finished)
 
   def begin(self):
-    """Checks what is there, writes the manifest; returns missing Shards.
+    """Checks existing outputs, writes the manifest; returns missing Shards.
 
     Raises:
-      InputError: outputs are there that were made from something else.
+      InputError: there are outputs of other options or input.
     """
     recorded = self._recorded()
     missing = [
       shard
       for shard in self.shards
-      if not _is_there(shard, recorded.get(os.path.basename(shard.output)))
+      if not _is_finished(shard, recorded.get(os.path.basename(shard.output)))
     ]
     self._write_manifest(recorded)
     for shard in missing:
       file_io.remove_leftovers(shard.output)
     if len(missing) < len(self.shards):
       logging.info(
-        "%d of %d shards are there already",
+        "%d of %d shards are finished already",
         len(self.shards) - len(missing),
         len(self.shards),
       )
     return missing
 
-  def end(self, made):
-    """Writes the manifest with what became of all shards.
+  def end(self, finished):
+    """Writes the manifest with the results of all shards.
 
     Args:
-      made: list of ShardResult; files of other shards are looked at.
+      finished: list of ShardResult; the files of other shards are examined.
 
     Returns:
       A list of ShardResult, one for each shard.
     """
-    by_number = {result.number: result for result in made}
+    by_number = {result.number: result for result in finished}
     results = [
       by_number.get(shard.number) or _examined(shard) for shard in self.shards
     ]
@@ -168,38 +169,36 @@ class ShardedRun:
     return results
 
   def _recorded(self):
-    """Returns what an earlier run's manifest tells of its shards."""
+    """Returns the shards of an earlier run's manifest, by file name."""
     if not tf.io.gfile.exists(self.manifest):
       for shard in self.shards:
         if tf.io.gfile.exists(shard.output):
           raise errors.InputError(
-            f"{shard.output} is there, but {self.manifest}, which would tell "
-            "what it was made from, is not: remove it, or pass another "
-            "--output_file"
+            f"{shard.output} exists, but {self.manifest}, which would say how "
+            "it was made, does not: remove it, or pass another --output_file"
           )
       return {}
     manifest = _read_json(self.manifest)
-    for name, now in self._made_from.items():
+    for name, now in self._source.items():
       before = manifest.get(name)
       if before != now:
         raise errors.InputError(
-          f"{self.manifest}: the files beside it were made with {name} "
-          f"{before}, now it is {now}: pass what it was, or another "
+          f"{self.manifest}: the files next to it were made with {name} "
+          f"{before}, now it is {now}: pass the former value, or another "
           "--output_file, or remove those files with their manifest"
         )
     return manifest.get("shards", {})
 
   def _write_manifest(self, shards):
-    content = {**self._made_from, "shards": shards}
+    content = {**self._source, "shards": shards}
     file_io.write_text(self.manifest, json.dumps(content, indent=1) + "\n")
 
 
 def compare_with_manifests(paths):
-  """Compares shards with what the manifests beside them say.
+  """Compares shards with their manifests.
 
   Args:
-    paths: files; those that are no shards, or have no manifest, are not
-      compared.
+    paths: files; those that are not shards, or have no manifest, are skipped.
 
   Returns:
     A list of sentences, one for each difference and each missing shard.
@@ -220,7 +219,7 @@ def _differences(manifest, paths):
   for path in paths:
     entry = recorded.pop(os.path.basename(path), None)
     if entry is None:
-      yield f"{path}: {manifest} does not tell of it; finish the run"
+      yield f"{path}: not listed in {manifest}; finish the run"
     elif entry["sha256"] != file_io.size_and_sha256(path)[1]:
       yield f"{path}: its SHA-256 is not the one in {manifest}"
   for name in recorded:
@@ -233,11 +232,11 @@ def _read_json(path):
       return json.loads(stream.read())
     except ValueError as error:
       raise errors.InputError(
-        f"{path}: not JSON ({error}); remove it with the files beside it"
+        f"{path}: not JSON ({error}); remove it and the files next to it"
       ) from error
 
 
-def _is_there(shard, recorded):
+def _is_finished(shard, recorded):
   """Whether a shard's file exists, with its recorded size if there is one."""
   if not tf.io.gfile.exists(shard.output):
     return False
@@ -271,8 +270,8 @@ def make_shard(maker, seed, shard):
     corpus = maker.read(shard.pieces, joined=False)
     if corpus.num_documents == 1:
       logging.warning(
-        "%s: its text is a single document, so that its random next segments "
-        "come from that document, too; larger shards have more documents",
+        "%s: its text is a single document, so its random next segments come "
+        "from that document too; larger shards have more documents",
         shard.output,
       )
     records = maker.write(corpus, [writer], seed=seed + shard.number)
@@ -280,21 +279,21 @@ def make_shard(maker, seed, shard):
   return ShardResult(shard.number, records, size, sha256), corpus.num_words
 
 
-def _make_here(recipe, shards):
+def _make_here(options, shards):
   """Yields (shard, ShardResult, number of words) of each shard."""
-  maker = record_maker.RecordMaker(recipe)
+  maker = record_maker.RecordMaker(options)
   for shard in shards:
-    yield shard, *make_shard(maker, recipe.options.random_seed, shard)
+    yield shard, *make_shard(maker, options.instances.random_seed, shard)
 
 
-def _make_in_processes(recipe, shards, num_processes):
+def _make_in_processes(options, shards, num_processes):
   """Yields (shard, ShardResult, number of words) as shards are finished."""
   with process_pool.workers(
     min(num_processes, len(shards)),
     initializer=_start_worker,
-    initargs=(recipe,),
-    if_killed="run the same command again, which goes on from the finished "
-    "shards, with fewer --num_processes if memory is short",
+    initargs=(options,),
+    if_killed="run the same command again, which continues after the "
+    "finished shards, with fewer --num_processes if memory is short",
   ) as pool:
     shard_of = {pool.submit(_work, shard): shard for shard in shards}
     for future in concurrent.futures.as_completed(shard_of):
@@ -304,10 +303,11 @@ def _make_in_processes(recipe, shards, num_processes):
 _worker = {}  # Of a worker process: its RecordMaker and the first seed.
 
 
-def _start_worker(recipe):
-  gc.freeze()  # As create_pretraining_data.py does.
-  _worker["maker"] = record_maker.RecordMaker(recipe)
-  _worker["seed"] = recipe.options.random_seed
+def _start_worker(options):
+  # TensorFlow's objects are never garbage: do not scan them again and again.
+  gc.freeze()
+  _worker["maker"] = record_maker.RecordMaker(options)
+  _worker["seed"] = options.instances.random_seed
 
 
 def _work(shard):

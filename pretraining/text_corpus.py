@@ -1,8 +1,7 @@
 """Text -> a corpus: documents, which are sentences, which are ids of tokens.
 
-Everything lies in one array of ids, with the places where sentences and
-documents start, so that a corpus needs about three bytes for each token. No
-TensorFlow.
+One array holds all ids, two more the starts of sentences and documents, so a
+corpus needs about three bytes per token. No TensorFlow.
 """
 
 import array
@@ -16,12 +15,12 @@ from common import errors
 SPECIAL_TOKENS = ("[CLS]", "[SEP]", "[MASK]")
 _LINES_PER_BLOCK = 4096
 
-# What a token is to a word, see Corpus.continues.
+# Values of Corpus.continues.
 STARTS_WORD, CONTINUES_WORD, NO_WORD = 0, 1, 2
 
 
 class Vocabulary:
-  """What making instances needs to know of a vocabulary.
+  """The part of a vocabulary that instances depend on.
 
   Attributes:
     cls_id, sep_id, mask_id: ids of the special tokens.
@@ -61,9 +60,9 @@ class Corpus(NamedTuple):
   Attributes:
     ids: array of all tokens' ids.
     sentence_starts, document_starts: array.array of int64.
-    continues: bytes, one for each token, where words were told apart by a
-      segmenter: STARTS_WORD, CONTINUES_WORD; else None.
-    num_words: words of text, as white space parts them.
+    continues: bytes, one for each token, if words come from a segmenter:
+      STARTS_WORD, CONTINUES_WORD, NO_WORD; else None.
+    num_words: words of text, separated by white space.
   """
 
   ids: np.ndarray
@@ -88,18 +87,19 @@ class Corpus(NamedTuple):
 def read_corpus(lines, encode_lines, dtype):
   """Reads text with a sentence a line and blank lines between documents.
 
-  As in the original: "blank" is what str.strip leaves nothing of (NBSP too),
-  and a sentence without any token is passed over without ending its document.
+  As in the original: a line is blank if str.strip leaves nothing (NBSP too),
+  a sentence without any token is skipped without ending its document, and a
+  file does not end a document, see text_shards.read_lines.
 
   Args:
-    lines: iterable of str. A new file alone does not start a new document.
+    lines: iterable of str.
     encode_lines: function of a list of lines that returns (ids of all lines
       one after another, number of ids of each line), and as a third item the
       `continues` of all tokens, or None.
     dtype: integers that hold every id, see Vocabulary.
 
   Returns:
-    A Corpus, possibly an empty one.
+    A Corpus, which may be empty.
   """
   ids, flags = array.array(dtype.char), bytearray()
   sentence_starts, document_starts = array.array("q", [0]), array.array("q")
@@ -130,8 +130,8 @@ def read_corpus(lines, encode_lines, dtype):
 
 
 def word_flags(corpus, vocabulary):
-  """Returns for each token whether it starts or continues a word, as bytes.
+  """Returns bytes: for each token whether it starts or continues a word.
 
-  From the "##" of the vocabulary, unless the corpus was segmented.
+  By the "##" of the vocabulary, unless the corpus was segmented.
   """
   return corpus.continues or vocabulary.continues[corpus.ids].tobytes()

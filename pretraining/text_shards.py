@@ -1,9 +1,9 @@
 """Text files -> shards of whole documents, and their lines.
 
-A shard is made of pieces of files, in order. Where a piece starts in the
-middle of a file, its first document is the first one behind that place, and
-so the piece before it reads on to there: every document is in one piece.
-Only the sizes of the files are needed to cut them.
+A shard consists of pieces of files, in order. The first document of a piece
+that starts inside a file is the first one after that byte, and the piece
+before it reads on until there: every document is in exactly one piece. So
+cutting needs only the sizes of the files.
 """
 
 import itertools
@@ -20,8 +20,8 @@ _ARTICLE, _ARTICLE_END = b"<doc ", "</doc>"
 class Piece(NamedTuple):
   """The documents of a file that start at bytes `start` to `end` - 1.
 
-  More exactly: that follow a break which starts there; a file's first
-  document follows a break at byte 0.
+  More exactly: whose preceding break starts there; the break before a file's
+  first document is at byte 0.
   """
 
   path: str
@@ -37,8 +37,8 @@ def whole_files(files):
 def plan_shards(files, shard_bytes):
   """Cuts files into shards of about `shard_bytes` of text.
 
-  Small files share a shard, large ones are cut. A document is never cut, so
-  one that is larger makes its shard larger.
+  Small files share a shard, large ones are cut. A document is never cut, so a
+  shard with a larger document is larger.
 
   Args:
     files: names of text files.
@@ -67,11 +67,11 @@ def read_lines(pieces, *, split_sentences=False, joined=False):
   Args:
     pieces: Pieces.
     split_sentences: whether lines are paragraphs, to be split into sentences
-      with a line each. Then a file that starts with "<doc " is taken to be
+      with a line each. Then a file that starts with "<doc " is read as
       WikiExtractor's: its articles are the documents, and blank lines do not
       end them.
-    joined: whether the last document of a file goes on in the next file, if
-      no blank line is between them.
+    joined: whether the last document of a file continues in the next file, if
+      no blank line separates them. As in the original: True.
 
   Raises:
     InputError: a file is missing or a line is not UTF-8 (its number named).
@@ -112,7 +112,7 @@ def _piece_lines(piece, is_break):
   """
   with file_io.open_for_reading(piece.path) as stream:
     offset = piece.start
-    if offset:  # To the start of a line, which may be here.
+    if offset:  # Go to the next start of a line, which may be here.
       stream.seek(offset - 1)
       offset += len(stream.readline()) - 1
     inside = not piece.start
@@ -135,7 +135,7 @@ def _decoded(line, path, offset):
 
 
 def _article_lines(lines):
-  """Makes the marks of articles blank lines, and drops those that are blank."""
+  """Turns articles' tags into blank lines, and drops the other blank lines."""
   for line in lines:
     if line.startswith(_ARTICLE.decode()) or line.strip() == _ARTICLE_END:
       yield ""

@@ -93,9 +93,10 @@ class ServedModel(tf.Module):
     self._special = dict(
       zip(("cls_id", "sep_id"), _ids_of(tokenizer, "[CLS]", "[SEP]"))
     )
-    model = _HalfStoredModel if options.bfloat16 else modeling.BertModel
-    compute_dtype = tf.bfloat16 if options.bfloat16 else tf.float32
-    self.bert = model(config, compute_dtype=compute_dtype)
+    dtype = tf.bfloat16 if options.bfloat16 else tf.float32
+    self.bert = modeling.BertModel(
+      config, compute_dtype=dtype, storage_dtype=dtype
+    )
 
   def encode(self, inputs, training=False):
     """Returns modeling.BertOutput of a dict with `id_inputs`."""
@@ -513,32 +514,6 @@ def _characters(tokens, first, last, found):
     tf.where(found, tf.gather(starts, first), 0),
     tf.where(found, tf.gather(ends, last), 0),
   )
-
-
-class _HalfStoredModel(modeling.BertModel):
-  """An encoder whose matrices are bfloat16 variables; vectors stay float32."""
-
-  def __init__(self, config, **options):
-    super().__init__(config, **options)
-    self._weights = tuple(
-      weight
-      if weight.shape.rank < 2
-      else tf.Variable(
-        tf.cast(weight, tf.bfloat16), name=weight.name.split(":")[0]
-      )
-      for weight in self._weights
-    )
-
-  def _under(self, prefix):
-    # The embeddings are summed in float32, words once they are looked up;
-    # kernels are cast to the type of what they are multiplied with, bfloat16.
-    weights = super()._under(prefix)
-    if "/embeddings/" not in prefix:
-      return weights
-    return {
-      name: w if name == "word_embeddings" else tf.cast(w, tf.float32)
-      for name, w in weights.items()
-    }
 
 
 def _ids_of(tokenizer, *tokens):

@@ -118,6 +118,11 @@ class Window(NamedTuple):
     return self.first_position + self.length + 1
 
   @property
+  def ids(self):
+    """The ids of the pieces of the passage, int32 [k]."""
+    return self.passage.ids[self.start : self.start + self.length]
+
+  @property
   def words(self):
     """The word (of `doc_tokens`) of each piece of the passage, int32 [k]."""
     return self.passage.words[self.start : self.start + self.length]

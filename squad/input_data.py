@@ -72,18 +72,13 @@ def make_batch(windows, tokenizer, max_seq_length, *, training=False):
     [B, 1] too.
   """
   cls_id, sep_id = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
-  shape = len(windows), max_seq_length
-  ids, mask, segments = (np.zeros(shape, np.int32) for _ in range(3))
-  for row, window in enumerate(windows):
-    pieces = window.passage.ids[window.start : window.start + window.length]
-    size = window.num_tokens
-    ids[row, :size], segments[row, :size] = input_sequences.build_inputs(
-      window.question_ids.tolist(),
-      pieces.tolist(),
-      cls_id=cls_id,
-      sep_id=sep_id,
-    )
-    mask[row, :size] = 1
+  inputs = input_sequences.build_batch(
+    [window.question_ids for window in windows],
+    [window.ids for window in windows],
+    max_seq_length=max_seq_length,
+    cls_id=cls_id,
+    sep_id=sep_id,
+  )
   columns = {"unique_ids": "unique_id"}
   if training:
     columns.update(
@@ -95,9 +90,7 @@ def make_batch(windows, tokenizer, max_seq_length, *, training=False):
     name: np.array([[getattr(w, field)] for w in windows], np.int32)
     for name, field in columns.items()
   }
-  return {
-    "input_ids": ids, "input_mask": mask, "segment_ids": segments, **numbers
-  }
+  return {**inputs, **numbers}
 
 
 def prepare(file, tokenizer, lengths, *, records, training=False):

@@ -12,6 +12,7 @@ import numpy as np
 
 from common import errors, process_pool
 from squad import dataset
+from training import input_sequences
 
 # As in the original: where numbers of windows begin.
 FIRST_UNIQUE_ID = 1000000000
@@ -112,13 +113,10 @@ def make_spans(num_pieces, room, stride):
   Returns:
     Tuple of (start, length, is_max_context bool [length]), none for n = 0.
   """
-  spans, start = [], 0
-  while start < num_pieces:
-    length = min(num_pieces - start, room)
-    spans.append((start, length))
-    if start + length == num_pieces:
-      break
-    start += min(length, stride)
+  if not num_pieces:
+    return ()
+  starts = input_sequences.window_starts(num_pieces, room, stride)
+  spans = [(start, min(num_pieces - start, room)) for start in starts]
   best = np.full(num_pieces, -np.inf)
   best_span = np.zeros(num_pieces, np.int32)
   for number, (start, length) in enumerate(spans):

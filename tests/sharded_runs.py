@@ -8,10 +8,12 @@ import small_corpus
 from pretraining import instance_maker, record_maker, sharding
 
 
-def make_recipe(folder, **options):
+def make_record_options(folder, **options):
   settings = {"max_seq_length": 32, "max_predictions_per_seq": 5, **options}
   return record_maker.RecordOptions(
-    small_corpus.write_vocab(folder), True, instance_maker.Options(**settings)
+    small_corpus.write_vocab(folder),
+    True,
+    instance_maker.InstanceOptions(**settings),
   )
 
 
@@ -23,7 +25,7 @@ def make_run(folder, output="out/a.tfrecord", **options):
   ]
   size = sum(map(os.path.getsize, files))
   run = sharding.ShardedRun(
-    make_recipe(folder, **options),
+    make_record_options(folder, **options),
     files,
     str(folder / output),
     shard_bytes=-(-size // 6),

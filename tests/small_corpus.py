@@ -1,7 +1,10 @@
 """A vocabulary of a few words and texts of them, for the data tests."""
 
+import gzip
+import pathlib
 import random
 
+GOLDEN = pathlib.Path(__file__).parent / "golden"
 TOKENS = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat dog sat ran on mat ##s . ,"
 
 
@@ -28,4 +31,12 @@ def text_of(num_documents, seed=0):
 def write_text(folder, name="text.txt", num_documents=40, seed=0):
   path = folder / name
   path.write_text(text_of(num_documents, seed))
+  return str(path)
+
+
+def released_vocab(folder):
+  """Writes the released uncased vocabulary; returns its path."""
+  packed = GOLDEN / "tokenization" / "uncased_vocab.txt.gz"
+  path = folder / "vocab.txt"
+  path.write_bytes(gzip.decompress(packed.read_bytes()))
   return str(path)

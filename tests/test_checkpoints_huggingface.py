@@ -12,7 +12,7 @@ import tensorflow as tf
 
 import modeling
 from checkpoints import huggingface, weight_files
-from common import errors
+from common import config_formats, errors
 
 GOLDEN = pathlib.Path("tests/golden/huggingface")
 CLASSES = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
@@ -66,7 +66,7 @@ def test_weights_come_back_bit_for_bit(name, tmp_path):
   written = json.loads((tmp_path / "config.json").read_text())
   original = json.loads((GOLDEN / name / "config.json").read_text())
   assert {key: original[key] for key in written} == written
-  assert huggingface.bert_config(written) == reader.config
+  assert config_formats.from_huggingface(written) == reader.config
 
 
 @pytest.mark.parametrize("name", CLASSES)
@@ -253,9 +253,9 @@ def test_casing_of_the_tokenizer_is_said(model):
 
 def test_the_function_of_an_activation_stays():
   for theirs, ours in (("gelu", "gelu_erf"), ("gelu_new", "gelu")):
-    config = huggingface.bert_config({"hidden_act": theirs})
+    config = config_formats.from_huggingface({"hidden_act": theirs})
     assert config["hidden_act"] == ours
-    back = huggingface.config_json(config, "BertModel")
+    back = config_formats.to_huggingface(config, "BertModel")
     assert back["hidden_act"] == theirs
 
 
@@ -265,7 +265,7 @@ def test_names_of_labels_are_kept():
   labels = {"0": "no", "1": "maybe", "2": "yes"}
   assert reader.config["id2label"] == labels
   config = modeling.BertConfig.from_dict(reader.config).to_dict()
-  values = huggingface.config_json(config, "BertModel")
+  values = config_formats.to_huggingface(config, "BertModel")
   assert values["label2id"] == {"no": 0, "maybe": 1, "yes": 2}
 
 
@@ -274,13 +274,13 @@ def test_what_a_model_was_trained_for_is_kept():
     "problem_type": "multi_label_classification",
     "classifier_input": {"max_seq_length": 256},
   }
-  config = huggingface.bert_config(theirs)
+  config = config_formats.from_huggingface(theirs)
   assert config.items() >= theirs.items()
-  back = huggingface.config_json(config, "BertModel")
+  back = config_formats.to_huggingface(config, "BertModel")
   assert back.items() >= theirs.items()
   # One that transformers does not know: its configuration would be refused.
   config["problem_type"] = "multiple_choice"
-  back = huggingface.config_json(config, "BertModel")
+  back = config_formats.to_huggingface(config, "BertModel")
   assert "problem_type" not in back
 
 

@@ -2,7 +2,6 @@
 
 import pathlib
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -10,7 +9,7 @@ from classification import input_data
 from classification.input_data import Options
 from classification.labelled_examples import Example
 from common import errors, tfrecord
-from training import input_sequences
+from training import input_sequences, pipeline
 
 WORDS = "a b c d e f g h i j k l m n o p q r s t u v w x y z".split()
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -46,18 +45,6 @@ def batch_of(data):
     name: tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
     for name, value in batch.items()
   }
-
-
-def test_pairs_are_cut_as_truncate_pair_cuts_them():
-  lengths = [
-    (a, b, size)
-    for a in range(12) for b in range(1, 12) for size in range(4, 16)
-  ]
-  for a, b, size in lengths:
-    first, second = [0] * a, [0] * b
-    input_sequences.truncate_pair(first, second, size - 3)
-    cut = input_data.truncated_lengths(np.array([a]), np.array([b]), size)
-    assert (cut[0][0], cut[1][0]) == (len(first), len(second)), (a, b, size)
 
 
 def test_one_text_and_two(vocab_file):
@@ -120,7 +107,7 @@ def test_a_text_has_no_more_windows_than_allowed(vocab_file):
 
 @pytest.mark.parametrize("length", range(0, 30))
 def test_windows_leave_no_piece_out_and_none_is_idle(length):
-  starts = input_data.window_starts(length, 6, 4)
+  starts = input_sequences.window_starts(length, 6, 4)
   covered = {piece for start in starts for piece in range(start, start + 6)}
   assert covered >= set(range(length))
   assert len(starts) == 1 or starts[-2] + 6 < length
@@ -186,7 +173,7 @@ def test_windows_of_a_batch_are_as_many_as_its_longest_text_has(
   short = {name: value[1:, :1] if value.shape.rank == 3 else value[1:]
            for name, value in batch.items()}
   assert input_data.filled_up(short, 5)["input_ids"].shape == [1, 5, 8]
-  trimmed = input_data.trimmed(short, multiple=1)
+  trimmed = pipeline.trim_to_longest(short, multiple=1)
   assert trimmed["segment_ids"].shape == [1, 1, 3]
   assert trimmed["label_ids"].numpy().tolist() == [[0, 0]]
 

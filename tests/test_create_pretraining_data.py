@@ -1,6 +1,5 @@
 """create_pretraining_data.py as a user types it."""
 
-import gzip
 import os
 import pathlib
 
@@ -29,14 +28,6 @@ def small(tmp_path):
   }
 
 
-def released(tmp_path):
-  """Returns the path of the released uncased vocabulary."""
-  packed = GOLDEN / "tokenization" / "uncased_vocab.txt.gz"
-  path = tmp_path / "vocab.txt"
-  path.write_bytes(gzip.decompress(packed.read_bytes()))
-  return str(path)
-
-
 def read_features(paths):
   records = []
   for path in paths:
@@ -53,7 +44,7 @@ def test_several_inputs_and_outputs(tmp_path):
     SCRIPT,
     input_file=f"{INPUTS}/sample_text.txt,{INPUTS}/second_corpus.txt",
     output_file=",".join(f"{folder}/{name}" for name in names),
-    vocab_file=released(tmp_path),
+    vocab_file=small_corpus.released_vocab(tmp_path),
     dupe_factor=5,
   )
   assert done.code == 0, done.err
@@ -74,7 +65,7 @@ def test_a_single_document_works_with_a_warning(tmp_path):
     SCRIPT,
     input_file=f"{INPUTS}/single_doc.txt",
     output_file=f"{tmp_path}/a.tfrecord",
-    vocab_file=released(tmp_path),
+    vocab_file=small_corpus.released_vocab(tmp_path),
     max_seq_length=32,
     max_predictions_per_seq=5,
     dupe_factor=5,
@@ -133,7 +124,7 @@ def test_shards_are_finished_by_the_next_run_and_verified(small, tmp_path):
   shards[1].unlink()
   done = script_runner.run(SCRIPT, **small)
   assert done.code == 0, done.err
-  assert f"{len(shards) - 1} of {len(shards)} shards are there" in done.err
+  assert f"{len(shards) - 1} of {len(shards)} shards are finished" in done.err
   assert [shard.read_bytes() for shard in shards] == before
   done = script_runner.run(SCRIPT, **{**small, "dupe_factor": 1})
   assert done.code == 1
@@ -164,9 +155,9 @@ def test_shards_are_finished_by_the_next_run_and_verified(small, tmp_path):
     ({"vocab_file": "{folder}/blank.txt"}, "blank.txt: no token in it"),
     ({"output_file": "{folder}/blank.txt/a"}, "blank.txt is not a folder"),
     ({"output_file": "a,a"}, "or the same twice"),
-    ({"max_predictions_per_seq": 33}, "must be from 1 to --max_seq_length"),
+    ({"max_predictions_per_seq": -1}, "must be from 0 to 65536"),
     ({"dupe_factor": 0}, "--dupe_factor=0: must be at least 1"),
-    ({"masked_lm_prob": 1.5}, "--masked_lm_prob=1.5: must be in (0, 1]"),
+    ({"masked_lm_prob": 1.5}, "--masked_lm_prob=1.5: must be in [0, 1]"),
     (
       {"do_whole_word_mask": True, "dynamic_masking": True},
       "--do_whole_word_mask and --dynamic_masking exclude each other",
@@ -214,3 +205,31 @@ def test_input_is_required_unless_verifying(small):
   done = script_runner.run(SCRIPT, **{**small, "input_file": None})
   assert done.code == 1
   assert "--input_file must be given, unless with --verify" in done.err
+
+
+@pytest.mark.parametrize(
+  "flags, num_places, num_masked",
+  [
+    ({"max_seq_length": 16, "max_predictions_per_seq": None}, 20, {1, 2}),
+    ({"max_predictions_per_seq": 0}, 0, {0}),
+    ({"masked_lm_prob": 0.0}, 5, {1}),
+  ],
+)
+def test_what_the_original_accepts(small, flags, num_places, num_masked):
+  """More places than tokens (20 of 16, its default), none, probability 0."""
+  done = script_runner.run(SCRIPT, **{**small, **flags})
+  assert done.code == 0, done.err
+  record = next(tfrecord.read_records(small["output_file"]))
+  assert len(record["masked_lm_positions"]) == num_places
+  counts = {
+    int(sum(record["masked_lm_weights"]))
+    for record in tfrecord.read_records(small["output_file"])
+  }
+  assert counts == num_masked
+  done = script_runner.run(
+    SCRIPT,
+    verify=True,
+    output_file=small["output_file"],
+    vocab_file=small["vocab_file"],
+  )
+  assert done.code == 0, done.out + done.err

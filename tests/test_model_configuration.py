@@ -1,12 +1,13 @@
 """BertConfig: the original's JSON, and every way in which a file is wrong."""
 
 import json
+import math
 import pathlib
 
 import pytest
 
 import modeling
-from common import errors
+from common import config_formats, errors
 from tiny_model import tiny
 
 GOLDEN = pathlib.Path("tests/golden")
@@ -33,7 +34,7 @@ def test_configuration_file_round_trip(tmp_path):
   "text, message",
   [
     ("{", "not JSON"),
-    ("[1]", r"expected a JSON object, got \[1\]"),
+    ("[1]", r"expected an object in JSON, got \[1\]"),
     ("{}", "no vocab_size"),
     ('{"vocab_size": null}', "no vocab_size"),
     ('{"vocab_size": "9"}', "vocab_size is '9' .* integer"),
@@ -68,3 +69,73 @@ def test_label_names():
   )
   with pytest.raises(errors.InputError, match="no '0'; number the labels"):
     wrong.label_names()
+
+
+# Hugging Face's format.
+
+
+def huggingface(**changes):
+  values = {**tiny().to_dict(), "model_type": "bert", "hidden_act": "gelu"}
+  return {**values, **changes}
+
+
+def test_the_exact_gelu_of_a_config_json_stays_exact(tmp_path):
+  path = tmp_path / "config.json"
+  path.write_text(json.dumps(huggingface()))
+  config = modeling.BertConfig.from_json_file(str(path))
+  assert config == tiny(hidden_act="gelu_erf")
+  assert modeling.BertConfig.from_dict(huggingface()) == config
+  path.write_text(json.dumps(huggingface(hidden_act="gelu_new")))
+  assert modeling.BertConfig.from_json_file(str(path)) == tiny()
+
+
+def test_what_is_written_keeps_its_meaning():
+  """to_dict of a configuration of theirs is one of ours, and stays it."""
+  config = modeling.BertConfig.from_dict(huggingface())
+  assert modeling.BertConfig.from_dict(config.to_dict()) == config
+  theirs = config_formats.to_huggingface(config.to_dict(), "BertModel")
+  assert modeling.BertConfig.from_dict(theirs) == config
+
+
+def test_another_kind_of_model_is_refused_by_its_name(tmp_path):
+  path = tmp_path / "config.json"
+  path.write_text(json.dumps(huggingface(model_type="roberta")))
+  with pytest.raises(
+    errors.InputError, match="config.json: model_type is 'roberta'"
+  ):
+    modeling.BertConfig.from_json_file(str(path))
+
+
+# Absurd sizes.
+
+
+def test_parameters_are_counted_without_the_variables():
+  config = tiny(num_hidden_layers=3)
+  shapes = modeling.bert_shapes(config).values()
+  assert config.num_parameters() == sum(map(math.prod, shapes))
+
+
+@pytest.mark.parametrize(
+  "name, value",
+  [
+    ("hidden_size", 10**23 // 4 * 4),
+    ("vocab_size", 10**12),
+    ("intermediate_size", 10**15),
+    ("num_hidden_layers", 10**9),
+    ("max_position_embeddings", 10**11),
+    ("intermediate_size", 10**4000),
+  ],
+)
+def test_a_model_that_no_machine_can_hold_is_refused(name, value):
+  config = tiny(**{name: value})
+  expected = f" needs .*B of memory .* has .*B; .* such as {name} {value}"
+  with pytest.raises(errors.InputError, match=expected):
+    modeling.BertModel(config)
+  with pytest.raises(errors.InputError, match=expected):
+    config.check_memory()
+
+
+@pytest.mark.parametrize("key", ["to_dict", "from_dict", "__class__"])
+def test_a_key_that_hides_a_method_is_refused(key):
+  with pytest.raises(errors.InputError, match=f"a key '{key}'.*; remove it"):
+    modeling.BertConfig.from_dict({"vocab_size": 5, key: 1})

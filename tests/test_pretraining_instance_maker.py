@@ -1,4 +1,4 @@
-"""pretraining_data: the original's instances, draw by draw."""
+"""instance_maker: the instances of the original, and packed sentences."""
 
 import gzip
 import hashlib
@@ -97,7 +97,7 @@ def small_features(text, **options):
     text.split("\n"),
     lambda line: [WORDS[word] for word in line.split()],
     WORDS,
-    instance_maker.Options(**options),
+    instance_maker.InstanceOptions(**options),
   )
 
 
@@ -107,7 +107,7 @@ def test_every_field_of_every_record_in_order(name, vocab_file):
   tokenizer = tokenization.FullTokenizer(
     vocab_file(vocabulary), do_lower_case=name not in CASED
   )
-  options = instance_maker.Options(**{"dupe_factor": 5, **changed})
+  options = instance_maker.InstanceOptions(**{"dupe_factor": 5, **changed})
   features = make_features(
     read_inputs(inputs), tokenizer.encode, tokenizer.vocab, options
   )
@@ -186,10 +186,10 @@ def test_a_single_document_is_its_own_random_next():
     ("max_seq_length", 65537),
     ("masking", "words"),
     ("packing", "pairs"),
-    ("max_predictions_per_seq", 129),
-    ("max_predictions_per_seq", 0),
+    ("max_predictions_per_seq", 65537),
+    ("max_predictions_per_seq", -1),
     ("dupe_factor", 0),
-    ("masked_lm_prob", 0.0),
+    ("masked_lm_prob", -0.1),
     ("masked_lm_prob", 1.5),
     ("short_seq_prob", -0.1),
     ("short_seq_prob", 1.1),
@@ -197,7 +197,7 @@ def test_a_single_document_is_its_own_random_next():
 )
 def test_impossible_options(option, value):
   with pytest.raises(errors.InputError, match=f"--{option}={value}: must be"):
-    instance_maker.Options(**{option: value})
+    instance_maker.InstanceOptions(**{option: value})
 
 
 def test_ids_beyond_16_bits():
@@ -206,7 +206,7 @@ def test_ids_beyond_16_bits():
     ["z a", "z b"],
     lambda line: [vocab[word] for word in line.split()],
     vocab,
-    instance_maker.Options(masked_lm_prob=0.01, dupe_factor=1),
+    instance_maker.InstanceOptions(masked_lm_prob=0.01, dupe_factor=1),
   )
   assert 70000 in features["input_ids"]
 
@@ -317,7 +317,7 @@ def test_words_of_a_segmenter_are_masked_together():
     ),
     vocabulary.dtype,
   )
-  options = instance_maker.Options(
+  options = instance_maker.InstanceOptions(
     masking="whole_words", masked_lm_prob=0.4, dupe_factor=3, max_seq_length=35
   )
   instances, order = instance_maker.create_instances(

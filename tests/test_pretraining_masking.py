@@ -28,14 +28,14 @@ def make_corpus(num_tokens, seed=0):
 
 def mask(corpus, pairs, kind, **options):
   """Returns the masking.Masked of SegmentPairs."""
-  options = instance_maker.Options(masking=kind, **options)
+  options = instance_maker.InstanceOptions(masking=kind, **options)
   stream = random_stream.RandomWordStream(
     random.Random(1), views=masking.stream_views(VOCABULARY)
   )
   masker = masking.make_masker(corpus, VOCABULARY, options, stream)
   for pair in pairs:
     masker.add(instance_maker.SegmentPair(*pair, False))
-  masked = masker.take()
+  masked = masker.flush()
   assert masked.pairs[:, :4].tolist() == [list(pair) for pair in pairs]
   return masked
 

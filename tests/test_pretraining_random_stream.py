@@ -25,16 +25,16 @@ def test_every_draw_is_that_of_random(seed, chunk):
     elif kind == 2:
       count = plan.randrange(6)
       heads = bytes(expected.random() < 0.5 for _ in range(count))
-      assert stream.heads(count) == heads
+      assert stream.coin_flips(count) == heads
     elif kind == 3:
       size = plan.randrange(40)
       items, same_items = list(range(size)), list(range(size))
       expected.shuffle(items)
       stream.shuffle(same_items)
       assert same_items == items
-    elif stream.should_forget:
-      stream.forget()
-  stream.give_back()
+    elif stream.should_discard:
+      stream.discard_used()
+  stream.restore_rng()
   assert given.getstate() == expected.getstate()
 
 
@@ -59,7 +59,7 @@ def test_shuffles_are_those_of_random(chunk):
 def test_numbers_at_many_positions():
   stream = random_stream.RandomWordStream(random.Random(5), chunk=1 << 12)
   starts = np.arange(0, 2000, 7)
-  numbers, ends = stream.numbers_at(1000, starts)
+  numbers, ends = stream.numbers_below_at(1000, starts)
   for start, number, end in zip(starts, numbers, ends):
     stream.position = int(start)
     assert stream.randint(0, 999) == number
@@ -70,6 +70,6 @@ def test_views_follow_the_words():
   stream = random_stream.RandomWordStream(
     random.Random(7), views={"copy": lambda words: words.copy()}, chunk=16
   )
-  for step in (stream.extend, stream.forget, stream.random):
+  for step in (stream.extend, stream.discard_used, stream.random):
     step()
     np.testing.assert_array_equal(stream.views["copy"], stream.words)

@@ -8,22 +8,22 @@ from common import tfrecord
 from pretraining import instance_maker, record_maker, text_shards
 
 
-def make_recipe(folder, **changes):
-  options = instance_maker.Options(
+def make_record_options(folder, **changes):
+  options = instance_maker.InstanceOptions(
     max_seq_length=32, max_predictions_per_seq=5, dupe_factor=2
   )
-  recipe = {
+  record_options = {
     "vocab_file": small_corpus.write_vocab(folder),
     "do_lower_case": True,
-    "options": options,
+    "instances": options,
     **changes,
   }
-  return record_maker.RecordOptions(**recipe)
+  return record_maker.RecordOptions(**record_options)
 
 
-def write(recipe, path, outputs, show=None):
+def write(record_options, path, outputs, show=None):
   """Returns the number of records and the corpus."""
-  maker = record_maker.RecordMaker(recipe)
+  maker = record_maker.RecordMaker(record_options)
   corpus = maker.read(text_shards.whole_files([path]), joined=True)
   writers = [tfrecord.RecordWriter(str(output)) for output in outputs]
   for writer in writers:
@@ -38,12 +38,12 @@ def write(recipe, path, outputs, show=None):
 def test_record_i_goes_to_file_i_modulo_n(tmp_path, num_outputs, monkeypatch):
   # A block that is no multiple of the number of files.
   monkeypatch.setattr(record_maker, "_RECORDS_PER_BLOCK", 10)
-  recipe = make_recipe(tmp_path)
+  record_options = make_record_options(tmp_path)
   text = small_corpus.write_text(tmp_path)
   shown = []
   outputs = [tmp_path / f"out{number}" for number in range(num_outputs)]
-  count, _ = write(recipe, text, outputs, shown.append)
-  write(recipe, text, [tmp_path / "whole"])
+  count, _ = write(record_options, text, outputs, shown.append)
+  write(record_options, text, [tmp_path / "whole"])
   whole = list(tfrecord.read_serialized(str(tmp_path / "whole")))
   assert len(whole) == count > 50
   for number, output in enumerate(outputs):
@@ -55,8 +55,8 @@ def test_record_i_goes_to_file_i_modulo_n(tmp_path, num_outputs, monkeypatch):
 
 
 def test_the_widths_of_a_record(tmp_path):
-  recipe = make_recipe(tmp_path)
-  write(recipe, small_corpus.write_text(tmp_path), [tmp_path / "a"])
+  record_options = make_record_options(tmp_path)
+  write(record_options, small_corpus.write_text(tmp_path), [tmp_path / "a"])
   record = next(tfrecord.read_records(str(tmp_path / "a")))
   assert {name: len(values) for name, values in record.items()} == {
     "input_ids": 32,
@@ -72,7 +72,7 @@ def test_the_widths_of_a_record(tmp_path):
 def test_an_empty_text_gives_an_empty_file(tmp_path):
   (tmp_path / "text").write_text("\n\n")
   count, corpus = write(
-    make_recipe(tmp_path), str(tmp_path / "text"), [tmp_path / "a"]
+    make_record_options(tmp_path), str(tmp_path / "text"), [tmp_path / "a"]
   )
   assert (count, corpus.num_documents) == (0, 0)
   assert tfrecord.count_records(str(tmp_path / "a")) == 0
@@ -81,25 +81,25 @@ def test_an_empty_text_gives_an_empty_file(tmp_path):
 def test_sentences_are_split_on_request(tmp_path):
   (tmp_path / "text").write_text("The cat sat. The dog ran.\n")
   for split, expected in [(False, 1), (True, 2)]:
-    recipe = make_recipe(tmp_path, split_sentences=split)
-    _, corpus = write(recipe, str(tmp_path / "text"), [tmp_path / "a"])
+    record_options = make_record_options(tmp_path, split_sentences=split)
+    _, corpus = write(record_options, str(tmp_path / "text"), [tmp_path / "a"])
     assert corpus.num_sentences == expected
 
 
 def test_segmented_text_has_words_of_its_own(tmp_path):
   (tmp_path / "text").write_text("cats 猫狗\n")
-  recipe = make_recipe(tmp_path, segmented_text=True)
-  _, corpus = write(recipe, str(tmp_path / "text"), [tmp_path / "a"])
+  record_options = make_record_options(tmp_path, segmented_text=True)
+  _, corpus = write(record_options, str(tmp_path / "text"), [tmp_path / "a"])
   assert list(corpus.continues) == [0, 1, 0, 1]
 
 
-def test_a_recipe_is_described_by_its_flags_and_the_vocabularys_content(
+def test_options_are_recorded_by_their_flags_and_the_vocabularys_content(
   tmp_path,
 ):
-  recipe = make_recipe(tmp_path)
-  described = recipe.described()
+  record_options = make_record_options(tmp_path)
+  described = record_options.to_manifest()
   (tmp_path / "other").mkdir()
-  assert described == make_recipe(tmp_path / "other").described()
+  assert described == make_record_options(tmp_path / "other").to_manifest()
   assert described["dupe_factor"] == 2 and described["do_lower_case"]
   (tmp_path / "vocab.txt").write_text("[UNK]\n")
-  assert described != recipe.described()
+  assert described != record_options.to_manifest()

@@ -9,7 +9,12 @@ import pytest
 
 from common import errors, file_io, tfrecord
 from pretraining import record_maker, sharding, text_shards
-from sharded_runs import assert_expected, contents, make_recipe, make_run
+from sharded_runs import (
+  assert_expected,
+  contents,
+  make_record_options,
+  make_run,
+)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +42,7 @@ def test_a_shard_is_what_its_text_alone_would_give(tmp_path, expected):
   made = run.make()
   assert_expected(run, expected)
   assert sum(result.records for result in made) > 600
-  maker = record_maker.RecordMaker(run.recipe)
+  maker = record_maker.RecordMaker(run.options)
   for shard, result in zip(run.shards, made):
     text = tmp_path / "shard.txt"
     lines = text_shards.read_lines(shard.pieces)
@@ -135,7 +140,7 @@ def test_a_text_that_changed_is_refused(tmp_path):
     stream.write("more\n")
   files = [str(tmp_path / "a.txt"), str(tmp_path / "b.txt")]
   again = sharding.ShardedRun(
-    run.recipe, files, str(tmp_path / "out/a.tfrecord"), shard_bytes=1000
+    run.options, files, str(tmp_path / "out/a.tfrecord"), shard_bytes=1000
   )
   with pytest.raises(errors.InputError, match="made with .* now it is"):
     again.begin()
@@ -144,7 +149,7 @@ def test_a_text_that_changed_is_refused(tmp_path):
 def test_outputs_without_a_manifest_are_refused(tmp_path):
   run = make_run(tmp_path)
   file_io.write_text(run.shards[4].output, "")
-  with pytest.raises(errors.InputError, match="00004-of-00006 is there, but"):
+  with pytest.raises(errors.InputError, match="00004-of-00006 exists, but"):
     run.make()
 
 
@@ -161,7 +166,7 @@ def test_comparing_files_with_their_manifest(tmp_path):
   paths = [shard.output for shard in run.shards]
   file_io.write_text(paths[0], "")
   (fault,) = sharding.compare_with_manifests(paths[:1])
-  assert "does not tell of it; finish the run" in fault
+  assert f"not listed in {run.manifest}; finish the run" in fault
   os.remove(paths[0])
   run.make()
   assert sharding.compare_with_manifests(paths) == []
@@ -177,7 +182,7 @@ def test_comparing_files_with_their_manifest(tmp_path):
 def test_compressed_shards_hold_the_same_records(tmp_path, expected):
   run = make_run(tmp_path, "out/a.tfrecord.gz")
   shard = run.shards[3]
-  maker = record_maker.RecordMaker(run.recipe)
+  maker = record_maker.RecordMaker(run.options)
   sharding.make_shard(maker, 12345, shard)
   plain = tmp_path / "plain"
   plain.write_bytes(expected["a.tfrecord-00003-of-00006"])
@@ -191,7 +196,10 @@ def test_a_shard_within_one_document_is_empty(tmp_path):
   path = tmp_path / "text.txt"
   path.write_text("the cat sat\n" * 100)
   run = sharding.ShardedRun(
-    make_recipe(tmp_path), [str(path)], str(tmp_path / "a"), shard_bytes=400
+    make_record_options(tmp_path),
+    [str(path)],
+    str(tmp_path / "a"),
+    shard_bytes=400,
   )
   made = run.make()
   assert [result.records > 0 for result in made] == [True, False, False]
@@ -206,7 +214,7 @@ class Deadly:
 
 def test_a_killed_process_is_told_of(tmp_path):
   run = make_run(tmp_path)
-  run.recipe = Deadly()
+  run.options = Deadly()
   with pytest.raises(errors.InputError, match="a process was killed, perhaps"):
     run.make(2)
 

@@ -1,5 +1,8 @@
-"""input_features: [CLS] a [SEP] b [SEP]."""
+"""[CLS] a [SEP] b [SEP], for one sequence and for many."""
 
+import itertools
+
+import numpy as np
 import pytest
 
 from training import input_sequences
@@ -43,3 +46,54 @@ def test_pad():
   assert input_sequences.pad((1, 2), 2, 9) == [1, 2]
   with pytest.raises(ValueError, match="3 values do not fit into 2"):
     input_sequences.pad([1, 2, 3], 2)
+
+
+def test_many_pairs_are_cut_as_one_by_one():
+  """One by one: the longer text loses its last piece until both fit."""
+  for a, b, room in itertools.product(range(12), range(12), range(1, 13)):
+    left = [a, b]
+    while sum(left) > room:
+      left[0 if left[0] > left[1] else 1] -= 1
+    found = input_sequences.truncated_lengths(
+      np.array([a]), np.array([b]), room
+    )
+    assert [found[0][0], found[1][0]] == left, (a, b, room)
+
+
+def test_a_batch_is_its_sequences_padded():
+  rng = np.random.RandomState(0)
+  firsts = [rng.randint(5, 99, rng.randint(0, 6)).tolist() for _ in range(40)]
+  seconds = [rng.randint(5, 99, rng.randint(0, 6)) for _ in range(40)]
+  batch = input_sequences.build_batch(
+    firsts, seconds, max_seq_length=13, cls_id=1, sep_id=2
+  )
+  assert {array.dtype.name for array in batch.values()} == {"int32"}
+  for row, (first, second) in enumerate(zip(firsts, seconds)):
+    ids, segments = input_sequences.build_inputs(
+      first, second.tolist() or None, cls_id=1, sep_id=2
+    )
+    pad = input_sequences.pad
+    assert batch["input_ids"][row].tolist() == pad(ids, 13)
+    assert batch["segment_ids"][row].tolist() == pad(segments, 13)
+    assert batch["input_mask"][row].tolist() == pad([1] * len(ids), 13)
+
+
+def test_a_batch_may_have_first_texts_alone_or_nothing():
+  build = input_sequences.build_batch
+  batch = build([[7], []], max_seq_length=4, cls_id=1, sep_id=2)
+  assert batch["input_ids"].tolist() == [[1, 7, 2, 0], [1, 2, 0, 0]]
+  batch = build([], max_seq_length=4, cls_id=1, sep_id=2)
+  assert batch["input_ids"].shape == (0, 4)
+
+
+@pytest.mark.parametrize("stride", [3, 6, 60])
+@pytest.mark.parametrize("length", range(20))
+def test_windows_reach_each_token_and_the_last_is_the_first_at_the_end(
+  length, stride
+):
+  starts = input_sequences.window_starts(length, 6, stride)
+  reached = {token for start in starts for token in range(start, start + 6)}
+  assert reached >= set(range(length))
+  assert starts[0] == 0 and starts.step == min(stride, 6)
+  assert len(starts) == 1 or starts[-2] + 6 < length
+  assert len(input_sequences.window_starts(length, 6, stride, 1)) == 1

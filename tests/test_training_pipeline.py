@@ -483,3 +483,18 @@ def test_buckets_hold_like_lengths_and_can_be_entered_anywhere(tmp_path):
   for first in (1, 4, 199, 200, 237):
     entered = bucketed([path], first)
     assert [next(entered) for _ in range(20)] == rows[first : first + 20]
+
+
+def test_several_sequences_of_an_example_are_trimmed_together():
+  mask = np.zeros([2, 3, 24], np.int32)
+  mask[0, 1, :9] = mask[1, 0, :3] = 1
+  batch = {
+    "input_ids": tf.constant(mask), "input_mask": tf.constant(mask),
+    # Classes of an example: not of tokens, although as many.
+    "label_ids": tf.zeros([2, 24], tf.int32),
+  }
+  trimmed = pipeline.trim_to_longest(batch)
+  assert trimmed["input_ids"].shape == [2, 3, 16]
+  assert trimmed["label_ids"] is batch["label_ids"]
+  features = {"first_states": tf.zeros([2, 3, 4])}
+  assert pipeline.trim_to_longest(features) == features

@@ -60,71 +60,85 @@ def make_evaluator(strategy, objective):
   return evaluate
 
 
-def predict(
-  strategy,
-  function,
-  records,
-  features,
-  *,
-  num_records,
-  batch_size,
-  lengths=None,
-):
-  """Computes outputs for every record exactly once, in the order of records.
+class Predictor:
+  """A function of batches that is compiled once, however often it predicts.
+
+  Who holds it holds its model; nothing else does.
+  """
+
+  def __init__(self, strategy, function):
+    """Takes what is to be computed.
+
+    Args:
+      strategy: the strategy in whose scope the model was made.
+      function: of a batch (dict of tensors [B, ...]); returns a dict of
+        tensors [B, ...].
+    """
+    self._strategy = strategy
+
+    # Batches may differ in shape: in how many windows their texts have.
+    @tf.function(reduce_retracing=True)
+    def step(batch):
+      outputs = strategy.run(function, args=(batch,))
+      return tf.nest.map_structure(
+        lambda values: strategy.gather(values, axis=0), outputs
+      )
+
+    self._step = step
+
+  def predict(
+    self, records, features, *, num_records, batch_size, lengths=None
+  ):
+    """Computes outputs for every record exactly once, in their order.
+
+    Args:
+      records: dataset of serialized records.
+      features: dict from name to tf.io.FixedLenFeature.
+      num_records: how many records there are.
+      batch_size: examples in a batch, over all replicas. The last batch is
+        filled with records from the beginning, whose outputs are dropped.
+      lengths: tokens of each record, [num_records]; batches are then made of
+        records of like length, so that a function that cuts batches to their
+        longest sequence has little padding to compute. None: as they come.
+
+    Returns:
+      dict of numpy arrays [num_records, ...].
+    """
+    if lengths is not None:
+      order = pipeline.order_by_length(lengths)
+      records = pipeline.reordered(records, order)
+    num_batches = -(-num_records // batch_size)
+    batches = pipeline.distributed_batches(
+      self._strategy,
+      records.repeat().take(num_batches * batch_size),
+      features,
+      batch_size=batch_size,
+    )
+    parts = [
+      {name: value.numpy() for name, value in self._step(batch).items()}
+      for batch in batches
+    ]
+    outputs = {
+      name: np.concatenate([part[name] for part in parts])[:num_records]
+      for name in parts[0]
+    }
+    if lengths is None:
+      return outputs
+    places = np.argsort(order)
+    return {name: values[places] for name, values in outputs.items()}
+
+
+def predict(strategy, function, records, features, **options):
+  """Predicts as a Predictor does; one is kept for the last functions.
 
   Args:
-    strategy: the strategy in whose scope the model was made.
-    function: of a batch (dict of tensors [B, ...]); returns a dict of
-      tensors [B, ...]. The same function is compiled once, however often it
-      predicts.
-    records: dataset of serialized records.
-    features: dict from name to tf.io.FixedLenFeature.
-    num_records: how many records there are.
-    batch_size: examples in a batch, over all replicas. The last batch is
-      filled with records from the beginning, whose outputs are dropped.
-    lengths: tokens of each record, [num_records]; batches are then made of
-      records of like length, so that a function that cuts batches to their
-      longest sequence has little padding to compute. None: as they come.
-
-  Returns:
-    dict of numpy arrays [num_records, ...].
+    strategy, function: of a Predictor.
+    records, features, **options: of Predictor.predict.
   """
-  if lengths is not None:
-    order = pipeline.order_by_length(lengths)
-    records = pipeline.reordered(records, order)
-  num_batches = -(-num_records // batch_size)
-  batches = pipeline.distributed_batches(
-    strategy,
-    records.repeat().take(num_batches * batch_size),
-    features,
-    batch_size=batch_size,
-  )
-  step = _prediction_step(strategy, function)
-  parts = [
-    {name: value.numpy() for name, value in step(batch).items()}
-    for batch in batches
-  ]
-  outputs = {
-    name: np.concatenate([part[name] for part in parts])[:num_records]
-    for name in parts[0]
-  }
-  if lengths is None:
-    return outputs
-  places = np.argsort(order)
-  return {name: values[places] for name, values in outputs.items()}
+  return _predictor(strategy, function).predict(records, features, **options)
 
 
-@functools.lru_cache(maxsize=2)  # What is kept here keeps its model alive.
-def _prediction_step(strategy, function):
-  # Batches may differ in shape: in how many windows their texts have.
-  @tf.function(reduce_retracing=True)
-  def step(batch):
-    outputs = strategy.run(function, args=(batch,))
-    return tf.nest.map_structure(
-      lambda values: strategy.gather(values, axis=0), outputs
-    )
-
-  return step
+_predictor = functools.lru_cache(maxsize=2)(Predictor)
 
 
 class PeriodicEvaluation:

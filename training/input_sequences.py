@@ -1,35 +1,163 @@
 """Two pieces of text -> one input of the model: [CLS] a [SEP] b [SEP].
 
-Plain lists of ids; no TensorFlow. Used wherever a text becomes an input, in
-pre-training, fine-tuning and feature extraction alike.
+NumPy and plain lists of ids; no TensorFlow. Used wherever a text becomes an
+input, in pre-training, fine-tuning and feature extraction alike.
+`build_batch` takes texts that are encoded one by one, `fill_batch` parts of
+one long array of ids, such as windows. Letters: B sequences, T tokens.
 """
+
+from typing import NamedTuple
+
+import numpy as np
 
 # As in the original: between the two texts of a line.
 TEXT_SEPARATOR = " ||| "
 
 
-def truncate_pair(tokens_a, tokens_b, max_length):
-  """Shortens two lists in place until they have `max_length` items together.
+class Spans(NamedTuple):
+  """Which ids are in which of B sequences; int arrays [B].
 
-  The longer one loses its last item, the second one where both are equally
-  long: a short question keeps its words while a long passage is cut.
-  (Pre-training cuts differently: see instance_maker.)
+  Attributes:
+    start_a, length_a: the first text's part of an array of ids.
+    start_b, length_b: the second text's; length 0: there is none.
+  """
+
+  start_a: np.ndarray
+  length_a: np.ndarray
+  start_b: np.ndarray
+  length_b: np.ndarray
+
+
+def truncated_lengths(lengths_a, lengths_b, room):
+  """Returns how much is left of two texts that share a sequence.
+
+  The longer one loses its last piece, the second one where both are equally
+  long, until they fit: a short question keeps its words while a long passage
+  is cut. (Pre-training cuts differently: see instance_maker.)
+
+  Args:
+    lengths_a, lengths_b: ints or int arrays.
+    room: pieces for both, without [CLS] and [SEP].
+  """
+  # Losing from the longer one ends in halves, the larger one for a, unless
+  # the other text needs less than its half.
+  left_a = np.minimum(lengths_a, np.maximum(-(-room // 2), room - lengths_b))
+  left_b = np.minimum(lengths_b, np.maximum(room // 2, room - lengths_a))
+  return left_a, left_b
+
+
+def truncate_pair(tokens_a, tokens_b, max_length):
+  """Shortens two lists in place, as `truncated_lengths` says.
 
   Args:
     tokens_a, tokens_b: lists of tokens or ids, changed in place.
     max_length: room for both, without [CLS] and [SEP].
   """
-  surplus = len(tokens_a) + len(tokens_b) - max_length
-  for _ in range(surplus):
-    longer = tokens_a if len(tokens_a) > len(tokens_b) else tokens_b
-    longer.pop()
+  left_a, left_b = truncated_lengths(
+    len(tokens_a), len(tokens_b), max_length
+  )
+  del tokens_a[left_a:], tokens_b[left_b:]
+
+
+def window_starts(length, room, stride, max_windows=0):
+  """Returns where the windows of a text of `length` pieces start.
+
+  The last one is the first that reaches the end of the text.
+
+  Args:
+    length: pieces of the text.
+    room: pieces in a window.
+    stride: from one start to the next; more than `room` would skip pieces, so
+      it then counts as `room`.
+    max_windows: at most this many; 0: all.
+
+  Returns:
+    range; of one window where `length` is 0.
+  """
+  stride = min(stride, room)
+  count = 1 + max(0, -(-(length - room) // stride))
+  if max_windows:
+    count = min(count, max_windows)
+  return range(0, count * stride, stride)
+
+
+def fill_batch(ids, spans, max_seq_length, *, cls_id, sep_id):
+  """Builds sequences from parts of an array; all of them must fit.
+
+      [CLS] does ink dry ? [SEP] it does , ##soon . [SEP] [PAD]
+    s   0    0    0   0  0   0   1  1   1    1    1   1     0
+    m   1    1    1   1  1   1   1  1   1    1    1   1     0
+
+  As in the original: a second text without a piece has no [SEP] of its own.
+
+  Args:
+    ids: int array, the pieces of all texts one after another.
+    spans: Spans.
+    max_seq_length: T.
+    cls_id, sep_id: ids of [CLS] and [SEP].
+
+  Returns:
+    dict of int32 arrays [B, T]: input_ids, input_mask (m above), segment_ids
+    (s above).
+  """
+  rows = np.arange(len(spans.start_a))
+  start_b = 2 + spans.length_a
+  ends = start_b + np.where(spans.length_b > 0, spans.length_b + 1, 0)
+  input_ids = np.zeros([len(rows), max_seq_length], np.int32)
+  input_ids[:, 0] = cls_id
+  input_ids[rows, start_b - 1] = sep_id
+  input_ids[rows, ends - 1] = sep_id
+  _copy(ids, spans.start_a, spans.length_a, input_ids, 1)
+  _copy(ids, spans.start_b, spans.length_b, input_ids, start_b)
+  columns = np.arange(max_seq_length)
+  input_mask = columns < ends[:, None]
+  segment_ids = input_mask & (columns >= start_b[:, None])
+  return {
+    "input_ids": input_ids,
+    "input_mask": input_mask.astype(np.int32),
+    "segment_ids": segment_ids.astype(np.int32),
+  }
+
+
+def _copy(ids, starts, lengths, target, columns):
+  """Copies ids[start : start + length] of each row to its place in target.
+
+  Without a loop over rows: source and target places of all pieces are worked
+  out together, from how many pieces there are before each row's.
+  """
+  before = np.repeat(np.cumsum(lengths) - lengths, lengths)
+  offsets = np.arange(lengths.sum()) - before
+  columns = np.broadcast_to(columns, lengths.shape)
+  rows = np.repeat(np.arange(len(lengths)), lengths)
+  sources = np.repeat(starts, lengths) + offsets
+  target[rows, np.repeat(columns, lengths) + offsets] = ids[sources]
+
+
+def build_batch(ids_a, ids_b=None, *, max_seq_length, cls_id, sep_id):
+  """Builds sequences from the ids of texts; all of them must fit.
+
+  Args:
+    ids_a: list of B lists or arrays of ids, the first texts.
+    ids_b: the same of the second texts, empty where there is none; None where
+      no sequence has one.
+    max_seq_length, cls_id, sep_id: as of `fill_batch`.
+
+  Returns:
+    What `fill_batch` returns.
+  """
+  texts = [*ids_a, *(ids_b if ids_b is not None else [()] * len(ids_a))]
+  lengths = np.array([len(text) for text in texts], np.int64)
+  starts = np.cumsum(lengths) - lengths
+  ids = np.concatenate([np.asarray(text, np.int32) for text in texts] or [[]])
+  count = len(ids_a)
+  spans = Spans(
+    starts[:count], lengths[:count], starts[count:], lengths[count:]
+  )
+  return fill_batch(ids, spans, max_seq_length, cls_id=cls_id, sep_id=sep_id)
 
 
 def build_inputs(ids_a, ids_b=None, *, cls_id, sep_id):
-  """Joins one or two texts with the special tokens.
-
-      [CLS] is this jack ##son ? [SEP] no it is not . [SEP]
-        0    0   0    0    0   0   0   1  1  1  1   1   1
+  """Joins one or two texts with the special tokens, without padding.
 
   Args:
     ids_a: ids of the first text.

@@ -437,21 +437,25 @@ def trim_to_longest(batch, multiple=8):
   """Cuts the padding that all sequences of a batch share.
 
   Args:
-    batch: dict with `input_mask` [B, T]; every other [B, T] tensor whose name
-      is a per-token feature is cut alike.
+    batch: dict with `input_mask` [B, T], or [B, W, T] for W sequences of an
+      example; every other tensor of that rank whose name is a per-token
+      feature is cut alike. Without `input_mask` nothing is cut.
     multiple: T is rounded up to a multiple of this.
 
   Returns:
     The same dict with T' <= T.
   """
+  if "input_mask" not in batch:
+    return batch
   mask = batch["input_mask"]
-  longest = tf.reduce_max(tf.reduce_sum(mask, axis=1))
+  longest = tf.reduce_max(tf.reduce_sum(mask, axis=-1))
   rounded = -(-longest // multiple) * multiple
-  length = tf.minimum(tf.maximum(rounded, 1), tf.shape(mask)[1])
+  length = tf.minimum(tf.maximum(rounded, 1), tf.shape(mask)[-1])
   per_token = ("input_ids", "input_mask", "segment_ids", "label_ids")
   return {
-    name: value[:, :length]
-    if name in per_token and value.shape.rank == 2
+    name: value[..., :length]
+    # By rank: the label_ids [B, L] of several classes are no tokens' labels.
+    if name in per_token and value.shape.rank == mask.shape.rank
     else value
     for name, value in batch.items()
   }

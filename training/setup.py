@@ -11,7 +11,7 @@ from absl import logging
 import modeling
 import optimization
 import tokenization
-from checkpoints import huggingface, model_folder, weight_files
+from checkpoints import huggingface, model_folder
 from common import errors, file_io, run_settings
 from training import distribution, evaluation_loop, loop, pipeline, run_folder
 
@@ -39,14 +39,12 @@ def model_config(settings):
   """Returns the modeling.BertConfig of --bert_config_file.
 
   Raises:
-    InputError: it cannot be used, or --max_seq_length does not fit it.
+    InputError: it cannot be used, --max_seq_length does not fit it, or this
+      machine cannot hold the model.
   """
-  values = weight_files.read_config(settings.bert_config_file)
-  try:
-    config = modeling.BertConfig.from_dict(values)
-  except errors.InputError as error:
-    raise errors.InputError(f"{settings.bert_config_file}: {error}") from error
+  config = modeling.BertConfig.from_json_file(settings.bert_config_file)
   config.check_sequence_length(settings.max_seq_length)
+  config.check_memory()
   return config
 
 

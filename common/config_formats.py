@@ -1,0 +1,184 @@
+"""The two formats of a model's configuration, both dicts of JSON.
+
+The original's bert_config.json, which this project writes too, and Hugging
+Face's config.json. They share most names, but not the meaning of hidden_act:
+Hugging Face's "gelu" is the exact function, made with erf, which this project
+calls "gelu_erf"; the original's "gelu" is the approximation made with tanh,
+which Hugging Face calls "gelu_new". Reading one as the other moves every
+hidden state by about 1e-3, without any error: so both are told apart here.
+"""
+
+import math
+
+from absl import logging
+
+from common import errors, json_files
+
+# What `BertConfig` of transformers takes for a key that the file lacks.
+_DEFAULTS = {
+  "vocab_size": 30522,
+  "hidden_size": 768,
+  "num_hidden_layers": 12,
+  "num_attention_heads": 12,
+  "intermediate_size": 3072,
+  "hidden_act": "gelu",
+  "hidden_dropout_prob": 0.1,
+  "attention_probs_dropout_prob": 0.1,
+  "max_position_embeddings": 512,
+  "type_vocab_size": 2,
+  "initializer_range": 0.02,
+}
+# Values that this project's model has built in; other ones cannot be read.
+_BUILT_IN = {
+  "model_type": "bert",
+  "layer_norm_eps": 1e-12,
+  "position_embedding_type": "absolute",
+  "is_decoder": False,
+  "add_cross_attention": False,
+}
+# What a fine-tuned model says of its task; the last two are this project's.
+_OF_A_TASK = (
+  "id2label", "problem_type", "input_settings", "classifier_input",
+)
+# Those that transformers takes.
+_PROBLEM_TYPES = (
+  "regression",
+  "single_label_classification",
+  "multi_label_classification",
+)
+# Hugging Face's name of an activation -> ours
+_ACTIVATIONS = {
+  "gelu": "gelu_erf",
+  "gelu_python": "gelu_erf",
+  "gelu_new": "gelu",
+  "gelu_fast": "gelu",
+  "gelu_pytorch_tanh": "gelu",
+}
+
+
+def is_huggingface(values):
+  """Whether the values of a JSON file are a Hugging Face configuration."""
+  return not {"model_type", "architectures", "transformers_version"}.isdisjoint(
+    values
+  )
+
+
+def read(path):
+  """Reads a configuration of either format.
+
+  Returns:
+    dict as in a bert_config.json, for `BertConfig.from_dict`.
+
+  Raises:
+    InputError: there is no such file, or it is of another kind of model.
+  """
+  values = json_files.read(path)
+  if is_huggingface(values):
+    return from_huggingface(values, path)
+  return values
+
+
+def from_huggingface(values, path=None):
+  """Turns a config.json into the values of a bert_config.json.
+
+  Args:
+    values: dict of config.json.
+    path: its name, for errors; None where the caller adds it.
+
+  Returns:
+    dict. What a fine-tuned model says of its task is kept, such as "id2label"
+    from a number in digits to a name.
+
+  Raises:
+    InputError: a kind of model that is not BERT.
+  """
+  for key, expected in _BUILT_IN.items():
+    if values.get(key, expected) != expected:
+      place = f"{path}: " if path else ""
+      raise errors.InputError(
+        f"{place}{key} is {values[key]!r}; only models with {expected!r} can "
+        "be read"
+      )
+  config = {key: values.get(key, value) for key, value in _DEFAULTS.items()}
+  name = config["hidden_act"]
+  if isinstance(name, str):
+    config["hidden_act"] = _ACTIVATIONS.get(name, name)
+  for key in _OF_A_TASK:
+    if values.get(key):
+      config[key] = values[key]
+  return config
+
+
+def to_huggingface(config, architecture):
+  """Turns the values of a bert_config.json into those of a config.json.
+
+  Args:
+    config: dict of a bert_config.json.
+    architecture: name of a class of transformers.
+  """
+  ours = {"gelu": "gelu_new", "gelu_erf": "gelu"}
+  values = {key: config[key] for key in _DEFAULTS}
+  values["hidden_act"] = ours.get(config["hidden_act"], config["hidden_act"])
+  for key in _OF_A_TASK:
+    if config.get(key):
+      values[key] = config[key]
+  if "id2label" in values:
+    values["label2id"] = {v: int(k) for k, v in values["id2label"].items()}
+  if values.get("problem_type") not in _PROBLEM_TYPES:
+    values.pop("problem_type", None)
+  return {
+    **values,
+    "architectures": [architecture],
+    "model_type": _BUILT_IN["model_type"],
+    "layer_norm_eps": _BUILT_IN["layer_norm_eps"],
+    "pad_token_id": 0,
+  }
+
+
+def check_field(config, name, types, *, low, below=math.inf):
+  """Checks a number of a configuration.
+
+  Args:
+    config: object with the attribute `name`.
+    name: of the field.
+    types: type or tuple of types.
+    low, below: the range; `below` is not in it.
+
+  Raises:
+    InputError: the value has another type or is out of range.
+  """
+  value = getattr(config, name)
+  # A bool is an int in Python: `true` in the JSON file must not pass as 1.
+  fits = isinstance(value, types) and not isinstance(value, bool)
+  if not fits or not low <= value < below:
+    kind = "an integer" if types is int else "a number"
+    limit = f" and less than {below}" if below < math.inf else ""
+    raise errors.InputError(
+      f"{name} is {value!r} in the model configuration; expected {kind} of at "
+      f"least {low}{limit}"
+    )
+
+
+def check_vocabulary(num_tokens, vocab_size, source):
+  """Checks the size of a vocabulary against that of the embedding table.
+
+  Args:
+    num_tokens: tokens of the vocabulary.
+    vocab_size: of the model configuration.
+    source: what the vocabulary is called in messages.
+
+  Raises:
+    InputError: there are more tokens than rows. Fewer of them are a warning,
+      because tables may be padded to a round size.
+  """
+  if num_tokens > vocab_size:
+    raise errors.InputError(
+      f"{source} has {num_tokens} tokens but the model configuration says "
+      f"vocab_size {vocab_size}; use the vocabulary that belongs to the model"
+    )
+  if num_tokens < vocab_size:
+    logging.warning(
+      "%s has %d tokens, fewer than the vocab_size %d of the model "
+      "configuration: check that it is the vocabulary of this model",
+      source, num_tokens, vocab_size,
+    )

@@ -1,0 +1,119 @@
+"""Lines of a stream, each answered at once: a terminal's, or a process's.
+
+What answers is a function of a list of texts; nothing here knows a model.
+"""
+
+import queue
+import threading
+
+from common import errors
+
+
+def answer_lines(
+  source, target, answer, *, format_error, batch_size=1, blank="\n"
+):
+  """Reads lines and writes the answer to each at once, in order.
+
+  Lines that are there already when the model is free are answered together.
+  One that cannot be read (not UTF-8, or `answer` refuses it) is answered by
+  what is wrong with it; the others go on.
+
+  Args:
+    source: iterable of bytes, a line each.
+    target: stream of text; flushed after every batch.
+    answer: function of a list of n str without line ends, none of them
+      empty; returns the n answers, str without line ends. It raises
+      InputError if it can answer one of them not; then it is asked again for
+      each of them alone.
+    format_error: function of (number of the line from 1, InputError); returns
+      the line that is written in the place of an answer.
+    batch_size: at most N lines are answered together.
+    blank: what is written for a line of white space.
+
+  Returns:
+    How many lines were answered by an error.
+  """
+  bad = 0
+  for lines in read_batches(source, batch_size):
+    texts, answers = {}, {}
+    for number, line in lines:
+      try:
+        text = decode(line)
+      except errors.InputError as error:
+        answers[number] = error
+        continue
+      if text.strip():
+        texts[number] = text
+    answers.update(zip(texts, _answers(answer, list(texts.values()))))
+    for number, _ in lines:
+      found = answers.get(number)
+      if isinstance(found, errors.InputError):
+        bad += 1
+        found = format_error(number, found)
+      target.write(blank if found is None else f"{found}\n")
+    target.flush()
+  return bad
+
+
+def decode(line):
+  """Returns the text in a line's bytes, without the line's end.
+
+  Raises:
+    InputError: it is not UTF-8.
+  """
+  try:
+    return line.decode("utf-8").rstrip("\r\n")
+  except UnicodeDecodeError as error:
+    raise errors.InputError(
+      f"not UTF-8 (byte {error.start} of the line); send UTF-8"
+    ) from error
+
+
+def _answers(answer, texts):
+  """Returns the answer to each text, or the InputError that it raises."""
+  if not texts:
+    return []
+  try:
+    return answer(texts)
+  except errors.InputError as error:
+    if len(texts) == 1:
+      return [error]
+  # Each by itself, so that a bad one takes no other with it.
+  return [_answers(answer, [text])[0] for text in texts]
+
+
+def read_batches(source, batch_size):
+  """Yields lists of (number, line): what has come, never waiting for more.
+
+  What reading raises is raised after the lines that came before it.
+
+  Args:
+    source: iterable of lines; another thread reads it ahead.
+    batch_size: at most N lines in a list.
+  """
+  waiting = queue.Queue(maxsize=4 * batch_size)
+  failures = []
+
+  def read():
+    try:
+      for numbered in enumerate(source, 1):
+        waiting.put(numbered)
+    except Exception as error:
+      failures.append(error)
+    finally:
+      waiting.put(None)  # The end, for the reader of the queue.
+
+  threading.Thread(target=read, daemon=True).start()
+  lines = []
+  while True:
+    if lines and (len(lines) == batch_size or waiting.empty()):
+      yield lines
+      lines = []
+    numbered = waiting.get()
+    if numbered is None:
+      break
+    lines.append(numbered)
+  if lines:
+    yield lines
+  if failures:
+    raise failures[0]

@@ -1,0 +1,66 @@
+"""Lines answered as they come."""
+
+import io
+import threading
+
+import pytest
+
+from common import errors, line_answers
+
+
+def shout(texts):
+  if any("?" in text for text in texts):
+    raise errors.InputError("no questions")
+  return [text.upper() for text in texts]
+
+
+def told(number, error):
+  return f"{number}: {error}"
+
+
+def answers(source, **options):
+  target = io.StringIO()
+  bad = line_answers.answer_lines(
+    source, target, shout, format_error=told, **options
+  )
+  return bad, target.getvalue()
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 9])
+def test_each_line_has_its_answer_or_what_is_wrong(batch_size):
+  source = io.BytesIO(b"a b\r\n\nwhy?\n\xff\nc")
+  assert answers(source, batch_size=batch_size) == (
+    2,
+    "A B\n\n3: no questions\n4: not UTF-8 (byte 0 of the line); send UTF-8\n"
+    "C\n",
+  )
+
+
+def test_blank_lines_may_have_no_answer():
+  assert answers(io.BytesIO(b"\n \na\n"), blank="") == (0, "A\n")
+
+
+def test_a_line_is_answered_before_the_next_one_comes():
+  answered = threading.Event()
+
+  def source():
+    yield b"a\n"
+    assert answered.wait(10)
+    yield b"b\n"
+
+  class Target(io.StringIO):
+    def flush(self):
+      answered.set()
+
+  target = Target()
+  line_answers.answer_lines(
+    source(), target, shout, format_error=told, batch_size=8
+  )
+  assert target.getvalue() == "A\nB\n"
+
+
+def test_lines_that_are_there_are_answered_together():
+  batches = list(line_answers.read_batches([b"a", b"b", b"c"], 2))
+  numbered = [pair for lines in batches for pair in lines]
+  assert numbered == [(1, b"a"), (2, b"b"), (3, b"c")]
+  assert max(map(len, batches)) <= 2

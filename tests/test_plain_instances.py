@@ -1,0 +1,148 @@
+"""instance_maker, masking and random_stream equal their plain forms."""
+
+import itertools
+import pathlib
+import random
+
+import numpy as np
+import pytest
+
+import plain_instances
+import small_corpus
+import tokenization
+from pretraining import instance_maker, random_stream, text_corpus
+
+GOLDEN = pathlib.Path(__file__).parent / "golden"
+INPUTS = GOLDEN / "pretraining_data" / "inputs"
+
+VOCAB = {
+  token: index
+  for index, token in enumerate(
+    ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefg", "##x", "##y"]
+  )
+}
+PIECES = list(VOCAB)[5:]
+
+
+def random_documents(rng):
+  """Returns documents of random sentences, some of them very long."""
+  return [
+    [
+      # As a tokenizer does, a sentence starts with a word.
+      ["a", *rng.choices(PIECES, k=rng.choice([0, 1, 2, 8, 20, 70]))]
+      for _ in range(rng.randint(1, 6))
+    ]
+    for _ in range(rng.randint(1, 6))
+  ]
+
+
+def random_options(rng, **fixed):
+  return instance_maker.InstanceOptions(
+    max_seq_length=rng.choice([5, 6, 16, 40, 128]),
+    max_predictions_per_seq=rng.choice([0, 1, 5, 20, 200]),
+    dupe_factor=rng.randint(1, 3),
+    masked_lm_prob=rng.choice([0, 0.15, 0.15, 0.5, 1]),
+    short_seq_prob=rng.choice([0, 0.1, 0.5, 1]),
+    **fixed,
+  )
+
+
+def features_of(documents, vocab, options, rng):
+  """Returns the features of all instances as the project makes them."""
+  vocabulary = text_corpus.Vocabulary(vocab)
+  lines = itertools.chain.from_iterable(
+    [*map(" ".join, document), ""] for document in documents
+  )
+
+  def encode_lines(lines):
+    rows = [[vocab[token] for token in line.split()] for line in lines]
+    return sum(rows, []), list(map(len, rows)), None
+
+  corpus = text_corpus.read_corpus(lines, encode_lines, vocabulary.dtype)
+  instances, order = instance_maker.create_instances(
+    corpus, vocabulary, options, rng
+  )
+  return instances.features(order)
+
+
+def assert_equal(features, expected):
+  assert set(features) == set(expected)
+  for name, values in expected.items():
+    np.testing.assert_array_equal(features[name], values, name)
+
+
+@pytest.mark.parametrize("packing", instance_maker.PACKINGS)
+@pytest.mark.parametrize("masking", instance_maker.MASKINGS)
+def test_instances_of_random_texts(masking, packing):
+  rng = random.Random(f"{masking} {packing}")
+  for seed in range(25):
+    documents = random_documents(rng)
+    options = random_options(rng, masking=masking, packing=packing)
+    mine, plain = random.Random(seed), random.Random(seed)
+    assert_equal(
+      features_of(documents, VOCAB, options, mine),
+      plain_instances.features_of(documents, VOCAB, options, plain),
+    )
+    # As many random numbers were used.
+    assert mine.getstate() == plain.getstate(), options
+
+
+@pytest.mark.parametrize("name, masking", [
+  ("pred5", "pieces"), ("short05", "pieces"), ("wwm", "whole_words"),
+])
+def test_plain_instances_are_those_of_the_original(name, masking, tmp_path):
+  tokenizer = tokenization.FullTokenizer(small_corpus.released_vocab(tmp_path))
+  text = (INPUTS / "sample_text.txt").read_text(encoding="utf-8")
+  documents = [
+    [tokenizer.tokenize(line) for line in document.split("\n") if line.strip()]
+    for document in text.strip().split("\n\n")
+  ]
+  options = instance_maker.InstanceOptions(
+    dupe_factor=5,
+    masking=masking,
+    max_predictions_per_seq=5 if name == "pred5" else 20,
+    short_seq_prob=0.5 if name == "short05" else 0.1,
+  )
+  with np.load(GOLDEN / "pretraining_data" / f"{name}.npz") as golden:
+    assert_equal(
+      plain_instances.features_of(
+        documents, tokenizer.vocab, options, random.Random(12345)
+      ),
+      dict(golden),
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_streams_of_random_words(seed):
+  """random.Random, its plain form and the stream, in random order."""
+  plan = random.Random(-seed - 1)
+  rng, given = random.Random(seed), random.Random(seed)
+  plain = plain_instances.PlainStream(random.Random(seed))
+  stream = random_stream.RandomWordStream(given, chunk=plan.choice([8, 5000]))
+  for _ in range(300):
+    kind = plan.choice(["random", "randint", "flips", "shuffle", "skip"])
+    if kind == "random":
+      assert rng.random() == plain.random() == stream.random()
+    elif kind == "randint":
+      last = plan.choice([0, 1, 2, 30521, 2**20 - 1, plan.randrange(600)])
+      number = rng.randint(0, last)
+      assert number == plain.randint(0, last) == stream.randint(0, last)
+    elif kind == "flips":
+      flips = [int(plain.random() < 0.5) for _ in range(plan.randrange(9))]
+      assert flips == [int(rng.random() < 0.5) for _ in flips]
+      assert flips == list(stream.coin_flips(len(flips)))
+    else:
+      size = plan.choice([plan.randrange(70), plan.randrange(600)])
+      lists = [list(range(size)) for _ in range(3)]
+      start = stream.position
+      for source, items in zip((rng, plain, stream), lists):
+        source.shuffle(items)
+      assert lists[0] == lists[1] == lists[2]
+      if kind == "skip":
+        end, stream.position = stream.position, start
+        stream.skip_shuffle(size)
+        assert stream.position == end
+        columns = stream.shuffled(np.array([start]), np.array([size]))
+        assert columns[:size, 0].tolist() == lists[0]
+  stream.restore_rng()
+  assert given.getstate() == rng.getstate()
