@@ -16,6 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "flags.md"
 SCRIPTS = [
   "download.py",
+  "reproduce.py",
   "create_vocabulary.py",
   "create_pretraining_data.py",
   "run_pretraining.py",

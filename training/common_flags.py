@@ -146,6 +146,11 @@ def define_epoch_flags():
     "num_train_epochs", 3.0, "Passes over the training data.",
     lower_bound=0.0,
   )
+  flags.DEFINE_integer(
+    "max_train_steps", 0,
+    "End after this many steps, with a schedule of that length; 0: after "
+    "--num_train_epochs.", lower_bound=0,
+  )
   flags.DEFINE_float(
     "warmup_proportion", 0.1,
     "Share of the steps in which the learning rate rises from 0 to its peak.",

@@ -32,6 +32,8 @@ def training_length(settings, num_examples):
       f"{settings.num_train_epochs} epochs make no step; lower "
       "--train_batch_size or raise --num_train_epochs"
     )
+  if settings.max_train_steps:
+    num_train_steps = min(num_train_steps, settings.max_train_steps)
   return num_train_steps, int(num_train_steps * settings.warmup_proportion)
 
 

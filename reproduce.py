@@ -1,0 +1,116 @@
+r"""Runs a published result again, and compares: one command a row.
+
+  python reproduce.py --list
+  python reproduce.py --row=mrpc-base --seeds=5 --model_dir=downloads \
+      --data_dir=downloads --output_dir=reproduced
+  python reproduce.py --report --output_dir=reproduced
+
+Downloads nothing: what is missing is named with the download.py command that
+brings it. A run that was killed goes on with the same command. Flags behind --
+are handed to the row's script and marked in the report:
+`... -- --dtype=bfloat16`.
+"""
+
+import shlex
+
+from absl import flags
+
+from common import command
+
+flags.DEFINE_list("row", [], "Names of rows, see --list.")
+flags.DEFINE_bool("list", False, "Print all rows and do nothing.")
+flags.DEFINE_string(
+  "model_dir", None, "Folder of the model, or the --dir of download.py."
+)
+flags.DEFINE_string(
+  "data_dir", None,
+  "Folder of the data, or the --dir of download.py; for pre-training the files "
+  "of records.",
+)
+flags.DEFINE_string("output_dir", "reproduced", "Folder of all runs.")
+flags.DEFINE_integer(
+  "seeds", 1, "How many seeds, from 1 on.", lower_bound=1
+)
+flags.DEFINE_integer(
+  "max_steps", 0,
+  "End the training after this many steps: to see that all works. Such a run "
+  "never counts as reproduced. 0: the whole recipe.", lower_bound=0,
+)
+flags.DEFINE_bool("dry_run", False, "Print the commands and run none.")
+flags.DEFINE_bool(
+  "report", False,
+  "Collect all finished runs in report.md, report.json and report.png.",
+)
+
+# --help and mistakes are answered before the rest is imported.
+command.parse_flags(__name__)
+
+from common import errors
+from reproduction import report, rows, runs
+from training import common_flags
+
+
+def print_list():
+  """Prints all rows: name, source, published value, model and data."""
+  for row in rows.ROWS.values():
+    published = ", ".join(
+      f"{metric.result or 'test score'} {metric.published:g}"
+      for metric in row.metrics
+    )
+    print(
+      f"{row.name:36} {row.source}: {published or 'see the note'}; "
+      f"{row.model or 'pre-trained by you'}"
+    )
+    for text in (row.hours, row.note):
+      if text:
+        print(f"{'':36} {text}")
+
+
+def find_row(name):
+  """Returns the rows.Row of a name; raises InputError if there is none."""
+  if name not in rows.ROWS:
+    raise errors.InputError(
+      f"--row={name} is unknown; --list prints all rows, among them "
+      f"{', '.join(list(rows.ROWS)[:3])}"
+    )
+  return rows.ROWS[name]
+
+
+def make_plan(settings, row, extra):
+  """Returns the runs.Plan of a row."""
+  return runs.Plan(
+    row=row,
+    model=runs.find_model(row, settings.model_dir) if row.script else "",
+    data=runs.find_data(row, settings.data_dir) if row.script else "",
+    output=settings.output_dir,
+    max_steps=settings.max_steps,
+    extra=extra,
+  )
+
+
+def main(argv):
+  settings = common_flags.read_settings()
+  if settings.list:
+    print_list()
+    return
+  if not (settings.row or settings.report):
+    raise errors.InputError("nothing to do: pass --row, --report or --list")
+  # All of them before the first: what is missing is said at once.
+  plans = [
+    make_plan(settings, find_row(name), tuple(argv[1:]))
+    for name in settings.row
+  ]
+  for plan in plans:
+    for seed in range(1, settings.seeds + 1):
+      if settings.dry_run:
+        print(shlex.join(runs.command(plan, seed)))
+      else:
+        runs.run(plan, seed)
+  if settings.report or (plans and not settings.dry_run):
+    text, paths = report.write(settings.output_dir)
+    print(text)
+    print(f"written: {', '.join(paths)}")
+
+
+if __name__ == "__main__":
+  command.run(main)

@@ -1,0 +1,258 @@
+"""One row of the table, run: its command, its seeds, what came out.
+
+A run lives in OUTPUT/ROW/seed_N, which is the --output_dir of the row's
+script. What it gave is in result.json there, written when the script is done:
+a seed that has one is not run again, one that was killed goes on.
+"""
+
+import json
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+import time
+from typing import NamedTuple
+
+from common import errors
+from reproduction import catalog
+
+_SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
+_RESULT = "result.json"
+
+
+class Plan(NamedTuple):
+  """How a row is run.
+
+  Attributes:
+    row: rows.Row.
+    model: folder of the weights.
+    data: folder or files of the data; "" where the row needs none.
+    output: folder of all rows.
+    max_steps: 0, or where a smoke run ends.
+    extra: flags of the user's, which go last and change the recipe.
+  """
+
+  row: object
+  model: str
+  data: str
+  output: str
+  max_steps: int = 0
+  extra: tuple = ()
+
+  def folder(self, seed):
+    """The folder of a seed's run."""
+    return os.path.join(self.output, self.row.name, f"seed_{seed}")
+
+
+def find_model(row, folder):
+  """Returns the folder of a row's weights.
+
+  Args:
+    row: rows.Row.
+    folder: what --model_dir says: a model's folder, or one of downloads.
+
+  Raises:
+    InputError: there is none; the command that downloads it is named.
+  """
+  for path in (folder and os.path.join(folder, row.model), folder):
+    if path and _config_in(path):
+      return path
+  if not row.model:
+    raise errors.InputError(
+      f"--row={row.name} starts from no released model: --model_dir must name "
+      "a folder with bert_config.json and vocab.txt (and weights, if any)"
+    )
+  raise errors.InputError(
+    f"--row={row.name} needs {row.model}, and there is no model in "
+    f"--model_dir={folder or ''}; download it: python download.py "
+    f"--model={row.model} --dir={folder or 'downloads'}"
+  )
+
+
+def _config_in(folder):
+  for name in ("bert_config.json", "config.json"):
+    path = os.path.join(folder, name)
+    if os.path.exists(path):
+      return path
+  return None
+
+
+def find_data(row, folder):
+  """Returns the folder of a row's data, or its files of records.
+
+  Raises:
+    InputError: it is not there; how to get it is said.
+  """
+  if not row.data:
+    if not folder:
+      raise errors.InputError(
+        f"--row={row.name} needs --data_dir: your records ({row.note})"
+      )
+    return folder
+  for path in (folder and os.path.join(folder, row.data), folder):
+    if path and _has_files(row, path):
+      return path
+  how = catalog.POINTERS.get(
+    row.data,
+    f"download it: python download.py --data={row.data} "
+    f"--dir={folder or 'downloads'}",
+  )
+  raise errors.InputError(
+    f"--row={row.name} needs the data {row.data}, which --data_dir="
+    f"{folder or ''} does not hold; {how}"
+  )
+
+
+def _has_files(row, folder):
+  """Whether a folder holds what the row's flags name, or any table at all."""
+  named = [
+    flag.partition("{data}/")[2] for flag in row.flags if "{data}/" in flag
+  ]
+  if named:
+    return all(os.path.exists(os.path.join(folder, name)) for name in named)
+  if not os.path.isdir(folder):
+    return False
+  # Of a folder of several data sets there are no files right in it.
+  inside = [entry for entry in os.scandir(folder)]
+  is_table = any(entry.name.endswith((".tsv", ".csv")) for entry in inside)
+  known = {entry.name for entry in inside} & {
+    "XNLI-1.0", "xnli.dev.tsv", "train", "de", "en"
+  }
+  return is_table or bool(known)
+
+
+def model_name(folder):
+  """Returns what the catalog calls a model, or the name of its folder."""
+  path = os.path.join(folder, "download.json")
+  if os.path.exists(path):
+    with open(path, encoding="utf-8") as stream:
+      return json.load(stream)["name"]
+  return os.path.basename(os.path.normpath(folder))
+
+
+def command(plan, seed):
+  """Returns the command of a seed's run, a list for subprocess.
+
+  Raises:
+    InputError: no script does this row.
+  """
+  row, folder = plan.row, plan.folder(seed)
+  if not row.script:
+    raise errors.InputError(f"--row={row.name} cannot be run: {row.note}")
+  flags = [
+    flag.replace("{data}", plan.data).replace("{output}", folder)
+    for flag in row.flags
+  ]
+  return [
+    sys.executable, str(_SCRIPTS / row.script), *_model_flags(plan.model),
+    *flags, *_smoke_flags(plan), f"--seed={seed}", f"--output_dir={folder}",
+    *plan.extra,
+  ]
+
+
+def _model_flags(folder):
+  """Returns --model_dir, or the paths where there are no weights yet."""
+  names = os.listdir(folder)
+  if any(name.endswith((".index", ".safetensors")) for name in names):
+    return [f"--model_dir={folder}"]
+  flags = [f"--bert_config_file={_config_in(folder)}"]
+  if "vocab.txt" in names:
+    flags.append(f"--vocab_file={os.path.join(folder, 'vocab.txt')}")
+  return flags
+
+
+def _smoke_flags(plan):
+  if not plan.max_steps:
+    return []
+  if plan.row.script == "run_pretraining.py":
+    return [f"--num_train_steps={plan.max_steps}", "--num_warmup_steps=0"]
+  return [f"--max_train_steps={plan.max_steps}"]
+
+
+def run(plan, seed):
+  """Runs a seed, or finds it done; returns its result, see `_record`.
+
+  Raises:
+    InputError: the script failed, or was stopped and may be continued.
+  """
+  folder, arguments = plan.folder(seed), command(plan, seed)
+  path = os.path.join(folder, _RESULT)
+  if os.path.exists(path):
+    done = read_result(path)
+    if done["command"][1:] == arguments[1:]:
+      return done
+    raise errors.InputError(
+      f"{path} is of another command ({shlex.join(done['command'])}); remove "
+      "its folder, or choose another --output_dir"
+    )
+  start = time.time()
+  code = subprocess.run(arguments, check=False).returncode
+  if code:
+    raise errors.InputError(
+      f"{plan.row.script} ended with code {code}; run the same command again "
+      f"to go on, or see its own message above: {shlex.join(arguments)}"
+    )
+  record = _record(plan, seed, arguments, time.time() - start)
+  _write_json(path, record)
+  return record
+
+
+def _record(plan, seed, arguments, seconds):
+  """Returns what result.json says of a run.
+
+  `results` are those of eval_results.txt; `seconds` are of the last start
+  alone, `smoke` marks a run that ended early, `extra` flags of the user's.
+  """
+  return {
+    "row": plan.row.name,
+    "seed": seed,
+    "model": model_name(plan.model),
+    "command": arguments,
+    "extra": list(plan.extra),
+    "smoke": bool(plan.max_steps),
+    "results": read_eval_results(plan.folder(seed)),
+    "seconds": round(seconds, 1),
+    "date": time.strftime("%Y-%m-%d"),
+  }
+
+
+def read_eval_results(folder):
+  """Returns {name: number} of the eval_results.txt in a folder.
+
+  Raises:
+    InputError: there is none.
+  """
+  path = os.path.join(folder, "eval_results.txt")
+  if not os.path.exists(path):
+    raise errors.InputError(f"{path} is missing: the script did not evaluate")
+  results = {}
+  with open(path, encoding="utf-8") as stream:
+    for line in stream:
+      name, _, value = line.partition(" = ")
+      # A score of one class of two has its name behind it.
+      results[name.strip()] = float(value.split()[0])
+  return results
+
+
+def read_result(path):
+  """Returns what `run` wrote."""
+  with open(path, encoding="utf-8") as stream:
+    return json.load(stream)
+
+
+def finished(output):
+  """Returns the results of all finished runs below a folder, in order."""
+  paths = sorted(pathlib.Path(output).glob(f"*/seed_*/{_RESULT}"))
+  return [read_result(path) for path in paths]
+
+
+def _write_json(path, values):
+  """Writes a file of JSON, whole or not at all."""
+  temporary = f"{path}.tmp-{os.getpid()}"
+  with open(temporary, "w", encoding="utf-8") as stream:
+    json.dump(values, stream, indent=2)
+    stream.write("\n")
+    stream.flush()
+    os.fsync(stream.fileno())
+  os.replace(temporary, path)

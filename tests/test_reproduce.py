@@ -1,0 +1,188 @@
+"""From a mirror to a report in two commands; and what the report may claim."""
+
+import csv
+import io
+import json
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import local_server
+import script_runner
+import test_download
+from common import errors
+from reproduction import report, rows, runs
+
+BASE_PATH = f"/storage.googleapis.com/bert_models/2018_10_18/{rows.BASE}.zip"
+SWAG_PATH = "/raw.githubusercontent.com/rowanz/swagaf/master/data/"
+
+
+def swag_table(count):
+  """Sentences with four endings, as SWAG's files have them."""
+  text = io.StringIO()
+  endings = [f"ending{n}" for n in range(4)]
+  writer = csv.DictWriter(text, ["sent1", "sent2", *endings, "label"])
+  writer.writeheader()
+  for n in range(count):
+    writer.writerow({
+      "sent1": "the river", "sent2": "is", "label": n % 4,
+      **{name: f"a {name}" for name in endings},
+    })
+  return text.getvalue().encode()
+
+
+def mirror():
+  """Files of a release small enough for a test, at the official paths."""
+  return {
+    BASE_PATH: test_download.tiny_release(),
+    **{
+      f"{SWAG_PATH}{name}.csv": swag_table(count)
+      for name, count in (("train", 64), ("val", 8), ("test", 8))
+    },
+  }
+
+
+def result(row="mrpc-base", seed=1, model=rows.BASE, value=0.86, **others):
+  return {
+    "row": row, "seed": seed, "model": model, "command": ["python", "x.py"],
+    "extra": [], "smoke": False, "results": {"eval_accuracy": value},
+    "seconds": 1.0, "date": "2026-01-02", **others,
+  }
+
+
+def write_results(folder, *results):
+  for number, values in enumerate(results):
+    path = folder / values["row"] / f"seed_{number}" / "result.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(values))
+
+
+@pytest.mark.parametrize(
+  "change, verdict",
+  [
+    ({}, report.REPRODUCED),
+    ({"value": 0.5}, report.OUTSIDE),
+    ({"smoke": True}, report.SMOKE),
+    ({"extra": ["--dtype=bfloat16"]}, report.CHANGED),
+    ({"model": "all-MiniLM-L6-v2"}, report.OTHER),
+    ({"row": "mrpc-tiny", "model": "uncased_L-2_H-128_A-2"}, report.NO_BAND),
+  ],
+)
+def test_what_a_run_may_claim(tmp_path, change, verdict):
+  write_results(tmp_path, result(**change))
+  [line] = report.collect(tmp_path)
+  assert line["verdict"] == verdict
+
+
+def test_seeds_are_summarised_and_kinds_of_runs_kept_apart(tmp_path):
+  write_results(
+    tmp_path, result(value=0.84), result(seed=2, value=0.86),
+    result(seed=3, value=0.87), result(smoke=True, value=0.1),
+  )
+  first, second = report.collect(tmp_path)
+  assert first["median"] == pytest.approx(86.0)
+  assert first["sd"] == pytest.approx(1.52752523)
+  assert first["seeds"] == [1, 2, 3] and first["verdict"] == report.REPRODUCED
+  assert second["verdict"] == report.SMOKE and second["sd"] is None
+  text, paths = report.write(str(tmp_path))
+  assert "| mrpc-base | eval_accuracy | 86.7 (paper, table 5) |" in text
+  assert "| 86.00 (sd 1.53), 3 seeds | " in text
+  assert "84 to 88.5 | reproduced" in text
+  assert [path.rpartition(".")[2] for path in paths] == ["md", "json", "png"]
+  assert json.loads((tmp_path / "report.json").read_text())[0]["low"] == 84.0
+
+
+def test_what_is_missing_is_named_with_the_command_that_brings_it(tmp_path):
+  row = rows.ROWS["mrpc-base"]
+  with pytest.raises(errors.InputError, match="download.py --model=uncased_L"):
+    runs.find_model(row, None)
+  with pytest.raises(errors.InputError, match="download.py --data=mrpc --dir="):
+    runs.find_data(row, "x")
+  with pytest.raises(errors.InputError, match="agreement with NIST"):
+    runs.find_data(rows.ROWS["conll2003-base"], str(tmp_path))
+  with pytest.raises(errors.InputError, match="starts from no released model"):
+    runs.find_model(rows.ROWS["pretrain-base"], None)
+  with pytest.raises(errors.InputError, match="out of scope"):
+    runs.command(runs.Plan(rows.ROWS["ablation-ltr"], "", "", "out"), 1)
+  (tmp_path / "mrpc").mkdir()
+  (tmp_path / "mrpc" / "train.tsv").write_text("")
+  assert runs.find_data(row, str(tmp_path)) == str(tmp_path / "mrpc")
+  assert runs.find_data(row, str(tmp_path / "mrpc")) == str(tmp_path / "mrpc")
+
+
+def test_a_dry_run_prints_the_script_s_command(tmp_path):
+  model = tmp_path / rows.BASE
+  model.mkdir()
+  (model / "bert_config.json").write_text("{}")
+  (model / "bert_model.ckpt.index").write_text("")
+  data = tmp_path / "mrpc"
+  data.mkdir()
+  (data / "train.tsv").write_text("")
+  finished = subprocess.run(
+    [sys.executable, str(script_runner.ROOT / "reproduce.py"),
+     "--row=mrpc-base", f"--model_dir={tmp_path}", f"--data_dir={tmp_path}",
+     f"--output_dir={tmp_path / 'out'}", "--seeds=2", "--dry_run", "--",
+     "--dtype=bfloat16"],
+    capture_output=True, text=True, check=True,
+  )
+  first, second = finished.stdout.strip().split("\n")
+  words = shlex.split(first)
+  assert words[1].endswith("run_classifier.py")
+  assert {"--task_name=MRPC", f"--data_dir={data}", f"--model_dir={model}",
+          "--seed=1", "--learning_rate=2e-5"} <= set(words)
+  assert words[-1] == "--dtype=bfloat16" and "--seed=2" in second
+  assert not (tmp_path / "out").exists()
+
+
+def test_list_and_mistakes():
+  done = script_runner.run("reproduce.py", list=True)
+  assert done.code == 0 and all(name in done.out for name in rows.ROWS)
+  done = script_runner.run("reproduce.py")
+  assert "pass --row, --report or --list" in done.last_line
+  done = script_runner.run("reproduce.py", row="mrpc")
+  assert "--row=mrpc is unknown" in done.last_line
+
+
+def reproduce(folder):
+  return subprocess.Popen(
+    [sys.executable, str(script_runner.ROOT / "reproduce.py"),
+     "--row=swag-base", f"--model_dir={folder / 'd'}", "--seeds=2",
+     f"--data_dir={folder / 'd'}", f"--output_dir={folder / 'out'}", "--",
+     "--max_seq_length=16", "--save_checkpoints_steps=2"],
+    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    start_new_session=True,
+  )
+
+
+@pytest.mark.slow
+def test_from_a_mirror_to_a_report_in_two_commands(tmp_path):
+  with local_server.serve(mirror()) as server:
+    done = script_runner.run(
+      "download.py", dir=tmp_path / "d", model=rows.BASE, data="swag",
+      base_url=server.url,
+    )
+  assert done.code == 0, done.err
+  # Killed, with the script that it runs, once there is a checkpoint.
+  process = reproduce(tmp_path)
+  commit = tmp_path / "out" / "swag-base" / "seed_1" / "model.ckpt-2.commit"
+  deadline = time.monotonic() + 300
+  while not commit.exists() and time.monotonic() < deadline:
+    time.sleep(0.1)
+  assert commit.exists()
+  subprocess.run(["kill", "-9", f"-{process.pid}"], check=True)
+  assert process.wait() == -signal.SIGKILL
+  process = reproduce(tmp_path)
+  out, _ = process.communicate(timeout=600)
+  assert process.returncode == 0
+  assert "| swag-base | eval_accuracy | 81.6 (paper, table 4) |" in out
+  [line] = json.loads((tmp_path / "out" / "report.json").read_text())
+  assert line["seeds"] == [1, 2] and line["verdict"] == report.CHANGED
+  # Finished seeds are not run again.
+  start = time.monotonic()
+  process = reproduce(tmp_path)
+  process.communicate()
+  assert process.returncode == 0 and time.monotonic() - start < 10

@@ -1,0 +1,81 @@
+"""The rows of the published tables, and that the scripts take their flags."""
+
+import multiprocessing
+import runpy
+import sys
+
+import pytest
+
+import test_layout
+from reproduction import catalog, report, rows, runs
+
+SCRIPTS = sorted({row.script for row in rows.ROWS.values() if row.script})
+
+
+def test_names_sources_and_places():
+  for row in rows.ROWS.values():
+    assert row.source
+    assert row.script or row.note
+    assert not row.model or row.model in catalog.MODELS
+    assert row.data in ("", *catalog.DATA, *catalog.POINTERS)
+    for metric in row.metrics:
+      assert metric.low is None or metric.high is None or (
+        metric.low < metric.high
+      )
+
+
+def test_every_table_of_the_paper_and_the_readmes_has_rows():
+  sources = {row.source for row in rows.ROWS.values()}
+  tables = [f"paper, table {number}" for number in range(1, 9)]
+  assert {*tables, "README", "README, miniatures", "multilingual.md",
+          "README, whole-word masking"} <= sources
+  models = {row.model for row in rows.ROWS.values()}
+  assert {"chinese_L-12_H-768_A-12", "uncased_L-8_H-512_A-8"} <= models
+
+
+def _parse(script, commands, results):
+  """In a process of its own: defines a script's flags and parses commands."""
+  from absl import flags
+
+  sys.argv = [script]
+  sys.path.insert(0, str(test_layout.ROOT))
+  runpy.run_path(str(test_layout.ROOT / script), run_name="not_main")
+  for name, command in commands.items():
+    flags.FLAGS.unparse_flags()
+    try:
+      flags.FLAGS(command)
+    except flags.Error as error:
+      results.put(f"{name}: {error}")
+  results.put(None)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_the_script_of_each_row_takes_its_flags(script, tmp_path):
+  (tmp_path / "config.json").write_text("{}")
+  (tmp_path / "model.safetensors").write_text("")
+  commands = {
+    row.name: runs.command(
+      runs.Plan(row, str(tmp_path), str(tmp_path), "out", 7), 1
+    )[1:]
+    for row in rows.ROWS.values()
+    if row.script == script
+  }
+  context = multiprocessing.get_context("spawn")
+  results = context.Queue()
+  process = context.Process(target=_parse, args=(script, commands, results))
+  process.start()
+  wrong = list(iter(results.get, None))
+  process.join()
+  assert not wrong
+
+
+def test_bands():
+  metric = rows.Metric("f1", 90.0, 89.0, 91.0)
+  assert rows.is_within(metric, 89.0) and rows.is_within(metric, 91.0)
+  assert not rows.is_within(metric, 88.9) and not rows.is_within(metric, 91.1)
+  assert rows.is_within(metric._replace(low=None, high=None), 0.0)
+  texts = [
+    report.band_text({"low": low, "high": high})
+    for low, high in [(1.0, 2.5), (1.0, None), (None, 2.0), (None, None)]
+  ]
+  assert texts == ["1 to 2.5", "at least 1", "at most 2", "-"]
