@@ -329,7 +329,9 @@ def commands():
     text = re.sub(r"\\\n", " ", text)
     for verb, rest in re.findall(r"\b(\w+)\.py((?: +--?\w.*)+)", text):
       if verb in VERBS:
-        yield path.name, verb, re.findall(r"(?<!\S)--(\w+)", rest)
+        # Behind a bare -- are flags of another script.
+        own = rest.partition(" -- ")[0]
+        yield path.name, verb, re.findall(r"(?<!\S)--(\w+)", own)
 
 
 def test_commands_shown_to_readers_use_flags_that_exist():
