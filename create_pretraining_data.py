@@ -13,7 +13,7 @@ a text that does not fit into memory add
     --shard_size_mb=50 --num_processes=8
 
 which writes /tmp/sample.tfrecord-00000-of-00012 and so on, a file for every
-50 MB of text, and goes on from the finished ones when it is run again.
+50 MB of text. The same command again makes only the missing files.
 """
 
 from absl import flags
@@ -24,13 +24,11 @@ from training import common_flags
 # The original's flags, with its defaults.
 
 flags.DEFINE_string(
-  "input_file",
-  None,
+  "input_file", None,
   "Text files to read: names or glob patterns, separated by commas.",
 )
 flags.DEFINE_string(
-  "output_file",
-  None,
+  "output_file", None,
   "TFRecord files to write, separated by commas; record i goes to file i "
   "modulo their number. A name that ends in .gz is compressed. With "
   "--shard_size_mb: what the names of all files begin with.",
@@ -39,102 +37,90 @@ flags.DEFINE_string(
   "vocab_file", None, "Vocabulary of the model: one token a line."
 )
 flags.DEFINE_bool(
-  "do_lower_case",
-  True,
-  "Lower-case the text and strip its accents: true for uncased models.",
+  "do_lower_case", True,
+  "Lower-case the text and strip its accents: true for uncased models. If not "
+  "given, a tokenizer_config.json next to --vocab_file decides.",
 )
 flags.DEFINE_bool(
-  "do_whole_word_mask",
-  False,
+  "do_whole_word_mask", False,
   "Mask all pieces of a word together instead of single pieces.",
 )
 flags.DEFINE_integer(
   "max_seq_length", 128, "Length of every record, padding included."
 )
 flags.DEFINE_integer(
-  "max_predictions_per_seq", 20, "Most tokens that are masked in a record."
+  "max_predictions_per_seq", 20, "Maximum of masked tokens per record."
 )
 flags.DEFINE_integer("random_seed", 12345, "Seed of everything random.")
 flags.DEFINE_integer(
-  "dupe_factor",
-  10,
-  "How many times the text is gone through, each time with other masks "
-  "(once with --dynamic_masking, unless this flag is given).",
+  "dupe_factor", 10,
+  "Passes through the text, each with other masks (one with "
+  "--dynamic_masking, unless this flag is given).",
 )
 flags.DEFINE_float(
   "masked_lm_prob", 0.15, "Fraction of the tokens that are masked."
 )
 flags.DEFINE_float(
-  "short_seq_prob",
-  0.1,
-  "Fraction of the documents of each pass that make shorter records (of the "
-  "records, and none unless this flag is given, with another --packing).",
+  "short_seq_prob", 0.1,
+  "Fraction of the documents in each pass that give shorter records (with "
+  "other values of --packing: of the records, and 0 unless given).",
 )
-# What the text is.
+
+# The text.
 
 flags.DEFINE_bool(
-  "split_sentences",
-  False,
+  "split_sentences", False,
   "Lines are paragraphs: split them into sentences (by the rule in "
   "sentence_splitting.py). A file that starts with '<doc ' is read as "
   "WikiExtractor's, an article as a document.",
 )
 flags.DEFINE_bool(
-  "segmented_text",
-  False,
-  "White space parts the words of Chinese text, by a segmenter that ran "
-  "before: for --do_whole_word_mask. The tokens are those of plain text.",
+  "segmented_text", False,
+  "Chinese text whose words a segmenter has separated by white space, for "
+  "--do_whole_word_mask. The tokens are those of plain text.",
 )
-# What a record is.
+
+# The records.
 
 flags.DEFINE_enum(
-  "packing",
-  "sentence_pairs",
-  choices.PACKINGS,
+  "packing", "sentence_pairs", choices.PACKINGS,
   "sentence_pairs: two segments and whether the second one follows. "
-  "full_sentences: as many sentences as fit, into the next document; "
-  "doc_sentences: not into it. These have no next-sentence label.",
+  "full_sentences: as many sentences as fit, across documents; "
+  "doc_sentences: within one document. These have no next-sentence label.",
 )
 flags.DEFINE_enum(
-  "mask_runs",
-  None,
-  ["spans", "ngrams"],
-  "Mask runs of whole words: spans as in SpanBERT (1 to 10 words, decided "
-  "upon together), ngrams as in ALBERT (1 to 3 words).",
+  "mask_runs", None, ["spans", "ngrams"],
+  "Mask runs of whole words: spans as in SpanBERT (1 to 10 words, replaced "
+  "together), ngrams as in ALBERT (1 to 3 words).",
 )
 flags.DEFINE_bool(
-  "dynamic_masking",
-  False,
-  "Mask nothing: records say where words start, and run_pretraining.py "
+  "dynamic_masking", False,
+  "Store no masks: records say where words start, and run_pretraining.py "
   "masks anew in every epoch.",
 )
+
 # Texts of any size.
 
 flags.DEFINE_float(
-  "shard_size_mb",
-  0,
-  "Make a file for every so many megabytes (10**6 bytes) of text, from that "
-  "text alone; memory is bounded by this. 0: one text, as the original.",
-  lower_bound=0,
+  "shard_size_mb", 0,
+  "Make a file for every N megabytes (10**6 bytes) of text, from that text "
+  "alone, which limits the memory. 0: all of the text at once, as the "
+  "original.", lower_bound=0,
 )
 flags.DEFINE_integer(
-  "num_processes",
-  1,
-  "Shards made at the same time on this machine. The files do not depend "
-  "on it.",
-  lower_bound=1,
+  "num_processes", 1,
+  "Processes of this machine that make shards. The files do not depend on "
+  "their number.", lower_bound=1,
 )
 flags.DEFINE_string(
-  "runner",
-  None,
+  "runner", None,
   "Make the shards on a cluster with Apache Beam: DirectRunner, FlinkRunner, "
-  "SparkRunner, DataflowRunner ... Options of the runner follow after a --.",
+  "SparkRunner, DataflowRunner, ... Flags of the runner follow after a --.",
 )
 flags.DEFINE_bool(
-  "verify",
-  False,
-  "Check the files that --output_file names (patterns, too) instead of "
-  "writing them, and print what is in them.",
+  "verify", False,
+  "Check existing --output_file (names or patterns) instead of writing them, "
+  "and print a report.",
 )
 
 flags.mark_flag_as_required("output_file")
@@ -157,24 +143,29 @@ from absl import logging
 from common import errors, file_io, progress, tfrecord
 from pretraining import (
   beam_shards,
+  flag_conflicts,
   instance_maker,
   record_maker,
   record_report,
   sharding,
+  text_corpus,
   text_shards,
 )
+from training import setup
 
 _SHOWN_INSTANCES = 3
 
 
 def main(argv):
-  settings = common_flags.read_settings()
-  # What importing TensorFlow made is never garbage. Looking through it again
-  # and again would be a tenth of the time of a small text.
+  settings = setup.resolve(
+    common_flags.read_settings(), flag_conflicts.DATA_CONFLICTS
+  )
+  # TensorFlow's objects are never garbage. Scanning them again and again would
+  # take a tenth of the time of a small text.
   gc.freeze()
   if len(argv) > 1 and not settings.runner:
     raise errors.InputError(
-      f"unexpected {' '.join(argv[1:])}: flags start with --, and options "
+      f"unexpected {' '.join(argv[1:])}: flags start with --, and those "
       "behind a -- are for --runner"
     )
   if settings.verify:
@@ -195,7 +186,7 @@ def main(argv):
 
 
 def listed(names):
-  """Returns names for a reader, of many only the first and the last."""
+  """Returns names separated by commas; of many, only the first and last."""
   shown = names if len(names) <= 4 else [*names[:2], "...", names[-1]]
   return ", ".join(shown)
 
@@ -235,18 +226,11 @@ def given_or(settings, name, default):
 
 def choose_masking(settings):
   """Returns the kind of masking, one of instance_maker.MASKINGS."""
-  kinds = {
-    "--do_whole_word_mask": settings.do_whole_word_mask and "whole_words",
-    "--mask_runs": settings.mask_runs,
-    "--dynamic_masking": settings.dynamic_masking and "none",
-  }
-  chosen = {flag: kind for flag, kind in kinds.items() if kind}
-  if len(chosen) > 1:
-    raise errors.InputError(
-      f"{' and '.join(chosen)} exclude each other: runs are of whole words "
-      "anyway, and dynamic masking is left to run_pretraining.py; pass one"
-    )
-  return next(iter(chosen.values()), "pieces")
+  if settings.dynamic_masking:
+    return "none"
+  if settings.mask_runs:
+    return settings.mask_runs
+  return "whole_words" if settings.do_whole_word_mask else "pieces"
 
 
 def write_files(settings, options, inputs):
@@ -255,12 +239,6 @@ def write_files(settings, options, inputs):
   Returns:
     (number of records, names of the files).
   """
-  for name, default in {"num_processes": 1, "runner": None}.items():
-    if settings.get(name) != default:
-      raise errors.InputError(
-        f"--{name}={settings.get(name)} needs --shard_size_mb: without shards "
-        "the records depend on all of the text and are made by one process"
-      )
   outputs = split_outputs(settings.output_file)
   maker = record_maker.RecordMaker(options)
   with contextlib.ExitStack() as stack:
@@ -270,6 +248,7 @@ def write_files(settings, options, inputs):
     ]
     corpus = maker.read(text_shards.whole_files(inputs), joined=True)
     check_corpus(settings, corpus, options)
+    text_corpus.log_unknown(maker.count_unknown(corpus), len(corpus.ids))
     passes = options.instances.dupe_factor
     done = progress.Progress(
       passes, parts=passes, part_name="passes", unit="words"
@@ -278,7 +257,9 @@ def write_files(settings, options, inputs):
       corpus,
       writers,
       seed=options.instances.random_seed,
-      show=lambda features: log_examples(features, maker.tokenizer),
+      show=lambda features: record_report.log_examples(
+        features, maker.tokenizer, _SHOWN_INSTANCES
+      ),
       after_pass=lambda: done.advance(1, corpus.num_words),
     )
   return count, outputs
@@ -295,10 +276,10 @@ def write_shards(settings, options, inputs, runner_arguments):
   )
   logging.info("%d shards, described in %s", len(run.shards), run.manifest)
   if settings.runner:
-    made = beam_shards.make(run, settings.runner, runner_arguments)
+    results = beam_shards.make(run, settings.runner, runner_arguments)
   else:
-    made = run.make(settings.num_processes)
-  return sum(result.records for result in made), [
+    results = run.make(settings.num_processes)
+  return sum(result.records for result in results), [
     shard.output for shard in run.shards
   ]
 
@@ -313,14 +294,17 @@ def split_outputs(names, most=None):
     )
   if most and len(outputs) > most:
     raise errors.InputError(
-      f"--output_file={names}: with --shard_size_mb give one name, which the "
-      "names of all files begin with"
+      f"--output_file={names}: with --shard_size_mb give one name, the prefix "
+      "of all files' names"
     )
   return outputs
 
 
 def check_corpus(settings, corpus, options):
-  """Refuses an empty text, and warns of a single document."""
+  """Refuses an empty text, and warns of a single document.
+
+  Unlike the original: it writes files without a record for an empty text.
+  """
   logging.info(
     "%d documents, %d sentences, %d tokens",
     corpus.num_documents,
@@ -336,38 +320,13 @@ def check_corpus(settings, corpus, options):
   if corpus.num_documents == 1 and has_pairs:
     logging.warning(
       "The text is a single document, so segments that are labelled as "
-      "random next ones come from that document, too: put blank lines "
+      "random next ones come from that document too: put blank lines "
       "between documents, or give more text."
     )
 
 
-def log_examples(features, tokenizer):
-  """Shows the first records as tokens."""
-  for row in range(min(_SHOWN_INSTANCES, len(features["input_ids"]))):
-    record = {name: values[row] for name, values in features.items()}
-    logging.info("Instance %d: %s", row, example_line(record, tokenizer))
-
-
-def example_line(record, tokenizer):
-  """Returns a record (dict of arrays) as a line of tokens."""
-  length = int(record["input_mask"].sum())
-  ids = record["input_ids"][:length].tolist()
-  parts = [" ".join(tokenizer.convert_ids_to_tokens(ids))]
-  if "masked_lm_ids" in record:
-    count = int(record["masked_lm_weights"].sum())
-    labels = tokenizer.convert_ids_to_tokens(
-      record["masked_lm_ids"][:count].tolist()
-    )
-    positions = record["masked_lm_positions"][:count].tolist()
-    parts.append(f"to predict at {positions}: {' '.join(labels)}")
-  if "next_sentence_labels" in record:
-    is_random = record["next_sentence_labels"][0]
-    parts.append(f"next sentence: {'random' if is_random else 'actual'}")
-  return " | ".join(parts)
-
-
 def verify(settings):
-  """Prints a report on the files of --output_file; fails if any is bad."""
+  """Prints a report on the files of --output_file; fails if one has faults."""
   vocabulary = None
   if settings.vocab_file:
     vocabulary = record_maker.read_vocabulary(settings.vocab_file)
@@ -375,6 +334,8 @@ def verify(settings):
   report = record_report.examine(paths, vocabulary)
   report.faults += sharding.compare_with_manifests(paths)
   print(report.text())
+  if report.unknown is not None:
+    text_corpus.log_unknown(report.unknown, report.text_tokens)
   if report.faults:
     raise errors.InputError(
       f"{len(report.faults)} fault(s) in {len(paths)} file(s); the first: "

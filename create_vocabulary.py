@@ -3,14 +3,14 @@
   python create_vocabulary.py --input_file="text/*.txt" --output_file=vocab.txt
 
 The text is UTF-8, read line by line. 20 MB of novels (4.5 million words) take
-13 s on a CPU core: 5 to start TensorFlow, 2 to count, 6 to learn. Memory has a
-limit by --max_words, learning one by --max_learned_words (its default takes a
-minute and a half). The same text gives the same bytes.
+13 s on a CPU core: 5 to start TensorFlow, 2 to count, 6 to learn. --max_words
+limits the memory, --max_learned_words the time to learn (a minute and a half
+at its default). The same text gives the same bytes.
 
-Rows: [PAD], up to 99 of the [unused] ones, [UNK], [CLS], [SEP], [MASK] and
-the other [unused] ones, in the places of the released vocabularies (with
---num_unused_tokens=99 or more, [UNK] is row 100 from 0); then the characters,
-then the longer pieces, the most frequent first.
+Rows: [PAD], up to 99 [unused] tokens, [UNK], [CLS], [SEP], [MASK] and the other
+[unused] tokens, as in the released vocabularies (with --num_unused_tokens=99
+or more, [UNK] is row 100 from 0); then the characters, then the longer pieces,
+the most frequent first.
 """
 
 from absl import flags
@@ -28,7 +28,7 @@ flags.DEFINE_string(
   "output_file", "vocab.txt", "File to write, one token a line."
 )
 flags.DEFINE_integer(
-  "vocab_size", 30522, "How many tokens at most.", lower_bound=1
+  "vocab_size", 30522, "Maximum number of tokens.", lower_bound=1
 )
 flags.DEFINE_bool(
   "do_lower_case",
@@ -38,34 +38,34 @@ flags.DEFINE_bool(
 flags.DEFINE_integer(
   "num_unused_tokens",
   0,
-  "How many rows [unused1], [unused2], ... to reserve for tokens of your own.",
+  "Number of rows [unused1], [unused2], ... for tokens of your own.",
   lower_bound=0,
 )
 flags.DEFINE_integer(
   "min_frequency",
   2,
-  "A piece of several characters must be seen this often.",
+  "Minimum count of a piece of several characters.",
   lower_bound=1,
 )
 flags.DEFINE_integer(
   "max_characters",
   1000,
-  "The most frequent so many characters get rows of their own, and so are "
-  "never [UNK]. Chinese or Japanese text needs more, some 8000.",
+  "The N most frequent characters get rows of their own, and so are never "
+  "[UNK]. Chinese or Japanese text needs more, some 8000.",
   lower_bound=1,
 )
 flags.DEFINE_integer(
   "max_words",
   2_000_000,
-  "Beyond so many different words the rarest are forgotten while counting "
-  "(200 bytes of memory each).",
+  "Different words to count (200 bytes of memory each); beyond them the "
+  "rarest are dropped.",
   lower_bound=1,
 )
 flags.DEFINE_integer(
   "max_learned_words",
   200_000,
-  "Pieces are learnt from so many of the most frequent words (half a "
-  "millisecond and 1 kB of memory each).",
+  "Pieces are learned from the N most frequent words (half a millisecond and "
+  "1 kB of memory each).",
   lower_bound=1,
 )
 
@@ -81,7 +81,7 @@ from common import errors, file_io
 from pretraining import vocabulary
 
 _SECONDS_BETWEEN_REPORTS = 10.0
-_LINES_BETWEEN_LOOKS = 4096
+_LINES_BETWEEN_CHECKS = 4096
 
 
 def main(_):
@@ -103,15 +103,15 @@ def main(_):
   logging.info("Wrote %d tokens to %s", len(tokens), settings.output_file)
   if len(tokens) < settings.vocab_size:
     logging.info(
-      "Fewer than --vocab_size=%d: no other piece is seen %d times. Give more "
-      "text, or a smaller --min_frequency, for more",
+      "Fewer than --vocab_size=%d: no other piece occurs %d times. For more, "
+      "give more text or a smaller --min_frequency",
       settings.vocab_size,
       settings.min_frequency,
     )
 
 
 def check_output(path):
-  """Finds out before the work whether its result can be written.
+  """Checks before the work that its result can be written.
 
   Raises:
     InputError: `path` is a folder, or is in none that can be written to.
@@ -142,7 +142,7 @@ def count_words(settings, paths, counts):
   for path in paths:
     for number, line in file_io.read_lines(path):
       counts.add(line)
-      if number % _LINES_BETWEEN_LOOKS == 0:
+      if number % _LINES_BETWEEN_CHECKS == 0:
         now = time.monotonic()
         if now - last_report >= _SECONDS_BETWEEN_REPORTS:
           last_report = now
@@ -152,15 +152,15 @@ def count_words(settings, paths, counts):
   report(counts, f"{len(paths)} file(s)")
   if counts.max_undercount:
     logging.info(
-      "More than --max_words=%d different words: rare ones were forgotten, "
-      "and a count may be too small by %d",
+      "More than --max_words=%d different words: rare ones were dropped, and "
+      "a count may be too small by %d",
       settings.max_words,
       counts.max_undercount,
     )
 
 
 def report(counts, place):
-  """Says how far the counting has come."""
+  """Logs the progress of counting."""
   logging.info(
     "%s: %d words, %d different", place, counts.num_words, len(counts.words)
   )

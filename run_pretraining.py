@@ -5,8 +5,8 @@ r"""Pre-trains BERT with masked words and next sentences, and evaluates it.
       --output_dir=pretraining_output
 
 The records are those of create_pretraining_data.py. `make quickstart` runs
-this on a sample, and ends after about two minutes of training on 2 CPU cores
-with a masked-LM accuracy above 0.9.
+this on a sample, which takes two minutes on 2 CPU cores and ends with a
+masked-LM accuracy above 0.9.
 """
 
 from absl import flags
@@ -29,31 +29,31 @@ flags.DEFINE_string(
 )
 flags.DEFINE_string(
   "vocab_file", None,
-  "Vocabulary of the records, copied beside the final weights. Needed for "
+  "Vocabulary of the records, copied next to the final weights. Required for "
   "records of --dynamic_masking, which are masked while they are read.",
 )
 flags.DEFINE_bool(
   "use_next_sentence_loss", True,
-  "Whether to learn which sentence follows; needs records of pairs.",
+  "Whether to predict the next sentence; needs records of pairs.",
 )
 flags.DEFINE_float(
   "masked_lm_prob", 0.15,
-  "Share of the tokens that is masked; read for --dynamic_masking records.",
+  "Fraction of the tokens that are masked, for --dynamic_masking records.",
   lower_bound=0.0, upper_bound=1.0,
 )
 flags.DEFINE_bool(
   "do_whole_word_mask", False,
-  "Mask all pieces of a word together; read for --dynamic_masking records.",
+  "Mask all pieces of a word together, for --dynamic_masking records.",
 )
 flags.DEFINE_enum(
   "on_corrupt_record", "fail", ("fail", "skip"),
   "skip: search all files for damaged records first, and read copies without "
-  "them, which are made in output_dir/repaired.",
+  "them in output_dir/repaired.",
 )
 flags.DEFINE_integer(
   "max_predictions_per_seq", 20,
-  "Masked positions in a sequence; as the data files were written.",
-  lower_bound=1,
+  "Places for masked tokens in a sequence, as the data files were written; 0: "
+  "next sentences alone.", lower_bound=0,
 )
 flags.DEFINE_integer(
   "num_train_steps", 100000, "Optimizer steps of the whole run.",
@@ -61,7 +61,7 @@ flags.DEFINE_integer(
 )
 flags.DEFINE_integer(
   "num_warmup_steps", 10000,
-  "Steps in which the learning rate climbs from 0 to its peak.", lower_bound=0,
+  "Steps in which the learning rate rises from 0 to its peak.", lower_bound=0,
 )
 flags.DEFINE_integer(
   "max_eval_steps", 100,
@@ -75,12 +75,11 @@ command.parse_flags(__name__)
 import os
 
 import numpy as np
-from absl import logging
 
 import tokenization
 from checkpoints import huggingface, model_folder, weight_files
-from common import file_io
-from pretraining import input_data, pretrainer
+from common import file_io, result_lines, run_settings
+from pretraining import flag_conflicts, input_data, pretrainer
 from training import (
   distribution,
   evaluation_loop,
@@ -90,22 +89,12 @@ from training import (
 )
 
 
-def write_eval_results(output_dir, results):
-  """Writes eval_results.txt: `name = value` lines in the order of names."""
-  lines = [f"{name} = {results[name]!s}\n" for name in sorted(results)]
-  for line in lines:
-    logging.info("  %s", line.rstrip())
-  file_io.write_text(
-    os.path.join(output_dir, "eval_results.txt"), "".join(lines)
-  )
-
-
-def input_of(settings, patterns):
-  """Returns the input_data.PretrainingInput of the flags."""
+def make_input(settings, patterns):
+  """Returns the input_data.PretrainingInput of the files of a flag."""
   files = file_io.expand_file_patterns(patterns)
   if settings.on_corrupt_record == "skip":
     files = record_repair.without_damage(files, settings.output_dir)
-  return input_data.PretrainingInput(
+  data = input_data.PretrainingInput(
     files,
     max_seq_length=settings.max_seq_length,
     use_next_sentence_loss=settings.use_next_sentence_loss,
@@ -115,10 +104,15 @@ def input_of(settings, patterns):
     whole_words=settings.do_whole_word_mask,
     seed=settings.seed,
   )
+  if data.is_masked:
+    run_settings.refuse_ignored(
+      settings, flag_conflicts.MASKED_RECORDS_CONFLICTS
+    )
+  return data
 
 
 def make_evaluation(strategy, objective, data, *, num_batches, **batching):
-  """Returns a function that evaluates the weights of now on `num_batches`."""
+  """Returns a function that evaluates the current weights on `num_batches`."""
   evaluator = evaluation_loop.make_evaluator(strategy, objective)
 
   def evaluate():
@@ -129,14 +123,13 @@ def make_evaluation(strategy, objective, data, *, num_batches, **batching):
   return evaluate
 
 
-def keep(settings, model, folder):
-  """Writes the weights of now to a folder in --output_dir."""
-  # In which case the records are, only the vocabulary's folder may tell.
+def write_model(settings, model, folder):
+  """Writes the current weights to a folder in --output_dir."""
+  # The records do not say whether they are lower-cased; the folder of their
+  # vocabulary may.
   do_lower_case = None
   if settings.vocab_file:
-    do_lower_case = huggingface.read_do_lower_case(
-      settings.vocab_file
-    )
+    do_lower_case = huggingface.read_do_lower_case(settings.vocab_file)
   model_folder.write(
     os.path.join(settings.output_dir, folder),
     model.variables,
@@ -180,35 +173,37 @@ def train(settings, model, objective, evaluate, *, start, strategy, data, trim):
       trim=trim,
     )
 
-  def keep_if_chief(folder):
+  def write_if_chief(folder):
     if distribution.is_chief(strategy):
-      keep(settings, model, folder)
+      write_model(settings, model, folder)
 
   evaluation = setup.periodic_evaluation(
     settings,
     evaluate,
-    keep_best=lambda step: keep_if_chief("best_model"),
+    keep_best=lambda step: write_if_chief("best_model"),
     names=pretrainer.result_names(model),
   )
   with pipeline.damage_named(data.files):
     trainer.train(batches_from, evaluation)
-  keep_if_chief("final_model")
+  write_if_chief("final_model")
   return int(trainer.global_step.numpy())
 
 
 def main(_):
-  settings = setup.resolve(common_flags.read_settings())
+  settings = setup.resolve(
+    common_flags.read_settings(), flag_conflicts.TRAINING_CONFLICTS
+  )
   setup.require_one_of(settings, "do_train", "do_eval")
   config = setup.model_config(settings)
   if settings.vocab_file:
     vocab = tokenization.load_vocab(settings.vocab_file)
     config.check_vocabulary(len(vocab), settings.vocab_file)
 
-  # Before anything else computes: devices cannot be arranged afterwards.
+  # Before anything is computed: devices cannot be set up afterwards.
   strategy = setup.make_strategy(settings)
   trim = setup.shapes_may_vary(settings, strategy)
-  data = input_of(settings, settings.input_file)
-  eval_data = input_of(
+  data = make_input(settings, settings.input_file)
+  eval_data = make_input(
     settings, settings.eval_input_file or settings.input_file
   )
 
@@ -242,13 +237,14 @@ def main(_):
       model, objective, evaluate,
       start=start, strategy=strategy, data=data, trim=trim,
     )
-  elif start.path:
+  else:
     weight_files.load(model.variables, start.path)
 
   if settings.do_eval:
     results = {name: np.float32(value) for name, value in evaluate().items()}
     if distribution.is_chief(strategy):
-      write_eval_results(settings.output_dir, {"global_step": step, **results})
+      path = os.path.join(settings.output_dir, "eval_results.txt")
+      result_lines.write(path, {"global_step": step, **results})
 
 
 if __name__ == "__main__":

@@ -94,11 +94,6 @@ class ModelRun:
     self._start = setup.open_run(
       settings, _kind_of_run(run.task), run.config, run.strategy, output_dir
     )
-    if self._start.kind == "random" and not settings.do_train:
-      raise errors.InputError(
-        f"no weights: there is no checkpoint in {output_dir}; pass "
-        "--init_checkpoint, or --do_train"
-      )
     self._step = self._start.commit.step if self._start.commit else 0
     self._data = run.data
     with run.strategy.scope():

@@ -1,8 +1,8 @@
 """Pre-training records as a run reads them: files, features, batches.
 
-Records are those of create_pretraining_data.py, of every kind that it writes:
-masked or to be masked while they are read, with next-sentence labels or
-without, compressed or not.
+Reads every kind of record that create_pretraining_data.py writes: with masks
+or to be masked while they are read, with next-sentence labels or without,
+compressed or not.
 """
 
 import tensorflow as tf
@@ -18,8 +18,8 @@ def record_features(max_seq_length, max_predictions, *, masked, pairs):
 
   Args:
     max_seq_length, max_predictions: lengths of the features.
-    masked: whether the masks are in the records.
-    pairs: whether next-sentence labels are wanted.
+    masked: whether the records have masks.
+    pairs: whether next-sentence labels are needed.
   """
 
   def integers(length):
@@ -47,27 +47,28 @@ class PretrainingInput:
 
   Attributes:
     files: the TFRecord files.
+    is_masked: whether the records have masks.
   """
 
   def __init__(
     self, files, *, max_seq_length, use_next_sentence_loss, **masking
   ):
-    """Looks at every file's first record.
+    """Checks the first record of every file.
 
     Args:
       files: TFRecord files.
       max_seq_length: length of the records, T.
       use_next_sentence_loss: whether next-sentence labels are needed.
       **masking: vocab_file, and the options max_predictions, masked_lm_prob,
-        whole_words and seed of dynamic_masking.Masking. Of these only
-        max_predictions is needed for records that were masked before.
+        whole_words and seed of dynamic_masking.Masking. Records with masks
+        need only max_predictions.
 
     Raises:
-      InputError: the files do not fit.
+      InputError: the files do not fit these options.
     """
     self.files = files
     first = pipeline.first_record(files[0])
-    is_masked = "word_starts" not in first
+    self.is_masked = "word_starts" not in first
     if use_next_sentence_loss and "next_sentence_labels" not in first:
       raise errors.InputError(
         f"{files[0]} has no next-sentence labels; pass "
@@ -76,14 +77,19 @@ class PretrainingInput:
     self._features = record_features(
       max_seq_length,
       masking["max_predictions"],
-      masked=is_masked,
+      masked=self.is_masked,
       pairs=use_next_sentence_loss,
     )
     pipeline.check_records(files, self._features)
-    self._mask = None if is_masked else _masking(files[0], **masking)
+    self._mask = None if self.is_masked else _masking(files[0], **masking)
 
   def shuffled_batches(self, strategy, *, batch_size, seed, first_step, trim):
-    """Returns endless distributed batches, each epoch in another order."""
+    """Returns endless distributed batches, each epoch in another order.
+
+    Unlike the original: it shuffles a window of 100 records and the order of
+    the files, which it reads in parallel. Here each epoch is a permutation of
+    all records, which depends only on the seed and the epoch.
+    """
     return pipeline.training_batches(
       strategy,
       self.files,
@@ -99,7 +105,7 @@ class PretrainingInput:
   def repeated_batches(self, strategy, *, batch_size, trim):
     """Returns endless distributed batches, file after file, in order.
 
-    As in the original: batches pass over the end of the data.
+    As in the original: batches continue across the end of the data.
     """
     records = pipeline.sequential_records(self.files).repeat()
     return pipeline.distributed_batches(
@@ -116,8 +122,8 @@ def _masking(path, *, vocab_file, **options):
   """Returns the function that masks batches of records without masks."""
   if not vocab_file:
     raise errors.InputError(
-      f"{path} is to be masked while it is read; pass the --vocab_file that "
-      "it was written with"
+      f"{path} has no masks, they are made while it is read; pass the "
+      "--vocab_file that it was written with"
     )
   vocab = tokenization.load_vocab(vocab_file)
   return dynamic_masking.Masking.of_vocabulary(vocab, **options).apply

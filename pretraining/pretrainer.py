@@ -1,4 +1,4 @@
-"""The model of pre-training: masked words and next sentences; and its loss."""
+"""The model of pre-training and its loss: masked words, next sentences."""
 
 import tensorflow as tf
 
@@ -34,11 +34,11 @@ class PretrainingModel(tf.Module):
     return logits
 
   def trained_variables(self):
-    """Returns the variables that the loss reaches."""
+    """Returns the variables that have a gradient."""
     if self.next_sentence:
       return self.variables
-    # As in the original: what has no gradient is not trained. Only the
-    # next-sentence head reads the pooled output.
+    # As in the original: a variable without a gradient is not trained. Only
+    # the next-sentence head reads the pooled output.
     return [v for v in self.variables if "/pooler/" not in v.name]
 
 

@@ -22,6 +22,8 @@ have, instead of the three masked_lm features:
 import dataclasses
 import random
 
+import numpy as np
+
 import tokenization
 from common import file_io, tfrecord
 from pretraining import instance_maker, segmentation, text_corpus, text_shards
@@ -107,6 +109,10 @@ class RecordMaker:
     return text_corpus.read_corpus(
       lines, self._encode_lines, self._vocabulary.dtype
     )
+
+  def count_unknown(self, corpus):
+    """Returns how many tokens of a text_corpus.Corpus are [UNK]."""
+    return int(np.count_nonzero(corpus.ids == self._vocabulary.unk_id))
 
   def write(self, corpus, writers, *, seed, show=None, after_pass=None):
     """Writes the records of a corpus.

@@ -1,12 +1,13 @@
-"""Pre-training records: whether they are sound, and what is in them.
+"""Pre-training records: whether they are valid, and what they contain.
 
-Reads files of the records that record_maker describes, whoever wrote
-them: checks the framing, and of each record that its features are those of
-the first one with as many values, and that these can be (see `_checks`).
+Reads files of the records that record_maker describes, whoever wrote them.
+Checks the framing, that each record has the features of the first one with as
+many values, and that these are possible (see `_checks`).
 """
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from common import errors, tfrecord
 
@@ -44,15 +45,17 @@ def examine(paths, vocabulary=None):
 
 
 class Report:
-  """What was found in some files.
+  """What the records of some files contain.
 
   Attributes:
     records: dict of file -> number of records that were read from it.
-    faults: list of sentences; empty if all is well.
+    faults: list of sentences; empty if all files are valid.
     widths: dict of feature -> number of its values, of the first record.
     lengths: int array [T + 1]: how many records have how many tokens.
     masked, as_mask: how many tokens are to be predicted, and how many of
-      these stand as [MASK] (known with a vocabulary only).
+      these are [MASK] in the input (with a vocabulary only).
+    text_tokens, unknown: how many tokens are not [CLS] or [SEP], and how many
+      of these are [UNK]; None without a vocabulary that has one.
     random_next: how many records say that segment B is a random one.
   """
 
@@ -61,6 +64,8 @@ class Report:
     self.records, self.faults = {}, []
     self.widths, self.lengths = {}, np.zeros(1, np.int64)
     self.masked = self.as_mask = self.random_next = 0
+    has_unknown = vocabulary is not None and vocabulary.unk_id is not None
+    self.text_tokens = self.unknown = 0 if has_unknown else None
 
   def add(self, path):
     """Examines one more file."""
@@ -80,7 +85,7 @@ class Report:
     self.faults += faults
 
   def _add_batch(self, path, batch):
-    """Counts what is sound in a batch; returns a list of (row, fault).
+    """Counts what is valid in a batch; returns a list of (row, fault).
 
     Args:
       path: the batch's file.
@@ -104,7 +109,7 @@ class Report:
     }
     self._count(arrays)
     faults = [
-      (row, f"its features are not as many as the first one's: {self.widths}")
+      (row, f"the sizes of its features are not the first one's: {self.widths}")
       for row in np.flatnonzero(~fits)
     ]
     for sentence, holds in _checks(arrays, self._vocabulary):
@@ -112,6 +117,12 @@ class Report:
     return sorted(faults)
 
   def _count(self, arrays):
+    if self.unknown is not None:
+      ids = _original_ids(arrays)
+      special = (self._vocabulary.cls_id, self._vocabulary.sep_id)
+      is_text = (arrays["input_mask"] > 0) & ~np.isin(ids, special)
+      self.text_tokens += int(is_text.sum())
+      self.unknown += int((is_text & (ids == self._vocabulary.unk_id)).sum())
     tokens = arrays["input_mask"].sum(1).clip(0, len(self.lengths) - 1)
     self.lengths += np.bincount(tokens, minlength=len(self.lengths))
     if "masked_lm_weights" in arrays:
@@ -124,7 +135,7 @@ class Report:
       self.random_next += int((arrays["next_sentence_labels"] == 1).sum())
 
   def text(self):
-    """Returns the report for a reader, some lines."""
+    """Returns the report, some lines for a reader."""
     count = int(self.lengths.sum())
     tokens = int(self.lengths @ np.arange(len(self.lengths)))
     places = count * (len(self.lengths) - 1)
@@ -135,6 +146,9 @@ class Report:
       f"padding: {_percent(places - tokens, places)} of all places",
       *self._length_lines(count),
     ]
+    if self.unknown is not None:
+      share = _percent(self.unknown, self.text_tokens)
+      lines.append(f"[UNK]: {share} of the tokens of text")
     if "masked_lm_weights" in self.widths:
       line = f"to be predicted: {_percent(self.masked, tokens)} of the tokens"
       if self._vocabulary:
@@ -160,7 +174,7 @@ def _check_names(path, names):
   if missing:
     raise errors.InputError(
       f"{path}: its first record has no {', '.join(sorted(missing))}: these "
-      "are no records for pre-training"
+      "are not pre-training records"
     )
 
 
@@ -180,30 +194,75 @@ def _batches(path):
     for serialized in dataset:
       yield tf.io.parse_example(serialized, _FEATURES)
   except (tf.errors.OpError, UnicodeDecodeError):
-    # Read one by one to say which record it is. (The message of TensorFlow's
-    # error quotes the record, which may be no text.)
+    # Read one by one to name the record. (TensorFlow's message quotes the
+    # record, which may be arbitrary bytes.)
     for _ in tfrecord.read_records(path):
       continue
     raise
   tfrecord.count_records(path)
 
 
-def _at_positions(arrays):
-  """Returns what stands in the input at the masked positions [B, P]."""
+def _positions(arrays):
+  """Returns the masked positions [B, P], in the range of the input."""
   limit = arrays["input_ids"].shape[1] - 1
-  positions = arrays["masked_lm_positions"].clip(0, limit)
-  return np.take_along_axis(arrays["input_ids"], positions, 1)
+  return arrays["masked_lm_positions"].clip(0, limit)
+
+
+def _at_positions(arrays):
+  """Returns the ids in the input at the masked positions [B, P]."""
+  return np.take_along_axis(arrays["input_ids"], _positions(arrays), 1)
+
+
+def _original_ids(arrays):
+  """Returns input_ids [B, T] without the masks."""
+  ids = arrays["input_ids"].copy()
+  if "masked_lm_ids" in arrays:
+    row, place = np.nonzero(arrays["masked_lm_weights"] > 0)
+    positions = _positions(arrays)[row, place]
+    ids[row, positions] = arrays["masked_lm_ids"][row, place]
+  return ids
+
+
+def log_examples(features, tokenizer, count):
+  """Logs the first records as tokens.
+
+  Args:
+    features: dict of arrays [B, ...], see instance_maker.Instances.features.
+    tokenizer: tokenization.FullTokenizer.
+    count: how many records.
+  """
+  for row in range(min(count, len(features["input_ids"]))):
+    record = {name: values[row] for name, values in features.items()}
+    logging.info("Instance %d: %s", row, example_line(record, tokenizer))
+
+
+def example_line(record, tokenizer):
+  """Returns a record (dict of arrays) as a line of tokens."""
+  length = int(record["input_mask"].sum())
+  ids = record["input_ids"][:length].tolist()
+  parts = [" ".join(tokenizer.convert_ids_to_tokens(ids))]
+  if "masked_lm_ids" in record:
+    count = int(record["masked_lm_weights"].sum())
+    labels = tokenizer.convert_ids_to_tokens(
+      record["masked_lm_ids"][:count].tolist()
+    )
+    positions = record["masked_lm_positions"][:count].tolist()
+    parts.append(f"to predict at {positions}: {' '.join(labels)}")
+  if "next_sentence_labels" in record:
+    is_random = record["next_sentence_labels"][0]
+    parts.append(f"next sentence: {'random' if is_random else 'actual'}")
+  return " | ".join(parts)
 
 
 def _checks(arrays, vocabulary):
-  """Yields (what is wrong otherwise, bool array [B] of records that hold)."""
+  """Yields (fault, bool array [B] of the records without it)."""
   ids, mask = arrays["input_ids"], arrays["input_mask"]
   segments = arrays["segment_ids"]
   length = mask.sum(1)
   is_token = np.arange(mask.shape[1]) < length[:, None]
   yield "input_mask is not ones and then zeros", (mask == is_token).all(1)
   yield "it has less than three tokens", length >= 3
-  yield "input_ids has something in the padding", (is_token | (ids == 0)).all(1)
+  yield "input_ids is not 0 in the padding", (is_token | (ids == 0)).all(1)
   yield (
     "segment_ids is not zeros and then ones, up to the padding",
     ((segments == 0) | (segments == 1)).all(1)
@@ -236,7 +295,7 @@ def _mask_checks(arrays, length, vocabulary):
   yield "a masked position is not between [CLS] and the last [SEP]", (
     (inside | ~is_used).all(1)
   )
-  yield "masked_lm_positions do not rise", (
+  yield "masked_lm_positions are not ascending", (
     ((np.diff(positions) > 0) | ~is_used[:, 1:]).all(1)
   )
   if vocabulary:

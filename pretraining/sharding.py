@@ -24,7 +24,7 @@ import tensorflow as tf
 from absl import logging
 
 from common import errors, file_io, process_pool, progress, tfrecord
-from pretraining import record_maker, text_shards
+from pretraining import record_maker, text_corpus, text_shards
 
 _FORMAT = 1  # Of the manifest and of the shards' content.
 _SHARD_NAME = re.compile(r"(.*)-\d{5}-of-\d{5}(\.gz)?", re.DOTALL)
@@ -36,6 +36,14 @@ class Shard(NamedTuple):
   number: int
   pieces: list
   output: str
+
+
+class ShardText(NamedTuple):
+  """What was read for a shard: words, tokens, and how many are [UNK]."""
+
+  words: int
+  tokens: int
+  unknown: int
 
 
 class ShardResult(NamedTuple):
@@ -118,10 +126,15 @@ class ShardedRun:
     done = progress.Progress(
       total, parts=len(missing), part_name="shards", unit="words"
     )
-    finished = []
-    for shard, result, num_words in results:
+    finished, texts = [], []
+    for shard, result, text in results:
       finished.append(result)
-      done.advance(_text_bytes(shard), num_words)
+      texts.append(text)
+      done.advance(_text_bytes(shard), text.words)
+    if texts:
+      text_corpus.log_unknown(
+        sum(text.unknown for text in texts), sum(text.tokens for text in texts)
+      )
     return self.end(finished)
 
   def begin(self):
@@ -264,7 +277,7 @@ def make_shard(maker, seed, shard):
     shard: Shard.
 
   Returns:
-    (ShardResult, the number of words of text).
+    (ShardResult, ShardText).
   """
   with tfrecord.RecordWriter(shard.output) as writer:
     corpus = maker.read(shard.pieces, joined=False)
@@ -276,18 +289,20 @@ def make_shard(maker, seed, shard):
       )
     records = maker.write(corpus, [writer], seed=seed + shard.number)
   size, sha256 = file_io.size_and_sha256(shard.output)
-  return ShardResult(shard.number, records, size, sha256), corpus.num_words
+  unknown = maker.count_unknown(corpus)
+  text = ShardText(corpus.num_words, len(corpus.ids), unknown)
+  return ShardResult(shard.number, records, size, sha256), text
 
 
 def _make_here(options, shards):
-  """Yields (shard, ShardResult, number of words) of each shard."""
+  """Yields (shard, ShardResult, ShardText) of each shard."""
   maker = record_maker.RecordMaker(options)
   for shard in shards:
     yield shard, *make_shard(maker, options.instances.random_seed, shard)
 
 
 def _make_in_processes(options, shards, num_processes):
-  """Yields (shard, ShardResult, number of words) as shards are finished."""
+  """Yields (shard, ShardResult, ShardText) as shards are finished."""
   with process_pool.workers(
     min(num_processes, len(shards)),
     initializer=_start_worker,

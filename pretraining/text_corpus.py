@@ -9,11 +9,14 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
+from absl import logging
 
 from common import errors
 
 SPECIAL_TOKENS = ("[CLS]", "[SEP]", "[MASK]")
 _LINES_PER_BLOCK = 4096
+# Released vocabularies leave less than 1 % of the text that they are for.
+_MANY_UNKNOWN = 0.1
 
 # Values of Corpus.continues.
 STARTS_WORD, CONTINUES_WORD, NO_WORD = 0, 1, 2
@@ -24,6 +27,7 @@ class Vocabulary:
 
   Attributes:
     cls_id, sep_id, mask_id: ids of the special tokens.
+    unk_id: id of [UNK], or None.
     ids: array [V] of all ids, in the order of the vocabulary's tokens.
     continues: array [largest id + 1] uint8, 1 for a token that starts with
       "##", else 0.
@@ -40,6 +44,7 @@ class Vocabulary:
         "by create_vocabulary.py"
       )
     self.cls_id, self.sep_id, self.mask_id = map(vocab.get, SPECIAL_TOKENS)
+    self.unk_id = vocab.get("[UNK]")
     largest = max(vocab.values())
     self.dtype = np.dtype(np.uint16 if largest < 1 << 16 else np.uint32)
     self.ids = np.array(list(vocab.values()), self.dtype)
@@ -127,6 +132,18 @@ def read_corpus(lines, encode_lines, dtype):
     bytes(flags) or None,
     num_words,
   )
+
+
+def log_unknown(unknown, tokens):
+  """Logs the share of [UNK] among the tokens of a text; warns above 10 %."""
+  share = 100 * unknown / max(1, tokens)
+  logging.info("[UNK]: %.1f %% of the tokens", share)
+  if unknown > _MANY_UNKNOWN * tokens:
+    logging.warning(
+      "%.1f %% of the tokens are [UNK], of which a model learns nothing: "
+      "--vocab_file or --do_lower_case may not fit the text",
+      share,
+    )
 
 
 def word_flags(corpus, vocabulary):

@@ -1,18 +1,17 @@
 """Lines of text -> word counts -> a WordPiece vocabulary.
 
-The pieces are learnt by tensorflow_text's learner. It finds all pieces that
-are seen often enough for a given threshold; here the threshold is searched
-that fills the vocabulary (by two or three tries, where the learner's own
-search took 17), and characters are chosen before, so that no frequent one can
-be missing and words cut down to [UNK] are rare.
+tensorflow_text's learner finds all pieces whose count reaches a threshold.
+Here the threshold that fills the vocabulary is searched for (with two or three
+calls, where the learner's own search took 17), and characters are chosen
+first, so that no frequent one is missing and words rarely become [UNK].
 
 Why this learner: on 18 MB of novels and 8,000 tokens its vocabulary cuts the
-other 2 MB into 1.121 pieces a word, that of Hugging Face's `tokenizers`, by
+other 2 MB into 1.121 pieces per word, that of Hugging Face's `tokenizers`, by
 merging pairs, into 1.111 (30,522 tokens: 1.027 and 1.025; on a few thousand
-sentences 3 % apart). Too little for a dependency more.
+sentences 3 % apart): too little for another dependency.
 
-Words are counted by tokenization.BasicTokenizer: a vocabulary is only as good
-as the words that it will meet are those that it was learnt from.
+tokenization.BasicTokenizer splits the words, because the words of training are
+split by it too.
 """
 
 import collections
@@ -28,15 +27,14 @@ import tokenization
 from common import errors
 
 # Longer words (links, text without spaces) give no pieces, only characters:
-# the learner looks at each of a word's n * n / 2 parts.
+# the learner counts each of a word's n * n / 2 substrings.
 MAX_WORD_CHARS = 50
 
-# The released vocabularies have 99 of the [unused] rows before [UNK], so that
-# [UNK], [CLS], [SEP] and [MASK] are 100 to 103, and the others after [MASK].
+# The released vocabularies have 99 [unused] rows before [UNK], so that [UNK],
+# [CLS], [SEP] and [MASK] are 100 to 103, and the others after [MASK].
 _UNUSED_BEFORE_UNK = 99
 
-# The learner's own defaults; None where its search for a threshold, which is
-# not used, would look.
+# The learner's defaults; None for those of its own search, which is not used.
 _LEARNER_PARAMS = learner.Params(
   upper_thresh=None,
   lower_thresh=None,
@@ -51,8 +49,8 @@ _LEARNER_PARAMS = learner.Params(
   reserved_tokens=[],
 )
 
-# A threshold is good enough where it gives at most so many times the pieces
-# that there is room for; the rarest are left out.
+# A threshold is good enough if it gives at most this multiple of the wanted
+# number of pieces; the rarest are left out.
 _SLACK = 1.05
 # Measured on 20 MB of novels, thresholds 1 to 100: the number of pieces falls
 # with this power of the threshold. Only the search's next guess depends on it.
@@ -61,24 +59,24 @@ _GUESSES = 4
 
 
 class WordCounts:
-  """How often each word stands in a text, in bounded memory.
+  """The count of each word of a text, in bounded memory.
 
-  Beyond `max_words` different words the rarest are forgotten: those seen
-  once, at the next time those seen twice, and so on, until half are left
-  (after Manku & Motwani 2002, "lossy counting"). So the count of a word may
-  be too small, by `max_undercount` at most. Characters are counted exactly.
+  Beyond `max_words` different words the rarest are dropped: those with count
+  one, then those with count two, and so on, until half are left (after Manku &
+  Motwani 2002, "lossy counting"). So the count of a word may be too small, by
+  `max_undercount` at most. Characters are counted exactly.
 
   Attributes:
     words: Counter of words of at most MAX_WORD_CHARS characters.
     num_words: how many words were read.
-    max_undercount: see above; 0 where nothing was forgotten.
+    max_undercount: see above; 0 if nothing was dropped.
   """
 
   def __init__(self, do_lower_case=True, max_words=2_000_000):
     self.words = collections.Counter()
     self.num_words = 0
     self.max_undercount = 0
-    self._forgotten_characters = collections.Counter()
+    self._dropped_characters = collections.Counter()
     self._floor = 0
     self._max_words = max_words
     self._tokenize = tokenization.BasicTokenizer(do_lower_case).tokenize
@@ -91,24 +89,24 @@ class WordCounts:
     if len(short) < len(words):
       for word in words:
         if len(word) > MAX_WORD_CHARS:
-          self._forgotten_characters.update(word)
+          self._dropped_characters.update(word)
     self.words.update(short)
     if len(self.words) > self._max_words:
-      self._forget_rare()
+      self._drop_rare()
 
-  def _forget_rare(self):
+  def _drop_rare(self):
     while len(self.words) > self._max_words // 2:
       self._floor += 1
       self.max_undercount += self._floor
       rare = [w for w, count in self.words.items() if count <= self._floor]
       for word in rare:
         self._count_characters(
-          self._forgotten_characters, word, self.words.pop(word)
+          self._dropped_characters, word, self.words.pop(word)
         )
 
   def characters(self):
     """Returns a Counter of the characters of all words that were read."""
-    characters = self._forgotten_characters.copy()
+    characters = self._dropped_characters.copy()
     for word, count in self.words.items():
       self._count_characters(characters, word, count)
     return characters
@@ -134,19 +132,19 @@ def choose_alphabet(characters, max_characters):
   """Returns the most frequent characters, a sorted list.
 
   Args:
-    characters: Counter of characters; of equally frequent ones the first of
-      Unicode are taken.
-    max_characters: how many are taken at most.
+    characters: Counter of characters; equally frequent ones are taken in the
+      order of their code points.
+    max_characters: maximum number of characters.
   """
   by_frequency = sorted(characters, key=lambda c: (-characters[c], c))
   return sorted(by_frequency[:max_characters])
 
 
 def character_pieces(alphabet, do_lower_case=True):
-  """Returns the pieces of one character: each as it starts a word or follows.
+  """Returns the pieces of one character, to start and to continue a word.
 
   "a" and "##a", but only ",": punctuation and Han characters are words of
-  their own and follow on nothing.
+  their own and continue nothing.
   """
   tokenize = tokenization.BasicTokenizer(do_lower_case).tokenize
   following = [f"##{c}" for c in alphabet if len(tokenize(f"a{c}")) == 1]
@@ -159,15 +157,15 @@ def learn(words, alphabet, *, num_pieces, min_frequency, max_words):
   Args:
     words: dict of word -> count.
     alphabet: the characters that have a piece each; words with others are
-      left out, they would become [UNK] whatever is learnt from them.
-    num_pieces: how many pieces are wanted.
-    min_frequency: how often a piece must be seen to be taken.
-    max_words: how many of the most frequent words are looked at. Time and
-      memory grow with it: half a millisecond and 1 kB a word.
+      left out, because they become [UNK] with any pieces.
+    num_pieces: number of pieces to find.
+    min_frequency: minimum count of a piece.
+    max_words: learn from the N most frequent words. Time and memory grow with
+      it: half a millisecond and 1 kB per word.
 
   Returns:
-    At most `num_pieces` pieces, the most frequent first; fewer where the
-    words give no more. The same for the same counts, in any order.
+    At most `num_pieces` pieces, the most frequent first; fewer if the words
+    give no more. The same for the same counts, in any order.
   """
   known = set(alphabet)
   counts = [
@@ -185,17 +183,17 @@ def learn(words, alphabet, *, num_pieces, min_frequency, max_words):
     num_pieces,
     lowest=min_frequency,
     highest=sum(count for _, count in counts),
-    # So many words are seen that often, and their parts more often.
+    # `num_pieces` words are this frequent, and their parts more frequent.
     guess=counts[min(num_pieces, len(counts)) - 1][1],
   )
   return pieces[:num_pieces]
 
 
 def _pieces_at(counts, threshold):
-  """Returns the pieces of several characters that are seen so often."""
+  """Returns the pieces of several characters with at least this count."""
   tokens = learner.learn_with_thresh(counts, threshold, _LEARNER_PARAMS)
   pieces = [token for token in tokens if len(token.removeprefix("##")) > 1]
-  logging.info("%d pieces are seen %d times", len(pieces), threshold)
+  logging.info("%d pieces occur at least %d times", len(pieces), threshold)
   return pieces
 
 
@@ -204,13 +202,13 @@ def _search_threshold(pieces_at, num_pieces, *, lowest, highest, guess):
 
   Args:
     pieces_at: function of a threshold -> list of pieces, the fewer the
-      higher it is. Takes long, so it is called as seldom as possible.
-    num_pieces: how many are enough.
-    lowest, highest: smallest and largest threshold to look at.
-    guess: the threshold to start with.
+      higher it is. It is slow, so it is called as rarely as possible.
+    num_pieces: number of pieces to find.
+    lowest, highest: smallest and largest threshold.
+    guess: the first threshold to try.
 
   Returns:
-    The pieces; those of `lowest` where even these are not enough.
+    The pieces; those of `lowest` if even these are not enough.
   """
   best = None
   threshold = guess
@@ -250,11 +248,11 @@ def make_vocabulary(
   Args:
     counts: WordCounts of the text.
     do_lower_case: what the counts were made with.
-    vocab_size: how many tokens are wanted.
-    num_unused_tokens: how many "[unused1]", ... are among them.
-    min_frequency: how often a piece of several characters must be seen.
-    max_characters: how many different characters are taken at most.
-    max_learned_words: how many different words are looked at for pieces.
+    vocab_size: maximum number of tokens.
+    num_unused_tokens: number of "[unused1]", ... among them.
+    min_frequency: minimum count of a piece of several characters.
+    max_characters: maximum number of different characters.
+    max_learned_words: learn pieces from the N most frequent words.
 
   Returns:
     List of tokens, its length at most `vocab_size`.

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 
 import numpy as np
 import pytest
@@ -91,7 +92,7 @@ def test_whole_words_and_compression(small, tmp_path):
 
 
 def test_dynamic_masking_goes_through_the_text_once(small):
-  del small["dupe_factor"]
+  del small["dupe_factor"], small["max_predictions_per_seq"]
   done = script_runner.run(
     SCRIPT, **small, dynamic_masking=True, packing="full_sentences"
   )
@@ -105,6 +106,37 @@ def test_dynamic_masking_goes_through_the_text_once(small):
   # Each word once, in sequences that are nearly full.
   assert features["word_starts"].sum() == num_words
   assert features["input_mask"].sum(1).mean() > 24
+
+
+UNKNOWN = re.compile(r"\[UNK\]: (\d+\.\d) % of the tokens")
+WARNING = "of the tokens are [UNK], of which a model learns nothing"
+
+
+def test_the_share_of_unknown_tokens(small, tmp_path):
+  """When data are made, in one text and in shards, and by --verify."""
+  text = "the cat sat .\nthe dog {} .\n\non the mat .\nthe cat ran .\n" * 9
+  path = pathlib.Path(small["input_file"])
+  path.write_text(text.replace("{}", "ran"))
+  done = script_runner.run(SCRIPT, **small)
+  assert done.code == 0, done.err
+  assert UNKNOWN.findall(done.err) == ["0.0"]
+  assert WARNING not in done.err
+  path.write_text(text.replace("{}", "zzz zzz zzz"))
+  for shards in ({}, {"shard_size_mb": 1, "output_file": tmp_path / "shards"}):
+    done = script_runner.run(SCRIPT, **{**small, **shards})
+    assert done.code == 0, done.err
+    assert UNKNOWN.findall(done.err) == ["16.7"]
+    assert WARNING in done.err
+  done = script_runner.run(
+    SCRIPT,
+    verify=True,
+    output_file=small["output_file"],
+    vocab_file=small["vocab_file"],
+  )
+  assert done.code == 0, done.err
+  # Of the records, whose random next segments repeat some of the text.
+  assert 10 < float(re.search(r"\[UNK\]: ([\d.]+) %", done.out)[1]) < 25
+  assert WARNING in done.err
 
 
 def test_shards_are_finished_by_the_next_run_and_verified(small, tmp_path):
@@ -160,10 +192,9 @@ def test_shards_are_finished_by_the_next_run_and_verified(small, tmp_path):
     ({"masked_lm_prob": 1.5}, "--masked_lm_prob=1.5: must be in [0, 1]"),
     (
       {"do_whole_word_mask": True, "dynamic_masking": True},
-      "--do_whole_word_mask and --dynamic_masking exclude each other",
+      "--do_whole_word_mask has no effect with --dynamic_masking, which stores "
+      "no masks; pass --do_whole_word_mask to run_pretraining.py instead",
     ),
-    ({"num_processes": 2}, "--num_processes=2 needs --shard_size_mb"),
-    ({"runner": "DirectRunner"}, "--runner=DirectRunner needs --shard_size_mb"),
     (
       {"shard_size_mb": 1, "output_file": "a,b"},
       "with --shard_size_mb give one name",

@@ -420,9 +420,12 @@ def test_shapes_that_cannot_be_used():
       model(np.zeros(shape, np.int32))
 
 
-def test_vocabulary_and_length_checks():
+def test_vocabulary_and_length_checks(caplog):
   config = tiny()
   config.check_vocabulary(30)
+  assert not caplog.messages
+  config.check_vocabulary(29, "vocab.txt")
+  assert "vocab.txt has 29 tokens, fewer than the vocab_size 30" in caplog.text
   config.check_sequence_length(12)
   with pytest.raises(
     errors.InputError, match="vocab.txt has 31 tokens .*vocab_size 30"

@@ -66,7 +66,7 @@ def test_records_without_masks_and_next_sentences(tmp_path):
   [
     ("input_mask", [1, 1, 0, 1, 1, 1, 1, 0], "input_mask is not ones"),
     ("input_mask", [2, 1, 1, 1, 1, 0, 0, 0], "input_mask is not ones"),
-    ("input_ids", [1, 3, 2, 4, 5, 2, 7, 0], "something in the padding"),
+    ("input_ids", [1, 3, 2, 4, 5, 2, 7, 0], "not 0 in the padding"),
     ("input_ids", [1, 3, 2, 4, 9, 2, 0, 0], "an id is not in the vocabulary"),
     ("input_ids", [4, 3, 2, 4, 5, 2, 0, 0], "does not start with [CLS]"),
     ("input_ids", [1, 3, 2, 4, 5, 4, 0, 0], "does not end with [SEP]"),
@@ -78,12 +78,12 @@ def test_records_without_masks_and_next_sentences(tmp_path):
     ("masked_lm_weights", [0.0, 0.0, 0.0], "no token is to be predicted"),
     ("masked_lm_positions", [0, 4, 0], "not between [CLS] and the last"),
     ("masked_lm_positions", [1, 5, 0], "not between [CLS] and the last"),
-    ("masked_lm_positions", [4, 4, 0], "masked_lm_positions do not rise"),
+    ("masked_lm_positions", [4, 4, 0], "masked_lm_positions are not ascending"),
     ("masked_lm_ids", [4, 2, 0], "a masked token is [CLS], [SEP] or not"),
     ("masked_lm_ids", [4, 6, 0], "a masked token is [CLS], [SEP] or not"),
     ("next_sentence_labels", [2], "next_sentence_labels is not 0 or 1"),
-    ("input_ids", [1, 3, 2], "its features are not as many"),
-    ("word_starts", [1], "its features are not as many"),
+    ("input_ids", [1, 3, 2], "the sizes of its features are not"),
+    ("word_starts", [1], "the sizes of its features are not"),
   ],
 )
 def test_the_second_record_is_at_fault(tmp_path, name, values, fault):

@@ -131,6 +131,29 @@ def test_the_originals_evaluation(tmp_path, golden, flags):
       assert our == their, name
 
 
+def test_records_without_places_for_masks(tmp_path, small_config):
+  """As in the original: next sentences alone."""
+  path = str(tmp_path / "a.tfrecord")
+  with tfrecord.RecordWriter(path) as writer:
+    for record in tfrecord.read_records(str(GOLDEN / "a.tfrecord")):
+      writer.write(tfrecord.serialize_example({
+        name: values[:0] if name.startswith("masked_lm") else values
+        for name, values in record.items()
+      }))
+  done = pretrain(
+    **{**TRAINING, "input_file": path, "max_predictions_per_seq": 0},
+    do_eval=True,
+    bert_config_file=small_config,
+    num_train_steps=2,
+    max_eval_steps=1,
+    output_dir=tmp_path / "run",
+  )
+  assert done.code == 0, done.err
+  results = dict(read_results(tmp_path / "run" / "eval_results.txt"))
+  assert float(results["masked_lm_loss"]) == 0
+  assert 0 < float(results["next_sentence_loss"]) < 2
+
+
 def test_compressed_records_are_read_too(tmp_path):
   packed = str(tmp_path / "a.tfrecord.gz")
   with tfrecord.RecordWriter(packed) as writer:
@@ -427,6 +450,16 @@ def damaged(tmp_path):
     ({"output_dir": "not_json.json/run"}, ["not_json.json/run"]),
     ({"init_checkpoint": "none"}, ["no checkpoint at ", "none"]),
     (
+      {"do_train": False, "do_eval": True},
+      ["no weights: there is no checkpoint in run"],
+    ),
+    (
+      {"do_train": False, "do_eval": True, "freeze_layers": 1},
+      ["--freeze_layers is for training"],
+    ),
+    ({"eval_input_file": "empty.tfrecord"}, ["--eval_input_file is for eval"]),
+    ({"do_whole_word_mask": True}, ["these are masked already"]),
+    (
       {"init_checkpoint": MODEL, "bert_config_file": "wide.json"},
       ["bert_model.ckpt: bert/", "48", "64", "configuration"],
     ),
@@ -446,12 +479,14 @@ def test_mistakes_in_pretraining(damaged, monkeypatch, flags, parts):
 
 @pytest.mark.parametrize("do_train", [True, False])
 def test_a_damaged_record_is_named(damaged, small_config, do_train):
+  model = {"bert_config_file": small_config}
+  if not do_train:
+    model = {"init_checkpoint": MODEL, "do_eval": True}
   done = pretrain(
     **{
       **TRAINING,
+      **model,
       "do_train": do_train,
-      "do_eval": not do_train,
-      "bert_config_file": small_config,
       "input_file": f"{GOLDEN}/b.tfrecord,{damaged}/flipped.tfrecord",
       "num_train_steps": 10,
       "output_dir": damaged / "run",

@@ -54,7 +54,11 @@ def make_evaluator(strategy, objective):
     results = tf.nest.map_structure(np.float64, results)
     losses, metrics = zip(*results)
     totals = tf.nest.map_structure(lambda *values: sum(values), *metrics)
-    means = {name: total / weight for name, (total, weight) in totals.items()}
+    # As in the original: the mean of nothing (no masked word at all) is 0.
+    means = {
+      name: total / weight if weight else np.float64(0)
+      for name, (total, weight) in totals.items()
+    }
     return {"loss": np.mean(losses), **means}
 
   return evaluate

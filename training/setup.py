@@ -402,13 +402,23 @@ def open_run(settings, task, config, strategy, output_dir=None, **fixed):
 
   Returns:
     run_folder.StartingPoint.
+
+  Raises:
+    InputError: there are no weights, and the run does not train.
   """
   folder, trained_with = check_output_dir(
     settings, task, config, strategy, output_dir, **fixed
   )
-  return run_folder.starting_point(
+  start = run_folder.starting_point(
     folder, settings.init_checkpoint, trained_with
   )
+  # Unlike the original: it evaluates and predicts with random weights.
+  if start.kind == "random" and not settings.do_train:
+    raise errors.InputError(
+      f"no weights: there is no checkpoint in {folder}; pass "
+      "--init_checkpoint, or --do_train"
+    )
+  return start
 
 
 def _trained_with(settings, fixed):
