@@ -126,7 +126,7 @@ def main(_):
   tokenizer = tokenization.FullTokenizer(FLAGS.vocab, do_lower_case=True)
   windows = list(windowing.make_windows(questions, tokenizer, _LENGTHS))
   logits = draw_logits(windows, _LENGTHS.max_seq_length)
-  settings = answering.Settings(version_2_with_negative=FLAGS.version_2)
+  settings = answering.AnswerOptions(version_2_with_negative=FLAGS.version_2)
   print(f"{len(questions)} questions, {len(windows)} windows")
   with tempfile.TemporaryDirectory() as ours, \
       tempfile.TemporaryDirectory() as theirs:  # fmt: skip

@@ -5,6 +5,15 @@ from absl import logging
 from common import file_io
 
 
+def as_text(results):
+  """Returns the lines of results, in the order of their names.
+
+  Args:
+    results: dict from name to a number, shown as str() shows it.
+  """
+  return "".join(f"{name} = {results[name]!s}\n" for name in sorted(results))
+
+
 def write(path, results, notes=None):
   """Writes results in the order of their names, and logs them.
 
@@ -13,9 +22,9 @@ def write(path, results, notes=None):
     results: dict from name to a number, shown as str() shows it.
     notes: dict from some of the names to what the log adds to them.
   """
-  lines = {name: f"{name} = {results[name]!s}" for name in sorted(results)}
-  for name, line in lines.items():
+  text = as_text(results)
+  for name, line in zip(sorted(results), text.splitlines()):
     note = f" ({notes[name]})" if notes and name in notes else ""
     logging.info("  %s%s", line, note)
   if path is not None:
-    file_io.write_text(path, "".join(f"{line}\n" for line in lines.values()))
+    file_io.write_text(path, text)

@@ -1,23 +1,23 @@
-"""Word pieces -> the words as they were written in the passage.
+"""Word pieces -> the words as they are written in the passage.
 
-A model reads "steve smith ' s", lower-cased and without accents; the answer
-is to read "Steve Smith" where the passage has "Steve Smith's". So the pieces
-are looked for in the tokenized words they are of, and the characters found
-are counted off in the words as written:
+A model reads "anna lang ' s", lower-cased and without accents; the answer is
+to read "Anna Lang" where the passage has "Anna Lang's". So the predicted
+pieces are searched in the tokenized words that they come from, and the match
+is carried over to the written words by counting characters:
 
-    words as written     Steve Smith's
-    tokenized            steve smith ' s
-    predicted            steve smith          characters 0 to 9 without spaces
-    answer               Steve Smith          characters 0 to 9 without spaces
+    words as written     Anna Lang's
+    tokenized            anna lang ' s
+    predicted            anna lang          characters 0 to 7 without spaces
+    answer               Anna Lang          characters 0 to 7 without spaces
 
-As in the original: where that cannot be done (an unknown piece, a character
-that the tokenizer removes or makes two of) the answer is the words whole; and
-of two places that read like the prediction the first is taken.
+As in the original: where that fails (an unknown piece, a character that the
+tokenizer removes or makes two of) the answer is the whole words; and of two
+places that match the prediction the first is taken.
 
 The original tokenizes the words for each of the 20 best answers of each
-question; here each word of a passage is tokenized once. That gives the same,
-because U+0020, which stands between words, parts them at every stage of
-tokenization.
+question; here each word of a passage is tokenized once. That gives the same
+result, because U+0020, which separates words, also ends a token at every stage
+of tokenization.
 """
 
 import bisect
@@ -38,7 +38,7 @@ def joined_pieces(pieces):
 
 
 def word_tokenizer(do_lower_case):
-  """Returns a function: word -> its tokens, a str parted by single spaces."""
+  """Returns a function: word -> its tokens, a str with single spaces."""
   tokenize = tokenization.BasicTokenizer(do_lower_case).tokenize
 
   @functools.lru_cache(_REMEMBERED_WORDS)
@@ -71,19 +71,24 @@ class PassageText:
     self._token_starts = _starts(map(_length_and_space_if_any, tokens))
 
   def answer(self, predicted, first, last):
-    """Returns what of the words `first` to `last` the prediction stands for.
+    """Returns the part of the words `first` to `last` that was predicted.
 
     Args:
       predicted: text of word pieces, see `joined_pieces`.
       first, last: numbers of words; `last` is included.
 
     Returns:
-      str, all of these words if the prediction cannot be found in them; that
-      is said in the log at the level of debugging.
+      str, all of these words if the prediction cannot be found in them; the
+      log says so at debug level.
     """
+    # Only in the words themselves: the same text may come earlier in the
+    # passage.
     start = self._token_starts[first]
     end = max(start, self._token_starts[last + 1] - 1)
     found = self._tokenized.find(predicted, start, end)
+    # Characters can be counted off only where tokenization kept their number:
+    # "É" becomes "e", but a removed control character, or an accent that is a
+    # character of its own, shifts all that follows.
     if (
       predicted.strip(" ") == predicted != ""
       and found >= 0
@@ -103,8 +108,8 @@ class PassageText:
 
   def _position(self, place):
     """Where in the written text the character is, spaces not counted."""
-    # One space stands before each word but the first. Empty words begin
-    # where the next one does, so of words with one place the last has it.
+    # One space comes before each word but the first. Empty words begin where
+    # the next one does, so of several words at one place it is in the last.
     return place + bisect.bisect_right(self._places, place) - 1
 
 

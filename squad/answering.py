@@ -1,8 +1,8 @@
 """SQuAD: logits of windows -> answers, best first, and the files of them.
 
-  settings = answering.Settings(version_2_with_negative=True)
+  options = answering.AnswerOptions(version_2_with_negative=True)
   answers = list(answering.find_answers(
-    questions, windows, start_logits, end_logits, settings))
+    questions, windows, start_logits, end_logits, options))
   answering.write(output_dir, answers)
 
 Another threshold needs no second look at the logits: `with_threshold`.
@@ -32,8 +32,8 @@ _NOTHING_FOUND = "empty"
 _NO_OTHER_ANSWER = 1e6
 
 
-class Settings(NamedTuple):
-  """What decides the answers beside the logits, named as the flags are.
+class AnswerOptions(NamedTuple):
+  """What decides the answers apart from the logits, named as the flags are.
 
   Attributes:
     n_best_size: how many start and end positions of a window are tried, and
@@ -42,7 +42,7 @@ class Settings(NamedTuple):
     do_lower_case: as for the tokenizer.
     version_2_with_negative: whether a question may have no answer.
     null_score_diff_threshold: "no answer" is given where it is better than
-      the best answer by more than so many logits.
+      the best answer by more than this, in logits.
   """
 
   n_best_size: int = 20
@@ -56,7 +56,7 @@ class Candidate(NamedTuple):
   """One of the best answers to a question.
 
   Attributes:
-    text: as it stands in the passage; "" is "no answer".
+    text: as written in the passage; "" is "no answer".
     probability: float; those of a question's candidates sum to 1.
     start_logit, end_logit: float.
   """
@@ -87,7 +87,7 @@ class Answer(NamedTuple):
   null_odds: Optional[float] = None
 
 
-def find_answers(questions, windows, start_logits, end_logits, settings):
+def find_answers(questions, windows, start_logits, end_logits, options):
   """Yields the Answer to every question, in order.
 
   As in the original: padding has logits and takes places among the
@@ -98,7 +98,7 @@ def find_answers(questions, windows, start_logits, end_logits, settings):
     questions: list of dataset.Question.
     windows: list of N dataset.Window, in the order of their questions.
     start_logits, end_logits: float32 [N, T], a row for each window.
-    settings: Settings.
+    options: AnswerOptions.
 
   Raises:
     InputError: a logit is no finite number (the question is named).
@@ -114,17 +114,17 @@ def find_answers(questions, windows, start_logits, end_logits, settings):
   for logits in (start_logits, end_logits):
     _check_finite(questions, windows, logits)
   all_spans = span_search.best_spans(
-    windows, start_logits, end_logits, len(questions), settings
+    windows, start_logits, end_logits, len(questions), options
   )
   passages = {window.question_index: window.passage for window in windows}
-  tokenized = alignment.word_tokenizer(settings.do_lower_case)
+  tokenized = alignment.word_tokenizer(options.do_lower_case)
   passage, text_of = None, None
   for index, (question, spans) in enumerate(zip(questions, all_spans)):
     # Questions about one passage follow one another.
     if index in passages and passages[index] is not passage:
       passage = passages[index]
       text_of = _SpanTexts(question.doc_tokens, passage, tokenized)
-    yield _answer(question.qas_id, spans, text_of, settings)
+    yield _answer(question.qas_id, spans, text_of, options)
 
 
 def _check_finite(questions, windows, logits):
@@ -148,7 +148,7 @@ def _check_finite(questions, windows, logits):
 
 
 class _SpanTexts:
-  """The texts of stretches of a passage; questions often share them."""
+  """The texts of spans of a passage; questions often share them."""
 
   def __init__(self, words, passage, tokenized):
     """Takes the passage's `doc_tokens`, a Passage and a word_tokenizer."""
@@ -169,11 +169,11 @@ class _SpanTexts:
     return self._known[pieces]
 
 
-def _answer(qas_id, spans, text_of, settings):
+def _answer(qas_id, spans, text_of, options):
   """Returns the Answer that a question's Spans make."""
-  kept = _distinct(spans, text_of, settings.n_best_size)
+  kept = _distinct(spans, text_of, options.n_best_size)
   best_text = next(filter(None, kept), "")
-  if not settings.version_2_with_negative:
+  if not options.version_2_with_negative:
     candidates = _candidates(kept or {_NOTHING_FOUND: (0.0, 0.0)})
     return Answer(qas_id, candidates[0].text, candidates, best_text)
   null_start, null_end = kept.setdefault("", _null_logits(spans))
@@ -184,7 +184,7 @@ def _answer(qas_id, spans, text_of, settings):
     best_start, best_end = kept[best_text]
     null_odds = null_start + null_end - best_start - best_end
   answer = Answer(qas_id, "", _candidates(kept), best_text, null_odds)
-  return _with_threshold(answer, settings.null_score_diff_threshold)
+  return _with_threshold(answer, options.null_score_diff_threshold)
 
 
 def _distinct(spans, text_of, number):
@@ -226,7 +226,7 @@ def with_threshold(answers, threshold):
 
   Args:
     answers: iterable of Answer, found with version_2_with_negative.
-    threshold: see Settings.null_score_diff_threshold.
+    threshold: see AnswerOptions.null_score_diff_threshold.
   """
   return (_with_threshold(answer, threshold) for answer in answers)
 

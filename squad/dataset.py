@@ -9,6 +9,7 @@ window refers to it: the features of 10,000 questions are a few megabytes.
 """
 
 import bisect
+import functools
 import re
 from typing import NamedTuple, Optional
 
@@ -18,7 +19,7 @@ from absl import logging
 
 from common import errors, file_io, json_files
 
-# As in the original: no other white space of Unicode parts words here.
+# As in the original: no other white space of Unicode separates words.
 _WORD = re.compile("[^ \t\r\n\u202f]+")
 _KINDS = {str: "a text", list: "a list", int: "a whole number",
           bool: "true or false", (str, int): "a text or a whole number"}
@@ -149,7 +150,7 @@ class Skipped(NamedTuple):
 
   Attributes:
     qas_id, question, answer, answer_start: as in the file.
-    found: what stands at that place of the passage.
+    found: the text at that place of the passage.
     reason: str.
   """
 
@@ -219,6 +220,30 @@ def read(path, *, training=False, version_2=False):
     raise errors.InputError(f"{path} holds no question to use")
   _report(path, questions, skipped)
   return SquadFile(path, questions, _is_labelled(entries, version_2), skipped)
+
+
+def read_all(paths, *, version_2=False):
+  """Reads the files of a command, each once.
+
+  Args:
+    paths: dict from some of "train", "eval", "predict" to paths.
+    version_2: see `read`.
+
+  Returns:
+    dict from the same names to SquadFile; the same object where a file is
+    both to evaluate and to predict.
+
+  Raises:
+    InputError: see `read`, or the file to evaluate cannot be scored.
+  """
+  read_once = functools.cache(functools.partial(read, version_2=version_2))
+  files = {
+    name: read_once(path, training=name == "train")
+    for name, path in paths.items()
+  }
+  if "eval" in files:
+    require_answers(files["eval"])
+  return files
 
 
 def require_answers(file):
@@ -333,7 +358,7 @@ def _with_answer(question, entry, passage, *, version_2):
   if not 0 <= offset <= len(passage.text) - len(text):
     raise errors.InputError(
       f"{question.place}: the answer {text!r:.60} at {offset} lies outside "
-      f"its context of {len(passage.text)} characters; mend answer_start"
+      f"its context of {len(passage.text)} characters; fix answer_start"
     )
   start = passage.word_at(offset)
   end = passage.word_at(offset + len(text) - 1)
@@ -362,8 +387,8 @@ def _check_version(path, entries, *, version_2):
     is_said = any("is_impossible" in entry for _, entry in entries)
     if any(entry.get("answers") for _, entry in entries) and not is_said:
       raise errors.InputError(
-        f"{path} is of SQuAD 1.1: no question says is_impossible; leave out "
-        "--version_2_with_negative, or take a file of SQuAD 2.0"
+        f"{path} is of SQuAD 1.1: no question says is_impossible; pass "
+        "--version_2_with_negative=false, or a file of SQuAD 2.0"
       )
     return
   for place, entry in entries:

@@ -1,6 +1,7 @@
 """Windows of SQuAD -> TFRecords and batches, for training and prediction."""
 
 import itertools
+import os
 import random
 from typing import NamedTuple
 
@@ -8,13 +9,14 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from common import errors, process_pool, tfrecord
+from common import errors, process_pool, tfrecord, unknown_tokens
 from squad import dataset, windowing
 from training import cached_records, input_sequences
 
 # Raised when records of the same data and flags come out otherwise.
-_FORMAT = 1
+_FORMAT = 2
 _BLOCK = 512  # Records serialized together.
+_SHOWN = 5  # Windows whose tokens are logged.
 # Of all passages, from which on several processes tokenize them: one takes some
 # eight seconds for so many, and others some seconds to start. (SQuAD's passages
 # to train on have about 2.2 million.)
@@ -128,18 +130,11 @@ def prepare(file, tokenizer, lengths, *, records, training=False):
     windows = list(windows)
 
   def write(writer):
-    count = 0
-    remaining = iter(windows)
-    while block := list(itertools.islice(remaining, _BLOCK)):
-      writer.write_all(
-        tfrecord.serialize_examples(
-          make_batch(
-            block, tokenizer, lengths.max_seq_length, training=training
-          )
-        )
-      )
-      count += len(block)
-    return {"num_records": count}
+    logging.info("%s: the first examples", file.path)
+    return _write_records(
+      writer, windows, tokenizer, lengths.max_seq_length,
+      questions=questions, training=training,
+    )
 
   fingerprint = {
     "format": _FORMAT,
@@ -158,7 +153,85 @@ def prepare(file, tokenizer, lengths, *, records, training=False):
       f"{file.path}: no context has a word that could hold an answer"
     )
   logging.info("%s: %d windows in %s", file.path, count, records)
+  unknown_tokens.log_share(file.path, facts["unknown"], facts["tokens"])
   return SquadInput(file, records, count, None if training else windows)
+
+
+def _write_records(
+  writer, windows, tokenizer, max_seq_length, *, questions, training
+):
+  """Writes windows and shows the first; returns facts about all of them.
+
+  Args:
+    writer: tfrecord.RecordWriter.
+    windows: iterable of dataset.Window.
+    tokenizer, max_seq_length, training: see `make_batch`.
+    questions: list of dataset.Question, those of the windows.
+  """
+  facts = {"num_records": 0, "tokens": 0, "unknown": 0}
+  (unknown_id,) = tokenizer.convert_tokens_to_ids(["[UNK]"])
+  remaining = iter(windows)
+  while block := list(itertools.islice(remaining, _BLOCK)):
+    if not facts["num_records"]:
+      for window in block[:_SHOWN]:
+        _show(window, questions[window.question_index])
+    batch = make_batch(block, tokenizer, max_seq_length, training=training)
+    writer.write_all(tfrecord.serialize_examples(batch))
+    facts["num_records"] += len(block)
+    special = windowing.SPECIAL_TOKENS * len(block)
+    facts["tokens"] += int(batch["input_mask"].sum()) - special
+    facts["unknown"] += int((batch["input_ids"] == unknown_id).sum())
+  return facts
+
+
+def _show(window, question):
+  """Logs what the model reads of a question, as the original shows some."""
+  logging.info("  question %s, window %d: %s", question.qas_id,
+               window.doc_span_index, " ".join(window.tokens))
+  if window.start_position is None:
+    return
+  if not window.start_position:
+    logging.info("    no answer in this window: [CLS]")
+    return
+  first, last = window.start_position, window.end_position
+  logging.info(
+    "    answer %r: tokens %d to %d, %s", question.answer_text, first, last,
+    " ".join(window.tokens[first : last + 1]),
+  )
+
+
+def prepare_all(files, tokenizer, lengths, *, folder):
+  """Prepares the files of a command, see `prepare`.
+
+  Args:
+    files: dict from some of "train", "eval", "predict" to dataset.SquadFile.
+    tokenizer: tokenization.FullTokenizer.
+    lengths: windowing.Lengths.
+    folder: of the TFRecord files.
+
+  Returns:
+    dict from the same names to SquadInput. A file both to evaluate and to
+    predict is one and the same SquadInput.
+  """
+  data = {}
+  same = "eval" in files and files["eval"] is files.get("predict")
+  # As in the original: what is predicted is in eval.tf_record.
+  names = {
+    "train": "train", "predict": "eval", "eval": "eval" if same else "dev"
+  }
+  for name, file in files.items():
+    if name == "predict" and same:
+      continue
+    data[name] = prepare(
+      file,
+      tokenizer,
+      lengths,
+      records=os.path.join(folder, f"{names[name]}.tf_record"),
+      training=name == "train",
+    )
+  if same:
+    data["predict"] = data["eval"]
+  return data
 
 
 def num_processes(questions):

@@ -1,9 +1,9 @@
 """SQuAD 2.0: from which score on a question counts as having no answer.
 
-A number given by the user, or the one that is best on a dev set; that is kept
-beside the weights, in null_threshold.json, for those who predict with them.
-Whose it is the file says itself, by a digest of the head's weights: every step
-of a training changes them, and copying or renaming a model does not.
+A number given by the user, or the best one on a dev set; that one is stored
+next to the weights, in null_threshold.json, for those who predict with them.
+The file names its weights by a digest of the head's: every training step
+changes that, and copying or renaming a model does not.
 """
 
 import hashlib
@@ -130,7 +130,7 @@ class NullThreshold:
     elif _weights_in(path) != weights:
       forget(folder)
 
-  def write_beside(self, folder):
+  def write_next_to(self, folder):
     """Stores it in the folder of a model that was only read, if it may.
 
     That is a folder with bert_config.json and the weights of now.
@@ -168,7 +168,7 @@ def stored(folders, weights):
 
 
 def of_checkpoint(path):
-  """Returns the threshold that is stored beside a checkpoint, or 0.0."""
+  """Returns the threshold that is stored next to a checkpoint, or 0.0."""
   return stored([folder_of(path)], digest_of_checkpoint(path))
 
 

@@ -37,7 +37,7 @@ def window_logits(model, batch, *, trim, mask_padding=True):
   return outputs
 
 
-class Predictor:
+class Answerer:
   """Answers questions with the weights that a model has at that moment."""
 
   def __init__(
@@ -47,7 +47,7 @@ class Predictor:
     strategy,
     tokenizer,
     lengths,
-    settings,
+    options,
     threshold,
     trim,
     mask_padding=True,
@@ -59,7 +59,7 @@ class Predictor:
       strategy: the tf.distribute.Strategy in whose scope it was made.
       tokenizer: tokenization.FullTokenizer.
       lengths: windowing.Lengths.
-      settings: answering.Settings; the threshold in it is not used.
+      options: answering.AnswerOptions; the threshold in it is not used.
       threshold: null_threshold.NullThreshold.
       trim: whether batches may be cut to their longest sequence.
       mask_padding: see `window_logits`.
@@ -67,7 +67,7 @@ class Predictor:
     self._strategy = strategy
     self._tokenizer = tokenizer
     self._lengths = lengths
-    self._settings = settings
+    self._options = options
     self._trim = trim
     self._logits = functools.partial(
       window_logits, model, trim=trim, mask_padding=mask_padding
@@ -96,7 +96,7 @@ class Predictor:
     )
     file = data.file
     found = self._find(file.questions, data.windows, logits)
-    if not self._settings.version_2_with_negative:
+    if not self._options.version_2_with_negative:
       return found
     if find_threshold:
       self.threshold.find(file, found)
@@ -117,7 +117,7 @@ class Predictor:
     return list(self._scores(file.questions, nothing, odds))
 
   def _scores(self, questions, texts, odds):
-    if not self._settings.version_2_with_negative:
+    if not self._options.version_2_with_negative:
       return scoring.score_v1(questions, texts)
     results = scoring.score_v2(questions, texts, odds)
     return {**results, "null_score_diff_threshold": self.threshold.value}
@@ -141,7 +141,7 @@ class Predictor:
       for name in parts[0]
     }
     (found,) = self._find(questions, windows, logits)
-    if not self._settings.version_2_with_negative:
+    if not self._options.version_2_with_negative:
       return found
     (found,) = answering.with_threshold([found], self.threshold.value)
     return found
@@ -149,6 +149,6 @@ class Predictor:
   def _find(self, questions, windows, logits):
     return list(
       answering.find_answers(
-        questions, windows, logits["start"], logits["end"], self._settings
+        questions, windows, logits["start"], logits["end"], self._options
       )
     )

@@ -71,7 +71,7 @@ def normalized(text):
 def f1(ours, theirs):
   """Returns 2 * common / all words of two normalized texts, 0.0 if no common.
 
-  A word that stands twice in both is common twice.
+  A word that is twice in both is common twice.
   """
   ours, theirs = map(collections.Counter, (ours.split(), theirs.split()))
   common = (ours & theirs).total()
@@ -158,7 +158,7 @@ def score_v2(questions, predictions, null_odds=None):
 def best_threshold(questions, best_texts, null_odds):
   """Returns the null_score_diff_threshold with the highest F1 of SQuAD 2.0.
 
-  Unlike the official script's best_f1_thresh: it is sought with the best
+  Unlike the official script's best_f1_thresh: it is searched with the best
   answers, so that one which is "" under the present threshold counts, too;
   of questions with equal odds all are answered or none; and where it is best
   to answer none it is below all odds.
@@ -178,7 +178,7 @@ def best_threshold(questions, best_texts, null_odds):
   points = {qas_id: f1_score for qas_id, (_, f1_score) in scores.items()}
   has_answer = {q.qas_id: bool(q.answers) for q in questions}
   odds, sums = _points_by_odds(has_answer, best_texts, points, null_odds)
-  sums[:-1][odds[:-1] == odds[1:]] = -1.0  # No threshold parts equal odds.
+  sums[:-1][odds[:-1] == odds[1:]] = -1.0  # No threshold separates equal odds.
   best = int(np.argmax(sums))
   return float(odds[best] if best else np.nextafter(odds[1], -np.inf))
 

@@ -1,4 +1,4 @@
-"""The model that answers questions, and what its training minimises.
+"""The model that answers questions, and what its training minimizes.
 
 Letters: B batch, T tokens of a window.
 """

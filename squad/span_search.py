@@ -1,4 +1,4 @@
-"""Logits of start and end -> stretches of the passage, the best first.
+"""Logits of start and end -> spans of the passage, the best first.
 
 The original looks at the 20 x 20 pairs of positions of each window in Python;
 here those of many windows are one array [windows, 20, 20].
@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Windows that are looked at together: fewer would make numpy's calls the
-# larger part of the work, more would not fit a processor's cache.
+# Windows that are searched together: with fewer, numpy's calls would be most
+# of the work; more would not fit a processor's cache.
 _WINDOWS_PER_BLOCK = 128
 
 # First and last piece of "no answer".
@@ -17,7 +17,7 @@ NULL_PIECE = -1
 
 
 class Spans(NamedTuple):
-  """S stretches of passages.
+  """S spans of passages.
 
   Attributes:
     questions: int [S], the question that each may answer.
@@ -37,7 +37,7 @@ class Spans(NamedTuple):
     return Spans(*(values[which] for values in self))
 
 
-def best_spans(windows, start_logits, end_logits, num_questions, settings):
+def best_spans(windows, start_logits, end_logits, num_questions, options):
   """Yields the Spans of every question, in order, by falling score.
 
   The score is start logit + end logit. A span starts at one of the
@@ -55,7 +55,7 @@ def best_spans(windows, start_logits, end_logits, num_questions, settings):
     windows: list of N dataset.Window, in the order of their questions.
     start_logits, end_logits: float32 [N, T].
     num_questions: int; one without a window gets no spans.
-    settings: answering.Settings. With version_2_with_negative "no answer"
+    options: answering.AnswerOptions. With version_2_with_negative "no answer"
       is among the spans, with the logits of [CLS] in the window where their
       sum is smallest.
   """
@@ -64,11 +64,12 @@ def best_spans(windows, start_logits, end_logits, num_questions, settings):
   for first, last in _blocks(bounds.tolist()):
     rows = slice(bounds[first], bounds[last])
     logits = start_logits[rows], end_logits[rows]
-    spans = _spans(windows[rows], questions[rows], *logits, settings)
-    if settings.version_2_with_negative:
+    spans = _spans(windows[rows], questions[rows], *logits, options)
+    if options.version_2_with_negative:
       spans = _joined(spans, _null_spans(questions[rows], *logits))
     scores = spans.start_logits + spans.end_logits
-    # Stable, so that equal scores stay in the order of the windows.
+    # By question, then by score; lexsort is stable, so equal scores stay in the
+    # order of the windows, which decides in the original, too.
     spans = spans.take(np.lexsort((-scores, spans.questions)))
     of_block = np.arange(first, last + 1)
     ends = np.searchsorted(spans.questions, of_block).tolist()
@@ -90,14 +91,17 @@ def _blocks(bounds):
       first = last
 
 
-def _spans(windows, questions, start_logits, end_logits, settings):
+def _spans(windows, questions, start_logits, end_logits, options):
   """Returns the Spans of B windows that may be answers.
 
   They come in the order of windows, then best starts, then best ends.
   """
   # B windows, K best positions, T positions of a window.
-  starts, start_scores = _best_positions(start_logits, settings.n_best_size)
-  ends, end_scores = _best_positions(end_logits, settings.n_best_size)
+  starts, start_scores = _best_positions(start_logits, options.n_best_size)
+  ends, end_scores = _best_positions(end_logits, options.n_best_size)
+  # A span may only start with a piece that this window shows best: else each
+  # window with the piece would offer the same span, with other logits. Its
+  # end may be any piece of the passage.
   may_start = np.zeros(start_logits.shape, bool)  # [B, T]
   for row, window in zip(may_start, windows):
     row[window.first_position :][: window.length] = window.is_max_context
@@ -105,7 +109,7 @@ def _spans(windows, questions, start_logits, end_logits, settings):
   passage_ends = np.array([w.first_position + w.length for w in windows])
   may_end = ends < passage_ends[:, None]  # [B, K]; none is before its start.
   lengths = ends[:, None, :] - starts[:, :, None] + 1  # [B, K, K]
-  is_valid = (lengths > 0) & (lengths <= settings.max_answer_length)
+  is_valid = (lengths > 0) & (lengths <= options.max_answer_length)
   is_valid &= may_start[:, :, None] & may_end[:, None, :]
   window, start, end = np.nonzero(is_valid)
   # From positions in the input to pieces of the passage.

@@ -1,7 +1,7 @@
 """Questions -> windows: passages that are too long are read in several.
 
 Each window begins `doc_stride` pieces after the one before it. A piece that
-stands in several counts in the one that shows most of what is around it.
+is in several windows counts in the one that shows most of its context.
 """
 
 import functools
@@ -16,7 +16,7 @@ from training import input_sequences
 
 # As in the original: where numbers of windows begin.
 FIRST_UNIQUE_ID = 1000000000
-_SPECIAL_TOKENS = 3  # [CLS] and two [SEP].
+SPECIAL_TOKENS = 3  # [CLS] and two [SEP].
 _BLOCK = 256  # Passages that a process takes at once.
 
 
@@ -26,7 +26,7 @@ class Lengths(NamedTuple):
   Attributes:
     max_seq_length: longest input, with [CLS] and twice [SEP].
     doc_stride: from the beginning of one window to that of the next.
-    max_query_length: a question is cut to so many pieces.
+    max_query_length: a longer question is cut to this many pieces.
   """
 
   max_seq_length: int
@@ -40,12 +40,12 @@ def check_lengths(lengths):
   Raises:
     InputError: so.
   """
-  least = lengths.max_query_length + _SPECIAL_TOKENS
+  least = lengths.max_query_length + SPECIAL_TOKENS
   if lengths.max_seq_length <= least:
     raise errors.InputError(
       f"--max_seq_length={lengths.max_seq_length} leaves no room for the "
-      f"passage beside a question of --max_query_length="
-      f"{lengths.max_query_length} and {_SPECIAL_TOKENS} special tokens; pass "
+      f"passage next to a question of --max_query_length="
+      f"{lengths.max_query_length} and {SPECIAL_TOKENS} special tokens; pass "
       f"more than {least}, or a shorter --max_query_length"
     )
 
@@ -120,8 +120,9 @@ def make_spans(num_pieces, room, stride):
   best = np.full(num_pieces, -np.inf)
   best_span = np.zeros(num_pieces, np.int32)
   for number, (start, length) in enumerate(spans):
-    # As in the original: the smaller of what is left and right of a piece,
-    # longer windows before shorter ones, and the first one of equals.
+    # As in the original: a piece is worth its distance to the nearer end of the
+    # window. A hundredth of the length only decides between equals, for the
+    # longer window; of windows still equal the first one counts, hence ">".
     left = np.arange(length)
     score = np.minimum(left, left[::-1]) + 0.01 * length
     inside = slice(start, start + length)
@@ -137,10 +138,11 @@ def make_spans(num_pieces, room, stride):
 def find_answer(question, passage, tokenizer):
   """Returns the first and last piece of a training question's answer.
 
-  The answer "1895" in the word "(1895-1943)." is one piece of that word's
-  seven: the first place between the pieces of its words where the pieces are
-  the answer's own. As in the original: where there is none ("Japan" in
-  "Japanese"), all pieces of the words.
+  The words of an answer may hold more than it: "(1907-1988)." is one word of
+  seven pieces, and "1907" the second of them. The answer is the first place
+  among the pieces of its words that has the answer's own pieces.
+  As in the original: without such a place ("Finn" in "Finnish"), all pieces of
+  the words.
 
   Args:
     question: dataset.Question with an answer.
@@ -197,7 +199,7 @@ def _windows_of(question, passage, tokenizer, lengths):
   tokens = tokenizer.tokenize(question.question_text)
   tokens = tokens[: lengths.max_query_length]
   ids = np.array(tokenizer.convert_tokens_to_ids(tokens), np.int32)
-  room = lengths.max_seq_length - len(tokens) - _SPECIAL_TOKENS
+  room = lengths.max_seq_length - len(tokens) - SPECIAL_TOKENS
   spans = make_spans(len(passage.tokens), room, lengths.doc_stride)
   for number, (start, length, is_max_context) in enumerate(spans):
     yield dataset.Window(

@@ -2,8 +2,8 @@
 
 import pytest
 
+import ignored_flags
 from classification import flag_conflicts
-from common import errors, run_settings
 
 DEFAULTS = {
   "task_name": None, "data_dir": None, "language": None, "train_file": None,
@@ -46,21 +46,12 @@ CASES = [
 ]
 
 
-def check(flags, given):
-  settings = run_settings.Settings({**DEFAULTS, **flags}, given)
-  run_settings.refuse_ignored(settings, flag_conflicts.CONFLICTS)
+TABLE = ignored_flags.Table(flag_conflicts.CONFLICTS, DEFAULTS)
 
 
 @pytest.mark.parametrize("ignored, beside, fine", CASES)
 def test_what_would_be_ignored_is_refused(ignored, beside, fine):
-  (name,) = ignored
-  with pytest.raises(errors.InputError, match=f"^--{name} .*; "):
-    check({**beside, **ignored}, set(ignored))
-  # Not where it counts, was not given, or asks for nothing.
-  check({**fine, **ignored}, set(ignored))
-  check({**beside, name: DEFAULTS[name]}, set())
-  for nothing in (None, False, "", []):
-    check({**beside, name: nothing}, set(ignored))
+  TABLE.check_case(ignored, beside, fine)
 
 
 def test_every_conflict_has_its_case():
@@ -73,4 +64,4 @@ def test_every_conflict_has_its_case():
 
 
 def test_texts_on_the_standard_input_may_be_of_an_official_task():
-  check({**PREDICTED, "predict_file": "-"}, {"task_name", "predict_file"})
+  TABLE.check({**PREDICTED, "predict_file": "-"}, {"task_name", "predict_file"})

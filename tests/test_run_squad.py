@@ -247,6 +247,54 @@ def test_the_model_folder_knows_its_threshold(trained, files, tmp_path):
   assert third["error"].startswith("line 3: not JSON")
 
 
+def predictions_of(files, folder, **flags):
+  """Answers dev.json without flags of lengths; returns Finished and texts."""
+  done = script_runner.run(
+    "run_squad.py", do_predict=True, predict_file=files / "dev.json",
+    predict_batch_size=32, output_dir=folder, **flags,
+  )
+  assert done.code == 0, done.err
+  return done, json.loads((folder / "predictions.json").read_text())
+
+
+def test_a_model_answers_without_flags_as_it_was_trained(
+  trained, files, encoder, tmp_path
+):
+  """From its folder, and where its training goes on from a checkpoint."""
+  folder, _ = trained
+  wanted = json.loads((folder / "predictions.json").read_text())
+  model = folder / "final_model"
+  done, found = predictions_of(files, tmp_path / "a", model_dir=model)
+  assert found == wanted and "other input than in training" not in done.err
+  assert "--max_seq_length=64 --doc_stride=20" in done.err
+  shutil.copytree(folder, tmp_path / "b")
+  (tmp_path / "b" / "predictions.json").unlink()
+  done, found = predictions_of(
+    files, tmp_path / "b", vocab_file=WEIGHTS["vocab_file"],
+    bert_config_file=encoder / "bert_config.json",
+  )
+  assert found == wanted
+  # A flag that is given counts; the log says so.
+  done, found = predictions_of(
+    files, tmp_path / "c", model_dir=model, max_seq_length=32,
+    max_answer_length=2,
+  )
+  assert found != wanted
+  assert "--max_seq_length=32 (trained with 64), --max_ans" in done.err
+
+
+def test_the_log_shows_examples_files_and_weights(trained):
+  """And says that the vocabulary does not fit the text."""
+  folder, done = trained
+  shown = re.findall(r"  question .*, window \d+: \[CLS\] .* \[SEP\]$",
+                     done.err, re.M)
+  assert len(shown) == 2 * 5
+  assert re.search(r"train.json: \d+\.\d\d % of the tokens are \[UNK\]",
+                   done.err)
+  assert "evaluating the weights of step 25" in done.err
+  assert f"the answers are in {folder}/predictions.json; cand" in done.err
+
+
 def test_a_threshold_ends_with_its_weights(trained, files, encoder, tmp_path):
   """It is used while nothing is trained, and gone after the first step."""
   folder = tmp_path / "run"
@@ -277,7 +325,7 @@ def test_a_folder_is_of_one_version_of_squad(trained, files, encoder):
   done = squad(
     vocab_file=WEIGHTS["vocab_file"], output_dir=trained[0],
     bert_config_file=encoder / "bert_config.json", do_predict=True,
-    predict_file=files / "dev_v1.json",
+    predict_file=files / "dev_v1.json", version_2_with_negative=False,
   )
   assert done.code == 1
   assert 'belongs to another run: task is "question answering, SQuAD 2.0"' in (
@@ -319,6 +367,11 @@ def test_answers_that_are_not_found_are_listed(trained):
      "does nothing else: leave out --do_train, --do_eval"),
     ({"interactive": True, "do_predict": True, "predict_file": "-"},
      "both read standard input"),
+    ({"evaluate_only": True, "predict_file": "dev_v1.json",
+      "predictions_file": "p.json", "doc_stride": 20},
+     "--doc_stride is for a model, and --evaluate_only scores a file"),
+    ({"do_predict": True, "predict_file": "dev_v1.json", "save_best": "f1"},
+     "--save_best is for training; pass --do_train too, or leave it out"),
     ({"interactive": True, "predict_file": "dev.json", "eval_file": "x"},
      "--eval_file is read for --do_eval"),
     ({"do_eval": True, "predict_file": "-"}, "pass --do_predict too"),
@@ -357,7 +410,10 @@ def test_what_is_wrong_is_said_in_one_sentence(
     name: files / value if str(value).endswith(".json") else value
     for name, value in flags.items()
   }
-  done = squad(**{**WEIGHTS, "output_dir": tmp_path / "run", **flags})
+  model = {**LENGTHS, **WEIGHTS, "output_dir": tmp_path / "run"}
+  if "evaluate_only" in flags:
+    model = {}  # Refused, as it would be ignored.
+  done = script_runner.run("run_squad.py", **{**model, **flags})
   assert done.code == 1
   assert done.last_line.startswith("run_squad.py: error: ")
   assert sentence in done.last_line

@@ -31,7 +31,7 @@ def read_run(tmp_path_factory):
   def read(name):
     packed = (GOLDEN / "squad" / "answers" / f"{name}.json.gz").read_bytes()
     golden = json.loads(gzip.decompress(packed))
-    settings = answering.Settings(**golden["settings"])
+    settings = answering.AnswerOptions(**golden["settings"])
     (folder / "squad.json").write_text(json.dumps(golden["squad"]))
     questions = dataset.read(
       str(folder / "squad.json"), version_2=settings.version_2_with_negative
@@ -117,7 +117,7 @@ def answer(starts, ends, *, windows=(WINDOW,), **settings):
     for position, value in given.items():
       values[:, position] = value
   (found,) = answering.find_answers(
-    [QUESTION], list(windows), *logits, answering.Settings(**settings)
+    [QUESTION], list(windows), *logits, answering.AnswerOptions(**settings)
   )
   return found
 
@@ -144,7 +144,7 @@ def test_without_any_span_the_answer_is_the_originals_word():
   assert found.candidates == [("empty", 1.0, 0.0, 0.0)]
   assert found.null_odds is None
   assert answer({}, {}, windows=()).text == "empty"
-  settings = answering.Settings()
+  settings = answering.AnswerOptions()
   (found,) = answering.find_answers([QUESTION], [], [], [], settings)
   assert found.text == "empty"
 
@@ -208,7 +208,7 @@ def test_as_many_rows_as_windows_are_needed():
     with pytest.raises(ValueError, match="1 windows"):
       list(
         answering.find_answers(
-          [QUESTION], [WINDOW], starts, ends, answering.Settings()
+          [QUESTION], [WINDOW], starts, ends, answering.AnswerOptions()
         )
       )
 
@@ -227,7 +227,7 @@ def test_questions_about_several_passages():
   logits = np.full((3, 9), LOW, np.float32)
   logits[:, 4:6] = 1.0
   found = answering.find_answers(
-    questions, windows, logits, logits, answering.Settings(n_best_size=3)
+    questions, windows, logits, logits, answering.AnswerOptions(n_best_size=3)
   )
   texts = [[c.text for c in answer.candidates] for answer in found]
   assert [some[:3] for some in texts] == [

@@ -133,19 +133,19 @@ def test_it_is_stored_in_the_folder_of_a_model_that_was_only_read(tmp_path):
   model = tmp_path / "model"
   weight_files.write_tf1(str(model / "bert_model.ckpt"), head())
   threshold = found(null_threshold.digest(head()))
-  threshold.write_beside(str(model))
+  threshold.write_next_to(str(model))
   assert not (model / FILE).exists()  # It might be a run's folder.
   (model / "bert_config.json").write_text("{}")
-  found(null_threshold.digest(head(2.0))).write_beside(str(model))
+  found(null_threshold.digest(head(2.0))).write_next_to(str(model))
   assert not (model / FILE).exists()
-  threshold.write_beside(str(model))
+  threshold.write_next_to(str(model))
   assert (model / FILE).exists()
 
 
 def test_a_folder_that_cannot_be_written_ends_nothing(tmp_path, caplog):
   caplog.set_level("WARNING")
   (tmp_path / "bert_config.json").write_text("{}")
-  found().write_beside(str(tmp_path))  # It has no checkpoint.
+  found().write_next_to(str(tmp_path))  # It has no checkpoint.
   assert "is not stored in" in caplog.text
 
 

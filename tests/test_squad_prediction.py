@@ -40,17 +40,17 @@ def tokenizer(tmp_path):
 
 @pytest.fixture
 def make(tokenizer):
-  """A function of (trim, threshold text, version 2, ...) -> Predictor."""
+  """A function of (trim, threshold text, version 2, ...) -> Answerer."""
 
-  def make_predictor(
+  def make_answerer(
     trim=True, threshold=None, version_2=False, mask_padding=True, n_best=20
   ):
-    return prediction.Predictor(
+    return prediction.Answerer(
       model,
       strategy=tf.distribute.get_strategy(),
       tokenizer=tokenizer,
       lengths=LENGTHS,
-      settings=answering.Settings(
+      options=answering.AnswerOptions(
         n_best_size=n_best,
         max_answer_length=2,
         version_2_with_negative=version_2,
@@ -60,7 +60,7 @@ def make(tokenizer):
       mask_padding=mask_padding,
     )
 
-  return make_predictor
+  return make_answerer
 
 
 @pytest.fixture
@@ -115,8 +115,8 @@ def test_padding_takes_places_where_it_competes(make, prepare):
   data = prepare(("who", "f b", "f"))
   texts = []
   for mask_padding in (True, False):
-    predictor = make(trim=False, mask_padding=mask_padding, n_best=7)
-    (answer,) = predictor.answers(data, 1)
+    answerer = make(trim=False, mask_padding=mask_padding, n_best=7)
+    (answer,) = answerer.answers(data, 1)
     texts.append([candidate.text for candidate in answer.candidates])
   assert texts == [["b", "f b", "f"], ["b"]]
 
@@ -141,17 +141,17 @@ def test_every_question_gets_its_answer(make, prepare, trim, batch_size):
     ("who", CONTEXT, "e"), ("", "f", "f"), ("who", "\u200b", "x"),
     ("who who who who who", "c b", "b"),
   )
-  predictor = make(trim)
-  answers = predictor.answers(data, batch_size)
+  answerer = make(trim)
+  answers = answerer.answers(data, batch_size)
   texts = ["e", "f", "empty", "c"]
   assert [answer.text for answer in answers] == texts
-  assert predictor.scores(data.file, answers) == {
+  assert answerer.scores(data.file, answers) == {
     "exact_match": 50.0, "f1": 50.0
   }
-  assert predictor.result_names(data.file) == ["exact_match", "f1"]
+  assert answerer.result_names(data.file) == ["exact_match", "f1"]
   rows = [("who", CONTEXT), ("", "f"), ("who", "\u200b"), ("who", "c b")]
   for (question, context), answer in zip(rows, answers):
-    alone = predictor.answer(question, context, batch_size)
+    alone = answerer.answer(question, context, batch_size)
     assert alone._replace(qas_id=answer.qas_id) == answer
 
 

@@ -41,7 +41,7 @@ def spans(windows, starts, ends, num_questions=1, **settings):
     np.array(starts, np.float32).reshape(-1, T),
     np.array(ends, np.float32).reshape(-1, T),
     num_questions,
-    answering.Settings(**settings),
+    answering.AnswerOptions(**settings),
   )
   return [
     list(zip(s.first_pieces.tolist(), s.last_pieces.tolist())) for s in found
@@ -134,7 +134,7 @@ def test_no_answer_is_behind_equal_spans_and_has_the_lowest_window():
   ends = [row(p0=3), row(p0=2, p3=1), row(p0=1)]
   (found,) = span_search.best_spans(
     windows, np.array(starts), np.array(ends), 1,
-    answering.Settings(2, version_2_with_negative=True),
+    answering.AnswerOptions(2, version_2_with_negative=True),
   )  # fmt: skip
   null = span_search.NULL_PIECE
   assert found.first_pieces.tolist()[:2] == [4, null]

@@ -1,0 +1,24 @@
+"""The share of [UNK] in what a model reads: a vocabulary that does not fit."""
+
+from absl import logging
+
+# In text that the vocabulary was made for the share is far below 1 %.
+_MANY_PERCENT = 10
+
+
+def log_share(place, unknown, tokens):
+  """Logs how many tokens are [UNK]; warns above 10 %.
+
+  Args:
+    place: the file, for the message.
+    unknown: how many tokens are [UNK].
+    tokens: how many there are, without [CLS], [SEP] and padding.
+  """
+  percent = 100 * unknown / max(tokens, 1)
+  logging.info("%s: %.2f %% of the tokens are [UNK]", place, percent)
+  if percent > _MANY_PERCENT:
+    logging.warning(
+      "%s: %.1f %% of the tokens are [UNK], and the model learns nothing of "
+      "them: check that --vocab_file and --do_lower_case fit the text", place,
+      percent,
+    )

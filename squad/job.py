@@ -1,0 +1,281 @@
+"""The steps of run_squad.py: train, evaluate, predict, answer on request."""
+
+import os
+import sys
+from typing import NamedTuple
+
+import tensorflow as tf
+from absl import logging
+
+import modeling
+from checkpoints import model_folder, weight_files
+from common import file_io, result_lines, run_settings
+from squad import (
+  answering,
+  dataset,
+  flag_checks,
+  interactive,
+  null_threshold,
+  prediction,
+  span_model,
+  trained_settings,
+)
+from training import distribution, pipeline, setup
+
+
+class Job(NamedTuple):
+  """What the steps of one command share.
+
+  Attributes:
+    settings: run_settings.Settings of the command.
+    strategy: tf.distribute.Strategy.
+    config: modeling.BertConfig.
+    model: span_model.SpanModel.
+    answerer: prediction.Answerer of that model.
+    data: dict from "train", "eval", "predict" to input_data.SquadInput,
+      where asked for.
+    features: dict from name to tf.io.FixedLenFeature, of a training record.
+  """
+
+  settings: run_settings.Settings
+  strategy: tf.distribute.Strategy
+  config: modeling.BertConfig
+  model: span_model.SpanModel
+  answerer: prediction.Answerer
+  data: dict
+  features: dict
+
+  @property
+  def is_chief(self):
+    """Whether this process is the one that writes files."""
+    return distribution.is_chief(self.strategy)
+
+
+def write_results(results, folder=None):
+  """Prints `name = value` lines; writes them to a folder, too, if given."""
+  text = result_lines.as_text(results)
+  print(text, end="", flush=True)
+  if folder:
+    file_io.write_text(os.path.join(folder, "eval_results.txt"), text)
+
+
+# Training.
+
+
+def train(job, start):
+  """Trains from `start` (run_folder.StartingPoint); returns the last step."""
+  settings = job.settings
+  if job.is_chief:
+    path = os.path.join(settings.output_dir, "skipped_questions.jsonl")
+    dataset.write_skipped(job.data["train"].file.skipped, path)
+  trainer = _make_trainer(job)
+  trainer.start_from(start, may_be_missing=span_model.NEW_VARIABLES)
+
+  def make_batches(step):
+    # Only called where there are steps to take: until the first one changes
+    # the weights, the threshold stored for them holds.
+    if job.is_chief:
+      null_threshold.forget(settings.output_dir)
+    return _training_batches(job, step)
+
+  names = None
+  if "eval" in job.data:
+    names = job.answerer.result_names(job.data["eval"].file)
+  evaluation = setup.periodic_evaluation(
+    settings,
+    lambda: evaluate(job)[1],
+    keep_best=lambda step: keep(job, "best_model"),
+    names=names,
+  )
+  trainer.train(make_batches, evaluation)
+  keep(job, "final_model")
+  step = int(trainer.global_step.numpy())
+  if settings.save_best:
+    _say_which_is_best(job, evaluation, step)
+  return step
+
+
+def _make_trainer(job):
+  """Returns the loop.Trainer of the flags."""
+  settings, model = job.settings, job.model
+  # As in the original: by questions, although some have several windows.
+  num_train_steps, num_warmup_steps = setup.training_length(
+    settings, len(job.data["train"].file.questions)
+  )
+  return setup.make_trainer(
+    settings,
+    model.variables,
+    trained=model.trained_variables(),
+    config=job.config,
+    strategy=job.strategy,
+    objective=span_model.objective(
+      model, mask_padding=not settings.pad_to_max_length
+    ),
+    num_train_steps=num_train_steps,
+    num_warmup_steps=num_warmup_steps,
+  )
+
+
+def _training_batches(job, step):
+  """Returns an endless distributed dataset that begins at a step."""
+  settings, data = job.settings, job.data["train"]
+  shapes_vary = setup.shapes_may_vary(settings, job.strategy)
+  return pipeline.training_batches(
+    job.strategy,
+    [data.records],
+    job.features,
+    num_records=data.num_records,
+    batch_size=settings.train_batch_size,
+    seed=settings.seed,
+    first_step=step,
+    bucketing=setup.bucketing(settings, job.features, job.strategy),
+    trim=shapes_vary and not settings.pad_to_max_length,
+  )
+
+
+def keep(job, folder):
+  """Writes the weights of now, with all that answering with them needs."""
+  if not job.is_chief:
+    return
+  settings = job.settings
+  path = os.path.join(settings.output_dir, folder)
+  model_folder.write(
+    path,
+    job.model.variables,
+    trained_settings.with_settings(job.config, settings),
+    settings.vocab_file,
+    settings.do_lower_case,
+  )
+  job.answerer.threshold.write(path)
+
+
+def _say_which_is_best(job, evaluation, step):
+  """Logs whose results follow: those of the last step, which is not the best.
+
+  Args:
+    evaluation: evaluation_loop.PeriodicEvaluation.
+    step: the last step.
+  """
+  best = evaluation.state()["step"]
+  if best is None or best == step:
+    return
+  folder = os.path.join(job.settings.output_dir, "best_model")
+  logging.warning(
+    "final_model and what follows are of step %d; %s was best (%.6g) at step "
+    "%d: for its answers run again with --model_dir=%s and another "
+    "--output_dir", step, job.settings.save_best, evaluation.state()["value"],
+    best, folder,
+  )
+
+
+# With the weights of now.
+
+
+def load_weights(job, start):
+  """Gives the model the weights of `start` to answer with."""
+  weight_files.load(
+    job.model.variables,
+    start.path,
+    allowed_missing=span_model.UNUSED_VARIABLES,
+  )
+
+
+def look_up_threshold(job, start):
+  """Takes the threshold of "no answer" that is stored for the weights."""
+  settings = job.settings
+  folders = [settings.output_dir] if settings.output_dir else []
+  if start.kind == "init" and not settings.do_train:
+    folders.append(null_threshold.folder_of(start.path))
+  job.answerer.threshold.look_up(folders)
+
+
+def evaluate(job):
+  """Returns (answers, scores) of the data to evaluate on."""
+  data, answerer = job.data["eval"], job.answerer
+  answers = answerer.answers(
+    data,
+    job.settings.eval_batch_size,
+    find_threshold=answerer.threshold.is_auto,
+  )
+  return answers, answerer.scores(data.file, answers)
+
+
+def evaluate_at_end(job, step, start):
+  """Writes eval_results.txt; returns the answers."""
+  logging.info("evaluating the weights of step %d", step)
+  answers, results = evaluate(job)
+  if job.is_chief:
+    write_results({"global_step": step, **results}, job.settings.output_dir)
+    if job.answerer.threshold.is_auto:
+      _store_threshold(job, start)
+  return answers
+
+
+def _store_threshold(job, start):
+  """Writes a threshold that was found next to the weights it belongs to."""
+  threshold, output_dir = job.answerer.threshold, job.settings.output_dir
+  threshold.write(output_dir)
+  models = [os.path.join(output_dir, "final_model")]
+  if start.kind == "init":
+    models.append(null_threshold.folder_of(start.path))
+  for folder in models:
+    threshold.write_next_to(folder)
+
+
+def predict(job, step, answers=None):
+  """Writes the files of predictions, and scores them.
+
+  Args:
+    job: Job.
+    step: of the weights.
+    answers: those of the data to evaluate, if that was done.
+  """
+  data, answerer = job.data["predict"], job.answerer
+  output_dir = job.settings.output_dir
+  was_evaluated = answers is not None
+  if data is not job.data.get("eval") or not was_evaluated:
+    logging.info("answering with the weights of step %d", step)
+    answers = answerer.answers(data, job.settings.predict_batch_size)
+    if data.file.is_labelled and job.is_chief:
+      results = {"global_step": step, **answerer.scores(data.file, answers)}
+      # Of two files, eval_results.txt tells of the one to evaluate.
+      write_results(results, None if was_evaluated else output_dir)
+    elif not data.file.is_labelled:
+      logging.info("not scored: not every question has an answer")
+  if job.is_chief:
+    answering.write(output_dir, answers)
+    _say_where(output_dir, data.file.questions, answers)
+
+
+def _say_where(folder, questions, answers):
+  """Logs where the answers are, the file to read first, and shows some."""
+  logging.info(
+    "the answers are in %s; candidates with probabilities in %s",
+    os.path.join(folder, answering.PREDICTIONS_FILE),
+    os.path.join(folder, answering.N_BEST_FILE),
+  )
+  for question, answer in list(zip(questions, answers))[:3]:
+    logging.info(
+      "  %.100s -> %.100s", question.question_text, answer.text or "(no answer)"
+    )
+
+
+def serve_input(job):
+  """Answers what comes on standard input, if asked for."""
+  settings = job.settings
+
+  # Bytes: how Python decodes and encodes texts here depends on the locale.
+  def write(text):
+    sys.stdout.buffer.write(text.encode("utf-8"))
+    sys.stdout.buffer.flush()
+
+  def answer(question, context):
+    found = job.answerer.answer(question, context, settings.predict_batch_size)
+    return interactive.described(found)
+
+  if settings.do_predict and (
+    settings.predict_file == flag_checks.STANDARD_INPUT
+  ):
+    interactive.answer_lines(sys.stdin.buffer, answer, write)
+  if settings.interactive:
+    interactive.converse(sys.stdin.buffer, answer, write)

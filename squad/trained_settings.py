@@ -1,0 +1,66 @@
+"""How the input of a trained model was made: stored with it, and used again."""
+
+import os
+
+import tensorflow as tf
+from absl import logging
+
+from checkpoints import model_folder, weight_files
+from training import setup
+
+# The case of the text is in the folder's tokenizer_config.json, and the
+# threshold of "no answer" in its null_threshold.json.
+NAMES = (
+  "max_seq_length", "doc_stride", "max_query_length", "max_answer_length",
+  "n_best_size", "pad_to_max_length", "version_2_with_negative",
+)
+
+
+def with_settings(config, settings):
+  """Returns a modeling.BertConfig that says how the model's input was made.
+
+  Args:
+    config: modeling.BertConfig.
+    settings: run_settings.Settings of the training.
+  """
+  values = {name: settings.get(name) for name in NAMES}
+  return model_folder.with_input_settings(config, values)
+
+
+def restore(settings):
+  """Returns settings that make the input of a trained model as in training.
+
+  Unlike the original: it answered with the lengths of the flags, whatever the
+  model had been trained with. A flag that is given counts, with a warning
+  where it differs. Training takes its flags as they are.
+
+  Args:
+    settings: run_settings.Settings, with the paths of --model_dir.
+
+  Raises:
+    InputError: what is stored cannot be read.
+  """
+  if settings.do_train or settings.evaluate_only:
+    return settings
+  for source in _sources(settings):
+    stored = model_folder.input_settings(weight_files.read_config(source))
+    # A classifier's folder has some of the names, but no questions.
+    if "max_query_length" in stored:
+      known = {name: stored[name] for name in NAMES if name in stored}
+      restored = setup.restore_input_settings(settings, known, source)
+      used = [f"--{name}={restored.get(name)}" for name in known]
+      logging.info("by %s: %s", source, " ".join(used))
+      return restored
+  return settings
+
+
+def _sources(settings):
+  """Yields the files that may say so, the one of the weights first."""
+  if settings.output_dir:
+    # A run's own checkpoint counts more than --init_checkpoint, and the model
+    # that its training left says what that was trained with.
+    own = os.path.join(settings.output_dir, "final_model", "bert_config.json")
+    if tf.io.gfile.exists(own):
+      yield own
+  if settings.bert_config_file:
+    yield settings.bert_config_file
