@@ -86,9 +86,7 @@ class PretrainingInput:
   def shuffled_batches(self, strategy, *, batch_size, seed, first_step, trim):
     """Returns endless distributed batches, each epoch in another order.
 
-    Unlike the original: it shuffles a window of 100 records and the order of
-    the files, which it reads in parallel. Here each epoch is a permutation of
-    all records, which depends only on the seed and the epoch.
+    Unlike the original: see pipeline.training_batches.
     """
     return pipeline.training_batches(
       strategy,

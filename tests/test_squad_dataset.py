@@ -9,7 +9,7 @@ from common import errors
 from squad import dataset
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "squad" / "windows"
-CONTEXT = "Anna  lives\tin Bern\u202f(since 1895), not\u00a0far."
+CONTEXT = "Anna  lives\tin Bern\u202f(since 1904), not\u00a0far."
 
 
 def entry(question="Where?", answer="Bern", start=15, **other):
@@ -39,7 +39,7 @@ def write(tmp_path):
 def test_only_the_originals_white_space_parts_words(write):
   (question,) = dataset.read(write(entry())).questions
   assert question.doc_tokens == [
-    "Anna", "lives", "in", "Bern", "(since", "1895),", "not\u00a0far."
+    "Anna", "lives", "in", "Bern", "(since", "1904),", "not\u00a0far."
   ]
   assert question.answers == ("Bern",)
   # Only training looks for the place.
@@ -52,7 +52,7 @@ def test_only_the_originals_white_space_parts_words(write):
     ("Bern", 15, (3, 3)),
     ("895), not\u00a0far", 28, None),  # str.split parts at U+00A0, too.
     ("lives\tin", 6, (1, 2)),
-    ("1895", 27, (5, 5)),
+    ("1904", 27, (5, 5)),
     ("Anna", 0, (0, 0)),
     ("far.", len(CONTEXT) - 4, (6, 6)),
     ("Basel", 15, None),

@@ -366,3 +366,11 @@ def test_strategy_of_the_flags(parse):
     setup.make_strategy(settings)
   settings = parse(distribution_strategy="off", use_tpu=False)
   assert setup.make_strategy(settings) is tf.distribute.get_strategy()
+
+
+def test_the_warm_up_may_be_longer_than_the_run(parse):
+  """As in the original: the rate rises until the end."""
+  settings = parse(
+    warmup_proportion=1.5, num_train_epochs=2.0, train_batch_size=10
+  )
+  assert setup.training_length(settings, 50) == (10, 15)

@@ -153,8 +153,9 @@ def define_epoch_flags():
   )
   flags.DEFINE_float(
     "warmup_proportion", 0.1,
+    # As in the original: above 1 the rate rises until the end of the run.
     "Share of the steps in which the learning rate rises from 0 to its peak.",
-    lower_bound=0.0, upper_bound=1.0,
+    lower_bound=0.0,
   )
   flags.DEFINE_bool(
     "bucket_by_length", False,

@@ -225,6 +225,8 @@ class Trainer:
       self._strategy.experimental_local_results(values)[0]
       for values in (loss, rate, norm)
     ]
+    # Unlike the original: a step whose loss or gradient is not finite changes
+    # nothing. There it made all weights NaN, or the run ended.
     is_finite = _are_finite(loss, norm)
     is_overflow = tf.math.is_finite(loss) & ~is_finite
     is_overflow &= self._loss_scale.scale > _LOWEST_LOSS_SCALE
@@ -399,7 +401,11 @@ class Trainer:
       self.applied_updates.assign(self.global_step)
 
   def save(self):
-    """Writes a checkpoint of the current step."""
+    """Writes a checkpoint of the current step.
+
+    Unlike the original: there is no model.ckpt-0 of the initial weights, and a
+    checkpoint counts only once its commit file is there.
+    """
     if not distribution.is_chief(self._strategy):
       return
     evaluation = self._evaluation

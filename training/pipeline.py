@@ -400,6 +400,10 @@ def training_batches(
 ):
   """Returns endless distributed batches of shuffled records.
 
+  Unlike the original: the order is another one. It shuffles a window of 100
+  records; here each epoch is a permutation of all of them, a function of the
+  seed and the epoch.
+
   Args:
     strategy, features, batch_size: as of `distributed_batches`.
     files, num_records, seed, bucketing: as of `shuffled_records`.
