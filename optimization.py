@@ -3,7 +3,7 @@
 The formulas are pure functions of tensors (`learning_rate`,
 `adam_weight_decay_update`, `lamb_update`, `clip_scale`); the classes below
 them only keep the moments and move data. Nothing here knows a strategy: the
-training loop sums gradients over replicas, then calls `update` per variable.
+training loop sums gradients over replicas, then calls `update_all`.
 
 How one step goes, as in the original: norm of all gradients, all of them
 scaled so that this norm is at most 1, moments from the scaled gradient, decay
@@ -177,11 +177,16 @@ def adam_direction(
   v = beta_2 * v + (1.0 - beta_2) * tf.square(grad)
   if correction_step is None:
     return m / (tf.sqrt(v) + epsilon), m, v
-  count = tf.cast(correction_step, m.dtype)
+  c1, c2 = _bias_corrections(
+    tf.cast(correction_step, m.dtype), beta_1=beta_1, beta_2=beta_2
+  )
+  return (m / c1) / (tf.sqrt(v / c2) + epsilon), m, v
+
+
+def _bias_corrections(count, *, beta_1, beta_2):
+  """Returns 1 - beta^count for both betas, scalar tensors."""
   # -expm1(t log b) = 1 - b^t, without the rounding of a difference.
-  m_hat = m / -tf.math.expm1(count * math.log(beta_1))
-  v_hat = v / -tf.math.expm1(count * math.log(beta_2))
-  return m_hat / (tf.sqrt(v_hat) + epsilon), m, v
+  return [-tf.math.expm1(count * math.log(b)) for b in (beta_1, beta_2)]
 
 
 def adam_weight_decay_update(
@@ -247,6 +252,17 @@ def variable_name(variable):
   return re.sub(r"(/replica_\d+)?(:\d+)?$", "", variable.name)
 
 
+def _scaled(grad, scale):
+  """Returns a dense float32 gradient times a scalar."""
+  if isinstance(grad, tf.IndexedSlices):
+    # Rows are scaled before they become a table of all words.
+    values = tf.cast(grad.values, tf.float32) * scale
+    return tf.convert_to_tensor(
+      tf.IndexedSlices(values, grad.indices, grad.dense_shape)
+    )
+  return tf.cast(grad, tf.float32) * scale
+
+
 class AdamWeightDecay:
   """BERT's Adam: keeps the two moments of each variable and applies updates.
 
@@ -266,7 +282,7 @@ class AdamWeightDecay:
     bias_correction=False,
     exclude_from_weight_decay=NOT_DECAYED,
     rate_multipliers=None,
-    jit_compile=True,
+    jit_compile=False,
   ):
     """Defaults are the original's, where they could not be changed.
 
@@ -276,15 +292,19 @@ class AdamWeightDecay:
       exclude_from_weight_decay: regular expressions, searched in the names.
       rate_multipliers: dict from variable name to a factor of its learning
         rate (see `learning_rate_multipliers`); 1 for names that it lacks.
-      jit_compile: compiles the formula, which on a CPU halves the time of an
-        update (one pass over the memory in place of a dozen).
+      jit_compile: whether XLA compiles the formula, once for each shape:
+        where it compiles the whole step, and for LAMB, whose dozen passes
+        over memory become one. Adam has TensorFlow's kernel, which is as
+        fast and needs no compiler.
     """
     self.slots = {}
     self._weight_decay_rate = weight_decay_rate
-    self._adam = dict(beta_1=beta_1, beta_2=beta_2, epsilon=epsilon)
+    self._betas = dict(beta_1=beta_1, beta_2=beta_2)
+    self._adam = dict(self._betas, epsilon=epsilon)
     self._bias_correction = bias_correction
     self._not_decayed = tuple(exclude_from_weight_decay)
     self._rate_multipliers = dict(rate_multipliers or {})
+    self._compiles = jit_compile
     self._formula = self._new_values
     if jit_compile:
       self._formula = tf.function(self._new_values, jit_compile=True)
@@ -313,38 +333,102 @@ class AdamWeightDecay:
     """Whether a variable of this name is one of those that are decayed."""
     return not any(re.search(p, name) for p in self._not_decayed)
 
-  def update(
-    self, variable, grad, *, learning_rate, step, grad_scale=1.0, apply=True
+  def update(self, variable, grad, **options):
+    """Applies one gradient to one variable; see `update_all`."""
+    self.update_all([variable], [grad], **options)
+
+  def update_all(
+    self, variables, grads, *, learning_rate, step, grad_scale=1.0, apply=True
   ):
-    """Applies one gradient to one variable and to its moments.
+    """Applies gradients to variables and to their moments.
 
     Args:
-      variable: tf.Variable of `create_slots`, or one replica's copy of it.
-      grad: tensor of its shape (or tf.IndexedSlices), summed over replicas.
+      variables: list of tf.Variables of `create_slots`, or one replica's
+        copies of them.
+      grads: as many tensors (or tf.IndexedSlices), summed over replicas.
       learning_rate: scalar, of `learning_rate`.
       step: updates made before this one; only bias correction reads it.
-      grad_scale: scalar that the gradient is multiplied by (`clip_scale`).
-      apply: bool or bool tensor; False leaves the variable and its moments as
-        they are, bit for bit, whatever the gradient holds.
+      grad_scale: scalar that the gradients are multiplied by (`clip_scale`).
+      apply: bool or bool tensor; False leaves the variables and their moments
+        as they are, bit for bit, whatever the gradients hold.
     """
+    apply = tf.cast(apply, tf.bool)
+    learning_rate = tf.cast(learning_rate, tf.float32)
+    step = tf.cast(step, tf.float32)
+    grad_scale = tf.cast(grad_scale, tf.float32)
+    if self._compiles or not self._has_kernel:
+      for variable, grad in zip(variables, grads):
+        self._update_by_formula(
+          variable, grad, learning_rate=learning_rate, step=step,
+          grad_scale=grad_scale, apply=apply,
+        )
+      return
+
+    def update_in_place():
+      scales = self._kernel_scales(step)
+      for variable, grad in zip(variables, grads):
+        self._update_in_place(
+          variable, _scaled(grad, grad_scale), learning_rate, scales
+        )
+      return 0
+
+    tf.cond(apply, update_in_place, lambda: 0)
+
+  def _rate(self, variable, learning_rate):
     name = variable_name(variable)
-    multiplier = self._rate_multipliers.get(name, 1.0)
-    state = (
-      variable,
-      self.slots[f"{name}/adam_m"],
-      self.slots[f"{name}/adam_v"],
-    )
+    return learning_rate * self._rate_multipliers.get(name, 1.0)
+
+  def _moments(self, variable):
+    name = variable_name(variable)
+    return self.slots[f"{name}/adam_m"], self.slots[f"{name}/adam_v"]
+
+  def _update_by_formula(self, variable, grad, *, learning_rate, **options):
+    state = (variable, *self._moments(variable))
     values = self._formula(
       tuple(tf.convert_to_tensor(part) for part in state),
       tf.convert_to_tensor(grad),
-      learning_rate=tf.cast(learning_rate, tf.float32) * multiplier,
-      step=tf.cast(step, tf.float32),
-      grad_scale=tf.cast(grad_scale, tf.float32),
-      apply=tf.cast(apply, tf.bool),
-      decay=self.decays(name),
+      learning_rate=self._rate(variable, learning_rate),
+      decay=self.decays(variable_name(variable)),
+      **options,
     )
     for part, value in zip(state, values):
       part.assign(value, read_value=False)
+
+  def _kernel_scales(self, step):
+    """Factors of the kernel's rate and epsilon that correct the bias.
+
+    With c1 and c2 what the moments are divided by (see `adam_direction`),
+    (m / c1) / (sqrt(v / c2) + e) is sqrt(c2) / c1 m / (sqrt(v) + sqrt(c2) e).
+    """
+    if not self._bias_correction:
+      return 1.0, 1.0
+    c1, c2 = _bias_corrections(step + 1.0, **self._betas)
+    return tf.sqrt(c2) / c1, tf.sqrt(c2)
+
+  def _update_in_place(self, variable, grad, learning_rate, scales):
+    """Updates the variable and its moments in one pass over memory."""
+    rate, epsilon = self._rate(variable, learning_rate), self._adam["epsilon"]
+    m, v = self._moments(variable)
+    # Unlike the original: the decay, which the kernel does not know, is taken
+    # off first. The sum is the same but for one more rounding.
+    if self._weight_decay_rate and self.decays(variable_name(variable)):
+      value = tf.convert_to_tensor(variable)
+      decayed = value - (rate * self._weight_decay_rate) * value
+      variable.assign(decayed, read_value=False)
+    # This kernel's own bias correction takes its epsilon for corrected, as
+    # the paper does not: powers of 0 turn it off.
+    tf.raw_ops.ResourceApplyAdam(
+      var=variable.handle,
+      m=m.handle,
+      v=v.handle,
+      beta1_power=0.0,
+      beta2_power=0.0,
+      lr=rate * scales[0],
+      beta1=self._adam["beta_1"],
+      beta2=self._adam["beta_2"],
+      epsilon=epsilon * scales[1],
+      grad=grad,
+    )
 
   def apply_gradients(
     self, grads, variables, *, learning_rate, step, clip_norm=1.0, apply=True
@@ -362,16 +446,14 @@ class AdamWeightDecay:
     """
     norm = global_norm(grads)
     scale = clip_scale(norm, clip_norm)
-    for grad, variable in zip(grads, variables):
-      if grad is not None:
-        self.update(
-          variable,
-          grad,
-          learning_rate=learning_rate,
-          step=step,
-          grad_scale=scale,
-          apply=apply,
-        )
+    pairs = [(v, g) for v, g in zip(variables, grads) if g is not None]
+    self.update_all(
+      *zip(*pairs),
+      learning_rate=learning_rate,
+      step=step,
+      grad_scale=scale,
+      apply=apply,
+    )
     return norm
 
   def _new_values(
@@ -393,6 +475,8 @@ class AdamWeightDecay:
     return tuple(tf.where(apply, n, old) for n, old in zip(new, state))
 
   _update_rule = staticmethod(adam_weight_decay_update)
+  # Whether `_update_in_place` computes the rule.
+  _has_kernel = True
 
   def _rule_options(self, decay):
     del decay
@@ -410,6 +494,7 @@ class Lamb(AdamWeightDecay):
     super().__init__(bias_correction=bias_correction, **options)
 
   _update_rule = staticmethod(lamb_update)
+  _has_kernel = False
 
   def _rule_options(self, decay):
     return {"layer_adaptation": decay}

@@ -72,7 +72,9 @@ class Answerer:
     self._logits = functools.partial(
       window_logits, model, trim=trim, mask_padding=mask_padding
     )
-    self._compiled_logits = tf.function(self._logits, reduce_retracing=True)
+    self._compiled_logits = tf.function(
+      self._logits, reduce_retracing=True, autograph=False
+    )
     self.threshold = threshold
 
   def answers(self, data, batch_size, *, find_threshold=False):

@@ -36,7 +36,7 @@ def make_evaluator(strategy, objective):
     loss = tf.add_n([sums[name] / weights[name] for name in sums])
     return replica.all_reduce("SUM", (loss, metrics))
 
-  @tf.function
+  @tf.function(autograph=False)
   def step(batch):
     return tf.nest.map_structure(
       lambda values: strategy.experimental_local_results(values)[0],
@@ -81,7 +81,7 @@ class Predictor:
     self._strategy = strategy
 
     # Batches may differ in shape: in how many windows their texts have.
-    @tf.function(reduce_retracing=True)
+    @tf.function(reduce_retracing=True, autograph=False)
     def step(batch):
       outputs = strategy.run(function, args=(batch,))
       return tf.nest.map_structure(

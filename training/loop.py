@@ -191,11 +191,18 @@ class Trainer:
     # A step of several replicas exchanges gradients, which XLA cannot do for
     # MirroredStrategy: then only what lies before the exchange is compiled.
     alone = strategy.num_replicas_in_sync == 1
+    # Rows of words can be added up no sooner than where gradients are used,
+    # unless those of several parts or replicas are to be summed.
+    is_cut = options.gradient_accumulation_steps > 1
+    self._adds_gradients = is_cut or not alone
+    # Without AutoGraph, which takes longer to convert the network's code than
+    # TensorFlow takes to trace it. The loop over parts needs it.
     self._compiled_step = tf.function(
-      self._step, jit_compile=(jit and alone) or None
+      self._step, jit_compile=(jit and alone) or None, autograph=False
     )
     self._compiled_gradients = tf.function(
-      self._gradients, jit_compile=(jit and not alone) or None
+      self._gradients, jit_compile=(jit and not alone) or None,
+      autograph=is_cut,
     )
     self._block = tf.function(self._run_block)
     with strategy.scope():
@@ -251,21 +258,22 @@ class Trainer:
     grads, squared_rows, loss, metrics = self._compiled_gradients(
       batch, weights, step, replica.replica_id_in_sync_group
     )
-    grads, squared_rows, whole_loss = replica.all_reduce(
-      "SUM", (grads, squared_rows, loss)
-    )
+    whole_loss = loss
+    if replica.num_replicas_in_sync > 1:
+      grads, squared_rows, whole_loss = replica.all_reduce(
+        "SUM", (grads, squared_rows, loss)
+      )
     loss_scale = self._loss_scale.scale.read_value()
     norm = self._global_norm(grads, squared_rows) / loss_scale
     rate = self._learning_rate(step)
-    for variable, grad in zip(self._trained, grads):
-      self._optimizer.update(
-        variable,
-        grad,
-        learning_rate=rate,
-        step=self.applied_updates.read_value(),
-        grad_scale=optimization.clip_scale(norm) / loss_scale,
-        apply=_are_finite(whole_loss, norm),
-      )
+    self._optimizer.update_all(
+      self._trained,
+      grads,
+      learning_rate=rate,
+      step=self.applied_updates.read_value(),
+      grad_scale=optimization.clip_scale(norm) / loss_scale,
+      apply=_are_finite(whole_loss, norm),
+    )
     return whole_loss, metrics, rate, norm
 
   def _global_norm(self, grads, squared_rows):
@@ -282,8 +290,9 @@ class Trainer:
     """Gradients of one replica's share, part after part.
 
     Returns:
-      list of dense gradients, dict from the name of a variable whose rows were
-      looked up to the squared norm of those rows, loss, metrics.
+      list of gradients (dense ones if those of several parts or replicas are
+      added up), dict from the name of a variable whose rows were looked up to
+      the squared norm of those rows, loss, metrics.
     """
     parts = self._options.gradient_accumulation_steps
     seed = tf.stack([tf.cast(self._options.seed, tf.int64), step])
@@ -318,7 +327,8 @@ class Trainer:
         raise ValueError(f"the loss does not reach {variable.name}")
       if isinstance(grad, tf.IndexedSlices):
         squared_rows[variable.name] = optimization.rows_squared_norm([grad])
-      grads[index] = tf.convert_to_tensor(grad)
+      if self._adds_gradients:
+        grads[index] = tf.convert_to_tensor(grad)
     return grads, squared_rows, loss, metrics
 
   # Many steps.

@@ -320,8 +320,10 @@ def make_trainer(
     rate_multipliers=optimization.learning_rate_multipliers(
       names, depth, settings.layerwise_lr_decay
     ),
-    # On a CPU too XLA pays for the formula alone.
-    jit_compile=_jit_compile(settings) is not False,
+    # On a CPU too XLA pays for LAMB's formula alone.
+    jit_compile=_jit_compile(settings) is not False
+    and (settings.optimizer == "lamb"
+         or not shapes_may_vary(settings, strategy)),
   )
   return loop.Trainer(
     strategy=strategy,
