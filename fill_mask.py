@@ -1,4 +1,4 @@
-r"""Fills each [MASK] of a text with the likeliest word pieces.
+r"""Fills each [MASK] of a text with the most likely word pieces.
 
   python fill_mask.py --text="The lighthouse keeper lit the [MASK]." \
       --bert_config_file=bert_config.json --vocab_file=vocab.txt \
@@ -38,7 +38,7 @@ MASK = "[MASK]"
 
 
 def texts_to_fill(texts, input_file):
-  """Yields (where it stands, text): those given, or from the terminal."""
+  """Yields (place, text): those given, or from the terminal."""
   for text in texts:
     yield "--text", text
   if input_file:
@@ -103,7 +103,7 @@ def make_predictor(config, init_checkpoint, *, num_tokens, top_k):
 
   Returns:
     A function of ids [1, T] and positions [1, P] that gives probabilities and
-    ids of the likeliest word pieces, [1, P, top_k] each.
+    ids of the most likely word pieces, [1, P, top_k] each.
   """
   model = modeling.BertModel(config)
   head = modeling.MaskedLMHead(config, model.word_embeddings)

@@ -296,7 +296,7 @@ class TokenRows(NamedTuple):
   def of_mask(cls, input_mask, heads):
     """Makes it of a mask [B, T] and the number of attention heads."""
     mask = tf.cast(input_mask, tf.bool)
-    # Two things are computed beside the tokens, to equal the padded numbers.
+    # Two things are computed besides the tokens, to equal the padded numbers.
     # A sequence without tokens, which attends to all its positions, and
     # [CLS], which heads read even where it is masked.
     is_row = mask | ~tf.reduce_any(mask, axis=1, keepdims=True)

@@ -130,7 +130,7 @@ class BertConfig:
   def label_names(self):
     """Returns the names of a trained head's labels, [] if there are none.
 
-    They stand in `id2label`, as in Hugging Face's configurations.
+    They are in `id2label`, as in Hugging Face's configurations.
 
     Raises:
       InputError: they are not numbered from 0 on.

@@ -160,7 +160,7 @@ def adam_direction(
 ):
   """Adam's direction of descent (Kingma & Ba, arXiv 1412.6980, algorithm 1).
 
-  As in the original: epsilon stands outside the root, and without
+  As in the original: epsilon is outside the root, and without
   `correction_step` the moments are taken as they are, though they start at 0
   and so are too small for the first few hundred updates.
 
@@ -268,7 +268,7 @@ class AdamWeightDecay:
 
   Attributes:
     slots: dict from "<variable>/adam_m" and "<variable>/adam_v" to the
-      tf.Variable with that moment; what a training checkpoint holds beside the
+      tf.Variable with that moment; what a training checkpoint holds besides the
       weights.
   """
 
@@ -534,7 +534,7 @@ def layer_of(name, num_layers):
 
   Returns:
     0 for the embeddings, i + 1 for encoder layer i (from 0), num_layers + 1
-    for what stands on top: the pooler and every head.
+    for what is above them: the pooler and every head.
   """
   if re.search(r"(^|/)embeddings/", name):
     return 0

@@ -225,7 +225,7 @@ def _sentence_note(path, modules):
 # Writing
 
 
-# Class of transformers -> what its TF1 names start with, beside the encoder's.
+# Class of transformers -> what its TF1 names start with, besides the encoder's.
 # The first one that has all its names is taken, so a head of tokens has to be
 # asked for: its names are those of a head of sentences.
 ARCHITECTURES = {
@@ -306,7 +306,7 @@ def write_tokenizer_config(folder, do_lower_case, max_length):
 
 
 def read_do_lower_case(vocab_file):
-  """Returns what is said of the case beside a vocabulary, None for nothing.
+  """Returns the case that a file next to a vocabulary gives, or None.
 
   Raises:
     InputError: the tokenizer_config.json there is no JSON object.

@@ -2,7 +2,7 @@
 
 They are object-based: a value is found by the path of attributes that leads
 to it, such as encoder/_transformer_layers/0/_attention_layer/_query_dense/
-kernel, and a graph of the objects is stored beside the values. What is read
+kernel, and a graph of the objects is stored next to the values. What is read
 and written here is what `BertEncoder`, `BertEncoderV2` and `BertPretrainerV2`
 (with a next-sentence head) hold.
 """
@@ -106,7 +106,7 @@ class Reader:
 
 
 def _shape(shape, layout):
-  """Shape that a value has once it lies as in TF1."""
+  """Shape of a value in the layout of TF1."""
   if layout == "transposed":
     return shape[::-1]
   if layout == "heads":

@@ -4,7 +4,7 @@ A TensorFlow checkpoint is a pair of files, PREFIX.index (names, shapes,
 checksums) and PREFIX.data-00000-of-00001 (the values; large ones come in
 several). What this project writes is name-based, as TensorFlow 1 did it: the
 key of a value is the name of its variable, so the original reads our files
-and we read the released ones. A `.meta` file beside them is not needed.
+and we read the released ones. A `.meta` file next to them is not needed.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from common import config_formats, errors, file_io
 
 TF1 = "TensorFlow 1"
 
-# What training needs beside weights, under the names of the optimizers that
+# What training needs besides weights, under the names of the optimizers that
 # BERT has been trained with. Not worth a word when it is not loaded.
 _OPTIMIZER_STATE = re.compile(
   r"/(adam_m|adam_v|lamb_m|lamb_v|Adam|Adam_1|LAMB|LAMB_1)$"
@@ -142,9 +142,9 @@ def find_prefix(path):
     return _prefix_in_folder(path)
   folder = os.path.dirname(path) or "."
   present = _prefixes(folder) if tf.io.gfile.isdir(folder) else []
-  beside = f"; {folder} has {', '.join(present)}" if present else ""
+  candidates = f"; {folder} has {', '.join(present)}" if present else ""
   raise errors.InputError(
-    f"no checkpoint at {path}: there is no {prefix}.index{beside}"
+    f"no checkpoint at {path}: there is no {prefix}.index{candidates}"
   )
 
 
@@ -185,13 +185,13 @@ def _check_all_shards_exist(prefix):
     expected = f"{os.path.basename(prefix)}.data-{shard:05d}-of-{count:05d}"
     if expected not in found:
       raise errors.InputError(
-        f"{prefix}.index has no data: {expected} is missing beside it; copy "
+        f"{prefix}.index has no data: {expected} is missing next to it; copy "
         "all files of the checkpoint"
       )
 
 
 def is_optimizer_state(name):
-  """Whether a name is not of a weight but of what training keeps beside it."""
+  """Whether a name is of state that training keeps next to the weights."""
   return bool(_OPTIMIZER_STATE.search(name))
 
 

@@ -1,4 +1,4 @@
-"""One table: what each weight is called and how it lies, in three worlds.
+"""One table: name and layout of each weight in three programs.
 
   TF1            the released checkpoints, the original, and this project
   Hugging Face   BertModel, BertForPreTraining, ... in PyTorch

@@ -5,7 +5,7 @@ Face's config.json. They share most names, but not the meaning of hidden_act:
 Hugging Face's "gelu" is the exact function, made with erf, which this project
 calls "gelu_erf"; the original's "gelu" is the approximation made with tanh,
 which Hugging Face calls "gelu_new". Reading one as the other moves every
-hidden state by about 1e-3, without any error: so both are told apart here.
+hidden state by about 1e-3, without any error: so this module recognizes both.
 """
 
 import math

@@ -51,7 +51,7 @@ def names_and_sizes(paths):
   """Returns what changes when files do, without reading them.
 
   Args:
-    paths: of files, and of folders, which stand for the files right in them.
+    paths: of files, and of folders: their files, without those of subfolders.
 
   Returns:
     Such as "3 files, 4096 bytes, checksum of names and sizes 0d4c...".
@@ -93,7 +93,7 @@ class _RemoteFile(io.RawIOBase):
   r"""Bytes of a file that TensorFlow reads, unchanged.
 
   GFile's own lines are without any "\r", so they are shorter than the bytes
-  that they stand for, and a place in the file cannot be computed from them.
+  of the lines, and a place in the file cannot be computed from them.
   """
 
   def __init__(self, path):
@@ -162,7 +162,7 @@ def not_utf8(path, number, error):
 
 
 def name_aside(path):
-  """Returns a temporary name beside `path` that no other process takes.
+  """Returns a temporary name next to `path` that no other process takes.
 
   Not even one in another container, which may have the same process id.
   """
@@ -192,7 +192,7 @@ def remove_leftovers(path):
 
 @contextlib.contextmanager
 def atomic_write(path):
-  """Gives a temporary path beside `path`; renames it to `path` at the end.
+  """Gives a temporary path next to `path`; renames it to `path` at the end.
 
   If the block raises, the temporary file is removed and `path` stays as it
   was. A local file is synced to the disk before it is renamed, and its folder

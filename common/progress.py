@@ -48,7 +48,7 @@ class Progress:
       self._stream.flush()
 
   def line(self, seconds):
-    """Returns the line after so many seconds of work."""
+    """Returns the line after `seconds` of work."""
     fraction = self._done / max(1, self._total)
     bar = "#" * int(_BAR_WIDTH * fraction)
     rate = self._units / max(seconds, 1e-9)

@@ -47,7 +47,7 @@ class Tokens(NamedTuple):
 
   Attributes:
     ids: int32.
-    starts, ends: int32, the code points of the text that a piece stands for;
+    starts, ends: int32, the code points of the text that a piece covers;
       an accent that was stripped belongs to its letter.
     words: int32, number of the piece's word: the same for all its pieces.
     chunks: int32, number of the piece's part of the text between white space.
@@ -80,7 +80,7 @@ class GraphTokenizer(tf.Module):
     wordpiece = tokenizer.wordpiece_tokenizer
     if wordpiece.unk_token not in tokenizer.vocab:
       raise errors.InputError(
-        f"{tokenizer.vocab_file}: no {wordpiece.unk_token}, which stands for "
+        f"{tokenizer.vocab_file}: no {wordpiece.unk_token}, the token of "
         "unknown words; add it"
       )
     self.lines = vocabulary_lines(tokenizer)
@@ -120,7 +120,7 @@ class GraphTokenizer(tf.Module):
     return self._pieces(source, words, word_rows, origins)
 
   def _replaced(self, source):
-    """Applies the rules of BasicTokenizer, words then stand between spaces.
+    """Applies the rules of BasicTokenizer: spaces then separate words.
 
     Args:
       source: ragged int32 [B, (C)], code points.
@@ -224,7 +224,7 @@ class GraphTokenizer(tf.Module):
 def vocabulary_lines(tokenizer):
   """Returns the tokens of a FullTokenizer in the order of their ids.
 
-  A line whose token stands again further down is "": that id is never used.
+  A line whose token occurs again further down is "": that id is never used.
   """
   inverse = tokenizer.inv_vocab
   return [inverse.get(index, "") for index in range(max(inverse) + 1)]

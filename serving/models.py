@@ -206,7 +206,7 @@ class Embedder(ServedModel):
 
 
 class MaskFiller(ServedModel):
-  """Texts with [MASK] -> the likeliest pieces for each, as fill_mask.py.
+  """Texts with [MASK] -> the most likely pieces for each, as fill_mask.py.
 
   Outputs `fillings` [B, P, K] and `probabilities` [B, P, K]. A mask behind
   the piece number max_seq_length is cut off with the text.
@@ -225,7 +225,7 @@ class MaskFiller(ServedModel):
     """As of all kinds, and `masked_lm_positions` [B, P], 0 where none is."""
     (text,) = texts
     # The tokenizer cuts "[MASK]" to "[", "mask", "]", as the original's does,
-    # so what stands between the masks is tokenized by itself.
+    # so the text between the masks is tokenized separately.
     parts = tf.strings.split(text, MASK)
     ids = parts.with_flat_values(self.tokenizer.tokenize(parts.flat_values).ids)
     mask = tf.fill([tf.size(parts.flat_values), 1], self._mask_id)
@@ -269,7 +269,7 @@ class MaskFiller(ServedModel):
 
 
 class Tagger(ServedModel):
-  """Texts -> their words, each with a tag and where it stands.
+  """Texts -> their words, each with a tag and its place.
 
   Outputs [B, W]: `words`, `tags`, `probabilities`, `starts` and `ends`
   (characters), and `num_words` [B]. A word's tag is that of its first piece.
