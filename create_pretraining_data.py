@@ -140,7 +140,7 @@ import time
 
 from absl import logging
 
-from common import errors, file_io, progress, tfrecord
+from common import errors, file_io, progress, tfrecord, unknown_tokens
 from pretraining import (
   beam_shards,
   flag_conflicts,
@@ -148,7 +148,6 @@ from pretraining import (
   record_maker,
   record_report,
   sharding,
-  text_corpus,
   text_shards,
 )
 from training import setup
@@ -179,16 +178,15 @@ def main(argv):
     count, outputs = write_shards(settings, options, inputs, argv[1:])
   else:
     count, outputs = write_files(settings, options, inputs)
-  seconds = time.monotonic() - start
   logging.info(
-    "Wrote %d instances to %s in %.1f s", count, listed(outputs), seconds
+    "Wrote %d instances to %s in %.1f s",
+    count, listed(outputs), time.monotonic() - start,
   )
 
 
 def listed(names):
   """Returns names separated by commas; of many, only the first and last."""
-  shown = names if len(names) <= 4 else [*names[:2], "...", names[-1]]
-  return ", ".join(shown)
+  return ", ".join(names if len(names) <= 4 else [*names[:2], "...", names[-1]])
 
 
 def make_record_options(settings):
@@ -248,7 +246,9 @@ def write_files(settings, options, inputs):
     ]
     corpus = maker.read(text_shards.whole_files(inputs), joined=True)
     check_corpus(settings, corpus, options)
-    text_corpus.log_unknown(maker.count_unknown(corpus), len(corpus.ids))
+    unknown_tokens.log_share(
+      settings.input_file, maker.count_unknown(corpus), len(corpus.ids)
+    )
     passes = options.instances.dupe_factor
     done = progress.Progress(
       passes, parts=passes, part_name="passes", unit="words"
@@ -335,7 +335,9 @@ def verify(settings):
   report.faults += sharding.compare_with_manifests(paths)
   print(report.text())
   if report.unknown is not None:
-    text_corpus.log_unknown(report.unknown, report.text_tokens)
+    unknown_tokens.log_share(
+      settings.output_file, report.unknown, report.text_tokens
+    )
   if report.faults:
     raise errors.InputError(
       f"{len(report.faults)} fault(s) in {len(paths)} file(s); the first: "

@@ -23,8 +23,15 @@ from typing import NamedTuple
 import tensorflow as tf
 from absl import logging
 
-from common import errors, file_io, process_pool, progress, tfrecord
-from pretraining import record_maker, text_corpus, text_shards
+from common import (
+  errors,
+  file_io,
+  process_pool,
+  progress,
+  tfrecord,
+  unknown_tokens,
+)
+from pretraining import record_maker, text_shards
 
 _FORMAT = 1  # Of the manifest and of the shards' content.
 _SHARD_NAME = re.compile(r"(.*)-\d{5}-of-\d{5}(\.gz)?", re.DOTALL)
@@ -132,8 +139,10 @@ class ShardedRun:
       texts.append(text)
       done.advance(_text_bytes(shard), text.words)
     if texts:
-      text_corpus.log_unknown(
-        sum(text.unknown for text in texts), sum(text.tokens for text in texts)
+      unknown_tokens.log_share(
+        self.manifest,
+        sum(text.unknown for text in texts),
+        sum(text.tokens for text in texts),
       )
     return self.end(finished)
 

@@ -9,14 +9,11 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
-from absl import logging
 
 from common import errors
 
 SPECIAL_TOKENS = ("[CLS]", "[SEP]", "[MASK]")
 _LINES_PER_BLOCK = 4096
-# Released vocabularies leave less than 1 % of the text that they are for.
-_MANY_UNKNOWN = 0.1
 
 # Values of Corpus.continues.
 STARTS_WORD, CONTINUES_WORD, NO_WORD = 0, 1, 2
@@ -132,18 +129,6 @@ def read_corpus(lines, encode_lines, dtype):
     bytes(flags) or None,
     num_words,
   )
-
-
-def log_unknown(unknown, tokens):
-  """Logs the share of [UNK] among the tokens of a text; warns above 10 %."""
-  share = 100 * unknown / max(1, tokens)
-  logging.info("[UNK]: %.1f %% of the tokens", share)
-  if unknown > _MANY_UNKNOWN * tokens:
-    logging.warning(
-      "%.1f %% of the tokens are [UNK], of which a model learns nothing: "
-      "--vocab_file or --do_lower_case may not fit the text",
-      share,
-    )
 
 
 def word_flags(corpus, vocabulary):

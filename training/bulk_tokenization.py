@@ -1,10 +1,10 @@
-"""Lines of text -> ids, thousands at a time: FullTokenizer's, faster.
+"""Lines of text -> ids, thousands at a time: as FullTokenizer, but faster.
 
 tensorflow_text's FastBertTokenizer (Song et al. 2021) is ten times as fast as
-any tokenizer in Python, but not the same: it folds case by another table, has
-another Unicode version, and gives up at words of 100 bytes instead of 200
-characters. So it is given only the lines that are sure to come out alike, by
-a test of their characters; all others go to the FullTokenizer itself.
+any tokenizer in Python, but not equal: it lower-cases by another table, has
+another Unicode version, and its longest word has 100 bytes instead of 200
+characters. So it gets only lines for which both are known to agree, by their
+characters; the FullTokenizer itself encodes all others.
 """
 
 import itertools
@@ -18,12 +18,12 @@ from absl import logging
 # 40 MB: too much for a text that takes the exact tokenizer no longer.
 _CHARACTERS_BEFORE_FAST = 4_000_000
 _LONGEST_WORD_BYTES = 100
-_REMEMBERED_CHUNKS, _REMEMBERED_LENGTH = 1 << 14, 64
+_CACHED_CHUNKS, _CACHED_LENGTH = 1 << 14, 64
 
 # Characters that both tokenizers treat alike, lower-casing or not, whatever
-# stands beside them. Tested one by one; chosen so that no version of Unicode
-# is going to change them: no combining marks, no compatibility forms (such
-# as U+00BD), no sigma (which has a form at the end of a word).
+# their neighbours are. Tested one by one; chosen so that no version of Unicode
+# will change them: no combining marks, no compatibility forms (such as
+# U+00BD), no sigma (which has a form at the end of a word).
 _ALIKE = re.compile(
   "[ -~"  # ASCII without control characters.
   "\u00a0-\u00a7\u00a9\u00ab\u00ac\u00ae\u00b0\u00b1\u00b6\u00b7\u00bb"
@@ -44,7 +44,7 @@ class BulkEncoder:
 
     Args:
       tokenizer: tokenization.FullTokenizer.
-      characters_before_fast: how much text goes to `tokenizer` before the
+      characters_before_fast: how much text `tokenizer` encodes before the
         faster one is made.
     """
     self._tokenizer = tokenizer
@@ -86,7 +86,7 @@ class BulkEncoder:
     return ids, [end - start for start, end in zip(ends, ends[1:])]
 
   def _may_be_fast(self, lines):
-    """Whether the faster tokenizer is there, or makes it when it is time."""
+    """Whether there is a faster tokenizer; makes it after enough text."""
     if self._fast is None and self._characters_before_fast is not None:
       self._characters_before_fast -= sum(map(len, lines))
       if self._characters_before_fast < 0:
@@ -96,11 +96,11 @@ class BulkEncoder:
 
 
 class _ChunkIds(dict):
-  """Ids of stretches of text without a space, worked out when asked for.
+  """Ids of chunks of text without a space, computed when they are looked up.
 
-  U+0020 parts words at every stage of tokenization, whatever is beside it.
-  FullTokenizer.encode is as fast, but remembers more: its memory would be
-  the largest part of what a small text needs.
+  U+0020 separates words at every stage of tokenization, whatever is next to
+  it. FullTokenizer.encode is as fast, but its caches are larger: they would be
+  most of the memory that a small text needs.
   """
 
   def __init__(self, tokenizer):
@@ -112,9 +112,9 @@ class _ChunkIds(dict):
     for word in self._tokenizer.basic_tokenizer.tokenize(chunk):
       pieces += self._tokenizer.wordpiece_tokenizer.longest_matches(word)
     ids = tuple(self._tokenizer.convert_tokens_to_ids(pieces))
-    if len(self) >= _REMEMBERED_CHUNKS:
+    if len(self) >= _CACHED_CHUNKS:
       self.clear()
-    if len(chunk) <= _REMEMBERED_LENGTH:
+    if len(chunk) <= _CACHED_LENGTH:
       self[chunk] = ids
     return ids
 
@@ -122,8 +122,8 @@ class _ChunkIds(dict):
 def _fast_tokenizer(tokenizer):
   """Returns a FastBertTokenizer, or None for a vocabulary that it cannot use.
 
-  It finds other pieces where a token has a space in it, and gives no ids like
-  those of a vocabulary in which a token stands twice.
+  It finds other pieces if a token contains a space, and cannot represent the
+  ids of a vocabulary with a repeated token.
   """
   tokens = list(tokenizer.vocab)
   is_twice = list(tokenizer.vocab.values()) != list(range(len(tokens)))
