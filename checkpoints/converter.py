@@ -149,7 +149,7 @@ def convert(source, output, kind, *, keep_optimizer_state=True, **options):
   _check_new(output)
   weights, left_out = _chosen(source.reader, kind, keep_optimizer_state)
   values = {name: source.reader.read(name) for name in weights}
-  aside = file_io.name_aside(output.rstrip("/"))
+  aside = file_io.temporary_path(output.rstrip("/"))
   try:
     os.makedirs(aside)
     names = WRITERS[kind](aside, values, source, **options)

@@ -238,7 +238,7 @@ def files_aside(prefix):
   Raises:
     InputError: TensorFlow or the system cannot write them.
   """
-  aside = file_io.name_aside(prefix)
+  aside = file_io.temporary_path(prefix)
   try:
     tf.io.gfile.makedirs(os.path.dirname(prefix) or ".")
     yield aside

@@ -11,13 +11,17 @@ import io
 import os
 import re
 import secrets
-import socket
+import time
 
 import tensorflow as tf
 
-from common import errors
+from common import errors, process_identity
 
 _READ_TOGETHER = 1 << 20  # Bytes.
+_SECONDS_PER_DAY = 24 * 3600.0
+_TEMPORARY = re.compile(
+  r"\.tmp-(?P<machine>[\w-]+)-[0-9a-f]{8}-(?P<pid>\d+)(\.[^/]*)?$"
+)
 
 
 def is_remote(path):
@@ -161,33 +165,48 @@ def not_utf8(path, number, error):
   )
 
 
-def name_aside(path):
+def temporary_path(path):
   """Returns a temporary name next to `path` that no other process takes.
 
   Not even one in another container, which may have the same process id.
   """
-  return f"{path}.tmp-{_host()}-{secrets.token_hex(4)}-{os.getpid()}"
+  machine = process_identity.machine()
+  return f"{path}.tmp-{machine}-{secrets.token_hex(4)}-{os.getpid()}"
 
 
-def _host():
-  return re.sub(r"[^\w-]", "_", socket.gethostname())
+def remove_stale_temporary_files(path):
+  """Removes temporary files of processes that were killed.
 
-
-def remove_leftovers(path):
-  """Removes what processes of this machine left that were killed.
+  Those of a process of this machine that still runs stay, and so do those of
+  another machine, where nothing can be asked, unless they are a day old.
 
   Args:
-    path: the name that they were writing under; local, or nothing is done.
+    path: the name that is written under a temporary one, or a folder, for all
+      files in it; local, or nothing is done.
   """
   if is_remote(path):
     return
-  for left in tf.io.gfile.glob(f"{path}.tmp-{_host()}-*"):
-    try:
-      os.kill(int(left.rpartition("-")[2]), 0)  # Only asks whether it runs.
-    except ProcessLookupError:
-      os.remove(left)
-    except PermissionError:
-      continue  # It runs, for someone else.
+  folder, start = os.path.split(path)
+  if os.path.isdir(path):
+    folder, start = path, ""
+  if not os.path.isdir(folder or "."):
+    return
+  for name in os.listdir(folder or "."):
+    found = os.path.join(folder, name)
+    if name.startswith(start) and _is_stale_temporary(found):
+      with contextlib.suppress(FileNotFoundError):
+        os.remove(found)
+
+
+def _is_stale_temporary(path):
+  match = _TEMPORARY.search(path)
+  if not match or not os.path.isfile(path):
+    return False
+  if match["machine"] == process_identity.machine():
+    return not process_identity.is_running(int(match["pid"]))
+  with contextlib.suppress(FileNotFoundError):
+    return time.time() - os.path.getmtime(path) > _SECONDS_PER_DAY
+  return False
 
 
 @contextlib.contextmanager
@@ -201,16 +220,16 @@ def atomic_write(path):
   Raises:
     InputError: where the folder should be there is something else.
   """
-  aside = name_aside(path)
+  temporary = temporary_path(path)
   commit = _commit_remote if is_remote(path) else _commit_local
   if not is_remote(path):
     _make_folder(path)
   try:
-    yield aside
-    commit(aside, path)
+    yield temporary
+    commit(temporary, path)
   except BaseException:
     with contextlib.suppress(tf.errors.OpError):  # There may be none yet.
-      tf.io.gfile.remove(aside)
+      tf.io.gfile.remove(temporary)
     raise
 
 
@@ -223,14 +242,14 @@ def _make_folder(path):
     ) from error
 
 
-def _commit_local(aside, path):
-  sync(aside)
-  os.replace(aside, path)
+def _commit_local(temporary, path):
+  sync(temporary)
+  os.replace(temporary, path)
   sync(os.path.dirname(path) or ".")
 
 
-def _commit_remote(aside, path):
-  tf.io.gfile.rename(aside, path, overwrite=True)
+def _commit_remote(temporary, path):
+  tf.io.gfile.rename(temporary, path, overwrite=True)
 
 
 def sync(path):
@@ -244,6 +263,6 @@ def sync(path):
 
 def write_text(path, text):
   """Writes `text` to `path` in UTF-8, whole or not at all."""
-  with atomic_write(path) as aside:
-    with tf.io.gfile.GFile(aside, "wb") as stream:
+  with atomic_write(path) as temporary:
+    with tf.io.gfile.GFile(temporary, "wb") as stream:
       stream.write(text.encode("utf-8"))

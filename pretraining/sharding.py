@@ -160,7 +160,7 @@ class ShardedRun:
     ]
     self._write_manifest(recorded)
     for shard in missing:
-      file_io.remove_leftovers(shard.output)
+      file_io.remove_stale_temporary_files(shard.output)
     if len(missing) < len(self.shards):
       logging.info(
         "%d of %d shards are finished already",

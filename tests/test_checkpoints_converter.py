@@ -82,7 +82,9 @@ def test_optimizer_state_is_carried_from_tf1_to_tf1(tmp_path):
 def test_a_training_folder_of_this_project_is_its_own_configuration(tmp_path):
   weights = weight_files.read_weights(TRAINING)
   config = weight_files.read_config(LINEAR)
-  run_folder.claim(f"{tmp_path}/run", {"task": "x", "bert_config": config})
+  run_folder.check_output_dir(
+    f"{tmp_path}/run", {"task": "x", "bert_config": config}
+  )
   run_folder.save(f"{tmp_path}/run", 12, weights)
   convert(tmp_path / "run", tmp_path / "out", "huggingface")
   converted = weight_files.open_reader(f"{tmp_path}/out")

@@ -218,12 +218,12 @@ def test_what_killed_processes_of_this_machine_left_is_removed(tmp_path):
   path = str(tmp_path / "a")
   gone = subprocess.Popen(["true"])
   gone.wait()
-  own = file_io.name_aside(path)
+  own = file_io.temporary_path(path)
   dead = f"{own.rpartition('-')[0]}-{gone.pid}"
   elsewhere = f"{path}.tmp-other-host-0a1b2c3d-{gone.pid}"
   for name in (own, dead, elsewhere):
     pathlib.Path(name).touch()
-  file_io.remove_leftovers(path)
+  file_io.remove_stale_temporary_files(path)
   left = {str(found) for found in tmp_path.iterdir()}
   assert left == {own, elsewhere}
 

@@ -3,6 +3,7 @@
 import functools
 import json
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
@@ -11,8 +12,10 @@ import tensorflow as tf
 import modeling
 import optimization
 import two_replicas
+from checkpoints import weight_files
+from common import errors
 from pretraining import pretrainer
-from training import loop
+from training import loop, run_folder
 
 GOLDEN = pathlib.Path("tests/golden/optimizer")
 STRATEGIES = {"one": tf.distribute.get_strategy, "two": two_replicas.strategy}
@@ -141,3 +144,37 @@ def test_whole_runs_of_the_original(tmp_path, name, devices):
       )
       compared += 1
   assert compared > 50
+
+
+def test_a_run_of_the_original_goes_on_with_its_moments(tmp_path):
+  for path in pathlib.Path("tests/golden/checkpoints").glob("model.ckpt-12.*"):
+    shutil.copy(path, tmp_path)
+  note = 'model_checkpoint_path: "/home/me/run/model.ckpt-12"\n'
+  (tmp_path / "checkpoint").write_text(note)
+  strategy = STRATEGIES["one"]()
+  run = GoldenRun("pre_linear_warm_longer_than_total", strategy)
+  batches = run.batches(strategy)
+  trainer = loop.Trainer(
+    strategy=strategy,
+    variables=run.variables,
+    trained=run.variables,
+    objective=run.objective,
+    optimizer=optimization.make_optimizer("bertadam", jit_compile=False),
+    learning_rate=run.rate,
+    options=loop.TrainOptions(
+      output_dir=str(tmp_path), num_train_steps=13, batch_size=run.batch_size
+    ),
+  )
+  trainer.start_from(run_folder.starting_point(str(tmp_path), None))
+  state, final = trainer.state(), run.part("final")
+  assert trainer.global_step == trainer.applied_updates == 12
+  assert {name for name in state if "adam" in name} < final.keys()
+  for name, expected in final.items():
+    np.testing.assert_array_equal(state[name].numpy(), expected, err_msg=name)
+  trainer.train(lambda step: batches)
+  assert run_folder.latest_committed(str(tmp_path)).step == 13
+  # A model of another shape leaves all as it was.
+  found = run_folder.latest_committed(str(tmp_path))
+  wrong = tf.Variable(np.zeros([2, 2], "f"), name="bert/pooler/dense/kernel")
+  with pytest.raises(errors.InputError, match=r"pooler/dense/kernel has shape"):
+    weight_files.load([wrong], found.prefix)

@@ -7,15 +7,17 @@ import pathlib
 import re
 import resource
 import shutil
+import subprocess
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from checkpoints import weight_files
-from common import errors, file_io
+from common import errors, file_io, folder_lock, process_identity
 from training import run_folder
 
+TRAINS = run_folder.TrainedWith({}, {})
 RUN = {"kind": "classifier", "task": "mrpc", "model": {"hidden_size": 8}}
 
 
@@ -80,10 +82,10 @@ def test_no_checkpoints(tmp_path):
 
 def test_remote_folders(tmp_path):
   folder = f"ram://{tmp_path.name}"
-  run_folder.claim(folder, RUN)
+  run_folder.check_output_dir(folder, RUN)
   save(folder, 1, 2, 3, max_to_keep=2)
   check_whole(run_folder.latest_committed(folder), 3)
-  run_folder.claim(folder, RUN)
+  run_folder.check_output_dir(folder, RUN)
   assert not tf.io.gfile.exists(f"{folder}/model.ckpt-1.index")
 
 
@@ -117,15 +119,15 @@ def change_last_byte(path):
 def test_a_damaged_newest_checkpoint_is_passed_over_aloud(
   tmp_path, caplog, suffix, change, reason
 ):
-  run_folder.claim(str(tmp_path), RUN)
+  run_folder.check_output_dir(str(tmp_path), RUN)
   save(tmp_path, 5, 10)
   change(tmp_path / f"model.ckpt-10{suffix}")
-  run_folder.claim(str(tmp_path), RUN)
+  run_folder.check_output_dir(str(tmp_path), RUN)
   with caplog.at_level(logging.WARNING):
     commit = run_folder.latest_committed(str(tmp_path))
   check_whole(commit, 5)
   (message,) = [record.getMessage() for record in caplog.records]
-  assert message.startswith(f"passing over {tmp_path}/model.ckpt-10: ")
+  assert message.startswith(f"skipping {tmp_path}/model.ckpt-10: ")
   assert re.search(reason, message)
   # Training goes on from step 5 and comes by step 10 again.
   save(tmp_path, 10)
@@ -176,14 +178,14 @@ def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(
 ):
   """Step 15 is new; step 10 is there, and is saved once more."""
   folder = tmp_path / "run"
-  run_folder.claim(str(folder), RUN)
+  run_folder.check_output_dir(str(folder), RUN)
   save(folder, 5, 10)
   with monkeypatch.context() as patch:
     camera = Camera(folder, tmp_path, patch)
     save(folder, step, max_to_keep=2)
   found = []
   for copy in camera.pictures:
-    run_folder.claim(str(copy), RUN)
+    run_folder.check_output_dir(str(copy), RUN, TRAINS)
     assert not [name for name in names(copy) if "tmp" in name]
     commit = run_folder.latest_committed(str(copy))
     check_whole(commit, commit.step)
@@ -217,9 +219,9 @@ def test_a_full_disk_keeps_the_earlier_checkpoints(tmp_path):
 
 def test_a_folder_is_claimed_once_and_found_again(tmp_path):
   folder = f"{tmp_path}/new/run"
-  run_folder.claim(folder, RUN)
+  run_folder.check_output_dir(folder, RUN)
   save(folder, 5)
-  run_folder.claim(folder, RUN)
+  run_folder.check_output_dir(folder, RUN)
   text = pathlib.Path(folder, "run_fingerprint.json").read_text()
   assert json.loads(text) == RUN
 
@@ -233,10 +235,10 @@ def test_a_folder_is_claimed_once_and_found_again(tmp_path):
   ],
 )
 def test_a_folder_of_another_run_is_refused(tmp_path, other, difference):
-  run_folder.claim(str(tmp_path), RUN)
+  run_folder.check_output_dir(str(tmp_path), RUN)
   save(str(tmp_path), 5)
   with pytest.raises(errors.InputError, match=f"{difference}; give another"):
-    run_folder.claim(str(tmp_path), {**RUN, **other})
+    run_folder.check_output_dir(str(tmp_path), {**RUN, **other})
 
 
 def test_how_a_run_trains_is_noted_and_compared(tmp_path, caplog):
@@ -244,10 +246,10 @@ def test_how_a_run_trains_is_noted_and_compared(tmp_path, caplog):
 
   def start(optimizer, data):
     noted = run_folder.TrainedWith({"optimizer": optimizer}, {"data": data})
-    run_folder.claim(folder, RUN, noted)
+    run_folder.check_output_dir(folder, RUN, noted)
     run_folder.starting_point(folder, "model.ckpt", noted)
 
-  run_folder.claim(folder, RUN)
+  run_folder.check_output_dir(folder, RUN)
   start("lamb", "a")
   save(folder, 5)
   with caplog.at_level(logging.WARNING):
@@ -261,41 +263,168 @@ def test_how_a_run_trains_is_noted_and_compared(tmp_path, caplog):
   with pytest.raises(errors.InputError, match='izer is "lamb" there and "adam'):
     start("adamw", "a")
   # One that only evaluates does not care.
-  run_folder.claim(folder, RUN)
+  run_folder.check_output_dir(folder, RUN)
 
 
 def test_older_folders_do_not_say_how_they_were_trained(tmp_path, caplog):
-  run_folder.claim(str(tmp_path), RUN)
+  run_folder.check_output_dir(str(tmp_path), RUN)
   save(str(tmp_path), 5)
   noted = run_folder.TrainedWith({"optimizer": "lamb"}, {"data": "a"})
-  run_folder.claim(str(tmp_path), RUN, noted)
+  run_folder.check_output_dir(str(tmp_path), RUN, noted)
   run_folder.starting_point(str(tmp_path), None, noted)
   assert not caplog.records
 
 
 def test_a_folder_without_a_checkpoint_is_free(tmp_path):
-  run_folder.claim(str(tmp_path), RUN)
-  run_folder.claim(str(tmp_path), {**RUN, "task": "cola"})
+  run_folder.check_output_dir(str(tmp_path), RUN)
+  run_folder.check_output_dir(str(tmp_path), {**RUN, "task": "cola"})
   save(str(tmp_path), 5)
   with pytest.raises(errors.InputError, match='"cola" there and "mrpc" now'):
-    run_folder.claim(str(tmp_path), RUN)
+    run_folder.check_output_dir(str(tmp_path), RUN)
 
 
 def test_a_folder_of_the_original_is_refused(tmp_path):
   weight_files.write_tf1(f"{tmp_path}/model.ckpt-30", values_of(30))
   with pytest.raises(errors.InputError, match="holds model.ckpt-30 but no run"):
-    run_folder.claim(str(tmp_path), RUN)
+    run_folder.check_output_dir(str(tmp_path), RUN)
   assert "run_fingerprint.json" not in names(tmp_path)
 
 
 def test_a_folder_that_cannot_be_used(tmp_path):
   (tmp_path / "file").touch()
   with pytest.raises(errors.InputError, match="cannot use .*file as the"):
-    run_folder.claim(f"{tmp_path}/file", RUN)
+    run_folder.check_output_dir(f"{tmp_path}/file", RUN)
   save(str(tmp_path), 5)
   (tmp_path / "run_fingerprint.json").write_text("{")
   with pytest.raises(errors.InputError, match="fingerprint.json: not JSON"):
-    run_folder.claim(str(tmp_path), RUN)
+    run_folder.check_output_dir(str(tmp_path), RUN)
+
+
+# Checkpoints of the original.
+
+
+def save_as_the_original(folder, *steps):
+  """What a tf.train.Saver of TensorFlow 1 leaves after these steps."""
+  for step in steps:
+    weight_files.write_tf1(f"{folder}/model.ckpt-{step}", values_of(step))
+  lines = [f'model_checkpoint_path: "model.ckpt-{steps[-1]}"']
+  lines += [f'all_model_checkpoint_paths: "model.ckpt-{n}"' for n in steps]
+  pathlib.Path(folder, "checkpoint").write_text("\n".join(lines) + "\n")
+
+
+def test_a_run_of_the_original_goes_on(tmp_path, caplog):
+  folder = str(tmp_path)
+  save_as_the_original(folder, 10, 20)
+  run_folder.check_output_dir(folder, RUN)  # To evaluate.
+  with caplog.at_level(logging.INFO, logger="absl"):
+    start = run_folder.starting_point(folder, None)
+  assert "written by another program" in caplog.text
+  assert start == ("resume", f"{folder}/model.ckpt-20", start.commit)
+  check_whole(start.commit, 20)
+  run_folder.check_output_dir(folder, RUN, TRAINS)
+  # Nothing is changed before the weights have turned out to fit.
+  assert not {*names(folder)} & {
+    "run_fingerprint.json", "model.ckpt-20.commit"
+  }
+  save(folder, 21, max_to_keep=2)
+  check_whole(run_folder.latest_committed(folder), 21)
+  assert "run_fingerprint.json" in names(folder)
+  # What was the original's counts, and is kept, as ours.
+  (tmp_path / "model.ckpt-21.commit").unlink()
+  check_whole(run_folder.latest_committed(folder), 20)
+  assert "model.ckpt-10.index" not in names(folder)
+  with pytest.raises(errors.InputError, match='is "mrpc" there and "cola"'):
+    run_folder.check_output_dir(folder, {**RUN, "task": "cola"})
+
+
+def test_the_newest_whole_checkpoint_counts_whoever_wrote_it(tmp_path, caplog):
+  folder = str(tmp_path)
+  run_folder.check_output_dir(folder, RUN, TRAINS)
+  save(folder, 11, 12)
+  save_as_the_original(folder, 12, 13)
+  run_folder.check_output_dir(folder, RUN, TRAINS)
+  check_whole(run_folder.latest_committed(folder), 13)
+  save(folder, 14)
+  assert {"model.ckpt-13.commit", "model.ckpt-12.commit"} < {*names(folder)}
+  save_as_the_original(folder, 14, 15)
+  cut(tmp_path / "model.ckpt-15.data-00000-of-00001")
+  with caplog.at_level(logging.WARNING):
+    check_whole(run_folder.latest_committed(folder), 14)
+  assert "skipping" in caplog.text and "model.ckpt-15" in caplog.text
+  # One that `checkpoint` names and that is gone is not skipped silently.
+  save_as_the_original(folder, 14, 16)
+  for path in tmp_path.glob("model.ckpt-16.*"):
+    path.unlink()
+  caplog.clear()
+  with caplog.at_level(logging.WARNING):
+    check_whole(run_folder.latest_committed(folder), 14)
+  assert "model.ckpt-16: no checkpoint" in caplog.text
+
+
+@pytest.mark.parametrize(
+  "values, reason",
+  [
+    ({"bias": np.ones(3, "f")}, "no global_step"),
+    ({**values_of(5), "bias": np.ones(3, "f")}, "its global_step is 5"),
+  ],
+)
+def test_other_files_of_that_name_are_no_checkpoint_of_a_run(
+  tmp_path, caplog, values, reason
+):
+  save_as_the_original(tmp_path, 30)
+  weight_files.write_tf1(f"{tmp_path}/model.ckpt-30", values)
+  assert run_folder.latest_committed(str(tmp_path)) is None
+  assert reason in caplog.text
+
+
+# Two processes.
+
+
+def test_a_second_training_is_refused_and_removes_nothing(tmp_path):
+  run_folder.check_output_dir(str(tmp_path), RUN, TRAINS)
+  lock = tmp_path / "run.lock"
+  owner = json.loads(lock.read_text())
+  folder_lock.release(str(tmp_path))
+  # Process 1 always runs.
+  started = process_identity.start_time(1)
+  lock.write_text(json.dumps({**owner, "pid": 1, "process_start": started}))
+  (tmp_path / "model.ckpt-3.tmp-host-0a1b2c3d-1.index").touch()
+  before = names(tmp_path)
+  refusal = r"in use by process 1 on \S+, which started"
+  with pytest.raises(errors.InputError, match=refusal):
+    run_folder.check_output_dir(str(tmp_path), RUN, TRAINS)
+  run_folder.check_output_dir(str(tmp_path), RUN)  # To predict.
+  assert names(tmp_path) == before
+
+
+def test_only_temporary_files_of_killed_processes_are_removed(tmp_path):
+  gone = subprocess.Popen(["true"])
+  gone.wait()
+  (tmp_path / "final_model").mkdir()
+  made = {
+    f"{tmp_path}/{name}.tmp-{process_identity.machine()}-0a1b2c3d-{pid}{part}"
+    for pid in (gone.pid, 1)
+    for name, part in (
+      ("train.tf_record", ""),
+      ("final_model/model.ckpt", ".data-00000-of-00001.tempstate123"),
+    )
+  }
+  for path in made:
+    pathlib.Path(path).touch()
+  run_folder.check_output_dir(str(tmp_path), RUN, TRAINS)
+  assert {path for path in made if os.path.exists(path)} == {
+    path for path in made if "0a1b2c3d-1" in path.replace(str(gone.pid), "")
+  }
+
+
+def test_a_run_that_was_taken_over_saves_nothing_more(tmp_path):
+  run_folder.check_output_dir(str(tmp_path), RUN, TRAINS)
+  save(tmp_path, 5)
+  lock = tmp_path / "run.lock"
+  lock.write_text(json.dumps({**json.loads(lock.read_text()), "host": "b"}))
+  with pytest.raises(errors.InputError, match="on b has taken"):
+    save(tmp_path, 6)
+  check_whole(run_folder.latest_committed(str(tmp_path)), 5)
 
 
 def test_where_a_run_starts_from(tmp_path):

@@ -5,12 +5,24 @@
   model.ckpt-20.commit              says that those two are whole
   checkpoint                        TensorFlow's note of which one is newest
 
-A checkpoint counts only when its .commit file exists and the sizes and
+  run.lock                          the process that trains here now
+
+A checkpoint of ours counts only when its .commit file exists and the sizes and
 checksums in there are right. That file is written last, when the others are
 on the disk, so a run that is killed at any moment leaves a checkpoint that
 counts or none. Paths with "://" work too, as far as TensorFlow knows them.
+
+The original's checkpoints have no .commit file. They count when the file
+`checkpoint`, as the original wrote it, names them and all their values can be
+read: a run of the original continues here, and a run of ours that the original
+continued does so at the newest step. The first checkpoint that is saved here
+gives them their .commit files.
+
+Only a start that trains locks the folder. One that evaluates or predicts next
+to a training reads whole checkpoints and removes nothing.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -20,7 +32,7 @@ import tensorflow as tf
 from absl import logging
 
 from checkpoints import weight_files
-from common import errors, file_io, json_files
+from common import errors, file_io, folder_lock, json_files
 
 _FINGERPRINT = "run_fingerprint.json"
 _TRAINED_WITH = "trained_with"  # A part of that file, see TrainedWith.
@@ -28,6 +40,14 @@ _NAME = re.compile(r"(model\.ckpt-(\d+))\.(index|commit|data-\d{5}-of-\d{5})$")
 _TEMPORARY = re.compile(
   r"(model\.ckpt-\d+(\.commit)?|checkpoint|run_fingerprint\.json)\.tmp-[\w-]+"
 )
+# The first line of our file `checkpoint`. Where it is absent, another program
+# was the last to save here. TensorFlow skips such lines.
+_OURS = "# A checkpoint counts only with its .commit file.\n"
+
+# Folder -> content of the fingerprint that is written with the first
+# checkpoint, where checkpoints of another program are found: only loading
+# them shows whether they are of this model.
+_unwritten_fingerprints = {}
 
 
 class Commit(NamedTuple):
@@ -86,6 +106,12 @@ def starting_point(folder, init_checkpoint, trained_with=None):
   commit = latest_committed(folder)
   if commit:
     logging.info("resuming from %s", commit.prefix)
+    if not tf.io.gfile.exists(f"{commit.prefix}.commit"):
+      logging.info(
+        "%s was written by another program, such as the original BERT: its "
+        "names and shapes are checked, then the run continues at its step %d",
+        commit.prefix, commit.step,
+      )
     if init_checkpoint:
       logging.warning(
         "--init_checkpoint=%s is not used: the run goes on from %s",
@@ -114,10 +140,11 @@ def _name_changes(folder, watched):
       )
 
 
-def claim(folder, fingerprint, trained_with=None):
+def check_output_dir(folder, fingerprint, trained_with=None):
   """Makes a folder the one of this run, or finds that it already is.
 
-  What a killed save of an earlier start left behind is removed.
+  A start that trains locks the folder until the process ends, and removes what
+  killed processes of the run left behind.
 
   Args:
     folder: made where it does not exist.
@@ -128,41 +155,66 @@ def claim(folder, fingerprint, trained_with=None):
 
   Raises:
     InputError: the folder belongs to another run (the first difference is
-      named), or holds checkpoints of an unknown one.
+      named), holds checkpoints of an unknown one, or another process trains
+      there.
   """
-  path = os.path.join(folder, _FINGERPRINT)
   try:
     tf.io.gfile.makedirs(folder)
-    steps = _steps(folder)
-    if steps and tf.io.gfile.exists(path):
-      _check_same_run(path, fingerprint, trained_with)
-    elif steps:
-      raise errors.InputError(
-        f"{folder} holds model.ckpt-{steps[0]} but no {_FINGERPRINT}: it "
-        "belongs to another program; give another --output_dir, and this one "
-        "as --init_checkpoint to start from its weights"
-      )
-    else:
-      # Nothing was saved by whoever was here before: the folder is free.
-      noted = {_TRAINED_WITH: trained_with._asdict()} if trained_with else {}
-      json_files.write(path, {**fingerprint, **noted})
-    _remove_leftovers(folder)
-  except tf.errors.OpError as error:
+    _check_owner(folder, fingerprint, trained_with)
+    if trained_with:
+      folder_lock.acquire(folder)
+      # Once more: while this waited for the lock, another run may have
+      # begun and ended here.
+      _check_owner(folder, fingerprint, trained_with)
+      _remove_leftovers(folder)
+    if trained_with or not folder_lock.is_in_use(folder):
+      _note_owner(folder, fingerprint, trained_with)
+  except (OSError, tf.errors.OpError) as error:
     raise errors.InputError(
-      f"cannot use {folder} as the folder of a run: {error.message}"
+      f"cannot use {folder} as the folder of a run: "
+      f"{weight_files.reason_of(error)}"
     ) from error
 
 
+def _check_owner(folder, fingerprint, trained_with):
+  """Raises InputError if the checkpoints in a folder are of another run."""
+  path, steps = os.path.join(folder, _FINGERPRINT), _steps(folder)
+  if steps and tf.io.gfile.exists(path):
+    _check_same_run(path, fingerprint, trained_with)
+  elif steps and not _foreign_steps(folder):
+    raise errors.InputError(
+      f"{folder} holds model.ckpt-{steps[0]} but no {_FINGERPRINT}, and no "
+      "file `checkpoint` of the original names it: it belongs to another "
+      "program; give another --output_dir, and this one as --init_checkpoint "
+      "to start from its weights"
+    )
+
+
+def _note_owner(folder, fingerprint, trained_with):
+  """Writes the fingerprint, now or with the first checkpoint."""
+  path, steps = os.path.join(folder, _FINGERPRINT), _steps(folder)
+  noted = {_TRAINED_WITH: trained_with._asdict()} if trained_with else {}
+  if not steps:
+    # Nothing was saved by whoever was here before: the folder is free.
+    json_files.write(path, {**fingerprint, **noted})
+  elif trained_with and not tf.io.gfile.exists(path):
+    _unwritten_fingerprints[folder] = {**fingerprint, **noted}
+
+
 def _remove_leftovers(folder):
-  """Removes what a save that was cut short could not finish."""
+  """Removes what killed processes could not finish, if none runs here."""
   names = set(tf.io.gfile.listdir(folder))
   for name in sorted(names):
     match = _NAME.match(name)
-    alone = match and not names & {
+    # A checkpoint of another program may be in the making.
+    alone = match and not _foreign_steps(folder) and not names & {
       f"{match.group(1)}.index", f"{match.group(1)}.commit"
     }
     if alone or _TEMPORARY.match(name):
       tf.io.gfile.remove(os.path.join(folder, name))
+  # Of the folders in it, too: final_model, best_model, repaired.
+  for name in ["", *names]:
+    file_io.remove_stale_temporary_files(os.path.join(folder, name))
 
 
 def _check_same_run(path, fingerprint, trained_with):
@@ -196,7 +248,7 @@ def save(folder, step, tensors, *, extra=None, max_to_keep=5):
   """Saves and commits a checkpoint, then removes the oldest ones.
 
   Args:
-    folder: a folder that was claimed.
+    folder: a folder of `check_output_dir`.
     step: updates made so far.
     tensors: dict from name to array, tensor or tf.Variable.
     extra: JSON-able dict to be found again in `latest_committed`.
@@ -210,18 +262,15 @@ def save(folder, step, tensors, *, extra=None, max_to_keep=5):
       checkpoints are still there.
   """
   prefix = os.path.join(folder, f"model.ckpt-{step}")
+  folder_lock.check(folder)
   try:
-    with weight_files.files_aside(prefix) as aside:
-      weight_files.write_values(aside, tensors)
+    _adopt_foreign(folder)
+    with weight_files.files_aside(prefix) as temporary:
+      weight_files.write_values(temporary, tensors)
       # One of this step that is there already counts until the new one is
       # ready to take its place.
       _remove(f"{prefix}.commit")
-    files = tf.io.gfile.glob(f"{prefix}.data-*") + [f"{prefix}.index"]
-    marker = {
-      "files": {os.path.basename(path): _summary(path) for path in files},
-      "extra": extra or {},
-    }
-    json_files.write(f"{prefix}.commit", marker)
+    _commit(prefix, extra or {})
     kept = _remove_oldest(folder, int(step), max_to_keep)
     _write_state(folder, kept)
   except (errors.InputError, OSError, tf.errors.OpError) as error:
@@ -231,6 +280,32 @@ def save(folder, step, tensors, *, extra=None, max_to_keep=5):
       "make room and run the same command again"
     ) from error
   return prefix
+
+
+def _commit(prefix, extra):
+  """Writes the file that says that a checkpoint is whole."""
+  files = tf.io.gfile.glob(f"{prefix}.data-*") + [f"{prefix}.index"]
+  marker = {
+    "files": {os.path.basename(path): _summary(path) for path in files},
+    "extra": extra,
+  }
+  json_files.write(f"{prefix}.commit", marker)
+
+
+def _adopt_foreign(folder):
+  """Makes checkpoints of another program ours, before one of ours is saved.
+
+  From now on the file `checkpoint` is ours, and says nothing about them.
+  """
+  for step in _foreign_steps(folder):
+    prefix = os.path.join(folder, f"model.ckpt-{step}")
+    if not tf.io.gfile.exists(f"{prefix}.commit"):
+      with contextlib.suppress(errors.InputError):  # One that is damaged.
+        _check_foreign(prefix, step)
+        _commit(prefix, {})
+  fingerprint = _unwritten_fingerprints.pop(folder, None)
+  if fingerprint:
+    json_files.write(os.path.join(folder, _FINGERPRINT), fingerprint)
 
 
 def _remove_oldest(folder, step, max_to_keep):
@@ -248,7 +323,7 @@ def _remove_oldest(folder, step, max_to_keep):
 
 def _write_state(folder, steps):
   """Writes the file by which tf.train.latest_checkpoint finds the newest."""
-  lines = [f'model_checkpoint_path: "model.ckpt-{steps[-1]}"\n']
+  lines = [_OURS, f'model_checkpoint_path: "model.ckpt-{steps[-1]}"\n']
   for step in steps:
     lines.append(f'all_model_checkpoint_paths: "model.ckpt-{step}"\n')
   file_io.write_text(os.path.join(folder, "checkpoint"), "".join(lines))
@@ -257,19 +332,49 @@ def _write_state(folder, steps):
 def latest_committed(folder):
   """Returns the Commit of the newest checkpoint that is whole, or None.
 
-  Newer ones that are not are passed over, aloud.
+  Whoever wrote it. Newer ones that are not whole are skipped, with a warning.
   """
-  for step in _steps(folder):
+  foreign = _foreign_steps(folder)
+  for step in sorted({*_steps(folder), *foreign}, reverse=True):
     prefix = os.path.join(folder, f"model.ckpt-{step}")
     try:
-      if not tf.io.gfile.exists(f"{prefix}.commit"):
+      if tf.io.gfile.exists(f"{prefix}.commit"):
+        marker = json_files.read(f"{prefix}.commit")
+        _check_files(folder, marker.get("files"))
+        return Commit(prefix, step, marker.get("extra"))
+      if step not in foreign:
         raise errors.InputError("it was never finished: no .commit file")
-      marker = json_files.read(f"{prefix}.commit")
-      _check_files(folder, marker.get("files"))
-      return Commit(prefix, step, marker.get("extra"))
+      _check_foreign(prefix, step)
+      return Commit(prefix, step, {})
     except errors.InputError as error:
-      logging.warning("passing over %s: %s", prefix, error)
+      logging.warning("skipping %s: %s", prefix, error)
   return None
+
+
+def _foreign_steps(folder):
+  """Returns the steps that the file `checkpoint` of another program names."""
+  path = os.path.join(folder, "checkpoint")
+  if not tf.io.gfile.exists(path):
+    return set()
+  with tf.io.gfile.GFile(path, "rb") as stream:
+    text = stream.read().decode("utf-8", "replace")
+  if text.startswith(_OURS):
+    return set()
+  # The paths may be absolute, of the machine where the original ran.
+  named = re.findall(r'_paths?: "(?:[^"]*/)?model\.ckpt-(\d+)"', text)
+  return set(map(int, named))
+
+
+def _check_foreign(prefix, step):
+  """Raises InputError if a checkpoint without a .commit file is not whole."""
+  reader = weight_files.open_reader(prefix)
+  if "global_step" not in reader.shapes:
+    raise errors.InputError("it is no training checkpoint: no global_step")
+  for name in reader.shapes:
+    reader.read(name)  # Its checksum is checked.
+  found = int(reader.read("global_step"))
+  if found != step:
+    raise errors.InputError(f"its global_step is {found}")
 
 
 def _steps(folder, kind=""):
