@@ -7,7 +7,7 @@
 
 Every refusal is a JSON object with the key "error": 400 a request that makes
 no sense, 404 another model, 413 a body that is too large, 503 too many
-requests at once, 504 too long.
+requests or connections at once, 504 too long.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ import tensorflow as tf
 from absl import logging
 
 from common import errors
-from serving import batching, rest
+from serving import batching, connections, rest
 
 try:
   from aiohttp import web
@@ -88,13 +88,16 @@ async def _serve(application, host, port, name):
   for number in (signal.SIGTERM, signal.SIGINT):
     asyncio.get_running_loop().add_signal_handler(number, stop.set)
   await runner.setup()
+  listener = None
   try:
-    await web.TCPSite(runner, host, port).start()
-    address, port = runner.addresses[0][:2]
+    listener = await connections.listen(runner.server, host, port)
+    address, port = listener.sockets[0].getsockname()[:2]
     print(f"http://{address}:{port}/v1/models/{name}", flush=True)
     await stop.wait()
   finally:
-    # Closes the port, waits for the requests under way, closes the batcher.
+    if listener:
+      listener.close()
+    # Waits for the requests under way, then closes the batcher.
     await runner.cleanup()
 
 

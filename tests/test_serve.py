@@ -1,7 +1,9 @@
 """serve.py as a user runs it."""
 
+import contextlib
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -39,8 +41,8 @@ def saved_model(tmp_path_factory):
   return folder
 
 
-def start(saved_model):
-  """Returns a server's process and its URL."""
+def start(saved_model, **options):
+  """Returns a server's process and its URL; `options` are of Popen."""
   process = subprocess.Popen(
     [
       sys.executable, str(script_runner.ROOT / "serve.py"), "--port=0",
@@ -50,6 +52,7 @@ def start(saved_model):
     stderr=subprocess.PIPE,
     env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"},
     text=True,
+    **options,
   )
   return process, process.stdout.readline().strip()
 
@@ -96,6 +99,35 @@ def test_sigterm_finishes_the_request_under_way(saved_model, tmp_path):
     _, log = process.communicate(timeout=120)
     assert process.returncode == 0
     assert "/worker/10" in log and "stopped; 3 texts in 3 batches" in log
+  finally:
+    process.kill()
+
+
+def few_descriptors():
+  resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+
+
+def test_more_connections_than_descriptors(saved_model, tmp_path):
+  process, url = start(saved_model, preexec_fn=few_descriptors)
+  present = tmp_path / "present"
+  present.write_text("")
+  host, port = url.split("/")[2].split(":")
+  try:
+    with contextlib.ExitStack() as stack:
+      opened = [
+        stack.enter_context(socket.create_connection((host, int(port)), 60))
+        for _ in range(300)
+      ]
+      assert opened[-1].recv(1000).startswith(b"HTTP/1.1 503 ")
+      assert opened[-1].recv(1000) == b""
+    # Those who had a place have gone: there is room again.
+    answer = ask(url, tmp_path / "started", present)
+    assert answer == (200, {"predictions": [True]})
+    process.send_signal(signal.SIGTERM)
+    _, log = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert log.count("connections are open: refusing more with 503") == 1
+    assert "Traceback" not in log and "socket.accept" not in log
   finally:
     process.kill()
 
