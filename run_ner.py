@@ -78,7 +78,13 @@ import modeling
 from checkpoints import model_folder, weight_files
 from common import errors, file_io
 from tagging import dataset, input_data, scoring, taggers
-from training import distribution, evaluation_loop, pipeline, setup
+from training import (
+  distribution,
+  evaluation_loop,
+  pipeline,
+  setup,
+  train_log,
+)
 
 # What the checkpoint of an encoder need not have.
 NEW_VARIABLES = ("^output_(weights|bias)$", "^tagging/", "^bert/pooler/")
@@ -333,6 +339,8 @@ def run_model(settings, run, features, output_dir, *, make_model, do_eval):
     if distribution.is_chief(run.strategy):
       path = os.path.join(output_dir, "eval_results.txt")
       write_results(path, {"global_step": step, **results})
+      if "train" in run.data:
+        train_log.write_last_evaluation(output_dir, step, results)
   if "predict" in run.data:
     write_predictions(model, run, output_dir)
   return results

@@ -86,14 +86,31 @@ from training import (
   pipeline,
   record_repair,
   setup,
+  train_log,
 )
 
 
-def make_input(settings, patterns):
-  """Returns the input_data.PretrainingInput of the files of a flag."""
-  files = file_io.expand_file_patterns(patterns)
+def input_files(settings):
+  """Returns the files to train on and those to evaluate on.
+
+  Damaged ones are replaced by copies in --output_dir, if the flags say so.
+  """
+  train_files = file_io.expand_file_patterns(settings.input_file)
+  eval_files = train_files
+  if settings.eval_input_file:
+    eval_files = file_io.expand_file_patterns(settings.eval_input_file)
   if settings.on_corrupt_record == "skip":
-    files = record_repair.without_damage(files, settings.output_dir)
+    # Together: files that both have are searched and copied once.
+    files = record_repair.without_damage(
+      [*train_files, *eval_files], settings.output_dir
+    )
+    count = len(train_files)
+    train_files, eval_files = files[:count], files[count:]
+  return train_files, eval_files
+
+
+def make_input(settings, files):
+  """Returns the input_data.PretrainingInput of some files."""
   data = input_data.PretrainingInput(
     files,
     max_seq_length=settings.max_seq_length,
@@ -202,18 +219,17 @@ def main(_):
   # Before anything is computed: devices cannot be set up afterwards.
   strategy = setup.make_strategy(settings)
   trim = setup.shapes_may_vary(settings, strategy)
-  data = make_input(settings, settings.input_file)
-  eval_data = make_input(
-    settings, settings.eval_input_file or settings.input_file
-  )
+  task = "pretraining", config, strategy
+  fixed = {"use_next_sentence_loss": settings.use_next_sentence_loss}
+  if settings.on_corrupt_record == "skip":
+    # Before copies are written to it.
+    setup.check_output_dir(settings, *task, **fixed)
+  train_files, eval_files = input_files(settings)
+  data = eval_data = make_input(settings, train_files)
+  if eval_files != train_files:
+    eval_data = make_input(settings, eval_files)
 
-  start = setup.open_run(
-    settings,
-    "pretraining",
-    config,
-    strategy,
-    use_next_sentence_loss=settings.use_next_sentence_loss,
-  )
+  start = setup.open_run(settings, *task, **fixed)
   with strategy.scope():
     model = pretrainer.PretrainingModel(
       config,
@@ -245,6 +261,8 @@ def main(_):
     if distribution.is_chief(strategy):
       path = os.path.join(settings.output_dir, "eval_results.txt")
       result_lines.write(path, {"global_step": step, **results})
+      if settings.do_train:
+        train_log.write_last_evaluation(settings.output_dir, step, results)
 
 
 if __name__ == "__main__":

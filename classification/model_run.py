@@ -22,7 +22,7 @@ from classification import (
   tasks,
 )
 from common import errors
-from training import distribution, setup
+from training import distribution, setup, train_log
 
 
 class ClassifierRun(NamedTuple):
@@ -203,6 +203,10 @@ class ModelRun:
       evaluation.write_results(
         path, {"global_step": self._step, **results}, self._run.task
       )
+      if self._settings.do_train:
+        train_log.write_last_evaluation(
+          self._output_dir, self._step, results
+        )
     return results
 
   def write_predictions(self, name):

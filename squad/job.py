@@ -20,7 +20,7 @@ from squad import (
   span_model,
   trained_settings,
 )
-from training import distribution, pipeline, setup
+from training import distribution, pipeline, setup, train_log
 
 
 class Job(NamedTuple):
@@ -206,6 +206,10 @@ def evaluate_at_end(job, step, start):
   answers, results = evaluate(job)
   if job.is_chief:
     write_results({"global_step": step, **results}, job.settings.output_dir)
+    if job.settings.do_train:
+      train_log.write_last_evaluation(
+        job.settings.output_dir, step, results
+      )
     if job.answerer.threshold.is_auto:
       _store_threshold(job, start)
   return answers

@@ -69,3 +69,20 @@ def test_file_without_a_good_record_is_refused(tmp_path):
   with pytest.raises(errors.InputError, match="a.tfrecord: no record can be"):
     record_repair.without_damage([path], str(tmp_path / "run"))
   assert not list((tmp_path / "run/repaired").iterdir())
+
+
+def test_each_file_gets_a_copy_of_its_own_and_is_read_once(tmp_path, caplog):
+  paths = []
+  for number, folder in enumerate(("train", "eval")):
+    (tmp_path / folder).mkdir()
+    paths.append(write(tmp_path / folder / "a.tfrecord", damaged=[number]))
+  whole = write(tmp_path / "a.tfrecord")
+  files = record_repair.without_damage(
+    [*paths, whole, paths[0]], str(tmp_path / "run")
+  )
+  assert files[2] == whole and files[3] == files[0] != files[1]
+  assert [list(tfrecord.read_serialized(path)) for path in files[:2]] == [
+    RECORDS[1:], RECORDS[:1] + RECORDS[2:],
+  ]
+  assert all(path.endswith("-a.tfrecord") for path in files[:2])
+  assert caplog.text.count("reading ") == 2

@@ -77,9 +77,8 @@ def make_trainer(settings, **options):
     config=setup.model_config(settings),
     strategy=tf.distribute.get_strategy(),
     objective=None,
-    num_train_steps=10,
     num_warmup_steps=2,
-    **options,
+    **{"num_train_steps": 10, **options},
   )
 
 
@@ -159,6 +158,19 @@ def test_training_options(parse, tmp_path):
   assert options.gradient_accumulation_steps == 2
   assert options.seed == 7
   assert options.output_dir == str(tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+  "num_train_steps, given, interval",
+  [
+    (10, {}, 1), (500, {}, 5), (100_000, {}, 100),
+    (500, {"log_steps": 100}, 100),
+  ],
+)
+def test_short_runs_get_curves(parse, num_train_steps, given, interval):
+  settings = parse(**given)
+  trainer = make_trainer(settings, num_train_steps=num_train_steps)
+  assert trainer._options.log_steps == interval
 
 
 @pytest.mark.parametrize("steps", ["10", "10,20,30", "a,b", "9,9", "20,10"])

@@ -371,3 +371,42 @@ def test_a_warning_on_a_terminal_has_a_line_of_its_own(
   log.block_done(2, 1, results([np.nan]))
   log.close()
   assert "\nWARNING\n\rstep 2/100" in terminal.getvalue()
+
+
+def tags_of(folder):
+  """Returns (step, tag) of every summary in a folder."""
+  return {
+    (event.step, value.tag)
+    for path in pathlib.Path(folder).glob("events.out.tfevents*")
+    for event in tf.compat.v1.train.summary_iterator(str(path))
+    for value in event.summary.value
+  }
+
+
+def test_evaluations_have_one_tag_in_training_and_after_it(tmp_path):
+  log = open_log(tmp_path, log_steps=10)
+  log.block_done(5, 5, results([1.0] * 5))
+  log.evaluated(5, {"eval_f1": 0.25, "loss": 2.0})
+  log.block_done(8, 3, results([1.0] * 3))
+  log.close()
+  table = {"eval_f1": np.float32(0.5), "loss": 1.0, "note": "by hand"}
+  train_log.write_last_evaluation(str(tmp_path), 8, table)
+  # Those of step 5 are there already.
+  train_log.write_last_evaluation(str(tmp_path), 5, {"eval_accuracy": 0.75})
+  evaluations = [line for line in written(tmp_path) if "eval/f1" in line]
+  assert evaluations == [{"step": 5, "eval/f1": 0.25, "eval/loss": 2.0}]
+  tags = {(step, tag) for step, tag in tags_of(tmp_path) if "eval" in tag}
+  assert tags == {
+    (step, tag) for step in (5, 8) for tag in ("eval/f1", "eval/loss")
+  }
+
+
+def test_the_silence_of_the_first_step_is_announced(tmp_path, world):
+  log = open_log(tmp_path, first_step=6)
+  log.block_begins(6)
+  (said,) = world.infos
+  assert said.startswith("compiling") and said.endswith("step 7 is done")
+  log.block_done(7, 1, results([1.0]))
+  log.block_begins(7)
+  assert len(world.infos) == 1
+  log.close()

@@ -121,7 +121,9 @@ def define_training_flags(*, train_batch_size=32, learning_rate=5e-5):
     "max_to_keep", 5, "Number of checkpoints to keep.", lower_bound=1
   )
   flags.DEFINE_integer(
-    "log_steps", 100, "Log the values of training every N steps.",
+    "log_steps", 100,
+    "Log the values of training every N steps; if not given, every hundredth "
+    "part of a run that is shorter than 10,000 steps.",
     lower_bound=1,
   )
   flags.DEFINE_integer(

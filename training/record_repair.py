@@ -1,5 +1,7 @@
 """Copies of TFRecord files without their damaged records."""
 
+import collections
+import hashlib
 import os
 import shutil
 import tempfile
@@ -16,10 +18,11 @@ _FRAME_BYTES = 8 + 4 + 4
 def without_damage(files, folder):
   """Replaces each damaged file by a copy of its good records.
 
-  Reads every file once.
+  Reads every file once, even one that is named twice.
 
   Args:
-    files: TFRecord files.
+    files: TFRecord files; all that a run reads, since each of them gets a copy
+      of its own only within one call.
     folder: the copies are made in its subfolder `repaired`.
 
   Returns:
@@ -29,9 +32,33 @@ def without_damage(files, folder):
   Raises:
     InputError: nothing of a file can be read.
   """
-  return [
-    path if _is_whole(path) else _repaired(path, folder) for path in files
-  ]
+  copies = _names_of_copies(files)
+  paths = {
+    path: path
+    if _is_whole(path)
+    else _repaired(path, os.path.join(folder, "repaired", name))
+    for path, name in copies.items()
+  }
+  return [paths[path] for path in files]
+
+
+def _names_of_copies(files):
+  """Returns dict from each file to a name; no two names are equal.
+
+  That is the file's own name, or its name and a checksum of its path where
+  files of several folders have one name. The order of training goes by the
+  names, so they are a function of the paths alone, damaged or not.
+  """
+  paths = list(dict.fromkeys(files))
+  counts = collections.Counter(map(os.path.basename, paths))
+  names = {}
+  for path in paths:
+    name = os.path.basename(path)
+    if counts[name] > 1:
+      digest = hashlib.sha256(path.encode("utf-8")).hexdigest()[:16]
+      name = f"{digest}-{name}"
+    names[path] = name
+  return names
 
 
 def _is_whole(path):
@@ -44,9 +71,8 @@ def _is_whole(path):
   return True
 
 
-def _repaired(path, folder):
-  """Writes the good records of `path` to a copy; returns its path."""
-  copy = os.path.join(folder, "repaired", os.path.basename(path))
+def _repaired(path, copy):
+  """Writes the good records of `path` to `copy`; returns that."""
   tf.io.gfile.makedirs(os.path.dirname(copy))
   kept = lost = 0
   with tfrecord.RecordWriter(copy) as writer:
@@ -61,7 +87,7 @@ def _repaired(path, folder):
         f"{path}: no record can be read; write the file again"
       )
   logging.warning(
-    "%s: %d damaged records or remains of records left out, %d kept; reading "
+    "%s: %d damaged records or parts of records skipped, %d kept; reading "
     "%s instead", path, lost, kept, copy,
   )
   return copy

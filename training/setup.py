@@ -254,7 +254,7 @@ def _train_options(settings, num_train_steps, output_dir):
     num_train_steps=num_train_steps,
     save_checkpoints_steps=settings.save_checkpoints_steps,
     iterations_per_loop=settings.iterations_per_loop,
-    log_steps=settings.log_steps,
+    log_steps=_log_steps(settings, num_train_steps),
     batch_size=settings.train_batch_size,
     seed=settings.seed,
     gradient_accumulation_steps=settings.gradient_accumulation_steps,
@@ -264,6 +264,13 @@ def _train_options(settings, num_train_steps, output_dir):
     max_bad_steps=settings.max_bad_steps,
     profile_steps=_profile_steps(settings),
   )
+
+
+def _log_steps(settings, num_train_steps):
+  """Returns --log_steps; the curve of a short run has a hundred points, too."""
+  if "log_steps" in settings.given:
+    return settings.log_steps
+  return max(1, min(settings.log_steps, num_train_steps // 100))
 
 
 def _profile_steps(settings):
@@ -388,7 +395,7 @@ def check_output_dir(
   trained_with = _trained_with(settings, fixed)
   if distribution.is_chief(strategy):
     fingerprint = {"task": task, "bert_config": config.to_dict()}
-    run_folder.claim(folder, fingerprint, trained_with)
+    run_folder.check_output_dir(folder, fingerprint, trained_with)
   return folder, trained_with
 
 

@@ -85,6 +85,11 @@ class TrainingLog:
 
   def block_begins(self, step):
     """Notes the time; starts the profiler where --profile_steps begins."""
+    if self._speed_from is None:
+      logging.info(
+        "compiling the training step: nothing is shown until step %d is done",
+        step + 1,
+      )
     self._block_began = time.monotonic()
     edges = self._options.profile_steps
     if edges and edges[0] <= step < edges[1] and not self._profiling:
@@ -98,7 +103,7 @@ class TrainingLog:
     self._screen.end()
     logging.info("evaluation at step %d  %s", step, shown)
     if self._files:
-      self._files.write(step, {f"eval/{k}": v for k, v in results.items()})
+      self._files.write(step, _evaluation_values(results))
     # What an evaluation takes is not the speed of training.
     self._block_began = time.monotonic()
     self._speed_from = step, self._block_began
@@ -251,6 +256,39 @@ class TrainingLog:
       f"step {step}/{total}  {'  '.join(shown)}  {speed:.1f} examples/s"
       + (f"  {_clock(left / speed)} left" if speed else "")
     )
+
+
+def write_last_evaluation(folder, step, results):
+  """Shows TensorBoard the evaluation after a training with those within it.
+
+  Nothing is written if the weights of that step were evaluated in training.
+
+  Args:
+    folder: output_dir of the run.
+    step: that the training ended with.
+    results: dict from name to value; only numbers are written.
+  """
+  lines = _lines_up_to(os.path.join(folder, "train_log.jsonl"), step)
+  logged = [json.loads(line) for line in lines.splitlines()]
+  if any(
+    line["step"] == step and any(key.startswith("eval/") for key in line)
+    for line in logged
+  ):
+    return
+  writer = tf.summary.create_file_writer(folder)
+  with writer.as_default(step=step):
+    for name, value in _evaluation_values(results).items():
+      tf.summary.scalar(name, value)
+  writer.close()
+
+
+def _evaluation_values(results):
+  """{"eval_f1": 0.5, "note": "x"} -> {"eval/f1": 0.5}"""
+  return {
+    f"eval/{name.removeprefix('eval_')}": float(value)
+    for name, value in results.items()
+    if isinstance(value, (int, float, np.number))
+  }
 
 
 class _Screen:
