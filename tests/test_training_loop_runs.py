@@ -149,7 +149,7 @@ def test_whole_runs_of_the_original(tmp_path, name, devices):
 def test_a_run_of_the_original_goes_on_with_its_moments(tmp_path):
   for path in pathlib.Path("tests/golden/checkpoints").glob("model.ckpt-12.*"):
     shutil.copy(path, tmp_path)
-  note = 'model_checkpoint_path: "/home/me/run/model.ckpt-12"\n'
+  note = 'model_checkpoint_path: "gs://bucket/run/model.ckpt-12"\n'
   (tmp_path / "checkpoint").write_text(note)
   strategy = STRATEGIES["one"]()
   run = GoldenRun("pre_linear_warm_longer_than_total", strategy)
