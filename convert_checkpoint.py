@@ -5,7 +5,8 @@ r"""Converts a checkpoint between TF1, Hugging Face and Model Garden.
 
 The kind of the input is found from its files. Prints every weight under both
 names, what is left out and why, and with --verify the largest difference
-between what the two ends compute. BERT-base takes a few seconds.
+between what the two ends compute, with a verdict in four lines at the end.
+BERT-base takes a few seconds.
 """
 
 from absl import flags
@@ -16,8 +17,18 @@ from training import common_flags
 flags.DEFINE_string(
   "input", None,
   "Checkpoint: of the original, this project or Model Garden (folder, prefix "
-  "or one of its files), or of Hugging Face (folder or .safetensors file).",
-  required=True,
+  "or one of its files), or of Hugging Face (folder or .safetensors file); "
+  "--model_dir if not given.",
+)
+flags.DEFINE_string(
+  "model_dir", None,
+  "Folder with a model: stands for --input, --bert_config_file and "
+  "--vocab_file where they are not given.",
+)
+flags.register_multi_flags_validator(
+  ["input", "model_dir"],
+  lambda values: values["input"] or values["model_dir"],
+  "Flag --input must have a value, or --model_dir.",
 )
 flags.DEFINE_string("output", None, "New folder.", required=True)
 flags.DEFINE_enum(
@@ -57,8 +68,8 @@ flags.DEFINE_bool(
 # --help and mistakes are answered before TensorFlow is loaded.
 command.parse_flags(__name__)
 
-from checkpoints import comparison, converter
-from common import errors
+from checkpoints import comparison, converter, model_folder
+from common import errors, run_settings
 
 # Larger differences than this are not rounding of float32.
 TOLERANCE = 1e-3
@@ -79,23 +90,50 @@ def print_conversion(settings, source, conversion):
   )
 
 
-def verify(settings, source):
-  """Prints how far apart the ends are; InputError if it is not rounding."""
+def verify(settings, source, conversion):
+  """Prints how far apart the ends are; InputError if it is not rounding.
+
+  The last four lines are the verdict: the outputs, the weights, the other
+  programs, the vocabulary.
+  """
   rows = comparison.compare(source, settings.output, settings.architecture)
   for who, output, difference in rows:
     print(f"verify: {output}: largest difference {difference:.2g} ({who})")
   largest = max(difference for _, _, difference in rows)
-  if not largest <= TOLERANCE:
+  same = largest <= TOLERANCE
+  print(
+    f"outputs: {'the same' if same else 'DIFFERENT'} (largest difference "
+    f"{largest:.2g}, rounding stays below {TOLERANCE:g})"
+  )
+  print(
+    f"weights: {len(conversion.names)} carried over, "
+    f"{len(conversion.left_out)} left out"
+  )
+  peers = comparison.describe_peers(source, rows, settings.to)
+  print(f"other programs: {peers}")
+  print(f"vocabulary: {comparison.describe_vocabulary(source)}")
+  if not same:
     raise errors.InputError(
       f"{settings.input} and {settings.output} compute different outputs "
       f"(largest difference {largest:.2g}); is the configuration the right one?"
     )
 
 
+def with_model_dir(settings):
+  """Returns settings with the paths that --model_dir stands for."""
+  if not settings.model_dir:
+    return settings
+  paths = model_folder.find(settings.model_dir)
+  paths["input"] = paths.pop("init_checkpoint")
+  return settings.replace(**{
+    name: path for name, path in paths.items() if not settings.get(name)
+  })
+
+
 def main(_):
   settings = common_flags.read_settings()
-  if settings.architecture and settings.to != "huggingface":
-    raise errors.InputError("--architecture is for --to=huggingface only")
+  run_settings.refuse_ignored(settings, converter.CONFLICTS)
+  settings = with_model_dir(settings)
   source = converter.open_source(
     settings.input,
     bert_config_file=settings.bert_config_file,
@@ -115,7 +153,7 @@ def main(_):
   )
   print_conversion(settings, source, conversion)
   if settings.verify:
-    verify(settings, source)
+    verify(settings, source, conversion)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 r"""Writes a SavedModel that takes raw text, for TensorFlow Serving and TF Hub.
 
-  python export_saved_model.py --head=classification --labels=bad,good \
-      --bert_config_file=bert_config.json --vocab_file=vocab.txt \
-      --init_checkpoint=sst2_output --export_dir=models/sentiment
+  python export_saved_model.py --head=classification \
+      --model_dir=sst2_output/final_model --export_dir=models/sentiment
 
-The tokenizer becomes part of the graph, and is compared with tokenization.py
-before anything is written. Takes less than a minute on 2 CPU cores. serve.py
-serves the result; so does TensorFlow Serving.
+The model folder says how long its texts are, how long ones are cut into
+windows, and what its labels are: the export does the same, unless a flag says
+otherwise. The tokenizer becomes part of the graph, and is compared with
+tokenization.py before anything is written. Takes less than a minute on 2 CPU
+cores. serve.py serves the result; so does TensorFlow Serving.
 """
 
 from absl import flags
@@ -38,11 +39,15 @@ flags.DEFINE_string(
   "label_file", None, "The same, in a file with one label a line."
 )
 flags.DEFINE_enum(
-  "output_activation", "softmax", ("softmax", "sigmoid", "linear"),
-  "classification: one label, several labels, or one number (regression).",
+  "output_activation", None, ("softmax", "sigmoid", "linear"),
+  "classification: one label, several labels, or one number (regression); by "
+  "default what --bert_config_file says that the model was trained for, or "
+  "softmax.",
 )
 flags.DEFINE_bool(
-  "text_pairs", False, "classification, embedding: two texts, not one."
+  "text_pairs", False,
+  "classification, embedding: two texts, not one; by default what the model "
+  "was trained for, where it says so.",
 )
 flags.DEFINE_enum(
   "pooling", "pooled", choices.EMBEDDING_POOLINGS,
@@ -56,15 +61,29 @@ flags.DEFINE_integer(
   "top_k", 5, "masked_lm: how many fillings of each [MASK].", lower_bound=1
 )
 flags.DEFINE_integer(
-  "doc_stride", 128,
-  "span: from one window of a long context to the next, in word pieces.",
-  lower_bound=1,
+  "doc_stride", None,
+  "classification, span: from one window of a long text to the next, in word "
+  "pieces; by default as in training, or 128 (span) and 0: texts are cut off.",
+  lower_bound=0,
+)
+flags.DEFINE_integer(
+  "max_windows", 0,
+  "classification: at most this many windows of a text; 0: all.",
+  lower_bound=0,
+)
+flags.DEFINE_enum(
+  "window_pooling", "mean", choices.WINDOW_POOLINGS,
+  "classification: how the logits of windows become those of the text.",
 )
 flags.DEFINE_integer(
   "max_query_length", 64, "span: longer questions are cut off.", lower_bound=1
 )
 flags.DEFINE_integer(
   "max_answer_length", 30, "span: longest answer, in word pieces.",
+  lower_bound=1,
+)
+flags.DEFINE_integer(
+  "n_best_size", 20, "span: how many starts and ends of a window are tried.",
   lower_bound=1,
 )
 flags.DEFINE_bool(
@@ -78,7 +97,7 @@ flags.DEFINE_float(
 flags.DEFINE_enum(
   "tag_words", "punctuation", ("punctuation", "white_space"),
   "tagging: where words end. punctuation is a word of its own, or part of "
-  "what white space parts.",
+  "what white space separates.",
 )
 flags.DEFINE_enum(
   "dtype", "float32", ("float32", "bfloat16"),
@@ -101,56 +120,10 @@ import os
 
 import modeling
 from checkpoints import weight_files
-from common import errors, file_io
-from serving import graph_tokenizer, models, saved_model
+from common import errors, file_io, run_settings
+from serving import export_settings, graph_tokenizer, models, saved_model
 from squad import null_threshold
 from training import setup
-
-
-def read_labels(settings, config):
-  """Returns the labels of the flags, or else of the model, a list.
-
-  Raises:
-    InputError: there are none, or some that the head has no use for.
-  """
-  labels = list(settings.labels)
-  if settings.label_file:
-    labels += [line for _, line in file_io.read_lines(settings.label_file)]
-  wanted = settings.head == "tagging" or (
-    settings.head == "classification" and settings.output_activation != "linear"
-  )
-  if wanted and not labels:
-    labels = config.label_names()
-  if wanted and not labels:
-    raise errors.InputError(
-      f"--head={settings.head} needs names for its labels, in the order of "
-      "training: pass --labels or --label_file, or a --bert_config_file with "
-      "id2label"
-    )
-  if labels and not wanted:
-    raise errors.InputError(
-      f"this --head={settings.head} has no labels; leave --labels and "
-      "--label_file out"
-    )
-  return labels
-
-
-def read_options(settings):
-  """Returns the models.Options of the flags."""
-  return models.Options(
-    max_seq_length=settings.max_seq_length,
-    text_pairs=settings.text_pairs,
-    activation=settings.output_activation,
-    pooling=settings.pooling,
-    normalize=settings.normalize,
-    top_k=settings.top_k,
-    doc_stride=settings.doc_stride,
-    max_query_length=settings.max_query_length,
-    max_answer_length=settings.max_answer_length,
-    null_threshold=stored_threshold(settings),
-    split_at_punctuation=settings.tag_words == "punctuation",
-    bfloat16=settings.dtype == "bfloat16",
-  )
 
 
 def stored_threshold(settings):
@@ -183,12 +156,20 @@ def read_warmup_texts(settings, model):
 def main(_):
   settings = setup.resolve(common_flags.read_settings())
   if not settings.init_checkpoint:
-    raise errors.InputError("pass --init_checkpoint: the weights to export")
+    raise errors.InputError(
+      "pass --init_checkpoint or --model_dir: the weights to export"
+    )
   config = modeling.BertConfig.from_json_file(settings.bert_config_file)
-  labels, options = read_labels(settings, config), read_options(settings)
+  settings = setup.restore_input_settings(
+    export_settings.with_defaults(settings, config),
+    export_settings.trained_settings(settings.head, config),
+    settings.bert_config_file,
+  )
+  run_settings.refuse_ignored(settings, export_settings.CONFLICTS)
   tokenizer = setup.make_tokenizer(settings, config)
-  kind = models.KINDS[settings.head]
-  model = kind(config, tokenizer, options, labels)
+  model = export_settings.make_model(
+    settings, config, tokenizer, stored_threshold(settings)
+  )
   warmup_texts = read_warmup_texts(settings, model)
   weight_files.load(
     model.variables,
@@ -206,6 +187,7 @@ def main(_):
     name=os.path.basename(os.path.abspath(settings.export_dir)),
   )
   print(f"The model is in {folder}.")
+  print(f"Serve it: python serve.py --saved_model_dir={settings.export_dir}")
 
 
 if __name__ == "__main__":

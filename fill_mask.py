@@ -1,9 +1,9 @@
 r"""Fills each [MASK] of a text with the most likely word pieces.
 
   python fill_mask.py --text="The lighthouse keeper lit the [MASK]." \
-      --bert_config_file=bert_config.json --vocab_file=vocab.txt \
-      --init_checkpoint=pretraining_output
+      --model_dir=pretraining_output/final_model
 
+A checkpoint without a pooler will do, such as Hugging Face's BertForMaskedLM.
 Without --text and --input_file it asks for texts on the terminal.
 """
 
@@ -30,8 +30,8 @@ import sys
 import tensorflow as tf
 
 import modeling
-from checkpoints import weight_files
-from common import errors, file_io
+from checkpoints import model_folder, weight_files
+from common import config_formats, errors, file_io
 from training import input_sequences, setup
 
 MASK = "[MASK]"
@@ -107,7 +107,12 @@ def make_predictor(config, init_checkpoint, *, num_tokens, top_k):
   """
   model = modeling.BertModel(config)
   head = modeling.MaskedLMHead(config, model.word_embeddings)
-  weight_files.load(model.variables + head.variables, init_checkpoint)
+  weight_files.load(
+    model.variables + head.variables,
+    init_checkpoint,
+    # Nothing reads it here, and several classes of Hugging Face have none.
+    allowed_missing=["^bert/pooler/"],
+  )
   ids = tf.TensorSpec([1, None], tf.int32)
 
   @tf.function(input_signature=[ids, ids])
@@ -134,11 +139,26 @@ def print_fillings(text, filled, tokenizer):
     print(f"  {MASK} {number}: {shown}", flush=True)
 
 
+def trained_settings(bert_config_file):
+  """Returns what a model says of its input, a dict of flags used here."""
+  trained = model_folder.input_settings(
+    config_formats.read(bert_config_file)
+  )
+  names = ("max_seq_length", "do_lower_case")
+  return {name: trained[name] for name in names if name in trained}
+
+
 def main(_):
   settings = setup.resolve(common_flags.read_settings())
+  settings = setup.restore_input_settings(
+    settings, trained_settings(settings.bert_config_file),
+    settings.bert_config_file,
+  )
   config = setup.model_config(settings)
   if not settings.init_checkpoint:
-    raise errors.InputError("pass --init_checkpoint: the weights to use")
+    raise errors.InputError(
+      "pass --init_checkpoint or --model_dir: the weights to use"
+    )
   tokenizer = setup.make_tokenizer(settings, config)
   num_tokens = len(tokenizer.vocab)
   predict = make_predictor(

@@ -6,7 +6,8 @@ r"""Serves a SavedModel of export_saved_model.py over HTTP.
 
 For those without TensorFlow Serving, whose REST form it speaks. Requests that
 come at the same time are computed together. SIGTERM and SIGINT (Ctrl-C) end
-it after the requests under way. Needs aiohttp: pip install 'bert-tf2[serve]'.
+it after the requests under way. Needs aiohttp: pip install '.[serve]', in a
+clone of this project.
 """
 
 from absl import flags
@@ -36,17 +37,19 @@ flags.DEFINE_bool(
   "batch_requests", True, "Whether requests are computed together."
 )
 flags.DEFINE_integer(
-  "max_batch_size", 32, "Most texts in a batch, and in one request.",
+  "max_batch_size", 32,
+  "Most texts in a batch; a larger request is computed in several.",
   lower_bound=1,
 )
 flags.DEFINE_float(
   "max_batch_delay_ms", 2.0,
-  "So long a request waits for others, where none is being computed.",
+  "How long a request waits for others, where none is being computed.",
   lower_bound=0.0,
 )
 flags.DEFINE_integer(
   "max_queue", 512,
-  "Most texts that may wait; more requests are refused with 503.",
+  "Most texts that may wait; more requests are refused with 503. A request "
+  "with more texts than this is refused with 400.",
   lower_bound=1,
 )
 flags.DEFINE_integer(
@@ -71,7 +74,7 @@ import os
 import tensorflow as tf
 from absl import logging
 
-from common import errors
+from common import errors, run_settings
 from serving import batching, saved_model, server
 
 
@@ -99,10 +102,11 @@ def make_batcher(settings, run):
 
 def main(_):
   settings = common_flags.read_settings()
+  run_settings.refuse_ignored(settings, batching.CONFLICTS)
   name = model_name(settings)
   if not name or set(name) & set("/:"):
     raise errors.InputError(
-      f"--model_name={name!r} cannot stand in a URL; use neither / nor :"
+      f"--model_name={name!r} cannot be part of a URL; use neither / nor :"
     )
   tf.config.threading.set_intra_op_parallelism_threads(settings.num_threads)
   model = saved_model.LoadedModel(settings.saved_model_dir)

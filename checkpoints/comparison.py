@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 import modeling
+import tokenization
 from checkpoints import converter, huggingface, weight_files
 
 # What transformers calls the outputs of its classes -> what we do
@@ -25,6 +26,23 @@ _OUTPUTS = {
   "BertForTokenClassification": {"logits": "labels"},
   "BertForQuestionAnswering": {"start_logits": "start", "end_logits": "end"},
 }
+
+
+# Kind of a checkpoint -> the program that it was made for.
+_PEERS = {
+  huggingface.Reader.kind: "transformers",
+  "Model Garden": "tf-models-official",
+}
+_KINDS = {
+  "huggingface": huggingface.Reader.kind, "model_garden": "Model Garden",
+}
+# For the share of unknown pieces. A vocabulary of any language has Latin
+# letters; more than a tenth unknown is a sign of another one's vocabulary.
+_SAMPLE = (
+  "At 7:45 the ferry left Quayside Pier; two boys, their grandmother and a dog "
+  "named Max waved goodbye. 'Back by Friday?' she asked."
+)
+_MANY_UNKNOWN = 0.1
 
 
 def random_batch(config, seed=0):
@@ -71,6 +89,52 @@ def compare(source, output, architecture=None):
   return rows
 
 
+def describe_peers(source, rows, kind):
+  """Says which other programs ran an end, and which are not installed.
+
+  Args:
+    source: converter.Source.
+    rows: what `compare` returned.
+    kind: of the output, a key of converter.WRITERS.
+  """
+  kinds = {huggingface.Reader.kind, "Model Garden"} & {
+    source.reader.kind, _KINDS.get(kind)
+  }
+  if not kinds:
+    return "none computes either kind but the original, which is not run"
+  said = []
+  for peer in sorted(_PEERS[kind] for kind in kinds):
+    ends = [
+      end
+      for end in ("input", "output")
+      if any(who == f"{peer}, {end}" for who, _, _ in rows)
+    ]
+    said.append(
+      f"{peer} ran the {' and the '.join(ends)}" if ends
+      else f"{peer} did NOT run (not installed, or it cannot read the files)"
+    )
+  return "; ".join(said)
+
+
+def describe_vocabulary(source):
+  """Says how many tokens there are, and how much of a text is unknown."""
+  if not source.vocab_file:
+    return "none next to the input"
+  lower = converter.known_case(source)
+  if lower is None:
+    lower = not converter.has_capitals(source.vocab_file)
+  tokenizer = tokenization.FullTokenizer(
+    source.vocab_file, do_lower_case=lower
+  )
+  pieces = tokenizer.tokenize(_SAMPLE)
+  share = pieces.count("[UNK]") / len(pieces)
+  warning = "; is it the right one?" if share > _MANY_UNKNOWN else ""
+  return (
+    f"{len(tokenizer.vocab)} tokens for {source.config.vocab_size} rows, "
+    f"{share:.0%} [UNK] in an English sample{warning}"
+  )
+
+
 def _differences(expected, found):
   for name in expected.keys() & found.keys():
     yield name, float(np.max(np.abs(expected[name] - found[name])))
@@ -80,9 +144,9 @@ def _peer_outputs(source, architecture, batch):
   """Returns (name of the peer, its outputs; {} where it cannot be run)."""
   kind = source.reader.kind
   if kind == huggingface.Reader.kind:
-    return "transformers", huggingface_outputs(source, architecture, batch)
+    return _PEERS[kind], huggingface_outputs(source, architecture, batch)
   if kind == "Model Garden":
-    return "tf-models-official", model_garden_outputs(source, batch)
+    return _PEERS[kind], model_garden_outputs(source, batch)
   return "", {}
 
 

@@ -18,9 +18,24 @@ import tensorflow as tf
 
 import modeling
 from checkpoints import huggingface, model_garden, weight_files, weight_names
-from common import errors, file_io, json_files
+from common import errors, file_io, json_files, run_settings
 
 CHECKPOINT = "bert_model.ckpt"
+
+# Flags of convert_checkpoint.py that would be ignored.
+CONFLICTS = (
+  run_settings.Conflict(
+    "architecture do_lower_case",
+    lambda settings: settings.to != "huggingface",
+    "is for --to=huggingface only; leave it out",
+  ),
+  run_settings.Conflict(
+    "keep_optimizer_state",
+    lambda settings: settings.to not in ("tf1", "tf2"),
+    "is for --to=tf1 or tf2, which alone have a place for optimizer state; "
+    "leave it out",
+  ),
+)
 
 
 class Source(NamedTuple):
@@ -241,15 +256,15 @@ def _write_config(folder, source):
   file_io.write_text(
     os.path.join(folder, "bert_config.json"), source.config.to_json_string()
   )
-  do_lower_case = _known_case(source)
+  do_lower_case = known_case(source)
   if do_lower_case is not None:
     huggingface.write_tokenizer_config(
       folder, do_lower_case, source.config.max_position_embeddings
     )
 
 
-def _known_case(source):
-  """Returns what is said of the case beside a vocabulary, None for nothing."""
+def known_case(source):
+  """Returns what is said of the case next to a vocabulary, None if nothing."""
   if not source.vocab_file:
     return None
   return huggingface.read_do_lower_case(source.vocab_file)
@@ -259,7 +274,7 @@ def _write_huggingface(
   folder, values, source, *, architecture=None, do_lower_case=None
 ):
   if do_lower_case is None:
-    do_lower_case = _known_case(source)
+    do_lower_case = known_case(source)
   if do_lower_case is None and source.vocab_file:
     do_lower_case = not has_capitals(source.vocab_file)
   return huggingface.write(

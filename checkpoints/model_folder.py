@@ -15,6 +15,7 @@ import tensorflow as tf
 from absl import logging
 
 import modeling
+import optimization
 from checkpoints import huggingface, weight_files
 from common import errors, file_io
 
@@ -37,7 +38,7 @@ def write(folder, variables, config, vocab_file=None, do_lower_case=None):
   tf.io.gfile.makedirs(folder)
   weight_files.write_tf1(
     os.path.join(folder, "bert_model.ckpt"),
-    {variable.name.split(":")[0]: variable for variable in variables},
+    {optimization.variable_name(variable): variable for variable in variables},
   )
   file_io.write_text(
     os.path.join(folder, _CONFIG_FILES[0]), config.to_json_string()

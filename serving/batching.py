@@ -12,7 +12,17 @@ import dataclasses
 
 import numpy as np
 
-from common import errors
+from common import errors, run_settings
+
+# Flags of serve.py that would be ignored.
+CONFLICTS = (
+  run_settings.Conflict(
+    "max_batch_delay_ms",
+    lambda settings: not settings.batch_requests,
+    "is how long a request waits for others, and --batch_requests=False "
+    "computes each by itself; leave one of them out",
+  ),
+)
 
 
 class QueueFull(Exception):
@@ -49,10 +59,11 @@ class Batcher:
     Args:
       run: function of (signature, {input: array [B, ...]}) that returns
         {output: array [B, ...]}; called in a thread of its own.
-      max_batch_size: most instances in a batch, and in one request.
-      max_delay: seconds that a request waits for others to join it; 0: it
-        takes along those alone that wait already.
-      max_queue: most instances that may wait.
+      max_batch_size: most instances in a batch; a larger request is computed
+        in several.
+      max_delay: seconds that a request waits for others to join it; 0: only
+        those that wait already join it.
+      max_queue: most instances that may wait, and most in one request.
       join: False: each request is a batch by itself.
     """
     self._run = run
@@ -87,26 +98,38 @@ class Batcher:
         first axes agree.
 
     Raises:
-      InputError: it has more instances than a batch may have.
+      InputError: it has more instances than may ever wait.
       QueueFull, Closed: it was not taken.
       Whatever the function raises for these inputs alone.
     """
     if self._closing:
       raise Closed
     count = len(next(iter(inputs.values())))
-    if count > self._max_batch_size:
+    if count > self._max_queue:
       raise errors.InputError(
-        f"{count} instances in one request; at most {self._max_batch_size} are "
+        f"{count} instances in one request; at most {self._max_queue} are "
         "taken: send them in several requests"
       )
     if self._num_waiting() + count > self._max_queue:
       raise QueueFull
+    size = self._max_batch_size
+    parts = [
+      {name: array[first : first + size] for name, array in inputs.items()}
+      for first in range(0, count, size)
+    ]
+    # All of them wait from now on: no other request comes between.
+    outputs = [self._enqueue(signature, part) for part in parts]
+    return _joined(await asyncio.gather(*outputs))
+
+  def _enqueue(self, signature, inputs):
+    """Returns the future of the outputs of inputs that fit into a batch."""
+    count = len(next(iter(inputs.values())))
     loop = asyncio.get_running_loop()
     key = (signature, *((k, v.shape[1:]) for k, v in sorted(inputs.items())))
     request = _Waiting(key, inputs, count, loop.time(), loop.create_future())
     self._waiting.append(request)
     self._changed.set()
-    return await request.outputs
+    return request.outputs
 
   def _num_waiting(self, key=None):
     return sum(
@@ -195,6 +218,33 @@ class Batcher:
     return await loop.run_in_executor(
       self._thread, self._run, batch[0].key[0], inputs
     )
+
+
+def _joined(parts):
+  """Joins outputs along the first axis.
+
+  What is ragged within a batch, such as the words of texts, is as long as the
+  longest of the batch: shorter parts are filled with b"" or 0, as the rows of
+  one batch are.
+
+  Args:
+    parts: list of {name: array [B, ...]}.
+  """
+  if len(parts) == 1:
+    return parts[0]
+  joined = {}
+  for name in parts[0]:
+    arrays = [part[name] for part in parts]
+    shape = np.max([array.shape[1:] for array in arrays], axis=0).astype(int)
+    filling = b"" if arrays[0].dtype == object else 0
+    count = sum(map(len, arrays))
+    joined[name] = np.full([count, *shape], filling, arrays[0].dtype)
+    first = 0
+    for array in arrays:
+      inside = tuple(map(slice, array.shape[1:]))
+      joined[name][(slice(first, first + len(array)), *inside)] = array
+      first += len(array)
+  return joined
 
 
 def _finish(request, outputs=None, error=None):

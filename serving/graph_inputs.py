@@ -1,8 +1,9 @@
 """Ragged ids -> inputs of the model, as TensorFlow operations.
 
 What input_sequences.py does to lists, done to a batch inside a graph, and the
-windows of a long context. Letters: B examples, W windows, T sequence length,
-(N) a length that differs from row to row.
+windows of long texts: those of run_squad.py, run_classifier.py and run_ner.py,
+each cut by its script's rule. Letters: B examples, W windows, T sequence
+length, (N) a length that differs from row to row.
 """
 
 from typing import NamedTuple
@@ -51,24 +52,6 @@ def first_of(ragged, counts):
   )
 
 
-def kept_of_pair(lengths_a, lengths_b, room):
-  """Returns what `input_sequences.truncate_pair` leaves of two lengths.
-
-  Taking from the longer one, and from the second where they are equal, gives
-  the first at least the larger half of the room.
-
-  Args:
-    lengths_a, lengths_b: int64 [B].
-    room: integer, for both together.
-
-  Returns:
-    Two int64 [B].
-  """
-  larger_half = room - room // 2
-  kept_a = tf.minimum(lengths_a, tf.maximum(room - lengths_b, larger_half))
-  return kept_a, tf.minimum(lengths_b, room - kept_a)
-
-
 def single_inputs(ids, *, max_seq_length, cls_id, sep_id):
   """Returns ModelInputs of "[CLS] ids [SEP]", the end cut off if need be.
 
@@ -85,15 +68,119 @@ def single_inputs(ids, *, max_seq_length, cls_id, sep_id):
 def pair_inputs(ids_a, ids_b, *, max_seq_length, cls_id, sep_id):
   """Returns ModelInputs of "[CLS] a [SEP] b [SEP]", shortened if need be.
 
+  As in the original: a second text without any piece counts as none.
+
   Args:
     ids_a, ids_b: ragged int32 [B, (N)].
     max_seq_length, cls_id, sep_id: as for `single_inputs`.
   """
-  kept_a, kept_b = kept_of_pair(
-    ids_a.row_lengths(), ids_b.row_lengths(), max_seq_length - 3
+  lengths_a, lengths_b = ids_a.row_lengths(), ids_b.row_lengths()
+  room = max_seq_length - 3
+  # What `input_sequences.truncate_pair` leaves. It takes from the longer text,
+  # and from the second where they are equal: so the first keeps at least the
+  # larger half of the room.
+  kept_a = tf.minimum(
+    lengths_a, tf.maximum(room - lengths_b, room - room // 2)
+  )
+  kept_b = tf.minimum(lengths_b, room - kept_a)
+  kept_a = tf.where(
+    lengths_b > 0, kept_a, tf.minimum(lengths_a, max_seq_length - 2)
   )
   return _joined(
-    first_of(ids_a, kept_a), first_of(ids_b, kept_b), cls_id, sep_id
+    first_of(ids_a, kept_a), first_of(ids_b, kept_b), cls_id, sep_id,
+    end_of_b=lengths_b > 0,
+  )
+
+
+def text_windows(
+  ids_a,
+  ids_b,
+  *,
+  max_seq_length,
+  doc_stride,
+  max_windows=0,
+  cls_id,
+  sep_id,
+):
+  """Slides windows over the longer text of each example, as run_classifier.py.
+
+  Of two texts the shorter one is in every window, cut to half the room.
+
+  Args:
+    ids_a, ids_b: ragged int32 [B, (N)]; rows of ids_b without a piece: there
+      is no second text.
+    max_seq_length: integer.
+    doc_stride: from one window to the next, in pieces.
+    max_windows: at most this many for an example; 0: all.
+    cls_id, sep_id: ids of the special tokens.
+
+  Returns:
+    ModelInputs [W, T], and int64 [W], the example of each window, ascending.
+  """
+  lengths_a, lengths_b = ids_a.row_lengths(), ids_b.row_lengths()
+  has_b, slides_b = lengths_b > 0, lengths_b > lengths_a
+  room = max_seq_length - tf.where(has_b, 3, 2)
+  room = tf.cast(room, tf.int64)
+  # Of the text that does not slide; 0 where there is no second one.
+  whole = tf.minimum(tf.minimum(lengths_a, lengths_b), room // 2)
+  room -= whole
+  stride = tf.minimum(room, doc_stride)
+  longer = tf.maximum(lengths_a, lengths_b)
+  counts = 1 + -(-tf.maximum(longer - room, 0) // stride)
+  if max_windows:
+    counts = tf.minimum(counts, max_windows)
+  examples, number = _numbered(counts)
+  start = number * tf.gather(stride, examples)
+  part = tf.minimum(
+    tf.gather(room, examples), tf.gather(longer, examples) - start
+  )
+  whole, slides = tf.gather(whole, examples), tf.gather(slides_b, examples)
+  zero = tf.zeros_like(start)
+  ids_a = _stretches(
+    ids_a, examples, tf.where(slides, zero, start),
+    tf.where(slides, whole, part),
+  )
+  ids_b = _stretches(
+    ids_b, examples, tf.where(slides, start, zero),
+    tf.where(slides, part, whole),
+  )
+  inputs = _joined(
+    ids_a, ids_b, cls_id, sep_id, end_of_b=tf.gather(has_b, examples)
+  )
+  return inputs, examples
+
+
+def windows_of_words(word_lengths, room):
+  """Packs words into windows, greedily and never cut, as run_ner.py.
+
+  Args:
+    word_lengths: ragged int64 [B, (N)], pieces of each word, 1 to `room`.
+    room: pieces in a window.
+
+  Returns:
+    int64 ragged [B, (N)]: the window of each word, from 0 in each row.
+  """
+  ends = tf.cumsum(word_lengths.to_tensor(), axis=1)
+  total = tf.reduce_max(tf.pad(ends, [[0, 0], [1, 0]]), axis=1)
+
+  def add_window(start, numbers):
+    # The last word that ends within the room ends the window.
+    fits = ends <= start[:, tf.newaxis] + room
+    end = tf.reduce_max(
+      tf.pad(tf.where(fits, ends, 0), [[0, 0], [1, 0]]), axis=1
+    )
+    is_later = ends > end[:, tf.newaxis]
+    return end, numbers + tf.cast(is_later, tf.int64)
+
+  # A loop over windows, of all rows together: there are few of them, and
+  # where one begins depends on the one before it.
+  _, numbers = tf.while_loop(
+    lambda start, _: tf.reduce_any(start < total),
+    add_window,
+    [tf.zeros_like(total), tf.zeros_like(ends)],
+  )
+  return tf.RaggedTensor.from_tensor(
+    numbers, lengths=word_lengths.row_lengths()
   )
 
 
@@ -126,19 +213,12 @@ def windows(
   room = max_seq_length - 3 - question
   stride = tf.minimum(room, doc_stride)
   counts = 1 + -(-tf.maximum(lengths - room, 0) // stride)
-  examples = tf.repeat(tf.range(tf.size(counts, tf.int64)), counts)
-  number = tf.range(tf.size(examples, tf.int64)) - tf.gather(
-    tf.cumsum(counts, exclusive=True), examples
-  )
+  examples, number = _numbered(counts)
   starts = number * tf.gather(stride, examples)
   kept = tf.minimum(
     tf.gather(lengths, examples) - starts, tf.gather(room, examples)
   )
-  first = tf.gather(context_ids.row_starts(), examples) + starts
-  indices = tf.ragged.range(first, first + kept)
-  stretch = tf.ragged.map_flat_values(
-    lambda i: tf.gather(context_ids.flat_values, i), indices
-  )
+  stretch = _stretches(context_ids, examples, starts, kept)
   return Windows(
     inputs=_joined(tf.gather(question_ids, examples), stretch, cls_id, sep_id),
     examples=examples,
@@ -182,6 +262,35 @@ def is_max_context(windows, context_lengths):
   return pieces.with_flat_values(tf.equal(window, tf.gather(first, piece)))
 
 
+def _numbered(counts):
+  """Returns the example of each window, and its number among the example's.
+
+  Args:
+    counts: int64 [B], how many windows each example has.
+
+  Returns:
+    int64 [W], int64 [W].
+  """
+  examples = tf.repeat(tf.range(tf.size(counts, tf.int64)), counts)
+  before = tf.gather(tf.cumsum(counts, exclusive=True), examples)
+  return examples, tf.range(tf.size(examples, tf.int64)) - before
+
+
+def _stretches(ids, examples, starts, lengths):
+  """Returns parts of the rows of ids [B, (N)], ragged [W, (N)].
+
+  Args:
+    ids: ragged [B, (N)].
+    examples, starts, lengths: int64 [W], the row of each part and which of its
+      pieces.
+  """
+  first = tf.gather(ids.row_starts(), examples) + starts
+  return tf.ragged.map_flat_values(
+    lambda i: tf.gather(ids.flat_values, i),
+    tf.ragged.range(first, first + lengths),
+  )
+
+
 def _columns(ragged, *values):
   """Returns a ragged [B, 1] of each value."""
   return [
@@ -192,9 +301,18 @@ def _columns(ragged, *values):
   ]
 
 
-def _joined(ids_a, ids_b, cls_id, sep_id):
+def _joined(ids_a, ids_b, cls_id, sep_id, *, end_of_b=None):
+  """Returns ModelInputs of "[CLS] a [SEP] b [SEP]".
+
+  Args:
+    ids_a, ids_b: ragged int32 [B, (N)].
+    cls_id, sep_id: ids of the special tokens.
+    end_of_b: bool [B], whether the last [SEP] is there; None: everywhere.
+  """
   cls, sep = _columns(ids_a, cls_id, sep_id)
   segments_a = tf.concat([cls, ids_a, sep], 1)
+  if end_of_b is not None:
+    sep = first_of(sep, tf.cast(end_of_b, tf.int64))
   segments_b = tf.concat([ids_b, sep], 1)
   return _padded(
     tf.concat([segments_a, segments_b], 1),

@@ -1,9 +1,11 @@
 """Models that take raw strings: tokenizer, encoder and a head in one graph.
 
 One class for each kind of head. Each has two functions for signatures: one of
-strings, one of ids. All outputs are dense and start with the batch, as
-TensorFlow Serving wants them; rows with less are filled up with "" and 0.
-Letters: B texts, T sequence, H width, L labels, P masks, K fillings, W words.
+strings, which answers as the head's script does, long texts in windows; and
+one of ids, for sequences as they are. All outputs are dense and start with
+the batch, as TensorFlow Serving wants them; shorter rows are filled with ""
+and 0. Letters: B texts, T sequence, H width, L labels, P masks, K fillings,
+W words or windows.
 """
 
 import dataclasses
@@ -18,10 +20,13 @@ from serving import graph_inputs, graph_tokenizer
 MASK = "[MASK]"
 POOLINGS = choices.EMBEDDING_POOLINGS
 _NO_ANSWER = -1e9
+_SPAN_LOGITS = ("start_logits", "end_logits")
+# What separates words for the original's reader of SQuAD.
+_WHITE_SPACE = "[ \\t\\r\\n\u202f]+"
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class ServingOptions:
   """How texts are treated; each kind of head reads what concerns it.
 
   Attributes:
@@ -29,11 +34,16 @@ class Options:
     text_pairs: (classification, embedding) two texts, not one.
     activation: (classification) "softmax": one label. "sigmoid": any number
       of labels. "linear": a number, for regression.
+    max_windows, window_pooling: (classification with doc_stride) at most this
+      many windows of a text, 0: all; "mean" or "max" of their logits.
     pooling: (embedding) one of POOLINGS: the pooler's output, the mean over
       all tokens, or the state of [CLS].
     normalize: (embedding) whether to scale embeddings to length 1.
     top_k: (masked LM) fillings of each mask.
-    doc_stride, max_query_length, max_answer_length: (span) in pieces.
+    doc_stride: (classification, span) from one window of a long text to the
+      next, in pieces; 0, for classification alone: cut long texts off.
+    max_query_length, max_answer_length: (span) in pieces.
+    n_best_size: (span) how many starts and ends of a window are tried.
     null_threshold: (span) None where every question has an answer; else there
       is none if its score is more than this above the best answer's.
     split_at_punctuation: (tagging) whether punctuation is a word of its own.
@@ -43,12 +53,15 @@ class Options:
   max_seq_length: int = 128
   text_pairs: bool = False
   activation: str = "softmax"
+  max_windows: int = 0
+  window_pooling: str = "mean"
   pooling: str = "pooled"
   normalize: bool = False
   top_k: int = 5
-  doc_stride: int = 128
+  doc_stride: int = 0
   max_query_length: int = 64
   max_answer_length: int = 30
+  n_best_size: int = 20
   null_threshold: float | None = None
   split_at_punctuation: bool = True
   bfloat16: bool = False
@@ -59,7 +72,7 @@ class ServedModel(tf.Module):
 
   Attributes:
     tokenizer: graph_tokenizer.GraphTokenizer.
-    options: Options.
+    options: ServingOptions.
     labels: list of str; empty where the head has none.
     variables_may_be_missing: patterns of names that no output depends on.
     text_inputs: names of the inputs of `from_text`.
@@ -76,7 +89,7 @@ class ServedModel(tf.Module):
     Args:
       config: modeling.BertConfig.
       tokenizer: tokenization.FullTokenizer.
-      options: Options.
+      options: ServingOptions.
       labels: names of the head's labels.
 
     Raises:
@@ -152,10 +165,29 @@ class Classifier(ServedModel):
     softmax: `label` [B], `probability` [B], and all `labels` and
     `probabilities` [B, L]. sigmoid: the last two. linear: `score` [B].
     """
-    return self.from_ids(**self.make_inputs(*texts))
+    if not self.options.doc_stride:
+      return self.from_ids(**self.make_inputs(*texts))
+    ids = [self.tokenizer.tokenize(text).ids for text in texts]
+    # No second text is one without pieces.
+    second = ids[1] if len(ids) == 2 else graph_inputs.first_of(ids[0], 0)
+    inputs, examples = graph_inputs.text_windows(
+      ids[0],
+      second,
+      max_seq_length=self.options.max_seq_length,
+      doc_stride=self.options.doc_stride,
+      max_windows=self.options.max_windows,
+      **self._special,
+    )
+    logits = self.outputs(inputs._asdict())["logits"]
+    pool = {"mean": tf.math.segment_mean, "max": tf.math.segment_max}
+    return self._answers(pool[self.options.window_pooling](logits, examples))
 
   def from_ids(self, **inputs):
-    logits = self.outputs(inputs)["logits"]
+    """Returns the outputs of `from_text` for sequences, one window each."""
+    return self._answers(self.outputs(inputs)["logits"])
+
+  def _answers(self, logits):
+    """Returns the outputs of `from_text` for logits [B, L]."""
     if self.options.activation == "linear":
       return {"score": logits[:, 0]}
     names = tf.constant(self.labels)
@@ -273,41 +305,74 @@ class Tagger(ServedModel):
 
   Outputs [B, W]: `words`, `tags`, `probabilities`, `starts` and `ends`
   (characters), and `num_words` [B]. A word's tag is that of its first piece.
-  Words behind piece number max_seq_length have none.
+  A text longer than a sequence is cut into windows between words, as
+  run_ner.py does; of a word longer than a window the first pieces count.
   """
 
   def __init__(self, config, tokenizer, options, labels=()):
     super().__init__(config, tokenizer, options, labels)
+    if options.max_seq_length < 3:
+      raise errors.InputError(
+        f"--max_seq_length={options.max_seq_length} leaves no room for a word "
+        "next to [CLS] and [SEP]; pass 3 or more"
+      )
     self.head = modeling.TokenClassificationHead(config, len(self.labels))
 
   def from_text(self, text):
     """Returns the outputs for strings [B]."""
     tokens = self.tokenizer.tokenize(text)
-    room = self.options.max_seq_length - 2
-    tokens = type(tokens)(*(graph_inputs.first_of(t, room) for t in tokens))
-    inputs = graph_inputs.single_inputs(
-      tokens.ids, max_seq_length=room + 2, **self._special
-    )
-    logits = self.outputs(inputs._asdict())["logits"]
     by_punctuation = self.options.split_at_punctuation
-    numbers = tokens.words if by_punctuation else tokens.chunks
-    words = _Words(numbers)
-    starts = words.firsts(tokens.starts)
-    ends = words.lasts(tokens.ends)
-    first_pieces = 1 + words.firsts(tf.ragged.range(numbers.row_lengths()))
-    probabilities = tf.nn.softmax(
-      tf.gather(logits, first_pieces.to_tensor(), batch_dims=1)
-    )
+    words = _Words(tokens.words if by_punctuation else tokens.chunks)
+    starts, ends = words.firsts(tokens.starts), words.lasts(tokens.ends)
+    probabilities = tf.nn.softmax(self._word_logits(tokens.ids, words))
     real = tf.sequence_mask(starts.row_lengths())
-    tags = tf.gather(self.labels, tf.argmax(probabilities, 2))
+    tags = tf.gather(self.labels, tf.argmax(probabilities, 1))
+    best = tf.reduce_max(probabilities, 1)
     return {
       "words": _substrings(text, starts, ends).to_tensor(),
-      "tags": tf.where(real, tags, ""),
-      "probabilities": tf.where(real, tf.reduce_max(probabilities, 2), 0.0),
+      "tags": tf.where(real, starts.with_flat_values(tags).to_tensor(), ""),
+      "probabilities": starts.with_flat_values(best).to_tensor(),
       "starts": starts.to_tensor(),
       "ends": ends.to_tensor(),
       "num_words": tf.cast(starts.row_lengths(), tf.int32),
     }
+
+  def _word_logits(self, ids, words):
+    """Returns the logits [words of all texts, L] of each word's first piece.
+
+    Args:
+      ids: ragged int32 [B, (N)], pieces.
+      words: _Words of the same pieces.
+    """
+    room = self.options.max_seq_length - 2
+    offsets = words.offsets()
+    kept = offsets < room
+    pieces = tf.boolean_mask(ids.flat_values, kept)
+    is_first = tf.equal(tf.boolean_mask(offsets, kept), 0)
+    lengths = tf.minimum(words.lengths(), room)
+    windows = graph_inputs.windows_of_words(lengths, room)
+    # The window of each word, then of each piece, counted over all texts. A
+    # text without a word has a window, too, with nothing in it.
+    counts = tf.reduce_max(
+      tf.pad(windows.to_tensor(), [[0, 0], [1, 0]]), axis=1
+    ) + 1
+    before = tf.gather(
+      tf.cumsum(counts, exclusive=True), windows.value_rowids()
+    )
+    of_pieces = tf.repeat(
+      windows.flat_values + before, lengths.flat_values
+    )
+    sequences = tf.RaggedTensor.from_value_rowids(
+      pieces, of_pieces, nrows=tf.reduce_sum(counts)
+    )
+    inputs = graph_inputs.single_inputs(
+      sequences, max_seq_length=room + 2, **self._special
+    )
+    logits = self.outputs(inputs._asdict())["logits"]
+    # [CLS] is before the first piece of a window.
+    columns = 1 + tf.ragged.range(sequences.row_lengths()).flat_values
+    places = tf.stack([of_pieces, tf.cast(columns, tf.int64)], axis=1)
+    return tf.gather_nd(logits, tf.boolean_mask(places, is_first))
 
   def from_ids(self, **inputs):
     logits = self.outputs(inputs)["logits"]
@@ -326,6 +391,9 @@ class _Words:
     edge = tf.ones([tf.minimum(tf.size(rows), 1)], tf.bool)
     self._first = tf.concat([edge, other], 0)
     self._last = tf.concat([other, edge], 0)
+    self._positions = numbers.with_flat_values(
+      tf.range(tf.size(rows, tf.int64))
+    )
 
   def firsts(self, ragged):
     """Returns the value of each word's first piece, ragged [B, (W)]."""
@@ -334,6 +402,16 @@ class _Words:
   def lasts(self, ragged):
     """Returns the value of each word's last piece, ragged [B, (W)]."""
     return tf.ragged.boolean_mask(ragged, ragged.with_flat_values(self._last))
+
+  def lengths(self):
+    """Returns how many pieces each word has, int64 ragged [B, (W)]."""
+    return self.lasts(self._positions) - self.firsts(self._positions) + 1
+
+  def offsets(self):
+    """Returns the number of each piece in its word, from 0, int64 [N]."""
+    first = self.firsts(self._positions).flat_values
+    word = tf.cumsum(tf.cast(self._first, tf.int64)) - 1
+    return self._positions.flat_values - tf.gather(first, word)
 
 
 def _substrings(texts, starts, ends):
@@ -361,13 +439,13 @@ def _substrings(texts, starts, ends):
 class QuestionAnswerer(ServedModel):
   """Question and context -> the answer that the context holds.
 
-  Contexts longer than a sequence are read in windows, as in run_squad.py.
+  The same answer as run_squad.py gives: the windows, the candidates and the
+  order among them are those of squad/span_search.py.
   Outputs [B]: `answer`, `score` (sum of both logits), `start` and `end`
   (characters of the context), `null_score` (that of "no answer").
 
-  Unlike the original: all spans compete, not those alone whose start and end
-  are among the n best, and the answer is cut out by its characters, so that
-  it never takes in the rest of a word.
+  Unlike the original: the answer is cut out by its characters, so that it
+  never takes in the rest of a word; and it is "" where there is none to give.
   """
 
   text_inputs = ("question", "context")
@@ -375,6 +453,10 @@ class QuestionAnswerer(ServedModel):
 
   def __init__(self, config, tokenizer, options, labels=()):
     super().__init__(config, tokenizer, options, labels)
+    if not options.doc_stride:
+      raise errors.InputError(
+        "--doc_stride=0: contexts are read in windows; pass 1 or more"
+      )
     if options.max_query_length + 4 > options.max_seq_length:
       raise errors.InputError(
         f"--max_seq_length={options.max_seq_length} leaves no room for a "
@@ -397,10 +479,8 @@ class QuestionAnswerer(ServedModel):
     )
     logits = self.from_ids(**windows.inputs._asdict())
     lengths = tokens.ids.row_lengths()
-    scores, starts, ends = self._best_of_windows(
-      windows, graph_inputs.is_max_context(windows, lengths), logits
-    )
-    null_scores = logits["start_logits"][:, 0] + logits["end_logits"][:, 0]
+    may_start = graph_inputs.is_max_context(windows, lengths)
+    scores, starts, ends = self._best_of_windows(windows, may_start, logits)
     by_example = tf.RaggedTensor.from_value_rowids(
       tf.range(tf.size(scores, tf.int64)),
       windows.examples,
@@ -408,23 +488,43 @@ class QuestionAnswerer(ServedModel):
     )
     best = _argmax_of_rows(by_example, scores)
     score = tf.gather(scores, best)
+    null_scores = tf.add(
+      *(tf.cast(logits[name][:, 0], tf.float64) for name in _SPAN_LOGITS)
+    )
     null_score = tf.reduce_min(by_example.with_flat_values(null_scores), 1)
-    found = score > _NO_ANSWER
-    if options.null_threshold is not None:
-      found &= null_score - score <= options.null_threshold
     start, end = _characters(
-      tokens, tf.gather(starts, best), tf.gather(ends, best), found
+      tokens, tf.gather(starts, best), tf.gather(ends, best),
+      self._is_found(score, null_score),
+    )
+    # As in the original: words of an answer are joined by single spaces.
+    answer = tf.strings.regex_replace(
+      _substrings(context, start, end), _WHITE_SPACE, " "
     )
     return {
-      "answer": _substrings(context, start, end),
-      "score": score,
+      "answer": answer,
+      "score": tf.cast(score, tf.float32),
       "start": start,
       "end": end,
-      "null_score": null_score,
+      "null_score": tf.cast(null_score, tf.float32),
     }
+
+  def _is_found(self, score, null_score):
+    """Returns bool [B]: whether the best answer goes before "no answer"."""
+    options = self.options
+    found = score > _NO_ANSWER
+    if options.null_threshold is None:
+      return found
+    if options.n_best_size == 1:
+      # As in the original: one answer is kept, and "no answer" is it.
+      found &= null_score <= score
+    return found & (null_score - score <= options.null_threshold)
 
   def _best_of_windows(self, windows, may_start, logits):
     """Finds the best span of each window.
+
+    Starts are the `n_best_size` tokens with the highest start logits, ends
+    those with the highest end logits; of equal ones the first. Question and
+    special tokens take places among them, although no answer can be there.
 
     Args:
       windows: graph_inputs.Windows.
@@ -432,33 +532,45 @@ class QuestionAnswerer(ServedModel):
       logits: dict of `start_logits` and `end_logits` [W, T].
 
     Returns:
-      Scores [W] (_NO_ANSWER if there is no span), and int64 [W], [W]: the
-      first and the last piece, counted from the start of the context.
+      Scores, float64 [W] (_NO_ANSWER if there is no span), and int64 [W], [W]:
+      the first and the last piece, counted from the start of the context.
     """
-    indices = _sequence_indices(may_start, windows.offsets)
-    start_logits = tf.where(
-      may_start.to_tensor(),
-      tf.gather(logits["start_logits"], indices, batch_dims=1),
-      2 * _NO_ANSWER,
+    (start_scores, starts), (end_scores, ends) = (
+      self._best_positions(logits[name], windows) for name in _SPAN_LOGITS
     )
-    end_logits = tf.where(
-      tf.sequence_mask(windows.lengths),
-      tf.gather(logits["end_logits"], indices, batch_dims=1),
-      2 * _NO_ANSWER,
-    )
-    longest = self.options.max_answer_length
-    padded = tf.pad(
-      end_logits, [[0, 0], [0, longest]], constant_values=2 * _NO_ANSWER
-    )
-    # [W, N, longest]: the ends that a start may have.
-    ends = tf.signal.frame(padded, longest, 1)[:, : tf.shape(end_logits)[1]]
-    spans = start_logits[..., tf.newaxis] + ends
-    flat = tf.reshape(spans, [tf.shape(spans)[0], -1])
-    # A window may have nothing in it.
-    flat = tf.pad(flat, [[0, 0], [0, 1]], constant_values=_NO_ANSWER)
+    inside = (starts >= 0) & (starts < windows.lengths[:, tf.newaxis])
+    # One more column: a window may have nothing in it.
+    may_start = tf.pad(may_start.to_tensor(), [[0, 0], [0, 1]])
+    inside &= tf.gather(may_start, tf.where(inside, starts, 0), batch_dims=1)
+    ends_inside = ends < windows.lengths[:, tf.newaxis]
+    lengths = ends[:, tf.newaxis, :] - starts[:, :, tf.newaxis] + 1  # [W, K, K]
+    is_valid = (lengths > 0) & (lengths <= self.options.max_answer_length)
+    is_valid &= inside[:, :, tf.newaxis] & ends_inside[:, tf.newaxis, :]
+    scores = start_scores[:, :, tf.newaxis] + end_scores[:, tf.newaxis, :]
+    scores = tf.where(is_valid, scores, tf.constant(_NO_ANSWER, tf.float64))
+    # As in the original: of equal scores that of the better start is taken,
+    # then that of the better end, which is the order of the flat array.
+    count = tf.shape(ends, tf.int64)[1]
+    flat = tf.reshape(scores, [tf.shape(scores)[0], -1])
     best = tf.argmax(flat, 1)
-    start = windows.starts + best // longest
-    return tf.reduce_max(flat, 1), start, start + best % longest
+    return (
+      tf.reduce_max(flat, 1),
+      windows.starts + tf.gather(starts, best // count, batch_dims=1),
+      windows.starts + tf.gather(ends, best % count, batch_dims=1),
+    )
+
+  def _best_positions(self, logits, windows):
+    """Returns the highest of logits [W, T], float64 [W, K], and where.
+
+    Places are int64 [W, K], pieces counted from the window's first one of the
+    context; padding is never among them unless nothing else is left.
+    """
+    is_token = tf.cast(windows.inputs.input_mask, tf.bool)
+    logits = tf.where(is_token, logits, _NO_ANSWER)
+    count = tf.minimum(self.options.n_best_size, tf.shape(logits)[1])
+    best = tf.math.top_k(logits, count)
+    places = tf.cast(best.indices, tf.int64) - windows.offsets[:, tf.newaxis]
+    return tf.cast(best.values, tf.float64), places
 
   def from_ids(self, **inputs):
     return self._logits(self.encode(inputs), False)
@@ -478,25 +590,12 @@ KINDS = {
 }
 
 
-def _sequence_indices(pieces, first):
-  """Returns int64 [W, N]: where the pieces of windows are in the sequence.
-
-  Args:
-    pieces: ragged [W, (N)].
-    first: int64 [W], where the first one is.
-  """
-  count = tf.reduce_max(tf.concat([pieces.row_lengths(), [0]], 0))
-  inside = tf.sequence_mask(pieces.row_lengths(), count)
-  indices = first[:, tf.newaxis] + tf.range(count)[tf.newaxis]
-  return tf.where(inside, indices, 0)
-
-
 def _argmax_of_rows(rows, values):
   """Returns int64 [B]: the member of each row with the highest value.
 
   Args:
     rows: ragged int64 [B, (N)], indices into `values`, none of them empty.
-    values: float32 [M].
+    values: floats [M].
   """
   of_rows = tf.ragged.map_flat_values(lambda i: tf.gather(values, i), rows)
   best = tf.argmax(of_rows.to_tensor(default_value=values.dtype.min), 1)

@@ -46,8 +46,8 @@ def make_application(
   """
   if web is None:
     raise errors.InputError(
-      "the server needs aiohttp: pip install 'bert-tf2[serve]', or aiohttp "
-      "itself"
+      "the server needs aiohttp: run pip install aiohttp, or, in a clone of "
+      "this project, pip install '.[serve]'"
     )
   handlers = _Handlers(model, batcher, name, timeout)
   application = web.Application(

@@ -12,6 +12,7 @@ import tensorflow as tf
 import modeling
 import tokenization
 from checkpoints import weight_files
+from common import run_settings
 from serving import models
 from training import input_sequences
 
@@ -31,7 +32,8 @@ def config():
 def make(kind, **options):
   """Returns a models.ServedModel of one of its KINDS."""
   labels = LABELS if kind in ("classification", "tagging") else []
-  options = models.Options(**{"max_seq_length": LENGTH, **options})
+  defaults = {"max_seq_length": LENGTH, "doc_stride": 128 * (kind == "span")}
+  options = models.ServingOptions(**{**defaults, **options})
   if options.activation == "linear":
     labels = []
   model = models.KINDS[kind](config(), tokenizer(), options, labels)
@@ -48,8 +50,9 @@ def make(kind, **options):
 def inputs_in_python(ids_a, ids_b=None, length=LENGTH):
   """Returns {name: int32 [1, length]} for a text or a pair, given as ids."""
   cls_id, sep_id = tokenizer().convert_tokens_to_ids(["[CLS]", "[SEP]"])
-  if ids_b is None:
-    ids_a = ids_a[: length - 2]
+  if not ids_b:
+    # As in the scripts: without any piece it counts as none.
+    ids_a, ids_b = ids_a[: length - 2], None
   else:
     input_sequences.truncate_pair(ids_a, ids_b, length - 3)
   ids, segments = input_sequences.build_inputs(
@@ -76,3 +79,22 @@ def softmax(logits):
 
 def close(values, expected):
   np.testing.assert_allclose(values, expected, rtol=0, atol=1e-5)
+
+
+# What export_saved_model.py has where no flag is given.
+EXPORT_DEFAULTS = {
+  "head": None, "bert_config_file": None, "vocab_file": None,
+  "init_checkpoint": None, "max_seq_length": 128, "do_lower_case": True,
+  "labels": [], "label_file": None, "output_activation": None,
+  "text_pairs": False, "pooling": "pooled", "normalize": False, "top_k": 5,
+  "doc_stride": None, "max_windows": 0, "window_pooling": "mean",
+  "max_query_length": 64, "max_answer_length": 30, "n_best_size": 20,
+  "version_2_with_negative": False, "null_score_diff_threshold": None,
+  "tag_words": "punctuation", "dtype": "float32",
+}
+
+
+def export_settings_of(given=()):
+  """Returns the run_settings.Settings of flags: a dict of those given."""
+  given = dict(given)
+  return run_settings.Settings({**EXPORT_DEFAULTS, **given}, given)

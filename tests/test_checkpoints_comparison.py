@@ -61,6 +61,29 @@ def test_another_function_is_noticed(tmp_path):
   assert max(difference for _, _, difference in rows) > 1e-5
 
 
+def test_a_vocabulary_of_something_else_is_noticed(tmp_path):
+  vocabulary = tmp_path / "vocab.txt"
+  vocabulary.write_text("[UNK]\n[CLS]\n[SEP]\nzzz\nqqq\n")
+  source = converter.open_source(str(HUGGINGFACE / "BertModel"))
+  said = comparison.describe_vocabulary(
+    source._replace(vocab_file=str(vocabulary))
+  )
+  assert said.startswith("5 tokens for ") and " 100% [UNK] " in said
+  assert said.endswith("; is it the right one?")
+
+
+def test_a_program_that_did_not_run_is_named():
+  source = converter.open_source(str(HUGGINGFACE / "BertModel"))
+  rows = [("transformers, input", "labels", 0.0)]
+  said = comparison.describe_peers(source, rows, "model_garden")
+  assert said == (
+    "tf-models-official did NOT run (not installed, or it cannot read the "
+    "files); transformers ran the input"
+  )
+  tf1 = source._replace(reader=type("Reader", (), {"kind": "TensorFlow 1"}))
+  assert "none computes" in comparison.describe_peers(tf1, [], "tf1")
+
+
 def import_transformers_or_skip():
   comparison.hide_triton()
   pytest.importorskip("transformers")

@@ -1,5 +1,7 @@
 """convert_checkpoint.py as a user types it."""
 
+import re
+
 import script_runner
 
 GOLDEN = script_runner.ROOT / "tests" / "golden"
@@ -19,6 +21,14 @@ def test_every_weight_is_reported_and_both_ends_compared(tmp_path):
   assert "output_weights [3, 8] -> output_weights" in lines
   assert f"41 values of {MODEL} (Hugging Face) are in " in finished.out
   assert "verify: labels: largest difference 0 (this project" in finished.out
+  # The verdict.
+  assert lines[-4:] == [
+    "outputs: the same (largest difference 0, rounding stays below 0.001)",
+    "weights: 41 carried over, 0 left out",
+    *lines[-2:],
+  ]
+  assert lines[-2].startswith("other programs: transformers ")
+  assert lines[-1] == "vocabulary: none next to the input"
   names = sorted(path.name for path in (tmp_path / "o").iterdir())
   assert names == [
     "bert_config.json",
@@ -46,6 +56,7 @@ def test_faults_are_one_sentence(tmp_path):
     (dict(input=tmp_path / "none"), "no checkpoint at "),
     (dict(input=TRAINING), "give --bert_config_file"),
     (dict(input=MODEL, architecture="BertModel"), "--architecture is for --to"),
+    (dict(input=MODEL, do_lower_case=True), "--do_lower_case is for --to"),
   ):
     finished = convert(output=tmp_path / "o", to="tf1", **flags)
     assert finished.code == 1
@@ -53,3 +64,17 @@ def test_faults_are_one_sentence(tmp_path):
     assert sentence in finished.last_line
     assert "Traceback" not in finished.err
   assert not list(tmp_path.iterdir())
+
+
+def test_a_model_folder_stands_for_its_files(tmp_path):
+  folder = GOLDEN / "pretraining_run" / "model"
+  finished = convert(
+    model_dir=folder, output=tmp_path / "o", to="huggingface", verify=True
+  )
+  assert finished.code == 0, finished.err
+  assert (tmp_path / "o" / "vocab.txt").exists()
+  last = finished.out.strip().split("\n")[-1]
+  assert re.fullmatch(
+    r"vocabulary: 100 tokens for 100 rows, \d% \[UNK\] in an English sample",
+    last,
+  )

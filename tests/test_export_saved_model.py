@@ -33,7 +33,10 @@ def test_export(tmp_path):
     tmp_path, head="masked_lm", version=7, top_k=2, warmup_file=warmup
   )
   assert finished.code == 0, finished.err
-  assert finished.out == f"The model is in {tmp_path}/model/7.\n"
+  assert finished.out == (
+    f"The model is in {tmp_path}/model/7.\n"
+    f"Serve it: python serve.py --saved_model_dir={tmp_path}/model\n"
+  )
   assert "equals tokenization.py" in finished.err
   assert os.listdir(tmp_path / "model") == ["7"]
   signature = tf.saved_model.load(

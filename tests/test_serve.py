@@ -143,7 +143,7 @@ def test_errors(saved_model, tmp_path):
   (tmp_path / "1").mkdir()
   (tmp_path / "1" / "saved_model.pb").write_bytes(b"damaged")
   assert "not a SavedModel" in sentence(saved_model_dir=tmp_path)
-  assert "cannot stand in a URL" in sentence(
+  assert "cannot be part of a URL" in sentence(
     saved_model_dir=saved_model, model_name="a/b"
   )
   with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 
-from common import errors
+from common import errors, run_settings
 from serving import batching
 
 
@@ -85,8 +85,6 @@ def test_a_batch_has_its_size_and_what_fits_in_no_more():
     tasks = await waiting(batcher, [1, 2], [3, 4], [5])
     model.may_finish.set()
     await asyncio.gather(first, *tasks)
-    with pytest.raises(errors.InputError, match="4 instances in one request"):
-      await submit(batcher, 1, 2, 3, 4)
 
   model = run(test, max_delay=0, max_batch_size=3)
   assert [values for _, values in model.batches] == [[0], [1, 2, 5], [3, 4]]
@@ -183,3 +181,55 @@ def test_closing_does_not_wait_for_others():
     assert await task == [2]
 
   run(test, max_delay=3600)
+
+
+def test_a_large_request_is_computed_in_several_batches():
+  async def test(batcher, model):
+    assert await submit(batcher, 1, 2, 3, 4, 5) == [2, 4, 6, 8, 10]
+    with pytest.raises(ValueError, match="negative"):
+      await submit(batcher, 1, 2, 3, 4, -1)
+    assert await submit(batcher, 6) == [12]
+    with pytest.raises(
+      errors.InputError, match="7 instances in one request; at most 6 are"
+    ):
+      await submit(batcher, *range(7))
+
+  model = run(test, max_delay=0, max_batch_size=2, max_queue=6)
+  assert [values for _, values in model.batches[:3]] == [[1, 2], [3, 4], [5]]
+
+
+def test_parts_of_a_large_request_are_filled_to_one_shape():
+  def words(signature, inputs):
+    """As of a tagger: as wide as the longest row of the batch."""
+    width = inputs["x"].max()
+    rows = [[b"w"] * n + [b""] * (width - n) for n in inputs["x"]]
+    return {
+      "words": np.array(rows, object).reshape(len(rows), width),
+      "numbers": np.arange(width) < inputs["x"][:, None],
+    }
+
+  async def main():
+    batcher = batching.Batcher(words, max_delay=0, max_batch_size=2)
+    batcher.start()
+    outputs = await batcher.submit("s", {"x": np.array([1, 0, 3, 2, 0])})
+    await batcher.close()
+    return outputs
+
+  outputs = asyncio.run(main())
+  assert outputs["words"].tolist() == [
+    [b"w", b"", b""], [b""] * 3, [b"w"] * 3, [b"w", b"w", b""], [b""] * 3,
+  ]
+  assert outputs["numbers"].sum(1).tolist() == [1, 0, 3, 2, 0]
+
+
+def test_a_delay_without_batches_is_refused():
+  for joins in (True, False):
+    settings = run_settings.Settings(
+      {"batch_requests": joins, "max_batch_delay_ms": 3.0},
+      {"max_batch_delay_ms"},
+    )
+    if joins:
+      run_settings.refuse_ignored(settings, batching.CONFLICTS)
+      continue
+    with pytest.raises(errors.InputError, match="^--max_batch_delay_ms is"):
+      run_settings.refuse_ignored(settings, batching.CONFLICTS)

@@ -113,7 +113,7 @@ def test_refusals(path, request_, status, sentence):
     # It goes on serving.
     assert (await ask("/v1/models/m:predict", body("a")))[0] == 200
 
-  serve(test, max_batch_size=2)
+  serve(test, max_batch_size=2, max_queue=2)
 
 
 def test_too_many_and_too_slow():

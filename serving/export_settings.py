@@ -1,0 +1,230 @@
+"""What export_saved_model.py exports, from its settings and a trained model.
+
+A model folder says how the model's input was made (see model_folder) and what
+it was trained for (problem_type). The export does the same, so that the served
+model answers as the script that trained it; a flag may say otherwise.
+"""
+
+from checkpoints import model_folder
+from common import errors, file_io, run_settings
+from serving import models
+
+# Which flags of a trained model's script concern the export of each head.
+_TRAINED = {
+  "classification": (
+    "max_seq_length", "doc_stride", "max_windows", "window_pooling",
+    "do_lower_case", "text_pairs",
+  ),
+  "embedding": (
+    "max_seq_length", "pooling", "normalize", "do_lower_case", "text_pairs",
+  ),
+  "masked_lm": ("max_seq_length", "do_lower_case"),
+  "span": (
+    "max_seq_length", "doc_stride", "max_query_length", "max_answer_length",
+    "n_best_size", "version_2_with_negative", "null_score_diff_threshold",
+    "do_lower_case",
+  ),
+  "tagging": ("max_seq_length", "do_lower_case"),
+}
+# Where neither a flag nor the model says: the defaults of the head's script.
+_DEFAULTS = {
+  "max_seq_length": {"span": 384, None: 128},
+  "doc_stride": {"span": 128, None: 0},
+}
+# What the configuration says of a classifier -> --output_activation.
+_ACTIVATIONS = {
+  None: "softmax",
+  "single_label_classification": "softmax",
+  "multi_label_classification": "sigmoid",
+  "regression": "linear",
+}
+
+
+def _is_none_of(*heads):
+  return lambda settings: settings.head not in heads
+
+
+# Looked for in settings that know what the model was trained with.
+CONFLICTS = (
+  run_settings.Conflict(
+    "labels label_file",
+    _is_none_of("classification", "tagging"),
+    "names labels, which this --head does not have; leave --labels and "
+    "--label_file out",
+  ),
+  run_settings.Conflict(
+    "labels label_file",
+    lambda settings: settings.output_activation == "linear",
+    "names labels, and regression has none; leave --labels and --label_file "
+    "out",
+  ),
+  run_settings.Conflict(
+    "output_activation",
+    _is_none_of("classification"),
+    "is for --head=classification; leave it out",
+  ),
+  run_settings.Conflict(
+    "text_pairs",
+    _is_none_of("classification", "embedding"),
+    "is for --head=classification or embedding; leave it out",
+  ),
+  run_settings.Conflict(
+    "pooling normalize",
+    _is_none_of("embedding"),
+    "is for --head=embedding; leave it out",
+  ),
+  run_settings.Conflict(
+    "top_k", _is_none_of("masked_lm"), "is for --head=masked_lm; leave it out"
+  ),
+  run_settings.Conflict(
+    "doc_stride",
+    _is_none_of("classification", "span"),
+    "is for --head=classification or span; leave it out",
+  ),
+  run_settings.Conflict(
+    "max_windows window_pooling",
+    lambda settings: not (
+      settings.head == "classification" and settings.doc_stride
+    ),
+    "is for long texts of --head=classification; pass --doc_stride too, or "
+    "leave it out",
+  ),
+  run_settings.Conflict(
+    "max_query_length max_answer_length n_best_size version_2_with_negative",
+    _is_none_of("span"),
+    "is for --head=span; leave it out",
+  ),
+  run_settings.Conflict(
+    "null_score_diff_threshold",
+    lambda settings: not (
+      settings.head == "span" and settings.version_2_with_negative
+    ),
+    "is for questions without an answer; pass --head=span and "
+    "--version_2_with_negative too, or leave it out",
+  ),
+  run_settings.Conflict(
+    "tag_words", _is_none_of("tagging"), "is for --head=tagging; leave it out"
+  ),
+)
+
+
+def trained_settings(head, config):
+  """Returns what a model says of its input, as far as its head is concerned.
+
+  Args:
+    head: one of models.KINDS.
+    config: modeling.BertConfig.
+
+  Returns:
+    dict from names of flags to values, for setup.restore_input_settings.
+  """
+  trained = model_folder.input_settings(config.to_dict())
+  if trained.get("text_b_column"):
+    trained.setdefault("text_pairs", True)
+  # auto: sought after training, and stored with the weights it belongs to.
+  if trained.get("null_score_diff_threshold") == "auto":
+    del trained["null_score_diff_threshold"]
+  return {
+    name: trained[name]
+    for name in _TRAINED[head]
+    if trained.get(name) is not None
+  }
+
+
+def with_defaults(settings, config):
+  """Returns settings with what the head and the configuration imply.
+
+  Args:
+    settings: run_settings.Settings of export_saved_model.py.
+    config: modeling.BertConfig.
+
+  Raises:
+    InputError: the model was trained for what no head here answers.
+  """
+  head = settings.head
+  changes = {
+    name: of_heads.get(head, of_heads[None])
+    for name, of_heads in _DEFAULTS.items()
+    if name not in settings.given
+  }
+  if head == "classification" and not settings.output_activation:
+    changes["output_activation"] = _activation(config)
+  return settings.replace(**changes)
+
+
+def _activation(config):
+  """Returns the --output_activation of a trained classifier."""
+  problem = config.to_dict().get("problem_type")
+  if problem not in _ACTIVATIONS:
+    known = ", ".join(filter(None, _ACTIVATIONS))
+    raise errors.InputError(
+      f"problem_type in --bert_config_file is {problem!r}, which cannot be "
+      f"exported; expected one of {known}"
+    )
+  return _ACTIVATIONS[problem]
+
+
+def read_labels(settings, config):
+  """Returns the labels of the flags, or else of the model, a list.
+
+  Raises:
+    InputError: the head needs labels and there are none.
+  """
+  labels = list(settings.labels)
+  if settings.label_file:
+    labels += [line for _, line in file_io.read_lines(settings.label_file)]
+  wanted = settings.head == "tagging" or (
+    settings.head == "classification" and settings.output_activation != "linear"
+  )
+  if wanted and not labels:
+    labels = config.label_names()
+  if wanted and not labels:
+    raise errors.InputError(
+      f"--head={settings.head} needs names for its labels, in the order of "
+      "training: pass --labels or --label_file, or a --bert_config_file with "
+      "id2label"
+    )
+  return labels
+
+
+def serving_options(settings, null_threshold):
+  """Returns the models.ServingOptions of settings.
+
+  Args:
+    settings: run_settings.Settings of export_saved_model.py.
+    null_threshold: of "no answer", or None.
+  """
+  return models.ServingOptions(
+    max_seq_length=settings.max_seq_length,
+    text_pairs=settings.text_pairs,
+    activation=settings.output_activation or "softmax",
+    max_windows=settings.max_windows,
+    window_pooling=settings.window_pooling,
+    pooling=settings.pooling,
+    normalize=settings.normalize,
+    top_k=settings.top_k,
+    doc_stride=settings.doc_stride,
+    max_query_length=settings.max_query_length,
+    max_answer_length=settings.max_answer_length,
+    n_best_size=settings.n_best_size,
+    null_threshold=null_threshold,
+    split_at_punctuation=settings.tag_words == "punctuation",
+    bfloat16=settings.dtype == "bfloat16",
+  )
+
+
+def make_model(settings, config, tokenizer, null_threshold=None):
+  """Returns the models.ServedModel of settings, without its weights.
+
+  Args:
+    settings: run_settings.Settings of export_saved_model.py.
+    config: modeling.BertConfig.
+    tokenizer: tokenization.FullTokenizer.
+    null_threshold: of "no answer", or None.
+
+  Raises:
+    InputError: see `read_labels` and models.ServedModel.
+  """
+  kind = models.KINDS[settings.head]
+  options = serving_options(settings, null_threshold)
+  return kind(config, tokenizer, options, read_labels(settings, config))

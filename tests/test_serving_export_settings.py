@@ -1,0 +1,157 @@
+"""export_settings: what a trained model says, defaults, and ignored flags."""
+
+import pytest
+
+import modeling
+import serving_models
+from common import errors, run_settings
+from serving import export_settings
+from training import setup
+
+
+def config(**values):
+  return modeling.BertConfig.from_dict(
+    {**serving_models.config().to_dict(), **values}
+  )
+
+
+def resolved(model_config, **given):
+  """Returns the settings that export_saved_model.py works with."""
+  settings = export_settings.with_defaults(
+    serving_models.export_settings_of(given), model_config
+  )
+  trained = export_settings.trained_settings(settings.head, model_config)
+  return setup.restore_input_settings(settings, trained, "the model")
+
+
+# What the model says.
+
+
+@pytest.mark.parametrize(
+  "problem, activation",
+  [
+    ({}, "softmax"),
+    ({"problem_type": "single_label_classification"}, "softmax"),
+    ({"problem_type": "multi_label_classification"}, "sigmoid"),
+    ({"problem_type": "regression"}, "linear"),
+  ],
+)
+def test_the_activation_is_that_of_the_training(problem, activation):
+  settings = resolved(config(**problem), head="classification")
+  assert settings.output_activation == activation
+  settings = resolved(
+    config(**problem), head="classification", output_activation="sigmoid"
+  )
+  assert settings.output_activation == "sigmoid"
+
+
+def test_what_cannot_be_exported_is_refused():
+  with pytest.raises(errors.InputError, match="'multiple_choice', which"):
+    resolved(config(problem_type="multiple_choice"), head="classification")
+
+
+def test_regression_needs_no_labels():
+  settings = resolved(config(problem_type="regression"), head="classification")
+  assert export_settings.read_labels(settings, config()) == []
+
+
+def test_input_is_made_as_in_training(caplog):
+  trained = config(input_settings={
+    "max_seq_length": 48, "doc_stride": 16, "max_windows": 3,
+    "window_pooling": "max", "text_pairs": True, "scheme": "iob1",
+    "null_score_diff_threshold": "auto", "n_best_size": None,
+  })
+  settings = resolved(trained, head="classification")
+  options = export_settings.serving_options(settings, None)
+  assert (options.max_seq_length, options.doc_stride) == (48, 16)
+  assert (options.max_windows, options.window_pooling) == (3, "max")
+  assert options.text_pairs
+  settings = resolved(trained, head="span")
+  assert (settings.max_seq_length, settings.doc_stride) == (48, 16)
+  assert settings.null_score_diff_threshold is None
+  assert settings.n_best_size == 20
+  # A flag goes first, and it is said.
+  settings = resolved(trained, head="tagging", max_seq_length=64)
+  assert settings.max_seq_length == 64
+  assert "--max_seq_length=64 (trained with 48)" in caplog.text
+
+
+def test_pairs_are_known_from_the_column_of_the_second_text():
+  trained = config(input_settings={"text_b_column": "b"})
+  assert resolved(trained, head="classification").text_pairs
+
+
+def test_defaults_are_those_of_the_scripts():
+  settings = resolved(config(), head="span")
+  assert (settings.max_seq_length, settings.doc_stride) == (384, 128)
+  settings = resolved(config(), head="classification")
+  assert (settings.max_seq_length, settings.doc_stride) == (128, 0)
+
+
+# Flags that would be ignored.
+
+SPAN, CLASSES = {"head": "span"}, {"head": "classification"}
+# (what is ignored, next to what, next to what it is not)
+CASES = [
+  ({"labels": ["a"]}, SPAN, CLASSES),
+  ({"label_file": "a"}, {"head": "embedding"}, {"head": "tagging"}),
+  ({"labels": ["a"]}, {**CLASSES, "output_activation": "linear"}, CLASSES),
+  ({"label_file": "a"}, {**CLASSES, "output_activation": "linear"}, CLASSES),
+  ({"output_activation": "sigmoid"}, {"head": "tagging"}, CLASSES),
+  ({"text_pairs": True}, SPAN, {"head": "embedding"}),
+  ({"pooling": "mean"}, CLASSES, {"head": "embedding"}),
+  ({"normalize": True}, CLASSES, {"head": "embedding"}),
+  ({"top_k": 3}, CLASSES, {"head": "masked_lm"}),
+  ({"doc_stride": 3}, {"head": "tagging"}, CLASSES),
+  ({"max_windows": 3}, CLASSES, {**CLASSES, "doc_stride": 4}),
+  (
+    {"window_pooling": "max"},
+    {**SPAN, "doc_stride": 4},
+    {**CLASSES, "doc_stride": 4},
+  ),
+  ({"max_query_length": 3}, CLASSES, SPAN),
+  ({"max_answer_length": 3}, CLASSES, SPAN),
+  ({"n_best_size": 3}, CLASSES, SPAN),
+  ({"version_2_with_negative": True}, CLASSES, SPAN),
+  (
+    {"null_score_diff_threshold": 0.0},
+    SPAN,
+    {**SPAN, "version_2_with_negative": True},
+  ),
+  ({"tag_words": "white_space"}, SPAN, {"head": "tagging"}),
+]
+
+
+def check(flags, given):
+  settings = serving_models.export_settings_of(flags)
+  settings = run_settings.Settings(
+    {name: settings.get(name) for name in serving_models.EXPORT_DEFAULTS}, given
+  )
+  run_settings.refuse_ignored(settings, export_settings.CONFLICTS)
+
+
+@pytest.mark.parametrize("ignored, beside, fine", CASES)
+def test_what_would_be_ignored_is_refused(ignored, beside, fine):
+  (name,) = ignored
+  with pytest.raises(errors.InputError, match=f"^--{name} .*out$"):
+    check({**beside, **ignored}, set(ignored))
+  # Not where it counts, was not given, or asks for nothing.
+  check({**fine, **ignored}, set(ignored))
+  check({**beside, **ignored}, set())
+  for nothing in (None, False, "", []):
+    check({**beside, name: nothing}, set(ignored))
+
+
+def test_every_conflict_has_its_cases():
+  rows = [
+    (name, conflict)
+    for conflict in export_settings.CONFLICTS
+    for name in conflict.flags.split()
+  ]
+  for name, conflict in rows:
+    assert any(
+      name in ignored and conflict.condition(
+        serving_models.export_settings_of({**beside, **ignored})
+      )
+      for ignored, beside, _ in CASES
+    ), (name, conflict.reason)
