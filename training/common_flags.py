@@ -250,7 +250,7 @@ def define_device_flags():
   flags.DEFINE_enum(
     "jit_compile", "auto", ("auto", "true", "false"),
     "Whether XLA compiles the training step. auto: on a GPU; elsewhere only "
-    "the optimizer's formula.",
+    "LAMB's formula.",
   )
   flags.DEFINE_integer(
     "num_logical_cpus", 0,
