@@ -91,7 +91,7 @@ def train(job, start):
   keep(job, "final_model")
   step = int(trainer.global_step.numpy())
   if settings.save_best:
-    _say_which_is_best(job, evaluation, step)
+    say_which_is_best(settings, evaluation.state(), step)
   return step
 
 
@@ -149,22 +149,22 @@ def keep(job, folder):
   job.answerer.threshold.write(path)
 
 
-def _say_which_is_best(job, evaluation, step):
-  """Logs whose results follow: those of the last step, which is not the best.
+def say_which_is_best(settings, best, step):
+  """Warns that the results that follow are not those of the best weights.
 
   Args:
-    evaluation: evaluation_loop.PeriodicEvaluation.
-    step: the last step.
+    settings: run_settings.Settings.
+    best: dict, the state of an evaluation_loop.PeriodicEvaluation.
+    step: the last step, whose weights are evaluated and predict.
   """
-  best = evaluation.state()["step"]
-  if best is None or best == step:
+  if best["step"] in (None, step):
     return
-  folder = os.path.join(job.settings.output_dir, "best_model")
+  folder = os.path.join(settings.output_dir, "best_model")
   logging.warning(
     "final_model and what follows are of step %d; %s was best (%.6g) at step "
-    "%d: for its answers run again with --model_dir=%s and another "
-    "--output_dir", step, job.settings.save_best, evaluation.state()["value"],
-    best, folder,
+    "%d: to answer with those weights run again with --model_dir=%s and "
+    "another --output_dir", step, settings.save_best, best["value"],
+    best["step"], folder,
   )
 
 

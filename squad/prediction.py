@@ -64,7 +64,6 @@ class Answerer:
       trim: whether batches may be cut to their longest sequence.
       mask_padding: see `window_logits`.
     """
-    self._strategy = strategy
     self._tokenizer = tokenizer
     self._lengths = lengths
     self._options = options
@@ -75,6 +74,7 @@ class Answerer:
     self._compiled_logits = tf.function(
       self._logits, reduce_retracing=True, autograph=False
     )
+    self._predictor = evaluation_loop.Predictor(strategy, self._logits)
     self.threshold = threshold
 
   def answers(self, data, batch_size, *, find_threshold=False):
@@ -87,9 +87,7 @@ class Answerer:
     """
     length = self._lengths.max_seq_length
     sizes = np.array([window.num_tokens for window in data.windows])
-    logits = evaluation_loop.predict(
-      self._strategy,
-      self._logits,
+    logits = self._predictor.predict(
       pipeline.sequential_records([data.records]),
       input_data.record_features(length, training=False),
       num_records=data.num_records,

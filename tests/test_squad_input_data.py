@@ -146,3 +146,26 @@ def test_what_holds_no_word_is_refused(tokenizer, tmp_path):
     input_data.prepare(
       file, tokenizer, LENGTHS, records=str(tmp_path / "a.tf_record")
     )
+
+
+def test_examples_are_shown_and_a_vocabulary_that_does_not_fit_is_noticed(
+  tmp_path, read, caplog
+):
+  """The warning comes again where the records are kept."""
+  caplog.set_level("INFO", logger="absl")
+  path = tmp_path / "vocab.txt"
+  path.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nthe\n?\n")
+  tokenizer = tokenization.FullTokenizer(str(path))
+  file = read("train")
+  for shown in (5, 0):
+    caplog.clear()
+    input_data.prepare(
+      file, tokenizer, LENGTHS, records=str(tmp_path / "a"), training=True
+    )
+    found = [text for text in caplog.messages if "[CLS] " in text]
+    assert len(found) == shown
+    assert all(text.endswith("[SEP]") for text in found)
+    (warning,) = [
+      text for text in caplog.messages if "the model learns nothing" in text
+    ]
+    assert warning.startswith(f"{file.path}: ")
