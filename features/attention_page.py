@@ -56,6 +56,10 @@ _PAGE = """<!DOCTYPE html>
 body { font: 14px system-ui, sans-serif; margin: 16px; color: #222; }
 h1 { font-size: 18px; margin: 0 0 4px; }
 p { margin: 0 0 12px; color: #555; }
+/* Controls and pictures stay within a narrow window, however long a text. */
+label { display: flex; gap: 6px; }
+select { min-width: 0; max-width: 100%; }
+#views > div { max-width: 100%; overflow-x: auto; }
 #views { display: flex; gap: 32px; align-items: flex-start; flex-wrap: wrap; }
 #grid { display: grid; gap: 3px; align-items: center; }
 #grid span { color: #666; font-size: 11px; text-align: center; }

@@ -1,10 +1,18 @@
-"""A picture of token vectors: their two principal components."""
+"""A plot of token vectors: their two principal components.
+
+The components come from NumPy's SVD: scikit-learn's PCA would be a large
+dependency for ten lines.
+"""
 
 import os
+import textwrap
 
 import numpy as np
 
 from common import errors, file_io
+
+_LEGEND_WIDTH = 90  # Characters of a text.
+_PASSES = 10
 
 
 def principal_components(vectors, count=2):
@@ -59,7 +67,7 @@ def save_plot(path, sentences, title):
   Args:
     path: a name that ends in .png, .svg or .pdf; written whole or not at all.
     sentences: list of (tokens, vectors): T strings and [T, H]; each gets a
-      colour.
+      colour, which the legend explains.
     title: text above the plot.
 
   Raises:
@@ -67,25 +75,7 @@ def save_plot(path, sentences, title):
       format, or cannot write the file.
   """
   pyplot = _pyplot()
-  points, shares = principal_components(
-    np.concatenate([vectors for _, vectors in sentences])
-  )
-  figure, axes = pyplot.subplots(figsize=(9, 7), layout="constrained")
-  start = 0
-  for number, (tokens, _) in enumerate(sentences):
-    part = points[start : start + len(tokens)]
-    start += len(tokens)
-    colour = f"C{number % 10}"
-    axes.scatter(part[:, 0], part[:, 1], s=14, color=colour)
-    for token, (x, y) in zip(tokens, part):
-      # "$" would begin a formula.
-      axes.annotate(
-        token.replace("$", r"\$"), (x, y), xytext=(3, 3),
-        textcoords="offset points", fontsize=9, color=colour,
-      )
-  axes.set_title(title)
-  for set_label, place in ((axes.set_xlabel, 0), (axes.set_ylabel, 1)):
-    set_label(f"component {place + 1} ({shares[place]:.0%} of the variance)")
+  figure = draw(pyplot, sentences, title)
   kind = os.path.splitext(path)[1].removeprefix(".") or "png"
   try:
     with file_io.atomic_write(path) as temporary:
@@ -94,3 +84,64 @@ def save_plot(path, sentences, title):
     raise errors.InputError(f"--embedding_plot={path}: {error}") from error
   finally:
     pyplot.close(figure)
+
+
+def draw(pyplot, sentences, title):
+  """Returns the matplotlib figure that `save_plot` saves.
+
+  Args:
+    pyplot: the module.
+    sentences, title: see `save_plot`.
+  """
+  points, shares = principal_components(
+    np.concatenate([vectors for _, vectors in sentences])
+  )
+  figure, axes = pyplot.subplots(figsize=(9, 7), layout="constrained")
+  labels, start = [], 0
+  for number, (tokens, _) in enumerate(sentences):
+    part = points[start : start + len(tokens)]
+    start += len(tokens)
+    colour = f"C{number % 10}"
+    name = textwrap.shorten(" ".join(tokens), _LEGEND_WIDTH, placeholder=" ...")
+    axes.scatter(
+      part[:, 0], part[:, 1], s=14, color=colour, label=_escaped(name)
+    )
+    labels += [
+      axes.annotate(
+        _escaped(token), place, xytext=(3, 3), textcoords="offset points",
+        fontsize=9, color=colour,
+      )
+      for token, place in zip(tokens, part)
+    ]
+  axes.set_title(title)
+  for set_label, place in ((axes.set_xlabel, 0), (axes.set_ylabel, 1)):
+    set_label(f"component {place + 1} ({shares[place]:.0%} of the variance)")
+  # Below the axes, where it hides no point.
+  figure.legend(loc="outside lower left", fontsize=9)
+  _make_room(figure, axes, labels)
+  return figure
+
+
+def _escaped(text):
+  # "$" would begin a formula.
+  return text.replace("$", r"\$")
+
+
+def _make_room(figure, axes, labels):
+  """Widens the limits of the axes until all labels are inside.
+
+  A label keeps its size in pixels, so what it needs in data units grows with
+  the limits: the second pass is nearly right, and a few more settle it.
+  """
+  for _ in range(_PASSES):
+    figure.canvas.draw()  # Places the labels.
+    frame = axes.get_window_extent()
+    boxes = [label.get_window_extent() for label in labels]
+    low = np.min([box.min for box in boxes], axis=0)
+    high = np.max([box.max for box in boxes], axis=0)
+    if np.all(low >= frame.min) and np.all(high <= frame.max):
+      return
+    corners = [np.minimum(low - 2, frame.min), np.maximum(high + 2, frame.max)]
+    (left, bottom), (right, top) = axes.transData.inverted().transform(corners)
+    axes.set_xlim(left, right)
+    axes.set_ylim(bottom, top)

@@ -22,6 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 from common import errors, file_io, number_text
+from features import sentence_vectors
 
 
 class TokenRow(NamedTuple):
@@ -52,6 +53,37 @@ class SimilarityRow(NamedTuple):
 
   index: int
   similarity: float
+
+
+def token_rows(results, tokenizer):
+  """Returns TokenRows of a window's (Example, values)."""
+  return [
+    TokenRow(
+      index=example.index,
+      tokens=tokenizer.convert_ids_to_tokens(example.input_ids),
+      input_ids=example.input_ids,
+      values=values[:, : len(example.input_ids)],
+    )
+    for example, values in results
+  ]
+
+
+def vector_rows(results):
+  """Returns VectorRows of a window's (Example, vector)."""
+  return [
+    VectorRow(example.index, vector)
+    for example, vector in results
+  ]
+
+
+def similarity_rows(results):
+  """Returns SimilarityRows; two results make a pair."""
+  vectors = [vector for _, vector in results]
+  similarities = sentence_vectors.cosines(vectors[::2], vectors[1::2])
+  return [
+    SimilarityRow(example.index, similarity)
+    for (example, _), similarity in zip(results[::2], similarities)
+  ]
 
 
 @contextlib.contextmanager

@@ -55,6 +55,33 @@ def read_examples(path, tokenizer, max_seq_length):
     yield Example(number - 1, *encode(*split_pair(line)))
 
 
+def count_lines(path):
+  """Returns how many lines a file has, all of which are UTF-8.
+
+  Raises:
+    InputError: one is not UTF-8: found before the work begins.
+  """
+  return sum(1 for _ in file_io.read_lines(path))
+
+
+def chosen_examples(examples, wanted, path):
+  """Returns the Examples of some lines, in the order of `wanted`.
+
+  Raises:
+    InputError: the file has no such line.
+  """
+  found = {}
+  for example in examples:
+    if example.index in wanted:
+      found[example.index] = example
+    if len(found) == len(set(wanted)):
+      return [found[index] for index in wanted]
+  missing = min(set(wanted) - found.keys())
+  raise errors.InputError(
+    f"--picture_lines: {path} has no line {missing}, counted from 0"
+  )
+
+
 def read_pairs(path, tokenizer, max_seq_length):
   """Yields the two Examples of each line, one for each of its texts.
 

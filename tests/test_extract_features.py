@@ -170,11 +170,13 @@ def test_pictures_of_chosen_lines(tmp_path):
      "lines.txt:2: no pair in 'his gold, as it fell'"),
     ({"layers": "0", "init_checkpoint": None}, "pass --init_checkpoint"),
     ({"output_file": None}, "pass --output_file, --attention_html or"),
-    ({"layers": "0", "output_file": None, "attention_html": "page.html",
+    ({"output_file": None, "attention_html": "page.html",
       "picture_lines": "2,11"}, "lines.txt has no line 11, counted from 0"),
-    ({"layers": "0", "picture_lines": "-1"}, "--picture_lines=-1: expected"),
+    ({"layers": "0", "picture_lines": "-1", "attention_html": "page.html"},
+     "--picture_lines=-1: expected"),
     ({"layers": "0", "max_seq_length": 65},
      "more than the model's max_position_embeddings 64"),
+    ({"layers": "0", "picture_lines": "1"}, "--picture_lines is for --att"),
     ({"layers": "0", "input_file": "absent.txt"}, "no such file: absent.txt"),
   ],
 )
@@ -187,9 +189,25 @@ def test_what_is_wrong_is_said_in_one_sentence(tmp_path, flags, sentence):
   assert not (tmp_path / "out").exists()
 
 
-def test_an_empty_file_is_refused(tmp_path):
+def test_normalized_vectors_have_length_one(tmp_path):
+  done = extract(tmp_path, pooling="mean", normalize=True)
+  assert done.code == 0, done.err
+  vectors = np.array([line["vector"] for line in read_lines(tmp_path / "out")])
+  expected = mean_vectors()
+  expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+  np.testing.assert_allclose(vectors, expected, rtol=0, atol=1e-5)
+
+
+def test_an_empty_file_gives_an_empty_file(tmp_path):
+  """As the original does."""
   empty = tmp_path / "empty.txt"
   empty.write_text("")
   done = extract(tmp_path, input_file=empty, layers="0")
-  assert done.code == 1
-  assert done.last_line.endswith("empty.txt has no line")
+  assert done.code == 0, done.err
+  assert (tmp_path / "out").read_bytes() == b""
+  assert "the input has no line" in done.err
+  done = extract(
+    tmp_path, input_file=empty, layers="0", output_file=tmp_path / "npz",
+    output_format="npz",
+  )
+  assert done.code == 1 and done.last_line.endswith("empty.txt has no line")

@@ -73,11 +73,29 @@ def test_a_browser_shows_every_head_and_follows_a_click(tmp_path):
   assert document.count("<canvas") == 2 * 3
   assert "Layer 1, head 2: who attends" in document
   assert document.count("<rect") == 4 * 4
-  # Left and right of the lines, and beside and above the matrix.
+  # Left and right of the lines, and next to and above the matrix.
   assert document.count(">a&lt;b</text>") == 4
   lines = (FIRST[1][1, 2] * 255).round() / 255 >= 0.02
   assert document.count("<line") == lines.sum()
   assert document.count("<option") == 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not BROWSER, reason="no chromium is installed")
+def test_nothing_overflows_a_window_of_900_pixels(tmp_path):
+  words = ["[CLS]", *(f"word{number}" for number in range(40)), "[SEP]"]
+  page = attention_page.attention_page([(words, attention(2, 16, 42))])
+  script = """<script>
+    const control = document.querySelector("select");
+    document.body.dataset.sizes = [document.documentElement.scrollWidth,
+      control.getBoundingClientRect().right, innerWidth].join(" ");
+  </script>"""
+  page = page.replace("</body>", f"{script}</body>")
+  document = browse(tmp_path, page, "--window-size=900,800", "--dump-dom")
+  sizes = re.search('data-sizes="(.*?)"', document)[1]
+  page_width, control_right, window = map(float, sizes.split())
+  assert window <= 900
+  assert max(page_width, control_right) <= window
 
 
 @pytest.mark.slow

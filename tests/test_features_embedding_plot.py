@@ -30,7 +30,7 @@ def test_components_keep_distances_in_the_plane():
   assert shares[0] > shares[1] and shares.sum() == pytest.approx(1)
 
 
-def test_a_single_point_stands_in_the_middle():
+def test_a_single_point_is_in_the_middle():
   found, shares = embedding_plot.principal_components(RNG.randn(1, 5))
   np.testing.assert_array_equal(found, [[0, 0]])
   np.testing.assert_array_equal(shares, [0, 0])
@@ -49,6 +49,24 @@ def test_a_plot_shows_every_token(tmp_path):
   # matplotlib names what it draws as outlines in comments.
   for shown in ("Vectors", "Zürich", "$x_1$", "[SEP]"):
     assert f"<!-- {shown} -->" in text, shown
+
+
+def test_all_labels_are_inside_and_a_legend_names_the_texts():
+  pyplot = pytest.importorskip("matplotlib.pyplot")
+  long = "a-very-long-word-" * 4
+  sentences = [([long, "$x_1$"], np.array([[9.0, 0, 0], [0, 1, 0]])),
+               (["left", long], np.array([[-9.0, 0, 1], [0, -1, 0]]))]
+  figure = embedding_plot.draw(pyplot, sentences, "Vectors")
+  figure.canvas.draw()
+  frame = figure.axes[0].get_window_extent()
+  for label in figure.axes[0].texts:
+    box = label.get_window_extent()
+    assert np.all(box.min >= frame.min) and np.all(box.max <= frame.max)
+  (legend,) = figure.legends
+  assert [text.get_text() for text in legend.get_texts()] == [
+    rf"{long} \$x_1\$", f"left {long}"
+  ]
+  pyplot.close(figure)
 
 
 def test_an_unknown_format_is_named(tmp_path):

@@ -1,0 +1,46 @@
+"""Flags of extract_features.py that would have no effect: refused."""
+
+from common import choices, run_settings
+
+CONFLICTS = (
+  run_settings.Conflict(
+    "output_format pooling similarity normalize batch_size jit_compile",
+    lambda settings: not settings.output_file,
+    "is for the vectors in --output_file; pass both, or leave it out",
+  ),
+  run_settings.Conflict(
+    "picture_lines",
+    lambda settings: not (settings.attention_html or settings.embedding_plot),
+    "is for --attention_html and --embedding_plot; pass one of them too, or "
+    "leave it out",
+  ),
+  run_settings.Conflict(
+    "layers",
+    lambda settings: not (settings.output_file or settings.embedding_plot),
+    "is for --output_file and --embedding_plot; pass one of them too, or "
+    "leave it out",
+  ),
+  run_settings.Conflict(
+    "layers",
+    lambda settings: settings.pooling,
+    "is for the vectors of tokens, but --pooling makes one of the line (from "
+    "the last layer, or the last four); pass one of them",
+  ),
+  run_settings.Conflict(
+    "similarity",
+    lambda settings: not settings.pooling,
+    "compares one vector for each text: pass --pooling=mean, or another of "
+    + ", ".join(choices.SENTENCE_POOLINGS),
+  ),
+  run_settings.Conflict(
+    "normalize",
+    lambda settings: not settings.pooling,
+    "scales one vector for each text: pass --pooling=mean, or another of "
+    + ", ".join(choices.SENTENCE_POOLINGS),
+  ),
+  run_settings.Conflict(
+    "normalize",
+    lambda settings: settings.similarity,
+    "changes no cosine; leave --similarity or --normalize out",
+  ),
+)

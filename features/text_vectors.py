@@ -1,0 +1,186 @@
+"""The model's vectors of texts, batch by batch.
+
+Letters: B batch, T sequence, L layers that are asked for, H width, D width of
+a text's vector.
+"""
+
+import tensorflow as tf
+
+import modeling
+from checkpoints import weight_files
+from common import errors
+from features import sentence_vectors, text_batches
+from training import distribution
+
+# Tokens whose vectors are held in memory at a time: 200 MB for four layers of
+# BERT-base.
+_WINDOW_TOKENS = 1 << 14
+
+
+def layer_indexes(texts, num_hidden_layers):
+  """Returns --layers as a list of integers.
+
+  Raises:
+    InputError: no number, or not a layer of the model.
+  """
+  indexes = []
+  for text in texts:
+    is_number = text.strip().removeprefix("-").isdecimal()
+    if not is_number or not (
+      -num_hidden_layers <= int(text) < num_hidden_layers
+    ):
+      raise errors.InputError(
+        f"--layers={','.join(texts)}: {text!r} is no layer of this model, "
+        f"which has {num_hidden_layers}; pass numbers from "
+        f"-{num_hidden_layers} to {num_hidden_layers - 1}"
+      )
+    indexes.append(int(text))
+  return indexes
+
+
+def layers_to_write(settings, config):
+  """Returns what --layers means for a model, [] where it is not read.
+
+  Args:
+    settings: run_settings.Settings of extract_features.py.
+    config: modeling.BertConfig.
+
+  Raises:
+    InputError: the model has no such layer.
+  """
+  depth = config.num_hidden_layers
+  if settings.pooling == "last_four_concat" and depth < 4:
+    raise errors.InputError(
+      f"--pooling=last_four_concat needs four layers, but the model has {depth}"
+    )
+  is_read = settings.output_file or settings.embedding_plot
+  if settings.pooling or not is_read:
+    return []
+  return layer_indexes(settings.layers, depth)
+
+
+def load_model(settings, config, strategy):
+  """Returns the modeling.BertModel with the weights of --init_checkpoint.
+
+  Args:
+    settings: run_settings.Settings of extract_features.py.
+    config: modeling.BertConfig.
+    strategy: tf.distribute.Strategy.
+
+  Raises:
+    InputError: the checkpoint lacks a variable that is read.
+  """
+  is_tpu = distribution.is_tpu(strategy)
+  with strategy.scope():
+    model = modeling.BertModel(
+      config,
+      compute_dtype=distribution.COMPUTE_DTYPES[settings.dtype],
+      use_one_hot_embeddings=settings.use_one_hot_embeddings or is_tpu,
+      skip_padding=settings.jit_compile != "true" and not is_tpu,
+    )
+  # Some published encoders have no pooler; only --pooling=pooled reads it.
+  optional = [] if settings.pooling == "pooled" else ["^bert/pooler/"]
+  weight_files.load(
+    model.variables, settings.init_checkpoint, allowed_missing=optional
+  )
+  return model
+
+
+def token_vectors(model, layers):
+  """Returns a function of a batch that gives float32 [B, L, T, H]."""
+
+  def compute(input_ids, input_mask, segment_ids):
+    states = model(input_ids, input_mask, segment_ids).all_encoder_layers
+    chosen = [tf.cast(states[layer], tf.float32) for layer in layers]
+    return tf.stack(chosen, axis=1)
+
+  return compute
+
+
+def text_vectors(model, pooling, normalize=False):
+  """Returns a function of a batch that gives float32 [B, D].
+
+  Args:
+    model: modeling.BertModel.
+    pooling: one of sentence_vectors.POOLINGS.
+    normalize: whether to scale each vector to length 1.
+  """
+
+  def compute(input_ids, input_mask, segment_ids):
+    output = model(input_ids, input_mask, segment_ids)
+    vectors = sentence_vectors.pool(pooling, output, input_mask)
+    return tf.math.l2_normalize(vectors, axis=-1) if normalize else vectors
+
+  return compute
+
+
+class VectorComputer:
+  """A function of batches that is compiled once and called with Examples."""
+
+  def __init__(self, compute, strategy, *, batch_size, static_length, jit):
+    """Takes what is to be computed.
+
+    Args:
+      compute: function of input_ids, input_mask and segment_ids [B, T].
+      strategy: the strategy in whose scope the model was made.
+      batch_size: B, at most.
+      static_length: T of every batch, where a compiler would compile each
+        shape anew; None for the longest of the batch.
+      jit: whether XLA compiles.
+    """
+    self._replicas = strategy.num_replicas_in_sync
+    self._batch_size, self._static_length = batch_size, static_length
+    compute = tf.function(compute, jit_compile=jit or None)
+
+    def replica_step(*batch):
+      replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+      share = tf.shape(batch[0])[0] // self._replicas
+      start = replica * share
+      return compute(*(values[start : start + share] for values in batch))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 3)
+    def step(input_ids, input_mask, segment_ids):
+      values = strategy.run(
+        replica_step, args=(input_ids, input_mask, segment_ids)
+      )
+      return strategy.gather(values, axis=0)
+
+    self._step = step
+
+  def compute_batch(self, examples):
+    """Returns the array of a batch, a row for each of its Examples."""
+    longest = max(len(example.input_ids) for example in examples)
+    rows = self._batch_size if self._static_length else len(examples)
+    # Each replica gets as many rows as the others.
+    rows += -rows % self._replicas
+    batch = text_batches.padded(
+      examples, rows=rows, length=self._static_length or longest
+    )
+    return self._step(**batch).numpy()[: len(examples)]
+
+  def compute_all(self, examples, *, group=1):
+    """Yields lists of (Example, its values), window after window, in order.
+
+    Args:
+      examples: iterable of text_batches.Example.
+      group: N consecutive examples that are yielded in the same list.
+    """
+    for window in text_batches.windows(examples, _WINDOW_TOKENS, group=group):
+      values = [None] * len(window)
+      for places in text_batches.batches_by_length(window, self._batch_size):
+        rows = self.compute_batch([window[i] for i in places])
+        for place, row in zip(places, rows):
+          values[place] = row
+      yield list(zip(window, values))
+
+
+def inner_values(model, example, layer):
+  """Returns attention [layers, heads, T, T] and states [T, H] of a text."""
+  output = model(
+    tf.constant([example.input_ids]),
+    token_type_ids=tf.constant([example.segment_ids]),
+    return_attention=True,
+  )
+  attention = tf.cast(tf.stack(output.attention_probs), tf.float32)
+  states = tf.cast(output.all_encoder_layers[layer][0], tf.float32)
+  return attention[:, 0].numpy(), states.numpy()
