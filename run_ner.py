@@ -13,6 +13,12 @@ each word's first word piece. The paper's table of frozen features is
       --feature_layers=embeddings,second_to_last,last,weighted_sum_last_four \
       --learning_rate=1e-3 ...
 
+A trained model tags sentences as they come, columns or JSON lines:
+
+  echo '{"words": ["Anna", "Lang", "lives", "in", "Bern"]}' | \
+      python run_ner.py --do_predict --predict_file=- --file_format=jsonl \
+      --model_dir=ner_output/final_model
+
 The 200 sentences in tests/data train to F1 0.98 on 40 others in 15 seconds.
 """
 
@@ -23,17 +29,28 @@ from training import common_flags
 
 common_flags.define_model_flags()
 common_flags.define_tokenizer_flags()
-common_flags.define_output_flags()
+common_flags.define_output_flags(required=False)
 common_flags.define_training_flags()
 common_flags.define_epoch_flags()
 common_flags.define_evaluation_flags()
 common_flags.define_prediction_flags()
 common_flags.define_device_flags()
-flags.DEFINE_string("train_file", None, "CoNLL columns to train on.")
-flags.DEFINE_string("eval_file", None, "CoNLL columns to evaluate on.")
+flags.DEFINE_string(
+  "train_file", None, "CoNLL columns or JSON lines to train on."
+)
+flags.DEFINE_string(
+  "eval_file", None, "CoNLL columns or JSON lines to evaluate on."
+)
 flags.DEFINE_string(
   "predict_file", None,
-  "CoNLL columns to label: words alone, or with labels that are scored.",
+  "CoNLL columns or JSON lines to label: words alone, or with labels that are "
+  "scored. -: the standard input; answers go to the standard output, and "
+  "--output_dir is not needed.",
+)
+flags.DEFINE_enum(
+  "file_format", None, choices.TAGGING_FORMATS,
+  "Format of all files, and of the predictions. If not given: jsonl for names "
+  "that end in .jsonl or .json, else conll, the format of columns.",
 )
 flags.DEFINE_integer("word_column", 0, "The column of the words, from 0.")
 flags.DEFINE_integer(
@@ -46,8 +63,7 @@ flags.DEFINE_enum(
 )
 flags.DEFINE_bool(
   "predict_labels", True,
-  "Whether to check and score the labels of --predict_file, if it has more "
-  "than one column.",
+  "Whether to check and score the labels of --predict_file, if it has any.",
 )
 flags.DEFINE_bool(
   "document_context", False,
@@ -67,156 +83,84 @@ flags.DEFINE_integer(
 # --help and mistakes are answered before TensorFlow is loaded.
 command.parse_flags(__name__)
 
-import functools
 import os
+import sys
 from typing import NamedTuple
 
 import tensorflow as tf
-from absl import logging
 
 import modeling
 from checkpoints import model_folder, weight_files
 from common import errors, file_io
-from tagging import dataset, input_data, scoring, taggers
-from training import (
-  distribution,
-  evaluation_loop,
-  pipeline,
-  setup,
-  train_log,
+from tagging import (
+  bilstm,
+  encoder_states,
+  evaluation,
+  flag_conflicts,
+  input_data,
+  interactive,
+  taggers,
 )
-
-# What the checkpoint of an encoder need not have.
-NEW_VARIABLES = ("^output_(weights|bias)$", "^tagging/", "^bert/pooler/")
-
-
-class TaggingModel(tf.Module):
-  """The encoder and a classifier of tokens, or the BiLSTM on features."""
-
-  def __init__(
-    self, config, num_labels, *, features=None, bilstm_size=768,
-    **model_options,
-  ):
-    super().__init__()
-    self.config = config
-    seed = model_options["seed"]
-    self.bert = modeling.BertModel(config, **model_options)
-    self.is_frozen = bool(features)
-    if features:
-      self.head = taggers.FeatureTagger(
-        config, num_labels, features=features, size=bilstm_size, seed=seed
-      )
-    else:
-      self.head = modeling.TokenClassificationHead(
-        config, num_labels, seed=seed
-      )
-
-  def __call__(self, batch, dropout_seed=None):
-    """Returns float32 logits [B, T, L]."""
-    output = self.bert.encode(batch, None if self.is_frozen else dropout_seed)
-    if self.is_frozen:
-      return self.head(output, batch["input_mask"], dropout_seed=dropout_seed)
-    return self.head(
-      output.sequence_output,
-      dropout_seed is not None,
-      dropout_seed=dropout_seed,
-    )
-
-  def trained_variables(self):
-    """Returns the variables that the loss reaches: not the pooler's."""
-    bert = [] if self.is_frozen else self.bert.variables
-    encoder = [v for v in bert if "/pooler/" not in v.name]
-    return [*encoder, *self.head.variables]
+from training import distribution, pipeline, run_folder, setup, train_log
 
 
 class Run(NamedTuple):
   """What all the models of one command share.
 
   Attributes:
-    config: modeling.BertConfig.
+    config: modeling.BertConfig, with the labels.
     labels: list of str.
-    scheme: one of dataset.SCHEMES.
     strategy: tf.distribute.Strategy.
+    trim: whether batches may be cut to their longest sequence.
     data: dict from "train", "eval", "predict" to input_data.TaggingData,
       where asked for.
-    batch_sizes: dict from the same names to examples in a batch.
-    features: dict from name to tf.io.FixedLenFeature, of a record.
-    trim: whether batches may be cut to their longest sequence.
-    seed: of the order of the training data.
-    vocab_file, do_lower_case: kept beside the trained weights.
   """
 
   config: modeling.BertConfig
   labels: list
-  scheme: str
   strategy: tf.distribute.Strategy
-  data: dict
-  batch_sizes: dict
-  features: dict
   trim: bool
-  seed: int
-  vocab_file: str
-  do_lower_case: bool
+  data: dict
 
 
-@functools.lru_cache(maxsize=1)  # One function of a model: compiled once.
-def batch_outputs(model, trim):
-  """Returns a function of a batch: its labels and losses."""
-
-  def of_batch(batch):
-    length = batch["input_ids"].shape[1]
-    if trim:
-      batch = pipeline.trim_to_longest(batch)
-    logits = model(batch)
-    predicted = tf.argmax(logits, axis=-1, output_type=tf.int32)
-    rest = length - tf.shape(predicted)[1]
-    losses = taggers.word_losses(logits, batch["label_ids"])
-    return {
-      "predicted": tf.pad(predicted, [[0, 0], [0, rest]]),
-      "loss": tf.reduce_sum(losses, axis=1),
-    }
-
-  return of_batch
+def task_on(features):
+  """Returns the task of a run's folder."""
+  return f"tagging on {features}" if features else "tagging"
 
 
-def predict(model, run, name):
-  """Labels every word of run.data[name].
-
-  Returns:
-    list of lists of str, the labels of each sentence; mean loss of a word.
-  """
-  data = run.data[name]
-  lengths = [len(window.input_ids) for window in data.windows]
-  outputs = evaluation_loop.predict(
-    run.strategy,
-    batch_outputs(model, run.trim),
-    pipeline.sequential_records([data.records]),
-    run.features,
-    num_records=len(data.windows),
-    batch_size=run.batch_sizes[name],
-    lengths=lengths if run.trim else None,
+def make_model(settings, run, features):
+  """Returns the taggers.TaggingModel of the flags."""
+  return taggers.TaggingModel(
+    run.config,
+    len(run.labels),
+    features=features,
+    bilstm_size=settings.bilstm_size,
+    stored_features=settings.feature_layers,
+    **setup.model_options(settings, run.strategy),
   )
-  predicted = dataset.predicted_labels(
-    data.sentences, data.windows, outputs["predicted"], run.labels
-  )
-  num_words = sum(len(sentence) for sentence in predicted)
-  return predicted, outputs["loss"].sum() / num_words
 
 
-def scores(data, predicted, loss, scheme):
-  """Returns the results of labelled data: dict from name to number."""
-  gold = [sentence.labels for sentence in data.sentences]
-  if scheme == "none":
-    return {"loss": loss, "accuracy": scoring.accuracy(gold, predicted)}
-  return {"loss": loss, **scoring.entity_scores(gold, predicted)}
+def store_states(settings, model, run):
+  """Returns data whose records hold what the frozen encoder gives."""
+  return {
+    name: encoder_states.ensure(
+      os.path.join(settings.output_dir, f"{name}.states.tf_record"),
+      model,
+      data,
+      settings.feature_layers,
+      strategy=run.strategy,
+      batch_size=settings.eval_batch_size,
+      trim=run.trim,
+    )
+    for name, data in run.data.items()
+  }
 
 
-def train(settings, model, run, start, output_dir):
-  """Trains from `start`; returns the last step."""
-  data = run.data["train"]
+def train(settings, model, run, start, *, features, output_dir):
+  """Trains from `start`; returns the last step and the data that it read."""
+  num_examples = len(run.data["train"].windows)
   num_train_steps, num_warmup_steps = setup.training_length(
-    settings,
-    len(data.windows)
+    settings, num_examples
   )
   trainer = setup.make_trainer(
     settings,
@@ -229,314 +173,177 @@ def train(settings, model, run, start, output_dir):
     num_warmup_steps=num_warmup_steps,
     output_dir=output_dir,
   )
-  trainer.start_from(start, may_be_missing=NEW_VARIABLES)
+  trainer.start_from(start, may_be_missing=taggers.NEW_VARIABLES)
+  if features:
+    run = run._replace(data=store_states(settings, model, run))
+  data = run.data["train"]
 
   def batches_from(step):
     return pipeline.training_batches(
       run.strategy,
       [data.records],
-      run.features,
-      num_records=len(data.windows),
-      batch_size=run.batch_sizes["train"],
-      seed=run.seed,
+      data.features,
+      num_records=num_examples,
+      batch_size=settings.train_batch_size,
+      seed=settings.seed,
       first_step=step,
-      bucketing=setup.bucketing(settings, run.features, run.strategy),
+      bucketing=setup.bucketing(settings, data.features, run.strategy),
       trim=run.trim,
     )
 
   def keep(folder):
     if distribution.is_chief(run.strategy):
-      path = os.path.join(output_dir, folder)
-      model_folder.write(
-        path, model.variables, run.config, run.vocab_file, run.do_lower_case
+      input_data.write_model(
+        os.path.join(output_dir, folder), model, settings, features
       )
 
+  predictor = evaluation.FilePredictor(model, run)
+  names = None
+  if "eval" in run.data:
+    names = evaluation.result_names(run.data["eval"], settings.scheme)
   trainer.train(
     batches_from,
     setup.periodic_evaluation(
       settings,
-      lambda: evaluate(model, run),
+      lambda: evaluate(settings, predictor, run.data["eval"]).results,
       keep_best=lambda step: keep("best_model"),
-      names=result_names(run),
+      names=names,
     ),
   )
   keep("final_model")
-  return int(trainer.global_step.numpy())
+  return int(trainer.global_step.numpy()), run.data
 
 
-def evaluate(model, run):
-  """Returns the scores of the evaluation data."""
-  predicted, loss = predict(model, run, "eval")
-  return scores(run.data["eval"], predicted, loss, run.scheme)
+def evaluate(settings, predictor, data):
+  """Returns the evaluation.Evaluation of the evaluation data."""
+  predicted, loss = predictor.predict(data, settings.eval_batch_size)
+  return evaluation.evaluate(data, predicted, loss, settings.scheme)
 
 
-def result_names(run):
-  """Returns the names of the scores, None without data to evaluate."""
-  if "eval" not in run.data:
-    return None
-  data = run.data["eval"]
-  gold = [sentence.labels for sentence in data.sentences]
-  return list(scores(data, gold, 0.0, run.scheme))
-
-
-def write_predictions(model, run, output_dir):
-  """Writes the file to predict with one more column; scores its labels."""
+def predict(settings, predictor, run, output_dir):
+  """Writes the file to predict with its labels; scores those it has."""
   data = run.data["predict"]
-  predicted, loss = predict(model, run, "predict")
+  predicted, loss = predictor.predict(data, settings.predict_batch_size)
   if not distribution.is_chief(run.strategy):
     return
-  path = os.path.join(output_dir, "test_predictions.conll")
-  lines = dataset.with_column(data.path, predicted)
-  file_io.write_text(path, "".join(lines))
-  logging.info("predictions are in %s", path)
+  evaluation.write_predictions(output_dir, data, predicted)
   if data.is_labelled:
-    results = scores(data, predicted, loss, run.scheme)
-    write_results(os.path.join(output_dir, "test_results.txt"), results)
+    found = evaluation.evaluate(data, predicted, loss, settings.scheme)
+    evaluation.write_scores(output_dir, "test", found)
 
 
-def write_results(path, results):
-  """Writes `name = value` lines in the order of names."""
-  lines = [f"{name} = {results[name]!s}\n" for name in sorted(results)]
-  for line in lines:
-    logging.info("  %s", line.rstrip())
-  file_io.write_text(path, "".join(lines))
+def starting_point(settings, run, features, output_dir):
+  """Returns the run_folder.StartingPoint of one model.
+
+  Raises:
+    InputError: there is nothing to predict with.
+  """
+  if output_dir:
+    start = setup.open_run(
+      settings, task_on(features), run.config, run.strategy, output_dir
+    )
+  else:
+    start = run_folder.StartingPoint("init", settings.init_checkpoint, None)
+  if not start.path and not settings.do_train:
+    where = f"there is no checkpoint in {output_dir}; " if output_dir else ""
+    raise errors.InputError(
+      f"no weights: {where}pass --model_dir or --init_checkpoint, or --do_train"
+    )
+  return start
 
 
-def task_on(features):
-  """Returns the task of a run's folder."""
-  return f"tagging on {features}" if features else "tagging"
-
-
-def run_model(settings, run, features, output_dir, *, make_model, do_eval):
+def run_model(settings, run, features, output_dir):
   """Trains, evaluates and predicts with one model.
 
   Args:
-    run: Run; there is training and prediction if it has the data.
-    features: one of taggers.FEATURES, or None to fine-tune.
-    output_dir: folder of this model.
-    make_model: function of `features`; returns a TaggingModel.
-    do_eval: whether to evaluate at the end.
+    settings, run: run_settings.Settings, Run.
+    features: one of bilstm.FEATURES, or None to fine-tune.
+    output_dir: folder of this model; None only to answer a stream.
 
   Returns:
-    The scores of the evaluation data, {} without do_eval.
+    The scores of the evaluation data, {} without --do_eval.
   """
-  start = setup.open_run(
-    settings,
-    task_on(features), run.config, run.strategy, output_dir
-  )
+  start = starting_point(settings, run, features, output_dir)
   with run.strategy.scope():
-    model = make_model(features)
+    model = make_model(settings, run, features)
   step = start.commit.step if start.commit else 0
-  if "train" in run.data:
-    step = train(settings, model, run, start, output_dir)
-  elif start.path:
+  if settings.do_train:
+    step, data = train(
+      settings, model, run, start, features=features, output_dir=output_dir
+    )
+    run = run._replace(data=data)
+  else:
     weight_files.load(
       model.variables, start.path, allowed_missing=["^bert/pooler/"]
     )
-  results = {}
-  if do_eval:
-    results = evaluate(model, run)
+  predictor, results = evaluation.FilePredictor(model, run), {}
+  if settings.do_eval:
+    found = evaluate(settings, predictor, run.data["eval"])
+    results = found.results
     if distribution.is_chief(run.strategy):
-      path = os.path.join(output_dir, "eval_results.txt")
-      write_results(path, {"global_step": step, **results})
-      if "train" in run.data:
+      evaluation.write_scores(output_dir, "eval", found, global_step=step)
+      if settings.do_train:
         train_log.write_last_evaluation(output_dir, step, results)
   if "predict" in run.data:
-    write_predictions(model, run, output_dir)
+    predict(settings, predictor, run, output_dir)
+  if flag_conflicts.answers_stream(settings):
+    tokenizer = setup.make_tokenizer(settings, run.config)
+    interactive.answer_stream(
+      settings, model, tokenizer, run.labels, (sys.stdin.buffer, sys.stdout)
+    )
   return results
 
 
-def results_table(rows):
-  """Returns a table of (features, results) pairs, a str."""
-  names = [
-    name
-    for name in ("precision", "recall", "f1", "accuracy", "loss")
-    if name in rows[0][1]
-  ]
-  table = [f"{'features':24}" + "".join(f"{name:>11}" for name in names)]
-  for features, results in rows:
-    values = "".join(f"{results[name]:11.4f}" for name in names)
-    table.append(f"{features:24}{values}")
-  return "\n".join(table)
-
-
-def check_features(chosen, num_hidden_layers, *, is_frozen):
-  """Refuses --feature_layers that are unknown or that the model lacks.
-
-  Raises:
-    InputError: so, or the encoder is not frozen.
-  """
-  for features in chosen:
-    if features not in taggers.FEATURES:
-      raise errors.InputError(
-        f"--feature_layers={features} is unknown; choose of "
-        f"{', '.join(taggers.FEATURES)}"
-      )
-    needed = taggers.layers_needed(features)
-    if needed > num_hidden_layers:
-      raise errors.InputError(
-        f"--feature_layers={features} needs {needed} layers, but the model "
-        f"has {num_hidden_layers}"
-      )
-  if chosen and not is_frozen:
-    raise errors.InputError(
-      "--feature_layers are those of an encoder that stays as it is: pass "
-      "--freeze_encoder too"
-    )
-
-
-def model_labels(train_sentences, labels_file, config):
-  """Returns the labels of the model, from the first place that has them.
-
-  1. The training data.
-  2. The file that the training has written.
-  3. id2label in --bert_config_file, as in output_dir/final_model.
-
-  Raises:
-    InputError: no place has any.
-  """
-  if train_sentences:
-    return dataset.label_list(train_sentences)
-  if tf.io.gfile.exists(labels_file):
-    return [line for _, line in file_io.read_lines(labels_file)]
-  if labels := config.label_names():
-    return labels
-  raise errors.InputError(
-    f"no labels known: there is no {labels_file}, and --bert_config_file has "
-    "no id2label; pass the bert_config.json in the final_model of a training, "
-    "or --do_train"
+def read_settings():
+  """Returns the settings of the flags and of a trained model's folder."""
+  settings = setup.resolve(
+    common_flags.read_settings(), flag_conflicts.CONFLICTS
   )
-
-
-def files_to_read(settings):
-  """Returns dict from train, eval, predict to the path, where asked for.
-
-  Raises:
-    InputError: a path is missing, or nothing is asked for.
-  """
-  setup.require_one_of(settings, "do_train", "do_eval", "do_predict")
-  asked = {
-    "train": settings.do_train,
-    "eval": settings.do_eval or (settings.do_train and settings.eval_steps),
-    "predict": settings.do_predict,
-  }
-  paths = {
-    name: settings.get(f"{name}_file") for name in asked if asked[name]
-  }
-  for name, path in paths.items():
-    if not path:
-      flag = "eval_steps" if name == "eval" and not settings.do_eval else None
-      raise errors.InputError(
-        f"--{flag or f'do_{name}'} needs --{name}_file"
-      )
-  return paths
-
-
-def read_sentences(settings, paths):
-  """Returns dict from the names of `paths` to lists of dataset.Sentence."""
-  sentences = {}
-  for name, path in paths.items():
-    labelled = name != "predict" or (
-      settings.predict_labels and dataset.count_columns(path) > 1
-    )
-    sentences[name] = dataset.read_sentences(
-      path,
-      word_column=settings.word_column,
-      label_column=settings.label_column,
-      scheme=settings.scheme,
-      labelled=labelled,
-    )
-  return sentences
-
-
-def prepare_all(settings, paths, sentences, tokenizer, labels):
-  """Returns dict from the names of `paths` to input_data.TaggingData."""
-  data = {}
-  for name, path in paths.items():
-    windows = dataset.make_windows(
-      sentences[name],
-      tokenizer,
-      settings.max_seq_length,
-      document_context=settings.document_context,
-      path=path,
-    )
-    data[name] = input_data.prepare(
-      path,
-      sentences[name],
-      windows,
-      labels=labels,
-      records=os.path.join(settings.output_dir, f"{name}.tf_record"),
-      max_seq_length=settings.max_seq_length,
-    )
-  return data
+  if settings.do_train:
+    return settings
+  source = settings.bert_config_file
+  trained = model_folder.input_settings(weight_files.read_config(source))
+  names = (*input_data.INPUT_FLAGS, *input_data.HEAD_FLAGS)
+  return setup.restore_input_settings(
+    settings, {n: trained[n] for n in names if n in trained}, source
+  )
 
 
 def main(_):
-  settings = setup.resolve(common_flags.read_settings())
-  paths = files_to_read(settings)
+  settings = read_settings()
+  paths = input_data.files_to_read(settings)
   config = setup.model_config(settings)
-  choices = settings.feature_layers
-  check_features(
-    choices, config.num_hidden_layers, is_frozen=settings.freeze_encoder
-  )
+  bilstm.check_features(settings.feature_layers, config.num_hidden_layers)
   tokenizer = setup.make_tokenizer(settings, config)
+  sentences = input_data.read_all(settings, paths)
+  folder = settings.output_dir
+  labels_file = folder and os.path.join(folder, "labels.txt")
+  labels = input_data.model_labels(sentences.get("train"), labels_file, config)
+  config = input_data.trained_config(config, labels)
 
-  # Before anything else computes: devices cannot be arranged afterwards.
   strategy = setup.make_strategy(settings)
-  sentences = read_sentences(settings, paths)
-  labels_file = os.path.join(settings.output_dir, "labels.txt")
-  labels = model_labels(sentences.get("train"), labels_file, config)
-  # The labels are a part of the model: a folder with others is refused.
-  config = modeling.BertConfig.from_dict(
-    {
-      **config.to_dict(),
-      "id2label": {str(i): label for i, label in enumerate(labels)},
-    }
-  )
-  # Claimed before the first file is written.
-  setup.check_output_dir(settings, task_on(",".join(choices)), config, strategy)
+  if folder:
+    # Claimed before the first file is written.
+    task = task_on(",".join(settings.feature_layers))
+    setup.check_output_dir(settings, task, config, strategy)
   run = Run(
-    config=config,
-    labels=labels,
-    scheme=settings.scheme,
-    strategy=strategy,
-    data=prepare_all(settings, paths, sentences, tokenizer, labels),
-    batch_sizes={
-      "train": settings.train_batch_size,
-      "eval": settings.eval_batch_size,
-      "predict": settings.predict_batch_size,
-    },
-    features=input_data.record_features(settings.max_seq_length),
-    trim=setup.shapes_may_vary(settings, strategy),
-    seed=settings.seed,
-    vocab_file=settings.vocab_file,
-    do_lower_case=settings.do_lower_case,
+    config, labels, strategy, setup.shapes_may_vary(settings, strategy),
+    input_data.prepare_all(
+      settings, paths, sentences, tokenizer=tokenizer, labels=labels
+    ),
   )
   if settings.do_train and distribution.is_chief(strategy):
-    text = "".join(f"{label}\n" for label in labels)
-    file_io.write_text(labels_file, text)
-
-  def make_model(features):
-    return TaggingModel(
-      config,
-      len(labels),
-      features=features,
-      bilstm_size=settings.bilstm_size,
-      **setup.model_options(settings, strategy),
-    )
-
-  rows = []
-  for features in choices or [None]:
-    folder = settings.output_dir
-    if len(choices) > 1:
-      folder = os.path.join(folder, features)
-    results = run_model(
-      settings,
-      run, features, folder, make_model=make_model, do_eval=settings.do_eval
-    )
-    rows.append((features, results))
-  if len(choices) > 1:
-    print(results_table(rows))
+    file_io.write_text(labels_file, "".join(f"{name}\n" for name in labels))
+  if len(settings.feature_layers) < 2:
+    features = next(iter(settings.feature_layers), None)
+    run_model(settings, run, features, folder)
+    return
+  rows = [
+    (name, run_model(settings, run, name, os.path.join(folder, name)))
+    for name in settings.feature_layers
+  ]
+  if settings.do_eval:
+    print(evaluation.comparison_table(rows))
 
 
 if __name__ == "__main__":

@@ -162,7 +162,8 @@ def _tf1_names(names):
   """Returns {TF1 name: (name in the file, layout)}."""
   layers = (re.search(r"\bencoder\.layer\.(\d+)\.", name) for name in names)
   count = max((int(m.group(1)) + 1 for m in layers if m), default=0)
-  rows = {row.huggingface: row for row in weight_names.table(count)}
+  table = weight_names.table(count)
+  rows = {row.huggingface: row for row in table if row.huggingface}
   found = {}
   for name in names:
     full = _full_name(name)
@@ -266,7 +267,7 @@ def write(folder, weights, config, *, architecture=None, do_lower_case=None):
   rows = [
     row
     for row in weight_names.table(weight_names.count_layers(weights))
-    if row.tf1 in weights
+    if row.tf1 in weights and row.huggingface
   ]
   # A model without a head is saved without the name of its encoder.
   prefix = "bert." if architecture == "BertModel" else ""

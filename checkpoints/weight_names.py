@@ -20,7 +20,8 @@ class Row(NamedTuple):
 
   Attributes:
     tf1: name of the variable.
-    huggingface: name of the tensor, with the "bert." of models with a head.
+    huggingface: name of the tensor, with the "bert." of models with a head;
+      None for the BiLSTM of run_ner.py, which no class there has.
     model_garden: path of the variable from the encoder ("encoder/"), the
       masked-LM head ("masked_lm/") or the next-sentence head
       ("next_sentence/"); None for heads of other tasks.
@@ -28,7 +29,7 @@ class Row(NamedTuple):
   """
 
   tf1: str
-  huggingface: str
+  huggingface: Optional[str]
   model_garden: Optional[str]
   huggingface_layout: str = "same"
   model_garden_layout: str = "same"
@@ -87,7 +88,7 @@ def table(num_layers):
   rows += _dense(
     "bert/pooler/dense", "bert.pooler.dense", "encoder/_pooler_layer"
   )
-  return rows + _pretraining_heads() + _task_heads()
+  return [*rows, *_pretraining_heads(), *_task_heads(), *_tagging_head()]
 
 
 def count_layers(names):
@@ -168,6 +169,22 @@ def _task_heads():
     for tf1, huggingface in (("", "classifier"), ("cls/squad/", "qa_outputs"))
     for ours, theirs in (("weights", "weight"), ("bias", "bias"))
   ]
+
+
+# The BiLSTM of run_ner.py on features of a frozen encoder.
+LAYER_MIX = "tagging/layer_mix"
+BILSTM_LAYERS = 2
+
+
+def bilstm_names(number):
+  """Returns the names of a layer's kernel, recurrent kernel and bias."""
+  parts = ("kernel", "recurrent_kernel", "bias")
+  return tuple(f"tagging/bilstm_{number}/{part}" for part in parts)
+
+
+def _tagging_head():
+  names = [name for n in range(BILSTM_LAYERS) for name in bilstm_names(n)]
+  return [Row(name, None, None) for name in (LAYER_MIX, *names)]
 
 
 def _dense(tf1, huggingface, garden, *, garden_layouts=("same", "same")):

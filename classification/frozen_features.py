@@ -6,9 +6,6 @@ them takes seconds (the feature-based approach of arXiv 1810.04805, section
 5.3). Letters: W sequences of an example, H width.
 """
 
-import hashlib
-
-import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -17,15 +14,6 @@ from training import cached_records, distribution, evaluation_loop, pipeline
 
 _FORMAT = 1
 _COMPUTED_TOGETHER = 1 << 14  # Examples whose states are held in memory.
-
-
-def weights_digest(variables):
-  """Returns a checksum of the names and values of variables."""
-  checksum = hashlib.sha256()
-  for variable in variables:
-    checksum.update(variable.name.encode())
-    checksum.update(np.ascontiguousarray(variable.numpy()).data)
-  return checksum.hexdigest()
 
 
 def ensure(path, model, data, *, strategy, batch_size):
@@ -50,7 +38,7 @@ def ensure(path, model, data, *, strategy, batch_size):
   ]
   fingerprint = {
     "format": _FORMAT,
-    "encoder": weights_digest(encoder),
+    "encoder": cached_records.weights_sha256(encoder),
     "compute_dtype": model.bert.compute_dtype.name,
     "records": cached_records.file_sha256(data.records),
   }

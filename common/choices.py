@@ -20,6 +20,7 @@ ANSWER_FORMATS = ("tsv", "json")
 TABLE_FORMATS = ("csv", "tsv", "jsonl")
 OWN_TASK_KINDS = ("single", "regression", "multi_label")
 
+TAGGING_FORMATS = ("conll", "jsonl")
 TAGGING_SCHEMES = ("iob1", "iob2", "iobes", "none")
 TAGGING_FEATURES = (
   "embeddings", "second_to_last", "last", "weighted_sum_last_four",

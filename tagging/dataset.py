@@ -2,11 +2,11 @@
 
   -DOCSTART- -X- O O        begins a document
 
-  U.N. NNP I-NP I-ORG       a word and what is said of it, one column each
+  U.N. NNP I-NP I-ORG       a word and its labels, a column each
   official NN I-NP O
                             an empty line ends a sentence
 
-A word's label stands at its first word piece, as in the paper (arXiv
+A word's label is that of its first word piece, as in the paper (arXiv
 1810.04805, section 5.3); its other pieces, [CLS], [SEP] and context have none.
 """
 
@@ -19,7 +19,7 @@ from tagging import scoring
 from training import input_sequences
 
 SCHEMES = choices.TAGGING_SCHEMES
-# Stands where there is no label to learn or to predict.
+# The label id of positions without a label to learn or to predict.
 NO_LABEL = -1
 
 _DOCUMENT = "-DOCSTART-"
@@ -28,11 +28,11 @@ _SPACE = " \t\r"
 
 
 class Sentence(NamedTuple):
-  """Words as they stand in a file.
+  """The words of a sentence, as in its file.
 
   Attributes:
-    document: number of the document, from 0; what stands before the first
-      -DOCSTART- line is one of its own.
+    document: number of the document, from 0; the lines before the first
+      -DOCSTART- line are a document, too.
     lines: the number of each word's line, from 1.
     words: list of str.
     labels: as many str, or None where the file has no column of them.
@@ -55,6 +55,11 @@ def columns(line):
   return [column for column in line.split(" ") if column]
 
 
+def starts_document(line):
+  """Whether a line is a -DOCSTART- line."""
+  return columns(line)[:1] == [_DOCUMENT]
+
+
 def count_columns(path):
   """Returns the columns of the first word of a file, 0 if it has none."""
   for _, line in file_io.read_lines(path):
@@ -64,13 +69,19 @@ def count_columns(path):
   return 0
 
 
-def read_sentences(
-  path, *, word_column=0, label_column=-1, scheme="iob2", labelled=True
+def read_sentences(path, **options):
+  """Reads a file of columns in UTF-8, see `parse_sentences`."""
+  return parse_sentences(file_io.read_lines(path), path, **options)
+
+
+def parse_sentences(
+  lines, path, *, word_column=0, label_column=-1, scheme="iob2", labelled=True
 ):
-  """Reads a file of columns.
+  """Makes sentences of columns.
 
   Args:
-    path: UTF-8 text.
+    lines: iterable of (number from 1, line).
+    path: the file that they are from, for the errors.
     word_column, label_column: which ones, from 0; negative from the end.
     scheme: one of SCHEMES; labels are checked to follow it. "none" takes any
       labels: parts of speech, say.
@@ -84,10 +95,36 @@ def read_sentences(
       others, labels that are not of the scheme, or no sentence at all. File
       and line are named.
   """
-  sentences, empty_at = [], []
+  blocks, empty_at, width = _blocks(lines, path)
+  if not blocks:
+    raise errors.InputError(f"{path} holds no sentence, only empty lines")
+  if empty_at:
+    logging.warning(
+      "%s: %d empty sentences skipped, the first at line %d",
+      path, len(empty_at), empty_at[0],
+    )
+  _check_column(path, "--word_column", word_column, width)
+  if labelled:
+    _check_column(path, "--label_column", label_column, width)
+  return [
+    _sentence(path, document, rows, word_column=word_column,
+              label_column=label_column if labelled else None, scheme=scheme)
+    for document, rows in blocks
+  ]
+
+
+def _blocks(lines, path):
+  """Cuts lines at the empty ones and at -DOCSTART-.
+
+  Returns:
+    List of (document, [(line number, columns), ...]); the numbers of the
+    lines where a sentence is empty; the first word's line and how many columns
+    it has, which all others must have too.
+  """
+  blocks, empty_at = [], []
   rows, document, width = [], 0, None
-  is_apart = True
-  for number, line in file_io.read_lines(path):
+  is_separated = True
+  for number, line in lines:
     row = columns(line)
     if row and row[0] != _DOCUMENT:
       width = width or (number, len(row))
@@ -95,23 +132,15 @@ def read_sentences(
       rows.append((number, row))
       continue
     if rows:
-      sentences.append((document, rows))
-    elif not row and not is_apart:
+      blocks.append((document, rows))
+    elif not row and not is_separated:
       empty_at.append(number)
-    is_apart = bool(row)
+    is_separated = bool(row)
     document += bool(row)
     rows = []
   if rows:
-    sentences.append((document, rows))
-  _check_any(path, sentences, empty_at)
-  _check_column(path, "--word_column", word_column, width)
-  if labelled:
-    _check_column(path, "--label_column", label_column, width)
-  return [
-    _sentence(path, document, rows, word_column=word_column,
-              label_column=label_column if labelled else None, scheme=scheme)
-    for document, rows in sentences
-  ]
+    blocks.append((document, rows))
+  return blocks, empty_at, width
 
 
 def _check_width(path, number, row, width):
@@ -120,16 +149,6 @@ def _check_width(path, number, row, width):
     raise errors.InputError(
       f"{path}:{number}: {len(row)} columns, but line {first} has {expected}; "
       "every word needs all columns, and an empty line ends a sentence"
-    )
-
-
-def _check_any(path, sentences, empty_at):
-  if not sentences:
-    raise errors.InputError(f"{path} holds no sentence, only empty lines")
-  if empty_at:
-    logging.warning(
-      "%s: %d empty sentences passed over, the first at line %d",
-      path, len(empty_at), empty_at[0],
     )
 
 
@@ -158,11 +177,11 @@ def check_labels(labels, scheme, places):
   Args:
     labels: list of str.
     scheme: one of SCHEMES.
-    places: where each label stands, for the error.
+    places: file and line of each label, for the error.
 
   Raises:
     InputError: a label is none of the scheme, or must not follow the one
-      before it: so a file in another scheme is not mistaken.
+      before it: the file is in another scheme.
   """
   if scheme == "none":
     return
@@ -186,7 +205,7 @@ def _check_follows(before, label, scheme, place):
   if may_follow(before, label, scheme):
     return
   raise errors.InputError(
-    f"{place}: {label} follows {before}, which {scheme} does not have; mend "
+    f"{place}: {label} follows {before}, which {scheme} does not have; fix "
     f"the labels, or pass another --scheme: {', '.join(SCHEMES)}"
   )
 
@@ -195,7 +214,7 @@ def may_follow(before, label, scheme):
   """Whether a scheme allows `label` after `before`.
 
   IOB1 has B only between two neighbours of one kind, IOB2 at each beginning;
-  IOBES ends what is longer than a word with E and calls a single word S.
+  IOBES ends an entity of several words with E and marks a single word with S.
   """
   tag, kind = scoring.split_label(label)
   tag_before, kind_before = scoring.split_label(before)
@@ -238,14 +257,23 @@ def label_ids(sentences, labels, path):
   return [[number_of[label] for label in s.labels] for s in sentences]
 
 
+def warn_of_one_document(sentences, path):
+  """Logs a warning if no -DOCSTART- line separates the documents of a file."""
+  if sentences[-1].document == sentences[0].document:
+    logging.warning(
+      "%s: all of it counts as one document, since no %s line separates "
+      "documents", path, _DOCUMENT,
+    )
+
+
 class Window(NamedTuple):
-  """One input of the model, and which words it is there for.
+  """One input of the model, and the words whose labels it gives.
 
   Attributes:
     input_ids: list of T integers, [CLS] and [SEP] among them.
     sentence: number of the sentence in the file.
     first_word: number of the first word in it.
-    positions: for each word of the window, where its first piece stands.
+    positions: for each word of the window, the index of its first piece.
   """
 
   input_ids: list
@@ -257,19 +285,19 @@ class Window(NamedTuple):
 def make_windows(
   sentences, tokenizer, max_seq_length, *, document_context=False, path=""
 ):
-  """Cuts sentences into windows: every word is in one, and in one alone.
+  """Cuts sentences into windows; each word belongs to exactly one.
 
   A sentence that is too long is cut between words. With document_context the
   rest of each window is filled with the words before and after it in the
-  document (the paper's "maximal document context"), for the model to see;
-  they have their labels elsewhere.
+  document (the paper's "maximal document context"), for the model to read;
+  their labels come from other windows.
 
   Args:
     sentences: list of Sentence.
     tokenizer: tokenization.FullTokenizer.
     max_seq_length: longest window, in word pieces with [CLS] and [SEP].
     document_context: bool.
-    path: the file that they are from, for what is said of it.
+    path: the file that they are from, for warnings.
 
   Returns:
     List of Window, in the order of the words.
@@ -280,13 +308,8 @@ def make_windows(
   room = max_seq_length - 2
   if room < 1:
     raise errors.InputError(
-      f"--max_seq_length={max_seq_length} leaves no room for a word beside "
+      f"--max_seq_length={max_seq_length} leaves no room for a word between "
       "[CLS] and [SEP]; pass 3 or more"
-    )
-  if document_context and sentences[-1].document == sentences[0].document:
-    logging.warning(
-      "%s: all of it counts as one document, since no %s line parts it",
-      path, _DOCUMENT,
     )
   pieces_of = _make_word_encoder(tokenizer, room, path)
   special = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
@@ -339,7 +362,8 @@ def _make_word_encoder(tokenizer, room, path):
 def _targets(document, words, room):
   """Yields (sentence, first word in it, start, end) of pieces of sentences.
 
-  start and end count the words of the document.
+  start and end count the words of the document. Words are taken greedily
+  while their pieces fit into a window.
   """
   start = 0
   for number, sentence in document:
@@ -358,7 +382,7 @@ def widened(words, start, end, room):
 
   Args:
     words: the word pieces of each word of a document, a list of lists.
-    start, end: the words that a window is there for.
+    start, end: the words whose labels a window gives.
     room: how many word pieces it holds.
 
   Returns:
@@ -381,11 +405,11 @@ def widened(words, start, end, room):
 
 
 def _window(words, special, first, count):
-  """Joins words to a Window that is there for `count` from `first` on."""
+  """Joins words to a Window that gives the labels of `count` from `first`."""
   cls_id, sep_id = special
   starts, pieces = [], []
   for word in words:
-    starts.append(len(pieces) + 1)  # [CLS] stands before them.
+    starts.append(len(pieces) + 1)  # After [CLS].
     pieces += word
   input_ids, _ = input_sequences.build_inputs(
     pieces, cls_id=cls_id, sep_id=sep_id
@@ -423,19 +447,19 @@ def predicted_labels(sentences, windows, predicted, labels):
   return found
 
 
-def with_column(path, predicted):
-  """Yields the lines of a file, each word's with its prediction at the end.
+def with_column(lines, predicted):
+  """Yields lines, each word's with its prediction as the last column.
 
   Args:
-    path: the file of `read_sentences`.
-    predicted: what `predicted_labels` returned.
+    lines: iterable of those that `parse_sentences` read, str.
+    predicted: list of lists of str, the labels of each sentence.
 
   Yields:
     Lines with their newline. Empty ones stay as they are; a -DOCSTART- line
     gets an O, so that conlleval finds as many columns there.
   """
   labels = (label for sentence in predicted for label in sentence)
-  for _, line in file_io.read_lines(path):
+  for line in lines:
     row = columns(line)
     if row:
       label = "O" if row[0] == _DOCUMENT else next(labels)

@@ -1,30 +1,193 @@
 """Labelled sentences -> TFRecords of windows, for training and prediction."""
 
+import os
 from typing import NamedTuple
 
 import tensorflow as tf
 from absl import logging
 
-from common import tfrecord
-from tagging import dataset
-from training import input_sequences
+import modeling
+from checkpoints import model_folder
+from common import errors, file_io, tfrecord
+from tagging import dataset, flag_conflicts, json_sentences
+from training import input_sequences, setup
+
+# How the input of a model was made: kept with its weights, see model_folder.
+INPUT_FLAGS = ("max_seq_length", "document_context", "scheme", "do_lower_case")
+# What its head is, where it reads the features of a frozen encoder.
+HEAD_FLAGS = ("feature_layers", "bilstm_size")
 
 
 class TaggingData(NamedTuple):
-  """A file of columns, ready for the model.
+  """A file of sentences, ready for the model.
 
   Attributes:
     path: the file.
     sentences, windows: lists of dataset.Sentence and dataset.Window.
     records: the TFRecord file of the windows.
+    features: dict from name to a feature of tf.io, of a record.
     is_labelled: whether the sentences have labels.
+    is_json: whether the file has JSON lines instead of columns.
   """
 
   path: str
   sentences: list
   windows: list
   records: str
+  features: dict
   is_labelled: bool
+  is_json: bool
+
+
+def is_json_lines(path, file_format=None):
+  """Whether a file has JSON lines: as --file_format says, else by its name."""
+  if file_format:
+    return file_format == "jsonl"
+  return path.endswith((".jsonl", ".json"))
+
+
+def read(path, *, labelled, file_format=None, word_column=0, label_column=-1,
+         scheme="iob2"):
+  """Reads the sentences of a file.
+
+  Args:
+    path: the file.
+    labelled: whether it must have labels; None: they are read if it has any.
+    file_format: "conll", "jsonl", or None to go by the name.
+    word_column, label_column: of "conll", see dataset.parse_sentences.
+    scheme: one of dataset.SCHEMES.
+
+  Returns:
+    List of dataset.Sentence.
+
+  Raises:
+    InputError: the file cannot be used; file and line are named.
+  """
+  if is_json_lines(path, file_format):
+    if labelled is None:
+      labelled = json_sentences.has_labels(path)
+    return json_sentences.read_sentences(path, scheme=scheme, labelled=labelled)
+  if labelled is None:
+    labelled = dataset.count_columns(path) > 1
+  return dataset.read_sentences(
+    path, word_column=word_column, label_column=label_column, scheme=scheme,
+    labelled=labelled,
+  )
+
+
+def files_to_read(settings):
+  """Returns dict from train, eval, predict to the path, where asked for.
+
+  Raises:
+    InputError: a path or --output_dir is missing, or nothing is asked for.
+  """
+  setup.require_one_of(settings, "do_train", "do_eval", "do_predict")
+  asked = {
+    "train": settings.do_train,
+    "eval": flag_conflicts.evaluates(settings),
+    "predict": settings.do_predict,
+  }
+  paths = {
+    name: settings.get(f"{name}_file") for name in asked if asked[name]
+  }
+  for name, path in paths.items():
+    if not path:
+      flag = "eval_steps" if name == "eval" and not settings.do_eval else None
+      raise errors.InputError(
+        f"--{flag or f'do_{name}'} needs --{name}_file"
+      )
+  if flag_conflicts.answers_stream(settings):
+    del paths["predict"]
+  if paths and not settings.output_dir:
+    raise errors.InputError(
+      "pass --output_dir, a folder for the results; only "
+      "--predict_file=- does without"
+    )
+  return paths
+
+
+def read_all(settings, paths):
+  """Returns dict from the names of `paths` to lists of dataset.Sentence."""
+  any_labels = None if settings.predict_labels else False
+  return {
+    name: read(
+      path,
+      labelled=any_labels if name == "predict" else True,
+      file_format=settings.file_format,
+      word_column=settings.word_column,
+      label_column=settings.label_column,
+      scheme=settings.scheme,
+    )
+    for name, path in paths.items()
+  }
+
+
+def model_labels(train_sentences, labels_file, config):
+  """Returns the labels of the model, from the first place that has them.
+
+  1. The training data.
+  2. The file that the training has written.
+  3. id2label in --bert_config_file, as in output_dir/final_model.
+
+  Args:
+    train_sentences: list of dataset.Sentence, or None.
+    labels_file: path, or None.
+    config: modeling.BertConfig.
+
+  Raises:
+    InputError: no place has any.
+  """
+  if train_sentences:
+    return dataset.label_list(train_sentences)
+  if labels_file and tf.io.gfile.exists(labels_file):
+    return [line for _, line in file_io.read_lines(labels_file)]
+  if labels := config.label_names():
+    return labels
+  looked = f"there is no {labels_file}, and " if labels_file else ""
+  raise errors.InputError(
+    f"no labels known: {looked}--bert_config_file has no id2label; pass "
+    "--model_dir with the final_model of a training, or --do_train"
+  )
+
+
+def trained_config(config, labels):
+  """Returns the modeling.BertConfig of a model of these labels.
+
+  The labels are a part of the model: the folder of a run with others is
+  refused. How its input was made is not.
+  """
+  values = model_folder.without_input_settings(config).to_dict()
+  id2label = {str(number): label for number, label in enumerate(labels)}
+  return modeling.BertConfig.from_dict({**values, "id2label": id2label})
+
+
+def input_settings(settings, features=None):
+  """Returns how a model's input is made, for model_folder.
+
+  Args:
+    settings: run_settings.Settings with INPUT_FLAGS and HEAD_FLAGS.
+    features: one of bilstm.FEATURES, or None.
+  """
+  values = {name: settings.get(name) for name in INPUT_FLAGS}
+  if features:
+    values.update(feature_layers=features, bilstm_size=settings.bilstm_size)
+  return values
+
+
+def write_model(folder, model, settings, features=None):
+  """Writes a model's folder, which says how its input is made.
+
+  Args:
+    folder: the folder.
+    model: taggers.TaggingModel.
+    settings: run_settings.Settings of run_ner.py.
+    features: one of bilstm.FEATURES, or None.
+  """
+  values = input_settings(settings, features)
+  config = model_folder.with_input_settings(model.config, values)
+  model_folder.write(
+    folder, model.variables, config, settings.vocab_file, settings.do_lower_case
+  )
 
 
 def record_features(max_seq_length):
@@ -55,7 +218,9 @@ def write_records(path, windows, ids, max_seq_length):
       writer.write(tfrecord.serialize_example(features))
 
 
-def prepare(path, sentences, windows, *, labels, records, max_seq_length):
+def prepare(
+  path, sentences, windows, *, labels, records, max_seq_length, is_json=False
+):
   """Writes the records of a file's windows.
 
   Args:
@@ -64,6 +229,7 @@ def prepare(path, sentences, windows, *, labels, records, max_seq_length):
     labels: list of str, those of the model.
     records: the TFRecord file to write.
     max_seq_length: T.
+    is_json: whether the file has JSON lines.
 
   Returns:
     TaggingData.
@@ -77,4 +243,56 @@ def prepare(path, sentences, windows, *, labels, records, max_seq_length):
     sum(len(sentence.words) for sentence in sentences), len(windows),
   )
   write_records(records, windows, ids, max_seq_length)
-  return TaggingData(path, sentences, windows, records, is_labelled)
+  return TaggingData(
+    path, sentences, windows, records, record_features(max_seq_length),
+    is_labelled, is_json,
+  )
+
+
+def prepare_all(settings, paths, sentences, *, tokenizer, labels):
+  """Writes the records of all files of a command into --output_dir.
+
+  Args:
+    settings: run_settings.Settings.
+    paths: dict from "train", "eval", "predict" to files.
+    sentences: dict from the same names to lists of dataset.Sentence.
+    tokenizer: tokenization.FullTokenizer.
+    labels: list of str, those of the model.
+
+  Returns:
+    dict from the same names to TaggingData.
+  """
+  data = {}
+  for name, path in paths.items():
+    if settings.document_context:
+      dataset.warn_of_one_document(sentences[name], path)
+    windows = dataset.make_windows(
+      sentences[name],
+      tokenizer,
+      settings.max_seq_length,
+      document_context=settings.document_context,
+      path=path,
+    )
+    data[name] = prepare(
+      path,
+      sentences[name],
+      windows,
+      labels=labels,
+      records=os.path.join(settings.output_dir, f"{name}.tf_record"),
+      max_seq_length=settings.max_seq_length,
+      is_json=is_json_lines(path, settings.file_format),
+    )
+  return data
+
+
+def with_predictions(data, predicted):
+  """Yields the lines of a file with its predicted labels, in its format.
+
+  Args:
+    data: TaggingData.
+    predicted: list of lists of str, the labels of each sentence.
+  """
+  if data.is_json:
+    return json_sentences.with_predictions(data.path, predicted)
+  lines = (line for _, line in file_io.read_lines(data.path))
+  return dataset.with_column(lines, predicted)

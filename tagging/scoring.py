@@ -2,7 +2,7 @@
 
 Entities are found and counted as conlleval, the scorer of the CoNLL shared
 tasks, does it: one rule for the labels of IOB1, IOB2 and IOBES alike, which
-also makes the best of label sequences that no scheme allows.
+also gives label sequences that no scheme allows a meaning.
 """
 
 from typing import NamedTuple
@@ -60,36 +60,119 @@ def accuracy(gold, predicted):
   return _ratio(sum(g == p for g, p in pairs), len(pairs))
 
 
+class Counts(NamedTuple):
+  """Entities of each kind, dicts from kind to number.
+
+  Attributes:
+    right: those that were found and are in the gold labels.
+    found: those that were predicted.
+    wanted: those in the gold labels.
+  """
+
+  right: dict
+  found: dict
+  wanted: dict
+
+  def kinds(self):
+    """Returns all kinds, sorted."""
+    return sorted(self.found.keys() | self.wanted.keys())
+
+  def of(self, kind):
+    """Returns (right, found, wanted) of a kind."""
+    return tuple(counts.get(kind, 0) for counts in self)
+
+  def totals(self):
+    """Returns (right, found, wanted) of all kinds together."""
+    return tuple(sum(counts.values()) for counts in self)
+
+
+def words(labels):
+  """Returns each word of a sentence as an Entity of the kind of its label."""
+  return [Entity(label, n, n + 1) for n, label in enumerate(labels)]
+
+
+def count_entities(gold, predicted, find=entities):
+  """Counts entities; one is right when its kind and both ends are.
+
+  Args:
+    gold, predicted: lists of sentences, each a list of labels.
+    find: function of a sentence's labels that returns its list of Entity:
+      `entities`, or `words` for labels of single words.
+
+  Returns:
+    Counts.
+  """
+  counts = Counts({}, {}, {})
+  for gold_sentence, predicted_sentence in zip(gold, predicted, strict=True):
+    wanted, found = set(find(gold_sentence)), set(find(predicted_sentence))
+    for numbers, group in zip(counts, (found & wanted, found, wanted)):
+      for entity in group:
+        numbers[entity.kind] = numbers.get(entity.kind, 0) + 1
+  return counts
+
+
 def entity_scores(gold, predicted):
   """Precision, recall and F1 over whole entities, and the labels' accuracy.
-
-  An entity counts as found when its kind and both of its ends are right.
 
   Args:
     gold, predicted: lists of sentences, each a list of labels.
 
   Returns:
     dict: precision, recall, f1, accuracy, and for each kind such as PER
-    precision_PER, recall_PER, f1_PER. What has nothing to divide by is 0, as
-    conlleval has it.
+    precision_PER, recall_PER, f1_PER. A ratio whose denominator is 0 is 0, as
+    in conlleval.
   """
-  right, found, wanted = {}, {}, {}
-  for gold_sentence, predicted_sentence in zip(gold, predicted, strict=True):
-    theirs = set(entities(gold_sentence))
-    ours = set(entities(predicted_sentence))
-    for counts, some in (
-      (wanted, theirs), (found, ours), (right, ours & theirs)
-    ):
-      for entity in some:
-        counts[entity.kind] = counts.get(entity.kind, 0) + 1
-  scores = _precision_recall_f1(
-    *(sum(counts.values()) for counts in (right, found, wanted))
-  )
-  for kind in sorted(found.keys() | wanted.keys()):
-    of_kind = (counts.get(kind, 0) for counts in (right, found, wanted))
-    for name, value in _precision_recall_f1(*of_kind).items():
+  counts = count_entities(gold, predicted)
+  scores = _precision_recall_f1(*counts.totals())
+  for kind in counts.kinds():
+    for name, value in _precision_recall_f1(*counts.of(kind)).items():
       scores[f"{name}_{kind}"] = value
   return {**scores, "accuracy": accuracy(gold, predicted)}
+
+
+def report(counts):
+  """Returns a table of the scores of each kind, as seqeval prints it.
+
+  Below the kinds: micro (all entities together), macro (mean over kinds) and
+  weighted (mean over kinds, weighted by their support).
+
+  Args:
+    counts: Counts.
+
+  Returns:
+    str; support is how many entities of a kind the gold labels have.
+  """
+  kinds = counts.kinds()
+  rows = [
+    (kind, *_precision_recall_f1(*counts.of(kind)).values(),
+     counts.wanted.get(kind, 0))
+    for kind in kinds
+  ]
+  total = sum(counts.wanted.values())
+  shares = {
+    "macro avg": [_ratio(1, len(rows))] * len(rows),
+    "weighted avg": [_ratio(row[-1], total) for row in rows],
+  }
+  averages = [
+    ("micro avg", *_precision_recall_f1(*counts.totals()).values(), total)
+  ]
+  for name, weights in shares.items():
+    means = [
+      sum(weight * row[column] for weight, row in zip(weights, rows))
+      for column in (1, 2, 3)
+    ]
+    averages.append((name, *means, total))
+  width = max(map(len, [*kinds, "weighted avg"]))
+  names = ("precision", "recall", "f1-score", "support")
+  heading = f"{'':>{width}} " + "".join(f" {name:>9}" for name in names)
+  blocks = [[heading]]
+  for block in (rows, averages):
+    blocks.append([
+      f"{kind:>{width}} " + "".join(f" {value:>9.4f}" for value in values)
+      + f" {support:>9}"
+      for kind, *values, support in block
+    ])
+  return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 
 def _precision_recall_f1(right, found, wanted):

@@ -1,166 +1,90 @@
-"""The paper's feature-based tagger: a BiLSTM on hidden states of BERT.
+"""The tagging model, what it learns from, and what it gives for a batch.
 
-Section 5.3 of arXiv 1810.04805 keeps the encoder as it is, takes the states of
-some layers as features, and trains a two-layer BiLSTM of 768 units and a
-classifier on them. Letters: B batch, T sequence, H width of BERT, S units of
-one direction of the BiLSTM, D = 2 directions, L labels.
+Letters: B batch, T sequence, H width of BERT, L labels.
 """
-
-import math
 
 import tensorflow as tf
 
-import layers
-from tagging import dataset
+import modeling
+from tagging import bilstm, dataset, encoder_states
 from training import loop, pipeline
 
-# name of --feature_layers -> layers that are joined, how. None: embeddings.
-_FEATURES = {
-  "embeddings": (None, "concat"),
-  "second_to_last": (slice(-2, -1), "concat"),
-  "last": (slice(-1, None), "concat"),
-  "weighted_sum_last_four": (slice(-4, None), "weighted_sum"),
-  "concat_last_four": (slice(-4, None), "concat"),
-  "weighted_sum_all": (slice(None), "weighted_sum"),
-}
-FEATURES = tuple(_FEATURES)
-
-_DROPOUT = 0.1
-_LSTM_LAYERS = 2
-# The paper does not say; the usual start lets the cells remember.
-_FORGET_BIAS = 1.0
+# What the checkpoint of an encoder need not have.
+NEW_VARIABLES = ("^output_(weights|bias)$", "^tagging/", "^bert/pooler/")
 
 
-def layers_needed(features):
-  """Returns how many encoder layers a model needs for these features."""
-  chosen, _ = _FEATURES[features]
-  return -(chosen.start or -1) if chosen else 0
+class TaggingModel(tf.Module):
+  """The encoder and a classifier of tokens, or the BiLSTM on features."""
 
-
-class FeatureTagger(tf.Module):
-  """Scores labels of every token with a BiLSTM on features of BERT.
-
-  Variables are called tagging/..., beside output_weights and output_bias.
-  """
-
-  def __init__(self, config, num_labels, *, features, size=768, seed=12345):
+  def __init__(
+    self,
+    config,
+    num_labels,
+    *,
+    features=None,
+    bilstm_size=768,
+    stored_features=(),
+    **model_options,
+  ):
     """Makes the variables.
 
     Args:
       config: modeling.BertConfig.
       num_labels: L.
-      features: one of FEATURES.
-      size: S.
-      seed: integer; the initial weights are a function of it and of the names.
+      features: one of bilstm.FEATURES, which the BiLSTM reads from a frozen
+        encoder; None to fine-tune a classifier of the last layer.
+      bilstm_size: units of each direction of the BiLSTM.
+      stored_features: those whose states are in the batches, if any are.
+      **model_options: keyword arguments of modeling.BertModel, with `seed`.
     """
     super().__init__()
-    self._chosen, self._joined = _FEATURES[features]
-    count = 1
-    if self._chosen:
-      count = len(range(config.num_hidden_layers)[self._chosen])
-    if self._joined == "weighted_sum":
-      self._mix = _variable("tagging/layer_mix", tf.zeros([count]))
-    is_concat = self._joined == "concat"
-    width = config.hidden_size * (count if is_concat else 1)
-    self._lstm = []
-    for number in range(_LSTM_LAYERS):
-      name = f"tagging/bilstm_{number}"
-      self._lstm.append(_lstm_weights(name, width, size, seed))
-      width = 2 * size
-    self._output_weights = _uniform(
-      "output_weights", [num_labels, width], 1 / math.sqrt(width), seed
+    self.config = config
+    seed = model_options["seed"]
+    self.bert = modeling.BertModel(config, **model_options)
+    self.is_frozen = bool(features)
+    self._stored = bilstm.states_read(
+      stored_features, config.num_hidden_layers
     )
-    self._output_bias = _variable("output_bias", tf.zeros([num_labels]))
+    if features:
+      self.head = bilstm.FeatureTagger(
+        config, num_labels, features=features, size=bilstm_size, seed=seed
+      )
+    else:
+      self.head = modeling.TokenClassificationHead(
+        config, num_labels, seed=seed
+      )
 
-  def __call__(self, output, input_mask, *, dropout_seed=None):
-    """Returns float32 logits [B, T, L].
+  def __call__(self, batch, dropout_seed=None):
+    """Computes the scores of all labels at every position.
 
     Args:
-      output: modeling.BertOutput.
-      input_mask: integers [B, T].
+      batch: dict of input_ids, input_mask and segment_ids, integers [B, T].
+        With `states`, those of encoder_states, the encoder is not run.
       dropout_seed: int32 [2]; None for no dropout.
+
+    Returns:
+      float32 logits [B, T, L].
     """
-    x = self.features(output)
-    lengths = tf.reduce_sum(input_mask, axis=1)
-    for weights in self._lstm:
-      x = bilstm(x, lengths, *weights)
-    x = layers.dropout(x, _DROPOUT, dropout_seed, "tagging")
-    return layers.output_logits(x, self._output_weights, self._output_bias)
+    if not self.is_frozen:
+      states = self.bert.encode(batch, dropout_seed).sequence_output
+      return self.head(
+        states, dropout_seed is not None, dropout_seed=dropout_seed
+      )
+    mask = batch["input_mask"]
+    if "states" in batch:
+      output = encoder_states.restore(
+        batch["states"], mask, self._stored, self.config.num_hidden_layers
+      )
+    else:
+      # A frozen encoder is a fixed function of the text: no dropout in it.
+      output = self.bert.encode(batch)
+    return self.head(output, mask, dropout_seed=dropout_seed)
 
-  def features(self, output):
-    """Returns the features of every token, float32 [B, T, H or 4H]."""
-    if not self._chosen:
-      return tf.cast(output.embedding_output, tf.float32)
-    chosen = output.all_encoder_layers[self._chosen]
-    states = [tf.cast(state, tf.float32) for state in chosen]
-    if self._joined == "concat":
-      return tf.concat(states, axis=-1)
-    shares = tf.nn.softmax(self._mix)
-    return tf.tensordot(shares, tf.stack(states), axes=1)
-
-
-def bilstm(x, lengths, kernel, recurrent_kernel, bias):
-  """Runs an LSTM over sequences in both directions.
-
-      c' = sigmoid(f + 1) c + sigmoid(i) tanh(j),  h' = sigmoid(o) tanh(c')
-
-  with [i, j, f, o] = x W + h U + b (Hochreiter & Schmidhuber 1997 with the
-  forget gate of Gers et al. 2000). The backward direction begins at the last
-  token of each sequence, so padding changes nothing.
-
-  Args:
-    x: float32 [B, T, inputs].
-    lengths: int32 [B], tokens of each sequence.
-    kernel: [2, inputs, 4S], forward and backward.
-    recurrent_kernel: [2, S, 4S].
-    bias: [2, 4S].
-
-  Returns:
-    [B, T, 2S], forward and backward side by side.
-  """
-  both = tf.stack([x, tf.reverse_sequence(x, lengths, seq_axis=1)])
-  from_input = tf.einsum("dbti,dij->tdbj", both, kernel)
-  from_input += bias[tf.newaxis, :, tf.newaxis]  # [T, D, B, 4S]
-  zeros = tf.zeros_like(from_input[0, :, :, : recurrent_kernel.shape[1]])
-
-  def step(state, inputs):
-    hidden, cell = state  # [D, B, S]
-    gates = inputs + tf.matmul(hidden, recurrent_kernel)
-    i, j, f, o = tf.split(gates, 4, axis=-1)
-    cell = tf.sigmoid(f + _FORGET_BIAS) * cell + tf.sigmoid(i) * tf.tanh(j)
-    return tf.sigmoid(o) * tf.tanh(cell), cell
-
-  hidden, _ = tf.scan(step, from_input, initializer=(zeros, zeros))
-  forward, backward = tf.unstack(tf.transpose(hidden, [1, 2, 0, 3]))
-  backward = tf.reverse_sequence(backward, lengths, seq_axis=1)
-  return tf.concat([forward, backward], axis=-1)
-
-
-def _lstm_weights(name, inputs, size, seed):
-  """Returns kernel, recurrent kernel and bias of both directions."""
-  limit = 1 / math.sqrt(size)
-  return (
-    _uniform(f"{name}/kernel", [2, inputs, 4 * size], limit, seed),
-    _uniform(f"{name}/recurrent_kernel", [2, size, 4 * size], limit, seed),
-    _variable(f"{name}/bias", tf.zeros([2, 4 * size])),
-  )
-
-
-def _uniform(name, shape, limit, seed):
-  seeds = tf.constant([seed, layers.name_number(name)], tf.int64)
-  with tf.device("CPU:0"):
-    return _variable(
-      name,
-      tf.random.stateless_uniform(
-        shape, seed=seeds, minval=-limit, maxval=limit, alg="philox"
-      ),
-    )
-
-
-def _variable(name, value):
-  # The empty scope keeps the caller's scopes out of the name.
-  with tf.name_scope(""):
-    return tf.Variable(value, name=name)
+  def trained_variables(self):
+    """Returns the variables that the loss depends on: not the pooler's."""
+    bert = [] if self.is_frozen else self.bert.variables
+    encoder = [v for v in bert if "/pooler/" not in v.name]
+    return [*encoder, *self.head.variables]
 
 
 def objective(model):

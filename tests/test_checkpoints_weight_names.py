@@ -5,10 +5,15 @@ import pytest
 
 import modeling
 from checkpoints import weight_names
+from tagging import bilstm
 
 CONFIG = modeling.BertConfig(
   vocab_size=30, hidden_size=8, num_hidden_layers=2, num_attention_heads=2
 )
+
+
+def variable_names(module):
+  return {variable.name.split(":")[0] for variable in module.variables}
 
 
 def test_every_variable_of_the_project_is_in_the_table():
@@ -18,6 +23,9 @@ def test_every_variable_of_the_project_is_in_the_table():
     *modeling.output_shapes(CONFIG, "cls/seq_relationship/", 2),
     *modeling.output_shapes(CONFIG, "", 2),
     *modeling.output_shapes(CONFIG, "cls/squad/", 2),
+    *variable_names(
+      bilstm.FeatureTagger(CONFIG, 2, features="weighted_sum_all", size=2)
+    ),
   }
   assert {row.tf1 for row in weight_names.table(2)} == names
   assert weight_names.count_layers(names) == 2

@@ -6,7 +6,7 @@ from classification import labelled_examples, own_data
 from common import choices
 from features import feature_files
 from serving import models
-from tagging import taggers
+from tagging import bilstm, input_data
 from training import distribution
 
 
@@ -16,7 +16,10 @@ def test_choices_are_what_is_implemented():
   assert choices.LEARNING_RATE_SCHEDULES == tuple(optimization.SCHEDULES)
   assert choices.TABLE_FORMATS == own_data.FORMATS
   assert set(choices.OWN_TASK_KINDS) < set(labelled_examples.KINDS)
-  assert choices.TAGGING_FEATURES == taggers.FEATURES
+  assert choices.TAGGING_FEATURES == bilstm.FEATURES
+  for output_format in choices.TAGGING_FORMATS:
+    is_json = input_data.is_json_lines("a", output_format)
+    assert is_json == (output_format == "jsonl")
   assert choices.FEATURE_FILE_FORMATS == tuple(feature_files.FORMATS)
   assert choices.CHECKPOINT_KINDS == tuple(converter.WRITERS)
   assert choices.HUGGINGFACE_ARCHITECTURES == tuple(huggingface.ARCHITECTURES)

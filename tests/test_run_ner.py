@@ -30,13 +30,13 @@ def config_file(tmp_path_factory):
   return path
 
 
-def ner(config_file, output_dir, **flags):
+def ner(config_file, folder, **flags):
   defaults = {
     "bert_config_file": config_file,
     "vocab_file": DATA / "ner_sample_vocab.txt",
     "do_lower_case": False,
     "max_seq_length": 32,
-    "output_dir": output_dir,
+    "output_dir": folder,
   }
   return script_runner.run("run_ner.py", **{**defaults, **flags})
 
@@ -84,20 +84,82 @@ def test_predictions_are_the_file_with_one_more_column(trained):
   assert scores["f1"] == pytest.approx(f1)
 
 
-def test_the_model_folder_knows_its_labels(trained, config_file, tmp_path):
-  """Words alone are labelled by it, longer ones than the window too."""
-  words = tmp_path / "words.txt"
-  words.write_text("Anna\nLang\nwon\n\n" + "Bern\n" * 40)
-  model = trained / "final_model"
-  done = ner(
-    model / "bert_config.json", tmp_path / "run",
-    init_checkpoint=model, do_predict=True, predict_file=words,
+WORDS = "Anna\nLang\nwon\n\n" + "Bern\n" * 40
+
+
+@pytest.fixture(scope="module")
+def tagged(trained, tmp_path_factory):
+  """Words that the trained folder has labelled, and what was logged."""
+  folder = tmp_path_factory.mktemp("words")
+  (folder / "words.txt").write_text(WORDS)
+  done = script_runner.run(
+    "run_ner.py", model_dir=trained / "final_model", do_predict=True,
+    predict_file=folder / "words.txt", output_dir=folder / "run",
   )
   assert done.code == 0, done.err
-  lines = (tmp_path / "run" / "test_predictions.conll").read_text().split("\n")
+  assert not (folder / "run" / "test_results.txt").exists()
+  return (folder / "run" / "test_predictions.conll").read_text()
+
+
+def test_the_model_folder_knows_its_labels(tagged):
+  """Words alone are labelled by it, longer ones than the window too."""
+  lines = tagged.split("\n")
   assert lines[:3] == ["Anna B-PER", "Lang I-PER", "won O"]
   assert [line.split()[0] for line in lines[4:-1]] == ["Bern"] * 40
-  assert not (tmp_path / "run" / "test_results.txt").exists()
+
+
+def test_the_model_folder_knows_how_its_input_was_made(trained):
+  config = json.loads((trained / "final_model/bert_config.json").read_text())
+  assert config["input_settings"] == {
+    "max_seq_length": 32, "document_context": True, "scheme": "iob2",
+    "do_lower_case": False,
+  }
+
+
+def test_the_standard_input_is_answered_as_a_file_is(trained, tagged):
+  """With the folder alone; a flag that differs from training is named."""
+  flags = {"model_dir": trained / "final_model", "do_predict": True}
+  done = script_runner.run(
+    "run_ner.py", stdin=WORDS.encode(), predict_file="-", **flags
+  )
+  assert done.code == 0, done.err
+  assert done.out == tagged
+  lines = [{"words": WORDS.split()[:3], "id": 7}, {"words": ["Bern"] * 40}]
+  text = "\n".join(map(json.dumps, lines)) + "\nAnna\n"
+  done = script_runner.run(
+    "run_ner.py", stdin=text.encode(), predict_file="-", file_format="jsonl",
+    max_seq_length=33, **flags,
+  )
+  assert "--max_seq_length=33 (trained with 32)" in done.err
+  first, second, bad = map(json.loads, done.out.splitlines())
+  assert first == {**lines[0], "predicted": ["B-PER", "I-PER", "O"]}
+  assert second["words"] == ["Bern"] * 40 and len(second["predicted"]) == 40
+  assert "line 3: not JSON" in bad["error"]
+  assert done.code == 1 and "1 line of the standard input" in done.last_line
+
+
+def test_without_weights_nothing_is_tagged(trained, tmp_path):
+  model = trained / "final_model"
+  done = ner(
+    model / "bert_config.json", tmp_path / "run", do_predict=True,
+    predict_file=EVAL,
+  )
+  assert done.code == 1
+  assert "no weights: there is no checkpoint in" in done.last_line
+  assert not (tmp_path / "run" / "test_predictions.conll").exists()
+
+
+def test_the_scores_of_each_type_are_a_table(trained):
+  for name in ("eval", "test"):
+    heading, *rows = (
+      (trained / f"{name}_report.txt").read_text().split("\n\n")[0].split("\n")
+    )
+    assert heading.split() == ["precision", "recall", "f1-score", "support"]
+    results = results_in(trained / f"{name}_results.txt")
+    for row in rows:
+      kind, _, _, f1, support = row.split()
+      assert float(f1) == pytest.approx(results[f"f1_{kind}"], abs=1e-4)
+      assert int(support) > 0
 
 
 def test_a_run_goes_on_only_with_its_own_labels(trained, config_file):
@@ -155,6 +217,8 @@ def test_frozen_features_are_compared_in_a_table(
     init_checkpoint=encoder, do_eval=True, eval_file=EVAL,
   )
   assert done.code == 0, done.err
+  # The encoder is frozen: it reads each file once for all choices.
+  assert done.err.count("computing the encoder's states of") == 2
   header, *rows = done.out.splitlines()
   assert header.split() == [
     "features", "precision", "recall", "f1", "accuracy", "loss"
@@ -186,6 +250,8 @@ def test_frozen_features_are_compared_in_a_table(
      "ner_sample_train.conll:10: B-PER follows O, which iob1 does not have"),
     ({"do_eval": True, "eval_file": EVAL}, "no labels known"),
     ({**TRAINING, "num_train_epochs": 0.01}, "make no step"),
+    ({**TRAINING, "output_dir": None}, "pass --output_dir"),
+    ({"do_eval": True, "eval_file": EVAL, "seed": 1}, "--seed is for training"),
   ],
 )
 def test_what_is_wrong_is_said_in_one_sentence(

@@ -5,7 +5,7 @@ import random
 import pytest
 
 import tokenization
-from common import errors
+from common import errors, file_io
 from tagging import dataset, scoring
 
 IOB1 = """-DOCSTART- -X- O O
@@ -158,14 +158,14 @@ def test_a_file_without_sentence_is_refused(tmp_path):
     read(tmp_path, "\n-DOCSTART- O\n\n\n")
 
 
-def test_empty_sentences_are_passed_over_in_one_sentence(tmp_path, caplog):
+def test_empty_sentences_are_skipped_with_one_warning(tmp_path, caplog):
   text = "\n-DOCSTART- O\n\na O\n\n\n\nb O\n"
   with caplog.at_level("WARNING"):
     found = read(tmp_path, text)
   assert [sentence.words for sentence in found] == [["a"], ["b"]]
   (record,) = caplog.records
   assert record.getMessage().endswith(
-    "file.conll: 2 empty sentences passed over, the first at line 6"
+    "file.conll: 2 empty sentences skipped, the first at line 6"
   )
 
 
@@ -298,11 +298,9 @@ def test_a_window_without_room_is_refused(tokenizer):
     dataset.make_windows(sentences_of(["a"]), tokenizer, 2)
 
 
-def test_one_document_is_said(tokenizer, caplog):
+def test_one_document_is_said(caplog):
   with caplog.at_level("WARNING"):
-    dataset.make_windows(
-      sentences_of(["a", "b"]), tokenizer, 9, document_context=True, path="f"
-    )
+    dataset.warn_of_one_document(sentences_of(["a", "b"]), "f")
   assert "f: all of it counts as one document" in caplog.text
 
 
@@ -335,7 +333,8 @@ def test_every_word_is_predicted_exactly_once(tokenizer, document_context):
 
 def test_predictions_are_one_more_column(tmp_path):
   path = write(tmp_path, "-DOCSTART- O\n\na O\nb\tO\r\n\n\nc O \n")
-  lines = dataset.with_column(path, [["B-X", "I-X"], ["O"]])
+  lines = (line for _, line in file_io.read_lines(path))
+  lines = dataset.with_column(lines, [["B-X", "I-X"], ["O"]])
   assert "".join(lines) == (
     "-DOCSTART- O O\n\na O B-X\nb\tO\tI-X\n\n\nc O O\n"
   )

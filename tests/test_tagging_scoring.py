@@ -11,7 +11,7 @@ from tagging import scoring
 CASES = {
   "O O": [],
   "": [],
-  # IOB1: I begins an entity too, B only one beside another of its kind.
+  # IOB1: I begins an entity too, B only one next to another of its kind.
   "I-PER I-PER O": [("PER", 0, 2)],
   "I-PER B-PER": [("PER", 0, 1), ("PER", 1, 2)],
   "I-PER B-PER I-PER": [("PER", 0, 1), ("PER", 1, 3)],
@@ -99,5 +99,24 @@ def test_seqeval_agrees(tags):
   with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     report = seqeval.classification_report(gold, predicted, output_dict=True)
+    table = seqeval.classification_report(gold, predicted, digits=4)
   for kind in ("X", "Y"):
     assert ours[f"f1_{kind}"] == pytest.approx(report[kind]["f1-score"])
+  assert scoring.report(scoring.count_entities(gold, predicted)) == table
+
+
+def test_the_report_of_single_words_counts_each_label():
+  counts = scoring.count_entities(
+    [["NN", "VB"], ["NN"]], [["NN", "NN"], ["NN"]], scoring.words
+  )
+  assert counts == ({"NN": 2}, {"NN": 3}, {"NN": 2, "VB": 1})
+  rows = [line.split() for line in scoring.report(counts).splitlines()]
+  assert ["NN", "0.6667", "1.0000", "0.8000", "2"] in rows
+  assert ["VB", "0.0000", "0.0000", "0.0000", "1"] in rows
+  assert ["micro", "avg", "0.6667", "0.6667", "0.6667", "3"] in rows
+
+
+def test_a_report_of_nothing_has_only_zeros():
+  counts = scoring.count_entities([["O"]], [["O"]])
+  rows = [line.split() for line in scoring.report(counts).splitlines()]
+  assert ["macro", "avg", "0.0000", "0.0000", "0.0000", "0"] in rows

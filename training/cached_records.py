@@ -7,7 +7,9 @@ after them, so that it never speaks of other records.
 """
 
 import contextlib
+import hashlib
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -77,3 +79,12 @@ def file_sha256(path):
     InputError: there is no such file.
   """
   return file_io.size_and_sha256(path)[1]
+
+
+def weights_sha256(variables):
+  """Returns the SHA-256 of the names and values of variables."""
+  checksum = hashlib.sha256()
+  for variable in variables:
+    checksum.update(variable.name.encode())
+    checksum.update(np.ascontiguousarray(variable.numpy()).data)
+  return checksum.hexdigest()

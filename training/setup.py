@@ -124,6 +124,7 @@ def restore_input_settings(settings, trained, source):
   for name, text in trained.items():
     try:
       value = settings.parse(name, text)
+      value = tuple(value) if isinstance(value, list) else value
     except (TypeError, ValueError) as error:
       raise errors.InputError(
         f"{source}: {name} is {text!r:.40}, which --{name} cannot be: {error}"

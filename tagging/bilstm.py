@@ -1,0 +1,208 @@
+"""The paper's feature-based tagger: a BiLSTM on hidden states of BERT.
+
+Section 5.3 of arXiv 1810.04805 freezes the encoder, takes the states of some
+layers as features, and trains a two-layer BiLSTM of 768 units and a classifier
+on them. Letters: B batch, T sequence, H width of BERT, S units of one
+direction of the BiLSTM, D = 2 directions, L labels.
+"""
+
+import math
+
+import tensorflow as tf
+
+import layers
+from checkpoints import weight_names
+from common import errors
+
+# Name of --feature_layers -> the layers, and how they are combined. None: the
+# embeddings.
+_FEATURES = {
+  "embeddings": (None, "concat"),
+  "second_to_last": (slice(-2, -1), "concat"),
+  "last": (slice(-1, None), "concat"),
+  "weighted_sum_last_four": (slice(-4, None), "weighted_sum"),
+  "concat_last_four": (slice(-4, None), "concat"),
+  "weighted_sum_all": (slice(None), "weighted_sum"),
+}
+FEATURES = tuple(_FEATURES)
+
+_DROPOUT = 0.1
+# The paper does not give it; 1 is the usual value, so that the cells remember
+# at the start of training.
+_FORGET_BIAS = 1.0
+
+
+def layers_needed(features):
+  """Returns how many encoder layers a model needs for these features."""
+  chosen, _ = _FEATURES[features]
+  return -(chosen.start or -1) if chosen else 0
+
+
+def check_features(names, num_hidden_layers):
+  """Checks that a model has the layers of all features.
+
+  Args:
+    names: values of --feature_layers.
+    num_hidden_layers: of the model.
+
+  Raises:
+    InputError: a name is unknown, or the model has too few layers for it.
+  """
+  for features in names:
+    if features not in FEATURES:
+      raise errors.InputError(
+        f"--feature_layers={features} is unknown; choose of "
+        f"{', '.join(FEATURES)}"
+      )
+    needed = layers_needed(features)
+    if needed > num_hidden_layers:
+      raise errors.InputError(
+        f"--feature_layers={features} needs {needed} layers, but the model "
+        f"has {num_hidden_layers}"
+      )
+
+
+def states_read(names, num_hidden_layers):
+  """Returns which of the encoder's outputs some features read.
+
+  Args:
+    names: some of FEATURES.
+    num_hidden_layers: of the model.
+
+  Returns:
+    Sorted list of integers: 0 is the output of the embeddings, n that of the
+    n-th layer.
+  """
+  read = set()
+  for name in names:
+    chosen, _ = _FEATURES[name]
+    numbers = range(1, num_hidden_layers + 1)
+    read.update(numbers[chosen] if chosen else [0])
+  return sorted(read)
+
+
+class FeatureTagger(tf.Module):
+  """Scores labels of every token with a BiLSTM on features of BERT.
+
+  Variables: tagging/..., output_weights and output_bias.
+  """
+
+  def __init__(self, config, num_labels, *, features, size=768, seed=12345):
+    """Makes the variables.
+
+    Args:
+      config: modeling.BertConfig.
+      num_labels: L.
+      features: one of FEATURES.
+      size: S.
+      seed: integer; the initial weights are a function of it and of the names.
+    """
+    super().__init__()
+    self._chosen, self._combined = _FEATURES[features]
+    count = 1
+    if self._chosen:
+      count = len(range(config.num_hidden_layers)[self._chosen])
+    if self._combined == "weighted_sum":
+      self._mix = _variable(weight_names.LAYER_MIX, tf.zeros([count]))
+    is_concat = self._combined == "concat"
+    width = config.hidden_size * (count if is_concat else 1)
+    self._lstm = []
+    for number in range(weight_names.BILSTM_LAYERS):
+      names = weight_names.bilstm_names(number)
+      self._lstm.append(_lstm_weights(names, width, size, seed))
+      width = 2 * size
+    self._output_weights = _uniform(
+      "output_weights", [num_labels, width], 1 / math.sqrt(width), seed
+    )
+    self._output_bias = _variable("output_bias", tf.zeros([num_labels]))
+
+  def __call__(self, output, input_mask, *, dropout_seed=None):
+    """Returns float32 logits [B, T, L].
+
+    Args:
+      output: modeling.BertOutput.
+      input_mask: integers [B, T].
+      dropout_seed: int32 [2]; None for no dropout.
+    """
+    x = self.features(output)
+    lengths = tf.reduce_sum(input_mask, axis=1)
+    for weights in self._lstm:
+      x = bilstm(x, lengths, *weights)
+    x = layers.dropout(x, _DROPOUT, dropout_seed, "tagging")
+    return layers.output_logits(x, self._output_weights, self._output_bias)
+
+  def features(self, output):
+    """Returns the features of every token, float32 [B, T, H or 4H]."""
+    if not self._chosen:
+      return tf.cast(output.embedding_output, tf.float32)
+    chosen = output.all_encoder_layers[self._chosen]
+    states = [tf.cast(state, tf.float32) for state in chosen]
+    if self._combined == "concat":
+      return tf.concat(states, axis=-1)
+    shares = tf.nn.softmax(self._mix)
+    return tf.tensordot(shares, tf.stack(states), axes=1)
+
+
+def bilstm(x, lengths, kernel, recurrent_kernel, bias):
+  """Runs an LSTM over sequences in both directions.
+
+      c' = sigmoid(f + 1) c + sigmoid(i) tanh(j),  h' = sigmoid(o) tanh(c')
+
+  with [i, j, f, o] = x W + h U + b (Hochreiter & Schmidhuber 1997 with the
+  forget gate of Gers et al. 2000). The backward direction starts at the last
+  token of each sequence, so padding has no effect on the output.
+
+  Args:
+    x: float32 [B, T, inputs].
+    lengths: int32 [B], tokens of each sequence.
+    kernel: [2, inputs, 4S], forward and backward.
+    recurrent_kernel: [2, S, 4S].
+    bias: [2, 4S].
+
+  Returns:
+    [B, T, 2S], forward and backward concatenated.
+  """
+  both = tf.stack([x, tf.reverse_sequence(x, lengths, seq_axis=1)])
+  from_input = tf.einsum("dbti,dij->tdbj", both, kernel)
+  from_input += bias[tf.newaxis, :, tf.newaxis]  # [T, D, B, 4S]
+  zeros = tf.zeros_like(from_input[0, :, :, : recurrent_kernel.shape[1]])
+
+  def step(state, inputs):
+    hidden, cell = state  # [D, B, S]
+    gates = inputs + tf.matmul(hidden, recurrent_kernel)
+    i, j, f, o = tf.split(gates, 4, axis=-1)
+    cell = tf.sigmoid(f + _FORGET_BIAS) * cell + tf.sigmoid(i) * tf.tanh(j)
+    return tf.sigmoid(o) * tf.tanh(cell), cell
+
+  hidden, _ = tf.scan(step, from_input, initializer=(zeros, zeros))
+  forward, backward = tf.unstack(tf.transpose(hidden, [1, 2, 0, 3]))
+  backward = tf.reverse_sequence(backward, lengths, seq_axis=1)
+  return tf.concat([forward, backward], axis=-1)
+
+
+def _lstm_weights(names, inputs, size, seed):
+  """Returns kernel, recurrent kernel and bias of both directions."""
+  kernel, recurrent_kernel, bias = names
+  limit = 1 / math.sqrt(size)
+  return (
+    _uniform(kernel, [2, inputs, 4 * size], limit, seed),
+    _uniform(recurrent_kernel, [2, size, 4 * size], limit, seed),
+    _variable(bias, tf.zeros([2, 4 * size])),
+  )
+
+
+def _uniform(name, shape, limit, seed):
+  seeds = tf.constant([seed, layers.name_number(name)], tf.int64)
+  with tf.device("CPU:0"):
+    return _variable(
+      name,
+      tf.random.stateless_uniform(
+        shape, seed=seeds, minval=-limit, maxval=limit, alg="philox"
+      ),
+    )
+
+
+def _variable(name, value):
+  # The empty scope keeps the caller's scopes out of the name.
+  with tf.name_scope(""):
+    return tf.Variable(value, name=name)

@@ -1,0 +1,162 @@
+"""Labels a file with a model, and scores the labels.
+
+  eval_results.txt    name = value lines
+  eval_report.txt     precision, recall, F1 and support of each type
+
+and test_results.txt, test_report.txt for a file to predict that has labels.
+"""
+
+import os
+from typing import NamedTuple
+
+import tensorflow as tf
+from absl import logging
+
+from common import file_io, result_lines
+from tagging import dataset, input_data, scoring, taggers
+from training import evaluation_loop, pipeline
+
+
+class Evaluation(NamedTuple):
+  """Scores of predicted labels.
+
+  Attributes:
+    results: dict from name to number.
+    report: a table of the scores of each type, str.
+  """
+
+  results: dict
+  report: str
+
+
+class FilePredictor:
+  """Labels files with one model, which is compiled once for all of them."""
+
+  def __init__(self, model, run):
+    """Takes the model.
+
+    Args:
+      model: taggers.TaggingModel.
+      run: what has `labels`, list of str; `strategy`, the
+        tf.distribute.Strategy of the model; and `trim`, whether batches may
+        be cut to their longest sequence.
+    """
+    self._labels, self._trim = run.labels, run.trim
+    trim = run.trim
+
+    def of_batch(batch):
+      length = batch["label_ids"].shape[1]
+      if trim:
+        batch = pipeline.trim_to_longest(batch)
+      logits = model(batch)
+      predicted = tf.argmax(logits, axis=-1, output_type=tf.int32)
+      missing = length - tf.shape(predicted)[1]
+      losses = taggers.word_losses(logits, batch["label_ids"])
+      return {
+        "predicted": tf.pad(predicted, [[0, 0], [0, missing]]),
+        "loss": tf.reduce_sum(losses, axis=1),
+      }
+
+    self._predictor = evaluation_loop.Predictor(run.strategy, of_batch)
+
+  def predict(self, data, batch_size):
+    """Labels every word of a file.
+
+    Args:
+      data: input_data.TaggingData.
+      batch_size: windows in a batch, over all replicas.
+
+    Returns:
+      list of lists of str, the labels of each sentence; mean loss of a word.
+    """
+    lengths = [len(window.input_ids) for window in data.windows]
+    outputs = self._predictor.predict(
+      pipeline.sequential_records([data.records]),
+      data.features,
+      num_records=len(data.windows),
+      batch_size=batch_size,
+      lengths=lengths if self._trim else None,
+    )
+    predicted = dataset.predicted_labels(
+      data.sentences, data.windows, outputs["predicted"], self._labels
+    )
+    num_words = sum(len(sentence) for sentence in predicted)
+    return predicted, outputs["loss"].sum() / num_words
+
+
+def evaluate(data, predicted, loss, scheme):
+  """Scores the predicted labels of labelled data.
+
+  Args:
+    data: input_data.TaggingData.
+    predicted: list of lists of str.
+    loss: mean loss of a word, for the results.
+    scheme: one of dataset.SCHEMES.
+
+  Returns:
+    Evaluation. With the scheme "none" each word counts as an entity.
+  """
+  gold = [sentence.labels for sentence in data.sentences]
+  if scheme == "none":
+    counts = scoring.count_entities(gold, predicted, scoring.words)
+    results = {"accuracy": scoring.accuracy(gold, predicted)}
+  else:
+    counts = scoring.count_entities(gold, predicted)
+    results = scoring.entity_scores(gold, predicted)
+  return Evaluation({"loss": loss, **results}, scoring.report(counts))
+
+
+def result_names(data, scheme):
+  """Returns the names of the results of labelled data, before there are any.
+
+  Args:
+    data: input_data.TaggingData.
+    scheme: one of dataset.SCHEMES.
+  """
+  gold = [sentence.labels for sentence in data.sentences]
+  return list(evaluate(data, gold, 0.0, scheme).results)
+
+
+def write_scores(output_dir, name, found, **others):
+  """Writes <name>_results.txt and <name>_report.txt.
+
+  Args:
+    output_dir: the folder.
+    name: "eval" or "test".
+    found: Evaluation.
+    **others: more results for the first file, such as global_step.
+  """
+  path = os.path.join(output_dir, f"{name}_results.txt")
+  result_lines.write(path, {**found.results, **others})
+  logging.info("scores of each type:\n%s", found.report)
+  path = os.path.join(output_dir, f"{name}_report.txt")
+  file_io.write_text(path, found.report)
+
+
+def write_predictions(output_dir, data, predicted):
+  """Writes a file with its predicted labels, in its own format.
+
+  Args:
+    output_dir: the folder.
+    data: input_data.TaggingData.
+    predicted: list of lists of str, the labels of each sentence.
+  """
+  ending = "jsonl" if data.is_json else "conll"
+  path = os.path.join(output_dir, f"test_predictions.{ending}")
+  lines = input_data.with_predictions(data, predicted)
+  file_io.write_text(path, "".join(lines))
+  logging.info("predictions are in %s", path)
+
+
+def comparison_table(rows):
+  """Returns a table of (features, results) pairs, a str."""
+  names = [
+    name
+    for name in ("precision", "recall", "f1", "accuracy", "loss")
+    if name in rows[0][1]
+  ]
+  table = [f"{'features':24}" + "".join(f"{name:>11}" for name in names)]
+  for features, results in rows:
+    values = "".join(f"{results[name]:11.4f}" for name in names)
+    table.append(f"{features:24}{values}")
+  return "\n".join(table)

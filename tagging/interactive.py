@@ -1,0 +1,239 @@
+"""Tags sentences as they come, with a model that is loaded once.
+
+In columns a sentence is answered at the empty line that ends it; of JSON lines
+each is a sentence. With document context the answer waits for the end of the
+document: the next -DOCSTART- line, another `document`, the end of the input.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from common import errors, json_files, line_answers
+from tagging import dataset, json_sentences
+from training import input_sequences
+
+SOURCE = "standard input"
+_LINES_TOGETHER = 256  # Of those that are waiting, to be answered in one go.
+
+
+class SentenceTagger:
+  """A model that labels sentences, compiled once for batches of any size."""
+
+  def __init__(self, model, tokenizer, labels, *, batch_size, **windowing):
+    """Takes the model.
+
+    Args:
+      model: taggers.TaggingModel.
+      tokenizer: tokenization.FullTokenizer.
+      labels: list of str, those of the model.
+      batch_size: windows in a batch.
+      **windowing: max_seq_length and document_context of
+        dataset.make_windows.
+    """
+    self._tokenizer, self._labels = tokenizer, labels
+    self._batch_size, self._windowing = batch_size, windowing
+    ids = tf.TensorSpec([None, None], tf.int32)
+    names = ("input_ids", "input_mask", "segment_ids")
+
+    @tf.function(input_signature=[{name: ids for name in names}])
+    def compute(batch):
+      return tf.argmax(model(batch), axis=-1, output_type=tf.int32)
+
+    self._compute = compute
+
+  def tag(self, sentences):
+    """Labels sentences.
+
+    Args:
+      sentences: list of dataset.Sentence.
+
+    Returns:
+      List of lists of str, a label for each word of each sentence.
+    """
+    windows = dataset.make_windows(
+      sentences, self._tokenizer, path=SOURCE, **self._windowing
+    )
+    longest = max(len(window.input_ids) for window in windows)
+    predicted = np.zeros([len(windows), longest], np.int32)
+    # Windows of like length together: little padding to compute.
+    order = sorted(
+      range(len(windows)), key=lambda n: len(windows[n].input_ids)
+    )
+    for start in range(0, len(order), self._batch_size):
+      places = order[start : start + self._batch_size]
+      found = self._compute(_batch([windows[n] for n in places])).numpy()
+      predicted[places, : found.shape[1]] = found
+    return dataset.predicted_labels(
+      sentences, windows, predicted, self._labels
+    )
+
+
+def _batch(windows):
+  """Returns the input of the model for windows, dict of int32 [n, T]."""
+  length = max(len(window.input_ids) for window in windows)
+  ids, mask = [], []
+  for window in windows:
+    ids.append(input_sequences.pad(window.input_ids, length, 0))
+    mask.append(input_sequences.pad([1] * len(window.input_ids), length, 0))
+  return {
+    "input_ids": np.array(ids, np.int32),
+    "input_mask": np.array(mask, np.int32),
+    "segment_ids": np.zeros([len(windows), length], np.int32),
+  }
+
+
+def tag_stream(source, target, tag, *, answers, batch_size):
+  """Reads lines and writes them with labels, in order, as soon as it can.
+
+  Args:
+    source: iterable of bytes, a line each.
+    target: stream of text; flushed after each answer.
+    tag: function of a list of dataset.Sentence; returns their labels.
+    answers: ColumnAnswers or JsonAnswers.
+    batch_size: at most N lines that are waiting are answered together.
+
+  Returns:
+    How many lines were answered by an error.
+  """
+  for lines in line_answers.read_batches(source, batch_size):
+    target.write(answers.add(lines, tag))
+    target.flush()
+  target.write(answers.finish(tag))
+  target.flush()
+  return answers.num_bad
+
+
+class ColumnAnswers:
+  """CoNLL columns, answered by the same lines with one more column."""
+
+  def __init__(self, word_column, *, document_context):
+    """Takes the number of the words' column."""
+    self.num_bad = 0  # A bad line of columns ends the run.
+    self._word_column, self._by_document = word_column, document_context
+    self._lines = []  # (number, text) of what waits for its end.
+
+  def add(self, lines, tag):
+    """Takes lines, (number, bytes) each; returns the answers that are due."""
+    due = 0
+    for number, line in lines:
+      try:
+        text = line_answers.decode(line)
+      except errors.InputError as error:
+        raise errors.InputError(f"{SOURCE}:{number}: {error}") from error
+      if dataset.starts_document(text):
+        due = len(self._lines)
+      self._lines.append((number, text))
+      if not self._by_document and not dataset.columns(text):
+        due = len(self._lines)
+    return self._answer(due, tag)
+
+  def finish(self, tag):
+    """Returns the answers to all lines that still wait."""
+    return self._answer(len(self._lines), tag)
+
+  def _answer(self, count, tag):
+    lines, self._lines = self._lines[:count], self._lines[count:]
+    has_words = any(
+      dataset.columns(text) and not dataset.starts_document(text)
+      for _, text in lines
+    )
+    predicted = []
+    if has_words:
+      predicted = tag(
+        dataset.parse_sentences(
+          lines, SOURCE, word_column=self._word_column, labelled=False
+        )
+      )
+    texts = (text for _, text in lines)
+    return "".join(dataset.with_column(texts, predicted))
+
+
+class JsonAnswers:
+  """JSON lines, answered by the same objects with their labels.
+
+  A line that cannot be read is answered by {"error": one sentence}; the next
+  ones may be right. An empty line is skipped.
+  """
+
+  def __init__(self, *, document_context):
+    self.num_bad = 0
+    self._by_document = document_context
+    self._waiting = []  # (number, dict, or the InputError of a bad line).
+    self._document = None  # That of the last line that could be read.
+
+  def add(self, lines, tag):
+    """Takes lines, (number, bytes) each; returns the answers that are due."""
+    due = 0
+    for number, line in lines:
+      if not line.strip():
+        continue
+      try:
+        text = line_answers.decode(line)
+        values = json_sentences.parse(text, f"line {number}")
+        if values.get("document") != self._document:
+          due = len(self._waiting)
+        self._document = values.get("document")
+      except errors.InputError as error:
+        values = error
+      self._waiting.append((number, values))
+    return self._answer(due if self._by_document else len(self._waiting), tag)
+
+  def finish(self, tag):
+    """Returns the answers to all lines that still wait."""
+    return self._answer(len(self._waiting), tag)
+
+  def _answer(self, count, tag):
+    waiting, self._waiting = self._waiting[:count], self._waiting[count:]
+    sentences = [
+      json_sentences.sentence(
+        values, number, f"line {number}", scheme="none", labelled=False
+      )
+      for number, values in waiting
+      if isinstance(values, dict)
+    ]
+    predicted = iter(tag(sentences) if sentences else [])
+    answers = []
+    for _, values in waiting:
+      if isinstance(values, dict):
+        answers.append(json_sentences.with_labels(values, next(predicted)))
+      else:
+        self.num_bad += 1
+        answers.append(json_files.line({"error": str(values)}))
+    return "".join(answers)
+
+
+def answer_stream(settings, model, tokenizer, labels, streams):
+  """Labels what comes on the standard input until it ends.
+
+  Args:
+    settings: run_settings.Settings of run_ner.py.
+    model: taggers.TaggingModel.
+    tokenizer: tokenization.FullTokenizer.
+    labels: list of str, those of the model.
+    streams: iterable of bytes to read, stream of text to write.
+
+  Raises:
+    InputError: there were lines that could not be read; all others are
+      answered by then.
+  """
+  tagger = SentenceTagger(
+    model,
+    tokenizer,
+    labels,
+    batch_size=settings.predict_batch_size,
+    max_seq_length=settings.max_seq_length,
+    document_context=settings.document_context,
+  )
+  context = {"document_context": settings.document_context}
+  if settings.file_format == "jsonl":
+    answers = JsonAnswers(**context)
+  else:
+    answers = ColumnAnswers(settings.word_column, **context)
+  bad = tag_stream(
+    *streams, tagger.tag, answers=answers, batch_size=_LINES_TOGETHER
+  )
+  if bad:
+    raise errors.InputError(
+      f"{bad} line{'s' * (bad > 1)} of the standard input could not be read: "
+      "each is answered by what is wrong with it; fix and send those again"
+    )
