@@ -19,7 +19,7 @@ from training import common_flags
 
 common_flags.define_model_flags()
 common_flags.define_tokenizer_flags()
-common_flags.define_output_flags()
+common_flags.define_output_flags(required=False)
 common_flags.define_training_flags()
 common_flags.define_epoch_flags()
 common_flags.define_evaluation_flags()
@@ -38,6 +38,7 @@ import os
 from absl import logging
 
 from classification import (
+  class_report,
   flag_conflicts,
   input_data,
   model_run,
@@ -97,6 +98,8 @@ def prepare_run(settings, config, strategy):
   )
   # Claimed before the first file is written.
   model_run.check_output_dir(settings, run)
+  task_reader.write_skipped_rows(settings, task)
+  class_report.log(task, run.class_weights)
   data = input_data.prepare_all(
     settings.output_dir, task.splits, run.options
   )

@@ -69,6 +69,23 @@ def define_own_data_flags():
     "file_format", None, choices.TABLE_FORMATS,
     "Of your own files; by default their names tell.",
   )
+  flags.DEFINE_string(
+    "separator", None,
+    "Character between the columns of your own .csv files, or tab; by default "
+    "a comma, or what gives the columns in the header: ; tab or |.",
+  )
+  flags.DEFINE_enum(
+    "on_bad_row", "error", choices.BAD_ROW_ACTIONS,
+    "Of rows that no example can be made of (columns, label or text missing): "
+    "list them and stop, or skip them and list them in "
+    "output_dir/skipped_rows.tsv.",
+  )
+  flags.DEFINE_float(
+    "eval_fraction", 0.0,
+    "Score this share of --train_file, drawn by --seed from each class alike, "
+    "and train on the rest; instead of --eval_file.",
+    lower_bound=0.0, upper_bound=1.0,
+  )
   flags.DEFINE_bool(
     "quoted_tsv", False, "Whether your own .tsv files have quotes as CSV has."
   )

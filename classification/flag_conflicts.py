@@ -23,7 +23,8 @@ def _no_submission(settings):
 CONFLICTS = (
   run_settings.Conflict(
     "train_file eval_file labels task_kind text_column text_b_column "
-    "label_column id_column file_format quoted_tsv label_separator",
+    "label_column id_column file_format quoted_tsv label_separator separator "
+    "on_bad_row eval_fraction",
     lambda settings: settings.task_name,
     "is for your own files, and --task_name asks for an official task; leave "
     "one of them out",
@@ -40,6 +41,17 @@ CONFLICTS = (
     "data_dir language",
     lambda settings: not settings.task_name,
     "is for official tasks; pass --task_name too, or leave it out",
+  ),
+  run_settings.Conflict(
+    "eval_file",
+    lambda settings: settings.eval_fraction,
+    "names a file to score, and --eval_fraction takes what is scored from "
+    "--train_file; leave one of them out",
+  ),
+  run_settings.Conflict(
+    "eval_fraction",
+    lambda settings: not (settings.do_eval or settings.eval_steps),
+    "is for evaluation; pass --do_eval or --eval_steps too, or leave it out",
   ),
   run_settings.Conflict(
     "max_windows window_pooling",

@@ -229,12 +229,19 @@ def eval_splits(task):
   return predict_splits(task)
 
 
+def has_pairs(task):
+  """Whether the examples of a task are pairs of texts."""
+  return any(
+    layout.text_b is not None or layout.endings
+    for layout in task.layouts.values()
+  )
+
+
 def predict_splits(task):
   """Returns the splits that are to be predicted, the original's first."""
   return [split for split in task.layouts if split.startswith("test")]
 
 
-@tables.collector_paused()
 def read(task, data_dir, split, *, language=None):
   """Reads a split of a task.
 
@@ -401,7 +408,7 @@ class _Rows:
     score = _number(text)
     if not low <= score <= high:
       return None, (
-        f"score {text!r} is no number from {low:g} to {high:g}; mend the row"
+        f"score {text!r} is no number from {low:g} to {high:g}; fix the row"
       )
     return score, None
 

@@ -1,7 +1,8 @@
 """Classifies texts as they come, with a model that is loaded once.
 
-A line holds one text, or several with a tab or " ||| " between them: the two
-texts of a pair, or a text and the endings to choose from.
+A line holds one text, or, of models that are trained on them, several with a
+tab or " ||| " between them: the two texts of a pair, or a text and the endings
+to choose from.
 """
 
 import json
@@ -114,8 +115,36 @@ def make_example(number, parts, kind, num_classes):
   return labelled_examples.Example(str(number), text, endings=tuple(endings))
 
 
-def split_texts(line):
-  """Returns the texts of a line, a tuple of str."""
+def greeting(task):
+  """Returns what to type and how it is answered, a line of text.
+
+  Args:
+    task: tasks.ClassifierTask.
+  """
+  typed = "a text"
+  if task.kind == labelled_examples.CHOICE:
+    typed = f"a text and {len(task.labels)} endings with tabs between them"
+  elif task.text_pairs:
+    typed = "two texts with a tab between them"
+  elif task.text_pairs is None:
+    typed = "a text, or two with a tab between them"
+  answered = "a number"
+  if task.labels:
+    answered = f"the class and the scores of {', '.join(task.labels)}"
+  return f"Type {typed}; the answer is {answered}. End with Ctrl-D."
+
+
+def split_texts(line, text_pairs=None):
+  """Returns the texts of a line, a tuple of str.
+
+  Args:
+    line: str.
+    text_pairs: whether the model was trained on several texts an example;
+      False: the line is one text, whatever is in it. None: not known, then a
+      separator says so.
+  """
+  if text_pairs is False:
+    return (line.strip(),)
   separator = "\t" if "\t" in line else input_sequences.TEXT_SEPARATOR
   return tuple(part.strip() for part in line.split(separator))
 
@@ -142,7 +171,9 @@ def format_error(error, output_format):
   return f"error\t{sentence}"
 
 
-def answer_lines(predict_texts, source, target, *, output_format, batch_size):
+def answer_lines(
+  predict_texts, source, target, *, output_format, batch_size, text_pairs=None
+):
   """Classifies each line of a stream, see line_answers.answer_lines.
 
   An empty line is answered by an empty line.
@@ -153,13 +184,15 @@ def answer_lines(predict_texts, source, target, *, output_format, batch_size):
     target: stream of text.
     output_format: one of FORMATS.
     batch_size: at most N lines together.
+    text_pairs: as of `split_texts`.
 
   Returns:
     How many lines were answered by an error.
   """
 
   def answer(lines):
-    predictions = predict_texts([split_texts(line) for line in lines])
+    texts = [split_texts(line, text_pairs) for line in lines]
+    predictions = predict_texts(texts)
     return [format_prediction(found, output_format) for found in predictions]
 
   return line_answers.answer_lines(

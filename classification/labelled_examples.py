@@ -7,6 +7,8 @@ import collections
 import math
 from typing import NamedTuple, Optional
 
+import numpy as np
+
 from common import errors
 
 # One class of several: softmax.
@@ -72,6 +74,61 @@ def check_labelled(examples):
       )
 
 
+def split_off(examples, fraction, seed):
+  """Divides examples into those to train on and those to score.
+
+  Each class has the same share in both, to within one example; of numbers,
+  each part of their range. The only example of a class stays to be trained on.
+
+  Args:
+    examples: list of labelled Example.
+    fraction: share of those to score, between 0 and 1.
+    seed: int; with the examples, it decides which ones.
+
+  Returns:
+    Two lists of Example, each in the order of `examples`.
+
+  Raises:
+    InputError: one of the lists would be empty.
+  """
+  counts = collections.Counter(example.label for example in examples)
+  is_number = any(isinstance(label, float) for label in counts)
+  places = [
+    place for place, example in enumerate(examples)
+    if is_number or counts[example.label] > 1
+  ]
+  rng = np.random.RandomState(seed)
+  order = rng.permutation(len(places))
+  # Sorting is stable: a class's examples stay in random order. From the
+  # sorted ones every 1 / fraction-th is taken, beginning anywhere.
+  chosen = sorted(
+    (places[number] for number in order),
+    key=lambda place: examples[place].label,
+  )
+  steps = np.floor(np.arange(len(chosen) + 1) * fraction + rng.random_sample())
+  to_score = {
+    place for place, taken in zip(chosen, np.diff(steps)) if taken
+  }
+  if not to_score or len(to_score) == len(examples):
+    raise errors.InputError(
+      f"--eval_fraction={fraction:g} of {len(examples)} examples leaves "
+      f"{len(to_score)} to score and {len(examples) - len(to_score)} to train "
+      "on; pass another fraction, or --eval_file"
+    )
+  parts = [], []
+  for place, example in enumerate(examples):
+    parts[place in to_score].append(example)
+  return parts
+
+
+def class_counts(examples, labels):
+  """Returns dict from each of `labels` to how many examples are of it."""
+  counts = collections.Counter(
+    label for example in examples for label in classes_of(example.label)
+  )
+  return {label: counts[label] for label in labels}
+
+
 def classes_of(label):
   """Returns the classes in an Example's label: none, one or several."""
   if label is None:
@@ -94,7 +151,7 @@ def check_classes(examples, labels):
     for label in classes_of(example.label):
       if label not in known:
         raise errors.InputError(
-          f"{example.place}: {unknown_class(label, labels)}; mend the row, or "
+          f"{example.place}: {unknown_class(label, labels)}; fix the row, or "
           "name this class too when training"
         )
 
@@ -162,9 +219,7 @@ def class_weights(weights, examples, labels, kind=SINGLE):
 
 
 def _balanced(examples, labels, kind):
-  counts = collections.Counter(
-    label for example in examples for label in classes_of(example.label)
-  )
+  counts = class_counts(examples, labels)
   for label in labels:
     if not counts[label]:
       raise errors.InputError(

@@ -22,7 +22,7 @@ from classification import (
   tasks,
 )
 from common import errors
-from training import distribution, setup, train_log
+from training import distribution, run_folder, setup, train_log
 
 
 class ClassifierRun(NamedTuple):
@@ -67,10 +67,26 @@ def _kind_of_run(task):
 
 
 def check_output_dir(settings, run):
-  """Claims --output_dir before anything is written to it."""
+  """Claims --output_dir, if there is one, before it is written to."""
+  if not settings.output_dir:
+    return
   setup.check_output_dir(
     settings, _kind_of_run(run.task), run.config, run.strategy
   )
+
+
+def _starting_point(settings, run, output_dir):
+  """Returns the run_folder.StartingPoint of a model, see ModelRun."""
+  if output_dir:
+    return setup.open_run(
+      settings, _kind_of_run(run.task), run.config, run.strategy, output_dir
+    )
+  # Lines are answered, and nothing is written.
+  if not settings.init_checkpoint:
+    raise errors.InputError(
+      "no weights: pass --model_dir, --init_checkpoint or --output_dir"
+    )
+  return run_folder.StartingPoint("init", settings.init_checkpoint, None)
 
 
 class ModelRun:
@@ -82,7 +98,7 @@ class ModelRun:
     Args:
       settings: run_settings.Settings.
       run: ClassifierRun.
-      output_dir: folder of this model.
+      output_dir: folder of this model; None where nothing is written.
 
     Raises:
       InputError: the folder is another run's, or nothing is trained and
@@ -91,9 +107,7 @@ class ModelRun:
     self._settings = settings
     self._run = run
     self._output_dir = output_dir
-    self._start = setup.open_run(
-      settings, _kind_of_run(run.task), run.config, run.strategy, output_dir
-    )
+    self._start = _starting_point(settings, run, output_dir)
     self._step = self._start.commit.step if self._start.commit else 0
     self._data = run.data
     with run.strategy.scope():
@@ -183,6 +197,7 @@ class ModelRun:
     if not distribution.is_chief(run.strategy):
       return
     given = {name: settings.get(name) for name in tasks.INPUT_FLAGS}
+    given[tasks.TEXT_PAIRS] = run.task.text_pairs
     model_folder.write(
       os.path.join(self._output_dir, name), self._model.variables,
       tasks.with_input(run.config, given), run.options.vocab_file,
@@ -234,8 +249,9 @@ class ModelRun:
         answered by then.
     """
     settings = self._settings
-    if sys.stdin.isatty():
-      print("Type a text, or two with a tab between; end with Ctrl-D.")
+    if settings.interactive or sys.stdin.isatty():
+      # Not among the answers, which may be piped on.
+      print(interactive.greeting(self._run.task), file=sys.stderr, flush=True)
     text_classifier = interactive.TextClassifier(
       self._model, self._run.options
     )
@@ -245,6 +261,7 @@ class ModelRun:
       sys.stdout,
       output_format=settings.answer_format,
       batch_size=settings.predict_batch_size,
+      text_pairs=self._run.task.text_pairs,
     )
     if bad and not settings.interactive:
       raise errors.InputError(

@@ -5,18 +5,23 @@
 
 CSV has quotes as in RFC 4180; TSV has none unless asked. Classes that are not
 given are those of the training data, sorted: numbers by size, names by
-character, so that the order of the rows plays no part.
+character, so that the order of the rows plays no part. Bad rows are reported
+together, or skipped, counted and listed.
 """
 
 import math
 import os
 from typing import NamedTuple, Optional
 
+from absl import logging
+
 from classification import labelled_examples, tables
-from common import errors
+from common import errors, file_io
 
 CSV, TSV, JSON_LINES = "csv", "tsv", "jsonl"
 FORMATS = (CSV, TSV, JSON_LINES)
+SKIPPED_FILE_NAME = "skipped_rows.tsv"
+_BAD_ROWS_SHOWN = 20
 
 
 class Columns(NamedTuple):
@@ -35,60 +40,157 @@ class Columns(NamedTuple):
   id: Optional[str] = None
 
 
-@tables.collector_paused()
-def read(
-  path, columns, *, kind=labelled_examples.SINGLE, separator=None,
-  split="train", file_format=None, quoted=None,
-):
+class BadRow(NamedTuple):
+  """A row that no example could be made of.
+
+  Attributes:
+    path: of its file.
+    line: the number of the line that it begins at, from 1.
+    fault: what is wrong with it, and what to do.
+  """
+
+  path: str
+  line: int
+  fault: str
+
+  def __str__(self):
+    return f"{self.path}:{self.line}: {self.fault}"
+
+
+class TableOptions(NamedTuple):
+  """How files of one's own are written.
+
+  Attributes:
+    kind: SINGLE: labels are names, or numbers used as names; REGRESSION:
+      numbers; MULTI_LABEL: several names, or none, in one column, separated by
+      `separator` or in a JSON list.
+    separator: str, for MULTI_LABEL.
+    file_format: one of FORMATS; None to tell from the end of the name.
+    quoted: whether a TSV has quotes like a CSV; None for the format's own.
+    delimiter: the character between the columns of a CSV; None to tell from
+      its header.
+    labels: the classes that there may be; empty for any.
+    skips_bad_rows: whether bad rows are skipped instead of refused.
+  """
+
+  kind: str = labelled_examples.SINGLE
+  separator: Optional[str] = None
+  file_format: Optional[str] = None
+  quoted: Optional[bool] = None
+  delimiter: Optional[str] = None
+  labels: tuple = ()
+  skips_bad_rows: bool = False
+
+
+def read(path, columns, *, split="train", skipped=None, **options):
   """Reads examples.
 
   Args:
     path: UTF-8 text with a header, or a JSON object on each line.
     columns: Columns.
-    kind: SINGLE: labels are names, or numbers used as names; REGRESSION:
-      numbers; MULTI_LABEL: several names, or none, in one column, parted by
-      `separator` or in a JSON list.
-    separator: str, for MULTI_LABEL.
     split: the first part of the names of rows without ids: "train-1".
-    file_format: one of FORMATS; None to tell from the end of the name.
-    quoted: whether a TSV has quotes like a CSV; None for the format's own.
+    skipped: list that bad rows are added to, as BadRow, where they are
+      skipped.
+    **options: of TableOptions.
 
   Returns:
     List of Example.
 
   Raises:
-    InputError: the file is missing, has none of the columns, or a row is
-      broken: too few columns, an empty text, no label, an id that comes again.
-      File and line are named; a record of several lines by the first.
+    InputError: the file is missing or has none of the columns; or rows are
+      bad and not skipped: too few columns, an empty text, no label or an
+      unknown one, an id that comes again. File and line are named of each, a
+      record of several lines by the first.
   """
-  table = _read_table(path, columns, file_format, quoted)
-  place_of = {
-    name: tables.column(table, name) for name in columns if name
-  }
-  rows = list(zip(table.rows, table.lines))
-  examples = []
-  for number, (row, line) in enumerate(rows, 1):
+  options = TableOptions(**options)
+  faults = []
+  table = _read_table(path, columns, options, faults)
+  place_of = {name: tables.column(table, name) for name in columns if name}
+  # Rows are numbered with the bad ones: what is wrong with one must not
+  # rename the others.
+  lines = sorted([*table.lines, *(line for line, _ in faults)])
+  numbers = {line: number for number, line in enumerate(lines, 1)}
+  examples, first_places = [], {}
+  for row, line in zip(table.rows, table.lines):
     values = Columns(
       *(row[place_of[name]] if name else None for name in columns)
     )
     place = f"{table.path}:{line}"
-    guid = f"{split}-{number}"
-    if columns.id:
-      guid = _name(values.id, columns.id, place)
-    label = None
-    if columns.label:
-      label = _label(values.label, kind, separator, f"{place}: label")
-    text_b = _text(values.text_b, columns.text_b, place)
-    examples.append(labelled_examples.Example(
-      guid, _text(values.text_a, columns.text_a, place), text_b, label,
-      place=place,
-    ))
-  if columns.id:
-    labelled_examples.check_ids(examples)
+    try:
+      example = _example(values, columns, options, place)
+      if columns.id:
+        _check_new_id(example, first_places)
+    except _BadValue as error:
+      faults.append((line, str(error)))
+      continue
+    if not columns.id:
+      example = example._replace(guid=f"{split}-{numbers[line]}")
+    examples.append(example)
+  bad = [BadRow(table.path, line, fault) for line, fault in sorted(faults)]
+  _report_bad_rows(bad, len(lines), options.skips_bad_rows)
+  if skipped is not None:
+    skipped.extend(bad)
   return examples
 
 
-def _read_table(path, columns, file_format, quoted):
+def _report_bad_rows(bad, count, skips):
+  """Refuses a file with bad rows, or says that they are skipped."""
+  if not bad:
+    return
+  if skips and len(bad) < count:
+    logging.warning(
+      "%s: %d of %d rows are bad and skipped, the first: line %d, %s",
+      bad[0].path, len(bad), count, bad[0].line, bad[0].fault,
+    )
+    return
+  if len(bad) == 1:
+    raise errors.InputError(str(bad[0]))
+  shown = "".join(f"\n  {row}" for row in bad[:_BAD_ROWS_SHOWN])
+  more = len(bad) - _BAD_ROWS_SHOWN
+  shown += f"\n  ... and {more} more" if more > 0 else ""
+  advice = "fix them, or pass --on_bad_row=skip"
+  if skips:
+    advice = "no row is left"
+  raise errors.InputError(
+    f"{bad[0].path}: {len(bad)} of {count} rows are bad; {advice}:{shown}"
+  )
+
+
+def write_skipped(path, rows):
+  """Writes a table of BadRows: file, line, what is wrong."""
+  lines = ["file\tline\tfault\n"]
+  for row in rows:
+    fault = " ".join(row.fault.split())
+    lines.append(f"{row.path}\t{row.line}\t{fault}\n")
+  file_io.write_text(path, "".join(lines))
+  logging.warning("%d bad rows were skipped; they are in %s", len(rows), path)
+
+
+def _example(values, columns, options, place):
+  """Returns the Example of a row's values, with no guid if there is no id."""
+  guid, label = "", None
+  if columns.id:
+    guid = _name(values.id, columns.id)
+  if columns.label:
+    label = _label(values.label, options)
+  return labelled_examples.Example(
+    guid, _text(values.text_a, columns.text_a),
+    _text(values.text_b, columns.text_b), label, place=place,
+  )
+
+
+def _check_new_id(example, first_places):
+  """Refuses an id that another row of the file has."""
+  first = first_places.setdefault(example.guid, example.place)
+  if first != example.place:
+    raise _BadValue(
+      f"duplicate id {example.guid!r}, first at {first}; give every row an id "
+      "of its own"
+    )
+
+
+def _read_table(path, columns, options, faults):
+  file_format = options.file_format
   file_format = file_format or os.path.splitext(path)[1].lstrip(".").lower()
   if file_format not in FORMATS:
     raise errors.InputError(
@@ -102,49 +204,61 @@ def _read_table(path, columns, file_format, quoted):
       "need a column each"
     )
   if file_format == JSON_LINES:
-    return tables.read_json_lines(path, names)
-  if file_format == CSV or quoted:
-    return tables.read_csv(
-      path, delimiter="," if file_format == CSV else "\t"
-    )
-  return tables.read_tsv(path)
+    return tables.read_json_lines(path, names, faults=faults)
+  if file_format == TSV and not options.quoted:
+    return tables.read_tsv(path, faults=faults)
+  delimiter = "\t" if file_format == TSV else options.delimiter
+  if delimiter is None:
+    delimiter = tables.guess_delimiter(path, names)
+    if delimiter != ",":
+      logging.info("%s: columns are separated by %r", path, delimiter)
+  return tables.read_csv(path, delimiter=delimiter, faults=faults)
 
 
-def _text(value, column, place):
+class _BadValue(ValueError):
+  """What is wrong with a row; its place is added by who knows it."""
+
+
+def _text(value, column):
   if column is None:
     return None
   if not isinstance(value, str):
-    raise errors.InputError(
-      f"{place}: {column!r} is {value!r:.40}, not a text; write it between "
-      "quotes"
+    raise _BadValue(
+      f"{column!r} is {value!r:.40}, not a text; write it between quotes"
     )
   if not value or value.isspace():
-    raise errors.InputError(
-      f"{place}: an empty text in {column!r}; every example needs its texts"
+    raise _BadValue(
+      f"an empty text in {column!r}; every example needs its texts"
     )
   return value
 
 
-def _name(value, column, place):
+def _name(value, column):
   if isinstance(value, int) and not isinstance(value, bool):
     value = str(value)
   if not isinstance(value, str) or not value.strip():
-    raise errors.InputError(
-      f"{place}: {value!r:.40} is no id; every row needs a text or a whole "
-      f"number in {column!r}"
+    raise _BadValue(
+      f"{value!r:.40} is no id; every row needs a text or a whole number in "
+      f"{column!r}"
     )
   return value
 
 
-def _label(value, kind, separator, place):
-  if kind == labelled_examples.REGRESSION:
-    return _score(value, place)
-  if kind == labelled_examples.MULTI_LABEL:
-    return _classes(value, separator, place)
-  return _class(value, place)
+def _label(value, options):
+  if options.kind == labelled_examples.REGRESSION:
+    return _score(value)
+  if options.kind == labelled_examples.MULTI_LABEL:
+    label = _classes(value, options.separator)
+  else:
+    label = _class(value)
+  for name in labelled_examples.classes_of(label):
+    if options.labels and name not in options.labels:
+      said = labelled_examples.unknown_class(name, options.labels)
+      raise _BadValue(f"{said}; fix the row, or name this class too")
+  return label
 
 
-def _class(value, place):
+def _class(value):
   """Returns the name of a class; what JSON has for a number is one too."""
   if isinstance(value, bool):
     return str(value).lower()
@@ -152,35 +266,35 @@ def _class(value, place):
     return str(value)
   if isinstance(value, str) and value.strip():
     return value.strip()
-  raise errors.InputError(
-    f"{place} {value!r:.40} is no class; every row needs the name of one"
+  raise _BadValue(
+    f"label {value!r:.40} is no class; every row needs the name of one"
   )
 
 
-def _classes(value, separator, place):
+def _classes(value, separator):
   if isinstance(value, str):
     if not separator:
-      raise errors.InputError(
-        f"{place} {value!r:.40}: what parts the classes in it is not said; "
+      raise _BadValue(
+        f"label {value!r:.40}: what separates the classes in it is not said; "
         "give the separator, or a list in JSON"
       )
     value = [part.strip() for part in value.split(separator)]
     value = [] if value == [""] else value
   if not isinstance(value, list):
-    raise errors.InputError(
-      f"{place} {value!r:.40} is no list of classes; write [] for none"
+    raise _BadValue(
+      f"label {value!r:.40} is no list of classes; write [] for none"
     )
-  return tuple(dict.fromkeys(_class(part, place) for part in value))
+  return tuple(dict.fromkeys(map(_class, value)))
 
 
-def _score(value, place):
+def _score(value):
   try:
     score = math.nan if isinstance(value, bool) else float(value)
   except (TypeError, ValueError):
     score = math.nan
   if not math.isfinite(score):
-    raise errors.InputError(
-      f"{place} {value!r:.40} is no number; regression needs one in every row"
+    raise _BadValue(
+      f"label {value!r:.40} is no number; regression needs one in every row"
     )
   return score
 
@@ -189,7 +303,7 @@ def label_list(examples):
   """Returns the classes of examples, sorted.
 
   By size if all of them are finite numbers, else by their characters: the
-  order is that of the model's outputs and must not hang on that of the rows.
+  order is that of the model's outputs and must not depend on that of the rows.
 
   Args:
     examples: list of Example, not of regression.

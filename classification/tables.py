@@ -5,9 +5,7 @@ RFC 4180: quotes may hold separators and newlines. Only "\\n" and "\\r\\n" end
 a line; the other separators of Unicode, which real texts hold, do not.
 """
 
-import contextlib
 import csv
-import gc
 import json
 from typing import NamedTuple
 
@@ -35,24 +33,7 @@ class Table(NamedTuple):
   lines: list
 
 
-@contextlib.contextmanager
-def collector_paused():
-  """Keeps the garbage collector from running; also a decorator.
-
-  Hundreds of thousands of rows make it look through all of TensorFlow's
-  objects again and again, four times as long as the reading takes; none of
-  the rows is garbage.
-  """
-  was_enabled = gc.isenabled()
-  gc.disable()
-  try:
-    yield
-  finally:
-    if was_enabled:
-      gc.enable()
-
-
-def read_tsv(path, *, width=None, broken=None):
+def read_tsv(path, *, width=None, broken=None, faults=None):
   """Reads columns between tabs.
 
   As in the original: quotes are characters like any other, and a carriage
@@ -64,35 +45,43 @@ def read_tsv(path, *, width=None, broken=None):
     path: UTF-8 text.
     width: how many columns there are, in a file without a header; None where
       the first line names them.
-    broken: None, or a list for the rows that have another number of columns
-      and cannot be put together again: (line, what is wrong) of each.
+    broken: None, or a list for the rows that have another number of columns:
+      (line, what is wrong) of each. Rows that a line break has cut in two
+      are joined again.
+    faults: None, or a list for such rows, which are then not joined.
 
   Returns:
-    Table.
+    Table of the other rows.
 
   Raises:
-    InputError: the file is missing, empty or not UTF-8, or, without `broken`,
-      a row has more or fewer columns. File and line are named.
+    InputError: the file is missing, empty or not UTF-8, or, without `broken`
+      and `faults`, a row has more or fewer columns. File and line are named.
   """
   rows = [line.split("\t") for line in _lines(path)]
   numbers = range(1, len(rows) + 1)
-  return _table(path, rows, numbers, width=width, broken=broken)
+  joins = broken is not None
+  return _table(
+    path, rows, numbers, width=width, faults=broken if joins else faults,
+    joins=joins,
+  )
 
 
-def read_csv(path, *, delimiter=","):
+def read_csv(path, *, delimiter=",", faults=None):
   """Reads columns as RFC 4180 has them.
 
   Args:
     path: UTF-8 text.
     delimiter: the character between columns.
+    faults: None, or a list for the rows that have another number of columns:
+      (line, what is wrong) of each.
 
   Returns:
-    Table.
+    Table of the other rows.
 
   Raises:
     InputError: the file is missing, empty or not UTF-8, a quote is out of
-      place, or a row has more or fewer columns. The line that the row begins
-      at is named.
+      place, or, without `faults`, a row has more or fewer columns. The line
+      that the row begins at is named.
   """
   source = (f"{line}\n" for line in _lines(path))
   reader = csv.reader(source, delimiter=delimiter, strict=True)
@@ -105,52 +94,81 @@ def read_csv(path, *, delimiter=","):
       before = reader.line_num
   except csv.Error as error:
     raise errors.InputError(
-      f"{path}:{before + 1}: not CSV: {error}; a text with quotes, separators "
-      "or newlines stands between quotes, and quotes in it are doubled"
+      f"{path}:{before + 1}: not CSV: {error}; put a text with quotes, "
+      "separators or newlines between quotes, and double the quotes in it"
     ) from error
   finally:
     csv.field_size_limit(limit)
-  return _table(path, rows, numbers)
+  return _table(path, rows, numbers, faults=faults)
 
 
-def read_json_lines(path, names):
+def guess_delimiter(path, names):
+  """Returns the character between the columns of a CSV, by its header.
+
+  Args:
+    path: UTF-8 text.
+    names: the columns that are needed.
+
+  Returns:
+    A comma, or one of ; tab | where only that one gives the columns.
+  """
+  header = _lines(path)[0]
+  for delimiter in (",", ";", "\t", "|"):
+    found = next(csv.reader([header], delimiter=delimiter), [])
+    if set(names) <= set(found):
+      return delimiter
+  return ","
+
+
+def read_json_lines(path, names, *, faults=None):
   """Reads one JSON object from each line.
 
   Args:
     path: UTF-8 text.
-    names: the keys that every object must have; others are passed over.
+    names: the keys that every object must have; others are ignored.
+    faults: None, or a list for the lines that are not such an object:
+      (line, what is wrong) of each.
 
   Returns:
-    Table with those columns.
+    Table with those columns, of the other lines.
 
   Raises:
-    InputError: the file is missing, empty or not UTF-8, or a line is not such
-      an object. File and line are named.
+    InputError: the file is missing, empty or not UTF-8, or, without `faults`,
+      a line is not such an object. File and line are named.
   """
-  rows = []
+  rows, numbers = [], []
   for number, line in enumerate(_lines(path), 1):
-    rows.append(_json_row(f"{path}:{number}", line, names))
-  return Table(path, list(names), rows, list(range(1, len(rows) + 1)))
+    row, fault = _json_row(line, names)
+    if fault is None:
+      rows.append(row)
+      numbers.append(number)
+    else:
+      _note_fault(path, number, fault, faults)
+  return Table(path, list(names), rows, numbers)
 
 
-def _json_row(place, line, names):
+def _json_row(line, names):
+  """Returns (row, None), or (None, what is wrong with a line)."""
   try:
     values = json.loads(line)
   except ValueError as error:
-    raise errors.InputError(
-      f"{place}: not JSON ({error}); every line must be one object"
-    ) from error
+    return None, f"not JSON ({error}); every line must be one object"
   if not isinstance(values, dict):
-    raise errors.InputError(
-      f"{place}: expected an object in JSON, got {line:.40}"
-    )
+    return None, f"expected an object in JSON, got {line:.40}"
   for name in names:
     if name not in values:
-      raise errors.InputError(
-        f"{place}: no {name!r}; it has {_listed(values)}; add it, or name "
-        "another column"
+      return None, (
+        f"no {name!r}; it has {_listed(values)}; add it, or name another "
+        "column"
       )
-  return [values[name] for name in names]
+  return [values[name] for name in names], None
+
+
+def _note_fault(path, number, fault, faults):
+  """Adds a bad row to `faults`, or raises InputError where that is None."""
+  if faults is None:
+    raise errors.InputError(f"{path}:{number}: {fault}")
+  faults.append((number, fault))
 
 
 def _lines(path):
@@ -173,7 +191,7 @@ def _lines(path):
   return lines
 
 
-def _table(path, rows, numbers, *, width=None, broken=None):
+def _table(path, rows, numbers, *, width=None, faults=None, joins=False):
   names, numbers = list(range(width or 0)), list(numbers)
   if width is None:
     names, rows, numbers = rows[0], rows[1:], numbers[1:]
@@ -181,30 +199,28 @@ def _table(path, rows, numbers, *, width=None, broken=None):
     raise errors.InputError(f"{path}: no rows, only a header")
   if all(len(row) == len(names) for row in rows):
     return Table(path, names, rows, numbers)
+  if joins:
+    numbers, rows = zip(*_put_together(rows, numbers, len(names)))
   kept, kept_numbers = [], []
-  for number, row in _put_together(rows, numbers, len(names), broken):
+  for number, row in zip(numbers, rows):
     if len(row) == len(names):
       kept.append(row)
       kept_numbers.append(number)
-      continue
-    sentence = _ragged(row, names, width)
-    if broken is None:
-      raise errors.InputError(f"{path}:{number}: {sentence}")
-    broken.append((number, sentence))
+    else:
+      _note_fault(path, number, _ragged(row, names, width), faults)
   return Table(path, names, kept, kept_numbers)
 
 
-def _put_together(rows, numbers, width, broken):
+def _put_together(rows, numbers, width):
   """Yields (line, row); rows that a newline has cut in two are joined again.
 
-  Only where `broken` is not None: it is known that the file has such rows.
+  Only in a file that is known to have such rows.
   """
   start = 0
   while start < len(rows):
     row, end = rows[start], start + 1
     while (
-      broken is not None
-      and len(row) < width
+      len(row) < width
       and end < len(rows)
       and len(row) + len(rows[end]) - 1 <= width
     ):
@@ -223,7 +239,7 @@ def _ragged(row, names, width):
   wanted = "are expected" if width is not None else "are in the header"
   return (
     f"{len(row)} column{'s' * (len(row) != 1)}, but {len(names)} {wanted}; "
-    "mend the row: a text must not hold the character that parts columns"
+    "fix the row: a text must not contain the character that separates columns"
   )
 
 

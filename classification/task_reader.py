@@ -1,5 +1,7 @@
 """The settings of run_classifier.py -> what is to be learned, and its data."""
 
+import os
+
 from checkpoints import weight_files
 from classification import (
   flag_conflicts,
@@ -38,6 +40,12 @@ def check_settings(settings):
     settings, "do_train", "do_eval", "do_predict", "interactive"
   )
   run_settings.refuse_ignored(settings, flag_conflicts.CONFLICTS)
+  only_answers = not purposes(settings)
+  if not settings.output_dir and not only_answers:
+    raise errors.InputError(
+      "nowhere to write: pass --output_dir; only --interactive and "
+      "--predict_file=- alone need none"
+    )
   seed_results.parse_seeds(settings.seeds)
 
 
@@ -96,10 +104,24 @@ def _read_own(settings, config):
     labels=settings.labels,
     config=config,
     metrics=settings.metrics,
+    eval_fraction=settings.eval_fraction,
+    seed=settings.seed,
     separator=settings.label_separator,
     file_format=settings.file_format,
     quoted=settings.quoted_tsv or None,
+    delimiter=_delimiter(settings.separator),
+    skips_bad_rows=settings.on_bad_row == "skip",
   )
+
+
+def _delimiter(text):
+  """Returns the character that --separator names, None if it is not given."""
+  delimiter = {"tab": "\t", "\\t": "\t"}.get(text, text)
+  if delimiter is not None and len(delimiter) != 1:
+    raise errors.InputError(
+      f"--separator={text}: expected one character, or tab"
+    )
+  return delimiter
 
 
 def _own_paths(settings):
@@ -110,15 +132,25 @@ def _own_paths(settings):
   """
   paths = {}
   for purpose in purposes(settings):
-    paths[purpose] = settings.get(f"{purpose}_file")
+    name = f"{purpose}_file"
+    if purpose == "eval" and settings.eval_fraction:
+      name = "train_file"
+    paths[purpose] = settings.get(name)
     if not paths[purpose]:
       asks = f"do_{purpose}"
       if purpose == "eval" and not settings.do_eval:
         asks = "eval_steps"
       raise errors.InputError(
-        f"--{asks} needs --{purpose}_file, or --task_name and --data_dir"
+        f"--{asks} needs --{name}, or --task_name and --data_dir"
       )
   return paths
+
+
+def write_skipped_rows(settings, task):
+  """Writes the rows that --on_bad_row=skip left out, if any."""
+  if task.skipped:
+    path = os.path.join(settings.output_dir, own_data.SKIPPED_FILE_NAME)
+    own_data.write_skipped(path, task.skipped)
 
 
 def class_weights(settings, task):

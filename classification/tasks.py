@@ -1,7 +1,7 @@
 """What a classifier is to learn: kind, classes, metrics and examples.
 
 Official tasks come from glue, your own data from own_data; what a model
-was trained for stands in its configuration, under Hugging Face's names.
+was trained for is in its configuration, under Hugging Face's names.
 """
 
 import re
@@ -31,7 +31,9 @@ _NAMES_OF_NUMBERED = (
 )
 # The flags of which a trained model's configuration keeps the values.
 WINDOW_FLAGS = ("max_windows", "window_pooling")
-INPUT_FLAGS = ("max_seq_length", "doc_stride", *WINDOW_FLAGS)
+INPUT_FLAGS = ("max_seq_length", "doc_stride", "do_lower_case", *WINDOW_FLAGS)
+# What it keeps besides: whether examples were pairs of texts.
+TEXT_PAIRS = "text_pairs"
 
 
 class ClassifierTask(NamedTuple):
@@ -46,6 +48,8 @@ class ClassifierTask(NamedTuple):
     splits: dict from "train", "eval", "predict" and more, such as
       "eval_mismatched", to labelled_examples.Split.
     official: glue.Task, or None.
+    text_pairs: whether examples are pairs of texts; None: not known.
+    skipped: tuple of own_data.BadRow, those that were skipped.
   """
 
   name: str
@@ -54,6 +58,8 @@ class ClassifierTask(NamedTuple):
   metrics: tuple
   splits: dict
   official: Optional[glue.Task] = None
+  text_pairs: Optional[bool] = None
+  skipped: tuple = ()
 
   @property
   def positive(self):
@@ -106,6 +112,7 @@ def read_official(name, data_dir, *, purposes, language, config, metrics):
     metrics=metric_names(metrics or official.metrics, official.kind, labels),
     splits=splits,
     official=official,
+    text_pairs=glue.has_pairs(official),
   )
 
 
@@ -171,7 +178,16 @@ def _official_splits(official, data_dir, purposes, language):
 
 
 def read_own(
-  paths, columns, *, kind, labels, config, metrics, **format_options
+  paths,
+  columns,
+  *,
+  kind,
+  labels,
+  config,
+  metrics,
+  eval_fraction=0.0,
+  seed=0,
+  **format_options,
 ):
   """Reads files of one's own.
 
@@ -184,7 +200,10 @@ def read_own(
     labels: the classes; empty for those of the training data or of the model.
     config: modeling.BertConfig of the start weights.
     metrics: names to report; empty for the usual ones.
-    **format_options: of own_data.read: separator, file_format, quoted.
+    eval_fraction: where "eval" and "train" are one file, the share of it that
+      is scored; the rest is trained on.
+    seed: of that division.
+    **format_options: of own_data.TableOptions but kind and labels.
 
   Returns:
     ClassifierTask.
@@ -193,23 +212,30 @@ def read_own(
     InputError: a file is broken, no classes are known, or, where nothing is
       trained, kind or labels are not the model's.
   """
-  if kind is None:
-    kind = model_kind(config)
-  elif "train" not in paths:
-    _check_kind(kind, config)
-  if kind == labelled_examples.CHOICE:
-    raise errors.InputError(
-      "multiple choice is not for one's own columns: write the files as SWAG "
-      "has them and pass --task_name=swag, or train for another --task_kind"
-    )
-  splits = {}
-  for name, path in paths.items():
+  kind = _own_kind(kind, "train" in paths, config)
+  splits, skipped = {}, []
+
+  def read_split(name, labels):
     chosen = columns._replace(label=None) if name == "predict" else columns
+    # A file that is divided is read once, for both its parts.
+    is_divided = eval_fraction and name == "eval"
     examples = own_data.read(
-      path, chosen, kind=kind, split=name, **format_options
+      paths[name], chosen, kind=kind, labels=tuple(labels),
+      split="train" if is_divided else name, skipped=skipped,
+      **format_options,
     )
-    splits[name] = labelled_examples.Split(name, examples, [path])
+    splits[name] = labelled_examples.Split(name, examples, [paths[name]])
+
+  if "train" in paths:
+    read_split("train", labels)
   labels = tuple(_own_labels(kind, labels, splits.get("train"), config))
+  for name in paths:
+    if name == "eval" and eval_fraction and "train" in splits:
+      splits["eval"] = splits["train"]._replace(name="eval")
+    elif name != "train":
+      read_split(name, labels)
+  if eval_fraction:
+    _divide(splits, eval_fraction, seed)
   if not metrics:
     metrics = scoring.default_metrics(kind, len(labels))
   return ClassifierTask(
@@ -218,7 +244,42 @@ def read_own(
     labels=labels,
     metrics=metric_names(metrics, kind, labels),
     splits=splits,
+    text_pairs=_own_text_pairs(columns, splits, config),
+    skipped=tuple(skipped),
   )
+
+
+def _own_kind(kind, trains, config):
+  """Returns the kind of task, from the first place that has it."""
+  if kind is None:
+    kind = model_kind(config)
+  elif not trains:
+    _check_kind(kind, config)
+  if kind == labelled_examples.CHOICE:
+    raise errors.InputError(
+      "multiple choice is not for one's own columns: write the files as SWAG "
+      "has them and pass --task_name=swag, or train for another --task_kind"
+    )
+  return kind
+
+
+def _own_text_pairs(columns, splits, config):
+  """Returns ClassifierTask.text_pairs: by the columns, or else the model."""
+  if columns.text_b is not None:
+    return True
+  # Without data the columns are not asked for.
+  return False if splits else learned_text_pairs(config)
+
+
+def _divide(splits, fraction, seed):
+  """Leaves each of "train" and "eval" its part of their common examples."""
+  common = splits.get("eval") or splits.get("train")
+  if common is None:
+    return
+  parts = labelled_examples.split_off(common.examples, fraction, seed)
+  for name, examples in zip(("train", "eval"), parts):
+    if name in splits:
+      splits[name] = splits[name]._replace(examples=examples)
 
 
 def _own_labels(kind, labels, train, config):
@@ -250,7 +311,7 @@ def _check_labels(labels, kind):
   given = f"--labels={','.join(labels)}"
   if len(set(labels)) < len(labels):
     raise errors.InputError(
-      f"{given}: a class stands there twice; name each once"
+      f"{given}: a class is there twice; name each once"
     )
   if len(labels) < 2 and kind == labelled_examples.SINGLE:
     raise errors.InputError(
@@ -321,18 +382,26 @@ def learned_input(values):
   return {name: learned[name] for name in INPUT_FLAGS if name in learned}
 
 
+def learned_text_pairs(config):
+  """Returns whether a model was trained on pairs of texts, None: not known.
+
+  Args:
+    config: modeling.BertConfig of its weights.
+  """
+  return model_folder.input_settings(config.to_dict()).get(TEXT_PAIRS)
+
+
 def with_input(config, values):
   """Returns a modeling.BertConfig that `learned_input` finds values in.
 
   Args:
     config: modeling.BertConfig.
-    values: dict from INPUT_FLAGS to their values.
+    values: dict from INPUT_FLAGS and TEXT_PAIRS to their values.
   """
-  names = [
-    name for name in INPUT_FLAGS
-    if values["doc_stride"] or name not in WINDOW_FLAGS
-  ]
-  chosen = {name: values[name] for name in names}
+  chosen = {
+    name: values[name] for name in (*INPUT_FLAGS, TEXT_PAIRS)
+    if name in values and (values["doc_stride"] or name not in WINDOW_FLAGS)
+  }
   return model_folder.with_input_settings(config, chosen)
 
 

@@ -18,6 +18,7 @@ PACKINGS = ("sentence_pairs", "full_sentences", "doc_sentences")
 WINDOW_POOLINGS = ("mean", "max")
 ANSWER_FORMATS = ("tsv", "json")
 TABLE_FORMATS = ("csv", "tsv", "jsonl")
+BAD_ROW_ACTIONS = ("error", "skip")
 OWN_TASK_KINDS = ("single", "regression", "multi_label")
 
 TAGGING_FORMATS = ("conll", "jsonl")

@@ -3,13 +3,14 @@
 import functools
 import io
 import json
+import re
 import threading
 
 import numpy as np
 import pytest
 
 import tiny_model
-from classification import classifier, input_data, interactive
+from classification import classifier, input_data, interactive, tasks
 from common import errors
 
 LABELS = {"single": ("no", "yes"), "multi_label": ("a", "b"),
@@ -95,6 +96,31 @@ def test_a_tab_or_bars_part_texts():
   assert split("one text") == ("one text",)
   assert split("one ||| two ") == ("one", "two")
   assert split("a ||| b\tc\td") == ("a ||| b", "c", "d")
+
+
+def test_a_single_text_is_not_split():
+  for line in ("a ||| b", "a\tb"):
+    assert interactive.split_texts(line, text_pairs=False) == (line,)
+    assert interactive.split_texts(line, text_pairs=True) == ("a", "b")
+
+
+@pytest.mark.parametrize(
+  "kind, labels, text_pairs, said",
+  [
+    ("single", ("bad", "good"), False,
+     "Type a text; the answer is the class and the scores of bad, good."),
+    ("regression", (), True, "Type two texts .*; the answer is a number."),
+    ("single", ("a", "b"), None, "Type a text, or two with a tab"),
+    ("choice", tuple("0123"), True, "Type a text and 4 endings"),
+  ],
+)
+def test_the_greeting_says_what_to_type_and_names_the_classes(
+  kind, labels, text_pairs, said
+):
+  task = tasks.ClassifierTask(
+    "own data", kind, labels, (), {}, text_pairs=text_pairs
+  )
+  assert re.match(said, interactive.greeting(task))
 
 
 def fake_predictions(texts):

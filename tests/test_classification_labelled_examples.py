@@ -96,3 +96,44 @@ def test_weights_are_given_in_order_or_by_name(given, expected):
 def test_weights_that_cannot_be_meant_are_refused(given, said):
   with pytest.raises(errors.InputError, match=said):
     labelled_examples.class_weights(given, examples("no"), ["no", "yes"])
+
+
+# A part to score.
+
+
+def labelled(*labels):
+  return [
+    labelled_examples.Example(f"x{n}", "t", label=label)
+    for n, label in enumerate(labels)
+  ]
+
+
+def test_each_class_is_divided_alike():
+  examples = labelled(*["a"] * 40, *["b"] * 20, *["c"] * 10)
+  train, dev = labelled_examples.split_off(examples, 0.2, seed=3)
+  counts = labelled_examples.class_counts(dev, ["a", "b", "c"])
+  assert counts == {"a": 8, "b": 4, "c": 2}
+  assert sorted(train + dev) == sorted(examples)
+  assert train == [e for e in examples if e not in dev]
+  again = labelled_examples.split_off(examples, 0.2, seed=3)
+  assert again == (train, dev)
+  assert labelled_examples.split_off(examples, 0.2, seed=4)[1] != dev
+
+
+def test_the_only_example_of_a_class_is_trained_on():
+  examples = labelled("a", "a", "b", "a", "a")
+  for seed in range(20):
+    train, dev = labelled_examples.split_off(examples, 0.5, seed)
+    assert examples[2] in train and len(dev) == 2
+
+
+def test_numbers_are_divided_along_their_range():
+  examples = labelled(*[float(n * 7 % 100) for n in range(100)])
+  _, dev = labelled_examples.split_off(examples, 0.1, seed=0)
+  assert sorted(e.label // 10 for e in dev) == list(range(10))
+
+
+@pytest.mark.parametrize("fraction", [0.01, 1.0])
+def test_a_part_without_examples_is_refused(fraction):
+  with pytest.raises(errors.InputError, match="pass another fraction"):
+    labelled_examples.split_off(labelled("a", "a", "b", "b"), fraction, 0)

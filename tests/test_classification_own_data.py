@@ -175,7 +175,7 @@ def test_a_score_that_is_no_number_is_refused(tmp_path, value):
 @pytest.mark.parametrize(
   "value, separator, said",
   [
-    ("a;b", None, "what parts the classes in it is not said"),
+    ("a;b", None, "what separates the classes in it is not said"),
     ("a;;b", ";", "label '' is no class"),
     (None, ";", "None is no list of classes"),
     ([["a"]], ";", r"\['a'\] is no class"),
@@ -192,3 +192,68 @@ def test_a_column_cannot_be_text_and_label(tmp_path):
   columns = own_data.Columns("text", label="text")
   with pytest.raises(errors.InputError, match="one column is named twice"):
     read(tmp_path, "text\nOne.\n", columns)
+
+
+# Many bad rows.
+
+DIRTY = "text;label\nOne.;a\nTwo\n;b\nFour.;c\nFive.;b\n"
+
+
+def test_all_bad_rows_are_listed_at_once(tmp_path):
+  with pytest.raises(errors.InputError) as caught:
+    read(tmp_path, DIRTY, labels=("a", "b"))
+  first, *rows = str(caught.value).split("\n")
+  assert "3 of 5 rows are bad; fix them, or pass --on_bad_row=skip" in first
+  path = tmp_path / "data.csv"
+  for row, line, said in zip(
+    rows, (3, 4, 5),
+    ("1 column, but 2", "an empty text", "label 'c' is none of 'a', 'b'"),
+    strict=True,
+  ):
+    assert row.startswith(f"  {path}:{line}: {said}")
+
+
+def test_of_very_many_bad_rows_the_first_are_listed(tmp_path):
+  with pytest.raises(errors.InputError) as caught:
+    read(tmp_path, "text,label\nx,a\n" + "x\n" * 50)
+  lines = str(caught.value).split("\n")
+  assert len(lines) == 22 and lines[-1] == "  ... and 30 more"
+  assert lines[1].startswith(f"  {tmp_path / 'data.csv'}:3: ")
+
+
+def test_skipped_rows_are_counted_and_leave_the_others_names(tmp_path, caplog):
+  skipped = []
+  examples = read(
+    tmp_path, DIRTY, labels=("a", "b"), skips_bad_rows=True, skipped=skipped
+  )
+  assert [e.guid for e in examples] == ["train-1", "train-5"]
+  assert [row.line for row in skipped] == [3, 4, 5]
+  assert "3 of 5 rows are bad and skipped" in caplog.text
+  path = tmp_path / "skipped_rows.tsv"
+  own_data.write_skipped(str(path), skipped)
+  header, *rows = [line.split("\t") for line in path.read_text().splitlines()]
+  assert header == ["file", "line", "fault"]
+  assert [row[:2] for row in rows] == [
+    [str(tmp_path / "data.csv"), str(line)] for line in (3, 4, 5)
+  ]
+
+
+def test_a_file_of_bad_rows_alone_is_refused_even_if_they_are_skipped(
+  tmp_path
+):
+  with pytest.raises(errors.InputError, match="2 of 2 rows .* no row is left"):
+    read(tmp_path, "text,label\nx\ny\n", skips_bad_rows=True)
+
+
+def test_an_id_that_comes_again_may_be_skipped(tmp_path):
+  columns = own_data.Columns(id="id")
+  text = "id,text,label\n1,One.,a\n1,Two.,b\n2,Three.,b\n"
+  examples = read(tmp_path, text, columns, skips_bad_rows=True)
+  assert [e.text_a for e in examples] == ["One.", "Three."]
+
+
+def test_the_separator_of_a_csv_is_seen_or_given(tmp_path):
+  text = 'text;label\n"One; two.";a\n'
+  (seen,) = read(tmp_path, text)
+  (given,) = read(tmp_path, text, delimiter=";")
+  assert seen == given and seen.text_a == "One; two."

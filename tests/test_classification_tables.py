@@ -1,7 +1,6 @@
 """Tests of TSV, CSV and JSON lines: every row comes, or its line is named."""
 
 import csv
-import gc
 
 import pytest
 
@@ -207,9 +206,42 @@ def test_a_column_that_is_not_there_once_is_refused(tmp_path, name, said):
 # Speed.
 
 
-def test_the_collector_is_paused_and_left_as_it_was():
-  with tables.collector_paused():
-    with tables.collector_paused():
-      assert not gc.isenabled()
-    assert not gc.isenabled()
-  assert gc.isenabled()
+# Several bad rows, and other separators.
+
+
+@pytest.mark.parametrize(
+  "read, text, lines",
+  [
+    (read_tsv, "a\tb\n1\n2\tx\n3\ty\tz\n", [2, 4]),
+    (read_csv, 'a,b\n1\n"2\n",x\n3,y,z\n', [2, 5]),
+  ],
+)
+def test_all_bad_rows_are_noted_and_the_others_kept(
+  tmp_path, read, text, lines
+):
+  faults = []
+  table = read(tmp_path, text, faults=faults)
+  assert [line for line, _ in faults] == lines
+  assert len(table.rows) == 1 and table.rows[0][1] == "x"
+  assert table.lines == [3]
+
+
+def test_all_bad_lines_of_json_are_noted(tmp_path):
+  faults = []
+  path = write(tmp_path, '{"a": 1}\nx\n[]\n{"b": 2}\n')
+  table = tables.read_json_lines(path, ["a"], faults=faults)
+  assert (table.rows, table.lines) == ([[1]], [1])
+  assert [line for line, _ in faults] == [2, 3, 4]
+
+
+@pytest.mark.parametrize(
+  "header, expected",
+  [
+    ("text,label", ","), ("text;label", ";"), ("text\tlabel", "\t"),
+    ('"text"|"label"', "|"), ("label;note;text", ";"), ("txt;label", ","),
+    ("text,label;x", ","),
+  ],
+)
+def test_the_header_tells_the_separator(tmp_path, header, expected):
+  path = write(tmp_path, f"{header}\n1\n")
+  assert tables.guess_delimiter(path, ["text", "label"]) == expected

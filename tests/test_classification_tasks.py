@@ -177,7 +177,7 @@ def test_classes_are_those_given_learned_or_known_to_the_model(files):
     (["good", "bad"], ["bad", "good"], "was trained for good,bad"),
     (["good", "bad"], ["good", "bad", "fair"], "was trained for good,bad"),
     (["LABEL_0", "LABEL_1"], ["a", "b", "c"], "for LABEL_0,LABEL_1"),
-    ([], ["good", "bad", "good"], "good,bad,good: a class stands there twice"),
+    ([], ["good", "bad", "good"], "good,bad,good: a class is there twice"),
     ([], ["good"], "one class leaves nothing to tell apart"),
   ],
 )

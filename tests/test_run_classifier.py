@@ -264,21 +264,21 @@ def test_the_model_folder_alone_answers_texts(trained, folder, tmp_path):
   """One process, many texts, each answered on a line of its own.
 
   A line that cannot be read stops none that comes after it, and the folder
-  knows how long the texts of the training were.
+  knows how long the texts of the training were, and that they were single.
   """
   model = trained[0] / "seed_3" / "best_model"
   done = classify(
-    folder, tmp_path / "run", do_predict=True, predict_file="-",
-    bert_config_file=model / "bert_config.json", init_checkpoint=model,
-    vocab_file=model / "vocab.txt", answer_format="json", max_seq_length=12,
-    stdin=b"the film was lovely\n\na\tb\tc\na dull story\n",
+    folder, None, do_predict=True, predict_file="-", model_dir=model,
+    bert_config_file=None, vocab_file=None, answer_format="json",
+    max_seq_length=12,
+    stdin=b"the film was lovely\n\n\xff\na\tdull ||| story\n",
   )
   assert done.code == 1
   assert "--max_seq_length=12 (trained with 16)" in done.err
   assert "error: 1 line of the standard input could not be" in done.last_line
   first, empty, bad, second = done.out.splitlines()
   assert json.loads(first)["label"] == "good" and empty == ""
-  assert "and these are 3" in json.loads(bad)["error"]
+  assert "not UTF-8" in json.loads(bad)["error"]
   answer = json.loads(second)
   assert answer["label"] == "bad"
   assert set(answer["scores"]) == {"bad", "good"}
@@ -286,12 +286,19 @@ def test_the_model_folder_alone_answers_texts(trained, folder, tmp_path):
 
 def test_a_frozen_encoder_is_left_as_it_was(trained, folder, tmp_path):
   model = trained[0] / "seed_3" / "final_model"
+  rows = (folder / "train.csv").read_text().replace(",good", ";good")
+  dirty = tmp_path / "dirty.csv"
+  dirty.write_text(rows.replace(",", ";") + "too few\n")
   flags = {
     **training(folder), "init_checkpoint": model, "freeze_encoder": True,
-    "do_eval": True, "eval_file": folder / "eval.csv",
+    "do_eval": True, "eval_fraction": 0.1, "train_file": dirty,
+    "on_bad_row": "skip",
   }
   done = classify(folder, tmp_path / "run", **flags)
   assert done.code == 0, done.err
+  assert re.search(r"class +examples +weight\n.*\n?.*  bad +72 +1", done.err)
+  skipped = tsv(tmp_path / "run" / "skipped_rows.tsv")
+  assert [row[:2] for row in skipped[1:]] == [[str(dirty), "162"]]
   before, after = (
     weight_files.read_weights(str(path / "bert_model.ckpt"))
     for path in (model, tmp_path / "run" / "final_model")
@@ -306,7 +313,7 @@ def test_a_frozen_encoder_is_left_as_it_was(trained, folder, tmp_path):
   results = results_in(tmp_path / "run" / "eval_results.txt")
   assert results["eval_accuracy"] > 0.9
   kept = tmp_path / "run" / "train.features.tf_record"
-  assert tfrecord.count_records(str(kept)) == 160
+  assert tfrecord.count_records(str(kept)) == 144
 
 
 def test_long_documents_may_have_several_labels(folder, tmp_path):
@@ -531,6 +538,10 @@ def test_swag_chooses_one_of_four_endings(folder, tmp_path):
     ({"interactive": True, "seeds": "1,2", "labels": "bad,good"},
      "--seeds makes several models"),
     ({"do_train": True, "seeds": "1,x"}, "--seeds=1,x: expected whole"),
+    ({"do_eval": True, "eval_file": "train.csv", "output_dir": None},
+     "nowhere to write: pass --output_dir"),
+    ({"do_train": True, "train_file": "train.csv", "separator": ";;"},
+     "--separator=;;: expected one character"),
     ({"do_train": True, "train_file": "train.csv", "metrics": "bleu"},
      "--metrics=bleu"),
     ({"do_train": True, "train_file": "missing.csv"},
@@ -557,7 +568,7 @@ def test_what_is_wrong_is_said_in_one_sentence(
     name: folder / value if (folder / str(value)).is_file() else value
     for name, value in flags.items()
   }
-  done = classify(folder, tmp_path / "run", **flags)
+  done = classify(folder, flags.pop("output_dir", tmp_path / "run"), **flags)
   assert done.code == 1
   assert done.last_line.startswith("run_classifier.py: error: ")
   assert sentence in done.last_line
