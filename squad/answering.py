@@ -142,8 +142,8 @@ def _check_finite(questions, windows, logits):
   raise errors.InputError(
     f"{question.place or question.qas_id}: the model gave "
     f"{logits[row, position]} for position {position} of a window of "
-    f"question {question.qas_id!r}: its weights are damaged or training went "
-    "astray, use an earlier checkpoint"
+    f"question {question.qas_id!r}: its weights are damaged or training "
+    "diverged, use an earlier checkpoint"
   )
 
 

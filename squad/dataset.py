@@ -186,7 +186,7 @@ def read(path, *, training=False, version_2=False):
     path: JSON of SQuAD 1.1 or 2.0.
     training: whether to find each answer in its passage. Unlike the original:
       what cannot be found, or is blank, is returned and counted in the log,
-      not passed over in silence.
+      not skipped silently.
     version_2: whether there are questions without an answer.
 
   Returns:

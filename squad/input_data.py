@@ -17,9 +17,9 @@ from training import cached_records, input_sequences
 _FORMAT = 2
 _BLOCK = 512  # Records serialized together.
 _SHOWN = 5  # Windows whose tokens are logged.
-# Of all passages, from which on several processes tokenize them: one takes some
-# eight seconds for so many, and others some seconds to start. (SQuAD's passages
-# to train on have about 2.2 million.)
+# From this many words in all passages on, several processes tokenize them: one
+# process needs about eight seconds for them, and starting others takes some.
+# (The training passages of SQuAD have about 2.2 million.)
 _MANY_WORDS = 5_000_000
 _SHUFFLING_SEED = 12345  # The original's.
 

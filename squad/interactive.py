@@ -15,7 +15,7 @@ _GREETING = (
 
 
 def described(answer):
-  """Returns what is told of a answering.Answer, see above."""
+  """Returns the dict of an answering.Answer, see above."""
   probabilities = {c.text: c.probability for c in answer.candidates}
   result = {
     "answer": answer.text,
@@ -32,7 +32,7 @@ def answer_lines(lines, answer, write):
   Args:
     lines: iterable of bytes, {"context": ..., "question": ...} each; "id"
       and whatever else is there comes back with the answer. Empty lines are
-      passed over.
+      skipped.
     answer: see above.
     write: function of a str that ends with a newline, which it flushes.
       A line that cannot be answered gets {"error": one sentence}, with its
@@ -69,7 +69,7 @@ def _request(line):
 
 
 def converse(lines, answer, write):
-  """Talks with somebody at a terminal.
+  """Answers questions typed at a terminal.
 
   Args:
     lines: iterable of bytes, what is typed.
