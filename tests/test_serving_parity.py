@@ -1,0 +1,440 @@
+"""One model folder, four ways to ask it: all say the same, for every head.
+
+  file         the script that trains the head writes its predictions
+  stdin        the same script answers lines of its standard input
+  SavedModel   what export_saved_model.py writes
+  HTTP         serve.py of that, over a connection
+
+The scripts read how the input is made from the model folder: no length, stride
+or threshold is given to any of them.
+"""
+
+import asyncio
+import csv
+import json
+import subprocess
+import sys
+import urllib.request
+
+import aiohttp
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import modeling
+import script_runner
+import serving_models
+import tokenization
+from checkpoints import model_folder, weight_files
+from serving import batching, export_settings, saved_model, server
+from training import setup
+
+
+# To optimize a graph takes longer than to run it a few times.
+@pytest.fixture(autouse=True, scope="module")
+def _graphs_as_they_are():
+  tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+  yield
+  tf.config.optimizer.set_experimental_options(
+    {"disable_meta_optimizer": False}
+  )
+
+
+LABELS = ["bad", "fair", "good"]
+LONG = "the gold star had to light up the street, and he was with him. " * 3
+TEXTS = ["the street is up", "It's gold!", LONG, "he \u00c9mile, she", "x y"]
+SECOND = ["and a star", LONG, "in the gold", "to", "which"]
+SHORT = {"max_seq_length": 32}
+
+
+def trained(folder, head, *, stored, pooler=True, **task):
+  """Writes a model folder as the scripts do; the weights tell inputs apart.
+
+  Args:
+    folder: pathlib.Path.
+    head: function of (config, encoder); returns the head, or None.
+    stored: dict, how the input was made.
+    pooler: whether the checkpoint has one.
+    **task: what else the configuration says.
+  """
+  # One layer: most of the time goes into tracing graphs.
+  values = {
+    **serving_models.config().to_dict(), "num_hidden_layers": 1, **task
+  }
+  config = modeling.BertConfig.from_dict(values)
+  bert = modeling.BertModel(config)
+  weight_files.load(bert.variables, str(serving_models.FOLDER))
+  # A head of random weights is nearly blind.
+  variables = list(bert.variables) if pooler else [
+    v for v in bert.variables if "/pooler/" not in v.name
+  ]
+  if head:
+    module = head(config, bert)
+    for variable in module.variables:
+      seed = [1, len(variable.name)]
+      variable.assign(tf.random.stateless_normal(variable.shape, seed))
+    variables += module.variables
+  model_folder.write(
+    str(folder), variables,
+    model_folder.with_input_settings(config, stored),
+    str(serving_models.FOLDER / "vocab.txt"), True,
+  )
+  return folder
+
+
+def export(folder, target, head, **given):
+  """Does in this process what export_saved_model.py does; LoadedModel."""
+  paths = model_folder.find(str(folder))
+  given = {"head": head, **given}
+  settings = serving_models.export_settings_of(given).replace(**paths)
+  config = modeling.BertConfig.from_json_file(settings.bert_config_file)
+  settings = setup.restore_input_settings(
+    export_settings.with_defaults(settings, config),
+    export_settings.trained_settings(head, config), "the model",
+  )
+  tokenizer = tokenization.FullTokenizer(settings.vocab_file)
+  model = export_settings.make_model(
+    settings, config, tokenizer, settings.null_score_diff_threshold
+  )
+  weight_files.load(
+    model.variables, str(folder),
+    allowed_missing=model.variables_may_be_missing,
+  )
+  saved_model.write(str(target / "1"), model)
+  return saved_model.LoadedModel(str(target))
+
+
+def instances_of(inputs):
+  """{"text": ["a", "b"]} -> [{"text": "a"}, {"text": "b"}]"""
+  return [dict(zip(inputs, row)) for row in zip(*inputs.values())]
+
+
+def over_http(model, inputs):
+  """Returns the predictions of a server in this process."""
+
+  async def ask():
+    batcher = batching.Batcher(model.run, max_delay=0)
+    runner = aiohttp.web.AppRunner(
+      server.make_application(model, batcher, name="m")
+    )
+    await runner.setup()
+    await aiohttp.web.TCPSite(runner, "127.0.0.1", 0).start()
+    port = runner.addresses[0][1]
+    url = f"http://127.0.0.1:{port}/v1/models/m:predict"
+    body = {"instances": instances_of(inputs)}
+    async with aiohttp.ClientSession() as session:
+      async with session.post(url, json=body) as response:
+        answer = await response.json()
+    await runner.cleanup()
+    assert response.status == 200, answer
+    return answer["predictions"]
+
+  return asyncio.run(ask())
+
+
+def rows_of(model, inputs):
+  """Returns the SavedModel's outputs as over HTTP: a dict for each input."""
+  arrays = {name: np.array(rows, object) for name, rows in inputs.items()}
+  outputs = model.run("serving_default", arrays)
+  def plain(value):
+    if isinstance(value, bytes):
+      return value.decode()
+    return list(map(plain, value)) if isinstance(value, list) else value
+  rows = [
+    dict(zip(outputs, map(plain, row)))
+    for row in zip(*(value.tolist() for value in outputs.values()))
+  ]
+  return [next(iter(r.values())) for r in rows] if len(outputs) == 1 else rows
+
+
+def served_both_ways(model, **inputs):
+  """Returns the answers, which are equal in a SavedModel and over HTTP."""
+  rows, answers = rows_of(model, inputs), over_http(model, inputs)
+  assert len(rows) == len(answers)
+  for row, answer in zip(rows, answers):
+    same(row, answer)
+  return rows
+
+
+def same(one, other):
+  """Compares numbers within 1e-5, everything else exactly."""
+  if isinstance(one, dict):
+    assert one.keys() == other.keys()
+    for key in one:
+      same(one[key], other[key])
+  elif isinstance(one, (list, tuple)):
+    assert len(one) == len(other)
+    for pair in zip(one, other):
+      same(*pair)
+  elif isinstance(one, float):
+    assert abs(one - other) <= 1e-5
+  else:
+    assert one == other
+
+
+def script(name, **flags):
+  """Runs a script to its end; returns what it printed."""
+  finished = script_runner.run(name, **flags)
+  assert finished.code == 0, finished.err
+  return finished.out
+
+
+def lines_in(path):
+  return path.read_text(encoding="utf-8").splitlines()
+
+
+# Classification: one run writes the file, then answers lines.
+
+
+def classified(folder, tmp_path, texts):
+  """Returns (rows of predictions.tsv, answers to lines), of tuples of texts."""
+  pairs = len(texts[0]) == 2
+  with open(tmp_path / "new.csv", "w", encoding="utf-8", newline="") as stream:
+    csv.writer(stream).writerows([["text", "b"][: 1 + pairs], *texts])
+  lines = "".join("\t".join(text) + "\n" for text in texts)
+  out = script(
+    "run_classifier.py", model_dir=folder, output_dir=tmp_path / "out",
+    do_predict=True, predict_file=tmp_path / "new.csv",
+    text_b_column="b" if pairs else None, interactive=True,
+    answer_format="json", stdin=lines.encode(),
+  )
+  rows = lines_in(tmp_path / "out" / "predictions.tsv")
+  answers = [json.loads(line) for line in out.splitlines() if line[:1] == "{"]
+  assert len(rows) - 1 == len(answers) == len(texts)
+  return [row.split("\t") for row in rows[1:]], answers
+
+
+def of_labels(*problem, count=3):
+  """Arguments of `trained` for a classifier of LABELS."""
+  return {
+    "head": lambda config, _: modeling.ClassificationHead(config, count),
+    **({"problem_type": problem[0]} if problem else {}),
+    **({"id2label": {str(n): x for n, x in enumerate(LABELS)}} if count > 1
+       else {}),
+  }
+
+
+@pytest.mark.parametrize(
+  "stored, pairs",
+  [
+    (SHORT, False),
+    ({**SHORT, "text_pairs": True}, True),
+  ],
+)
+def test_classes(stored, pairs, tmp_path):
+  folder = trained(
+    tmp_path / "model", stored=stored,
+    **of_labels("single_label_classification"),
+  )
+  model = export(folder, tmp_path / "export", "classification")
+  texts = list(zip(TEXTS, SECOND)) if pairs else [(text,) for text in TEXTS]
+  names = ("text_a", "text_b") if pairs else ("text",)
+  answers = served_both_ways(model, **dict(zip(names, map(list, zip(*texts)))))
+  rows, lines = classified(folder, tmp_path, texts)
+  for answer, row, line in zip(answers, rows, lines):
+    assert answer["label"] == row[1] == line["label"]
+    same(answer["probability"], float(row[2]))
+    same(dict(zip(answer["labels"], answer["probabilities"])), line["scores"])
+  # The texts are not all alike for this model.
+  assert len({round(answer["probability"], 3) for answer in answers}) > 1
+
+
+def test_several_labels(tmp_path):
+  folder = trained(
+    tmp_path / "model", stored=SHORT, **of_labels("multi_label_classification")
+  )
+  model = export(folder, tmp_path / "export", "classification")
+  answers = served_both_ways(model, text=TEXTS)
+  rows, lines = classified(folder, tmp_path, [(text,) for text in TEXTS])
+  for answer, row, line in zip(answers, rows, lines):
+    scores = dict(zip(answer["labels"], answer["probabilities"]))
+    on = [label for label, score in scores.items() if score >= 0.5]
+    assert ",".join(on) == row[1] and on == list(line["label"])
+    same(answer["probabilities"], list(map(float, row[2:])))
+    same(scores, line["scores"])
+
+
+def test_regression(tmp_path):
+  folder = trained(
+    tmp_path / "model", stored=SHORT, **of_labels("regression", count=1)
+  )
+  answers = served_both_ways(
+    export(folder, tmp_path / "export", "classification"), text=TEXTS
+  )
+  rows, lines = classified(folder, tmp_path, [(text,) for text in TEXTS])
+  for score, row, line in zip(answers, rows, lines):
+    same(score, float(row[1]))
+    same(score, line["label"])
+
+
+def test_windows_with_the_real_scripts(tmp_path):
+  """export_saved_model.py and serve.py as a user types them."""
+  folder = trained(
+    tmp_path / "model", stored={**SHORT, "doc_stride": 12},
+    **of_labels("single_label_classification"),
+  )
+  script(
+    "export_saved_model.py", head="classification", model_dir=folder,
+    export_dir=tmp_path / "served",
+  )
+  process = subprocess.Popen(
+    [
+      sys.executable, str(script_runner.ROOT / "serve.py"), "--port=0",
+      f"--saved_model_dir={tmp_path / 'served'}",
+    ],
+    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+  )
+  try:
+    rows, lines = classified(folder, tmp_path, [(text,) for text in TEXTS])
+    url = process.stdout.readline().strip()
+    body = json.dumps({"instances": TEXTS}).encode()
+    with urllib.request.urlopen(f"{url}:predict", body, timeout=60) as answer:
+      answers = json.load(answer)["predictions"]
+  finally:
+    process.kill()
+    process.wait()
+  loaded = saved_model.LoadedModel(str(tmp_path / "served"))
+  same(rows_of(loaded, {"text": TEXTS}), answers)
+  for answer, row, line in zip(answers, rows, lines):
+    assert answer["label"] == row[1] == line["label"]
+    same(answer["probabilities"], list(line["scores"].values()))
+
+
+# Answers.
+
+
+def test_answers_with_a_null_threshold(tmp_path):
+  stored = {
+    **SHORT, "doc_stride": 8, "max_query_length": 6, "max_answer_length": 5,
+    "n_best_size": 7, "version_2_with_negative": True,
+  }
+  # Of weights that nobody evaluated no threshold is stored.
+  threshold = {"null_score_diff_threshold": -28.0}
+  folder = trained(
+    tmp_path / "model", stored=stored,
+    head=lambda config, _: modeling.SpanHead(config),
+  )
+  contexts = [LONG, "Gold  Street\nwas up.", LONG.upper(), "he was in it"]
+  questions = ["who was it?", "which street is it on", "what", "is he in"]
+  model = export(folder, tmp_path / "export", "span", **threshold)
+  answers = served_both_ways(model, question=questions, context=contexts)
+  paragraphs = [
+    {"context": context, "qas": [{"id": str(n), "question": question}]}
+    for n, (question, context) in enumerate(zip(questions, contexts))
+  ]
+  data = {"version": "2.0", "data": [{"title": "", "paragraphs": paragraphs}]}
+  path = tmp_path / "dev.json"
+  path.write_text(json.dumps(data))
+  script(
+    "run_squad.py", model_dir=folder, output_dir=tmp_path / "out",
+    do_predict=True, predict_file=path, **threshold,
+  )
+  out = script(
+    "run_squad.py", model_dir=folder, output_dir=tmp_path / "out",
+    do_predict=True, predict_file="-",
+    **threshold,
+    stdin="".join(
+      json.dumps({"question": question, "context": context}) + "\n"
+      for question, context in zip(questions, contexts)
+    ).encode(),
+  )
+  lines = [json.loads(line) for line in out.splitlines()]
+  texts = json.loads((tmp_path / "out" / "predictions.json").read_text())
+  odds = json.loads((tmp_path / "out" / "null_odds.json").read_text())
+  for number, (answer, line) in enumerate(zip(answers, lines)):
+    assert answer["answer"] == texts[str(number)] == line["answer"]
+    same(answer["null_score"] - answer["score"], odds[str(number)])
+    same(line["null_odds"], odds[str(number)])
+  assert "" in texts.values() and any(texts.values())
+
+
+# Tags.
+
+
+def test_tags_of_long_sentences(tmp_path):
+  labels = ["O", "B-X", "I-X", "B-Y"]
+  folder = trained(
+    tmp_path / "model", stored=SHORT,
+    head=lambda config, _: modeling.TokenClassificationHead(config, 4),
+    id2label={str(n): label for n, label in enumerate(labels)},
+  )
+  sentences = [LONG.split() * 2, ["gold"], ["abcdefghijk" * 4, "it's", "is"]]
+  path = tmp_path / "words.conll"
+  path.write_text(
+    "\n".join("".join(f"{word}\n" for word in words) for words in sentences)
+  )
+  script(
+    "run_ner.py", model_dir=folder, output_dir=tmp_path / "out",
+    do_predict=True, predict_file=path, **SHORT,
+  )
+  predicted = [
+    line.split()[-1]
+    for line in lines_in(tmp_path / "out" / "test_predictions.conll")
+    if line.strip()
+  ]
+  model = export(
+    folder, tmp_path / "export", "tagging", tag_words="white_space"
+  )
+  answers = served_both_ways(model, text=[" ".join(s) for s in sentences])
+  tags = []
+  for answer, words in zip(answers, sentences):
+    count = answer["num_words"]
+    assert answer["words"][:count] == words
+    tags += answer["tags"][:count]
+  assert tags == predicted and len(set(tags)) > 1
+
+
+# Embeddings and masks.
+
+
+def test_embeddings(tmp_path):
+  pooling = "mean"
+  stored = {**SHORT, "pooling": pooling}
+  folder = trained(tmp_path / "model", stored=stored, head=None)
+  model = export(folder, tmp_path / "export", "embedding")
+  answers = served_both_ways(model, text=TEXTS)
+  path = tmp_path / "texts.txt"
+  path.write_text("".join(f"{text}\n" for text in TEXTS), encoding="utf-8")
+  script(
+    "extract_features.py", model_dir=folder, input_file=path,
+    output_file=tmp_path / "out.jsonl", pooling=pooling, **SHORT,
+  )
+  rows = [json.loads(line) for line in lines_in(tmp_path / "out.jsonl")]
+  for answer, row in zip(answers, rows):
+    (values,) = [v for v in row.values() if isinstance(v, list)]
+    same(answer, values)
+
+
+def test_masks_without_a_pooler(tmp_path):
+  """Hugging Face's BertForMaskedLM has none either."""
+  folder = trained(
+    tmp_path / "model", stored=SHORT, pooler=False,
+    head=lambda config, bert: modeling.MaskedLMHead(
+      config, bert.word_embeddings
+    ),
+  )
+  texts = ["the [MASK] is on [MASK]", "[MASK]", "he was in it [MASK]"]
+  path = tmp_path / "texts.txt"
+  path.write_text("".join(f"{text}\n" for text in texts))
+  from_file = script("fill_mask.py", model_dir=folder, input_file=path)
+  from_stdin = script(
+    "fill_mask.py", model_dir=folder, stdin=path.read_bytes()
+  )
+  assert from_file == from_stdin
+  found = [
+    line.split(": ")[1] for line in from_file.splitlines() if ": " in line
+  ]
+  model = export(folder, tmp_path / "export", "masked_lm")
+  served = []
+  for answer in served_both_ways(model, text=texts):
+    for fillings, probabilities in zip(
+      answer["fillings"], answer["probabilities"]
+    ):
+      if any(fillings):
+        served.append(zip(fillings, probabilities))
+  assert len(served) == len(found) == 4
+  for row, line in zip(served, found):
+    words = line.split()
+    for (token, probability), said, number in zip(row, words[::2], words[1::2]):
+      # Four decimals are printed.
+      assert token == said and abs(probability - float(number)) < 6e-5
