@@ -230,6 +230,11 @@ def test_files_are_short_and_say_what_they_are(path):
   assert ast.get_docstring(TREES[path])
 
 
+@pytest.mark.parametrize("verb", VERBS)
+def test_scripts_are_flags_and_the_order_of_steps(verb):
+  assert VERBS[verb].read_text(encoding="utf-8").count("\n") <= 350
+
+
 def lines_of(function):
   return function.end_lineno - function.lineno + 1
 

@@ -5,6 +5,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import sysconfig
 import zipfile
 
 import pytest
@@ -165,3 +166,32 @@ def test_every_script_is_a_command_of_the_wheel(installed, tmp_path, name):
     PYTHONPATH=str(installed / "site"),
   )
   assert f"{name}.py" in output and "--[no]help" in output
+
+
+@pytest.mark.slow
+def test_an_empty_environment_gets_a_command_that_runs(installed, tmp_path):
+  """Installed as a user does, but for what it needs, which is lent to it."""
+  python("-m", "venv", "--without-pip", "env", folder=tmp_path)
+  bare = tmp_path / "env" / "bin" / "python"
+  [wheel] = installed.glob("*.whl")
+  pip = ["-m", "pip", "--quiet", "--disable-pip-version-check"]
+  python(
+    *pip, "--python", bare, "install", "--no-deps", wheel, folder=tmp_path
+  )
+  pip.remove("--quiet")
+  listed = python(
+    *pip, "--python", bare, "list", "--format=freeze", folder=tmp_path
+  )
+  assert [line.split("==")[0] for line in listed.split()] == ["bert-tf2"]
+  done = subprocess.run(
+    [tmp_path / "env" / "bin" / "bert-create-vocabulary",
+     "--input_file=text.txt", "--output_file=vocab.txt", "--vocab_size=12"],
+    cwd=tmp_path,
+    env={**os.environ, "PYTHONPATH": sysconfig.get_path("purelib")},
+    capture_output=True,
+    text=True,
+  )
+  # It got as far as its input, which is not there.
+  assert done.returncode == 1
+  assert "bert-create-vocabulary: error: " in done.stderr, done.stderr
+  assert "text.txt" in done.stderr
