@@ -142,6 +142,11 @@ def define_run_flags():
     "median, mean and standard deviation are in seeds_results.txt.",
   )
   flags.DEFINE_bool(
+    "use_best", False,
+    "After training with --save_best: evaluate, predict, answer and write "
+    "final_model with the best weights instead of the last.",
+  )
+  flags.DEFINE_bool(
     "interactive", False,
     "Answers texts from the terminal, after everything else.",
   )

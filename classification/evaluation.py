@@ -112,7 +112,9 @@ class Evaluator:
         )
       if report_dir and distribution.is_chief(self._strategy):
         path = os.path.join(report_dir, f"{name}_report.txt")
-        file_io.write_text(path, scoring.report(results))
+        report = scoring.report(results)
+        file_io.write_text(path, report)
+        logging.info("%s:\n%s", path, report)
     return values
 
 
@@ -161,19 +163,21 @@ def write_scores(folder, name, task, scores):
     The predicted labels, a list of N.
   """
   suffix = name.removeprefix("predict")
+  stem, ending = os.path.splitext(prediction_files.FILE_NAME)
+  named = os.path.join(folder, f"{stem}{suffix}{ending}")
+  prediction_files.write(
+    named,
+    task.kind,
+    [example.guid for example in task.splits[name].examples],
+    scores[:, 0] if task.kind == labelled_examples.REGRESSION else scores,
+    task.labels,
+  )
   path = os.path.join(folder, f"test_results{suffix}.tsv")
   # As in the original: no header, numbers as numpy shows a float32.
   lines = ["\t".join(map(str, row)) + "\n" for row in scores]
   file_io.write_text(path, "".join(lines))
-  logging.info("predictions are in %s", path)
+  logging.info("predictions with names are in %s", named)
+  logging.info("the scores alone, as the original has them, are in %s", path)
   if task.kind == labelled_examples.REGRESSION:
     scores = scores[:, 0]
-  stem, ending = os.path.splitext(prediction_files.FILE_NAME)
-  prediction_files.write(
-    os.path.join(folder, f"{stem}{suffix}{ending}"),
-    task.kind,
-    [example.guid for example in task.splits[name].examples],
-    scores,
-    task.labels,
-  )
   return prediction_files.predicted_labels(task.kind, scores, task.labels)

@@ -64,6 +64,12 @@ CONFLICTS = (
     "is for training; pass --do_train too, or leave it out",
   ),
   run_settings.Conflict(
+    "use_best",
+    lambda settings: not (settings.do_train and settings.save_best),
+    "is for training that keeps the best weights; pass --do_train and "
+    "--save_best too, or the best ones as --model_dir=output_dir/best_model",
+  ),
+  run_settings.Conflict(
     "freeze_layers bucket_by_length",
     lambda settings: settings.freeze_encoder,
     "has no effect with --freeze_encoder, which trains no layer "

@@ -18,7 +18,7 @@ from absl import logging
 
 import tokenization
 from classification import labelled_examples
-from common import errors, process_pool, tfrecord
+from common import errors, process_pool, tfrecord, unknown_tokens
 from training import (
   bulk_tokenization,
   cached_records,
@@ -26,8 +26,9 @@ from training import (
   pipeline,
 )
 
-_FORMAT = 1  # Goes up when other records are made of the same data.
+_FORMAT = 2  # Goes up when other records are made of the same data.
 _BLOCK_EXAMPLES = 4096
+_EMPTY_SHOWN = 5
 # Starting processes takes as long as one needs for about so much text.
 _CHARACTERS_WORTH_PROCESSES = 40_000_000
 
@@ -57,7 +58,7 @@ class Options:
   def __post_init__(self):
     if self.max_seq_length < 4:
       raise errors.InputError(
-        f"--max_seq_length={self.max_seq_length} leaves no room beside [CLS] "
+        f"--max_seq_length={self.max_seq_length} leaves no room for [CLS] "
         "and twice [SEP]; pass 4 or more"
       )
     if self.doc_stride and self.kind == labelled_examples.CHOICE:
@@ -195,14 +196,26 @@ def _sequences(examples, encode, options):
   return np.asarray(ids, np.int32), owner, spans
 
 
+class _Encoder(NamedTuple):
+  """A vocabulary, ready for many texts; unk_id is -1 where it has none."""
+
+  tokenizer: tokenization.FullTokenizer
+  encode: bulk_tokenization.BulkEncoder
+  cls_id: int
+  sep_id: int
+  unk_id: int
+
+
 @functools.lru_cache(maxsize=1)
 def _encoder(vocab_file, do_lower_case):
-  """Returns (BulkEncoder, id of [CLS], id of [SEP]), one for each process."""
+  """Returns the _Encoder of a vocabulary, one for each process."""
   tokenizer = tokenization.FullTokenizer(
     vocab_file, do_lower_case=do_lower_case
   )
   special = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
-  return bulk_tokenization.BulkEncoder(tokenizer), *special
+  encode_all = bulk_tokenization.BulkEncoder(tokenizer)
+  unk_id = tokenizer.vocab.get("[UNK]", -1)
+  return _Encoder(tokenizer, encode_all, *special, unk_id)
 
 
 def encode(examples, options):
@@ -216,12 +229,11 @@ def encode(examples, options):
     dict of int32 arrays [rows, T] (input_ids, input_mask, segment_ids), and
     the number of rows of each example, an int array.
   """
-  bulk_encoder, cls_id, sep_id = _encoder(
-    options.vocab_file, options.do_lower_case
-  )
-  ids, owner, spans = _sequences(examples, bulk_encoder, options)
+  encoder = _encoder(options.vocab_file, options.do_lower_case)
+  ids, owner, spans = _sequences(examples, encoder.encode, options)
   arrays = input_sequences.fill_batch(
-    ids, spans, options.max_seq_length, cls_id=cls_id, sep_id=sep_id
+    ids, spans, options.max_seq_length, cls_id=encoder.cls_id,
+    sep_id=encoder.sep_id,
   )
   return arrays, np.bincount(owner, minlength=len(examples))
 
@@ -230,7 +242,7 @@ def encode(examples, options):
 
 
 def _serialize_block(examples, options):
-  """Returns the records of examples, and the number of rows of each.
+  """Returns the records of examples, the number of rows of each, _Found.
 
   It runs in any process.
   """
@@ -249,7 +261,32 @@ def _serialize_block(examples, options):
     features["label_ids"] = labels[chosen].reshape(len(chosen), -1)
     features["is_real_example"] = np.ones([len(chosen), 1], np.int64)
     records[chosen] = tfrecord.serialize_examples(features)
-  return records.tolist(), num_rows
+  return records.tolist(), num_rows, _found(arrays, starts, options)
+
+
+class _Found(NamedTuple):
+  """What the pieces of some examples say of the vocabulary and the texts.
+
+  Attributes:
+    unknown, tokens: how many pieces are [UNK], and how many there are.
+    empty: numbers of the examples whose first text has no piece, int [n].
+  """
+
+  unknown: int
+  tokens: int
+  empty: np.ndarray
+
+
+def _found(arrays, starts, options):
+  encoder = _encoder(options.vocab_file, options.do_lower_case)
+  ids = arrays["input_ids"]
+  special = (ids == encoder.cls_id) | (ids == encoder.sep_id)
+  return _Found(
+    unknown=int(np.sum(ids == encoder.unk_id)),
+    tokens=int(np.sum((arrays["input_mask"] > 0) & ~special)),
+    # [CLS] [SEP]: nothing between them.
+    empty=np.flatnonzero(ids[starts, 1] == encoder.sep_id),
+  )
 
 
 def write_records(writer, examples, options, *, processes):
@@ -262,22 +299,33 @@ def write_records(writer, examples, options, *, processes):
     processes: how many share the work.
 
   Returns:
-    dict: num_records, min_sequences, max_sequences.
+    dict: num_records, min_sequences, max_sequences; how many pieces there
+    are (tokens) and how many of them are [UNK] (unknown); how many examples
+    have no piece of their text (num_empty), and the first of their numbers.
   """
   blocks = [
     examples[start : start + _BLOCK_EXAMPLES]
     for start in range(0, len(examples), _BLOCK_EXAMPLES)
   ]
   work = functools.partial(_serialize_block, options=options)
-  num_rows = []
-  for records, rows in process_pool.in_order(work, blocks, processes=processes):
+  num_rows, unknown, tokens, empty = [], 0, 0, []
+  for number, (records, rows, found) in enumerate(
+    process_pool.in_order(work, blocks, processes=processes)
+  ):
     writer.write_all(records)
     num_rows.append(rows)
+    unknown += found.unknown
+    tokens += found.tokens
+    empty += (found.empty + number * _BLOCK_EXAMPLES).tolist()
   num_rows = np.concatenate(num_rows)
   return {
     "num_records": len(num_rows),
     "min_sequences": int(num_rows.min()),
     "max_sequences": int(num_rows.max()),
+    "unknown": unknown,
+    "tokens": tokens,
+    "num_empty": len(empty),
+    "first_empty": empty[:_EMPTY_SHOWN],
   }
 
 
@@ -326,6 +374,7 @@ def prepare(path, examples, options):
 
   facts = cached_records.ensure(path, fingerprint, write)
   logging.info("%s: %d examples", path, facts["num_records"])
+  _warn_of_text(path, examples, facts)
   return ClassifierData(
     records=path,
     num_records=facts["num_records"],
@@ -334,6 +383,19 @@ def prepare(path, examples, options):
       options, facts["min_sequences"], facts["max_sequences"]
     ),
   )
+
+
+def _warn_of_text(path, examples, facts):
+  """Says where the model reads nothing of a text, or little."""
+  unknown_tokens.log_share(path, facts["unknown"], facts["tokens"])
+  if facts["num_empty"]:
+    shown = [examples[number] for number in facts["first_empty"]]
+    places = ", ".join(example.place or example.guid for example in shown)
+    logging.warning(
+      "%s: %d texts are empty once cleaned (control characters, say), such as "
+      "%s; the model sees [CLS] and [SEP] alone", path, facts["num_empty"],
+      places,
+    )
 
 
 def prepare_all(folder, splits, options):
@@ -358,13 +420,15 @@ def prepare_all(folder, splits, options):
 def log_examples(examples, options):
   """Shows what becomes of examples, as the original shows its first five."""
   arrays, num_rows = encode(examples, options)
+  tokenizer = _encoder(options.vocab_file, options.do_lower_case).tokenizer
   start = 0
   for example, count in zip(examples, num_rows):
-    size = arrays["input_mask"][start].sum()
+    ids = arrays["input_ids"][start, : arrays["input_mask"][start].sum()]
+    tokens = tokenizer.convert_ids_to_tokens(ids.tolist())
     logging.info(
-      "%s: label %s, %d sequence(s), the first: %s", example.guid,
-      example.label, count,
-      " ".join(map(str, arrays["input_ids"][start, :size])),
+      "*** Example ***\n  guid: %s\n  label: %s\n  sequences: %d\n  tokens: %s"
+      "\n  input_ids: %s", example.guid, example.label, count,
+      " ".join(tokens), " ".join(map(str, ids)),
     )
     start += count
 

@@ -9,6 +9,7 @@ import sys
 from typing import NamedTuple
 
 import tensorflow as tf
+from absl import logging
 
 import modeling
 from checkpoints import model_folder, weight_files
@@ -144,7 +145,28 @@ class ModelRun:
     )
     trainer.train(self._batches_from, periodic)
     self._step = int(trainer.global_step.numpy())
+    if settings.save_best:
+      self._choose_weights(periodic.best_step)
     self._write_model("final_model")
+
+  def _choose_weights(self, best_step):
+    """Loads the best weights if --use_best asks for it; says which count."""
+    path = os.path.join(self._output_dir, "best_model")
+    what = "final_model, evaluation and predictions have the weights of"
+    if best_step is None:
+      logging.warning(
+        "%s the last step, %d: --save_best=%s was never a finite number", what,
+        self._step, self._settings.save_best,
+      )
+    elif self._settings.use_best:
+      weight_files.load(self._model.variables, path)
+      self._step = best_step
+      logging.info("%s step %d, the best", what, best_step)
+    else:
+      logging.info(
+        "%s the last step, %d; the best, of step %d, are in %s: --use_best "
+        "takes those", what, self._step, best_step, path,
+      )
 
   def _make_trainer(self):
     settings, run = self._settings, self._run

@@ -334,7 +334,9 @@ def _class_lines(results):
     lines.append(f"{label:{width}}{shown}{counts.gold[row]:11d}")
   means = (_macro(score, results) for score in _SCORES.values())
   shown = "".join(f"{mean:11.4f}" for mean in means)
-  lines.append(f"{'macro avg':{width}}{shown}{len(results.gold):11d}")
+  # As scikit-learn's report: an example of several classes counts for each.
+  support = int(counts.gold.sum())
+  lines.append(f"{'macro avg':{width}}{shown}{support:11d}")
   return lines
 
 

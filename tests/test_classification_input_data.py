@@ -257,3 +257,34 @@ def test_options_that_cannot_be_are_refused(vocab_file, changes, sentence):
 def test_no_examples_are_refused(vocab_file, tmp_path):
   with pytest.raises(errors.InputError, match="no examples"):
     input_data.prepare(str(tmp_path / "a"), [], options(vocab_file))
+
+
+# What is said of the texts.
+
+
+def test_the_first_examples_are_shown_with_their_tokens(vocab_file, caplog):
+  caplog.set_level("INFO", logger="absl")
+  input_data.log_examples(
+    [Example("x1", "a b", "c", "yes")], options(vocab_file)
+  )
+  assert caplog.records[0].getMessage().split("\n")[1:] == [
+    "  guid: x1", "  label: yes", "  sequences: 1",
+    "  tokens: [CLS] a b [SEP] c [SEP]", "  input_ids: 2 5 6 3 7 3",
+  ]
+
+
+def test_unknown_pieces_and_empty_texts_are_told(vocab_file, tmp_path, caplog):
+  caplog.set_level("INFO", logger="absl")
+  examples = [
+    Example("1", "a b c ?", None, "yes", place="d.csv:2"),
+    Example("2", "\x07", None, "no", place="d.csv:3"),
+  ]
+  path = str(tmp_path / "train.tf_record")
+  for _ in range(2):  # Made, and found again.
+    caplog.clear()
+    input_data.prepare(path, examples, options(vocab_file))
+    assert "25.00 % of the tokens are [UNK]" in caplog.text
+    warnings = [r.getMessage() for r in caplog.records if r.levelno > 20]
+    assert "check that --vocab_file" in warnings[0]
+    assert "1 texts are empty once cleaned" in warnings[1]
+    assert "such as d.csv:3;" in warnings[1]

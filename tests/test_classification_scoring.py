@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.metrics import classification_report
 
 from classification import scoring
 from classification.scoring import Results
@@ -221,3 +222,12 @@ def test_the_report_of_numbers_says_how_far_off_they_are():
 def test_the_report_of_several_classes_at_once_has_no_confusions():
   text = scoring.report(random_multi_label())
   assert "rows: right" not in text and len(text.splitlines()) == 5
+
+
+def test_the_support_of_several_classes_at_once_counts_each_of_an_example():
+  """As scikit-learn's classification_report sums it."""
+  gold = np.array([[1, 1, 0], [1, 0, 0], [0, 1, 1]])
+  results = Results("multi_label", ["a", "b", "c"], gold, gold)
+  *_, mean = scoring.report(results).splitlines()
+  theirs = classification_report(gold, gold, output_dict=True)
+  assert float(mean.split()[-1]) == theirs["macro avg"]["support"] == 5

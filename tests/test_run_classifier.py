@@ -195,7 +195,7 @@ def trained(folder, tmp_path_factory):
   output_dir = tmp_path_factory.mktemp("classifier") / "run"
   done = classify(
     folder, output_dir, **training(folder), do_eval=True, seeds="3,4",
-    eval_file=folder / "eval.csv", eval_steps=60, save_best="eval_f1",
+    eval_file=folder / "eval.csv", eval_steps=60, save_best="f1",
     class_weights="balanced", do_predict=True,
     predict_file=folder / "eval.csv", max_predict_examples=10,
   )
@@ -231,6 +231,40 @@ def test_seeds_are_compared_in_a_table(trained):
     for seed in (3, 4)
   ]
   assert not np.array_equal(*weights)
+
+
+def test_the_log_says_which_weights_count_and_shows_the_scores(trained):
+  """Of the last step or of the best, and the readable file comes first."""
+  log = trained[1].err
+  best = f"the best, of step 60, are in {trained[0]}/seed_3/best_model"
+  assert f"have the weights of the last step, 60; {best}: --use_best" in log
+  named = log.index("predictions with names are in")
+  assert named < log.index("the scores alone, as the original")
+  report = (trained[0] / "seed_3" / "eval_report.txt").read_text()
+  assert f"{trained[0]}/seed_3/eval_report.txt:\n{report}" in log
+
+
+def test_the_best_weights_may_be_used(trained, folder, tmp_path):
+  """The last ones are spoiled by a high rate, and the best ones answer."""
+  done = classify(
+    folder, tmp_path / "run", **{
+      **training(folder), "num_train_epochs": 1, "learning_rate": 3.0,
+      "warmup_proportion": 0.0,
+      "init_checkpoint": trained[0] / "seed_3" / "final_model",
+    },
+    eval_file=folder / "eval.csv", eval_steps=1, save_best="eval_loss",
+    use_best=True, do_eval=True,
+  )
+  assert done.code == 0, done.err
+  results = results_in(tmp_path / "run" / "eval_results.txt")
+  assert results["global_step"] < 10
+  best, final = (
+    weight_files.read_weights(
+      str(tmp_path / "run" / name / "bert_model.ckpt")
+    )
+    for name in ("best_model", "final_model")
+  )
+  assert all(best[name].tobytes() == final[name].tobytes() for name in best)
 
 
 def test_seeds_that_are_done_are_not_trained_again(trained, folder, tmp_path):

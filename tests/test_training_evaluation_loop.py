@@ -221,3 +221,20 @@ def test_unknown_metric_names_the_known_ones():
     evaluation_of([], names=["accuracy"])
   with pytest.raises(errors.InputError, match="--save_best"):
     evaluation_loop.PeriodicEvaluation(dict, every_steps=1, patience=1)
+
+
+@pytest.mark.parametrize(
+  "metric, names",
+  [("f1", ["eval_f1", "loss"]), ("eval_f1", ["f1", "loss"]),
+   ("f1", ["f1", "eval_f1"]), ("loss", ["loss", "eval_loss"])],
+)
+def test_a_metric_is_found_with_and_without_eval(metric, names):
+  kept = []
+  periodic = evaluation_loop.PeriodicEvaluation(
+    lambda: {name: float(number) for number, name in enumerate(names)},
+    every_steps=1, metric=metric, keep_best=kept.append, names=names,
+  )
+  periodic.run(7)
+  assert kept == [7] and periodic.best_step == 7
+  assert periodic.state()["metric"] == names[0]
+  assert periodic.state()["value"] == 0

@@ -164,7 +164,8 @@ class PeriodicEvaluation:
       evaluate: function without arguments; returns dict from name to number.
       every_steps: interval, in training steps; the last step is evaluated
         whatever its number.
-      metric: name of the result that is compared; smaller is better for
+      metric: name of the result that is compared, with or without `eval_`
+        at its beginning; smaller is better for
         names that end in "loss". None compares nothing.
       patience: after so many evaluations in a row that were not better the
         training stops; 0: never.
@@ -180,7 +181,7 @@ class PeriodicEvaluation:
         "early stopping needs a metric to go by: pass --save_best"
       )
     if metric and names is not None:
-      _check_metric(metric, names)
+      metric = _find_metric(metric, names)
     self.every_steps = every_steps
     self._evaluate = evaluate
     self._patience = patience
@@ -192,6 +193,11 @@ class PeriodicEvaluation:
       "worse_since": 0,
       "evaluated_step": None,
     }
+
+  @property
+  def best_step(self):
+    """The step of the best weights so far, None if there are none."""
+    return self._state["step"]
 
   @property
   def should_stop(self):
@@ -240,8 +246,8 @@ class PeriodicEvaluation:
     return results
 
   def _compare(self, step, results):
-    state, metric = self._state, self._state["metric"]
-    _check_metric(metric, results)
+    state = self._state
+    metric = _find_metric(state["metric"], results)
     value = results[metric]
     if not _is_better(metric, value, state["value"]):
       state["worse_since"] += 1
@@ -260,12 +266,19 @@ class PeriodicEvaluation:
     return f"{metric} was best ({value:.6g}) at step {self._state['step']}"
 
 
-def _check_metric(metric, names):
-  if metric not in names:
-    raise errors.InputError(
-      f"--save_best={metric} is not among the results: "
-      f"{', '.join(sorted(names))}"
-    )
+def _find_metric(metric, names):
+  """Returns a result's name: as it is given, or with or without `eval_`.
+
+  Raises:
+    InputError: there is no such result.
+  """
+  for name in (metric, f"eval_{metric}", metric.removeprefix("eval_")):
+    if name in names:
+      return name
+  raise errors.InputError(
+    f"--save_best={metric} is not among the results: "
+    f"{', '.join(sorted(names))}"
+  )
 
 
 def _is_better(metric, value, best):
