@@ -16,6 +16,11 @@ def define_task_flags():
     "AX, XNLI, PAWS-X, IMDB or SWAG. None for your own files.",
   )
   flags.DEFINE_string(
+    "task_module", None,
+    "Python file that adds tasks of your own to those of --task_name: see "
+    "docs/classification.md.",
+  )
+  flags.DEFINE_string(
     "data_dir", None, "Folder of the task's official files."
   )
   flags.DEFINE_string(

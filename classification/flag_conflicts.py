@@ -38,7 +38,7 @@ CONFLICTS = (
     "one of them out",
   ),
   run_settings.Conflict(
-    "data_dir language",
+    "data_dir language task_module",
     lambda settings: not settings.task_name,
     "is for official tasks; pass --task_name too, or leave it out",
   ),

@@ -15,7 +15,7 @@ its line, and a test file that has labels is read with them.
 import collections
 import math
 import os
-from typing import NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional
 
 import tensorflow as tf
 from absl import logging
@@ -80,6 +80,9 @@ class Task(NamedTuple):
     language: that of the data if none is named; None if there is but one.
     scores: (lowest, highest) of regression.
     hint: what to know where a file is missing.
+    reader: function of (Task, path of the split's file or folder, prefix of
+      the guids) that returns a list of Example; None for a table with the
+      columns of the layout.
   """
 
   name: str
@@ -91,6 +94,7 @@ class Task(NamedTuple):
   language: Optional[str] = None
   scores: Optional[tuple] = None
   hint: str = ""
+  reader: Optional[Callable] = None
 
 
 def _splits(layout, **files):
@@ -192,11 +196,35 @@ _ROWS = [
   ), hint="it is GLUE's diagnostic set, for a model trained on MNLI"),
   Task("xnli", "XNLI", _NLI, ("accuracy",), _XNLI, language="zh"),
   Task("paws-x", "PAWS-X", _BINARY, ("accuracy",), _PAWS_X, language="en"),
-  Task("imdb", "IMDB", ("neg", "pos"), ("accuracy",), _IMDB),
+  Task("imdb", "IMDB", ("neg", "pos"), ("accuracy",), _IMDB,
+       reader=lambda *arguments: _read_folders(*arguments)),
   Task("swag", "SWAG", ("0", "1", "2", "3"), ("accuracy",), _SWAG,
        kind=labelled_examples.CHOICE),
 ]
 TASKS = {task.name: task for task in _ROWS}
+
+
+def register(task):
+  """Adds a task to those that --task_name knows.
+
+  Args:
+    task: Task; its name is lower-case. Its layouts say which files below
+      --data_dir are train, dev and test; `read` reads them as tables, or
+      `task.reader` in any way.
+
+  Raises:
+    InputError: there is a task of this name, or something of it cannot be.
+  """
+  if _plain(task.name) in map(_plain, TASKS):
+    raise errors.InputError(
+      f"there is a task called {task.name} already; give yours another name"
+    )
+  if task.kind not in labelled_examples.KINDS:
+    raise errors.InputError(
+      f"the kind of the task {task.name} is {task.kind!r}; expected one of "
+      f"{', '.join(labelled_examples.KINDS)}"
+    )
+  TASKS[task.name] = task
 
 
 def find(name):
@@ -263,8 +291,10 @@ def read(task, data_dir, split, *, language=None):
   layout = _layout(task, split)
   (path,) = paths(task, data_dir, split, language=language)
   prefix = layout.prefix or split
-  if task.name == "imdb":
-    return _read_folders(task, path, prefix)
+  if task.reader:
+    examples = list(task.reader(task, path, prefix))
+    _check_read(task, layout, examples)
+    return examples
   broken = None if layout.broken is None else []
   if path.endswith(".csv"):
     table = tables.read_csv(path)
@@ -277,6 +307,17 @@ def read(task, data_dir, split, *, language=None):
   if layout.id in table.names:
     labelled_examples.check_ids(examples)
   return examples
+
+
+def _check_read(task, layout, examples):
+  """Checks what a reader gave as the rows of a table are checked."""
+  for example in examples:
+    if example.label is None and layout.has_labels:
+      labelled_examples.check_labelled([example])
+  if task.labels:
+    labelled = [each for each in examples if each.label is not None]
+    labelled_examples.check_classes(labelled, task.labels)
+  labelled_examples.check_ids(examples)
 
 
 def paths(task, data_dir, split, *, language=None):

@@ -1,10 +1,12 @@
 """The settings of run_classifier.py -> what is to be learned, and its data."""
 
 import os
+import runpy
 
 from checkpoints import weight_files
 from classification import (
   flag_conflicts,
+  glue,
   glue_submission,
   own_data,
   seed_results,
@@ -79,7 +81,25 @@ def read_task(settings, config):
   return task._replace(splits=tasks.used(task.splits, limits))
 
 
+def load_task_module(path):
+  """Runs a Python file that adds tasks by `glue.register`.
+
+  Raises:
+    InputError: there is no such file, or it adds no task.
+  """
+  if not os.path.isfile(path):
+    raise errors.InputError(f"--task_module={path}: no such file")
+  before = set(glue.TASKS)
+  runpy.run_path(path, run_name="task_module")
+  if set(glue.TASKS) == before:
+    raise errors.InputError(
+      f"--task_module={path} adds no task: it must call glue.register"
+    )
+
+
 def _read_official(settings, config):
+  if settings.task_module:
+    load_task_module(settings.task_module)
   task = tasks.read_official(
     settings.task_name,
     settings.data_dir,

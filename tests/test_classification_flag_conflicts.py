@@ -6,7 +6,8 @@ import ignored_flags
 from classification import flag_conflicts
 
 DEFAULTS = {
-  "task_name": None, "data_dir": None, "language": None, "train_file": None,
+  "task_name": None, "data_dir": None, "task_module": None,
+  "language": None, "train_file": None,
   "eval_file": None, "predict_file": None, "labels": [], "task_kind": None,
   "text_column": "text", "text_b_column": None, "label_column": "label",
   "id_column": None, "file_format": None, "quoted_tsv": False,
@@ -38,6 +39,7 @@ CASES = [
   ({"eval_fraction": 0.1}, {}, {"do_eval": True}),
   ({"eval_fraction": 0.1}, {}, {"eval_steps": 5}),
   ({"data_dir": "x"}, {}, OFFICIAL),
+  ({"task_module": "my_task.py"}, {}, OFFICIAL),
   ({"language": "de"}, {}, OFFICIAL),
   ({"max_windows": 3}, {}, {"doc_stride": 8}),
   ({"window_pooling": "mean"}, {}, {"doc_stride": 8}),

@@ -485,3 +485,61 @@ def test_the_paths_are_those_that_are_read():
   task = glue.find("paws-x")
   (path,) = glue.paths(task, folder, "train", language="de")
   assert path == f"{folder}/x-final/de/translated_train.tsv"
+
+
+# Tasks of the user's own.
+
+
+def sentences(task, path, prefix):
+  """Reads lines of a label and a text."""
+  with open(path, encoding="utf-8") as stream:
+    for number, line in enumerate(stream, 1):
+      label, _, text = line.strip().partition(": ")
+      yield labelled_examples.Example(
+        f"{prefix}-{number}", text, label=label or None,
+        place=f"{path}:{number}",
+      )
+
+
+@pytest.fixture
+def mood(monkeypatch):
+  monkeypatch.setattr(glue, "TASKS", dict(glue.TASKS))
+  task = glue.Task(
+    "mood", "Mood", ("sad", "glad"), ("accuracy",),
+    {"train": glue.Layout(("train.txt",)),
+     "test": glue.Layout(("test.txt",), has_labels=False)},
+    reader=sentences,
+  )
+  glue.register(task)
+  return task
+
+
+def test_a_registered_task_is_read_as_it_says(mood, tmp_path):
+  (tmp_path / "train.txt").write_text("glad: a b\nsad: c\n")
+  (tmp_path / "test.txt").write_text(": d\n")
+  assert glue.find("Mood") is mood
+  train = glue.read(mood, str(tmp_path), "train")
+  assert [(e.guid, e.text_a, e.label) for e in train] == [
+    ("train-1", "a b", "glad"), ("train-2", "c", "sad")
+  ]
+  assert [e.label for e in glue.read(mood, str(tmp_path), "test")] == [None]
+
+
+@pytest.mark.parametrize(
+  "text, message",
+  [
+    ("mad: a\n", "train.txt:1: .*mad"),
+    ("glad: a\n: b\n", "train.txt:2: no label"),
+  ],
+)
+def test_what_a_reader_gives_is_checked(mood, tmp_path, text, message):
+  (tmp_path / "train.txt").write_text(text)
+  with pytest.raises(errors.InputError, match=message):
+    glue.read(mood, str(tmp_path), "train")
+
+
+def test_what_cannot_be_registered(mood):
+  with pytest.raises(errors.InputError, match="called mood already"):
+    glue.register(mood)
+  with pytest.raises(errors.InputError, match="'many'; expected one of single"):
+    glue.register(mood._replace(name="other", kind="many"))
