@@ -616,33 +616,15 @@ def test_a_folder_with_other_classes_is_refused(trained, folder, tmp_path):
   assert "belongs to another run: bert_config.id2label.0" in done.last_line
 
 
-TASK_MODULE = """
-from classification import glue
-from classification.labelled_examples import Example
-
-def read(task, path, prefix):
-  with open(path, encoding="utf-8") as stream:
-    for number, line in enumerate(stream, 1):
-      label, _, text = line.strip().partition(": ")
-      yield Example(f"{prefix}-{number}", text, label=label,
-                    place=f"{path}:{number}")
-
-glue.register(glue.Task(
-  "mood", "Mood", ("sad", "glad"), ("accuracy",),
-  {"train": glue.Layout(("train.txt",)), "dev": glue.Layout(("dev.txt",))},
-  reader=read,
-))
-"""
-
 
 def test_a_task_of_a_python_file(folder, tmp_path):
-  (tmp_path / "mood.py").write_text(TASK_MODULE)
   words = zip(GOOD.split(), BAD.split())
   lines = "".join(f"glad: {good}\nsad: {bad}\n" for good, bad in words)
   for name in ("train", "dev"):
     (tmp_path / f"{name}.txt").write_text(lines)
+  module = script_runner.ROOT / "tests" / "data" / "mood_task.py"
   done = classify(
-    folder, tmp_path / "run", task_module=tmp_path / "mood.py",
+    folder, tmp_path / "run", task_module=module,
     task_name="mood", data_dir=tmp_path, do_train=True, do_eval=True,
     train_batch_size=4, num_train_epochs=20, learning_rate=3e-3,
   )
