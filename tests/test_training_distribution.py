@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import two_replicas
-from common import errors
+from common import choices, errors
 from training import distribution
 
 
@@ -31,7 +31,7 @@ def test_an_unknown_kind_lists_the_known_ones():
 
 
 @pytest.mark.parametrize(
-  "kind", sorted(set(distribution.STRATEGIES) - {"auto", "tpu"})
+  "kind", sorted(set(choices.DISTRIBUTION_STRATEGIES) - {"auto", "tpu"})
 )
 def test_use_tpu_contradicts_other_kinds(kind):
   with pytest.raises(errors.InputError, match=f"contradicts .*={kind}; drop"):
