@@ -75,7 +75,7 @@ import tensorflow as tf
 from absl import logging
 
 from common import errors, run_settings
-from serving import batching, saved_model, server
+from serving import batching, rest, saved_model, server
 
 
 def model_name(settings):
@@ -119,6 +119,10 @@ def main(_):
     timeout=settings.timeout_s,
   )
   logging.info("loaded %s", model.folder)
+  if settings.port:  # Else it is only known, and printed, later.
+    logging.info("ask it: %s", rest.example_request(
+      model.specs["serving_default"], settings.host, settings.port, name
+    ))
   server.run(application, settings.host, settings.port, name)
   logging.info(
     "stopped; %d texts in %d batches",

@@ -148,6 +148,21 @@ class ModelRun:
     if settings.save_best:
       self._choose_weights(periodic.best_step)
     self._write_model("final_model")
+    if distribution.is_chief(run.strategy):
+      self._log_next_commands()
+
+  def _log_next_commands(self):
+    """Says how the model that was trained is used, in commands to paste."""
+    model = os.path.join(self._output_dir, "final_model")
+    logging.info(
+      "to answer texts: python run_classifier.py --do_predict "
+      "--predict_file=- --model_dir=%s", model,
+    )
+    logging.info(
+      "to export it for serving: python export_saved_model.py "
+      "--head=classification --model_dir=%s --export_dir=%s", model,
+      os.path.join(self._output_dir, "saved_model"),
+    )
 
   def _choose_weights(self, best_step):
     """Loads the best weights if --use_best asks for it; says which count."""

@@ -240,3 +240,16 @@ def _listed(array):
     return array.tolist()
   decoded = [value.decode("utf-8", "replace") for value in array.flat]
   return np.array(decoded, object).reshape(array.shape).tolist()
+
+
+def example_request(specs, host, port, name):
+  """Returns a command that asks the model for an answer.
+
+  Args:
+    specs: {input: tf.TensorSpec} of the signature serving_default.
+    host, port, name: of the URL.
+  """
+  texts = {key: "some text" for key in specs}
+  instance = "some text" if len(specs) == 1 else texts
+  body = json.dumps({"instances": [instance]})
+  return f"curl -d '{body}' http://{host}:{port}/v1/models/{name}:predict"

@@ -637,3 +637,7 @@ def test_a_task_of_a_python_file(folder, tmp_path):
     (tmp_path / "run" / "final_model" / "bert_config.json").read_text()
   )
   assert config["id2label"] == {"0": "sad", "1": "glad"}
+  # The next commands are there to be pasted.
+  model = tmp_path / "run" / "final_model"
+  assert f"--predict_file=- --model_dir={model}" in done.err
+  assert f"--head=classification --model_dir={model} --export_dir=" in done.err

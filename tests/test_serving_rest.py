@@ -1,6 +1,7 @@
-"""rest_protocol.py: every form of request, and what is wrong with others."""
+"""The REST protocol: every form of request, and what is wrong with others."""
 
 import json
+import shlex
 
 import numpy as np
 import pytest
@@ -127,3 +128,14 @@ def test_state_and_refusal():
   assert state["model_version_status"][0]["version"] == "3"
   assert state["model_version_status"][0]["state"] == "AVAILABLE"
   assert json.loads(rest.format_error("no")) == {"error": "no"}
+
+
+def test_the_example_of_a_request_is_one():
+  for names in (["text"], ["question", "context"]):
+    command = rest.example_request(dict.fromkeys(names), "h", 80, "m")
+    curl, option, body, url = shlex.split(command)
+    assert (curl, option) == ("curl", "-d")
+    assert url == "http://h:80/v1/models/m:predict"
+    [instance] = json.loads(body)["instances"]
+    assert instance == "some text" or set(instance) == set(names)
+    assert isinstance(instance, str) == (len(names) == 1)
