@@ -17,7 +17,7 @@ FOLDERS = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
 SOURCES = sorted(
   path
   for path in [*ROOT.glob("*.py"), *ROOT.glob("*/*.py")]
-  if path.name != "setup.py"
+  if path != ROOT / "setup.py"
   and (path.parent == ROOT or path.parent.name in FOLDERS)
 )
 FILES = [
