@@ -5,7 +5,7 @@
 
 Reads the task's train.tsv and writes its records as run_classifier.py does,
 first into an empty folder, then where they are already. What starting Python
-and TensorFlow takes is told apart.
+and TensorFlow takes is shown separately.
 """
 
 import os

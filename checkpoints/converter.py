@@ -71,8 +71,8 @@ def open_source(path, *, bert_config_file=None, vocab_file=None):
 
   Args:
     path: see `weight_files.open_reader`.
-    bert_config_file: by default what the checkpoint carries, or lies beside it.
-    vocab_file: by default vocab.txt beside it, if there is one.
+    bert_config_file: by default what the checkpoint carries, or its folder has.
+    vocab_file: by default vocab.txt of its folder, if there is one.
 
   Raises:
     InputError: a file is missing or damaged, or they do not fit together.
@@ -82,7 +82,7 @@ def open_source(path, *, bert_config_file=None, vocab_file=None):
   config = modeling.BertConfig.from_dict(values)
   config.check_memory()
   _check_shapes(reader, config)
-  vocab_file = vocab_file or _beside(reader, "vocab.txt")
+  vocab_file = vocab_file or _in_its_folder(reader, "vocab.txt")
   if vocab_file:
     with file_io.open_for_reading(vocab_file) as stream:
       config.check_vocabulary(sum(1 for _ in stream), vocab_file)
@@ -94,21 +94,21 @@ def _config_values(reader, bert_config_file):
     return weight_files.read_config(bert_config_file)
   if reader.config:
     return reader.config
-  beside = _beside(reader, "bert_config.json")
-  if beside:
-    return weight_files.read_config(beside)
+  path = _in_its_folder(reader, "bert_config.json")
+  if path:
+    return weight_files.read_config(path)
   # A folder that this project trained in.
-  fingerprint = _beside(reader, "run_fingerprint.json")
+  fingerprint = _in_its_folder(reader, "run_fingerprint.json")
   values = json_files.read(fingerprint) if fingerprint else {}
   if "bert_config" not in values:
     raise errors.InputError(
-      f"{reader.path} ({reader.kind}) has no configuration beside it; give "
+      f"{reader.path} ({reader.kind}) has no configuration in its folder; give "
       "--bert_config_file"
     )
   return values["bert_config"]
 
 
-def _beside(reader, name):
+def _in_its_folder(reader, name):
   """Path of a file in the checkpoint's folder, or None."""
   is_folder = tf.io.gfile.isdir(reader.path)
   folder = reader.path if is_folder else os.path.dirname(reader.path)
@@ -164,17 +164,17 @@ def convert(source, output, kind, *, keep_optimizer_state=True, **options):
   _check_new(output)
   weights, left_out = _chosen(source.reader, kind, keep_optimizer_state)
   values = {name: source.reader.read(name) for name in weights}
-  aside = file_io.temporary_path(output.rstrip("/"))
+  temporary = file_io.temporary_path(output.rstrip("/"))
   try:
-    os.makedirs(aside)
-    names = WRITERS[kind](aside, values, source, **options)
+    os.makedirs(temporary)
+    names = WRITERS[kind](temporary, values, source, **options)
     if source.vocab_file:
-      shutil.copyfile(source.vocab_file, os.path.join(aside, "vocab.txt"))
+      shutil.copyfile(source.vocab_file, os.path.join(temporary, "vocab.txt"))
     if os.path.isdir(output):
       os.rmdir(output)
-    os.replace(aside, output)
+    os.replace(temporary, output)
   finally:
-    shutil.rmtree(aside, ignore_errors=True)
+    shutil.rmtree(temporary, ignore_errors=True)
   for name in values.keys() - names.keys():
     left_out[name] = f"{kind} has no place for it"
   return Conversion(names, left_out, _notes(source, kind))
@@ -244,9 +244,10 @@ def _write_tf1(folder, values, source):
 
 
 def _write_model_garden(folder, values, source):
-  with weight_files.files_aside(os.path.join(folder, CHECKPOINT)) as aside:
+  prefix = os.path.join(folder, CHECKPOINT)
+  with weight_files.temporary_prefix(prefix) as temporary:
     names = model_garden.write(
-      aside, values, source.config.num_attention_heads
+      temporary, values, source.config.num_attention_heads
     )
   _write_config(folder, source)
   return names

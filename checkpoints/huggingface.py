@@ -279,9 +279,9 @@ def write(folder, weights, config, *, architecture=None, do_lower_case=None):
     )
     for row in rows
   }
-  with file_io.atomic_write(os.path.join(folder, _WEIGHTS)) as aside:
+  with file_io.atomic_write(os.path.join(folder, _WEIGHTS)) as temporary:
     # Not `save_file`: only the owner could read what that writes.
-    with open(aside, "wb") as stream:
+    with open(temporary, "wb") as stream:
       stream.write(safetensors.numpy.save(tensors, {"format": "pt"}))
   json_files.write(
     os.path.join(folder, "config.json"),

@@ -189,7 +189,7 @@ def write(prefix, weights, num_heads):
   are what fine-tuning from it looks for.
 
   Args:
-    prefix: of a block of `weight_files.files_aside`.
+    prefix: of a block of `weight_files.temporary_prefix`.
     weights: dict from TF1 name to numpy array.
     num_heads: heads of the attention.
 

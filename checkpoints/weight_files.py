@@ -213,12 +213,12 @@ def write_tf1(prefix, tensors):
   Raises:
     InputError: the files cannot be written (the reason is named).
   """
-  with files_aside(prefix) as aside:
-    write_values(aside, tensors)
+  with temporary_prefix(prefix) as temporary:
+    write_values(temporary, tensors)
 
 
 def write_values(prefix, tensors):
-  """Writes the files of `write_tf1` at once, for a block of `files_aside`."""
+  """Writes the files of `write_tf1`, in a block of `temporary_prefix`."""
   names = sorted(tensors)
   with tf.device("CPU:0"):
     tf.raw_ops.SaveV2(
@@ -230,7 +230,7 @@ def write_values(prefix, tensors):
 
 
 @contextlib.contextmanager
-def files_aside(prefix):
+def temporary_prefix(prefix):
   """Gives a temporary prefix to write to; renames its files at the end.
 
   If the block raises, the files are removed and those of `prefix` stay as
@@ -239,24 +239,24 @@ def files_aside(prefix):
   Raises:
     InputError: TensorFlow or the system cannot write them.
   """
-  aside = file_io.temporary_path(prefix)
+  temporary = file_io.temporary_path(prefix)
   try:
     tf.io.gfile.makedirs(os.path.dirname(prefix) or ".")
-    yield aside
-    _commit(aside, prefix)
+    yield temporary
+    _commit(temporary, prefix)
   except (tf.errors.OpError, OSError) as error:
     raise errors.InputError(
       f"cannot write the checkpoint {prefix}: {reason_of(error)}"
     ) from error
   finally:
     with contextlib.suppress(tf.errors.OpError):
-      for left in tf.io.gfile.glob(f"{aside}*"):
+      for left in tf.io.gfile.glob(f"{temporary}*"):
         tf.io.gfile.remove(left)
 
 
-def _commit(aside, prefix):
+def _commit(temporary, prefix):
   """Renames the files of a whole checkpoint, the index last."""
-  files = tf.io.gfile.glob(f"{aside}.*")
+  files = tf.io.gfile.glob(f"{temporary}.*")
   files.sort(key=lambda path: path.endswith(".index"))
   if not file_io.is_remote(prefix):
     for path in files:
@@ -266,7 +266,7 @@ def _commit(aside, prefix):
   if tf.io.gfile.exists(f"{prefix}.index"):
     tf.io.gfile.remove(f"{prefix}.index")
   for path in files:
-    suffix = path.removeprefix(aside)
+    suffix = path.removeprefix(temporary)
     tf.io.gfile.rename(path, prefix + suffix, overwrite=True)
   if not file_io.is_remote(prefix):
     file_io.sync(os.path.dirname(prefix) or ".")
@@ -281,7 +281,7 @@ class Report(NamedTuple):
   Attributes:
     loaded: variables that got a value.
     missing: variables that kept theirs, since the file has no such name.
-    unused: names of the file that no variable has, optimizer state aside.
+    unused: names of the file that no variable has, apart from optimizer state.
   """
 
   loaded: list

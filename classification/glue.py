@@ -26,12 +26,12 @@ from common import errors, file_io
 _NLI = ("contradiction", "entailment", "neutral")
 _BINARY = ("0", "1")
 _ENTAILMENT = ("entailment", "not_entailment")
-# So many broken rows, or so large a part, are no longer the official file's.
+# More broken rows, or a larger part, are no longer the official file's.
 _MOST_BROKEN, _MOST_BROKEN_PART = 10, 0.05
 
 
 class Layout(NamedTuple):
-  """Where the examples of one split stand.
+  """Where the examples of one split are.
 
   Attributes:
     files: paths below the data folder, {language} filled in; the first that
@@ -47,7 +47,7 @@ class Layout(NamedTuple):
     prefix: of the guid, if it is not the name of the split.
     has_labels: False where the label may be missing: what is to be predicted.
     may_be_empty: whether a text may be.
-    broken: None, or the texts that stand for missing ones. Rows with them,
+    broken: None, or the texts that mean missing ones. Rows with them,
       and any other broken ones, are left out with a warning: the official
       file is known to have some.
   """
@@ -434,7 +434,7 @@ class _Rows:
       if (not text or text.isspace()) and not self._layout.may_be_empty:
         return "an empty text; every example needs its texts"
       if text in (self._layout.broken or ()):
-        return f"the text is {text!r}, which stands for a missing one"
+        return f"the text is {text!r}, which means a missing one"
     return None
 
   def _parsed_label(self, text):

@@ -44,7 +44,7 @@ class Options:
     max_seq_length: T.
     doc_stride: pieces from the start of one window of a long text to the
       next; 0: one sequence, and what does not fit is cut off.
-    max_windows: at most so many windows of a text; 0: all.
+    max_windows: at most this many windows of a text; 0: all.
   """
 
   kind: str

@@ -164,7 +164,7 @@ def format_prediction(prediction, output_format):
 
 
 def format_error(error, output_format):
-  """Returns the line that stands where an answer would: what is wrong."""
+  """Returns the line in place of an answer: what is wrong."""
   sentence = " ".join(str(error).split())
   if output_format == "json":
     return json.dumps({"error": sentence}, ensure_ascii=False)

@@ -162,7 +162,7 @@ def unknown_class(label, labels):
 
 
 def check_ids(examples):
-  """Refuses two examples of one name: predictions could not be told apart.
+  """Refuses two examples of one name: predictions could not be matched to them.
 
   Raises:
     InputError: a guid comes again; both places are named.

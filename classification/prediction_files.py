@@ -3,7 +3,7 @@
   id      label  probability        id      score      id      labels  a     b
   test-1  good   0.97               test-1  3.25       test-1  a,b     0.75  0.5
 
-Beside the original's test_results.tsv, which has probabilities alone.
+Next to the original's test_results.tsv, which has probabilities alone.
 """
 
 import numpy as np

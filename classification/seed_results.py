@@ -9,7 +9,7 @@ def parse_seeds(texts):
   """Returns the list of ints in a flag's list of str.
 
   Raises:
-    InputError: one is no whole number, or stands twice.
+    InputError: one is no whole number, or is there twice.
   """
   try:
     seeds = [int(text) for text in texts]
@@ -19,14 +19,14 @@ def parse_seeds(texts):
     ) from error
   if len(set(seeds)) < len(seeds):
     raise errors.InputError(
-      f"--seeds={','.join(texts)}: a seed stands there twice and would only "
+      f"--seeds={','.join(texts)}: a seed is there twice and would only "
       "count twice; take others"
     )
   return seeds
 
 
 def summary(results):
-  """Returns a table with a row for each result, the seeds beside each other.
+  """Returns a table with a row for each result, the seeds next to each other.
 
   The standard deviation is that of a sample (n - 1), 0 of one seed.
 

@@ -244,15 +244,15 @@ def _remove_stale(path, owner):
   if file_io.is_remote(path):
     tf.io.gfile.remove(path)
     return
-  aside = file_io.temporary_path(path)
+  temporary = file_io.temporary_path(path)
   with contextlib.suppress(FileNotFoundError):
-    os.rename(path, aside)
+    os.rename(path, temporary)
     # Between the look at it and the renaming, another process may have
     # removed the stale lock and made its own: give that back.
-    if _read(aside) != owner:
+    if _read(temporary) != owner:
       with contextlib.suppress(FileExistsError):
-        _link(aside, path)
-    os.remove(aside)
+        _link(temporary, path)
+    os.remove(temporary)
 
 
 def _hold(path):

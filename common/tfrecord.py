@@ -41,10 +41,10 @@ class RecordWriter:
 
   def __enter__(self):
     with contextlib.ExitStack() as stack:
-      aside = stack.enter_context(file_io.atomic_write(self.path))
+      temporary = stack.enter_context(file_io.atomic_write(self.path))
       compression = "GZIP" if self.path.endswith(".gz") else None
       with self._errors_named():
-        self._writer = tf.io.TFRecordWriter(aside, compression)
+        self._writer = tf.io.TFRecordWriter(temporary, compression)
       # Closed before `atomic_write` ends: a disk that is full may say so
       # only now, and then nothing is renamed.
       stack.callback(self._close)

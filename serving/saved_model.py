@@ -55,17 +55,18 @@ def write(folder, model, *, warmup_texts=(), name="bert"):
   folder = folder.rstrip("/")
   parent, version = os.path.split(folder)
   # Not a number: a server that watches the folder must not see it yet.
-  aside = os.path.join(parent, f"tmp-{version}-{os.getpid()}")
+  temporary = os.path.join(parent, f"tmp-{version}-{os.getpid()}")
   try:
     with _assets(model) as assets:
       root = _exported(model, assets)
-      tf.saved_model.save(root, aside, signatures=_signatures(model))
+      tf.saved_model.save(root, temporary, signatures=_signatures(model))
     if warmup_texts:
-      _write_warmup(os.path.join(aside, WARMUP_FILE), model, warmup_texts, name)
-    tf.io.gfile.rename(aside, folder)
+      warmup = os.path.join(temporary, WARMUP_FILE)
+      _write_warmup(warmup, model, warmup_texts, name)
+    tf.io.gfile.rename(temporary, folder)
   except BaseException:
     with contextlib.suppress(tf.errors.OpError):  # There may be none yet.
-      tf.io.gfile.rmtree(aside)
+      tf.io.gfile.rmtree(temporary)
     raise
 
 

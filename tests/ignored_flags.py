@@ -17,18 +17,18 @@ class Table:
     settings = run_settings.Settings({**self._defaults, **flags}, given)
     run_settings.refuse_ignored(settings, self._conflicts)
 
-  def check_case(self, ignored, beside, fine):
+  def check_case(self, ignored, with_flags, fine):
     """Asserts that a flag is refused next to some, and passes next to others.
 
     Args:
       ignored: dict of the one flag.
-      beside, fine: dicts of the flags next to it.
+      with_flags, fine: dicts of the flags next to it.
     """
     (name,) = ignored
     with pytest.raises(errors.InputError, match=f"^--{name} .*; "):
-      self.check({**beside, **ignored}, set(ignored))
+      self.check({**with_flags, **ignored}, set(ignored))
     # Not where it counts, was not given, or asks for nothing.
     self.check({**fine, **ignored}, set(ignored))
-    self.check({**beside, name: self._defaults[name]}, set())
+    self.check({**with_flags, name: self._defaults[name]}, set())
     for nothing in (None, False, "", []):
-      self.check({**beside, name: nothing}, set(ignored))
+      self.check({**with_flags, name: nothing}, set(ignored))

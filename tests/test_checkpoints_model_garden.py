@@ -145,8 +145,8 @@ def test_an_encoder_is_written(tmp_path, kind):
   bert = modeling.BertModel(CONFIG)
   weights = {v.name.split(":")[0]: v.numpy() for v in bert.variables}
   prefix = f"{tmp_path}/bert_model.ckpt"
-  with weight_files.files_aside(prefix) as aside:
-    paths = model_garden.write(aside, weights, num_heads=2)
+  with weight_files.temporary_prefix(prefix) as temporary:
+    paths = model_garden.write(temporary, weights, num_heads=2)
   assert paths.keys() == weights.keys()
   theirs = garden_encoder(kind)
   for root in ("encoder", "model"):
@@ -161,8 +161,8 @@ def test_an_encoder_is_written(tmp_path, kind):
 def test_a_pretrainer_is_written(tmp_path):
   ours = Pretrainer()
   prefix = f"{tmp_path}/bert_model.ckpt"
-  with weight_files.files_aside(prefix) as aside:
-    paths = model_garden.write(aside, ours.weights(), num_heads=2)
+  with weight_files.temporary_prefix(prefix) as temporary:
+    paths = model_garden.write(temporary, ours.weights(), num_heads=2)
   assert paths.keys() == ours.weights().keys()
   theirs = garden_pretrainer()
   keys = ["sequence_output", "pooled_output", "mlm_logits", "next_sentence"]

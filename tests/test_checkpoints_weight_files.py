@@ -200,8 +200,8 @@ def test_writing_over_a_checkpoint(prefix, tmp_path):
 
 
 def test_a_failure_leaves_the_old_checkpoint(prefix, tmp_path):
-  with pytest.raises(KeyError), weight_files.files_aside(prefix) as aside:
-    pathlib.Path(f"{aside}.index").touch()
+  with pytest.raises(KeyError), weight_files.temporary_prefix(prefix) as path:
+    pathlib.Path(f"{path}.index").touch()
     raise KeyError
   check_equal(weight_files.read_weights(prefix), VALUES)
   assert len(list(tmp_path.iterdir())) == 2

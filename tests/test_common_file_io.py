@@ -70,8 +70,8 @@ def test_a_failing_writer_leaves_the_old_file(tmp_path, remote):
   folder = "ram://" + tmp_path.name if remote else str(tmp_path)
   path = f"{folder}/new/file"
   file_io.write_text(path, "old é\n")
-  with pytest.raises(KeyError), file_io.atomic_write(path) as aside:
-    with tf.io.gfile.GFile(aside, "w") as stream:
+  with pytest.raises(KeyError), file_io.atomic_write(path) as temporary:
+    with tf.io.gfile.GFile(temporary, "w") as stream:
       stream.write("half")
     raise KeyError
   assert list(file_io.read_lines(path)) == [(1, "old é")]

@@ -116,7 +116,7 @@ def test_spans_cover_the_passage(num_pieces, room, stride, spans):
 
 def test_a_piece_counts_where_most_of_its_surroundings_are():
   (_, _, first), (_, _, second) = windowing.make_spans(7, 5, 2)
-  # Pieces 2 to 4 stand in both; 3 has 1 to the right there, 1 to the left
+  # Pieces 2 to 4 are in both; 3 has 1 to the right there, 1 to the left
   # here: the first of equals.
   assert first.tolist() == [True, True, True, True, False]
   assert second.tolist() == [False, False, True, True, True]

@@ -90,7 +90,7 @@ def test_the_order_is_a_function_of_the_seed(files):
 def test_a_window_as_large_as_the_data_shuffles_all_of_it(files):
   epochs = 60
   order = np.reshape(numbers_of(shuffled(files), epochs * COUNT), (epochs, -1))
-  # At any place any record may stand: of 13, chance leaves out one in 120.
+  # At any place any record may be: of 13, chance leaves out one in 120.
   for place in range(COUNT):
     assert len(set(order[:, place])) >= COUNT - 2
 

@@ -38,7 +38,7 @@ def make_strategy(
       a name or a grpc:// address; `master` an address, read when there is no
       name.
     num_tpu_cores: how many of the TPU's cores to use.
-    num_logical_cpus: cuts the CPU into so many devices, to try a distributed
+    num_logical_cpus: cuts the CPU into this many devices, to try a distributed
       run on a machine without accelerators. Must be set before TensorFlow
       has touched its devices.
 

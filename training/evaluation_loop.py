@@ -146,7 +146,7 @@ _predictor = functools.lru_cache(maxsize=2)(Predictor)
 
 
 class PeriodicEvaluation:
-  """Evaluates every so many steps, keeps the best, knows when to give up."""
+  """Evaluates every N steps, keeps the best, knows when to stop."""
 
   def __init__(
     self,
@@ -167,7 +167,7 @@ class PeriodicEvaluation:
       metric: name of the result that is compared, with or without `eval_`
         at its beginning; smaller is better for
         names that end in "loss". None compares nothing.
-      patience: after so many evaluations in a row that were not better the
+      patience: after this many evaluations in a row that were not better the
         training stops; 0: never.
       keep_best: function of the step, called when the metric is the best so
         far.

@@ -60,19 +60,19 @@ class TrainOptions:
 
   Attributes:
     output_dir: folder of checkpoints, summaries and logs.
-    num_train_steps: the run ends after so many steps.
-    save_checkpoints_steps: a checkpoint every so many steps, and at the end.
-    iterations_per_loop: at most so many steps in one call of the compiled
+    num_train_steps: the run ends after this step.
+    save_checkpoints_steps: steps between checkpoints; one more at the end.
+    iterations_per_loop: at most this many steps in one call of the compiled
       loop, between which the host is not asked.
-    log_steps: values are logged every so many steps.
+    log_steps: steps between two lines of the log.
     batch_size: examples in a global batch; for the log.
     seed: dropout is a function of (seed, step, replica, part).
     gradient_accumulation_steps: each replica computes its share of a batch in
-      so many parts, one after another, to save memory.
+      this many parts, one after another, to save memory.
     jit_compile: whether XLA compiles the step; None: where it pays.
     loss_scaling: whether the loss is scaled dynamically, for float16.
     max_to_keep: how many checkpoints are kept.
-    max_bad_steps: so many steps in a row, of one start, without a finite
+    max_bad_steps: this many steps in a row, of one start, without a finite
       gradient end the run.
     profile_steps: (first, last) step to record for the TensorFlow profiler.
   """

@@ -133,7 +133,7 @@ def order_by_length(lengths, window=DEFAULT_SORTED_WINDOW):
 
   Args:
     lengths: ints [N].
-    window: so many consecutive records are sorted among themselves: they will
+    window: this many consecutive records are sorted among themselves: they will
       be held in memory together.
 
   Returns:
@@ -306,7 +306,7 @@ def check_shares(batch_size, replicas, name):
   """
   if batch_size % replicas:
     raise errors.InputError(
-      f"{name}={batch_size}: a batch of so many examples cannot be shared "
+      f"{name}={batch_size}: a batch of this many examples cannot be shared "
       f"equally by {replicas} replicas; pass a multiple of {replicas}"
     )
 

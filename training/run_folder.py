@@ -265,7 +265,7 @@ def save(folder, step, tensors, *, extra=None, max_to_keep=5):
   folder_lock.check(folder)
   try:
     _adopt_foreign(folder)
-    with weight_files.files_aside(prefix) as temporary:
+    with weight_files.temporary_prefix(prefix) as temporary:
       weight_files.write_values(temporary, tensors)
       # One of this step that is there already counts until the new one is
       # ready to take its place.

@@ -16,7 +16,7 @@ from common import file_io
 # On a terminal one line is rewritten; elsewhere a line comes this often.
 _SECONDS_BETWEEN_LINES = 30.0
 
-# A loss is called a spike if it is so many times the recent mean, which is an
+# A loss is called a spike if it is this many times the recent mean, which is an
 # exponential moving average with this weight of the newest step.
 _SPIKE_FACTOR, _NEWEST_WEIGHT, _STEPS_BEFORE_SPIKES = 3.0, 0.02, 50
 
@@ -54,7 +54,7 @@ class TrainingLog:
   Attributes:
     seconds_per_step: what a step took of late; 0.0 before the first block.
     bad_steps_in_row: how many steps, up to the last one told, had no finite
-      loss or gradient. An overflow that a smaller loss scale mends is none.
+      loss or gradient. An overflow that a smaller loss scale fixes is none.
   """
 
   def __init__(self, options, *, first_step, writes_files=True):
