@@ -30,5 +30,5 @@ def test_seeds_are_different_whole_numbers():
   assert seed_results.parse_seeds(["1", "20"]) == [1, 20]
   with pytest.raises(errors.InputError, match="1,x: expected whole numbers"):
     seed_results.parse_seeds(["1", "x"])
-  with pytest.raises(errors.InputError, match="stands there twice"):
+  with pytest.raises(errors.InputError, match="is there twice"):
     seed_results.parse_seeds(["1", "2", "1"])
