@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import shlex
 import signal
 import subprocess
@@ -173,7 +174,7 @@ def test_from_a_mirror_to_a_report_in_two_commands(tmp_path):
   while not commit.exists() and time.monotonic() < deadline:
     time.sleep(0.1)
   assert commit.exists()
-  subprocess.run(["kill", "-9", f"-{process.pid}"], check=True)
+  os.killpg(process.pid, signal.SIGKILL)
   assert process.wait() == -signal.SIGKILL
   process = reproduce(tmp_path)
   out, _ = process.communicate(timeout=600)
