@@ -49,6 +49,7 @@ def _parse(script, commands, results):
   results.put(None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_the_script_of_each_row_takes_its_flags(script, tmp_path):
   (tmp_path / "config.json").write_text("{}")
