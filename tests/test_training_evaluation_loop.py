@@ -37,12 +37,14 @@ def write_records(path, count):
 @pytest.mark.parametrize("count", [1, 3, 4, 7, 8, 9])
 def test_each_record_is_predicted_once_in_order(tmp_path, strategy, count):
   records = write_records(tmp_path / "a.tfrecord", count)
-  outputs = evaluation_loop.predict(
+  predictor = evaluation_loop.Predictor(
     strategy,
     lambda batch: {
       "number": batch["input_ids"][:, 0],
       "squares": tf.cast(batch["input_ids"], tf.float32) ** 2,
     },
+  )
+  outputs = predictor.predict(
     records,
     FEATURES,
     num_records=count,
@@ -61,9 +63,10 @@ def test_a_function_is_compiled_once(tmp_path, strategy):
     traces.append(batch)
     return {"number": batch["input_ids"][:, 0]}
 
+  predictor = evaluation_loop.Predictor(strategy, function)
   for _ in range(3):
-    outputs = evaluation_loop.predict(
-      strategy, function, records, FEATURES, num_records=4, batch_size=2
+    outputs = predictor.predict(
+      records, FEATURES, num_records=4, batch_size=2
     )
     assert outputs["number"].tolist() == [0, 1, 2, 3]
   assert len(traces) == strategy.num_replicas_in_sync
@@ -84,9 +87,9 @@ def test_batches_of_like_length_give_the_order_of_records(
       "longest": tf.repeat(longest, rows),
     }
 
-  outputs = evaluation_loop.predict(
-    strategy, function, records, FEATURES,
-    num_records=count, batch_size=2, lengths=lengths,
+  predictor = evaluation_loop.Predictor(strategy, function)
+  outputs = predictor.predict(
+    records, FEATURES, num_records=count, batch_size=2, lengths=lengths,
   )
   assert outputs["number"].tolist() == list(range(count))
   if count == 7:  # Three long ones, the first four places; then the short.

@@ -3,7 +3,6 @@
 Like loop.py, nothing here has to do with BERT.
 """
 
-import functools
 import math
 
 import numpy as np
@@ -130,19 +129,6 @@ class Predictor:
       return outputs
     places = np.argsort(order)
     return {name: values[places] for name, values in outputs.items()}
-
-
-def predict(strategy, function, records, features, **options):
-  """Predicts as a Predictor does; one is kept for the last functions.
-
-  Args:
-    strategy, function: of a Predictor.
-    records, features, **options: of Predictor.predict.
-  """
-  return _predictor(strategy, function).predict(records, features, **options)
-
-
-_predictor = functools.lru_cache(maxsize=2)(Predictor)
 
 
 class PeriodicEvaluation:
