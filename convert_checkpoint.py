@@ -22,7 +22,7 @@ flags.DEFINE_string(
 )
 flags.DEFINE_string(
   "model_dir", None,
-  "Folder with a model: stands for --input, --bert_config_file and "
+  "Folder with a model: replaces --input, --bert_config_file and "
   "--vocab_file where they are not given.",
 )
 flags.register_multi_flags_validator(
@@ -91,7 +91,7 @@ def print_conversion(settings, source, conversion):
 
 
 def verify(settings, source, conversion):
-  """Prints how far apart the ends are; InputError if it is not rounding.
+  """Prints the difference of the outputs; InputError if it is not rounding.
 
   The last four lines are the verdict: the outputs, the weights, the other
   programs, the vocabulary.
@@ -120,7 +120,7 @@ def verify(settings, source, conversion):
 
 
 def with_model_dir(settings):
-  """Returns settings with the paths that --model_dir stands for."""
+  """Returns settings with the paths of --model_dir."""
   if not settings.model_dir:
     return settings
   paths = model_folder.find(settings.model_dir)

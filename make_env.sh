@@ -5,7 +5,7 @@
 #   PYTHON=python3.12 bash make_env.sh [EXTRA ...]     another interpreter
 #
 # Quick when nothing is missing: .venv/has-<extra> holds the checksum of the
-# setup.py that it was installed for. .venv/unfinished stands there while pip
+# setup.py that it was installed for. .venv/unfinished exists while pip
 # works, so an environment that was interrupted half-way is made afresh.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"

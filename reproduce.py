@@ -95,7 +95,7 @@ def main(argv):
     return
   if not (settings.row or settings.report):
     raise errors.InputError("nothing to do: pass --row, --report or --list")
-  # All of them before the first: what is missing is said at once.
+  # All of them before the first: what is missing is reported at once.
   plans = [
     make_plan(settings, find_row(name), tuple(argv[1:]))
     for name in settings.row

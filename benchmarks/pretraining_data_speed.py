@@ -7,7 +7,7 @@ Runs the script as a user does, on the whole text and in shards over one and
 two processes, and the original's where a checkout is given: on this Python,
 where TensorFlow 2 plays TensorFlow 1, and on --original_python if that is
 given, one with TensorFlow 1.15. What each needs for a text of two lines, which
-is mostly importing TensorFlow, is shown apart from what the text adds to it.
+is mostly importing TensorFlow, is shown separately from what the text adds.
 """
 
 import os

@@ -265,7 +265,7 @@ def _write_config(folder, source):
 
 
 def known_case(source):
-  """Returns what is said of the case next to a vocabulary, None if nothing."""
+  """Returns the case that a file next to a vocabulary states, or None."""
   if not source.vocab_file:
     return None
   return huggingface.read_do_lower_case(source.vocab_file)

@@ -281,7 +281,7 @@ class Report(NamedTuple):
   Attributes:
     loaded: variables that got a value.
     missing: variables that kept theirs, since the file has no such name.
-    unused: names of the file that no variable has, apart from optimizer state.
+    unused: names of the file that no variable has, except optimizer state.
   """
 
   loaded: list

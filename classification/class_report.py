@@ -1,4 +1,4 @@
-"""What is said of the classes of training data before training starts."""
+"""The report of a training set's classes before training starts."""
 
 import collections
 

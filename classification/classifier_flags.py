@@ -126,7 +126,7 @@ def define_window_flags():
   """Flags of texts that are longer than a sequence."""
   flags.DEFINE_integer(
     "doc_stride", 0,
-    "Long texts: windows of --max_seq_length that start N pieces apart; the "
+    "Long texts: windows of --max_seq_length that start every N pieces; the "
     "text's logits are those of its windows, pooled. 0: truncate texts.",
     lower_bound=0,
   )

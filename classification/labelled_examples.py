@@ -1,4 +1,4 @@
-"""What classifiers learn from: texts and what is said of them.
+"""What classifiers learn from: texts with their labels.
 
 Every reader of data (glue, own_data) makes these, whatever the file.
 """
@@ -157,7 +157,7 @@ def check_classes(examples, labels):
 
 
 def unknown_class(label, labels):
-  """Returns what is said of a class that is none of the known ones."""
+  """Returns the message for a class that is none of the known ones."""
   return f"label {label!r} is none of {', '.join(map(repr, labels))}"
 
 

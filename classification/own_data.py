@@ -312,7 +312,7 @@ def label_list(examples):
     List of str.
 
   Raises:
-    InputError: there are fewer than two classes, so nothing to tell apart;
+    InputError: there are fewer than two classes, so nothing to learn;
       or, where several may hold at once, none.
   """
   names = {

@@ -315,7 +315,7 @@ def _check_labels(labels, kind):
     )
   if len(labels) < 2 and kind == labelled_examples.SINGLE:
     raise errors.InputError(
-      f"{given}: one class leaves nothing to tell apart; name two or more"
+      f"{given}: one class leaves nothing to learn; name two or more"
     )
 
 

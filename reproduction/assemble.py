@@ -55,7 +55,7 @@ def fetch(entry, folder, *, base_url=None, **options):
 
 def _make_ready(entry, paths, folder):
   """Fills a new folder with the files of an entry, as the scripts read them."""
-  # Several archives of one data set stay apart, in folders of their names.
+  # Several archives of one data set stay separate, in folders of their names.
   several = sum(archives.is_archive(path) for path in paths) > 1
   for path in paths:
     name = os.path.basename(path)

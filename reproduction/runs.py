@@ -82,7 +82,7 @@ def find_data(row, folder):
   """Returns the folder of a row's data, or its files of records.
 
   Raises:
-    InputError: it is not there; how to get it is said.
+    InputError: it is not there; the message says how to get it.
   """
   if not row.data:
     if not folder:

@@ -1,7 +1,7 @@
 """How many connections a server takes, and what becomes of the others.
 
 Each connection needs a file descriptor. A process that has none left cannot
-even refuse a connection: so the limit lies below that of the system, and the
+even refuse a connection: so the limit is below that of the system, and the
 connections above it are answered 503 and closed.
 """
 

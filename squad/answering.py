@@ -33,7 +33,7 @@ _NO_OTHER_ANSWER = 1e6
 
 
 class AnswerOptions(NamedTuple):
-  """What decides the answers apart from the logits, named as the flags are.
+  """What decides the answers besides the logits, named as the flags are.
 
   Attributes:
     n_best_size: how many start and end positions of a window are tried, and

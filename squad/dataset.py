@@ -169,7 +169,7 @@ class SquadFile(NamedTuple):
     path: the file.
     questions: list of Question, in the order of the file.
     is_labelled: whether predictions can be scored: every question has its
-      answers, or is said to have none (SQuAD 2.0).
+      answers, or is marked as having none (SQuAD 2.0).
     skipped: list of Skipped; they are not among the questions.
   """
 

@@ -50,7 +50,7 @@ def digest_of_checkpoint(path):
 
 
 def folder_of(checkpoint):
-  """Returns the folder that a checkpoint, named in whatever way, lies in."""
+  """Returns the folder of a checkpoint, named in whatever way."""
   if tf.io.gfile.isdir(checkpoint):
     return checkpoint
   return os.path.dirname(checkpoint) or "."

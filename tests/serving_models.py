@@ -40,7 +40,7 @@ def make(kind, **options):
   weight_files.load(
     model.variables, str(FOLDER), allowed_missing=["^output_", "^cls/squad/"]
   )
-  # A new head is nearly blind: make it tell its inputs apart.
+  # A new head is nearly blind: make it separate its inputs.
   for variable in model.variables:
     if "output_weights" in variable.name:
       variable.assign(tf.random.stateless_normal(variable.shape, [1, 2]))

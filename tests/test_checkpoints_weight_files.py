@@ -238,7 +238,7 @@ def test_remote_folders(tmp_path):
 
 
 def model(**shapes):
-  """Variables of zeros; `__` in an argument stands for a slash."""
+  """Variables of zeros; `__` in an argument means a slash."""
   return [
     tf.Variable(tf.zeros(shape), name=name.replace("__", "/"))
     for name, shape in shapes.items()

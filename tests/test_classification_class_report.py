@@ -1,4 +1,4 @@
-"""What is said of classes before training."""
+"""The report of classes before training."""
 
 from classification import class_report, labelled_examples, tasks
 

@@ -1,4 +1,4 @@
-"""What a classifier says of data, beside numpy."""
+"""A classifier's evaluation, compared with numpy."""
 
 import numpy as np
 import pytest

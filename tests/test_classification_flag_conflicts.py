@@ -22,7 +22,7 @@ DEFAULTS = {
 }
 OFFICIAL, SEEDS = {"task_name": "MRPC"}, {"seeds": ["1"]}
 PREDICTED = {**OFFICIAL, "do_predict": True}
-# (what is ignored, beside what, beside what it is not)
+# (what is ignored, with what, with what it is not)
 CASES = [
   *(
     ({name: value}, OFFICIAL, {})
@@ -61,9 +61,9 @@ CASES = [
 TABLE = ignored_flags.Table(flag_conflicts.CONFLICTS, DEFAULTS)
 
 
-@pytest.mark.parametrize("ignored, beside, fine", CASES)
-def test_what_would_be_ignored_is_refused(ignored, beside, fine):
-  TABLE.check_case(ignored, beside, fine)
+@pytest.mark.parametrize("ignored, together, fine", CASES)
+def test_what_would_be_ignored_is_refused(ignored, together, fine):
+  TABLE.check_case(ignored, together, fine)
 
 
 def test_every_conflict_has_its_case():

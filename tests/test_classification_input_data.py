@@ -259,7 +259,7 @@ def test_no_examples_are_refused(vocab_file, tmp_path):
     input_data.prepare(str(tmp_path / "a"), [], options(vocab_file))
 
 
-# What is said of the texts.
+# What is logged about the texts.
 
 
 def test_the_first_examples_are_shown_with_their_tokens(vocab_file, caplog):

@@ -1,4 +1,4 @@
-"""Tests of predictions.tsv: names beside the numbers."""
+"""Tests of predictions.tsv: names next to the numbers."""
 
 import numpy as np
 import pytest

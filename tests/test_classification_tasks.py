@@ -86,7 +86,7 @@ def test_other_names_of_a_tasks_classes_are_known(
     task, None, purposes=[], language=None, config=named(*learned), metrics=[]
   )
   assert read.labels == labels and not caplog.records
-  # F1 is of the official positive class, wherever it stands.
+  # F1 is of the official positive class, whatever its place.
   assert len(labels) > 2 or labels[read.positive] in ("1", "pos")
 
 
@@ -178,7 +178,7 @@ def test_classes_are_those_given_learned_or_known_to_the_model(files):
     (["good", "bad"], ["good", "bad", "fair"], "was trained for good,bad"),
     (["LABEL_0", "LABEL_1"], ["a", "b", "c"], "for LABEL_0,LABEL_1"),
     ([], ["good", "bad", "good"], "good,bad,good: a class is there twice"),
-    ([], ["good"], "one class leaves nothing to tell apart"),
+    ([], ["good"], "one class leaves nothing to learn"),
   ],
 )
 def test_classes_that_a_model_does_not_have_are_refused(

@@ -237,7 +237,7 @@ def test_names_and_sizes_change_with_the_files(tmp_path):
   assert file_io.names_and_sizes(paths[::-1]) == told
   (tmp_path / "a.txt").write_text("1234")
   (tmp_path / "b.txt").write_text("123456")
-  # A folder stands for its files.
+  # A folder means all of its files.
   (tmp_path / "folder").mkdir()
   other = file_io.names_and_sizes([str(tmp_path)])
   assert other == file_io.names_and_sizes(paths)

@@ -8,12 +8,21 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent
 README = ROOT / "README.md"
-PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
+PAGES = [README, *sorted(ROOT.glob("docs/*.md"))]
 # docs/serving.md's example reads a model that its commands have exported.
 PAGES_WITH_PYTHON = ["python.md", "migrating.md"]
+# Words that current technical English has replaced, in pages and code alike.
 ARCHAIC = (
-  "stands", "beside", "so many", "mend", "mended", "parted", "told apart",
-  "lies", "is said", "aside", "learnt", "gone through", "white space parts",
+  "beside", "so many", "mend", "mended", "parted", "told apart",
+  "tell apart", "is said", "aside", "learnt", "gone through",
+  "white space parts",
+)
+CODE = sorted(
+  path
+  for pattern in ("*.py", "*/*.py", "Makefile", "*.sh")
+  for path in ROOT.glob(pattern)
+  # This file names the words.
+  if path.resolve() != pathlib.Path(__file__).resolve()
 )
 
 
@@ -67,20 +76,17 @@ def test_the_readme_links_every_page():
   assert not missing
 
 
-@pytest.mark.parametrize(
-  "page",
-  # The texts of flags.md are the flags' own.
-  [page for page in PAGES if page.name != "flags.md"],
-  ids=lambda page: page.name,
-)
-def test_pages_use_plain_words(page):
+@pytest.mark.parametrize("files", [PAGES, CODE], ids=["pages", "code"])
+def test_texts_use_plain_words(files):
+  archaic = re.compile(rf"\b({'|'.join(ARCHAIC)})\b", re.IGNORECASE)
+  assert files
   found = [
-    f"{page.name}:{number}: {word}"
+    f"{path.relative_to(ROOT)}:{number}: {match[0]}"
+    for path in files
     for number, line in enumerate(
-      page.read_text(encoding="utf-8").split("\n"), 1
+      path.read_text(encoding="utf-8").split("\n"), 1
     )
-    for word in ARCHAIC
-    if re.search(rf"\b{word}\b", line, re.IGNORECASE)
+    for match in archaic.finditer(line)
   ]
   assert not found
 

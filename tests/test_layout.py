@@ -124,6 +124,18 @@ def flags_of_groups(verb, path):
   return flags
 
 
+def test_the_root_shows_the_whole_project():
+  """A stranger sees the architecture from `ls`: at most 40 entries."""
+  made = {"build", "dist", "out", "quickstart", "__pycache__"}
+  entries = {
+    path.name
+    for path in ROOT.iterdir()
+    if path.name[0] != "." and path.suffix != ".egg-info"
+  }
+  assert {"modeling.py", "README.md", "tests"} <= entries
+  assert len(entries - made) <= 40, sorted(entries - made)
+
+
 # Nouns and verbs.
 
 

@@ -80,7 +80,7 @@ def test_two_replicas_give_the_sum_of_their_halves():
 
 def test_word_gradients_are_rows_until_words_are_predicted():
   # The optimizer's clipping depends on it: the norm of a list of rows differs
-  # from that of the table when a word stands twice in the batch.
+  # from that of the table when a word occurs twice in the batch.
   model, head = classifier()
   gradients = classifier_step(model, head, *batch())[1]
   assert isinstance(gradients[0], tf.IndexedSlices)

@@ -1,4 +1,4 @@
-"""vocabulary.py: counted words, chosen characters, learnt pieces."""
+"""vocabulary.py: counted words, chosen characters, learned pieces."""
 
 import collections
 import random

@@ -25,7 +25,7 @@ TAB = "\t"
 LETTERS = "##" + " ##".join("abcdefghijklmnopqrstuvwxyz")
 
 
-# Beside the original.
+# Compared with the original.
 
 
 @pytest.mark.parametrize(

@@ -125,14 +125,14 @@ def scored(**flags):
 
 
 def test_predictions_are_scored_without_a_model(predicted, files, tmp_path):
-  """The odds are those beside them, or those of a flag, or there are none."""
+  """The odds are those next to them, or those of a flag, or there are none."""
   folder, out = predicted
   expected = results_in(out)
   del expected["global_step"], expected["null_score_diff_threshold"]
   flags = {**V2, "predict_file": files / "dev.json"}
-  beside = folder / "predictions.json"
-  assert scored(**flags, predictions_file=beside) == expected
-  alone = shutil.copy(beside, tmp_path)
+  nearby = folder / "predictions.json"
+  assert scored(**flags, predictions_file=nearby) == expected
+  alone = shutil.copy(nearby, tmp_path)
   odds = folder / "null_odds.json"
   found = scored(**flags, predictions_file=alone, null_odds_file=odds)
   assert found == expected

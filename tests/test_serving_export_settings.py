@@ -70,7 +70,7 @@ def test_input_is_made_as_in_training(caplog):
   assert (settings.max_seq_length, settings.doc_stride) == (48, 16)
   assert settings.null_score_diff_threshold is None
   assert settings.n_best_size == 20
-  # A flag goes first, and it is said.
+  # A flag goes first, with a warning.
   settings = resolved(trained, head="tagging", max_seq_length=64)
   assert settings.max_seq_length == 64
   assert "--max_seq_length=64 (trained with 48)" in caplog.text
@@ -130,16 +130,16 @@ def check(flags, given):
   run_settings.refuse_ignored(settings, export_settings.CONFLICTS)
 
 
-@pytest.mark.parametrize("ignored, beside, fine", CASES)
-def test_what_would_be_ignored_is_refused(ignored, beside, fine):
+@pytest.mark.parametrize("ignored, together, fine", CASES)
+def test_what_would_be_ignored_is_refused(ignored, together, fine):
   (name,) = ignored
   with pytest.raises(errors.InputError, match=f"^--{name} .*out$"):
-    check({**beside, **ignored}, set(ignored))
+    check({**together, **ignored}, set(ignored))
   # Not where it counts, was not given, or asks for nothing.
   check({**fine, **ignored}, set(ignored))
-  check({**beside, **ignored}, set())
+  check({**together, **ignored}, set())
   for nothing in (None, False, "", []):
-    check({**beside, name: nothing}, set(ignored))
+    check({**together, name: nothing}, set(ignored))
 
 
 def test_every_conflict_has_its_cases():
@@ -151,7 +151,7 @@ def test_every_conflict_has_its_cases():
   for name, conflict in rows:
     assert any(
       name in ignored and conflict.condition(
-        serving_models.export_settings_of({**beside, **ignored})
+        serving_models.export_settings_of({**together, **ignored})
       )
-      for ignored, beside, _ in CASES
+      for ignored, together, _ in CASES
     ), (name, conflict.reason)

@@ -48,7 +48,7 @@ SHORT = {"max_seq_length": 32}
 
 
 def trained(folder, head, *, stored, pooler=True, **task):
-  """Writes a model folder as the scripts do; the weights tell inputs apart.
+  """Writes a model folder as the scripts do; the weights separate the inputs.
 
   Args:
     folder: pathlib.Path.

@@ -48,18 +48,18 @@ CASES = [
 TABLE = ignored_flags.Table(flag_checks.CONFLICTS, DEFAULTS)
 
 
-@pytest.mark.parametrize("ignored, beside, fine", CASES)
-def test_what_would_be_ignored_is_refused(ignored, beside, fine):
-  TABLE.check_case(ignored, beside, fine)
+@pytest.mark.parametrize("ignored, together, fine", CASES)
+def test_what_would_be_ignored_is_refused(ignored, together, fine):
+  TABLE.check_case(ignored, together, fine)
 
 
 def test_every_conflict_has_its_case():
   for number, conflict in enumerate(flag_checks.CONFLICTS):
     for name in conflict.flags.split():
       refused = []
-      for ignored, beside, _ in CASES:
+      for ignored, together, _ in CASES:
         settings = run_settings.Settings(
-          {**DEFAULTS, **beside, **ignored}, set(ignored)
+          {**DEFAULTS, **together, **ignored}, set(ignored)
         )
         try:
           run_settings.refuse_ignored(settings, [conflict])

@@ -107,7 +107,7 @@ def test_training_on_forgets_it(tmp_path):
 
 
 def test_weights_are_known_by_their_values(tmp_path):
-  """However the checkpoint is called, and wherever it lies."""
+  """Whatever the name and the folder of the checkpoint."""
   digest = null_threshold.digest(head())
   prefix = str(tmp_path / "a" / "bert_model.ckpt")
   weight_files.write_tf1(prefix, {**head(), "bert/other": np.zeros(3)})

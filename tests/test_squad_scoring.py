@@ -22,9 +22,9 @@ def question(qas_id, *answers):
     ("a-b The. (an)", "ab"),
     ("U.S.A.", "usa"),
     ("T.h.e", ""),
-    # Punctuation joins what it stands between: it leaves no space.
+    # Punctuation joins the words around it: it leaves no space.
     ("1,000–2,000 well-known", "1000–2000 wellknown"),
-    # Only that of ASCII goes, so an article beside another mark is one.
+    # Only that of ASCII goes, so an article next to another mark is one.
     ("“the end”—a…", "“ end”— …"),
     ("$5 & 3%", "5 3"),
     ("ÉCOLE", "école"),
@@ -69,7 +69,7 @@ def test_a_prediction_is_compared_with_each_answer(
     ("the", ["..."], (1, 0), (1, 1)),
     ("", ["an"], (1, 0), (1, 1)),
     ("cat", ["the"], (0, 0), (0, 0)),
-    # Such an answer is none beside others.
+    # Such an answer is none among others.
     ("", ["the", "cat"], (1, 0), (0, 0)),
     ("cat", ["the", "cat"], (1, 1), (1, 1)),
   ],

@@ -1,6 +1,6 @@
 """Which strategy the flags give, and which process writes the files.
 
-There is no TPU here: the calls that would reach one are replaced, what lies
+There is no TPU here: the calls that would reach one are replaced, what is
 between them is real.
 """
 
@@ -133,7 +133,7 @@ def test_a_malformed_tf_config_is_one_sentence(monkeypatch, cluster):
 
 
 class FakeTpu:
-  """Stands for two hosts of four cores; notes what it is asked for."""
+  """Acts as two hosts of four cores and records the requests."""
 
   # Chips at (0..1, 0..1, 0) with two cores each, two chips a host.
   topology = tf.tpu.experimental.Topology(
@@ -226,7 +226,7 @@ def test_more_cores_than_there_are(tpu):
 
 
 class CloudError(Exception):
-  """Stands for what the client libraries of a cloud raise."""
+  """Acts as the errors of a cloud's client libraries."""
 
 
 @pytest.mark.parametrize(

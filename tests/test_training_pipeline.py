@@ -145,7 +145,7 @@ def test_compressed_files_are_read_as_they_are(tmp_path, files):
 
 
 class SeveralProcesses:
-  """Stands for a strategy: gives every process's part of the input."""
+  """Acts as a strategy: gives every process's part of the input."""
 
   def __init__(self, num_processes, num_replicas):
     self.num_replicas_in_sync = num_replicas

@@ -1,6 +1,6 @@
 """TFRecord files that are made once and taken again while nothing changed.
 
-Beside `train.tf_record` stands `train.tf_record.json`: the fingerprint of all
+Next to `train.tf_record` is `train.tf_record.json`: the fingerprint of all
 that the records were made from, the size of the file, and what its maker wants
 to remember. It is removed before the records are written anew and written
 after them, so that it never speaks of other records.
@@ -52,7 +52,7 @@ def ensure(path, fingerprint, write):
 
 
 def _read_note(path):
-  """Returns what stands beside a file, {} where nothing useful does."""
+  """Returns the JSON next to a file, {} where there is none of use."""
   if not tf.io.gfile.exists(path):
     return {}
   try:

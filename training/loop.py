@@ -37,7 +37,7 @@ _LOWEST_LOSS_SCALE, _HIGHEST_LOSS_SCALE = 1.0, 2.0**24
 class Objective:
   """What a task minimises: loss = sum over k of sums[k] / weights[k].
 
-  The denominators are apart because they belong to the whole batch: replicas
+  The denominators are separate because they belong to the whole batch: replicas
   and accumulated parts divide by the same numbers, so however a batch is cut
   the loss and its gradient are those of the batch as one.
 
@@ -189,7 +189,7 @@ class Trainer:
     if jit is None:
       jit = distribution.default_jit_compile(strategy)
     # A step of several replicas exchanges gradients, which XLA cannot do for
-    # MirroredStrategy: then only what lies before the exchange is compiled.
+    # MirroredStrategy: then only what precedes the exchange is compiled.
     alone = strategy.num_replicas_in_sync == 1
     # Rows of words can be added up no sooner than where gradients are used,
     # unless those of several parts or replicas are to be summed.

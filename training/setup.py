@@ -53,7 +53,7 @@ def model_config(settings):
 def resolve(settings, conflicts=()):
   """Returns the settings that a script works with, from those of its flags.
 
-  --model_dir becomes the flags that it stands for; --do_lower_case, if it is
+  --model_dir becomes the flags that it replaces; --do_lower_case, if it is
   not given, what the vocabulary's folder says.
 
   Args:
@@ -73,7 +73,7 @@ def resolve(settings, conflicts=()):
 
 
 def _with_model_dir(settings):
-  """Returns settings with the paths that --model_dir stands for."""
+  """Returns settings with the paths of --model_dir."""
   paths = model_folder.find(settings.model_dir)
   return settings.replace(**{
     name: path
