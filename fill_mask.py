@@ -33,6 +33,7 @@ import modeling
 from checkpoints import model_folder, weight_files
 from common import config_formats, errors, file_io
 from training import input_sequences, setup
+from variants import registry
 
 MASK = "[MASK]"
 
@@ -105,7 +106,7 @@ def make_predictor(config, init_checkpoint, *, num_tokens, top_k):
     A function of ids [1, T] and positions [1, P] that gives probabilities and
     ids of the most likely word pieces, [1, P, top_k] each.
   """
-  model = modeling.BertModel(config)
+  model = registry.make_encoder(config)
   head = modeling.MaskedLMHead(config, model.word_embeddings)
   weight_files.load(
     model.variables + head.variables,

@@ -13,7 +13,6 @@ are written with these letters:
 
 import dataclasses
 import json
-import math
 import os
 from typing import NamedTuple
 
@@ -135,14 +134,7 @@ class BertConfig:
     Raises:
       InputError: they are not numbered from 0 on.
     """
-    by_number = self.to_dict().get("id2label") or {}
-    try:
-      return [by_number[str(number)] for number in range(len(by_number))]
-    except KeyError as error:
-      raise errors.InputError(
-        f"id2label in the model's configuration has no {error}; number the "
-        "labels from 0 on"
-      ) from error
+    return config_formats.label_names(self.to_dict().get("id2label") or {})
 
   def check_vocabulary(self, num_tokens, source="the vocabulary"):
     """Raises InputError if `num_tokens` ids do not fit the embedding table."""
@@ -157,19 +149,15 @@ class BertConfig:
         "sequences (--max_seq_length) or take a model made for longer ones"
       )
 
-  def num_parameters(self):
-    """Returns how many numbers the variables of a `BertModel` hold."""
-    # By one layer: the list of all names could be too long to be made.
-    layer = bert_shapes(dataclasses.replace(self, num_hidden_layers=1))
-    sizes = {name: math.prod(shape) for name, shape in layer.items()}
-    in_layer = sum(s for name, s in sizes.items() if "/layer_0/" in name)
-    return sum(sizes.values()) + (self.num_hidden_layers - 1) * in_layer
+  def num_parameters(self, shapes=None):
+    """Returns how many numbers an encoder of a table, bert_shapes, holds."""
+    return memory.count_parameters(self, shapes or bert_shapes)
 
-  def check_memory(self):
-    """Raises InputError if this machine cannot hold the weights."""
+  def check_memory(self, shapes=None):
+    """Raises InputError if this machine cannot hold the weights of `shapes`."""
     largest = max(_COUNTS, key=lambda name: getattr(self, name))
     memory.check_parameters(
-      self.num_parameters(), f"{largest} {getattr(self, largest)}"
+      self.num_parameters(shapes), f"{largest} {getattr(self, largest)}"
     )
 
 
@@ -203,11 +191,13 @@ def bert_shapes(config, scope="bert"):
   return {f"{scope}/{name}": shape for name, shape in shapes.items()}
 
 
-def masked_lm_shapes(config):
-  """Returns {name: shape} of a `MaskedLMHead` without the tied table."""
-  width = config.hidden_size
+def masked_lm_shapes(config, width=None):
+  """Returns {name: shape} of a `MaskedLMHead` without its table [V, width]."""
+  width = width or config.hidden_size
   return {
-    **_dense_shapes("cls/predictions/transform/dense", width, width),
+    **_dense_shapes(
+      "cls/predictions/transform/dense", config.hidden_size, width
+    ),
     **_norm_shapes("cls/predictions/transform/LayerNorm", width),
     "cls/predictions/output_bias": (config.vocab_size,),
   }
@@ -320,7 +310,12 @@ def first_positions(ids):
 
 
 class BertModel(_Weights):
-  """Bidirectional Transformer encoder (arXiv 1810.04805)."""
+  """Bidirectional Transformer encoder (arXiv 1810.04805).
+
+  The folder `variants` has its relatives, one small subclass each.
+  """
+
+  shapes = staticmethod(bert_shapes)
 
   def __init__(
     self,
@@ -357,9 +352,9 @@ class BertModel(_Weights):
     Raises:
       InputError: this machine cannot hold the weights.
     """
-    config.check_memory()
+    config.check_memory(self.shapes)
     super().__init__(
-      bert_shapes(config, scope), stddev=config.initializer_range, seed=seed,
+      self.shapes(config, scope), stddev=config.initializer_range, seed=seed,
       storage_dtype=storage_dtype,
     )
     self.config = config
@@ -430,10 +425,7 @@ class BertModel(_Weights):
     input_ids = self._checked_ids(input_ids)
     seed = layers.training_seed(training, dropout_seed)
     rows = self._rows(input_ids, input_mask)
-    embedded = self._embed(rows, input_ids, token_type_ids, position_ids)
-    rate = self.config.hidden_dropout_prob
-    x = layers.dropout(embedded, rate, seed, "embeddings")
-    x = tf.cast(x, self.compute_dtype)
+    x = self._embed(rows, input_ids, token_type_ids, position_ids, seed)
     bias = layers.attention_bias(input_mask)
     states, all_probs = [rows.restore(x)], []
     for number in range(self.config.num_hidden_layers):
@@ -475,12 +467,10 @@ class BertModel(_Weights):
         return layers.TokenRows.of_mask(mask, self.config.num_attention_heads)
     return layers.PaddedRows(*layers.sizes(input_ids))
 
-  def _embed(self, rows, input_ids, token_type_ids, position_ids):
-    """Returns float32 [S, H]: word + segment + position, normalized."""
+  def _embed(self, rows, input_ids, token_type_ids, position_ids, seed):
+    """Returns [S, H]: word + segment + position, normalized, dropped."""
     weights = self._under(f"{self._scope}/embeddings/")
     # Embeddings are summed in float32. The table of words is not cast whole.
-    for name in ("token_type_embeddings", "position_embeddings"):
-      weights[name] = tf.cast(weights[name], tf.float32)
     words = rows.take(input_ids)
     if self._use_one_hot_embeddings:
       summed = layers.one_hot_lookup(words, weights["word_embeddings"])
@@ -491,24 +481,33 @@ class BertModel(_Weights):
       summed = tf.cast(summed, tf.float32)
     if token_type_ids is None:
       token_type_ids = tf.zeros_like(input_ids)
-    # As in the original: a segment out of range gets a zero row.
-    summed += layers.one_hot_lookup(
-      rows.take(tf.convert_to_tensor(token_type_ids)),
-      weights["token_type_embeddings"],
-    )
-    table = weights["position_embeddings"]
+    segments = rows.take(tf.convert_to_tensor(token_type_ids))
+    summed = self._add_segments(summed, segments)
+    table = tf.cast(weights["position_embeddings"], tf.float32)
     if position_ids is None:
       summed = rows.add_by_position(summed, table)
     else:
       summed += tf.gather(table, rows.take(position_ids))
-    return layers.layer_norm(summed, weights, "LayerNorm")
+    x = layers.layer_norm(summed, weights, "LayerNorm")
+    x = layers.dropout(x, self.config.hidden_dropout_prob, seed, "embeddings")
+    return tf.cast(x, self.compute_dtype)
+
+  def _add_segments(self, summed, segments):
+    """Returns float32 [S, H] of the sum so far and the segments [S]."""
+    table = self._under(f"{self._scope}/embeddings/")["token_type_embeddings"]
+    # As in the original: a segment out of range gets a zero row.
+    return summed + layers.one_hot_lookup(segments, tf.cast(table, tf.float32))
+
+  def _layer_weights(self, number):
+    """Returns {name: variable} of a layer, for layers.transformer_layer."""
+    return self._under(f"{self._scope}/encoder/layer_{number}/")
 
   def _encode_layer(self, x, number, return_attention, **options):
     """Returns (rows, attention probabilities or None) of one layer.
 
     The options are those of layers.transformer_layer.
     """
-    weights = self._under(f"{self._scope}/encoder/layer_{number}/")
+    weights = self._layer_weights(number)
 
     def run(x, *values):
       output, probs = layers.transformer_layer(
@@ -544,10 +543,10 @@ class MaskedLMHead(_Weights):
 
     Args:
       config: BertConfig.
-      word_embeddings: [V, H], shared with the encoder.
+      word_embeddings: [V, E], shared with the encoder; E is H in BERT.
       seed: integer, for the initial weights.
     """
-    shapes = masked_lm_shapes(config)
+    shapes = masked_lm_shapes(config, word_embeddings.shape[1])
     super().__init__(shapes, stddev=config.initializer_range, seed=seed)
     self._activation = layers.get_activation(config.hidden_act)
     # In a function, so that the table is not also one of this head's

@@ -13,6 +13,7 @@ import tensorflow as tf
 import modeling
 import tokenization
 from checkpoints import converter, huggingface, weight_files
+from variants import registry
 
 # What transformers calls the outputs of its classes -> what we do
 _OUTPUTS = {
@@ -153,7 +154,7 @@ def _peer_outputs(source, architecture, batch):
 def our_outputs(source, architecture, batch):
   """Returns {output: float32 array} of this project's model."""
   config, shapes = source.config, source.reader.shapes
-  bert = modeling.BertModel(config)
+  bert = registry.make_encoder(config)
   weight_files.load(
     bert.variables, source.reader, allowed_missing=["^bert/pooler/"]
   )

@@ -19,6 +19,7 @@ import tensorflow as tf
 import modeling
 from checkpoints import huggingface, model_garden, weight_files, weight_names
 from common import errors, file_io, json_files, run_settings
+from variants import registry
 
 CHECKPOINT = "bert_model.ckpt"
 
@@ -80,7 +81,7 @@ def open_source(path, *, bert_config_file=None, vocab_file=None):
   reader = weight_files.open_reader(path)
   values = _config_values(reader, bert_config_file)
   config = modeling.BertConfig.from_dict(values)
-  config.check_memory()
+  config.check_memory(registry.shapes)
   _check_shapes(reader, config)
   vocab_file = vocab_file or _in_its_folder(reader, "vocab.txt")
   if vocab_file:
@@ -127,7 +128,7 @@ def _check_shapes(reader, config):
       f"{reader.path} has {heads} attention heads, but the configuration says "
       f"{config.num_attention_heads}; give the one that belongs to it"
     )
-  for name, shape in modeling.bert_shapes(config).items():
+  for name, shape in registry.shapes(config).items():
     found = reader.shapes.get(name)
     # Several classes of Hugging Face have no pooler.
     if found is None and not name.startswith("bert/pooler/"):

@@ -11,6 +11,7 @@ import modeling
 from classification import labelled_examples
 from common import choices
 from training import loop, pipeline
+from variants import registry
 
 POOLINGS = choices.WINDOW_POOLINGS
 
@@ -52,7 +53,7 @@ class ClassifierModel(tf.Module):
     super().__init__()
     self.config = config
     self.kind = kind
-    self.bert = modeling.BertModel(config, **model_options)
+    self.bert = registry.make_encoder(config, **model_options)
     self.head = modeling.ClassificationHead(
       config, outputs, seed=model_options["seed"]
     )

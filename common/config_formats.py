@@ -159,6 +159,21 @@ def check_field(config, name, types, *, low, below=math.inf):
     )
 
 
+def label_names(by_number):
+  """Returns the names of labels, a list, of {number in digits: name}.
+
+  Raises:
+    InputError: they are not numbered from 0 on.
+  """
+  try:
+    return [by_number[str(number)] for number in range(len(by_number))]
+  except KeyError as error:
+    raise errors.InputError(
+      f"id2label in the model's configuration has no {error}; number the "
+      "labels from 0 on"
+    ) from error
+
+
 def check_vocabulary(num_tokens, vocab_size, source):
   """Checks the size of a vocabulary against that of the embedding table.
 

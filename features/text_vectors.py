@@ -6,11 +6,11 @@ a text's vector.
 
 import tensorflow as tf
 
-import modeling
 from checkpoints import weight_files
 from common import errors
 from features import sentence_vectors, text_batches
 from training import distribution
+from variants import registry
 
 # Tokens whose vectors are held in memory at a time: 200 MB for four layers of
 # BERT-base.
@@ -72,7 +72,7 @@ def load_model(settings, config, strategy):
   """
   is_tpu = distribution.is_tpu(strategy)
   with strategy.scope():
-    model = modeling.BertModel(
+    model = registry.make_encoder(
       config,
       compute_dtype=distribution.COMPUTE_DTYPES[settings.dtype],
       use_one_hot_embeddings=settings.use_one_hot_embeddings or is_tpu,

@@ -4,6 +4,7 @@ import tensorflow as tf
 
 import modeling
 from training import loop, pipeline
+from variants import registry
 
 
 class PretrainingModel(tf.Module):
@@ -13,7 +14,7 @@ class PretrainingModel(tf.Module):
     super().__init__()
     self.config = config
     seed = model_options["seed"]
-    self.bert = modeling.BertModel(config, **model_options)
+    self.bert = registry.make_encoder(config, **model_options)
     self.masked_lm = modeling.MaskedLMHead(
       config, self.bert.word_embeddings, seed=seed
     )

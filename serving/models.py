@@ -16,6 +16,7 @@ import tensorflow as tf
 import modeling
 from common import choices, errors
 from serving import graph_inputs, graph_tokenizer
+from variants import registry
 
 MASK = "[MASK]"
 POOLINGS = choices.EMBEDDING_POOLINGS
@@ -107,7 +108,7 @@ class ServedModel(tf.Module):
       zip(("cls_id", "sep_id"), _ids_of(tokenizer, "[CLS]", "[SEP]"))
     )
     dtype = tf.bfloat16 if options.bfloat16 else tf.float32
-    self.bert = modeling.BertModel(
+    self.bert = registry.make_encoder(
       config, compute_dtype=dtype, storage_dtype=dtype
     )
 

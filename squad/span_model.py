@@ -7,6 +7,7 @@ import tensorflow as tf
 
 import modeling
 from training import loop, pipeline
+from variants import registry
 
 # What the checkpoint of an encoder need not have. As in the original: the
 # pooler is not read, so it is neither trained nor needed.
@@ -23,7 +24,7 @@ class SpanModel(tf.Module):
   def __init__(self, config, **model_options):
     """Makes the variables; the options are those of modeling.BertModel."""
     super().__init__()
-    self.bert = modeling.BertModel(config, **model_options)
+    self.bert = registry.make_encoder(config, **model_options)
     self.head = modeling.SpanHead(config, seed=model_options["seed"])
 
   def __call__(self, batch, dropout_seed=None):

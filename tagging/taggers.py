@@ -8,6 +8,7 @@ import tensorflow as tf
 import modeling
 from tagging import bilstm, dataset, encoder_states
 from training import loop, pipeline
+from variants import registry
 
 # What the checkpoint of an encoder need not have.
 NEW_VARIABLES = ("^output_(weights|bias)$", "^tagging/", "^bert/pooler/")
@@ -40,7 +41,7 @@ class TaggingModel(tf.Module):
     super().__init__()
     self.config = config
     seed = model_options["seed"]
-    self.bert = modeling.BertModel(config, **model_options)
+    self.bert = registry.make_encoder(config, **model_options)
     self.is_frozen = bool(features)
     self._stored = bilstm.states_read(
       stored_features, config.num_hidden_layers

@@ -32,11 +32,15 @@ TASKS = ("classification", "features", "pretraining", "squad", "tagging")
 MAY_IMPORT = {
   "common": [],
   "": ["common"],
-  "checkpoints": ["common", ""],
-  "training": ["common", "", "checkpoints"],
-  "serving": ["common", "", "checkpoints"],
+  "variants": ["common", ""],
+  "checkpoints": ["common", "", "variants"],
+  "training": ["common", "", "variants", "checkpoints"],
+  "serving": ["common", "", "variants", "checkpoints"],
   "reproduction": ["common"],
-  **{task: ["common", "", "checkpoints", "training"] for task in TASKS},
+  **{
+    task: ["common", "", "variants", "checkpoints", "training"]
+    for task in TASKS
+  },
 }
 
 

@@ -14,6 +14,7 @@ import tokenization
 from checkpoints import huggingface, model_folder
 from common import errors, file_io, run_settings
 from training import distribution, evaluation_loop, loop, pipeline, run_folder
+from variants import registry
 
 
 def training_length(settings, num_examples):
@@ -46,7 +47,7 @@ def model_config(settings):
   """
   config = modeling.BertConfig.from_json_file(settings.bert_config_file)
   config.check_sequence_length(settings.max_seq_length)
-  config.check_memory()
+  config.check_memory(registry.shapes)
   return config
 
 

@@ -1,0 +1,1 @@
+"""Relatives of BERT: one small subclass of its encoder each."""

@@ -1,0 +1,32 @@
+"""DistilBERT (arXiv 1910.01108): BERT without segments, with half the layers.
+
+Its variables carry BERT's names. What is not there: the table of segments, and
+the pooler of pre-training; its classifier has a dense layer with ReLU in the
+place of BERT's pooler, under the pooler's name here.
+"""
+
+import tensorflow as tf
+
+import layers
+import modeling
+
+
+class DistilBertModel(modeling.BertModel):
+  """The encoder; token_type_ids are accepted and have no effect."""
+
+  @staticmethod
+  def shapes(config, scope="bert"):
+    """Returns {name: shape}: BERT's without the table of segments."""
+    shapes = modeling.bert_shapes(config, scope)
+    del shapes[f"{scope}/embeddings/token_type_embeddings"]
+    return shapes
+
+  def _add_segments(self, summed, segments):
+    del segments
+    return summed
+
+  def pool(self, first_states):
+    """Returns [B, H] of [B, H]: the classifier's dense layer with ReLU."""
+    weights = self._under(f"{self._scope}/pooler/")
+    first_states = tf.cast(first_states, self.compute_dtype)
+    return layers.dense(first_states, weights, "dense", tf.nn.relu)
