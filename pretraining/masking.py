@@ -77,6 +77,8 @@ def stream_views(vocabulary):
 
 
 def _masks(words):
+  # random() takes 27 bits of one word and 26 of the next. Comparing the parts
+  # one after the other is exact, and needs no floating point.
   high, low = words >> 5, np.append(words[1:], np.uint32(0)) >> 6
   limit_high, limit_low = _MASK_BELOW >> 26, _MASK_BELOW & ((1 << 26) - 1)
   below = (high < limit_high) | ((high == limit_high) & (low < limit_low))
@@ -153,6 +155,8 @@ class PieceMasker(_Masker):
     shuffle_start = stream.position
     stream.skip_shuffle(num_words)
     masks_start = stream.position
+    # Retried from the start with more words, because a count that ended in
+    # the middle has used none.
     while not self._skip_replacements(budget):
       stream.extend()
     self._pending.extend(
@@ -242,7 +246,8 @@ class PieceMasker(_Masker):
     words_before = np.cumsum(num_words) - num_words
     tokens = np.zeros((self._max_predictions, len(pairs)), np.int64)
     used = np.zeros(len(pairs), np.int64)
-    # Word by word in the shuffled order, but for all instances at once.
+    # Word by word in the shuffled order, but for all instances at once: what
+    # fits depends on all words before it, so only instances are independent.
     for rank, chosen in enumerate(order):
       if (used == budgets).all():
         break
@@ -262,6 +267,7 @@ class PieceMasker(_Masker):
     a_start, a_end, b_start, b_end = pairs.T[:4]
     length_a = a_end - a_start
     lengths = length_a + b_end - b_start
+    # One flat row of the tokens of all pairs, A + B after A + B.
     row = np.repeat(np.arange(len(pairs)), lengths)
     token = np.arange(len(row)) - (np.cumsum(lengths) - lengths)[row]
     in_a = token < length_a[row]
@@ -303,6 +309,7 @@ def _sort_masks(pairs, tokens, replacements, num_masked):
   positions = tokens + 1 + (tokens >= length_a)  # After [CLS] and maybe [SEP].
   unused = np.arange(len(positions))[:, None] >= num_masked
   positions[unused] = np.iinfo(positions.dtype).max
+  # Unused places sort last, and are zeros in the records.
   order = np.argsort(positions, axis=0)
   positions[unused] = 0
   replacements[unused] = 0

@@ -83,6 +83,8 @@ class RandomWordStream:
   def discard_used(self):
     """Discards the words before `position`, which becomes 0."""
     used, self.position = self.position, 0
+    # Of the states, the last one at or before the position is enough to
+    # restore the generator from.
     states = [(place - used, state) for place, state in self._states]
     needed = sum(place <= 0 for place, _ in states) - 1
     self._states = states[needed:]
@@ -196,6 +198,8 @@ class RandomWordStream:
     lists = np.empty((largest, len(sizes)), numbers.dtype)
     lists[:] = np.arange(largest, dtype=numbers.dtype)[:, None]
     column = np.arange(len(sizes))
+    # Step n of all shuffles at once; a shorter list swaps with itself until
+    # n is below its size.
     for last in range(largest - 1, 0, -1):
       chosen = numbers[last + 1]
       moved = lists[last].copy()
@@ -217,6 +221,9 @@ class RandomWordStream:
     columns = np.arange(len(sizes))
     position, limit = starts, sizes.astype(np.uint32)
     while len(columns):
+      # Each list reads its words in step with the others, accepted or not:
+      # its limit falls only when a word is accepted. Lists that are done leave
+      # after the round, so that few long ones do not carry all along.
       numbers = np.empty((_WORDS_PER_ROUND, len(columns)), np.uint32)
       limits = np.empty_like(numbers)
       for word in range(_WORDS_PER_ROUND):

@@ -105,10 +105,13 @@ class GraphTokenizer(tf.Module):
     Offsets count the code points that are left.
     """
     source = tf.strings.unicode_decode(texts, "UTF-8", errors="ignore")
+    # All texts are one flat row from here on, so that every rule is a few
+    # operations whatever B is; `rows` says which text a code point is of.
     chars, origins = self._replaced(source)
     rows = tf.gather(source.value_rowids(), origins)
     is_space = tf.equal(chars, ord(" "))
     before = tf.concat([[True], is_space[:-1]], 0)
+    # A word also begins where the next text does: no space is between texts.
     first = ~is_space & (before | _changes(rows))
     word_rows = tf.boolean_mask(rows, first)
     words = tf.RaggedTensor.from_value_rowids(
@@ -129,9 +132,13 @@ class GraphTokenizer(tf.Module):
       int32 [O], and int64 [O]: indices in [C] of what each comes from.
     """
     rules, chars = self._rules, source.flat_values
+    # The one rule that depends on neighbours; all others are of a code point
+    # alone, and a table can hold them.
     if self._lower:
       chars = _final_sigmas(chars, rules.kinds(chars), source.value_rowids())
     replacement = rules.replacements(chars)
+    # Replacements have 0 (an accent) to about 20 code points: repeat each
+    # origin that many times, and number the copies within their origin.
     lengths = tf.gather(rules.lengths, replacement)
     origins = tf.repeat(tf.range(tf.size(chars, tf.int64)), lengths)
     ends = tf.cumsum(tf.cast(lengths, tf.int64))
@@ -159,11 +166,14 @@ class GraphTokenizer(tf.Module):
     def sort():
       starter = rules.kinds(source.flat_values) & _STARTER > 0
       starter |= _changes(source.value_rowids())
+      # One sort for all runs: the run is the high part of the key, the class
+      # (below 256) the low one, and a stable sort keeps equal classes in order.
       run = tf.gather(tf.cumsum(tf.cast(starter, tf.int64)), origins)
       keys = run * 256 + tf.cast(combining, tf.int64)
       order = tf.argsort(keys, stable=True)
       return tf.gather(replaced, order), tf.gather(origins, order)
 
+    # Sorting costs more than all else here, and few texts have such marks.
     return tf.cond(
       tf.reduce_any(combining > 0), sort, lambda: (replaced, origins)
     )
@@ -178,6 +188,9 @@ class GraphTokenizer(tf.Module):
       origins: [O], indices in [C].
     """
     strings = tf.strings.unicode_encode(words, "UTF-8")
+    # As in the original: a word of more than 200 characters is [UNK]. The
+    # operation counts bytes, so such a word is replaced by one that is too
+    # long in bytes, too.
     strings = tf.where(
       words.row_lengths() > self._longest_word, self._too_long, strings
     )
@@ -210,6 +223,8 @@ class GraphTokenizer(tf.Module):
     count = tf.size(chars, tf.int64)
     if not self._lower:
       return last + 1
+    # The next code point that is no accent ends the piece; after the last one
+    # the end of the text does.
     other = tf.where(self._rules.kinds(chars) & _ACCENT == 0)[:, 0]
     other = tf.concat([other, count[tf.newaxis]], 0)
     return tf.gather(other, tf.searchsorted(other, last, side="right"))
@@ -259,6 +274,7 @@ def _final_sigmas(chars, kinds, rows):
   """
 
   def replace():
+    # Without what is looked through, "the next thing" is the neighbour.
     seen = tf.where(kinds & _TRANSPARENT == 0)[:, 0]
     cased = tf.gather(kinds, seen) & _CASED > 0
     new_row = _changes(tf.gather(rows, seen))
@@ -291,6 +307,7 @@ def _characters_of(words, piece_words, starts, ends):
     Two int64 [P], indices in [O] of the first and the last code point.
   """
   chars = words.flat_values
+  # UTF-8 takes one byte more from each of these code points on.
   sizes = 1 + tf.add_n(
     [tf.cast(chars >= low, tf.int64) for low in (0x80, 0x800, 0x10000)]
   )
@@ -314,6 +331,8 @@ class _Table:
   """A number for every code point; pages that are alike are kept once."""
 
   def __init__(self, values):
+    # 1.1 million numbers would add 4 MB to every exported graph. Most pages
+    # are alike (all "itself"), so an index of few distinct pages is small.
     pages = values.reshape(-1, 1 << _PAGE_BITS)
     pages, self._index = np.unique(pages, axis=0, return_inverse=True)
     self._index = self._index.reshape(-1).astype(np.int32)
@@ -353,6 +372,8 @@ def _rules(lower):
   numbers = {}
   replacements = np.full(sys.maxunicode + 1, numbers.setdefault((_ITSELF,), 0))
   for char, text in _replaced_by(lower).items():
+    # In terms of "itself", thousands of characters share a replacement, and
+    # `targets` stays short.
     target = tuple(map(ord, text))
     if text == char != " ":
       target = (_ITSELF,)
@@ -414,6 +435,8 @@ def _kinds():
       kinds[ord(char)] = _TRANSPARENT
       continue
     kind = 0
+    # After a cased character a sigma at the end becomes the final form; after
+    # "A" and one that is looked through it still does.
     if f"{char}\u03a3".lower()[-1] == "\u03c2":
       kind = _CASED
     elif f"A{char}\u03a3".lower()[-1] == "\u03c2":

@@ -171,11 +171,15 @@ class _SpanTexts:
 
 def _answer(qas_id, spans, text_of, options):
   """Returns the Answer that a question's Spans make."""
+  # Different spans may have one text ("the river", twice in a passage): it
+  # counts once, with the logits of its best span.
   kept = _distinct(spans, text_of, options.n_best_size)
   best_text = next(filter(None, kept), "")
   if not options.version_2_with_negative:
     candidates = _candidates(kept or {_NOTHING_FOUND: (0.0, 0.0)})
     return Answer(qas_id, candidates[0].text, candidates, best_text)
+  # "" may be among the best already; else it is added behind them, so that
+  # its probability is always in the n-best file.
   null_start, null_end = kept.setdefault("", _null_logits(spans))
   # Unlike the original: where "no answer" is all there is it is the answer;
   # the original ended in an error.
@@ -212,6 +216,7 @@ def _null_logits(spans):
 
 def _candidates(logits):
   """Returns a Candidate for every text -> (start logit, end logit)."""
+  # The highest is taken off so that no exponential overflows.
   highest = max(map(sum, logits.values()))
   weights = [math.exp(sum(pair) - highest) for pair in logits.values()]
   total = sum(weights)

@@ -109,6 +109,8 @@ def _spans(windows, questions, start_logits, end_logits, options):
   passage_ends = np.array([w.first_position + w.length for w in windows])
   may_end = ends < passage_ends[:, None]  # [B, K]; none is before its start.
   lengths = ends[:, None, :] - starts[:, :, None] + 1  # [B, K, K]
+  # All K x K pairs of all windows at once; the order of np.nonzero (window,
+  # start, end) is the order in which the original's loops find them.
   is_valid = (lengths > 0) & (lengths <= options.max_answer_length)
   is_valid &= may_start[:, :, None] & may_end[:, None, :]
   window, start, end = np.nonzero(is_valid)
@@ -128,6 +130,8 @@ def _best_positions(logits, number):
 
   The highest come first, of equal ones that with the lower position.
   """
+  # A whole sort, although K are needed: a partial one would not keep equal
+  # logits in order.
   positions = np.argsort(-logits, axis=1, kind="stable")[:, :number]
   scores = np.take_along_axis(logits, positions, 1)
   return positions, scores.astype(np.float64)

@@ -54,9 +54,13 @@ def test_the_lock_of_a_live_process_holds_and_that_of_a_killed_one_does_not(
   ],
 )
 def test_the_same_process_id_is_not_the_same_process(tmp_path, changes):
-  write_lock(tmp_path, **changes)
+  path = write_lock(tmp_path, **changes)
   folder_lock.acquire(str(tmp_path))
+  owner = folder_lock._read(str(path))
+  assert owner["pid"] == os.getpid()
+  assert {key: owner[key] for key in changes} != changes
   folder_lock.release(str(tmp_path))
+  assert not path.exists()
 
 
 def test_a_lock_of_another_machine_holds_while_it_is_touched(
@@ -104,6 +108,7 @@ def test_a_lock_that_cannot_be_read_counts_until_it_is_old(tmp_path):
   path.write_text("")
   os.utime(path, (0, 0))
   folder_lock.acquire(str(tmp_path))
+  assert folder_lock._read(str(path))["pid"] == os.getpid()
   folder_lock.release(str(tmp_path))
 
 

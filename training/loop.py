@@ -254,6 +254,9 @@ class Trainer:
     """What one replica does: gradients of its share, exchange, update."""
     replica = tf.distribute.get_replica_context()
     step = self.global_step.read_value()
+    # First of all, the denominators of the whole batch: with them, the sum of
+    # the replicas' gradients is the gradient of one large batch, however
+    # unevenly its weighted examples are distributed.
     weights = replica.all_reduce("SUM", self._objective.weights(batch))
     grads, squared_rows, loss, metrics = self._compiled_gradients(
       batch, weights, step, replica.replica_id_in_sync_group
@@ -263,6 +266,8 @@ class Trainer:
       grads, squared_rows, whole_loss = replica.all_reduce(
         "SUM", (grads, squared_rows, loss)
       )
+    # The norm is of the gradient itself, so that clipping, the log and the
+    # test for overflow mean the same with and without a loss scale.
     loss_scale = self._loss_scale.scale.read_value()
     norm = self._global_norm(grads, squared_rows) / loss_scale
     rate = self._learning_rate(step)
@@ -270,8 +275,12 @@ class Trainer:
       self._trained,
       grads,
       learning_rate=rate,
+      # Not global_step: Adam's bias correction counts the updates that its
+      # moments have seen.
       step=self.applied_updates.read_value(),
+      # Unscaling and clipping are one factor, applied within the update.
       grad_scale=optimization.clip_scale(norm) / loss_scale,
+      # Every replica decides alike: both are of the whole batch.
       apply=_are_finite(whole_loss, norm),
     )
     return whole_loss, metrics, rate, norm
@@ -298,6 +307,8 @@ class Trainer:
     seed = tf.stack([tf.cast(self._options.seed, tf.int64), step])
 
     def part_of(index):
+      # Every part of every replica drops other units, in every step the same
+      # ones after a restart: dropout is a function of (seed, step, salt).
       salt = replica_id * parts + index
       part = tf.nest.map_structure(
         lambda values: _cut(values, parts)[index], batch
@@ -325,6 +336,8 @@ class Trainer:
     for index, (variable, grad) in enumerate(zip(self._trained, grads)):
       if grad is None:
         raise ValueError(f"the loss does not reach {variable.name}")
+      # As in the original: the norm of looked-up rows is that of the list,
+      # before rows of the same word are added up.
       if isinstance(grad, tf.IndexedSlices):
         squared_rows[variable.name] = optimization.rows_squared_norm([grad])
       if self._adds_gradients:
@@ -343,6 +356,7 @@ class Trainer:
     # copy of the step in front of it, TensorFlow's arithmetic optimizer orders
     # the sums of accumulated gradients otherwise in the copy than in the body,
     # and the weights depend on how many steps a block has.
+    # The results wait in one row per step: the host asks once per block.
     rows, structure = tf.TensorArray(tf.float32, num_steps), []
     for index in tf.range(num_steps):
       rows = rows.write(index, _as_row(self.step(next(iterator)), structure))
