@@ -89,7 +89,7 @@ flags.DEFINE_enum(
   "doc_sentences: within one document. These have no next-sentence label.",
 )
 flags.DEFINE_enum(
-  "mask_runs", None, ["spans", "ngrams"],
+  "mask_runs", None, choices.MASKED_RUNS,
   "Mask runs of whole words: spans as in SpanBERT (1 to 10 words, replaced "
   "together), ngrams as in ALBERT (1 to 3 words).",
 )

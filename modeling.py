@@ -232,7 +232,7 @@ def _norm_shapes(name, width):
   return {f"{name}/beta": (width,), f"{name}/gamma": (width,)}
 
 
-class _Weights(tf.Module):
+class Weights(tf.Module):
   """A module whose variables are made from a table of names and shapes."""
 
   def __init__(self, shapes, *, stddev, seed, storage_dtype=tf.float32):
@@ -309,7 +309,7 @@ def first_positions(ids):
   return tf.zeros([tf.shape(ids)[0], 1], tf.int32)
 
 
-class BertModel(_Weights):
+class BertModel(Weights):
   """Bidirectional Transformer encoder (arXiv 1810.04805).
 
   The folder `variants` has its relatives, one small subclass each.
@@ -535,7 +535,7 @@ class BertModel(_Weights):
 # Heads. Their logits are float32 whatever the encoder computes in.
 
 
-class MaskedLMHead(_Weights):
+class MaskedLMHead(Weights):
   """Predicts the words at some positions, with the embedding table."""
 
   def __init__(self, config, word_embeddings, *, seed=12345):
@@ -570,7 +570,7 @@ class MaskedLMHead(_Weights):
     return layers.output_logits(x, self._table(), weights["output_bias"])
 
 
-class _OutputHead(_Weights):
+class _OutputHead(Weights):
   """Dropout where asked for, then one small product in float32."""
 
   def __init__(self, config, num_outputs, *, prefix="", stddev, seed):

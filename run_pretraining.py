@@ -11,7 +11,7 @@ masked-LM accuracy above 0.9.
 
 from absl import flags
 
-from common import command
+from common import choices, command
 from training import common_flags
 
 common_flags.define_model_flags()
@@ -44,6 +44,17 @@ flags.DEFINE_float(
 flags.DEFINE_bool(
   "do_whole_word_mask", False,
   "Mask all pieces of a word together, for --dynamic_masking records.",
+)
+flags.DEFINE_enum(
+  "mask_runs", None, choices.MASKED_RUNS,
+  "Mask runs of whole words, for --dynamic_masking records: spans as in "
+  "SpanBERT (1 to 10 words, replaced together), ngrams as in ALBERT (1 to 3 "
+  "words).",
+)
+flags.DEFINE_bool(
+  "span_boundary_objective", False,
+  "Whether to predict masked words from the two tokens around their span, "
+  "too, as SpanBERT does; for data with --mask_runs=spans.",
 )
 flags.DEFINE_enum(
   "on_corrupt_record", "fail", ("fail", "skip"),
@@ -119,6 +130,7 @@ def make_input(settings, files):
     max_predictions=settings.max_predictions_per_seq,
     masked_lm_prob=settings.masked_lm_prob,
     whole_words=settings.do_whole_word_mask,
+    runs=settings.mask_runs,
     seed=settings.seed,
   )
   if data.is_masked:
@@ -179,7 +191,7 @@ def train(settings, model, objective, evaluate, *, start, strategy, data, trim):
     num_warmup_steps=settings.num_warmup_steps,
   )
   # An encoder without pre-training heads can be trained further.
-  trainer.start_from(start, may_be_missing=["^cls/"])
+  trainer.start_from(start, may_be_missing=["^cls/", *model.unused_variables()])
 
   def batches_from(step):
     return data.shuffled_batches(
@@ -221,6 +233,8 @@ def main(_):
   trim = setup.shapes_may_vary(settings, strategy)
   task = "pretraining", config, strategy
   fixed = {"use_next_sentence_loss": settings.use_next_sentence_loss}
+  if settings.span_boundary_objective:
+    fixed["span_boundary_objective"] = True
   if settings.on_corrupt_record == "skip":
     # Before copies are written to it.
     setup.check_output_dir(settings, *task, **fixed)
@@ -234,6 +248,7 @@ def main(_):
     model = pretrainer.PretrainingModel(
       config,
       with_next_sentence=settings.use_next_sentence_loss,
+      with_span_boundary=settings.span_boundary_objective,
       **setup.model_options(settings, strategy),
     )
   objective = pretrainer.objective(model)
@@ -254,7 +269,9 @@ def main(_):
       start=start, strategy=strategy, data=data, trim=trim,
     )
   else:
-    weight_files.load(model.variables, start.path)
+    weight_files.load(
+      model.variables, start.path, allowed_missing=model.unused_variables()
+    )
 
   if settings.do_eval:
     results = {name: np.float32(value) for name, value in evaluate().items()}

@@ -14,6 +14,7 @@ LEARNING_RATE_SCHEDULES = (
 )
 
 PACKINGS = ("sentence_pairs", "full_sentences", "doc_sentences")
+MASKED_RUNS = ("spans", "ngrams")
 
 WINDOW_POOLINGS = ("mean", "max")
 ANSWER_FORMATS = ("tsv", "json")

@@ -9,10 +9,12 @@ Letters: B sequences in a batch, T their length, P predictions per sequence.
 """
 
 import dataclasses
+import itertools
 
 import tensorflow as tf
 
 from common import errors
+from pretraining import masking
 
 _MASK_SHARE, _RANDOM_SHARE = 0.8, 0.1  # The rest is kept.
 _SPECIAL_TOKENS = ("[CLS]", "[SEP]")
@@ -29,6 +31,7 @@ class Masking:
     max_predictions: P.
     masked_lm_prob: share of the tokens, special ones counted, that is masked.
     whole_words: whether all pieces of a word are masked together.
+    runs: a key of masking.RUN_LENGTHS, to mask runs of whole words; or None.
     seed: integer.
   """
 
@@ -38,6 +41,7 @@ class Masking:
   max_predictions: int
   masked_lm_prob: float = 0.15
   whole_words: bool = False
+  runs: str | None = None
   seed: int = 12345
 
   @classmethod
@@ -76,29 +80,56 @@ class Masking:
     """
     ids, used = batch["input_ids"], batch["input_mask"]
     length, count = ids.shape[1], tf.shape(ids)[0]
-    # Generated for the whole batch, then cut to the replica's own rows: a row
-    # has the same masks whichever replica reads it.
-    noise = tf.random.stateless_uniform(
-      [rows, 3, length], seed=tf.stack([self.seed, tf.cast(step, tf.int32)])
-    )[first_row : first_row + count]
+    seed = tf.stack([self.seed, tf.cast(step, tf.int32)])
+
+    def uniform(channels, seed):
+      # Generated for the whole batch, then cut to the replica's own rows: a
+      # row has the same masks whichever replica reads it.
+      shape = [rows, channels, length]
+      numbers = tf.random.stateless_uniform(shape, seed=seed)
+      return numbers[first_row : first_row + count]
+
+    keys, kinds, words = tf.unstack(uniform(3, seed), axis=1)
     is_special = tf.reduce_any(
       tf.equal(ids[..., None], tf.constant(self.special_ids)), axis=-1
     )
     candidates = tf.logical_and(used > 0, tf.logical_not(is_special))
-    chosen = self._choose(candidates, batch["word_starts"], used, noise[:, 0])
+    if self.runs:
+      seed = tf.random.experimental.stateless_fold_in(seed, 1)
+      chosen, first = _choose_runs(
+        candidates, batch["word_starts"], keys, self._budget(used),
+        self._run_lengths(uniform(1, seed)[:, 0]),
+      )
+      if self.runs == "spans":
+        # As SpanBERT does: all of a span is replaced in the same way.
+        kinds = tf.gather(kinds, first, batch_dims=1)
+    else:
+      chosen = self._choose(candidates, batch["word_starts"], used, keys)
     others = {k: v for k, v in batch.items() if k != "word_starts"}
+    replacements = self._replacements(ids, kinds, words)
     return {
       **others,
-      "input_ids": tf.where(chosen, self._replacements(ids, noise), ids),
+      "input_ids": tf.where(chosen, replacements, ids),
       **self._predictions(ids, chosen),
     }
 
-  def _choose(self, candidates, word_starts, used, keys):
-    """Returns bool [B, T]: the tokens to predict."""
+  def _budget(self, used):
+    """Returns int32 [B]: how many tokens to predict at most."""
     tokens = tf.cast(tf.reduce_sum(used, axis=1), tf.float32)
     budget = tf.cast(tf.round(tokens * self.masked_lm_prob), tf.int32)
     # As in the original: at least one token, unless there is no place for it.
-    budget = tf.minimum(tf.maximum(budget, 1), self.max_predictions)
+    return tf.minimum(tf.maximum(budget, 1), self.max_predictions)
+
+  def _run_lengths(self, numbers):
+    """Returns int32 [B, T], the words of a run, of uniform [B, T] below 1."""
+    limits = list(itertools.accumulate(masking.RUN_LENGTHS[self.runs]))
+    # float32 numbers * limits[-1] may round up to that limit itself.
+    scaled = numbers[..., tf.newaxis] * limits[-1]
+    return 1 + tf.reduce_sum(tf.cast(scaled >= limits[:-1], tf.int32), axis=-1)
+
+  def _choose(self, candidates, word_starts, used, keys):
+    """Returns bool [B, T]: the tokens to predict."""
+    budget = self._budget(used)
     # Numbers below 1 shuffle the candidates; 2 puts all others after them.
     keys = tf.where(candidates, keys, 2.0)
     if self.whole_words:
@@ -106,9 +137,8 @@ class Masking:
     ranks = tf.argsort(tf.argsort(keys, axis=1), axis=1)
     return tf.logical_and(candidates, ranks < budget[:, None])
 
-  def _replacements(self, ids, noise):
+  def _replacements(self, ids, kinds, words):
     """Returns the id that replaces each token if it is chosen."""
-    kinds, words = noise[:, 1], noise[:, 2]
     random_ids = tf.cast(words * self.vocab_size, ids.dtype)
     # float32 words * vocab_size may round up to vocab_size itself.
     random_ids = tf.minimum(random_ids, self.vocab_size - 1)
@@ -132,29 +162,88 @@ class Masking:
     return {name: tf.pad(value, padding) for name, value in features.items()}
 
 
+def _word_numbers(candidates, word_starts):
+  """Returns int32 [B, T]: the pieces of a word share its number, from 1 on.
+
+  What is no candidate has number 0.
+  """
+  return tf.cumsum(word_starts, axis=1) * tf.cast(candidates, tf.int32)
+
+
+def _per_word(reduce, words, values):
+  """Reduces [B, T] to [B, T + 1], a value for each number of a word."""
+  rows, places = tf.shape(words)[0], words.shape[1] + 1
+  # Segment sums have one dimension, so rows get disjoint ranges of numbers.
+  segments = tf.reshape(words + places * tf.range(rows)[:, None], [-1])
+  reduced = reduce(tf.reshape(values, [-1]), segments, rows * places)
+  return tf.reshape(reduced, [rows, places])
+
+
+def _choose_runs(candidates, word_starts, keys, budget, lengths):
+  """Takes runs of words that start at words in random order.
+
+  As masking.SpanMasker does: a run ends earlier at the end of its segment, at
+  a masked word, and where the next word would exceed the budget.
+
+  Args:
+    candidates: bool [B, T], the tokens that may be predicted.
+    word_starts: int32 [B, T].
+    keys: float32 [B, T] below 1; a run may start earlier where it is smaller.
+    budget: int32 [B], tokens to take at most.
+    lengths: int32 [B, T], the words of a run that starts there.
+
+  Returns:
+    Bool [B, T], the tokens taken, and int32 [B, T], where their run starts.
+  """
+  words = _word_numbers(candidates, word_starts)
+  positions = tf.range(tf.shape(words)[1])
+  everywhere = tf.zeros_like(words) + positions
+  last_piece = tf.gather(
+    _per_word(tf.math.unsorted_segment_max, words, everywhere),
+    words,
+    batch_dims=1,
+  )
+  is_start = tf.logical_and(candidates, word_starts > 0)
+  order = tf.argsort(tf.where(is_start, keys, 2.0), axis=1)
+  num_starts = tf.reduce_sum(tf.cast(is_start, tf.int32), axis=1)
+
+  def needs_more(number, left, *_):
+    return tf.reduce_any((left > 0) & (number < num_starts))
+
+  # A run of every row at once.
+  def take(number, left, taken, first):
+    start = order[:, number, tf.newaxis]
+    after = positions >= start
+    is_blocked = after & (taken | ~candidates)
+    is_free = after & (tf.cumsum(tf.cast(is_blocked, tf.int32), axis=1) == 0)
+    end = tf.gather(words + lengths, start, batch_dims=1)
+    fits = last_piece - start < left[:, tf.newaxis]
+    run = is_free & (words < end) & fits & (number < num_starts)[:, tf.newaxis]
+    left -= tf.reduce_sum(tf.cast(run, tf.int32), axis=1)
+    return number + 1, left, taken | run, tf.where(run, start, first)
+
+  _, _, taken, first = tf.while_loop(
+    needs_more,
+    take,
+    (0, budget, tf.zeros_like(candidates), tf.zeros_like(words)),
+  )
+  return taken, first
+
+
 def _choose_words(candidates, word_starts, keys, budget):
   """Takes words in random order while their pieces fit into the budget.
 
   As in the original: a word that is too long for the rest of the budget is
   skipped, and a shorter one after it may still be taken.
   """
-  rows, places = tf.shape(candidates)[0], candidates.shape[1] + 1
-  # The pieces of a word share its number, from 1; 0 is before the first word.
-  words = tf.cumsum(word_starts, axis=1) * tf.cast(candidates, tf.int32)
-  # Segment sums have one dimension, so rows get disjoint ranges of numbers.
-  segments = tf.reshape(words + places * tf.range(rows)[:, None], [-1])
-
-  def per_word(reduce, values):
-    reduced = reduce(tf.reshape(values, [-1]), segments, rows * places)
-    return tf.reshape(reduced, [rows, places])
-
+  words = _word_numbers(candidates, word_starts)
   is_start = tf.logical_and(candidates, word_starts > 0)
-  sizes = per_word(
-    tf.math.unsorted_segment_sum, tf.cast(candidates, tf.int32)
+  sizes = _per_word(
+    tf.math.unsorted_segment_sum, words, tf.cast(candidates, tf.int32)
   )
   # A word is sorted by the key of its first piece.
-  key_of_word = per_word(
-    tf.math.unsorted_segment_min, tf.where(is_start, keys, 3.0)
+  key_of_word = _per_word(
+    tf.math.unsorted_segment_min, words, tf.where(is_start, keys, 3.0)
   )
   order = tf.argsort(key_of_word, axis=1)
   sizes_in_order = tf.transpose(tf.gather(sizes, order, batch_dims=1))

@@ -22,6 +22,12 @@ def _ignores_words(settings):
   return not any(reads_words)
 
 
+_WORDS_OF_RUNS = run_settings.Conflict(
+  "do_whole_word_mask",
+  lambda settings: settings.mask_runs,
+  "adds nothing to --mask_runs, whose runs are of whole words; leave it out",
+)
+
 # Of create_pretraining_data.py.
 DATA_CONFLICTS = (
   run_settings.Conflict(
@@ -31,28 +37,12 @@ DATA_CONFLICTS = (
     "of them out",
   ),
   run_settings.Conflict(
-    "do_whole_word_mask",
-    lambda settings: settings.dynamic_masking,
-    "has no effect with --dynamic_masking, which stores no masks; pass "
-    "--do_whole_word_mask to run_pretraining.py instead, which makes them",
-  ),
-  run_settings.Conflict(
-    "mask_runs",
-    lambda settings: settings.dynamic_masking,
-    "has no effect with --dynamic_masking, which stores no masks, and "
-    "run_pretraining.py makes none of runs; leave one of them out",
-  ),
-  run_settings.Conflict(
-    "max_predictions_per_seq masked_lm_prob",
+    "do_whole_word_mask mask_runs max_predictions_per_seq masked_lm_prob",
     lambda settings: settings.dynamic_masking,
     "has no effect with --dynamic_masking, which stores no masks; pass it to "
     "run_pretraining.py instead, which makes them",
   ),
-  run_settings.Conflict(
-    "do_whole_word_mask",
-    lambda settings: settings.mask_runs,
-    "adds nothing to --mask_runs, whose runs are of whole words; leave it out",
-  ),
+  _WORDS_OF_RUNS,
   run_settings.Conflict(
     "segmented_text",
     _ignores_words,
@@ -106,12 +96,19 @@ TRAINING_CONFLICTS = (
     "has no effect with --freeze_encoder, which trains no layer; leave one of "
     "them out",
   ),
+  _WORDS_OF_RUNS,
+  run_settings.Conflict(
+    "span_boundary_objective",
+    lambda settings: not settings.max_predictions_per_seq,
+    "predicts masked words, and --max_predictions_per_seq=0 leaves none; "
+    "leave one of them out",
+  ),
 )
 
 # Of run_pretraining.py, where the records are masked already.
 MASKED_RECORDS_CONFLICTS = (
   run_settings.Conflict(
-    "masked_lm_prob do_whole_word_mask",
+    "masked_lm_prob do_whole_word_mask mask_runs",
     lambda settings: True,
     "is for records of --dynamic_masking, and these are masked already; leave "
     "it out, or pass it to create_pretraining_data.py",

@@ -60,8 +60,8 @@ class PretrainingInput:
       max_seq_length: length of the records, T.
       use_next_sentence_loss: whether next-sentence labels are needed.
       **masking: vocab_file, and the options max_predictions, masked_lm_prob,
-        whole_words and seed of dynamic_masking.Masking. Records with masks
-        need only max_predictions.
+        whole_words, runs and seed of dynamic_masking.Masking. Records with
+        masks need only max_predictions.
 
     Raises:
       InputError: the files do not fit these options.

@@ -38,6 +38,7 @@ _WORDS = re.compile(rb"[\x00\x01]+")  # Up to a NO_WORD.
 # at most 10. ALBERT (Lan et al. 2020, equation 1): p(n) ~ 1 / n, at most 3.
 SPAN_LENGTHS = [0.2 * 0.8 ** (length - 1) for length in range(1, 11)]
 NGRAM_LENGTHS = [1 / length for length in range(1, 4)]
+RUN_LENGTHS = {"spans": SPAN_LENGTHS, "ngrams": NGRAM_LENGTHS}
 
 
 class Masked(NamedTuple):
@@ -96,7 +97,7 @@ def make_masker(corpus, vocabulary, options, stream):
   """
   if options.masking == "none":
     return NoMasker()
-  in_runs = options.masking in ("spans", "ngrams")
+  in_runs = options.masking in RUN_LENGTHS
   kind = SpanMasker if in_runs else PieceMasker
   return kind(corpus, vocabulary, options, stream)
 
@@ -335,7 +336,7 @@ class SpanMasker(_Masker):
     # SpanBERT replaces all tokens of a span in the same way (by [MASK], by
     # themselves or by random ones), ALBERT each token of an n-gram by itself.
     self._replaces_runs = options.masking == "spans"
-    lengths = SPAN_LENGTHS if self._replaces_runs else NGRAM_LENGTHS
+    lengths = RUN_LENGTHS[options.masking]
     self._length_limits = list(itertools.accumulate(lengths))
     self._pairs = array.array("q")
     self._num_masked = array.array("q")

@@ -1,8 +1,14 @@
-"""The model of pre-training and its loss: masked words, next sentences."""
+"""The model of pre-training and its loss.
+
+Masked words, next sentences, and SpanBERT's boundaries of spans.
+"""
+
+import re
 
 import tensorflow as tf
 
 import modeling
+from pretraining import span_boundary
 from training import loop, pipeline
 from variants import registry
 
@@ -10,7 +16,14 @@ from variants import registry
 class PretrainingModel(tf.Module):
   """The encoder with its pre-training heads."""
 
-  def __init__(self, config, *, with_next_sentence=True, **model_options):
+  def __init__(
+    self,
+    config,
+    *,
+    with_next_sentence=True,
+    with_span_boundary=False,
+    **model_options,
+  ):
     super().__init__()
     self.config = config
     seed = model_options["seed"]
@@ -21,30 +34,53 @@ class PretrainingModel(tf.Module):
     self.next_sentence = None
     if with_next_sentence:
       self.next_sentence = modeling.NextSentenceHead(config, seed=seed)
+    self.span_boundary = None
+    if with_span_boundary:
+      self.span_boundary = span_boundary.SpanBoundaryHead(
+        config, self.bert.word_embeddings, seed=seed
+      )
 
   def __call__(self, batch, dropout_seed=None):
-    """Returns logits by name: masked_lm [B, P, V], next_sentence [B, 2]."""
+    """Returns logits by name.
+
+    masked_lm [B, P, V], and of the heads that there are next_sentence [B, 2]
+    and span_boundary [B, P, V].
+    """
     positions = batch["masked_lm_positions"]
-    first = modeling.first_positions(positions)
+    needed = [modeling.first_positions(positions), positions]
+    if self.span_boundary:
+      spans = span_boundary.find_spans(batch)
+      needed += [spans.left, spans.right]
     output = self.bert.encode(
-      batch, dropout_seed, positions=tf.concat([first, positions], axis=1)
+      batch, dropout_seed, positions=tf.concat(needed, axis=1)
     )
-    logits = {"masked_lm": self.masked_lm(output.sequence_output[:, 1:])}
+    counts = [part.shape[1] for part in needed]
+    _, masked, *around = tf.split(output.sequence_output, counts, axis=1)
+    logits = {"masked_lm": self.masked_lm(masked)}
+    if self.span_boundary:
+      logits["span_boundary"] = self.span_boundary(*around, spans.places)
     if self.next_sentence:
       logits["next_sentence"] = self.next_sentence(output.pooled_output)
     return logits
 
   def trained_variables(self):
     """Returns the variables that have a gradient."""
-    if self.next_sentence:
-      return self.variables
-    # As in the original: a variable without a gradient is not trained. Only
-    # the next-sentence head reads the pooled output.
-    return [v for v in self.variables if "/pooler/" not in v.name]
+    # As in the original: a variable without a gradient is not trained.
+    unused = self.unused_variables()
+    return [
+      variable
+      for variable in self.variables
+      if not any(re.search(pattern, variable.name) for pattern in unused)
+    ]
+
+  def unused_variables(self):
+    """Returns regular expressions of names that have no part in the loss."""
+    # Only the next-sentence head reads the pooled output.
+    return [] if self.next_sentence else ["^bert/pooler/"]
 
 
 def objective(model):
-  """Masked-LM loss plus next-sentence loss, both means over the batch.
+  """The sum of the heads' losses, each a mean over its labels in the batch.
 
   Args:
     model: PretrainingModel.
@@ -60,6 +96,9 @@ def objective(model):
     epsilon = 1e-5 / context.num_replicas_in_sync
     masked_words = tf.reduce_sum(batch["masked_lm_weights"])
     totals = {"masked_lm": masked_words + epsilon}
+    if model.span_boundary:
+      within_reach = tf.reduce_sum(span_boundary.label_weights(batch))
+      totals["span_boundary"] = within_reach + epsilon
     if model.next_sentence:
       sequences = tf.shape(batch["input_ids"])[0]
       totals["next_sentence"] = tf.cast(sequences, tf.float32)
@@ -68,12 +107,7 @@ def objective(model):
   def sums(batch, dropout_seed):
     losses, metrics = {}, {}
     for name, logits in model(batch, dropout_seed).items():
-      if name == "masked_lm":
-        labels, counts = batch["masked_lm_ids"], batch["masked_lm_weights"]
-      else:
-        labels = batch["next_sentence_labels"][:, 0]
-        counts = tf.ones_like(labels, tf.float32)
-      loss, correct, weight = _loss_and_accuracy(logits, labels, counts)
+      loss, correct, weight = _loss_and_accuracy(logits, *_labels(name, batch))
       losses[name] = loss
       metrics[f"{name}_loss"] = (loss, weight)
       metrics[f"{name}_accuracy"] = (correct, weight)
@@ -86,9 +120,21 @@ def objective(model):
 
 def result_names(model):
   """Returns the names of what an evaluation of `objective` gives."""
-  heads = ["masked_lm"] + ["next_sentence"] * bool(model.next_sentence)
+  heads = ["masked_lm"]
+  heads += ["span_boundary"] * bool(model.span_boundary)
+  heads += ["next_sentence"] * bool(model.next_sentence)
   kinds = ("loss", "accuracy")
   return ["loss", *(f"{head}_{kind}" for head in heads for kind in kinds)]
+
+
+def _labels(name, batch):
+  """Returns the labels of a head, and their weights."""
+  if name == "masked_lm":
+    return batch["masked_lm_ids"], batch["masked_lm_weights"]
+  if name == "span_boundary":
+    return batch["masked_lm_ids"], span_boundary.label_weights(batch)
+  labels = batch["next_sentence_labels"][:, 0]
+  return labels, tf.ones_like(labels, tf.float32)
 
 
 def _loss_and_accuracy(logits, labels, weights):

@@ -5,6 +5,7 @@ from checkpoints import converter, huggingface
 from classification import labelled_examples, own_data
 from common import choices
 from features import feature_files
+from pretraining import masking
 from serving import models
 from tagging import bilstm, input_data
 from training import distribution
@@ -14,6 +15,7 @@ def test_choices_are_what_is_implemented():
   assert choices.DTYPES == tuple(distribution.COMPUTE_DTYPES)
   assert choices.OPTIMIZERS == tuple(optimization.OPTIMIZERS)
   assert choices.LEARNING_RATE_SCHEDULES == tuple(optimization.SCHEDULES)
+  assert choices.MASKED_RUNS == tuple(masking.RUN_LENGTHS)
   assert choices.TABLE_FORMATS == own_data.FORMATS
   assert set(choices.OWN_TASK_KINDS) < set(labelled_examples.KINDS)
   assert choices.TAGGING_FEATURES == bilstm.FEATURES

@@ -49,10 +49,13 @@ def apply(batch, step=0, first_row=0, rows=None, **options):
   return {name: value.numpy() for name, value in masked.items()}
 
 
-@pytest.mark.parametrize("whole_words", [False, True])
-def test_predictions_are_what_stood_there(whole_words):
+KINDS = [{}, {"whole_words": True}, {"runs": "spans"}, {"runs": "ngrams"}]
+
+
+@pytest.mark.parametrize("options", KINDS)
+def test_predictions_are_what_stood_there(options):
   batch = sequences()
-  masked = apply(batch, whole_words=whole_words)
+  masked = apply(batch, **options)
   assert set(masked) == {
     "input_ids", "input_mask", "segment_ids", "masked_lm_positions",
     "masked_lm_ids", "masked_lm_weights",
@@ -75,23 +78,24 @@ def test_predictions_are_what_stood_there(whole_words):
     )
 
 
-@pytest.mark.parametrize("whole_words", [False, True])
-def test_number_of_predictions_is_the_share_asked_for(whole_words):
+@pytest.mark.parametrize("options", KINDS)
+def test_number_of_predictions_is_the_share_asked_for(options):
   batch = sequences()
-  masked = apply(batch, whole_words=whole_words)
+  masked = apply(batch, **options)
   tokens = batch["input_mask"].sum(axis=1)
   expected = np.clip(np.round(tokens * 0.15), 1, PREDICTIONS)
   counts = masked["masked_lm_weights"].sum(axis=1)
-  if not whole_words:
+  if not options:
     # A sequence can have fewer words than predictions.
     np.testing.assert_array_equal(counts, np.minimum(expected, tokens - 2))
   assert (counts <= expected).all()
   assert counts.sum() > 0.9 * np.minimum(expected, tokens - 2).sum()
 
 
-def test_words_are_masked_wholly_or_not_at_all():
+@pytest.mark.parametrize("options", KINDS[1:3])
+def test_words_are_masked_wholly_or_not_at_all(options):
   batch = sequences()
-  masked = apply(batch, whole_words=True, masked_lm_prob=0.3)
+  masked = apply(batch, masked_lm_prob=0.3, **options)
   words = np.cumsum(batch["word_starts"], axis=1)
   for row in range(ROWS):
     count = int(masked["masked_lm_weights"][row].sum())
@@ -143,16 +147,98 @@ def test_masks_are_a_function_of_seed_and_step():
     assert np.mean(first[0] == first[1]) < 0.5
 
 
-@pytest.mark.parametrize("whole_words", [False, True])
-def test_replicas_see_their_rows_of_the_whole_batch(whole_words):
+def runs_in_a_loop(batch, keys, budgets, lengths):
+  """Which tokens dynamic_masking takes, and where their runs start."""
+  taken = np.zeros((ROWS, LENGTH), bool)
+  first = np.zeros((ROWS, LENGTH), int)
+  ids, starts = batch["input_ids"], batch["word_starts"]
+  for row in range(ROWS):
+    left = budgets[row]
+    words = []
+    for place in range(LENGTH):
+      if ids[row, place] < FIRST:
+        words.append(None)  # Nothing runs over [CLS], [SEP] and padding.
+      elif starts[row, place]:
+        words.append([place])
+      elif words[-1] is not None:
+        words[-1].append(place)
+    real = [number for number, word in enumerate(words) if word]
+    for start in sorted(real, key=lambda n: keys[row, words[n][0]]):
+      beginning = words[start][0]
+      for word in words[start : start + lengths[row, beginning]]:
+        if not word or taken[row, word[0]] or len(word) > left:
+          break
+        taken[row, word] = True
+        first[row, word] = beginning
+        left -= len(word)
+  return taken, first
+
+
+def test_runs_equal_those_of_a_plain_loop():
   batch = sequences()
-  whole = apply(batch, step=5, whole_words=whole_words)
+  # A [SEP] within a sequence, as packed sentences have it.
+  batch["input_ids"][:, 40] = np.where(batch["input_mask"][:, 40], SEP, 0)
+  batch["word_starts"][:, 41] = batch["input_ids"][:, 41] >= FIRST
+  batch["word_starts"][:, 40] = 0
+  rng = np.random.default_rng(1)
+  keys = rng.random((ROWS, LENGTH), np.float32)
+  budgets = rng.integers(0, 25, ROWS).astype(np.int32)
+  lengths = rng.integers(1, 11, (ROWS, LENGTH)).astype(np.int32)
+  taken, first = dynamic_masking._choose_runs(
+    tf.constant(batch["input_ids"] >= FIRST),
+    *map(tf.constant, (batch["word_starts"], keys, budgets, lengths)),
+  )
+  expected = runs_in_a_loop(batch, keys, budgets, lengths)
+  assert expected[0].sum() > 0.8 * budgets.sum()
+  np.testing.assert_array_equal(taken, expected[0])
+  np.testing.assert_array_equal(first, expected[1])
+
+
+def test_lengths_of_spans_are_the_papers():
+  numbers = tf.random.stateless_uniform([1, 100_000], seed=[1, 2])
+  lengths = masking(runs="spans")._run_lengths(numbers).numpy()
+  # Geometric with p 0.2, 1 to 10 alone; five standard deviations are 0.007.
+  expected = 0.2 * 0.8 ** np.arange(10)
+  expected /= expected.sum()
+  shares = np.bincount(lengths[0], minlength=11)[1:] / lengths.size
+  np.testing.assert_allclose(shares, expected, rtol=0, atol=0.007)
+  assert round(lengths.mean(), 1) == 3.8
+  almost_one = np.nextafter(np.float32(1), np.float32(0))
+  edges = masking(runs="ngrams")._run_lengths(tf.constant([[0.0, almost_one]]))
+  assert edges.numpy().tolist() == [[1, 3]]
+
+
+@pytest.mark.parametrize("runs, expected", [("spans", True), ("ngrams", False)])
+def test_spans_are_replaced_together_and_ngrams_token_by_token(runs, expected):
+  """Whether [MASK] and other tokens mix within three neighbours."""
+  batch = sequences(rows=512)
+  batch["word_starts"] = (batch["input_ids"] >= FIRST).astype(np.int32)
+  masked = dynamic_masking.Masking(
+    mask_id=MASK, special_ids=(CLS, SEP), vocab_size=VOCAB,
+    max_predictions=3, runs=runs,
+  ).apply(
+    {name: tf.constant(value) for name, value in batch.items()},
+    tf.constant(0), rows=512, first_row=0,
+  )
+  masked = {name: value.numpy() for name, value in masked.items()}
+  positions = masked["masked_lm_positions"]
+  one_run = (np.diff(positions, axis=1) == 1).all(axis=1)
+  now = np.take_along_axis(masked["input_ids"], positions, axis=1)[one_run]
+  is_mask = (now == MASK).sum(axis=1)
+  # Three neighbours may be two runs that touch: few are, and those may mix.
+  mixed = np.mean((is_mask > 0) & (is_mask < 3))
+  assert one_run.sum() > 50
+  assert (mixed < 0.1) == expected, mixed
+
+
+@pytest.mark.parametrize("options", KINDS[:3])
+def test_replicas_see_their_rows_of_the_whole_batch(options):
+  batch = sequences()
+  whole = apply(batch, step=5, **options)
   half = ROWS // 2
   for first in (0, half):
     share = {name: v[first : first + half] for name, v in batch.items()}
-    part = apply(
-      share, step=5, first_row=first, rows=ROWS, whole_words=whole_words
-    )
+    part = apply(share, step=5, first_row=first, rows=ROWS, **options)
     for name, value in part.items():
       np.testing.assert_array_equal(value, whole[name][first : first + half])
 

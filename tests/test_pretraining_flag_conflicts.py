@@ -21,6 +21,8 @@ TRAINING = {
     "max_bad_steps eval_input_file".split()
   ),
   "freeze_encoder": False, "do_train": True, "do_eval": False,
+  "do_whole_word_mask": False, "mask_runs": None,
+  "span_boundary_objective": False, "max_predictions_per_seq": 20,
 }
 
 
@@ -36,7 +38,7 @@ def refuse(table, defaults, **given):
     ({"verify": True, "dupe_factor": 5}, "--dupe_factor .* with --verify"),
     (
       {"mask_runs": "spans", "dynamic_masking": True},
-      "--mask_runs .*run_pretraining.py makes none of runs",
+      "--mask_runs .* pass it to run_pretraining.py instead",
     ),
     (
       {"max_predictions_per_seq": 5, "dynamic_masking": True},
@@ -90,6 +92,14 @@ def test_making_data_that_fit(given):
       {"freeze_layers": 2, "freeze_encoder": True},
       "--freeze_layers has no effect with --freeze_encoder",
     ),
+    (
+      {"do_whole_word_mask": True, "mask_runs": "ngrams"},
+      "--do_whole_word_mask adds nothing to --mask_runs",
+    ),
+    (
+      {"span_boundary_objective": True, "max_predictions_per_seq": 0},
+      "--span_boundary_objective predicts masked words",
+    ),
   ],
 )
 def test_training(given, sentence):
@@ -100,14 +110,17 @@ def test_training(given, sentence):
 def test_training_that_fits():
   refuse(
     flag_conflicts.TRAINING_CONFLICTS, TRAINING,
-    eval_steps=5, eval_input_file="a", freeze_layers=1,
+    eval_steps=5, eval_input_file="a", freeze_layers=1, mask_runs="spans",
+    span_boundary_objective=True,
   )
 
 
-def test_options_of_masks_where_the_records_have_them():
-  with pytest.raises(errors.InputError, match="--masked_lm_prob .* already"):
-    refuse(
-      flag_conflicts.MASKED_RECORDS_CONFLICTS,
-      {"masked_lm_prob": 0.15, "do_whole_word_mask": False},
-      masked_lm_prob=0.2,
-    )
+@pytest.mark.parametrize(
+  "given", [{"masked_lm_prob": 0.2}, {"mask_runs": "spans"}]
+)
+def test_options_of_masks_where_the_records_have_them(given):
+  defaults = {
+    "masked_lm_prob": 0.15, "do_whole_word_mask": False, "mask_runs": None
+  }
+  with pytest.raises(errors.InputError, match="already masked|masked already"):
+    refuse(flag_conflicts.MASKED_RECORDS_CONFLICTS, defaults, **given)
