@@ -12,20 +12,26 @@ import tensorflow as tf
 
 import modeling
 import tokenization
-from checkpoints import converter, huggingface, weight_files
+from checkpoints import (
+  converter,
+  huggingface,
+  huggingface_names,
+  weight_files,
+)
 from variants import registry
 
-# What transformers calls the outputs of its classes -> what we do
+# What transformers calls the outputs of its classes, such as
+# BertForPreTraining -> what we do
 _OUTPUTS = {
-  "BertForPreTraining": {
+  "PreTraining": {
     "prediction_logits": "masked_lm",
     "seq_relationship_logits": "next_sentence",
   },
-  "BertForMaskedLM": {"logits": "masked_lm"},
-  "BertForNextSentencePrediction": {"logits": "next_sentence"},
-  "BertForSequenceClassification": {"logits": "labels"},
-  "BertForTokenClassification": {"logits": "labels"},
-  "BertForQuestionAnswering": {"start_logits": "start", "end_logits": "end"},
+  "MaskedLM": {"logits": "masked_lm"},
+  "NextSentencePrediction": {"logits": "next_sentence"},
+  "SequenceClassification": {"logits": "labels"},
+  "TokenClassification": {"logits": "labels"},
+  "QuestionAnswering": {"start_logits": "start", "end_logits": "end"},
 }
 
 
@@ -69,8 +75,8 @@ def compare(source, output, architecture=None):
     list of (who ran which end, output, largest difference from what this
     project computes from the input).
   """
-  architecture = architecture or huggingface.architecture_of(
-    source.reader.shapes
+  architecture = architecture or huggingface_names.architecture_of(
+    source.reader.shapes, registry.name_of(source.config)
   )
   batch = random_batch(source.config)
   expected = our_outputs(source, architecture, batch)
@@ -183,7 +189,7 @@ def our_outputs(source, architecture, batch):
     found["start"], found["end"] = run(head, output.sequence_output)
   if "output_bias" in shapes:
     count = shapes["output_bias"][0]
-    if architecture == "BertForTokenClassification":
+    if architecture.endswith("ForTokenClassification"):
       head = modeling.TokenClassificationHead(config, count)
       found["labels"] = run(head, output.sequence_output)
     else:
@@ -214,16 +220,21 @@ def huggingface_outputs(source, architecture, batch):
   if not os.path.exists(os.path.join(folder, "config.json")):
     return {}
   model = getattr(transformers, architecture).from_pretrained(folder).eval()
+  ids, mask, types = (
+    torch.from_numpy(values.astype(np.int64)) for values in batch
+  )
+  inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
+  if not hasattr(model.base_model.embeddings, "token_type_embeddings"):
+    del inputs["token_type_ids"]
   with torch.no_grad():
-    output = model(
-      *(torch.from_numpy(values.astype(np.int64)) for values in batch),
-      output_hidden_states=True,
-    )
+    output = model(**inputs, output_hidden_states=True)
     found = {"sequence_output": output.hidden_states[-1]}
-    pooler = getattr(model, "bert", model).pooler
-    if pooler is not None:
-      found["pooled_output"] = pooler(output.hidden_states[-1])
-  for theirs, ours in _OUTPUTS.get(architecture, {}).items():
+    pooled = getattr(model.base_model(**inputs), "pooler_output", None)
+    if pooled is not None:
+      found["pooled_output"] = pooled
+  for theirs, ours in _OUTPUTS.get(
+    architecture.partition("For")[2], {}
+  ).items():
     found[ours] = output[theirs]
   return {name: value.numpy() for name, value in found.items()}
 

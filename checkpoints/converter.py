@@ -17,7 +17,13 @@ from typing import NamedTuple, Optional
 import tensorflow as tf
 
 import modeling
-from checkpoints import huggingface, model_garden, weight_files, weight_names
+from checkpoints import (
+  huggingface,
+  huggingface_names,
+  model_garden,
+  weight_files,
+  weight_names,
+)
 from common import errors, file_io, json_files, run_settings
 from variants import registry
 
@@ -163,7 +169,11 @@ def convert(source, output, kind, *, keep_optimizer_state=True, **options):
     InputError: the folder has files, or the checkpoint cannot be read.
   """
   _check_new(output)
-  weights, left_out = _chosen(source.reader, kind, keep_optimizer_state)
+  variant = registry.name_of(source.config)
+  _check_place(kind, variant)
+  weights, left_out = _chosen(
+    source.reader, kind, variant, keep_optimizer_state
+  )
   values = {name: source.reader.read(name) for name in weights}
   temporary = file_io.temporary_path(output.rstrip("/"))
   try:
@@ -192,12 +202,17 @@ def _check_new(output):
     raise errors.InputError(f"{output} is there already; give a new folder")
 
 
-def _chosen(reader, kind, keep_optimizer_state):
+def _check_place(kind, variant):
+  if kind == "model_garden" and variant != "bert":
+    raise errors.InputError(
+      f"--to=model_garden has no place for {variant}; it is for BERT alone"
+    )
+
+
+def _chosen(reader, kind, variant, keep_optimizer_state):
   """Returns (names to convert, {name: why it is left out})."""
-  known = {
-    row.tf1
-    for row in weight_names.table(weight_names.count_layers(reader.shapes))
-  }
+  count = weight_names.count_layers(reader.shapes)
+  known = {row.tf1 for row in huggingface_names.rows(variant, count)}
   chosen, left_out = [], {}
   for name in reader.shapes:
     if weight_files.is_optimizer_state(name):

@@ -11,7 +11,6 @@ the two change on the way, and the function stays.
 """
 
 import os
-import re
 
 import ml_dtypes  # noqa: F401  (lets safetensors hand out bfloat16)
 import numpy as np
@@ -19,20 +18,12 @@ import safetensors
 import safetensors.numpy
 import tensorflow as tf
 
-from checkpoints import weight_names
+from checkpoints import huggingface_names, weight_names
 from common import config_formats, errors, file_io, json_files
 
 _WEIGHTS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
 _TOKENIZER = "tokenizer_config.json"
-
-# Made from others when a model is loaded; older files carry copies.
-_POSITIONS = "bert.embeddings.position_ids"
-_TIED = {
-  "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
-  "cls.predictions.decoder.bias": "cls.predictions.bias",
-}
-
 
 def is_checkpoint(path):
   """Whether a path is a .safetensors file or a folder with one."""
@@ -58,6 +49,7 @@ class Reader:
     shapes: dict from TF1 name to shape; names that no row of
       `weight_names.table` has are as in the file.
     config: dict for `BertConfig.from_dict`, or None if there is no config.json.
+    variant: name of the model's kind, "bert" or one of the folder `variants`.
     notes: sentences about what the numbers alone do not tell.
   """
 
@@ -79,7 +71,11 @@ class Reader:
         json_files.read(config_path), config_path
       )
     self._files = _open_files(path if not is_folder else _weights_of(folder))
-    self._names = _tf1_names(self._files)
+    if self.config:
+      self.variant = self.config.get("variant", "bert")
+    else:
+      self.variant = huggingface_names.variant_of(self._files)
+    self._names = _tf1_names(self.variant, self._files)
     self.shapes = {
       tf1: tuple(self._files[name].get_slice(name).get_shape())
       for tf1, (name, layout) in sorted(self._names.items())
@@ -87,7 +83,7 @@ class Reader:
     for tf1, (_, layout) in self._names.items():
       if layout == "transposed":
         self.shapes[tf1] = self.shapes[tf1][::-1]
-    self.notes = _notes(path, folder, self._files)
+    self.notes = _notes(path, folder, self.variant, self._files)
     self._check_tied()
 
   def read(self, name):
@@ -103,8 +99,9 @@ class Reader:
 
     Its table and the head's then differ, which TF1 names cannot say.
     """
-    for copy, original in _TIED.items():
-      names = [_as_in_file(n, self._files) for n in (copy, original)]
+    kind = huggingface_names.KINDS[self.variant]
+    for pair in kind.tied.items():
+      names = [_as_in_file(n, kind.prefix, self._files) for n in pair]
       if all(names):
         values = [self._files[n].get_tensor(n) for n in names]
         if not np.array_equal(*values):
@@ -114,9 +111,10 @@ class Reader:
           )
 
 
-def _as_in_file(name, files):
-  """The name, with or without "bert.", that the file has; None if neither."""
-  return next((n for n in (name, name[5:]) if n in files), None)
+def _as_in_file(name, prefix, files):
+  """The name, with or without the prefix, in the file; None if neither."""
+  found = (n for n in (name, name.removeprefix(prefix)) if n in files)
+  return next(found, None)
 
 
 def _weights_of(folder):
@@ -158,38 +156,33 @@ def _open(path):
     ) from error
 
 
-def _tf1_names(names):
+def _tf1_names(variant, names):
   """Returns {TF1 name: (name in the file, layout)}."""
-  layers = (re.search(r"\bencoder\.layer\.(\d+)\.", name) for name in names)
-  count = max((int(m.group(1)) + 1 for m in layers if m), default=0)
-  table = weight_names.table(count)
-  rows = {row.huggingface: row for row in table if row.huggingface}
+  rows = huggingface_names.rows_of_file(variant, names)
   found = {}
   for name in names:
-    full = _full_name(name)
+    full = huggingface_names.full_name(variant, name)
     if full in rows:
       found[rows[full].tf1] = (name, rows[full].huggingface_layout)
-    elif full != _POSITIONS and full not in _TIED:
+    elif not huggingface_names.is_made_from_others(variant, full):
       found[name] = (name, "same")
   return found
 
 
-def _full_name(name):
-  """The name as models with a head save it today."""
-  name = re.sub(r"^(?=(embeddings|encoder|pooler)\.)", "bert.", name)
-  # Files of before 2019 name the two as TensorFlow does.
-  name = re.sub(r"(?<=LayerNorm\.)gamma$", "weight", name)
-  return re.sub(r"(?<=LayerNorm\.)beta$", "bias", name)
-
-
-def _notes(path, folder, files):
+def _notes(path, folder, variant, files):
   """Sentences on pooling, label names, casing and number formats."""
   notes = []
   dtypes = {files[name].get_slice(name).get_dtype() for name in files}
   small = sorted(dtypes & {"F16", "BF16"})
   if small:
     notes.append(f"weights are stored as {', '.join(small)}, read as float32")
-  made = [name for name in files if _full_name(name) in (_POSITIONS, *_TIED)]
+  made = [
+    name
+    for name in files
+    if huggingface_names.is_made_from_others(
+      variant, huggingface_names.full_name(variant, name)
+    )
+  ]
   if made:
     notes.append(
       f"{', '.join(sorted(made))}: not read, since a model makes it of the rest"
@@ -226,29 +219,6 @@ def _sentence_note(path, modules):
 # Writing
 
 
-# Class of transformers -> what its TF1 names start with, besides the encoder's.
-# The first one that has all its names is taken, so a head of tokens has to be
-# asked for: its names are those of a head of sentences.
-ARCHITECTURES = {
-  "BertForQuestionAnswering": ["cls/squad/"],
-  "BertForSequenceClassification": ["output_"],
-  "BertForTokenClassification": ["output_"],
-  "BertForPreTraining": ["cls/seq_relationship/", "cls/predictions/"],
-  "BertForMaskedLM": ["cls/predictions/"],
-  "BertForNextSentencePrediction": ["cls/seq_relationship/"],
-  "BertModel": [],
-}
-
-
-def architecture_of(names):
-  """The class of transformers for a model with these TF1 names."""
-  return next(
-    architecture
-    for architecture, prefixes in ARCHITECTURES.items()
-    if all(any(n.startswith(prefix) for n in names) for prefix in prefixes)
-  )
-
-
 def write(folder, weights, config, *, architecture=None, do_lower_case=None):
   """Writes config.json, model.safetensors and tokenizer_config.json.
 
@@ -256,21 +226,25 @@ def write(folder, weights, config, *, architecture=None, do_lower_case=None):
     folder: an existing folder.
     weights: dict from TF1 name to numpy array.
     config: dict of a bert_config.json.
-    architecture: a class of transformers; by default `architecture_of`.
+    architecture: a class of transformers; by default that of the names, see
+      huggingface_names.architecture_of.
     do_lower_case: bool for the tokenizer, or None to write nothing about it.
 
   Returns:
     dict from TF1 name to the name in the file; what has none there (optimizer
     state) is left out.
+
+  Raises:
+    InputError: the architecture is not of this kind of model.
   """
-  architecture = architecture or architecture_of(weights)
-  rows = [
-    row
-    for row in weight_names.table(weight_names.count_layers(weights))
-    if row.tf1 in weights and row.huggingface
-  ]
+  variant = config.get("variant", "bert")
+  architecture = architecture or huggingface_names.architecture_of(
+    weights, variant
+  )
+  rows = huggingface_names.rows_to_write(weights, variant, architecture)
+  kind = huggingface_names.KINDS[variant]
   # A model without a head is saved without the name of its encoder.
-  prefix = "bert." if architecture == "BertModel" else ""
+  prefix = "" if kind.architectures[architecture] else kind.prefix
   names = {row.tf1: row.huggingface.removeprefix(prefix) for row in rows}
   heads = config["num_attention_heads"]
   tensors = {
@@ -289,17 +263,20 @@ def write(folder, weights, config, *, architecture=None, do_lower_case=None):
   )
   if do_lower_case is not None:
     write_tokenizer_config(
-      folder, do_lower_case, config["max_position_embeddings"]
+      folder, do_lower_case, config["max_position_embeddings"],
+      tokenizer_class=kind.tokenizer,
     )
   return names
 
 
-def write_tokenizer_config(folder, do_lower_case, max_length):
+def write_tokenizer_config(
+  folder, do_lower_case, max_length, *, tokenizer_class="BertTokenizer"
+):
   """Writes a tokenizer_config.json: its case, and the most tokens of a text."""
   json_files.write(
     os.path.join(folder, _TOKENIZER),
     {
-      "tokenizer_class": "BertTokenizer",
+      "tokenizer_class": tokenizer_class,
       "do_lower_case": bool(do_lower_case),
       "model_max_length": max_length,
     },

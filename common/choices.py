@@ -36,6 +36,9 @@ HUGGINGFACE_ARCHITECTURES = (
   "BertForQuestionAnswering", "BertForSequenceClassification",
   "BertForTokenClassification", "BertForPreTraining", "BertForMaskedLM",
   "BertForNextSentencePrediction", "BertModel",
+  "DistilBertForQuestionAnswering", "DistilBertForSequenceClassification",
+  "DistilBertForTokenClassification", "DistilBertForMaskedLM",
+  "DistilBertModel",
 )
 SERVING_HEADS = ("classification", "embedding", "masked_lm", "span", "tagging")
 EMBEDDING_POOLINGS = ("pooled", "mean", "cls")

@@ -9,32 +9,66 @@ hidden state by about 1e-3, without any error: so this module recognizes both.
 """
 
 import math
+from typing import NamedTuple
 
 from absl import logging
 
 from common import errors, json_files
 
-# What `BertConfig` of transformers takes for a key that the file lacks.
-_DEFAULTS = {
-  "vocab_size": 30522,
-  "hidden_size": 768,
-  "num_hidden_layers": 12,
-  "num_attention_heads": 12,
-  "intermediate_size": 3072,
-  "hidden_act": "gelu",
-  "hidden_dropout_prob": 0.1,
-  "attention_probs_dropout_prob": 0.1,
-  "max_position_embeddings": 512,
-  "type_vocab_size": 2,
-  "initializer_range": 0.02,
-}
-# Values that this project's model has built in; other ones cannot be read.
-_BUILT_IN = {
-  "model_type": "bert",
-  "layer_norm_eps": 1e-12,
-  "position_embedding_type": "absolute",
-  "is_decoder": False,
-  "add_cross_attention": False,
+
+class _Kind(NamedTuple):
+  """How transformers writes the configuration of one kind of model.
+
+  Attributes:
+    defaults: our name of a key -> what transformers takes where it is absent.
+    built_in: their name -> the value that this project's model has built in;
+      other ones cannot be read.
+    names: our name -> theirs, where the two differ; None where they have none.
+  """
+
+  defaults: dict
+  built_in: dict
+  names: dict = {}
+
+
+_BERT = _Kind(
+  defaults={
+    "vocab_size": 30522,
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+    "max_position_embeddings": 512,
+    "type_vocab_size": 2,
+    "initializer_range": 0.02,
+  },
+  built_in={
+    "layer_norm_eps": 1e-12,
+    "position_embedding_type": "absolute",
+    "is_decoder": False,
+    "add_cross_attention": False,
+  },
+)
+# By model_type, which is also the name of a variant (see the folder).
+_KINDS = {
+  "bert": _BERT,
+  "distilbert": _Kind(
+    defaults={**_BERT.defaults, "num_hidden_layers": 6},
+    built_in={},
+    names={
+      "hidden_size": "dim",
+      "num_hidden_layers": "n_layers",
+      "num_attention_heads": "n_heads",
+      "intermediate_size": "hidden_dim",
+      "hidden_act": "activation",
+      "hidden_dropout_prob": "dropout",
+      "attention_probs_dropout_prob": "attention_dropout",
+      "type_vocab_size": None,
+    },
+  ),
 }
 # What a fine-tuned model says of its task; the last two are this project's.
 _OF_A_TASK = (
@@ -90,16 +124,28 @@ def from_huggingface(values, path=None):
     from a number in digits to a name.
 
   Raises:
-    InputError: a kind of model that is not BERT.
+    InputError: a kind of model that is neither BERT nor a variant of it.
   """
-  for key, expected in _BUILT_IN.items():
+  variant = values.get("model_type", "bert")
+  place = f"{path}: " if path else ""
+  if variant not in _KINDS:
+    raise errors.InputError(
+      f"{place}model_type is {variant!r}; only models of "
+      + ", ".join(map(repr, sorted(_KINDS))) + " can be read"
+    )
+  kind = _KINDS[variant]
+  for key, expected in kind.built_in.items():
     if values.get(key, expected) != expected:
-      place = f"{path}: " if path else ""
       raise errors.InputError(
         f"{place}{key} is {values[key]!r}; only models with {expected!r} can "
         "be read"
       )
-  config = {key: values.get(key, value) for key, value in _DEFAULTS.items()}
+  config = {
+    key: values.get(kind.names.get(key, key), default)
+    for key, default in kind.defaults.items()
+  }
+  if variant != "bert":
+    config["variant"] = variant
   name = config["hidden_act"]
   if isinstance(name, str):
     config["hidden_act"] = _ACTIVATIONS.get(name, name)
@@ -117,8 +163,14 @@ def to_huggingface(config, architecture):
     architecture: name of a class of transformers.
   """
   ours = {"gelu": "gelu_new", "gelu_erf": "gelu"}
-  values = {key: config[key] for key in _DEFAULTS}
-  values["hidden_act"] = ours.get(config["hidden_act"], config["hidden_act"])
+  variant = config.get("variant", "bert")
+  kind = _KINDS[variant]
+  values = {
+    kind.names.get(key, key): ours.get(config[key], config[key])
+    if key == "hidden_act" else config[key]
+    for key in kind.defaults
+  }
+  values.pop(None, None)
   for key in _OF_A_TASK:
     if config.get(key):
       values[key] = config[key]
@@ -129,8 +181,8 @@ def to_huggingface(config, architecture):
   return {
     **values,
     "architectures": [architecture],
-    "model_type": _BUILT_IN["model_type"],
-    "layer_norm_eps": _BUILT_IN["layer_norm_eps"],
+    "model_type": variant,
+    **{k: v for k, v in kind.built_in.items() if k == "layer_norm_eps"},
     "pad_token_id": 0,
   }
 

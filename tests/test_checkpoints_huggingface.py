@@ -11,27 +11,12 @@ import safetensors.numpy
 import tensorflow as tf
 
 import modeling
-from checkpoints import huggingface, weight_files
+import transformers_goldens
+from checkpoints import huggingface, huggingface_names, weight_files
 from common import config_formats, errors
 
 GOLDEN = pathlib.Path("tests/golden/huggingface")
 CLASSES = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
-OUTPUTS = dict(np.load(GOLDEN / "outputs.npz"))
-NO_POOLER = ["^bert/pooler/"]
-
-
-def tensors_of(folder):
-  tensors = {}
-  for path in sorted(pathlib.Path(folder).glob("*.safetensors")):
-    tensors.update(safetensors.numpy.load_file(path))
-  return tensors
-
-
-def check_equal(found, expected):
-  assert found.keys() == expected.keys()
-  for name, value in expected.items():
-    assert found[name].dtype == value.dtype
-    np.testing.assert_array_equal(found[name], value)
 
 
 @pytest.fixture
@@ -54,25 +39,13 @@ def rewrite(model, change):
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_weights_come_back_bit_for_bit(name, tmp_path):
-  reader = weight_files.open_reader(str(GOLDEN / name))
-  prefix = f"{tmp_path}/bert_model.ckpt"
-  weight_files.write_tf1(prefix, {n: reader.read(n) for n in reader.shapes})
-  weights = weight_files.read_weights(prefix)
-  assert {n: w.shape for n, w in weights.items()} == reader.shapes
-  huggingface.write(
-    str(tmp_path), weights, reader.config, architecture=name
-  )
-  check_equal(tensors_of(tmp_path), tensors_of(GOLDEN / name))
-  written = json.loads((tmp_path / "config.json").read_text())
-  original = json.loads((GOLDEN / name / "config.json").read_text())
-  assert {key: original[key] for key in written} == written
-  assert config_formats.from_huggingface(written) == reader.config
+  transformers_goldens.check_round_trip(GOLDEN / name, tmp_path)
 
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_the_class_is_known_from_the_weights(name):
   names = weight_files.open_reader(str(GOLDEN / name)).shapes
-  found = huggingface.architecture_of(names)
+  found = huggingface_names.architecture_of(names)
   expected = name.replace("TokenClassification", "SequenceClassification")
   assert found == expected
 
@@ -93,43 +66,17 @@ def test_files_are_a_function_of_the_weights(tmp_path):
 # Outputs, against transformers.
 
 
-class Loaded:
-  """This project's encoder with the weights and shape of a golden folder."""
-
-  def __init__(self, name):
-    self.reader = weight_files.open_reader(str(GOLDEN / name))
-    self.name = name
-    self.config = modeling.BertConfig.from_dict(self.reader.config)
-    self.bert = modeling.BertModel(self.config)
-    weight_files.load(
-      self.bert.variables, self.reader, allowed_missing=NO_POOLER
-    )
-    self.output = self.bert(
-      *(
-        tf.constant(OUTPUTS[key], tf.int32)
-        for key in ("input_ids", "attention_mask", "token_type_ids")
-      )
-    )
-
-  def head(self, head):
-    weight_files.load(head.variables, self.reader)
-    return head
-
-  def check(self, key, value):
-    expected = OUTPUTS[f"{self.name}/{key}"]
-    np.testing.assert_allclose(value, expected, rtol=0, atol=1e-5)
+def loaded(name):
+  return transformers_goldens.Loaded(GOLDEN / name)
 
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_hidden_states_are_those_of_transformers(name):
-  model = Loaded(name)
-  output = model.output
-  layers = [output.embedding_output, *output.all_encoder_layers]
-  model.check("hidden_states", layers)
+  loaded(name).check_hidden_states()
 
 
 def test_pooled_output_is_that_of_transformers():
-  model = Loaded("BertModel")
+  model = loaded("BertModel")
   model.check("pooler_output", model.output.pooled_output)
 
 
@@ -138,29 +85,25 @@ def test_masked_lm_is_that_of_transformers():
     ("BertForMaskedLM", "logits"),
     ("BertForPreTraining", "prediction_logits"),
   ):
-    model = Loaded(name)
+    model = loaded(name)
     head = modeling.MaskedLMHead(model.config, model.bert.word_embeddings)
     everywhere = tf.tile([tf.range(7)], [3, 1])
     logits = model.head(head)(model.output.sequence_output, everywhere)
     model.check(key, logits)
 
 
-def test_other_heads_are_those_of_transformers():
-  model = Loaded("BertForPreTraining")
+def test_next_sentences_are_those_of_transformers():
+  model = loaded("BertForPreTraining")
   head = model.head(modeling.NextSentenceHead(model.config))
   model.check("seq_relationship_logits", head(model.output.pooled_output))
-  model = Loaded("BertForSequenceClassification")
-  head = model.head(modeling.ClassificationHead(model.config, 3))
-  model.check("logits", head(model.output.pooled_output))
-  model = Loaded("BertForTokenClassification")
-  head = model.head(modeling.TokenClassificationHead(model.config, 5))
-  model.check("logits", head(model.output.sequence_output))
-  model = Loaded("BertForQuestionAnswering")
-  start, end = model.head(modeling.SpanHead(model.config))(
-    model.output.sequence_output
-  )
-  model.check("start_logits", start)
-  model.check("end_logits", end)
+
+
+@pytest.mark.parametrize(
+  "task",
+  ["QuestionAnswering", "SequenceClassification", "TokenClassification"],
+)
+def test_heads_of_tasks_are_those_of_transformers(task):
+  loaded(f"BertFor{task}").check_head()
 
 
 # Older and other ways to save.
@@ -184,7 +127,9 @@ def test_names_of_old_files(model):
 
   rewrite(model, as_before_2019)
   reader = weight_files.open_reader(str(model))
-  check_equal({n: reader.read(n) for n in reader.shapes}, expected)
+  transformers_goldens.check_equal(
+    {n: reader.read(n) for n in reader.shapes}, expected
+  )
   assert reader.notes == [
     "bert.embeddings.position_ids, cls.predictions.decoder.bias, "
     "cls.predictions.decoder.weight: not read, since a model makes it of the "
@@ -194,14 +139,16 @@ def test_names_of_old_files(model):
 
 def test_an_encoder_with_a_prefix_and_a_file_alone(model, tmp_path):
   expected = weight_files.read_weights(str(GOLDEN / "BertModel"))
-  tensors = tensors_of(GOLDEN / "BertModel")
+  tensors = transformers_goldens.tensors_of(GOLDEN / "BertModel")
   path = f"{tmp_path}/weights.safetensors"
   safetensors.numpy.save_file(
     {f"bert.{name}": value for name, value in tensors.items()}, path
   )
   reader = weight_files.open_reader(path)
   assert reader.config is None
-  check_equal({n: reader.read(n) for n in reader.shapes}, expected)
+  transformers_goldens.check_equal(
+    {n: reader.read(n) for n in reader.shapes}, expected
+  )
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])

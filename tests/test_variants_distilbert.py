@@ -1,0 +1,196 @@
+"""DistilBERT against transformers: weights, outputs, partial computation."""
+
+import json
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import tensorflow as tf
+
+import modeling
+import transformers_goldens
+from checkpoints import (
+  comparison,
+  converter,
+  huggingface,
+  huggingface_names,
+  weight_files,
+)
+from common import config_formats, errors
+from variants import registry
+
+GOLDEN = pathlib.Path("tests/golden/distilbert")
+CLASSES = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
+HEADS = [name for name in CLASSES if "For" in name]
+TYPES = "bert/embeddings/token_type_embeddings"
+
+
+@pytest.fixture
+def model(tmp_path):
+  """A copy of a folder, to be changed."""
+  copy = tmp_path / "model"
+  shutil.copytree(GOLDEN / "DistilBertForMaskedLM", copy)
+  return copy
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_weights_come_back_bit_for_bit(name, tmp_path):
+  transformers_goldens.check_round_trip(GOLDEN / name, tmp_path)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_class_is_known_from_the_weights(name):
+  names = weight_files.open_reader(str(GOLDEN / name)).shapes
+  assert huggingface_names.architecture_of(names, "distilbert") == name
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_hidden_states_are_those_of_transformers(name):
+  transformers_goldens.Loaded(GOLDEN / name).check_hidden_states()
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_heads_are_those_of_transformers(name):
+  transformers_goldens.Loaded(GOLDEN / name).check_head()
+
+
+def test_padding_and_unread_positions_can_be_left_out():
+  whole = transformers_goldens.Loaded(GOLDEN / "DistilBertForMaskedLM")
+  model = registry.make_encoder(whole.config, skip_padding=True)
+  for variable, value in zip(model.variables, whole.bert.variables):
+    variable.assign(value)
+  ids, mask = whole.inputs
+  output = model(ids, mask)
+  expected = whole.output.sequence_output * tf.cast(mask, tf.float32)[..., None]
+  np.testing.assert_allclose(output.sequence_output, expected, atol=1e-5)
+  positions = tf.constant([[0, 6], [0, 3], [0, 0]])
+  partial = model(ids, mask, positions=positions)
+  np.testing.assert_allclose(
+    partial.sequence_output,
+    tf.gather(whole.output.sequence_output, positions, batch_dims=1),
+    atol=1e-5,
+  )
+  np.testing.assert_allclose(
+    partial.pooled_output, whole.output.pooled_output, atol=1e-5
+  )
+
+
+def test_the_encoder_alone_and_copies_of_tied_weights(model):
+  path = model / "model.safetensors"
+  tensors = safetensors.numpy.load_file(path)
+  table = tensors["distilbert.embeddings.word_embeddings.weight"]
+  tied = {**tensors, "vocab_projector.weight": table.copy()}
+  safetensors.numpy.save_file(tied, path)
+  expected = weight_files.read_weights(str(GOLDEN / "DistilBertForMaskedLM"))
+  reader = weight_files.open_reader(str(model))
+  transformers_goldens.check_equal(
+    {n: reader.read(n) for n in reader.shapes}, expected
+  )
+  assert "vocab_projector.weight: not read" in reader.notes[0]
+  # Without a config.json the names alone say which kind it is.
+  alone = weight_files.open_reader(str(path))
+  assert alone.variant == "distilbert"
+  assert alone.shapes == reader.shapes
+  safetensors.numpy.save_file({**tied, "vocab_projector.weight": -table}, path)
+  with pytest.raises(
+    errors.InputError, match="vocab_projector.weight differs from distilbert"
+  ):
+    weight_files.open_reader(str(model))
+
+
+# Configurations.
+
+
+def test_names_of_the_configuration_change_both_ways():
+  theirs = {
+    "model_type": "distilbert", "dim": 24, "n_layers": 3, "n_heads": 4,
+    "hidden_dim": 20, "activation": "gelu", "dropout": 0.25,
+    "attention_dropout": 0.5, "max_position_embeddings": 7, "vocab_size": 9,
+    "initializer_range": 0.5,
+  }
+  values = config_formats.from_huggingface(theirs)
+  config = modeling.BertConfig.from_dict(values)
+  assert (config.hidden_size, config.num_hidden_layers) == (24, 3)
+  assert (config.num_attention_heads, config.intermediate_size) == (4, 20)
+  assert config.hidden_act == "gelu_erf"
+  assert config.hidden_dropout_prob == 0.25
+  assert config.attention_probs_dropout_prob == 0.5
+  # What this project writes is not taken for Hugging Face's.
+  again = modeling.BertConfig.from_dict(json.loads(config.to_json_string()))
+  assert again.to_dict() == config.to_dict()
+  back = config_formats.to_huggingface(values, "DistilBertModel")
+  assert back.items() >= theirs.items()
+  assert back["architectures"] == ["DistilBertModel"]
+  assert "type_vocab_size" not in back and "layer_norm_eps" not in back
+
+
+def test_what_a_configuration_lacks_is_what_transformers_takes():
+  values = config_formats.from_huggingface({"model_type": "distilbert"})
+  assert values["num_hidden_layers"] == 6
+  assert values["hidden_size"] == 768
+
+
+def test_the_released_sizes_have_the_papers_number_of_weights():
+  values = config_formats.from_huggingface({"model_type": "distilbert"})
+  config = modeling.BertConfig.from_dict(values)
+  shapes = registry.shapes(config)
+  pooler = 768 * 768 + 768
+  # 66 million; DistilBertModel of transformers has no pooler.
+  assert config.num_parameters(registry.shapes) - pooler == 66_362_880
+  assert TYPES not in shapes
+
+
+# Conversion.
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_conversions_compute_the_same(name, tmp_path):
+  source = converter.open_source(str(GOLDEN / name))
+  converter.convert(source, f"{tmp_path}/tf1", "tf1")
+  back = converter.open_source(f"{tmp_path}/tf1")
+  assert registry.name_of(back.config) == "distilbert"
+  conversion = converter.convert(back, f"{tmp_path}/again", "huggingface")
+  assert not conversion.left_out
+  transformers_goldens.check_equal(
+    transformers_goldens.tensors_of(tmp_path / "again"),
+    transformers_goldens.tensors_of(GOLDEN / name),
+  )
+  rows = comparison.compare(source, f"{tmp_path}/again")
+  assert max(difference for _, _, difference in rows) <= 1e-5
+
+
+def test_a_pooler_is_written_for_the_classifier_alone(tmp_path):
+  reader = weight_files.open_reader(
+    str(GOLDEN / "DistilBertForTokenClassification")
+  )
+  weights = {name: reader.read(name) for name in reader.shapes}
+  # As run_ner.py leaves it: the pooler is there and was never trained.
+  weights["bert/pooler/dense/kernel"] = np.zeros([8, 8], np.float32)
+  weights["bert/pooler/dense/bias"] = np.zeros([8], np.float32)
+  for suffix, expected in (("Token", False), ("Sequence", True)):
+    names = huggingface.write(
+      str(tmp_path), weights, reader.config,
+      architecture=f"DistilBertFor{suffix}Classification",
+    )
+    assert ("bert/pooler/dense/kernel" in names) == expected
+
+
+@pytest.mark.parametrize(
+  "kind, options, message",
+  [
+    ("model_garden", {}, "no place for distilbert"),
+    (
+      "huggingface", {"architecture": "BertModel"},
+      "--architecture=BertModel is of another .* among DistilBertForQ",
+    ),
+  ],
+)
+def test_places_that_it_cannot_go_to_are_named(
+  model, tmp_path, kind, options, message
+):
+  source = converter.open_source(str(model))
+  with pytest.raises(errors.InputError, match=message):
+    converter.convert(source, f"{tmp_path}/out", kind, **options)
+  assert not (tmp_path / "out").exists()

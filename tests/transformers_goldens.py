@@ -1,0 +1,96 @@
+"""Models that transformers saved, with what it computed; see tests/golden."""
+
+import pathlib
+
+import numpy as np
+import safetensors.numpy
+import tensorflow as tf
+
+import modeling
+from checkpoints import huggingface, weight_files
+from common import config_formats, json_files
+from variants import registry
+
+NO_POOLER = ["^bert/pooler/"]
+
+
+def tensors_of(folder):
+  tensors = {}
+  for path in sorted(pathlib.Path(folder).glob("*.safetensors")):
+    tensors.update(safetensors.numpy.load_file(path))
+  return tensors
+
+
+def check_equal(found, expected):
+  assert found.keys() == expected.keys()
+  for name, value in expected.items():
+    assert found[name].dtype == value.dtype
+    np.testing.assert_array_equal(found[name], value)
+
+
+def check_round_trip(folder, temporary):
+  """Asserts that a model comes back bit for bit over a TF1 checkpoint."""
+  reader = weight_files.open_reader(str(folder))
+  prefix = f"{temporary}/bert_model.ckpt"
+  weight_files.write_tf1(prefix, {n: reader.read(n) for n in reader.shapes})
+  weights = weight_files.read_weights(prefix)
+  assert {n: w.shape for n, w in weights.items()} == reader.shapes
+  huggingface.write(
+    str(temporary), weights, reader.config, architecture=folder.name
+  )
+  check_equal(tensors_of(temporary), tensors_of(folder))
+  written = json_files.read(f"{temporary}/config.json")
+  original = json_files.read(f"{folder}/config.json")
+  assert {key: original[key] for key in written} == written
+  assert config_formats.from_huggingface(written) == reader.config
+
+
+class Loaded:
+  """This project's encoder with the weights and shape of a golden folder."""
+
+  def __init__(self, folder):
+    self.expected = dict(np.load(folder.parent / "outputs.npz"))
+    self.reader = weight_files.open_reader(str(folder))
+    self.name = folder.name
+    self.config = modeling.BertConfig.from_dict(self.reader.config)
+    self.bert = registry.make_encoder(self.config)
+    weight_files.load(
+      self.bert.variables, self.reader, allowed_missing=NO_POOLER
+    )
+    names = "input_ids", "attention_mask", "token_type_ids"
+    self.inputs = [
+      tf.constant(self.expected[name], tf.int32)
+      for name in names if name in self.expected
+    ]
+    self.output = self.bert(*self.inputs)
+
+  def head(self, head):
+    weight_files.load(head.variables, self.reader)
+    return head
+
+  def check(self, key, value):
+    expected = self.expected[f"{self.name}/{key}"]
+    np.testing.assert_allclose(value, expected, rtol=0, atol=1e-5)
+
+  def check_hidden_states(self):
+    output = self.output
+    states = [output.embedding_output, *output.all_encoder_layers]
+    self.check("hidden_states", states)
+
+  def check_head(self):
+    """Compares what the head of the folder's class computes."""
+    states, pooled = self.output.sequence_output, self.output.pooled_output
+    task = self.name.partition("For")[2]
+    if task == "MaskedLM":
+      head = modeling.MaskedLMHead(self.config, self.bert.word_embeddings)
+      self.check("logits", self.head(head)(states))
+    elif task == "QuestionAnswering":
+      start, end = self.head(modeling.SpanHead(self.config))(states)
+      self.check("start_logits", start)
+      self.check("end_logits", end)
+    else:
+      count = self.reader.shapes["output_bias"][0]
+      of_tokens = task == "TokenClassification"
+      classes = modeling.ClassificationHead, modeling.TokenClassificationHead
+      head = self.head(classes[of_tokens](self.config, count))
+      self.check("logits", head(states if of_tokens else pooled))
