@@ -17,14 +17,7 @@ from classification import classifier_flags
 from common import command
 from training import common_flags
 
-common_flags.define_model_flags()
-common_flags.define_tokenizer_flags()
-common_flags.define_output_flags(required=False)
-common_flags.define_training_flags()
-common_flags.define_epoch_flags()
-common_flags.define_evaluation_flags()
-common_flags.define_prediction_flags()
-common_flags.define_device_flags()
+common_flags.define_fine_tuning_flags()
 classifier_flags.define_task_flags()
 classifier_flags.define_own_data_flags()
 classifier_flags.define_window_flags()

@@ -27,14 +27,7 @@ from absl import flags
 from common import choices, command
 from training import common_flags
 
-common_flags.define_model_flags()
-common_flags.define_tokenizer_flags()
-common_flags.define_output_flags(required=False)
-common_flags.define_training_flags()
-common_flags.define_epoch_flags()
-common_flags.define_evaluation_flags()
-common_flags.define_prediction_flags()
-common_flags.define_device_flags()
+common_flags.define_fine_tuning_flags()
 flags.DEFINE_string(
   "train_file", None, "CoNLL columns or JSON lines to train on."
 )

@@ -23,14 +23,7 @@ from common import command
 from training import common_flags
 
 # Not every use needs them: `main` asks for what it needs.
-common_flags.define_model_flags(max_seq_length=384, required=False)
-common_flags.define_tokenizer_flags(required=False)
-common_flags.define_output_flags(required=False)
-common_flags.define_training_flags()
-common_flags.define_epoch_flags()
-common_flags.define_evaluation_flags()
-common_flags.define_prediction_flags()
-common_flags.define_device_flags()
+common_flags.define_fine_tuning_flags(max_seq_length=384, required=False)
 flags.DEFINE_string("train_file", None, "SQuAD JSON to train on.")
 flags.DEFINE_string(
   "eval_file", None,

@@ -4,7 +4,6 @@ import functools
 import io
 import json
 import re
-import threading
 
 import numpy as np
 import pytest
@@ -157,27 +156,6 @@ def test_numbers_and_lists_of_classes_are_written_plainly():
   several = interactive.Prediction(("a", "b"), {"a": 0.5, "b": 1.0})
   assert show(several, "tsv") == "a,b\t0.5\t1"
   assert json.loads(show(several, "json"))["label"] == ["a", "b"]
-
-
-def test_a_line_is_answered_before_the_next_one_comes():
-  """As a process that asks and waits needs it."""
-  answered = threading.Event()
-
-  class Source:
-    def __iter__(self):
-      yield b"a\n"
-      assert answered.wait(10)
-      yield b"b\n"
-
-  class Target(io.StringIO):
-    def flush(self):
-      answered.set()
-
-  target = Target()
-  interactive.answer_lines(
-    fake_predictions, Source(), target, output_format="tsv", batch_size=8
-  )
-  assert target.getvalue().count("\n") == 2
 
 
 def one_text_each(texts):

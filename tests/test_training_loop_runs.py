@@ -41,6 +41,18 @@ class GoldenRun:
     for variable in self.variables:
       variable.assign(self.part("initial")[variable.name.split(":")[0]])
 
+  def trainer(self, strategy, **options):
+    """Returns a Trainer as the original's; call `batches` before."""
+    return loop.Trainer(
+      strategy=strategy,
+      variables=self.variables,
+      trained=self.variables,
+      objective=self.objective,
+      optimizer=optimization.make_optimizer("bertadam", jit_compile=False),
+      learning_rate=self.rate,
+      options=loop.TrainOptions(batch_size=self.batch_size, **options),
+    )
+
   def part(self, part):
     start = f"{part}/"
     return {
@@ -109,20 +121,12 @@ def test_whole_runs_of_the_original(tmp_path, name, devices):
   strategy = STRATEGIES[devices]()
   run = GoldenRun(name, strategy)
   batches, steps = run.batches(strategy), run.part("steps")
-  trainer = loop.Trainer(
-    strategy=strategy,
-    variables=run.variables,
-    trained=run.variables,
-    objective=run.objective,
-    optimizer=optimization.make_optimizer("bertadam", jit_compile=False),
-    learning_rate=run.rate,
-    options=loop.TrainOptions(
-      output_dir=str(tmp_path),
-      num_train_steps=len(steps["loss"]),
-      batch_size=run.batch_size,
-      log_steps=1,
-      gradient_accumulation_steps=2 if devices == "one" else 1,
-    ),
+  trainer = run.trainer(
+    strategy,
+    output_dir=str(tmp_path),
+    num_train_steps=len(steps["loss"]),
+    log_steps=1,
+    gradient_accumulation_steps=2 if devices == "one" else 1,
   )
   trainer.train(lambda step: batches)
   lines = (tmp_path / "train_log.jsonl").read_text().splitlines()
@@ -154,16 +158,8 @@ def test_a_run_of_the_original_goes_on_with_its_moments(tmp_path):
   strategy = STRATEGIES["one"]()
   run = GoldenRun("pre_linear_warm_longer_than_total", strategy)
   batches = run.batches(strategy)
-  trainer = loop.Trainer(
-    strategy=strategy,
-    variables=run.variables,
-    trained=run.variables,
-    objective=run.objective,
-    optimizer=optimization.make_optimizer("bertadam", jit_compile=False),
-    learning_rate=run.rate,
-    options=loop.TrainOptions(
-      output_dir=str(tmp_path), num_train_steps=13, batch_size=run.batch_size
-    ),
+  trainer = run.trainer(
+    strategy, output_dir=str(tmp_path), num_train_steps=13
   )
   trainer.start_from(run_folder.starting_point(str(tmp_path), None))
   state, final = trainer.state(), run.part("final")

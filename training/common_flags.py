@@ -269,3 +269,20 @@ def define_device_flags():
   flags.DEFINE_integer(
     "num_tpu_cores", 8, "Number of TPU cores to use.", lower_bound=1
   )
+
+
+def define_fine_tuning_flags(*, max_seq_length=128, required=True):
+  """All flags that the scripts which fine-tune for a task share.
+
+  Args:
+    max_seq_length: its default.
+    required: whether every use of the script needs a model.
+  """
+  define_model_flags(max_seq_length=max_seq_length, required=required)
+  define_tokenizer_flags(required=required)
+  define_output_flags(required=False)
+  define_training_flags()
+  define_epoch_flags()
+  define_evaluation_flags()
+  define_prediction_flags()
+  define_device_flags()
