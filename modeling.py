@@ -112,8 +112,11 @@ class BertConfig:
   @classmethod
   def from_json_file(cls, json_file):
     """Reads a file of either format; InputError names it in every fault."""
-    json_object = json_files.read(os.fspath(json_file))
+    path = os.fspath(json_file)
+    json_object = json_files.read(path)
     try:
+      if config_formats.is_huggingface(json_object, path):
+        json_object = config_formats.from_huggingface(json_object)
       return cls.from_dict(json_object)
     except errors.InputError as error:
       raise errors.InputError(f"{json_file}: {error}") from error

@@ -1,8 +1,10 @@
-"""Hugging Face folders: read and written with safetensors, without PyTorch.
+"""Hugging Face folders: read and written without PyTorch.
 
   config.json                          the model's shape
   model.safetensors                    the weights, or several of them with
   model.safetensors.index.json         a list of what is where
+  pytorch_model.bin                    the weights of older folders, with an
+                                       index likewise: read, never written
   vocab.txt, tokenizer_config.json     the vocabulary
 
 Hugging Face's "gelu" is the exact one, made with erf; the original's "gelu" is
@@ -18,16 +20,26 @@ import safetensors
 import safetensors.numpy
 import tensorflow as tf
 
-from checkpoints import huggingface_names, weight_names
+from checkpoints import huggingface_names, pytorch_files, weight_names
 from common import config_formats, errors, file_io, json_files
 
 _WEIGHTS = "model.safetensors"
-_INDEX = "model.safetensors.index.json"
+# Of those that a folder has, the first one is read.
+_WEIGHTS_FILES = (
+  _WEIGHTS, "model.safetensors.index.json",
+  "pytorch_model.bin", "pytorch_model.bin.index.json",
+)
 _TOKENIZER = "tokenizer_config.json"
 
+
 def is_checkpoint(path):
-  """Whether a path is a .safetensors file or a folder with one."""
-  if path.endswith((".safetensors", ".safetensors.index.json")):
+  """Whether a path is a .safetensors or .bin file or a folder with one."""
+  endings = (".safetensors", ".safetensors.index.json", ".bin.index.json")
+  # Any file may be called .bin; a folder too.
+  if path.endswith(endings) or (
+    path.endswith(".bin") and tf.io.gfile.exists(path)
+    and not tf.io.gfile.isdir(path)
+  ):
     return True
   return bool(_model_folder(path))
 
@@ -35,7 +47,7 @@ def is_checkpoint(path):
 def _model_folder(path):
   """Folder with the weights, below `path` in old sentence-transformers."""
   for folder in (path, os.path.join(path, "0_Transformer")):
-    for name in (_WEIGHTS, _INDEX):
+    for name in _WEIGHTS_FILES:
       if tf.io.gfile.exists(os.path.join(folder, name)):
         return folder
   return None
@@ -56,7 +68,7 @@ class Reader:
   kind = "Hugging Face"
 
   def __init__(self, path):
-    """Opens a folder, a .safetensors file or the index of several.
+    """Opens a folder, a .safetensors or .bin file or the index of several.
 
     Raises:
       InputError: a file is missing, damaged, or of another kind of model.
@@ -118,8 +130,8 @@ def _as_in_file(name, prefix, files):
 
 
 def _weights_of(folder):
-  single = os.path.join(folder, _WEIGHTS)
-  return single if tf.io.gfile.exists(single) else os.path.join(folder, _INDEX)
+  paths = [os.path.join(folder, name) for name in _WEIGHTS_FILES]
+  return next(path for path in paths if tf.io.gfile.exists(path))
 
 
 def _open_files(path):
@@ -147,6 +159,8 @@ def _open(path):
     raise errors.InputError(f"{path} is not on a local disk; copy it to one")
   if not os.path.exists(path):
     raise errors.InputError(f"no such file: {path}; copy all of the model")
+  if path.endswith(".bin"):
+    return pytorch_files.Reader(path)
   try:
     return safetensors.safe_open(path, framework="numpy")
   except (safetensors.SafetensorError, OSError) as error:
@@ -176,6 +190,8 @@ def _notes(path, folder, variant, files):
   small = sorted(dtypes & {"F16", "BF16"})
   if small:
     notes.append(f"weights are stored as {', '.join(small)}, read as float32")
+  if any(isinstance(file, pytorch_files.Reader) for file in files.values()):
+    notes.append("weights are in PyTorch's format, read without running it")
   made = [
     name
     for name in files
@@ -281,6 +297,27 @@ def write_tokenizer_config(
       "model_max_length": max_length,
     },
   )
+
+
+def check_tokenizer(vocab_file):
+  """Refuses a vocabulary whose words another tokenizer must find.
+
+  Raises:
+    InputError: a file next to it says that an analyser such as MeCab divides
+      the text into words first. BERT's rules give other ids, and no error.
+  """
+  path = os.path.join(os.path.dirname(vocab_file), _TOKENIZER)
+  values = json_files.read(path) if tf.io.gfile.exists(path) else {}
+  name = values.get("tokenizer_class")
+  analyser = values.get("word_tokenizer_type", "basic")
+  if name == "BertJapaneseTokenizer" or analyser != "basic":
+    raise errors.InputError(
+      f"{path}: this vocabulary is for {name or 'a tokenizer'} with word "
+      f"analyser {values.get('word_tokenizer_type', 'mecab')!r}, and only "
+      "BERT's own rules are here: they would give other ids than the model "
+      "was trained with. Its weights can be converted, with "
+      "convert_checkpoint.py"
+    )
 
 
 def read_do_lower_case(vocab_file):

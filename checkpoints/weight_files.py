@@ -75,7 +75,8 @@ def open_reader(path):
 
   Args:
     path: of a TensorFlow checkpoint (see `find_prefix`), of the original, this
-      project or Model Garden, or of a Hugging Face folder or .safetensors file.
+      project or Model Garden, or of a Hugging Face folder, .safetensors or
+      .bin file.
 
   Returns:
     An object with the attributes and `read` of `CheckpointReader`.
@@ -85,11 +86,6 @@ def open_reader(path):
   """
   if huggingface.is_checkpoint(path):
     return huggingface.Reader(path)
-  if tf.io.gfile.exists(os.path.join(path, "pytorch_model.bin")):
-    raise errors.InputError(
-      f"{path} has its weights in pytorch_model.bin, which only PyTorch can "
-      "read; save the model again as model.safetensors"
-    )
   reader = CheckpointReader(path)
   if model_garden.GRAPH in reader.shapes:
     return model_garden.Reader(reader)

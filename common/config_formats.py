@@ -9,11 +9,15 @@ hidden state by about 1e-3, without any error: so this module recognizes both.
 """
 
 import math
+import os
 from typing import NamedTuple
 
 from absl import logging
 
 from common import errors, json_files
+
+# Next to a config.json of Hugging Face.
+_WEIGHTS = ("model.safetensors", "pytorch_model.bin", "tf_model.h5")
 
 
 class _Kind(NamedTuple):
@@ -90,11 +94,21 @@ _ACTIVATIONS = {
 }
 
 
-def is_huggingface(values):
-  """Whether the values of a JSON file are a Hugging Face configuration."""
-  return not {"model_type", "architectures", "transformers_version"}.isdisjoint(
-    values
-  )
+def is_huggingface(values, path=None):
+  """Whether the values of a JSON file are a Hugging Face configuration.
+
+  Args:
+    values: dict.
+    path: the file, where it is known. Files of 2019 have no key that says so,
+      but their name and the weights next to them do.
+  """
+  keys = {"model_type", "architectures", "transformers_version"}
+  if not keys.isdisjoint(values):
+    return True
+  if not path or os.path.basename(path) != "config.json":
+    return False
+  folder = os.path.dirname(path)
+  return any(os.path.exists(os.path.join(folder, name)) for name in _WEIGHTS)
 
 
 def read(path):
@@ -107,7 +121,7 @@ def read(path):
     InputError: there is no such file, or it is of another kind of model.
   """
   values = json_files.read(path)
-  if is_huggingface(values):
+  if is_huggingface(values, path):
     return from_huggingface(values, path)
   return values
 

@@ -285,9 +285,3 @@ def test_missing_shards_are_named(tmp_path):
   second.unlink()
   with pytest.raises(errors.InputError, match=f"no such file: {second}"):
     weight_files.open_reader(str(model))
-
-
-def test_weights_that_only_torch_reads(tmp_path):
-  (tmp_path / "pytorch_model.bin").touch()
-  with pytest.raises(errors.InputError, match="save the model again as "):
-    weight_files.open_reader(str(tmp_path))

@@ -11,7 +11,7 @@ from absl import logging
 import modeling
 import optimization
 import tokenization
-from checkpoints import huggingface, model_folder
+from checkpoints import converter, huggingface, model_folder
 from common import errors, file_io, run_settings
 from training import distribution, evaluation_loop, loop, pipeline, run_folder
 from variants import registry
@@ -90,10 +90,19 @@ def with_known_case(settings):
   where the flag is not given.
 
   Raises:
-    InputError: that file is damaged.
+    InputError: that file is damaged, or asks for another tokenizer.
   """
+  huggingface.check_tokenizer(settings.vocab_file)
   known = huggingface.read_do_lower_case(settings.vocab_file)
   where = "the tokenizer_config.json next to --vocab_file"
+  if known is None and settings.do_lower_case:
+    is_default = "do_lower_case" not in settings.given
+    if is_default and converter.has_capitals(settings.vocab_file):
+      logging.warning(
+        "%s has words with capital letters, which lower-cased text never "
+        "finds: pass --do_lower_case=false if the model is a cased one",
+        settings.vocab_file,
+      )
   if known is None or known == settings.do_lower_case:
     return settings
   if "do_lower_case" in settings.given:

@@ -1,0 +1,270 @@
+"""Tensors of PyTorch's pytorch_model.bin, read without running what it says.
+
+Such a file is a pickle, and unpickling calls whatever functions the file
+names. Here it can name only those of a table (`_KNOWN`), all of them harmless;
+a file that asks for any other is refused. Two layouts exist:
+
+  since PyTorch 1.6   a zip file, with the pickle in NAME/data.pkl and each
+                      storage's bytes in NAME/data/KEY
+  before that         pickles one after another (a magic number, a version,
+                      facts of the machine, the tensors, the storages' keys),
+                      then each storage: how many numbers, int64, and its bytes
+
+A tensor is a view of a storage: offset, shape and strides, in numbers. A view
+that leaves its storage is refused.
+"""
+
+import collections
+import contextlib
+import math
+import pickle
+import struct
+import zipfile
+import zlib
+from typing import NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+from common import errors
+
+_MAGIC = 0x1950A86A20F9469CFC6C
+_VERSION = 1001
+
+# PyTorch's class of a storage -> type of its numbers, and safetensors' name.
+_STORAGES = {
+  "DoubleStorage": (np.dtype("<f8"), "F64"),
+  "FloatStorage": (np.dtype("<f4"), "F32"),
+  "HalfStorage": (np.dtype("<f2"), "F16"),
+  "BFloat16Storage": (np.dtype(ml_dtypes.bfloat16), "BF16"),
+  "LongStorage": (np.dtype("<i8"), "I64"),
+  "IntStorage": (np.dtype("<i4"), "I32"),
+  "ShortStorage": (np.dtype("<i2"), "I16"),
+  "CharStorage": (np.dtype("i1"), "I8"),
+  "ByteStorage": (np.dtype("u1"), "U8"),
+  "BoolStorage": (np.dtype("?"), "BOOL"),
+}
+
+
+class _Storage(NamedTuple):
+  """Numbers in the file: of which class of PyTorch, under which key."""
+
+  kind: str
+  key: str
+  size: int
+
+
+class _Tensor(NamedTuple):
+  """A view of a storage; all but the storage in numbers, not in bytes."""
+
+  storage: _Storage
+  offset: int
+  shape: tuple
+  strides: tuple
+
+  def get_shape(self):
+    return list(self.shape)
+
+  def get_dtype(self):
+    """Returns the type as safetensors names it, such as "F32"."""
+    return _STORAGES[self.storage.kind][1]
+
+  def check(self):
+    """Raises ValueError if the view leaves its storage."""
+    numbers = (self.offset, *self.shape, *self.strides)
+    whole = all(type(n) is int and n >= 0 for n in numbers)
+    if not whole or len(self.shape) != len(self.strides):
+      raise ValueError("a tensor's shape makes no sense")
+    steps = zip(self.shape, self.strides)
+    last = self.offset + sum((size - 1) * step for size, step in steps)
+    if math.prod(self.shape) and last >= self.storage.size:
+      raise ValueError("a tensor is larger than its storage")
+
+
+class _State(collections.OrderedDict):
+  """What a model's tensors are in; PyTorch adds attributes to it."""
+
+
+def _tensor(storage, offset, shape, strides, *unused):
+  del unused  # Gradients and hooks.
+  if not isinstance(storage, _Storage):
+    raise ValueError("a tensor without a storage")
+  made = _Tensor(storage, offset, tuple(shape), tuple(strides))
+  made.check()
+  return made
+
+
+def _parameter(tensor, *unused):
+  del unused
+  return tensor
+
+
+# What a file may name: all that its pickle can call.
+_KNOWN = {
+  ("collections", "OrderedDict"): _State,
+  ("torch._utils", "_rebuild_tensor_v2"): _tensor,
+  ("torch._utils", "_rebuild_parameter"): _parameter,
+}
+
+
+class _Unpickler(pickle.Unpickler):
+  """Makes tensors, and nothing that is not in `_KNOWN`."""
+
+  def find_class(self, module, name):
+    if module == "torch" and name in _STORAGES:
+      return name
+    if (module, name) not in _KNOWN:
+      raise _Unknown(f"{module}.{name}")
+    return _KNOWN[module, name]
+
+  def persistent_load(self, description):
+    """Returns the _Storage that a tuple describes."""
+    what, kind, key, _, size, *rest = description
+    # The last one: a storage that is a part of another, which models lack.
+    if what != "storage" or kind not in _STORAGES or any(rest):
+      raise ValueError("a storage of unknown kind")
+    if type(size) is not int or size < 0:
+      raise ValueError("a storage without a size")
+    return _Storage(kind, str(key), size)
+
+
+class _Unknown(Exception):
+  """The name of a function that a file asks for and must not have."""
+
+
+class Reader:
+  """The tensors of one file, with the methods of safetensors.safe_open."""
+
+  def __init__(self, path):
+    """Reads what tensors there are, and no numbers.
+
+    Args:
+      path: the file, on a local disk.
+
+    Raises:
+      InputError: it is damaged, no file of PyTorch, or holds more than
+        tensors.
+    """
+    self._path = path
+    self._places = {}  # Key of a storage -> place in the file, or zip entry.
+    with self._errors_named():
+      self._is_zip = zipfile.is_zipfile(path)
+      state = self._read_zip() if self._is_zip else self._read_old()
+      # Training scripts save more, with the weights under this name.
+      if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
+        state = state["state_dict"]
+      if not isinstance(state, dict):
+        raise ValueError("no dictionary of tensors")
+      self._tensors = {
+        name: value
+        for name, value in state.items()
+        if isinstance(name, str) and isinstance(value, _Tensor)
+      }
+      if not self._tensors:
+        raise ValueError("no tensor in it")
+
+  def keys(self):
+    """Returns the names of the tensors."""
+    return list(self._tensors)
+
+  def get_slice(self, name):
+    """Returns an object with `get_shape` and `get_dtype` of a tensor."""
+    return self._tensors[name]
+
+  def get_tensor(self, name):
+    """Returns a tensor as an array.
+
+    Raises:
+      InputError: the file is damaged.
+    """
+    tensor = self._tensors[name]
+    dtype, _ = _STORAGES[tensor.storage.kind]
+    with self._errors_named():
+      numbers = np.frombuffer(self._storage_bytes(tensor.storage), dtype)
+      view = np.lib.stride_tricks.as_strided(
+        numbers[tensor.offset :], tensor.shape,
+        [step * dtype.itemsize for step in tensor.strides], writeable=False,
+      )
+      return view.copy()
+
+  def _storage_bytes(self, storage):
+    dtype, _ = _STORAGES[storage.kind]
+    size, place = storage.size * dtype.itemsize, self._places[storage.key]
+    if self._is_zip:
+      with zipfile.ZipFile(self._path) as archive:
+        found = archive.read(place)
+    else:
+      with open(self._path, "rb") as stream:
+        stream.seek(place)
+        found = stream.read(size)
+    if len(found) != size:
+      raise ValueError("a storage is cut off")
+    return found
+
+  def _read_zip(self):
+    with zipfile.ZipFile(self._path) as archive:
+      names = archive.namelist()
+      (pickled,) = [name for name in names if name.endswith("/data.pkl")]
+      folder = pickled.removesuffix("data.pkl")
+      if f"{folder}byteorder" in names:
+        if archive.read(f"{folder}byteorder") != b"little":
+          raise ValueError("the numbers are big-endian")
+      self._places = {
+        name.removeprefix(f"{folder}data/"): name
+        for name in names
+        if name.startswith(f"{folder}data/")
+      }
+      with archive.open(pickled) as stream:
+        return _Unpickler(stream).load()
+
+  def _read_old(self):
+    with open(self._path, "rb") as stream:
+      magic, version, _ = (_Unpickler(stream).load() for _ in range(3))
+      if (magic, version) != (_MAGIC, _VERSION):
+        raise ValueError("it does not start as such files do")
+      state = _OldUnpickler(stream)
+      tensors = state.load()
+      for key in _Unpickler(stream).load():
+        (size,) = struct.unpack("<q", stream.read(8))
+        storage = state.storages[str(key)]
+        if size != storage.size:
+          raise ValueError("a storage has another size than its tensors say")
+        self._places[storage.key] = stream.tell()
+        stream.seek(size * _STORAGES[storage.kind][0].itemsize, 1)
+    return tensors
+
+  @contextlib.contextmanager
+  def _errors_named(self):
+    try:
+      yield
+    except _Unknown as error:
+      raise errors.InputError(
+        f"{self._path} asks for {error}: it holds more than tensors, and what "
+        "it asks for is not run; save the weights alone (the state_dict), or "
+        "as model.safetensors"
+      ) from error
+    # Whatever a pickle of arbitrary bytes can lead to.
+    except (
+      pickle.UnpicklingError, zipfile.BadZipFile, struct.error, ValueError,
+      TypeError, KeyError, IndexError, AttributeError, EOFError, OSError,
+      OverflowError, MemoryError, NotImplementedError, RuntimeError,
+      zlib.error,
+    ) as error:
+      reason = str(error) or type(error).__name__
+      raise errors.InputError(
+        f"{self._path} is no readable file of PyTorch's weights ({reason}); "
+        "copy it again, or save the model as model.safetensors"
+      ) from error
+
+
+class _OldUnpickler(_Unpickler):
+  """Notes the storages, whose sizes come after the tensors."""
+
+  def __init__(self, stream):
+    super().__init__(stream)
+    self.storages = {}
+
+  def persistent_load(self, description):
+    storage = super().persistent_load(description)
+    self.storages[storage.key] = storage
+    return storage

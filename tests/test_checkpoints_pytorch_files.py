@@ -1,0 +1,99 @@
+"""Files of PyTorch: every value, and nothing but values."""
+
+import os
+import pathlib
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+
+import torch_files
+from checkpoints import pytorch_files
+from common import errors
+
+GOLDEN = pathlib.Path("tests/golden/pytorch")
+TYPES = {
+  "half": "F16", "bfloat16": "BF16", "position_ids": "I64", "flag": "BOOL"
+}
+
+
+@pytest.mark.parametrize("name", ["zip.bin", "old.bin"])
+def test_values_are_pytorchs(name):
+  reader = pytorch_files.Reader(str(GOLDEN / name))
+  expected = np.load(GOLDEN / "values.npz")
+  assert set(reader.keys()) == set(expected)
+  for key in expected:
+    value, view = reader.get_tensor(key), reader.get_slice(key)
+    assert list(value.shape) == view.get_shape() == list(expected[key].shape)
+    assert view.get_dtype() == TYPES.get(key, "F32")
+    if key == "bfloat16":
+      value = value.astype(np.float32)
+    assert value.dtype == expected[key].dtype
+    np.testing.assert_array_equal(value, expected[key])
+
+
+def test_a_module_is_refused_with_the_name_that_it_asks_for():
+  with pytest.raises(errors.InputError, match="asks for torch.nn.modules."):
+    pytorch_files.Reader(str(GOLDEN / "module.bin"))
+
+
+class Attack:
+  """Unpickling it makes a folder."""
+
+  def __init__(self, path):
+    self.path = path
+
+  def __reduce__(self):
+    return os.mkdir, (self.path,)
+
+
+@pytest.mark.parametrize("is_zip", [True, False])
+def test_no_function_of_a_file_is_called(tmp_path, is_zip):
+  pickled = pickle.dumps({"weight": Attack(str(tmp_path / "made"))}, 2)
+  path = tmp_path / "pytorch_model.bin"
+  if is_zip:
+    with zipfile.ZipFile(path, "w") as archive:
+      archive.writestr("archive/data.pkl", pickled)
+  else:
+    path.write_bytes(pickled)
+  with pytest.raises(errors.InputError, match="asks for posix.mkdir"):
+    pytorch_files.Reader(str(path))
+  assert not (tmp_path / "made").exists()
+  # The same bytes do call it where nothing stops them.
+  pickle.loads(pickled)
+  assert (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("is_old", [True, False])
+def test_what_the_tests_write_is_read(tmp_path, is_old):
+  arrays = {
+    "a": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "b": np.array([1, -2], np.int64),
+  }
+  path = str(tmp_path / "a.bin")
+  torch_files.write(path, arrays, is_old=is_old)
+  reader = pytorch_files.Reader(path)
+  for name, array in arrays.items():
+    np.testing.assert_array_equal(reader.get_tensor(name), array)
+
+
+@pytest.mark.parametrize("name", ["zip.bin", "old.bin"])
+def test_a_file_that_is_cut_off_anywhere_is_refused(tmp_path, name):
+  whole = (GOLDEN / name).read_bytes()
+  path = tmp_path / name
+  for length in range(0, len(whole) - 1, 7):
+    path.write_bytes(whole[:length])
+    with pytest.raises(errors.InputError, match="copy it again"):
+      reader = pytorch_files.Reader(str(path))
+      for key in reader.keys():
+        reader.get_tensor(key)
+
+
+@pytest.mark.parametrize(
+  "shape, strides", [((3, 3), (3, 1)), ((2,), (-1,)), ((2,), (1, 1))]
+)
+def test_a_view_beyond_its_storage_is_refused(shape, strides):
+  storage = pytorch_files._Storage("FloatStorage", "0", 6)
+  with pytest.raises(ValueError, match="a tensor"):
+    pytorch_files._tensor(storage, 0, shape, strides)

@@ -1,0 +1,341 @@
+"""Models that share BERT's network, each in the layout that it is held in.
+
+A row of the table in docs/variants.md is a test here: a folder with random
+weights, as that model's files are, and what the scripts make of it.
+"""
+
+import json
+import pathlib
+import re
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import tensorflow as tf
+
+import modeling
+import script_runner
+import tiny_model
+import tokenization
+import torch_files
+from checkpoints import huggingface, model_folder, weight_files, weight_names
+from common import errors, run_settings
+from training import setup
+
+SQUAD = pathlib.Path("tests/golden/squad/run/model")
+UNCASED = "[PAD] [UNK] [CLS] [SEP] [MASK] the patient bank ##s ran ."
+CASED = "[PAD] [UNK] [CLS] [SEP] [MASK] The the Patient patient ##s ran ."
+CHINESE = "[PAD] [UNK] [CLS] [SEP] [MASK] 中 国 人 ##国 ."
+# What configurations of all kinds share; Hugging Face's gelu is made with erf.
+SHAPE = {
+  name: getattr(tiny_model.tiny(vocab_size=12), name)
+  for name in (
+    "vocab_size hidden_size num_hidden_layers num_attention_heads "
+    "intermediate_size max_position_embeddings type_vocab_size hidden_act "
+    "initializer_range"
+  ).split()
+}
+HEADS = {
+  "masked_lm": modeling.masked_lm_shapes(tiny_model.tiny(vocab_size=12)),
+  "next_sentence": modeling.output_shapes(
+    tiny_model.tiny(), "cls/seq_relationship/", 2
+  ),
+  "classifier": modeling.output_shapes(tiny_model.tiny(), "", 3),
+}
+
+
+class Layout:
+  """How the files of a family of models look.
+
+  Attributes:
+    weights: "zip.bin", "old.bin", "safetensors" or the name of a TF1 prefix.
+    config: what bert_config.json or config.json says besides SHAPE.
+    words: the vocabulary.
+    tokenizer: what tokenizer_config.json says; None: there is none.
+    heads: keys of HEADS.
+    without: regular expression of the names of BERT that are missing.
+    more: arrays under names that BERT has not.
+    prefix: of the encoder's names of Hugging Face.
+    old_norms: whether layer norms have gamma and beta.
+    is_cased: as text is for this model.
+    flags: what a user must pass.
+  """
+
+  def __init__(self, weights, **changes):
+    self.weights = weights
+    self.config, self.words, self.tokenizer = {}, UNCASED, None
+    self.heads, self.without, self.more = (), "^$", {}
+    self.prefix, self.old_norms = "bert.", False
+    self.is_cased, self.flags = False, {}
+    vars(self).update(changes)
+
+
+BERT = {"model_type": "bert"}
+CASED_BY_FLAG = {
+  "words": CASED, "is_cased": True, "flags": {"do_lower_case": False}
+}
+LAYOUTS = {
+  "SciBERT": Layout("old.bin", old_norms=True, heads=["masked_lm"]),
+  "SciBERT, cased": Layout("old.bin", **CASED_BY_FLAG),
+  "SciBERT, TF1": Layout(
+    "bert_model.ckpt", heads=["masked_lm", "next_sentence"]
+  ),
+  "BioBERT 1.0, TF1": Layout(
+    "biobert_model.ckpt", heads=["masked_lm", "next_sentence"],
+    more={
+      "bert/pooler/dense/kernel/adam_m": np.zeros((16, 16), np.float32),
+      "global_step": np.array(5, np.int64),
+    },
+    **CASED_BY_FLAG,
+  ),
+  "BioBERT 1.1, TF1": Layout("model.ckpt-1000000", **CASED_BY_FLAG),
+  "BioBERT": Layout("zip.bin", config=BERT, **CASED_BY_FLAG),
+  "ClinicalBERT": Layout(
+    "old.bin", config=BERT, heads=["masked_lm", "next_sentence"],
+    **CASED_BY_FLAG,
+  ),
+  "LegalBERT": Layout(
+    "old.bin", config={**BERT, "output_past": True},
+    tokenizer={"do_lower_case": True}, heads=["masked_lm", "next_sentence"],
+  ),
+  "FinBERT": Layout(
+    "zip.bin", heads=["classifier"],
+    config={
+      **BERT, "architectures": ["BertForSequenceClassification"],
+      "id2label": {"0": "positive", "1": "negative", "2": "neutral"},
+    },
+  ),
+  "TinyBERT": Layout(
+    "old.bin", config={"cell": {}, "emb_size": 16, "structure": []},
+    more={
+      "fit_denses.0.weight": np.zeros((16, 16), np.float32),
+      "fit_denses.0.bias": np.zeros(16, np.float32),
+    },
+  ),
+  "MiniLM": Layout(
+    "safetensors", config=BERT, prefix="", tokenizer={"do_lower_case": True},
+    more={"embeddings.position_ids": np.arange(12)[None]},
+  ),
+  "SpanBERT": Layout(
+    "old.bin", without="^bert/pooler/", **CASED_BY_FLAG,
+  ),
+  "multilingual, TF1": Layout(
+    "bert_model.ckpt", heads=["masked_lm", "next_sentence"],
+    config={"directionality": "bidi", "pooler_fc_size": 768},
+    **CASED_BY_FLAG,
+  ),
+  "multilingual": Layout(
+    "safetensors", config={**BERT, "pooler_type": "first_token_transform"},
+    words=CASED, tokenizer={"do_lower_case": False}, is_cased=True,
+    heads=["masked_lm"],
+  ),
+  "Chinese": Layout(
+    "zip.bin", config={**BERT, "directionality": "bidi"}, words=CHINESE,
+    tokenizer={"do_lower_case": False}, is_cased=True, heads=["masked_lm"],
+  ),
+  "Chinese whole-word masking": Layout(
+    "zip.bin", config={**BERT, "architectures": ["BertForMaskedLM"]},
+    words=CHINESE, heads=["masked_lm"],
+  ),
+}
+
+
+def all_shapes(layout):
+  shapes = modeling.bert_shapes(tiny_model.tiny(vocab_size=12))
+  for head in layout.heads:
+    shapes.update(HEADS[head])
+  return {n: s for n, s in shapes.items() if not re.search(layout.without, n)}
+
+
+def random_weights(layout):
+  """Returns {TF1 name: array} of the model."""
+  rng = np.random.default_rng(0)
+  return {
+    name: rng.normal(0, 0.5, shape).astype(np.float32)
+    for name, shape in all_shapes(layout).items()
+  }
+
+
+def write_weights(folder, layout, weights):
+  """Writes a model's weights as its authors' file has them."""
+  if ".ckpt" in layout.weights:
+    weight_files.write_tf1(
+      str(folder / layout.weights), {**weights, **layout.more}
+    )
+    return
+  theirs = {}
+  for row in weight_names.table(2):
+    if row.tf1 in weights:
+      name = re.sub("^bert[.]", layout.prefix, row.huggingface)
+      if layout.old_norms:
+        name = re.sub(r"(LayerNorm\.)weight$", r"\1gamma", name)
+        name = re.sub(r"(LayerNorm\.)bias$", r"\1beta", name)
+      theirs[name] = weight_names.from_tf1(
+        weights[row.tf1], row.huggingface_layout, 4
+      )
+  theirs.update(layout.more)
+  if layout.weights == "safetensors":
+    safetensors.numpy.save_file(theirs, folder / "model.safetensors")
+  else:
+    torch_files.write(
+      folder / "pytorch_model.bin", theirs, is_old=layout.weights == "old.bin"
+    )
+
+
+def write_folder(folder, layout, weights):
+  write_weights(folder, layout, weights)
+  is_tf1 = ".ckpt" in layout.weights
+  name = "bert_config.json" if is_tf1 else "config.json"
+  (folder / name).write_text(json.dumps({**SHAPE, **layout.config}))
+  # As several of them: no newline at the end, or one too many, or CRLF.
+  text = layout.words.replace(" ", "\r\n" if is_tf1 else "\n")
+  (folder / "vocab.txt").write_bytes(text.encode())
+  if layout.tokenizer is not None:
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps(layout.tokenizer))
+
+
+def settings_for(folder, flags):
+  values = {
+    "model_dir": str(folder), "bert_config_file": None, "vocab_file": None,
+    "init_checkpoint": None, "do_lower_case": True,
+  }
+  return run_settings.Settings({**values, **flags}, {"model_dir", *flags})
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_folder_of_this_layout_is_read(tmp_path, name):
+  layout = LAYOUTS[name]
+  weights = random_weights(layout)
+  write_folder(tmp_path, layout, weights)
+  settings = setup.resolve(settings_for(tmp_path, layout.flags))
+  assert settings.do_lower_case is not layout.is_cased
+  config = modeling.BertConfig.from_json_file(settings.bert_config_file)
+  is_tf1 = ".ckpt" in layout.weights
+  assert config.hidden_act == ("gelu" if is_tf1 else "gelu_erf")
+  labels = layout.config.get("id2label", {})
+  assert config.label_names() == list(labels.values())
+  model = modeling.BertModel(config)
+  report = weight_files.load(
+    model.variables, settings.init_checkpoint, allowed_missing=[layout.without]
+  )
+  for variable in model.variables:
+    key = variable.name.removesuffix(":0")
+    if key in weights:
+      np.testing.assert_array_equal(variable, weights[key], err_msg=key)
+  of_heads = {n for head in layout.heads for n in HEADS[head]}
+  added = {n for n in layout.more if n.startswith("fit_denses")}
+  assert set(report.unused) == of_heads | added
+  tokenizer = tokenization.FullTokenizer(
+    settings.vocab_file, do_lower_case=settings.do_lower_case
+  )
+  texts = {
+    CASED: ("The patients ran.", ["The", "patient", "##s", "ran", "."]),
+    UNCASED: ("The banks ran.", ["the", "bank", "##s", "ran", "."]),
+    CHINESE: ("中国人.", ["中", "国", "人", "."]),
+  }
+  text, pieces = texts[layout.words]
+  assert tokenizer.tokenize(text) == pieces
+  assert model(tf.constant([[2, 5, 3]])).pooled_output.shape == (1, 16)
+
+
+def test_every_row_of_the_page_has_a_test():
+  page = pathlib.Path("docs/variants.md").read_text(encoding="utf-8")
+  section = page.partition("## Models with BERT's network")[2]
+  table = section.partition("\n## ")[0]
+  rows = re.findall(r"^\| ([^|]+?) \|", table, re.M)
+  assert set(rows) - {"model", "---"} == {*LAYOUTS, "Japanese"}
+
+
+def test_japanese_vocabularies_need_another_tokenizer(tmp_path):
+  layout = Layout(
+    "zip.bin", config=BERT,
+    tokenizer={
+      "do_lower_case": False, "word_tokenizer_type": "mecab",
+      "subword_tokenizer_type": "wordpiece", "tokenizer_class":
+      "BertJapaneseTokenizer",
+    },
+  )
+  weights = random_weights(layout)
+  write_folder(tmp_path, layout, weights)
+  with pytest.raises(errors.InputError, match="BertJapaneseTokenizer .*mecab"):
+    setup.resolve(settings_for(tmp_path, {}))
+  # Its weights are BERT's.
+  reader = weight_files.open_reader(str(tmp_path))
+  assert set(reader.shapes) == set(weights)
+  (tmp_path / "tokenizer_config.json").write_text("{}")
+  huggingface.check_tokenizer(str(tmp_path / "vocab.txt"))
+
+
+def test_a_cased_vocabulary_without_a_word_about_it_is_warned_of(
+  tmp_path, caplog
+):
+  layout = LAYOUTS["BioBERT"]
+  write_folder(tmp_path, layout, random_weights(layout))
+  setup.resolve(settings_for(tmp_path, {}))
+  assert "pass --do_lower_case=false" in caplog.text
+  caplog.clear()
+  setup.resolve(settings_for(tmp_path, layout.flags))
+  assert "do_lower_case" not in caplog.text
+
+
+def test_config_json_without_a_kind_is_huggingfaces_next_to_its_weights(
+  tmp_path
+):
+  path = tmp_path / "config.json"
+  path.write_text(json.dumps(SHAPE))
+  assert modeling.BertConfig.from_json_file(path).hidden_act == "gelu"
+  (tmp_path / "pytorch_model.bin").touch()
+  assert modeling.BertConfig.from_json_file(path).hidden_act == "gelu_erf"
+  found = model_folder.find(str(tmp_path))
+  assert found["bert_config_file"] == str(path)
+  assert weight_files.read_config(str(path))["hidden_act"] == "gelu_erf"
+
+
+def test_run_squad_fine_tunes_a_released_spanbert(tmp_path):
+  """The files of SpanBERT: no pooler, no word of its case, PyTorch's .bin."""
+  config = modeling.BertConfig.from_json_file(SQUAD / "bert_config.json")
+  model = tmp_path / "spanbert"
+  model.mkdir()
+  reader = weight_files.open_reader(str(SQUAD))
+  weights = {
+    name: reader.read(name)
+    for name in reader.shapes
+    if name.startswith("bert/") and "/pooler/" not in name
+  }
+  names = {row.tf1: row for row in weight_names.table(config.num_hidden_layers)}
+  torch_files.write(
+    model / "pytorch_model.bin",
+    {
+      names[name].huggingface: weight_names.from_tf1(
+        value, names[name].huggingface_layout, config.num_attention_heads
+      )
+      for name, value in weights.items()
+    },
+    is_old=True,
+  )
+  values = {n: v for n, v in config.to_dict().items() if n != "hidden_act"}
+  (model / "config.json").write_text(
+    json.dumps({**values, "hidden_act": "gelu"})
+  )
+  (model / "vocab.txt").write_bytes((SQUAD / "vocab.txt").read_bytes())
+  text = "Anna was born in Bern in 1857."
+  paragraph = {
+    "context": text,
+    "qas": [{
+      "id": "1", "question": "Where was Anna born?",
+      "answers": [{"text": "Bern", "answer_start": text.index("Bern")}],
+    }],
+  }
+  data = {"version": "1.1", "data": [{"title": "", "paragraphs": [paragraph]}]}
+  (tmp_path / "data.json").write_text(json.dumps(data))
+  done = script_runner.run(
+    "run_squad.py", model_dir=model, do_train=True, do_predict=True,
+    train_file=tmp_path / "data.json", predict_file=tmp_path / "data.json",
+    output_dir=tmp_path / "run", max_seq_length=64, max_query_length=16,
+    doc_stride=20, train_batch_size=1, num_train_epochs=1.0,
+  )
+  assert done.code == 0, done.err
+  assert "bert/pooler/dense/kernel" in done.err  # Left as it was.
+  predictions = json.loads((tmp_path / "run/predictions.json").read_text())
+  assert set(predictions) == {"1"}
