@@ -17,7 +17,8 @@ help:
 	@echo "make test         the tests (make test-slow: those that take minutes)"
 	@echo "make lint         ruff, and whether docs/flags.md is up to date"
 	@echo "make docs         writes docs/flags.md from the scripts' --help"
-	@echo "make bench        speed of the network, compared with Hugging Face"
+	@echo "make bench        the table of docs/performance.md; ARGS= says where the"
+	@echo "                  data are and which rows to measure"
 	@echo "make bench-data   TEXT=, VOCAB=: speed of create_pretraining_data.py;"
 	@echo "                  ORIGINAL=: a clone of the original to compare with"
 	@echo "make clean        removes what the other targets made, except .venv"
@@ -78,7 +79,7 @@ docs: env
 
 bench:
 	@bash make_env.sh bench
-	$(RUN) benchmarks/model_speed.py $(ARGS)
+	$(RUN) benchmarks/table.py $(ARGS)
 
 bench-data: env
 	$(RUN) benchmarks/pretraining_data_speed.py $(if $(TEXT),--text=$(TEXT)) \

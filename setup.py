@@ -58,7 +58,10 @@ EXTRAS = {
   "parquet": PARQUET,
   "plot": PLOT,
   "serve": SERVE,
-  "bench": ["torch", "transformers", *SERVE],
+  "bench": [
+    "torch", "transformers", "accelerate", "scikit-learn", "scipy",
+    *SERVE, *PLOT, *MODEL_GARDEN,
+  ],
   "gpu": ["tensorflow[and-cuda]==2.20.*"],
 }
 

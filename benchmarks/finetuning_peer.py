@@ -7,7 +7,8 @@ Needs torch, transformers (5 or newer), accelerate, scikit-learn and scipy, and
 nothing of this project: texts, labels, windows, answers and metrics are made
 here, by other libraries, so that a fault of ours cannot hide on both sides.
 What the model is given and how it is trained is what Hugging Face's examples
-run_glue.py and run_qa.py do with --pad_to_max_length False; metrics come from
+run_glue.py and run_qa.py do with --pad_to_max_length False, or, with
+--pad_to_max_length=1 and a task of GLUE, by default; metrics come from
 scikit-learn and scipy instead of from the hub. The last line of the output is
 JSON: metrics, seconds, CPU seconds, steps.
 """
@@ -64,9 +65,11 @@ def glue_metrics(task, logits, labels):
   return scores
 
 
-def tokenize_glue(tokenizer, texts, labels, max_seq_length):
-  """Returns a list of what the collator takes, not yet padded."""
-  encoded = tokenizer(*texts, truncation=True, max_length=max_seq_length)
+def tokenize_glue(tokenizer, texts, labels, *, max_seq_length, padding):
+  """Returns a list of what the collator takes, padded as `padding` says."""
+  encoded = tokenizer(
+    *texts, truncation=True, max_length=max_seq_length, padding=padding
+  )
   return [
     {name: encoded[name][i] for name in encoded} | {"label": label}
     for i, label in enumerate(labels)
@@ -85,16 +88,19 @@ class Glue:
     to_label = float if self._task == "sts-b" else names.index
     self.num_labels = 1 if self._task == "sts-b" else len(names)
     self._gold = [to_label(label) for label in eval_labels]
-    length = arguments.max_seq_length
-    self.train = tokenize_glue(
-      tokenizer, texts, [to_label(label) for label in labels], length
+    options = dict(
+      max_seq_length=arguments.max_seq_length,
+      padding="max_length" if arguments.pad_to_max_length else False,
     )
-    self.eval = tokenize_glue(tokenizer, eval_texts, self._gold, length)
+    self.train = tokenize_glue(
+      tokenizer, texts, [to_label(label) for label in labels], **options
+    )
+    self.eval = tokenize_glue(tokenizer, eval_texts, self._gold, **options)
 
   def model(self, weights):
     """Returns the classifier, with a new head."""
     return transformers.AutoModelForSequenceClassification.from_pretrained(
-      weights, num_labels=self.num_labels
+      weights, num_labels=self.num_labels, attn_implementation="sdpa"
     )
 
   def scores(self, predictions):
@@ -210,7 +216,9 @@ class Squad:
 
   def model(self, weights):
     """Returns the network for answers, with a new head."""
-    return transformers.AutoModelForQuestionAnswering.from_pretrained(weights)
+    return transformers.AutoModelForQuestionAnswering.from_pretrained(
+      weights, attn_implementation="sdpa"
+    )
 
   def scores(self, predictions):
     """Returns exact match and F1, in percent."""
@@ -245,6 +253,7 @@ def train_and_predict(task, arguments, tokenizer, folder):
       weight_decay=arguments.weight_decay,
       adam_epsilon=1e-6,
       bf16=arguments.dtype == "bfloat16",
+      torch_compile=bool(arguments.torch_compile),
       train_sampling_strategy=(
         "group_by_length" if arguments.bucket_by_length else "random"
       ),
@@ -277,7 +286,7 @@ def parse_arguments():
   for name, value in (
     ("seed", 1), ("max_seq_length", 128), ("doc_stride", 128),
     ("train_batch_size", 16), ("eval_batch_size", 32),
-    ("bucket_by_length", 0),
+    ("bucket_by_length", 0), ("pad_to_max_length", 0), ("torch_compile", 0),
   ):
     parser.add_argument(f"--{name}", type=int, default=value)
   for name, value in (

@@ -19,7 +19,6 @@ comparison can be made piece by piece.
 
 import argparse
 import json
-import os
 import pathlib
 import resource
 import statistics
@@ -27,6 +26,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+import measured_runs
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # What a peer calls a metric, and how our eval_results.txt does.
@@ -102,7 +103,8 @@ def peer_command(arguments, seed):
     f"--predict_file={arguments.predict_file}",
   ]
   return command + [
-    f"--{name}={getattr(arguments, name)}" for name in HYPER_PARAMETERS
+    *(f"--{name}={getattr(arguments, name)}" for name in HYPER_PARAMETERS),
+    *arguments.peer_flags,
   ]
 
 
@@ -121,7 +123,7 @@ def timed(command, log):
   with open(log, "wb") as stream:
     done = subprocess.run(
       command, stdout=subprocess.PIPE, stderr=stream, text=True,
-      env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", "HF_HUB_OFFLINE": "1"},
+      env=measured_runs.environment(),
     )
   if done.returncode:
     end = log.read_text(encoding="utf-8", errors="replace")[-2000:]
@@ -160,6 +162,8 @@ def key_of(arguments, side, seed):
   values = {name: getattr(arguments, name) for name in names}
   values["weights"] = str(arguments.weights.resolve())
   values["data"] = str(arguments.source)
+  if side == "peer" and arguments.peer_flags:
+    values["peer_flags"] = arguments.peer_flags
   if arguments.task == "squad":
     values["files"] = [arguments.train_file, arguments.predict_file]
   return {"side": side, "seed": seed, **values}
@@ -272,6 +276,10 @@ def parse_arguments():
   parser.add_argument("--weights", type=pathlib.Path, required=True)
   parser.add_argument("--peer_python", type=pathlib.Path)
   parser.add_argument("--runs_file", type=pathlib.Path)
+  parser.add_argument(
+    "--peer_flags", default=[], type=str.split,
+    help="more flags for finetuning_peer.py: '--pad_to_max_length=1'",
+  )
   parser.add_argument(
     "--seeds", default=[1, 2, 3],
     type=lambda text: [int(seed) for seed in text.split(",")],

@@ -14,9 +14,7 @@ imported.
 import contextlib
 import os
 import resource
-import statistics
 import sys
-import time
 
 import numpy as np
 import tensorflow as tf
@@ -24,6 +22,8 @@ from absl import app, flags
 
 # Run as a script, this folder is on the path and its parent is not.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+import step_timing
 
 import modeling
 import optimization
@@ -43,6 +43,8 @@ flags.DEFINE_bool("recompute_activations", False, "See BertModel.")
 flags.DEFINE_bool("train", True, "Measure the training step.")
 flags.DEFINE_bool("predict", True, "Measure inference.")
 flags.DEFINE_bool("peers", True, "Measure Hugging Face's model too.")
+flags.DEFINE_bool("torch_compile", False, "And once more with torch.compile.")
+flags.DEFINE_string("results_file", None, "JSON file for the medians.")
 
 
 def make_batch(config, size, length):
@@ -52,18 +54,11 @@ def make_batch(config, size, length):
   return ids, np.ones_like(ids), np.zeros_like(ids), np.zeros([size], np.int32)
 
 
-def flop_per_example(config, length):
-  """Floating-point operations of the products of one forward pass."""
-  width, inner = config.hidden_size, config.intermediate_size
-  weights = 4 * width * width + 2 * width * inner
-  per_layer = 2 * length * weights + 4 * length * length * width
-  return config.num_hidden_layers * per_layer
-
-
 class Ours:
   """This project's classifier of two labels with its optimizer."""
 
   name = "ours"
+  optional = False
 
   def __init__(self, config, *, dtype, jit_compile, recompute_activations):
     self._model = modeling.BertModel(
@@ -92,7 +87,9 @@ class Ours:
     self._predict(*map(tf.constant, batch[:3])).numpy()
 
   def _logits(self, ids, mask, segments, **options):
-    output = self._model(ids, mask, segments, **options)
+    # The last layer only where the head reads it, as in run_classifier.py.
+    first = modeling.first_positions(ids)
+    output = self._model(ids, mask, segments, positions=first, **options)
     return self._head(output.pooled_output, **options)
 
   def _train_step(self, step, ids, mask, segments, labels):
@@ -114,26 +111,31 @@ class Ours:
 class HuggingFace:
   """transformers' BertForSequenceClassification with torch's AdamW."""
 
-  name = "Hugging Face + torch"
-
-  def __init__(self, config, *, dtype):
+  def __init__(self, config, *, dtype, compiled=False):
     comparison.hide_triton()
     import torch
     import transformers
 
     names = config.to_dict()
     names["hidden_act"] = "gelu_new"
+    self.name = "Hugging Face, " + ("torch.compile" if compiled else "eager")
+    self.optional = compiled
     self._torch, self._dtype = torch, dtype
     self._model = transformers.BertForSequenceClassification(
-      transformers.BertConfig(num_labels=2, **names)
+      transformers.BertConfig(
+        num_labels=2, attn_implementation="sdpa", **names
+      )
     )
-    self._optimizer = torch.optim.AdamW(self._model.parameters(), lr=1e-5)
+    self._optimizer = torch.optim.AdamW(
+      self._model.parameters(), lr=1e-5, fused=True
+    )
+    self._run = torch.compile(self._model) if compiled else self._model
 
   def train(self, batch):
     """One training step; returns when it is done."""
     self._model.train()
     with self._precision():
-      loss = self._model(**self._inputs(batch)).loss
+      loss = self._run(**self._inputs(batch)).loss
     loss.backward()
     self._torch.nn.utils.clip_grad_norm_(self._model.parameters(), 1.0)
     self._optimizer.step()
@@ -143,7 +145,7 @@ class HuggingFace:
     """Logits of a batch."""
     self._model.eval()
     with self._torch.inference_mode(), self._precision():
-      self._model(**self._inputs(batch))
+      self._run(**self._inputs(batch))
 
   def _precision(self):
     if self._dtype == tf.float32:
@@ -158,55 +160,6 @@ class HuggingFace:
     }
 
 
-def make_peak(dtype, size=2048):
-  """Returns a function that gives the FLOP per second of a square product."""
-  square = tf.cast(tf.random.normal([size, size]), dtype)
-  product = tf.function(lambda x: tf.reduce_max(tf.matmul(x, x)))
-
-  def measure():
-    seconds = min(seconds_of(lambda: product(square).numpy()) for _ in range(3))
-    return 2 * size**3 / seconds
-
-  measure()
-  return measure
-
-
-def seconds_of(function):
-  """Returns how long a call of a function takes."""
-  start = time.perf_counter()
-  function()
-  return time.perf_counter() - start
-
-
-def measure(contenders, method, batch, *, peak, flop, rounds):
-  """Prints the examples per second of a method of every contender.
-
-  Args:
-    contenders: objects with `name` and the method.
-    method: "train" or "predict".
-    batch: argument of the method; its first part has a row for every example.
-    peak: function that returns the machine's FLOP per second.
-    flop: floating-point operations of one example.
-    rounds: turns after one to warm up.
-  """
-  seconds = {contender.name: [] for contender in contenders}
-  shares = {contender.name: [] for contender in contenders}
-  for turn in range(rounds + 1):
-    best = peak()
-    for contender in contenders:
-      took = seconds_of(lambda: getattr(contender, method)(batch))
-      if turn:
-        seconds[contender.name].append(took)
-        shares[contender.name].append(len(batch[0]) * flop / took / best)
-  for name in seconds:
-    print(
-      f"{method:8s} batch {len(batch[0]):3d}  {name:22s}"
-      f"{len(batch[0]) / statistics.median(seconds[name]):8.2f} examples/s"
-      f"{100 * statistics.median(shares[name]):5.0f} % of the peak",
-      flush=True,
-    )
-
-
 def make_contenders(config, dtype):
   """Returns ours and, where its libraries can be imported, the peer."""
   contenders = [
@@ -219,7 +172,8 @@ def make_contenders(config, dtype):
   ]
   if FLAGS.peers:
     try:
-      contenders.append(HuggingFace(config, dtype=dtype))
+      for compiled in [False, True][: 1 + FLAGS.torch_compile]:
+        contenders.append(HuggingFace(config, dtype=dtype, compiled=compiled))
     except ImportError as error:
       print(f"without Hugging Face: {error}")
   return contenders
@@ -233,9 +187,10 @@ def main(argv):
   config.check_sequence_length(FLAGS.max_seq_length)
   dtype = tf.as_dtype(FLAGS.dtype)
   contenders = make_contenders(config, dtype)
-  peak = make_peak(dtype)
+  peak = step_timing.make_peak(dtype)
   print(f"peak of matrix products: {peak() / 1e9:.0f} GFLOP/s {dtype.name}")
-  flop = flop_per_example(config, FLAGS.max_seq_length)
+  flop = step_timing.flop_per_example(config, FLAGS.max_seq_length)
+  results = {}
   # The backward pass has two products for each of the forward pass.
   for wanted, method, size, flop in (
     (FLAGS.train, "train", FLAGS.batch_size, 3 * flop),
@@ -244,9 +199,12 @@ def main(argv):
     if wanted:
       batch = make_batch(config, size, FLAGS.max_seq_length)
       options = dict(peak=peak, flop=flop, rounds=FLAGS.rounds)
-      measure(contenders, method, batch, **options)
+      results[method] = step_timing.measure(
+        contenders, method, batch, **options
+      )
   resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
   print(f"peak memory of the process: {resident:.1f} GB")
+  step_timing.write(FLAGS.results_file, results)
 
 
 if __name__ == "__main__":

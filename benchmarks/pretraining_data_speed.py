@@ -11,20 +11,18 @@ is mostly importing TensorFlow, is shown separately from what the text adds.
 """
 
 import os
-import subprocess
 import sys
 import tempfile
-import time
-from typing import NamedTuple
 
 from absl import app, flags
 
 # Run as a script, this folder is on the path and its parent is not.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from common import errors
+import data_commands
+import measured_runs
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+from common import errors
 
 FLAGS = flags.FLAGS
 
@@ -41,91 +39,7 @@ flags.DEFINE_list(
 flags.DEFINE_integer("shards", 8, "Shards of the runs in shards.")
 flags.mark_flags_as_required(["text", "vocab"])
 
-_SECONDS_BETWEEN_LOOKS = 0.05
-_TINY_TEXT = "one sentence\nand another one\n"
-
-# The original as it is, with whichever TensorFlow there is as version 1.
-_RUN_ORIGINAL = """
-import runpy, sys
-import tensorflow.compat.v1
-sys.modules["tensorflow"] = tensorflow.compat.v1
-sys.argv = sys.argv[1:]
-sys.path.insert(0, sys.argv[0].rpartition("/")[0])
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-
-
-class Cost(NamedTuple):
-  """Wall and processor seconds of a run, and the most memory that it had."""
-
-  seconds: float
-  processor: float
-  megabytes: float
-
-
-def measure(command):
-  """Runs a command; returns its Cost.
-
-  Memory is what Linux calls Pss_Anon, of all processes of the command
-  together: a page that two of them share counts once, libraries do not.
-  """
-  start = time.monotonic()
-  process = subprocess.Popen(
-    command,
-    stdout=subprocess.DEVNULL,
-    stderr=subprocess.PIPE,
-    env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"},
-  )
-  with tempfile.TemporaryFile() as log:
-    os.set_blocking(process.stderr.fileno(), False)
-    most, processor = 0.0, {}
-    while process.poll() is None:
-      family = descendants(process.pid)
-      most = max(most, sum(map(megabytes_of, family)))
-      for pid in family:
-        processor[pid] = processor_seconds(pid) or processor.get(pid, 0.0)
-      log.write(process.stderr.read() or b"")
-      time.sleep(_SECONDS_BETWEEN_LOOKS)
-    seconds = time.monotonic() - start
-    if process.returncode:
-      log.seek(0)
-      tail = log.read().decode("utf-8", "replace").strip().split("\n")[-1]
-      raise errors.InputError(f"{' '.join(command)} failed: {tail}")
-  return Cost(seconds, sum(processor.values()), most)
-
-
-def descendants(pid):
-  """Returns a process's number and those of all that came from it."""
-  found = [pid]
-  for parent in found:
-    try:
-      tasks = os.listdir(f"/proc/{parent}/task")
-      for task in tasks:
-        with open(f"/proc/{parent}/task/{task}/children") as stream:
-          found.extend(map(int, stream.read().split()))
-    except OSError:  # It has ended.
-      continue
-  return found
-
-
-def megabytes_of(pid):
-  """Returns the memory, in MB, that a process alone holds; 0 if it ended."""
-  try:
-    with open(f"/proc/{pid}/smaps_rollup") as stream:
-      lines = [line.split() for line in stream if "Pss_Anon" in line]
-  except OSError:
-    return 0.0
-  return int(lines[0][1]) / 1024 if lines else 0.0
-
-
-def processor_seconds(pid):
-  """Returns what a process used so far, None if it has ended."""
-  try:
-    with open(f"/proc/{pid}/stat") as stream:
-      fields = stream.read().rpartition(")")[2].split()
-  except OSError:
-    return None
-  return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+_ENVIRONMENT = measured_runs.environment(CUDA_VISIBLE_DEVICES="-1")
 
 
 def commands(text, folder):
@@ -136,26 +50,27 @@ def commands(text, folder):
     f"--dupe_factor={FLAGS.dupe_factor}",
     *(f"--{flag}" for flag in FLAGS.extra),
   ]
-  ours = [sys.executable, os.path.join(ROOT, "create_pretraining_data.py")]
-  yield "ours", [*ours, *flags_for_all, f"--output_file={folder}/whole"]
+  yield "ours", data_commands.ours(
+    [*flags_for_all, f"--output_file={folder}/whole"]
+  )
   size = os.path.getsize(text) / 1e6 / FLAGS.shards
   for processes in (1, 2):
-    yield f"ours, shards, {processes} process(es)", [
-      *ours,
-      *flags_for_all,
-      f"--output_file={folder}/{processes}",
-      f"--shard_size_mb={size * 1.001}",
-      f"--num_processes={processes}",
-    ]
+    yield f"ours, shards, {processes} process(es)", data_commands.ours(
+      [
+        *flags_for_all,
+        f"--output_file={folder}/{processes}",
+        f"--shard_size_mb={size * 1.001}",
+        f"--num_processes={processes}",
+      ]
+    )
   pythons = {"original, this Python": sys.executable}
   if FLAGS.original_python:
     pythons["original, its Python"] = FLAGS.original_python
   for name, python in pythons.items() if FLAGS.original else ():
-    script = os.path.join(FLAGS.original, "create_pretraining_data.py")
-    yield name, [
-      python, "-c", _RUN_ORIGINAL, script, *flags_for_all,
-      f"--output_file={folder}/original",
-    ]
+    flags_of_original = [*flags_for_all, f"--output_file={folder}/original"]
+    yield name, data_commands.original(
+      FLAGS.original, flags_of_original, python
+    )
 
 
 def main(_):
@@ -169,11 +84,14 @@ def main(_):
   with tempfile.TemporaryDirectory() as folder:
     tiny = os.path.join(folder, "tiny.txt")
     with open(tiny, "w") as stream:
-      stream.write(_TINY_TEXT)
+      stream.write(data_commands.TINY_TEXT)
     os.mkdir(os.path.join(folder, "tiny"))
     starts = dict(commands(tiny, os.path.join(folder, "tiny")))
     for name, command in commands(FLAGS.text, folder):
-      start, cost = measure(starts[name]), measure(command)
+      start, cost = (
+        measured_runs.measure(each, env=_ENVIRONMENT)
+        for each in (starts[name], command)
+      )
       print(table_row(name, num_words, start, cost), flush=True)
 
 

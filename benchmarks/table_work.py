@@ -1,0 +1,498 @@
+"""What table.py measures: the contenders of each work, and its targets."""
+
+import argparse
+import dataclasses
+import functools
+import itertools
+import json
+import os
+import sys
+from collections.abc import Callable
+
+import data_commands
+import finetuning_scores
+import measured_runs
+import table_rows
+
+ROOT = data_commands.ROOT
+BENCHMARKS = ROOT / "benchmarks"
+# What a work may need from the command line.
+DATA = {
+  "glue": "folder of GLUE's folders (MRPC, CoLA, ...)",
+  "squad": "folder of SQuAD 1.1's files",
+  "weights": "folder of MiniLM, in Hugging Face's layout",
+  "text": "pre-training text, one sentence a line",
+  "vocab": "vocabulary of an uncased model, for --text",
+  "original": "clone of google-research/bert",
+}
+# task -> (its folder, what it is called, its examples, epochs)
+_TASKS = {
+  "mrpc": ("MRPC", "MRPC", None, 2),
+  "rte": ("RTE", "RTE", None, 2),
+  "cola": ("CoLA", "CoLA", None, 2),
+  "sts-b": ("STS-B", "STS-B", None, 1),
+  "sst-2": ("SST-2", "SST-2, 10,000 rows", 10000, 1),
+}
+_DTYPES = ("float32", "bfloat16")
+_BATCH_SIZE = 16  # Of every fine-tuning job.
+_BASE_STEPS = 60
+_DYNAMIC, _PADDED = "Trainer, dynamic padding", "Trainer, padded to 128"
+_TRAINER = "Trainer"
+_SQUAD_TRAIN, _SQUAD_DEV = "train*.json", "dev*.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+  """Something to measure.
+
+  Attributes:
+    name: as --rows names it.
+    needs: names of flags, see DATA.
+    turn: function of (flags, an empty folder); runs every contender once and
+      returns dict from contender to dict from measure to number.
+    rows: its table_rows.Rows.
+    dtype: the numbers it computes with, or None.
+    has_torch_peers: whether --peer_python must have torch and the like.
+  """
+
+  name: str
+  needs: tuple
+  turn: Callable
+  rows: tuple
+  dtype: str | None = None
+  has_torch_peers: bool = False
+
+
+@functools.lru_cache(maxsize=None)
+def all_works():
+  """Returns all Works, in the table's order."""
+  return tuple(
+    itertools.chain(
+      _small_jobs(), _base_jobs(), _squad_jobs(), _steps(),
+      _pretraining_steps(), _data(), _lines(), _starts(),
+    )
+  )
+
+
+def peer_environment(arguments):
+  """Returns the environment of commands that run other programs."""
+  path = [arguments.peer_path, os.environ.get("PYTHONPATH", "")]
+  return measured_runs.environment(
+    PYTHONPATH=os.pathsep.join(filter(None, path)), KERAS_BACKEND="tensorflow"
+  )
+
+
+# Fine-tuning jobs.
+
+
+def _small_jobs():
+  for task, dtype in itertools.product(_TASKS, _DTYPES):
+    folder, title, examples, epochs = _TASKS[task]
+    turn = functools.partial(
+      _glue_turn, task=task, dtype=dtype, folder=folder, examples=examples,
+      epochs=epochs,
+    )
+    yield Work(
+      f"job/{task}/{dtype}", ("glue", "weights"), turn,
+      _job_rows(f"MiniLM job, {title}, {dtype}", 0.65, 0.35), dtype, True,
+    )
+
+
+def _base_jobs():
+  for dtype in _DTYPES:
+    turn = functools.partial(
+      _glue_turn, task="mrpc", dtype=dtype, folder="MRPC",
+      examples=_BASE_STEPS * _BATCH_SIZE, epochs=1, is_base=True,
+    )
+    title = f"BERT-base job, {_BASE_STEPS} steps of MRPC, {dtype}"
+    yield Work(
+      f"job/base/{dtype}", ("glue", "weights"), turn,
+      _job_rows(title, 0.6, 0.3), dtype, True,
+    )
+
+
+def _job_rows(title, dynamic, padded):
+  return tuple(
+    table_rows.Row(
+      f"{title}: {kind}, against {peer.removeprefix('Trainer, ')}", measure,
+      target, at_most=True, peers=peer,
+    )
+    for peer, target in ((_DYNAMIC, dynamic), (_PADDED, padded))
+    for measure, kind in (("processor", "processor"), ("wall", "wall"))
+  )
+
+
+def _squad_jobs():
+  for dtype in _DTYPES:
+    rows = tuple(
+      table_rows.Row(
+        f"SQuAD job, MiniLM, {dtype}: {measure}", measure, 0.6, at_most=True,
+        peers=_TRAINER,
+      )
+      for measure in ("processor", "wall")
+    )
+    yield Work(
+      f"job/squad/{dtype}", ("squad", "weights"),
+      functools.partial(_squad_turn, dtype=dtype), rows, dtype, True,
+    )
+
+
+def _job(arguments, **values):
+  """Returns the flags of a job of finetuning_scores.py."""
+  defaults = {
+    name: default
+    for name, (_, default) in finetuning_scores.HYPER_PARAMETERS.items()
+  }
+  job = {
+    **defaults,
+    "train_batch_size": _BATCH_SIZE,
+    "weights": arguments.weights,
+    "peer_python": arguments.peer_python,
+    "peer_flags": [],
+    "max_train_examples": None,
+    "train_file": "",
+    "predict_file": "",
+    **values,
+  }
+  if arguments.steps:
+    job["max_train_examples"] = arguments.steps * _BATCH_SIZE
+    job["num_train_epochs"] = 1.0
+  return argparse.Namespace(**job)
+
+
+def _glue_turn(
+  arguments, temporary, *, task, dtype, folder, examples, epochs, is_base=False
+):
+  weights = arguments.weights
+  if is_base:
+    weights = temporary / "base"
+    _run([
+      sys.executable, BENCHMARKS / "random_weights.py",
+      f"--tokenizer={arguments.weights}", f"--output={weights}",
+    ])
+  job = _job(
+    arguments, task=task, dtype=dtype, data_dir=arguments.glue / folder,
+    max_train_examples=examples, num_train_epochs=float(epochs),
+    weights=weights,
+  )
+  job.data_dir = finetuning_scores.shortened(job, temporary)
+  padded = argparse.Namespace(**vars(job))
+  padded.peer_flags = ["--pad_to_max_length=1"]
+  return {
+    table_rows.OURS: _cost_of(finetuning_scores.run_ours(job, 1)),
+    _DYNAMIC: _cost_of(finetuning_scores.run_peer(job, 1)),
+    _PADDED: _cost_of(finetuning_scores.run_peer(padded, 1)),
+  }
+
+
+def _squad_turn(arguments, temporary, *, dtype):
+  job = _job(
+    arguments, task="squad", dtype=dtype, data_dir=arguments.squad,
+    train_file=_only_file(arguments.squad, _SQUAD_TRAIN),
+    predict_file=_only_file(arguments.squad, _SQUAD_DEV),
+    max_seq_length=384, bucket_by_length=1,
+  )
+  job.data_dir = finetuning_scores.shortened(job, temporary)
+  return {
+    table_rows.OURS: _cost_of(finetuning_scores.run_ours(job, 1)),
+    "Trainer, grouped by length": _cost_of(finetuning_scores.run_peer(job, 1)),
+  }
+
+
+def _only_file(folder, pattern):
+  (path,) = folder.glob(pattern)
+  return path.name
+
+
+def _cost_of(run):
+  return {"wall": run["seconds"], "processor": run["cpu_seconds"]}
+
+
+# Steps.
+
+
+def _steps():
+  for size, dtype in itertools.product((8, 32), _DTYPES):
+    target = {"float32": 0.88, "bfloat16": 0.75}[dtype]
+    yield _step_work(
+      f"step/train{size}/{dtype}",
+      f"BERT-base training step, batch {size}, {dtype}",
+      target, "train",
+      ["model_speed.py", "--nopredict", f"--batch_size={size}"],
+      dtype=dtype,
+    )
+  for dtype in _DTYPES:
+    target = {"float32": 0.97, "bfloat16": 0.94}[dtype]
+    yield _step_work(
+      f"step/predict32/{dtype}", f"BERT-base inference, batch 32, {dtype}",
+      target, "predict",
+      ["model_speed.py", "--notrain", "--predict_batch_size=32"],
+      dtype=dtype,
+    )
+
+
+def _pretraining_steps():
+  for (length, words, size), dtype in itertools.product(
+    ((128, 20, 32), (512, 76, 8)), _DTYPES
+  ):
+    target = {"float32": 0.86, "bfloat16": 0.75}[dtype]
+    yield _step_work(
+      f"step/pretrain{length}/{dtype}",
+      f"pre-training step, {size} × {length}, {words} predictions, {dtype}",
+      target, "pretrain",
+      [
+        "pretraining_step.py", f"--batch_size={size}",
+        f"--max_seq_length={length}", f"--max_predictions_per_seq={words}",
+      ],
+      dtype=dtype,
+    )
+
+
+def _step_work(name, title, target, method, command, *, dtype):
+  rows = (
+    table_rows.Row(
+      f"{title}: share of the peak", "share", target, at_most=False,
+      result="own",
+    ),
+    table_rows.Row(
+      f"{title}: against the fastest peer", "examples_per_second", 1.0,
+      at_most=False,
+    ),
+  )
+  turn = functools.partial(
+    _step_turn, method=method, command=[*command, f"--dtype={dtype}"]
+  )
+  return Work(name, (), turn, rows, dtype, True)
+
+
+def _step_turn(arguments, temporary, *, method, command):
+  """Runs a script that takes the contenders of a step in turns itself."""
+  script, *flags = command
+  results = temporary / "results.json"
+  both = "torch_compile" if script == "model_speed.py" else "compiled_peers"
+  _run(
+    [
+      arguments.peer_python, BENCHMARKS / script, *flags,
+      f"--rounds={arguments.rounds}", f"--results_file={results}",
+      f"--{both}={arguments.compiled_peers}",
+      f"--num_hidden_layers={arguments.num_hidden_layers}",
+    ],
+    env=peer_environment(arguments),
+  )
+  found = json.loads(results.read_text(encoding="utf-8"))[method]
+  return {
+    table_rows.OURS if name == "ours" else name: measures
+    for name, measures in found.items()
+  }
+
+
+# Pre-training data.
+
+
+def _data():
+  times, kept = dict(result="speedup", at_most=False), dict(at_most=True)
+  yield Work(
+    "data", ("text", "vocab", "original"), _data_turn,
+    (
+      table_rows.Row(
+        "create_pretraining_data: processor, without the start", "added",
+        15, **times,
+      ),
+      table_rows.Row(
+        "create_pretraining_data: processor, with the start", "processor",
+        15, **times,
+      ),
+      table_rows.Row("create_pretraining_data: wall", "wall", None, **times),
+      table_rows.Row(
+        "create_pretraining_data: memory added to the start's",
+        "added_megabytes", 1 / 8, **kept,
+      ),
+    ),
+  )
+
+
+def _data_turn(arguments, temporary):
+  text, tiny = temporary / "text.txt", temporary / "tiny.txt"
+  with open(arguments.text, "rb") as stream:
+    part = stream.read(int(arguments.text_mb * 1e6))
+  text.write_bytes(part[: part.rfind(b"\n") + 1])
+  tiny.write_text(data_commands.TINY_TEXT)
+  makers = {
+    table_rows.OURS: data_commands.ours,
+    "the original": functools.partial(
+      data_commands.original, arguments.original
+    ),
+  }
+  found = {}
+  for contender, make in makers.items():
+    start, cost = (
+      measured_runs.measure(
+        make([
+          f"--input_file={path}", f"--vocab_file={arguments.vocab}",
+          f"--output_file={temporary / 'records'}", "--dupe_factor=5",
+        ]),
+        env=measured_runs.environment(CUDA_VISIBLE_DEVICES="-1"),
+      )
+      for path in (tiny, text)
+    )
+    found[contender] = {
+      **_measures(cost),
+      "added": cost.processor - start.processor,
+      "added_megabytes": cost.megabytes - start.megabytes,
+    }
+  return found
+
+
+def _measures(cost):
+  return {
+    "wall": cost.seconds,
+    "processor": cost.processor,
+    "megabytes": cost.megabytes,
+  }
+
+
+# Short lines.
+
+
+def _lines():
+  for work, dtype in itertools.product(("features", "predictions"), _DTYPES):
+    rows = tuple(
+      table_rows.Row(
+        f"{work} of short lines, MiniLM, {dtype}: {measure}", measure, 1.5,
+        at_most=False, result="speedup",
+      )
+      for measure in ("processor", "wall")
+    )
+    turn = functools.partial(_lines_turn, work=work, dtype=dtype)
+    yield Work(
+      f"lines/{work}/{dtype}", ("glue", "weights"), turn, rows, dtype, True
+    )
+
+
+def _lines_turn(arguments, temporary, *, work, dtype):
+  rows = (arguments.glue / "SST-2" / "train.tsv").read_text(encoding="utf-8")
+  rows = rows.splitlines()[1 : arguments.lines + 1]
+  lines, table = temporary / "lines.txt", temporary / "lines.tsv"
+  texts = [row.split("\t")[0].strip() for row in rows]
+  lines.write_text("\n".join(texts) + "\n", encoding="utf-8")
+  table.write_text("\n".join(["text", *texts]) + "\n", encoding="utf-8")
+  if work == "features":
+    ours = [
+      sys.executable, ROOT / "extract_features.py",
+      *_weights_flags(arguments.weights), f"--input_file={lines}",
+      "--pooling=mean", "--output_format=npz",
+      f"--output_file={temporary / 'ours.npz'}", "--batch_size=32",
+    ]
+  else:
+    ours = [
+      sys.executable, ROOT / "run_classifier.py", "--do_predict",
+      f"--model_dir={_small_classifier(arguments, temporary)}",
+      f"--predict_file={table}", f"--output_dir={temporary / 'predictions'}",
+      "--predict_batch_size=32",
+    ]
+  ending = {"features": "npz", "predictions": "tsv"}[work]
+  peer = [
+    arguments.peer_python, BENCHMARKS / "lines_peer.py", f"--work={work}",
+    f"--lines={lines}", f"--weights={arguments.weights}", "--batch_size=32",
+    f"--output={temporary / 'theirs'}.{ending}",
+  ]
+  return {
+    name: _measures(
+      measured_runs.measure([*command, f"--dtype={dtype}"], env=env)
+    )
+    for name, command, env in (
+      (table_rows.OURS, ours, None),
+      ("transformers", peer, peer_environment(arguments)),
+    )
+  }
+
+
+def _weights_flags(weights):
+  return [
+    f"--init_checkpoint={weights}", f"--vocab_file={weights / 'vocab.txt'}",
+    f"--bert_config_file={weights / 'config.json'}",
+  ]
+
+
+def _small_classifier(arguments, temporary):
+  """Trains MiniLM for a step; returns the folder of the model."""
+  examples, output = temporary / "few.tsv", temporary / "trained"
+  examples.write_text("text\tlabel\ngood\tyes\nbad\tno\n", encoding="utf-8")
+  _run([
+    sys.executable, ROOT / "run_classifier.py", "--do_train",
+    *_weights_flags(arguments.weights), f"--train_file={examples}",
+    f"--output_dir={output}", "--num_train_epochs=1", "--train_batch_size=2",
+  ])
+  return output / "final_model"
+
+
+# Starts.
+
+
+def _starts():
+  rows = tuple(
+    table_rows.Row(
+      f"start of MiniLM on MRPC, {records}: processor above importing "
+      "TensorFlow", measure, 4, at_most=True, result="own",
+    )
+    for measure, records in (
+      ("first_start", "records not cached"), ("next_start", "records cached")
+    )
+  )
+  yield Work("start/first_step", ("glue", "weights"), _start_turn, rows)
+  scripts = sorted(
+    path.stem
+    for path in ROOT.glob("*.py")
+    if "command.run(main)" in path.read_text(encoding="utf-8")
+    and path.stem != "setup"
+  )
+  rows = tuple(
+    table_rows.Row(
+      f"import of {script}.py: processor", script, None, at_most=True,
+      result="own",
+    )
+    for script in ("tensorflow", *scripts)
+  )
+  yield Work("start/import", (), _import_turn, rows)
+
+
+def _import_seconds(module):
+  command = [sys.executable, "-c", f"import {module}"]
+  env = measured_runs.environment(PYTHONPATH=str(ROOT))
+  return measured_runs.measure(command, env=env).processor
+
+
+def _import_turn(arguments, temporary):
+  del arguments, temporary
+  work = next(work for work in all_works() if work.name == "start/import")
+  modules = [row.measure for row in work.rows]
+  return {
+    table_rows.OURS: {module: _import_seconds(module) for module in modules}
+  }
+
+
+def _start_turn(arguments, temporary):
+  """Processor time from the command to the first line of the training log."""
+  output = temporary / "output"
+  log = output / "train_log.jsonl"
+  command = [
+    sys.executable, ROOT / "run_classifier.py", "--do_train",
+    *_weights_flags(arguments.weights), "--task_name=mrpc",
+    f"--data_dir={arguments.glue / 'MRPC'}", f"--output_dir={output}",
+    f"--train_batch_size={_BATCH_SIZE}", "--log_steps=1",
+    "--iterations_per_loop=1",
+  ]
+  imported = _import_seconds("tensorflow")
+  measures = {}
+  for measure in ("first_start", "next_start"):
+    log.unlink(missing_ok=True)
+    cost = measured_runs.measure(
+      command, until=lambda: log.exists() and log.stat().st_size
+    )
+    measures[measure] = cost.processor - imported
+  return {table_rows.OURS: measures}
+
+
+def _run(command, env=None):
+  """Runs a preparation that is not measured."""
+  measured_runs.measure(command, env=env)
