@@ -18,6 +18,7 @@ which writes /tmp/sample.tfrecord-00000-of-00012 and so on, a file for every
 
 from absl import flags
 
+from checkpoints import model_settings
 from common import choices, command
 from training import common_flags
 
@@ -150,13 +151,12 @@ from pretraining import (
   sharding,
   text_shards,
 )
-from training import setup
 
 _SHOWN_INSTANCES = 3
 
 
 def main(argv):
-  settings = setup.resolve(
+  settings = model_settings.resolve(
     common_flags.read_settings(), flag_conflicts.DATA_CONFLICTS
   )
   # TensorFlow's objects are never garbage. Scanning them again and again would

@@ -39,7 +39,7 @@ flags.DEFINE_string(
   "label_file", None, "The same, in a file with one label a line."
 )
 flags.DEFINE_enum(
-  "output_activation", None, ("softmax", "sigmoid", "linear"),
+  "output_activation", None, choices.OUTPUT_ACTIVATIONS,
   "classification: one label, several labels, or one number (regression); by "
   "default what --bert_config_file says that the model was trained for, or "
   "softmax.",
@@ -95,12 +95,12 @@ flags.DEFINE_float(
   "answer's. Not given: what run_squad.py stored with the model, or 0.0.",
 )
 flags.DEFINE_enum(
-  "tag_words", "punctuation", ("punctuation", "white_space"),
+  "tag_words", "punctuation", choices.TAG_WORDS,
   "tagging: where words end. punctuation is a word of its own, or part of "
   "what white space separates.",
 )
 flags.DEFINE_enum(
-  "dtype", "float32", ("float32", "bfloat16"),
+  "dtype", "float32", choices.SERVING_DTYPES,
   "Type in which the encoder's matrices are stored and multiplied.",
 )
 flags.DEFINE_string(
@@ -119,20 +119,9 @@ command.parse_flags(__name__)
 import os
 
 import modeling
-from checkpoints import weight_files
-from common import errors, file_io, run_settings
+from checkpoints import model_settings, weight_files
+from common import errors, file_io
 from serving import export_settings, graph_tokenizer, models, saved_model
-from squad import null_threshold
-from training import setup
-
-
-def stored_threshold(settings):
-  """Returns the threshold of "no answer"; None if each question has one."""
-  if settings.head != "span" or not settings.version_2_with_negative:
-    return None
-  if settings.null_score_diff_threshold is not None:
-    return settings.null_score_diff_threshold
-  return null_threshold.of_checkpoint(settings.init_checkpoint)
 
 
 def read_warmup_texts(settings, model):
@@ -154,22 +143,15 @@ def read_warmup_texts(settings, model):
 
 
 def main(_):
-  settings = setup.resolve(common_flags.read_settings())
+  settings = model_settings.resolve(common_flags.read_settings())
   if not settings.init_checkpoint:
     raise errors.InputError(
       "pass --init_checkpoint or --model_dir: the weights to export"
     )
   config = modeling.BertConfig.from_json_file(settings.bert_config_file)
-  settings = setup.restore_input_settings(
-    export_settings.with_defaults(settings, config),
-    export_settings.trained_settings(settings.head, config),
-    settings.bert_config_file,
-  )
-  run_settings.refuse_ignored(settings, export_settings.CONFLICTS)
-  tokenizer = setup.make_tokenizer(settings, config)
-  model = export_settings.make_model(
-    settings, config, tokenizer, stored_threshold(settings)
-  )
+  settings = export_settings.resolve(settings, config)
+  tokenizer = model_settings.make_tokenizer(settings, config)
+  model = export_settings.make_model(settings, config, tokenizer)
   warmup_texts = read_warmup_texts(settings, model)
   weight_files.load(
     model.variables,

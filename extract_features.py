@@ -15,6 +15,7 @@ one vector for the line, and with --similarity the cosine of its two texts:
 
 from absl import flags
 
+from checkpoints import model_settings
 from common import choices, command
 from training import common_flags
 
@@ -195,13 +196,13 @@ def draw_pictures(settings, model, layer, tokenizer):
 
 
 def main(_):
-  settings = setup.resolve(
+  settings = model_settings.resolve(
     common_flags.read_settings(), flag_conflicts.CONFLICTS
   )
   check_flags(settings)
   config = setup.model_config(settings)
   layers = text_vectors.layers_to_write(settings, config)
-  tokenizer = setup.make_tokenizer(settings, config)
+  tokenizer = model_settings.make_tokenizer(settings, config)
 
   strategy = setup.make_strategy(settings)
   if distribution.is_multi_worker(strategy):

@@ -30,7 +30,7 @@ import sys
 import tensorflow as tf
 
 import modeling
-from checkpoints import model_folder, weight_files
+from checkpoints import model_folder, model_settings, weight_files
 from common import config_formats, errors, file_io
 from training import input_sequences, setup
 from variants import registry
@@ -150,8 +150,8 @@ def trained_settings(bert_config_file):
 
 
 def main(_):
-  settings = setup.resolve(common_flags.read_settings())
-  settings = setup.restore_input_settings(
+  settings = model_settings.resolve(common_flags.read_settings())
+  settings = model_settings.restore_input_settings(
     settings, trained_settings(settings.bert_config_file),
     settings.bert_config_file,
   )
@@ -160,7 +160,7 @@ def main(_):
     raise errors.InputError(
       "pass --init_checkpoint or --model_dir: the weights to use"
     )
-  tokenizer = setup.make_tokenizer(settings, config)
+  tokenizer = model_settings.make_tokenizer(settings, config)
   num_tokens = len(tokenizer.vocab)
   predict = make_predictor(
     config,

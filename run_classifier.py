@@ -13,6 +13,7 @@ Flags, defaults and files are the original's. Your own data need no code:
       --text_column=review --label_column=stars ...
 """
 
+from checkpoints import model_settings
 from classification import classifier_flags
 from common import command
 from training import common_flags
@@ -44,11 +45,11 @@ from training import distribution, setup
 
 
 def main(_):
-  settings = setup.resolve(common_flags.read_settings())
+  settings = model_settings.resolve(common_flags.read_settings())
   settings = task_reader.restore_input_settings(settings)
   task_reader.check_settings(settings)
   config = setup.model_config(settings)
-  setup.make_tokenizer(settings, config)
+  model_settings.make_tokenizer(settings, config)
   # Before anything else computes: devices cannot be arranged afterwards.
   strategy, settings = arrange_devices(settings)
   run = prepare_run(settings, config, strategy)

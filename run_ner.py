@@ -83,7 +83,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 import modeling
-from checkpoints import model_folder, weight_files
+from checkpoints import model_folder, model_settings, weight_files
 from common import errors, file_io
 from tagging import (
   bilstm,
@@ -280,7 +280,7 @@ def run_model(settings, run, features, output_dir):
   if "predict" in run.data:
     predict(settings, predictor, run, output_dir)
   if flag_conflicts.answers_stream(settings):
-    tokenizer = setup.make_tokenizer(settings, run.config)
+    tokenizer = model_settings.make_tokenizer(settings, run.config)
     interactive.answer_stream(
       settings, model, tokenizer, run.labels, (sys.stdin.buffer, sys.stdout)
     )
@@ -289,7 +289,7 @@ def run_model(settings, run, features, output_dir):
 
 def read_settings():
   """Returns the settings of the flags and of a trained model's folder."""
-  settings = setup.resolve(
+  settings = model_settings.resolve(
     common_flags.read_settings(), flag_conflicts.CONFLICTS
   )
   if settings.do_train:
@@ -297,7 +297,7 @@ def read_settings():
   source = settings.bert_config_file
   trained = model_folder.input_settings(weight_files.read_config(source))
   names = (*input_data.INPUT_FLAGS, *input_data.HEAD_FLAGS)
-  return setup.restore_input_settings(
+  return model_settings.restore_input_settings(
     settings, {n: trained[n] for n in names if n in trained}, source
   )
 
@@ -307,7 +307,7 @@ def main(_):
   paths = input_data.files_to_read(settings)
   config = setup.model_config(settings)
   bilstm.check_features(settings.feature_layers, config.num_hidden_layers)
-  tokenizer = setup.make_tokenizer(settings, config)
+  tokenizer = model_settings.make_tokenizer(settings, config)
   sentences = input_data.read_all(settings, paths)
   folder = settings.output_dir
   labels_file = folder and os.path.join(folder, "labels.txt")

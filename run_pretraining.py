@@ -88,7 +88,7 @@ import os
 import numpy as np
 
 import tokenization
-from checkpoints import huggingface, model_folder, weight_files
+from checkpoints import huggingface, model_folder, model_settings, weight_files
 from common import file_io, result_lines, run_settings
 from pretraining import flag_conflicts, input_data, pretrainer
 from training import (
@@ -219,7 +219,7 @@ def train(settings, model, objective, evaluate, *, start, strategy, data, trim):
 
 
 def main(_):
-  settings = setup.resolve(
+  settings = model_settings.resolve(
     common_flags.read_settings(), flag_conflicts.TRAINING_CONFLICTS
   )
   setup.require_one_of(settings, "do_train", "do_eval")

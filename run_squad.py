@@ -99,7 +99,7 @@ import os
 import tensorflow as tf
 from absl import logging
 
-from checkpoints import model_folder
+from checkpoints import model_folder, model_settings, stored_threshold
 from common import errors
 from squad import (
   answering,
@@ -184,7 +184,7 @@ def make_answerer(settings, model, tokenizer, lengths, strategy):
     ),
     threshold=null_threshold.NullThreshold(
       settings.null_score_diff_threshold,
-      lambda: null_threshold.digest_of_variables(model.variables),
+      lambda: stored_threshold.digest_of_variables(model.variables),
     ),
     # XLA compiles the step of the training alone.
     trim=not pads and not distribution.is_tpu(strategy),
@@ -194,7 +194,7 @@ def make_answerer(settings, model, tokenizer, lengths, strategy):
 
 def main(_):
   # Settings.
-  settings = setup.resolve(common_flags.read_settings())
+  settings = model_settings.resolve(common_flags.read_settings())
   settings = trained_settings.restore(settings)
   if settings.verbose_logging:
     logging.set_verbosity(logging.DEBUG)
@@ -209,7 +209,7 @@ def main(_):
     settings.max_seq_length, settings.doc_stride, settings.max_query_length
   )
   windowing.check_lengths(lengths)
-  tokenizer = setup.make_tokenizer(settings, config)
+  tokenizer = model_settings.make_tokenizer(settings, config)
 
   # Before anything else computes: devices cannot be arranged afterwards.
   strategy = setup.make_strategy(settings)

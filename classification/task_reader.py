@@ -3,7 +3,7 @@
 import os
 import runpy
 
-from checkpoints import weight_files
+from checkpoints import model_settings, weight_files
 from classification import (
   flag_conflicts,
   glue,
@@ -26,9 +26,9 @@ def restore_input_settings(settings):
   trained = tasks.learned_input(weight_files.read_config(source))
   windows = {name: trained.pop(name) for name in tasks.WINDOW_FLAGS
              if name in trained}
-  settings = setup.restore_input_settings(settings, trained, source)
+  settings = model_settings.restore_input_settings(settings, trained, source)
   if settings.doc_stride:
-    settings = setup.restore_input_settings(settings, windows, source)
+    settings = model_settings.restore_input_settings(settings, windows, source)
   return settings
 
 

@@ -42,3 +42,6 @@ HUGGINGFACE_ARCHITECTURES = (
 )
 SERVING_HEADS = ("classification", "embedding", "masked_lm", "span", "tagging")
 EMBEDDING_POOLINGS = ("pooled", "mean", "cls")
+OUTPUT_ACTIVATIONS = ("softmax", "sigmoid", "linear")
+TAG_WORDS = ("punctuation", "white_space")
+SERVING_DTYPES = ("float32", "bfloat16")

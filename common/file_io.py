@@ -3,6 +3,8 @@
 Every file that a script leaves behind is written under another name and
 renamed when it is whole, so a run that dies leaves no half-written output.
 Paths with "://" (gs://...) go through TensorFlow, others through the system.
+TensorFlow is imported when the first such path comes: download.py and
+reproduce.py, which have none, start at once.
 """
 
 import contextlib
@@ -13,8 +15,6 @@ import re
 import secrets
 import time
 
-import tensorflow as tf
-
 from common import errors, process_identity
 
 _READ_TOGETHER = 1 << 20  # Bytes.
@@ -22,6 +22,13 @@ _SECONDS_PER_DAY = 24 * 3600.0
 _TEMPORARY = re.compile(
   r"\.tmp-(?P<machine>[\w-]+)-[0-9a-f]{8}-(?P<pid>\d+)(\.[^/]*)?$"
 )
+
+
+def _gfile():
+  """Returns tf.io.gfile."""
+  import tensorflow as tf
+
+  return tf.io.gfile
 
 
 def is_remote(path):
@@ -44,7 +51,7 @@ def expand_file_patterns(patterns):
   """
   files = []
   for pattern in patterns.split(","):
-    matches = sorted(tf.io.gfile.glob(pattern.strip()))
+    matches = sorted(_gfile().glob(pattern.strip()))
     if not matches:
       raise errors.InputError(f"no file matches {pattern.strip()!r}")
     files.extend(matches)
@@ -63,12 +70,12 @@ def names_and_sizes(paths):
   sizes = []
   for path in paths:
     inside = [path]
-    if tf.io.gfile.isdir(path):
-      inside = [os.path.join(path, name) for name in tf.io.gfile.listdir(path)]
+    if _gfile().isdir(path):
+      inside = [os.path.join(path, name) for name in _gfile().listdir(path)]
     sizes += [
-      (os.path.basename(name), tf.io.gfile.stat(name).length)
+      (os.path.basename(name), _gfile().stat(name).length)
       for name in inside
-      if not tf.io.gfile.isdir(name)
+      if not _gfile().isdir(name)
     ]
   listed = "".join(f"{name} {size}\n" for name, size in sorted(sizes))
   return (
@@ -84,7 +91,7 @@ def open_for_reading(path):
     InputError: there is no such file.
   """
   if is_remote(path):
-    if not tf.io.gfile.exists(path):
+    if not _gfile().exists(path):
       raise errors.InputError(f"no such file: {path}")
     return io.BufferedReader(_RemoteFile(path), _READ_TOGETHER)
   try:
@@ -102,7 +109,7 @@ class _RemoteFile(io.RawIOBase):
 
   def __init__(self, path):
     super().__init__()
-    self._file = tf.io.gfile.GFile(path, "rb")
+    self._file = _gfile().GFile(path, "rb")
 
   def readable(self):
     return True
@@ -228,9 +235,19 @@ def atomic_write(path):
     yield temporary
     commit(temporary, path)
   except BaseException:
-    with contextlib.suppress(tf.errors.OpError):  # There may be none yet.
-      tf.io.gfile.remove(temporary)
+    _remove_if_there(temporary)
     raise
+
+
+def _remove_if_there(path):
+  if not is_remote(path):
+    with contextlib.suppress(FileNotFoundError):
+      os.remove(path)
+    return
+  import tensorflow as tf
+
+  with contextlib.suppress(tf.errors.OpError):
+    tf.io.gfile.remove(path)
 
 
 def _make_folder(path):
@@ -249,7 +266,7 @@ def _commit_local(temporary, path):
 
 
 def _commit_remote(temporary, path):
-  tf.io.gfile.rename(temporary, path, overwrite=True)
+  _gfile().rename(temporary, path, overwrite=True)
 
 
 def sync(path):
@@ -264,5 +281,7 @@ def sync(path):
 def write_text(path, text):
   """Writes `text` to `path` in UTF-8, whole or not at all."""
   with atomic_write(path) as temporary:
-    with tf.io.gfile.GFile(temporary, "wb") as stream:
-      stream.write(text.encode("utf-8"))
+    data = text.encode("utf-8")
+    opened = _gfile().GFile if is_remote(path) else open
+    with opened(temporary, "wb") as stream:
+      stream.write(data)

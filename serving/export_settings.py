@@ -1,11 +1,11 @@
-"""What export_saved_model.py exports, from its settings and a trained model.
+"""What is served or asked from Python, from settings and a trained model.
 
 A model folder says how the model's input was made (see model_folder) and what
-it was trained for (problem_type). The export does the same, so that the served
-model answers as the script that trained it; a flag may say otherwise.
+it was trained for (problem_type). Here the same is done, so that the model
+answers as the script that trained it; a setting may say otherwise.
 """
 
-from checkpoints import model_folder
+from checkpoints import model_folder, model_settings, stored_threshold
 from common import errors, file_io, run_settings
 from serving import models
 
@@ -116,7 +116,8 @@ def trained_settings(head, config):
     config: modeling.BertConfig.
 
   Returns:
-    dict from names of flags to values, for setup.restore_input_settings.
+    dict from names of flags to values, for
+      model_settings.restore_input_settings.
   """
   trained = model_folder.input_settings(config.to_dict())
   if trained.get("text_b_column"):
@@ -129,6 +130,26 @@ def trained_settings(head, config):
     for name in _TRAINED[head]
     if trained.get(name) is not None
   }
+
+
+def resolve(settings, config):
+  """Returns the settings of an export, those that the model implies included.
+
+  Args:
+    settings: run_settings.Settings, see model_settings.resolve.
+    config: modeling.BertConfig.
+
+  Raises:
+    InputError: a flag would have no effect, or the model was trained for what
+      no head here answers.
+  """
+  settings = model_settings.restore_input_settings(
+    with_defaults(settings, config),
+    trained_settings(settings.head, config),
+    settings.bert_config_file,
+  )
+  run_settings.refuse_ignored(settings, CONFLICTS)
+  return settings
 
 
 def with_defaults(settings, config):
@@ -187,12 +208,11 @@ def read_labels(settings, config):
   return labels
 
 
-def serving_options(settings, null_threshold):
-  """Returns the models.ServingOptions of settings.
+def serving_options(settings):
+  """Returns the models.ServingOptions of settings, as `resolve` returns them.
 
-  Args:
-    settings: run_settings.Settings of export_saved_model.py.
-    null_threshold: of "no answer", or None.
+  Raises:
+    InputError: the threshold that is stored with the weights is damaged.
   """
   return models.ServingOptions(
     max_seq_length=settings.max_seq_length,
@@ -207,24 +227,32 @@ def serving_options(settings, null_threshold):
     max_query_length=settings.max_query_length,
     max_answer_length=settings.max_answer_length,
     n_best_size=settings.n_best_size,
-    null_threshold=null_threshold,
+    null_threshold=null_threshold(settings),
     split_at_punctuation=settings.tag_words == "punctuation",
     bfloat16=settings.dtype == "bfloat16",
   )
 
 
-def make_model(settings, config, tokenizer, null_threshold=None):
+def null_threshold(settings):
+  """Returns the threshold of "no answer"; None if each question has one."""
+  if settings.head != "span" or not settings.version_2_with_negative:
+    return None
+  if settings.null_score_diff_threshold is not None:
+    return settings.null_score_diff_threshold
+  return stored_threshold.of_checkpoint(settings.init_checkpoint)
+
+
+def make_model(settings, config, tokenizer):
   """Returns the models.ServedModel of settings, without its weights.
 
   Args:
-    settings: run_settings.Settings of export_saved_model.py.
+    settings: run_settings.Settings, as `resolve` returns them.
     config: modeling.BertConfig.
     tokenizer: tokenization.FullTokenizer.
-    null_threshold: of "no answer", or None.
 
   Raises:
     InputError: see `read_labels` and models.ServedModel.
   """
   kind = models.KINDS[settings.head]
-  options = serving_options(settings, null_threshold)
+  options = serving_options(settings)
   return kind(config, tokenizer, options, read_labels(settings, config))

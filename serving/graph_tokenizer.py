@@ -460,20 +460,22 @@ def _combining_classes():
 # A proof by trying.
 
 
-def check_same(graph_tokenizer, tokenizer, *, may_differ=False):
+def check_same(graph_tokenizer, tokenizer, texts=None, *, may_differ=False):
   """Refuses a graph whose ids could differ from those of training.
 
   Args:
     graph_tokenizer: GraphTokenizer.
     tokenizer: tokenization.FullTokenizer that it was made from.
+    texts: as of `first_difference`.
     may_differ: whether to say so in the log only.
 
   Raises:
     InputError: the ids of a text differ, which is named.
   """
-  text = first_difference(graph_tokenizer, tokenizer)
+  text = first_difference(graph_tokenizer, tokenizer, texts)
   if text is None:
-    logging.info("the tokenizer in the graph equals tokenization.py")
+    if texts is None:
+      logging.info("the tokenizer in the graph equals tokenization.py")
     return
   sentence = (
     f"{tokenizer.vocab_file}: the tokenizer in the graph gives other ids than "
@@ -481,29 +483,35 @@ def check_same(graph_tokenizer, tokenizer, *, may_differ=False):
   )
   if not may_differ:
     raise errors.InputError(
-      f"{sentence}; pass --allow_tokenizer_differences to export it anyway"
+      f"{sentence}; pass --allow_tokenizer_differences to use it anyway"
     )
   logging.warning("%s", sentence)
 
 
-def first_difference(graph_tokenizer, tokenizer):
+def first_difference(graph_tokenizer, tokenizer, texts=None):
   """Compares the tokenizer in the graph with the one that it was made from.
-
-  Tried are every character within a word, every token of the vocabulary,
-  and random texts, most of them of characters that are hard to get right.
 
   Args:
     graph_tokenizer: GraphTokenizer.
     tokenizer: tokenization.FullTokenizer.
+    texts: list of str to try. None: every character within a word, every
+      token of the vocabulary, and random texts, most of them of characters
+      that are hard to get right.
 
   Returns:
     None, or a text whose ids differ.
   """
-  compute = tf.function(
-    lambda texts: graph_tokenizer.tokenize(texts).ids,
-    input_signature=[tf.TensorSpec([None], tf.string)],
-  )
-  texts = _texts_to_try(tokenizer)
+
+  def compute(batch):
+    return graph_tokenizer.tokenize(batch).ids
+
+  if texts is None:
+    texts = _texts_to_try(tokenizer)
+    # Many: worth compiling.
+    compute = tf.function(
+      compute, input_signature=[tf.TensorSpec([None], tf.string)]
+    )
+  texts = iter(texts)
   while batch := list(itertools.islice(texts, _TEXTS_AT_ONCE)):
     for text, ids in zip(batch, compute(tf.constant(batch)).to_list()):
       if ids != tokenizer.encode(text):

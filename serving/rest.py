@@ -103,7 +103,7 @@ def format_predictions(outputs, by_row):
     outputs: {name: array [B, ...]}, strings as bytes.
     by_row: whether the request came in rows.
   """
-  values = {name: _listed(array) for name, array in outputs.items()}
+  values = {name: listed(array) for name, array in outputs.items()}
   single = len(values) == 1
   if not by_row:
     answer = next(iter(values.values())) if single else values
@@ -235,7 +235,8 @@ def _to_bytes(value):
   raise ValueError("not a string")
 
 
-def _listed(array):
+def listed(array):
+  """Returns an array as lists, bytes as text."""
   if array.dtype != object:
     return array.tolist()
   decoded = [value.decode("utf-8", "replace") for value in array.flat]

@@ -8,14 +8,13 @@ import tensorflow as tf
 from absl import logging
 
 import modeling
-from checkpoints import model_folder, weight_files
+from checkpoints import model_folder, stored_threshold, weight_files
 from common import file_io, result_lines, run_settings
 from squad import (
   answering,
   dataset,
   flag_checks,
   interactive,
-  null_threshold,
   prediction,
   span_model,
   trained_settings,
@@ -75,7 +74,7 @@ def train(job, start):
     # Only called where there are steps to take: until the first one changes
     # the weights, the threshold stored for them holds.
     if job.is_chief:
-      null_threshold.forget(settings.output_dir)
+      stored_threshold.forget(settings.output_dir)
     return _training_batches(job, step)
 
   names = None
@@ -185,7 +184,7 @@ def look_up_threshold(job, start):
   settings = job.settings
   folders = [settings.output_dir] if settings.output_dir else []
   if start.kind == "init" and not settings.do_train:
-    folders.append(null_threshold.folder_of(start.path))
+    folders.append(stored_threshold.folder_of(start.path))
   job.answerer.threshold.look_up(folders)
 
 
@@ -221,7 +220,7 @@ def _store_threshold(job, start):
   threshold.write(output_dir)
   models = [os.path.join(output_dir, "final_model")]
   if start.kind == "init":
-    models.append(null_threshold.folder_of(start.path))
+    models.append(stored_threshold.folder_of(start.path))
   for folder in models:
     threshold.write_next_to(folder)
 

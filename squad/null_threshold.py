@@ -1,60 +1,20 @@
 """SQuAD 2.0: from which score on a question counts as having no answer.
 
 A number given by the user, or the best one on a dev set; that one is stored
-next to the weights, in null_threshold.json, for those who predict with them.
-The file names its weights by a digest of the head's: every training step
-changes that, and copying or renaming a model does not.
+next to the weights for those who predict with them: see stored_threshold.
 """
 
-import hashlib
 import math
 import os
 
-import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from checkpoints import weight_files
+from checkpoints import stored_threshold
 from common import errors, json_files
 from squad import scoring
 
-FILE = "null_threshold.json"
-_KEY = "null_score_diff_threshold"
-_HEAD = ("cls/squad/output_weights", "cls/squad/output_bias")
-
-
-def digest(values):
-  """Returns the SHA-256 of a head's weights, in hexadecimal.
-
-  Args:
-    values: dict from name to array or tf.Variable; the head is among them.
-  """
-  found = hashlib.sha256()
-  for name in _HEAD:
-    value = tf.convert_to_tensor(values[name])
-    found.update(np.ascontiguousarray(value, "<f4").tobytes())
-  return found.hexdigest()
-
-
-def digest_of_variables(variables):
-  """Returns `digest` of tf.Variables, the head's among them."""
-  return digest({v.name.split(":")[0]: v for v in variables})
-
-
-def digest_of_checkpoint(path):
-  """Returns `digest` of a checkpoint of any kind; None if it has no head."""
-  reader = weight_files.open_reader(path)
-  if not reader.shapes.keys() >= set(_HEAD):
-    return None
-  return digest({name: reader.read(name) for name in _HEAD})
-
-
-def folder_of(checkpoint):
-  """Returns the folder of a checkpoint, named in whatever way."""
-  if tf.io.gfile.isdir(checkpoint):
-    return checkpoint
-  return os.path.dirname(checkpoint) or "."
-
+_FLAG = stored_threshold.KEY
 
 class NullThreshold:
   """The threshold of a run.
@@ -92,7 +52,7 @@ class NullThreshold:
       folders: where to look; the first that has one for these weights counts.
     """
     if not self._is_given:
-      self.value = stored(folders, self._weights())
+      self.value = stored_threshold.stored(folders, self._weights())
 
   def find(self, file, answers):
     """Takes the threshold with the best F1.
@@ -111,11 +71,11 @@ class NullThreshold:
     )
     name = os.fsencode(os.path.basename(file.path))
     self._found = {
-      _KEY: self.value,
+      _FLAG: self.value,
       "found_on": name.decode("utf-8", "replace"),
       "weights": self._weights(),
     }
-    logging.info("best F1 on %s with --%s=%s", file.path, _KEY, self.value)
+    logging.info("best F1 on %s with --%s=%s", file.path, _FLAG, self.value)
 
   def write(self, folder):
     """Makes a folder's file tell of the weights of now, which it holds.
@@ -123,12 +83,12 @@ class NullThreshold:
     A threshold that was found with them is written; one that belongs to
     others is removed.
     """
-    path, weights = os.path.join(folder, FILE), self._weights()
+    path, weights = os.path.join(folder, stored_threshold.FILE), self._weights()
     if self._found.get("weights") == weights:
       json_files.write(path, self._found)
-      logging.info("%s = %s is stored in %s", _KEY, self.value, path)
-    elif _weights_in(path) != weights:
-      forget(folder)
+      logging.info("%s = %s is stored in %s", _FLAG, self.value, path)
+    elif stored_threshold.weights_in(path) != weights:
+      stored_threshold.forget(folder)
 
   def write_next_to(self, folder):
     """Stores it in the folder of a model that was only read, if it may.
@@ -139,44 +99,10 @@ class NullThreshold:
     if not self._found or not tf.io.gfile.exists(path):
       return
     try:
-      if digest_of_checkpoint(folder) == self._weights():
+      if stored_threshold.digest_of_checkpoint(folder) == self._weights():
         self.write(folder)
     except (errors.InputError, OSError, tf.errors.OpError) as error:
-      logging.warning("%s is not stored in %s: %s", _KEY, folder, error)
-
-
-def stored(folders, weights):
-  """Returns the threshold that is stored for weights, 0.0 if there is none.
-
-  Args:
-    folders: where to look, the first that has one counts.
-    weights: `digest` of the weights.
-
-  Raises:
-    InputError: a file is damaged.
-  """
-  for folder in folders:
-    path = os.path.join(folder, FILE)
-    if not tf.io.gfile.exists(path):
-      continue
-    value = _read(path, weights)
-    if value is not None:
-      logging.info("%s = %s, as stored in %s", _KEY, value, path)
-      return value
-    logging.warning("%s belongs to other weights and is not used", path)
-  return 0.0
-
-
-def of_checkpoint(path):
-  """Returns the threshold that is stored next to a checkpoint, or 0.0."""
-  return stored([folder_of(path)], digest_of_checkpoint(path))
-
-
-def forget(folder):
-  """Removes a stored threshold: the weights there are about to change."""
-  path = os.path.join(folder, FILE)
-  if tf.io.gfile.exists(path):
-    tf.io.gfile.remove(path)
+      logging.warning("%s is not stored in %s: %s", _FLAG, folder, error)
 
 
 def _number(text):
@@ -185,27 +111,5 @@ def _number(text):
   except ValueError:
     value = math.nan
   if math.isnan(value):
-    raise errors.InputError(f"--{_KEY}={text}: expected a number or auto")
+    raise errors.InputError(f"--{_FLAG}={text}: expected a number or auto")
   return value
-
-
-def _weights_in(path):
-  """Returns whose threshold a file holds; None if that cannot be told."""
-  try:
-    return json_files.read(path).get("weights")
-  except errors.InputError:
-    return None
-
-
-def _read(path, weights):
-  """Returns what a file has for these weights, or None."""
-  values = json_files.read(path)
-  if values.get("weights") != weights:
-    return None
-  value = values.get(_KEY)
-  is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-  if not is_number or math.isnan(value):
-    raise errors.InputError(
-      f'{path}: "{_KEY}" is {value!r}, expected a number; pass it as a flag'
-    )
-  return float(value)

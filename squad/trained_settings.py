@@ -5,8 +5,7 @@ import os
 import tensorflow as tf
 from absl import logging
 
-from checkpoints import model_folder, weight_files
-from training import setup
+from checkpoints import model_folder, model_settings, weight_files
 
 # The case of the text is in the folder's tokenizer_config.json, and the
 # threshold of "no answer" in its null_threshold.json.
@@ -47,7 +46,7 @@ def restore(settings):
     # A classifier's folder has some of the names, but no questions.
     if "max_query_length" in stored:
       known = {name: stored[name] for name in NAMES if name in stored}
-      restored = setup.restore_input_settings(settings, known, source)
+      restored = model_settings.restore_input_settings(settings, known, source)
       used = [f"--{name}={restored.get(name)}" for name in known]
       logging.info("by %s: %s", source, " ".join(used))
       return restored

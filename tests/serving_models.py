@@ -11,9 +11,9 @@ import tensorflow as tf
 
 import modeling
 import tokenization
-from checkpoints import weight_files
+from checkpoints import model_folder, weight_files
 from common import run_settings
-from serving import models
+from serving import models, text_models
 from training import input_sequences
 
 FOLDER = pathlib.Path(__file__).parent / "golden" / "pretraining_run" / "model"
@@ -45,6 +45,39 @@ def make(kind, **options):
     if "output_weights" in variable.name:
       variable.assign(tf.random.stateless_normal(variable.shape, [1, 2]))
   return model
+
+
+def trained(folder, head, *, stored, pooler=True, **task):
+  """Writes a model folder as the scripts do; the weights separate the inputs.
+
+  Args:
+    folder: pathlib.Path.
+    head: function of (config, encoder); returns the head, or None.
+    stored: dict, how the input was made.
+    pooler: whether the checkpoint has one.
+    **task: what else the configuration says.
+  """
+  # One layer: most of the time goes into tracing graphs.
+  values = {**config().to_dict(), "num_hidden_layers": 1, **task}
+  shape = modeling.BertConfig.from_dict(values)
+  bert = modeling.BertModel(shape)
+  weight_files.load(bert.variables, str(FOLDER))
+  # A head of random weights is nearly blind.
+  variables = list(bert.variables) if pooler else [
+    v for v in bert.variables if "/pooler/" not in v.name
+  ]
+  if head:
+    module = head(shape, bert)
+    for variable in module.variables:
+      seed = [1, len(variable.name)]
+      variable.assign(tf.random.stateless_normal(variable.shape, seed))
+    variables += module.variables
+  model_folder.write(
+    str(folder), variables,
+    model_folder.with_input_settings(shape, stored),
+    str(FOLDER / "vocab.txt"), True,
+  )
+  return folder
 
 
 def inputs_in_python(ids_a, ids_b=None, length=LENGTH):
@@ -81,20 +114,7 @@ def close(values, expected):
   np.testing.assert_allclose(values, expected, rtol=0, atol=1e-5)
 
 
-# What export_saved_model.py has where no flag is given.
-EXPORT_DEFAULTS = {
-  "head": None, "bert_config_file": None, "vocab_file": None,
-  "init_checkpoint": None, "max_seq_length": 128, "do_lower_case": True,
-  "labels": [], "label_file": None, "output_activation": None,
-  "text_pairs": False, "pooling": "pooled", "normalize": False, "top_k": 5,
-  "doc_stride": None, "max_windows": 0, "window_pooling": "mean",
-  "max_query_length": 64, "max_answer_length": 30, "n_best_size": 20,
-  "version_2_with_negative": False, "null_score_diff_threshold": None,
-  "tag_words": "punctuation", "dtype": "float32",
-}
-
-
 def export_settings_of(given=()):
   """Returns the run_settings.Settings of flags: a dict of those given."""
   given = dict(given)
-  return run_settings.Settings({**EXPORT_DEFAULTS, **given}, given)
+  return run_settings.Settings({**text_models.DEFAULTS, **given}, given)

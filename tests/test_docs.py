@@ -1,10 +1,14 @@
 """README.md and docs/: links, words, Python examples and the page of flags."""
 
+import functools
 import importlib.util
 import pathlib
 import re
 
 import pytest
+
+import modeling
+import serving_models
 
 ROOT = pathlib.Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -91,9 +95,45 @@ def test_texts_use_plain_words(files):
   assert not found
 
 
+@pytest.fixture
+def models(tmp_path, monkeypatch):
+  """Makes a working folder with the models and files that the pages name."""
+  monkeypatch.chdir(tmp_path)
+  for name in ("sample_bert_config.json", "tests"):
+    (tmp_path / name).symlink_to(ROOT / name)
+  short = {"max_seq_length": 32}
+
+  def labels(*names):
+    return {"id2label": dict(enumerate(names))}
+
+  for name, head, task in (
+    ("released/uncased_L-12_H-768_A-12", None, {}),
+    ("mrpc_output/final_model", "Classification", labels("0", "1")),
+    ("stars_output/final_model", "Classification", labels("1", "5")),
+    ("ner_output/final_model", "TokenClassification", labels("O", "B", "I")),
+    ("squad_output/final_model", "Span", {}),
+    ("pretraining_output/final_model", "MaskedLM", {}),
+  ):
+    stored = dict(short, text_pairs=True) if name[:4] == "mrpc" else short
+    if head == "Span":
+      stored = dict(short, max_query_length=8, doc_stride=8)
+    serving_models.trained(
+      tmp_path / name, head and functools.partial(make_head, head, task),
+      stored=stored, **task,
+    )
+
+
+def make_head(name, task, config, bert):
+  """Returns a head of modeling for an encoder."""
+  kind = getattr(modeling, f"{name}Head")
+  if name == "MaskedLM":
+    return kind(config, bert.word_embeddings)
+  return kind(config, *([len(task["id2label"])] if task else []))
+
+
 @pytest.mark.parametrize("name", PAGES_WITH_PYTHON)
-def test_python_examples_run(name, monkeypatch):
-  monkeypatch.chdir(ROOT)
+@pytest.mark.usefixtures("models")
+def test_python_examples_run(name):
   text = (ROOT / "docs" / name).read_text(encoding="utf-8")
   blocks = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
   assert blocks

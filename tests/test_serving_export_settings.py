@@ -4,9 +4,9 @@ import pytest
 
 import modeling
 import serving_models
+from checkpoints import model_settings
 from common import errors, run_settings
-from serving import export_settings
-from training import setup
+from serving import export_settings, text_models
 
 
 def config(**values):
@@ -21,7 +21,7 @@ def resolved(model_config, **given):
     serving_models.export_settings_of(given), model_config
   )
   trained = export_settings.trained_settings(settings.head, model_config)
-  return setup.restore_input_settings(settings, trained, "the model")
+  return model_settings.restore_input_settings(settings, trained, "the model")
 
 
 # What the model says.
@@ -62,7 +62,7 @@ def test_input_is_made_as_in_training(caplog):
     "null_score_diff_threshold": "auto", "n_best_size": None,
   })
   settings = resolved(trained, head="classification")
-  options = export_settings.serving_options(settings, None)
+  options = export_settings.serving_options(settings)
   assert (options.max_seq_length, options.doc_stride) == (48, 16)
   assert (options.max_windows, options.window_pooling) == (3, "max")
   assert options.text_pairs
@@ -125,7 +125,7 @@ CASES = [
 def check(flags, given):
   settings = serving_models.export_settings_of(flags)
   settings = run_settings.Settings(
-    {name: settings.get(name) for name in serving_models.EXPORT_DEFAULTS}, given
+    {name: settings.get(name) for name in text_models.DEFAULTS}, given
   )
   run_settings.refuse_ignored(settings, export_settings.CONFLICTS)
 

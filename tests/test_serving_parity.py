@@ -1,9 +1,10 @@
-"""One model folder, four ways to ask it: all say the same, for every head.
+"""One model folder, five ways to ask it: all say the same, for every head.
 
   file         the script that trains the head writes its predictions
   stdin        the same script answers lines of its standard input
   SavedModel   what export_saved_model.py writes
   HTTP         serve.py of that, over a connection
+  Python       text_models.load of the folder
 
 The scripts read how the input is made from the model folder: no length, stride
 or threshold is given to any of them.
@@ -26,8 +27,13 @@ import script_runner
 import serving_models
 import tokenization
 from checkpoints import model_folder, weight_files
-from serving import batching, export_settings, saved_model, server
-from training import setup
+from serving import (
+  batching,
+  export_settings,
+  saved_model,
+  server,
+  text_models,
+)
 
 
 # To optimize a graph takes longer than to run it a few times.
@@ -47,55 +53,15 @@ SECOND = ["and a star", LONG, "in the gold", "to", "which"]
 SHORT = {"max_seq_length": 32}
 
 
-def trained(folder, head, *, stored, pooler=True, **task):
-  """Writes a model folder as the scripts do; the weights separate the inputs.
-
-  Args:
-    folder: pathlib.Path.
-    head: function of (config, encoder); returns the head, or None.
-    stored: dict, how the input was made.
-    pooler: whether the checkpoint has one.
-    **task: what else the configuration says.
-  """
-  # One layer: most of the time goes into tracing graphs.
-  values = {
-    **serving_models.config().to_dict(), "num_hidden_layers": 1, **task
-  }
-  config = modeling.BertConfig.from_dict(values)
-  bert = modeling.BertModel(config)
-  weight_files.load(bert.variables, str(serving_models.FOLDER))
-  # A head of random weights is nearly blind.
-  variables = list(bert.variables) if pooler else [
-    v for v in bert.variables if "/pooler/" not in v.name
-  ]
-  if head:
-    module = head(config, bert)
-    for variable in module.variables:
-      seed = [1, len(variable.name)]
-      variable.assign(tf.random.stateless_normal(variable.shape, seed))
-    variables += module.variables
-  model_folder.write(
-    str(folder), variables,
-    model_folder.with_input_settings(config, stored),
-    str(serving_models.FOLDER / "vocab.txt"), True,
-  )
-  return folder
-
-
 def export(folder, target, head, **given):
   """Does in this process what export_saved_model.py does; LoadedModel."""
   paths = model_folder.find(str(folder))
   given = {"head": head, **given}
   settings = serving_models.export_settings_of(given).replace(**paths)
   config = modeling.BertConfig.from_json_file(settings.bert_config_file)
-  settings = setup.restore_input_settings(
-    export_settings.with_defaults(settings, config),
-    export_settings.trained_settings(head, config), "the model",
-  )
+  settings = export_settings.resolve(settings, config)
   tokenizer = tokenization.FullTokenizer(settings.vocab_file)
-  model = export_settings.make_model(
-    settings, config, tokenizer, settings.null_score_diff_threshold
-  )
+  model = export_settings.make_model(settings, config, tokenizer)
   weight_files.load(
     model.variables, str(folder),
     allowed_missing=model.variables_may_be_missing,
@@ -222,7 +188,7 @@ def of_labels(*problem, count=3):
   ],
 )
 def test_classes(stored, pairs, tmp_path):
-  folder = trained(
+  folder = serving_models.trained(
     tmp_path / "model", stored=stored,
     **of_labels("single_label_classification"),
   )
@@ -230,6 +196,8 @@ def test_classes(stored, pairs, tmp_path):
   texts = list(zip(TEXTS, SECOND)) if pairs else [(text,) for text in TEXTS]
   names = ("text_a", "text_b") if pairs else ("text",)
   answers = served_both_ways(model, **dict(zip(names, map(list, zip(*texts)))))
+  in_python = text_models.load(str(folder)).classify
+  same(in_python(texts if pairs else TEXTS), answers)
   rows, lines = classified(folder, tmp_path, texts)
   for answer, row, line in zip(answers, rows, lines):
     assert answer["label"] == row[1] == line["label"]
@@ -240,7 +208,7 @@ def test_classes(stored, pairs, tmp_path):
 
 
 def test_several_labels(tmp_path):
-  folder = trained(
+  folder = serving_models.trained(
     tmp_path / "model", stored=SHORT, **of_labels("multi_label_classification")
   )
   model = export(folder, tmp_path / "export", "classification")
@@ -255,7 +223,7 @@ def test_several_labels(tmp_path):
 
 
 def test_regression(tmp_path):
-  folder = trained(
+  folder = serving_models.trained(
     tmp_path / "model", stored=SHORT, **of_labels("regression", count=1)
   )
   answers = served_both_ways(
@@ -269,7 +237,7 @@ def test_regression(tmp_path):
 
 def test_windows_with_the_real_scripts(tmp_path):
   """export_saved_model.py and serve.py as a user types them."""
-  folder = trained(
+  folder = serving_models.trained(
     tmp_path / "model", stored={**SHORT, "doc_stride": 12},
     **of_labels("single_label_classification"),
   )
@@ -310,7 +278,7 @@ def test_answers_with_a_null_threshold(tmp_path):
   }
   # Of weights that nobody evaluated no threshold is stored.
   threshold = {"null_score_diff_threshold": -28.0}
-  folder = trained(
+  folder = serving_models.trained(
     tmp_path / "model", stored=stored,
     head=lambda config, _: modeling.SpanHead(config),
   )
@@ -318,6 +286,8 @@ def test_answers_with_a_null_threshold(tmp_path):
   questions = ["who was it?", "which street is it on", "what", "is he in"]
   model = export(folder, tmp_path / "export", "span", **threshold)
   answers = served_both_ways(model, question=questions, context=contexts)
+  in_python = text_models.load(str(folder)).answer
+  same(in_python(questions, contexts, **threshold), answers)
   paragraphs = [
     {"context": context, "qas": [{"id": str(n), "question": question}]}
     for n, (question, context) in enumerate(zip(questions, contexts))
@@ -353,7 +323,7 @@ def test_answers_with_a_null_threshold(tmp_path):
 
 def test_tags_of_long_sentences(tmp_path):
   labels = ["O", "B-X", "I-X", "B-Y"]
-  folder = trained(
+  folder = serving_models.trained(
     tmp_path / "model", stored=SHORT,
     head=lambda config, _: modeling.TokenClassificationHead(config, 4),
     id2label={str(n): label for n, label in enumerate(labels)},
@@ -376,7 +346,13 @@ def test_tags_of_long_sentences(tmp_path):
     folder, tmp_path / "export", "tagging", tag_words="white_space"
   )
   answers = served_both_ways(model, text=[" ".join(s) for s in sentences])
+  in_python = text_models.load(str(folder)).tag(
+    [" ".join(s) for s in sentences], tag_words="white_space"
+  )
   tags = []
+  for found, answer in zip(in_python, answers):
+    for name in found:
+      same(found[name], answer[name][: answer["num_words"]])
   for answer, words in zip(answers, sentences):
     count = answer["num_words"]
     assert answer["words"][:count] == words
@@ -390,7 +366,7 @@ def test_tags_of_long_sentences(tmp_path):
 def test_embeddings(tmp_path):
   pooling = "mean"
   stored = {**SHORT, "pooling": pooling}
-  folder = trained(tmp_path / "model", stored=stored, head=None)
+  folder = serving_models.trained(tmp_path / "model", stored=stored, head=None)
   model = export(folder, tmp_path / "export", "embedding")
   answers = served_both_ways(model, text=TEXTS)
   path = tmp_path / "texts.txt"
@@ -400,6 +376,7 @@ def test_embeddings(tmp_path):
     output_file=tmp_path / "out.jsonl", pooling=pooling, **SHORT,
   )
   rows = [json.loads(line) for line in lines_in(tmp_path / "out.jsonl")]
+  same(text_models.load(str(folder)).embed(TEXTS).tolist(), answers)
   for answer, row in zip(answers, rows):
     (values,) = [v for v in row.values() if isinstance(v, list)]
     same(answer, values)
@@ -407,7 +384,7 @@ def test_embeddings(tmp_path):
 
 def test_masks_without_a_pooler(tmp_path):
   """Hugging Face's BertForMaskedLM has none either."""
-  folder = trained(
+  folder = serving_models.trained(
     tmp_path / "model", stored=SHORT, pooler=False,
     head=lambda config, bert: modeling.MaskedLMHead(
       config, bert.word_embeddings

@@ -10,6 +10,7 @@ from absl import flags
 
 import optimization
 import two_replicas
+from checkpoints import model_settings
 from common import errors, run_settings
 from training import common_flags, loop, run_folder, setup
 
@@ -291,14 +292,14 @@ def test_the_case_of_a_vocabulary_is_taken_from_its_folder(
   settings = parse(vocab_file=vocab)
   assert settings.do_lower_case
   with caplog.at_level(logging.INFO, logger="absl"):
-    settings = setup.resolve(settings)
+    settings = model_settings.resolve(settings)
   assert "tokenizer_config.json" in caplog.records[-1].getMessage()
   assert not settings.do_lower_case
   config = setup.model_config(settings)
-  tokenizer = setup.make_tokenizer(settings, config)
+  tokenizer = model_settings.make_tokenizer(settings, config)
   assert not tokenizer.basic_tokenizer.do_lower_case
   # A flag that is given goes before the file, with a warning.
-  settings = setup.resolve(parse(vocab_file=vocab, do_lower_case=True))
+  settings = model_settings.resolve(parse(vocab_file=vocab, do_lower_case=True))
   assert settings.do_lower_case
   assert caplog.records[-1].levelno == logging.WARNING
   assert "--do_lower_case=True was given" in caplog.text
@@ -308,15 +309,15 @@ def test_a_model_folder_stands_for_three_flags(parse, tmp_path):
   folder = tmp_path / "model"
   folder.mkdir()
   with pytest.raises(errors.InputError, match="has no bert_config.json or c"):
-    setup.resolve(parse(model_dir=folder))
+    model_settings.resolve(parse(model_dir=folder))
   (folder / "config.json").write_text("{}")
   (folder / "vocab.txt").write_text("a\n")
   given = parse(model_dir=folder)
   # What is given stays, what is not comes from the folder.
-  settings = setup.resolve(given)
+  settings = model_settings.resolve(given)
   assert settings.init_checkpoint == str(folder)
   assert settings.vocab_file == "vocab.txt"
-  settings = setup.resolve(
+  settings = model_settings.resolve(
     run_settings.Settings({**given._values, "vocab_file": None}, ["model_dir"])
   )
   assert settings.vocab_file == str(folder / "vocab.txt")
@@ -326,22 +327,22 @@ def test_a_model_folder_stands_for_three_flags(parse, tmp_path):
 def test_a_run_folder_is_no_model_folder_but_names_one(parse, tmp_path):
   (tmp_path / "run" / "final_model").mkdir(parents=True)
   with pytest.raises(errors.InputError, match="pass --model_dir=.*final_mo"):
-    setup.resolve(parse(model_dir=tmp_path / "run"))
+    model_settings.resolve(parse(model_dir=tmp_path / "run"))
   with pytest.raises(errors.InputError, match="no such folder"):
-    setup.resolve(parse(model_dir=tmp_path / "nowhere"))
+    model_settings.resolve(parse(model_dir=tmp_path / "nowhere"))
 
 
 def test_input_is_made_as_in_training(parse, caplog):
   trained = {"max_seq_length": 8, "seed": 3}
-  settings = setup.restore_input_settings(parse(), trained, "c.json")
+  settings = model_settings.restore_input_settings(parse(), trained, "c.json")
   assert (settings.max_seq_length, settings.seed) == (8, 3)
-  settings = setup.restore_input_settings(
+  settings = model_settings.restore_input_settings(
     parse(max_seq_length=12), trained, "c.json"
   )
   assert (settings.max_seq_length, settings.seed) == (12, 3)
   assert "--max_seq_length=12 (trained with 8)" in caplog.text
   with pytest.raises(errors.InputError, match="c.json: seed is 'x', which --s"):
-    setup.restore_input_settings(parse(), {"seed": "x"}, "c.json")
+    model_settings.restore_input_settings(parse(), {"seed": "x"}, "c.json")
 
 
 def test_what_a_run_was_trained_with_is_kept(parse, tmp_path, caplog):

@@ -1,0 +1,127 @@
+"""The model that a command names: its files, its tokenizer, its input.
+
+Every function takes the run_settings.Settings of the command; none reads a
+flag.
+"""
+
+from absl import logging
+
+import tokenization
+from checkpoints import converter, huggingface, model_folder
+from common import errors, run_settings
+
+
+def resolve(settings, conflicts=()):
+  """Returns the settings that a script works with, from those of its flags.
+
+  --model_dir becomes the flags that it replaces; --do_lower_case, if it is
+  not given, what the vocabulary's folder says.
+
+  Args:
+    settings: run_settings.Settings, see common_flags.read_settings.
+    conflicts: run_settings.Conflicts; flags that would have no effect are
+      refused.
+
+  Raises:
+    InputError: so, or --model_dir holds no model.
+  """
+  run_settings.refuse_ignored(settings, conflicts)
+  if settings.get("model_dir"):
+    settings = _with_model_dir(settings)
+  if settings.get("vocab_file") and "do_lower_case" in settings:
+    settings = with_known_case(settings)
+  return settings
+
+
+def _with_model_dir(settings):
+  """Returns settings with the paths of --model_dir."""
+  paths = model_folder.find(settings.model_dir)
+  return settings.replace(**{
+    name: path
+    for name, path in paths.items()
+    if name in settings and name not in settings.given
+  })
+
+
+def with_known_case(settings):
+  """Returns settings with the --do_lower_case that --vocab_file comes with.
+
+  Unlike the original: a tokenizer_config.json next to the vocabulary decides
+  where the flag is not given.
+
+  Raises:
+    InputError: that file is damaged, or asks for another tokenizer.
+  """
+  huggingface.check_tokenizer(settings.vocab_file)
+  known = huggingface.read_do_lower_case(settings.vocab_file)
+  where = "the tokenizer_config.json next to --vocab_file"
+  if known is None and settings.do_lower_case:
+    is_default = "do_lower_case" not in settings.given
+    if is_default and converter.has_capitals(settings.vocab_file):
+      logging.warning(
+        "%s has words with capital letters, which lower-cased text never "
+        "finds: pass --do_lower_case=false if the model is a cased one",
+        settings.vocab_file,
+      )
+  if known is None or known == settings.do_lower_case:
+    return settings
+  if "do_lower_case" in settings.given:
+    logging.warning(
+      "--do_lower_case=%s was given, but %s says %s", settings.do_lower_case,
+      where, known,
+    )
+    return settings
+  logging.info("do_lower_case is %s, by %s", known, where)
+  return settings.replace(do_lower_case=known)
+
+
+def restore_input_settings(settings, trained, source):
+  """Returns settings that make the input as it was made in training.
+
+  A flag that is given goes before what the model was trained with, with a
+  warning where they differ.
+
+  Args:
+    settings: run_settings.Settings.
+    trained: dict from names of settings to values, as a model's folder has
+      them.
+    source: the file that says so.
+
+  Raises:
+    InputError: a value in the file is none that the flag can have.
+  """
+  changes, others = {}, []
+  for name, text in trained.items():
+    try:
+      value = settings.parse(name, text)
+      value = tuple(value) if isinstance(value, list) else value
+    except (TypeError, ValueError) as error:
+      raise errors.InputError(
+        f"{source}: {name} is {text!r:.40}, which --{name} cannot be: {error}"
+      ) from error
+    if name not in settings.given:
+      changes[name] = value
+    elif getattr(settings, name) != value:
+      others.append(
+        f"--{name}={getattr(settings, name)} (trained with {value})"
+      )
+  if others:
+    logging.warning("other input than in training: %s", ", ".join(others))
+  return settings.replace(**changes)
+
+
+def make_tokenizer(settings, config):
+  """Returns the tokenization.FullTokenizer of the tokenizer flags.
+
+  Raises:
+    InputError: the vocabulary does not fit the model, or --do_lower_case not
+      the name of --init_checkpoint.
+  """
+  tokenization.validate_case_matches_checkpoint(
+    settings.do_lower_case, settings.init_checkpoint
+  )
+  tokenizer = tokenization.FullTokenizer(
+    settings.vocab_file, do_lower_case=settings.do_lower_case
+  )
+  config.check_vocabulary(len(tokenizer.vocab), settings.vocab_file)
+  return tokenizer

@@ -1,0 +1,422 @@
+"""A model in Python: texts in, arrays and dicts out, whatever its folder has.
+
+  from serving import text_models
+
+  bert = text_models.load("mrpc_output/final_model")
+  bert.classify([("A man walks.", "Someone walks.")])
+
+The folder is one of this project, of the original or of Hugging Face. The
+answers are those of the scripts and of serve.py: the same models.ServedModel,
+with the settings that export_settings finds. Letters: N texts, T tokens of a
+text, L layers, H width, A heads.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+import modeling
+from checkpoints import model_settings, weight_files
+from common import choices, errors, run_settings
+from serving import export_settings, graph_tokenizer, rest
+
+# As the flags of export_saved_model.py.
+DEFAULTS = {
+  "head": None, "bert_config_file": None, "vocab_file": None,
+  "init_checkpoint": None, "max_seq_length": 128, "do_lower_case": True,
+  "labels": [], "label_file": None, "output_activation": None,
+  "text_pairs": False, "pooling": "pooled", "normalize": False, "top_k": 5,
+  "doc_stride": None, "max_windows": 0, "window_pooling": "mean",
+  "max_query_length": 64, "max_answer_length": 30, "n_best_size": 20,
+  "version_2_with_negative": False, "null_score_diff_threshold": None,
+  "tag_words": "punctuation", "dtype": "float32",
+  "allow_tokenizer_differences": False,
+}
+_CHOICES = {
+  "output_activation": choices.OUTPUT_ACTIVATIONS,
+  "pooling": choices.EMBEDDING_POOLINGS,
+  "window_pooling": choices.WINDOW_POOLINGS,
+  "tag_words": choices.TAG_WORDS,
+  "dtype": choices.SERVING_DTYPES,
+}
+_MINIMUM = {
+  "max_seq_length": 1, "top_k": 1, "doc_stride": 0, "max_windows": 0,
+  "max_query_length": 1, "max_answer_length": 1, "n_best_size": 1,
+}
+# What a user writes for a model of one text or two an example.
+_FORMS = {1: "strings", 2: "pairs of strings"}
+
+
+class Encoded(NamedTuple):
+  """What the encoder makes of one text.
+
+  Attributes:
+    tokens: list of T str, [CLS] and [SEP] included.
+    layers: float32 [L, T, H], the states after each layer, the last one last.
+    pooled: float32 [H], the pooler's output; None if the weights have none.
+    attention: float32 [L, A, T, T], how much of each token (last axis) goes
+      into the new state of each; None unless it was asked for.
+  """
+
+  tokens: list
+  layers: np.ndarray
+  pooled: np.ndarray | None
+  attention: np.ndarray | None
+
+
+def load(
+  folder,
+  *,
+  bert_config_file=None,
+  vocab_file=None,
+  init_checkpoint=None,
+  do_lower_case=None,
+  max_seq_length=None,
+  dtype=None,
+  batch_size=32,
+):
+  """Returns the TextModel of a folder.
+
+  Args:
+    folder: with bert_config.json or config.json, vocab.txt and weights.
+    bert_config_file, vocab_file, init_checkpoint: where one is elsewhere.
+    do_lower_case: whether text is lower-cased; None: as the folder says, True
+      if it does not.
+    max_seq_length: longest sequence in word pieces; None: as in training, or
+      the default of the head's script.
+    dtype: "float32" or "bfloat16"; None: the first.
+    batch_size: texts that are computed together.
+
+  Raises:
+    InputError: there is no model, or it cannot be read.
+  """
+  given = {
+    "model_dir": folder, "bert_config_file": bert_config_file,
+    "vocab_file": vocab_file, "init_checkpoint": init_checkpoint,
+    "do_lower_case": do_lower_case, "max_seq_length": max_seq_length,
+    "dtype": dtype,
+  }
+  given = {n: value for n, value in given.items() if value is not None}
+  defaults = run_settings.Settings({**DEFAULTS, "model_dir": None})
+  return TextModel(_settings(defaults, given), batch_size)
+
+
+class TextModel:
+  """A model's folder; each head is loaded when it is first asked for.
+
+  Texts are a list of str, or of pairs (str, str) where two belong together; a
+  single text or pair is answered by a single answer. Keyword arguments of the
+  methods are flags of export_saved_model.py; what is not given is as in
+  training, or the flag's default. All methods raise InputError: the folder has
+  no such head, an option is unknown or would have no effect, a text is none.
+
+  Attributes:
+    config: modeling.BertConfig.
+    tokenizer: tokenization.FullTokenizer.
+  """
+
+  def __init__(self, settings, batch_size):
+    """Takes run_settings.Settings and how many texts go together."""
+    settings = model_settings.resolve(settings)
+    if not settings.vocab_file:
+      raise errors.InputError(
+        f"{settings.model_dir} has no vocab.txt; pass vocab_file="
+      )
+    weight_files.open_reader(settings.init_checkpoint)
+    path = settings.bert_config_file
+    self.config = modeling.BertConfig.from_json_file(path)
+    settings = model_settings.restore_input_settings(
+      settings, export_settings.trained_settings("masked_lm", self.config), path
+    )
+    self.tokenizer = model_settings.make_tokenizer(settings, self.config)
+    self._settings, self._batch_size = settings, batch_size
+    self._heads = {}  # Name of a head -> (its options, _Head).
+
+  @property
+  def encoder(self):
+    """The modeling.BertModel that `encode` uses, with the folder's weights."""
+    return self._encoder().model.bert
+
+  def encode(self, texts, *, attention=False):
+    """Returns hidden states, a list of Encoded.
+
+    Args:
+      texts: list of str or of pairs.
+      attention: whether to return what the attention heads look at.
+    """
+    columns, is_single = _columns(texts)
+    head = self._encoder()
+    has_pooler = not any("/pooler/" in name for name in head.missing)
+    found = [None] * len(columns[0])
+    for places, batch in head.batches(columns, self._batch_size):
+      outputs = _states(head.model, batch, attention)
+      for row, place in enumerate(places):
+        length = outputs["mask"][row].sum()
+        ids = outputs["ids"][row, :length].tolist()
+        found[place] = Encoded(
+          self.tokenizer.convert_ids_to_tokens(ids),
+          outputs["layers"][row, :, :length],
+          outputs["pooled"][row] if has_pooler else None,
+          outputs["attention"][row, ..., :length, :length]
+          if attention else None,
+        )
+    return found[0] if is_single else found
+
+  def embed(self, texts, **options):
+    """Returns one vector for each text, float32 [N, H].
+
+    Args:
+      texts: list of str, or of pairs with text_pairs.
+      **options: pooling ("pooled", "mean" or "cls"), normalize, text_pairs,
+        max_seq_length.
+    """
+    rows, is_single = self._ask("embedding", (texts,), options)
+    vectors = [row["embedding"] for row in rows]
+    if is_single:
+      return vectors[0]
+    return np.array(vectors, np.float32).reshape([-1, self.config.hidden_size])
+
+  def classify(self, texts, **options):
+    """Returns a dict for each text: label, probability, all probabilities.
+
+    Of several labels at once: labels and probabilities; of a regression:
+    score.
+
+    Args:
+      texts: list of str, or of pairs if the model was trained on pairs.
+      **options: labels, label_file, output_activation, text_pairs,
+        doc_stride, max_windows, window_pooling, max_seq_length.
+    """
+    return _answers(*self._ask("classification", (texts,), options))
+
+  def answer(self, questions, contexts, **options):
+    """Returns a dict for each question: answer, score, start, end, null_score.
+
+    Args:
+      questions: list of str.
+      contexts: list of as many texts, which hold the answers.
+      **options: version_2_with_negative, null_score_diff_threshold,
+        doc_stride, max_query_length, max_answer_length, n_best_size,
+        max_seq_length.
+    """
+    return _answers(*self._ask("span", (questions, contexts), options))
+
+  def tag(self, texts, **options):
+    """Returns a dict for each text: words, tags, probabilities, starts, ends.
+
+    Args:
+      texts: list of str.
+      **options: labels, label_file, tag_words ("punctuation" or
+        "white_space"), max_seq_length.
+    """
+    rows, is_single = self._ask("tagging", (texts,), options)
+    for row in rows:
+      count = row.pop("num_words")
+      row.update({name: values[:count] for name, values in row.items()})
+    return _answers(rows, is_single)
+
+  def fill_mask(self, texts, **options):
+    """Returns a dict for each text: fillings, probabilities, of each [MASK].
+
+    Args:
+      texts: list of str.
+      **options: top_k, max_seq_length.
+    """
+    rows, is_single = self._ask("masked_lm", (texts,), options)
+    for row in rows:
+      count = sum(bool(fillings[0]) for fillings in row["fillings"])
+      row.update({name: values[:count] for name, values in row.items()})
+    return _answers(rows, is_single)
+
+  def _encoder(self):
+    """Returns the _Head of embeddings, whatever its options are."""
+    if "embedding" not in self._heads:
+      # Published encoders without a pooler will do.
+      self._head("embedding", {"pooling": "mean"})
+    return self._heads["embedding"][1]
+
+  def _head(self, name, options):
+    """Returns the _Head with options; that with other ones is forgotten."""
+    known, head = self._heads.get(name, (None, None))
+    if known != options:
+      given = {
+        **{key: self._settings.get(key) for key in self._settings.given},
+        **options, "head": name,
+      }
+      settings = export_settings.resolve(
+        _settings(self._settings, given), self.config
+      )
+      head = _Head(settings, self.config, self.tokenizer)
+      self._heads[name] = options, head
+    return head
+
+  def _ask(self, name, texts, options):
+    """Returns (a dict of outputs for each text, whether there was just one).
+
+    Args:
+      name: of a head, one of models.KINDS.
+      texts: tuple of what the user gave: texts, or questions and contexts.
+      options: dict from names of flags to values.
+    """
+    columns, is_single = _columns(*texts)
+    head = self._head(name, options)
+    names = head.model.text_inputs
+    if columns[0] and len(columns) != len(names):
+      raise errors.InputError(
+        f"this model takes {len(names)} texts an example ({', '.join(names)}) "
+        f"and got {len(columns)}: pass {_FORMS[len(names)]}, or text_pairs="
+      )
+    rows = [None] * len(columns[0])
+    for places, batch in head.batches(columns, self._batch_size):
+      outputs = head.model.from_text(*batch)
+      values = [value.numpy() for value in outputs.values()]
+      if name != "embedding":
+        values = map(rest.listed, values)
+      for place, row in zip(places, zip(*values)):
+        rows[place] = dict(zip(outputs, row))
+    return rows, is_single
+
+
+class _Head:
+  """A models.ServedModel with its weights, and how it takes texts.
+
+  Attributes:
+    model: the models.ServedModel.
+    missing: names of variables that the checkpoint does not have.
+  """
+
+  def __init__(self, settings, config, tokenizer):
+    self.model = export_settings.make_model(settings, config, tokenizer)
+    self.missing = weight_files.load(
+      self.model.variables,
+      settings.init_checkpoint,
+      allowed_missing=self.model.variables_may_be_missing,
+    ).missing
+    self._tokenizer = tokenizer
+    self._may_differ = settings.allow_tokenizer_differences
+
+  def batches(self, columns, batch_size):
+    """Yields (places, batch) with like lengths together: little is padding.
+
+    Args:
+      columns: lists of N strings.
+      batch_size: most texts at a time.
+
+    Raises:
+      InputError: the tokenizer in the graph differs on a text, see
+        graph_tokenizer.check_same.
+    """
+    for texts in columns:
+      graph_tokenizer.check_same(
+        self.model.tokenizer, self._tokenizer, texts,
+        may_differ=self._may_differ,
+      )
+    lengths = [sum(map(len, row)) for row in zip(*columns)]
+    order = sorted(range(len(lengths)), key=lengths.__getitem__)
+    for start in range(0, len(order), batch_size):
+      places = order[start : start + batch_size]
+      yield places, [
+        tf.constant([column[place] for place in places]) for column in columns
+      ]
+
+
+def _states(model, texts, attention):
+  """Returns what Encoded is made of, a dict of arrays, for strings [B]."""
+  inputs = model.make_inputs(*texts)
+  output = model.bert(
+    *(inputs[name] for name in model.id_inputs), return_attention=attention
+  )
+  states = {
+    "layers": tf.stack(output.all_encoder_layers, 1),
+    "pooled": output.pooled_output,
+    **({"attention": tf.stack(output.attention_probs, 1)} if attention else {}),
+  }
+  return {
+    "ids": inputs["input_ids"].numpy(),
+    "mask": inputs["input_mask"].numpy(),
+    **{n: tf.cast(value, tf.float32).numpy() for n, value in states.items()},
+  }
+
+
+def _settings(settings, given):
+  """Returns run_settings.Settings with other values, once they are checked.
+
+  Args:
+    settings: run_settings.Settings that has all names.
+    given: dict from names of flags to values.
+
+  Raises:
+    InputError: a name or a value that no flag has.
+  """
+  for name, value in given.items():
+    if name not in settings:
+      raise errors.InputError(
+        f"no option is called {name}; there are {', '.join(sorted(DEFAULTS))}"
+      )
+    try:
+      _checked(name, value)
+    except ValueError as error:
+      raise errors.InputError(f"{name}={value!r:.40}: {error}") from error
+  values = {name: settings.get(name) for name in (*DEFAULTS, "model_dir")}
+  return run_settings.Settings({**values, **given}, given, _checked)
+
+
+def _checked(name, value):
+  """Returns the value of an option; raises ValueError if it can be none."""
+  if name in _CHOICES and value not in _CHOICES[name]:
+    raise ValueError(f"expected one of {', '.join(_CHOICES[name])}")
+  is_number = isinstance(value, int) and not isinstance(value, bool)
+  if name in _MINIMUM and not (is_number and value >= _MINIMUM[name]):
+    raise ValueError(f"expected an integer of at least {_MINIMUM[name]}")
+  if isinstance(DEFAULTS.get(name), bool) and not isinstance(value, bool):
+    raise ValueError("expected True or False")
+  return value
+
+
+def _columns(texts, others=None):
+  """Returns (columns of strings, whether it was a single example).
+
+  Args:
+    texts: list of str or of pairs; or one of them.
+    others: list of as many str, the second column; or one.
+
+  Raises:
+    InputError: it is something else.
+  """
+  is_single = isinstance(texts, (str, tuple))
+  if is_single:
+    texts, others = [texts], None if others is None else [others]
+  if others is None:
+    rows = [(text,) if isinstance(text, str) else text for text in texts]
+  else:
+    texts, others = list(texts), list(others)
+    if len(texts) != len(others):
+      raise errors.InputError(
+        f"{len(texts)} questions and {len(others)} contexts: pass as many of "
+        "one as of the other"
+      )
+    rows = list(zip(texts, others))
+  for number, row in enumerate(rows):
+    _check_row(number, row, len(rows[0]))
+  return [list(column) for column in zip(*rows)] or [[]], is_single
+
+
+def _check_row(number, row, count):
+  """Raises InputError if a row has not `count` texts."""
+  try:
+    sizes = [len(text.encode("utf-8")) for text in row]
+  except (AttributeError, TypeError, UnicodeEncodeError) as error:
+    raise errors.InputError(
+      f"text number {number} is {ascii(row):.60}; expected a string, or a pair "
+      "of strings, that UTF-8 can hold"
+    ) from error
+  if len(sizes) != count or not 1 <= count <= 2:
+    raise errors.InputError(
+      f"text number {number} has {len(sizes)} parts: pass strings, or pairs of "
+      "strings, not some of each"
+    )
+
+
+def _answers(rows, is_single):
+  return rows[0] if is_single else rows

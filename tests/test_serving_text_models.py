@@ -1,0 +1,159 @@
+"""text_models: answers to texts, and every kind of folder."""
+
+import re
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import modeling
+import serving_models
+from checkpoints import huggingface, weight_files
+from common import errors
+from serving import text_models
+from test_docs import ROOT
+from training import input_sequences
+
+TEXTS = ["the street is up", "gold", "the gold star had to light up"]
+MODEL = str(serving_models.FOLDER)
+
+
+@pytest.fixture(scope="module")
+def bert():
+  return text_models.load(MODEL, max_seq_length=16, batch_size=2)
+
+
+def expected_output(*texts):
+  """Returns (tokens, modeling.BertOutput) as the scripts compute them."""
+  tokenizer, config = serving_models.tokenizer(), serving_models.config()
+  model = modeling.BertModel(config)
+  weight_files.load(model.variables, MODEL)
+  cls_id, sep_id = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
+  ids_a, ids_b = [*map(tokenizer.encode, texts), None][:2]
+  ids, segments = input_sequences.build_inputs(
+    ids_a, ids_b, cls_id=cls_id, sep_id=sep_id
+  )
+  output = model(
+    tf.constant([ids]), None, tf.constant([segments]), return_attention=True
+  )
+  return tokenizer.convert_ids_to_tokens(ids), output
+
+
+def check_encoded(encoded, tokens, output):
+  assert encoded.tokens == tokens
+  serving_models.close(encoded.pooled, output.pooled_output[0])
+  serving_models.close(
+    encoded.layers, tf.stack(output.all_encoder_layers, 1)[0]
+  )
+  serving_models.close(
+    encoded.attention, tf.stack(output.attention_probs, 1)[0]
+  )
+
+
+def test_hidden_states_are_those_of_the_encoder_in_the_order_of_the_texts(bert):
+  found = bert.encode(TEXTS, attention=True)
+  for encoded, text in zip(found, TEXTS, strict=True):
+    check_encoded(encoded, *expected_output(text))
+  pair = ("gold star", "up the street")
+  check_encoded(bert.encode(pair, attention=True), *expected_output(*pair))
+  assert bert.encode("gold").attention is None
+  assert bert.encode([]) == []
+  assert bert.encoder is bert.encoder
+
+
+def test_embeddings_are_made_of_the_hidden_states(bert):
+  means = [encoded.layers[-1].mean(0) for encoded in bert.encode(TEXTS)]
+  serving_models.close(bert.embed(TEXTS, pooling="mean"), means)
+  unit = bert.embed(TEXTS, pooling="mean", normalize=True)
+  serving_models.close(np.linalg.norm(unit, axis=1), np.ones(3))
+  pooled = bert.embed("gold")  # As in the folder, or else the pooler's.
+  serving_models.close(pooled, bert.encode("gold").pooled)
+  assert bert.embed([]).shape == (0, serving_models.config().hidden_size)
+
+
+def test_only_real_masks_are_filled(bert):
+  one, two = bert.fill_mask(["gold [MASK]", "[MASK] is [MASK]"], top_k=3)
+  assert np.shape(one["fillings"]) == np.shape(one["probabilities"]) == (1, 3)
+  assert np.shape(two["fillings"]) == (2, 3)
+  assert bert.fill_mask("gold [MASK]", top_k=3)["fillings"] == one["fillings"]
+
+
+def test_folders_of_other_programs_give_the_same(bert, tmp_path):
+  config = serving_models.config()
+  weights = {
+    v.name.split(":")[0]: v.numpy() for v in bert.encoder.variables
+  }
+  (tmp_path / "hf").mkdir()
+  huggingface.write(
+    str(tmp_path / "hf"), weights, config.to_dict(), do_lower_case=True
+  )
+  without = {n: v for n, v in weights.items() if "/pooler/" not in n}
+  weight_files.write_tf1(str(tmp_path / "tf1" / "bert_model.ckpt"), without)
+  for name, file in (("hf", "vocab.txt"), ("tf1", "vocab.txt"),
+                     ("tf1", "bert_config.json")):
+    shutil.copy(f"{MODEL}/{file}", tmp_path / name)
+  (expected,) = bert.encode(["the street"])
+  for name, has_pooler in (("hf", True), ("tf1", False)):
+    other = text_models.load(str(tmp_path / name), max_seq_length=16)
+    (found,) = other.encode(["the street"])
+    serving_models.close(found.layers, expected.layers)
+    assert (found.pooled is not None) == has_pooler
+  with pytest.raises(errors.InputError, match="has no bert/pooler/dense"):
+    other.embed("the street", pooling="pooled")
+
+
+@pytest.mark.parametrize(
+  "ask, sentence",
+  [
+    (lambda b: b.classify("x", labels=["a", "b"]), "has no output_bias"),
+    (lambda b: b.tag("x"), "needs names for its labels"),
+    (lambda b: b.embed("x", poolng="cls"), "no option is called poolng"),
+    (lambda b: b.embed("x", pooling="max"), "pooling='max': expected one of"),
+    (lambda b: b.embed("x", normalize=1), "normalize=1: expected True or"),
+    (lambda b: b.fill_mask("[MASK]", top_k=0), "an integer of at least 1"),
+    (lambda b: b.fill_mask("x", doc_stride=8), "--doc_stride is for --head"),
+    (lambda b: b.embed(("x", "y")), "takes 1 texts an example .text. and got"),
+    (lambda b: b.embed("x", text_pairs=True), "pass pairs of strings"),
+    (lambda b: b.encode(["x", 3]), "text number 1 is 3; expected a string"),
+    (lambda b: b.encode(["x", ("x", "y")]), "number 1 has 2 parts"),
+    (lambda b: b.encode("\ud800"), r"number 0 is .*ud800.*UTF-8 can hold"),
+    (lambda b: b.encode([("a", "b", "c")]), "number 0 has 3 parts"),
+    (lambda b: b.answer(["a", "b"], ["c"]), "2 questions and 1 contexts"),
+  ],
+)
+def test_what_cannot_be_answered_is_said_in_a_sentence(bert, ask, sentence):
+  with pytest.raises(errors.InputError, match=sentence):
+    ask(bert)
+
+
+def test_what_is_no_model_is_refused_when_it_is_loaded(tmp_path):
+  with pytest.raises(errors.InputError, match="no such folder"):
+    text_models.load(str(tmp_path / "nowhere"))
+  shutil.copy(f"{MODEL}/bert_config.json", tmp_path)
+  with pytest.raises(errors.InputError, match="pass vocab_file="):
+    text_models.load(str(tmp_path))
+  shutil.copy(f"{MODEL}/vocab.txt", tmp_path)
+  with pytest.raises(errors.InputError, match=re.escape(str(tmp_path))):
+    text_models.load(str(tmp_path))  # No weights.
+
+
+def test_a_text_that_the_graph_would_tokenize_otherwise_is_refused():
+  other = text_models.load(MODEL, max_seq_length=16)
+  other.tokenizer.encode = lambda text: [5]
+  with pytest.raises(errors.InputError, match="gives other ids.*'gold'"):
+    other.encode("gold")
+
+
+def test_defaults_are_those_of_the_flags():
+  page = (ROOT / "docs" / "flags.md").read_text(encoding="utf-8")
+  (section,) = [
+    text for text in page.split("\n## ")
+    if text.startswith("`export_saved_model.py`")
+  ]
+  shown = dict(re.findall(r"^\| `--(\w+)` \| `?([^`|]*?)`? \|", section, re.M))
+  for name, value in text_models.DEFAULTS.items():
+    text = "" if value is None or value == [] else str(value)
+    if isinstance(value, bool):
+      text = text.lower()
+    assert shown[name].strip() == text, name
