@@ -534,12 +534,15 @@ def layer_of(name, num_layers):
 
   Returns:
     0 for the embeddings, i + 1 for encoder layer i (from 0), num_layers + 1
-    for what is above them: the pooler and every head.
+    for what is above them: the pooler and every head. Weights of the encoder
+    that several layers share have the depth of the last layer.
   """
   if re.search(r"(^|/)embeddings/", name):
     return 0
   layer = re.search(r"(^|/)encoder/layer_(\d+)/", name)
-  return int(layer.group(2)) + 1 if layer else num_layers + 1
+  if layer:
+    return int(layer.group(2)) + 1
+  return num_layers + (not re.search(r"(^|/)encoder/", name))
 
 
 def learning_rate_multipliers(names, num_layers, decay):

@@ -99,6 +99,7 @@ from training import (
   setup,
   train_log,
 )
+from variants import registry
 
 
 def input_files(settings):
@@ -224,6 +225,7 @@ def main(_):
   )
   setup.require_one_of(settings, "do_train", "do_eval")
   config = setup.model_config(settings)
+  registry.check_next_sentence(config, settings.use_next_sentence_loss)
   if settings.vocab_file:
     vocab = tokenization.load_vocab(settings.vocab_file)
     config.check_vocabulary(len(vocab), settings.vocab_file)

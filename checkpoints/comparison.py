@@ -26,6 +26,7 @@ _OUTPUTS = {
   "PreTraining": {
     "prediction_logits": "masked_lm",
     "seq_relationship_logits": "next_sentence",
+    "sop_logits": "next_sentence",  # Of ALBERT: the order of two sentences.
   },
   "MaskedLM": {"logits": "masked_lm"},
   "NextSentencePrediction": {"logits": "next_sentence"},
@@ -235,7 +236,8 @@ def huggingface_outputs(source, architecture, batch):
   for theirs, ours in _OUTPUTS.get(
     architecture.partition("For")[2], {}
   ).items():
-    found[ours] = output[theirs]
+    if theirs in output:
+      found[ours] = output[theirs]
   return {name: value.numpy() for name, value in found.items()}
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from checkpoints import weight_names
 from common import errors
-from variants import distilbert
+from variants import albert, distilbert
 
 
 class Kind(NamedTuple):
@@ -71,6 +71,25 @@ KINDS = {
     renamed=distilbert.HUGGINGFACE_NAMES,
     tokenizer="DistilBertTokenizer",
   ),
+  "albert": Kind(
+    prefix="albert.",
+    parts="embeddings|encoder|pooler",
+    architectures={
+      "AlbertForQuestionAnswering": ["cls/squad/"],
+      "AlbertForSequenceClassification": ["output_"],
+      "AlbertForTokenClassification": ["output_"],
+      "AlbertForPreTraining": ["cls/seq_relationship/", "cls/predictions/"],
+      "AlbertForMaskedLM": ["cls/predictions/"],
+      "AlbertModel": [],
+    },
+    tied={
+      "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
+      "predictions.decoder.bias": "predictions.bias",
+    },
+    renamed=albert.HUGGINGFACE_NAMES,
+    # Not AlbertTokenizer, which reads SentencePiece's files.
+    tokenizer="BertTokenizer",
+  ),
 }
 
 
@@ -78,7 +97,7 @@ def variant_of(names):
   """Returns the variant that a file's names are of, where no file says it."""
   if any(re.match(r"(distilbert|transformer)\.", name) for name in names):
     return "distilbert"
-  return "bert"
+  return "albert" if any("albert_layer" in name for name in names) else "bert"
 
 
 def rows(variant, num_layers):
@@ -88,9 +107,21 @@ def rows(variant, num_layers):
     variant: a key of KINDS.
     num_layers: how many layers have weights of their own.
   """
-  return [
-    row._replace(huggingface=_renamed(row.huggingface, KINDS[variant].renamed))
+  renamed = KINDS[variant].renamed
+  found = [
+    row._replace(huggingface=_renamed(row.huggingface, renamed))
     for row in weight_names.table(num_layers)
+  ]
+  if variant != "albert":
+    return found
+  own = f"bert/encoder/{albert.MAPPING}"
+  theirs = f"albert.encoder.{albert.MAPPING}"
+  mapping = [
+    weight_names.Row(f"{own}/kernel", f"{theirs}.weight", None, "transposed"),
+    weight_names.Row(f"{own}/bias", f"{theirs}.bias", None),
+  ]
+  return [
+    *mapping, *(row._replace(tf1=albert.tf1_name(row.tf1)) for row in found)
   ]
 
 
@@ -104,7 +135,8 @@ def _renamed(name, replacements):
 
 def rows_of_file(variant, names):
   """Returns {full name: row} of all weights that a file may have."""
-  numbers = (re.search(r"\blayer\.(\d+)\.", name) for name in names)
+  layer = re.compile(r"\b(?:layer|albert_layer_groups)\.(\d+)\.")
+  numbers = (layer.search(name) for name in names)
   count = max((int(m.group(1)) + 1 for m in numbers if m), default=0)
   return {row.huggingface: row for row in rows(variant, count)
           if row.huggingface}

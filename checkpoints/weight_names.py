@@ -92,8 +92,9 @@ def table(num_layers):
 
 
 def count_layers(names):
-  """Number of encoder layers, from TF1 names."""
-  found = (re.search(r"/encoder/layer_(\d+)/", name) for name in names)
+  """Number of encoder layers with weights of their own, from TF1 names."""
+  layer = re.compile(r"/encoder/(?:layer|transformer/group)_(\d+)/")
+  found = (layer.search(name) for name in names)
   return max((int(match.group(1)) + 1 for match in found if match), default=0)
 
 

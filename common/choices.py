@@ -39,6 +39,9 @@ HUGGINGFACE_ARCHITECTURES = (
   "DistilBertForQuestionAnswering", "DistilBertForSequenceClassification",
   "DistilBertForTokenClassification", "DistilBertForMaskedLM",
   "DistilBertModel",
+  "AlbertForQuestionAnswering", "AlbertForSequenceClassification",
+  "AlbertForTokenClassification", "AlbertForPreTraining", "AlbertForMaskedLM",
+  "AlbertModel",
 )
 SERVING_HEADS = ("classification", "embedding", "masked_lm", "span", "tagging")
 EMBEDDING_POOLINGS = ("pooled", "mean", "cls")

@@ -73,6 +73,25 @@ _KINDS = {
       "type_vocab_size": None,
     },
   ),
+  "albert": _Kind(
+    defaults={
+      **_BERT.defaults,
+      "vocab_size": 30000,
+      "embedding_size": 128,
+      "hidden_size": 4096,
+      "num_hidden_groups": 1,
+      "num_attention_heads": 64,
+      "intermediate_size": 16384,
+      "hidden_act": "gelu_new",
+      "hidden_dropout_prob": 0,
+      "attention_probs_dropout_prob": 0,
+    },
+    built_in={
+      "layer_norm_eps": 1e-12,
+      "position_embedding_type": "absolute",
+      "inner_group_num": 1,
+    },
+  ),
 }
 # What a fine-tuned model says of its task; the last two are this project's.
 _OF_A_TASK = (

@@ -207,6 +207,9 @@ def make_trainer(
   logging.info(
     "--seed=%d: of initial weights, order, dropout and masks", settings.seed
   )
+  registry.check_layer_rates(
+    config, settings.freeze_layers, settings.layerwise_lr_decay
+  )
   depth = config.num_hidden_layers
   by_name = {optimization.variable_name(v): v for v in trained}
   names = optimization.trainable_names(

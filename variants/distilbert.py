@@ -35,6 +35,8 @@ HUGGINGFACE_NAMES = (
 class DistilBertModel(modeling.BertModel):
   """The encoder; token_type_ids are accepted and have no effect."""
 
+  predicts_next_sentence = False
+
   @staticmethod
   def shapes(config, scope="bert"):
     """Returns {name: shape}: BERT's without the table of segments."""

@@ -7,9 +7,10 @@ variables here, and reads nothing of which one it works with.
 
 import modeling
 from common import errors
-from variants import distilbert
+from variants import albert, distilbert
 
 _CLASSES = {
+  "albert": albert.AlbertModel,
   "bert": modeling.BertModel,
   "distilbert": distilbert.DistilBertModel,
 }
@@ -38,6 +39,33 @@ def encoder_class(config):
 def make_encoder(config, **options):
   """Makes the encoder of a configuration; options as of modeling.BertModel."""
   return encoder_class(config)(config, **options)
+
+
+def check_next_sentence(config, is_used):
+  """Raises InputError if pairs are to be learned and the model has no head."""
+  if is_used and not getattr(
+    encoder_class(config), "predicts_next_sentence", True
+  ):
+    raise errors.InputError(
+      f"{name_of(config)} is trained on masked words alone; pass "
+      "--use_next_sentence_loss=false"
+    )
+
+
+def check_layer_rates(config, freeze_layers, layerwise_lr_decay):
+  """Raises InputError if layers that share weights are to differ in training.
+
+  Args:
+    config: modeling.BertConfig.
+    freeze_layers, layerwise_lr_decay: as of the flags.
+  """
+  shares = getattr(encoder_class(config), "shares_layers", False)
+  if shares and (freeze_layers or layerwise_lr_decay != 1):
+    flag = "layerwise_lr_decay" if layerwise_lr_decay != 1 else "freeze_layers"
+    raise errors.InputError(
+      f"--{flag} has no effect on single layers of {name_of(config)}, whose "
+      "layers share their weights; leave it out (--freeze_encoder freezes all)"
+    )
 
 
 def shapes(config, scope="bert"):

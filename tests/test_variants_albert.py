@@ -1,0 +1,155 @@
+"""ALBERT: sizes of the paper, shared layers, names of the released files."""
+
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import modeling
+import optimization
+import transformers_goldens
+from checkpoints import weight_files
+from common import config_formats, errors
+from tiny_model import TINY, batch
+from variants import albert, registry
+
+GOLDEN = pathlib.Path("tests/golden/albert")
+
+
+def config_of(**changes):
+  return modeling.BertConfig.from_dict({
+    **TINY, "variant": "albert", "embedding_size": 6, "num_hidden_groups": 1,
+    **changes,
+  })
+
+
+# The paper's table 1 says 12, 18, 60 and 235 million. These are the counts of
+# AlbertModel in transformers, to the last weight.
+@pytest.mark.parametrize(
+  "width, depth, heads, inner, count",
+  [
+    (768, 12, 12, 3072, 11_683_584),
+    (1024, 24, 16, 4096, 17_683_968),
+    (2048, 24, 16, 8192, 58_724_864),
+    (4096, 12, 64, 16384, 222_595_584),
+  ],
+  ids=["base", "large", "xlarge", "xxlarge"],
+)
+def test_the_released_sizes_have_as_many_weights(
+  width, depth, heads, inner, count
+):
+  config = modeling.BertConfig.from_dict(
+    config_formats.from_huggingface({
+      "model_type": "albert", "hidden_size": width, "num_hidden_layers": depth,
+      "num_attention_heads": heads, "intermediate_size": inner,
+    })
+  )
+  assert config.num_parameters(registry.shapes) == count
+
+
+def test_groups_share_their_weights_and_layers_are_divided_among_them():
+  model = registry.make_encoder(
+    config_of(num_hidden_layers=5, num_hidden_groups=2)
+  )
+  names = [v.name.split(":")[0] for v in model.variables]
+  assert names == list(registry.shapes(model.config))
+  assert sum("/query/kernel" in name for name in names) == 2
+  # A group's kernel reaches the output through each of its layers.
+  first, second = (
+    v for v in model.variables if "attention_1/self/value/kernel" in v.name
+  )
+  for kernel, changed in ((second, 3), (first, 0)):
+    before = model(*batch()).all_encoder_layers
+    kernel.assign_add(tf.ones_like(kernel))
+    after = model(*batch()).all_encoder_layers
+    same = [
+      bool(np.array_equal(one, two)) for one, two in zip(before, after)
+    ]
+    assert same == [True] * changed + [False] * (5 - changed)
+
+
+def test_names_are_those_of_the_released_checkpoints():
+  names = registry.shapes(config_of())
+  inner = "bert/encoder/transformer/group_0/inner_group_0"
+  assert names["bert/embeddings/word_embeddings"] == (30, 6)
+  assert names["bert/encoder/embedding_hidden_mapping_in/kernel"] == (6, 16)
+  of_layer = {n.removeprefix(f"{inner}/") for n in names if inner in n}
+  assert of_layer == {
+    *(f"attention_1/self/{part}/{end}"
+      for part in ("query", "key", "value") for end in ("kernel", "bias")),
+    *(f"{dense}/{end}"
+      for dense in ("attention_1/output/dense", "ffn_1/intermediate/dense",
+                    "ffn_1/intermediate/output/dense")
+      for end in ("kernel", "bias")),
+    *(f"{norm}/{end}"
+      for norm in ("LayerNorm", "LayerNorm_1") for end in ("beta", "gamma")),
+  }
+
+
+def test_all_heads_of_pretraining_are_those_of_transformers():
+  model = transformers_goldens.Loaded(GOLDEN / "AlbertForPreTraining")
+  head = model.head(
+    modeling.MaskedLMHead(model.config, model.bert.word_embeddings)
+  )
+  model.check("prediction_logits", head(model.output.sequence_output))
+  head = model.head(modeling.NextSentenceHead(model.config))
+  model.check("sop_logits", head(model.output.pooled_output))
+  model = transformers_goldens.Loaded(GOLDEN / "AlbertModel")
+  model.check("pooler_output", model.output.pooled_output)
+
+
+def test_training_reaches_every_weight():
+  model = registry.make_encoder(config_of(), recompute_activations=True)
+  with tf.GradientTape() as tape:
+    output = model(*batch(), training=True, dropout_seed=[1, 2])
+    loss = tf.reduce_sum(output.pooled_output)
+  gradients = tape.gradient(loss, model.trainable_variables)
+  assert all(gradient is not None for gradient in gradients)
+  assert len(gradients) == len(registry.shapes(model.config))
+
+
+@pytest.mark.parametrize(
+  "changes, message",
+  [
+    ({"embedding_size": 0}, "embedding_size is 0 .*an integer of at least 1"),
+    ({"num_hidden_groups": 3}, "num_hidden_groups 3 is more than"),
+  ],
+)
+def test_numbers_that_cannot_be_used_are_named(changes, message):
+  with pytest.raises(errors.InputError, match=message):
+    registry.make_encoder(config_of(**changes))
+
+
+def test_a_configuration_without_its_numbers_is_refused():
+  config = modeling.BertConfig.from_dict({**TINY, "variant": "albert"})
+  with pytest.raises(errors.InputError, match="ALBERT and has no embedding_s"):
+    registry.shapes(config)
+  with pytest.raises(errors.InputError, match="inner_group_num is 2; only"):
+    config_formats.from_huggingface({
+      "model_type": "albert", "inner_group_num": 2
+    })
+
+
+def test_a_released_checkpoint_of_tf1_is_read_by_its_names(tmp_path):
+  config = config_of()
+  values = {
+    name: np.full(shape, 0.5, np.float32)
+    for name, shape in registry.shapes(config).items()
+  }
+  weight_files.write_tf1(f"{tmp_path}/model.ckpt-best", values)
+  model = albert.AlbertModel(config)
+  report = weight_files.load(model.variables, f"{tmp_path}/model.ckpt-best")
+  assert not report.missing and not report.unused
+
+
+def test_the_encoder_can_be_frozen_as_a_whole_alone():
+  config = config_of()
+  names = [*registry.shapes(config), "output_weights"]
+  assert optimization.trainable_names(names, 2, freeze_layers=2) == [
+    "bert/pooler/dense/kernel", "bert/pooler/dense/bias", "output_weights",
+  ]
+  registry.check_layer_rates(config, 0, 1.0)
+  for flags, flag in (((1, 1.0), "freeze_layers"), ((0, 0.9), "layerwise_lr")):
+    with pytest.raises(errors.InputError, match=f"--{flag}.*share their we"):
+      registry.check_layer_rates(config, *flags)

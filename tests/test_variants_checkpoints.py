@@ -1,0 +1,94 @@
+"""Variants against transformers: weights, outputs, conversions."""
+
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import transformers_goldens
+from checkpoints import comparison, converter, huggingface_names, weight_files
+from variants import registry
+
+FOLDERS = sorted(
+  path
+  for area in ("albert", "distilbert")
+  for path in pathlib.Path("tests/golden", area).iterdir()
+  if path.is_dir()
+)
+HEADS = [
+  path
+  for path in FOLDERS
+  if "For" in path.name and not path.name.endswith("ForPreTraining")
+]
+
+
+def of_each(folders):
+  return pytest.mark.parametrize("folder", folders, ids=lambda path: path.name)
+
+
+@of_each(FOLDERS)
+def test_weights_come_back_bit_for_bit(folder, tmp_path):
+  transformers_goldens.check_round_trip(folder, tmp_path)
+
+
+@of_each(FOLDERS)
+def test_the_kind_and_class_are_known_from_the_names(folder):
+  path = folder / "model.safetensors"
+  reader = weight_files.open_reader(str(path))
+  assert reader.variant == folder.parent.name
+  found = huggingface_names.architecture_of(reader.shapes, reader.variant)
+  expected = folder.name.replace(
+    "AlbertForTokenClass", "AlbertForSequenceClass"
+  )
+  assert found == expected
+
+
+@of_each(FOLDERS)
+def test_hidden_states_are_those_of_transformers(folder):
+  transformers_goldens.Loaded(folder).check_hidden_states()
+
+
+@of_each(HEADS)
+def test_heads_are_those_of_transformers(folder):
+  transformers_goldens.Loaded(folder).check_head()
+
+
+@of_each([path for path in FOLDERS if path.name.endswith("MaskedLM")])
+def test_padding_and_unread_positions_can_be_left_out(folder):
+  whole = transformers_goldens.Loaded(folder)
+  model = registry.make_encoder(whole.config, skip_padding=True)
+  for variable, value in zip(model.variables, whole.bert.variables):
+    variable.assign(value)
+  mask = whole.inputs[1]
+  output = model(*whole.inputs)
+  expected = whole.output.sequence_output * tf.cast(mask, tf.float32)[..., None]
+  np.testing.assert_allclose(output.sequence_output, expected, atol=1e-5)
+  positions = tf.constant([[0, 6], [0, 3], [0, 0]])
+  partial = model(*whole.inputs, positions=positions)
+  np.testing.assert_allclose(
+    partial.sequence_output,
+    tf.gather(whole.output.sequence_output, positions, batch_dims=1),
+    atol=1e-5,
+  )
+  np.testing.assert_allclose(
+    partial.pooled_output, whole.output.pooled_output, atol=1e-5
+  )
+
+
+@of_each(FOLDERS)
+def test_conversions_compute_the_same(folder, tmp_path):
+  source = converter.open_source(str(folder))
+  converter.convert(source, f"{tmp_path}/tf1", "tf1")
+  back = converter.open_source(f"{tmp_path}/tf1")
+  assert registry.name_of(back.config) == folder.parent.name
+  conversion = converter.convert(
+    back, f"{tmp_path}/again", "huggingface", architecture=folder.name
+  )
+  assert not conversion.left_out
+  transformers_goldens.check_equal(
+    transformers_goldens.tensors_of(tmp_path / "again"),
+    transformers_goldens.tensors_of(folder),
+  )
+  rows = comparison.compare(source, f"{tmp_path}/again", folder.name)
+  assert max(difference for _, _, difference in rows) <= 1e-5
