@@ -63,8 +63,8 @@ flags.DEFINE_float(
 )
 flags.DEFINE_float(
   "short_seq_prob", 0.1,
-  "Fraction of the documents in each pass that give shorter records (with "
-  "other values of --packing: of the records, and 0 unless given).",
+  "Fraction of the documents in each pass that give shorter records (where "
+  "--packing makes no pairs: of the records, and 0 unless given).",
 )
 
 # The text.
@@ -85,9 +85,9 @@ flags.DEFINE_bool(
 
 flags.DEFINE_enum(
   "packing", "sentence_pairs", choices.PACKINGS,
-  "sentence_pairs: two segments and whether the second one follows. "
-  "full_sentences: as many sentences as fit, across documents; "
-  "doc_sentences: within one document. These have no next-sentence label.",
+  "sentence_pairs: two segments, whether the second follows; sentence_order: "
+  "two that do, half of them swapped (ALBERT); full_sentences, doc_sentences: "
+  "as many as fit, across documents or within one, without such a label.",
 )
 flags.DEFINE_enum(
   "mask_runs", None, choices.MASKED_RUNS,
@@ -191,7 +191,7 @@ def listed(names):
 
 def make_record_options(settings):
   """Returns the record_maker.RecordOptions that the flags ask for."""
-  packs_pairs = settings.packing == "sentence_pairs"
+  packs_pairs = settings.packing in instance_maker.PAIR_PACKINGS
   instances = instance_maker.InstanceOptions(
     max_seq_length=settings.max_seq_length,
     max_predictions_per_seq=settings.max_predictions_per_seq,
@@ -316,8 +316,8 @@ def check_corpus(settings, corpus, options):
       f"--input_file={settings.input_file}: no sentence in it: give text with "
       "one sentence a line and blank lines between documents"
     )
-  has_pairs = options.instances.packing == "sentence_pairs"
-  if corpus.num_documents == 1 and has_pairs:
+  instance_maker.check_corpus(corpus, options.instances)
+  if corpus.num_documents == 1 and settings.packing == "sentence_pairs":
     logging.warning(
       "The text is a single document, so segments that are labelled as "
       "random next ones come from that document too: put blank lines "

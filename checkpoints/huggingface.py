@@ -320,6 +320,19 @@ def check_tokenizer(vocab_file):
     )
 
 
+def refuse_sentencepiece(folder):
+  """Raises InputError if a folder's vocabulary is a SentencePiece model."""
+  for name in ("spiece.model", "sentencepiece.bpe.model"):
+    path = os.path.join(folder, name)
+    if tf.io.gfile.exists(path):
+      raise errors.InputError(
+        f"{path}: the vocabulary of this model is SentencePiece's, which no "
+        "script here reads; its weights can be converted, with "
+        "convert_checkpoint.py, and --vocab_file takes word pieces for a model "
+        "that is trained on them"
+      )
+
+
 def read_do_lower_case(vocab_file):
   """Returns the case that a file next to a vocabulary gives, or None.
 

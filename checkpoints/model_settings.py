@@ -36,6 +36,9 @@ def resolve(settings, conflicts=()):
 def _with_model_dir(settings):
   """Returns settings with the paths of --model_dir."""
   paths = model_folder.find(settings.model_dir)
+  vocab_file = settings.get("vocab_file") or paths.get("vocab_file")
+  if "do_lower_case" in settings and not vocab_file:
+    huggingface.refuse_sentencepiece(settings.model_dir)
   return settings.replace(**{
     name: path
     for name, path in paths.items()

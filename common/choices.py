@@ -13,7 +13,9 @@ LEARNING_RATE_SCHEDULES = (
   "linear", "constant", "cosine", "polynomial",
 )
 
-PACKINGS = ("sentence_pairs", "full_sentences", "doc_sentences")
+PACKINGS = (
+  "sentence_pairs", "sentence_order", "full_sentences", "doc_sentences",
+)
 MASKED_RUNS = ("spans", "ngrams")
 
 WINDOW_POOLINGS = ("mean", "max")

@@ -21,6 +21,7 @@ from common import choices, errors
 from pretraining import masking, random_stream, text_corpus
 
 PACKINGS = choices.PACKINGS
+PAIR_PACKINGS = PACKINGS[:2]
 MASKINGS = ("pieces", "whole_words", "spans", "ngrams", "none")
 _TRIES_FOR_ANOTHER_DOCUMENT = 10
 
@@ -40,7 +41,8 @@ class InstanceOptions:
     max_seq_length to short_seq_prob: the original's flags of these names.
     masking: what is masked together, one of MASKINGS. "none": nothing is
       masked, and instances tell where words start instead.
-    packing: one of PACKINGS. "sentence_pairs" is the original's; the others
+    packing: one of PACKINGS. "sentence_pairs" is the original's;
+      "sentence_order" is ALBERT's (Lan et al. 2020, section 3.1). The others
       are RoBERTa's (Liu et al. 2019, section 4.2): as many whole sentences
       as fit, without next-sentence prediction. In "full_sentences" they
       continue in the next document, after a [SEP].
@@ -86,8 +88,28 @@ class InstanceOptions:
       )
 
 
+def check_corpus(corpus, options):
+  """Raises InputError if no document has two sentences to order.
+
+  Args:
+    corpus: text_corpus.Corpus.
+    options: InstanceOptions.
+  """
+  if options.packing == "sentence_order" and (
+    corpus.num_sentences == corpus.num_documents
+  ):
+    raise errors.InputError(
+      "--packing=sentence_order needs documents of several sentences, and each "
+      f"of these {corpus.num_documents} has one: give text with one sentence a "
+      "line and blank lines between documents alone"
+    )
+
+
 class SegmentPair(NamedTuple):
-  """Two ranges of a corpus's ids, without their ends; B may be empty."""
+  """Two ranges of a corpus's ids, without their ends; B may be empty.
+
+  `is_random_next` of "sentence_order" says whether they are swapped.
+  """
 
   a_start: int
   a_end: int
@@ -149,6 +171,8 @@ def _all_pairs(corpus, documents, options, stream):
   for place, document in enumerate(documents):
     if options.packing == "sentence_pairs":
       yield from segment_pairs(corpus, documents, place, options, stream)
+    elif options.packing == "sentence_order":
+      yield from ordered_pairs(corpus, document, options, stream)
     else:
       first, last = corpus.sentences_of(document)
       start, end = corpus.sentence_starts[first], corpus.sentence_starts[last]
@@ -192,6 +216,42 @@ def segment_pairs(corpus, documents, place, options, stream):
       sentence = chunk_end
     a, b = _truncated(a, b, max_tokens, stream)
     yield SegmentPair(*a, *b, is_random_next)
+
+
+def ordered_pairs(corpus, document, options, stream):
+  """Yields SegmentPairs of one document; half of them are swapped.
+
+  ALBERT's sentence-order prediction (arXiv 1909.11942, section 3.1): both
+  segments always follow each other in the text, and the model has to tell
+  which one comes first. A last sentence that is left over is paired with the
+  one before it; a document of one sentence has no order and gives no pair.
+
+  Args:
+    corpus: text_corpus.Corpus.
+    document: number of the document.
+    options, stream: as of `segment_pairs`.
+  """
+  max_tokens = options.max_seq_length - 3
+  target = max_tokens
+  if stream.random() < options.short_seq_prob:
+    target = stream.randint(2, max_tokens)
+  starts = corpus.sentence_starts
+  sentence, document_end = corpus.sentences_of(document)
+  if document_end - sentence == 1:
+    return
+  while sentence < document_end:
+    sentence = min(sentence, document_end - 2)
+    chunk_end = _chunk_end(starts, sentence, document_end, target)
+    chunk_end = max(chunk_end, sentence + 2)
+    a_end = sentence + stream.randint(1, chunk_end - sentence - 1)
+    is_swapped = stream.random() < 0.5
+    a, b = _truncated(
+      (starts[sentence], starts[a_end]), (starts[a_end], starts[chunk_end]),
+      max_tokens, stream,
+    )
+    first, second = (b, a) if is_swapped else (a, b)
+    yield SegmentPair(*first, *second, is_swapped)
+    sentence = chunk_end
 
 
 def _chunk_end(starts, sentence, last, target):
@@ -308,7 +368,7 @@ class Instances:
     self._vocabulary = vocabulary
     self._length = options.max_seq_length
     self._is_masked = options.masking != "none"
-    self._has_next = options.packing == "sentence_pairs"
+    self._has_next = options.packing in PAIR_PACKINGS
     self._max_predictions = (
       options.max_predictions_per_seq if self._is_masked else 0
     )
@@ -346,8 +406,8 @@ class Instances:
       A dict of integer arrays: input_ids, input_mask, segment_ids [B, T];
       masked_lm_positions, masked_lm_ids and masked_lm_weights (float)
       [B, P], or, without masking, word_starts [B, T], 1 at the first piece of
-      a word; for sentence pairs next_sentence_labels [B, 1], 1 for a random
-      next segment.
+      a word; for pairs next_sentence_labels [B, 1], 1 for a random next
+      segment or swapped ones.
     """
     pairs = self._rows("pairs", rows, 5)
     layout = _Layout(pairs, self._length)

@@ -10,6 +10,7 @@ unused places are 0.
   masked_lm_ids          int [P]    their original ids
   masked_lm_weights      float [P]  1.0 for each of these
   next_sentence_labels   int [1]    1 if b is a random segment, 0 if it follows
+                                    (of "sentence_order": 1 if b precedes a)
 
 Records of packed sentences ("full_sentences", "doc_sentences") have no b and
 no next_sentence_labels. Records without masks ("none", for dynamic masking)

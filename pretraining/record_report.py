@@ -156,7 +156,10 @@ class Report:
       lines.append(line)
     if "next_sentence_labels" in self.widths:
       share = _percent(self.random_next, count)
-      lines.append(f"next sentence: {share} of the records have a random one")
+      lines.append(
+        f"next sentence: {share} of the records have a random one, or swapped "
+        "segments"
+      )
     lines.append(f"faults: {len(self.faults)}")
     return "\n".join([*lines, *self.faults])
 
@@ -249,8 +252,9 @@ def example_line(record, tokenizer):
     positions = record["masked_lm_positions"][:count].tolist()
     parts.append(f"to predict at {positions}: {' '.join(labels)}")
   if "next_sentence_labels" in record:
-    is_random = record["next_sentence_labels"][0]
-    parts.append(f"next sentence: {'random' if is_random else 'actual'}")
+    is_other = record["next_sentence_labels"][0]
+    said = "random or swapped" if is_other else "actual"
+    parts.append(f"next sentence: {said}")
   return " | ".join(parts)
 
 

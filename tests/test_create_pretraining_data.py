@@ -108,6 +108,16 @@ def test_dynamic_masking_goes_through_the_text_once(small):
   assert features["input_mask"].sum(1).mean() > 24
 
 
+def test_sentence_order_labels_swapped_segments(small):
+  done = script_runner.run(SCRIPT, **small, packing="sentence_order")
+  assert done.code == 0, done.err
+  labels = read_features([small["output_file"]])["next_sentence_labels"]
+  assert set(labels.ravel().tolist()) == {0, 1}
+  pathlib.Path(small["input_file"]).write_text("the cat\n\nthe dog\n")
+  done = script_runner.run(SCRIPT, **small, packing="sentence_order")
+  assert done.code == 1 and "each of these 2 has one" in done.last_line
+
+
 UNKNOWN = re.compile(r"(\d+\.\d\d) % of the tokens are \[UNK\]")
 WARNING = "of the tokens are [UNK], and the model learns nothing"
 

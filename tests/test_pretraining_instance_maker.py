@@ -262,6 +262,46 @@ def test_doc_sentences_stay_in_their_document():
   ]
 
 
+ORDERED = {
+  "packing": "sentence_order", "masking": "none", "short_seq_prob": 0.0,
+  "dupe_factor": 40,
+}
+
+
+def test_segments_of_sentence_order_follow_each_other_or_are_swapped():
+  features = small_features("a\nb\nc\nd\n\na ##e", max_seq_length=7, **ORDERED)
+  found = dict(zip(
+    sentences_of(features), features["next_sentence_labels"][:, 0].tolist()
+  ))
+  # Of four tokens a sequence holds all; the document of one has no order.
+  assert found == {
+    "[CLS] a [SEP] b c d [SEP]": 0, "[CLS] b c d [SEP] a [SEP]": 1,
+    "[CLS] a b [SEP] c d [SEP]": 0, "[CLS] c d [SEP] a b [SEP]": 1,
+    "[CLS] a b c [SEP] d [SEP]": 0, "[CLS] d [SEP] a b c [SEP]": 1,
+  }
+  assert 0.3 < features["next_sentence_labels"].mean() < 0.7
+  assert len(features["input_ids"]) == ORDERED["dupe_factor"]
+
+
+def test_a_last_sentence_is_ordered_with_the_one_before_it():
+  features = small_features("a a\nb b\nc c", max_seq_length=7, **ORDERED)
+  assert set(sentences_of(features)) == {
+    "[CLS] a a [SEP] b b [SEP]", "[CLS] b b [SEP] a a [SEP]",
+    "[CLS] b b [SEP] c c [SEP]", "[CLS] c c [SEP] b b [SEP]",
+  }
+
+
+def test_text_without_any_order_is_refused():
+  vocabulary = text_corpus.Vocabulary(WORDS)
+  corpus = text_corpus.read_corpus(
+    ["a", "", "b"], encoded(lambda line: [WORDS[line]] if line else []),
+    vocabulary.dtype,
+  )
+  options = instance_maker.InstanceOptions(**ORDERED)
+  with pytest.raises(errors.InputError, match="each of these 2 has one"):
+    instance_maker.check_corpus(corpus, options)
+
+
 def test_no_separator_inside_a_packed_sequence_is_masked():
   text = "\n\n".join(["a b ##e c", "d", "b ##f", "a"] * 20)
   for masking in ("pieces", "whole_words", "spans", "ngrams"):

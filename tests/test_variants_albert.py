@@ -1,6 +1,7 @@
 """ALBERT: sizes of the paper, shared layers, names of the released files."""
 
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
@@ -9,8 +10,8 @@ import tensorflow as tf
 import modeling
 import optimization
 import transformers_goldens
-from checkpoints import weight_files
-from common import config_formats, errors
+from checkpoints import model_settings, weight_files
+from common import config_formats, errors, run_settings
 from tiny_model import TINY, batch
 from variants import albert, registry
 
@@ -153,3 +154,23 @@ def test_the_encoder_can_be_frozen_as_a_whole_alone():
   for flags, flag in (((1, 1.0), "freeze_layers"), ((0, 0.9), "layerwise_lr")):
     with pytest.raises(errors.InputError, match=f"--{flag}.*share their we"):
       registry.check_layer_rates(config, *flags)
+
+
+def test_a_vocabulary_of_sentencepiece_is_refused_where_text_is_read(tmp_path):
+  shutil.copy(GOLDEN / "AlbertForMaskedLM" / "config.json", tmp_path)
+  (tmp_path / "spiece.model").write_bytes(b"")
+  values = {"model_dir": str(tmp_path), "vocab_file": None}
+  values.update(bert_config_file=None, init_checkpoint=None)
+  given = {"model_dir": str(tmp_path)}
+  read = run_settings.Settings({**values, "do_lower_case": True}, given)
+  with pytest.raises(errors.InputError, match="spiece.model: the vocabulary"):
+    model_settings.resolve(read)
+  # run_pretraining.py reads ids, and a vocabulary of one's own is read.
+  resolved = model_settings.resolve(run_settings.Settings(values, given))
+  assert resolved.init_checkpoint == str(tmp_path)
+  own = tmp_path / "own.txt"
+  own.write_text("[PAD]\n")
+  own_values = {**values, "vocab_file": str(own), "do_lower_case": True}
+  given = {**given, "vocab_file": str(own)}
+  resolved = model_settings.resolve(run_settings.Settings(own_values, given))
+  assert resolved.vocab_file == str(own)
