@@ -5,6 +5,13 @@ r"""Runs a published result again, and compares: one command a row.
       --data_dir=downloads --output_dir=reproduced
   python reproduce.py --report --output_dir=reproduced
 
+With --reference=peer Hugging Face's Trainer runs the same row, and the report
+has its values next to ours: the reference for weights that nobody published
+results of.
+
+  python reproduce.py --row=mrpc-base --seeds=5 --model_dir=minilm \
+      --data_dir=downloads --reference=peer --peer_python=peer/bin/python
+
 Downloads nothing: what is missing is named with the download.py command that
 brings it. A run that was killed goes on with the same command. Flags behind --
 are handed to the row's script and marked in the report:
@@ -31,6 +38,21 @@ flags.DEFINE_string("output_dir", "reproduced", "Folder of all runs.")
 flags.DEFINE_integer(
   "seeds", 1, "How many seeds, from 1 on.", lower_bound=1
 )
+flags.DEFINE_enum(
+  "reference", "published", ("published", "peer"),
+  "What ours are compared with. published: the row's values; our script runs. "
+  "peer: Hugging Face's Trainer runs the row, for the report.",
+)
+flags.DEFINE_string(
+  "peer_python", None,
+  "Python with torch, transformers 5, accelerate, scikit-learn and scipy, for "
+  "--reference=peer.",
+)
+flags.DEFINE_string(
+  "peer_weights", None,
+  "The weights of --model_dir in Hugging Face's layout, if it has another one, "
+  "for --reference=peer.",
+)
 flags.DEFINE_integer(
   "max_steps", 0,
   "End the training after this many steps: to see that all works. Such a run "
@@ -45,7 +67,7 @@ flags.DEFINE_bool(
 # --help and mistakes are answered before the rest is imported.
 command.parse_flags(__name__)
 
-from common import errors
+from common import errors, run_settings
 from reproduction import report, rows, runs
 from training import common_flags
 
@@ -76,6 +98,31 @@ def find_row(name):
   return rows.ROWS[name]
 
 
+CONFLICTS = (
+  run_settings.Conflict(
+    "peer_python peer_weights",
+    lambda settings: settings.reference != "peer",
+    "is for --reference=peer; pass that too, or leave it out",
+  ),
+)
+
+
+def check_peer(settings, extra):
+  """Raises InputError if --reference=peer lacks something, or has too much."""
+  if settings.reference != "peer":
+    return
+  if not (settings.peer_python and settings.row):
+    raise errors.InputError(
+      "--reference=peer needs --row and --peer_python: a Python that has torch "
+      "and transformers"
+    )
+  if extra:
+    raise errors.InputError(
+      f"{' '.join(extra)} behind -- are flags of our scripts, which "
+      "--reference=peer does not run; leave them out"
+    )
+
+
 def make_plan(settings, row, extra):
   """Returns the runs.Plan of a row."""
   return runs.Plan(
@@ -85,6 +132,8 @@ def make_plan(settings, row, extra):
     output=settings.output_dir,
     max_steps=settings.max_steps,
     extra=extra,
+    peer_python=settings.peer_python,
+    peer_weights=settings.peer_weights,
   )
 
 
@@ -95,11 +144,16 @@ def main(argv):
     return
   if not (settings.row or settings.report):
     raise errors.InputError("nothing to do: pass --row, --report or --list")
+  run_settings.refuse_ignored(settings, CONFLICTS)
+  check_peer(settings, argv[1:])
   # All of them before the first: what is missing is reported at once.
   plans = [
     make_plan(settings, find_row(name), tuple(argv[1:]))
     for name in settings.row
   ]
+  for plan in plans:
+    # What cannot be run is said before the first run.
+    runs.command(plan, 1)
   for plan in plans:
     for seed in range(1, settings.seeds + 1):
       if settings.dry_run:

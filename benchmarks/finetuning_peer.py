@@ -1,4 +1,4 @@
-"""One fine-tuning run of Hugging Face's Trainer, for finetuning_scores.py.
+"""One fine-tuning run of Hugging Face's Trainer, for others to compare with.
 
   python benchmarks/finetuning_peer.py --task=mrpc --data_dir=glue/MRPC \
       --weights=FOLDER --seed=1
@@ -31,10 +31,14 @@ from sklearn import metrics as sk_metrics
 # task -> columns of the texts, column of the label, lines above the data
 GLUE = {
   "cola": ((3,), 1, 0),
+  "mnli": ((8, 9), -1, 1),  # The dev set has five annotators' labels before.
   "mrpc": ((3, 4), 0, 1),
+  "qnli": ((1, 2), 3, 1),
+  "qqp": ((3, 4), 5, 1),
   "rte": ((1, 2), 3, 1),
   "sst-2": ((0,), 1, 1),
   "sts-b": ((7, 8), 9, 1),
+  "wnli": ((1, 2), 3, 1),
 }
 
 
@@ -60,7 +64,7 @@ def glue_metrics(task, logits, labels):
   if task == "cola":
     return {"mcc": sk_metrics.matthews_corrcoef(labels, found)}
   scores = {"accuracy": sk_metrics.accuracy_score(labels, found)}
-  if task == "mrpc":
+  if task in ("mrpc", "qqp"):
     scores["f1"] = sk_metrics.f1_score(labels, found)
   return scores
 
@@ -83,7 +87,10 @@ class Glue:
     self._task = arguments.task
     folder = arguments.data_dir
     texts, labels = read_glue(self._task, folder / "train.tsv")
-    eval_texts, eval_labels = read_glue(self._task, folder / "dev.tsv")
+    eval_texts, eval_labels = read_glue(
+      self._task,
+      folder / ("dev_matched.tsv" if self._task == "mnli" else "dev.tsv"),
+    )
     names = sorted(set(labels))
     to_label = float if self._task == "sts-b" else names.index
     self.num_labels = 1 if self._task == "sts-b" else len(names)
@@ -248,6 +255,9 @@ def train_and_predict(task, arguments, tokenizer, folder):
       seed=arguments.seed,
       learning_rate=arguments.learning_rate,
       num_train_epochs=arguments.num_train_epochs,
+      max_steps=arguments.max_steps or -1,
+      # Below 1: a share of all steps.
+      warmup_steps=arguments.warmup_proportion,
       per_device_train_batch_size=arguments.train_batch_size,
       per_device_eval_batch_size=arguments.eval_batch_size,
       weight_decay=arguments.weight_decay,
@@ -287,10 +297,12 @@ def parse_arguments():
     ("seed", 1), ("max_seq_length", 128), ("doc_stride", 128),
     ("train_batch_size", 16), ("eval_batch_size", 32),
     ("bucket_by_length", 0), ("pad_to_max_length", 0), ("torch_compile", 0),
+    ("max_steps", 0),
   ):
     parser.add_argument(f"--{name}", type=int, default=value)
   for name, value in (
     ("learning_rate", 1e-4), ("num_train_epochs", 2.0), ("weight_decay", 0.01),
+    ("warmup_proportion", 0.0),
   ):
     parser.add_argument(f"--{name}", type=float, default=value)
   return parser.parse_args()

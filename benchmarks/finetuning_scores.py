@@ -29,16 +29,9 @@ import time
 
 import measured_runs
 
+from reproduction import peer
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# What a peer calls a metric, and how our eval_results.txt does.
-METRICS = {
-  "cola": {"mcc": "eval_matthews"},
-  "mrpc": {"accuracy": "eval_accuracy", "f1": "eval_f1"},
-  "rte": {"accuracy": "eval_accuracy"},
-  "sst-2": {"accuracy": "eval_accuracy"},
-  "sts-b": {"pearson": "eval_pearson", "spearman": "eval_spearman"},
-  "squad": {"exact_match": "exact_match", "f1": "f1"},
-}
 # The flags of a run that decide its scores, and their values by default.
 HYPER_PARAMETERS = {
   "learning_rate": (float, 1e-4),
@@ -95,17 +88,13 @@ def our_command(arguments, seed, folder):
 
 def peer_command(arguments, seed):
   """Returns the command of the peer's run."""
-  command = [
-    arguments.peer_python, ROOT / "benchmarks" / "finetuning_peer.py",
-    f"--task={arguments.task}", f"--data_dir={arguments.data_dir}",
-    f"--weights={arguments.weights}", f"--seed={seed}",
-    f"--train_file={arguments.train_file}",
-    f"--predict_file={arguments.predict_file}",
-  ]
-  return command + [
-    *(f"--{name}={getattr(arguments, name)}" for name in HYPER_PARAMETERS),
-    *arguments.peer_flags,
-  ]
+  names = ("train_file", "predict_file", *HYPER_PARAMETERS)
+  values = {name: getattr(arguments, name) for name in names}
+  command = peer.program(
+    arguments.peer_python, arguments.task, arguments.data_dir,
+    arguments.weights, {"seed": seed, **values},
+  )
+  return [*command, *arguments.peer_flags]
 
 
 def timed(command, log):
@@ -142,9 +131,9 @@ def run_ours(arguments, seed):
     _, seconds = timed(our_command(arguments, seed, output), log)
     text = (output / "eval_results.txt").read_text(encoding="utf-8")
   values = dict(line.split(" = ") for line in text.splitlines())
-  names = METRICS[arguments.task]
+  names = peer.METRICS[arguments.task]
   return {
-    "metrics": {peer: float(values[ours]) for peer, ours in names.items()}
+    "metrics": {theirs: float(values[ours]) for theirs, ours in names.items()}
   } | seconds
 
 
@@ -256,7 +245,7 @@ def print_table(task, found):
   """Prints a row for each metric and side."""
   print("| task | metric | side | runs | median | mean | sd | min | CPU min |")
   print("|---|---|---|---|---|---|---|---|---|")
-  for metric in METRICS[task]:
+  for metric in peer.METRICS[task]:
     for side, runs in found.items():
       minutes = " | ".join(
         f"{statistics.median(run[name] for run in runs) / 60:.1f}"
@@ -271,7 +260,7 @@ def print_table(task, found):
 def parse_arguments():
   """Returns the flags, an argparse.Namespace."""
   parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-  parser.add_argument("--task", choices=list(METRICS), required=True)
+  parser.add_argument("--task", choices=list(peer.METRICS), required=True)
   parser.add_argument("--data_dir", type=pathlib.Path, required=True)
   parser.add_argument("--weights", type=pathlib.Path, required=True)
   parser.add_argument("--peer_python", type=pathlib.Path)

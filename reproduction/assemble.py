@@ -4,11 +4,10 @@ Everything happens in .NAME.part next to the folder, which gets its name at
 the very end: a folder called NAME is complete.
 """
 
-import json
 import os
 import shutil
 
-from common import errors
+from common import errors, json_files
 from reproduction import archives, transfer
 
 # Says that a folder is one of ours, and of which files it was made.
@@ -75,8 +74,7 @@ def _make_ready(entry, paths, folder):
     "licence": entry.licence,
     "files": [file.url for file in entry.files],
   }
-  with open(os.path.join(folder, _RECORD), "w", encoding="utf-8") as stream:
-    json.dump(record, stream, indent=2)
+  json_files.write(os.path.join(folder, _RECORD), record)
 
 
 def _split_mrpc(folder):

@@ -1,13 +1,14 @@
 """All finished runs in one table: published, ours, band and verdict."""
 
-import json
 import os
 import statistics
 
+from common import file_io, json_files
 from reproduction import rows, runs
 
 REPRODUCED, OUTSIDE, NO_BAND = "reproduced", "outside the band", "no band"
 SMOKE, CHANGED, OTHER = "smoke run", "recipe changed", "other weights"
+AS_PEER, NOT_AS_PEER = "as the peer", "not as the peer"
 
 
 def collect(output):
@@ -19,58 +20,107 @@ def collect(output):
   Returns:
     List of dicts, one for each row, kind of run and metric: row, source,
     metric, model, published, low, high (None: open), median, sd (None for a
-    single seed), values, seeds, verdict, command, dates.
+    single seed), values, seeds, peer (the same four of the peer's runs),
+    verdict, command, dates.
   """
-  groups = {}
+  ours, peers = {}, {}
   for result in runs.finished(output):
     if result["row"] in rows.ROWS:
       key = (
         result["row"], result["model"], result["smoke"], *result["extra"]
       )
+      groups = peers if result.get("side") == "peer" else ours
       groups.setdefault(key, []).append(result)
+  # Of the peer alone there is a line, too.
+  for key in peers:
+    if not any(own[:3] == key for own in ours):
+      ours[key] = []
   lines = []
-  for results in groups.values():
-    row = rows.ROWS[results[0]["row"]]
-    lines += [_line(row, metric, results) for metric in row.metrics]
+  for key, results in ours.items():
+    row = rows.ROWS[key[0]]
+    # The peer knows none of our flags: its recipe is the row's.
+    theirs = peers.get(key[:3], [])
+    lines += [_line(row, metric, results, theirs) for metric in row.metrics]
   return lines
 
 
-def _line(row, metric, results):
-  values = [
+def _values(metric, results):
+  """Returns the values of a metric, in its unit."""
+  return [
     result["results"][metric.result] * metric.scale
     for result in results
     if metric.result in result["results"]
   ]
-  median = statistics.median(values) if values else None
+
+
+def _summary(values):
+  """Returns {"median", "sd"} of values, None where there are too few."""
+  return {
+    "median": statistics.median(values) if values else None,
+    "sd": statistics.stdev(values) if len(values) > 1 else None,
+  }
+
+
+def _line(row, metric, results, peers):
+  values, theirs = _values(metric, results), _values(metric, peers)
+  one = (results or peers)[0]
   return {
     "row": row.name,
     "source": row.source,
     "metric": metric.result or "GLUE's server",
-    "model": results[0]["model"],
+    "model": one["model"],
     "published": metric.published,
     "low": metric.low,
     "high": metric.high,
-    "median": median,
-    "sd": statistics.stdev(values) if len(values) > 1 else None,
+    **_summary(values),
     "values": values,
     "seeds": [result["seed"] for result in results],
-    "verdict": _verdict(row, metric, results, median),
-    "command": results[0]["command"],
-    "dates": sorted({result["date"] for result in results}),
+    "peer": {
+      **_summary(theirs),
+      "values": theirs,
+      "seeds": [result["seed"] for result in peers],
+    },
+    "verdict": _verdict(row, metric, one, (values, theirs)),
+    "command": one["command"],
+    "dates": sorted({result["date"] for result in results or peers}),
   }
 
 
-def _verdict(row, metric, results, median):
-  """Returns what a line may claim; a shortened run may claim nothing."""
-  if results[0]["smoke"]:
+def _verdict(row, metric, result, sides):
+  """Returns what a line may claim; a shortened run may claim nothing.
+
+  Args:
+    row, metric: of the line.
+    result: one of its runs.
+    sides: (our values, the peer's), lists.
+  """
+  values, theirs = sides
+  if result["smoke"]:
     return SMOKE
-  if results[0]["extra"]:
+  if result["extra"]:
     return CHANGED
-  if row.model and results[0]["model"] != row.model:
-    return OTHER
-  if median is None or (metric.low is None and metric.high is None):
+  if row.model and result["model"] != row.model:
+    return _verdict_by_peer(values, theirs)
+  if not values or (metric.low is None and metric.high is None):
     return NO_BAND
-  return REPRODUCED if rows.is_within(metric, median) else OUTSIDE
+  is_within = rows.is_within(metric, statistics.median(values))
+  return REPRODUCED if is_within else OUTSIDE
+
+
+def _verdict_by_peer(values, theirs):
+  """Compares means; two seeds of either side are the least that can.
+
+  As the peer: they differ by no more than two standard errors of the
+  difference, which chance alone exceeds in about one of twenty comparisons of
+  many seeds, and more often of few.
+  """
+  if min(len(values), len(theirs)) < 2:
+    return OTHER
+  error = sum(
+    statistics.variance(side) / len(side) for side in (values, theirs)
+  ) ** 0.5
+  difference = abs(statistics.mean(values) - statistics.mean(theirs))
+  return AS_PEER if difference <= 2 * error else NOT_AS_PEER
 
 
 def band_text(line):
@@ -83,11 +133,12 @@ def band_text(line):
   return f"at most {high:g}" if low is None else f"{low:g} to {high:g}"
 
 
-def _ours_text(line):
-  if line["median"] is None:
+def _median_text(found):
+  """Returns what a dict with median, sd and values says, or -."""
+  if found["median"] is None:
     return "-"
-  spread = f" (sd {line['sd']:.2f})" if line["sd"] is not None else ""
-  return f"{line['median']:.2f}{spread}, {len(line['values'])} seeds"
+  spread = f" (sd {found['sd']:.2f})" if found["sd"] is not None else ""
+  return f"{found['median']:.2f}{spread}, {len(found['values'])} seeds"
 
 
 def markdown(lines):
@@ -95,13 +146,15 @@ def markdown(lines):
   texts = [
     "# Published results and ours",
     "",
-    "| row | metric | published | ours: median | band | verdict | weights |",
-    "|---|---|---|---|---|---|---|",
+    "| row | metric | published | ours: median | peer: median | band | "
+    "verdict | weights |",
+    "|---|---|---|---|---|---|---|---|",
   ]
   for line in lines:
     texts.append(
       f"| {line['row']} | {line['metric']} | {line['published']:g} "
-      f"({line['source']}) | {_ours_text(line)} | {band_text(line)} | "
+      f"({line['source']}) | {_median_text(line)} | "
+      f"{_median_text(line['peer'])} | {band_text(line)} | "
       f"{line['verdict']} | {line['model']} |"
     )
   return "\n".join(texts) + "\n"
@@ -116,11 +169,8 @@ def write(output):
   lines = collect(output)
   text = markdown(lines)
   paths = [os.path.join(output, f"report.{kind}") for kind in ("md", "json")]
-  contents = (text, json.dumps(lines, indent=2) + "\n")
-  os.makedirs(output, exist_ok=True)
-  for path, content in zip(paths, contents):
-    with open(path, "w", encoding="utf-8") as stream:
-      stream.write(content)
+  file_io.write_text(paths[0], text)
+  json_files.write(paths[1], lines)
   plotted = [line for line in lines if line["median"] is not None]
   if plotted:
     paths += _plot(plotted, os.path.join(output, "report.png"))
@@ -145,12 +195,16 @@ def _plot(lines, path):
       left = -5 if low is None else low - line["published"]
       right = 5 if high is None else high - line["published"]
       axes.barh(y, right - left, left=left, height=0.6, color="#cfe8cf")
+    peers = [value - line["published"] for value in line["peer"]["values"]]
+    axes.plot(peers, [y] * len(peers), "x", color="#b35900")
     axes.plot(difference, [y] * len(difference), "o", color="#1f4e79")
     axes.plot(statistics.median(difference), y, "|", color="black", ms=16)
   names = [f"{line['row']}: {line['metric']}" for line in reversed(lines)]
   axes.set_yticks(range(len(lines)), names)
   axes.axvline(0, color="gray", lw=1)
-  axes.set_xlabel("difference from the published value; green: the band")
+  axes.set_xlabel(
+    "difference from the published value; green: the band; x: the peer"
+  )
   figure.tight_layout()
   figure.savefig(path, dpi=120)
   pyplot.close(figure)

@@ -1,21 +1,21 @@
 """One row of the table, run: its command, its seeds, what came out.
 
-A run lives in OUTPUT/ROW/seed_N, which is the --output_dir of the row's
-script. What it gave is in result.json there, written when the script is done:
-a seed that has one is not run again, one that was killed goes on.
+A run is in OUTPUT/ROW/seed_N, which is the --output_dir of the row's script.
+What it gave is in result.json there, written when the script is done: a seed
+that has one is not run again, one that was killed goes on. Runs of the peer
+(see peer.py) are in OUTPUT/ROW/peer_seed_N; of them, a killed one begins anew.
 """
 
-import json
 import os
 import pathlib
 import shlex
 import subprocess
 import sys
 import time
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
-from common import errors
-from reproduction import catalog
+from common import errors, json_files
+from reproduction import catalog, peer
 
 _SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
 _RESULT = "result.json"
@@ -31,6 +31,10 @@ class Plan(NamedTuple):
     output: folder of all rows.
     max_steps: 0, or where a smoke run ends.
     extra: flags of the user's, which go last and change the recipe.
+    peer_python: a Python that has the peer, which then runs the row; None: our
+      script does.
+    peer_weights: folder of the weights in Hugging Face's layout, if `model`
+      has another one.
   """
 
   row: object
@@ -39,10 +43,13 @@ class Plan(NamedTuple):
   output: str
   max_steps: int = 0
   extra: tuple = ()
+  peer_python: Optional[str] = None
+  peer_weights: Optional[str] = None
 
   def folder(self, seed):
     """The folder of a seed's run."""
-    return os.path.join(self.output, self.row.name, f"seed_{seed}")
+    side = "peer_" if self.peer_python else ""
+    return os.path.join(self.output, self.row.name, f"{side}seed_{seed}")
 
 
 def find_model(row, folder):
@@ -126,8 +133,7 @@ def model_name(folder):
   """Returns what the catalog calls a model, or the name of its folder."""
   path = os.path.join(folder, "download.json")
   if os.path.exists(path):
-    with open(path, encoding="utf-8") as stream:
-      return json.load(stream)["name"]
+    return json_files.read(path)["name"]
   return os.path.basename(os.path.normpath(folder))
 
 
@@ -140,6 +146,11 @@ def command(plan, seed):
   row, folder = plan.row, plan.folder(seed)
   if not row.script:
     raise errors.InputError(f"--row={row.name} cannot be run: {row.note}")
+  if plan.peer_python:
+    return peer.command(
+      row, plan.peer_python, weights=plan.peer_weights or plan.model,
+      data=plan.data, seed=seed, max_steps=plan.max_steps,
+    )
   flags = [
     flag.replace("{data}", plan.data).replace("{output}", folder)
     for flag in row.flags
@@ -179,7 +190,7 @@ def run(plan, seed):
   folder, arguments = plan.folder(seed), command(plan, seed)
   path = os.path.join(folder, _RESULT)
   if os.path.exists(path):
-    done = read_result(path)
+    done = json_files.read(path)
     if done["command"][1:] == arguments[1:]:
       return done
     raise errors.InputError(
@@ -187,31 +198,42 @@ def run(plan, seed):
       "its folder, or choose another --output_dir"
     )
   start = time.time()
+  if plan.peer_python:
+    results = peer.run(arguments, peer.task_of(plan.row))
+  else:
+    results = _run_script(plan, seed, arguments)
+  record = _record(plan, seed, arguments, results, time.time() - start)
+  json_files.write(path, record)
+  return record
+
+
+def _run_script(plan, seed, arguments):
+  """Runs our script; returns its results."""
   code = subprocess.run(arguments, check=False).returncode
   if code:
     raise errors.InputError(
       f"{plan.row.script} ended with code {code}; run the same command again "
       f"to go on, or see its own message above: {shlex.join(arguments)}"
     )
-  record = _record(plan, seed, arguments, time.time() - start)
-  _write_json(path, record)
-  return record
+  return read_eval_results(plan.folder(seed))
 
 
-def _record(plan, seed, arguments, seconds):
+def _record(plan, seed, arguments, results, seconds):
   """Returns what result.json says of a run.
 
   `results` are those of eval_results.txt; `seconds` are of the last start
-  alone, `smoke` marks a run that ended early, `extra` flags of the user's.
+  alone, `smoke` marks a run that ended early, `extra` flags of the user's,
+  `side` says who ran: "ours" or "peer".
   """
   return {
+    "side": "peer" if plan.peer_python else "ours",
     "row": plan.row.name,
     "seed": seed,
     "model": model_name(plan.model),
     "command": arguments,
     "extra": list(plan.extra),
     "smoke": bool(plan.max_steps),
-    "results": read_eval_results(plan.folder(seed)),
+    "results": results,
     "seconds": round(seconds, 1),
     "date": time.strftime("%Y-%m-%d"),
   }
@@ -235,24 +257,7 @@ def read_eval_results(folder):
   return results
 
 
-def read_result(path):
-  """Returns what `run` wrote."""
-  with open(path, encoding="utf-8") as stream:
-    return json.load(stream)
-
-
 def finished(output):
   """Returns the results of all finished runs below a folder, in order."""
-  paths = sorted(pathlib.Path(output).glob(f"*/seed_*/{_RESULT}"))
-  return [read_result(path) for path in paths]
-
-
-def _write_json(path, values):
-  """Writes a file of JSON, whole or not at all."""
-  temporary = f"{path}.tmp-{os.getpid()}"
-  with open(temporary, "w", encoding="utf-8") as stream:
-    json.dump(values, stream, indent=2)
-    stream.write("\n")
-    stream.flush()
-    os.fsync(stream.fileno())
-  os.replace(temporary, path)
+  paths = sorted(pathlib.Path(output).glob(f"*/*seed_*/{_RESULT}"))
+  return [json_files.read(str(path)) for path in paths]

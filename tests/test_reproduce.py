@@ -57,7 +57,8 @@ def result(row="mrpc-base", seed=1, model=rows.BASE, value=0.86, **others):
 
 def write_results(folder, *results):
   for number, values in enumerate(results):
-    path = folder / values["row"] / f"seed_{number}" / "result.json"
+    side = "peer_" * (values.get("side") == "peer")
+    path = folder / values["row"] / f"{side}seed_{number}" / "result.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(values))
 
@@ -95,6 +96,134 @@ def test_seeds_are_summarised_and_kinds_of_runs_kept_apart(tmp_path):
   assert "84 to 88.5 | reproduced" in text
   assert [path.rpartition(".")[2] for path in paths] == ["md", "json", "png"]
   assert json.loads((tmp_path / "report.json").read_text())[0]["low"] == 84.0
+
+
+def peer_result(**others):
+  return result(side="peer", **others)
+
+
+@pytest.mark.parametrize(
+  "ours, theirs, verdict",
+  [
+    # Standard errors of 1 / sqrt(3) each: 1.63 is twice that of the difference.
+    ((80, 81, 82), (81, 82, 83), report.AS_PEER),
+    ((80, 81, 82), (82, 83, 84), report.NOT_AS_PEER),
+    ((80, 81, 82), (81,), report.OTHER),
+    ((), (81, 82), report.OTHER),
+  ],
+)
+def test_other_weights_are_judged_by_the_peer(tmp_path, ours, theirs, verdict):
+  model = "all-MiniLM-L6-v2"
+  runs_made = [
+    make(model=model, seed=seed, value=value / 100)
+    for make, values in ((result, ours), (peer_result, theirs))
+    for seed, value in enumerate(values, 1)
+  ]
+  write_results(tmp_path, *runs_made)
+  [line] = report.collect(tmp_path)
+  assert line["verdict"] == verdict
+  assert line["values"] == pytest.approx(ours)
+  assert line["peer"]["values"] == pytest.approx(theirs)
+  assert f"| {line['peer']['median']:.2f}" in report.markdown([line])
+
+
+def test_the_peer_is_compared_with_runs_of_its_kind_alone(tmp_path):
+  write_results(
+    tmp_path, result(), result(smoke=True), peer_result(smoke=True, value=0.5),
+    peer_result(row="rte-base"), result(extra=["--dtype=bfloat16"]),
+  )
+  found = {
+    (line["row"], line["verdict"]): line["peer"]["values"]
+    for line in report.collect(tmp_path)
+  }
+  assert found == {
+    ("mrpc-base", report.REPRODUCED): [],
+    ("mrpc-base", report.SMOKE): [pytest.approx(50)],
+    ("mrpc-base", report.CHANGED): [],
+    ("rte-base", report.NO_BAND): [pytest.approx(86)],
+  }
+
+
+FAKE_PEER = """#!{python}
+import json, sys
+flags = dict(flag.lstrip("-").split("=", 1) for flag in sys.argv[2:])
+assert sys.argv[1].endswith("finetuning_peer.py")
+print("a line of its log")
+print(json.dumps({{"metrics": {{"accuracy": int(flags["seed"]) / 4, "f1": 0.5}},
+                   "flags": flags}}))
+with open({log!r}, "a") as stream:
+  print(json.dumps(flags), file=stream)
+"""
+
+
+def peer_flags(tmp_path, **others):
+  """A model, data and a program that takes the peer's flags, as flags."""
+  (tmp_path / "model").mkdir()
+  (tmp_path / "model" / "config.json").write_text("{}")
+  (tmp_path / "mrpc").mkdir()
+  (tmp_path / "mrpc" / "train.tsv").write_text("")
+  python = tmp_path / "python"
+  log = str(tmp_path / "log")
+  python.write_text(FAKE_PEER.format(python=sys.executable, log=log))
+  python.chmod(0o755)
+  return {
+    "row": "mrpc-base", "model_dir": tmp_path / "model", "seeds": 2,
+    "data_dir": tmp_path, "output_dir": tmp_path / "out",
+    "reference": "peer", "peer_python": python, **others,
+  }
+
+
+def test_the_peer_runs_the_row_with_its_recipe(tmp_path):
+  flags = peer_flags(tmp_path)
+  for _ in range(2):  # The second time all is done.
+    done = script_runner.run("reproduce.py", **flags)
+    assert done.code == 0, done.err
+    assert "| - | 37.50 (sd 17.68), 2 seeds |" in done.out
+  first, second = map(json.loads, (tmp_path / "log").read_text().splitlines())
+  assert first == {
+    "task": "mrpc", "data_dir": str(tmp_path / "mrpc"), "seed": "1",
+    "weights": str(tmp_path / "model"), "learning_rate": "2e-5",
+    "num_train_epochs": "3", "train_batch_size": "32", "max_seq_length": "128",
+    "warmup_proportion": "0.1", "weight_decay": "0.01",
+  }
+  assert second == {**first, "seed": "2"}
+  path = tmp_path / "out" / "mrpc-base" / "peer_seed_1" / "result.json"
+  record = json.loads(path.read_text())
+  assert record["results"] == {"eval_accuracy": 0.25, "eval_f1": 0.5}
+  assert record["side"] == "peer" and not record["smoke"]
+
+
+@pytest.mark.parametrize(
+  "change, sentence",
+  [
+    ({"row": "swag-base"}, "runs the rows of GLUE's dev sets and of SQuAD"),
+    ({"row": "squad2-base"}, "runs the rows of GLUE's dev sets and of SQuAD"),
+    ({"row": "mrpc-base-test"}, "runs the rows of GLUE's dev sets and of"),
+    ({"peer_python": None}, "needs --row and --peer_python"),
+    ({"reference": "published"}, "--peer_python is for --reference=peer"),
+    ({"peer_weights": "nowhere"}, "and nowhere has no config.json: python con"),
+    ({"peer_python": "no/python"}, "--peer_python=no/python cannot be run"),
+  ],
+)
+def test_what_the_peer_cannot_do_is_said_first(tmp_path, change, sentence):
+  for name in ("swag", "squad2"):
+    (tmp_path / name).mkdir()
+    for file in ("train.csv", "train-v2.0.json", "dev-v2.0.json"):
+      (tmp_path / name / file).write_text("")
+  done = script_runner.run("reproduce.py", **peer_flags(tmp_path, **change))
+  assert done.code == 1 and sentence in done.last_line
+  assert not (tmp_path / "out").exists()
+
+
+def test_a_peer_that_fails_is_no_result(tmp_path):
+  flags = peer_flags(tmp_path)
+  flags["peer_python"].write_text("#!/bin/sh\nexit 3\n")
+  done = script_runner.run("reproduce.py", **flags)
+  assert done.code == 1 and "the peer ended with code 3" in done.last_line
+  flags["peer_python"].write_text("#!/bin/sh\necho nothing\n")
+  done = script_runner.run("reproduce.py", **flags)
+  assert "last line is ['nothing']; expected JSON" in done.last_line
+  assert not (tmp_path / "out").exists()
 
 
 def test_what_is_missing_is_named_with_the_command_that_brings_it(tmp_path):
@@ -187,3 +316,13 @@ def test_from_a_mirror_to_a_report_in_two_commands(tmp_path):
   process = reproduce(tmp_path)
   process.communicate()
   assert process.returncode == 0 and time.monotonic() - start < 10
+
+
+def test_neither_script_waits_for_tensorflow():
+  done = subprocess.run(
+    [sys.executable, "-c", "import sys\n"
+     "from reproduction import assemble, report, runs, transfer\n"
+     "assert 'tensorflow' not in sys.modules"],
+    cwd=script_runner.ROOT, capture_output=True, text=True,
+  )
+  assert done.returncode == 0, done.stderr
