@@ -27,7 +27,7 @@ flags.DEFINE_bool(
 )
 
 # --help and mistakes are answered before the rest is imported.
-command.parse_flags(__name__)
+command.parse_flags(__name__, imports_tensorflow=False)
 
 from common import errors
 from reproduction import assemble, catalog

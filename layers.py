@@ -16,6 +16,8 @@ _GELU_SCALE, _GELU_CUBIC = math.sqrt(2 / math.pi), 0.044715
 # Added to the scores of masked positions. As in the original: not infinite, so
 # a row whose mask is all zero attends everywhere instead of giving NaN.
 _MASKED_SCORE = -10000.0
+# Where a layer drops units, in this order.
+_LAYER_SITES = ("attention/probs", "attention/output", "output")
 
 
 @tf.custom_gradient
@@ -192,7 +194,13 @@ def dropout(x, rate, seed, site):
     return x
   # Adding, not stateless_fold_in: a folded seed would be made on the
   # accelerator and fetched to the host at every site.
-  seed = seed + tf.constant([name_number(site), 0], tf.int32)
+  return _drop(x, rate, seed + tf.constant([name_number(site), 0], tf.int32))
+
+
+def _drop(x, rate, seed):
+  """`dropout` with a seed that is the site's own."""
+  if seed is None or not rate:
+    return x
   keep = _random_int16(tf.shape(x), seed) >= tf.constant(
     min(round(rate * 2**16), 2**16 - 1) - 2**15, tf.int16
   )
@@ -221,6 +229,28 @@ def training_seed(training, dropout_seed):
     lowest, highest = tf.int32.limits
     return tf.random.uniform([2], lowest, highest, dtype=tf.int32)
   return tf.convert_to_tensor(dropout_seed, tf.int32)
+
+
+def layer_seeds(seed, num_layers):
+  """Returns the seeds of the dropout sites of every layer.
+
+  They are those of `dropout` at the site "layer_<n>/<one of _LAYER_SITES>",
+  as tensors: so that all layers can be calls of one function.
+
+  Args:
+    seed: int32 [2], or None for no dropout.
+    num_layers: their number.
+
+  Returns:
+    list of one int32 [3, 2] per layer, or of None.
+  """
+  if seed is None:
+    return [None] * num_layers
+  numbers = [
+    [[name_number(f"layer_{layer}/{site}"), 0] for site in _LAYER_SITES]
+    for layer in range(num_layers)
+  ]
+  return tf.unstack(seed + tf.constant(numbers, tf.int32))
 
 
 def attention_bias(input_mask):
@@ -414,7 +444,7 @@ def _dense_lookup(table, numbers):
 
 
 def transformer_layer(
-  x, weights, config, *, rows, bias, seed, site, positions=None
+  x, weights, config, *, rows, bias, seeds, positions=None
 ):
   """One layer: attention, then feed-forward, each added and normalized.
 
@@ -424,8 +454,7 @@ def transformer_layer(
     config: BertConfig.
     rows: PaddedRows or TokenRows, where in the batch they are.
     bias: float32, added to the scores [B, N, F, T], or None.
-    seed: int32 [2], or None for no dropout.
-    site: name of the layer, for the seeds of its dropout.
+    seeds: int32 [3, 2], of `layer_seeds`, or None for no dropout.
     positions: integers [B, P]: the tokens whose output is needed. All of them
       are attended to, but only these attend. None for all.
 
@@ -434,23 +463,64 @@ def transformer_layer(
     [B, N, F, T], F = P with `positions`.
   """
   rate = config.hidden_dropout_prob
+  of_probs, of_attended, of_output = (
+    [None] * len(_LAYER_SITES) if seeds is None else tf.unstack(seeds)
+  )
   context, probs = _attention(
-    x, weights, config, rows=rows, bias=bias, seed=seed, site=site,
+    x, weights, config, rows=rows, bias=bias, seed=of_probs,
     positions=positions,
   )
   if positions is not None:
     x = rows.pick(x, positions)
   attended = dense(context, weights, "attention/output/dense")
-  attended = dropout(attended, rate, seed, f"{site}/attention/output")
+  attended = _drop(attended, rate, of_attended)
   x = layer_norm(x + attended, weights, "attention/output/LayerNorm")
   activation = get_activation(config.hidden_act)
   inner = dense(x, weights, "intermediate/dense", activation)
   output = dense(inner, weights, "output/dense")
-  output = dropout(output, rate, seed, f"{site}/output")
+  output = _drop(output, rate, of_output)
   return layer_norm(x + output, weights, "output/LayerNorm"), probs
 
 
-def _attention(x, weights, config, *, rows, bias, seed, site, positions):
+def layer_function(config, *, recompute, return_attention):
+  """Returns `transformer_layer` as a function of one layer's tensors.
+
+  Args:
+    config: BertConfig.
+    recompute: whether only the input is kept for the gradient.
+    return_attention: whether to return the attention probabilities.
+
+  Returns:
+    function of x, weights and the options of `transformer_layer`; returns
+    rows, and attention probabilities or None.
+  """
+
+  def run_layer(x, weights, **options):
+    def run(x, *values):
+      output, probs = transformer_layer(
+        x, dict(zip(weights, values)), config, **options
+      )
+      return (output, probs) if return_attention else output
+
+    if recompute:
+      run = tf.recompute_grad(run)
+    # The weights as arguments: recompute_grad gives gradients of those.
+    result = run(x, *[tf.convert_to_tensor(w) for w in weights.values()])
+    return result if return_attention else (result, None)
+
+  # In a graph one trace serves all layers: tracing is most of the start.
+  if not tf.inside_function():
+    return run_layer
+  traced = tf.function(run_layer, autograph=False)
+
+  def call(x, weights, **options):
+    tensors = {name: tf.convert_to_tensor(w) for name, w in weights.items()}
+    return traced(x, tensors, **options)
+
+  return call
+
+
+def _attention(x, weights, config, *, rows, bias, seed, positions):
   """Returns [S or B P, H], probabilities [B, N, F, T]; see the caller."""
   heads = config.num_attention_heads
   width = config.hidden_size // heads
@@ -473,5 +543,5 @@ def _attention(x, weights, config, *, rows, bias, seed, site, positions):
     scores = scores + bias
   probs = tf.cast(tf.nn.softmax(scores), x.dtype)
   rate = config.attention_probs_dropout_prob
-  kept = dropout(probs, rate, seed, f"{site}/attention/probs")
+  kept = _drop(probs, rate, seed)
   return from_rows.join_heads(tf.matmul(kept, value)), probs

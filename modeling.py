@@ -431,12 +431,16 @@ class BertModel(Weights):
     x = self._embed(rows, input_ids, token_type_ids, position_ids, seed)
     bias = layers.attention_bias(input_mask)
     states, all_probs = [rows.restore(x)], []
-    for number in range(self.config.num_hidden_layers):
-      is_last = number == self.config.num_hidden_layers - 1
-      needed = positions if is_last else None
-      x, probs = self._encode_layer(
-        x, number, return_attention,
-        rows=rows, bias=bias, seed=seed, positions=needed,
+    run_layer = layers.layer_function(
+      self.config, recompute=self._recompute_activations,
+      return_attention=return_attention,
+    )
+    depth = self.config.num_hidden_layers
+    for number, seeds in enumerate(layers.layer_seeds(seed, depth)):
+      needed = positions if number == depth - 1 else None
+      x, probs = run_layer(
+        x, self._layer_weights(number), rows=rows, bias=bias, seeds=seeds,
+        positions=needed,
       )
       if needed is not None:
         rows = layers.PaddedRows(*layers.sizes(needed))
@@ -504,29 +508,6 @@ class BertModel(Weights):
   def _layer_weights(self, number):
     """Returns {name: variable} of a layer, for layers.transformer_layer."""
     return self._under(f"{self._scope}/encoder/layer_{number}/")
-
-  def _encode_layer(self, x, number, return_attention, **options):
-    """Returns (rows, attention probabilities or None) of one layer.
-
-    The options are those of layers.transformer_layer.
-    """
-    weights = self._layer_weights(number)
-
-    def run(x, *values):
-      output, probs = layers.transformer_layer(
-        x,
-        dict(zip(weights, values)),
-        self.config,
-        site=f"layer_{number}",
-        **options,
-      )
-      return (output, probs) if return_attention else output
-
-    if self._recompute_activations:
-      run = tf.recompute_grad(run)
-    # The weights as arguments: recompute_grad gives gradients of those.
-    result = run(x, *[tf.convert_to_tensor(w) for w in weights.values()])
-    return result if return_attention else (result, None)
 
   def pool(self, first_states):
     """Returns the pooled output [B, H] of the first tokens' states [B, H]."""

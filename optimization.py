@@ -129,11 +129,9 @@ def squared_norm(tensors):
   """Sum of the squares of all values (float32 scalar; None counts as 0)."""
   # l2_loss is half the sum, in one pass over the data.
   parts = [
-    2.0 * tf.nn.l2_loss(tf.cast(t, tf.float32))
-    for t in tensors
-    if t is not None
+    tf.nn.l2_loss(tf.cast(t, tf.float32)) for t in tensors if t is not None
   ]
-  return tf.add_n(parts) if parts else tf.zeros([])
+  return 2.0 * tf.add_n(parts) if parts else tf.zeros([])
 
 
 def global_norm(grads):
@@ -253,14 +251,18 @@ def variable_name(variable):
 
 
 def _scaled(grad, scale):
-  """Returns a dense float32 gradient times a scalar."""
+  """Returns a dense float32 gradient times a scalar; 0 if that is 0."""
   if isinstance(grad, tf.IndexedSlices):
     # Rows are scaled before they become a table of all words.
-    values = tf.cast(grad.values, tf.float32) * scale
+    values = _times(grad.values, scale)
     return tf.convert_to_tensor(
       tf.IndexedSlices(values, grad.indices, grad.dense_shape)
     )
-  return tf.cast(grad, tf.float32) * scale
+  return _times(grad, scale)
+
+
+def _times(grad, scale):
+  return tf.math.multiply_no_nan(tf.cast(grad, tf.float32), scale)
 
 
 class AdamWeightDecay:
@@ -364,19 +366,13 @@ class AdamWeightDecay:
         )
       return
 
-    def update_in_place():
-      scales = self._kernel_scales(step)
-      for variable, grad in zip(variables, grads):
-        self._update_in_place(
-          variable, _scaled(grad, grad_scale), learning_rate, scales
-        )
-      return 0
+    self._update_in_place(
+      list(zip(variables, grads)), learning_rate, step,
+      grad_scale=grad_scale, apply=apply,
+    )
 
-    tf.cond(apply, update_in_place, lambda: 0)
-
-  def _rate(self, variable, learning_rate):
-    name = variable_name(variable)
-    return learning_rate * self._rate_multipliers.get(name, 1.0)
+  def _multiplier(self, variable):
+    return self._rate_multipliers.get(variable_name(variable), 1.0)
 
   def _moments(self, variable):
     name = variable_name(variable)
@@ -387,7 +383,7 @@ class AdamWeightDecay:
     values = self._formula(
       tuple(tf.convert_to_tensor(part) for part in state),
       tf.convert_to_tensor(grad),
-      learning_rate=self._rate(variable, learning_rate),
+      learning_rate=learning_rate * self._multiplier(variable),
       decay=self.decays(variable_name(variable)),
       **options,
     )
@@ -405,30 +401,56 @@ class AdamWeightDecay:
     c1, c2 = _bias_corrections(step + 1.0, **self._betas)
     return tf.sqrt(c2) / c1, tf.sqrt(c2)
 
-  def _update_in_place(self, variable, grad, learning_rate, scales):
-    """Updates the variable and its moments in one pass over memory."""
-    rate, epsilon = self._rate(variable, learning_rate), self._adam["epsilon"]
-    m, v = self._moments(variable)
-    # Unlike the original: the decay, which the kernel does not know, is taken
-    # off first. The sum is the same but for one more rounding.
-    if self._weight_decay_rate and self.decays(variable_name(variable)):
-      value = tf.convert_to_tensor(variable)
-      decayed = value - (rate * self._weight_decay_rate) * value
-      variable.assign(decayed, read_value=False)
-    # This kernel's own bias correction takes its epsilon for corrected, as
-    # the paper does not: powers of 0 turn it off.
-    tf.raw_ops.ResourceApplyAdam(
-      var=variable.handle,
-      m=m.handle,
-      v=v.handle,
-      beta1_power=0.0,
-      beta2_power=0.0,
-      lr=rate * scales[0],
-      beta1=self._adam["beta_1"],
-      beta2=self._adam["beta_2"],
-      epsilon=epsilon * scales[1],
-      grad=grad,
-    )
+  def _update_in_place(self, pairs, learning_rate, step, *, grad_scale, apply):
+    """Updates variables and their moments in one pass over memory.
+
+    Few operations per variable, and no branch around them: each would cost
+    time in every step, and more of it when the step is traced.
+
+    Args:
+      pairs: list of (variable, gradient).
+      learning_rate, step, grad_scale, apply: scalar tensors.
+    """
+    # With these numbers the kernel leaves everything as it is.
+    betas = [
+      tf.where(apply, self._betas[name], 1.0) for name in ("beta_1", "beta_2")
+    ]
+    grad_scale = tf.where(apply, grad_scale, 0.0)
+    learning_rate = tf.where(apply, learning_rate, 0.0)
+    rate_scale, epsilon_scale = self._kernel_scales(step)
+    epsilon = tf.constant(self._adam["epsilon"]) * epsilon_scale
+    no_correction = tf.zeros([])
+    rates = {
+      multiplier: (
+        rate * rate_scale, rate * self._weight_decay_rate
+      )
+      for multiplier in {self._multiplier(v) for v, _ in pairs}
+      for rate in [learning_rate * multiplier]
+    }
+    for variable, grad in pairs:
+      name = variable_name(variable)
+      rate, decay = rates[self._multiplier(variable)]
+      m, v = self._moments(variable)
+      # Unlike the original: the decay, which the kernel does not know, is
+      # taken off first. The sum is the same but for one more rounding.
+      if self._weight_decay_rate and self.decays(name):
+        tf.raw_ops.ResourceApplyGradientDescent(
+          var=variable.handle, alpha=decay, delta=variable.read_value()
+        )
+      # This kernel's own bias correction takes its epsilon for corrected, as
+      # the paper does not: powers of 0 turn it off.
+      tf.raw_ops.ResourceApplyAdam(
+        var=variable.handle,
+        m=m.handle,
+        v=v.handle,
+        beta1_power=no_correction,
+        beta2_power=no_correction,
+        lr=rate,
+        beta1=betas[0],
+        beta2=betas[1],
+        epsilon=epsilon,
+        grad=_scaled(grad, grad_scale),
+      )
 
   def apply_gradients(
     self, grads, variables, *, learning_rate, step, clip_norm=1.0, apply=True

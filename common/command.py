@@ -17,13 +17,15 @@ from common import errors
 _parsed = []  # What absl left of the command line, once it is parsed.
 
 
-def parse_flags(module_name):
+def parse_flags(module_name, imports_tensorflow=True):
   """Parses the flags, or prints the help that they ask for and exits.
 
   Does nothing in a script that is imported instead of run.
 
   Args:
     module_name: the script's `__name__`.
+    imports_tensorflow: whether it needs TensorFlow, which is then imported the
+      quick way.
   """
   if module_name != "__main__":
     return
@@ -31,6 +33,8 @@ def parse_flags(module_name):
   os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
   app.define_help_flags()
   _parsed.append(app.parse_flags_with_usage(sys.argv))
+  if imports_tensorflow:
+    from common import lean_tensorflow  # noqa: F401
 
 
 def run(main):

@@ -46,7 +46,7 @@ def workers(num_processes, *, initializer=None, initargs=(), if_killed):
   context = multiprocessing.get_context(
     "forkserver" if "forkserver" in methods else "spawn"
   )
-  context.set_forkserver_preload(["tensorflow"])
+  context.set_forkserver_preload([f"{__package__}.lean_tensorflow"])
   with concurrent.futures.ProcessPoolExecutor(
     num_processes,
     mp_context=context,

@@ -3,6 +3,7 @@
 import pytest
 import tensorflow as tf
 
+import layers
 import modeling
 import two_replicas
 from tiny_model import assert_close, batch, classifier, classifier_step, tiny
@@ -29,6 +30,27 @@ def test_graph_xla_and_recomputation_equal_eager(recompute, jit_compile):
     return loss, [tf.convert_to_tensor(g) for g in gradients]
 
   check_same_step(step(*batch()), expected)
+
+
+@pytest.mark.parametrize(
+  "options, traces",
+  [({}, 1), ({"positions": [[0]] * 3}, 2), ({"return_attention": True}, 1)],
+)
+def test_all_layers_of_a_graph_share_one_trace(monkeypatch, options, traces):
+  calls, function = [], layers.transformer_layer
+
+  def counted(*arguments, **options):
+    calls.append(1)
+    return function(*arguments, **options)
+
+  monkeypatch.setattr(layers, "transformer_layer", counted)
+  model = modeling.BertModel(tiny(num_hidden_layers=5))
+  encode = tf.function(lambda *data: model(*data, **options).pooled_output)
+  found = encode(*batch())
+  assert len(calls) == traces
+  # Called outside of a graph, layer after layer.
+  assert_close(found, model(*batch(), **options).pooled_output)
+  assert len(calls) == traces + 5
 
 
 def count_products(recompute):
@@ -142,7 +164,9 @@ def test_half_precision_follows_float32(dtype, band):
 
 
 @pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
-def test_products_run_in_the_compute_dtype(dtype):
+def test_products_run_in_the_compute_dtype(monkeypatch, dtype):
+  # In line: the operations of functions in a function are not listed.
+  monkeypatch.setattr(tf, "inside_function", lambda: False)
   model = modeling.BertModel(tiny(), compute_dtype=dtype)
   words = modeling.MaskedLMHead(tiny(), model.word_embeddings)
 

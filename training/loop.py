@@ -200,11 +200,15 @@ class Trainer:
     self._compiled_step = tf.function(
       self._step, jit_compile=(jit and alone) or None, autograph=False
     )
-    self._compiled_gradients = tf.function(
-      self._gradients, jit_compile=(jit and not alone) or None,
-      autograph=is_cut,
-    )
-    self._block = tf.function(self._run_block)
+    self._compiled_gradients = self._gradients
+    if is_cut or (jit and not alone):
+      self._compiled_gradients = tf.function(
+        self._gradients, jit_compile=(jit and not alone) or None,
+        autograph=is_cut,
+      )
+    # Of functions within functions each costs time at the start.
+    self._step_of_block = self._compiled_step if jit and alone else self._step
+    self._block = tf.function(self._run_block, autograph=False)
     with strategy.scope():
       self.global_step = _counter("global_step", 0)
       self.applied_updates = _counter("applied_updates", 0)
@@ -357,9 +361,17 @@ class Trainer:
     # the sums of accumulated gradients otherwise in the copy than in the body,
     # and the weights depend on how many steps a block has.
     # The results wait in one row per step: the host asks once per block.
-    rows, structure = tf.TensorArray(tf.float32, num_steps), []
-    for index in tf.range(num_steps):
-      rows = rows.write(index, _as_row(self.step(next(iterator)), structure))
+    structure = []
+
+    def take_step(index, rows):
+      row = _as_row(self._step_of_block(next(iterator)), structure)
+      return index + 1, rows.write(index, row)
+
+    _, rows = tf.while_loop(
+      lambda index, rows: index < num_steps,
+      take_step,
+      [0, tf.TensorArray(tf.float32, num_steps)],
+    )
     columns = tf.transpose(rows.stack())
     losses, metrics, rates, norms, overflows = tf.nest.pack_sequence_as(
       structure[0], tf.unstack(columns, len(tf.nest.flatten(structure[0])))

@@ -171,6 +171,7 @@ def _openable(files):
   )
 
 
+@tf.autograph.experimental.do_not_convert
 def _open(path_and_compression):
   path, compression = tf.unstack(path_and_compression)
   return tf.data.TFRecordDataset(path, compression)
@@ -227,6 +228,7 @@ def shuffled_records(
   files = _openable(sorted(files))
   first_epoch, offset = divmod(first_record, num_records)
 
+  @tf.autograph.experimental.do_not_convert
   def one_epoch(epoch):
     skipped = tf.where(
       tf.equal(epoch, first_epoch), tf.constant(offset, tf.int64), 0
@@ -237,6 +239,7 @@ def shuffled_records(
     records = _epoch_in_file_order(files, seed, epoch)
     windows = records.skip(whole * window).batch(window)
 
+    @tf.autograph.experimental.do_not_convert
     def shuffle(index, strings):
       salt = tf.random.experimental.stateless_fold_in(
         tf.stack([tf.cast(seed, tf.int64), epoch]), index
@@ -265,6 +268,7 @@ def _bucketed(enter, bucketing, seed, first_record):
   first, offset = divmod(first_record, stretch)
   mask = {"input_mask": bucketing.features["input_mask"]}
 
+  @tf.autograph.experimental.do_not_convert
   def arrange(number, strings):
     parsed = tf.io.parse_example(strings, mask)["input_mask"]
     lengths = tf.reduce_sum(tf.reshape(parsed, [stretch, -1]), axis=1)
@@ -348,6 +352,7 @@ def distributed_batches(
   check_shares(batch_size, replicas, "batch size")
   share = batch_size // replicas
 
+  @tf.autograph.experimental.do_not_convert
   def finish(strings, step, first_row):
     batch = _parse(strings, features)
     if transform:
@@ -358,6 +363,7 @@ def distributed_batches(
     local = replicas // context.num_input_pipelines
     first = context.input_pipeline_id * local * share
 
+    @tf.autograph.experimental.do_not_convert
     def shares_of_this_process(step, strings):
       # Only this process's records are parsed.
       mine = tf.reshape(strings[first : first + local * share], [local, share])

@@ -1,0 +1,50 @@
+"""TensorFlow is imported without Keras, and Keras is there afterwards."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import test_layout
+
+# In place of the real ones, whose import takes seconds.
+TENSORFLOW = """
+try:
+  import keras
+  HAS_KERAS = True
+except ImportError:
+  HAS_KERAS = False
+"""
+FILES = {
+  "tensorflow/__init__.py": TENSORFLOW,
+  "keras/__init__.py": "",
+  "keras/_tf_keras/keras/__init__.py": "name = 'keras'",
+}
+
+
+@pytest.mark.parametrize(
+  "first, has_keras",
+  [("", False), ("import tensorflow", True), ("import keras", True)],
+)
+def test_tensorflow_comes_without_keras_and_finds_it_later(
+  tmp_path, first, has_keras
+):
+  for name, text in FILES.items():
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+  lines = [
+    first,
+    "from common import lean_tensorflow",
+    "import tensorflow, keras",
+    f"assert tensorflow.HAS_KERAS is {has_keras}",
+  ]
+  if not first:
+    lines.append("from tensorflow.keras import name; assert name == 'keras'")
+  path = os.pathsep.join([str(tmp_path), str(test_layout.ROOT)])
+  done = subprocess.run(
+    [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True,
+    env={**os.environ, "PYTHONPATH": path},
+  )
+  assert done.returncode == 0, done.stderr
