@@ -145,10 +145,13 @@ def dense(x, weights, name, activation=None):
   bias = tf.cast(weights[f"{name}/bias"], x.dtype)
   # One product of two matrices: TensorFlow's product of a batch of matrices
   # with one shared matrix is slower, and so is its gradient.
-  rows = tf.reshape(x, [-1, kernel.shape[0]])
+  is_matrix = len(x.shape) == 2
+  rows = x if is_matrix else tf.reshape(x, [-1, kernel.shape[0]])
   product = tf.nn.bias_add(tf.matmul(rows, kernel), bias)
   if activation is not None:
     product = activation(product)
+  if is_matrix:
+    return product
   return tf.reshape(product, [*sizes(x)[:-1], kernel.shape[1]])
 
 
@@ -192,30 +195,51 @@ def dropout(x, rate, seed, site):
   """
   if seed is None or not rate:
     return x
-  # Adding, not stateless_fold_in: a folded seed would be made on the
-  # accelerator and fetched to the host at every site.
-  return _drop(x, rate, seed + tf.constant([name_number(site), 0], tf.int32))
+  return _drop(x, rate, (seed, tf.constant(_counter(site), tf.int32)))
 
 
-def _drop(x, rate, seed):
-  """`dropout` with a seed that is the site's own."""
-  if seed is None or not rate:
+def _counter(site):
+  """Returns Philox's counter where the numbers of a site begin, as words.
+
+  Each site has 2^64 blocks of numbers of its own (Salmon et al., "Parallel
+  random numbers: as easy as 1, 2, 3", 2011).
+  """
+  return [[0, 0], [name_number(site), 0]]
+
+
+def _drop(x, rate, stream):
+  """`dropout` with a stream, (seed int32 [2], counter int32 [2, 2]) or None."""
+  if stream is None or not rate:
     return x
-  keep = _random_int16(tf.shape(x), seed) >= tf.constant(
+  keep = _random_int16(tf.shape(x), *stream) >= tf.constant(
     min(round(rate * 2**16), 2**16 - 1) - 2**15, tf.int16
   )
-  return tf.where(keep, x * (1.0 / (1.0 - rate)), tf.zeros([], x.dtype))
+
+  @tf.custom_gradient
+  def masked(x):
+    def kept(values):
+      values = values * (1.0 / (1.0 - rate))
+      return tf.where(keep, values, tf.zeros([], values.dtype))
+
+    return kept(x), kept
+
+  return masked(x)
 
 
-def _random_int16(shape, seed):
-  """Returns uniform int16 of all values, a function of (shape, seed)."""
+def _random_int16(shape, seed, counter):
+  """Returns uniform int16 of all values, a function of all arguments."""
   # Integers with one generator named, so that masks are the same in every
   # compute_dtype, on every device and under XLA. Random numbers are a large
-  # part of dropout's time on a CPU: one of 32 bits serves two units.
+  # part of dropout's time on a CPU: one of 32 bits serves two units. The seed
+  # is the generator's key as it is: TensorFlow's functions would hash it with
+  # some twenty operations at each site.
   count = tf.reduce_prod(shape)
-  pairs = tf.random.stateless_uniform(
-    [(count + 1) // 2], seed, minval=None, maxval=None, dtype=tf.int32,
-    alg="philox",
+  pairs = tf.raw_ops.StatelessRandomUniformFullIntV2(
+    shape=[(count + 1) // 2],
+    key=tf.bitcast(tf.reshape(seed, [1, 2]), tf.uint64),
+    counter=tf.bitcast(counter, tf.uint64),
+    alg=tf.random.Algorithm.PHILOX.value,
+    dtype=tf.int32,
   )
   numbers = tf.reshape(tf.bitcast(pairs, tf.int16), [-1])
   return tf.reshape(numbers[:count], shape)
@@ -231,8 +255,8 @@ def training_seed(training, dropout_seed):
   return tf.convert_to_tensor(dropout_seed, tf.int32)
 
 
-def layer_seeds(seed, num_layers):
-  """Returns the seeds of the dropout sites of every layer.
+def layer_streams(seed, num_layers):
+  """Returns the random numbers of the dropout sites of every layer.
 
   They are those of `dropout` at the site "layer_<n>/<one of _LAYER_SITES>",
   as tensors: so that all layers can be calls of one function.
@@ -242,15 +266,16 @@ def layer_seeds(seed, num_layers):
     num_layers: their number.
 
   Returns:
-    list of one int32 [3, 2] per layer, or of None.
+    list of (seed, counters int32 [3, 2, 2]), one for each layer, or of None.
   """
   if seed is None:
     return [None] * num_layers
-  numbers = [
-    [[name_number(f"layer_{layer}/{site}"), 0] for site in _LAYER_SITES]
+  counters = [
+    [_counter(f"layer_{layer}/{site}") for site in _LAYER_SITES]
     for layer in range(num_layers)
   ]
-  return tf.unstack(seed + tf.constant(numbers, tf.int32))
+  parts = tf.unstack(tf.constant(counters, tf.int32))
+  return [(seed, part) for part in parts]
 
 
 def attention_bias(input_mask):
@@ -444,7 +469,7 @@ def _dense_lookup(table, numbers):
 
 
 def transformer_layer(
-  x, weights, config, *, rows, bias, seeds, positions=None
+  x, weights, config, *, rows, bias, streams, positions=None
 ):
   """One layer: attention, then feed-forward, each added and normalized.
 
@@ -454,7 +479,7 @@ def transformer_layer(
     config: BertConfig.
     rows: PaddedRows or TokenRows, where in the batch they are.
     bias: float32, added to the scores [B, N, F, T], or None.
-    seeds: int32 [3, 2], of `layer_seeds`, or None for no dropout.
+    streams: one of `layer_streams`, or None for no dropout.
     positions: integers [B, P]: the tokens whose output is needed. All of them
       are attended to, but only these attend. None for all.
 
@@ -463,11 +488,14 @@ def transformer_layer(
     [B, N, F, T], F = P with `positions`.
   """
   rate = config.hidden_dropout_prob
-  of_probs, of_attended, of_output = (
-    [None] * len(_LAYER_SITES) if seeds is None else tf.unstack(seeds)
-  )
+  of_probs, of_attended, of_output = [None] * len(_LAYER_SITES)
+  if streams is not None:
+    seed, counters = streams
+    of_probs, of_attended, of_output = [
+      (seed, counter) for counter in tf.unstack(counters)
+    ]
   context, probs = _attention(
-    x, weights, config, rows=rows, bias=bias, seed=of_probs,
+    x, weights, config, rows=rows, bias=bias, stream=of_probs,
     positions=positions,
   )
   if positions is not None:
@@ -520,7 +548,7 @@ def layer_function(config, *, recompute, return_attention):
   return call
 
 
-def _attention(x, weights, config, *, rows, bias, seed, positions):
+def _attention(x, weights, config, *, rows, bias, stream, positions):
   """Returns [S or B P, H], probabilities [B, N, F, T]; see the caller."""
   heads = config.num_attention_heads
   width = config.hidden_size // heads
@@ -543,5 +571,5 @@ def _attention(x, weights, config, *, rows, bias, seed, positions):
     scores = scores + bias
   probs = tf.cast(tf.nn.softmax(scores), x.dtype)
   rate = config.attention_probs_dropout_prob
-  kept = _drop(probs, rate, seed)
+  kept = _drop(probs, rate, stream)
   return from_rows.join_heads(tf.matmul(kept, value)), probs

@@ -436,11 +436,11 @@ class BertModel(Weights):
       return_attention=return_attention,
     )
     depth = self.config.num_hidden_layers
-    for number, seeds in enumerate(layers.layer_seeds(seed, depth)):
+    for number, streams in enumerate(layers.layer_streams(seed, depth)):
       needed = positions if number == depth - 1 else None
       x, probs = run_layer(
-        x, self._layer_weights(number), rows=rows, bias=bias, seeds=seeds,
-        positions=needed,
+        x, self._layer_weights(number), rows=rows, bias=bias,
+        streams=streams, positions=needed,
       )
       if needed is not None:
         rows = layers.PaddedRows(*layers.sizes(needed))
