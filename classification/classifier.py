@@ -220,7 +220,7 @@ def objective(model, class_weights=None, *, skip_empty=False):
         tf.reduce_sum(right * real), tf.reduce_sum(real)
       )
     if "input_mask" in batch:
-      metrics["tokens_per_example"] = pipeline.tokens_per_example(batch)
+      metrics.update(pipeline.token_metrics(batch))
     return {"classifier": loss}, metrics
 
   return loop.Objective(weights=weights, sums=sums)

@@ -112,7 +112,7 @@ def objective(model):
       metrics[f"{name}_loss"] = (loss, weight)
       metrics[f"{name}_accuracy"] = (correct, weight)
     if dropout_seed is not None:
-      metrics["tokens_per_example"] = pipeline.tokens_per_example(batch)
+      metrics.update(pipeline.token_metrics(batch))
     return losses, metrics
 
   return loop.Objective(weights=weights, sums=sums)

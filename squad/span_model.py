@@ -75,7 +75,7 @@ def objective(model, *, mask_padding=True):
       right = tf.reduce_sum(tf.cast(tf.equal(found, places), tf.float32))
       metrics[f"{name}_accuracy"] = (right, examples)
       total += tf.reduce_sum(losses) / 2
-    metrics["tokens_per_example"] = pipeline.tokens_per_example(batch)
+    metrics.update(pipeline.token_metrics(batch))
     return {"span": total}, metrics
 
   return loop.Objective(weights=weights, sums=sums)

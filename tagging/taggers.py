@@ -116,7 +116,7 @@ def objective(model):
       "tagging_accuracy": (tf.reduce_sum(right * mask), words),
     }
     if dropout_seed is not None:
-      metrics["tokens_per_example"] = pipeline.tokens_per_example(batch)
+      metrics.update(pipeline.token_metrics(batch))
     return {"tagging": loss}, metrics
 
   return loop.Objective(weights=weights, sums=sums)

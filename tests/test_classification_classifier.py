@@ -87,7 +87,9 @@ def test_a_number_is_learned_by_its_squared_error():
   logits = model(data).numpy()
   loss, metrics = loss_of(model, data)
   assert_close(loss, np.mean((logits[:, 0] - [0.5, 2.0]) ** 2))
-  assert set(metrics) == {"classifier_loss", "tokens_per_example"}
+  assert set(metrics) == {
+    "classifier_loss", "tokens_per_example", "fill_rate"
+  }
   assert [float(part) for part in metrics["tokens_per_example"]] == [16, 2]
   assert_close(classifier.scores("regression", logits), logits)
 

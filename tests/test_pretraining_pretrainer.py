@@ -191,6 +191,7 @@ def test_the_names_of_an_evaluations_results(plain):
   assert not [v for v in model.trained_variables() if "/pooler/" in v.name]
   _, metrics = objective.sums(batch(), [1, 2])
   assert metrics["tokens_per_example"] == (ROWS * LENGTH, ROWS)
+  assert metrics["fill_rate"] == (ROWS * LENGTH, ROWS * LENGTH)
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,8 @@ def test_accuracy_is_of_the_tokens_alone():
   _, metrics = span_model.objective(padding_first).sums(batch, None)
   values = {name: float(a / b) for name, (a, b) in metrics.items()}
   assert values == {
-    "start_accuracy": 0.5, "end_accuracy": 0.5, "tokens_per_example": 4.0
+    "start_accuracy": 0.5, "end_accuracy": 0.5, "tokens_per_example": 4.0,
+    "fill_rate": 0.5,
   }
 
 

@@ -33,3 +33,4 @@ def test_the_objective_is_the_mean_over_labelled_words():
   assert "tokens_per_example" not in metrics
   _, metrics = objective.sums(batch, [1, 2])
   assert metrics["tokens_per_example"] == (7.0, 2.0)
+  assert metrics["fill_rate"] == (7.0, tf.size(batch["input_mask"]).numpy())

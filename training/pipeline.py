@@ -379,17 +379,22 @@ def distributed_batches(
   return strategy.distribute_datasets_from_function(make_input)
 
 
-def tokens_per_example(batch):
-  """Returns a metric of a batch: (tokens, examples), float32 scalars.
+def token_metrics(batch):
+  """Returns metrics of what a batch holds, pairs of float32 scalars.
 
   Args:
     batch: dict with `input_mask`, [B, ..., T].
+
+  Returns:
+    dict of "tokens_per_example": (tokens, examples), and of "fill_rate":
+    (tokens, positions), how much of the batch is no padding.
   """
   mask = batch["input_mask"]
-  return (
-    tf.cast(tf.reduce_sum(mask), tf.float32),
-    tf.cast(tf.shape(mask)[0], tf.float32),
-  )
+  tokens = tf.cast(tf.reduce_sum(mask), tf.float32)
+  return {
+    "tokens_per_example": (tokens, tf.cast(tf.shape(mask)[0], tf.float32)),
+    "fill_rate": (tokens, tf.cast(tf.size(mask), tf.float32)),
+  }
 
 
 def training_batches(
