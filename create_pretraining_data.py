@@ -1,4 +1,4 @@
-"""Text -> TFRecords of masked sentence pairs for run_pretraining.py.
+r"""Text -> TFRecords of masked sentence pairs for run_pretraining.py.
 
   python create_pretraining_data.py \
     --input_file=sample_text.txt \
@@ -18,7 +18,6 @@ which writes /tmp/sample.tfrecord-00000-of-00012 and so on, a file for every
 
 from absl import flags
 
-from checkpoints import model_settings
 from common import choices, command
 from training import common_flags
 
@@ -141,6 +140,7 @@ import time
 
 from absl import logging
 
+from checkpoints import model_settings
 from common import errors, file_io, progress, tfrecord, unknown_tokens
 from pretraining import (
   beam_shards,

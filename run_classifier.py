@@ -13,7 +13,6 @@ Flags, defaults and files are the original's. Your own data need no code:
       --text_column=review --label_column=stars ...
 """
 
-from checkpoints import model_settings
 from classification import classifier_flags
 from common import command
 from training import common_flags
@@ -31,6 +30,7 @@ import os
 
 from absl import logging
 
+from checkpoints import model_settings
 from classification import (
   class_report,
   flag_conflicts,

@@ -35,6 +35,7 @@ def test_help_and_mistakes_need_no_tensorflow(name):
   assert done.returncode == 1  # What absl gives after any help.
   for flag in test_layout.flags_of(name):
     assert f"--{flag}:" in done.stdout or f"--[no]{flag}:" in done.stdout
+  assert max(map(len, done.stdout.splitlines())) <= 80
   done = run_blocked(script, "--no_such_flag=1")
   assert done.returncode == 1
   assert "Unknown command line flag 'no_such_flag'" in done.stderr
