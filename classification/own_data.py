@@ -21,7 +21,6 @@ from common import errors, file_io
 CSV, TSV, JSON_LINES = "csv", "tsv", "jsonl"
 FORMATS = (CSV, TSV, JSON_LINES)
 SKIPPED_FILE_NAME = "skipped_rows.tsv"
-_BAD_ROWS_SHOWN = 20
 
 
 class Columns(NamedTuple):
@@ -145,14 +144,12 @@ def _report_bad_rows(bad, count, skips):
     return
   if len(bad) == 1:
     raise errors.InputError(str(bad[0]))
-  shown = "".join(f"\n  {row}" for row in bad[:_BAD_ROWS_SHOWN])
-  more = len(bad) - _BAD_ROWS_SHOWN
-  shown += f"\n  ... and {more} more" if more > 0 else ""
   advice = "fix them, or pass --on_bad_row=skip"
   if skips:
     advice = "no row is left"
   raise errors.InputError(
-    f"{bad[0].path}: {len(bad)} of {count} rows are bad; {advice}:{shown}"
+    f"{bad[0].path}: {len(bad)} of {count} rows are bad; {advice}:"
+    f"{errors.listed(bad)}"
   )
 
 

@@ -6,6 +6,7 @@ and ends the process with exit code 1. Anything else is a fault of ours and
 keeps its traceback.
 """
 
+import contextlib
 import functools
 import os
 import sys
@@ -13,6 +14,48 @@ import sys
 
 class InputError(ValueError):
   """Something given by the user (flag, file, checkpoint) cannot be used."""
+
+
+_FAULTS_SHOWN = 20
+
+
+class Faults:
+  """What is wrong with a file, collected to be reported together.
+
+  Attributes:
+    found: list of str, a sentence each.
+  """
+
+  def __init__(self):
+    self.found = []
+
+  @contextlib.contextmanager
+  def collected(self):
+    """Takes the InputError that is raised within; what follows goes on."""
+    try:
+      yield
+    except InputError as error:
+      self.found.append(str(error))
+
+  def refuse(self, path):
+    """Ends the reading of a file that has faults.
+
+    Raises:
+      InputError: there is one (then that is the message) or more.
+    """
+    if len(self.found) == 1:
+      raise InputError(self.found[0])
+    if self.found:
+      raise InputError(
+        f"{path}: {len(self.found)} faults; fix them:{listed(self.found)}"
+      )
+
+
+def listed(faults):
+  """Returns lines for the end of a message: the first 20 faults and a count."""
+  shown = "".join(f"\n  {fault}" for fault in faults[:_FAULTS_SHOWN])
+  more = len(faults) - _FAULTS_SHOWN
+  return shown + (f"\n  ... and {more} more" if more > 0 else "")
 
 
 def report_input_errors(main):

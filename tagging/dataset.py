@@ -91,11 +91,11 @@ def parse_sentences(
     List of Sentence.
 
   Raises:
-    InputError: no such column, a line with more or fewer columns than the
+    InputError: no such column, lines with more or fewer columns than the
       others, labels that are not of the scheme, or no sentence at all. File
-      and line are named.
+      and line are named, of the first fault in each sentence.
   """
-  blocks, empty_at, width = _blocks(lines, path)
+  blocks, empty_at, width = _blocks(lines)
   if not blocks:
     raise errors.InputError(f"{path} holds no sentence, only empty lines")
   if empty_at:
@@ -106,14 +106,20 @@ def parse_sentences(
   _check_column(path, "--word_column", word_column, width)
   if labelled:
     _check_column(path, "--label_column", label_column, width)
-  return [
-    _sentence(path, document, rows, word_column=word_column,
-              label_column=label_column if labelled else None, scheme=scheme)
-    for document, rows in blocks
-  ]
+  sentences, faults = [], errors.Faults()
+  for document, rows in blocks:
+    with faults.collected():
+      _check_widths(path, rows, width)
+      sentences.append(
+        _sentence(path, document, rows, word_column=word_column,
+                  label_column=label_column if labelled else None,
+                  scheme=scheme)
+      )
+  faults.refuse(path)
+  return sentences
 
 
-def _blocks(lines, path):
+def _blocks(lines):
   """Cuts lines at the empty ones and at -DOCSTART-.
 
   Returns:
@@ -128,7 +134,6 @@ def _blocks(lines, path):
     row = columns(line)
     if row and row[0] != _DOCUMENT:
       width = width or (number, len(row))
-      _check_width(path, number, row, width)
       rows.append((number, row))
       continue
     if rows:
@@ -143,13 +148,15 @@ def _blocks(lines, path):
   return blocks, empty_at, width
 
 
-def _check_width(path, number, row, width):
+def _check_widths(path, rows, width):
   first, expected = width
-  if len(row) != expected:
-    raise errors.InputError(
-      f"{path}:{number}: {len(row)} columns, but line {first} has {expected}; "
-      "every word needs all columns, and an empty line ends a sentence"
-    )
+  for number, row in rows:
+    if len(row) != expected:
+      raise errors.InputError(
+        f"{path}:{number}: {len(row)} columns, but line {first} has "
+        f"{expected}; every word needs all columns, and an empty line ends a "
+        "sentence"
+      )
 
 
 def _check_column(path, flag, column, width):
@@ -243,17 +250,21 @@ def label_ids(sentences, labels, path):
     path: the file that they are from, for the error.
 
   Raises:
-    InputError: a label is none of the model's (file and line are named).
+    InputError: a label is none of the model's (file and line are named, of
+      the first place of each such label).
   """
   number_of = {label: number for number, label in enumerate(labels)}
+  faults, unknown = errors.Faults(), set()
   for sentence in sentences:
     for line, label in zip(sentence.lines, sentence.labels):
-      if label not in number_of:
-        raise errors.InputError(
+      if label not in number_of and label not in unknown:
+        unknown.add(label)
+        faults.found.append(
           f"{path}:{line}: {label!r} is none of the labels that the model was "
           f"trained with ({', '.join(labels)}); check --label_column, or "
           "train on data that have it"
         )
+  faults.refuse(path)
   return [[number_of[label] for label in s.labels] for s in sentences]
 
 

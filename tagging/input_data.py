@@ -8,7 +8,7 @@ from absl import logging
 
 import modeling
 from checkpoints import model_folder
-from common import errors, file_io, tfrecord
+from common import errors, file_io, tfrecord, unknown_tokens
 from tagging import dataset, flag_conflicts, json_sentences
 from training import input_sequences, setup
 
@@ -16,6 +16,7 @@ from training import input_sequences, setup
 INPUT_FLAGS = ("max_seq_length", "document_context", "scheme", "do_lower_case")
 # What its head is, where it reads the features of a frozen encoder.
 HEAD_FLAGS = ("feature_layers", "bilstm_size")
+_WINDOWS_SHOWN = 5
 
 
 class TaggingData(NamedTuple):
@@ -249,6 +250,23 @@ def prepare(
   )
 
 
+def log_windows(path, windows, tokenizer):
+  """Logs the tokens of a file's first windows and the share of [UNK].
+
+  Args:
+    path: the file.
+    windows: list of dataset.Window.
+    tokenizer: tokenization.FullTokenizer.
+  """
+  logging.info("%s: the first examples", path)
+  for window in windows[:_WINDOWS_SHOWN]:
+    tokens = tokenizer.convert_ids_to_tokens(window.input_ids)
+    logging.info("  %s", " ".join(tokens))
+  ids = [i for window in windows for i in window.input_ids[1:-1]]
+  unknown = ids.count(tokenizer.vocab.get("[UNK]"))
+  unknown_tokens.log_share(path, unknown, len(ids))
+
+
 def prepare_all(settings, paths, sentences, *, tokenizer, labels):
   """Writes the records of all files of a command into --output_dir.
 
@@ -273,6 +291,7 @@ def prepare_all(settings, paths, sentences, *, tokenizer, labels):
       document_context=settings.document_context,
       path=path,
     )
+    log_windows(path, windows, tokenizer)
     data[name] = prepare(
       path,
       sentences[name],

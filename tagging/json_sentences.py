@@ -7,6 +7,7 @@ too. `labels` may be absent, and consecutive lines with the same `document` are
 one document. All other keys come back with the prediction.
 """
 
+import contextlib
 import json
 
 from common import errors, file_io, json_files
@@ -99,9 +100,11 @@ def read_objects(path):
 
 
 def has_labels(path):
-  """Whether the first line of a file has labels."""
-  first = next(read_objects(path), (0, {}))[1]
-  return _key(first, _LABELS) is not None
+  """Whether the first sentence of a file has labels."""
+  for _, line in file_io.read_lines(path):
+    with contextlib.suppress(errors.InputError):  # `read_sentences` says it.
+      return _key(parse(line, path), _LABELS) is not None
+  return False
 
 
 def read_sentences(path, *, scheme="iob2", labelled=True):
@@ -115,19 +118,27 @@ def read_sentences(path, *, scheme="iob2", labelled=True):
     List of dataset.Sentence.
 
   Raises:
-    InputError: a line is not as it should be, or there is none.
+    InputError: lines are not as they should be (each is named), or there is
+      none.
   """
   sentences, document, last = [], 0, None
-  for number, values in read_objects(path):
-    name = values.get("document")
-    document += bool(sentences) and name != last
-    last = name
-    sentences.append(
-      sentence(
-        values, number, f"{path}:{number}",
-        scheme=scheme, labelled=labelled, document=document,
+  faults = errors.Faults()
+  for number, line in file_io.read_lines(path):
+    if not line.strip():
+      continue
+    place = f"{path}:{number}"
+    with faults.collected():
+      values = parse(line, place)
+      name = values.get("document")
+      document += bool(sentences) and name != last
+      last = name
+      sentences.append(
+        sentence(
+          values, number, place,
+          scheme=scheme, labelled=labelled, document=document,
+        )
       )
-    )
+  faults.refuse(path)
   if not sentences:
     raise errors.InputError(f"{path} holds no sentence, only empty lines")
   return sentences

@@ -142,6 +142,19 @@ def test_ragged_columns_are_named(tmp_path):
     read(tmp_path, "\na O\n\nb c O\n")
 
 
+def test_all_faults_are_listed_at_once(tmp_path):
+  """One for each sentence: the first 20, and a count."""
+  text = "a O\n\nb c O\n\nd I-X\ne\n\nf O\n\n" + "g X\n\n" * 20
+  with pytest.raises(errors.InputError) as raised:
+    read(tmp_path, text)
+  heading, *lines = str(raised.value).split("\n")
+  assert heading.endswith("file.conll: 22 faults; fix them:")
+  assert "file.conll:3: 3 columns, but line 1 has 2" in lines[0]
+  assert "file.conll:6: 1 columns, but line 1 has 2" in lines[1]
+  assert "file.conll:10: 'X' is no label of iob2" in lines[2]
+  assert len(lines) == 21 and lines[-1] == "  ... and 2 more"
+
+
 def test_an_absent_column_is_named(tmp_path):
   for options in ({"label_column": 2}, {"word_column": -3}):
     (flag, value), = options.items()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import tokenization
 from common import errors, tfrecord
 from tagging import dataset, input_data
 from training import pipeline
@@ -37,6 +38,20 @@ def test_records_hold_labels_at_first_pieces(tmp_path):
   }
   assert {name: list(values) for name, values in first.items()} == expected
   assert list(second["label_ids"]) == [-1, 0, -1, -1, -1, -1]
+
+
+def test_the_first_windows_and_the_share_of_unknown_pieces_are_logged(
+  tmp_path, caplog
+):
+  path = tmp_path / "vocab.txt"
+  path.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n")
+  tokenizer = tokenization.FullTokenizer(str(path))
+  windows = [dataset.Window([2, 4, 1, 4, 3], 0, 0, [1, 2, 3])] * 6
+  caplog.set_level("INFO", logger="absl")
+  input_data.log_windows("f.conll", windows, tokenizer)
+  assert caplog.text.count("  [CLS] a [UNK] a [SEP]") == 5
+  (warning,) = [r for r in caplog.records if r.levelname == "WARNING"]
+  assert "f.conll: 33.3 % of the tokens are [UNK]" in warning.getMessage()
 
 
 def test_records_are_what_the_pipeline_is_told(tmp_path):

@@ -64,6 +64,20 @@ def test_what_is_wrong_is_named(tmp_path, line, sentence):
     json_sentences.read_sentences(path)
 
 
+def test_all_faults_are_listed_at_once(tmp_path):
+  good = {"words": ["a"], "labels": ["O"]}
+  path = write(tmp_path, "{", good, {"words": []}, good, {"words": ["a"]})
+  with pytest.raises(errors.InputError) as raised:
+    json_sentences.read_sentences(path)
+  heading, *lines = str(raised.value).split("\n")
+  assert heading == f"{path}: 3 faults; fix them:"
+  assert [line.split(": ")[0] for line in lines] == [
+    f"  {path}:{number}" for number in (1, 3, 5)
+  ]
+  # The first sentence that can be read says whether there are labels.
+  assert json_sentences.has_labels(path)
+
+
 def test_a_file_without_sentence_is_refused(tmp_path):
   with pytest.raises(errors.InputError, match="holds no sentence"):
     json_sentences.read_sentences(write(tmp_path, "", ""))
