@@ -54,6 +54,9 @@ class Report:
     lengths: int array [T + 1]: how many records have how many tokens.
     masked, as_mask: how many tokens are to be predicted, and how many of
       these are [MASK] in the input (with a vocabulary only).
+    unmasked: how many records have no token to be predicted. Where whole words
+      or spans are masked, that is what becomes of a text whose every word has
+      more pieces than may be predicted.
     text_tokens, unknown: how many tokens are not [CLS] or [SEP], and how many
       of these are [UNK]; None without a vocabulary that has one.
     random_next: how many records say that segment B is a random one.
@@ -63,26 +66,36 @@ class Report:
     self._vocabulary = vocabulary
     self.records, self.faults = {}, []
     self.widths, self.lengths = {}, np.zeros(1, np.int64)
-    self.masked = self.as_mask = self.random_next = 0
+    self.masked = self.as_mask = self.unmasked = self.random_next = 0
     has_unknown = vocabulary is not None and vocabulary.unk_id is not None
     self.text_tokens = self.unknown = 0 if has_unknown else None
 
   def add(self, path):
     """Examines one more file."""
     self.records[path] = 0
-    faults = []
+    faults, masked_before = [], self.masked
     try:
       for batch in _batches(path):
         number = self.records[path]
         self.records[path] += len(batch["input_ids"].row_lengths())
         for row, sentence in self._add_batch(path, batch):
           faults.append(f"{path}: record {number + row + 1}: {sentence}")
+      if self._lacks_masks(path, masked_before):
+        faults.append(f"{path}: no token of any record is to be predicted")
     except errors.InputError as error:
       faults.append(str(error))
     if len(faults) > _FAULTS_PER_FILE:
       rest = len(faults) - _FAULTS_PER_FILE
       faults[_FAULTS_PER_FILE:] = [f"{path}: and {rest} more such records"]
     self.faults += faults
+
+  def _lacks_masks(self, path, masked_before):
+    """Whether a file has records for masked tokens, and none in them."""
+    return bool(
+      self.records[path]
+      and "masked_lm_weights" in self.widths
+      and self.masked == masked_before
+    )
 
   def _add_batch(self, path, batch):
     """Counts what is valid in a batch; returns a list of (row, fault).
@@ -128,6 +141,7 @@ class Report:
     if "masked_lm_weights" in arrays:
       is_masked = arrays["masked_lm_weights"] > 0
       self.masked += int(is_masked.sum())
+      self.unmasked += int((~is_masked.any(1)).sum())
       if self._vocabulary:
         is_mask = _at_positions(arrays) == self._vocabulary.mask_id
         self.as_mask += int((is_masked & is_mask).sum())
@@ -154,6 +168,9 @@ class Report:
       if self._vocabulary:
         line += f", of these {_percent(self.as_mask, self.masked)} as [MASK]"
       lines.append(line)
+      if self.unmasked:
+        share = _percent(self.unmasked, count)
+        lines.append(f"nothing to be predicted: in {share} of the records")
     if "next_sentence_labels" in self.widths:
       share = _percent(self.random_next, count)
       lines.append(
@@ -294,7 +311,6 @@ def _mask_checks(arrays, length, vocabulary):
   yield (
     "masked_lm_weights is not ones and then zeros", (weights == is_used).all(1)
   )
-  yield "no token is to be predicted", count > 0
   inside = (positions > 0) & (positions < length[:, None] - 1)
   yield "a masked position is not between [CLS] and the last [SEP]", (
     (inside | ~is_used).all(1)

@@ -76,7 +76,6 @@ def test_records_without_masks_and_next_sentences(tmp_path):
     ("segment_ids", [0, 0, 0, 1, 1, 2, 0, 0], "segment_ids is not zeros"),
     ("masked_lm_weights", [1.0, 0.5, 0.0], "weights is not ones"),
     ("masked_lm_weights", [1.0, 0.0, 1.0], "weights is not ones"),
-    ("masked_lm_weights", [0.0, 0.0, 0.0], "no token is to be predicted"),
     ("masked_lm_positions", [0, 4, 0], "not between [CLS] and the last"),
     ("masked_lm_positions", [1, 5, 0], "not between [CLS] and the last"),
     ("masked_lm_positions", [4, 4, 0], "masked_lm_positions are not ascending"),
@@ -95,6 +94,21 @@ def test_the_second_record_is_at_fault(tmp_path, name, values, fault):
   assert all(found.startswith(f"{path}: record 2: ") for found in report.faults)
   assert any(fault in found for found in report.faults)
   assert report.faults[0] in report.text()
+
+
+def test_a_record_whose_words_are_all_too_long_is_sound(tmp_path):
+  bare = {
+    **RECORD, "masked_lm_positions": [0] * 3, "masked_lm_ids": [0] * 3,
+    "masked_lm_weights": [0.0] * 3,
+  }
+  path = write(tmp_path / "a", [RECORD, bare, RECORD, RECORD])
+  report = record_report.examine([path], VOCABULARY)
+  assert report.faults == [] and report.unmasked == 1
+  assert "nothing to be predicted: in 25.0 % of the records" in report.text()
+  paths = [path, write(tmp_path / "b", [bare] * 2)]
+  assert record_report.examine(paths, VOCABULARY).faults == [
+    f"{paths[1]}: no token of any record is to be predicted"
+  ]
 
 
 def test_many_faults_are_counted(tmp_path):
