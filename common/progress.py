@@ -1,18 +1,19 @@
-"""How far a long job is: a line that is rewritten, or one now and then."""
+"""How far a long job is: tqdm's bar on a terminal, else a line now and then."""
 
 import sys
 import time
 
-_BAR_WIDTH = 24
+import tqdm
+
 # Where standard error is no terminal, a line comes this often.
 _SECONDS_BETWEEN_LINES = 30.0
-_SECONDS_BETWEEN_REDRAWS = 0.2
+_BAR_FORMAT = "{percentage:5.1f}%|{bar:24}|  {desc}  ETA {remaining}"
 
 
 class Progress:
   """Tells how much is done, at which rate, and when the rest will be.
 
-  [#########               ]  37.5 %  12/32 shards  812,345 words/s  ETA 0:03:10
+   37.5%|#########               |  12/32 shards  812,345 words/s  ETA 03:10
   """
 
   def __init__(self, total, *, parts, part_name, unit, stream=None):
@@ -30,6 +31,11 @@ class Progress:
     self._stream = stream or sys.stderr
     self._done = self._done_parts = self._units = 0
     self._start = self._told = time.monotonic()
+    self._is_terminal = self._stream.isatty()
+    self._bar = tqdm.tqdm(
+      total=total, file=self._stream, disable=not self._is_terminal,
+      bar_format=_BAR_FORMAT, dynamic_ncols=True,
+    )
 
   def advance(self, work, units):
     """Takes note of one more part done: its share of `total`, its units."""
@@ -37,29 +43,30 @@ class Progress:
     self._done_parts += 1
     self._units += units
     now = time.monotonic()
-    is_terminal = self._stream.isatty()
-    pause = _SECONDS_BETWEEN_REDRAWS if is_terminal else _SECONDS_BETWEEN_LINES
     is_last = self._done_parts == self._parts
-    if is_last or now - self._told >= pause:
+    self._bar.set_description_str(self.rate(now - self._start), refresh=False)
+    self._bar.update(work)
+    if is_last:
+      self._bar.close()
+    is_due = is_last or now - self._told >= _SECONDS_BETWEEN_LINES
+    if is_due and not self._is_terminal:
       self._told = now
-      end = "\n" if is_last or not is_terminal else ""
-      start = "\r" if is_terminal else ""
-      self._stream.write(f"{start}{self.line(now - self._start)}{end}")
+      self._stream.write(f"{self.line(now - self._start)}\n")
       self._stream.flush()
+
+  def rate(self, seconds):
+    """Returns how many parts are done, and the rate, after `seconds`."""
+    rate = self._units / max(seconds, 1e-9)
+    return (
+      f"{self._done_parts}/{self._parts} {self._part_name}  "
+      f"{rate:,.0f} {self._unit}/s"
+    )
 
   def line(self, seconds):
     """Returns the line after `seconds` of work."""
     fraction = self._done / max(1, self._total)
-    bar = "#" * int(_BAR_WIDTH * fraction)
-    rate = self._units / max(seconds, 1e-9)
     left = seconds / max(fraction, 1e-9) * (1 - fraction)
     return (
-      f"[{bar:{_BAR_WIDTH}}] {fraction:6.1%}  {self._done_parts}/{self._parts} "
-      f"{self._part_name}  {rate:,.0f} {self._unit}/s  ETA {_clock(left)}"
+      f"{fraction:6.1%}  {self.rate(seconds)}  "
+      f"ETA {tqdm.tqdm.format_interval(left)}"
     )
-
-
-def _clock(seconds):
-  minutes, seconds = divmod(round(seconds), 60)
-  hours, minutes = divmod(minutes, 60)
-  return f"{hours}:{minutes:02}:{seconds:02}"
