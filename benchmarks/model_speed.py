@@ -23,11 +23,11 @@ from absl import app, flags
 # Run as a script, this folder is on the path and its parent is not.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+import peer_imports
 import step_timing
 
 import modeling
 import optimization
-from checkpoints import comparison
 from common import errors
 
 FLAGS = flags.FLAGS
@@ -112,7 +112,7 @@ class HuggingFace:
   """transformers' BertForSequenceClassification with torch's AdamW."""
 
   def __init__(self, config, *, dtype, compiled=False):
-    comparison.hide_triton()
+    peer_imports.hide_triton()
     import torch
     import transformers
 

@@ -8,9 +8,8 @@ raises ImportError.
 """
 
 import numpy as np
+import peer_imports
 import tensorflow as tf
-
-from checkpoints import comparison
 
 _RATE, _DECAY, _CLIP = 1e-5, 0.01, 1.0
 
@@ -22,7 +21,7 @@ class HuggingFace:
   """
 
   def __init__(self, config, *, dtype, compiled=False):
-    comparison.hide_triton()
+    peer_imports.hide_triton()
     import torch
     import transformers
 

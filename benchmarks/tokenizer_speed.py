@@ -23,8 +23,9 @@ from absl import app, flags
 # Run as a script, this folder is on the path and its parent is not.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+import peer_imports
+
 import tokenization
-from checkpoints import comparison
 from common import errors
 
 FLAGS = flags.FLAGS
@@ -90,7 +91,7 @@ def two_steps(module, vocab, do_lower_case):
 
 def transformers_slow(vocab, do_lower_case):
   """Hugging Face's tokenizer in Python."""
-  comparison.hide_triton()
+  peer_imports.hide_triton()
   import transformers
 
   tokenizer = transformers.BertTokenizer(vocab, do_lower_case=do_lower_case)

@@ -4,8 +4,11 @@ An end is run by this project, and by the peer that it was made for where that
 is installed: transformers (with torch), or tf-models-official.
 """
 
+import importlib.util
 import os
+import subprocess
 import sys
+import tempfile
 
 import numpy as np
 import tensorflow as tf
@@ -16,25 +19,11 @@ from checkpoints import (
   converter,
   huggingface,
   huggingface_names,
+  transformers_run,
   weight_files,
 )
+from common import errors
 from variants import registry
-
-# What transformers calls the outputs of its classes, such as
-# BertForPreTraining -> what we do
-_OUTPUTS = {
-  "PreTraining": {
-    "prediction_logits": "masked_lm",
-    "seq_relationship_logits": "next_sentence",
-    "sop_logits": "next_sentence",  # Of ALBERT: the order of two sentences.
-  },
-  "MaskedLM": {"logits": "masked_lm"},
-  "NextSentencePrediction": {"logits": "next_sentence"},
-  "SequenceClassification": {"logits": "labels"},
-  "TokenClassification": {"logits": "labels"},
-  "QuestionAnswering": {"start_logits": "start", "end_logits": "end"},
-}
-
 
 # Kind of a checkpoint -> the program that it was made for.
 _PEERS = {
@@ -51,6 +40,11 @@ _SAMPLE = (
   "named Max waved goodbye. 'Back by Friday?' she asked."
 )
 _MANY_UNKNOWN = 0.1
+# By the file's path: as a module it would bring this whole package along.
+_RUN_TRANSFORMERS = (
+  "import runpy, sys; functions = runpy.run_path(sys.argv[1]); "
+  f"functions['{transformers_run.write_outputs.__name__}'](*sys.argv[2:])"
+)
 
 
 def random_batch(config, seed=0):
@@ -199,46 +193,42 @@ def our_outputs(source, architecture, batch):
   return {name: value.numpy() for name, value in found.items()}
 
 
-def hide_triton():
-  """Lets torch and transformers be imported together with TensorFlow.
-
-  PyTorch's wheels for GPUs bring triton, whose copy of LLVM and TensorFlow's
-  end a process that loads both. So triton is hidden from it: neither module
-  needs it to run a model as it is.
-  """
-  sys.modules.setdefault("triton", None)
+def transformers_is_installed():
+  """Whether models of Hugging Face can be run."""
+  return all(
+    importlib.util.find_spec(name) for name in ("torch", "transformers")
+  )
 
 
 def huggingface_outputs(source, architecture, batch):
-  """Returns {output: array} of transformers; {} where it is not installed."""
-  hide_triton()
-  try:
-    import torch
-    import transformers
-  except ImportError:
-    return {}
+  """Returns {output: array} of transformers; {} where it is not installed.
+
+  Raises:
+    InputError: it cannot run the model.
+  """
   folder = source.reader.path
-  if not os.path.exists(os.path.join(folder, "config.json")):
+  has_config = os.path.exists(os.path.join(folder, "config.json"))
+  if not has_config or not transformers_is_installed():
     return {}
-  model = getattr(transformers, architecture).from_pretrained(folder).eval()
-  ids, mask, types = (
-    torch.from_numpy(values.astype(np.int64)) for values in batch
-  )
-  inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
-  if not hasattr(model.base_model.embeddings, "token_type_embeddings"):
-    del inputs["token_type_ids"]
-  with torch.no_grad():
-    output = model(**inputs, output_hidden_states=True)
-    found = {"sequence_output": output.hidden_states[-1]}
-    pooled = getattr(model.base_model(**inputs), "pooler_output", None)
-    if pooled is not None:
-      found["pooled_output"] = pooled
-  for theirs, ours in _OUTPUTS.get(
-    architecture.partition("For")[2], {}
-  ).items():
-    if theirs in output:
-      found[ours] = output[theirs]
-  return {name: value.numpy() for name, value in found.items()}
+  with tempfile.TemporaryDirectory() as scratch:
+    given, found = (
+      os.path.join(scratch, name) for name in ("given.npz", "found.npz")
+    )
+    np.savez(given, **dict(zip(("ids", "mask", "types"), batch)))
+    done = subprocess.run(
+      [
+        sys.executable, "-c", _RUN_TRANSFORMERS, transformers_run.__file__,
+        folder, architecture, given, found,
+      ],
+      capture_output=True, text=True, check=False,
+    )
+    if done.returncode:
+      *_, reason = done.stderr.strip().split("\n")
+      raise errors.InputError(
+        f"transformers cannot run {folder} as {architecture}: {reason}"
+      )
+    with np.load(found) as outputs:
+      return {name: outputs[name] for name in outputs.files}
 
 
 def model_garden_outputs(source, batch):

