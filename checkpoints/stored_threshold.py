@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+import optimization
 from checkpoints import weight_files
 from common import errors, json_files
 
@@ -35,7 +36,7 @@ def digest(values):
 
 def digest_of_variables(variables):
   """Returns `digest` of tf.Variables, the head's among them."""
-  return digest({v.name.split(":")[0]: v for v in variables})
+  return digest({optimization.variable_name(v): v for v in variables})
 
 
 def digest_of_checkpoint(path):

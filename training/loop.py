@@ -133,10 +133,6 @@ def _counter(name, value):
   )
 
 
-def _name(variable):
-  return variable.name.split(":")[0]
-
-
 def _are_finite(loss, norm):
   return tf.math.is_finite(loss) & tf.math.is_finite(norm)
 
@@ -392,7 +388,7 @@ class Trainer:
     extra = [scale.scale, scale.finite_steps] if scale.enabled else []
     counters = [self.global_step, self.applied_updates]
     variables = self._variables + extra + counters
-    by_name = {_name(v): v for v in variables}
+    by_name = {optimization.variable_name(v): v for v in variables}
     return {**by_name, **self._optimizer.slots}
 
   def start_from(self, start, *, may_be_missing=()):
@@ -426,13 +422,14 @@ class Trainer:
         "--freeze_encoder and --optimizer, or give another --output_dir and "
         f"--init_checkpoint={path}"
       )
+    updates = optimization.variable_name(self.applied_updates)
     # A run that is in float16 from now on starts with a new scale.
     report = weight_files.load(
       self.state(),
       reader,
-      allowed_missing=["^loss_scale/", f"^{_name(self.applied_updates)}$"],
+      allowed_missing=["^loss_scale/", f"^{updates}$"],
     )
-    if _name(self.applied_updates) in report.missing:
+    if updates in report.missing:
       # Checkpoints of before there was this counter counted all steps.
       self.applied_updates.assign(self.global_step)
 
