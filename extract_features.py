@@ -11,11 +11,15 @@ one vector for the line, and with --similarity the cosine of its two texts:
       --input_file=pairs.txt --output_file=cosines.jsonl \
       --vocab_file=vocab.txt --bert_config_file=bert_config.json \
       --init_checkpoint=bert_model.ckpt
+
+Texts that come one by one are answered at once, by a line of JSON each:
+
+  echo "a warm film" | python extract_features.py --input_file=- \
+      --pooling=mean --model_dir=final_model
 """
 
 from absl import flags
 
-from checkpoints import model_settings
 from common import choices, command
 from training import common_flags
 
@@ -23,7 +27,9 @@ common_flags.define_model_flags()
 common_flags.define_tokenizer_flags()
 common_flags.define_device_flags()
 flags.DEFINE_string(
-  "input_file", None, "Lines of text: one text, or two as 'a ||| b'.",
+  "input_file", None,
+  "Lines of text: one text, or two as 'a ||| b'. -: the standard input; each "
+  "line is answered by JSON on the standard output, without --output_file.",
   required=True,
 )
 flags.DEFINE_string("output_file", None, "The file to write.")
@@ -79,12 +85,14 @@ import os
 
 from absl import logging
 
-from common import errors, file_io, progress
+from checkpoints import model_settings
+from common import errors, file_io, line_answers, progress
 from features import (
   attention_page,
   embedding_plot,
   feature_files,
   flag_conflicts,
+  line_vectors,
   text_batches,
   text_vectors,
 )
@@ -109,7 +117,9 @@ def write_rows(lists_of_rows, write, num_lines):
 def check_flags(settings):
   """Raises InputError where flags ask for nothing or cannot be used."""
   outputs = ("output_file", "attention_html", "embedding_plot")
-  if not any(settings.get(name) for name in outputs):
+  if not flag_conflicts.answers_stream(settings) and not any(
+    settings.get(name) for name in outputs
+  ):
     raise errors.InputError(
       "nothing to do: pass --output_file, --attention_html or "
       "--embedding_plot"
@@ -144,6 +154,42 @@ def make_computer(settings, model, layers, strategy):
   )
 
 
+def make_rows_of(settings, tokenizer):
+  """Returns the function that makes a window's results feature_files rows."""
+  if settings.similarity:
+    return feature_files.similarity_rows
+  if settings.pooling:
+    return feature_files.vector_rows
+  return lambda window: feature_files.token_rows(window, tokenizer)
+
+
+def answer_lines(settings, computer, layers, tokenizer):
+  """Answers the lines of the standard input until it ends.
+
+  Raises:
+    InputError: some could not be answered; all others are by then.
+  """
+  encode_text = text_batches.make_encoder(tokenizer, settings.max_seq_length)
+  encode = text_batches.encode_line
+  if settings.similarity:
+    encode = text_batches.encode_pair
+  rows_of = make_rows_of(settings, tokenizer)
+  line = feature_files.JsonLine(layers)
+  bad = line_vectors.answer_lines(
+    *line_answers.standard_streams(),
+    lambda number, text: encode(encode_text, number, text),
+    lambda examples: [
+      line.text(row)
+      for window in computer.compute_all(
+        examples, group=2 if settings.similarity else 1
+      )
+      for row in rows_of(window)
+    ],
+    batch_size=settings.batch_size,
+  )
+  line_answers.require_all_answered(bad)
+
+
 def write_features(settings, computer, layers, tokenizer):
   """Writes --output_file."""
   num_lines = text_batches.count_lines(settings.input_file)
@@ -156,14 +202,7 @@ def write_features(settings, computer, layers, tokenizer):
     read(settings.input_file, tokenizer, settings.max_seq_length),
     group=2 if settings.similarity else 1,
   )
-
-  def make_rows(window):
-    if settings.similarity:
-      return feature_files.similarity_rows(window)
-    if settings.pooling:
-      return feature_files.vector_rows(window)
-    return feature_files.token_rows(window, tokenizer)
-
+  make_rows = make_rows_of(settings, tokenizer)
   with feature_files.open_writer(
     settings.output_file, settings.output_format, layers
   ) as write:
@@ -199,6 +238,7 @@ def main(_):
   settings = model_settings.resolve(
     common_flags.read_settings(), flag_conflicts.CONFLICTS
   )
+  settings = text_vectors.restore_length(settings)
   check_flags(settings)
   config = setup.model_config(settings)
   layers = text_vectors.layers_to_write(settings, config)
@@ -211,9 +251,10 @@ def main(_):
       "for each part, without TF_CONFIG"
     )
   model = text_vectors.load_model(settings, config, strategy)
-  if settings.output_file:
+  if flag_conflicts.computes_vectors(settings):
     computer = make_computer(settings, model, layers, strategy)
-    write_features(settings, computer, layers, tokenizer)
+    make = write_features if settings.output_file else answer_lines
+    make(settings, computer, layers, tokenizer)
   if settings.attention_html or settings.embedding_plot:
     draw_pictures(settings, model, layers[0] if layers else -1, tokenizer)
 

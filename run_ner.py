@@ -77,14 +77,13 @@ flags.DEFINE_integer(
 command.parse_flags(__name__)
 
 import os
-import sys
 from typing import NamedTuple
 
 import tensorflow as tf
 
 import modeling
 from checkpoints import model_folder, model_settings, weight_files
-from common import errors, file_io
+from common import file_io, line_answers
 from tagging import (
   bilstm,
   encoder_states,
@@ -94,7 +93,7 @@ from tagging import (
   interactive,
   taggers,
 )
-from training import distribution, pipeline, run_folder, setup, train_log
+from training import distribution, pipeline, setup, train_log
 
 
 class Run(NamedTuple):
@@ -225,26 +224,6 @@ def predict(settings, predictor, run, output_dir):
     evaluation.write_scores(output_dir, "test", found)
 
 
-def starting_point(settings, run, features, output_dir):
-  """Returns the run_folder.StartingPoint of one model.
-
-  Raises:
-    InputError: there is nothing to predict with.
-  """
-  if output_dir:
-    start = setup.open_run(
-      settings, task_on(features), run.config, run.strategy, output_dir
-    )
-  else:
-    start = run_folder.StartingPoint("init", settings.init_checkpoint, None)
-  if not start.path and not settings.do_train:
-    where = f"there is no checkpoint in {output_dir}; " if output_dir else ""
-    raise errors.InputError(
-      f"no weights: {where}pass --model_dir or --init_checkpoint, or --do_train"
-    )
-  return start
-
-
 def run_model(settings, run, features, output_dir):
   """Trains, evaluates and predicts with one model.
 
@@ -256,7 +235,9 @@ def run_model(settings, run, features, output_dir):
   Returns:
     The scores of the evaluation data, {} without --do_eval.
   """
-  start = starting_point(settings, run, features, output_dir)
+  start = setup.open_run(
+    settings, task_on(features), run.config, run.strategy, output_dir
+  )
   with run.strategy.scope():
     model = make_model(settings, run, features)
   step = start.commit.step if start.commit else 0
@@ -282,7 +263,7 @@ def run_model(settings, run, features, output_dir):
   if flag_conflicts.answers_stream(settings):
     tokenizer = model_settings.make_tokenizer(settings, run.config)
     interactive.answer_stream(
-      settings, model, tokenizer, run.labels, (sys.stdin.buffer, sys.stdout)
+      settings, model, tokenizer, run.labels, line_answers.standard_streams()
     )
   return results
 
@@ -294,7 +275,7 @@ def read_settings():
   )
   if settings.do_train:
     return settings
-  source = settings.bert_config_file
+  source = next(model_settings.trained_model_files(settings))
   trained = model_folder.input_settings(weight_files.read_config(source))
   names = (*input_data.INPUT_FLAGS, *input_data.HEAD_FLAGS)
   return model_settings.restore_input_settings(
@@ -315,10 +296,9 @@ def main(_):
   config = input_data.trained_config(config, labels)
 
   strategy = setup.make_strategy(settings)
-  if folder:
-    # Claimed before the first file is written.
-    task = task_on(",".join(settings.feature_layers))
-    setup.check_output_dir(settings, task, config, strategy)
+  # Claimed before the first file is written.
+  task = task_on(",".join(settings.feature_layers))
+  setup.check_output_dir(settings, task, config, strategy)
   run = Run(
     config, labels, strategy, setup.shapes_may_vary(settings, strategy),
     input_data.prepare_all(

@@ -100,7 +100,6 @@ import tensorflow as tf
 from absl import logging
 
 from checkpoints import model_folder, model_settings, stored_threshold
-from common import errors
 from squad import (
   answering,
   dataset,
@@ -114,7 +113,7 @@ from squad import (
   trained_settings,
   windowing,
 )
-from training import distribution, run_folder, setup
+from training import distribution, setup
 
 
 def score_predictions(settings):
@@ -143,20 +142,12 @@ def starting_point(settings, paths, config, strategy):
   Raises:
     InputError: there are no weights to predict with.
   """
-  if paths:
-    version = "2.0" if settings.version_2_with_negative else "1.1"
-    task = f"question answering, SQuAD {version}"
-    start = setup.open_run(settings, task, config, strategy)
-  else:
-    start = run_folder.starting_point(
-      settings.output_dir, settings.init_checkpoint
-    )
-  if start.kind == "random" and not settings.do_train:
-    raise errors.InputError(
-      "no weights to answer with: pass --init_checkpoint, --model_dir, or the "
-      "--output_dir of a training"
-    )
-  return start
+  if not paths:
+    # Nothing is written there.
+    return setup.starting_point(settings, settings.output_dir)
+  version = "2.0" if settings.version_2_with_negative else "1.1"
+  task = f"question answering, SQuAD {version}"
+  return setup.open_run(settings, task, config, strategy)
 
 
 def make_model(settings, config, strategy):

@@ -4,6 +4,9 @@ Every function takes the run_settings.Settings of the command; none reads a
 flag.
 """
 
+import os
+
+import tensorflow as tf
 from absl import logging
 
 import tokenization
@@ -76,6 +79,21 @@ def with_known_case(settings):
     return settings
   logging.info("do_lower_case is %s, by %s", known, where)
   return settings.replace(do_lower_case=known)
+
+
+def trained_model_files(settings):
+  """Yields the files that may say how the input of trained weights was made.
+
+  The model that a run's own training left comes first: its checkpoints count
+  more than --init_checkpoint, and --bert_config_file may still be that of the
+  model that the training started from.
+  """
+  if settings.output_dir:
+    own = os.path.join(settings.output_dir, "final_model", "bert_config.json")
+    if tf.io.gfile.exists(own):
+      yield own
+  if settings.bert_config_file:
+    yield settings.bert_config_file
 
 
 def restore_input_settings(settings, trained, source):

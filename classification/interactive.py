@@ -191,7 +191,7 @@ def answer_lines(
   """
 
   def answer(lines):
-    texts = [split_texts(line, text_pairs) for line in lines]
+    texts = [split_texts(line, text_pairs) for _, line in lines]
     predictions = predict_texts(texts)
     return [format_prediction(found, output_format) for found in predictions]
 

@@ -22,8 +22,8 @@ from classification import (
   interactive,
   tasks,
 )
-from common import errors
-from training import distribution, run_folder, setup, train_log
+from common import line_answers
+from training import distribution, setup, train_log
 
 
 class ClassifierRun(NamedTuple):
@@ -69,25 +69,9 @@ def _kind_of_run(task):
 
 def check_output_dir(settings, run):
   """Claims --output_dir, if there is one, before it is written to."""
-  if not settings.output_dir:
-    return
   setup.check_output_dir(
     settings, _kind_of_run(run.task), run.config, run.strategy
   )
-
-
-def _starting_point(settings, run, output_dir):
-  """Returns the run_folder.StartingPoint of a model, see ModelRun."""
-  if output_dir:
-    return setup.open_run(
-      settings, _kind_of_run(run.task), run.config, run.strategy, output_dir
-    )
-  # Lines are answered, and nothing is written.
-  if not settings.init_checkpoint:
-    raise errors.InputError(
-      "no weights: pass --model_dir, --init_checkpoint or --output_dir"
-    )
-  return run_folder.StartingPoint("init", settings.init_checkpoint, None)
 
 
 class ModelRun:
@@ -108,7 +92,9 @@ class ModelRun:
     self._settings = settings
     self._run = run
     self._output_dir = output_dir
-    self._start = _starting_point(settings, run, output_dir)
+    self._start = setup.open_run(
+      settings, _kind_of_run(run.task), run.config, run.strategy, output_dir
+    )
     self._step = self._start.commit.step if self._start.commit else 0
     self._data = run.data
     with run.strategy.scope():
@@ -294,15 +280,10 @@ class ModelRun:
     )
     bad = interactive.answer_lines(
       text_classifier.predict_texts,
-      sys.stdin.buffer,
-      sys.stdout,
+      *line_answers.standard_streams(),
       output_format=settings.answer_format,
       batch_size=settings.predict_batch_size,
       text_pairs=self._run.task.text_pairs,
     )
-    if bad and not settings.interactive:
-      raise errors.InputError(
-        f"{bad} line{'s' * (bad > 1)} of the standard input could not be "
-        "read: each answer says what is wrong; fix these lines and send them "
-        "again"
-      )
+    if not settings.interactive:
+      line_answers.require_all_answered(bad)

@@ -22,7 +22,7 @@ def restore_input_settings(settings):
   """Returns settings that make the input as a trained model's was made."""
   if settings.do_train:
     return settings
-  source = settings.bert_config_file
+  source = next(model_settings.trained_model_files(settings))
   trained = tasks.learned_input(weight_files.read_config(source))
   windows = {name: trained.pop(name) for name in tasks.WINDOW_FLAGS
              if name in trained}

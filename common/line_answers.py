@@ -4,9 +4,16 @@ What answers is a function of a list of texts; nothing here knows a model.
 """
 
 import queue
+import sys
 import threading
 
 from common import errors
+
+
+def standard_streams():
+  """Returns what to read and to write: both are UTF-8, whatever the locale."""
+  sys.stdout.reconfigure(encoding="utf-8")
+  return sys.stdin.buffer, sys.stdout
 
 
 def answer_lines(
@@ -21,14 +28,15 @@ def answer_lines(
   Args:
     source: iterable of bytes, a line each.
     target: stream of text; flushed after every batch.
-    answer: function of a list of n str without line ends, none of them
-      empty; returns the n answers, str without line ends. It raises
+    answer: function of a list of n pairs (number of the line from 1, str
+      without its end); returns the n answers, str without line ends. It raises
       InputError if it can answer one of them not; then it is asked again for
       each of them alone.
     format_error: function of (number of the line from 1, InputError); returns
       the line that is written in the place of an answer.
     batch_size: at most N lines are answered together.
-    blank: what is written for a line of white space.
+    blank: what is written for a line of white space; None: it is answered as
+      any other.
 
   Returns:
     How many lines were answered by an error.
@@ -42,9 +50,9 @@ def answer_lines(
       except errors.InputError as error:
         answers[number] = error
         continue
-      if text.strip():
+      if text.strip() or blank is None:
         texts[number] = text
-    answers.update(zip(texts, _answers(answer, list(texts.values()))))
+    answers.update(zip(texts, _answers(answer, list(texts.items()))))
     for number, _ in lines:
       found = answers.get(number)
       if isinstance(found, errors.InputError):
@@ -53,6 +61,23 @@ def answer_lines(
       target.write(blank if found is None else f"{found}\n")
     target.flush()
   return bad
+
+
+def require_all_answered(bad):
+  """Ends a script in an error if it answered lines by errors.
+
+  Args:
+    bad: how many.
+
+  Raises:
+    InputError: one or more.
+  """
+  if bad:
+    raise errors.InputError(
+      f"{bad} line{'s' * (bad > 1)} of the standard input could not be "
+      "answered: in place of the answer is what is wrong; fix and send those "
+      "again"
+    )
 
 
 def decode(line):
@@ -69,17 +94,17 @@ def decode(line):
     ) from error
 
 
-def _answers(answer, texts):
-  """Returns the answer to each text, or the InputError that it raises."""
-  if not texts:
+def _answers(answer, lines):
+  """Returns the answer to each line, or the InputError that it raises."""
+  if not lines:
     return []
   try:
-    return answer(texts)
+    return answer(lines)
   except errors.InputError as error:
-    if len(texts) == 1:
+    if len(lines) == 1:
       return [error]
   # Each by itself, so that a bad one takes no other with it.
-  return [_answers(answer, [text])[0] for text in texts]
+  return [_answers(answer, [line])[0] for line in lines]
 
 
 def read_batches(source, batch_size):

@@ -123,8 +123,8 @@ def _local_file(path):
     tf.io.gfile.copy(local, path, overwrite=True)
 
 
-class JsonLines(contextlib.ExitStack):
-  r"""One JSON object a line, in the original's form.
+class JsonLine:
+  r"""Makes a line of JSON of a row, in the original's form.
 
   tokens: {"linex_index": 0, "features": [{"token": "[CLS]", "layers":
     [{"index": -1, "values": [...]}, ...]}, ...]}
@@ -132,30 +132,25 @@ class JsonLines(contextlib.ExitStack):
   a similarity: {"linex_index": 0, "similarity": 0.5}
   """
 
-  def __init__(self, path, layers):
-    super().__init__()
-    self._stream = self.enter_context(open(path, "wb"))
+  def __init__(self, layers=()):
+    """Takes the layers of a TokenRow, as the user named them."""
     self._layers = [
       f'{{"index": {index}, "values": ' for index in layers
     ]
 
-  def write(self, rows):
-    """Appends rows."""
-    lines = [self._line(row) for row in rows]
-    self._stream.write("".join(lines).encode("utf-8"))
-
-  def _line(self, row):
+  def text(self, row):
+    """Returns the line, without its end."""
     # As in the original: the key is spelled "linex_index".
     start = f'{{"linex_index": {row.index}, '
     if isinstance(row, SimilarityRow):
-      return f'{start}"similarity": {round(float(row.similarity), 6)}}}\n'
+      return f'{start}"similarity": {round(float(row.similarity), 6)}}}'
     if isinstance(row, VectorRow):
-      return f'{start}"vector": {number_text.json_list(row.vector)}}}\n'
+      return f'{start}"vector": {number_text.json_list(row.vector)}}}'
     features = ", ".join(
       self._token(token, row.values[:, place])
       for place, token in enumerate(row.tokens)
     )
-    return f'{start}"features": [{features}]}}\n'
+    return f'{start}"features": [{features}]}}'
 
   def _token(self, token, values):
     """Returns the JSON of one token, whose values are [L, H]."""
@@ -164,6 +159,20 @@ class JsonLines(contextlib.ExitStack):
       for start, vector in zip(self._layers, values)
     )
     return f'{{"token": {json.dumps(token)}, "layers": [{layers}]}}'
+
+
+class JsonLines(contextlib.ExitStack):
+  """A JsonLine for each row."""
+
+  def __init__(self, path, layers):
+    super().__init__()
+    self._stream = self.enter_context(open(path, "wb"))
+    self._line = JsonLine(layers)
+
+  def write(self, rows):
+    """Appends rows."""
+    lines = [f"{self._line.text(row)}\n" for row in rows]
+    self._stream.write("".join(lines).encode("utf-8"))
 
 
 def _columns(rows):

@@ -2,10 +2,30 @@
 
 from common import choices, run_settings
 
+# Of --input_file: texts come on the standard input.
+STANDARD_INPUT = "-"
+
+
+def answers_stream(settings):
+  """Whether the lines of the standard input are to be answered."""
+  return settings.input_file == STANDARD_INPUT
+
+
+def computes_vectors(settings):
+  """Whether vectors are to be written, to a file or as answers."""
+  return bool(settings.output_file or answers_stream(settings))
+
+
 CONFLICTS = (
   run_settings.Conflict(
+    "output_file output_format attention_html embedding_plot picture_lines",
+    answers_stream,
+    "is for a file of texts; the vectors of --input_file=- go to the standard "
+    "output as JSON lines: leave it out",
+  ),
+  run_settings.Conflict(
     "output_format pooling similarity normalize batch_size jit_compile",
-    lambda settings: not settings.output_file,
+    lambda settings: not computes_vectors(settings),
     "is for the vectors in --output_file; pass both, or leave it out",
   ),
   run_settings.Conflict(
@@ -16,7 +36,9 @@ CONFLICTS = (
   ),
   run_settings.Conflict(
     "layers",
-    lambda settings: not (settings.output_file or settings.embedding_plot),
+    lambda settings: not (
+      computes_vectors(settings) or settings.embedding_plot
+    ),
     "is for --output_file and --embedding_plot; pass one of them too, or "
     "leave it out",
   ),

@@ -52,7 +52,7 @@ def read_examples(path, tokenizer, max_seq_length):
   """
   encode = make_encoder(tokenizer, max_seq_length)
   for number, line in file_io.read_lines(path):
-    yield Example(number - 1, *encode(*split_pair(line)))
+    yield from encode_line(encode, number, line)
 
 
 def count_lines(path):
@@ -90,14 +90,39 @@ def read_pairs(path, tokenizer, max_seq_length):
   """
   encode = make_encoder(tokenizer, max_seq_length)
   for number, line in file_io.read_lines(path):
-    pair = split_pair(line)
-    if pair[1] is None:
-      raise errors.InputError(
-        f"{path}:{number}: no pair in {line!r}; write two texts with "
-        f"{input_sequences.TEXT_SEPARATOR!r} between them"
-      )
-    for text in pair:
-      yield Example(number - 1, *encode(text, None))
+    try:
+      yield from encode_pair(encode, number, line)
+    except errors.InputError as error:
+      raise errors.InputError(f"{path}:{number}: {error}") from error
+
+
+def encode_line(encode, number, line):
+  """Returns a list of the one Example of a line.
+
+  Args:
+    encode: of `make_encoder`.
+    number: of the line, from 1.
+    line: str.
+  """
+  return [Example(number - 1, *encode(*split_pair(line)))]
+
+
+def encode_pair(encode, number, line):
+  """Returns a list of two Examples, one for each text of a line.
+
+  Args:
+    encode, number, line: as of `encode_line`.
+
+  Raises:
+    InputError: the line is no pair.
+  """
+  pair = split_pair(line)
+  if pair[1] is None:
+    raise errors.InputError(
+      f"no pair in {line!r}; write two texts with "
+      f"{input_sequences.TEXT_SEPARATOR!r} between them"
+    )
+  return [Example(number - 1, *encode(text, None)) for text in pair]
 
 
 def make_encoder(tokenizer, max_seq_length):

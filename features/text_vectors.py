@@ -6,15 +6,30 @@ a text's vector.
 
 import tensorflow as tf
 
-from checkpoints import weight_files
-from common import errors
-from features import sentence_vectors, text_batches
+from checkpoints import model_folder, model_settings, weight_files
+from common import config_formats, errors
+from features import flag_conflicts, sentence_vectors, text_batches
 from training import distribution
 from variants import registry
 
 # Tokens whose vectors are held in memory at a time: 200 MB for four layers of
 # BERT-base.
 _WINDOW_TOKENS = 1 << 14
+
+
+def restore_length(settings):
+  """Returns settings with the --max_seq_length that a model was trained with.
+
+  Only a model of this project says so. A flag that is given counts, with a
+  warning where it differs.
+
+  Args:
+    settings: run_settings.Settings of extract_features.py.
+  """
+  source, name = settings.bert_config_file, "max_seq_length"
+  trained = model_folder.input_settings(config_formats.read(source))
+  known = {name: trained[name]} if name in trained else {}
+  return model_settings.restore_input_settings(settings, known, source)
 
 
 def layer_indexes(texts, num_hidden_layers):
@@ -53,7 +68,8 @@ def layers_to_write(settings, config):
     raise errors.InputError(
       f"--pooling=last_four_concat needs four layers, but the model has {depth}"
     )
-  is_read = settings.output_file or settings.embedding_plot
+  is_read = flag_conflicts.computes_vectors(settings)
+  is_read = is_read or settings.embedding_plot
   if settings.pooling or not is_read:
     return []
   return layer_indexes(settings.layers, depth)

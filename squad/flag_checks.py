@@ -35,6 +35,11 @@ _OUR_TRAINING = (
 )
 
 
+def answers_stream(settings):
+  """Whether the lines of the standard input are to be answered."""
+  return settings.do_predict and settings.predict_file == STANDARD_INPUT
+
+
 def _evaluates(settings):
   """Whether there is something that the --eval_file is read for."""
   during_training = settings.do_train and settings.eval_steps

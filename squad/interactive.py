@@ -6,7 +6,7 @@ returns a dict with "answer", "probability" and whatever else it can tell.
 
 import json
 
-from common import errors, json_files
+from common import errors, json_files, line_answers
 
 _GREETING = (
   "Paste a paragraph, then an empty line. Then ask, a question a line; an "
@@ -26,38 +26,46 @@ def described(answer):
   return result
 
 
-def answer_lines(lines, answer, write):
+def answer_lines(source, target, answer):
   """Answers JSON lines: one line out for each line in, as soon as it came.
 
   Args:
-    lines: iterable of bytes, {"context": ..., "question": ...} each; "id"
+    source: iterable of bytes, {"context": ..., "question": ...} each; "id"
       and whatever else is there comes back with the answer. Empty lines are
       skipped.
+    target: stream of text. A line that cannot be answered gets {"error": one
+      sentence}, with its number: the next ones may be right.
     answer: see above.
-    write: function of a str that ends with a newline, which it flushes.
-      A line that cannot be answered gets {"error": one sentence}, with its
-      number: the next ones may be right.
+
+  Returns:
+    How many lines were answered by an error.
   """
-  for number, line in enumerate(lines, 1):
-    if not line.strip():
-      continue
-    try:
-      values = _request(line)
-      context = values.pop("context")
-      result = {**values, **answer(values["question"], context)}
-      text = json_files.line(result)
-    except errors.InputError as error:
-      text = json_files.line({"error": f"line {number}: {error}"})
-    except RecursionError:
-      said = f"line {number}: lists or objects are nested too deeply"
-      text = json_files.line({"error": said})
-    write(text)
+  return line_answers.answer_lines(
+    source, target, lambda lines: [_line(answer, text) for _, text in lines],
+    blank="",
+    format_error=lambda number, error: json_files.line(
+      {"error": f"line {number}: {error}"}
+    ).rstrip("\n"),
+  )
 
 
-def _request(line):
+def _line(answer, text):
+  """Returns the line of JSON that answers one."""
+  try:
+    values = _request(text)
+    context = values.pop("context")
+    result = {**values, **answer(values["question"], context)}
+    return json_files.line(result).rstrip("\n")
+  except RecursionError as error:
+    raise errors.InputError(
+      "lists or objects are nested too deeply"
+    ) from error
+
+
+def _request(text):
   """Returns the dict in a line of JSON."""
   try:
-    values = json.loads(line)
+    values = json.loads(text)
   except ValueError as error:
     raise errors.InputError(f"not JSON: {error}") from error
   for name in ("context", "question"):
@@ -68,14 +76,19 @@ def _request(line):
   return values
 
 
-def converse(lines, answer, write):
+def converse(lines, answer, target):
   """Answers questions typed at a terminal.
 
   Args:
     lines: iterable of bytes, what is typed.
     answer: see above.
-    write: function of a str, which it flushes.
+    target: stream of text; flushed after each answer.
   """
+
+  def write(text):
+    target.write(text)
+    target.flush()
+
   write(f"{_GREETING}\n")
   lines = (line.decode("utf-8", "replace") for line in lines)
   while context := _pasted(lines, write):

@@ -1,7 +1,6 @@
 """The steps of run_squad.py: train, evaluate, predict, answer on request."""
 
 import os
-import sys
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -9,7 +8,7 @@ from absl import logging
 
 import modeling
 from checkpoints import model_folder, stored_threshold, weight_files
-from common import file_io, result_lines, run_settings
+from common import file_io, line_answers, result_lines, run_settings
 from squad import (
   answering,
   dataset,
@@ -264,21 +263,23 @@ def _say_where(folder, questions, answers):
 
 
 def serve_input(job):
-  """Answers what comes on standard input, if asked for."""
-  settings = job.settings
+  """Answers what comes on standard input, if asked for.
 
-  # Bytes: how Python decodes and encodes texts here depends on the locale.
-  def write(text):
-    sys.stdout.buffer.write(text.encode("utf-8"))
-    sys.stdout.buffer.flush()
+  Raises:
+    InputError: lines of --predict_file=- could not be answered; all others
+      are by then.
+  """
+  settings = job.settings
+  if not (settings.interactive or flag_checks.answers_stream(settings)):
+    return
+  source, target = line_answers.standard_streams()
 
   def answer(question, context):
     found = job.answerer.answer(question, context, settings.predict_batch_size)
     return interactive.described(found)
 
-  if settings.do_predict and (
-    settings.predict_file == flag_checks.STANDARD_INPUT
-  ):
-    interactive.answer_lines(sys.stdin.buffer, answer, write)
   if settings.interactive:
-    interactive.converse(sys.stdin.buffer, answer, write)
+    interactive.converse(source, answer, target)
+  else:
+    bad = interactive.answer_lines(source, target, answer)
+    line_answers.require_all_answered(bad)

@@ -1,8 +1,5 @@
 """How the input of a trained model was made: stored with it, and used again."""
 
-import os
-
-import tensorflow as tf
 from absl import logging
 
 from checkpoints import model_folder, model_settings, weight_files
@@ -41,7 +38,7 @@ def restore(settings):
   """
   if settings.do_train or settings.evaluate_only:
     return settings
-  for source in _sources(settings):
+  for source in model_settings.trained_model_files(settings):
     stored = model_folder.input_settings(weight_files.read_config(source))
     # A classifier's folder has some of the names, but no questions.
     if "max_query_length" in stored:
@@ -51,15 +48,3 @@ def restore(settings):
       logging.info("by %s: %s", source, " ".join(used))
       return restored
   return settings
-
-
-def _sources(settings):
-  """Yields the files that may say so, the one of the weights first."""
-  if settings.output_dir:
-    # A run's own checkpoint counts more than --init_checkpoint, and the model
-    # that its training left says what that was trained with.
-    own = os.path.join(settings.output_dir, "final_model", "bert_config.json")
-    if tf.io.gfile.exists(own):
-      yield own
-  if settings.bert_config_file:
-    yield settings.bert_config_file

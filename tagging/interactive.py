@@ -232,8 +232,4 @@ def answer_stream(settings, model, tokenizer, labels, streams):
   bad = tag_stream(
     *streams, tagger.tag, answers=answers, batch_size=_LINES_TOGETHER
   )
-  if bad:
-    raise errors.InputError(
-      f"{bad} line{'s' * (bad > 1)} of the standard input could not be read: "
-      "each is answered by what is wrong with it; fix and send those again"
-    )
+  line_answers.require_all_answered(bad)

@@ -8,10 +8,10 @@ import pytest
 from common import errors, line_answers
 
 
-def shout(texts):
-  if any("?" in text for text in texts):
+def shout(lines):
+  if any("?" in text for _, text in lines):
     raise errors.InputError("no questions")
-  return [text.upper() for text in texts]
+  return [f"{number} {text.upper()}" for number, text in lines]
 
 
 def told(number, error):
@@ -31,13 +31,17 @@ def test_each_line_has_its_answer_or_what_is_wrong(batch_size):
   source = io.BytesIO(b"a b\r\n\nwhy?\n\xff\nc")
   assert answers(source, batch_size=batch_size) == (
     2,
-    "A B\n\n3: no questions\n4: not UTF-8 (byte 0 of the line); send UTF-8\n"
-    "C\n",
+    "1 A B\n\n3: no questions\n4: not UTF-8 (byte 0 of the line); send UTF-8\n"
+    "5 C\n",
   )
 
 
 def test_blank_lines_may_have_no_answer():
-  assert answers(io.BytesIO(b"\n \na\n"), blank="") == (0, "A\n")
+  assert answers(io.BytesIO(b"\n \na\n"), blank="") == (0, "3 A\n")
+
+
+def test_blank_lines_may_be_answered_as_others_are():
+  assert answers(io.BytesIO(b"\na\n"), blank=None) == (0, "1 \n2 A\n")
 
 
 def test_a_line_is_answered_before_the_next_one_comes():
@@ -56,7 +60,7 @@ def test_a_line_is_answered_before_the_next_one_comes():
   line_answers.answer_lines(
     source(), target, shout, format_error=told, batch_size=8
   )
-  assert target.getvalue() == "A\nB\n"
+  assert target.getvalue() == "1 A\n2 B\n"
 
 
 def test_lines_that_are_there_are_answered_together():

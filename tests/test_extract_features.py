@@ -139,6 +139,25 @@ def test_similarity_of_pairs(tmp_path):
   assert cosine < 0.9
 
 
+def test_lines_of_the_standard_input_are_answered(tmp_path):
+  """As those of a file; one that is wrong takes no other with it."""
+  lines = LINES.read_bytes().split(b"\n")
+  done = extract(
+    tmp_path, output_file=None, input_file="-", pooling="mean",
+    similarity=True, batch_size=3,
+    stdin=b" ||| ".join([lines[1], lines[5]]) + b"\nalone\n\na ||| a\n",
+  )
+  assert done.code == 1
+  assert "2 lines of the standard input could not be" in done.last_line
+  first, alone, empty, last = map(json.loads, done.out.splitlines())
+  a, b = mean_vectors()[1], mean_vectors()[5]
+  cosine = a @ b / np.linalg.norm(a) / np.linalg.norm(b)
+  assert first["similarity"] == pytest.approx(cosine, abs=1e-5)
+  assert alone["linex_index"] == 1 and "no pair in 'alone'" in alone["error"]
+  assert empty["linex_index"] == 2 and "no pair in ''" in empty["error"]
+  assert last == {"linex_index": 3, "similarity": 1.0}
+
+
 def test_pictures_of_chosen_lines(tmp_path):
   pytest.importorskip("matplotlib")
   page, plot = tmp_path / "page.html", tmp_path / "plot.svg"

@@ -7,14 +7,19 @@ from features import flag_conflicts
 
 DEFAULTS = {
   "output_file": None, "attention_html": None, "embedding_plot": None,
-  "pooling": None, "similarity": False,
+  "pooling": None, "similarity": False, "input_file": "a",
 }
+STREAM = {"input_file": "-"}
 FILE, PAGE = {"output_file": "a"}, {"attention_html": "a"}
 PLOT, POOLED = {"embedding_plot": "a"}, {**FILE, "pooling": "mean"}
 # (the flag, next to what it is ignored, next to what it is not)
 CASES = [
   *((name, PAGE, FILE) for name in (
     "output_format", "pooling", "batch_size", "jit_compile")),
+  *((name, {**STREAM, name: "a"}, {**FILE, name: "a"}) for name in (
+    "output_file", "output_format", "attention_html", "embedding_plot")),
+  ("picture_lines", {**STREAM, **PAGE}, PAGE),
+  *((name, PAGE, STREAM) for name in ("pooling", "batch_size", "layers")),
   ("similarity", PAGE, POOLED),
   ("normalize", {**PAGE, "pooling": "mean"}, POOLED),
   ("picture_lines", FILE, PLOT),

@@ -116,6 +116,19 @@ def test_the_model_folder_knows_how_its_input_was_made(trained):
   }
 
 
+def test_its_own_folder_says_how_the_input_is_made(trained, config_file):
+  path = trained / "test_results.txt"
+  before = path.read_text()
+  flags = {"do_predict": True, "predict_file": EVAL}
+  done = ner(config_file, trained, **flags, document_context=False)
+  assert done.code == 0, done.err
+  assert "--document_context=False (trained with True)" in done.err
+  assert path.read_text() != before
+  done = ner(config_file, trained, **flags, max_seq_length=None)
+  assert done.code == 0, done.err
+  assert path.read_text() == before
+
+
 def test_the_standard_input_is_answered_as_a_file_is(trained, tagged):
   """With the folder alone; a flag that differs from training is named."""
   flags = {"model_dir": trained / "final_model", "do_predict": True}

@@ -234,7 +234,8 @@ def test_the_model_folder_knows_its_threshold(trained, files, tmp_path):
     do_eval=True, eval_file=files / "dev.json", eval_batch_size=32,
     do_predict=True, predict_file="-", stdin="\n".join(lines).encode(),
   )
-  assert done.code == 0, done.err
+  assert done.code == 1, done.err
+  assert "1 line of the standard input could not be answered" in done.last_line
   later = results_in(done.out)
   assert later.pop("global_step") == 0 and results.pop("global_step") == 25
   assert later == pytest.approx(results)
@@ -351,7 +352,8 @@ def test_answers_that_are_not_found_are_listed(trained):
     ({"evaluate_only": True, "predict_file": "dev_v1.json"},
      "--evaluate_only needs --predictions_file"),
     ({"interactive": True, "vocab_file": None}, "needs --vocab_file"),
-    ({"interactive": True, "init_checkpoint": None}, "no weights to answer"),
+    ({"interactive": True, "init_checkpoint": None},
+     "pass --model_dir or --init_checkpoint, or --do_train"),
     ({"do_predict": True, "predict_file": "dev.json"},
      "is_impossible, as in SQuAD 2.0; pass --version_2_with_negative"),
     ({"do_predict": True, "predict_file": "dev_v1.json", **V2},

@@ -1,5 +1,6 @@
 """Answers line by line."""
 
+import io
 import json
 
 from common import errors
@@ -12,26 +13,18 @@ def answer(question, context):
   return {"answer": context.split()[0] if context else "", "probability": 0.5}
 
 
-def test_each_line_is_answered_before_the_next_is_read():
-  events = []
-
-  def lines():
-    for number, line in enumerate([
-      '{"id": 3, "context": "\u00e9t\u00e9 1", "question": "?"}', "", "{",
-      "[1]", '{"context": 5, "question": "?"}',
-      '{"context": "a", "question": "fail"}',
-      '{"context": "b", "question": "?"}',
-    ]):
-      events.append(number)
-      yield f"{line}\n".encode()
-    yield b'{"context": "\xe9"\n'
-
-  interactive.answer_lines(lines(), answer, events.append)
-  reads = [event for event in events if isinstance(event, int)]
-  written = [event for event in events if isinstance(event, str)]
-  assert events[:2] == [0, written[0]] and len(reads) == 7
-  assert all(text.endswith("\n") for text in written)
-  results = [json.loads(text) for text in written]
+def test_each_line_has_its_answer_or_what_is_wrong():
+  lines = [
+    '{"id": 3, "context": "\u00e9t\u00e9 1", "question": "?"}', "", "{",
+    "[1]", '{"context": 5, "question": "?"}',
+    '{"context": "a", "question": "fail"}',
+    '{"context": "b", "question": "?"}',
+  ]
+  source = [f"{line}\n".encode() for line in lines]
+  source.append(b'{"context": "\xe9"\n')
+  target = io.StringIO()
+  assert interactive.answer_lines(source, target, answer) == 5
+  results = [json.loads(line) for line in target.getvalue().splitlines()]
   assert results[0] == {
     "id": 3, "question": "?", "answer": "\u00e9t\u00e9", "probability": 0.5
   }
@@ -40,32 +33,30 @@ def test_each_line_is_answered_before_the_next_is_read():
   assert 'line 5: no text "context"' in results[3]["error"]
   assert results[4] == {"error": "line 6: it failed"}
   assert results[5]["answer"] == "b"
-  assert "line 8: not JSON: 'utf-8' codec can't" in results[6]["error"]
+  assert "line 8: not UTF-8 (byte 13 of the line)" in results[6]["error"]
 
 
 def test_no_line_ends_the_stream():
   """Not half a surrogate pair, nor what is nested too deeply."""
   deep = "[" * 20000 + "]" * 20000
   ask = '"context": "a", "question": "?"'
-  written = []
-  interactive.answer_lines(
-    [
-      f'{{"id": "\\ud800\u00e9", {ask}}}'.encode(),
-      f'{{"id": {deep}, {ask}}}'.encode(),
-      f"{{{ask}}}".encode(),
-    ],
-    answer,
-    lambda text: written.append(text.encode("utf-8")),
-  )
-  first, second, third = map(json.loads, written)
+  source = [
+    f'{{"id": "\\ud800\u00e9", {ask}}}'.encode(),
+    f'{{"id": {deep}, {ask}}}'.encode(),
+    f"{{{ask}}}".encode(),
+  ]
+  target = io.StringIO()
+  assert interactive.answer_lines(source, target, answer) == 1
+  written = target.getvalue()
+  first, second, third = map(json.loads, written.splitlines())
   assert first["id"] == "\ud800\u00e9" and first["answer"] == "a"
-  assert "\u00e9".encode() in written[0]
+  assert "\u00e9".encode() in written.encode("utf-8")
   assert second["error"].startswith("line 2: ") and "deep" in second["error"]
   assert third["answer"] == "a"
 
 
 def test_a_paragraph_is_pasted_and_asked_about():
-  said = []
+  target = io.StringIO()
   typed = b"\nOne two\nthree\n\nWho?\nWhy?\n\nFour\n\nWhat?\n"
   asked = []
 
@@ -73,22 +64,22 @@ def test_a_paragraph_is_pasted_and_asked_about():
     asked.append((question, context))
     return answer(question, context)
 
-  interactive.converse(typed.splitlines(True), recorded, said.append)
+  interactive.converse(typed.splitlines(True), recorded, target)
   assert asked == [
     ("Who?", "One two\nthree\n"), ("Why?", "One two\nthree\n"),
     ("What?", "Four\n"),
   ]
-  assert "One  [0.500]\nquestion> " in said
-  assert said[-1] == "\n"
+  assert "question> One  [0.500]\nquestion> " in target.getvalue()
+  assert target.getvalue().endswith("\n")
 
 
 def test_no_answer_is_said_in_words():
-  said = []
+  target = io.StringIO()
   interactive.converse(
     [b"a\n", b"\n", b"b\n"], lambda *_: {"answer": "", "probability": 1.0},
-    said.append,
+    target,
   )
-  assert "(no answer)  [1.000]\nquestion> " in said
+  assert "(no answer)  [1.000]\nquestion> " in target.getvalue()
 
 
 def test_an_answer_is_told_with_its_own_probability():

@@ -429,6 +429,7 @@ def test_a_run_that_was_taken_over_saves_nothing_more(tmp_path):
 
 def test_where_a_run_starts_from(tmp_path):
   folder = str(tmp_path / "run")
+  assert run_folder.starting_point(None, "x") == ("init", "x", None)
   random = run_folder.starting_point(folder, None)
   assert random == ("random", None, None)
   assert run_folder.starting_point(folder, "x") == ("init", "x", None)

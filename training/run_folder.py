@@ -98,12 +98,12 @@ def starting_point(folder, init_checkpoint, trained_with=None):
   3. Random weights.
 
   Args:
-    folder: the run's folder; it need not exist.
+    folder: the run's folder, which need not exist; None: it has none.
     init_checkpoint: path, or None or "".
     trained_with: TrainedWith or None; what is watched and differs from what
       the run began with is named, aloud.
   """
-  commit = latest_committed(folder)
+  commit = latest_committed(folder) if folder else None
   if commit:
     logging.info("resuming from %s", commit.prefix)
     if not tf.io.gfile.exists(f"{commit.prefix}.commit"):

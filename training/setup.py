@@ -285,11 +285,12 @@ def check_output_dir(
     task, config, strategy, output_dir, **fixed: see `open_run`.
 
   Returns:
-    The folder, and run_folder.TrainedWith or None.
+    The folder (None where there is none to write to), and
+    run_folder.TrainedWith or None.
   """
   folder = output_dir or settings.output_dir
   trained_with = _trained_with(settings, fixed)
-  if distribution.is_chief(strategy):
+  if folder and distribution.is_chief(strategy):
     fingerprint = {"task": task, "bert_config": config.to_dict()}
     run_folder.check_output_dir(folder, fingerprint, trained_with)
   return folder, trained_with
@@ -314,14 +315,31 @@ def open_run(settings, task, config, strategy, output_dir=None, **fixed):
   folder, trained_with = check_output_dir(
     settings, task, config, strategy, output_dir, **fixed
   )
+  return starting_point(settings, folder, trained_with)
+
+
+def starting_point(settings, folder, trained_with=None):
+  """Finds out where a run starts, without claiming its folder.
+
+  Args:
+    settings: run_settings.Settings.
+    folder: of the run, None where nothing is written.
+    trained_with: run_folder.TrainedWith, or None.
+
+  Returns:
+    run_folder.StartingPoint.
+
+  Raises:
+    InputError: there are no weights, and the run does not train.
+  """
   start = run_folder.starting_point(
     folder, settings.init_checkpoint, trained_with
   )
   # Unlike the original: it evaluates and predicts with random weights.
   if start.kind == "random" and not settings.do_train:
+    where = f"there is no checkpoint in {folder}; " if folder else ""
     raise errors.InputError(
-      f"no weights: there is no checkpoint in {folder}; pass "
-      "--init_checkpoint, or --do_train"
+      f"no weights: {where}pass --model_dir or --init_checkpoint, or --do_train"
     )
   return start
 
