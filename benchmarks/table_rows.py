@@ -17,7 +17,6 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from common import errors
 
 OURS = "here"
-_BEGIN, _END = "<!-- make bench: begin -->", "<!-- make bench: end -->"
 _MORE_IS_BETTER = ("examples_per_second", "share")
 _UNITS = {
   "megabytes": " MB",
@@ -177,20 +176,26 @@ def run_note(run):
   )
 
 
-def replace_table(page, table):
+def replace_table(page, table, name="make bench"):
   """Returns a page's text with a new table between its two markers.
+
+  Args:
+    page: the text.
+    table: what is to be between `<!-- name: begin -->` and `... end -->`.
+    name: of the markers.
 
   Raises:
     InputError: the page has not both markers, once each and in order.
   """
-  before, begin, rest = page.partition(_BEGIN)
-  _, end, after = rest.partition(_END)
-  if not begin or not end or _BEGIN in rest or _END in after:
+  first, last = (f"<!-- {name}: {place} -->" for place in ("begin", "end"))
+  before, begin, rest = page.partition(first)
+  _, end, after = rest.partition(last)
+  if not begin or not end or first in rest or last in after:
     raise errors.InputError(
-      f"expected one line {_BEGIN} and after it one line {_END} in the page "
+      f"expected one line {first} and after it one line {last} in the page "
       "that the table is written to: add them"
     )
-  return f"{before}{_BEGIN}\n{table}\n{_END}{after}"
+  return f"{before}{first}\n{table}\n{last}{after}"
 
 
 def draw(outcomes, path):

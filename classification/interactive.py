@@ -21,6 +21,8 @@ from common import choices, errors, line_answers
 from training import input_sequences, pipeline
 
 FORMATS = choices.ANSWER_FORMATS
+# Lines that wait together are sorted by length: this many batches of them.
+_BATCHES_SORTED_TOGETHER = 50
 
 
 class Prediction(NamedTuple):
@@ -65,12 +67,14 @@ class TextClassifier:
 
     self._compute = compute
 
-  def predict_texts(self, texts):
+  def predict_texts(self, texts, batch_size=None):
     """Classifies texts.
 
     Args:
       texts: list of tuples of str: (text,), (text, second text), or for
         multiple choice (text, ending, ending, ...).
+      batch_size: compute at most N texts together, those of like length; None:
+        all of them.
 
     Returns:
       list of Prediction.
@@ -84,13 +88,34 @@ class TextClassifier:
       for number, parts in enumerate(texts, 1)
     ]
     arrays, num_rows = input_data.encode(examples, options)
-    present = np.arange(num_rows.max()) < num_rows[:, None]
-    batch = {}
-    for name, rows in arrays.items():
-      batch[name] = np.zeros([*present.shape, rows.shape[1]], np.int32)
-      batch[name][present] = rows
-    outputs = self._compute(batch).numpy()
+    starts = np.cumsum(num_rows) - num_rows
+    lengths = np.add.reduceat(arrays["input_mask"].sum(axis=1), starts)
+    order = np.argsort(-lengths, kind="stable")
+    size = batch_size or len(order)
+    outputs = []
+    for first in range(0, len(order), size):
+      chosen = order[first : first + size]
+      batch = _take(arrays, starts[chosen], num_rows[chosen])
+      outputs.append(self._compute(batch).numpy())
+    outputs = np.concatenate(outputs)[np.argsort(order)]
     return make_predictions(options.kind, options.labels, outputs)
+
+
+def _take(arrays, starts, num_rows):
+  """Returns a batch, dict of arrays [B, W, T], of some examples.
+
+  Args:
+    arrays: dict of arrays [rows, T], see input_data.encode.
+    starts, num_rows: the first row, and the number of rows, of each example.
+  """
+  column = np.arange(num_rows.max())
+  present = column < num_rows[:, None]
+  rows = (starts[:, None] + column)[present]
+  batch = {}
+  for name, values in arrays.items():
+    batch[name] = np.zeros([*present.shape, values.shape[1]], np.int32)
+    batch[name][present] = values[rows]
+  return batch
 
 
 def make_example(number, parts, kind, num_classes):
@@ -176,14 +201,16 @@ def answer_lines(
 ):
   """Classifies each line of a stream, see line_answers.answer_lines.
 
-  An empty line is answered by an empty line.
+  An empty line is answered by an empty line. Lines that wait, as those of a
+  file do, are read ahead and answered some batches together: memory holds no
+  more than these, however many lines there are.
 
   Args:
-    predict_texts: function of a list of tuples of texts.
+    predict_texts: function of a list of tuples of texts, and of batch_size.
     source: stream of bytes.
     target: stream of text.
     output_format: one of FORMATS.
-    batch_size: at most N lines together.
+    batch_size: at most N lines in a batch.
     text_pairs: as of `split_texts`.
 
   Returns:
@@ -192,10 +219,11 @@ def answer_lines(
 
   def answer(lines):
     texts = [split_texts(line, text_pairs) for _, line in lines]
-    predictions = predict_texts(texts)
+    predictions = predict_texts(texts, batch_size)
     return [format_prediction(found, output_format) for found in predictions]
 
   return line_answers.answer_lines(
-    source, target, answer, batch_size=batch_size,
+    source, target, answer,
+    batch_size=batch_size * _BATCHES_SORTED_TOGETHER,
     format_error=lambda number, error: format_error(error, output_format),
   )

@@ -31,7 +31,7 @@ def answer_lines(
     answer: function of a list of n pairs (number of the line from 1, str
       without its end); returns the n answers, str without line ends. It raises
       InputError if it can answer one of them not; then it is asked again for
-      each of them alone.
+      fewer of them, down to the one.
     format_error: function of (number of the line from 1, InputError); returns
       the line that is written in the place of an answer.
     batch_size: at most N lines are answered together.
@@ -103,8 +103,10 @@ def _answers(answer, lines):
   except errors.InputError as error:
     if len(lines) == 1:
       return [error]
-  # Each by itself, so that a bad one takes no other with it.
-  return [_answers(answer, [line])[0] for line in lines]
+  # Halved until it is alone: a bad one takes no other with it, and the others
+  # are still answered together.
+  middle = len(lines) // 2
+  return _answers(answer, lines[:middle]) + _answers(answer, lines[middle:])
 
 
 def read_batches(source, batch_size):

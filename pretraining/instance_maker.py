@@ -142,6 +142,8 @@ def create_instances(corpus, vocabulary, options, rng, *, after_pass=None):
     rng,
     views=masking.stream_views(vocabulary),
     chunk=_LARGE_CHUNK if is_large else _SMALL_CHUNK,
+    # A pair that was cut to fit, whose pieces are masked.
+    common_size=options.max_seq_length - 3,
   )
   masker = masking.make_masker(corpus, vocabulary, options, stream)
   for _ in range(options.dupe_factor):

@@ -18,6 +18,7 @@ same in one plain loop.
 
 import array
 import bisect
+import functools
 import itertools
 import re
 from typing import NamedTuple
@@ -30,6 +31,7 @@ from pretraining import text_corpus
 _MASK_PROB = 0.8
 _MASK_BELOW = int(_MASK_PROB * (1 << 53))
 _KEEP_PROB = 0.5  # Of the tokens that are not replaced by [MASK].
+_MASKS, _KEEPS, _IS_ID = 1, 2, 4  # See `stream_views`.
 
 _WORD = re.compile(rb"[\x00\x01]\x01*")  # See text_corpus.STARTS_WORD.
 _WORDS = re.compile(rb"[\x00\x01]+")  # Up to a NO_WORD.
@@ -65,25 +67,54 @@ def stream_views(vocabulary):
     vocabulary: text_corpus.Vocabulary.
 
   Returns:
-    A dict of functions, see random_stream.RandomWordStream. For each word,
-    "masks" says whether a random() from there on is below 0.8, "is_id" whether
-    a randint among the ids of the vocabulary accepts the word.
+    A dict of functions, see random_stream.RandomWordStream. "draws" has a byte
+    for each word, a sum of what holds of the numbers that start there: _MASKS,
+    random() is below 0.8; _KEEPS, it is below 0.5; _IS_ID, a randint among the
+    ids of the vocabulary accepts the word.
   """
   size = len(vocabulary.ids)
   shift = np.uint32(32 - size.bit_length())
-  return {
-    "masks": _masks,
-    "is_id": lambda words: ((words >> shift) < size).tobytes(),
-  }
+
+  def draws(words):
+    codes = _masks(words) * np.uint8(_MASKS)
+    codes += (words < 1 << 31) * np.uint8(_KEEPS)
+    codes += ((words >> shift) < size) * np.uint8(_IS_ID)
+    return codes.tobytes()
+
+  return {"draws": draws}
 
 
 def _masks(words):
+  """Whether a random() from each word on is below 0.8."""
   # random() takes 27 bits of one word and 26 of the next. Comparing the parts
   # one after the other is exact, and needs no floating point.
   high, low = words >> 5, np.append(words[1:], np.uint32(0)) >> 6
   limit_high, limit_low = _MASK_BELOW >> 26, _MASK_BELOW & ((1 << 26) - 1)
-  below = (high < limit_high) | ((high == limit_high) & (low < limit_low))
-  return below.tobytes()
+  return (high < limit_high) | ((high == limit_high) & (low < limit_low))
+
+
+@functools.lru_cache(maxsize=None)
+def _replacement_pattern(count):
+  """Returns `match` of a pattern for the draws of `count` replacements.
+
+  A token takes one random(), two words, if it becomes [MASK], a second one that
+  decides whether it is kept, and a randint, some words, if it is not.
+  """
+  kept = b"%s." % _class_of(_KEEPS)
+  chosen = b"%s.%s*%s" % (
+    _class_of(_KEEPS, holds=False), _class_of(_IS_ID, holds=False),
+    _class_of(_IS_ID),
+  )
+  token = b"(?:%s.|%s.(?:%s|%s))" % (
+    _class_of(_MASKS), _class_of(_MASKS, holds=False), kept, chosen
+  )
+  return re.compile(b"%s{%d}" % (token, count), re.DOTALL).match
+
+
+def _class_of(code, *, holds=True):
+  """Returns a character class: the bytes of draws with `code`, or without."""
+  codes = [n for n in range(8) if bool(n & code) == holds]
+  return b"[%s]" % b"".join(b"\\x%02x" % n for n in codes)
 
 
 def make_masker(corpus, vocabulary, options, stream):
@@ -158,8 +189,10 @@ class PieceMasker(_Masker):
     masks_start = stream.position
     # Retried from the start with more words, because a count that ended in
     # the middle has used none.
-    while not self._skip_replacements(budget):
+    match = _replacement_pattern(budget)
+    while not (found := match(stream.views["draws"], masks_start)):
       stream.extend()
+    stream.position = found.end()
     self._pending.extend(
       (*pair, num_words, shuffle_start, budget, masks_start)
     )
@@ -193,29 +226,6 @@ class PieceMasker(_Masker):
       if used + size <= budget:
         used += size
     return used
-
-  def _skip_replacements(self, count):
-    """Skips the replacements of `count` tokens, if there are enough words.
-
-    A token takes one random() if it becomes [MASK], a second one that decides
-    whether it is kept, and a randint if it is not.
-    """
-    masks, is_id = self._stream.views["masks"], self._stream.views["is_id"]
-    is_below_half, position = self._stream.is_below_half, self._stream.position
-    try:
-      for _ in range(count):
-        if masks[position]:
-          position += 2
-        elif is_below_half[position + 2]:
-          position += 4
-        else:
-          position = is_id.index(1, position + 4) + 1
-    except (IndexError, ValueError):
-      return False
-    if position > len(masks):
-      return False
-    self._stream.position = position
-    return True
 
   def flush(self):
     """Returns the Masked of the pairs since the last call."""
@@ -285,16 +295,15 @@ class PieceMasker(_Masker):
     As in the original: [MASK] (80 %), the token itself (10 %) or any token of
     the vocabulary (10 %), [PAD], [unused0] and "##" pieces included.
     """
-    masks = np.frombuffer(self._stream.views["masks"], bool)
-    is_below_half = np.frombuffer(self._stream.is_below_half, bool)
+    draws = np.frombuffer(self._stream.views["draws"], np.uint8)
     replacements = self._original_ids(pairs, tokens)
     position = starts.copy()
     ids = self._vocabulary.ids
     # Row n holds the n-th masked token of every instance. Rows past the budget
     # read random words that belong to something else; their result is unused.
     for number, row in enumerate(replacements):
-      as_mask = masks.take(position, mode="clip")
-      is_kept = is_below_half.take(position + 2, mode="clip")
+      as_mask = draws.take(position, mode="clip") & _MASKS > 0
+      is_kept = draws.take(position + 2, mode="clip") & _KEEPS > 0
       row[as_mask] = self._vocabulary.mask_id
       position += np.where(as_mask, 2, 4)
       other = np.flatnonzero(~as_mask & ~is_kept & (number < budgets))

@@ -22,6 +22,8 @@ import sys
 
 import numpy as np
 
+_STATE_WORDS = 624  # Of the Mersenne Twister.
+
 _CHUNK = 1 << 17
 _STEPS_PER_PATTERN = 32
 # Patterns match bytes, and a byte per word is enough to compare it with limits
@@ -44,7 +46,7 @@ class RandomWordStream:
     views: dict of name -> result of the function of that name, see __init__.
   """
 
-  def __init__(self, rng, *, views=None, chunk=_CHUNK):
+  def __init__(self, rng, *, views=None, chunk=_CHUNK, common_size=None):
     """Takes over a random.Random until `restore_rng`.
 
     Args:
@@ -52,20 +54,23 @@ class RandomWordStream:
       views: dict of name -> function of `words`, to be applied whenever there
         are new words.
       chunk: approximate number of words in memory.
+      common_size: length of most lists that are shuffled, if it is known: it
+        is worth a pattern of its own.
     """
     self.position = 0
     self.views = {}
     self._rng = rng
+    self._generator = np.random.MT19937()  # The same words, sooner.
+    self._generator.state = _numpy_state(rng)
     self._view_functions = views or {}
     self._chunk = chunk
-    self._states = []  # (position of a word, state of `rng` right before it).
+    self._common_size = common_size
+    self._states = []  # (position of a word, generator's state before it).
     self._set_words(self._generate(chunk, 0))
 
   def _generate(self, count, position):
-    self._states.append((position, self._rng.getstate()))
-    # getrandbits fills a long integer with words, the lowest one first.
-    data = self._rng.getrandbits(32 * count).to_bytes(4 * count, "little")
-    return np.frombuffer(data, "<u4")
+    self._states.append((position, self._generator.state))
+    return self._generator.random_raw(count).astype(np.uint32)
 
   def _set_words(self, words):
     self.words = words
@@ -104,9 +109,12 @@ class RandomWordStream:
     place, state = [
       entry for entry in self._states if entry[0] <= self.position
     ][-1]
-    self._rng.setstate(state)
-    if self.position > place:
-      self._rng.getrandbits(32 * (self.position - place))
+    self._generator.state = state
+    self._generator.random_raw(self.position - place)
+    twister = self._generator.state["state"]
+    version, _, gauss = self._rng.getstate()
+    key = twister["key"].tolist()
+    self._rng.setstate((version, (*key, twister["pos"]), gauss))
 
   def random(self):
     """Returns the next random.Random.random()."""
@@ -150,7 +158,9 @@ class RandomWordStream:
       self.randint(1, limit)
     size = min(size, _LONGEST_IN_PATTERN)
     while size > 1:
-      match_words, text_of, rest = _shuffle_pattern(size)
+      match_words, text_of, rest = _shuffle_pattern(
+        size, is_whole=size == self._common_size
+      )
       text = self._texts.get(text_of)
       if text is None:
         text = self._texts[text_of] = text_of(self.words)
@@ -187,71 +197,88 @@ class RandomWordStream:
 
     Args:
       starts: int64 array [B] of positions.
-      sizes: int64 array [B].
+      sizes: int64 array [B], each below 2**16.
 
     Returns:
       Array [largest size, B] uint16; the first sizes[b] rows of column b are
       list b, shuffled.
     """
-    numbers = self._shuffle_numbers(starts, sizes)
-    largest = len(numbers) - 1
-    lists = np.empty((largest, len(sizes)), numbers.dtype)
-    lists[:] = np.arange(largest, dtype=numbers.dtype)[:, None]
-    column = np.arange(len(sizes))
+    largest, count = int(sizes.max(initial=1)), len(sizes)
+    numbers = self._shuffle_numbers(starts, sizes, largest)
+    # Flat: the item at place p of list b is items[p * B + b].
+    items = np.repeat(np.arange(largest, dtype=np.uint16), count)
+    chosen = np.ascontiguousarray(numbers.T) * np.int64(count)
+    chosen += np.arange(count)
     # Step n of all shuffles at once; a shorter list swaps with itself until
     # n is below its size.
-    for last in range(largest - 1, 0, -1):
-      chosen = numbers[last + 1]
-      moved = lists[last].copy()
-      lists[last] = lists[chosen, column]
-      lists[chosen, column] = moved
-    return lists
+    for last, places in zip(range(largest - 1, 0, -1), chosen):
+      row = items[last * count : (last + 1) * count]
+      moved = row.copy()
+      row[:] = items.take(places, mode="clip")
+      items[places] = moved
+    return items.reshape(largest, count)
 
-  def _shuffle_numbers(self, starts, sizes):
-    """Returns array [largest size + 1, B]: row n is the number below n.
+  def _shuffle_numbers(self, starts, sizes, largest):
+    """Returns array [B, largest - 1] uint16: column j has the numbers below n.
 
-    Where a list is shorter than n it is n - 1, so that nothing moves.
+    n is largest - j. Where a list is shorter than n the number is n - 1, so
+    that nothing moves.
     """
-    largest = int(sizes.max(initial=1))
-    result = np.empty((largest + 1, len(sizes)), np.uint16)
-    result[1:] = np.arange(largest, dtype=result.dtype)[:, None]
-    shifts = [32 - n.bit_length() for n in range(largest + 1)]
-    # A finished list stays in its round with limits 1 and 0, to no effect.
-    shifts = np.array([31, *shifts[1:]], np.uint32)
-    columns = np.arange(len(sizes))
-    position, limit = starts, sizes.astype(np.uint32)
-    while len(columns):
-      # Each list reads its words in step with the others, accepted or not:
-      # its limit falls only when a word is accepted. Lists that are done leave
-      # after the round, so that few long ones do not carry all along.
-      numbers = np.empty((_WORDS_PER_ROUND, len(columns)), np.uint32)
-      limits = np.empty_like(numbers)
-      for word in range(_WORDS_PER_ROUND):
-        limits[word] = limit
-        number = self.words.take(position + word, mode="clip")
-        number >>= shifts.take(limit)
-        numbers[word] = number
-        limit = limit - (number < limit)
-      # A rejected number is overwritten by the next one with its limit.
-      result[limits, columns] = numbers
-      is_unfinished = limit > 1
-      columns, limit = columns[is_unfinished], limit[is_unfinished]
-      position = position[is_unfinished] + _WORDS_PER_ROUND
-    return result
+    limits = np.arange(largest + 1)
+    shifts = np.array([16 - n.bit_length() for n in limits.tolist()])
+    # A word's top 16 bits are below this if its number is below the limit. A
+    # finished list (limit 1 or 0) accepts none.
+    bounds = (limits << shifts).astype(np.uint16)
+    bounds[:2] = 0
+    tops = (self.words >> 16).astype(np.uint16)
+    limit, position = sizes.copy(), starts
+    words, flags = [], []
+    while not words or (limit > 1).any():
+      places = position + np.arange(_WORDS_PER_ROUND)[:, None]
+      words.append(tops.take(places, mode="clip"))
+      flags.append(np.empty(places.shape, bool))
+      for word, is_accepted in zip(words[-1], flags[-1]):
+        np.less(word, bounds.take(limit), out=is_accepted)
+        limit -= is_accepted
+      position = position + _WORDS_PER_ROUND
+    words, flags = (
+      np.ascontiguousarray(np.concatenate(rounds).T)
+      for rounds in (words, flags)
+    )
+    # List by list, the accepted words belong to limits n, n - 1, ..., 2.
+    descending = limits[:1:-1]
+    is_used = descending <= sizes[:, None]
+    numbers = np.zeros(is_used.shape, np.uint16)
+    numbers[is_used] = words[flags]
+    numbers >>= shifts[:1:-1].astype(np.uint16)
+    return np.where(is_used, numbers, (descending - 1).astype(np.uint16))
+
+
+def _numpy_state(rng):
+  """Returns the state of a random.Random as np.random.MT19937 has it."""
+  _, words, _ = rng.getstate()
+  twister = {
+    "key": np.array(words[:_STATE_WORDS], np.uint32),
+    "pos": words[_STATE_WORDS],
+  }
+  return {"bit_generator": "MT19937", "state": twister}
 
 
 @functools.lru_cache(maxsize=None)
-def _shuffle_pattern(size):
+def _shuffle_pattern(size, *, is_whole):
   """Returns a pattern for the words of the first steps of a shuffle.
 
   In parts of some steps each, because one pattern for a whole list could not
-  be shared by lists of other sizes, and takes long to compile.
+  be shared by lists of other sizes, and takes long to compile. `is_whole`: all
+  steps whose limits take as many bytes.
 
   Returns:
     (`match` of the pattern, the function of the words that gives its bytes,
     the list size at which the next pattern continues).
   """
   rest = size // _STEPS_PER_PATTERN * _STEPS_PER_PATTERN - 1
+  if is_whole:
+    rest = _LONGEST_IN_BYTE if size > _LONGEST_IN_BYTE else 1
   text_of = _top_bytes if size <= _LONGEST_IN_BYTE else _top_nine_bits
   limits = range(size, max(1, rest), -1)
   pattern = b"".join(_number_pattern(limit, text_of) for limit in limits)

@@ -5,6 +5,7 @@ import pathlib
 import runpy
 import sys
 
+import numpy as np
 import pytest
 
 from common import errors, json_files
@@ -13,6 +14,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 # Benchmarks are run from their folder and import each other.
 sys.path.append(str(ROOT / "benchmarks"))
 
+import cost_growth
 import measured_runs
 import table_rows
 import table_work
@@ -105,7 +107,8 @@ def test_the_table_replaces_the_one_between_the_markers():
 
 def test_the_page_of_the_project_has_the_markers():
   page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
-  assert "\nnew table\n" in table_rows.replace_table(page, "new table")
+  for name in ("make bench", "cost growth"):
+    assert "\nnew table\n" in table_rows.replace_table(page, "new table", name)
 
 
 def test_the_chart_is_drawn(tmp_path):
@@ -208,3 +211,40 @@ def test_the_cost_until_something_happens(tmp_path):
   assert cost.seconds < 30
   with pytest.raises(errors.InputError, match="ended with code 0"):
     measured_runs.measure([sys.executable, "-c", ""], until=lambda: False)
+
+
+def test_costs_on_a_straight_line(tmp_path):
+  line = cost_growth.fit_line([1, 2, 4], np.array([5.0, 7.0, 11.0]))
+  np.testing.assert_allclose(line, (3, 2, 1))
+  bent = cost_growth.fit_line([1, 2, 3], np.array([1.0, 4.0, 9.0]))
+  np.testing.assert_allclose(bent[:2], (-10 / 3, 4))
+  assert 0.9 < bent.fit < 1
+
+
+def test_mixes_of_lengths_have_equally_many_tokens(tmp_path):
+  path = tmp_path / "train.tsv"
+  found = {
+    cost_growth.write_examples(path, lengths, 40)
+    for lengths in cost_growth._MIXES.values()
+  }
+  assert found == {40 * 30}
+  header, *rows = path.read_text().splitlines()
+  texts, labels = zip(*(row.split("\t") for row in rows))
+  assert header == "text\tlabel" and set(labels) == {"yes", "no"}
+  assert sum(len(text.split()) + 2 for text in texts) == 40 * 30
+
+
+def test_the_table_and_the_figure_of_growing_costs(tmp_path):
+  points = [
+    ("mix", size, measured_runs.Cost(0, 2 + size / 1000, 100 + size / 100))
+    for size in (1000, 2000, 4000)
+  ]
+  series = cost_growth.Series("training", "real tokens", points)
+  last = cost_growth.markdown([series]).split("\n")[-1]
+  assert last == (
+    "| training | 1,000 to 4,000 real tokens | 2.0 s + 1 s per 1,000 real "
+    "tokens | 1.000 | 100 MB + 10 MB per 1,000 real tokens | 1.000 |"
+  )
+  pytest.importorskip("matplotlib")
+  cost_growth.draw([series], tmp_path / "figure.png")
+  assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")

@@ -54,6 +54,35 @@ def test_a_text_has_its_label_whatever_stands_beside_it(vocab_file):
     )
 
 
+@pytest.mark.parametrize("options", [{}, {"doc_stride": 5}])
+def test_batches_of_like_length_answer_in_order(
+  vocab_file, monkeypatch, options
+):
+  predict_texts = make(vocab_file, "single", **options)
+  texts = [
+    (" ".join(f"w{(3 * n + i) % 20}" for i in range(length)),)
+    for n, length in enumerate([1, 17, 2, 9, 3, 30, 8])
+  ]
+  expected = predict_texts(texts)
+  classify, shapes = predict_texts.__self__, []
+  compute = classify._compute
+
+  def watched(batch):
+    shapes.append(batch["input_mask"].sum(axis=(1, 2)).tolist())
+    return compute(batch)
+
+  monkeypatch.setattr(classify, "_compute", watched)
+  found = predict_texts(texts, 3)
+  assert [len(lengths) for lengths in shapes] == [3, 3, 1]
+  lengths = sum(shapes, [])
+  assert lengths == sorted(lengths, reverse=True)
+  for ours, theirs in zip(found, expected):
+    assert ours.label == theirs.label
+    np.testing.assert_allclose(
+      list(ours.scores.values()), list(theirs.scores.values()), atol=1e-6
+    )
+
+
 def test_long_texts_have_windows(vocab_file):
   predict_texts = make(vocab_file, "single", doc_stride=5)
   text = " ".join(f"w{number}" for number in range(20))
@@ -122,7 +151,8 @@ def test_the_greeting_says_what_to_type_and_names_the_classes(
   assert re.match(said, interactive.greeting(task))
 
 
-def fake_predictions(texts):
+def fake_predictions(texts, batch_size):
+  assert batch_size in (1, 3, 8)
   return [
     interactive.Prediction(text[0].upper(), {"A": 0.25, "B": 0.75})
     for text in texts
@@ -158,11 +188,11 @@ def test_numbers_and_lists_of_classes_are_written_plainly():
   assert json.loads(show(several, "json"))["label"] == ["a", "b"]
 
 
-def one_text_each(texts):
+def one_text_each(texts, batch_size):
   for parts in texts:
     if len(parts) > 1:
       raise errors.InputError(f"expected one\ttext, got {len(parts)}")
-  return fake_predictions(texts)
+  return fake_predictions(texts, batch_size)
 
 
 @pytest.mark.parametrize("batch_size", [1, 8])

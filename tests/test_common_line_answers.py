@@ -68,3 +68,43 @@ def test_lines_that_are_there_are_answered_together():
   numbered = [pair for lines in batches for pair in lines]
   assert numbered == [(1, b"a"), (2, b"b"), (3, b"c")]
   assert max(map(len, batches)) <= 2
+
+
+def test_a_bad_line_leaves_the_others_together():
+  asked = []
+
+  def answer(lines):
+    asked.append(len(lines))
+    return shout(lines)
+
+  lines = [(number, "a?" if number == 61 else "b") for number in range(1, 129)]
+  *before, error, after = line_answers._answers(answer, lines)[:62]
+  assert before == [f"{number} B" for number in range(1, 61)]
+  assert isinstance(error, errors.InputError) and after == "62 B"
+  # All, then two halves at each of the seven halvings down to one line.
+  assert len(asked) == 1 + 2 * 7
+
+
+@pytest.mark.parametrize("count", [500, 5000])
+def test_lines_in_memory_do_not_grow_with_their_number(count):
+  held = []
+
+  class Target(io.StringIO):
+    answered = 0
+
+    def write(self, line):
+      self.answered += 1
+      return super().write(line)
+
+  target = Target()
+
+  def source():
+    for number in range(count):
+      held.append(number + 1 - target.answered)
+      yield b"a\n"
+
+  line_answers.answer_lines(
+    source(), target, shout, format_error=told, batch_size=16
+  )
+  assert target.answered == count
+  assert max(held) <= 6 * 16  # A batch, and those that are read ahead.

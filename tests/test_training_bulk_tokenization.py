@@ -75,6 +75,19 @@ def test_random_lines(seed, tokenizer, fast):
   assert_alike(lines, tokenizer, fast)
 
 
+def test_text_before_the_fast_tokenizer_is_encoded_exactly(tokenizer):
+  exact = bulk_tokenization.BulkEncoder(tokenizer)
+  lines = ["Don't stop, Émile!", "", "a\tb", "x" * 300, "unaffable, STOP!"]
+  for _ in range(2):  # The second time from what is kept.
+    assert_alike(lines, tokenizer, exact)
+
+
+def test_kept_words_are_bounded(tokenizer, monkeypatch):
+  monkeypatch.setattr(bulk_tokenization, "_CACHED_WORDS", 3)
+  exact = bulk_tokenization.BulkEncoder(tokenizer)
+  assert_alike(["one two three four, two one"] * 2, tokenizer, exact)
+
+
 def test_lines_of_both_kinds_keep_their_order(tokenizer, fast):
   lines = ["plain", "½ Σ ΟΔΟΣ", "", "z" * 150, "ﬁne", "a\tb", "e\u0301", "end"]
   flags = list(map(bulk_tokenization.is_alike, lines))
@@ -102,9 +115,10 @@ def test_long_words_are_not_alike(line, alike):
 def test_a_small_text_is_left_to_the_exact_tokenizer(tokenizer, monkeypatch):
   monkeypatch.setattr(bulk_tokenization, "_fast_tokenizer", lambda _: 1 / 0)
   encoder = bulk_tokenization.BulkEncoder(tokenizer, characters_before_fast=9)
-  assert encoder(["abc", ""])[1] == [len(tokenizer.encode("abc")), 0]
+  texts = ["ä" * 5, "", "a" * 12]  # ASCII counts a quarter.
+  assert encoder(texts)[1] == [len(tokenizer.encode(text)) for text in texts]
   with pytest.raises(ZeroDivisionError):
-    encoder(["abcdefg"])
+    encoder(["äö"])
 
 
 @pytest.mark.parametrize(
