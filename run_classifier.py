@@ -18,6 +18,7 @@ from common import command
 from training import common_flags
 
 common_flags.define_fine_tuning_flags()
+common_flags.define_distillation_flags()
 classifier_flags.define_task_flags()
 classifier_flags.define_own_data_flags()
 classifier_flags.define_window_flags()
@@ -41,13 +42,14 @@ from classification import (
   tasks,
 )
 from common import file_io
-from training import distribution, setup
+from training import distillation, distribution, setup
 
 
 def main(_):
   settings = model_settings.resolve(common_flags.read_settings())
   settings = task_reader.restore_input_settings(settings)
   task_reader.check_settings(settings)
+  settings = distillation.with_starting_weights(settings)
   config = setup.model_config(settings)
   model_settings.make_tokenizer(settings, config)
   # Before anything else computes: devices cannot be arranged afterwards.
@@ -86,6 +88,7 @@ def prepare_run(settings, config, strategy):
     task=task,
     options=model_run.input_options(settings, task),
     class_weights=task_reader.class_weights(settings, task),
+    teacher=distillation.find_teacher(settings, config),
     strategy=strategy,
     data={},
     trim=setup.shapes_may_vary(settings, strategy),

@@ -19,6 +19,7 @@ common_flags.define_output_flags()
 common_flags.define_training_flags()
 common_flags.define_evaluation_flags()
 common_flags.define_device_flags()
+common_flags.define_distillation_flags()
 flags.DEFINE_string(
   "input_file", None,
   "TFRecord files, comma-separated, or glob patterns of them.", required=True,
@@ -56,6 +57,12 @@ flags.DEFINE_bool(
   "Whether to predict masked words from the two tokens around their span, "
   "too, as SpanBERT does; for data with --mask_runs=spans.",
 )
+flags.DEFINE_list(
+  "distillation_weights", ["5", "2", "1"],
+  "How much three losses count with --teacher_checkpoint: soft targets of the "
+  "masked words, the masked words, the cosine of last hidden states. As in "
+  "DistilBERT.",
+)
 flags.DEFINE_enum(
   "on_corrupt_record", "fail", ("fail", "skip"),
   "skip: search all files for damaged records first, and read copies without "
@@ -90,8 +97,9 @@ import numpy as np
 import tokenization
 from checkpoints import huggingface, model_folder, model_settings, weight_files
 from common import file_io, result_lines, run_settings
-from pretraining import flag_conflicts, input_data, pretrainer
+from pretraining import distilling, flag_conflicts, input_data, pretrainer
 from training import (
+  distillation,
   distribution,
   evaluation_loop,
   pipeline,
@@ -139,6 +147,33 @@ def make_input(settings, files):
       settings, flag_conflicts.MASKED_RECORDS_CONFLICTS
     )
   return data
+
+
+def fixed_settings(settings):
+  """Returns what must not change while the run trains, by name."""
+  fixed = {"use_next_sentence_loss": settings.use_next_sentence_loss}
+  if settings.span_boundary_objective:
+    fixed["span_boundary_objective"] = True
+  if settings.teacher_checkpoint:
+    fixed["distillation_temperature"] = settings.distillation_temperature
+    fixed["distillation_weights"] = distilling.parse_weights(
+      settings.distillation_weights
+    )
+  return fixed
+
+
+def make_objective(settings, model, teacher, **model_options):
+  """Returns the loop.Objective; the weights of a teacher are loaded."""
+  if not teacher:
+    return pretrainer.objective(model)
+  distills = distilling.Distillation(
+    teacher,
+    distilling.parse_weights(settings.distillation_weights),
+    settings.distillation_temperature,
+    **model_options,
+  )
+  distills.check_student(model.config)
+  return pretrainer.objective(model, distills)
 
 
 def make_evaluation(strategy, objective, data, *, num_batches, **batching):
@@ -234,9 +269,9 @@ def main(_):
   strategy = setup.make_strategy(settings)
   trim = setup.shapes_may_vary(settings, strategy)
   task = "pretraining", config, strategy
-  fixed = {"use_next_sentence_loss": settings.use_next_sentence_loss}
-  if settings.span_boundary_objective:
-    fixed["span_boundary_objective"] = True
+  teacher = distillation.find_teacher(settings, config)
+  settings = distillation.with_starting_weights(settings)
+  fixed = fixed_settings(settings)
   if settings.on_corrupt_record == "skip":
     # Before copies are written to it.
     setup.check_output_dir(settings, *task, **fixed)
@@ -246,14 +281,16 @@ def main(_):
     eval_data = make_input(settings, eval_files)
 
   start = setup.open_run(settings, *task, **fixed)
+  start = distillation.student_start(settings, start, teacher, config)
+  model_options = setup.model_options(settings, strategy)
   with strategy.scope():
     model = pretrainer.PretrainingModel(
       config,
       with_next_sentence=settings.use_next_sentence_loss,
       with_span_boundary=settings.span_boundary_objective,
-      **setup.model_options(settings, strategy),
+      **model_options,
     )
-  objective = pretrainer.objective(model)
+    objective = make_objective(settings, model, teacher, **model_options)
   evaluate = make_evaluation(
     strategy,
     objective,

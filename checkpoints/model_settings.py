@@ -62,8 +62,10 @@ def with_known_case(settings):
   known = huggingface.read_do_lower_case(settings.vocab_file)
   where = "the tokenizer_config.json next to --vocab_file"
   if known is None and settings.do_lower_case:
+    # A file that is missing is named when the vocabulary is read.
     is_default = "do_lower_case" not in settings.given
-    if is_default and converter.has_capitals(settings.vocab_file):
+    exists = tf.io.gfile.exists(settings.vocab_file)
+    if is_default and exists and converter.has_capitals(settings.vocab_file):
       logging.warning(
         "%s has words with capital letters, which lower-cased text never "
         "finds: pass --do_lower_case=false if the model is a cased one",

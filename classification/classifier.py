@@ -176,11 +176,12 @@ def scores(kind, logits):
   return tf.nn.softmax(logits)
 
 
-def objective(model, class_weights=None, *, skip_empty=False):
+def objective(model, class_weights=None, *, skip_empty=False, distills=None):
   """Returns the loop.Objective: the mean loss of an example.
 
-  Its metrics are the mean loss, where there is one right class the accuracy,
-  and, unless features are kept, the tokens of an example.
+  Its metrics are the mean loss of the labels, that of a teacher's outputs,
+  where there is one right class the accuracy, and, unless features are kept,
+  the tokens of an example.
 
   Args:
     model: ClassifierModel.
@@ -188,6 +189,7 @@ def objective(model, class_weights=None, *, skip_empty=False):
       class counts in the mean; of several classes at once as in
       `example_losses`.
     skip_empty: as of a call of the model.
+    distills: distilling.Distillation, a teacher's part in the loss; None.
   """
   kind = model.kind
   is_single = kind == labelled_examples.SINGLE
@@ -212,6 +214,11 @@ def objective(model, class_weights=None, *, skip_empty=False):
     counts = example_weights(batch)
     loss, total = tf.reduce_sum(losses * counts), tf.reduce_sum(counts)
     metrics = {"classifier_loss": (loss, total)}
+    if distills:
+      losses = distills.example_losses(batch, logits, skip_empty=skip_empty)
+      soft_loss = tf.reduce_sum(losses * counts)
+      metrics["soft_labels_loss"] = soft_loss, total
+      loss = (1.0 - distills.weight) * loss + distills.weight * soft_loss
     if kind in (labelled_examples.SINGLE, labelled_examples.CHOICE):
       real = tf.cast(batch["is_real_example"], tf.float32)
       predicted = tf.argmax(logits, axis=-1, output_type=labels.dtype)

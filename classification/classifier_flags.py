@@ -141,6 +141,12 @@ def define_window_flags():
 
 def define_run_flags():
   """Flags that say what else a run does."""
+  flags.DEFINE_float(
+    "distillation_weight", 0.5,
+    "Of the teacher's outputs in the loss, with --teacher_checkpoint; that of "
+    "the labels is 1 less this.",
+    lower_bound=0.0, upper_bound=1.0,
+  )
   flags.DEFINE_list(
     "seeds", [],
     "Trains and evaluates once with each of these seeds, in output_dir/seed_N; "

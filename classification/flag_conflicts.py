@@ -1,6 +1,7 @@
 """Flags of run_classifier.py that others would make useless: refused."""
 
 from common import run_settings
+from training import distillation
 
 # Of --predict_file: texts come on the standard input.
 STANDARD_INPUT = "-"
@@ -21,6 +22,19 @@ def _no_submission(settings):
 
 
 CONFLICTS = (
+  *distillation.CONFLICTS,
+  run_settings.Conflict(
+    "distillation_weight",
+    lambda settings: not settings.teacher_checkpoint,
+    "is for learning from a teacher; pass --teacher_checkpoint too, or leave "
+    "it out",
+  ),
+  run_settings.Conflict(
+    "freeze_encoder",
+    lambda settings: settings.teacher_checkpoint,
+    "keeps features and reads no sequences, which the teacher needs; leave "
+    "one of them out",
+  ),
   run_settings.Conflict(
     "train_file eval_file labels task_kind text_column text_b_column "
     "label_column id_column file_format quoted_tsv label_separator separator "

@@ -15,6 +15,7 @@ import modeling
 from checkpoints import model_folder, weight_files
 from classification import (
   classifier,
+  distilling,
   evaluation,
   frozen_features,
   glue_submission,
@@ -23,7 +24,7 @@ from classification import (
   tasks,
 )
 from common import line_answers
-from training import distribution, setup, train_log
+from training import distillation, distribution, setup, train_log
 
 
 class ClassifierRun(NamedTuple):
@@ -34,6 +35,7 @@ class ClassifierRun(NamedTuple):
     task: tasks.ClassifierTask.
     options: input_data.Options.
     class_weights: list of floats, or None.
+    teacher: distillation.Teacher, or None.
     strategy: tf.distribute.Strategy.
     data: dict from "train", "eval", "predict" and more, such as
       "eval_mismatched", to input_data.ClassifierData.
@@ -44,6 +46,7 @@ class ClassifierRun(NamedTuple):
   task: tasks.ClassifierTask
   options: input_data.Options
   class_weights: list
+  teacher: distillation.Teacher | None
   strategy: tf.distribute.Strategy
   data: dict
   trim: bool
@@ -67,10 +70,19 @@ def _kind_of_run(task):
   return f"classification, {task.name}"
 
 
+def _fixed(settings):
+  """Returns what must not change while a run trains, by name."""
+  if not settings.teacher_checkpoint:
+    return {}
+  names = ("distillation_temperature", "distillation_weight")
+  return {name: settings.get(name) for name in names}
+
+
 def check_output_dir(settings, run):
   """Claims --output_dir, if there is one, before it is written to."""
   setup.check_output_dir(
-    settings, _kind_of_run(run.task), run.config, run.strategy
+    settings, _kind_of_run(run.task), run.config, run.strategy,
+    **_fixed(settings),
   )
 
 
@@ -92,8 +104,12 @@ class ModelRun:
     self._settings = settings
     self._run = run
     self._output_dir = output_dir
-    self._start = setup.open_run(
-      settings, _kind_of_run(run.task), run.config, run.strategy, output_dir
+    start = setup.open_run(
+      settings, _kind_of_run(run.task), run.config, run.strategy, output_dir,
+      **_fixed(settings),
+    )
+    self._start = distillation.student_start(
+      settings, start, run.teacher, run.config
     )
     self._step = self._start.commit.step if self._start.commit else 0
     self._data = run.data
@@ -181,12 +197,24 @@ class ModelRun:
       config=run.config,
       strategy=run.strategy,
       objective=classifier.objective(
-        self._model, run.class_weights, skip_empty=run.trim
+        self._model, run.class_weights, skip_empty=run.trim,
+        distills=self._make_distillation(),
       ),
       num_train_steps=num_train_steps,
       num_warmup_steps=num_warmup_steps,
       output_dir=self._output_dir,
     )
+
+  def _make_distillation(self):
+    """Returns the distilling.Distillation of the teacher; None without one."""
+    settings, run = self._settings, self._run
+    if not run.teacher:
+      return None
+    with run.strategy.scope():
+      return distilling.Distillation(
+        settings, run.teacher, run.task,
+        **setup.model_options(settings, run.strategy),
+      )
 
   def _batches_from(self, step):
     settings, run, data = self._settings, self._run, self._data["train"]

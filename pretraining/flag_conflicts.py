@@ -1,6 +1,7 @@
 """Flags of the pre-training scripts that would have no effect: refused."""
 
 from common import run_settings
+from training import distillation
 
 _READING_OPTIONS = "do_lower_case split_sentences segmented_text"
 _RECORD_OPTIONS = (
@@ -80,7 +81,8 @@ TRAINING_CONFLICTS = (
   run_settings.Conflict(
     "eval_steps save_best early_stopping_patience profile_steps "
     "freeze_layers freeze_encoder layerwise_lr_decay weight_decay_rate "
-    "optimizer learning_rate_schedule gradient_accumulation_steps "
+    "optimizer adam_beta2 adam_epsilon learning_rate_schedule "
+    "gradient_accumulation_steps "
     "recompute_activations max_to_keep log_steps max_bad_steps",
     lambda settings: not settings.do_train,
     "is for training; pass --do_train too, or leave it out",
@@ -95,6 +97,19 @@ TRAINING_CONFLICTS = (
     lambda settings: settings.freeze_encoder,
     "has no effect with --freeze_encoder, which trains no layer; leave one of "
     "them out",
+  ),
+  *distillation.CONFLICTS,
+  run_settings.Conflict(
+    "distillation_weights",
+    lambda settings: not settings.teacher_checkpoint,
+    "is for learning from a teacher; pass --teacher_checkpoint too, or leave "
+    "it out",
+  ),
+  run_settings.Conflict(
+    "teacher_checkpoint",
+    lambda settings: not settings.max_predictions_per_seq,
+    "teaches masked words, and --max_predictions_per_seq=0 leaves none; leave "
+    "one of them out",
   ),
   _WORDS_OF_RUNS,
   run_settings.Conflict(

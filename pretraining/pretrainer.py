@@ -46,22 +46,35 @@ class PretrainingModel(tf.Module):
     masked_lm [B, P, V], and of the heads that there are next_sentence [B, 2]
     and span_boundary [B, P, V].
     """
+    logits, _ = self.run(batch, dropout_seed)
+    return logits
+
+  def run(self, batch, dropout_seed=None, *, whole=False):
+    """Returns the logits of a call, and the last hidden states.
+
+    The states are [B, T, H] with `whole`, else those of the tokens that the
+    heads read: the last layer computes no others.
+    """
     positions = batch["masked_lm_positions"]
     needed = [modeling.first_positions(positions), positions]
     if self.span_boundary:
       spans = span_boundary.find_spans(batch)
       needed += [spans.left, spans.right]
+    places = tf.concat(needed, axis=1)
     output = self.bert.encode(
-      batch, dropout_seed, positions=tf.concat(needed, axis=1)
+      batch, dropout_seed, positions=None if whole else places
     )
+    states = picked = output.sequence_output
+    if whole:
+      picked = tf.gather(states, places, batch_dims=1)
     counts = [part.shape[1] for part in needed]
-    _, masked, *around = tf.split(output.sequence_output, counts, axis=1)
+    _, masked, *around = tf.split(picked, counts, axis=1)
     logits = {"masked_lm": self.masked_lm(masked)}
     if self.span_boundary:
       logits["span_boundary"] = self.span_boundary(*around, spans.places)
     if self.next_sentence:
       logits["next_sentence"] = self.next_sentence(output.pooled_output)
-    return logits
+    return logits, states
 
   def trained_variables(self):
     """Returns the variables that have a gradient."""
@@ -79,11 +92,12 @@ class PretrainingModel(tf.Module):
     return [] if self.next_sentence else ["^bert/pooler/"]
 
 
-def objective(model):
+def objective(model, distills=None):
   """The sum of the heads' losses, each a mean over its labels in the batch.
 
   Args:
     model: PretrainingModel.
+    distills: distilling.Distillation, what a teacher adds in training; None.
 
   Returns:
     loop.Objective of batches of input_data.
@@ -99,6 +113,8 @@ def objective(model):
     if model.span_boundary:
       within_reach = tf.reduce_sum(span_boundary.label_weights(batch))
       totals["span_boundary"] = within_reach + epsilon
+    if distills:
+      totals.update(distills.denominators(batch, totals["masked_lm"]))
     if model.next_sentence:
       sequences = tf.shape(batch["input_ids"])[0]
       totals["next_sentence"] = tf.cast(sequences, tf.float32)
@@ -106,11 +122,21 @@ def objective(model):
 
   def sums(batch, dropout_seed):
     losses, metrics = {}, {}
-    for name, logits in model(batch, dropout_seed).items():
+    # An evaluation is that of a model without a teacher.
+    learns = distills and dropout_seed is not None
+    outputs, states = model.run(
+      batch, dropout_seed, whole=bool(learns and distills.weights.cosine)
+    )
+    for name, logits in outputs.items():
       loss, correct, weight = _loss_and_accuracy(logits, *_labels(name, batch))
       losses[name] = loss
       metrics[f"{name}_loss"] = (loss, weight)
       metrics[f"{name}_accuracy"] = (correct, weight)
+    if learns:
+      losses["masked_lm"] *= distills.weights.masked_lm
+      of_teacher = distills.sums(batch, outputs["masked_lm"], states)
+      losses.update(of_teacher[0])
+      metrics.update(of_teacher[1])
     if dropout_seed is not None:
       metrics.update(pipeline.token_metrics(batch))
     return losses, metrics

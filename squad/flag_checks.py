@@ -27,7 +27,8 @@ _TRAINING = (
 )
 # ... and ours, which no command of the original gives.
 _OUR_TRAINING = (
-  "optimizer learning_rate_schedule weight_decay_rate layerwise_lr_decay "
+  "optimizer adam_beta2 adam_epsilon learning_rate_schedule "
+  "weight_decay_rate layerwise_lr_decay "
   "freeze_layers freeze_encoder gradient_accumulation_steps "
   "recompute_activations max_to_keep log_steps max_bad_steps profile_steps "
   "seed bucket_by_length jit_compile eval_steps save_best "

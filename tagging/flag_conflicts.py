@@ -45,7 +45,8 @@ def _reads_no_labels(settings):
 CONFLICTS = (
   run_settings.Conflict(
     "train_file train_batch_size learning_rate learning_rate_schedule "
-    "optimizer weight_decay_rate layerwise_lr_decay freeze_layers "
+    "optimizer adam_beta2 adam_epsilon weight_decay_rate "
+    "layerwise_lr_decay freeze_layers "
     "gradient_accumulation_steps recompute_activations iterations_per_loop "
     "save_checkpoints_steps max_to_keep log_steps max_bad_steps "
     "profile_steps num_train_epochs warmup_proportion bucket_by_length "

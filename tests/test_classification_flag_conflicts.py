@@ -19,11 +19,22 @@ DEFAULTS = {
   "class_weights": None, "freeze_encoder": False, "freeze_layers": 0,
   "bucket_by_length": False, "seed": 12345, "seeds": [],
   "glue_submission_dir": None, "interactive": False,
+  "teacher_checkpoint": None, "distillation_weight": 0.5,
+  "distillation_temperature": 2.0, "init_from_teacher": False,
+  "init_checkpoint": None, "model_dir": None,
 }
 OFFICIAL, SEEDS = {"task_name": "MRPC"}, {"seeds": ["1"]}
 PREDICTED = {**OFFICIAL, "do_predict": True}
 # (what is ignored, with what, with what it is not)
+TAUGHT = {"do_train": True, "teacher_checkpoint": "teacher"}
 CASES = [
+  ({"distillation_weight": 0.1}, {"do_train": True}, TAUGHT),
+  ({"distillation_temperature": 1.0}, {"do_train": True}, TAUGHT),
+  ({"freeze_encoder": True}, TAUGHT, {"do_train": True}),
+  ({"init_from_teacher": True}, {"do_train": True}, TAUGHT),
+  ({"teacher_checkpoint": "teacher"}, {}, {"do_train": True}),
+  ({"init_checkpoint": "a"}, {**TAUGHT, "init_from_teacher": True}, TAUGHT),
+  ({"model_dir": "a"}, {**TAUGHT, "init_from_teacher": True}, TAUGHT),
   *(
     ({name: value}, OFFICIAL, {})
     for name, value in {

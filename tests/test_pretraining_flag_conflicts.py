@@ -18,11 +18,14 @@ TRAINING = {
     "eval_steps save_best early_stopping_patience profile_steps freeze_layers "
     "layerwise_lr_decay weight_decay_rate optimizer learning_rate_schedule "
     "gradient_accumulation_steps recompute_activations max_to_keep log_steps "
-    "max_bad_steps eval_input_file".split()
+    "max_bad_steps eval_input_file adam_beta2 adam_epsilon".split()
   ),
   "freeze_encoder": False, "do_train": True, "do_eval": False,
   "do_whole_word_mask": False, "mask_runs": None,
   "span_boundary_objective": False, "max_predictions_per_seq": 20,
+  "teacher_checkpoint": None, "init_from_teacher": False,
+  "distillation_temperature": 2.0, "distillation_weights": ("5", "2", "1"),
+  "init_checkpoint": None, "model_dir": None,
 }
 
 
@@ -99,6 +102,14 @@ def test_making_data_that_fit(given):
     (
       {"span_boundary_objective": True, "max_predictions_per_seq": 0},
       "--span_boundary_objective predicts masked words",
+    ),
+    (
+      {"distillation_weights": ["1", "1", "1"]},
+      "--distillation_weights is for learning from a teacher",
+    ),
+    (
+      {"teacher_checkpoint": "a", "max_predictions_per_seq": 0},
+      "--teacher_checkpoint teaches masked words",
     ),
   ],
 )

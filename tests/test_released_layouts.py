@@ -18,9 +18,14 @@ import script_runner
 import tiny_model
 import tokenization
 import torch_files
-from checkpoints import huggingface, model_folder, weight_files, weight_names
+from checkpoints import (
+  huggingface,
+  model_folder,
+  model_settings,
+  weight_files,
+  weight_names,
+)
 from common import errors, run_settings
-from training import setup
 
 SQUAD = pathlib.Path("tests/golden/squad/run/model")
 UNCASED = "[PAD] [UNK] [CLS] [SEP] [MASK] the patient bank ##s ran ."
@@ -208,7 +213,7 @@ def test_a_folder_of_this_layout_is_read(tmp_path, name):
   layout = LAYOUTS[name]
   weights = random_weights(layout)
   write_folder(tmp_path, layout, weights)
-  settings = setup.resolve(settings_for(tmp_path, layout.flags))
+  settings = model_settings.resolve(settings_for(tmp_path, layout.flags))
   assert settings.do_lower_case is not layout.is_cased
   config = modeling.BertConfig.from_json_file(settings.bert_config_file)
   is_tf1 = ".ckpt" in layout.weights
@@ -259,7 +264,7 @@ def test_japanese_vocabularies_need_another_tokenizer(tmp_path):
   weights = random_weights(layout)
   write_folder(tmp_path, layout, weights)
   with pytest.raises(errors.InputError, match="BertJapaneseTokenizer .*mecab"):
-    setup.resolve(settings_for(tmp_path, {}))
+    model_settings.resolve(settings_for(tmp_path, {}))
   # Its weights are BERT's.
   reader = weight_files.open_reader(str(tmp_path))
   assert set(reader.shapes) == set(weights)
@@ -272,10 +277,10 @@ def test_a_cased_vocabulary_without_a_word_about_it_is_warned_of(
 ):
   layout = LAYOUTS["BioBERT"]
   write_folder(tmp_path, layout, random_weights(layout))
-  setup.resolve(settings_for(tmp_path, {}))
+  model_settings.resolve(settings_for(tmp_path, {}))
   assert "pass --do_lower_case=false" in caplog.text
   caplog.clear()
-  setup.resolve(settings_for(tmp_path, layout.flags))
+  model_settings.resolve(settings_for(tmp_path, layout.flags))
   assert "do_lower_case" not in caplog.text
 
 

@@ -1,12 +1,13 @@
-"""run_pretraining.py with the objectives of BERT's relatives."""
+"""run_pretraining.py with the objectives of BERT's relatives, and a teacher."""
 
+import json
 import pathlib
 import re
-import shutil
 
 import numpy as np
 import pytest
 
+import resumed_runs
 import script_runner
 import tiny_model
 from checkpoints import weight_files
@@ -101,23 +102,6 @@ def test_spanbert_is_trained_on_records_and_its_model_fills_masks(
   assert set(converted) == {n for n in names if "/span_boundary/" not in n}
 
 
-def assert_resumes_to_the_same_weights(run_steps, folder):
-  """`run_steps`: function of a folder; six steps, saved after every third."""
-  run_steps(folder / "whole")
-  shutil.copytree(folder / "whole", folder / "resumed")
-  for path in (folder / "resumed").glob("model.ckpt-6.*"):
-    path.unlink()
-  done = run_steps(folder / "resumed")
-  assert "model.ckpt-3" in done.err
-  whole, resumed = (
-    weight_files.read_weights(str(folder / name / "model.ckpt-6"))
-    for name in ("whole", "resumed")
-  )
-  assert whole.keys() == resumed.keys()
-  for name, value in whole.items():
-    np.testing.assert_array_equal(resumed[name], value, err_msg=name)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
   "kind, flags", [("spans", {}), ("dynamic", {"mask_runs": "spans"})]
@@ -129,4 +113,89 @@ def test_spanbert_resumes_to_the_same_weights(files, tmp_path, kind, flags):
       num_train_steps=6, save_checkpoints_steps=3,
     )
 
-  assert_resumes_to_the_same_weights(six_steps, tmp_path)
+  resumed_runs.assert_same_weights(six_steps, tmp_path)
+
+
+# A teacher.
+
+
+@pytest.fixture(scope="module")
+def teacher(files, tmp_path_factory):
+  """The folder of a model of four layers, trained for two steps."""
+  folder = tmp_path_factory.mktemp("teacher")
+  config = json.loads((files / "bert_config.json").read_text())
+  path = folder / "bert_config.json"
+  path.write_text(json.dumps({**config, "num_hidden_layers": 4}))
+  pretrain(
+    files, "spans", folder / "run", bert_config_file=path, num_train_steps=2
+  )
+  return folder / "run" / "final_model"
+
+
+def learn(files, teacher, output_dir, **flags):
+  """Trains a student of two layers."""
+  return pretrain(
+    files, "spans", output_dir, teacher_checkpoint=teacher,
+    init_from_teacher=True, **flags,
+  )
+
+
+def test_a_student_starts_from_every_second_layer_and_learns(
+  files, teacher, tmp_path
+):
+  learn(files, teacher, tmp_path, log_steps=1, learning_rate=0.0, do_eval=True)
+  theirs = weight_files.read_weights(str(teacher))
+  ours = weight_files.read_weights(str(tmp_path / "final_model"))
+  for name, value in ours.items():  # Nothing moved at a rate of 0.
+    same = name.replace("layer_1/", "layer_2/")
+    np.testing.assert_array_equal(value, theirs[same], err_msg=name)
+  lines = (tmp_path / "train_log.jsonl").read_text().splitlines()
+  step = json.loads(lines[0])
+  total = (
+    5 * step["soft_targets_loss"] + 2 * step["masked_lm_loss"]
+    + step["cosine_loss"]
+  )
+  assert step["loss"] == pytest.approx(total, rel=1e-4)
+  assert step["soft_targets_loss"] > 0 and step["cosine_loss"] > 0
+  assert set(results(tmp_path)) == {
+    "global_step", "loss", "masked_lm_loss", "masked_lm_accuracy"
+  }
+
+
+@pytest.mark.slow
+def test_a_student_resumes_to_the_same_weights(files, teacher, tmp_path):
+  def six_steps(output_dir):
+    return learn(
+      files, teacher, output_dir, num_train_steps=6, save_checkpoints_steps=3
+    )
+
+  resumed_runs.assert_same_weights(six_steps, tmp_path)
+  # Other weights of the losses are another run.
+  done = script_runner.run(
+    "run_pretraining.py", do_train=True, use_next_sentence_loss=False,
+    input_file=files / "spans.tfrecord", output_dir=tmp_path / "whole",
+    bert_config_file=files / "bert_config.json", vocab_file=VOCAB, **LENGTHS,
+    teacher_checkpoint=teacher, distillation_weights="1,1,1",
+    init_from_teacher=True,
+  )
+  assert done.code == 1
+  assert "belongs to another run: distillation_weights" in done.last_line
+
+
+def test_robertas_recipe(files, tmp_path):
+  """Its flags together; the optimizer's reach the weights."""
+  flags = {"optimizer": "adamw", "adam_epsilon": 1e-6, "log_steps": 1}
+  for beta in (0.98, 0.999):
+    pretrain(
+      files, "dynamic", tmp_path / f"{beta}", **flags, adam_beta2=beta,
+      gradient_accumulation_steps=2, num_train_steps=2,
+    )
+  first, second = (
+    weight_files.read_weights(str(tmp_path / f"{beta}" / "model.ckpt-2"))
+    for beta in (0.98, 0.999)
+  )
+  name = "bert/encoder/layer_0/output/dense/kernel"
+  assert not np.array_equal(first[name], second[name])
+  # The second moment of two steps of gradients g: 0.02 g^2, 0.001 g^2.
+  ratio = first[f"{name}/adam_v"].sum() / second[f"{name}/adam_v"].sum()
+  assert ratio == pytest.approx(20, rel=0.1)

@@ -132,13 +132,24 @@ def test_frozen_variables_are_saved_but_not_trained(parse, given, trained):
 
 def test_optimizer_and_its_options(parse):
   settings = parse(
-    optimizer="lamb", weight_decay_rate=0.1, layerwise_lr_decay=0.5
+    optimizer="lamb", weight_decay_rate=0.1, layerwise_lr_decay=0.5,
+    adam_beta2=0.98, adam_epsilon=1e-5,
   )
   optimizer = make_trainer(settings)._optimizer
   assert isinstance(optimizer, optimization.Lamb)
   assert optimizer._weight_decay_rate == 0.1
+  assert optimizer._adam == {"beta_1": 0.9, "beta_2": 0.98, "epsilon": 1e-5}
   assert optimizer._rate_multipliers[NAMES[0]] == 0.5**3
   assert optimizer._rate_multipliers["output_weights"] == 1.0
+
+
+def test_the_optimizer_is_the_originals_unless_flags_say_otherwise(parse):
+  """The defaults of the flags are those of the class, the original's."""
+  ours = make_trainer(parse())._optimizer
+  originals = optimization.AdamWeightDecay()
+  assert isinstance(ours, optimization.AdamWeightDecay)
+  for name in ("_adam", "_betas", "_weight_decay_rate", "_bias_correction"):
+    assert getattr(ours, name) == getattr(originals, name), name
 
 
 def test_schedule(parse):

@@ -193,6 +193,16 @@ def _define_optimizer_flags(learning_rate):
     "lamb: for very large batches.",
   )
   flags.DEFINE_float(
+    "adam_beta2", 0.999,
+    "How much of the second moment each step keeps. RoBERTa's 0.98 is for "
+    "large batches.",
+    lower_bound=0.0, upper_bound=0.999999,
+  )
+  flags.DEFINE_float(
+    "adam_epsilon", 1e-6,
+    "What is added to the root of the second moment.", lower_bound=1e-12,
+  )
+  flags.DEFINE_float(
     "weight_decay_rate", 0.01,
     "Decay of all weights except biases and layer norms.", lower_bound=0.0,
   )
@@ -286,3 +296,23 @@ def define_fine_tuning_flags(*, max_seq_length=128, required=True):
   define_evaluation_flags()
   define_prediction_flags()
   define_device_flags()
+
+
+def define_distillation_flags():
+  """Flags of a student that learns from a teacher."""
+  flags.DEFINE_string(
+    "teacher_checkpoint", None,
+    "Folder of a trained model, with its own configuration and the same "
+    "vocabulary, to learn from.",
+  )
+  flags.DEFINE_float(
+    "distillation_temperature", 2.0,
+    "Divides the logits of teacher and student in the loss of soft targets: "
+    "above 1, what the teacher thinks unlikely counts more.",
+    lower_bound=0.01,
+  )
+  flags.DEFINE_bool(
+    "init_from_teacher", False,
+    "Start from every second layer of the teacher, and the rest of its weights "
+    "as they are.",
+  )

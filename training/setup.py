@@ -220,6 +220,8 @@ def make_trainer(
   optimizer = optimization.make_optimizer(
     settings.optimizer,
     weight_decay_rate=settings.weight_decay_rate,
+    beta_2=settings.adam_beta2,
+    epsilon=settings.adam_epsilon,
     rate_multipliers=optimization.learning_rate_multipliers(
       names, depth, settings.layerwise_lr_decay
     ),
@@ -349,8 +351,9 @@ def _trained_with(settings, fixed):
   if not settings.do_train:
     return None
   watched = {}
-  if settings.init_checkpoint:
-    watched["init_checkpoint"] = settings.init_checkpoint
+  for name in ("init_checkpoint", "teacher_checkpoint"):
+    if settings.get(name):
+      watched[name] = settings.get(name)
   for name in ("input_file", "train_file", "data_dir"):
     if name in settings and settings.get(name):
       value = settings.get(name)

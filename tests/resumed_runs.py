@@ -1,0 +1,30 @@
+"""Runs that are interrupted must end as if they had not been."""
+
+import shutil
+
+import numpy as np
+
+from checkpoints import weight_files
+
+
+def assert_same_weights(run_steps, folder):
+  """Takes steps 4 to 6 of a run a second time and compares the weights.
+
+  Args:
+    run_steps: function of an output folder; it trains six steps, saves after
+      every third, and returns script_runner.Finished.
+    folder: pathlib.Path to work in.
+  """
+  run_steps(folder / "whole")
+  shutil.copytree(folder / "whole", folder / "resumed")
+  for path in (folder / "resumed").glob("model.ckpt-6.*"):
+    path.unlink()
+  done = run_steps(folder / "resumed")
+  assert "model.ckpt-3" in done.err
+  whole, resumed = (
+    weight_files.read_weights(str(folder / name / "model.ckpt-6"))
+    for name in ("whole", "resumed")
+  )
+  assert whole.keys() == resumed.keys()
+  for name, value in whole.items():
+    np.testing.assert_array_equal(resumed[name], value, err_msg=name)

@@ -1,0 +1,222 @@
+"""What a student learns from a teacher: losses, and its first weights.
+
+Soft targets are of Hinton et al. (arXiv 1503.02531), the cosine of hidden
+states and the choice of layers of DistilBERT (arXiv 1910.01108). Letters: L
+labels or words, H width of the hidden states.
+"""
+
+import re
+from typing import NamedTuple
+
+import tensorflow as tf
+
+import modeling
+import tokenization
+from checkpoints import huggingface, model_folder, weight_files
+from common import errors, run_settings
+
+# Of every script that can train a student.
+CONFLICTS = (
+  run_settings.Conflict(
+    "distillation_temperature init_from_teacher",
+    lambda settings: not settings.teacher_checkpoint,
+    "is for learning from a teacher; pass --teacher_checkpoint too, or leave "
+    "it out",
+  ),
+  run_settings.Conflict(
+    "teacher_checkpoint",
+    lambda settings: not settings.do_train,
+    "is for training; pass --do_train too, or leave it out",
+  ),
+  run_settings.Conflict(
+    "init_checkpoint model_dir",
+    lambda settings: settings.init_from_teacher,
+    "names weights to start from, and --init_from_teacher takes the "
+    "teacher's; leave one of them out, and give the student's shape as "
+    "--bert_config_file",
+  ),
+)
+
+
+# Losses
+
+
+def soft_target_losses(student, teacher, temperature):
+  """How far the student's probabilities are from the teacher's.
+
+  T^2 KL(softmax(teacher / T) || softmax(student / T)): 0 where they agree. The
+  square keeps gradients as large as those of labels whatever T is.
+
+  Args:
+    student, teacher: float32 logits [..., L].
+    temperature: T, a Python float.
+
+  Returns:
+    float32 [...].
+  """
+  log_student = tf.nn.log_softmax(student / temperature)
+  log_teacher = tf.nn.log_softmax(teacher / temperature)
+  divergence = tf.exp(log_teacher) * (log_teacher - log_student)
+  return temperature**2 * tf.reduce_sum(divergence, axis=-1)
+
+
+def soft_sigmoid_losses(student, teacher, temperature):
+  """`soft_target_losses` where several labels can be right at once.
+
+  Each label is a choice of two, with the probability of a sigmoid.
+
+  Args:
+    student, teacher, temperature: as of `soft_target_losses`.
+
+  Returns:
+    float32 [...], the mean over the labels.
+  """
+
+  def of_two(logits):
+    return tf.stack([logits, tf.zeros_like(logits)], axis=-1)
+
+  losses = soft_target_losses(of_two(student), of_two(teacher), temperature)
+  return tf.reduce_mean(losses, axis=-1)
+
+
+def cosine_losses(student, teacher):
+  """Returns 1 - cos(student, teacher), float32 [...] of states [..., H]."""
+  units = [
+    tf.math.l2_normalize(tf.cast(states, tf.float32), axis=-1, epsilon=1e-12)
+    for states in (student, teacher)
+  ]
+  return 1.0 - tf.reduce_sum(units[0] * units[1], axis=-1)
+
+
+# The teacher
+
+
+class Teacher(NamedTuple):
+  """A folder with a trained model.
+
+  Attributes:
+    config: modeling.BertConfig.
+    path: of its weights.
+  """
+
+  config: modeling.BertConfig
+  path: str
+
+
+def find_teacher(settings, config):
+  """Returns the Teacher of --teacher_checkpoint, None without it.
+
+  Args:
+    settings: run_settings.Settings.
+    config: modeling.BertConfig of the student.
+
+  Raises:
+    InputError: it is no folder of a model, or reads other ids or another
+      case than the student.
+  """
+  folder = settings.teacher_checkpoint
+  if not folder:
+    return None
+  paths = _files(folder)
+  teacher = modeling.BertConfig.from_json_file(paths["bert_config_file"])
+  teacher.check_sequence_length(settings.max_seq_length)
+  if teacher.vocab_size != config.vocab_size:
+    raise errors.InputError(
+      f"--teacher_checkpoint={folder} has vocab_size {teacher.vocab_size}, and "
+      f"the student {config.vocab_size}: both read the same ids; give the "
+      "student the teacher's vocabulary"
+    )
+  theirs = paths.get("vocab_file")
+  if theirs and settings.vocab_file:
+    _check_same_text(settings, theirs)
+  return Teacher(teacher, paths["init_checkpoint"])
+
+
+def _files(folder):
+  try:
+    return model_folder.find(folder)
+  except errors.InputError as error:
+    reason = str(error).replace("--model_dir", "--teacher_checkpoint")
+    raise errors.InputError(reason) from error
+
+
+def _check_same_text(settings, theirs):
+  """Raises InputError if teacher and student make other ids of a text."""
+  ours = settings.vocab_file
+  if tokenization.load_vocab(ours) != tokenization.load_vocab(theirs):
+    raise errors.InputError(
+      f"--vocab_file={ours} differs from the teacher's, {theirs}: both read "
+      f"the same ids; pass --vocab_file={theirs}"
+    )
+  known = huggingface.read_do_lower_case(theirs)
+  student = settings.get("do_lower_case", known)
+  if known is not None and known != student:
+    raise errors.InputError(
+      f"--do_lower_case={student}, but the teacher was trained with {known}; "
+      f"pass --do_lower_case={str(known).lower()}"
+    )
+
+
+def with_starting_weights(settings):
+  """Returns settings whose --init_checkpoint is where the weights come from."""
+  if not settings.init_from_teacher:
+    return settings
+  return settings.replace(init_checkpoint=settings.teacher_checkpoint)
+
+
+def student_start(settings, start, teacher, config):
+  """Returns the run_folder.StartingPoint of a student.
+
+  Args:
+    settings: run_settings.Settings, of `with_starting_weights`.
+    start: run_folder.StartingPoint.
+    teacher: Teacher, or None.
+    config: modeling.BertConfig of the student.
+
+  Raises:
+    InputError: the teacher has not twice as many layers.
+  """
+  if start.kind != "init" or not settings.init_from_teacher:
+    return start
+  return start._replace(
+    path=EverySecondLayer(teacher, config.num_hidden_layers)
+  )
+
+
+class EverySecondLayer:
+  """A teacher's weights, read as those of a student with half the layers.
+
+  Layer i of the student is layer 2 i of the teacher, from 0; everything else
+  is the teacher's.
+
+  Attributes:
+    path, shapes: as of weight_files.CheckpointReader.
+  """
+
+  def __init__(self, teacher, num_layers):
+    """Opens a Teacher for a student of `num_layers` layers."""
+    theirs = teacher.config.num_hidden_layers
+    if theirs not in (2 * num_layers - 1, 2 * num_layers):
+      raise errors.InputError(
+        f"--init_from_teacher takes every second layer, {(theirs + 1) // 2} of "
+        f"the teacher's {theirs}, and the student has {num_layers}; change "
+        "num_hidden_layers in --bert_config_file"
+      )
+    self._reader = weight_files.open_reader(teacher.path)
+    self.path = self._reader.path
+    self._names = {}
+    for name in self._reader.shapes:
+      layer = re.search(r"(?<=/encoder/layer_)\d+(?=/)", name)
+      if not layer:
+        self._names[name] = name
+      elif int(layer[0]) % 2 == 0:
+        number = int(layer[0]) // 2
+        ours = f"{name[: layer.start()]}{number}{name[layer.end():]}"
+        self._names[ours] = name
+    self.shapes = {
+      ours: self._reader.shapes[name] for ours, name in self._names.items()
+    }
+
+  def read(self, name):
+    """Returns the value of a student's variable as an array."""
+    return self._reader.read(self._names[name])
