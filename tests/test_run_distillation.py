@@ -67,10 +67,11 @@ def test_a_student_of_a_teacher_alone_gives_its_answers(files, tmp_path):
   """With weight 1 labels have no part: here all of them say `good`."""
   wrong = (files / "train.csv").read_text().replace(",bad", ",good")
   (tmp_path / "wrong.csv").write_text(wrong)
-  done = learn(
-    files, tmp_path / "run", train_file=tmp_path / "wrong.csv",
+  done = classify(
+    files, "student", tmp_path / "run", train_file=tmp_path / "wrong.csv",
+    teacher_checkpoint=files / "run" / "final_model",
     labels="bad,good", distillation_weight=1.0, distillation_temperature=1.0,
-    num_train_epochs=30.0, do_eval=True, eval_file=files / "train.csv",
+    num_train_epochs=20.0, do_eval=True, eval_file=files / "train.csv",
     log_steps=1,
   )
   assert "eval_accuracy = 1.0" in done.err
