@@ -76,6 +76,7 @@ def _processor_time(pid):
 
 
 def report(what, measure, *arguments, **options):
+  """Prints the least of several measurements, in seconds."""
   seconds = [measure(*arguments, **options) for _ in range(FLAGS.repeats)]
   print(f"{min(seconds):8.2f}  {what}", flush=True)
 

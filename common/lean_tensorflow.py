@@ -6,7 +6,6 @@ of users may, and find it once TensorFlow is there.
 """
 
 import contextlib
-import importlib
 import importlib.util
 import os
 import sys
@@ -25,7 +24,7 @@ def _import_tensorflow():
   if {"tensorflow", "keras"} & sys.modules.keys():
     return
   with _without_keras():
-    tensorflow = importlib.import_module("tensorflow")
+    import tensorflow
   spec = importlib.util.find_spec("keras")
   if spec is not None:
     # For `import tensorflow.keras`: where TensorFlow lets Python look for it.
