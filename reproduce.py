@@ -152,7 +152,7 @@ def main(argv):
     for name in settings.row
   ]
   for plan in plans:
-    # What cannot be run is said before the first run.
+    # What cannot be run is reported before the first run.
     runs.command(plan, 1)
   for plan in plans:
     for seed in range(1, settings.seeds + 1):
