@@ -50,6 +50,8 @@ LABELS = ["bad", "fair", "good"]
 LONG = "the gold star had to light up the street, and he was with him. " * 3
 TEXTS = ["the street is up", "It's gold!", LONG, "he \u00c9mile, she", "x y"]
 SECOND = ["and a star", LONG, "in the gold", "to", "which"]
+# One text each, with what separates two texts of a line.
+SEPARATED = ["the street\tis up", "in ||| the gold"]
 SHORT = {"max_seq_length": 32}
 
 
@@ -183,9 +185,11 @@ def of_labels(*problem, count=3):
 @pytest.mark.parametrize(
   "stored, pairs",
   [
-    (SHORT, False),
+    ({**SHORT, "text_pairs": False}, False),
     ({**SHORT, "text_pairs": True}, True),
+    ({**SHORT, "text_pairs": True, "doc_stride": 12}, True),
   ],
+  ids=["texts", "pairs", "pairs_in_windows"],
 )
 def test_classes(stored, pairs, tmp_path):
   folder = serving_models.trained(
@@ -193,11 +197,13 @@ def test_classes(stored, pairs, tmp_path):
     **of_labels("single_label_classification"),
   )
   model = export(folder, tmp_path / "export", "classification")
-  texts = list(zip(TEXTS, SECOND)) if pairs else [(text,) for text in TEXTS]
+  texts = [(text,) for text in TEXTS + SEPARATED]
+  if pairs:
+    texts = list(zip(TEXTS, SECOND))
   names = ("text_a", "text_b") if pairs else ("text",)
   answers = served_both_ways(model, **dict(zip(names, map(list, zip(*texts)))))
   in_python = text_models.load(str(folder)).classify
-  same(in_python(texts if pairs else TEXTS), answers)
+  same(in_python(texts if pairs else [text for text, in texts]), answers)
   rows, lines = classified(folder, tmp_path, texts)
   for answer, row, line in zip(answers, rows, lines):
     assert answer["label"] == row[1] == line["label"]
@@ -300,8 +306,7 @@ def test_answers_with_a_null_threshold(tmp_path):
     do_predict=True, predict_file=path, **threshold,
   )
   out = script(
-    "run_squad.py", model_dir=folder, output_dir=tmp_path / "out",
-    do_predict=True, predict_file="-",
+    "run_squad.py", model_dir=folder, do_predict=True, predict_file="-",
     **threshold,
     stdin="".join(
       json.dumps({"question": question, "context": context}) + "\n"
@@ -335,7 +340,7 @@ def test_tags_of_long_sentences(tmp_path):
   )
   script(
     "run_ner.py", model_dir=folder, output_dir=tmp_path / "out",
-    do_predict=True, predict_file=path, **SHORT,
+    do_predict=True, predict_file=path,
   )
   predicted = [
     line.split()[-1]
@@ -345,6 +350,13 @@ def test_tags_of_long_sentences(tmp_path):
   model = export(
     folder, tmp_path / "export", "tagging", tag_words="white_space"
   )
+  out = script(
+    "run_ner.py", model_dir=folder, do_predict=True, predict_file="-",
+    stdin=path.read_bytes(),
+  )
+  assert predicted == [
+    line.split()[-1] for line in out.splitlines() if line.strip()
+  ]
   answers = served_both_ways(model, text=[" ".join(s) for s in sentences])
   in_python = text_models.load(str(folder)).tag(
     [" ".join(s) for s in sentences], tag_words="white_space"
@@ -373,13 +385,21 @@ def test_embeddings(tmp_path):
   path.write_text("".join(f"{text}\n" for text in TEXTS), encoding="utf-8")
   script(
     "extract_features.py", model_dir=folder, input_file=path,
-    output_file=tmp_path / "out.jsonl", pooling=pooling, **SHORT,
+    output_file=tmp_path / "out.jsonl", pooling=pooling,
   )
-  rows = [json.loads(line) for line in lines_in(tmp_path / "out.jsonl")]
+  out = script(
+    "extract_features.py", model_dir=folder, input_file="-", pooling=pooling,
+    stdin=path.read_bytes(),
+  )
+  rows, lines = (
+    [json.loads(line) for line in texts]
+    for texts in (lines_in(tmp_path / "out.jsonl"), out.splitlines())
+  )
+  assert len(rows) == len(TEXTS)
+  same(rows, lines)
   same(text_models.load(str(folder)).embed(TEXTS).tolist(), answers)
   for answer, row in zip(answers, rows):
-    (values,) = [v for v in row.values() if isinstance(v, list)]
-    same(answer, values)
+    same(answer, row["vector"])
 
 
 def test_masks_without_a_pooler(tmp_path):

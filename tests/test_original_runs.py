@@ -1,0 +1,127 @@
+"""Fine-tuning runs of the original that go on here, in their own folders.
+
+The original itself is not run: what it would have written after two steps is
+what a run of ours wrote then, under the names that the original gives, without
+anything that only ours has.
+"""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+import script_runner
+from checkpoints import weight_files
+
+GOLDEN = script_runner.ROOT / "tests" / "golden"
+CONFIG = {
+  "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
+  "intermediate_size": 24, "max_position_embeddings": 64, "type_vocab_size": 2,
+}
+TRAINING = {
+  "do_train": True, "train_batch_size": 8, "learning_rate": 1e-3,
+  "max_train_steps": 4, "save_checkpoints_steps": 2,
+}
+
+
+def classifier(folder):
+  """Returns the script and what it is given, but for training."""
+  rows = ["text,label"] + [
+    f"{'a good' if n % 2 else 'no'} film number {n},{n % 2}" for n in range(32)
+  ]
+  (folder / "texts.csv").write_text("\n".join(rows) + "\n")
+  words = "[PAD] [UNK] [CLS] [SEP] [MASK] a good no film number".split()
+  (folder / "vocab.txt").write_text("\n".join(words) + "\n")
+  config = {**CONFIG, "vocab_size": len(words)}
+  (folder / "bert_config.json").write_text(json.dumps(config))
+  return "run_classifier.py", {
+    "bert_config_file": folder / "bert_config.json",
+    "vocab_file": folder / "vocab.txt", "max_seq_length": 16,
+    "train_file": folder / "texts.csv", "eval_file": folder / "texts.csv",
+    "labels": "0,1",
+  }
+
+
+def squad(folder):
+  """Returns the script and what it is given, but for training."""
+  data = GOLDEN / "squad" / "run"
+  train = json.loads(gzip.decompress((data / "train.json.gz").read_bytes()))
+  for paragraphs in (article["paragraphs"] for article in train["data"]):
+    del paragraphs[4:]
+  (folder / "train.json").write_text(json.dumps(train))
+  vocabulary = data / "model" / "vocab.txt"
+  size = len(vocabulary.read_text().splitlines())
+  (folder / "bert_config.json").write_text(
+    json.dumps({**CONFIG, "vocab_size": size})
+  )
+  return "run_squad.py", {
+    "bert_config_file": folder / "bert_config.json", "vocab_file": vocabulary,
+    "max_seq_length": 64, "doc_stride": 20, "max_query_length": 16,
+    "version_2_with_negative": True,
+    "train_file": folder / "train.json", "eval_file": folder / "train.json",
+  }
+
+
+def names_of_the_original(kind):
+  """Returns the names in its checkpoints of a model of two layers."""
+  path = GOLDEN / "variables" / "released.json.gz"
+  released = json.loads(gzip.decompress(path.read_bytes()))
+  return {
+    name
+    for name in released[f"base_uncased_{kind}_training"]
+    if not any(f"/layer_{number}/" in name for number in range(2, 12))
+  }
+
+
+def write_original(folder, values):
+  """Writes a folder as the original leaves it after two steps."""
+  folder.mkdir()
+  weight_files.write_tf1(str(folder / "model.ckpt-2"), values)
+  (folder / "checkpoint").write_text(
+    'model_checkpoint_path: "gs://bucket/run/model.ckpt-2"\n'
+    'all_model_checkpoint_paths: "gs://bucket/run/model.ckpt-2"\n'
+  )
+
+
+def run(script, output_dir, **flags):
+  done = script_runner.run(
+    script, output_dir=output_dir, do_eval=True, **flags
+  )
+  assert done.code == 0, done.err
+  results = (output_dir / "eval_results.txt").read_text()
+  return done.err, results
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind, make", [
+  ("classifier", classifier), ("squad", squad),
+])
+def test_its_folder_is_continued_and_evaluated(tmp_path, kind, make):
+  script, given = make(tmp_path)
+  _, expected = run(script, tmp_path / "whole", **given, **TRAINING)
+  values = weight_files.read_weights(str(tmp_path / "whole" / "model.ckpt-2"))
+  names = names_of_the_original(kind)
+  assert {name for name in values if name not in names} == {"applied_updates"}
+  original = {name: values[name] for name in names}
+  assert original["global_step"] == 2
+  for name in ("evaluated", "continued"):
+    write_original(tmp_path / name, original)
+
+  train_file = given.pop("train_file")
+  log, results = run(script, tmp_path / "evaluated", **given)
+  assert "was written by another program, such as the original BERT" in log
+  assert "global_step = 2\n" in results
+
+  log, results = run(
+    script, tmp_path / "continued", train_file=train_file, **given, **TRAINING
+  )
+  assert "then the run continues at its step 2" in log
+  assert results == expected
+  whole, continued = (
+    weight_files.read_weights(str(tmp_path / name / "model.ckpt-4"))
+    for name in ("whole", "continued")
+  )
+  assert whole.keys() == continued.keys()
+  for name, value in whole.items():
+    np.testing.assert_array_equal(continued[name], value, err_msg=name)
