@@ -62,11 +62,14 @@ fi
 # project that comes with them is taken out again, for the scripts are run from
 # this folder. --no-compile: Python compiles what is imported, when it is; pip
 # would compile all of it first, which doubles the work of the installation.
+# But where Python may not store what it compiles, each start of a script would
+# compile TensorFlow again, 10 to 20 s: there pip does it once.
 extras=$(IFS=,; echo "$*")
 echo "Installing what setup.py names${extras:+, extras $extras}."
 touch .venv/unfinished
 .venv/bin/python -m pip install $([ -t 1 ] || echo --quiet) --use-pep517 \
-  --no-compile --disable-pip-version-check ".${extras:+[$extras]}"
+  $([ -n "${PYTHONDONTWRITEBYTECODE:-}" ] || echo --no-compile) \
+  --disable-pip-version-check ".${extras:+[$extras]}"
 .venv/bin/python -m pip uninstall --quiet --yes bert-tf2
 rm -rf build bert_tf2.egg-info
 for name in core "$@"; do echo "$checksum" >".venv/has-$name"; done
