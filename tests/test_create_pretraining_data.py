@@ -203,7 +203,7 @@ def test_shards_are_finished_by_the_next_run_and_verified(small, tmp_path):
     (
       {"do_whole_word_mask": True, "dynamic_masking": True},
       "--do_whole_word_mask has no effect with --dynamic_masking, which stores "
-      "no masks; pass --do_whole_word_mask to run_pretraining.py instead",
+      "no masks; pass it to run_pretraining.py instead",
     ),
     (
       {"shard_size_mb": 1, "output_file": "a,b"},
