@@ -75,7 +75,7 @@ def feature_row(tokens, num_first, is_random, masked, vocab, options):
       [0] * num_first + [1] * (len(tokens) - num_first), length
     ),
   }
-  if options.packing == "sentence_pairs":
+  if options.packing in ("sentence_pairs", "sentence_order"):
     row["next_sentence_labels"] = [int(is_random)]
   ids = [vocab[token] for token in tokens]
   if options.masking == "none":
@@ -117,6 +117,8 @@ def sequences(documents, options, rng):
   for place, document in enumerate(documents):
     if options.packing == "sentence_pairs":
       yield from pairs(documents, place, options, rng)
+    elif options.packing == "sentence_order":
+      yield from ordered_pairs(document, options, rng)
     else:
       yield from packed(document, options, rng)
 
@@ -153,10 +155,36 @@ def pairs(documents, place, options, rng):
     if is_random:
       b = joined(until(target - len(a), elsewhere(documents, place, rng)))
     rest = rest[count if is_random else len(chunk) :]
-    while len(a) + len(b) > max_tokens:
-      longer = a if len(a) > len(b) else b
-      longer.pop(0 if rng.random() < 0.5 else -1)
+    shorten(a, b, max_tokens, rng)
     yield ["[CLS]", *a, "[SEP]", *b, "[SEP]"], len(a) + 2, is_random
+
+
+def ordered_pairs(document, options, rng):
+  """Yields the sequences of one document, half of them with B before A."""
+  max_tokens = options.max_seq_length - 3
+  target = target_length(max_tokens, options, rng)
+  rest = document if len(document) > 1 else []
+  while rest:
+    if len(rest) == 1:
+      rest = document[-2:]
+    chunk = until(target, rest)
+    if len(chunk) == 1:
+      chunk = rest[:2]
+    count = rng.randint(1, len(chunk) - 1)
+    is_swapped = rng.random() < 0.5
+    a, b = joined(chunk[:count]), joined(chunk[count:])
+    shorten(a, b, max_tokens, rng)
+    if is_swapped:
+      a, b = b, a
+    yield ["[CLS]", *a, "[SEP]", *b, "[SEP]"], len(a) + 2, is_swapped
+    rest = rest[len(chunk) :]
+
+
+def shorten(a, b, max_tokens, rng):
+  """Removes tokens from the longer list until both fit."""
+  while len(a) + len(b) > max_tokens:
+    longer = a if len(a) > len(b) else b
+    longer.pop(0 if rng.random() < 0.5 else -1)
 
 
 def elsewhere(documents, place, rng):

@@ -63,6 +63,7 @@ def learn(files, output_dir, **flags):
   )
 
 
+@pytest.mark.slow
 def test_a_student_of_a_teacher_alone_gives_its_answers(files, tmp_path):
   """With weight 1 labels have no part: here all of them say `good`."""
   wrong = (files / "train.csv").read_text().replace(",bad", ",good")

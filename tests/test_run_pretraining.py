@@ -74,6 +74,7 @@ def results(output_dir):
 SPANBERT = {"span_boundary_objective": True}
 
 
+@pytest.mark.slow
 def test_spanbert_is_trained_on_records_and_its_model_fills_masks(
   files, tmp_path
 ):
@@ -140,6 +141,7 @@ def learn(files, teacher, output_dir, **flags):
   )
 
 
+@pytest.mark.slow
 def test_a_student_starts_from_every_second_layer_and_learns(
   files, teacher, tmp_path
 ):
@@ -182,6 +184,7 @@ def test_a_student_resumes_to_the_same_weights(files, teacher, tmp_path):
   assert "belongs to another run: distillation_weights" in done.last_line
 
 
+@pytest.mark.slow
 def test_robertas_recipe(files, tmp_path):
   """Its flags together; the optimizer's reach the weights."""
   flags = {"optimizer": "adamw", "adam_epsilon": 1e-6, "log_steps": 1}

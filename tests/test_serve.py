@@ -120,8 +120,12 @@ def test_more_connections_than_descriptors(saved_model, tmp_path):
       ]
       assert opened[-1].recv(1000).startswith(b"HTTP/1.1 503 ")
       assert opened[-1].recv(1000) == b""
-    # Those who had a place have gone: there is room again.
-    answer = ask(url, tmp_path / "started", present)
+    # Those who had a place have gone: there is room again, once the server
+    # has seen it.
+    deadline = time.monotonic() + 60
+    answer = (503, None)
+    while answer[0] == 503 and time.monotonic() < deadline:
+      answer = ask(url, tmp_path / "started", present)
     assert answer == (200, {"predictions": [True]})
     process.send_signal(signal.SIGTERM)
     _, log = process.communicate(timeout=120)

@@ -135,6 +135,7 @@ def test_files_of_the_folder(folder):
   assert os.listdir(os.path.dirname(folder)) == ["3"]
 
 
+@pytest.mark.slow
 def test_another_program_gets_the_same_numbers(folder, pair_model):
   """In a process with tensorflow and tensorflow_text alone."""
   rows = [["The \u00c9mile Stra\u00dfe, 1999!", "a b"], ["", "\u4e2d [MASK]"]]

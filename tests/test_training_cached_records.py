@@ -1,10 +1,11 @@
 """cached_records: made once, made again whenever something changed."""
 
 import json
+import os
 
 import pytest
 
-from common import errors, file_io, tfrecord
+from common import errors, tfrecord
 from training import cached_records
 
 
@@ -54,9 +55,9 @@ def test_records_that_are_not_whole_are_made_anew(path, fault):
     data = open(path, "rb").read()
     open(path, "wb").write(data[:-1])
   elif fault == "gone":
-    file_io.tf.io.gfile.remove(path)
+    os.remove(path)
   elif fault == "note gone":
-    file_io.tf.io.gfile.remove(f"{path}.json")
+    os.remove(f"{path}.json")
   else:
     open(f"{path}.json", "w").write("{")
   make = Maker()
