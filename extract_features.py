@@ -238,7 +238,7 @@ def main(_):
   settings = model_settings.resolve(
     common_flags.read_settings(), flag_conflicts.CONFLICTS
   )
-  settings = text_vectors.restore_length(settings)
+  settings = model_settings.restore_trained(settings, ["max_seq_length"])
   check_flags(settings)
   config = setup.model_config(settings)
   layers = text_vectors.layers_to_write(settings, config)

@@ -30,8 +30,8 @@ import sys
 import tensorflow as tf
 
 import modeling
-from checkpoints import model_folder, model_settings, weight_files
-from common import config_formats, errors, file_io
+from checkpoints import model_settings, weight_files
+from common import errors, file_io
 from training import input_sequences, setup
 from variants import registry
 
@@ -140,20 +140,10 @@ def print_fillings(text, filled, tokenizer):
     print(f"  {MASK} {number}: {shown}", flush=True)
 
 
-def trained_settings(bert_config_file):
-  """Returns what a model says of its input, a dict of flags used here."""
-  trained = model_folder.input_settings(
-    config_formats.read(bert_config_file)
-  )
-  names = ("max_seq_length", "do_lower_case")
-  return {name: trained[name] for name in names if name in trained}
-
-
 def main(_):
   settings = model_settings.resolve(common_flags.read_settings())
-  settings = model_settings.restore_input_settings(
-    settings, trained_settings(settings.bert_config_file),
-    settings.bert_config_file,
+  settings = model_settings.restore_trained(
+    settings, ["max_seq_length", "do_lower_case"]
   )
   config = setup.model_config(settings)
   if not settings.init_checkpoint:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 import layers
-from common import config_formats, errors, json_files, memory
+from common import config_formats, errors, memory
 
 # As in the original: new heads ignore initializer_range and drop 10 % of their
 # input even where the configuration says hidden_dropout_prob 0.
@@ -112,11 +112,8 @@ class BertConfig:
   @classmethod
   def from_json_file(cls, json_file):
     """Reads a file of either format; InputError names it in every fault."""
-    path = os.fspath(json_file)
-    json_object = json_files.read(path)
+    json_object = config_formats.read(os.fspath(json_file))
     try:
-      if config_formats.is_huggingface(json_object, path):
-        json_object = config_formats.from_huggingface(json_object)
       return cls.from_dict(json_object)
     except errors.InputError as error:
       raise errors.InputError(f"{json_file}: {error}") from error

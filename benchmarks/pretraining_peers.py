@@ -11,6 +11,8 @@ import numpy as np
 import peer_imports
 import tensorflow as tf
 
+from checkpoints import comparison
+
 _RATE, _DECAY, _CLIP = 1e-5, 0.01, 1.0
 
 
@@ -71,23 +73,14 @@ class ModelGarden:
     # Legacy Keras, which is what tf-models-official uses.
     import tf_keras
     from official.nlp import optimization
-    from official.nlp.modeling import layers, models, networks
+    from official.nlp.modeling import layers, models
 
     self.name = "Model Garden, " + ("XLA" if compiled else "graph")
     self.optional = compiled
     self._is_mixed = dtype == tf.bfloat16
     if self._is_mixed:
       tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
-    encoder = networks.BertEncoderV2(
-      vocab_size=config.vocab_size,
-      hidden_size=config.hidden_size,
-      num_layers=config.num_hidden_layers,
-      num_attention_heads=config.num_attention_heads,
-      inner_dim=config.intermediate_size,
-      inner_activation=lambda x: tf.nn.gelu(x, approximate=True),
-      max_sequence_length=config.max_position_embeddings,
-      type_vocab_size=config.type_vocab_size,
-    )
+    encoder = comparison.make_model_garden_encoder(config)
     head = layers.ClassificationHead(
       config.hidden_size, 2, dropout_rate=0.1, name="next_sentence"
     )

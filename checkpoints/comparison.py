@@ -231,17 +231,18 @@ def huggingface_outputs(source, architecture, batch):
       return {name: outputs[name] for name in outputs.files}
 
 
-def model_garden_outputs(source, batch):
-  """Returns {output: array} of BertEncoderV2; {} without tf-models-official."""
-  try:
-    from official.nlp.modeling import networks
-  except ImportError:
-    return {}
-  config, approximate = source.config, source.config.hidden_act == "gelu"
-  activation = config.hidden_act
+def make_model_garden_encoder(config):
+  """Returns the BertEncoderV2 of a modeling.BertConfig.
+
+  Raises:
+    ImportError: tf-models-official is not installed.
+  """
+  from official.nlp.modeling import networks
+
+  activation, approximate = config.hidden_act, config.hidden_act == "gelu"
   if activation in ("gelu", "gelu_erf"):
     activation = lambda x: tf.nn.gelu(x, approximate=approximate)  # noqa: E731
-  encoder = networks.BertEncoderV2(
+  return networks.BertEncoderV2(
     vocab_size=config.vocab_size,
     hidden_size=config.hidden_size,
     num_layers=config.num_hidden_layers,
@@ -251,6 +252,14 @@ def model_garden_outputs(source, batch):
     max_sequence_length=config.max_position_embeddings,
     type_vocab_size=config.type_vocab_size,
   )
+
+
+def model_garden_outputs(source, batch):
+  """Returns {output: array} of BertEncoderV2; {} without tf-models-official."""
+  try:
+    encoder = make_model_garden_encoder(source.config)
+  except ImportError:
+    return {}
   names = ("input_word_ids", "input_mask", "input_type_ids")
   inputs = dict(zip(names, map(tf.constant, batch)))
   encoder(inputs)

@@ -11,7 +11,7 @@ from absl import logging
 
 import tokenization
 from checkpoints import converter, huggingface, model_folder
-from common import errors, run_settings
+from common import config_formats, errors, run_settings
 
 
 def resolve(settings, conflicts=()):
@@ -131,6 +131,24 @@ def restore_input_settings(settings, trained, source):
   if others:
     logging.warning("other input than in training: %s", ", ".join(others))
   return settings.replace(**changes)
+
+
+def restore_trained(settings, names):
+  """Returns settings with what the model's folder says of some of them.
+
+  Only a model of this project says how its input was made.
+
+  Args:
+    settings: run_settings.Settings, with a bert_config_file.
+    names: of settings.
+
+  Raises:
+    InputError: as of `restore_input_settings`.
+  """
+  source = settings.bert_config_file
+  trained = model_folder.input_settings(config_formats.read(source))
+  known = {name: trained[name] for name in names if name in trained}
+  return restore_input_settings(settings, known, source)
 
 
 def make_tokenizer(settings, config):

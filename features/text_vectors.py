@@ -6,8 +6,8 @@ a text's vector.
 
 import tensorflow as tf
 
-from checkpoints import model_folder, model_settings, weight_files
-from common import config_formats, errors
+from checkpoints import weight_files
+from common import errors
 from features import flag_conflicts, sentence_vectors, text_batches
 from training import distribution
 from variants import registry
@@ -15,21 +15,6 @@ from variants import registry
 # Tokens whose vectors are held in memory at a time: 200 MB for four layers of
 # BERT-base.
 _WINDOW_TOKENS = 1 << 14
-
-
-def restore_length(settings):
-  """Returns settings with the --max_seq_length that a model was trained with.
-
-  Only a model of this project says so. A flag that is given counts, with a
-  warning where it differs.
-
-  Args:
-    settings: run_settings.Settings of extract_features.py.
-  """
-  source, name = settings.bert_config_file, "max_seq_length"
-  trained = model_folder.input_settings(config_formats.read(source))
-  known = {name: trained[name]} if name in trained else {}
-  return model_settings.restore_input_settings(settings, known, source)
 
 
 def layer_indexes(texts, num_hidden_layers):

@@ -21,10 +21,16 @@ def assert_same_weights(run_steps, folder):
     path.unlink()
   done = run_steps(folder / "resumed")
   assert "model.ckpt-3" in done.err
-  whole, resumed = (
-    weight_files.read_weights(str(folder / name / "model.ckpt-6"))
-    for name in ("whole", "resumed")
+  assert_same_checkpoints(
+    folder / "whole" / "model.ckpt-6", folder / "resumed" / "model.ckpt-6"
   )
-  assert whole.keys() == resumed.keys()
-  for name, value in whole.items():
-    np.testing.assert_array_equal(resumed[name], value, err_msg=name)
+
+
+def assert_same_checkpoints(expected, found):
+  """Compares two checkpoints, pathlib.Paths, name by name and bit by bit."""
+  expected, found = (
+    weight_files.read_weights(str(path)) for path in (expected, found)
+  )
+  assert expected.keys() == found.keys()
+  for name, value in expected.items():
+    np.testing.assert_array_equal(found[name], value, err_msg=name)

@@ -8,9 +8,9 @@ anything that only ours has.
 import gzip
 import json
 
-import numpy as np
 import pytest
 
+import resumed_runs
 import script_runner
 from checkpoints import weight_files
 
@@ -118,10 +118,6 @@ def test_its_folder_is_continued_and_evaluated(tmp_path, kind, make):
   )
   assert "then the run continues at its step 2" in log
   assert results == expected
-  whole, continued = (
-    weight_files.read_weights(str(tmp_path / name / "model.ckpt-4"))
-    for name in ("whole", "continued")
+  resumed_runs.assert_same_checkpoints(
+    tmp_path / "whole" / "model.ckpt-4", tmp_path / "continued" / "model.ckpt-4"
   )
-  assert whole.keys() == continued.keys()
-  for name, value in whole.items():
-    np.testing.assert_array_equal(continued[name], value, err_msg=name)
