@@ -38,9 +38,11 @@ def gelu(x):
   def gradient(upstream):
     wide = tf.cast(x, tf.float32)
     square = tf.square(wide)
+    # In float32 whatever x is: 1 - share is a difference of near numbers.
     # (1 + tanh(u)) / 2 is the logistic function of 2u.
     share = tf.sigmoid(2 * _GELU_SCALE * wide * (1 + _GELU_CUBIC * square))
     slope = 2 * _GELU_SCALE * (1 + 3 * _GELU_CUBIC * square)
+    # d/dx of x * share; d share / dx is share (1 - share) slope.
     total = share + wide * share * (1 - share) * slope
     return tf.cast(tf.cast(upstream, tf.float32) * total, x.dtype)
 
@@ -106,6 +108,8 @@ def layer_norm(x, weights, name):
 def _layer_norm(x, beta, gamma):
   # An own gradient keeps one tensor as large as x, not three.
   wide = tf.cast(x, tf.float32)
+  # Two passes, mean then variance: E[x^2] - E[x]^2 would lose the digits of a
+  # small variance.
   centred = wide - _last_mean(wide)
   rsqrt = tf.math.rsqrt(_last_mean(tf.square(centred)) + _LAYER_NORM_EPSILON)
   normed = centred * rsqrt
@@ -113,8 +117,9 @@ def _layer_norm(x, beta, gamma):
   def gradient(upstream):
     upstream = tf.cast(upstream, tf.float32)
     scaled = upstream * gamma
+    # Less what each x has changed the row's mean and its variance by.
     inner = scaled - _last_mean(scaled) - normed * _last_mean(scaled * normed)
-    rows = list(range(len(x.shape) - 1))
+    rows = list(range(len(x.shape) - 1))  # All axes but the last.
     return (
       tf.cast(rsqrt * inner, x.dtype),
       tf.reduce_sum(upstream, rows),
@@ -146,8 +151,8 @@ def dense(x, weights, name, activation=None):
   # One product of two matrices: TensorFlow's product of a batch of matrices
   # with one shared matrix is slower, and so is its gradient.
   is_matrix = len(x.shape) == 2
-  rows = x if is_matrix else tf.reshape(x, [-1, kernel.shape[0]])
-  product = tf.nn.bias_add(tf.matmul(rows, kernel), bias)
+  rows = x if is_matrix else tf.reshape(x, [-1, kernel.shape[0]])  # [M, in]
+  product = tf.nn.bias_add(tf.matmul(rows, kernel), bias)  # [M, out]
   if activation is not None:
     product = activation(product)
   if is_matrix:
@@ -157,15 +162,17 @@ def dense(x, weights, name, activation=None):
 
 def output_logits(x, weights, bias):
   """Returns float32 logits [..., O] of x [..., H] and weights [O, H]."""
-  rows = tf.reshape(x, [-1, weights.shape[1]])
+  rows = tf.reshape(x, [-1, weights.shape[1]])  # [M, H]
   weights = tf.cast(weights, x.dtype)
   logits = tf.cast(tf.matmul(rows, weights, transpose_b=True), tf.float32)
+  # Added in float32: bfloat16 would round every logit once more.
   logits = tf.nn.bias_add(logits, bias)
   return tf.reshape(logits, [*sizes(x)[:-1], weights.shape[0]])
 
 
 def one_hot_lookup(ids, table):
   """Returns rows [..., H] of the table, zeros where an id is out of range."""
+  # The product's gradient is a product too: no rows to add up one by one.
   hot = tf.one_hot(tf.reshape(ids, [-1]), table.shape[0])
   return tf.reshape(tf.matmul(hot, table), [*sizes(ids), table.shape[1]])
 
@@ -181,6 +188,7 @@ def sizes(x):
 
 def name_number(name):
   """Returns a fixed number in [0, 2^31) for a name."""
+  # Not hash(), which differs between two runs of Python.
   return zlib.crc32(name.encode()) & 0x7FFFFFFF
 
 
@@ -211,6 +219,8 @@ def _drop(x, rate, stream):
   """`dropout` with a stream, (seed int32 [2], counter int32 [2, 2]) or None."""
   if stream is None or not rate:
     return x
+  # Uniform in [-2^15, 2^15): a share `rate` of the numbers is below the limit,
+  # which is kept within what an int16 can hold.
   keep = _random_int16(tf.shape(x), *stream) >= tf.constant(
     min(round(rate * 2**16), 2**16 - 1) - 2**15, tf.int16
   )
@@ -221,6 +231,8 @@ def _drop(x, rate, stream):
       values = values * (1.0 / (1.0 - rate))
       return tf.where(keep, values, tf.zeros([], values.dtype))
 
+    # Linear in x, so its gradient is the function itself; one bool per unit
+    # is all that is stored for it.
     return kept(x), kept
 
   return masked(x)
@@ -284,7 +296,8 @@ def attention_bias(input_mask):
     return None
   mask = tf.cast(input_mask, tf.float32)
   if mask.shape.rank == 2:
-    mask = mask[:, tf.newaxis]
+    mask = mask[:, tf.newaxis]  # [B, 1, T]: one row for all F.
+  # The new axis is for the heads, which share a mask.
   return (1.0 - mask[:, tf.newaxis]) * _MASKED_SCORE
 
 
@@ -307,12 +320,12 @@ class PaddedRows(NamedTuple):
 
   def pick(self, rows, positions):
     """Returns rows [B P, H], at positions [B, P] of each sequence."""
-    states = tf.gather(self.restore(rows), positions, batch_dims=1)
+    states = tf.gather(self.restore(rows), positions, batch_dims=1)  # [B, P, H]
     return tf.reshape(states, [-1, rows.shape[-1]])
 
   def add_by_position(self, rows, table):
     """Returns rows [S, H] plus row t of a table for each position t."""
-    added = self.restore(rows) + table[: self.length]
+    added = self.restore(rows) + table[: self.length]  # [B, T, H]
     return tf.reshape(added, [-1, rows.shape[-1]])
 
   def split_heads(self, rows, heads):
@@ -322,7 +335,7 @@ class PaddedRows(NamedTuple):
 
   def join_heads(self, x):
     """Returns rows [S, H] of [B, N, T, D]."""
-    joined = tf.transpose(x, [0, 2, 1, 3])
+    joined = tf.transpose(x, [0, 2, 1, 3])  # [B, T, N, D]
     return tf.reshape(joined, [-1, x.shape[1] * x.shape[3]])
 
 
@@ -356,13 +369,16 @@ class TokenRows(NamedTuple):
     # [CLS], which heads read even where it is masked.
     is_row = mask | ~tf.reduce_any(mask, axis=1, keepdims=True)
     is_row |= tf.range(tf.shape(mask)[1]) == 0
-    flat = tf.reshape(is_row, [-1])
-    places = tf.cast(tf.where(flat)[:, 0], tf.int32)
+    flat = tf.reshape(is_row, [-1])  # [B T]
+    places = tf.cast(tf.where(flat)[:, 0], tf.int32)  # [S]
+    # Padding gets the number of the row before it. There is one, because every
+    # sequence begins with a row.
     numbers = tf.cumsum(tf.cast(flat, tf.int32)) - 1
     numbers = tf.reshape(numbers, tf.shape(mask))
     head, length = tf.range(heads), tf.shape(mask)[1]
     sequence, position = places // length, places % length
-    first = (sequence[:, tf.newaxis] * heads + head) * length
+    # Position 0 of the row's sequence and of each head in [B N T].
+    first = (sequence[:, tf.newaxis] * heads + head) * length  # [S, N]
     return cls(
       places=places,
       numbers=numbers,
@@ -387,18 +403,18 @@ class TokenRows(NamedTuple):
 
   def add_by_position(self, rows, table):
     """Returns rows [S, H] plus row t of a table for each position t."""
-    positions = self.places % tf.shape(self.numbers)[1]
+    positions = self.places % tf.shape(self.numbers)[1]  # [S]
     return rows + _dense_lookup(tf.convert_to_tensor(table), positions)
 
   def split_heads(self, rows, heads):
     """Returns [B, N, T, D] of rows [S, H]; of padding, some token's."""
-    parts = tf.reshape(rows, [-1, rows.shape[-1] // heads])
+    parts = tf.reshape(rows, [-1, rows.shape[-1] // heads])  # [S N, D]
     return _spread(parts, self.to_heads, None, self.from_heads)
 
   def join_heads(self, x):
     """Returns rows [S, H] of [B, N, T, D]."""
     is_row = self.is_row[:, tf.newaxis, :, tf.newaxis]
-    joined = _collect(x, self.from_heads, self.to_heads, is_row)
+    joined = _collect(x, self.from_heads, self.to_heads, is_row)  # [S, N, D]
     return tf.reshape(joined, [-1, x.shape[1] * x.shape[3]])
 
 
@@ -499,13 +515,15 @@ def transformer_layer(
     positions=positions,
   )
   if positions is not None:
-    x = rows.pick(x, positions)
-  attended = dense(context, weights, "attention/output/dense")
+    # The residual connection needs the same rows as the context.
+    x = rows.pick(x, positions)  # [B P, H]
+  attended = dense(context, weights, "attention/output/dense")  # [S, H]
   attended = _drop(attended, rate, of_attended)
+  # As in the original: normalized after the sum, not before the sub-layer.
   x = layer_norm(x + attended, weights, "attention/output/LayerNorm")
   activation = get_activation(config.hidden_act)
-  inner = dense(x, weights, "intermediate/dense", activation)
-  output = dense(inner, weights, "output/dense")
+  inner = dense(x, weights, "intermediate/dense", activation)  # [S, I]
+  output = dense(inner, weights, "output/dense")  # [S, H]
   output = _drop(output, rate, of_output)
   return layer_norm(x + output, weights, "output/LayerNorm"), probs
 
@@ -554,8 +572,9 @@ def _attention(x, weights, config, *, rows, bias, stream, positions):
   width = config.hidden_size // heads
   attending, from_rows = x, rows
   if positions is not None:
-    attending = rows.pick(x, positions)
+    attending = rows.pick(x, positions)  # [B P, H]
     from_rows = PaddedRows(*sizes(positions))
+    # Every token that attends has a mask of its own: [B, 1, P, T] are needed.
     if bias is not None and bias.shape[2] != 1:
       bias = tf.gather(bias, positions[:, tf.newaxis], axis=2, batch_dims=2)
 
@@ -563,12 +582,17 @@ def _attention(x, weights, config, *, rows, bias, stream, positions):
     projected = dense(x, weights, f"attention/self/{name}")
     return layout.split_heads(projected, heads)
 
+  # [B, N, F, D], and [B, N, T, D] for the two others.
   query = project(attending, "query", from_rows)
   key, value = project(x, "key", rows), project(x, "value", rows)
+  # Unlike the original: the query is scaled, D numbers for each token, and not
+  # its T scores.
   query = query * tf.cast(1.0 / math.sqrt(width), x.dtype)
   scores = tf.cast(tf.matmul(query, key, transpose_b=True), tf.float32)
   if bias is not None:
     scores = scores + bias
+  # [B, N, F, T]. The soft-max is float32: bfloat16 has 8 bits for the sum of T
+  # exponentials.
   probs = tf.cast(tf.nn.softmax(scores), x.dtype)
   rate = config.attention_probs_dropout_prob
   kept = _drop(probs, rate, stream)

@@ -76,6 +76,7 @@ class BertConfig:
         f"{self.num_attention_heads} attention heads; make it a multiple of "
         "num_attention_heads"
       )
+    # For its error alone: an unknown name fails here, not in the first batch.
     layers.get_activation(self.hidden_act)
 
   @classmethod
@@ -155,6 +156,7 @@ class BertConfig:
 
   def check_memory(self, shapes=None):
     """Raises InputError if this machine cannot hold the weights of `shapes`."""
+    # The error names the number that most likely has a digit too many.
     largest = max(_COUNTS, key=lambda name: getattr(self, name))
     memory.check_parameters(
       self.num_parameters(shapes), f"{largest} {getattr(self, largest)}"
@@ -260,7 +262,7 @@ def _make_variable(name, shape, *, stddev, seed, dtype):
   # On the CPU, so that a seed means the same weights whatever the accelerator.
   with tf.device("CPU:0"):
     initial = _initial_value(name, shape, stddev=stddev, seed=seed)
-    initial = tf.cast(initial, dtype)
+    initial = tf.cast(initial, dtype)  # Drawn in float32 for any dtype.
   # The empty scope, so that no scope of the caller becomes part of the name.
   with tf.name_scope(""):
     return tf.Variable(initial, name=name)
@@ -273,7 +275,7 @@ def _initial_value(name, shape, *, stddev, seed):
   rescaled, so stddev 0.02 really gives 0.0176.
   """
   if name.endswith("/gamma"):
-    return tf.ones(shape)
+    return tf.ones(shape)  # Layer norm starts as the identity.
   if name.endswith(("bias", "/beta")):
     return tf.zeros(shape)
   seeds = tf.constant([seed, layers.name_number(name)], tf.int64)
@@ -422,11 +424,12 @@ class BertModel(Weights):
       InputError: a static shape that is not [B, T], or longer than
         max_position_embeddings.
     """
-    input_ids = self._checked_ids(input_ids)
+    input_ids = self._checked_ids(input_ids)  # [B, T]
     seed = layers.training_seed(training, dropout_seed)
     rows = self._rows(input_ids, input_mask)
+    # [S, H]: only these rows are computed until `restore` pads them again.
     x = self._embed(rows, input_ids, token_type_ids, position_ids, seed)
-    bias = layers.attention_bias(input_mask)
+    bias = layers.attention_bias(input_mask)  # [B, 1, F or 1, T]
     states, all_probs = [rows.restore(x)], []
     run_layer = layers.layer_function(
       self.config, recompute=self._recompute_activations,
@@ -434,13 +437,14 @@ class BertModel(Weights):
     )
     depth = self.config.num_hidden_layers
     for number, streams in enumerate(layers.layer_streams(seed, depth)):
+      # Every other layer's output is attended to as a whole by the next one.
       needed = positions if number == depth - 1 else None
       x, probs = run_layer(
         x, self._layer_weights(number), rows=rows, bias=bias,
-        streams=streams, positions=needed,
+        streams=streams, positions=needed,  # [S, H] and [B, N, F, T]
       )
       if needed is not None:
-        rows = layers.PaddedRows(*layers.sizes(needed))
+        rows = layers.PaddedRows(*layers.sizes(needed))  # x is [B P, H] now.
       states.append(rows.restore(x))
       all_probs.append(probs)
     return BertOutput(
@@ -475,7 +479,7 @@ class BertModel(Weights):
     """Returns [S, H]: word + segment + position, normalized, dropped."""
     weights = self._under(f"{self._scope}/embeddings/")
     # Embeddings are summed in float32. The table of words is not cast whole.
-    words = rows.take(input_ids)
+    words = rows.take(input_ids)  # [S]
     if self._use_one_hot_embeddings:
       summed = layers.one_hot_lookup(words, weights["word_embeddings"])
     else:
@@ -485,7 +489,7 @@ class BertModel(Weights):
       summed = tf.cast(summed, tf.float32)
     if token_type_ids is None:
       token_type_ids = tf.zeros_like(input_ids)
-    segments = rows.take(tf.convert_to_tensor(token_type_ids))
+    segments = rows.take(tf.convert_to_tensor(token_type_ids))  # [S]
     summed = self._add_segments(summed, segments)
     table = tf.cast(weights["position_embeddings"], tf.float32)
     if position_ids is None:
@@ -545,9 +549,11 @@ class MaskedLMHead(Weights):
     weights = self._under("cls/predictions/")
     x = sequence_output
     if masked_lm_positions is not None:
-      x = tf.gather(x, masked_lm_positions, batch_dims=1)
+      # Before the product with V columns, most of this head's time: only the
+      # masked tokens go through it.
+      x = tf.gather(x, masked_lm_positions, batch_dims=1)  # [B, P, H]
     x = layers.dense(x, weights, "transform/dense", self._activation)
-    x = layers.layer_norm(x, weights, "transform/LayerNorm")
+    x = layers.layer_norm(x, weights, "transform/LayerNorm")  # [B, P, E]
     return layers.output_logits(x, self._table(), weights["output_bias"])
 
 

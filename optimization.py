@@ -23,6 +23,7 @@ from common import errors
 NOT_DECAYED = ("LayerNorm", "layer_norm", "bias")
 
 
+# `power` is of "polynomial" alone; one signature serves all SCHEDULES.
 def _linear(init_lr, progress, power):
   del power
   return init_lr * (1.0 - progress)
@@ -150,6 +151,8 @@ def clip_scale(norm, clip_norm=1.0):
   1 where they are smaller. Not a number of use where the norm is not finite:
   such a step is to be skipped.
   """
+  # As in TF1's clip_by_global_norm. At norm 0 the first is infinite, and the
+  # minimum is the second.
   return clip_norm * tf.minimum(1.0 / norm, 1.0 / clip_norm)
 
 
@@ -236,6 +239,8 @@ def lamb_update(
     direction += weight_decay_rate * param
   if layer_adaptation:
     param_norm, norm = tf.norm(param), tf.norm(direction)
+    # Both branches of a `where` are computed, so the divisor is made 1 where
+    # the ratio is not used.
     usable = tf.logical_and(param_norm > 0.0, norm > 0.0)
     ratio = tf.where(
       usable, param_norm / tf.where(usable, norm, 1.0), tf.ones_like(norm)
@@ -262,6 +267,8 @@ def _scaled(grad, scale):
 
 
 def _times(grad, scale):
+  # 0 times an infinite gradient is NaN; a step that is skipped (scale 0) must
+  # leave the moments alone.
   return tf.math.multiply_no_nan(tf.cast(grad, tf.float32), scale)
 
 
@@ -388,6 +395,7 @@ class AdamWeightDecay:
       **options,
     )
     for part, value in zip(state, values):
+      # Without reading the new value back, which nobody uses.
       part.assign(value, read_value=False)
 
   def _kernel_scales(self, step):
@@ -421,6 +429,7 @@ class AdamWeightDecay:
     epsilon = tf.constant(self._adam["epsilon"]) * epsilon_scale
     no_correction = tf.zeros([])
     rates = {
+      # Computed once for each multiplier, not for each variable.
       multiplier: (
         rate * rate_scale, rate * self._weight_decay_rate
       )
@@ -468,6 +477,7 @@ class AdamWeightDecay:
     """
     norm = global_norm(grads)
     scale = clip_scale(norm, clip_norm)
+    # As in the original: what the loss does not reach is left alone.
     pairs = [(v, g) for v, g in zip(variables, grads) if g is not None]
     self.update_all(
       *zip(*pairs),
@@ -494,6 +504,7 @@ class AdamWeightDecay:
       **self._rule_options(decay),
       **self._adam,
     )
+    # A choice, not a product by 0: the old bits, even where the new are NaN.
     return tuple(tf.where(apply, n, old) for n, old in zip(new, state))
 
   _update_rule = staticmethod(adam_weight_decay_update)
@@ -608,5 +619,6 @@ def trainable_names(names, num_layers, *, freeze_layers=0):
       f"cannot freeze {freeze_layers} layers of a model that has "
       f"{num_layers}; give a number from 0 to {num_layers}"
     )
+  # The embeddings have depth 0 and layer i depth i + 1.
   lowest = freeze_layers + 1 if freeze_layers else 0
   return [name for name in names if layer_of(name, num_layers) >= lowest]

@@ -130,6 +130,7 @@ def load_vocab(vocab_file):
   vocab = {}
   for index, line in enumerate(_read_lines(vocab_file)):
     try:
+      # An empty line takes an id too, so that the ids after it stay right.
       vocab[line.decode("utf-8").strip()] = index
     except UnicodeDecodeError as error:
       raise errors.InputError(
@@ -225,6 +226,8 @@ class FullTokenizer:
     self.inv_vocab = {index: token for token, index in self.vocab.items()}
     self.basic_tokenizer = BasicTokenizer(do_lower_case=do_lower_case)
     self.wordpiece_tokenizer = WordpieceTokenizer(vocab=self.vocab)
+    # Three caches: callers need tokens or ids, and one word is in many
+    # chunks ("the," "(the").
     self._chunk_tokens = _Cache(self._tokens_of_chunk)
     self._chunk_ids = _Cache(self._ids_of_chunk)
     self._word_ids = _Cache(self._ids_of_word)
@@ -282,6 +285,8 @@ class BasicTokenizer:
   def tokenize(self, text):
     """Returns the words of `text` (str, or bytes of UTF-8), a list of str."""
     text = convert_to_unicode(text)
+    # Most text. Nothing in it is an accent, a control character or white space
+    # other than U+0020, so one regular expression does it all.
     if text.isascii() and text.isprintable():
       return _ASCII_WORDS.findall(text.lower() if self.do_lower_case else text)
     text = text.translate(_CLEANING)
@@ -312,6 +317,8 @@ class WordpieceTokenizer:
     self.vocab = vocab
     self.unk_token = unk_token
     self.max_input_chars_per_word = max_input_chars_per_word
+    # As in the original: a token that begins with "##" is found at the start of
+    # a word too.
     self._first_pieces = {token: token for token in vocab}
     # "##shell" is found as "shell": the search concatenates no strings.
     self._inner_pieces = {
@@ -337,8 +344,10 @@ class WordpieceTokenizer:
     table = self._first_pieces
     while start < len(word):
       end = min(len(word), start + self._longest_piece)
+      # As in the original: the longest match, not the best of all divisions.
       while end > start and word[start:end] not in table:
         end -= 1
+      # Then the whole word is unknown, with the pieces found so far.
       if end == start:
         return (self.unk_token,)
       pieces.append(table[word[start:end]])
@@ -377,6 +386,7 @@ class _Cache(dict):
     self.max_entries = max_entries
 
   def __missing__(self, key):
+    # dict calls this for a key that it lacks; a hit runs no Python.
     value = self.function(key)
     if len(key) <= _CACHED_CHARS:
       if len(self) >= self.max_entries:
@@ -400,6 +410,7 @@ class _CharacterTable(dict):
     self.replacement = replacement
 
   def __missing__(self, code_point):
+    # Cleared for the memory; every entry can be computed again.
     if len(self) >= _CACHED_ENTRIES:
       self.clear()
     value = self[code_point] = self.replacement(chr(code_point))
@@ -408,6 +419,7 @@ class _CharacterTable(dict):
 
 def _clean(char):
   """Removes control characters, turns white space into " ", isolates Han."""
+  # Category Cc, but white space here, so before the test for control ones.
   if char in "\t\n\r":
     return " "
   category = unicodedata.category(char)
@@ -434,6 +446,7 @@ def _isolate_punctuation(char):
 
 
 def _strip_accents(char):
+  # After NFD: an accent is a character of its own then.
   if unicodedata.category(char) == "Mn":
     return ""
   return _isolate_punctuation(char)

@@ -76,6 +76,7 @@ class Distillation:
     self._model = pretrainer.PretrainingModel(
       teacher.config, with_next_sentence=False, **model_options
     )
+    # A teacher without its masked-LM head would teach what random weights say.
     weight_files.load(
       self._model.variables,
       teacher.path,
@@ -101,6 +102,7 @@ class Distillation:
       masked_words: how many there are, a scalar.
     """
     tokens = tf.reduce_sum(tf.cast(batch["input_mask"], tf.float32))
+    # Both, although `sums` has no cosine where its weight is 0.
     return {"soft_targets": masked_words, "cosine": tokens}
 
   def sums(self, batch, logits, states):
@@ -126,6 +128,7 @@ class Distillation:
     totals, metrics = {}, {}
     for name, (losses, counts) in found.items():
       total = tf.reduce_sum(losses * counts)
+      # The metric is without the weight, so that runs can be compared.
       totals[name] = getattr(self.weights, name) * total
       metrics[f"{name}_loss"] = total, tf.reduce_sum(counts)
     return totals, metrics

@@ -80,6 +80,7 @@ class Masking:
     """
     ids, used = batch["input_ids"], batch["input_mask"]
     length, count = ids.shape[1], tf.shape(ids)[0]
+    # All rows of a step are drawn from its seed together.
     seed = tf.stack([self.seed, tf.cast(step, tf.int32)])
 
     def uniform(channels, seed):
@@ -89,11 +90,11 @@ class Masking:
       numbers = tf.random.stateless_uniform(shape, seed=seed)
       return numbers[first_row : first_row + count]
 
-    keys, kinds, words = tf.unstack(uniform(3, seed), axis=1)
+    keys, kinds, words = tf.unstack(uniform(3, seed), axis=1)  # [B, T] each
     is_special = tf.reduce_any(
       tf.equal(ids[..., None], tf.constant(self.special_ids)), axis=-1
     )
-    candidates = tf.logical_and(used > 0, tf.logical_not(is_special))
+    candidates = tf.logical_and(used > 0, tf.logical_not(is_special))  # [B, T]
     if self.runs:
       seed = tf.random.experimental.stateless_fold_in(seed, 1)
       chosen, first = _choose_runs(
@@ -134,6 +135,7 @@ class Masking:
     keys = tf.where(candidates, keys, 2.0)
     if self.whole_words:
       return _choose_words(candidates, word_starts, keys, budget)
+    # Sorting the order gives each position its rank.
     ranks = tf.argsort(tf.argsort(keys, axis=1), axis=1)
     return tf.logical_and(candidates, ranks < budget[:, None])
 
@@ -151,7 +153,8 @@ class Masking:
     width = min(self.max_predictions, length)
     # Chosen positions sort first, each group in its own order.
     order = tf.range(length) + tf.where(chosen, 0, length)
-    positions = tf.argsort(order, axis=1)[:, :width]
+    positions = tf.argsort(order, axis=1)[:, :width]  # [B, P or T]
+    # Fewer may be chosen than there are places: the rest is 0 in every feature.
     weights = tf.cast(tf.gather(chosen, positions, batch_dims=1), tf.int32)
     features = {
       "masked_lm_positions": positions * weights,
@@ -204,19 +207,22 @@ def _choose_runs(candidates, word_starts, keys, budget, lengths):
     batch_dims=1,
   )
   is_start = tf.logical_and(candidates, word_starts > 0)
+  # Starts of words first, in random order; all other positions after them.
   order = tf.argsort(tf.where(is_start, keys, 2.0), axis=1)
-  num_starts = tf.reduce_sum(tf.cast(is_start, tf.int32), axis=1)
+  num_starts = tf.reduce_sum(tf.cast(is_start, tf.int32), axis=1)  # [B]
 
   def needs_more(number, left, *_):
     return tf.reduce_any((left > 0) & (number < num_starts))
 
   # A run of every row at once.
   def take(number, left, taken, first):
-    start = order[:, number, tf.newaxis]
+    start = order[:, number, tf.newaxis]  # [B, 1]
     after = positions >= start
     is_blocked = after & (taken | ~candidates)
+    # Up to the first position that is taken already, or is no candidate.
     is_free = after & (tf.cumsum(tf.cast(is_blocked, tf.int32), axis=1) == 0)
     end = tf.gather(words + lengths, start, batch_dims=1)
+    # By the last piece of its word: a word is taken wholly or not at all.
     fits = last_piece - start < left[:, tf.newaxis]
     run = is_free & (words < end) & fits & (number < num_starts)[:, tf.newaxis]
     left -= tf.reduce_sum(tf.cast(run, tf.int32), axis=1)
@@ -245,8 +251,10 @@ def _choose_words(candidates, word_starts, keys, budget):
   key_of_word = _per_word(
     tf.math.unsorted_segment_min, words, tf.where(is_start, keys, 3.0)
   )
-  order = tf.argsort(key_of_word, axis=1)
+  order = tf.argsort(key_of_word, axis=1)  # [B, T + 1]
   sizes_in_order = tf.transpose(tf.gather(sizes, order, batch_dims=1))
+  # Numbers without a word have no start: unsorted_segment_min gives them the
+  # largest float there is, and number 0 has only keys of 3.
   is_word = tf.transpose(tf.gather(key_of_word, order, batch_dims=1)) < 2.0
 
   # A scan over the words of all rows at once: whether one is taken depends on
@@ -262,6 +270,7 @@ def _choose_words(candidates, word_starts, keys, budget):
     (sizes_in_order, is_word),
     initializer=(budget, tf.zeros_like(budget, tf.bool)),
   )
+  # Back from the order of the draw to the numbers of the words.
   ranks = tf.argsort(order, axis=1)
   taken = tf.gather(tf.transpose(taken), ranks, batch_dims=1)
   return tf.logical_and(candidates, tf.gather(taken, words, batch_dims=1))

@@ -156,6 +156,8 @@ def create_instances(corpus, vocabulary, options, rng, *, after_pass=None):
       after_pass()
   instances.extend(masker.flush())
   stream.restore_rng()
+  # As in the original: instances of all passes are shuffled together. Numbers
+  # of instances take the same draws as the instances themselves would.
   order = array.array("q", range(len(instances)))
   rng.shuffle(order)
   return instances, np.array(order, np.int64)
@@ -244,6 +246,7 @@ def ordered_pairs(corpus, document, options, stream):
   while sentence < document_end:
     sentence = min(sentence, document_end - 2)
     chunk_end = _chunk_end(starts, sentence, document_end, target)
+    # One sentence may fill a sequence, and a pair needs two.
     chunk_end = max(chunk_end, sentence + 2)
     a_end = sentence + stream.randint(1, chunk_end - sentence - 1)
     is_swapped = stream.random() < 0.5
@@ -291,6 +294,7 @@ def _truncated(a, b, max_tokens, stream):
   from_front = stream.coin_flips(surplus)
   # The longer one loses tokens until both are equal, then B, A, B, A, ...
   uneven = min(abs(length_a - length_b), surplus)
+  # Each token's own draw decides, in the order in which tokens are removed.
   cuts_a, cuts_b = from_front[uneven + 1 :: 2], from_front[uneven::2]
   if length_a > length_b:
     cuts_a += from_front[:uneven]
@@ -338,6 +342,7 @@ def _packed(corpus, start, end, options, stream):
 
   A sentence that is longer than a sequence is cut into several.
   """
+  # [CLS] and [SEP].
   max_tokens = options.max_seq_length - 2
   separators = corpus.continues or b""
   while start < end:
@@ -348,6 +353,7 @@ def _packed(corpus, start, end, options, stream):
       target = stream.randint(2, max_tokens)
     last = bisect.bisect_right(corpus.sentence_starts, start + target) - 1
     stop = min(corpus.sentence_starts[last], end)
+    # The sentence is longer than a sequence: a part of it.
     if stop <= start:
       stop = min(start + target, end)
     yield SegmentPair(start, stop, 0, 0, False)
@@ -395,6 +401,7 @@ class Instances:
 
   def _rows(self, name, rows, width):
     column = self._columns[name]
+    # frombuffer refuses an empty buffer.
     values = np.frombuffer(column, column.typecode) if column else np.zeros(0)
     return values.reshape(len(self), width)[rows].astype(np.int64)
 
@@ -411,9 +418,9 @@ class Instances:
       a word; for pairs next_sentence_labels [B, 1], 1 for a random next
       segment or swapped ones.
     """
-    pairs = self._rows("pairs", rows, 5)
+    pairs = self._rows("pairs", rows, 5)  # [B, 5]
     layout = _Layout(pairs, self._length)
-    input_ids = layout.gather(self._corpus.ids)
+    input_ids = layout.gather(self._corpus.ids)  # [B, T]
     input_ids[:, 0] = self._vocabulary.cls_id
     input_ids[layout.is_separator] = self._vocabulary.sep_id
     features = {
@@ -439,9 +446,10 @@ class Instances:
     """Puts the replacements into `input_ids`; returns masked_lm features."""
     width = self._max_predictions
     positions = self._rows("positions", rows, width)
-    replacements = self._rows("replacements", rows, width)
+    replacements = self._rows("replacements", rows, width)  # [B, P]
     num_masked = self._rows("num_masked", rows, 1)
-    is_masked = np.arange(width) < num_masked
+    is_masked = np.arange(width) < num_masked  # [B, P]
+    # Read before the replacements are written to the same places.
     labels = np.where(is_masked, np.take_along_axis(input_ids, positions, 1), 0)
     row, _ = np.nonzero(is_masked)
     input_ids[row, positions[is_masked]] = replacements[is_masked]
@@ -459,13 +467,14 @@ class _Layout:
   """
 
   def __init__(self, pairs, length):
-    a_start, a_end, b_start, b_end = pairs.T[:4, :, None]
+    a_start, a_end, b_start, b_end = pairs.T[:4, :, None]  # [B, 1] each
     length_b = b_end - b_start
-    first_b = a_end - a_start + 2
+    first_b = a_end - a_start + 2  # After [CLS] and a [SEP].
     end = first_b + length_b + (length_b > 0)
     column = np.arange(length)
     in_b = (column >= first_b) & (column < end - 1)
     self._in_text = in_b | ((column >= 1) & (column < first_b - 1))
+    # From a position to a place in the corpus; a begins at position 1.
     self._source = column + np.where(in_b, b_start - first_b, a_start - 1)
     self.is_separator = (column == first_b - 1) | (column == end - 1)
     self.starts_segment = self._in_text & (

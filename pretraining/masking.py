@@ -27,6 +27,7 @@ import numpy as np
 
 from pretraining import text_corpus
 
+# Exact, because the float 0.8 is itself a whole number of 2**-53.
 # random() < 0.8 as a comparison of integers: random() is (53 bits) / 2**53.
 _MASK_PROB = 0.8
 _MASK_BELOW = int(_MASK_PROB * (1 << 53))
@@ -77,6 +78,7 @@ def stream_views(vocabulary):
 
   def draws(words):
     codes = _masks(words) * np.uint8(_MASKS)
+    # The top bit of a word is that of the random() that begins there.
     codes += (words < 1 << 31) * np.uint8(_KEEPS)
     codes += ((words >> shift) < size) * np.uint8(_IS_ID)
     return codes.tobytes()
@@ -175,6 +177,7 @@ class PieceMasker(_Masker):
     if options.masking == "whole_words":
       self._flags = text_corpus.word_flags(corpus, vocabulary)
     elif corpus.continues and text_corpus.NO_WORD in corpus.continues:
+      # Pieces are masked one by one, but a [SEP] between documents never is.
       self._flags = corpus.continues.replace(b"\x01", b"\x00")
     self._pending = array.array("q")
 
@@ -206,8 +209,10 @@ class PieceMasker(_Masker):
     """
     flags = self._flags[pair.a_start : pair.a_end]
     flags += self._flags[pair.b_start : pair.b_end]
+    # Segment A may begin with the rest of a word whose front was removed.
     cut_first = flags[0] == text_corpus.CONTINUES_WORD
     num_words = flags.count(b"\x00") + cut_first
+    # Words of two pieces or more.
     longer = flags.count(b"\x00\x01") + (flags[:2] == b"\x01\x01")
     # With enough words of one piece the budget is used up in any order of the
     # words. Only otherwise does their number depend on the shuffle.
@@ -220,6 +225,7 @@ class PieceMasker(_Masker):
     start = self._stream.position
     sizes = [len(word) for word in _WORD.findall(flags)]
     self._stream.shuffle(sizes)
+    # `add` takes these numbers once more.
     self._stream.position = start
     used = 0
     for size in sizes:
@@ -229,11 +235,12 @@ class PieceMasker(_Masker):
 
   def flush(self):
     """Returns the Masked of the pairs since the last call."""
+    # [B, 9]: a SegmentPair, then what `add` put behind it.
     rows = np.array(self._pending, np.int64).reshape(-1, 9)
     del self._pending[:]
     pairs = rows[:, :5]
     num_words, shuffle_starts, budgets, masks_starts = rows[:, 5:].T
-    order = self._stream.shuffled(shuffle_starts, num_words)
+    order = self._stream.shuffled(shuffle_starts, num_words)  # [words, B]
     if self._flags is None:
       tokens = self._first_tokens(order)
     else:
@@ -296,7 +303,7 @@ class PieceMasker(_Masker):
     the vocabulary (10 %), [PAD], [unused0] and "##" pieces included.
     """
     draws = np.frombuffer(self._stream.views["draws"], np.uint8)
-    replacements = self._original_ids(pairs, tokens)
+    replacements = self._original_ids(pairs, tokens)  # [P, B]
     position = starts.copy()
     ids = self._vocabulary.ids
     # Row n holds the n-th masked token of every instance. Rows past the budget
@@ -305,6 +312,7 @@ class PieceMasker(_Masker):
       as_mask = draws.take(position, mode="clip") & _MASKS > 0
       is_kept = draws.take(position + 2, mode="clip") & _KEEPS > 0
       row[as_mask] = self._vocabulary.mask_id
+      # Two words for each random(); a token that is no [MASK] took two of them.
       position += np.where(as_mask, 2, 4)
       other = np.flatnonzero(~as_mask & ~is_kept & (number < budgets))
       index, after = self._stream.numbers_below_at(len(ids), position[other])
@@ -362,6 +370,7 @@ class SpanMasker(_Masker):
       for token, kind in zip(run, self._kinds(len(run))):
         self._masked.extend((token, self._replacement(kind, places[token])))
       count += len(run)
+    # Filled up to P pairs, so that `flush` can make one array of all.
     self._masked.extend([0, 0] * (self._max_predictions - count))
     self._pairs.extend(pair)
     self._num_masked.append(count)
@@ -423,6 +432,7 @@ class SpanMasker(_Masker):
     return words, ends
 
   def _length(self):
+    # The limits are running sums of weights, which need not add up to 1.
     number = self._stream.random() * self._length_limits[-1]
     return 1 + bisect.bisect_right(self._length_limits, number)
 

@@ -56,6 +56,7 @@ class PretrainingModel(tf.Module):
     heads read: the last layer computes no others.
     """
     positions = batch["masked_lm_positions"]
+    # [CLS] comes first: the pooled output is of the first state that there is.
     needed = [modeling.first_positions(positions), positions]
     if self.span_boundary:
       spans = span_boundary.find_spans(batch)
@@ -64,12 +65,13 @@ class PretrainingModel(tf.Module):
     output = self.bert.encode(
       batch, dropout_seed, positions=None if whole else places
     )
+    # With `positions` the encoder's last states are those of `places`.
     states = picked = output.sequence_output
     if whole:
-      picked = tf.gather(states, places, batch_dims=1)
+      picked = tf.gather(states, places, batch_dims=1)  # [B, 1 + P, H]
     counts = [part.shape[1] for part in needed]
     _, masked, *around = tf.split(picked, counts, axis=1)
-    logits = {"masked_lm": self.masked_lm(masked)}
+    logits = {"masked_lm": self.masked_lm(masked)}  # [B, P, V]
     if self.span_boundary:
       logits["span_boundary"] = self.span_boundary(*around, spans.places)
     if self.next_sentence:
@@ -137,6 +139,7 @@ def objective(model, distills=None):
       of_teacher = distills.sums(batch, outputs["masked_lm"], states)
       losses.update(of_teacher[0])
       metrics.update(of_teacher[1])
+    # In training; an evaluation reports its heads alone.
     if dropout_seed is not None:
       metrics.update(pipeline.token_metrics(batch))
     return losses, metrics

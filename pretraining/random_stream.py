@@ -70,12 +70,14 @@ class RandomWordStream:
 
   def _generate(self, count, position):
     self._states.append((position, self._generator.state))
+    # random_raw gives each word of 32 bits in 64.
     return self._generator.random_raw(count).astype(np.uint32)
 
   def _set_words(self, words):
     self.words = words
     self._numbers = memoryview(words)
     self.is_below_half = (words < 1 << 31).tobytes()
+    # Bytes for the patterns of `skip_shuffle`, made when one asks for them.
     self._texts = {}
     for name, function in self._view_functions.items():
       self.views[name] = function(words)
@@ -83,6 +85,7 @@ class RandomWordStream:
   def extend(self):
     """Generates more words, after a reader of `views` ran out of them."""
     more = self._generate(self._chunk, len(self.words))
+    # At the end, so that positions of before stay valid.
     self._set_words(np.concatenate([self.words, more]))
 
   def discard_used(self):
@@ -112,6 +115,7 @@ class RandomWordStream:
     self._generator.state = state
     self._generator.random_raw(self.position - place)
     twister = self._generator.state["state"]
+    # The state of gauss() is not of words: it stays what it was.
     version, _, gauss = self._rng.getstate()
     key = twister["key"].tolist()
     self._rng.setstate((version, (*key, twister["pos"]), gauss))
@@ -156,6 +160,7 @@ class RandomWordStream:
     """Skips the words that shuffling a list of `size` would use."""
     for limit in range(size, _LONGEST_IN_PATTERN, -1):
       self.randint(1, limit)
+    # The first steps of a long shuffle are done; this one is left.
     size = min(size, _LONGEST_IN_PATTERN)
     while size > 1:
       match_words, text_of, rest = _shuffle_pattern(
@@ -250,6 +255,7 @@ class RandomWordStream:
     is_used = descending <= sizes[:, None]
     numbers = np.zeros(is_used.shape, np.uint16)
     numbers[is_used] = words[flags]
+    # From a word's top 16 bits to those of its number.
     numbers >>= shifts[:1:-1].astype(np.uint16)
     return np.where(is_used, numbers, (descending - 1).astype(np.uint16))
 

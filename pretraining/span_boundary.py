@@ -58,9 +58,11 @@ def find_spans(batch):
   numbers = tf.range(tf.shape(positions)[1])
   # Position less number is the same within a run and grows from one to the
   # next: [3, 4, 7, 8, 9] - [0, 1, 2, 3, 4] = [3, 3, 5, 5, 5].
-  run = positions - numbers
+  run = positions - numbers  # [B, P]
   same = tf.equal(run[:, :, tf.newaxis], run[:, tf.newaxis])  # [B, P, P]
+  # Unused places are 0 and could continue a run.
   same &= batch["masked_lm_weights"][:, tf.newaxis] > 0
+  # [B, P, P]: the last axis is over the tokens that are counted.
   before = same & (numbers < numbers[:, tf.newaxis])
   places = tf.reduce_sum(tf.cast(before, tf.int32), axis=2)
   lengths = tf.reduce_sum(tf.cast(same, tf.int32), axis=2)

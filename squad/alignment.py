@@ -64,6 +64,7 @@ class PassageText:
     """
     self._written = " ".join(words)
     # Where each word begins, with the spaces before it and without them.
+    # For "Anna Lang's": starts [0, 5, 12], places [0, 4, 10].
     self._starts = _starts(map(_length_and_space, words))
     self._places = _starts(map(len, words))
     tokens = [tokenized(word) for word in words]
@@ -84,6 +85,7 @@ class PassageText:
     # Only in the words themselves: the same text may come earlier in the
     # passage.
     start = self._token_starts[first]
+    # Less the space after the last word; words without tokens are empty here.
     end = max(start, self._token_starts[last + 1] - 1)
     found = self._tokenized.find(predicted, start, end)
     # Characters can be counted off only where tokenization kept their number:
@@ -95,6 +97,7 @@ class PassageText:
       and self._num_characters(start, end)
       == self._places[last + 1] - self._places[first]
     ):
+      # Which characters are the first and the last, spaces not counted.
       before = self._places[first] + self._num_characters(start, found)
       after = before + len(predicted) - predicted.count(" ") - 1
       return self._written[self._position(before) : self._position(after) + 1]

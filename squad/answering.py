@@ -133,6 +133,7 @@ def _check_finite(questions, windows, logits):
   Unlike the original: it sorted nan among the logits, and answered at random.
   """
   num_tokens = np.array([window.num_tokens for window in windows], int)
+  # [N, T]; -inf is what `window_logits` of prediction.py gives to padding.
   is_padding = np.arange(np.shape(logits)[1]) >= num_tokens[:, None]
   is_good = np.isfinite(logits) | (is_padding & np.isneginf(logits))
   if is_good.all():
@@ -173,9 +174,11 @@ def _answer(qas_id, spans, text_of, options):
   """Returns the Answer that a question's Spans make."""
   # Different spans may have one text ("the river", twice in a passage): it
   # counts once, with the logits of its best span.
+  # text -> (start logit, end logit), the best first.
   kept = _distinct(spans, text_of, options.n_best_size)
   best_text = next(filter(None, kept), "")
   if not options.version_2_with_negative:
+    # As in the original: the n-best file is never empty for a question.
     candidates = _candidates(kept or {_NOTHING_FOUND: (0.0, 0.0)})
     return Answer(qas_id, candidates[0].text, candidates, best_text)
   # "" may be among the best already; else it is added behind them, so that
@@ -187,6 +190,7 @@ def _answer(qas_id, spans, text_of, options):
   if best_text:
     best_start, best_end = kept[best_text]
     null_odds = null_start + null_end - best_start - best_end
+  # The text is left to the threshold, which may be changed later.
   answer = Answer(qas_id, "", _candidates(kept), best_text, null_odds)
   return _with_threshold(answer, options.null_score_diff_threshold)
 
@@ -203,6 +207,7 @@ def _distinct(spans, text_of, number):
   for span, pair in zip(pieces, logits):
     if len(kept) == number:
       break
+    # The first of equal texts stays: spans come by falling score.
     kept.setdefault(text_of[span], pair)
   return kept
 
@@ -261,6 +266,7 @@ def write(folder, answers):
   if any(value is not None for value in odds.values()):
     contents[NULL_ODDS_FILE] = _json(odds)
   stale = os.path.join(folder, NULL_ODDS_FILE)
+  # Of an earlier run: it would be scored with the answers of this one.
   if NULL_ODDS_FILE not in contents and tf.io.gfile.exists(stale):
     tf.io.gfile.remove(stale)
   for name, content in contents.items():
@@ -273,6 +279,7 @@ def _json(values):
 
 def _n_best_json(answers):
   """Returns `_json` of id -> list of candidates, several times as fast."""
+  # With an indent json.dumps runs in Python, not in C. Texts alone need it.
   quoted = json.JSONEncoder().encode
   of_questions = {}
   for answer in answers:

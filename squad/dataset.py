@@ -282,6 +282,7 @@ def from_texts(pairs):
   questions, words = [], []
   for number, (question, context) in enumerate(pairs):
     if not number or context != pairs[number - 1][1]:
+      # The number of the first question serves as that of the passage.
       words, first = _WORD.findall(context), number
     questions.append(Question(str(number), question, words, passage=first))
   return questions
@@ -316,6 +317,7 @@ def _field(values, name, kind, place):
       f'{place} has no "{name}"; expected the JSON of SQuAD, see README.md'
     )
   value = values[name]
+  # True is an int in Python, and "answer_start": true no number.
   if not isinstance(value, kind) or isinstance(value, bool) != (kind is bool):
     raise errors.InputError(
       f'{place}: "{name}" is {value!r:.40}, expected {_KINDS[kind]}'
@@ -361,8 +363,11 @@ def _with_answer(question, entry, passage, *, version_2):
       f"its context of {len(passage.text)} characters; fix answer_start"
     )
   start = passage.word_at(offset)
+  # -1 for white space before the first word.
   end = passage.word_at(offset + len(text) - 1)
   found = " ".join(passage.words[start : end + 1]) if start >= 0 else ""
+  # As in the original: whole words against the answer, whose white space may
+  # differ from a single one.
   cleaned = " ".join(text.split())
   if not cleaned or cleaned not in found:
     there = passage.text[offset : offset + len(text)]
@@ -385,6 +390,7 @@ def _check_version(path, entries, *, version_2):
   """Refuses a file of SQuAD 2.0 without version_2, and the reverse."""
   if version_2:
     is_said = any("is_impossible" in entry for _, entry in entries)
+    # A file without any labels may be of either version.
     if any(entry.get("answers") for _, entry in entries) and not is_said:
       raise errors.InputError(
         f"{path} is of SQuAD 1.1: no question says is_impossible; pass "

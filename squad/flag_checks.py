@@ -187,6 +187,7 @@ def files_to_read(settings):
     paths["train"] = settings.train_file
   if settings.do_predict:
     require(settings, "do_predict", "predict_file")
+    # Lines are answered as they come; there is no file to prepare.
     if settings.predict_file != STANDARD_INPUT:
       paths["predict"] = settings.predict_file
   eval_file = settings.eval_file or settings.predict_file

@@ -116,6 +116,7 @@ def prepare(file, tokenizer, lengths, *, records, training=False):
     InputError: no question has a passage, or `lengths` leave no room for it.
   """
   windowing.check_lengths(lengths)
+  # A copy: the file's own order is that of the results.
   questions = list(file.questions)
   if training:
     random.Random(_SHUFFLING_SEED).shuffle(questions)
@@ -126,6 +127,8 @@ def prepare(file, tokenizer, lengths, *, records, training=False):
     training=training,
     processes=num_processes(questions),
   )
+  # A list, because prediction needs the windows again; for training the
+  # generator is enough, and nothing is tokenized where records are kept.
   if not training:
     windows = list(windows)
 
@@ -143,6 +146,7 @@ def prepare(file, tokenizer, lengths, *, records, training=False):
     "do_lower_case": tokenizer.basic_tokenizer.do_lower_case,
     "lengths": lengths._asdict(),
     "training": training,
+    # How the file was read (version_2) shows in these two numbers.
     "impossible": sum(question.is_impossible for question in questions),
     "skipped": len(file.skipped),
   }
@@ -178,6 +182,7 @@ def _write_records(
     batch = make_batch(block, tokenizer, max_seq_length, training=training)
     writer.write_all(tfrecord.serialize_examples(batch))
     facts["num_records"] += len(block)
+    # The share of [UNK] is that among words.
     special = windowing.SPECIAL_TOKENS * len(block)
     facts["tokens"] += int(batch["input_mask"].sum()) - special
     facts["unknown"] += int((batch["input_ids"] == unknown_id).sum())
@@ -214,6 +219,7 @@ def prepare_all(files, tokenizer, lengths, *, folder):
     predict is one and the same SquadInput.
   """
   data = {}
+  # One object for one path: see dataset.read_all.
   same = "eval" in files and files["eval"] is files.get("predict")
   # As in the original: what is predicted is in eval.tf_record.
   names = {

@@ -56,6 +56,7 @@ def _line(answer, text):
     context = values.pop("context")
     result = {**values, **answer(values["question"], context)}
     return json_files.line(result).rstrip("\n")
+  # Of json: a line of a hundred thousand "[" must not end the program.
   except RecursionError as error:
     raise errors.InputError(
       "lists or objects are nested too deeply"
@@ -91,6 +92,7 @@ def converse(lines, answer, target):
 
   write(f"{_GREETING}\n")
   lines = (line.decode("utf-8", "replace") for line in lines)
+  # `lines` is one iterator: both loops read on where the other stopped.
   while context := _pasted(lines, write):
     write("question> ")
     for line in lines:

@@ -86,6 +86,7 @@ def train(job, start):
     names=names,
   )
   trainer.train(make_batches, evaluation)
+  # After the last evaluation, which may have found the threshold to store.
   keep(job, "final_model")
   step = int(trainer.global_step.numpy())
   if settings.save_best:
@@ -235,6 +236,7 @@ def predict(job, step, answers=None):
   data, answerer = job.data["predict"], job.answerer
   output_dir = job.settings.output_dir
   was_evaluated = answers is not None
+  # The same file is answered once for both flags.
   if data is not job.data.get("eval") or not was_evaluated:
     logging.info("answering with the weights of step %d", step)
     answers = answerer.answers(data, job.settings.predict_batch_size)

@@ -69,6 +69,7 @@ class NullThreshold:
         {answer.qas_id: answer.null_odds for answer in answers},
       )
     )
+    # A file's name may be no UTF-8; JSON must be.
     name = os.fsencode(os.path.basename(file.path))
     self._found = {
       _FLAG: self.value,
@@ -87,6 +88,7 @@ class NullThreshold:
     if self._found.get("weights") == weights:
       json_files.write(path, self._found)
       logging.info("%s = %s is stored in %s", _FLAG, self.value, path)
+    # One of other weights would be used with these from now on.
     elif stored_threshold.weights_in(path) != weights:
       stored_threshold.forget(folder)
 
@@ -99,8 +101,10 @@ class NullThreshold:
     if not self._found or not tf.io.gfile.exists(path):
       return
     try:
+      # It may have been found with other weights than this folder's.
       if stored_threshold.digest_of_checkpoint(folder) == self._weights():
         self.write(folder)
+    # Not worth a failure: the threshold is in the output folder, too.
     except (errors.InputError, OSError, tf.errors.OpError) as error:
       logging.warning("%s is not stored in %s: %s", _FLAG, folder, error)
 

@@ -32,6 +32,7 @@ def window_logits(model, batch, *, trim, mask_padding=True):
   for name, logits in zip(("start", "end"), model(batch)):
     if mask_padding:
       logits = tf.where(is_token, logits, -np.inf)
+    # Back to one width, so that the rows of all batches stack.
     rest = length - tf.shape(logits)[1]
     outputs[name] = tf.pad(logits, [[0, 0], [0, rest]], constant_values=-np.inf)
   return outputs
@@ -71,6 +72,8 @@ class Answerer:
     self._logits = functools.partial(
       window_logits, model, trim=trim, mask_padding=mask_padding
     )
+    # A single question is answered without the strategy: one window or a few,
+    # whose number differs, so one trace must do for many shapes.
     self._compiled_logits = tf.function(
       self._logits, reduce_retracing=True, autograph=False
     )
@@ -92,9 +95,12 @@ class Answerer:
       input_data.record_features(length, training=False),
       num_records=data.num_records,
       batch_size=batch_size,
+      # Windows of like length share a batch; the logits come in their order.
       lengths=sizes if self._trim else None,
     )
     file = data.file
+    # The threshold is applied afterwards, so that it can be found by the same
+    # answers without a second pass over the logits.
     found = self._find(file.questions, data.windows, logits)
     if not self._options.version_2_with_negative:
       return found
@@ -129,6 +135,7 @@ class Answerer:
       windowing.make_windows(questions, self._tokenizer, self._lengths)
     )
     length = self._lengths.max_seq_length
+    # So that there is something to join for a passage without a word.
     nothing = np.zeros([0, length], np.float32)
     parts = [{"start": nothing, "end": nothing}]
     for first in range(0, len(windows), batch_size):

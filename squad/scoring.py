@@ -81,6 +81,7 @@ def f1(ours, theirs):
 def compare_v1(prediction, answers):
   """Returns (exact match, F1), 0 to 1, of a text with a question's answers."""
   ours = normalized(prediction)
+  # As in the official script for 1.1: golds without a word stay in the list.
   golds = [normalized(answer) for answer in answers]
   return float(ours in golds), max(f1(ours, gold) for gold in golds)
 
@@ -111,6 +112,7 @@ def score_v1(questions, predictions):
         "SQuAD 2.0 needs --version_2_with_negative"
       )
   scores = _compare(questions, predictions, compare_v1, "score 0")
+  # By all questions: one without a prediction scores 0.
   exact, f1_score = np.sum(list(scores.values()), axis=0) / len(questions)
   return {"exact_match": float(100 * exact), "f1": float(100 * f1_score)}
 
@@ -178,8 +180,11 @@ def best_threshold(questions, best_texts, null_odds):
   points = {qas_id: f1_score for qas_id, (_, f1_score) in scores.items()}
   has_answer = {q.qas_id: bool(q.answers) for q in questions}
   odds, sums = _points_by_odds(has_answer, best_texts, points, null_odds)
+  # sums[i] answers all up to i, so of equal odds only the last is reachable.
   sums[:-1][odds[:-1] == odds[1:]] = -1.0  # No threshold separates equal odds.
   best = int(np.argmax(sums))
+  # "No answer" is given above the threshold, so the smallest float below the
+  # lowest odds gives it to all.
   return float(odds[best] if best else np.nextafter(odds[1], -np.inf))
 
 
@@ -203,6 +208,8 @@ def _points_by_odds(has_answer, predictions, points, null_odds):
       f"null odds, {missing[0]!r} for one; give the two files of one run"
     )
   ids = [qas_id for qas_id in null_odds if qas_id in points]
+  # Answering gains an answerable question's points, and loses the point that
+  # an unanswerable one has as long as nothing is answered.
   gains = [
     points[qas_id] if has_answer[qas_id] else -float(predictions[qas_id] != "")
     for qas_id in ids
@@ -210,6 +217,7 @@ def _points_by_odds(has_answer, predictions, points, null_odds):
   odds = np.array([null_odds[qas_id] for qas_id in ids], np.float64)
   order = np.argsort(odds, kind="stable")
   unanswerable = sum(not has_answer[qas_id] for qas_id in points)
+  # [Q + 1], from nothing answered to everything answered.
   sums = np.cumsum([unanswerable, *np.array(gains)[order]])
   return np.concatenate([[-np.inf], odds[order]]), sums
 

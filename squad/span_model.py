@@ -60,6 +60,7 @@ def objective(model, *, mask_padding=True):
   """
 
   def weights(batch):
+    # This replica's share; the loop adds the shares up and divides by the sum.
     return {"span": tf.cast(tf.shape(batch["input_ids"])[0], tf.float32)}
 
   def sums(batch, dropout_seed):
@@ -68,12 +69,15 @@ def objective(model, *, mask_padding=True):
     total, metrics = 0.0, {}
     for name, logits in zip(("start", "end"), model(batch, dropout_seed)):
       if mask_padding:
+        # [B, T]
         logits = tf.where(is_token, logits, _LOWEST)
       places = batch[f"{name}_positions"]
       losses = tf.nn.sparse_softmax_cross_entropy_with_logits(places, logits)
       found = tf.argmax(logits, axis=-1, output_type=places.dtype)
       right = tf.reduce_sum(tf.cast(tf.equal(found, places), tf.float32))
       metrics[f"{name}_accuracy"] = (right, examples)
+      # As in the original: the mean of the two. Still a sum over the share;
+      # `weights` says what it is divided by.
       total += tf.reduce_sum(losses) / 2
     metrics.update(pipeline.token_metrics(batch))
     return {"span": total}, metrics

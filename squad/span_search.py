@@ -60,12 +60,14 @@ def best_spans(windows, start_logits, end_logits, num_questions, options):
       sum is smallest.
   """
   questions = np.array([window.question_index for window in windows], int)
+  # Of a sorted array: question q has the windows bounds[q] to bounds[q + 1].
   bounds = np.searchsorted(questions, np.arange(num_questions + 1))
   for first, last in _blocks(bounds.tolist()):
     rows = slice(bounds[first], bounds[last])
     logits = start_logits[rows], end_logits[rows]
     spans = _spans(windows[rows], questions[rows], *logits, options)
     if options.version_2_with_negative:
+      # At the end, so that the stable sort puts it after an equal span.
       spans = _joined(spans, _null_spans(questions[rows], *logits))
     scores = spans.start_logits + spans.end_logits
     # By question, then by score; lexsort is stable, so equal scores stay in the
@@ -134,6 +136,7 @@ def _best_positions(logits, number):
   # logits in order.
   positions = np.argsort(-logits, axis=1, kind="stable")[:, :number]
   scores = np.take_along_axis(logits, positions, 1)
+  # As in the original: sums of two logits are made of Python floats.
   return positions, scores.astype(np.float64)
 
 

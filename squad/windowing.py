@@ -78,6 +78,7 @@ def make_passages(questions, tokenizer, *, processes=1):
     tokenizer: tokenization.FullTokenizer.
     processes: how many to use.
   """
+  # Several questions are about one passage: it is tokenized once.
   words = {question.passage: question.doc_tokens for question in questions}
   texts = list(words.values())
   blocks = (
@@ -92,10 +93,11 @@ def make_passages(questions, tokenizer, *, processes=1):
   )
   return {
     number: dataset.Passage(
+      # Made here from the ids: workers would have to pickle every string.
       tokens=tokenizer.convert_ids_to_tokens(ids.tolist()),
       ids=ids,
-      words=np.repeat(np.arange(len(counts), dtype=np.int32), counts),
-      first_pieces=np.cumsum(counts, dtype=np.int32) - counts,
+      words=np.repeat(np.arange(len(counts), dtype=np.int32), counts),  # [n]
+      first_pieces=np.cumsum(counts, dtype=np.int32) - counts,  # [m]
     )
     for number, (ids, counts) in zip(words, encoded)
   }
@@ -123,6 +125,7 @@ def make_spans(num_pieces, room, stride):
     # As in the original: a piece is worth its distance to the nearer end of the
     # window. A hundredth of the length only decides between equals, for the
     # longer window; of windows still equal the first one counts, hence ">".
+    # The slices of `best` are views, so these assignments reach the arrays.
     left = np.arange(length)
     score = np.minimum(left, left[::-1]) + 0.01 * length
     inside = slice(start, start + length)
@@ -155,6 +158,7 @@ def find_answer(question, passage, tokenizer):
     end = int(passage.first_pieces[question.end_position + 1]) - 1
   answer = tokenizer.tokenize(question.answer_text)
   size = len(answer)
+  # An answer without pieces (only control characters) would match anywhere.
   for place in range(start, end - size + 2) if size else ():
     if passage.tokens[place : place + size] == answer:
       return place, place + size - 1
@@ -186,6 +190,7 @@ def make_windows(
   unique_id = FIRST_UNIQUE_ID
   for index, question in enumerate(questions):
     passage, answer = passages[question.passage], None
+    # Found once in the passage, then moved into each window that holds it.
     if training and not question.is_impossible and passage.tokens:
       answer = find_answer(question, passage, tokenizer)
     for window in _windows_of(question, passage, tokenizer, lengths):
@@ -218,7 +223,9 @@ def _windows_of(question, passage, tokenizer, lengths):
 
 def _with_answer(window, answer):
   """Puts the answer's pieces in, or 0 and 0 if not all are in the window."""
+  # Before every window, so that no window has an answer.
   first, last = answer or (-1, -1)
+  # As in the original: half an answer is none.
   if first < window.start or last >= window.start + window.length:
     return window._replace(start_position=0, end_position=0)
   shift = window.first_position - window.start

@@ -66,6 +66,7 @@ class BulkEncoder:
     """
     if not self._may_be_fast(lines):
       return (*self._encode_exactly(lines), None)
+    # [lines]; two encoders share them, and the ids are put together below.
     alike = np.array([is_alike(line) for line in lines], bool)
     rest = list(itertools.compress(lines, ~alike))
     plain = list(itertools.compress(lines, alike))
@@ -73,6 +74,7 @@ class BulkEncoder:
     lengths = np.empty(len(lines), np.int64)
     lengths[alike] = result.row_lengths().numpy()
     rest_ids, lengths[~alike] = self._encode_exactly(rest)
+    # A mask by lines, repeated to one by ids, keeps both in their order.
     ids = np.empty(lengths.sum(), np.int32)
     of_alike = np.repeat(alike, lengths)
     ids[of_alike] = result.values.numpy()
@@ -137,6 +139,7 @@ class _Ids(dict):
 
   def __missing__(self, text):
     ids = tuple(self._compute(text))
+    # Emptied as a whole: frequent words are back at once.
     if len(self) >= self._max_entries:
       self.clear()
     if len(text) <= _CACHED_LENGTH:
@@ -151,6 +154,7 @@ def _fast_tokenizer(tokenizer):
   ids of a vocabulary with a repeated token.
   """
   tokens = list(tokenizer.vocab)
+  # A token's last line counts, so a repeated one leaves a gap in the ids.
   is_twice = list(tokenizer.vocab.values()) != list(range(len(tokens)))
   has_space = any(len(token.split()) != 1 for token in tokens)
   if is_twice or has_space or "[UNK]" not in tokenizer.vocab:

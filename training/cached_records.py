@@ -36,6 +36,7 @@ def ensure(path, fingerprint, write):
   # As they will be read back: tuples become lists, keys strings.
   fingerprint = json_files.plain(fingerprint)
   known = _read_note(note)
+  # The size tells of a file that was replaced or cut without the note.
   if known.get("fingerprint") == fingerprint and _size(path) == known["bytes"]:
     logging.info("%s is there already, from the same data and flags", path)
     return known["facts"]
@@ -85,6 +86,7 @@ def weights_sha256(variables):
   """Returns the SHA-256 of the names and values of variables."""
   checksum = hashlib.sha256()
   for variable in variables:
+    # With the names: equal values in other variables are another model.
     checksum.update(variable.name.encode())
     checksum.update(np.ascontiguousarray(variable.numpy()).data)
   return checksum.hexdigest()

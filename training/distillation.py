@@ -56,6 +56,7 @@ def soft_target_losses(student, teacher, temperature):
   """
   log_student = tf.nn.log_softmax(student / temperature)
   log_teacher = tf.nn.log_softmax(teacher / temperature)
+  # [..., L]. From logarithms, so that a probability of 0 gives 0, not NaN.
   divergence = tf.exp(log_teacher) * (log_teacher - log_student)
   return temperature**2 * tf.reduce_sum(divergence, axis=-1)
 
@@ -73,6 +74,7 @@ def soft_sigmoid_losses(student, teacher, temperature):
   """
 
   def of_two(logits):
+    # [..., L, 2]: sigmoid(x) is the first of softmax([x, 0]).
     return tf.stack([logits, tf.zeros_like(logits)], axis=-1)
 
   losses = soft_target_losses(of_two(student), of_two(teacher), temperature)
@@ -119,6 +121,7 @@ def find_teacher(settings, config):
     return None
   paths = _files(folder)
   teacher = modeling.BertConfig.from_json_file(paths["bert_config_file"])
+  # Both read the same batch.
   teacher.check_sequence_length(settings.max_seq_length)
   if teacher.vocab_size != config.vocab_size:
     raise errors.InputError(

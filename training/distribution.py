@@ -124,6 +124,7 @@ def _tpu_strategy(address, zone, project, num_cores):
     )
   assignment = None
   if num_cores < found:
+    # Without an assignment the strategy takes all cores.
     assignment = tf.tpu.experimental.DeviceAssignment.build(
       topology, num_replicas=num_cores
     )
@@ -139,6 +140,7 @@ def is_chief(strategy):
     return True
   if resolver.task_type == "chief":
     return True
+  # A cluster need not name a chief; its first worker is the one then.
   has_chief = "chief" in resolver.cluster_spec().as_dict()
   return not has_chief and resolver.task_id == 0
 
@@ -152,6 +154,7 @@ def all_gather(strategy, values):
   """
 
   def of_replica():
+    # float64 holds numbers of steps exactly.
     own = tf.constant([values], tf.float64)
     return tf.distribute.get_replica_context().all_gather(own, axis=0)
 

@@ -33,6 +33,7 @@ def make_evaluator(strategy, objective):
     weights = replica.all_reduce("SUM", objective.weights(batch))
     sums, metrics = objective.sums(batch, None)
     loss = tf.add_n([sums[name] / weights[name] for name in sums])
+    # Each replica's loss is divided by the whole batch's weights: a plain sum.
     return replica.all_reduce("SUM", (loss, metrics))
 
   @tf.function(autograph=False)
@@ -43,6 +44,7 @@ def make_evaluator(strategy, objective):
     )
 
   def evaluate(batches, num_batches):
+    # The range first: zip would else take one batch more and drop it.
     results = [step(batch) for _, batch in zip(range(num_batches), batches)]
     if not results:
       raise errors.InputError(
@@ -127,6 +129,7 @@ class Predictor:
     }
     if lengths is None:
       return outputs
+    # The inverse of a permutation.
     places = np.argsort(order)
     return {name: values[places] for name, values in outputs.items()}
 
@@ -228,6 +231,8 @@ class PeriodicEvaluation:
     results = {k: float(v) for k, v in self._evaluate().items()}
     if self._state["metric"]:
       self._compare(step, results)
+    # Stored with the checkpoint: a run that is stopped after an evaluation
+    # does not repeat it.
     self._state["evaluated_step"] = step
     return results
 

@@ -101,6 +101,7 @@ def fill_batch(ids, spans, max_seq_length, *, cls_id, sep_id):
     (s above).
   """
   rows = np.arange(len(spans.start_a))
+  # [B]; [CLS] and the first [SEP] come before b.
   start_b = 2 + spans.length_a
   ends = start_b + np.where(spans.length_b > 0, spans.length_b + 1, 0)
   input_ids = np.zeros([len(rows), max_seq_length], np.int32)
@@ -109,8 +110,8 @@ def fill_batch(ids, spans, max_seq_length, *, cls_id, sep_id):
   input_ids[rows, ends - 1] = sep_id
   _copy(ids, spans.start_a, spans.length_a, input_ids, 1)
   _copy(ids, spans.start_b, spans.length_b, input_ids, start_b)
-  columns = np.arange(max_seq_length)
-  input_mask = columns < ends[:, None]
+  columns = np.arange(max_seq_length)  # [T]
+  input_mask = columns < ends[:, None]  # [B, T]
   segment_ids = input_mask & (columns >= start_b[:, None])
   return {
     "input_ids": input_ids,
@@ -126,7 +127,8 @@ def _copy(ids, starts, lengths, target, columns):
   out together, from how many pieces there are before each row's.
   """
   before = np.repeat(np.cumsum(lengths) - lengths, lengths)
-  offsets = np.arange(lengths.sum()) - before
+  offsets = np.arange(lengths.sum()) - before  # 0, 1, ... in each row.
+  # One place for all rows (1 for the first text), or a place for each.
   columns = np.broadcast_to(columns, lengths.shape)
   rows = np.repeat(np.arange(len(lengths)), lengths)
   sources = np.repeat(starts, lengths) + offsets

@@ -228,6 +228,7 @@ class Trainer:
     loss, metrics, rate, norm = self._strategy.run(
       self._replica_step, args=(batch,)
     )
+    # All-reduced: every replica has the same.
     loss, rate, norm = [
       self._strategy.experimental_local_results(values)[0]
       for values in (loss, rate, norm)
@@ -235,9 +236,11 @@ class Trainer:
     # Unlike the original: a step whose loss or gradient is not finite changes
     # nothing. There it made all weights NaN, or the run ended.
     is_finite = _are_finite(loss, norm)
+    # Worth another try with a smaller scale, as long as there is one.
     is_overflow = tf.math.is_finite(loss) & ~is_finite
     is_overflow &= self._loss_scale.scale > _LOWEST_LOSS_SCALE
     self._loss_scale.update(is_finite)
+    # Of skipped steps, too: the order of data and the schedule go by it.
     self.global_step.assign_add(1)
     self.applied_updates.assign_add(tf.cast(is_finite, tf.int64))
 
@@ -263,6 +266,7 @@ class Trainer:
     )
     whole_loss = loss
     if replica.num_replicas_in_sync > 1:
+      # A plain sum: each part is divided by the whole batch's weights already.
       grads, squared_rows, whole_loss = replica.all_reduce(
         "SUM", (grads, squared_rows, loss)
       )
@@ -321,11 +325,14 @@ class Trainer:
 
     total = part_of(0)
     if parts > 1:
+      # A loop of the graph, so that there are two copies of the network in it
+      # however many parts there are.
       for index in tf.range(1, parts):
         total = tf.nest.map_structure(tf.add, total, part_of(index))
     return total
 
   def _part_gradients(self, part, weights, dropout_seed):
+    # Frozen variables are read too, and need no gradient.
     with tf.GradientTape(watch_accessed_variables=False) as tape:
       tape.watch(self._trained)
       sums, metrics = self._objective.sums(part, dropout_seed)
@@ -472,6 +479,7 @@ class Trainer:
     self._check_same_start(first_step)
     self._evaluation = evaluation
     if evaluation:
+      # Before asking whether the run is finished: patience may have ended it.
       evaluation.restore(self._extra.get("evaluation"), first_step)
     if self._is_finished(first_step) and not self._is_due(first_step):
       logging.warning(
@@ -516,12 +524,14 @@ class Trainer:
     while not (is_stopped or self._is_finished(step)):
       num_steps = self._block_length(step, seconds_per_step)
       log.block_begins(step)
+      # The length as a tensor: each Python number would be traced anew.
       results = self._block(iterator, tf.constant(num_steps))
       step += num_steps
       log.block_done(step, num_steps, results)
       # One who was asked to stop has no time for an evaluation.
       if self._is_due(step) and not self._agreed(stop)[0]:
         self._evaluate(step, log)
+      # After the evaluation, so that the checkpoint knows of it.
       if step % self._options.save_checkpoints_steps == 0:
         self.save()
         saved_step = step
@@ -577,6 +587,7 @@ class Trainer:
     """
     if not distribution.is_multi_worker(self._strategy):
       return stop.requested, seconds_per_step
+    # A collective: all processes call this at the same points of their loops.
     own = [float(stop.requested), seconds_per_step]
     requests, seconds = distribution.all_gather(self._strategy, own).max(axis=0)
     # A signal that came after that is for the next time: going by
@@ -588,6 +599,7 @@ class Trainer:
   def _block_length(self, step, seconds_per_step):
     """How many steps the next call takes: up to the next thing to do."""
     options = self._options
+    # One step where it is not known yet what a step takes.
     affordable = 1
     if seconds_per_step:
       affordable = max(1, int(_SECONDS_PER_CALL / seconds_per_step))
@@ -600,6 +612,7 @@ class Trainer:
     ]
     if self._evaluation:
       ends.append(_next_multiple(step, self._evaluation.every_steps))
+    # The profiler starts and ends between two blocks.
     ends += [edge for edge in options.profile_steps if edge > step]
     return min(ends) - step
 

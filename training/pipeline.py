@@ -98,6 +98,7 @@ def damage_named(files):
     yield
   except tf.errors.DataLossError:
     for path in files:
+      # Raises an InputError that names file and record.
       for _ in tfrecord.read_serialized(path):
         pass
     raise
@@ -122,7 +123,7 @@ def record_lengths(files, features):
     .map(lambda strings: tf.io.parse_example(strings, mask)["input_mask"])
   )
   counts = [
-    np.sum(values.reshape([len(values), -1]), axis=1, dtype=np.int64)
+    np.sum(values.reshape([len(values), -1]), axis=1, dtype=np.int64)  # [B]
     for values in batches.as_numpy_iterator()
   ]
   return np.concatenate(counts)
@@ -159,6 +160,7 @@ def reordered(records, order, window=DEFAULT_SORTED_WINDOW):
     window: see there.
   """
   # A dataset, not a constant: it is read window by window.
+  # The place within a window, which a record never leaves.
   places = tf.data.Dataset.from_tensor_slices(order % window).batch(window)
   pairs = tf.data.Dataset.zip(records.batch(window), places)
   return pairs.map(tf.gather).unbatch()
@@ -225,11 +227,13 @@ def shuffled_records(
       )
 
     return _bucketed(enter, bucketing, seed, first_record)
+  # Sorted, because the order must not depend on how files were listed.
   files = _openable(sorted(files))
   first_epoch, offset = divmod(first_record, num_records)
 
   @tf.autograph.experimental.do_not_convert
   def one_epoch(epoch):
+    # Only in the epoch that is entered in its middle.
     skipped = tf.where(
       tf.equal(epoch, first_epoch), tf.constant(offset, tf.int64), 0
     )
@@ -241,6 +245,7 @@ def shuffled_records(
 
     @tf.autograph.experimental.do_not_convert
     def shuffle(index, strings):
+      # Each window of each epoch has an order of its own.
       salt = tf.random.experimental.stateless_fold_in(
         tf.stack([tf.cast(seed, tf.int64), epoch]), index
       )
@@ -265,6 +270,7 @@ def _bucketed(enter, bucketing, seed, first_record):
   """
   batch_size = bucketing.batch_size
   stretch = batch_size * _BATCHES_SORTED_TOGETHER
+  # Entered at the beginning of a stretch, whose order needs all its records.
   first, offset = divmod(first_record, stretch)
   mask = {"input_mask": bucketing.features["input_mask"]}
 
@@ -272,11 +278,13 @@ def _bucketed(enter, bucketing, seed, first_record):
   def arrange(number, strings):
     parsed = tf.io.parse_example(strings, mask)["input_mask"]
     lengths = tf.reduce_sum(tf.reshape(parsed, [stretch, -1]), axis=1)
+    # [batches of the stretch, batch_size]; only the rows are shuffled below.
     order = tf.reshape(tf.argsort(lengths, stable=True), [-1, batch_size])
     salt = tf.stack([tf.cast(seed, tf.int64), number])
     order = tf.random.experimental.stateless_shuffle(order, seed=salt)
     return tf.gather(strings, tf.reshape(order, [-1]))
 
+  # Nothing is lost by dropping a remainder: the stream has no end.
   stretches = enter(first * stretch).batch(stretch, drop_remainder=True)
   return stretches.enumerate(first).map(arrange).unbatch().skip(offset)
 
@@ -360,6 +368,7 @@ def distributed_batches(
     return trim_to_longest(batch) if trim else batch
 
   def make_input(context):
+    # Replicas of this process; a process has one input pipeline.
     local = replicas // context.num_input_pipelines
     first = context.input_pipeline_id * local * share
 
@@ -370,6 +379,8 @@ def distributed_batches(
       return mine, tf.repeat(step, local), first + share * tf.range(local)
 
     batches = records.batch(batch_size, drop_remainder=True)
+    # Not experimental_distribute_dataset: that would shard files by itself, and
+    # a batch would no longer be the same records for any number of processes.
     shares = batches.enumerate(first_step).map(shares_of_this_process)
     parsed = shares.unbatch().map(
       finish, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
@@ -465,6 +476,7 @@ def trim_to_longest(batch, multiple=8):
   mask = batch["input_mask"]
   longest = tf.reduce_max(tf.reduce_sum(mask, axis=-1))
   rounded = -(-longest // multiple) * multiple
+  # At least position 0, which heads read whatever the mask says.
   length = tf.minimum(tf.maximum(rounded, 1), tf.shape(mask)[-1])
   per_token = ("input_ids", "input_mask", "segment_ids", "label_ids")
   return {

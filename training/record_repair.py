@@ -121,6 +121,8 @@ def _next_record(path, offset):
   with file_io.open_for_reading(path) as stream:
     stream.seek(offset)
     header = stream.read(8)
+  # A damaged length leads past the end, or to bytes whose own checksum is
+  # wrong: they count as damaged again.
   return offset + int.from_bytes(header, "little") + _FRAME_BYTES
 
 

@@ -223,8 +223,10 @@ def _check_same_run(path, fingerprint, trained_with):
   if noted and trained_with:
     theirs.update(noted["fixed"])
     ours.update(json_files.plain(trained_with.fixed))
+  # Flat, so that the error can name one field of a configuration.
   theirs, ours = _flat(theirs), _flat(ours)
   for key in sorted(theirs.keys() | ours.keys()):
+    # As JSON, in which the two can differ only visibly.
     there, here = (json.dumps(d.get(key, "(absent)")) for d in (theirs, ours))
     if there != here:
       raise errors.InputError(
@@ -270,6 +272,8 @@ def save(folder, step, tensors, *, extra=None, max_to_keep=5):
       # One of this step that is there already counts until the new one is
       # ready to take its place.
       _remove(f"{prefix}.commit")
+    # In this order: until the commit is written, the older ones are all there
+    # is; they are removed after it.
     _commit(prefix, extra or {})
     kept = _remove_oldest(folder, int(step), max_to_keep)
     _write_state(folder, kept)
@@ -310,9 +314,11 @@ def _adopt_foreign(folder):
 
 def _remove_oldest(folder, step, max_to_keep):
   """Returns the steps that stay, ascending; `step` is the last of them."""
+  # What is newer than this step is damaged: the run would have resumed there.
   steps = [s for s in _steps(folder, "commit") if s <= step]
   gone = steps[max_to_keep:] if max_to_keep else []
   for old in gone:
+    # The commit first: a checkpoint that is half removed must not count.
     prefix = os.path.join(folder, f"model.ckpt-{old}")
     _remove(f"{prefix}.commit")
     _remove(f"{prefix}.index")

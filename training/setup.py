@@ -79,6 +79,7 @@ def _batch_sizes_used(settings):
     name in settings and settings.get(name)
     for name in ("do_train", "do_eval", "do_predict", "eval_steps")
   )
+  # Only these are checked: a default that nothing uses must not be refused.
   used = {
     "train_batch_size": do_train,
     "eval_batch_size": do_eval or (do_train and eval_steps),

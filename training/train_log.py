@@ -161,6 +161,7 @@ class TrainingLog:
     if not self._waiting:
       return
     (step, moment, results), self._waiting = self._waiting, None
+    # Here the host waits for the device.
     results = tf.nest.map_structure(np.asarray, results)
     self._name_bad_steps(step, results)
     self._losses.extend(results.losses)
@@ -220,6 +221,7 @@ class TrainingLog:
 
   def _values(self, step, moment, results):
     """What is logged: means since the last logged step, and speed."""
+    # NaN stands for a step that was skipped.
     finite = [loss for loss in self._losses if np.isfinite(loss)]
     values = {"loss": np.mean(finite) if finite else np.nan}
     for name in self._metrics[0]:
@@ -322,6 +324,8 @@ class _Files:
     tf.io.gfile.makedirs(folder)
     self._summaries = tf.summary.create_file_writer(folder)
     path = os.path.join(folder, "train_log.jsonl")
+    # A run that was killed had logged steps after its last checkpoint; they are
+    # done, and logged, again.
     kept = _lines_up_to(path, first_step)
     file_io.write_text(path, kept)
     self._lines = tf.io.gfile.GFile(path, "a")
