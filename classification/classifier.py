@@ -74,6 +74,8 @@ class ClassifierModel(tf.Module):
     if "first_states" in batch:
       states, mask = batch["first_states"], batch["sequence_mask"]
     else:
+      # Dropout in an encoder that learns nothing would only be noise; the head
+      # still drops. So kept features and computed ones are the same.
       seed = None if self._is_frozen else dropout_seed
       states, mask = self.first_states(batch, seed, skip_empty=skip_empty)
     batch_size, sequences = tf.unstack(tf.shape(mask))
@@ -100,10 +102,11 @@ class ClassifierModel(tf.Module):
     """
     names = ("input_ids", "input_mask", "segment_ids")
     arrays = [batch[name] for name in names]
-    mask = tf.reduce_max(batch["input_mask"], axis=-1)
+    mask = tf.reduce_max(batch["input_mask"], axis=-1)  # [B, W]
+    # Of one sequence an example, none is empty.
     skips = skip_empty and mask.shape[1] != 1
     if skips:
-      places = tf.where(mask > 0)
+      places = tf.where(mask > 0)  # [n, 2]
       arrays = [tf.gather_nd(array, places) for array in arrays]
     else:
       length = tf.shape(batch["input_ids"])[-1]
@@ -114,12 +117,14 @@ class ClassifierModel(tf.Module):
       dropout_seed=dropout_seed,
       positions=modeling.first_positions(arrays[0]),
     )
-    states = output.sequence_output[:, 0]
+    states = output.sequence_output[:, 0]  # [B W or n, H]
     shape = tf.concat([tf.shape(mask), [self.config.hidden_size]], 0)
     if skips:
+      # Back to [B, W, H], zeros where nothing was computed.
       states = tf.scatter_nd(tf.cast(places, tf.int32), states, shape)
     else:
       states = tf.reshape(states, shape)
+    # Known sizes, which a scatter forgets, and the pooler's product needs.
     states.set_shape([None, mask.shape[1], self.config.hidden_size])
     return states, mask
 
@@ -132,7 +137,7 @@ def pooled_logits(logits, mask, pooling):
     mask: int32 [B, W], 1 for windows that are there: at least the first.
     pooling: one of POOLINGS.
   """
-  present = tf.cast(mask, logits.dtype)[..., tf.newaxis]
+  present = tf.cast(mask, logits.dtype)[..., tf.newaxis]  # [B, W, 1]
   if pooling == "max":
     return tf.reduce_max(
       tf.where(present > 0, logits, logits.dtype.min), axis=1
@@ -198,6 +203,7 @@ def objective(model, class_weights=None, *, skip_empty=False, distills=None):
 
   def example_weights(batch):
     real = tf.cast(batch["is_real_example"], tf.float32)
+    # Of several classes at once the weights are within example_losses.
     if class_weights is None or not is_single:
       return real
     return real * tf.gather(class_weights, batch["label_ids"])
@@ -211,6 +217,7 @@ def objective(model, class_weights=None, *, skip_empty=False, distills=None):
     logits = model(batch, dropout_seed, skip_empty=skip_empty)
     labels = batch["label_ids"]
     losses = example_losses(kind, logits, labels, class_weights)
+    # [B]; a sum of losses here, divided by `weights` of the whole batch.
     counts = example_weights(batch)
     loss, total = tf.reduce_sum(losses * counts), tf.reduce_sum(counts)
     metrics = {"classifier_loss": (loss, total)}

@@ -28,6 +28,7 @@ def column_order(config, kind, labels):
   """
   names = [name.lower() for name in config.label_names()]
   no_classes = (labelled_examples.REGRESSION, labelled_examples.CHOICE)
+  # Hugging Face's names where nobody gave any.
   are_numbered = names == [f"label_{n}" for n in range(len(names))]
   if kind in no_classes or not names or are_numbered:
     return None
@@ -94,6 +95,7 @@ class Distillation:
       pooling=settings.window_pooling,
       **model_options,
     )
+    # Nothing may be missing: a teacher with a new head teaches noise.
     weight_files.load(self._model.variables, teacher.path)
 
   def example_losses(self, batch, logits, *, skip_empty):
@@ -103,6 +105,8 @@ class Distillation:
       batch, skip_empty: as of classifier.ClassifierModel.
       logits: float32 [B, L].
     """
+    # Without a dropout_seed: a teacher does not drop. Its variables are not
+    # among those that are watched, so no gradient reaches it.
     theirs = self._model(batch, skip_empty=skip_empty)
     if self._columns:
       theirs = tf.gather(theirs, self._columns, axis=1)

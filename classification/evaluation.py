@@ -93,6 +93,7 @@ class Evaluator:
     """
     values = {}
     for name in data:
+      # "train" and "predict" have no part in it.
       if not name.startswith("eval"):
         continue
       outputs = self.predict(data[name], batch_size)
@@ -139,6 +140,7 @@ def write_results(path, results, task):
       a metric is.
   """
   shown = {
+    # As in the original: its metrics were float32, and print as such.
     name: value if name == "global_step" else np.float32(value)
     for name, value in results.items()
   }

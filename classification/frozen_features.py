@@ -32,6 +32,7 @@ def ensure(path, model, data, *, strategy, batch_size):
     input_data.ClassifierData of records that hold first_states and
     sequence_mask, in the order of `data`.
   """
+  # The pooler is trained with the classifier, so it changes nothing here.
   encoder = [
     variable for variable in model.bert.variables
     if "/pooler/" not in variable.name
@@ -79,6 +80,7 @@ def _computed(model, data, strategy, batch_size):
     missing = data.max_sequences - tf.shape(mask)[1]
     return {
       "first_states": tf.cast(
+        # As wide as the widest example of all, since records have one size.
         tf.pad(states, [[0, 0], [0, missing], [0, 0]]), tf.float32
       ),
       "sequence_mask": tf.pad(mask, [[0, 0], [0, missing]]),

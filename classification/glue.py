@@ -118,6 +118,7 @@ def _official(*columns, **options):
 _COLA = Layout((), 3, None, 1, width=4)
 # A cut row is put together again; three rows lack a question.
 _QQP = _official("question1", "question2", "is_duplicate", "id", broken=())
+# What is to be predicted keeps all its rows: the leader board counts them.
 _QQP["test"] = _QQP["test"]._replace(broken=None, may_be_empty=True)
 _MNLI = _splits(
   Layout((), "sentence1", "sentence2", "gold_label", "index",
@@ -128,6 +129,7 @@ _MNLI = _splits(
   test_matched="test_matched.tsv",
   test_mismatched="test_mismatched.tsv",
 )
+# As in the original: guids of the matched test are "test-<n>".
 _MNLI["test_matched"] = _MNLI["test_matched"]._replace(prefix="test")
 _XNLI = {
   "train": Layout(
@@ -197,6 +199,7 @@ _ROWS = [
   Task("xnli", "XNLI", _NLI, ("accuracy",), _XNLI, language="zh"),
   Task("paws-x", "PAWS-X", _BINARY, ("accuracy",), _PAWS_X, language="en"),
   Task("imdb", "IMDB", ("neg", "pos"), ("accuracy",), _IMDB,
+       # A lambda, since the function is defined further down.
        reader=lambda *arguments: _read_folders(*arguments)),
   Task("swag", "SWAG", ("0", "1", "2", "3"), ("accuracy",), _SWAG,
        kind=labelled_examples.CHOICE),
@@ -418,6 +421,7 @@ class _Rows:
       text_b = row[self._text_b]
       fault = fault or self._text_fault(text_b)
     if self._endings:
+      # Only the endings: their common beginning may be empty.
       fault = fault or self._text_fault(*(row[end] for _, end in self._endings))
       endings = tuple(
         f"{row[start]} {row[end]}".strip() for start, end in self._endings

@@ -144,6 +144,7 @@ def _windows(starts, lengths, options):
   rows = []
   for example, (length_a, length_b) in enumerate(zip(*lengths)):
     start_a, start_b = starts[0][example], starts[1][example]
+    # In TensorFlow, for exported models, graph_inputs.text_windows does this.
     room = options.max_seq_length - (3 if length_b else 2)
     whole = min(length_a, length_b, room // 2) if length_b else 0
     room -= whole
@@ -180,10 +181,12 @@ def _sequences(examples, encode, options):
   else:
     counts = [1] * len(examples)
     seconds = [example.text_b or "" for example in examples]
+  # All texts of a block in one call: the encoder is fast by the thousand.
   ids, lengths, _ = encode(firsts + seconds)
   lengths = np.array(lengths, np.int64)
   starts = np.cumsum(lengths) - lengths
   owner = np.repeat(np.arange(len(examples)), counts)
+  # Of rows: a first text is shared by all its endings, a second one is not.
   starts = starts[owner], starts[len(firsts):]
   lengths = lengths[owner], lengths[len(firsts):]
   if options.doc_stride:
@@ -253,12 +256,14 @@ def _serialize_block(examples, options):
   # Examples of as many rows are serialized together.
   for count in np.unique(num_rows):
     chosen = np.flatnonzero(num_rows == count)
+    # [examples, count], rows of `arrays`.
     rows = starts[chosen, None] + np.arange(count)
     features = {
       name: array[rows].reshape(len(chosen), -1)
       for name, array in arrays.items()
     }
     features["label_ids"] = labels[chosen].reshape(len(chosen), -1)
+    # As in the original, where examples that fill up a TPU's batch have 0.
     features["is_real_example"] = np.ones([len(chosen), 1], np.int64)
     records[chosen] = tfrecord.serialize_examples(features)
   return records.tolist(), num_rows, _found(arrays, starts, options)
@@ -280,6 +285,7 @@ class _Found(NamedTuple):
 def _found(arrays, starts, options):
   encoder = _encoder(options.vocab_file, options.do_lower_case)
   ids = arrays["input_ids"]
+  # By id: where the [SEP]s are differs from row to row.
   special = (ids == encoder.cls_id) | (ids == encoder.sep_id)
   return _Found(
     unknown=int(np.sum(ids == encoder.unk_id)),
@@ -316,6 +322,7 @@ def write_records(writer, examples, options, *, processes):
     num_rows.append(rows)
     unknown += found.unknown
     tokens += found.tokens
+    # From numbers within a block to numbers of all examples.
     empty += (found.empty + number * _BLOCK_EXAMPLES).tolist()
   num_rows = np.concatenate(num_rows)
   return {
@@ -333,6 +340,7 @@ def digest(examples):
   """Returns a checksum of all that examples say, wherever they were read."""
   checksum = hashlib.sha256()
   for example in examples:
+    # Without the place: the same data in a file of another name are the same.
     checksum.update(repr(example[:-1]).encode("utf-8", "surrogatepass"))
   return checksum.hexdigest()
 
@@ -503,6 +511,7 @@ def filled_up(batch, max_sequences):
   """Adds sequences without tokens until each example has `max_sequences`."""
   filled = {}
   for name, value in batch.items():
+    # [B, W, T]; labels have fewer axes.
     if value.shape.rank == 3:
       missing = max_sequences - tf.shape(value)[1]
       value = tf.pad(value, [[0, 0], [0, missing], [0, 0]])

@@ -89,6 +89,7 @@ class TextClassifier:
     ]
     arrays, num_rows = input_data.encode(examples, options)
     starts = np.cumsum(num_rows) - num_rows
+    # Tokens of all rows of each example.
     lengths = np.add.reduceat(arrays["input_mask"].sum(axis=1), starts)
     order = np.argsort(-lengths, kind="stable")
     size = batch_size or len(order)
@@ -97,6 +98,7 @@ class TextClassifier:
       chosen = order[first : first + size]
       batch = _take(arrays, starts[chosen], num_rows[chosen])
       outputs.append(self._compute(batch).numpy())
+    # Back in the order of the texts.
     outputs = np.concatenate(outputs)[np.argsort(order)]
     return make_predictions(options.kind, options.labels, outputs)
 
@@ -109,8 +111,9 @@ def _take(arrays, starts, num_rows):
     starts, num_rows: the first row, and the number of rows, of each example.
   """
   column = np.arange(num_rows.max())
+  # [B, W]
   present = column < num_rows[:, None]
-  rows = (starts[:, None] + column)[present]
+  rows = (starts[:, None] + column)[present]  # [rows]
   batch = {}
   for name, values in arrays.items():
     batch[name] = np.zeros([*present.shape, values.shape[1]], np.int32)

@@ -92,6 +92,7 @@ def split_off(examples, fraction, seed):
     InputError: one of the lists would be empty.
   """
   counts = collections.Counter(example.label for example in examples)
+  # Numbers have no classes: sorted, each part of their range gives its share.
   is_number = any(isinstance(label, float) for label in counts)
   places = [
     place for place, example in enumerate(examples)
@@ -105,6 +106,8 @@ def split_off(examples, fraction, seed):
     (places[number] for number in order),
     key=lambda place: examples[place].label,
   )
+  # A step up of this staircase takes an example; the random start makes the
+  # number taken right on average.
   steps = np.floor(np.arange(len(chosen) + 1) * fraction + rng.random_sample())
   to_score = {
     place for place, taken in zip(chosen, np.diff(steps)) if taken

@@ -104,6 +104,7 @@ class ModelRun:
     self._settings = settings
     self._run = run
     self._output_dir = output_dir
+    # Before the model is made, which takes longer than to refuse a folder.
     start = setup.open_run(
       settings, _kind_of_run(run.task), run.config, run.strategy, output_dir,
       **_fixed(settings),
@@ -137,6 +138,7 @@ class ModelRun:
     settings, run = self._settings, self._run
     trainer = self._make_trainer()
     trainer.start_from(self._start, may_be_missing=classifier.NEW_VARIABLES)
+    # After the weights are there: the features are a function of them.
     if settings.freeze_encoder:
       self._data = {**run.data, **self._cached_features()}
     periodic = setup.periodic_evaluation(
@@ -177,6 +179,7 @@ class ModelRun:
       )
     elif self._settings.use_best:
       weight_files.load(self._model.variables, path)
+      # eval_results.txt names the step of the weights that it is of.
       self._step = best_step
       logging.info("%s step %d, the best", what, best_step)
     else:

@@ -122,6 +122,7 @@ def read(path, columns, *, split="train", skipped=None, **options):
     except _BadValue as error:
       faults.append((line, str(error)))
       continue
+    # Numbers cannot come twice.
     if not columns.id:
       example = example._replace(guid=f"{split}-{numbers[line]}")
     examples.append(example)
@@ -257,6 +258,7 @@ def _label(value, options):
 
 def _class(value):
   """Returns the name of a class; what JSON has for a number is one too."""
+  # True is an int in Python; "true" is what the file says.
   if isinstance(value, bool):
     return str(value).lower()
   if isinstance(value, (int, float)):
@@ -281,6 +283,7 @@ def _classes(value, separator):
     raise _BadValue(
       f"label {value!r:.40} is no list of classes; write [] for none"
     )
+  # Each once, in the order of the file.
   return tuple(dict.fromkeys(map(_class, value)))
 
 

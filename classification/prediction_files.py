@@ -81,6 +81,7 @@ def lines(kind, guids, outputs, labels):
 
 
 def _line(columns):
+  # White space within a name must not become a column or a line.
   return "\t".join(" ".join(text.split()) for text in columns) + "\n"
 
 

@@ -47,6 +47,7 @@ class Results(NamedTuple):
 
 def confusion_matrix(gold, predicted, num_classes):
   """Returns int [L, L]: how many of class `row` were taken for `column`."""
+  # Each pair of classes as one number, so that one count does.
   pairs = np.asarray(gold) * num_classes + np.asarray(predicted)
   counts = np.bincount(pairs, minlength=num_classes**2)
   return counts.reshape(num_classes, num_classes)
@@ -92,6 +93,7 @@ def recall(counts):
 
 def f1(counts):
   """Returns the harmonic mean of precision and recall, float [L]."""
+  # The same as 2 p r / (p + r), and defined where precision or recall is not.
   return _ratio(2 * counts.true_positives, counts.predicted + counts.gold)
 
 
@@ -150,6 +152,7 @@ def matthews(results):
   ).astype(float)
   total, right = matrix.sum(), np.trace(matrix)
   gold, predicted = matrix.sum(axis=1), matrix.sum(axis=0)
+  # Gorodkin's R_K from the matrix alone; of two classes it is Matthews' phi.
   covariance = right * total - gold @ predicted
   spread = (total**2 - gold @ gold) * (total**2 - predicted @ predicted)
   return float(covariance / np.sqrt(spread)) if spread else 0.0
@@ -177,6 +180,7 @@ def _area(is_class, scores):
   """The share of pairs that are scored in the right order (Mann-Whitney)."""
   ranks = average_ranks(scores)
   count = is_class.sum()
+  # Less the smallest sum that so many ranks can have: how many pairs are right.
   surplus = ranks[is_class].sum() - count * (count + 1) / 2
   return surplus / (count * (len(scores) - count))
 

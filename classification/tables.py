@@ -86,9 +86,11 @@ def read_csv(path, *, delimiter=",", faults=None):
   source = (f"{line}\n" for line in _lines(path))
   reader = csv.reader(source, delimiter=delimiter, strict=True)
   rows, numbers = [], []
+  # The limit is of the whole process: it is put back below.
   before, limit = 0, csv.field_size_limit(_LONGEST_FIELD)
   try:
     for row in reader:
+      # csv gives an empty line no column; here it has one, and is reported.
       rows.append(row or [""])
       numbers.append(before + 1)
       before = reader.line_num
@@ -176,6 +178,7 @@ def _lines(path):
   with file_io.open_for_reading(path) as stream:
     data = stream.read()
   try:
+    # Of Excel; it would be the first character of the first column's name.
     text = data.decode("utf-8").removeprefix(_BYTE_ORDER_MARK)
   except UnicodeDecodeError:
     for _ in file_io.read_lines(path):
@@ -227,6 +230,7 @@ def _put_together(rows, numbers, width):
       first, *others = rows[end]
       row = [*row[:-1], f"{row[-1]}\n{first}", *others]
       end += 1
+    # No lines from here on fit together: this one is broken by itself.
     if len(row) != width:
       row, end = rows[start], start + 1
     yield numbers[start], row

@@ -24,6 +24,7 @@ def restore_input_settings(settings):
     return settings
   source = next(model_settings.trained_model_files(settings))
   trained = tasks.learned_input(weight_files.read_config(source))
+  # They mean nothing without --doc_stride, which is restored before them.
   windows = {name: trained.pop(name) for name in tasks.WINDOW_FLAGS
              if name in trained}
   settings = model_settings.restore_input_settings(settings, trained, source)

@@ -102,6 +102,7 @@ def read_official(name, data_dir, *, purposes, language, config, metrics):
     )
   splits = _official_splits(official, data_dir, purposes, language)
   labels, language = tuple(official.labels), language or official.language
+  # A model that is trained now gets the official order of classes.
   if "train" not in purposes:
     _check_kind(official.kind, config)
     labels = _learned_order(official, config.label_names())
@@ -158,6 +159,7 @@ def _official_splits(official, data_dir, purposes, language):
       try:
         paths = glue.paths(official, data_dir, split, language=language)
       except errors.InputError as error:
+        # Only the first is needed: MNLI without its mismatched half will do.
         if not number:
           raise
         logging.info("without the %s data: %s", split, error)
@@ -299,6 +301,7 @@ def _own_labels(kind, labels, train, config):
     return labels
   if train:
     return own_data.label_list(train.examples)
+  # As the model says them: this file may lack some of its classes.
   if learned:
     return learned
   raise errors.InputError(
@@ -413,6 +416,7 @@ def trained_config(config, task):
   sequences are is not.
   """
   values = model_folder.without_input_settings(config).to_dict()
+  # Of whatever the start weights were trained for before.
   values.pop("id2label", None)
   if task.labels:
     values["id2label"] = {str(n): name for n, name in enumerate(task.labels)}

@@ -73,6 +73,7 @@ class Batcher:
     self._max_queue = max_queue
     self._waiting = collections.deque()
     self._changed = asyncio.Event()
+    # One thread: a batch has all cores to itself.
     self._thread = concurrent.futures.ThreadPoolExecutor(1)
     self._worker = None
     self._closing = False
@@ -86,6 +87,7 @@ class Batcher:
     """Finishes what waits, then stops; nothing new is taken."""
     self._closing = True
     self._changed.set()
+    # It ends when nothing waits any more.
     await self._worker
     self._thread.shutdown()
 
@@ -110,6 +112,7 @@ class Batcher:
         f"{count} instances in one request; at most {self._max_queue} are "
         "taken: send them in several requests"
       )
+    # Refused at once, so that a client can go elsewhere, and memory is bounded.
     if self._num_waiting() + count > self._max_queue:
       raise QueueFull
     size = self._max_batch_size
@@ -125,6 +128,7 @@ class Batcher:
     """Returns the future of the outputs of inputs that fit into a batch."""
     count = len(next(iter(inputs.values())))
     loop = asyncio.get_running_loop()
+    # What can be joined: one signature, and shapes that stack.
     key = (signature, *((k, v.shape[1:]) for k, v in sorted(inputs.items())))
     request = _Waiting(key, inputs, count, loop.time(), loop.create_future())
     self._waiting.append(request)
@@ -165,6 +169,7 @@ class Batcher:
 
   async def _wait_for_others(self, first):
     loop = asyncio.get_running_loop()
+    # Counted from its arrival: what waited during a batch need not wait again.
     until = first.arrived + self._max_delay
     while self._join and self._num_waiting(first.key) < self._max_batch_size:
       remaining = until - loop.time()
@@ -236,6 +241,7 @@ def _joined(parts):
   for name in parts[0]:
     arrays = [part[name] for part in parts]
     shape = np.max([array.shape[1:] for array in arrays], axis=0).astype(int)
+    # Strings come as objects.
     filling = b"" if arrays[0].dtype == object else 0
     count = sum(map(len, arrays))
     joined[name] = np.full([count, *shape], filling, arrays[0].dtype)

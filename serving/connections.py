@@ -33,6 +33,7 @@ def limits():
   allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
   if allowed == resource.RLIM_INFINITY:
     allowed = 1 << 20
+  # Those of the model's files, of threads and of the log are open already.
   free = max(0, allowed - _open_descriptors() - _SPARE)
   backlog = max(1, min(_BACKLOG, free // 4))
   return max(1, free - 2 * backlog), backlog
@@ -105,6 +106,7 @@ class _Entrance(asyncio.Protocol):
       transport.write(_REFUSAL)
       transport.close()
       return
+    # From here on all events go to the handler; this one must be passed on.
     transport.set_protocol(handler)
     handler.connection_made(transport)
 

@@ -40,6 +40,7 @@ class Windows(NamedTuple):
 def first_of(ragged, counts):
   """Returns the first `counts` [B] or fewer values of each row [B, (N)]."""
   rows = ragged.value_rowids()
+  # The number of each value in its row.
   within = tf.range(tf.size(rows, tf.int64)) - tf.gather(
     ragged.row_starts(), rows
   )
@@ -123,6 +124,7 @@ def text_windows(
   room = tf.cast(room, tf.int64)
   # Of the text that does not slide; 0 where there is no second one.
   whole = tf.minimum(tf.minimum(lengths_a, lengths_b), room // 2)
+  # Of the sliding text, in every window: int64 [B].
   room -= whole
   stride = tf.minimum(room, doc_stride)
   longer = tf.maximum(lengths_a, lengths_b)
@@ -160,7 +162,8 @@ def windows_of_words(word_lengths, room):
   Returns:
     int64 ragged [B, (N)]: the window of each word, from 0 in each row.
   """
-  ends = tf.cumsum(word_lengths.to_tensor(), axis=1)
+  ends = tf.cumsum(word_lengths.to_tensor(), axis=1)  # [B, N]
+  # One more column: a text without a word has no maximum.
   total = tf.reduce_max(tf.pad(ends, [[0, 0], [1, 0]]), axis=1)
 
   def add_window(start, numbers):
@@ -253,8 +256,10 @@ def is_max_context(windows, context_lengths):
     tf.gather(before, windows.examples) + windows.starts, window
   )
   count = tf.reduce_sum(context_lengths)
+  # Two passes: the best score of each piece, then the first window with it.
   best = tf.math.unsorted_segment_max(score, piece, count)
   is_best = tf.equal(score, tf.gather(best, piece))
+  # Above every number of a window.
   none = tf.size(windows.starts, tf.int64)
   first = tf.math.unsorted_segment_min(
     tf.where(is_best, window, none), piece, count
@@ -311,6 +316,7 @@ def _joined(ids_a, ids_b, cls_id, sep_id, *, end_of_b=None):
   """
   cls, sep = _columns(ids_a, cls_id, sep_id)
   segments_a = tf.concat([cls, ids_a, sep], 1)
+  # As in the original: no second text, no second [SEP].
   if end_of_b is not None:
     sep = first_of(sep, tf.cast(end_of_b, tf.int64))
   segments_b = tf.concat([ids_b, sep], 1)

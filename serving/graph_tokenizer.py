@@ -23,6 +23,7 @@ from absl import logging
 import tokenization
 from common import errors
 
+# Of `_Table`: a page has 256 code points.
 _PAGE_BITS = 8
 _ITSELF = -1  # In a replacement: the code point that is replaced.
 _SIGMA, _FINAL_SIGMA = 0x3A3, 0x3C2
@@ -85,6 +86,7 @@ class GraphTokenizer(tf.Module):
       )
     self.lines = vocabulary_lines(tokenizer)
     self._lower = tokenizer.basic_tokenizer.do_lower_case
+    # Read once for each kind of case in a process: it takes seconds.
     self._rules = _rules(self._lower)
     self._longest_word = wordpiece.max_input_chars_per_word
     # UTF-8 has at most 4 bytes for a code point. What is longer is unknown.
@@ -95,6 +97,7 @@ class GraphTokenizer(tf.Module):
       suffix_indicator="##",
       max_bytes_per_word=max_bytes,
       unknown_token=wordpiece.unk_token,
+      # The words are cut already; its own rules must not act again.
       no_pretokenization=True,
       token_out_type=tf.int32,
     )
@@ -107,19 +110,20 @@ class GraphTokenizer(tf.Module):
     source = tf.strings.unicode_decode(texts, "UTF-8", errors="ignore")
     # All texts are one flat row from here on, so that every rule is a few
     # operations whatever B is; `rows` says which text a code point is of.
-    chars, origins = self._replaced(source)
-    rows = tf.gather(source.value_rowids(), origins)
+    chars, origins = self._replaced(source)  # [O]
+    rows = tf.gather(source.value_rowids(), origins)  # [O]
     is_space = tf.equal(chars, ord(" "))
     before = tf.concat([[True], is_space[:-1]], 0)
     # A word also begins where the next text does: no space is between texts.
     first = ~is_space & (before | _changes(rows))
+    # [W]; spaces are dropped here, and the words' own numbers keep them apart.
     word_rows = tf.boolean_mask(rows, first)
     words = tf.RaggedTensor.from_value_rowids(
       tf.boolean_mask(chars, ~is_space),
       tf.boolean_mask(tf.cumsum(tf.cast(first, tf.int64)) - 1, ~is_space),
       nrows=tf.size(word_rows, tf.int64),
     )
-    origins = tf.boolean_mask(origins, ~is_space)
+    origins = tf.boolean_mask(origins, ~is_space)  # [O]
     return self._pieces(source, words, word_rows, origins)
 
   def _replaced(self, source):
@@ -136,11 +140,11 @@ class GraphTokenizer(tf.Module):
     # alone, and a table can hold them.
     if self._lower:
       chars = _final_sigmas(chars, rules.kinds(chars), source.value_rowids())
-    replacement = rules.replacements(chars)
+    replacement = rules.replacements(chars)  # [C]
     # Replacements have 0 (an accent) to about 20 code points: repeat each
     # origin that many times, and number the copies within their origin.
-    lengths = tf.gather(rules.lengths, replacement)
-    origins = tf.repeat(tf.range(tf.size(chars, tf.int64)), lengths)
+    lengths = tf.gather(rules.lengths, replacement)  # [C]
+    origins = tf.repeat(tf.range(tf.size(chars, tf.int64)), lengths)  # [O]
     ends = tf.cumsum(tf.cast(lengths, tf.int64))
     within = tf.range(tf.size(origins, tf.int64)) - tf.gather(
       ends - tf.cast(lengths, tf.int64), origins
@@ -161,7 +165,7 @@ class GraphTokenizer(tf.Module):
     if not self._lower:
       return replaced, origins
     rules = self._rules
-    combining = rules.combining_classes(replaced)
+    combining = rules.combining_classes(replaced)  # [O]
 
     def sort():
       starter = rules.kinds(source.flat_values) & _STARTER > 0
@@ -195,14 +199,16 @@ class GraphTokenizer(tf.Module):
       words.row_lengths() > self._longest_word, self._too_long, strings
     )
     ids, starts, ends = self._wordpiece.tokenize_with_offsets(strings)
-    piece_words = ids.value_rowids()
-    rows = tf.gather(word_rows, piece_words)
+    piece_words = ids.value_rowids()  # [P]
+    rows = tf.gather(word_rows, piece_words)  # [P]
     first, last = _characters_of(
       words, piece_words, starts.flat_values, ends.flat_values
     )
+    # From the text after the rules to the text as it was given.
     first, last = tf.gather(origins, first), tf.gather(origins, last)
     offset = tf.gather(source.row_starts(), rows)
     limit = tf.gather(source.row_limits(), rows)
+    # A text that begins with an accent must not lend it to the one before.
     end = tf.minimum(self._end_with_accents(source.flat_values, last), limit)
     values = Tokens(
       ids=ids.flat_values,
@@ -375,6 +381,7 @@ def _rules(lower):
     # In terms of "itself", thousands of characters share a replacement, and
     # `targets` stays short.
     target = tuple(map(ord, text))
+    # A space must stay a space of the table: `_chunk_numbers` looks for it.
     if text == char != " ":
       target = (_ITSELF,)
     elif text == f" {char} ":

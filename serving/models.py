@@ -20,6 +20,7 @@ from variants import registry
 
 MASK = "[MASK]"
 POOLINGS = choices.EMBEDDING_POOLINGS
+# Finite, so that sums and differences with it stay numbers.
 _NO_ANSWER = -1e9
 _SPAN_LOGITS = ("start_logits", "end_logits")
 # What separates words for the original's reader of SQuAD.
@@ -180,6 +181,7 @@ class Classifier(ServedModel):
       **self._special,
     )
     logits = self.outputs(inputs._asdict())["logits"]
+    # Over windows of one example, which are neighbours: segment_* need that.
     pool = {"mean": tf.math.segment_mean, "max": tf.math.segment_max}
     return self._answers(pool[self.options.window_pooling](logits, examples))
 
@@ -232,9 +234,9 @@ class Embedder(ServedModel):
     if self.options.pooling == "pooled":
       return tf.cast(output.pooled_output, tf.float32)
     states = tf.cast(output.sequence_output, tf.float32)
-    if self.options.pooling == "cls":
+    if self.options.pooling == "cls":  # [B, T, H]
       return states[:, 0]
-    weights = tf.cast(mask, tf.float32)[..., tf.newaxis]
+    weights = tf.cast(mask, tf.float32)[..., tf.newaxis]  # [B, T, 1]
     return tf.reduce_sum(states * weights, 1) / tf.reduce_sum(weights, 1)
 
 
@@ -263,7 +265,7 @@ class MaskFiller(ServedModel):
     ids = parts.with_flat_values(self.tokenizer.tokenize(parts.flat_values).ids)
     mask = tf.fill([tf.size(parts.flat_values), 1], self._mask_id)
     mask = parts.with_flat_values(tf.RaggedTensor.from_tensor(mask))
-    ids = tf.concat([ids, mask], 2).merge_dims(1, 2)
+    ids = tf.concat([ids, mask], 2).merge_dims(1, 2)  # [B, (N)]
     # The last part has no mask after it.
     ids = graph_inputs.first_of(ids, ids.row_lengths() - 1)
     length = self.options.max_seq_length
@@ -293,6 +295,8 @@ class MaskFiller(ServedModel):
     output = self.encode(inputs)
     logits = self.head(output.sequence_output, masked_lm_positions)
     num_tokens = len(self._tokens)
+    # A table may have more rows than the vocabulary has tokens, up to a round
+    # number; they stand for nothing.
     probabilities = tf.nn.softmax(logits[..., :num_tokens])
     top = tf.math.top_k(probabilities, min(self.options.top_k, num_tokens))
     return {
@@ -345,8 +349,10 @@ class Tagger(ServedModel):
       ids: ragged int32 [B, (N)], pieces.
       words: _Words of the same pieces.
     """
+    # [CLS] and [SEP].
     room = self.options.max_seq_length - 2
     offsets = words.offsets()
+    # A word longer than a window: its first pieces stand for it.
     kept = offsets < room
     pieces = tf.boolean_mask(ids.flat_values, kept)
     is_first = tf.equal(tf.boolean_mask(offsets, kept), 0)
@@ -388,7 +394,9 @@ class _Words:
 
   def __init__(self, numbers):
     rows, values = numbers.value_rowids(), numbers.flat_values
+    # Between two pieces: whether another word begins there.
     other = (rows[1:] != rows[:-1]) | (values[1:] != values[:-1])
+    # The outer end, of length 0 where there is no piece at all.
     edge = tf.ones([tf.minimum(tf.size(rows), 1)], tf.bool)
     self._first = tf.concat([edge, other], 0)
     self._last = tf.concat([other, edge], 0)
@@ -431,6 +439,7 @@ def _substrings(texts, starts, ends):
   )
   if not isinstance(starts, tf.RaggedTensor):
     return tf.strings.substr(texts, starts, ends - starts, unit="UTF8_CHAR")
+  # Each text once for each of its words.
   texts = tf.gather(texts, starts.value_rowids())
   return starts.with_flat_values(
     _substrings(texts, starts.flat_values, ends.flat_values)
@@ -566,9 +575,11 @@ class QuestionAnswerer(ServedModel):
     Places are int64 [W, K], pieces counted from the window's first one of the
     context; padding is never among them unless nothing else is left.
     """
+    # [W, T]
     is_token = tf.cast(windows.inputs.input_mask, tf.bool)
     logits = tf.where(is_token, logits, _NO_ANSWER)
     count = tf.minimum(self.options.n_best_size, tf.shape(logits)[1])
+    # Of equal logits top_k takes the first, as the stable sort of span_search.
     best = tf.math.top_k(logits, count)
     places = tf.cast(best.indices, tf.int64) - windows.offsets[:, tf.newaxis]
     return tf.cast(best.values, tf.float64), places

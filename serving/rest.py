@@ -72,6 +72,7 @@ def parse_predict(body, signatures):
       f"unknown signature_name {name!r}; this model has "
       + ", ".join(sorted(signatures))
     )
+  # Both or neither.
   if ("instances" in request) == ("inputs" in request):
     raise errors.InputError(
       'pass "instances" (a list, one for each text) or "inputs" (a list for '
@@ -163,6 +164,7 @@ def _columns(inputs, specs):
 
 
 def _is_named(value):
+  # {"b64": ...} is a string of bytes, not an input with that name.
   return isinstance(value, dict) and value.keys() != {"b64"}
 
 
@@ -216,6 +218,7 @@ def _fits(array, spec):
 def _in_range(array, dtype):
   if dtype.kind != "i" or not array.size:
     return True
+  # numpy would wrap 2**40 to an int32 silently.
   limits = np.iinfo(dtype)
   return limits.min <= array.min() and array.max() <= limits.max
 

@@ -63,7 +63,9 @@ def write(folder, model, *, warmup_texts=(), name="bert"):
     if warmup_texts:
       warmup = os.path.join(temporary, WARMUP_FILE)
       _write_warmup(warmup, model, warmup_texts, name)
+    # One step: who watches the folder sees a whole model or none.
     tf.io.gfile.rename(temporary, folder)
+  # An interrupt from the keyboard must not leave gigabytes behind.
   except BaseException:
     with contextlib.suppress(tf.errors.OpError):  # There may be none yet.
       tf.io.gfile.rmtree(temporary)
@@ -93,6 +95,7 @@ def _exported(model, assets):
   root.trainable_variables = list(model.trainable_variables)
   root.regularization_losses = []
   call = tf.function(model.outputs, autograph=False)
+  # The interface asks for both; a graph is fixed once it is saved.
   for training in (False, True):
     call.get_concrete_function(
       {name: _IDS for name in _ENCODER_INPUTS}, training
@@ -202,6 +205,7 @@ def _newest_version(folder):
     return folder
   names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
   versions = [name.rstrip("/") for name in names]
+  # As numbers: 10 comes after 9.
   versions = sorted(filter(str.isdecimal, versions), key=int)
   if not versions:
     raise errors.InputError(
@@ -248,6 +252,7 @@ def predict_log(inputs, name, signature="serving_default"):
 
 def _field(tag, value):
   """Returns a field of bytes: tag, length as a varint, value."""
+  # Seven bits a byte, the lowest first; the top bit says that more follow.
   length, rest = b"", len(value)
   while rest > 127:
     length += bytes([rest & 127 | 128])

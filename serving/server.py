@@ -86,6 +86,7 @@ async def _serve(application, host, port, name):
   runner = web.AppRunner(application, handle_signals=False, access_log=None)
   stop = asyncio.Event()
   for number in (signal.SIGTERM, signal.SIGINT):
+    # Not signal.signal: a handler of the loop may set an asyncio.Event.
     asyncio.get_running_loop().add_signal_handler(number, stop.set)
   await runner.setup()
   listener = None
@@ -130,6 +131,7 @@ class _Handlers:
 
   async def predict(self, request):
     self._check_name(request)
+    # With the reading of the body, so that a slow client cannot hold a handler.
     return await asyncio.wait_for(self._predict(request), self._timeout)
 
   async def _predict(self, request):
@@ -168,6 +170,7 @@ def _json(text, status=200):
 
 def _reason(error):
   """Returns the line of TensorFlow's message that says what is wrong."""
+  # What follows names nodes of the graph.
   message = error.message.split("\n\t [[")[0]
   return message.strip().split("\n")[-1]
 
@@ -192,6 +195,7 @@ async def _refuse(request, handler):
     refusal = 504, "this took too long; send less at once or try again later"
   except asyncio.CancelledError:  # The client has gone.
     raise
+  # Nothing of the trace goes to a client, who may be anybody.
   except Exception:
     logging.exception("%s %s", request.method, request.path)
     refusal = 500, "a fault of the server; its log has the details"

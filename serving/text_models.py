@@ -123,6 +123,7 @@ class TextModel:
       raise errors.InputError(
         f"{settings.model_dir} has no vocab.txt; pass vocab_file="
       )
+    # For its error: a folder without weights is refused here, not at first use.
     weight_files.open_reader(settings.init_checkpoint)
     path = settings.bert_config_file
     self.config = modeling.BertConfig.from_json_file(path)
@@ -152,6 +153,7 @@ class TextModel:
     for places, batch in head.batches(columns, self._batch_size):
       outputs = _states(head.model, batch, attention)
       for row, place in enumerate(places):
+        # Of a batch, each text gets back its own tokens alone.
         length = outputs["mask"][row].sum()
         ids = outputs["ids"][row, :length].tolist()
         found[place] = Encoded(
@@ -225,6 +227,7 @@ class TextModel:
     """
     rows, is_single = self._ask("masked_lm", (texts,), options)
     for row in rows:
+      # Texts of a batch with fewer masks are filled up with "".
       count = sum(bool(fillings[0]) for fillings in row["fillings"])
       row.update({name: values[:count] for name, values in row.items()})
     return _answers(rows, is_single)
@@ -272,6 +275,7 @@ class TextModel:
       outputs = head.model.from_text(*batch)
       values = [value.numpy() for value in outputs.values()]
       if name != "embedding":
+        # Bytes become str, arrays lists, as in the server's answers.
         values = map(rest.listed, values)
       for place, row in zip(places, zip(*values)):
         rows[place] = dict(zip(outputs, row))
@@ -313,6 +317,7 @@ class _Head:
         may_differ=self._may_differ,
       )
     lengths = [sum(map(len, row)) for row in zip(*columns)]
+    # By characters, which is near enough to pieces and costs no tokenization.
     order = sorted(range(len(lengths)), key=lengths.__getitem__)
     for start in range(0, len(order), batch_size):
       places = order[start : start + batch_size]
@@ -366,6 +371,7 @@ def _checked(name, value):
   """Returns the value of an option; raises ValueError if it can be none."""
   if name in _CHOICES and value not in _CHOICES[name]:
     raise ValueError(f"expected one of {', '.join(_CHOICES[name])}")
+  # True is an int in Python, and 1 is no bool here.
   is_number = isinstance(value, int) and not isinstance(value, bool)
   if name in _MINIMUM and not (is_number and value >= _MINIMUM[name]):
     raise ValueError(f"expected an integer of at least {_MINIMUM[name]}")
