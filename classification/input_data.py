@@ -263,7 +263,7 @@ def _serialize_block(examples, options):
       for name, array in arrays.items()
     }
     features["label_ids"] = labels[chosen].reshape(len(chosen), -1)
-    # As in the original, where examples that fill up a TPU's batch have 0.
+    # As in the original: there, examples that fill up a batch have 0.
     features["is_real_example"] = np.ones([len(chosen), 1], np.int64)
     records[chosen] = tfrecord.serialize_examples(features)
   return records.tolist(), num_rows, _found(arrays, starts, options)

@@ -180,7 +180,7 @@ def _area(is_class, scores):
   """The share of pairs that are scored in the right order (Mann-Whitney)."""
   ranks = average_ranks(scores)
   count = is_class.sum()
-  # Less the smallest sum that so many ranks can have: how many pairs are right.
+  # Less the smallest sum of as many ranks: how many pairs are right.
   surplus = ranks[is_class].sum() - count * (count + 1) / 2
   return surplus / (count * (len(scores) - count))
 
