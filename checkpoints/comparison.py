@@ -51,6 +51,7 @@ def random_batch(config, seed=0):
   """Returns input_ids, input_mask, segment_ids: int32 arrays [3, T]."""
   rng = np.random.RandomState(seed)
   length = min(config.max_position_embeddings, 32)
+  # Full, half and a single token: padding must have no effect in either.
   lengths = np.array([length, (length + 1) // 2, 1])
   mask = np.arange(length) < lengths[:, None]
   ids = rng.randint(0, config.vocab_size, mask.shape) * mask
@@ -263,6 +264,7 @@ def model_garden_outputs(source, batch):
   names = ("input_word_ids", "input_mask", "input_type_ids")
   inputs = dict(zip(names, map(tf.constant, batch)))
   encoder(inputs)
+  # After a first call, which makes the variables that it fills.
   status = tf.train.Checkpoint(encoder=encoder).read(source.reader.path)
   status.expect_partial().assert_existing_objects_matched()
   output = encoder(inputs)

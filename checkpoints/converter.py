@@ -87,6 +87,7 @@ def open_source(path, *, bert_config_file=None, vocab_file=None):
   reader = weight_files.open_reader(path)
   values = _config_values(reader, bert_config_file)
   config = modeling.BertConfig.from_dict(values)
+  # Before the first value is read.
   config.check_memory(registry.shapes)
   _check_shapes(reader, config)
   vocab_file = vocab_file or _in_its_folder(reader, "vocab.txt")
@@ -119,6 +120,7 @@ def _in_its_folder(reader, name):
   """Path of a file in the checkpoint's folder, or None."""
   is_folder = tf.io.gfile.isdir(reader.path)
   folder = reader.path if is_folder else os.path.dirname(reader.path)
+  # Of old sentence-transformers.
   for place in (folder, os.path.join(folder, "0_Transformer")):
     path = os.path.join(place, name)
     if tf.io.gfile.exists(path):
@@ -182,6 +184,7 @@ def convert(source, output, kind, *, keep_optimizer_state=True, **options):
     if source.vocab_file:
       shutil.copyfile(source.vocab_file, os.path.join(temporary, "vocab.txt"))
     if os.path.isdir(output):
+      # It is empty. Not every system renames to the name of a folder.
       os.rmdir(output)
     os.replace(temporary, output)
   finally:
@@ -222,6 +225,7 @@ def _chosen(reader, kind, variant, keep_optimizer_state):
       if not keep_optimizer_state:
         left_out[name] = "optimizer state, not asked for"
         continue
+    # A TF1 checkpoint may have the variables of any task; they are kept.
     elif name not in known and reader.kind != weight_files.TF1:
       left_out[name] = "not a weight of BERT or of a head that is known"
       continue
@@ -293,6 +297,7 @@ def _write_huggingface(
   if do_lower_case is None:
     do_lower_case = known_case(source)
   if do_lower_case is None and source.vocab_file:
+    # A vocabulary with capitals is of no use to text without any.
     do_lower_case = not has_capitals(source.vocab_file)
   return huggingface.write(
     folder,

@@ -93,6 +93,7 @@ class Reader:
       for tf1, (name, layout) in sorted(self._names.items())
     }
     for tf1, (_, layout) in self._names.items():
+      # Known without reading: every other layout is of Model Garden alone.
       if layout == "transposed":
         self.shapes[tf1] = self.shapes[tf1][::-1]
     self.notes = _notes(path, folder, self.variant, self._files)
@@ -102,6 +103,7 @@ class Reader:
     """Returns the value of one TF1 name as a numpy array."""
     theirs, layout = self._names[name]
     value = self._files[theirs].get_tensor(theirs)
+    # Exact: every such number is a float32. float64 stays what it is.
     if value.dtype.name in ("float16", "bfloat16"):
       value = value.astype(np.float32)
     return weight_names.to_tf1(value, layout)
@@ -116,6 +118,7 @@ class Reader:
       names = [_as_in_file(n, kind.prefix, self._files) for n in pair]
       if all(names):
         values = [self._files[n].get_tensor(n) for n in names]
+        # To the bit: a head that was trained apart from its table differs.
         if not np.array_equal(*values):
           raise errors.InputError(
             f"{self.path}: {names[0]} differs from {names[1]}; only models "
@@ -178,6 +181,7 @@ def _tf1_names(variant, names):
     full = huggingface_names.full_name(variant, name)
     if full in rows:
       found[rows[full].tf1] = (name, rows[full].huggingface_layout)
+    # Under its own name, so that the report lists it among the unused.
     elif not huggingface_names.is_made_from_others(variant, full):
       found[name] = (name, "same")
   return found

@@ -94,6 +94,7 @@ class Reader:
     """Returns {TF1 name: (key of the bundle, layout)}."""
     for head, pooler in _HEAD_POOLER.items():
       if head in found:
+        # Instead of the encoder's own, which was never trained.
         found[pooler] = found.pop(head)
         self.notes.append(f"the pooler is {head} of the next-sentence head")
     numbers = re.findall(r"_transformer_layers/(\d+)/", " ".join(found))
@@ -146,6 +147,8 @@ def _keys_by_path(bundle):
 
 def _parents(graph):
   """{object: [(its parent, its name there)]}, without the optimizer's."""
+  # From the root, node 0. An object may hang from several others, so it has
+  # several paths; all of them are looked at.
   parents, seen, unvisited = {}, {0}, [0]
   while unvisited:
     number = unvisited.pop()
@@ -235,8 +238,10 @@ def _tracked(tree):
   """Makes a dict of dicts of variables an object of objects."""
   if isinstance(tree, tf.Variable):
     return tree
+  # Numbered parts are a list, whose members are tracked as "0", "1", ...
   if "0" in tree:
     return [_tracked(tree[str(number)]) for number in range(len(tree))]
+  # Any trackable object will do: only the names of attributes count.
   node = tf.Module()
   for name, part in tree.items():
     setattr(node, name, _tracked(part))

@@ -76,7 +76,9 @@ class _Tensor(NamedTuple):
     if not whole or len(self.shape) != len(self.strides):
       raise ValueError("a tensor's shape makes no sense")
     steps = zip(self.shape, self.strides)
+    # The place of the last number of the view, if it has any.
     last = self.offset + sum((size - 1) * step for size, step in steps)
+    # A view of no numbers leaves nothing, wherever it begins.
     if math.prod(self.shape) and last >= self.storage.size:
       raise ValueError("a tensor is larger than its storage")
 
@@ -111,6 +113,7 @@ class _Unpickler(pickle.Unpickler):
   """Makes tensors, and nothing that is not in `_KNOWN`."""
 
   def find_class(self, module, name):
+    # Its name will do: `persistent_load` gets it back in its tuple.
     if module == "torch" and name in _STORAGES:
       return name
     if (module, name) not in _KNOWN:
@@ -181,10 +184,12 @@ class Reader:
     dtype, _ = _STORAGES[tensor.storage.kind]
     with self._errors_named():
       numbers = np.frombuffer(self._storage_bytes(tensor.storage), dtype)
+      # Safe only because `check` has seen offset, shape and strides.
       view = np.lib.stride_tricks.as_strided(
         numbers[tensor.offset :], tensor.shape,
         [step * dtype.itemsize for step in tensor.strides], writeable=False,
       )
+      # Contiguous, and without the rest of its storage.
       return view.copy()
 
   def _storage_bytes(self, storage):
@@ -204,6 +209,7 @@ class Reader:
   def _read_zip(self):
     with zipfile.ZipFile(self._path) as archive:
       names = archive.namelist()
+      # The folder in the zip has the name that the file was saved under.
       (pickled,) = [name for name in names if name.endswith("/data.pkl")]
       folder = pickled.removesuffix("data.pkl")
       if f"{folder}byteorder" in names:
@@ -230,6 +236,7 @@ class Reader:
         if size != storage.size:
           raise ValueError("a storage has another size than its tensors say")
         self._places[storage.key] = stream.tell()
+        # Over the numbers: they are read when a tensor is asked for.
         stream.seek(size * _STORAGES[storage.kind][0].itemsize, 1)
     return tensors
 

@@ -30,6 +30,7 @@ def digest(values):
   found = hashlib.sha256()
   for name in _HEAD:
     value = tf.convert_to_tensor(values[name])
+    # In one byte order, so that all machines have one digest.
     found.update(np.ascontiguousarray(value, "<f4").tobytes())
   return found.hexdigest()
 

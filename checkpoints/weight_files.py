@@ -132,6 +132,7 @@ def find_prefix(path):
   Raises:
     InputError: there is no checkpoint, or no telling which one is meant.
   """
+  # One of its files names a checkpoint too: shells complete to those.
   prefix = _SUFFIX.sub("", path)
   if tf.io.gfile.exists(f"{prefix}.index"):
     return prefix
@@ -153,6 +154,7 @@ def _prefix_in_folder(folder):
     )
   if "bert_model.ckpt" in present:
     return os.path.join(folder, "bert_model.ckpt")
+  # None where the file `checkpoint` names one that is gone.
   newest = tf.train.latest_checkpoint(folder)
   if newest:
     return newest
@@ -321,6 +323,7 @@ def load(variables, source, *, allowed_missing=()):
     _check_shape(variables[name], reader, name, allowed_missing)
   for name in report.loaded:
     value = np.asarray(reader.read(name))
+    # bfloat16 where the model stores it so.
     variables[name].assign(tf.cast(value, variables[name].dtype))
   _log(report, reader)
   return report

@@ -153,6 +153,7 @@ def _pretraining_heads():
     Row(
       "cls/seq_relationship/output_weights",
       "cls.seq_relationship.weight",
+      # TF1 keeps this one as [outputs, H], unlike its dense layers.
       "next_sentence/out_proj/kernel",
       model_garden_layout="transposed",
     ),

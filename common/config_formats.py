@@ -177,6 +177,7 @@ def from_huggingface(values, path=None):
     key: values.get(kind.names.get(key, key), default)
     for key, default in kind.defaults.items()
   }
+  # BERT's own file stays as the original writes it.
   if variant != "bert":
     config["variant"] = variant
   name = config["hidden_act"]
@@ -203,6 +204,7 @@ def to_huggingface(config, architecture):
     if key == "hidden_act" else config[key]
     for key in kind.defaults
   }
+  # What they have no name for.
   values.pop(None, None)
   for key in _OF_A_TASK:
     if config.get(key):

@@ -93,6 +93,7 @@ def open_for_reading(path):
   if is_remote(path):
     if not _gfile().exists(path):
       raise errors.InputError(f"no such file: {path}")
+    # Few large requests: each one is a round trip.
     return io.BufferedReader(_RemoteFile(path), _READ_TOGETHER)
   try:
     return open(path, "rb")
@@ -209,6 +210,7 @@ def _is_stale_temporary(path):
   match = _TEMPORARY.search(path)
   if not match or not os.path.isfile(path):
     return False
+  # Process ids mean nothing on another machine.
   if match["machine"] == process_identity.machine():
     return not process_identity.is_running(int(match["pid"]))
   with contextlib.suppress(FileNotFoundError):
@@ -234,6 +236,7 @@ def atomic_write(path):
   try:
     yield temporary
     commit(temporary, path)
+  # Of an interrupt, too: nothing half-written stays.
   except BaseException:
     _remove_if_there(temporary)
     raise
@@ -260,8 +263,10 @@ def _make_folder(path):
 
 
 def _commit_local(temporary, path):
+  # Before the new name: after a power cut a file must not be there and empty.
   sync(temporary)
   os.replace(temporary, path)
+  # The folder too, or the renaming itself may be lost.
   sync(os.path.dirname(path) or ".")
 
 

@@ -50,6 +50,7 @@ def acquire(folder):
     InputError: a live process holds the lock; it is named.
   """
   path = os.path.join(folder, FILE)
+  # Creating and removing may each lose to another process: look again.
   while not _is_ours(path):
     owner = _read(path)
     if owner is None:
@@ -135,6 +136,7 @@ def _identity():
 
 def _is_ours(path):
   owner = _read(path)
+  # All that identifies this process, in it; "since" may be anything.
   return owner is not None and {**owner, **_identity()} == owner
 
 
@@ -147,6 +149,8 @@ def _read(path):
   except (errors.InputError, OSError, tf.errors.OpError):
     if not tf.io.gfile.exists(path):  # It was released in between.
       return None
+    # Damaged, or written without a rename: an owner that nobody knows, whose
+    # lock goes stale like any other.
     owner = {}
   unknown = dict.fromkeys(("host", "boot", "pid", "process_start", "since"))
   return {**unknown, **owner}
@@ -257,6 +261,7 @@ def _remove_stale(path, owner):
 
 def _hold(path):
   with _changing:
+    # One thread touches all locks.
     is_first, content = not _held, _read(path)
     if path in _held:
       return
@@ -281,9 +286,11 @@ def _touch_all():
 def _touch(path, content):
   # A file system that fails for a moment must not end the run.
   with contextlib.suppress(OSError, tf.errors.OpError, errors.InputError):
+    # Taken over by another process: touching it would keep that one alive.
     if _read(path) != content:
       return
     if file_io.is_remote(path):
       file_io.write_text(path, json.dumps(content, sort_keys=True) + "\n")
     else:
+      # The content stays: a reader never sees half a file.
       os.utime(path)

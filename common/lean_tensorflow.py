@@ -13,6 +13,7 @@ import sys
 
 @contextlib.contextmanager
 def _without_keras():
+  # None makes an import of it fail as if it were not installed.
   sys.modules["keras"] = None
   try:
     yield
@@ -21,6 +22,7 @@ def _without_keras():
 
 
 def _import_tensorflow():
+  # Too late to leave it out, or wanted by whoever imported it.
   if {"tensorflow", "keras"} & sys.modules.keys():
     return
   with _without_keras():

@@ -126,6 +126,7 @@ def read_batches(source, batch_size):
       for numbered in enumerate(source, 1):
         waiting.put(numbered)
     except Exception as error:
+      # Raised in the thread of the reader, after the lines that came before.
       failures.append(error)
     finally:
       waiting.put(None)  # The end, for the reader of the queue.
@@ -133,6 +134,7 @@ def read_batches(source, batch_size):
   threading.Thread(target=read, daemon=True).start()
   lines = []
   while True:
+    # Nothing more has come: answer now what is there.
     if lines and (len(lines) == batch_size or waiting.empty()):
       yield lines
       lines = []

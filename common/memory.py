@@ -24,6 +24,7 @@ def total_bytes():
       limit = stream.read().strip()
   except OSError:
     return total
+  # "max" is no limit.
   return min(total, int(limit)) if limit.isdecimal() else total
 
 

@@ -59,6 +59,7 @@ def json_list(values):
     str, such as "[0.25, -1.5]".
   """
   size = np.abs(values)
+  # "not <" for NaN, too. One less, since rounding may go up to 100.
   if not len(values) or not size.max() < _FIRST_TOO_LARGE - 1:
     return json.dumps(np.round(values.astype(np.float64), 6).tolist())
   millionths = np.rint(size.astype(np.float64) * 1e6).astype(np.uint32)
@@ -75,5 +76,6 @@ def json_list(values):
     ],
     1,
   )
+  # Twelve bytes a number, and as many booleans that say which are written.
   text = text.view(np.uint8).ravel()[kept.view(bool).ravel()].tobytes()
   return f"[{text[1:-1].decode('ascii')}]"

@@ -63,6 +63,7 @@ def is_running(pid, started=None):
   # A zombie has ended; only its parent has not asked for its exit code yet.
   if fields and fields[0] == "Z":
     return False
+  # Another start time: the number was given to a later process.
   return not (fields and started) or int(fields[19]) == started
 
 

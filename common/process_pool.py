@@ -23,6 +23,7 @@ _AHEAD = 2  # Blocks in work or waiting to be taken, for each process.
 def default_processes():
   """Returns how many processors this process may use."""
   if hasattr(os, "sched_getaffinity"):
+    # A container or taskset may allow fewer than the machine has.
     return len(os.sched_getaffinity(0))
   return os.cpu_count() or 1
 
@@ -60,6 +61,7 @@ def workers(num_processes, *, initializer=None, initargs=(), if_killed):
         f"a process was killed, perhaps for want of memory: {if_killed}"
       ) from error
     finally:
+      # After an error nobody waits for blocks whose results are not wanted.
       pool.shutdown(wait=False, cancel_futures=True)
 
 
@@ -77,6 +79,7 @@ def in_order(function, blocks, *, processes):
     InputError: as `function` does, or a process was killed.
   """
   blocks = iter(blocks)
+  # Two are enough to know whether there is something to share.
   first = list(itertools.islice(blocks, 2))
   blocks = itertools.chain(first, blocks)
   if processes <= 1 or len(first) < 2:
@@ -105,4 +108,5 @@ def _start_worker(initializer, initargs):
 def _end_with_parent():
   """Ends this process when the one that started it is killed."""
   multiprocessing.parent_process().join()
+  # Without clean-up, which could wait for the parent that is gone.
   os._exit(1)

@@ -29,6 +29,7 @@ class Settings:
       name: tuple(value) if isinstance(value, list) else value
       for name, value in values.items()
     }
+    # Past __setattr__ below, which refuses all.
     object.__setattr__(self, "_values", frozen)
     object.__setattr__(self, "given", frozenset(given))
     object.__setattr__(self, "_parse", parse)
@@ -60,6 +61,7 @@ class Settings:
     Raises:
       AttributeError: a name is not among the settings.
     """
+    # For its error: a name that is no setting.
     for name in changes:
       getattr(self, name)
     return Settings({**self._values, **changes}, self.given, self._parse)

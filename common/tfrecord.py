@@ -103,6 +103,7 @@ def serialize_examples(features):
     A list of B bytes objects.
   """
   entries = []
+  # protobuf's map has no order of its own.
   for name in sorted(features):
     key = _delimited(_KEY, _constant(name.encode("utf-8")))
     value = _delimited(_VALUE, _feature_value(np.asarray(features[name])))
@@ -133,6 +134,7 @@ class _Rows(NamedTuple):
       if is_valid is not None:
         valid[:, columns] = is_valid
       start = columns.stop
+    # Row after row, without the bytes that a shorter row does not have.
     joined = data[valid].tobytes()
     ends = np.cumsum(self.lengths).tolist()
     return [joined[start:end] for start, end in zip([0, *ends], ends)]
@@ -146,6 +148,7 @@ def _feature_value(values):
     kind = _FLOAT_LIST
   else:
     rows, kind = _varints(values), _INT64_LIST
+  # As protobuf: an empty list has no numbers, not an empty field of them.
   if values.shape[1]:
     rows = _delimited(_NUMBERS, rows)
   return _delimited(kind, rows)
@@ -161,6 +164,7 @@ def _varints(values):
     values = values.astype(np.int64).view(np.uint64)
   largest = int(values.max(initial=0))
   width = max(1, -(-largest.bit_length() // 7))
+  # The usual case, of masks and segments: no bit of continuation anywhere.
   if width == 1:
     data = values.astype(np.uint8)
     return _Rows([(data, None)], np.full(len(data), data.shape[1]))
@@ -172,6 +176,7 @@ def _varints(values):
     data[..., byte] = rest
     data[..., byte] &= 127
     data[..., byte] |= more.view(np.uint8) << 7
+    # Zero has one byte, too.
     valid[..., byte] = (rest > 0) if byte else True
     rest >>= 7
   valid = valid.reshape(len(values), -1)
@@ -235,6 +240,7 @@ def _count_by_reading(path, stream):
     while header := stream.read(_HEADER_BYTES):
       if len(header) < _HEADER_BYTES:
         raise EOFError
+      # Data and their checksum.
       body = _record_bytes(header) - _HEADER_BYTES
       if len(stream.read(body)) < body:
         raise EOFError

@@ -43,6 +43,7 @@ def attention_page(sentences, title="Attention"):
 
 def _packed(attention):
   """Returns probabilities as base64 of one byte each, 255 for 1."""
+  # A byte shows as much as a colour can; four would make a page of megabytes.
   numbers = np.rint(np.clip(attention, 0, 1) * 255).astype(np.uint8)
   return base64.b64encode(numbers.tobytes()).decode("ascii")
 

@@ -30,6 +30,7 @@ def principal_components(vectors, count=2):
     of the variance that each explains, [count].
   """
   centred = np.asarray(vectors, np.float64)
+  # Components are directions of variance, which a common offset is none of.
   centred = centred - centred.mean(axis=0)
   _, sizes, directions = np.linalg.svd(centred, full_matrices=False)
   found = min(count, len(sizes))

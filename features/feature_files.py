@@ -78,6 +78,7 @@ def vector_rows(results):
 
 def similarity_rows(results):
   """Returns SimilarityRows; two results make a pair."""
+  # a, b, a, b, ...: the two texts of a line follow each other.
   vectors = [vector for _, vector in results]
   similarities = sentence_vectors.cosines(vectors[::2], vectors[1::2])
   return [
@@ -185,6 +186,7 @@ def _columns(rows):
     return {"similarities": np.array([r.similarity for r in rows], np.float32)}
   if isinstance(rows[0], VectorRow):
     return {"vectors": np.stack([row.vector for row in rows])}
+  # [L, T, H] -> [T, L, H], so that tokens of all rows can be joined.
   values = [row.values.transpose(1, 0, 2) for row in rows]
   ids = [np.array(row.input_ids, np.int32) for row in rows]
   return {
@@ -236,6 +238,7 @@ class NumpyArchive(contextlib.ExitStack):
         with archive.open("layers.npy", "w") as member:
           np.lib.format.write_array(member, layers)
       for name, column in self._columns.items():
+        # The size is not known beforehand, and may be over 4 GB.
         with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
           column.copy_to(member)
 
@@ -261,6 +264,7 @@ class _Column:
         "shape": (self._rows, *self._row_shape),
       },
     )
+    # The last rows are in Python's buffer still.
     self._stream.flush()
     with open(self._stream.name, "rb") as values:
       shutil.copyfileobj(values, member, 1 << 20)
@@ -295,6 +299,7 @@ class Parquet(contextlib.ExitStack):
     """Appends rows, as a row group."""
     table = self._table(rows)
     if self._writer is None:
+      # The first rows say which columns there are and how wide vectors are.
       self._writer = self.enter_context(
         self._arrow.parquet.ParquetWriter(self._stream, table.schema)
       )
@@ -309,6 +314,7 @@ class Parquet(contextlib.ExitStack):
       table["vector"] = self._vectors(columns["vectors"])
     else:
       table["tokens"] = [row.tokens for row in rows]
+      # Arrow's offsets: list n is from ends[n] to ends[n + 1].
       ends = np.concatenate([[0], np.cumsum(columns["lengths"])])
       for place, layer in enumerate(self._layers):
         vectors = self._vectors(columns["values"][:, place])

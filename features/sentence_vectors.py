@@ -49,6 +49,7 @@ def _mean(states, input_mask):
 
 def _max(states, input_mask):
   is_token = tf.cast(input_mask, tf.bool)[:, :, tf.newaxis]
+  # Not states * mask: the largest of negative numbers would become 0.
   return tf.reduce_max(tf.where(is_token, states, states.dtype.min), axis=1)
 
 

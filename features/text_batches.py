@@ -74,6 +74,7 @@ def chosen_examples(examples, wanted, path):
   for example in examples:
     if example.index in wanted:
       found[example.index] = example
+    # All are there: the rest of the file is not read.
     if len(found) == len(set(wanted)):
       return [found[index] for index in wanted]
   missing = min(set(wanted) - found.keys())
@@ -166,6 +167,7 @@ def windows(examples, max_tokens, *, group=1):
   for example in examples:
     window.append(example)
     tokens += len(example.input_ids)
+    # A pair is not cut in two.
     if tokens >= max_tokens and len(window) % group == 0:
       yield window
       window, tokens = [], 0

@@ -137,6 +137,8 @@ class VectorComputer:
       replica = tf.distribute.get_replica_context().replica_id_in_sync_group
       share = tf.shape(batch[0])[0] // self._replicas
       start = replica * share
+      # Every replica gets the whole batch and takes its own rows: vectors then
+      # come back in order, by one gather.
       return compute(*(values[start : start + share] for values in batch))
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 3)
@@ -151,6 +153,7 @@ class VectorComputer:
   def compute_batch(self, examples):
     """Returns the array of a batch, a row for each of its Examples."""
     longest = max(len(example.input_ids) for example in examples)
+    # Filled up for a compiler, to one shape; else nothing is computed in vain.
     rows = self._batch_size if self._static_length else len(examples)
     # Each replica gets as many rows as the others.
     rows += -rows % self._replicas

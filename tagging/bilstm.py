@@ -103,6 +103,7 @@ class FeatureTagger(tf.Module):
     if self._chosen:
       count = len(range(config.num_hidden_layers)[self._chosen])
     if self._combined == "weighted_sum":
+      # Zeros: the soft-max begins with the plain mean.
       self._mix = _variable(weight_names.LAYER_MIX, tf.zeros([count]))
     is_concat = self._combined == "concat"
     width = config.hidden_size * (count if is_concat else 1)
@@ -139,7 +140,7 @@ class FeatureTagger(tf.Module):
     states = [tf.cast(state, tf.float32) for state in chosen]
     if self._combined == "concat":
       return tf.concat(states, axis=-1)
-    shares = tf.nn.softmax(self._mix)
+    shares = tf.nn.softmax(self._mix)  # [layers]
     return tf.tensordot(shares, tf.stack(states), axes=1)
 
 
@@ -162,13 +163,17 @@ def bilstm(x, lengths, kernel, recurrent_kernel, bias):
   Returns:
     [B, T, 2S], forward and backward concatenated.
   """
+  # [D, B, T, inputs]: padding stays at the end, only tokens are reversed.
   both = tf.stack([x, tf.reverse_sequence(x, lengths, seq_axis=1)])
+  # The part that needs no earlier step, of all steps in one product.
   from_input = tf.einsum("dbti,dij->tdbj", both, kernel)
   from_input += bias[tf.newaxis, :, tf.newaxis]  # [T, D, B, 4S]
+  # [D, B, S]
   zeros = tf.zeros_like(from_input[0, :, :, : recurrent_kernel.shape[1]])
 
   def step(state, inputs):
     hidden, cell = state  # [D, B, S]
+    # [D, B, 4S], both directions in one product.
     gates = inputs + tf.matmul(hidden, recurrent_kernel)
     i, j, f, o = tf.split(gates, 4, axis=-1)
     cell = tf.sigmoid(f + _FORGET_BIAS) * cell + tf.sigmoid(i) * tf.tanh(j)
@@ -176,6 +181,7 @@ def bilstm(x, lengths, kernel, recurrent_kernel, bias):
 
   hidden, _ = tf.scan(step, from_input, initializer=(zeros, zeros))
   forward, backward = tf.unstack(tf.transpose(hidden, [1, 2, 0, 3]))
+  # Back to the order of the text, so that both belong to the same token.
   backward = tf.reverse_sequence(backward, lengths, seq_axis=1)
   return tf.concat([forward, backward], axis=-1)
 

@@ -49,6 +49,7 @@ def columns(line):
 
   No-break spaces are parts of words.
   """
+  # Not str.strip, which takes off no-break spaces too.
   line = line.strip(_SPACE)
   if "\t" in line:
     return [column.strip(_SPACE) for column in line.split("\t")]
@@ -133,11 +134,13 @@ def _blocks(lines):
   for number, line in lines:
     row = columns(line)
     if row and row[0] != _DOCUMENT:
+      # The first word's: what all others must have.
       width = width or (number, len(row))
       rows.append((number, row))
       continue
     if rows:
       blocks.append((document, rows))
+    # Two empty lines in a row; one ends a sentence, or follows -DOCSTART-.
     elif not row and not is_separated:
       empty_at.append(number)
     is_separated = bool(row)
@@ -195,6 +198,7 @@ def check_labels(labels, scheme, places):
   before = "O"
   for label, place in zip(labels, places):
     tag, kind = scoring.split_label(label)
+    # A string of tags, as a tuple of them: "" is in every string.
     if tag not in tuple(_TAGS[scheme]) or (label != "O") != bool(kind):
       known = ", ".join(f"{tag}-TYPE" for tag in _TAGS[scheme] if tag != "O")
       raise errors.InputError(
@@ -204,6 +208,7 @@ def check_labels(labels, scheme, places):
       )
     _check_follows(before, label, scheme, place)
     before = label
+  # Only there an entity can be left open: it needs its E.
   if scheme == "iobes":
     _check_follows(before, "O", scheme, f"{places[-1]} (end of the sentence)")
 
@@ -238,6 +243,7 @@ def may_follow(before, label, scheme):
 def label_list(sentences):
   """Returns the labels of training sentences, O first, the rest sorted."""
   labels = {label for sentence in sentences for label in sentence.labels}
+  # A function of the set of labels, so that a resumed run numbers them alike.
   return sorted(labels, key=lambda label: (label != "O", label))
 
 
@@ -404,10 +410,12 @@ def widened(words, start, end, room):
   room -= sum(len(pieces) for pieces in words[start:end])
   open_sides = {"left", "right"}
   while open_sides:
+    # The side with fewer pieces; of equal ones the left, sorted first.
     side = min(sorted(open_sides), key=sizes.get)
     place = left - 1 if side == "left" else right
     is_word = 0 <= place < len(words)
     if not is_word or sum(sizes.values()) + len(words[place]) > room:
+      # For good: a shorter word further out would leave a gap in the text.
       open_sides.remove(side)
       continue
     sizes[side] += len(words[place])
@@ -453,6 +461,7 @@ def predicted_labels(sentences, windows, predicted, labels):
     List of lists of str, a label for each word of each sentence.
   """
   found = [[] for _ in sentences]
+  # Windows come in the order of words, so their labels need only be joined.
   for window, row in zip(windows, predicted, strict=True):
     found[window.sentence] += [labels[row[p]] for p in window.positions]
   return found

@@ -157,6 +157,7 @@ def trained_config(config, labels):
   The labels are a part of the model: the folder of a run with others is
   refused. How its input was made is not.
   """
+  # Those of the start weights, which may be another task's.
   values = model_folder.without_input_settings(config).to_dict()
   id2label = {str(number): label for number, label in enumerate(labels)}
   return modeling.BertConfig.from_dict({**values, "id2label": id2label})
@@ -210,6 +211,7 @@ def write_records(path, windows, ids, max_seq_length):
         "input_ids": (window.input_ids, 0),
         "input_mask": ([1] * size, 0),
         "segment_ids": ([0] * size, 0),
+        # 0 is a label, so padding needs a number of its own.
         "label_ids": (labels, dataset.NO_LABEL),
       }
       features = {
@@ -262,6 +264,7 @@ def log_windows(path, windows, tokenizer):
   for window in windows[:_WINDOWS_SHOWN]:
     tokens = tokenizer.convert_ids_to_tokens(window.input_ids)
     logging.info("  %s", " ".join(tokens))
+  # Without [CLS] and [SEP].
   ids = [i for window in windows for i in window.input_ids[1:-1]]
   unknown = ids.count(tokenizer.vocab.get("[UNK]"))
   unknown_tokens.log_share(path, unknown, len(ids))

@@ -62,6 +62,7 @@ class SentenceTagger:
     for start in range(0, len(order), self._batch_size):
       places = order[start : start + self._batch_size]
       found = self._compute(_batch([windows[n] for n in places])).numpy()
+      # Positions past the end of a shorter batch stay 0; nobody reads them.
       predicted[places, : found.shape[1]] = found
     return dataset.predicted_labels(
       sentences, windows, predicted, self._labels
@@ -120,9 +121,11 @@ class ColumnAnswers:
         text = line_answers.decode(line)
       except errors.InputError as error:
         raise errors.InputError(f"{SOURCE}:{number}: {error}") from error
+      # What is before this line is complete; the line begins the next document.
       if dataset.starts_document(text):
         due = len(self._lines)
       self._lines.append((number, text))
+      # With the empty line itself, which is a part of the answer.
       if not self._by_document and not dataset.columns(text):
         due = len(self._lines)
     return self._answer(due, tag)
@@ -170,6 +173,7 @@ class JsonAnswers:
       try:
         text = line_answers.decode(line)
         values = json_sentences.parse(text, f"line {number}")
+        # As in a file: a document is a run of lines with one name.
         if values.get("document") != self._document:
           due = len(self._waiting)
         self._document = values.get("document")

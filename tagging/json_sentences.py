@@ -130,6 +130,7 @@ def read_sentences(path, *, scheme="iob2", labelled=True):
     with faults.collected():
       values = parse(line, place)
       name = values.get("document")
+      # The first sentence begins document 0, whatever its name.
       document += bool(sentences) and name != last
       last = name
       sentences.append(

@@ -38,6 +38,7 @@ def entities(labels):
     List of Entity, in order.
   """
   found, start, before = [], None, ("O", "")
+  # The O at the end closes an entity that the sentence ends with.
   for place, label in enumerate([*labels, "O"]):
     tag, kind = split_label(label)
     ends = tag in ("O", "B", "S") or before[0] in ("E", "S")
@@ -104,6 +105,7 @@ def count_entities(gold, predicted, find=entities):
   """
   counts = Counts({}, {}, {})
   for gold_sentence, predicted_sentence in zip(gold, predicted, strict=True):
+    # Of one sentence: equal entities in two sentences are two.
     wanted, found = set(find(gold_sentence)), set(find(predicted_sentence))
     for numbers, group in zip(counts, (found & wanted, found, wanted)):
       for entity in group:

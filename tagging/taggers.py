@@ -66,6 +66,7 @@ class TaggingModel(tf.Module):
     Returns:
       float32 logits [B, T, L].
     """
+    # The encoder is trained: it drops units in training, as the head does.
     if not self.is_frozen:
       states = self.bert.encode(batch, dropout_seed).sequence_output
       return self.head(
@@ -102,10 +103,13 @@ def objective(model):
     return tf.cast(batch["label_ids"] != dataset.NO_LABEL, tf.float32)
 
   def weights(batch):
+    # Words of this replica's share; the loop divides by those of all.
     return {"tagging": tf.reduce_sum(has_label(batch))}
 
   def sums(batch, dropout_seed):
-    logits = model(batch, dropout_seed)
+    logits = model(batch, dropout_seed)  # [B, T, L]
+    # NO_LABEL becomes some label, which the mask then hides: the cross-entropy
+    # takes no negative number.
     mask, labels = has_label(batch), tf.maximum(batch["label_ids"], 0)
     losses = word_losses(logits, batch["label_ids"])
     predicted = tf.argmax(logits, axis=-1, output_type=labels.dtype)

@@ -86,8 +86,10 @@ class AlbertModel(modeling.BertModel):
     width, narrow = config.hidden_size, config.embedding_size
     shapes, mapping = {}, f"{scope}/encoder/{MAPPING}"
     for name, shape in modeling.bert_shapes(groups, scope).items():
+      # Tables [rows, E], and vectors [E] of the layer norm.
       if name.startswith(f"{scope}/embeddings/"):
         shape = (*shape[:-1], narrow)
+      # Once, between embeddings and the first layer, as in the released files.
       elif f"{mapping}/kernel" not in shapes:
         shapes[f"{mapping}/kernel"] = (narrow, width)
         shapes[f"{mapping}/bias"] = (width,)
@@ -95,11 +97,13 @@ class AlbertModel(modeling.BertModel):
     return shapes
 
   def _embed(self, *arguments):
+    # [S, E]
     narrow = super()._embed(*arguments)
     return layers.dense(narrow, self._under(f"{self._scope}/encoder/"), MAPPING)
 
   def _layer_weights(self, number):
     config = self.config
+    # Consecutive layers share a group: 12 layers in 4 groups are 3 by 3.
     group = number * config.num_hidden_groups // config.num_hidden_layers
     place = f"{self._scope}/encoder/transformer/group_{group}/inner_group_0"
     return {
