@@ -94,7 +94,6 @@ import os
 
 import numpy as np
 
-import tokenization
 from checkpoints import huggingface, model_folder, model_settings, weight_files
 from common import file_io, result_lines, run_settings
 from pretraining import distilling, flag_conflicts, input_data, pretrainer
@@ -107,7 +106,7 @@ from training import (
   setup,
   train_log,
 )
-from variants import registry
+from variants import registry, vocabularies
 
 
 def input_files(settings):
@@ -262,7 +261,7 @@ def main(_):
   config = setup.model_config(settings)
   registry.check_next_sentence(config, settings.use_next_sentence_loss)
   if settings.vocab_file:
-    vocab = tokenization.load_vocab(settings.vocab_file)
+    vocab = vocabularies.load_vocab(settings.vocab_file)
     config.check_vocabulary(len(vocab), settings.vocab_file)
 
   # Before anything is computed: devices cannot be set up afterwards.

@@ -101,6 +101,7 @@ from absl import logging
 
 from checkpoints import model_folder, model_settings, stored_threshold
 from squad import (
+  alignment,
   answering,
   dataset,
   flag_checks,
@@ -170,8 +171,8 @@ def make_answerer(settings, model, tokenizer, lengths, strategy):
     options=answering.AnswerOptions(
       n_best_size=settings.n_best_size,
       max_answer_length=settings.max_answer_length,
-      do_lower_case=settings.do_lower_case,
       version_2_with_negative=settings.version_2_with_negative,
+      spelling=alignment.spelling_of(tokenizer),
     ),
     threshold=null_threshold.NullThreshold(
       settings.null_score_diff_threshold,

@@ -216,12 +216,17 @@ class FullTokenizer:
     vocab_file: path of the vocabulary.
     vocab: dict of token -> id, not to be changed.
     inv_vocab: dict of id -> token.
+    do_lower_case: whether text is lower-cased and loses its accents.
+    unk_token: the token of a word that is unknown.
     basic_tokenizer, wordpiece_tokenizer: the two stages.
   """
+
+  unk_token = "[UNK]"
 
   def __init__(self, vocab_file, do_lower_case=True):
     """Reads the vocabulary; raises InputError as `load_vocab` does."""
     self.vocab_file = vocab_file
+    self.do_lower_case = do_lower_case
     self.vocab = load_vocab(vocab_file)
     self.inv_vocab = {index: token for token, index in self.vocab.items()}
     self.basic_tokenizer = BasicTokenizer(do_lower_case=do_lower_case)

@@ -14,7 +14,6 @@ import numpy as np
 import tensorflow as tf
 
 import modeling
-import tokenization
 from checkpoints import (
   converter,
   huggingface,
@@ -23,7 +22,7 @@ from checkpoints import (
   weight_files,
 )
 from common import errors
-from variants import registry
+from variants import registry, vocabularies
 
 # Kind of a checkpoint -> the program that it was made for.
 _PEERS = {
@@ -126,15 +125,15 @@ def describe_vocabulary(source):
   lower = converter.known_case(source)
   if lower is None:
     lower = not converter.has_capitals(source.vocab_file)
-  tokenizer = tokenization.FullTokenizer(
+  tokenizer = vocabularies.make_tokenizer(
     source.vocab_file, do_lower_case=lower
   )
   pieces = tokenizer.tokenize(_SAMPLE)
-  share = pieces.count("[UNK]") / len(pieces)
+  share = pieces.count(tokenizer.unk_token) / len(pieces)
   warning = "; is it the right one?" if share > _MANY_UNKNOWN else ""
   return (
     f"{len(tokenizer.vocab)} tokens for {source.config.vocab_size} rows, "
-    f"{share:.0%} [UNK] in an English sample{warning}"
+    f"{share:.0%} {tokenizer.unk_token} in an English sample{warning}"
   )
 
 

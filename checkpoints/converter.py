@@ -25,7 +25,7 @@ from checkpoints import (
   weight_names,
 )
 from common import errors, file_io, json_files, run_settings
-from variants import registry
+from variants import registry, vocabularies
 
 CHECKPOINT = "bert_model.ckpt"
 
@@ -79,7 +79,8 @@ def open_source(path, *, bert_config_file=None, vocab_file=None):
   Args:
     path: see `weight_files.open_reader`.
     bert_config_file: by default what the checkpoint carries, or its folder has.
-    vocab_file: by default vocab.txt of its folder, if there is one.
+    vocab_file: by default vocab.txt or spiece.model of its folder, if there
+      is one.
 
   Raises:
     InputError: a file is missing or damaged, or they do not fit together.
@@ -90,11 +91,21 @@ def open_source(path, *, bert_config_file=None, vocab_file=None):
   # Before the first value is read.
   config.check_memory(registry.shapes)
   _check_shapes(reader, config)
-  vocab_file = vocab_file or _in_its_folder(reader, "vocab.txt")
+  vocab_file = (
+    vocab_file
+    or _in_its_folder(reader, vocabularies.LIST)
+    or _in_its_folder(reader, vocabularies.SENTENCEPIECE)
+  )
   if vocab_file:
-    with file_io.open_for_reading(vocab_file) as stream:
-      config.check_vocabulary(sum(1 for _ in stream), vocab_file)
+    config.check_vocabulary(_vocabulary_size(vocab_file), vocab_file)
   return Source(reader, config, vocab_file)
+
+
+def _vocabulary_size(vocab_file):
+  if vocabularies.is_sentencepiece(vocab_file):
+    return len(vocabularies.load_vocab(vocab_file))
+  with file_io.open_for_reading(vocab_file) as stream:
+    return sum(1 for _ in stream)
 
 
 def _config_values(reader, bert_config_file):
@@ -182,7 +193,8 @@ def convert(source, output, kind, *, keep_optimizer_state=True, **options):
     os.makedirs(temporary)
     names = WRITERS[kind](temporary, values, source, **options)
     if source.vocab_file:
-      shutil.copyfile(source.vocab_file, os.path.join(temporary, "vocab.txt"))
+      name = vocabularies.file_name(source.vocab_file)
+      shutil.copyfile(source.vocab_file, os.path.join(temporary, name))
     if os.path.isdir(output):
       # It is empty. Not every system renames to the name of a folder.
       os.rmdir(output)
@@ -280,7 +292,8 @@ def _write_config(folder, source):
   do_lower_case = known_case(source)
   if do_lower_case is not None:
     huggingface.write_tokenizer_config(
-      folder, do_lower_case, source.config.max_position_embeddings
+      folder, do_lower_case, source.config.max_position_embeddings,
+      tokenizer_class=vocabularies.tokenizer_class(source.vocab_file),
     )
 
 
@@ -305,6 +318,7 @@ def _write_huggingface(
     source.config.to_dict(),
     architecture=architecture,
     do_lower_case=do_lower_case,
+    vocab_file=source.vocab_file,
   )
 
 
@@ -320,6 +334,8 @@ WRITERS = {
 
 def has_capitals(vocab_file):
   """Whether a vocabulary is a cased one: [CLS] does not count."""
+  if vocabularies.is_sentencepiece(vocab_file):
+    return False  # ALBERT's are of lower-cased text.
   return any(
     re.match(r"(?!\[.*\]$).*[A-Z]", line)
     for _, line in file_io.read_lines(vocab_file)

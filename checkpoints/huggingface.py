@@ -5,13 +5,15 @@
   model.safetensors.index.json         a list of what is where
   pytorch_model.bin                    the weights of older folders, with an
                                        index likewise: read, never written
-  vocab.txt, tokenizer_config.json     the vocabulary
+  vocab.txt or spiece.model,           the vocabulary
+  tokenizer_config.json
 
 Hugging Face's "gelu" is the exact one, made with erf; the original's "gelu" is
 the one made with tanh, which Hugging Face calls "gelu_new". So the names of
 the two change on the way, and the function stays.
 """
 
+import json
 import os
 
 import ml_dtypes  # noqa: F401  (lets safetensors hand out bfloat16)
@@ -22,6 +24,7 @@ import tensorflow as tf
 
 from checkpoints import huggingface_names, pytorch_files, weight_names
 from common import config_formats, errors, file_io, json_files
+from variants import vocabularies
 
 _WEIGHTS = "model.safetensors"
 # Of those that a folder has, the first one is read.
@@ -210,7 +213,7 @@ def _notes(path, folder, variant, files):
   modules = os.path.join(path, "modules.json")
   if tf.io.gfile.exists(modules):
     notes.append(_sentence_note(path, json_files.read(modules, list)))
-  lower = read_do_lower_case(os.path.join(folder, "vocab.txt"))
+  lower = read_do_lower_case(os.path.join(folder, vocabularies.LIST))
   if lower is not None:
     notes.append(f"its tokenizer has do_lower_case={lower}")
   return notes
@@ -239,7 +242,10 @@ def _sentence_note(path, modules):
 # Writing
 
 
-def write(folder, weights, config, *, architecture=None, do_lower_case=None):
+def write(
+  folder, weights, config, *, architecture=None, do_lower_case=None,
+  vocab_file=None
+):
   """Writes config.json, model.safetensors and tokenizer_config.json.
 
   Args:
@@ -249,6 +255,8 @@ def write(folder, weights, config, *, architecture=None, do_lower_case=None):
     architecture: a class of transformers; by default that of the names, see
       huggingface_names.architecture_of.
     do_lower_case: bool for the tokenizer, or None to write nothing about it.
+    vocab_file: the vocabulary that the folder will have, which decides the
+      tokenizer; not copied.
 
   Returns:
     dict from TF1 name to the name in the file; what has none there (optimizer
@@ -284,7 +292,7 @@ def write(folder, weights, config, *, architecture=None, do_lower_case=None):
   if do_lower_case is not None:
     write_tokenizer_config(
       folder, do_lower_case, config["max_position_embeddings"],
-      tokenizer_class=kind.tokenizer,
+      tokenizer_class=vocabularies.tokenizer_class(vocab_file, kind.tokenizer),
     )
   return names
 
@@ -322,19 +330,32 @@ def check_tokenizer(vocab_file):
       "was trained with. Its weights can be converted, with "
       "convert_checkpoint.py"
     )
+  if vocabularies.is_sentencepiece(vocab_file):
+    for key, expected in (("keep_accents", False), ("remove_space", True)):
+      if values.get(key, expected) != expected:
+        raise errors.InputError(
+          f"{path}: {key} is {values[key]}, and text is read here as by the "
+          f"released ALBERT models, with {key}={json.dumps(expected)}; the "
+          "model would get other ids than it was trained with"
+        )
 
 
-def refuse_sentencepiece(folder):
-  """Raises InputError if a folder's vocabulary is a SentencePiece model."""
-  for name in ("spiece.model", "sentencepiece.bpe.model"):
-    path = os.path.join(folder, name)
-    if tf.io.gfile.exists(path):
-      raise errors.InputError(
-        f"{path}: the vocabulary of this model is SentencePiece's, which no "
-        "script here reads; its weights can be converted, with "
-        "convert_checkpoint.py, and --vocab_file takes word pieces for a model "
-        "that is trained on them"
-      )
+def require_vocabulary(folder):
+  """Raises InputError for a folder that has no vocabulary that is read here.
+
+  transformers 5 saves tokenizer.json alone.
+  """
+  if tf.io.gfile.exists(os.path.join(folder, "tokenizer.json")):
+    raise errors.InputError(
+      f"{folder} has tokenizer.json, but neither {vocabularies.LIST} nor "
+      f"{vocabularies.SENTENCEPIECE}, from which text is read here; copy it "
+      "there from the model that this one was made of, or pass --vocab_file"
+    )
+  raise errors.InputError(
+    f"{folder} has neither {vocabularies.LIST} nor "
+    f"{vocabularies.SENTENCEPIECE}; pass --vocab_file, or in Python pass "
+    "vocab_file="
+  )
 
 
 def read_do_lower_case(vocab_file):

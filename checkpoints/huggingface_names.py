@@ -87,7 +87,7 @@ KINDS = {
       "predictions.decoder.bias": "predictions.bias",
     },
     renamed=albert.HUGGINGFACE_NAMES,
-    # Not AlbertTokenizer, which reads SentencePiece's files.
+    # Of a list of word pieces; SentencePiece's are of AlbertTokenizer.
     tokenizer="BertTokenizer",
   ),
 }

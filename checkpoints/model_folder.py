@@ -2,7 +2,7 @@
 
   bert_model.ckpt.index, .data-00000-of-00001   weights, in TF1 layout
   bert_config.json                              the model's shape
-  vocab.txt                                     its vocabulary, if known
+  vocab.txt or spiece.model                     its vocabulary, if known
   tokenizer_config.json                         the case of its text, if known
 
 The layout is that of the released models, so the original reads it too; the
@@ -18,9 +18,9 @@ import modeling
 import optimization
 from checkpoints import huggingface, weight_files
 from common import errors, file_io
+from variants import vocabularies
 
 _CONFIG_FILES = ("bert_config.json", "config.json")
-_VOCABULARY = "vocab.txt"
 # In bert_config.json; folders of before this name said classifier_input.
 INPUT_KEYS = ("input_settings", "classifier_input")
 
@@ -44,11 +44,13 @@ def write(folder, variables, config, vocab_file=None, do_lower_case=None):
     os.path.join(folder, _CONFIG_FILES[0]), config.to_json_string()
   )
   if vocab_file:
-    with tf.io.gfile.GFile(vocab_file, "r") as stream:
-      file_io.write_text(os.path.join(folder, _VOCABULARY), stream.read())
+    name = vocabularies.file_name(vocab_file)
+    with tf.io.gfile.GFile(vocab_file, "rb") as stream:
+      file_io.write_bytes(os.path.join(folder, name), stream.read())
   if do_lower_case is not None:
     huggingface.write_tokenizer_config(
-      folder, do_lower_case, config.max_position_embeddings
+      folder, do_lower_case, config.max_position_embeddings,
+      tokenizer_class=vocabularies.tokenizer_class(vocab_file),
     )
   logging.info("the model is in %s", folder)
 
@@ -84,8 +86,10 @@ def find(folder):
     "bert_config_file": os.path.join(folder, configs[0]),
     "init_checkpoint": folder,
   }
-  if _VOCABULARY in names:
-    found["vocab_file"] = os.path.join(folder, _VOCABULARY)
+  for name in (vocabularies.LIST, vocabularies.SENTENCEPIECE):
+    if name in names:
+      found["vocab_file"] = os.path.join(folder, name)
+      break
   return found
 
 

@@ -12,6 +12,7 @@ from absl import logging
 import tokenization
 from checkpoints import converter, huggingface, model_folder
 from common import config_formats, errors, run_settings
+from variants import vocabularies
 
 
 def resolve(settings, conflicts=()):
@@ -41,7 +42,7 @@ def _with_model_dir(settings):
   paths = model_folder.find(settings.model_dir)
   vocab_file = settings.get("vocab_file") or paths.get("vocab_file")
   if "do_lower_case" in settings and not vocab_file:
-    huggingface.refuse_sentencepiece(settings.model_dir)
+    huggingface.require_vocabulary(settings.model_dir)
   return settings.replace(**{
     name: path
     for name, path in paths.items()
@@ -161,7 +162,7 @@ def make_tokenizer(settings, config):
   tokenization.validate_case_matches_checkpoint(
     settings.do_lower_case, settings.init_checkpoint
   )
-  tokenizer = tokenization.FullTokenizer(
+  tokenizer = vocabularies.make_tokenizer(
     settings.vocab_file, do_lower_case=settings.do_lower_case
   )
   config.check_vocabulary(len(tokenizer.vocab), settings.vocab_file)

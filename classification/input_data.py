@@ -10,7 +10,7 @@ import functools
 import hashlib
 import itertools
 import os
-from typing import NamedTuple
+from typing import Callable, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -25,6 +25,7 @@ from training import (
   input_sequences,
   pipeline,
 )
+from variants import vocabularies
 
 _FORMAT = 2  # Goes up when other records are made of the same data.
 _BLOCK_EXAMPLES = 4096
@@ -203,7 +204,7 @@ class _Encoder(NamedTuple):
   """A vocabulary, ready for many texts; unk_id is -1 where it has none."""
 
   tokenizer: tokenization.FullTokenizer
-  encode: bulk_tokenization.BulkEncoder
+  encode: Callable
   cls_id: int
   sep_id: int
   unk_id: int
@@ -212,12 +213,12 @@ class _Encoder(NamedTuple):
 @functools.lru_cache(maxsize=1)
 def _encoder(vocab_file, do_lower_case):
   """Returns the _Encoder of a vocabulary, one for each process."""
-  tokenizer = tokenization.FullTokenizer(
+  tokenizer = vocabularies.make_tokenizer(
     vocab_file, do_lower_case=do_lower_case
   )
   special = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
-  encode_all = bulk_tokenization.BulkEncoder(tokenizer)
-  unk_id = tokenizer.vocab.get("[UNK]", -1)
+  encode_all = bulk_tokenization.line_encoder(tokenizer)
+  unk_id = tokenizer.vocab.get(tokenizer.unk_token, -1)
   return _Encoder(tokenizer, encode_all, *special, unk_id)
 
 

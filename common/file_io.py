@@ -285,8 +285,12 @@ def sync(path):
 
 def write_text(path, text):
   """Writes `text` to `path` in UTF-8, whole or not at all."""
+  write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path, data):
+  """Writes bytes to `path`, whole or not at all."""
   with atomic_write(path) as temporary:
-    data = text.encode("utf-8")
     opened = _gfile().GFile if is_remote(path) else open
     with opened(temporary, "wb") as stream:
       stream.write(data)

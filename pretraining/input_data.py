@@ -7,10 +7,10 @@ compressed or not.
 
 import tensorflow as tf
 
-import tokenization
 from common import errors
 from pretraining import dynamic_masking
 from training import pipeline
+from variants import vocabularies
 
 
 def record_features(max_seq_length, max_predictions, *, masked, pairs):
@@ -123,5 +123,5 @@ def _masking(path, *, vocab_file, **options):
       f"{path} has no masks, they are made while it is read; pass the "
       "--vocab_file that it was written with"
     )
-  vocab = tokenization.load_vocab(vocab_file)
+  vocab = vocabularies.load_vocab(vocab_file)
   return dynamic_masking.Masking.of_vocabulary(vocab, **options).apply

@@ -25,10 +25,10 @@ import random
 
 import numpy as np
 
-import tokenization
-from common import file_io, tfrecord
+from common import errors, file_io, tfrecord
 from pretraining import instance_maker, segmentation, text_corpus, text_shards
 from training import bulk_tokenization
+from variants import vocabularies
 
 _RECORDS_PER_BLOCK = 512
 
@@ -69,14 +69,14 @@ class RecordOptions:
 
 def read_vocabulary(vocab_file):
   """Returns the text_corpus.Vocabulary of a file."""
-  return text_corpus.Vocabulary(tokenization.load_vocab(vocab_file))
+  return text_corpus.Vocabulary(vocabularies.load_vocab(vocab_file))
 
 
 class RecordMaker:
   """Makes records according to RecordOptions.
 
   Attributes:
-    tokenizer: tokenization.FullTokenizer.
+    tokenizer: of the vocabulary, a tokenization.FullTokenizer.
   """
 
   def __init__(self, options):
@@ -86,15 +86,20 @@ class RecordMaker:
       InputError: it cannot be used.
     """
     self._options = options
-    self.tokenizer = tokenization.FullTokenizer(
+    self.tokenizer = vocabularies.make_tokenizer(
       options.vocab_file, do_lower_case=options.do_lower_case
     )
     self._vocabulary = text_corpus.Vocabulary(self.tokenizer.vocab)
     segmented = options.segmented_text
+    if segmented and vocabularies.is_sentencepiece(options.vocab_file):
+      raise errors.InputError(
+        "--segmented_text says which of BERT's tokens form a Chinese word; "
+        f"{options.vocab_file} has pieces of several characters: leave it out"
+      )
     self._encode_lines = (
       segmentation.SegmentedEncoder(self.tokenizer)
       if segmented
-      else bulk_tokenization.BulkEncoder(self.tokenizer)
+      else bulk_tokenization.line_encoder(self.tokenizer)
     )
 
   def read(self, pieces, *, joined):

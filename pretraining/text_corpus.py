@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from common import errors
+from variants import vocabularies
 
 SPECIAL_TOKENS = ("[CLS]", "[SEP]", "[MASK]")
 _LINES_PER_BLOCK = 4096
@@ -24,10 +25,10 @@ class Vocabulary:
 
   Attributes:
     cls_id, sep_id, mask_id: ids of the special tokens.
-    unk_id: id of [UNK], or None.
+    unk_id: id of [UNK] or <unk>, or None.
     ids: array [V] of all ids, in the order of the vocabulary's tokens.
-    continues: array [largest id + 1] uint8, 1 for a token that starts with
-      "##", else 0.
+    continues: array [largest id + 1] uint8, 1 for a token that continues a
+      word ("##s", or a SentencePiece without "▁"), else 0.
     dtype: the smallest unsigned integers that hold every id.
   """
 
@@ -41,13 +42,14 @@ class Vocabulary:
         "by create_vocabulary.py"
       )
     self.cls_id, self.sep_id, self.mask_id = map(vocab.get, SPECIAL_TOKENS)
-    self.unk_id = vocab.get("[UNK]")
+    self.unk_id = vocabularies.unknown_id(vocab)
     largest = max(vocab.values())
     self.dtype = np.dtype(np.uint16 if largest < 1 << 16 else np.uint32)
     self.ids = np.array(list(vocab.values()), self.dtype)
     self.continues = np.zeros(largest + 1, np.uint8)
+    continues = vocabularies.continues_word(vocab)
     for token, index in vocab.items():
-      if token.startswith("##"):
+      if continues(token):
         self.continues[index] = CONTINUES_WORD
 
 

@@ -22,6 +22,7 @@ from absl import logging
 
 import tokenization
 from common import errors
+from variants import vocabularies
 
 # Of `_Table`: a page has 256 code points.
 _PAGE_BITS = 8
@@ -78,6 +79,12 @@ class GraphTokenizer(tf.Module):
       InputError: its vocabulary has no [UNK].
     """
     super().__init__()
+    if vocabularies.is_sentencepiece(tokenizer.vocab_file):
+      raise errors.InputError(
+        f"{tokenizer.vocab_file} is a SentencePiece model, whose text cannot "
+        "be read inside an exported graph yet; predict with the scripts, "
+        "such as run_classifier.py --predict_file=-"
+      )
     wordpiece = tokenizer.wordpiece_tokenizer
     if wordpiece.unk_token not in tokenizer.vocab:
       raise errors.InputError(

@@ -119,10 +119,6 @@ class TextModel:
   def __init__(self, settings, batch_size):
     """Takes run_settings.Settings and how many texts go together."""
     settings = model_settings.resolve(settings)
-    if not settings.vocab_file:
-      raise errors.InputError(
-        f"{settings.model_dir} has no vocab.txt; pass vocab_file="
-      )
     # For its error: a folder without weights is refused here, not at first use.
     weight_files.open_reader(settings.init_checkpoint)
     path = settings.bert_config_file

@@ -23,10 +23,12 @@ of tokenization.
 import bisect
 import functools
 import itertools
+from typing import Callable, NamedTuple
 
 from absl import logging
 
 import tokenization
+from variants import sentencepiece
 
 _REMEMBERED_WORDS = 1 << 16
 
@@ -46,6 +48,33 @@ def word_tokenizer(do_lower_case):
     return " ".join(tokenize(word))
 
   return tokenized
+
+
+class Spelling(NamedTuple):
+  """How a tokenizer's pieces are written as text.
+
+  Attributes:
+    of_pieces: function: list of pieces -> str, words with single spaces.
+    of_word: function: written word -> str, its tokens with single spaces.
+  """
+
+  of_pieces: Callable
+  of_word: Callable
+
+
+def spelling_of(tokenizer):
+  """Returns the Spelling of a tokenization.FullTokenizer."""
+  if isinstance(tokenizer, sentencepiece.SentencePieceTokenizer):
+    remembered = functools.lru_cache(_REMEMBERED_WORDS)
+    return Spelling(
+      sentencepiece.joined_pieces, remembered(tokenizer.word_text)
+    )
+  return word_piece_spelling(tokenizer.do_lower_case)
+
+
+def word_piece_spelling(do_lower_case):
+  """Returns the Spelling of BERT's word pieces."""
+  return Spelling(joined_pieces, word_tokenizer(do_lower_case))
 
 
 class PassageText:

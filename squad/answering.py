@@ -39,10 +39,11 @@ class AnswerOptions(NamedTuple):
     n_best_size: how many start and end positions of a window are tried, and
       how many answers to a question are kept.
     max_answer_length: the most word pieces of an answer.
-    do_lower_case: as for the tokenizer.
+    do_lower_case: as for the tokenizer, if `spelling` is not given.
     version_2_with_negative: whether a question may have no answer.
     null_score_diff_threshold: "no answer" is given where it is better than
       the best answer by more than this, in logits.
+    spelling: alignment.Spelling of the tokenizer; None: of BERT's word pieces.
   """
 
   n_best_size: int = 20
@@ -50,6 +51,7 @@ class AnswerOptions(NamedTuple):
   do_lower_case: bool = True
   version_2_with_negative: bool = False
   null_score_diff_threshold: float = 0.0
+  spelling: alignment.Spelling | None = None
 
 
 class Candidate(NamedTuple):
@@ -117,13 +119,15 @@ def find_answers(questions, windows, start_logits, end_logits, options):
     windows, start_logits, end_logits, len(questions), options
   )
   passages = {window.question_index: window.passage for window in windows}
-  tokenized = alignment.word_tokenizer(options.do_lower_case)
+  spelling = options.spelling or alignment.word_piece_spelling(
+    options.do_lower_case
+  )
   passage, text_of = None, None
   for index, (question, spans) in enumerate(zip(questions, all_spans)):
     # Questions about one passage follow one another.
     if index in passages and passages[index] is not passage:
       passage = passages[index]
-      text_of = _SpanTexts(question.doc_tokens, passage, tokenized)
+      text_of = _SpanTexts(question.doc_tokens, passage, spelling)
     yield _answer(question.qas_id, spans, text_of, options)
 
 
@@ -151,9 +155,10 @@ def _check_finite(questions, windows, logits):
 class _SpanTexts:
   """The texts of spans of a passage; questions often share them."""
 
-  def __init__(self, words, passage, tokenized):
-    """Takes the passage's `doc_tokens`, a Passage and a word_tokenizer."""
-    self._text = alignment.PassageText(words, tokenized)
+  def __init__(self, words, passage, spelling):
+    """Takes the passage's `doc_tokens`, a Passage and a Spelling."""
+    self._text = alignment.PassageText(words, spelling.of_word)
+    self._joined = spelling.of_pieces
     self._tokens = passage.tokens
     self._words = passage.words.tolist()
     self._known = {(span_search.NULL_PIECE, span_search.NULL_PIECE): ""}
@@ -163,7 +168,7 @@ class _SpanTexts:
     if pieces not in self._known:
       first, last = pieces
       self._known[pieces] = self._text.answer(
-        alignment.joined_pieces(self._tokens[first : last + 1]),
+        self._joined(self._tokens[first : last + 1]),
         self._words[first],
         self._words[last],
       )

@@ -143,7 +143,7 @@ def prepare(file, tokenizer, lengths, *, records, training=False):
     "format": _FORMAT,
     "data": cached_records.file_sha256(file.path),
     "vocabulary": cached_records.file_sha256(tokenizer.vocab_file),
-    "do_lower_case": tokenizer.basic_tokenizer.do_lower_case,
+    "do_lower_case": tokenizer.do_lower_case,
     "lengths": lengths._asdict(),
     "training": training,
     # How the file was read (version_2) shows in these two numbers.
@@ -173,7 +173,7 @@ def _write_records(
     questions: list of dataset.Question, those of the windows.
   """
   facts = {"num_records": 0, "tokens": 0, "unknown": 0}
-  (unknown_id,) = tokenizer.convert_tokens_to_ids(["[UNK]"])
+  (unknown_id,) = tokenizer.convert_tokens_to_ids([tokenizer.unk_token])
   remaining = iter(windows)
   while block := list(itertools.islice(remaining, _BLOCK)):
     if not facts["num_records"]:

@@ -13,6 +13,7 @@ import numpy as np
 from common import errors, process_pool
 from squad import dataset
 from training import input_sequences
+from variants import sentencepiece
 
 # As in the original: where numbers of windows begin.
 FIRST_UNIQUE_ID = 1000000000
@@ -156,6 +157,11 @@ def find_answer(question, passage, tokenizer):
   end = len(passage.tokens) - 1
   if question.end_position + 1 < len(question.doc_tokens):
     end = int(passage.first_pieces[question.end_position + 1]) - 1
+  if isinstance(tokenizer, sentencepiece.SentencePieceTokenizer):
+    found = tokenizer.find_answer(
+      passage.tokens[start : end + 1], question.answer_text
+    )
+    return tuple(start + place for place in found) if found else (start, end)
   answer = tokenizer.tokenize(question.answer_text)
   size = len(answer)
   # An answer without pieces (only control characters) would match anywhere.

@@ -361,7 +361,7 @@ def _documents(sentences):
 
 def _make_word_encoder(tokenizer, room, path):
   """Returns a function of (word, line) that gives its pieces, never none."""
-  (unknown,) = tokenizer.convert_tokens_to_ids(["[UNK]"])
+  (unknown,) = tokenizer.convert_tokens_to_ids([tokenizer.unk_token])
 
   def encode(word, line):
     # A word of characters that the tokenizer removes still has a label.

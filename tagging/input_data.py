@@ -266,7 +266,7 @@ def log_windows(path, windows, tokenizer):
     logging.info("  %s", " ".join(tokens))
   # Without [CLS] and [SEP].
   ids = [i for window in windows for i in window.input_ids[1:-1]]
-  unknown = ids.count(tokenizer.vocab.get("[UNK]"))
+  unknown = ids.count(tokenizer.vocab.get(tokenizer.unk_token))
   unknown_tokens.log_share(path, unknown, len(ids))
 
 

@@ -156,14 +156,13 @@ def test_the_encoder_can_be_frozen_as_a_whole_alone():
       registry.check_layer_rates(config, *flags)
 
 
-def test_a_vocabulary_of_sentencepiece_is_refused_where_text_is_read(tmp_path):
+def test_a_folder_without_a_vocabulary_is_refused_where_text_is_read(tmp_path):
   shutil.copy(GOLDEN / "AlbertForMaskedLM" / "config.json", tmp_path)
-  (tmp_path / "spiece.model").write_bytes(b"")
   values = {"model_dir": str(tmp_path), "vocab_file": None}
   values.update(bert_config_file=None, init_checkpoint=None)
   given = {"model_dir": str(tmp_path)}
   read = run_settings.Settings({**values, "do_lower_case": True}, given)
-  with pytest.raises(errors.InputError, match="spiece.model: the vocabulary"):
+  with pytest.raises(errors.InputError, match="vocab.txt nor spiece.model"):
     model_settings.resolve(read)
   # run_pretraining.py reads ids, and a vocabulary of one's own is read.
   resolved = model_settings.resolve(run_settings.Settings(values, given))
@@ -174,3 +173,7 @@ def test_a_vocabulary_of_sentencepiece_is_refused_where_text_is_read(tmp_path):
   given = {**given, "vocab_file": str(own)}
   resolved = model_settings.resolve(run_settings.Settings(own_values, given))
   assert resolved.vocab_file == str(own)
+  # The folder's own, with neither.
+  (tmp_path / "spiece.model").write_bytes(b"")
+  resolved = model_settings.resolve(read)
+  assert resolved.vocab_file == str(tmp_path / "spiece.model")

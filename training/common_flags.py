@@ -62,7 +62,9 @@ def _require_or_model_dir(name):
 def define_tokenizer_flags(*, required=True):
   """Flags that say how text becomes word pieces."""
   flags.DEFINE_string(
-    "vocab_file", None, "Vocabulary, one word piece per line."
+    "vocab_file", None,
+    "Vocabulary, one word piece per line; ALBERT's SentencePiece model if its "
+    "name ends in .model.",
   )
   if required:
     _require_or_model_dir("vocab_file")

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import tensorflow as tf
 
 import modeling
-import tokenization
 from checkpoints import huggingface, model_folder, weight_files
 from common import errors, run_settings
+from variants import vocabularies
 
 # Of every script that can train a student.
 CONFLICTS = (
@@ -146,7 +146,7 @@ def _files(folder):
 def _check_same_text(settings, theirs):
   """Raises InputError if teacher and student make other ids of a text."""
   ours = settings.vocab_file
-  if tokenization.load_vocab(ours) != tokenization.load_vocab(theirs):
+  if vocabularies.load_vocab(ours) != vocabularies.load_vocab(theirs):
     raise errors.InputError(
       f"--vocab_file={ours} differs from the teacher's, {theirs}: both read "
       f"the same ids; pass --vocab_file={theirs}"

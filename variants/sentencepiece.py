@@ -1,0 +1,234 @@
+"""SentencePiece's vocabularies, as ALBERT reads text.
+
+A vocabulary of 30,000 pieces with a score each; of all ways to cut a word the
+one with the highest sum is taken (a unigram model, arXiv 1804.10959).
+tensorflow_text computes that. What comes before and after is ALBERT's:
+
+  "Café, 1990,"  ->  "cafe,"  "1990,"            words, lower-cased, accents off
+                 ->  ▁cafe ,  ▁1990,             pieces; ▁ begins a word
+                 ->  ▁cafe ,  ▁1990 ,            no comma stays with a digit
+
+Pieces never reach over a space, so words are cut one by one, and each is cut
+once. (A whole line gives the same, but for lines of many thousands of
+characters, where SentencePiece's 32-bit sums round.)
+"""
+
+import functools
+import itertools
+import unicodedata
+
+import numpy as np
+
+import tokenization
+from common import errors, file_io
+
+WORD_START = "▁"  # U+2581
+_REMEMBERED_WORDS = 1 << 17
+
+
+class SentencePieceTokenizer(tokenization.FullTokenizer):
+  """Tokenizes text into SentencePiece's pieces; used like a FullTokenizer.
+
+  Attributes:
+    vocab_file: path of the SentencePiece model, spiece.model.
+    vocab: dict of piece -> id, not to be changed.
+    inv_vocab: dict of id -> piece.
+    do_lower_case: whether text is lower-cased. Accents are always removed.
+    unk_token: "<unk>".
+  """
+
+  unk_token = "<unk>"
+
+  def __init__(self, vocab_file, do_lower_case=True):
+    """Reads the model.
+
+    Raises:
+      InputError: there is no such file, it is no SentencePiece model, or its
+        pieces reach over several words.
+    """
+    self.vocab_file = vocab_file
+    self.do_lower_case = do_lower_case
+    self._cut = _open(vocab_file)
+    pieces = [
+      piece.decode("utf-8")
+      for piece in self._cut.id_to_string(
+        np.arange(int(self._cut.vocab_size()), dtype=np.int32)
+      ).numpy()
+    ]
+    _check(vocab_file, pieces)
+    self.inv_vocab = dict(enumerate(pieces))
+    self.vocab = {piece: index for index, piece in self.inv_vocab.items()}
+    self._known = {}  # Word -> its ids.
+    self._without_comma = self._make_without_comma()
+
+  def __reduce__(self):
+    # Worker processes read the model themselves.
+    return SentencePieceTokenizer, (self.vocab_file, self.do_lower_case)
+
+  def tokenize(self, text):
+    """Returns the pieces of `text` (str, or bytes of UTF-8), a list.
+
+    What no piece covers is "<unk>". Special tokens get no special treatment,
+    as in BERT's tokenizer.
+    """
+    return self.convert_ids_to_tokens(self.encode(text))
+
+  def encode(self, text):
+    """Returns `convert_tokens_to_ids(tokenize(text))`, faster."""
+    return self.encode_lines([text])[0]
+
+  def encode_lines(self, lines):
+    """Encodes many lines, whose new words are cut together.
+
+    Args:
+      lines: list of str.
+
+    Returns:
+      (ids of all lines one after another, number of ids of each line, None),
+      see bulk_tokenization.BulkEncoder.
+    """
+    words = [tokenization.convert_to_unicode(line).split() for line in lines]
+    every = list(itertools.chain.from_iterable(words))
+    new = set(every).difference(self._known)
+    if len(self._known) + len(new) > _REMEMBERED_WORDS:
+      self._known.clear()
+      new = set(every)
+    self._known.update(zip(new, self._ids_of_words(list(new))))
+    ids = list(
+      itertools.chain.from_iterable(map(self._known.__getitem__, every))
+    )
+    lengths = [sum(len(self._known[word]) for word in line) for line in words]
+    return ids, lengths, None
+
+  def word_text(self, word):
+    """Returns a word as its pieces spell it, unknown characters included."""
+    pieces = self._spelling.tokenize(_encoded(self._clean(word))).numpy()
+    return joined_pieces([piece.decode("utf-8") for piece in pieces])
+
+  def find_answer(self, tokens, answer_text):
+    """Returns the first and last of the pieces that an answer is in, or None.
+
+    "(1907-1988)." is ▁( 1907 - 1988 ) . and the answer "1907" alone is ▁1907:
+    so the characters are compared, and pieces that hold any of them count.
+
+    Args:
+      tokens: list of str, the pieces of the words that hold the answer.
+      answer_text: str.
+    """
+    answer = "".join(self.tokenize(answer_text)).removeprefix(WORD_START)
+    start = "".join(tokens).find(answer) if answer else -1
+    if start < 0:
+      return None
+    ends = np.cumsum([len(token) for token in tokens])
+    return tuple(
+      int(np.searchsorted(ends, place, side="right"))
+      for place in (start, start + len(answer) - 1)
+    )
+
+  @functools.cached_property
+  def _spelling(self):
+    return _open(self.vocab_file, strings=True)
+
+  def _clean(self, word):
+    """Returns a word as ALBERT's authors prepare it (NFKD, no accents)."""
+    word = word.replace("``", '"').replace("''", '"')
+    if not word.isascii():
+      word = "".join(
+        char
+        for char in unicodedata.normalize("NFKD", word)
+        if not unicodedata.combining(char)
+      )
+    return word.lower() if self.do_lower_case else word
+
+  def _ids_of_words(self, words):
+    """Yields the ids of each word, a tuple."""
+    if not words:
+      return
+    found = self._cut.tokenize([_encoded(self._clean(word)) for word in words])
+    ids, ends = found.values.numpy().tolist(), found.row_splits.numpy().tolist()
+    for start, end in zip(ends, ends[1:]):
+      yield tuple(
+        itertools.chain.from_iterable(
+          self._without_comma.get(index, (index,)) for index in ids[start:end]
+        )
+      )
+
+  def _make_without_comma(self):
+    """Returns {id of a piece that ends in a digit and a comma: its new ids}.
+
+    The number is cut anew and the comma is a piece of its own, as in the code
+    of ALBERT's authors; "▁" before the number stays only where it was.
+    """
+    found = {}
+    for piece, index in self.vocab.items():
+      if piece.endswith(",") and piece[-2:-1].isdigit():
+        number = piece[:-1].removeprefix(WORD_START)
+        ids = self._cut.tokenize(_encoded(number)).numpy().tolist()
+        first = self.inv_vocab[ids[0]] if ids else ""
+        if first.startswith(WORD_START) and not piece.startswith(WORD_START):
+          rest = first.removeprefix(WORD_START)
+          ids[:1] = [self._id(rest)] if rest else []
+        found[index] = (*ids, self._id(","))
+    return found
+
+  def _id(self, piece):
+    return self.vocab.get(piece, self.vocab[self.unk_token])
+
+
+def joined_pieces(pieces):
+  """Returns the text of pieces: ["▁sm", "ith", "'"] -> "smith'"."""
+  return " ".join("".join(pieces).replace(WORD_START, " ").split())
+
+
+def starts_word(piece):
+  """Whether a piece begins a word for whole-word masking.
+
+  As in the code of ALBERT's authors: only a piece of English letters and ASCII
+  punctuation that is more than one mark continues the word before it; digits
+  and other scripts stand for themselves.
+  """
+  is_plain = piece.isascii() and not any(map(str.isdigit, piece))
+  is_mark = len(piece) == 1 and not piece.isalpha()
+  return not is_plain or is_mark or piece.startswith(("<", "["))
+
+
+def _encoded(text):
+  # A lone surrogate is no text.
+  return text.encode("utf-8", "ignore")
+
+
+def _open(vocab_file, *, strings=False):
+  """Returns tensorflow_text's tokenizer; its pieces are ids or strings."""
+  # Imported here: BERT needs neither.
+  import tensorflow as tf
+  import tensorflow_text
+
+  with file_io.open_for_reading(vocab_file) as stream:
+    model = stream.read()
+  try:
+    return tensorflow_text.SentencepieceTokenizer(
+      model=model, out_type=tf.string if strings else tf.int32
+    )
+  except tf.errors.OpError as error:
+    raise errors.InputError(
+      f"{vocab_file} is no SentencePiece model ({error.message[:100]}); it is "
+      "damaged or another file: copy it again"
+    ) from error
+
+
+def _check(vocab_file, pieces):
+  """Raises InputError for a vocabulary that is not of ALBERT's kind."""
+  needed = ("<unk>", "[CLS]", "[SEP]", "[MASK]", WORD_START)
+  missing = [piece for piece in needed if piece not in pieces]
+  if missing:
+    raise errors.InputError(
+      f"{vocab_file} has no {', '.join(missing)}: it is the vocabulary of "
+      "another kind of model than ALBERT; use ALBERT's spiece.model"
+    )
+  across = [piece for piece in pieces if WORD_START in piece[1:]]
+  if across:
+    raise errors.InputError(
+      f"{vocab_file} has pieces of several words, such as {across[0]!r}, and "
+      "words are cut one by one here; train it with "
+      "--split_by_whitespace=true"
+    )
