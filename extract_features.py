@@ -192,6 +192,7 @@ def answer_lines(settings, computer, layers, tokenizer):
 
 def write_features(settings, computer, layers, tokenizer):
   """Writes --output_file."""
+  # For the progress bar, and so that bad UTF-8 is found before hours of work.
   num_lines = text_batches.count_lines(settings.input_file)
   if not num_lines and settings.output_format != "jsonl":
     raise errors.InputError(f"{settings.input_file} has no line")

@@ -118,6 +118,7 @@ def make_predictor(config, init_checkpoint, *, num_tokens, top_k):
 
   @tf.function(input_signature=[ids, ids])
   def predict(input_ids, masked_lm_positions):
+    # No [CLS] first: nothing reads the pooled output here.
     output = model(input_ids, positions=masked_lm_positions)
     logits = head(output.sequence_output)
     probabilities = tf.nn.softmax(logits[..., :num_tokens])

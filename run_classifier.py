@@ -64,6 +64,7 @@ def main(_):
 def arrange_devices(settings):
   """Returns the tf.distribute.Strategy, and settings that XLA may depend on."""
   strategy = setup.make_strategy(settings)
+  # Texts differ in their number of windows; XLA would compile every shape.
   if settings.doc_stride and settings.jit_compile == "auto":
     if distribution.default_jit_compile(strategy):
       logging.info(
@@ -131,6 +132,7 @@ def run_seeds(settings, run):
   for seed in seed_results.parse_seeds(settings.seeds):
     logging.info("seed %d", seed)
     folder = os.path.join(settings.output_dir, f"seed_{seed}")
+    # The data were made once, before: all seeds learn from the same.
     results[seed] = run_model(settings.replace(seed=seed), run, folder)
   if settings.do_eval and distribution.is_chief(run.strategy):
     text = seed_results.summary(results)

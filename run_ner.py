@@ -166,6 +166,7 @@ def train(settings, model, run, start, *, features, output_dir):
     output_dir=output_dir,
   )
   trainer.start_from(start, may_be_missing=taggers.NEW_VARIABLES)
+  # After the weights are loaded: the states are a function of them.
   if features:
     run = run._replace(data=store_states(settings, model, run))
   data = run.data["train"]

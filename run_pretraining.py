@@ -312,6 +312,7 @@ def main(_):
     )
 
   if settings.do_eval:
+    # As in the original: its metrics were float32, and print as such.
     results = {name: np.float32(value) for name, value in evaluate().items()}
     if distribution.is_chief(strategy):
       path = os.path.join(settings.output_dir, "eval_results.txt")

@@ -112,6 +112,7 @@ class Report:
       _check_names(path, first)
       self.widths = first
       self.lengths = np.zeros(first["input_ids"] + 1, np.int64)
+    # The others cannot be put into arrays; they are reported as they are.
     fits = np.all(
       [row == self.widths.get(name, 0) for name, row in widths.items()], axis=0
     )
@@ -293,6 +294,7 @@ def _checks(arrays, vocabulary):
   if vocabulary:
     limit = len(vocabulary.continues)
     yield "an id is not in the vocabulary", ((ids >= 0) & (ids < limit)).all(1)
+    # Clipped, so that a wrong mask is reported and is no IndexError here.
     last = ids[np.arange(len(ids)), (length - 1).clip(0, ids.shape[1] - 1)]
     yield "it does not start with [CLS]", ids[:, 0] == vocabulary.cls_id
     yield "it does not end with [SEP]", last == vocabulary.sep_id

@@ -24,6 +24,8 @@ class SegmentedEncoder:
     ids, lengths, continues = [], [], bytearray()
     for line in lines:
       before = len(ids)
+      # White space ends a word here; the tokenizer alone would cut every Han
+      # character off.
       for word in line.split():
         self._encode_word(word, ids, continues)
       lengths.append(len(ids) - before)
@@ -45,6 +47,7 @@ class SegmentedEncoder:
     """Whether a token is a character that the tokenizer makes a word."""
     if token not in self._is_han:
       alone = self._tokenizer.basic_tokenizer.tokenize(f"a{token}a")
+      # Punctuation is cut off too, but it continues no word.
       is_letter = len(token) == 1 and unicodedata.category(token) == "Lo"
       self._is_han[token] = is_letter and len(alone) == 3
     return self._is_han[token]

@@ -60,6 +60,8 @@ def _ends_sentence(before, end):
   following = end[1]
   if following is None:
     return True
+  # "e.g. the", "... and": whatever the mark, a sentence starts with no small
+  # letter.
   if following[0].islower():
     return False
   if end[0] != ".":
@@ -71,6 +73,8 @@ def _ends_sentence(before, end):
     return False
   if _DOTTED_LETTERS.fullmatch(word[0]):
     if word[0].islower():
+      # "i.e." goes on; a single small letter ("see a.") ends.
       return len(word[0]) == 1
     return following in _STARTERS
+  # The number of a list or a heading.
   return not (word[0].isdecimal() and word.start() == 0)

@@ -129,6 +129,7 @@ class ShardedRun:
       results = _make_here(self.options, missing)
     else:
       results = _make_in_processes(self.options, missing, num_processes)
+    # By bytes, which are known before any text is read.
     total = sum(map(_text_bytes, missing))
     done = progress.Progress(
       total, parts=len(missing), part_name="shards", unit="words"
@@ -158,6 +159,8 @@ class ShardedRun:
       for shard in self.shards
       if not _is_finished(shard, recorded.get(os.path.basename(shard.output)))
     ]
+    # Before the first shard: whatever stops the run, the files it leaves are
+    # never taken for those of other options.
     self._write_manifest(recorded)
     for shard in missing:
       file_io.remove_stale_temporary_files(shard.output)
@@ -180,6 +183,7 @@ class ShardedRun:
     """
     by_number = {result.number: result for result in finished}
     results = [
+      # Each is checked by its size, and counted: the manifest must be right.
       by_number.get(shard.number) or _examined(shard) for shard in self.shards
     ]
     self._write_manifest(
@@ -320,6 +324,7 @@ def _make_in_processes(options, shards, num_processes):
     "finished shards, with fewer --num_processes if memory is short",
   ) as pool:
     shard_of = {pool.submit(_work, shard): shard for shard in shards}
+    # In whatever order: a shard's content does not depend on it.
     for future in concurrent.futures.as_completed(shard_of):
       yield shard_of[future], *future.result()
 

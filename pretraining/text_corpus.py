@@ -45,6 +45,8 @@ class Vocabulary:
     self.unk_id = vocabularies.unknown_id(vocab)
     largest = max(vocab.values())
     self.dtype = np.dtype(np.uint16 if largest < 1 << 16 else np.uint32)
+    # As in the original: a random number means a place in the list of tokens,
+    # so the order of the dict decides which id it is.
     self.ids = np.array(list(vocab.values()), self.dtype)
     self.continues = np.zeros(largest + 1, np.uint8)
     continues = vocabularies.continues_word(vocab)
@@ -105,6 +107,7 @@ def read_corpus(lines, encode_lines, dtype):
   Returns:
     A Corpus, which may be empty.
   """
+  # array.array grows in place; numpy would copy all for every block.
   ids, flags = array.array(dtype.char), bytearray()
   sentence_starts, document_starts = array.array("q", [0]), array.array("q")
   num_words = 0
@@ -120,6 +123,7 @@ def read_corpus(lines, encode_lines, dtype):
           document_starts.append(len(sentence_starts) - 1)
         in_document = True
         sentence_starts.append(sentence_starts[-1] + length)
+      # A line without tokens (control characters alone) is no blank one.
       elif not line:
         in_document = False
       num_words += len(line.split())

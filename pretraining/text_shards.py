@@ -78,6 +78,7 @@ def read_lines(pieces, *, split_sentences=False, joined=False):
   """
   for piece in pieces:
     has_articles = split_sentences and _has_articles(piece.path)
+    # The break where shards are cut is the one that separates documents.
     lines = _piece_lines(piece, _is_article if has_articles else _is_blank)
     if has_articles:
       lines = _article_lines(lines)
@@ -113,8 +114,10 @@ def _piece_lines(piece, is_break):
   with file_io.open_for_reading(piece.path) as stream:
     offset = piece.start
     if offset:  # Go to the next start of a line, which may be here.
+      # One byte earlier: a line that starts at `offset` must not be lost.
       stream.seek(offset - 1)
       offset += len(stream.readline()) - 1
+    # Before the first break is the end of a document of the piece before.
     inside = not piece.start
     for line in stream:
       if offset >= piece.end and is_break(line):
@@ -130,6 +133,7 @@ def _decoded(line, path, offset):
     return line.decode("utf-8").removesuffix("\n")
   except UnicodeDecodeError as error:
     with file_io.open_for_reading(path) as stream:
+      # Counted only now: a piece does not know how many lines come before it.
       number = stream.read(offset).count(b"\n") + 1
     raise file_io.not_utf8(path, number, error) from error
 

@@ -96,6 +96,8 @@ class WordCounts:
 
   def _drop_rare(self):
     while len(self.words) > self._max_words // 2:
+      # A word that is dropped and comes again starts at 0: its count may then
+      # lack as many as the floor.
       self._floor += 1
       self.max_undercount += self._floor
       rare = [w for w, count in self.words.items() if count <= self._floor]
@@ -173,6 +175,7 @@ def learn(words, alphabet, *, num_pieces, min_frequency, max_words):
     for word, count in words.items()
     if len(word) <= MAX_WORD_CHARS and known.issuperset(word)
   ]
+  # Equal counts by the word: the result is a function of the counts alone.
   counts.sort(key=lambda item: (-item[1], item[0]))
   counts = counts[:max_words]
   if not counts or num_pieces < 1:
@@ -217,6 +220,7 @@ def _search_threshold(pieces_at, num_pieces, *, lowest, highest, guess):
     pieces = pieces_at(threshold)
     if len(pieces) >= num_pieces:
       best = pieces
+      # Enough: a higher threshold might do.
       lowest = threshold + 1
       if len(pieces) <= num_pieces * _SLACK:
         break
@@ -224,6 +228,8 @@ def _search_threshold(pieces_at, num_pieces, *, lowest, highest, guess):
       highest = threshold - 1
     if lowest > highest:
       break
+    # By the power law at first; where that does not get there, by bisection of
+    # the logarithm, which always ends.
     if step < _GUESSES:
       wanted = num_pieces * (1 + _SLACK) / 2
       factor = (max(len(pieces), 1) / wanted) ** (1 / _FALL)
