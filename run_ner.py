@@ -96,7 +96,7 @@ from tagging import (
 from training import distribution, pipeline, setup, train_log
 
 
-class Run(NamedTuple):
+class TaggingRun(NamedTuple):
   """What all the models of one command share.
 
   Attributes:
@@ -229,7 +229,7 @@ def run_model(settings, run, features, output_dir):
   """Trains, evaluates and predicts with one model.
 
   Args:
-    settings, run: run_settings.Settings, Run.
+    settings, run: run_settings.Settings, TaggingRun.
     features: one of bilstm.FEATURES, or None to fine-tune.
     output_dir: folder of this model; None only to answer a stream.
 
@@ -300,7 +300,7 @@ def main(_):
   # Claimed before the first file is written.
   task = task_on(",".join(settings.feature_layers))
   setup.check_output_dir(settings, task, config, strategy)
-  run = Run(
+  run = TaggingRun(
     config, labels, strategy, setup.shapes_may_vary(settings, strategy),
     input_data.prepare_all(
       settings, paths, sentences, tokenizer=tokenizer, labels=labels

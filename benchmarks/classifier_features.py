@@ -56,7 +56,7 @@ def main(argv):
   starting = time.perf_counter() - _STARTED
   print(f"start of Python and TensorFlow {starting:9.2f} s")
   task = glue.find(FLAGS.task_name)
-  options = input_data.Options(
+  options = input_data.InputOptions(
     kind=task.kind,
     labels=task.labels,
     vocab_file=FLAGS.vocab_file,

@@ -35,7 +35,7 @@ _CHARACTERS_WORTH_PROCESSES = 40_000_000
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class InputOptions:
   """What decides how an example becomes a record.
 
   Attributes:
@@ -137,7 +137,7 @@ def _windows(starts, lengths, options):
 
   Args:
     starts, lengths: pairs of int arrays, of text a and text b.
-    options: Options.
+    options: InputOptions.
 
   Returns:
     The example of each window (int array), and input_sequences.Spans.
@@ -227,7 +227,7 @@ def encode(examples, options):
 
   Args:
     examples: list of labelled_examples.Example.
-    options: Options.
+    options: InputOptions.
 
   Returns:
     dict of int32 arrays [rows, T] (input_ids, input_mask, segment_ids), and
@@ -302,7 +302,7 @@ def write_records(writer, examples, options, *, processes):
   Args:
     writer: tfrecord.RecordWriter.
     examples: list of labelled_examples.Example.
-    options: Options.
+    options: InputOptions.
     processes: how many share the work.
 
   Returns:
@@ -352,7 +352,7 @@ def prepare(path, examples, options):
   Args:
     path: the TFRecord file.
     examples: list of labelled_examples.Example.
-    options: Options.
+    options: InputOptions.
 
   Returns:
     ClassifierData.
@@ -413,7 +413,7 @@ def prepare_all(folder, splits, options):
   Args:
     folder: of the files, <name>.tf_record.
     splits: dict from name to labelled_examples.Split.
-    options: Options.
+    options: InputOptions.
 
   Returns:
     dict from name to ClassifierData.
@@ -446,7 +446,7 @@ def record_features(options, min_sequences, max_sequences):
   """Returns how to parse records, a dict for tf.io.parse_example.
 
   Args:
-    options: Options.
+    options: InputOptions.
     min_sequences, max_sequences: the least and the most that a record has.
   """
   length = options.max_seq_length

@@ -55,7 +55,7 @@ class TextClassifier:
   """A model, compiled once for batches and texts of any size."""
 
   def __init__(self, model, options):
-    """Takes a classifier.ClassifierModel and its input's Options."""
+    """Takes a classifier.ClassifierModel and its InputOptions."""
     self._options = options
     ids = tf.TensorSpec([None, None, None], tf.int32)
     names = ("input_ids", "input_mask", "segment_ids")

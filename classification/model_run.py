@@ -33,7 +33,7 @@ class ClassifierRun(NamedTuple):
   Attributes:
     config: modeling.BertConfig, with the classes.
     task: tasks.ClassifierTask.
-    options: input_data.Options.
+    options: input_data.InputOptions.
     class_weights: list of floats, or None.
     teacher: distillation.Teacher, or None.
     strategy: tf.distribute.Strategy.
@@ -44,7 +44,7 @@ class ClassifierRun(NamedTuple):
 
   config: modeling.BertConfig
   task: tasks.ClassifierTask
-  options: input_data.Options
+  options: input_data.InputOptions
   class_weights: list
   teacher: distillation.Teacher | None
   strategy: tf.distribute.Strategy
@@ -53,8 +53,8 @@ class ClassifierRun(NamedTuple):
 
 
 def input_options(settings, task):
-  """Returns the input_data.Options of run_settings.Settings and a task."""
-  return input_data.Options(
+  """Returns the input_data.InputOptions of run_settings.Settings and a task."""
+  return input_data.InputOptions(
     kind=task.kind,
     labels=task.labels,
     vocab_file=settings.vocab_file,

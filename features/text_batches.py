@@ -7,8 +7,6 @@ lines are sorted by length so that batches have little padding.
 
 from typing import NamedTuple
 
-import numpy as np
-
 from common import errors, file_io
 from training import input_sequences
 
@@ -173,42 +171,3 @@ def windows(examples, max_tokens, *, group=1):
       window, tokens = [], 0
   if window:
     yield window
-
-
-def batches_by_length(examples, batch_size):
-  """Cuts a window into batches of nearly equal length.
-
-  Args:
-    examples: list of Example.
-    batch_size: examples in each but the last.
-
-  Yields:
-    Lists of positions in `examples`, the longest first, so that a batch that
-    does not fit into memory fails at once.
-  """
-  order = sorted(
-    range(len(examples)), key=lambda i: -len(examples[i].input_ids)
-  )
-  for start in range(0, len(order), batch_size):
-    yield order[start : start + batch_size]
-
-
-def padded(examples, *, rows, length):
-  """Joins examples to the arrays of one batch.
-
-  Args:
-    examples: list of Example, at most `rows`.
-    rows: B; missing rows are all padding.
-    length: T.
-
-  Returns:
-    dict of int32 arrays [B, T]: input_ids, input_mask, segment_ids.
-  """
-  names = ("input_ids", "input_mask", "segment_ids")
-  batch = {name: np.zeros([rows, length], np.int32) for name in names}
-  for row, example in enumerate(examples):
-    size = len(example.input_ids)
-    batch["input_ids"][row, :size] = example.input_ids
-    batch["input_mask"][row, :size] = 1
-    batch["segment_ids"][row, :size] = example.segment_ids
-  return batch

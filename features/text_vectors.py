@@ -9,7 +9,7 @@ import tensorflow as tf
 from checkpoints import weight_files
 from common import errors
 from features import flag_conflicts, sentence_vectors, text_batches
-from training import distribution
+from training import distribution, input_sequences
 from variants import registry
 
 # Tokens whose vectors are held in memory at a time: 200 MB for four layers of
@@ -152,13 +152,15 @@ class VectorComputer:
 
   def compute_batch(self, examples):
     """Returns the array of a batch, a row for each of its Examples."""
-    longest = max(len(example.input_ids) for example in examples)
     # Filled up for a compiler, to one shape; else nothing is computed in vain.
     rows = self._batch_size if self._static_length else len(examples)
     # Each replica gets as many rows as the others.
     rows += -rows % self._replicas
-    batch = text_batches.padded(
-      examples, rows=rows, length=self._static_length or longest
+    batch = input_sequences.pad_batch(
+      [example.input_ids for example in examples],
+      [example.segment_ids for example in examples],
+      rows=rows,
+      length=self._static_length,
     )
     return self._step(**batch).numpy()[: len(examples)]
 
@@ -171,7 +173,10 @@ class VectorComputer:
     """
     for window in text_batches.windows(examples, _WINDOW_TOKENS, group=group):
       values = [None] * len(window)
-      for places in text_batches.batches_by_length(window, self._batch_size):
+      lengths = [len(example.input_ids) for example in window]
+      for places in input_sequences.batches_by_length(
+        lengths, self._batch_size
+      ):
         rows = self.compute_batch([window[i] for i in places])
         for place, row in zip(places, rows):
           values[place] = row

@@ -53,34 +53,17 @@ class SentenceTagger:
     windows = dataset.make_windows(
       sentences, self._tokenizer, path=SOURCE, **self._windowing
     )
-    longest = max(len(window.input_ids) for window in windows)
-    predicted = np.zeros([len(windows), longest], np.int32)
+    lengths = [len(window.input_ids) for window in windows]
+    predicted = np.zeros([len(windows), max(lengths)], np.int32)
     # Windows of like length together: little padding to compute.
-    order = sorted(
-      range(len(windows)), key=lambda n: len(windows[n].input_ids)
-    )
-    for start in range(0, len(order), self._batch_size):
-      places = order[start : start + self._batch_size]
-      found = self._compute(_batch([windows[n] for n in places])).numpy()
+    for places in input_sequences.batches_by_length(lengths, self._batch_size):
+      batch = input_sequences.pad_batch([windows[n].input_ids for n in places])
+      found = self._compute(batch).numpy()
       # Positions past the end of a shorter batch stay 0; nobody reads them.
       predicted[places, : found.shape[1]] = found
     return dataset.predicted_labels(
       sentences, windows, predicted, self._labels
     )
-
-
-def _batch(windows):
-  """Returns the input of the model for windows, dict of int32 [n, T]."""
-  length = max(len(window.input_ids) for window in windows)
-  ids, mask = [], []
-  for window in windows:
-    ids.append(input_sequences.pad(window.input_ids, length, 0))
-    mask.append(input_sequences.pad([1] * len(window.input_ids), length, 0))
-  return {
-    "input_ids": np.array(ids, np.int32),
-    "input_mask": np.array(mask, np.int32),
-    "segment_ids": np.zeros([len(windows), length], np.int32),
-  }
 
 
 def tag_stream(source, target, tag, *, answers, batch_size):

@@ -31,7 +31,7 @@ def data(task, tmp_path_factory):
   folder = tmp_path_factory.mktemp("data")
   special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
   (folder / "vocab.txt").write_text("\n".join(special + WORDS) + "\n")
-  options = input_data.Options(
+  options = input_data.InputOptions(
     kind="single", labels=LABELS, vocab_file=str(folder / "vocab.txt"),
     max_seq_length=8, doc_stride=4,
   )

@@ -21,7 +21,7 @@ def data(tmp_path_factory):
   vocab_file = folder / "vocab.txt"
   special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
   vocab_file.write_text("\n".join(special + WORDS) + "\n")
-  options = input_data.Options(
+  options = input_data.InputOptions(
     kind="single", labels=("0", "1"), vocab_file=str(vocab_file),
     max_seq_length=8, doc_stride=4,
   )

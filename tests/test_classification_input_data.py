@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from classification import input_data
-from classification.input_data import Options
+from classification.input_data import InputOptions
 from classification.labelled_examples import Example
 from common import errors, tfrecord
 from training import input_sequences, pipeline
@@ -30,7 +30,7 @@ def ids(text):
 
 def options(vocab_file, **changes):
   values = {"kind": "single", "labels": ("no", "yes"), "max_seq_length": 8}
-  return Options(vocab_file=vocab_file, **{**values, **changes})
+  return InputOptions(vocab_file=vocab_file, **{**values, **changes})
 
 
 def tokens_of(arrays, row):

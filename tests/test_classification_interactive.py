@@ -31,7 +31,7 @@ def make(vocab_file, kind, **options):
   model = classifier.ClassifierModel(
     tiny_model.tiny(), kind, classifier.num_outputs(kind, labels), seed=3
   )
-  chosen = input_data.Options(
+  chosen = input_data.InputOptions(
     kind=kind, labels=labels, vocab_file=vocab_file, max_seq_length=12,
     **options,
   )

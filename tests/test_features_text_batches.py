@@ -1,6 +1,5 @@
 """Tests of how lines of text become batches."""
 
-import numpy as np
 import pytest
 
 import script_runner
@@ -94,18 +93,3 @@ def test_windows_read_no_further_than_they_must():
   given = iter(examples(4, 4, 4))
   next(text_batches.windows(given, 8))
   assert len(list(given)) == 1
-
-
-def test_batches_are_sorted_by_length_and_hold_everything():
-  batches = list(text_batches.batches_by_length(examples(2, 9, 5, 1, 7), 2))
-  assert batches == [[1, 4], [2, 0], [3]]
-
-
-def test_padding_has_no_mask():
-  batch = text_batches.padded(
-    [text_batches.Example(0, [5, 6], [0, 1])], rows=2, length=3
-  )
-  np.testing.assert_array_equal(batch["input_ids"], [[5, 6, 0], [0, 0, 0]])
-  np.testing.assert_array_equal(batch["input_mask"], [[1, 1, 0], [0, 0, 0]])
-  np.testing.assert_array_equal(batch["segment_ids"], [[0, 1, 0], [0, 0, 0]])
-  assert all(values.dtype == np.int32 for values in batch.values())

@@ -47,7 +47,7 @@ def test_features_are_the_originals(tmp_path, task, split, purpose, length):
   limits = {"train": 0, "eval": 0, "predict": 0}
   splits = tasks.used(read.splits, limits)
   kind = "chinese" if task == "xnli" else "uncased"
-  options = input_data.Options(
+  options = input_data.InputOptions(
     kind=read.kind, labels=read.labels, max_seq_length=length,
     vocab_file=str(GOLDEN / f"vocab_{kind}.txt"),
   )

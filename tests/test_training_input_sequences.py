@@ -97,3 +97,23 @@ def test_windows_reach_each_token_and_the_last_is_the_first_at_the_end(
   assert starts[0] == 0 and starts.step == min(stride, 6)
   assert len(starts) == 1 or starts[-2] + 6 < length
   assert len(input_sequences.window_starts(length, 6, stride, 1)) == 1
+
+
+def test_batches_are_sorted_by_length_and_hold_everything():
+  batches = list(input_sequences.batches_by_length([2, 9, 5, 1, 7], 2))
+  assert batches == [[1, 4], [2, 0], [3]]
+
+
+def test_padding_has_no_mask():
+  batch = input_sequences.pad_batch([[5, 6]], [[0, 1]], rows=2, length=3)
+  np.testing.assert_array_equal(batch["input_ids"], [[5, 6, 0], [0, 0, 0]])
+  np.testing.assert_array_equal(batch["input_mask"], [[1, 1, 0], [0, 0, 0]])
+  np.testing.assert_array_equal(batch["segment_ids"], [[0, 1, 0], [0, 0, 0]])
+  assert all(values.dtype == np.int32 for values in batch.values())
+
+
+def test_a_batch_is_as_large_as_its_sequences():
+  batch = input_sequences.pad_batch([[5], [6, 7]])
+  np.testing.assert_array_equal(batch["input_ids"], [[5, 0], [6, 7]])
+  np.testing.assert_array_equal(batch["input_mask"], [[1, 0], [1, 1]])
+  assert not batch["segment_ids"].any()

@@ -186,3 +186,43 @@ def pad(values, length, value=0):
   if len(values) > length:
     raise ValueError(f"{len(values)} values do not fit into {length}")
   return [*values, *([value] * (length - len(values)))]
+
+
+def batches_by_length(lengths, batch_size):
+  """Cuts sequences into batches of nearly equal length.
+
+  Args:
+    lengths: list of ints, tokens of each sequence.
+    batch_size: sequences in each batch but the last.
+
+  Yields:
+    Lists of positions in `lengths`, the longest first, so that a batch that
+    does not fit into memory fails at once.
+  """
+  order = sorted(range(len(lengths)), key=lambda n: -lengths[n])
+  for start in range(0, len(order), batch_size):
+    yield order[start : start + batch_size]
+
+
+def pad_batch(input_ids, segment_ids=None, *, rows=None, length=None):
+  """Makes the arrays of a batch of sequences that differ in length.
+
+  Args:
+    input_ids: lists of ids, with [CLS] and [SEP].
+    segment_ids: as many lists of segments; None: all are of the first text.
+    rows: B, to fill a batch up with rows of padding; None: as many as lists.
+    length: T; None: that of the longest.
+
+  Returns:
+    dict of int32 arrays [B, T]: input_ids, input_mask, segment_ids.
+  """
+  shape = rows or len(input_ids), length or max(map(len, input_ids))
+  names = ("input_ids", "input_mask", "segment_ids")
+  batch = {name: np.zeros(shape, np.int32) for name in names}
+  for row, ids in enumerate(input_ids):
+    size = len(ids)
+    batch["input_ids"][row, :size] = ids
+    batch["input_mask"][row, :size] = 1
+    if segment_ids is not None:
+      batch["segment_ids"][row, :size] = segment_ids[row]
+  return batch
