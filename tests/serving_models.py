@@ -110,7 +110,7 @@ def softmax(logits):
   return tf.nn.softmax(logits).numpy()
 
 
-def close(values, expected):
+def assert_close(values, expected):
   np.testing.assert_allclose(values, expected, rtol=0, atol=1e-5)
 
 

@@ -40,7 +40,7 @@ def variables_of(values):
   return [tf.Variable(value, name=name) for name, value in values.items()]
 
 
-def close(value, expected, tolerance):
+def assert_close(value, expected, tolerance):
   """Compares relative to the largest number of the tensor."""
   scale = np.max(np.abs(expected), initial=0.0)
   np.testing.assert_allclose(value, expected, rtol=0, atol=tolerance * scale)
@@ -149,7 +149,7 @@ def test_updates_equal_float64_over_many_random_steps(kind, jit_compile):
       )
       moments = [optimizer.slots[f"{name}/adam_{x}"] for x in "mv"]
       for found, expected in zip([variable, *moments], state[name]):
-        close(found, expected, 2e-5)
+        assert_close(found, expected, 2e-5)
 
 
 def test_lamb_takes_the_plain_direction_of_a_zero_variable():
@@ -465,7 +465,7 @@ class Run:
       if re.search(NO_EFFECT[self.kind], name):
         np.testing.assert_allclose(state[name], value, atol=1e-5)
       else:
-        close(state[name], value, 5e-5)
+        assert_close(state[name], value, 5e-5)
 
 
 @pytest.mark.parametrize("name", RUNS)

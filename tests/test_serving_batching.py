@@ -28,7 +28,7 @@ class Model:
     return {"y": 2 * inputs["x"]}
 
 
-def run(test, **options):
+def run(scenario, **options):
   """Runs `await test(batcher, model)` in an event loop."""
   model = Model()
 
@@ -36,7 +36,7 @@ def run(test, **options):
     batcher = batching.Batcher(model, **options)
     batcher.start()
     try:
-      await test(batcher, model)
+      await scenario(batcher, model)
     finally:
       model.may_finish.set()
       await batcher.close()
@@ -69,60 +69,60 @@ async def waiting(batcher, *requests, **options):
 
 
 def test_requests_that_wait_are_computed_together():
-  async def test(batcher, model):
+  async def scenario(batcher, model):
     first = await start_one(batcher, model)
     tasks = await waiting(batcher, [1], [2, 3], [4])
     model.may_finish.set()
     assert await asyncio.gather(first, *tasks) == [[0], [2], [4, 6], [8]]
 
-  model = run(test, max_delay=0)
+  model = run(scenario, max_delay=0)
   assert model.batches == [("s", [0]), ("s", [1, 2, 3, 4])]
 
 
 def test_a_batch_has_its_size_and_what_fits_in_no_more():
-  async def test(batcher, model):
+  async def scenario(batcher, model):
     first = await start_one(batcher, model)
     tasks = await waiting(batcher, [1, 2], [3, 4], [5])
     model.may_finish.set()
     await asyncio.gather(first, *tasks)
 
-  model = run(test, max_delay=0, max_batch_size=3)
+  model = run(scenario, max_delay=0, max_batch_size=3)
   assert [values for _, values in model.batches] == [[0], [1, 2, 5], [3, 4]]
 
 
 def test_a_full_batch_does_not_wait_for_its_delay():
-  async def test(batcher, model):
+  async def scenario(batcher, model):
     tasks = await waiting(batcher, [1], [2])
     assert await asyncio.gather(*tasks) == [[2], [4]]
 
-  model = run(test, max_delay=3600, max_batch_size=2)
+  model = run(scenario, max_delay=3600, max_batch_size=2)
   assert len(model.batches) == 1
 
 
 def test_signatures_and_shapes_are_not_mixed():
-  async def test(batcher, model):
+  async def scenario(batcher, model):
     first = await start_one(batcher, model)
     tasks = await waiting(batcher, [1], [[1, 2]], [3])
     tasks += await waiting(batcher, [4], signature="t")
     model.may_finish.set()
     await asyncio.gather(first, *tasks)
 
-  model = run(test, max_delay=0)
+  model = run(scenario, max_delay=0)
   assert model.batches[1:] == [("s", [1, 3]), ("s", [[1, 2]]), ("t", [4])]
 
 
 def test_without_joining():
-  async def test(batcher, model):
+  async def scenario(batcher, model):
     first = await start_one(batcher, model)
     tasks = await waiting(batcher, [1], [2])
     model.may_finish.set()
     assert await asyncio.gather(first, *tasks) == [[0], [2], [4]]
 
-  assert len(run(test, max_delay=3600, join=False).batches) == 3
+  assert len(run(scenario, max_delay=3600, join=False).batches) == 3
 
 
 def test_a_bad_request_spoils_no_other():
-  async def test(batcher, model):
+  async def scenario(batcher, model):
     first = await start_one(batcher, model)
     good, bad = await waiting(batcher, [1], [-1])
     model.may_finish.set()
@@ -131,11 +131,11 @@ def test_a_bad_request_spoils_no_other():
       await bad
     assert await first == [0]
 
-  run(test, max_delay=0)
+  run(scenario, max_delay=0)
 
 
 def test_the_queue_is_bounded():
-  async def test(batcher, model):
+  async def scenario(batcher, model):
     first = await start_one(batcher, model)
     tasks = await waiting(batcher, [1, 2])
     with pytest.raises(batching.QueueFull):
@@ -144,11 +144,11 @@ def test_the_queue_is_bounded():
     model.may_finish.set()
     await asyncio.gather(first, *tasks)
 
-  run(test, max_delay=0, max_queue=3)
+  run(scenario, max_delay=0, max_queue=3)
 
 
 def test_a_request_that_was_given_up_is_not_computed():
-  async def test(batcher, model):
+  async def scenario(batcher, model):
     first = await start_one(batcher, model)
     gone, stays = await waiting(batcher, [1], [2])
     gone.cancel()
@@ -156,11 +156,11 @@ def test_a_request_that_was_given_up_is_not_computed():
     model.may_finish.set()
     assert await stays == [4] and await first == [0]
 
-  assert [0, 2] == [v for _, values in run(test).batches for v in values]
+  assert [0, 2] == [v for _, values in run(scenario).batches for v in values]
 
 
 def test_closing_finishes_what_waits_and_takes_nothing_new():
-  async def test(batcher, model):
+  async def scenario(batcher, model):
     first = await start_one(batcher, model)
     tasks = await waiting(batcher, [1])
     closing = asyncio.create_task(batcher.close())
@@ -171,20 +171,20 @@ def test_closing_finishes_what_waits_and_takes_nothing_new():
     assert await asyncio.gather(first, *tasks) == [[0], [2]]
     await closing
 
-  run(test, max_delay=0)
+  run(scenario, max_delay=0)
 
 
 def test_closing_does_not_wait_for_others():
-  async def test(batcher, model):
+  async def scenario(batcher, model):
     (task,) = await waiting(batcher, [1])
     await batcher.close()
     assert await task == [2]
 
-  run(test, max_delay=3600)
+  run(scenario, max_delay=3600)
 
 
 def test_a_large_request_is_computed_in_several_batches():
-  async def test(batcher, model):
+  async def scenario(batcher, model):
     assert await submit(batcher, 1, 2, 3, 4, 5) == [2, 4, 6, 8, 10]
     with pytest.raises(ValueError, match="negative"):
       await submit(batcher, 1, 2, 3, 4, -1)
@@ -194,7 +194,7 @@ def test_a_large_request_is_computed_in_several_batches():
     ):
       await submit(batcher, *range(7))
 
-  model = run(test, max_delay=0, max_batch_size=2, max_queue=6)
+  model = run(scenario, max_delay=0, max_batch_size=2, max_queue=6)
   assert [values for _, values in model.batches[:3]] == [[1, 2], [3, 4], [5]]
 
 

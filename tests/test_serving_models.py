@@ -10,7 +10,7 @@ from serving import graph_inputs, models
 from serving_models import (
   LABELS,
   LENGTH,
-  close,
+  assert_close,
   config,
   in_python,
   inputs_in_python,
@@ -45,8 +45,8 @@ def test_classification(pairs):
   assert strings(outputs["labels"][1]) == LABELS
   for number, row in enumerate(zip(*texts)):
     expected = softmax(in_python(model, *row)["logits"])[0]
-    close(outputs["probabilities"][number], expected)
-    close(outputs["probability"][number], expected.max())
+    assert_close(outputs["probabilities"][number], expected)
+    assert_close(outputs["probability"][number], expected.max())
     assert outputs["label"][number].decode() == LABELS[expected.argmax()]
 
 
@@ -55,11 +55,11 @@ def test_several_labels_and_regression():
   outputs = run(model, TEXTS)
   assert outputs.keys() == {"labels", "probabilities"}
   logits = in_python(model, TEXTS[0])["logits"]
-  close(outputs["probabilities"][0], tf.sigmoid(logits)[0])
+  assert_close(outputs["probabilities"][0], tf.sigmoid(logits)[0])
   model = make("classification", activation="linear")
   outputs = run(model, TEXTS)
   assert outputs.keys() == {"score"}
-  close(outputs["score"][0], in_python(model, TEXTS[0])["logits"][0, 0])
+  assert_close(outputs["score"][0], in_python(model, TEXTS[0])["logits"][0, 0])
 
 
 # Embeddings.
@@ -78,13 +78,13 @@ def test_embedding(pooling):
       "mean": states.mean(0),
       "cls": states[0],
     }
-    close(embedding[number], expected[pooling])
+    assert_close(embedding[number], expected[pooling])
 
 
 def test_embedding_of_length_one():
   plain = run(make("embedding"), TEXTS)["embedding"]
   scaled = run(make("embedding", normalize=True), TEXTS)["embedding"]
-  close(scaled, plain / np.linalg.norm(plain, axis=1, keepdims=True))
+  assert_close(scaled, plain / np.linalg.norm(plain, axis=1, keepdims=True))
 
 
 def test_bfloat16_stores_matrices_and_stays_near():
@@ -117,7 +117,7 @@ def test_fillings():
   sequence = model.outputs(inputs)["sequence_output"]
   expected = softmax(model.head(sequence, positions))[0]
   order = np.argsort(-expected, axis=-1, kind="stable")[:, :3]
-  close(
+  assert_close(
     outputs["probabilities"][0], np.take_along_axis(expected, order, axis=-1)
   )
   assert [strings(row) for row in outputs["fillings"][0]] == [
@@ -145,7 +145,9 @@ def test_tags():
   probabilities = softmax(in_python(model, text)["logits"])[0]
   position = 1
   for number, word in enumerate(words):
-    close(outputs["probabilities"][0, number], probabilities[position].max())
+    assert_close(
+      outputs["probabilities"][0, number], probabilities[position].max()
+    )
     tag = LABELS[probabilities[position].argmax()]
     assert outputs["tags"][0, number].decode() == tag
     position += len(tokenizer().encode(word))
@@ -213,8 +215,8 @@ def test_answers():
   for number, (question, context) in enumerate(zip(questions[:3], contexts)):
     best, null_score, count = best_span(model, question, context, **options)
     assert (count > 3) == (number == 0)
-    close(outputs["score"][number], best[0])
-    close(outputs["null_score"][number], null_score)
+    assert_close(outputs["score"][number], best[0])
+    assert_close(outputs["null_score"][number], null_score)
     tokens = model.tokenizer.tokenize([context])
     start = tokens.starts.to_list()[0][best[1]]
     end = tokens.ends.to_list()[0][best[2]]
@@ -235,7 +237,7 @@ def test_no_answer(above):
   outputs = run(model, question, context)
   expected = answer["answer"][0] if above > 0 else b""
   assert outputs["answer"][0] == expected
-  close(outputs["score"], answer["score"])
+  assert_close(outputs["score"], answer["score"])
 
 
 # What cannot be.

@@ -120,20 +120,20 @@ def served_both_ways(model, **inputs):
   rows, answers = rows_of(model, inputs), over_http(model, inputs)
   assert len(rows) == len(answers)
   for row, answer in zip(rows, answers):
-    same(row, answer)
+    assert_same(row, answer)
   return rows
 
 
-def same(one, other):
+def assert_same(one, other):
   """Compares numbers within 1e-5, everything else exactly."""
   if isinstance(one, dict):
     assert one.keys() == other.keys()
     for key in one:
-      same(one[key], other[key])
+      assert_same(one[key], other[key])
   elif isinstance(one, (list, tuple)):
     assert len(one) == len(other)
     for pair in zip(one, other):
-      same(*pair)
+      assert_same(*pair)
   elif isinstance(one, float):
     assert abs(one - other) <= 1e-5
   else:
@@ -203,12 +203,13 @@ def test_classes(stored, pairs, tmp_path):
   names = ("text_a", "text_b") if pairs else ("text",)
   answers = served_both_ways(model, **dict(zip(names, map(list, zip(*texts)))))
   in_python = text_models.load(str(folder)).classify
-  same(in_python(texts if pairs else [text for text, in texts]), answers)
+  assert_same(in_python(texts if pairs else [text for text, in texts]), answers)
   rows, lines = classified(folder, tmp_path, texts)
-  for answer, row, line in zip(answers, rows, lines):
+  for answer, row, line in zip(answers, rows, lines, strict=True):
     assert answer["label"] == row[1] == line["label"]
-    same(answer["probability"], float(row[2]))
-    same(dict(zip(answer["labels"], answer["probabilities"])), line["scores"])
+    assert_same(answer["probability"], float(row[2]))
+    scores = dict(zip(answer["labels"], answer["probabilities"]))
+    assert_same(scores, line["scores"])
   # The texts are not all alike for this model.
   assert len({round(answer["probability"], 3) for answer in answers}) > 1
 
@@ -220,12 +221,12 @@ def test_several_labels(tmp_path):
   model = export(folder, tmp_path / "export", "classification")
   answers = served_both_ways(model, text=TEXTS)
   rows, lines = classified(folder, tmp_path, [(text,) for text in TEXTS])
-  for answer, row, line in zip(answers, rows, lines):
+  for answer, row, line in zip(answers, rows, lines, strict=True):
     scores = dict(zip(answer["labels"], answer["probabilities"]))
     on = [label for label, score in scores.items() if score >= 0.5]
     assert ",".join(on) == row[1] and on == list(line["label"])
-    same(answer["probabilities"], list(map(float, row[2:])))
-    same(scores, line["scores"])
+    assert_same(answer["probabilities"], list(map(float, row[2:])))
+    assert_same(scores, line["scores"])
 
 
 def test_regression(tmp_path):
@@ -236,9 +237,9 @@ def test_regression(tmp_path):
     export(folder, tmp_path / "export", "classification"), text=TEXTS
   )
   rows, lines = classified(folder, tmp_path, [(text,) for text in TEXTS])
-  for score, row, line in zip(answers, rows, lines):
-    same(score, float(row[1]))
-    same(score, line["label"])
+  for score, row, line in zip(answers, rows, lines, strict=True):
+    assert_same(score, float(row[1]))
+    assert_same(score, line["label"])
 
 
 def test_windows_with_the_real_scripts(tmp_path):
@@ -268,10 +269,10 @@ def test_windows_with_the_real_scripts(tmp_path):
     process.kill()
     process.wait()
   loaded = saved_model.LoadedModel(str(tmp_path / "served"))
-  same(rows_of(loaded, {"text": TEXTS}), answers)
-  for answer, row, line in zip(answers, rows, lines):
+  assert_same(rows_of(loaded, {"text": TEXTS}), answers)
+  for answer, row, line in zip(answers, rows, lines, strict=True):
     assert answer["label"] == row[1] == line["label"]
-    same(answer["probabilities"], list(line["scores"].values()))
+    assert_same(answer["probabilities"], list(line["scores"].values()))
 
 
 # Answers.
@@ -293,7 +294,7 @@ def test_answers_with_a_null_threshold(tmp_path):
   model = export(folder, tmp_path / "export", "span", **threshold)
   answers = served_both_ways(model, question=questions, context=contexts)
   in_python = text_models.load(str(folder)).answer
-  same(in_python(questions, contexts, **threshold), answers)
+  assert_same(in_python(questions, contexts, **threshold), answers)
   paragraphs = [
     {"context": context, "qas": [{"id": str(n), "question": question}]}
     for n, (question, context) in enumerate(zip(questions, contexts))
@@ -316,10 +317,10 @@ def test_answers_with_a_null_threshold(tmp_path):
   lines = [json.loads(line) for line in out.splitlines()]
   texts = json.loads((tmp_path / "out" / "predictions.json").read_text())
   odds = json.loads((tmp_path / "out" / "null_odds.json").read_text())
-  for number, (answer, line) in enumerate(zip(answers, lines)):
+  for number, (answer, line) in enumerate(zip(answers, lines, strict=True)):
     assert answer["answer"] == texts[str(number)] == line["answer"]
-    same(answer["null_score"] - answer["score"], odds[str(number)])
-    same(line["null_odds"], odds[str(number)])
+    assert_same(answer["null_score"] - answer["score"], odds[str(number)])
+    assert_same(line["null_odds"], odds[str(number)])
   assert "" in texts.values() and any(texts.values())
 
 
@@ -362,10 +363,10 @@ def test_tags_of_long_sentences(tmp_path):
     [" ".join(s) for s in sentences], tag_words="white_space"
   )
   tags = []
-  for found, answer in zip(in_python, answers):
+  for found, answer in zip(in_python, answers, strict=True):
     for name in found:
-      same(found[name], answer[name][: answer["num_words"]])
-  for answer, words in zip(answers, sentences):
+      assert_same(found[name], answer[name][: answer["num_words"]])
+  for answer, words in zip(answers, sentences, strict=True):
     count = answer["num_words"]
     assert answer["words"][:count] == words
     tags += answer["tags"][:count]
@@ -396,10 +397,10 @@ def test_embeddings(tmp_path):
     for texts in (lines_in(tmp_path / "out.jsonl"), out.splitlines())
   )
   assert len(rows) == len(TEXTS)
-  same(rows, lines)
-  same(text_models.load(str(folder)).embed(TEXTS).tolist(), answers)
-  for answer, row in zip(answers, rows):
-    same(answer, row["vector"])
+  assert_same(rows, lines)
+  assert_same(text_models.load(str(folder)).embed(TEXTS).tolist(), answers)
+  for answer, row in zip(answers, rows, strict=True):
+    assert_same(answer, row["vector"])
 
 
 def test_masks_without_a_pooler(tmp_path):

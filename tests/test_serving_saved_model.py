@@ -13,7 +13,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from common import errors, tfrecord
 from serving import saved_model
-from serving_models import LABELS, close, in_python, make, softmax
+from serving_models import LABELS, assert_close, in_python, make, softmax
 
 ROOT = pathlib.Path(__file__).parent.parent
 
@@ -155,7 +155,7 @@ def test_another_program_gets_the_same_numbers(folder, pair_model):
   for outputs in answer["outputs"]:
     for number, pair in enumerate(zip(*rows)):
       expected = softmax(in_python(pair_model, *pair)["logits"])[0]
-      close(outputs["probabilities"][number], expected)
+      assert_close(outputs["probabilities"][number], expected)
       assert outputs["label"][number] == LABELS[expected.argmax()]
 
 
@@ -176,7 +176,7 @@ def test_other_kinds_of_heads_in_another_program(kind, tmp_path):
       encoded = tf.constant(found[name], tf.string, value.shape)
       assert encoded.numpy().tolist() == value.numpy().tolist()
     else:
-      close(found[name], value)
+      assert_close(found[name], value)
 
 
 @pytest.mark.slow
@@ -201,7 +201,7 @@ def test_saved_model_cli(folder, pair_model):
   shown = finished.stdout.split("Result for output key probabilities:\n")[1]
   found = [float(x) for x in shown.split("]]")[0].strip("[ \n").split()]
   expected = softmax(in_python(pair_model, "the cat", "a box")["logits"])[0]
-  close(found, expected)
+  assert_close(found, expected)
 
 
 # Warm-up requests.

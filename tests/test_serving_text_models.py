@@ -42,11 +42,11 @@ def expected_output(*texts):
 
 def check_encoded(encoded, tokens, output):
   assert encoded.tokens == tokens
-  serving_models.close(encoded.pooled, output.pooled_output[0])
-  serving_models.close(
+  serving_models.assert_close(encoded.pooled, output.pooled_output[0])
+  serving_models.assert_close(
     encoded.layers, tf.stack(output.all_encoder_layers, 1)[0]
   )
-  serving_models.close(
+  serving_models.assert_close(
     encoded.attention, tf.stack(output.attention_probs, 1)[0]
   )
 
@@ -64,11 +64,11 @@ def test_hidden_states_are_those_of_the_encoder_in_the_order_of_the_texts(bert):
 
 def test_embeddings_are_made_of_the_hidden_states(bert):
   means = [encoded.layers[-1].mean(0) for encoded in bert.encode(TEXTS)]
-  serving_models.close(bert.embed(TEXTS, pooling="mean"), means)
+  serving_models.assert_close(bert.embed(TEXTS, pooling="mean"), means)
   unit = bert.embed(TEXTS, pooling="mean", normalize=True)
-  serving_models.close(np.linalg.norm(unit, axis=1), np.ones(3))
+  serving_models.assert_close(np.linalg.norm(unit, axis=1), np.ones(3))
   pooled = bert.embed("gold")  # As in the folder, or else the pooler's.
-  serving_models.close(pooled, bert.encode("gold").pooled)
+  serving_models.assert_close(pooled, bert.encode("gold").pooled)
   assert bert.embed([]).shape == (0, serving_models.config().hidden_size)
 
 
@@ -97,7 +97,7 @@ def test_folders_of_other_programs_give_the_same(bert, tmp_path):
   for name, has_pooler in (("hf", True), ("tf1", False)):
     other = text_models.load(str(tmp_path / name), max_seq_length=16)
     (found,) = other.encode(["the street"])
-    serving_models.close(found.layers, expected.layers)
+    serving_models.assert_close(found.layers, expected.layers)
     assert (found.pooled is not None) == has_pooler
   with pytest.raises(errors.InputError, match="has no bert/pooler/dense"):
     other.embed("the street", pooling="pooled")
