@@ -84,6 +84,7 @@ def data_series(arguments, folder):
     text = folder / "text.txt"
     with open(arguments.text, "rb") as stream:
       part = stream.read(int(megabytes * 1e6))
+    # No half line, which may be half a character.
     text.write_bytes(part[: part.rfind(b"\n") + 1])
     cost = measured_runs.measure(
       data_commands.ours([
@@ -104,8 +105,10 @@ def write_examples(path, lengths, count):
   rng = np.random.RandomState(0)
   rows, tokens = ["text\tlabel\n"], 0
   for number in range(count):
+    # In turns, so that any part of the file has the same mix.
     length = lengths[number % len(lengths)]
     text = " ".join(rng.choice(words, length))
+    # Labels change after each round of lengths: no length tells the label.
     rows.append(f"{text}\t{'yes' if number // len(lengths) % 2 else 'no'}\n")
     tokens += length + 2
   path.write_text("".join(rows), encoding="utf-8")
@@ -127,6 +130,7 @@ def training_series(arguments, folder):
     for count in _TRAINED:
       examples = folder / "train.tsv"
       tokens = write_examples(examples, lengths, int(count * arguments.scale))
+      # Else the run would find itself finished.
       shutil.rmtree(output, ignore_errors=True)
       cost = measured_runs.measure(
         classifier(

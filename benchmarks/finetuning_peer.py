@@ -45,6 +45,7 @@ GLUE = {
 def read_glue(task, path):
   """Returns the columns of texts, and the labels as they are there."""
   columns, label, header = GLUE[task]
+  # Not splitlines, which ends lines at other separators of Unicode too.
   lines = path.read_text(encoding="utf-8-sig").split("\n")[header:]
   rows = [line.split("\t") for line in lines if line]
   return [[row[c] for row in rows] for c in columns], [
@@ -162,8 +163,10 @@ def answer_positions(offsets, answer):
   """Returns first and last token of an answer, or 0, 0 if it is not inside."""
   text, start = answer
   end = start + len(text)
+  # Those of the context.
   tokens = np.flatnonzero(offsets[:, 0] >= 0)
   inside = offsets[tokens]
+  # As in run_qa.py: half an answer is none.
   if not len(tokens) or inside[0, 0] > start or inside[-1, 1] < end:
     return 0, 0
   first = tokens[np.flatnonzero(inside[:, 0] <= start)[-1]]
@@ -179,6 +182,7 @@ def best_span(start, end, offsets, *, n_best=20, max_length=30):
   """
   starts = np.argsort(start)[-n_best:]
   ends = np.argsort(end)[-n_best:]
+  # After the choice of the best: tokens of the question take places among them.
   starts, ends = (x[offsets[x, 0] >= 0] for x in (starts, ends))
   tokens = ends[None, :] - starts[:, None] + 1
   scores = start[starts][:, None] + end[ends][None, :]
@@ -231,8 +235,10 @@ class Squad:
     """Returns exact match and F1, in percent."""
     best = {}
     for (_, example, offsets), start, end in zip(self._windows, *predictions):
+      # Rows of the predictions are padded to the longest of all.
       length = len(offsets)
       candidate = best_span(start[:length], end[:length], offsets)
+      # The best of all windows of a question.
       if example not in best or candidate[0] > best[example][0]:
         best[example] = candidate
     exact, f1 = [], []
@@ -261,6 +267,7 @@ def train_and_predict(task, arguments, tokenizer, folder):
       per_device_train_batch_size=arguments.train_batch_size,
       per_device_eval_batch_size=arguments.eval_batch_size,
       weight_decay=arguments.weight_decay,
+      # Ours; Hugging Face's default is 1e-8.
       adam_epsilon=1e-6,
       bf16=arguments.dtype == "bfloat16",
       torch_compile=bool(arguments.torch_compile),

@@ -178,6 +178,7 @@ def all_runs(arguments):
   for seed in arguments.seeds:
     for side, run in sides.items():
       key = key_of(arguments, side, seed)
+      # By all that decides a score: another rate is another run.
       result = stored.get(json.dumps(key))
       if not result:
         result = {"key": key} | run(arguments, seed)
@@ -215,9 +216,11 @@ def shortened(arguments, folder):
   else:
     names = "train.tsv", "dev.tsv"
     text = (arguments.data_dir / names[0]).read_text(encoding="utf-8")
+    # CoLA's files have no header.
     header = 0 if arguments.task == "cola" else 1
     lines = text.split("\n")[: arguments.max_train_examples + header]
     (folder / names[0]).write_text("\n".join(lines) + "\n", encoding="utf-8")
+  # Both are scored on the whole dev set.
   (folder / names[1]).symlink_to((arguments.data_dir / names[1]).resolve())
   return folder
 
@@ -227,6 +230,7 @@ def first_questions(articles, count):
   for article in articles:
     for paragraph in article["paragraphs"]:
       paragraph["qas"] = paragraph["qas"][:count]
+      # At 0 the slices above are empty: everything after is left out.
       count -= len(paragraph["qas"])
     article["paragraphs"] = [p for p in article["paragraphs"] if p["qas"]]
   articles[:] = [article for article in articles if article["paragraphs"]]
@@ -236,6 +240,7 @@ def summary(runs, metric):
   """Returns median, mean and standard deviation (of the sample) as text."""
   values = [run["metrics"][metric] for run in runs]
   deviation = statistics.stdev(values) if len(values) > 1 else float("nan")
+  # SQuAD's scores are in percent.
   digits = 2 if max(values) > 1 else 4
   parts = statistics.median(values), statistics.mean(values), deviation
   return " | ".join(f"{part:.{digits}f}" for part in parts)

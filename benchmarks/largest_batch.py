@@ -110,6 +110,7 @@ def try_batch(size, length, batch_size):
     # The step alone: a checkpoint takes no memory of the device.
     for _ in range(2):
       trainer.step(batch)
+  # Linux gives it in KiB.
   return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
@@ -148,6 +149,7 @@ def largest_on_gpu(size, length):
 def _bisected(fits):
   """Returns the largest batch that fits, by a function that tries one."""
   step = FLAGS.gradient_accumulation_steps
+  # In parts of gradient accumulation: `low` fits, `high` is not known to.
   low, high = 0, 1
   while high * step <= _LARGEST_TRIED and fits(high * step):
     low, high = high, 2 * high
@@ -160,6 +162,7 @@ def _bisected(fits):
 def largest_on_cpu(size, length):
   """Returns the cells of a row, by the line through two measured peaks."""
   step = FLAGS.gradient_accumulation_steps
+  # Enough tokens that activations count, few enough to be measured soon.
   few = step * max(1, _FEW_TOKENS // (step * length))
   many = 4 * few
   peaks = [measure(size, length, count) for count in (few, many)]

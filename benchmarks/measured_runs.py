@@ -36,6 +36,7 @@ def environment(**more):
     for name, value in os.environ.items()
     if name != "PYTHONDONTWRITEBYTECODE"
   }
+  # Nothing is downloaded while a peer is measured.
   quiet = {"TF_CPP_MIN_LOG_LEVEL": "2", "HF_HUB_OFFLINE": "1"}
   return {**kept, **quiet, **more}
 
@@ -67,7 +68,9 @@ def measure(command, *, env=None, until=None):
     most, processor, is_reached = 0.0, {}, False
     while process.poll() is None and not is_reached:
       is_reached = until is not None and until()
+      # Data loaders and compilers of peers are processes of their own.
       family = descendants(process.pid)
+      # A peak between two looks is missed; allocations of a batch last longer.
       most = max(most, sum(map(megabytes_of, family)))
       for pid in family:
         processor[pid] = processor_seconds(pid) or processor.get(pid, 0.0)
@@ -98,6 +101,7 @@ def _reaped_processor_seconds():
 def descendants(pid):
   """Returns a process's number and those of all that came from it."""
   found = [pid]
+  # The list grows while it is read: children of children come in too.
   for parent in found:
     try:
       tasks = os.listdir(f"/proc/{parent}/task")
@@ -123,9 +127,11 @@ def processor_seconds(pid):
   """Returns what a process used so far, None if it has ended."""
   try:
     with open(f"/proc/{pid}/stat") as stream:
+      # The second field is the program's name, which may hold any character.
       fields = stream.read().rpartition(")")[2].split()
   except OSError:
     return None
+  # User and system time, in ticks.
   return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 

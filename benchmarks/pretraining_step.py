@@ -78,6 +78,7 @@ def make_batch(config, size, length, predictions):
 def flop_per_example(config, length, predictions):
   """Operations of the products of a forward pass, masked-LM head included."""
   width = config.hidden_size
+  # The dense layer of the head, then the table of words.
   head = 2 * predictions * width * (width + config.vocab_size)
   return step_timing.flop_per_example(config, length) + head
 
@@ -98,9 +99,11 @@ class Ours:
 
   def pretrain(self, batch):
     """One training step; returns when it is done."""
+    # Outside of the tf.function, which may make variables only once.
     if not self._steps:
       self._optimizer.create_slots(self._variables)
     self._steps += 1
+    # The copy to the device is part of a step, as it is for the peers.
     tensors = {k: tf.constant(v) for k, v in batch._asdict().items()}
     weights = tf.ones(batch.masked_lm_ids.shape)
     tensors["masked_lm_weights"] = weights

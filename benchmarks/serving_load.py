@@ -66,6 +66,7 @@ async def input_names(session, url):
 async def measure(url, texts, clients):
   """Returns latencies [n] in ms of answers, and the seconds they took."""
   latencies = []
+  # As many connections as clients: none waits for a free one.
   connector = aiohttp.TCPConnector(limit=clients)
   async with aiohttp.ClientSession(connector=connector) as session:
     names = await input_names(session, url)
@@ -83,6 +84,7 @@ async def measure(url, texts, clients):
     async def client(number):
       while time.perf_counter() < until and len(latencies) < FLAGS.requests:
         latencies.append(await ask(texts[number % len(texts)]))
+        # So that no two clients send the same text.
         number += clients
 
     # The first requests find new shapes, and are not counted.

@@ -14,7 +14,9 @@ import tensorflow as tf
 def flop_per_example(config, length):
   """Floating-point operations of the products of one forward pass."""
   width, inner = config.hidden_size, config.intermediate_size
+  # Query, key, value and output; the two products of the feed-forward.
   weights = 4 * width * width + 2 * width * inner
+  # A product of [m, k] and [k, n] is 2 m k n; attention has two of T x T.
   per_layer = 2 * length * weights + 4 * length * length * width
   return config.num_hidden_layers * per_layer
 
@@ -26,6 +28,7 @@ def make_peak(dtype, size=2048):
 
   def measure_once():
     seconds = min(
+      # The best of three: other work can only make it slower.
       seconds_of(lambda: product(square).numpy())[0] for _ in range(3)
     )
     return 2 * size**3 / seconds
@@ -61,6 +64,7 @@ def measure(contenders, method, batch, *, peak, flop, rounds):
   size = len(batch[0])
   taken = {contender.name: [] for contender in contenders}
   for _ in range(rounds):
+    # In every turn, next to what it is compared with.
     best = peak()
     for contender in contenders:
       wall, processor = seconds_of(lambda: getattr(contender, method)(batch))

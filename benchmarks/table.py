@@ -131,6 +131,7 @@ def shown_command(argv):
     if name in ("--peer_python", "--peer_path", "--results_file"):
       continue
     if name != "--rows":
+      # Names of files say enough; no folder of one machine gets into the page.
       value = value.rpartition("/")[2]
     shown.append(name + sign + value)
   return " ".join(["benchmarks/table.py", *shown])
@@ -197,6 +198,7 @@ def main():
   for work in works:
     for run in measure(work, arguments):
       runs[work.name] = run
+      # After every turn: an interrupted measurement keeps what it has.
       json_files.write(str(arguments.results_file), runs)
   show(arguments, runs)
 

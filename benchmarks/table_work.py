@@ -35,6 +35,7 @@ _TASKS = {
 }
 _DTYPES = ("float32", "bfloat16")
 _BATCH_SIZE = 16  # Of every fine-tuning job.
+# A job of BERT-base takes hours on two cores; its steps are all alike.
 _BASE_STEPS = 60
 _DYNAMIC, _PADDED = "Trainer, dynamic padding", "Trainer, padded to 128"
 _TRAINER = "Trainer"
@@ -176,6 +177,7 @@ def _glue_turn(
     weights=weights,
   )
   job.data_dir = finetuning_scores.shortened(job, temporary)
+  # A copy: the two runs of the peer differ in this flag alone.
   padded = argparse.Namespace(**vars(job))
   padded.peer_flags = ["--pad_to_max_length=1"]
   return {
@@ -315,6 +317,7 @@ def _data_turn(arguments, temporary):
   text, tiny = temporary / "text.txt", temporary / "tiny.txt"
   with open(arguments.text, "rb") as stream:
     part = stream.read(int(arguments.text_mb * 1e6))
+  # No half line, which may be half a character.
   text.write_bytes(part[: part.rfind(b"\n") + 1])
   tiny.write_text(data_commands.TINY_TEXT)
   makers = {
@@ -337,6 +340,7 @@ def _data_turn(arguments, temporary):
     )
     found[contender] = {
       **_measures(cost),
+      # Less a run on a tiny text: what is left grows with the text.
       "added": cost.processor - start.processor,
       "added_megabytes": cost.megabytes - start.megabytes,
     }
@@ -464,6 +468,7 @@ def _import_seconds(module):
 
 def _import_turn(arguments, temporary):
   del arguments, temporary
+  # The rows say which modules: the list is written once.
   work = next(work for work in all_works() if work.name == "start/import")
   modules = [row.measure for row in work.rows]
   return {
@@ -485,6 +490,7 @@ def _start_turn(arguments, temporary):
   imported = _import_seconds("tensorflow")
   measures = {}
   for measure in ("first_start", "next_start"):
+    # Of the first start: the second would seem done at once.
     log.unlink(missing_ok=True)
     cost = measured_runs.measure(
       command, until=lambda: log.exists() and log.stat().st_size

@@ -112,6 +112,7 @@ def rows(variant, num_layers):
     row._replace(huggingface=_renamed(row.huggingface, renamed))
     for row in weight_names.table(num_layers)
   ]
+  # The mapping of narrow embeddings has no counterpart in BERT's table.
   if variant != "albert":
     return found
   own = f"bert/encoder/{albert.MAPPING}"
@@ -128,6 +129,7 @@ def rows(variant, num_layers):
 def _renamed(name, replacements):
   """Returns the name, None where the variant has no such weight."""
   for old, new in replacements:
+    # Once a name is None it stays None: the weight does not exist there.
     if name and old in name:
       name = name.replace(old, new) if new else None
   return name
@@ -145,6 +147,7 @@ def rows_of_file(variant, names):
 def full_name(variant, name):
   """Returns the name as models with a head save it today."""
   kind = KINDS[variant]
+  # An encoder saved alone has names without the prefix.
   name = re.sub(rf"^(?=({kind.parts})\.)", kind.prefix, name)
   # Files of before 2019 name the two as TensorFlow does.
   name = re.sub(r"(?<=LayerNorm\.)gamma$", "weight", name)

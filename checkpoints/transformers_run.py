@@ -42,6 +42,7 @@ def write_outputs(folder, architecture, given, found):
       for name in ("ids", "mask", "types")
     )
   inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
+  # DistilBERT takes no segments.
   if not hasattr(model.base_model.embeddings, "token_type_embeddings"):
     del inputs["token_type_ids"]
   with torch.no_grad():

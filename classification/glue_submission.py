@@ -66,6 +66,7 @@ def lines(task, predictions):
   for index, value in enumerate(predictions):
     if task.kind == labelled_examples.REGRESSION:
       low, high = task.scores
+      # The server refuses scores outside of the range.
       value = f"{min(max(value, low), high):.3f}"
     elif value not in task.labels:
       raise ValueError(f"{value!r} is none of {task.labels}")
@@ -94,6 +95,7 @@ def write(folder, task, split, predictions):
   file = FILES[task.name, split]
   path = os.path.join(folder, file.name)
   file_io.write_text(path, "".join(lines(task, predictions)))
+  # A warning alone: a part of the test set may have been asked for.
   if len(predictions) != file.rows:
     logging.warning(
       "%s: %d predictions, but the server expects %d: it will refuse the file",

@@ -50,6 +50,8 @@ def run(main):
 
 def run_installed():
   """Entry point of the wheel's commands: bert-run-squad runs run_squad.py."""
+  # Which command it is, from the name that it was called by.
   name = pathlib.Path(sys.argv[0]).stem.removeprefix("bert-").replace("-", "_")
   package = __name__.removesuffix("common.command")  # "bert_tf2." or "".
+  # As a script: its flags are defined and parsed in that run.
   runpy.run_module(f"{package}{name}", run_name="__main__", alter_sys=True)

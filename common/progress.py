@@ -65,6 +65,7 @@ class Progress:
   def line(self, seconds):
     """Returns the line after `seconds` of work."""
     fraction = self._done / max(1, self._total)
+    # As if the rest took as long as what is done.
     left = seconds / max(fraction, 1e-9) * (1 - fraction)
     return (
       f"{fraction:6.1%}  {self.rate(seconds)}  "

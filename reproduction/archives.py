@@ -55,6 +55,7 @@ def _unpack_zip(archive, path, folder):
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
       raise _refusal(path, info.filename, "is a link or a device")
     _check_name(path, info.filename)
+  # By the archive's own words: what unpacks to more than it says fails later.
   _check_room(path, folder, sum(info.file_size for info in members))
   for info in members:
     archive.extract(info, folder)
@@ -105,6 +106,7 @@ def _check_room(path, folder, needed):
 def _lift(folder):
   """Moves the files of a single top folder up into `folder`."""
   entries = os.listdir(folder)
+  # Archives of the original have one folder, those of GLUE too.
   if len(entries) != 1 or not os.path.isdir(os.path.join(folder, entries[0])):
     return
   # Another name first: the folder may hold one of its own name.

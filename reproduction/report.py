@@ -95,6 +95,7 @@ def _verdict(row, metric, result, sides):
     sides: (our values, the peer's), lists.
   """
   values, theirs = sides
+  # Whatever it scored, it is no evidence.
   if result["smoke"]:
     return SMOKE
   if result["extra"]:
@@ -187,6 +188,7 @@ def _plot(lines, path):
   from matplotlib import pyplot
 
   figure, axes = pyplot.subplots(figsize=(8, 1 + 0.4 * len(lines)))
+  # matplotlib counts y upwards; the first line is to be on top.
   for y, line in enumerate(reversed(lines)):
     difference = [value - line["published"] for value in line["values"]]
     low, high = line["low"], line["high"]

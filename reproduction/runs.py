@@ -62,6 +62,7 @@ def find_model(row, folder):
   Raises:
     InputError: there is none; the command that downloads it is named.
   """
+  # A folder of downloads, or the model's own.
   for path in (folder and os.path.join(folder, row.model), folder):
     if path and _config_in(path):
       return path
@@ -156,6 +157,7 @@ def command(plan, seed):
     for flag in row.flags
   ]
   return [
+    # The user's flags last: absl takes the last value of a flag.
     sys.executable, str(_SCRIPTS / row.script), *_model_flags(plan.model),
     *flags, *_smoke_flags(plan), f"--seed={seed}", f"--output_dir={folder}",
     *plan.extra,
@@ -165,6 +167,7 @@ def command(plan, seed):
 def _model_flags(folder):
   """Returns --model_dir, or the paths where there are no weights yet."""
   names = os.listdir(folder)
+  # Pre-training rows start from a configuration alone.
   if any(name.endswith((".index", ".safetensors", ".bin")) for name in names):
     return [f"--model_dir={folder}"]
   flags = [f"--bert_config_file={_config_in(folder)}"]
@@ -191,6 +194,7 @@ def run(plan, seed):
   path = os.path.join(folder, _RESULT)
   if os.path.exists(path):
     done = json_files.read(path)
+    # Without the interpreter, which another environment has elsewhere.
     if done["command"][1:] == arguments[1:]:
       return done
     raise errors.InputError(
@@ -209,6 +213,8 @@ def run(plan, seed):
 
 def _run_script(plan, seed, arguments):
   """Runs our script; returns its results."""
+  # A process of its own, as a user starts it: flags and seeds of one run
+  # cannot reach the next.
   code = subprocess.run(arguments, check=False).returncode
   if code:
     raise errors.InputError(

@@ -69,6 +69,7 @@ def download(file, folder, *, base_url=None, seconds_between_tries=2.0):
         raise errors.InputError(_reason(url, path, error)) from error
     time.sleep(pause)
     pause *= 2
+  # Before the rename: a file of this name is always the published one.
   _check(path + ".part", file, url)
   os.replace(path + ".part", path)
   _remove_if_there(path + ".part.tag")
@@ -77,6 +78,7 @@ def download(file, folder, *, base_url=None, seconds_between_tries=2.0):
 
 def _may_work_later(error):
   status = getattr(error.response, "status_code", None)
+  # No status: the connection itself failed.
   return status is None or status in _WORTH_ANOTHER_TRY
 
 
@@ -117,6 +119,7 @@ def _transfer(url, path, file):
     total = _total_size(response, start)
     _write_tag(tag_path, response)
     with open(part, "r+b" if start else "wb") as stream:
+      # Over what may be left of a longer answer of before.
       stream.seek(start)
       _copy(response, stream, file.name, start=start, total=total)
   if total is not None and os.path.getsize(part) < total:
@@ -159,6 +162,7 @@ def _copy(response, stream, name, *, start, total):
     for block in response.iter_content(_BLOCK):
       stream.write(block)
       progress.update(len(block))
+  # A file of before may have been longer.
   stream.truncate()
 
 

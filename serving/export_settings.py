@@ -164,6 +164,7 @@ def with_defaults(settings, config):
   """
   head = settings.head
   changes = {
+    # Before what the model says: that goes over defaults, not over flags.
     name: of_heads.get(head, of_heads[None])
     for name, of_heads in _DEFAULTS.items()
     if name not in settings.given
@@ -239,6 +240,7 @@ def null_threshold(settings):
     return None
   if settings.null_score_diff_threshold is not None:
     return settings.null_score_diff_threshold
+  # Last: a flag and the training's settings come before it.
   return stored_threshold.of_checkpoint(settings.init_checkpoint)
 
 

@@ -36,6 +36,7 @@ def ensure(path, model, data, names, *, strategy, batch_size, trim):
     input_data.TaggingData of records with states, in the order of `data`.
   """
   stored = bilstm.states_read(names, model.config.num_hidden_layers)
+  # Without the pooler, which no tag reads.
   encoder = [v for v in model.bert.variables if "/pooler/" not in v.name]
   fingerprint = {
     "format": _FORMAT,
@@ -52,6 +53,7 @@ def ensure(path, model, data, names, *, strategy, batch_size, trim):
       model, data, stored, strategy=strategy, batch_size=batch_size, trim=trim
     ):
       for states, mask, labels in zip(*outputs.values(), strict=True):
+        # Real tokens alone, or all T positions where shapes must not vary.
         size = mask.sum() if trim else len(mask)
         record = {"states": np.ravel(states[:size]), "input_mask": mask,
                   "label_ids": labels}
@@ -88,9 +90,11 @@ def _computed(model, data, stored, *, strategy, batch_size, trim):
       batch = pipeline.trim_to_longest(batch)
     output = model.bert.encode(batch)
     outputs = (output.embedding_output, *output.all_encoder_layers)
+    # [B, T', N H]
     states = tf.concat(
       [tf.cast(outputs[number], tf.float32) for number in stored], axis=-1
     )
+    # Padded to T for the predictor, which joins batches; cut when written.
     missing = length - tf.shape(states)[1]
     return {
       "states": tf.pad(states, [[0, 0], [0, missing], [0, 0]]),
@@ -101,7 +105,9 @@ def _computed(model, data, stored, *, strategy, batch_size, trim):
   predictor = evaluation_loop.Predictor(strategy, of_batch)
   records = pipeline.sequential_records([data.records])
   lengths = [len(window.input_ids) for window in data.windows]
+  # Bytes of a window: float32.
   of_one = 4 * length * len(stored) * model.config.hidden_size
+  # At least a batch, however large its states are.
   together = max(batch_size, _HELD_BYTES // of_one)
   for start in range(0, len(lengths), together):
     part = lengths[start : start + together]
@@ -126,6 +132,7 @@ def restore(states, input_mask, stored, num_hidden_layers):
   Returns:
     modeling.BertOutput with None where nothing was stored.
   """
+  # The parser pads to the longest of the batch, the mask has all T.
   missing = tf.shape(input_mask)[1] - tf.shape(states)[1]
   states = tf.pad(states, [[0, 0], [0, missing], [0, 0]])
   outputs = dict(zip(stored, tf.split(states, len(stored), axis=-1)))

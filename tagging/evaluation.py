@@ -49,11 +49,13 @@ class FilePredictor:
       if trim:
         batch = pipeline.trim_to_longest(batch)
       logits = model(batch)
+      # [B, T']
       predicted = tf.argmax(logits, axis=-1, output_type=tf.int32)
       missing = length - tf.shape(predicted)[1]
       losses = taggers.word_losses(logits, batch["label_ids"])
       return {
         "predicted": tf.pad(predicted, [[0, 0], [0, missing]]),
+        # A sum for each window: a mean of means would weigh short ones more.
         "loss": tf.reduce_sum(losses, axis=1),
       }
 
@@ -80,6 +82,7 @@ class FilePredictor:
     predicted = dataset.predicted_labels(
       data.sentences, data.windows, outputs["predicted"], self._labels
     )
+    # Of the file: every word is in exactly one window.
     num_words = sum(len(sentence) for sentence in predicted)
     return predicted, outputs["loss"].sum() / num_words
 

@@ -16,6 +16,7 @@ flags.disclaim_key_flags()
 def read_settings():
   """Returns the run_settings.Settings of the flags; for `main` alone."""
   values = flags.FLAGS.flag_values_dict()
+  # `present` counts: a flag that is given its default value was given.
   given = {name for name in values if flags.FLAGS[name].present}
 
   def parse(name, value):
