@@ -112,7 +112,7 @@ def _layer_norm(x, beta, gamma):
   # small variance.
   centred = wide - _last_mean(wide)
   rsqrt = tf.math.rsqrt(_last_mean(tf.square(centred)) + _LAYER_NORM_EPSILON)
-  normed = centred * rsqrt
+  normed = centred * rsqrt  # [..., H]
 
   def gradient(upstream):
     upstream = tf.cast(upstream, tf.float32)
@@ -146,8 +146,8 @@ def dense(x, weights, name, activation=None):
   Returns:
     [..., out].
   """
-  kernel = tf.cast(weights[f"{name}/kernel"], x.dtype)
-  bias = tf.cast(weights[f"{name}/bias"], x.dtype)
+  kernel = tf.cast(weights[f"{name}/kernel"], x.dtype)  # [in, out]
+  bias = tf.cast(weights[f"{name}/bias"], x.dtype)  # [out]
   # One product of two matrices: TensorFlow's product of a batch of matrices
   # with one shared matrix is slower, and so is its gradient.
   is_matrix = len(x.shape) == 2
@@ -294,7 +294,7 @@ def attention_bias(input_mask):
   """Returns float32 [B, 1, F or 1, T] to add to the scores, or None."""
   if input_mask is None:
     return None
-  mask = tf.cast(input_mask, tf.float32)
+  mask = tf.cast(input_mask, tf.float32)  # [B, T] or [B, F, T]
   if mask.shape.rank == 2:
     mask = mask[:, tf.newaxis]  # [B, 1, T]: one row for all F.
   # The new axis is for the heads, which share a mask.
@@ -363,7 +363,7 @@ class TokenRows(NamedTuple):
   @classmethod
   def of_mask(cls, input_mask, heads):
     """Makes it of a mask [B, T] and the number of attention heads."""
-    mask = tf.cast(input_mask, tf.bool)
+    mask = tf.cast(input_mask, tf.bool)  # [B, T]
     # Two things are computed besides the tokens, to equal the padded numbers.
     # A sequence without tokens, which attends to all its positions, and
     # [CLS], which heads read even where it is masked.
@@ -374,9 +374,9 @@ class TokenRows(NamedTuple):
     # Padding gets the number of the row before it. There is one, because every
     # sequence begins with a row.
     numbers = tf.cumsum(tf.cast(flat, tf.int32)) - 1
-    numbers = tf.reshape(numbers, tf.shape(mask))
+    numbers = tf.reshape(numbers, tf.shape(mask))  # [B, T]
     head, length = tf.range(heads), tf.shape(mask)[1]
-    sequence, position = places // length, places % length
+    sequence, position = places // length, places % length  # [S]
     # Position 0 of the row's sequence and of each head in [B N T].
     first = (sequence[:, tf.newaxis] * heads + head) * length  # [S, N]
     return cls(
@@ -398,7 +398,7 @@ class TokenRows(NamedTuple):
 
   def pick(self, rows, positions):
     """Returns rows [B P, H], at positions [B, P], those of tokens."""
-    numbers = tf.gather(self.numbers, positions, batch_dims=1)
+    numbers = tf.gather(self.numbers, positions, batch_dims=1)  # [B, P]
     return tf.gather(rows, tf.reshape(numbers, [-1]))
 
   def add_by_position(self, rows, table):
@@ -443,7 +443,7 @@ def _spread(rows, numbers, is_row, places):
       flat = tf.reshape(upstream, [-1, rows.shape[-1]])
       return tf.gather(flat, tf.reshape(places, [-1]))
 
-    spread_rows = tf.gather(rows, numbers)
+    spread_rows = tf.gather(rows, numbers)  # [..., T, D]
     if is_row is not None:
       spread_rows *= tf.cast(is_row, rows.dtype)
     return spread_rows, gradient
@@ -520,7 +520,7 @@ def transformer_layer(
   attended = dense(context, weights, "attention/output/dense")  # [S, H]
   attended = _drop(attended, rate, of_attended)
   # As in the original: normalized after the sum, not before the sub-layer.
-  x = layer_norm(x + attended, weights, "attention/output/LayerNorm")
+  x = layer_norm(x + attended, weights, "attention/output/LayerNorm")  # [S, H]
   activation = get_activation(config.hidden_act)
   inner = dense(x, weights, "intermediate/dense", activation)  # [S, I]
   output = dense(inner, weights, "output/dense")  # [S, H]
@@ -568,8 +568,8 @@ def layer_function(config, *, recompute, return_attention):
 
 def _attention(x, weights, config, *, rows, bias, stream, positions):
   """Returns [S or B P, H], probabilities [B, N, F, T]; see the caller."""
-  heads = config.num_attention_heads
-  width = config.hidden_size // heads
+  heads = config.num_attention_heads  # N
+  width = config.hidden_size // heads  # D
   attending, from_rows = x, rows
   if positions is not None:
     attending = rows.pick(x, positions)  # [B P, H]
@@ -595,5 +595,5 @@ def _attention(x, weights, config, *, rows, bias, stream, positions):
   # exponentials.
   probs = tf.cast(tf.nn.softmax(scores), x.dtype)
   rate = config.attention_probs_dropout_prob
-  kept = _drop(probs, rate, stream)
+  kept = _drop(probs, rate, stream)  # [B, N, F, T]
   return from_rows.join_heads(tf.matmul(kept, value)), probs

@@ -55,8 +55,8 @@ class BertConfig:
   vocab_size: int
   hidden_size: int = 768
   num_hidden_layers: int = 12
-  num_attention_heads: int = 12
-  intermediate_size: int = 3072
+  num_attention_heads: int = 12  # N
+  intermediate_size: int = 3072  # I
   hidden_act: str = "gelu"
   hidden_dropout_prob: float = 0.1
   attention_probs_dropout_prob: float = 0.1
@@ -430,7 +430,7 @@ class BertModel(Weights):
     # [S, H]: only these rows are computed until `restore` pads them again.
     x = self._embed(rows, input_ids, token_type_ids, position_ids, seed)
     bias = layers.attention_bias(input_mask)  # [B, 1, F or 1, T]
-    states, all_probs = [rows.restore(x)], []
+    states, all_probs = [rows.restore(x)], []  # [B, T, H]
     run_layer = layers.layer_function(
       self.config, recompute=self._recompute_activations,
       return_attention=return_attention,
@@ -485,7 +485,7 @@ class BertModel(Weights):
     else:
       # From the float32 variable itself: its gradient then stays a list of
       # rows, one per token, and the optimizer takes the norm of that list.
-      summed = tf.gather(weights["word_embeddings"], words)
+      summed = tf.gather(weights["word_embeddings"], words)  # [S, H]
       summed = tf.cast(summed, tf.float32)
     if token_type_ids is None:
       token_type_ids = tf.zeros_like(input_ids)
@@ -496,7 +496,7 @@ class BertModel(Weights):
       summed = rows.add_by_position(summed, table)
     else:
       summed += tf.gather(table, rows.take(position_ids))
-    x = layers.layer_norm(summed, weights, "LayerNorm")
+    x = layers.layer_norm(summed, weights, "LayerNorm")  # [S, H]
     x = layers.dropout(x, self.config.hidden_dropout_prob, seed, "embeddings")
     return tf.cast(x, self.compute_dtype)
 
@@ -628,5 +628,5 @@ class SpanHead(_OutputHead):
 
   def __call__(self, sequence_output):
     """Returns start and end logits, [B, T] each, of [B, T, H]."""
-    start, end = tf.unstack(self._logits(sequence_output), axis=-1)
+    start, end = tf.unstack(self._logits(sequence_output), axis=-1)  # [B, T]
     return start, end

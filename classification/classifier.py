@@ -85,9 +85,9 @@ class ClassifierModel(tf.Module):
     )
     logits = tf.reshape(logits, [batch_size, sequences, logits.shape[-1]])
     if self.kind == labelled_examples.CHOICE:
-      return logits[..., 0]
+      return logits[..., 0]  # [B, W]
     if mask.shape[1] == 1:
-      return logits[:, 0]
+      return logits[:, 0]  # [B, L]
     return pooled_logits(logits, mask, self._pooling)
 
   def first_states(self, batch, dropout_seed=None, *, skip_empty=False):
@@ -101,16 +101,16 @@ class ClassifierModel(tf.Module):
       sequences have tokens, int32 [B, W].
     """
     names = ("input_ids", "input_mask", "segment_ids")
-    arrays = [batch[name] for name in names]
+    arrays = [batch[name] for name in names]  # [B, W, T] each
     mask = tf.reduce_max(batch["input_mask"], axis=-1)  # [B, W]
     # Of one sequence an example, none is empty.
     skips = skip_empty and mask.shape[1] != 1
     if skips:
       places = tf.where(mask > 0)  # [n, 2]
-      arrays = [tf.gather_nd(array, places) for array in arrays]
+      arrays = [tf.gather_nd(array, places) for array in arrays]  # [n, T]
     else:
       length = tf.shape(batch["input_ids"])[-1]
-      arrays = [tf.reshape(array, [-1, length]) for array in arrays]
+      arrays = [tf.reshape(array, [-1, length]) for array in arrays]  # [B W, T]
     output = self.bert(
       *arrays,
       training=dropout_seed is not None,
@@ -123,7 +123,7 @@ class ClassifierModel(tf.Module):
       # Back to [B, W, H], zeros where nothing was computed.
       states = tf.scatter_nd(tf.cast(places, tf.int32), states, shape)
     else:
-      states = tf.reshape(states, shape)
+      states = tf.reshape(states, shape)  # [B, W, H]
     # Known sizes, which a scatter forgets, and the pooler's product needs.
     states.set_shape([None, mask.shape[1], self.config.hidden_size])
     return states, mask
@@ -165,7 +165,7 @@ def example_losses(kind, logits, label_ids, class_weights=None):
   if kind == labelled_examples.REGRESSION:
     return tf.square(logits[:, 0] - label_ids)
   if kind == labelled_examples.MULTI_LABEL:
-    labels = tf.cast(label_ids, logits.dtype)
+    labels = tf.cast(label_ids, logits.dtype)  # [B, L]
     weights = 1.0 if class_weights is None else class_weights
     losses = tf.nn.weighted_cross_entropy_with_logits(labels, logits, weights)
     return tf.reduce_mean(losses, axis=-1)
@@ -214,9 +214,9 @@ def objective(model, class_weights=None, *, skip_empty=False, distills=None):
     return {"classifier": tf.maximum(total, 1e-20)}
 
   def sums(batch, dropout_seed):
-    logits = model(batch, dropout_seed, skip_empty=skip_empty)
+    logits = model(batch, dropout_seed, skip_empty=skip_empty)  # [B, L]
     labels = batch["label_ids"]
-    losses = example_losses(kind, logits, labels, class_weights)
+    losses = example_losses(kind, logits, labels, class_weights)  # [B]
     # [B]; a sum of losses here, divided by `weights` of the whole batch.
     counts = example_weights(batch)
     loss, total = tf.reduce_sum(losses * counts), tf.reduce_sum(counts)

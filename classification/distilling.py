@@ -109,5 +109,5 @@ class Distillation:
     # among those that are watched, so no gradient reaches it.
     theirs = self._model(batch, skip_empty=skip_empty)
     if self._columns:
-      theirs = tf.gather(theirs, self._columns, axis=1)
+      theirs = tf.gather(theirs, self._columns, axis=1)  # [B, L]
     return example_losses(self._kind, logits, theirs, self._temperature)

@@ -35,7 +35,7 @@ def batch_outputs(model, shapes_vary):
   def of_batch(batch):
     if shapes_vary:
       batch = pipeline.trim_to_longest(batch)
-    logits = model(batch, skip_empty=shapes_vary)
+    logits = model(batch, skip_empty=shapes_vary)  # [B, L]
     return {
       "scores": classifier.scores(model.kind, logits),
       "loss": classifier.example_losses(

@@ -77,7 +77,7 @@ def _computed(model, data, strategy, batch_size):
     states, mask = model.first_states(
       pipeline.trim_to_longest(batch), skip_empty=skip_empty
     )
-    missing = data.max_sequences - tf.shape(mask)[1]
+    missing = data.max_sequences - tf.shape(mask)[1]  # Of W.
     return {
       "first_states": tf.cast(
         # As wide as the widest example of all, since records have one size.

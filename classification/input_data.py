@@ -162,7 +162,7 @@ def _windows(starts, lengths, options):
       else:
         part = min(room, length_a - offset)
         rows.append((example, start_a + offset, part, start_b, whole))
-  owner, *spans = np.array(rows, np.int64).T
+  owner, *spans = np.array(rows, np.int64).T  # [windows] each
   return owner, input_sequences.Spans(*spans)
 
 
@@ -250,7 +250,7 @@ def _serialize_block(examples, options):
 
   It runs in any process.
   """
-  labels = label_ids(examples, options.kind, options.labels)
+  labels = label_ids(examples, options.kind, options.labels)  # [B] or [B, L]
   arrays, num_rows = encode(examples, options)
   starts = np.cumsum(num_rows) - num_rows
   records = np.empty(len(examples), object)

@@ -88,7 +88,7 @@ class TextClassifier:
       for number, parts in enumerate(texts, 1)
     ]
     arrays, num_rows = input_data.encode(examples, options)
-    starts = np.cumsum(num_rows) - num_rows
+    starts = np.cumsum(num_rows) - num_rows  # [texts]
     # Tokens of all rows of each example.
     lengths = np.add.reduceat(arrays["input_mask"].sum(axis=1), starts)
     order = np.argsort(-lengths, kind="stable")
@@ -97,7 +97,7 @@ class TextClassifier:
     for first in range(0, len(order), size):
       chosen = order[first : first + size]
       batch = _take(arrays, starts[chosen], num_rows[chosen])
-      outputs.append(self._compute(batch).numpy())
+      outputs.append(self._compute(batch).numpy())  # [B, L]
     # Back in the order of the texts.
     outputs = np.concatenate(outputs)[np.argsort(order)]
     return make_predictions(options.kind, options.labels, outputs)

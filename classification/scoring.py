@@ -108,7 +108,7 @@ def _ratio(part, whole):
 
 def accuracy(results):
   """Share of examples of which everything is right: all classes at once."""
-  right = results.gold == results.predicted
+  right = results.gold == results.predicted  # [N] or [N, L]
   return float(np.mean(right.reshape(len(right), -1).all(axis=1)))
 
 
@@ -151,7 +151,7 @@ def matthews(results):
     results.gold, results.predicted, results.scores.shape[1]
   ).astype(float)
   total, right = matrix.sum(), np.trace(matrix)
-  gold, predicted = matrix.sum(axis=1), matrix.sum(axis=0)
+  gold, predicted = matrix.sum(axis=1), matrix.sum(axis=0)  # [L]
   # Gorodkin's R_K from the matrix alone; of two classes it is Matthews' phi.
   covariance = right * total - gold @ predicted
   spread = (total**2 - gold @ gold) * (total**2 - predicted @ predicted)
@@ -165,7 +165,7 @@ def auc(results):
   every example has is left out; 0.5 where that leaves none.
   """
   if results.kind == labelled_examples.MULTI_LABEL:
-    is_class = results.gold.astype(bool)
+    is_class = results.gold.astype(bool)  # [N, L]
   else:
     is_class = np.arange(results.scores.shape[1]) == results.gold[:, None]
   areas = [
@@ -190,7 +190,7 @@ def average_ranks(values):
   _, inverse, counts = np.unique(
     values, return_inverse=True, return_counts=True
   )
-  last = np.cumsum(counts)
+  last = np.cumsum(counts)  # The last rank of each value.
   return (last - (counts - 1) / 2)[inverse]
 
 

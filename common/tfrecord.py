@@ -169,10 +169,10 @@ def _varints(values):
     data = values.astype(np.uint8)
     return _Rows([(data, None)], np.full(len(data), data.shape[1]))
   rest = values.astype(np.uint32 if largest < 1 << 32 else np.uint64)
-  data = np.empty((*values.shape, width), np.uint8)
+  data = np.empty((*values.shape, width), np.uint8)  # [B, n, width]
   valid = np.empty(data.shape, bool)
   for byte in range(width):
-    more = rest > 127
+    more = rest > 127  # [B, n]
     data[..., byte] = rest
     data[..., byte] &= 127
     data[..., byte] |= more.view(np.uint8) << 7

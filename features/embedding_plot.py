@@ -34,7 +34,7 @@ def principal_components(vectors, count=2):
   centred = centred - centred.mean(axis=0)
   _, sizes, directions = np.linalg.svd(centred, full_matrices=False)
   found = min(count, len(sizes))
-  largest = np.abs(directions).argmax(axis=1)
+  largest = np.abs(directions).argmax(axis=1)  # [min(n, H)]
   signs = np.sign(directions[np.arange(len(directions)), largest])
   points = np.zeros([len(centred), count])
   points[:, :found] = centred @ (directions * signs[:, None])[:found].T

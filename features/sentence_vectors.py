@@ -31,7 +31,7 @@ def pool(kind, output, input_mask):
     tf.cast(states, tf.float32) for states in output.all_encoder_layers
   ]
   if kind == "cls":
-    return layers[-1][:, 0]
+    return layers[-1][:, 0]  # [CLS]
   if kind == "max":
     return _max(layers[-1], input_mask)
   if kind == "mean":
@@ -60,5 +60,5 @@ def cosines(a, b):
   """
   a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
   lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-  dots = (a * b).sum(1)
+  dots = (a * b).sum(1)  # [N]
   return np.where(lengths > 0, dots / np.where(lengths > 0, lengths, 1), 0.0)

@@ -109,7 +109,7 @@ def text_vectors(model, pooling, normalize=False):
 
   def compute(input_ids, input_mask, segment_ids):
     output = model(input_ids, input_mask, segment_ids)
-    vectors = sentence_vectors.pool(pooling, output, input_mask)
+    vectors = sentence_vectors.pool(pooling, output, input_mask)  # [B, D]
     return tf.math.l2_normalize(vectors, axis=-1) if normalize else vectors
 
   return compute

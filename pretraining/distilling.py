@@ -122,7 +122,7 @@ class Distillation:
     )
     found = {"soft_targets": (losses, counts)}
     if self.weights.cosine:
-      is_token = tf.cast(batch["input_mask"], tf.float32)
+      is_token = tf.cast(batch["input_mask"], tf.float32)  # [B, T]
       losses = distillation.cosine_losses(states, their_states)
       found["cosine"] = losses, is_token
     totals, metrics = {}, {}

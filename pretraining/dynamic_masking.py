@@ -130,9 +130,9 @@ class Masking:
 
   def _choose(self, candidates, word_starts, used, keys):
     """Returns bool [B, T]: the tokens to predict."""
-    budget = self._budget(used)
+    budget = self._budget(used)  # [B]
     # Numbers below 1 shuffle the candidates; 2 puts all others after them.
-    keys = tf.where(candidates, keys, 2.0)
+    keys = tf.where(candidates, keys, 2.0)  # [B, T]
     if self.whole_words:
       return _choose_words(candidates, word_starts, keys, budget)
     # Sorting the order gives each position its rank.
@@ -141,7 +141,7 @@ class Masking:
 
   def _replacements(self, ids, kinds, words):
     """Returns the id that replaces each token if it is chosen."""
-    random_ids = tf.cast(words * self.vocab_size, ids.dtype)
+    random_ids = tf.cast(words * self.vocab_size, ids.dtype)  # [B, T]
     # float32 words * vocab_size may round up to vocab_size itself.
     random_ids = tf.minimum(random_ids, self.vocab_size - 1)
     rest = tf.where(kinds < _MASK_SHARE + _RANDOM_SHARE, random_ids, ids)
@@ -217,7 +217,7 @@ def _choose_runs(candidates, word_starts, keys, budget, lengths):
   # A run of every row at once.
   def take(number, left, taken, first):
     start = order[:, number, tf.newaxis]  # [B, 1]
-    after = positions >= start
+    after = positions >= start  # [B, T]
     is_blocked = after & (taken | ~candidates)
     # Up to the first position that is taken already, or is no candidate.
     is_free = after & (tf.cumsum(tf.cast(is_blocked, tf.int32), axis=1) == 0)

@@ -260,16 +260,16 @@ class PieceMasker(_Masker):
     As in the original: a word that is too long for the rest of the budget is
     skipped, and a shorter one after it may still be taken.
     """
-    starts, sizes = self._words(pairs)
+    starts, sizes = self._words(pairs)  # [words of all pairs]
     words_before = np.cumsum(num_words) - num_words
     tokens = np.zeros((self._max_predictions, len(pairs)), np.int64)
-    used = np.zeros(len(pairs), np.int64)
+    used = np.zeros(len(pairs), np.int64)  # [B]
     # Word by word in the shuffled order, but for all instances at once: what
     # fits depends on all words before it, so only instances are independent.
     for rank, chosen in enumerate(order):
       if (used == budgets).all():
         break
-      word = words_before + np.where(rank < num_words, chosen, 0)
+      word = words_before + np.where(rank < num_words, chosen, 0)  # [B]
       fits = (rank < num_words) & (used + sizes[word] <= budgets)
       column = np.flatnonzero(fits)
       word = word[column]
@@ -304,7 +304,7 @@ class PieceMasker(_Masker):
     """
     draws = np.frombuffer(self._stream.views["draws"], np.uint8)
     replacements = self._original_ids(pairs, tokens)  # [P, B]
-    position = starts.copy()
+    position = starts.copy()  # [B]
     ids = self._vocabulary.ids
     # Row n holds the n-th masked token of every instance. Rows past the budget
     # read random words that belong to something else; their result is unused.
@@ -328,7 +328,7 @@ def _sort_masks(pairs, tokens, replacements, num_masked):
   unused = np.arange(len(positions))[:, None] >= num_masked
   positions[unused] = np.iinfo(positions.dtype).max
   # Unused places sort last, and are zeros in the records.
-  order = np.argsort(positions, axis=0)
+  order = np.argsort(positions, axis=0)  # [P, B]
   positions[unused] = 0
   replacements[unused] = 0
   return Masked(

@@ -162,7 +162,7 @@ def _labels(name, batch):
     return batch["masked_lm_ids"], batch["masked_lm_weights"]
   if name == "span_boundary":
     return batch["masked_lm_ids"], span_boundary.label_weights(batch)
-  labels = batch["next_sentence_labels"][:, 0]
+  labels = batch["next_sentence_labels"][:, 0]  # [B]
   return labels, tf.ones_like(labels, tf.float32)
 
 

@@ -209,7 +209,7 @@ class RandomWordStream:
       list b, shuffled.
     """
     largest, count = int(sizes.max(initial=1)), len(sizes)
-    numbers = self._shuffle_numbers(starts, sizes, largest)
+    numbers = self._shuffle_numbers(starts, sizes, largest)  # [B, largest - 1]
     # Flat: the item at place p of list b is items[p * B + b].
     items = np.repeat(np.arange(largest, dtype=np.uint16), count)
     chosen = np.ascontiguousarray(numbers.T) * np.int64(count)
@@ -239,7 +239,7 @@ class RandomWordStream:
     limit, position = sizes.copy(), starts
     words, flags = [], []
     while not words or (limit > 1).any():
-      places = position + np.arange(_WORDS_PER_ROUND)[:, None]
+      places = position + np.arange(_WORDS_PER_ROUND)[:, None]  # [32, B]
       words.append(tops.take(places, mode="clip"))
       flags.append(np.empty(places.shape, bool))
       for word, is_accepted in zip(words[-1], flags[-1]):
@@ -252,7 +252,7 @@ class RandomWordStream:
     )
     # List by list, the accepted words belong to limits n, n - 1, ..., 2.
     descending = limits[:1:-1]
-    is_used = descending <= sizes[:, None]
+    is_used = descending <= sizes[:, None]  # [B, largest - 1]
     numbers = np.zeros(is_used.shape, np.uint16)
     numbers[is_used] = words[flags]
     # From a word's top 16 bits to those of its number.

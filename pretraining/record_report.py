@@ -280,7 +280,7 @@ def _checks(arrays, vocabulary):
   """Yields (fault, bool array [B] of the records without it)."""
   ids, mask = arrays["input_ids"], arrays["input_mask"]
   segments = arrays["segment_ids"]
-  length = mask.sum(1)
+  length = mask.sum(1)  # [B]
   is_token = np.arange(mask.shape[1]) < length[:, None]
   yield "input_mask is not ones and then zeros", (mask == is_token).all(1)
   yield "it has less than three tokens", length >= 3
@@ -309,7 +309,7 @@ def _mask_checks(arrays, length, vocabulary):
   positions, labels = arrays["masked_lm_positions"], arrays["masked_lm_ids"]
   weights = arrays["masked_lm_weights"]
   count = (weights > 0).sum(1)
-  is_used = np.arange(weights.shape[1]) < count[:, None]
+  is_used = np.arange(weights.shape[1]) < count[:, None]  # [B, P]
   yield (
     "masked_lm_weights is not ones and then zeros", (weights == is_used).all(1)
   )

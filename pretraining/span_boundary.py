@@ -64,9 +64,9 @@ def find_spans(batch):
   same &= batch["masked_lm_weights"][:, tf.newaxis] > 0
   # [B, P, P]: the last axis is over the tokens that are counted.
   before = same & (numbers < numbers[:, tf.newaxis])
-  places = tf.reduce_sum(tf.cast(before, tf.int32), axis=2)
+  places = tf.reduce_sum(tf.cast(before, tf.int32), axis=2)  # [B, P]
   lengths = tf.reduce_sum(tf.cast(same, tf.int32), axis=2)
-  first = positions - places
+  first = positions - places  # [B, P]
   return Spans(tf.maximum(first - 1, 0), first + lengths, places)
 
 

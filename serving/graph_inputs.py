@@ -62,7 +62,7 @@ def single_inputs(ids, *, max_seq_length, cls_id, sep_id):
     cls_id, sep_id: ids of the special tokens.
   """
   ids = first_of(ids, max_seq_length - 2)
-  cls, sep = _columns(ids, cls_id, sep_id)
+  cls, sep = _columns(ids, cls_id, sep_id)  # [B, 1]
   return _padded(tf.concat([cls, ids, sep], 1))
 
 
@@ -119,7 +119,7 @@ def text_windows(
     ModelInputs [W, T], and int64 [W], the example of each window, ascending.
   """
   lengths_a, lengths_b = ids_a.row_lengths(), ids_b.row_lengths()
-  has_b, slides_b = lengths_b > 0, lengths_b > lengths_a
+  has_b, slides_b = lengths_b > 0, lengths_b > lengths_a  # [B]
   room = max_seq_length - tf.where(has_b, 3, 2)
   room = tf.cast(room, tf.int64)
   # Of the text that does not slide; 0 where there is no second one.
@@ -137,7 +137,7 @@ def text_windows(
     tf.gather(room, examples), tf.gather(longer, examples) - start
   )
   whole, slides = tf.gather(whole, examples), tf.gather(slides_b, examples)
-  zero = tf.zeros_like(start)
+  zero = tf.zeros_like(start)  # [W]
   ids_a = _stretches(
     ids_a, examples, tf.where(slides, zero, start),
     tf.where(slides, whole, part),
@@ -211,7 +211,7 @@ def windows(
   Returns:
     Windows.
   """
-  question_ids = first_of(question_ids, max_query_length)
+  question_ids = first_of(question_ids, max_query_length)  # [B, (N)]
   question, lengths = question_ids.row_lengths(), context_ids.row_lengths()
   room = max_seq_length - 3 - question
   stride = tf.minimum(room, doc_stride)
@@ -244,8 +244,8 @@ def is_max_context(windows, context_lengths):
   Returns:
     bool ragged [W, (N)], for the pieces of each window.
   """
-  pieces = tf.ragged.range(windows.lengths)
-  window = pieces.value_rowids()
+  pieces = tf.ragged.range(windows.lengths)  # [W, (N)]
+  window = pieces.value_rowids()  # Of each piece, all in one row.
   length = tf.gather(windows.lengths, window)
   left = pieces.flat_values
   score = tf.cast(tf.minimum(left, length - 1 - left), tf.float64)

@@ -119,8 +119,8 @@ class GraphTokenizer(tf.Module):
     # operations whatever B is; `rows` says which text a code point is of.
     chars, origins = self._replaced(source)  # [O]
     rows = tf.gather(source.value_rowids(), origins)  # [O]
-    is_space = tf.equal(chars, ord(" "))
-    before = tf.concat([[True], is_space[:-1]], 0)
+    is_space = tf.equal(chars, ord(" "))  # [O]
+    before = tf.concat([[True], is_space[:-1]], 0)  # [O]
     # A word also begins where the next text does: no space is between texts.
     first = ~is_space & (before | _changes(rows))
     # [W]; spaces are dropped here, and the words' own numbers keep them apart.
@@ -152,7 +152,7 @@ class GraphTokenizer(tf.Module):
     # origin that many times, and number the copies within their origin.
     lengths = tf.gather(rules.lengths, replacement)  # [C]
     origins = tf.repeat(tf.range(tf.size(chars, tf.int64)), lengths)  # [O]
-    ends = tf.cumsum(tf.cast(lengths, tf.int64))
+    ends = tf.cumsum(tf.cast(lengths, tf.int64))  # [C]
     within = tf.range(tf.size(origins, tf.int64)) - tf.gather(
       ends - tf.cast(lengths, tf.int64), origins
     )
@@ -198,7 +198,7 @@ class GraphTokenizer(tf.Module):
       word_rows: [W], the text of each word.
       origins: [O], indices in [C].
     """
-    strings = tf.strings.unicode_encode(words, "UTF-8")
+    strings = tf.strings.unicode_encode(words, "UTF-8")  # [W]
     # As in the original: a word of more than 200 characters is [UNK]. The
     # operation counts bytes, so such a word is replaced by one that is too
     # long in bytes, too.
@@ -213,8 +213,8 @@ class GraphTokenizer(tf.Module):
     )
     # From the text after the rules to the text as it was given.
     first, last = tf.gather(origins, first), tf.gather(origins, last)
-    offset = tf.gather(source.row_starts(), rows)
-    limit = tf.gather(source.row_limits(), rows)
+    offset = tf.gather(source.row_starts(), rows)  # [P]
+    limit = tf.gather(source.row_limits(), rows)  # [P]
     # A text that begins with an accent must not lend it to the one before.
     end = tf.minimum(self._end_with_accents(source.flat_values, last), limit)
     values = Tokens(
@@ -290,7 +290,7 @@ def _final_sigmas(chars, kinds, rows):
     # Without what is looked through, "the next thing" is the neighbour.
     seen = tf.where(kinds & _TRANSPARENT == 0)[:, 0]
     cased = tf.gather(kinds, seen) & _CASED > 0
-    new_row = _changes(tf.gather(rows, seen))
+    new_row = _changes(tf.gather(rows, seen))  # [seen]
     after_cased = tf.concat([[False], cased[:-1]], 0) & ~new_row
     before_cased = (
       tf.concat([cased[1:], [False]], 0) & ~tf.concat([new_row[1:], [True]], 0)
@@ -324,7 +324,7 @@ def _characters_of(words, piece_words, starts, ends):
   sizes = 1 + tf.add_n(
     [tf.cast(chars >= low, tf.int64) for low in (0x80, 0x800, 0x10000)]
   )
-  byte_ends = tf.cumsum(sizes)
+  byte_ends = tf.cumsum(sizes)  # [O]
   byte_starts = byte_ends - sizes
   # One more, since the gathered indices of empty input must exist.
   padded = tf.concat([byte_starts, [tf.reduce_sum(sizes)]], 0)

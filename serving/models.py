@@ -233,7 +233,7 @@ class Embedder(ServedModel):
   def _pool(self, output, mask):
     if self.options.pooling == "pooled":
       return tf.cast(output.pooled_output, tf.float32)
-    states = tf.cast(output.sequence_output, tf.float32)
+    states = tf.cast(output.sequence_output, tf.float32)  # [B, T, H]
     if self.options.pooling == "cls":  # [B, T, H]
       return states[:, 0]
     weights = tf.cast(mask, tf.float32)[..., tf.newaxis]  # [B, T, 1]
@@ -263,7 +263,7 @@ class MaskFiller(ServedModel):
     # so the text between the masks is tokenized separately.
     parts = tf.strings.split(text, MASK)
     ids = parts.with_flat_values(self.tokenizer.tokenize(parts.flat_values).ids)
-    mask = tf.fill([tf.size(parts.flat_values), 1], self._mask_id)
+    mask = tf.fill([tf.size(parts.flat_values), 1], self._mask_id)  # [parts, 1]
     mask = parts.with_flat_values(tf.RaggedTensor.from_tensor(mask))
     ids = tf.concat([ids, mask], 2).merge_dims(1, 2)  # [B, (N)]
     # The last part has no mask after it.
@@ -276,7 +276,7 @@ class MaskFiller(ServedModel):
 
   def _positions(self, input_ids, **_):
     row, column = tf.unstack(tf.where(input_ids == self._mask_id), axis=1)
-    rows = tf.shape(input_ids, tf.int64)[0]
+    rows = tf.shape(input_ids, tf.int64)[0]  # B
     positions = tf.RaggedTensor.from_value_rowids(column, row, nrows=rows)
     return tf.cast(positions.to_tensor(), tf.int32)
 
@@ -285,7 +285,7 @@ class MaskFiller(ServedModel):
     inputs = self.make_inputs(text)
     outputs = self.from_ids(**inputs)
     # A position is never 0, which is that of [CLS].
-    real = inputs["masked_lm_positions"][..., tf.newaxis] > 0
+    real = inputs["masked_lm_positions"][..., tf.newaxis] > 0  # [B, P, 1]
     return {
       "fillings": tf.where(real, outputs["fillings"], ""),
       "probabilities": tf.where(real, outputs["probabilities"], 0.0),
@@ -293,7 +293,7 @@ class MaskFiller(ServedModel):
 
   def from_ids(self, masked_lm_positions, **inputs):
     output = self.encode(inputs)
-    logits = self.head(output.sequence_output, masked_lm_positions)
+    logits = self.head(output.sequence_output, masked_lm_positions)  # [B, P, V]
     num_tokens = len(self._tokens)
     # A table may have more rows than the vocabulary has tokens, up to a round
     # number; they stand for nothing.
@@ -330,7 +330,7 @@ class Tagger(ServedModel):
     words = _Words(tokens.words if by_punctuation else tokens.chunks)
     starts, ends = words.firsts(tokens.starts), words.lasts(tokens.ends)
     probabilities = tf.nn.softmax(self._word_logits(tokens.ids, words))
-    real = tf.sequence_mask(starts.row_lengths())
+    real = tf.sequence_mask(starts.row_lengths())  # [B, W]
     tags = tf.gather(self.labels, tf.argmax(probabilities, 1))
     best = tf.reduce_max(probabilities, 1)
     return {
@@ -351,7 +351,7 @@ class Tagger(ServedModel):
     """
     # [CLS] and [SEP].
     room = self.options.max_seq_length - 2
-    offsets = words.offsets()
+    offsets = words.offsets()  # [N], of all pieces of all texts.
     # A word longer than a window: its first pieces stand for it.
     kept = offsets < room
     pieces = tf.boolean_mask(ids.flat_values, kept)
@@ -488,7 +488,7 @@ class QuestionAnswerer(ServedModel):
       **self._special,
     )
     logits = self.from_ids(**windows.inputs._asdict())
-    lengths = tokens.ids.row_lengths()
+    lengths = tokens.ids.row_lengths()  # [B]
     may_start = graph_inputs.is_max_context(windows, lengths)
     scores, starts, ends = self._best_of_windows(windows, may_start, logits)
     by_example = tf.RaggedTensor.from_value_rowids(
@@ -561,8 +561,8 @@ class QuestionAnswerer(ServedModel):
     # As in the original: of equal scores that of the better start is taken,
     # then that of the better end, which is the order of the flat array.
     count = tf.shape(ends, tf.int64)[1]
-    flat = tf.reshape(scores, [tf.shape(scores)[0], -1])
-    best = tf.argmax(flat, 1)
+    flat = tf.reshape(scores, [tf.shape(scores)[0], -1])  # [W, K K]
+    best = tf.argmax(flat, 1)  # [W]
     return (
       tf.reduce_max(flat, 1),
       windows.starts + tf.gather(starts, best // count, batch_dims=1),

@@ -324,7 +324,7 @@ class _Head:
 
 def _states(model, texts, attention):
   """Returns what Encoded is made of, a dict of arrays, for strings [B]."""
-  inputs = model.make_inputs(*texts)
+  inputs = model.make_inputs(*texts)  # [B, T]
   output = model.bert(
     *(inputs[name] for name in model.id_inputs), return_attention=attention
   )

@@ -142,10 +142,10 @@ def _best_positions(logits, number):
 
 def _null_spans(questions, start_logits, end_logits):
   """Returns the Spans of "no answer", one for each question with windows."""
-  starts = start_logits[:, 0].astype(np.float64)
+  starts = start_logits[:, 0].astype(np.float64)  # [B]
   ends = end_logits[:, 0].astype(np.float64)
   # Of each question the window with the smallest sum, of equal ones the first.
-  order = np.lexsort((starts + ends, questions))
+  order = np.lexsort((starts + ends, questions))  # [B]
   _, firsts = np.unique(questions[order], return_index=True)
   chosen = order[firsts]
   piece = np.full(len(chosen), NULL_PIECE)

@@ -120,7 +120,7 @@ def make_spans(num_pieces, room, stride):
     return ()
   starts = input_sequences.window_starts(num_pieces, room, stride)
   spans = [(start, min(num_pieces - start, room)) for start in starts]
-  best = np.full(num_pieces, -np.inf)
+  best = np.full(num_pieces, -np.inf)  # [n]
   best_span = np.zeros(num_pieces, np.int32)
   for number, (start, length) in enumerate(spans):
     # As in the original: a piece is worth its distance to the nearer end of the

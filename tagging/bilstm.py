@@ -125,10 +125,10 @@ class FeatureTagger(tf.Module):
       input_mask: integers [B, T].
       dropout_seed: int32 [2]; None for no dropout.
     """
-    x = self.features(output)
-    lengths = tf.reduce_sum(input_mask, axis=1)
+    x = self.features(output)  # [B, T, H or 4H]
+    lengths = tf.reduce_sum(input_mask, axis=1)  # [B]
     for weights in self._lstm:
-      x = bilstm(x, lengths, *weights)
+      x = bilstm(x, lengths, *weights)  # [B, T, 2S]
     x = layers.dropout(x, _DROPOUT, dropout_seed, "tagging")
     return layers.output_logits(x, self._output_weights, self._output_bias)
 
@@ -137,7 +137,7 @@ class FeatureTagger(tf.Module):
     if not self._chosen:
       return tf.cast(output.embedding_output, tf.float32)
     chosen = output.all_encoder_layers[self._chosen]
-    states = [tf.cast(state, tf.float32) for state in chosen]
+    states = [tf.cast(state, tf.float32) for state in chosen]  # [B, T, H]
     if self._combined == "concat":
       return tf.concat(states, axis=-1)
     shares = tf.nn.softmax(self._mix)  # [layers]
@@ -175,7 +175,7 @@ def bilstm(x, lengths, kernel, recurrent_kernel, bias):
     hidden, cell = state  # [D, B, S]
     # [D, B, 4S], both directions in one product.
     gates = inputs + tf.matmul(hidden, recurrent_kernel)
-    i, j, f, o = tf.split(gates, 4, axis=-1)
+    i, j, f, o = tf.split(gates, 4, axis=-1)  # [D, B, S] each
     cell = tf.sigmoid(f + _FORGET_BIAS) * cell + tf.sigmoid(i) * tf.tanh(j)
     return tf.sigmoid(o) * tf.tanh(cell), cell
 

@@ -48,7 +48,7 @@ class FilePredictor:
       length = batch["label_ids"].shape[1]
       if trim:
         batch = pipeline.trim_to_longest(batch)
-      logits = model(batch)
+      logits = model(batch)  # [B, T', L]
       # [B, T']
       predicted = tf.argmax(logits, axis=-1, output_type=tf.int32)
       missing = length - tf.shape(predicted)[1]

@@ -58,7 +58,7 @@ class SentenceTagger:
     # Windows of like length together: little padding to compute.
     for places in input_sequences.batches_by_length(lengths, self._batch_size):
       batch = input_sequences.pad_batch([windows[n].input_ids for n in places])
-      found = self._compute(batch).numpy()
+      found = self._compute(batch).numpy()  # [n, T]
       # Positions past the end of a shorter batch stay 0; nobody reads them.
       predicted[places, : found.shape[1]] = found
     return dataset.predicted_labels(

@@ -111,7 +111,7 @@ def objective(model):
     # NO_LABEL becomes some label, which the mask then hides: the cross-entropy
     # takes no negative number.
     mask, labels = has_label(batch), tf.maximum(batch["label_ids"], 0)
-    losses = word_losses(logits, batch["label_ids"])
+    losses = word_losses(logits, batch["label_ids"])  # [B, T]
     predicted = tf.argmax(logits, axis=-1, output_type=labels.dtype)
     right = tf.cast(tf.equal(predicted, labels), tf.float32)
     loss, words = tf.reduce_sum(losses), tf.reduce_sum(mask)

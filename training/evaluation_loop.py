@@ -110,7 +110,7 @@ class Predictor:
       dict of numpy arrays [num_records, ...].
     """
     if lengths is not None:
-      order = pipeline.order_by_length(lengths)
+      order = pipeline.order_by_length(lengths)  # [num_records]
       records = pipeline.reordered(records, order)
     num_batches = -(-num_records // batch_size)
     batches = pipeline.distributed_batches(

@@ -100,7 +100,7 @@ def fill_batch(ids, spans, max_seq_length, *, cls_id, sep_id):
     dict of int32 arrays [B, T]: input_ids, input_mask (m above), segment_ids
     (s above).
   """
-  rows = np.arange(len(spans.start_a))
+  rows = np.arange(len(spans.start_a))  # [B]
   # [B]; [CLS] and the first [SEP] come before b.
   start_b = 2 + spans.length_a
   ends = start_b + np.where(spans.length_b > 0, spans.length_b + 1, 0)
@@ -112,7 +112,7 @@ def fill_batch(ids, spans, max_seq_length, *, cls_id, sep_id):
   _copy(ids, spans.start_b, spans.length_b, input_ids, start_b)
   columns = np.arange(max_seq_length)  # [T]
   input_mask = columns < ends[:, None]  # [B, T]
-  segment_ids = input_mask & (columns >= start_b[:, None])
+  segment_ids = input_mask & (columns >= start_b[:, None])  # [B, T]
   return {
     "input_ids": input_ids,
     "input_mask": input_mask.astype(np.int32),
@@ -130,7 +130,7 @@ def _copy(ids, starts, lengths, target, columns):
   offsets = np.arange(lengths.sum()) - before  # 0, 1, ... in each row.
   # One place for all rows (1 for the first text), or a place for each.
   columns = np.broadcast_to(columns, lengths.shape)
-  rows = np.repeat(np.arange(len(lengths)), lengths)
+  rows = np.repeat(np.arange(len(lengths)), lengths)  # [all pieces]
   sources = np.repeat(starts, lengths) + offsets
   target[rows, np.repeat(columns, lengths) + offsets] = ids[sources]
 

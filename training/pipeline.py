@@ -370,7 +370,7 @@ def distributed_batches(
   def make_input(context):
     # Replicas of this process; a process has one input pipeline.
     local = replicas // context.num_input_pipelines
-    first = context.input_pipeline_id * local * share
+    first = context.input_pipeline_id * local * share  # Of its rows.
 
     @tf.autograph.experimental.do_not_convert
     def shares_of_this_process(step, strings):
