@@ -100,6 +100,7 @@ def verify(settings, source, conversion):
   for who, output, difference in rows:
     print(f"verify: {output}: largest difference {difference:.2g} ({who})")
   largest = max(difference for _, _, difference in rows)
+  # NaN on either side is not the same.
   same = largest <= TOLERANCE
   print(
     f"outputs: {'the same' if same else 'DIFFERENT'} (largest difference "
@@ -124,6 +125,7 @@ def with_model_dir(settings):
   if not settings.model_dir:
     return settings
   paths = model_folder.find(settings.model_dir)
+  # The checkpoint has another name among this script's flags.
   paths["input"] = paths.pop("init_checkpoint")
   return settings.replace(**{
     name: path for name, path in paths.items() if not settings.get(name)

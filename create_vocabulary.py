@@ -86,6 +86,7 @@ _LINES_BETWEEN_CHECKS = 4096
 
 def main(_):
   settings = common_flags.read_settings()
+  # Before the text is read, which may take hours.
   check_output(settings.output_file)
   paths = file_io.expand_file_patterns(settings.input_file)
   counts = vocabulary.WordCounts(settings.do_lower_case, settings.max_words)
@@ -142,6 +143,7 @@ def count_words(settings, paths, counts):
   for path in paths:
     for number, line in file_io.read_lines(path):
       counts.add(line)
+      # The clock is not read for every line.
       if number % _LINES_BETWEEN_CHECKS == 0:
         now = time.monotonic()
         if now - last_report >= _SECONDS_BETWEEN_REPORTS:

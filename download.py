@@ -68,6 +68,7 @@ def chosen_entries(models, data):
   """
   names = [(name, catalog.MODELS, "model") for name in models]
   for name in data:
+    # A group's name stands for all its data sets.
     names += [(each, catalog.DATA, "data") for each in GROUPS.get(name, [name])]
   entries = {}
   for name, known, flag in names:
@@ -79,6 +80,7 @@ def chosen_entries(models, data):
         f"{', '.join(list(known)[:3])}"
       )
     entries[name] = known[name]
+  # Once each, though a group and a name may both ask for it.
   return list(entries.values())
 
 

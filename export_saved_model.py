@@ -128,6 +128,7 @@ def read_warmup_texts(settings, model):
   """Returns the requests of --warmup_file, a list of tuples of strings."""
   count = len(model.text_inputs)
   if not settings.warmup_file:
+    # With a mask, so that it suits every head.
     return [(f"The keeper lit the {models.MASK}.",) * count]
   texts = []
   for number, line in file_io.read_lines(settings.warmup_file):
@@ -158,9 +159,11 @@ def main(_):
     settings.init_checkpoint,
     allowed_missing=model.variables_may_be_missing,
   )
+  # Last before the folder is written: it tries every character there is.
   graph_tokenizer.check_same(
     model.tokenizer, tokenizer, may_differ=settings.allow_tokenizer_differences
   )
+  # TensorFlow Serving looks for folders with numbers.
   folder = os.path.join(settings.export_dir, str(settings.version))
   saved_model.write(
     folder,

@@ -155,6 +155,7 @@ def main(argv):
     # What cannot be run is reported before the first run.
     runs.command(plan, 1)
   for plan in plans:
+    # Row by row: a stopped run has whole rows to report.
     for seed in range(1, settings.seeds + 1):
       if settings.dry_run:
         print(shlex.join(runs.command(plan, seed)))

@@ -85,6 +85,7 @@ def model_name(settings):
   folder = os.path.abspath(settings.saved_model_dir)
   name = os.path.basename(folder)
   if name.isdecimal():
+    # The folder above that of the version, as TensorFlow Serving names models.
     name = os.path.basename(os.path.dirname(folder))
   return name
 
@@ -108,6 +109,7 @@ def main(_):
     raise errors.InputError(
       f"--model_name={name!r} cannot be part of a URL; use neither / nor :"
     )
+  # Before the model is loaded: afterwards TensorFlow has made its threads.
   tf.config.threading.set_intra_op_parallelism_threads(settings.num_threads)
   model = saved_model.LoadedModel(settings.saved_model_dir)
   batcher = make_batcher(settings, model.run)

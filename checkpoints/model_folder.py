@@ -36,6 +36,7 @@ def write(folder, variables, config, vocab_file=None, do_lower_case=None):
     do_lower_case: how text becomes words of the vocabulary; None: not known.
   """
   tf.io.gfile.makedirs(folder)
+  # The weights first: the configuration makes the folder one of a model.
   weight_files.write_tf1(
     os.path.join(folder, "bert_model.ckpt"),
     {optimization.variable_name(variable): variable for variable in variables},
@@ -133,5 +134,6 @@ def input_settings(values):
           f"{key} in the model's configuration is {values[key]!r:.40}; "
           "expected an object such as {\"max_seq_length\": 128}; remove it"
         )
+      # A copy: the caller may take entries out.
       return dict(values[key])
   return {}

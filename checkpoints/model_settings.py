@@ -41,6 +41,7 @@ def _with_model_dir(settings):
   """Returns settings with the paths of --model_dir."""
   paths = model_folder.find(settings.model_dir)
   vocab_file = settings.get("vocab_file") or paths.get("vocab_file")
+  # A script with this flag reads text, so it needs a vocabulary.
   if "do_lower_case" in settings and not vocab_file:
     huggingface.require_vocabulary(settings.model_dir)
   return settings.replace(**{
@@ -62,6 +63,7 @@ def with_known_case(settings):
   huggingface.check_tokenizer(settings.vocab_file)
   known = huggingface.read_do_lower_case(settings.vocab_file)
   where = "the tokenizer_config.json next to --vocab_file"
+  # Nobody says the case: a vocabulary with capitals is a sign.
   if known is None and settings.do_lower_case:
     # A file that is missing is named when the vocabulary is read.
     is_default = "do_lower_case" not in settings.given
@@ -117,6 +119,7 @@ def restore_input_settings(settings, trained, source):
   changes, others = {}, []
   for name, text in trained.items():
     try:
+      # By the flag's own parser: the file may be edited by hand.
       value = settings.parse(name, text)
       value = tuple(value) if isinstance(value, list) else value
     except (TypeError, ValueError) as error:
@@ -159,6 +162,7 @@ def make_tokenizer(settings, config):
     InputError: the vocabulary does not fit the model, or --do_lower_case not
       the name of --init_checkpoint.
   """
+  # As in the original: by the name of a released folder.
   tokenization.validate_case_matches_checkpoint(
     settings.do_lower_case, settings.init_checkpoint
   )

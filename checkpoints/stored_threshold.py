@@ -43,6 +43,7 @@ def digest_of_variables(variables):
 def digest_of_checkpoint(path):
   """Returns `digest` of a checkpoint of any kind; None if it has no head."""
   reader = weight_files.open_reader(path)
+  # Weights of pre-training, say.
   if not reader.shapes.keys() >= set(_HEAD):
     return None
   return digest({name: reader.read(name) for name in _HEAD})
@@ -73,6 +74,7 @@ def stored(folders, weights):
     if value is not None:
       logging.info("%s = %s, as stored in %s", KEY, value, path)
       return value
+    # The next folder may have the right one.
     logging.warning("%s belongs to other weights and is not used", path)
   return 0.0
 

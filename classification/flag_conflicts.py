@@ -46,6 +46,7 @@ CONFLICTS = (
   run_settings.Conflict(
     "predict_file",
     lambda settings: (
+      # A trained model of an official task answers lines, too.
       settings.task_name and settings.predict_file != STANDARD_INPUT
     ),
     "names your own file, and --task_name asks for an official task; leave "

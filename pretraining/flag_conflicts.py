@@ -17,6 +17,7 @@ def _needs_shards(settings):
 
 
 def _ignores_words(settings):
+  # Masks of single pieces need no starts of words.
   reads_words = (
     settings.do_whole_word_mask or settings.mask_runs, settings.dynamic_masking
   )
@@ -52,6 +53,7 @@ DATA_CONFLICTS = (
   ),
   run_settings.Conflict(
     "num_processes",
+    # One process is what there is without shards: asking for it is no fault.
     lambda settings: _needs_shards(settings) and settings.num_processes > 1,
     "needs --shard_size_mb: without shards the records depend on all of the "
     "text and are made by one process",
@@ -124,6 +126,7 @@ TRAINING_CONFLICTS = (
 MASKED_RECORDS_CONFLICTS = (
   run_settings.Conflict(
     "masked_lm_prob do_whole_word_mask mask_runs",
+    # The script looks here once it has seen a record.
     lambda settings: True,
     "is for records of --dynamic_masking, and these are masked already; leave "
     "it out, or pass it to create_pretraining_data.py",

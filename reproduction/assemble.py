@@ -30,6 +30,7 @@ def fetch(entry, folder, *, base_url=None, **options):
     InputError: it cannot be had, or something else has its name.
   """
   target = os.path.join(folder, entry.name)
+  # The record is in the folder before the folder has its name.
   if os.path.exists(os.path.join(target, _RECORD)):
     return target, False
   if os.path.exists(target):
@@ -47,6 +48,7 @@ def fetch(entry, folder, *, base_url=None, **options):
   shutil.rmtree(ready, ignore_errors=True)  # Of an interrupted run.
   os.makedirs(ready)
   _make_ready(entry, paths, ready)
+  # The archives go only after it: an interrupted run does not load them again.
   os.rename(ready, target)
   shutil.rmtree(part)
   return target, True
@@ -89,9 +91,11 @@ def _split_mrpc(folder):
   }
   parts = {"train.tsv": [header], "dev.tsv": [header]}
   for row in rows:
+    # The two ids of a pair.
     is_dev = tuple(row.split("\t")[1:3]) in dev_ids
     parts["dev.tsv" if is_dev else "train.tsv"].append(row)
   header, *rows = _lines(folder, "msr_paraphrase_test.txt")
+  # The published files begin with a byte order mark.
   parts["test.tsv"] = [header.replace("Quality", "index").lstrip("\ufeff")]
   for number, row in enumerate(rows):
     parts["test.tsv"].append("\t".join([str(number), *row.split("\t")[1:]]))

@@ -52,6 +52,7 @@ def task_of(row):
   task = flags.get("task_name", "").lower()
   if row.script == "run_squad.py" and "version_2_with_negative" not in flags:
     task = "squad"
+  # SQuAD is scored by prediction, GLUE's test sets by their server.
   if task not in METRICS or "do_predict" in flags and task != "squad":
     raise errors.InputError(
       f"--row={row.name}: --reference=peer runs the rows of GLUE's dev sets "
@@ -96,6 +97,7 @@ def command(row, python, *, weights, data, seed, max_steps=0):
   if task == "squad":
     for name in ("train_file", "predict_file"):
       values[name] = os.path.basename(flags[name])
+  # After the row's own: no row says them otherwise.
   values |= {"seed": seed, **_RECIPE}
   if max_steps:
     values["max_steps"] = max_steps
@@ -127,6 +129,7 @@ def run(arguments, task):
   try:
     done = subprocess.run(
       arguments, stdout=subprocess.PIPE, text=True, check=False,
+      # The weights are in a folder: nothing is to be fetched.
       env={**os.environ, "HF_HUB_OFFLINE": "1"},
     )
   except OSError as error:

@@ -27,6 +27,7 @@ def _reads_only_json(settings):
     "eval_file": evaluates(settings),
     "predict_file": settings.do_predict,
   }
+  # A file that is given and not read is refused elsewhere.
   paths = [settings.get(name) for name in read if read[name]]
   return bool(paths) and all(
     path and path.endswith((".jsonl", ".json")) for path in paths

@@ -18,6 +18,7 @@ _CLASSES = {
 
 def name_of(config):
   """Returns the name of a modeling.BertConfig's variant, such as "bert"."""
+  # A key that BertConfig does not know is an attribute, see from_dict.
   return getattr(config, "variant", "bert")
 
 
@@ -59,6 +60,7 @@ def check_layer_rates(config, freeze_layers, layerwise_lr_decay):
     config: modeling.BertConfig.
     freeze_layers, layerwise_lr_decay: as of the flags.
   """
+  # Of all layers the last one's rate would be taken, see optimization.layer_of.
   shares = getattr(encoder_class(config), "shares_layers", False)
   if shares and (freeze_layers or layerwise_lr_decay != 1):
     flag = "layerwise_lr_decay" if layerwise_lr_decay != 1 else "freeze_layers"

@@ -90,9 +90,11 @@ class SentencePieceTokenizer(tokenization.FullTokenizer):
     words = [tokenization.convert_to_unicode(line).split() for line in lines]
     every = list(itertools.chain.from_iterable(words))
     new = set(every).difference(self._known)
+    # Emptied as a whole, as the caches of tokenization.py.
     if len(self._known) + len(new) > _REMEMBERED_WORDS:
       self._known.clear()
       new = set(every)
+    # All new words in one call, which costs more than a word does.
     self._known.update(zip(new, self._ids_of_words(list(new))))
     ids = list(
       itertools.chain.from_iterable(map(self._known.__getitem__, every))
@@ -119,6 +121,7 @@ class SentencePieceTokenizer(tokenization.FullTokenizer):
     start = "".join(tokens).find(answer) if answer else -1
     if start < 0:
       return None
+    # Where each piece ends, in characters of all pieces joined.
     ends = np.cumsum([len(token) for token in tokens])
     return tuple(
       int(np.searchsorted(ends, place, side="right"))
@@ -132,6 +135,7 @@ class SentencePieceTokenizer(tokenization.FullTokenizer):
   def _clean(self, word):
     """Returns a word as ALBERT's authors prepare it (NFKD, no accents)."""
     word = word.replace("``", '"').replace("''", '"')
+    # ASCII is its own NFKD.
     if not word.isascii():
       word = "".join(
         char
