@@ -361,6 +361,7 @@ class AdamWeightDecay:
       apply: bool or bool tensor; False leaves the variables and their moments
         as they are, bit for bit, whatever the gradients hold.
     """
+    # As tensors, so that the compiled formula is not made anew for each number.
     apply = tf.cast(apply, tf.bool)
     learning_rate = tf.cast(learning_rate, tf.float32)
     step = tf.cast(step, tf.float32)

@@ -246,6 +246,7 @@ def run_model(settings, run, features, output_dir):
     step, data = train(
       settings, model, run, start, features=features, output_dir=output_dir
     )
+    # Of a frozen encoder: its stored states.
     run = run._replace(data=data)
   else:
     weight_files.load(

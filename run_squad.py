@@ -128,6 +128,7 @@ def score_predictions(settings):
     if not path:
       folder = os.path.dirname(settings.predictions_file)
       path = os.path.join(folder, answering.NULL_ODDS_FILE)
+    # One that is named must be there; one next to it may be.
     if settings.null_odds_file or tf.io.gfile.exists(path):
       odds = scoring.read_null_odds(path)
       logging.info("the best thresholds are those of the odds in %s", path)

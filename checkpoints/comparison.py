@@ -74,7 +74,9 @@ def compare(source, output, architecture=None):
     source.reader.shapes, registry.name_of(source.config)
   )
   batch = random_batch(source.config)
+  # All ends are compared with this one, so that a fault of ours shows too.
   expected = our_outputs(source, architecture, batch)
+  # Read back from the files, as anybody else would read them.
   result = converter.open_source(output)
   rows = [
     ("this project, output", name, difference)
@@ -99,6 +101,7 @@ def describe_peers(source, rows, kind):
     rows: what `compare` returned.
     kind: of the output, a key of converter.WRITERS.
   """
+  # The programs that could run one of the two ends.
   kinds = {huggingface.Reader.kind, "Model Garden"} & {
     source.reader.kind, _KINDS.get(kind)
   }
@@ -170,6 +173,7 @@ def our_outputs(source, architecture, batch):
 
   if "cls/predictions/output_bias" in shapes:
     rows, length = batch[0].shape
+    # All positions: the head gathers what it is told to.
     everywhere = tf.tile(tf.range(length)[None], [rows, 1])
     found["masked_lm"] = run(
       modeling.MaskedLMHead(config, bert.word_embeddings),
@@ -184,6 +188,7 @@ def our_outputs(source, architecture, batch):
     found["start"], found["end"] = run(head, output.sequence_output)
   if "output_bias" in shapes:
     count = shapes["output_bias"][0]
+    # The two classes have the same names: only the architecture tells.
     if architecture.endswith("ForTokenClassification"):
       head = modeling.TokenClassificationHead(config, count)
       found["labels"] = run(head, output.sequence_output)
@@ -223,6 +228,7 @@ def huggingface_outputs(source, architecture, batch):
       capture_output=True, text=True, check=False,
     )
     if done.returncode:
+      # The last line of a traceback.
       *_, reason = done.stderr.strip().split("\n")
       raise errors.InputError(
         f"transformers cannot run {folder} as {architecture}: {reason}"

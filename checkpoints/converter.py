@@ -250,6 +250,7 @@ def _notes(source, kind):
   notes = list(source.reader.notes)
   function = source.config.hidden_act
   if kind == "huggingface" and function in ("gelu", "gelu_erf"):
+    # The same word is another function there.
     theirs = "gelu_new" if function == "gelu" else "gelu"
     notes.append(
       f"hidden_act {function} is the same function as their {theirs}, which "

@@ -142,6 +142,7 @@ def _weights_of(folder):
 
 def _open_files(path):
   """Returns {tensor name: open file that has it}."""
+  # One file; an index names several.
   if not path.endswith(".json"):
     opened = _open(path)
     return {name: opened for name in opened.keys()}
@@ -165,6 +166,7 @@ def _open(path):
     raise errors.InputError(f"{path} is not on a local disk; copy it to one")
   if not os.path.exists(path):
     raise errors.InputError(f"no such file: {path}; copy all of the model")
+  # By the name: any file may call itself so, and the reader checks it.
   if path.endswith(".bin"):
     return pytorch_files.Reader(path)
   try:
@@ -222,6 +224,7 @@ def _notes(path, folder, variant, files):
 def _sentence_note(path, modules):
   """What sentence-transformers does after the encoder."""
   steps = []
+  # The first one is the encoder.
   for module in modules[1:]:
     step = module["type"].split(".")[-1].lower()
     config = os.path.join(path, module["path"], "config.json")
@@ -321,6 +324,7 @@ def check_tokenizer(vocab_file):
   path = os.path.join(os.path.dirname(vocab_file), _TOKENIZER)
   values = json_files.read(path) if tf.io.gfile.exists(path) else {}
   name = values.get("tokenizer_class")
+  # Only Japanese vocabularies have it.
   analyser = values.get("word_tokenizer_type", "basic")
   if name == "BertJapaneseTokenizer" or analyser != "basic":
     raise errors.InputError(

@@ -139,6 +139,7 @@ def _keys_by_path(bundle):
       )
     names = [name for name in map(_known_name, endings) if name]
     for attribute in graph.nodes[number].attributes:
+      # One value may be reached by several paths, such as encoder and model.
       found.update((name, attribute.checkpoint_key) for name in names)
       if not names:
         rest.add(attribute.checkpoint_key)
@@ -254,6 +255,7 @@ def _items(objects):
   if "masked_lm" not in objects:
     return {"encoder": encoder, "model": encoder}
   model = tf.Module()
+  # The name that BertPretrainerV2 gives it.
   model.encoder_network = encoder
   model.masked_lm = objects["masked_lm"]
   items = {"encoder": encoder, "model": model, "masked_lm": model.masked_lm}

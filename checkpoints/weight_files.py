@@ -179,6 +179,7 @@ def _check_all_shards_exist(prefix):
     os.path.basename(path)
     for path in tf.io.gfile.glob(f"{prefix}.data-*-of-*")
   }
+  # Every shard's name says how many there are.
   count = max((int(name[-5:]) for name in found), default=1)
   for shard in range(count):
     expected = f"{os.path.basename(prefix)}.data-{shard:05d}-of-{count:05d}"
@@ -347,6 +348,7 @@ def _check_shape(variable, reader, name, allowed_missing):
   if theirs == ours:
     return
   if _matches(name, allowed_missing):
+    # The head may be missing, but not be of another task.
     advice = "take its labels, or a checkpoint from before fine-tuning"
   else:
     advice = "give the configuration and vocabulary that belong to it"

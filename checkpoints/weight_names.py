@@ -114,6 +114,7 @@ def _layer(number):
     f"{tf1}/attention/output/dense",
     f"{huggingface}.attention.output.dense",
     f"{garden}/_attention_layer/_output_dense",
+    # Its bias is added after the heads are joined.
     garden_layouts=("heads_in", "same"),
   )
   rows += _norm(

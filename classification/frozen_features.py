@@ -47,6 +47,7 @@ def ensure(path, model, data, *, strategy, batch_size):
   def write(writer):
     logging.info("computing the encoder's features of %s", data.records)
     for outputs in _computed(model, data, strategy, batch_size):
+      # A feature of a record is one row of numbers: [W, H] becomes [W H].
       rows = {
         name: values.reshape(len(values), -1)
         for name, values in outputs.items()

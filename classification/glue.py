@@ -294,6 +294,7 @@ def read(task, data_dir, split, *, language=None):
   layout = _layout(task, split)
   (path,) = paths(task, data_dir, split, language=language)
   prefix = layout.prefix or split
+  # A task of a user's own: what it gives is checked as strictly as a table.
   if task.reader:
     examples = list(task.reader(task, path, prefix))
     _check_read(task, layout, examples)
@@ -370,6 +371,7 @@ class _Rows:
     self._layout = layout
     self._table = table
     self._broken = broken
+    # Those that the files of some split call otherwise.
     self._labels = {label: label for label in task.labels} | layout.renamed
     self._text_a = self._place(layout.text_a)
     self._text_b = self._place(layout.text_b)
@@ -470,6 +472,7 @@ def _warn_of_broken(path, broken, count):
   lines = collections.defaultdict(list)
   for line, fault in broken:
     lines[fault].append(line)
+  # Too many for an official file: it is damaged or another one.
   if len(broken) > max(_MOST_BROKEN, _MOST_BROKEN_PART * count):
     line, fault = min(broken)
     raise errors.InputError(

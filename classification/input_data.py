@@ -67,6 +67,7 @@ class InputOptions:
         "--doc_stride is not for multiple choice, where an example is one "
         "sequence for each ending; leave it out"
       )
+    # 2: [CLS] and [SEP] of a single text.
     if self.doc_stride > self.max_seq_length - 2:
       raise errors.InputError(
         f"--doc_stride={self.doc_stride} would leave out text between windows "
@@ -115,6 +116,7 @@ def label_ids(examples, kind, labels):
   """
   if kind == labelled_examples.REGRESSION:
     return np.array([example.label or 0.0 for example in examples], np.float32)
+  # Before any record is written.
   labelled_examples.check_classes(examples, labels)
   numbers = {label: number for number, label in enumerate(labels)}
   if kind == labelled_examples.MULTI_LABEL:
@@ -365,6 +367,7 @@ def prepare(path, examples, options):
   fingerprint = {
     **dataclasses.asdict(options),
     "format": _FORMAT,
+    # Its content in place of its path.
     "vocab_file": cached_records.file_sha256(options.vocab_file),
     "examples": digest(examples),
   }
@@ -439,6 +442,7 @@ def log_examples(examples, options):
       "\n  input_ids: %s", example.guid, example.label, count,
       " ".join(tokens), " ".join(map(str, ids)),
     )
+    # Shown are the first sequences of each example.
     start += count
 
 

@@ -204,6 +204,7 @@ def class_weights(weights, examples, labels, kind=SINGLE):
     return _balanced(examples, labels, kind)
   parts = [part.strip() for part in weights.split(",")]
   if all("=" in part for part in parts):
+    # From the right: a class may have "=" in its name.
     named = dict(part.rsplit("=", 1) for part in parts)
   elif len(parts) == len(labels):
     named = dict(zip(labels, parts))
@@ -237,6 +238,7 @@ def _balanced(examples, labels, kind):
   if kind == MULTI_LABEL:
     total = len(examples)
     return [(total - counts[label]) / counts[label] for label in labels]
+  # As many as examples: each has one class here.
   total = sum(counts[label] for label in labels)
   return [total / (len(labels) * counts[label]) for label in labels]
 

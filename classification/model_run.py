@@ -196,6 +196,7 @@ class ModelRun:
     return setup.make_trainer(
       settings,
       self._model.variables,
+      # All: the trainer leaves out what --freeze_* name.
       trained=self._model.variables,
       config=run.config,
       strategy=run.strategy,

@@ -195,6 +195,7 @@ def _read_table(path, columns, options, faults):
       f"{path}: neither .csv, .tsv nor .jsonl at the end; name the format: "
       f"{', '.join(FORMATS)}"
     )
+  # None: not asked for.
   names = [name for name in columns if name]
   if len(set(names)) < len(names):
     raise errors.InputError(
@@ -205,6 +206,7 @@ def _read_table(path, columns, options, faults):
     return tables.read_json_lines(path, names, faults=faults)
   if file_format == TSV and not options.quoted:
     return tables.read_tsv(path, faults=faults)
+  # A TSV with quotes is a CSV with tabs.
   delimiter = "\t" if file_format == TSV else options.delimiter
   if delimiter is None:
     delimiter = tables.guess_delimiter(path, names)

@@ -62,6 +62,7 @@ def lines(kind, guids, outputs, labels):
     float32, so that they can be read back.
   """
   outputs = np.asarray(outputs, np.float32)
+  # zip would drop the rest without a word.
   if len(outputs) != len(guids):
     raise ValueError(f"{len(outputs)} outputs for {len(guids)} examples")
   found = predicted_labels(kind, outputs, labels)

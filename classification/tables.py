@@ -163,6 +163,7 @@ def _json_row(line, names):
         f"no {name!r}; it has {_listed(values)}; add it, or name another "
         "column"
       )
+  # Other keys are ignored: data of others often have more.
   return [values[name] for name in names], None
 
 
@@ -200,6 +201,7 @@ def _table(path, rows, numbers, *, width=None, faults=None, joins=False):
     names, rows, numbers = rows[0], rows[1:], numbers[1:]
   if not rows:
     raise errors.InputError(f"{path}: no rows, only a header")
+  # The usual file: nothing is copied.
   if all(len(row) == len(names) for row in rows):
     return Table(path, names, rows, numbers)
   if joins:

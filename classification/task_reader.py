@@ -129,6 +129,7 @@ def _read_own(settings, config):
     seed=settings.seed,
     separator=settings.label_separator,
     file_format=settings.file_format,
+    # None: the format's own way.
     quoted=settings.quoted_tsv or None,
     delimiter=_delimiter(settings.separator),
     skips_bad_rows=settings.on_bad_row == "skip",
@@ -154,6 +155,7 @@ def _own_paths(settings):
   paths = {}
   for purpose in purposes(settings):
     name = f"{purpose}_file"
+    # Both parts come from one file.
     if purpose == "eval" and settings.eval_fraction:
       name = "train_file"
     paths[purpose] = settings.get(name)

@@ -128,10 +128,12 @@ def _learned_order(official, learned):
   if not labels or _are_generic(learned):
     return labels
   names = {label.lower(): label for label in labels}
+  # A model of others may call class 1 "positive" or "equivalent".
   if labels in _NUMBERED:
     for others in _NAMES_OF_NUMBERED:
       names.update(zip(others, labels))
   found = tuple(names.get(name.lower()) for name in learned)
+  # Every class once: nothing is left to guess.
   if len(found) == len(labels) and set(found) == set(labels):
     return found
   logging.warning(

@@ -77,6 +77,7 @@ def report_input_errors(main):
     except InputError as error:
       sentence = str(error)
     except OSError as error:
+      # str(error) would begin with "[Errno 2]".
       named = f": {error.filename}" if error.filename else ""
       sentence = f"{error.strerror or error}{named}"
     script = os.path.basename(sys.argv[0])

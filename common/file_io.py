@@ -77,6 +77,7 @@ def names_and_sizes(paths):
       for name in inside
       if not _gfile().isdir(name)
     ]
+  # Sorted: the order of a folder is that of its file system.
   listed = "".join(f"{name} {size}\n" for name, size in sorted(sizes))
   return (
     f"{len(sizes)} files, {sum(size for _, size in sizes)} bytes, checksum of "
@@ -203,6 +204,7 @@ def remove_stale_temporary_files(path):
     found = os.path.join(folder, name)
     if name.startswith(start) and _is_stale_temporary(found):
       with contextlib.suppress(FileNotFoundError):
+        # Another process may have been faster.
         os.remove(found)
 
 

@@ -43,6 +43,7 @@ def answer_lines(
   """
   bad = 0
   for lines in read_batches(source, batch_size):
+    # By the number of the line: some are blank, some are bad.
     texts, answers = {}, {}
     for number, line in lines:
       try:

@@ -222,6 +222,7 @@ def _count_by_seeking(path, stream):
   size = tf.io.gfile.stat(path).length
   count = offset = 0
   while offset < size:
+    # Over the data: only lengths are read, however large the file is.
     stream.seek(offset)
     header = stream.read(_HEADER_BYTES)
     if len(header) == _HEADER_BYTES:

@@ -27,6 +27,7 @@ def answer_lines(source, target, encode, vectors_of, *, batch_size):
     )
 
   def format_error(number, error):
+    # As in the original: counted from 0, and spelled so.
     values = {"linex_index": number - 1, "error": str(error)}
     return json_files.line(values).rstrip("\n")
 

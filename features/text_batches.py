@@ -142,6 +142,7 @@ def make_encoder(tokenizer, max_seq_length):
     if ids_b:
       input_sequences.truncate_pair(ids_a, ids_b, max_seq_length - 3)
     else:
+      # One [SEP] less, so one piece more.
       ids_a, ids_b = ids_a[: max_seq_length - 2], None
     return input_sequences.build_inputs(
       ids_a, ids_b, cls_id=cls_id, sep_id=sep_id

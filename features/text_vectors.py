@@ -25,6 +25,7 @@ def layer_indexes(texts, num_hidden_layers):
   """
   indexes = []
   for text in texts:
+    # As in the original: negative numbers count from the last layer.
     is_number = text.strip().removeprefix("-").isdecimal()
     if not is_number or not (
       -num_hidden_layers <= int(text) < num_hidden_layers

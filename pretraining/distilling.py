@@ -43,6 +43,7 @@ def parse_weights(texts):
       f"--distillation_weights={','.join(texts)}: expected three numbers of 0 "
       "or more, of soft targets, masked words and hidden states, such as 5,2,1"
     )
+  # Then the teacher would be computed for nothing.
   if not weights.soft_targets and not weights.cosine:
     raise errors.InputError(
       f"--distillation_weights={','.join(texts)}: nothing is learned from the "

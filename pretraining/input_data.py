@@ -38,6 +38,7 @@ def record_features(max_seq_length, max_predictions, *, masked, pairs):
   else:
     features["word_starts"] = integers(max_seq_length)
   if pairs:
+    # Not asked for where they are not used: packed records have none.
     features["next_sentence_labels"] = integers(1)
   return features
 
@@ -67,6 +68,7 @@ class PretrainingInput:
       InputError: the files do not fit these options.
     """
     self.files = files
+    # The first record says of which kind they are; all files are checked below.
     first = pipeline.first_record(files[0])
     self.is_masked = "word_starts" not in first
     if use_next_sentence_loss and "next_sentence_labels" not in first:

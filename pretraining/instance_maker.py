@@ -320,9 +320,11 @@ def _joined(corpus, documents, vocabulary):
   for document in documents:
     first, last = corpus.sentences_of(document)
     start, end = corpus.sentence_starts[first], corpus.sentence_starts[last]
+    # Between two documents, not before the first.
     if ids:
       ids.append(vocabulary.sep_id)
       continues.append(text_corpus.NO_WORD)
+    # From places in the old array to places in the new one.
     shift = len(ids) - start
     ids.frombytes(corpus.ids[start:end].tobytes())
     continues += flags[start:end]

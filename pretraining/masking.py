@@ -394,6 +394,7 @@ class SpanMasker(_Masker):
     masked = bytearray(len(words))
     for first in self._random_order(len(words)):
       run = []
+      # The length is drawn even where the run cannot be long: one draw a start.
       for word in range(first, min(first + self._length(), ends[first])):
         size = len(words[word])
         if masked[word] or size > budget - len(run):

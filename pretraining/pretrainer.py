@@ -26,6 +26,7 @@ class PretrainingModel(tf.Module):
   ):
     super().__init__()
     self.config = config
+    # One for all: initial weights are a function of seed and name.
     seed = model_options["seed"]
     self.bert = registry.make_encoder(config, **model_options)
     self.masked_lm = modeling.MaskedLMHead(

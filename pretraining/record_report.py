@@ -137,6 +137,7 @@ class Report:
       is_text = (arrays["input_mask"] > 0) & ~np.isin(ids, special)
       self.text_tokens += int(is_text.sum())
       self.unknown += int((is_text & (ids == self._vocabulary.unk_id)).sum())
+    # Clipped, so that a damaged mask is a fault and not an error.
     tokens = arrays["input_mask"].sum(1).clip(0, len(self.lengths) - 1)
     self.lengths += np.bincount(tokens, minlength=len(self.lengths))
     if "masked_lm_weights" in arrays:
@@ -153,6 +154,7 @@ class Report:
     """Returns the report, some lines for a reader."""
     count = int(self.lengths.sum())
     tokens = int(self.lengths @ np.arange(len(self.lengths)))
+    # T for each record.
     places = count * (len(self.lengths) - 1)
     lines = [
       f"{len(self.records)} file(s), {sum(self.records.values()):,} records, "

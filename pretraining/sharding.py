@@ -107,6 +107,7 @@ class ShardedRun:
       "shard_bytes": shard_bytes,
       **options.to_manifest(),
       "inputs": {
+        # Sizes: text that grew or shrank makes other shards.
         piece.path: piece.end for piece in text_shards.whole_files(files)
       },
     }
@@ -205,6 +206,7 @@ class ShardedRun:
           )
       return {}
     manifest = _read_json(self.manifest)
+    # The first difference is named; all must be equal.
     for name, now in self._source.items():
       before = manifest.get(name)
       if before != now:
@@ -293,6 +295,8 @@ def make_shard(maker, seed, shard):
     (ShardResult, ShardText).
   """
   with tfrecord.RecordWriter(shard.output) as writer:
+    # Unlike the original: a file ends a document, since its next one may be in
+    # another shard.
     corpus = maker.read(shard.pieces, joined=False)
     if corpus.num_documents == 1:
       logging.warning(

@@ -54,6 +54,7 @@ def plan_shards(files, shard_bytes):
       if not room:
         shards.append([])
         room = shard_bytes
+      # Any byte: where a document begins near it is found when it is read.
       end = min(size, start + room)
       shards[-1].append(Piece(path, start, end))
       room -= end - start

@@ -287,6 +287,7 @@ def make_vocabulary(
   tokens += learn(
     counts.words,
     alphabet,
+    # What room is left after special tokens and characters.
     num_pieces=vocab_size - len(tokens),
     min_frequency=min_frequency,
     max_words=max_learned_words,

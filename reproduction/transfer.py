@@ -176,6 +176,7 @@ def _check(path, file, url):
   found, expected = None, None
   if file.size is not None and size != file.size:
     found, expected = f"{size:,} bytes", f"{file.size:,}"
+  # Not of every file a checksum is published.
   elif file.sha256 and digest.hexdigest() != file.sha256:
     found, expected = f"SHA-256 {digest.hexdigest()}", file.sha256
   if found:

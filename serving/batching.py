@@ -185,6 +185,7 @@ class Batcher:
     """Takes the oldest request and those that can be joined to it."""
     batch, rest, count = [], collections.deque(), 0
     for request in self._waiting:
+      # A smaller request further back may still fit.
       joins = not batch or (
         self._join
         and request.key == batch[0].key

@@ -158,6 +158,7 @@ class Classifier(ServedModel):
     super().__init__(config, tokenizer, options, labels)
     if options.text_pairs:
       self.text_inputs = ("text_a", "text_b")
+    # A regression has one output and no name for it.
     count = 1 if options.activation == "linear" else len(self.labels)
     self.head = modeling.ClassificationHead(config, count)
 
@@ -193,6 +194,7 @@ class Classifier(ServedModel):
     """Returns the outputs of `from_text` for logits [B, L]."""
     if self.options.activation == "linear":
       return {"score": logits[:, 0]}
+    # In the graph: an answer needs no other file.
     names = tf.constant(self.labels)
     outputs = {"labels": tf.tile(names[tf.newaxis], [tf.shape(logits)[0], 1])}
     if self.options.activation == "sigmoid":

@@ -109,6 +109,7 @@ def format_predictions(outputs, by_row):
   if not by_row:
     answer = next(iter(values.values())) if single else values
     return json.dumps({"outputs": answer}, ensure_ascii=False)
+  # From {output: rows} to a tuple of outputs for each row.
   rows = zip(*values.values())
   if single:
     predictions = [row[0] for row in rows]

@@ -125,6 +125,7 @@ def _signatures(model):
 
   return {
     "serving_default": text.get_concrete_function(
+      # The name in the spec becomes the input's name in the signature.
       **{n: tf.TensorSpec([None], tf.string, n) for n in model.text_inputs}
     ),
     "ids": ids.get_concrete_function(
@@ -189,6 +190,7 @@ class LoadedModel:
     path = os.path.join(self.folder, "saved_model.pb")
     with tf.io.gfile.GFile(path, "rb") as stream:
       model = saved_model_pb2.SavedModel.FromString(stream.read())
+    # From the file, where they are as TensorFlow Serving reads them.
     definitions = model.meta_graphs[0].signature_def
     return {
       name: json_format.MessageToDict(

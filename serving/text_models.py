@@ -238,6 +238,7 @@ class TextModel:
   def _head(self, name, options):
     """Returns the _Head with options; that with other ones is forgotten."""
     known, head = self._heads.get(name, (None, None))
+    # One model of a head at a time: a second one would double the memory.
     if known != options:
       given = {
         **{key: self._settings.get(key) for key in self._settings.given},
@@ -407,6 +408,7 @@ def _columns(texts, others=None):
 def _check_row(number, row, count):
   """Raises InputError if a row has not `count` texts."""
   try:
+    # Also finds half a surrogate pair, which TensorFlow would refuse later.
     sizes = [len(text.encode("utf-8")) for text in row]
   except (AttributeError, TypeError, UnicodeEncodeError) as error:
     raise errors.InputError(

@@ -202,6 +202,7 @@ def read(path, *, training=False, version_2=False):
   for number, (place, paragraph) in enumerate(_paragraphs(path)):
     text = _field(paragraph, "context", str, place)
     words = list(_WORD.finditer(text))
+    # Cut into words once for all its questions.
     passage = _Text(
       text, [word.group() for word in words], [word.start() for word in words]
     )

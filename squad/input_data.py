@@ -88,6 +88,7 @@ def make_batch(windows, tokenizer, max_seq_length, *, training=False):
       end_positions="end_position",
       is_impossible="is_impossible",
     )
+  # [B, 1], as records have them.
   numbers = {
     name: np.array([[getattr(w, field)] for w in windows], np.int32)
     for name, field in columns.items()
@@ -175,6 +176,7 @@ def _write_records(
   facts = {"num_records": 0, "tokens": 0, "unknown": 0}
   (unknown_id,) = tokenizer.convert_tokens_to_ids([tokenizer.unk_token])
   remaining = iter(windows)
+  # In blocks: serializing many together is what makes it fast.
   while block := list(itertools.islice(remaining, _BLOCK)):
     if not facts["num_records"]:
       for window in block[:_SHOWN]:

@@ -128,6 +128,7 @@ def _training_batches(job, step):
     seed=settings.seed,
     first_step=step,
     bucketing=setup.bucketing(settings, job.features, job.strategy),
+    # With that flag all padding is computed, and competes for answers.
     trim=shapes_vary and not settings.pad_to_max_length,
   )
 

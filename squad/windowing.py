@@ -200,6 +200,7 @@ def make_windows(
     if training and not question.is_impossible and passage.tokens:
       answer = find_answer(question, passage, tokenizer)
     for window in _windows_of(question, passage, tokenizer, lengths):
+      # As in the original: numbered in order, over all questions.
       window = window._replace(unique_id=unique_id, question_index=index)
       yield _with_answer(window, answer) if training else window
       unique_id += 1

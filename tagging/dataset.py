@@ -263,6 +263,7 @@ def label_ids(sentences, labels, path):
   faults, unknown = errors.Faults(), set()
   for sentence in sentences:
     for line, label in zip(sentence.lines, sentence.labels):
+      # Each unknown label once, at its first place.
       if label not in number_of and label not in unknown:
         unknown.add(label)
         faults.found.append(
@@ -337,6 +338,7 @@ def make_windows(
       for _, sentence in document
       for word, line in zip(sentence.words, sentence.lines)
     ]
+    # A document at a time: context never comes from another one.
     for number, first, start, end in _targets(document, words, room):
       left, right = start, end
       if document_context:

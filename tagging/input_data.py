@@ -97,6 +97,7 @@ def files_to_read(settings):
       raise errors.InputError(
         f"--{flag or f'do_{name}'} needs --{name}_file"
       )
+  # Lines are answered as they come; there is no file to read.
   if flag_conflicts.answers_stream(settings):
     del paths["predict"]
   if paths and not settings.output_dir:
@@ -109,6 +110,7 @@ def files_to_read(settings):
 
 def read_all(settings, paths):
   """Returns dict from the names of `paths` to lists of dataset.Sentence."""
+  # None: read where there are any, to score the predictions.
   any_labels = None if settings.predict_labels else False
   return {
     name: read(

@@ -124,6 +124,7 @@ class ColumnAnswers:
       for _, text in lines
     )
     predicted = []
+    # Empty lines alone make no sentence, and are answered as they are.
     if has_words:
       predicted = tag(
         dataset.parse_sentences(
@@ -178,6 +179,7 @@ class JsonAnswers:
       for number, values in waiting
       if isinstance(values, dict)
     ]
+    # Taken in turn by the lines that could be read.
     predicted = iter(tag(sentences) if sentences else [])
     answers = []
     for _, values in waiting:

@@ -152,6 +152,7 @@ def report(counts):
   ]
   total = sum(counts.wanted.values())
   shares = {
+    # Each kind alike, however rare.
     "macro avg": [_ratio(1, len(rows))] * len(rows),
     "weighted avg": [_ratio(row[-1], total) for row in rows],
   }

@@ -43,6 +43,7 @@ class TaggingModel(tf.Module):
     seed = model_options["seed"]
     self.bert = registry.make_encoder(config, **model_options)
     self.is_frozen = bool(features)
+    # Which outputs the stored states are of, in the order in which they lie.
     self._stored = bilstm.states_read(
       stored_features, config.num_hidden_layers
     )

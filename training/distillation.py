@@ -209,6 +209,7 @@ class EverySecondLayer:
     self.path = self._reader.path
     self._names = {}
     for name in self._reader.shapes:
+      # Of an odd number of layers the first and the last are both taken.
       layer = re.search(r"(?<=/encoder/layer_)\d+(?=/)", name)
       if not layer:
         self._names[name] = name

@@ -56,6 +56,7 @@ def make_strategy(
     raise errors.InputError(
       f"--use_tpu contradicts --distribution_strategy={kind}; drop one"
     )
+  # First of all: a device that was used cannot be split any more.
   if num_logical_cpus > 1:
     _split_cpu(num_logical_cpus)
   if use_tpu or kind == "tpu":

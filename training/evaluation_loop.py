@@ -240,6 +240,7 @@ class PeriodicEvaluation:
     state = self._state
     metric = _find_metric(state["metric"], results)
     value = results[metric]
+    # An equal value is not better: the earlier weights stay.
     if not _is_better(metric, value, state["value"]):
       state["worse_since"] += 1
       if self.should_stop:

@@ -104,11 +104,13 @@ def _records_or_none(path):
     while offset < size:
       try:
         for record in tfrecord.read_serialized(rest):
+          # Where the next one begins, if this was the last good one.
           offset += len(record) + _FRAME_BYTES
           yield record
         return
       except errors.InputError:
         yield None
+      # A compressed stream cannot be entered in its middle.
       if not is_plain:
         return
       offset = _next_record(path, offset)

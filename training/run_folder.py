@@ -341,6 +341,7 @@ def latest_committed(folder):
   Whoever wrote it. Newer ones that are not whole are skipped, with a warning.
   """
   foreign = _foreign_steps(folder)
+  # The newest whole one counts, whoever wrote it.
   for step in sorted({*_steps(folder), *foreign}, reverse=True):
     prefix = os.path.join(folder, f"model.ckpt-{step}")
     try:
@@ -401,6 +402,7 @@ def _check_files(folder, files):
     if not tf.io.gfile.exists(path):
       raise errors.InputError(f"{name} is missing")
     found_bytes = tf.io.gfile.stat(path).length
+    # Sizes first: they cost nothing, and most damage is a file cut off.
     if found_bytes != expected["bytes"]:
       raise errors.InputError(
         f"{name} has {found_bytes} bytes instead of {expected['bytes']}"

@@ -31,6 +31,7 @@ def training_length(settings, num_examples):
       f"{settings.num_train_epochs} epochs make no step; lower "
       "--train_batch_size or raise --num_train_epochs"
     )
+  # With its own schedule: the rate falls to 0 at that step.
   if settings.max_train_steps:
     num_train_steps = min(num_train_steps, settings.max_train_steps)
   return num_train_steps, int(num_train_steps * settings.warmup_proportion)
@@ -352,6 +353,7 @@ def _trained_with(settings, fixed):
   if not settings.do_train:
     return None
   watched = {}
+  # By their names; data files by their sizes too.
   for name in ("init_checkpoint", "teacher_checkpoint"):
     if settings.get(name):
       watched[name] = settings.get(name)

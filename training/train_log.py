@@ -71,6 +71,7 @@ class TrainingLog:
     self._steps_told, self._recent_loss = 0, 0.0
     self._waiting = self._last = None
     self._profiling = False
+    # Not time.time(): that clock may be set back.
     self._block_began = self._line_shown = time.monotonic()
     self._speed_from = None
     self._reset_interval()
@@ -173,6 +174,7 @@ class TrainingLog:
   def _show(self, is_due):
     """Shows the values of now, and writes them down if that is due."""
     step, moment, results = self._last
+    # So that a log file shows life between two logged steps.
     is_long_ago = moment - self._line_shown > _SECONDS_BETWEEN_LINES
     if is_due or self._screen.is_terminal or is_long_ago:
       values = self._values(step, moment, results)
@@ -270,6 +272,7 @@ def write_last_evaluation(folder, step, results):
     step: that the training ended with.
     results: dict from name to value; only numbers are written.
   """
+  # The log of the run says whether it has been told already.
   lines = _lines_up_to(os.path.join(folder, "train_log.jsonl"), step)
   logged = [json.loads(line) for line in lines.splitlines()]
   if any(
