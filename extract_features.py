@@ -155,12 +155,12 @@ def make_computer(settings, model, layers, strategy):
 
 
 def make_rows_of(settings, tokenizer):
-  """Returns the function that makes a window's results feature_files rows."""
+  """Returns the function that makes a block's results feature_files rows."""
   if settings.similarity:
     return feature_files.similarity_rows
   if settings.pooling:
     return feature_files.vector_rows
-  return lambda window: feature_files.token_rows(window, tokenizer)
+  return lambda block: feature_files.token_rows(block, tokenizer)
 
 
 def answer_lines(settings, computer, layers, tokenizer):
@@ -180,10 +180,10 @@ def answer_lines(settings, computer, layers, tokenizer):
     lambda number, text: encode(encode_text, number, text),
     lambda examples: [
       line.text(row)
-      for window in computer.compute_all(
+      for block in computer.compute_all(
         examples, group=2 if settings.similarity else 1
       )
-      for row in rows_of(window)
+      for row in rows_of(block)
     ],
     batch_size=settings.batch_size,
   )

@@ -56,7 +56,7 @@ class SimilarityRow(NamedTuple):
 
 
 def token_rows(results, tokenizer):
-  """Returns TokenRows of a window's (Example, values)."""
+  """Returns TokenRows of a block's (Example, values)."""
   return [
     TokenRow(
       index=example.index,
@@ -69,7 +69,7 @@ def token_rows(results, tokenizer):
 
 
 def vector_rows(results):
-  """Returns VectorRows of a window's (Example, vector)."""
+  """Returns VectorRows of a block's (Example, vector)."""
   return [
     VectorRow(example.index, vector)
     for example, vector in results

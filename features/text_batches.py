@@ -1,7 +1,7 @@
 """Lines of text -> inputs of the model, in batches of nearly equal length.
 
 A line is one text, or two with " ||| " between them. Lines are read when
-they are needed: memory holds one *window* of several thousand tokens, whose
+they are needed: memory holds one *block* of several thousand tokens, whose
 lines are sorted by length so that batches have little padding.
 """
 
@@ -151,7 +151,7 @@ def make_encoder(tokenizer, max_seq_length):
   return encode
 
 
-def windows(examples, max_tokens, *, group=1):
+def blocks(examples, max_tokens, *, group=1):
   """Cuts a stream of examples into lists of about `max_tokens` tokens.
 
   Args:
@@ -162,13 +162,13 @@ def windows(examples, max_tokens, *, group=1):
   Yields:
     Lists of Example, none of them empty, in order.
   """
-  window, tokens = [], 0
+  block, tokens = [], 0
   for example in examples:
-    window.append(example)
+    block.append(example)
     tokens += len(example.input_ids)
     # A pair is not cut in two.
-    if tokens >= max_tokens and len(window) % group == 0:
-      yield window
-      window, tokens = [], 0
-  if window:
-    yield window
+    if tokens >= max_tokens and len(block) % group == 0:
+      yield block
+      block, tokens = [], 0
+  if block:
+    yield block

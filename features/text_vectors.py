@@ -14,7 +14,7 @@ from variants import registry
 
 # Tokens whose vectors are held in memory at a time: 200 MB for four layers of
 # BERT-base.
-_WINDOW_TOKENS = 1 << 14
+_BLOCK_TOKENS = 1 << 14
 
 
 def layer_indexes(texts, num_hidden_layers):
@@ -166,22 +166,22 @@ class VectorComputer:
     return self._step(**batch).numpy()[: len(examples)]
 
   def compute_all(self, examples, *, group=1):
-    """Yields lists of (Example, its values), window after window, in order.
+    """Yields lists of (Example, its values), block after block, in order.
 
     Args:
       examples: iterable of text_batches.Example.
       group: N consecutive examples that are yielded in the same list.
     """
-    for window in text_batches.windows(examples, _WINDOW_TOKENS, group=group):
-      values = [None] * len(window)
-      lengths = [len(example.input_ids) for example in window]
+    for block in text_batches.blocks(examples, _BLOCK_TOKENS, group=group):
+      values = [None] * len(block)
+      lengths = [len(example.input_ids) for example in block]
       for places in input_sequences.batches_by_length(
         lengths, self._batch_size
       ):
-        rows = self.compute_batch([window[i] for i in places])
+        rows = self.compute_batch([block[i] for i in places])
         for place, row in zip(places, rows):
           values[place] = row
-      yield list(zip(window, values))
+      yield list(zip(block, values))
 
 
 def inner_values(model, example, layer):

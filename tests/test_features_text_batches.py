@@ -77,19 +77,19 @@ def test_a_line_that_is_no_pair_is_named(tmp_path, tokenizer):
     list(text_batches.read_pairs(str(path), tokenizer, 8))
 
 
-def test_windows_hold_every_example_once_in_order():
+def test_blocks_hold_every_example_once_in_order():
   given = examples(3, 5, 4, 4, 1)
-  found = list(text_batches.windows(given, 8))
+  found = list(text_batches.blocks(given, 8))
   assert [[len(e.input_ids) for e in w] for w in found] == [[3, 5], [4, 4], [1]]
-  assert [example for window in found for example in window] == given
+  assert [example for block in found for example in block] == given
 
 
-def test_windows_do_not_part_a_group():
-  found = list(text_batches.windows(examples(9, 1, 9, 1), 8, group=2))
-  assert [len(window) for window in found] == [2, 2]
+def test_blocks_do_not_part_a_group():
+  found = list(text_batches.blocks(examples(9, 1, 9, 1), 8, group=2))
+  assert [len(block) for block in found] == [2, 2]
 
 
-def test_windows_read_no_further_than_they_must():
+def test_blocks_read_no_further_than_they_must():
   given = iter(examples(4, 4, 4))
-  next(text_batches.windows(given, 8))
+  next(text_batches.blocks(given, 8))
   assert len(list(given)) == 1
