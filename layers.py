@@ -369,6 +369,8 @@ class TokenRows(NamedTuple):
     # [CLS], which heads read even where it is masked.
     is_row = mask | ~tf.reduce_any(mask, axis=1, keepdims=True)
     is_row |= tf.range(tf.shape(mask)[1]) == 0
+    # Of a mask [[1, 1, 0], [1, 0, 0]]: places are 0 1 3, numbers [[0, 1, 1],
+    # [2, 2, 2]].
     flat = tf.reshape(is_row, [-1])  # [B T]
     places = tf.cast(tf.where(flat)[:, 0], tf.int32)  # [S]
     # Padding gets the number of the row before it. There is one, because every

@@ -115,6 +115,7 @@ class BertConfig:
     """Reads a file of either format; InputError names it in every fault."""
     json_object = config_formats.read(os.fspath(json_file))
     try:
+      # Any fault gets the file's name, wherever in the reading it was found.
       return cls.from_dict(json_object)
     except errors.InputError as error:
       raise errors.InputError(f"{json_file}: {error}") from error

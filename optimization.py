@@ -594,6 +594,7 @@ def learning_rate_multipliers(names, num_layers, decay):
     dict from name to factor.
   """
   return {
+    # 12 layers: heads 1, layer 11 decay, layer 0 decay^12, embeddings decay^13.
     name: decay ** (num_layers + 1 - layer_of(name, num_layers))
     for name in names
   }

@@ -76,6 +76,7 @@ def validate_case_matches_checkpoint(do_lower_case, init_checkpoint):
     return
   name = folder.group(1)
   if do_lower_case and _CASED_RELEASE.fullmatch(name):
+    # The names are released ones alone: of another folder nothing is known.
     kind, text = "cased", "lower-cased text"
   elif not do_lower_case and _LOWER_CASED_RELEASE.fullmatch(name):
     kind, text = "lower-cased", "text with its capitals"
@@ -329,6 +330,7 @@ class WordpieceTokenizer:
     self._inner_pieces = {
       token[2:]: token for token in vocab if token.startswith("##")
     }
+    # No search begins further right than a piece can reach.
     self._longest_piece = max(map(len, vocab), default=0)
     self._pieces_of = _Cache(self.longest_matches)
 

@@ -22,6 +22,7 @@ def batches(tokenizer, lines, batch_size, max_seq_length):
   """Yields (numbers of the lines, inputs) of lines of like length."""
   encoded = tokenizer(lines, truncation=True, max_length=max_seq_length)
   lengths = [len(ids) for ids in encoded["input_ids"]]
+  # The longest first, as in this project.
   order = np.argsort(lengths, kind="stable")[::-1]
   for start in range(0, len(order), batch_size):
     rows = order[start : start + batch_size]
@@ -83,6 +84,7 @@ def main():
     arguments.weights, attn_implementation="sdpa"
   ).eval()
   tokenizer = transformers.AutoTokenizer.from_pretrained(arguments.weights)
+  # Phrases of SST-2: no other separator of lines is in them.
   lines = arguments.lines.read_text(encoding="utf-8").splitlines()
   mixed = arguments.dtype == "bfloat16"
   found = None
@@ -95,6 +97,7 @@ def main():
       values = compute(model, inputs).numpy()
       if found is None:
         found = np.empty([len(lines), values.shape[1]], np.float32)
+      # Back in the order of the lines.
       found[rows] = values
   write(arguments.output, found)
 

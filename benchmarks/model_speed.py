@@ -77,6 +77,7 @@ class Ours:
 
   def train(self, batch):
     """One training step; returns when it is done."""
+    # Outside of the tf.function, which may make variables only once.
     if not self._steps:
       self._optimizer.create_slots(self._variables)
     self._steps += 1
@@ -117,6 +118,7 @@ class HuggingFace:
     import transformers
 
     names = config.to_dict()
+    # Their name of the tanh form, which ours is.
     names["hidden_act"] = "gelu_new"
     self.name = "Hugging Face, " + ("torch.compile" if compiled else "eager")
     self.optional = compiled
@@ -143,6 +145,7 @@ class HuggingFace:
 
   def predict(self, batch):
     """Logits of a batch."""
+    # Without dropout, as ours.
     self._model.eval()
     with self._torch.inference_mode(), self._precision():
       self._run(**self._inputs(batch))
@@ -202,6 +205,7 @@ def main(argv):
       results[method] = step_timing.measure(
         contenders, method, batch, **options
       )
+  # Of all contenders together: they live in one process.
   resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
   print(f"peak memory of the process: {resident:.1f} GB")
   step_timing.write(FLAGS.results_file, results)

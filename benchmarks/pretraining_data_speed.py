@@ -59,6 +59,7 @@ def commands(text, folder):
       [
         *flags_for_all,
         f"--output_file={folder}/{processes}",
+        # A little more, so that rounding makes no shard of the last few bytes.
         f"--shard_size_mb={size * 1.001}",
         f"--num_processes={processes}",
       ]
@@ -86,6 +87,7 @@ def main(_):
     with open(tiny, "w") as stream:
       stream.write(data_commands.TINY_TEXT)
     os.mkdir(os.path.join(folder, "tiny"))
+    # The same commands, so that each one's own start is taken off.
     starts = dict(commands(tiny, os.path.join(folder, "tiny")))
     for name, command in commands(FLAGS.text, folder):
       start, cost = (
@@ -99,6 +101,7 @@ def table_row(name, num_words, start, cost):
   """Returns a contender's row; `start` is what the start of it alone costs."""
   cells = [f"{name:26}"]
   for before, all_of_it in zip(start[:2], cost[:2]):
+    # Of what the text adds to the start.
     rate = num_words / max(all_of_it - before, 1e-3)
     cells += [f"{all_of_it:9.1f}{before:9.1f}{rate:11,.0f}"]
   added = cost.megabytes - start.megabytes

@@ -30,6 +30,7 @@ class HuggingFace:
     self.name = "Hugging Face, " + ("torch.compile" if compiled else "eager")
     self.optional = compiled
     self._torch, self._is_mixed = torch, dtype == tf.bfloat16
+    # Their name of the tanh form, which ours is.
     values = {**config.to_dict(), "hidden_act": "gelu_new"}
     self._model = transformers.BertForPreTraining(
       transformers.BertConfig(attn_implementation="sdpa", **values)
@@ -42,6 +43,7 @@ class HuggingFace:
   def pretrain(self, batch):
     """One training step; returns when it is done."""
     torch = self._torch
+    # -100 is what torch's cross-entropy leaves out.
     labels = np.full(batch.input_ids.shape, -100)
     np.put_along_axis(
       labels, batch.masked_lm_positions, batch.masked_lm_ids, 1
@@ -59,6 +61,7 @@ class HuggingFace:
     }
     self._model.train()
     with torch.autocast("cpu", torch.bfloat16, enabled=self._is_mixed):
+      # torch runs at once on a CPU: when `step` returns the work is done.
       loss = self._run(**inputs).loss
     loss.backward()
     torch.nn.utils.clip_grad_norm_(self._model.parameters(), _CLIP)
@@ -79,6 +82,7 @@ class ModelGarden:
     self.optional = compiled
     self._is_mixed = dtype == tf.bfloat16
     if self._is_mixed:
+      # Of the process: no other peer here uses tf_keras.
       tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
     encoder = comparison.make_model_garden_encoder(config)
     head = layers.ClassificationHead(
@@ -86,6 +90,7 @@ class ModelGarden:
     )
     self._model = models.BertPretrainerV2(
       encoder,
+      # The original's form, so that all compute the same function.
       mlm_activation=lambda x: tf.nn.gelu(x, approximate=True),
       classification_heads=[head],
     )
@@ -133,6 +138,7 @@ class KerasHub:
 
     self.name = "keras-hub, " + ("XLA" if compiled else "graph")
     self.optional = True
+    # Weights stay float32, as they do here.
     policy = "mixed_bfloat16" if dtype == tf.bfloat16 else "float32"
     backbone = keras_hub.models.BertBackbone(
       vocabulary_size=config.vocab_size,
@@ -150,6 +156,7 @@ class KerasHub:
         _RATE, weight_decay=_DECAY, global_clipnorm=_CLIP
       ),
       loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+      # Metrics of every step are no part of a training step.
       weighted_metrics=[],
       jit_compile=compiled,
     )

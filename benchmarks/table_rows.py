@@ -91,6 +91,7 @@ def evaluate(row, turns):
   peers = {k: v for k, v in medians.items() if k.startswith(row.peers)}
   result = ours
   if row.result != "own":
+    # The fastest peer, whichever way its measure goes.
     better = max if row.measure in _MORE_IS_BETTER else min
     best = better(peers.values(), default=None)
     result = _quotient(row, ours, best)
@@ -103,6 +104,7 @@ def evaluate(row, turns):
 def _quotient(row, ours, best):
   if not best or not ours:
     return None
+  # A speedup is of costs: what they take for each second of ours.
   return ours / best if row.result == "ratio" else best / ours
 
 
@@ -144,6 +146,7 @@ def markdown(outcomes, runs):
   notes = []
   for name, found in outcomes.items():
     note = run_note(runs[name])
+    # Rows of one command share a note.
     if note not in notes:
       notes.append(note)
     for outcome in found:
@@ -190,6 +193,7 @@ def replace_table(page, table, name="make bench"):
   first, last = (f"<!-- {name}: {place} -->" for place in ("begin", "end"))
   before, begin, rest = page.partition(first)
   _, end, after = rest.partition(last)
+  # Twice would leave an old table in the page.
   if not begin or not end or first in rest or last in after:
     raise errors.InputError(
       f"expected one line {first} and after it one line {last} in the page "

@@ -52,6 +52,7 @@ def read_lines(path, megabytes):
       data = stream.read(int(megabytes * 1e6))
   except FileNotFoundError as error:
     raise errors.InputError(f"no such file: {path}") from error
+  # No half line, which may be half a character.
   lines = data[: data.rfind(b"\n") + 1].decode("utf-8").splitlines()
   if not lines:
     raise errors.InputError(f"{path}: no whole line in {megabytes} MB")
@@ -67,6 +68,7 @@ def load_original(checkout):
   path = os.path.join(checkout, "tokenization.py")
   spec = importlib.util.spec_from_file_location("original_tokenization", path)
   module = importlib.util.module_from_spec(spec)
+  # Ours may be loaded, and is needed again.
   before = sys.modules.get("tensorflow")
   sys.modules["tensorflow"] = stand_in
   try:
@@ -169,6 +171,7 @@ def main(_):
       notes[name] = "not installed"
       continue
     seconds[name].append(duration)
+    # Ours are the first.
     expected = expected or ids
     others = sum(map(operator.ne, ids, expected))
     notes[name] = f"other ids in {others} lines" if others else ""

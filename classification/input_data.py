@@ -185,6 +185,7 @@ def _sequences(examples, encode, options):
     counts = [1] * len(examples)
     seconds = [example.text_b or "" for example in examples]
   # All texts of a block in one call: the encoder is fast by the thousand.
+  # a0 a1 b0 b1, or of choices a0 a1 and then all endings of 0, all of 1.
   ids, lengths, _ = encode(firsts + seconds)
   lengths = np.array(lengths, np.int64)
   starts = np.cumsum(lengths) - lengths

@@ -109,6 +109,7 @@ def split_off(examples, fraction, seed):
   # A step up of this staircase takes an example; the random start makes the
   # number taken right on average.
   steps = np.floor(np.arange(len(chosen) + 1) * fraction + rng.random_sample())
+  # A fraction of 0.25 takes every fourth of the sorted examples.
   to_score = {
     place for place, taken in zip(chosen, np.diff(steps)) if taken
   }

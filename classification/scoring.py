@@ -187,6 +187,7 @@ def _area(is_class, scores):
 
 def average_ranks(values):
   """Returns the ranks from 1 of values [N]; equal ones share their mean."""
+  # 3 7 7 9 have the ranks 1, 2.5, 2.5 and 4.
   _, inverse, counts = np.unique(
     values, return_inverse=True, return_counts=True
   )

@@ -230,6 +230,7 @@ def _put_together(rows, numbers, width):
       and len(row) + len(rows[end]) - 1 <= width
     ):
       first, *others = rows[end]
+      # The last cell of the one and the first of the other were one text.
       row = [*row[:-1], f"{row[-1]}\n{first}", *others]
       end += 1
     # No lines from here on fit together: this one is broken by itself.

@@ -180,6 +180,8 @@ def temporary_path(path):
   Not even one in another container, which may have the same process id.
   """
   machine = process_identity.machine()
+  # Such as model.ckpt-20.tmp-host-4026531836-1f0c9a7e-812: machine, a random
+  # part, process.
   return f"{path}.tmp-{machine}-{secrets.token_hex(4)}-{os.getpid()}"
 
 

@@ -65,6 +65,7 @@ def json_list(values):
   millionths = np.rint(size.astype(np.float64) * 1e6).astype(np.uint32)
   thousandths, millionths = np.divmod(millionths, np.uint32(1000))
   whole, thousandths = np.divmod(thousandths, np.uint32(1000))
+  # 12.5 is " -12.500000,", of which " 12.5," is kept.
   text = np.stack(
     [_WHOLE[whole], _THOUSANDTHS[thousandths], _MILLIONTHS[millionths]], 1
   )

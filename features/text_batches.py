@@ -30,6 +30,7 @@ def split_pair(line):
   As in the original: white space at both ends is dropped, and if the separator
   occurs several times, the last one separates the texts.
   """
+  # Without a separator rpartition puts the whole line last.
   text_a, separator, text_b = line.strip().rpartition(
     input_sequences.TEXT_SEPARATOR
   )

@@ -170,6 +170,8 @@ def _word_numbers(candidates, word_starts):
 
   What is no candidate has number 0.
   """
+  # [CLS] the sea ##shell [SEP]: starts 0 1 1 0 0 give 0 1 2 2 2, and without
+  # the special tokens 0 1 2 2 0.
   return tf.cumsum(word_starts, axis=1) * tf.cast(candidates, tf.int32)
 
 

@@ -206,6 +206,8 @@ def segment_pairs(corpus, documents, place, options, stream):
   sentence, document_end = corpus.sentences_of(documents[place])
   while sentence < document_end:
     chunk_end = _chunk_end(starts, sentence, document_end, target)
+    # Sentences of 5, 4 and 6 tokens with a target of 8: the first two, which
+    # reach it, and A ends after the first.
     size = chunk_end - sentence
     a_end = sentence + (stream.randint(1, size - 1) if size > 1 else 1)
     a = starts[sentence], starts[a_end]
@@ -292,6 +294,7 @@ def _truncated(a, b, max_tokens, stream):
   if surplus <= 0:
     return a, b
   from_front = stream.coin_flips(surplus)
+  # Of lengths 6 and 2 with room for 5, all three cuts are of a: 3 and 2 stay.
   # The longer one loses tokens until both are equal, then B, A, B, A, ...
   uneven = min(abs(length_a - length_b), surplus)
   # Each token's own draw decides, in the order in which tokens are removed.

@@ -211,6 +211,7 @@ class PieceMasker(_Masker):
     flags += self._flags[pair.b_start : pair.b_end]
     # Segment A may begin with the rest of a word whose front was removed.
     cut_first = flags[0] == text_corpus.CONTINUES_WORD
+    # 0 1 0 2 0: a word of two pieces, one of one, a [SEP], one of one: 3 words.
     num_words = flags.count(b"\x00") + cut_first
     # Words of two pieces or more.
     longer = flags.count(b"\x00\x01") + (flags[:2] == b"\x01\x01")

@@ -68,6 +68,7 @@ def shard_names(output, count):
   ("wiki.tfrecord.gz", 2) gives wiki.tfrecord-00000-of-00002.gz and
   wiki.tfrecord-00001-of-00002.gz.
   """
+  # Kept at the end, where readers look for it.
   suffix = ".gz" if output.endswith(".gz") else ""
   base = output.removesuffix(suffix)
   return [f"{base}-{n:05}-of-{count:05}{suffix}" for n in range(count)]

@@ -47,6 +47,7 @@ def plan_shards(files, shard_bytes):
   Returns:
     A list of shards, each a list of Pieces.
   """
+  # Files of 30, 30 and 100 bytes in shards of 50: 30 + 20, 10 + 40, 50, 10.
   shards, room = [[]], shard_bytes
   for path, _, size in whole_files(files):
     start = 0

@@ -241,6 +241,7 @@ def _joined(parts):
   joined = {}
   for name in parts[0]:
     arrays = [part[name] for part in parts]
+    # Of words [8, 5] and [3, 9], the joined ones are [11, 9].
     shape = np.max([array.shape[1:] for array in arrays], axis=0).astype(int)
     # Strings come as objects.
     filling = b"" if arrays[0].dtype == object else 0

@@ -162,6 +162,7 @@ def windows_of_words(word_lengths, room):
   Returns:
     int64 ragged [B, (N)]: the window of each word, from 0 in each row.
   """
+  # Words of 2, 3, 1 and 4 pieces with room for 5: windows 0, 0, 1 and 1.
   ends = tf.cumsum(word_lengths.to_tensor(), axis=1)  # [B, N]
   # One more column: a text without a word has no maximum.
   total = tf.reduce_max(tf.pad(ends, [[0, 0], [1, 0]]), axis=1)
@@ -276,6 +277,7 @@ def _numbered(counts):
   Returns:
     int64 [W], int64 [W].
   """
+  # Counts [2, 1, 3]: examples 0 0 1 2 2 2, numbers 0 1 0 0 1 2.
   examples = tf.repeat(tf.range(tf.size(counts, tf.int64)), counts)
   before = tf.gather(tf.cumsum(counts, exclusive=True), examples)
   return examples, tf.range(tf.size(examples, tf.int64)) - before

@@ -150,6 +150,8 @@ class GraphTokenizer(tf.Module):
     replacement = rules.replacements(chars)  # [C]
     # Replacements have 0 (an accent) to about 20 code points: repeat each
     # origin that many times, and number the copies within their origin.
+    # "É," becomes "e" and " , ": lengths are 1 3, origins 0 1 1 1, and `within`
+    # is 0 0 1 2.
     lengths = tf.gather(rules.lengths, replacement)  # [C]
     origins = tf.repeat(tf.range(tf.size(chars, tf.int64)), lengths)  # [O]
     ends = tf.cumsum(tf.cast(lengths, tf.int64))  # [C]

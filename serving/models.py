@@ -397,6 +397,7 @@ class _Words:
   def __init__(self, numbers):
     rows, values = numbers.value_rowids(), numbers.flat_values
     # Between two pieces: whether another word begins there.
+    # Words 0 0 1 of a text and 0 of the next: first is 1 0 1 1, last 0 1 1 1.
     other = (rows[1:] != rows[:-1]) | (values[1:] != values[:-1])
     # The outer end, of length 0 where there is no piece at all.
     edge = tf.ones([tf.minimum(tf.size(rows), 1)], tf.bool)

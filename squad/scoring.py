@@ -207,6 +207,8 @@ def _points_by_odds(has_answer, predictions, points, null_odds):
       f"{len(missing)} of {len(points)} questions have a prediction and no "
       f"null odds, {missing[0]!r} for one; give the two files of one run"
     )
+  # Two questions, one answered rightly at odds -2, one without an answer at
+  # odds 1: nothing answered gives 1 point, the first alone 2, both 1.
   ids = [qas_id for qas_id in null_odds if qas_id in points]
   # Answering gains an answerable question's points, and loses the point that
   # an unanswerable one has as long as nothing is answered.

@@ -120,6 +120,9 @@ def make_spans(num_pieces, room, stride):
     return ()
   starts = input_sequences.window_starts(num_pieces, room, stride)
   spans = [(start, min(num_pieces - start, room)) for start in starts]
+  # Ten pieces in windows of six, stride 4: pieces 0 to 5 and 4 to 9. Piece 4
+  # has one piece to its right in the first window and none to its left in the
+  # second, so it counts in the first; piece 5 in the second.
   best = np.full(num_pieces, -np.inf)  # [n]
   best_span = np.zeros(num_pieces, np.int32)
   for number, (start, length) in enumerate(spans):

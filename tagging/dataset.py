@@ -388,6 +388,7 @@ def _targets(document, words, room):
   for number, sentence in document:
     sentence_start, sentence_end = start, start + len(sentence.words)
     while start < sentence_end:
+      # Words of 2, 3, 1 and 4 pieces, room for 5: the first two, then the rest.
       end, used = start, 0
       while end < sentence_end and used + len(words[end]) <= room:
         used += len(words[end])

@@ -86,6 +86,7 @@ class BulkEncoder:
     rest_ids, lengths[~alike] = self._encode_exactly(rest)
     # A mask by lines, repeated to one by ids, keeps both in their order.
     ids = np.empty(lengths.sum(), np.int32)
+    # Lines fast, exact, fast of 2, 1 and 2 ids: 1 1 0 1 1.
     of_alike = np.repeat(alike, lengths)
     ids[of_alike] = result.values.numpy()
     ids[~of_alike] = rest_ids

@@ -112,6 +112,7 @@ class Predictor:
     if lengths is not None:
       order = pipeline.order_by_length(lengths)  # [num_records]
       records = pipeline.reordered(records, order)
+    # 10 records in batches of 4: three, and the last has records 0 and 1 again.
     num_batches = -(-num_records // batch_size)
     batches = pipeline.distributed_batches(
       self._strategy,

@@ -41,6 +41,7 @@ def truncated_lengths(lengths_a, lengths_b, room):
   """
   # Losing from the longer one ends in halves, the larger one for a, unless
   # the other text needs less than its half.
+  # Room for 5: (9, 2) -> (3, 2), (5, 5) -> (3, 2), (2, 9) -> (2, 3).
   left_a = np.minimum(lengths_a, np.maximum(-(-room // 2), room - lengths_b))
   left_b = np.minimum(lengths_b, np.maximum(room // 2, room - lengths_a))
   return left_a, left_b
@@ -74,6 +75,7 @@ def window_starts(length, room, stride, max_windows=0):
   Returns:
     range; of one window where `length` is 0.
   """
+  # 10 pieces, room 4, stride 3: windows start at 0, 3 and 6.
   stride = min(stride, room)
   count = 1 + max(0, -(-(length - room) // stride))
   if max_windows:
@@ -126,6 +128,7 @@ def _copy(ids, starts, lengths, target, columns):
   Without a loop over rows: source and target places of all pieces are worked
   out together, from how many pieces there are before each row's.
   """
+  # Of lengths [2, 3]: before is 0 0 2 2 2, offsets are 0 1 0 1 2.
   before = np.repeat(np.cumsum(lengths) - lengths, lengths)
   offsets = np.arange(lengths.sum()) - before  # 0, 1, ... in each row.
   # One place for all rows (1 for the first text), or a place for each.

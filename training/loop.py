@@ -631,4 +631,5 @@ def _cut(values, parts):
 
 
 def _next_multiple(step, interval):
+  # 7, 5 -> 10; 10, 5 -> 15: the step itself was dealt with already.
   return (step // interval + 1) * interval

@@ -239,6 +239,8 @@ def shuffled_records(
     )
     # Whole windows are skipped before they are shuffled, the rest after: the
     # order inside a window must not depend on where the run resumed.
+    # Entered at record 250 with windows of 100: two are skipped, the third is
+    # shuffled as ever, and its first 50 are dropped.
     whole = skipped // window
     records = _epoch_in_file_order(files, seed, epoch)
     windows = records.skip(whole * window).batch(window)

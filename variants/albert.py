@@ -50,6 +50,8 @@ def tf1_name(name):
     if rest.startswith(f"{berts}/"):
       rest = own + rest.removeprefix(berts)
       break
+  # bert/encoder/layer_0/output/dense/kernel becomes bert/encoder/transformer/
+  # group_0/inner_group_0/ffn_1/intermediate/output/dense/kernel.
   group = f"/encoder/transformer/group_{match[1]}/inner_group_0/"
   return name[: match.start()] + group + rest
 
