@@ -14,25 +14,20 @@ markers.
 """
 
 import argparse
-import itertools
 import json
 import os
 import pathlib
-import shutil
 import statistics
-import subprocess
 import sys
 import time
 
 # Run as a script, this folder is on the path and its parent is not.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-import measured_runs
-import table_rows
+import experiments
 
 from common import errors, file_io, json_files
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 CONFIG = {
   "attention_probs_dropout_prob": 0.1, "hidden_act": "gelu",
   "hidden_dropout_prob": 0.1, "hidden_size": 256, "initializer_range": 0.02,
@@ -60,7 +55,6 @@ TASKS = {
   "CoLA": ("CoLA", None, "eval_matthews_correlation"),
   "MRPC": ("MRPC", None, "eval_accuracy"),
 }
-_MARKERS = "pretraining gain"
 _EVAL_BATCHES = 70  # The held-out records of 20 MB of text, about once.
 
 
@@ -85,22 +79,6 @@ def parse_arguments():
   return parser.parse_args()
 
 
-def run(script, *flags, done):
-  """Runs a script of this project, unless `done`, a path, exists."""
-  if done.exists():
-    return
-  command = [sys.executable, str(ROOT / script), *flags]
-  print(" ".join(["python", script, *flags]), flush=True)
-  env = measured_runs.environment()
-  log = done.parent / f"{done.name}.log"
-  log.parent.mkdir(parents=True, exist_ok=True)
-  with open(log, "w", encoding="utf-8") as stream:
-    returned = subprocess.run(command, env=env, stderr=stream, stdout=stream)
-  if returned.returncode:
-    raise errors.InputError(f"{script} failed: see {log}")
-  log.unlink()
-
-
 def split(text, folder):
   """Writes train.txt and held_out.txt: every twentieth document."""
   documents = text.read_text(encoding="utf-8").split("\n\n")
@@ -116,7 +94,7 @@ def make_records(folder, text, output, *flags):
   """Makes records of `text`, the same length for all."""
   if "--dynamic_masking" not in flags:
     flags = (f"--max_predictions_per_seq={_PREDICTIONS}", *flags)
-  run(
+  experiments.run(
     "create_pretraining_data.py", f"--input_file={text}",
     f"--output_file={output}", f"--vocab_file={folder / 'vocab.txt'}",
     f"--max_seq_length={_LENGTH}", *flags, done=output,
@@ -136,7 +114,7 @@ def pretrain(arguments, name):
     folder, folder / "held_out.txt", held_out, *packing, "--dupe_factor=1"
   )
   output = folder / slug
-  run(
+  experiments.run(
     "run_pretraining.py", "--do_train", "--do_eval", f"--input_file={records}",
     f"--eval_input_file={held_out}", f"--output_dir={output}",
     f"--bert_config_file={folder / 'bert_config.json'}",
@@ -158,47 +136,29 @@ def held_out_score(arguments, output):
   folder = arguments.output_dir
   records = folder / "held_out_full.tfrecord"
   scores = folder / f"{output.name}_held_out"
-  run(
+  experiments.run(
     "run_pretraining.py", "--do_eval", f"--input_file={records}",
     f"--output_dir={scores}", f"--model_dir={output / 'final_model'}",
     f"--max_seq_length={_LENGTH}", f"--max_predictions_per_seq={_PREDICTIONS}",
     "--nouse_next_sentence_loss", "--eval_batch_size=64",
     f"--max_eval_steps={_EVAL_BATCHES}", done=scores / "eval_results.txt",
   )
-  return read_results(scores / "eval_results.txt")["masked_lm_accuracy"]
-
-
-def read_results(path):
-  """Returns a dict from the names of a file of `name = value` to numbers."""
-  lines = path.read_text(encoding="utf-8").splitlines()
-  pairs = [line.split(" = ") for line in lines]
-  return {name: float(value) for name, value in pairs}
-
-
-def task_folder(arguments, task):
-  """Returns the folder of a task's data, cut to its number of rows."""
-  folder, rows, _ = TASKS[task]
-  source = arguments.glue / folder
-  if rows is None:
-    return source
-  made = arguments.output_dir / "data" / folder
-  made.mkdir(parents=True, exist_ok=True)
-  shutil.copy(source / "dev.tsv", made)
-  with open(source / "train.tsv", encoding="utf-8") as stream:
-    kept = "".join(itertools.islice(stream, rows + 1))
-  file_io.write_text(str(made / "train.tsv"), kept)
-  return made
+  results = experiments.read_results(scores / "eval_results.txt")
+  return results["masked_lm_accuracy"]
 
 
 def fine_tune(arguments, task, start, weights):
-  """Fine-tunes from weights at every rate; returns the best rate's scores."""
+  """Fine-tunes from weights; returns the best rate and its seeds' scores."""
+  folder, rows, metric = TASKS[task]
+  made = arguments.output_dir / "data" / folder
+  data = experiments.first_rows(arguments.glue / folder, rows, made)
   found = {}
   for rate in arguments.fine_tuning_rates.split(","):
     slug = start.replace(",", "").replace(" ", "_").lower()
     output = arguments.output_dir / "fine_tuned" / f"{task}_{slug}_{rate}"
-    run(
+    experiments.run(
       "run_classifier.py", "--do_train", "--do_eval", f"--task_name={task}",
-      f"--data_dir={task_folder(arguments, task)}", f"--output_dir={output}",
+      f"--data_dir={data}", f"--output_dir={output}",
       *weights, f"--learning_rate={rate}", f"--seeds={arguments.seeds}",
       f"--num_train_epochs={arguments.num_train_epochs}",
       "--train_batch_size=32", "--max_seq_length=64", "--optimizer=adamw",
@@ -206,8 +166,8 @@ def fine_tune(arguments, task, start, weights):
       done=output / "seeds_results.txt",
     )
     found[rate] = [
-      read_results(output / f"seed_{seed}" / "eval_results.txt")[TASKS[task][2]]
-      for seed in arguments.seeds.split(",")
+      experiments.read_results(path)[metric]
+      for path in sorted(output.glob("seed_*/eval_results.txt"))
     ]
   rate = max(found, key=lambda rate: statistics.median(found[rate]))
   return rate, found[rate]
@@ -248,12 +208,6 @@ def draw(runs, path):
   pyplot.close(figure)
 
 
-def spread(values):
-  """Returns `median ± standard deviation` of scores, in points."""
-  deviation = statistics.stdev(values) if len(values) > 1 else 0.0
-  return f"{100 * statistics.median(values):.1f} ± {100 * deviation:.1f}"
-
-
 def report(arguments, rows):
   """Returns the Markdown table of all starts."""
   tasks = list(TASKS)
@@ -263,7 +217,10 @@ def report(arguments, rows):
   ]
   for start, (accuracy, scores) in rows.items():
     shown = f"{100 * accuracy:.1f} %" if accuracy is not None else "–"
-    cells = [f"{spread(s)} (rate {rate})" for rate, s in scores.values()]
+    cells = [
+      f"{experiments.spread(found)} (rate {rate})"
+      for rate, found in scores.values()
+    ]
     lines.append(f"| {start} | {shown} | " + " | ".join(cells) + " |")
   return "\n".join(lines)
 
@@ -275,7 +232,7 @@ def main():
   folder.mkdir(parents=True, exist_ok=True)
   json_files.write(str(folder / "bert_config.json"), CONFIG)
   split(arguments.text, folder)
-  run(
+  experiments.run(
     "create_vocabulary.py", f"--input_file={folder / 'train.txt'}",
     f"--output_file={folder / 'vocab.txt'}",
     f"--vocab_size={CONFIG['vocab_size']}", done=folder / "vocab.txt",
@@ -306,13 +263,8 @@ def main():
   print(table)
   print(f"{(time.monotonic() - started) / 60:.0f} minutes of this call")
   if arguments.page:
-    chart = arguments.page.parent / "pretraining_gain.png"
-    draw(runs, chart)
-    page = arguments.page.read_text(encoding="utf-8")
-    file_io.write_text(
-      str(arguments.page),
-      table_rows.replace_table(page, table, _MARKERS),
-    )
+    draw(runs, arguments.page.parent / "pretraining_gain.png")
+    experiments.write_into(arguments.page, "pretraining gain", table)
 
 
 if __name__ == "__main__":
