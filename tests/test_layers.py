@@ -1,5 +1,7 @@
 """The pieces without variables: activations, layer norm, products, dropout."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -37,6 +39,29 @@ def test_gelu_equals_the_original_with_its_gradient():
   np.testing.assert_array_equal(
     layers.gelu([np.inf, -np.inf]).numpy(), [np.inf, np.nan]
   )
+
+
+@pytest.mark.parametrize("function", [layers.gelu, layers.gelu_erf])
+@pytest.mark.parametrize(
+  "dtype, tolerance", [("float32", 3e-6), ("bfloat16", 2e-2)]
+)
+def test_gelus_equal_tensorflows_own_with_their_gradients(
+  function, dtype, tolerance
+):
+  x = tf.cast(tf.linspace(-6.0, 6.0, 1001), dtype)
+  own = functools.partial(tf.nn.gelu, approximate=function is layers.gelu)
+  found = []
+  for activation, kind in ((function, dtype), (own, "float64")):
+    wide = tf.cast(x, kind)
+    with tf.GradientTape() as tape:
+      tape.watch(wide)
+      y = activation(wide)
+    found.append((y, tape.gradient(y, wide)))
+  for ours, expected in zip(*found, strict=True):
+    assert ours.dtype == dtype
+    np.testing.assert_allclose(
+      tf.cast(ours, "float64"), expected, atol=tolerance
+    )
 
 
 def test_gelu_of_large_values_has_a_finite_gradient():
