@@ -31,12 +31,12 @@ _CASED_RELEASE = re.compile(f"(wwm_cased|cased|multi_cased){_SIZE}")
 # a word. As in the original: a list of ranges, not a property of Unicode;
 # U+2CEB0 and later and U+3007 are not in it, Hangul and kana neither.
 _HAN_RANGES = (
-  (0x3400, 0x4DBF),
-  (0x4E00, 0x9FFF),
-  (0xF900, 0xFAFF),
-  (0x20000, 0x2A6DF),
-  (0x2A700, 0x2CEAF),
-  (0x2F800, 0x2FA1F),
+  (0x3400, 0x4DBF),  # Extension A.
+  (0x4E00, 0x9FFF),  # Unified Ideographs.
+  (0xF900, 0xFAFF),  # Compatibility Ideographs.
+  (0x20000, 0x2A6DF),  # Extension B.
+  (0x2A700, 0x2CEAF),  # Extensions C, D and E.
+  (0x2F800, 0x2FA1F),  # Compatibility Supplement.
 )
 
 _ASCII_PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")

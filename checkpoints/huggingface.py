@@ -276,6 +276,7 @@ def write(
   kind = huggingface_names.KINDS[variant]
   # A model without a head is saved without the name of its encoder.
   prefix = "" if kind.architectures[architecture] else kind.prefix
+  # "encoder.layer.0..." in BertModel, "bert.encoder.layer.0..." in all others.
   names = {row.tf1: row.huggingface.removeprefix(prefix) for row in rows}
   heads = config["num_attention_heads"]
   tensors = {
@@ -287,6 +288,7 @@ def write(
   with file_io.atomic_write(os.path.join(folder, _WEIGHTS)) as temporary:
     # Not `save_file`: only the owner could read what that writes.
     with open(temporary, "wb") as stream:
+      # "pt": transformers refuses a file that does not say so.
       stream.write(safetensors.numpy.save(tensors, {"format": "pt"}))
   json_files.write(
     os.path.join(folder, "config.json"),

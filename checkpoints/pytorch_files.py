@@ -28,6 +28,7 @@ import numpy as np
 
 from common import errors
 
+# PyTorch's own, of torch.save before version 1.6.
 _MAGIC = 0x1950A86A20F9469CFC6C
 _VERSION = 1001
 

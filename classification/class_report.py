@@ -30,6 +30,7 @@ def doubts(counts):
   """
   by_lower_case = collections.defaultdict(list)
   for label in counts:
+    # Not lower(), which keeps "ß" and "ss" different.
     by_lower_case[label.casefold()].append(label)
   found = [
     f"classes that differ only in case: {', '.join(map(repr, labels))}; if "

@@ -105,6 +105,7 @@ class Evaluator:
         positive=task.positive,
       )
       found = scoring.compute(results, task.metrics)
+      # Of examples; `loss` below is the original's mean over batches.
       found["loss"] = np.mean(outputs["loss"], dtype=np.float64)
       values.update({f"{name}_{key}": value for key, value in found.items()})
       if name == "eval":

@@ -115,6 +115,7 @@ def _official(*columns, **options):
   )
 
 
+# Source, label, the author's mark, sentence: without a header.
 _COLA = Layout((), 3, None, 1, width=4)
 # A cut row is put together again; three rows lack a question.
 _QQP = _official("question1", "question2", "is_duplicate", "id", broken=())
@@ -136,6 +137,7 @@ _XNLI = {
     tuple(f"{folder}multinli/multinli.train.{{language}}.tsv"
           for folder in ("", "XNLI-MT-1.0/")),
     "premise", "hypo", "label", may_be_empty=True,
+    # As in the original: the training files have another word for it.
     renamed={"contradictory": "contradiction"},
   ),
   **_splits(

@@ -116,6 +116,7 @@ class ModelRun:
     self._data = run.data
     with run.strategy.scope():
       self._model = self._make_model()
+    # Made once: evaluations during training use the same compiled function.
     self._evaluator = evaluation.Evaluator(self._model, run.strategy)
 
   def _make_model(self):

@@ -103,6 +103,7 @@ def read(path, columns, *, split="train", skipped=None, **options):
   """
   options = TableOptions(**options)
   faults = []
+  # `faults` gets the rows that are no rows; those without a good value follow.
   table = _read_table(path, columns, options, faults)
   place_of = {name: tables.column(table, name) for name in columns if name}
   # Rows are numbered with the bad ones: what is wrong with one must not

@@ -180,6 +180,7 @@ def from_huggingface(values, path=None):
   # BERT's own file stays as the original writes it.
   if variant != "bert":
     config["variant"] = variant
+  # Anything else is refused later, as an unknown activation is.
   name = config["hidden_act"]
   if isinstance(name, str):
     config["hidden_act"] = _ACTIVATIONS.get(name, name)

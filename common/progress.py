@@ -44,6 +44,7 @@ class Progress:
     self._units += units
     now = time.monotonic()
     is_last = self._done_parts == self._parts
+    # Without a refresh of its own: `update` draws when tqdm finds it due.
     self._bar.set_description_str(self.rate(now - self._start), refresh=False)
     self._bar.update(work)
     if is_last:

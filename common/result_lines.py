@@ -23,6 +23,7 @@ def write(path, results, notes=None):
     notes: dict from some of the names to what the log adds to them.
   """
   text = as_text(results)
+  # The notes are for the log: the file stays as the original wrote it.
   for name, line in zip(sorted(results), text.splitlines()):
     note = f" ({notes[name]})" if notes and name in notes else ""
     logging.info("  %s%s", line, note)

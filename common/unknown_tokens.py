@@ -14,6 +14,7 @@ def log_share(place, unknown, tokens):
     unknown: how many tokens are [UNK].
     tokens: how many there are, without [CLS], [SEP] and padding.
   """
+  # 0 of a text without a token.
   percent = 100 * unknown / max(tokens, 1)
   logging.info("%s: %.2f %% of the tokens are [UNK]", place, percent)
   if percent > _MANY_PERCENT:

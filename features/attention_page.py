@@ -37,6 +37,7 @@ def attention_page(sentences, title="Attention"):
   ]
   # "</script>" in a text must not end the script that contains the data.
   text = json.dumps(data).replace("<", "\\u003c")
+  # A file's name may hold either.
   title = title.replace("&", "&amp;").replace("<", "&lt;")
   return _PAGE.replace("@TITLE@", title).replace("@DATA@", text)
 

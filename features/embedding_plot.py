@@ -35,6 +35,7 @@ def principal_components(vectors, count=2):
   _, sizes, directions = np.linalg.svd(centred, full_matrices=False)
   found = min(count, len(sizes))
   largest = np.abs(directions).argmax(axis=1)  # [min(n, H)]
+  # An SVD leaves the sign open, and may give another on another machine.
   signs = np.sign(directions[np.arange(len(directions)), largest])
   points = np.zeros([len(centred), count])
   points[:, :found] = centred @ (directions * signs[:, None])[:found].T

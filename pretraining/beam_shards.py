@@ -34,6 +34,7 @@ def make(run, runner, arguments):
   missing = run.begin()
   logging.info("%s makes %d shards", runner, len(missing))
   results_path = f"{run.manifest}.results"
+  # The runner's own flags: this project knows none of them.
   runner_options = beam.options.pipeline_options.PipelineOptions(arguments)
   with beam.Pipeline(runner=runner, options=runner_options) as pipeline:
     results = (
@@ -64,6 +65,7 @@ def _import_beam():
 
 def _make_shard(shard, options):
   """Runs on a worker; keeps the tokenizer for the next shard."""
+  # A frozen dataclass, so it can be a key.
   if options not in _makers:
     _makers[options] = record_maker.RecordMaker(options)
   seed = options.instances.random_seed
@@ -79,5 +81,6 @@ def _read_results(path):
   with tf.io.gfile.GFile(path) as stream:
     values = json.loads(stream.read())
     results = [sharding.ShardResult(*value) for value in values]
+  # A file between two parts of the run, which nobody needs afterwards.
   tf.io.gfile.remove(path)
   return results

@@ -74,6 +74,7 @@ class Distillation:
     """
     self.weights = weights
     self._temperature = temperature
+    # Not built from the student's flags: the teacher has a shape of its own.
     self._model = pretrainer.PretrainingModel(
       teacher.config, with_next_sentence=False, **model_options
     )

@@ -150,6 +150,7 @@ class RecordMaker:
         show(features)
       records = tfrecord.serialize_examples(features)
       for place, writer in enumerate(writers):
+        # Record i goes to writer i mod n, over the borders of blocks.
         turn = (place - first) % len(writers)
         writer.write_all(records[turn :: len(writers)])
     return len(order)

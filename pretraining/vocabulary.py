@@ -85,6 +85,7 @@ class WordCounts:
     """Counts the words of a line of text."""
     words = self._tokenize(line)
     self.num_words += len(words)
+    # Of the longer ones the characters count, or they would all be [UNK].
     short = [word for word in words if len(word) <= MAX_WORD_CHARS]
     if len(short) < len(words):
       for word in words:
@@ -149,6 +150,7 @@ def character_pieces(alphabet, do_lower_case=True):
   their own and continue nothing.
   """
   tokenize = tokenization.BasicTokenizer(do_lower_case).tokenize
+  # Those that the tokenizer does not cut off from the letter before.
   following = [f"##{c}" for c in alphabet if len(tokenize(f"a{c}")) == 1]
   return [*alphabet, *following]
 

@@ -78,9 +78,12 @@ def weight_bytes(layers, hidden, vocabulary):
   of 12 hidden**2 + 13 hidden, pooler, both pre-training heads and their
   biases.
   """
+  # The last two are the layer norm's.
   embeddings = (vocabulary + 512 + 2 + 2) * hidden
+  # 4 H^2 of attention and 8 H^2 of feed-forward; biases and layer norms.
   encoder = layers * (12 * hidden + 13) * hidden
   pooler = (hidden + 1) * hidden
+  # Dense layer with bias and layer norm, output bias; next sentence.
   heads = (hidden + 3) * hidden + vocabulary + 2 * hidden + 2
   return 4 * (embeddings + encoder + pooler + heads)
 

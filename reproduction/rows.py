@@ -124,6 +124,7 @@ def _glue_dev_rows():
   for (size, task), values in _GLUE_DEV.items():
     published, low, high, source, note = values
     result, epochs = _GLUE[task]
+    # Published for BERT-Base alone.
     hours = f"{_GLUE_HOURS[task]} on a Titan RTX" if size == "base" else ""
     yield Row(
       f"{task.lower()}-{size}", source, _SIZES[size], task.lower(),
@@ -140,6 +141,7 @@ def _glue_test_rows():
         task.lower(), "run_classifier.py",
         (*_classifier(task), "--do_predict",
          "--glue_submission_dir={output}/submission"),
+        # Nothing to read here: the server has the labels.
         (Metric("", score),), "",
         "GLUE's server scores the file in submission/",
       )

@@ -32,6 +32,7 @@ def limits():
   """Returns (most connections, backlog) for this process as it is now."""
   allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
   if allowed == resource.RLIM_INFINITY:
+    # A number to compute with; memory ends before.
     allowed = 1 << 20
   # Those of the model's files, of threads and of the log are open already.
   free = max(0, allowed - _open_descriptors() - _SPARE)

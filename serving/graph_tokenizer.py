@@ -27,12 +27,14 @@ from variants import vocabularies
 # Of `_Table`: a page has 256 code points.
 _PAGE_BITS = 8
 _ITSELF = -1  # In a replacement: the code point that is replaced.
+# str.lower alone depends on neighbours for this letter.
 _SIGMA, _FINAL_SIGMA = 0x3A3, 0x3C2
 # What a code point is to its neighbours, in bits.
 _CASED, _TRANSPARENT, _STARTER, _ACCENT = 1, 2, 4, 8
 _SURROGATES = range(0xD800, 0xE000)  # Not in UTF-8.
 _EMPTY_PLANES = 0x40000  # From here on, but for some control characters.
 
+# Of `first_difference`.
 _TEXTS_AT_ONCE = 256
 _ALPHABETS = (
   "\u03a3\u03c3\u0391a. '\u0301\u00ad\u1d2c\u2019:",

@@ -97,6 +97,7 @@ async def _serve(application, host, port, name):
     await stop.wait()
   finally:
     if listener:
+      # No new connections; those that are open finish below.
       listener.close()
     # Waits for the requests under way, then closes the batcher.
     await runner.cleanup()

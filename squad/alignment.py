@@ -30,6 +30,7 @@ from absl import logging
 import tokenization
 from variants import sentencepiece
 
+# Most words of a passage come again in others.
 _REMEMBERED_WORDS = 1 << 16
 
 

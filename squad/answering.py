@@ -228,6 +228,7 @@ def _candidates(logits):
   """Returns a Candidate for every text -> (start logit, end logit)."""
   # The highest is taken off so that no exponential overflows.
   highest = max(map(sum, logits.values()))
+  # As in the original: the soft-max is over the kept candidates alone.
   weights = [math.exp(sum(pair) - highest) for pair in logits.values()]
   total = sum(weights)
   return [

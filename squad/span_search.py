@@ -59,6 +59,7 @@ def best_spans(windows, start_logits, end_logits, num_questions, options):
       is among the spans, with the logits of [CLS] in the window where their
       sum is smallest.
   """
+  # Ascending, since windows come in the order of their questions.
   questions = np.array([window.question_index for window in windows], int)
   # Of a sorted array: question q has the windows bounds[q] to bounds[q + 1].
   bounds = np.searchsorted(questions, np.arange(num_questions + 1))

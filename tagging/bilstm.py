@@ -189,6 +189,7 @@ def bilstm(x, lengths, kernel, recurrent_kernel, bias):
 def _lstm_weights(names, inputs, size, seed):
   """Returns kernel, recurrent kernel and bias of both directions."""
   kernel, recurrent_kernel, bias = names
+  # The usual range of an LSTM's initial weights; the paper gives none.
   limit = 1 / math.sqrt(size)
   return (
     _uniform(kernel, [2, inputs, 4 * size], limit, seed),

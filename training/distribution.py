@@ -112,12 +112,14 @@ def _tpu_strategy(address, zone, project, num_cores):
       tpu=address, zone=zone, project=project
     )
     tf.config.experimental_connect_to_cluster(resolver)
+    # Clears the TPU's memory; before any tensor is there.
     topology = tf.tpu.experimental.initialize_tpu_system(resolver)
   except Exception as error:  # The cloud's client libraries have their own.
     raise errors.InputError(
       f"cannot reach a TPU at {address or 'this machine'}: {error}; check "
       "--tpu_name, --tpu_zone and --gcp_project"
     ) from error
+  # Hosts times cores of each.
   found = topology.num_tasks * topology.num_tpus_per_task
   if num_cores > found:
     raise errors.InputError(

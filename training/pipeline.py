@@ -19,7 +19,9 @@ from common import errors, tfrecord
 
 DEFAULT_SHUFFLE_WINDOW = 1 << 16  # records held in memory while shuffling
 DEFAULT_SORTED_WINDOW = 1 << 14  # The same, while sorting by length.
+# More need less padding, and mix the lengths of the data less.
 _BATCHES_SORTED_TOGETHER = 50
+# Interleaved, so that a shuffle window holds parts of many files.
 _FILES_READ_TOGETHER = 16
 _PARSED_TOGETHER = 1 << 10
 
@@ -54,6 +56,7 @@ def check_records(files, features):
     record = first_record(path)
     # TensorFlow takes a file that ends within a header for a whole one.
     tfrecord.count_records(path)
+    # Only those that the script reads; a record may have more.
     for name, feature in features.items():
       expected = feature.shape[0] if feature.shape else 1
       if name not in record:

@@ -249,11 +249,13 @@ class TrainingLog:
   def _line(self, step, values):
     total = self._options.num_train_steps
     speed = values["examples_per_second"]
+    # In examples, as the speed is.
     left = (total - step) * self._options.batch_size
     shown = [
       f"{name} {value:.4g}"
       for name, value in values.items()
       if not name.startswith(("examples_", "tokens_"))
+      # 0 skipped steps is no news.
       and (value or name != "skipped_steps")
     ]
     return (

@@ -41,6 +41,7 @@ class DistilBertModel(modeling.BertModel):
   def shapes(config, scope="bert"):
     """Returns {name: shape}: BERT's without the table of segments."""
     shapes = modeling.bert_shapes(config, scope)
+    # The pooler stays: a classifier's dense layer has its name.
     del shapes[f"{scope}/embeddings/token_type_embeddings"]
     return shapes
 
