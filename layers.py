@@ -144,8 +144,7 @@ def layer_norm(x, weights, name):
 def _layer_norm(x, beta, gamma):
   # An own gradient keeps one tensor as large as x, not three.
   wide = tf.cast(x, tf.float32)
-  # Two passes, mean then variance: E[x^2] - E[x]^2 would lose the digits of a
-  # small variance.
+  # Two passes: E[x^2] - E[x]^2 would lose the digits of a small variance.
   centred = wide - _last_mean(wide)
   rsqrt = tf.math.rsqrt(_last_mean(tf.square(centred)) + _LAYER_NORM_EPSILON)
   normed = centred * rsqrt  # [..., H]
@@ -153,7 +152,6 @@ def _layer_norm(x, beta, gamma):
   def gradient(upstream):
     upstream = tf.cast(upstream, tf.float32)
     scaled = upstream * gamma
-    # Less what each x has changed the row's mean and its variance by.
     inner = scaled - _last_mean(scaled) - normed * _last_mean(scaled * normed)
     rows = list(range(len(x.shape) - 1))  # All axes but the last.
     return (
@@ -221,7 +219,6 @@ def output_logits(x, weights, bias):
 
 def one_hot_lookup(ids, table):
   """Returns rows [..., H] of the table, zeros where an id is out of range."""
-  # The product's gradient is a product too: no rows to add up one by one.
   hot = tf.one_hot(tf.reshape(ids, [-1]), table.shape[0])
   return tf.reshape(tf.matmul(hot, table), [*sizes(ids), table.shape[1]])
 
@@ -268,8 +265,7 @@ def _drop(x, rate, stream):
   """`dropout` with a stream, (seed int32 [2], counter int32 [2, 2]) or None."""
   if stream is None or not rate:
     return x
-  # Uniform in [-2^15, 2^15): a share `rate` of the numbers is below the limit,
-  # which is kept within what an int16 can hold.
+  # Uniform in [-2^15, 2^15): a share `rate` is below the limit.
   keep = _random_int16(tf.shape(x), *stream) >= tf.constant(
     min(round(rate * 2**16), 2**16 - 1) - 2**15, tf.int16
   )
@@ -280,8 +276,7 @@ def _drop(x, rate, stream):
       # A product and not tf.where, which is several times as slow in bfloat16.
       return values * (tf.cast(keep, values.dtype) * (1.0 / (1.0 - rate)))
 
-    # Linear in x, so its gradient is the function itself; one bool per unit
-    # is all that is stored for it.
+    # Linear in x: its gradient is itself, and stores one bool per unit.
     return kept(x), kept
 
   return masked(x)
@@ -346,7 +341,6 @@ def attention_bias(input_mask):
   mask = tf.cast(input_mask, tf.float32)  # [B, T] or [B, F, T]
   if mask.shape.rank == 2:
     mask = mask[:, tf.newaxis]  # [B, 1, T]: one row for all F.
-  # The new axis is for the heads, which share a mask.
   return (1.0 - mask[:, tf.newaxis]) * _MASKED_SCORE
 
 
@@ -422,8 +416,7 @@ class TokenRows(NamedTuple):
     # [2, 2, 2]].
     flat = tf.reshape(is_row, [-1])  # [B T]
     places = tf.cast(tf.where(flat)[:, 0], tf.int32)  # [S]
-    # Padding gets the number of the row before it. There is one, because every
-    # sequence begins with a row.
+    # Padding gets the row before it; every sequence begins with one.
     numbers = tf.cumsum(tf.cast(flat, tf.int32)) - 1
     numbers = tf.reshape(numbers, tf.shape(mask))  # [B, T]
     head, length = tf.range(heads), tf.shape(mask)[1]
@@ -627,7 +620,6 @@ def _attention(x, weights, config, *, rows, bias, stream, positions):
   if positions is not None:
     attending = rows.pick(x, positions)  # [B P, H]
     from_rows = PaddedRows(*sizes(positions))
-    # Every token that attends has a mask of its own: [B, 1, P, T] are needed.
     if bias is not None and bias.shape[2] != 1:
       bias = tf.gather(bias, positions[:, tf.newaxis], axis=2, batch_dims=2)
 
@@ -638,14 +630,12 @@ def _attention(x, weights, config, *, rows, bias, stream, positions):
   # [B, N, F, D], and [B, N, T, D] for the two others.
   query = project(attending, "query", from_rows)
   key, value = project(x, "key", rows), project(x, "value", rows)
-  # Unlike the original: the query is scaled, D numbers for each token, and not
-  # its T scores.
+  # Unlike the original: the query is scaled, and not its T scores.
   query = query * tf.cast(1.0 / math.sqrt(width), x.dtype)
   scores = tf.cast(tf.matmul(query, key, transpose_b=True), tf.float32)
   if bias is not None:
     scores = scores + bias
-  # [B, N, F, T]. The soft-max is float32: bfloat16 has 8 bits for the sum of T
-  # exponentials.
+  # [B, N, F, T]. In float32: bfloat16 has 8 bits for a sum of exponentials.
   probs = tf.cast(tf.nn.softmax(scores), x.dtype)
   rate = config.attention_probs_dropout_prob
   kept = _drop(probs, rate, stream)  # [B, N, F, T]
