@@ -257,6 +257,7 @@ def main(_):
     make = write_features if settings.output_file else answer_lines
     make(settings, computer, layers, tokenizer)
   if settings.attention_html or settings.embedding_plot:
+    # Of the first of --layers, or of the last layer.
     draw_pictures(settings, model, layers[0] if layers else -1, tokenizer)
 
 

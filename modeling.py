@@ -182,6 +182,7 @@ def bert_shapes(config, scope="bert"):
   """Returns {name: shape} of a `BertModel`, in the order of the checkpoints."""
   width = config.hidden_size
   shapes = {
+    # First of all: BertModel.word_embeddings takes it by its place.
     "embeddings/word_embeddings": (config.vocab_size, width),
     "embeddings/token_type_embeddings": (config.type_vocab_size, width),
     "embeddings/position_embeddings": (config.max_position_embeddings, width),
@@ -355,6 +356,7 @@ class BertModel(Weights):
     Raises:
       InputError: this machine cannot hold the weights.
     """
+    # Before the first variable: TensorFlow's own error would name no number.
     config.check_memory(self.shapes)
     super().__init__(
       self.shapes(config, scope), stddev=config.initializer_range, seed=seed,
@@ -427,6 +429,7 @@ class BertModel(Weights):
     """
     input_ids = self._checked_ids(input_ids)  # [B, T]
     seed = layers.training_seed(training, dropout_seed)
+    # Which positions are computed: all, or only tokens.
     rows = self._rows(input_ids, input_mask)
     # [S, H]: only these rows are computed until `restore` pads them again.
     x = self._embed(rows, input_ids, token_type_ids, position_ids, seed)

@@ -366,6 +366,7 @@ class AdamWeightDecay:
     learning_rate = tf.cast(learning_rate, tf.float32)
     step = tf.cast(step, tf.float32)
     grad_scale = tf.cast(grad_scale, tf.float32)
+    # LAMB needs norms of whole variables, which no kernel computes.
     if self._compiles or not self._has_kernel:
       for variable, grad in zip(variables, grads):
         self._update_by_formula(

@@ -297,6 +297,7 @@ def main(_):
   labels = input_data.model_labels(sentences.get("train"), labels_file, config)
   config = input_data.trained_config(config, labels)
 
+  # Before anything else computes: devices cannot be arranged afterwards.
   strategy = setup.make_strategy(settings)
   # Claimed before the first file is written.
   task = task_on(",".join(settings.feature_layers))
@@ -309,6 +310,7 @@ def main(_):
   )
   if settings.do_train and distribution.is_chief(strategy):
     file_io.write_text(labels_file, "".join(f"{name}\n" for name in labels))
+  # One model is in --output_dir itself, several in a folder each.
   if len(settings.feature_layers) < 2:
     features = next(iter(settings.feature_layers), None)
     run_model(settings, run, features, folder)

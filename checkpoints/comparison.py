@@ -53,6 +53,7 @@ def random_batch(config, seed=0):
   # Full, half and a single token: padding must have no effect in either.
   lengths = np.array([length, (length + 1) // 2, 1])
   mask = np.arange(length) < lengths[:, None]
+  # Padding has id 0, as [PAD] in the released vocabularies.
   ids = rng.randint(0, config.vocab_size, mask.shape) * mask
   types = rng.randint(0, config.type_vocab_size, mask.shape) * mask
   return tuple(values.astype(np.int32) for values in (ids, mask, types))

@@ -188,6 +188,7 @@ def convert(source, output, kind, *, keep_optimizer_state=True, **options):
     source.reader, kind, variant, keep_optimizer_state
   )
   values = {name: source.reader.read(name) for name in weights}
+  # Next to the output, so that the last step is a rename within one disk.
   temporary = file_io.temporary_path(output.rstrip("/"))
   try:
     os.makedirs(temporary)

@@ -345,6 +345,7 @@ def paths(task, data_dir, split, *, language=None):
     for name in _layout(task, split).files
   ]
   for name in names:
+    # The first that is there: mirrors pack the same files in several ways.
     path = os.path.join(data_dir, name)
     if tf.io.gfile.exists(path):
       return [path]

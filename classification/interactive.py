@@ -62,6 +62,7 @@ class TextClassifier:
 
     @tf.function(input_signature=[{name: ids for name in names}])
     def compute(batch):
+      # Shapes may vary freely: XLA never compiles this.
       logits = model(pipeline.trim_to_longest(batch), skip_empty=True)
       return classifier.scores(model.kind, logits)
 

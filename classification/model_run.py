@@ -268,6 +268,7 @@ class ModelRun:
 
   def evaluate(self):
     """Writes and returns the results, see evaluation.Evaluator.evaluate."""
+    # By all processes, which share the computation; only the chief writes.
     results = self._scores(self._output_dir)
     if distribution.is_chief(self._run.strategy):
       path = os.path.join(self._output_dir, "eval_results.txt")
@@ -283,6 +284,7 @@ class ModelRun:
   def write_predictions(self, name):
     """Writes what is predicted for one of the data to predict."""
     settings, run = self._settings, self._run
+    # By all processes together, too.
     outputs = self._evaluator.predict(
       run.data[name], settings.predict_batch_size
     )

@@ -138,6 +138,7 @@ def _report_bad_rows(bad, count, skips):
   """Refuses a file with bad rows, or says that they are skipped."""
   if not bad:
     return
+  # A file without a single good row is refused even so.
   if skips and len(bad) < count:
     logging.warning(
       "%s: %d of %d rows are bad and skipped, the first: line %d, %s",

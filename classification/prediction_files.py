@@ -61,6 +61,7 @@ def lines(kind, guids, outputs, labels):
     List of n str, each with its newline. Numbers are written as numpy writes
     float32, so that they can be read back.
   """
+  # Of a float32 str() gives the fewest digits that read back equal.
   outputs = np.asarray(outputs, np.float32)
   # zip would drop the rest without a word.
   if len(outputs) != len(guids):

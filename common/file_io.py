@@ -160,6 +160,7 @@ def size_and_sha256(path):
   """
   size, digest = 0, hashlib.sha256()
   with open_for_reading(path) as stream:
+    # In blocks: a checkpoint need not fit into memory.
     while block := stream.read(_READ_TOGETHER):
       size += len(block)
       digest.update(block)

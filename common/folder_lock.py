@@ -169,6 +169,7 @@ def _create(path):
     with open(temporary, "w", encoding="utf-8") as stream:
       stream.write(text)
       stream.flush()
+      # Whole before it has its name: a reader finds all of it or nothing.
       os.fsync(stream.fileno())
     with contextlib.suppress(FileExistsError):
       _link(temporary, path)
@@ -207,6 +208,7 @@ def _runs(owner):
 
 def _is_touched(path, owner):
   """Waits until a lock of another machine is touched or stale."""
+  # By the file system's clock, which all machines share.
   age, first = _age(path), _modified(path)
   if age < STALE_SECONDS:
     logging.warning(

@@ -64,6 +64,7 @@ def check_parameters(count, largest):
     InputError: they need more memory than there is.
   """
   present, needed = total_bytes(), 4 * count
+  # Weights alone; training needs several times as much.
   if present is not None and needed > present:
     raise errors.InputError(
       f"a model of this configuration needs {describe(needed)} of memory for "

@@ -62,6 +62,7 @@ def token_rows(results, tokenizer):
       index=example.index,
       tokens=tokenizer.convert_ids_to_tokens(example.input_ids),
       input_ids=example.input_ids,
+      # Without the padding of its batch.
       values=values[:, : len(example.input_ids)],
     )
     for example, values in results

@@ -78,6 +78,7 @@ def load_model(settings, config, strategy):
       config,
       compute_dtype=distribution.COMPUTE_DTYPES[settings.dtype],
       use_one_hot_embeddings=settings.use_one_hot_embeddings or is_tpu,
+      # Shapes then depend on the number of tokens, which XLA cannot compile.
       skip_padding=settings.jit_compile != "true" and not is_tpu,
     )
   # Some published encoders have no pooler; only --pooling=pooled reads it.

@@ -31,6 +31,7 @@ def make(run, runner, arguments):
     InputError: apache-beam is not installed, or as in ShardedRun.begin.
   """
   beam = _import_beam()
+  # Here, once: workers only make what this process found missing.
   missing = run.begin()
   logging.info("%s makes %d shards", runner, len(missing))
   results_path = f"{run.manifest}.results"

@@ -152,6 +152,7 @@ class Report:
 
   def text(self):
     """Returns the report, some lines for a reader."""
+    # Records whose sizes fit; the others are among the faults.
     count = int(self.lengths.sum())
     tokens = int(self.lengths @ np.arange(len(self.lengths)))
     # T for each record.

@@ -41,6 +41,7 @@ class SegmentedEncoder:
       continues.append(
         text_corpus.CONTINUES_WORD if goes_on else text_corpus.STARTS_WORD
       )
+      # "##" pieces, of words that are not Han.
       continues += bytes([text_corpus.CONTINUES_WORD]) * (len(pieces) - 1)
 
   def _is_han_character(self, token):

@@ -103,6 +103,7 @@ class ShardedRun:
     self.shards = list(map(Shard, numbers, pieces, names))
     self.manifest = manifest_name(output)
     self.options = options
+    # All that decides the content of the shards, but not where they lie.
     self._source = {
       "format": _FORMAT,
       "shard_bytes": shard_bytes,

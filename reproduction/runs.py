@@ -124,6 +124,7 @@ def _has_files(row, folder):
   # Of a folder of several data sets there are no files right in it.
   inside = [entry for entry in os.scandir(folder)]
   is_table = any(entry.name.endswith((".tsv", ".csv")) for entry in inside)
+  # Of XNLI, IMDB and PAWS-X, whose tables lie further down.
   known = {entry.name for entry in inside} & {
     "XNLI-1.0", "xnli.dev.tsv", "train", "de", "en"
   }

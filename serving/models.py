@@ -99,6 +99,7 @@ class ServedModel(tf.Module):
         model, or sequences are longer than it can take.
     """
     super().__init__()
+    # Before the tokenizer's rules are read, which takes seconds.
     config.check_sequence_length(options.max_seq_length)
     config.check_vocabulary(len(tokenizer.vocab), tokenizer.vocab_file)
     self.options = options

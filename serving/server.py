@@ -122,6 +122,7 @@ class _Handlers:
     self._timeout = timeout
     self._specs = {
       signature: {
+        # Strings are of the dtype object, as numpy has them.
         key: rest.InputSpec(
           spec.shape.rank, np.dtype(spec.dtype.as_numpy_dtype)
         )

@@ -123,6 +123,7 @@ def check(settings):
   )
   if settings.evaluate_only:
     _check_scores_only(settings)
+  # After the check above, which names the flags that contradict each other.
   run_settings.refuse_ignored(settings, CONFLICTS)
   if settings.interactive and settings.predict_file == STANDARD_INPUT:
     raise errors.InputError(

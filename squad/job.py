@@ -146,6 +146,7 @@ def keep(job, folder):
     settings.vocab_file,
     settings.do_lower_case,
   )
+  # Or removed: the folder must not keep one of other weights.
   job.answerer.threshold.write(path)
 
 

@@ -43,6 +43,7 @@ def restore(settings):
     # A classifier's folder has some of the names, but no questions.
     if "max_query_length" in stored:
       known = {name: stored[name] for name in NAMES if name in stored}
+      # Flags that are given stay, with a warning.
       restored = model_settings.restore_input_settings(settings, known, source)
       used = [f"--{name}={restored.get(name)}" for name in known]
       logging.info("by %s: %s", source, " ".join(used))

@@ -100,6 +100,7 @@ def files_to_read(settings):
   # Lines are answered as they come; there is no file to read.
   if flag_conflicts.answers_stream(settings):
     del paths["predict"]
+  # Lines of the standard input write no file.
   if paths and not settings.output_dir:
     raise errors.InputError(
       "pass --output_dir, a folder for the results; only "
@@ -239,6 +240,7 @@ def prepare(
   Returns:
     TaggingData.
   """
+  # All sentences of a file have labels or none has.
   is_labelled = sentences[0].labels is not None
   ids = None
   if is_labelled:

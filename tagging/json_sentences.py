@@ -85,6 +85,7 @@ def sentence(values, number, place, *, scheme, labelled, document=0):
     dataset.check_labels(
       labels, scheme, [f"{place}, word {n}" for n in range(1, len(words) + 1)]
     )
+  # A line holds all words of its sentence.
   return dataset.Sentence(document, [number] * len(words), words, labels)
 
 

@@ -44,6 +44,7 @@ def ensure(path, fingerprint, write):
     # Another process of the same run may have been faster.
     with contextlib.suppress(tf.errors.NotFoundError):
       tf.io.gfile.remove(note)
+  # Renamed when it is whole; the note follows, so it never comes too early.
   with tfrecord.RecordWriter(path) as writer:
     facts = json_files.plain(write(writer))
   json_files.write(

@@ -171,6 +171,7 @@ class PeriodicEvaluation:
         "early stopping needs a metric to go by: pass --save_best"
       )
     if metric and names is not None:
+      # Now: a misspelt name would else show after hours of training.
       metric = _find_metric(metric, names)
     self.every_steps = every_steps
     self._evaluate = evaluate

@@ -49,6 +49,7 @@ def _names_of_copies(files):
   files of several folders have one name. The order of training goes by the
   names, so they are a function of the paths alone, damaged or not.
   """
+  # Each file once, in the order given.
   paths = list(dict.fromkeys(files))
   counts = collections.Counter(map(os.path.basename, paths))
   names = {}

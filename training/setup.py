@@ -362,6 +362,7 @@ def _trained_with(settings, fixed):
   for name in ("input_file", "train_file", "data_dir"):
     if name in settings and settings.get(name):
       value = settings.get(name)
+      # Its files are looked up, so that one more shard is noticed.
       is_pattern = name == "input_file"
       paths = file_io.expand_file_patterns(value) if is_pattern else [value]
       watched[name] = f"{value} ({file_io.names_and_sizes(paths)})"

@@ -231,6 +231,7 @@ class TrainingLog:
       values[name] = total / weight if weight else np.nan
     values["learning_rate"] = results.learning_rate
     values["gradient_norm"] = self._norms[-1]
+    # Over all starts of the run, since both count from its beginning.
     values["skipped_steps"] = step - results.applied_updates
     if self._options.loss_scaling:
       values["loss_scale"] = results.loss_scale

@@ -44,6 +44,7 @@ def make_encoder(config, **options):
 
 def check_next_sentence(config, is_used):
   """Raises InputError if pairs are to be learned and the model has no head."""
+  # DistilBERT was trained without next sentences, so it has no such head.
   if is_used and not getattr(
     encoder_class(config), "predicts_next_sentence", True
   ):
