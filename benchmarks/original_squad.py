@@ -17,8 +17,10 @@ def load(checkout):
     checkout: folder of google-research/bert.
   """
   names = ["tensorflow", "modeling", "optimization", "tokenization"]
+  # Its modules have the names of ours: both must not find the other's.
   ours = {name: sys.modules.pop(name, None) for name in names}
   tf1 = tf.compat.v1
+  # TensorFlow 2 has dropped the older name.
   tf1.gfile.Open = tf1.gfile.GFile
   sys.modules["tensorflow"] = tf1
   sys.path.insert(0, checkout)

@@ -35,6 +35,7 @@ def main():
     if (arguments.tokenizer / name).exists():
       shutil.copy(arguments.tokenizer / name, arguments.output / name)
   vocab = tokenization.load_vocab(str(arguments.tokenizer / "vocab.txt"))
+  # All other sizes are BERT-base's, the defaults.
   config = modeling.BertConfig(len(vocab), type_vocab_size=2)
   model = modeling.BertModel(config, seed=1)
   weights = {

@@ -61,6 +61,7 @@ def draw_logits(windows, length, seed=1):
   distances = np.abs(places - np.array(centers, np.float32)[:, None])
   shape = (2, *distances.shape)
   logits = random.standard_normal(shape, np.float32)
+  # [2, N, length]
   logits += 10 * np.exp(-distances / 8) - 6
   return logits
 
@@ -78,7 +79,9 @@ def measure(questions, windows, logits, settings, folder):
 def measure_original(checkout, questions, windows, logits, settings, folder):
   """As `measure`, of the original; what it needs is made before."""
   original = original_squad.load(checkout)
+  # Its function reads this flag, besides its arguments.
   original.FLAGS.version_2_with_negative = settings.version_2_with_negative
+  # What its code reads of its own class, from our windows.
   features = [
     types.SimpleNamespace(
       unique_id=window.unique_id,

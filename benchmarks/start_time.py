@@ -59,6 +59,7 @@ def time_at(line, *arguments):
     [sys.executable, *arguments], cwd=ROOT, stderr=subprocess.PIPE, text=True
   ) as process:
     seconds, log = None, []
+    # Read to its end: a pipe that is full would stop the process.
     for text in process.stderr:
       log.append(text)
       if line in text and seconds is None:
@@ -78,6 +79,7 @@ def _processor_time(pid):
 def report(what, measure, *arguments, **options):
   """Prints the least of several measurements, in seconds."""
   seconds = [measure(*arguments, **options) for _ in range(FLAGS.repeats)]
+  # The least: other work can only make it slower.
   print(f"{min(seconds):8.2f}  {what}", flush=True)
 
 
@@ -96,6 +98,7 @@ def main(_):
       "--max_train_steps=1",
     ]
     for number in range(FLAGS.repeats):
+      # A folder of its own, or the run would find itself finished.
       outputs = f"--output_dir={folder}/{number}"
       seconds = time_at("step 1/1", *training, outputs)
       print(f"{seconds:8.2f}  run_classifier.py to its first step")

@@ -33,6 +33,7 @@ def read_pairs(path):
   """
   with open(path, encoding="utf-8") as stream:
     rows = [line.rstrip("\n").split("\t") for line in stream]
+  # Of the benchmark's own files.
   first, second, score = 5, 6, 4
   if rows[0][0] == "index":
     names = rows.pop(0)
@@ -71,6 +72,7 @@ def ranks(values):
     values, return_inverse=True, return_counts=True
   )
   last = np.cumsum(counts)
+  # 3 7 7 9 have the ranks 1, 2.5, 2.5 and 4.
   return (last - (counts - 1) / 2)[inverse]
 
 

@@ -139,6 +139,7 @@ def rows_of_file(variant, names):
   """Returns {full name: row} of all weights that a file may have."""
   layer = re.compile(r"\b(?:layer|albert_layer_groups)\.(\d+)\.")
   numbers = (layer.search(name) for name in names)
+  # The highest number and not a count: every layer has many weights.
   count = max((int(m.group(1)) + 1 for m in numbers if m), default=0)
   return {row.huggingface: row for row in rows(variant, count)
           if row.huggingface}

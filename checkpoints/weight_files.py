@@ -220,6 +220,7 @@ def write_values(prefix, tensors):
   """Writes the files of `write_tf1`, in a block of `temporary_prefix`."""
   names = sorted(tensors)
   with tf.device("CPU:0"):
+    # In TF1's format of names and values; tf.train.Checkpoint writes objects.
     tf.raw_ops.SaveV2(
       prefix=prefix,
       tensor_names=names,

@@ -59,6 +59,7 @@ def log(task, weights=None):
     return
   examples = task.splits["train"].examples
   counts = labelled_examples.class_counts(examples, task.labels)
+  # Line by line, so that each has the log's prefix.
   for line in table(counts, weights):
     logging.info("  %s", line)
   for sentence in doubts(counts):

@@ -114,6 +114,7 @@ def guess_delimiter(path, names):
   Returns:
     A comma, or one of ; tab | where only that one gives the columns.
   """
+  # The first line alone decides: a text may hold any separator.
   header = _lines(path)[0]
   for delimiter in (",", ";", "\t", "|"):
     found = next(csv.reader([header], delimiter=delimiter), [])

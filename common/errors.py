@@ -43,6 +43,7 @@ class Faults:
     Raises:
       InputError: there is one (then that is the message) or more.
     """
+    # As it would be without this class: no list of one.
     if len(self.found) == 1:
       raise InputError(self.found[0])
     if self.found:

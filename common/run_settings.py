@@ -26,6 +26,7 @@ class Settings:
         returns the value that the flag would have. Any value will do if None.
     """
     frozen = {
+      # absl gives lists.
       name: tuple(value) if isinstance(value, list) else value
       for name, value in values.items()
     }
@@ -106,6 +107,7 @@ def refuse_ignored(settings, conflicts):
       continue
     for name in conflict.flags.split():
       value = getattr(settings, name)
+      # `is`, since 0 == False and a number may be meant.
       asks = value is not False and value not in (None, "", ())
       if name in settings.given and asks:
         raise errors.InputError(f"--{name} {conflict.reason}")

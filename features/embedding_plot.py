@@ -80,6 +80,7 @@ def save_plot(path, sentences, title):
   figure = draw(pyplot, sentences, title)
   kind = os.path.splitext(path)[1].removeprefix(".") or "png"
   try:
+    # The temporary name has another ending, so the kind is given.
     with file_io.atomic_write(path) as temporary:
       figure.savefig(temporary, dpi=120, format=kind)
   except (ValueError, OSError) as error:
@@ -96,6 +97,7 @@ def draw(pyplot, sentences, title):
     sentences, title: see `save_plot`.
   """
   points, shares = principal_components(
+    # Of all texts together: their points are to be compared.
     np.concatenate([vectors for _, vectors in sentences])
   )
   figure, axes = pyplot.subplots(figsize=(9, 7), layout="constrained")
@@ -103,6 +105,7 @@ def draw(pyplot, sentences, title):
   for number, (tokens, _) in enumerate(sentences):
     part = points[start : start + len(tokens)]
     start += len(tokens)
+    # matplotlib's cycle has ten.
     colour = f"C{number % 10}"
     name = textwrap.shorten(" ".join(tokens), _LEGEND_WIDTH, placeholder=" ...")
     axes.scatter(

@@ -86,6 +86,7 @@ def parse_predict(body, signatures):
     else _columns(request["inputs"], specs)
   )
   inputs = {key: _array(key, columns[key], specs[key]) for key in specs}
+  # Of rows they are equal; columns may differ.
   counts = {key: len(array) for key, array in inputs.items()}
   if len(set(counts.values())) > 1:
     raise errors.InputError(
@@ -137,6 +138,7 @@ def _json_object(body):
     raise errors.InputError("the JSON is nested too deeply") from error
   except ValueError as error:  # UnicodeDecodeError and JSONDecodeError too.
     raise errors.InputError(f"the body is not JSON: {error}") from error
+  # A list or a number is JSON too.
   if not isinstance(request, dict):
     raise errors.InputError(
       'the body is JSON, but no object; expected {"instances": [...]}'

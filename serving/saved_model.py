@@ -158,6 +158,7 @@ class LoadedModel:
     """
     self.folder = _newest_version(folder)
     name = os.path.basename(os.path.abspath(self.folder))
+    # TensorFlow Serving's states name a version, so there must be one.
     self.version = int(name) if name.isdecimal() else 1
     try:
       self._model = tf.saved_model.load(self.folder)

@@ -215,10 +215,12 @@ def make_trainer(
     config, settings.freeze_layers, settings.layerwise_lr_decay
   )
   depth = config.num_hidden_layers
+  # Without the marks of replicas, which the flags' rules do not know.
   by_name = {optimization.variable_name(v): v for v in trained}
   names = optimization.trainable_names(
     by_name,
     depth,
+    # All layers frozen is what --freeze_encoder means.
     freeze_layers=depth if settings.freeze_encoder else settings.freeze_layers,
   )
   optimizer = optimization.make_optimizer(
