@@ -8,6 +8,7 @@
 Letters: N examples, L classes.
 """
 
+import itertools
 import os
 
 import numpy as np
@@ -21,6 +22,9 @@ from classification import (
 )
 from common import file_io, result_lines
 from training import distribution, evaluation_loop, pipeline
+
+# Examples that are sorted by length together, and whose scores are in memory.
+_WINDOW = 1 << 12
 
 
 def batch_outputs(model, shapes_vary):
@@ -77,6 +81,24 @@ class Evaluator:
       batch_size=batch_size,
       lengths=lengths,
     )
+
+  def scores(self, data, batch_size):
+    """Yields the scores of some thousand examples after others, in order.
+
+    Args:
+      data, batch_size: as of `predict`.
+
+    Yields:
+      float32 [n, L].
+    """
+    for outputs in self._predictor.windows(
+      pipeline.sequential_records([data.records]),
+      data.features,
+      num_records=data.num_records,
+      batch_size=batch_size,
+      window=_WINDOW,
+    ):
+      yield outputs["scores"]
 
   def evaluate(self, task, data, *, batch_size, report_dir=None):
     """Scores all evaluation data.
@@ -153,34 +175,38 @@ def write_results(path, results, task):
   result_lines.write(path, shown, notes)
 
 
-def write_scores(folder, name, task, scores):
-  """Writes the two files of what is predicted.
+def write_scores(folder, name, task, parts, found=None):
+  """Writes the two files of what is predicted, while it is computed.
+
+  Each is there when all is written, or stays as it was.
 
   Args:
     folder: where.
     name: one of task.splits, "predict" or "predict_mismatched".
     task: tasks.ClassifierTask.
-    scores: float32 [N, L], those of Evaluator.predict.
-
-  Returns:
-    The predicted labels, a list of N.
+    parts: iterable of float32 [n, L], those of Evaluator.scores.
+    found: list that the predicted labels are added to; None: they are not kept.
   """
   suffix = name.removeprefix("predict")
   stem, ending = os.path.splitext(prediction_files.FILE_NAME)
-  named = os.path.join(folder, f"{stem}{suffix}{ending}")
-  prediction_files.write(
-    named,
-    task.kind,
-    [example.guid for example in task.splits[name].examples],
-    scores[:, 0] if task.kind == labelled_examples.REGRESSION else scores,
-    task.labels,
-  )
+  named_path = os.path.join(folder, f"{stem}{suffix}{ending}")
   path = os.path.join(folder, f"test_results{suffix}.tsv")
-  # As in the original: no header, numbers as numpy shows a float32.
-  lines = ["\t".join(map(str, row)) + "\n" for row in scores]
-  file_io.write_text(path, "".join(lines))
-  logging.info("predictions with names are in %s", named)
+  guids = (example.guid for example in task.splits[name].examples)
+  with file_io.open_for_writing(named_path) as named:
+    named.write(prediction_files.header(task.kind, task.labels).encode("utf-8"))
+    with file_io.open_for_writing(path) as unnamed:
+      for scores in parts:
+        # As in the original: no header, numbers as numpy shows a float32.
+        lines = ["\t".join(map(str, row)) + "\n" for row in scores]
+        unnamed.write("".join(lines).encode("utf-8"))
+        if task.kind == labelled_examples.REGRESSION:
+          scores = scores[:, 0]
+        names = list(itertools.islice(guids, len(scores)))
+        lines = prediction_files.lines(task.kind, names, scores, task.labels)
+        named.write("".join(lines).encode("utf-8"))
+        if found is not None:
+          found += prediction_files.predicted_labels(
+            task.kind, scores, task.labels
+          )
+  logging.info("predictions with names are in %s", named_path)
   logging.info("the scores alone, as the original has them, are in %s", path)
-  if task.kind == labelled_examples.REGRESSION:
-    scores = scores[:, 0]
-  return prediction_files.predicted_labels(task.kind, scores, task.labels)

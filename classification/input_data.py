@@ -304,7 +304,8 @@ def write_records(writer, examples, options, *, processes):
 
   Args:
     writer: tfrecord.RecordWriter.
-    examples: list of labelled_examples.Example.
+    examples: iterable of labelled_examples.Example; some thousands of them are
+      in memory at a time.
     options: InputOptions.
     processes: how many share the work.
 
@@ -313,31 +314,34 @@ def write_records(writer, examples, options, *, processes):
     are (tokens) and how many of them are [UNK] (unknown); how many examples
     have no piece of their text (num_empty), and the first of their numbers.
   """
-  blocks = [
-    examples[start : start + _BLOCK_EXAMPLES]
-    for start in range(0, len(examples), _BLOCK_EXAMPLES)
-  ]
   work = functools.partial(_serialize_block, options=options)
-  num_rows, unknown, tokens, empty = [], 0, 0, []
-  for number, (records, rows, found) in enumerate(
-    process_pool.in_order(work, blocks, processes=processes)
+  facts = dict.fromkeys(("num_records", "unknown", "tokens", "num_empty"), 0)
+  sizes, first_empty = set(), []
+  for records, rows, found in process_pool.in_order(
+    work, _blocks(examples), processes=processes
   ):
     writer.write_all(records)
-    num_rows.append(rows)
-    unknown += found.unknown
-    tokens += found.tokens
     # From numbers within a block to numbers of all examples.
-    empty += (found.empty + number * _BLOCK_EXAMPLES).tolist()
-  num_rows = np.concatenate(num_rows)
+    first_empty += (found.empty + facts["num_records"]).tolist()
+    del first_empty[_EMPTY_SHOWN:]
+    sizes.update((int(rows.min()), int(rows.max())))
+    facts["num_records"] += len(rows)
+    facts["unknown"] += found.unknown
+    facts["tokens"] += found.tokens
+    facts["num_empty"] += len(found.empty)
   return {
-    "num_records": len(num_rows),
-    "min_sequences": int(num_rows.min()),
-    "max_sequences": int(num_rows.max()),
-    "unknown": unknown,
-    "tokens": tokens,
-    "num_empty": len(empty),
-    "first_empty": empty[:_EMPTY_SHOWN],
+    **facts,
+    "min_sequences": min(sizes),
+    "max_sequences": max(sizes),
+    "first_empty": first_empty,
   }
+
+
+def _blocks(examples):
+  """Yields lists of some thousands of examples."""
+  rest = iter(examples)
+  while block := list(itertools.islice(rest, _BLOCK_EXAMPLES)):
+    yield block
 
 
 def digest(examples):
@@ -354,7 +358,7 @@ def prepare(path, examples, options):
 
   Args:
     path: the TFRecord file.
-    examples: list of labelled_examples.Example.
+    examples: list of labelled_examples.Example, or an own_data.ExampleStream.
     options: InputOptions.
 
   Returns:
@@ -382,7 +386,7 @@ def prepare(path, examples, options):
     processes = process_pool.default_processes()
 
   def write(writer):
-    log_examples(examples[:5], options)
+    log_examples(list(examples[:5]), options)
     return write_records(writer, examples, options, processes=processes)
 
   facts = cached_records.ensure(path, fingerprint, write)

@@ -50,7 +50,8 @@ class Split(NamedTuple):
 
   Attributes:
     name: "train", "dev", "dev_matched", ...
-    examples: list of Example.
+    examples: list of Example; what is to be predicted may be an
+      own_data.ExampleStream.
     paths: list of the files that they are from.
   """
 

@@ -285,14 +285,16 @@ class ModelRun:
     """Writes what is predicted for one of the data to predict."""
     settings, run = self._settings, self._run
     # By all processes together, too.
-    outputs = self._evaluator.predict(
+    parts = self._evaluator.scores(
       run.data[name], settings.predict_batch_size
     )
     if not distribution.is_chief(run.strategy):
+      for _ in parts:  # Its devices have their share in each.
+        pass
       return
-    labels = evaluation.write_scores(
-      self._output_dir, name, run.task, outputs["scores"]
-    )
+    # Of an official test set, which memory holds.
+    labels = [] if settings.glue_submission_dir else None
+    evaluation.write_scores(self._output_dir, name, run.task, parts, labels)
     if settings.glue_submission_dir:
       glue_submission.write(
         settings.glue_submission_dir, run.task.official,

@@ -9,10 +9,14 @@ character, so that the order of the rows plays no part. Bad rows are reported
 together, or skipped, counted and listed.
 """
 
+import array
+import copy
+import itertools
 import math
 import os
 from typing import NamedTuple, Optional
 
+import numpy as np
 from absl import logging
 
 from classification import labelled_examples, tables
@@ -102,36 +106,116 @@ def read(path, columns, *, split="train", skipped=None, **options):
       record of several lines by the first.
   """
   options = TableOptions(**options)
-  faults = []
-  # `faults` gets the rows that are no rows; those without a good value follow.
-  table = _read_table(path, columns, options, faults)
-  place_of = {name: tables.column(table, name) for name in columns if name}
-  # Rows are numbered with the bad ones: what is wrong with one must not
-  # rename the others.
-  lines = sorted([*table.lines, *(line for line, _ in faults)])
-  numbers = {line: number for number, line in enumerate(lines, 1)}
-  examples, first_places = [], {}
-  for row, line in zip(table.rows, table.lines):
-    values = Columns(
-      *(row[place_of[name]] if name else None for name in columns)
-    )
-    place = f"{table.path}:{line}"
-    try:
-      example = _example(values, columns, options, place)
-      if columns.id:
-        _check_new_id(example, first_places)
-    except _BadValue as error:
-      faults.append((line, str(error)))
-      continue
-    # Numbers cannot come twice.
-    if not columns.id:
-      example = example._replace(guid=f"{split}-{numbers[line]}")
-    examples.append(example)
-  bad = [BadRow(table.path, line, fault) for line, fault in sorted(faults)]
-  _report_bad_rows(bad, len(lines), options.skips_bad_rows)
+  examples, bad = [], []
+  for found in _rows(path, columns, split, options):
+    (bad if isinstance(found, BadRow) else examples).append(found)
+  _report_bad_rows(bad, len(examples) + len(bad), options.skips_bad_rows)
   if skipped is not None:
     skipped.extend(bad)
   return examples
+
+
+class ExampleStream:
+  """The examples of a file, read anew each time that they are asked for.
+
+  Memory holds one at a time, whatever the size of the file, besides the bad
+  rows; of ids it holds eight bytes each while the file is checked.
+  """
+
+  def __init__(self, path, columns, *, split, skipped=None, **options):
+    """Checks the whole file; takes and raises what `read` does."""
+    options = TableOptions(**options)
+    self._arguments = (path, columns, split, options)
+    self._limit = None
+    hashes = array.array("q")
+    bad = self._check(frozenset(), hashes)
+    if columns.id:
+      # Only ids whose hashes come again are compared.
+      values, counts = np.unique(hashes, return_counts=True)
+      if (counts > 1).any():
+        bad = self._check(frozenset(values[counts > 1].tolist()))
+    _report_bad_rows(bad, self._count + len(bad), options.skips_bad_rows)
+    if skipped is not None:
+      skipped.extend(bad)
+
+  def _check(self, repeated, hashes=None):
+    """Counts the examples; returns the bad rows.
+
+    Args:
+      repeated: as of `_rows`.
+      hashes: array that those of the ids are added to; None: they are not.
+    """
+    self._repeated, self._count, bad = repeated, 0, []
+    for found in _rows(*self._arguments, repeated):
+      if isinstance(found, BadRow):
+        bad.append(found)
+        continue
+      self._count += 1
+      if hashes is not None:
+        hashes.append(hash(found.guid))
+    return bad
+
+  def __len__(self):
+    return self._count if self._limit is None else self._limit
+
+  def __iter__(self):
+    found = (
+      row
+      for row in _rows(*self._arguments, self._repeated)
+      if not isinstance(row, BadRow)
+    )
+    count = 0
+    for count, example in enumerate(itertools.islice(found, len(self)), 1):
+      yield example
+    if count < len(self):
+      raise errors.InputError(
+        f"{self._arguments[0]} has {count} rows and had {len(self)} when it "
+        "was checked: it was changed meanwhile; run again"
+      )
+
+  def __getitem__(self, key):
+    """Returns an example, or of [:n] the ExampleStream of the first n."""
+    if not isinstance(key, slice):
+      return next(itertools.islice(self, key, None))
+    start, stop, step = key.indices(len(self))
+    if (start, step) != (0, 1):
+      raise ValueError(f"{key}: only the first examples can be taken")
+    part = copy.copy(self)
+    part._limit = stop
+    return part
+
+
+def _rows(path, columns, split, options, repeated=None):
+  """Yields the Example or the BadRow of each row, in order.
+
+  Rows are numbered with the bad ones: what is wrong with one must not rename
+  the others.
+
+  Args:
+    path, columns, split: as of `read`.
+    options: TableOptions.
+    repeated: hashes of the ids that may come again; None: any id may.
+  """
+  table = _open_table(path, columns, options)
+  place_of = {name: tables.column(table, name) for name in columns if name}
+  first_places = {}
+  for number, (line, row, fault) in enumerate(table.rows, 1):
+    try:
+      if fault is not None:
+        raise _BadValue(fault)
+      values = Columns(
+        *(row[place_of[name]] if name else None for name in columns)
+      )
+      example = _example(values, columns, options, f"{path}:{line}")
+      # Numbers cannot come twice.
+      if not columns.id:
+        example = example._replace(guid=f"{split}-{number}")
+      elif repeated is None or hash(example.guid) in repeated:
+        _check_new_id(example, first_places)
+    except _BadValue as error:
+      yield BadRow(path, line, str(error))
+    else:
+      yield example
 
 
 def _report_bad_rows(bad, count, skips):
@@ -189,7 +273,8 @@ def _check_new_id(example, first_places):
     )
 
 
-def _read_table(path, columns, options, faults):
+def _open_table(path, columns, options):
+  """Returns the tables.Stream of a file."""
   file_format = options.file_format
   file_format = file_format or os.path.splitext(path)[1].lstrip(".").lower()
   if file_format not in FORMATS:
@@ -205,16 +290,16 @@ def _read_table(path, columns, options, faults):
       "need a column each"
     )
   if file_format == JSON_LINES:
-    return tables.read_json_lines(path, names, faults=faults)
+    return tables.stream_json_lines(path, names)
   if file_format == TSV and not options.quoted:
-    return tables.read_tsv(path, faults=faults)
+    return tables.stream_tsv(path)
   # A TSV with quotes is a CSV with tabs.
   delimiter = "\t" if file_format == TSV else options.delimiter
   if delimiter is None:
     delimiter = tables.guess_delimiter(path, names)
     if delimiter != ",":
       logging.info("%s: columns are separated by %r", path, delimiter)
-  return tables.read_csv(path, delimiter=delimiter, faults=faults)
+  return tables.stream_csv(path, delimiter=delimiter)
 
 
 class _BadValue(ValueError):

@@ -9,7 +9,6 @@ Next to the original's test_results.tsv, which has probabilities alone.
 import numpy as np
 
 from classification import labelled_examples
-from common import file_io
 
 FILE_NAME = "predictions.tsv"
 # From which probability on a class is among those predicted.
@@ -85,14 +84,3 @@ def lines(kind, guids, outputs, labels):
 def _line(columns):
   # White space within a name must not become a column or a line.
   return "\t".join(" ".join(text.split()) for text in columns) + "\n"
-
-
-def write(path, kind, guids, outputs, labels):
-  """Writes predictions.tsv, whole or not at all.
-
-  Args:
-    path: of the file.
-    kind, guids, outputs, labels: as of `lines`.
-  """
-  rows = lines(kind, guids, outputs, labels)
-  file_io.write_text(path, "".join([header(kind, labels), *rows]))

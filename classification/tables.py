@@ -6,8 +6,9 @@ a line; the other separators of Unicode, which real texts hold, do not.
 """
 
 import csv
+import itertools
 import json
-from typing import NamedTuple
+from typing import Iterator, NamedTuple
 
 from common import errors, file_io
 
@@ -33,8 +34,49 @@ class Table(NamedTuple):
   lines: list
 
 
-def read_tsv(path, *, width=None, broken=None, faults=None):
+class Stream(NamedTuple):
+  """What a file holds, read as it is asked for.
+
+  Attributes:
+    path, names: as of Table.
+    rows: iterator of (line, row, None), and of (line, None, what is wrong) for
+      a bad row, in the order of the file.
+  """
+
+  path: str
+  names: list
+  rows: Iterator
+
+
+def read_tsv(path, *, width=None, broken=None):
   """Reads columns between tabs.
+
+  Args:
+    path, width: as of `stream_tsv`.
+    broken: None, or a list for the rows that have another number of columns:
+      (line, what is wrong) of each. Rows that a line break has cut in two
+      are joined again.
+
+  Returns:
+    Table of the other rows.
+
+  Raises:
+    InputError: as of `stream_tsv`, or, without `broken`, a row has more or
+      fewer columns. File and line are named.
+  """
+  rows = _tsv_rows(path)
+  if broken is not None:
+    rows = list(rows)
+    wide = width or len(rows[0][1])
+    if any(len(row) != wide for _, row in rows):
+      head = [] if width else rows[:1]
+      numbers, values = zip(*rows[len(head):])
+      rows = [*head, *_put_together(values, numbers, wide)]
+  return read_all(_checked(path, iter(rows), width), broken)
+
+
+def stream_tsv(path, *, width=None):
+  """Opens a file of columns between tabs.
 
   As in the original: quotes are characters like any other, and a carriage
   return at the end of a line is not part of it. Unlike the original: one
@@ -45,54 +87,56 @@ def read_tsv(path, *, width=None, broken=None, faults=None):
     path: UTF-8 text.
     width: how many columns there are, in a file without a header; None where
       the first line names them.
-    broken: None, or a list for the rows that have another number of columns:
-      (line, what is wrong) of each. Rows that a line break has cut in two
-      are joined again.
-    faults: None, or a list for such rows, which are then not joined.
 
   Returns:
-    Table of the other rows.
+    Stream; a row with another number of columns is a bad one.
 
   Raises:
-    InputError: the file is missing, empty or not UTF-8, or, without `broken`
-      and `faults`, a row has more or fewer columns. File and line are named.
+    InputError: the file is missing, or, here or while its rows are read, it is
+      empty or not UTF-8.
   """
-  rows = [line.split("\t") for line in _lines(path)]
-  numbers = range(1, len(rows) + 1)
-  joins = broken is not None
-  return _table(
-    path, rows, numbers, width=width, faults=broken if joins else faults,
-    joins=joins,
-  )
+  return _checked(path, _tsv_rows(path), width)
 
 
-def read_csv(path, *, delimiter=",", faults=None):
-  """Reads columns as RFC 4180 has them.
+def _tsv_rows(path):
+  for number, line in enumerate(_lines(path), 1):
+    yield number, line.split("\t")
+
+
+def read_csv(path, *, delimiter=","):
+  """Returns the Table of a file that `stream_csv` opens.
+
+  Raises:
+    InputError: as of `stream_csv`, or a row is bad. Its line is named.
+  """
+  return read_all(stream_csv(path, delimiter=delimiter))
+
+
+def stream_csv(path, *, delimiter=","):
+  """Opens a file of columns as RFC 4180 has them.
 
   Args:
     path: UTF-8 text.
     delimiter: the character between columns.
-    faults: None, or a list for the rows that have another number of columns:
-      (line, what is wrong) of each.
 
   Returns:
-    Table of the other rows.
+    Stream; a row with another number of columns than the header is a bad one.
 
   Raises:
-    InputError: the file is missing, empty or not UTF-8, a quote is out of
-      place, or, without `faults`, a row has more or fewer columns. The line
-      that the row begins at is named.
+    InputError: the file is missing, or, here or while its rows are read, it is
+      empty or not UTF-8 or a quote is out of place. The line that the row
+      begins at is named.
   """
+  return _checked(path, _csv_rows(path, delimiter))
+
+
+def _csv_rows(path, delimiter):
   source = (f"{line}\n" for line in _lines(path))
   reader = csv.reader(source, delimiter=delimiter, strict=True)
-  rows, numbers = [], []
-  # The limit is of the whole process: it is put back below.
   before, limit = 0, csv.field_size_limit(_LONGEST_FIELD)
   try:
     for row in reader:
-      # csv gives an empty line no column; here it has one, and is reported.
-      rows.append(row or [""])
-      numbers.append(before + 1)
+      yield before + 1, row or [""]
       before = reader.line_num
   except csv.Error as error:
     raise errors.InputError(
@@ -101,7 +145,6 @@ def read_csv(path, *, delimiter=",", faults=None):
     ) from error
   finally:
     csv.field_size_limit(limit)
-  return _table(path, rows, numbers, faults=faults)
 
 
 def guess_delimiter(path, names):
@@ -115,7 +158,7 @@ def guess_delimiter(path, names):
     A comma, or one of ; tab | where only that one gives the columns.
   """
   # The first line alone decides: a text may hold any separator.
-  header = _lines(path)[0]
+  header = next(_lines(path))
   for delimiter in (",", ";", "\t", "|"):
     found = next(csv.reader([header], delimiter=delimiter), [])
     if set(names) <= set(found):
@@ -123,31 +166,33 @@ def guess_delimiter(path, names):
   return ","
 
 
-def read_json_lines(path, names, *, faults=None):
-  """Reads one JSON object from each line.
+def read_json_lines(path, names):
+  """Returns the Table of a file that `stream_json_lines` opens.
+
+  Raises:
+    InputError: as of `stream_json_lines`, or a line is bad. It is named.
+  """
+  return read_all(stream_json_lines(path, names))
+
+
+def stream_json_lines(path, names):
+  """Opens a file with one JSON object on each line.
 
   Args:
     path: UTF-8 text.
     names: the keys that every object must have; others are ignored.
-    faults: None, or a list for the lines that are not such an object:
-      (line, what is wrong) of each.
 
   Returns:
-    Table with those columns, of the other lines.
+    Stream with those columns; a line that is not such an object is a bad row.
 
   Raises:
-    InputError: the file is missing, empty or not UTF-8, or, without `faults`,
-      a line is not such an object. File and line are named.
+    InputError: the file is missing, or, while its rows are read, it is empty
+      or not UTF-8.
   """
-  rows, numbers = [], []
-  for number, line in enumerate(_lines(path), 1):
-    row, fault = _json_row(line, names)
-    if fault is None:
-      rows.append(row)
-      numbers.append(number)
-    else:
-      _note_fault(path, number, fault, faults)
-  return Table(path, list(names), rows, numbers)
+  return Stream(path, list(names), (
+    (number, *_json_row(line, names))
+    for number, line in enumerate(_lines(path), 1)
+  ))
 
 
 def _json_row(line, names):
@@ -168,53 +213,63 @@ def _json_row(line, names):
   return [values[name] for name in names], None
 
 
-def _note_fault(path, number, fault, faults):
-  """Adds a bad row to `faults`, or raises InputError where that is None."""
-  if faults is None:
-    raise errors.InputError(f"{path}:{number}: {fault}")
-  faults.append((number, fault))
+def read_all(stream, faults=None):
+  """Returns the Table of a Stream.
+
+  Args:
+    stream: Stream.
+    faults: None, or a list for the bad rows: (line, what is wrong) of each.
+
+  Raises:
+    InputError: as the Stream does, or, without `faults`, a row is bad.
+  """
+  rows, lines = [], []
+  for line, row, fault in stream.rows:
+    if fault is None:
+      rows.append(row)
+      lines.append(line)
+    elif faults is None:
+      raise errors.InputError(f"{stream.path}:{line}: {fault}")
+    else:
+      faults.append((line, fault))
+  return Table(stream.path, stream.names, rows, lines)
 
 
 def _lines(path):
-  """Returns the lines of a file, without empty ones at its end."""
-  with file_io.open_for_reading(path) as stream:
-    data = stream.read()
-  try:
+  """Yields the lines of a file, without empty ones at its end."""
+  empty, is_first = 0, True
+  for number, line in file_io.read_lines(path):
     # Of Excel; it would be the first character of the first column's name.
-    text = data.decode("utf-8").removeprefix(_BYTE_ORDER_MARK)
-  except UnicodeDecodeError:
-    for _ in file_io.read_lines(path):
-      pass  # It says which line it is.
-    raise
-  lines = text.split("\n")
-  if "\r" in text:
-    lines = [line.removesuffix("\r") for line in lines]
-  while lines and not lines[-1]:
-    lines.pop()
-  if not lines:
+    if number == 1:
+      line = line.removeprefix(_BYTE_ORDER_MARK)
+    line = line.removesuffix("\r")
+    if not line:
+      empty += 1
+      continue
+    yield from itertools.repeat("", empty)
+    yield line
+    empty, is_first = 0, False
+  if is_first:
     raise errors.InputError(f"{path}: the file is empty")
-  return lines
 
 
-def _table(path, rows, numbers, *, width=None, faults=None, joins=False):
-  names, numbers = list(range(width or 0)), list(numbers)
+def _checked(path, rows, width=None):
+  """Returns the Stream of (line, row) whose width the first row says."""
+  names = list(range(width or 0))
   if width is None:
-    names, rows, numbers = rows[0], rows[1:], numbers[1:]
-  if not rows:
-    raise errors.InputError(f"{path}: no rows, only a header")
-  # The usual file: nothing is copied.
-  if all(len(row) == len(names) for row in rows):
-    return Table(path, names, rows, numbers)
-  if joins:
-    numbers, rows = zip(*_put_together(rows, numbers, len(names)))
-  kept, kept_numbers = [], []
-  for number, row in zip(numbers, rows):
-    if len(row) == len(names):
-      kept.append(row)
-      kept_numbers.append(number)
-    else:
-      _note_fault(path, number, _ragged(row, names, width), faults)
-  return Table(path, names, kept, kept_numbers)
+    _, names = next(rows)
+
+  def checked():
+    number = None
+    for number, row in rows:
+      if len(row) == len(names):
+        yield number, row, None
+      else:
+        yield number, None, _ragged(row, names, width)
+    if number is None:
+      raise errors.InputError(f"{path}: no rows, only a header")
+
+  return Stream(path, names, checked())
 
 
 def _put_together(rows, numbers, width):
@@ -255,7 +310,7 @@ def column(table, name):
   """Returns the place of a column in the rows of a table.
 
   Args:
-    table: Table.
+    table: Table or Stream.
     name: of the column; its number, from 0, in a file without a header.
 
   Raises:

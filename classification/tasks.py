@@ -223,7 +223,9 @@ def read_own(
     chosen = columns._replace(label=None) if name == "predict" else columns
     # A file that is divided is read once, for both its parts.
     is_divided = eval_fraction and name == "eval"
-    examples = own_data.read(
+    # What is predicted may be more than memory holds.
+    reads = own_data.ExampleStream if name == "predict" else own_data.read
+    examples = reads(
       paths[name], chosen, kind=kind, labels=tuple(labels),
       split="train" if is_divided else name, skipped=skipped,
       **format_options,
@@ -238,10 +240,8 @@ def read_own(
       splits["eval"] = splits["train"]._replace(name="eval")
     elif name != "train":
       read_split(name, labels)
-  if eval_fraction:
-    _divide(splits, eval_fraction, seed)
-  if not metrics:
-    metrics = scoring.default_metrics(kind, len(labels))
+  _divide(splits, eval_fraction, seed)
+  metrics = metrics or scoring.default_metrics(kind, len(labels))
   return ClassifierTask(
     name="own data",
     kind=kind,
@@ -276,9 +276,12 @@ def _own_text_pairs(columns, splits, config):
 
 
 def _divide(splits, fraction, seed):
-  """Leaves each of "train" and "eval" its part of their common examples."""
+  """Leaves each of "train" and "eval" its part of their common examples.
+
+  With a fraction of 0 they have none in common, and stay as they are.
+  """
   common = splits.get("eval") or splits.get("train")
-  if common is None:
+  if common is None or not fraction:
     return
   parts = labelled_examples.split_off(common.examples, fraction, seed)
   for name, examples in zip(("train", "eval"), parts):
@@ -458,11 +461,11 @@ def used(splits, limits):
   for name, split in splits.items():
     purpose = name.split("_")[0]
     examples = split.examples[: limits[purpose] or None]
-    if purpose == "predict":
+    if purpose != "predict":
+      labelled_examples.check_labelled(examples)
+    elif isinstance(examples, list):
       # As in the original: records of what is predicted have no label.
       examples = [example._replace(label=None) for example in examples]
-    else:
-      labelled_examples.check_labelled(examples)
     result[name] = split._replace(examples=examples)
   return result
 

@@ -295,7 +295,17 @@ def write_text(path, text):
 
 def write_bytes(path, data):
   """Writes bytes to `path`, whole or not at all."""
+  with open_for_writing(path) as stream:
+    stream.write(data)
+
+
+@contextlib.contextmanager
+def open_for_writing(path):
+  """Gives a stream of bytes; they are in `path` when the block has ended.
+
+  Until then, and if the block raises, `path` stays as it was.
+  """
   with atomic_write(path) as temporary:
     opened = _gfile().GFile if is_remote(path) else open
     with opened(temporary, "wb") as stream:
-      stream.write(data)
+      yield stream

@@ -127,8 +127,9 @@ def test_results_are_written_as_the_original_and_told_with_their_class(
 def test_scores_are_written_with_and_without_names(task, tmp_path):
   scores = np.array([[0.75, 0.25], [0.125, 0.875]] * 3 + [[0.5, 0.5]],
                     np.float32)
-  found = evaluation.write_scores(
-    str(tmp_path), "predict_more", task, scores
+  found = []
+  evaluation.write_scores(
+    str(tmp_path), "predict_more", task, [scores[:3], scores[3:]], found
   )
   assert found == ["bad", "good"] * 3 + ["bad"]
   lines = (tmp_path / "test_results_more.tsv").read_text().split("\n")
@@ -138,8 +139,9 @@ def test_scores_are_written_with_and_without_names(task, tmp_path):
     "id\tlabel\tprobability", "x0\tbad\t0.75", "x1\tgood\t0.875"
   ]
   regression = task._replace(kind="regression", labels=())
-  found = evaluation.write_scores(
-    str(tmp_path), "predict_more", regression, scores[:, :1]
+  found = []
+  evaluation.write_scores(
+    str(tmp_path), "predict_more", regression, [scores[:, :1]], found
   )
   named = (tmp_path / "predictions_more.tsv").read_text().split("\n")
   assert named[:2] == ["id\tscore", "x0\t0.75"] and found[1] == 0.125

@@ -8,16 +8,15 @@ from classification import labelled_examples, prediction_files
 SINGLE, REGRESSION, MULTI_LABEL, CHOICE = labelled_examples.KINDS
 
 
-def written(tmp_path, kind, guids, outputs, labels):
-  path = tmp_path / prediction_files.FILE_NAME
+def written(kind, guids, outputs, labels):
   outputs = np.array(outputs, np.float32)
-  prediction_files.write(str(path), kind, guids, outputs, labels)
-  return path.read_text(encoding="utf-8")
+  rows = prediction_files.lines(kind, guids, outputs, labels)
+  return "".join([prediction_files.header(kind, labels), *rows])
 
 
-def test_a_class_has_its_name_and_probability(tmp_path):
+def test_a_class_has_its_name_and_probability():
   text = written(
-    tmp_path, SINGLE, ["test-1", "test-2"], [[0.1, 0.9], [0.75, 0.25]],
+    SINGLE, ["test-1", "test-2"], [[0.1, 0.9], [0.75, 0.25]],
     ["schlecht", "gut"],
   )
   assert text == (
@@ -25,20 +24,20 @@ def test_a_class_has_its_name_and_probability(tmp_path):
   )
 
 
-def test_a_choice_is_the_number_of_its_ending(tmp_path):
-  text = written(tmp_path, CHOICE, ["a"], [[0.1, 0.2, 0.7]], ["0", "1", "2"])
+def test_a_choice_is_the_number_of_its_ending():
+  text = written(CHOICE, ["a"], [[0.1, 0.2, 0.7]], ["0", "1", "2"])
   assert text.split("\n")[1] == "a\t2\t0.7"
 
 
-def test_regression_has_scores(tmp_path):
-  text = written(tmp_path, REGRESSION, ["a", "b"], [3.25, -0.1], [])
+def test_regression_has_scores():
+  text = written(REGRESSION, ["a", "b"], [3.25, -0.1], [])
   assert text == "id\tscore\na\t3.25\nb\t-0.1\n"
 
 
-def test_several_classes_are_joined_and_each_has_its_probability(tmp_path):
+def test_several_classes_are_joined_and_each_has_its_probability():
   outputs = [[0.75, 0.5, 0.1], [0.2, 0.4, 0.3]]
   labels = ["a", "b", "c"]
-  text = written(tmp_path, MULTI_LABEL, ["x", "y"], outputs, labels)
+  text = written(MULTI_LABEL, ["x", "y"], outputs, labels)
   assert text == (
     "id\tlabels\ta\tb\tc\nx\ta,b\t0.75\t0.5\t0.1\ny\t\t0.2\t0.4\t0.3\n"
   )
@@ -53,16 +52,16 @@ def test_predictions_are_given_in_words():
   assert found(REGRESSION, [1, 2.5], ()) == [1.0, 2.5]
 
 
-def test_numbers_come_back_as_they_were(tmp_path):
+def test_numbers_come_back_as_they_were():
   outputs = np.random.default_rng(0).random((50, 2)).astype(np.float32)
-  text = written(tmp_path, SINGLE, [str(n) for n in range(50)], outputs, "ab")
+  text = written(SINGLE, [str(n) for n in range(50)], outputs, "ab")
   read = [line.split("\t")[2] for line in text.split("\n")[1:-1]]
   assert np.array_equal(np.array(read, np.float32), outputs.max(-1))
 
 
-def test_no_name_breaks_the_lines(tmp_path):
+def test_no_name_breaks_the_lines():
   text = written(
-    tmp_path, SINGLE, ["a\tb\nc\u2028d"], [[1, 0]], ["one\ttwo", "x"]
+    SINGLE, ["a\tb\nc\u2028d"], [[1, 0]], ["one\ttwo", "x"]
   )
   assert text.split("\n")[1:] == ["a b c d\tone two\t1.0", ""]
 

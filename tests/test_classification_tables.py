@@ -210,17 +210,17 @@ def test_a_column_that_is_not_there_once_is_refused(tmp_path, name, said):
 
 
 @pytest.mark.parametrize(
-  "read, text, lines",
+  "open_stream, text, lines",
   [
-    (read_tsv, "a\tb\n1\n2\tx\n3\ty\tz\n", [2, 4]),
-    (read_csv, 'a,b\n1\n"2\n",x\n3,y,z\n', [2, 5]),
+    (tables.stream_tsv, "a\tb\n1\n2\tx\n3\ty\tz\n", [2, 4]),
+    (tables.stream_csv, 'a,b\n1\n"2\n",x\n3,y,z\n', [2, 5]),
   ],
 )
 def test_all_bad_rows_are_noted_and_the_others_kept(
-  tmp_path, read, text, lines
+  tmp_path, open_stream, text, lines
 ):
   faults = []
-  table = read(tmp_path, text, faults=faults)
+  table = tables.read_all(open_stream(write(tmp_path, text)), faults)
   assert [line for line, _ in faults] == lines
   assert len(table.rows) == 1 and table.rows[0][1] == "x"
   assert table.lines == [3]
@@ -229,7 +229,9 @@ def test_all_bad_rows_are_noted_and_the_others_kept(
 def test_all_bad_lines_of_json_are_noted(tmp_path):
   faults = []
   path = write(tmp_path, '{"a": 1}\nx\n[]\n{"b": 2}\n')
-  table = tables.read_json_lines(path, ["a"], faults=faults)
+  table = tables.read_all(
+    tables.stream_json_lines(path, ["a"]), faults
+  )
   assert (table.rows, table.lines) == ([[1]], [1])
   assert [line for line, _ in faults] == [2, 3, 4]
 

@@ -96,6 +96,61 @@ def test_batches_of_like_length_give_the_order_of_records(
     assert outputs["longest"].tolist().count(1) >= 2
 
 
+@pytest.mark.parametrize("count, batch_size, window", [
+  (1, 2, 3), (7, 2, 3), (7, 4, 2), (8, 4, 8), (9, 2, 100),
+])
+def test_windows_of_outputs_are_in_the_order_of_records(
+  tmp_path, strategy, count, batch_size, window
+):
+  records = write_records(tmp_path / "a.tfrecord", count)
+  predictor = evaluation_loop.Predictor(
+    strategy,
+    lambda batch: {
+      "number": batch["input_ids"][:, 0],
+      "length": tf.reduce_sum(batch["input_mask"], axis=1),
+    },
+  )
+  parts = list(
+    predictor.windows(
+      records, FEATURES, num_records=count, batch_size=batch_size,
+      window=window,
+    )
+  )
+  assert [len(part["number"]) for part in parts] == [
+    min(window, count - start) for start in range(0, count, window)
+  ]
+  numbers = np.concatenate([part["number"] for part in parts])
+  assert numbers.tolist() == list(range(count))
+  lengths = np.concatenate([part["length"] for part in parts])
+  assert lengths.tolist() == [i % 2 + 1 for i in range(count)]
+
+
+def test_outputs_come_before_most_records_are_read(tmp_path):
+  records = write_records(tmp_path / "a.tfrecord", 4000)
+  read = []
+
+  def note(string):
+    read.append(string)
+    return string
+
+  records = records.map(
+    lambda string: tf.ensure_shape(
+      tf.numpy_function(note, [string], tf.string), []
+    )
+  )
+  predictor = evaluation_loop.Predictor(
+    tf.distribute.get_strategy(),
+    lambda batch: {"number": batch["input_ids"][:, 0]},
+  )
+  parts = predictor.windows(
+    records, FEATURES, num_records=4000, batch_size=4, window=16
+  )
+  assert next(parts)["number"].tolist() == list(range(16))
+  # They are read twice, for the batches and for their places.
+  assert len(read) < 2 * 4000 / 2
+  parts.close()
+
+
 def test_means_are_over_examples_and_the_loss_is_over_batches(
   tmp_path, strategy
 ):

@@ -135,6 +135,63 @@ class Predictor:
     return {name: values[places] for name, values in outputs.items()}
 
 
+  def windows(self, records, features, *, num_records, batch_size, window):
+    """Computes outputs as `predict` does, holding few of them in memory.
+
+    Args:
+      records, features, num_records, batch_size: as of `predict`; the
+        features have an `input_mask`.
+      window: this many consecutive records are sorted by length, so that
+        batches need little padding, and their outputs are given together.
+
+    Yields:
+      dict of numpy arrays [n, ...]; n is the window but for the last ones.
+    """
+    records, orders = pipeline.sorted_in_windows(records, features, window)
+    num_batches = -(-num_records // batch_size)
+    batches = pipeline.distributed_batches(
+      self._strategy,
+      records.repeat().take(num_batches * batch_size),
+      features,
+      batch_size=batch_size,
+    )
+    parts, held = [], 0
+    outputs = self._outputs(batches)
+    for order in orders.as_numpy_iterator():
+      while held < len(order):
+        parts.append(next(outputs))
+        held += _rows(parts[-1])
+      joined = {
+        name: np.concatenate([part[name] for part in parts])
+        for name in parts[0]
+      }
+      places = np.argsort(order)
+      yield {
+        name: values[: len(order)][places] for name, values in joined.items()
+      }
+      parts = [{name: v[len(order):] for name, v in joined.items()}]
+      held -= len(order)
+
+  def _outputs(self, batches):
+    """Yields the outputs of batches, dicts of numpy arrays.
+
+    A batch is fetched when the next one is on its way, so that a device does
+    not wait for the host.
+    """
+    last = None
+    for batch in batches:
+      found = self._step(batch)
+      if last is not None:
+        yield {name: value.numpy() for name, value in last.items()}
+      last = found
+    yield {name: value.numpy() for name, value in last.items()}
+
+
+def _rows(outputs):
+  """Returns how many examples outputs are of."""
+  return len(next(iter(outputs.values())))
+
+
 class PeriodicEvaluation:
   """Evaluates every N steps, keeps the best, knows when to stop."""
 

@@ -132,6 +132,32 @@ def record_lengths(files, features):
   return np.concatenate(counts)
 
 
+def sorted_in_windows(records, features, window):
+  """Sorts records by length, a window at a time; the next one is read ahead.
+
+  Args:
+    records: dataset of serialized records.
+    features: dict from name to tf.io.FixedLenFeature, with `input_mask`.
+    window: this many consecutive records are sorted among themselves: they are
+      held in memory together.
+
+  Returns:
+    (dataset of serialized records, the longest of each window first; dataset
+    of int32 [n], the places that the n records of each window had in it).
+  """
+  mask = {"input_mask": features["input_mask"]}
+
+  @tf.autograph.experimental.do_not_convert
+  def with_order(strings):
+    tokens = tf.io.parse_example(strings, mask)["input_mask"]  # [n, ..., T]
+    lengths = tf.reduce_sum(tf.reshape(tokens, [tf.size(strings), -1]), axis=1)
+    # Equal ones stay as they stood.
+    return strings, tf.argsort(lengths, direction="DESCENDING", stable=True)
+
+  windows = records.batch(window).map(with_order).prefetch(1)
+  return windows.map(tf.gather).unbatch(), windows.map(lambda _, order: order)
+
+
 def order_by_length(lengths, window=DEFAULT_SORTED_WINDOW):
   """Returns the order in which records of like length are neighbours.
 
