@@ -574,13 +574,17 @@ def transformer_layer(
   return layer_norm(x + output, weights, "output/LayerNorm"), probs
 
 
-def layer_function(config, *, recompute, return_attention):
+def layer_function(config, *, recompute, return_attention, share_trace=True):
   """Returns `transformer_layer` as a function of one layer's tensors.
 
   Args:
     config: BertConfig.
     recompute: whether only the input is kept for the gradient.
     return_attention: whether to return the attention probabilities.
+    share_trace: whether a graph has one function for all layers. Not where XLA
+      compiles their gradient: it would compile every step anew. (The gradient
+      of a call takes constants, such as the order of axes, from the call; XLA
+      then takes all inputs of the call for constants, and those change.)
 
   Returns:
     function of x, weights and the options of `transformer_layer`; returns
@@ -601,7 +605,7 @@ def layer_function(config, *, recompute, return_attention):
     return result if return_attention else (result, None)
 
   # In a graph one trace serves all layers: tracing is most of the start.
-  if not tf.inside_function():
+  if not (share_trace and tf.inside_function()):
     return run_layer
   traced = tf.function(run_layer, autograph=False)
 

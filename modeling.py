@@ -438,6 +438,7 @@ class BertModel(Weights):
     run_layer = layers.layer_function(
       self.config, recompute=self._recompute_activations,
       return_attention=return_attention,
+      share_trace=self._skip_padding or not training,
     )
     depth = self.config.num_hidden_layers
     for number, streams in enumerate(layers.layer_streams(seed, depth)):

@@ -53,6 +53,23 @@ def test_all_layers_of_a_graph_share_one_trace(monkeypatch, options, traces):
   assert len(calls) == traces + 5
 
 
+@pytest.mark.parametrize("skip_padding, traces", [(True, 1), (False, 5)])
+def test_layers_that_xla_trains_are_no_calls(monkeypatch, skip_padding, traces):
+  """It would take all inputs of such a call for constants: a batch's, too."""
+  calls, function = [], layers.transformer_layer
+
+  def counted(*arguments, **options):
+    calls.append(1)
+    return function(*arguments, **options)
+
+  monkeypatch.setattr(layers, "transformer_layer", counted)
+  model = modeling.BertModel(
+    tiny(num_hidden_layers=5), skip_padding=skip_padding
+  )
+  tf.function(lambda *data: model(*data, training=True).pooled_output)(*batch())
+  assert len(calls) == traces
+
+
 def count_products(recompute):
   model, head = classifier(recompute_activations=recompute)
 
