@@ -448,7 +448,7 @@ class TokenRows(NamedTuple):
   def add_by_position(self, rows, table):
     """Returns rows [S, H] plus row t of a table for each position t."""
     positions = self.places % tf.shape(self.numbers)[1]  # [S]
-    return rows + _dense_lookup(tf.convert_to_tensor(table), positions)
+    return rows + dense_lookup(tf.convert_to_tensor(table), positions)
 
   def split_heads(self, rows, heads):
     """Returns [B, N, T, D] of rows [S, H]; of padding, some token's."""
@@ -458,7 +458,7 @@ class TokenRows(NamedTuple):
   def join_heads(self, x):
     """Returns rows [S, H] of [B, N, T, D]."""
     is_row = self.is_row[:, tf.newaxis, :, tf.newaxis]
-    joined = _collect(x, self.from_heads, self.to_heads, is_row)  # [S, N, D]
+    joined = collect(x, self.from_heads, self.to_heads, is_row)  # [S, N, D]
     return tf.reshape(joined, [-1, x.shape[1] * x.shape[3]])
 
 
@@ -495,8 +495,15 @@ def _spread(rows, numbers, is_row, places):
   return spread(rows)
 
 
-def _collect(x, places, numbers, is_row):
+def collect(x, places, numbers, is_row):
   """Gathers each row's own place of x [..., T, D]: the reverse of `_spread`.
+
+  Args:
+    x: [..., T, D].
+    places: int32, any shape: the place of each row in flat [..., T].
+    numbers: int32 [..., T]: the flat number of the row of each place.
+    is_row: bool [..., T, 1], False for places that no row comes from: their
+      gradient is 0.
 
   Returns:
     [..., D], in the shape of `places`.
@@ -514,8 +521,8 @@ def _collect(x, places, numbers, is_row):
 
 
 @tf.custom_gradient
-def _dense_lookup(table, numbers):
-  """tf.gather of rows with a dense gradient.
+def dense_lookup(table, numbers):
+  """tf.gather of rows [V, H] at integers [S], with a dense gradient.
 
   As in the original: position embeddings are a slice, so the global norm
   that gradients are clipped by sees the sum over the batch.

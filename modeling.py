@@ -500,7 +500,8 @@ class BertModel(Weights):
     if position_ids is None:
       summed = rows.add_by_position(summed, table)
     else:
-      summed += tf.gather(table, rows.take(position_ids))
+      position_ids = tf.convert_to_tensor(position_ids)
+      summed += layers.dense_lookup(table, rows.take(position_ids))
     x = layers.layer_norm(summed, weights, "LayerNorm")  # [S, H]
     x = layers.dropout(x, self.config.hidden_dropout_prob, seed, "embeddings")
     return tf.cast(x, self.compute_dtype)

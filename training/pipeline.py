@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from common import errors, tfrecord
+from training import packing
 
 DEFAULT_SHUFFLE_WINDOW = 1 << 16  # records held in memory while shuffling
 DEFAULT_SORTED_WINDOW = 1 << 14  # The same, while sorting by length.
@@ -24,6 +25,7 @@ _BATCHES_SORTED_TOGETHER = 50
 # Interleaved, so that a shuffle window holds parts of many files.
 _FILES_READ_TOGETHER = 16
 _PARSED_TOGETHER = 1 << 10
+_MEASURED_TOGETHER = 1 << 12
 
 
 def first_record(path):
@@ -119,11 +121,10 @@ def record_lengths(files, features):
     files: TFRecord files.
     features: dict from name to tf.io.FixedLenFeature, with `input_mask`.
   """
-  mask = {"input_mask": features["input_mask"]}
   batches = (
     sequential_records(files)
     .batch(_PARSED_TOGETHER)
-    .map(lambda strings: tf.io.parse_example(strings, mask)["input_mask"])
+    .map(lambda strings: _parse_mask(strings, features))
   )
   counts = [
     np.sum(values.reshape([len(values), -1]), axis=1, dtype=np.int64)  # [B]
@@ -303,11 +304,10 @@ def _bucketed(enter, bucketing, seed, first_record):
   stretch = batch_size * _BATCHES_SORTED_TOGETHER
   # Entered at the beginning of a stretch, whose order needs all its records.
   first, offset = divmod(first_record, stretch)
-  mask = {"input_mask": bucketing.features["input_mask"]}
 
   @tf.autograph.experimental.do_not_convert
   def arrange(number, strings):
-    parsed = tf.io.parse_example(strings, mask)["input_mask"]
+    parsed = _parse_mask(strings, bucketing.features)
     lengths = tf.reduce_sum(tf.reshape(parsed, [stretch, -1]), axis=1)
     # [batches of the stretch, batch_size]; only the rows are shuffled below.
     order = tf.reshape(tf.argsort(lengths, stable=True), [-1, batch_size])
@@ -362,6 +362,7 @@ def distributed_batches(
   batch_size,
   trim=False,
   transform=None,
+  packed=None,
   first_step=0,
 ):
   """Cuts a stream of records into global batches, a share for each replica.
@@ -379,6 +380,7 @@ def distributed_batches(
       padding changes nothing, but shapes then differ from batch to batch.
     transform: function of (batch of one replica, step, rows=batch_size,
       first_row=...) that is applied to what was parsed; None for none.
+    packed: packing.Packing of the batches; None for a row per sequence.
     first_step: number of the first batch, for `transform`.
 
   Returns:
@@ -396,6 +398,8 @@ def distributed_batches(
     batch = _parse(strings, features)
     if transform:
       batch = transform(batch, step, rows=batch_size, first_row=first_row)
+    if packed:
+      batch = packed.with_plan(batch)
     return trim_to_longest(batch) if trim else batch
 
   def make_input(context):
@@ -425,17 +429,18 @@ def token_metrics(batch):
   """Returns metrics of what a batch holds, pairs of float32 scalars.
 
   Args:
-    batch: dict with `input_mask`, [B, ..., T].
+    batch: dict with `input_mask`, [B, ..., T], and packing.PLAN where it is
+      packed.
 
   Returns:
     dict of "tokens_per_example": (tokens, examples), and of "fill_rate":
-    (tokens, positions), how much of the batch is no padding.
+    (tokens, positions), how much of what is computed is no padding.
   """
   mask = batch["input_mask"]
   tokens = tf.cast(tf.reduce_sum(mask), tf.float32)
   return {
     "tokens_per_example": (tokens, tf.cast(tf.shape(mask)[0], tf.float32)),
-    "fill_rate": (tokens, tf.cast(tf.size(mask), tf.float32)),
+    "fill_rate": (tokens, tf.cast(packing.num_positions(batch), tf.float32)),
   }
 
 
@@ -461,7 +466,7 @@ def training_batches(
     strategy, features, batch_size: as of `distributed_batches`.
     files, num_records, seed, bucketing: as of `shuffled_records`.
     first_step: number of the first batch.
-    **batching: `trim` and `transform` of `distributed_batches`.
+    **batching: `trim`, `transform` and `packed` of `distributed_batches`.
   """
   records = shuffled_records(
     files,
@@ -478,6 +483,49 @@ def training_batches(
     first_step=first_step,
     **batching,
   )
+
+
+def measure_packing(
+  files,
+  features,
+  *,
+  num_records,
+  batch_size,
+  seed,
+  num_steps,
+  replicas,
+  parts,
+):
+  """Finds how many rows the batches of `training_batches` need.
+
+  It reads the records of the whole run, in their order, whatever step the run
+  is at: so a resumed run packs, and adds up, as one that was never stopped.
+
+  Args:
+    files, features, num_records, batch_size, seed: as of `training_batches`.
+    num_steps: of the whole run.
+    replicas: how many share a batch.
+    parts: in how many parts, one after another, each computes its share.
+
+  Returns:
+    packing.Measured; None if packing saves no row.
+  """
+  together = max(1, _MEASURED_TOGETHER // batch_size)
+  records = shuffled_records(files, num_records=num_records, seed=seed)
+  masks = (
+    records.take(num_steps * batch_size)
+    .batch(together * batch_size)
+    .map(lambda strings: _parse_mask(strings, features))
+  )
+  return packing.measure(
+    masks, group_size=batch_size // (replicas * parts), parts=parts
+  )
+
+
+def _parse_mask(strings, features):
+  """Returns input_mask of serialized records, int64 [N, T] or [N, W, T]."""
+  mask = {"input_mask": features["input_mask"]}
+  return tf.io.parse_example(strings, mask)["input_mask"]
 
 
 def _parse(serialized, features):
