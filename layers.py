@@ -502,8 +502,7 @@ def collect(x, places, numbers, is_row):
     x: [..., T, D].
     places: int32, any shape: the place of each row in flat [..., T].
     numbers: int32 [..., T]: the flat number of the row of each place.
-    is_row: bool [..., T, 1], False for places that no row comes from: their
-      gradient is 0.
+    is_row: bool [..., T, 1], False where no row comes from: gradient 0.
 
   Returns:
     [..., D], in the shape of `places`.
@@ -589,9 +588,8 @@ def layer_function(config, *, recompute, return_attention, share_trace=True):
     recompute: whether only the input is kept for the gradient.
     return_attention: whether to return the attention probabilities.
     share_trace: whether a graph has one function for all layers. Not where XLA
-      compiles their gradient: it would compile every step anew. (The gradient
-      of a call takes constants, such as the order of axes, from the call; XLA
-      then takes all inputs of the call for constants, and those change.)
+      compiles gradients: those of a call take constants from it, so that XLA
+      takes all its inputs for constants, and compiles each step anew.
 
   Returns:
     function of x, weights and the options of `transformer_layer`; returns

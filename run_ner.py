@@ -181,6 +181,10 @@ def train(settings, model, run, start, *, features, output_dir):
       seed=settings.seed,
       first_step=step,
       bucketing=setup.bucketing(settings, data.features, run.strategy),
+      packed=setup.packing(
+        settings, run.strategy, [data.records], data.features,
+        num_records=num_examples, num_train_steps=num_train_steps,
+      ),
       trim=run.trim,
     )
 

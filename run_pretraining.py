@@ -229,12 +229,18 @@ def train(settings, model, objective, evaluate, *, start, strategy, data, trim):
   trainer.start_from(start, may_be_missing=["^cls/", *model.unused_variables()])
 
   def batches_from(step):
+    packed = setup.packing(
+      settings, strategy, data.files, data.features,
+      num_records=data.count_records(),
+      num_train_steps=settings.num_train_steps,
+    )
     return data.shuffled_batches(
       strategy,
       batch_size=settings.train_batch_size,
       seed=settings.seed,
       first_step=step,
       trim=trim,
+      packed=packed,
     )
 
   def write_if_chief(folder):

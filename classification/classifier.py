@@ -5,12 +5,15 @@ the logits of an example are depends on the kind of task: [B, L] as a rule,
 [B, 1] for regression, [B, W] where one of W endings is to be chosen.
 """
 
+import functools
+
 import tensorflow as tf
 
+import layers
 import modeling
 from classification import labelled_examples
 from common import choices
-from training import loop, pipeline
+from training import loop, packing, pipeline
 from variants import registry
 
 POOLINGS = choices.WINDOW_POOLINGS
@@ -101,21 +104,22 @@ class ClassifierModel(tf.Module):
       sequences have tokens, int32 [B, W].
     """
     names = ("input_ids", "input_mask", "segment_ids")
-    arrays = [batch[name] for name in names]  # [B, W, T] each
     mask = tf.reduce_max(batch["input_mask"], axis=-1)  # [B, W]
     # Of one sequence an example, none is empty.
     skips = skip_empty and mask.shape[1] != 1
     if skips:
       places = tf.where(mask > 0)  # [n, 2]
-      arrays = [tf.gather_nd(array, places) for array in arrays]  # [n, T]
+      flat = functools.partial(tf.gather_nd, indices=places)
     else:
-      length = tf.shape(batch["input_ids"])[-1]
-      arrays = [tf.reshape(array, [-1, length]) for array in arrays]  # [B W, T]
-    output = self.bert(
-      *arrays,
-      training=dropout_seed is not None,
-      dropout_seed=dropout_seed,
-      positions=modeling.first_positions(arrays[0]),
+      length = layers.sizes(batch["input_ids"])[-1]
+      flat = functools.partial(tf.reshape, shape=[-1, length])
+    # [n, T] or [B W, T] each
+    sequences = {name: flat(batch[name]) for name in names}
+    if packing.PLAN in batch:
+      sequences[packing.PLAN] = batch[packing.PLAN]
+    output = packing.encode(
+      self.bert, sequences, dropout_seed,
+      positions=modeling.first_positions(sequences["input_ids"]),
     )
     states = output.sequence_output[:, 0]  # [B W or n, H]
     shape = tf.concat([tf.shape(mask), [self.config.hidden_size]], 0)

@@ -74,7 +74,7 @@ CONFLICTS = (
     "is for texts in several windows; pass --doc_stride too, or leave it out",
   ),
   run_settings.Conflict(
-    "class_weights",
+    "class_weights pack_sequences",
     lambda settings: not settings.do_train,
     "is for training; pass --do_train too, or leave it out",
   ),
@@ -85,7 +85,7 @@ CONFLICTS = (
     "--save_best too, or the best ones as --model_dir=output_dir/best_model",
   ),
   run_settings.Conflict(
-    "freeze_layers bucket_by_length",
+    "freeze_layers bucket_by_length pack_sequences",
     lambda settings: settings.freeze_encoder,
     "has no effect with --freeze_encoder, which trains no layer "
     "and reads no sequences; leave one of them out",

@@ -483,7 +483,15 @@ def record_features(options, min_sequences, max_sequences):
 
 
 def training_batches(
-  strategy, data, *, batch_size, seed, first_step=0, trim=False, bucketing=None
+  strategy,
+  data,
+  *,
+  batch_size,
+  seed,
+  first_step=0,
+  trim=False,
+  bucketing=None,
+  packed=None,
 ):
   """Returns the endless distributed dataset of training from a step on.
 
@@ -496,6 +504,7 @@ def training_batches(
     trim: whether batches may differ in shape: they are then cut to their
       longest sequence and have no more windows than their longest text.
     bucketing: pipeline.Bucketing, or None.
+    packed: packing.Packing, or None; not with `trim`.
   """
 
   def transform(batch, step, *, rows, first_row):
@@ -514,6 +523,7 @@ def training_batches(
     first_step=first_step,
     bucketing=bucketing,
     transform=transform,
+    packed=packed,
   )
 
 

@@ -191,9 +191,7 @@ class ModelRun:
 
   def _make_trainer(self):
     settings, run = self._settings, self._run
-    num_train_steps, num_warmup_steps = setup.training_length(
-      settings, run.data["train"].num_records
-    )
+    num_train_steps, num_warmup_steps = self._training_length()
     return setup.make_trainer(
       settings,
       self._model.variables,
@@ -227,6 +225,17 @@ class ModelRun:
       run.strategy, data, batch_size=settings.train_batch_size,
       seed=settings.seed, first_step=step, trim=run.trim,
       bucketing=setup.bucketing(settings, data.features, run.strategy),
+      packed=setup.packing(
+        settings, run.strategy, [data.records], data.features,
+        num_records=data.num_records,
+        num_train_steps=self._training_length()[0],
+      ),
+    )
+
+  def _training_length(self):
+    """Returns (training steps, warm-up steps)."""
+    return setup.training_length(
+      self._settings, self._run.data["train"].num_records
     )
 
   def _cached_features(self):

@@ -85,7 +85,7 @@ TRAINING_CONFLICTS = (
     "freeze_layers freeze_encoder layerwise_lr_decay weight_decay_rate "
     "optimizer adam_beta2 adam_epsilon learning_rate_schedule "
     "gradient_accumulation_steps "
-    "recompute_activations max_to_keep log_steps max_bad_steps",
+    "recompute_activations pack_sequences max_to_keep log_steps max_bad_steps",
     lambda settings: not settings.do_train,
     "is for training; pass --do_train too, or leave it out",
   ),

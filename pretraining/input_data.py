@@ -49,6 +49,7 @@ class PretrainingInput:
   Attributes:
     files: the TFRecord files.
     is_masked: whether the records have masks.
+    features: dict from name to tf.io.FixedLenFeature, of a record.
   """
 
   def __init__(
@@ -76,16 +77,22 @@ class PretrainingInput:
         f"{files[0]} has no next-sentence labels; pass "
         "--use_next_sentence_loss=false"
       )
-    self._features = record_features(
+    self.features = record_features(
       max_seq_length,
       masking["max_predictions"],
       masked=self.is_masked,
       pairs=use_next_sentence_loss,
     )
-    pipeline.check_records(files, self._features)
+    pipeline.check_records(files, self.features)
     self._mask = None if self.is_masked else _masking(files[0], **masking)
 
-  def shuffled_batches(self, strategy, *, batch_size, seed, first_step, trim):
+  def count_records(self):
+    """Returns how many records the files hold."""
+    return pipeline.count_records(self.files)
+
+  def shuffled_batches(
+    self, strategy, *, batch_size, seed, first_step, trim, packed=None
+  ):
     """Returns endless distributed batches, each epoch in another order.
 
     Unlike the original: see pipeline.training_batches.
@@ -93,12 +100,13 @@ class PretrainingInput:
     return pipeline.training_batches(
       strategy,
       self.files,
-      self._features,
-      num_records=pipeline.count_records(self.files),
+      self.features,
+      num_records=self.count_records(),
       batch_size=batch_size,
       seed=seed,
       first_step=first_step,
       trim=trim,
+      packed=packed,
       transform=self._mask,
     )
 
@@ -111,7 +119,7 @@ class PretrainingInput:
     return pipeline.distributed_batches(
       strategy,
       records,
-      self._features,
+      self.features,
       batch_size=batch_size,
       trim=trim,
       transform=self._mask,

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import modeling
 from pretraining import span_boundary
-from training import loop, pipeline
+from training import loop, packing, pipeline
 from variants import registry
 
 
@@ -63,8 +63,8 @@ class PretrainingModel(tf.Module):
       spans = span_boundary.find_spans(batch)
       needed += [spans.left, spans.right]
     places = tf.concat(needed, axis=1)
-    output = self.bert.encode(
-      batch, dropout_seed, positions=None if whole else places
+    output = packing.encode(
+      self.bert, batch, dropout_seed, positions=None if whole else places
     )
     # With `positions` the encoder's last states are those of `places`.
     states = picked = output.sequence_output

@@ -30,7 +30,8 @@ _OUR_TRAINING = (
   "optimizer adam_beta2 adam_epsilon learning_rate_schedule "
   "weight_decay_rate layerwise_lr_decay "
   "freeze_layers freeze_encoder gradient_accumulation_steps "
-  "recompute_activations max_to_keep log_steps max_bad_steps profile_steps "
+  "recompute_activations pack_sequences max_to_keep log_steps max_bad_steps "
+  "profile_steps "
   "seed bucket_by_length jit_compile eval_steps save_best "
   "early_stopping_patience"
 )
@@ -101,7 +102,7 @@ CONFLICTS = (
     "or leave it out",
   ),
   run_settings.Conflict(
-    "bucket_by_length",
+    "bucket_by_length pack_sequences",
     lambda settings: settings.pad_to_max_length,
     "saves padding, which --pad_to_max_length keeps; leave one of them out",
   ),

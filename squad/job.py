@@ -97,10 +97,7 @@ def train(job, start):
 def _make_trainer(job):
   """Returns the loop.Trainer of the flags."""
   settings, model = job.settings, job.model
-  # As in the original: by questions, although some have several windows.
-  num_train_steps, num_warmup_steps = setup.training_length(
-    settings, len(job.data["train"].file.questions)
-  )
+  num_train_steps, num_warmup_steps = _training_length(job)
   return setup.make_trainer(
     settings,
     model.variables,
@@ -112,6 +109,14 @@ def _make_trainer(job):
     ),
     num_train_steps=num_train_steps,
     num_warmup_steps=num_warmup_steps,
+  )
+
+
+def _training_length(job):
+  """Returns (training steps, warm-up steps)."""
+  # As in the original: by questions, although some have several windows.
+  return setup.training_length(
+    job.settings, len(job.data["train"].file.questions)
   )
 
 
@@ -128,6 +133,10 @@ def _training_batches(job, step):
     seed=settings.seed,
     first_step=step,
     bucketing=setup.bucketing(settings, job.features, job.strategy),
+    packed=setup.packing(
+      settings, job.strategy, [data.records], job.features,
+      num_records=data.num_records, num_train_steps=_training_length(job)[0],
+    ),
     # With that flag all padding is computed, and competes for answers.
     trim=shapes_vary and not settings.pad_to_max_length,
   )

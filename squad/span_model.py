@@ -6,7 +6,7 @@ Letters: B batch, T tokens of a window.
 import tensorflow as tf
 
 import modeling
-from training import loop, pipeline
+from training import loop, packing, pipeline
 from variants import registry
 
 # What the checkpoint of an encoder need not have. As in the original: the
@@ -34,7 +34,7 @@ class SpanModel(tf.Module):
       batch: dict of input_ids, input_mask and segment_ids, int32 [B, T].
       dropout_seed: int32 [2] in training, else None.
     """
-    output = self.bert.encode(batch, dropout_seed)
+    output = packing.encode(self.bert, batch, dropout_seed)
     return self.head(output.sequence_output)
 
   def trained_variables(self):

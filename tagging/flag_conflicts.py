@@ -48,7 +48,8 @@ CONFLICTS = (
     "train_file train_batch_size learning_rate learning_rate_schedule "
     "optimizer adam_beta2 adam_epsilon weight_decay_rate "
     "layerwise_lr_decay freeze_layers "
-    "gradient_accumulation_steps recompute_activations iterations_per_loop "
+    "gradient_accumulation_steps recompute_activations pack_sequences "
+    "iterations_per_loop "
     "save_checkpoints_steps max_to_keep log_steps max_bad_steps "
     "profile_steps num_train_epochs warmup_proportion bucket_by_length "
     "eval_steps save_best early_stopping_patience seed",
@@ -84,6 +85,12 @@ CONFLICTS = (
     "freeze_layers layerwise_lr_decay recompute_activations",
     lambda settings: settings.freeze_encoder,
     "has no effect together with --freeze_encoder, which trains no layer; "
+    "leave one of them out",
+  ),
+  run_settings.Conflict(
+    "pack_sequences",
+    lambda settings: settings.feature_layers,
+    "has no effect with --feature_layers, which are computed once and kept; "
     "leave one of them out",
   ),
   run_settings.Conflict(

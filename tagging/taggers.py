@@ -7,7 +7,7 @@ import tensorflow as tf
 
 import modeling
 from tagging import bilstm, dataset, encoder_states
-from training import loop, pipeline
+from training import loop, packing, pipeline
 from variants import registry
 
 # What the checkpoint of an encoder need not have.
@@ -69,9 +69,11 @@ class TaggingModel(tf.Module):
     """
     # The encoder is trained: it drops units in training, as the head does.
     if not self.is_frozen:
-      states = self.bert.encode(batch, dropout_seed).sequence_output
+      output = packing.encode(self.bert, batch, dropout_seed)
       return self.head(
-        states, dropout_seed is not None, dropout_seed=dropout_seed
+        output.sequence_output,
+        dropout_seed is not None,
+        dropout_seed=dropout_seed,
       )
     mask = batch["input_mask"]
     if "states" in batch:

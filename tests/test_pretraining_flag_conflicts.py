@@ -17,8 +17,9 @@ TRAINING = {
   **dict.fromkeys(
     "eval_steps save_best early_stopping_patience profile_steps freeze_layers "
     "layerwise_lr_decay weight_decay_rate optimizer learning_rate_schedule "
-    "gradient_accumulation_steps recompute_activations max_to_keep log_steps "
-    "max_bad_steps eval_input_file adam_beta2 adam_epsilon".split()
+    "gradient_accumulation_steps recompute_activations pack_sequences "
+    "max_to_keep log_steps max_bad_steps eval_input_file adam_beta2 "
+    "adam_epsilon".split()
   ),
   "freeze_encoder": False, "do_train": True, "do_eval": False,
   "do_whole_word_mask": False, "mask_runs": None,

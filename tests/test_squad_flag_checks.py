@@ -42,6 +42,7 @@ CASES = [
   ({"null_odds_file": "p"}, {**PREDICT, **V2}, {**SCORE, **V2}),
   ({"null_score_diff_threshold": "1"}, PREDICT, {**PREDICT, **V2}),
   ({"bucket_by_length": True}, {**TRAIN, "pad_to_max_length": True}, TRAIN),
+  ({"pack_sequences": True}, {**TRAIN, "pad_to_max_length": True}, TRAIN),
 ]
 
 

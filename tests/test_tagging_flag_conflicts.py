@@ -33,6 +33,7 @@ CASES = [
   ("freeze_layers", FROZEN, TRAIN),
   ("layerwise_lr_decay", FROZEN, TRAIN),
   ("recompute_activations", FROZEN, TRAIN),
+  ("pack_sequences", {**FROZEN, "feature_layers": ["last"]}, FROZEN),
   ("feature_layers", TRAIN, FROZEN),
   ("word_column", JSON, COLUMNS),
   ("word_column", {**COLUMNS, "file_format": "jsonl"}, {**JSON, **COLUMNS}),

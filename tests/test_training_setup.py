@@ -11,7 +11,7 @@ from absl import flags
 import optimization
 import two_replicas
 from checkpoints import model_settings
-from common import errors, run_settings
+from common import errors, run_settings, tfrecord
 from training import common_flags, loop, run_folder, setup
 
 FLAGS = flags.FLAGS
@@ -245,6 +245,34 @@ def test_bucketing_needs_lengths_and_shapes_that_vary(parse):
   settings = parse(bucket_by_length="true", jit_compile="true")
   with pytest.raises(errors.InputError, match="pass --jit_compile=false"):
     setup.bucketing(settings, features, strategy)
+
+
+def test_packing_needs_sequences_and_a_fixed_shape(parse, tmp_path, caplog):
+  strategy = tf.distribute.get_strategy()
+  features = {"input_mask": tf.io.FixedLenFeature([16], tf.int64)}
+  files, length = [str(tmp_path / "records")], {"num_train_steps": 3}
+
+  def packing(lengths=(3, 4, 5, 6), features=features, **flags):
+    with tfrecord.RecordWriter(files[0]) as writer:
+      for size in lengths:
+        mask = [1] * size + [0] * (16 - size)
+        writer.write(tfrecord.serialize_example({"input_mask": mask}))
+    return setup.packing(
+      parse(**flags), strategy, files, features, num_records=len(lengths),
+      **length,
+    )
+
+  assert packing(jit_compile="true") is None
+  given = {"pack_sequences": "true", "jit_compile": "true"}
+  # 6 + 5 + 4, then 3.
+  assert packing(**given) == (2, 3, 1)
+  with pytest.raises(errors.InputError, match="where the encoder is frozen"):
+    packing(features={}, **given)
+  with pytest.raises(errors.InputError, match="pass --jit_compile=true"):
+    packing(**{**given, "jit_compile": "false"})
+  with caplog.at_level(logging.WARNING, logger="absl"):
+    assert packing((9, 9, 9, 9), **given) is None
+  assert "nothing is packed" in caplog.text
 
 
 def test_evaluation_during_training(parse):

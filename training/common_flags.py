@@ -111,6 +111,12 @@ def define_training_flags(*, train_batch_size=32, learning_rate=5e-5):
     "Keep only each layer's input for the gradient and recompute the rest: "
     "less memory, a third more time.",
   )
+  flags.DEFINE_bool(
+    "pack_sequences", False,
+    "Where XLA compiles the step, or on a TPU: compute several short sequences "
+    "in one row of --max_seq_length. Losses and gradients stay those of the "
+    "same examples; dropout drops other units.",
+  )
   flags.DEFINE_integer(
     "iterations_per_loop", 1000,
     "Largest number of steps that run on the devices without the host.",

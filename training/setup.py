@@ -133,6 +133,55 @@ def bucketing(settings, features, strategy):
   return pipeline.Bucketing(features, settings.train_batch_size)
 
 
+def packing(
+  settings, strategy, files, features, *, num_records, num_train_steps
+):
+  """Returns the packing.Packing of --pack_sequences, or None.
+
+  Args:
+    strategy: tf.distribute.Strategy.
+    files: TFRecord files to train on.
+    features: dict from name to a feature of tf.io, of their records.
+    num_records: how many they hold.
+    num_train_steps: length of the whole run.
+
+  Raises:
+    InputError: the flag is given where there are no sequences, or padding is
+      not computed.
+  """
+  if not settings.pack_sequences:
+    return None
+  if "input_mask" not in features:
+    raise errors.InputError(
+      "--pack_sequences has nothing to pack where the encoder is frozen and "
+      "its features are kept: leave it out"
+    )
+  if shapes_may_vary(settings, strategy):
+    raise errors.InputError(
+      "--pack_sequences saves nothing where XLA does not compile the step, "
+      "since little is computed for padding there: pass --jit_compile=true, or "
+      "leave it out"
+    )
+  measured = pipeline.measure_packing(
+    files,
+    features,
+    num_records=num_records,
+    batch_size=settings.train_batch_size,
+    seed=settings.seed,
+    num_steps=num_train_steps,
+    replicas=strategy.num_replicas_in_sync,
+    parts=settings.gradient_accumulation_steps,
+  )
+  if not measured:
+    logging.warning(
+      "--pack_sequences: there is a batch none of whose sequences fit into one "
+      "row of %d; nothing is packed", settings.max_seq_length,
+    )
+    return None
+  logging.info("--pack_sequences: %s", measured)
+  return measured.packing
+
+
 def model_options(settings, strategy):
   """Returns the keyword arguments of modeling.BertModel but its config."""
   return {

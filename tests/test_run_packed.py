@@ -1,0 +1,137 @@
+"""The scripts with --pack_sequences, compiled by XLA, as a user types them."""
+
+import json
+import random
+import re
+
+import pytest
+
+import resumed_runs
+import script_runner
+import tiny_model
+
+DATA = script_runner.ROOT / "tests" / "data"
+VOCAB = DATA / "ner_sample_vocab.txt"
+LENGTH = 64
+STEPS = {
+  "do_train": True, "train_batch_size": 8, "jit_compile": "true",
+  "save_checkpoints_steps": 3, "log_steps": 1, "learning_rate": 1e-3,
+}
+
+
+def words(rng, count):
+  lines = VOCAB.read_text(encoding="utf-8").splitlines()
+  return " ".join(rng.choice(lines[20:]) for _ in range(count))
+
+
+@pytest.fixture(scope="module")
+def flags_of(tmp_path_factory):
+  """The flags of six steps of each script."""
+  folder = tmp_path_factory.mktemp("data")
+  config = tiny_model.tiny(
+    vocab_size=169, max_position_embeddings=LENGTH, initializer_range=0.02
+  )
+  path = folder / "bert_config.json"
+  path.write_text(config.to_json_string())
+  rng = random.Random(1)
+  rows = [f"{words(rng, rng.randint(3, 20))},{n % 2}" for n in range(48)]
+  (folder / "train.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
+  paragraphs = []
+  for number in range(48):
+    context = words(rng, rng.randint(5, 15))
+    answer = {"text": context.split()[0], "answer_start": 0}
+    question = {"id": str(number), "question": "Wo ?", "answers": [answer]}
+    paragraphs.append({"context": context, "qas": [question]})
+  (folder / "train.json").write_text(
+    json.dumps({"version": "1.1", "data": [{"paragraphs": paragraphs}]})
+  )
+  # Documents of three short lines.
+  lines = [words(rng, rng.randint(2, 6)) for _ in range(150)]
+  documents = ["\n".join(lines[n : n + 3]) for n in range(0, 150, 3)]
+  (folder / "text.txt").write_text("\n\n".join(documents) + "\n")
+  done = script_runner.run(
+    "create_pretraining_data.py", input_file=folder / "text.txt",
+    output_file=folder / "records", vocab_file=VOCAB, do_lower_case=False,
+    max_seq_length=LENGTH, max_predictions_per_seq=5, dupe_factor=2,
+  )
+  assert done.code == 0, done.err
+  text = {
+    "vocab_file": VOCAB, "do_lower_case": False, "num_train_epochs": 1,
+    "max_train_steps": 6,
+  }
+  flags = {
+    "run_pretraining.py": {
+      "input_file": folder / "records", "max_predictions_per_seq": 5,
+      "num_train_steps": 6, "num_warmup_steps": 1,
+    },
+    "run_classifier.py": {**text, "train_file": folder / "train.csv"},
+    "run_squad.py": {
+      **text, "train_file": folder / "train.json", "max_query_length": 4,
+    },
+    "run_ner.py": {**text, "train_file": DATA / "ner_sample_train.conll"},
+  }
+  shared = {"bert_config_file": path, "max_seq_length": LENGTH, **STEPS}
+  return {name: {**shared, **own} for name, own in flags.items()}
+
+
+def logged(folder):
+  lines = (folder / "train_log.jsonl").read_text().splitlines()
+  return [json.loads(line) for line in lines]
+
+
+@pytest.mark.parametrize(
+  "script",
+  [
+    "run_pretraining.py",
+    *(
+      pytest.param(name, marks=pytest.mark.slow)
+      for name in ("run_classifier.py", "run_squad.py", "run_ner.py")
+    ),
+  ],
+)
+def test_packed_runs_are_fuller_and_resume_to_the_same_weights(
+  flags_of, tmp_path, script
+):
+  said = []
+
+  def six_steps(folder, **flags):
+    done = script_runner.run(
+      script, **flags_of[script], output_dir=folder, **flags
+    )
+    assert done.code == 0, done.err
+    said.append(done.err)
+    return done
+
+  resumed_runs.assert_same_weights(
+    lambda folder: six_steps(folder, pack_sequences=True), tmp_path
+  )
+  six_steps(tmp_path / "plain")
+  packed, plain = logged(tmp_path / "whole"), logged(tmp_path / "plain")
+  rates = re.search(r"fill rate (\S+) instead of (\S+)\n", said[0]).groups()
+  for step in range(6):
+    # The same examples.
+    examples = "tokens_per_example"
+    assert packed[step][examples] == plain[step][examples]
+    assert packed[step]["fill_rate"] > 1.5 * plain[step]["fill_rate"]
+  for lines, rate in zip((packed, plain), rates):
+    mean = sum(line["fill_rate"] for line in lines) / 6
+    assert mean == pytest.approx(float(rate), abs=2e-3)
+
+
+@pytest.mark.parametrize(
+  "pack_sequences", [True, pytest.param(False, marks=pytest.mark.slow)]
+)
+def test_xla_compiles_one_step_for_all_batches(
+  flags_of, tmp_path, monkeypatch, pack_sequences
+):
+  monkeypatch.setenv("XLA_FLAGS", f"--xla_dump_to={tmp_path / 'xla'}")
+  process = script_runner.start(
+    "run_classifier.py", **flags_of["run_classifier.py"],
+    output_dir=tmp_path / "out", pack_sequences=pack_sequences,
+  )
+  _, error = process.communicate()
+  assert process.returncode == 0, error
+  assert "step 6/6" in error
+  modules = [path.name for path in (tmp_path / "xla").glob("*_step_*.txt")]
+  compiled = [name for name in modules if "before_optimizations" in name]
+  assert len(compiled) == 1, compiled
