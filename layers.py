@@ -496,16 +496,15 @@ def _spread(rows, numbers, is_row, places):
 
 
 def collect(x, places, numbers, is_row):
-  """Gathers each row's own place of x [..., T, D]: the reverse of `_spread`.
+  """Gathers each row's own place of x: the reverse of `_spread`.
 
   Args:
     x: [..., T, D].
     places: int32, any shape: the place of each row in flat [..., T].
-    numbers: int32 [..., T]: the flat number of the row of each place.
-    is_row: bool [..., T, 1], False where no row comes from: gradient 0.
+    numbers: int32 [..., T], the flat number of the row of each place.
+    is_row: bool [..., T, 1], False for places of no row (gradient 0).
 
-  Returns:
-    [..., D], in the shape of `places`.
+  Returns [..., D], in the shape of `places`.
   """
 
   @tf.custom_gradient
