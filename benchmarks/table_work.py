@@ -461,7 +461,11 @@ def _starts():
 
 
 def _import_seconds(module):
-  command = [sys.executable, "-c", f"import {module}"]
+  code = f"import {module}"
+  if module != "tensorflow":
+    # As command.parse_flags does where a script is run.
+    code = f"from common import lean_tensorflow; {code}"
+  command = [sys.executable, "-c", code]
   env = measured_runs.environment(PYTHONPATH=str(ROOT))
   return measured_runs.measure(command, env=env).processor
 
