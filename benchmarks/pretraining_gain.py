@@ -52,7 +52,7 @@ _NOTHING = "random weights"
 # task -> (its folder, rows of train.tsv or None, result that counts)
 TASKS = {
   "SST-2": ("SST-2", 10000, "eval_accuracy"),
-  "CoLA": ("CoLA", None, "eval_matthews_correlation"),
+  "CoLA": ("CoLA", None, "eval_matthews"),
   "MRPC": ("MRPC", None, "eval_accuracy"),
 }
 _EVAL_BATCHES = 70  # The held-out records of 20 MB of text, about once.
