@@ -56,6 +56,13 @@ def test_a_reader_sees_what_comes_out_and_nothing_of_a_machine(path):
     ast.parse("".join(cell["source"]))
 
 
+def write_sentences(folder):
+  """Writes train.tsv and dev.tsv in SST-2's format, 20 sentences each."""
+  rows = ["a fine film\t1\n", "a long evening\t0\n"] * 10
+  for name in ("train.tsv", "dev.tsv"):
+    (folder / name).write_text("".join(["sentence\tlabel\n", *rows]))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_it_runs_with_a_tiny_model(path, tmp_path, monkeypatch):
@@ -65,6 +72,8 @@ def test_it_runs_with_a_tiny_model(path, tmp_path, monkeypatch):
   for name, value in SHORT.items():
     monkeypatch.setenv(name, value)
   monkeypatch.setenv("BERT_WORK", str(tmp_path / "out"))
+  monkeypatch.setenv("BERT_SST2", str(tmp_path))
+  write_sentences(tmp_path)
   notebook = nbformat.read(path, as_version=4)
   # Raises where a cell does.
   nbclient.NotebookClient(
