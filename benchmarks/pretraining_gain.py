@@ -74,6 +74,8 @@ def parse_arguments():
   add("--fine_tuning_rates", default="1e-4,3e-4",
       help="each start is shown at the rate with the best median")
   add("--num_train_epochs", type=float, default=3, help="of each fine-tuning")
+  add("--fine_tune_from", default=";".join(RECIPES),
+      help="recipes whose weights are fine-tuned, separated by semicolons")
   add("--dtype", default="float32")
   add("--page", type=pathlib.Path, help="page with the two markers")
   return parser.parse_args()
@@ -217,10 +219,12 @@ def report(arguments, rows):
   ]
   for start, (accuracy, scores) in rows.items():
     shown = f"{100 * accuracy:.1f} %" if accuracy is not None else "–"
-    cells = [
-      f"{experiments.spread(found)} (rate {rate})"
-      for rate, found in scores.values()
-    ]
+    cells = ["–"] * len(tasks)
+    if scores:
+      cells = [
+        f"{experiments.spread(found)} (rate {rate})"
+        for rate, found in scores.values()
+      ]
     lines.append(f"| {start} | {shown} | " + " | ".join(cells) + " |")
   return "\n".join(lines)
 
@@ -238,26 +242,25 @@ def main():
     f"--vocab_size={CONFIG['vocab_size']}", done=folder / "vocab.txt",
   )
   runs = {name: pretrain(arguments, name) for name in RECIPES}
-  starts = {
-    _NOTHING: (
-      None,
-      [
-        f"--bert_config_file={folder / 'bert_config.json'}",
-        f"--vocab_file={folder / 'vocab.txt'}",
-      ],
-    )
+  flags = {
+    _NOTHING: [
+      f"--bert_config_file={folder / 'bert_config.json'}",
+      f"--vocab_file={folder / 'vocab.txt'}",
+    ]
   }
   for name, output in runs.items():
-    starts[name] = (
-      held_out_score(arguments, output),
-      [f"--model_dir={output / 'final_model'}"],
-    )
+    flags[name] = [f"--model_dir={output / 'final_model'}"]
+  accuracies = {
+    name: held_out_score(arguments, output) for name, output in runs.items()
+  }
+  chosen = [_NOTHING, *arguments.fine_tune_from.split(";")]
   rows = {
     start: (
-      accuracy,
-      {task: fine_tune(arguments, task, start, flags) for task in TASKS},
+      accuracies.get(start),
+      {task: fine_tune(arguments, task, start, flags[start]) for task in TASKS}
+      if start in chosen else {},
     )
-    for start, (accuracy, flags) in starts.items()
+    for start in flags
   }
   table = report(arguments, rows)
   print(table)
