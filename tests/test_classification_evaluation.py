@@ -87,14 +87,13 @@ def test_windows_that_a_text_does_not_have_are_not_computed(
   model, data, monkeypatch, shapes_vary, computed
 ):
   """The texts have 1, 1, 1, 2, 2, 3 and 3."""
-  encode, sequences = model.bert, []
+  encode, sequences = model.bert.encode, []
 
-  def counted(input_ids, *arguments, **options):
-    sequences.append(len(input_ids))
-    return encode(input_ids, *arguments, **options)
+  def counted(batch, *arguments, **options):
+    sequences.append(len(batch["input_ids"]))
+    return encode(batch, *arguments, **options)
 
-  counted.pool = encode.pool
-  monkeypatch.setattr(model, "bert", counted)
+  monkeypatch.setattr(model.bert, "encode", counted)
   records = list(tf.data.TFRecordDataset(data["eval"].records))
   batch = tf.io.parse_example(tf.stack(records), data["eval"].features)
   batch = {name: tf.cast(value, tf.int32) for name, value in batch.items()}

@@ -380,8 +380,10 @@ def test_dropout_is_a_function_of_the_seed():
 def test_without_probabilities_training_drops_only_in_new_heads():
   config = tiny(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
   model = modeling.BertModel(config)
-  np.testing.assert_array_equal(
-    hidden(model, [1, 2]), hidden(model, [1, 2], training=False)
+  # The same function: TensorFlow's GELU in inference, one with fewer passes
+  # for the gradient in training.
+  np.testing.assert_allclose(
+    hidden(model, [1, 2]), hidden(model, [1, 2], training=False), atol=5e-6
   )
   ones = tf.ones([50, 16])
   for head in (

@@ -160,10 +160,11 @@ def test_training_in_bfloat16_follows_float32(tmp_path, plain):
   losses, weights = run.distance_from(plain)
   assert losses < BANDS[tf.bfloat16][0] and weights < BANDS[tf.bfloat16][1]
   # Forward, and a product for each side of it backward: 6 in the layer, the
-  # pooler, two in the masked-LM head. In float32: the head of next sentences,
+  # pooler, two in the masked-LM head; all but the last of these nine have a
+  # bias, whose gradient is one more. In float32: the head of next sentences,
   # and segments, whose table is all that has a gradient.
   assert run.products() == {
-    ("MatMul", tf.bfloat16): 3 * 9,
+    ("MatMul", tf.bfloat16): 3 * 9 + 8,
     ("BatchMatMulV2", tf.bfloat16): 3 * 2,
     ("MatMul", tf.float32): 3 + 2,
   }
