@@ -205,8 +205,7 @@ def draw(runs, path):
     axis.grid(alpha=0.3)
   axes[0].legend()
   figure.tight_layout()
-  with file_io.atomic_write(str(path), "wb") as stream:
-    figure.savefig(stream, format="png", dpi=110)
+  figure.savefig(path, dpi=110)
   pyplot.close(figure)
 
 
@@ -266,8 +265,12 @@ def main():
   print(table)
   print(f"{(time.monotonic() - started) / 60:.0f} minutes of this call")
   if arguments.page:
-    draw(runs, arguments.page.parent / "pretraining_gain.png")
-    experiments.write_into(arguments.page, "pretraining gain", table)
+    chart = arguments.page.parent / "pretraining_gain.png"
+    draw(runs, chart)
+    picture = f"![Held-out loss and accuracy]({chart.name})"
+    experiments.write_into(
+      arguments.page, "pretraining gain", f"{picture}\n\n{table}"
+    )
 
 
 if __name__ == "__main__":
