@@ -5,10 +5,10 @@
 
 Fine-tunes the teacher on the first rows of SST-2, then students with half its
 layers, with several seeds: from every second layer of the teacher, with the
-labels, with the labels and the teacher's outputs, and with these alone. Then
-each predicts the development set again and again, for its speed. Every step is
-a command of this project, which is printed; what is finished in --output_dir is
-not run again. The table is printed, and written to --page between its markers.
+labels, and with the labels and the teacher's outputs. Then each predicts the
+development set again and again, for its speed. Every step is a command of this
+project, which is printed; what is finished in --output_dir is not run again.
+The table is printed, and written to --page between its markers.
 """
 
 import argparse
@@ -31,9 +31,6 @@ STUDENTS = {
   ),
   "every second layer, teacher and labels": (
     "--init_from_teacher", "--distillation_weight=0.5",
-  ),
-  "every second layer, teacher alone": (
-    "--init_from_teacher", "--distillation_weight=1",
   ),
 }
 _TEACHER = "the teacher"
