@@ -112,28 +112,15 @@ class Predictor:
     if lengths is not None:
       order = pipeline.order_by_length(lengths)  # [num_records]
       records = pipeline.reordered(records, order)
-    # 10 records in batches of 4: three, and the last has records 0 and 1 again.
-    num_batches = -(-num_records // batch_size)
-    batches = pipeline.distributed_batches(
-      self._strategy,
-      records.repeat().take(num_batches * batch_size),
-      features,
-      batch_size=batch_size,
-    )
-    parts = [
-      {name: value.numpy() for name, value in self._step(batch).items()}
-      for batch in batches
-    ]
+    parts = list(self._outputs(records, features, num_records, batch_size))
     outputs = {
-      name: np.concatenate([part[name] for part in parts])[:num_records]
-      for name in parts[0]
+      name: values[:num_records] for name, values in _joined(parts).items()
     }
     if lengths is None:
       return outputs
     # The inverse of a permutation.
     places = np.argsort(order)
     return {name: values[places] for name, values in outputs.items()}
-
 
   def windows(self, records, features, *, num_records, batch_size, window):
     """Computes outputs as `predict` does, holding few of them in memory.
@@ -148,23 +135,13 @@ class Predictor:
       dict of numpy arrays [n, ...]; n is the window but for the last ones.
     """
     records, orders = pipeline.sorted_in_windows(records, features, window)
-    num_batches = -(-num_records // batch_size)
-    batches = pipeline.distributed_batches(
-      self._strategy,
-      records.repeat().take(num_batches * batch_size),
-      features,
-      batch_size=batch_size,
-    )
+    outputs = self._outputs(records, features, num_records, batch_size)
     parts, held = [], 0
-    outputs = self._outputs(batches)
     for order in orders.as_numpy_iterator():
       while held < len(order):
         parts.append(next(outputs))
         held += _rows(parts[-1])
-      joined = {
-        name: np.concatenate([part[name] for part in parts])
-        for name in parts[0]
-      }
+      joined = _joined(parts)
       places = np.argsort(order)
       yield {
         name: values[: len(order)][places] for name, values in joined.items()
@@ -172,12 +149,20 @@ class Predictor:
       parts = [{name: v[len(order):] for name, v in joined.items()}]
       held -= len(order)
 
-  def _outputs(self, batches):
-    """Yields the outputs of batches, dicts of numpy arrays.
+  def _outputs(self, records, features, num_records, batch_size):
+    """Yields the outputs of all batches, dicts of numpy arrays.
 
-    A batch is fetched when the next one is on its way, so that a device does
-    not wait for the host.
+    The last batch is filled. A batch is fetched when the next one is on its
+    way, so that a device does not wait for the host.
     """
+    # 10 records in batches of 4: three, and the last has records 0 and 1 again.
+    num_batches = -(-num_records // batch_size)
+    batches = pipeline.distributed_batches(
+      self._strategy,
+      records.repeat().take(num_batches * batch_size),
+      features,
+      batch_size=batch_size,
+    )
     last = None
     for batch in batches:
       found = self._step(batch)
@@ -185,6 +170,13 @@ class Predictor:
         yield {name: value.numpy() for name, value in last.items()}
       last = found
     yield {name: value.numpy() for name, value in last.items()}
+
+
+def _joined(parts):
+  """Returns the arrays of several outputs, one after another."""
+  return {
+    name: np.concatenate([part[name] for part in parts]) for name in parts[0]
+  }
 
 
 def _rows(outputs):

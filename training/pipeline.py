@@ -146,11 +146,9 @@ def sorted_in_windows(records, features, window):
     (dataset of serialized records, the longest of each window first; dataset
     of int32 [n], the places that the n records of each window had in it).
   """
-  mask = {"input_mask": features["input_mask"]}
-
   @tf.autograph.experimental.do_not_convert
   def with_order(strings):
-    tokens = tf.io.parse_example(strings, mask)["input_mask"]  # [n, ..., T]
+    tokens = _parse_mask(strings, features)  # [n, ..., T]
     lengths = tf.reduce_sum(tf.reshape(tokens, [tf.size(strings), -1]), axis=1)
     # Equal ones stay as they stood.
     return strings, tf.argsort(lengths, direction="DESCENDING", stable=True)
