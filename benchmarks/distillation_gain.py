@@ -55,15 +55,10 @@ def parse_arguments():
 
 def fine_tune(arguments, name, data, *flags):
   """Fine-tunes with every seed; returns the folder of the runs."""
-  output = arguments.output_dir / name.replace(",", "").replace(" ", "_")
-  experiments.run(
-    "run_classifier.py", "--do_train", "--do_eval", "--task_name=SST-2",
-    f"--data_dir={data}", f"--output_dir={output}", *flags,
-    f"--seeds={arguments.seeds}", f"--learning_rate={arguments.learning_rate}",
-    f"--num_train_epochs={arguments.num_train_epochs}",
-    "--train_batch_size=32", "--max_seq_length=64", "--optimizer=adamw",
-    "--save_checkpoints_steps=100000", f"--dtype={arguments.dtype}",
-    done=output / "seeds_results.txt",
+  output = arguments.output_dir / experiments.slug(name)
+  experiments.fine_tune(
+    arguments, "SST-2", data, output, *flags,
+    f"--learning_rate={arguments.learning_rate}",
   )
   return output
 
@@ -122,10 +117,7 @@ def main():
     "| model | layers | accuracy | texts per second |", "|---|---|---|---|"
   ]
   for name, output in outputs.items():
-    scores = [
-      experiments.read_results(path)["eval_accuracy"]
-      for path in sorted(output.glob("seed_*/eval_results.txt"))
-    ]
+    scores = experiments.scores(output, "eval_accuracy")
     config = json_files.read(str(output / first / "bert_config.json"))
     speed = texts_per_second(output / first, texts, arguments)
     lines.append(

@@ -27,11 +27,13 @@ import sys
 import tempfile
 import time
 
+import data_commands
+import experiments
 import measured_runs
 
-from reproduction import peer
+from reproduction import peer, runs
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = data_commands.ROOT
 # The flags of a run that decide its scores, and their values by default.
 HYPER_PARAMETERS = {
   "learning_rate": (float, 1e-4),
@@ -129,11 +131,10 @@ def run_ours(arguments, seed):
     output = pathlib.Path(folder) / "output"
     log = pathlib.Path(folder) / "log"
     _, seconds = timed(our_command(arguments, seed, output), log)
-    text = (output / "eval_results.txt").read_text(encoding="utf-8")
-  values = dict(line.split(" = ") for line in text.splitlines())
+    values = runs.read_eval_results(output)
   names = peer.METRICS[arguments.task]
   return {
-    "metrics": {theirs: float(values[ours]) for theirs, ours in names.items()}
+    "metrics": {theirs: values[ours] for theirs, ours in names.items()}
   } | seconds
 
 
@@ -206,20 +207,15 @@ def shortened(arguments, folder):
   if not arguments.max_train_examples:
     return arguments.data_dir
   folder = pathlib.Path(folder)
-  if arguments.task == "squad":
-    names = arguments.train_file, arguments.predict_file
-    data = json.loads(
-      (arguments.data_dir / names[0]).read_text(encoding="utf-8")
+  if arguments.task != "squad":
+    return experiments.first_rows(
+      arguments.data_dir, arguments.max_train_examples, folder,
+      header=0 if arguments.task == "cola" else 1,
     )
-    first_questions(data["data"], arguments.max_train_examples)
-    (folder / names[0]).write_text(json.dumps(data), encoding="utf-8")
-  else:
-    names = "train.tsv", "dev.tsv"
-    text = (arguments.data_dir / names[0]).read_text(encoding="utf-8")
-    # CoLA's files have no header.
-    header = 0 if arguments.task == "cola" else 1
-    lines = text.split("\n")[: arguments.max_train_examples + header]
-    (folder / names[0]).write_text("\n".join(lines) + "\n", encoding="utf-8")
+  names = arguments.train_file, arguments.predict_file
+  data = json.loads((arguments.data_dir / names[0]).read_text(encoding="utf-8"))
+  first_questions(data["data"], arguments.max_train_examples)
+  (folder / names[0]).write_text(json.dumps(data), encoding="utf-8")
   # Both are scored on the whole dev set.
   (folder / names[1]).symlink_to((arguments.data_dir / names[1]).resolve())
   return folder
@@ -236,9 +232,9 @@ def first_questions(articles, count):
   articles[:] = [article for article in articles if article["paragraphs"]]
 
 
-def summary(runs, metric):
+def summary(results, metric):
   """Returns median, mean and standard deviation (of the sample) as text."""
-  values = [run["metrics"][metric] for run in runs]
+  values = [run["metrics"][metric] for run in results]
   deviation = statistics.stdev(values) if len(values) > 1 else float("nan")
   # SQuAD's scores are in percent.
   digits = 2 if max(values) > 1 else 4
@@ -251,14 +247,14 @@ def print_table(task, found):
   print("| task | metric | side | runs | median | mean | sd | min | CPU min |")
   print("|---|---|---|---|---|---|---|---|---|")
   for metric in peer.METRICS[task]:
-    for side, runs in found.items():
+    for side, results in found.items():
       minutes = " | ".join(
-        f"{statistics.median(run[name] for run in runs) / 60:.1f}"
+        f"{statistics.median(run[name] for run in results) / 60:.1f}"
         for name in ("seconds", "cpu_seconds")
       )
       print(
-        f"| {task} | {metric} | {side} | {len(runs)} | "
-        f"{summary(runs, metric)} | {minutes} |"
+        f"| {task} | {metric} | {side} | {len(results)} | "
+        f"{summary(results, metric)} | {minutes} |"
       )
 
 

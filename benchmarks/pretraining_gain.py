@@ -27,6 +27,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import experiments
 
 from common import errors, file_io, json_files
+from reproduction import runs
 
 CONFIG = {
   "attention_probs_dropout_prob": 0.1, "hidden_act": "gelu",
@@ -107,15 +108,14 @@ def pretrain(arguments, name):
   """Pre-trains with a recipe; returns the run's folder."""
   folder = arguments.output_dir
   data_flags, flags = RECIPES[name]
-  slug = name.replace(",", "").replace(" ", "_").lower()
-  records = folder / f"{slug}.tfrecord"
+  output = folder / experiments.slug(name)
+  records = folder / f"{output.name}.tfrecord"
   make_records(folder, folder / "train.txt", records, *data_flags)
   packing = [flag for flag in data_flags if flag.startswith("--packing")]
   held_out = folder / f"held_out{'_full' * bool(packing)}.tfrecord"
   make_records(
     folder, folder / "held_out.txt", held_out, *packing, "--dupe_factor=1"
   )
-  output = folder / slug
   experiments.run(
     "run_pretraining.py", "--do_train", "--do_eval", f"--input_file={records}",
     f"--eval_input_file={held_out}", f"--output_dir={output}",
@@ -145,8 +145,7 @@ def held_out_score(arguments, output):
     "--nouse_next_sentence_loss", "--eval_batch_size=64",
     f"--max_eval_steps={_EVAL_BATCHES}", done=scores / "eval_results.txt",
   )
-  results = experiments.read_results(scores / "eval_results.txt")
-  return results["masked_lm_accuracy"]
+  return runs.read_eval_results(scores)["masked_lm_accuracy"]
 
 
 def fine_tune(arguments, task, start, weights):
@@ -156,21 +155,12 @@ def fine_tune(arguments, task, start, weights):
   data = experiments.first_rows(arguments.glue / folder, rows, made)
   found = {}
   for rate in arguments.fine_tuning_rates.split(","):
-    slug = start.replace(",", "").replace(" ", "_").lower()
-    output = arguments.output_dir / "fine_tuned" / f"{task}_{slug}_{rate}"
-    experiments.run(
-      "run_classifier.py", "--do_train", "--do_eval", f"--task_name={task}",
-      f"--data_dir={data}", f"--output_dir={output}",
-      *weights, f"--learning_rate={rate}", f"--seeds={arguments.seeds}",
-      f"--num_train_epochs={arguments.num_train_epochs}",
-      "--train_batch_size=32", "--max_seq_length=64", "--optimizer=adamw",
-      "--save_checkpoints_steps=100000", f"--dtype={arguments.dtype}",
-      done=output / "seeds_results.txt",
+    name = f"{task}_{experiments.slug(start)}_{rate}"
+    output = arguments.output_dir / "fine_tuned" / name
+    experiments.fine_tune(
+      arguments, task, data, output, *weights, f"--learning_rate={rate}"
     )
-    found[rate] = [
-      experiments.read_results(path)[metric]
-      for path in sorted(output.glob("seed_*/eval_results.txt"))
-    ]
+    found[rate] = experiments.scores(output, metric)
   rate = max(found, key=lambda rate: statistics.median(found[rate]))
   return rate, found[rate]
 
@@ -186,7 +176,7 @@ def curves(output):
   return points
 
 
-def draw(runs, path):
+def draw(outputs, path):
   """Draws the held-out masked-LM loss and accuracy of all runs."""
   import matplotlib
 
@@ -194,7 +184,7 @@ def draw(runs, path):
   from matplotlib import pyplot
 
   figure, axes = pyplot.subplots(1, 2, figsize=(9, 3.4))
-  for name, output in runs.items():
+  for name, output in outputs.items():
     steps, losses, accuracies = zip(*curves(output), strict=True)
     axes[0].plot(steps, losses, label=name)
     axes[1].plot(steps, [100 * value for value in accuracies], label=name)
@@ -240,17 +230,17 @@ def main():
     f"--output_file={folder / 'vocab.txt'}",
     f"--vocab_size={CONFIG['vocab_size']}", done=folder / "vocab.txt",
   )
-  runs = {name: pretrain(arguments, name) for name in RECIPES}
+  outputs = {name: pretrain(arguments, name) for name in RECIPES}
   flags = {
     _NOTHING: [
       f"--bert_config_file={folder / 'bert_config.json'}",
       f"--vocab_file={folder / 'vocab.txt'}",
     ]
   }
-  for name, output in runs.items():
+  for name, output in outputs.items():
     flags[name] = [f"--model_dir={output / 'final_model'}"]
   accuracies = {
-    name: held_out_score(arguments, output) for name, output in runs.items()
+    name: held_out_score(arguments, output) for name, output in outputs.items()
   }
   chosen = [_NOTHING, *arguments.fine_tune_from.split(";")]
   rows = {
@@ -266,7 +256,7 @@ def main():
   print(f"{(time.monotonic() - started) / 60:.0f} minutes of this call")
   if arguments.page:
     chart = arguments.page.parent / "pretraining_gain.png"
-    draw(runs, chart)
+    draw(outputs, chart)
     picture = f"![Held-out loss and accuracy]({chart.name})"
     experiments.write_into(
       arguments.page, "pretraining gain", f"{picture}\n\n{table}"
