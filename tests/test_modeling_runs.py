@@ -32,42 +32,41 @@ def test_graph_xla_and_recomputation_equal_eager(recompute, jit_compile):
   check_same_step(step(*batch()), expected)
 
 
+@pytest.fixture
+def layer_calls(monkeypatch):
+  """A list that every call of layers.transformer_layer makes longer."""
+  calls, function = [], layers.transformer_layer
+
+  def counted(*arguments, **options):
+    calls.append(1)
+    return function(*arguments, **options)
+
+  monkeypatch.setattr(layers, "transformer_layer", counted)
+  return calls
+
+
 @pytest.mark.parametrize(
   "options, traces",
   [({}, 1), ({"positions": [[0]] * 3}, 2), ({"return_attention": True}, 1)],
 )
-def test_all_layers_of_a_graph_share_one_trace(monkeypatch, options, traces):
-  calls, function = [], layers.transformer_layer
-
-  def counted(*arguments, **options):
-    calls.append(1)
-    return function(*arguments, **options)
-
-  monkeypatch.setattr(layers, "transformer_layer", counted)
+def test_all_layers_of_a_graph_share_one_trace(layer_calls, options, traces):
   model = modeling.BertModel(tiny(num_hidden_layers=5))
   encode = tf.function(lambda *data: model(*data, **options).pooled_output)
   found = encode(*batch())
-  assert len(calls) == traces
+  assert len(layer_calls) == traces
   # Called outside of a graph, layer after layer.
   assert_close(found, model(*batch(), **options).pooled_output)
-  assert len(calls) == traces + 5
+  assert len(layer_calls) == traces + 5
 
 
 @pytest.mark.parametrize("skip_padding, traces", [(True, 1), (False, 5)])
-def test_layers_that_xla_trains_are_no_calls(monkeypatch, skip_padding, traces):
+def test_layers_that_xla_trains_are_no_calls(layer_calls, skip_padding, traces):
   """It would take all inputs of such a call for constants: a batch's, too."""
-  calls, function = [], layers.transformer_layer
-
-  def counted(*arguments, **options):
-    calls.append(1)
-    return function(*arguments, **options)
-
-  monkeypatch.setattr(layers, "transformer_layer", counted)
   model = modeling.BertModel(
     tiny(num_hidden_layers=5), skip_padding=skip_padding
   )
   tf.function(lambda *data: model(*data, training=True).pooled_output)(*batch())
-  assert len(calls) == traces
+  assert len(layer_calls) == traces
 
 
 def count_products(recompute):

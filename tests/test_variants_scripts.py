@@ -12,8 +12,9 @@ import tensorflow_text  # noqa: F401  (the exported tokenizer's operations)
 
 import modeling
 import script_runner
+import tiny_model
 import tokenization
-from checkpoints import huggingface, weight_files
+from checkpoints import weight_files
 from variants import registry
 
 GOLDEN = script_runner.ROOT / "tests" / "golden"
@@ -52,14 +53,7 @@ def make_model(folder, variant, vocab_file):
   """Writes random weights as Hugging Face's class of masked words."""
   folder.mkdir()
   config = config_of(variant, vocab_file)
-  encoder = registry.make_encoder(config)
-  head = modeling.MaskedLMHead(config, encoder.word_embeddings)
-  huggingface.write(
-    str(folder),
-    {v.name.split(":")[0]: v for v in [*encoder.variables, *head.variables]},
-    config.to_dict(),
-    do_lower_case=True,
-  )
+  tiny_model.write_masked_lm(folder, config, do_lower_case=True)
   shutil.copyfile(vocab_file, folder / "vocab.txt")
   return folder
 

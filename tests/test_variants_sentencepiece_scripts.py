@@ -7,9 +7,9 @@ import pytest
 import modeling
 import script_runner
 import sentencepiece_model
-from checkpoints import huggingface
+import tiny_model
 from common import tfrecord
-from variants import registry, sentencepiece, vocabularies
+from variants import sentencepiece, vocabularies
 
 CONFIG = {
   "vocab_size": 600, "hidden_size": 32, "num_hidden_layers": 2,
@@ -35,13 +35,7 @@ def model(tmp_path_factory):
   """Random weights of AlbertForMaskedLM: config, weights, spiece.model."""
   folder = tmp_path_factory.mktemp("albert")
   config = modeling.BertConfig.from_dict(CONFIG)
-  encoder = registry.make_encoder(config)
-  head = modeling.MaskedLMHead(config, encoder.word_embeddings)
-  huggingface.write(
-    str(folder),
-    {v.name.split(":")[0]: v for v in [*encoder.variables, *head.variables]},
-    config.to_dict(),
-  )
+  tiny_model.write_masked_lm(folder, config)
   sentencepiece_model.write(folder)
   return folder
 

@@ -4,6 +4,8 @@ import numpy as np
 import tensorflow as tf
 
 import modeling
+from checkpoints import huggingface
+from variants import registry
 
 TINY = dict(
   vocab_size=30,
@@ -48,3 +50,15 @@ def classifier(config=None, **options):
   config = config or tiny()
   model = modeling.BertModel(config, **options)
   return model, modeling.ClassificationHead(config, 3)
+
+
+def write_masked_lm(folder, config, **options):
+  """Writes random weights of a variant as its class of masked words."""
+  encoder = registry.make_encoder(config)
+  head = modeling.MaskedLMHead(config, encoder.word_embeddings)
+  huggingface.write(
+    str(folder),
+    {v.name.split(":")[0]: v for v in [*encoder.variables, *head.variables]},
+    config.to_dict(),
+    **options,
+  )
