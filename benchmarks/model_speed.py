@@ -11,23 +11,22 @@ cores. Hugging Face's model takes part where torch and transformers can be
 imported.
 """
 
-import contextlib
 import os
 import resource
 import sys
 
-import numpy as np
 import tensorflow as tf
 from absl import app, flags
 
 # Run as a script, this folder is on the path and its parent is not.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-import peer_imports
+import huggingface_steps
+import our_steps
+import step_batches
 import step_timing
 
 import modeling
-import optimization
 from common import errors
 
 FLAGS = flags.FLAGS
@@ -47,126 +46,10 @@ flags.DEFINE_bool("torch_compile", False, "And once more with torch.compile.")
 flags.DEFINE_string("results_file", None, "JSON file for the medians.")
 
 
-def make_batch(config, size, length):
-  """Returns ids, mask and segments [size, length] and labels [size]."""
-  ids = np.random.RandomState(0).randint(0, config.vocab_size, [size, length])
-  ids = ids.astype(np.int32)
-  return ids, np.ones_like(ids), np.zeros_like(ids), np.zeros([size], np.int32)
-
-
-class Ours:
-  """This project's classifier of two labels with its optimizer."""
-
-  name = "ours"
-  optional = False
-
-  def __init__(self, config, *, dtype, jit_compile, recompute_activations):
-    self._model = modeling.BertModel(
-      config,
-      compute_dtype=dtype,
-      recompute_activations=recompute_activations,
-    )
-    self._head = modeling.ClassificationHead(config, 2)
-    self._variables = (
-      self._model.trainable_variables + self._head.trainable_variables
-    )
-    self._optimizer = optimization.AdamWeightDecay()
-    self._steps = 0
-    self._train = tf.function(self._train_step, jit_compile=jit_compile)
-    self._predict = tf.function(self._logits, jit_compile=jit_compile)
-
-  def train(self, batch):
-    """One training step; returns when it is done."""
-    # Outside of the tf.function, which may make variables only once.
-    if not self._steps:
-      self._optimizer.create_slots(self._variables)
-    self._steps += 1
-    self._train(tf.constant(self._steps), *map(tf.constant, batch)).numpy()
-
-  def predict(self, batch):
-    """Logits of a batch."""
-    self._predict(*map(tf.constant, batch[:3])).numpy()
-
-  def _logits(self, ids, mask, segments, **options):
-    # The last layer only where the head reads it, as in run_classifier.py.
-    first = modeling.first_positions(ids)
-    output = self._model(ids, mask, segments, positions=first, **options)
-    return self._head(output.pooled_output, **options)
-
-  def _train_step(self, step, ids, mask, segments, labels):
-    with tf.GradientTape() as tape:
-      seed = tf.stack([1, step])
-      logits = self._logits(
-        ids, mask, segments, training=True, dropout_seed=seed
-      )
-      loss = tf.reduce_mean(
-        tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-      )
-    gradients = tape.gradient(loss, self._variables)
-    self._optimizer.apply_gradients(
-      gradients, self._variables, learning_rate=1e-5, step=step
-    )
-    return loss
-
-
-class HuggingFace:
-  """transformers' BertForSequenceClassification with torch's AdamW."""
-
-  def __init__(self, config, *, dtype, compiled=False):
-    peer_imports.hide_triton()
-    import torch
-    import transformers
-
-    names = config.to_dict()
-    # Their name of the tanh form, which ours is.
-    names["hidden_act"] = "gelu_new"
-    self.name = "Hugging Face, " + ("torch.compile" if compiled else "eager")
-    self.optional = compiled
-    self._torch, self._dtype = torch, dtype
-    self._model = transformers.BertForSequenceClassification(
-      transformers.BertConfig(
-        num_labels=2, attn_implementation="sdpa", **names
-      )
-    )
-    self._optimizer = torch.optim.AdamW(
-      self._model.parameters(), lr=1e-5, fused=True
-    )
-    self._run = torch.compile(self._model) if compiled else self._model
-
-  def train(self, batch):
-    """One training step; returns when it is done."""
-    self._model.train()
-    with self._precision():
-      loss = self._run(**self._inputs(batch)).loss
-    loss.backward()
-    self._torch.nn.utils.clip_grad_norm_(self._model.parameters(), 1.0)
-    self._optimizer.step()
-    self._optimizer.zero_grad()
-
-  def predict(self, batch):
-    """Logits of a batch."""
-    # Without dropout, as ours.
-    self._model.eval()
-    with self._torch.inference_mode(), self._precision():
-      self._run(**self._inputs(batch))
-
-  def _precision(self):
-    if self._dtype == tf.float32:
-      return contextlib.nullcontext()
-    return self._torch.autocast("cpu", self._torch.bfloat16)
-
-  def _inputs(self, batch):
-    names = ("input_ids", "attention_mask", "token_type_ids", "labels")
-    return {
-      name: self._torch.from_numpy(value.astype(np.int64))
-      for name, value in zip(names, batch)
-    }
-
-
 def make_contenders(config, dtype):
   """Returns ours and, where its libraries can be imported, the peer."""
   contenders = [
-    Ours(
+    our_steps.Classifier(
       config,
       dtype=dtype,
       jit_compile=FLAGS.jit_compile,
@@ -176,7 +59,11 @@ def make_contenders(config, dtype):
   if FLAGS.peers:
     try:
       for compiled in [False, True][: 1 + FLAGS.torch_compile]:
-        contenders.append(HuggingFace(config, dtype=dtype, compiled=compiled))
+        contenders.append(
+          huggingface_steps.Classifier(
+            config.to_dict(), dtype=dtype.name, compiled=compiled
+          )
+        )
     except ImportError as error:
       print(f"without Hugging Face: {error}")
   return contenders
@@ -192,7 +79,7 @@ def main(argv):
   contenders = make_contenders(config, dtype)
   peak = step_timing.make_peak(dtype)
   print(f"peak of matrix products: {peak() / 1e9:.0f} GFLOP/s {dtype.name}")
-  flop = step_timing.flop_per_example(config, FLAGS.max_seq_length)
+  flop = step_batches.flop(config.to_dict(), FLAGS.max_seq_length)
   results = {}
   # The backward pass has two products for each of the forward pass.
   for wanted, method, size, flop in (
@@ -200,7 +87,9 @@ def main(argv):
     (FLAGS.predict, "predict", FLAGS.predict_batch_size, flop),
   ):
     if wanted:
-      batch = make_batch(config, size, FLAGS.max_seq_length)
+      batch = step_batches.of_classifier(
+        config.vocab_size, size, FLAGS.max_seq_length
+      )
       options = dict(peak=peak, flop=flop, rounds=FLAGS.rounds)
       results[method] = step_timing.measure(
         contenders, method, batch, **options

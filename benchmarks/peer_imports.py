@@ -8,6 +8,7 @@ def hide_triton():
 
   PyTorch's wheels for GPUs bring triton, whose copy of LLVM and TensorFlow's
   end a process that loads both. So triton is hidden from it: neither module
-  needs it to run a model as it is.
+  needs it to run a model as it is. Without TensorFlow, nothing is hidden.
   """
-  sys.modules.setdefault("triton", None)
+  if "tensorflow" in sys.modules:
+    sys.modules.setdefault("triton", None)

@@ -1,72 +1,18 @@
 """Other programs' pre-training steps, for pretraining_step.py.
 
 Each peer is a class with `name`, `optional` and `pretrain(batch)`: forward,
-gradient, clipping and Adam with weight decay, on a Batch of that script. What a
-peer lacks is left out: keras-hub has no next-sentence head. They need torch and
-transformers, tf-models-official, keras-hub; a peer that cannot be imported
-raises ImportError.
+gradient, clipping and Adam with weight decay, on a PretrainingBatch of
+step_batches.py; and `wait()`. What a peer lacks is left out: keras-hub has no
+next-sentence head. They need torch and transformers, tf-models-official,
+keras-hub; a peer that cannot be imported raises ImportError.
 """
 
-import numpy as np
-import peer_imports
+import huggingface_steps
 import tensorflow as tf
 
 from checkpoints import comparison
 
 _RATE, _DECAY, _CLIP = 1e-5, 0.01, 1.0
-
-
-class HuggingFace:
-  """transformers' BertForPreTraining with SDPA and torch's fused AdamW.
-
-  It computes the vocabulary's logits at all positions.
-  """
-
-  def __init__(self, config, *, dtype, compiled=False):
-    peer_imports.hide_triton()
-    import torch
-    import transformers
-
-    self.name = "Hugging Face, " + ("torch.compile" if compiled else "eager")
-    self.optional = compiled
-    self._torch, self._is_mixed = torch, dtype == tf.bfloat16
-    # Their name of the tanh form, which ours is.
-    values = {**config.to_dict(), "hidden_act": "gelu_new"}
-    self._model = transformers.BertForPreTraining(
-      transformers.BertConfig(attn_implementation="sdpa", **values)
-    )
-    self._optimizer = torch.optim.AdamW(
-      self._model.parameters(), lr=_RATE, weight_decay=_DECAY, fused=True
-    )
-    self._run = torch.compile(self._model) if compiled else self._model
-
-  def pretrain(self, batch):
-    """One training step; returns when it is done."""
-    torch = self._torch
-    # -100 is what torch's cross-entropy leaves out.
-    labels = np.full(batch.input_ids.shape, -100)
-    np.put_along_axis(
-      labels, batch.masked_lm_positions, batch.masked_lm_ids, 1
-    )
-    inputs = {
-      "input_ids": batch.input_ids,
-      "attention_mask": batch.input_mask,
-      "token_type_ids": batch.segment_ids,
-      "labels": labels,
-      "next_sentence_label": batch.next_sentence_labels[:, 0],
-    }
-    inputs = {
-      name: torch.from_numpy(value.astype(np.int64))
-      for name, value in inputs.items()
-    }
-    self._model.train()
-    with torch.autocast("cpu", torch.bfloat16, enabled=self._is_mixed):
-      # torch runs at once on a CPU: when `step` returns the work is done.
-      loss = self._run(**inputs).loss
-    loss.backward()
-    torch.nn.utils.clip_grad_norm_(self._model.parameters(), _CLIP)
-    self._optimizer.step()
-    self._optimizer.zero_grad()
 
 
 class ModelGarden:
@@ -101,7 +47,11 @@ class ModelGarden:
 
   def pretrain(self, batch):
     """One training step; returns when it is done."""
-    self._step(tf.nest.map_structure(tf.constant, batch)).numpy()
+    self._last = self._step(tf.nest.map_structure(tf.constant, batch))
+
+  def wait(self):
+    """Returns when the device has done what it was given."""
+    self._last.numpy()
 
   def _train_step(self, batch):
     inputs = dict(
@@ -171,9 +121,18 @@ class KerasHub:
     }
     self._model.train_on_batch(inputs, batch.masked_lm_ids)
 
+  def wait(self):
+    """Returns at once: train_on_batch has waited."""
+
+
+def _hugging_face(config, *, dtype, compiled=False):
+  return huggingface_steps.Pretraining(
+    config.to_dict(), dtype=dtype.name, compiled=compiled
+  )
+
 
 PEERS = {
-  "huggingface": HuggingFace,
+  "huggingface": _hugging_face,
   "model_garden": ModelGarden,
   "keras_hub": KerasHub,
 }

@@ -11,16 +11,6 @@ import time
 import tensorflow as tf
 
 
-def flop_per_example(config, length):
-  """Floating-point operations of the products of one forward pass."""
-  width, inner = config.hidden_size, config.intermediate_size
-  # Query, key, value and output; the two products of the feed-forward.
-  weights = 4 * width * width + 2 * width * inner
-  # A product of [m, k] and [k, n] is 2 m k n; attention has two of T x T.
-  per_layer = 2 * length * weights + 4 * length * length * width
-  return config.num_hidden_layers * per_layer
-
-
 def make_peak(dtype, size=2048):
   """Returns a function that gives the FLOP per second of a square product."""
   square = tf.cast(tf.random.normal([size, size]), dtype)
@@ -48,8 +38,9 @@ def measure(contenders, method, batch, *, peak, flop, rounds):
   """Measures a method of every contender, and prints it.
 
   Args:
-    contenders: objects with `name`, the method and `optional`: whether one that
-      fails in its first call is left out with a line that says so.
+    contenders: objects with `name`, the method, `wait()`, which returns when
+      what the method started has ended, and `optional`: whether one that fails
+      in its first call is left out with a line that says so.
     method: "train", "predict" or "pretrain".
     batch: argument of the method; its first part has a row for every example.
     peak: function that returns the machine's FLOP per second.
@@ -67,7 +58,7 @@ def measure(contenders, method, batch, *, peak, flop, rounds):
     # In every turn, next to what it is compared with.
     best = peak()
     for contender in contenders:
-      wall, processor = seconds_of(lambda: getattr(contender, method)(batch))
+      wall, processor = seconds_of(lambda: _step(contender, method, batch))
       taken[contender.name].append((wall, size * flop / wall / best, processor))
   results = {}
   for name, turns in taken.items():
@@ -85,10 +76,15 @@ def measure(contenders, method, batch, *, peak, flop, rounds):
   return results
 
 
+def _step(contender, method, batch):
+  getattr(contender, method)(batch)
+  contender.wait()
+
+
 def _works(contender, method, batch):
   """Warms a contender up, which compiles what it compiles."""
   try:
-    getattr(contender, method)(batch)
+    _step(contender, method, batch)
   except Exception as error:  # Compilers of other programs fail in any way.
     if not contender.optional:
       raise

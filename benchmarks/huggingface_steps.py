@@ -1,0 +1,127 @@
+"""Hugging Face's training steps and inference, for others to compare with.
+
+Nothing here imports TensorFlow, so that torch.compile, which needs triton on a
+GPU, can take part in a process of its own (see peer_imports.py). Networks lie
+on the GPU where there is one.
+"""
+
+import contextlib
+
+import numpy as np
+import peer_imports
+
+_RATE, _DECAY, _CLIP = 1e-5, 0.01, 1.0
+
+
+class _Steps:
+  """A network of transformers with torch's AdamW, in float32 or autocast."""
+
+  def __init__(self, values, *, dtype, compiled, network, **options):
+    """Makes the network with random weights.
+
+    Args:
+      values: dict, what bert_config.json holds.
+      dtype: "float32" or "bfloat16", which means autocast.
+      compiled: whether torch.compile is to compile the network.
+      network: name of a class of transformers.
+      **options: of its configuration.
+    """
+    peer_imports.hide_triton()
+    import torch
+    import transformers
+
+    self.name = "Hugging Face, " + ("torch.compile" if compiled else "eager")
+    self.optional = compiled
+    self._torch = torch
+    self._device = "cuda" if torch.cuda.is_available() else "cpu"
+    self._is_mixed = dtype == "bfloat16"
+    # Their name of the tanh form, which ours is.
+    values = {**values, "hidden_act": "gelu_new"}
+    config = transformers.BertConfig(
+      attn_implementation="sdpa", **options, **values
+    )
+    self._model = getattr(transformers, network)(config).to(self._device)
+    self._optimizer = torch.optim.AdamW(
+      self._model.parameters(), lr=_RATE, weight_decay=_DECAY, fused=True
+    )
+    self._run = torch.compile(self._model) if compiled else self._model
+
+  def wait(self):
+    """Returns when the device has done what it was given."""
+    # On a CPU torch runs at once: when a call returns the work is done.
+    if self._device == "cuda":
+      self._torch.cuda.synchronize()
+
+  def _precision(self):
+    if not self._is_mixed:
+      return contextlib.nullcontext()
+    return self._torch.autocast(self._device, self._torch.bfloat16)
+
+  def _tensors(self, arrays):
+    return {
+      name: self._torch.from_numpy(array.astype(np.int64)).to(self._device)
+      for name, array in arrays.items()
+    }
+
+  def _step(self, arrays):
+    """Takes a training step with the network's own loss."""
+    self._model.train()
+    with self._precision():
+      loss = self._run(**self._tensors(arrays)).loss
+    loss.backward()
+    self._torch.nn.utils.clip_grad_norm_(self._model.parameters(), _CLIP)
+    self._optimizer.step()
+    self._optimizer.zero_grad()
+
+
+class Classifier(_Steps):
+  """transformers' BertForSequenceClassification with two labels."""
+
+  def __init__(self, values, *, dtype, compiled=False):
+    super().__init__(
+      values, dtype=dtype, compiled=compiled, num_labels=2,
+      network="BertForSequenceClassification",
+    )
+
+  def train(self, batch):
+    """Takes a training step on ids, mask, segments [B, T] and labels [B]."""
+    self._step(_named(batch))
+
+  def predict(self, batch):
+    """Computes the logits of a batch."""
+    # Without dropout, as ours.
+    self._model.eval()
+    with self._torch.inference_mode(), self._precision():
+      self._run(**self._tensors(_named(batch)))
+
+
+def _named(batch):
+  names = ("input_ids", "attention_mask", "token_type_ids", "labels")
+  return dict(zip(names, batch, strict=True))
+
+
+class Pretraining(_Steps):
+  """transformers' BertForPreTraining.
+
+  It computes the vocabulary's logits at all positions.
+  """
+
+  def __init__(self, values, *, dtype, compiled=False):
+    super().__init__(
+      values, dtype=dtype, compiled=compiled, network="BertForPreTraining"
+    )
+
+  def pretrain(self, batch):
+    """Takes a training step on a step_batches.PretrainingBatch."""
+    # -100 is what torch's cross-entropy leaves out.
+    labels = np.full(batch.input_ids.shape, -100)
+    np.put_along_axis(
+      labels, batch.masked_lm_positions, batch.masked_lm_ids, 1
+    )
+    self._step({
+      "input_ids": batch.input_ids,
+      "attention_mask": batch.input_mask,
+      "token_type_ids": batch.segment_ids,
+      "labels": labels,
+      "next_sentence_label": batch.next_sentence_labels[:, 0],
+    })

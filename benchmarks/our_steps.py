@@ -1,0 +1,105 @@
+"""This project's training steps and inference, for the benchmarks of steps."""
+
+import os
+import sys
+
+import tensorflow as tf
+
+# Run as a script, this folder is on the path and its parent is not.
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+import modeling
+import optimization
+from pretraining import pretrainer
+
+
+class _Steps:
+  """A network with BERTAdam: gradient, clipping and update in one function."""
+
+  name = "ours"
+  optional = False
+
+  def __init__(self, variables, *, jit_compile):
+    self._variables = variables
+    self._optimizer = optimization.AdamWeightDecay()
+    self._steps = 0
+    self._step = tf.function(self._train_step, jit_compile=jit_compile)
+    self._last = tf.constant(0.0)
+
+  def wait(self):
+    """Returns when the device has done what it was given."""
+    self._last.numpy()
+
+  def _take_step(self, *parts):
+    # Outside of the tf.function, which may make variables only once.
+    if not self._steps:
+      self._optimizer.create_slots(self._variables)
+    self._steps += 1
+    self._last = self._step(tf.constant(self._steps), *parts)
+
+  def _train_step(self, step, *parts):
+    with tf.GradientTape() as tape:
+      loss = self._loss(tf.stack([1, step]), *parts)
+    gradients = tape.gradient(loss, self._variables)
+    self._optimizer.apply_gradients(
+      gradients, self._variables, learning_rate=1e-5, step=step
+    )
+    return loss
+
+
+class Classifier(_Steps):
+  """A classifier of two labels."""
+
+  def __init__(
+    self, config, *, dtype, jit_compile=False, recompute_activations=False
+  ):
+    self._model = modeling.BertModel(
+      config, compute_dtype=dtype, recompute_activations=recompute_activations
+    )
+    self._head = modeling.ClassificationHead(config, 2)
+    super().__init__(
+      self._model.trainable_variables + self._head.trainable_variables,
+      jit_compile=jit_compile,
+    )
+    self._predict = tf.function(self._logits, jit_compile=jit_compile)
+
+  def train(self, batch):
+    """Takes a training step on ids, mask, segments [B, T] and labels [B]."""
+    # The copy to the device is part of a step, as it is for the peers.
+    self._take_step(*map(tf.constant, batch))
+
+  def predict(self, batch):
+    """Computes the logits of a batch."""
+    self._last = self._predict(*map(tf.constant, batch[:3]))
+
+  def _logits(self, ids, mask, segments, **options):
+    # The last layer only where the head reads it, as in run_classifier.py.
+    first = modeling.first_positions(ids)
+    output = self._model(ids, mask, segments, positions=first, **options)
+    return self._head(output.pooled_output, **options)
+
+  def _loss(self, seed, ids, mask, segments, labels):
+    logits = self._logits(ids, mask, segments, training=True, dropout_seed=seed)
+    return tf.reduce_mean(
+      tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+    )
+
+
+class Pretraining(_Steps):
+  """The pre-training network with both of its losses."""
+
+  def __init__(self, config, *, dtype, jit_compile=False):
+    model = pretrainer.PretrainingModel(config, compute_dtype=dtype, seed=1)
+    self._objective = pretrainer.objective(model)
+    super().__init__(model.trained_variables(), jit_compile=jit_compile)
+
+  def pretrain(self, batch):
+    """Takes a training step on a step_batches.PretrainingBatch."""
+    tensors = {k: tf.constant(v) for k, v in batch._asdict().items()}
+    tensors["masked_lm_weights"] = tf.ones(batch.masked_lm_ids.shape)
+    self._take_step(tensors)
+
+  def _loss(self, seed, batch):
+    totals = self._objective.weights(batch)
+    sums, _ = self._objective.sums(batch, seed)
+    return tf.add_n([sums[name] / totals[name] for name in sums])
