@@ -4,6 +4,7 @@ import itertools
 import os
 import shutil
 import statistics
+import subprocess
 import sys
 
 # Run as a script, this folder is on the path and its parent is not.
@@ -13,7 +14,7 @@ import data_commands
 import measured_runs
 import table_rows
 
-from common import file_io
+from common import errors, file_io
 from reproduction import runs
 
 ROOT = data_commands.ROOT
@@ -28,11 +29,18 @@ def run(script, *flags, done):
     done: path of a file that the script writes at its end.
 
   Raises:
-    InputError: it failed.
+    InputError: it failed; with the end of what it said.
   """
-  if not done.exists():
-    print(" ".join(["python", script, *flags]), flush=True)
-    measured_runs.measure([sys.executable, ROOT / script, *flags])
+  if done.exists():
+    return
+  print(" ".join(["python", script, *flags]), flush=True)
+  # Not measured_runs.measure: looking at its memory slows a long run down.
+  ended = subprocess.run(
+    [sys.executable, str(ROOT / script), *flags], text=True,
+    env=measured_runs.environment(), capture_output=True,
+  )
+  if ended.returncode:
+    raise errors.InputError(f"{script} failed: {ended.stderr[-2000:]}")
 
 
 def slug(name):

@@ -14,7 +14,9 @@ markers.
 """
 
 import argparse
+import concurrent.futures
 import json
+import math
 import os
 import pathlib
 import statistics
@@ -29,14 +31,9 @@ import experiments
 from common import errors, file_io, json_files
 from reproduction import runs
 
-CONFIG = {
-  "attention_probs_dropout_prob": 0.1, "hidden_act": "gelu",
-  "hidden_dropout_prob": 0.1, "hidden_size": 256, "initializer_range": 0.02,
-  "intermediate_size": 1024, "max_position_embeddings": 128,
-  "num_attention_heads": 4, "num_hidden_layers": 4, "type_vocab_size": 2,
-  "vocab_size": 8000,
-}
-_LENGTH, _PREDICTIONS = 64, 10
+_VOCAB_SIZE = 8000
+# name -> (layers, width, heads)
+SIZES = {"mini": (4, 256, 4), "medium": (8, 512, 8), "base": (12, 768, 12)}
 # name -> (flags of the records, flags of the training)
 RECIPES = {
   "NSP, static masks": (["--dupe_factor=5"], []),
@@ -56,7 +53,7 @@ TASKS = {
   "CoLA": ("CoLA", None, "eval_matthews"),
   "MRPC": ("MRPC", None, "eval_accuracy"),
 }
-_EVAL_BATCHES = 70  # The held-out records of 20 MB of text, about once.
+_EVAL_TOKENS = 70 * 64 * 64  # The held-out records of 20 MB of text, about.
 
 
 def parse_arguments():
@@ -68,6 +65,8 @@ def parse_arguments():
   add("--glue", type=pathlib.Path, required=True,
       help="folder with " + ", ".join(TASKS))
   add("--output_dir", type=pathlib.Path, required=True)
+  add("--size", default="mini", choices=list(SIZES), help="of the network")
+  add("--max_seq_length", type=int, default=64, help="of the pre-training")
   add("--num_train_steps", type=int, default=6000, help="of each pre-training")
   add("--train_batch_size", type=int, default=32, help="of the pre-training")
   add("--learning_rate", type=float, default=1e-3, help="of the pre-training")
@@ -78,8 +77,31 @@ def parse_arguments():
   add("--fine_tune_from", default=";".join(RECIPES),
       help="recipes whose weights are fine-tuned, separated by semicolons")
   add("--dtype", default="float32")
+  add("--jobs", type=int, default=1,
+      help="commands at the same time, if the device has memory for them")
+  add("--jit_compile", default="auto", help="of the fine-tunings")
   add("--page", type=pathlib.Path, help="page with the two markers")
+  add("--marker", default="pretraining gain",
+      help="name of the page's markers and, with _ for spaces, of the chart")
   return parser.parse_args()
+
+
+def make_config(size):
+  """Returns what bert_config.json holds, a dict."""
+  layers, width, heads = SIZES[size]
+  return {
+    "attention_probs_dropout_prob": 0.1, "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.1, "hidden_size": width,
+    "initializer_range": 0.02, "intermediate_size": 4 * width,
+    "max_position_embeddings": 128, "num_attention_heads": heads,
+    "num_hidden_layers": layers, "type_vocab_size": 2,
+    "vocab_size": _VOCAB_SIZE,
+  }
+
+
+def num_predictions(arguments):
+  """Returns how many words of a sequence are masked: 15 %, as by default."""
+  return math.ceil(0.15 * arguments.max_seq_length)
 
 
 def split(text, folder):
@@ -93,42 +115,61 @@ def split(text, folder):
     file_io.write_text(str(folder / name), "\n\n".join(kept) + "\n")
 
 
-def make_records(folder, text, output, *flags):
-  """Makes records of `text`, the same length for all."""
-  if "--dynamic_masking" not in flags:
-    flags = (f"--max_predictions_per_seq={_PREDICTIONS}", *flags)
-  experiments.run(
-    "create_pretraining_data.py", f"--input_file={text}",
-    f"--output_file={output}", f"--vocab_file={folder / 'vocab.txt'}",
-    f"--max_seq_length={_LENGTH}", *flags, done=output,
-  )
-
-
-def pretrain(arguments, name):
-  """Pre-trains with a recipe; returns the run's folder."""
+def make_records(arguments, part, output, *flags):
+  """Makes records of train.txt or held_out.txt, the same length for all."""
   folder = arguments.output_dir
-  data_flags, flags = RECIPES[name]
-  output = folder / experiments.slug(name)
-  records = folder / f"{output.name}.tfrecord"
-  make_records(folder, folder / "train.txt", records, *data_flags)
-  packing = [flag for flag in data_flags if flag.startswith("--packing")]
-  held_out = folder / f"held_out{'_full' * bool(packing)}.tfrecord"
-  make_records(
-    folder, folder / "held_out.txt", held_out, *packing, "--dupe_factor=1"
+  if "--dynamic_masking" not in flags:
+    count = num_predictions(arguments)
+    flags = (f"--max_predictions_per_seq={count}", *flags)
+  experiments.run(
+    "create_pretraining_data.py", f"--input_file={folder / part}",
+    f"--output_file={output}", f"--vocab_file={folder / 'vocab.txt'}",
+    f"--max_seq_length={arguments.max_seq_length}", *flags, done=output,
   )
+
+
+def make_all_records(arguments):
+  """Returns a dict from each recipe to its records and the held-out ones."""
+  folder, found = arguments.output_dir, {}
+  for name, (data_flags, _) in RECIPES.items():
+    records = folder / f"{experiments.slug(name)}.tfrecord"
+    make_records(arguments, "train.txt", records, *data_flags)
+    packing = [flag for flag in data_flags if flag.startswith("--packing")]
+    held_out = folder / f"held_out{'_full' * bool(packing)}.tfrecord"
+    make_records(
+      arguments, "held_out.txt", held_out, *packing, "--dupe_factor=1"
+    )
+    found[name] = records, held_out
+  return found
+
+
+def evaluation_flags(arguments):
+  """Returns flags of run_pretraining.py that all evaluations share."""
+  batches = _EVAL_TOKENS // (64 * arguments.max_seq_length)
+  return [
+    f"--max_seq_length={arguments.max_seq_length}",
+    f"--max_predictions_per_seq={num_predictions(arguments)}",
+    "--eval_batch_size=64", f"--max_eval_steps={batches}",
+  ]
+
+
+def pretrain(arguments, name, files):
+  """Pre-trains with a recipe and two files; returns the run's folder."""
+  folder = arguments.output_dir
+  output = folder / experiments.slug(name)
+  records, held_out = files
   experiments.run(
     "run_pretraining.py", "--do_train", "--do_eval", f"--input_file={records}",
     f"--eval_input_file={held_out}", f"--output_dir={output}",
     f"--bert_config_file={folder / 'bert_config.json'}",
-    f"--vocab_file={folder / 'vocab.txt'}", f"--max_seq_length={_LENGTH}",
-    f"--max_predictions_per_seq={_PREDICTIONS}",
+    f"--vocab_file={folder / 'vocab.txt'}", *evaluation_flags(arguments),
     f"--train_batch_size={arguments.train_batch_size}",
     f"--num_train_steps={arguments.num_train_steps}",
     f"--num_warmup_steps={arguments.num_train_steps // 10}",
     f"--learning_rate={arguments.learning_rate}", "--optimizer=adamw",
     f"--eval_steps={max(1, arguments.num_train_steps // 12)}",
-    "--eval_batch_size=64", f"--max_eval_steps={_EVAL_BATCHES}",
-    f"--dtype={arguments.dtype}", *flags, done=output / "eval_results.txt",
+    f"--dtype={arguments.dtype}", *RECIPES[name][1],
+    done=output / "eval_results.txt",
   )
   return output
 
@@ -141,9 +182,8 @@ def held_out_score(arguments, output):
   experiments.run(
     "run_pretraining.py", "--do_eval", f"--input_file={records}",
     f"--output_dir={scores}", f"--model_dir={output / 'final_model'}",
-    f"--max_seq_length={_LENGTH}", f"--max_predictions_per_seq={_PREDICTIONS}",
-    "--nouse_next_sentence_loss", "--eval_batch_size=64",
-    f"--max_eval_steps={_EVAL_BATCHES}", done=scores / "eval_results.txt",
+    *evaluation_flags(arguments), "--nouse_next_sentence_loss",
+    done=scores / "eval_results.txt",
   )
   return runs.read_eval_results(scores)["masked_lm_accuracy"]
 
@@ -158,7 +198,8 @@ def fine_tune(arguments, task, start, weights):
     name = f"{task}_{experiments.slug(start)}_{rate}"
     output = arguments.output_dir / "fine_tuned" / name
     experiments.fine_tune(
-      arguments, task, data, output, *weights, f"--learning_rate={rate}"
+      arguments, task, data, output, *weights, f"--learning_rate={rate}",
+      f"--jit_compile={arguments.jit_compile}",
     )
     found[rate] = experiments.scores(output, metric)
   rate = max(found, key=lambda rate: statistics.median(found[rate]))
@@ -218,48 +259,85 @@ def report(arguments, rows):
   return "\n".join(lines)
 
 
-def main():
-  arguments = parse_arguments()
-  started = time.monotonic()
+def fine_tune_all(arguments, outputs, commands):
+  """Fine-tunes every task from random weights and --fine_tune_from.
+
+  Args:
+    arguments: the flags.
+    outputs: dict from recipe to its pre-training's folder.
+    commands: executor of what may run at the same time.
+
+  Returns:
+    dict from start to dict from task to what `fine_tune` returns.
+  """
   folder = arguments.output_dir
-  folder.mkdir(parents=True, exist_ok=True)
-  json_files.write(str(folder / "bert_config.json"), CONFIG)
-  split(arguments.text, folder)
-  experiments.run(
-    "create_vocabulary.py", f"--input_file={folder / 'train.txt'}",
-    f"--output_file={folder / 'vocab.txt'}",
-    f"--vocab_size={CONFIG['vocab_size']}", done=folder / "vocab.txt",
-  )
-  outputs = {name: pretrain(arguments, name) for name in RECIPES}
   flags = {
     _NOTHING: [
       f"--bert_config_file={folder / 'bert_config.json'}",
       f"--vocab_file={folder / 'vocab.txt'}",
     ]
   }
-  for name, output in outputs.items():
-    flags[name] = [f"--model_dir={output / 'final_model'}"]
-  accuracies = {
-    name: held_out_score(arguments, output) for name, output in outputs.items()
-  }
-  chosen = [_NOTHING, *arguments.fine_tune_from.split(";")]
-  rows = {
-    start: (
-      accuracies.get(start),
-      {task: fine_tune(arguments, task, start, flags[start]) for task in TASKS}
-      if start in chosen else {},
-    )
+  for name in arguments.fine_tune_from.split(";"):
+    flags[name] = [f"--model_dir={outputs[name] / 'final_model'}"]
+  waiting = {
+    start: {
+      task: commands.submit(fine_tune, arguments, task, start, flags[start])
+      for task in TASKS
+    }
     for start in flags
   }
-  table = report(arguments, rows)
+  return {
+    start: {task: future.result() for task, future in futures.items()}
+    for start, futures in waiting.items()
+  }
+
+
+def run_all(arguments):
+  """Runs what has not run yet; returns the runs' folders and the table."""
+  folder = arguments.output_dir
+  folder.mkdir(parents=True, exist_ok=True)
+  config = make_config(arguments.size)
+  json_files.write(str(folder / "bert_config.json"), config)
+  split(arguments.text, folder)
+  experiments.run(
+    "create_vocabulary.py", f"--input_file={folder / 'train.txt'}",
+    f"--output_file={folder / 'vocab.txt'}", f"--vocab_size={_VOCAB_SIZE}",
+    done=folder / "vocab.txt",
+  )
+  files = make_all_records(arguments)
+  with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as commands:
+    folders = commands.map(
+      lambda name: pretrain(arguments, name, files[name]), RECIPES
+    )
+    outputs = dict(zip(RECIPES, folders, strict=True))
+    scores = dict(zip(
+      RECIPES,
+      commands.map(
+        lambda output: held_out_score(arguments, output), outputs.values()
+      ),
+      strict=True,
+    ))
+    tuned = fine_tune_all(arguments, outputs, commands)
+  rows = {
+    start: (scores.get(start), tuned.get(start, {}))
+    for start in (_NOTHING, *RECIPES)
+  }
+  return outputs, report(arguments, rows)
+
+
+def main():
+  arguments = parse_arguments()
+  started = time.monotonic()
+  outputs, table = run_all(arguments)
   print(table)
   print(f"{(time.monotonic() - started) / 60:.0f} minutes of this call")
   if arguments.page:
-    chart = arguments.page.parent / "pretraining_gain.png"
+    name = arguments.marker.replace(" ", "_")
+    chart = arguments.page.parent / f"{name}.png"
     draw(outputs, chart)
     picture = f"![Held-out loss and accuracy]({chart.name})"
     experiments.write_into(
-      arguments.page, "pretraining gain", f"{picture}\n\n{table}"
+      arguments.page, arguments.marker, f"{picture}\n\n{table}"
     )
 
 
