@@ -4,7 +4,6 @@ import itertools
 import os
 import shutil
 import statistics
-import subprocess
 import sys
 
 # Run as a script, this folder is on the path and its parent is not.
@@ -14,7 +13,7 @@ import data_commands
 import measured_runs
 import table_rows
 
-from common import errors, file_io
+from common import file_io
 from reproduction import runs
 
 ROOT = data_commands.ROOT
@@ -31,16 +30,9 @@ def run(script, *flags, done):
   Raises:
     InputError: it failed; with the end of what it said.
   """
-  if done.exists():
-    return
-  print(" ".join(["python", script, *flags]), flush=True)
-  # Not measured_runs.measure: looking at its memory slows a long run down.
-  ended = subprocess.run(
-    [sys.executable, str(ROOT / script), *flags], text=True,
-    env=measured_runs.environment(), capture_output=True,
-  )
-  if ended.returncode:
-    raise errors.InputError(f"{script} failed: {ended.stderr[-2000:]}")
+  if not done.exists():
+    print(" ".join(["python", script, *flags]), flush=True)
+    measured_runs.run([sys.executable, ROOT / script, *flags])
 
 
 def slug(name):

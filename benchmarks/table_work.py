@@ -167,7 +167,7 @@ def _glue_turn(
   weights = arguments.weights
   if is_base:
     weights = temporary / "base"
-    _run([
+    measured_runs.run([
       sys.executable, BENCHMARKS / "random_weights.py",
       f"--tokenizer={arguments.weights}", f"--output={weights}",
     ])
@@ -272,7 +272,7 @@ def _step_turn(arguments, temporary, *, method, command):
   script, *flags = command
   results = temporary / "results.json"
   both = "torch_compile" if script == "model_speed.py" else "compiled_peers"
-  _run(
+  measured_runs.run(
     [
       arguments.peer_python, BENCHMARKS / script, *flags,
       f"--rounds={arguments.rounds}", f"--results_file={results}",
@@ -422,7 +422,7 @@ def _small_classifier(arguments, temporary):
   """Trains MiniLM for a step; returns the folder of the model."""
   examples, output = temporary / "few.tsv", temporary / "trained"
   examples.write_text("text\tlabel\ngood\tyes\nbad\tno\n", encoding="utf-8")
-  _run([
+  measured_runs.run([
     sys.executable, ROOT / "run_classifier.py", "--do_train",
     *_weights_flags(arguments.weights), f"--train_file={examples}",
     f"--output_dir={output}", "--num_train_epochs=1", "--train_batch_size=2",
@@ -501,8 +501,3 @@ def _start_turn(arguments, temporary):
     )
     measures[measure] = cost.processor - imported
   return {table_rows.OURS: measures}
-
-
-def _run(command, env=None):
-  """Runs a preparation that is not measured."""
-  measured_runs.measure(command, env=env)

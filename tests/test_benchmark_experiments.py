@@ -49,7 +49,7 @@ def test_all_rows_need_no_copy(task, tmp_path):
 def test_every_seed_runs_once_and_is_scored(monkeypatch, tmp_path):
   output, commands = tmp_path / "output", []
 
-  def measure(command):
+  def run(command):
     commands.append(command)
     for seed, score in ((1, 0.5), (2, 0.75)):
       folder = output / f"seed_{seed}"
@@ -57,7 +57,7 @@ def test_every_seed_runs_once_and_is_scored(monkeypatch, tmp_path):
       (folder / "eval_results.txt").write_text(f"eval_accuracy = {score}\n")
     (output / "seeds_results.txt").touch()
 
-  monkeypatch.setattr(measured_runs, "measure", measure)
+  monkeypatch.setattr(measured_runs, "run", run)
   arguments = argparse.Namespace(
     seeds="1,2", num_train_epochs=1, dtype="float32"
   )
@@ -71,7 +71,7 @@ def test_every_seed_runs_once_and_is_scored(monkeypatch, tmp_path):
 
 
 def test_a_script_that_fails_is_named(tmp_path):
-  with pytest.raises(errors.InputError, match="no_such_script.py ended"):
+  with pytest.raises(errors.InputError, match="no_such_script.py failed"):
     experiments.run("no_such_script.py", done=tmp_path / "never")
 
 
