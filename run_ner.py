@@ -245,7 +245,7 @@ def run_model(settings, run, features, output_dir):
   )
   with run.strategy.scope():
     model = make_model(settings, run, features)
-  step = start.commit.step if start.commit else 0
+  step = start.step
   if settings.do_train:
     step, data = train(
       settings, model, run, start, features=features, output_dir=output_dir

@@ -305,7 +305,7 @@ def main(_):
     trim=trim,
   )
 
-  step = start.commit.step if start.commit else 0
+  step = start.step
   if settings.do_train:
     step = train(
       settings,

@@ -224,7 +224,7 @@ def main(_):
   )
 
   # Steps.
-  step, answers = start.commit.step if start.commit else 0, None
+  step, answers = start.step, None
   if settings.do_train:
     step = job.train(work, start)
   else:

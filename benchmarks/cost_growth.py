@@ -25,10 +25,10 @@ import numpy as np
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import data_commands
+import experiments
 import measured_runs
-import table_rows
 
-from common import errors, file_io, json_files
+from common import errors, json_files
 
 ROOT = data_commands.ROOT
 _MARKER = "cost growth"
@@ -251,11 +251,9 @@ def main():
     figure = arguments.page.parent / "cost_growth.png"
     draw(all_series, figure)
     picture = f"![Costs against the size of the input]({figure.name})"
-    page = table_rows.replace_table(
-      arguments.page.read_text(encoding="utf-8"), f"{picture}\n\n{table}",
-      _MARKER,
+    experiments.write_into(
+      arguments.page, _MARKER, f"{picture}\n\n{table}"
     )
-    file_io.write_text(str(arguments.page), page)
 
 
 if __name__ == "__main__":

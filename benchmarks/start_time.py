@@ -10,13 +10,13 @@ one line answered by the model that it trained, and of fill_mask.py. Linux only:
 the time at a line of the log is read in /proc.
 """
 
-import os
 import pathlib
 import resource
 import subprocess
 import sys
 import tempfile
 
+import measured_runs
 from absl import app, flags
 
 FLAGS = flags.FLAGS
@@ -63,17 +63,10 @@ def time_at(line, *arguments):
     for text in process.stderr:
       log.append(text)
       if line in text and seconds is None:
-        seconds = _processor_time(process.pid)
+        seconds = measured_runs.processor_seconds(process.pid)
   if seconds is None:
     raise RuntimeError(f"no {line!r} in the log:\n{''.join(log[-5:])}")
   return seconds
-
-
-def _processor_time(pid):
-  # After the name, which may hold blanks: fields 3 on; user and system time
-  # are fields 14 and 15 (proc(5)).
-  fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")")[1].split()
-  return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def report(what, measure, *arguments, **options):

@@ -13,13 +13,17 @@ set take sts-test.csv of the STS benchmark itself.
 
 import argparse
 import json
+import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 import time
 
-import numpy as np
+# Run as a script, this folder is on the path and its parent is not.
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from classification import scoring
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PUBLISHED = {"dev": 0.8672, "test": 0.8203}
@@ -66,16 +70,6 @@ def cosines(pairs, model, folder):
   return [json.loads(line)["similarity"] for line in lines], seconds
 
 
-def ranks(values):
-  """Returns the rank of each value; equal ones share the mean of theirs."""
-  _, inverse, counts = np.unique(
-    values, return_inverse=True, return_counts=True
-  )
-  last = np.cumsum(counts)
-  # 3 7 7 9 have the ranks 1, 2.5, 2.5 and 4.
-  return (last - (counts - 1) / 2)[inverse]
-
-
 def main():
   parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
   parser.add_argument("--model", type=pathlib.Path, required=True)
@@ -93,7 +87,7 @@ def report(name, path, model, published):
   pairs, gold = read_pairs(path)
   with tempfile.TemporaryDirectory() as folder:
     found, seconds = cosines(pairs, model, pathlib.Path(folder))
-  spearman = np.corrcoef(ranks(found), ranks(gold))[0, 1]
+  spearman = scoring.correlation(*map(scoring.average_ranks, (found, gold)))
   print(
     f"{name}: {len(pairs)} pairs, Spearman {spearman:.4f} (published "
     f"{published:.4f}), {seconds:.0f} s, {len(pairs) / seconds:.0f} pairs/s"

@@ -176,10 +176,16 @@ def check_ids(examples):
   for example in examples:
     if example.guid in first:
       raise errors.InputError(
-        f"{example.place}: duplicate id {example.guid!r}, first at "
-        f"{first[example.guid]}; give every row an id of its own"
+        f"{example.place}: {duplicate_id(example.guid, first[example.guid])}"
       )
     first[example.guid] = example.place
+
+
+def duplicate_id(guid, first):
+  """Returns the message for an id that another row has, at `first`."""
+  return (
+    f"duplicate id {guid!r}, first at {first}; give every row an id of its own"
+  )
 
 
 def class_weights(weights, examples, labels, kind=SINGLE):

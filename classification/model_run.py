@@ -112,7 +112,7 @@ class ModelRun:
     self._start = distillation.student_start(
       settings, start, run.teacher, run.config
     )
-    self._step = self._start.commit.step if self._start.commit else 0
+    self._step = self._start.step
     self._data = run.data
     with run.strategy.scope():
       self._model = self._make_model()

@@ -267,10 +267,7 @@ def _check_new_id(example, first_places):
   """Refuses an id that another row of the file has."""
   first = first_places.setdefault(example.guid, example.place)
   if first != example.place:
-    raise _BadValue(
-      f"duplicate id {example.guid!r}, first at {first}; give every row an id "
-      "of its own"
-    )
+    raise _BadValue(labelled_examples.duplicate_id(example.guid, first))
 
 
 def _open_table(path, columns, options):

@@ -89,6 +89,13 @@ class StartingPoint(NamedTuple):
   path: Optional[str]
   commit: Optional[Commit]
 
+  @property
+  def step(self):
+    """How many steps of this run the weights have been trained for."""
+    # As in the original: those of --init_checkpoint are of step 0, whatever
+    # they were trained for elsewhere.
+    return self.commit.step if self.commit else 0
+
 
 def starting_point(folder, init_checkpoint, trained_with=None):
   """Decides where a run starts from; the order is important.
