@@ -72,6 +72,7 @@ class Evaluator:
       dict of arrays: scores float32 [N, L], loss float32 [N], label_ids.
     """
     lengths = None
+    # Features of a frozen encoder have one size; there is nothing to trim.
     if "input_mask" in data.features:
       lengths = pipeline.record_lengths([data.records], data.features)
     return self._predictor.predict(

@@ -162,6 +162,7 @@ _PAWS_X = _splits(
     }.items()
   },
 )
+# An ending is sent2, the beginning of its sentence, and one of the four.
 _SWAG = _splits(
   Layout((), "sent1", None, "label",
          endings=("sent2", tuple(f"ending{n}" for n in range(4)))),
@@ -173,6 +174,7 @@ _IMDB = _splits(
 )
 
 _ROWS = [
+  # As in the original: of CoLA's files only the test set has a header.
   Task("cola", "CoLA", _BINARY, ("matthews",), {
     **_splits(_COLA, train="train.tsv", dev="dev.tsv"),
     **_splits(Layout((), "sentence", None, "label"), test="test.tsv"),
@@ -198,6 +200,7 @@ _ROWS = [
     Layout((), "sentence1", "sentence2", "label", "index"),
     test=("diagnostic.tsv", "AX.tsv", "diagnostic/diagnostic.tsv"),
   ), hint="it is GLUE's diagnostic set, for a model trained on MNLI"),
+  # As in the original: Chinese, where no --language is given.
   Task("xnli", "XNLI", _NLI, ("accuracy",), _XNLI, language="zh"),
   Task("paws-x", "PAWS-X", _BINARY, ("accuracy",), _PAWS_X, language="en"),
   Task("imdb", "IMDB", ("neg", "pos"), ("accuracy",), _IMDB,
@@ -310,6 +313,7 @@ def read(task, data_dir, split, *, language=None):
   examples = _Rows(task, layout, table, broken).examples(prefix, language)
   if broken:
     _warn_of_broken(path, broken, len(examples))
+  # Rows without ids are numbered, so no two have one name.
   if layout.id in table.names:
     labelled_examples.check_ids(examples)
   return examples
@@ -467,6 +471,7 @@ def _number(text):
   try:
     return float(text)
   except ValueError:
+    # In no range of scores: the row is refused.
     return math.nan
 
 
@@ -515,6 +520,7 @@ def _read_folders(task, folder, prefix):
 
 def _file_order(path):
   name = os.path.splitext(os.path.basename(path))[0]
+  # 127_8.txt is text 127, rated 8. By number: 9 comes before 10.
   number = name.split("_")[0]
   return (int(number) if number.isdecimal() else math.inf, name)
 

@@ -92,6 +92,7 @@ class TextClassifier:
     starts = np.cumsum(num_rows) - num_rows  # [texts]
     # Tokens of all rows of each example.
     lengths = np.add.reduceat(arrays["input_mask"].sum(axis=1), starts)
+    # The longest first: what does not fit into memory fails at once.
     order = np.argsort(-lengths, kind="stable")
     size = batch_size or len(order)
     outputs = []
@@ -194,6 +195,7 @@ def format_prediction(prediction, output_format):
 
 def format_error(error, output_format):
   """Returns the line in place of an answer: what is wrong."""
+  # A message of several lines must not become several answers.
   sentence = " ".join(str(error).split())
   if output_format == "json":
     return json.dumps({"error": sentence}, ensure_ascii=False)

@@ -253,6 +253,7 @@ class ModelRun:
         batch_size=settings.eval_batch_size,
       )
       for name, data in run.data.items()
+      # What is predicted is read once: keeping its features saves nothing.
       if not name.startswith("predict")
     }
 
@@ -261,6 +262,7 @@ class ModelRun:
     settings, run = self._settings, self._run
     if not distribution.is_chief(run.strategy):
       return
+    # With the weights, so that the folder alone is enough to predict.
     given = {name: settings.get(name) for name in tasks.INPUT_FLAGS}
     given[tasks.TEXT_PAIRS] = run.task.text_pairs
     model_folder.write(

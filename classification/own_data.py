@@ -176,6 +176,7 @@ class ExampleStream:
   def __getitem__(self, key):
     """Returns an example, or of [:n] the ExampleStream of the first n."""
     if not isinstance(key, slice):
+      # From the beginning of the file: for the few that a log shows.
       return next(itertools.islice(self, key, None))
     start, stop, step = key.indices(len(self))
     if (start, step) != (0, 1):
@@ -306,6 +307,7 @@ class _BadValue(ValueError):
 def _text(value, column):
   if column is None:
     return None
+  # A cell of a table is always a text; JSON may have anything.
   if not isinstance(value, str):
     raise _BadValue(
       f"{column!r} is {value!r:.40}, not a text; write it between quotes"
@@ -318,6 +320,7 @@ def _text(value, column):
 
 
 def _name(value, column):
+  # Ids are often numbers in JSON. True, an int of Python, is none.
   if isinstance(value, int) and not isinstance(value, bool):
     value = str(value)
   if not isinstance(value, str) or not value.strip():
@@ -364,6 +367,7 @@ def _classes(value, separator):
         "give the separator, or a list in JSON"
       )
     value = [part.strip() for part in value.split(separator)]
+    # An empty cell splits into one empty part and means no class.
     value = [] if value == [""] else value
   if not isinstance(value, list):
     raise _BadValue(
@@ -375,9 +379,11 @@ def _classes(value, separator):
 
 def _score(value):
   try:
+    # float(True) would be 1.0.
     score = math.nan if isinstance(value, bool) else float(value)
   except (TypeError, ValueError):
     score = math.nan
+  # float() also reads "nan" and "inf".
   if not math.isfinite(score):
     raise _BadValue(
       f"label {value!r:.40} is no number; regression needs one in every row"
@@ -406,6 +412,7 @@ def label_list(examples):
     for example in examples
     for name in labelled_examples.classes_of(example.label)
   }
+  # Of several at once a single class is learned against its absence.
   needed = 1 if any(isinstance(e.label, tuple) for e in examples) else 2
   if len(names) < needed:
     found = ", ".join(map(repr, names)) or "none"

@@ -150,6 +150,7 @@ def matthews(results):
   matrix = confusion_matrix(
     results.gold, results.predicted, results.scores.shape[1]
   ).astype(float)
+  # As floats: their fourth power leaves int64 from 60,000 examples on.
   total, right = matrix.sum(), np.trace(matrix)
   gold, predicted = matrix.sum(axis=1), matrix.sum(axis=0)  # [L]
   # Gorodkin's R_K from the matrix alone; of two classes it is Matthews' phi.

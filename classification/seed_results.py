@@ -33,6 +33,7 @@ def summary(results):
   Args:
     results: dict from seed to dict from name to number.
   """
+  # A metric that a run lacks has no mean over the runs.
   names = sorted(set.intersection(*map(set, results.values())))
   width = max([len(name) for name in names] + [6]) + 2
   columns = ["median", "mean", "sd", *(f"seed {seed}" for seed in results)]

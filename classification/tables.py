@@ -69,6 +69,7 @@ def read_tsv(path, *, width=None, broken=None):
     rows = list(rows)
     wide = width or len(rows[0][1])
     if any(len(row) != wide for _, row in rows):
+      # The header, which gives the width, is no row to join others to.
       head = [] if width else rows[:1]
       numbers, values = zip(*rows[len(head):])
       rows = [*head, *_put_together(values, numbers, wide)]
@@ -131,11 +132,14 @@ def stream_csv(path, *, delimiter=","):
 
 
 def _csv_rows(path, delimiter):
+  # With their newlines, which csv keeps where a quoted text has some.
   source = (f"{line}\n" for line in _lines(path))
   reader = csv.reader(source, delimiter=delimiter, strict=True)
+  # The limit is the whole process's: it is put back below.
   before, limit = 0, csv.field_size_limit(_LONGEST_FIELD)
   try:
     for row in reader:
+      # csv gives [] for an empty line, which is one empty column elsewhere.
       yield before + 1, row or [""]
       before = reader.line_num
   except csv.Error as error:
@@ -244,6 +248,7 @@ def _lines(path):
       line = line.removeprefix(_BYTE_ORDER_MARK)
     line = line.removesuffix("\r")
     if not line:
+      # Held back: at the end of the file they are no rows.
       empty += 1
       continue
     yield from itertools.repeat("", empty)
@@ -283,6 +288,7 @@ def _put_together(rows, numbers, width):
     while (
       len(row) < width
       and end < len(rows)
+      # Less one: the cell that was cut is in both.
       and len(row) + len(rows[end]) - 1 <= width
     ):
       first, *others = rows[end]

@@ -22,6 +22,7 @@ def restore_input_settings(settings):
   """Returns settings that make the input as a trained model's was made."""
   if settings.do_train:
     return settings
+  # Only of a model that is used as it is: a training may choose anew.
   source = next(model_settings.trained_model_files(settings))
   trained = tasks.learned_input(weight_files.read_config(source))
   # They mean nothing without --doc_stride, which is restored before them.
@@ -56,6 +57,7 @@ def purposes(settings):
   """Returns for what examples are needed: train, eval, predict."""
   wanted = {
     "train": settings.do_train,
+    # Evaluations during training need the data, too.
     "eval": settings.do_eval or (settings.do_train and settings.eval_steps),
     "predict": flag_conflicts.writes_predictions(settings),
   }
@@ -91,6 +93,7 @@ def load_task_module(path):
   if not os.path.isfile(path):
     raise errors.InputError(f"--task_module={path}: no such file")
   before = set(glue.TASKS)
+  # Not as __main__: what the file does as a script is left out.
   runpy.run_path(path, run_name="task_module")
   if set(glue.TASKS) == before:
     raise errors.InputError(
