@@ -107,10 +107,13 @@ def main():
       arguments, _TEACHER, data, f"--model_dir={arguments.weights}"
     )
   }
+  # One teacher for all students, and one model of each for its speed, which
+  # does not depend on the weights.
   first = f"seed_{arguments.seeds.split(',')[0]}/final_model"
   shared = student_flags(arguments, outputs[_TEACHER] / first)
   for name, flags in STUDENTS.items():
     outputs[name] = fine_tune(arguments, name, data, *shared, *flags)
+  # Without the header; a row is a sentence and its label.
   rows = (data / "dev.tsv").read_text(encoding="utf-8").splitlines()[1:]
   texts = [row.split("\t")[0] for row in rows]
   lines = [

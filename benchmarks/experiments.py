@@ -94,6 +94,7 @@ def first_rows(source, rows, made, *, header=1):
 
 def spread(values):
   """Returns `median ± standard deviation` of shares, in points of 100."""
+  # Of a sample: the seeds stand for all that could have been drawn.
   deviation = statistics.stdev(values) if len(values) > 1 else 0.0
   return f"{100 * statistics.median(values):.1f} ± {100 * deviation:.1f}"
 

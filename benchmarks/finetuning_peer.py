@@ -92,6 +92,7 @@ class Glue:
       self._task,
       folder / ("dev_matched.tsv" if self._task == "mnli" else "dev.tsv"),
     )
+    # The numbers of classes are a function of the data alone.
     names = sorted(set(labels))
     to_label = float if self._task == "sts-b" else names.index
     self.num_labels = 1 if self._task == "sts-b" else len(names)
@@ -139,6 +140,7 @@ def split_windows(tokenizer, examples, max_seq_length, doc_stride):
   the tokenizer is what two windows share.
   """
   encoded = tokenizer(
+    # As in run_qa.py: some questions begin with long white space.
     [question.lstrip() for _, question, _, _ in examples],
     [context for _, _, context, _ in examples],
     truncation="only_second",
@@ -265,6 +267,7 @@ def train_and_predict(task, arguments, tokenizer, folder):
       seed=arguments.seed,
       learning_rate=arguments.learning_rate,
       num_train_epochs=arguments.num_train_epochs,
+      # -1: as many as the epochs have.
       max_steps=arguments.max_steps or -1,
       # Below 1: a share of all steps.
       warmup_steps=arguments.warmup_proportion,

@@ -110,6 +110,7 @@ def timed(command, log):
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
+  # All children that have ended are counted: the difference is this one.
   start, cpu_start = time.perf_counter(), cpu()
   with open(log, "wb") as stream:
     done = subprocess.run(

@@ -58,6 +58,7 @@ def try_batch(size, length, batch_size):
   gpus = tf.config.list_physical_devices("GPU")
   if gpus:
     limit = tf.config.LogicalDeviceConfiguration(
+      # In MiB.
       memory_limit=int(float(FLAGS.memory_gb[0]) * 1e9 / 2**20)
     )
     tf.config.set_logical_device_configuration(gpus[0], [limit])

@@ -39,6 +39,7 @@ flags.DEFINE_list(
 flags.DEFINE_integer("shards", 8, "Shards of the runs in shards.")
 flags.mark_flags_as_required(["text", "vocab"])
 
+# All of it is work of the processor: starting a GPU would only add noise.
 _ENVIRONMENT = measured_runs.environment(CUDA_VISIBLE_DEVICES="-1")
 
 

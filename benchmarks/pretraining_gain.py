@@ -118,6 +118,7 @@ def split(text, folder):
 def make_records(arguments, part, output, *flags):
   """Makes records of train.txt or held_out.txt, the same length for all."""
   folder = arguments.output_dir
+  # Refused where no masks are stored.
   if "--dynamic_masking" not in flags:
     count = num_predictions(arguments)
     flags = (f"--max_predictions_per_seq={count}", *flags)
@@ -134,6 +135,8 @@ def make_all_records(arguments):
   for name, (data_flags, _) in RECIPES.items():
     records = folder / f"{experiments.slug(name)}.tfrecord"
     make_records(arguments, "train.txt", records, *data_flags)
+    # Of the recipe the packing alone: held-out masks are stored, so that every
+    # evaluation is of the same words.
     packing = [flag for flag in data_flags if flag.startswith("--packing")]
     held_out = folder / f"held_out{'_full' * bool(packing)}.tfrecord"
     make_records(
@@ -167,6 +170,7 @@ def pretrain(arguments, name, files):
     f"--num_train_steps={arguments.num_train_steps}",
     f"--num_warmup_steps={arguments.num_train_steps // 10}",
     f"--learning_rate={arguments.learning_rate}", "--optimizer=adamw",
+    # A dozen points make a curve.
     f"--eval_steps={max(1, arguments.num_train_steps // 12)}",
     f"--dtype={arguments.dtype}", *RECIPES[name][1],
     done=output / "eval_results.txt",

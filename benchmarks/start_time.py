@@ -30,6 +30,7 @@ SCRIPTS = sorted(
   path.name for path in ROOT.glob("*.py") if path.name != "setup.py"
   and "command.run(main)" in path.read_text(encoding="utf-8")
 )
+# Under another name than __main__ a script imports and runs nothing.
 IMPORTS = (
   "import runpy; from common import lean_tensorflow; "
   "runpy.run_path('{}', run_name='imported')"

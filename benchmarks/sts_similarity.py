@@ -58,6 +58,7 @@ def cosines(pairs, model, folder):
   subprocess.run(
     [
       sys.executable, ROOT / "extract_features.py", "--similarity",
+      # As the model's authors use it.
       "--pooling=mean", "--max_seq_length=256", f"--input_file={source}",
       f"--output_file={target}", f"--vocab_file={model / 'vocab.txt'}",
       f"--bert_config_file={model / 'config.json'}",

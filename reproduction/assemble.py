@@ -108,6 +108,7 @@ def _split_mrpc(folder):
 
 def _lines(folder, name):
   with open(os.path.join(folder, name), encoding="utf-8", newline="") as stream:
+    # Not splitlines, which ends lines at other separators of Unicode, too.
     return stream.read().replace("\r\n", "\n").rstrip("\n").split("\n")
 
 

@@ -131,6 +131,7 @@ _NAMED_SIZES = {
 
 
 def _miniature(layers, hidden):
+  # In all released models a head is 64 wide.
   stem = f"uncased_L-{layers}_H-{hidden}_A-{hidden // 64}"
   about = _NAMED_SIZES.get((layers, hidden), "miniature")
   is_again = (layers, hidden) == (12, 768)

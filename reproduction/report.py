@@ -49,6 +49,7 @@ def _values(metric, results):
   return [
     result["results"][metric.result] * metric.scale
     for result in results
+    # What a server scores is in no file of ours.
     if metric.result in result["results"]
   ]
 

@@ -157,6 +157,7 @@ def _squad(version, *, epochs, rate, batch):
   )
   if version == "2.0":
     flags += (
+      # As in the paper: the threshold with the best F1 on the dev set.
       "--version_2_with_negative", "--null_score_diff_threshold=auto"
     )
   return flags
@@ -166,6 +167,7 @@ def _squad1(name, source, model, recipe, scores, *, hours="", note=""):
   exact, f1, low, high = scores
   return Row(
     name, source, model, "squad1", "run_squad.py", recipe,
+    # run_squad.py's scores are per cent already.
     (Metric("f1", f1, low, high, 1.0), Metric("exact_match", exact, scale=1.0)),
     hours, note,
   )

@@ -181,6 +181,7 @@ def _smoke_flags(plan):
   if not plan.max_steps:
     return []
   if plan.row.script == "run_pretraining.py":
+    # The recipe's warm-up is longer than a whole smoke run.
     return [f"--num_train_steps={plan.max_steps}", "--num_warmup_steps=0"]
   return [f"--max_train_steps={plan.max_steps}"]
 

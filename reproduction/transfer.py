@@ -130,6 +130,7 @@ def _transfer(url, path, file):
 
 def _restart_if_longer(part, response):
   """Removes a part that does not fit what the server has now."""
+  # Of such a refusal it is "bytes */SIZE".
   total = response.headers.get("Content-Range", "").rpartition("/")[2]
   if total != str(os.path.getsize(part)):
     os.remove(part)
@@ -139,6 +140,7 @@ def _restart_if_longer(part, response):
 def _total_size(response, start):
   """Returns the size of the whole file, or None where nobody says."""
   length = response.headers.get("Content-Length")
+  # Of what is sent now: the rest of the file from `start` on.
   return None if length is None else start + int(length)
 
 
