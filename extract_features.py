@@ -144,6 +144,7 @@ def make_computer(settings, model, layers, strategy):
   else:
     compute = text_vectors.token_vectors(model, layers)
   jit = settings.jit_compile == "true"
+  # XLA compiles each length anew, so there is one for all batches.
   is_static = jit or distribution.is_tpu(strategy)
   return text_vectors.VectorComputer(
     compute,

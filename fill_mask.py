@@ -121,6 +121,7 @@ def make_predictor(config, init_checkpoint, *, num_tokens, top_k):
     # No [CLS] first: nothing reads the pooled output here.
     output = model(input_ids, positions=masked_lm_positions)
     logits = head(output.sequence_output)
+    # Rows of the table beyond the vocabulary are no word.
     probabilities = tf.nn.softmax(logits[..., :num_tokens])
     return tf.math.top_k(probabilities, k=top_k)
 

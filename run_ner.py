@@ -221,6 +221,7 @@ def predict(settings, predictor, run, output_dir):
   """Writes the file to predict with its labels; scores those it has."""
   data = run.data["predict"]
   predicted, loss = predictor.predict(data, settings.predict_batch_size)
+  # All processes compute, one writes.
   if not distribution.is_chief(run.strategy):
     return
   evaluation.write_predictions(output_dir, data, predicted)
@@ -254,6 +255,7 @@ def run_model(settings, run, features, output_dir):
     run = run._replace(data=data)
   else:
     weight_files.load(
+      # Nothing reads it, and token classifiers of Hugging Face have none.
       model.variables, start.path, allowed_missing=["^bert/pooler/"]
     )
   predictor, results = evaluation.FilePredictor(model, run), {}
@@ -297,6 +299,7 @@ def main(_):
   tokenizer = model_settings.make_tokenizer(settings, config)
   sentences = input_data.read_all(settings, paths)
   folder = settings.output_dir
+  # Lines of the standard input need no folder.
   labels_file = folder and os.path.join(folder, "labels.txt")
   labels = input_data.model_labels(sentences.get("train"), labels_file, config)
   config = input_data.trained_config(config, labels)

@@ -281,6 +281,8 @@ def main(_):
     # Before copies are written to it.
     setup.check_output_dir(settings, *task, **fixed)
   train_files, eval_files = input_files(settings)
+  # As in the original: evaluated on the files of the training, unless there are
+  # others.
   data = eval_data = make_input(settings, train_files)
   if eval_files != train_files:
     eval_data = make_input(settings, eval_files)

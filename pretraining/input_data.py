@@ -32,6 +32,7 @@ def record_features(max_seq_length, max_predictions, *, masked, pairs):
   if masked:
     features["masked_lm_positions"] = integers(max_predictions)
     features["masked_lm_ids"] = integers(max_predictions)
+    # As in the original: the only feature of floats.
     features["masked_lm_weights"] = tf.io.FixedLenFeature(
       [max_predictions], tf.float32
     )

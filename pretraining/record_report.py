@@ -12,6 +12,7 @@ from absl import logging
 from common import errors, tfrecord
 
 _BATCH = 1024
+# Ragged: a record of other sizes is reported, and does not stop the parser.
 _FEATURES = {
   name: tf.io.RaggedFeature(tf.float32 if "weights" in name else tf.int64)
   for name in (
@@ -286,12 +287,14 @@ def _checks(arrays, vocabulary):
   length = mask.sum(1)  # [B]
   is_token = np.arange(mask.shape[1]) < length[:, None]
   yield "input_mask is not ones and then zeros", (mask == is_token).all(1)
+  # [CLS], a token and [SEP].
   yield "it has less than three tokens", length >= 3
   yield "input_ids is not 0 in the padding", (is_token | (ids == 0)).all(1)
   yield (
     "segment_ids is not zeros and then ones, up to the padding",
     ((segments == 0) | (segments == 1)).all(1)
     & (is_token | (segments == 0)).all(1)
+    # Between tokens alone: padding is 0 again.
     & ((np.diff(segments) >= 0) | ~is_token[:, 1:]).all(1),
   )
   if vocabulary:

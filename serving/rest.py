@@ -106,6 +106,7 @@ def format_predictions(outputs, by_row):
     by_row: whether the request came in rows.
   """
   values = {name: listed(array) for name, array in outputs.items()}
+  # As TensorFlow Serving: an output that is the only one has no name.
   single = len(values) == 1
   if not by_row:
     answer = next(iter(values.values())) if single else values
@@ -207,6 +208,7 @@ def _array(name, values, spec):
   return array.astype(spec.dtype)
 
 
+# Whole numbers are numbers, too; truth values ("b") are neither.
 _KINDS = {"integers": "i", "numbers": "if"}
 
 

@@ -150,6 +150,7 @@ class _Handlers:
     definitions = {"signature_def": self._model.metadata()}
     spec = {"name": self._name, "version": str(self._model.version)}
     return _json(json.dumps({
+      # The form of TensorFlow Serving, with its empty field.
       "model_spec": {**spec, "signature_name": ""},
       "metadata": {"signature_def": definitions},
     }))

@@ -144,6 +144,7 @@ class TextModel:
     """
     columns, is_single = _columns(texts)
     head = self._encoder()
+    # One that the checkpoint lacks has random weights.
     has_pooler = not any("/pooler/" in name for name in head.missing)
     found = [None] * len(columns[0])
     for places, batch in head.batches(columns, self._batch_size):
@@ -173,6 +174,7 @@ class TextModel:
     vectors = [row["embedding"] for row in rows]
     if is_single:
       return vectors[0]
+    # Of no texts [0, H], where numpy alone would give [0].
     return np.array(vectors, np.float32).reshape([-1, self.config.hidden_size])
 
   def classify(self, texts, **options):
@@ -210,6 +212,7 @@ class TextModel:
     """
     rows, is_single = self._ask("tagging", (texts,), options)
     for row in rows:
+      # Texts of a batch with fewer words are filled up.
       count = row.pop("num_words")
       row.update({name: values[:count] for name, values in row.items()})
     return _answers(rows, is_single)
@@ -241,6 +244,7 @@ class TextModel:
     # One model of a head at a time: a second one would double the memory.
     if known != options:
       given = {
+        # What this call says replaces what `load` was given.
         **{key: self._settings.get(key) for key in self._settings.given},
         **options, "head": name,
       }

@@ -194,6 +194,7 @@ def look_up_threshold(job, start):
   """Takes the threshold of "no answer" that is stored for the weights."""
   settings = job.settings
   folders = [settings.output_dir] if settings.output_dir else []
+  # Weights that were trained on are no longer those of their folder.
   if start.kind == "init" and not settings.do_train:
     folders.append(stored_threshold.folder_of(start.path))
   job.answerer.threshold.look_up(folders)

@@ -51,6 +51,7 @@ class FilePredictor:
       logits = model(batch)  # [B, T', L]
       # [B, T']
       predicted = tf.argmax(logits, axis=-1, output_type=tf.int32)
+      # Back to one width, so that the rows of all batches stack.
       missing = length - tf.shape(predicted)[1]
       losses = taggers.word_losses(logits, batch["label_ids"])
       return {
@@ -117,6 +118,8 @@ def result_names(data, scheme):
     scheme: one of dataset.SCHEMES.
   """
   gold = [sentence.labels for sentence in data.sentences]
+  # The gold labels stand in for predictions. A type that would only be
+  # predicted is not named: its scores are 0.
   return list(evaluate(data, gold, 0.0, scheme).results)
 
 

@@ -69,6 +69,7 @@ def read(path, *, labelled, file_format=None, word_column=0, label_column=-1,
       labelled = json_sentences.has_labels(path)
     return json_sentences.read_sentences(path, scheme=scheme, labelled=labelled)
   if labelled is None:
+    # A single column has words alone.
     labelled = dataset.count_columns(path) > 1
   return dataset.read_sentences(
     path, word_column=word_column, label_column=label_column, scheme=scheme,
@@ -213,6 +214,7 @@ def write_records(path, windows, ids, max_seq_length):
       rows = {
         "input_ids": (window.input_ids, 0),
         "input_mask": ([1] * size, 0),
+        # A sentence and the words around it are one text.
         "segment_ids": ([0] * size, 0),
         # 0 is a label, so padding needs a number of its own.
         "label_ids": (labels, dataset.NO_LABEL),

@@ -205,6 +205,7 @@ def _train_options(settings, num_train_steps, output_dir):
     seed=settings.seed,
     gradient_accumulation_steps=settings.gradient_accumulation_steps,
     jit_compile=_jit_compile(settings),
+    # bfloat16 has float32's range: its gradients do not underflow.
     loss_scaling=settings.dtype == "float16",
     max_to_keep=settings.max_to_keep,
     max_bad_steps=settings.max_bad_steps,

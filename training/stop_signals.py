@@ -23,6 +23,8 @@ class StopRequest:
   def note(self, number, frame):
     """Takes note of a signal; a second SIGINT interrupts."""
     del frame
+    # Who presses Ctrl-C twice does not want to wait. A second SIGTERM changes
+    # nothing: schedulers may send several.
     if self.requested and number == signal.SIGINT:
       raise KeyboardInterrupt
     self.by = signal.Signals(number).name

@@ -210,6 +210,7 @@ class TrainingLog:
 
   def _name_spike(self, number, loss):
     self._steps_told += 1
+    # Before that the mean is of few steps, and steps differ much.
     if self._steps_told > _STEPS_BEFORE_SPIKES:
       if loss > _SPIKE_FACTOR * self._recent_loss:
         self._screen.end()
@@ -227,9 +228,11 @@ class TrainingLog:
     finite = [loss for loss in self._losses if np.isfinite(loss)]
     values = {"loss": np.mean(finite) if finite else np.nan}
     for name in self._metrics[0]:
+      # Blocks may differ in weight: sums are divided, not means averaged.
       total, weight = np.sum([m[name] for m in self._metrics], axis=0)
       values[name] = total / weight if weight else np.nan
     values["learning_rate"] = results.learning_rate
+    # Before clipping.
     values["gradient_norm"] = self._norms[-1]
     # Over all starts of the run, since both count from its beginning.
     values["skipped_steps"] = step - results.applied_updates
@@ -310,6 +313,7 @@ class _Screen:
     if not self.is_terminal:
       logging.info("%s", line)
       return
+    # Blanks cover what is left of a longer line.
     sys.stderr.write("\r" + line.ljust(self._width))
     sys.stderr.flush()
     self._width = len(line)
