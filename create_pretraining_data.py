@@ -197,7 +197,6 @@ def make_record_options(settings):
     max_predictions_per_seq=settings.max_predictions_per_seq,
     random_seed=settings.random_seed,
     dupe_factor=given_or(
-      # Copies differ by their masks, and these are made anew in each epoch.
       settings, "dupe_factor", 1 if settings.dynamic_masking else None
     ),
     masked_lm_prob=settings.masked_lm_prob,

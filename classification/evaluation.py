@@ -95,7 +95,6 @@ class Evaluator:
     for outputs in self._predictor.windows(
       pipeline.sequential_records([data.records]),
       data.features,
-      num_records=data.num_records,
       batch_size=batch_size,
       window=_WINDOW,
     ):

@@ -71,7 +71,7 @@ def ensure(path, model, data, *, strategy, batch_size):
 
 
 def _computed(model, data, strategy, batch_size):
-  """Yields dicts of arrays [n, ...], some thousand examples at a time."""
+  """Returns an iterator of dicts of arrays [n, ...], n some thousands."""
   skip_empty = not distribution.is_tpu(strategy)
 
   def of_batch(batch):
@@ -89,19 +89,9 @@ def _computed(model, data, strategy, batch_size):
       "is_real_example": batch["is_real_example"],
     }
 
-  # One pass over the file, some thousand records at a time: skipping to each
-  # part would read all before it again.
-  parts = pipeline.sequential_records([data.records]).batch(_COMPUTED_TOGETHER)
-  lengths = pipeline.record_lengths([data.records], data.features)
-  predictor = evaluation_loop.Predictor(strategy, of_batch)
-  start = 0
-  for records in parts:
-    count = len(records)
-    yield predictor.predict(
-      tf.data.Dataset.from_tensor_slices(records),
-      data.features,
-      num_records=count,
-      batch_size=batch_size,
-      lengths=lengths[start : start + count],
-    )
-    start += count
+  return evaluation_loop.Predictor(strategy, of_batch).windows(
+    pipeline.sequential_records([data.records]),
+    data.features,
+    batch_size=batch_size,
+    window=_COMPUTED_TOGETHER,
+  )

@@ -81,7 +81,7 @@ def _features(data, width, trim):
 
 
 def _computed(model, data, stored, *, strategy, batch_size, trim):
-  """Yields dicts of arrays [n, T, ...], as many as memory should hold."""
+  """Returns an iterator of dicts of arrays [n, T, ...], n as memory allows."""
   (length,) = data.features["input_mask"].shape
 
   def of_batch(batch):
@@ -102,22 +102,16 @@ def _computed(model, data, stored, *, strategy, batch_size, trim):
       "label_ids": full["label_ids"],
     }
 
-  predictor = evaluation_loop.Predictor(strategy, of_batch)
-  records = pipeline.sequential_records([data.records])
-  lengths = [len(window.input_ids) for window in data.windows]
-  # Bytes of a window: float32.
-  of_one = 4 * length * len(stored) * model.config.hidden_size
-  # At least a batch, however large its states are.
-  together = max(batch_size, _HELD_BYTES // of_one)
-  for start in range(0, len(lengths), together):
-    part = lengths[start : start + together]
-    yield predictor.predict(
-      records.skip(start).take(len(part)),
-      data.features,
-      num_records=len(part),
-      batch_size=batch_size,
-      lengths=part if trim else None,
-    )
+  # Bytes of a batch: float32.
+  width = len(stored) * model.config.hidden_size
+  num_bytes = 4 * batch_size * length * width
+  return evaluation_loop.Predictor(strategy, of_batch).windows(
+    pipeline.sequential_records([data.records]),
+    data.features,
+    batch_size=batch_size,
+    # At least a batch, however large its states are.
+    window=batch_size * max(1, _HELD_BYTES // num_bytes),
+  )
 
 
 def restore(states, input_mask, stored, num_hidden_layers):

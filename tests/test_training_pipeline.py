@@ -443,34 +443,6 @@ def test_order_by_length_sorts_each_window(window):
   assert [int(s) for s in strings.as_numpy_iterator()] == list(order)
 
 
-@pytest.mark.parametrize("window", [2, 3, 100])
-def test_windows_are_sorted_by_length(window):
-  lengths = [1, 5, 5, 2, 9, 3, 7]
-  strings = [
-    tfrecord.serialize_example(
-      {"input_mask": [1] * length + [0] * (9 - length), "number": [number]}
-    )
-    for number, length in enumerate(lengths)
-  ]
-  features = {
-    "input_mask": tf.io.FixedLenFeature([9], tf.int64),
-    "number": tf.io.FixedLenFeature([], tf.int64),
-  }
-  records, orders = pipeline.sorted_in_windows(
-    tf.data.Dataset.from_tensor_slices(strings), features, window
-  )
-  found = [
-    int(tf.io.parse_single_example(string, features)["number"])
-    for string in records
-  ]
-  assert found == pipeline.order_by_length(lengths, window).tolist()
-  places = [order.tolist() for order in orders.as_numpy_iterator()]
-  starts = range(0, len(lengths), window)
-  assert found == [
-    start + place for start, row in zip(starts, places) for place in row
-  ]
-
-
 def bucketed(files, first_record=0):
   features = {"input_mask": tf.io.FixedLenFeature([64], tf.int64)}
   dataset = pipeline.shuffled_records(

@@ -114,7 +114,8 @@ class Predictor:
       records = pipeline.reordered(records, order)
     parts = list(self._outputs(records, features, num_records, batch_size))
     outputs = {
-      name: values[:num_records] for name, values in _joined(parts).items()
+      name: np.concatenate([part[name] for part in parts])[:num_records]
+      for name in parts[0]
     }
     if lengths is None:
       return outputs
@@ -122,32 +123,29 @@ class Predictor:
     places = np.argsort(order)
     return {name: values[places] for name, values in outputs.items()}
 
-  def windows(self, records, features, *, num_records, batch_size, window):
+  def windows(self, records, features, *, batch_size, window):
     """Computes outputs as `predict` does, holding few of them in memory.
 
     Args:
-      records, features, num_records, batch_size: as of `predict`; the
-        features have an `input_mask`.
+      records, features, batch_size: as of `predict`; the features have an
+        `input_mask`.
       window: this many consecutive records are sorted by length, so that
-        batches need little padding, and their outputs are given together.
+        batches need little padding, and their outputs are given together. A
+        multiple of batch_size fills every batch.
 
     Yields:
       dict of numpy arrays [n, ...]; n is the window but for the last ones.
     """
-    records, orders = pipeline.sorted_in_windows(records, features, window)
-    outputs = self._outputs(records, features, num_records, batch_size)
-    parts, held = [], 0
-    for order in orders.as_numpy_iterator():
-      while held < len(order):
-        parts.append(next(outputs))
-        held += _rows(parts[-1])
-      joined = _joined(parts)
-      places = np.argsort(order)
-      yield {
-        name: values[: len(order)][places] for name, values in joined.items()
-      }
-      parts = [{name: v[len(order):] for name, v in joined.items()}]
-      held -= len(order)
+    # The next window is read while this one is computed.
+    for strings in records.batch(window).prefetch(1):
+      of_window = tf.data.Dataset.from_tensor_slices(strings)
+      yield self.predict(
+        of_window,
+        features,
+        num_records=len(strings),
+        batch_size=batch_size,
+        lengths=pipeline.token_counts(of_window, features),
+      )
 
   def _outputs(self, records, features, num_records, batch_size):
     """Yields the outputs of all batches, dicts of numpy arrays.
@@ -170,18 +168,6 @@ class Predictor:
         yield {name: value.numpy() for name, value in last.items()}
       last = found
     yield {name: value.numpy() for name, value in last.items()}
-
-
-def _joined(parts):
-  """Returns the arrays of several outputs, one after another."""
-  return {
-    name: np.concatenate([part[name] for part in parts]) for name in parts[0]
-  }
-
-
-def _rows(outputs):
-  """Returns how many examples outputs are of."""
-  return len(next(iter(outputs.values())))
 
 
 class PeriodicEvaluation:

@@ -121,40 +121,15 @@ def record_lengths(files, features):
     files: TFRecord files.
     features: dict from name to tf.io.FixedLenFeature, with `input_mask`.
   """
-  batches = (
-    sequential_records(files)
-    .batch(_PARSED_TOGETHER)
-    .map(lambda strings: _parse_mask(strings, features))
+  return token_counts(sequential_records(files), features)
+
+
+def token_counts(records, features):
+  """As `record_lengths`, of a dataset of serialized records."""
+  counts = records.batch(_PARSED_TOGETHER).map(
+    lambda strings: _token_counts(strings, features)
   )
-  counts = [
-    np.sum(values.reshape([len(values), -1]), axis=1, dtype=np.int64)  # [B]
-    for values in batches.as_numpy_iterator()
-  ]
-  return np.concatenate(counts)
-
-
-def sorted_in_windows(records, features, window):
-  """Sorts records by length, a window at a time; the next one is read ahead.
-
-  Args:
-    records: dataset of serialized records.
-    features: dict from name to tf.io.FixedLenFeature, with `input_mask`.
-    window: this many consecutive records are sorted among themselves: they are
-      held in memory together.
-
-  Returns:
-    (dataset of serialized records, the longest of each window first; dataset
-    of int32 [n], the places that the n records of each window had in it).
-  """
-  @tf.autograph.experimental.do_not_convert
-  def with_order(strings):
-    tokens = _parse_mask(strings, features)  # [n, ..., T]
-    lengths = tf.reduce_sum(tf.reshape(tokens, [tf.size(strings), -1]), axis=1)
-    # Equal ones stay as they stood.
-    return strings, tf.argsort(lengths, direction="DESCENDING", stable=True)
-
-  windows = records.batch(window).map(with_order).prefetch(1)
-  return windows.map(tf.gather).unbatch(), windows.map(lambda _, order: order)
+  return np.concatenate(list(counts.as_numpy_iterator()))
 
 
 def order_by_length(lengths, window=DEFAULT_SORTED_WINDOW):
@@ -305,8 +280,7 @@ def _bucketed(enter, bucketing, seed, first_record):
 
   @tf.autograph.experimental.do_not_convert
   def arrange(number, strings):
-    parsed = _parse_mask(strings, bucketing.features)
-    lengths = tf.reduce_sum(tf.reshape(parsed, [stretch, -1]), axis=1)
+    lengths = _token_counts(strings, bucketing.features)  # [stretch]
     # [batches of the stretch, batch_size]; only the rows are shuffled below.
     order = tf.reshape(tf.argsort(lengths, stable=True), [-1, batch_size])
     salt = tf.stack([tf.cast(seed, tf.int64), number])
@@ -524,6 +498,12 @@ def _parse_mask(strings, features):
   """Returns input_mask of serialized records, int64 [N, T] or [N, W, T]."""
   mask = {"input_mask": features["input_mask"]}
   return tf.io.parse_example(strings, mask)["input_mask"]
+
+
+def _token_counts(strings, features):
+  """Returns how many tokens each of N serialized records has, int64 [N]."""
+  mask = _parse_mask(strings, features)
+  return tf.reduce_sum(tf.reshape(mask, [tf.size(strings), -1]), axis=1)
 
 
 def _parse(serialized, features):
