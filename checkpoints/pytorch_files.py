@@ -226,6 +226,7 @@ class Reader:
 
   def _read_old(self):
     with open(self._path, "rb") as stream:
+      # The third describes the machine that wrote the file.
       magic, version, _ = (_Unpickler(stream).load() for _ in range(3))
       if (magic, version) != (_MAGIC, _VERSION):
         raise ValueError("it does not start as such files do")

@@ -219,6 +219,7 @@ def to_huggingface(config, architecture):
     "architectures": [architecture],
     "model_type": variant,
     **{k: v for k, v in kind.built_in.items() if k == "layer_norm_eps"},
+    # [PAD] and <pad> are the first of the released vocabularies.
     "pad_token_id": 0,
   }
 

@@ -145,6 +145,7 @@ class JsonLine:
     # As in the original: the key is spelled "linex_index".
     start = f'{{"linex_index": {row.index}, '
     if isinstance(row, SimilarityRow):
+      # Six decimals, as many as the original gives of vectors.
       return f'{start}"similarity": {round(float(row.similarity), 6)}}}'
     if isinstance(row, VectorRow):
       return f'{start}"vector": {number_text.json_list(row.vector)}}}'

@@ -45,7 +45,7 @@ def first_of(ragged, counts):
     ragged.row_starts(), rows
   )
   counts = tf.broadcast_to(tf.cast(counts, tf.int64), [ragged.nrows()])
-  kept = within < tf.gather(counts, rows)
+  kept = within < tf.gather(counts, rows)  # Of the values of all rows.
   return tf.RaggedTensor.from_value_rowids(
     tf.boolean_mask(ragged.flat_values, kept),
     tf.boolean_mask(rows, kept),
@@ -126,12 +126,14 @@ def text_windows(
   whole = tf.minimum(tf.minimum(lengths_a, lengths_b), room // 2)
   # Of the sliding text, in every window: int64 [B].
   room -= whole
+  # A longer stride would leave out text between two windows.
   stride = tf.minimum(room, doc_stride)
   longer = tf.maximum(lengths_a, lengths_b)
-  counts = 1 + -(-tf.maximum(longer - room, 0) // stride)
+  counts = _window_counts(longer, room, stride)
   if max_windows:
     counts = tf.minimum(counts, max_windows)
   examples, number = _numbered(counts)
+  # From here on [W]; the last window of a text may be shorter.
   start = number * tf.gather(stride, examples)
   part = tf.minimum(
     tf.gather(room, examples), tf.gather(longer, examples) - start
@@ -215,8 +217,9 @@ def windows(
   question_ids = first_of(question_ids, max_query_length)  # [B, (N)]
   question, lengths = question_ids.row_lengths(), context_ids.row_lengths()
   room = max_seq_length - 3 - question
+  # As in the original: from one window to the next at most all that it holds.
   stride = tf.minimum(room, doc_stride)
-  counts = 1 + -(-tf.maximum(lengths - room, 0) // stride)
+  counts = _window_counts(lengths, room, stride)
   examples, number = _numbered(counts)
   starts = number * tf.gather(stride, examples)
   kept = tf.minimum(
@@ -266,6 +269,12 @@ def is_max_context(windows, context_lengths):
     tf.where(is_best, window, none), piece, count
   )
   return pieces.with_flat_values(tf.equal(window, tf.gather(first, piece)))
+
+
+def _window_counts(lengths, room, stride):
+  """Returns int64 [B], how many windows of `room` pieces the texts need."""
+  # One, and another for each stride of what it does not hold, rounded up.
+  return 1 + -(-tf.maximum(lengths - room, 0) // stride)
 
 
 def _numbered(counts):

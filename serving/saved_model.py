@@ -93,6 +93,7 @@ def _exported(model, assets):
   root.assets = assets
   root.variables = list(model.variables)
   root.trainable_variables = list(model.trainable_variables)
+  # The interface asks for a list of losses; there are none.
   root.regularization_losses = []
   call = tf.function(model.outputs, autograph=False)
   # The interface asks for both; a graph is fixed once it is saved.

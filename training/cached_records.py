@@ -62,6 +62,7 @@ def _read_note(path):
   except errors.InputError as error:
     logging.warning("%s; the records are made again", error)
     return {"fingerprint": None}
+  # Not empty: a note that is there has to go before records are written.
   if not {"fingerprint", "bytes", "facts"} <= values.keys():
     return {"fingerprint": None}
   return values

@@ -89,6 +89,7 @@ def first_fit(lengths, length):
     fits = tf.cast(free >= size, tf.int32)
     row = tf.argmax(fits, axis=1, output_type=tf.int32)  # The first of them.
     chosen = tf.one_hot(row, count, dtype=tf.int32)  # [G, S]
+    # How many are in that row already.
     slot = tf.reduce_sum(used * chosen, axis=1)
     return (
       number + 1,
@@ -98,6 +99,7 @@ def first_fit(lengths, length):
       slots.write(number, slot),
     )
 
+  # As many rows as sequences, should none fit with another.
   nothing = tf.zeros([groups, count], tf.int32)
   places = [tf.TensorArray(tf.int32, count) for _ in range(2)]
   *_, rows, slots = tf.while_loop(
@@ -105,6 +107,7 @@ def first_fit(lengths, length):
     place,
     [0, nothing + length, nothing, *places],
   )
+  # The inverse permutation: to the order of the batch.
   back = tf.argsort(order, axis=1)
   return tuple(
     tf.gather(tf.transpose(found.stack()), back, batch_dims=1)
@@ -139,6 +142,7 @@ class Packing(NamedTuple):
     mask = batch["input_mask"]
     lengths = lengths_to_pack(mask, self.parts)
     rows, slots = first_fit(lengths, mask.shape[-1])
+    # [parts, S / parts], as the lengths are.
     numbers = tf.zeros_like(lengths) + tf.range(tf.shape(lengths)[1])
     parts = tf.zeros_like(lengths) + tf.range(self.parts)[:, tf.newaxis]
     is_there = lengths > 0
@@ -196,6 +200,8 @@ def measure(masks, *, group_size, parts):
     lengths = lengths_to_pack(mask, groups)
     rows, slots = first_fit(lengths, length)
     is_there = tf.cast(lengths > 0, tf.int32)
+    # What the fullest of all batches needs: rows, sequences in a row, rows
+    # without packing, positions in a row.
     largest = [
       tf.reduce_max((rows + 1) * is_there),
       tf.reduce_max((slots + 1) * is_there),
