@@ -50,6 +50,7 @@ flags.DEFINE_integer(
   "label_column", -1, "The column of the labels; negative from the end."
 )
 flags.DEFINE_enum(
+  # The official files of CoNLL-2003 are in iob1, many copies of them in iob2.
   "scheme", "iob2", choices.TAGGING_SCHEMES,
   "How labels mark where an entity begins; none: labels of single words, such "
   "as parts of speech.",
@@ -70,6 +71,7 @@ flags.DEFINE_list(
   "another and compared in a table.",
 )
 flags.DEFINE_integer(
+  # As in the paper.
   "bilstm_size", 768, "Units of each direction of the BiLSTM.", lower_bound=1
 )
 

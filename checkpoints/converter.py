@@ -328,6 +328,7 @@ def _write_huggingface(
 # and returns {TF1 name: name in the file}
 WRITERS = {
   "tf1": _write_tf1,
+  # One layout: TensorFlow 2 finds values by name, too.
   "tf2": _write_tf1,
   "huggingface": _write_huggingface,
   "model_garden": _write_model_garden,

@@ -210,6 +210,7 @@ def _dense(tf1, huggingface, garden, *, garden_layouts=("same", "same")):
 
 
 def _norm(tf1, huggingface, garden):
+  # PyTorch calls gamma the weight, and beta the bias.
   return [
     Row(f"{tf1}/beta", f"{huggingface}.bias", f"{garden}/beta"),
     Row(f"{tf1}/gamma", f"{huggingface}.weight", f"{garden}/gamma"),

@@ -28,6 +28,7 @@ from training import (
 from variants import vocabularies
 
 _FORMAT = 2  # Goes up when other records are made of the same data.
+# Held in memory at a time, and what a process gets at once.
 _BLOCK_EXAMPLES = 4096
 _EMPTY_SHOWN = 5
 # Starting processes takes as long as one needs for about so much text.

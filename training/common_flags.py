@@ -118,6 +118,7 @@ def define_training_flags(*, train_batch_size=32, learning_rate=5e-5):
     "same examples; dropout drops other units.",
   )
   flags.DEFINE_integer(
+    # Unlike the original: on every device; there it is for TPUs alone.
     "iterations_per_loop", 1000,
     "Largest number of steps that run on the devices without the host.",
     lower_bound=1,
@@ -127,6 +128,7 @@ def define_training_flags(*, train_batch_size=32, learning_rate=5e-5):
     lower_bound=1,
   )
   flags.DEFINE_integer(
+    # As in the original, by TensorFlow's default.
     "max_to_keep", 5, "Number of checkpoints to keep.", lower_bound=1
   )
   flags.DEFINE_integer(
@@ -145,6 +147,7 @@ def define_training_flags(*, train_batch_size=32, learning_rate=5e-5):
     "first,last: steps to record for TensorBoard's profiler.",
   )
   flags.DEFINE_integer(
+    # Unlike the original: there a training has no seed, and no two are alike.
     "seed", 12345,
     "Determines initial weights, order of the examples and dropout: the same "
     "seed gives the same run.",
@@ -202,6 +205,7 @@ def _define_optimizer_flags(learning_rate):
     "lamb: for very large batches.",
   )
   flags.DEFINE_float(
+    # As in the original, where these three values are constants.
     "adam_beta2", 0.999,
     "How much of the second moment each step keeps. RoBERTa's 0.98 is for "
     "large batches.",

@@ -24,6 +24,7 @@ DEFAULT_SORTED_WINDOW = 1 << 14  # The same, while sorting by length.
 _BATCHES_SORTED_TOGETHER = 50
 # Interleaved, so that a shuffle window holds parts of many files.
 _FILES_READ_TOGETHER = 16
+# The masks of so few fit into memory, many windows of a text included.
 _PARSED_TOGETHER = 1 << 10
 _MEASURED_TOGETHER = 1 << 12
 
