@@ -128,7 +128,7 @@ def define_training_flags(*, train_batch_size=32, learning_rate=5e-5):
     lower_bound=1,
   )
   flags.DEFINE_integer(
-    # As in the original, by TensorFlow's default.
+    # As in the original: it keeps what TensorFlow keeps by default.
     "max_to_keep", 5, "Number of checkpoints to keep.", lower_bound=1
   )
   flags.DEFINE_integer(
@@ -205,7 +205,7 @@ def _define_optimizer_flags(learning_rate):
     "lamb: for very large batches.",
   )
   flags.DEFINE_float(
-    # As in the original, where these three values are constants.
+    # As in the original: there these three values are constants.
     "adam_beta2", 0.999,
     "How much of the second moment each step keeps. RoBERTa's 0.98 is for "
     "large batches.",
