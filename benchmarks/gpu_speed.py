@@ -27,7 +27,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import step_batches
 
-_VALUES = {
+VALUES = {
   "vocab_size": 30522, "hidden_size": 768, "num_hidden_layers": 12,
   "num_attention_heads": 12, "intermediate_size": 3072, "type_vocab_size": 2,
 }
@@ -81,7 +81,7 @@ CONTENDERS = {
 
 def make_contender(work, is_ours, compiled, layers):
   """Returns an object with the work's method and `wait()`, and its batch."""
-  values = {**_VALUES, "num_hidden_layers": layers}
+  values = {**VALUES, "num_hidden_layers": layers}
   sizes = values["vocab_size"], work.size, work.length
   if work.method == "pretrain":
     name = "Pretraining"
@@ -205,7 +205,7 @@ def report(found, machine, layers):
     "| work | " + " | ".join(CONTENDERS) + " |",
     "|---|" + "---|" * len(CONTENDERS),
   ]
-  values = {**_VALUES, "num_hidden_layers": layers}
+  values = {**VALUES, "num_hidden_layers": layers}
   for name, measures in found.items():
     work = WORKS[name]
     # The backward pass has two products for each of the forward pass.

@@ -1,0 +1,74 @@
+"""The steps of the benchmarks: batches, operations, ours, the GPU's table."""
+
+import pathlib
+import sys
+
+import numpy as np
+import tensorflow as tf
+
+import modeling
+
+# Benchmarks are run from their folder and import each other.
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "benchmarks"))
+
+import gpu_speed
+import our_steps
+import step_batches
+
+TINY = {
+  "vocab_size": 50, "hidden_size": 8, "num_hidden_layers": 1,
+  "num_attention_heads": 2, "intermediate_size": 16, "type_vocab_size": 2,
+  "max_position_embeddings": 16,
+}
+
+
+def test_a_masked_word_is_that_of_its_position():
+  batch = step_batches.of_pretraining(50, 3, 16, 4)
+  found = np.take_along_axis(batch.input_ids, batch.masked_lm_positions, 1)
+  np.testing.assert_array_equal(found, batch.masked_lm_ids)
+  for places in batch.masked_lm_positions:  # In order, none twice.
+    assert (np.diff(places) > 0).all()
+
+
+def test_operations_of_the_products_by_hand():
+  # Query, key, value, output: 4 · 8 · 8; feed-forward: 2 · 8 · 16; times 2 for
+  # a product and a sum, times 16 tokens. Attention: 2 products of 16 · 16 · 8.
+  layer = 2 * 16 * (4 * 64 + 2 * 128) + 2 * 2 * 16 * 16 * 8
+  assert step_batches.flop(TINY, 16) == layer
+  # The head of 4 positions: dense 8 · 8, vocabulary 8 · 50.
+  assert step_batches.flop(TINY, 16, 4) == layer + 2 * 4 * (64 + 400)
+
+
+def test_our_steps_train():
+  config = modeling.BertConfig(**TINY)
+  for jit_compile in (False, True):
+    options = dict(dtype=tf.float32, jit_compile=jit_compile)
+    classifier = our_steps.Classifier(config, **options)
+    pretraining = our_steps.Pretraining(config, **options)
+    for contender, method, batch in (
+      (classifier, "train", step_batches.of_classifier(50, 4, 16)),
+      (classifier, "predict", step_batches.of_classifier(50, 4, 16)),
+      (pretraining, "pretrain", step_batches.of_pretraining(50, 4, 16, 3)),
+    ):
+      before = [variable.numpy() for variable in contender._variables]
+      getattr(contender, method)(batch)
+      contender.wait()
+      after = [variable.numpy() for variable in contender._variables]
+      changed = [np.any(a != b) for a, b in zip(before, after, strict=True)]
+      assert any(changed) == (method != "predict")
+
+
+def test_the_table_has_speed_and_share_of_the_products():
+  work = gpu_speed.WORKS["train32/bfloat16"]
+  flop = 3 * step_batches.flop(gpu_speed.VALUES, work.length)
+  # One that reaches half of what the products do.
+  seconds = work.size * flop / 5e14
+  table = gpu_speed.report(
+    {"train32/bfloat16": {"here, XLA": {"seconds": seconds}}},
+    {"device": "Some GPU", "peak": {"float32": 1e14, "bfloat16": 1e15}},
+    gpu_speed.VALUES["num_hidden_layers"],
+  )
+  row = table.splitlines()[2]
+  assert f"{work.size / seconds:,.0f} (50 %)" in row
+  assert row.count("failed") == len(gpu_speed.CONTENDERS) - 1
+  assert "Some GPU" in table and "1000 TFLOP/s in bfloat16" in table
