@@ -237,7 +237,7 @@ class Embedder(ServedModel):
     if self.options.pooling == "pooled":
       return tf.cast(output.pooled_output, tf.float32)
     states = tf.cast(output.sequence_output, tf.float32)  # [B, T, H]
-    if self.options.pooling == "cls":  # [B, T, H]
+    if self.options.pooling == "cls":
       return states[:, 0]
     weights = tf.cast(mask, tf.float32)[..., tf.newaxis]  # [B, T, 1]
     return tf.reduce_sum(states * weights, 1) / tf.reduce_sum(weights, 1)
