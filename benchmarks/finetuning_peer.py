@@ -7,10 +7,11 @@ Needs torch, transformers (5 or newer), accelerate, scikit-learn and scipy, and
 nothing of this project: texts, labels, windows, answers and metrics are made
 here, by other libraries, so that a fault of ours cannot hide on both sides.
 What the model is given and how it is trained is what Hugging Face's examples
-run_glue.py and run_qa.py do with --pad_to_max_length False, or, with
---pad_to_max_length=1 and a task of GLUE, by default; metrics come from
-scikit-learn and scipy instead of from the hub. The last line of the output is
-JSON: metrics, steps, and seconds of the training, of all and of the processor.
+run_glue.py, run_qa.py and run_ner.py do with --pad_to_max_length False, or,
+with --pad_to_max_length=1 and a task of GLUE, by default; metrics come from
+scikit-learn and scipy instead of from the hub, those of tags from
+tagging_peer.py. The last line of the output is JSON: metrics, steps, and
+seconds of the training, of all and of the processor.
 """
 
 import argparse
@@ -23,6 +24,7 @@ import tempfile
 import time
 
 import numpy as np
+import tagging_peer
 import torch
 import transformers
 from scipy import stats
@@ -83,6 +85,8 @@ def tokenize_glue(tokenizer, texts, labels, *, max_seq_length, padding):
 
 class Glue:
   """A task of GLUE: features, model and scores."""
+
+  collator = transformers.DataCollatorWithPadding
 
   def __init__(self, arguments, tokenizer):
     self._task = arguments.task
@@ -210,12 +214,23 @@ def word_f1(found, gold):
   return 2 * common / (len(found) + len(gold)) if common else 0.0
 
 
+def files(arguments, train, dev):
+  """Returns the paths of the files that the flags name, or of these."""
+  return (
+    arguments.data_dir / (arguments.train_file or train),
+    arguments.data_dir / (arguments.predict_file or dev),
+  )
+
+
 class Squad:
   """SQuAD 1.1: windows, model and scores."""
 
+  collator = transformers.DataCollatorWithPadding
+
   def __init__(self, arguments, tokenizer):
     sizes = arguments.max_seq_length, arguments.doc_stride
-    examples = read_squad(arguments.data_dir / arguments.train_file)
+    train, dev = files(arguments, "train-v1.1.json", "dev-v1.1.json")
+    examples = read_squad(train)
     windows = split_windows(tokenizer, examples, *sizes)
     self.train = []
     for inputs, example, offsets in windows:
@@ -223,7 +238,7 @@ class Squad:
       self.train.append(
         inputs | {"start_positions": first, "end_positions": last}
       )
-    self._examples = read_squad(arguments.data_dir / arguments.predict_file)
+    self._examples = read_squad(dev)
     self._windows = split_windows(tokenizer, self._examples, *sizes)
     self.eval = [inputs for inputs, _, _ in self._windows]
 
@@ -251,6 +266,45 @@ class Squad:
       exact.append(found in gold)
       f1.append(max(word_f1(found, words) for words in gold))
     return {"exact_match": 100 * np.mean(exact), "f1": 100 * np.mean(f1)}
+
+
+class Tagging:
+  """Tags of words in CoNLL columns: features, model and scores."""
+
+  collator = transformers.DataCollatorForTokenClassification
+
+  def __init__(self, arguments, tokenizer):
+    train, dev = map(
+      tagging_peer.read_columns, files(arguments, "train.conll", "dev.conll")
+    )
+    self._names = sorted({tag for _, tags in train for tag in tags})
+    self._gold = [tags for _, tags in dev]
+    length = arguments.max_seq_length
+    encoded = tagging_peer.tokenize(tokenizer, train, length)
+    self.train = [
+      tagging_peer.with_labels(
+        inputs, pieces, [self._names.index(tag) for tag in tags]
+      )
+      for (inputs, pieces), (_, tags) in zip(encoded, train)
+    ]
+    encoded = tagging_peer.tokenize(tokenizer, dev, length)
+    self.eval = [inputs for inputs, _ in encoded]
+    self._pieces = [pieces for _, pieces in encoded]
+
+  def model(self, weights):
+    """Returns the classifier of tokens, with a new head."""
+    return transformers.AutoModelForTokenClassification.from_pretrained(
+      weights, num_labels=len(self._names), attn_implementation="sdpa"
+    )
+
+  def scores(self, predictions):
+    """Returns precision, recall and F1 of entities, shares of 1."""
+    best = predictions.argmax(-1)
+    found = [
+      [self._names[row[place]] for place in pieces]
+      for row, pieces in zip(best, self._pieces, strict=True)
+    ]
+    return tagging_peer.scores(self._gold, found)
 
 
 def train_and_predict(task, arguments, tokenizer, folder):
@@ -287,7 +341,7 @@ def train_and_predict(task, arguments, tokenizer, folder):
       use_cpu=not torch.cuda.is_available(),
     ),
     train_dataset=task.train,
-    data_collator=transformers.DataCollatorWithPadding(tokenizer),
+    data_collator=task.collator(tokenizer),
   )
   seconds = trainer.train().metrics["train_runtime"]
   # Predictions would come back in another order.
@@ -296,14 +350,18 @@ def train_and_predict(task, arguments, tokenizer, folder):
   return found, trainer.state.global_step, seconds
 
 
+# Every other task is one of GLUE's.
+OTHERS = {"squad": Squad, "ner": Tagging}
+
+
 def parse_arguments():
   """Returns the flags, an argparse.Namespace."""
   parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-  parser.add_argument("--task", choices=[*GLUE, "squad"], required=True)
+  parser.add_argument("--task", choices=[*GLUE, *OTHERS], required=True)
   parser.add_argument("--data_dir", type=pathlib.Path, required=True)
   parser.add_argument("--weights", required=True)
-  parser.add_argument("--train_file", default="train-v1.1.json")
-  parser.add_argument("--predict_file", default="dev-v1.1.json")
+  parser.add_argument("--train_file", help="of SQuAD, or of tags")
+  parser.add_argument("--predict_file", help="of SQuAD, or of tags")
   parser.add_argument(
     "--dtype", choices=("float32", "bfloat16"), default="float32"
   )
@@ -326,8 +384,7 @@ def main():
   wall, cpu = time.perf_counter(), time.process_time()
   arguments = parse_arguments()
   tokenizer = transformers.AutoTokenizer.from_pretrained(arguments.weights)
-  make = Squad if arguments.task == "squad" else Glue
-  task = make(arguments, tokenizer)
+  task = OTHERS.get(arguments.task, Glue)(arguments, tokenizer)
   with tempfile.TemporaryDirectory() as folder:
     found, steps, seconds = train_and_predict(
       task, arguments, tokenizer, folder

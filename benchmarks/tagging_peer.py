@@ -1,0 +1,114 @@
+"""What finetuning_peer.py needs for tags: columns, word pieces and scores.
+
+As there, nothing is of this project: columns are read, tags are put on word
+pieces and entities are counted here, so that a fault of ours cannot hide on
+both sides. Neither torch nor transformers is imported: a test compares these
+scores with the project's where they are not installed.
+"""
+
+import sys
+
+# What torch's cross-entropy leaves out.
+NO_LABEL = -100
+
+
+def read_columns(path):
+  """Returns [(words, tags), ...] of the sentences of a CoNLL file.
+
+  The first column has the words, the last one the tags; empty lines end
+  sentences, and lines with -DOCSTART- do not count.
+  """
+  sentences, rows = [], []
+  # The end of the file ends a sentence, too.
+  for line in [*path.read_text(encoding="utf-8").split("\n"), ""]:
+    row = line.split()
+    if row and row[0] != "-DOCSTART-":
+      rows.append((row[0], row[-1]))
+    elif rows:
+      sentences.append(tuple(map(list, zip(*rows))))
+      rows = []
+  return sentences
+
+
+def first_pieces(word_ids, count):
+  """Returns where the first piece of each of a sentence's words is.
+
+  Args:
+    word_ids: for each piece the number of its word; None for [CLS] and [SEP].
+    count: how many words there are.
+  """
+  places = {}
+  for place, word in enumerate(word_ids):
+    if word is not None:
+      places.setdefault(word, place)
+  # What is cut off would not be scored, and here it is.
+  if len(places) < count:
+    sys.exit(
+      f"{count - len(places)} of a sentence's {count} words have no word "
+      "piece within --max_seq_length; take longer sequences"
+    )
+  return [places[word] for word in range(count)]
+
+
+def tokenize(tokenizer, sentences, max_seq_length):
+  """Returns a dict of inputs, and the words' first pieces, of each sentence.
+
+  Args:
+    tokenizer: a fast tokenizer of transformers.
+    sentences: what `read_columns` returned.
+    max_seq_length: in word pieces.
+  """
+  encoded = tokenizer(
+    [words for words, _ in sentences], is_split_into_words=True,
+    truncation=True, max_length=max_seq_length,
+  )
+  return [
+    ({name: encoded[name][i] for name in encoded},
+     first_pieces(encoded.word_ids(i), len(words)))
+    for i, (words, _) in enumerate(sentences)
+  ]
+
+
+def with_labels(inputs, pieces, numbers):
+  """Returns inputs with labels: a word's at its first piece, else NO_LABEL."""
+  labels = [NO_LABEL] * len(inputs["input_ids"])
+  for place, number in zip(pieces, numbers, strict=True):
+    labels[place] = number
+  return inputs | {"labels": labels}
+
+
+def entities(tags):
+  """Returns the set of (kind, first word, last word) of a sentence's tags.
+
+  I-KIND goes on only where KIND does; elsewhere it begins an entity, as in
+  conlleval.
+  """
+  found = []
+  for word, tag in enumerate(tags):
+    mark, _, kind = tag.partition("-")
+    if mark == "O":
+      continue
+    goes_on = found and found[-1][::2] == (kind, word - 1)
+    if mark == "I" and goes_on:
+      found[-1] = (kind, found[-1][1], word)
+    else:
+      found.append((kind, word, word))
+  return set(found)
+
+
+def scores(gold, predicted):
+  """Returns precision, recall and F1 of entities, shares of 1.
+
+  Args:
+    gold, predicted: the tags of the sentences, lists of lists of str.
+  """
+  pairs = [
+    (entities(g), entities(p)) for g, p in zip(gold, predicted, strict=True)
+  ]
+  right = sum(len(g & p) for g, p in pairs)
+  wanted, found = (sum(map(len, side)) for side in zip(*pairs))
+  return {
+    "precision": right / found if found else 0.0,
+    "recall": right / wanted if wanted else 0.0,
+    "f1": 2 * right / (found + wanted) if right else 0.0,
+  }
