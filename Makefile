@@ -63,7 +63,8 @@ quickstart: env
 
 test:
 	@bash make_env.sh test
-	$(RUN) -m pytest -n auto --maxprocesses=4 --dist loadfile $(ARGS)
+	$(RUN) -m pytest -n logical --maxprocesses=4 --dist loadfile \
+	  --no-loadscope-reorder $(ARGS)
 
 test-slow:
 	@bash make_env.sh test

@@ -4,6 +4,7 @@ import pathlib
 import sys
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 import modeling
@@ -39,23 +40,25 @@ def test_operations_of_the_products_by_hand():
   assert step_batches.flop(TINY, 16, 4) == layer + 2 * 4 * (64 + 400)
 
 
-def test_our_steps_train():
+@pytest.mark.parametrize(
+  "jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)]
+)
+def test_our_steps_train(jit_compile):
   config = modeling.BertConfig(**TINY)
-  for jit_compile in (False, True):
-    options = dict(dtype=tf.float32, jit_compile=jit_compile)
-    classifier = our_steps.Classifier(config, **options)
-    pretraining = our_steps.Pretraining(config, **options)
-    for contender, method, batch in (
-      (classifier, "train", step_batches.of_classifier(50, 4, 16)),
-      (classifier, "predict", step_batches.of_classifier(50, 4, 16)),
-      (pretraining, "pretrain", step_batches.of_pretraining(50, 4, 16, 3)),
-    ):
-      before = [variable.numpy() for variable in contender._variables]
-      getattr(contender, method)(batch)
-      contender.wait()
-      after = [variable.numpy() for variable in contender._variables]
-      changed = [np.any(a != b) for a, b in zip(before, after, strict=True)]
-      assert any(changed) == (method != "predict")
+  options = dict(dtype=tf.float32, jit_compile=jit_compile)
+  classifier = our_steps.Classifier(config, **options)
+  pretraining = our_steps.Pretraining(config, **options)
+  for contender, method, batch in (
+    (classifier, "train", step_batches.of_classifier(50, 4, 16)),
+    (classifier, "predict", step_batches.of_classifier(50, 4, 16)),
+    (pretraining, "pretrain", step_batches.of_pretraining(50, 4, 16, 3)),
+  ):
+    before = [variable.numpy() for variable in contender._variables]
+    getattr(contender, method)(batch)
+    contender.wait()
+    after = [variable.numpy() for variable in contender._variables]
+    changed = [np.any(a != b) for a, b in zip(before, after, strict=True)]
+    assert any(changed) == (method != "predict")
 
 
 def test_the_table_has_speed_and_share_of_the_products():

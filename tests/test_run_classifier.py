@@ -421,6 +421,7 @@ def model_folder_of(folder, path, kind, labels, **given):
   }
 
 
+@pytest.mark.slow
 def test_mnli_on_two_devices_is_as_on_one(folder, tmp_path):
   """Both sets have their names, and a model's windows are found again."""
   names = "contradiction", "entailment", "neutral"

@@ -199,6 +199,7 @@ def test_a_label_outside_the_set_is_named(trained, config_file, tmp_path):
   assert done.code == 0, done.err
 
 
+@pytest.mark.slow
 def test_parts_of_speech_are_another_column(config_file, tmp_path):
   done = ner(
     config_file, tmp_path / "run", **{**TRAINING, "num_train_epochs": 0.2},

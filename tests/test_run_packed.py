@@ -79,15 +79,10 @@ def logged(folder):
   return [json.loads(line) for line in lines]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   "script",
-  [
-    "run_pretraining.py",
-    *(
-      pytest.param(name, marks=pytest.mark.slow)
-      for name in ("run_classifier.py", "run_squad.py", "run_ner.py")
-    ),
-  ],
+  ["run_pretraining.py", "run_classifier.py", "run_squad.py", "run_ner.py"],
 )
 def test_packed_runs_are_fuller_and_resume_to_the_same_weights(
   flags_of, tmp_path, script

@@ -185,11 +185,17 @@ def of_labels(*problem, count=3):
 @pytest.mark.parametrize(
   "stored, pairs",
   [
-    ({**SHORT, "text_pairs": False}, False),
-    ({**SHORT, "text_pairs": True}, True),
-    ({**SHORT, "text_pairs": True, "doc_stride": 12}, True),
+    pytest.param(
+      {**SHORT, "text_pairs": False}, False, id="texts", marks=pytest.mark.slow
+    ),
+    pytest.param(
+      {**SHORT, "text_pairs": True}, True, id="pairs", marks=pytest.mark.slow
+    ),
+    pytest.param(
+      {**SHORT, "text_pairs": True, "doc_stride": 12}, True,
+      id="pairs_in_windows",
+    ),
   ],
-  ids=["texts", "pairs", "pairs_in_windows"],
 )
 def test_classes(stored, pairs, tmp_path):
   folder = serving_models.trained(
@@ -242,6 +248,7 @@ def test_regression(tmp_path):
     assert_same(score, line["label"])
 
 
+@pytest.mark.slow
 def test_windows_with_the_real_scripts(tmp_path):
   """export_saved_model.py and serve.py as a user types them."""
   folder = serving_models.trained(
