@@ -142,6 +142,69 @@ def test_python_examples_run(name):
     exec(compile(block, name, "exec"), names)
 
 
+# Commands.
+
+
+def commands(text):
+  """Yields (script, list of its arguments) of a page's indented commands."""
+  # An argument's lines are joined; prose and inline code are left out.
+  joined = re.sub(r"\\\n\s*", " ", text)
+  blocks = re.findall(r"^```\w*\n(.*?)^```", joined, re.M | re.S)
+  blocks += re.findall(r"^ {4,}\S.*$", joined, re.M)
+  for line in "\n".join(blocks).splitlines():
+    for command in re.split(r"&&|\||;", line):
+      words = command.split("#")[0].split()
+      for place, word in enumerate(words):
+        if re.fullmatch(r"(benchmarks/)?\w+\.py", word):
+          yield word, words[place + 1 :]
+          break
+
+
+def flags_of(script):
+  """Returns the names of a script's flags, negated ones included."""
+  if script.startswith("benchmarks/"):
+    source = (ROOT / script).read_text(encoding="utf-8")
+    # Some take the names of their flags from a dict.
+    pattern = r'DEFINE_\w+\(\s*"(\w+)"|"--(\w+)"|^ +"(\w+)": \('
+    names = re.findall(pattern, source, re.M)
+    found = {"".join(groups) for groups in names}
+  else:
+    page = make_flags.PAGE.read_text(encoding="utf-8")
+    section = page.partition(f"## `{script}`\n")[2].partition("\n## ")[0]
+    found = set(re.findall(r"^\| `--(\w+)`", section, re.M))
+  # absl's own, which the page leaves out.
+  return found | {f"no{name}" for name in found} | {"flagfile", "help"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_name_scripts_and_flags_that_exist(page):
+  wrong = []
+  for script, arguments in commands(page.read_text(encoding="utf-8")):
+    if not (ROOT / script).exists():
+      wrong.append(script)
+      continue
+    known = flags_of(script)
+    for argument in arguments:
+      if argument == "--":  # What follows is for another script.
+        break
+      name = re.match(r"--(\w+)", argument)
+      if name and name[1] not in known:
+        wrong.append(f"{script} {argument}")
+  assert not wrong
+
+
+def test_commands_are_found():
+  text = (
+    "    python a.py --b=1 \\\n        --c d\n\n"
+    "```shell\nx.py --e | y.py\n```\n"
+  )
+  assert sorted(commands(text)) == [
+    ("a.py", ["--b=1", "--c", "d"]), ("x.py", ["--e"]), ("y.py", []),
+  ]
+  pages = [page.read_text(encoding="utf-8") for page in PAGES]
+  assert sum(len(list(commands(page))) for page in pages) > 90
+
+
 # The page of flags.
 
 XML = """<?xml version="1.0" encoding="utf-8"?>
