@@ -79,18 +79,22 @@ def our_command(arguments, seed, folder):
     f"--dtype={arguments.dtype}",
     f"--bucket_by_length={bool(arguments.bucket_by_length)}",
   ]
+  if arguments.task in FILES:
+    train, dev = (
+      arguments.data_dir / name
+      for name in (arguments.train_file, arguments.predict_file)
+    )
+    command.append(f"--train_file={train}")
   if arguments.task == "ner":
     return [
       sys.executable, ROOT / "run_ner.py", *command, "--do_eval",
-      f"--train_file={arguments.data_dir / arguments.train_file}",
-      f"--eval_file={arguments.data_dir / arguments.predict_file}",
+      f"--eval_file={dev}",
       f"--eval_batch_size={arguments.eval_batch_size}",
     ]
   if arguments.task == "squad":
     return [
       sys.executable, ROOT / "run_squad.py", *command, "--do_predict",
-      f"--train_file={arguments.data_dir / arguments.train_file}",
-      f"--predict_file={arguments.data_dir / arguments.predict_file}",
+      f"--predict_file={dev}",
       f"--doc_stride={arguments.doc_stride}",
       f"--predict_batch_size={arguments.eval_batch_size}",
     ]

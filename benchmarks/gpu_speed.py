@@ -262,6 +262,8 @@ def main():
   table = report(measure_all(arguments), machine, arguments.num_hidden_layers)
   print(table)
   if arguments.page:
+    # Imported here: the peer's Python, which runs this file too, may lack what
+    # this project needs.
     import experiments
 
     experiments.write_into(arguments.page, "gpu speed", table)

@@ -10,7 +10,8 @@ import contextlib
 import numpy as np
 import peer_imports
 
-_RATE, _DECAY, _CLIP = 1e-5, 0.01, 1.0
+# Of every peer's optimizer.
+RATE, DECAY, CLIP = 1e-5, 0.01, 1.0
 
 
 class _Steps:
@@ -42,7 +43,7 @@ class _Steps:
     )
     self._model = getattr(transformers, network)(config).to(self._device)
     self._optimizer = torch.optim.AdamW(
-      self._model.parameters(), lr=_RATE, weight_decay=_DECAY, fused=True
+      self._model.parameters(), lr=RATE, weight_decay=DECAY, fused=True
     )
     self._run = torch.compile(self._model) if compiled else self._model
 
@@ -69,7 +70,7 @@ class _Steps:
     with self._precision():
       loss = self._run(**self._tensors(arrays)).loss
     loss.backward()
-    self._torch.nn.utils.clip_grad_norm_(self._model.parameters(), _CLIP)
+    self._torch.nn.utils.clip_grad_norm_(self._model.parameters(), CLIP)
     self._optimizer.step()
     self._optimizer.zero_grad()
 

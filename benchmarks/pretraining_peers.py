@@ -12,7 +12,9 @@ import tensorflow as tf
 
 from checkpoints import comparison
 
-_RATE, _DECAY, _CLIP = 1e-5, 0.01, 1.0
+_RATE, _DECAY, _CLIP = (
+  huggingface_steps.RATE, huggingface_steps.DECAY, huggingface_steps.CLIP
+)
 
 
 class ModelGarden:
