@@ -131,17 +131,24 @@ for required in ("input_file", "vocab_file"):
     message=f"--{required} must be given, unless with --verify",
   )
 
-# --help and mistakes are answered before TensorFlow is loaded.
-command.parse_flags(__name__)
+# Few runs need TensorFlow: those with remote files, compressed records, much
+# text or --verify.
+command.parse_flags(__name__, imports_tensorflow=False)
 
 import contextlib
-import gc
 import time
 
 from absl import logging
 
-from checkpoints import model_settings
-from common import errors, file_io, progress, tfrecord, unknown_tokens
+from checkpoints import tokenizer_files
+from common import (
+  errors,
+  file_io,
+  progress,
+  run_settings,
+  tfrecord,
+  unknown_tokens,
+)
 from pretraining import (
   beam_shards,
   flag_conflicts,
@@ -156,12 +163,9 @@ _SHOWN_INSTANCES = 3
 
 
 def main(argv):
-  settings = model_settings.resolve(
-    common_flags.read_settings(), flag_conflicts.DATA_CONFLICTS
-  )
-  # TensorFlow's objects are never garbage. Scanning them again and again would
-  # take a tenth of the time of a small text.
-  gc.freeze()
+  settings = common_flags.read_settings()
+  run_settings.refuse_ignored(settings, flag_conflicts.DATA_CONFLICTS)
+  settings = tokenizer_files.with_known_case(settings)
   if len(argv) > 1 and not settings.runner:
     raise errors.InputError(
       f"unexpected {' '.join(argv[1:])}: flags start with --, and those "
@@ -172,7 +176,7 @@ def main(argv):
     return
   options = make_record_options(settings)
   inputs = file_io.expand_file_patterns(settings.input_file)
-  logging.info("Reading %d file(s): %s", len(inputs), listed(inputs))
+  logging.info("Reading %d file(s): %s", len(inputs), file_io.listed(inputs))
   start = time.monotonic()
   if settings.shard_size_mb:
     count, outputs = write_shards(settings, options, inputs, argv[1:])
@@ -180,13 +184,8 @@ def main(argv):
     count, outputs = write_files(settings, options, inputs)
   logging.info(
     "Wrote %d instances to %s in %.1f s",
-    count, listed(outputs), time.monotonic() - start,
+    count, file_io.listed(outputs), time.monotonic() - start,
   )
-
-
-def listed(names):
-  """Returns names separated by commas; of many, only the first and last."""
-  return ", ".join(names if len(names) <= 4 else [*names[:2], "...", names[-1]])
 
 
 def make_record_options(settings):

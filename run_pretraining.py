@@ -94,7 +94,12 @@ import os
 
 import numpy as np
 
-from checkpoints import huggingface, model_folder, model_settings, weight_files
+from checkpoints import (
+  model_folder,
+  model_settings,
+  tokenizer_files,
+  weight_files,
+)
 from common import file_io, result_lines, run_settings
 from pretraining import distilling, flag_conflicts, input_data, pretrainer
 from training import (
@@ -193,7 +198,7 @@ def write_model(settings, model, folder):
   # vocabulary may.
   do_lower_case = None
   if settings.vocab_file:
-    do_lower_case = huggingface.read_do_lower_case(settings.vocab_file)
+    do_lower_case = tokenizer_files.read_do_lower_case(settings.vocab_file)
   model_folder.write(
     os.path.join(settings.output_dir, folder),
     model.variables,

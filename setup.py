@@ -30,6 +30,7 @@ FOLDER_IMPORT = re.compile(rf"^( *)from ({'|'.join(FOLDERS)}) import ", re.M)
 # together.
 REQUIREMENTS = [
   "absl-py",
+  "google-crc32c",
   "ml-dtypes",
   "numpy",
   "requests",

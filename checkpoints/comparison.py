@@ -18,6 +18,7 @@ from checkpoints import (
   converter,
   huggingface,
   huggingface_names,
+  tokenizer_files,
   transformers_run,
   weight_files,
 )
@@ -128,7 +129,7 @@ def describe_vocabulary(source):
     return "none next to the input"
   lower = converter.known_case(source)
   if lower is None:
-    lower = not converter.has_capitals(source.vocab_file)
+    lower = not tokenizer_files.has_capitals(source.vocab_file)
   tokenizer = vocabularies.make_tokenizer(
     source.vocab_file, do_lower_case=lower
   )

@@ -10,7 +10,6 @@ The folder appears when it is whole.
 """
 
 import os
-import re
 import shutil
 from typing import NamedTuple, Optional
 
@@ -21,6 +20,7 @@ from checkpoints import (
   huggingface,
   huggingface_names,
   model_garden,
+  tokenizer_files,
   weight_files,
   weight_names,
 )
@@ -293,7 +293,7 @@ def _write_config(folder, source):
   )
   do_lower_case = known_case(source)
   if do_lower_case is not None:
-    huggingface.write_tokenizer_config(
+    tokenizer_files.write(
       folder, do_lower_case, source.config.max_position_embeddings,
       tokenizer_class=vocabularies.tokenizer_class(source.vocab_file),
     )
@@ -303,7 +303,7 @@ def known_case(source):
   """Returns the case that a file next to a vocabulary states, or None."""
   if not source.vocab_file:
     return None
-  return huggingface.read_do_lower_case(source.vocab_file)
+  return tokenizer_files.read_do_lower_case(source.vocab_file)
 
 
 def _write_huggingface(
@@ -313,7 +313,7 @@ def _write_huggingface(
     do_lower_case = known_case(source)
   if do_lower_case is None and source.vocab_file:
     # A vocabulary with capitals is of no use to text without any.
-    do_lower_case = not has_capitals(source.vocab_file)
+    do_lower_case = not tokenizer_files.has_capitals(source.vocab_file)
   return huggingface.write(
     folder,
     values,
@@ -333,13 +333,3 @@ WRITERS = {
   "huggingface": _write_huggingface,
   "model_garden": _write_model_garden,
 }
-
-
-def has_capitals(vocab_file):
-  """Whether a vocabulary is a cased one: [CLS] does not count."""
-  if vocabularies.is_sentencepiece(vocab_file):
-    return False  # ALBERT's are of lower-cased text.
-  return any(
-    re.match(r"(?!\[.*\]$).*[A-Z]", line)
-    for _, line in file_io.read_lines(vocab_file)
-  )

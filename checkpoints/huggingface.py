@@ -13,7 +13,6 @@ the one made with tanh, which Hugging Face calls "gelu_new". So the names of
 the two change on the way, and the function stays.
 """
 
-import json
 import os
 
 import ml_dtypes  # noqa: F401  (lets safetensors hand out bfloat16)
@@ -22,7 +21,12 @@ import safetensors
 import safetensors.numpy
 import tensorflow as tf
 
-from checkpoints import huggingface_names, pytorch_files, weight_names
+from checkpoints import (
+  huggingface_names,
+  pytorch_files,
+  tokenizer_files,
+  weight_names,
+)
 from common import config_formats, errors, file_io, json_files
 from variants import vocabularies
 
@@ -215,7 +219,8 @@ def _notes(path, folder, variant, files):
   modules = os.path.join(path, "modules.json")
   if tf.io.gfile.exists(modules):
     notes.append(_sentence_note(path, json_files.read(modules, list)))
-  lower = read_do_lower_case(os.path.join(folder, vocabularies.LIST))
+  vocab_file = os.path.join(folder, vocabularies.LIST)
+  lower = tokenizer_files.read_do_lower_case(vocab_file)
   if lower is not None:
     notes.append(f"its tokenizer has do_lower_case={lower}")
   return notes
@@ -295,83 +300,8 @@ def write(
     config_formats.to_huggingface(config, architecture),
   )
   if do_lower_case is not None:
-    write_tokenizer_config(
+    tokenizer_files.write(
       folder, do_lower_case, config["max_position_embeddings"],
       tokenizer_class=vocabularies.tokenizer_class(vocab_file, kind.tokenizer),
     )
   return names
-
-
-def write_tokenizer_config(
-  folder, do_lower_case, max_length, *, tokenizer_class="BertTokenizer"
-):
-  """Writes a tokenizer_config.json: its case, and the most tokens of a text."""
-  json_files.write(
-    os.path.join(folder, _TOKENIZER),
-    {
-      "tokenizer_class": tokenizer_class,
-      "do_lower_case": bool(do_lower_case),
-      "model_max_length": max_length,
-    },
-  )
-
-
-def check_tokenizer(vocab_file):
-  """Refuses a vocabulary whose words another tokenizer must find.
-
-  Raises:
-    InputError: a file next to it says that an analyser such as MeCab divides
-      the text into words first. BERT's rules give other ids, and no error.
-  """
-  path = os.path.join(os.path.dirname(vocab_file), _TOKENIZER)
-  values = json_files.read(path) if tf.io.gfile.exists(path) else {}
-  name = values.get("tokenizer_class")
-  # Only Japanese vocabularies have it.
-  analyser = values.get("word_tokenizer_type", "basic")
-  if name == "BertJapaneseTokenizer" or analyser != "basic":
-    raise errors.InputError(
-      f"{path}: this vocabulary is for {name or 'a tokenizer'} with word "
-      f"analyser {values.get('word_tokenizer_type', 'mecab')!r}, and only "
-      "BERT's own rules are here: they would give other ids than the model "
-      "was trained with. Its weights can be converted, with "
-      "convert_checkpoint.py"
-    )
-  if vocabularies.is_sentencepiece(vocab_file):
-    for key, expected in (("keep_accents", False), ("remove_space", True)):
-      if values.get(key, expected) != expected:
-        raise errors.InputError(
-          f"{path}: {key} is {values[key]}, and text is read here as by the "
-          f"released ALBERT models, with {key}={json.dumps(expected)}; the "
-          "model would get other ids than it was trained with"
-        )
-
-
-def require_vocabulary(folder):
-  """Raises InputError for a folder that has no vocabulary that is read here.
-
-  transformers 5 saves tokenizer.json alone.
-  """
-  if tf.io.gfile.exists(os.path.join(folder, "tokenizer.json")):
-    raise errors.InputError(
-      f"{folder} has tokenizer.json, but neither {vocabularies.LIST} nor "
-      f"{vocabularies.SENTENCEPIECE}, from which text is read here; copy it "
-      "there from the model that this one was made of, or pass --vocab_file"
-    )
-  raise errors.InputError(
-    f"{folder} has neither {vocabularies.LIST} nor "
-    f"{vocabularies.SENTENCEPIECE}; pass --vocab_file, or in Python pass "
-    "vocab_file="
-  )
-
-
-def read_do_lower_case(vocab_file):
-  """Returns the case that a file next to a vocabulary gives, or None.
-
-  Raises:
-    InputError: the tokenizer_config.json there is no JSON object.
-  """
-  path = os.path.join(os.path.dirname(vocab_file), _TOKENIZER)
-  if not tf.io.gfile.exists(path):
-    return None
-  known = json_files.read(path).get("do_lower_case")
-  return known if isinstance(known, bool) else None

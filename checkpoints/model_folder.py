@@ -16,7 +16,7 @@ from absl import logging
 
 import modeling
 import optimization
-from checkpoints import huggingface, weight_files
+from checkpoints import tokenizer_files, weight_files
 from common import errors, file_io
 from variants import vocabularies
 
@@ -49,7 +49,7 @@ def write(folder, variables, config, vocab_file=None, do_lower_case=None):
     with tf.io.gfile.GFile(vocab_file, "rb") as stream:
       file_io.write_bytes(os.path.join(folder, name), stream.read())
   if do_lower_case is not None:
-    huggingface.write_tokenizer_config(
+    tokenizer_files.write(
       folder, do_lower_case, config.max_position_embeddings,
       tokenizer_class=vocabularies.tokenizer_class(vocab_file),
     )

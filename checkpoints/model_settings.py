@@ -10,7 +10,7 @@ import tensorflow as tf
 from absl import logging
 
 import tokenization
-from checkpoints import converter, huggingface, model_folder
+from checkpoints import model_folder, tokenizer_files
 from common import config_formats, errors, run_settings
 from variants import vocabularies
 
@@ -32,8 +32,8 @@ def resolve(settings, conflicts=()):
   run_settings.refuse_ignored(settings, conflicts)
   if settings.get("model_dir"):
     settings = _with_model_dir(settings)
-  if settings.get("vocab_file") and "do_lower_case" in settings:
-    settings = with_known_case(settings)
+  if "vocab_file" in settings and "do_lower_case" in settings:
+    settings = tokenizer_files.with_known_case(settings)
   return settings
 
 
@@ -43,47 +43,12 @@ def _with_model_dir(settings):
   vocab_file = settings.get("vocab_file") or paths.get("vocab_file")
   # A script with this flag reads text, so it needs a vocabulary.
   if "do_lower_case" in settings and not vocab_file:
-    huggingface.require_vocabulary(settings.model_dir)
+    tokenizer_files.require_vocabulary(settings.model_dir)
   return settings.replace(**{
     name: path
     for name, path in paths.items()
     if name in settings and name not in settings.given
   })
-
-
-def with_known_case(settings):
-  """Returns settings with the --do_lower_case that --vocab_file comes with.
-
-  Unlike the original: a tokenizer_config.json next to the vocabulary decides
-  where the flag is not given.
-
-  Raises:
-    InputError: that file is damaged, or asks for another tokenizer.
-  """
-  huggingface.check_tokenizer(settings.vocab_file)
-  known = huggingface.read_do_lower_case(settings.vocab_file)
-  where = "the tokenizer_config.json next to --vocab_file"
-  # Nobody says the case: a vocabulary with capitals is a sign.
-  if known is None and settings.do_lower_case:
-    # A file that is missing is named when the vocabulary is read.
-    is_default = "do_lower_case" not in settings.given
-    exists = tf.io.gfile.exists(settings.vocab_file)
-    if is_default and exists and converter.has_capitals(settings.vocab_file):
-      logging.warning(
-        "%s has words with capital letters, which lower-cased text never "
-        "finds: pass --do_lower_case=false if the model is a cased one",
-        settings.vocab_file,
-      )
-  if known is None or known == settings.do_lower_case:
-    return settings
-  if "do_lower_case" in settings.given:
-    logging.warning(
-      "--do_lower_case=%s was given, but %s says %s", settings.do_lower_case,
-      where, known,
-    )
-    return settings
-  logging.info("do_lower_case is %s, by %s", known, where)
-  return settings.replace(do_lower_case=known)
 
 
 def trained_model_files(settings):

@@ -1,7 +1,7 @@
 """Flags of run_classifier.py that others would make useless: refused."""
 
 from common import run_settings
-from training import distillation
+from training import distillation_conflicts
 
 # Of --predict_file: texts come on the standard input.
 STANDARD_INPUT = "-"
@@ -22,7 +22,7 @@ def _no_submission(settings):
 
 
 CONFLICTS = (
-  *distillation.CONFLICTS,
+  *distillation_conflicts.CONFLICTS,
   run_settings.Conflict(
     "distillation_weight",
     lambda settings: not settings.teacher_checkpoint,

@@ -12,7 +12,7 @@ import sys
 
 from absl import app
 
-from common import errors
+from common import errors, lazy_tensorflow
 
 _parsed = []  # What absl left of the command line, once it is parsed.
 
@@ -24,8 +24,8 @@ def parse_flags(module_name, imports_tensorflow=True):
 
   Args:
     module_name: the script's `__name__`.
-    imports_tensorflow: whether it needs TensorFlow, which is then imported the
-      quick way.
+    imports_tensorflow: whether every run needs TensorFlow, which is then
+      imported the quick way; False to import it when it is used.
   """
   if module_name != "__main__":
     return
@@ -35,6 +35,8 @@ def parse_flags(module_name, imports_tensorflow=True):
   _parsed.append(app.parse_flags_with_usage(sys.argv))
   if imports_tensorflow:
     from common import lean_tensorflow  # noqa: F401
+  else:
+    lazy_tensorflow.install()
 
 
 def run(main):

@@ -3,11 +3,12 @@
 Every file that a script leaves behind is written under another name and
 renamed when it is whole, so a run that dies leaves no half-written output.
 Paths with "://" (gs://...) go through TensorFlow, others through the system.
-TensorFlow is imported when the first such path comes: download.py and
-reproduce.py, which have none, start at once.
+TensorFlow is imported when the first such path comes: scripts that need nothing
+else of it start at once.
 """
 
 import contextlib
+import glob
 import hashlib
 import io
 import os
@@ -36,11 +37,30 @@ def is_remote(path):
   return "://" in path
 
 
+def exists(path):
+  """Whether there is a file or folder, local or remote."""
+  return _gfile().exists(path) if is_remote(path) else os.path.exists(path)
+
+
+def size(path):
+  """Returns the bytes of a file, local or remote.
+
+  Raises:
+    InputError: there is no such file.
+  """
+  if not exists(path):
+    raise errors.InputError(f"no such file: {path}")
+  if is_remote(path):
+    return _gfile().stat(path).length
+  return os.path.getsize(path)
+
+
 def expand_file_patterns(patterns):
   """Returns the files that a flag names.
 
   Args:
-    patterns: comma-separated file names or glob patterns.
+    patterns: comma-separated file names or glob patterns, in which * and ?
+      match no dot at the start of a local name, as in a shell.
 
   Returns:
     File names, the matches of each pattern sorted. Unlike the original: its
@@ -51,11 +71,18 @@ def expand_file_patterns(patterns):
   """
   files = []
   for pattern in patterns.split(","):
-    matches = sorted(_gfile().glob(pattern.strip()))
+    pattern = pattern.strip()
+    find = _gfile().glob if is_remote(pattern) else glob.glob
+    matches = sorted(find(pattern))
     if not matches:
-      raise errors.InputError(f"no file matches {pattern.strip()!r}")
+      raise errors.InputError(f"no file matches {pattern!r}")
     files.extend(matches)
   return files
+
+
+def listed(names):
+  """Returns names separated by commas; of many, only the first and last."""
+  return ", ".join(names if len(names) <= 4 else [*names[:2], "...", names[-1]])
 
 
 def names_and_sizes(paths):
@@ -92,7 +119,7 @@ def open_for_reading(path):
     InputError: there is no such file.
   """
   if is_remote(path):
-    if not _gfile().exists(path):
+    if not exists(path):
       raise errors.InputError(f"no such file: {path}")
     # Few large requests: each one is a round trip.
     return io.BufferedReader(_RemoteFile(path), _READ_TOGETHER)
@@ -243,11 +270,12 @@ def atomic_write(path):
     commit(temporary, path)
   # Of an interrupt, too: nothing half-written stays.
   except BaseException:
-    _remove_if_there(temporary)
+    remove(temporary)
     raise
 
 
-def _remove_if_there(path):
+def remove(path):
+  """Removes a file, local or remote, if it is there."""
   if not is_remote(path):
     with contextlib.suppress(FileNotFoundError):
       os.remove(path)

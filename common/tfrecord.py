@@ -5,6 +5,7 @@ same bytes, so the same records give the same file.
 """
 
 import contextlib
+import functools
 import gzip
 import re
 import struct
@@ -15,8 +16,15 @@ import tensorflow as tf
 
 from common import errors, file_io
 
+try:
+  import google_crc32c
+except ImportError:  # Then TensorFlow writes all files.
+  google_crc32c = None
+
 # A TFRecord is: length (8 bytes), CRC of the length (4), data, CRC (4).
 _HEADER_BYTES, _FOOTER_BYTES = 12, 4
+_CRC_MASK = 0xA282EAD8
+_WRITTEN_TOGETHER = 1 << 20  # Bytes.
 _GZIP_MAGIC = b"\x1f\x8b\x08"
 
 # Protocol buffer tags (field number * 8 + 2, "a length and that many bytes")
@@ -44,7 +52,7 @@ class RecordWriter:
       temporary = stack.enter_context(file_io.atomic_write(self.path))
       compression = "GZIP" if self.path.endswith(".gz") else None
       with self._errors_named():
-        self._writer = tf.io.TFRecordWriter(temporary, compression)
+        self._writer = _open_writer(temporary, compression)
       # Closed before `atomic_write` ends: a disk that is full may say so
       # only now, and then nothing is renamed.
       stack.callback(self._close)
@@ -72,10 +80,50 @@ class RecordWriter:
   def _errors_named(self):
     try:
       yield
+    except OSError as error:
+      raise errors.InputError(
+        f"cannot write {self.path}: {error.strerror}"
+      ) from error
     except tf.errors.OpError as error:
       raise errors.InputError(
         f"cannot write {self.path}: {error.message}"
       ) from error
+
+
+def _open_writer(path, compression):
+  """Returns what has the `write` and `close` of a tf.io.TFRecordWriter."""
+  if compression or file_io.is_remote(path) or google_crc32c is None:
+    return tf.io.TFRecordWriter(path, compression)
+  return _LocalWriter(path)
+
+
+class _LocalWriter:
+  """Writes the bytes that TensorFlow would, but needs no import of it."""
+
+  def __init__(self, path):
+    self._stream = open(path, "wb", buffering=_WRITTEN_TOGETHER)
+
+  def write(self, record):
+    self._stream.write(_header(len(record)) + record + _masked_crc(record))
+
+  def close(self):
+    self._stream.close()
+
+
+@functools.lru_cache(maxsize=1024)
+def _header(length):
+  data = struct.pack("<Q", length)
+  return data + _masked_crc(data)
+
+
+def _masked_crc(data):
+  """Returns 4 bytes: CRC-32C, rotated by 15 bits and added to a constant.
+
+  So that the CRC of data that hold CRCs is no trivial one.
+  """
+  crc = google_crc32c.value(data)
+  rotated = crc >> 15 | crc << 17
+  return struct.pack("<I", (rotated + _CRC_MASK) & 0xFFFFFFFF)
 
 
 def serialize_example(features):
@@ -219,7 +267,7 @@ def count_records(path):
 
 
 def _count_by_seeking(path, stream):
-  size = tf.io.gfile.stat(path).length
+  size = file_io.size(path)
   count = offset = 0
   while offset < size:
     # Over the data: only lengths are read, however large the file is.

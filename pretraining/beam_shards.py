@@ -7,10 +7,9 @@ machine would, byte for byte. So every worker must be able to reach all files
 
 import json
 
-import tensorflow as tf
 from absl import logging
 
-from common import errors, file_io
+from common import errors, file_io, json_files
 from pretraining import record_maker, sharding
 
 _makers = {}  # Of a worker: RecordOptions -> RecordMaker.
@@ -79,9 +78,8 @@ def _write_results(results, path):
 
 
 def _read_results(path):
-  with tf.io.gfile.GFile(path) as stream:
-    values = json.loads(stream.read())
-    results = [sharding.ShardResult(*value) for value in values]
+  values = json_files.read(path, kind=list)
+  results = [sharding.ShardResult(*value) for value in values]
   # A file between two parts of the run, which nobody needs afterwards.
-  tf.io.gfile.remove(path)
+  file_io.remove(path)
   return results

@@ -1,7 +1,7 @@
 """Flags of the pre-training scripts that would have no effect: refused."""
 
 from common import run_settings
-from training import distillation
+from training import distillation_conflicts
 
 _READING_OPTIONS = "do_lower_case split_sentences segmented_text"
 _RECORD_OPTIONS = (
@@ -100,7 +100,7 @@ TRAINING_CONFLICTS = (
     "has no effect with --freeze_encoder, which trains no layer; leave one of "
     "them out",
   ),
-  *distillation.CONFLICTS,
+  *distillation_conflicts.CONFLICTS,
   run_settings.Conflict(
     "distillation_weights",
     lambda settings: not settings.teacher_checkpoint,

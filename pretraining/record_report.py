@@ -12,22 +12,9 @@ from absl import logging
 from common import errors, tfrecord
 
 _BATCH = 1024
-# Ragged: a record of other sizes is reported, and does not stop the parser.
-_FEATURES = {
-  name: tf.io.RaggedFeature(tf.float32 if "weights" in name else tf.int64)
-  for name in (
-    "input_ids",
-    "input_mask",
-    "segment_ids",
-    "masked_lm_positions",
-    "masked_lm_ids",
-    "masked_lm_weights",
-    "next_sentence_labels",
-    "word_starts",
-  )
-}
 _ALWAYS = {"input_ids", "input_mask", "segment_ids"}
 _MASKED = {"masked_lm_positions", "masked_lm_ids", "masked_lm_weights"}
+_FEATURES = (*_ALWAYS, *_MASKED, "next_sentence_labels", "word_starts")
 _LENGTH_BINS = 8
 _FAULTS_PER_FILE = 5
 
@@ -213,11 +200,16 @@ def _batches(path):
   Raises:
     InputError: the file is damaged or cut off, or holds something else.
   """
+  features = {
+    # Ragged: a record of other sizes is reported, and does not stop the parser.
+    name: tf.io.RaggedFeature(tf.float32 if "weights" in name else tf.int64)
+    for name in _FEATURES
+  }
   compression = "GZIP" if tfrecord.is_gzip(path) else ""
   dataset = tf.data.TFRecordDataset(path, compression).batch(_BATCH)
   try:
     for serialized in dataset:
-      yield tf.io.parse_example(serialized, _FEATURES)
+      yield tf.io.parse_example(serialized, features)
   except (tf.errors.OpError, UnicodeDecodeError):
     # Read one by one to name the record. (TensorFlow's message quotes the
     # record, which may be arbitrary bytes.)

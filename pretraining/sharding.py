@@ -20,12 +20,12 @@ import os
 import re
 from typing import NamedTuple
 
-import tensorflow as tf
 from absl import logging
 
 from common import (
   errors,
   file_io,
+  json_files,
   process_pool,
   progress,
   tfrecord,
@@ -199,9 +199,9 @@ class ShardedRun:
 
   def _recorded(self):
     """Returns the shards of an earlier run's manifest, by file name."""
-    if not tf.io.gfile.exists(self.manifest):
+    if not file_io.exists(self.manifest):
       for shard in self.shards:
-        if tf.io.gfile.exists(shard.output):
+        if file_io.exists(shard.output):
           raise errors.InputError(
             f"{shard.output} exists, but {self.manifest}, which would say how "
             "it was made, does not: remove it, or pass another --output_file"
@@ -239,7 +239,7 @@ def compare_with_manifests(paths):
     if name := _SHARD_NAME.fullmatch(path):
       groups[manifest_name(name[1])].append(path)
   for manifest, shards in groups.items():
-    if tf.io.gfile.exists(manifest):
+    if file_io.exists(manifest):
       faults += _differences(manifest, shards)
   return faults
 
@@ -257,21 +257,21 @@ def _differences(manifest, paths):
 
 
 def _read_json(path):
-  with tf.io.gfile.GFile(path) as stream:
-    try:
-      return json.loads(stream.read())
-    except ValueError as error:
-      raise errors.InputError(
-        f"{path}: not JSON ({error}); remove it and the files next to it"
-      ) from error
+  try:
+    return json_files.read(path)
+  except errors.InputError as error:
+    raise errors.InputError(
+      f"{error}; remove it and the files next to it"
+    ) from error
 
 
 def _is_finished(shard, recorded):
   """Whether a shard's file exists, with its recorded size if there is one."""
-  if not tf.io.gfile.exists(shard.output):
+  if not file_io.exists(shard.output):
     return False
-  size = tf.io.gfile.stat(shard.output).length
-  return recorded is None or recorded["bytes"] == size
+  if recorded is None:
+    return True
+  return recorded["bytes"] == file_io.size(shard.output)
 
 
 def _text_bytes(shard):

@@ -9,8 +9,6 @@ cutting needs only the sizes of the files.
 import itertools
 from typing import NamedTuple
 
-import tensorflow as tf
-
 from common import file_io
 from pretraining import sentence_splitting
 
@@ -31,7 +29,7 @@ class Piece(NamedTuple):
 
 def whole_files(files):
   """Returns Pieces with all of each file."""
-  return [Piece(path, 0, tf.io.gfile.stat(path).length) for path in files]
+  return [Piece(path, 0, file_io.size(path)) for path in files]
 
 
 def plan_shards(files, shard_bytes):

@@ -13,7 +13,7 @@ import urllib.parse
 import requests
 import tqdm
 
-from common import errors
+from common import errors, file_io
 
 # Bytes. What was received of a block is lost when the connection ends in it.
 _BLOCK = 1 << 16
@@ -72,7 +72,7 @@ def download(file, folder, *, base_url=None, seconds_between_tries=2.0):
   # Before the rename: a file of this name is always the published one.
   _check(path + ".part", file, url)
   os.replace(path + ".part", path)
-  _remove_if_there(path + ".part.tag")
+  file_io.remove(path + ".part.tag")
   return path
 
 
@@ -150,7 +150,7 @@ def _write_tag(path, response):
   tag = response.headers.get("ETag", "")
   if not tag or tag.startswith("W/"):
     tag = response.headers.get("Last-Modified", "")
-  _remove_if_there(path)
+  file_io.remove(path)
   if tag:
     with open(path, "w", encoding="utf-8") as stream:
       stream.write(tag)
@@ -183,13 +183,8 @@ def _check(path, file, url):
     found, expected = f"SHA-256 {digest.hexdigest()}", file.sha256
   if found:
     os.remove(path)
-    _remove_if_there(path + ".tag")
+    file_io.remove(path + ".tag")
     raise errors.InputError(
       f"{url}: got {found}, expected {expected}: another file than the "
       "published one, removed; try again, or another --base_url"
     )
-
-
-def _remove_if_there(path):
-  if os.path.exists(path):
-    os.remove(path)

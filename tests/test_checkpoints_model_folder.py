@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 import modeling
-from checkpoints import huggingface, model_folder, weight_files
+from checkpoints import model_folder, tokenizer_files, weight_files
 from common import errors
 
 
@@ -41,7 +41,7 @@ def test_folder_is_what_a_run_can_start_from(tmp_path):
 def test_the_case_of_the_text_is_kept_beside_the_vocabulary(tmp_path):
   config = modeling.BertConfig(11, 4, 1, 2, 8, max_position_embeddings=8)
   vocab = tmp_path / "vocab.txt"
-  read = huggingface.read_do_lower_case
+  read = tokenizer_files.read_do_lower_case
   assert read(str(vocab)) is None
   vocab.write_text("a\n")
   for is_lower in (True, False):

@@ -1,5 +1,6 @@
 """data_files: reading, writing whole files, TFRecords."""
 
+import contextlib
 import gzip
 import os
 import pathlib
@@ -130,6 +131,33 @@ def test_records_come_back(tmp_path, name):
   first, second = tfrecord.read_records(path)
   assert first["x"].tolist() == [3, 4] and first["x"].dtype == np.int64
   assert second["y"].tolist() == [1.5] and second["y"].dtype == np.float32
+
+
+@pytest.mark.parametrize("has_crc", [True, False])
+def test_records_are_written_as_tensorflow_does(tmp_path, monkeypatch, has_crc):
+  if not has_crc:
+    monkeypatch.setattr(tfrecord, "google_crc32c", None)
+  # 2 MB in all: more than the writer keeps back.
+  records = [b"", b"a", *map(bytes, range(100, 2000))]
+  with tfrecord.RecordWriter(str(tmp_path / "ours")) as writer:
+    writer.write_all(records)
+  with tf.io.TFRecordWriter(str(tmp_path / "tensorflow")) as writer:
+    for record in records:
+      writer.write(record)
+  ours, theirs = (
+    (tmp_path / name).read_bytes() for name in ("ours", "tensorflow")
+  )
+  assert ours == theirs
+
+
+def test_a_full_disk_is_reported(tmp_path):
+  # /dev/full fails like a disk without room, when its buffer is written.
+  with contextlib.closing(tfrecord._LocalWriter("/dev/full")) as full:
+    writer = tfrecord.RecordWriter(str(tmp_path / "a"))
+    writer._writer = full
+    with pytest.raises(errors.InputError, match="write .*a: No space left"):
+      writer.write(bytes(3 << 20))
+    full._stream = open(os.devnull, "wb")
 
 
 def test_failing_record_writer_leaves_the_old_file(tmp_path):

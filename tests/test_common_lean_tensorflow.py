@@ -23,6 +23,21 @@ FILES = {
 }
 
 
+def run(folder, lines, files=FILES):
+  """Runs Python with `files` in place of the real ones; returns its output."""
+  for name, text in files.items():
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+  path = os.pathsep.join([str(folder), str(test_layout.ROOT)])
+  done = subprocess.run(
+    [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True,
+    env={**os.environ, "PYTHONPATH": path},
+  )
+  assert done.returncode == 0, done.stderr
+  return done.stdout.splitlines()
+
+
 @pytest.mark.parametrize(
   "first, has_keras",
   [("", False), ("import tensorflow", True), ("import keras", True)],
@@ -30,10 +45,6 @@ FILES = {
 def test_tensorflow_comes_without_keras_and_finds_it_later(
   tmp_path, first, has_keras
 ):
-  for name, text in FILES.items():
-    path = tmp_path / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
   lines = [
     first,
     "from common import lean_tensorflow",
@@ -42,9 +53,4 @@ def test_tensorflow_comes_without_keras_and_finds_it_later(
   ]
   if not first:
     lines.append("from tensorflow.keras import name; assert name == 'keras'")
-  path = os.pathsep.join([str(tmp_path), str(test_layout.ROOT)])
-  done = subprocess.run(
-    [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True,
-    env={**os.environ, "PYTHONPATH": path},
-  )
-  assert done.returncode == 0, done.stderr
+  run(tmp_path, lines)

@@ -19,9 +19,9 @@ import tiny_model
 import tokenization
 import torch_files
 from checkpoints import (
-  huggingface,
   model_folder,
   model_settings,
+  tokenizer_files,
   weight_files,
   weight_names,
 )
@@ -269,7 +269,7 @@ def test_japanese_vocabularies_need_another_tokenizer(tmp_path):
   reader = weight_files.open_reader(str(tmp_path))
   assert set(reader.shapes) == set(weights)
   (tmp_path / "tokenizer_config.json").write_text("{}")
-  huggingface.check_tokenizer(str(tmp_path / "vocab.txt"))
+  tokenizer_files.check(str(tmp_path / "vocab.txt"))
 
 
 def test_a_cased_vocabulary_without_a_word_about_it_is_warned_of(

@@ -9,7 +9,7 @@ import sentencepiece as reference
 
 import sentencepiece_model
 import tokenization
-from checkpoints import huggingface, model_folder
+from checkpoints import model_folder, tokenizer_files
 from common import errors
 from pretraining import text_corpus
 from squad import alignment, answering, dataset, windowing
@@ -207,5 +207,5 @@ def test_text_that_is_prepared_in_another_way_is_refused(tmp_path, values):
   path = str(tmp_path / "spiece.model")
   (key,) = values
   with pytest.raises(errors.InputError, match=f"{key} is .*ALBERT"):
-    huggingface.check_tokenizer(path)
-  huggingface.check_tokenizer(str(tmp_path / "vocab.txt"))
+    tokenizer_files.check(path)
+  tokenizer_files.check(str(tmp_path / "vocab.txt"))

@@ -15,8 +15,9 @@ import tensorflow as tf
 from absl import logging
 
 # Reading the vocabulary into its tables takes FastBertTokenizer a second and
-# 40 MB: too much for a text that takes the exact tokenizer no longer.
-_CHARACTERS_BEFORE_FAST = 4_000_000
+# 40 MB, and importing it two seconds more, four where TensorFlow is not loaded:
+# too much for a text that takes the exact tokenizer no longer.
+_CHARACTERS_BEFORE_FAST = 8_000_000
 _ASCII_SPEED = 4  # The exact tokenizer's on ASCII, compared with other text.
 _LONGEST_WORD_BYTES = 100
 _CACHED_WORDS, _CACHED_CHUNKS, _CACHED_LENGTH = 1 << 16, 1 << 14, 64

@@ -11,32 +11,9 @@ from typing import NamedTuple
 import tensorflow as tf
 
 import modeling
-from checkpoints import huggingface, model_folder, weight_files
-from common import errors, run_settings
+from checkpoints import model_folder, tokenizer_files, weight_files
+from common import errors
 from variants import vocabularies
-
-# Of every script that can train a student.
-CONFLICTS = (
-  run_settings.Conflict(
-    "distillation_temperature init_from_teacher",
-    lambda settings: not settings.teacher_checkpoint,
-    "is for learning from a teacher; pass --teacher_checkpoint too, or leave "
-    "it out",
-  ),
-  run_settings.Conflict(
-    "teacher_checkpoint",
-    lambda settings: not settings.do_train,
-    "is for training; pass --do_train too, or leave it out",
-  ),
-  run_settings.Conflict(
-    "init_checkpoint model_dir",
-    lambda settings: settings.init_from_teacher,
-    "names weights to start from, and --init_from_teacher takes the "
-    "teacher's; leave one of them out, and give the student's shape as "
-    "--bert_config_file",
-  ),
-)
-
 
 # Losses
 
@@ -151,7 +128,7 @@ def _check_same_text(settings, theirs):
       f"--vocab_file={ours} differs from the teacher's, {theirs}: both read "
       f"the same ids; pass --vocab_file={theirs}"
     )
-  known = huggingface.read_do_lower_case(theirs)
+  known = tokenizer_files.read_do_lower_case(theirs)
   student = settings.get("do_lower_case", known)
   if known is not None and known != student:
     raise errors.InputError(

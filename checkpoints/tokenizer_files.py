@@ -1,0 +1,137 @@
+"""What lies next to a vocabulary: the case of its text, and its tokenizer.
+
+Without TensorFlow, so that data can be made without it.
+"""
+
+import json
+import os
+import re
+
+from absl import logging
+
+from common import errors, file_io, json_files
+from variants import vocabularies
+
+_CONFIG = "tokenizer_config.json"  # Of Hugging Face's folders, and of ours.
+
+
+def with_known_case(settings):
+  """Returns settings with the --do_lower_case that --vocab_file comes with.
+
+  Unlike the original: a tokenizer_config.json next to the vocabulary decides
+  where the flag is not given.
+
+  Raises:
+    InputError: that file is damaged, or asks for another tokenizer.
+  """
+  if not settings.vocab_file:
+    return settings
+  check(settings.vocab_file)
+  known = read_do_lower_case(settings.vocab_file)
+  where = "the tokenizer_config.json next to --vocab_file"
+  # Nobody says the case: a vocabulary with capitals is a sign.
+  if known is None and settings.do_lower_case:
+    # A file that is missing is named when the vocabulary is read.
+    is_default = "do_lower_case" not in settings.given
+    exists = file_io.exists(settings.vocab_file)
+    if is_default and exists and has_capitals(settings.vocab_file):
+      logging.warning(
+        "%s has words with capital letters, which lower-cased text never "
+        "finds: pass --do_lower_case=false if the model is a cased one",
+        settings.vocab_file,
+      )
+  if known is None or known == settings.do_lower_case:
+    return settings
+  if "do_lower_case" in settings.given:
+    logging.warning(
+      "--do_lower_case=%s was given, but %s says %s", settings.do_lower_case,
+      where, known,
+    )
+    return settings
+  logging.info("do_lower_case is %s, by %s", known, where)
+  return settings.replace(do_lower_case=known)
+
+
+def write(
+  folder, do_lower_case, max_length, *, tokenizer_class="BertTokenizer"
+):
+  """Writes a tokenizer_config.json: its case, and the most tokens of a text."""
+  json_files.write(
+    os.path.join(folder, _CONFIG),
+    {
+      "tokenizer_class": tokenizer_class,
+      "do_lower_case": bool(do_lower_case),
+      "model_max_length": max_length,
+    },
+  )
+
+
+def check(vocab_file):
+  """Refuses a vocabulary whose words another tokenizer must find.
+
+  Raises:
+    InputError: a file next to it says that an analyser such as MeCab divides
+      the text into words first. BERT's rules give other ids, and no error.
+  """
+  path = os.path.join(os.path.dirname(vocab_file), _CONFIG)
+  values = json_files.read(path) if file_io.exists(path) else {}
+  name = values.get("tokenizer_class")
+  # Only Japanese vocabularies have it.
+  analyser = values.get("word_tokenizer_type", "basic")
+  if name == "BertJapaneseTokenizer" or analyser != "basic":
+    raise errors.InputError(
+      f"{path}: this vocabulary is for {name or 'a tokenizer'} with word "
+      f"analyser {values.get('word_tokenizer_type', 'mecab')!r}, and only "
+      "BERT's own rules are here: they would give other ids than the model "
+      "was trained with. Its weights can be converted, with "
+      "convert_checkpoint.py"
+    )
+  if vocabularies.is_sentencepiece(vocab_file):
+    for key, expected in (("keep_accents", False), ("remove_space", True)):
+      if values.get(key, expected) != expected:
+        raise errors.InputError(
+          f"{path}: {key} is {values[key]}, and text is read here as by the "
+          f"released ALBERT models, with {key}={json.dumps(expected)}; the "
+          "model would get other ids than it was trained with"
+        )
+
+
+def require_vocabulary(folder):
+  """Raises InputError for a folder that has no vocabulary that is read here.
+
+  transformers 5 saves tokenizer.json alone.
+  """
+  if file_io.exists(os.path.join(folder, "tokenizer.json")):
+    raise errors.InputError(
+      f"{folder} has tokenizer.json, but neither {vocabularies.LIST} nor "
+      f"{vocabularies.SENTENCEPIECE}, from which text is read here; copy it "
+      "there from the model that this one was made of, or pass --vocab_file"
+    )
+  raise errors.InputError(
+    f"{folder} has neither {vocabularies.LIST} nor "
+    f"{vocabularies.SENTENCEPIECE}; pass --vocab_file, or in Python pass "
+    "vocab_file="
+  )
+
+
+def read_do_lower_case(vocab_file):
+  """Returns the case that a file next to a vocabulary gives, or None.
+
+  Raises:
+    InputError: the tokenizer_config.json there is no JSON object.
+  """
+  path = os.path.join(os.path.dirname(vocab_file), _CONFIG)
+  if not file_io.exists(path):
+    return None
+  known = json_files.read(path).get("do_lower_case")
+  return known if isinstance(known, bool) else None
+
+
+def has_capitals(vocab_file):
+  """Whether a vocabulary is a cased one: [CLS] does not count."""
+  if vocabularies.is_sentencepiece(vocab_file):
+    return False  # ALBERT's are of lower-cased text.
+  return any(
+    re.match(r"(?!\[.*\]$).*[A-Z]", line)
+    for _, line in file_io.read_lines(vocab_file)
+  )
