@@ -163,6 +163,23 @@ def processor_seconds(pid):
   return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def import_code(script):
+  """Returns Python code that imports what a script does when it is run.
+
+  Args:
+    script: pathlib.Path.
+  """
+  is_lazy = "imports_tensorflow=False" in script.read_text(encoding="utf-8")
+  # As command.parse_flags does. Under another name than __main__ a script
+  # imports and runs nothing.
+  first = (
+    "from common import lazy_tensorflow; lazy_tensorflow.install()"
+    if is_lazy
+    else "from common import lean_tensorflow"
+  )
+  return f"{first}; import runpy; runpy.run_path({str(script)!r})"
+
+
 def processor_model():
   """Returns what Linux calls the processor, and how many this process may use.
 

@@ -30,11 +30,6 @@ SCRIPTS = sorted(
   path.name for path in ROOT.glob("*.py") if path.name != "setup.py"
   and "command.run(main)" in path.read_text(encoding="utf-8")
 )
-# Under another name than __main__ a script imports and runs nothing.
-IMPORTS = (
-  "import runpy; from common import lean_tensorflow; "
-  "runpy.run_path('{}', run_name='imported')"
-)
 
 
 def run(*arguments, text=""):
@@ -82,7 +77,8 @@ def main(_):
   report("import tensorflow", run, "-c", "import tensorflow")
   for script in SCRIPTS:
     report(f"{script} --help", run, script, "--help")
-    report(f"{script}, its imports", run, "-c", IMPORTS.format(script))
+    code = measured_runs.import_code(ROOT / script)
+    report(f"{script}, its imports", run, "-c", code)
   if not (FLAGS.model_dir and FLAGS.data_dir):
     return
   with tempfile.TemporaryDirectory() as folder:

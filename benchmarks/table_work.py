@@ -461,10 +461,9 @@ def _starts():
 
 
 def _import_seconds(module):
-  code = f"import {module}"
+  code = "import tensorflow"
   if module != "tensorflow":
-    # As command.parse_flags does where a script is run.
-    code = f"from common import lean_tensorflow; {code}"
+    code = measured_runs.import_code(ROOT / f"{module}.py")
   command = [sys.executable, "-c", code]
   env = measured_runs.environment(PYTHONPATH=str(ROOT))
   return measured_runs.measure(command, env=env).processor
