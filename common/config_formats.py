@@ -283,6 +283,7 @@ def check_vocabulary(num_tokens, vocab_size, source):
   if num_tokens < vocab_size:
     logging.warning(
       "%s has %d tokens, fewer than the vocab_size %d of the model "
-      "configuration: check that it is the vocabulary of this model",
+      "configuration: fine where that is a round number on purpose, else check "
+      "that it is the vocabulary of this model",
       source, num_tokens, vocab_size,
     )

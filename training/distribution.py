@@ -115,8 +115,10 @@ def _tpu_strategy(address, zone, project, num_cores):
     # Clears the TPU's memory; before any tensor is there.
     topology = tf.tpu.experimental.initialize_tpu_system(resolver)
   except Exception as error:  # The cloud's client libraries have their own.
+    # TensorFlow's goes on with lists of devices and kernels.
+    reason = str(error).partition("\n")[0].rstrip(" .:")
     raise errors.InputError(
-      f"cannot reach a TPU at {address or 'this machine'}: {error}; check "
+      f"cannot reach a TPU at {address or 'this machine'}: {reason}; check "
       "--tpu_name, --tpu_zone and --gcp_project"
     ) from error
   # Hosts times cores of each.
