@@ -1,6 +1,6 @@
 """What a seed draws before a classifier is trained: order and new head.
 
-  python benchmarks/training_draw.py --run=mrpc_output --seed=1 --output=draw.npz
+  python benchmarks/training_draw.py --run=OUTPUT_DIR --seed=1 --output=draw.npz
   peer/bin/python benchmarks/finetuning_peer.py --draw=draw.npz --task=mrpc ...
 
 Takes the training records and the labels of a run of run_classifier.py, and

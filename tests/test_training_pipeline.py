@@ -498,3 +498,10 @@ def test_several_sequences_of_an_example_are_trimmed_together():
   assert trimmed["label_ids"] is batch["label_ids"]
   features = {"first_states": tf.zeros([2, 3, 4])}
   assert pipeline.trim_to_longest(features) == features
+
+
+def test_no_thread_tunes_the_batches_of_a_cpu(examples_file):
+  # It would hold an iterator as long as that was used.
+  strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+  batches = batches_of(strategy, examples_file, 4)
+  assert batches.options().autotune.enabled is False
