@@ -116,7 +116,7 @@ def make_predictor(config, init_checkpoint, *, num_tokens, top_k):
   )
   ids = tf.TensorSpec([1, None], tf.int32)
 
-  @tf.function(input_signature=[ids, ids])
+  @tf.function(input_signature=[ids, ids], autograph=False)
   def predict(input_ids, masked_lm_positions):
     # No [CLS] first: nothing reads the pooled output here.
     output = model(input_ids, positions=masked_lm_positions)

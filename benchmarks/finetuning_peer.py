@@ -381,6 +381,7 @@ def parse_arguments():
   parser.add_argument(
     "--dtype", choices=("float32", "bfloat16"), default="float32"
   )
+  parser.add_argument("--num_train_epochs", type=float, default=2.0)
   for name, value in (
     ("seed", 1), ("max_seq_length", 128), ("doc_stride", 128),
     ("train_batch_size", 16), ("eval_batch_size", 32),
@@ -389,8 +390,7 @@ def parse_arguments():
   ):
     parser.add_argument(f"--{name}", type=int, default=value)
   for name, value in (
-    ("learning_rate", 1e-4), ("num_train_epochs", 2.0), ("weight_decay", 0.01),
-    ("warmup_proportion", 0.0),
+    ("learning_rate", 1e-4), ("weight_decay", 0.01), ("warmup_proportion", 0.0),
   ):
     parser.add_argument(f"--{name}", type=float, default=value)
   return parser.parse_args()

@@ -60,7 +60,9 @@ class TextClassifier:
     ids = tf.TensorSpec([None, None, None], tf.int32)
     names = ("input_ids", "input_mask", "segment_ids")
 
-    @tf.function(input_signature=[{name: ids for name in names}])
+    @tf.function(
+      input_signature=[{name: ids for name in names}], autograph=False
+    )
     def compute(batch):
       # Shapes may vary freely: XLA never compiles this.
       logits = model(pipeline.trim_to_longest(batch), skip_empty=True)

@@ -133,7 +133,7 @@ class VectorComputer:
     """
     self._replicas = strategy.num_replicas_in_sync
     self._batch_size, self._static_length = batch_size, static_length
-    compute = tf.function(compute, jit_compile=jit or None)
+    compute = tf.function(compute, jit_compile=jit or None, autograph=False)
 
     def replica_step(*batch):
       replica = tf.distribute.get_replica_context().replica_id_in_sync_group
@@ -143,7 +143,10 @@ class VectorComputer:
       # come back in order, by one gather.
       return compute(*(values[start : start + share] for values in batch))
 
-    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 3)
+    @tf.function(
+      input_signature=[tf.TensorSpec([None, None], tf.int32)] * 3,
+      autograph=False,
+    )
     def step(input_ids, input_mask, segment_ids):
       values = strategy.run(
         replica_step, args=(input_ids, input_mask, segment_ids)

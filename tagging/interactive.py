@@ -35,7 +35,9 @@ class SentenceTagger:
     ids = tf.TensorSpec([None, None], tf.int32)
     names = ("input_ids", "input_mask", "segment_ids")
 
-    @tf.function(input_signature=[{name: ids for name in names}])
+    @tf.function(
+      input_signature=[{name: ids for name in names}], autograph=False
+    )
     def compute(batch):
       return tf.argmax(model(batch), axis=-1, output_type=tf.int32)
 

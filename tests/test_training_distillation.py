@@ -8,7 +8,7 @@ import modeling
 import tiny_model
 from checkpoints import model_folder, weight_files
 from common import errors, run_settings
-from training import distillation, run_folder
+from training import distillation, distillation_conflicts, run_folder
 
 RNG = np.random.default_rng(0)
 STUDENT, TEACHER = RNG.normal(0, 2, (2, 3, 4, 5)).astype(np.float32)
@@ -158,5 +158,7 @@ def test_a_teacher_with_another_vocabulary(teacher, tmp_path):
 def test_flags_that_would_have_no_effect(teacher, changes, given):
   settings = settings_of({**teacher, **changes}, [given])
   with pytest.raises(errors.InputError, match=f"^--{given} "):
-    run_settings.refuse_ignored(settings, distillation.CONFLICTS)
-  run_settings.refuse_ignored(settings_of(teacher), distillation.CONFLICTS)
+    run_settings.refuse_ignored(settings, distillation_conflicts.CONFLICTS)
+  run_settings.refuse_ignored(
+    settings_of(teacher), distillation_conflicts.CONFLICTS
+  )
