@@ -53,4 +53,4 @@ def test_tensorflow_comes_without_keras_and_finds_it_later(
   ]
   if not first:
     lines.append("from tensorflow.keras import name; assert name == 'keras'")
-  run(tmp_path, lines)
+  assert run(tmp_path, lines) == []
