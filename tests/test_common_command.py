@@ -43,6 +43,30 @@ def test_help_and_mistakes_need_no_tensorflow(name):
   assert "parse_flags" in test_layout.VERBS[name].read_text()
 
 
+def test_garbage_is_collected_in_main_but_not_in_what_was_imported(tmp_path):
+  script = tmp_path / "script.py"
+  script.write_text("""
+import atexit, gc
+from common import command
+# Called last: in the reverse order of registering.
+atexit.register(lambda: print(gc.get_freeze_count()))
+command.parse_flags(__name__, imports_tensorflow=False)
+imported = [[]]
+assert not gc.isenabled()
+def main(_):
+  assert gc.isenabled() and not any(o is imported for o in gc.get_objects())
+  print(gc.get_freeze_count())
+command.run(main)
+""")
+  done = subprocess.run(
+    [sys.executable, script], capture_output=True, text=True,
+    env={**os.environ, "PYTHONPATH": str(test_layout.ROOT)},
+  )
+  assert done.returncode == 0, done.stderr
+  in_main, at_exit = map(int, done.stdout.split())
+  assert 0 < in_main < at_exit
+
+
 def test_a_command_of_the_wheel_runs_the_script_of_its_name(monkeypatch):
   runs = []
   monkeypatch.setattr(
