@@ -58,7 +58,8 @@ flags.DEFINE_bool(
   "are cosines.",
 )
 flags.DEFINE_integer(
-  "batch_size", 32, "Texts in one batch.", lower_bound=1
+  "batch_size", 32,
+  "Texts in one batch; of short ones more, where shapes vary.", lower_bound=1,
 )
 flags.DEFINE_bool(
   "use_one_hot_embeddings", False,
@@ -150,7 +151,8 @@ def make_computer(settings, model, layers, strategy):
     compute,
     strategy,
     batch_size=settings.batch_size,
-    static_length=settings.max_seq_length if is_static else None,
+    max_length=settings.max_seq_length,
+    is_static=is_static,
     jit=jit,
   )
 

@@ -120,19 +120,23 @@ def text_vectors(model, pooling, normalize=False):
 class VectorComputer:
   """A function of batches that is compiled once and called with Examples."""
 
-  def __init__(self, compute, strategy, *, batch_size, static_length, jit):
+  def __init__(
+    self, compute, strategy, *, batch_size, max_length, is_static, jit
+  ):
     """Takes what is to be computed.
 
     Args:
       compute: function of input_ids, input_mask and segment_ids [B, T].
       strategy: the strategy in whose scope the model was made.
-      batch_size: B, at most.
-      static_length: T of every batch, where a compiler would compile each
-        shape anew; None for the longest of the batch.
+      batch_size: B; of short texts several times as many, unless `is_static`.
+      max_length: the most tokens that a text has.
+      is_static: whether every batch is [batch_size, max_length], where a
+        compiler would compile each shape anew.
       jit: whether XLA compiles.
     """
     self._replicas = strategy.num_replicas_in_sync
-    self._batch_size, self._static_length = batch_size, static_length
+    self._batch_size, self._max_length = batch_size, max_length
+    self._is_static = is_static
     compute = tf.function(compute, jit_compile=jit or None, autograph=False)
 
     def replica_step(*batch):
@@ -158,14 +162,14 @@ class VectorComputer:
   def compute_batch(self, examples):
     """Returns the array of a batch, a row for each of its Examples."""
     # Filled up for a compiler, to one shape; else nothing is computed in vain.
-    rows = self._batch_size if self._static_length else len(examples)
+    rows = self._batch_size if self._is_static else len(examples)
     # Each replica gets as many rows as the others.
     rows += -rows % self._replicas
     batch = input_sequences.pad_batch(
       [example.input_ids for example in examples],
       [example.segment_ids for example in examples],
       rows=rows,
-      length=self._static_length,
+      length=self._max_length if self._is_static else None,
     )
     return self._step(**batch).numpy()[: len(examples)]
 
@@ -180,7 +184,7 @@ class VectorComputer:
       values = [None] * len(block)
       lengths = [len(example.input_ids) for example in block]
       for places in input_sequences.batches_by_length(
-        lengths, self._batch_size
+        lengths, self._batch_size, 0 if self._is_static else self._max_length
       ):
         rows = self.compute_batch([block[i] for i in places])
         for place, row in zip(places, rows):

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import two_replicas
 from common import errors, tfrecord
-from training import evaluation_loop, loop, pipeline
+from training import distribution, evaluation_loop, loop, pipeline
 
 FEATURES = {
   "input_ids": tf.io.FixedLenFeature([2], tf.int64),
@@ -94,6 +94,45 @@ def test_batches_of_like_length_give_the_order_of_records(
   assert outputs["number"].tolist() == list(range(count))
   if count == 7:  # Three long ones, the first four places; then the short.
     assert outputs["longest"].tolist().count(1) >= 2
+
+
+@pytest.mark.parametrize("on_tpu", [False, True])
+def test_short_records_share_larger_batches(
+  tmp_path, strategy, on_tpu, monkeypatch
+):
+  monkeypatch.setattr(distribution, "is_tpu", lambda strategy: on_tpu)
+  length, count = 600, 50
+  features = {
+    name: tf.io.FixedLenFeature([length], tf.int64)
+    for name in ("input_ids", "input_mask")
+  }
+  lengths = [length if i < 5 else i for i in range(count)]
+  path = str(tmp_path / "a.tfrecord")
+  with tfrecord.RecordWriter(path) as writer:
+    for i, tokens in enumerate(lengths):
+      writer.write(tfrecord.serialize_example({
+        "input_ids": [i] * length,
+        "input_mask": [1] * tokens + [0] * (length - tokens),
+      }))
+
+  def function(batch):
+    rows = tf.shape(batch["input_ids"])[0]
+    return {
+      "number": batch["input_ids"][:, 0],
+      "rows": tf.repeat(rows * strategy.num_replicas_in_sync, rows),
+    }
+
+  outputs = evaluation_loop.Predictor(strategy, function).predict(
+    pipeline.sequential_records([path]), features, num_records=count,
+    batch_size=2, lengths=lengths,
+  )
+  assert outputs["number"].tolist() == list(range(count))
+  expected = [2] * count
+  if not on_tpu:
+    # 24 of up to 48 tokens in the room of 2 * 600, and the 20 that are left.
+    # The one of 49 is with one of 600.
+    expected[5:49] = [20] * 20 + [24] * 24
+  assert outputs["rows"].tolist() == expected
 
 
 @pytest.mark.parametrize("count, batch_size, window", [

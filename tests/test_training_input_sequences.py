@@ -104,6 +104,33 @@ def test_batches_are_sorted_by_length_and_hold_everything():
   assert batches == [[1, 4], [2, 0], [3]]
 
 
+@pytest.mark.parametrize("batch_size", [1, 3, 8])
+@pytest.mark.parametrize("max_length", [16, 512])
+def test_batches_of_short_sequences_are_larger(batch_size, max_length):
+  random = np.random.default_rng(0)
+  # Sorted in two windows: in the middle, long ones follow short ones.
+  lengths = np.concatenate(
+    [-np.sort(-random.integers(1, max_length + 1, 500)) for _ in range(2)]
+  )
+  sizes = input_sequences.batch_sizes(lengths, batch_size, max_length)
+  assert all(size % batch_size == 0 for size in sizes)
+  assert sum(sizes[:-1]) < len(lengths) <= sum(sizes)
+  most = min(2048, batch_size * max_length)
+  ends = np.cumsum(sizes)
+  for size, end in zip(sizes, ends):
+    longest = lengths[end - size : end].max()
+    assert size == batch_size or size * longest <= most
+    # One more would not fit, unless the end or longer ones are near.
+    following = lengths[end - size : end + batch_size]
+    if len(following) == size + batch_size and longest == following.max():
+      assert (size + batch_size) * longest > most
+  assert len(sizes) < len(lengths) / batch_size
+
+
+def test_batches_of_one_size_where_shapes_are_fixed():
+  assert input_sequences.batch_sizes([9, 2, 2, 1], 2, 0) == [2, 2]
+
+
 def test_padding_has_no_mask():
   batch = input_sequences.pad_batch([[5, 6]], [[0, 1]], rows=2, length=3)
   np.testing.assert_array_equal(batch["input_ids"], [[5, 6, 0], [0, 0, 0]])

@@ -182,7 +182,8 @@ def define_prediction_flags():
   """Flags of scripts that write predictions."""
   flags.DEFINE_bool("do_predict", False, "Whether to write predictions.")
   flags.DEFINE_integer(
-    "predict_batch_size", 8, "Examples in one prediction batch.",
+    "predict_batch_size", 8,
+    "Examples in one prediction batch; of short ones more, where shapes vary.",
     lower_bound=1,
   )
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from absl import logging
 
 from common import errors
-from training import pipeline
+from training import distribution, input_sequences, pipeline
 
 
 def make_evaluator(strategy, objective):
@@ -80,6 +80,7 @@ class Predictor:
         tensors [B, ...].
     """
     self._strategy = strategy
+    self._shapes_vary = not distribution.is_tpu(strategy)
 
     # Batches may differ in shape: in how many windows their texts have.
     @tf.function(reduce_retracing=True, autograph=False)
@@ -104,15 +105,26 @@ class Predictor:
         filled with records from the beginning, whose outputs are dropped.
       lengths: tokens of each record, [num_records]; batches are then made of
         records of like length, so that a function that cuts batches to their
-        longest sequence has little padding to compute. None: as they come.
+        longest sequence has little padding to compute. Those of short records
+        are larger (input_sequences.batch_sizes), but on TPUs, which compile
+        each shape. None: as they come. Needs an `input_mask`.
 
     Returns:
       dict of numpy arrays [num_records, ...].
     """
+    joined = None
     if lengths is not None:
       order = pipeline.order_by_length(lengths)  # [num_records]
       records = pipeline.reordered(records, order)
-    parts = list(self._outputs(records, features, num_records, batch_size))
+      if self._shapes_vary:
+        sizes = input_sequences.batch_sizes(
+          np.asarray(lengths)[order], batch_size,
+          max_length=features["input_mask"].shape[-1],
+        )
+        joined = np.array(sizes) // batch_size
+    parts = list(
+      self._outputs(records, features, num_records, batch_size, joined)
+    )
     outputs = {
       name: np.concatenate([part[name] for part in parts])[:num_records]
       for name in parts[0]
@@ -148,7 +160,7 @@ class Predictor:
         lengths=pipeline.token_counts(of_window, features),
       )
 
-  def _outputs(self, records, features, num_records, batch_size):
+  def _outputs(self, records, features, num_records, batch_size, joined):
     """Yields the outputs of all batches, dicts of numpy arrays.
 
     The last batch is filled. A batch is fetched when the next one is on its
@@ -161,6 +173,7 @@ class Predictor:
       records.repeat().take(num_batches * batch_size),
       features,
       batch_size=batch_size,
+      joined=joined,
     )
     last = None
     for batch in batches:

@@ -12,6 +12,8 @@ import numpy as np
 
 # As in the original: between the two texts of a line.
 TEXT_SEPARATOR = " ||| "
+# Of so many tokens, matrix products are about as fast as they become.
+_TOKENS_TOGETHER = 2048
 
 
 class Spans(NamedTuple):
@@ -191,20 +193,53 @@ def pad(values, length, value=0):
   return [*values, *([value] * (length - len(values)))]
 
 
-def batches_by_length(lengths, batch_size):
+def batch_sizes(lengths, batch_size, max_length):
+  """Makes batches of short sequences larger, where shapes may vary.
+
+  A batch is several of `batch_size` in one, as long as it has no more than
+  some 2,000 tokens, nor more than `batch_size` sequences of `max_length`: more
+  would be no faster, or take more memory. Padding counts.
+
+  Args:
+    lengths: ints, tokens of each sequence, in their order.
+    batch_size: sequences in a batch of long ones.
+    max_length: the most tokens that a sequence can have.
+
+  Returns:
+    List of multiples of batch_size, the number of sequences in each batch. The
+    last batch may have fewer.
+  """
+  max_tokens = min(_TOKENS_TOGETHER, batch_size * max_length)
+  sizes, start = [], 0
+  while start < len(lengths):
+    longest = lengths[start]
+    fitting = lengths[start : start + max_tokens // max(1, longest)]
+    # Up to where the order begins anew, with long ones.
+    longer = (n for n, length in enumerate(fitting) if length > longest)
+    parts = max(1, next(longer, len(fitting)) // batch_size)
+    sizes.append(parts * batch_size)
+    start += sizes[-1]
+  return sizes
+
+
+def batches_by_length(lengths, batch_size, max_length=0):
   """Cuts sequences into batches of nearly equal length.
 
   Args:
     lengths: list of ints, tokens of each sequence.
     batch_size: sequences in each batch but the last.
+    max_length: batches of short ones are larger, see `batch_sizes`; 0: they
+      are not.
 
   Yields:
     Lists of positions in `lengths`, the longest first, so that a batch that
     does not fit into memory fails at once.
   """
   order = sorted(range(len(lengths)), key=lambda n: -lengths[n])
-  for start in range(0, len(order), batch_size):
-    yield order[start : start + batch_size]
+  ordered, start = [lengths[n] for n in order], 0
+  for size in batch_sizes(ordered, batch_size, max_length):
+    yield order[start : start + size]
+    start += size
 
 
 def pad_batch(input_ids, segment_ids=None, *, rows=None, length=None):

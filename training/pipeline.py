@@ -337,6 +337,7 @@ def distributed_batches(
   transform=None,
   packed=None,
   first_step=0,
+  joined=None,
 ):
   """Cuts a stream of records into global batches, a share for each replica.
 
@@ -355,6 +356,8 @@ def distributed_batches(
       first_row=...) that is applied to what was parsed; None for none.
     packed: packing.Packing of the batches; None for a row per sequence.
     first_step: number of the first batch, for `transform`.
+    joined: ints; global batch i is made of the next joined[i] batches of B, not
+      of one. Without `transform`.
 
   Returns:
     A distributed dataset of dicts from name to int32 or float32 tensor.
@@ -364,7 +367,6 @@ def distributed_batches(
   """
   replicas = strategy.num_replicas_in_sync
   check_shares(batch_size, replicas, "batch size")
-  share = batch_size // replicas
 
   @tf.autograph.experimental.do_not_convert
   def finish(strings, step, first_row):
@@ -378,15 +380,19 @@ def distributed_batches(
   def make_input(context):
     # Replicas of this process; a process has one input pipeline.
     local = replicas // context.num_input_pipelines
-    first = context.input_pipeline_id * local * share  # Of its rows.
 
     @tf.autograph.experimental.do_not_convert
     def shares_of_this_process(step, strings):
+      # A number, unless batches differ.
+      share = (strings.shape[0] or tf.shape(strings)[0]) // replicas
+      first = context.input_pipeline_id * local * share  # Of its rows.
       # Only this process's records are parsed.
       mine = tf.reshape(strings[first : first + local * share], [local, share])
       return mine, tf.repeat(step, local), first + share * tf.range(local)
 
     batches = records.batch(batch_size, drop_remainder=True)
+    if joined is not None:
+      batches = _joined(batches, joined)
     # Not experimental_distribute_dataset: that would shard files by itself, and
     # a batch would no longer be the same records for any number of processes.
     shares = batches.enumerate(first_step).map(shares_of_this_process)
@@ -396,6 +402,23 @@ def distributed_batches(
     return parsed.prefetch(tf.data.AUTOTUNE)
 
   return _distributed(strategy, make_input)
+
+
+def _joined(batches, counts):
+  """Joins counts[i] batches [B] of strings to the i-th one, in their order."""
+  numbers = np.repeat(np.arange(len(counts)), counts)
+  pairs = tf.data.Dataset.zip(
+    tf.data.Dataset.from_tensor_slices(numbers), batches
+  )
+  return pairs.group_by_window(
+    lambda number, strings: number,
+    lambda number, group: (
+      group.map(lambda number, strings: strings).unbatch().batch(
+        max(counts) * batches.element_spec.shape[0]
+      )
+    ),
+    window_size_func=lambda number: tf.gather(counts, number),
+  )
 
 
 def _distributed(strategy, make_input):
