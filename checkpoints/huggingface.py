@@ -36,7 +36,6 @@ _WEIGHTS_FILES = (
   _WEIGHTS, "model.safetensors.index.json",
   "pytorch_model.bin", "pytorch_model.bin.index.json",
 )
-_TOKENIZER = "tokenizer_config.json"
 
 
 def is_checkpoint(path):

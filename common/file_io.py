@@ -48,11 +48,8 @@ def size(path):
   Raises:
     InputError: there is no such file.
   """
-  if not exists(path):
-    raise errors.InputError(f"no such file: {path}")
-  if is_remote(path):
-    return _gfile().stat(path).length
-  return os.path.getsize(path)
+  with open_for_reading(path) as stream:
+    return stream.seek(0, os.SEEK_END)
 
 
 def expand_file_patterns(patterns):

@@ -91,7 +91,7 @@ class RecordWriter:
 
 
 def _open_writer(path, compression):
-  """Returns what has the `write` and `close` of a tf.io.TFRecordWriter."""
+  """Returns a tf.io.TFRecordWriter, or what writes the same bytes."""
   if compression or file_io.is_remote(path) or google_crc32c is None:
     return tf.io.TFRecordWriter(path, compression)
   return _LocalWriter(path)
@@ -105,6 +105,9 @@ class _LocalWriter:
 
   def write(self, record):
     self._stream.write(_header(len(record)) + record + _masked_crc(record))
+
+  def flush(self):
+    self._stream.flush()
 
   def close(self):
     self._stream.close()

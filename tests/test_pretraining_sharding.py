@@ -76,6 +76,7 @@ write_all = tfrecord.RecordWriter.write_all
 
 def write_some(self, records):
   write_all(self, records[: len(records) // 2])
+  self._writer.flush()
   if "00002-of" in self.path:
     os.kill(os.getpid(), signal.SIGKILL)
   write_all(self, records[len(records) // 2 :])
