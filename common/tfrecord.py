@@ -353,11 +353,10 @@ def read_serialized(path):
   Raises:
     InputError: the file is missing, or a record is damaged or cut off.
   """
-  compression = "GZIP" if is_gzip(path) else ""
-  dataset = tf.data.TFRecordDataset(path, compression)
   number = 0
   try:
-    for number, record in enumerate(dataset.as_numpy_iterator(), 1):
+    records = stored_records(path).as_numpy_iterator()
+    for number, record in enumerate(records, 1):
       yield record
   except tf.errors.DataLossError as error:
     raise errors.InputError(
@@ -367,6 +366,24 @@ def read_serialized(path):
     ) from error
   # TensorFlow takes a file that is cut within a record's header for whole.
   count_records(path)
+
+
+def stored_records(path):
+  """Returns a dataset of the bytes of a file's records, compressed or not."""
+  compression = "GZIP" if is_gzip(path) else ""
+  return without_autotune(tf.data.TFRecordDataset(path, compression))
+
+
+def without_autotune(dataset):
+  """Returns a dataset whose iterator ends at once when it is no longer needed.
+
+  The thread that tunes an iterator looks for its end every 10, 20, 40, ... ms,
+  up to a minute, and the iterator waits for it: as long as it was used. So a
+  training or a prediction of 20 seconds could take 40.
+  """
+  options = tf.data.Options()
+  options.autotune.enabled = False
+  return dataset.with_options(options)
 
 
 def _plain(message):

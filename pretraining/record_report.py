@@ -205,10 +205,8 @@ def _batches(path):
     name: tf.io.RaggedFeature(tf.float32 if "weights" in name else tf.int64)
     for name in _FEATURES
   }
-  compression = "GZIP" if tfrecord.is_gzip(path) else ""
-  dataset = tf.data.TFRecordDataset(path, compression).batch(_BATCH)
   try:
-    for serialized in dataset:
+    for serialized in tfrecord.stored_records(path).batch(_BATCH):
       yield tf.io.parse_example(serialized, features)
   except (tf.errors.OpError, UnicodeDecodeError):
     # Read one by one to name the record. (TensorFlow's message quotes the

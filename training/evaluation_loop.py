@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from common import errors
+from common import errors, tfrecord
 from training import distribution, input_sequences, pipeline
 
 
@@ -149,7 +149,9 @@ class Predictor:
       dict of numpy arrays [n, ...]; n is the window but for the last ones.
     """
     # The next window is read while this one is computed.
-    together = pipeline.without_autotune(records.batch(window).prefetch(1))
+    together = tfrecord.without_autotune(
+      records.batch(window).prefetch(1)
+    )
     for strings in together:
       of_window = tf.data.Dataset.from_tensor_slices(strings)
       yield self.predict(

@@ -130,7 +130,8 @@ def token_counts(records, features):
   counts = records.batch(_PARSED_TOGETHER).map(
     lambda strings: _token_counts(strings, features)
   )
-  return np.concatenate(list(without_autotune(counts).as_numpy_iterator()))
+  counts = tfrecord.without_autotune(counts)
+  return np.concatenate(list(counts.as_numpy_iterator()))
 
 
 def order_by_length(lengths, window=DEFAULT_SORTED_WINDOW):
@@ -424,7 +425,7 @@ def _joined(batches, counts):
 def _distributed(strategy, make_input):
   if _is_one_cpu(strategy):
     # The strategy's own iterator has a thread that cannot be turned off.
-    return without_autotune(make_input(tf.distribute.InputContext()))
+    return tfrecord.without_autotune(make_input(tf.distribute.InputContext()))
   return strategy.distribute_datasets_from_function(make_input)
 
 
@@ -432,18 +433,6 @@ def _is_one_cpu(strategy):
   return isinstance(strategy, tf.distribute.OneDeviceStrategy) and (
     "CPU" in strategy.extended.worker_devices[0]
   )
-
-
-def without_autotune(dataset):
-  """Returns a dataset whose iterator ends at once when it is no longer needed.
-
-  The thread that tunes an iterator looks for its end every 10, 20, 40, ... ms,
-  up to a minute, and the iterator waits for it: as long as it was used. So a
-  training or a prediction of 20 seconds could take 40.
-  """
-  options = tf.data.Options()
-  options.autotune.enabled = False
-  return dataset.with_options(options)
 
 
 def token_metrics(batch):
@@ -539,7 +528,9 @@ def measure_packing(
     .map(lambda strings: _parse_mask(strings, features))
   )
   return packing.measure(
-    masks, group_size=batch_size // (replicas * parts), parts=parts
+    tfrecord.without_autotune(masks),
+    group_size=batch_size // (replicas * parts),
+    parts=parts,
   )
 
 
