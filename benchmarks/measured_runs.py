@@ -172,12 +172,10 @@ def import_code(script):
   is_lazy = "imports_tensorflow=False" in script.read_text(encoding="utf-8")
   # As command.parse_flags does. Under another name than __main__ a script
   # imports and runs nothing.
-  first = (
-    "from common import lazy_tensorflow; lazy_tensorflow.install()"
-    if is_lazy
-    else "from common import lean_tensorflow"
+  return (
+    f"from common import command; command.begin_imports({not is_lazy}); "
+    f"import runpy; runpy.run_path({str(script)!r})"
   )
-  return f"{first}; import runpy; runpy.run_path({str(script)!r})"
 
 
 def processor_model():

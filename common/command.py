@@ -35,6 +35,15 @@ def parse_flags(module_name, imports_tensorflow=True):
   os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
   app.define_help_flags()
   _parsed.append(app.parse_flags_with_usage(sys.argv))
+  begin_imports(imports_tensorflow)
+
+
+def begin_imports(imports_tensorflow):
+  """Makes a script's imports, which follow, take little time.
+
+  Args:
+    imports_tensorflow: as of `parse_flags`.
+  """
   # What the imports make stays. To look for garbage in it would take a third
   # of their time, and as much again at the end of the program.
   gc.disable()
@@ -51,7 +60,7 @@ def run(main):
   Args:
     main: function of the arguments that are no flags, as absl's.
   """
-  # Disabled by `parse_flags`.
+  # Disabled by `begin_imports`.
   gc.freeze()
   gc.enable()
   # Parsed once: a flag that may be repeated would hold its values twice.
