@@ -76,8 +76,8 @@ class TextClassifier:
     Args:
       texts: list of tuples of str: (text,), (text, second text), or for
         multiple choice (text, ending, ending, ...).
-      batch_size: compute at most N texts together, those of like length; None:
-        all of them.
+      batch_size: compute N texts together, those of like length, and of short
+        ones more (input_sequences.batch_sizes); None: all of them.
 
     Returns:
       list of Prediction.
@@ -94,16 +94,17 @@ class TextClassifier:
     starts = np.cumsum(num_rows) - num_rows  # [texts]
     # Tokens of all rows of each example.
     lengths = np.add.reduceat(arrays["input_mask"].sum(axis=1), starts)
-    # The longest first: what does not fit into memory fails at once.
-    order = np.argsort(-lengths, kind="stable")
-    size = batch_size or len(order)
-    outputs = []
-    for first in range(0, len(order), size):
-      chosen = order[first : first + size]
-      batch = _take(arrays, starts[chosen], num_rows[chosen])
-      outputs.append(self._compute(batch).numpy())  # [B, L]
+    batches = list(
+      input_sequences.batches_by_length(
+        lengths.tolist(), batch_size or len(texts), options.max_seq_length
+      )
+    )
+    outputs = [
+      self._compute(_take(arrays, starts[places], num_rows[places])).numpy()
+      for places in batches
+    ]  # Each [B, L].
     # Back in the order of the texts.
-    outputs = np.concatenate(outputs)[np.argsort(order)]
+    outputs = np.concatenate(outputs)[np.argsort(np.concatenate(batches))]
     return make_predictions(options.kind, options.labels, outputs)
 
 
@@ -218,7 +219,7 @@ def answer_lines(
     source: stream of bytes.
     target: stream of text.
     output_format: one of FORMATS.
-    batch_size: at most N lines in a batch.
+    batch_size: lines in a batch; of short ones more.
     text_pairs: as of `split_texts`.
 
   Returns:
