@@ -182,7 +182,7 @@ def markdown(all_series):
     per = "MB" if series.unit.startswith("MB") else f"1,000 {series.unit}"
     factor = 1 if per == "MB" else 1000
     rows.append(
-      f"| {series.title} | {min(sizes):,.4g} to {max(sizes):,.4g} "
+      f"| {series.title} | {min(sizes):,.0f} to {max(sizes):,.0f} "
       f"{series.unit} | {time.start:.1f} s + {time.slope * factor:.3g} s per "
       f"{per} | {time.fit:.3f} | {memory.start:.0f} MB + "
       f"{memory.slope * factor:.3g} MB per {per} | {memory.fit:.3f} |"
@@ -212,7 +212,9 @@ def draw(all_series, path):
       ends = np.array([0, max(size for _, size, _ in series.points)])
       axes.plot(ends, line.start + line.slope * ends, "-", color="gray")
       axes.set(xlabel=series.unit, ylabel=label, title=series.title)
-      axes.set_ylim(bottom=0)
+      largest = max(getattr(cost, name) for _, _, cost in series.points)
+      axes.set_ylim(0, 1.1 * largest)
+      axes.locator_params(axis="x", nbins=5)  # Long numbers need room.
       if axes.get_legend_handles_labels()[1]:
         axes.legend(fontsize=7)
   figure.tight_layout()
