@@ -182,12 +182,17 @@ def markdown(all_series):
     per = "MB" if series.unit.startswith("MB") else f"1,000 {series.unit}"
     factor = 1 if per == "MB" else 1000
     rows.append(
-      f"| {series.title} | {min(sizes):,.0f} to {max(sizes):,.0f} "
+      f"| {series.title} | {_size(min(sizes))} to {_size(max(sizes))} "
       f"{series.unit} | {time.start:.1f} s + {time.slope * factor:.3g} s per "
       f"{per} | {time.fit:.3f} | {memory.start:.0f} MB + "
       f"{memory.slope * factor:.3g} MB per {per} | {memory.fit:.3f} |"
     )
   return "\n".join(rows)
+
+
+def _size(number):
+  # 0.8, 32,000
+  return f"{number:,.0f}" if number >= 1000 else f"{number:.3g}"
 
 
 def draw(all_series, path):

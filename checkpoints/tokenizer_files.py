@@ -73,8 +73,8 @@ def check(vocab_file):
     InputError: a file next to it says that an analyser such as MeCab divides
       the text into words first. BERT's rules give other ids, and no error.
   """
-  path = _path(vocab_file)
-  values = _read(path)
+  path = _config_path(vocab_file)
+  values = _read_config(path)
   name = values.get("tokenizer_class")
   # Only Japanese vocabularies have it.
   analyser = values.get("word_tokenizer_type", "basic")
@@ -120,15 +120,15 @@ def read_do_lower_case(vocab_file):
   Raises:
     InputError: the tokenizer_config.json there is no JSON object.
   """
-  known = _read(_path(vocab_file)).get("do_lower_case")
+  known = _read_config(_config_path(vocab_file)).get("do_lower_case")
   return known if isinstance(known, bool) else None
 
 
-def _path(vocab_file):
+def _config_path(vocab_file):
   return os.path.join(os.path.dirname(vocab_file), _CONFIG)
 
 
-def _read(path):
+def _read_config(path):
   return json_files.read(path) if file_io.exists(path) else {}
 
 

@@ -66,7 +66,7 @@ class Evaluator:
 
     Args:
       data: input_data.ClassifierData.
-      batch_size: examples in a batch, over all replicas.
+      batch_size: examples in a batch, over all replicas; of short ones more.
 
     Returns:
       dict of arrays: scores float32 [N, L], loss float32 [N], label_ids.
@@ -107,7 +107,7 @@ class Evaluator:
       task: tasks.ClassifierTask.
       data: dict from "eval", "eval_mismatched" and others, which are
         skipped, to input_data.ClassifierData.
-      batch_size: examples in a batch, over all replicas.
+      batch_size: examples in a batch, over all replicas; of short ones more.
       report_dir: where the scores of each class are written; None: nowhere.
 
     Returns:

@@ -85,7 +85,7 @@ class Answerer:
 
     Args:
       data: input_data.SquadInput.
-      batch_size: windows in a batch.
+      batch_size: windows in a batch; of short ones more.
       find_threshold: whether to set the threshold by these answers.
     """
     length = self._lengths.max_seq_length

@@ -105,7 +105,8 @@ def _computed(model, data, stored, *, strategy, batch_size, trim):
   # Bytes of a batch: float32.
   width = len(stored) * model.config.hidden_size
   num_bytes = 4 * batch_size * length * width
-  return evaluation_loop.Predictor(strategy, of_batch).windows(
+  predictor = evaluation_loop.Predictor(strategy, of_batch, joins_short=False)
+  return predictor.windows(
     pipeline.sequential_records([data.records]),
     data.features,
     batch_size=batch_size,

@@ -67,7 +67,7 @@ class FilePredictor:
 
     Args:
       data: input_data.TaggingData.
-      batch_size: windows in a batch, over all replicas.
+      batch_size: windows in a batch, over all replicas; of short ones more.
 
     Returns:
       list of lists of str, the labels of each sentence; mean loss of a word.

@@ -26,14 +26,14 @@ def vocab_file(tmp_path_factory):
 
 
 @functools.cache
-def make(vocab_file, kind, **options):
+def make(vocab_file, kind, max_seq_length=12, **options):
   labels = LABELS[kind]
   model = classifier.ClassifierModel(
     tiny_model.tiny(), kind, classifier.num_outputs(kind, labels), seed=3
   )
   chosen = input_data.InputOptions(
-    kind=kind, labels=labels, vocab_file=vocab_file, max_seq_length=12,
-    **options,
+    kind=kind, labels=labels, vocab_file=vocab_file,
+    max_seq_length=max_seq_length, **options,
   )
   return interactive.TextClassifier(model, chosen).predict_texts
 
@@ -52,6 +52,21 @@ def test_a_text_has_its_label_whatever_stands_beside_it(vocab_file):
     assert prediction.label == max(
       prediction.scores, key=prediction.scores.get
     )
+
+
+def test_short_texts_share_a_larger_batch(vocab_file, monkeypatch):
+  predict_texts = make(vocab_file, "single", max_seq_length=32)
+  classify, sizes = predict_texts.__self__, []
+  compute = classify._compute
+
+  def watched(batch):
+    sizes.append(len(batch["input_ids"]))
+    return compute(batch)
+
+  monkeypatch.setattr(classify, "_compute", watched)
+  assert len(predict_texts([("w1",)] * 10, 2)) == 10
+  # Of 3 tokens, cut to 8, in the room of 2 * 32.
+  assert sizes == [8, 2]
 
 
 @pytest.mark.parametrize("options", [{}, {"doc_stride": 5}])

@@ -71,16 +71,20 @@ class Predictor:
   Who holds it holds its model; nothing else does.
   """
 
-  def __init__(self, strategy, function):
+  def __init__(self, strategy, function, *, joins_short=True):
     """Takes what is to be computed.
 
     Args:
       strategy: the strategy in whose scope the model was made.
       function: of a batch (dict of tensors [B, ...]); returns a dict of
         tensors [B, ...].
+      joins_short: whether a batch of short records may be several times as
+        large, see input_sequences.batch_sizes; not where outputs are as large
+        for a short record as for a long one.
     """
     self._strategy = strategy
-    self._shapes_vary = not distribution.is_tpu(strategy)
+    # A TPU compiles each shape.
+    self._joins_short = joins_short and not distribution.is_tpu(strategy)
 
     # Batches may differ in shape: in how many windows their texts have.
     @tf.function(reduce_retracing=True, autograph=False)
@@ -101,13 +105,13 @@ class Predictor:
       records: dataset of serialized records.
       features: dict from name to tf.io.FixedLenFeature.
       num_records: how many records there are.
-      batch_size: examples in a batch, over all replicas. The last batch is
-        filled with records from the beginning, whose outputs are dropped.
+      batch_size: examples in a batch, over all replicas, or a part of one that
+        `joins_short`. The last batch is filled with records from the beginning,
+        whose outputs are dropped.
       lengths: tokens of each record, [num_records]; batches are then made of
         records of like length, so that a function that cuts batches to their
-        longest sequence has little padding to compute. Those of short records
-        are larger (input_sequences.batch_sizes), but on TPUs, which compile
-        each shape. None: as they come. Needs an `input_mask`.
+        longest sequence has little padding to compute; those of short records
+        may be larger. None: as they come. The features have an `input_mask`.
 
     Returns:
       dict of numpy arrays [num_records, ...].
@@ -116,7 +120,7 @@ class Predictor:
     if lengths is not None:
       order = pipeline.order_by_length(lengths)  # [num_records]
       records = pipeline.reordered(records, order)
-      if self._shapes_vary:
+      if self._joins_short:
         sizes = input_sequences.batch_sizes(
           np.asarray(lengths)[order], batch_size,
           max_length=features["input_mask"].shape[-1],

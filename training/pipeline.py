@@ -357,8 +357,7 @@ def distributed_batches(
       first_row=...) that is applied to what was parsed; None for none.
     packed: packing.Packing of the batches; None for a row per sequence.
     first_step: number of the first batch, for `transform`.
-    joined: ints; global batch i is made of the next joined[i] batches of B, not
-      of one. Without `transform`.
+    joined: ints; batch i has joined[i] * B examples. None: one B.
 
   Returns:
     A distributed dataset of dicts from name to int32 or float32 tensor.
@@ -384,20 +383,16 @@ def distributed_batches(
 
     @tf.autograph.experimental.do_not_convert
     def shares_of_this_process(step, strings):
-      # A number, unless batches differ.
       share = (strings.shape[0] or tf.shape(strings)[0]) // replicas
       first = context.input_pipeline_id * local * share  # Of its rows.
       # Only this process's records are parsed.
       mine = tf.reshape(strings[first : first + local * share], [local, share])
       return mine, tf.repeat(step, local), first + share * tf.range(local)
 
-    batches = records.batch(batch_size, drop_remainder=True)
-    if joined is not None:
-      batches = _joined(batches, joined)
     # Not experimental_distribute_dataset: that would shard files by itself, and
     # a batch would no longer be the same records for any number of processes.
-    shares = batches.enumerate(first_step).map(shares_of_this_process)
-    parsed = shares.unbatch().map(
+    batches = _in_batches(records, batch_size, joined).enumerate(first_step)
+    parsed = batches.map(shares_of_this_process).unbatch().map(
       finish, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
     )
     return parsed.prefetch(tf.data.AUTOTUNE)
@@ -405,8 +400,11 @@ def distributed_batches(
   return _distributed(strategy, make_input)
 
 
-def _joined(batches, counts):
-  """Joins counts[i] batches [B] of strings to the i-th one, in their order."""
+def _in_batches(records, batch_size, counts):
+  """Returns batches of strings: of B, or the i-th of counts[i] times B."""
+  batches = records.batch(batch_size, drop_remainder=True)
+  if counts is None:
+    return batches
   numbers = np.repeat(np.arange(len(counts)), counts)
   pairs = tf.data.Dataset.zip(
     tf.data.Dataset.from_tensor_slices(numbers), batches
@@ -414,9 +412,9 @@ def _joined(batches, counts):
   return pairs.group_by_window(
     lambda number, strings: number,
     lambda number, group: (
-      group.map(lambda number, strings: strings).unbatch().batch(
-        max(counts) * batches.element_spec.shape[0]
-      )
+      group.map(lambda number, strings: strings)
+      .unbatch()
+      .batch(max(counts) * batch_size)
     ),
     window_size_func=lambda number: tf.gather(counts, number),
   )
