@@ -30,9 +30,8 @@ def order_of(records, seed):
   Equal records share the number of the first: to a model they are one.
   """
   numbers = {}
-  for number, record in enumerate(tfrecord.read_serialized(records)):
-    numbers.setdefault(record, number)
-  count = tfrecord.count_records(records)
+  for count, record in enumerate(tfrecord.read_serialized(records), 1):
+    numbers.setdefault(record, count - 1)
   shuffled = pipeline.shuffled_records(
     [records], num_records=count, seed=seed
   ).take(count)

@@ -153,9 +153,7 @@ class Predictor:
       dict of numpy arrays [n, ...]; n is the window but for the last ones.
     """
     # The next window is read while this one is computed.
-    together = tfrecord.without_autotune(
-      records.batch(window).prefetch(1)
-    )
+    together = tfrecord.without_autotune(records.batch(window).prefetch(1))
     for strings in together:
       of_window = tf.data.Dataset.from_tensor_slices(strings)
       yield self.predict(

@@ -14,7 +14,8 @@ import numpy as np
 TEXT_SEPARATOR = " ||| "
 # More tokens than this make matrix products hardly faster.
 _TOKENS_TOGETHER = 2048
-_ROUNDED_TO = 8  # Tokens of the longest sequence, where batches are cut to it.
+# Batches that are cut to their longest sequence are cut to a multiple of this.
+LENGTH_MULTIPLE = 8
 
 
 class Spans(NamedTuple):
@@ -215,7 +216,7 @@ def batch_sizes(lengths, batch_size, max_length):
   sizes, start = [], 0
   while start < len(lengths):
     longest = lengths[start]
-    padded = max(1, -(-longest // _ROUNDED_TO)) * _ROUNDED_TO
+    padded = max(1, -(-longest // LENGTH_MULTIPLE)) * LENGTH_MULTIPLE
     fitting = lengths[start : start + max_tokens // padded]
     # Up to where the order begins anew, with long ones.
     longer = (n for n, length in enumerate(fitting) if length > longest)

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from common import errors, tfrecord
-from training import packing
+from training import input_sequences, packing
 
 DEFAULT_SHUFFLE_WINDOW = 1 << 16  # records held in memory while shuffling
 DEFAULT_SORTED_WINDOW = 1 << 14  # The same, while sorting by length.
@@ -554,7 +554,7 @@ def _parse(serialized, features):
   }
 
 
-def trim_to_longest(batch, multiple=8):
+def trim_to_longest(batch, multiple=input_sequences.LENGTH_MULTIPLE):
   """Cuts the padding that all sequences of a batch share.
 
   Args:
