@@ -490,7 +490,10 @@ class BertModel(Weights):
     else:
       # From the float32 variable itself: its gradient then stays a list of
       # rows, one per token, and the optimizer takes the norm of that list.
-      summed = tf.gather(weights["word_embeddings"], words)  # [S, H]
+      # From its value: after a tf.gather of the variable, TensorFlow copies
+      # the whole table at every read and every update.
+      table = tf.convert_to_tensor(weights["word_embeddings"])
+      summed = tf.gather(table, words)  # [S, H]
       summed = tf.cast(summed, tf.float32)
     if token_type_ids is None:
       token_type_ids = tf.zeros_like(input_ids)

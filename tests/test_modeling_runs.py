@@ -204,3 +204,21 @@ def test_products_run_in_the_compute_dtype(monkeypatch, dtype):
   assert types["Softmax"] == [tf.float32] * 2
   assert types["Rsqrt"] == [tf.float32] * 6
   assert predict(*batch()).dtype == tf.float32
+
+
+def test_no_read_or_update_copies_the_table_of_words():
+  # TensorFlow copies a variable at each, once a ResourceGather has read it.
+  model = modeling.BertModel(tiny())
+
+  @tf.function
+  def gradient_of_words(*data):
+    with tf.GradientTape() as tape:
+      loss = tf.reduce_sum(model(*data).pooled_output)
+    return tape.gradient(loss, model.word_embeddings)
+
+  concrete = gradient_of_words.get_concrete_function(*batch())
+  types = {operation.type for operation in concrete.graph.get_operations()}
+  assert "ResourceGather" not in types
+  assert "GatherV2" in types
+  # Still a list of rows, whose norm the original takes.
+  assert isinstance(concrete(*batch()), tf.IndexedSlices)
