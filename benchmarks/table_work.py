@@ -236,8 +236,10 @@ def _steps():
 
 
 def _pretraining_steps():
+  # All programs live in one process: of 8 sequences of 512 they need more than
+  # 24 GB.
   for (length, words, size), dtype in itertools.product(
-    ((128, 20, 32), (512, 76, 8)), _DTYPES
+    ((128, 20, 32), (512, 76, 4)), _DTYPES
   ):
     target = {"float32": 0.86, "bfloat16": 0.75}[dtype]
     yield _step_work(
@@ -373,45 +375,93 @@ def _lines():
     yield Work(
       f"lines/{work}/{dtype}", ("glue", "weights"), turn, rows, dtype, True
     )
+  for dtype in _DTYPES:
+    row = table_rows.Row(
+      f"predictions of short lines, MiniLM, {dtype}: against the network alone",
+      "examples_per_second", 0.95, at_most=False,
+    )
+    yield Work(
+      f"lines/network/{dtype}", ("glue", "weights"),
+      functools.partial(_network_turn, dtype=dtype), (row,), dtype,
+    )
 
 
-def _lines_turn(arguments, temporary, *, work, dtype):
+def _write_lines(arguments, temporary):
+  """Writes phrases of SST-2; returns a file of lines, and one with a header."""
   rows = (arguments.glue / "SST-2" / "train.tsv").read_text(encoding="utf-8")
   rows = rows.splitlines()[1 : arguments.lines + 1]
   lines, table = temporary / "lines.txt", temporary / "lines.tsv"
   texts = [row.split("\t")[0].strip() for row in rows]
   lines.write_text("\n".join(texts) + "\n", encoding="utf-8")
   table.write_text("\n".join(["text", *texts]) + "\n", encoding="utf-8")
+  return lines, table
+
+
+def _prediction_command(model, table, output, dtype):
+  return [
+    sys.executable, ROOT / "run_classifier.py", "--do_predict",
+    f"--model_dir={model}", f"--predict_file={table}",
+    f"--output_dir={output}", f"--predict_batch_size={_LINES_TOGETHER}",
+    f"--dtype={dtype}",
+  ]
+
+
+def _lines_turn(arguments, temporary, *, work, dtype):
+  lines, table = _write_lines(arguments, temporary)
   if work == "features":
     ours = [
       sys.executable, ROOT / "extract_features.py",
       *_weights_flags(arguments.weights), f"--input_file={lines}",
       "--pooling=mean", "--output_format=npz",
       f"--output_file={temporary / 'ours.npz'}",
-      f"--batch_size={_LINES_TOGETHER}",
+      f"--batch_size={_LINES_TOGETHER}", f"--dtype={dtype}",
     ]
   else:
-    ours = [
-      sys.executable, ROOT / "run_classifier.py", "--do_predict",
-      f"--model_dir={_small_classifier(arguments, temporary)}",
-      f"--predict_file={table}", f"--output_dir={temporary / 'predictions'}",
-      f"--predict_batch_size={_LINES_TOGETHER}",
-    ]
+    ours = _prediction_command(
+      _small_classifier(arguments, temporary), table,
+      temporary / "predictions", dtype,
+    )
   ending = {"features": "npz", "predictions": "tsv"}[work]
   peer = [
     arguments.peer_python, BENCHMARKS / "lines_peer.py", f"--work={work}",
     f"--lines={lines}", f"--weights={arguments.weights}",
-    f"--batch_size={_LINES_TOGETHER}",
+    f"--batch_size={_LINES_TOGETHER}", f"--dtype={dtype}",
     f"--output={temporary / 'theirs'}.{ending}",
   ]
   return {
-    name: _measures(
-      measured_runs.measure([*command, f"--dtype={dtype}"], env=env)
-    )
+    name: _measures(measured_runs.measure(command, env=env))
     for name, command, env in (
       (table_rows.OURS, ours, None),
       ("transformers", peer, peer_environment(arguments)),
     )
+  }
+
+
+def _network_turn(arguments, temporary, *, dtype):
+  """Examples per second of prediction after its start, and of its network."""
+  lines, table = _write_lines(arguments, temporary)
+  model = _small_classifier(arguments, temporary)
+  tenth, results = temporary / "tenth.tsv", temporary / "alone.json"
+  rows = table.read_text(encoding="utf-8").splitlines(keepends=True)
+  tenth.write_text("".join(rows[: 1 + len(rows) // 10]), encoding="utf-8")
+  seconds = {
+    path: measured_runs.measure(
+      _prediction_command(model, path, temporary / path.stem, dtype)
+    ).seconds
+    for path in (tenth, table)
+  }
+  measured_runs.run([
+    sys.executable, BENCHMARKS / "network_alone.py", f"--model_dir={model}",
+    f"--input_file={lines}", f"--predict_batch_size={_LINES_TOGETHER}",
+    f"--dtype={dtype}", f"--results_file={results}",
+  ])
+  # Both commands have the same start.
+  more = len(rows) - (1 + len(rows) // 10)
+  return {
+    table_rows.OURS: {
+      "examples_per_second": more / (seconds[table] - seconds[tenth])
+    },
+    "the network alone": json.loads(results.read_text(encoding="utf-8")),
   }
 
 

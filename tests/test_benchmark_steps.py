@@ -1,6 +1,8 @@
 """The steps of the benchmarks: batches, operations, ours, the GPU's table."""
 
+import json
 import pathlib
+import subprocess
 import sys
 
 import numpy as np
@@ -8,9 +10,11 @@ import pytest
 import tensorflow as tf
 
 import modeling
+import serving_models
 
+BENCHMARKS = pathlib.Path(__file__).parents[1] / "benchmarks"
 # Benchmarks are run from their folder and import each other.
-sys.path.append(str(pathlib.Path(__file__).parents[1] / "benchmarks"))
+sys.path.append(str(BENCHMARKS))
 
 import gpu_speed
 import our_steps
@@ -75,3 +79,20 @@ def test_the_table_has_speed_and_share_of_the_products():
   assert f"{work.size / seconds:,.0f} (50 %)" in row
   assert row.count("failed") == len(gpu_speed.CONTENDERS) - 1
   assert "Some GPU" in table and "1000 TFLOP/s in bfloat16" in table
+
+
+def test_the_network_alone_computes_every_line(tmp_path):
+  model = tmp_path / "model"
+  serving_models.trained(model, None, stored={})
+  lines, results = tmp_path / "lines.txt", tmp_path / "alone.json"
+  lines.write_text("good movie\nbad\n" * 20, encoding="utf-8")
+  printed = subprocess.run(
+    [
+      sys.executable, BENCHMARKS / "network_alone.py", f"--model_dir={model}",
+      f"--input_file={lines}", "--predict_batch_size=8",
+      f"--results_file={results}",
+    ],
+    capture_output=True, text=True, check=True,
+  ).stdout
+  assert ", 40 in " in printed
+  assert json.loads(results.read_text())["examples_per_second"] > 0
