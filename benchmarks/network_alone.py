@@ -3,9 +3,9 @@
   python benchmarks/network_alone.py --model_dir=out/final_model \
       --input_file=lines.txt --results_file=alone.json
 
-It is what `run_classifier.py --do_predict` computes, in batches of the same
-sizes, but without all the rest: the lines are tokenized, sorted and in memory
-before, the graph is traced, and nothing is written.
+It is what `run_classifier.py --do_predict` computes, but without all the rest:
+the lines are tokenized, in memory and sorted by length before, all of them at
+once, the graph is traced, and nothing is written.
 """
 
 import os

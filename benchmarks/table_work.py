@@ -443,7 +443,8 @@ def _network_turn(arguments, temporary, *, dtype):
   model = _small_classifier(arguments, temporary)
   tenth, results = temporary / "tenth.tsv", temporary / "alone.json"
   rows = table.read_text(encoding="utf-8").splitlines(keepends=True)
-  tenth.write_text("".join(rows[: 1 + len(rows) // 10]), encoding="utf-8")
+  few = 1 + len(rows) // 10
+  tenth.write_text("".join(rows[:few]), encoding="utf-8")
   seconds = {
     path: measured_runs.measure(
       _prediction_command(model, path, temporary / path.stem, dtype)
@@ -456,11 +457,9 @@ def _network_turn(arguments, temporary, *, dtype):
     f"--dtype={dtype}", f"--results_file={results}",
   ])
   # Both commands have the same start.
-  more = len(rows) - (1 + len(rows) // 10)
+  more_seconds = seconds[table] - seconds[tenth]
   return {
-    table_rows.OURS: {
-      "examples_per_second": more / (seconds[table] - seconds[tenth])
-    },
+    table_rows.OURS: {"examples_per_second": (len(rows) - few) / more_seconds},
     "the network alone": json.loads(results.read_text(encoding="utf-8")),
   }
 
