@@ -35,6 +35,7 @@ _KINDS = (
 
 
 def parse_arguments():
+  """Returns the flags, an argparse.Namespace."""
   parser = argparse.ArgumentParser(
     description="What the operations of a recorded training step cost."
   )
@@ -86,6 +87,7 @@ def operations(path):
 
 
 def kind_of(operation_type):
+  """Returns the kind that a type of operation counts for, or its own name."""
   for kind, pattern in _KINDS:
     if pattern.search(operation_type):
       return kind
