@@ -193,7 +193,7 @@ def trained_weights(folder, task, *, strategy, packed, **options):
     variables=model.variables,
     trained=variables,
     objective=without_dropout(objective),
-    optimizer=optimization.make_optimizer("lamb", jit_compile=False),
+    optimizer=optimization.make_optimizer("adamw", jit_compile=False),
     learning_rate=lambda step: tf.constant(1e-2),
     options=loop.TrainOptions(
       output_dir=str(folder), num_train_steps=3, batch_size=COUNT, **options
