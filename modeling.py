@@ -492,8 +492,8 @@ class BertModel(Weights):
       # rows, one per token, and the optimizer takes the norm of that list.
       # From its value: after a tf.gather of the variable, TensorFlow copies
       # the whole table at every read and every update.
-      table = tf.convert_to_tensor(weights["word_embeddings"])
-      summed = tf.gather(table, words)  # [S, H]
+      words_table = tf.convert_to_tensor(weights["word_embeddings"])
+      summed = tf.gather(words_table, words)  # [S, H]
       summed = tf.cast(summed, tf.float32)
     if token_type_ids is None:
       token_type_ids = tf.zeros_like(input_ids)

@@ -21,6 +21,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import step_timing
 
 import modeling
+from checkpoints import model_folder
 from classification import (
   classifier,
   evaluation,
@@ -45,7 +46,7 @@ _LABELS = ("no", "yes")
 def make_batches(options):
   """Returns a list of batches, dicts of tensors, of lines of like length."""
   examples = [
-    labelled_examples.Example(f"predict-{number}", line, None, _LABELS[0])
+    labelled_examples.Example(str(number), line)
     for number, line in file_io.read_lines(FLAGS.input_file)
   ]
   arrays, _ = input_data.encode(examples, options)
@@ -78,12 +79,10 @@ def make_network(config):
 
 def main(argv):
   del argv
-  config = modeling.BertConfig.from_json_file(
-    os.path.join(FLAGS.model_dir, "bert_config.json")
-  )
+  files = model_folder.find(FLAGS.model_dir)
+  config = modeling.BertConfig.from_json_file(files["bert_config_file"])
   options = input_data.InputOptions(
-    labelled_examples.SINGLE, _LABELS,
-    os.path.join(FLAGS.model_dir, "vocab.txt"),
+    labelled_examples.SINGLE, _LABELS, files["vocab_file"]
   )
   batches = make_batches(options)
   network = make_network(config)
