@@ -403,7 +403,8 @@ def distributed_batches(
 def _in_batches(records, batch_size, counts):
   """Returns batches of strings: of B, or the i-th of counts[i] times B."""
   batches = records.batch(batch_size, drop_remainder=True)
-  if counts is None:
+  # Long records are not joined: then there is nothing to put together again.
+  if counts is None or np.all(np.equal(counts, 1)):
     return batches
   numbers = np.repeat(np.arange(len(counts)), counts)
   pairs = tf.data.Dataset.zip(
