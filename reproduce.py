@@ -19,6 +19,7 @@ are handed to the row's script and marked in the report:
 """
 
 import shlex
+import sys
 
 from absl import flags
 
@@ -107,6 +108,28 @@ CONFLICTS = (
 )
 
 
+def check_extra(extra, own):
+  """Raises InputError if flags behind -- are not for the row's script.
+
+  Args:
+    extra: what stood behind --.
+    own: names of the flags of this script.
+  """
+  if extra and not extra[0].startswith("-"):
+    raise errors.InputError(f"{extra[0]!r} is not a flag; rows: --row=NAME")
+  for word in extra:
+    name = word.lstrip("-").partition("=")[0]
+    if word.startswith("-") and {name, name.removeprefix("no")} & own:
+      raise errors.InputError(
+        f"{word} stands behind --, where only flags of the row's script are; "
+        f"--{name} is for reproduce.py: put it before --"
+      )
+    if word.startswith("-") and name == "seed":
+      raise errors.InputError(
+        f"{word}: seeds are counted from 1 by --seeds=N, before --"
+      )
+
+
 def check_peer(settings, extra):
   """Raises InputError if --reference=peer lacks something, or has too much."""
   if settings.reference != "peer":
@@ -145,6 +168,8 @@ def main(argv):
   if not (settings.row or settings.report):
     raise errors.InputError("nothing to do: pass --row, --report or --list")
   run_settings.refuse_ignored(settings, CONFLICTS)
+  own = flags.FLAGS.get_flags_for_module(sys.modules[__name__])
+  check_extra(argv[1:], {flag.name for flag in own})
   check_peer(settings, argv[1:])
   # All of them before the first: what is missing is reported at once.
   plans = [
@@ -162,9 +187,7 @@ def main(argv):
       else:
         runs.run(plan, seed)
   if settings.report or (plans and not settings.dry_run):
-    text, paths = report.write(settings.output_dir)
-    print(text)
-    print(f"written: {', '.join(paths)}")
+    print(*report.write(settings.output_dir), sep="\n")
 
 
 if __name__ == "__main__":

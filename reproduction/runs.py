@@ -8,14 +8,17 @@ that has one is not run again, one that was killed goes on. Runs of the peer
 
 import os
 import pathlib
+import platform
+import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
 from typing import NamedTuple, Optional
 
 from common import errors, json_files
-from reproduction import catalog, peer
+from reproduction import catalog, peer, rows
 
 _SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
 _RESULT = "result.json"
@@ -238,13 +241,47 @@ def _record(plan, seed, arguments, results, seconds):
     "row": plan.row.name,
     "seed": seed,
     "model": model_name(plan.model),
+    "weights": plan.peer_weights or plan.model,
+    "data": plan.data,
+    "fewer": fewer_rows(plan.row, plan.data),
     "command": arguments,
     "extra": list(plan.extra),
     "smoke": bool(plan.max_steps),
+    "max_steps": plan.max_steps,
     "results": results,
     "seconds": round(seconds, 1),
+    "machine": machine(),
     "date": time.strftime("%Y-%m-%d"),
   }
+
+
+def fewer_rows(row: rows.Row, folder: str) -> dict[str, tuple[int, int]]:
+  """Returns {file: (lines or questions, as published)} of shortened files."""
+  fewer = {}
+  for name, published in rows.FILE_ROWS.get(row.data, {}).items():
+    path = pathlib.Path(folder, name)
+    if path.exists():
+      # Questions of a file of SQuAD; lines of any other, its header included.
+      unit = rb'"question"\s*:' if path.suffix == ".json" else rb"\n"
+      found = len(re.findall(unit, path.read_bytes()))
+      # Versions of a data set differ by a few rows.
+      if found < 0.99 * published:
+        fewer[name] = (found, published)
+  return fewer
+
+
+def machine() -> str:
+  """Returns the processor, how many cores this process may use, and GPUs."""
+  name = platform.processor() or platform.machine()
+  if os.path.exists("/proc/cpuinfo"):
+    text = pathlib.Path("/proc/cpuinfo").read_text()
+    name = (re.findall(r"^model name\s*: (.*)", text, re.M) or [name])[0]
+  gpus = []
+  if shutil.which("nvidia-smi"):
+    query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    done = subprocess.run(query, capture_output=True, text=True, check=False)
+    gpus = done.stdout.splitlines() if not done.returncode else []
+  return ", ".join([name, f"{len(os.sched_getaffinity(0))} cores", *gpus])
 
 
 def read_eval_results(folder):

@@ -5,31 +5,31 @@ version on the server (its ETag or date) in NAME.part.tag, so that a resumed
 transfer never joins the halves of two versions.
 """
 
-import hashlib
+import functools
 import os
+import queue
+import threading
 import time
 import urllib.parse
 
 import requests
 import tqdm
+from requests import adapters
+from urllib3.util import retry
 
 from common import errors, file_io
 
 # Bytes. What was received of a block is lost when the connection ends in it.
 _BLOCK = 1 << 16
 _TIMEOUT = 30  # Seconds without a byte.
+_NETWORK_TIMEOUT = 9  # Seconds until a host must have said anything at all.
 _TRIES = 5
 # A server that is busy may answer later; one that refuses will not.
 _WORTH_ANOTHER_TRY = (408, 425, 429, 500, 502, 503, 504)
 
 
-def mirrored(url, base_url):
-  """Returns where a mirror has a file: https://a.b/c is BASE_URL/a.b/c.
-
-  Args:
-    url: official address.
-    base_url: address of the mirror; None or "" for the official one.
-  """
+def mirrored(url: str, base_url: str | None) -> str:
+  """Returns where a mirror has a file: https://a.b/c is BASE_URL/a.b/c."""
   if not base_url:
     return url
   parts = urllib.parse.urlsplit(url)
@@ -59,16 +59,20 @@ def download(file, folder, *, base_url=None, seconds_between_tries=2.0):
   if os.path.exists(path):
     _check(path, file, url)
     return path
-  pause = seconds_between_tries
+  _require_network(url, file.url, path)
+  session = _session(seconds_between_tries)
   for number in range(1, _TRIES + 1):
     try:
-      _transfer(url, path, file)
+      _transfer(session, url, path, file)
       break
     except requests.RequestException as error:
-      if number == _TRIES or not _may_work_later(error):
+      # Answers of a server are final, cut connections are not.
+      is_final = isinstance(
+        error, (requests.HTTPError, requests.exceptions.RetryError)
+      )
+      if number == _TRIES or is_final:
         raise errors.InputError(_reason(url, path, error)) from error
-    time.sleep(pause)
-    pause *= 2
+    time.sleep(seconds_between_tries * 2 ** (number - 1))
   # Before the rename: a file of this name is always the published one.
   _check(path + ".part", file, url)
   os.replace(path + ".part", path)
@@ -76,10 +80,53 @@ def download(file, folder, *, base_url=None, seconds_between_tries=2.0):
   return path
 
 
-def _may_work_later(error):
-  status = getattr(error.response, "status_code", None)
-  # No status: the connection itself failed.
-  return status is None or status in _WORTH_ANOTHER_TRY
+def _session(seconds_between_tries):
+  """Returns a requests.Session that asks a busy server again."""
+  session = requests.Session()
+  again = retry.Retry(
+    _TRIES - 1, connect=0, read=0, backoff_factor=seconds_between_tries,
+    status_forcelist=_WORTH_ANOTHER_TRY,
+  )
+  for scheme in ("http://", "https://"):
+    session.mount(scheme, adapters.HTTPAdapter(max_retries=again))
+  return session
+
+
+def _require_network(url, official, path):
+  """Raises InputError within ten seconds if the host of a URL is silent."""
+  host = urllib.parse.urljoin(url, "/")
+  reason = _unreachable(host)
+  if reason:
+    raise errors.InputError(
+      f"{host} cannot be reached ({reason}). Check the network and "
+      "HTTPS_PROXY; or pass --base_url=MIRROR, which has this file as "
+      f"{mirrored(official, 'MIRROR')}; or bring {official} by hand to "
+      f"{path} and run the same command again"
+    )
+
+
+@functools.cache
+def _unreachable(host):
+  """Returns why nothing answers at a host, or None if something does."""
+  answers = queue.SimpleQueue()
+
+  def ask():
+    try:
+      # Any answer will do, also a refusal.
+      requests.head(host, timeout=_NETWORK_TIMEOUT)
+      answers.put(None)
+    except requests.ConnectionError:
+      answers.put("no connection")
+    except requests.RequestException as error:
+      answers.put(str(error))
+
+  # Looking up a name has no time-out, and each address of a host one of its
+  # own: a thread that may be left behind bounds all of it.
+  threading.Thread(target=ask, daemon=True).start()
+  try:
+    return answers.get(timeout=_NETWORK_TIMEOUT)
+  except queue.Empty:
+    return f"no answer within {_NETWORK_TIMEOUT} seconds"
 
 
 def _reason(url, path, error):
@@ -91,7 +138,7 @@ def _reason(url, path, error):
   return f"{url} could not be downloaded: {error}{kept}"
 
 
-def _transfer(url, path, file):
+def _transfer(session, url, path, file):
   """Writes what is missing of a file to `path`.part.
 
   Raises:
@@ -107,7 +154,7 @@ def _transfer(url, path, file):
       with open(tag_path, encoding="utf-8") as stream:
         # The server sends the whole file if it has another version by now.
         headers["If-Range"] = stream.read()
-  with requests.get(
+  with session.get(
     url, headers=headers, stream=True, timeout=_TIMEOUT
   ) as response:
     if response.status_code == 416:  # Nothing is missing, or it has shrunk.
@@ -116,7 +163,9 @@ def _transfer(url, path, file):
     response.raise_for_status()
     if response.status_code != 206:  # The whole file, whatever was asked for.
       start = 0
-    total = _total_size(response, start)
+    length = response.headers.get("Content-Length")
+    # Of what is sent now: the rest of the file from `start` on.
+    total = None if length is None else start + int(length)
     _write_tag(tag_path, response)
     with open(part, "r+b" if start else "wb") as stream:
       # Over what may be left of a longer answer of before.
@@ -135,13 +184,6 @@ def _restart_if_longer(part, response):
   if total != str(os.path.getsize(part)):
     os.remove(part)
     raise requests.ConnectionError("the file on the server has changed")
-
-
-def _total_size(response, start):
-  """Returns the size of the whole file, or None where nobody says."""
-  length = response.headers.get("Content-Length")
-  # Of what is sent now: the rest of the file from `start` on.
-  return None if length is None else start + int(length)
 
 
 def _write_tag(path, response):
@@ -170,17 +212,13 @@ def _copy(response, stream, name, *, start, total):
 
 def _check(path, file, url):
   """Raises InputError, and removes the file, if it is not the expected one."""
-  size, digest = 0, hashlib.sha256()
-  with open(path, "rb") as stream:
-    while block := stream.read(_BLOCK):
-      size += len(block)
-      digest.update(block)
+  size, sha256 = file_io.size_and_sha256(path)
   found, expected = None, None
   if file.size is not None and size != file.size:
     found, expected = f"{size:,} bytes", f"{file.size:,}"
   # Not of every file a checksum is published.
-  elif file.sha256 and digest.hexdigest() != file.sha256:
-    found, expected = f"SHA-256 {digest.hexdigest()}", file.sha256
+  elif file.sha256 and sha256 != file.sha256:
+    found, expected = f"SHA-256 {sha256}", file.sha256
   if found:
     os.remove(path)
     file_io.remove(path + ".tag")

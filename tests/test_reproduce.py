@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -71,6 +72,7 @@ def write_results(folder, *results):
     ({"smoke": True}, report.SMOKE),
     ({"extra": ["--dtype=bfloat16"]}, report.CHANGED),
     ({"model": "all-MiniLM-L6-v2"}, report.OTHER),
+    ({"fewer": {"train.tsv": [9, 3669]}}, report.LESS_DATA),
     ({"row": "mrpc-tiny", "model": "uncased_L-2_H-128_A-2"}, report.NO_BAND),
   ],
 )
@@ -90,12 +92,64 @@ def test_seeds_are_summarised_and_kinds_of_runs_kept_apart(tmp_path):
   assert first["sd"] == pytest.approx(1.52752523)
   assert first["seeds"] == [1, 2, 3] and first["verdict"] == report.REPRODUCED
   assert second["verdict"] == report.SMOKE and second["sd"] is None
-  text, paths = report.write(str(tmp_path))
+  text, written = report.write(str(tmp_path))
   assert "| mrpc-base | eval_accuracy | 86.7 (paper, table 5) |" in text
   assert "| 86.00 (sd 1.53), 3 seeds | " in text
   assert "84 to 88.5 | reproduced" in text
-  assert [path.rpartition(".")[2] for path in paths] == ["md", "json", "png"]
+  assert written == "written: " + ", ".join(
+    str(tmp_path / f"report.{kind}") for kind in ("md", "json", "png")
+  )
   assert json.loads((tmp_path / "report.json").read_text())[0]["low"] == 84.0
+
+
+DEVIATING = {
+  "model": "model", "weights": "minilm/model", "smoke": True, "max_steps": 3,
+  "fewer": {"train.tsv": [1001, 3669]}, "extra": ["--dtype=bfloat16"],
+  "machine": "an abacus, 2 cores",
+}
+
+
+def test_every_deviation_is_in_the_row_and_in_the_picture(
+  tmp_path, monkeypatch
+):
+  write_results(tmp_path, result(**DEVIATING), result(**DEVIATING, seed=2))
+  [line] = report.collect(tmp_path)
+  expected = [
+    "stopped after 3 steps", "weights minilm/model",
+    "train.tsv with 1,001 of 3,669 lines", "flags --dtype=bfloat16",
+  ]
+  place = ["an abacus, 2 cores", "2026-01-02"]
+  assert line["deviations"] == expected
+  assert f"| {'; '.join(expected)} | {'; '.join(place)} |" in (
+    report.markdown([line])
+  )
+  title = "mrpc-base, eval_accuracy: 2 seeds, smoke run"
+  assert report.label(line).split("\n") == [title, *expected, *place]
+  # Not drawn, and that is said.
+  monkeypatch.setitem(sys.modules, "matplotlib", None)
+  assert report.write(str(tmp_path))[-1] == (
+    f"{tmp_path}/report.png is not drawn: it needs matplotlib; "
+    "pip install matplotlib"
+  )
+
+
+def test_weights_of_two_folders_of_one_name_are_kept_apart(tmp_path):
+  write_results(
+    tmp_path, result(model="model", weights="a/model"),
+    result(model="model", weights="b/model", seed=2),
+  )
+  found = [line["deviations"] for line in report.collect(tmp_path)]
+  assert found == [["weights a/model"], ["weights b/model"]]
+
+
+def test_shortened_files_are_counted(tmp_path):
+  (tmp_path / "train.tsv").write_text("x\n" * 3000)
+  (tmp_path / "dev.tsv").write_text("x\n" * 409)
+  found = runs.fewer_rows(rows.ROWS["mrpc-base"], str(tmp_path))
+  assert found == {"train.tsv": (3000, 3669)}
+  (tmp_path / "dev-v1.1.json").write_text('[{"question": 1}, {"question":""}]')
+  found = runs.fewer_rows(rows.ROWS["squad1-base"], str(tmp_path))
+  assert found == {"dev-v1.1.json": (2, 10570)}
 
 
 def peer_result(**others):
@@ -191,6 +245,9 @@ def test_the_peer_runs_the_row_with_its_recipe(tmp_path):
   record = json.loads(path.read_text())
   assert record["results"] == {"eval_accuracy": 0.25, "eval_f1": 0.5}
   assert record["side"] == "peer" and not record["smoke"]
+  assert record["fewer"] == {"train.tsv": [0, 3669]}
+  assert record["weights"] == str(tmp_path / "model")
+  assert re.search(r", \d+ cores", record["machine"])
 
 
 @pytest.mark.parametrize(
@@ -275,6 +332,23 @@ def test_list_and_mistakes():
   assert "pass --row, --report or --list" in done.last_line
   done = script_runner.run("reproduce.py", row="mrpc")
   assert "--row=mrpc is unknown" in done.last_line
+
+
+@pytest.mark.parametrize(
+  "extra, sentence",
+  [
+    (["--", "--max_steps=3"], "--max_steps is for reproduce.py: put it be"),
+    (["--", "--seed=7"], "seeds are counted from 1 by --seeds=N, before --"),
+    (["mrpc-base"], "'mrpc-base' is not a flag; rows: --row=NAME"),
+  ],
+)
+def test_flags_behind_the_dashes_are_for_the_script(extra, sentence):
+  done = subprocess.run(
+    [sys.executable, str(script_runner.ROOT / "reproduce.py"),
+     "--row=mrpc-base", *extra],
+    capture_output=True, text=True,
+  )
+  assert done.returncode == 1 and sentence in done.stderr
 
 
 def reproduce(folder):

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import socket
 
 import pytest
 
@@ -112,9 +113,23 @@ def test_a_busy_server_is_asked_again_and_one_that_refuses_is_not(
   assert len(server.requests) == 4
 
 
-def test_no_server_at_all(tmp_path):
-  with pytest.raises(errors.InputError, match="could not be downloaded"):
-    transfer.download(
-      FILE, str(tmp_path), base_url="http://127.0.0.1:9",
-      seconds_between_tries=0.0,
-    )
+def test_no_network_is_a_sentence_that_says_where_to_put_the_file(tmp_path):
+  path = tmp_path / "file.bin"
+  with pytest.raises(errors.InputError) as caught:
+    transfer.download(FILE, str(tmp_path), base_url="http://127.0.0.1:9")
+  assert str(caught.value) == (
+    "http://127.0.0.1:9/ cannot be reached (no connection). Check the network "
+    "and HTTPS_PROXY; or pass --base_url=MIRROR, which has this file as MIRROR"
+    f"{PATH}; or bring {FILE.url} by hand to {path} and run the same command "
+    "again"
+  )
+  path.write_bytes(DATA)
+  assert transfer.download(FILE, str(tmp_path), base_url="http://127.0.0.1:9")
+
+
+def test_a_network_that_is_silent_is_not_waited_for(tmp_path, monkeypatch):
+  monkeypatch.setattr(transfer, "_NETWORK_TIMEOUT", 0.1)
+  with socket.create_server(("127.0.0.1", 0)) as silent:
+    url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+    with pytest.raises(errors.InputError, match="cannot be reached .*0.1 sec"):
+      transfer.download(FILE, str(tmp_path), base_url=url)
