@@ -201,7 +201,7 @@ def write(output: str) -> list[str]:
 
 
 def label(line: dict) -> str:
-  """Returns what a line of the picture says beside its points."""
+  """Returns what a line of the picture says next to its points."""
   return "\n".join([
     f"{line['row']}, {line['metric']}: {_seeds_text(line)}, {line['verdict']}",
     *line["deviations"],

@@ -125,7 +125,7 @@ def test_every_deviation_is_in_the_row_and_in_the_picture(
   )
   title = "mrpc-base, eval_accuracy: 2 seeds, smoke run"
   assert report.label(line).split("\n") == [title, *expected, *place]
-  # Not drawn, and that is said.
+  # Not drawn, with a sentence.
   monkeypatch.setitem(sys.modules, "matplotlib", None)
   assert report.write(str(tmp_path))[-1] == (
     f"{tmp_path}/report.png is not drawn: it needs matplotlib; "
