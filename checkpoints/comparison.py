@@ -22,7 +22,7 @@ from checkpoints import (
   transformers_run,
   weight_files,
 )
-from common import errors
+from common import errors, file_io
 from variants import registry, vocabularies
 
 # Kind of a checkpoint -> the program that it was made for.
@@ -272,7 +272,9 @@ def model_garden_outputs(source, batch):
   inputs = dict(zip(names, map(tf.constant, batch)))
   encoder(inputs)
   # After a first call, which makes the variables that it fills.
-  status = tf.train.Checkpoint(encoder=encoder).read(source.reader.path)
+  status = tf.train.Checkpoint(encoder=encoder).read(
+    file_io.literal_name(source.reader.path)
+  )
   status.expect_partial().assert_existing_objects_matched()
   output = encoder(inputs)
   return {

@@ -28,7 +28,8 @@ _OPTIMIZER_STATE = re.compile(
   r"/(adam_m|adam_v|lamb_m|lamb_v|Adam|Adam_1|LAMB|LAMB_1)$"
   r"|^(global_step|applied_updates|beta1_power|beta2_power|loss_scale/\w+)$"
 )
-_SUFFIX = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
+# TensorFlow writes the values to a .tempstate file first.
+_SUFFIX = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5}(\.tempstate\d+)?)$")
 
 
 class CheckpointReader:
@@ -56,7 +57,9 @@ class CheckpointReader:
     self.path = find_prefix(path)
     _check_all_shards_exist(self.path)
     with _errors_named(f"{self.path}.index is not a readable index"):
-      self._reader = tf.compat.v1.train.NewCheckpointReader(self.path)
+      self._reader = tf.compat.v1.train.NewCheckpointReader(
+        file_io.literal_name(self.path)
+      )
       shapes = self._reader.get_variable_to_shape_map()
     self.shapes = {name: tuple(shapes[name]) for name in sorted(shapes)}
 
@@ -146,6 +149,23 @@ def find_prefix(path):
   )
 
 
+def files_of(prefix: str) -> list[str]:
+  """Returns the files of a checkpoint that are there, its index last.
+
+  Names are literal: TensorFlow's own look-ups take * and [x] for patterns.
+  """
+  folder, start = os.path.split(prefix)
+  if not tf.io.gfile.isdir(folder or "."):
+    return []
+  names = [
+    name
+    for name in tf.io.gfile.listdir(folder or ".")
+    if name.startswith(start) and _SUFFIX.fullmatch(name[len(start):])
+  ]
+  names.sort(key=lambda name: (name.endswith(".index"), name))
+  return [os.path.join(folder, name) for name in names]
+
+
 def _prefix_in_folder(folder):
   present = _prefixes(folder)
   if not present:
@@ -154,10 +174,10 @@ def _prefix_in_folder(folder):
     )
   if "bert_model.ckpt" in present:
     return os.path.join(folder, "bert_model.ckpt")
-  # None where the file `checkpoint` names one that is gone.
-  newest = tf.train.latest_checkpoint(folder)
-  if newest:
-    return newest
+  # The file `checkpoint` may name one that is gone.
+  state = tf.train.get_checkpoint_state(folder)
+  if state and tf.io.gfile.exists(f"{state.model_checkpoint_path}.index"):
+    return state.model_checkpoint_path
   if len(present) == 1:
     return os.path.join(folder, present[0])
   if not all(re.fullmatch(r"model\.ckpt-\d+", name) for name in present):
@@ -175,12 +195,9 @@ def _prefixes(folder):
 
 def _check_all_shards_exist(prefix):
   """Raises InputError if one of PREFIX.data-00000-of-00002 ... is missing."""
-  found = {
-    os.path.basename(path)
-    for path in tf.io.gfile.glob(f"{prefix}.data-*-of-*")
-  }
+  found = set(map(os.path.basename, files_of(prefix)))
   # Every shard's name says how many there are.
-  count = max((int(name[-5:]) for name in found), default=1)
+  count = max((int(n[-5:]) for n in found if n[-5:].isdecimal()), default=1)
   for shard in range(count):
     expected = f"{os.path.basename(prefix)}.data-{shard:05d}-of-{count:05d}"
     if expected not in found:
@@ -250,14 +267,13 @@ def temporary_prefix(prefix):
     ) from error
   finally:
     with contextlib.suppress(tf.errors.OpError):
-      for left in tf.io.gfile.glob(f"{temporary}*"):
+      for left in files_of(temporary):
         tf.io.gfile.remove(left)
 
 
 def _commit(temporary, prefix):
   """Renames the files of a whole checkpoint, the index last."""
-  files = tf.io.gfile.glob(f"{temporary}.*")
-  files.sort(key=lambda path: path.endswith(".index"))
+  files = files_of(temporary)
   if not file_io.is_remote(prefix):
     for path in files:
       file_io.sync(path)

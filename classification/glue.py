@@ -502,11 +502,13 @@ def _read_folders(task, folder, prefix):
   """
   found = []
   for label in task.labels:
-    files = tf.io.gfile.glob(os.path.join(folder, label, "*.txt"))
+    inside = os.path.join(folder, label)
+    names = tf.io.gfile.listdir(inside) if tf.io.gfile.isdir(inside) else []
+    files = [os.path.join(inside, n) for n in names if n.endswith(".txt")]
     if not files:
       raise errors.InputError(
-        f"no .txt files in {os.path.join(folder, label)}; --data_dir must be "
-        f"the folder of {task.title}'s official download"
+        f"no .txt files in {inside}; --data_dir must be the folder of "
+        f"{task.title}'s official download"
       )
     found += [(*_file_order(path), label, path) for path in files]
   examples = []

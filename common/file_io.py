@@ -7,6 +7,7 @@ TensorFlow is imported when the first such path comes: scripts that need nothing
 else of it start at once.
 """
 
+import atexit
 import contextlib
 import glob
 import hashlib
@@ -14,6 +15,9 @@ import io
 import os
 import re
 import secrets
+import shutil
+import stat
+import tempfile
 import time
 
 from common import errors, process_identity
@@ -21,7 +25,7 @@ from common import errors, process_identity
 _READ_TOGETHER = 1 << 20  # Bytes.
 _SECONDS_PER_DAY = 24 * 3600.0
 _TEMPORARY = re.compile(
-  r"\.tmp-(?P<machine>[\w-]+)-[0-9a-f]{8}-(?P<pid>\d+)(\.[^/]*)?$"
+  r"\.tmp-(?P<machine>[\w-]+)-[0-9a-f]{8}-(?P<pid>\d+)(\.[^/]*)?"
 )
 
 
@@ -52,12 +56,13 @@ def size(path):
     return stream.seek(0, os.SEEK_END)
 
 
-def expand_file_patterns(patterns):
+def expand_file_patterns(patterns: str) -> list[str]:
   """Returns the files that a flag names.
 
   Args:
     patterns: comma-separated file names or glob patterns, in which * and ?
-      match no dot at the start of a local name, as in a shell.
+      match no dot at the start of a local name, as in a shell. A file or
+      folder that is there under such a name is meant by it.
 
   Returns:
     File names, the matches of each pattern sorted. Unlike the original: its
@@ -67,14 +72,45 @@ def expand_file_patterns(patterns):
     InputError: a pattern matches no file.
   """
   files = []
-  for pattern in patterns.split(","):
-    pattern = pattern.strip()
-    find = _gfile().glob if is_remote(pattern) else glob.glob
-    matches = sorted(find(pattern))
+  for pattern in [patterns] if exists(patterns) else patterns.split(","):
+    matches = _matches(pattern.strip())
     if not matches:
-      raise errors.InputError(f"no file matches {pattern!r}")
+      raise errors.InputError(f"no file matches {pattern.strip()!r}")
     files.extend(matches)
   return files
+
+
+def _matches(pattern):
+  if exists(pattern):
+    return [pattern]
+  if is_remote(pattern):
+    return sorted(_gfile().glob(pattern))
+  folder, name = os.path.split(pattern)
+  if os.path.isdir(folder):
+    pattern = os.path.join(glob.escape(folder), name)
+  return sorted(glob.glob(pattern))
+
+
+def literal_name(path: str) -> str:
+  """Returns a name that TensorFlow's readers do not take for a pattern.
+
+  Args:
+    path: of a file or folder, or what the names of a checkpoint begin with.
+
+  Returns:
+    `path`, or where that has a [ or \\ links to what is there, which last
+    until the process ends.
+  """
+  if is_remote(path) or not re.search(r"[\[\\]", path):
+    return path
+  folder, name = os.path.split(os.path.abspath(path))
+  links = tempfile.mkdtemp()
+  atexit.register(shutil.rmtree, links, ignore_errors=True)
+  for found in os.listdir(folder):
+    if found.startswith(name):
+      link = os.path.join(links, "path" + found[len(name):])
+      os.symlink(os.path.join(folder, found), link)
+  return os.path.join(links, "path")
 
 
 def listed(names):
@@ -199,46 +235,39 @@ def not_utf8(path, number, error):
   )
 
 
-def temporary_path(path):
+def temporary_path(path: str) -> str:
   """Returns a temporary name next to `path` that no other process takes.
 
-  Not even one in another container, which may have the same process id.
+  Not even one in another container, which may have the same process id. What
+  killed processes left under such names of `path` is removed.
   """
+  _remove_stale_temporaries(path)
   machine = process_identity.machine()
   # Such as model.ckpt-20.tmp-host-4026531836-1f0c9a7e-812: machine, a random
   # part, process.
   return f"{path}.tmp-{machine}-{secrets.token_hex(4)}-{os.getpid()}"
 
 
-def remove_stale_temporary_files(path):
-  """Removes temporary files of processes that were killed.
+def _remove_stale_temporaries(path):
+  """Removes temporary files and folders of processes that were killed.
 
   Those of a process of this machine that still runs stay, and so do those of
   another machine, where nothing can be asked, unless they are a day old.
-
-  Args:
-    path: the name that is written under a temporary one, or a folder, for all
-      files in it; local, or nothing is done.
   """
-  if is_remote(path):
-    return
   folder, start = os.path.split(path)
-  if os.path.isdir(path):
-    folder, start = path, ""
-  if not os.path.isdir(folder or "."):
+  if is_remote(path) or not os.path.isdir(folder or "."):
     return
   for name in os.listdir(folder or "."):
-    found = os.path.join(folder, name)
-    if name.startswith(start) and _is_stale_temporary(found):
-      with contextlib.suppress(FileNotFoundError):
-        # Another process may have been faster.
+    # The whole of what follows: those of a longer name are a neighbour's.
+    rest = name[len(start):] if name.startswith(start) else ""
+    match, found = _TEMPORARY.fullmatch(rest), os.path.join(folder, name)
+    if match and _is_stale(match, found):
+      shutil.rmtree(found, ignore_errors=True)
+      with contextlib.suppress(OSError):
         os.remove(found)
 
 
-def _is_stale_temporary(path):
-  match = _TEMPORARY.search(path)
-  if not match or not os.path.isfile(path):
-    return False
+def _is_stale(match, path):
   # Process ids mean nothing on another machine.
   if match["machine"] == process_identity.machine():
     return not process_identity.is_running(int(match["pid"]))
@@ -248,20 +277,26 @@ def _is_stale_temporary(path):
 
 
 @contextlib.contextmanager
-def atomic_write(path):
+def atomic_write(path: str):
   """Gives a temporary path next to `path`; renames it to `path` at the end.
 
   If the block raises, the temporary file is removed and `path` stays as it
   was. A local file is synced to the disk before it is renamed, and its folder
-  is made if need be.
+  is made if need be. A symbolic link stays: the file that it leads to is
+  written. A FIFO or a device is itself what is given.
 
   Raises:
-    InputError: where the folder should be there is something else.
+    InputError: `path` is a folder, or its folder is something else.
   """
-  temporary = temporary_path(path)
-  commit = _commit_remote if is_remote(path) else _commit_local
-  if not is_remote(path):
+  if is_remote(path):
+    commit = _commit_remote
+  elif _is_special(path):
+    yield path
+    return
+  else:
+    commit, path = _commit_local, _link_target(path)
     _make_folder(path)
+  temporary = temporary_path(path)
   try:
     yield temporary
     commit(temporary, path)
@@ -269,6 +304,23 @@ def atomic_write(path):
   except BaseException:
     remove(temporary)
     raise
+
+
+def _is_special(path):
+  """Whether bytes can be written to `path`, but no file can replace it."""
+  try:
+    mode = os.stat(path).st_mode
+  except OSError:
+    return False
+  if stat.S_ISDIR(mode):
+    raise errors.InputError(
+      f"cannot write {path}: it is a folder; give the name of a file"
+    )
+  return not stat.S_ISREG(mode)
+
+
+def _link_target(path):
+  return os.path.realpath(path) if os.path.islink(path) else path
 
 
 def remove(path):

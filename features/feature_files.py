@@ -215,9 +215,9 @@ class NumpyArchive(contextlib.ExitStack):
     self._columns = {}
     # The .npy format has the length of an array before its values, but it is
     # known only after the last row: values are collected in temporary files.
-    self._folder = self.enter_context(
-      tempfile.TemporaryDirectory(dir=os.path.dirname(path) or ".")
-    )
+    self._folder = file_io.temporary_path(path)
+    os.mkdir(self._folder)
+    self.callback(shutil.rmtree, self._folder)
 
   def write(self, rows):
     """Appends rows."""

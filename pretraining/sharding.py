@@ -165,8 +165,6 @@ class ShardedRun:
     # Before the first shard: whatever stops the run, the files it leaves are
     # never taken for those of other options.
     self._write_manifest(recorded)
-    for shard in missing:
-      file_io.remove_stale_temporary_files(shard.output)
     if len(missing) < len(self.shards):
       logging.info(
         "%d of %d shards are finished already",

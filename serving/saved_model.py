@@ -162,7 +162,7 @@ class LoadedModel:
     # TensorFlow Serving's states name a version, so there must be one.
     self.version = int(name) if name.isdecimal() else 1
     try:
-      self._model = tf.saved_model.load(self.folder)
+      self._model = tf.saved_model.load(file_io.literal_name(self.folder))
     except (tf.errors.OpError, OSError, RuntimeError, ValueError) as error:
       raise errors.InputError(
         f"{self.folder} is not a SavedModel that can be loaded ({error}); "

@@ -298,3 +298,13 @@ def test_every_copy_of_a_mirrored_variable_is_loaded(prefix):
   np.testing.assert_array_equal(
     weight_files.read_weights(prefix)["bias"], [-1.5, 2.5]
   )
+
+
+def test_names_are_literal(tmp_path):
+  for folder in ("mod[el]", "back\\slash", "a*"):
+    path = f"{tmp_path}/{folder}/bert[1].ckpt"
+    weight_files.write_tf1(path, VALUES)
+    check_equal(weight_files.read_weights(f"{tmp_path}/{folder}"), VALUES)
+    weight_files.write_tf1(path, {"a": np.zeros(3, "f")})
+    check_equal(weight_files.read_weights(path), {"a": np.zeros(3, "f")})
+    assert len(weight_files.files_of(path)) == 2

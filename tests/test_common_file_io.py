@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import os
 import pathlib
+import stat
 import subprocess
 
 import numpy as np
@@ -26,6 +27,18 @@ def test_patterns_are_sorted_and_kept_in_the_order_of_the_flag(tmp_path):
   patterns = f"{tmp_path}/z, {tmp_path}/*.txt"
   names = map(os.path.basename, file_io.expand_file_patterns(patterns))
   assert list(names) == ["z", "a.txt", "b.txt"]
+
+
+def test_what_is_there_under_the_very_name_of_a_pattern_is_meant(tmp_path):
+  (tmp_path / "run[1]").mkdir()
+  for name in ["a[1].txt", "a1.txt", "a,b", "run[1]/c1", "run[1]/c[1]"]:
+    (tmp_path / name).touch()
+  for pattern, names in {
+    "a[1].txt": ["a[1].txt"], "a[12].txt": ["a1.txt"], "a,b": ["a,b"],
+    "run[1]/c?": ["run[1]/c1"], "run[1]": ["run[1]"],
+  }.items():
+    found = file_io.expand_file_patterns(f"{tmp_path}/{pattern}")
+    assert found == [f"{tmp_path}/{name}" for name in names]
 
 
 def test_pattern_without_a_match(tmp_path):
@@ -79,6 +92,33 @@ def test_a_failing_writer_leaves_the_old_file(tmp_path, remote):
   file_io.write_text(path, "new")
   assert list(file_io.read_lines(path)) == [(1, "new")]
   assert tf.io.gfile.listdir(f"{folder}/new") == ["file"]
+
+
+def test_links_are_followed_and_stay(tmp_path):
+  (tmp_path / "away").mkdir()
+  link, target = tmp_path / "link", tmp_path / "away/target"
+  link.symlink_to("away/target")
+  for text in ("new", "newer"):
+    file_io.write_text(str(link), text)
+    assert link.is_symlink() and target.read_text() == text
+  assert os.listdir(tmp_path / "away") == ["target"]
+
+
+def test_fifos_and_devices_are_written_to_and_stay(tmp_path):
+  path = str(tmp_path / "fifo")
+  os.mkfifo(path)
+  reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+  file_io.write_text(path, "text")
+  assert os.read(reader, 10) == b"text"
+  write_records(path, [1])
+  os.close(reader)
+  assert stat.S_ISFIFO(os.stat(path).st_mode)
+  (tmp_path / "null").symlink_to("/dev/null")
+  with pytest.raises(KeyError), file_io.atomic_write(f"{tmp_path}/null"):
+    raise KeyError
+  assert sorted(os.listdir(tmp_path)) == ["fifo", "null"]
+  with pytest.raises(errors.InputError, match="write .*: it is a folder; give"):
+    file_io.write_text(str(tmp_path), "text")
 
 
 def parsed_and_written_again(serialized):
@@ -248,12 +288,21 @@ def test_what_killed_processes_of_this_machine_left_is_removed(tmp_path):
   gone.wait()
   own = file_io.temporary_path(path)
   dead = f"{own.rpartition('-')[0]}-{gone.pid}"
-  elsewhere = f"{path}.tmp-other-host-0a1b2c3d-{gone.pid}"
-  for name in (own, dead, elsewhere):
+  kept = {
+    own, f"{path}.tmp-other-host-0a1b2c3d-{gone.pid}",
+    # Of other files: one named b, one whose name begins alike, a copy.
+    *(dead.replace("a.tmp", f"{name}.tmp") for name in ("b", "ab", "a.a")),
+    f"{dead}~",
+  }
+  for name in (dead, f"{dead}.data-00000-of-00001.tempstate1", *kept):
     pathlib.Path(name).touch()
-  file_io.remove_stale_temporary_files(path)
-  left = {str(found) for found in tmp_path.iterdir()}
-  assert left == {own, elsewhere}
+  os.mkdir(f"{dead}.folder")
+  pathlib.Path(f"{dead}.folder/file").touch()
+  old = f"{path}.tmp-other-host-0a1b2c3d-1"
+  pathlib.Path(old).touch()
+  os.utime(old, (0, 0))
+  file_io.write_text(path, "whole")
+  assert {str(found) for found in tmp_path.iterdir()} == {path, *kept}
 
 
 def test_names_and_sizes_change_with_the_files(tmp_path):

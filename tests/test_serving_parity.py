@@ -257,12 +257,12 @@ def test_windows_with_the_real_scripts(tmp_path):
   )
   script(
     "export_saved_model.py", head="classification", model_dir=folder,
-    export_dir=tmp_path / "served",
+    export_dir=tmp_path / "[served]",
   )
   process = subprocess.Popen(
     [
       sys.executable, str(script_runner.ROOT / "serve.py"), "--port=0",
-      f"--saved_model_dir={tmp_path / 'served'}",
+      f"--saved_model_dir={tmp_path / '[served]'}",
     ],
     stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
   )
@@ -275,7 +275,7 @@ def test_windows_with_the_real_scripts(tmp_path):
   finally:
     process.kill()
     process.wait()
-  loaded = saved_model.LoadedModel(str(tmp_path / "served"))
+  loaded = saved_model.LoadedModel(str(tmp_path / "[served]"))
   assert_same(rows_of(loaded, {"text": TEXTS}), answers)
   for answer, row, line in zip(answers, rows, lines, strict=True):
     assert answer["label"] == row[1] == line["label"]

@@ -7,7 +7,6 @@ import pathlib
 import re
 import resource
 import shutil
-import subprocess
 
 import numpy as np
 import pytest
@@ -65,6 +64,31 @@ def test_only_the_newest_are_kept(tmp_path):
 def test_all_are_kept_on_request(tmp_path):
   save(tmp_path, *range(7), max_to_keep=0)
   assert sum(name.endswith(".commit") for name in names(tmp_path)) == 7
+
+
+@pytest.mark.parametrize("name", ["exp*", "exp[1]", "exp?"])
+def test_names_that_look_like_patterns_touch_no_other_run(tmp_path, name):
+  save(tmp_path / "exp1", 1, 2, 3)
+  before = {p.name: p.read_bytes() for p in (tmp_path / "exp1").iterdir()}
+  folder = str(tmp_path / name)
+  run_folder.check_output_dir(folder, RUN, TRAINS)
+  save(folder, 1, 2, 3, max_to_keep=1)
+  assert before == {
+    p.name: p.read_bytes() for p in (tmp_path / "exp1").iterdir()
+  }
+  check_whole(run_folder.latest_committed(folder), 3)
+  assert weight_files.find_prefix(folder) == f"{folder}/model.ckpt-3"
+  assert "model.ckpt-2.index" not in names(folder)
+
+
+def test_other_files_beside_a_checkpoint_stay(tmp_path):
+  save(tmp_path, 1)
+  for other in ("model.ckpt-1.zip", "model.ckpt-1.index~", "model.ckpt-1"):
+    (tmp_path / other).touch()
+  save(tmp_path, 2, max_to_keep=1)
+  assert [name for name in names(tmp_path) if "ckpt-1" in name] == [
+    "model.ckpt-1", "model.ckpt-1.index~", "model.ckpt-1.zip"
+  ]
 
 
 def test_half_saved_checkpoints_do_not_count_as_kept(tmp_path):
@@ -395,26 +419,6 @@ def test_a_second_training_is_refused_and_removes_nothing(tmp_path):
     run_folder.check_output_dir(str(tmp_path), RUN, TRAINS)
   run_folder.check_output_dir(str(tmp_path), RUN)  # To predict.
   assert names(tmp_path) == before
-
-
-def test_only_temporary_files_of_killed_processes_are_removed(tmp_path):
-  gone = subprocess.Popen(["true"])
-  gone.wait()
-  (tmp_path / "final_model").mkdir()
-  made = {
-    f"{tmp_path}/{name}.tmp-{process_identity.machine()}-0a1b2c3d-{pid}{part}"
-    for pid in (gone.pid, 1)
-    for name, part in (
-      ("train.tf_record", ""),
-      ("final_model/model.ckpt", ".data-00000-of-00001.tempstate123"),
-    )
-  }
-  for path in made:
-    pathlib.Path(path).touch()
-  run_folder.check_output_dir(str(tmp_path), RUN, TRAINS)
-  assert {path for path in made if os.path.exists(path)} == {
-    path for path in made if "0a1b2c3d-1" in path.replace(str(gone.pid), "")
-  }
 
 
 def test_a_run_that_was_taken_over_saves_nothing_more(tmp_path):

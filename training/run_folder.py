@@ -219,9 +219,6 @@ def _remove_leftovers(folder):
     }
     if alone or _TEMPORARY.match(name):
       tf.io.gfile.remove(os.path.join(folder, name))
-  # Of the folders in it, too: final_model, best_model, repaired.
-  for name in ["", *names]:
-    file_io.remove_stale_temporary_files(os.path.join(folder, name))
 
 
 def _check_same_run(path, fingerprint, trained_with):
@@ -295,7 +292,7 @@ def save(folder, step, tensors, *, extra=None, max_to_keep=5):
 
 def _commit(prefix, extra):
   """Writes the file that says that a checkpoint is whole."""
-  files = tf.io.gfile.glob(f"{prefix}.data-*") + [f"{prefix}.index"]
+  files = [f for f in weight_files.files_of(prefix) if f[-5:] != ".meta"]
   marker = {
     "files": {os.path.basename(path): _summary(path) for path in files},
     "extra": extra,
@@ -327,9 +324,7 @@ def _remove_oldest(folder, step, max_to_keep):
   for old in gone:
     # The commit first: a checkpoint that is half removed must not count.
     prefix = os.path.join(folder, f"model.ckpt-{old}")
-    _remove(f"{prefix}.commit")
-    _remove(f"{prefix}.index")
-    for path in tf.io.gfile.glob(f"{prefix}.*"):
+    for path in [f"{prefix}.commit", *weight_files.files_of(prefix)]:
       _remove(path)
   return sorted(set(steps) - set(gone))
 
