@@ -6,8 +6,8 @@ r"""Serves a SavedModel of export_saved_model.py over HTTP.
 
 For those without TensorFlow Serving, whose REST form it speaks. Requests that
 come at the same time are computed together. SIGTERM and SIGINT (Ctrl-C) end
-it after the requests under way. Needs aiohttp: pip install '.[serve]', in a
-clone of this project.
+it after the requests under way, within 25 seconds. Needs aiohttp: in a clone of
+this project, pip install '.[serve]'.
 """
 
 from absl import flags
@@ -58,7 +58,8 @@ flags.DEFINE_integer(
 )
 flags.DEFINE_float(
   "timeout_s", 30.0,
-  "A request that is not answered by then is refused with 504.",
+  "A request that is not answered by then is refused with 504; a connection "
+  "on which no request has come by then is closed.",
   lower_bound=0.001,
 )
 flags.DEFINE_integer(
@@ -125,7 +126,9 @@ def main(_):
     logging.info("ask it: %s", rest.example_request(
       model.specs["serving_default"], settings.host, settings.port, name
     ))
-  server.run(application, settings.host, settings.port, name)
+  server.run(
+    application, settings.host, settings.port, name, timeout=settings.timeout_s
+  )
   logging.info(
     "stopped; %d texts in %d batches",
     batcher.num_instances, batcher.num_batches,

@@ -46,7 +46,7 @@ MODEL_GARDEN = ["tf-keras==2.20.1", "tf-models-official==2.20.0"]
 
 # What some flags need: their scripts say so where it is missing.
 BEAM, PARQUET, PLOT = ["apache-beam"], ["pyarrow"], ["matplotlib"]
-SERVE = ["aiohttp"]
+SERVE = ["aiohttp>=3.14"]
 
 EXTRAS = {
   "test": [

@@ -7,10 +7,9 @@ a line; the other separators of Unicode, which real texts hold, do not.
 
 import csv
 import itertools
-import json
 from typing import Iterator, NamedTuple
 
-from common import errors, file_io
+from common import errors, file_io, json_files
 
 _BYTE_ORDER_MARK = "\ufeff"
 # A text may be a whole book; csv stops at 131072 characters unless told.
@@ -202,9 +201,9 @@ def stream_json_lines(path, names):
 def _json_row(line, names):
   """Returns (row, None), or (None, what is wrong with a line)."""
   try:
-    values = json.loads(line)
-  except ValueError as error:
-    return None, f"not JSON ({error}); every line must be one object"
+    values = json_files.parse(line)
+  except errors.InputError as error:
+    return None, f"{error}; every line must be one object"
   if not isinstance(values, dict):
     return None, f"expected an object in JSON, got {line:.40}"
   for name in names:

@@ -4,6 +4,37 @@ import json
 
 from common import errors, file_io
 
+# Of lists and objects inside each other. What reads a value walks through it by
+# recursion, numpy stops at 32 axes, and no file of ours has more than ten.
+_MAX_DEPTH = 30
+
+
+def parse(text: str | bytes):
+  """Returns the value of a JSON text.
+
+  Raises:
+    InputError: it is not JSON, or nested too deeply.
+  """
+  try:
+    value = json.loads(text)
+    level = [value]
+    for _ in range(_MAX_DEPTH + 1):
+      level = [inner for outer in level for inner in _containers(outer)]
+    if not level:
+      return value
+  except RecursionError:
+    pass
+  except ValueError as error:  # UnicodeDecodeError and JSONDecodeError too.
+    raise errors.InputError(f"not JSON: {error}") from error
+  raise errors.InputError("JSON that is nested too deeply")
+
+
+def _containers(value):
+  values = value.values() if isinstance(value, dict) else value
+  if isinstance(value, (dict, list)):
+    return [inner for inner in values if isinstance(inner, (dict, list))]
+  return []
+
 
 def read(path, kind=dict):
   """Returns what a JSON file holds.
@@ -19,9 +50,9 @@ def read(path, kind=dict):
   with file_io.open_for_reading(path) as stream:
     data = stream.read()
   try:
-    values = json.loads(data.decode("utf-8"))
-  except ValueError as error:
-    raise errors.InputError(f"{path}: not JSON: {error}") from error
+    values = parse(data)
+  except errors.InputError as error:
+    raise errors.InputError(f"{path}: {error}") from error
   if not isinstance(values, kind):
     expected = {dict: "an object", list: "a list"}[kind]
     raise errors.InputError(

@@ -1,8 +1,9 @@
 """How many connections a server takes, and what becomes of the others.
 
 Each connection needs a file descriptor. A process that has none left cannot
-even refuse a connection: so the limit is below that of the system, and the
-connections above it are answered 503 and closed.
+even refuse a connection: so the limit is below that of the system. At the
+limit the oldest connection without a request in progress makes room; where all
+are busy, a new one is answered 503 and closed.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from absl import logging
 _BACKLOG = 64
 # Descriptors that files, pipes and threads may still need.
 _SPARE = 32
-_SECONDS_BETWEEN_LINES = 30.0
+_LOG_INTERVAL = 30.0  # Seconds.
 _SENTENCE = b'{"error": "too many connections are open; try again later"}'
 _REFUSAL = (
   b"HTTP/1.1 503 Service Unavailable\r\n"
@@ -28,7 +29,33 @@ _REFUSAL = (
 )
 
 
-def limits():
+class LimitedLog:
+  """Warnings, at most `most` of them in half a minute; the rest is counted."""
+
+  def __init__(self, most: int):
+    self._most, self._count = most, 0
+    self._began = -_LOG_INTERVAL
+
+  def warning(self, line: str, *values) -> None:
+    now = time.monotonic()
+    if now - self._began > _LOG_INTERVAL:
+      if self._count > self._most:
+        logging.warning("%d more warnings left out", self._count - self._most)
+      self._began, self._count = now, 0
+    self._count += 1
+    if self._count <= self._most:
+      logging.warning(line, *values)
+
+  # What aiohttp calls its logger for: requests that are not HTTP.
+
+  def exception(self, line: str, *values, exc_info=None) -> None:
+    self.warning(f"{line}: %.200a", *values, str(exc_info))
+
+  def debug(self, *_, **__) -> None:
+    pass
+
+
+def limits() -> tuple[int, int]:
   """Returns (most connections, backlog) for this process as it is now."""
   allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
   if allowed == resource.RLIM_INFINITY:
@@ -50,36 +77,43 @@ def _open_descriptors():
 class Gate:
   """Makes the protocol of each new connection; to be given to `listen`."""
 
-  def __init__(self, server, most):
-    """Takes note of the limit.
-
-    Args:
-      server: aiohttp.web.Server.
-      most: connections that may be open at once.
-    """
+  def __init__(self, server, most: int):
+    """Takes an aiohttp.web.Server and how many connections may be open."""
     self._server = server
     self._most = most
-    self._line_logged = None
+    self._busy = set()
+    self._log = LimitedLog(1)
+    self._handle = server.request_handler
+    server.request_handler = self._noted
+
+  async def _noted(self, request):
+    """Handles a request; its connection is not idle for so long."""
+    self._busy.add(request.protocol)
+    try:
+      return await self._handle(request)
+    finally:
+      self._busy.discard(request.protocol)
 
   def __call__(self):
     return _Entrance(self)
 
   def handler(self):
     """Returns the protocol that serves a connection; None to refuse it."""
-    if len(self._server.connections) < self._most:
-      return self._server()
-    self.log(f"{self._most} connections are open: refusing more with 503")
-    return None
+    if len(self._server.connections) >= self._most and not self._made_room():
+      self._log.warning(
+        "%d connections are open: refusing more with 503", self._most
+      )
+      return None
+    return self._server()
 
-  def log(self, line):
-    """Logs a line, but none of them twice within half a minute."""
-    now = time.monotonic()
-    if (
-      self._line_logged is None
-      or now - self._line_logged > _SECONDS_BETWEEN_LINES
-    ):
-      self._line_logged = now
-      logging.warning("%s", line)
+  def _made_room(self):
+    # Those that are being closed have no transport any more.
+    opened = [c for c in self._server.connections if c.transport is not None]
+    idle = [c for c in opened if c not in self._busy]
+    # In the order in which they came.
+    if len(opened) >= self._most and idle:
+      idle[0].force_close()
+    return len(opened) < self._most or bool(idle)
 
   def loop_failed(self, loop, context):
     """Exception handler of the event loop: no traceback for no descriptors."""
@@ -88,7 +122,7 @@ class Gate:
       errno.EMFILE, errno.ENFILE
     ):
       # asyncio accepts again after a second.
-      self.log(f"cannot accept connections for now: {error.strerror}")
+      self._log.warning("cannot accept connections for now: %s", error.strerror)
     else:
       loop.default_exception_handler(context)
 
@@ -112,8 +146,10 @@ class _Entrance(asyncio.Protocol):
     handler.connection_made(transport)
 
 
-async def listen(server, host, port, *, most=None):
-  """Starts to accept connections; returns an asyncio.Server.
+async def listen(
+  server, host: str, port: int, *, most: int | None = None
+) -> asyncio.Server:
+  """Starts to accept connections.
 
   Args:
     server: aiohttp.web.Server.

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from common import errors
+from common import errors, json_files
 
 
 class InputSpec(NamedTuple):
@@ -134,11 +134,9 @@ def format_status(version):
 
 def _json_object(body):
   try:
-    request = json.loads(body)
-  except RecursionError as error:
-    raise errors.InputError("the JSON is nested too deeply") from error
-  except ValueError as error:  # UnicodeDecodeError and JSONDecodeError too.
-    raise errors.InputError(f"the body is not JSON: {error}") from error
+    request = json_files.parse(body)
+  except errors.InputError as error:
+    raise errors.InputError(f"the body is {error}") from error
   # A list or a number is JSON too.
   if not isinstance(request, dict):
     raise errors.InputError(

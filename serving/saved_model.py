@@ -46,7 +46,7 @@ def write(folder, model, *, warmup_texts=(), name="bert"):
     name: the name that the server knows the model by, for these requests.
 
   Raises:
-    InputError: the folder exists.
+    InputError: the folder exists, or cannot be written.
   """
   if tf.io.gfile.exists(folder):
     raise errors.InputError(
@@ -66,9 +66,15 @@ def write(folder, model, *, warmup_texts=(), name="bert"):
     # One step: who watches the folder sees a whole model or none.
     tf.io.gfile.rename(temporary, folder)
   # An interrupt from the keyboard must not leave gigabytes behind.
-  except BaseException:
+  except BaseException as error:
     with contextlib.suppress(tf.errors.OpError):  # There may be none yet.
       tf.io.gfile.rmtree(temporary)
+    # A full disk, a folder that cannot be written to.
+    if isinstance(error, tf.errors.OpError):
+      raise errors.InputError(
+        f"cannot write {folder}: {error.message}; make room, or give another "
+        "--export_dir"
+      ) from error
     raise
 
 
@@ -122,7 +128,7 @@ def _signatures(model):
 
   @functools.partial(tf.function, autograph=False)
   def ids(**inputs):
-    return model.from_ids(**inputs)
+    return model.from_ids(**model.checked(**inputs))
 
   return {
     "serving_default": text.get_concrete_function(

@@ -7,12 +7,15 @@
 
 Every refusal is a JSON object with the key "error": 400 a request that makes
 no sense, 404 another model, 413 a body that is too large, 503 too many
-requests or connections at once, 504 too long.
+requests or connections at once, 504 too long. A connection on which no whole
+request comes in time is closed without an answer.
 """
 
 import asyncio
 import json
+import os
 import signal
+import threading
 
 import numpy as np
 import tensorflow as tf
@@ -25,8 +28,15 @@ try:
   from aiohttp import web
 except ImportError:  # An extra: only the server needs it.
   web = None
+else:
+  _LOG = web.AppKey("log", connections.LimitedLog)
 
 _MODEL = "/v1/models/{name:[^/:]+}"
+# From the signal to the end. aiohttp waits twice for the requests in progress:
+# for their end, then for that of their reading.
+_SECONDS_TO_END = 22.0
+_SECONDS_TO_FINISH = 8.0
+_LOG_LINES = 10  # About refused requests, in half a minute.
 
 
 def make_application(
@@ -57,23 +67,30 @@ def make_application(
     application.router.add_post(path + ":predict", handlers.predict)
     application.router.add_get(path + "/metadata", handlers.metadata)
     application.router.add_get(path, handlers.status)
+  application[_LOG] = connections.LimitedLog(_LOG_LINES)
   application.cleanup_ctx.append(_running(batcher))
   return application
 
 
-def run(application, host, port, name):
+def run(
+  application, host: str, port: int, name: str, *, timeout: float = 30.0
+) -> None:
   """Serves until SIGTERM or SIGINT, then answers what has been asked.
+
+  It ends within 25 seconds, whatever clients do.
 
   Args:
     application: of `make_application`.
     host, port: where to listen; port 0 takes a free one.
     name: of the model; the URL is printed when it can be asked.
+    timeout: seconds that a connection may be open without a whole request,
+      before the first one and between two.
 
   Raises:
     InputError: one cannot listen there.
   """
   try:
-    asyncio.run(_serve(application, host, port, name))
+    asyncio.run(_serve(application, host, port, name, timeout))
   except OSError as error:
     raise errors.InputError(
       f"cannot listen on {host}:{port} ({error.strerror}); give another "
@@ -81,26 +98,43 @@ def run(application, host, port, name):
     ) from error
 
 
-async def _serve(application, host, port, name):
+async def _serve(application, host, port, name, timeout):
   # No line in the log for each request.
-  runner = web.AppRunner(application, handle_signals=False, access_log=None)
+  runner = web.AppRunner(
+    application,
+    handle_signals=False,
+    access_log=None,
+    logger=application[_LOG],
+    keepalive_timeout=timeout,
+    shutdown_timeout=_SECONDS_TO_FINISH,
+  )
   stop = asyncio.Event()
   for number in (signal.SIGTERM, signal.SIGINT):
     # Not signal.signal: a handler of the loop may set an asyncio.Event.
     asyncio.get_running_loop().add_signal_handler(number, stop.set)
   await runner.setup()
   listener = None
+  # A batch that is being computed cannot be stopped otherwise.
+  end = threading.Timer(_SECONDS_TO_END, _end_now)
+  end.daemon = True
   try:
     listener = await connections.listen(runner.server, host, port)
     address, port = listener.sockets[0].getsockname()[:2]
     print(f"http://{address}:{port}/v1/models/{name}", flush=True)
     await stop.wait()
+    end.start()
   finally:
     if listener:
       # No new connections; those that are open finish below.
       listener.close()
     # Waits for the requests under way, then closes the batcher.
     await runner.cleanup()
+    end.cancel()
+
+
+def _end_now():
+  logging.warning("ended before a batch was computed")
+  os._exit(1)
 
 
 def _running(batcher):
@@ -175,7 +209,9 @@ def _reason(error):
   """Returns the line of TensorFlow's message that says what is wrong."""
   # What follows names nodes of the graph.
   message = error.message.split("\n\t [[")[0]
-  return message.strip().split("\n")[-1]
+  reason = message.strip().split("\n")[-1]
+  # Of tf.debugging.Assert: "assertion failed: [the sentence]".
+  return reason.removeprefix("assertion failed: [").removesuffix("]")
 
 
 async def _refuse(request, handler):
@@ -203,4 +239,8 @@ async def _refuse(request, handler):
     logging.exception("%s %s", request.method, request.path)
     refusal = 500, "a fault of the server; its log has the details"
   status, sentence = refusal
+  request.app[_LOG].warning(
+    "%s %.100a from %s: %d %.200a",
+    request.method, request.path, request.remote, status, sentence,
+  )
   return _json(rest.format_error(sentence), status)

@@ -8,7 +8,6 @@ one document. All other keys come back with the prediction.
 """
 
 import contextlib
-import json
 
 from common import errors, file_io, json_files
 from tagging import dataset
@@ -29,13 +28,9 @@ def parse(line, place):
     InputError: no JSON, or no list of words in it.
   """
   try:
-    values = json.loads(line)
-  except ValueError as error:
-    raise errors.InputError(f"{place}: not JSON: {error}") from error
-  except RecursionError as error:
-    raise errors.InputError(
-      f"{place}: lists or objects are nested too deeply; {_EXPECTED}"
-    ) from error
+    values = json_files.parse(line)
+  except errors.InputError as error:
+    raise errors.InputError(f"{place}: {error}; {_EXPECTED}") from error
   name = _key(values, _WORDS) if isinstance(values, dict) else None
   if name is None or not _are_words(values[name]):
     raise errors.InputError(

@@ -21,6 +21,8 @@ def test_what_is_written_is_read(tmp_path):
     (b"{", "not JSON: Expecting"),
     (b'{"a": "\xff"}', "not JSON: 'utf-8' codec"),
     (b"[1]", r"expected an object in JSON, got \[1\]"),
+    (b"[" * 100000, "JSON that is nested too deeply"),
+    (b"[" * 32 + b"]" * 32, "JSON that is nested too deeply"),
   ],
 )
 def test_faults_name_the_file(tmp_path, data, fault):

@@ -118,19 +118,13 @@ def test_more_connections_than_descriptors(saved_model, tmp_path):
         stack.enter_context(socket.create_connection((host, int(port)), 60))
         for _ in range(300)
       ]
-      assert opened[-1].recv(1000).startswith(b"HTTP/1.1 503 ")
-      assert opened[-1].recv(1000) == b""
-    # Those who had a place have gone: there is room again, once the server
-    # has seen it.
-    deadline = time.monotonic() + 60
-    answer = (503, None)
-    while answer[0] == 503 and time.monotonic() < deadline:
+      # The first one made room for the others, and for who does ask.
+      assert opened[0].recv(1000) == b""
       answer = ask(url, tmp_path / "started", present)
-    assert answer == (200, {"predictions": [True]})
-    process.send_signal(signal.SIGTERM)
-    _, log = process.communicate(timeout=120)
+      assert answer == (200, {"predictions": [True]})
+      process.send_signal(signal.SIGTERM)
+      _, log = process.communicate(timeout=25)
     assert process.returncode == 0
-    assert log.count("connections are open: refusing more with 503") == 1
     assert "Traceback" not in log and "socket.accept" not in log
   finally:
     process.kill()

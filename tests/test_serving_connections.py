@@ -1,18 +1,14 @@
-"""The limit of connections: refused, logged once, open again."""
+"""The limit of connections: room is made or they are refused, logged once."""
 
 import asyncio
 import errno
 import logging
 import resource
+import types
 
 import aiohttp.web
 
 from serving import connections
-
-
-async def answer(request):
-  del request
-  return aiohttp.web.Response(text="here")
 
 
 async def ask(port):
@@ -22,26 +18,37 @@ async def ask(port):
   return await reader.readline(), writer
 
 
-def test_connections_above_the_limit_are_refused_until_one_is_closed(caplog):
+def test_the_oldest_idle_connection_makes_room_and_busy_ones_do_not(caplog):
   async def main():
-    runner = aiohttp.web.ServerRunner(aiohttp.web.Server(answer))
+    may_end = asyncio.Event()
+
+    async def slow(request):
+      await may_end.wait()
+      return aiohttp.web.Response(text="here")
+
+    runner = aiohttp.web.ServerRunner(aiohttp.web.Server(slow))
     await runner.setup()
     listener = await connections.listen(runner.server, "127.0.0.1", 0, most=2)
     port = listener.sockets[0].getsockname()[1]
-    served = [await ask(port) for _ in range(2)]
-    assert [line for line, _ in served] == [b"HTTP/1.1 200 OK\r\n"] * 2
+    # Says nothing, or half of its headers.
+    silent = [await asyncio.open_connection("127.0.0.1", port) for _ in "ab"]
+    silent[1][1].write(b"GET / HTTP/1.1\r\n")
+    busy = [asyncio.create_task(ask(port)) for _ in "ab"]
+    for reader, _ in silent:
+      assert await reader.read() == b""
     for _ in range(3):
       line, writer = await ask(port)
       assert line == b"HTTP/1.1 503 Service Unavailable\r\n"
       writer.close()
-    served[0][1].close()
-    while len(runner.server.connections) > 1:
-      await asyncio.sleep(0.01)
+    may_end.set()
+    answers = await asyncio.gather(*busy)
+    assert [line for line, _ in answers] == [b"HTTP/1.1 200 OK\r\n"] * 2
     line, writer = await ask(port)
     assert line == b"HTTP/1.1 200 OK\r\n"
-    writer.close()
     listener.close()
     await runner.cleanup()
+    for _, writer in (*silent, *answers):
+      writer.close()
 
   with caplog.at_level(logging.WARNING):
     asyncio.run(main())
@@ -62,7 +69,7 @@ def test_no_descriptors_are_one_line_and_other_errors_are_told(caplog):
   class Loop:
     default_exception_handler = told.append
 
-  gate = connections.Gate(None, 1)
+  gate = connections.Gate(types.SimpleNamespace(request_handler=None), 1)
   full = {"exception": OSError(errno.EMFILE, "Too many open files")}
   gate.loop_failed(Loop, full)
   gate.loop_failed(Loop, full)

@@ -93,6 +93,7 @@ def test_errors(request_, sentence):
     (b"", "not JSON"),
     (b"\xff", "not JSON"),
     (b"[1]", "no object"),
+    *((b"[" * n + b"]" * n, "nested too deeply") for n in (32, 60, 900)),
     (b"[" * 100000, "nested too deeply"),
   ],
 )

@@ -260,6 +260,28 @@ def test_warmup_requests(folder):
   ]
 
 
+@pytest.mark.parametrize("name, values, sentence", [
+  ("input_ids", [[1, 10**6]], "input_ids has a number"),
+  ("segment_ids", [[0, 99]], "segment_ids has a number"),
+  ("input_mask", [[1, -1]], "input_mask has a number"),
+  ("input_mask", [[1]], "input_mask is of another shape"),
+  ("segment_ids", [[0, 0]] * 2, "segment_ids is of another shape"),
+])
+def test_ids_that_do_not_fit_are_refused(name, values, sentence, pair_model):
+  inputs = {n: [[1, 1]] for n in pair_model.id_inputs}
+  pair_model.checked(**{n: tf.constant(v) for n, v in inputs.items()})
+  inputs[name] = values
+  with pytest.raises(tf.errors.InvalidArgumentError, match=sentence):
+    pair_model.checked(**{n: tf.constant(v) for n, v in inputs.items()})
+
+
+def test_the_signature_of_ids_checks_them(folder):
+  signature = tf.saved_model.load(folder).signatures["ids"]
+  ids = tf.zeros([1, 10**5], tf.int32)
+  with pytest.raises(tf.errors.InvalidArgumentError, match="rows of more than"):
+    signature(input_ids=ids, input_mask=ids, segment_ids=ids)
+
+
 # Failures.
 
 
@@ -285,3 +307,10 @@ def test_nothing_is_left_of_an_export_that_fails(
       str(tmp_path / "1"), pair_model, warmup_texts=["a"]
     )
   assert os.listdir(tmp_path) == []
+  # TensorFlow has errors of its own: here its own message of a file as folder.
+  (tmp_path / "file").write_text("")
+  monkeypatch.setattr(
+    tf.saved_model, "save", lambda _, path, **__: tf.io.gfile.makedirs(path)
+  )
+  with pytest.raises(errors.InputError, match="cannot write .*/file/1: "):
+    saved_model.write(str(tmp_path / "file" / "1"), pair_model)

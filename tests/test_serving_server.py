@@ -2,7 +2,10 @@
 
 import asyncio
 import json
+import os
+import signal
 import threading
+import time
 
 import aiohttp
 import numpy as np
@@ -95,6 +98,7 @@ def test_predictions_state_and_metadata():
   [
     ("m:predict", b"{", 400, "the body is not JSON"),
     ("m:predict", body(1), 400, "'text' must be a list of text"),
+    ("m:predict", b"[" * 400 + b"]" * 400, 400, "nested too deeply"),
     ("m:predict", body("a", "b", "c"), 400, "3 instances in one request"),
     ("m:predict", body("bad"), 400, "the model cannot take this: no such id"),
     ("n:predict", body("a"), 404, "no model 'n'"),
@@ -136,6 +140,84 @@ def test_too_many_and_too_slow():
     assert sorted(answers[1:]) == [503, 503, 504]
 
   serve(test, timeout=0.5, max_queue=1)
+
+
+POST = b"POST /v1/models/m:predict HTTP/1.1\r\nHost: x\r\n"
+
+
+@pytest.mark.parametrize(
+  "sent", [b"", b"POST /v1/mod", POST, POST + b"Content-Length: 9\r\n\r\n{"]
+)
+def test_who_sends_half_a_request_is_let_go_and_does_not_delay_the_end(
+  sent, monkeypatch, capsys
+):
+  """A signal to this process ends the server, as in serve.py."""
+  monkeypatch.setattr(server, "_SECONDS_TO_FINISH", 0.2)
+  model = Model()
+  application = server.make_application(
+    model, batching.Batcher(model.run), name="m", timeout=0.1
+  )
+  application.on_startup.append(lambda _: begin())
+  closed = []
+
+  async def begin():
+    asyncio.create_task(client())
+
+  async def client():
+    while not (shown := capsys.readouterr().out):
+      await asyncio.sleep(0.01)
+    port = int(shown.split(":")[2].split("/")[0])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(sent)
+    closed.append(await reader.read(12))
+    _, other = await asyncio.open_connection("127.0.0.1", port)
+    other.write(sent)
+    await asyncio.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+  began = time.monotonic()
+  server.run(application, "127.0.0.1", 0, "m", timeout=0.1)
+  assert closed == [b"HTTP/1.1 504" if b"{" in sent else b""]
+  assert time.monotonic() - began < 3
+
+
+def test_a_batch_without_an_end_does_not_delay_the_end(monkeypatch):
+  model, ended = Model(), []
+  model.may_finish.clear()
+  monkeypatch.setattr(server, "_SECONDS_TO_FINISH", 0.01)
+  monkeypatch.setattr(server, "_SECONDS_TO_END", 0.1)
+  # In place of the process's end.
+  monkeypatch.setattr(
+    os, "_exit", lambda code: (ended.append(code), model.may_finish.set())
+  )
+  batcher = batching.Batcher(model.run)
+  application = server.make_application(model, batcher, name="m")
+  asked = []
+
+  async def begin(_):
+    inputs = {"text": np.array([b"a"], object)}
+    asked.append(asyncio.create_task(batcher.submit("x", inputs)))
+
+  def end():
+    model.started.acquire()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+  application.on_startup.append(begin)
+  threading.Thread(target=end).start()
+  server.run(application, "127.0.0.1", 0, "m")
+  assert ended == [1]
+
+
+def test_a_refusal_is_one_line_and_many_are_few(caplog):
+  async def test(ask, model):
+    for _ in range(12):
+      await ask("/v1/models/m:predict", b'{"instances": [' + b"[" * 500)
+      await ask("/v1/models/m%0Am", b"{}")
+
+  serve(test)
+  lines = [record.getMessage() for record in caplog.records]
+  assert len(lines) == 10 and not any("\n" in line for line in lines)
+  assert lines[0].startswith("POST '/v1/models/m:predict' from 127.0.0.1: 400 ")
 
 
 def test_without_aiohttp(monkeypatch):
