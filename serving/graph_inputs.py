@@ -37,6 +37,40 @@ class Windows(NamedTuple):
   offsets: tf.Tensor
 
 
+def checked(config, **inputs) -> dict:
+  """Returns inputs, if they fit each other and the modeling.BertConfig.
+
+  A table that is asked for a row that it does not have gives zeros on some
+  devices; so what comes from outside is checked, within the graph.
+  """
+  shape = tf.shape(inputs["input_ids"])  # [B, T]
+  sizes = {
+    "input_ids": config.vocab_size,
+    "input_mask": 2,
+    "segment_ids": config.type_vocab_size,
+    "masked_lm_positions": shape[1],
+  }
+  for name, values in inputs.items():
+    axes = 1 if name == "masked_lm_positions" else 2
+    _refuse_unless(
+      tf.reduce_all(tf.shape(values)[:axes] == shape[:axes]),
+      f"{name} is of another shape than input_ids",
+    )
+    _refuse_unless(
+      tf.reduce_all((values >= 0) & (values < sizes[name])),
+      f"{name} has a number that is negative or too large for the model",
+    )
+  most = config.max_position_embeddings
+  _refuse_unless(
+    shape[1] <= most, f"input_ids has rows of more than {most}"
+  )
+  return inputs
+
+
+def _refuse_unless(condition, sentence):
+  tf.debugging.Assert(condition, [sentence])
+
+
 def first_of(ragged, counts):
   """Returns the first `counts` [B] or fewer values of each row [B, (N)]."""
   rows = ragged.value_rowids()

@@ -116,35 +116,6 @@ class ServedModel(tf.Module):
       config, compute_dtype=dtype, storage_dtype=dtype
     )
 
-  def checked(self, **inputs) -> dict:
-    """Returns `id_inputs` that fit each other and the model.
-
-    A table that is asked for a row that it does not have gives zeros on some
-    devices; so what comes from outside is checked, within the graph.
-    """
-    shape = tf.shape(inputs["input_ids"])  # [B, T]
-    sizes = {
-      "input_ids": self.config.vocab_size,
-      "input_mask": 2,
-      "segment_ids": self.config.type_vocab_size,
-      "masked_lm_positions": shape[1],
-    }
-    for name, values in inputs.items():
-      axes = 1 if name == "masked_lm_positions" else 2
-      _refuse_unless(
-        tf.reduce_all(tf.shape(values)[:axes] == shape[:axes]),
-        f"{name} is of another shape than input_ids",
-      )
-      _refuse_unless(
-        tf.reduce_all((values >= 0) & (values < sizes[name])),
-        f"{name} has a number that is negative or too large for the model",
-      )
-    most = self.config.max_position_embeddings
-    _refuse_unless(
-      shape[1] <= most, f"input_ids has rows of more than {most}"
-    )
-    return inputs
-
   def encode(self, inputs, training=False):
     """Returns modeling.BertOutput of a dict with `id_inputs`."""
     return self.bert(
@@ -660,10 +631,6 @@ def _characters(tokens, first, last, found):
     tf.where(found, tf.gather(starts, first), 0),
     tf.where(found, tf.gather(ends, last), 0),
   )
-
-
-def _refuse_unless(condition, sentence):
-  tf.debugging.Assert(condition, [sentence])
 
 
 def _ids_of(tokenizer, *tokens):

@@ -23,6 +23,7 @@ from google.protobuf import json_format
 from tensorflow.core.protobuf import saved_model_pb2
 
 from common import errors, file_io, tfrecord
+from serving import graph_inputs
 
 WARMUP_FILE = os.path.join("assets.extra", "tf_serving_warmup_requests")
 
@@ -128,7 +129,7 @@ def _signatures(model):
 
   @functools.partial(tf.function, autograph=False)
   def ids(**inputs):
-    return model.from_ids(**model.checked(**inputs))
+    return model.from_ids(**graph_inputs.checked(model.config, **inputs))
 
   return {
     "serving_default": text.get_concrete_function(

@@ -12,7 +12,7 @@ import tensorflow as tf
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from common import errors, tfrecord
-from serving import saved_model
+from serving import graph_inputs, saved_model
 from serving_models import LABELS, assert_close, in_python, make, softmax
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -269,10 +269,11 @@ def test_warmup_requests(folder):
 ])
 def test_ids_that_do_not_fit_are_refused(name, values, sentence, pair_model):
   inputs = {n: [[1, 1]] for n in pair_model.id_inputs}
-  pair_model.checked(**{n: tf.constant(v) for n, v in inputs.items()})
-  inputs[name] = values
+  inputs = {n: tf.constant(v) for n, v in inputs.items()}
+  graph_inputs.checked(pair_model.config, **inputs)
+  inputs[name] = tf.constant(values)
   with pytest.raises(tf.errors.InvalidArgumentError, match=sentence):
-    pair_model.checked(**{n: tf.constant(v) for n, v in inputs.items()})
+    graph_inputs.checked(pair_model.config, **inputs)
 
 
 def test_the_signature_of_ids_checks_them(folder):
