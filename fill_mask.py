@@ -25,13 +25,14 @@ flags.DEFINE_integer(
 # --help and mistakes are answered before TensorFlow is loaded.
 command.parse_flags(__name__)
 
+import itertools
 import sys
 
 import tensorflow as tf
 
 import modeling
 from checkpoints import model_settings, weight_files
-from common import errors, file_io
+from common import errors, file_io, line_answers
 from training import input_sequences, setup
 from variants import registry
 
@@ -39,28 +40,28 @@ MASK = "[MASK]"
 
 
 def texts_to_fill(texts, input_file):
-  """Yields (place, text): those given, or from the terminal."""
+  """Yields (place, text) of what is given by flags."""
   for text in texts:
     yield "--text", text
   if input_file:
-    for number, line in file_io.read_lines(input_file):
-      if line.strip():
-        yield f"{input_file}:{number}", line
-  if texts or input_file:
-    return
+    lines = list(file_io.read_lines(input_file))
+    while lines and not lines[-1][1].strip():
+      lines.pop()  # Empty lines at the end are no texts.
+    yield from ((f"{input_file}:{number}", line) for number, line in lines)
+
+
+def answer_lines(fill):
+  """Fills the lines of the standard input; `fill` as in `main`."""
+  source, target = line_answers.standard_streams()
   if sys.stdin.isatty():
     print("Type a text with [MASK], or an empty line to end.")
-  # The bytes: how sys.stdin decodes them depends on the locale.
-  for number, line in enumerate(sys.stdin.buffer, 1):
-    if not line.strip():
-      return
-    where = f"standard input:{number}"
-    try:
-      yield where, line.decode("utf-8").rstrip("\n")
-    except UnicodeDecodeError as error:
-      raise errors.InputError(
-        f"{where}: not UTF-8 (byte {error.start} of the line); type UTF-8"
-      ) from error
+    source = itertools.takewhile(bytes.strip, source)
+  bad = line_answers.answer_lines(
+    source, target,
+    lambda lines: [fill(text, f"line {number}") for number, text in lines],
+    format_error=lambda number, error: f"error\t{error}",
+  )
+  line_answers.require_all_answered(bad)
 
 
 def encode(tokenizer, text, where, *, max_seq_length):
@@ -70,8 +71,9 @@ def encode(tokenizer, text, where, *, max_seq_length):
   the text between the masks is tokenized piece by piece.
 
   Raises:
-    InputError: no [MASK], or more word pieces than the model can take.
+    InputError: no text, no [MASK], or more word pieces than the model takes.
   """
+  errors.require_text(text, where)
   pieces = text.split(MASK)
   if len(pieces) == 1:
     raise errors.InputError(f"{where}: no {MASK} in {text!r}; write one")
@@ -128,9 +130,9 @@ def make_predictor(config, init_checkpoint, *, num_tokens, top_k):
   return predict
 
 
-def print_fillings(text, filled, tokenizer):
-  """Prints a text and, for each [MASK], the word pieces that fit best."""
-  print(text)
+def described(text, filled, tokenizer):
+  """Returns a text and, for each [MASK], a line of what fits best."""
+  lines = [text]
   probabilities, ids = filled.values.numpy()[0], filled.indices.numpy()[0]
   for number, (row, tokens) in enumerate(zip(probabilities, ids), 1):
     shown = "  ".join(
@@ -139,7 +141,8 @@ def print_fillings(text, filled, tokenizer):
         tokenizer.convert_ids_to_tokens(tokens.tolist()), row
       )
     )
-    print(f"  {MASK} {number}: {shown}", flush=True)
+    lines.append(f"  {MASK} {number}: {shown}")
+  return "\n".join(lines)
 
 
 def main(_):
@@ -160,12 +163,18 @@ def main(_):
     num_tokens=num_tokens,
     top_k=min(settings.top_k, num_tokens),
   )
-  for where, text in texts_to_fill(settings.text, settings.input_file):
+
+  def fill(text, where):
     ids, positions = encode(
       tokenizer, text, where, max_seq_length=settings.max_seq_length
     )
     filled = predict(tf.constant([ids]), tf.constant([positions]))
-    print_fillings(text, filled, tokenizer)
+    return described(text, filled, tokenizer)
+
+  for where, text in texts_to_fill(settings.text, settings.input_file):
+    print(fill(text, where), flush=True)
+  if not (settings.text or settings.input_file):
+    answer_lines(fill)
 
 
 if __name__ == "__main__":

@@ -130,8 +130,10 @@ def make_example(number, parts, kind, num_classes):
   """Returns the labelled_examples.Example of a tuple of texts.
 
   Raises:
-    InputError: there are too many or too few.
+    InputError: there are too many or too few, or one is empty.
   """
+  for part in parts:
+    errors.require_text(part, repr(parts)[:100])
   if kind != labelled_examples.CHOICE:
     if len(parts) > 2:
       raise errors.InputError(
@@ -210,9 +212,8 @@ def answer_lines(
 ):
   """Classifies each line of a stream, see line_answers.answer_lines.
 
-  An empty line is answered by an empty line. Lines that wait, as those of a
-  file do, are read ahead and answered some batches together: memory holds no
-  more than these, however many lines there are.
+  Lines that wait, as those of a file do, are read ahead and answered some
+  batches together: memory holds no more than these, however many there are.
 
   Args:
     predict_texts: function of a list of tuples of texts, and of batch_size.

@@ -16,6 +16,22 @@ class InputError(ValueError):
   """Something given by the user (flag, file, checkpoint) cannot be used."""
 
 
+def require_text(text: str, place: str) -> None:
+  """Refuses an empty text: the rule of every way in which texts come.
+
+  Files, the standard input, Python and the server follow it for every head.
+  As in the original: an empty text has vectors (extract_features.py, `encode`,
+  `embed`), and empty texts in files of GLUE's tasks and SQuAD's form are read.
+
+  Raises:
+    InputError: there is nothing but white space.
+  """
+  if not text or text.isspace():
+    raise InputError(
+      f"{place}: an empty text; pass one with a character that is no space"
+    )
+
+
 _FAULTS_SHOWN = 20
 
 

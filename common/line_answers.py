@@ -13,17 +13,19 @@ from common import errors
 def standard_streams():
   """Returns what to read and to write: both are UTF-8, whatever the locale."""
   sys.stdout.reconfigure(encoding="utf-8")
-  return sys.stdin.buffer, sys.stdout
+  # Not sys.stdin.buffer: Python aborts where it cannot close that at its end,
+  # because the thread of `read_batches` still waits for a line.
+  return open(sys.stdin.fileno(), "rb", closefd=False), sys.stdout
 
 
 def answer_lines(
-  source, target, answer, *, format_error, batch_size=1, blank="\n"
+  source, target, answer, *, format_error, batch_size=1, takes_empty=False
 ):
   """Reads lines and writes the answer to each at once, in order.
 
   Lines that are there already when the model is free are answered together.
-  One that cannot be read (not UTF-8, or `answer` refuses it) is answered by
-  what is wrong with it; the others go on.
+  One that cannot be read (not UTF-8, empty, or `answer` refuses it) is answered
+  by what is wrong with it; the others go on.
 
   Args:
     source: iterable of bytes, a line each.
@@ -35,31 +37,29 @@ def answer_lines(
     format_error: function of (number of the line from 1, InputError); returns
       the line that is written in the place of an answer.
     batch_size: at most N lines are answered together.
-    blank: what is written for a line of white space; None: it is answered as
-      any other.
+    takes_empty: whether a line of white space is answered as any other.
 
   Returns:
     How many lines were answered by an error.
   """
   bad = 0
   for lines in read_batches(source, batch_size):
-    # By the number of the line: some are blank, some are bad.
-    texts, answers = {}, {}
+    texts, answers = {}, {}  # By the number of the line.
     for number, line in lines:
       try:
         text = decode(line)
+        if not takes_empty:
+          errors.require_text(text, "the line")
+        texts[number] = text
       except errors.InputError as error:
         answers[number] = error
-        continue
-      if text.strip() or blank is None:
-        texts[number] = text
     answers.update(zip(texts, _answers(answer, list(texts.items()))))
     for number, _ in lines:
-      found = answers.get(number)
+      found = answers[number]
       if isinstance(found, errors.InputError):
         bad += 1
         found = format_error(number, found)
-      target.write(blank if found is None else f"{found}\n")
+      target.write(f"{found}\n")
     target.flush()
   return bad
 

@@ -32,6 +32,6 @@ def answer_lines(source, target, encode, vectors_of, *, batch_size):
     return json_files.line(values).rstrip("\n")
 
   return line_answers.answer_lines(
-    source, target, answer, batch_size=batch_size, blank=None,
-    format_error=format_error,
+    source, target, answer, batch_size=batch_size,
+    takes_empty=True, format_error=format_error,
   )

@@ -11,6 +11,7 @@ with the settings that export_settings finds. Letters: N texts, T tokens of a
 text, L layers, H width, A heads.
 """
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -264,6 +265,9 @@ class TextModel:
       options: dict from names of flags to values.
     """
     columns, is_single = _columns(*texts)
+    if name != "embedding":
+      for number, text in enumerate(itertools.chain(*columns)):
+        errors.require_text(text, f"text number {number % len(columns[0])}")
     head = self._head(name, options)
     names = head.model.text_inputs
     if columns[0] and len(columns) != len(names):

@@ -29,8 +29,7 @@ def answer_lines(source, target, answer):
 
   Args:
     source: iterable of bytes, {"context": ..., "question": ...} each; "id"
-      and whatever else is there comes back with the answer. Empty lines are
-      skipped.
+      and whatever else is there comes back with the answer.
     target: stream of text. A line that cannot be answered gets {"error": one
       sentence}, with its number: the next ones may be right.
     answer: see above.
@@ -40,7 +39,6 @@ def answer_lines(source, target, answer):
   """
   return line_answers.answer_lines(
     source, target, lambda lines: [_line(answer, text) for _, text in lines],
-    blank="",
     format_error=lambda number, error: json_files.line(
       {"error": f"line {number}: {error}"}
     ).rstrip("\n"),
@@ -63,6 +61,7 @@ def _request(text):
       raise errors.InputError(
         f'no text "{name}"; expected {{"context": "...", "question": "..."}}'
       )
+    errors.require_text(values[name], f'"{name}"')
   return values
 
 

@@ -1,9 +1,12 @@
 """Tags sentences as they come, with a model that is loaded once.
 
 In columns a sentence is answered at the empty line that ends it; of JSON lines
-each is a sentence. With document context the answer waits for the end of the
-document: the next -DOCSTART- line, another `document`, the end of the input.
+each is a sentence. What cannot be read is answered by an error. With document
+context the answer waits for the end of the document: the next -DOCSTART- line,
+another `document`, the end of the input.
 """
+
+import itertools
 
 import numpy as np
 import tensorflow as tf
@@ -90,13 +93,18 @@ def tag_stream(source, target, tag, *, answers, batch_size):
 
 
 class ColumnAnswers:
-  """CoNLL columns, answered by the same lines with one more column."""
+  """CoNLL columns, answered by the same lines with one more column.
+
+  A sentence with a line that cannot be read, or with other columns than the
+  first sentence, is answered by one line: "error", a tab, what is wrong.
+  """
 
   def __init__(self, word_column, *, document_context):
     """Takes the number of the words' column."""
-    self.num_bad = 0  # A bad line of columns ends the run.
+    self.num_bad = 0
     self._word_column, self._by_document = word_column, document_context
-    self._lines = []  # (number, text) of what waits for its end.
+    self._width = None  # Columns of the first sentence.
+    self._lines = []  # (number, text or InputError) of what waits for its end.
 
   def add(self, lines, tag):
     """Takes lines, (number, bytes) each; returns the answers that are due."""
@@ -105,7 +113,8 @@ class ColumnAnswers:
       try:
         text = line_answers.decode(line)
       except errors.InputError as error:
-        raise errors.InputError(f"{SOURCE}:{number}: {error}") from error
+        self._lines.append((number, error))
+        continue
       # What is before this line is complete; the line begins the next document.
       if dataset.starts_document(text):
         due = len(self._lines)
@@ -121,27 +130,58 @@ class ColumnAnswers:
 
   def _answer(self, count, tag):
     lines, self._lines = self._lines[:count], self._lines[count:]
-    has_words = any(
-      dataset.columns(text) and not dataset.starts_document(text)
-      for _, text in lines
-    )
-    predicted = []
+    good, faults = [], {}  # Number of lines before an error -> the error.
+    for is_word, block in itertools.groupby(lines, _is_word):
+      block = list(block)
+      try:
+        if is_word:
+          self._check(block)
+        good += block
+      except errors.InputError as error:
+        self.num_bad += 1
+        faults[len(good)] = f"error\t{' '.join(str(error).split())}\n"
     # Empty lines alone make no sentence, and are answered as they are.
-    if has_words:
-      predicted = tag(
-        dataset.parse_sentences(
-          lines, SOURCE, word_column=self._word_column, labelled=False
-        )
+    predicted = tag(self._parse(good)) if any(map(_is_word, good)) else []
+    answers = list(dataset.with_column((text for _, text in good), predicted))
+    # From the end: what is inserted moves what comes after it.
+    for place in reversed(faults):
+      answers.insert(place, faults[place])
+    return "".join(answers)
+
+  def _parse(self, lines):
+    return dataset.parse_sentences(
+      lines, SOURCE, word_column=self._word_column, labelled=False
+    )
+
+  def _check(self, lines):
+    """Refuses a sentence that cannot be read, or differs from the first."""
+    for number, text in lines:
+      if isinstance(text, errors.InputError):
+        raise errors.InputError(f"{SOURCE}:{number}: {text}") from text
+    self._parse(lines)
+    number, text = lines[0]
+    width = len(dataset.columns(text))
+    self._width = self._width or width
+    if width != self._width:
+      raise errors.InputError(
+        f"{SOURCE}:{number}: {width} columns, but the first sentence has "
+        f"{self._width}; every word needs all columns"
       )
-    texts = (text for _, text in lines)
-    return "".join(dataset.with_column(texts, predicted))
+
+
+def _is_word(line):
+  """Whether (number, text or InputError) is a line within a sentence."""
+  _, text = line
+  return isinstance(text, errors.InputError) or bool(
+    dataset.columns(text) and not dataset.starts_document(text)
+  )
 
 
 class JsonAnswers:
   """JSON lines, answered by the same objects with their labels.
 
   A line that cannot be read is answered by {"error": one sentence}; the next
-  ones may be right. An empty line is skipped.
+  ones may be right.
   """
 
   def __init__(self, *, document_context):
@@ -154,10 +194,9 @@ class JsonAnswers:
     """Takes lines, (number, bytes) each; returns the answers that are due."""
     due = 0
     for number, line in lines:
-      if not line.strip():
-        continue
       try:
         text = line_answers.decode(line)
+        errors.require_text(text, f"line {number}")
         values = json_sentences.parse(text, f"line {number}")
         # As in a file: a document is a run of lines with one name.
         if values.get("document") != self._document:

@@ -1,10 +1,13 @@
 """Lines answered as they come."""
 
 import io
+import subprocess
+import sys
 import threading
 
 import pytest
 
+import script_runner
 from common import errors, line_answers
 
 
@@ -28,20 +31,34 @@ def answers(source, **options):
 
 @pytest.mark.parametrize("batch_size", [1, 2, 9])
 def test_each_line_has_its_answer_or_what_is_wrong(batch_size):
-  source = io.BytesIO(b"a b\r\n\nwhy?\n\xff\nc")
-  assert answers(source, batch_size=batch_size) == (
-    2,
-    "1 A B\n\n3: no questions\n4: not UTF-8 (byte 0 of the line); send UTF-8\n"
-    "5 C\n",
+  source = io.BytesIO(b"a b\r\n \nwhy?\n\xff\nc")
+  bad, written = answers(source, batch_size=batch_size)
+  first, empty, *others = written.splitlines()
+  assert (bad, first) == (3, "1 A B")
+  assert empty.startswith("2: the line: an empty text")
+  assert others == [
+    "3: no questions", "4: not UTF-8 (byte 0 of the line); send UTF-8", "5 C"
+  ]
+
+
+def test_empty_lines_may_be_answered_as_others_are():
+  assert answers(io.BytesIO(b"\na\n"), takes_empty=True) == (0, "1 \n2 A\n")
+
+
+def test_a_script_may_end_while_a_line_is_awaited():
+  """The thread that waits for the standard input must not abort Python."""
+  code = (
+    "from common import line_answers\n"
+    "source, _ = line_answers.standard_streams()\n"
+    "for lines in line_answers.read_batches(source, 1): raise SystemExit(3)"
   )
-
-
-def test_blank_lines_may_have_no_answer():
-  assert answers(io.BytesIO(b"\n \na\n"), blank="") == (0, "3 A\n")
-
-
-def test_blank_lines_may_be_answered_as_others_are():
-  assert answers(io.BytesIO(b"\na\n"), blank=None) == (0, "1 \n2 A\n")
+  with subprocess.Popen(
+    [sys.executable, "-c", code], stdin=subprocess.PIPE,
+    stderr=subprocess.PIPE, cwd=script_runner.ROOT,
+  ) as process:
+    process.stdin.write(b"a\n")
+    process.stdin.flush()  # And the pipe stays open.
+    assert process.wait(20) == 3, process.stderr.read()
 
 
 def test_a_line_is_answered_before_the_next_one_comes():

@@ -309,11 +309,10 @@ def test_the_model_folder_alone_answers_texts(trained, folder, tmp_path):
   )
   assert done.code == 1
   assert "--max_seq_length=12 (trained with 16)" in done.err
-  assert "error: 1 line of the standard input could not be" in done.last_line
-  first, empty, bad, second = done.out.splitlines()
-  assert json.loads(first)["label"] == "good" and empty == ""
-  assert "not UTF-8" in json.loads(bad)["error"]
-  answer = json.loads(second)
+  assert "error: 2 lines of the standard input could not be" in done.last_line
+  first, empty, bad, answer = map(json.loads, done.out.splitlines())
+  assert first["label"] == "good" and "an empty text" in empty["error"]
+  assert "not UTF-8" in bad["error"]
   assert answer["label"] == "bad"
   assert set(answer["scores"]) == {"bad", "good"}
 

@@ -382,10 +382,14 @@ def assert_best_words(text, fillings):
     )
 
 
-def test_texts_from_standard_input_until_an_empty_line():
-  done = fill_mask(stdin=b"the [MASK]\na [MASK] b\n\nnot [MASK] read\n")
-  assert done.code == 0, done.err
-  fillings = read_fillings(done.out)
+def test_texts_from_standard_input_and_what_is_wrong_with_them():
+  done = fill_mask(stdin=b"the [MASK]\n\n\xff\nno mask\na [MASK] b\n")
+  assert done.code == 1 and "3 lines of the standard" in done.last_line
+  lines = done.out.splitlines(True)
+  faults = ("an empty text", "not UTF-8", "no [MASK]")
+  for line, fault in zip(lines[2:5], faults):
+    assert line.startswith("error\t") and fault in line
+  fillings = read_fillings("".join(lines[:2] + lines[5:]))
   assert [text for text, _ in fillings] == ["the [MASK]", "a [MASK] b"]
   assert [len(masks[0]) for _, masks in fillings] == [5, 5]
 
@@ -533,7 +537,6 @@ def test_the_folder_of_another_model_is_refused(damaged, trained):
     ),
     ({"input_file": "none.txt"}, ["no such file: none.txt"]),
     ({"input_file": "latin_1.txt"}, ["latin_1.txt:2: not UTF-8"]),
-    ({"stdin": b"caf\xe9 [MASK]\n"}, ["standard input", "UTF-8"]),
   ],
 )
 def test_mistakes_in_filling_masks(damaged, monkeypatch, flags, parts):

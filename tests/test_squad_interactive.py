@@ -15,7 +15,8 @@ def answer(question, context):
 
 def test_each_line_has_its_answer_or_what_is_wrong():
   lines = [
-    '{"id": 3, "context": "\u00e9t\u00e9 1", "question": "?"}', "", "{",
+    '{"id": 3, "context": "\u00e9t\u00e9 1", "question": "?"}',
+    '{"context": " ", "question": "?"}', "{",
     "[1]", '{"context": 5, "question": "?"}',
     '{"context": "a", "question": "fail"}',
     '{"context": "b", "question": "?"}',
@@ -23,8 +24,9 @@ def test_each_line_has_its_answer_or_what_is_wrong():
   source = [f"{line}\n".encode() for line in lines]
   source.append(b'{"context": "\xe9"\n')
   target = io.StringIO()
-  assert interactive.answer_lines(source, target, answer) == 5
+  assert interactive.answer_lines(source, target, answer) == 6
   results = [json.loads(line) for line in target.getvalue().splitlines()]
+  assert 'line 2: "context": an empty text' in results.pop(1)["error"]
   assert results[0] == {
     "id": 3, "question": "?", "answer": "\u00e9t\u00e9", "probability": 0.5
   }

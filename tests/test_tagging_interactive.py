@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 import tokenization
-from common import errors
 from tagging import interactive
 
 LABELS = ["O", "B-X"]
@@ -65,10 +64,18 @@ def test_a_sentence_is_answered_before_the_next_one_comes():
   assert target.getvalue() == "A B-X\n\nb O\n"
 
 
-def test_columns_that_are_not_utf8_are_named():
-  answers = interactive.ColumnAnswers(0, document_context=False)
-  with pytest.raises(errors.InputError, match="standard input:2: not UTF-8"):
-    answer([b"a\n", b"\xff\n"], answers)
+@pytest.mark.parametrize("document_context", [False, True])
+def test_sentences_that_cannot_be_read_stop_no_other(document_context):
+  """Not UTF-8; columns that vary; other columns than the first sentence."""
+  lines = b"A x\n\nb x\n\xff\n\nB x\nc\n\nC\n\nD x\n".splitlines(True)
+  answers = interactive.ColumnAnswers(0, document_context=document_context)
+  out, _, bad = answer(lines, answers)
+  first, *found, last, end = out.split("\n\n") + [""]
+  assert (first, last, end, bad) == ("A x B-X", "D x B-X\n", "", 3)
+  for number, fault, line in zip(
+    (4, 7, 9), ("not UTF-8", "1 columns, but line 6", "1 columns"), found
+  ):
+    assert line.startswith(f"error\tstandard input:{number}: {fault}")
 
 
 @pytest.mark.parametrize(
@@ -85,8 +92,9 @@ def test_json_lines_and_what_is_wrong_with_them(document_context, calls):
   lines[1:1] = [b"\n", b"{}\n"]
   answers = interactive.JsonAnswers(document_context=document_context)
   out, found, bad = answer(lines, answers)
-  assert (found, bad) == (calls, 1)
-  first, error, *others = map(json.loads, out.splitlines())
+  assert (found, bad) == (calls, 2)
+  first, empty, error, *others = map(json.loads, out.splitlines())
+  assert "line 2: an empty text" in empty["error"]
   assert error["error"].startswith("line 3: no list of words")
   assert [first, *others] == [
     {**values, "predicted": labels}
