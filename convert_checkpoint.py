@@ -9,10 +9,7 @@ between what the two ends compute, with a verdict in four lines at the end.
 BERT-base takes a few seconds.
 """
 
-from absl import flags
-
-from common import choices, command
-from training import common_flags
+from common import choices, command, flags
 
 flags.DEFINE_string(
   "input", None,
@@ -48,16 +45,18 @@ flags.DEFINE_string(
 flags.DEFINE_bool(
   "do_lower_case", None,
   "Case of the tokenizer of a Hugging Face output; by default found from the "
-  "vocabulary.",
+  "vocabulary.", needs="to=huggingface",
 )
 flags.DEFINE_enum(
   "architecture", None, choices.HUGGINGFACE_ARCHITECTURES,
   "Class of transformers that a Hugging Face output is for; by default found "
   "from the weights, where a head of tokens looks like one of sentences.",
+  needs="to=huggingface",
 )
 flags.DEFINE_bool(
   "keep_optimizer_state", True,
   "Whether Adam's moments and the step are carried over from TF1 to TF1.",
+  needs="to=tf1|to=tf2",
 )
 flags.DEFINE_bool(
   "verify", False,
@@ -69,7 +68,7 @@ flags.DEFINE_bool(
 command.parse_flags(__name__)
 
 from checkpoints import comparison, converter, model_folder
-from common import errors, run_settings
+from common import errors
 
 # Larger differences than this are not rounding of float32.
 TOLERANCE = 1e-3
@@ -133,8 +132,7 @@ def with_model_dir(settings):
 
 
 def main(_):
-  settings = common_flags.read_settings()
-  run_settings.refuse_ignored(settings, converter.CONFLICTS)
+  settings = flags.read_settings()
   settings = with_model_dir(settings)
   source = converter.open_source(
     settings.input,

@@ -16,10 +16,7 @@ which writes /tmp/sample.tfrecord-00000-of-00012 and so on, a file for every
 50 MB of text. The same command again makes only the missing files.
 """
 
-from absl import flags
-
-from common import choices, command
-from training import common_flags
+from common import choices, command, flags
 
 # The original's flags, with its defaults.
 
@@ -44,6 +41,7 @@ flags.DEFINE_bool(
 flags.DEFINE_bool(
   "do_whole_word_mask", False,
   "Mask all pieces of a word together instead of single pieces.",
+  not_with="dynamic_masking mask_runs",
 )
 flags.DEFINE_integer(
   "max_seq_length", 128, "Length of every record, padding included."
@@ -78,6 +76,7 @@ flags.DEFINE_bool(
   "segmented_text", False,
   "Chinese text whose words a segmenter has separated by white space, for "
   "--do_whole_word_mask. The tokens are those of plain text.",
+  needs="do_whole_word_mask|mask_runs|dynamic_masking",
 )
 
 # The records.
@@ -91,7 +90,7 @@ flags.DEFINE_enum(
 flags.DEFINE_enum(
   "mask_runs", None, choices.MASKED_RUNS,
   "Mask runs of whole words: spans as in SpanBERT (1 to 10 words, replaced "
-  "together), ngrams as in ALBERT (1 to 3 words).",
+  "together), ngrams as in ALBERT (1 to 3 words)."
 )
 flags.DEFINE_bool(
   "dynamic_masking", False,
@@ -110,12 +109,14 @@ flags.DEFINE_float(
 flags.DEFINE_integer(
   "num_processes", 1,
   "Processes of this machine that make shards. The files do not depend on "
-  "their number.", lower_bound=1,
+  "their number.", lower_bound=1, needs="shard_size_mb|num_processes=1",
+  not_with="runner",
 )
 flags.DEFINE_string(
   "runner", None,
   "Make the shards on a cluster with Apache Beam: DirectRunner, FlinkRunner, "
   "SparkRunner, DataflowRunner, ... Flags of the runner follow after a --.",
+  needs="shard_size_mb",
 )
 flags.DEFINE_bool(
   "verify", False,
@@ -123,6 +124,12 @@ flags.DEFINE_bool(
   "and print a report.",
 )
 
+flags.rule(
+  "mask_runs masked_lm_prob max_predictions_per_seq",
+  not_with="dynamic_masking",
+  why=", which stores no masks: pass it to run_pretraining.py",
+)
+flags.rule_for_others("verify", but="vocab_file output_file")
 flags.mark_flag_as_required("output_file")
 for required in ("input_file", "vocab_file"):
   flags.register_multi_flags_validator(
@@ -145,13 +152,11 @@ from common import (
   errors,
   file_io,
   progress,
-  run_settings,
   tfrecord,
   unknown_tokens,
 )
 from pretraining import (
   beam_shards,
-  flag_conflicts,
   instance_maker,
   record_maker,
   record_report,
@@ -163,8 +168,7 @@ _SHOWN_INSTANCES = 3
 
 
 def main(argv):
-  settings = common_flags.read_settings()
-  run_settings.refuse_ignored(settings, flag_conflicts.DATA_CONFLICTS)
+  settings = flags.read_settings()
   settings = tokenizer_files.with_known_case(settings)
   if len(argv) > 1 and not settings.runner:
     raise errors.InputError(
@@ -205,12 +209,9 @@ def make_record_options(settings):
     masking=choose_masking(settings),
     packing=settings.packing,
   )
+  names = ("vocab_file", "do_lower_case", "split_sentences", "segmented_text")
   return record_maker.RecordOptions(
-    vocab_file=settings.vocab_file,
-    do_lower_case=settings.do_lower_case,
-    instances=instances,
-    split_sentences=settings.split_sentences,
-    segmented_text=settings.segmented_text,
+    instances=instances, **{name: settings.get(name) for name in names}
   )
 
 

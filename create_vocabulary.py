@@ -13,10 +13,7 @@ or more, [UNK] is row 100 from 0); then the characters, then the longer pieces,
 the most frequent first.
 """
 
-from absl import flags
-
-from common import command
-from training import common_flags
+from common import command, flags
 
 flags.DEFINE_string(
   "input_file",
@@ -85,7 +82,7 @@ _LINES_BETWEEN_CHECKS = 4096
 
 
 def main(_):
-  settings = common_flags.read_settings()
+  settings = flags.read_settings()
   # Before the text is read, which may take hours.
   check_output(settings.output_file)
   paths = file_io.expand_file_patterns(settings.input_file)

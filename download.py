@@ -9,9 +9,7 @@ transfer is continued by the same command; what is there is left alone. Prints
 the flags that make the other scripts use what was downloaded.
 """
 
-from absl import flags
-
-from common import command
+from common import command, flags
 
 flags.DEFINE_list("model", [], "Names of models, see --list.")
 flags.DEFINE_list(
@@ -31,7 +29,6 @@ command.parse_flags(__name__, imports_tensorflow=False)
 
 from common import errors
 from reproduction import assemble, catalog
-from training import common_flags
 
 GROUPS = {
   "glue": (
@@ -85,7 +82,7 @@ def chosen_entries(models, data):
 
 
 def main(_):
-  settings = common_flags.read_settings()
+  settings = flags.read_settings()
   if settings.list:
     print_list()
     return

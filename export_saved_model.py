@@ -10,9 +10,7 @@ tokenization.py before anything is written. Takes less than a minute on 2 CPU
 cores. serve.py serves the result; so does TensorFlow Serving.
 """
 
-from absl import flags
-
-from common import choices, command
+from common import choices, command, flags
 from training import common_flags
 
 common_flags.define_model_flags()
@@ -144,7 +142,7 @@ def read_warmup_texts(settings, model):
 
 
 def main(_):
-  settings = model_settings.resolve(common_flags.read_settings())
+  settings = model_settings.resolve(flags.read_settings())
   if not settings.init_checkpoint:
     raise errors.InputError(
       "pass --init_checkpoint or --model_dir: the weights to export"

@@ -18,9 +18,7 @@ Texts that come one by one are answered at once, by a line of JSON each:
       --pooling=mean --model_dir=final_model
 """
 
-from absl import flags
-
-from common import choices, command
+from common import choices, command, flags
 from training import common_flags
 
 common_flags.define_model_flags()
@@ -32,34 +30,40 @@ flags.DEFINE_string(
   "line is answered by JSON on the standard output, without --output_file.",
   required=True,
 )
-flags.DEFINE_string("output_file", None, "The file to write.")
+flags.DEFINE_string(
+  "output_file", None, "The file to write.", not_with="input_file=-"
+)
 flags.DEFINE_enum(
   "output_format", "jsonl", choices.FEATURE_FILE_FORMATS,
   "jsonl: as the original. npz: for numpy. parquet: needs pyarrow.",
+  needs="output_file|input_file=-", not_with="input_file=-",
 )
 flags.DEFINE_list(
   "layers", ["-1", "-2", "-3", "-4"],
   "Encoder layers whose token vectors are written: 0 is the lowest, -1 the "
-  "last.",
+  "last.", needs="output_file|input_file=-|embedding_plot", not_with="pooling",
+  why=", which makes one vector of a line",
 )
 flags.DEFINE_enum(
   "pooling", None, choices.SENTENCE_POOLINGS,
   "Writes one vector for each line, made of those of its tokens, instead of "
-  "--layers.",
+  "--layers.", needs="output_file|input_file=-",
 )
 flags.DEFINE_bool(
   "similarity", False,
   "Writes the cosine between the vectors (see --pooling) of the two texts of "
-  "each line.",
+  "each line.", needs="output_file|input_file=- pooling",
 )
 flags.DEFINE_bool(
   "normalize", False,
   "Scales each vector of --pooling to length 1: dot products of such vectors "
-  "are cosines.",
+  "are cosines.", needs="output_file|input_file=- pooling",
+  not_with="similarity", why=", whose cosines it does not change",
 )
 flags.DEFINE_integer(
   "batch_size", 32,
   "Texts in one batch; of short ones more, where shapes vary.", lower_bound=1,
+  needs="output_file|input_file=-",
 )
 flags.DEFINE_bool(
   "use_one_hot_embeddings", False,
@@ -68,16 +72,18 @@ flags.DEFINE_bool(
 flags.DEFINE_string(
   "attention_html", None,
   "Writes a page for the browser: the attention of every layer and head in "
-  "--picture_lines.",
+  "--picture_lines.", not_with="input_file=-",
 )
 flags.DEFINE_string(
   "embedding_plot", None,
   "Draws the token vectors (first of --layers) of --picture_lines as points, "
-  "in a .png, .svg or .pdf file; needs matplotlib.",
+  "in a .png, .svg or .pdf file; needs matplotlib.", not_with="input_file=-",
 )
 flags.DEFINE_list(
-  "picture_lines", ["0"], "Lines of --input_file in the pictures, from 0."
+  "picture_lines", ["0"], "Lines of --input_file in the pictures, from 0.",
+  needs="attention_html|embedding_plot", not_with="input_file=-",
 )
+flags.rule("jit_compile", needs="output_file|input_file=-")
 
 # --help and mistakes are answered before TensorFlow is loaded.
 command.parse_flags(__name__)
@@ -92,7 +98,6 @@ from features import (
   attention_page,
   embedding_plot,
   feature_files,
-  flag_conflicts,
   line_vectors,
   text_batches,
   text_vectors,
@@ -118,7 +123,7 @@ def write_rows(lists_of_rows, write, num_lines):
 def check_flags(settings):
   """Raises InputError where flags ask for nothing or cannot be used."""
   outputs = ("output_file", "attention_html", "embedding_plot")
-  if not flag_conflicts.answers_stream(settings) and not any(
+  if settings.input_file != "-" and not any(
     settings.get(name) for name in outputs
   ):
     raise errors.InputError(
@@ -239,9 +244,7 @@ def draw_pictures(settings, model, layer, tokenizer):
 
 
 def main(_):
-  settings = model_settings.resolve(
-    common_flags.read_settings(), flag_conflicts.CONFLICTS
-  )
+  settings = model_settings.resolve(flags.read_settings())
   settings = model_settings.restore_trained(settings, ["max_seq_length"])
   check_flags(settings)
   config = setup.model_config(settings)
@@ -255,7 +258,7 @@ def main(_):
       "for each part, without TF_CONFIG"
     )
   model = text_vectors.load_model(settings, config, strategy)
-  if flag_conflicts.computes_vectors(settings):
+  if text_vectors.computes_vectors(settings):
     computer = make_computer(settings, model, layers, strategy)
     make = write_features if settings.output_file else answer_lines
     make(settings, computer, layers, tokenizer)

@@ -7,9 +7,7 @@ A checkpoint without a pooler will do, such as Hugging Face's BertForMaskedLM.
 Without --text and --input_file it asks for texts on the terminal.
 """
 
-from absl import flags
-
-from common import command
+from common import command, flags
 from training import common_flags
 
 common_flags.define_model_flags()
@@ -146,7 +144,7 @@ def described(text, filled, tokenizer):
 
 
 def main(_):
-  settings = model_settings.resolve(common_flags.read_settings())
+  settings = model_settings.resolve(flags.read_settings())
   settings = model_settings.restore_trained(
     settings, ["max_seq_length", "do_lower_case"]
   )

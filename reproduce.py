@@ -21,9 +21,7 @@ are handed to the row's script and marked in the report:
 import shlex
 import sys
 
-from absl import flags
-
-from common import command
+from common import command, flags
 
 flags.DEFINE_list("row", [], "Names of rows, see --list.")
 flags.DEFINE_bool("list", False, "Print all rows and do nothing.")
@@ -47,12 +45,12 @@ flags.DEFINE_enum(
 flags.DEFINE_string(
   "peer_python", None,
   "Python with torch, transformers 5, accelerate, scikit-learn and scipy, for "
-  "--reference=peer.",
+  "--reference=peer.", needs="reference=peer",
 )
 flags.DEFINE_string(
   "peer_weights", None,
   "The weights of --model_dir in Hugging Face's layout, if it has another one, "
-  "for --reference=peer.",
+  "for --reference=peer.", needs="reference=peer",
 )
 flags.DEFINE_integer(
   "max_steps", 0,
@@ -68,9 +66,8 @@ flags.DEFINE_bool(
 # --help and mistakes are answered before the rest is imported.
 command.parse_flags(__name__, imports_tensorflow=False)
 
-from common import errors, run_settings
+from common import errors
 from reproduction import report, rows, runs
-from training import common_flags
 
 
 def print_list():
@@ -97,15 +94,6 @@ def find_row(name):
       f"{', '.join(list(rows.ROWS)[:3])}"
     )
   return rows.ROWS[name]
-
-
-CONFLICTS = (
-  run_settings.Conflict(
-    "peer_python peer_weights",
-    lambda settings: settings.reference != "peer",
-    "is for --reference=peer; pass that too, or leave it out",
-  ),
-)
 
 
 def check_extra(extra, own):
@@ -161,13 +149,12 @@ def make_plan(settings, row, extra):
 
 
 def main(argv):
-  settings = common_flags.read_settings()
+  settings = flags.read_settings()
   if settings.list:
     print_list()
     return
   if not (settings.row or settings.report):
     raise errors.InputError("nothing to do: pass --row, --report or --list")
-  run_settings.refuse_ignored(settings, CONFLICTS)
   own = flags.FLAGS.get_flags_for_module(sys.modules[__name__])
   check_extra(argv[1:], {flag.name for flag in own})
   check_peer(settings, argv[1:])

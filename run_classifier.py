@@ -14,7 +14,7 @@ Flags, defaults and files are the original's. Your own data need no code:
 """
 
 from classification import classifier_flags
-from common import command
+from common import command, flags
 from training import common_flags
 
 common_flags.define_fine_tuning_flags()
@@ -23,6 +23,15 @@ classifier_flags.define_task_flags()
 classifier_flags.define_own_data_flags()
 classifier_flags.define_window_flags()
 classifier_flags.define_run_flags()
+flags.rule("seed", needs="do_train|eval_fraction", not_with="seeds")
+flags.rule(
+  "freeze_encoder", needs="do_train", not_with="teacher_checkpoint",
+  why=", which needs sequences, and kept features are none",
+)
+flags.rule(
+  "bucket_by_length pack_sequences", not_with="freeze_encoder",
+  why=", which reads kept features and no sequences",
+)
 
 # --help and mistakes are answered before TensorFlow is loaded.
 command.parse_flags(__name__)
@@ -34,7 +43,6 @@ from absl import logging
 from checkpoints import model_settings
 from classification import (
   class_report,
-  flag_conflicts,
   input_data,
   model_run,
   seed_results,
@@ -46,7 +54,7 @@ from training import distillation, distribution, setup
 
 
 def main(_):
-  settings = model_settings.resolve(common_flags.read_settings())
+  settings = model_settings.resolve(flags.read_settings(check=False))
   settings = task_reader.restore_input_settings(settings)
   task_reader.check_settings(settings)
   settings = distillation.with_starting_weights(settings)
@@ -121,7 +129,7 @@ def run_model(settings, run, output_dir):
   for name in run.data:
     if name.startswith("predict"):
       model.write_predictions(name)
-  if flag_conflicts.answers_lines(settings):
+  if task_reader.answers_lines(settings):
     model.answer_lines()
   return results
 

@@ -22,23 +22,23 @@ A trained model tags sentences as they come, columns or JSON lines:
 The 200 sentences in tests/data train to F1 0.98 on 40 others in 15 seconds.
 """
 
-from absl import flags
-
-from common import choices, command
+from common import choices, command, flags
 from training import common_flags
 
 common_flags.define_fine_tuning_flags()
 flags.DEFINE_string(
-  "train_file", None, "CoNLL columns or JSON lines to train on."
+  "train_file", None, "CoNLL columns or JSON lines to train on.",
+  needs="do_train",
 )
 flags.DEFINE_string(
-  "eval_file", None, "CoNLL columns or JSON lines to evaluate on."
+  "eval_file", None, "CoNLL columns or JSON lines to evaluate on.",
+  needs="do_eval|eval_steps",
 )
 flags.DEFINE_string(
   "predict_file", None,
   "CoNLL columns or JSON lines to label: words alone, or with labels that are "
   "scored. -: the standard input; answers go to the standard output, and "
-  "--output_dir is not needed.",
+  "--output_dir is not needed.", needs="do_predict",
 )
 flags.DEFINE_enum(
   "file_format", None, choices.TAGGING_FORMATS,
@@ -47,7 +47,9 @@ flags.DEFINE_enum(
 )
 flags.DEFINE_integer("word_column", 0, "The column of the words, from 0.")
 flags.DEFINE_integer(
-  "label_column", -1, "The column of the labels; negative from the end."
+  "label_column", -1, "The column of the labels; negative from the end.",
+  needs="do_train|do_eval|predict_labels do_train|do_eval|!predict_file=-",
+  why="",
 )
 flags.DEFINE_enum(
   # The official files of CoNLL-2003 are in iob1, many copies of them in iob2.
@@ -58,6 +60,7 @@ flags.DEFINE_enum(
 flags.DEFINE_bool(
   "predict_labels", True,
   "Whether to check and score the labels of --predict_file, if it has any.",
+  needs="do_predict", not_with="predict_file=-",
 )
 flags.DEFINE_bool(
   "document_context", False,
@@ -68,12 +71,25 @@ flags.DEFINE_list(
   "feature_layers", [],
   "With --freeze_encoder: trains a two-layer BiLSTM on these features of "
   f"BERT: {', '.join(choices.TAGGING_FEATURES)}. Several are trained one after "
-  "another and compared in a table.",
+  "another and compared in a table.", needs="freeze_encoder|!do_train",
+  why=", which trains no layer",
 )
 flags.DEFINE_integer(
   # As in the paper.
-  "bilstm_size", 768, "Units of each direction of the BiLSTM.", lower_bound=1
+  "bilstm_size", 768, "Units of each direction of the BiLSTM.", lower_bound=1,
+  needs="feature_layers",
 )
+flags.rule(
+  "train_batch_size learning_rate num_train_epochs warmup_proportion "
+  "save_checkpoints_steps iterations_per_loop seed", needs="do_train",
+)
+flags.rule("freeze_encoder", needs="do_train|feature_layers")
+flags.rule(
+  "pack_sequences", not_with="feature_layers",
+  why=", which are computed once and kept",
+)
+flags.rule("eval_batch_size", needs="do_eval|eval_steps")
+flags.rule("predict_batch_size", needs="do_predict")
 
 # --help and mistakes are answered before TensorFlow is loaded.
 command.parse_flags(__name__)
@@ -90,7 +106,6 @@ from tagging import (
   bilstm,
   encoder_states,
   evaluation,
-  flag_conflicts,
   input_data,
   interactive,
   taggers,
@@ -270,7 +285,7 @@ def run_model(settings, run, features, output_dir):
         train_log.write_last_evaluation(output_dir, step, results)
   if "predict" in run.data:
     predict(settings, predictor, run, output_dir)
-  if flag_conflicts.answers_stream(settings):
+  if input_data.answers_stream(settings):
     tokenizer = model_settings.make_tokenizer(settings, run.config)
     interactive.answer_stream(
       settings, model, tokenizer, run.labels, line_answers.standard_streams()
@@ -280,9 +295,7 @@ def run_model(settings, run, features, output_dir):
 
 def read_settings():
   """Returns the settings of the flags and of a trained model's folder."""
-  settings = model_settings.resolve(
-    common_flags.read_settings(), flag_conflicts.CONFLICTS
-  )
+  settings = model_settings.resolve(flags.read_settings())
   if settings.do_train:
     return settings
   source = next(model_settings.trained_model_files(settings))

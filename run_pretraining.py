@@ -9,9 +9,7 @@ this on a sample, which takes two minutes on 2 CPU cores and ends with a
 masked-LM accuracy above 0.9.
 """
 
-from absl import flags
-
-from common import choices, command
+from common import choices, command, flags
 from training import common_flags
 
 common_flags.define_model_flags()
@@ -27,6 +25,7 @@ flags.DEFINE_string(
 flags.DEFINE_string(
   "eval_input_file", None,
   "TFRecord files to evaluate on; --input_file if not given.",
+  needs="do_eval|eval_steps",
 )
 flags.DEFINE_string(
   "vocab_file", None,
@@ -45,6 +44,7 @@ flags.DEFINE_float(
 flags.DEFINE_bool(
   "do_whole_word_mask", False,
   "Mask all pieces of a word together, for --dynamic_masking records.",
+  not_with="mask_runs", why=", whose runs are of whole words",
 )
 flags.DEFINE_enum(
   "mask_runs", None, choices.MASKED_RUNS,
@@ -56,12 +56,13 @@ flags.DEFINE_bool(
   "span_boundary_objective", False,
   "Whether to predict masked words from the two tokens around their span, "
   "too, as SpanBERT does; for data with --mask_runs=spans.",
+  needs="max_predictions_per_seq",
 )
 flags.DEFINE_list(
   "distillation_weights", ["5", "2", "1"],
   "How much three losses count with --teacher_checkpoint: soft targets of the "
   "masked words, the masked words, the cosine of last hidden states. As in "
-  "DistilBERT.",
+  "DistilBERT.", needs="teacher_checkpoint",
 )
 flags.DEFINE_enum(
   "on_corrupt_record", "fail", ("fail", "skip"),
@@ -86,6 +87,10 @@ flags.DEFINE_integer(
   "Evaluation batches; the data are repeated if they hold fewer.",
   lower_bound=1,
 )
+# As in the original: its own training flags may be given without --do_train, so
+# that a command is the same for both phases.
+flags.rule("freeze_encoder", needs="do_train")
+flags.rule("teacher_checkpoint", needs="max_predictions_per_seq")
 
 # --help and mistakes are answered before TensorFlow is loaded.
 command.parse_flags(__name__)
@@ -101,7 +106,7 @@ from checkpoints import (
   weight_files,
 )
 from common import file_io, result_lines, run_settings
-from pretraining import distilling, flag_conflicts, input_data, pretrainer
+from pretraining import distilling, input_data, pretrainer
 from training import (
   distillation,
   distribution,
@@ -112,6 +117,9 @@ from training import (
   train_log,
 )
 from variants import registry, vocabularies
+
+# No flag of this script: of the records.
+_MASKED = " when the records were made, and these are masked already"
 
 
 def input_files(settings):
@@ -147,8 +155,9 @@ def make_input(settings, files):
     seed=settings.seed,
   )
   if data.is_masked:
+    names = "masked_lm_prob do_whole_word_mask mask_runs"
     run_settings.refuse_ignored(
-      settings, flag_conflicts.MASKED_RECORDS_CONFLICTS
+      settings, [run_settings.Rule(names, "dynamic_masking", why=_MASKED)]
     )
   return data
 
@@ -265,9 +274,7 @@ def train(settings, model, objective, evaluate, *, start, strategy, data, trim):
 
 
 def main(_):
-  settings = model_settings.resolve(
-    common_flags.read_settings(), flag_conflicts.TRAINING_CONFLICTS
-  )
+  settings = model_settings.resolve(flags.read_settings())
   setup.require_one_of(settings, "do_train", "do_eval")
   config = setup.model_config(settings)
   registry.check_next_sentence(config, settings.use_next_sentence_loss)

@@ -17,9 +17,7 @@ answers. Later, with the model (which knows the lengths it was trained with):
       --predictions_file=predictions.json           the official scores
 """
 
-from absl import flags
-
-from common import command
+from common import command, flags
 from training import common_flags
 
 # Not every use needs them: `main` asks for what it needs.
@@ -29,12 +27,13 @@ flags.DEFINE_string(
   "eval_file", None,
   "SQuAD JSON with answers for --do_eval, --eval_steps and "
   "--null_score_diff_threshold=auto; --predict_file if not given.",
+  needs="do_eval|eval_steps|null_score_diff_threshold=auto",
 )
 flags.DEFINE_string(
   "predict_file", None,
   "SQuAD JSON to answer; it is scored if it has answers. -: one JSON object "
   "with context and question a line on standard input, an answer a line on "
-  "standard output.",
+  "standard output.", needs="do_predict|!predict_file=-",
 )
 flags.DEFINE_integer(
   "doc_stride", 128,
@@ -68,7 +67,7 @@ flags.DEFINE_string(
   "A question has no answer if that scores better than the best answer by more "
   "than this. auto: the value with the best F1 on --eval_file, searched anew "
   "and stored with the model. Not given: the one stored for these "
-  "weights, or 0.0.",
+  "weights, or 0.0.", needs="version_2_with_negative",
 )
 flags.DEFINE_bool(
   "verbose_logging", False,
@@ -80,15 +79,30 @@ flags.DEFINE_bool(
   "Score --predictions_file against --predict_file; needs no model.",
 )
 flags.DEFINE_string(
-  "predictions_file", None, "A predictions.json, for --evaluate_only."
+  "predictions_file", None, "A predictions.json, for --evaluate_only.",
+  needs="evaluate_only",
 )
 flags.DEFINE_string(
   "null_odds_file", None,
   "The null_odds.json of --predictions_file, to find the best thresholds of "
   "SQuAD 2.0; if not given, the one next to it, if there is one.",
+  needs="evaluate_only version_2_with_negative",
 )
 flags.DEFINE_bool(
   "interactive", False, "Ask for a paragraph and answer questions about it."
+)
+flags.rule("freeze_encoder jit_compile seed", needs="do_train")
+flags.rule(
+  "eval_batch_size", needs="do_eval|eval_steps|null_score_diff_threshold=auto"
+)
+flags.rule(
+  "bucket_by_length pack_sequences", not_with="pad_to_max_length",
+  why=", which keeps the padding that they save",
+)
+flags.rule_for_others(
+  "evaluate_only", but="version_2_with_negative verbose_logging output_dir "
+  "predict_file predictions_file null_odds_file",
+  why=", which scores a file of predictions without a model",
 )
 
 # --help and mistakes are answered before TensorFlow is loaded.
@@ -187,7 +201,7 @@ def make_answerer(settings, model, tokenizer, lengths, strategy):
 
 def main(_):
   # Settings.
-  settings = model_settings.resolve(common_flags.read_settings())
+  settings = model_settings.resolve(flags.read_settings(check=False))
   settings = trained_settings.restore(settings)
   if settings.verbose_logging:
     logging.set_verbosity(logging.DEBUG)

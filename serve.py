@@ -10,10 +10,7 @@ it after the requests under way, within 25 seconds. Needs aiohttp: in a clone of
 this project, pip install '.[serve]'.
 """
 
-from absl import flags
-
-from common import command
-from training import common_flags
+from common import command, flags
 
 flags.DEFINE_string(
   "saved_model_dir", None,
@@ -44,7 +41,7 @@ flags.DEFINE_integer(
 flags.DEFINE_float(
   "max_batch_delay_ms", 2.0,
   "How long a request waits for others, where none is being computed.",
-  lower_bound=0.0,
+  lower_bound=0.0, needs="batch_requests",
 )
 flags.DEFINE_integer(
   "max_queue", 512,
@@ -75,7 +72,7 @@ import os
 import tensorflow as tf
 from absl import logging
 
-from common import errors, run_settings
+from common import errors
 from serving import batching, rest, saved_model, server
 
 
@@ -103,8 +100,7 @@ def make_batcher(settings, run):
 
 
 def main(_):
-  settings = common_flags.read_settings()
-  run_settings.refuse_ignored(settings, batching.CONFLICTS)
+  settings = flags.read_settings()
   name = model_name(settings)
   if not name or set(name) & set("/:"):
     raise errors.InputError(

@@ -24,25 +24,10 @@ from checkpoints import (
   weight_files,
   weight_names,
 )
-from common import errors, file_io, json_files, run_settings
+from common import errors, file_io, json_files
 from variants import registry, vocabularies
 
 CHECKPOINT = "bert_model.ckpt"
-
-# Flags of convert_checkpoint.py that would be ignored.
-CONFLICTS = (
-  run_settings.Conflict(
-    "architecture do_lower_case",
-    lambda settings: settings.to != "huggingface",
-    "is for --to=huggingface only; leave it out",
-  ),
-  run_settings.Conflict(
-    "keep_optimizer_state",
-    lambda settings: settings.to not in ("tf1", "tf2"),
-    "is for --to=tf1 or tf2, which alone have a place for optimizer state; "
-    "leave it out",
-  ),
-)
 
 
 class Source(NamedTuple):

@@ -11,25 +11,22 @@ from absl import logging
 
 import tokenization
 from checkpoints import model_folder, tokenizer_files
-from common import config_formats, errors, run_settings
+from common import config_formats, errors
 from variants import vocabularies
 
 
-def resolve(settings, conflicts=()):
+def resolve(settings):
   """Returns the settings that a script works with, from those of its flags.
 
   --model_dir becomes the flags that it replaces; --do_lower_case, if it is
   not given, what the vocabulary's folder says.
 
   Args:
-    settings: run_settings.Settings, see common_flags.read_settings.
-    conflicts: run_settings.Conflicts; flags that would have no effect are
-      refused.
+    settings: run_settings.Settings, see flags.read_settings.
 
   Raises:
-    InputError: so, or --model_dir holds no model.
+    InputError: --model_dir holds no model.
   """
-  run_settings.refuse_ignored(settings, conflicts)
   if settings.get("model_dir"):
     settings = _with_model_dir(settings)
   if "vocab_file" in settings and "do_lower_case" in settings:

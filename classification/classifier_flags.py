@@ -1,8 +1,6 @@
 """The flags of run_classifier.py alone; TensorFlow is not needed for them."""
 
-from absl import flags
-
-from common import choices
+from common import choices, flags
 
 # Show these flags in the script's own --help.
 flags.disclaim_key_flags()
@@ -18,13 +16,14 @@ def define_task_flags():
   flags.DEFINE_string(
     "task_module", None,
     "Python file that adds tasks of your own to those of --task_name: see "
-    "docs/classification.md.",
+    "docs/classification.md.", needs="task_name",
   )
   flags.DEFINE_string(
-    "data_dir", None, "Folder of the task's official files."
+    "data_dir", None, "Folder of the task's official files.", needs="task_name"
   )
   flags.DEFINE_string(
-    "language", None, "Of XNLI and PAWS-X; by default zh and en."
+    "language", None, "Of XNLI and PAWS-X; by default zh and en.",
+    needs="task_name",
   )
   flags.DEFINE_integer(
     "max_train_examples", 0, "Train on the first N examples; 0: all.",
@@ -48,6 +47,7 @@ def define_task_flags():
   flags.DEFINE_string(
     "glue_submission_dir", None,
     "Folder for the predictions in the files that GLUE's server takes.",
+    needs="task_name do_predict", not_with="predict_file=-",
   )
 
 
@@ -56,11 +56,15 @@ def define_own_data_flags():
   flags.DEFINE_string(
     "train_file", None, "Your own examples to train on: .csv, .tsv or .jsonl."
   )
-  flags.DEFINE_string("eval_file", None, "Your own examples to score.")
+  flags.DEFINE_string(
+    "eval_file", None, "Your own examples to score.", not_with="eval_fraction"
+  )
   flags.DEFINE_string(
     "predict_file", None,
     "Your own examples to predict; needs no labels. -: texts on the standard "
     "input, each answered at once on the standard output.",
+    needs="!task_name|predict_file=-",
+    why=" next to --task_name, which asks for an official task",
   )
   flags.DEFINE_string("text_column", "text", "Name of the column of the texts.")
   flags.DEFINE_string(
@@ -89,7 +93,7 @@ def define_own_data_flags():
     "eval_fraction", 0.0,
     "Score this share of --train_file, drawn by --seed from each class alike, "
     "and train on the rest; instead of --eval_file.",
-    lower_bound=0.0, upper_bound=1.0,
+    lower_bound=0.0, upper_bound=1.0, needs="do_eval|eval_steps",
   )
   flags.DEFINE_bool(
     "quoted_tsv", False, "Whether your own .tsv files have quotes as CSV has."
@@ -118,7 +122,13 @@ def _define_label_flags():
     "How much each class counts in the loss of training: balanced, numbers in "
     "the order of the classes (1,2.5), or name=number for some of them. With "
     "--task_kind=multi_label: how much more being of a class counts than not "
-    "being of it.",
+    "being of it.", needs="do_train",
+  )
+  flags.rule(
+    "train_file eval_file labels task_kind text_column text_b_column "
+    "label_column id_column file_format quoted_tsv label_separator separator "
+    "on_bad_row eval_fraction",
+    not_with="task_name", why=", which asks for an official task",
   )
 
 
@@ -132,11 +142,12 @@ def define_window_flags():
     lower_bound=0,
   )
   flags.DEFINE_integer(
-    "max_windows", 0, "At most N windows of a text; 0: all.", lower_bound=0
+    "max_windows", 0, "At most N windows of a text; 0: all.", lower_bound=0,
+    needs="doc_stride",
   )
   flags.DEFINE_enum(
     "window_pooling", "mean", choices.WINDOW_POOLINGS,
-    "How the logits of windows become those of the text.",
+    "How the logits of windows become those of the text.", needs="doc_stride",
   )
 
 
@@ -146,17 +157,20 @@ def define_run_flags():
     "distillation_weight", 0.5,
     "Of the teacher's outputs in the loss, with --teacher_checkpoint; that of "
     "the labels is 1 less this.",
-    lower_bound=0.0, upper_bound=1.0,
+    lower_bound=0.0, upper_bound=1.0, needs="teacher_checkpoint",
   )
   flags.DEFINE_list(
     "seeds", [],
     "Trains and evaluates once with each of these seeds, in output_dir/seed_N; "
     "median, mean and standard deviation are in seeds_results.txt.",
+    not_with="interactive predict_file=- glue_submission_dir",
+    why=", which is of one model",
   )
   flags.DEFINE_bool(
     "use_best", False,
     "After training with --save_best: evaluate, predict, answer and write "
     "final_model with the best weights instead of the last.",
+    needs="do_train save_best",
   )
   flags.DEFINE_bool(
     "interactive", False,
@@ -166,4 +180,5 @@ def define_run_flags():
     "answer_format", "tsv", choices.ANSWER_FORMATS,
     "What --interactive and --predict_file=- write for a line: the label and "
     "the score of each class between tabs, or JSON.",
+    needs="interactive|predict_file=-",
   )

@@ -5,7 +5,6 @@ import runpy
 
 from checkpoints import model_settings, weight_files
 from classification import (
-  flag_conflicts,
   glue,
   glue_submission,
   own_data,
@@ -43,7 +42,7 @@ def check_settings(settings):
   setup.require_one_of(
     settings, "do_train", "do_eval", "do_predict", "interactive"
   )
-  run_settings.refuse_ignored(settings, flag_conflicts.CONFLICTS)
+  run_settings.refuse_ignored(settings)
   only_answers = not purposes(settings)
   if not settings.output_dir and not only_answers:
     raise errors.InputError(
@@ -53,13 +52,18 @@ def check_settings(settings):
   seed_results.parse_seeds(settings.seeds)
 
 
+def answers_lines(settings):
+  """Whether the lines of the standard input are to be answered."""
+  return settings.interactive or settings.predict_file == "-"
+
+
 def purposes(settings):
   """Returns for what examples are needed: train, eval, predict."""
   wanted = {
     "train": settings.do_train,
     # Evaluations during training need the data, too.
     "eval": settings.do_eval or (settings.do_train and settings.eval_steps),
-    "predict": flag_conflicts.writes_predictions(settings),
+    "predict": settings.do_predict and settings.predict_file != "-",
   }
   return [purpose for purpose in wanted if wanted[purpose]]
 

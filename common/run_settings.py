@@ -4,7 +4,7 @@ Only a script's `main` reads flags. What it hands on is a `Settings`, so that
 every part can be called, and tested, without a command line.
 """
 
-from typing import Callable, NamedTuple
+from typing import NamedTuple
 
 from common import errors
 
@@ -14,9 +14,10 @@ class Settings:
 
   Attributes:
     given: frozenset of the names that the user gave, as opposed to defaults.
+    rules: tuple of Rules, for `refuse_ignored`.
   """
 
-  def __init__(self, values, given=(), parse=None):
+  def __init__(self, values, given=(), parse=None, rules=()):
     """Freezes values; lists become tuples, so that nobody changes them.
 
     Args:
@@ -24,6 +25,7 @@ class Settings:
       given: names that the user gave.
       parse: function of a name and a value from elsewhere, such as a file;
         returns the value that the flag would have. Any value will do if None.
+      rules: Rules.
     """
     frozen = {
       # absl gives lists.
@@ -34,6 +36,7 @@ class Settings:
     object.__setattr__(self, "_values", frozen)
     object.__setattr__(self, "given", frozenset(given))
     object.__setattr__(self, "_parse", parse)
+    object.__setattr__(self, "rules", tuple(rules))
 
   def __getattr__(self, name):
     # Only called for what is no attribute; copying asks before `_values` is.
@@ -65,7 +68,8 @@ class Settings:
     # For its error: a name that is no setting.
     for name in changes:
       getattr(self, name)
-    return Settings({**self._values, **changes}, self.given, self._parse)
+    values = {**self._values, **changes}
+    return Settings(values, self.given, self._parse, self.rules)
 
   def parse(self, name, value):
     """Returns a value from elsewhere as the flag of this name would have it.
@@ -76,38 +80,78 @@ class Settings:
     return self._parse(name, value) if self._parse else value
 
 
-class Conflict(NamedTuple):
-  """Flags that have no effect under some condition.
+class Rule(NamedTuple):
+  """When flags count.
+
+  Conditions are names of settings: "do_train save_best" both, "do_eval|seeds"
+  one of the two, "head=span" one of this value, "!do_train" one that is off.
 
   Attributes:
-    flags: their names, separated by spaces.
-    condition: function of the Settings.
-    reason: what follows a flag's name in the error.
+    names: of the flags, separated by spaces.
+    needs: the condition.
+    not_with: names, each of which makes the flags useless.
+    why: what is added to the error, that of not_with if there is one.
   """
 
-  flags: str
-  condition: Callable
-  reason: str
+  names: str
+  needs: str = ""
+  not_with: str = ""
+  why: str = ""
+
+  @property
+  def help(self) -> str:
+    """What the flag's help says of the rule."""
+    needed, refused = _listed(self.needs), _listed(self.not_with)
+    return (f" Needs {needed}." if needed else "") + (
+      f" Not with {refused.replace(', and ', ' or ')}." if refused else ""
+    )
+
+  def fault(self, settings: "Settings") -> str:
+    """Returns what is wrong with the flags, "" if they count."""
+    for name in self.not_with.split():
+      if _is_on(settings, name):
+        return f"has no effect with --{name}{self.why}; leave one of them out"
+    for names in self.needs.split():
+      if not any(_is_on(settings, name) for name in names.split("|")):
+        why = "" if self.not_with else self.why
+        needed = _listed(self.needs)
+        return f"needs {needed}{why}; pass that too, or leave it out"
+    return ""
 
 
-def refuse_ignored(settings, conflicts):
+def _is_on(settings, condition):
+  name, _, value = condition.removeprefix("!").partition("=")
+  found = settings.get(name)
+  is_on = str(found) == value if value else bool(found)
+  return is_on != condition.startswith("!")
+
+
+def _listed(condition):
+  """"a|!b c=d" -> "--a or no --b, and --c=d" """
+  return ", and ".join(
+    names.replace("|", " or --").replace("--!", "no --")
+    for names in (f"--{each}" for each in condition.split())
+  )
+
+
+def refuse_ignored(settings: Settings, rules=None) -> None:
   """Refuses flags that were given and would have no effect.
 
   A flag that was given as false, empty or None asks for nothing: it passes.
 
   Args:
-    settings: Settings.
-    conflicts: Conflicts, in the order in which they are looked for.
+    rules: Rules; those of the settings if None.
 
   Raises:
-    InputError: there is such a flag; the first is named.
+    InputError: there is such a flag; all are named.
   """
-  for conflict in conflicts:
-    if not conflict.condition(settings):
-      continue
-    for name in conflict.flags.split():
-      value = getattr(settings, name)
+  faults = []
+  for rule in settings.rules if rules is None else rules:
+    for name in settings.given.intersection(rule.names.split()):
+      value = settings.get(name)
       # `is`, since 0 == False and a number may be meant.
       asks = value is not False and value not in (None, "", ())
-      if name in settings.given and asks:
-        raise errors.InputError(f"--{name} {conflict.reason}")
+      if asks and rule.fault(settings):
+        faults.append(f"--{name} {rule.fault(settings)}")
+  if faults:
+    raise errors.InputError("\n".join(sorted(set(faults))))

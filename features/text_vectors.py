@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from checkpoints import weight_files
 from common import errors
-from features import flag_conflicts, sentence_vectors, text_batches
+from features import sentence_vectors, text_batches
 from training import distribution, input_sequences
 from variants import registry
 
@@ -39,6 +39,11 @@ def layer_indexes(texts, num_hidden_layers):
   return indexes
 
 
+def computes_vectors(settings):
+  """Whether vectors are to be written, to a file or as answers."""
+  return bool(settings.output_file or settings.input_file == "-")
+
+
 def layers_to_write(settings, config):
   """Returns what --layers means for a model, [] where it is not read.
 
@@ -54,8 +59,7 @@ def layers_to_write(settings, config):
     raise errors.InputError(
       f"--pooling=last_four_concat needs four layers, but the model has {depth}"
     )
-  is_read = flag_conflicts.computes_vectors(settings)
-  is_read = is_read or settings.embedding_plot
+  is_read = computes_vectors(settings) or settings.embedding_plot
   if settings.pooling or not is_read:
     return []
   return layer_indexes(settings.layers, depth)

@@ -12,17 +12,7 @@ import dataclasses
 
 import numpy as np
 
-from common import errors, run_settings
-
-# Flags of serve.py that would be ignored.
-CONFLICTS = (
-  run_settings.Conflict(
-    "max_batch_delay_ms",
-    lambda settings: not settings.batch_requests,
-    "is how long a request waits for others, and --batch_requests=False "
-    "computes each by itself; leave one of them out",
-  ),
-)
+from common import errors
 
 
 class QueueFull(Exception):

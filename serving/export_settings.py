@@ -40,71 +40,28 @@ _ACTIVATIONS = {
 }
 
 
-def _is_none_of(*heads):
-  return lambda settings: settings.head not in heads
-
-
 # Looked for in settings that know what the model was trained with.
-CONFLICTS = (
-  run_settings.Conflict(
+RULES = (
+  run_settings.Rule(
     "labels label_file",
-    _is_none_of("classification", "tagging"),
-    "names labels, which this --head does not have; leave --labels and "
-    "--label_file out",
+    "head=classification|head=tagging", "output_activation=linear",
   ),
-  run_settings.Conflict(
-    "labels label_file",
-    lambda settings: settings.output_activation == "linear",
-    "names labels, and regression has none; leave --labels and --label_file "
-    "out",
+  run_settings.Rule("output_activation", "head=classification"),
+  run_settings.Rule("text_pairs", "head=classification|head=embedding"),
+  run_settings.Rule("pooling normalize", "head=embedding"),
+  run_settings.Rule("top_k", "head=masked_lm"),
+  run_settings.Rule("doc_stride", "head=classification|head=span"),
+  run_settings.Rule(
+    "max_windows window_pooling", "head=classification doc_stride"
   ),
-  run_settings.Conflict(
-    "output_activation",
-    _is_none_of("classification"),
-    "is for --head=classification; leave it out",
-  ),
-  run_settings.Conflict(
-    "text_pairs",
-    _is_none_of("classification", "embedding"),
-    "is for --head=classification or embedding; leave it out",
-  ),
-  run_settings.Conflict(
-    "pooling normalize",
-    _is_none_of("embedding"),
-    "is for --head=embedding; leave it out",
-  ),
-  run_settings.Conflict(
-    "top_k", _is_none_of("masked_lm"), "is for --head=masked_lm; leave it out"
-  ),
-  run_settings.Conflict(
-    "doc_stride",
-    _is_none_of("classification", "span"),
-    "is for --head=classification or span; leave it out",
-  ),
-  run_settings.Conflict(
-    "max_windows window_pooling",
-    lambda settings: not (
-      settings.head == "classification" and settings.doc_stride
-    ),
-    "is for long texts of --head=classification; pass --doc_stride too, or "
-    "leave it out",
-  ),
-  run_settings.Conflict(
+  run_settings.Rule(
     "max_query_length max_answer_length n_best_size version_2_with_negative",
-    _is_none_of("span"),
-    "is for --head=span; leave it out",
+    "head=span",
   ),
-  run_settings.Conflict(
-    "null_score_diff_threshold",
-    lambda settings: not (
-      settings.head == "span" and settings.version_2_with_negative
-    ),
-    "is for questions without an answer; pass --head=span and "
-    "--version_2_with_negative too, or leave it out",
+  run_settings.Rule(
+    "null_score_diff_threshold", "head=span version_2_with_negative"
   ),
-  run_settings.Conflict(
-    "tag_words", _is_none_of("tagging"), "is for --head=tagging; leave it out"
-  ),
+  run_settings.Rule("tag_words", "head=tagging"),
 )
 
 
@@ -148,7 +105,7 @@ def resolve(settings, config):
     trained_settings(settings.head, config),
     settings.bert_config_file,
   )
-  run_settings.refuse_ignored(settings, CONFLICTS)
+  run_settings.refuse_ignored(settings, RULES)
   return settings
 
 

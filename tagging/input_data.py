@@ -9,7 +9,7 @@ from absl import logging
 import modeling
 from checkpoints import model_folder
 from common import errors, file_io, tfrecord, unknown_tokens
-from tagging import dataset, flag_conflicts, json_sentences
+from tagging import dataset, json_sentences
 from training import input_sequences, setup
 
 # How the input of a model was made: kept with its weights, see model_folder.
@@ -77,6 +77,11 @@ def read(path, *, labelled, file_format=None, word_column=0, label_column=-1,
   )
 
 
+def answers_stream(settings):
+  """Whether words come from the standard input."""
+  return settings.do_predict and settings.predict_file == "-"
+
+
 def files_to_read(settings):
   """Returns dict from train, eval, predict to the path, where asked for.
 
@@ -86,12 +91,20 @@ def files_to_read(settings):
   setup.require_one_of(settings, "do_train", "do_eval", "do_predict")
   asked = {
     "train": settings.do_train,
-    "eval": flag_conflicts.evaluates(settings),
+    "eval": settings.do_eval or (settings.do_train and settings.eval_steps),
     "predict": settings.do_predict,
   }
   paths = {
     name: settings.get(f"{name}_file") for name in asked if asked[name]
   }
+  columns = settings.given & {"word_column", "label_column"}
+  if columns and all(
+    is_json_lines(path or "", settings.file_format) for path in paths.values()
+  ):
+    raise errors.InputError(
+      f"--{min(columns)} is for files of columns, and only JSON lines are "
+      "read; leave it out"
+    )
   for name, path in paths.items():
     if not path:
       flag = "eval_steps" if name == "eval" and not settings.do_eval else None
@@ -99,7 +112,7 @@ def files_to_read(settings):
         f"--{flag or f'do_{name}'} needs --{name}_file"
       )
   # Lines are answered as they come; there is no file to read.
-  if flag_conflicts.answers_stream(settings):
+  if answers_stream(settings):
     del paths["predict"]
   # Lines of the standard input write no file.
   if paths and not settings.output_dir:

@@ -9,7 +9,7 @@ import pytest
 import safetensors.numpy
 
 from checkpoints import converter, weight_files
-from common import errors, run_settings
+from common import errors
 from training import run_folder
 
 HUGGINGFACE = pathlib.Path("tests/golden/huggingface")
@@ -228,27 +228,6 @@ def test_a_vocabulary_that_is_too_large(model):
     stream.write("a\n" * 26)
   with pytest.raises(errors.InputError, match="31 tokens .*vocab_size 30"):
     converter.open_source(str(model))
-
-
-@pytest.mark.parametrize(
-  "name, value, fine",
-  [
-    ("architecture", "BertModel", "huggingface"),
-    ("do_lower_case", True, "huggingface"),
-    ("keep_optimizer_state", True, "tf1"),
-  ],
-)
-def test_flags_without_effect_are_refused(name, value, fine):
-  def check(kind):
-    settings = run_settings.Settings({
-      "architecture": None, "do_lower_case": None,
-      "keep_optimizer_state": True, name: value, "to": kind,
-    }, {name})
-    run_settings.refuse_ignored(settings, converter.CONFLICTS)
-
-  check(fine)
-  with pytest.raises(errors.InputError, match=f"^--{name} is for --to="):
-    check("model_garden")
 
 
 def test_every_conflict_has_its_case():

@@ -41,10 +41,11 @@ def test_values_from_elsewhere_are_parsed_as_the_flag_does():
 
 
 def test_a_flag_without_effect_is_refused_where_it_was_given():
-  conflicts = [
-    run_settings.Conflict("names seed", lambda s: s.names, "does nothing; go")
-  ]
-  with pytest.raises(errors.InputError, match="^--seed does nothing; go$"):
-    run_settings.refuse_ignored(SETTINGS, conflicts)
-  run_settings.refuse_ignored(SETTINGS.replace(names=[]), conflicts)
-  run_settings.refuse_ignored(SETTINGS.replace(seed=None), conflicts)
+  rules = [run_settings.Rule("names seed", "", "names", ", as told")]
+  with pytest.raises(
+    errors.InputError,
+    match="^--seed has no effect with --names, as told; leave one of them out$",
+  ):
+    run_settings.refuse_ignored(SETTINGS, rules)
+  run_settings.refuse_ignored(SETTINGS.replace(names=[]), rules)
+  run_settings.refuse_ignored(SETTINGS.replace(seed=None), rules)

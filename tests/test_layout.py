@@ -104,7 +104,7 @@ def flags_of(verb):
   """Returns the names of all flags of a script, shared groups included."""
   flags = set(defined_flags(VERBS[verb]))
   for path in NOUNS:
-    if path.stem.endswith("_flags"):
+    if path.stem.endswith("flags"):
       flags |= flags_of_groups(verb, path)
   return flags
 
@@ -162,10 +162,10 @@ def test_verbs_are_never_imported():
 def test_only_verbs_and_modules_of_flags_know_flags():
   found = []
   for path in NOUNS:
-    if path.stem.endswith("_flags"):
+    if path.stem.endswith("flags"):
       continue
     for node in nodes(path, ast.Import, ast.ImportFrom):
-      if re.search(r"absl.*\bflags\b|\w_flags\b", ast.unparse(node)):
+      if re.search(r"import.*\b(\w+_)?flags\b", ast.unparse(node)):
         found.append(place(path, node.lineno))
     for node in nodes(path, ast.Name, ast.Attribute):
       if "FLAGS" in (getattr(node, "id", ""), getattr(node, "attr", "")):

@@ -255,7 +255,7 @@ def test_frozen_features_are_compared_in_a_table(
   [
     ({}, "pass at least one of --do_train, --do_eval, --do_predict"),
     ({"do_train": True}, "--do_train needs --train_file"),
-    ({**TRAINING, "feature_layers": "last"}, "pass --freeze_encoder too"),
+    ({**TRAINING, "feature_layers": "last"}, "needs --freeze_encoder"),
     ({**TRAINING, "feature_layers": "middle", "freeze_encoder": True},
      "--feature_layers=middle is unknown; choose of embeddings, second"),
     ({**TRAINING, "feature_layers": "concat_last_four",
@@ -265,7 +265,7 @@ def test_frozen_features_are_compared_in_a_table(
     ({"do_eval": True, "eval_file": EVAL}, "no labels known"),
     ({**TRAINING, "num_train_epochs": 0.01}, "make no step"),
     ({**TRAINING, "output_dir": None}, "pass --output_dir"),
-    ({"do_eval": True, "eval_file": EVAL, "seed": 1}, "--seed is for training"),
+    ({"do_eval": True, "eval_file": EVAL, "seed": 1}, "--seed needs --do_tr"),
   ],
 )
 def test_what_is_wrong_is_said_in_one_sentence(

@@ -461,9 +461,9 @@ def damaged(tmp_path):
     ),
     (
       {"do_train": False, "do_eval": True, "freeze_layers": 1},
-      ["--freeze_layers is for training"],
+      ["--freeze_layers needs --do_train"],
     ),
-    ({"eval_input_file": "empty.tfrecord"}, ["--eval_input_file is for eval"]),
+    ({"eval_input_file": "empty.tfrecord"}, ["--eval_input_file needs --do"]),
     ({"do_whole_word_mask": True}, ["these are masked already"]),
     (
       {"init_checkpoint": MODEL, "bert_config_file": "wide.json"},

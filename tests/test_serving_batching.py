@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 
-from common import errors, run_settings
+from common import errors
 from serving import batching
 
 
@@ -220,16 +220,3 @@ def test_parts_of_a_large_request_are_filled_to_one_shape():
     [b"w", b"", b""], [b""] * 3, [b"w"] * 3, [b"w", b"w", b""], [b""] * 3,
   ]
   assert outputs["numbers"].sum(1).tolist() == [1, 0, 3, 2, 0]
-
-
-def test_a_delay_without_batches_is_refused():
-  for joins in (True, False):
-    settings = run_settings.Settings(
-      {"batch_requests": joins, "max_batch_delay_ms": 3.0},
-      {"max_batch_delay_ms"},
-    )
-    if joins:
-      run_settings.refuse_ignored(settings, batching.CONFLICTS)
-      continue
-    with pytest.raises(errors.InputError, match="^--max_batch_delay_ms is"):
-      run_settings.refuse_ignored(settings, batching.CONFLICTS)

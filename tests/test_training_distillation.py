@@ -8,7 +8,7 @@ import modeling
 import tiny_model
 from checkpoints import model_folder, weight_files
 from common import errors, run_settings
-from training import distillation, distillation_conflicts, run_folder
+from training import distillation, run_folder
 
 RNG = np.random.default_rng(0)
 STUDENT, TEACHER = RNG.normal(0, 2, (2, 3, 4, 5)).astype(np.float32)
@@ -143,22 +143,3 @@ def test_a_teacher_with_another_vocabulary(teacher, tmp_path):
     distillation.find_teacher(
       settings_of({**teacher, "vocab_file": str(other)}), tiny_model.tiny()
     )
-
-
-@pytest.mark.parametrize(
-  "changes, given",
-  [
-    ({"teacher_checkpoint": None}, "init_from_teacher"),
-    ({"teacher_checkpoint": None}, "distillation_temperature"),
-    ({"do_train": False}, "teacher_checkpoint"),
-    ({"init_checkpoint": "x"}, "init_checkpoint"),
-    ({"model_dir": "x"}, "model_dir"),
-  ],
-)
-def test_flags_that_would_have_no_effect(teacher, changes, given):
-  settings = settings_of({**teacher, **changes}, [given])
-  with pytest.raises(errors.InputError, match=f"^--{given} "):
-    run_settings.refuse_ignored(settings, distillation_conflicts.CONFLICTS)
-  run_settings.refuse_ignored(
-    settings_of(teacher), distillation_conflicts.CONFLICTS
-  )

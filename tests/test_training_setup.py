@@ -6,15 +6,15 @@ import logging
 
 import pytest
 import tensorflow as tf
-from absl import flags
+from absl import flags as absl_flags
 
 import optimization
 import two_replicas
 from checkpoints import model_settings
-from common import errors, run_settings, tfrecord
+from common import errors, flags, run_settings, tfrecord
 from training import common_flags, loop, run_folder, setup
 
-FLAGS = flags.FLAGS
+FLAGS = absl_flags.FLAGS
 
 common_flags.define_model_flags(max_seq_length=16)
 common_flags.define_tokenizer_flags()
@@ -59,11 +59,11 @@ def parse(tmp_path):
       if name in saved:
         FLAGS[name].value = saved[name]
     FLAGS(["test", *(f"--{name}={value}" for name, value in given.items())])
-    return common_flags.read_settings()
+    return flags.read_settings(check=False)
 
   yield parse_flags
   for name, value in saved.items():
-    with contextlib.suppress(flags.IllegalFlagValueError):
+    with contextlib.suppress(absl_flags.IllegalFlagValueError):
       FLAGS[name].value = value
     FLAGS[name].present = 0
   FLAGS.unparse_flags()

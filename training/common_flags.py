@@ -5,24 +5,10 @@ from script to script is an argument. Names and defaults are the original's
 where it has the flag. Nothing here needs TensorFlow: --help answers at once.
 """
 
-from absl import flags
-
-from common import choices, run_settings
+from common import choices, flags
 
 # Show these flags in a script's own --help, next to the flags it defines.
 flags.disclaim_key_flags()
-
-
-def read_settings():
-  """Returns the run_settings.Settings of the flags; for `main` alone."""
-  values = flags.FLAGS.flag_values_dict()
-  # `present` counts: a flag that is given its default value was given.
-  given = {name for name in values if flags.FLAGS[name].present}
-
-  def parse(name, value):
-    return flags.FLAGS[name].parser.parse(value)
-
-  return run_settings.Settings(values, given, parse)
 
 
 def define_model_flags(*, max_seq_length=128, required=True):
@@ -104,18 +90,19 @@ def define_training_flags(*, train_batch_size=32, learning_rate=5e-5):
     "gradient_accumulation_steps", 1,
     "Number of parts in which each device computes its share of a batch, one "
     "after another, to need less memory. Results do not depend on it.",
-    lower_bound=1,
+    lower_bound=1, needs="do_train",
   )
   flags.DEFINE_bool(
     "recompute_activations", False,
     "Keep only each layer's input for the gradient and recompute the rest: "
-    "less memory, a third more time.",
+    "less memory, a third more time.", needs="do_train",
+    not_with="freeze_encoder", why=", which trains no layer",
   )
   flags.DEFINE_bool(
     "pack_sequences", False,
     "Where XLA compiles the step, or on a TPU: compute several short sequences "
     "in one row of --max_seq_length. Losses and gradients stay those of the "
-    "same examples; dropout drops other units.",
+    "same examples; dropout drops other units.", needs="do_train",
   )
   flags.DEFINE_integer(
     # Unlike the original: on every device; there it is for TPUs alone.
@@ -129,22 +116,23 @@ def define_training_flags(*, train_batch_size=32, learning_rate=5e-5):
   )
   flags.DEFINE_integer(
     # As in the original: it keeps what TensorFlow keeps by default.
-    "max_to_keep", 5, "Number of checkpoints to keep.", lower_bound=1
+    "max_to_keep", 5, "Number of checkpoints to keep.", lower_bound=1,
+    needs="do_train",
   )
   flags.DEFINE_integer(
     "log_steps", 100,
     "Log the values of training every N steps; if not given, every hundredth "
     "part of a run that is shorter than 10,000 steps.",
-    lower_bound=1,
+    lower_bound=1, needs="do_train",
   )
   flags.DEFINE_integer(
     "max_bad_steps", 10,
     "End the run after N consecutive steps without a finite loss and "
-    "gradient; fewer are skipped and named.", lower_bound=1,
+    "gradient; fewer are skipped and named.", lower_bound=1, needs="do_train",
   )
   flags.DEFINE_list(
     "profile_steps", [],
-    "first,last: steps to record for TensorBoard's profiler.",
+    "first,last: steps to record for TensorBoard's profiler.", needs="do_train",
   )
   flags.DEFINE_integer(
     # Unlike the original: there a training has no seed, and no two are alike.
@@ -174,7 +162,7 @@ def define_epoch_flags():
   flags.DEFINE_bool(
     "bucket_by_length", False,
     "Whether training batches are made of sequences of similar length: less "
-    "padding to compute, but another order of the examples.",
+    "padding to compute, but another order of the examples.", needs="do_train",
   )
 
 
@@ -199,37 +187,42 @@ def _define_optimizer_flags(learning_rate):
   flags.DEFINE_enum(
     "learning_rate_schedule", "linear", choices.LEARNING_RATE_SCHEDULES,
     "How the rate falls after the warm-up. As in the original: linear.",
+    needs="do_train",
   )
   flags.DEFINE_enum(
     "optimizer", "bertadam", choices.OPTIMIZERS,
     "bertadam: the original's, Adam without bias correction. adamw: with it. "
-    "lamb: for very large batches.",
+    "lamb: for very large batches.", needs="do_train",
   )
   flags.DEFINE_float(
     # As in the original: there these three values are constants.
     "adam_beta2", 0.999,
     "How much of the second moment each step keeps. RoBERTa's 0.98 is for "
     "large batches.",
-    lower_bound=0.0, upper_bound=0.999999,
+    lower_bound=0.0, upper_bound=0.999999, needs="do_train",
   )
   flags.DEFINE_float(
     "adam_epsilon", 1e-6,
     "What is added to the root of the second moment.", lower_bound=1e-12,
+    needs="do_train",
   )
   flags.DEFINE_float(
     "weight_decay_rate", 0.01,
     "Decay of all weights except biases and layer norms.", lower_bound=0.0,
+    needs="do_train",
   )
   flags.DEFINE_float(
     "layerwise_lr_decay", 1.0,
     "Learning rate of each encoder layer, as a factor of that of the layer "
     "above.",
-    lower_bound=0.0, upper_bound=1.0,
+    lower_bound=0.0, upper_bound=1.0, needs="do_train",
+    not_with="freeze_encoder", why=", which trains no layer",
   )
   flags.DEFINE_integer(
     "freeze_layers", 0,
     "Freeze the embeddings and the N lowest encoder layers. 0: freeze nothing.",
-    lower_bound=0,
+    lower_bound=0, needs="do_train", not_with="freeze_encoder",
+    why=", which trains no layer",
   )
   flags.DEFINE_bool(
     "freeze_encoder", False,
@@ -245,17 +238,18 @@ def define_evaluation_flags():
     "eval_steps", 0,
     "Evaluate every N steps of training, and after the last; 0: only at the "
     "end.",
-    lower_bound=0,
+    lower_bound=0, needs="do_train",
   )
   flags.DEFINE_string(
     "save_best", None,
     "Name of an evaluation result: the weights with its best value so far (the "
     "smallest, if the name ends in loss) are kept in output_dir/best_model.",
+    needs="do_train eval_steps",
   )
   flags.DEFINE_integer(
     "early_stopping_patience", 0,
     "Stop after N consecutive evaluations without a better --save_best; 0: "
-    "never.", lower_bound=0,
+    "never.", lower_bound=0, needs="do_train eval_steps save_best",
   )
 
 
@@ -317,16 +311,21 @@ def define_distillation_flags():
   flags.DEFINE_string(
     "teacher_checkpoint", None,
     "Folder of a trained model, with its own configuration and the same "
-    "vocabulary, to learn from.",
+    "vocabulary, to learn from.", needs="do_train",
   )
   flags.DEFINE_float(
     "distillation_temperature", 2.0,
     "Divides the logits of teacher and student in the loss of soft targets: "
     "above 1, what the teacher thinks unlikely counts more.",
-    lower_bound=0.01,
+    lower_bound=0.01, needs="teacher_checkpoint",
   )
   flags.DEFINE_bool(
     "init_from_teacher", False,
     "Start from every second layer of the teacher, and the rest of its weights "
-    "as they are.",
+    "as they are.", needs="teacher_checkpoint",
+  )
+  flags.rule(
+    "init_checkpoint model_dir", not_with="init_from_teacher",
+    why=", which takes the teacher's weights: give the student's shape as "
+    "--bert_config_file",
   )

@@ -1,0 +1,83 @@
+"""absl's flags, which also say when they count.
+
+  flags.DEFINE_integer("bilstm_size", 768, "Units.", needs="feature_layers")
+
+`needs`, `not_with` and `why` are those of run_settings.Rule: part of the flag's
+help, and what run_settings.refuse_ignored goes by.
+"""
+
+import functools
+
+from absl import flags
+from absl.flags import (
+  FLAGS,
+  disclaim_key_flags,
+  mark_flag_as_required,
+  register_multi_flags_validator,
+)
+
+from common import run_settings
+
+__all__ = [
+  "FLAGS", "disclaim_key_flags", "mark_flag_as_required",
+  "register_multi_flags_validator",
+]
+
+# Flags belong to the module that defines them through this one.
+disclaim_key_flags()
+
+
+def _with_rule(define):
+  @functools.wraps(define)
+  def define_flag(name, *args, needs="", not_with="", why="", **options):
+    define(name, *args, **options)
+    rule(name, needs=needs, not_with=not_with, why=why)
+
+  return define_flag
+
+
+DEFINE_bool = _with_rule(flags.DEFINE_bool)
+DEFINE_enum = _with_rule(flags.DEFINE_enum)
+DEFINE_float = _with_rule(flags.DEFINE_float)
+DEFINE_integer = _with_rule(flags.DEFINE_integer)
+DEFINE_list = _with_rule(flags.DEFINE_list)
+DEFINE_multi_string = _with_rule(flags.DEFINE_multi_string)
+DEFINE_string = _with_rule(flags.DEFINE_string)
+
+
+def rule(
+  names: str, *, needs: str = "", not_with: str = "", why: str = ""
+) -> None:
+  """Says when flags count that are defined elsewhere; names with spaces."""
+  for name in names.split():
+    flag, found = FLAGS[name], run_settings.Rule(name, needs, not_with, why)
+    flag.rules = [*getattr(flag, "rules", ()), *([found] if found.help else [])]
+    flag.help += found.help
+
+
+def rule_for_others(not_with: str, *, but: str, why: str = "") -> None:
+  """Says of all flags defined so far, but some, that one makes them useless."""
+  ours = {name for name in FLAGS if hasattr(FLAGS[name], "rules")}
+  others = ours - {not_with, *but.split()}
+  rule(" ".join(sorted(others)), not_with=not_with, why=why)
+
+
+def read_settings(check: bool = True) -> run_settings.Settings:
+  """Returns the values of the flags; for `main` alone.
+
+  Args:
+    check: whether to refuse flags without effect at once; False where that
+      depends on what a model's folder says.
+  """
+  values = FLAGS.flag_values_dict()
+  # `present` counts: a flag that is given its default value was given.
+  given = {name for name in values if FLAGS[name].present}
+  settings = run_settings.Settings(
+    values,
+    given,
+    parse=lambda name, value: FLAGS[name].parser.parse(value),
+    rules=[r for name in given for r in getattr(FLAGS[name], "rules", ())],
+  )
+  if check:
+    run_settings.refuse_ignored(settings)
+  return settings

@@ -1,0 +1,246 @@
+"""Flags say when they count; those that would have no effect are refused."""
+
+import pytest
+from absl import flags as absl_flags
+
+import script_flags
+import test_layout
+from common import errors, flags, run_settings
+
+TRAINING = (
+  "pack_sequences gradient_accumulation_steps=2 max_to_keep=1 log_steps=1 "
+  "max_bad_steps=1 profile_steps=1,2 learning_rate_schedule=cosine "
+  "optimizer=lamb adam_beta2=.9 adam_epsilon=.1 weight_decay_rate=.1 "
+  "eval_steps=1 freeze_layers=3 layerwise_lr_decay=.9 recompute_activations "
+  "freeze_encoder"
+).split()
+FINE_TUNING = [*TRAINING, "bucket_by_length"]
+ORIGINALS = (
+  "train_batch_size=8 learning_rate=1 num_train_epochs=2 warmup_proportion=0 "
+  "save_checkpoints_steps=9 iterations_per_loop=1"
+).split()
+EVALUATION = "do_train save_best=f1", "do_train save_best=f1 eval_steps=1"
+FROZEN = "freeze_layers=1 layerwise_lr_decay=.9 recompute_activations".split()
+TAUGHT = "do_train teacher_checkpoint=t "
+OFFICIAL = "task_name=MRPC "
+# script: (the flag, next to what it is refused, next to what it counts)
+CASES = {
+  "run_pretraining": [
+    *((flag, "do_eval", "do_train") for flag in TRAINING),
+    *((flag, "do_train freeze_encoder", "do_train") for flag in FROZEN),
+    ("save_best=f1", "do_train", "do_train eval_steps=1"),
+    ("early_stopping_patience=1", *EVALUATION),
+    ("eval_input_file=a", "do_train", "do_eval"),
+    ("eval_input_file=a", "do_train", "do_train eval_steps=1"),
+    ("teacher_checkpoint=t", "do_eval", "do_train"),
+    ("teacher_checkpoint=t", "do_train max_predictions_per_seq=0", "do_train"),
+    ("distillation_weights=1,1,1", "do_train", TAUGHT),
+    ("distillation_temperature=1", "do_train", TAUGHT),
+    ("init_from_teacher", "do_train", TAUGHT),
+    ("init_checkpoint=a", TAUGHT + "init_from_teacher", TAUGHT),
+    ("model_dir=a", TAUGHT + "init_from_teacher", TAUGHT),
+    ("span_boundary_objective", "max_predictions_per_seq=0", ""),
+    ("do_whole_word_mask", "mask_runs=spans", ""),
+  ],
+  "run_classifier": [
+    *((flag, "do_eval", "do_train") for flag in FINE_TUNING),
+    *((flag, "do_train freeze_encoder", "do_train") for flag in FROZEN),
+    ("save_best=f1", "do_train", "do_train eval_steps=1"),
+    ("early_stopping_patience=1", *EVALUATION),
+    ("teacher_checkpoint=t", "do_eval", "do_train"),
+    ("distillation_temperature=1", "do_train", TAUGHT),
+    ("distillation_weight=.1", "do_train", TAUGHT),
+    ("init_from_teacher", "do_train", TAUGHT),
+    ("init_checkpoint=a", TAUGHT + "init_from_teacher", TAUGHT),
+    ("model_dir=a", TAUGHT + "init_from_teacher", TAUGHT),
+    ("freeze_encoder", TAUGHT, "do_train"),
+    ("bucket_by_length", "do_train freeze_encoder", "do_train"),
+    ("pack_sequences", "do_train freeze_encoder", "do_train"),
+    *(
+      (flag, OFFICIAL, "")
+      for flag in (
+        "train_file=a eval_file=a predict_file=a labels=a,b task_kind=single "
+        "text_column=text text_b_column=b label_column=x id_column=id "
+        "file_format=csv quoted_tsv label_separator=; separator=; "
+        "on_bad_row=skip"
+      ).split()
+    ),
+    ("predict_file=a", OFFICIAL, OFFICIAL + "predict_file=-"),
+    ("eval_file=a", "eval_fraction=.1", ""),
+    ("eval_fraction=.1", OFFICIAL + "do_eval", "do_eval"),
+    ("eval_fraction=.1", "", "do_train eval_steps=1"),
+    *((f"{flag}=x", "", OFFICIAL) for flag in (
+      "data_dir", "task_module", "language")),
+    ("max_windows=1", "", "doc_stride=1"),
+    ("window_pooling=mean", "", "doc_stride=1"),
+    ("class_weights=balanced", "do_eval", "do_train"),
+    ("use_best", "do_train", "do_train eval_steps=1 save_best=f1"),
+    ("seed=0", "do_train seeds=1,2", "do_train"),
+    ("seed=0", "do_eval", "do_eval eval_fraction=.1"),
+    ("seeds=1", "interactive", ""),
+    ("seeds=1", "predict_file=-", "predict_file=a"),
+    ("seeds=1", OFFICIAL + "do_predict glue_submission_dir=x", OFFICIAL),
+    ("glue_submission_dir=x", "do_predict", OFFICIAL + "do_predict"),
+    ("glue_submission_dir=x", OFFICIAL, OFFICIAL + "do_predict"),
+    ("glue_submission_dir=x", OFFICIAL + "do_predict predict_file=-",
+     OFFICIAL + "do_predict"),
+    ("answer_format=json", "do_predict", "interactive"),
+  ],
+  "run_ner": [
+    *((flag, "do_eval", "do_train") for flag in FINE_TUNING),
+    *((flag, "do_eval", "do_train") for flag in ORIGINALS),
+    *((flag, "do_train freeze_encoder", "do_train") for flag in FROZEN),
+    ("save_best=f1", "do_train", "do_train eval_steps=1"),
+    ("early_stopping_patience=1", *EVALUATION),
+    ("train_file=a", "do_eval", "do_train"),
+    ("seed=1", "do_eval", "do_train"),
+    ("freeze_encoder", "do_eval", "do_eval feature_layers=last"),
+    ("eval_file=a", "do_train", "do_train eval_steps=2"),
+    ("eval_batch_size=1", "do_predict", "do_eval"),
+    ("predict_file=a", "do_eval", "do_predict"),
+    ("predict_batch_size=1", "do_eval", "do_predict predict_file=-"),
+    ("predict_labels", "do_eval", "do_predict"),
+    ("predict_labels", "do_predict predict_file=-", "do_predict"),
+    ("bilstm_size=1", "do_train",
+     "do_train freeze_encoder feature_layers=last"),
+    ("feature_layers=last", "do_train", "do_train freeze_encoder"),
+    ("pack_sequences", "do_train freeze_encoder feature_layers=last",
+     "do_train freeze_encoder"),
+    ("label_column=1", "do_predict predict_file=-", "do_predict"),
+    ("label_column=1", "do_predict nopredict_labels", "do_train"),
+  ],
+  "run_squad": [
+    *((flag, "do_predict", "do_train") for flag in FINE_TUNING),
+    *((flag, "do_train freeze_encoder", "do_train") for flag in FROZEN),
+    *((flag, "do_predict", "do_train") for flag in (
+      "seed=1", "jit_compile=true")),
+    *((flag, "evaluate_only", "do_train version_2_with_negative") for flag in (
+      [*ORIGINALS, "do_train", "do_eval", "do_predict", "interactive",
+       "bert_config_file=a", "train_file=a", "max_seq_length=9", "use_tpu"])),
+    ("save_best=f1", "do_train", "do_train eval_steps=1"),
+    ("early_stopping_patience=1", *EVALUATION),
+    ("predict_file=-", "do_eval eval_file=a", "do_predict"),
+    ("eval_file=a", "do_predict", "do_eval"),
+    ("eval_file=a", "do_predict version_2_with_negative",
+     "version_2_with_negative null_score_diff_threshold=auto"),
+    ("eval_batch_size=9", "do_predict", "do_eval"),
+    ("predictions_file=a", "do_predict", "evaluate_only"),
+    ("null_odds_file=a", "evaluate_only",
+     "evaluate_only version_2_with_negative"),
+    ("null_score_diff_threshold=1", "do_predict",
+     "do_predict version_2_with_negative"),
+    ("bucket_by_length", "do_train pad_to_max_length", "do_train"),
+    ("pack_sequences", "do_train pad_to_max_length", "do_train"),
+  ],
+  "create_pretraining_data": [
+    *((flag, "verify", "") for flag in (
+      "input_file=a", "dupe_factor=5", "packing=sentence_order",
+      "shard_size_mb=1", "do_lower_case")),
+    *((flag, "dynamic_masking", "") for flag in (
+      "do_whole_word_mask", "mask_runs=spans", "max_predictions_per_seq=5",
+      "masked_lm_prob=.1")),
+    ("do_whole_word_mask", "mask_runs=spans", ""),
+    *(("segmented_text", "", flag) for flag in (
+      "do_whole_word_mask", "mask_runs=spans", "dynamic_masking")),
+    ("num_processes=2", "", "shard_size_mb=5"),
+    ("num_processes=1", "shard_size_mb=5 runner=a", ""),
+    ("runner=a", "", "shard_size_mb=5"),
+  ],
+  "extract_features": [
+    *((flag, "attention_html=a", "output_file=a") for flag in (
+      "output_format=npz", "pooling=mean", "batch_size=1", "jit_compile=true")),
+    *((flag, "input_file=-", "output_file=a") for flag in (
+      "output_file=a", "output_format=npz", "attention_html=a",
+      "embedding_plot=a")),
+    ("picture_lines=1", "output_file=a", "attention_html=a"),
+    ("picture_lines=1", "input_file=- attention_html=a", "embedding_plot=a"),
+    ("layers=1", "attention_html=a", "embedding_plot=a"),
+    ("layers=1", "input_file=- pooling=mean", "input_file=-"),
+    ("similarity", "output_file=a", "output_file=a pooling=mean"),
+    ("similarity", "attention_html=a", "input_file=- pooling=mean"),
+    ("normalize", "output_file=a", "output_file=a pooling=mean"),
+    ("normalize", "output_file=a pooling=mean similarity",
+     "output_file=a pooling=mean"),
+  ],
+  "convert_checkpoint": [
+    ("architecture=BertModel", "to=tf1", "to=huggingface"),
+    ("do_lower_case", "to=tf1", "to=huggingface"),
+    ("keep_optimizer_state", "to=huggingface", "to=tf2"),
+  ],
+  "serve": [("max_batch_delay_ms=3", "nobatch_requests", "")],
+  "reproduce": [
+    ("peer_python=a", "", "reference=peer"),
+    ("peer_weights=a", "", "reference=peer"),
+  ],
+}
+REQUIRED = {
+  "run_pretraining": "bert_config_file=a input_file=a output_dir=a",
+  "run_classifier": "bert_config_file=a vocab_file=a",
+  "run_ner": "bert_config_file=a vocab_file=a",
+  "create_pretraining_data": "input_file=a vocab_file=a output_file=a",
+  "extract_features": "bert_config_file=a vocab_file=a input_file=a",
+  "convert_checkpoint": "input=a output=a",
+  "serve": "saved_model_dir=a",
+}
+
+
+def read(verb, *texts):
+  """Returns the settings of a command line, of which nothing is refused."""
+  parsed = " ".join([REQUIRED.get(verb, ""), *texts]).split()
+  absl_flags.FLAGS.unparse_flags()
+  absl_flags.FLAGS([verb, *(f"--{flag}" for flag in parsed)])
+  return flags.read_settings(check=False)
+
+
+def refusing(settings, name):
+  """Returns the Rules that refuse a flag as the others are."""
+  return {
+    rule for rule in settings.rules
+    if rule.names == name and rule.fault(settings)
+  }
+
+
+@pytest.mark.parametrize("verb", test_layout.VERBS)
+def test_every_rule_refuses_and_accepts(verb, monkeypatch):
+  seen = set()
+  with script_flags.defined(verb, monkeypatch):
+    for flag, ignored, used in CASES.get(verb, ()):
+      name = flag.partition("=")[0]
+      found = refusing(read(verb, flag, ignored), name)
+      assert found, (flag, ignored)
+      assert not refusing(read(verb, flag, used), name), (flag, used)
+      seen |= found
+      with pytest.raises(errors.InputError, match=f"--{name} .*; "):
+        run_settings.refuse_ignored(read(verb, flag, ignored))
+    rules = {
+      rule
+      for name in absl_flags.FLAGS
+      for rule in getattr(absl_flags.FLAGS[name], "rules", ())
+      # Of nearly all flags: a sample will do.
+      if rule.not_with not in ("verify", "evaluate_only")
+    }
+  assert rules <= seen
+
+
+def test_the_help_says_when_a_flag_counts(monkeypatch):
+  with script_flags.defined("run_squad", monkeypatch):
+    help_of = {name: absl_flags.FLAGS[name].help for name in absl_flags.FLAGS}
+  assert help_of["freeze_layers"].endswith(
+    " Needs --do_train. Not with --freeze_encoder. Not with --evaluate_only."
+  )
+  needs = " Needs --do_predict or no --predict_file=-."
+  assert help_of["predict_file"].endswith(needs)
+
+
+def test_a_flag_that_asks_for_nothing_passes(monkeypatch):
+  with script_flags.defined("run_classifier", monkeypatch):
+    for flag in ("nopack_sequences", "save_best=", "optimizer=lamb do_train"):
+      run_settings.refuse_ignored(read("run_classifier", "do_eval", flag))
+    # 0 asks for something, and all faults are named.
+    with pytest.raises(errors.InputError) as refused:
+      read("run_classifier", "freeze_layers=0 optimizer=lamb")
+      flags.read_settings()
+    assert str(refused.value).split("\n") == [
+      f"--{name} needs --do_train; pass that too, or leave it out"
+      for name in ("freeze_layers", "optimizer")
+    ]
