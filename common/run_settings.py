@@ -154,4 +154,4 @@ def refuse_ignored(settings: Settings, rules=None) -> None:
       if asks and rule.fault(settings):
         faults.append(f"--{name} {rule.fault(settings)}")
   if faults:
-    raise errors.InputError("\n".join(sorted(set(faults))))
+    raise errors.InputError(". ".join(sorted(set(faults))))

@@ -240,7 +240,7 @@ def test_a_flag_that_asks_for_nothing_passes(monkeypatch):
     with pytest.raises(errors.InputError) as refused:
       read("run_classifier", "freeze_layers=0 optimizer=lamb")
       flags.read_settings()
-    assert str(refused.value).split("\n") == [
+    assert str(refused.value).split(". ") == [
       f"--{name} needs --do_train; pass that too, or leave it out"
       for name in ("freeze_layers", "optimizer")
     ]

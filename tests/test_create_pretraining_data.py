@@ -202,7 +202,7 @@ def test_shards_are_finished_by_the_next_run_and_verified(small, tmp_path):
     ({"masked_lm_prob": 1.5}, "--masked_lm_prob=1.5: must be in [0, 1]"),
     (
       {"do_whole_word_mask": True, "dynamic_masking": True},
-      "--do_whole_word_mask has no effect with --dynamic_masking, which ",
+      "--do_whole_word_mask has no effect with --dynamic_masking; leave ",
     ),
     (
       {"shard_size_mb": 1, "output_file": "a,b"},

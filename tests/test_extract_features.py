@@ -182,8 +182,8 @@ def test_pictures_of_chosen_lines(tmp_path):
     ({}, "--layers=-1,-2,-3,-4: '-4' is no layer of this model, which has 3; "
          "pass numbers from -3 to 2"),
     ({"layers": "last"}, "'last' is no layer of this model"),
-    ({"similarity": True}, "pass --pooling=mean, or another of cls, mean"),
-    ({"pooling": "mean", "layers": "-1"}, "pass one of them"),
+    ({"similarity": True}, "--similarity needs --output_file"),
+    ({"pooling": "mean", "layers": "-1"}, "--layers has no effect wi"),
     ({"pooling": "last_four_concat"}, "needs four layers, but the model has 3"),
     ({"pooling": "mean", "similarity": True},
      "lines.txt:2: no pair in 'his gold, as it fell'"),
@@ -195,7 +195,7 @@ def test_pictures_of_chosen_lines(tmp_path):
      "--picture_lines=-1: expected"),
     ({"layers": "0", "max_seq_length": 65},
      "more than the model's max_position_embeddings 64"),
-    ({"layers": "0", "picture_lines": "1"}, "--picture_lines is for --att"),
+    ({"layers": "0", "picture_lines": "1"}, "--picture_lines needs --at"),
     ({"layers": "0", "input_file": "absent.txt"}, "no such file: absent.txt"),
   ],
 )
