@@ -50,7 +50,7 @@ SERVE = ["aiohttp>=3.14"]
 
 EXTRAS = {
   "test": [
-    "pytest>=8", "pytest-xdist>=3.6", "seqeval",
+    "pytest>=8", "pytest-timeout>=2.3", "pytest-xdist>=3.6", "seqeval",
     # docs/notebooks are run.
     "ipykernel", "nbclient", "nbformat",
     *PARQUET, *PLOT, *SERVE, *MODEL_GARDEN,

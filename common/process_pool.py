@@ -48,21 +48,22 @@ def workers(num_processes, *, initializer=None, initargs=(), if_killed):
     "forkserver" if "forkserver" in methods else "spawn"
   )
   context.set_forkserver_preload([f"{__package__}.lean_tensorflow"])
-  with concurrent.futures.ProcessPoolExecutor(
+  pool = concurrent.futures.ProcessPoolExecutor(
     num_processes,
     mp_context=context,
     initializer=_start_worker,
     initargs=(initializer, initargs),
-  ) as pool:
-    try:
-      yield pool
-    except concurrent.futures.process.BrokenProcessPool as error:
-      raise errors.InputError(
-        f"a process was killed, perhaps for want of memory: {if_killed}"
-      ) from error
-    finally:
-      # After an error nobody waits for blocks whose results are not wanted.
-      pool.shutdown(wait=False, cancel_futures=True)
+  )
+  try:
+    yield pool
+  except concurrent.futures.process.BrokenProcessPool as error:
+    raise errors.InputError(
+      f"a process was killed, perhaps for want of memory: {if_killed}"
+    ) from error
+  finally:
+    # Once, and waiting: a pool that was shut down without waiting forgets its
+    # manager thread, and a worker may then never hear that it should end.
+    pool.shutdown(wait=True, cancel_futures=True)
 
 
 def in_order(function, blocks, *, processes):

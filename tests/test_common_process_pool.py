@@ -1,8 +1,10 @@
 """process_pool: order, errors, dead workers."""
 
 import functools
+import multiprocessing
 import os
 import signal
+import time
 
 import pytest
 
@@ -73,6 +75,14 @@ def test_an_input_error_comes_through(processes):
 def test_a_killed_worker_is_an_input_error():
   with pytest.raises(errors.InputError, match="a process was killed"):
     list(process_pool.in_order(die, range(3), processes=2))
+
+
+def test_workers_have_ended_with_their_block():
+  before = set(multiprocessing.active_children())
+  with process_pool.workers(2, if_killed="again") as pool:
+    pool.submit(os.getpid).result()
+    pool.submit(time.sleep, 0.3)
+  assert set(multiprocessing.active_children()) == before
 
 
 def test_default_is_what_this_process_may_use():
