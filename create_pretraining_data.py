@@ -120,8 +120,8 @@ flags.DEFINE_string(
 )
 flags.DEFINE_bool(
   "verify", False,
-  "Check existing --output_file (names or patterns) instead of writing them, "
-  "and print a report.",
+  "Check existing --output_file (names, patterns, or a manifest of shards) "
+  "instead of writing them, and print a report.",
 )
 
 flags.rule(
@@ -280,7 +280,7 @@ def write_shards(settings, options, inputs, runner_arguments):
   else:
     results = run.make(settings.num_processes)
   return sum(result.records for result in results), [
-    shard.output for shard in run.shards
+    shard.output for shard, made in zip(run.shards, results) if made.records
   ]
 
 
@@ -330,7 +330,7 @@ def verify(settings):
   vocabulary = None
   if settings.vocab_file:
     vocabulary = record_maker.read_vocabulary(settings.vocab_file)
-  paths = file_io.expand_file_patterns(settings.output_file)
+  paths = tfrecord.find_files(settings.output_file)
   report = record_report.examine(paths, vocabulary)
   report.faults += sharding.compare_with_manifests(paths)
   print(report.text())

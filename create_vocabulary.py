@@ -100,7 +100,7 @@ def main(_):
   file_io.write_text(settings.output_file, "\n".join([*tokens, ""]))
   logging.info("Wrote %d tokens to %s", len(tokens), settings.output_file)
   if len(tokens) < settings.vocab_size:
-    logging.info(
+    logging.warning(
       "Fewer than --vocab_size=%d: no other piece occurs %d times. For more, "
       "give more text or a smaller --min_frequency",
       settings.vocab_size,

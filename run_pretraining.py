@@ -20,7 +20,9 @@ common_flags.define_device_flags()
 common_flags.define_distillation_flags()
 flags.DEFINE_string(
   "input_file", None,
-  "TFRecord files, comma-separated, or glob patterns of them.", required=True,
+  "TFRecord files, comma-separated, or glob patterns of them; of shards also "
+  "their manifest, or --output_file as they were written with.",
+  required=True,
 )
 flags.DEFINE_string(
   "eval_input_file", None,
@@ -105,13 +107,12 @@ from checkpoints import (
   tokenizer_files,
   weight_files,
 )
-from common import file_io, result_lines, run_settings
+from common import result_lines, run_settings, tfrecord
 from pretraining import distilling, input_data, pretrainer
 from training import (
   distillation,
   distribution,
   evaluation_loop,
-  pipeline,
   record_repair,
   setup,
   train_log,
@@ -127,10 +128,10 @@ def input_files(settings):
 
   Damaged ones are replaced by copies in --output_dir, if the flags say so.
   """
-  train_files = file_io.expand_file_patterns(settings.input_file)
+  train_files = tfrecord.find_files(settings.input_file)
   eval_files = train_files
   if settings.eval_input_file:
-    eval_files = file_io.expand_file_patterns(settings.eval_input_file)
+    eval_files = tfrecord.find_files(settings.eval_input_file)
   if settings.on_corrupt_record == "skip":
     # Together: files that both have are searched and copied once.
     files = record_repair.without_damage(
@@ -141,10 +142,11 @@ def input_files(settings):
   return train_files, eval_files
 
 
-def make_input(settings, files):
+def make_input(settings, files, config):
   """Returns the input_data.PretrainingInput of some files."""
   data = input_data.PretrainingInput(
     files,
+    config,
     max_seq_length=settings.max_seq_length,
     use_next_sentence_loss=settings.use_next_sentence_loss,
     vocab_file=settings.vocab_file,
@@ -195,7 +197,7 @@ def make_evaluation(strategy, objective, data, *, num_batches, **batching):
 
   def evaluate():
     batches = data.repeated_batches(strategy, **batching)
-    with pipeline.damage_named(data.files):
+    with data.faults_named():
       return evaluator(batches, num_batches)
 
   return evaluate
@@ -267,7 +269,7 @@ def train(settings, model, objective, evaluate, *, start, strategy, data, trim):
     keep_best=lambda step: write_if_chief("best_model"),
     names=pretrainer.result_names(model),
   )
-  with pipeline.damage_named(data.files):
+  with data.faults_named():
     trainer.train(batches_from, evaluation)
   write_if_chief("final_model")
   return int(trainer.global_step.numpy())
@@ -295,9 +297,9 @@ def main(_):
   train_files, eval_files = input_files(settings)
   # As in the original: evaluated on the files of the training, unless there are
   # others.
-  data = eval_data = make_input(settings, train_files)
+  data = eval_data = make_input(settings, train_files, config)
   if eval_files != train_files:
-    eval_data = make_input(settings, eval_files)
+    eval_data = make_input(settings, eval_files, config)
 
   start = setup.open_run(settings, *task, **fixed)
   start = distillation.student_start(settings, start, teacher, config)
@@ -338,6 +340,8 @@ def main(_):
       path = os.path.join(settings.output_dir, "eval_results.txt")
       result_lines.write(path, {"global_step": step, **results})
       if settings.do_train:
+        if settings.max_predictions_per_seq:
+          data.warn_of_plateau(results["masked_lm_loss"])
         train_log.write_last_evaluation(settings.output_dir, step, results)
 
 

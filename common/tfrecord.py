@@ -7,6 +7,7 @@ same bytes, so the same records give the same file.
 import contextlib
 import functools
 import gzip
+import os
 import re
 import struct
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from common import errors, file_io
+from common import errors, file_io, json_files
 
 try:
   import google_crc32c
@@ -26,6 +27,7 @@ _HEADER_BYTES, _FOOTER_BYTES = 12, 4
 _CRC_MASK = 0xA282EAD8
 _WRITTEN_TOGETHER = 1 << 20  # Bytes.
 _GZIP_MAGIC = b"\x1f\x8b\x08"
+_MANIFEST = ".manifest.json"  # Of shards: which there are, and of what text.
 
 # Protocol buffer tags (field number * 8 + 2, "a length and that many bytes")
 # of tf.train.Example: its features, an entry of their map, the entry's key
@@ -127,6 +129,54 @@ def _masked_crc(data):
   crc = google_crc32c.value(data)
   rotated = crc >> 15 | crc << 17
   return struct.pack("<I", (rotated + _CRC_MASK) & 0xFFFFFFFF)
+
+
+def manifest_name(output):
+  """Returns the name of the manifest next to the shards of `output`."""
+  return f"{output.removesuffix('.gz')}{_MANIFEST}"
+
+
+def find_files(patterns: str) -> list[str]:
+  """Returns the record files that a flag names.
+
+  Args:
+    patterns: comma-separated names or glob patterns of files, manifests of
+      shards, or what the shards' names begin with.
+
+  Raises:
+    InputError: there is no such file, or a manifest's shards are unfinished.
+  """
+  files = []
+  for pattern in map(str.strip, patterns.split(",")):
+    manifest = pattern
+    if not pattern.endswith(_MANIFEST) and not file_io.exists(pattern):
+      manifest = manifest_name(pattern)
+    if manifest.endswith(_MANIFEST) and file_io.exists(manifest):
+      files += _shards_of(manifest)
+      continue
+    # A pattern may match the manifest next to its shards.
+    matches = file_io.expand_file_patterns(pattern)
+    found = [path for path in matches if not path.endswith(_MANIFEST)]
+    if not found:
+      raise errors.InputError(f"no file of records matches {pattern!r}")
+    files += found
+  return files
+
+
+def _shards_of(manifest):
+  shards = json_files.read(manifest).get("shards", {})
+  wanted = {name.removesuffix(".gz")[-5:] for name in shards}
+  if {f"{len(shards):05}"} != wanted:
+    raise errors.InputError(
+      f"{manifest}: its shards are not finished; run the command that made it "
+      "again, which makes those that are missing"
+    )
+  folder = os.path.dirname(manifest)
+  return [
+    os.path.join(folder, name)
+    for name, shard in sorted(shards.items())
+    if shard["records"]
+  ]
 
 
 def serialize_example(features):

@@ -88,6 +88,13 @@ class InstanceOptions:
       )
 
 
+def gives_instances(corpus, options):
+  """Whether there are any; arguments as of `check_corpus`."""
+  # Every document gives some; those of one sentence have no order.
+  alone = corpus.num_documents if options.packing == "sentence_order" else 0
+  return corpus.num_sentences > alone
+
+
 def check_corpus(corpus, options):
   """Raises InputError if no document has two sentences to order.
 
@@ -95,9 +102,7 @@ def check_corpus(corpus, options):
     corpus: text_corpus.Corpus.
     options: InstanceOptions.
   """
-  if options.packing == "sentence_order" and (
-    corpus.num_sentences == corpus.num_documents
-  ):
+  if not gives_instances(corpus, options):
     raise errors.InputError(
       "--packing=sentence_order needs documents of several sentences, and each "
       f"of these {corpus.num_documents} has one: give text with one sentence a "

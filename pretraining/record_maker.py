@@ -120,6 +120,10 @@ class RecordMaker:
     """Returns how many tokens of a text_corpus.Corpus are [UNK]."""
     return int(np.count_nonzero(corpus.ids == self._vocabulary.unk_id))
 
+  def gives_records(self, corpus):
+    """Whether there are any records of a text_corpus.Corpus."""
+    return instance_maker.gives_instances(corpus, self._options.instances)
+
   def write(self, corpus, writers, *, seed, show=None, after_pass=None):
     """Writes the records of a corpus.
 

@@ -68,6 +68,8 @@ class Report:
         self.records[path] += len(batch["input_ids"].row_lengths())
         for row, sentence in self._add_batch(path, batch):
           faults.append(f"{path}: record {number + row + 1}: {sentence}")
+      if not self.records[path]:
+        faults.append(f"{path}: holds no record")
       if self._lacks_masks(path, masked_before):
         faults.append(f"{path}: no token of any record is to be predicted")
     except errors.InputError as error:

@@ -9,7 +9,8 @@ the input; files of other options are never mixed with them.
 
 Unlike the original: which takes all of the text at once. Shard i has the
 records that it makes from that shard's text with --random_seed plus i, so a
-random next segment comes from the same shard.
+random next segment comes from the same shard. A shard whose text gives no
+record has no file.
 """
 
 import collections
@@ -33,7 +34,7 @@ from common import (
 )
 from pretraining import record_maker, text_shards
 
-_FORMAT = 1  # Of the manifest and of the shards' content.
+_FORMAT = 2  # Of the manifest and of the shards' content.
 _SHARD_NAME = re.compile(r"(.*)-\d{5}-of-\d{5}(\.gz)?", re.DOTALL)
 
 
@@ -74,11 +75,6 @@ def shard_names(output, count):
   return [f"{base}-{n:05}-of-{count:05}{suffix}" for n in range(count)]
 
 
-def manifest_name(output):
-  """Returns the name of the manifest next to the shards of `output`."""
-  return f"{output.removesuffix('.gz')}.manifest.json"
-
-
 class ShardedRun:
   """All shards of a text.
 
@@ -97,11 +93,13 @@ class ShardedRun:
       output: prefix of the output names, see `shard_names`.
       shard_bytes: approximate bytes of text per shard.
     """
-    pieces = text_shards.plan_shards(files, shard_bytes)
+    pieces = text_shards.plan_shards(
+      files, shard_bytes, split_sentences=options.split_sentences
+    )
     names = shard_names(output, len(pieces))
     numbers = range(len(pieces))
     self.shards = list(map(Shard, numbers, pieces, names))
-    self.manifest = manifest_name(output)
+    self.manifest = tfrecord.manifest_name(output)
     self.options = options
     # All that decides the content of the shards, but not where they lie.
     self._source = {
@@ -181,12 +179,21 @@ class ShardedRun:
 
     Returns:
       A list of ShardResult, one for each shard.
+
+    Raises:
+      InputError: none of them has a record.
     """
     by_number = {result.number: result for result in finished}
     results = [
       # Each is checked by its size, and counted: the manifest must be right.
       by_number.get(shard.number) or _examined(shard) for shard in self.shards
     ]
+    if not any(result.records for result in results):
+      file_io.remove(self.manifest)
+      raise errors.InputError(
+        f"no record for {self.manifest}: give text with one sentence a line "
+        "and blank lines between documents"
+      )
     self._write_manifest(
       {
         os.path.basename(shard.output): result._asdict()
@@ -235,7 +242,7 @@ def compare_with_manifests(paths):
   groups = collections.defaultdict(list)
   for path in paths:
     if name := _SHARD_NAME.fullmatch(path):
-      groups[manifest_name(name[1])].append(path)
+      groups[tfrecord.manifest_name(name[1])].append(path)
   for manifest, shards in groups.items():
     if file_io.exists(manifest):
       faults += _differences(manifest, shards)
@@ -250,7 +257,8 @@ def _differences(manifest, paths):
       yield f"{path}: not listed in {manifest}; finish the run"
     elif entry["sha256"] != file_io.size_and_sha256(path)[1]:
       yield f"{path}: its SHA-256 is not the one in {manifest}"
-  for name in recorded:
+  # A shard without a record has no file.
+  for name in (name for name, shard in recorded.items() if shard["records"]):
     yield f"{manifest}: {name} is not among the files"
 
 
@@ -264,7 +272,12 @@ def _read_json(path):
 
 
 def _is_finished(shard, recorded):
-  """Whether a shard's file exists, with its recorded size if there is one."""
+  """Whether a shard's file exists, with its recorded size if there is one.
+
+  A shard that is recorded to give no record has no file.
+  """
+  if recorded and not recorded["records"]:
+    return True
   if not file_io.exists(shard.output):
     return False
   if recorded is None:
@@ -277,14 +290,20 @@ def _text_bytes(shard):
 
 
 def _examined(shard):
-  """Returns the ShardResult of a file that an earlier run wrote."""
+  """Returns the ShardResult of a shard that an earlier run finished."""
+  if not file_io.exists(shard.output):
+    return _without_records(shard)
   records = tfrecord.count_records(shard.output)
   size, sha256 = file_io.size_and_sha256(shard.output)
   return ShardResult(shard.number, records, size, sha256)
 
 
+def _without_records(shard):
+  return ShardResult(shard.number, 0, 0, "")
+
+
 def make_shard(maker, seed, shard):
-  """Makes a shard's file.
+  """Makes a shard's file; none if its text gives no record.
 
   Args:
     maker: record_maker.RecordMaker.
@@ -294,20 +313,22 @@ def make_shard(maker, seed, shard):
   Returns:
     (ShardResult, ShardText).
   """
-  with tfrecord.RecordWriter(shard.output) as writer:
-    # Unlike the original: a file ends a document, since its next one may be in
-    # another shard.
-    corpus = maker.read(shard.pieces, joined=False)
-    if corpus.num_documents == 1:
-      logging.warning(
-        "%s: its text is a single document, so its random next segments come "
-        "from that document too; larger shards have more documents",
-        shard.output,
-      )
-    records = maker.write(corpus, [writer], seed=seed + shard.number)
-  size, sha256 = file_io.size_and_sha256(shard.output)
+  # Unlike the original: a file ends a document, since its next one may be in
+  # another shard.
+  corpus = maker.read(shard.pieces, joined=False)
   unknown = maker.count_unknown(corpus)
   text = ShardText(corpus.num_words, len(corpus.ids), unknown)
+  if not maker.gives_records(corpus):
+    return _without_records(shard), text
+  if corpus.num_documents == 1:
+    logging.warning(
+      "%s: its text is a single document, so its random next segments come "
+      "from that document too; larger shards have more documents",
+      shard.output,
+    )
+  with tfrecord.RecordWriter(shard.output) as writer:
+    records = maker.write(corpus, [writer], seed=seed + shard.number)
+  size, sha256 = file_io.size_and_sha256(shard.output)
   return ShardResult(shard.number, records, size, sha256), text
 
 

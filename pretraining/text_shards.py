@@ -1,9 +1,8 @@
 """Text files -> shards of whole documents, and their lines.
 
-A shard consists of pieces of files, in order. The first document of a piece
-that starts inside a file is the first one after that byte, and the piece
-before it reads on until there: every document is in exactly one piece. So
-cutting needs only the sizes of the files.
+A shard consists of pieces of files, in order. Files are cut where a document
+begins; a document that goes on for the size of another shard is cut at a line,
+so that memory stays bounded.
 """
 
 import itertools
@@ -16,11 +15,7 @@ _ARTICLE, _ARTICLE_END = b"<doc ", "</doc>"
 
 
 class Piece(NamedTuple):
-  """The documents of a file that start at bytes `start` to `end` - 1.
-
-  More exactly: whose preceding break starts there; the break before a file's
-  first document is at byte 0.
-  """
+  """The bytes `start` to `end` - 1 of a file, which are whole lines."""
 
   path: str
   start: int
@@ -32,33 +27,53 @@ def whole_files(files):
   return [Piece(path, 0, file_io.size(path)) for path in files]
 
 
-def plan_shards(files, shard_bytes):
+def plan_shards(files, shard_bytes, *, split_sentences=False):
   """Cuts files into shards of about `shard_bytes` of text.
 
-  Small files share a shard, large ones are cut. A document is never cut, so a
-  shard with a larger document is larger.
+  Small files share a shard, large ones are cut between documents. So a shard is
+  larger by what its last document has left. Where that is as much as
+  `shard_bytes`, the document is cut: no shard is larger than two.
 
   Args:
     files: names of text files.
     shard_bytes: int.
+    split_sentences: see `read_lines`.
 
   Returns:
     A list of shards, each a list of Pieces.
   """
-  # Files of 30, 30 and 100 bytes in shards of 50: 30 + 20, 10 + 40, 50, 10.
-  shards, room = [[]], shard_bytes
-  for path, _, size in whole_files(files):
-    start = 0
+  shards, room = [], 0
+  for path, start, size in whole_files(files):
+    is_break = _break_of(path, split_sentences)
     while start < size:
-      if not room:
+      if room <= 0:
         shards.append([])
         room = shard_bytes
-      # Any byte: where a document begins near it is found when it is read.
-      end = min(size, start + room)
+      end = size
+      if start + room < size:
+        end = _find_cut(path, start + room, shard_bytes, is_break)
       shards[-1].append(Piece(path, start, end))
       room -= end - start
       start = end
   return shards
+
+
+def _find_cut(path, near, furthest, is_break):
+  """Returns the first break at byte `near` or behind it; the end of a file.
+
+  If there is none within `furthest` bytes, the first line there.
+  """
+  with file_io.open_for_reading(path) as stream:
+    # One byte earlier: a line that starts at `near` must not be lost.
+    stream.seek(near - 1)
+    first = offset = near - 1 + len(stream.readline())
+    for line in stream:
+      if is_break(line):
+        return offset
+      offset += len(line)
+      if offset - near >= furthest:
+        return first
+  return offset
 
 
 def read_lines(pieces, *, split_sentences=False, joined=False):
@@ -77,10 +92,8 @@ def read_lines(pieces, *, split_sentences=False, joined=False):
     InputError: a file is missing or a line is not UTF-8 (its number named).
   """
   for piece in pieces:
-    has_articles = split_sentences and _has_articles(piece.path)
-    # The break where shards are cut is the one that separates documents.
-    lines = _piece_lines(piece, _is_article if has_articles else _is_blank)
-    if has_articles:
+    lines = _piece_lines(piece)
+    if _break_of(piece.path, split_sentences) is _is_article:
       lines = _article_lines(lines)
     if split_sentences:
       lines = map(sentence_splitting.split_sentences, lines)
@@ -90,9 +103,13 @@ def read_lines(pieces, *, split_sentences=False, joined=False):
       yield ""
 
 
-def _has_articles(path):
-  with file_io.open_for_reading(path) as stream:
-    return stream.read(len(_ARTICLE)) == _ARTICLE
+def _break_of(path, split_sentences):
+  """Returns the function that tells which lines separate documents."""
+  if split_sentences:
+    with file_io.open_for_reading(path) as stream:
+      if stream.read(len(_ARTICLE)) == _ARTICLE:
+        return _is_article
+  return _is_blank
 
 
 def _is_article(line):
@@ -104,28 +121,15 @@ def _is_blank(line):
   return not line.decode("utf-8", "replace").strip()
 
 
-def _piece_lines(piece, is_break):
-  """Yields the lines from the first break in a piece to the first behind it.
-
-  Args:
-    piece: Piece.
-    is_break: function of a line (bytes).
-  """
+def _piece_lines(piece):
+  offset = piece.start
   with file_io.open_for_reading(piece.path) as stream:
-    offset = piece.start
-    if offset:  # Go to the next start of a line, which may be here.
-      # One byte earlier: a line that starts at `offset` must not be lost.
-      stream.seek(offset - 1)
-      offset += len(stream.readline()) - 1
-    # Before the first break is the end of a document of the piece before.
-    inside = not piece.start
+    stream.seek(offset)
     for line in stream:
-      if offset >= piece.end and is_break(line):
-        return
-      inside = inside or is_break(line)
-      if inside:
-        yield _decoded(line, piece.path, offset)
+      yield _decoded(line, piece.path, offset)
       offset += len(line)
+      if offset >= piece.end:
+        return
 
 
 def _decoded(line, path, offset):

@@ -6,15 +6,20 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import tiny_model
 from common import errors, tfrecord
-from pretraining import input_data
+from pretraining import input_data, pretrainer
+from training import pipeline
 
 LENGTH, PREDICTIONS = 8, 2
+CONFIG = tiny_model.tiny(
+  hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+)
 ONE_DEVICE = tf.distribute.get_strategy()
 
 
-def write(path, count=6, *, masked=True, pairs=True):
-  """Record i: [CLS] 5+i 6+i 7+i [SEP]."""
+def write(path, count=6, *, masked=True, pairs=True, **changes):
+  """Record i: [CLS] 5+i 6+i 7+i [SEP]; the last one with `changes`."""
   with tfrecord.RecordWriter(str(path)) as writer:
     for i in range(count):
       features = {
@@ -30,6 +35,8 @@ def write(path, count=6, *, masked=True, pairs=True):
         features["word_starts"] = [0, 1, 1, 1, 0, 0, 0, 0]
       if pairs:
         features["next_sentence_labels"] = [i % 2]
+      if i == count - 1:
+        features.update(changes)
       writer.write(tfrecord.serialize_example(features))
   return str(path)
 
@@ -37,7 +44,8 @@ def write(path, count=6, *, masked=True, pairs=True):
 def open_input(path, **options):
   options = {"vocab_file": None, "use_next_sentence_loss": True, **options}
   return input_data.PretrainingInput(
-    [path],
+    [path] if isinstance(path, str) else path,
+    CONFIG,
     max_seq_length=LENGTH,
     max_predictions=PREDICTIONS,
     **options,
@@ -136,10 +144,68 @@ def test_what_does_not_fit_is_refused(tmp_path, vocab_file):
   with pytest.raises(errors.InputError, match="pass the --vocab_file"):
     open_input(unmasked)
   with pytest.raises(errors.InputError, match="no feature 'masked_lm_posi"):
-    input_data.PretrainingInput(
-      [pairs, unmasked],
-      max_seq_length=LENGTH,
-      use_next_sentence_loss=True,
-      max_predictions=PREDICTIONS,
-      vocab_file=None,
-    )
+    open_input([pairs, unmasked])
+
+
+def test_files_without_a_record_are_skipped(tmp_path, caplog):
+  empty, full = write(tmp_path / "empty", 0), write(tmp_path / "full")
+  data = open_input([empty, full, empty])
+  assert data.files == [full]
+  assert caplog.text.count(f"{empty} holds no record: it is skipped") == 2
+  with pytest.raises(errors.InputError, match="no record in .*empty"):
+    open_input(empty)
+
+
+@pytest.mark.parametrize(
+  "name, values, sentence",
+  [
+    ("input_ids", [2, 5, 30, 7, 3, 0, 0, 0], "30, which must be from 0 to 29"),
+    ("input_ids", [2, 5, -1, 7, 3, 0, 0, 0], "-1, which must be from 0 to 29"),
+    ("masked_lm_ids", [30, 0], "30, which must be from 0 to 29"),
+    ("masked_lm_positions", [8, 0], "8, which must be from 0 to 7"),
+    ("segment_ids", [0, 0, 0, 2, 0, 0, 0, 0], "2, which must be from 0 to 1"),
+    ("next_sentence_labels", [2], "2, which must be from 0 to 1"),
+  ],
+)
+def test_numbers_out_of_range_are_named_when_they_are_read(
+  tmp_path, monkeypatch, name, values, sentence
+):
+  good = write(tmp_path / "good")
+  bad = write(tmp_path / "bad", **{name: values})
+  expected = f"bad: record 6: {name} holds {sentence}; 2 of the records"
+  with pytest.raises(errors.InputError, match=expected):
+    open_input([good, bad, bad])
+  # Behind the first records, which alone are looked at before the start.
+  monkeypatch.setattr(input_data, "_CHECKED_FIRST", 5)
+  data = open_input([good, bad, bad])
+  batches = data.repeated_batches(ONE_DEVICE, batch_size=4, trim=True)
+  with pytest.raises(errors.InputError, match=expected):
+    with data.faults_named():
+      list(itertools.islice(batches, 3))
+
+
+def test_masks_with_holes_give_the_loss_of_padded_batches(tmp_path):
+  path = write(
+    tmp_path / "a", 1, input_mask=[1, 1, 0, 0, 1, 0, 0, 0],
+    masked_lm_positions=[1, 4], masked_lm_weights=[1.0, 1.0],
+  )
+  model = pretrainer.PretrainingModel(CONFIG, seed=1, skip_padding=True)
+  padded = pretrainer.PretrainingModel(CONFIG, seed=1, skip_padding=False)
+  batch = next(iter(open_input(path).repeated_batches(
+    ONE_DEVICE, batch_size=1, trim=False
+  )))
+  trimmed = pipeline.trim_to_longest(batch, multiple=1)
+  assert trimmed["input_ids"].shape == [1, 5]
+  expected, _ = pretrainer.objective(padded).sums(batch, None)
+  found, _ = pretrainer.objective(model).sums(trimmed, None)
+  for name, loss in expected.items():
+    tiny_model.assert_close(found[name], loss)
+
+
+def test_a_plateau_is_named_with_flags_to_try(tmp_path, caplog):
+  """Six masked words, all different: guessing one costs log(6)."""
+  data = open_input(write(tmp_path / "a"))
+  data.warn_of_plateau(0.9 * np.log(6))
+  assert not caplog.text
+  data.warn_of_plateau(np.log(6))
+  assert "frequency gives 1.79. Try more --num_train_steps" in caplog.text

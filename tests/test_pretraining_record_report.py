@@ -161,7 +161,8 @@ def test_a_missing_file(tmp_path):
 
 
 def test_no_record(tmp_path):
-  report = record_report.examine([write(tmp_path / "a", [])])
-  assert report.faults == []
+  path = write(tmp_path / "a", [])
+  report = record_report.examine([path])
+  assert report.faults == [f"{path}: holds no record"]
   assert "1 file(s), 0 records, 0 tokens" in report.text()
   assert np.array_equal(report.lengths, [0])

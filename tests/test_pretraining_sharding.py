@@ -34,7 +34,7 @@ def test_names():
     "d/x-00000-of-00002.gz", "d/x-00001-of-00002.gz"
   ]
   assert sharding.shard_names("x", 1) == ["x-00000-of-00001"]
-  assert sharding.manifest_name("d/x.gz") == "d/x.manifest.json"
+  assert tfrecord.manifest_name("d/x.gz") == "d/x.manifest.json"
 
 
 def test_a_shard_is_what_its_text_alone_would_give(tmp_path, expected):
@@ -192,17 +192,62 @@ def test_compressed_shards_hold_the_same_records(tmp_path, expected):
   )
 
 
-def test_a_shard_within_one_document_is_empty(tmp_path):
-  path = tmp_path / "text.txt"
-  path.write_text("the cat sat\n" * 100)
-  run = sharding.ShardedRun(
-    make_record_options(tmp_path),
+def run_of_text(folder, text, shard_bytes=400, **options):
+  path = folder / "text.txt"
+  path.write_text(text)
+  return sharding.ShardedRun(
+    make_record_options(folder, **options),
     [str(path)],
-    str(tmp_path / "a"),
-    shard_bytes=400,
+    str(folder / "out" / "a"),
+    shard_bytes=shard_bytes,
   )
-  made = run.make()
-  assert [result.records > 0 for result in made] == [True, False, False]
+
+
+def test_a_long_document_fills_every_shard(tmp_path):
+  made = run_of_text(tmp_path, "the cat sat\n" * 150).make()
+  assert len(made) == 4 and all(result.records for result in made)
+
+
+def test_text_that_gives_no_record_has_no_file(tmp_path):
+  run = run_of_text(tmp_path, "the cat sat\n\n" * 31 + "\n" * 300)
+  assert [result.records > 0 for result in run.make()] == [True, False]
+  names = ["a-00000-of-00002", "a.manifest.json"]
+  assert sorted(os.listdir(tmp_path / "out")) == names
+  first = [run.shards[0].output]
+  assert tfrecord.find_files(str(tmp_path / "out" / "a")) == first
+  assert sharding.compare_with_manifests(first) == []
+  assert run.begin() == []
+  assert [result.records > 0 for result in run.make()] == [True, False]
+
+
+@pytest.mark.parametrize(
+  "text, options",
+  [
+    ("", {}), ("\n \n" * 400, {}),
+    ("the cat\n\n" * 99, {"packing": "sentence_order"}),
+  ],
+)
+def test_a_text_without_any_record_leaves_nothing(tmp_path, text, options):
+  run = run_of_text(tmp_path, text, **options)
+  with pytest.raises(errors.InputError, match="no record for .*give text with"):
+    run.make()
+  assert os.listdir(tmp_path / "out") == []
+
+
+def test_shards_are_found_by_pattern_manifest_or_output(tmp_path):
+  run = make_run(tmp_path, "out/a.tfrecord.gz")
+  run.begin()
+  with pytest.raises(errors.InputError, match="its shards are not finished"):
+    tfrecord.find_files(run.manifest)
+  with pytest.raises(errors.InputError, match="no file of records matches"):
+    tfrecord.find_files(f"{tmp_path}/out/*")
+  run.make()
+  files = [shard.output for shard in run.shards]
+  out = tmp_path / "out"
+  for name in ("a.tfrecord.gz", "a.tfrecord.manifest.json", "*", "a*[0-9].gz"):
+    assert tfrecord.find_files(f"{out}/{name}") == files
+  both = tfrecord.find_files(f"{files[1]}, {run.manifest}")
+  assert both == [files[1], *files]
 
 
 class Deadly:

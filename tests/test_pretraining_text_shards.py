@@ -13,17 +13,27 @@ def write(path, text):
 
 
 def test_small_files_share_a_shard_and_large_ones_are_cut(tmp_path):
-  files = [
-    write(tmp_path / name, "x" * size)
-    for name, size in {"a": 3, "b": 4, "empty": 0, "c": 12, "d": 1}.items()
-  ]
+  texts = {"a": "a\n", "b": "b\n\nb\n", "empty": "", "c": "c\n\n" * 4, "d": "d"}
+  files = [write(tmp_path / name, text) for name, text in texts.items()]
   a, b, _, c, d = files
-  assert text_shards.plan_shards(files, 5) == [
-    [Piece(a, 0, 3), Piece(b, 0, 2)],
-    [Piece(b, 2, 4), Piece(c, 0, 3)],
-    [Piece(c, 3, 8)],
-    [Piece(c, 8, 12), Piece(d, 0, 1)],
+  assert text_shards.plan_shards(files, 4) == [
+    [Piece(a, 0, 2), Piece(b, 0, 2)],
+    [Piece(b, 2, 5), Piece(c, 0, 2)],
+    [Piece(c, 2, 8)],
+    [Piece(c, 8, 12)],
+    [Piece(d, 0, 1)],
   ]
+  assert text_shards.plan_shards(files[2:3], 4) == []
+
+
+def test_a_long_document_is_cut_at_lines(tmp_path):
+  lines = [f"line {n} é" for n in range(50)]
+  path = write(tmp_path / "a", "\n".join(lines))
+  shards = text_shards.plan_shards([path], 60)
+  assert all(60 <= p.end - p.start < 120 for (p,) in shards[:-1])
+  found = [documents_of(pieces) for pieces in shards]
+  assert all(len(documents) == 1 for documents in found)
+  assert [line for ((*document,),) in found for line in document] == lines
 
 
 TEXT = "one\n\ntwo\nzwei \n\u00a0\n\n\nthree é\n\nfour"
@@ -38,12 +48,12 @@ def test_every_document_is_in_one_piece_wherever_the_file_is_cut(
   path = write(tmp_path / "a", text)
   size = len(text.encode())
   documents = [["one"], ["two", "zwei"], ["three é"], ["four"]]
-  for first in range(size + 1):
-    for second in range(first, size + 1):
-      cuts = sorted({0, first, second, size})
-      pieces = [Piece(path, *cut) for cut in zip(cuts, cuts[1:])]
-      found = [documents_of([piece]) for piece in pieces]
-      assert sum(found, []) == documents, cuts
+  # No document is longer than 9 bytes with its line ends.
+  for shard_bytes in range(10, size + 1):
+    shards = text_shards.plan_shards([path], shard_bytes)
+    ends = [pieces[-1].end for pieces in shards]
+    assert ends == sorted(set(ends)) and ends[-1] == size
+    assert sum(map(documents_of, shards), []) == documents, shard_bytes
 
 
 @pytest.mark.parametrize("scheme", ["", "file://"])
@@ -51,10 +61,10 @@ def test_carriage_returns_move_no_cut(tmp_path, scheme):
   """They count as bytes of the file, and one inside a line stays there."""
   text = "one\r\n\r\ntwo\rzwei\r\n\r\nthree\r\n"
   path = scheme + write(tmp_path / "a", text)
-  for cut in range(1, len(text)):
-    pieces = [Piece(path, 0, cut), Piece(path, cut, len(text))]
-    found = [documents_of([piece]) for piece in pieces]
-    assert sum(found, []) == [["one"], ["two\rzwei"], ["three"]], cut
+  for size in range(12, len(text)):
+    shards = text_shards.plan_shards([path], size)
+    found = sum(map(documents_of, shards), [])
+    assert found == [["one"], ["two\rzwei"], ["three"]], size
 
 
 def documents_of(pieces, **options):
@@ -103,15 +113,15 @@ def test_articles_are_documents_and_blank_lines_do_not_end_them(tmp_path):
   documents = [
     ["A", "First one.", "Second one.", "Third one."], ["B is here."]
   ]
-  for cut in range(1, len(ARTICLES) + 1):
-    pieces = [Piece(path, 0, cut), Piece(path, cut, len(ARTICLES))]
-    found = [documents_of([piece], split_sentences=True) for piece in pieces]
-    assert sum(found, []) == documents, cut
+  for size in range(80, len(ARTICLES) + 1):
+    shards = text_shards.plan_shards([path], size, split_sentences=True)
+    found = [documents_of(pieces, split_sentences=True) for pieces in shards]
+    assert sum(found, []) == documents, size
 
 
 def test_bad_utf8_names_the_line_of_the_file(tmp_path):
   path = tmp_path / "a"
   path.write_bytes(b"one\n\ntwo\n\nthree\nb\xe9d\n")
-  for piece in [Piece(str(path), 0, 22), Piece(str(path), 6, 22)]:
+  for piece in [Piece(str(path), 0, 21), Piece(str(path), 5, 21)]:
     with pytest.raises(errors.InputError, match="a:6: not UTF-8.* 0xe9"):
       list(text_shards.read_lines([piece]))

@@ -446,7 +446,7 @@ def damaged(tmp_path):
       {"max_predictions_per_seq": 20},
       ["a.tfrecord: masked_lm_", "has 10 values", "ask for 20"],
     ),
-    ({"input_file": "empty.tfrecord"}, ["empty.tfrecord: holds no record"]),
+    ({"input_file": "empty.tfrecord"}, ["no record in empty.tfrecord"]),
     ({"input_file": "cut.tfrecord"}, ["cut.tfrecord: record 2"]),
     ({"input_file": "cut_in_header.tfrecord"}, ["header.tfrecord: record 2"]),
     (

@@ -278,6 +278,12 @@ def test_trimming_cuts_common_padding_alone(lengths, width, expected):
     assert trimmed[name] is batch[name]
 
 
+def test_trimming_keeps_the_last_token_behind_holes_of_the_mask():
+  batch = padded_batch([3, 20], 32)
+  batch["input_mask"] *= tf.constant([0] * 15 + [1] * 17)
+  assert pipeline.trim_to_longest(batch)["input_ids"].shape == [2, 24]
+
+
 def test_labels_of_tokens_are_trimmed_too():
   batch = padded_batch([3, 5], 16)
   batch["label_ids"] = batch["input_ids"] + 1

@@ -33,17 +33,26 @@ PLAN = "packed_rows"
 def extents(input_mask):
   """Returns how many positions each sequence takes, int32 [...].
 
-  It is the last token's position plus one: tokens may be masked before it. As
-  in modeling.py, a sequence without tokens attends to all T positions, so it
+  As in modeling.py, a sequence without tokens attends to all T positions, so it
   takes a row for itself.
 
   Args:
     input_mask: integers [..., T], 1 for tokens.
   """
-  length = tf.shape(input_mask)[-1]
-  ends = tf.cast(input_mask > 0, tf.int32) * (tf.range(length) + 1)
-  last = tf.reduce_max(ends, axis=-1)
-  return tf.where(last > 0, last, length)
+  last = token_ends(input_mask)
+  return tf.where(last > 0, last, tf.shape(input_mask)[-1])
+
+
+def token_ends(input_mask):
+  """Returns the last token's position plus one, int32 [...]; 0 without one.
+
+  Not the number of tokens: some may be masked before the last.
+
+  Args:
+    input_mask: integers [..., T], 1 for tokens.
+  """
+  position = tf.range(tf.shape(input_mask)[-1]) + 1
+  return tf.reduce_max(tf.where(input_mask > 0, position, 0), axis=-1)
 
 
 def lengths_to_pack(input_mask, num_groups):

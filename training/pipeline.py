@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
-from common import errors, tfrecord
+from common import errors, file_io, tfrecord
 from training import input_sequences, packing
 
 DEFAULT_SHUFFLE_WINDOW = 1 << 16  # records held in memory while shuffling
@@ -39,6 +40,23 @@ def first_record(path):
   if record is None:
     raise errors.InputError(f"{path}: holds no record")
   return record
+
+
+def without_empty(files: list[str]) -> list[str]:
+  """Returns the files that hold records; the others are warned of.
+
+  Raises:
+    InputError: none does.
+  """
+  filled = []
+  for path in files:
+    if next(tfrecord.read_serialized(path), None) is not None:
+      filled.append(path)
+    else:
+      logging.warning("%s holds no record: it is skipped", path)
+  if not filled:
+    raise errors.InputError(f"no record in {file_io.listed(files)}")
+  return filled
 
 
 def check_records(files, features):
@@ -570,7 +588,7 @@ def trim_to_longest(batch, multiple=input_sequences.LENGTH_MULTIPLE):
   if "input_mask" not in batch:
     return batch
   mask = batch["input_mask"]
-  longest = tf.reduce_max(tf.reduce_sum(mask, axis=-1))
+  longest = tf.reduce_max(packing.token_ends(mask))
   rounded = -(-longest // multiple) * multiple
   # At least position 0, which heads read whatever the mask says.
   length = tf.minimum(tf.maximum(rounded, 1), tf.shape(mask)[-1])

@@ -10,7 +10,7 @@ from absl import logging
 
 import modeling
 import optimization
-from common import errors, file_io
+from common import errors, file_io, tfrecord
 from training import distribution, evaluation_loop, loop, pipeline, run_folder
 from variants import registry
 
@@ -416,7 +416,7 @@ def _trained_with(settings, fixed):
       value = settings.get(name)
       # Its files are looked up, so that one more shard is noticed.
       is_pattern = name == "input_file"
-      paths = file_io.expand_file_patterns(value) if is_pattern else [value]
+      paths = tfrecord.find_files(value) if is_pattern else [value]
       watched[name] = f"{value} ({file_io.names_and_sizes(paths)})"
   fixed = {"optimizer": settings.optimizer, **fixed}
   return run_folder.TrainedWith(fixed, watched)
