@@ -99,7 +99,7 @@ def split_off(examples, fraction, seed):
     place for place, example in enumerate(examples)
     if is_number or counts[example.label] > 1
   ]
-  rng = np.random.RandomState(seed)
+  rng = np.random.RandomState(seed % 2**32)
   order = rng.permutation(len(places))
   # Sorting is stable: a class's examples stay in random order. From the
   # sorted ones every 1 / fraction-th is taken, beginning anywhere.
@@ -227,7 +227,13 @@ def class_weights(weights, examples, labels, kind=SINGLE):
       raise errors.InputError(
         f"class weights {weights!r}: {unknown_class(name, labels)}; name those"
       )
-  return [_weight(named.get(label, "1"), weights) for label in labels]
+  found = [_weight(named.get(label, "1"), weights) for label in labels]
+  if not any(found):
+    raise errors.InputError(
+      f"class weights {weights!r}: all are 0, so that nothing is learned; pass "
+      "a number above 0 for some class"
+    )
+  return found
 
 
 def _balanced(examples, labels, kind):

@@ -17,6 +17,10 @@ def parse_seeds(texts):
     raise errors.InputError(
       f"--seeds={','.join(texts)}: expected whole numbers, say 1,2,3"
     ) from error
+  if not all(-(2**63) <= seed < 2**63 for seed in seeds):
+    raise errors.InputError(
+      f"--seeds={','.join(texts)}: expected numbers of at most 64 bits"
+    )
   if len(set(seeds)) < len(seeds):
     raise errors.InputError(
       f"--seeds={','.join(texts)}: a seed is there twice and would only "

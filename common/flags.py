@@ -1,4 +1,4 @@
-"""absl's flags, which also say when they count.
+"""absl's flags, which also say when they count; numbers are finite.
 
   flags.DEFINE_integer("bilstm_size", 768, "Units.", needs="feature_layers")
 
@@ -7,6 +7,7 @@ help, and what run_settings.refuse_ignored goes by.
 """
 
 import functools
+import math
 
 from absl import flags
 from absl.flags import (
@@ -36,10 +37,42 @@ def _with_rule(define):
   return define_flag
 
 
+class _Integer(flags.IntegerParser):
+  """A whole number that TensorFlow can hold."""
+
+  def convert(self, argument):
+    value = super().convert(argument)
+    if not -(2**63) <= value < 2**63:
+      raise ValueError("expected a number of at most 64 bits")
+    return value
+
+
+class _Float(flags.FloatParser):
+  """A number: not NaN, not infinite."""
+
+  def convert(self, argument):
+    value = super().convert(argument)
+    if not math.isfinite(value):
+      raise ValueError("expected a finite number")
+    return value
+
+
+def _numbers(parser):
+  def define(
+    name, default, meaning, lower_bound=None, upper_bound=None, **options
+  ):
+    flags.DEFINE(
+      parser(lower_bound, upper_bound), name, default, meaning,
+      serializer=flags.ArgumentSerializer(), **options,
+    )
+
+  return _with_rule(define)
+
+
 DEFINE_bool = _with_rule(flags.DEFINE_bool)
 DEFINE_enum = _with_rule(flags.DEFINE_enum)
-DEFINE_float = _with_rule(flags.DEFINE_float)
-DEFINE_integer = _with_rule(flags.DEFINE_integer)
+DEFINE_float = _numbers(_Float)
+DEFINE_integer = _numbers(_Integer)
 DEFINE_list = _with_rule(flags.DEFINE_list)
 DEFINE_multi_string = _with_rule(flags.DEFINE_multi_string)
 DEFINE_string = _with_rule(flags.DEFINE_string)

@@ -24,7 +24,8 @@ def layer_indexes(texts, num_hidden_layers):
     InputError: no number, or not a layer of the model.
   """
   indexes = []
-  for text in texts:
+  # One that is empty, too, is no layer.
+  for text in texts or [""]:
     # As in the original: negative numbers count from the last layer.
     is_number = text.strip().removeprefix("-").isdecimal()
     if not is_number or not (

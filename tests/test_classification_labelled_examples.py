@@ -90,6 +90,7 @@ def test_weights_are_given_in_order_or_by_name(given, expected):
     ("1,-1", "'-1' is not a number of at least 0"),
     ("1,nan", "'nan' is not a number"),
     ("no=inf", "'inf' is not a number"),
+    ("0,0.0", "all are 0, so that nothing is learned"),
     ("balanced", "no example of class 'yes'"),
   ],
 )

@@ -32,3 +32,5 @@ def test_seeds_are_different_whole_numbers():
     seed_results.parse_seeds(["1", "x"])
   with pytest.raises(errors.InputError, match="is there twice"):
     seed_results.parse_seeds(["1", "2", "1"])
+  with pytest.raises(errors.InputError, match="at most 64 bits"):
+    seed_results.parse_seeds(["1", "9" * 20])

@@ -222,6 +222,35 @@ def test_every_rule_refuses_and_accepts(verb, monkeypatch):
   assert rules <= seen
 
 
+@pytest.mark.parametrize("verb", test_layout.VERBS)
+def test_numbers_are_finite(verb, monkeypatch):
+  with script_flags.defined(verb, monkeypatch):
+    numbers = [
+      absl_flags.FLAGS[name] for name in absl_flags.FLAGS
+      if hasattr(absl_flags.FLAGS[name], "rules")
+      and absl_flags.FLAGS[name].flag_type() in ("int", "float")
+    ]
+    for flag in numbers:
+      for text in ("nan", "inf", "-inf", "1e999", "9" * 20 + "e400"):
+        with pytest.raises(absl_flags.IllegalFlagValueError):
+          flag.parse(text)
+      if flag.flag_type() == "int":
+        with pytest.raises(absl_flags.IllegalFlagValueError):
+          flag.parse("9" * 20)
+      if flag.default is not None:
+        flag.parse(flag.default)
+
+
+@pytest.mark.parametrize(
+  "flag", ["adam_beta2=1", "learning_rate=-1", "num_train_epochs=1e300",
+           "warmup_proportion=nan", "layerwise_lr_decay=1.1", "seed=1e3"]
+)
+def test_numbers_out_of_range_are_refused(flag, monkeypatch):
+  with script_flags.defined("run_classifier", monkeypatch):
+    with pytest.raises(absl_flags.IllegalFlagValueError, match=f"--{flag}: "):
+      read("run_classifier", flag)
+
+
 def test_the_help_says_when_a_flag_counts(monkeypatch):
   with script_flags.defined("run_squad", monkeypatch):
     help_of = {name: absl_flags.FLAGS[name].help for name in absl_flags.FLAGS}

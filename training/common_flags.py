@@ -146,7 +146,7 @@ def define_epoch_flags():
   """Flags that measure the length of a run in passes over the data."""
   flags.DEFINE_float(
     "num_train_epochs", 3.0, "Passes over the training data.",
-    lower_bound=0.0,
+    lower_bound=0.0, upper_bound=1e6,
   )
   flags.DEFINE_integer(
     "max_train_steps", 0,
@@ -157,7 +157,7 @@ def define_epoch_flags():
     "warmup_proportion", 0.1,
     # As in the original: above 1 the rate rises until the end of the run.
     "Share of the steps in which the learning rate rises from 0 to its peak.",
-    lower_bound=0.0,
+    lower_bound=0.0, upper_bound=1e6,
   )
   flags.DEFINE_bool(
     "bucket_by_length", False,
