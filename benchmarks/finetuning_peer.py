@@ -307,18 +307,6 @@ class Tagging:
     return tagging_peer.scores(self._gold, found)
 
 
-def take_draw(path, task, model):
-  """Sorts the examples, and sets a classifier's head, as training_draw.py says.
-
-  The order is that of one epoch.
-  """
-  draw = np.load(path)
-  task.train = [task.train[number] for number in draw["order"]]
-  with torch.no_grad():
-    model.classifier.weight.copy_(torch.tensor(draw["head"]))
-    model.classifier.bias.zero_()
-
-
 def train_and_predict(task, arguments, tokenizer, folder):
   """Trains as the arguments say.
 
@@ -328,9 +316,6 @@ def train_and_predict(task, arguments, tokenizer, folder):
   transformers.set_seed(arguments.seed)
   model = task.model(arguments.weights)
   sampling = "group_by_length" if arguments.bucket_by_length else "random"
-  if arguments.draw:
-    sampling = "sequential"
-    take_draw(arguments.draw, task, model)
   trainer = transformers.Trainer(
     model=model,
     args=transformers.TrainingArguments(
@@ -375,7 +360,6 @@ def parse_arguments():
   parser.add_argument("--task", choices=[*GLUE, *OTHERS], required=True)
   parser.add_argument("--data_dir", type=pathlib.Path, required=True)
   parser.add_argument("--weights", required=True)
-  parser.add_argument("--draw", help="file of training_draw.py, for GLUE")
   parser.add_argument("--train_file", help="of SQuAD, or of tags")
   parser.add_argument("--predict_file", help="of SQuAD, or of tags")
   parser.add_argument(

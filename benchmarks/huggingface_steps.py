@@ -1,17 +1,14 @@
-"""Hugging Face's training steps and inference, for others to compare with.
+"""Hugging Face's training steps and inference, for step_speed.py.
 
-Nothing here imports TensorFlow, so that torch.compile, which needs triton on a
-GPU, can take part in a process of its own (see peer_imports.py). Networks lie
-on the GPU where there is one.
+Networks lie on the GPU where there is one.
 """
 
 import contextlib
 
 import numpy as np
-import peer_imports
-
-# Of every peer's optimizer.
-RATE, DECAY, CLIP = 1e-5, 0.01, 1.0
+import torch
+import transformers
+from step_batches import CLIP, DECAY, RATE
 
 
 class _Steps:
@@ -27,17 +24,12 @@ class _Steps:
       network: name of a class of transformers.
       **options: of its configuration.
     """
-    peer_imports.hide_triton()
-    import torch
-    import transformers
-
-    self.name = "Hugging Face, " + ("torch.compile" if compiled else "eager")
-    self.optional = compiled
-    self._torch = torch
+    # TF32 on a GPU, as TensorFlow does by default.
+    torch.set_float32_matmul_precision("high")
     self._device = "cuda" if torch.cuda.is_available() else "cpu"
     self._is_mixed = dtype == "bfloat16"
-    # Their name of the tanh form, which ours is.
-    values = {**values, "hidden_act": "gelu_new"}
+    # Their name of the tanh form, which ours is, in one operation.
+    values = {**values, "hidden_act": "gelu_pytorch_tanh"}
     config = transformers.BertConfig(
       attn_implementation="sdpa", **options, **values
     )
@@ -51,16 +43,16 @@ class _Steps:
     """Returns when the device has done what it was given."""
     # On a CPU torch runs at once: when a call returns the work is done.
     if self._device == "cuda":
-      self._torch.cuda.synchronize()
+      torch.cuda.synchronize()
 
   def _precision(self):
     if not self._is_mixed:
       return contextlib.nullcontext()
-    return self._torch.autocast(self._device, self._torch.bfloat16)
+    return torch.autocast(self._device, torch.bfloat16)
 
   def _tensors(self, arrays):
     return {
-      name: self._torch.from_numpy(array.astype(np.int64)).to(self._device)
+      name: torch.from_numpy(array.astype(np.int64)).to(self._device)
       for name, array in arrays.items()
     }
 
@@ -70,7 +62,7 @@ class _Steps:
     with self._precision():
       loss = self._run(**self._tensors(arrays)).loss
     loss.backward()
-    self._torch.nn.utils.clip_grad_norm_(self._model.parameters(), CLIP)
+    torch.nn.utils.clip_grad_norm_(self._model.parameters(), CLIP)
     self._optimizer.step()
     self._optimizer.zero_grad()
 
@@ -92,7 +84,7 @@ class Classifier(_Steps):
     """Computes the logits of a batch."""
     # Without dropout, as ours.
     self._model.eval()
-    with self._torch.inference_mode(), self._precision():
+    with torch.inference_mode(), self._precision():
       self._run(**self._tensors(_named(batch)))
 
 

