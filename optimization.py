@@ -14,6 +14,7 @@ import functools
 import math
 import re
 
+import numpy as np
 import tensorflow as tf
 
 from common import errors
@@ -272,6 +273,12 @@ def _times(grad, scale):
   return tf.math.multiply_no_nan(tf.cast(grad, tf.float32), scale)
 
 
+def _kernel_share(beta):
+  """What Adam's kernel makes of 1 - beta in float32, as a share of it."""
+  rounded = float(np.float32(beta))
+  return (1.0 - rounded) / (1.0 - beta) if rounded < 1.0 else 1.0
+
+
 class AdamWeightDecay:
   """BERT's Adam: keeps the two moments of each variable and applies updates.
 
@@ -401,15 +408,22 @@ class AdamWeightDecay:
       part.assign(value, read_value=False)
 
   def _kernel_scales(self, step):
-    """Factors of the kernel's rate and epsilon that correct the bias.
+    """Factors of the kernel's gradient, rate and epsilon: its exact step.
+
+    The kernel weighs a gradient g by 1 - float32(beta), which is s (1 - beta):
+    s is 0.999987 for beta_2 = 0.999. Of g / sqrt(s2) it makes the exact v, and
+    m s1 / sqrt(s2), 7e-6 too large, for which the rate makes up. (Some ten
+    steps after another program's m was loaded, nothing of that is left.)
 
     With c1 and c2 what the moments are divided by (see `adam_direction`),
     (m / c1) / (sqrt(v / c2) + e) is sqrt(c2) / c1 m / (sqrt(v) + sqrt(c2) e).
     """
-    if not self._bias_correction:
-      return 1.0, 1.0
-    c1, c2 = _bias_corrections(step + 1.0, **self._betas)
-    return tf.sqrt(c2) / c1, tf.sqrt(c2)
+    s1, s2 = map(_kernel_share, self._betas.values())
+    of_grad, of_rate, of_epsilon = s2**-0.5, s2**0.5 / s1, 1.0
+    if self._bias_correction:
+      c1, c2 = _bias_corrections(step + 1.0, **self._betas)
+      of_rate, of_epsilon = of_rate * tf.sqrt(c2) / c1, tf.sqrt(c2)
+    return of_grad, of_rate, of_epsilon
 
   def _update_in_place(self, pairs, learning_rate, step, *, grad_scale, apply):
     """Updates variables and their moments in one pass over memory.
@@ -425,9 +439,9 @@ class AdamWeightDecay:
     betas = [
       tf.where(apply, self._betas[name], 1.0) for name in ("beta_1", "beta_2")
     ]
-    grad_scale = tf.where(apply, grad_scale, 0.0)
+    of_grad, rate_scale, epsilon_scale = self._kernel_scales(step)
+    grad_scale = tf.where(apply, grad_scale * of_grad, 0.0)
     learning_rate = tf.where(apply, learning_rate, 0.0)
-    rate_scale, epsilon_scale = self._kernel_scales(step)
     epsilon = tf.constant(self._adam["epsilon"]) * epsilon_scale
     no_correction = tf.zeros([])
     rates = {

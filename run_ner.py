@@ -205,10 +205,10 @@ def train(settings, model, run, start, *, features, output_dir):
       trim=run.trim,
     )
 
-  def keep(folder):
+  def keep(folder, step):
     if distribution.is_chief(run.strategy):
       input_data.write_model(
-        os.path.join(output_dir, folder), model, settings, features
+        os.path.join(output_dir, folder), model, settings, features, step=step
       )
 
   predictor = evaluation.FilePredictor(model, run)
@@ -220,12 +220,13 @@ def train(settings, model, run, start, *, features, output_dir):
     setup.periodic_evaluation(
       settings,
       lambda: evaluate(settings, predictor, run.data["eval"]).results,
-      keep_best=lambda step: keep("best_model"),
+      keep_best=lambda step: keep("best_model", step),
       names=names,
     ),
   )
-  keep("final_model")
-  return int(trainer.global_step.numpy()), run.data
+  step = int(trainer.global_step.numpy())
+  keep("final_model", step)
+  return step, run.data
 
 
 def evaluate(settings, predictor, data):

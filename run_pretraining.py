@@ -203,7 +203,7 @@ def make_evaluation(strategy, objective, data, *, num_batches, **batching):
   return evaluate
 
 
-def write_model(settings, model, folder):
+def write_model(settings, model, folder, step):
   """Writes the current weights to a folder in --output_dir."""
   # The records do not say whether they are lower-cased; the folder of their
   # vocabulary may.
@@ -216,6 +216,7 @@ def write_model(settings, model, folder):
     model.config,
     settings.vocab_file,
     do_lower_case,
+    step=step,
   )
 
 
@@ -259,20 +260,21 @@ def train(settings, model, objective, evaluate, *, start, strategy, data, trim):
       packed=packed,
     )
 
-  def write_if_chief(folder):
+  def write_if_chief(folder, step):
     if distribution.is_chief(strategy):
-      write_model(settings, model, folder)
+      write_model(settings, model, folder, step)
 
   evaluation = setup.periodic_evaluation(
     settings,
     evaluate,
-    keep_best=lambda step: write_if_chief("best_model"),
+    keep_best=lambda step: write_if_chief("best_model", step),
     names=pretrainer.result_names(model),
   )
   with data.faults_named():
     trainer.train(batches_from, evaluation)
-  write_if_chief("final_model")
-  return int(trainer.global_step.numpy())
+  step = int(trainer.global_step.numpy())
+  write_if_chief("final_model", step)
+  return step
 
 
 def main(_):

@@ -11,6 +11,7 @@ last file is Hugging Face's.
 
 import os
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -25,7 +26,9 @@ _CONFIG_FILES = ("bert_config.json", "config.json")
 INPUT_KEYS = ("input_settings", "classifier_input")
 
 
-def write(folder, variables, config, vocab_file=None, do_lower_case=None):
+def write(
+  folder, variables, config, vocab_file=None, do_lower_case=None, *, step=None
+):
   """Writes a model folder; each file whole or not at all.
 
   Args:
@@ -34,13 +37,15 @@ def write(folder, variables, config, vocab_file=None, do_lower_case=None):
     config: modeling.BertConfig.
     vocab_file: copied if given.
     do_lower_case: how text becomes words of the vocabulary; None: not known.
+    step: how many steps the weights were trained for, if known: it is stored
+      as `global_step`, as in the original's checkpoints.
   """
   tf.io.gfile.makedirs(folder)
   # The weights first: the configuration makes the folder one of a model.
-  weight_files.write_tf1(
-    os.path.join(folder, "bert_model.ckpt"),
-    {optimization.variable_name(variable): variable for variable in variables},
-  )
+  values = {optimization.variable_name(v): v for v in variables}
+  if step is not None:
+    values["global_step"] = np.int64(step)
+  weight_files.write_tf1(os.path.join(folder, "bert_model.ckpt"), values)
   file_io.write_text(
     os.path.join(folder, _CONFIG_FILES[0]), config.to_json_string()
   )

@@ -100,6 +100,13 @@ def read_config(path):
   return config_formats.read(path)
 
 
+def step_of(path: str) -> int:
+  """Returns how many steps a checkpoint was trained for; 0 if it says none."""
+  reader = open_reader(path)
+  known = "global_step" in reader.shapes
+  return int(reader.read("global_step")) if known else 0
+
+
 def read_weights(path):
   """Returns all values of a checkpoint: dict from name to numpy array."""
   reader = open_reader(path)

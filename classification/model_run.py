@@ -145,14 +145,14 @@ class ModelRun:
     periodic = setup.periodic_evaluation(
       settings,
       self._scores,
-      keep_best=lambda step: self._write_model("best_model"),
+      keep_best=lambda step: self._write_model("best_model", step),
       names=evaluation.result_names(run.task, run.data),
     )
     trainer.train(self._batches_from, periodic)
     self._step = int(trainer.global_step.numpy())
     if settings.save_best:
       self._choose_weights(periodic.best_step)
-    self._write_model("final_model")
+    self._write_model("final_model", self._step)
     if distribution.is_chief(run.strategy):
       self._log_next_commands()
 
@@ -257,7 +257,7 @@ class ModelRun:
       if not name.startswith("predict")
     }
 
-  def _write_model(self, name):
+  def _write_model(self, name, step):
     """Writes the weights of now as a model folder in the run's folder."""
     settings, run = self._settings, self._run
     if not distribution.is_chief(run.strategy):
@@ -268,7 +268,7 @@ class ModelRun:
     model_folder.write(
       os.path.join(self._output_dir, name), self._model.variables,
       tasks.with_input(run.config, given), run.options.vocab_file,
-      run.options.do_lower_case,
+      run.options.do_lower_case, step=step,
     )
 
   def _scores(self, report_dir=None):

@@ -141,9 +141,8 @@ class Masking:
 
   def _replacements(self, ids, kinds, words):
     """Returns the id that replaces each token if it is chosen."""
+    # At most vocab_size - 1, since the words are multiples of 2^-23 below 1.
     random_ids = tf.cast(words * self.vocab_size, ids.dtype)  # [B, T]
-    # float32 words * vocab_size may round up to vocab_size itself.
-    random_ids = tf.minimum(random_ids, self.vocab_size - 1)
     rest = tf.where(kinds < _MASK_SHARE + _RANDOM_SHARE, random_ids, ids)
     return tf.where(kinds < _MASK_SHARE, self.mask_id, rest)
 

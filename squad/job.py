@@ -82,13 +82,13 @@ def train(job, start):
   evaluation = setup.periodic_evaluation(
     settings,
     lambda: evaluate(job)[1],
-    keep_best=lambda step: keep(job, "best_model"),
+    keep_best=lambda step: keep(job, "best_model", step),
     names=names,
   )
   trainer.train(make_batches, evaluation)
-  # After the last evaluation, which may have found the threshold to store.
-  keep(job, "final_model")
   step = int(trainer.global_step.numpy())
+  # After the last evaluation, which may have found the threshold to store.
+  keep(job, "final_model", step)
   if settings.save_best:
     say_which_is_best(settings, evaluation.state(), step)
   return step
@@ -142,7 +142,7 @@ def _training_batches(job, step):
   )
 
 
-def keep(job, folder):
+def keep(job, folder, step):
   """Writes the weights of now, with all that answering with them needs."""
   if not job.is_chief:
     return
@@ -154,6 +154,7 @@ def keep(job, folder):
     trained_settings.with_settings(job.config, settings),
     settings.vocab_file,
     settings.do_lower_case,
+    step=step,
   )
   # Or removed: the folder must not keep one of other weights.
   job.answerer.threshold.write(path)

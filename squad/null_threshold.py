@@ -77,6 +77,11 @@ class NullThreshold:
       "weights": self._weights(),
     }
     logging.info("best F1 on %s with --%s=%s", file.path, _FLAG, self.value)
+    if all(answer.null_odds > self.value for answer in answers):
+      logging.warning(
+        "with --%s=auto no question of %s is answered: the F1 is best so; if "
+        "answers are wanted, train longer or pass a number", _FLAG, file.path,
+      )
 
   def write(self, folder):
     """Makes a folder's file tell of the weights of now, which it holds.

@@ -193,7 +193,7 @@ def input_settings(settings, features=None):
   return values
 
 
-def write_model(folder, model, settings, features=None):
+def write_model(folder, model, settings, features=None, *, step=None):
   """Writes a model's folder, which says how its input is made.
 
   Args:
@@ -201,11 +201,13 @@ def write_model(folder, model, settings, features=None):
     model: taggers.TaggingModel.
     settings: run_settings.Settings of run_ner.py.
     features: one of bilstm.FEATURES, or None.
+    step: of the weights, see model_folder.write.
   """
   values = input_settings(settings, features)
   config = model_folder.with_input_settings(model.config, values)
   model_folder.write(
-    folder, model.variables, config, settings.vocab_file, settings.do_lower_case
+    folder, model.variables, config, settings.vocab_file,
+    settings.do_lower_case, step=step,
   )
 
 

@@ -9,6 +9,7 @@ import tensorflow as tf
 import modeling
 from checkpoints import model_folder, tokenizer_files, weight_files
 from common import errors
+from training import run_folder
 
 
 def test_folder_is_what_a_run_can_start_from(tmp_path):
@@ -36,6 +37,16 @@ def test_folder_is_what_a_run_can_start_from(tmp_path):
   for expected, got in zip(model.variables, other.variables):
     np.testing.assert_array_equal(got, expected)
   assert (folder / "vocab.txt").read_bytes() == vocab.read_bytes()
+
+
+def test_the_step_is_stored_and_read_back(tmp_path):
+  config = modeling.BertConfig(11, 4, 1, 2, 8, max_position_embeddings=8)
+  weights = [tf.Variable(1.0, name="x")]
+  for step, expected in ((None, 0), (343, 343)):
+    model_folder.write(str(tmp_path), weights, config, step=step)
+    start = run_folder.starting_point(None, str(tmp_path))
+    assert start.step == expected
+  assert not weight_files.load(weights, str(tmp_path)).unused
 
 
 def test_the_case_of_the_text_is_kept_beside_the_vocabulary(tmp_path):

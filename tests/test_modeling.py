@@ -393,6 +393,12 @@ def test_without_probabilities_training_drops_only_in_new_heads():
     plain = head(ones)
     dropped = head(ones, True, dropout_seed=[1, 2])
     assert np.abs(dropped - plain).max() > 1e-3
+    # Of one unit: a tenth is dropped, the others make up for it.
+    head.variables[0].assign(np.eye(2, 16))
+    found = head(tf.ones([5000, 16]), True, dropout_seed=[1, 2]).numpy()
+    np.testing.assert_allclose(np.unique(found), [0, 1 / 0.9], rtol=1e-6)
+    assert np.mean(found == 0) == pytest.approx(0.1, abs=0.015)
+    dropped = head(ones, True, dropout_seed=[1, 2])
     np.testing.assert_array_equal(
       dropped, head(ones, True, dropout_seed=[1, 2])
     )

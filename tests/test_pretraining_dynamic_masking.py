@@ -1,5 +1,7 @@
 """Masks that are made anew each time a sequence is read."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -49,7 +51,11 @@ def apply(batch, step=0, first_row=0, rows=None, **options):
   return {name: value.numpy() for name, value in masked.items()}
 
 
-KINDS = [{}, {"whole_words": True}, {"runs": "spans"}, {"runs": "ngrams"}]
+KINDS = [
+  {}, {"whole_words": True}, {"runs": "spans"}, {"runs": "ngrams"},
+  # More than there are places for.
+  {"masked_lm_prob": 0.5},
+]
 
 
 @pytest.mark.parametrize("options", KINDS)
@@ -83,9 +89,10 @@ def test_number_of_predictions_is_the_share_asked_for(options):
   batch = sequences()
   masked = apply(batch, **options)
   tokens = batch["input_mask"].sum(axis=1)
-  expected = np.clip(np.round(tokens * 0.15), 1, PREDICTIONS)
+  share = options.get("masked_lm_prob", 0.15)
+  expected = np.clip(np.round(tokens * share), 1, PREDICTIONS)
   counts = masked["masked_lm_weights"].sum(axis=1)
-  if not options:
+  if "runs" not in options and "whole_words" not in options:
     # A sequence can have fewer words than predictions.
     np.testing.assert_array_equal(counts, np.minimum(expected, tokens - 2))
   assert (counts <= expected).all()
@@ -135,6 +142,15 @@ def test_four_fifths_become_mask_and_a_tenth_another_word():
   replaced = now[(now != MASK) & (now != before)]
   assert replaced.min() < 20 and replaced.max() > VOCAB - 20
   assert replaced.max() < VOCAB
+
+
+def test_the_largest_draw_is_the_last_word():
+  largest, ids = np.float32(1 - 2**-23), tf.constant([0])
+  for size in (1, 10, 1000, *range(2**15 - 9, 2**15 + 9)):
+    found = dataclasses.replace(masking(), vocab_size=size)._replacements(
+      ids, tf.constant([0.85]), largest
+    )
+    assert found == size - 1
 
 
 def test_masks_are_a_function_of_seed_and_step():

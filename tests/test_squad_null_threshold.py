@@ -55,6 +55,17 @@ def test_the_value_with_the_best_f1_is_stored_with_the_model(tmp_path):
   assert looked_up("a", tmp_path / "other", tmp_path) == threshold.value
 
 
+def test_one_that_answers_nothing_is_said(caplog):
+  caplog.set_level("WARNING")
+  found()
+  assert not caplog.text
+  threshold = null_threshold.NullThreshold("auto", lambda: "a")
+  questions = [dataset.Question("a", "?", [])]
+  answers = [answering.Answer("a", "", [], "x", null_odds=1.5)]
+  threshold.find(dataset.SquadFile("d.json", questions, True, []), answers)
+  assert "no question of d.json is answered" in caplog.text
+
+
 def test_it_belongs_to_the_weights_it_was_found_with(tmp_path, caplog):
   caplog.set_level("WARNING")
   found().write(str(tmp_path))

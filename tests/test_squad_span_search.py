@@ -78,6 +78,19 @@ def test_of_equal_logits_the_first_positions_are_taken():
   assert spans([window()], [flat], [flat], n_best_size=3) == [[]]
 
 
+def test_of_many_equal_logits_the_first_positions_are_taken():
+  logits = np.random.default_rng(0).integers(0, 3, (2, 64)).astype(np.float32)
+  best = [sorted(range(64), key=lambda place: -row[place]) for row in logits]
+  (found,) = span_search.best_spans(
+    [window(length=60)], logits[:1], logits[1:], 1,
+    answering.AnswerOptions(n_best_size=20, max_answer_length=64),
+  )  # fmt: skip
+  starts, ends = (places[:20] for places in best)
+  pairs = [(s, e) for s in starts for e in ends if 3 <= s <= e < 63]
+  pairs.sort(key=lambda pair: -logits[0, pair[0]] - logits[1, pair[1]])
+  assert list(zip(found.first_pieces + 3, found.last_pieces + 3)) == pairs
+
+
 def test_question_separator_and_padding_are_no_answers():
   for position in (0, 1, 2, 7, 8, 9):
     logits = row(**{f"p{position}": 5, "p4": 4})

@@ -131,6 +131,20 @@ def test_a_passage_without_pieces_has_no_window(make):
   assert window.tokens == ["[CLS]", "who", "?", "[SEP]", "i", ".", "[SEP]"]
 
 
+def test_half_an_answer_is_none(make):
+  tokenizer, _ = make("odd", *RUNS["odd_eval"])
+  words = "one two three four five".split()
+  question = dataset.Question(
+    "a", "a", words, start_position=2, end_position=3, answer_text="three four"
+  )
+  # Of three words each: the first ends within the answer.
+  windows = windowing.make_windows(
+    [question], tokenizer, windowing.Lengths(7, 1, 1), training=True
+  )
+  found = [(w.tokens[w.start_position], w.start) for w in windows]
+  assert found == [("[CLS]", 0), ("three", 1), ("three", 2)]
+
+
 def test_processes_change_nothing(make):
   tokenizer, _ = make("odd", *RUNS["odd_eval"])
   questions = dataset.from_texts(

@@ -273,6 +273,15 @@ def test_what_is_not_finite_is_worse_than_any_number():
   assert kept == [4]
 
 
+def test_the_lower_loss_decides_between_equal_values():
+  results = iter([(0.5, 3.0), (0.5, 2.0), (0.5, 2.0), (0.4, 1.0), (0.5, 1.5)])
+  evaluation, kept = evaluation_of([], names=["f1", "eval_loss"])
+  evaluation._evaluate = lambda: dict(zip(("f1", "eval_loss"), next(results)))
+  for step in (2, 4, 6, 8, 10):
+    evaluation.run(step)
+  assert kept == [2, 4, 10]
+
+
 def test_each_step_is_evaluated_once_and_the_last_one_always():
   evaluation, _ = evaluation_of([0.1, 0.2])
   due = [step for step in range(8) if evaluation.is_due(step, 7)]

@@ -74,7 +74,9 @@ def toy_batches(strategy, first_step, batch_size=8, poison=None):
   )
 
 
-def make_trainer(folder, *, kind=ONE, rate=0.3, model=None, **options):
+def make_trainer(
+  folder, *, kind=ONE, rate=0.3, model=None, init_lr=0.1, **options
+):
   strategy = strategy_of(kind)
   with strategy.scope():
     model = model or Toy()
@@ -93,7 +95,7 @@ def make_trainer(folder, *, kind=ONE, rate=0.3, model=None, **options):
     optimizer=optimization.make_optimizer("bertadam", jit_compile=False),
     learning_rate=functools.partial(
       optimization.learning_rate,
-      init_lr=0.1,
+      init_lr=init_lr,
       num_train_steps=12,
       num_warmup_steps=2,
     ),
@@ -311,7 +313,10 @@ def test_bad_step_is_skipped_and_named(tmp_path, kind, caplog):
 def test_bad_step_changes_nothing(tmp_path):
   trainer = make_trainer(tmp_path, num_train_steps=1)
   before = state_of(trainer)
-  after = train(trainer, tmp_path, poison=[0])
+  # Nothing was trained, which is no good end.
+  with pytest.raises(errors.InputError, match="steps in a row had no finite"):
+    train(trainer, tmp_path, poison=[0])
+  after = state_of(trainer)
   assert after.pop("global_step") == before.pop("global_step") + 1
   assert after["applied_updates"] == 0
   assert_same(before, after)
@@ -335,6 +340,31 @@ def test_many_bad_steps_stop_the_run_and_keep_the_weights(tmp_path, options):
   reader = tf.train.load_checkpoint(commit.prefix)
   for name in ("embeddings/table", "output/kernel", "output/bias/adam_v"):
     np.testing.assert_array_equal(reader.get_tensor(name), expected[name])
+
+
+@pytest.mark.parametrize("init_lr", [1e20, np.nan])
+def test_ruined_weights_are_not_saved(tmp_path, reference, init_lr):
+  kept = []
+  evaluation = evaluation_loop.PeriodicEvaluation(
+    lambda: {"f1": len(kept)}, every_steps=4, metric="f1",
+    keep_best=kept.append,
+  )
+  train(make_trainer(tmp_path, num_train_steps=4), tmp_path)
+  for saves in ({"save_checkpoints_steps": 20}, {"max_to_keep": 1}):
+    with pytest.raises(errors.InputError, match="ruined.* from .*ckpt-4$"):
+      ruined = make_trainer(tmp_path, init_lr=init_lr, **saves)
+      train(ruined, tmp_path, evaluation=evaluation)
+    assert len(list(tmp_path.glob("model.ckpt-*.index"))) == 1
+  assert kept == [4]
+  assert_same(reference, train(make_trainer(tmp_path), tmp_path))
+
+
+def test_weights_that_were_ruined_before_are_not_trained(tmp_path):
+  state = state_of(make_trainer(tmp_path))
+  state["output/bias"] = np.float32([np.nan])
+  run_folder.save(str(tmp_path), 0, state)
+  with pytest.raises(errors.InputError, match="remove the newest checkpoint"):
+    train(make_trainer(tmp_path), tmp_path)
 
 
 def test_loss_scale_halves_at_overflow_and_doubles_after_2000_steps(tmp_path):

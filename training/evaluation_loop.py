@@ -209,7 +209,8 @@ class PeriodicEvaluation:
         whatever its number.
       metric: name of the result that is compared, with or without `eval_`
         at its beginning; smaller is better for
-        names that end in "loss". None compares nothing.
+        names that end in "loss". Of equal ones that with the lower loss, if
+        there is one, is better. None compares nothing.
       patience: after this many evaluations in a row that were not better the
         training stops; 0: never.
       keep_best: function of the step, called when the metric is the best so
@@ -234,6 +235,7 @@ class PeriodicEvaluation:
       "metric": metric,
       "step": None,
       "value": None,
+      "loss": None,
       "worse_since": 0,
       "evaluated_step": None,
     }
@@ -295,13 +297,18 @@ class PeriodicEvaluation:
     state = self._state
     metric = _find_metric(state["metric"], results)
     value = results[metric]
-    # An equal value is not better: the earlier weights stay.
-    if not _is_better(metric, value, state["value"]):
+    loss = results.get("eval_loss", results.get("loss"))
+    # Of equal values and losses the earlier weights stay.
+    is_tie = value == state["value"] and None not in (loss, state["loss"])
+    if not (
+      is_tie and _is_better("loss", loss, state["loss"])
+      or _is_better(metric, value, state["value"])
+    ):
       state["worse_since"] += 1
       if self.should_stop:
         logging.info("stopping early: %s", self._best_so_far())
       return
-    state.update(step=step, value=value, worse_since=0)
+    state.update(step=step, value=value, loss=loss, worse_since=0)
     logging.info("best %s so far: %.6g", metric, value)
     if self._keep_best:
       self._keep_best(step)

@@ -12,6 +12,7 @@ their global norm, and applied. Everything that looks random is a function of
 
 import contextlib
 import dataclasses
+import math
 from typing import Callable, Optional
 
 import tensorflow as tf
@@ -31,6 +32,10 @@ EXIT_INTERRUPTED = 75
 _SECONDS_PER_CALL = 5.0
 
 _LOWEST_LOSS_SCALE, _HIGHEST_LOSS_SCALE = 1.0, 2.0**24
+
+# Weights are ruined if their norm is this many times that at the start. In
+# pre-training from random weights it grows tenfold.
+_RUINOUS_GROWTH = 1000.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,6 +186,7 @@ class Trainer:
     self._learning_rate = learning_rate
     self._options = options
     self._evaluation, self._extra = None, {}
+    self._largest_norm = 0.0  # Known when the training begins.
     jit = options.jit_compile
     if jit is None:
       jit = distribution.default_jit_compile(strategy)
@@ -446,12 +452,14 @@ class Trainer:
     Unlike the original: there is no model.ckpt-0 of the initial weights, and a
     checkpoint counts only once its commit file is there.
     """
+    step = int(self.global_step.numpy())
+    self._check_weights(step)
     if not distribution.is_chief(self._strategy):
       return
     evaluation = self._evaluation
     run_folder.save(
       self._options.output_dir,
-      int(self.global_step.numpy()),
+      step,
       self.state(),
       extra={"evaluation": evaluation.state()} if evaluation else {},
       max_to_keep=self._options.max_to_keep,
@@ -477,15 +485,26 @@ class Trainer:
     options = self._options
     first_step = int(self.global_step.numpy())
     self._check_same_start(first_step)
+    norm = self._weights_norm()
+    if not math.isfinite(norm):
+      raise errors.InputError(
+        f"the weights that step {first_step} is to start from are not all "
+        "finite numbers: remove the newest checkpoint of "
+        f"{options.output_dir}, or give another --init_checkpoint"
+      )
+    self._largest_norm = _RUINOUS_GROWTH * max(norm, 1.0)
     self._evaluation = evaluation
     if evaluation:
       # Before asking whether the run is finished: patience may have ended it.
       evaluation.restore(self._extra.get("evaluation"), first_step)
     if self._is_finished(first_step) and not self._is_due(first_step):
       logging.warning(
-        "nothing to train: the checkpoint in %s is at step %d, where this run "
-        "ended; to train anew pass another --output_dir, to train further a "
-        "larger number of steps or epochs", options.output_dir, first_step,
+        "nothing to train: the checkpoint in %s is at step %d and %s; to train "
+        "anew pass another --output_dir, to train further a larger number of "
+        "steps or epochs", options.output_dir, first_step,
+        f"this run has {options.num_train_steps} steps"
+        if first_step >= options.num_train_steps
+        else "--early_stopping_patience ended this run there",
       )
       return
     iterator = iter(make_batches(first_step))
@@ -538,11 +557,32 @@ class Trainer:
       self._end_if_bad(log, is_saved=saved_step == step)
       is_stopped, seconds_per_step = self._agreed(stop, log.seconds_per_step)
     log.flush()
-    self._end_if_bad(log, is_saved=saved_step == step)
+    self._end_if_bad(log, is_saved=saved_step == step, is_end=not is_stopped)
     if saved_step != step:
       self.save()
 
+  def _weights_norm(self):
+    return math.sqrt(float(optimization.squared_norm(self._variables)))
+
+  def _check_weights(self, step):
+    """Raises InputError if the weights are ruined, which must not be saved.
+
+    The loss that leads to a ruinous update is finite; all that follow are not.
+    """
+    norm = self._weights_norm()
+    if norm <= self._largest_norm:
+      return
+    last = run_folder.latest_committed(self._options.output_dir)
+    raise errors.InputError(
+      f"the weights of step {step} are ruined (their norm is {norm:.3g}) and "
+      "are not saved: an update was too large or no number; run the same "
+      "command again with a lower --learning_rate (or other --adam_beta2, "
+      "--adam_epsilon, --weight_decay_rate, --layerwise_lr_decay): it starts "
+      f"from {last.prefix if last else 'the beginning'}"
+    )
+
   def _evaluate(self, step, log):
+    self._check_weights(step)
     try:
       results = self._evaluation.run(step)
     except errors.InputError:
@@ -551,9 +591,10 @@ class Trainer:
       raise
     log.evaluated(step, results)
 
-  def _end_if_bad(self, log, *, is_saved):
-    """Raises InputError if too many steps in a row were skipped."""
-    if log.bad_steps_in_row < self._options.max_bad_steps:
+  def _end_if_bad(self, log, *, is_saved, is_end=False):
+    """Raises InputError if too many steps in a row were skipped, or all."""
+    is_untrained = is_end and log.bad_steps_in_row and not self.applied_updates
+    if log.bad_steps_in_row < self._options.max_bad_steps and not is_untrained:
       return
     if not is_saved:
       self.save()

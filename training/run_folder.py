@@ -91,9 +91,13 @@ class StartingPoint(NamedTuple):
 
   @property
   def step(self):
-    """How many steps of this run the weights have been trained for."""
-    # As in the original: those of --init_checkpoint are of step 0, whatever
-    # they were trained for elsewhere.
+    """How many steps the weights were trained for, here or elsewhere.
+
+    Where the run goes on to train them, its own steps begin at 0, as in the
+    original.
+    """
+    if self.kind == "init":
+      return weight_files.step_of(self.path)
     return self.commit.step if self.commit else 0
 
 
