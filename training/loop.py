@@ -21,7 +21,13 @@ from absl import logging
 import optimization
 from checkpoints import weight_files
 from common import errors
-from training import distribution, run_folder, stop_signals, train_log
+from training import (
+  distribution,
+  loss_scale,
+  run_folder,
+  stop_signals,
+  train_log,
+)
 
 # The exit code after SIGTERM or SIGINT: the run was saved, start it again.
 # It is the EX_TEMPFAIL of sysexits.h.
@@ -30,8 +36,6 @@ EXIT_INTERRUPTED = 75
 # One call of the compiled loop should give control back after so long, to
 # show progress and to notice a signal.
 _SECONDS_PER_CALL = 5.0
-
-_LOWEST_LOSS_SCALE, _HIGHEST_LOSS_SCALE = 1.0, 2.0**24
 
 # Weights are ruined if their norm is this many times that at the start. In
 # pre-training from random weights it grows tenfold.
@@ -95,47 +99,6 @@ class TrainOptions:
   max_to_keep: int = 5
   max_bad_steps: int = 10
   profile_steps: tuple = ()
-
-
-class LossScale:
-  """The factor that keeps float16 gradients from vanishing.
-
-  It doubles after 2000 finite steps and halves at each that is not
-  (Micikevicius et al., arXiv 1710.03740, section 3.2).
-  """
-
-  def __init__(self, enabled):
-    self.enabled = enabled
-    self.scale = _counter("loss_scale/scale", 2.0**15 if enabled else 1.0)
-    self.finite_steps = _counter("loss_scale/finite_steps", 0)
-
-  def applied_to(self, loss):
-    """Returns the loss to take the gradient of."""
-    return loss * self.scale if self.enabled else loss
-
-  def update(self, is_finite):
-    """Moves the factor after a step; `is_finite` is a scalar bool tensor."""
-    if not self.enabled:
-      return
-    steps = tf.where(is_finite, self.finite_steps + 1, 0)
-    grow = steps >= 2000
-    factor = tf.where(is_finite, tf.where(grow, 2.0, 1.0), 0.5)
-    scale = tf.clip_by_value(
-      self.scale * factor, _LOWEST_LOSS_SCALE, _HIGHEST_LOSS_SCALE
-    )
-    self.scale.assign(scale)
-    self.finite_steps.assign(tf.where(grow, tf.zeros_like(steps), steps))
-
-
-def _counter(name, value):
-  """A variable that every replica sees alike and one update changes."""
-  return tf.Variable(
-    value,
-    name=name,
-    trainable=False,
-    dtype=tf.int64 if isinstance(value, int) else tf.float32,
-    aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
-  )
 
 
 def _are_finite(loss, norm):
@@ -212,9 +175,9 @@ class Trainer:
     self._step_of_block = self._compiled_step if jit and alone else self._step
     self._block = tf.function(self._run_block, autograph=False)
     with strategy.scope():
-      self.global_step = _counter("global_step", 0)
-      self.applied_updates = _counter("applied_updates", 0)
-      self._loss_scale = LossScale(options.loss_scaling)
+      self.global_step = loss_scale.counter("global_step", 0)
+      self.applied_updates = loss_scale.counter("applied_updates", 0)
+      self._loss_scale = loss_scale.LossScale(options.loss_scaling)
       optimizer.create_slots(self._trained)
 
   # One step.
@@ -244,7 +207,7 @@ class Trainer:
     is_finite = _are_finite(loss, norm)
     # Worth another try with a smaller scale, as long as there is one.
     is_overflow = tf.math.is_finite(loss) & ~is_finite
-    is_overflow &= self._loss_scale.scale > _LOWEST_LOSS_SCALE
+    is_overflow &= self._loss_scale.scale > loss_scale.LOWEST
     self._loss_scale.update(is_finite)
     # Of skipped steps, too: the order of data and the schedule go by it.
     self.global_step.assign_add(1)
@@ -278,8 +241,8 @@ class Trainer:
       )
     # The norm is of the gradient itself, so that clipping, the log and the
     # test for overflow mean the same with and without a loss scale.
-    loss_scale = self._loss_scale.scale.read_value()
-    norm = self._global_norm(grads, squared_rows) / loss_scale
+    scale = self._loss_scale.scale.read_value()
+    norm = self._global_norm(grads, squared_rows) / scale
     rate = self._learning_rate(step)
     self._optimizer.update_all(
       self._trained,
@@ -289,7 +252,7 @@ class Trainer:
       # moments have seen.
       step=self.applied_updates.read_value(),
       # Unscaling and clipping are one factor, applied within the update.
-      grad_scale=optimization.clip_scale(norm) / loss_scale,
+      grad_scale=optimization.clip_scale(norm) / scale,
       # Every replica decides alike: both are of the whole batch.
       apply=_are_finite(whole_loss, norm),
     )
