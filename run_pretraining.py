@@ -221,17 +221,7 @@ def write_model(settings, model, folder, step):
 
 
 def train(settings, model, objective, evaluate, *, start, strategy, data, trim):
-  """Trains from `start`; returns the last step.
-
-  Args:
-    model: pretrainer.PretrainingModel.
-    objective: loop.Objective.
-    evaluate: function without arguments; returns dict from name to number.
-    start: run_folder.StartingPoint.
-    strategy: tf.distribute.Strategy.
-    data: input_data.PretrainingInput.
-    trim: whether batches may be cut to their longest sequence.
-  """
+  """Trains from `start`; returns the last step."""
   trainer = setup.make_trainer(
     settings,
     model.variables,
