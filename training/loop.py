@@ -148,8 +148,7 @@ class Trainer:
     self._optimizer = optimizer
     self._learning_rate = learning_rate
     self._options = options
-    self._evaluation, self._extra = None, {}
-    self._largest_norm = 0.0  # Known when the training begins.
+    self._evaluation, self._extra, self._largest_norm = None, {}, 0.0
     jit = options.jit_compile
     if jit is None:
       jit = distribution.default_jit_compile(strategy)
