@@ -38,7 +38,7 @@ def write(
     vocab_file: copied if given.
     do_lower_case: how text becomes words of the vocabulary; None: not known.
     step: how many steps the weights were trained for, if known: it is stored
-      as `global_step`, as in the original's checkpoints.
+      as `global_step`, which the original's checkpoints have too.
   """
   tf.io.gfile.makedirs(folder)
   # The weights first: the configuration makes the folder one of a model.

@@ -93,8 +93,7 @@ class StartingPoint(NamedTuple):
   def step(self):
     """How many steps the weights were trained for, here or elsewhere.
 
-    Where the run goes on to train them, its own steps begin at 0, as in the
-    original.
+    As in the original: where the run trains them, its own steps begin at 0.
     """
     if self.kind == "init":
       return weight_files.step_of(self.path)
