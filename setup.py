@@ -30,6 +30,7 @@ FOLDER_IMPORT = re.compile(rf"^( *)from ({'|'.join(FOLDERS)}) import ", re.M)
 # together.
 REQUIREMENTS = [
   "absl-py",
+  "filelock>=4.2",
   "google-crc32c",
   "ml-dtypes",
   "numpy",

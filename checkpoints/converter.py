@@ -9,11 +9,14 @@
 The folder appears when it is whole.
 """
 
+import contextlib
+import filecmp
 import os
 import shutil
 from typing import NamedTuple, Optional
 
 import tensorflow as tf
+from absl import logging
 
 import modeling
 from checkpoints import (
@@ -152,7 +155,7 @@ def convert(source, output, kind, *, keep_optimizer_state=True, **options):
 
   Args:
     source: Source.
-    output: folder; it must not exist, or be empty.
+    output: folder; it must not exist, be empty, or hold the same already.
     kind: a key of WRITERS.
     keep_optimizer_state: whether Adam's moments and the step are written too;
       only "tf1" has a place for them, and only for those of TF1.
@@ -164,9 +167,9 @@ def convert(source, output, kind, *, keep_optimizer_state=True, **options):
     Conversion.
 
   Raises:
-    InputError: the folder has files, or the checkpoint cannot be read.
+    InputError: the folder has other files, or the checkpoint cannot be read.
   """
-  _check_new(output)
+  _check_local(output)
   variant = registry.name_of(source.config)
   _check_place(kind, variant)
   weights, left_out = _chosen(
@@ -181,10 +184,8 @@ def convert(source, output, kind, *, keep_optimizer_state=True, **options):
     if source.vocab_file:
       name = vocabularies.file_name(source.vocab_file)
       shutil.copyfile(source.vocab_file, os.path.join(temporary, name))
-    if os.path.isdir(output):
-      # It is empty. Not every system renames to the name of a folder.
-      os.rmdir(output)
-    os.replace(temporary, output)
+    if not _holds_the_same(output, temporary):
+      os.replace(temporary, output)
   finally:
     shutil.rmtree(temporary, ignore_errors=True)
   for name in values.keys() - names.keys():
@@ -192,15 +193,36 @@ def convert(source, output, kind, *, keep_optimizer_state=True, **options):
   return Conversion(names, left_out, _notes(source, kind))
 
 
-def _check_new(output):
+def _check_local(output):
   if file_io.is_remote(output):
     raise errors.InputError(
       f"{output} is not on a local disk; convert to one, then copy the folder"
     )
-  if os.path.exists(output) and (
-    not os.path.isdir(output) or os.listdir(output)
+
+
+def _holds_the_same(output, temporary):
+  """Whether a folder is there with just these files; an empty one is removed.
+
+  Raises:
+    InputError: `output` is there and holds anything else.
+  """
+  with contextlib.suppress(OSError):
+    # Not every system renames to the name of a folder.
+    os.rmdir(output)
+  if not os.path.exists(output):
+    return False
+  names = sorted(os.listdir(temporary))
+  if (
+    not os.path.isdir(output)
+    or sorted(os.listdir(output)) != names
+    or filecmp.cmpfiles(output, temporary, names, shallow=False)[0] != names
   ):
-    raise errors.InputError(f"{output} is there already; give a new folder")
+    raise errors.InputError(
+      f"{output} is there already and is not what this command writes; give a "
+      "new folder"
+    )
+  logging.info("%s is there already, with the same files", output)
+  return True
 
 
 def _check_place(kind, variant):

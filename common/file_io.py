@@ -9,6 +9,7 @@ else of it start at once.
 
 import atexit
 import contextlib
+import functools
 import glob
 import hashlib
 import io
@@ -16,11 +17,12 @@ import os
 import re
 import secrets
 import shutil
+import socket
 import stat
 import tempfile
 import time
 
-from common import errors, process_identity
+from common import errors
 
 _READ_TOGETHER = 1 << 20  # Bytes.
 _SECONDS_PER_DAY = 24 * 3600.0
@@ -242,10 +244,22 @@ def temporary_path(path: str) -> str:
   killed processes left under such names of `path` is removed.
   """
   _remove_stale_temporaries(path)
-  machine = process_identity.machine()
   # Such as model.ckpt-20.tmp-host-4026531836-1f0c9a7e-812: machine, a random
   # part, process.
-  return f"{path}.tmp-{machine}-{secrets.token_hex(4)}-{os.getpid()}"
+  return f"{path}.tmp-{_machine()}-{secrets.token_hex(4)}-{os.getpid()}"
+
+
+@functools.cache
+def _machine():
+  """Returns a name of letters, digits, _ and - for where process ids are valid.
+
+  That is the host's name and, on Linux, the number of the namespace of process
+  ids: containers may share the host's name, but not that.
+  """
+  name = re.sub(r"[^\w-]", "_", socket.gethostname())
+  with contextlib.suppress(OSError):
+    name += "-" + re.sub(r"\D", "", os.readlink("/proc/self/ns/pid"))
+  return name
 
 
 def _remove_stale_temporaries(path):
@@ -269,11 +283,21 @@ def _remove_stale_temporaries(path):
 
 def _is_stale(match, path):
   # Process ids mean nothing on another machine.
-  if match["machine"] == process_identity.machine():
-    return not process_identity.is_running(int(match["pid"]))
+  if match["machine"] == _machine():
+    return not _is_running(int(match["pid"]))
   with contextlib.suppress(FileNotFoundError):
     return time.time() - os.path.getmtime(path) > _SECONDS_PER_DAY
   return False
+
+
+def _is_running(pid):
+  try:
+    os.kill(pid, 0)  # Only asks whether there is one.
+  except (ProcessLookupError, OverflowError):
+    return False
+  except PermissionError:  # There is one, of another user.
+    pass
+  return True
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """JSON files: read with every fault named, written whole."""
 
+import hashlib
 import json
 
 from common import errors, file_io
@@ -65,6 +66,29 @@ def write(path, values):
   """Writes JSON with sorted keys, two spaces of indent and a last newline."""
   text = json.dumps(values, indent=2, sort_keys=True, ensure_ascii=False)
   file_io.write_text(path, text + "\n")
+
+
+def write_sealed(path: str, values: dict):
+  """Writes JSON with a checksum of it, which `read_sealed` checks."""
+  write(path, {**values, "checksum": _checksum(values)})
+
+
+def read_sealed(path: str) -> dict:
+  """Returns what `write_sealed` wrote.
+
+  Raises:
+    InputError: as `read`, or the file was changed.
+  """
+  values = read(path)
+  # Files of version 0.1 have none.
+  if "checksum" in values and values.pop("checksum") != _checksum(values):
+    raise errors.InputError(f"{path}: damaged: its checksum is wrong")
+  return values
+
+
+def _checksum(values):
+  text = json.dumps(plain(values), sort_keys=True)
+  return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 def plain(values):

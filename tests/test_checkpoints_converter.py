@@ -83,7 +83,8 @@ def test_a_training_folder_of_this_project_is_its_own_configuration(tmp_path):
   weights = weight_files.read_weights(TRAINING)
   config = weight_files.read_config(LINEAR)
   run_folder.check_output_dir(
-    f"{tmp_path}/run", {"task": "x", "bert_config": config}
+    f"{tmp_path}/run", {"task": "x", "bert_config": config},
+    run_folder.TrainedWith({}, {}),
   )
   run_folder.save(f"{tmp_path}/run", 12, weights)
   convert(tmp_path / "run", tmp_path / "out", "huggingface")
@@ -172,13 +173,25 @@ def check_fails(tmp_path, message, call, *args, **options):
 
 def test_a_folder_with_files_is_not_overwritten(model, tmp_path):
   check_fails(
-    tmp_path, "model is there already; give a new", convert, model, model, "tf1"
+    tmp_path, "model is there already and is not what", convert, model, model,
+    "tf1",
   )
   (tmp_path / "empty").mkdir()
   convert(model, tmp_path / "empty", "tf1")
   check_fails(
     tmp_path, "not on a local disk", convert, model, "gs://x/y", "tf1"
   )
+
+
+@pytest.mark.parametrize("kind", sorted(converter.WRITERS))
+def test_the_same_conversion_again_changes_nothing(model, tmp_path, kind):
+  folder = tmp_path / "out"
+  first = convert(model, folder, kind)
+  times = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+  assert convert(model, folder, kind) == first
+  assert times == {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+  (folder / "mine").touch()
+  check_fails(tmp_path, "already and is not what", convert, model, folder, kind)
 
 
 def test_a_damaged_checkpoint_leaves_nothing(model, tmp_path):

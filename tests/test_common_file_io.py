@@ -305,6 +305,12 @@ def test_what_killed_processes_of_this_machine_left_is_removed(tmp_path):
   assert {str(found) for found in tmp_path.iterdir()} == {path, *kept}
 
 
+def test_who_runs():
+  """Of a machine's processes: temporary files of live ones stay."""
+  assert file_io._is_running(1) and file_io._is_running(os.getpid())
+  assert not file_io._is_running(1 << 80)
+
+
 def test_names_and_sizes_change_with_the_files(tmp_path):
   for name in ("a.txt", "b.txt"):
     (tmp_path / name).write_text("12345")

@@ -219,6 +219,7 @@ def test_a_run_leaves_these_files(trained):
     f"model.ckpt-{STEPS}.commit",
     f"model.ckpt-{STEPS}.data-00000-of-00001",
     f"model.ckpt-{STEPS}.index",
+    "run.lock",
     "run_fingerprint.json",
     "train_log.jsonl",
   }
@@ -479,7 +480,7 @@ def test_mistakes_in_pretraining(damaged, monkeypatch, flags, parts):
   left = [
     path.name for path in pathlib.Path("run").rglob("*") if path.is_file()
   ]
-  assert set(left) <= {"run_fingerprint.json"}
+  assert set(left) <= {"run.lock", "run_fingerprint.json"}
   assert sorted(set(os.listdir()) - {"run"}) == before
 
 

@@ -48,14 +48,31 @@ def test_another_fingerprint_makes_them_anew(path):
   assert rows_of(path) == [4]
 
 
-@pytest.mark.parametrize("fault", ["cut", "gone", "note gone", "note damaged"])
-def test_records_that_are_not_whole_are_made_anew(path, fault):
+def flip_a_bit(path):
+  data = bytearray(open(path, "rb").read())
+  data[20] ^= 1
+  open(path, "wb").write(data)
+
+
+@pytest.mark.parametrize(
+  "fault",
+  ["cut", "flipped", "old flipped", "gone", "note gone", "note damaged",
+   "note changed"],
+)
+def test_records_that_are_not_whole_are_made_anew(path, fault, caplog):
   cached_records.ensure(path, {}, Maker())
   if fault == "cut":
     data = open(path, "rb").read()
     open(path, "wb").write(data[:-1])
   elif fault == "gone":
     os.remove(path)
+  elif "flipped" in fault:
+    flip_a_bit(path)
+    if "old" in fault:
+      as_version_0_1(path)
+  elif fault == "note changed":
+    note = open(f"{path}.json").read()
+    open(f"{path}.json", "w").write(note.replace("3", "4"))
   elif fault == "note gone":
     os.remove(f"{path}.json")
   else:
@@ -63,6 +80,22 @@ def test_records_that_are_not_whole_are_made_anew(path, fault):
   make = Maker()
   cached_records.ensure(path, {}, make)
   assert make.calls == 1 and rows_of(path) == [1, 2, 3]
+  assert ("made again" in caplog.text) == (fault != "note gone")
+
+
+def as_version_0_1(path):
+  """Leaves the note without its checksums."""
+  note = json.load(open(f"{path}.json"))
+  del note["checksum"], note["sha256"]
+  json.dump(note, open(f"{path}.json", "w"))
+
+
+def test_records_of_version_0_1_are_taken(path):
+  cached_records.ensure(path, {}, Maker())
+  as_version_0_1(path)
+  make = Maker()
+  assert cached_records.ensure(path, {}, make)["num_records"] == 3
+  assert not make.calls
 
 
 def test_another_process_may_remove_the_old_note_first(path, monkeypatch):

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import test_common_folder_lock
 from checkpoints import weight_files
-from common import errors, file_io, folder_lock, process_identity
+from common import errors, file_io, json_files
 from training import run_folder
 
 TRAINS = run_folder.TrainedWith({}, {})
@@ -106,7 +107,7 @@ def test_no_checkpoints(tmp_path):
 
 def test_remote_folders(tmp_path):
   folder = f"ram://{tmp_path.name}"
-  run_folder.check_output_dir(folder, RUN)
+  run_folder.check_output_dir(folder, RUN, TRAINS)
   save(folder, 1, 2, 3, max_to_keep=2)
   check_whole(run_folder.latest_committed(folder), 3)
   run_folder.check_output_dir(folder, RUN)
@@ -125,6 +126,16 @@ def change_last_byte(path):
   path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
 
 
+def change_number(path):
+  text = path.read_text()
+  path.write_text(text.replace('"best": 1', '"best": 3'))
+
+
+def old_commit(path, files):
+  """Without a checksum, as those of version 0.1."""
+  path.write_text(json.dumps({"files": files, "extra": {}}))
+
+
 @pytest.mark.parametrize(
   "suffix, change, reason",
   [
@@ -138,13 +149,16 @@ def change_last_byte(path):
     (".commit", lambda path: path.write_text("[1"), "not JSON"),
     (".commit", lambda path: path.write_text("[1]"), "an object in JSON"),
     (".commit", lambda path: path.write_bytes(b"\xff"), "not JSON"),
+    (".commit", change_number, "its checksum is wrong"),
+    (".commit", lambda path: old_commit(path, {"a": 1}), "not as it was"),
+    (".commit", lambda path: old_commit(path, ["a"]), "not as it was"),
   ],
 )
 def test_a_damaged_newest_checkpoint_is_passed_over_aloud(
   tmp_path, caplog, suffix, change, reason
 ):
-  run_folder.check_output_dir(str(tmp_path), RUN)
-  save(tmp_path, 5, 10)
+  run_folder.check_output_dir(str(tmp_path), RUN, TRAINS)
+  save(tmp_path, 5, 10, extra={"best": 1})
   change(tmp_path / f"model.ckpt-10{suffix}")
   run_folder.check_output_dir(str(tmp_path), RUN)
   with caplog.at_level(logging.WARNING):
@@ -202,7 +216,7 @@ def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(
 ):
   """Step 15 is new; step 10 is there, and is saved once more."""
   folder = tmp_path / "run"
-  run_folder.check_output_dir(str(folder), RUN)
+  run_folder.check_output_dir(str(folder), RUN, TRAINS)
   save(folder, 5, 10)
   with monkeypatch.context() as patch:
     camera = Camera(folder, tmp_path, patch)
@@ -243,11 +257,11 @@ def test_a_full_disk_keeps_the_earlier_checkpoints(tmp_path):
 
 def test_a_folder_is_claimed_once_and_found_again(tmp_path):
   folder = f"{tmp_path}/new/run"
-  run_folder.check_output_dir(folder, RUN)
+  run_folder.check_output_dir(folder, RUN, TRAINS)
   save(folder, 5)
   run_folder.check_output_dir(folder, RUN)
-  text = pathlib.Path(folder, "run_fingerprint.json").read_text()
-  assert json.loads(text) == RUN
+  noted = json_files.read_sealed(f"{folder}/run_fingerprint.json")
+  assert noted == {**RUN, "trained_with": {"fixed": {}, "watched": {}}}
 
 
 @pytest.mark.parametrize(
@@ -259,7 +273,7 @@ def test_a_folder_is_claimed_once_and_found_again(tmp_path):
   ],
 )
 def test_a_folder_of_another_run_is_refused(tmp_path, other, difference):
-  run_folder.check_output_dir(str(tmp_path), RUN)
+  run_folder.check_output_dir(str(tmp_path), RUN, TRAINS)
   save(str(tmp_path), 5)
   with pytest.raises(errors.InputError, match=f"{difference}; give another"):
     run_folder.check_output_dir(str(tmp_path), {**RUN, **other})
@@ -290,18 +304,55 @@ def test_how_a_run_trains_is_noted_and_compared(tmp_path, caplog):
   run_folder.check_output_dir(folder, RUN)
 
 
-def test_older_folders_do_not_say_how_they_were_trained(tmp_path, caplog):
-  run_folder.check_output_dir(str(tmp_path), RUN)
-  save(str(tmp_path), 5)
+def unseal(path):
+  """Makes a file as version 0.1 wrote it: without a checksum."""
+  values = json_files.read(str(path))
+  del values["checksum"]
+  path.write_text(json.dumps(values))
+
+
+def test_folders_of_version_0_1_go_on(tmp_path, caplog):
+  """They have no checksums; older ones do not say how they were trained."""
+  run_folder.check_output_dir(str(tmp_path), RUN, TRAINS)
+  save(str(tmp_path), 5, extra={"best": 1})
+  unseal(tmp_path / "model.ckpt-5.commit")
+  (tmp_path / "run_fingerprint.json").write_text(json.dumps(RUN))
   noted = run_folder.TrainedWith({"optimizer": "lamb"}, {"data": "a"})
   run_folder.check_output_dir(str(tmp_path), RUN, noted)
-  run_folder.starting_point(str(tmp_path), None, noted)
+  start = run_folder.starting_point(str(tmp_path), None, noted)
+  assert start.step == 5 and start.commit.extra == {"best": 1}
   assert not caplog.records
 
 
+@pytest.mark.parametrize(
+  "content",
+  [
+    "", "{", "[]", '{"trained_with": []}', '{"trained_with": {"fixed": {}}}',
+    '{"trained_with": {"fixed": 1, "watched": 2}}',
+    '{"task": "cola", "checksum": "0"}',
+  ],
+)
+def test_a_damaged_fingerprint_is_made_again_aloud(tmp_path, caplog, content):
+  folder = str(tmp_path)
+  run_folder.check_output_dir(folder, RUN, TRAINS)
+  save(folder, 5)
+  path = tmp_path / "run_fingerprint.json"
+  path.write_text(content)
+  noted = run_folder.TrainedWith({"optimizer": "lamb"}, {"data": "a"})
+  with caplog.at_level(logging.WARNING):
+    run_folder.check_output_dir(folder, RUN, noted)
+    assert run_folder.starting_point(folder, None, noted).step == 5
+  assert "whose run this is cannot be told: it goes on if" in caplog.text
+  # Not before the weights have turned out to fit.
+  assert path.read_text() == content
+  save(folder, 6)
+  with pytest.raises(errors.InputError, match='is "mrpc" there and "cola"'):
+    run_folder.check_output_dir(folder, {**RUN, "task": "cola"})
+
+
 def test_a_folder_without_a_checkpoint_is_free(tmp_path):
-  run_folder.check_output_dir(str(tmp_path), RUN)
-  run_folder.check_output_dir(str(tmp_path), {**RUN, "task": "cola"})
+  run_folder.check_output_dir(str(tmp_path), RUN, TRAINS)
+  run_folder.check_output_dir(str(tmp_path), {**RUN, "task": "cola"}, TRAINS)
   save(str(tmp_path), 5)
   with pytest.raises(errors.InputError, match='"cola" there and "mrpc" now'):
     run_folder.check_output_dir(str(tmp_path), RUN)
@@ -318,10 +369,6 @@ def test_a_folder_that_cannot_be_used(tmp_path):
   (tmp_path / "file").touch()
   with pytest.raises(errors.InputError, match="cannot use .*file as the"):
     run_folder.check_output_dir(f"{tmp_path}/file", RUN)
-  save(str(tmp_path), 5)
-  (tmp_path / "run_fingerprint.json").write_text("{")
-  with pytest.raises(errors.InputError, match="fingerprint.json: not JSON"):
-    run_folder.check_output_dir(str(tmp_path), RUN)
 
 
 # Checkpoints of the original.
@@ -405,30 +452,18 @@ def test_other_files_of_that_name_are_no_checkpoint_of_a_run(
 
 
 def test_a_second_training_is_refused_and_removes_nothing(tmp_path):
-  run_folder.check_output_dir(str(tmp_path), RUN, TRAINS)
-  lock = tmp_path / "run.lock"
-  owner = json.loads(lock.read_text())
-  folder_lock.release(str(tmp_path))
-  # Process 1 always runs.
-  started = process_identity.start_time(1)
-  lock.write_text(json.dumps({**owner, "pid": 1, "process_start": started}))
+  folder = str(tmp_path)
   (tmp_path / "model.ckpt-3.tmp-host-0a1b2c3d-1.index").touch()
-  before = names(tmp_path)
-  refusal = r"in use by process 1 on \S+, which started"
-  with pytest.raises(errors.InputError, match=refusal):
-    run_folder.check_output_dir(str(tmp_path), RUN, TRAINS)
-  run_folder.check_output_dir(str(tmp_path), RUN)  # To predict.
-  assert names(tmp_path) == before
-
-
-def test_a_run_that_was_taken_over_saves_nothing_more(tmp_path):
-  run_folder.check_output_dir(str(tmp_path), RUN, TRAINS)
-  save(tmp_path, 5)
-  lock = tmp_path / "run.lock"
-  lock.write_text(json.dumps({**json.loads(lock.read_text()), "host": "b"}))
-  with pytest.raises(errors.InputError, match="on b has taken"):
-    save(tmp_path, 6)
-  check_whole(run_folder.latest_committed(str(tmp_path)), 5)
+  with test_common_folder_lock.start_holder(folder) as holder:
+    before = names(folder)
+    refusal = rf"in use by process {holder.pid} on \S+, since"
+    with pytest.raises(errors.InputError, match=refusal):
+      run_folder.check_output_dir(folder, RUN, TRAINS)
+    run_folder.check_output_dir(folder, RUN)  # To predict.
+    assert names(folder) == before
+    holder.kill()
+  run_folder.check_output_dir(folder, RUN, TRAINS)
+  assert names(folder) == ["run.lock", "run_fingerprint.json"]
 
 
 def test_where_a_run_starts_from(tmp_path):

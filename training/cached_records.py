@@ -1,9 +1,9 @@
 """TFRecord files that are made once and taken again while nothing changed.
 
 Next to `train.tf_record` is `train.tf_record.json`: the fingerprint of all
-that the records were made from, the size of the file, and what its maker wants
-to remember. It is removed before the records are written anew and written
-after them, so that it never speaks of other records.
+that the records were made from, size and checksum of the file, and what its
+maker wants to remember. It is removed before the records are written anew and
+written after them, so that it never speaks of other records.
 """
 
 import contextlib
@@ -36,10 +36,11 @@ def ensure(path, fingerprint, write):
   # As they will be read back: tuples become lists, keys strings.
   fingerprint = json_files.plain(fingerprint)
   known = _read_note(note)
-  # The size tells of a file that was replaced or cut without the note.
-  if known.get("fingerprint") == fingerprint and _size(path) == known["bytes"]:
-    logging.info("%s is there already, from the same data and flags", path)
-    return known["facts"]
+  if known.get("fingerprint") == fingerprint:
+    if _is_whole(path, known):
+      logging.info("%s is there already, from the same data and flags", path)
+      return known["facts"]
+    logging.warning("%s is damaged, and made again", path)
   if known:
     # Another process of the same run may have been faster.
     with contextlib.suppress(tf.errors.NotFoundError):
@@ -47,10 +48,24 @@ def ensure(path, fingerprint, write):
   # Renamed when it is whole; the note follows, so it never comes too early.
   with tfrecord.RecordWriter(path) as writer:
     facts = json_files.plain(write(writer))
-  json_files.write(
-    note, {"fingerprint": fingerprint, "bytes": _size(path), "facts": facts}
-  )
+  size, sha256 = file_io.size_and_sha256(path)
+  json_files.write_sealed(note, {
+    "fingerprint": fingerprint, "bytes": size, "sha256": sha256, "facts": facts
+  })
   return facts
+
+
+def _is_whole(path, known):
+  """Whether a file of records is the one that its note speaks of."""
+  # The size first: it costs nothing.
+  if not file_io.exists(path) or file_io.size(path) != known["bytes"]:
+    return False
+  if "sha256" in known:
+    return file_sha256(path) == known["sha256"]
+  try:  # Of version 0.1, whose records have their own checksums only.
+    return all(True for _ in tfrecord.read_serialized(path))
+  except errors.InputError:
+    return False
 
 
 def _read_note(path):
@@ -58,7 +73,7 @@ def _read_note(path):
   if not tf.io.gfile.exists(path):
     return {}
   try:
-    values = json_files.read(path)
+    values = json_files.read_sealed(path)
   except errors.InputError as error:
     logging.warning("%s; the records are made again", error)
     return {"fingerprint": None}
@@ -66,13 +81,6 @@ def _read_note(path):
   if not {"fingerprint", "bytes", "facts"} <= values.keys():
     return {"fingerprint": None}
   return values
-
-
-def _size(path):
-  """Returns the bytes of a file, None if there is none."""
-  if not tf.io.gfile.exists(path):
-    return None
-  return tf.io.gfile.stat(path).length
 
 
 def file_sha256(path):

@@ -5,12 +5,13 @@
   model.ckpt-20.commit              says that those two are whole
   checkpoint                        TensorFlow's note of which one is newest
 
-  run.lock                          the process that trains here now
+  run.lock                          the process that trains here, or did last
 
 A checkpoint of ours counts only when its .commit file exists and the sizes and
-checksums in there are right. That file is written last, when the others are
-on the disk, so a run that is killed at any moment leaves a checkpoint that
-counts or none. Paths with "://" work too, as far as TensorFlow knows them.
+checksums in there are right, its own too. That file is written last, when the
+others are on the disk, so a run that is killed at any moment leaves a
+checkpoint that counts or none. Paths with "://" work too, as far as TensorFlow
+knows them.
 
 The original's checkpoints have no .commit file. They count when the file
 `checkpoint`, as the original wrote it, names them and all their values can be
@@ -139,9 +140,8 @@ def starting_point(folder, init_checkpoint, trained_with=None):
 
 def _name_changes(folder, watched):
   path = os.path.join(folder, _FINGERPRINT)
-  if not tf.io.gfile.exists(path):
-    return
-  before = json_files.read(path).get(_TRAINED_WITH, {}).get("watched", {})
+  noted = (_read_fingerprint(path) or {}).get(_TRAINED_WITH)
+  before = noted["watched"] if noted else {}
   for name in sorted(before.keys() & watched.keys()):
     if before[name] != watched[name]:
       logging.warning(
@@ -173,11 +173,9 @@ def check_output_dir(folder, fingerprint, trained_with=None):
     _check_owner(folder, fingerprint, trained_with)
     if trained_with:
       folder_lock.acquire(folder)
-      # Once more: while this waited for the lock, another run may have
-      # begun and ended here.
+      # Once more: before the lock another run may have begun and ended here.
       _check_owner(folder, fingerprint, trained_with)
       _remove_leftovers(folder)
-    if trained_with or not folder_lock.is_in_use(folder):
       _note_owner(folder, fingerprint, trained_with)
   except (OSError, tf.errors.OpError) as error:
     raise errors.InputError(
@@ -190,7 +188,8 @@ def _check_owner(folder, fingerprint, trained_with):
   """Raises InputError if the checkpoints in a folder are of another run."""
   path, steps = os.path.join(folder, _FINGERPRINT), _steps(folder)
   if steps and tf.io.gfile.exists(path):
-    _check_same_run(path, fingerprint, trained_with)
+    if theirs := _read_fingerprint(path):
+      _check_same_run(folder, theirs, fingerprint, trained_with)
   elif steps and not _foreign_steps(folder):
     raise errors.InputError(
       f"{folder} holds model.ckpt-{steps[0]} but no {_FINGERPRINT}, and no "
@@ -200,15 +199,33 @@ def _check_owner(folder, fingerprint, trained_with):
     )
 
 
+def _read_fingerprint(path):
+  """Returns what a fingerprint holds; None, aloud, where that is of no use."""
+  if not tf.io.gfile.exists(path):
+    return None
+  try:
+    values = json_files.read_sealed(path)
+    noted = values.get(_TRAINED_WITH, {"fixed": {}, "watched": {}})
+    if all(isinstance(noted[name], dict) for name in TrainedWith._fields):
+      return values
+    error = f"{path}: {_TRAINED_WITH} is not as it was written"
+  except (errors.InputError, KeyError, TypeError) as damage:
+    error = damage
+  logging.warning(
+    "%s; whose run this is cannot be told: it goes on if its weights fit", error
+  )
+  return None
+
+
 def _note_owner(folder, fingerprint, trained_with):
   """Writes the fingerprint, now or with the first checkpoint."""
-  path, steps = os.path.join(folder, _FINGERPRINT), _steps(folder)
-  noted = {_TRAINED_WITH: trained_with._asdict()} if trained_with else {}
-  if not steps:
+  path = os.path.join(folder, _FINGERPRINT)
+  content = {**fingerprint, _TRAINED_WITH: trained_with._asdict()}
+  if not _steps(folder):
     # Nothing was saved by whoever was here before: the folder is free.
-    json_files.write(path, {**fingerprint, **noted})
-  elif trained_with and not tf.io.gfile.exists(path):
-    _unwritten_fingerprints[folder] = {**fingerprint, **noted}
+    json_files.write_sealed(path, content)
+  elif not _read_fingerprint(path):
+    _unwritten_fingerprints[folder] = content
 
 
 def _remove_leftovers(folder):
@@ -224,8 +241,8 @@ def _remove_leftovers(folder):
       tf.io.gfile.remove(os.path.join(folder, name))
 
 
-def _check_same_run(path, fingerprint, trained_with):
-  theirs, ours = json_files.read(path), json_files.plain(fingerprint)
+def _check_same_run(folder, theirs, fingerprint, trained_with):
+  ours = json_files.plain(fingerprint)
   noted = theirs.pop(_TRAINED_WITH, None)
   if noted and trained_with:
     theirs.update(noted["fixed"])
@@ -237,9 +254,8 @@ def _check_same_run(path, fingerprint, trained_with):
     there, here = (json.dumps(d.get(key, "(absent)")) for d in (theirs, ours))
     if there != here:
       raise errors.InputError(
-        f"{os.path.dirname(path)} belongs to another run: {key} is {there} "
-        f"there and {here} now; give another --output_dir, or empty this one "
-        "to start anew"
+        f"{folder} belongs to another run: {key} is {there} there and {here} "
+        "now; give another --output_dir, or empty this one to start anew"
       )
 
 
@@ -271,7 +287,6 @@ def save(folder, step, tensors, *, extra=None, max_to_keep=5):
       checkpoints are still there.
   """
   prefix = os.path.join(folder, f"model.ckpt-{step}")
-  folder_lock.check(folder)
   try:
     _adopt_foreign(folder)
     with weight_files.temporary_prefix(prefix) as temporary:
@@ -300,7 +315,25 @@ def _commit(prefix, extra):
     "files": {os.path.basename(path): _summary(path) for path in files},
     "extra": extra,
   }
-  json_files.write(f"{prefix}.commit", marker)
+  json_files.write_sealed(f"{prefix}.commit", marker)
+
+
+def _read_commit(path):
+  """Returns what a .commit file holds.
+
+  Raises:
+    InputError: it is damaged.
+  """
+  marker = json_files.read_sealed(path)
+  files, extra = marker.get("files"), marker.get("extra")
+  if not files:
+    raise errors.InputError("its .commit file names no files")
+  if not isinstance(files, dict) or not isinstance(extra, dict) or not all(
+    isinstance(summary, dict) and summary.keys() == {"bytes", "sha256"}
+    for summary in files.values()
+  ):
+    raise errors.InputError("its .commit file is not as it was written")
+  return marker
 
 
 def _adopt_foreign(folder):
@@ -316,7 +349,7 @@ def _adopt_foreign(folder):
         _commit(prefix, {})
   fingerprint = _unwritten_fingerprints.pop(folder, None)
   if fingerprint:
-    json_files.write(os.path.join(folder, _FINGERPRINT), fingerprint)
+    json_files.write_sealed(os.path.join(folder, _FINGERPRINT), fingerprint)
 
 
 def _remove_oldest(folder, step, max_to_keep):
@@ -351,9 +384,9 @@ def latest_committed(folder):
     prefix = os.path.join(folder, f"model.ckpt-{step}")
     try:
       if tf.io.gfile.exists(f"{prefix}.commit"):
-        marker = json_files.read(f"{prefix}.commit")
-        _check_files(folder, marker.get("files"))
-        return Commit(prefix, step, marker.get("extra"))
+        marker = _read_commit(f"{prefix}.commit")
+        _check_files(folder, marker["files"])
+        return Commit(prefix, step, marker["extra"])
       if step not in foreign:
         raise errors.InputError("it was never finished: no .commit file")
       _check_foreign(prefix, step)
@@ -400,8 +433,6 @@ def _steps(folder, kind=""):
 
 def _check_files(folder, files):
   """Raises InputError if a file is not as the commit marker says."""
-  if not files:
-    raise errors.InputError("its .commit file names no files")
   for name, expected in files.items():
     path = os.path.join(folder, name)
     if not tf.io.gfile.exists(path):
