@@ -104,8 +104,9 @@ def prepare_run(settings, config, strategy):
   )
   # Claimed before the first file is written.
   model_run.check_output_dir(settings, run)
-  task_reader.write_skipped_rows(settings, task)
+  task_reader.write_rows(settings, task)
   class_report.log(task, run.class_weights)
+  class_report.warn_of_overlap(task)
   data = input_data.prepare_all(
     settings.output_dir, task.splits, run.options
   )

@@ -64,3 +64,27 @@ def log(task, weights=None):
     logging.info("  %s", line)
   for sentence in doubts(counts):
     logging.warning("%s", sentence)
+  is_single = task.kind == labelled_examples.SINGLE and not task.official
+  if is_single and len(counts) > 2 and labelled_examples.are_numbers(counts):
+    logging.warning(
+      "all %d classes are numbers; to predict a number instead of one of "
+      "these classes, pass --task_kind=regression", len(counts),
+    )
+
+
+def warn_of_overlap(task):
+  """Says so where all that is scored is trained on, too.
+
+  Args:
+    task: tasks.ClassifierTask.
+  """
+  def inputs(name):
+    return {(e.text_a, e.text_b, e.endings) for e in task.splits[name].examples}
+
+  if {"train", "eval"} <= task.splits.keys() and (
+    inputs("eval") <= inputs("train")
+  ):
+    logging.warning(
+      "all that is scored is trained on, too, so the scores say nothing about "
+      "other texts; pass another --eval_file, or --eval_fraction=0.1 instead"
+    )

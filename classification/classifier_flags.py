@@ -83,6 +83,11 @@ def define_own_data_flags():
     "Character between the columns of your own .csv files, or tab; by default "
     "a comma, or what gives the columns in the header: ; tab or |.",
   )
+  flags.DEFINE_string(
+    "encoding", None,
+    "Of your own files, such as latin-1; by default UTF-8, or UTF-16 where a "
+    "file begins like it.",
+  )
   flags.DEFINE_enum(
     "on_bad_row", "error", choices.BAD_ROW_ACTIONS,
     "Of rows that no example can be made of (columns, label or text missing): "
@@ -92,7 +97,8 @@ def define_own_data_flags():
   flags.DEFINE_float(
     "eval_fraction", 0.0,
     "Score this share of --train_file, drawn by --seed from each class alike, "
-    "and train on the rest; instead of --eval_file.",
+    "and train on the rest; instead of --eval_file. Both parts are in "
+    "output_dir: train_split.jsonl and eval_split.jsonl.",
     lower_bound=0.0, upper_bound=1.0, needs="do_eval|eval_steps",
   )
   flags.DEFINE_bool(
@@ -126,8 +132,8 @@ def _define_label_flags():
   )
   flags.rule(
     "train_file eval_file labels task_kind text_column text_b_column "
-    "label_column id_column file_format quoted_tsv label_separator separator "
-    "on_bad_row eval_fraction",
+    "label_column id_column file_format encoding quoted_tsv label_separator "
+    "separator on_bad_row eval_fraction",
     not_with="task_name", why=", which asks for an official task",
   )
 

@@ -3,13 +3,15 @@
   eval_results.txt         the original's lines, name = value
   eval_report.txt          each class, and which was taken for which
   test_results.tsv         the original's: a probability for each class
-  predictions.tsv          names and probabilities
+  predictions.tsv          names, probabilities and inputs
+  eval_predictions.tsv     the same of what is scored, next to what is right
 
 Letters: N examples, L classes.
 """
 
 import itertools
 import os
+from typing import Iterable
 
 import numpy as np
 from absl import logging
@@ -135,11 +137,31 @@ class Evaluator:
           outputs["loss"], batch_size
         )
       if report_dir and distribution.is_chief(self._strategy):
-        path = os.path.join(report_dir, f"{name}_report.txt")
-        report = scoring.report(results)
-        file_io.write_text(path, report)
-        logging.info("%s:\n%s", path, report)
+        _write_report(report_dir, name, task, results)
     return values
+
+
+def _write_report(folder, name, task, results):
+  """Writes how good each class is, and what is predicted of each example."""
+  path = os.path.join(folder, f"{name}_report.txt")
+  report = scoring.report(results)
+  file_io.write_text(path, report)
+  logging.info("%s:\n%s", path, report)
+  path = os.path.join(folder, f"{name}_predictions.tsv")
+  with prediction_files.open_table(path) as write:
+    write(prediction_files.rows(
+      task.kind, task.labels, task.splits[name].examples, results.scores,
+      gold=True,
+    ))
+  logging.info("what is predicted of each example is in %s", path)
+  if task.kind == labelled_examples.SINGLE:
+    found = set(results.predicted.tolist())
+    if len(found) == 1 < len(set(results.gold.tolist())):
+      logging.warning(
+        "every prediction is %r: the model tells no class from another; try "
+        "more --num_train_epochs, another --learning_rate (3e-5, say) or "
+        "--class_weights=balanced", task.labels[found.pop()],
+      )
 
 
 def result_names(task, data):
@@ -175,38 +197,40 @@ def write_results(path, results, task):
   result_lines.write(path, shown, notes)
 
 
-def write_scores(folder, name, task, parts, found=None):
+def write_scores(
+  folder: str,
+  name: str,
+  task,
+  parts: Iterable[np.ndarray],
+  found: list | None = None,
+) -> None:
   """Writes the two files of what is predicted, while it is computed.
 
   Each is there when all is written, or stays as it was.
 
   Args:
-    folder: where.
     name: one of task.splits, "predict" or "predict_mismatched".
     task: tasks.ClassifierTask.
-    parts: iterable of float32 [n, L], those of Evaluator.scores.
-    found: list that the predicted labels are added to; None: they are not kept.
+    parts: float32 [n, L] each, those of Evaluator.scores.
+    found: the predicted labels are added to it; None: they are not kept.
   """
   suffix = name.removeprefix("predict")
-  stem, ending = os.path.splitext(prediction_files.FILE_NAME)
-  named_path = os.path.join(folder, f"{stem}{suffix}{ending}")
+  named_path = os.path.join(folder, f"predictions{suffix}.tsv")
   path = os.path.join(folder, f"test_results{suffix}.tsv")
-  guids = (example.guid for example in task.splits[name].examples)
-  with file_io.open_for_writing(named_path) as named:
-    named.write(prediction_files.header(task.kind, task.labels).encode("utf-8"))
-    with file_io.open_for_writing(path) as unnamed:
-      for scores in parts:
-        # As in the original: no header, numbers as numpy shows a float32.
-        lines = ["\t".join(map(str, row)) + "\n" for row in scores]
-        unnamed.write("".join(lines).encode("utf-8"))
-        if task.kind == labelled_examples.REGRESSION:
-          scores = scores[:, 0]
-        names = list(itertools.islice(guids, len(scores)))
-        lines = prediction_files.lines(task.kind, names, scores, task.labels)
-        named.write("".join(lines).encode("utf-8"))
-        if found is not None:
-          found += prediction_files.predicted_labels(
-            task.kind, scores, task.labels
-          )
+  examples = iter(task.splits[name].examples)
+  with (
+    prediction_files.open_table(named_path) as write,
+    file_io.open_for_writing(path) as unnamed,
+  ):
+    for scores in parts:
+      # As in the original: no header, numbers as numpy shows a float32.
+      lines = ["\t".join(map(str, row)) + "\n" for row in scores]
+      unnamed.write("".join(lines).encode("utf-8"))
+      block = list(itertools.islice(examples, len(scores)))
+      write(prediction_files.rows(task.kind, task.labels, block, scores))
+      if found is not None:
+        found += prediction_files.predicted_labels(
+          task.kind, scores, task.labels
+        )
   logging.info("predictions with names are in %s", named_path)
   logging.info("the scores alone, as the original has them, are in %s", path)

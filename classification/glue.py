@@ -46,6 +46,7 @@ class Layout(NamedTuple):
     renamed: {label in the file: label of the task}.
     prefix: of the guid, if it is not the name of the split.
     has_labels: False where the label may be missing: what is to be predicted.
+      What a reader then gives for no class is no label.
     may_be_empty: whether a text may be.
     broken: None, or the texts that mean missing ones. Rows with them,
       and any other broken ones, are left out with a warning: the official
@@ -301,14 +302,14 @@ def read(task, data_dir, split, *, language=None):
   prefix = layout.prefix or split
   # A task of a user's own: what it gives is checked as strictly as a table.
   if task.reader:
-    examples = list(task.reader(task, path, prefix))
-    _check_read(task, layout, examples)
-    return examples
+    return _checked(task, layout, task.reader(task, path, prefix))
   broken = None if layout.broken is None else []
   if path.endswith(".csv"):
-    table = tables.read_csv(path)
+    table = tables.open_csv(path)
   else:
-    table = tables.read_tsv(path, width=layout.width, broken=broken)
+    table = tables.open_tsv(
+      path, width=layout.width, joins_cut_rows=broken is not None
+    )
   language = language or task.language
   examples = _Rows(task, layout, table, broken).examples(prefix, language)
   if broken:
@@ -319,15 +320,34 @@ def read(task, data_dir, split, *, language=None):
   return examples
 
 
-def _check_read(task, layout, examples):
-  """Checks what a reader gave as the rows of a table are checked."""
-  for example in examples:
-    if example.label is None and layout.has_labels:
-      labelled_examples.check_labelled([example])
+def _checked(task, layout, examples):
+  """Checks what a reader gives as the rows of a table are checked."""
+  if layout.has_labels:
+    examples = list(examples)
+    labelled_examples.check_labelled(examples)
+  else:
+    # Whatever the reader calls a missing label.
+    examples = [
+      each if _has_label(each, task) else each._replace(label=None)
+      for each in examples
+    ]
   if task.labels:
-    labelled = [each for each in examples if each.label is not None]
-    labelled_examples.check_classes(labelled, task.labels)
+    labelled_examples.check_classes(examples, task.labels)
+  faults = errors.Faults()
+  for example in examples:
+    with faults.collected():
+      if not layout.may_be_empty:
+        errors.require_text(example.text_a, example.place or example.guid)
+  faults.refuse(task.title)
   labelled_examples.check_ids(examples)
+  return examples
+
+
+def _has_label(example, task):
+  if task.kind == labelled_examples.REGRESSION:
+    return isinstance(example.label, float)
+  names = labelled_examples.classes_of(example.label)
+  return all(name in task.labels for name in names)
 
 
 def paths(task, data_dir, split, *, language=None):
@@ -397,24 +417,26 @@ class _Rows:
 
   def examples(self, prefix, language):
     """Returns the list of Example."""
-    examples, languages = [], set()
+    examples, languages, faults = [], set(), errors.Faults()
     # As in the original: the header is row 0, and rows in other languages
     # count too.
-    first = int(self._layout.width is None)
-    rows = zip(self._table.rows, self._table.lines)
-    for number, (row, line) in enumerate(rows, first):
-      if self._language is not None and row[self._language] != language:
-        languages.add(row[self._language])
-        continue
-      name = number if self._id is None else row[self._id]
+    number = int(self._layout.width is None) - 1
+    for line, row, fault in self._table.rows:
       place = f"{self._table.path}:{line}"
-      example, fault = self._example(row, f"{prefix}-{name}", place)
+      if fault is None:
+        number += 1
+        if self._language is not None and row[self._language] != language:
+          languages.add(row[self._language])
+          continue
+        name = number if self._id is None else row[self._id]
+        example, fault = self._example(row, f"{prefix}-{name}", place)
       if fault is None:
         examples.append(example)
       elif self._broken is None:
-        raise errors.InputError(f"{place}: {fault}")
+        faults.found.append(f"{place}: {fault}")
       else:
         self._broken.append((line, fault))
+    faults.refuse(self._table.path)
     if not examples and languages:
       raise errors.InputError(
         f"{self._table.path}: no row in --language={language}, only in "

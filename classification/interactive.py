@@ -40,11 +40,11 @@ class Prediction(NamedTuple):
 
 def make_predictions(kind, labels, outputs):
   """Returns the Predictions of scores [n, L], a list."""
-  if kind == labelled_examples.REGRESSION:
-    return [Prediction(float(row[0]), {}) for row in outputs]
   if kind == labelled_examples.CHOICE:
     labels = [str(number) for number in range(outputs.shape[1])]
   found = prediction_files.predicted_labels(kind, outputs, labels)
+  if kind == labelled_examples.REGRESSION:
+    return [Prediction(score, {}) for score in found]
   return [
     Prediction(label, dict(zip(labels, row.tolist())))
     for label, row in zip(found, outputs)

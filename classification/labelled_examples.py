@@ -5,6 +5,7 @@ Every reader of data (glue, own_data) makes these, whatever the file.
 
 import collections
 import math
+import re
 from typing import NamedTuple, Optional
 
 import numpy as np
@@ -20,6 +21,7 @@ MULTI_LABEL = "multi_label"
 # One of several endings of a text.
 CHOICE = "choice"
 KINDS = (SINGLE, REGRESSION, MULTI_LABEL, CHOICE)
+_LABELS_SHOWN = 20
 
 
 class Example(NamedTuple):
@@ -58,6 +60,20 @@ class Split(NamedTuple):
   name: str
   examples: list
   paths: list
+
+
+def checked_name(name: str) -> str:
+  """Returns a label or an id that files can hold.
+
+  Raises:
+    InputError: half a surrogate pair is in it, which JSON can name.
+  """
+  if not name.isascii() and re.search("[\ud800-\udfff]", name):
+    raise errors.InputError(
+      f"{ascii(name):.60} holds half a character (a lone surrogate), which no "
+      "file can hold; fix the label or id"
+    )
+  return name
 
 
 def check_labelled(examples):
@@ -163,7 +179,19 @@ def check_classes(examples, labels):
 
 def unknown_class(label, labels):
   """Returns the message for a class that is none of the known ones."""
-  return f"label {label!r} is none of {', '.join(map(repr, labels))}"
+  shown = [*map(repr, labels[:_LABELS_SHOWN]), "..."][: len(labels)]
+  hint = ""
+  if len(labels) > 2 and are_numbers([label, *labels]):
+    hint = " (to learn numbers, not names, pass --task_kind=regression)"
+  return f"label {label!r} is none of {', '.join(shown)}{hint}"
+
+
+def are_numbers(labels) -> bool:
+  """Whether all names of classes are finite numbers."""
+  try:
+    return all(math.isfinite(float(label)) for label in labels)
+  except ValueError:
+    return False
 
 
 def check_ids(examples):
@@ -174,6 +202,7 @@ def check_ids(examples):
   """
   first = {}
   for example in examples:
+    checked_name(example.guid)
     if example.guid in first:
       raise errors.InputError(
         f"{example.place}: {duplicate_id(example.guid, first[example.guid])}"

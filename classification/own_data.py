@@ -14,13 +14,13 @@ import copy
 import itertools
 import math
 import os
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import numpy as np
 from absl import logging
 
 from classification import labelled_examples, tables
-from common import errors, file_io
+from common import errors, file_io, json_files
 
 CSV, TSV, JSON_LINES = "csv", "tsv", "jsonl"
 FORMATS = (CSV, TSV, JSON_LINES)
@@ -38,9 +38,9 @@ class Columns(NamedTuple):
   """
 
   text_a: str = "text"
-  text_b: Optional[str] = None
-  label: Optional[str] = "label"
-  id: Optional[str] = None
+  text_b: str | None = None
+  label: str | None = "label"
+  id: str | None = None
 
 
 class BadRow(NamedTuple):
@@ -70,6 +70,7 @@ class TableOptions(NamedTuple):
     separator: str, for MULTI_LABEL.
     file_format: one of FORMATS; None to tell from the end of the name.
     quoted: whether a TSV has quotes like a CSV; None for the format's own.
+    encoding: such as "latin-1"; None to detect UTF-8 and UTF-16.
     delimiter: the character between the columns of a CSV; None to tell from
       its header.
     labels: the classes that there may be; empty for any.
@@ -77,10 +78,11 @@ class TableOptions(NamedTuple):
   """
 
   kind: str = labelled_examples.SINGLE
-  separator: Optional[str] = None
-  file_format: Optional[str] = None
-  quoted: Optional[bool] = None
-  delimiter: Optional[str] = None
+  separator: str | None = None
+  file_format: str | None = None
+  quoted: bool | None = None
+  encoding: str | None = None
+  delimiter: str | None = None
   labels: tuple = ()
   skips_bad_rows: bool = False
 
@@ -203,7 +205,7 @@ def _rows(path, columns, split, options, repeated=None):
   for number, (line, row, fault) in enumerate(table.rows, 1):
     try:
       if fault is not None:
-        raise _BadValue(fault)
+        raise errors.InputError(fault)
       values = Columns(
         *(row[place_of[name]] if name else None for name in columns)
       )
@@ -213,7 +215,7 @@ def _rows(path, columns, split, options, repeated=None):
         example = example._replace(guid=f"{split}-{number}")
       elif repeated is None or hash(example.guid) in repeated:
         _check_new_id(example, first_places)
-    except _BadValue as error:
+    except errors.InputError as error:
       yield BadRow(path, line, str(error))
     else:
       yield example
@@ -251,6 +253,21 @@ def write_skipped(path, rows):
   logging.warning("%d bad rows were skipped; they are in %s", len(rows), path)
 
 
+def write(
+  path: str, examples: list[labelled_examples.Example], columns: Columns
+) -> None:
+  """Writes examples as JSON lines, which the same Columns read again."""
+  lines = []
+  for example in examples:
+    values = Columns(
+      example.text_a, example.text_b, example.label, example.guid
+    )
+    lines.append(json_files.line(
+      {name: value for name, value in zip(columns, values) if name}
+    ))
+  file_io.write_text(path, "".join(lines))
+
+
 def _example(values, columns, options, place):
   """Returns the Example of a row's values, with no guid if there is no id."""
   guid, label = "", None
@@ -268,11 +285,11 @@ def _check_new_id(example, first_places):
   """Refuses an id that another row of the file has."""
   first = first_places.setdefault(example.guid, example.place)
   if first != example.place:
-    raise _BadValue(labelled_examples.duplicate_id(example.guid, first))
+    raise errors.InputError(labelled_examples.duplicate_id(example.guid, first))
 
 
 def _open_table(path, columns, options):
-  """Returns the tables.Stream of a file."""
+  """Returns the tables.Table of a file."""
   file_format = options.file_format
   file_format = file_format or os.path.splitext(path)[1].lstrip(".").lower()
   if file_format not in FORMATS:
@@ -288,20 +305,14 @@ def _open_table(path, columns, options):
       "need a column each"
     )
   if file_format == JSON_LINES:
-    return tables.stream_json_lines(path, names)
+    return tables.open_json_lines(path, names, encoding=options.encoding)
   if file_format == TSV and not options.quoted:
-    return tables.stream_tsv(path)
+    return tables.open_tsv(path, encoding=options.encoding)
   # A TSV with quotes is a CSV with tabs.
   delimiter = "\t" if file_format == TSV else options.delimiter
-  if delimiter is None:
-    delimiter = tables.guess_delimiter(path, names)
-    if delimiter != ",":
-      logging.info("%s: columns are separated by %r", path, delimiter)
-  return tables.stream_csv(path, delimiter=delimiter)
-
-
-class _BadValue(ValueError):
-  """What is wrong with a row; its place is added by who knows it."""
+  return tables.open_csv(
+    path, delimiter=delimiter, names=names, encoding=options.encoding
+  )
 
 
 def _text(value, column):
@@ -309,13 +320,10 @@ def _text(value, column):
     return None
   # A cell of a table is always a text; JSON may have anything.
   if not isinstance(value, str):
-    raise _BadValue(
+    raise errors.InputError(
       f"{column!r} is {value!r:.40}, not a text; write it between quotes"
     )
-  if not value or value.isspace():
-    raise _BadValue(
-      f"an empty text in {column!r}; every example needs its texts"
-    )
+  errors.require_text(value, repr(column))
   return value
 
 
@@ -324,11 +332,11 @@ def _name(value, column):
   if isinstance(value, int) and not isinstance(value, bool):
     value = str(value)
   if not isinstance(value, str) or not value.strip():
-    raise _BadValue(
+    raise errors.InputError(
       f"{value!r:.40} is no id; every row needs a text or a whole number in "
       f"{column!r}"
     )
-  return value
+  return labelled_examples.checked_name(value)
 
 
 def _label(value, options):
@@ -341,7 +349,7 @@ def _label(value, options):
   for name in labelled_examples.classes_of(label):
     if options.labels and name not in options.labels:
       said = labelled_examples.unknown_class(name, options.labels)
-      raise _BadValue(f"{said}; fix the row, or name this class too")
+      raise errors.InputError(f"{said}; fix the row, or name this class too")
   return label
 
 
@@ -353,8 +361,8 @@ def _class(value):
   if isinstance(value, (int, float)):
     return str(value)
   if isinstance(value, str) and value.strip():
-    return value.strip()
-  raise _BadValue(
+    return labelled_examples.checked_name(value.strip())
+  raise errors.InputError(
     f"label {value!r:.40} is no class; every row needs the name of one"
   )
 
@@ -362,7 +370,7 @@ def _class(value):
 def _classes(value, separator):
   if isinstance(value, str):
     if not separator:
-      raise _BadValue(
+      raise errors.InputError(
         f"label {value!r:.40}: what separates the classes in it is not said; "
         "give the separator, or a list in JSON"
       )
@@ -370,7 +378,7 @@ def _classes(value, separator):
     # An empty cell splits into one empty part and means no class.
     value = [] if value == [""] else value
   if not isinstance(value, list):
-    raise _BadValue(
+    raise errors.InputError(
       f"label {value!r:.40} is no list of classes; write [] for none"
     )
   # Each once, in the order of the file.
@@ -381,12 +389,14 @@ def _score(value):
   try:
     # float(True) would be 1.0.
     score = math.nan if isinstance(value, bool) else float(value)
-  except (TypeError, ValueError):
+  # Overflow: of a whole number of 400 digits.
+  except (TypeError, ValueError, OverflowError):
     score = math.nan
-  # float() also reads "nan" and "inf".
-  if not math.isfinite(score):
-    raise _BadValue(
-      f"label {value!r:.40} is no number; regression needs one in every row"
+  # float() also reads "nan" and "inf"; the records hold float32.
+  if not abs(score) <= float(np.finfo(np.float32).max):
+    raise errors.InputError(
+      f"label {value!r:.40} is no number that float32 holds; regression needs "
+      "one in every row"
     )
   return score
 
@@ -420,10 +430,6 @@ def label_list(examples):
       f"the examples have too few classes ({found}); give data of at least "
       f"{needed}, or name the classes"
     )
-  try:
-    sizes = {name: float(name) for name in names}
-  except ValueError:
-    return sorted(names)
-  if not all(map(math.isfinite, sizes.values())):
-    return sorted(names)  # nan is neither more nor less than a number.
-  return sorted(names, key=lambda name: (sizes[name], name))
+  if labelled_examples.are_numbers(names):
+    return sorted(names, key=lambda name: (float(name), name))
+  return sorted(names)

@@ -1,81 +1,69 @@
 """Tables of text: TSV, CSV and JSON lines -> rows, each with its line.
 
 TSV is what GLUE means by it: nothing but tabs and newlines, no quotes. CSV is
-RFC 4180: quotes may hold separators and newlines. Only "\\n" and "\\r\\n" end
-a line; the other separators of Unicode, which real texts hold, do not.
+RFC 4180: quotes may hold separators and newlines. A line ends at "\\n" or
+"\\r\\n", or, in a file that has neither, at "\\r"; the other separators of
+Unicode, which real texts hold, end none.
 """
 
+import codecs
 import csv
-import itertools
+import io
+import json
+import re
 from typing import Iterator, NamedTuple
 
-from common import errors, file_io, json_files
+from absl import logging
+
+from common import errors, file_io
 
 _BYTE_ORDER_MARK = "\ufeff"
+# The longer ones first: that of UTF-16 begins that of UTF-32.
+_MARKED = {
+  codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32",
+  codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16",
+}
+# So much of a file tells its encoding and its line ends.
+_HEAD_BYTES = 1 << 20
 # A text may be a whole book; csv stops at 131072 characters unless told.
 _LONGEST_FIELD = 2**31 - 1
+_DELIMITERS = ",;\t|"
+# Of a file with one column: a character of no text.
+_NO_DELIMITER = "\x1f"
+_NOT_A_CHARACTER = re.compile("[\ud800-\udfff]")
+
+
+class Row(NamedTuple):
+  """A row: the line that it begins at, from 1, and its values or its fault.
+
+  A value is a str, or whatever JSON has.
+  """
+
+  line: int
+  values: list | None
+  fault: str | None = None
 
 
 class Table(NamedTuple):
-  """What a file holds.
+  """What a file holds, its rows read as they are asked for.
 
   Attributes:
-    path: str.
-    names: list of the columns' names; of their numbers where no line says.
-    rows: list of rows, each a list of as many values: str, or whatever JSON
-      has.
-    lines: the number of the line that each row begins at, from 1.
+    names: of the columns; their numbers where no line says.
+    rows: in the order of the file, the bad ones among them.
   """
 
   path: str
   names: list
-  rows: list
-  lines: list
+  rows: Iterator[Row]
 
 
-class Stream(NamedTuple):
-  """What a file holds, read as it is asked for.
-
-  Attributes:
-    path, names: as of Table.
-    rows: iterator of (line, row, None), and of (line, None, what is wrong) for
-      a bad row, in the order of the file.
-  """
-
-  path: str
-  names: list
-  rows: Iterator
-
-
-def read_tsv(path, *, width=None, broken=None):
-  """Reads columns between tabs.
-
-  Args:
-    path, width: as of `stream_tsv`.
-    broken: None, or a list for the rows that have another number of columns:
-      (line, what is wrong) of each. Rows that a line break has cut in two
-      are joined again.
-
-  Returns:
-    Table of the other rows.
-
-  Raises:
-    InputError: as of `stream_tsv`, or, without `broken`, a row has more or
-      fewer columns. File and line are named.
-  """
-  rows = _tsv_rows(path)
-  if broken is not None:
-    rows = list(rows)
-    wide = width or len(rows[0][1])
-    if any(len(row) != wide for _, row in rows):
-      # The header, which gives the width, is no row to join others to.
-      head = [] if width else rows[:1]
-      numbers, values = zip(*rows[len(head):])
-      rows = [*head, *_put_together(values, numbers, wide)]
-  return read_all(_checked(path, iter(rows), width), broken)
-
-
-def stream_tsv(path, *, width=None):
+def open_tsv(
+  path: str,
+  *,
+  width: int | None = None,
+  encoding: str | None = None,
+  joins_cut_rows: bool = False,
+) -> Table:
   """Opens a file of columns between tabs.
 
   As in the original: quotes are characters like any other, and a carriage
@@ -84,55 +72,56 @@ def stream_tsv(path, *, width=None):
   header; there a longer row lost its rest and a shorter one ended the run.
 
   Args:
-    path: UTF-8 text.
     width: how many columns there are, in a file without a header; None where
       the first line names them.
-
-  Returns:
-    Stream; a row with another number of columns is a bad one.
+    encoding: None to detect it.
+    joins_cut_rows: whether rows that a line break has cut in two are joined
+      again; the file is then held in memory.
 
   Raises:
     InputError: the file is missing, or, here or while its rows are read, it is
-      empty or not UTF-8.
+      empty.
   """
-  return _checked(path, _tsv_rows(path), width)
+  rows = (
+    (number, line.split("\t")) for number, line in _lines(path, encoding)
+  )
+  if joins_cut_rows:
+    header = [] if width else [next(rows)]
+    wide = width or len(header[0][1])
+    rows = iter([*header, *_joined(list(rows), wide)])
+  return _checked(path, rows, encoding, width)
 
 
-def _tsv_rows(path):
-  for number, line in enumerate(_lines(path), 1):
-    yield number, line.split("\t")
-
-
-def read_csv(path, *, delimiter=","):
-  """Returns the Table of a file that `stream_csv` opens.
-
-  Raises:
-    InputError: as of `stream_csv`, or a row is bad. Its line is named.
-  """
-  return read_all(stream_csv(path, delimiter=delimiter))
-
-
-def stream_csv(path, *, delimiter=","):
+def open_csv(
+  path: str,
+  *,
+  delimiter: str | None = ",",
+  names: tuple = (),
+  encoding: str | None = None,
+) -> Table:
   """Opens a file of columns as RFC 4180 has them.
 
   Args:
-    path: UTF-8 text.
-    delimiter: the character between columns.
-
-  Returns:
-    Stream; a row with another number of columns than the header is a bad one.
+    delimiter: the character between columns; None to tell from the header.
+    names: columns that the header is expected to have.
+    encoding: None to detect it.
 
   Raises:
     InputError: the file is missing, or, here or while its rows are read, it is
-      empty or not UTF-8 or a quote is out of place. The line that the row
-      begins at is named.
+      empty or a quote is out of place. The line that the row begins at is
+      named.
   """
-  return _checked(path, _csv_rows(path, delimiter))
+  if delimiter is None:
+    _, header = next(_lines(path, encoding))
+    delimiter = guess_delimiter(header, names)
+    if delimiter in _DELIMITERS[1:]:
+      logging.info("%s: columns are separated by %r", path, delimiter)
+  return _checked(path, _csv_rows(path, delimiter, encoding), encoding)
 
 
-def _csv_rows(path, delimiter):
+def _csv_rows(path, delimiter, encoding):
   # With their newlines, which csv keeps where a quoted text has some.
-  source = (f"{line}\n" for line in _lines(path))
+  source = (f"{line}\n" for _, line in _lines(path, encoding))
   reader = csv.reader(source, delimiter=delimiter, strict=True)
   # The limit is the whole process's: it is put back below.
   before, limit = 0, csv.field_size_limit(_LONGEST_FIELD)
@@ -150,60 +139,52 @@ def _csv_rows(path, delimiter):
     csv.field_size_limit(limit)
 
 
-def guess_delimiter(path, names):
-  """Returns the character between the columns of a CSV, by its header.
+def guess_delimiter(header: str, names: tuple) -> str:
+  """Returns the character between the columns of a CSV, by its first line.
 
-  Args:
-    path: UTF-8 text.
-    names: the columns that are needed.
-
-  Returns:
-    A comma, or one of ; tab | where only that one gives the columns.
+  Of , ; tab | the first that gives all `names`, or else the most columns; a
+  character of no text where none gives two.
   """
   # The first line alone decides: a text may hold any separator.
-  header = next(_lines(path))
-  for delimiter in (",", ";", "\t", "|"):
-    found = next(csv.reader([header], delimiter=delimiter), [])
-    if set(names) <= set(found):
+  found = {
+    delimiter: next(csv.reader([header], delimiter=delimiter), [])
+    for delimiter in _DELIMITERS
+  }
+  if max(map(len, found.values())) < 2:
+    return _NO_DELIMITER
+  for delimiter, columns in found.items():
+    if names and set(names) <= set(columns):
       return delimiter
-  return ","
+  return max(found, key=lambda delimiter: len(found[delimiter]))
 
 
-def read_json_lines(path, names):
-  """Returns the Table of a file that `stream_json_lines` opens.
-
-  Raises:
-    InputError: as of `stream_json_lines`, or a line is bad. It is named.
-  """
-  return read_all(stream_json_lines(path, names))
-
-
-def stream_json_lines(path, names):
+def open_json_lines(
+  path: str, names: list, *, encoding: str | None = None
+) -> Table:
   """Opens a file with one JSON object on each line.
 
   Args:
-    path: UTF-8 text.
     names: the keys that every object must have; others are ignored.
-
-  Returns:
-    Stream with those columns; a line that is not such an object is a bad row.
+    encoding: None to detect it.
 
   Raises:
-    InputError: the file is missing, or, while its rows are read, it is empty
-      or not UTF-8.
+    InputError: the file is missing, or, while its rows are read, it is empty.
   """
-  return Stream(path, list(names), (
-    (number, *_json_row(line, names))
-    for number, line in enumerate(_lines(path), 1)
+  return Table(path, list(names), (
+    Row(number, *_json_row(line, names, encoding))
+    for number, line in _lines(path, encoding)
   ))
 
 
-def _json_row(line, names):
+def _json_row(line, names, encoding):
   """Returns (row, None), or (None, what is wrong with a line)."""
+  if fault := _undecodable(line, encoding):
+    return None, fault
   try:
-    values = json_files.parse(line)
-  except errors.InputError as error:
-    return None, f"{error}; every line must be one object"
+    values = json.loads(line)
+  # Of ten thousand "[", too.
+  except (ValueError, RecursionError) as error:
+    return None, f"not JSON ({error}); every line must be one object"
   if not isinstance(values, dict):
     return None, f"expected an object in JSON, got {line:.40}"
   for name in names:
@@ -216,88 +197,130 @@ def _json_row(line, names):
   return [values[name] for name in names], None
 
 
-def read_all(stream, faults=None):
-  """Returns the Table of a Stream.
+# Lines.
 
-  Args:
-    stream: Stream.
-    faults: None, or a list for the bad rows: (line, what is wrong) of each.
 
-  Raises:
-    InputError: as the Stream does, or, without `faults`, a row is bad.
+def check_encoding(name: str) -> None:
+  """Raises InputError for what is no encoding of text in Python."""
+  try:
+    io.TextIOWrapper(io.BytesIO(), name)
+  except (LookupError, ValueError) as error:
+    raise errors.InputError(
+      f"--encoding={name}: {error}; pass one of Python's encodings, such as "
+      "utf-8, latin-1, cp1252 or utf-16"
+    ) from error
+
+
+def _mark(error):
+  """Decodes a byte that is no text to half of a surrogate pair, no character.
+
+  As Python's "surrogateescape" does for UTF-8 alone.
   """
-  rows, lines = [], []
-  for line, row, fault in stream.rows:
-    if fault is None:
-      rows.append(row)
-      lines.append(line)
-    elif faults is None:
-      raise errors.InputError(f"{stream.path}:{line}: {fault}")
-    else:
-      faults.append((line, fault))
-  return Table(stream.path, stream.names, rows, lines)
+  return chr(0xDC00 + error.object[error.start]), error.end
 
 
-def _lines(path):
-  """Yields the lines of a file, without empty ones at its end."""
-  empty, is_first = 0, True
-  for number, line in file_io.read_lines(path):
-    # Of Excel; it would be the first character of the first column's name.
-    if number == 1:
-      line = line.removeprefix(_BYTE_ORDER_MARK)
-    line = line.removesuffix("\r")
-    if not line:
+codecs.register_error("not_a_character", _mark)
+
+
+def _lines(path, encoding):
+  """Yields (number, line) of a file, without empty ones at its end."""
+  empty, number = [], 0
+  with file_io.open_for_reading(path) as stream:
+    head = stream.read(_HEAD_BYTES)
+    stream.seek(0)
+    encoding = encoding or _encoding_of(head)
+    text = io.TextIOWrapper(
+      stream, encoding, "not_a_character", _line_end(head, encoding)
+    )
+    for number, line in enumerate(text, 1):
+      # Of Excel; it would be the first character of the first column's name.
+      if number == 1:
+        line = line.removeprefix(_BYTE_ORDER_MARK)
+      line = line.removesuffix("\n").removesuffix("\r")
+      empty.append((number, line))
       # Held back: at the end of the file they are no rows.
-      empty += 1
-      continue
-    yield from itertools.repeat("", empty)
-    yield line
-    empty, is_first = 0, False
-  if is_first:
+      if line:
+        yield from empty
+        empty.clear()
+  if len(empty) == number:
     raise errors.InputError(f"{path}: the file is empty")
 
 
-def _checked(path, rows, width=None):
-  """Returns the Stream of (line, row) whose width the first row says."""
+def _encoding_of(head):
+  for mark, encoding in _MARKED.items():
+    if head.startswith(mark):
+      return encoding
+  # A first character of ASCII in two bytes.
+  if head[:1] and head[1:2] == b"\0":
+    return "utf-16-le"
+  return "utf-16-be" if head[:1] == b"\0" else "utf-8"
+
+
+def _line_end(head, encoding):
+  text = head.decode(encoding, "ignore")
+  return "\r" if "\r" in text and "\n" not in text else "\n"
+
+
+def _undecodable(text, encoding):
+  """Returns what is wrong with a text that bytes are left in, or None."""
+  found = _NOT_A_CHARACTER.search(text)
+  if not found:
+    return None
+  return (
+    f"not {(encoding or 'utf-8').upper()}: the byte "
+    f"0x{ord(found[0]) - 0xDC00:02x} after {text[: found.start()][-20:]!r}; "
+    "pass its --encoding, such as latin-1, or save the file as UTF-8"
+  )
+
+
+# Columns.
+
+
+def _checked(path, rows, encoding, width=None):
+  """Returns the Table of (line, values) whose width the first row says."""
   names = list(range(width or 0))
   if width is None:
-    _, names = next(rows)
+    line, names = next(rows)
+    if fault := _undecodable("\t".join(names), encoding):
+      raise errors.InputError(f"{path}:{line}: {fault}")
 
   def checked():
-    number = None
-    for number, row in rows:
-      if len(row) == len(names):
-        yield number, row, None
+    line = None
+    for line, row in rows:
+      if len(row) != len(names):
+        yield Row(line, None, _ragged(row, names, width))
+      elif fault := _undecodable("\t".join(row), encoding):
+        yield Row(line, None, fault)
       else:
-        yield number, None, _ragged(row, names, width)
-    if number is None:
+        yield Row(line, row)
+    if line is None:
       raise errors.InputError(f"{path}: no rows, only a header")
 
-  return Stream(path, names, checked())
+  return Table(path, names, checked())
 
 
-def _put_together(rows, numbers, width):
-  """Yields (line, row); rows that a newline has cut in two are joined again.
+def _joined(rows, width):
+  """Yields (line, values); rows that a newline has cut in two are joined.
 
   Only in a file that is known to have such rows.
   """
   start = 0
   while start < len(rows):
-    row, end = rows[start], start + 1
+    (line, row), end = rows[start], start + 1
+    # Less one: the cell that was cut is in both.
     while (
       len(row) < width
       and end < len(rows)
-      # Less one: the cell that was cut is in both.
-      and len(row) + len(rows[end]) - 1 <= width
+      and len(row) + len(rows[end][1]) - 1 <= width
     ):
-      first, *others = rows[end]
+      first, *others = rows[end][1]
       # The last cell of the one and the first of the other were one text.
       row = [*row[:-1], f"{row[-1]}\n{first}", *others]
       end += 1
     # No lines from here on fit together: this one is broken by itself.
     if len(row) != width:
-      row, end = rows[start], start + 1
-    yield numbers[start], row
+      row, end = rows[start][1], start + 1
+    yield line, row
     start = end
 
 
@@ -311,11 +334,10 @@ def _ragged(row, names, width):
   )
 
 
-def column(table, name):
+def column(table: Table, name: str | int) -> int:
   """Returns the place of a column in the rows of a table.
 
   Args:
-    table: Table or Stream.
     name: of the column; its number, from 0, in a file without a header.
 
   Raises:

@@ -9,6 +9,7 @@ from classification import (
   glue_submission,
   own_data,
   seed_results,
+  tables,
   tasks,
 )
 from common import errors, run_settings
@@ -122,12 +123,11 @@ def _read_official(settings, config):
 
 
 def _read_own(settings, config):
+  if settings.encoding:
+    tables.check_encoding(settings.encoding)
   return tasks.read_own(
     _own_paths(settings),
-    own_data.Columns(
-      settings.text_column, settings.text_b_column, settings.label_column,
-      settings.id_column,
-    ),
+    _columns(settings),
     kind=settings.task_kind,
     labels=settings.labels,
     config=config,
@@ -139,7 +139,15 @@ def _read_own(settings, config):
     # None: the format's own way.
     quoted=settings.quoted_tsv or None,
     delimiter=_delimiter(settings.separator),
+    encoding=settings.encoding,
     skips_bad_rows=settings.on_bad_row == "skip",
+  )
+
+
+def _columns(settings):
+  return own_data.Columns(
+    settings.text_column, settings.text_b_column, settings.label_column,
+    settings.id_column,
   )
 
 
@@ -176,11 +184,16 @@ def _own_paths(settings):
   return paths
 
 
-def write_skipped_rows(settings, task):
-  """Writes the rows that --on_bad_row=skip left out, if any."""
+def write_rows(settings, task):
+  """Writes what --on_bad_row=skip left out, and what --eval_fraction drew."""
   if task.skipped:
     path = os.path.join(settings.output_dir, own_data.SKIPPED_FILE_NAME)
     own_data.write_skipped(path, task.skipped)
+  if settings.eval_fraction:
+    for name in ("train", "eval"):
+      if name in task.splits:
+        path = os.path.join(settings.output_dir, f"{name}_split.jsonl")
+        own_data.write(path, task.splits[name].examples, _columns(settings))
 
 
 def class_weights(settings, task):

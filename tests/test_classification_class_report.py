@@ -36,3 +36,35 @@ def test_the_classes_of_the_training_data_are_logged(caplog):
   caplog.clear()
   class_report.log(task._replace(splits={}))
   assert not caplog.records
+
+
+def numbers_task(train, scored):
+  """A task of classes that are numbers; texts are letters."""
+  def split(texts):
+    return labelled_examples.Split("", [
+      labelled_examples.Example(text, text, label="1") for text in texts
+    ], [])
+
+  return tasks.ClassifierTask(
+    "own data", "single", ("1", "2.5", "3"), (),
+    {"train": split(train), "eval": split(scored)},
+  )
+
+
+def test_numbers_may_be_meant_as_numbers(caplog):
+  class_report.log(numbers_task("ab", "a"))
+  assert "all 3 classes are numbers" in caplog.text
+  assert "--task_kind=regression" in caplog.text
+  said = labelled_examples.unknown_class("4", ("1", "2.5", "3"))
+  assert "pass --task_kind=regression" in said
+  said = labelled_examples.unknown_class("x", ("1", "2", "3"))
+  assert "regression" not in said
+  assert labelled_examples.unknown_class("x", list("a" * 50)).count("'a'") == 20
+
+
+def test_scores_of_texts_that_were_learned_are_told(caplog):
+  class_report.warn_of_overlap(numbers_task("abc", "ad"))
+  assert not caplog.records
+  class_report.warn_of_overlap(numbers_task("abc", "ca"))
+  assert "all that is scored is trained on" in caplog.text
+  assert "--eval_fraction" in caplog.text

@@ -75,11 +75,28 @@ def test_loss_and_scores_are_those_of_each_example(
   assert set(found) == {"loss", "eval_loss", "eval_accuracy", "eval_f1"}
   assert set(found) == set(evaluation.result_names(task, data))
   assert "macro avg" in (tmp_path / "eval_report.txt").read_text()
+  rows = (tmp_path / "eval_predictions.tsv").read_text().splitlines()
+  named = [dict(zip(rows[0].split("\t"), row.split("\t"))) for row in rows[1:]]
+  assert [LABELS.index(row["gold"]) for row in named] == gold.tolist()
+  assert [LABELS.index(row["predicted"]) for row in named] == (
+    logits.argmax(axis=1).tolist()
+  )
   outputs = evaluator.predict(data["eval"], 2)
   tiny_model.assert_close(
     outputs["scores"], np.exp(logits - norms[:, None])
   )
   assert outputs["label_ids"].tolist() == gold.tolist()
+
+
+def test_a_model_that_knows_one_class_is_told_what_to_try(
+  task, data, tmp_path, caplog
+):
+  model = classifier.ClassifierModel(tiny_model.tiny(), "single", 2, seed=5)
+  model.head.variables[-1].assign([9.0, 0.0])  # The bias.
+  evaluator = evaluation.Evaluator(model, tf.distribute.get_strategy())
+  evaluator.evaluate(task, data, batch_size=7, report_dir=str(tmp_path))
+  assert "every prediction is 'bad'" in caplog.text
+  assert "--class_weights=balanced" in caplog.text
 
 
 @pytest.mark.parametrize("shapes_vary, computed", [(True, 13), (False, 21)])
@@ -135,7 +152,8 @@ def test_scores_are_written_with_and_without_names(task, tmp_path):
   assert lines[:2] == ["0.75\t0.25", "0.125\t0.875"]
   named = (tmp_path / "predictions_more.tsv").read_text().split("\n")
   assert named[:3] == [
-    "id\tlabel\tprobability", "x0\tbad\t0.75", "x1\tgood\t0.875"
+    "id\tlabel\tprobability\tbad\tgood\ttext",
+    "x0\tbad\t0.75\t0.75\t0.25\tw0", "x1\tgood\t0.875\t0.125\t0.875\tw0 w1 w2",
   ]
   regression = task._replace(kind="regression", labels=())
   found = []
@@ -143,4 +161,5 @@ def test_scores_are_written_with_and_without_names(task, tmp_path):
     str(tmp_path), "predict_more", regression, [scores[:, :1]], found
   )
   named = (tmp_path / "predictions_more.tsv").read_text().split("\n")
-  assert named[:2] == ["id\tscore", "x0\t0.75"] and found[1] == 0.125
+  assert named[:2] == ["id\tscore\ttext", "x0\t0.75\tw0"]
+  assert found[1] == 0.125

@@ -523,6 +523,10 @@ def test_a_registered_task_is_read_as_it_says(mood, tmp_path):
     ("train-1", "a b", "glad"), ("train-2", "c", "sad")
   ]
   assert [e.label for e in glue.read(mood, str(tmp_path), "test")] == [None]
+  # Whatever a reader says of a text whose class is not known.
+  (tmp_path / "test.txt").write_text("?: a\nglad: b\n")
+  found = glue.read(mood, str(tmp_path), "test")
+  assert [e.label for e in found] == [None, "glad"]
 
 
 @pytest.mark.parametrize(
@@ -536,6 +540,14 @@ def test_what_a_reader_gives_is_checked(mood, tmp_path, text, message):
   (tmp_path / "train.txt").write_text(text)
   with pytest.raises(errors.InputError, match=message):
     glue.read(mood, str(tmp_path), "train")
+
+
+def test_a_reader_may_give_no_empty_text(mood, tmp_path):
+  (tmp_path / "train.txt").write_text("glad: a\n")
+  empty = labelled_examples.Example("1", " ", label="sad", place="here:7")
+  task = mood._replace(reader=lambda *_: [empty])
+  with pytest.raises(errors.InputError, match="here:7: an empty text"):
+    glue.read(task, str(tmp_path), "train")
 
 
 def test_what_cannot_be_registered(mood):

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 
 import pytest
 
@@ -135,8 +136,8 @@ def test_too_few_classes_are_refused(labels, said):
   "name, text, said",
   [
     ("d.csv", "text,label\nOne.,a\nTwo\n", ":3: 1 column, but 2 are in"),
-    ("d.csv", "text,label\nOne.,a\n ,b\n", ":3: an empty text in 'text'"),
-    ("d.csv", 'text,label\n"1\n2",a\n"\n",b\n', ":4: an empty text in 'text'"),
+    ("d.csv", "text,label\nOne.,a\n ,b\n", ":3: 'text': an empty text"),
+    ("d.csv", 'text,label\n"1\n2",a\n"\n",b\n', ":4: 'text': an empty text"),
     ("d.csv", "text,label\nOne.,\n", ":2: label '' is no class"),
     ("d.csv", "txt,label\nOne.,a\n", ":1: no column 'text'; the columns are"),
     ("d.csv", "text,label,text\nOne.,a,b\n", ":1: 2 columns are named 'text'"),
@@ -144,6 +145,7 @@ def test_too_few_classes_are_refused(labels, said):
     ("d.jsonl", '{"text": "x"}\n', ":1: no 'label'; it has 'text'"),
     ("d.jsonl", '{"text": "x", "label": null}', ":1: label None is no class"),
     ("d.jsonl", '{"text": "x", "label": ["a"]}', "is no class"),
+    ("d.jsonl", '{"text": "x", "label": "\\ud800"}', "ud800' holds half"),
     ("d.dat", "text,label\nOne.,a\n", "neither .csv, .tsv nor .jsonl"),
   ],
 )
@@ -157,16 +159,23 @@ def test_a_fault_is_named_with_file_and_line(tmp_path, name, text, said):
   [
     ("1", ":3: duplicate id '1', first at .*:2; give every row"),
     (" ", ":3: ' ' is no id"),
+    ("\\udfff", ":3: '.*udfff' holds half a character"),
   ],
 )
 def test_ids_must_tell_the_rows_apart(tmp_path, second, said):
   columns = own_data.Columns(id="id")
-  text = f"id,text,label\n1,One.,a\n{second},Two.,b\n"
-  with pytest.raises(errors.InputError, match=said):
-    read(tmp_path, text, columns)
+  text = "\n" + "".join(
+    f'{{"id": "{name}", "text": "One.", "label": "a"}}\n'
+    for name in ("1", second)
+  )
+  with pytest.raises(errors.InputError) as caught:
+    read(tmp_path, text, columns, "data.jsonl")
+  assert re.search(said, str(caught.value))
 
 
-@pytest.mark.parametrize("value", ["much", "", "nan", "inf", None, True, [1]])
+@pytest.mark.parametrize(
+  "value", ["much", "", "nan", "inf", None, True, [1], 10**400, "1e39"]
+)
 def test_a_score_that_is_no_number_is_refused(tmp_path, value):
   with pytest.raises(errors.InputError, match=":1: label .* is no number"):
     labels_of(tmp_path, [value], kind=REGRESSION)
@@ -199,6 +208,39 @@ def test_a_column_cannot_be_text_and_label(tmp_path):
 DIRTY = "text;label\nOne.;a\nTwo\n;b\nFour.;c\nFive.;b\n"
 
 
+def test_a_row_in_another_encoding_is_bad_like_any_other(tmp_path):
+  path = tmp_path / "data.csv"
+  path.write_bytes("text,label\nZürich,a\nOne.\nTwo.,b\n".encode("latin-1"))
+  with pytest.raises(errors.InputError) as caught:
+    own_data.read(str(path), own_data.Columns())
+  _, first, second = str(caught.value).splitlines()
+  assert ":2: not UTF-8: the byte 0xfc after 'Z'" in first and ":3: 1" in second
+  examples = own_data.read(
+    str(path), own_data.Columns(), encoding="latin-1", skips_bad_rows=True
+  )
+  assert [e.text_a for e in examples] == ["Zürich", "Two."]
+
+
+def test_columns_of_other_names_are_listed_by_the_files_separator(tmp_path):
+  with pytest.raises(
+    errors.InputError, match="no column 'text'; the columns are 'review', 'st"
+  ):
+    read(tmp_path, "review;stars\nOne, two.;a\n")
+
+
+@pytest.mark.parametrize(
+  "kind, label", [("single", "a"), (REGRESSION, 0.1), (MULTI_LABEL, ("b", "a"))]
+)
+def test_what_is_written_is_read_again(tmp_path, kind, label):
+  examples = [
+    labelled_examples.Example('q\t"1"', "Is\rit\n\u2028so?", "\ud800", label)
+  ]
+  path = str(tmp_path / "split.jsonl")
+  own_data.write(path, examples, ALL)
+  (found,) = own_data.read(path, ALL, kind=kind)
+  assert found._replace(place="") == examples[0]
+
+
 def test_all_bad_rows_are_listed_at_once(tmp_path):
   with pytest.raises(errors.InputError) as caught:
     read(tmp_path, DIRTY, labels=("a", "b"))
@@ -207,7 +249,7 @@ def test_all_bad_rows_are_listed_at_once(tmp_path):
   path = tmp_path / "data.csv"
   for row, line, said in zip(
     rows, (3, 4, 5),
-    ("1 column, but 2", "an empty text", "label 'c' is none of 'a', 'b'"),
+    ("1 column, but 2", "'text': an empty", "label 'c' is none of 'a', 'b'"),
     strict=True,
   ):
     assert row.startswith(f"  {path}:{line}: {said}")

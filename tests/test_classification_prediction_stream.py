@@ -171,7 +171,8 @@ def test_scores_are_written_while_they_are_computed(task, tmp_path):
 
   evaluation.write_scores(str(tmp_path), "predict", task, parts())
   named = (tmp_path / "predictions.tsv").read_text().splitlines()
-  assert len(named) == 1001 and named[-1] == "x999\tx\t1.0"
+  assert len(named) == 1001
+  assert named[-1] == "x999\tx\t1.0\t1.0\t0.0\ta b b b b b"
   unnamed = (tmp_path / "test_results.tsv").read_text().splitlines()
   assert np.array_equal(
     np.array([line.split("\t") for line in unnamed], np.float32), rows

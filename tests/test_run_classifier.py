@@ -10,7 +10,7 @@ import pytest
 import modeling
 import script_runner
 from checkpoints import model_folder, weight_files
-from classification import classifier, input_data, tasks
+from classification import classifier, input_data, own_data, tasks
 from common import tfrecord
 
 GOLDEN = script_runner.ROOT / "tests" / "golden" / "classifier"
@@ -122,10 +122,10 @@ def test_predictions_and_losses_are_the_originals(original_model, tmp_path):
   # As the original writes numbers.
   numbers = text.splitlines()[0].split("\t")
   assert numbers == [str(np.float32(number)) for number in ours[0]]
-  named = (tmp_path / "run" / "predictions.tsv").read_text().splitlines()
-  assert named[:2] == [
-    "id\tlabel\tprobability",
-    f"test-1\t{int(np.argmax(ours[0]))}\t{max(numbers)}",
+  header, first, *_ = tsv(tmp_path / "run" / "predictions.tsv")
+  assert header == ["id", "label", "probability", "0", "1", "text", "text_b"]
+  assert first[:5] == [
+    "test-1", str(np.argmax(ours[0])), max(numbers), *numbers
   ]
   assert len((tmp_path / "glue" / "MRPC.tsv").read_text().splitlines()) == 9
 
@@ -286,7 +286,8 @@ def test_seeds_that_are_done_are_not_trained_again(trained, folder, tmp_path):
 def test_predictions_have_names_and_order(trained, folder):
   path = trained[0] / "seed_3" / "predictions.tsv"
   header, *rows = [line.split("\t") for line in path.read_text().splitlines()]
-  assert header == ["id", "label", "probability"] and len(rows) == 10
+  assert header == ["id", "label", "probability", "bad", "good", "text"]
+  assert len(rows) == 10
   gold = [label for _, label in sentences(10, 2)]
   assert sum(row[1] == label for row, label in zip(rows, gold)) >= 9
   assert [row[0] for row in rows] == [f"predict-{n}" for n in range(1, 11)]
@@ -347,6 +348,25 @@ def test_a_frozen_encoder_is_left_as_it_was(trained, folder, tmp_path):
   assert results["eval_accuracy"] > 0.9
   kept = tmp_path / "run" / "train.features.tf_record"
   assert tfrecord.count_records(str(kept)) == 144
+  # What was drawn can be read by the same flags, and is what was scored.
+  parts = [
+    own_data.read(
+      str(tmp_path / "run" / f"{name}_split.jsonl"),
+      own_data.Columns("review", label="opinion"),
+    )
+    for name in ("train", "eval")
+  ]
+  assert [len(part) for part in parts] == [144, 16]
+  assert sorted((e.text_a, e.label) for e in sum(parts, [])) == sorted(
+    (e.text_a, e.label) for e in own_data.read(
+      str(folder / "train.csv"), own_data.Columns("review", label="opinion")
+    )
+  )
+  header, *rows = tsv(tmp_path / "run" / "eval_predictions.tsv")
+  assert header[:4] == ["id", "gold", "predicted", "probability"]
+  assert [(row[-1], row[1]) for row in rows] == [
+    (e.text_a, e.label) for e in parts[1]
+  ]
 
 
 def test_long_documents_may_have_several_labels(folder, tmp_path):
@@ -378,8 +398,8 @@ def test_long_documents_may_have_several_labels(folder, tmp_path):
   assert config["problem_type"] == "multi_label_classification"
   assert config["id2label"] == {"0": "a", "1": "b"}
   header, *rows = tsv(tmp_path / "run" / "predictions.tsv")
-  assert header == ["id", "labels", "a", "b"] and len(rows) == 5
-  for _, labels, *numbers in rows:
+  assert header == ["id", "labels", "a", "b", "text"] and len(rows) == 5
+  for _, labels, *numbers, _ in rows:
     chosen = [name for name, p in zip("ab", numbers) if float(p) >= 0.5]
     assert labels == ",".join(chosen)
 
@@ -499,7 +519,7 @@ def test_sts_b_gives_numbers_and_then_answers(folder, tmp_path):
     "eval_pearson", "eval_spearman", "eval_loss", "global_step", "loss"
   }
   header, *rows = tsv(tmp_path / "run" / "predictions.tsv")
-  assert header == ["id", "score"]
+  assert header == ["id", "score", "text", "text_b"]
   assert [row[0] for row in rows] == [f"test-{n}" for n in range(4)]
   scores = [row[1] for row in rows]
   assert [[score] for score in scores] == tsv(
@@ -564,7 +584,7 @@ def test_swag_chooses_one_of_four_endings(folder, tmp_path):
     ({"do_train": True, "train_file": "train.csv", "labels": "good,fine"},
      "label 'bad' is none of 'good', 'fine'"),
     ({"do_train": True, "train_file": "ragged.csv"}, "ragged.csv:3: "),
-    ({"do_train": True, "train_file": "empty.csv"}, "empty.csv:3: an empty"),
+    ({"do_train": True, "train_file": "empty.csv"}, "empty.csv:3: 'review'"),
     ({"do_train": True, "train_file": "twice.csv", "id_column": "name"},
      "twice.csv:3: duplicate id 'x', first at"),
     ({"do_eval": True, "eval_file": "train.csv", "labels": "bad,good"},
@@ -619,24 +639,32 @@ def test_a_folder_with_other_classes_is_refused(trained, folder, tmp_path):
   assert "belongs to another run: bert_config.id2label.0" in done.last_line
 
 
-
-def test_a_task_of_a_python_file(folder, tmp_path):
-  words = zip(GOOD.split(), BAD.split())
+def test_the_documented_task_of_a_python_file(folder, tmp_path):
+  docs = (script_runner.ROOT / "docs" / "classification.md").read_text()
+  module = tmp_path / "my_task.py"
+  code = re.search(r"```python\n(# my_task.py.*?)```", docs, re.S)[1]
+  module.write_text(code)
+  words = list(zip(GOOD.split(), BAD.split()))
   lines = "".join(f"glad: {good}\nsad: {bad}\n" for good, bad in words)
   for name in ("train", "dev"):
     (tmp_path / f"{name}.txt").write_text(lines)
-  module = script_runner.ROOT / "tests" / "data" / "mood_task.py"
+  (tmp_path / "test.txt").write_text(
+    "".join(f"{good}\n{bad}\n" for good, bad in words)
+  )
   done = classify(
-    folder, tmp_path / "run", task_module=module,
-    task_name="mood", data_dir=tmp_path, do_train=True, do_eval=True,
+    folder, tmp_path / "run", task_module=module, task_name="mood",
+    data_dir=tmp_path, do_train=True, do_eval=True, do_predict=True,
     train_batch_size=4, num_train_epochs=20, learning_rate=3e-3,
   )
   assert done.code == 0, done.err
   assert results_in(tmp_path / "run" / "eval_results.txt")["eval_accuracy"] == 1
+  _, *rows = tsv(tmp_path / "run" / "predictions.tsv")
+  assert [row[1] for row in rows] == ["glad", "sad"] * len(words)
   config = json.loads(
     (tmp_path / "run" / "final_model" / "bert_config.json").read_text()
   )
   assert config["id2label"] == {"0": "sad", "1": "glad"}
+  assert "all that is scored is trained on, too" in done.err
   # The next commands are there to be pasted.
   model = tmp_path / "run" / "final_model"
   assert f"--predict_file=- --model_dir={model}" in done.err
