@@ -62,7 +62,7 @@ CASES = {
         "train_file=a eval_file=a predict_file=a labels=a,b task_kind=single "
         "text_column=text text_b_column=b label_column=x id_column=id "
         "file_format=csv quoted_tsv label_separator=; separator=; "
-        "on_bad_row=skip"
+        "on_bad_row=skip encoding=latin-1"
       ).split()
     ),
     ("predict_file=a", OFFICIAL, OFFICIAL + "predict_file=-"),

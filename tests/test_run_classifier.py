@@ -153,9 +153,8 @@ def folder(tmp_path_factory):
   config = {**CONFIG, "vocab_size": len(vocabulary)}
   (path / "bert_config.json").write_text(json.dumps(config))
   for name, count, seed in (("train", 160, 1), ("eval", 40, 2)):
-    rows = ["review,opinion"]
-    rows += [f'"{text}",{label}' for text, label in sentences(count, seed)]
-    (path / f"{name}.csv").write_text("\n".join(rows) + "\n")
+    rows = [f'"{text}",{label}\n' for text, label in sentences(count, seed)]
+    (path / f"{name}.csv").write_text("review,opinion\n" + "".join(rows))
   return path
 
 
@@ -342,30 +341,25 @@ def test_a_frozen_encoder_is_left_as_it_was(trained, folder, tmp_path):
   }
   assert changed == {
     "bert/pooler/dense/kernel", "bert/pooler/dense/bias", "output_weights",
-    "output_bias",
+    "output_bias", "global_step",
   }
   results = results_in(tmp_path / "run" / "eval_results.txt")
   assert results["eval_accuracy"] > 0.9
   kept = tmp_path / "run" / "train.features.tf_record"
   assert tfrecord.count_records(str(kept)) == 144
   # What was drawn can be read by the same flags, and is what was scored.
-  parts = [
-    own_data.read(
-      str(tmp_path / "run" / f"{name}_split.jsonl"),
-      own_data.Columns("review", label="opinion"),
-    )
-    for name in ("train", "eval")
-  ]
-  assert [len(part) for part in parts] == [144, 16]
-  assert sorted((e.text_a, e.label) for e in sum(parts, [])) == sorted(
-    (e.text_a, e.label) for e in own_data.read(
-      str(folder / "train.csv"), own_data.Columns("review", label="opinion")
+  columns = own_data.Columns("review", label="opinion")
+  train, scored, whole = (
+    [e[1:4] for e in own_data.read(str(path), columns)]
+    for path in (
+      tmp_path / "run" / "train_split.jsonl",
+      tmp_path / "run" / "eval_split.jsonl", folder / "train.csv",
     )
   )
-  header, *rows = tsv(tmp_path / "run" / "eval_predictions.tsv")
-  assert header[:4] == ["id", "gold", "predicted", "probability"]
+  assert len(scored) == 16 and sorted(train + scored) == sorted(whole)
+  _, *rows = tsv(tmp_path / "run" / "eval_predictions.tsv")
   assert [(row[-1], row[1]) for row in rows] == [
-    (e.text_a, e.label) for e in parts[1]
+    (text, label) for text, _, label in scored
   ]
 
 
@@ -464,9 +458,7 @@ def test_mnli_on_two_devices_is_as_on_one(folder, tmp_path):
     ),
   }
   one, two = tmp_path / "one", tmp_path / "two"
-  done = classify(
-    folder, one, **flags, glue_submission_dir=tmp_path / "glue"
-  )
+  done = classify(folder, one, **flags, glue_submission_dir=tmp_path / "glue")
   assert done.code == 0, done.err
   explicit = {
     "max_seq_length": 16, "doc_stride": 4, "max_windows": 3,
@@ -579,14 +571,7 @@ def test_swag_chooses_one_of_four_endings(folder, tmp_path):
      "--eval_file has no effect with --task_name, which asks for an"),
     ({"do_eval": True, "task_name": "mrpc", "data_dir": "nowhere"},
      "no such file: nowhere/dev.tsv"),
-    ({"do_train": True, "train_file": "train.csv", "text_column": "texts"},
-     "texts"),
-    ({"do_train": True, "train_file": "train.csv", "labels": "good,fine"},
-     "label 'bad' is none of 'good', 'fine'"),
     ({"do_train": True, "train_file": "ragged.csv"}, "ragged.csv:3: "),
-    ({"do_train": True, "train_file": "empty.csv"}, "empty.csv:3: 'review'"),
-    ({"do_train": True, "train_file": "twice.csv", "id_column": "name"},
-     "twice.csv:3: duplicate id 'x', first at"),
     ({"do_eval": True, "eval_file": "train.csv", "labels": "bad,good"},
      "no weights: there is no checkpoint in"),
     ({"interactive": True, "seeds": "1,2", "labels": "bad,good"},
@@ -598,8 +583,6 @@ def test_swag_chooses_one_of_four_endings(folder, tmp_path):
      "--separator=;;: expected one character"),
     ({"do_train": True, "train_file": "train.csv", "metrics": "bleu"},
      "--metrics=bleu"),
-    ({"do_train": True, "train_file": "missing.csv"},
-     "no such file: missing.csv"),
     ({"do_eval": True, "eval_file": "train.csv", "max_seq_length": None,
       "bert_config_file": "length.json"}, "max_seq_length is 'x', which --max"),
     ({"do_train": True, "train_file": "train.csv",
@@ -610,10 +593,6 @@ def test_what_is_wrong_is_said_in_one_sentence(
   folder, tmp_path, flags, sentence
 ):
   (folder / "ragged.csv").write_text("review,opinion\na,good\nb\nc,bad\n")
-  (folder / "empty.csv").write_text('review,opinion\na,good\n"",bad\n')
-  (folder / "twice.csv").write_text(
-    "name,review,opinion\nx,a,good\nx,b,bad\n"
-  )
   (folder / "small.json").write_text(json.dumps({**CONFIG, "vocab_size": 6}))
   (folder / "length.json").write_text(json.dumps(
     {**CONFIG, "vocab_size": 99, "classifier_input": {"max_seq_length": "x"}}
