@@ -30,11 +30,13 @@ _HEAD_DROPOUT = 0.1
 # Configuration
 
 
-@dataclasses.dataclass
+# Unlike the original: compared by its fields, and hashed by them.
+@dataclasses.dataclass(unsafe_hash=True)
 class BertConfig:
   """Sizes of a model, as in `bert_config.json`.
 
-  Checked on creation: InputError names the field, its value and the range.
+  As in the original: not checked until it is read from a file or a model is
+  made of it.
 
   Attributes:
     vocab_size: rows of the word embedding table, V.
@@ -52,7 +54,7 @@ class BertConfig:
       normal is truncated at two of them.
   """
 
-  vocab_size: int
+  vocab_size: int | None
   hidden_size: int = 768
   num_hidden_layers: int = 12
   num_attention_heads: int = 12  # N
@@ -64,7 +66,8 @@ class BertConfig:
   type_vocab_size: int = 16
   initializer_range: float = 0.02
 
-  def __post_init__(self):
+  def check(self):
+    """Raises InputError, which names the field, its value and the range."""
     for name in _COUNTS:
       config_formats.check_field(self, name, int, low=1)
     for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
@@ -99,6 +102,7 @@ class BertConfig:
         "the model configuration has no vocab_size; add the number of lines "
         "of the vocabulary file"
       )
+    config_formats.of_a_task(json_object)
     known = {field.name for field in dataclasses.fields(cls)}
     config = cls(**{k: v for k, v in json_object.items() if k in known})
     for key in json_object.keys() - known:
@@ -108,6 +112,7 @@ class BertConfig:
           "of its own in this program; remove it"
         )
       setattr(config, key, json_object[key])
+    config.check()
     return config
 
   @classmethod
@@ -354,8 +359,10 @@ class BertModel(Weights):
         not renamed to "bert_1" by itself.
 
     Raises:
-      InputError: this machine cannot hold the weights.
+      InputError: the configuration cannot be used, or this machine cannot hold
+        the weights.
     """
+    config.check()
     # Before the first variable: TensorFlow's own error would name no number.
     config.check_memory(self.shapes)
     super().__init__(

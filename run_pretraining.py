@@ -213,7 +213,9 @@ def write_model(settings, model, folder, step):
   model_folder.write(
     os.path.join(settings.output_dir, folder),
     model.variables,
-    model.config,
+    model_folder.with_input_settings(
+      model.config, {"max_seq_length": settings.max_seq_length}
+    ),
     settings.vocab_file,
     do_lower_case,
     step=step,
@@ -270,6 +272,8 @@ def train(settings, model, objective, evaluate, *, start, strategy, data, trim):
 def main(_):
   settings = model_settings.resolve(flags.read_settings())
   setup.require_one_of(settings, "do_train", "do_eval")
+  if not settings.do_train:
+    settings = model_settings.restore_trained(settings, ["max_seq_length"])
   config = setup.model_config(settings)
   registry.check_next_sentence(config, settings.use_next_sentence_loss)
   if settings.vocab_file:

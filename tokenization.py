@@ -126,7 +126,7 @@ def load_vocab(vocab_file):
     A dict of token -> id.
 
   Raises:
-    InputError: the file is missing, has no token, or a line is not UTF-8.
+    InputError: the file is missing, or a line is not UTF-8.
   """
   vocab = {}
   for index, line in enumerate(_read_lines(vocab_file)):
@@ -139,10 +139,6 @@ def load_vocab(vocab_file):
         f"{line[error.start]:02x}); a vocabulary is UTF-8 text with one token "
         "a line"
       ) from error
-  if not any(vocab):
-    raise errors.InputError(
-      f"{vocab_file}: no token in it; a vocabulary has one token a line"
-    )
   return vocab
 
 
@@ -225,10 +221,14 @@ class FullTokenizer:
   unk_token = "[UNK]"
 
   def __init__(self, vocab_file, do_lower_case=True):
-    """Reads the vocabulary; raises InputError as `load_vocab` does."""
+    """Reads the vocabulary; raises InputError as `load_vocab`, or if empty."""
     self.vocab_file = vocab_file
     self.do_lower_case = do_lower_case
     self.vocab = load_vocab(vocab_file)
+    if not any(self.vocab):
+      raise errors.InputError(
+        f"{vocab_file}: no token in it; a vocabulary has one token a line"
+      )
     self.inv_vocab = {index: token for token, index in self.vocab.items()}
     self.basic_tokenizer = BasicTokenizer(do_lower_case=do_lower_case)
     self.wordpiece_tokenizer = WordpieceTokenizer(vocab=self.vocab)
@@ -426,30 +426,35 @@ class _CharacterTable(dict):
 
 def _clean(char):
   """Removes control characters, turns white space into " ", isolates Han."""
-  # Category Cc, but white space here, so before the test for control ones.
-  if char in "\t\n\r":
+  if _is_whitespace(char):
     return " "
-  category = unicodedata.category(char)
-  if char == "\ufffd" or category in ("Cc", "Cf"):
+  if char == "\ufffd" or _is_control(char):
     return ""
-  if category == "Zs":
-    return " "
   return f" {char} " if _is_han(char) else char
+
+
+def _is_whitespace(char):
+  return char in "\t\n\r" or unicodedata.category(char) == "Zs"
+
+
+def _is_control(char):
+  is_control = unicodedata.category(char) in ("Cc", "Cf")
+  # Category Cc, but white space here.
+  return is_control and not _is_whitespace(char)
 
 
 def _is_han(char):
   return any(first <= ord(char) <= last for first, last in _HAN_RANGES)
 
 
-def _isolate_punctuation(char):
-  """Puts spaces around punctuation.
+def _is_punctuation(char):
+  # As in the original: all of ASCII but letters, digits and control characters,
+  # so also "$" and "^", which Unicode calls symbols.
+  return char in _ASCII_PUNCTUATION or unicodedata.category(char)[0] == "P"
 
-  As in the original: all of ASCII but letters, digits and control characters,
-  so also "$" and "^", which Unicode calls symbols.
-  """
-  if char in _ASCII_PUNCTUATION or unicodedata.category(char)[0] == "P":
-    return f" {char} "
-  return char
+
+def _isolate_punctuation(char):
+  return f" {char} " if _is_punctuation(char) else char
 
 
 def _strip_accents(char):

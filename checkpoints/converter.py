@@ -107,12 +107,13 @@ def _config_values(reader, bert_config_file):
   # A folder that this project trained in.
   fingerprint = _in_its_folder(reader, "run_fingerprint.json")
   values = json_files.read(fingerprint) if fingerprint else {}
-  if "bert_config" not in values:
+  config = json_files.field(values, "bert_config", dict, fingerprint, None)
+  if not config:
     raise errors.InputError(
       f"{reader.path} ({reader.kind}) has no configuration in its folder; give "
       "--bert_config_file"
     )
-  return values["bert_config"]
+  return config
 
 
 def _in_its_folder(reader, name):

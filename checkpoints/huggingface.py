@@ -36,6 +36,11 @@ _WEIGHTS_FILES = (
   _WEIGHTS, "model.safetensors.index.json",
   "pytorch_model.bin", "pytorch_model.bin.index.json",
 )
+# Those that NumPy has; F8_E4M3 and its like are none.
+_DTYPES = (
+  "F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U64", "U32", "U16",
+  "U8", "BOOL",
+)
 
 
 def is_checkpoint(path):
@@ -149,7 +154,9 @@ def _open_files(path):
   if not path.endswith(".json"):
     opened = _open(path)
     return {name: opened for name in opened.keys()}
-  weight_map = json_files.read(path).get("weight_map", {})
+  weight_map = json_files.field(
+    json_files.read(path), "weight_map", dict[str, str], path
+  )
   folder = os.path.dirname(path)
   opened = {
     name: _open(os.path.join(folder, name))
@@ -173,12 +180,20 @@ def _open(path):
   if path.endswith(".bin"):
     return pytorch_files.Reader(path)
   try:
-    return safetensors.safe_open(path, framework="numpy")
+    opened = safetensors.safe_open(path, framework="numpy")
   except (safetensors.SafetensorError, OSError) as error:
     raise errors.InputError(
       f"{path} is no readable safetensors file ({error}); it is damaged or cut "
       "off: copy it again"
     ) from error
+  for name in opened.keys():
+    dtype = opened.get_slice(name).get_dtype()
+    if dtype not in _DTYPES:
+      raise errors.InputError(
+        f"{path}: {name} is of type {dtype}; expected one of "
+        f"{', '.join(_DTYPES)}: save the model in float32"
+      )
+  return opened
 
 
 def _tf1_names(variant, names):
@@ -217,7 +232,7 @@ def _notes(path, folder, variant, files):
     )
   modules = os.path.join(path, "modules.json")
   if tf.io.gfile.exists(modules):
-    notes.append(_sentence_note(path, json_files.read(modules, list)))
+    notes.append(_sentence_note(path, modules))
   vocab_file = os.path.join(folder, vocabularies.LIST)
   lower = tokenizer_files.read_do_lower_case(vocab_file)
   if lower is not None:
@@ -225,13 +240,19 @@ def _notes(path, folder, variant, files):
   return notes
 
 
-def _sentence_note(path, modules):
-  """What sentence-transformers does after the encoder."""
+def _sentence_note(path, source):
+  """What sentence-transformers does after the encoder, by modules.json."""
+  modules = json_files.field(
+    {"its list": json_files.read(source, list)}, "its list", list[dict], source
+  )
   steps = []
   # The first one is the encoder.
   for module in modules[1:]:
-    step = module["type"].split(".")[-1].lower()
-    config = os.path.join(path, module["path"], "config.json")
+    kind, place = (
+      json_files.field(module, name, str, source) for name in ("type", "path")
+    )
+    step = kind.split(".")[-1].lower()
+    config = os.path.join(path, place, "config.json")
     if step == "pooling" and tf.io.gfile.exists(config):
       modes = [
         key.removeprefix("pooling_mode_")

@@ -18,7 +18,7 @@ from absl import logging
 import modeling
 import optimization
 from checkpoints import tokenizer_files, weight_files
-from common import errors, file_io
+from common import errors, file_io, json_files
 from variants import vocabularies
 
 _CONFIG_FILES = ("bert_config.json", "config.json")
@@ -134,11 +134,8 @@ def input_settings(values):
   """
   for key in INPUT_KEYS:
     if key in values:
-      if not isinstance(values[key], dict):
-        raise errors.InputError(
-          f"{key} in the model's configuration is {values[key]!r:.40}; "
-          "expected an object such as {\"max_seq_length\": 128}; remove it"
-        )
       # A copy: the caller may take entries out.
-      return dict(values[key])
+      return dict(
+        json_files.field(values, key, dict, "the model configuration")
+      )
   return {}

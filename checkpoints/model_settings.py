@@ -11,7 +11,7 @@ from absl import logging
 
 import tokenization
 from checkpoints import model_folder, tokenizer_files
-from common import config_formats, errors
+from common import config_formats, errors, json_files
 from variants import vocabularies
 
 
@@ -19,7 +19,8 @@ def resolve(settings):
   """Returns the settings that a script works with, from those of its flags.
 
   --model_dir becomes the flags that it replaces; --do_lower_case, if it is
-  not given, what the vocabulary's folder says.
+  not given, what the vocabulary's folder says; --max_seq_length, if it is not
+  given, at most what the model has positions for.
 
   Args:
     settings: run_settings.Settings, see flags.read_settings.
@@ -31,7 +32,25 @@ def resolve(settings):
     settings = _with_model_dir(settings)
   if "vocab_file" in settings and "do_lower_case" in settings:
     settings = tokenizer_files.with_known_case(settings)
-  return settings
+  path = settings.get("bert_config_file")
+  if not path:
+    return settings
+  positions = json_files.field(
+    config_formats.read(path), "max_position_embeddings", int, path, 512
+  )
+  return with_fitting_length(settings, positions)
+
+
+def with_fitting_length(settings, positions):
+  """Returns settings whose default length is one that a model can take.
+
+  Unlike the original: it refuses its default for a model of fewer positions.
+  """
+  if "max_seq_length" not in settings or "max_seq_length" in settings.given:
+    return settings
+  return settings.replace(
+    max_seq_length=min(settings.max_seq_length, positions)
+  )
 
 
 def _with_model_dir(settings):

@@ -104,10 +104,7 @@ def _read(path, weights):
   values = json_files.read(path)
   if values.get("weights") != weights:
     return None
-  value = values.get(KEY)
-  is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-  if not is_number or math.isnan(value):
-    raise errors.InputError(
-      f'{path}: "{KEY}" is {value!r}, expected a number; pass it as a flag'
-    )
-  return float(value)
+  value = float(json_files.field(values, KEY, float, path))
+  if math.isnan(value):
+    raise errors.InputError(f"{KEY} is nan in {path}; pass it as a flag")
+  return value

@@ -75,9 +75,11 @@ def check(vocab_file):
   """
   path = _config_path(vocab_file)
   values = _read_config(path)
-  name = values.get("tokenizer_class")
+  name = json_files.field(values, "tokenizer_class", str, path, None)
   # Only Japanese vocabularies have it.
-  analyser = values.get("word_tokenizer_type", "basic")
+  analyser = json_files.field(
+    values, "word_tokenizer_type", str, path, "basic"
+  )
   if name == "BertJapaneseTokenizer" or analyser != "basic":
     raise errors.InputError(
       f"{path}: this vocabulary is for {name or 'a tokenizer'} with word "
@@ -118,10 +120,12 @@ def read_do_lower_case(vocab_file):
   """Returns the case that a file next to a vocabulary gives, or None.
 
   Raises:
-    InputError: the tokenizer_config.json there is no JSON object.
+    InputError: the tokenizer_config.json there is damaged.
   """
-  known = _read_config(_config_path(vocab_file)).get("do_lower_case")
-  return known if isinstance(known, bool) else None
+  path = _config_path(vocab_file)
+  return json_files.field(
+    _read_config(path), "do_lower_case", bool, path, None
+  )
 
 
 def _config_path(vocab_file):

@@ -38,20 +38,37 @@ def parse_flags(module_name, imports_tensorflow=True):
   begin_imports(imports_tensorflow)
 
 
+@errors.report_input_errors
 def begin_imports(imports_tensorflow):
   """Makes a script's imports, which follow, take little time.
+
+  Ends in a sentence and exit code 1 where TensorFlow cannot be loaded, or an
+  argument is not UTF-8.
 
   Args:
     imports_tensorflow: as of `parse_flags`.
   """
+  for argument in sys.argv:
+    # Of bytes that are not UTF-8, Python makes halves of surrogate pairs.
+    if any("\ud800" <= char <= "\udfff" for char in argument):
+      raise errors.InputError(
+        f"{ascii(argument)} is not UTF-8, as the names of files must be here; "
+        "rename the file or folder"
+      )
   # What the imports make stays. To look for garbage in it would take a third
   # of their time, and as much again at the end of the program.
   gc.disable()
   atexit.register(gc.freeze)
-  if imports_tensorflow:
-    from common import lean_tensorflow  # noqa: F401
-  else:
+  if not imports_tensorflow:
     lazy_tensorflow.install()
+    return
+  try:
+    from common import lean_tensorflow  # noqa: F401
+  except (ImportError, MemoryError) as error:
+    raise errors.InputError(
+      f"TensorFlow cannot be loaded ({error}); install it (see README.md), or "
+      "lift the limit on memory (ulimit -v)"
+    ) from error
 
 
 def run(main):

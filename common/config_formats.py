@@ -94,9 +94,10 @@ _KINDS = {
   ),
 }
 # What a fine-tuned model says of its task; the last two are this project's.
-_OF_A_TASK = (
-  "id2label", "problem_type", "input_settings", "classifier_input",
-)
+_OF_A_TASK = {
+  "id2label": dict[str, str], "problem_type": str, "input_settings": dict,
+  "classifier_input": dict,
+}
 # Those that transformers takes.
 _PROBLEM_TYPES = (
   "regression",
@@ -159,7 +160,8 @@ def from_huggingface(values, path=None):
   Raises:
     InputError: a kind of model that is neither BERT nor a variant of it.
   """
-  variant = values.get("model_type", "bert")
+  source = path or "the model configuration"
+  variant = json_files.field(values, "model_type", str, source, "bert")
   place = f"{path}: " if path else ""
   if variant not in _KINDS:
     raise errors.InputError(
@@ -184,10 +186,20 @@ def from_huggingface(values, path=None):
   name = config["hidden_act"]
   if isinstance(name, str):
     config["hidden_act"] = _ACTIVATIONS.get(name, name)
-  for key in _OF_A_TASK:
-    if values.get(key):
-      config[key] = values[key]
-  return config
+  return {**config, **of_a_task(values, source)}
+
+
+def of_a_task(values, source="the model configuration"):
+  """Returns what a configuration of either format says of a trained task.
+
+  Raises:
+    InputError: an entry is of another type.
+  """
+  found = {
+    name: json_files.field(values, name, kind, source, None)
+    for name, kind in _OF_A_TASK.items()
+  }
+  return {name: value for name, value in found.items() if value}
 
 
 def to_huggingface(config, architecture):
@@ -207,11 +219,10 @@ def to_huggingface(config, architecture):
   }
   # What they have no name for.
   values.pop(None, None)
-  for key in _OF_A_TASK:
-    if config.get(key):
-      values[key] = config[key]
-  if "id2label" in values:
-    values["label2id"] = {v: int(k) for k, v in values["id2label"].items()}
+  values |= of_a_task(config)
+  names = label_names(values.get("id2label", {}))
+  if names:
+    values["label2id"] = {name: number for number, name in enumerate(names)}
   if values.get("problem_type") not in _PROBLEM_TYPES:
     values.pop("problem_type", None)
   return {

@@ -84,7 +84,8 @@ def report_input_errors(main):
   Returns:
     A function for `absl.app.run` that prints "<script>: error: <sentence>" on
     standard error and exits with code 1 where `main` raises InputError, or
-    OSError (a missing, unreadable or unwritable file, a full disk).
+    OSError (a missing, unreadable or unwritable file, a full disk), or where
+    memory runs out.
   """
 
   @functools.wraps(main)
@@ -97,6 +98,16 @@ def report_input_errors(main):
       # str(error) would begin with "[Errno 2]".
       named = f": {error.filename}" if error.filename else ""
       sentence = f"{error.strerror or error}{named}"
+    except Exception as error:
+      # The second one is TensorFlow's, which may not be there.
+      if not isinstance(error, MemoryError) and (
+        type(error).__name__ != "ResourceExhaustedError"
+      ):
+        raise
+      sentence = (
+        f"not enough memory ({error}); lower the batch size or "
+        "--max_seq_length, take a smaller model, or lift the limit (ulimit -v)"
+      )
     script = os.path.basename(sys.argv[0])
     print(f"{script}: error: {sentence}", file=sys.stderr)
     sys.exit(1)

@@ -2,6 +2,9 @@
 
 import hashlib
 import json
+import reprlib
+import types
+import typing
 
 from common import errors, file_io
 
@@ -60,6 +63,51 @@ def read(path, kind=dict):
       f"{path}: expected {expected} in JSON, got {values!r:.40}"
     )
   return values
+
+
+_REQUIRED = object()
+_CALLED = {
+  dict: "an object", list: "a list", str: "a string", bool: "true or false",
+  int: "an integer", float: "a number",
+}
+
+
+def field(
+  values: dict, name: str, kind: type | types.GenericAlias, source: str,
+  default: typing.Any = _REQUIRED,
+) -> typing.Any:
+  """Returns an entry of an object of JSON, of the type that it must have.
+
+  Args:
+    kind: such as str, float (which integers are too), dict[str, str] or
+      list[dict], where each value is looked at.
+    source: the file, or what else it is called in messages.
+    default: where there is no such entry, or it is null.
+
+  Raises:
+    InputError: the entry is of another type, or missing without a default.
+  """
+  value = values.get(name)
+  if value is None and default is not _REQUIRED:
+    return default
+  if _is_of(value, kind):
+    return value
+  came = f"is {reprlib.repr(value)}" if name in values else "is missing"
+  parts = typing.get_origin(kind) or kind, *typing.get_args(kind)[-1:]
+  expected = " of which each is ".join(_CALLED[part] for part in parts)
+  raise errors.InputError(f"{source}: {name} {came}; expected {expected}")
+
+
+def _is_of(value, kind):
+  outer = typing.get_origin(kind)
+  if outer:
+    members = value.values() if isinstance(value, dict) else value
+    inner = typing.get_args(kind)[-1]
+    return isinstance(value, outer) and all(_is_of(m, inner) for m in members)
+  # A bool is an int in Python: `true` must not pass as 1.
+  if isinstance(value, bool):
+    return kind is bool
+  return isinstance(value, (int, float) if kind is float else kind)
 
 
 def write(path, values):

@@ -13,12 +13,18 @@ _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
 def total_bytes():
   """Returns the bytes of memory that this process may use; None if unknown.
 
-  The memory of the machine, or the limit of the container if that is less.
+  The memory of the machine, or the limit of the container or of the process
+  (ulimit -v) if that is less.
   """
   try:
+    import resource  # Not on every system, nor is what follows.
+
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-  except (AttributeError, OSError, ValueError):  # Not on every system.
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+  except (ImportError, AttributeError, OSError, ValueError):
     return None
+  if limit != resource.RLIM_INFINITY:
+    total = min(total, limit)
   try:
     with open(_CONTAINER_LIMIT, encoding="ascii") as stream:
       limit = stream.read().strip()

@@ -10,6 +10,7 @@ import gzip
 import os
 import re
 import struct
+import zlib
 from typing import NamedTuple
 
 import numpy as np
@@ -342,14 +343,19 @@ def _count_by_reading(path, stream):
     while header := stream.read(_HEADER_BYTES):
       if len(header) < _HEADER_BYTES:
         raise EOFError
-      # Data and their checksum.
-      body = _record_bytes(header) - _HEADER_BYTES
-      if len(stream.read(body)) < body:
+      end = offset + _record_bytes(header)
+      # Over the data, block by block: a damaged length may be any number.
+      if stream.seek(end) < end:
         raise EOFError
-      offset += _HEADER_BYTES + body
+      offset = end
       count += 1
   except EOFError as error:
     raise _truncated(path, count, offset, "gzip data end there") from error
+  except (OSError, ValueError, OverflowError, zlib.error) as error:
+    raise errors.InputError(
+      f"{path}: record {count + 1} or one before it is damaged ({error}); "
+      "write the file again"
+    ) from error
   return count
 
 

@@ -128,7 +128,9 @@ def with_defaults(settings, config):
   }
   if head == "classification" and not settings.output_activation:
     changes["output_activation"] = _activation(config)
-  return settings.replace(**changes)
+  return model_settings.with_fitting_length(
+    settings.replace(**changes), config.max_position_embeddings
+  )
 
 
 def _activation(config):

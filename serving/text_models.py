@@ -85,7 +85,7 @@ def load(
     do_lower_case: whether text is lower-cased; None: as the folder says, True
       if it does not.
     max_seq_length: longest sequence in word pieces; None: as in training, or
-      the default of the head's script.
+      the default of the head's script, at most the model's positions.
     dtype: "float32" or "bfloat16"; None: the first.
     batch_size: texts that are computed together.
 

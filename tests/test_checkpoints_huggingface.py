@@ -1,8 +1,10 @@
 """Hugging Face folders: read, written, refused; against transformers."""
 
+import copy
 import json
 import pathlib
 import shutil
+import struct
 
 import ml_dtypes
 import numpy as np
@@ -285,3 +287,73 @@ def test_missing_shards_are_named(tmp_path):
   second.unlink()
   with pytest.raises(errors.InputError, match=f"no such file: {second}"):
     weight_files.open_reader(str(model))
+
+
+VALUES = (None, True, 0, -1.5, "", "x", "../x", [], [1], [[]], {}, {"x": {}})
+
+
+def wrong_shapes(values):
+  """Yields copies of a JSON value with one part replaced or left out."""
+  yield from VALUES
+  if isinstance(values, (dict, list)):
+    places = values if isinstance(values, dict) else range(len(values))
+    for place in places:
+      for part in wrong_shapes(values[place]):
+        changed = copy.copy(values)
+        changed[place] = part
+        yield changed
+      changed = copy.copy(values)
+      del changed[place]
+      yield changed
+
+
+@pytest.mark.parametrize(
+  "name, values",
+  [
+    ("model.safetensors.index.json", {"metadata": {}, "weight_map": {
+      "bert.pooler.dense.bias": "pooler.safetensors"}}),
+    ("modules.json", [
+      {"idx": 0, "path": "", "type": "a.Transformer"},
+      {"idx": 1, "path": "1_Pooling", "type": "a.Pooling"}]),
+    ("1_Pooling/config.json", {"pooling_mode_mean_tokens": True}),
+    ("tokenizer_config.json", {"do_lower_case": True}),
+    ("config.json", {"model_type": "bert", "hidden_act": "gelu",
+                     "id2label": {"0": "a"}, "problem_type": "regression",
+                     "input_settings": {"max_seq_length": 8}}),
+  ],
+)
+def test_json_of_any_shape_is_read_or_refused_in_a_sentence(
+  tmp_path, name, values
+):
+  (tmp_path / "1_Pooling").mkdir()
+  bias = {"bert.pooler.dense.bias": np.zeros(2, np.float32)}
+  safetensors.numpy.save_file(bias, tmp_path / "pooler.safetensors")
+  index = {"weight_map": dict.fromkeys(bias, "pooler.safetensors")}
+  for file, content in (
+    ("model.safetensors.index.json", index), ("modules.json", [{}]),
+    ("1_Pooling/config.json", {}),
+    ("modules.json", [{}, {"type": "a.Pooling", "path": "1_Pooling"}]),
+  ):
+    (tmp_path / file).write_text(json.dumps(content))
+  outcomes = set()
+  for wrong in (values, *wrong_shapes(values)):
+    (tmp_path / name).write_text(json.dumps(wrong))
+    try:
+      reader = weight_files.open_reader(str(tmp_path))
+      modeling.BertConfig.from_dict(reader.config or {"vocab_size": 3})
+      outcomes.add("read")
+    except errors.InputError as error:
+      assert len(str(error)) < 400 and "; " in str(error) or name in str(error)
+      outcomes.add("refused")
+  assert outcomes == {"read", "refused"}
+
+
+def test_a_type_that_numpy_lacks_is_refused(tmp_path):
+  header = (
+    b'{"bert.pooler.dense.bias": '
+    b'{"dtype": "F8_E4M3", "shape": [2], "data_offsets": [0, 2]}}'
+  )
+  path = tmp_path / "a.safetensors"
+  path.write_bytes(struct.pack("<Q", len(header)) + header + b"12")
+  with pytest.raises(errors.InputError, match="is of type F8_E4M3; expected"):
+    weight_files.open_reader(str(path))

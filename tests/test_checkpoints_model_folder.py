@@ -7,8 +7,13 @@ import pytest
 import tensorflow as tf
 
 import modeling
-from checkpoints import model_folder, tokenizer_files, weight_files
-from common import errors
+from checkpoints import (
+  model_folder,
+  model_settings,
+  tokenizer_files,
+  weight_files,
+)
+from common import errors, run_settings
 from training import run_folder
 
 
@@ -67,7 +72,8 @@ def test_the_case_of_the_text_is_kept_beside_the_vocabulary(tmp_path):
     "model_max_length": 8,
   }
   (tmp_path / "m/tokenizer_config.json").write_text('{"do_lower_case": "?"}')
-  assert read(str(tmp_path / "m/vocab.txt")) is None
+  with pytest.raises(errors.InputError, match="m/.*: do_lower_case is '[?]'"):
+    read(str(tmp_path / "m/vocab.txt"))
 
 
 def test_vocabulary_is_optional(tmp_path):
@@ -89,5 +95,19 @@ def test_the_configuration_says_how_the_input_was_made():
   # The name that the entry had before.
   old = {"classifier_input": {"doc_stride": 3}}
   assert model_folder.input_settings(old) == {"doc_stride": 3}
-  with pytest.raises(errors.InputError, match="input_settings .* is 7; exp"):
+  with pytest.raises(errors.InputError, match="input_settings is 7; exp"):
     model_folder.input_settings({"input_settings": 7})
+
+
+@pytest.mark.parametrize(
+  "given, positions, expected", [((), 64, 64), ((), 512, 128),
+                                 (("max_seq_length",), 64, 128)],
+)
+def test_the_default_length_fits_the_model(
+  tmp_path, given, positions, expected
+):
+  path = tmp_path / "bert_config.json"
+  path.write_text(json.dumps({"max_position_embeddings": positions}))
+  values = {"max_seq_length": 128, "bert_config_file": str(path)}
+  settings = run_settings.Settings(values, given)
+  assert model_settings.resolve(settings).max_seq_length == expected

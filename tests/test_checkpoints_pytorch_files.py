@@ -3,6 +3,8 @@
 import os
 import pathlib
 import pickle
+import struct
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -97,3 +99,68 @@ def test_a_view_beyond_its_storage_is_refused(shape, strides):
   storage = pytorch_files._Storage("FloatStorage", "0", 6)
   with pytest.raises(ValueError, match="a tensor"):
     pytorch_files._tensor(storage, 0, shape, strides)
+
+
+def refused(tmp_path, pickled, message, *, is_zip=True, **zip_options):
+  """Asserts that a file is refused, at next to no memory."""
+  path = tmp_path / "pytorch_model.bin"
+  path.write_bytes(pickled)
+  if is_zip:
+    with zipfile.ZipFile(path, "w", **zip_options) as archive:
+      archive.writestr("archive/data.pkl", pickled)
+  tracemalloc.start()
+  with pytest.raises(errors.InputError, match=message):
+    pytorch_files.Reader(str(path))
+  assert tracemalloc.get_traced_memory()[1] < 10**7
+  tracemalloc.stop()
+
+
+@pytest.mark.parametrize("is_zip", [True, False])
+def test_no_memory_is_taken_for_what_is_not_there(tmp_path, is_zip):
+  # Object number 2^29, for which an unpickler would make a table.
+  refused(
+    tmp_path, b"\x80\x02Nr\xff\xff\xff\x1f.", "numbers more objects",
+    is_zip=is_zip,
+  )
+  # A text of 2^60 bytes.
+  refused(
+    tmp_path, b"\x80\x04\x8d" + struct.pack("<Q", 1 << 60), "but only 0 remain",
+    is_zip=is_zip,
+  )
+
+
+def test_a_number_that_is_repeated_beyond_the_file_is_refused(tmp_path):
+  path = tmp_path / "a.bin"
+  torch_files.write(path, {"a": np.ones(3, np.float32)}, is_old=True)
+  # Of the shape (3,) becomes (2^33,), of the stride (1,) becomes (0,).
+  data = path.read_bytes().replace(b"K\3\x85", b"\x8a\5\0\0\0\0\2\x85")
+  path.write_bytes(data.replace(b"K\1\x85", b"K\0\x85"))
+  reader = pytorch_files.Reader(str(path))
+  assert reader.get_slice("a").get_shape() == [1 << 33]
+  with pytest.raises(errors.InputError, match="a tensor is larger than the fi"):
+    reader.get_tensor("a")
+
+
+def test_a_key_of_nested_tuples_is_refused(tmp_path):
+  # ((((), ()), ((), ())), ...: as a text it would have 2^40 parts.
+  key = b"(t" + b"2\x86" * 40
+  refused(
+    tmp_path,
+    b"\x80\x02(X\x07\0\0\0storagectorch\nFloatStorage\n" + key
+    + b"X\x03\0\0\0cpuK\x01tQ.",
+    "a storage without a size or a name",
+  )
+
+
+def test_compressed_and_encrypted_zips_are_refused(tmp_path):
+  refused(
+    tmp_path, b"\0" * 10**5, "is compressed", compression=zipfile.ZIP_DEFLATED
+  )
+  path = tmp_path / "pytorch_model.bin"
+  torch_files.write(str(path), {"a": np.zeros(2, np.float32)})
+  data = bytearray(path.read_bytes())
+  # The flag of encryption in the list of entries.
+  data[data.index(b"PK\x01\x02") + 8] |= 1
+  path.write_bytes(data)
+  with pytest.raises(errors.InputError, match="compressed or encrypted"):
+    pytorch_files.Reader(str(path))

@@ -76,3 +76,19 @@ def test_a_command_of_the_wheel_runs_the_script_of_its_name(monkeypatch):
     monkeypatch.setattr(sys, "argv", [f"/somewhere/bin/{name}", "--flag"])
     command.run_installed()
   assert runs == ["run_squad", "fill_mask"]
+
+
+def test_a_path_that_is_not_utf8_and_a_missing_tensorflow_are_said(
+  monkeypatch, capsys
+):
+  monkeypatch.setattr(command.gc, "disable", lambda: None)
+  monkeypatch.setattr(sys, "argv", ["run.py", "--model_dir=a\udcff"])
+  with pytest.raises(SystemExit, match="1"):
+    command.begin_imports(True)
+  assert "'--model_dir=a\\udcff' is not UTF-8" in capsys.readouterr().err
+  monkeypatch.setattr(sys, "argv", ["run.py"])
+  monkeypatch.setitem(sys.modules, "common.lean_tensorflow", None)
+  monkeypatch.delattr("common.lean_tensorflow", raising=False)
+  with pytest.raises(SystemExit, match="1"):
+    command.begin_imports(True)
+  assert "TensorFlow cannot be loaded (" in capsys.readouterr().err

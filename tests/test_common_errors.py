@@ -32,6 +32,11 @@ def raising(error):
       "No space left on device",
     ),
     (OSError("the disk is gone"), "the disk is gone"),
+    (MemoryError("9 GB"), "not enough memory (9 GB); lower the batch size"),
+    (
+      type("ResourceExhaustedError", (Exception,), {})("OOM"),
+      "not enough memory (OOM); ",
+    ),
   ],
 )
 def test_a_users_mistake_is_one_sentence_and_exit_code_1(

@@ -253,6 +253,19 @@ def test_truncated_gzip_file(tmp_path):
     tfrecord.count_records(path)
 
 
+def test_a_damaged_gzip_file_is_named(tmp_path):
+  path = write_records(tmp_path / "a.gz", range(9))
+  whole = bytearray(pathlib.Path(path).read_bytes())
+  for place in range(3, len(whole) * 8, 5):
+    damaged = bytearray(whole)
+    damaged[place // 8] ^= 1 << place % 8
+    pathlib.Path(path).write_bytes(damaged)
+    try:
+      assert tfrecord.count_records(path) == 9
+    except errors.InputError as error:
+      assert path in str(error)
+
+
 def test_a_flipped_bit_is_found(tmp_path):
   path = write_records(tmp_path / "a", [1, 2])
   with open(path, "r+b") as stream:

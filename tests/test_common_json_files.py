@@ -60,3 +60,19 @@ def test_a_line_of_json_is_utf_8_whatever_is_in_it():
     '{"\\udfff": ["\u00e9", "\U0001f600", 1]}\n'.encode()
   )
   assert json.loads(line) == values
+
+
+@pytest.mark.parametrize(
+  "kind, good, bad",
+  [
+    (str, "a", 1), (bool, True, 1), (int, 1, True), (float, 1, "1"),
+    (list[dict], [{}], [{}, []]), (dict[str, str], {"a": "b"}, {"a": ["b"]}),
+  ],
+)
+def test_a_field_has_its_type(kind, good, bad):
+  assert json_files.field({"a": good}, "a", kind, "f.json") == good
+  with pytest.raises(errors.InputError, match="^f.json: a is .*; expected "):
+    json_files.field({"a": bad}, "a", kind, "f.json", good)
+  with pytest.raises(errors.InputError, match="^f.json: a is missing; exp"):
+    json_files.field({}, "a", kind, "f.json")
+  assert json_files.field({"a": None}, "a", kind, "f.json", None) is None

@@ -27,3 +27,8 @@ def test_this_machine_holds_what_it_can(monkeypatch):
   # Where nobody can tell, TensorFlow has to.
   monkeypatch.setattr(memory, "total_bytes", lambda: None)
   memory.check_parameters(10**30, "vocab_size 5")
+
+
+def test_a_limit_on_address_space_counts(monkeypatch):
+  monkeypatch.setattr("resource.getrlimit", lambda which: (10**6, -1))
+  assert memory.total_bytes() == 10**6

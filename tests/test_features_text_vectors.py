@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 import two_replicas
+from common import errors
 from features import text_batches, text_vectors
 
 
@@ -42,3 +43,9 @@ def test_short_texts_share_larger_batches(is_static, replicas):
   # Of 4 tokens, which count as 8, eight fit into 2 * 32.
   varying = [(2, 32), (6, 4)]
   assert shapes == ([(2, 32)] * 4 if is_static else varying)
+
+
+@pytest.mark.parametrize("texts", [[], [""], ["-3"], ["1", "x"]])
+def test_layers_that_are_none_are_refused(texts):
+  with pytest.raises(errors.InputError, match="is no layer of this model"):
+    text_vectors.layer_indexes(texts, 2)

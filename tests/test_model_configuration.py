@@ -30,6 +30,16 @@ def test_configuration_file_round_trip(tmp_path):
   assert modeling.BertConfig.from_json_file(path) == tiny(hidden_act="relu")
 
 
+def test_a_configuration_is_checked_when_a_model_is_made():
+  wrong = modeling.BertConfig(vocab_size=99, hidden_size=37)
+  assert json.loads(wrong.to_json_string())["hidden_size"] == 37
+  with pytest.raises(errors.InputError, match="37 cannot be divided"):
+    modeling.BertModel(wrong)
+  assert hash(modeling.BertConfig(None)) == hash(modeling.BertConfig(None))
+  with pytest.raises(errors.InputError, match="vocab_size is None"):
+    modeling.BertModel(modeling.BertConfig(None))
+
+
 @pytest.mark.parametrize(
   "text, message",
   [
@@ -44,6 +54,8 @@ def test_configuration_file_round_trip(tmp_path):
     ('{"vocab_size": 9, "hidden_dropout_prob": 1.0}', "less than 1"),
     ('{"vocab_size": 9, "initializer_range": -1}', "at least 0"),
     ('{"vocab_size": 9, "hidden_act": "mish"}', "unknown activation 'mish'"),
+    ('{"vocab_size": 9, "id2label": ["a"]}', "id2label is .'a'.* an object"),
+    ('{"model_type": {}}', "model_type is {}; expected a string"),
   ],
 )
 def test_bad_configuration_files(tmp_path, text, message):

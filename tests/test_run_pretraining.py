@@ -89,11 +89,11 @@ def test_spanbert_is_trained_on_records_and_its_model_fills_masks(
   total = found["masked_lm_loss"] + found["span_boundary_loss"]
   assert found["loss"] == pytest.approx(total, rel=1e-5)
   model = tmp_path / "final_model"
+  config = json.loads((model / "bert_config.json").read_text())
+  assert config["input_settings"] == {"max_seq_length": 32}
   names = weight_files.open_reader(str(model)).shapes
   assert "cls/span_boundary/layer_1/LayerNorm/gamma" in names
-  filled = run(
-    "fill_mask.py", model_dir=model, text="a [MASK] here", max_seq_length=32
-  )
+  filled = run("fill_mask.py", model_dir=model, text="a [MASK] here")
   assert "[MASK] 1:" in filled.out
   run(
     "convert_checkpoint.py", input=model, output=tmp_path / "hf",

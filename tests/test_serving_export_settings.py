@@ -82,10 +82,13 @@ def test_pairs_are_known_from_the_column_of_the_second_text():
 
 
 def test_defaults_are_those_of_the_scripts():
-  settings = resolved(config(), head="span")
+  long = config(max_position_embeddings=512)
+  settings = resolved(long, head="span")
   assert (settings.max_seq_length, settings.doc_stride) == (384, 128)
-  settings = resolved(config(), head="classification")
+  settings = resolved(long, head="classification")
   assert (settings.max_seq_length, settings.doc_stride) == (128, 0)
+  # As far as the model has positions.
+  assert resolved(config(), head="classification").max_seq_length == 64
 
 
 # Flags that would be ignored.

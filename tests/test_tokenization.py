@@ -336,6 +336,8 @@ def test_missing_vocabulary(tmp_path):
 def test_empty_vocabulary(tmp_path, content):
   path = tmp_path / "vocab.txt"
   path.write_bytes(content)
+  # As in the original.
+  assert tokenization.load_vocab(str(path)) == ({"": 2} if content else {})
   with pytest.raises(errors.InputError, match="vocab.txt: no token"):
     tokenization.FullTokenizer(str(path))
 

@@ -65,6 +65,15 @@ def test_the_vocabulary_is_the_models(tokenizer, model):
     tokenizer.convert_tokens_to_ids(["nowhere"])
 
 
+def test_a_damaged_piece_is_refused(model, tmp_path):
+  with open(model, "rb") as stream:
+    data = stream.read()
+  path = tmp_path / "spiece.model"
+  path.write_bytes(data.replace("▁people".encode(), b"\xff" * 9))
+  with pytest.raises(errors.InputError, match="spiece.model is no Sentence"):
+    vocabularies.make_tokenizer(str(path))
+
+
 def test_case_can_be_kept(model):
   tokenizer = vocabularies.make_tokenizer(model, do_lower_case=False)
   assert "<unk>" in tokenizer.tokenize("The")

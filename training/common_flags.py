@@ -33,8 +33,9 @@ def define_model_flags(*, max_seq_length=128, required=True):
   )
   flags.DEFINE_integer(
     "max_seq_length", max_seq_length,
-    "Longest sequence in word pieces, [CLS] and [SEP] included. Data files "
-    "must have been written with the same value.", lower_bound=1,
+    "Longest sequence in word pieces, [CLS] and [SEP] included; by default at "
+    "most the model's positions. Data files must have been written with the "
+    "same value.", lower_bound=1,
   )
 
 

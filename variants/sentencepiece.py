@@ -49,12 +49,7 @@ class SentencePieceTokenizer(tokenization.FullTokenizer):
     self.vocab_file = vocab_file
     self.do_lower_case = do_lower_case
     self._cut = _open(vocab_file)
-    pieces = [
-      piece.decode("utf-8")
-      for piece in self._cut.id_to_string(
-        np.arange(int(self._cut.vocab_size()), dtype=np.int32)
-      ).numpy()
-    ]
+    pieces = _pieces(vocab_file, self._cut)
     _check(vocab_file, pieces)
     self.inv_vocab = dict(enumerate(pieces))
     self.vocab = {piece: index for index, piece in self.inv_vocab.items()}
@@ -214,10 +209,23 @@ def _open(vocab_file, *, strings=False):
       model=model, out_type=tf.string if strings else tf.int32
     )
   except tf.errors.OpError as error:
-    raise errors.InputError(
-      f"{vocab_file} is no SentencePiece model ({error.message[:100]}); it is "
-      "damaged or another file: copy it again"
-    ) from error
+    raise _damaged(vocab_file) from error
+
+
+def _pieces(vocab_file, cut):
+  """Returns all pieces of tensorflow_text's tokenizer."""
+  places = np.arange(int(cut.vocab_size()), dtype=np.int32)
+  try:
+    return [piece.decode("utf-8") for piece in cut.id_to_string(places).numpy()]
+  except UnicodeDecodeError as error:
+    raise _damaged(vocab_file) from error
+
+
+def _damaged(vocab_file):
+  return errors.InputError(
+    f"{vocab_file} is no SentencePiece model; it is damaged or another file: "
+    "copy it again"
+  )
 
 
 def _check(vocab_file, pieces):

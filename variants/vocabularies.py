@@ -44,9 +44,7 @@ def make_tokenizer(vocab_file, *, do_lower_case=True):
 
 def load_vocab(vocab_file):
   """Returns a dict of token -> id; raises InputError as `make_tokenizer`."""
-  if is_sentencepiece(vocab_file):
-    return make_tokenizer(vocab_file).vocab
-  return tokenization.load_vocab(vocab_file)
+  return make_tokenizer(vocab_file).vocab
 
 
 def unknown_id(vocab):

@@ -1,0 +1,68 @@
+r"""Runs the original's own tests against this project's modules.
+
+  git clone https://github.com/google-research/bert
+  python benchmarks/original_tests.py --original=bert
+
+TensorFlow 2 plays TensorFlow 1. Prints each test with "passed" or the last line
+of its error. Those of tokenization pass, and that of the configuration; the
+others build a graph with the original's calls, see docs/migrating.md.
+"""
+
+import argparse
+import contextlib
+import importlib.util
+import io
+import os
+import sys
+import unittest
+import unittest.mock
+
+import six  # noqa: F401  (before the names below are others)
+import tensorflow as tf
+
+# Run as a script, this folder is on the path and its parent is not.
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+import modeling
+import optimization
+import tokenization
+from common import errors
+
+_OURS = {
+  "modeling": modeling, "optimization": optimization,
+  "tokenization": tokenization, "tensorflow": tf.compat.v1,
+}
+
+def run(path: str) -> dict[str, str]:
+  """Runs a file of tests; returns "passed" or an error by the test's id."""
+  if not os.path.exists(path):
+    raise errors.InputError(f"no such file: {path}; clone google-research/bert")
+  name = os.path.basename(path).removesuffix(".py")
+  spec = importlib.util.spec_from_file_location(name, path)
+  module = importlib.util.module_from_spec(spec)
+  with unittest.mock.patch.dict(sys.modules, _OURS):
+    spec.loader.exec_module(module)
+  tests = unittest.defaultTestLoader.loadTestsFromModule(module)
+  found = {test.id(): "passed" for suite in tests for test in suite}
+  result = unittest.TestResult()
+  with contextlib.redirect_stdout(io.StringIO()):
+    tests.run(result)
+  for test, trace in [*result.errors, *result.failures]:
+    found[test.id()] = trace.strip().splitlines()[-1]
+  for test, _ in result.skipped:
+    del found[test.id()]  # TensorFlow's own.
+  return found
+
+
+@errors.report_input_errors
+def main(argv):
+  parser = argparse.ArgumentParser(description="See the top of the file.")
+  parser.add_argument("--original", required=True, help="Its checkout.")
+  folder = parser.parse_args(argv[1:]).original
+  for name in ("tokenization", "modeling", "optimization"):
+    for test, outcome in run(os.path.join(folder, f"{name}_test.py")).items():
+      print(f"{test}: {outcome}")
+
+
+if __name__ == "__main__":
+  main(sys.argv)
