@@ -205,19 +205,15 @@ def make_evaluation(strategy, objective, data, *, num_batches, **batching):
 
 def write_model(settings, model, folder, step):
   """Writes the current weights to a folder in --output_dir."""
-  # The records do not say whether they are lower-cased; the folder of their
-  # vocabulary may.
-  do_lower_case = None
-  if settings.vocab_file:
-    do_lower_case = tokenizer_files.read_do_lower_case(settings.vocab_file)
+  vocab_file = settings.vocab_file
+  made_with = {"max_seq_length": settings.max_seq_length}
   model_folder.write(
     os.path.join(settings.output_dir, folder),
     model.variables,
-    model_folder.with_input_settings(
-      model.config, {"max_seq_length": settings.max_seq_length}
-    ),
-    settings.vocab_file,
-    do_lower_case,
+    model_folder.with_input_settings(model.config, made_with),
+    vocab_file,
+    # The records do not say whether they are lower-cased; the folder may.
+    vocab_file and tokenizer_files.read_do_lower_case(vocab_file),
     step=step,
   )
 
