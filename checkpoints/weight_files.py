@@ -100,9 +100,13 @@ def read_config(path):
   return config_formats.read(path)
 
 
-def step_of(path: str) -> int:
-  """Returns how many steps a checkpoint was trained for; 0 if it says none."""
-  reader = open_reader(path)
+def step_of(source) -> int:
+  """Returns how many steps a checkpoint was trained for; 0 if it says none.
+
+  Args:
+    source: as of `load`.
+  """
+  reader = open_reader(source) if isinstance(source, str) else source
   known = "global_step" in reader.shapes
   return int(reader.read("global_step")) if known else 0
 
