@@ -38,6 +38,7 @@ REQUIREMENTS = [
   "safetensors",
   "tensorflow==2.20.*",
   "tensorflow-text==2.20.*",
+  "tokenizers>=0.20",
   "tqdm",
 ]
 
