@@ -66,11 +66,6 @@ flags.DEFINE_list(
   "masked words, the masked words, the cosine of last hidden states. As in "
   "DistilBERT.", needs="teacher_checkpoint",
 )
-flags.DEFINE_enum(
-  "on_corrupt_record", "fail", ("fail", "skip"),
-  "skip: search all files for damaged records first, and read copies without "
-  "them in output_dir/repaired.",
-)
 flags.DEFINE_integer(
   "max_predictions_per_seq", 20,
   "Places for masked tokens in a sequence, as the data files were written; 0: "
@@ -113,7 +108,6 @@ from training import (
   distillation,
   distribution,
   evaluation_loop,
-  record_repair,
   setup,
   train_log,
 )
@@ -123,29 +117,10 @@ from variants import registry, vocabularies
 _MASKED = " when the records were made, and these are masked already"
 
 
-def input_files(settings):
-  """Returns the files to train on and those to evaluate on.
-
-  Damaged ones are replaced by copies in --output_dir, if the flags say so.
-  """
-  train_files = tfrecord.find_files(settings.input_file)
-  eval_files = train_files
-  if settings.eval_input_file:
-    eval_files = tfrecord.find_files(settings.eval_input_file)
-  if settings.on_corrupt_record == "skip":
-    # Together: files that both have are searched and copied once.
-    files = record_repair.without_damage(
-      [*train_files, *eval_files], settings.output_dir
-    )
-    count = len(train_files)
-    train_files, eval_files = files[:count], files[count:]
-  return train_files, eval_files
-
-
-def make_input(settings, files, config):
-  """Returns the input_data.PretrainingInput of some files."""
+def make_input(settings, names, config):
+  """Returns the input_data.PretrainingInput of files, as a flag names them."""
   data = input_data.PretrainingInput(
-    files,
+    tfrecord.find_files(names),
     config,
     max_seq_length=settings.max_seq_length,
     use_next_sentence_loss=settings.use_next_sentence_loss,
@@ -283,15 +258,11 @@ def main(_):
   teacher = distillation.find_teacher(settings, config)
   settings = distillation.with_starting_weights(settings)
   fixed = fixed_settings(settings)
-  if settings.on_corrupt_record == "skip":
-    # Before copies are written to it.
-    setup.check_output_dir(settings, *task, **fixed)
-  train_files, eval_files = input_files(settings)
   # As in the original: evaluated on the files of the training, unless there are
   # others.
-  data = eval_data = make_input(settings, train_files, config)
-  if eval_files != train_files:
-    eval_data = make_input(settings, eval_files, config)
+  data = eval_data = make_input(settings, settings.input_file, config)
+  if settings.eval_input_file:
+    eval_data = make_input(settings, settings.eval_input_file, config)
 
   start = setup.open_run(settings, *task, **fixed)
   start = distillation.student_start(settings, start, teacher, config)
