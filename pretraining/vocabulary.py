@@ -20,7 +20,7 @@ from common import errors
 # [CLS], [SEP] and [MASK] are 100 to 103, and the others after [MASK].
 _UNUSED_BEFORE_UNK = 99
 
-# Words are given to the learner as often as they occur, so many at a time.
+# How often a word stands in one of the texts that the learner reads, at most.
 _REPEATED_TOGETHER = 10_000
 
 
