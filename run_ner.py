@@ -43,7 +43,8 @@ flags.DEFINE_string(
 flags.DEFINE_enum(
   "file_format", None, choices.TAGGING_FORMATS,
   "Format of all files, and of the predictions. If not given: jsonl for names "
-  "that end in .jsonl or .json, else conll, the format of columns.",
+  "that end in .jsonl or .json, else conll, the format of columns. text: raw "
+  "sentences to label, a line each; their words are answered in columns.",
 )
 flags.DEFINE_integer("word_column", 0, "The column of the words, from 0.")
 flags.DEFINE_integer(
@@ -87,6 +88,10 @@ flags.rule("freeze_encoder", needs="do_train|feature_layers")
 flags.rule(
   "pack_sequences", not_with="feature_layers",
   why=", which are computed once and kept",
+)
+flags.rule(
+  "train_file eval_file word_column label_column predict_labels",
+  not_with="file_format=text", why=", which has neither columns nor labels",
 )
 flags.rule("eval_batch_size", needs="do_eval|eval_steps")
 flags.rule("predict_batch_size", needs="do_predict")

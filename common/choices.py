@@ -24,7 +24,7 @@ TABLE_FORMATS = ("csv", "tsv", "jsonl")
 BAD_ROW_ACTIONS = ("error", "skip")
 OWN_TASK_KINDS = ("single", "regression", "multi_label")
 
-TAGGING_FORMATS = ("conll", "jsonl")
+TAGGING_FORMATS = ("conll", "jsonl", "text")
 TAGGING_SCHEMES = ("iob1", "iob2", "iobes", "none")
 TAGGING_FEATURES = (
   "embeddings", "second_to_last", "last", "weighted_sum_last_four",

@@ -14,6 +14,7 @@ from typing import NamedTuple, Optional
 
 from absl import logging
 
+import tokenization
 from common import choices, errors, file_io
 from tagging import scoring
 from training import input_sequences
@@ -73,6 +74,28 @@ def count_columns(path):
 def read_sentences(path, **options):
   """Reads a file of columns in UTF-8, see `parse_sentences`."""
   return parse_sentences(file_io.read_lines(path), path, **options)
+
+
+def text_rows(line: str, place: str) -> list[str]:
+  """Returns the rows of columns of a raw sentence, the empty one included.
+
+  Each mark of punctuation and each Han character is a word of its own.
+
+  Raises:
+    InputError: the line is empty.
+  """
+  errors.require_text(line, place)
+  return [*tokenization.BasicTokenizer(do_lower_case=False).tokenize(line), ""]
+
+
+def text_lines(path: str) -> list[tuple[int, str]]:
+  """Returns (line number, row) of the `text_rows` of a file's lines."""
+  rows, faults = [], errors.Faults()
+  for number, line in file_io.read_lines(path):
+    with faults.collected():
+      rows += ((number, r) for r in text_rows(line, f"{path}:{number}"))
+  faults.refuse(path)
+  return rows
 
 
 def parse_sentences(

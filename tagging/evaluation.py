@@ -147,7 +147,7 @@ def write_predictions(output_dir, data, predicted):
     data: input_data.TaggingData.
     predicted: list of lists of str, the labels of each sentence.
   """
-  ending = "jsonl" if data.is_json else "conll"
+  ending = "jsonl" if data.file_format == "jsonl" else "conll"
   path = os.path.join(output_dir, f"test_predictions.{ending}")
   lines = input_data.with_predictions(data, predicted)
   file_io.write_text(path, "".join(lines))

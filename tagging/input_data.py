@@ -28,7 +28,7 @@ class TaggingData(NamedTuple):
     records: the TFRecord file of the windows.
     features: dict from name to a feature of tf.io, of a record.
     is_labelled: whether the sentences have labels.
-    is_json: whether the file has JSON lines instead of columns.
+    file_format: one of choices.TAGGING_FORMATS.
   """
 
   path: str
@@ -37,14 +37,13 @@ class TaggingData(NamedTuple):
   records: str
   features: dict
   is_labelled: bool
-  is_json: bool
+  file_format: str
 
 
-def is_json_lines(path, file_format=None):
-  """Whether a file has JSON lines: as --file_format says, else by its name."""
-  if file_format:
-    return file_format == "jsonl"
-  return path.endswith((".jsonl", ".json"))
+def format_of(path: str, file_format: str | None = None) -> str:
+  """Returns the format of a file: what --file_format says, else by its name."""
+  is_json = path.endswith((".jsonl", ".json"))
+  return file_format or ("jsonl" if is_json else "conll")
 
 
 def read(path, *, labelled, file_format=None, word_column=0, label_column=-1,
@@ -54,7 +53,7 @@ def read(path, *, labelled, file_format=None, word_column=0, label_column=-1,
   Args:
     path: the file.
     labelled: whether it must have labels; None: they are read if it has any.
-    file_format: "conll", "jsonl", or None to go by the name.
+    file_format: one of choices.TAGGING_FORMATS, or None to go by the name.
     word_column, label_column: of "conll", see dataset.parse_sentences.
     scheme: one of dataset.SCHEMES.
 
@@ -64,7 +63,12 @@ def read(path, *, labelled, file_format=None, word_column=0, label_column=-1,
   Raises:
     InputError: the file cannot be used; file and line are named.
   """
-  if is_json_lines(path, file_format):
+  file_format = format_of(path, file_format)
+  if file_format == "text":
+    return dataset.parse_sentences(
+      dataset.text_lines(path), path, labelled=False
+    )
+  if file_format == "jsonl":
     if labelled is None:
       labelled = json_sentences.has_labels(path)
     return json_sentences.read_sentences(path, scheme=scheme, labelled=labelled)
@@ -99,7 +103,8 @@ def files_to_read(settings):
   }
   columns = settings.given & {"word_column", "label_column"}
   if columns and all(
-    is_json_lines(path or "", settings.file_format) for path in paths.values()
+    format_of(path or "", settings.file_format) == "jsonl"
+    for path in paths.values()
   ):
     raise errors.InputError(
       f"--{min(columns)} is for files of columns, and only JSON lines are "
@@ -242,7 +247,8 @@ def write_records(path, windows, ids, max_seq_length):
 
 
 def prepare(
-  path, sentences, windows, *, labels, records, max_seq_length, is_json=False
+  path, sentences, windows, *, labels, records, max_seq_length,
+  file_format="conll",
 ):
   """Writes the records of a file's windows.
 
@@ -252,7 +258,7 @@ def prepare(
     labels: list of str, those of the model.
     records: the TFRecord file to write.
     max_seq_length: T.
-    is_json: whether the file has JSON lines.
+    file_format: one of choices.TAGGING_FORMATS.
 
   Returns:
     TaggingData.
@@ -269,7 +275,7 @@ def prepare(
   write_records(records, windows, ids, max_seq_length)
   return TaggingData(
     path, sentences, windows, records, record_features(max_seq_length),
-    is_labelled, is_json,
+    is_labelled, file_format,
   )
 
 
@@ -323,7 +329,7 @@ def prepare_all(settings, paths, sentences, *, tokenizer, labels):
       labels=labels,
       records=os.path.join(settings.output_dir, f"{name}.tf_record"),
       max_seq_length=settings.max_seq_length,
-      is_json=is_json_lines(path, settings.file_format),
+      file_format=format_of(path, settings.file_format),
     )
   return data
 
@@ -335,7 +341,8 @@ def with_predictions(data, predicted):
     data: TaggingData.
     predicted: list of lists of str, the labels of each sentence.
   """
-  if data.is_json:
+  if data.file_format == "jsonl":
     return json_sentences.with_predictions(data.path, predicted)
-  lines = (line for _, line in file_io.read_lines(data.path))
-  return dataset.with_column(lines, predicted)
+  is_text = data.file_format == "text"
+  read = dataset.text_lines if is_text else file_io.read_lines
+  return dataset.with_column((row for _, row in read(data.path)), predicted)

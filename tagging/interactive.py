@@ -10,6 +10,7 @@ import itertools
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from common import errors, json_files, line_answers
 from tagging import dataset, json_sentences
@@ -95,13 +96,15 @@ def tag_stream(source, target, tag, *, answers, batch_size):
 class ColumnAnswers:
   """CoNLL columns, answered by the same lines with one more column.
 
+  A raw sentence is answered as the columns that its words would be.
+
   A sentence with a line that cannot be read, or with other columns than the
   first sentence, is answered by one line: "error", a tab, what is wrong.
   """
 
-  def __init__(self, word_column, *, document_context):
-    """Takes the number of the words' column."""
-    self.num_bad = 0
+  def __init__(self, word_column, *, document_context, is_text=False):
+    """Takes the number of the words' column; is_text: of raw sentences."""
+    self.num_bad, self._is_text = 0, is_text
     self._word_column, self._by_document = word_column, document_context
     self._width = None  # Columns of the first sentence.
     self._lines = []  # (number, text or InputError) of what waits for its end.
@@ -109,20 +112,28 @@ class ColumnAnswers:
   def add(self, lines, tag):
     """Takes lines, (number, bytes) each; returns the answers that are due."""
     due = 0
-    for number, line in lines:
-      try:
-        text = line_answers.decode(line)
-      except errors.InputError as error:
-        self._lines.append((number, error))
-        continue
+    for number, row in itertools.chain.from_iterable(map(self._rows, lines)):
+      is_read = isinstance(row, str)
       # What is before this line is complete; the line begins the next document.
-      if dataset.starts_document(text):
+      if is_read and dataset.starts_document(row):
         due = len(self._lines)
-      self._lines.append((number, text))
+      self._lines.append((number, row))
       # With the empty line itself, which is a part of the answer.
-      if not self._by_document and not dataset.columns(text):
+      if is_read and not self._by_document and not dataset.columns(row):
         due = len(self._lines)
     return self._answer(due, tag)
+
+  def _rows(self, numbered):
+    """Yields (number, row or InputError): of a raw sentence several."""
+    number, line = numbered
+    try:
+      rows = [line_answers.decode(line)]
+      if self._is_text:
+        rows = dataset.text_rows(rows[0], "this line")
+    except errors.InputError as error:
+      rows = [error, ""] if self._is_text else [error]
+    for row in rows:
+      yield number, row
 
   def finish(self, tag):
     """Returns the answers to all lines that still wait."""
@@ -161,6 +172,11 @@ class ColumnAnswers:
     self._parse(lines)
     number, text = lines[0]
     width = len(dataset.columns(text))
+    if not self._width and len(lines) == 1 < width:
+      logging.warning(
+        "%s:%d: %r counts as one word, the first of %d columns; raw sentences "
+        "need --file_format=text", SOURCE, number, text, width,
+      )
     self._width = self._width or width
     if width != self._width:
       raise errors.InputError(
@@ -258,7 +274,8 @@ def answer_stream(settings, model, tokenizer, labels, streams):
   if settings.file_format == "jsonl":
     answers = JsonAnswers(**context)
   else:
-    answers = ColumnAnswers(settings.word_column, **context)
+    is_text = settings.file_format == "text"
+    answers = ColumnAnswers(settings.word_column, **context, is_text=is_text)
   bad = tag_stream(
     *streams, tagger.tag, answers=answers, batch_size=_LINES_TOGETHER
   )

@@ -7,7 +7,7 @@ from common import choices
 from features import feature_files
 from pretraining import masking
 from serving import models
-from tagging import bilstm, input_data
+from tagging import bilstm
 from training import distribution
 
 
@@ -19,9 +19,6 @@ def test_choices_are_what_is_implemented():
   assert choices.TABLE_FORMATS == own_data.FORMATS
   assert set(choices.OWN_TASK_KINDS) < set(labelled_examples.KINDS)
   assert choices.TAGGING_FEATURES == bilstm.FEATURES
-  for output_format in choices.TAGGING_FORMATS:
-    is_json = input_data.is_json_lines("a", output_format)
-    assert is_json == (output_format == "jsonl")
   assert choices.FEATURE_FILE_FORMATS == tuple(feature_files.FORMATS)
   assert choices.CHECKPOINT_KINDS == tuple(converter.WRITERS)
   assert choices.HUGGINGFACE_ARCHITECTURES == tuple(

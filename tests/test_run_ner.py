@@ -138,6 +138,11 @@ def test_the_standard_input_is_answered_as_a_file_is(trained, tagged):
   assert done.code == 0, done.err
   assert done.out == tagged
   lines = [{"words": WORDS.split()[:3], "id": 7}, {"words": ["Bern"] * 40}]
+  done = script_runner.run(
+    "run_ner.py", stdin=b"Anna Lang won\n" + b"Bern " * 40, predict_file="-",
+    file_format="text", **flags,
+  )
+  assert done.out == tagged + "\n", done.err
   text = "\n".join(map(json.dumps, lines)) + "\nAnna\n"
   done = script_runner.run(
     "run_ner.py", stdin=text.encode(), predict_file="-", file_format="jsonl",
@@ -264,6 +269,8 @@ def test_frozen_features_are_compared_in_a_table(
      "ner_sample_train.conll:10: B-PER follows O, which iob1 does not have"),
     ({"do_eval": True, "eval_file": EVAL}, "no labels known"),
     ({**TRAINING, "num_train_epochs": 0.01}, "make no step"),
+    ({**TRAINING, "file_format": "text"},
+     "--train_file has no effect with --file_format=text, which has neither"),
     ({**TRAINING, "output_dir": None}, "pass --output_dir"),
     ({"do_eval": True, "eval_file": EVAL, "seed": 1}, "--seed needs --do_tr"),
   ],

@@ -54,6 +54,23 @@ def test_the_first_windows_and_the_share_of_unknown_pieces_are_logged(
   assert "f.conll: 33.3 % of the tokens are [UNK]" in warning.getMessage()
 
 
+def test_a_file_of_raw_sentences(tmp_path):
+  path = tmp_path / "a.txt"
+  path.write_text("Anna's in Bern.\nYes\n")
+  found = input_data.read(str(path), labelled=None, file_format="text")
+  assert [s.words for s in found] == [
+    ["Anna", "'", "s", "in", "Bern", "."], ["Yes"]
+  ]
+  assert [s.labels for s in found] == [None, None]
+  assert found[1].lines == [2]
+  data = input_data.TaggingData(str(path), found, *[None] * 4, "text")
+  lines = input_data.with_predictions(data, [["B-X", *"OOOOO"], ["O"]])
+  assert "".join(lines) == "Anna B-X\n' O\ns O\nin O\nBern O\n. O\n\nYes O\n\n"
+  path.write_text("Anna\n\n \nYes\n")
+  with pytest.raises(errors.InputError, match="(?s)txt:2: an empty.*txt:3: an"):
+    input_data.read(str(path), labelled=None, file_format="text")
+
+
 def test_records_are_what_the_pipeline_is_told(tmp_path):
   data = prepare(tmp_path, SENTENCES)
   features = input_data.record_features(6)

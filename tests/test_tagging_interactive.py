@@ -45,6 +45,32 @@ def test_columns_are_answered_where_a_sentence_or_document_ends(
   assert answer(COLUMNS, answers) == (TAGGED, calls, 0)
 
 
+@pytest.mark.parametrize("document_context", [False, True])
+def test_raw_sentences_are_answered_by_their_words(document_context):
+  answers = interactive.ColumnAnswers(
+    0, document_context=document_context, is_text=True
+  )
+  out, calls, bad = answer(
+    [b"Anna's in Bern.\n", b" \n", b"\xff\n", "Z\u4e2d b\n".encode()], answers
+  )
+  rows = ["Anna B-X", "' O", "s O", "in O", "Bern B-X", ". O", ""]
+  empty, undecodable = "error\tstandard input:2: this line: an", "error\tstan"
+  found = out.split("\n")
+  assert found[:7] == rows and found[11:] == ["Z B-X", "中 O", "b O", "", ""]
+  assert found[7].startswith(empty) and found[9].startswith(undecodable)
+  assert bad == 2 and sum(map(len, calls)) == 2
+
+
+def test_a_raw_sentence_among_columns_is_pointed_out(caplog):
+  answers = interactive.ColumnAnswers(0, document_context=False)
+  answer([b"Anna lives in Bern.\n"], answers)
+  assert "'Anna lives in Bern.' counts as one word, the first" in caplog.text
+  caplog.clear()
+  answers = interactive.ColumnAnswers(0, document_context=False)
+  answer([b"Anna x\n", b"lives x\n", b"\n", b"Yes x\n"], answers)
+  assert not caplog.records
+
+
 def test_a_sentence_is_answered_before_the_next_one_comes():
   target, seen = io.StringIO(), []
 
