@@ -254,15 +254,10 @@ def predict(settings, predictor, run, output_dir):
 
 
 def run_model(settings, run, features, output_dir):
-  """Trains, evaluates and predicts with one model.
+  """Trains, evaluates and predicts with one model; returns its scores.
 
-  Args:
-    settings, run: run_settings.Settings, TaggingRun.
-    features: one of bilstm.FEATURES, or None to fine-tune.
-    output_dir: folder of this model; None only to answer a stream.
-
-  Returns:
-    The scores of the evaluation data, {} without --do_eval.
+  features are one of bilstm.FEATURES, or None to fine-tune; without an
+  output_dir a stream is answered.
   """
   start = setup.open_run(
     settings, task_on(features), run.config, run.strategy, output_dir
