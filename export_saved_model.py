@@ -118,7 +118,7 @@ import os
 
 import modeling
 from checkpoints import model_settings, weight_files
-from common import errors, file_io
+from common import errors, file_io, program
 from serving import export_settings, graph_tokenizer, models, saved_model
 
 
@@ -170,7 +170,8 @@ def main(_):
     name=os.path.basename(os.path.abspath(settings.export_dir)),
   )
   print(f"The model is in {folder}.")
-  print(f"Serve it: python serve.py --saved_model_dir={settings.export_dir}")
+  line = f"Serve it: python serve.py --saved_model_dir={settings.export_dir}"
+  print(program.hint(line))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from classification import (
   interactive,
   tasks,
 )
-from common import line_answers
+from common import line_answers, program
 from training import distillation, distribution, setup, train_log
 
 
@@ -159,15 +159,15 @@ class ModelRun:
   def _log_next_commands(self):
     """Says how the model that was trained is used, in commands to paste."""
     model = os.path.join(self._output_dir, "final_model")
-    logging.info(
+    export = os.path.join(self._output_dir, "saved_model")
+    logging.info("%s", program.hint(
       "to answer texts: python run_classifier.py --do_predict "
-      "--predict_file=- --model_dir=%s", model,
-    )
-    logging.info(
+      f"--predict_file=- --model_dir={model}"
+    ))
+    logging.info("%s", program.hint(
       "to export it for serving: python export_saved_model.py "
-      "--head=classification --model_dir=%s --export_dir=%s", model,
-      os.path.join(self._output_dir, "saved_model"),
-    )
+      f"--head=classification --model_dir={model} --export_dir={export}"
+    ))
 
   def _choose_weights(self, best_step):
     """Loads the best weights if --use_best asks for it; says which count."""

@@ -7,14 +7,15 @@ fraction of a second.
 
 import atexit
 import gc
+import importlib.util
 import os
-import pathlib
-import runpy
+import re
 import sys
+import types
 
-from absl import app
+from absl import app, logging
 
-from common import errors, lazy_tensorflow
+from common import errors, flags, lazy_tensorflow, program
 
 _parsed = []  # What absl left of the command line, once it is parsed.
 
@@ -31,11 +32,50 @@ def parse_flags(module_name, imports_tensorflow=True):
   """
   if module_name != "__main__":
     return
+  _open_closed_streams()
+  # For what goes wrong before `run`, such as Ctrl-C while TensorFlow loads.
+  sys.excepthook = lambda kind, error, where: os._exit(errors.report(error))
   # TensorFlow's own start-up lines: asked for by setting the variable.
   os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-  app.define_help_flags()
-  _parsed.append(app.parse_flags_with_usage(sys.argv))
+  try:
+    _parsed.append(_parse(sys.argv))
+  except flags.Error as error:
+    sys.exit(errors.report(errors.InputError(_flag_fault(str(error)))))
+  finally:
+    # Of --help, too, whose reader may have seen enough.
+    errors.flush_output()
   begin_imports(imports_tensorflow)
+
+
+def _parse(arguments):
+  if "--version" in arguments:
+    print(program.version())
+    sys.exit()
+  main = sys.modules["__main__"]
+  main.__doc__ = program.hint(main.__doc__ or "")  # absl's help begins with it.
+  for flag in map(flags.FLAGS.__getitem__, flags.FLAGS):
+    flag.help = program.hint(flag.help)
+  app.define_help_flags()
+  try:
+    return flags.FLAGS(arguments)
+  except BrokenPipeError:
+    sys.exit(1)
+
+
+def _flag_fault(text):
+  """Returns absl's message as a sentence, without "flag --x=None: "."""
+  text = re.sub(r"^flags? .*?=None: (?=Flag )", "", text, flags=re.MULTILINE)
+  text = text.replace(" other than None", "")
+  return f"{' '.join(text.split()).rstrip('.')}; --help lists all flags"
+
+
+def _open_closed_streams():
+  """A file that is opened later must not take a standard stream's place."""
+  for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+    if getattr(sys, name) is None:
+      setattr(sys, name, open(os.devnull, mode))
+  handler = logging.get_absl_handler().python_handler
+  handler.stream = handler.stream or sys.stderr
 
 
 @errors.report_input_errors
@@ -71,24 +111,38 @@ def begin_imports(imports_tensorflow):
     ) from error
 
 
-def run(main):
-  """Runs a script's `main`; its InputError ends in a sentence and exit code 1.
+def run(main, takes_words=False):
+  """Runs a script's `main`; its errors end in a sentence and exit code 1.
 
   Args:
     main: function of the arguments that are no flags, as absl's.
+    takes_words: whether there may be any.
   """
   # Disabled by `begin_imports`.
   gc.freeze()
   gc.enable()
+
+  def checked_main(argv):
+    if argv[1:] and not takes_words:
+      raise errors.InputError(
+        f"unexpected {' '.join(argv[1:])}: flags start with --, and a value "
+        "follows its flag behind ="
+      )
+    return main(argv)
+
   # Parsed once: a flag that may be repeated would hold its values twice.
   parse = (lambda argv: _parsed[-1]) if _parsed else app.parse_flags_with_usage
-  app.run(errors.report_input_errors(main), flags_parser=parse)
+  app.run(errors.report_input_errors(checked_main), flags_parser=parse)
 
 
 def run_installed():
   """Entry point of the wheel's commands: bert-run-squad runs run_squad.py."""
-  # Which command it is, from the name that it was called by.
-  name = pathlib.Path(sys.argv[0]).stem.removeprefix("bert-").replace("-", "_")
+  sys.argv[0] = program.name()
   package = __name__.removesuffix("common.command")  # "bert_tf2." or "".
-  # As a script: its flags are defined and parsed in that run.
-  runpy.run_module(f"{package}{name}", run_name="__main__", alter_sys=True)
+  # As a script: its flags are defined and parsed in that run. Unlike runpy,
+  # this leaves the command's name in sys.argv.
+  spec = importlib.util.find_spec(package + program.module_name(sys.argv[0]))
+  main = types.ModuleType("__main__")
+  main.__spec__, main.__file__ = spec, spec.origin
+  sys.modules["__main__"] = main
+  exec(spec.loader.get_code(spec.name), vars(main))

@@ -2,14 +2,20 @@
 
 A noun raises `InputError` with what came, what was expected and what to do;
 a verb wraps its `main` in `report_input_errors`, which prints that sentence
-and ends the process with exit code 1. Anything else is a fault of ours and
-keeps its traceback.
+and ends the process with exit code 1. Anything else is a fault of ours: its
+traceback is written to a file, or shown where BERT_TRACEBACK is set.
 """
 
 import contextlib
 import functools
 import os
 import sys
+import tempfile
+import traceback
+
+from common import program
+
+INTERRUPTED = 130  # Exit code after Ctrl-C, as of a shell.
 
 
 class InputError(ValueError):
@@ -76,40 +82,68 @@ def listed(faults):
 
 
 def report_input_errors(main):
-  """Wraps a script's `main`: an InputError or OSError becomes one sentence.
-
-  Args:
-    main: function of absl's `argv`.
-
-  Returns:
-    A function for `absl.app.run` that prints "<script>: error: <sentence>" on
-    standard error and exits with code 1 where `main` raises InputError, or
-    OSError (a missing, unreadable or unwritable file, a full disk), or where
-    memory runs out.
-  """
+  """Wraps a script's `main`, a function of absl's `argv`: see `report`."""
 
   @functools.wraps(main)
   def wrapped(argv):
     try:
-      return main(argv)
-    except InputError as error:
-      sentence = str(error)
-    except OSError as error:
-      # str(error) would begin with "[Errno 2]".
-      named = f": {error.filename}" if error.filename else ""
-      sentence = f"{error.strerror or error}{named}"
-    except Exception as error:
-      # The second one is TensorFlow's, which may not be there.
-      if not isinstance(error, MemoryError) and (
-        type(error).__name__ != "ResourceExhaustedError"
-      ):
-        raise
-      sentence = (
-        f"not enough memory ({error}); lower the batch size or "
-        "--max_seq_length, take a smaller model, or lift the limit (ulimit -v)"
-      )
-    script = os.path.basename(sys.argv[0])
-    print(f"{script}: error: {sentence}", file=sys.stderr)
-    sys.exit(1)
+      result = main(argv)
+      flush_output()
+      return result
+    except (Exception, KeyboardInterrupt) as error:
+      sys.exit(report(error))
 
   return wrapped
+
+
+def report(error: BaseException) -> int:
+  """Prints "<script>: error: <sentence>"; returns the exit code."""
+  if os.environ.get("BERT_TRACEBACK") and not isinstance(error, InputError):
+    traceback.print_exception(error)
+  if isinstance(error, KeyboardInterrupt):
+    print(f"\n{program.name()}: interrupted", file=sys.stderr)
+  else:
+    sentence = program.hint(_sentence(error))
+    print(f"{program.name()}: error: {sentence}", file=sys.stderr)
+  flush_output()
+  return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+
+
+def _sentence(error):
+  if isinstance(error, InputError):
+    return str(error)
+  if type(error).__module__ == "builtins" and isinstance(error, OSError):
+    # str(error) would begin with "[Errno 2]".
+    named = f": {error.filename}" if error.filename else ""
+    return f"{error.strerror or error}{named}"
+  kind, text = type(error).__name__, str(error).strip().split("\n")[0]
+  said = f"{kind}: {text}" if text else kind
+  # The second one is TensorFlow's, which may not be there.
+  if kind in ("MemoryError", "ResourceExhaustedError"):
+    return (
+      f"not enough memory ({text or kind}); lower the batch size or "
+      "--max_seq_length, take a smaller model, or lift the limit (ulimit -v)"
+    )
+  return f"{said}; the details are in {_write_details(error)}"
+
+
+def _write_details(error):
+  """Returns the file of the traceback; shows it where none can be written."""
+  stem = os.path.splitext(program.name())[0]
+  try:
+    number, path = tempfile.mkstemp(prefix=f"{stem}-", suffix=".txt")
+    with open(number, "w", encoding="utf-8", errors="replace") as stream:
+      traceback.print_exception(error, file=stream)
+  except OSError:
+    traceback.print_exception(error)
+    return "the lines above"
+  return path
+
+
+def flush_output() -> None:
+  """Writes what is left; where the reader has gone, to nowhere."""
+  try:
+    sys.stdout.flush()
+  except BrokenPipeError:
+    # Python would try once more at its end, and complain.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

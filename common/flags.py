@@ -12,6 +12,7 @@ import math
 from absl import flags
 from absl.flags import (
   FLAGS,
+  Error,
   disclaim_key_flags,
   mark_flag_as_required,
   register_multi_flags_validator,
@@ -20,7 +21,7 @@ from absl.flags import (
 from common import run_settings
 
 __all__ = [
-  "FLAGS", "disclaim_key_flags", "mark_flag_as_required",
+  "FLAGS", "Error", "disclaim_key_flags", "mark_flag_as_required",
   "register_multi_flags_validator",
 ]
 

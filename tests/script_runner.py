@@ -95,4 +95,7 @@ def start(script, **flags):
 
 def _environment():
   """On the CPU of this machine alone, and without TensorFlow's chatter."""
-  return {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2"}
+  return {
+    "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2",
+    "BERT_TRACEBACK": "1",
+  }

@@ -1,13 +1,14 @@
 """Scripts answer --help and mistyped flags before TensorFlow is loaded."""
 
 import os
+import re
 import subprocess
 import sys
 
 import pytest
 
 import test_layout
-from common import command
+from common import command, program
 
 # An import of any of them ends the script with an ImportError.
 BLOCKED = """
@@ -38,7 +39,10 @@ def test_help_and_mistakes_need_no_tensorflow(name):
   assert max(map(len, done.stdout.splitlines())) <= 80
   done = run_blocked(script, "--no_such_flag=1")
   assert done.returncode == 1
-  assert "Unknown command line flag 'no_such_flag'" in done.stderr
+  assert done.stderr == (
+    f"{name}.py: error: Unknown command line flag 'no_such_flag'; --help lists "
+    "all flags\n"
+  )
   # The block is real: past the flags, TensorFlow is wanted.
   assert "parse_flags" in test_layout.VERBS[name].read_text()
 
@@ -67,15 +71,107 @@ command.run(main)
   assert 0 < in_main < at_exit
 
 
-def test_a_command_of_the_wheel_runs_the_script_of_its_name(monkeypatch):
-  runs = []
-  monkeypatch.setattr(
-    command.runpy, "run_module", lambda *args, **kwargs: runs.append(args[0])
+def run_python(program, *arguments, **options):
+  return subprocess.run(
+    [sys.executable, "-c", program, *arguments], capture_output=True, text=True,
+    env={**os.environ, "PYTHONPATH": str(test_layout.ROOT)}, **options,
   )
-  for name in ("bert-run-squad", "bert-fill-mask.exe"):
-    monkeypatch.setattr(sys, "argv", [f"/somewhere/bin/{name}", "--flag"])
-    command.run_installed()
-  assert runs == ["run_squad", "fill_mask"]
+
+
+def run_shell(line, script):
+  return subprocess.run(
+    ["bash", "-c", f"set -o pipefail; {line}", "sh", sys.executable, script],
+    capture_output=True, text=True,
+    env={**os.environ, "PYTHONPATH": str(test_layout.ROOT)},
+  )
+
+
+def test_what_a_command_lacks_is_one_sentence():
+  done = run_blocked(test_layout.VERBS["convert_checkpoint"])
+  assert done.stderr == (
+    "convert_checkpoint.py: error: Flag --input must have a value, or "
+    "--model_dir. Flag --output must have a value. Flag --to must have a "
+    "value; --help lists all flags\n"
+  )
+
+
+INSTALLED = f"""
+import sys
+sys.argv = ["/bin/bert-run-squad", *sys.argv[1:]]
+from common import command
+command.{command.run_installed.__name__}()
+"""
+
+
+def test_an_installed_command_names_itself_and_its_version():
+  done = run_python(INSTALLED, "--help")
+  assert "\n  bert-run-squad --do_train" in done.stdout
+  assert "\nbert-run-squad:\n" in done.stdout
+  assert ".py" not in done.stdout.replace(".python", "")
+  done = run_python(INSTALLED, "--version")
+  assert done.returncode == 0
+  assert re.fullmatch(
+    r"bert-run-squad \(bert-tf2 [\d.]+, TensorFlow 2\.20\.\d+, Python .*\)\n",
+    done.stdout,
+  )
+
+
+def test_a_command_of_the_wheel_runs_the_script_of_its_name():
+  assert program.module_name("/bin/bert-run-squad") == "run_squad"
+  assert program.module_name("bert-fill-mask.exe") == "fill_mask"
+
+
+def test_hints_name_what_was_called(monkeypatch):
+  text = "python fill_mask.py --text=a; see modeling.py"
+  monkeypatch.setattr(sys, "argv", ["bin/fill_mask.py"])
+  assert program.hint(text) == text
+  monkeypatch.setattr(sys, "argv", ["bin/bert-run-squad"])
+  assert program.hint(text) == "bert-fill-mask --text=a; see modeling.py"
+
+
+def test_help_for_a_reader_who_leaves(tmp_path):
+  done = run_shell('"$1" "$2" --help | head -1', test_layout.VERBS["run_squad"])
+  assert (done.stderr, done.stdout.count("\n")) == ("", 1)
+
+
+SCRIPT = """
+import os, sys
+from common import command
+command.parse_flags(__name__, imports_tensorflow=False)
+if "--" in sys.argv:
+  raise KeyboardInterrupt
+def main(_):
+  with open("out.txt", "w") as stream:
+    print("to nobody", flush=True)
+    command.logging.warning("neither")
+    stream.write("a")
+command.run(main)
+"""
+
+
+@pytest.fixture
+def script(tmp_path, monkeypatch):
+  (tmp_path / "script.py").write_text(SCRIPT)
+  monkeypatch.chdir(tmp_path)
+  return "script.py"
+
+
+def test_closed_standard_streams_are_no_files_of_ours(script, tmp_path):
+  done = run_shell('"$1" "$2" <&- >&- 2>&-', script)
+  assert done.returncode == 0
+  assert (tmp_path / "out.txt").read_text() == "a"
+
+
+def test_words_that_are_no_flags_are_refused(script):
+  done = run_shell('"$1" "$2" --verbosity=0 True', script)
+  assert done.returncode == 1
+  assert done.stderr.startswith("script.py: error: unexpected True: flags ")
+
+
+def test_an_interrupt_before_main_is_a_word(script):
+  done = run_shell('"$1" "$2" --', script)
+  assert done.stderr == "\nscript.py: interrupted\n"
+  assert done.returncode == 130
 
 
 def test_a_path_that_is_not_utf8_and_a_missing_tensorflow_are_said(

@@ -9,6 +9,7 @@ from common import errors
 
 @pytest.fixture(autouse=True)
 def script_name(monkeypatch):
+  monkeypatch.delenv("BERT_TRACEBACK", raising=False)
   monkeypatch.setattr("sys.argv", ["some/folder/run_thing.py", "--flag"])
 
 
@@ -51,14 +52,52 @@ def test_a_users_mistake_is_one_sentence_and_exit_code_1(
   assert printed.err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-  "error", [ValueError("ours"), KeyError("ours"), SystemExit(75)]
-)
-def test_anything_else_is_our_own_and_passes_through(capsys, error):
-  with pytest.raises(type(error)) as raised:
+def report(error, capsys):
+  """Returns the exit code and what was said."""
+  with pytest.raises(SystemExit) as stopped:
     errors.report_input_errors(raising(error))([])
-  assert raised.value is error
-  assert capsys.readouterr().err == ""
+  return stopped.value.code, capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+  "error, said",
+  [
+    (KeyError("ours"), "KeyError: 'ours'"),
+    (ValueError("ours\nin two lines"), "ValueError: ours"),
+    (AssertionError(), "AssertionError"),
+  ],
+)
+def test_a_fault_of_ours_is_a_sentence_and_a_file(
+  capsys, monkeypatch, tmp_path, error, said
+):
+  monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+  code, text = report(error, capsys)
+  [path] = tmp_path.iterdir()
+  assert code == 1
+  assert text == f"run_thing.py: error: {said}; the details are in {path}\n"
+  assert path.name.startswith("run_thing-")
+  assert "raise error" in path.read_text()
+  # A full disk: shown instead.
+  monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
+  assert "raise error" in report(error, capsys)[1]
+
+
+def test_tracebacks_are_shown_where_asked_for(capsys, monkeypatch):
+  monkeypatch.setenv("BERT_TRACEBACK", "1")
+  assert "raise error" in report(OSError("gone"), capsys)[1]
+  assert "raise error" not in report(errors.InputError("a"), capsys)[1]
+
+
+def test_an_interrupt_is_a_word_and_code_130(capsys):
+  assert report(KeyboardInterrupt(), capsys) == (
+    130, "\nrun_thing.py: interrupted\n"
+  )
+
+
+def test_another_exit_code_passes_through():
+  with pytest.raises(SystemExit) as stopped:
+    errors.report_input_errors(raising(SystemExit(75)))([])
+  assert stopped.value.code == 75
 
 
 def test_a_main_without_errors_is_left_alone():

@@ -162,7 +162,7 @@ def test_verbs_are_never_imported():
 def test_only_verbs_and_modules_of_flags_know_flags():
   found = []
   for path in NOUNS:
-    if path.stem.endswith("flags"):
+    if path.stem.endswith("flags") or path.stem == "command":
       continue
     for node in nodes(path, ast.Import, ast.ImportFrom):
       if re.search(r"import.*\b(\w+_)?flags\b", ast.unparse(node)):
@@ -197,7 +197,7 @@ def test_folders_import_what_the_table_allows():
 @pytest.mark.parametrize("verb", VERBS)
 def test_verbs_say_a_users_errors_in_one_sentence(verb):
   source = VERBS[verb].read_text(encoding="utf-8")
-  assert "command.run(main)" in source
+  assert "command.run(main" in source
 
 
 def test_imports_have_the_form_that_the_wheel_rewrites():

@@ -165,7 +165,7 @@ def test_every_script_is_a_command_of_the_wheel(installed, tmp_path, name):
     status=1,  # What absl gives after any help.
     PYTHONPATH=str(installed / "site"),
   )
-  assert f"{name}.py" in output and "Try --helpfull" in output
+  assert f"{command.name}:" in output and "Try --helpfull" in output
 
 
 @pytest.mark.slow
