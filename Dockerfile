@@ -11,7 +11,7 @@
 ARG BASE_IMAGE=python:3.11-slim-bookworm
 FROM ${BASE_IMAGE}
 
-# Extras of setup.py. CUDA's libraries come with the extra "gpu", so that the
+# Extras of pyproject.toml. CUDA's libraries come with the extra "gpu", so that the
 # base image has to bring none.
 ARG EXTRAS=serve,plot
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Makes .venv, the environment of this folder, or brings it up to date.
 #
-#   bash make_env.sh [EXTRA ...]                 extras of setup.py, e.g. test
+#   bash make_env.sh [EXTRA ...]                 extras, e.g. test
 #   PYTHON=python3.12 bash make_env.sh [EXTRA ...]     another interpreter
 #
 # Quick when nothing is missing: .venv/has-<extra> holds the checksum of the
-# setup.py that it was installed for. .venv/unfinished exists while pip
+# pyproject.toml that it was installed for. .venv/unfinished exists while pip
 # works, so an environment that was interrupted half-way is made afresh.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -45,7 +45,7 @@ up_to_date() {  # Whether .venv has the core and every extra asked for.
   done
 }
 
-checksum=$(cksum <setup.py)
+checksum=$(cksum <pyproject.toml)
 if ! usable; then
   python=$(find_python)
   echo "Making .venv with $("$python" --version): some minutes, 2 to 4 GB."
@@ -65,7 +65,7 @@ fi
 # But where Python may not store what it compiles, each start of a script would
 # compile TensorFlow again, 10 to 20 s: there pip does it once.
 extras=$(IFS=,; echo "$*")
-echo "Installing what setup.py names${extras:+, extras $extras}."
+echo "Installing what pyproject.toml names${extras:+, extras $extras}."
 touch .venv/unfinished
 .venv/bin/python -m pip install $([ -t 1 ] || echo --quiet) --use-pep517 \
   $([ -n "${PYTHONDONTWRITEBYTECODE:-}" ] || echo --no-compile) \

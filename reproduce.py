@@ -18,6 +18,7 @@ are handed to the row's script and marked in the report:
 `... -- --dtype=bfloat16`.
 """
 
+import pathlib
 import shlex
 import sys
 
@@ -48,6 +49,12 @@ flags.DEFINE_string(
   "--reference=peer.", needs="reference=peer",
 )
 flags.DEFINE_string(
+  "peer_program", None,
+  "What --reference=peer runs, with the flags and the last line of "
+  "benchmarks/finetuning_peer.py, which a clone has. None: that one.",
+  needs="reference=peer",
+)
+flags.DEFINE_string(
   "peer_weights", None,
   "The weights of --model_dir in Hugging Face's layout, if it has another one, "
   "for --reference=peer.", needs="reference=peer",
@@ -69,6 +76,8 @@ command.parse_flags(__name__, imports_tensorflow=False)
 from common import errors
 from reproduction import report, rows, runs
 
+PEER = pathlib.Path(__file__).with_name("benchmarks") / "finetuning_peer.py"
+
 
 def print_list():
   """Prints all rows: name, source, published value, model and data."""
@@ -81,71 +90,55 @@ def print_list():
       f"{row.name:36} {row.source}: {published or 'see the note'}; "
       f"{row.model or 'pre-trained by you'}"
     )
-    for text in (row.hours, row.note):
-      if text:
-        print(f"{'':36} {text}")
+    for text in filter(None, (row.hours, row.note)):
+      print(f"{'':36} {text}")
 
 
-def find_row(name):
-  """Returns the rows.Row of a name; raises InputError if there is none."""
+def check_extra(settings, extra):
+  """Raises InputError if flags behind -- are not for the row's script."""
+  if extra and not extra[0].startswith("-"):
+    raise errors.InputError(f"{extra[0]!r} is not a flag; rows: --row=NAME")
+  if extra and settings.reference == "peer":
+    raise errors.InputError(
+      f"{' '.join(extra)} behind -- are flags of our scripts, which "
+      "--reference=peer does not run; leave them out"
+    )
+  own = flags.FLAGS.get_flags_for_module(sys.modules[__name__])
+  for word in extra:
+    name = word.lstrip("-").partition("=")[0] if word.startswith("-") else ""
+    if name == "seed":
+      raise errors.InputError(
+        f"{word}: seeds are counted from 1 by --seeds=N, before --"
+      )
+    if {name, name.removeprefix("no")} & {flag.name for flag in own}:
+      raise errors.InputError(
+        f"{word} stands behind --, where only flags of the row's script are; "
+        f"--{name} is for reproduce.py: put it before --"
+      )
+
+
+def make_plan(settings, name, extra):
+  """Returns the runs.Plan of a row; raises InputError if it cannot be run."""
   if name not in rows.ROWS:
     raise errors.InputError(
       f"--row={name} is unknown; --list prints all rows, among them "
       f"{', '.join(list(rows.ROWS)[:3])}"
     )
-  return rows.ROWS[name]
-
-
-def check_extra(extra, own):
-  """Raises InputError if flags behind -- are not for the row's script.
-
-  Args:
-    extra: what stood behind --.
-    own: names of the flags of this script.
-  """
-  if extra and not extra[0].startswith("-"):
-    raise errors.InputError(f"{extra[0]!r} is not a flag; rows: --row=NAME")
-  for word in extra:
-    name = word.lstrip("-").partition("=")[0]
-    if word.startswith("-") and {name, name.removeprefix("no")} & own:
-      raise errors.InputError(
-        f"{word} stands behind --, where only flags of the row's script are; "
-        f"--{name} is for reproduce.py: put it before --"
-      )
-    if word.startswith("-") and name == "seed":
-      raise errors.InputError(
-        f"{word}: seeds are counted from 1 by --seeds=N, before --"
-      )
-
-
-def check_peer(settings, extra):
-  """Raises InputError if --reference=peer lacks something, or has too much."""
-  if settings.reference != "peer":
-    return
-  if not (settings.peer_python and settings.row):
-    raise errors.InputError(
-      "--reference=peer needs --row and --peer_python: a Python that has torch "
-      "and transformers"
-    )
-  if extra:
-    raise errors.InputError(
-      f"{' '.join(extra)} behind -- are flags of our scripts, which "
-      "--reference=peer does not run; leave them out"
-    )
-
-
-def make_plan(settings, row, extra):
-  """Returns the runs.Plan of a row."""
-  return runs.Plan(
+  row, peer = rows.ROWS[name], ()
+  if settings.reference == "peer":
+    peer = (settings.peer_python, settings.peer_program or str(PEER))
+  plan = runs.Plan(
     row=row,
     model=runs.find_model(row, settings.model_dir) if row.script else "",
     data=runs.find_data(row, settings.data_dir) if row.script else "",
     output=settings.output_dir,
     max_steps=settings.max_steps,
     extra=extra,
-    peer_python=settings.peer_python,
+    peer=peer,
     peer_weights=settings.peer_weights,
   )
+  runs.command(plan, 1)
+  return plan
 
 
 def main(argv):
@@ -155,17 +148,15 @@ def main(argv):
     return
   if not (settings.row or settings.report):
     raise errors.InputError("nothing to do: pass --row, --report or --list")
-  own = flags.FLAGS.get_flags_for_module(sys.modules[__name__])
-  check_extra(argv[1:], {flag.name for flag in own})
-  check_peer(settings, argv[1:])
+  is_peer = settings.reference == "peer"
+  if is_peer and not (settings.peer_python and settings.row):
+    raise errors.InputError(
+      "--reference=peer needs --row and --peer_python: a Python that has torch "
+      "and transformers"
+    )
+  check_extra(settings, argv[1:])
   # All of them before the first: what is missing is reported at once.
-  plans = [
-    make_plan(settings, find_row(name), tuple(argv[1:]))
-    for name in settings.row
-  ]
-  for plan in plans:
-    # What cannot be run is reported before the first run.
-    runs.command(plan, 1)
+  plans = [make_plan(settings, name, tuple(argv[1:])) for name in settings.row]
   for plan in plans:
     # Row by row: a stopped run has whole rows to report.
     for seed in range(1, settings.seeds + 1):

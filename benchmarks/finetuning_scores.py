@@ -111,12 +111,14 @@ def peer_command(arguments, seed):
   names = [*HYPER_PARAMETERS]
   if arguments.task in FILES:
     names += ["train_file", "predict_file"]
-  values = {name: getattr(arguments, name) for name in names}
-  command = peer.program(
-    arguments.peer_python, arguments.task, arguments.data_dir,
-    arguments.weights, {"seed": seed, **values},
-  )
-  return [*command, *arguments.peer_flags]
+  flags = {"task": arguments.task, "data_dir": arguments.data_dir,
+           "weights": arguments.weights, "seed": seed}
+  flags |= {name: getattr(arguments, name) for name in names}
+  return [
+    str(arguments.peer_python), str(ROOT / "benchmarks/finetuning_peer.py"),
+    *(f"--{name}={value}" for name, value in flags.items()),
+    *arguments.peer_flags,
+  ]
 
 
 def timed(command, log):

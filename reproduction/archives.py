@@ -13,32 +13,35 @@ from common import errors
 _JUNK = ("__MACOSX", ".DS_Store")
 
 
-def is_archive(path):
+def is_archive(path: str) -> bool:
   """Whether a file is one that `unpack` takes, by its name."""
   return path.endswith((".zip", ".tar.gz", ".tgz", ".tar"))
 
 
-def unpack(path, folder):
+def unpack(path: str, folder: str) -> None:
   """Unpacks an archive into an existing folder.
 
   A single folder at the top of the archive is left out: its files come right
-  into `folder`.
-
-  Args:
-    path: .zip, .tar or .tar.gz.
-    folder: existing folder; is left empty if the archive is refused.
+  into `folder`, which is left empty if the archive is refused.
 
   Raises:
     InputError: the archive is damaged, too large for the disk, or has a file
       with a path outside the folder, a link or a device in it.
   """
+  read = zipfile.ZipFile if path.endswith(".zip") else tarfile.open
   try:
-    if path.endswith(".zip"):
-      with zipfile.ZipFile(path) as archive:
-        _unpack_zip(archive, path, folder)
-    else:
-      with tarfile.open(path) as archive:
-        _unpack_tar(archive, path, folder)
+    with read(path) as archive:
+      # Drops owners and unusual permissions; the oldest releases of Python 3.10
+      # and 3.11 have no filters.
+      archive.extraction_filter = getattr(tarfile, "data_filter", None)
+      members = {
+        name: member
+        for name, member in _members(archive)
+        if not set(pathlib.PurePosixPath(name).parts) & set(_JUNK)
+      }
+      _check(path, members, folder)
+      for member in members.values():
+        archive.extract(member, folder)
   except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError) as error:
     reason = " ".join(str(error).split())  # tarfile's has several lines.
     raise errors.InputError(
@@ -47,54 +50,37 @@ def unpack(path, folder):
   _lift(folder)
 
 
-def _unpack_zip(archive, path, folder):
-  members = [info for info in archive.infolist() if not _is_junk(info.filename)]
-  for info in members:
-    # The upper half of the attributes are those of Unix, where it was made.
-    kind = stat.S_IFMT(info.external_attr >> 16)
-    if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-      raise _refusal(path, info.filename, "is a link or a device")
-    _check_name(path, info.filename)
+def _members(archive):
+  """Returns [(name, member)] of either kind of archive."""
+  if isinstance(archive, zipfile.ZipFile):
+    return [(member.filename, member) for member in archive.infolist()]
+  return [(member.name, member) for member in archive]
+
+
+def _check(path, members, folder):
+  """Raises InputError if something of an archive must not be written."""
+  for name, member in members.items():
+    if isinstance(member, zipfile.ZipInfo):
+      # The upper half of the attributes are those of Unix, where it was made.
+      kind = stat.S_IFMT(member.external_attr >> 16)
+      is_plain = kind in (0, stat.S_IFREG, stat.S_IFDIR)
+    else:
+      is_plain = member.isreg() or member.isdir()
+    why = "" if is_plain else "is a link or a device"
+    # On any system.
+    inside = pathlib.PureWindowsPath(name)
+    if inside.anchor or inside.drive or ".." in inside.parts:
+      why = "is outside the folder"
+    if why:
+      raise errors.InputError(
+        f"{path}: {name!r} in it {why}; nothing is unpacked: this is not the "
+        "published archive"
+      )
   # By the archive's own words: what unpacks to more than it says fails later.
-  _check_room(path, folder, sum(info.file_size for info in members))
-  for info in members:
-    archive.extract(info, folder)
-
-
-def _unpack_tar(archive, path, folder):
-  members = [member for member in archive if not _is_junk(member.name)]
-  for member in members:
-    if not (member.isreg() or member.isdir()):
-      raise _refusal(path, member.name, "is a link or a device")
-    _check_name(path, member.name)
-  _check_room(path, folder, sum(member.size for member in members))
-  # Drops owners and unusual permissions, and checks the paths once more; the
-  # oldest releases of Python 3.10 and 3.11 have no filters.
-  options = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-  archive.extractall(folder, members, **options)
-
-
-def _is_junk(name):
-  return any(part in _JUNK for part in pathlib.PurePosixPath(name).parts)
-
-
-def _check_name(path, name):
-  """Refuses a name that leaves the folder, on any system."""
-  parts = pathlib.PurePosixPath(name.replace("\\", "/")).parts
-  is_absolute = name.startswith(("/", "\\"))
-  has_drive = pathlib.PureWindowsPath(name).drive
-  if is_absolute or has_drive or ".." in parts:
-    raise _refusal(path, name, "is outside the folder")
-
-
-def _refusal(path, name, why):
-  return errors.InputError(
-    f"{path}: {name!r} in it {why}; nothing is unpacked: this is not the "
-    "published archive"
+  needed = sum(
+    getattr(member, "file_size", getattr(member, "size", 0))
+    for member in members.values()
   )
-
-
-def _check_room(path, folder, needed):
   free = shutil.disk_usage(folder).free
   if needed > free:
     raise errors.InputError(

@@ -5,20 +5,23 @@ the very end: a folder called NAME is complete.
 """
 
 import os
+import re
 import shutil
 
-from common import errors, json_files
-from reproduction import archives, transfer
+from common import errors, file_io, json_files
+from reproduction import archives, catalog, transfer
 
 # Says that a folder is one of ours, and of which files it was made.
 _RECORD = "download.json"
 
 
-def fetch(entry, folder, *, base_url=None, **options):
+def fetch(
+  entry: catalog.Entry, folder: str, *, base_url: str | None = None, **options
+) -> tuple[str, bool]:
   """Makes the folder of an entry, unless it is there already.
 
   Args:
-    entry: catalog.Entry.
+    entry: model or data set.
     folder: where its folder is to be; made if need be.
     base_url: see transfer.mirrored.
     **options: of transfer.download.
@@ -65,8 +68,7 @@ def _make_ready(entry, paths, folder):
       continue
     inside = folder
     if several:
-      stem = name.removesuffix(".zip").removesuffix(".gz").removesuffix(".tar")
-      inside = os.path.join(folder, stem)
+      inside = os.path.join(folder, re.sub(r"(\.tar)?\.\w+$", "", name))
       os.makedirs(inside)
     archives.unpack(path, inside)
   if entry.prepare:
@@ -85,25 +87,21 @@ def _split_mrpc(folder):
   GLUE's dev set is those pairs of the official training set whose two ids
   mrpc_dev_ids.tsv lists; its test set has the official test pairs numbered.
   """
+  dev_ids = _lines(folder, "mrpc_dev_ids.tsv")
   header, *rows = _lines(folder, "msr_paraphrase_train.txt")
-  dev_ids = {
-    tuple(row.split("\t")) for row in _lines(folder, "mrpc_dev_ids.tsv")
-  }
+  test_header, *test = _lines(folder, "msr_paraphrase_test.txt")
   parts = {"train.tsv": [header], "dev.tsv": [header]}
   for row in rows:
-    # The two ids of a pair.
-    is_dev = tuple(row.split("\t")[1:3]) in dev_ids
+    # The second and the third column are the ids of the pair.
+    is_dev = "\t".join(row.split("\t")[1:3]) in dev_ids
     parts["dev.tsv" if is_dev else "train.tsv"].append(row)
-  header, *rows = _lines(folder, "msr_paraphrase_test.txt")
   # The published files begin with a byte order mark.
-  parts["test.tsv"] = [header.replace("Quality", "index").lstrip("\ufeff")]
-  for number, row in enumerate(rows):
-    parts["test.tsv"].append("\t".join([str(number), *row.split("\t")[1:]]))
-  for name, rows in parts.items():
-    with open(
-      os.path.join(folder, name), "w", encoding="utf-8", newline="\n"
-    ) as stream:
-      stream.writelines(f"{row}\n" for row in rows)
+  parts["test.tsv"] = [test_header.replace("Quality", "index").lstrip("\ufeff")]
+  for number, row in enumerate(test):
+    parts["test.tsv"].append(f"{number}\t" + row.partition("\t")[2])
+  for name, lines in parts.items():
+    text = "".join(f"{line}\n" for line in lines)
+    file_io.write_text(os.path.join(folder, name), text)
 
 
 def _lines(folder, name):
@@ -116,13 +114,8 @@ def _lines(folder, name):
 PREPARATIONS = {"mrpc": _split_mrpc}
 
 
-def flags_to_paste(entry, folder):
-  """Returns the flags that make the scripts use an entry, one a line.
-
-  Args:
-    entry: catalog.Entry.
-    folder: its folder.
-  """
+def flags_to_paste(entry: catalog.Entry, folder: str) -> list[str]:
+  """Returns the flags that make the scripts use an entry's folder."""
   if entry.program:
     names = os.listdir(folder)
     configs = ("bert_config.json", "config.json")
@@ -145,7 +138,7 @@ def flags_to_paste(entry, folder):
   return flags + ["--version_2_with_negative"] * (entry.name == "squad2")
 
 
-def total_size(entry):
+def total_size(entry: catalog.Entry) -> tuple[int | None, bool]:
   """Returns (bytes, whether they are exact) of an entry; (None, False)."""
   sizes = [file.size for file in entry.files]
   if None not in sizes:

@@ -1,22 +1,18 @@
 """The same row by another program: Hugging Face's Trainer, in its own Python.
 
-What is run is benchmarks/finetuning_peer.py, which shares no code with this
-project. Task, files, sizes, rate, epochs and warm-up are the row's; weight
-decay, epsilon and clipping are equal, too. Unlike here, AdamW corrects the
-bias of its moments: rows are published with BERTAdam, which does not.
+What is run (--peer_program) shares no code with this project. Task, files,
+sizes, rate, epochs and warm-up are the row's; weight decay, epsilon and
+clipping are equal, too. Unlike here, AdamW corrects the bias of its moments:
+rows are published with BERTAdam, which does not.
 """
 
 import json
 import os
-import pathlib
 import subprocess
 
 from common import errors
+from reproduction import rows
 
-PROGRAM = (
-  pathlib.Path(__file__).resolve().parents[1] / "benchmarks"
-  / "finetuning_peer.py"
-)
 # Task -> what the peer calls a metric, and what our eval_results.txt does.
 METRICS = {
   "cola": {"mcc": "eval_matthews"},
@@ -40,15 +36,8 @@ _SAME = (
 _RECIPE = {"warmup_proportion": 0.1, "weight_decay": 0.01}
 
 
-def task_of(row):
-  """Returns the peer's name of a row's task.
-
-  Args:
-    row: rows.Row.
-
-  Raises:
-    InputError: the peer does not do it.
-  """
+def task_of(row: rows.Row) -> str:
+  """Returns the peer's name of a row's task; InputError if it has none."""
   flags = _flags(row)
   task = flags.get("task_name", "").lower()
   if row.script == "run_squad.py" and "version_2_with_negative" not in flags:
@@ -68,25 +57,24 @@ def _flags(row):
   return {name: value for name, _, value in pairs}
 
 
-def command(row, python, *, weights, data, seed, max_steps=0):
-  """Returns the command of a seed's run, a list for subprocess.
+def command(row: rows.Row, program: list, *, weights, data, values) -> list:
+  """Returns the command of a run, a list for subprocess.
 
   Args:
-    row: rows.Row.
-    python: a Python that has torch, transformers and accelerate.
+    row: what to run.
+    program: the interpreter and the file of the peer.
     weights: folder in Hugging Face's layout.
     data: folder of the data.
-    seed: integer.
-    max_steps: where a smoke run ends, or 0.
+    values: more flags, such as the seed.
 
   Raises:
     InputError: the peer does not do this row, or cannot read the folder.
   """
   task, flags = task_of(row), _flags(row)
-  if not PROGRAM.exists():
+  if not os.path.exists(program[1]):
     raise errors.InputError(
-      f"--reference=peer runs {PROGRAM}, which is part of a clone and not of "
-      "the installed package: run reproduce.py in a clone"
+      f"--reference=peer runs {program[1]}, which is not there: run "
+      "reproduce.py in a clone, or name a program with --peer_program"
     )
   if not os.path.exists(os.path.join(weights, "config.json")):
     raise errors.InputError(
@@ -94,34 +82,18 @@ def command(row, python, *, weights, data, seed, max_steps=0):
       "config.json: python convert_checkpoint.py --to=huggingface "
       f"--input={weights} --output=FOLDER, then pass --peer_weights=FOLDER"
     )
-  values = {name: flags[name] for name in _SAME if name in flags}
+  taken = {name: flags[name] for name in _SAME if name in flags}
   if task == "squad":
     for name in ("train_file", "predict_file"):
-      values[name] = os.path.basename(flags[name])
-  # After the row's own: no row says them otherwise.
-  values |= {"seed": seed, **_RECIPE}
-  if max_steps:
-    values["max_steps"] = max_steps
-  return program(python, task, data, weights, values)
+      taken[name] = os.path.basename(flags[name])
+  values = {
+    "task": task, "data_dir": data, "weights": weights, **taken, **_RECIPE,
+    **values,
+  }
+  return [*program, *(f"--{name}={value}" for name, value in values.items())]
 
 
-def program(python, task, data, weights, values):
-  """Returns the command of the peer's program, a list of str.
-
-  Args:
-    python: its interpreter.
-    task: one of METRICS.
-    data, weights: folders.
-    values: dict of its other flags.
-  """
-  flags = {"task": task, "data_dir": data, "weights": weights, **values}
-  return [
-    str(python), str(PROGRAM),
-    *(f"--{name}={value}" for name, value in flags.items()),
-  ]
-
-
-def run(arguments, task):
+def run(arguments: list[str], task: str) -> dict[str, float]:
   """Runs a command of `command`; returns {our name of a metric: value}.
 
   Raises:
@@ -143,23 +115,11 @@ def run(arguments, task):
       f"{arguments[0]} must have torch, transformers 5, accelerate, "
       "scikit-learn and scipy"
     )
-  return results(done.stdout, task)
-
-
-def results(output, task):
-  """Returns {our name of a metric: value} of what the peer printed.
-
-  GLUE's are shares of 1, SQuAD's per cent, on both sides.
-
-  Raises:
-    InputError: its last line is not what it should be.
-  """
-  lines = output.strip().splitlines()
+  lines = done.stdout.strip().splitlines()
   try:
+    # GLUE's are shares of 1, SQuAD's per cent, on both sides.
     found = json.loads(lines[-1])["metrics"]
-    return {
-      ours: float(found[name]) for name, ours in METRICS[task].items()
-    }
+    return {ours: float(found[name]) for name, ours in METRICS[task].items()}
   except (IndexError, KeyError, TypeError, ValueError) as error:
     raise errors.InputError(
       f"the peer's last line is {lines[-1:]!r:.80}; expected JSON with metrics"

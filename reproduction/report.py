@@ -111,7 +111,7 @@ def _verdict(metric, result, line):
     return LESS_DATA
   if not line["values"] or (metric.low is None and metric.high is None):
     return NO_BAND
-  return REPRODUCED if rows.is_within(metric, line["median"]) else OUTSIDE
+  return REPRODUCED if metric.is_within(line["median"]) else OUTSIDE
 
 
 def _verdict_by_peer(values, theirs):

@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import time
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 from common import errors, json_files
 from reproduction import catalog, peer, rows
@@ -28,47 +28,52 @@ class Plan(NamedTuple):
   """How a row is run.
 
   Attributes:
-    row: rows.Row.
+    row: what to run.
     model: folder of the weights.
     data: folder or files of the data; "" where the row needs none.
     output: folder of all rows.
     max_steps: 0, or where a smoke run ends.
     extra: flags of the user's, which go last and change the recipe.
-    peer_python: a Python that has the peer, which then runs the row; None: our
-      script does.
+    peer: interpreter and program of the peer, which then runs the row; empty:
+      our script does.
     peer_weights: folder of the weights in Hugging Face's layout, if `model`
       has another one.
   """
 
-  row: object
+  row: rows.Row
   model: str
   data: str
   output: str
   max_steps: int = 0
-  extra: tuple = ()
-  peer_python: Optional[str] = None
-  peer_weights: Optional[str] = None
+  extra: tuple[str, ...] = ()
+  peer: tuple[str, ...] = ()
+  peer_weights: str | None = None
 
-  def folder(self, seed):
+  def folder(self, seed: int) -> str:
     """The folder of a seed's run."""
-    side = "peer_" if self.peer_python else ""
+    side = "peer_" if self.peer else ""
     return os.path.join(self.output, self.row.name, f"{side}seed_{seed}")
 
 
-def find_model(row, folder):
+def _first(folders, is_it):
+  """Returns the first folder that is what is looked for, or None."""
+  return next((path for path in folders if path and is_it(path)), None)
+
+
+def find_model(row: rows.Row, folder: str | None) -> str:
   """Returns the folder of a row's weights.
 
   Args:
-    row: rows.Row.
+    row: what to run.
     folder: what --model_dir says: a model's folder, or one of downloads.
 
   Raises:
     InputError: there is none; the command that downloads it is named.
   """
-  # A folder of downloads, or the model's own.
-  for path in (folder and os.path.join(folder, row.model), folder):
-    if path and _config_in(path):
-      return path
+  below = folder and os.path.join(folder, row.model)
+  found = _first((below, folder), _config_in)
+  if found:
+    return found
   if not row.model:
     raise errors.InputError(
       f"--row={row.name} starts from no released model: --model_dir must name "
@@ -82,14 +87,11 @@ def find_model(row, folder):
 
 
 def _config_in(folder):
-  for name in ("bert_config.json", "config.json"):
-    path = os.path.join(folder, name)
-    if os.path.exists(path):
-      return path
-  return None
+  names = ("bert_config.json", "config.json")
+  return _first((os.path.join(folder, n) for n in names), os.path.exists)
 
 
-def find_data(row, folder):
+def find_data(row: rows.Row, folder: str | None) -> str:
   """Returns the folder of a row's data, or its files of records.
 
   Raises:
@@ -101,9 +103,10 @@ def find_data(row, folder):
         f"--row={row.name} needs --data_dir: your records ({row.note})"
       )
     return folder
-  for path in (folder and os.path.join(folder, row.data), folder):
-    if path and _has_files(row, path):
-      return path
+  below = folder and os.path.join(folder, row.data)
+  found = _first((below, folder), lambda path: _has_files(row, path))
+  if found:
+    return found
   how = catalog.POINTERS.get(
     row.data,
     f"download it: python download.py --data={row.data} "
@@ -122,19 +125,14 @@ def _has_files(row, folder):
   ]
   if named:
     return all(os.path.exists(os.path.join(folder, name)) for name in named)
-  if not os.path.isdir(folder):
-    return False
-  # Of a folder of several data sets there are no files right in it.
-  inside = [entry for entry in os.scandir(folder)]
-  is_table = any(entry.name.endswith((".tsv", ".csv")) for entry in inside)
+  inside = os.listdir(folder) if os.path.isdir(folder) else []
   # Of XNLI, IMDB and PAWS-X, whose tables lie further down.
-  known = {entry.name for entry in inside} & {
-    "XNLI-1.0", "xnli.dev.tsv", "train", "de", "en"
-  }
-  return is_table or bool(known)
+  known = {"XNLI-1.0", "xnli.dev.tsv", "train", "de", "en"}
+  tables = (".tsv", ".csv")
+  return any(name.endswith(tables) or name in known for name in inside)
 
 
-def model_name(folder):
+def _model_name(folder):
   """Returns what the catalog calls a model, or the name of its folder."""
   path = os.path.join(folder, "download.json")
   if os.path.exists(path):
@@ -142,7 +140,7 @@ def model_name(folder):
   return os.path.basename(os.path.normpath(folder))
 
 
-def command(plan, seed):
+def command(plan: Plan, seed: int) -> list[str]:
   """Returns the command of a seed's run, a list for subprocess.
 
   Raises:
@@ -151,10 +149,11 @@ def command(plan, seed):
   row, folder = plan.row, plan.folder(seed)
   if not row.script:
     raise errors.InputError(f"--row={row.name} cannot be run: {row.note}")
-  if plan.peer_python:
+  if plan.peer:
+    steps = {"max_steps": plan.max_steps} if plan.max_steps else {}
     return peer.command(
-      row, plan.peer_python, weights=plan.peer_weights or plan.model,
-      data=plan.data, seed=seed, max_steps=plan.max_steps,
+      row, list(plan.peer), weights=plan.peer_weights or plan.model,
+      data=plan.data, values={"seed": seed, **steps},
     )
   flags = [
     flag.replace("{data}", plan.data).replace("{output}", folder)
@@ -189,31 +188,45 @@ def _smoke_flags(plan):
   return [f"--max_train_steps={plan.max_steps}"]
 
 
-def run(plan, seed):
-  """Runs a seed, or finds it done; returns its result, see `_record`.
+def run(plan: Plan, seed: int) -> None:
+  """Runs a seed, unless it is done, and writes its result.json.
 
   Raises:
     InputError: the script failed, or was stopped and may be continued.
   """
-  folder, arguments = plan.folder(seed), command(plan, seed)
-  path = os.path.join(folder, _RESULT)
+  arguments = command(plan, seed)
+  path = os.path.join(plan.folder(seed), _RESULT)
   if os.path.exists(path):
-    done = json_files.read(path)
+    done = json_files.read(path)["command"]
     # Without the interpreter, which another environment has elsewhere.
-    if done["command"][1:] == arguments[1:]:
-      return done
+    if done[1:] == arguments[1:]:
+      return
     raise errors.InputError(
-      f"{path} is of another command ({shlex.join(done['command'])}); remove "
-      "its folder, or choose another --output_dir"
+      f"{path} is of another command ({shlex.join(done)}); remove its folder, "
+      "or choose another --output_dir"
     )
   start = time.time()
-  if plan.peer_python:
+  if plan.peer:
     results = peer.run(arguments, peer.task_of(plan.row))
   else:
     results = _run_script(plan, seed, arguments)
-  record = _record(plan, seed, arguments, results, time.time() - start)
-  json_files.write(path, record)
-  return record
+  json_files.write(path, {
+    "side": "peer" if plan.peer else "ours",
+    "row": plan.row.name,
+    "seed": seed,
+    "model": _model_name(plan.model),
+    "weights": plan.peer_weights or plan.model,
+    "data": plan.data,
+    "fewer": fewer_rows(plan.row, plan.data),
+    "command": arguments,
+    "extra": list(plan.extra),
+    "smoke": bool(plan.max_steps),
+    "max_steps": plan.max_steps,
+    "results": results,
+    "seconds": round(time.time() - start, 1),  # Of the last start alone.
+    "machine": machine(),
+    "date": time.strftime("%Y-%m-%d"),
+  })
 
 
 def _run_script(plan, seed, arguments):
@@ -227,32 +240,6 @@ def _run_script(plan, seed, arguments):
       f"to go on, or see its own message above: {shlex.join(arguments)}"
     )
   return read_eval_results(plan.folder(seed))
-
-
-def _record(plan, seed, arguments, results, seconds):
-  """Returns what result.json says of a run.
-
-  `results` are those of eval_results.txt; `seconds` are of the last start
-  alone, `smoke` marks a run that ended early, `extra` flags of the user's,
-  `side` says who ran: "ours" or "peer".
-  """
-  return {
-    "side": "peer" if plan.peer_python else "ours",
-    "row": plan.row.name,
-    "seed": seed,
-    "model": model_name(plan.model),
-    "weights": plan.peer_weights or plan.model,
-    "data": plan.data,
-    "fewer": fewer_rows(plan.row, plan.data),
-    "command": arguments,
-    "extra": list(plan.extra),
-    "smoke": bool(plan.max_steps),
-    "max_steps": plan.max_steps,
-    "results": results,
-    "seconds": round(seconds, 1),
-    "machine": machine(),
-    "date": time.strftime("%Y-%m-%d"),
-  }
 
 
 def fewer_rows(row: rows.Row, folder: str) -> dict[str, tuple[int, int]]:
@@ -284,25 +271,24 @@ def machine() -> str:
   return ", ".join([name, f"{len(os.sched_getaffinity(0))} cores", *gpus])
 
 
-def read_eval_results(folder):
+def read_eval_results(folder: str) -> dict[str, float]:
   """Returns {name: number} of the eval_results.txt in a folder.
 
   Raises:
     InputError: there is none.
   """
-  path = os.path.join(folder, "eval_results.txt")
-  if not os.path.exists(path):
+  path = pathlib.Path(folder, "eval_results.txt")
+  if not path.exists():
     raise errors.InputError(f"{path} is missing: the script did not evaluate")
-  results = {}
-  with open(path, encoding="utf-8") as stream:
-    for line in stream:
-      name, _, value = line.partition(" = ")
-      # A score of one class of two has its name behind it.
-      results[name.strip()] = float(value.split()[0])
-  return results
+  lines = path.read_text(encoding="utf-8").splitlines()
+  # A score of one class of two has its name behind it.
+  return {
+    name.strip(): float(value.split()[0])
+    for name, _, value in (line.partition(" = ") for line in lines)
+  }
 
 
-def finished(output):
+def finished(output: str) -> list[dict]:
   """Returns the results of all finished runs below a folder, in order."""
   paths = sorted(pathlib.Path(output).glob(f"*/*seed_*/{_RESULT}"))
   return [json_files.read(str(path)) for path in paths]

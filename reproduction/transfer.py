@@ -18,6 +18,7 @@ from requests import adapters
 from urllib3.util import retry
 
 from common import errors, file_io
+from reproduction import catalog
 
 # Bytes. What was received of a block is lost when the connection ends in it.
 _BLOCK = 1 << 16
@@ -36,20 +37,14 @@ def mirrored(url: str, base_url: str | None) -> str:
   return f"{base_url.rstrip('/')}/{parts.netloc}{parts.path}"
 
 
-def download(file, folder, *, base_url=None, seconds_between_tries=2.0):
-  """Brings a file into a folder; one that is there and right is left alone.
+def download(
+  file: catalog.File, folder: str, *, base_url: str | None = None,
+  seconds_between_tries: float = 2.0,
+) -> str:
+  """Brings a file into a folder, unless it is there; returns its path.
 
-  A cut connection is continued up to five times; after that, the next call
-  continues.
-
-  Args:
-    file: catalog.File.
-    folder: existing folder.
-    base_url: see `mirrored`.
-    seconds_between_tries: before the second try; doubled before each other.
-
-  Returns:
-    The path of the file.
+  A cut connection is continued up to five times, with pauses that double;
+  after that, the next call continues.
 
   Raises:
     InputError: the server does not give it, or it is not the expected file.
@@ -61,18 +56,16 @@ def download(file, folder, *, base_url=None, seconds_between_tries=2.0):
     return path
   _require_network(url, file.url, path)
   session = _session(seconds_between_tries)
-  for number in range(1, _TRIES + 1):
+  for number in range(_TRIES):
     try:
-      _transfer(session, url, path, file)
+      _transfer(session, url, path + ".part")
       break
     except requests.RequestException as error:
       # Answers of a server are final, cut connections are not.
-      is_final = isinstance(
-        error, (requests.HTTPError, requests.exceptions.RetryError)
-      )
-      if number == _TRIES or is_final:
+      final = requests.HTTPError, requests.exceptions.RetryError
+      if number == _TRIES - 1 or isinstance(error, final):
         raise errors.InputError(_reason(url, path, error)) from error
-    time.sleep(seconds_between_tries * 2 ** (number - 1))
+    time.sleep(seconds_between_tries * 2**number)
   # Before the rename: a file of this name is always the published one.
   _check(path + ".part", file, url)
   os.replace(path + ".part", path)
@@ -82,13 +75,13 @@ def download(file, folder, *, base_url=None, seconds_between_tries=2.0):
 
 def _session(seconds_between_tries):
   """Returns a requests.Session that asks a busy server again."""
-  session = requests.Session()
   again = retry.Retry(
     _TRIES - 1, connect=0, read=0, backoff_factor=seconds_between_tries,
     status_forcelist=_WORTH_ANOTHER_TRY,
   )
-  for scheme in ("http://", "https://"):
-    session.mount(scheme, adapters.HTTPAdapter(max_retries=again))
+  session = requests.Session()
+  session.mount("http://", adapters.HTTPAdapter(max_retries=again))
+  session.mount("https://", adapters.HTTPAdapter(max_retries=again))
   return session
 
 
@@ -131,59 +124,39 @@ def _unreachable(host):
 
 def _reason(url, path, error):
   """Returns the sentence for a transfer that failed."""
-  there = 0
-  if os.path.exists(path + ".part"):
-    there = os.path.getsize(path + ".part")
+  there = _size(path + ".part")
   kept = f"; {there:,} bytes are kept, run the same command again" * (there > 0)
   return f"{url} could not be downloaded: {error}{kept}"
 
 
-def _transfer(session, url, path, file):
-  """Writes what is missing of a file to `path`.part.
+def _size(path):
+  return os.path.getsize(path) if os.path.exists(path) else 0
 
-  Raises:
-    requests.RequestException: it is not complete.
-  """
-  part, tag_path = path + ".part", path + ".part.tag"
-  start = os.path.getsize(part) if os.path.exists(part) else 0
+
+def _transfer(session, url, part):
+  """Writes what is missing of a file; raises RequestException if it is cut."""
+  start = _size(part)
   # Bytes as they are: positions in a compressed answer would mean nothing.
   headers = {"Accept-Encoding": "identity"}
   if start:
     headers["Range"] = f"bytes={start}-"
-    if os.path.exists(tag_path):
-      with open(tag_path, encoding="utf-8") as stream:
-        # The server sends the whole file if it has another version by now.
-        headers["If-Range"] = stream.read()
+    if os.path.exists(part + ".tag"):
+      # The server sends the whole file if it has another version by now.
+      [headers["If-Range"]] = (x for _, x in file_io.read_lines(part + ".tag"))
   with session.get(
     url, headers=headers, stream=True, timeout=_TIMEOUT
   ) as response:
     if response.status_code == 416:  # Nothing is missing, or it has shrunk.
-      _restart_if_longer(part, response)
+      # Of such a refusal it is "bytes */SIZE".
+      if response.headers.get("Content-Range", "") != f"bytes */{start}":
+        os.remove(part)
+        raise requests.ConnectionError("the file on the server has changed")
       return
     response.raise_for_status()
     if response.status_code != 206:  # The whole file, whatever was asked for.
       start = 0
-    length = response.headers.get("Content-Length")
-    # Of what is sent now: the rest of the file from `start` on.
-    total = None if length is None else start + int(length)
-    _write_tag(tag_path, response)
-    with open(part, "r+b" if start else "wb") as stream:
-      # Over what may be left of a longer answer of before.
-      stream.seek(start)
-      _copy(response, stream, file.name, start=start, total=total)
-  if total is not None and os.path.getsize(part) < total:
-    raise requests.ConnectionError(
-      f"the connection ended after {os.path.getsize(part):,} of {total:,} bytes"
-    )
-
-
-def _restart_if_longer(part, response):
-  """Removes a part that does not fit what the server has now."""
-  # Of such a refusal it is "bytes */SIZE".
-  total = response.headers.get("Content-Range", "").rpartition("/")[2]
-  if total != str(os.path.getsize(part)):
-    os.remove(part)
-    raise requests.ConnectionError("the file on the server has changed")
+    _write_tag(part + ".tag", response)
+    _copy(response, part, start)
 
 
 def _write_tag(path, response):
@@ -194,20 +167,28 @@ def _write_tag(path, response):
     tag = response.headers.get("Last-Modified", "")
   file_io.remove(path)
   if tag:
-    with open(path, "w", encoding="utf-8") as stream:
-      stream.write(tag)
+    file_io.write_text(path, tag)
 
 
-def _copy(response, stream, name, *, start, total):
-  with tqdm.tqdm(
-    desc=name, initial=start, total=total, unit="B", unit_scale=True,
-    mininterval=1.0,
+def _copy(response, part, start):
+  """Writes an answer to a file from `start` on, with a bar of its progress."""
+  length = response.headers.get("Content-Length")
+  # Of what is sent now: the rest of the file from `start` on.
+  total = None if length is None else start + int(length)
+  with open(part, "r+b" if start else "wb") as stream, tqdm.tqdm(
+    desc=os.path.basename(part).removesuffix(".part"), initial=start,
+    total=total, unit="B", unit_scale=True, mininterval=1.0,
   ) as progress:
+    # Over what may be left of a longer answer of before.
+    stream.seek(start)
     for block in response.iter_content(_BLOCK):
       stream.write(block)
       progress.update(len(block))
-  # A file of before may have been longer.
-  stream.truncate()
+    stream.truncate()
+  if total is not None and _size(part) < total:
+    raise requests.ConnectionError(
+      f"the connection ended after {_size(part):,} of {total:,} bytes"
+    )
 
 
 def _check(path, file, url):

@@ -32,14 +32,10 @@ def arguments():
   )
 
 
-def extras():
-  """Returns the names of the extras in setup.py, which runs when imported."""
-  tree = ast.parse((ROOT / "setup.py").read_text())
-  (table,) = [
-    node.value for node in tree.body
-    if isinstance(node, ast.Assign) and ast.unparse(node.targets) == "EXTRAS"
-  ]
-  return {key.value for key in table.keys}
+def project():
+  """Returns what pyproject.toml says of the project."""
+  tomllib = pytest.importorskip("tomllib")  # Since Python 3.11.
+  return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 def build_arguments():
@@ -63,16 +59,14 @@ def test_what_a_reader_passes_is_an_argument():
   values = [*shown, *defaults.items()]
   for name, value in values:
     if name == "EXTRAS":
-      assert set(value.split(",")) <= extras()
+      assert set(value.split(",")) <= set(project()["optional-dependencies"])
     else:  # A tag, and not a moving one.
       assert re.fullmatch(r"[\w./-]+:\d+\.\d+[\w.-]*", value), value
 
 
 def test_python_of_the_base_images_is_one_that_the_package_takes():
-  (found,) = re.findall(
-    r'python_requires=">=3\.(\d+),<3\.(\d+)"', (ROOT / "setup.py").read_text()
-  )
-  low, high = map(int, found)
+  found = re.fullmatch(r">=3\.(\d+),<3\.(\d+)", project()["requires-python"])
+  low, high = map(int, found.groups())
   images = [value for name, value in build_arguments() if name == "BASE_IMAGE"]
   # What Ubuntu's releases have as python3.
   of_ubuntu = {"22.04": 10, "24.04": 12}

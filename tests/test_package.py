@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import zipfile
 
 import pytest
 
+import test_dockerfile
 import test_layout
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -31,7 +33,8 @@ def python(*arguments, folder, status=0, **environment):
 
 def build_modules(folder, sources):
   """Runs the build on {path: source}; returns the built {path: source}."""
-  shutil.copy(ROOT / "setup.py", folder)
+  for name in ("setup.py", "pyproject.toml", "README.md"):
+    shutil.copy(ROOT / name, folder)
   for name, source in sources.items():
     (folder / name).parent.mkdir(exist_ok=True)
     (folder / name).write_text(source)
@@ -76,13 +79,26 @@ def test_a_second_build_ships_what_there_is_now(tmp_path):
   assert built["user.py"] == "from bert_tf2 import new\n"
 
 
+def test_every_requirement_has_a_version_and_every_script_a_command():
+  project = test_dockerfile.project()
+  extras = project["optional-dependencies"]
+  for text in [*project["dependencies"], *sum(extras.values(), [])]:
+    assert re.search("[=>]=", text) or text.startswith("bert-tf2["), text
+  assert {name.replace("-", "_") for name in project["scripts"]} == {
+    f"bert_{verb}" for verb in test_layout.VERBS
+  }
+
+
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
   """A folder with the wheel, built through a source archive, and a `site`."""
   folder = tmp_path_factory.mktemp("package")
   source = folder / "source"
   source.mkdir()
-  for path in [*ROOT.glob("*.py"), ROOT / "README.md", ROOT / "LICENSE"]:
+  for path in [
+    *ROOT.glob("*.py"), ROOT / "README.md", ROOT / "LICENSE",
+    ROOT / "pyproject.toml",
+  ]:
     shutil.copy(path, source)
   for name in test_layout.FOLDERS:
     shutil.copytree(
@@ -107,7 +123,8 @@ def test_the_wheel_holds_every_module_and_no_loose_one(installed):
   names = zipfile.ZipFile(wheel).namelist()
   package = {name for name in names if ".dist-info/" not in name}
   expected = {"bert_tf2/__init__.py"} | {
-    f"bert_tf2/{path.relative_to(ROOT)}" for path in test_layout.SOURCES
+    f"bert_tf2/{path.relative_to(ROOT)}"
+    for path in [*test_layout.SOURCES, *ROOT.glob("reproduction/*.csv")]
   }
   assert package == expected
 

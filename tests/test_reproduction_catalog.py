@@ -26,7 +26,8 @@ def test_released_models_are_all_there():
 
 
 def test_weights_of_base_take_four_bytes_a_parameter():
-  assert catalog.weight_bytes(12, 768, 30522) == 4 * 110_106_428
+  base = catalog.MODELS["uncased_L-12_H-768_A-12"]
+  assert base.bytes_after == 4 * 110_106_428
 
 
 @pytest.mark.parametrize("entry", catalog.DATA.values(), ids=lambda e: e.name)

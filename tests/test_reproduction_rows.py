@@ -72,9 +72,9 @@ def test_the_script_of_each_row_takes_its_flags(script, tmp_path):
 
 def test_bands():
   metric = rows.Metric("f1", 90.0, 89.0, 91.0)
-  assert rows.is_within(metric, 89.0) and rows.is_within(metric, 91.0)
-  assert not rows.is_within(metric, 88.9) and not rows.is_within(metric, 91.1)
-  assert rows.is_within(metric._replace(low=None, high=None), 0.0)
+  assert metric.is_within(89.0) and metric.is_within(91.0)
+  assert not metric.is_within(88.9) and not metric.is_within(91.1)
+  assert metric._replace(low=None, high=None).is_within(0.0)
   texts = [
     report.band_text({"low": low, "high": high})
     for low, high in [(1.0, 2.5), (1.0, None), (None, 2.0), (None, None)]
