@@ -101,14 +101,20 @@ def read_config(path):
 
 
 def step_of(source) -> int:
-  """Returns how many steps a checkpoint was trained for; 0 if it says none.
+  """Returns how many steps a model folder's weights were trained for, or 0.
+
+  As in the original: 0 of the checkpoints of a training, which hold more than
+  weights.
 
   Args:
     source: as of `load`.
   """
   reader = open_reader(source) if isinstance(source, str) else source
-  known = "global_step" in reader.shapes
-  return int(reader.read("global_step")) if known else 0
+  names = reader.shapes
+  is_training = any(name.endswith("/adam_m") for name in names)
+  if is_training or "global_step" not in names:
+    return 0
+  return int(reader.read("global_step"))
 
 
 def read_weights(path):

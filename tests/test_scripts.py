@@ -246,12 +246,14 @@ def test_the_final_model_is_a_folder_to_start_from(trained, small_config):
   folder, _ = trained
   final = weights(folder / "final_model")
   saved = weights(folder / f"model.ckpt-{STEPS}")
+  assert final.pop("global_step") == STEPS
   assert set(final) == {
     name for name in saved if not weight_files.is_optimizer_state(name)
   }
   for name, value in final.items():
     np.testing.assert_array_equal(value, saved[name], name)
   written = json.loads((folder / "final_model/bert_config.json").read_text())
+  assert written.pop("input_settings") == {"max_seq_length": 64}
   assert written == json.loads(small_config.read_text())
   assert (folder / "final_model/vocab.txt").read_bytes() == (
     MODEL / "vocab.txt"

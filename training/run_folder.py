@@ -92,9 +92,9 @@ class StartingPoint(NamedTuple):
 
   @property
   def step(self):
-    """How many steps the weights were trained for, here or elsewhere.
+    """How many steps the weights were trained for; see weight_files.step_of.
 
-    As in the original: where the run trains them, its own steps begin at 0.
+    Where the run trains those of --init_checkpoint, its steps begin at 0.
     """
     if self.kind == "init":
       return weight_files.step_of(self.path)
