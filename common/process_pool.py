@@ -8,7 +8,6 @@ Starting them takes some seconds: worth it from some ten seconds of work on.
 
 import collections
 import concurrent.futures
-import contextlib
 import functools
 import itertools
 import multiprocessing
@@ -28,50 +27,12 @@ def default_processes():
   return os.cpu_count() or 1
 
 
-@contextlib.contextmanager
-def workers(num_processes, *, initializer=None, initargs=(), if_killed):
-  """Gives a concurrent.futures.Executor; its processes end with the block.
-
-  They end, too, when this process is killed.
-
-  Args:
-    num_processes: how many.
-    initializer, initargs: function that each worker calls first, and its
-      arguments; both must pickle.
-    if_killed: what the user can do if a worker was killed, a clause.
-
-  Raises:
-    InputError: a worker was killed.
-  """
-  methods = multiprocessing.get_all_start_methods()
-  context = multiprocessing.get_context(
-    "forkserver" if "forkserver" in methods else "spawn"
-  )
-  context.set_forkserver_preload([f"{__package__}.lean_tensorflow"])
-  pool = concurrent.futures.ProcessPoolExecutor(
-    num_processes,
-    mp_context=context,
-    initializer=_start_worker,
-    initargs=(initializer, initargs),
-  )
-  try:
-    yield pool
-  except concurrent.futures.process.BrokenProcessPool as error:
-    raise errors.InputError(
-      f"a process was killed, perhaps for want of memory: {if_killed}"
-    ) from error
-  finally:
-    # Once, and waiting: a pool that was shut down without waiting forgets its
-    # manager thread, and a worker may then never hear that it should end.
-    pool.shutdown(wait=True, cancel_futures=True)
-
-
-def in_order(function, blocks, *, processes):
+def in_order(function, blocks, *, processes: int):
   """Yields function(block) of every block, in the order of blocks.
 
   Args:
     function: of one block. With several processes it must pickle, and what
-      it takes and returns, too.
+      it takes and returns, too. They end, too, when this process is killed.
     blocks: iterable; it is read a few blocks ahead of what was yielded.
     processes: how many to use; with 1, or fewer than two blocks, the work is
       done here.
@@ -86,11 +47,9 @@ def in_order(function, blocks, *, processes):
   if processes <= 1 or len(first) < 2:
     yield from map(function, blocks)
     return
-  with workers(
-    processes,
-    if_killed="run the same command again when less else is running",
-  ) as pool:
-    submit = functools.partial(pool.submit, function)
+  pool = _start(processes)
+  submit = functools.partial(pool.submit, function)
+  try:
     waiting = collections.deque(
       map(submit, itertools.islice(blocks, _AHEAD * processes))
     )
@@ -98,12 +57,30 @@ def in_order(function, blocks, *, processes):
       result = waiting.popleft().result()
       waiting.extend(map(submit, itertools.islice(blocks, 1)))
       yield result
+  except concurrent.futures.process.BrokenProcessPool as error:
+    raise errors.InputError(
+      "a process was killed, perhaps for want of memory: run the same command "
+      "again when less else is running, or with fewer processes"
+    ) from error
+  finally:
+    # Once, and waiting: a pool that was shut down without waiting forgets its
+    # manager thread, and a worker may then never hear that it should end.
+    pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _start_worker(initializer, initargs):
+def _start(processes):
+  methods = multiprocessing.get_all_start_methods()
+  context = multiprocessing.get_context(
+    "forkserver" if "forkserver" in methods else "spawn"
+  )
+  context.set_forkserver_preload([f"{__package__}.lean_tensorflow"])
+  return concurrent.futures.ProcessPoolExecutor(
+    processes, mp_context=context, initializer=_watch_parent
+  )
+
+
+def _watch_parent():
   threading.Thread(target=_end_with_parent, daemon=True).start()
-  if initializer:
-    initializer(*initargs)
 
 
 def _end_with_parent():

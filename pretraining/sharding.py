@@ -14,8 +14,7 @@ record has no file.
 """
 
 import collections
-import concurrent.futures
-import gc
+import functools
 import json
 import os
 import re
@@ -126,17 +125,17 @@ class ShardedRun:
         the vocabulary cannot be used, or a process was killed.
     """
     missing = self.begin()
-    if num_processes == 1 or len(missing) <= 1:
-      results = _make_here(self.options, missing)
-    else:
-      results = _make_in_processes(self.options, missing, num_processes)
     # By bytes, which are known before any text is read.
-    total = sum(map(_text_bytes, missing))
     done = progress.Progress(
-      total, parts=len(missing), part_name="shards", unit="words"
+      sum(map(_text_bytes, missing)),
+      parts=len(missing), part_name="shards", unit="words",
+    )
+    results = process_pool.in_order(
+      functools.partial(make_shard, self.options), missing,
+      processes=num_processes,
     )
     finished, texts = [], []
-    for shard, result, text in results:
+    for shard, (result, text) in zip(missing, results):
       finished.append(result)
       texts.append(text)
       done.advance(_text_bytes(shard), text.words)
@@ -302,17 +301,11 @@ def _without_records(shard):
   return ShardResult(shard.number, 0, 0, "")
 
 
-def make_shard(maker, seed, shard):
-  """Makes a shard's file; none if its text gives no record.
-
-  Args:
-    maker: record_maker.RecordMaker.
-    seed: of shard 0, int.
-    shard: Shard.
-
-  Returns:
-    (ShardResult, ShardText).
-  """
+def make_shard(
+  options: record_maker.RecordOptions, shard: Shard
+) -> tuple[ShardResult, ShardText]:
+  """Makes a shard's file; none if its text gives no record."""
+  maker = _make_maker(options)
   # Unlike the original: a file ends a document, since its next one may be in
   # another shard.
   corpus = maker.read(shard.pieces, joined=False)
@@ -326,43 +319,12 @@ def make_shard(maker, seed, shard):
       "from that document too; larger shards have more documents",
       shard.output,
     )
+  seed = options.instances.random_seed + shard.number
   with tfrecord.RecordWriter(shard.output) as writer:
-    records = maker.write(corpus, [writer], seed=seed + shard.number)
+    records = maker.write(corpus, [writer], seed=seed)
   size, sha256 = file_io.size_and_sha256(shard.output)
   return ShardResult(shard.number, records, size, sha256), text
 
 
-def _make_here(options, shards):
-  """Yields (shard, ShardResult, ShardText) of each shard."""
-  maker = record_maker.RecordMaker(options)
-  for shard in shards:
-    yield shard, *make_shard(maker, options.instances.random_seed, shard)
-
-
-def _make_in_processes(options, shards, num_processes):
-  """Yields (shard, ShardResult, ShardText) as shards are finished."""
-  with process_pool.workers(
-    min(num_processes, len(shards)),
-    initializer=_start_worker,
-    initargs=(options,),
-    if_killed="run the same command again, which continues after the "
-    "finished shards, with fewer --num_processes if memory is short",
-  ) as pool:
-    shard_of = {pool.submit(_work, shard): shard for shard in shards}
-    # In whatever order: a shard's content does not depend on it.
-    for future in concurrent.futures.as_completed(shard_of):
-      yield shard_of[future], *future.result()
-
-
-_worker = {}  # Of a worker process: its RecordMaker and the first seed.
-
-
-def _start_worker(options):
-  # TensorFlow's objects are never garbage: do not scan them again and again.
-  gc.freeze()
-  _worker["maker"] = record_maker.RecordMaker(options)
-  _worker["seed"] = options.instances.random_seed
-
-
-def _work(shard):
-  return make_shard(_worker["maker"], _worker["seed"], shard)
+# A process keeps its tokenizer for the next shard.
+_make_maker = functools.lru_cache(maxsize=1)(record_maker.RecordMaker)

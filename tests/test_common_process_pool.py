@@ -79,9 +79,9 @@ def test_a_killed_worker_is_an_input_error():
 
 def test_workers_have_ended_with_their_block():
   before = set(multiprocessing.active_children())
-  with process_pool.workers(2, if_killed="again") as pool:
-    pool.submit(os.getpid).result()
-    pool.submit(time.sleep, 0.3)
+  naps = process_pool.in_order(time.sleep, [0, 0.3, 0.3], processes=2)
+  next(naps)
+  naps.close()
   assert set(multiprocessing.active_children()) == before
 
 

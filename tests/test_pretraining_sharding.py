@@ -182,8 +182,7 @@ def test_comparing_files_with_their_manifest(tmp_path):
 def test_compressed_shards_hold_the_same_records(tmp_path, expected):
   run = make_run(tmp_path, "out/a.tfrecord.gz")
   shard = run.shards[3]
-  maker = record_maker.RecordMaker(run.options)
-  sharding.make_shard(maker, 12345, shard)
+  sharding.make_shard(run.options, shard)
   plain = tmp_path / "plain"
   plain.write_bytes(expected["a.tfrecord-00003-of-00006"])
   assert tfrecord.is_gzip(shard.output)
