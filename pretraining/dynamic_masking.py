@@ -14,9 +14,11 @@ import itertools
 import tensorflow as tf
 
 from common import errors
-from pretraining import masking
+from pretraining import masking_rule
 
-_MASK_SHARE, _RANDOM_SHARE = 0.8, 0.1  # The rest is kept.
+# What is below is [MASK], what is below the next is random, the rest is kept.
+_MASK_BELOW = masking_rule.MASK_SHARE
+_RANDOM_BELOW = 1 - (1 - _MASK_BELOW) * masking_rule.KEEP_SHARE
 _SPECIAL_TOKENS = ("[CLS]", "[SEP]")
 
 
@@ -31,7 +33,7 @@ class Masking:
     max_predictions: P.
     masked_lm_prob: share of the tokens, special ones counted, that is masked.
     whole_words: whether all pieces of a word are masked together.
-    runs: a key of masking.RUN_LENGTHS, to mask runs of whole words; or None.
+    runs: "spans" or "ngrams", to mask runs of whole words; or None.
     seed: integer.
   """
 
@@ -123,7 +125,7 @@ class Masking:
 
   def _run_lengths(self, numbers):
     """Returns int32 [B, T], the words of a run, of uniform [B, T] below 1."""
-    limits = list(itertools.accumulate(masking.RUN_LENGTHS[self.runs]))
+    limits = list(itertools.accumulate(masking_rule.RUN_LENGTHS[self.runs]))
     # float32 numbers * limits[-1] may round up to that limit itself.
     scaled = numbers[..., tf.newaxis] * limits[-1]
     return 1 + tf.reduce_sum(tf.cast(scaled >= limits[:-1], tf.int32), axis=-1)
@@ -143,8 +145,8 @@ class Masking:
     """Returns the id that replaces each token if it is chosen."""
     # At most vocab_size - 1, since the words are multiples of 2^-23 below 1.
     random_ids = tf.cast(words * self.vocab_size, ids.dtype)  # [B, T]
-    rest = tf.where(kinds < _MASK_SHARE + _RANDOM_SHARE, random_ids, ids)
-    return tf.where(kinds < _MASK_SHARE, self.mask_id, rest)
+    rest = tf.where(kinds < _RANDOM_BELOW, random_ids, ids)
+    return tf.where(kinds < _MASK_BELOW, self.mask_id, rest)
 
   def _predictions(self, ids, chosen):
     """Returns the masked_lm features, chosen tokens first, in order."""

@@ -141,7 +141,6 @@ def create_instances(corpus, vocabulary, options, rng, *, after_pass=None):
   rng.shuffle(documents)
   if options.packing == "full_sentences":
     corpus = _joined(corpus, documents, vocabulary)
-  instances = Instances(corpus, vocabulary, options)
   is_large = len(corpus.ids) > _LARGE_CORPUS
   stream = random_stream.RandomWordStream(
     rng,
@@ -151,16 +150,19 @@ def create_instances(corpus, vocabulary, options, rng, *, after_pass=None):
     common_size=options.max_seq_length - 3,
   )
   masker = masking.make_masker(corpus, vocabulary, options, stream)
+  parts = []
   for _ in range(options.dupe_factor):
     for pair in _all_pairs(corpus, documents, options, stream):
       masker.add(pair)
       if stream.should_discard:
-        instances.extend(masker.flush())
+        parts.append(masker.flush())
         stream.discard_used()
     if after_pass:
       after_pass()
-  instances.extend(masker.flush())
+  parts.append(masker.flush())
   stream.restore_rng()
+  masked = masking.Masked(*map(np.concatenate, zip(*parts)))
+  instances = Instances(corpus, vocabulary, options, masked)
   # As in the original: instances of all passes are shuffled together. Numbers
   # of instances take the same draws as the instances themselves would.
   order = array.array("q", range(len(instances)))
@@ -371,49 +373,22 @@ def _packed(corpus, start, end, options, stream):
 
 
 class Instances:
-  """Instances in the order of their creation, some 150 bytes each.
+  """Instances in the order of their creation, some 150 bytes each."""
 
-  The columns, for B instances:
-    pairs: int64 [B, 5], the fields of a SegmentPair.
-    num_masked: uint16 [B].
-    positions: uint16 [B, P], the masked positions, ascending, then zeros.
-    replacements: [B, P], the ids in the input at these positions.
-  """
-
-  def __init__(self, corpus, vocabulary, options):
-    """Makes an empty list, whose pairs will be ranges of `corpus`."""
+  def __init__(self, corpus, vocabulary, options, masked):
+    """Takes what the pairs are ranges of, and the masking.Masked of all."""
     self._corpus = corpus
     self._vocabulary = vocabulary
     self._length = options.max_seq_length
     self._is_masked = options.masking != "none"
     self._has_next = options.packing in PAIR_PACKINGS
-    self._max_predictions = (
-      options.max_predictions_per_seq if self._is_masked else 0
-    )
+    self._masked = masked
     if not self._is_masked:
       flags = text_corpus.word_flags(corpus, vocabulary)
       self._flags = np.frombuffer(flags, np.uint8)
-    self._columns = {
-      "pairs": array.array("q"),
-      "num_masked": array.array("H"),
-      "positions": array.array("H"),
-      "replacements": array.array(vocabulary.dtype.char),
-    }
 
   def __len__(self):
-    return len(self._columns["num_masked"])
-
-  def extend(self, masked):
-    """Adds the instances of a masking.Masked."""
-    for name, column in self._columns.items():
-      values = getattr(masked, name)
-      column.frombytes(values.astype(column.typecode).tobytes())
-
-  def _rows(self, name, rows, width):
-    column = self._columns[name]
-    # frombuffer refuses an empty buffer.
-    values = np.frombuffer(column, column.typecode) if column else np.zeros(0)
-    return values.reshape(len(self), width)[rows].astype(np.int64)
+    return len(self._masked.pairs)
 
   def features(self, rows):
     """Returns the features of the records of some instances.
@@ -428,7 +403,8 @@ class Instances:
       a word; for pairs next_sentence_labels [B, 1], 1 for a random next
       segment or swapped ones.
     """
-    pairs = self._rows("pairs", rows, 5)  # [B, 5]
+    masked = masking.Masked(*(column[rows] for column in self._masked))
+    pairs = masked.pairs  # [B, 5]
     layout = _Layout(pairs, self._length)
     input_ids = layout.gather(self._corpus.ids)  # [B, T]
     input_ids[:, 0] = self._vocabulary.cls_id
@@ -440,7 +416,7 @@ class Instances:
     if self._has_next:
       features["next_sentence_labels"] = pairs[:, 4:]
     if self._is_masked:
-      features.update(self._masked_features(input_ids, rows))
+      features.update(_masked_features(input_ids, masked))
     else:
       features["word_starts"] = self._word_starts(layout)
     features["input_ids"] = input_ids
@@ -452,22 +428,20 @@ class Instances:
     is_first = (flags == text_corpus.STARTS_WORD) | layout.starts_segment
     return is_first.astype(np.uint8)
 
-  def _masked_features(self, input_ids, rows):
-    """Puts the replacements into `input_ids`; returns masked_lm features."""
-    width = self._max_predictions
-    positions = self._rows("positions", rows, width)
-    replacements = self._rows("replacements", rows, width)  # [B, P]
-    num_masked = self._rows("num_masked", rows, 1)
-    is_masked = np.arange(width) < num_masked  # [B, P]
-    # Read before the replacements are written to the same places.
-    labels = np.where(is_masked, np.take_along_axis(input_ids, positions, 1), 0)
-    row, _ = np.nonzero(is_masked)
-    input_ids[row, positions[is_masked]] = replacements[is_masked]
-    return {
-      "masked_lm_positions": positions,
-      "masked_lm_ids": labels,
-      "masked_lm_weights": is_masked.astype(np.float32),
-    }
+
+def _masked_features(input_ids, masked):
+  """Puts the replacements into `input_ids`; returns masked_lm features."""
+  positions = masked.positions.astype(np.int64)  # [B, P]
+  is_masked = np.arange(positions.shape[1]) < masked.num_masked[:, None]
+  # Read before the replacements are written to the same places.
+  labels = np.where(is_masked, np.take_along_axis(input_ids, positions, 1), 0)
+  row, _ = np.nonzero(is_masked)
+  input_ids[row, positions[is_masked]] = masked.replacements[is_masked]
+  return {
+    "masked_lm_positions": positions,
+    "masked_lm_ids": labels,
+    "masked_lm_weights": is_masked.astype(np.float32),
+  }
 
 
 class _Layout:

@@ -12,47 +12,37 @@ PieceMasker is fast because it works in two phases. The random numbers of one
 instance start where those of the one before it end, so `add` has to find out
 how many words of the stream each instance uses, and does only that. What the
 numbers mean is computed in `flush`, for hundreds of instances together: arrays
-[P, B] there have an instance in each column. tests/plain_instances.py does the
-same in one plain loop.
+[P, B] there have an instance in each column. masking_rule says the same in
+plain code.
 """
 
 import array
-import bisect
 import functools
-import itertools
 import re
 from typing import NamedTuple
 
 import numpy as np
 
-from pretraining import text_corpus
+from pretraining import masking_rule, text_corpus
 
-# Exact, because the float 0.8 is itself a whole number of 2**-53.
 # random() < 0.8 as a comparison of integers: random() is (53 bits) / 2**53.
-_MASK_PROB = 0.8
-_MASK_BELOW = int(_MASK_PROB * (1 << 53))
-_KEEP_PROB = 0.5  # Of the tokens that are not replaced by [MASK].
+# Exact, because the float 0.8 is itself a whole number of 2**-53.
+_MASK_BELOW = int(masking_rule.MASK_SHARE * (1 << 53))
 _MASKS, _KEEPS, _IS_ID = 1, 2, 4  # See `stream_views`.
 
 _WORD = re.compile(rb"[\x00\x01]\x01*")  # See text_corpus.STARTS_WORD.
 _WORDS = re.compile(rb"[\x00\x01]+")  # Up to a NO_WORD.
-
-# SpanBERT (Joshi et al. 2020, section 3.1): lengths of Geometric(0.2) words,
-# at most 10. ALBERT (Lan et al. 2020, equation 1): p(n) ~ 1 / n, at most 3.
-SPAN_LENGTHS = [0.2 * 0.8 ** (length - 1) for length in range(1, 11)]
-NGRAM_LENGTHS = [1 / length for length in range(1, 4)]
-RUN_LENGTHS = {"spans": SPAN_LENGTHS, "ngrams": NGRAM_LENGTHS}
-
 
 class Masked(NamedTuple):
   """The masked tokens of B instances.
 
   Attributes:
     pairs: int64 array [B, 5], the instances: instance_maker.SegmentPair.
-    num_masked: int array [B].
-    positions: int array [B, P] of positions in the instance, ascending, then
-      0.
-    replacements: int array [B, P] of the ids in the input at these positions.
+    num_masked: uint16 array [B].
+    positions: uint16 array [B, P], the masked positions in the instance,
+      ascending, then zeros.
+    replacements: array [B, P], the ids in the input at these positions, of the
+      vocabulary's dtype.
   """
 
   pairs: np.ndarray
@@ -130,7 +120,7 @@ def make_masker(corpus, vocabulary, options, stream):
   """
   if options.masking == "none":
     return NoMasker()
-  in_runs = options.masking in RUN_LENGTHS
+  in_runs = options.masking in masking_rule.RUN_LENGTHS
   kind = SpanMasker if in_runs else PieceMasker
   return kind(corpus, vocabulary, options, stream)
 
@@ -144,11 +134,10 @@ class _Masker:
     self._vocabulary = vocabulary
     self._stream = stream
     self._max_predictions = options.max_predictions_per_seq
-    # As in the original: round() goes to the even one of two equally near
-    # integers, [CLS] and [SEP] count, and at least one token is masked, even
-    # with probability 0, unless there may be no predictions.
     self._budgets = [
-      min(self._max_predictions, max(1, round(length * options.masked_lm_prob)))
+      masking_rule.budget(
+        length, options.masked_lm_prob, self._max_predictions
+      )
       for length in range(options.max_seq_length + 1)
     ]
 
@@ -247,7 +236,9 @@ class PieceMasker(_Masker):
     else:
       tokens = self._tokens_within(pairs, num_words, order, budgets)
     replacements = self._replacements(pairs, tokens, masks_starts, budgets)
-    return _sort_masks(pairs, tokens, replacements, budgets)
+    return _sort_masks(
+      pairs, tokens, replacements, budgets, self._vocabulary.dtype
+    )
 
   def _first_tokens(self, order):
     tokens = np.zeros((self._max_predictions, order.shape[1]), np.int64)
@@ -300,8 +291,8 @@ class PieceMasker(_Masker):
   def _replacements(self, pairs, tokens, starts, budgets):
     """Returns the ids [P, B] that replace tokens [P, B].
 
-    As in the original: [MASK] (80 %), the token itself (10 %) or any token of
-    the vocabulary (10 %), [PAD], [unused0] and "##" pieces included.
+    As in the original: a random token is any token of the vocabulary, [PAD],
+    [unused0] and "##" pieces included.
     """
     draws = np.frombuffer(self._stream.views["draws"], np.uint8)
     replacements = self._original_ids(pairs, tokens)  # [P, B]
@@ -322,8 +313,11 @@ class PieceMasker(_Masker):
     return replacements
 
 
-def _sort_masks(pairs, tokens, replacements, num_masked):
-  """Sorts tokens [P, B] by position in the instance; returns a Masked."""
+def _sort_masks(pairs, tokens, replacements, num_masked, dtype):
+  """Sorts tokens [P, B] by position in the instance; returns a Masked.
+
+  Of small integers: all instances of a text are in memory together.
+  """
   length_a = pairs[:, 1] - pairs[:, 0]
   positions = tokens + 1 + (tokens >= length_a)  # After [CLS] and maybe [SEP].
   unused = np.arange(len(positions))[:, None] >= num_masked
@@ -334,86 +328,52 @@ def _sort_masks(pairs, tokens, replacements, num_masked):
   replacements[unused] = 0
   return Masked(
     pairs,
-    num_masked,
-    np.take_along_axis(positions, order, 0).T,
-    np.take_along_axis(replacements, order, 0).T,
+    num_masked.astype(np.uint16),
+    np.take_along_axis(positions, order, 0).T.astype(np.uint16),
+    np.take_along_axis(replacements, order, 0).T.astype(dtype),
   )
 
 
 class SpanMasker(_Masker):
-  """Masks runs of whole words.
-
-  A run starts at a random word, and its length has the distribution of a
-  table. It ends earlier at the end of its segment, at a masked word, and where
-  the next word would exceed the budget.
-  """
+  """Masks runs of whole words, by masking_rule itself."""
 
   def __init__(self, corpus, vocabulary, options, stream):
     super().__init__(corpus, vocabulary, options, stream)
     self._flags = text_corpus.word_flags(corpus, vocabulary)
-    # SpanBERT replaces all tokens of a span in the same way (by [MASK], by
-    # themselves or by random ones), ALBERT each token of an n-gram by itself.
-    self._replaces_runs = options.masking == "spans"
-    lengths = RUN_LENGTHS[options.masking]
-    self._length_limits = list(itertools.accumulate(lengths))
-    self._pairs = array.array("q")
-    self._num_masked = array.array("q")
-    self._masked = array.array("q")
+    self._masking = options.masking
+    self._pairs, self._masked = [], []
 
   def add(self, pair):
     """Masks an instance_maker.SegmentPair."""
-    places = [
+    tokens = self._corpus.ids[[
       *range(pair.a_start, pair.a_end), *range(pair.b_start, pair.b_end)
-    ]
+    ]].tolist()
     _, budget = self._tokens_and_budget(pair)
-    count = 0
-    for run in self._runs(pair, budget):
-      for token, kind in zip(run, self._kinds(len(run))):
-        self._masked.extend((token, self._replacement(kind, places[token])))
-      count += len(run)
-    # Filled up to P pairs, so that `flush` can make one array of all.
-    self._masked.extend([0, 0] * (self._max_predictions - count))
-    self._pairs.extend(pair)
-    self._num_masked.append(count)
+    words, ends = self._words(pair)
+
+    def replace(kind, place):
+      if kind == "mask":
+        return self._vocabulary.mask_id
+      if kind == "keep":
+        return tokens[place]
+      ids = self._vocabulary.ids
+      return int(ids[self._stream.randint(0, len(ids) - 1)])
+
+    masked = masking_rule.mask_runs(
+      words, ends, budget, replace, self._stream, masking=self._masking
+    )
+    self._pairs.append(pair)
+    self._masked.append(masked)
 
   def flush(self):
     """Returns the Masked of the pairs since the last call."""
+    found = np.zeros((2, self._max_predictions, len(self._pairs)), np.int64)
+    for number, masked in enumerate(self._masked):
+      found[:, : len(masked), number] = list(masked), list(masked.values())
+    num_masked = np.array(list(map(len, self._masked)), np.int64)
     pairs = np.array(self._pairs, np.int64).reshape(-1, 5)
-    num_masked = np.array(self._num_masked, np.int64)
-    shape = (len(pairs), self._max_predictions, 2)
-    tokens, replacements = np.array(self._masked, np.int64).reshape(shape).T
-    for column in (self._pairs, self._num_masked, self._masked):
-      del column[:]
-    return _sort_masks(pairs, tokens, replacements, num_masked)
-
-  def _runs(self, pair, budget):
-    """Yields lists of tokens to mask, by their numbers in A + B.
-
-    A run is empty if its first word is masked already or exceeds the budget.
-    """
-    words, ends = self._words(pair)
-    masked = bytearray(len(words))
-    for first in self._random_order(len(words)):
-      run = []
-      # The length is drawn even where the run cannot be long: one draw a start.
-      for word in range(first, min(first + self._length(), ends[first])):
-        size = len(words[word])
-        if masked[word] or size > budget - len(run):
-          break
-        masked[word] = True
-        run.extend(words[word])
-      budget -= len(run)
-      yield run
-      if not budget:
-        return
-
-  def _random_order(self, count):
-    """Yields the numbers below `count`, shuffled as far as they are needed."""
-    numbers = list(range(count))
-    while numbers:
-      index = self._stream.randint(0, len(numbers) - 1)
-      numbers[index], numbers[-1] = numbers[-1], numbers[index]
-      yield numbers.pop()
+    self._pairs, self._masked = [], []
+    return _sort_masks(pairs, *found, num_masked, self._vocabulary.dtype)
 
   def _words(self, pair):
     """Returns the words, and for each the end of the words it may run to.
@@ -433,31 +393,6 @@ class SpanMasker(_Masker):
         ends += [len(words)] * (len(words) - len(ends))
     return words, ends
 
-  def _length(self):
-    # The limits are running sums of weights, which need not add up to 1.
-    number = self._stream.random() * self._length_limits[-1]
-    return 1 + bisect.bisect_right(self._length_limits, number)
-
-  def _kinds(self, count):
-    """Returns how each token of a run is replaced."""
-    if self._replaces_runs:
-      return [self._kind()] * count
-    return [self._kind() for _ in range(count)]
-
-  def _kind(self):
-    if self._stream.random() < _MASK_PROB:
-      return "mask"
-    return "keep" if self._stream.random() < _KEEP_PROB else "random"
-
-  def _replacement(self, kind, place):
-    """Returns the id that replaces the token ids[place] of the corpus."""
-    if kind == "mask":
-      return self._vocabulary.mask_id
-    if kind == "keep":
-      return int(self._corpus.ids[place])
-    ids = self._vocabulary.ids
-    return int(ids[self._stream.randint(0, len(ids) - 1)])
-
 
 class NoMasker:
   """Masks nothing."""
@@ -473,5 +408,5 @@ class NoMasker:
     """Returns the Masked of the pairs since the last call."""
     pairs = np.array(self._pairs, np.int64).reshape(-1, 5)
     del self._pairs[:]
-    nothing = np.zeros((len(pairs), 0), np.int64)
-    return Masked(pairs, nothing.sum(1), nothing, nothing)
+    nothing = np.zeros((len(pairs), 0), np.uint16)
+    return Masked(pairs, np.zeros(len(pairs), np.uint16), nothing, nothing)

@@ -2,18 +2,18 @@
 
 What instance_maker, masking and random_stream compute with arrays, patterns
 and positions, written again as one reads it in a paper: slow, and easy to
-check by eye. The tests compare both on random texts and options. (That this
-one makes the instances of the original is tested with its records.)
+check by eye. The rule of masking is in pretraining/masking_rule.py. The tests
+compare both on random texts and options. (That this one makes the instances of
+the original is tested with its records.)
 
 A document is a list of sentences, a sentence a list of tokens (str).
 """
 
-import bisect
 import itertools
 
 import numpy as np
 
-from pretraining import masking
+from pretraining import masking_rule
 
 SPECIAL = ("[CLS]", "[SEP]")
 
@@ -219,19 +219,27 @@ def packed(sentences, options, rng):
 
 def mask(tokens, vocab, options, rng):
   """Returns {position: id in the input} of the masked tokens."""
-  share = round(len(tokens) * options.masked_lm_prob)
-  budget = min(options.max_predictions_per_seq, max(1, share))
+
+  def replace(kind, place):
+    if kind == "mask":
+      return vocab["[MASK]"]
+    if kind == "keep":
+      return vocab[tokens[place]]
+    return list(vocab.values())[rng.randint(0, len(vocab) - 1)]
+
+  budget = masking_rule.budget(
+    len(tokens), options.masked_lm_prob, options.max_predictions_per_seq
+  )
   if options.masking in ("spans", "ngrams"):
-    return mask_runs(tokens, budget, vocab, options, rng)
-  masked = {}
-  if options.masking != "none":
-    words = words_of(tokens, options.masking == "whole_words")
-    rng.shuffle(words)
-    for word in words:
-      if len(masked) + len(word) <= budget:
-        for place in word:
-          masked[place] = replacement(kind_of(rng), tokens[place], vocab, rng)
-  return masked
+    words, ends = words_and_ends(tokens)
+    budget = min(budget, sum(map(len, words)))
+    return masking_rule.mask_runs(
+      words, ends, budget, replace, rng, masking=options.masking
+    )
+  if options.masking == "none":
+    return {}
+  words = words_of(tokens, options.masking == "whole_words")
+  return masking_rule.mask_words(words, budget, replace, rng)
 
 
 def words_of(tokens, whole):
@@ -246,53 +254,14 @@ def words_of(tokens, whole):
   return words
 
 
-def mask_runs(tokens, budget, vocab, options, rng):
-  """Masks runs of words, each within the words between two special tokens."""
-  runs_to = [n for n, token in enumerate(tokens) if token in SPECIAL]
-  words = []
-  for place in range(len(tokens)):
-    if is_start(tokens, place):
+def words_and_ends(tokens):
+  """Returns lists of positions, and how many words the next special ends."""
+  words, ends = [], []
+  for place, token in enumerate(tokens):
+    if token in SPECIAL:
+      ends += [len(words)] * (len(words) - len(ends))
+    elif is_start(tokens, place):
       words.append([place])
-    elif tokens[place] not in SPECIAL:
+    else:
       words[-1].append(place)
-  in_spans = options.masking == "spans"
-  weights = masking.SPAN_LENGTHS if in_spans else masking.NGRAM_LENGTHS
-  budget = min(budget, sum(map(len, words)))
-  masked, numbers = {}, list(range(len(words)))
-  while numbers:
-    index = rng.randint(0, len(numbers) - 1)
-    numbers[index], numbers[-1] = numbers[-1], numbers[index]
-    first = numbers.pop()
-    end = bisect.bisect(runs_to, words[first][0])
-    run = []
-    for word in words[first : first + random_length(weights, rng)]:
-      is_too_long = len(masked) + len(run) + len(word) > budget
-      if word[0] in masked or word[0] > runs_to[end] or is_too_long:
-        break
-      run += word
-    # A span is replaced as a whole, and of an n-gram each token by itself.
-    kinds = [kind_of(rng) for _ in range(1 if in_spans else len(run))]
-    for place, kind in zip(run, kinds * len(run) if in_spans else kinds):
-      masked[place] = replacement(kind, tokens[place], vocab, rng)
-    if len(masked) == budget:
-      break
-  return masked
-
-
-def random_length(weights, rng):
-  limits = list(itertools.accumulate(weights))
-  return 1 + bisect.bisect(limits, rng.random() * limits[-1])
-
-
-def kind_of(rng):
-  if rng.random() < 0.8:
-    return "mask"
-  return "keep" if rng.random() < 0.5 else "random"
-
-
-def replacement(kind, token, vocab, rng):
-  if kind == "mask":
-    return vocab["[MASK]"]
-  if kind == "keep":
-    return vocab[token]
-  return list(vocab.values())[rng.randint(0, len(vocab) - 1)]
+  return words, ends

@@ -5,7 +5,13 @@ import random
 import numpy as np
 import pytest
 
-from pretraining import instance_maker, masking, random_stream, text_corpus
+from pretraining import (
+  instance_maker,
+  masking,
+  masking_rule,
+  random_stream,
+  text_corpus,
+)
 
 VOCAB = {
   token: index
@@ -108,7 +114,7 @@ def test_spans_are_longer_than_ngrams_than_pieces():
 
 def test_the_lengths_of_spans_are_those_of_the_paper():
   lengths = np.arange(1, 11)
-  weights = np.array(masking.SPAN_LENGTHS)
+  weights = np.array(masking_rule.SPAN_LENGTHS)
   assert round(weights @ lengths / weights.sum(), 1) == 3.8
 
 

@@ -1,0 +1,85 @@
+"""masking_rule, with random numbers that were chosen (its draws: plain)."""
+
+import pytest
+
+from pretraining import masking_rule
+
+
+class Chosen:
+  """Gives numbers in turn; integers for randint, floats for random."""
+
+  def __init__(self, *numbers):
+    self._numbers = list(numbers)
+
+  def random(self):
+    return self._numbers.pop(0)
+
+  def randint(self, first, last):
+    assert first == 0 <= self._numbers[0] <= last
+    return self._numbers.pop(0)
+
+  def shuffle(self, items):
+    items.reverse()
+
+  def assert_all_drawn(self):
+    assert not self._numbers
+
+
+@pytest.mark.parametrize(
+  "numbers, kind",
+  [([0.79], "mask"), ([0.8, 0.49], "keep"), ([0.8, 0.5], "random")],
+)
+def test_four_fifths_are_masks_and_half_of_the_rest_stays(numbers, kind):
+  assert masking_rule.kind(Chosen(*numbers)) == kind
+
+
+def test_the_budget_is_rounded_to_even_and_at_least_one():
+  found = [masking_rule.budget(n, 0.15, 20) for n in (3, 10, 30, 128, 512)]
+  assert found == [1, 2, 4, 19, 20]
+  assert masking_rule.budget(128, 0.15, 0) == 0
+  assert masking_rule.budget(128, 0.0, 20) == 1
+
+
+def test_words_that_are_too_long_are_skipped():
+  masked = masking_rule.mask_words(
+    [[7], [4, 5], [1, 2, 3]], 2, lambda kind, place: 10 * place,
+    Chosen(0.1, 0.1),
+  )
+  assert masked == {4: 40, 5: 50}
+
+
+WORDS, ENDS = [[1], [2, 3], [4], [6], [7]], [3, 3, 3, 5, 5]
+ONE, TWO, THREE = 0.0, 0.6, 0.99  # Lengths of n-grams.
+
+
+@pytest.mark.parametrize(
+  "budget, numbers, expected",
+  [
+    # A run of three ends with its segment; one of one is the last that fits.
+    (4, [1, THREE, .1, .8, .5, .1, 3, ONE, .1],
+     [(2, "mask"), (3, "random"), (4, "mask"), (6, "mask")]),
+    # Before a masked word.
+    (4, [2, ONE, .1, 0, THREE, .1, .8, .2, .1],
+     [(4, "mask"), (1, "mask"), (2, "keep"), (3, "mask")]),
+    # Where the next word exceeds the budget.
+    (2, [0, TWO, .1, 2, TWO, .1], [(1, "mask"), (4, "mask")]),
+  ],
+)
+def test_runs_end_where_they_must(budget, numbers, expected):
+  rng, found = Chosen(*numbers), []
+  masking_rule.mask_runs(
+    WORDS, ENDS, budget, lambda kind, place: found.append((place, kind)), rng,
+    masking="ngrams",
+  )
+  assert found == expected
+  rng.assert_all_drawn()
+
+
+def test_all_tokens_of_a_span_are_replaced_alike():
+  rng, found = Chosen(1, 0.99, 0.8, 0.5), []
+  masking_rule.mask_runs(
+    WORDS, ENDS, 3, lambda kind, place: found.append((place, kind)), rng,
+    masking="spans",
+  )
+  assert found == [(2, "random"), (3, "random"), (4, "random")]
+  rng.assert_all_drawn()
