@@ -31,6 +31,10 @@ class BuildPackage(build_py):
     # within the same second would look "up to date" and never be shipped.
     self.force = True
 
+  def find_package_modules(self, package, package_dir):
+    found = super().find_package_modules(package, package_dir)
+    return [module for module in found if module[:2] != (PACKAGE, "setup")]
+
   def run(self):
     # A module that was renamed since the last build must not be shipped.
     shutil.rmtree(pathlib.Path(self.build_lib, PACKAGE), ignore_errors=True)
