@@ -15,10 +15,10 @@ help:
 	@echo "make quickstart   text to vocabulary to records to a small trained BERT"
 	@echo "make env          only the environment, .venv"
 	@echo "make test         the tests (make test-slow: those that take minutes)"
-	@echo "make lint         ruff, hadolint, and whether docs/flags.md is up to date"
+	@echo "make lint         ruff, mypy, hadolint, and whether docs/flags.md is current"
 	@echo "make docs         writes docs/flags.md from the scripts' --help"
-	@echo "make bench        the table of docs/performance.md; ARGS= says where the"
-	@echo "                  data are and which rows to measure"
+	@echo "make bench        the tables of docs/performance.md and benchmarks/;"
+	@echo "                  ARGS= says where the data are and what to measure"
 	@echo "make bench-data   TEXT=, VOCAB=: speed of create_pretraining_data.py;"
 	@echo "                  ORIGINAL=: a clone of the original to compare with"
 	@echo "make clean        removes what the other targets made, except .venv"
@@ -73,6 +73,7 @@ test-slow:
 lint:
 	@bash make_env.sh lint
 	$(RUN) -m ruff check .
+	$(RUN) -m mypy
 	$(RUN) docs/make_flags.py --check
 	.venv/bin/hadolint Dockerfile
 
@@ -89,5 +90,5 @@ bench-data: env
 	  $(if $(ORIGINAL),--original=$(ORIGINAL)) $(ARGS)
 
 clean:
-	rm -rf quickstart build dist bert_tf2.egg-info .pytest_cache .ruff_cache
+	rm -rf quickstart build dist bert_tf2.egg-info .pytest_cache .ruff_cache .mypy_cache
 	find . -name __pycache__ -not -path "./.venv/*" -prune -exec rm -rf {} +

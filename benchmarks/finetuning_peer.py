@@ -251,7 +251,9 @@ class Squad:
   def scores(self, predictions):
     """Returns exact match and F1, in percent."""
     best = {}
-    for (_, example, offsets), start, end in zip(self._windows, *predictions):
+    for (_, example, offsets), start, end in zip(
+      self._windows, *predictions, strict=True
+    ):
       # Rows of the predictions are padded to the longest of all.
       length = len(offsets)
       candidate = best_span(start[:length], end[:length], offsets)
@@ -285,7 +287,7 @@ class Tagging:
       tagging_peer.with_labels(
         inputs, pieces, [self._names.index(tag) for tag in tags]
       )
-      for (inputs, pieces), (_, tags) in zip(encoded, train)
+      for (inputs, pieces), (_, tags) in zip(encoded, train, strict=True)
     ]
     encoded = tagging_peer.tokenize(tokenizer, dev, length)
     self.eval = [inputs for inputs, _ in encoded]

@@ -63,7 +63,7 @@ class Pretraining:
       )
     variables = self._model.trainable_variables
     gradients = tape.gradient(loss, variables)
-    self._optimizer.apply_gradients(zip(gradients, variables))
+    self._optimizer.apply_gradients(zip(gradients, variables, strict=True))
     return loss
 
 

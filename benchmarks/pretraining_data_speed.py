@@ -101,7 +101,7 @@ def main(_):
 def table_row(name, num_words, start, cost):
   """Returns a contender's row; `start` is what the start of it alone costs."""
   cells = [f"{name:26}"]
-  for before, all_of_it in zip(start[:2], cost[:2]):
+  for before, all_of_it in zip(start[:2], cost[:2], strict=True):
     # Of what the text adds to the start.
     rate = num_words / max(all_of_it - before, 1e-3)
     cells += [f"{all_of_it:9.1f}{before:9.1f}{rate:11,.0f}"]

@@ -90,7 +90,7 @@ class Work:
   has_torch_peers: bool = False
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def all_works():
   """Returns all Works, in the table's order."""
   return tuple(

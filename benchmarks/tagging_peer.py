@@ -25,7 +25,7 @@ def read_columns(path):
     if row and row[0] != "-DOCSTART-":
       rows.append((row[0], row[-1]))
     elif rows:
-      sentences.append(tuple(map(list, zip(*rows))))
+      sentences.append(tuple(map(list, zip(*rows, strict=True))))
       rows = []
   return sentences
 
@@ -106,7 +106,7 @@ def scores(gold, predicted):
     (entities(g), entities(p)) for g, p in zip(gold, predicted, strict=True)
   ]
   right = sum(len(g & p) for g, p in pairs)
-  wanted, found = (sum(map(len, side)) for side in zip(*pairs))
+  wanted, found = (sum(map(len, side)) for side in zip(*pairs, strict=True))
   return {
     "precision": right / found if found else 0.0,
     "recall": right / wanted if wanted else 0.0,

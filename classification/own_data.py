@@ -259,9 +259,7 @@ def write(
   """Writes examples as JSON lines, which the same Columns read again."""
   lines = []
   for example in examples:
-    values = Columns(
-      example.text_a, example.text_b, example.label, example.guid
-    )
+    values = example.text_a, example.text_b, example.label, example.guid
     lines.append(json_files.line(
       {name: value for name, value in zip(columns, values) if name}
     ))

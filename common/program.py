@@ -40,7 +40,8 @@ def version() -> str:
   try:
     own = importlib.metadata.version("bert-tf2")
   except importlib.metadata.PackageNotFoundError:
-    own = re.search(r'version="(.*?)"', (_ROOT / "setup.py").read_text())[1]
+    text = (_ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    [own] = re.findall(r'^version = "(.*)"', text, re.M)
   return (
     f"{name()} (bert-tf2 {own}, TensorFlow "
     f"{importlib.metadata.version('tensorflow')}, Python "

@@ -79,8 +79,7 @@ def read_flags(script):
   # absl prints its help and exits with code 1.
   finished = subprocess.run(
     [sys.executable, str(ROOT / script), "--helpxml"],
-    stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
-    check=False,
+    capture_output=True, encoding="utf-8", check=False,
   )
   start = finished.stdout.find("<?xml")
   if start < 0:

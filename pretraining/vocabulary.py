@@ -151,7 +151,7 @@ def learn(
   learner.pre_tokenizer = tokenizers.pre_tokenizers.CharDelimiterSplit(" ")
   learner.train_from_iterator(_repeated(counts[:max_words]), trainer)
   number_of = learner.get_vocab()
-  return sorted(number_of, key=number_of.get)[len(characters) :]
+  return sorted(number_of, key=number_of.__getitem__)[len(characters) :]
 
 
 def _repeated(counts):

@@ -9,6 +9,7 @@ import zipfile
 
 from common import errors
 
+_DATA_FILTER = getattr(tarfile, "data_filter", None)
 # What packing on a Mac leaves in an archive.
 _JUNK = ("__MACOSX", ".DS_Store")
 
@@ -33,7 +34,7 @@ def unpack(path: str, folder: str) -> None:
     with read(path) as archive:
       # Drops owners and unusual permissions; the oldest releases of Python 3.10
       # and 3.11 have no filters.
-      archive.extraction_filter = getattr(tarfile, "data_filter", None)
+      setattr(archive, "extraction_filter", _DATA_FILTER)
       members = {
         name: member
         for name, member in _members(archive)

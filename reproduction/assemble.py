@@ -140,7 +140,7 @@ def flags_to_paste(entry: catalog.Entry, folder: str) -> list[str]:
 
 def total_size(entry: catalog.Entry) -> tuple[int | None, bool]:
   """Returns (bytes, whether they are exact) of an entry; (None, False)."""
-  sizes = [file.size for file in entry.files]
-  if None not in sizes:
+  sizes = [file.size for file in entry.files if file.size is not None]
+  if len(sizes) == len(entry.files):
     return sum(sizes), True
   return entry.bytes_after, False

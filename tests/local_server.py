@@ -24,10 +24,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
       return
     data, start = server.files[self.path], 0
     wanted = self.headers.get("Range")
-    if wanted and server.ranges:
-      # Another version by now: the whole file.
-      if self.headers.get("If-Range", server.tag) == server.tag:
-        start = int(wanted.removeprefix("bytes=").rstrip("-"))
+    # Another version by now: the whole file.
+    is_same = self.headers.get("If-Range", server.tag) == server.tag
+    if wanted and server.ranges and is_same:
+      start = int(wanted.removeprefix("bytes=").rstrip("-"))
     if start and start >= len(data):
       self.send_response(416)
       self.send_header("Content-Range", f"bytes */{len(data)}")

@@ -24,8 +24,11 @@ TABLE = runpy.run_path(str(ROOT / "benchmarks" / "table.py"))
 def turns(**contenders):
   """here=[1, 2], peer=[3, 4] -> two turns with these wall times."""
   return [
-    {name: {"wall": value} for name, value in zip(contenders, values)}
-    for values in zip(*contenders.values())
+    {
+      name: {"wall": value}
+      for name, value in zip(contenders, values, strict=True)
+    }
+    for values in zip(*contenders.values(), strict=True)
   ]
 
 

@@ -77,7 +77,7 @@ IDS = "1\t101\n3\t103\n"
 def mirror_of_mrpc(server_files):
   """The files of MRPC as catalog.Entry, and their place in a mirror."""
   entry = catalog.DATA["mrpc"]
-  for file, text in zip(entry.files, (TRAIN, TRAIN, IDS)):
+  for file, text in zip(entry.files, (TRAIN, TRAIN, IDS), strict=True):
     path = file.url.removeprefix("https:/")
     server_files[path] = text.encode("utf-8")
   files = tuple(catalog.File(file.url) for file in entry.files)
