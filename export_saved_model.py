@@ -119,7 +119,7 @@ import os
 import modeling
 from checkpoints import model_settings, weight_files
 from common import errors, file_io, program
-from serving import export_settings, graph_tokenizer, models, saved_model
+from serving import export_settings, graph_tokenizer, raw_text, saved_model
 
 
 def read_warmup_texts(settings, model):
@@ -127,7 +127,7 @@ def read_warmup_texts(settings, model):
   count = len(model.text_inputs)
   if not settings.warmup_file:
     # With a mask, so that it suits every head.
-    return [(f"The keeper lit the {models.MASK}.",) * count]
+    return [(f"The keeper lit the {raw_text.MASK}.",) * count]
   texts = []
   for number, line in file_io.read_lines(settings.warmup_file):
     fields = tuple(line.split("\t"))
@@ -151,6 +151,7 @@ def main(_):
   settings = export_settings.resolve(settings, config)
   tokenizer = model_settings.make_tokenizer(settings, config)
   model = export_settings.make_model(settings, config, tokenizer)
+  raw = raw_text.RawText(model, tokenizer)
   warmup_texts = read_warmup_texts(settings, model)
   weight_files.load(
     model.variables,
@@ -159,13 +160,13 @@ def main(_):
   )
   # Last before the folder is written: it tries every character there is.
   graph_tokenizer.check_same(
-    model.tokenizer, tokenizer, may_differ=settings.allow_tokenizer_differences
+    raw.tokenizer, tokenizer, may_differ=settings.allow_tokenizer_differences
   )
   # TensorFlow Serving looks for folders with numbers.
   folder = os.path.join(settings.export_dir, str(settings.version))
   saved_model.write(
     folder,
-    model,
+    raw,
     warmup_texts=warmup_texts,
     name=os.path.basename(os.path.abspath(settings.export_dir)),
   )

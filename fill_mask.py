@@ -26,15 +26,9 @@ command.parse_flags(__name__)
 import itertools
 import sys
 
-import tensorflow as tf
-
-import modeling
-from checkpoints import model_settings, weight_files
 from common import errors, file_io, line_answers
-from training import input_sequences, setup
-from variants import registry
-
-MASK = "[MASK]"
+from pretraining import mask_filling
+from serving import text_models
 
 
 def texts_to_fill(texts, input_file):
@@ -62,112 +56,34 @@ def answer_lines(fill):
   line_answers.require_all_answered(bad)
 
 
-def encode(tokenizer, text, where, *, max_seq_length):
-  """Returns the ids of "[CLS] text [SEP]" and the indices of its masks.
-
-  The tokenizer cuts "[MASK]" to "[", "mask", "]", as the original's does, so
-  the text between the masks is tokenized piece by piece.
-
-  Raises:
-    InputError: no text, no [MASK], or more word pieces than the model takes.
-  """
-  errors.require_text(text, where)
-  pieces = text.split(MASK)
-  if len(pieces) == 1:
-    raise errors.InputError(f"{where}: no {MASK} in {text!r}; write one")
-  cls_id, sep_id, mask_id = tokenizer.convert_tokens_to_ids(
-    ["[CLS]", "[SEP]", MASK]
-  )
-  ids = tokenizer.encode(pieces[0])
-  for piece in pieces[1:]:
-    ids += [mask_id] + tokenizer.encode(piece)
-  ids, _ = input_sequences.build_inputs(
-    ids, None, cls_id=cls_id, sep_id=sep_id
-  )
-  if len(ids) > max_seq_length:
-    raise errors.InputError(
-      f"{where}: {len(ids)} word pieces with [CLS] and [SEP], but "
-      f"--max_seq_length is {max_seq_length}; shorten the text or "
-      "raise it"
-    )
-  return ids, [index for index, piece in enumerate(ids) if piece == mask_id]
-
-
-def make_predictor(config, init_checkpoint, *, num_tokens, top_k):
-  """Loads the weights once; returns a function for many texts.
-
-  Args:
-    config: modeling.BertConfig.
-    init_checkpoint: where the weights are.
-    num_tokens: size of the vocabulary; the model may have room for more.
-    top_k: how many word pieces to return for each position.
-
-  Returns:
-    A function of ids [1, T] and positions [1, P] that gives probabilities and
-    ids of the most likely word pieces, [1, P, top_k] each.
-  """
-  model = registry.make_encoder(config)
-  head = modeling.MaskedLMHead(config, model.word_embeddings)
-  weight_files.load(
-    model.variables + head.variables,
-    init_checkpoint,
-    # Nothing reads it here, and several classes of Hugging Face have none.
-    allowed_missing=["^bert/pooler/"],
-  )
-  ids = tf.TensorSpec([1, None], tf.int32)
-
-  @tf.function(input_signature=[ids, ids], autograph=False)
-  def predict(input_ids, masked_lm_positions):
-    # No [CLS] first: nothing reads the pooled output here.
-    output = model(input_ids, positions=masked_lm_positions)
-    logits = head(output.sequence_output)
-    # Rows of the table beyond the vocabulary are no word.
-    probabilities = tf.nn.softmax(logits[..., :num_tokens])
-    return tf.math.top_k(probabilities, k=top_k)
-
-  return predict
-
-
-def described(text, filled, tokenizer):
+def described(text, found):
   """Returns a text and, for each [MASK], a line of what fits best."""
   lines = [text]
-  probabilities, ids = filled.values.numpy()[0], filled.indices.numpy()[0]
-  for number, (row, tokens) in enumerate(zip(probabilities, ids), 1):
+  rows = zip(found["fillings"], found["probabilities"])
+  for number, (tokens, probabilities) in enumerate(rows, 1):
     shown = "  ".join(
       f"{token} {probability:.4f}"
-      for token, probability in zip(
-        tokenizer.convert_ids_to_tokens(tokens.tolist()), row
-      )
+      for token, probability in zip(tokens, probabilities)
     )
-    lines.append(f"  {MASK} {number}: {shown}")
+    lines.append(f"  {mask_filling.MASK} {number}: {shown}")
   return "\n".join(lines)
 
 
 def main(_):
-  settings = model_settings.resolve(flags.read_settings())
-  settings = model_settings.restore_trained(
-    settings, ["max_seq_length", "do_lower_case"]
+  settings = flags.read_settings()
+  names = (
+    "bert_config_file", "vocab_file", "init_checkpoint", "do_lower_case",
+    "max_seq_length",
   )
-  config = setup.model_config(settings)
-  if not settings.init_checkpoint:
-    raise errors.InputError(
-      "pass --init_checkpoint or --model_dir: the weights to use"
-    )
-  tokenizer = model_settings.make_tokenizer(settings, config)
-  num_tokens = len(tokenizer.vocab)
-  predict = make_predictor(
-    config,
-    settings.init_checkpoint,
-    num_tokens=num_tokens,
-    top_k=min(settings.top_k, num_tokens),
+  model = text_models.load(
+    settings.model_dir,
+    **{name: settings.get(name) for name in names if name in settings.given},
   )
 
   def fill(text, where):
-    ids, positions = encode(
-      tokenizer, text, where, max_seq_length=settings.max_seq_length
-    )
-    filled = predict(tf.constant([ids]), tf.constant([positions]))
-    return described(text, filled, tokenizer)
+    errors.require_text(text, where)
+    mask_filling.check(text, model.tokenizer, model.max_seq_length, where)
+    return described(text, model.fill_mask(text, top_k=settings.top_k))
 
   for where, text in texts_to_fill(settings.text, settings.input_file):
     print(fill(text, where), flush=True)

@@ -108,8 +108,10 @@ def main(_):
     )
   # Before the model is loaded: afterwards TensorFlow has made its threads.
   tf.config.threading.set_intra_op_parallelism_threads(settings.num_threads)
-  model = saved_model.LoadedModel(settings.saved_model_dir)
-  batcher = make_batcher(settings, model.run)
+  model = saved_model.LoadedModel(
+    settings.saved_model_dir, settings.max_batch_size
+  )
+  batcher = make_batcher(settings, lambda key, rows: model.run(key[0], rows))
   application = server.make_application(
     model,
     batcher,

@@ -148,7 +148,6 @@ def _windows(starts, lengths, options):
   rows = []
   for example, (length_a, length_b) in enumerate(zip(*lengths)):
     start_a, start_b = starts[0][example], starts[1][example]
-    # In TensorFlow, for exported models, graph_inputs.text_windows does this.
     room = options.max_seq_length - (3 if length_b else 2)
     whole = min(length_a, length_b, room // 2) if length_b else 0
     room -= whole
@@ -214,9 +213,9 @@ class _Encoder(NamedTuple):
   unk_id: int
 
 
-@functools.lru_cache(maxsize=1)
+@functools.lru_cache(maxsize=4)
 def _encoder(vocab_file, do_lower_case):
-  """Returns the _Encoder of a vocabulary, one for each process."""
+  """Returns the _Encoder of a vocabulary, kept by each process."""
   tokenizer = vocabularies.make_tokenizer(
     vocab_file, do_lower_case=do_lower_case
   )

@@ -6,7 +6,7 @@ to choose from.
 """
 
 import json
-from typing import NamedTuple
+from typing import Callable, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -18,7 +18,7 @@ from classification import (
   prediction_files,
 )
 from common import choices, errors, line_answers
-from training import input_sequences, pipeline
+from training import input_sequences
 
 FORMATS = choices.ANSWER_FORMATS
 # Lines that wait together are sorted by length: this many batches of them.
@@ -52,23 +52,23 @@ def make_predictions(kind, labels, outputs):
 
 
 class TextClassifier:
-  """A model, compiled once for batches and texts of any size."""
+  """Answers texts of any size with the logits of their sequences."""
 
-  def __init__(self, model, options):
-    """Takes a classifier.ClassifierModel and its InputOptions."""
-    self._options = options
-    ids = tf.TensorSpec([None, None, None], tf.int32)
-    names = ("input_ids", "input_mask", "segment_ids")
+  def __init__(
+    self,
+    logits: Callable,
+    options: input_data.InputOptions,
+    pooling: str = "mean",
+  ):
+    """Takes the network.
 
-    @tf.function(
-      input_signature=[{name: ids for name in names}], autograph=False
-    )
-    def compute(batch):
-      # Shapes may vary freely: XLA never compiles this.
-      logits = model(pipeline.trim_to_longest(batch), skip_empty=True)
-      return classifier.scores(model.kind, logits)
-
-    self._compute = compute
+    Args:
+      logits: function of a dict of input_ids, input_mask, segment_ids, int32
+        [B, T], see `logits_of`; returns [B, L].
+      options: how its input is made.
+      pooling: one of classifier.POOLINGS.
+    """
+    self._logits, self._options, self._pooling = logits, options, pooling
 
   def predict_texts(self, texts, batch_size=None):
     """Classifies texts.
@@ -91,39 +91,45 @@ class TextClassifier:
       for number, parts in enumerate(texts, 1)
     ]
     arrays, num_rows = input_data.encode(examples, options)
-    starts = np.cumsum(num_rows) - num_rows  # [texts]
-    # Tokens of all rows of each example.
-    lengths = np.add.reduceat(arrays["input_mask"].sum(axis=1), starts)
+    lengths = arrays["input_mask"].sum(axis=1)  # [rows]
     batches = list(
       input_sequences.batches_by_length(
-        lengths.tolist(), batch_size or len(texts), options.max_seq_length
+        lengths.tolist(), batch_size or len(lengths), options.max_seq_length
       )
     )
-    outputs = [
-      self._compute(_take(arrays, starts[places], num_rows[places])).numpy()
-      for places in batches
-    ]  # Each [B, L].
+    outputs = []
+    for places in batches:
+      longest = lengths[places[0]]
+      batch = {n: values[places, :longest] for n, values in arrays.items()}
+      outputs.append(np.asarray(self._logits(batch)))
     # Back in the order of the texts.
     outputs = np.concatenate(outputs)[np.argsort(np.concatenate(batches))]
-    return make_predictions(options.kind, options.labels, outputs)
+    logits = self._of_texts(outputs, num_rows)
+    scores = classifier.scores(options.kind, logits)
+    return make_predictions(options.kind, options.labels, np.asarray(scores))
+
+  def _of_texts(self, logits, num_rows):
+    """Returns the logits of texts, of those [rows, L] of their sequences."""
+    if self._options.kind == labelled_examples.CHOICE:
+      return logits.reshape([len(num_rows), -1])
+    starts = np.cumsum(num_rows) - num_rows  # [texts]
+    if self._pooling == "max":
+      return np.maximum.reduceat(logits, starts)
+    sums = np.add.reduceat(logits, starts)
+    return sums / num_rows[:, None].astype(np.float32)
 
 
-def _take(arrays, starts, num_rows):
-  """Returns a batch, dict of arrays [B, W, T], of some examples.
+def logits_of(model: classifier.ClassifierModel) -> Callable:
+  """Returns a function for TextClassifier, compiled once for all shapes."""
+  ids = tf.TensorSpec([None, None], tf.int32)
+  names = ("input_ids", "input_mask", "segment_ids")
 
-  Args:
-    arrays: dict of arrays [rows, T], see input_data.encode.
-    starts, num_rows: the first row, and the number of rows, of each example.
-  """
-  column = np.arange(num_rows.max())
-  # [B, W]
-  present = column < num_rows[:, None]
-  rows = (starts[:, None] + column)[present]  # [rows]
-  batch = {}
-  for name, values in arrays.items():
-    batch[name] = np.zeros([*present.shape, values.shape[1]], np.int32)
-    batch[name][present] = values[rows]
-  return batch
+  @tf.function(input_signature=[{name: ids for name in names}], autograph=False)
+  def logits(batch):
+    # As examples of one sequence each.
+    return model({name: values[:, None] for name, values in batch.items()})
+
+  return logits
 
 
 def make_example(number, parts, kind, num_classes):

@@ -324,7 +324,8 @@ class ModelRun:
       # Not among the answers, which may be piped on.
       print(interactive.greeting(self._run.task), file=sys.stderr, flush=True)
     text_classifier = interactive.TextClassifier(
-      self._model, self._run.options
+      interactive.logits_of(self._model), self._run.options,
+      settings.window_pooling,
     )
     bad = interactive.answer_lines(
       text_classifier.predict_texts,

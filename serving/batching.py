@@ -9,8 +9,7 @@ import asyncio
 import collections
 import concurrent.futures
 import dataclasses
-
-import numpy as np
+import itertools
 
 from common import errors
 
@@ -28,10 +27,13 @@ class _Waiting:
   """A request: what to run, and the future of its outputs."""
 
   key: tuple
-  inputs: dict
-  count: int
+  rows: list
   arrived: float
   outputs: asyncio.Future
+
+  @property
+  def count(self):
+    return len(self.rows)
 
 
 class Batcher:
@@ -47,8 +49,8 @@ class Batcher:
     """Makes a batcher; `start` it inside an event loop.
 
     Args:
-      run: function of (signature, {input: array [B, ...]}) that returns
-        {output: array [B, ...]}; called in a thread of its own.
+      run: function of (key, list of instances) that returns the list of their
+        answers; called in a thread of its own.
       max_batch_size: most instances in a batch; a larger request is computed
         in several.
       max_delay: seconds that a request waits for others to join it; 0: only
@@ -81,13 +83,12 @@ class Batcher:
     await self._worker
     self._thread.shutdown()
 
-  async def submit(self, signature, inputs):
-    """Returns the outputs of a request, {name: array [B, ...]}.
+  async def submit(self, key: tuple, rows: list) -> list:
+    """Returns the answers to the instances of a request.
 
     Args:
-      signature: name of the signature.
-      inputs: {name: array [B, ...]}. Requests are joined if all but their
-        first axes agree.
+      key: what instances must have in common to be computed together.
+      rows: the instances.
 
     Raises:
       InputError: it has more instances than may ever wait.
@@ -96,7 +97,7 @@ class Batcher:
     """
     if self._closing:
       raise Closed
-    count = len(next(iter(inputs.values())))
+    count = len(rows)
     if count > self._max_queue:
       raise errors.InputError(
         f"{count} instances in one request; at most {self._max_queue} are "
@@ -106,21 +107,17 @@ class Batcher:
     if self._num_waiting() + count > self._max_queue:
       raise QueueFull
     size = self._max_batch_size
-    parts = [
-      {name: array[first : first + size] for name, array in inputs.items()}
+    # All of them wait from now on: no other request comes between.
+    outputs = [
+      self._enqueue(key, rows[first : first + size])
       for first in range(0, count, size)
     ]
-    # All of them wait from now on: no other request comes between.
-    outputs = [self._enqueue(signature, part) for part in parts]
-    return _joined(await asyncio.gather(*outputs))
+    return list(itertools.chain(*await asyncio.gather(*outputs)))
 
-  def _enqueue(self, signature, inputs):
-    """Returns the future of the outputs of inputs that fit into a batch."""
-    count = len(next(iter(inputs.values())))
+  def _enqueue(self, key, rows):
+    """Returns the future of the answers to rows that fit into a batch."""
     loop = asyncio.get_running_loop()
-    # What can be joined: one signature, and shapes that stack.
-    key = (signature, *((k, v.shape[1:]) for k, v in sorted(inputs.items())))
-    request = _Waiting(key, inputs, count, loop.time(), loop.create_future())
+    request = _Waiting(key, rows, loop.time(), loop.create_future())
     self._waiting.append(request)
     self._changed.set()
     return request.outputs
@@ -188,7 +185,7 @@ class Batcher:
 
   async def _compute(self, batch):
     try:
-      outputs = await self._outputs_of(batch)
+      outputs = iter(await self._outputs_of(batch))
     except Exception as error:  # It belongs to whoever sent the request.
       if len(batch) == 1:
         _finish(batch[0], error=error)
@@ -197,52 +194,17 @@ class Batcher:
       for request in batch:
         await self._compute([request])
       return
-    first = 0
     for request in batch:
-      end = first + request.count
-      _finish(request, {k: v[first:end] for k, v in outputs.items()})
-      first = end
+      _finish(request, list(itertools.islice(outputs, request.count)))
 
   async def _outputs_of(self, batch):
-    inputs = {
-      name: np.concatenate([request.inputs[name] for request in batch])
-      for name in batch[0].inputs
-    }
+    rows = [row for request in batch for row in request.rows]
     self.num_batches += 1
-    self.num_instances += sum(request.count for request in batch)
+    self.num_instances += len(rows)
     loop = asyncio.get_running_loop()
     return await loop.run_in_executor(
-      self._thread, self._run, batch[0].key[0], inputs
+      self._thread, self._run, batch[0].key, rows
     )
-
-
-def _joined(parts):
-  """Joins outputs along the first axis.
-
-  What is ragged within a batch, such as the words of texts, is as long as the
-  longest of the batch: shorter parts are filled with b"" or 0, as the rows of
-  one batch are.
-
-  Args:
-    parts: list of {name: array [B, ...]}.
-  """
-  if len(parts) == 1:
-    return parts[0]
-  joined = {}
-  for name in parts[0]:
-    arrays = [part[name] for part in parts]
-    # Of words [8, 5] and [3, 9], the joined ones are [11, 9].
-    shape = np.max([array.shape[1:] for array in arrays], axis=0).astype(int)
-    # Strings come as objects.
-    filling = b"" if arrays[0].dtype == object else 0
-    count = sum(map(len, arrays))
-    joined[name] = np.full([count, *shape], filling, arrays[0].dtype)
-    first = 0
-    for array in arrays:
-      inside = tuple(map(slice, array.shape[1:]))
-      joined[name][(slice(first, first + len(array)), *inside)] = array
-      first += len(array)
-  return joined
 
 
 def _finish(request, outputs=None, error=None):

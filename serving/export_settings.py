@@ -5,6 +5,8 @@ it was trained for (problem_type). Here the same is done, so that the model
 answers as the script that trained it; a setting may say otherwise.
 """
 
+import modeling
+import tokenization
 from checkpoints import model_folder, model_settings, stored_threshold
 from common import errors, file_io, run_settings
 from serving import models
@@ -97,8 +99,8 @@ def resolve(settings, config):
     config: modeling.BertConfig.
 
   Raises:
-    InputError: a flag would have no effect, or the model was trained for what
-      no head here answers.
+    InputError: a flag would have no effect, the model was trained for what no
+      head here answers, or the threshold stored with its weights is damaged.
   """
   settings = model_settings.restore_input_settings(
     with_defaults(settings, config),
@@ -106,6 +108,10 @@ def resolve(settings, config):
     settings.bert_config_file,
   )
   run_settings.refuse_ignored(settings, RULES)
+  if settings.head == "span":
+    settings = settings.replace(
+      null_score_diff_threshold=_null_threshold(settings)
+    )
   return settings
 
 
@@ -168,52 +174,27 @@ def read_labels(settings, config):
   return labels
 
 
-def serving_options(settings):
-  """Returns the models.ServingOptions of settings, as `resolve` returns them.
-
-  Raises:
-    InputError: the threshold that is stored with the weights is damaged.
-  """
-  return models.ServingOptions(
-    max_seq_length=settings.max_seq_length,
-    text_pairs=settings.text_pairs,
-    activation=settings.output_activation or "softmax",
-    max_windows=settings.max_windows,
-    window_pooling=settings.window_pooling,
-    pooling=settings.pooling,
-    normalize=settings.normalize,
-    top_k=settings.top_k,
-    doc_stride=settings.doc_stride,
-    max_query_length=settings.max_query_length,
-    max_answer_length=settings.max_answer_length,
-    n_best_size=settings.n_best_size,
-    null_threshold=null_threshold(settings),
-    split_at_punctuation=settings.tag_words == "punctuation",
-    bfloat16=settings.dtype == "bfloat16",
-  )
-
-
-def null_threshold(settings):
-  """Returns the threshold of "no answer"; None if each question has one."""
-  if settings.head != "span" or not settings.version_2_with_negative:
-    return None
-  if settings.null_score_diff_threshold is not None:
-    return settings.null_score_diff_threshold
+def _null_threshold(settings):
+  """Returns the threshold of "no answer"; None where each has an answer."""
+  given = settings.null_score_diff_threshold
+  if not settings.version_2_with_negative or given is not None:
+    return given
   # Last: a flag and the training's settings come before it.
   return stored_threshold.of_checkpoint(settings.init_checkpoint)
 
 
-def make_model(settings, config, tokenizer):
-  """Returns the models.ServedModel of settings, without its weights.
-
-  Args:
-    settings: run_settings.Settings, as `resolve` returns them.
-    config: modeling.BertConfig.
-    tokenizer: tokenization.FullTokenizer.
+def make_model(
+  settings: run_settings.Settings,
+  config: modeling.BertConfig,
+  tokenizer: tokenization.FullTokenizer,
+) -> models.ServedModel:
+  """Returns the model of settings from `resolve`, without its weights.
 
   Raises:
     InputError: see `read_labels` and models.ServedModel.
   """
-  kind = models.KINDS[settings.head]
-  options = serving_options(settings)
-  return kind(config, tokenizer, options, read_labels(settings, config))
+  labels = read_labels(settings, config)
+  if settings.head == "masked_lm":
+    tokens = tokenizer.inv_vocab
+    labels = [tokens.get(number, "") for number in range(max(tokens) + 1)]
+  return models.KINDS[settings.head](config, settings, labels)

@@ -41,9 +41,17 @@ class Request(NamedTuple):
   by_row: bool
 
   @property
-  def count(self):
-    """Number of instances, B."""
-    return len(next(iter(self.inputs.values())))
+  def rows(self) -> list:
+    """The instances, a dict of the inputs of each."""
+    return [
+      dict(zip(self.inputs, row)) for row in zip(*self.inputs.values())
+    ]
+
+  @property
+  def key(self) -> tuple:
+    """What instances have in common that can be computed together."""
+    shapes = ((k, v.shape[1:]) for k, v in sorted(self.inputs.items()))
+    return self.signature, *shapes
 
 
 def parse_predict(body, signatures):
@@ -98,26 +106,23 @@ def parse_predict(body, signatures):
   return Request(name, inputs, by_row)
 
 
-def format_predictions(outputs, by_row):
+def format_predictions(answers: list, by_row: bool) -> str:
   """Returns the JSON text of an answer.
 
   Args:
-    outputs: {name: array [B, ...]}, strings as bytes.
+    answers: a dict of what JSON can hold for each instance.
     by_row: whether the request came in rows.
   """
-  values = {name: listed(array) for name, array in outputs.items()}
+  names = list(answers[0])
   # As TensorFlow Serving: an output that is the only one has no name.
-  single = len(values) == 1
-  if not by_row:
-    answer = next(iter(values.values())) if single else values
-    return json.dumps({"outputs": answer}, ensure_ascii=False)
-  # From {output: rows} to a tuple of outputs for each row.
-  rows = zip(*values.values())
-  if single:
-    predictions = [row[0] for row in rows]
+  if len(names) == 1:
+    values = [answer[names[0]] for answer in answers]
+  elif by_row:
+    values = answers
   else:
-    predictions = [dict(zip(values, row)) for row in rows]
-  return json.dumps({"predictions": predictions}, ensure_ascii=False)
+    values = {name: [answer[name] for answer in answers] for name in names}
+  kind = "predictions" if by_row else "outputs"
+  return json.dumps({kind: values}, ensure_ascii=False)
 
 
 def format_error(sentence):

@@ -1,8 +1,9 @@
-"""A models as a folder that TensorFlow Serving and TF Hub can load.
+"""A model as a folder that TensorFlow Serving, TF Hub and serve.py can load.
 
   saved_model.pb, variables/                 graph and weights
   assets/vocab.txt, assets/labels.txt        copies for who wants to read them
   assets.extra/tf_serving_warmup_requests    what the server runs when it starts
+  assets.extra/answers.json, vocab.txt       how serve.py makes answers
 
 Signatures: `serving_default` takes strings, `ids` takes ids. The object itself
 follows the reusable-SavedModel interface: `__call__(inputs, training)` on a
@@ -15,6 +16,7 @@ import functools
 import os
 import tempfile
 
+import numpy as np
 import tensorflow as tf
 
 # For its operations, which a graph that is loaded refers to.
@@ -22,9 +24,11 @@ import tensorflow_text  # noqa: F401
 from google.protobuf import json_format
 from tensorflow.core.protobuf import saved_model_pb2
 
-from common import errors, file_io, tfrecord
-from serving import graph_inputs
+import tokenization
+from common import errors, file_io, json_files, run_settings, tfrecord
+from serving import answers, graph_inputs, raw_text, rest
 
+_ANSWERS_FILE = os.path.join("assets.extra", "answers.json")
 WARMUP_FILE = os.path.join("assets.extra", "tf_serving_warmup_requests")
 
 # Protocol buffer tags (field number * 8 + 2, "a length and that many bytes")
@@ -36,12 +40,14 @@ _MODEL_SPEC, _INPUTS = b"\x0a", b"\x12"
 _NAME, _SIGNATURE_NAME, _KEY, _VALUE = b"\x0a", b"\x1a", b"\x0a", b"\x12"
 
 
-def write(folder, model, *, warmup_texts=(), name="bert"):
+def write(
+  folder: str, raw: raw_text.RawText, *, warmup_texts=(), name: str = "bert"
+) -> None:
   """Writes a folder, whole or not at all.
 
   Args:
     folder: must not exist. TensorFlow Serving wants a number as last part.
-    model: models.ServedModel.
+    raw: the model with its weights.
     warmup_texts: strings, or tuples of strings where the model takes two
       texts; each becomes a request that TensorFlow Serving runs at its start.
     name: the name that the server knows the model by, for these requests.
@@ -58,12 +64,13 @@ def write(folder, model, *, warmup_texts=(), name="bert"):
   # Not a number: a server that watches the folder must not see it yet.
   temporary = os.path.join(parent, f"tmp-{version}-{os.getpid()}")
   try:
-    with _assets(model) as assets:
-      root = _exported(model, assets)
-      tf.saved_model.save(root, temporary, signatures=_signatures(model))
+    with _assets(raw) as assets:
+      root = _exported(raw, assets)
+      tf.saved_model.save(root, temporary, signatures=_signatures(raw))
+    _write_answers(temporary, raw)
     if warmup_texts:
       warmup = os.path.join(temporary, WARMUP_FILE)
-      _write_warmup(warmup, model, warmup_texts, name)
+      _write_warmup(warmup, raw.model, warmup_texts, name)
     # One step: who watches the folder sees a whole model or none.
     tf.io.gfile.rename(temporary, folder)
   # An interrupt from the keyboard must not leave gigabytes behind.
@@ -80,10 +87,12 @@ def write(folder, model, *, warmup_texts=(), name="bert"):
 
 
 @contextlib.contextmanager
-def _assets(model):
+def _assets(raw):
   """Gives a list of tf.saved_model.Asset, of files that exist for so long."""
   with tempfile.TemporaryDirectory() as folder:
-    lines = {"vocab.txt": model.tokenizer.lines, "labels.txt": model.labels}
+    lines = {"vocab.txt": raw.tokenizer.lines}
+    if raw.model.settings.head in ("classification", "tagging"):
+      lines["labels.txt"] = raw.model.labels
     assets = []
     for name, values in lines.items():
       if values:
@@ -93,10 +102,34 @@ def _assets(model):
     yield assets
 
 
-def _exported(model, assets):
+def _write_answers(folder, raw):
+  """Writes what `LoadedModel` makes answers with."""
+  settings = raw.model.settings
+  values = {name: settings.get(name) for name in _SETTINGS}
+  labels = [] if values["head"] == "masked_lm" else raw.model.labels
+  path = os.path.join(folder, _ANSWERS_FILE)
+  json_files.write(path, {
+    "settings": values, "labels": labels, "text_inputs": raw.model.text_inputs
+  })
+  with file_io.open_for_reading(settings.vocab_file) as stream:
+    file_io.write_bytes(
+      os.path.join(os.path.dirname(path), _VOCABULARY), stream.read()
+    )
+
+
+_VOCABULARY = "vocab.txt"
+_SETTINGS = (
+  "head", "do_lower_case", "max_seq_length", "output_activation", "doc_stride",
+  "max_windows", "window_pooling", "max_query_length", "max_answer_length",
+  "n_best_size", "version_2_with_negative", "null_score_diff_threshold",
+  "tag_words",
+)
+
+
+def _exported(raw, assets):
   """Returns the object that is saved, with the reusable interface."""
-  root = tf.train.Checkpoint()
-  root.model = model
+  root, model = tf.train.Checkpoint(), raw.model
+  root.model = raw
   root.assets = assets
   root.variables = list(model.variables)
   root.trainable_variables = list(model.trainable_variables)
@@ -110,7 +143,7 @@ def _exported(model, assets):
     )
   root.__call__ = call
   root.make_inputs = tf.function(
-    model.make_inputs,
+    raw.make_inputs,
     input_signature=[_TEXTS] * len(model.text_inputs),
     autograph=False,
   )
@@ -122,10 +155,12 @@ _IDS = tf.TensorSpec([None, None], tf.int32)
 _ENCODER_INPUTS = ("input_ids", "input_mask", "segment_ids")
 
 
-def _signatures(model):
+def _signatures(raw):
+  model = raw.model
+
   @functools.partial(tf.function, autograph=False)
   def text(**texts):
-    return model.from_text(*(texts[name] for name in model.text_inputs))
+    return raw.from_text(*(texts[name] for name in model.text_inputs))
 
   @functools.partial(tf.function, autograph=False)
   def ids(**inputs):
@@ -146,7 +181,11 @@ def _signatures(model):
 
 
 class LoadedModel:
-  """A SavedModel whose signatures take and give numpy arrays.
+  """A SavedModel, and the answers to texts that are made with it.
+
+  Of an export of this project `serving_default` answers as the scripts do, long
+  texts in windows; of any other SavedModel, as all signatures: what its graph
+  gives.
 
   Attributes:
     folder: where it is.
@@ -154,10 +193,11 @@ class LoadedModel:
     specs: {signature: {input: tf.TensorSpec}}.
   """
 
-  def __init__(self, folder):
+  def __init__(self, folder: str, batch_size: int = 32):
     """Loads a model.
 
     Args:
+      batch_size: sequences that are computed together; of short ones more.
       folder: one with a saved_model.pb, or with folders 1, 2, ... that have
         one: then the highest is taken, as TensorFlow Serving does.
 
@@ -184,15 +224,63 @@ class LoadedModel:
       for name, signature in self._signatures.items()
     }
 
-  def run(self, signature, inputs):
-    """Returns {output: array} of {input: array}, strings as bytes."""
-    specs = self.specs[signature]
-    tensors = {
-      name: tf.constant(array, specs[name].dtype)
-      for name, array in inputs.items()
-    }
+    self._head, self._texts, self._answer = None, (), None
+    if tf.io.gfile.exists(os.path.join(self.folder, _ANSWERS_FILE)):
+      self._load_answers(batch_size)
+
+  def _load_answers(self, batch_size):
+    path = os.path.join(self.folder, _ANSWERS_FILE)
+    values = json_files.read(path)
+    vocab_file = os.path.join(os.path.dirname(path), _VOCABULARY)
+    settings = run_settings.Settings(
+      {**values["settings"], "vocab_file": vocab_file}
+    )
+    self._head = settings.head
+    self._texts = values["text_inputs"]
+    self._answer = answers.make(answers.Parts(
+      settings=settings,
+      tokenizer=tokenization.FullTokenizer(vocab_file, settings.do_lower_case),
+      labels=values["labels"],
+      network=self._signatures["ids"],
+      batch_size=batch_size,
+    ))
+
+  def check(self, signature: str, rows: list) -> None:
+    """Refuses rows, as of `run`, that have no answer.
+
+    Raises:
+      InputError: a text is empty.
+    """
+    if self._answer and signature == "serving_default":
+      answers.check(self._head, self._texts_of(rows))
+
+  def _texts_of(self, rows):
+    return [
+      tuple(row[name].decode("utf-8", "ignore") for name in self._texts)
+      for row in rows
+    ]
+
+  def run(self, signature: str, rows: list) -> list:
+    """Returns the answer to each row: {output: what JSON can hold}.
+
+    Args:
+      signature: one of `specs`.
+      rows: list of {input: bytes, or array}, of one shape each.
+    """
+    if self._answer and signature == "serving_default":
+      return self._answer(self._texts_of(rows))
+    return self.graph(signature, rows)
+
+  def graph(self, signature: str, rows: list) -> list:
+    """Returns what a signature's graph gives, as `run` does."""
+    tensors = {}
+    for name, spec in self.specs[signature].items():
+      kind = spec.dtype.as_numpy_dtype
+      values = np.stack([np.asarray(row[name], kind) for row in rows])
+      tensors[name] = tf.constant(values, spec.dtype)
     outputs = self._signatures[signature](**tensors)
-    return {name: outputs[name].numpy() for name in sorted(outputs)}
+    columns = {n: rest.listed(outputs[n].numpy()) for n in sorted(outputs)}
+    return [dict(zip(columns, row)) for row in zip(*columns.values())]
 
   def metadata(self):
     """Returns {signature: dict}, as TensorFlow Serving describes them."""

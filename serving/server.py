@@ -46,7 +46,8 @@ def make_application(
 
   Args:
     model: saved_model.LoadedModel.
-    batcher: batching.Batcher of `model.run`, not started.
+    batcher: batching.Batcher, not started, of a function of `Request.key` and
+      rows that returns what `model.run` does.
     name: of the model, in URLs.
     max_body_bytes: a longer request is refused.
     timeout: seconds within which a request must have been read and answered.
@@ -172,8 +173,10 @@ class _Handlers:
 
   async def _predict(self, request):
     parsed = rest.parse_predict(await request.read(), self._specs)
-    outputs = await self._batcher.submit(parsed.signature, parsed.inputs)
-    return _json(rest.format_predictions(outputs, parsed.by_row))
+    rows = parsed.rows
+    self._model.check(parsed.signature, rows)
+    answers = await self._batcher.submit(parsed.key, rows)
+    return _json(rest.format_predictions(answers, parsed.by_row))
 
   async def status(self, request):
     self._check_name(request)

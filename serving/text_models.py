@@ -6,12 +6,11 @@
   bert.classify([("A man walks.", "Someone walks.")])
 
 The folder is one of this project, of the original or of Hugging Face. The
-answers are those of the scripts and of serve.py: the same models.ServedModel,
-with the settings that export_settings finds. Letters: N texts, T tokens of a
-text, L layers, H width, A heads.
+answers are those of the scripts and of serve.py, see `answers`, with the
+settings that export_settings finds. Letters: N texts, T tokens of a text, L
+layers, H width, A heads.
 """
 
-import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +19,8 @@ import tensorflow as tf
 import modeling
 from checkpoints import model_settings, weight_files
 from common import choices, errors, run_settings
-from serving import export_settings, graph_tokenizer, rest
+from features import text_batches
+from serving import answers, export_settings
 
 # As the flags of export_saved_model.py.
 DEFAULTS = {
@@ -32,7 +32,6 @@ DEFAULTS = {
   "max_query_length": 64, "max_answer_length": 30, "n_best_size": 20,
   "version_2_with_negative": False, "null_score_diff_threshold": None,
   "tag_words": "punctuation", "dtype": "float32",
-  "allow_tokenizer_differences": False,
 }
 _CHOICES = {
   "output_activation": choices.OUTPUT_ACTIVATIONS,
@@ -60,27 +59,28 @@ class Encoded(NamedTuple):
       into the new state of each; None unless it was asked for.
   """
 
-  tokens: list
+  tokens: list[str]
   layers: np.ndarray
   pooled: np.ndarray | None
   attention: np.ndarray | None
 
 
 def load(
-  folder,
+  folder: str | None,
   *,
-  bert_config_file=None,
-  vocab_file=None,
-  init_checkpoint=None,
-  do_lower_case=None,
-  max_seq_length=None,
-  dtype=None,
-  batch_size=32,
-):
-  """Returns the TextModel of a folder.
+  bert_config_file: str | None = None,
+  vocab_file: str | None = None,
+  init_checkpoint: str | None = None,
+  do_lower_case: bool | None = None,
+  max_seq_length: int | None = None,
+  dtype: str | None = None,
+  batch_size: int = 32,
+) -> "TextModel":
+  """Loads a model.
 
   Args:
-    folder: with bert_config.json or config.json, vocab.txt and weights.
+    folder: with bert_config.json or config.json, vocab.txt and weights; None:
+      all three files are named.
     bert_config_file, vocab_file, init_checkpoint: where one is elsewhere.
     do_lower_case: whether text is lower-cased; None: as the folder says, True
       if it does not.
@@ -121,6 +121,10 @@ class TextModel:
     """Takes run_settings.Settings and how many texts go together."""
     settings = model_settings.resolve(settings)
     # For its error: a folder without weights is refused here, not at first use.
+    if not settings.init_checkpoint:
+      raise errors.InputError(
+        "pass --init_checkpoint or --model_dir: the weights to use"
+      )
     weight_files.open_reader(settings.init_checkpoint)
     path = settings.bert_config_file
     self.config = modeling.BertConfig.from_json_file(path)
@@ -132,38 +136,49 @@ class TextModel:
     self._heads = {}  # Name of a head -> (its options, _Head).
 
   @property
+  def max_seq_length(self) -> int:
+    """Of masked language modeling."""
+    return self._settings.max_seq_length
+
+  @property
   def encoder(self):
     """The modeling.BertModel that `encode` uses, with the folder's weights."""
     return self._encoder().model.bert
 
-  def encode(self, texts, *, attention=False):
-    """Returns hidden states, a list of Encoded.
+  def encode(self, texts, *, attention: bool = False):
+    """Returns hidden states, a list of Encoded, or one.
 
     Args:
       texts: list of str or of pairs.
       attention: whether to return what the attention heads look at.
     """
-    columns, is_single = _columns(texts)
+    rows, is_single = _rows(texts)
     head = self._encoder()
+    encode = text_batches.make_encoder(
+      self.tokenizer, head.model.settings.max_seq_length
+    )
     # One that the checkpoint lacks has random weights.
     has_pooler = not any("/pooler/" in name for name in head.missing)
-    found = [None] * len(columns[0])
-    for places, batch in head.batches(columns, self._batch_size):
-      outputs = _states(head.model, batch, attention)
-      for row, place in enumerate(places):
+
+    def compute(batch, places):
+      states = _states(head.model, batch, attention)
+      for row in range(len(places)):
         # Of a batch, each text gets back its own tokens alone.
-        length = outputs["mask"][row].sum()
-        ids = outputs["ids"][row, :length].tolist()
-        found[place] = Encoded(
+        length = batch["input_mask"][row].sum()
+        ids = batch["input_ids"][row, :length].tolist()
+        yield Encoded(
           self.tokenizer.convert_ids_to_tokens(ids),
-          outputs["layers"][row, :, :length],
-          outputs["pooled"][row] if has_pooler else None,
-          outputs["attention"][row, ..., :length, :length]
+          states["layers"][row, :, :length],
+          states["pooled"][row] if has_pooler else None,
+          states["attention"][row, ..., :length, :length]
           if attention else None,
         )
+
+    sequences = [encode(*row, *[None] * (2 - len(row))) for row in rows]
+    found = answers.in_batches(sequences, compute, self._batch_size)
     return found[0] if is_single else found
 
-  def embed(self, texts, **options):
+  def embed(self, texts, **options) -> np.ndarray:
     """Returns one vector for each text, float32 [N, H].
 
     Args:
@@ -189,7 +204,7 @@ class TextModel:
       **options: labels, label_file, output_activation, text_pairs,
         doc_stride, max_windows, window_pooling, max_seq_length.
     """
-    return _answers(*self._ask("classification", (texts,), options))
+    return _one_or_all(*self._ask("classification", (texts,), options))
 
   def answer(self, questions, contexts, **options):
     """Returns a dict for each question: answer, score, start, end, null_score.
@@ -201,7 +216,7 @@ class TextModel:
         doc_stride, max_query_length, max_answer_length, n_best_size,
         max_seq_length.
     """
-    return _answers(*self._ask("span", (questions, contexts), options))
+    return _one_or_all(*self._ask("span", (questions, contexts), options))
 
   def tag(self, texts, **options):
     """Returns a dict for each text: words, tags, probabilities, starts, ends.
@@ -213,10 +228,8 @@ class TextModel:
     """
     rows, is_single = self._ask("tagging", (texts,), options)
     for row in rows:
-      # Texts of a batch with fewer words are filled up.
-      count = row.pop("num_words")
-      row.update({name: values[:count] for name, values in row.items()})
-    return _answers(rows, is_single)
+      del row["num_words"]
+    return _one_or_all(rows, is_single)
 
   def fill_mask(self, texts, **options):
     """Returns a dict for each text: fillings, probabilities, of each [MASK].
@@ -225,12 +238,7 @@ class TextModel:
       texts: list of str.
       **options: top_k, max_seq_length.
     """
-    rows, is_single = self._ask("masked_lm", (texts,), options)
-    for row in rows:
-      # Texts of a batch with fewer masks are filled up with "".
-      count = sum(bool(fillings[0]) for fillings in row["fillings"])
-      row.update({name: values[:count] for name, values in row.items()})
-    return _answers(rows, is_single)
+    return _one_or_all(*self._ask("masked_lm", (texts,), options))
 
   def _encoder(self):
     """Returns the _Head of embeddings, whatever its options are."""
@@ -252,7 +260,7 @@ class TextModel:
       settings = export_settings.resolve(
         _settings(self._settings, given), self.config
       )
-      head = _Head(settings, self.config, self.tokenizer)
+      head = _Head(settings, self.config, self.tokenizer, self._batch_size)
       self._heads[name] = options, head
     return head
 
@@ -264,89 +272,55 @@ class TextModel:
       texts: tuple of what the user gave: texts, or questions and contexts.
       options: dict from names of flags to values.
     """
-    columns, is_single = _columns(*texts)
-    if name != "embedding":
-      for number, text in enumerate(itertools.chain(*columns)):
-        errors.require_text(text, f"text number {number % len(columns[0])}")
+    rows, is_single = _rows(*texts)
+    answers.check(name, rows)
     head = self._head(name, options)
     names = head.model.text_inputs
-    if columns[0] and len(columns) != len(names):
+    if rows and len(rows[0]) != len(names):
       raise errors.InputError(
         f"this model takes {len(names)} texts an example ({', '.join(names)}) "
-        f"and got {len(columns)}: pass {_FORMS[len(names)]}, or text_pairs="
+        f"and got {len(rows[0])}: pass {_FORMS[len(names)]}, or text_pairs="
       )
-    rows = [None] * len(columns[0])
-    for places, batch in head.batches(columns, self._batch_size):
-      outputs = head.model.from_text(*batch)
-      values = [value.numpy() for value in outputs.values()]
-      if name != "embedding":
-        # Bytes become str, arrays lists, as in the server's answers.
-        values = map(rest.listed, values)
-      for place, row in zip(places, zip(*values)):
-        rows[place] = dict(zip(outputs, row))
-    return rows, is_single
+    return head.answer(rows) if rows else [], is_single
 
 
 class _Head:
-  """A models.ServedModel with its weights, and how it takes texts.
+  """A models.ServedModel with its weights, and how it answers.
 
   Attributes:
     model: the models.ServedModel.
     missing: names of variables that the checkpoint does not have.
+    answer: see answers.make.
   """
 
-  def __init__(self, settings, config, tokenizer):
+  def __init__(self, settings, config, tokenizer, batch_size):
     self.model = export_settings.make_model(settings, config, tokenizer)
     self.missing = weight_files.load(
       self.model.variables,
       settings.init_checkpoint,
       allowed_missing=self.model.variables_may_be_missing,
     ).missing
-    self._tokenizer = tokenizer
-    self._may_differ = settings.allow_tokenizer_differences
-
-  def batches(self, columns, batch_size):
-    """Yields (places, batch) with like lengths together: little is padding.
-
-    Args:
-      columns: lists of N strings.
-      batch_size: most texts at a time.
-
-    Raises:
-      InputError: the tokenizer in the graph differs on a text, see
-        graph_tokenizer.check_same.
-    """
-    for texts in columns:
-      graph_tokenizer.check_same(
-        self.model.tokenizer, self._tokenizer, texts,
-        may_differ=self._may_differ,
-      )
-    lengths = [sum(map(len, row)) for row in zip(*columns)]
-    # By characters, which is near enough to pieces and costs no tokenization.
-    order = sorted(range(len(lengths)), key=lengths.__getitem__)
-    for start in range(0, len(order), batch_size):
-      places = order[start : start + batch_size]
-      yield places, [
-        tf.constant([column[place] for place in places]) for column in columns
-      ]
+    self.answer = answers.make(answers.Parts(
+      settings=settings,
+      tokenizer=tokenizer,
+      labels=self.model.labels,
+      network=answers.compiled(self.model.from_ids, self.model.id_inputs),
+      batch_size=batch_size,
+    ))
 
 
-def _states(model, texts, attention):
-  """Returns what Encoded is made of, a dict of arrays, for strings [B]."""
-  inputs = model.make_inputs(*texts)  # [B, T]
-  output = model.bert(
-    *(inputs[name] for name in model.id_inputs), return_attention=attention
+def _states(model, batch, attention):
+  """Returns what Encoded is made of, a dict of arrays, for ids [B, T]."""
+  output = model.encode(
+    {name: tf.constant(values) for name, values in batch.items()},
+    return_attention=attention,
   )
   states = {
     "layers": tf.stack(output.all_encoder_layers, 1),
     "pooled": output.pooled_output,
     **({"attention": tf.stack(output.attention_probs, 1)} if attention else {}),
   }
-  return {
-    "ids": inputs["input_ids"].numpy(),
-    "mask": inputs["input_mask"].numpy(),
-    **{n: tf.cast(value, tf.float32).numpy() for n, value in states.items()},
-  }
+  return {n: tf.cast(value, tf.float32).numpy() for n, value in states.items()}
 
 
 def _settings(settings, given):
@@ -385,12 +359,12 @@ def _checked(name, value):
   return value
 
 
-def _columns(texts, others=None):
-  """Returns (columns of strings, whether it was a single example).
+def _rows(texts, others=None):
+  """Returns (list of tuples of strings, whether it was a single example).
 
   Args:
     texts: list of str or of pairs; or one of them.
-    others: list of as many str, the second column; or one.
+    others: list of as many str, the second of each pair; or one.
 
   Raises:
     InputError: it is something else.
@@ -410,7 +384,7 @@ def _columns(texts, others=None):
     rows = list(zip(texts, others))
   for number, row in enumerate(rows):
     _check_row(number, row, len(rows[0]))
-  return [list(column) for column in zip(*rows)] or [[]], is_single
+  return rows, is_single
 
 
 def _check_row(number, row, count):
@@ -430,5 +404,5 @@ def _check_row(number, row, count):
     )
 
 
-def _answers(rows, is_single):
+def _one_or_all(rows, is_single):
   return rows[0] if is_single else rows

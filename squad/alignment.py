@@ -28,6 +28,7 @@ from typing import Callable, NamedTuple
 from absl import logging
 
 import tokenization
+from squad import dataset
 from variants import sentencepiece
 
 # Most words of a passage come again in others.
@@ -101,16 +102,22 @@ class PassageText:
     self._tokenized = " ".join(filter(None, tokens))
     self._token_starts = _starts(map(_length_and_space_if_any, tokens))
 
-  def answer(self, predicted, first, last):
-    """Returns the part of the words `first` to `last` that was predicted.
+  def answer(self, predicted: str, first: int, last: int) -> str:
+    """Returns the part of the words `first` to `last` that was predicted."""
+    start, end = self.place(predicted, first, last)
+    return self._written[start:end]
+
+  def place(self, predicted: str, first: int, last: int) -> tuple[int, int]:
+    """Returns where the words `first` to `last` have what was predicted.
 
     Args:
       predicted: text of word pieces, see `joined_pieces`.
       first, last: numbers of words; `last` is included.
 
     Returns:
-      str, all of these words if the prediction cannot be found in them; the
-      log says so at debug level.
+      Characters of the written words with single spaces between them: of all
+      of these words if the prediction cannot be found in them; the log says so
+      at debug level.
     """
     # Only in the words themselves: the same text may come earlier in the
     # passage.
@@ -130,10 +137,12 @@ class PassageText:
       # Which characters are the first and the last, spaces not counted.
       before = self._places[first] + self._num_characters(start, found)
       after = before + len(predicted) - predicted.count(" ") - 1
-      return self._written[self._position(before) : self._position(after) + 1]
-    written = self._written[self._starts[first] : self._starts[last + 1] - 1]
-    logging.debug("No %r in %r, letter by letter.", predicted, written)
-    return written
+      return self._position(before), self._position(after) + 1
+    place = self._starts[first], self._starts[last + 1] - 1
+    logging.debug(
+      "No %r in %r, letter by letter.", predicted, self._written[slice(*place)]
+    )
+    return place
 
   def _num_characters(self, start, end):
     """Characters but U+0020 of a part of the tokenized text."""
@@ -144,6 +153,18 @@ class PassageText:
     # One space comes before each word but the first. Empty words begin where
     # the next one does, so of several words at one place it is in the last.
     return place + bisect.bisect_right(self._places, place) - 1
+
+
+def in_context(context: str, place: tuple[int, int]) -> tuple[int, int]:
+  """Returns where a context has a place in its words, see PassageText.place."""
+  words = list(dataset.WORD.finditer(context))
+  starts = _starts(_length_and_space(word.group()) for word in words)
+
+  def of(position):
+    number = bisect.bisect_right(starts, position) - 1
+    return words[number].start() + position - starts[number]
+
+  return of(place[0]), of(place[1] - 1) + 1
 
 
 def _starts(lengths):

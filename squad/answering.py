@@ -11,7 +11,7 @@ Another threshold needs no second look at the logits: `with_threshold`.
 import json
 import math
 import os
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -80,13 +80,19 @@ class Answer(NamedTuple):
       no other.
     null_odds: by how many logits "no answer" is better than `best_text`; None
       without version_2_with_negative.
+    score: the sum of the logits of `best_text`; None if there is none.
+    place: where `best_text` is, see alignment.PassageText.place.
+    null_score: that of "no answer"; None where it was not computed.
   """
 
   qas_id: str
   text: str
   candidates: list
   best_text: str
-  null_odds: Optional[float] = None
+  null_odds: float | None = None
+  score: float | None = None
+  place: tuple[int, int] | None = None
+  null_score: float | None = None
 
 
 def find_answers(questions, windows, start_logits, end_logits, options):
@@ -166,13 +172,16 @@ class _SpanTexts:
   def __getitem__(self, pieces):
     """Returns the text of (first piece, last piece)."""
     if pieces not in self._known:
-      first, last = pieces
-      self._known[pieces] = self._text.answer(
-        self._joined(self._tokens[first : last + 1]),
-        self._words[first],
-        self._words[last],
-      )
+      self._known[pieces] = self._text.answer(*self._words_of(*pieces))
     return self._known[pieces]
+
+  def place(self, pieces):
+    """Returns where (first piece, last piece) are, in the words."""
+    return self._text.place(*self._words_of(*pieces))
+
+  def _words_of(self, first, last):
+    predicted = self._joined(self._tokens[first : last + 1])
+    return predicted, self._words[first], self._words[last]
 
 
 def _answer(qas_id, spans, text_of, options):
@@ -180,12 +189,15 @@ def _answer(qas_id, spans, text_of, options):
   # Different spans may have one text ("the river", twice in a passage): it
   # counts once, with the logits of its best span.
   # text -> (start logit, end logit), the best first.
-  kept = _distinct(spans, text_of, options.n_best_size)
-  best_text = next(filter(None, kept), "")
+  kept, best_pieces = _distinct(spans, text_of, options.n_best_size)
+  best_text = text_of[best_pieces] if best_pieces else ""
+  best = {}
+  if best_text:
+    best = {"score": sum(kept[best_text]), "place": text_of.place(best_pieces)}
   if not options.version_2_with_negative:
     # As in the original: the n-best file is never empty for a question.
     candidates = _candidates(kept or {_NOTHING_FOUND: (0.0, 0.0)})
-    return Answer(qas_id, candidates[0].text, candidates, best_text)
+    return Answer(qas_id, candidates[0].text, candidates, best_text, **best)
   # "" may be among the best already; else it is added behind them, so that
   # its probability is always in the n-best file.
   null_start, null_end = kept.setdefault("", _null_logits(spans))
@@ -196,7 +208,7 @@ def _answer(qas_id, spans, text_of, options):
     best_start, best_end = kept[best_text]
     null_odds = null_start + null_end - best_start - best_end
   # The text is left to the threshold, which may be changed later.
-  answer = Answer(qas_id, "", _candidates(kept), best_text, null_odds)
+  answer = Answer(qas_id, "", _candidates(kept), best_text, null_odds, **best)
   return _with_threshold(answer, options.null_score_diff_threshold)
 
 
@@ -204,9 +216,10 @@ def _distinct(spans, text_of, number):
   """Returns the first `number` texts of Spans, each once, the best first.
 
   Returns:
-    dict of text -> (start logit, end logit).
+    dict of text -> (start logit, end logit); the pieces of the first text that
+    is not "", None if there is none.
   """
-  kept = {}
+  kept, best = {}, None
   logits = zip(spans.start_logits.tolist(), spans.end_logits.tolist())
   pieces = zip(spans.first_pieces.tolist(), spans.last_pieces.tolist())
   for span, pair in zip(pieces, logits):
@@ -214,7 +227,8 @@ def _distinct(spans, text_of, number):
       break
     # The first of equal texts stays: spans come by falling score.
     kept.setdefault(text_of[span], pair)
-  return kept
+    best = best or (span if text_of[span] else None)
+  return kept, best
 
 
 def _null_logits(spans):

@@ -20,7 +20,7 @@ from absl import logging
 from common import errors, file_io, json_files
 
 # As in the original: no other white space of Unicode separates words.
-_WORD = re.compile("[^ \t\r\n\u202f]+")
+WORD = re.compile("[^ \t\r\n\u202f]+")
 _KINDS = {str: "a text", list: "a list", int: "a whole number",
           bool: "true or false", (str, int): "a text or a whole number"}
 
@@ -201,7 +201,7 @@ def read(path, *, training=False, version_2=False):
   questions, skipped, entries = [], [], []
   for number, (place, paragraph) in enumerate(_paragraphs(path)):
     text = _field(paragraph, "context", str, place)
-    words = list(_WORD.finditer(text))
+    words = list(WORD.finditer(text))
     # Cut into words once for all its questions.
     passage = _Text(
       text, [word.group() for word in words], [word.start() for word in words]
@@ -284,7 +284,7 @@ def from_texts(pairs):
   for number, (question, context) in enumerate(pairs):
     if not number or context != pairs[number - 1][1]:
       # The number of the first question serves as that of the passage.
-      words, first = _WORD.findall(context), number
+      words, first = WORD.findall(context), number
     questions.append(Question(str(number), question, words, passage=first))
   return questions
 

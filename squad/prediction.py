@@ -1,12 +1,14 @@
 """A model that scores tokens as answers -> answers and their scores."""
 
 import functools
+from typing import Callable
 
 import numpy as np
 import tensorflow as tf
 
+import tokenization
 from squad import answering, dataset, input_data, scoring, windowing
-from training import evaluation_loop, pipeline
+from training import evaluation_loop, input_sequences, pipeline
 
 
 def window_logits(model, batch, *, trim, mask_padding=True):
@@ -24,7 +26,7 @@ def window_logits(model, batch, *, trim, mask_padding=True):
   Returns:
     dict of "start" and "end", float32 [B, T].
   """
-  length = batch["input_ids"].shape[1]
+  length = tf.shape(batch["input_ids"])[1]
   if trim:
     batch = pipeline.trim_to_longest(batch)
   is_token = tf.cast(batch["input_mask"], tf.bool)
@@ -36,6 +38,55 @@ def window_logits(model, batch, *, trim, mask_padding=True):
     rest = length - tf.shape(logits)[1]
     outputs[name] = tf.pad(logits, [[0, 0], [0, rest]], constant_values=-np.inf)
   return outputs
+
+
+def answer_texts(
+  pairs: list,
+  logits_of: Callable,
+  tokenizer: tokenization.FullTokenizer,
+  lengths: windowing.Lengths,
+  options: answering.AnswerOptions,
+  *,
+  batch_size: int,
+  pads: bool = False,
+) -> list:
+  """Returns the answering.Answer to each (question, context).
+
+  Args:
+    pairs: list of tuples of str.
+    logits_of: function of input_data.make_batch's dict; returns the `start`
+      and `end` logits [B, T], -inf where there is no candidate.
+    tokenizer, lengths, options: those of the model.
+    batch_size: B; of short windows more.
+    pads: whether every window has `lengths.max_seq_length` tokens.
+  """
+  questions = dataset.from_texts(pairs)
+  windows = list(windowing.make_windows(questions, tokenizer, lengths))
+  most = lengths.max_seq_length
+  sizes = [most if pads else window.num_tokens for window in windows]
+  shape = 2, len(windows), max(sizes, default=1)
+  logits = np.full(shape, -np.inf, np.float32)
+  for places in input_sequences.batches_by_length(sizes, batch_size, most):
+    longest = sizes[places[0]]
+    batch = input_data.make_batch(
+      [windows[place] for place in places], tokenizer, longest
+    )
+    found = logits_of(batch)
+    logits[:, places, :longest] = found["start"], found["end"]
+  null_scores = np.full(len(questions), np.inf)
+  np.minimum.at(
+    null_scores,
+    [window.question_index for window in windows],
+    logits[:, :, 0].astype(np.float64).sum(0),
+  )
+  # A passage without a word piece has no window.
+  null_scores[np.isinf(null_scores)] = 0.0
+  return [
+    answer._replace(null_score=float(score))
+    for answer, score in zip(
+      answering.find_answers(questions, windows, *logits, options), null_scores
+    )
+  ]
 
 
 class Answerer:
@@ -130,24 +181,10 @@ class Answerer:
 
   def answer(self, question, context, batch_size):
     """Returns the answering.Answer to one question, at once."""
-    questions = dataset.from_texts([(question, context)])
-    windows = list(
-      windowing.make_windows(questions, self._tokenizer, self._lengths)
+    (found,) = answer_texts(
+      [(question, context)], self._compiled_logits, self._tokenizer,
+      self._lengths, self._options, batch_size=batch_size, pads=not self._trim,
     )
-    length = self._lengths.max_seq_length
-    # So that there is something to join for a passage without a word.
-    nothing = np.zeros([0, length], np.float32)
-    parts = [{"start": nothing, "end": nothing}]
-    for first in range(0, len(windows), batch_size):
-      batch = input_data.make_batch(
-        windows[first : first + batch_size], self._tokenizer, length
-      )
-      parts.append(self._compiled_logits(batch))
-    logits = {
-      name: np.concatenate([part[name] for part in parts])
-      for name in parts[0]
-    }
-    (found,) = self._find(questions, windows, logits)
     if not self._options.version_2_with_negative:
       return found
     (found,) = answering.with_threshold([found], self.threshold.value)

@@ -8,68 +8,14 @@ another `document`, the end of the input.
 
 import itertools
 
-import numpy as np
 import tensorflow as tf
 from absl import logging
 
 from common import errors, json_files, line_answers
-from tagging import dataset, json_sentences
-from training import input_sequences
+from tagging import dataset, json_sentences, text_tagger
 
 SOURCE = "standard input"
 _LINES_TOGETHER = 256  # Of those that are waiting, to be answered in one go.
-
-
-class SentenceTagger:
-  """A model that labels sentences, compiled once for batches of any size."""
-
-  def __init__(self, model, tokenizer, labels, *, batch_size, **windowing):
-    """Takes the model.
-
-    Args:
-      model: taggers.TaggingModel.
-      tokenizer: tokenization.FullTokenizer.
-      labels: list of str, those of the model.
-      batch_size: windows in a batch.
-      **windowing: max_seq_length and document_context of
-        dataset.make_windows.
-    """
-    self._tokenizer, self._labels = tokenizer, labels
-    self._batch_size, self._windowing = batch_size, windowing
-    ids = tf.TensorSpec([None, None], tf.int32)
-    names = ("input_ids", "input_mask", "segment_ids")
-
-    @tf.function(
-      input_signature=[{name: ids for name in names}], autograph=False
-    )
-    def compute(batch):
-      return tf.argmax(model(batch), axis=-1, output_type=tf.int32)
-
-    self._compute = compute
-
-  def tag(self, sentences):
-    """Labels sentences.
-
-    Args:
-      sentences: list of dataset.Sentence.
-
-    Returns:
-      List of lists of str, a label for each word of each sentence.
-    """
-    windows = dataset.make_windows(
-      sentences, self._tokenizer, path=SOURCE, **self._windowing
-    )
-    lengths = [len(window.input_ids) for window in windows]
-    predicted = np.zeros([len(windows), max(lengths)], np.int32)
-    # Windows of like length together: little padding to compute.
-    for places in input_sequences.batches_by_length(lengths, self._batch_size):
-      batch = input_sequences.pad_batch([windows[n].input_ids for n in places])
-      found = self._compute(batch).numpy()  # [n, T]
-      # Positions past the end of a shorter batch stay 0; nobody reads them.
-      predicted[places, : found.shape[1]] = found
-    return dataset.predicted_labels(
-      sentences, windows, predicted, self._labels
-    )
 
 
 def tag_stream(source, target, tag, *, answers, batch_size):
@@ -262,13 +208,20 @@ def answer_stream(settings, model, tokenizer, labels, streams):
     InputError: there were lines that could not be read; all others are
       answered by then.
   """
-  tagger = SentenceTagger(
-    model,
+  ids = tf.TensorSpec([None, None], tf.int32)
+  names = ("input_ids", "input_mask", "segment_ids")
+  # One trace for batches of any size.
+  signature = [{name: ids for name in names}]
+  tagger = text_tagger.SentenceTagger(
+    tf.function(
+      lambda batch: model(batch), input_signature=signature, autograph=False
+    ),
     tokenizer,
     labels,
     batch_size=settings.predict_batch_size,
     max_seq_length=settings.max_seq_length,
     document_context=settings.document_context,
+    path=SOURCE,
   )
   context = {"document_context": settings.document_context}
   if settings.file_format == "jsonl":

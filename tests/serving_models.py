@@ -13,7 +13,7 @@ import modeling
 import tokenization
 from checkpoints import model_folder, weight_files
 from common import run_settings
-from serving import models, text_models
+from serving import models, raw_text, text_models
 from training import input_sequences
 
 FOLDER = pathlib.Path(__file__).parent / "golden" / "pretraining_run" / "model"
@@ -30,13 +30,19 @@ def config():
 
 
 def make(kind, **options):
-  """Returns a models.ServedModel of one of its KINDS."""
+  """Returns the raw_text.RawText of a head."""
+  full = tokenizer()
+  settings = export_settings_of({
+    "max_seq_length": LENGTH, "doc_stride": 128 * (kind == "span"),
+    "vocab_file": full.vocab_file, "output_activation": "softmax",
+    "head": kind, **options,
+  })
   labels = LABELS if kind in ("classification", "tagging") else []
-  defaults = {"max_seq_length": LENGTH, "doc_stride": 128 * (kind == "span")}
-  options = models.ServingOptions(**{**defaults, **options})
-  if options.activation == "linear":
+  if kind == "masked_lm":
+    labels = list(full.vocab)
+  if settings.output_activation == "linear":
     labels = []
-  model = models.KINDS[kind](config(), tokenizer(), options, labels)
+  model = models.KINDS[kind](config(), settings, labels)
   weight_files.load(
     model.variables, str(FOLDER), allowed_missing=["^output_", "^cls/squad/"]
   )
@@ -44,7 +50,7 @@ def make(kind, **options):
   for variable in model.variables:
     if "output_weights" in variable.name:
       variable.assign(tf.random.stateless_normal(variable.shape, [1, 2]))
-  return model
+  return raw_text.RawText(model, full)
 
 
 def trained(folder, head, *, stored, pooler=True, **task):
@@ -100,10 +106,10 @@ def inputs_in_python(ids_a, ids_b=None, length=LENGTH):
   }
 
 
-def in_python(model, *texts):
+def in_python(raw, *texts):
   """Returns the model's `outputs` for one text or pair, padded in full."""
   ids = [tokenizer().encode(text) for text in texts]
-  return model.outputs(inputs_in_python(*ids, length=LENGTH))
+  return raw.model.outputs(inputs_in_python(*ids, length=LENGTH))
 
 
 def softmax(logits):

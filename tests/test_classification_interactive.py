@@ -35,7 +35,8 @@ def make(vocab_file, kind, max_seq_length=12, **options):
     kind=kind, labels=labels, vocab_file=vocab_file,
     max_seq_length=max_seq_length, **options,
   )
-  return interactive.TextClassifier(model, chosen).predict_texts
+  logits = interactive.logits_of(model)
+  return interactive.TextClassifier(logits, chosen).predict_texts
 
 
 def test_a_text_has_its_label_whatever_stands_beside_it(vocab_file):
@@ -54,19 +55,26 @@ def test_a_text_has_its_label_whatever_stands_beside_it(vocab_file):
     )
 
 
+def watched(predict_texts, monkeypatch):
+  """Returns a list that gets the lengths of the rows of each batch."""
+  classify, lengths = predict_texts.__self__, []
+  logits = classify._logits
+
+  def note(batch):
+    assert batch["input_ids"].shape[1] == batch["input_mask"].sum(1).max()
+    lengths.append(batch["input_mask"].sum(1).tolist())
+    return logits(batch)
+
+  monkeypatch.setattr(classify, "_logits", note)
+  return lengths
+
+
 def test_short_texts_share_a_larger_batch(vocab_file, monkeypatch):
   predict_texts = make(vocab_file, "single", max_seq_length=32)
-  classify, sizes = predict_texts.__self__, []
-  compute = classify._compute
-
-  def watched(batch):
-    sizes.append(len(batch["input_ids"]))
-    return compute(batch)
-
-  monkeypatch.setattr(classify, "_compute", watched)
+  batches = watched(predict_texts, monkeypatch)
   assert len(predict_texts([("w1",)] * 10, 2)) == 10
-  # Of 3 tokens, cut to 8, in the room of 2 * 32.
-  assert sizes == [8, 2]
+  # Of 3 tokens, as if of 8, in the room of 2 * 32.
+  assert batches == [[3] * 8, [3] * 2]
 
 
 @pytest.mark.parametrize("options", [{}, {"doc_stride": 5}])
@@ -79,17 +87,10 @@ def test_batches_of_like_length_answer_in_order(
     for n, length in enumerate([1, 17, 2, 9, 3, 30, 8])
   ]
   expected = predict_texts(texts)
-  classify, shapes = predict_texts.__self__, []
-  compute = classify._compute
-
-  def watched(batch):
-    shapes.append(batch["input_mask"].sum(axis=(1, 2)).tolist())
-    return compute(batch)
-
-  monkeypatch.setattr(classify, "_compute", watched)
+  batches = watched(predict_texts, monkeypatch)
   found = predict_texts(texts, 3)
-  assert [len(lengths) for lengths in shapes] == [3, 3, 1]
-  lengths = sum(shapes, [])
+  assert max(map(len, batches)) == 3
+  lengths = sum(batches, [])
   assert lengths == sorted(lengths, reverse=True)
   for ours, theirs in zip(found, expected):
     assert ours.label == theirs.label

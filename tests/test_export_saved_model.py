@@ -66,15 +66,15 @@ def test_the_null_threshold_is_that_of_the_weights(tmp_path):
   assert finished.code == 1
   assert "is 'x'; expected a number" in finished.last_line
   finished = run(tmp_path, **flags, null_score_diff_threshold=1.5)
-  assert "leaves no room for a context" in finished.last_line
+  assert "leaves no room for the passage" in finished.last_line
 
 
 @pytest.mark.parametrize(
   "flags, sentence",
   [
     ({"head": "tagging"}, "pass --labels or --label_file"),
-    ({"head": "span", "labels": "a,b"}, "leave --labels and --label_file out"),
-    ({"head": "span"}, "--max_query_length=64 pieces"),
+    ({"head": "span", "labels": "a,b"}, "--labels needs --head=classification"),
+    ({"head": "span"}, "--max_query_length=64 and 3"),
     ({"head": "masked_lm", "init_checkpoint": None}, "pass --init_checkpoint"),
     (
       {"head": "classification", "labels": "a,b"},

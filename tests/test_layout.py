@@ -35,7 +35,8 @@ MAY_IMPORT = {
   "variants": ["common", ""],
   "checkpoints": ["common", "", "variants"],
   "training": ["common", "", "variants", "checkpoints"],
-  "serving": ["common", "", "variants", "checkpoints"],
+  # The task folders answer; serving calls them.
+  "serving": ["common", "", "variants", "checkpoints", "training", *TASKS],
   "reproduction": ["common"],
   **{
     task: ["common", "", "variants", "checkpoints", "training"]

@@ -3,7 +3,6 @@
 import asyncio
 import threading
 
-import numpy as np
 import pytest
 
 from common import errors
@@ -19,13 +18,13 @@ class Model:
     self.may_finish = threading.Event()
     self.may_finish.set()
 
-  def __call__(self, signature, inputs):
-    self.batches.append((signature, inputs["x"].tolist()))
+  def __call__(self, key, rows):
+    self.batches.append((key[0], rows))
     self.started.release()
     assert self.may_finish.wait(60)
-    if (inputs["x"] < 0).any():
+    if min(rows) < 0:
       raise ValueError("negative")
-    return {"y": 2 * inputs["x"]}
+    return [2 * row for row in rows]
 
 
 def run(scenario, **options):
@@ -46,8 +45,7 @@ def run(scenario, **options):
 
 
 async def submit(batcher, *values, signature="s"):
-  outputs = await batcher.submit(signature, {"x": np.array(values)})
-  return outputs["y"].tolist()
+  return await batcher.submit((signature,), list(values))
 
 
 async def start_one(batcher, model):
@@ -99,16 +97,16 @@ def test_a_full_batch_does_not_wait_for_its_delay():
   assert len(model.batches) == 1
 
 
-def test_signatures_and_shapes_are_not_mixed():
+def test_keys_are_not_mixed():
   async def scenario(batcher, model):
     first = await start_one(batcher, model)
-    tasks = await waiting(batcher, [1], [[1, 2]], [3])
+    tasks = await waiting(batcher, [1], [3])
     tasks += await waiting(batcher, [4], signature="t")
     model.may_finish.set()
     await asyncio.gather(first, *tasks)
 
   model = run(scenario, max_delay=0)
-  assert model.batches[1:] == [("s", [1, 3]), ("s", [[1, 2]]), ("t", [4])]
+  assert model.batches[1:] == [("s", [1, 3]), ("t", [4])]
 
 
 def test_without_joining():
@@ -196,27 +194,3 @@ def test_a_large_request_is_computed_in_several_batches():
 
   model = run(scenario, max_delay=0, max_batch_size=2, max_queue=6)
   assert [values for _, values in model.batches[:3]] == [[1, 2], [3, 4], [5]]
-
-
-def test_parts_of_a_large_request_are_filled_to_one_shape():
-  def words(signature, inputs):
-    """As of a tagger: as wide as the longest row of the batch."""
-    width = inputs["x"].max()
-    rows = [[b"w"] * n + [b""] * (width - n) for n in inputs["x"]]
-    return {
-      "words": np.array(rows, object).reshape(len(rows), width),
-      "numbers": np.arange(width) < inputs["x"][:, None],
-    }
-
-  async def main():
-    batcher = batching.Batcher(words, max_delay=0, max_batch_size=2)
-    batcher.start()
-    outputs = await batcher.submit("s", {"x": np.array([1, 0, 3, 2, 0])})
-    await batcher.close()
-    return outputs
-
-  outputs = asyncio.run(main())
-  assert outputs["words"].tolist() == [
-    [b"w", b"", b""], [b""] * 3, [b"w"] * 3, [b"w", b"w", b""], [b""] * 3,
-  ]
-  assert outputs["numbers"].sum(1).tolist() == [1, 0, 3, 2, 0]

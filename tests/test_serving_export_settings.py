@@ -62,10 +62,9 @@ def test_input_is_made_as_in_training(caplog):
     "null_score_diff_threshold": "auto", "n_best_size": None,
   })
   settings = resolved(trained, head="classification")
-  options = export_settings.serving_options(settings)
-  assert (options.max_seq_length, options.doc_stride) == (48, 16)
-  assert (options.max_windows, options.window_pooling) == (3, "max")
-  assert options.text_pairs
+  assert (settings.max_seq_length, settings.doc_stride) == (48, 16)
+  assert (settings.max_windows, settings.window_pooling) == (3, "max")
+  assert settings.text_pairs
   settings = resolved(trained, head="span")
   assert (settings.max_seq_length, settings.doc_stride) == (48, 16)
   assert settings.null_score_diff_threshold is None

@@ -64,59 +64,6 @@ def test_every_pair_is_truncated_as_in_input_features():
   check(inputs, rows)
 
 
-def test_windows_are_those_of_a_loop():
-  questions, contexts = ids(2, 9, 0, 1), ids(0, 5, 20, 12)
-  windows = graph_inputs.windows(
-    questions,
-    contexts,
-    max_seq_length=12,
-    doc_stride=4,
-    max_query_length=6,
-    **SPECIAL,
-  )
-  rows, spans = [], []
-  for example, (question, context) in enumerate(
-    zip(questions.to_list(), contexts.to_list())
-  ):
-    question = question[:6]
-    room = 12 - 3 - len(question)
-    start = 0
-    while True:
-      length = min(len(context) - start, room)
-      spans.append((example, start, length, len(question) + 2))
-      rows.append(expected(question, context[start : start + length]))
-      if start + length == len(context):
-        break
-      start += min(length, 4)
-  check(windows.inputs, rows)
-  assert spans == list(
-    zip(*(value.numpy().tolist() for value in windows[1:]))
-  )
-
-
-def test_max_context():
-  contexts = [13, 4]
-  windows = graph_inputs.windows(
-    ids(0, 1), ids(*contexts), max_seq_length=9, doc_stride=2,
-    max_query_length=4, **SPECIAL,
-  )
-  found = graph_inputs.is_max_context(
-    windows, tf.constant(contexts, tf.int64)
-  ).to_list()
-  spans = list(zip(*(value.numpy().tolist() for value in windows[1:4])))
-  assert len(spans) == 6
-  for example, length in enumerate(contexts):
-    for piece in range(length):
-      scores = {
-        number: min(piece - start, start + size - 1 - piece) + 0.01 * size
-        for number, (owner, start, size) in enumerate(spans)
-        if owner == example and start <= piece < start + size
-      }
-      best = max(scores, key=scores.get)
-      for number in scores:
-        assert found[number][piece - spans[number][1]] == (number == best)
-
-
 def test_first_of():
   rows = graph_inputs.first_of(ids(3, 0, 1), tf.constant([1, 2, 3]))
   assert rows.to_list() == [[10], [], [10]]

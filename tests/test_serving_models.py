@@ -1,17 +1,16 @@
-"""serving_model.py: equal to the pipeline in Python, for every kind of head."""
+"""models and raw_text: equal to the pipeline in Python, for every head."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import tokenization
-from common import errors
-from serving import graph_inputs, models
+from common import choices, errors
+from serving import raw_text
 from serving_models import (
   LABELS,
   LENGTH,
   assert_close,
-  config,
   in_python,
   inputs_in_python,
   make,
@@ -51,21 +50,21 @@ def test_classification(pairs):
 
 
 def test_several_labels_and_regression():
-  model = make("classification", activation="sigmoid")
+  model = make("classification", output_activation="sigmoid")
   outputs = run(model, TEXTS)
-  assert outputs.keys() == {"labels", "probabilities"}
+  assert outputs.keys() == {"labels", "logits", "probabilities"}
   logits = in_python(model, TEXTS[0])["logits"]
   assert_close(outputs["probabilities"][0], tf.sigmoid(logits)[0])
-  model = make("classification", activation="linear")
+  model = make("classification", output_activation="linear")
   outputs = run(model, TEXTS)
-  assert outputs.keys() == {"score"}
+  assert outputs.keys() == {"logits", "score"}
   assert_close(outputs["score"][0], in_python(model, TEXTS[0])["logits"][0, 0])
 
 
 # Embeddings.
 
 
-@pytest.mark.parametrize("pooling", models.POOLINGS)
+@pytest.mark.parametrize("pooling", choices.EMBEDDING_POOLINGS)
 def test_embedding(pooling):
   model = make("embedding", pooling=pooling)
   embedding = run(model, TEXTS)["embedding"]
@@ -88,7 +87,7 @@ def test_embedding_of_length_one():
 
 
 def test_bfloat16_stores_matrices_and_stays_near():
-  half = make("embedding", bfloat16=True)
+  half = make("embedding", dtype="bfloat16")
   for variable in half.variables:
     wide = variable.shape.rank < 2
     assert variable.dtype == (tf.float32 if wide else tf.bfloat16)
@@ -114,8 +113,8 @@ def test_fillings():
   ids = [*full.encode("The "), mask_id, *full.encode(" is"), mask_id]
   inputs = inputs_in_python(ids)
   positions = tf.where(inputs["input_ids"][0] == mask_id)[:, 0][tf.newaxis]
-  sequence = model.outputs(inputs)["sequence_output"]
-  expected = softmax(model.head(sequence, positions))[0]
+  sequence = model.model.outputs(inputs)["sequence_output"]
+  expected = softmax(model.model.head(sequence, positions))[0]
   order = np.argsort(-expected, axis=-1, kind="stable")[:, :3]
   assert_close(
     outputs["probabilities"][0], np.take_along_axis(expected, order, axis=-1)
@@ -130,130 +129,62 @@ def test_fillings():
   assert not outputs["probabilities"][2, 1].any()
 
 
-# Tags.
+# Word pieces.
 
 
 def test_tags():
   model = make("tagging")
   text = " Stra\u00dfe, na\u0308h-e 3"
   outputs = run(model, [text, "", "a " * 80])
-  assert outputs["num_words"].tolist() == [6, 0, 80]
+  expected = softmax(in_python(model, text)["logits"])[0]
+  pieces = tokenizer().tokenize(text)
+  assert_close(
+    outputs["probabilities"][0, : len(pieces) + 2], expected[: len(pieces) + 2]
+  )
   words = ["Stra\u00dfe", ",", "na\u0308h", "-", "e", "3"]
-  assert strings(outputs["words"][0][:6]) == words
-  spans = zip(outputs["starts"][0], outputs["ends"][0])
-  assert [text[start:end] for start, end in spans][:6] == words
-  probabilities = softmax(in_python(model, text)["logits"])[0]
-  position = 1
-  for number, word in enumerate(words):
-    assert_close(
-      outputs["probabilities"][0, number], probabilities[position].max()
-    )
-    tag = LABELS[probabilities[position].argmax()]
-    assert outputs["tags"][0, number].decode() == tag
-    position += len(tokenizer().encode(word))
-  assert not outputs["tags"][1].any() and not outputs["tags"][0, 6:].any()
+  numbers, counts = np.unique(outputs["words"][0], return_counts=True)
+  assert numbers.tolist() == [-1, *range(6)]
+  assert counts[1:].tolist() == [len(tokenizer().encode(w)) for w in words]
+  found = [
+    text[outputs["starts"][0][of].min() : outputs["ends"][0][of].max()]
+    for of in (outputs["words"][0] == number for number in range(6))
+  ]
+  assert found == words
+  assert (outputs["words"][1] == -1).all() and not outputs["ends"][1].any()
+  # [CLS] and [SEP] around what is left of a long text.
+  assert (outputs["words"][2] >= 0).sum() == LENGTH - 2
+  white = run(make("tagging", tag_words="white_space"), ["a-b  U.N.\u2028c"])
+  assert np.unique(white["words"]).size == 4
 
 
-def test_tags_of_words_between_white_space():
-  model = make("tagging", split_at_punctuation=False)
-  outputs = run(model, ["a-b  U.N.\u2028c"])
-  assert strings(outputs["words"][0]) == ["a-b", "U.N.", "c"]
-  assert outputs["starts"].tolist() == [[0, 5, 10]]
-  assert outputs["ends"].tolist() == [[3, 9, 11]]
-
-
-# Answers.
-
-
-def best_span(
-  model, question, context, *, stride, longest, max_query, best_of=20
-):
-  """Returns the score and the pieces of the best span, by trying them all."""
-  cls_id, sep_id = tokenizer().convert_tokens_to_ids(["[CLS]", "[SEP]"])
-  question = tokenizer().encode(question)[:max_query]
-  context = tokenizer().encode(context)
-  ragged = [tf.RaggedTensor.from_row_lengths(
-    tf.constant(ids, tf.int32), tf.constant([len(ids)], tf.int64)
-  ) for ids in (question, context)]
-  windows = graph_inputs.windows(
-    *ragged, max_seq_length=LENGTH, doc_stride=stride,
-    max_query_length=max_query, cls_id=cls_id, sep_id=sep_id,
-  )
-  may_start = graph_inputs.is_max_context(
-    windows, tf.constant([len(context)], tf.int64)
-  ).to_list()
-  best, null_scores = (-np.inf, 0, 0), []
-  for number, first in enumerate(windows.starts.numpy()):
-    length = int(windows.lengths[number])
-    row = inputs_in_python(question, context[first : first + length])
-    logits = model.from_ids(**row)
-    start, end = (
-      logits[name][0].numpy() for name in ("start_logits", "end_logits")
-    )
-    null_scores.append(start[0] + end[0])
-    starts, ends = (
-      np.argsort(-logits, kind="stable")[:best_of] for logits in (start, end)
-    )
-    offset = int(windows.offsets[number])
-    for i in range(length):
-      for j in range(i, min(length, i + longest)):
-        score = start[offset + i] + end[offset + j]
-        tried = offset + i in starts and offset + j in ends
-        if tried and may_start[number][i] and score > best[0]:
-          best = (score, first + i, first + j)
-  return best, min(null_scores), len(windows.starts)
-
-
-def test_answers():
-  options = dict(stride=16, longest=5, max_query=8)
-  model = make(
-    "span", doc_stride=16, max_answer_length=5, max_query_length=8
-  )
-  contexts = [" the c at in a box. " * 12, "Caf\u00e9 a", "b c", ""]
-  questions = ["who is it?", "what " * 30, "", "why"]
-  outputs = run(model, questions, contexts)
-  for number, (question, context) in enumerate(zip(questions[:3], contexts)):
-    best, null_score, count = best_span(model, question, context, **options)
-    assert (count > 3) == (number == 0)
-    assert_close(outputs["score"][number], best[0])
-    assert_close(outputs["null_score"][number], null_score)
-    tokens = model.tokenizer.tokenize([context])
-    start = tokens.starts.to_list()[0][best[1]]
-    end = tokens.ends.to_list()[0][best[2]]
-    assert outputs["start"][number] == start
-    assert outputs["end"][number] == end
-    assert outputs["answer"][number].decode() == context[start:end] != ""
-  assert outputs["answer"][3] == b"" and outputs["end"][3] == 0
-
-
-@pytest.mark.parametrize("above", [-0.1, 0.1])
-def test_no_answer(above):
-  question, context = ["who"], ["the cat is in a box"]
-  answer = run(make("span", max_query_length=8), question, context)
-  difference = float(answer["null_score"][0] - answer["score"][0])
-  model = make(
-    "span", max_query_length=8, null_threshold=difference + above
-  )
-  outputs = run(model, question, context)
-  expected = answer["answer"][0] if above > 0 else b""
-  assert outputs["answer"][0] == expected
-  assert_close(outputs["score"], answer["score"])
+@pytest.mark.parametrize("context", ["Caf\u00e9 a", "b", "cat " * 90, ""])
+def test_spans(context):
+  model = make("span", max_query_length=3)
+  outputs = run(model, ["who is it now"], [context])
+  question = tokenizer().encode("who is it now")[:3]
+  pieces = tokenizer().encode(context)[: LENGTH - 6]
+  expected = model.model.from_ids(**inputs_in_python(question, pieces))
+  count = 5 + len(pieces) + bool(pieces) if pieces else 5
+  for name in ("start_logits", "end_logits"):
+    assert_close(outputs[name][0, :count], expected[name][0, :count])
+  found = [
+    context[start:end].lower().replace("\u00e9", "e")
+    for start, end in zip(outputs["starts"][0], outputs["ends"][0])
+  ]
+  tokens = tokenizer().convert_ids_to_tokens(pieces)
+  assert found[5 : 5 + len(pieces)] == [t.replace("##", "") for t in tokens]
+  assert not any(found[:5]) and not any(found[5 + len(pieces) :])
 
 
 # What cannot be.
 
 
-def test_errors():
-  with pytest.raises(errors.InputError, match="--max_query_length=61"):
-    make("span", max_query_length=61)
+def test_errors(tmp_path):
   with pytest.raises(errors.InputError, match="max_position_embeddings"):
     make("embedding", max_seq_length=65)
-
-
-def test_a_vocabulary_without_special_tokens(tmp_path):
   path = tmp_path / "vocab.txt"
   path.write_text("[UNK]\n[CLS]\n[SEP]\na\n")
   full = tokenization.FullTokenizer(str(path))
-  models.Embedder(config(), full, models.ServingOptions(64))
+  raw_text.RawText(make("embedding").model, full)
   with pytest.raises(errors.InputError, match=r"\[MASK\].*the head needs it"):
-    models.MaskFiller(config(), full, models.ServingOptions(64))
+    raw_text.RawText(make("masked_lm").model, full)

@@ -13,12 +13,12 @@ or threshold is given to any of them.
 import asyncio
 import csv
 import json
+import pathlib
 import subprocess
 import sys
 import urllib.request
 
 import aiohttp
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -30,6 +30,7 @@ from checkpoints import model_folder, weight_files
 from serving import (
   batching,
   export_settings,
+  raw_text,
   saved_model,
   server,
   text_models,
@@ -68,7 +69,7 @@ def export(folder, target, head, **given):
     model.variables, str(folder),
     allowed_missing=model.variables_may_be_missing,
   )
-  saved_model.write(str(target / "1"), model)
+  saved_model.write(str(target / "1"), raw_text.RawText(model, tokenizer))
   return saved_model.LoadedModel(str(target))
 
 
@@ -77,11 +78,20 @@ def instances_of(inputs):
   return [dict(zip(inputs, row)) for row in zip(*inputs.values())]
 
 
+def encoded(inputs):
+  return [
+    {name: text.encode() for name, text in instance.items()}
+    for instance in instances_of(inputs)
+  ]
+
+
 def over_http(model, inputs):
   """Returns the predictions of a server in this process."""
 
   async def ask():
-    batcher = batching.Batcher(model.run, max_delay=0)
+    batcher = batching.Batcher(
+      lambda key, rows: model.run(key[0], rows), max_delay=0
+    )
     runner = aiohttp.web.AppRunner(
       server.make_application(model, batcher, name="m")
     )
@@ -102,26 +112,48 @@ def over_http(model, inputs):
 
 def rows_of(model, inputs):
   """Returns the SavedModel's outputs as over HTTP: a dict for each input."""
-  arrays = {name: np.array(rows, object) for name, rows in inputs.items()}
-  outputs = model.run("serving_default", arrays)
-  def plain(value):
-    if isinstance(value, bytes):
-      return value.decode()
-    return list(map(plain, value)) if isinstance(value, list) else value
-  rows = [
-    dict(zip(outputs, map(plain, row)))
-    for row in zip(*(value.tolist() for value in outputs.values()))
-  ]
-  return [next(iter(r.values())) for r in rows] if len(outputs) == 1 else rows
+  rows = model.run("serving_default", encoded(inputs))
+  return [next(iter(r.values())) if len(r) == 1 else r for r in rows]
 
 
 def served_both_ways(model, **inputs):
   """Returns the answers, which are equal in a SavedModel and over HTTP."""
   rows, answers = rows_of(model, inputs), over_http(model, inputs)
   assert len(rows) == len(answers)
+  assert_short_ones_equal_the_graph(model, inputs, rows)
   for row, answer in zip(rows, answers):
     assert_same(row, answer)
   return rows
+
+
+def assert_short_ones_equal_the_graph(model, inputs, rows):
+  """Of texts that fit into a sequence: what TensorFlow Serving would answer."""
+  found = model.graph("serving_default", encoded(inputs))
+  client = {}
+  page = (script_runner.ROOT / "docs" / "serving.md").read_text("utf-8")
+  exec(page.split("```python\n")[1].split("```")[0], client)
+  compared = 0
+  for instance, row, answer in zip(instances_of(inputs), found, rows):
+    if max(map(len, instance.values())) > 30:
+      continue
+    compared += 1
+    if "question" in instance:
+      text, _ = client["answer"](row, instance["context"], longest=5)
+      assert answer["answer"] in ("", " ".join(text.split()))
+    elif "words" in row:
+      tags = client["tags"](row, instance["text"], labels_of(model))
+      assert list(tags) == list(zip(answer["words"], answer["tags"]))
+    elif "fillings" in row:
+      count = len(answer["fillings"])
+      assert_same([v[:count] for v in row.values()], list(answer.values()))
+    else:
+      row.pop("logits", None)
+      assert_same(row if len(row) > 1 else list(row.values())[0], answer)
+  assert compared
+
+
+def labels_of(model):
+  return lines_in(pathlib.Path(model.folder, "assets", "labels.txt"))
 
 
 def assert_same(one, other):

@@ -41,7 +41,7 @@ def test_every_form_of_text(request_):
   assert request.signature == "serving_default"
   assert request.by_row == ("instances" in request_)
   assert request.inputs["text"].tolist() == [b"a", "\u00e9".encode()]
-  assert request.count == 2
+  assert request.rows == [{"text": b"a"}, {"text": "\u00e9".encode()}]
 
 
 def test_several_inputs_and_integers():
@@ -103,25 +103,17 @@ def test_bodies_that_are_no_request(body, sentence):
 
 
 def test_answers():
-  outputs = {
-    "label": np.array([b"a", "\u00e9".encode()], object),
-    "score": np.array([[0.5], [1.0]]),
+  answers = [{"label": "a", "score": [0.5]}, {"label": "\u00e9", "score": [1]}]
+  written = rest.format_predictions(answers, True)
+  assert json.loads(written) == {"predictions": answers}
+  assert json.loads(rest.format_predictions(answers, False)) == {
+    "outputs": {"label": ["a", "\u00e9"], "score": [[0.5], [1]]}
   }
-  assert json.loads(rest.format_predictions(outputs, True)) == {
-    "predictions": [
-      {"label": "a", "score": [0.5]}, {"label": "\u00e9", "score": [1.0]},
-    ]
-  }
-  assert json.loads(rest.format_predictions(outputs, False)) == {
-    "outputs": {"label": ["a", "\u00e9"], "score": [[0.5], [1.0]]}
-  }
-  del outputs["score"]
-  assert json.loads(rest.format_predictions(outputs, True)) == {
-    "predictions": ["a", "\u00e9"]
-  }
-  assert json.loads(rest.format_predictions(outputs, False)) == {
-    "outputs": ["a", "\u00e9"]
-  }
+  # As TensorFlow Serving: one output alone has no name.
+  alone = [{"label": "a"}, {"label": "b"}]
+  for by_row, name in ((True, "predictions"), (False, "outputs")):
+    written = rest.format_predictions(alone, by_row)
+    assert json.loads(written) == {name: ["a", "b"]}
 
 
 def test_state_and_refusal():

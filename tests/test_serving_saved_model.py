@@ -99,10 +99,10 @@ def folder(pair_model, tmp_path_factory):
   return path
 
 
-def encoder_loss(model, text):
+def encoder_loss(raw, text):
   """Returns loss and norm of the first gradient, as OTHER_PROGRAM has them."""
-  inputs = model.make_inputs(*[tf.constant([text])] * len(model.text_inputs))
-  inputs.pop("masked_lm_positions", None)
+  inputs = raw.make_inputs(*[tf.constant([text])] * len(raw.model.text_inputs))
+  model = raw.model
   with tf.GradientTape() as tape:
     states = model.outputs(inputs)["sequence_output"]
     loss = tf.reduce_sum(states**2)
@@ -123,7 +123,9 @@ def test_files_of_the_folder(folder):
     "variables/variables.data-00000-of-00001",
     "assets/vocab.txt",
     "assets/labels.txt",
+    "assets.extra/answers.json",
     "assets.extra/tf_serving_warmup_requests",
+    "assets.extra/vocab.txt",
   }
   assets = pathlib.Path(folder, "assets")
   assert (assets / "labels.txt").read_text() == "".join(
@@ -145,7 +147,7 @@ def test_another_program_gets_the_same_numbers(folder, pair_model):
   answers = other_program({folder: [["serving_default", texts], ["ids", ids]]})
   assert answers["imported"] == []
   answer = answers[folder]
-  count = len(pair_model.variables)
+  count = len(pair_model.model.variables)
   assert answer["variables"] == [count, count]
   assert answer["regularization_losses"] == 0
   assert answer["dropout"] > 0.01
@@ -166,7 +168,7 @@ def test_other_kinds_of_heads_in_another_program(kind, tmp_path):
   folder = str(tmp_path / "1")
   saved_model.write(folder, model)
   texts = ["The \u00c9mile [MASK], 1999! " * 8, "", "\u4e2d [MASK]"]
-  inputs = {name: texts for name in model.text_inputs}
+  inputs = {name: texts for name in model.model.text_inputs}
   answers = other_program({folder: [["serving_default", inputs]]})
   found = answers[folder]["outputs"][0]
   expected = model.from_text(*[tf.constant(texts)] * len(inputs))
@@ -268,12 +270,12 @@ def test_warmup_requests(folder):
   ("segment_ids", [[0, 0]] * 2, "segment_ids is of another shape"),
 ])
 def test_ids_that_do_not_fit_are_refused(name, values, sentence, pair_model):
-  inputs = {n: [[1, 1]] for n in pair_model.id_inputs}
+  inputs = {n: [[1, 1]] for n in pair_model.model.id_inputs}
   inputs = {n: tf.constant(v) for n, v in inputs.items()}
-  graph_inputs.checked(pair_model.config, **inputs)
+  graph_inputs.checked(pair_model.model.config, **inputs)
   inputs[name] = tf.constant(values)
   with pytest.raises(tf.errors.InvalidArgumentError, match=sentence):
-    graph_inputs.checked(pair_model.config, **inputs)
+    graph_inputs.checked(pair_model.model.config, **inputs)
 
 
 def test_the_signature_of_ids_checks_them(folder):

@@ -8,7 +8,6 @@ import threading
 import time
 
 import aiohttp
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -27,15 +26,20 @@ class Model:
     self.may_finish = threading.Event()
     self.may_finish.set()
 
-  def run(self, signature, inputs):
+  def check(self, signature, rows):
+    if {"text": b""} in rows:
+      raise errors.InputError("an empty text")
+
+  def run(self, key, rows):
     self.started.release()
     assert self.may_finish.wait(60)
-    if b"bad" in inputs["text"].tolist():
+    texts = [row["text"] for row in rows]
+    if b"bad" in texts:
       message = "Graph execution error:\n\nno such id\n\t [[{{node a}}]]"
       raise tf.errors.InvalidArgumentError(None, None, message)
-    if b"fault" in inputs["text"].tolist():
+    if b"fault" in texts:
       raise KeyError("fault")
-    return {"length": np.array([len(text) for text in inputs["text"]])}
+    return [{"length": len(text)} for text in texts]
 
   def metadata(self):
     return {"serving_default": {"method_name": "predict"}}
@@ -97,6 +101,7 @@ def test_predictions_state_and_metadata():
   "path, request_, status, sentence",
   [
     ("m:predict", b"{", 400, "the body is not JSON"),
+    ("m:predict", body("a", ""), 400, "an empty text"),
     ("m:predict", body(1), 400, "'text' must be a list of text"),
     ("m:predict", b"[" * 400 + b"]" * 400, 400, "nested too deeply"),
     ("m:predict", body("a", "b", "c"), 400, "3 instances in one request"),
@@ -195,8 +200,8 @@ def test_a_batch_without_an_end_does_not_delay_the_end(monkeypatch):
   asked = []
 
   async def begin(_):
-    inputs = {"text": np.array([b"a"], object)}
-    asked.append(asyncio.create_task(batcher.submit("x", inputs)))
+    rows = [{"text": b"a"}]
+    asked.append(asyncio.create_task(batcher.submit(("x",), rows)))
 
   def end():
     model.started.acquire()

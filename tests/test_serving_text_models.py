@@ -140,13 +140,6 @@ def test_what_is_no_model_is_refused_when_it_is_loaded(tmp_path):
     text_models.load(str(tmp_path))  # No weights.
 
 
-def test_a_text_that_the_graph_would_tokenize_otherwise_is_refused():
-  other = text_models.load(MODEL, max_seq_length=16)
-  other.tokenizer.encode = lambda text: [5]
-  with pytest.raises(errors.InputError, match="gives other ids.*'gold'"):
-    other.encode("gold")
-
-
 def test_defaults_are_those_of_the_flags():
   page = (ROOT / "docs" / "flags.md").read_text(encoding="utf-8")
   (section,) = [

@@ -110,3 +110,17 @@ WORDS = ["\u200b", "One", "\u200b", "(two)", "two", "\u200b"]
 def test_only_the_given_words_are_searched(predicted, first, last, answer):
   passage = alignment.PassageText(WORDS, alignment.word_tokenizer(True))
   assert passage.answer(predicted, first, last) == answer
+
+
+@pytest.mark.parametrize(
+  "context, place, text",
+  [
+    (" a  bc\nd ", (0, 1), "a"),
+    (" a  bc\nd ", (2, 6), "bc\nd"),
+    ("ab \tab", (3, 5), "ab"),
+  ],
+)
+def test_places_among_words_are_places_of_the_context(context, place, text):
+  start, end = alignment.in_context(context, place)
+  assert context[start:end] == text
+  assert start == (context.rindex(text) if place[0] else context.index(text))

@@ -155,7 +155,8 @@ def test_without_any_span_there_is_no_answer_in_version_2():
   assert found.text == found.best_text == ""
   assert found.candidates == [("", 1.0, LOW, LOW)]
   assert found.null_odds > 1000
-  assert answer({}, {}, windows=(), version_2_with_negative=True) == (
+  nothing = answer({}, {}, windows=(), version_2_with_negative=True)
+  assert nothing[:5] == (
     "id1", "", [("", 1.0, 0.0, 0.0)], "", found.null_odds
   )
 

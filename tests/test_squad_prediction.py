@@ -152,7 +152,9 @@ def test_every_question_gets_its_answer(make, prepare, trim, batch_size):
   rows = [("who", CONTEXT), ("", "f"), ("who", "\u200b"), ("who", "c b")]
   for (question, context), answer in zip(rows, answers):
     alone = answerer.answer(question, context, batch_size)
-    assert alone._replace(qas_id=answer.qas_id) == answer
+    assert alone._replace(qas_id=answer.qas_id, null_score=None) == answer
+    # 2 + 1, of [CLS]; 0 without a window.
+    assert alone.null_score == (3.0 if alone.best_text else 0.0)
 
 
 def test_a_threshold_is_found_where_asked_for(make, prepare):

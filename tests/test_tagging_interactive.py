@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 import tokenization
-from tagging import interactive
+from tagging import interactive, text_tagger
 
 LABELS = ["O", "B-X"]
 
@@ -138,7 +138,7 @@ def test_batches_do_not_change_a_label(tmp_path):
     assert set(batch) == {"input_ids", "input_mask", "segment_ids"}
     return tf.one_hot(tf.cast(batch["input_ids"] == 5, tf.int32), 2)
 
-  tagger = interactive.SentenceTagger(
+  tagger = text_tagger.SentenceTagger(
     model, tokenizer, LABELS, batch_size=2, max_seq_length=5
   )
   answers = interactive.ColumnAnswers(0, document_context=False)
