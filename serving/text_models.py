@@ -128,6 +128,8 @@ class TextModel:
     weight_files.open_reader(settings.init_checkpoint)
     path = settings.bert_config_file
     self.config = modeling.BertConfig.from_json_file(path)
+    if "max_seq_length" in settings.given:
+      self.config.check_sequence_length(settings.max_seq_length)
     settings = model_settings.restore_input_settings(
       settings, export_settings.trained_settings("masked_lm", self.config), path
     )
