@@ -1,8 +1,8 @@
 """The networks that are served: encoder and head, ids in, scores out.
 
-One class for each head. What text becomes which ids, and what the scores mean,
-is said once, in the task's folder (see `answers`); `raw_text` does the first in
-a graph, for TensorFlow Serving. Letters: B texts, T sequence, H width, L
+One class for each head. How a text becomes ids, and what the scores mean, is
+the task's own code (see `answers`); `raw_text` makes the ids in a graph, for
+TensorFlow Serving. Letters: B texts, T sequence, H width, L
 labels, P masks, K fillings.
 """
 
