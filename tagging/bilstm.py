@@ -11,6 +11,7 @@ import math
 import tensorflow as tf
 
 import layers
+import modeling
 from checkpoints import weight_names
 from common import errors
 
@@ -32,18 +33,14 @@ _DROPOUT = 0.1
 _FORGET_BIAS = 1.0
 
 
-def layers_needed(features):
+def layers_needed(features: str) -> int:
   """Returns how many encoder layers a model needs for these features."""
   chosen, _ = _FEATURES[features]
   return -(chosen.start or -1) if chosen else 0
 
 
-def check_features(names, num_hidden_layers):
+def check_features(names: list[str], num_hidden_layers: int) -> None:
   """Checks that a model has the layers of all features.
-
-  Args:
-    names: values of --feature_layers.
-    num_hidden_layers: of the model.
 
   Raises:
     InputError: a name is unknown, or the model has too few layers for it.
@@ -62,16 +59,10 @@ def check_features(names, num_hidden_layers):
       )
 
 
-def states_read(names, num_hidden_layers):
-  """Returns which of the encoder's outputs some features read.
+def states_read(names: list[str], num_hidden_layers: int) -> list[int]:
+  """Returns which of the encoder's outputs some features read, ascending.
 
-  Args:
-    names: some of FEATURES.
-    num_hidden_layers: of the model.
-
-  Returns:
-    Sorted list of integers: 0 is the output of the embeddings, n that of the
-    n-th layer.
+  0 is the output of the embeddings, n that of the n-th layer.
   """
   read = set()
   for name in names:
@@ -87,15 +78,23 @@ class FeatureTagger(tf.Module):
   Variables: tagging/..., output_weights and output_bias.
   """
 
-  def __init__(self, config, num_labels, *, features, size=768, seed=12345):
+  def __init__(
+    self,
+    config: modeling.BertConfig,
+    num_labels: int,
+    *,
+    features: str,
+    size: int = 768,
+    seed: int = 12345,
+  ):
     """Makes the variables.
 
     Args:
-      config: modeling.BertConfig.
+      config: of the encoder.
       num_labels: L.
       features: one of FEATURES.
       size: S.
-      seed: integer; the initial weights are a function of it and of the names.
+      seed: the initial weights are a function of it and of the names.
     """
     super().__init__()
     self._chosen, self._combined = _FEATURES[features]
@@ -117,11 +116,17 @@ class FeatureTagger(tf.Module):
     )
     self._output_bias = _variable("output_bias", tf.zeros([num_labels]))
 
-  def __call__(self, output, input_mask, *, dropout_seed=None):
+  def __call__(
+    self,
+    output: modeling.BertOutput,
+    input_mask: tf.Tensor,
+    *,
+    dropout_seed: tf.Tensor | None = None,
+  ) -> tf.Tensor:
     """Returns float32 logits [B, T, L].
 
     Args:
-      output: modeling.BertOutput.
+      output: of the encoder.
       input_mask: integers [B, T].
       dropout_seed: int32 [2]; None for no dropout.
     """
@@ -132,7 +137,7 @@ class FeatureTagger(tf.Module):
     x = layers.dropout(x, _DROPOUT, dropout_seed, "tagging")
     return layers.output_logits(x, self._output_weights, self._output_bias)
 
-  def features(self, output):
+  def features(self, output: modeling.BertOutput) -> tf.Tensor:
     """Returns the features of every token, float32 [B, T, H or 4H]."""
     if not self._chosen:
       return tf.cast(output.embedding_output, tf.float32)
@@ -144,7 +149,13 @@ class FeatureTagger(tf.Module):
     return tf.tensordot(shares, tf.stack(states), axes=1)
 
 
-def bilstm(x, lengths, kernel, recurrent_kernel, bias):
+def bilstm(
+  x: tf.Tensor,
+  lengths: tf.Tensor,
+  kernel: tf.Tensor,
+  recurrent_kernel: tf.Tensor,
+  bias: tf.Tensor,
+) -> tf.Tensor:
   """Runs an LSTM over sequences in both directions.
 
       c' = sigmoid(f + 1) c + sigmoid(i) tanh(j),  h' = sigmoid(o) tanh(c')

@@ -10,7 +10,7 @@ A word's label is that of its first word piece, as in the paper (arXiv
 1810.04805, section 5.3); its other pieces, [CLS], [SEP] and context have none.
 """
 
-from typing import NamedTuple, Optional
+from typing import Iterable, Iterator, NamedTuple, Sequence
 
 from absl import logging
 
@@ -35,17 +35,17 @@ class Sentence(NamedTuple):
     document: number of the document, from 0; the lines before the first
       -DOCSTART- line are a document, too.
     lines: the number of each word's line, from 1.
-    words: list of str.
-    labels: as many str, or None where the file has no column of them.
+    words: in their order.
+    labels: one for each word, or None where the file has no column of them.
   """
 
   document: int
-  lines: list
-  words: list
-  labels: Optional[list]
+  lines: list[int]
+  words: list[str]
+  labels: list[str] | None
 
 
-def columns(line):
+def columns(line: str) -> list[str]:
   """Returns the columns of a line: between tabs if it has one, else spaces.
 
   No-break spaces are parts of words.
@@ -57,12 +57,12 @@ def columns(line):
   return [column for column in line.split(" ") if column]
 
 
-def starts_document(line):
+def starts_document(line: str) -> bool:
   """Whether a line is a -DOCSTART- line."""
   return columns(line)[:1] == [_DOCUMENT]
 
 
-def count_columns(path):
+def count_columns(path: str) -> int:
   """Returns the columns of the first word of a file, 0 if it has none."""
   for _, line in file_io.read_lines(path):
     row = columns(line)
@@ -71,7 +71,7 @@ def count_columns(path):
   return 0
 
 
-def read_sentences(path, **options):
+def read_sentences(path: str, **options) -> list[Sentence]:
   """Reads a file of columns in UTF-8, see `parse_sentences`."""
   return parse_sentences(file_io.read_lines(path), path, **options)
 
@@ -99,20 +99,23 @@ def text_lines(path: str) -> list[tuple[int, str]]:
 
 
 def parse_sentences(
-  lines, path, *, word_column=0, label_column=-1, scheme="iob2", labelled=True
-):
+  lines: Iterable[tuple[int, str]],
+  path: str,
+  *,
+  word_column: int = 0,
+  label_column: int = -1,
+  scheme: str = "iob2",
+  labelled: bool = True,
+) -> list[Sentence]:
   """Makes sentences of columns.
 
   Args:
-    lines: iterable of (number from 1, line).
+    lines: (number from 1, line) each.
     path: the file that they are from, for the errors.
     word_column, label_column: which ones, from 0; negative from the end.
     scheme: one of SCHEMES; labels are checked to follow it. "none" takes any
       labels: parts of speech, say.
     labelled: False to read words alone.
-
-  Returns:
-    List of Sentence.
 
   Raises:
     InputError: no such column, lines with more or fewer columns than the
@@ -204,11 +207,11 @@ def _sentence(path, document, rows, *, word_column, label_column, scheme):
   return Sentence(document, lines, words, labels)
 
 
-def check_labels(labels, scheme, places):
+def check_labels(labels: list[str], scheme: str, places: list[str]) -> None:
   """Refuses the labels of a sentence that a scheme does not allow.
 
   Args:
-    labels: list of str.
+    labels: of its words.
     scheme: one of SCHEMES.
     places: file and line of each label, for the error.
 
@@ -245,7 +248,7 @@ def _check_follows(before, label, scheme, place):
   )
 
 
-def may_follow(before, label, scheme):
+def may_follow(before: str, label: str, scheme: str) -> bool:
   """Whether a scheme allows `label` after `before`.
 
   IOB1 has B only between two neighbours of one kind, IOB2 at each beginning;
@@ -263,24 +266,21 @@ def may_follow(before, label, scheme):
   return tag in ("O", "B", "S")
 
 
-def label_list(sentences):
+def label_list(sentences: list[Sentence]) -> list[str]:
   """Returns the labels of training sentences, O first, the rest sorted."""
   labels = {label for sentence in sentences for label in sentence.labels}
   # A function of the set of labels, so that a resumed run numbers them alike.
   return sorted(labels, key=lambda label: (label != "O", label))
 
 
-def label_ids(sentences, labels, path):
-  """Returns the number of each label: a list of lists of int.
-
-  Args:
-    sentences: list of Sentence with labels.
-    labels: list of str, those of the model.
-    path: the file that they are from, for the error.
+def label_ids(
+  sentences: list[Sentence], labels: list[str], path: str
+) -> list[list[int]]:
+  """Returns the numbers of the labels of each sentence, as `labels` has them.
 
   Raises:
-    InputError: a label is none of the model's (file and line are named, of
-      the first place of each such label).
+    InputError: a label is none of the model's `labels` (each is named once,
+      with the line of its first place in `path`).
   """
   number_of = {label: number for number, label in enumerate(labels)}
   faults, unknown = errors.Faults(), set()
@@ -298,7 +298,7 @@ def label_ids(sentences, labels, path):
   return [[number_of[label] for label in s.labels] for s in sentences]
 
 
-def warn_of_one_document(sentences, path):
+def warn_of_one_document(sentences: list[Sentence], path: str) -> None:
   """Logs a warning if no -DOCSTART- line separates the documents of a file."""
   if sentences[-1].document == sentences[0].document:
     logging.warning(
@@ -311,21 +311,26 @@ class Window(NamedTuple):
   """One input of the model, and the words whose labels it gives.
 
   Attributes:
-    input_ids: list of T integers, [CLS] and [SEP] among them.
+    input_ids: T of them, [CLS] and [SEP] included.
     sentence: number of the sentence in the file.
     first_word: number of the first word in it.
     positions: for each word of the window, the index of its first piece.
   """
 
-  input_ids: list
+  input_ids: list[int]
   sentence: int
   first_word: int
-  positions: list
+  positions: list[int]
 
 
 def make_windows(
-  sentences, tokenizer, max_seq_length, *, document_context=False, path=""
-):
+  sentences: list[Sentence],
+  tokenizer: tokenization.FullTokenizer,
+  max_seq_length: int,
+  *,
+  document_context: bool = False,
+  path: str = "",
+) -> list[Window]:
   """Cuts sentences into windows; each word belongs to exactly one.
 
   A sentence that is too long is cut between words. With document_context the
@@ -334,14 +339,14 @@ def make_windows(
   their labels come from other windows.
 
   Args:
-    sentences: list of Sentence.
-    tokenizer: tokenization.FullTokenizer.
+    sentences: of a file, in its order.
+    tokenizer: of the model.
     max_seq_length: longest window, in word pieces with [CLS] and [SEP].
-    document_context: bool.
+    document_context: see above.
     path: the file that they are from, for warnings.
 
   Returns:
-    List of Window, in the order of the words.
+    Windows in the order of the words.
 
   Raises:
     InputError: a window has no room for a word.
@@ -420,11 +425,13 @@ def _targets(document, words, room):
       start = end
 
 
-def widened(words, start, end, room):
+def widened(
+  words: list[list[int]], start: int, end: int, room: int
+) -> tuple[int, int]:
   """Takes words from both sides while they fit, as many pieces from each.
 
   Args:
-    words: the word pieces of each word of a document, a list of lists.
+    words: the word pieces of each word of a document.
     start, end: the words whose labels a window gives.
     room: how many word pieces it holds.
 
@@ -462,29 +469,21 @@ def _window(words, special, first, count):
   return Window(input_ids, 0, 0, starts[first : first + count])
 
 
-def window_label_ids(window, ids):
-  """Returns the label at each of a window's T positions, or NO_LABEL.
-
-  Args:
-    window: Window.
-    ids: what `label_ids` returned for all sentences.
-  """
-  labels = [NO_LABEL] * len(window.input_ids)
-  for offset, position in enumerate(window.positions):
-    labels[position] = ids[window.sentence][window.first_word + offset]
-  return labels
-
-
-def predicted_labels(sentences, windows, predicted, labels):
+def predicted_labels(
+  sentences: list[Sentence],
+  windows: list[Window],
+  predicted: Sequence,
+  labels: list[str],
+) -> list[list[str]]:
   """Puts the predictions of all windows together, word by word.
 
   Args:
     sentences, windows: as given to and by `make_windows`.
     predicted: integers [windows, T], the number of a label at each position.
-    labels: list of str.
+    labels: those of the model.
 
   Returns:
-    List of lists of str, a label for each word of each sentence.
+    A label for each word of each sentence.
   """
   found = [[] for _ in sentences]
   # Windows come in the order of words, so their labels need only be joined.
@@ -493,12 +492,14 @@ def predicted_labels(sentences, windows, predicted, labels):
   return found
 
 
-def with_column(lines, predicted):
+def with_column(
+  lines: Iterable[str], predicted: list[list[str]]
+) -> Iterator[str]:
   """Yields lines, each word's with its prediction as the last column.
 
   Args:
-    lines: iterable of those that `parse_sentences` read, str.
-    predicted: list of lists of str, the labels of each sentence.
+    lines: those that `parse_sentences` read.
+    predicted: the labels of each sentence.
 
   Yields:
     Lines with their newline. Empty ones stay as they are; a -DOCSTART- line

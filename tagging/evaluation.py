@@ -18,25 +18,20 @@ from training import evaluation_loop, pipeline
 
 
 class Evaluation(NamedTuple):
-  """Scores of predicted labels.
+  """Scores of predicted labels, and a table of those of each type."""
 
-  Attributes:
-    results: dict from name to number.
-    report: a table of the scores of each type, str.
-  """
-
-  results: dict
+  results: dict[str, float]
   report: str
 
 
 class FilePredictor:
   """Labels files with one model, which is compiled once for all of them."""
 
-  def __init__(self, model, run):
+  def __init__(self, model: taggers.TaggingModel, run):
     """Takes the model.
 
     Args:
-      model: taggers.TaggingModel.
+      model: with its weights.
       run: what has `labels`, list of str; `strategy`, the
         tf.distribute.Strategy of the model; and `trim`, whether batches may
         be cut to their longest sequence.
@@ -62,15 +57,12 @@ class FilePredictor:
 
     self._predictor = evaluation_loop.Predictor(run.strategy, of_batch)
 
-  def predict(self, data, batch_size):
-    """Labels every word of a file.
+  def predict(
+    self, data: input_data.TaggingData, batch_size: int
+  ) -> tuple[list[list[str]], float]:
+    """Returns the labels of each sentence of a file, and a word's mean loss.
 
-    Args:
-      data: input_data.TaggingData.
-      batch_size: windows in a batch, over all replicas; of short ones more.
-
-    Returns:
-      list of lists of str, the labels of each sentence; mean loss of a word.
+    batch_size counts windows over all replicas; of short ones there are more.
     """
     lengths = [len(window.input_ids) for window in data.windows]
     outputs = self._predictor.predict(
@@ -88,17 +80,16 @@ class FilePredictor:
     return predicted, outputs["loss"].sum() / num_words
 
 
-def evaluate(data, predicted, loss, scheme):
+def evaluate(
+  data: input_data.TaggingData,
+  predicted: list[list[str]],
+  loss: float,
+  scheme: str,
+) -> Evaluation:
   """Scores the predicted labels of labelled data.
 
-  Args:
-    data: input_data.TaggingData.
-    predicted: list of lists of str.
-    loss: mean loss of a word, for the results.
-    scheme: one of dataset.SCHEMES.
-
-  Returns:
-    Evaluation. With the scheme "none" each word counts as an entity.
+  With the scheme "none" each word counts as an entity. `loss`, the mean of a
+  word, goes to the results.
   """
   gold = [sentence.labels for sentence in data.sentences]
   if scheme == "none":
@@ -110,28 +101,16 @@ def evaluate(data, predicted, loss, scheme):
   return Evaluation({"loss": loss, **results}, scoring.report(counts))
 
 
-def result_names(data, scheme):
-  """Returns the names of the results of labelled data, before there are any.
-
-  Args:
-    data: input_data.TaggingData.
-    scheme: one of dataset.SCHEMES.
-  """
+def result_names(data: input_data.TaggingData, scheme: str) -> list[str]:
+  """Returns the names of the results of labelled data, before there are any."""
   gold = [sentence.labels for sentence in data.sentences]
   # The gold labels stand in for predictions. A type that would only be
   # predicted is not named: its scores are 0.
   return list(evaluate(data, gold, 0.0, scheme).results)
 
 
-def write_scores(output_dir, name, found, **others):
-  """Writes <name>_results.txt and <name>_report.txt.
-
-  Args:
-    output_dir: the folder.
-    name: "eval" or "test".
-    found: Evaluation.
-    **others: more results for the first file, such as global_step.
-  """
+def write_scores(output_dir: str, name: str, found: Evaluation, **others):
+  """Writes <name>_results.txt, with `others`, and <name>_report.txt."""
   path = os.path.join(output_dir, f"{name}_results.txt")
   result_lines.write(path, {**found.results, **others})
   logging.info("scores of each type:\n%s", found.report)
@@ -139,14 +118,10 @@ def write_scores(output_dir, name, found, **others):
   file_io.write_text(path, found.report)
 
 
-def write_predictions(output_dir, data, predicted):
-  """Writes a file with its predicted labels, in its own format.
-
-  Args:
-    output_dir: the folder.
-    data: input_data.TaggingData.
-    predicted: list of lists of str, the labels of each sentence.
-  """
+def write_predictions(
+  output_dir: str, data: input_data.TaggingData, predicted: list[list[str]]
+):
+  """Writes a file with its predicted labels, in its own format."""
   ending = "jsonl" if data.file_format == "jsonl" else "conll"
   path = os.path.join(output_dir, f"test_predictions.{ending}")
   lines = input_data.with_predictions(data, predicted)
@@ -154,8 +129,8 @@ def write_predictions(output_dir, data, predicted):
   logging.info("predictions are in %s", path)
 
 
-def comparison_table(rows):
-  """Returns a table of (features, results) pairs, a str."""
+def comparison_table(rows: list[tuple[str, dict]]) -> str:
+  """Returns a table of (features, results) pairs."""
   names = [
     name
     for name in ("precision", "recall", "f1", "accuracy", "loss")

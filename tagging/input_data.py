@@ -1,8 +1,9 @@
 """Labelled sentences -> TFRecords of windows, for training and prediction."""
 
 import os
-from typing import NamedTuple
+from typing import Iterator, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -23,17 +24,15 @@ class TaggingData(NamedTuple):
   """A file of sentences, ready for the model.
 
   Attributes:
-    path: the file.
-    sentences, windows: lists of dataset.Sentence and dataset.Window.
     records: the TFRecord file of the windows.
-    features: dict from name to a feature of tf.io, of a record.
+    features: of a record, for tf.io.
     is_labelled: whether the sentences have labels.
     file_format: one of choices.TAGGING_FORMATS.
   """
 
   path: str
-  sentences: list
-  windows: list
+  sentences: list[dataset.Sentence]
+  windows: list[dataset.Window]
   records: str
   features: dict
   is_labelled: bool
@@ -46,19 +45,22 @@ def format_of(path: str, file_format: str | None = None) -> str:
   return file_format or ("jsonl" if is_json else "conll")
 
 
-def read(path, *, labelled, file_format=None, word_column=0, label_column=-1,
-         scheme="iob2"):
+def read(
+  path: str,
+  *,
+  labelled: bool | None,
+  file_format: str | None = None,
+  word_column: int = 0,
+  label_column: int = -1,
+  scheme: str = "iob2",
+) -> list[dataset.Sentence]:
   """Reads the sentences of a file.
 
   Args:
     path: the file.
     labelled: whether it must have labels; None: they are read if it has any.
     file_format: one of choices.TAGGING_FORMATS, or None to go by the name.
-    word_column, label_column: of "conll", see dataset.parse_sentences.
-    scheme: one of dataset.SCHEMES.
-
-  Returns:
-    List of dataset.Sentence.
+    word_column, label_column, scheme: see dataset.parse_sentences.
 
   Raises:
     InputError: the file cannot be used; file and line are named.
@@ -86,8 +88,8 @@ def answers_stream(settings):
   return settings.do_predict and settings.predict_file == "-"
 
 
-def files_to_read(settings):
-  """Returns dict from train, eval, predict to the path, where asked for.
+def files_to_read(settings) -> dict[str, str]:
+  """Returns the paths of "train", "eval" and "predict", where asked for.
 
   Raises:
     InputError: a path or --output_dir is missing, or nothing is asked for.
@@ -128,8 +130,8 @@ def files_to_read(settings):
   return paths
 
 
-def read_all(settings, paths):
-  """Returns dict from the names of `paths` to lists of dataset.Sentence."""
+def read_all(settings, paths: dict) -> dict[str, list[dataset.Sentence]]:
+  """Returns the sentences of each of `paths`."""
   # None: read where there are any, to score the predictions.
   any_labels = None if settings.predict_labels else False
   return {
@@ -145,17 +147,16 @@ def read_all(settings, paths):
   }
 
 
-def model_labels(train_sentences, labels_file, config):
+def model_labels(
+  train_sentences: list[dataset.Sentence] | None,
+  labels_file: str | None,
+  config: modeling.BertConfig,
+) -> list[str]:
   """Returns the labels of the model, from the first place that has them.
 
   1. The training data.
   2. The file that the training has written.
   3. id2label in --bert_config_file, as in output_dir/final_model.
-
-  Args:
-    train_sentences: list of dataset.Sentence, or None.
-    labels_file: path, or None.
-    config: modeling.BertConfig.
 
   Raises:
     InputError: no place has any.
@@ -173,8 +174,10 @@ def model_labels(train_sentences, labels_file, config):
   )
 
 
-def trained_config(config, labels):
-  """Returns the modeling.BertConfig of a model of these labels.
+def trained_config(
+  config: modeling.BertConfig, labels: list[str]
+) -> modeling.BertConfig:
+  """Returns the configuration of a model of these labels.
 
   The labels are a part of the model: the folder of a run with others is
   refused. How its input was made is not.
@@ -185,29 +188,23 @@ def trained_config(config, labels):
   return modeling.BertConfig.from_dict({**values, "id2label": id2label})
 
 
-def input_settings(settings, features=None):
-  """Returns how a model's input is made, for model_folder.
-
-  Args:
-    settings: run_settings.Settings with INPUT_FLAGS and HEAD_FLAGS.
-    features: one of bilstm.FEATURES, or None.
-  """
+def input_settings(settings, features: str | None = None) -> dict:
+  """Returns how a model's input is made, for model_folder."""
   values = {name: settings.get(name) for name in INPUT_FLAGS}
   if features:
     values.update(feature_layers=features, bilstm_size=settings.bilstm_size)
   return values
 
 
-def write_model(folder, model, settings, features=None, *, step=None):
-  """Writes a model's folder, which says how its input is made.
-
-  Args:
-    folder: the folder.
-    model: taggers.TaggingModel.
-    settings: run_settings.Settings of run_ner.py.
-    features: one of bilstm.FEATURES, or None.
-    step: of the weights, see model_folder.write.
-  """
+def write_model(
+  folder: str,
+  model,
+  settings,
+  features: str | None = None,
+  *,
+  step: int | None = None,
+):
+  """Writes the folder of a taggers.TaggingModel of a step."""
   values = input_settings(settings, features)
   config = model_folder.with_input_settings(model.config, values)
   model_folder.write(
@@ -216,77 +213,54 @@ def write_model(folder, model, settings, features=None, *, step=None):
   )
 
 
-def record_features(max_seq_length):
-  """Returns the features of a record of `write_records`."""
+def record_features(max_seq_length: int) -> dict:
+  """Returns the features of a record of `prepare`, for tf.io."""
   integers = tf.io.FixedLenFeature([max_seq_length], tf.int64)
   names = ("input_ids", "input_mask", "segment_ids", "label_ids")
   return {name: integers for name in names}
 
 
-def write_records(path, windows, ids, max_seq_length):
-  """Writes windows with the labels `ids` (None: without) as TFRecords."""
-  with tfrecord.RecordWriter(path) as writer:
-    for window in windows:
-      size = len(window.input_ids)
-      labels = [dataset.NO_LABEL] * size
-      if ids is not None:
-        labels = dataset.window_label_ids(window, ids)
-      rows = {
-        "input_ids": (window.input_ids, 0),
-        "input_mask": ([1] * size, 0),
-        # A sentence and the words around it are one text.
-        "segment_ids": ([0] * size, 0),
-        # 0 is a label, so padding needs a number of its own.
-        "label_ids": (labels, dataset.NO_LABEL),
-      }
-      features = {
-        name: input_sequences.pad(values, max_seq_length, padding)
-        for name, (values, padding) in rows.items()
-      }
-      writer.write(tfrecord.serialize_example(features))
-
-
 def prepare(
-  path, sentences, windows, *, labels, records, max_seq_length,
-  file_format="conll",
-):
-  """Writes the records of a file's windows.
-
-  Args:
-    path: the file.
-    sentences, windows: lists of dataset.Sentence and dataset.Window.
-    labels: list of str, those of the model.
-    records: the TFRecord file to write.
-    max_seq_length: T.
-    file_format: one of choices.TAGGING_FORMATS.
-
-  Returns:
-    TaggingData.
-  """
+  path: str,
+  sentences: list[dataset.Sentence],
+  windows: list[dataset.Window],
+  *,
+  labels: list[str],
+  records: str,
+  max_seq_length: int,
+  file_format: str = "conll",
+) -> TaggingData:
+  """Writes the records of a file's windows; `labels` are the model's."""
   # All sentences of a file have labels or none has.
   is_labelled = sentences[0].labels is not None
-  ids = None
-  if is_labelled:
-    ids = dataset.label_ids(sentences, labels, path)
   logging.info(
     "%s: %d sentences, %d words, %d windows", path, len(sentences),
     sum(len(sentence.words) for sentence in sentences), len(windows),
   )
-  write_records(records, windows, ids, max_seq_length)
+  # A sentence and the words around it are one text: segment 0.
+  batch = input_sequences.pad_batch(
+    [window.input_ids for window in windows], length=max_seq_length
+  )
+  # 0 is a label, so padding needs a number of its own.
+  label_ids = np.full_like(batch["input_ids"], dataset.NO_LABEL)
+  if is_labelled:
+    ids = dataset.label_ids(sentences, labels, path)
+    for row, window in zip(label_ids, windows):
+      first = window.first_word
+      of_words = ids[window.sentence][first : first + len(window.positions)]
+      row[window.positions] = of_words
+  with tfrecord.RecordWriter(records) as writer:
+    writer.write_all(
+      tfrecord.serialize_examples({**batch, "label_ids": label_ids})
+    )
   return TaggingData(
     path, sentences, windows, records, record_features(max_seq_length),
     is_labelled, file_format,
   )
 
 
-def log_windows(path, windows, tokenizer):
-  """Logs the tokens of a file's first windows and the share of [UNK].
-
-  Args:
-    path: the file.
-    windows: list of dataset.Window.
-    tokenizer: tokenization.FullTokenizer.
-  """
+def log_windows(path: str, windows: list[dataset.Window], tokenizer):
+  """Logs the tokens of a file's first windows and the share of [UNK]."""
   logging.info("%s: the first examples", path)
   for window in windows[:_WINDOWS_SHOWN]:
     tokens = tokenizer.convert_ids_to_tokens(window.input_ids)
@@ -297,18 +271,17 @@ def log_windows(path, windows, tokenizer):
   unknown_tokens.log_share(path, unknown, len(ids))
 
 
-def prepare_all(settings, paths, sentences, *, tokenizer, labels):
+def prepare_all(
+  settings,
+  paths: dict[str, str],
+  sentences: dict[str, list[dataset.Sentence]],
+  *,
+  tokenizer,
+  labels: list[str],
+) -> dict[str, TaggingData]:
   """Writes the records of all files of a command into --output_dir.
 
-  Args:
-    settings: run_settings.Settings.
-    paths: dict from "train", "eval", "predict" to files.
-    sentences: dict from the same names to lists of dataset.Sentence.
-    tokenizer: tokenization.FullTokenizer.
-    labels: list of str, those of the model.
-
-  Returns:
-    dict from the same names to TaggingData.
+  The keys of all dicts are some of "train", "eval", "predict".
   """
   data = {}
   for name, path in paths.items():
@@ -334,13 +307,10 @@ def prepare_all(settings, paths, sentences, *, tokenizer, labels):
   return data
 
 
-def with_predictions(data, predicted):
-  """Yields the lines of a file with its predicted labels, in its format.
-
-  Args:
-    data: TaggingData.
-    predicted: list of lists of str, the labels of each sentence.
-  """
+def with_predictions(
+  data: TaggingData, predicted: list[list[str]]
+) -> Iterator[str]:
+  """Yields the lines of a file with the labels of its sentences."""
   if data.file_format == "jsonl":
     return json_sentences.with_predictions(data.path, predicted)
   is_text = data.file_format == "text"

@@ -8,6 +8,7 @@ one document. All other keys come back with the prediction.
 """
 
 import contextlib
+from typing import Iterator
 
 from common import errors, file_io, json_files
 from tagging import dataset
@@ -17,12 +18,8 @@ _WORDS, _LABELS = ("words", "tokens"), ("labels", "ner_tags")
 _EXPECTED = 'expected such as {"words": ["U.N.", "official"]}'
 
 
-def parse(line, place):
-  """Returns the object in a line.
-
-  Args:
-    line: str or bytes.
-    place: file and line, for the error.
+def parse(line: str | bytes, place: str) -> dict:
+  """Returns the object in a line; `place` is its file and number.
 
   Raises:
     InputError: no JSON, or no list of words in it.
@@ -52,11 +49,19 @@ def _are_words(words):
   )
 
 
-def sentence(values, number, place, *, scheme, labelled, document=0):
-  """Returns the dataset.Sentence of what `parse` returned.
+def sentence(
+  values: dict,
+  number: int,
+  place: str,
+  *,
+  scheme: str,
+  labelled: bool,
+  document: int = 0,
+) -> dataset.Sentence:
+  """Returns the sentence of what `parse` returned.
 
   Args:
-    values: the dict.
+    values: see there.
     number: of its line, from 1.
     place: file and line, for the error.
     scheme: one of dataset.SCHEMES, which the labels are checked to follow.
@@ -84,8 +89,8 @@ def sentence(values, number, place, *, scheme, labelled, document=0):
   return dataset.Sentence(document, [number] * len(words), words, labels)
 
 
-def read_objects(path):
-  """Yields (line number, dict) of every line that is not empty.
+def read_objects(path: str) -> Iterator[tuple[int, dict]]:
+  """Yields (line number, object) of every line that is not empty.
 
   Raises:
     InputError: see `parse`; the file and the line are named.
@@ -95,7 +100,7 @@ def read_objects(path):
       yield number, parse(line, f"{path}:{number}")
 
 
-def has_labels(path):
+def has_labels(path: str) -> bool:
   """Whether the first sentence of a file has labels."""
   for _, line in file_io.read_lines(path):
     with contextlib.suppress(errors.InputError):  # `read_sentences` says it.
@@ -103,15 +108,10 @@ def has_labels(path):
   return False
 
 
-def read_sentences(path, *, scheme="iob2", labelled=True):
-  """Reads a file of JSON lines.
-
-  Args:
-    path, scheme: as of dataset.read_sentences.
-    labelled: False to read words alone.
-
-  Returns:
-    List of dataset.Sentence.
+def read_sentences(
+  path: str, *, scheme: str = "iob2", labelled: bool = True
+) -> list[dataset.Sentence]:
+  """Reads a file of JSON lines; options as of `sentence`.
 
   Raises:
     InputError: lines are not as they should be (each is named), or there is
@@ -141,18 +141,13 @@ def read_sentences(path, *, scheme="iob2", labelled=True):
   return sentences
 
 
-def with_labels(values, predicted):
+def with_labels(values: dict, predicted: list[str]) -> str:
   """Returns the line of JSON of a sentence with its predicted labels."""
   return json_files.line({**values, PREDICTED: predicted})
 
 
-def with_predictions(path, predicted):
-  """Yields the lines of a file, each with its labels as `predicted`.
-
-  Args:
-    path: the file of `read_sentences`.
-    predicted: list of lists of str.
-  """
+def with_predictions(path: str, predicted: list[list[str]]) -> Iterator[str]:
+  """Yields the lines of a file, each with its labels as `predicted`."""
   objects = (values for _, values in read_objects(path))
   for values, labels in zip(objects, predicted, strict=True):
     yield with_labels(values, labels)

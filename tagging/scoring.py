@@ -5,7 +5,7 @@ tasks, does it: one rule for the labels of IOB1, IOB2 and IOBES alike, which
 also gives label sequences that no scheme allows a meaning.
 """
 
-from typing import NamedTuple
+from typing import Callable, NamedTuple
 
 
 class Entity(NamedTuple):
@@ -16,14 +16,14 @@ class Entity(NamedTuple):
   end: int
 
 
-def split_label(label):
+def split_label(label: str) -> tuple[str, str]:
   """Returns (tag, kind): "B-PER" -> ("B", "PER"), "O" -> ("O", "")."""
   tag, _, kind = label.partition("-")
   return tag, kind
 
 
-def entities(labels):
-  """Finds the entities of one sentence.
+def entities(labels: list[str]) -> list[Entity]:
+  """Finds the entities of one sentence, in order.
 
   An entity ends before a word that is O, B or S or of another kind, and after
   one that is E or S. One begins at any word but O that is not inside one:
@@ -31,11 +31,7 @@ def entities(labels):
       I-PER I-PER B-PER O I-LOC I-ORG     (IOB1)
       --------------- --- ----- -----
 
-  Args:
-    labels: list of "O", or "<tag>-<kind>" with one of the tags B, I, E, S.
-
-  Returns:
-    List of Entity, in order.
+  Labels are "O", or "<tag>-<kind>" with one of the tags B, I, E, S.
   """
   found, start, before = [], None, ("O", "")
   # The O at the end closes an entity that the sentence ends with.
@@ -51,8 +47,8 @@ def entities(labels):
   return found
 
 
-def accuracy(gold, predicted):
-  """Returns the share of equal labels in two lists of lists of them."""
+def accuracy(gold: list[list[str]], predicted: list[list[str]]) -> float:
+  """Returns the share of equal labels."""
   pairs = [
     (g, p)
     for gold_sentence, predicted_sentence in zip(gold, predicted, strict=True)
@@ -62,46 +58,37 @@ def accuracy(gold, predicted):
 
 
 class Counts(NamedTuple):
-  """Entities of each kind, dicts from kind to number.
+  """Entities of each kind: right (found and wanted), predicted, in the gold."""
 
-  Attributes:
-    right: those that were found and are in the gold labels.
-    found: those that were predicted.
-    wanted: those in the gold labels.
-  """
+  right: dict[str, int]
+  found: dict[str, int]
+  wanted: dict[str, int]
 
-  right: dict
-  found: dict
-  wanted: dict
-
-  def kinds(self):
+  def kinds(self) -> list[str]:
     """Returns all kinds, sorted."""
     return sorted(self.found.keys() | self.wanted.keys())
 
-  def of(self, kind):
+  def of(self, kind: str) -> tuple[int, int, int]:
     """Returns (right, found, wanted) of a kind."""
     return tuple(counts.get(kind, 0) for counts in self)
 
-  def totals(self):
+  def totals(self) -> tuple[int, int, int]:
     """Returns (right, found, wanted) of all kinds together."""
     return tuple(sum(counts.values()) for counts in self)
 
 
-def words(labels):
+def words(labels: list[str]) -> list[Entity]:
   """Returns each word of a sentence as an Entity of the kind of its label."""
   return [Entity(label, n, n + 1) for n, label in enumerate(labels)]
 
 
-def count_entities(gold, predicted, find=entities):
+def count_entities(
+  gold: list[list[str]], predicted: list[list[str]], find: Callable = entities
+) -> Counts:
   """Counts entities; one is right when its kind and both ends are.
 
-  Args:
-    gold, predicted: lists of sentences, each a list of labels.
-    find: function of a sentence's labels that returns its list of Entity:
-      `entities`, or `words` for labels of single words.
-
-  Returns:
-    Counts.
+  `find` gives those of a sentence's labels: `entities`, or `words` for labels
+  of single words.
   """
   counts = Counts({}, {}, {})
   for gold_sentence, predicted_sentence in zip(gold, predicted, strict=True):
@@ -113,14 +100,13 @@ def count_entities(gold, predicted, find=entities):
   return counts
 
 
-def entity_scores(gold, predicted):
+def entity_scores(
+  gold: list[list[str]], predicted: list[list[str]]
+) -> dict[str, float]:
   """Precision, recall and F1 over whole entities, and the labels' accuracy.
 
-  Args:
-    gold, predicted: lists of sentences, each a list of labels.
-
   Returns:
-    dict: precision, recall, f1, accuracy, and for each kind such as PER
+    precision, recall, f1, accuracy, and for each kind such as PER
     precision_PER, recall_PER, f1_PER. A ratio whose denominator is 0 is 0, as
     in conlleval.
   """
@@ -132,17 +118,12 @@ def entity_scores(gold, predicted):
   return {**scores, "accuracy": accuracy(gold, predicted)}
 
 
-def report(counts):
+def report(counts: Counts) -> str:
   """Returns a table of the scores of each kind, as seqeval prints it.
 
   Below the kinds: micro (all entities together), macro (mean over kinds) and
-  weighted (mean over kinds, weighted by their support).
-
-  Args:
-    counts: Counts.
-
-  Returns:
-    str; support is how many entities of a kind the gold labels have.
+  weighted (mean over kinds, weighted by their support, which is how many
+  entities of a kind the gold labels have).
   """
   kinds = counts.kinds()
   rows = [

@@ -3,6 +3,8 @@
 Letters: B batch, T sequence, H width of BERT, L labels.
 """
 
+from typing import Callable
+
 import tensorflow as tf
 
 import modeling
@@ -19,18 +21,18 @@ class TaggingModel(tf.Module):
 
   def __init__(
     self,
-    config,
-    num_labels,
+    config: modeling.BertConfig,
+    num_labels: int,
     *,
-    features=None,
-    bilstm_size=768,
-    stored_features=(),
+    features: str | None = None,
+    bilstm_size: int = 768,
+    stored_features: list[str] | tuple = (),
     **model_options,
   ):
     """Makes the variables.
 
     Args:
-      config: modeling.BertConfig.
+      config: of the encoder.
       num_labels: L.
       features: one of bilstm.FEATURES, which the BiLSTM reads from a frozen
         encoder; None to fine-tune a classifier of the last layer.
@@ -56,16 +58,15 @@ class TaggingModel(tf.Module):
         config, num_labels, seed=seed
       )
 
-  def __call__(self, batch, dropout_seed=None):
-    """Computes the scores of all labels at every position.
+  def __call__(
+    self, batch: dict, dropout_seed: tf.Tensor | None = None
+  ) -> tf.Tensor:
+    """Returns the scores of all labels, float32 logits [B, T, L].
 
     Args:
-      batch: dict of input_ids, input_mask and segment_ids, integers [B, T].
-        With `states`, those of encoder_states, the encoder is not run.
+      batch: input_ids, input_mask and segment_ids, integers [B, T]. With
+        `states`, those of encoder_states, the encoder is not run.
       dropout_seed: int32 [2]; None for no dropout.
-
-    Returns:
-      float32 logits [B, T, L].
     """
     # The encoder is trained: it drops units in training, as the head does.
     if not self.is_frozen:
@@ -85,21 +86,18 @@ class TaggingModel(tf.Module):
       output = self.bert.encode(batch)
     return self.head(output, mask, dropout_seed=dropout_seed)
 
-  def trained_variables(self):
+  def trained_variables(self) -> list[tf.Variable]:
     """Returns the variables that the loss depends on: not the pooler's."""
     bert = [] if self.is_frozen else self.bert.variables
     encoder = [v for v in bert if "/pooler/" not in v.name]
     return [*encoder, *self.head.variables]
 
 
-def objective(model):
+def objective(model: Callable) -> loop.Objective:
   """Cross-entropy, the mean over all words of the batch.
 
   Args:
     model: function of (batch, dropout_seed); returns logits [B, T, L].
-
-  Returns:
-    loop.Objective of batches of input_data.
   """
 
   def has_label(batch):
@@ -129,7 +127,7 @@ def objective(model):
   return loop.Objective(weights=weights, sums=sums)
 
 
-def word_losses(logits, label_ids):
+def word_losses(logits: tf.Tensor, label_ids: tf.Tensor) -> tf.Tensor:
   """Returns cross-entropies [B, T], 0 where there is no label."""
   losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
     tf.maximum(label_ids, 0), logits

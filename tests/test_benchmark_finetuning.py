@@ -115,7 +115,9 @@ def test_both_programs_train_on_the_same_pieces(tmp_path, tokenizer):
     assert inputs["input_ids"] == window.input_ids
     assert pieces == window.positions
     found = tagging_peer.with_labels(inputs, pieces, labels)["labels"]
-    expected = dataset.window_label_ids(window, numbers)
+    expected = [-1] * len(window.input_ids)
+    for position, label in zip(window.positions, labels, strict=True):
+      expected[position] = label
     assert [max(label, -1) for label in found] == expected
   # [CLS] war ##saw lies near war ##saw [SEP]
   assert encoded[0][1] == [1, 3, 4, 5]
