@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).parent.parent
 README = ROOT / "README.md"
 PAGES = [README, *sorted(ROOT.glob("docs/*.md"))]
 # docs/serving.md's example reads a model that its commands have exported.
-PAGES_WITH_PYTHON = ["python.md", "migrating.md"]
+PAGES_WITH_PYTHON = ["python.md", "migrating.md", "from_transformers.md"]
 # Words that current technical English has replaced, in pages and code alike.
 ARCHAIC = (
   "beside", "so many", "mend", "mended", "parted", "told apart",
