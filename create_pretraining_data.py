@@ -143,25 +143,20 @@ for required in ("input_file", "vocab_file"):
 command.parse_flags(__name__, imports_tensorflow=False)
 
 import contextlib
+import dataclasses
 import time
 
 from absl import logging
 
 from checkpoints import tokenizer_files
-from common import (
-  errors,
-  file_io,
-  progress,
-  tfrecord,
-  unknown_tokens,
-)
+from common import errors, file_io, progress, tfrecord, unknown_tokens
 from pretraining import (
   beam_shards,
   instance_maker,
   record_maker,
   record_report,
   sharding,
-  text_shards,
+  text_corpus,
 )
 
 _SHOWN_INSTANCES = 3
@@ -194,32 +189,21 @@ def main(argv):
 
 def make_record_options(settings):
   """Returns the record_maker.RecordOptions that the flags ask for."""
-  packs_pairs = settings.packing in instance_maker.PAIR_PACKINGS
-  instances = instance_maker.InstanceOptions(
-    max_seq_length=settings.max_seq_length,
-    max_predictions_per_seq=settings.max_predictions_per_seq,
-    random_seed=settings.random_seed,
-    dupe_factor=given_or(
-      settings, "dupe_factor", 1 if settings.dynamic_masking else None
-    ),
-    masked_lm_prob=settings.masked_lm_prob,
-    short_seq_prob=given_or(
-      settings, "short_seq_prob", None if packs_pairs else 0.0
-    ),
-    masking=choose_masking(settings),
-    packing=settings.packing,
-  )
+  # Where masks are made later one pass is enough, and without pairs no record
+  # needs to be short.
+  changes = {"dupe_factor": 1} if settings.dynamic_masking else {}
+  if settings.packing not in instance_maker.PAIR_PACKINGS:
+    changes["short_seq_prob"] = 0.0
+  for name in settings.given & set(changes):
+    del changes[name]
+  fields = dataclasses.fields(instance_maker.InstanceOptions)
+  values = {field.name: settings.get(field.name) for field in fields}
+  values.update(changes, masking=choose_masking(settings))
   names = ("vocab_file", "do_lower_case", "split_sentences", "segmented_text")
   return record_maker.RecordOptions(
-    instances=instances, **{name: settings.get(name) for name in names}
+    instances=instance_maker.InstanceOptions(**values),
+    **{name: settings.get(name) for name in names},
   )
-
-
-def given_or(settings, name, default):
-  """Returns a flag's value; `default`, if any, where the user gave none."""
-  if name in settings.given or default is None:
-    return getattr(settings, name)
-  return default
 
 
 def choose_masking(settings):
@@ -244,7 +228,7 @@ def write_files(settings, options, inputs):
     writers = [
       stack.enter_context(tfrecord.RecordWriter(path)) for path in outputs
     ]
-    corpus = maker.read(text_shards.whole_files(inputs), joined=True)
+    corpus = maker.read(text_corpus.whole_files(inputs), joined=True)
     check_corpus(settings, corpus, options)
     unknown_tokens.log_share(
       settings.input_file, maker.count_unknown(corpus), len(corpus.ids)
@@ -279,9 +263,10 @@ def write_shards(settings, options, inputs, runner_arguments):
     results = beam_shards.make(run, settings.runner, runner_arguments)
   else:
     results = run.make(settings.num_processes)
-  return sum(result.records for result in results), [
+  made = [
     shard.output for shard, made in zip(run.shards, results) if made.records
   ]
+  return sum(result.records for result in results), made
 
 
 def split_outputs(names, most=None):

@@ -13,6 +13,8 @@ result of a draw is not used.
 import array
 import bisect
 import dataclasses
+import random
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -88,20 +90,17 @@ class InstanceOptions:
       )
 
 
-def gives_instances(corpus, options):
-  """Whether there are any; arguments as of `check_corpus`."""
+def gives_instances(
+  corpus: text_corpus.Corpus, options: InstanceOptions
+) -> bool:
+  """Whether there are any."""
   # Every document gives some; those of one sentence have no order.
   alone = corpus.num_documents if options.packing == "sentence_order" else 0
   return corpus.num_sentences > alone
 
 
-def check_corpus(corpus, options):
-  """Raises InputError if no document has two sentences to order.
-
-  Args:
-    corpus: text_corpus.Corpus.
-    options: InstanceOptions.
-  """
+def check_corpus(corpus: text_corpus.Corpus, options: InstanceOptions) -> None:
+  """Raises InputError if no document has two sentences to order."""
   if not gives_instances(corpus, options):
     raise errors.InputError(
       "--packing=sentence_order needs documents of several sentences, and each "
@@ -123,15 +122,21 @@ class SegmentPair(NamedTuple):
   is_random_next: bool
 
 
-def create_instances(corpus, vocabulary, options, rng, *, after_pass=None):
+def create_instances(
+  corpus: text_corpus.Corpus,
+  vocabulary: text_corpus.Vocabulary,
+  options: InstanceOptions,
+  rng: random.Random,
+  *,
+  after_pass: Callable[[], None] = lambda: None,
+) -> tuple["Instances", np.ndarray]:
   """Makes all instances of a corpus.
 
   Args:
-    corpus: text_corpus.Corpus.
-    vocabulary: text_corpus.Vocabulary.
-    options: InstanceOptions.
-    rng: random.Random, newly seeded.
-    after_pass: function to call after each pass through the documents.
+    corpus, vocabulary: the text, and what its ids mean.
+    options: how instances are made.
+    rng: newly seeded.
+    after_pass: called after each pass through the documents.
 
   Returns:
     (Instances, order): the list of the original is instances order[0],
@@ -157,8 +162,7 @@ def create_instances(corpus, vocabulary, options, rng, *, after_pass=None):
       if stream.should_discard:
         parts.append(masker.flush())
         stream.discard_used()
-    if after_pass:
-      after_pass()
+    after_pass()
   parts.append(masker.flush())
   stream.restore_rng()
   masked = masking.Masked(*map(np.concatenate, zip(*parts)))
@@ -181,34 +185,32 @@ def _all_pairs(corpus, documents, options, stream):
     return
   for place, document in enumerate(documents):
     if options.packing == "sentence_pairs":
-      yield from segment_pairs(corpus, documents, place, options, stream)
+      yield from _segment_pairs(corpus, documents, place, options, stream)
     elif options.packing == "sentence_order":
-      yield from ordered_pairs(corpus, document, options, stream)
+      yield from _ordered_pairs(corpus, document, options, stream)
     else:
       first, last = corpus.sentences_of(document)
       start, end = corpus.sentence_starts[first], corpus.sentence_starts[last]
       yield from _packed(corpus, start, end, options, stream)
 
 
-def segment_pairs(corpus, documents, place, options, stream):
+def _target(max_tokens, options, stream):
+  """Draws how many tokens a sequence should have."""
+  # Some are short, because those of fine-tuning will be.
+  if stream.random() < options.short_seq_prob:
+    return stream.randint(2, max_tokens)
+  return max_tokens
+
+
+def _segment_pairs(corpus, documents, place, options, stream):
   """Yields the SegmentPairs of the document documents[place].
 
   Sentences are collected until they fill a sequence; the first of them, a
   random number, become segment A, and B is the rest or, half of the time,
   sentences of a random document.
-
-  Args:
-    corpus: text_corpus.Corpus.
-    documents: shuffled numbers of its documents.
-    place: an index of `documents`.
-    options: InstanceOptions.
-    stream: random_stream.RandomWordStream.
   """
   max_tokens = options.max_seq_length - 3
-  target = max_tokens
-  # Some sequences are short, because those of fine-tuning will be.
-  if stream.random() < options.short_seq_prob:
-    target = stream.randint(2, max_tokens)
+  target = _target(max_tokens, options, stream)
   starts = corpus.sentence_starts
   sentence, document_end = corpus.sentences_of(documents[place])
   while sentence < document_end:
@@ -231,23 +233,16 @@ def segment_pairs(corpus, documents, place, options, stream):
     yield SegmentPair(*a, *b, is_random_next)
 
 
-def ordered_pairs(corpus, document, options, stream):
+def _ordered_pairs(corpus, document, options, stream):
   """Yields SegmentPairs of one document; half of them are swapped.
 
   ALBERT's sentence-order prediction (arXiv 1909.11942, section 3.1): both
   segments always follow each other in the text, and the model has to tell
   which one comes first. A last sentence that is left over is paired with the
   one before it; a document of one sentence has no order and gives no pair.
-
-  Args:
-    corpus: text_corpus.Corpus.
-    document: number of the document.
-    options, stream: as of `segment_pairs`.
   """
   max_tokens = options.max_seq_length - 3
-  target = max_tokens
-  if stream.random() < options.short_seq_prob:
-    target = stream.randint(2, max_tokens)
+  target = _target(max_tokens, options, stream)
   starts = corpus.sentence_starts
   sentence, document_end = corpus.sentences_of(document)
   if document_end - sentence == 1:
@@ -324,7 +319,7 @@ def _joined(corpus, documents, vocabulary):
 
   Each [SEP] is the first token of the sentence after it.
   """
-  flags = text_corpus.word_flags(corpus, vocabulary)
+  flags = corpus.word_flags(vocabulary)
   ids, continues = array.array(corpus.ids.dtype.char), bytearray()
   starts = array.array("q", [0])
   for document in documents:
@@ -360,9 +355,7 @@ def _packed(corpus, start, end, options, stream):
   while start < end:
     if separators and separators[start] == text_corpus.NO_WORD:
       start += 1  # No [SEP] directly after [CLS].
-    target = max_tokens
-    if stream.random() < options.short_seq_prob:
-      target = stream.randint(2, max_tokens)
+    target = _target(max_tokens, options, stream)
     last = bisect.bisect_right(corpus.sentence_starts, start + target) - 1
     stop = min(corpus.sentence_starts[last], end)
     # The sentence is longer than a sequence: a part of it.
@@ -384,24 +377,16 @@ class Instances:
     self._has_next = options.packing in PAIR_PACKINGS
     self._masked = masked
     if not self._is_masked:
-      flags = text_corpus.word_flags(corpus, vocabulary)
+      flags = corpus.word_flags(vocabulary)
       self._flags = np.frombuffer(flags, np.uint8)
 
   def __len__(self):
     return len(self._masked.pairs)
 
-  def features(self, rows):
-    """Returns the features of the records of some instances.
+  def features(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+    """Returns the features [B, ...] of instances by their numbers [B].
 
-    Args:
-      rows: array [B] of the instances' numbers.
-
-    Returns:
-      A dict of integer arrays: input_ids, input_mask, segment_ids [B, T];
-      masked_lm_positions, masked_lm_ids and masked_lm_weights (float)
-      [B, P], or, without masking, word_starts [B, T], 1 at the first piece of
-      a word; for pairs next_sentence_labels [B, 1], 1 for a random next
-      segment or swapped ones.
+    See record_maker.
     """
     masked = masking.Masked(*(column[rows] for column in self._masked))
     pairs = masked.pairs  # [B, 5]

@@ -19,11 +19,12 @@ plain code.
 import array
 import functools
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from pretraining import masking_rule, text_corpus
+from pretraining import masking_rule, random_stream, text_corpus
 
 # random() < 0.8 as a comparison of integers: random() is (53 bits) / 2**53.
 # Exact, because the float 0.8 is itself a whole number of 2**-53.
@@ -51,17 +52,14 @@ class Masked(NamedTuple):
   replacements: np.ndarray
 
 
-def stream_views(vocabulary):
+def stream_views(
+  vocabulary: text_corpus.Vocabulary,
+) -> dict[str, Callable[[np.ndarray], bytes]]:
   """Returns the views of a RandomWordStream that a PieceMasker reads.
 
-  Args:
-    vocabulary: text_corpus.Vocabulary.
-
-  Returns:
-    A dict of functions, see random_stream.RandomWordStream. "draws" has a byte
-    for each word, a sum of what holds of the numbers that start there: _MASKS,
-    random() is below 0.8; _KEEPS, it is below 0.5; _IS_ID, a randint among the
-    ids of the vocabulary accepts the word.
+  "draws" has a byte for each word, a sum of what holds of the numbers that
+  start there: _MASKS, random() is below 0.8; _KEEPS, it is below 0.5; _IS_ID,
+  a randint among the ids of the vocabulary accepts the word.
   """
   size = len(vocabulary.ids)
   shift = np.uint32(32 - size.bit_length())
@@ -109,14 +107,15 @@ def _class_of(code, *, holds=True):
   return b"[%s]" % b"".join(b"\\x%02x" % n for n in codes)
 
 
-def make_masker(corpus, vocabulary, options, stream):
-  """Returns the masker for options.masking.
+def make_masker(
+  corpus: text_corpus.Corpus,
+  vocabulary: text_corpus.Vocabulary,
+  options,
+  stream: random_stream.RandomWordStream,
+):
+  """Returns the masker for the masking of instance_maker.InstanceOptions.
 
-  Args:
-    corpus: text_corpus.Corpus.
-    vocabulary: text_corpus.Vocabulary.
-    options: instance_maker.InstanceOptions.
-    stream: random_stream.RandomWordStream with the `stream_views`.
+  The stream must have the `stream_views`.
   """
   if options.masking == "none":
     return NoMasker()
@@ -164,7 +163,7 @@ class PieceMasker(_Masker):
     # None: every token is a word of its own.
     self._flags = None
     if options.masking == "whole_words":
-      self._flags = text_corpus.word_flags(corpus, vocabulary)
+      self._flags = corpus.word_flags(vocabulary)
     elif corpus.continues and text_corpus.NO_WORD in corpus.continues:
       # Pieces are masked one by one, but a [SEP] between documents never is.
       self._flags = corpus.continues.replace(b"\x01", b"\x00")
@@ -339,7 +338,7 @@ class SpanMasker(_Masker):
 
   def __init__(self, corpus, vocabulary, options, stream):
     super().__init__(corpus, vocabulary, options, stream)
-    self._flags = text_corpus.word_flags(corpus, vocabulary)
+    self._flags = corpus.word_flags(vocabulary)
     self._masking = options.masking
     self._pairs, self._masked = [], []
 

@@ -17,8 +17,10 @@ tests/plain_instances.py has the plain form of this.
 """
 
 import functools
+import random
 import re
 import sys
+from collections.abc import Callable
 
 import numpy as np
 
@@ -46,13 +48,19 @@ class RandomWordStream:
     views: dict of name -> result of the function of that name, see __init__.
   """
 
-  def __init__(self, rng, *, views=None, chunk=_CHUNK, common_size=None):
+  def __init__(
+    self,
+    rng: random.Random,
+    *,
+    views: dict[str, Callable[[np.ndarray], bytes]] | None = None,
+    chunk: int = _CHUNK,
+    common_size: int | None = None,
+  ):
     """Takes over a random.Random until `restore_rng`.
 
     Args:
-      rng: random.Random.
-      views: dict of name -> function of `words`, to be applied whenever there
-        are new words.
+      rng: what the numbers are those of.
+      views: functions of `words`, applied whenever there are new words.
       chunk: approximate number of words in memory.
       common_size: length of most lists that are shuffled, if it is known: it
         is worth a pattern of its own.
@@ -82,13 +90,13 @@ class RandomWordStream:
     for name, function in self._view_functions.items():
       self.views[name] = function(words)
 
-  def extend(self):
+  def extend(self) -> None:
     """Generates more words, after a reader of `views` ran out of them."""
     more = self._generate(self._chunk, len(self.words))
     # At the end, so that positions of before stay valid.
     self._set_words(np.concatenate([self.words, more]))
 
-  def discard_used(self):
+  def discard_used(self) -> None:
     """Discards the words before `position`, which becomes 0."""
     used, self.position = self.position, 0
     # Of the states, the last one at or before the position is enough to
@@ -103,11 +111,11 @@ class RandomWordStream:
     self._set_words(rest)
 
   @property
-  def should_discard(self):
+  def should_discard(self) -> bool:
     """Whether most of the words are used."""
     return self.position > self._chunk * 3 // 4
 
-  def restore_rng(self):
+  def restore_rng(self) -> None:
     """Leaves the random.Random in the state after the numbers used here."""
     place, state = [
       entry for entry in self._states if entry[0] <= self.position
@@ -120,7 +128,7 @@ class RandomWordStream:
     key = twister["key"].tolist()
     self._rng.setstate((version, (*key, twister["pos"]), gauss))
 
-  def random(self):
+  def random(self) -> float:
     """Returns the next random.Random.random()."""
     while self.position + 2 > len(self._numbers):
       self.extend()
@@ -129,7 +137,7 @@ class RandomWordStream:
     self.position += 2
     return ((high << 26) + low) / (1 << 53)
 
-  def randint(self, first, last):
+  def randint(self, first: int, last: int) -> int:
     """Returns the next random.Random.randint(first, last)."""
     limit = last - first + 1
     shift = 32 - limit.bit_length()
@@ -141,7 +149,7 @@ class RandomWordStream:
       if number < limit:
         return first + number
 
-  def coin_flips(self, count):
+  def coin_flips(self, count: int) -> bytes:
     """Returns bytes [count]: 1 for each next random() below 0.5, else 0."""
     end = self.position + 2 * count
     while end > len(self._numbers):
@@ -150,13 +158,13 @@ class RandomWordStream:
     self.position = end
     return flips
 
-  def shuffle(self, items):
+  def shuffle(self, items: list) -> None:
     """Shuffles a list in place, as random.Random.shuffle does."""
     for last in range(len(items) - 1, 0, -1):
       chosen = self.randint(0, last)
       items[last], items[chosen] = items[chosen], items[last]
 
-  def skip_shuffle(self, size):
+  def skip_shuffle(self, size: int) -> None:
     """Skips the words that shuffling a list of `size` would use."""
     for limit in range(size, _LONGEST_IN_PATTERN, -1):
       self.randint(1, limit)
@@ -176,15 +184,13 @@ class RandomWordStream:
       else:
         self.extend()
 
-  def numbers_below_at(self, limit, positions):
-    """Returns the next number below `limit` from each of many positions on.
+  def numbers_below_at(
+    self, limit: int, positions: np.ndarray
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the next number below `limit` from each of n positions on.
 
-    Args:
-      limit: int.
-      positions: int64 array [n].
-
-    Returns:
-      (numbers [n], the positions after the words that they used [n]).
+    And the positions after the words that they used, int64 [n] like
+    `positions`.
     """
     shift = np.uint32(32 - limit.bit_length())
     positions = positions.copy()
@@ -197,16 +203,16 @@ class RandomWordStream:
       rejected = rejected[again >= limit]
     return numbers, positions + 1
 
-  def shuffled(self, starts, sizes):
+  def shuffled(self, starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Shuffles many lists range(size), each with the words of a position.
 
     Args:
-      starts: int64 array [B] of positions.
-      sizes: int64 array [B], each below 2**16.
+      starts: int64 [B], the positions.
+      sizes: int64 [B], each below 2**16.
 
     Returns:
-      Array [largest size, B] uint16; the first sizes[b] rows of column b are
-      list b, shuffled.
+      uint16 [largest size, B]; the first sizes[b] rows of column b are list b,
+      shuffled.
     """
     largest, count = int(sizes.max(initial=1)), len(sizes)
     numbers = self._shuffle_numbers(starts, sizes, largest)  # [B, largest - 1]

@@ -22,11 +22,12 @@ have, instead of the three masked_lm features:
 
 import dataclasses
 import random
+from collections.abc import Callable
 
 import numpy as np
 
 from common import errors, file_io, tfrecord
-from pretraining import instance_maker, segmentation, text_corpus, text_shards
+from pretraining import instance_maker, text_corpus
 from training import bulk_tokenization
 from variants import vocabularies
 
@@ -41,9 +42,9 @@ class RecordOptions:
     vocab_file: path of the vocabulary.
     do_lower_case: whether text is lower-cased and stripped of accents.
     instances: instance_maker.InstanceOptions.
-    split_sentences: see text_shards.read_lines.
+    split_sentences: see text_corpus.read_lines.
     segmented_text: whether white space separates the words of Chinese text,
-      see segmentation.SegmentedEncoder.
+      see text_corpus.SegmentedEncoder.
   """
 
   vocab_file: str
@@ -52,8 +53,8 @@ class RecordOptions:
   split_sentences: bool = False
   segmented_text: bool = False
 
-  def to_manifest(self):
-    """Returns a dict from flag name to value, for a manifest.
+  def to_manifest(self) -> dict:
+    """Returns the values of flags by their names, for a manifest.
 
     The vocabulary is identified by its SHA-256: its path does not matter.
     """
@@ -67,7 +68,7 @@ class RecordOptions:
     }
 
 
-def read_vocabulary(vocab_file):
+def read_vocabulary(vocab_file: str) -> text_corpus.Vocabulary:
   """Returns the text_corpus.Vocabulary of a file."""
   return text_corpus.Vocabulary(vocabularies.load_vocab(vocab_file))
 
@@ -79,12 +80,8 @@ class RecordMaker:
     tokenizer: of the vocabulary, a tokenization.FullTokenizer.
   """
 
-  def __init__(self, options):
-    """Reads the vocabulary of RecordOptions.
-
-    Raises:
-      InputError: it cannot be used.
-    """
+  def __init__(self, options: RecordOptions):
+    """Raises InputError where the vocabulary cannot be used."""
     self._options = options
     self.tokenizer = vocabularies.make_tokenizer(
       options.vocab_file, do_lower_case=options.do_lower_case
@@ -97,60 +94,62 @@ class RecordMaker:
         f"{options.vocab_file} has pieces of several characters: leave it out"
       )
     self._encode_lines = (
-      segmentation.SegmentedEncoder(self.tokenizer)
+      text_corpus.SegmentedEncoder(self.tokenizer)
       if segmented
       else bulk_tokenization.line_encoder(self.tokenizer)
     )
 
-  def read(self, pieces, *, joined):
-    """Returns the text_corpus.Corpus of text_shards.Pieces.
-
-    Args:
-      pieces: list of text_shards.Piece.
-      joined: see text_shards.read_lines.
-    """
-    lines = text_shards.read_lines(
+  def read(
+    self, pieces: list[text_corpus.Piece], *, joined: bool
+  ) -> text_corpus.Corpus:
+    """Reads text; `joined` as of text_corpus.read_lines."""
+    lines = text_corpus.read_lines(
       pieces, split_sentences=self._options.split_sentences, joined=joined
     )
     return text_corpus.read_corpus(
       lines, self._encode_lines, self._vocabulary.dtype
     )
 
-  def count_unknown(self, corpus):
-    """Returns how many tokens of a text_corpus.Corpus are [UNK]."""
+  def count_unknown(self, corpus: text_corpus.Corpus) -> int:
+    """Returns how many tokens are [UNK]."""
     return int(np.count_nonzero(corpus.ids == self._vocabulary.unk_id))
 
-  def gives_records(self, corpus):
-    """Whether there are any records of a text_corpus.Corpus."""
+  def gives_records(self, corpus: text_corpus.Corpus) -> bool:
+    """Whether there are any records of a corpus."""
     return instance_maker.gives_instances(corpus, self._options.instances)
 
-  def write(self, corpus, writers, *, seed, show=None, after_pass=None):
-    """Writes the records of a corpus.
+  def write(
+    self,
+    corpus: text_corpus.Corpus,
+    writers: list[tfrecord.RecordWriter],
+    *,
+    seed: int,
+    show: Callable[[dict], None] = lambda features: None,
+    **options,
+  ) -> int:
+    """Writes the records of a corpus; returns how many there are.
 
     As in the original: record i goes to writer i mod n.
 
     Args:
-      corpus: text_corpus.Corpus.
-      writers: list of open tfrecord.RecordWriters.
-      seed: int.
-      show: function of the features of the first records, or None.
-      after_pass: see instance_maker.create_instances.
-
-    Returns:
-      The number of records.
+      corpus: of text.
+      writers: open.
+      seed: of everything random.
+      show: called with the features of the first records.
+      **options: of instance_maker.create_instances.
     """
     instances, order = instance_maker.create_instances(
       corpus,
       self._vocabulary,
       self._options.instances,
       random.Random(seed),
-      after_pass=after_pass,
+      **options,
     )
     # In blocks: the arrays of all records would need 30 times the memory of
     # the instances.
     for first in range(0, len(order), _RECORDS_PER_BLOCK):
       features = instances.features(order[first : first + _RECORDS_PER_BLOCK])
-      if show and first == 0:
+      if first == 0:
         show(features)
       records = tfrecord.serialize_examples(features)
       for place, writer in enumerate(writers):

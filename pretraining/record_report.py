@@ -9,7 +9,9 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+import tokenization
 from common import errors, tfrecord
+from pretraining import text_corpus
 
 _BATCH = 1024
 _ALWAYS = {"input_ids", "input_mask", "segment_ids"}
@@ -19,13 +21,10 @@ _LENGTH_BINS = 8
 _FAULTS_PER_FILE = 5
 
 
-def examine(paths, vocabulary=None):
-  """Returns a Report on TFRecord files.
-
-  Args:
-    paths: file names.
-    vocabulary: text_corpus.Vocabulary that they were made with, or None.
-  """
+def examine(
+  paths: list[str], vocabulary: text_corpus.Vocabulary | None = None
+) -> "Report":
+  """Reports on TFRecord files, which were made with `vocabulary`."""
   report = Report(vocabulary)
   for path in paths:
     report.add(path)
@@ -58,7 +57,7 @@ class Report:
     has_unknown = vocabulary is not None and vocabulary.unk_id is not None
     self.text_tokens = self.unknown = 0 if has_unknown else None
 
-  def add(self, path):
+  def add(self, path: str) -> None:
     """Examines one more file."""
     self.records[path] = 0
     faults, masked_before = [], self.masked
@@ -140,7 +139,7 @@ class Report:
     if "next_sentence_labels" in arrays:
       self.random_next += int((arrays["next_sentence_labels"] == 1).sum())
 
-  def text(self):
+  def text(self) -> str:
     """Returns the report, some lines for a reader."""
     # Records whose sizes fit; the others are among the faults.
     count = int(self.lengths.sum())
@@ -240,20 +239,20 @@ def _original_ids(arrays):
   return ids
 
 
-def log_examples(features, tokenizer, count):
-  """Logs the first records as tokens.
-
-  Args:
-    features: dict of arrays [B, ...], see instance_maker.Instances.features.
-    tokenizer: tokenization.FullTokenizer.
-    count: how many records.
-  """
+def log_examples(
+  features: dict[str, np.ndarray],
+  tokenizer: tokenization.FullTokenizer,
+  count: int,
+) -> None:
+  """Logs the first records as tokens; see instance_maker.Instances.features."""
   for row in range(min(count, len(features["input_ids"]))):
     record = {name: values[row] for name, values in features.items()}
     logging.info("Instance %d: %s", row, example_line(record, tokenizer))
 
 
-def example_line(record, tokenizer):
+def example_line(
+  record: dict[str, np.ndarray], tokenizer: tokenization.FullTokenizer
+) -> str:
   """Returns a record (dict of arrays) as a line of tokens."""
   length = int(record["input_mask"].sum())
   ids = record["input_ids"][:length].tolist()

@@ -31,14 +31,14 @@ from common import (
   tfrecord,
   unknown_tokens,
 )
-from pretraining import record_maker, text_shards
+from pretraining import record_maker, text_corpus
 
 _FORMAT = 2  # Of the manifest and of the shards' content.
 _SHARD_NAME = re.compile(r"(.*)-\d{5}-of-\d{5}(\.gz)?", re.DOTALL)
 
 
 class Shard(NamedTuple):
-  """A shard: its number, its text_shards.Pieces and its output file."""
+  """A shard: its number, its text_corpus.Pieces and its output file."""
 
   number: int
   pieces: list
@@ -62,7 +62,7 @@ class ShardResult(NamedTuple):
   sha256: str
 
 
-def shard_names(output, count):
+def shard_names(output: str, count: int) -> list[str]:
   """Returns the names of `count` files.
 
   ("wiki.tfrecord.gz", 2) gives wiki.tfrecord-00000-of-00002.gz and
@@ -78,21 +78,28 @@ class ShardedRun:
   """All shards of a text.
 
   Attributes:
-    options: record_maker.RecordOptions.
-    shards: list of Shards.
+    options: what the records depend on.
+    shards: what is to be made.
     manifest: path of the file that records options, input and shards.
   """
 
-  def __init__(self, options, files, output, *, shard_bytes):
+  def __init__(
+    self,
+    options: record_maker.RecordOptions,
+    files: list[str],
+    output: str,
+    *,
+    shard_bytes: int,
+  ):
     """Plans the shards; writes nothing.
 
     Args:
-      options: record_maker.RecordOptions.
-      files: names of text files.
+      options: what the records depend on.
+      files: of text.
       output: prefix of the output names, see `shard_names`.
       shard_bytes: approximate bytes of text per shard.
     """
-    pieces = text_shards.plan_shards(
+    pieces = text_corpus.plan_shards(
       files, shard_bytes, split_sentences=options.split_sentences
     )
     names = shard_names(output, len(pieces))
@@ -107,18 +114,12 @@ class ShardedRun:
       **options.to_manifest(),
       "inputs": {
         # Sizes: text that grew or shrank makes other shards.
-        piece.path: piece.end for piece in text_shards.whole_files(files)
+        piece.path: piece.end for piece in text_corpus.whole_files(files)
       },
     }
 
-  def make(self, num_processes=1):
-    """Makes the missing shards on this machine.
-
-    Args:
-      num_processes: number of parallel processes.
-
-    Returns:
-      A list of ShardResult, one for each shard.
+  def make(self, num_processes: int = 1) -> list[ShardResult]:
+    """Makes the missing shards on this machine; returns the results of all.
 
     Raises:
       InputError: there are outputs of other options or input, the text or
@@ -147,8 +148,8 @@ class ShardedRun:
       )
     return self.end(finished)
 
-  def begin(self):
-    """Checks existing outputs, writes the manifest; returns missing Shards.
+  def begin(self) -> list[Shard]:
+    """Checks existing outputs, writes the manifest; returns missing shards.
 
     Raises:
       InputError: there are outputs of other options or input.
@@ -170,14 +171,10 @@ class ShardedRun:
       )
     return missing
 
-  def end(self, finished):
-    """Writes the manifest with the results of all shards.
+  def end(self, finished: list[ShardResult]) -> list[ShardResult]:
+    """Writes the manifest with the results of all shards, and returns them.
 
-    Args:
-      finished: list of ShardResult; the files of other shards are examined.
-
-    Returns:
-      A list of ShardResult, one for each shard.
+    Those that are not `finished` here are examined.
 
     Raises:
       InputError: none of them has a record.
@@ -228,14 +225,10 @@ class ShardedRun:
     file_io.write_text(self.manifest, json.dumps(content, indent=1) + "\n")
 
 
-def compare_with_manifests(paths):
-  """Compares shards with their manifests.
+def compare_with_manifests(paths: list[str]) -> list[str]:
+  """Returns sentences on shards that differ from their manifests, or lack.
 
-  Args:
-    paths: files; those that are not shards, or have no manifest, are skipped.
-
-  Returns:
-    A list of sentences, one for each difference and each missing shard.
+  Files that are no shards, or have no manifest, are skipped.
   """
   faults = []
   groups = collections.defaultdict(list)

@@ -2,22 +2,169 @@
 
 One array holds all ids, two more the starts of sentences and documents, so a
 corpus needs about three bytes per token. No TensorFlow.
+
+A text of any size is cut into shards, which consist of pieces of files. Files
+are cut where a document begins; a document that goes on for the size of another
+shard is cut at a line, so that memory stays bounded.
 """
 
 import array
 import itertools
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from common import errors
+from common import errors, file_io
+from pretraining import sentence_splitting
 from variants import vocabularies
 
 SPECIAL_TOKENS = ("[CLS]", "[SEP]", "[MASK]")
 _LINES_PER_BLOCK = 4096
+_ARTICLE, _ARTICLE_END = b"<doc ", "</doc>"
 
 # Values of Corpus.continues.
 STARTS_WORD, CONTINUES_WORD, NO_WORD = 0, 1, 2
+
+
+# Pieces of files
+
+
+class Piece(NamedTuple):
+  """The bytes `start` to `end` - 1 of a file, which are whole lines."""
+
+  path: str
+  start: int
+  end: int
+
+
+def whole_files(files: list[str]) -> list[Piece]:
+  """Returns all of each file."""
+  return [Piece(path, 0, file_io.size(path)) for path in files]
+
+
+def plan_shards(
+  files: list[str], shard_bytes: int, *, split_sentences: bool = False
+) -> list[list[Piece]]:
+  """Cuts files into shards of about `shard_bytes` of text.
+
+  Small files share a shard, large ones are cut between documents. So a shard is
+  larger by what its last document has left. Where that is as much as
+  `shard_bytes`, the document is cut: no shard is larger than two.
+  """
+  shards, room = [], 0
+  for path, start, size in whole_files(files):
+    is_break = _break_of(path, split_sentences)
+    while start < size:
+      if room <= 0:
+        shards.append([])
+        room = shard_bytes
+      end = size
+      if start + room < size:
+        end = _find_cut(path, start + room, shard_bytes, is_break)
+      shards[-1].append(Piece(path, start, end))
+      room -= end - start
+      start = end
+  return shards
+
+
+def _find_cut(path, near, furthest, is_break):
+  """Returns the first break at byte `near` or behind it; the end of a file.
+
+  If there is none within `furthest` bytes, the first line there.
+  """
+  with file_io.open_for_reading(path) as stream:
+    # One byte earlier: a line that starts at `near` must not be lost.
+    stream.seek(near - 1)
+    first = offset = near - 1 + len(stream.readline())
+    for line in stream:
+      if is_break(line):
+        return offset
+      offset += len(line)
+      if offset - near >= furthest:
+        return first
+  return offset
+
+
+def read_lines(
+  pieces: list[Piece], *, split_sentences: bool = False, joined: bool = False
+) -> Iterator[str]:
+  r"""Yields the lines of pieces without "\n".
+
+  Args:
+    pieces: in the order in which they are read.
+    split_sentences: whether lines are paragraphs, to be split into sentences
+      with a line each. Then a file that starts with "<doc " is read as
+      WikiExtractor's: its articles are the documents, and blank lines do not
+      end them.
+    joined: whether the last document of a file continues in the next file, if
+      no blank line separates them. As in the original: True.
+
+  Raises:
+    InputError: a file is missing or a line is not UTF-8 (its number named).
+  """
+  for piece in pieces:
+    lines = _piece_lines(piece)
+    if _break_of(piece.path, split_sentences) is _is_article:
+      lines = _article_lines(lines)
+    if split_sentences:
+      lines = map(sentence_splitting.split_sentences, lines)
+      lines = itertools.chain.from_iterable(lines)
+    yield from lines
+    if not joined:
+      yield ""
+
+
+def _break_of(path, split_sentences):
+  """Returns the function that tells which lines separate documents."""
+  if split_sentences:
+    with file_io.open_for_reading(path) as stream:
+      if stream.read(len(_ARTICLE)) == _ARTICLE:
+        return _is_article
+  return _is_blank
+
+
+def _is_article(line):
+  return line.startswith(_ARTICLE)
+
+
+def _is_blank(line):
+  # As str.strip has it: a line of NBSP alone is blank.
+  return not line.decode("utf-8", "replace").strip()
+
+
+def _piece_lines(piece):
+  offset = piece.start
+  with file_io.open_for_reading(piece.path) as stream:
+    stream.seek(offset)
+    for line in stream:
+      yield _decoded(line, piece.path, offset)
+      offset += len(line)
+      if offset >= piece.end:
+        return
+
+
+def _decoded(line, path, offset):
+  try:
+    return line.decode("utf-8").removesuffix("\n")
+  except UnicodeDecodeError as error:
+    with file_io.open_for_reading(path) as stream:
+      # Counted only now: a piece does not know how many lines come before it.
+      number = stream.read(offset).count(b"\n") + 1
+    raise file_io.not_utf8(path, number, error) from error
+
+
+def _article_lines(lines):
+  """Turns articles' tags into blank lines, and drops the other blank lines."""
+  for line in lines:
+    if line.startswith(_ARTICLE.decode()) or line.strip() == _ARTICLE_END:
+      yield ""
+    elif line.strip():
+      yield line
+
+
+# Ids
 
 
 class Vocabulary:
@@ -32,8 +179,8 @@ class Vocabulary:
     dtype: the smallest unsigned integers that hold every id.
   """
 
-  def __init__(self, vocab):
-    """Takes a dict of token -> id; raises InputError without the specials."""
+  def __init__(self, vocab: dict[str, int]):
+    """Raises InputError where a special token is missing."""
     missing = [token for token in SPECIAL_TOKENS if token not in vocab]
     if missing:
       raise errors.InputError(
@@ -64,9 +211,9 @@ class Corpus(NamedTuple):
   more than 65,536), 8 a sentence and 8 a document.
 
   Attributes:
-    ids: array of all tokens' ids.
-    sentence_starts, document_starts: array.array of int64.
-    continues: bytes, one for each token, if words come from a segmenter:
+    ids: of all tokens.
+    sentence_starts, document_starts: of int64.
+    continues: one byte for each token, if words come from a segmenter:
       STARTS_WORD, CONTINUES_WORD, NO_WORD; else None.
     num_words: words of text, separated by white space.
   """
@@ -77,35 +224,41 @@ class Corpus(NamedTuple):
   continues: bytes | None
   num_words: int
 
-  def sentences_of(self, document):
+  def sentences_of(self, document: int) -> tuple[int, int]:
     """Returns (first, last + 1) of the numbers of a document's sentences."""
     return self.document_starts[document], self.document_starts[document + 1]
 
   @property
-  def num_documents(self):
+  def num_documents(self) -> int:
     return len(self.document_starts) - 1
 
   @property
-  def num_sentences(self):
+  def num_sentences(self) -> int:
     return len(self.sentence_starts) - 1
 
+  def word_flags(self, vocabulary: Vocabulary) -> bytes:
+    """Returns for each token whether it starts or continues a word.
 
-def read_corpus(lines, encode_lines, dtype):
+    By the "##" of the vocabulary, unless the corpus was segmented.
+    """
+    return self.continues or vocabulary.continues[self.ids].tobytes()
+
+
+def read_corpus(
+  lines: Iterable[str], encode_lines: Callable, dtype: np.dtype
+) -> Corpus:
   """Reads text with a sentence a line and blank lines between documents.
 
   As in the original: a line is blank if str.strip leaves nothing (NBSP too),
   a sentence without any token is skipped without ending its document, and a
-  file does not end a document, see text_shards.read_lines.
+  file does not end a document, see `read_lines`.
 
   Args:
-    lines: iterable of str.
+    lines: of text.
     encode_lines: function of a list of lines that returns (ids of all lines
       one after another, number of ids of each line), and as a third item the
       `continues` of all tokens, or None.
-    dtype: integers that hold every id, see Vocabulary.
-
-  Returns:
-    A Corpus, which may be empty.
+    dtype: see Vocabulary.
   """
   # array.array grows in place; numpy would copy all for every block.
   ids, flags = array.array(dtype.char), bytearray()
@@ -137,9 +290,48 @@ def read_corpus(lines, encode_lines, dtype):
   )
 
 
-def word_flags(corpus, vocabulary):
-  """Returns bytes: for each token whether it starts or continues a word.
+class SegmentedEncoder:
+  """Encodes lines whose Chinese words are separated by white space.
 
-  By the "##" of the vocabulary, unless the corpus was segmented.
+  The ids are those of the text without the segmentation, since every Han
+  character is a token anyway. It adds which characters form a word, for
+  masking whole words (Cui et al. 2019): in "使用 语言 模型" the second
+  characters of each word continue it, as "##" pieces do.
   """
-  return corpus.continues or vocabulary.continues[corpus.ids].tobytes()
+
+  def __init__(self, tokenizer):
+    """Takes a tokenization.FullTokenizer."""
+    self._tokenizer = tokenizer
+    self._is_han = {}
+
+  def __call__(self, lines: list[str]) -> tuple[list[int], list[int], bytes]:
+    """Encodes lines, see `read_corpus`."""
+    ids, lengths, continues = [], [], bytearray()
+    for line in lines:
+      before = len(ids)
+      # White space ends a word here; the tokenizer alone would cut every Han
+      # character off.
+      for word in line.split():
+        self._encode_word(word, ids, continues)
+      lengths.append(len(ids) - before)
+    return ids, lengths, bytes(continues)
+
+  def _encode_word(self, word, ids, continues):
+    tokenizer = self._tokenizer
+    tokens = tokenizer.basic_tokenizer.tokenize(word)
+    for place, token in enumerate(tokens):
+      pieces = tokenizer.wordpiece_tokenizer.tokenize(token)
+      ids += tokenizer.convert_tokens_to_ids(pieces)
+      goes_on = place > 0 and self._is_han_character(token)
+      continues.append(CONTINUES_WORD if goes_on else STARTS_WORD)
+      # "##" pieces, of words that are not Han.
+      continues += bytes([CONTINUES_WORD]) * (len(pieces) - 1)
+
+  def _is_han_character(self, token):
+    """Whether a token is a character that the tokenizer makes a word."""
+    if token not in self._is_han:
+      alone = self._tokenizer.basic_tokenizer.tokenize(f"a{token}a")
+      # Punctuation is cut off too, but it continues no word.
+      is_letter = len(token) == 1 and unicodedata.category(token) == "Lo"
+      self._is_han[token] = is_letter and len(alone) == 3
+    return self._is_han[token]

@@ -5,7 +5,7 @@ import pytest
 
 import small_corpus
 from common import tfrecord
-from pretraining import instance_maker, record_maker, text_shards
+from pretraining import instance_maker, record_maker, text_corpus
 
 
 def make_record_options(folder, **changes):
@@ -24,7 +24,7 @@ def make_record_options(folder, **changes):
 def write(record_options, path, outputs, show=None):
   """Returns the number of records and the corpus."""
   maker = record_maker.RecordMaker(record_options)
-  corpus = maker.read(text_shards.whole_files([path]), joined=True)
+  corpus = maker.read(text_corpus.whole_files([path]), joined=True)
   writers = [tfrecord.RecordWriter(str(output)) for output in outputs]
   for writer in writers:
     writer.__enter__()

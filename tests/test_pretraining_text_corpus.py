@@ -1,10 +1,11 @@
-"""text_corpus: vocabularies and the arrays of a corpus."""
+"""text_corpus: pieces of files, vocabularies, the arrays of a corpus."""
 
 import numpy as np
 import pytest
 
 from common import errors
 from pretraining import text_corpus
+from pretraining.text_corpus import Piece
 
 WORDS = {
   token: index
@@ -67,6 +68,129 @@ def test_word_flags_are_the_vocabularys_unless_segmented():
   corpus = text_corpus.read_corpus(
     ["ab"], lambda _: ([4, 5], [2], None), vocabulary.dtype
   )
-  assert text_corpus.word_flags(corpus, vocabulary) == b"\x00\x01"
+  assert corpus.word_flags(vocabulary) == b"\x00\x01"
   corpus = corpus._replace(continues=b"\x00\x00")
-  assert text_corpus.word_flags(corpus, vocabulary) == b"\x00\x00"
+  assert corpus.word_flags(vocabulary) == b"\x00\x00"
+
+
+# Pieces of files.
+
+
+def write(path, text):
+  path.write_bytes(text.encode("utf-8"))
+  return str(path)
+
+
+def test_small_files_share_a_shard_and_large_ones_are_cut(tmp_path):
+  texts = {"a": "a\n", "b": "b\n\nb\n", "empty": "", "c": "c\n\n" * 4, "d": "d"}
+  files = [write(tmp_path / name, text) for name, text in texts.items()]
+  a, b, _, c, d = files
+  assert text_corpus.plan_shards(files, 4) == [
+    [Piece(a, 0, 2), Piece(b, 0, 2)],
+    [Piece(b, 2, 5), Piece(c, 0, 2)],
+    [Piece(c, 2, 8)],
+    [Piece(c, 8, 12)],
+    [Piece(d, 0, 1)],
+  ]
+  assert text_corpus.plan_shards(files[2:3], 4) == []
+
+
+def test_a_long_document_is_cut_at_lines(tmp_path):
+  lines = [f"line {n} é" for n in range(50)]
+  path = write(tmp_path / "a", "\n".join(lines))
+  shards = text_corpus.plan_shards([path], 60)
+  assert all(60 <= p.end - p.start < 120 for (p,) in shards[:-1])
+  found = [documents_of(pieces) for pieces in shards]
+  assert all(len(documents) == 1 for documents in found)
+  assert [line for ((*document,),) in found for line in document] == lines
+
+
+TEXT = "one\n\ntwo\nzwei \n\u00a0\n\n\nthree é\n\nfour"
+
+
+@pytest.mark.parametrize(
+  "text", [TEXT, f"{TEXT}\n", f"{TEXT}\n\n", f"\n{TEXT}"]
+)
+def test_every_document_is_in_one_piece_wherever_the_file_is_cut(
+  tmp_path, text
+):
+  path = write(tmp_path / "a", text)
+  size = len(text.encode())
+  documents = [["one"], ["two", "zwei"], ["three é"], ["four"]]
+  # No document is longer than 9 bytes with its line ends.
+  for shard_bytes in range(10, size + 1):
+    shards = text_corpus.plan_shards([path], shard_bytes)
+    ends = [pieces[-1].end for pieces in shards]
+    assert ends == sorted(set(ends)) and ends[-1] == size
+    assert sum(map(documents_of, shards), []) == documents, shard_bytes
+
+
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_carriage_returns_move_no_cut(tmp_path, scheme):
+  """They count as bytes of the file, and one inside a line stays there."""
+  text = "one\r\n\r\ntwo\rzwei\r\n\r\nthree\r\n"
+  path = scheme + write(tmp_path / "a", text)
+  for size in range(12, len(text)):
+    shards = text_corpus.plan_shards([path], size)
+    found = sum(map(documents_of, shards), [])
+    assert found == [["one"], ["two\rzwei"], ["three"]], size
+
+
+def documents_of(pieces, **options):
+  documents = [[]]
+  for line in text_corpus.read_lines(pieces, **options):
+    if line.strip():
+      documents[-1].append(line.strip())
+    elif documents[-1]:
+      documents.append([])
+  return [document for document in documents if document]
+
+
+def test_files_end_documents_unless_they_are_joined(tmp_path):
+  pieces = text_corpus.whole_files(
+    [write(tmp_path / "a", "1\n\n2\n"), write(tmp_path / "b", "3\n")]
+  )
+  assert documents_of(pieces) == [["1"], ["2"], ["3"]]
+  assert documents_of(pieces, joined=True) == [["1"], ["2", "3"]]
+
+
+def test_paragraphs_become_sentences(tmp_path):
+  pieces = text_corpus.whole_files(
+    [write(tmp_path / "a", "A b. C d.\nE.\n\nF? G.")]
+  )
+  assert documents_of(pieces, split_sentences=True) == [
+    ["A b.", "C d.", "E."], ["F?", "G."]
+  ]
+
+
+ARTICLES = """<doc id="1" title="A">
+A
+
+First one. Second one.
+
+Third one.
+</doc>
+<doc id="2" title="B">
+B is here.
+
+</doc>
+"""
+
+
+def test_articles_are_documents_and_blank_lines_do_not_end_them(tmp_path):
+  path = write(tmp_path / "wiki", ARTICLES)
+  documents = [
+    ["A", "First one.", "Second one.", "Third one."], ["B is here."]
+  ]
+  for size in range(80, len(ARTICLES) + 1):
+    shards = text_corpus.plan_shards([path], size, split_sentences=True)
+    found = [documents_of(pieces, split_sentences=True) for pieces in shards]
+    assert sum(found, []) == documents, size
+
+
+def test_bad_utf8_names_the_line_of_the_file(tmp_path):
+  path = tmp_path / "a"
+  path.write_bytes(b"one\n\ntwo\n\nthree\nb\xe9d\n")
+  for piece in [Piece(str(path), 0, 21), Piece(str(path), 5, 21)]:
+    with pytest.raises(errors.InputError, match="a:6: not UTF-8.* 0xe9"):
+      list(text_corpus.read_lines([piece]))

@@ -9,7 +9,7 @@ import string
 import pytest
 
 import tokenization
-from pretraining import segmentation
+from pretraining import text_corpus
 from training import bulk_tokenization
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "tokenization"
@@ -141,7 +141,7 @@ def test_segmented_chinese(tmp_path):
   tokens = "[UNK] 使 用 语 言 模 型 t ##s bert ， -"
   path.write_text(tokens.replace(" ", "\n"), encoding="utf-8")
   tokenizer = tokenization.FullTokenizer(str(path))
-  encode = segmentation.SegmentedEncoder(tokenizer)
+  encode = text_corpus.SegmentedEncoder(tokenizer)
   lines = ["使用 语言 模型", "", "ts模型 ， bert-用 龙龙 用"]
   ids, lengths, continues = encode(lines)
   assert ids == sum((tokenizer.encode(line) for line in lines), [])
