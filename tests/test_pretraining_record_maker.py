@@ -21,7 +21,7 @@ def make_record_options(folder, **changes):
   return record_maker.RecordOptions(**record_options)
 
 
-def write(record_options, path, outputs, show=None):
+def write(record_options, path, outputs, show=lambda features: None):
   """Returns the number of records and the corpus."""
   maker = record_maker.RecordMaker(record_options)
   corpus = maker.read(text_corpus.whole_files([path]), joined=True)
