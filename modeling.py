@@ -1,30 +1,58 @@
-"""The whole network: configuration, encoder and every head.
+"""BERT: configuration, embeddings, encoder and pooler.
 
-Every model variable of the project is made here, from tables of names and
-shapes, and its name is the one in the released TF1 checkpoints. Tensor shapes
-are written with these letters:
+  input_ids, segment_ids [B, T]
+     |
+     |   word + segment + position embedding, layer norm, dropout
+     v
+   [S, H] <--------------------------------------------+
+     |                                                 |
+     |   query, key, value; softmax(q k / sqrt(D)) v   |
+     |   dense, dropout, + input, layer norm           |  num_hidden_layers
+     |   dense to I, GELU                              |  times
+     |   dense to H, dropout, + input, layer norm      |
+     +-------------------------------------------------+
+     |
+     +--> sequence_output [B, T, H] --> words [B, P, V], spans 2 x [B, T],
+     |                                  labels of tokens [B, T, L]
+     |   first token; dense, tanh
+     v
+   pooled_output [B, H] --------------> next sentence [B, 2], labels [B, L]
+
+The heads on the right are in heads.py, what a layer is made of in layers.py.
+Every variable is made from a table of names and shapes, and its name is the
+one in the released TF1 checkpoints. Tensor shapes are written with these
+letters:
 
   B  batch                        T  sequence length (F from, T to in attention)
   H  width of the hidden states   N  attention heads
   D  width of one head, H / N     I  width of the intermediate layer
   V  vocabulary                   P  masked-LM predictions per sequence
-  L  labels                       S  tokens of a batch that are computed
+  L  labels                       S  rows that are computed: see unpadding.py
 """
 
+import copy
 import dataclasses
 import json
+import math
 import os
-from typing import NamedTuple
+from typing import Callable, NamedTuple
 
 import tensorflow as tf
 
+import heads
 import layers
+import unpadding
 from common import config_formats, errors, memory
 
-# As in the original: new heads ignore initializer_range and drop 10 % of their
-# input even where the configuration says hidden_dropout_prob 0.
-_HEAD_STDDEV = 0.02
-_HEAD_DROPOUT = 0.1
+# The heads, by the names of before they had a module of their own.
+MaskedLMHead = heads.MaskedLMHead
+NextSentenceHead = heads.NextSentenceHead
+ClassificationHead = heads.ClassificationHead
+TokenClassificationHead = heads.TokenClassificationHead
+SpanHead = heads.SpanHead
+
+# Where a layer drops units.
+_LAYER_SITES = ("attention/probs", "attention/output", "output")
 
 
 # Configuration
@@ -83,7 +111,7 @@ class BertConfig:
     layers.get_activation(self.hidden_act)
 
   @classmethod
-  def from_dict(cls, json_object):
+  def from_dict(cls, json_object: dict) -> "BertConfig":
     """Makes a configuration from a dict with at least `vocab_size`.
 
     It may be of the original's format or of Hugging Face's, told by its keys:
@@ -116,7 +144,7 @@ class BertConfig:
     return config
 
   @classmethod
-  def from_json_file(cls, json_file):
+  def from_json_file(cls, json_file) -> "BertConfig":
     """Reads a file of either format; InputError names it in every fault."""
     json_object = config_formats.read(os.fspath(json_file))
     try:
@@ -125,15 +153,15 @@ class BertConfig:
     except errors.InputError as error:
       raise errors.InputError(f"{json_file}: {error}") from error
 
-  def to_dict(self):
+  def to_dict(self) -> dict:
     """Returns every field, unknown keys of the file included."""
     return dict(vars(self))
 
-  def to_json_string(self):
+  def to_json_string(self) -> str:
     """Returns JSON with sorted keys, two spaces of indent, a last newline."""
     return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
 
-  def label_names(self):
+  def label_names(self) -> list[str]:
     """Returns the names of a trained head's labels, [] if there are none.
 
     They are in `id2label`, as in Hugging Face's configurations.
@@ -147,7 +175,7 @@ class BertConfig:
     """Raises InputError if `num_tokens` ids do not fit the embedding table."""
     config_formats.check_vocabulary(num_tokens, self.vocab_size, source)
 
-  def check_sequence_length(self, length):
+  def check_sequence_length(self, length: int) -> None:
     """Raises InputError if sequences of `length` have no position rows."""
     if length > self.max_position_embeddings:
       raise errors.InputError(
@@ -156,11 +184,17 @@ class BertConfig:
         "sequences (--max_seq_length) or take a model made for longer ones"
       )
 
-  def num_parameters(self, shapes=None):
+  def num_parameters(self, shapes: Callable | None = None) -> int:
     """Returns how many numbers an encoder of a table, bert_shapes, holds."""
-    return memory.count_parameters(self, shapes or bert_shapes)
+    # By one layer: the list of all names could be too long to be made.
+    one = copy.copy(self)
+    one.num_hidden_layers = 1
+    table = (shapes or bert_shapes)(one)
+    sizes = {name: math.prod(shape) for name, shape in table.items()}
+    in_layer = sum(s for name, s in sizes.items() if "/layer_0/" in name)
+    return sum(sizes.values()) + (self.num_hidden_layers - 1) * in_layer
 
-  def check_memory(self, shapes=None):
+  def check_memory(self, shapes: Callable | None = None) -> None:
     """Raises InputError if this machine cannot hold the weights of `shapes`."""
     # The error names the number that most likely has a digit too many.
     largest = max(_COUNTS, key=lambda name: getattr(self, name))
@@ -183,7 +217,7 @@ _COUNTS = (
 # The table of variables
 
 
-def bert_shapes(config, scope="bert"):
+def bert_shapes(config: BertConfig, scope: str = "bert") -> dict[str, tuple]:
   """Returns {name: shape} of a `BertModel`, in the order of the checkpoints."""
   width = config.hidden_size
   shapes = {
@@ -191,104 +225,139 @@ def bert_shapes(config, scope="bert"):
     "embeddings/word_embeddings": (config.vocab_size, width),
     "embeddings/token_type_embeddings": (config.type_vocab_size, width),
     "embeddings/position_embeddings": (config.max_position_embeddings, width),
-    **_norm_shapes("embeddings/LayerNorm", width),
+    **layers.norm_shapes("embeddings/LayerNorm", width),
   }
   for layer in range(config.num_hidden_layers):
     for name, shape in _layer_shapes(width, config.intermediate_size).items():
       shapes[f"encoder/layer_{layer}/{name}"] = shape
-  shapes.update(_dense_shapes("pooler/dense", width, width))
+  shapes.update(layers.dense_shapes("pooler/dense", width, width))
   return {f"{scope}/{name}": shape for name, shape in shapes.items()}
-
-
-def masked_lm_shapes(config, width=None):
-  """Returns {name: shape} of a `MaskedLMHead` without its table [V, width]."""
-  width = width or config.hidden_size
-  return {
-    **_dense_shapes(
-      "cls/predictions/transform/dense", config.hidden_size, width
-    ),
-    **_norm_shapes("cls/predictions/transform/LayerNorm", width),
-    "cls/predictions/output_bias": (config.vocab_size,),
-  }
-
-
-def output_shapes(config, prefix, num_outputs):
-  """Returns {name: shape} of one last product, stored as [outputs, H]."""
-  return {
-    f"{prefix}output_weights": (num_outputs, config.hidden_size),
-    f"{prefix}output_bias": (num_outputs,),
-  }
 
 
 def _layer_shapes(width, intermediate_size):
   return {
-    **_dense_shapes("attention/self/query", width, width),
-    **_dense_shapes("attention/self/key", width, width),
-    **_dense_shapes("attention/self/value", width, width),
-    **_dense_shapes("attention/output/dense", width, width),
-    **_norm_shapes("attention/output/LayerNorm", width),
-    **_dense_shapes("intermediate/dense", width, intermediate_size),
-    **_dense_shapes("output/dense", intermediate_size, width),
-    **_norm_shapes("output/LayerNorm", width),
+    **layers.dense_shapes("attention/self/query", width, width),
+    **layers.dense_shapes("attention/self/key", width, width),
+    **layers.dense_shapes("attention/self/value", width, width),
+    **layers.dense_shapes("attention/output/dense", width, width),
+    **layers.norm_shapes("attention/output/LayerNorm", width),
+    **layers.dense_shapes("intermediate/dense", width, intermediate_size),
+    **layers.dense_shapes("output/dense", intermediate_size, width),
+    **layers.norm_shapes("output/LayerNorm", width),
   }
 
 
-def _dense_shapes(name, inputs, outputs):
-  return {f"{name}/kernel": (inputs, outputs), f"{name}/bias": (outputs,)}
+# One layer
 
 
-def _norm_shapes(name, width):
-  return {f"{name}/beta": (width,), f"{name}/gamma": (width,)}
+def transformer_layer(
+  x: tf.Tensor,
+  weights: dict[str, tf.Tensor],
+  config: BertConfig,
+  *,
+  rows,
+  queries,
+  bias: tf.Tensor | None,
+  dropout: dict[str, layers.Dropout],
+):
+  """One layer: attention, then feed-forward, each added and normalized.
 
+  Args:
+    x: [S, H] of `rows`, of unpadding.py, in the type to compute in. All of
+      them are attended to.
+    weights: {name below "layer_<n>/": tensor}.
+    queries: the rows that attend, and whose output is computed: `rows`, or
+      unpadding.PickedRows of them.
+    bias: float32, added to the scores [B, N, F, T].
+    dropout: of each of _LAYER_SITES.
 
-class Weights(tf.Module):
-  """A module whose variables are made from a table of names and shapes."""
-
-  def __init__(self, shapes, *, stddev, seed, storage_dtype=tf.float32):
-    super().__init__()
-    self._names = tuple(shapes)
-    self._weights = tuple(
-      # Vectors (biases, layer norms) are small, and are added in float32.
-      _make_variable(
-        name, shape, stddev=stddev, seed=seed,
-        dtype=storage_dtype if len(shape) > 1 else tf.float32,
-      )
-      for name, shape in shapes.items()
-    )
-
-  def _under(self, prefix):
-    """Returns {rest of the name: variable} of the names below `prefix`."""
-    return {
-      name.removeprefix(prefix): weight
-      for name, weight in zip(self._names, self._weights)
-      if name.startswith(prefix)
-    }
-
-
-def _make_variable(name, shape, *, stddev, seed, dtype):
-  # On the CPU, so that a seed means the same weights whatever the accelerator.
-  with tf.device("CPU:0"):
-    initial = _initial_value(name, shape, stddev=stddev, seed=seed)
-    initial = tf.cast(initial, dtype)  # Drawn in float32 for any dtype.
-  # The empty scope, so that no scope of the caller becomes part of the name.
-  with tf.name_scope(""):
-    return tf.Variable(initial, name=name)
-
-
-def _initial_value(name, shape, *, stddev, seed):
-  """Returns float32 initial weights, a function of (seed, name) alone.
-
-  As in the original: the normal is cut at two standard deviations and not
-  rescaled, so stddev 0.02 really gives 0.0176.
+  Returns:
+    [S, H] of `queries`, and the attention probabilities [B, N, F, T].
   """
-  if name.endswith("/gamma"):
-    return tf.ones(shape)  # Layer norm starts as the identity.
-  if name.endswith(("bias", "/beta")):
-    return tf.zeros(shape)
-  seeds = tf.constant([seed, layers.name_number(name)], tf.int64)
-  return tf.random.stateless_truncated_normal(
-    shape, seed=seeds, stddev=stddev, alg="philox"
+  rate = config.hidden_dropout_prob
+  attending = queries.select(x, rows)
+  context, probs = _attention(
+    x, attending, weights, config, rows=rows, queries=queries, bias=bias,
+    dropout=dropout["attention/probs"],
   )
+  attended = layers.dense(context, weights, "attention/output/dense")  # [S, H]
+  attended = dropout["attention/output"](attended, rate)
+  # As in the original: normalized after the sum, not before the sub-layer.
+  x = layers.layer_norm(
+    attending + attended, weights, "attention/output/LayerNorm"
+  )
+  is_training = dropout["output"].seed is not None
+  activation = layers.get_activation(config.hidden_act, fused=not is_training)
+  inner = layers.dense(x, weights, "intermediate/dense", activation)  # [S, I]
+  output = layers.dense(inner, weights, "output/dense")  # [S, H]
+  output = dropout["output"](output, rate)
+  return layers.layer_norm(x + output, weights, "output/LayerNorm"), probs
+
+
+def _attention(x, attending, weights, config, *, rows, queries, bias, dropout):
+  """Returns [S, H] of `attending` and [B, N, F, T]; see the caller."""
+  heads_count = config.num_attention_heads  # N
+
+  def project(x, name, layout):
+    projected = layers.dense(x, weights, f"attention/self/{name}")
+    return layout.split_heads(projected, heads_count)
+
+  # [B, N, F, D], and [B, N, T, D] for the two others.
+  query = project(attending, "query", queries)
+  key, value = project(x, "key", rows), project(x, "value", rows)
+  # Unlike the original: the query is scaled, and not its T scores.
+  width = config.hidden_size // heads_count  # D
+  query = query * tf.cast(1.0 / math.sqrt(width), x.dtype)
+  scores = tf.cast(tf.matmul(query, key, transpose_b=True), tf.float32)
+  bias = queries.select_bias(bias)
+  if bias is not None:
+    scores = scores + bias
+  # [B, N, F, T]. In float32: bfloat16 has 8 bits for a sum of exponentials.
+  probs = tf.cast(tf.nn.softmax(scores), x.dtype)
+  kept = dropout(probs, config.attention_probs_dropout_prob)
+  return queries.join_heads(tf.matmul(kept, value)), probs
+
+
+def _layer_function(config, *, recompute, return_attention, is_one_function):
+  """Returns `transformer_layer` as a function of one layer's tensors.
+
+  Args:
+    config: BertConfig.
+    recompute: whether only the input is kept for the gradient.
+    return_attention: whether to return the attention probabilities.
+    is_one_function: whether all layers of a graph are calls of one function,
+      which is traced once. Not where XLA compiles gradients: those of a call
+      take constants from it, so that XLA takes all its inputs for constants,
+      and compiles each step anew.
+
+  Returns:
+    function of x, weights and the options of `transformer_layer`; returns
+    rows, and attention probabilities or None.
+  """
+
+  def run_layer(x, weights, **options):
+    def run(x, *values):
+      output, probs = transformer_layer(
+        x, dict(zip(weights, values)), config, **options
+      )
+      return (output, probs) if return_attention else output
+
+    if recompute:
+      run = tf.recompute_grad(run)
+    # The weights as arguments: recompute_grad gives gradients of those.
+    result = run(x, *[tf.convert_to_tensor(w) for w in weights.values()])
+    return result if return_attention else (result, None)
+
+  # Tracing is most of the start.
+  if not (is_one_function and tf.inside_function()):
+    return run_layer
+  traced = tf.function(run_layer, autograph=False)
+
+  def call(x, weights, **options):
+    tensors = {name: tf.convert_to_tensor(w) for name, w in weights.items()}
+    return traced(x, tensors, **options)
+
+  return call
 
 
 # The encoder
@@ -313,12 +382,12 @@ class BertOutput(NamedTuple):
   attention_probs: tuple | None
 
 
-def first_positions(ids):
+def first_positions(ids: tf.Tensor) -> tf.Tensor:
   """Returns zeros [B, 1], the position of [CLS], for integers [B, ...]."""
   return tf.zeros([tf.shape(ids)[0], 1], tf.int32)
 
 
-class BertModel(Weights):
+class BertModel(layers.Weights):
   """Bidirectional Transformer encoder (arXiv 1810.04805).
 
   The folder `variants` has its relatives, one small subclass each.
@@ -328,22 +397,21 @@ class BertModel(Weights):
 
   def __init__(
     self,
-    config,
+    config: BertConfig,
     *,
-    seed=12345,
+    seed: int = 12345,
     compute_dtype=tf.float32,
     storage_dtype=tf.float32,
-    use_one_hot_embeddings=False,
-    recompute_activations=False,
-    skip_padding=False,
-    scope="bert",
+    use_one_hot_embeddings: bool = False,
+    recompute_activations: bool = False,
+    skip_padding: bool = False,
+    scope: str = "bert",
   ):
     """Makes the variables, under the names of the released checkpoints.
 
     Args:
-      config: BertConfig.
-      seed: integer; the initial weights are a function of it and of the name
-        of the variable.
+      seed: the initial weights are a function of it and of the name of the
+        variable.
       compute_dtype: type of the matrix products and hidden states. Soft-max
         and layer norm stay float32.
       storage_dtype: type of the variables that are matrices; another than
@@ -381,17 +449,21 @@ class BertModel(Weights):
     """The variable [V, H], of the storage_dtype."""
     return self._weights[0]
 
-  def encode(self, batch, dropout_seed=None, *, positions=None):
+  def encode(
+    self, batch: dict[str, tf.Tensor], dropout_seed=None, *, positions=None
+  ) -> BertOutput:
     """Encodes a batch of records; in training if there is a dropout_seed.
 
     Args:
-      batch: dict of input_ids, input_mask and segment_ids, integers [B, T].
+      batch: input_ids, input_mask and segment_ids, integers [B, T]; with
+        unpadding.PLAN, they are computed several in a row.
       dropout_seed: integers [2], or None.
       positions: as of a call.
-
-    Returns:
-      BertOutput.
     """
+    if unpadding.PLAN in batch:
+      return unpadding.encode_packed(
+        self, batch, dropout_seed, positions=positions
+      )
     return self(
       batch["input_ids"], batch["input_mask"], batch["segment_ids"],
       training=dropout_seed is not None, dropout_seed=dropout_seed,
@@ -403,13 +475,13 @@ class BertModel(Weights):
     input_ids,
     input_mask=None,
     token_type_ids=None,
-    training=False,
+    training: bool = False,
     *,
     dropout_seed=None,
     position_ids=None,
     positions=None,
-    return_attention=False,
-  ):
+    return_attention: bool = False,
+  ) -> BertOutput:
     """Encodes sequences.
 
     Args:
@@ -427,38 +499,33 @@ class BertModel(Weights):
         others. None for the whole sequence.
       return_attention: whether to return the attention probabilities.
 
-    Returns:
-      BertOutput.
-
     Raises:
       InputError: a static shape that is not [B, T], or longer than
         max_position_embeddings.
     """
     input_ids = self._checked_ids(input_ids)  # [B, T]
-    seed = layers.training_seed(training, dropout_seed)
-    # Which positions are computed: all, or only tokens.
+    dropout = layers.Dropout.of_call(training, dropout_seed)
     rows = self._rows(input_ids, input_mask)
     # [S, H]: only these rows are computed until `restore` pads them again.
-    x = self._embed(rows, input_ids, token_type_ids, position_ids, seed)
+    x = self._embed(rows, input_ids, token_type_ids, position_ids, dropout)
     bias = layers.attention_bias(input_mask)  # [B, 1, F or 1, T]
     states, all_probs = [rows.restore(x)], []  # [B, T, H]
-    run_layer = layers.layer_function(
+    run_layer = _layer_function(
       self.config, recompute=self._recompute_activations,
       return_attention=return_attention,
-      share_trace=self._skip_padding or not training,
+      is_one_function=self._skip_padding or not training,
     )
-    depth = self.config.num_hidden_layers
-    for number, streams in enumerate(layers.layer_streams(seed, depth)):
+    computed = [rows] * self.config.num_hidden_layers
+    if positions is not None:
       # Every other layer's output is attended to as a whole by the next one.
-      needed = positions if number == depth - 1 else None
+      computed[-1] = unpadding.PickedRows(tf.convert_to_tensor(positions))
+    for number, queries in enumerate(computed):
       x, probs = run_layer(
-        x, self._layer_weights(number), rows=rows, bias=bias,
-        streams=streams, positions=needed,  # [S, H] and [B, N, F, T]
+        x, self._layer_weights(number), rows=rows, queries=queries, bias=bias,
+        dropout={s: dropout.at(f"layer_{number}/{s}") for s in _LAYER_SITES},
       )
-      if needed is not None:
-        rows = layers.PaddedRows(*layers.sizes(needed))  # x is [B P, H] now.
-      states.append(rows.restore(x))
-      all_probs.append(probs)
+      states.append(queries.restore(x))
+      all_probs.append(probs)  # [B, N, F, T]
     return BertOutput(
       embedding_output=states[0],
       all_encoder_layers=tuple(states[1:]),
@@ -478,16 +545,17 @@ class BertModel(Weights):
     return input_ids
 
   def _rows(self, input_ids, input_mask):
-    """Returns what of the batch is computed, a PaddedRows or a TokenRows."""
+    """Returns the rows that are computed: all positions, or only tokens."""
     # Texts that are packed into one sequence (a mask for each of its tokens)
     # leave little padding.
     if self._skip_padding and input_mask is not None:
       mask = tf.convert_to_tensor(input_mask)
       if mask.shape.rank == 2:
-        return layers.TokenRows.of_mask(mask, self.config.num_attention_heads)
-    return layers.PaddedRows(*layers.sizes(input_ids))
+        heads_count = self.config.num_attention_heads
+        return unpadding.TokenRows.of_mask(mask, heads_count)
+    return unpadding.PaddedRows(*layers.sizes(input_ids))
 
-  def _embed(self, rows, input_ids, token_type_ids, position_ids, seed):
+  def _embed(self, rows, input_ids, token_type_ids, position_ids, dropout):
     """Returns [S, H]: word + segment + position, normalized, dropped."""
     weights = self._under(f"{self._scope}/embeddings/")
     # Embeddings are summed in float32. The table of words is not cast whole.
@@ -513,7 +581,7 @@ class BertModel(Weights):
       position_ids = tf.convert_to_tensor(position_ids)
       summed += layers.dense_lookup(table, rows.take(position_ids))
     x = layers.layer_norm(summed, weights, "LayerNorm")  # [S, H]
-    x = layers.dropout(x, self.config.hidden_dropout_prob, seed, "embeddings")
+    x = dropout.at("embeddings")(x, self.config.hidden_dropout_prob)
     return tf.cast(x, self.compute_dtype)
 
   def _add_segments(self, summed, segments):
@@ -523,126 +591,11 @@ class BertModel(Weights):
     return summed + layers.one_hot_lookup(segments, tf.cast(table, tf.float32))
 
   def _layer_weights(self, number):
-    """Returns {name: variable} of a layer, for layers.transformer_layer."""
+    """Returns {name: variable} of a layer, for `transformer_layer`."""
     return self._under(f"{self._scope}/encoder/layer_{number}/")
 
-  def pool(self, first_states):
+  def pool(self, first_states: tf.Tensor) -> tf.Tensor:
     """Returns the pooled output [B, H] of the first tokens' states [B, H]."""
     weights = self._under(f"{self._scope}/pooler/")
     first_states = tf.cast(first_states, self.compute_dtype)
     return layers.dense(first_states, weights, "dense", tf.tanh)
-
-
-# Heads. Their logits are float32 whatever the encoder computes in.
-
-
-class MaskedLMHead(Weights):
-  """Predicts the words at some positions, with the embedding table."""
-
-  def __init__(self, config, word_embeddings, *, seed=12345):
-    """Makes the variables.
-
-    Args:
-      config: BertConfig.
-      word_embeddings: [V, E], shared with the encoder; E is H in BERT.
-      seed: integer, for the initial weights.
-    """
-    shapes = masked_lm_shapes(config, word_embeddings.shape[1])
-    super().__init__(shapes, stddev=config.initializer_range, seed=seed)
-    self._activation = layers.get_activation(config.hidden_act)
-    # In a function, so that the table is not also one of this head's
-    # variables: the encoder's and the head's lists can be joined.
-    self._table = lambda: word_embeddings
-
-  def __call__(self, sequence_output, masked_lm_positions=None):
-    """Returns logits [B, P, V].
-
-    Args:
-      sequence_output: [B, T, H].
-      masked_lm_positions: integers [B, P], indices into the sequence; None
-        where sequence_output [B, P, H] holds these tokens alone.
-    """
-    weights = self._under("cls/predictions/")
-    x = sequence_output
-    if masked_lm_positions is not None:
-      # Before the product with V columns, most of this head's time: only the
-      # masked tokens go through it.
-      x = tf.gather(x, masked_lm_positions, batch_dims=1)  # [B, P, H]
-    x = layers.dense(x, weights, "transform/dense", self._activation)
-    x = layers.layer_norm(x, weights, "transform/LayerNorm")  # [B, P, E]
-    return layers.output_logits(x, self._table(), weights["output_bias"])
-
-
-class _OutputHead(Weights):
-  """Dropout where asked for, then one small product in float32."""
-
-  def __init__(self, config, num_outputs, *, prefix="", stddev, seed):
-    shapes = output_shapes(config, prefix, num_outputs)
-    super().__init__(shapes, stddev=stddev, seed=seed)
-
-  def _logits(self, x, seed=None):
-    x = layers.dropout(tf.cast(x, tf.float32), _HEAD_DROPOUT, seed, "head")
-    return layers.output_logits(x, *self._weights)
-
-
-class NextSentenceHead(_OutputHead):
-  """Tells whether segment B follows segment A (label 0) or is random (1)."""
-
-  def __init__(self, config, *, seed=12345):
-    super().__init__(
-      config,
-      2,
-      prefix="cls/seq_relationship/",
-      stddev=config.initializer_range,
-      seed=seed,
-    )
-
-  def __call__(self, pooled_output):
-    """Returns logits [B, 2] of the pooled output [B, H]."""
-    return self._logits(pooled_output)
-
-
-class ClassificationHead(_OutputHead):
-  """Scores labels (or one number, for regression) of whole sequences."""
-
-  def __init__(self, config, num_labels, *, seed=12345):
-    super().__init__(config, num_labels, stddev=_HEAD_STDDEV, seed=seed)
-
-  def __call__(self, pooled_output, training=False, *, dropout_seed=None):
-    """Returns logits [B, L] of the pooled output [B, H].
-
-    `dropout_seed` is the one given to `BertModel`.
-    """
-    return self._logits(
-      pooled_output, layers.training_seed(training, dropout_seed)
-    )
-
-
-class TokenClassificationHead(_OutputHead):
-  """Scores labels of every token."""
-
-  def __init__(self, config, num_labels, *, seed=12345):
-    super().__init__(config, num_labels, stddev=_HEAD_STDDEV, seed=seed)
-
-  def __call__(self, sequence_output, training=False, *, dropout_seed=None):
-    """Returns logits [B, T, L] of the sequence output [B, T, H].
-
-    `dropout_seed` is the one given to `BertModel`.
-    """
-    return self._logits(
-      sequence_output, layers.training_seed(training, dropout_seed)
-    )
-
-
-class SpanHead(_OutputHead):
-  """Scores every token as the first and as the last of an answer."""
-
-  def __init__(self, config, *, seed=12345):
-    super().__init__(
-      config, 2, prefix="cls/squad/", stddev=_HEAD_STDDEV, seed=seed
-    )
-
-  def __call__(self, sequence_output):
-    """Returns start and end logits, [B, T] each, of [B, T, H]."""
-    start, end = tf.unstack(self._logits(sequence_output), axis=-1)  # [B, T]
-    return start, end

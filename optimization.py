@@ -17,6 +17,7 @@ import re
 import numpy as np
 import tensorflow as tf
 
+import layers
 from common import errors
 
 # Variables whose name holds one of these get no weight decay; `output_bias`
@@ -228,9 +229,10 @@ def lamb_update(
 ):
   """One update of LAMB (You et al., arXiv 1904.00962, algorithm 2).
 
-  As `adam_weight_decay_update`, but the direction is scaled to the norm of the
-  variable. Where either norm is 0 (a variable that starts at zero), or without
-  `layer_adaptation`, the direction keeps its own length.
+  As `adam_weight_decay_update`, but the direction is multiplied by the trust
+  ratio: the norm of the variable over that of the direction. It is 1 where
+  either norm is 0 (a variable that starts at zero) and without
+  `layer_adaptation`.
 
   Returns:
     new param, new m, new v.
@@ -243,17 +245,11 @@ def lamb_update(
     # Both branches of a `where` are computed, so the divisor is made 1 where
     # the ratio is not used.
     usable = tf.logical_and(param_norm > 0.0, norm > 0.0)
-    ratio = tf.where(
+    trust_ratio = tf.where(
       usable, param_norm / tf.where(usable, norm, 1.0), tf.ones_like(norm)
     )
-    direction *= ratio
+    direction *= trust_ratio
   return param - learning_rate * direction, m, v
-
-
-def variable_name(variable):
-  """Name of a variable in checkpoints, the same for each replica's copy."""
-  # Under MirroredStrategy the copies are bert/x:0, bert/x/replica_1:0, ...
-  return re.sub(r"(/replica_\d+)?(:\d+)?$", "", variable.name)
 
 
 def _scaled(grad, scale):
@@ -335,7 +331,7 @@ class AdamWeightDecay:
     strategy = tf.distribute.get_strategy()
     for variable in variables:
       for slot in ("adam_m", "adam_v"):
-        name = f"{variable_name(variable)}/{slot}"
+        name = f"{layers.variable_name(variable)}/{slot}"
         # An empty scope keeps whatever scope the caller is in out of the name.
         with (
           tf.name_scope(""),
@@ -388,10 +384,10 @@ class AdamWeightDecay:
     )
 
   def _multiplier(self, variable):
-    return self._rate_multipliers.get(variable_name(variable), 1.0)
+    return self._rate_multipliers.get(layers.variable_name(variable), 1.0)
 
   def _moments(self, variable):
-    name = variable_name(variable)
+    name = layers.variable_name(variable)
     return self.slots[f"{name}/adam_m"], self.slots[f"{name}/adam_v"]
 
   def _update_by_formula(self, variable, grad, *, learning_rate, **options):
@@ -400,7 +396,7 @@ class AdamWeightDecay:
       tuple(tf.convert_to_tensor(part) for part in state),
       tf.convert_to_tensor(grad),
       learning_rate=learning_rate * self._multiplier(variable),
-      decay=self.decays(variable_name(variable)),
+      decay=self.decays(layers.variable_name(variable)),
       **options,
     )
     for part, value in zip(state, values):
@@ -453,7 +449,7 @@ class AdamWeightDecay:
       for rate in [learning_rate * multiplier]
     }
     for variable, grad in pairs:
-      name = variable_name(variable)
+      name = layers.variable_name(variable)
       rate, decay = rates[self._multiplier(variable)]
       m, v = self._moments(variable)
       # Unlike the original: the decay, which the kernel does not know, is

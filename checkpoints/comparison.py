@@ -13,7 +13,7 @@ import tempfile
 import numpy as np
 import tensorflow as tf
 
-import modeling
+import heads
 from checkpoints import (
   converter,
   huggingface,
@@ -178,24 +178,24 @@ def our_outputs(source, architecture, batch):
     # All positions: the head gathers what it is told to.
     everywhere = tf.tile(tf.range(length)[None], [rows, 1])
     found["masked_lm"] = run(
-      modeling.MaskedLMHead(config, bert.word_embeddings),
+      heads.MaskedLMHead(config, bert.word_embeddings),
       output.sequence_output,
       everywhere,
     )
   if "cls/seq_relationship/output_bias" in shapes:
-    head = modeling.NextSentenceHead(config)
+    head = heads.NextSentenceHead(config)
     found["next_sentence"] = run(head, output.pooled_output)
   if "cls/squad/output_bias" in shapes:
-    head = modeling.SpanHead(config)
+    head = heads.SpanHead(config)
     found["start"], found["end"] = run(head, output.sequence_output)
   if "output_bias" in shapes:
     count = shapes["output_bias"][0]
     # The two classes have the same names: only the architecture tells.
     if architecture.endswith("ForTokenClassification"):
-      head = modeling.TokenClassificationHead(config, count)
+      head = heads.TokenClassificationHead(config, count)
       found["labels"] = run(head, output.sequence_output)
     else:
-      head = modeling.ClassificationHead(config, count)
+      head = heads.ClassificationHead(config, count)
       found["labels"] = run(head, output.pooled_output)
   return {name: value.numpy() for name, value in found.items()}
 

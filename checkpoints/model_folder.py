@@ -15,8 +15,8 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+import layers
 import modeling
-import optimization
 from checkpoints import tokenizer_files, weight_files
 from common import errors, file_io, json_files
 from variants import vocabularies
@@ -42,7 +42,7 @@ def write(
   """
   tf.io.gfile.makedirs(folder)
   # The weights first: the configuration makes the folder one of a model.
-  values = {optimization.variable_name(v): v for v in variables}
+  values = {layers.variable_name(v): v for v in variables}
   if step is not None:
     values["global_step"] = np.int64(step)
   weight_files.write_tf1(os.path.join(folder, "bert_model.ckpt"), values)

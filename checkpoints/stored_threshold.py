@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-import optimization
+import layers
 from checkpoints import weight_files
 from common import errors, json_files
 
@@ -37,7 +37,7 @@ def digest(values):
 
 def digest_of_variables(variables):
   """Returns `digest` of tf.Variables, the head's among them."""
-  return digest({optimization.variable_name(v): v for v in variables})
+  return digest({layers.variable_name(v): v for v in variables})
 
 
 def digest_of_checkpoint(path):

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-import optimization
+import layers
 from checkpoints import huggingface, model_garden
 from common import config_formats, errors, file_io
 
@@ -343,7 +343,7 @@ def load(variables, source, *, allowed_missing=()):
   """
   reader = open_reader(source) if isinstance(source, str) else source
   if not isinstance(variables, dict):
-    variables = {optimization.variable_name(v): v for v in variables}
+    variables = {layers.variable_name(v): v for v in variables}
   report = Report(
     loaded=sorted(variables.keys() & reader.shapes.keys()),
     missing=sorted(variables.keys() - reader.shapes.keys()),

@@ -9,11 +9,13 @@ import functools
 
 import tensorflow as tf
 
+import heads
 import layers
 import modeling
+import unpadding
 from classification import labelled_examples
 from common import choices
-from training import loop, packing, pipeline
+from training import loop, pipeline
 from variants import registry
 
 POOLINGS = choices.WINDOW_POOLINGS
@@ -57,7 +59,7 @@ class ClassifierModel(tf.Module):
     self.config = config
     self.kind = kind
     self.bert = registry.make_encoder(config, **model_options)
-    self.head = modeling.ClassificationHead(
+    self.head = heads.ClassificationHead(
       config, outputs, seed=model_options["seed"]
     )
     self._pooling = pooling
@@ -115,10 +117,10 @@ class ClassifierModel(tf.Module):
       flat = functools.partial(tf.reshape, shape=[-1, length])
     # [n, T] or [B W, T] each
     sequences = {name: flat(batch[name]) for name in names}
-    if packing.PLAN in batch:
-      sequences[packing.PLAN] = batch[packing.PLAN]
-    output = packing.encode(
-      self.bert, sequences, dropout_seed,
+    if unpadding.PLAN in batch:
+      sequences[unpadding.PLAN] = batch[unpadding.PLAN]
+    output = self.bert.encode(
+      sequences, dropout_seed,
       positions=modeling.first_positions(sequences["input_ids"]),
     )
     states = output.sequence_output[:, 0]  # [B W or n, H]

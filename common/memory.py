@@ -1,7 +1,5 @@
 """How much memory this machine has, and whether a model fits."""
 
-import copy
-import math
 import os
 
 from common import errors
@@ -39,21 +37,6 @@ def describe(size):
   size = min(size, 10**300)  # What a float can hold.
   power = min((len(str(size)) - 1) // 3, len(_UNITS) - 1)
   return f"{size / 1000**power:.3g} {_UNITS[power]}"
-
-
-def count_parameters(config, shapes):
-  """Returns how many numbers the variables of an encoder hold.
-
-  Args:
-    config: modeling.BertConfig.
-    shapes: function of it; returns {name: shape}.
-  """
-  # By one layer: the list of all names could be too long to be made.
-  one = copy.copy(config)
-  one.num_hidden_layers = 1
-  sizes = {name: math.prod(shape) for name, shape in shapes(one).items()}
-  in_layer = sum(s for name, s in sizes.items() if "/layer_0/" in name)
-  return sum(sizes.values()) + (config.num_hidden_layers - 1) * in_layer
 
 
 def check_parameters(count, largest):

@@ -7,9 +7,10 @@ import re
 
 import tensorflow as tf
 
+import heads
 import modeling
 from pretraining import span_boundary
-from training import loop, packing, pipeline
+from training import loop, pipeline
 from variants import registry
 
 
@@ -29,12 +30,12 @@ class PretrainingModel(tf.Module):
     # One for all: initial weights are a function of seed and name.
     seed = model_options["seed"]
     self.bert = registry.make_encoder(config, **model_options)
-    self.masked_lm = modeling.MaskedLMHead(
+    self.masked_lm = heads.MaskedLMHead(
       config, self.bert.word_embeddings, seed=seed
     )
     self.next_sentence = None
     if with_next_sentence:
-      self.next_sentence = modeling.NextSentenceHead(config, seed=seed)
+      self.next_sentence = heads.NextSentenceHead(config, seed=seed)
     self.span_boundary = None
     if with_span_boundary:
       self.span_boundary = span_boundary.SpanBoundaryHead(
@@ -63,8 +64,8 @@ class PretrainingModel(tf.Module):
       spans = span_boundary.find_spans(batch)
       needed += [spans.left, spans.right]
     places = tf.concat(needed, axis=1)
-    output = packing.encode(
-      self.bert, batch, dropout_seed, positions=None if whole else places
+    output = self.bert.encode(
+      batch, dropout_seed, positions=None if whole else places
     )
     # With `positions` the encoder's last states are those of `places`.
     states = picked = output.sequence_output

@@ -22,7 +22,6 @@ from typing import NamedTuple
 import tensorflow as tf
 
 import layers
-import modeling
 
 # As in the authors' code: places have embeddings of 200 numbers (also in the
 # paper), and what comes after the 20th token of a span is not predicted.
@@ -80,7 +79,7 @@ def label_weights(batch):
   return batch["masked_lm_weights"] * tf.cast(in_reach, tf.float32)
 
 
-class SpanBoundaryHead(modeling.Weights):
+class SpanBoundaryHead(layers.Weights):
   """Predicts the words of spans from the tokens around them.
 
   Variables, below cls/span_boundary/: position_embeddings [20, 200],

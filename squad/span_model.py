@@ -5,8 +5,8 @@ Letters: B batch, T tokens of a window.
 
 import tensorflow as tf
 
-import modeling
-from training import loop, packing, pipeline
+import heads
+from training import loop, pipeline
 from variants import registry
 
 # What the checkpoint of an encoder need not have. As in the original: the
@@ -25,7 +25,7 @@ class SpanModel(tf.Module):
     """Makes the variables; the options are those of modeling.BertModel."""
     super().__init__()
     self.bert = registry.make_encoder(config, **model_options)
-    self.head = modeling.SpanHead(config, seed=model_options["seed"])
+    self.head = heads.SpanHead(config, seed=model_options["seed"])
 
   def __call__(self, batch, dropout_seed=None):
     """Returns float32 start logits and end logits, [B, T] each.
@@ -34,7 +34,7 @@ class SpanModel(tf.Module):
       batch: dict of input_ids, input_mask and segment_ids, int32 [B, T].
       dropout_seed: int32 [2] in training, else None.
     """
-    output = packing.encode(self.bert, batch, dropout_seed)
+    output = self.bert.encode(batch, dropout_seed)
     return self.head(output.sequence_output)
 
   def trained_variables(self):

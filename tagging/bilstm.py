@@ -134,7 +134,7 @@ class FeatureTagger(tf.Module):
     lengths = tf.reduce_sum(input_mask, axis=1)  # [B]
     for weights in self._lstm:
       x = bilstm(x, lengths, *weights)  # [B, T, 2S]
-    x = layers.dropout(x, _DROPOUT, dropout_seed, "tagging")
+    x = layers.Dropout(dropout_seed).at("tagging")(x, _DROPOUT)
     return layers.output_logits(x, self._output_weights, self._output_bias)
 
   def features(self, output: modeling.BertOutput) -> tf.Tensor:

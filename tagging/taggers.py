@@ -7,9 +7,9 @@ from typing import Callable
 
 import tensorflow as tf
 
-import modeling
+import heads
 from tagging import bilstm, dataset, encoder_states
-from training import loop, packing, pipeline
+from training import loop, pipeline
 from variants import registry
 
 # What the checkpoint of an encoder need not have.
@@ -54,7 +54,7 @@ class TaggingModel(tf.Module):
         config, num_labels, features=features, size=bilstm_size, seed=seed
       )
     else:
-      self.head = modeling.TokenClassificationHead(
+      self.head = heads.TokenClassificationHead(
         config, num_labels, seed=seed
       )
 
@@ -70,7 +70,7 @@ class TaggingModel(tf.Module):
     """
     # The encoder is trained: it drops units in training, as the head does.
     if not self.is_frozen:
-      output = packing.encode(self.bert, batch, dropout_seed)
+      output = self.bert.encode(batch, dropout_seed)
       return self.head(
         output.sequence_output,
         dropout_seed is not None,

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import heads
 import modeling
 from checkpoints import weight_names
 from tagging import bilstm
@@ -19,10 +20,10 @@ def variable_names(module):
 def test_every_variable_of_the_project_is_in_the_table():
   names = {
     *modeling.bert_shapes(CONFIG),
-    *modeling.masked_lm_shapes(CONFIG),
-    *modeling.output_shapes(CONFIG, "cls/seq_relationship/", 2),
-    *modeling.output_shapes(CONFIG, "", 2),
-    *modeling.output_shapes(CONFIG, "cls/squad/", 2),
+    *heads.masked_lm_shapes(CONFIG),
+    *heads.output_shapes(CONFIG, "cls/seq_relationship/", 2),
+    *heads.output_shapes(CONFIG, "", 2),
+    *heads.output_shapes(CONFIG, "cls/squad/", 2),
     *variable_names(
       bilstm.FeatureTagger(CONFIG, 2, features="weighted_sum_all", size=2)
     ),

@@ -159,8 +159,12 @@ def test_one_hot_lookup_gives_zeros_out_of_range():
   np.testing.assert_array_equal(value, [[[3.0, 4.0], [0.0, 0.0]]])
 
 
+def drop(x, rate, seed, site="here"):
+  return layers.Dropout(seed).at(site)(x, rate)
+
+
 def test_dropout_keeps_the_mean_and_the_share():
-  dropped = layers.dropout(tf.ones([100, 1000]), 0.1, [1, 2], "here").numpy()
+  dropped = drop(tf.ones([100, 1000]), 0.1, [1, 2]).numpy()
   assert sorted(set(dropped.ravel())) == [0.0, np.float32(1 / 0.9)]
   # Five standard deviations of a share of 100,000: 0.0047.
   assert abs((dropped == 0).mean() - 0.1) < 0.0047
@@ -169,11 +173,11 @@ def test_dropout_keeps_the_mean_and_the_share():
 def test_dropout_is_a_function_of_seed_and_site():
   x = tf.ones([64, 64])
   masks = [
-    layers.dropout(x, 0.5, seed, site).numpy()
+    drop(x, 0.5, seed, site).numpy()
     for seed in ([1, 2], [1, 3], [2, 2])
     for site in ("layer_0/output", "layer_1/output")
   ]
-  again = layers.dropout(x, 0.5, [1, 2], "layer_0/output").numpy()
+  again = drop(x, 0.5, [1, 2], "layer_0/output").numpy()
   np.testing.assert_array_equal(masks[0], again)
   for i, first in enumerate(masks):
     for second in masks[:i]:
@@ -182,12 +186,9 @@ def test_dropout_is_a_function_of_seed_and_site():
 
 
 def test_dropout_is_the_same_under_xla():
-  def drop(x):
-    return layers.dropout(x, 0.1, [3, 4], "here")
-
   x = tf.ones([32, 32])
   compiled = tf.function(drop, jit_compile=True)
-  np.testing.assert_array_equal(drop(x), compiled(x))
+  np.testing.assert_array_equal(drop(x, 0.1, [3, 4]), compiled(x, 0.1, [3, 4]))
 
 
 @pytest.mark.parametrize(
@@ -195,7 +196,7 @@ def test_dropout_is_the_same_under_xla():
 )
 def test_dropout_off_is_the_input_itself(rate, seed):
   x = tf.ones([2])
-  assert layers.dropout(x, rate, seed, "here") is x
+  assert drop(x, rate, seed) is x
 
 
 def test_attention_bias_of_the_two_kinds_of_mask():
@@ -206,8 +207,9 @@ def test_attention_bias_of_the_two_kinds_of_mask():
   assert layers.attention_bias(None) is None
 
 
-def test_training_seed():
-  assert layers.training_seed(False, [1, 2]) is None
-  np.testing.assert_array_equal(layers.training_seed(True, [1, 2]), [1, 2])
-  first, second = (layers.training_seed(True, None) for _ in range(2))
+def test_dropout_of_a_call():
+  of_call = layers.Dropout.of_call
+  assert of_call(False, [1, 2]).seed is None
+  np.testing.assert_array_equal(of_call(True, [1, 2]).seed, [1, 2])
+  first, second = (of_call(True).seed for _ in range(2))
   assert first.shape == [2] and np.any(first != second)

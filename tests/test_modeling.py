@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import heads
 import modeling
 import two_replicas
 from common import errors
@@ -126,11 +127,11 @@ def released(checkpoint):
 def head_shapes(config, kind):
   if kind == "pretraining":
     return {
-      **modeling.masked_lm_shapes(config),
-      **modeling.output_shapes(config, "cls/seq_relationship/", 2),
+      **heads.masked_lm_shapes(config),
+      **heads.output_shapes(config, "cls/seq_relationship/", 2),
     }
   prefix = "cls/squad/" if kind == "squad" else ""
-  return modeling.output_shapes(config, prefix, 2)
+  return heads.output_shapes(config, prefix, 2)
 
 
 @pytest.mark.parametrize(
@@ -209,10 +210,10 @@ def test_every_variable_is_in_the_table_and_trainable():
   modules = make_everything(config)
   tables = [
     modeling.bert_shapes(config),
-    modeling.masked_lm_shapes(config),
-    modeling.output_shapes(config, "cls/seq_relationship/", 2),
-    modeling.output_shapes(config, "", 3),
-    modeling.output_shapes(config, "cls/squad/", 2),
+    heads.masked_lm_shapes(config),
+    heads.output_shapes(config, "cls/seq_relationship/", 2),
+    heads.output_shapes(config, "", 3),
+    heads.output_shapes(config, "cls/squad/", 2),
   ]
   for module, table in zip(modules, tables):
     found = [(v.name, tuple(v.shape)) for v in module.trainable_variables]

@@ -3,7 +3,6 @@
 import pytest
 import tensorflow as tf
 
-import layers
 import modeling
 import two_replicas
 from tiny_model import assert_close, batch, classifier, classifier_step, tiny
@@ -34,14 +33,14 @@ def test_graph_xla_and_recomputation_equal_eager(recompute, jit_compile):
 
 @pytest.fixture
 def layer_calls(monkeypatch):
-  """A list that every call of layers.transformer_layer makes longer."""
-  calls, function = [], layers.transformer_layer
+  """A list that every call of modeling.transformer_layer makes longer."""
+  calls, function = [], modeling.transformer_layer
 
   def counted(*arguments, **options):
     calls.append(1)
     return function(*arguments, **options)
 
-  monkeypatch.setattr(layers, "transformer_layer", counted)
+  monkeypatch.setattr(modeling, "transformer_layer", counted)
   return calls
 
 

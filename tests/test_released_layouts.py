@@ -13,6 +13,7 @@ import pytest
 import safetensors.numpy
 import tensorflow as tf
 
+import heads
 import modeling
 import script_runner
 import tiny_model
@@ -41,11 +42,11 @@ SHAPE = {
   ).split()
 }
 HEADS = {
-  "masked_lm": modeling.masked_lm_shapes(tiny_model.tiny(vocab_size=12)),
-  "next_sentence": modeling.output_shapes(
+  "masked_lm": heads.masked_lm_shapes(tiny_model.tiny(vocab_size=12)),
+  "next_sentence": heads.output_shapes(
     tiny_model.tiny(), "cls/seq_relationship/", 2
   ),
-  "classifier": modeling.output_shapes(tiny_model.tiny(), "", 3),
+  "classifier": heads.output_shapes(tiny_model.tiny(), "", 3),
 }
 
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 import optimization
 import tiny_model
 import two_replicas
+import unpadding
 from classification import classifier
 from pretraining import pretrainer
 from squad import span_model
@@ -42,7 +43,7 @@ def sequences(rng, *shape):
 
 def inside(rng, batch, *shape):
   """Random positions [B, ...] within the sequences of a batch."""
-  extents = packing.extents(tf.constant(batch["input_mask"])).numpy()
+  extents = unpadding.extents(tf.constant(batch["input_mask"])).numpy()
   extents = extents.reshape([-1] + [1] * len(shape))
   return rng.randint(0, 1000, [COUNT, *shape]) % extents
 

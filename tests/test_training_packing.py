@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import modeling
 import tiny_model
+import unpadding
 from common import tfrecord
 from training import packing, pipeline
 from variants import registry
@@ -58,7 +59,7 @@ def packed(batch, parts=1):
 
 def test_what_a_sequence_takes_of_a_row():
   mask = [[1, 1, 0, 0], [0, 1, 0, 1], [0, 1, 0, 0], [0, 0, 0, 0]]
-  assert packing.extents(tf.constant(mask)).numpy().tolist() == [2, 4, 2, 4]
+  assert unpadding.extents(tf.constant(mask)).numpy().tolist() == [2, 4, 2, 4]
   # Windows that are not there take nothing, the first always something.
   windows = tf.constant([[mask[0], mask[3]], [mask[3], mask[2]]])
   lengths = packing.lengths_to_pack(windows, 2)
@@ -94,7 +95,7 @@ def test_no_row_overflows_and_no_two_rows_could_be_one(seed):
 @pytest.mark.parametrize("parts", [1, 2])
 def test_every_sequence_is_in_the_plan_once(parts):
   batch = batch_of(random_masks(16, seed=1, empty=1))
-  plan = packed(batch, parts)[packing.PLAN].numpy()
+  plan = packed(batch, parts)[unpadding.PLAN].numpy()
   for part in np.split(plan, parts):
     numbers = np.sort(part[part >= 0])
     assert numbers.tolist() == list(range(16 // parts))
@@ -120,8 +121,9 @@ def test_every_token_is_computed_once_and_sees_its_own_sequence():
   # Each position of the batch has an id of its own, 0 is none.
   ids = 1 + np.arange(mask.size).reshape(mask.shape)
   seen = Recorder()
-  packing.encode(seen, {**batch, "input_ids": tf.constant(ids, tf.int32)})
-  extents = packing.extents(mask).numpy()
+  batch["input_ids"] = tf.constant(ids, tf.int32)
+  unpadding.encode_packed(seen, batch)
+  extents = unpadding.extents(mask).numpy()
   kept = np.concatenate([row[:n] for row, n in zip(ids, extents)])
   assert sorted(seen.ids[seen.ids > 0]) == sorted(kept)
   for row in range(len(seen.ids)):
@@ -146,7 +148,7 @@ def encoder(variant="bert", **options):
 def states_and_gradients(model, batch, positions, weight):
   """Last states, pooled output, and gradients of a weighted sum of both."""
   with tf.GradientTape() as tape:
-    output = packing.encode(model, batch, positions=positions)
+    output = model.encode(batch, positions=positions)
     states = output.sequence_output
     loss = tf.reduce_sum(states * weight)
     loss += tf.reduce_sum(tf.sin(output.pooled_output))
@@ -180,7 +182,7 @@ def test_states_and_gradients_are_those_of_a_row_for_each(
   mask = random_masks(8, seed=5, longest=6, empty=1)
   mask[:, 0] |= mask[:, 1]
   batch = batch_of(mask)
-  extents = packing.extents(mask).numpy()[:, None]
+  extents = unpadding.extents(mask).numpy()[:, None]
   positions = None
   is_read = (np.arange(LENGTH) < extents).astype(np.float32)
   if read:
@@ -201,7 +203,7 @@ def test_the_rate_of_filling_is_that_of_the_rows():
   metrics = pipeline.token_metrics(batch)
   assert metrics["fill_rate"] == (tokens, 8 * LENGTH)
   batch = packed(batch)
-  rows = len(batch[packing.PLAN])
+  rows = len(batch[unpadding.PLAN])
   assert rows < 8
   metrics = pipeline.token_metrics(batch)
   assert metrics["fill_rate"] == (tokens, rows * LENGTH)
@@ -244,12 +246,12 @@ def test_all_batches_of_a_run_have_one_shape_and_the_fullest_just_fits(
     tf.distribute.get_strategy(), files, FEATURES, **options, first_step=0,
     packed=fits,
   )
-  assert batches.element_spec[packing.PLAN].shape == (
+  assert batches.element_spec[unpadding.PLAN].shape == (
     parts * fits.rows, fits.sequences
   )
   fullest, tokens = np.zeros([2], int), 0
   for batch in batches.take(20):
-    plan = batch[packing.PLAN].numpy()
+    plan = batch[unpadding.PLAN].numpy()
     for part in np.split(plan, parts):
       numbers = part[part >= 0]
       assert sorted(numbers) == list(range(8 // parts))

@@ -18,6 +18,7 @@ from typing import Callable, Optional
 import tensorflow as tf
 from absl import logging
 
+import layers
 import optimization
 from checkpoints import weight_files
 from common import errors
@@ -363,7 +364,7 @@ class Trainer:
     extra = [scale.scale, scale.finite_steps] if scale.enabled else []
     counters = [self.global_step, self.applied_updates]
     variables = self._variables + extra + counters
-    by_name = {optimization.variable_name(v): v for v in variables}
+    by_name = {layers.variable_name(v): v for v in variables}
     return {**by_name, **self._optimizer.slots}
 
   def start_from(self, start, *, may_be_missing=()):
@@ -397,7 +398,7 @@ class Trainer:
         "--freeze_encoder and --optimizer, or give another --output_dir and "
         f"--init_checkpoint={path}"
       )
-    updates = optimization.variable_name(self.applied_updates)
+    updates = layers.variable_name(self.applied_updates)
     # A run that is in float16 from now on starts with a new scale.
     report = weight_files.load(
       self.state(),

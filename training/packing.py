@@ -3,8 +3,8 @@
 Where XLA compiles the step, all batches are padded to T positions. Packing lays
 the sequences of a batch into fewer rows of T positions and computes those. The
 examples of a step stay the same, and so do its loss and its gradient: a batch
-keeps all of its tensors, and gets one more, the plan of its rows. Models call
-`encode`, which follows the plan if there is one.
+keeps all of its tensors, and gets one more, the plan of its rows, which
+modeling.BertModel.encode follows.
 
 Attention does not cross from one sequence of a row to the next, and positions
 count from 0 in each. Dropout draws one number for each position of a row, so
@@ -20,39 +20,9 @@ from typing import NamedTuple
 import tensorflow as tf
 
 import layers
-
-# The plan in a batch: int32 [R, Q], the numbers of the sequences in each row,
-# -1 behind the last. One tensor is enough: how long sequences are, and so
-# where they start, follows from input_mask.
-PLAN = "packed_rows"
-
+import unpadding
 
 # Which sequence is in which row
-
-
-def extents(input_mask):
-  """Returns how many positions each sequence takes, int32 [...].
-
-  As in modeling.py, a sequence without tokens attends to all T positions, so it
-  takes a row for itself.
-
-  Args:
-    input_mask: integers [..., T], 1 for tokens.
-  """
-  last = token_ends(input_mask)
-  return tf.where(last > 0, last, tf.shape(input_mask)[-1])
-
-
-def token_ends(input_mask):
-  """Returns the last token's position plus one, int32 [...]; 0 without one.
-
-  Not the number of tokens: some may be masked before the last.
-
-  Args:
-    input_mask: integers [..., T], 1 for tokens.
-  """
-  position = tf.range(tf.shape(input_mask)[-1]) + 1
-  return tf.reduce_max(tf.where(input_mask > 0, position, 0), axis=-1)
 
 
 def lengths_to_pack(input_mask, num_groups):
@@ -65,7 +35,7 @@ def lengths_to_pack(input_mask, num_groups):
     num_groups: G, in how many equal parts, each packed on its own, the batch
       is cut.
   """
-  lengths = extents(input_mask)
+  lengths = unpadding.extents(input_mask)
   if input_mask.shape.rank == 3:
     is_empty = tf.equal(tf.reduce_max(input_mask, axis=-1), 0)
     is_further = tf.range(tf.shape(input_mask)[1]) > 0
@@ -145,8 +115,8 @@ class Packing(NamedTuple):
       batch: dict with input_mask, integers [B, T] or [B, W, T].
 
     Returns:
-      The dict with PLAN [parts R, Q] too; the numbers of sequences are those
-      within a part.
+      The dict with unpadding.PLAN [parts R, Q] too; the numbers of sequences
+      are those within a part.
     """
     mask = batch["input_mask"]
     lengths = lengths_to_pack(mask, self.parts)
@@ -162,7 +132,7 @@ class Packing(NamedTuple):
       tf.boolean_mask(numbers, is_there),
     )
     plan = tf.reshape(plan, [self.parts * self.rows, self.sequences])
-    return {**batch, PLAN: plan}
+    return {**batch, unpadding.PLAN: plan}
 
 
 class Measured(NamedTuple):
@@ -240,158 +210,6 @@ def measure(masks, *, group_size, parts):
 def num_positions(batch):
   """Returns how many positions are computed of a batch, an int32 scalar."""
   mask = batch["input_mask"]
-  if PLAN not in batch:
+  if unpadding.PLAN not in batch:
     return tf.size(mask)
-  return tf.shape(batch[PLAN])[0] * tf.shape(mask)[-1]
-
-
-# Through the rows
-
-
-class _Rows(NamedTuple):
-  """Where the S sequences [S, T] of a batch are in its rows [R, T].
-
-  Attributes:
-    plan: int32 [R, Q], see PLAN.
-    starts: int32 [R, Q], where each of them starts.
-    extents: int32 [S], how many positions each sequence takes.
-    slot_of: int32 [R, T], which of a row's sequences a position is in; Q
-      behind the last.
-    sources: int32 [R, T], where in flat [S, T] each position comes from.
-    places: int32 [S], where in flat [R, Q] each sequence is.
-  """
-
-  plan: tf.Tensor
-  starts: tf.Tensor
-  extents: tf.Tensor
-  slot_of: tf.Tensor
-  sources: tf.Tensor
-  places: tf.Tensor
-
-  @classmethod
-  def of_plan(cls, plan, input_mask):
-    """Makes it of a plan [R, Q] and input_mask, integers [S, T]."""
-    count, length = layers.sizes(input_mask)
-    num_rows, fullest = layers.sizes(plan)
-    sizes = extents(input_mask)
-    is_there = plan >= 0
-    number = tf.maximum(plan, 0)
-    taken = tf.where(is_there, tf.gather(sizes, number), 0)  # [R, Q]
-    starts = tf.cumsum(taken, axis=1, exclusive=True)
-    ends = (starts + taken)[:, tf.newaxis]  # [R, 1, Q]
-    position = tf.range(length)
-    behind = tf.cast(ends <= position[:, tf.newaxis], tf.int32)  # [R, T, Q]
-    slot_of = tf.reduce_sum(behind, axis=2)
-    slot = tf.minimum(slot_of, fullest - 1)
-    sources = position - tf.gather(starts, slot, batch_dims=1)
-    sources += tf.gather(number, slot, batch_dims=1) * length
-    # The slots that hold nothing are those of a sequence behind the last.
-    owners = tf.reshape(tf.where(is_there, plan, count), [-1])
-    places = tf.math.unsorted_segment_max(
-      tf.range(num_rows * fullest), owners, count + 1
-    )
-    return cls(
-      plan=plan,
-      starts=starts,
-      extents=sizes,
-      slot_of=slot_of,
-      sources=tf.where(slot_of < fullest, sources, 0),
-      # Sequences that are in no row: any place will do.
-      places=tf.maximum(places[:count], 0),
-    )
-
-  def is_used(self):
-    """Returns bool [R, T], False behind the last sequence of a row."""
-    return self.slot_of < tf.shape(self.plan)[1]
-
-  def take(self, values):
-    """Returns integers [R, T] of [S, T], 0 where there is no sequence."""
-    taken = tf.gather(tf.reshape(values, [-1]), self.sources)
-    return tf.where(self.is_used(), taken, 0)
-
-  def attention_mask(self, input_mask):
-    """Returns bool [R, F, T]: each position sees its sequence's tokens."""
-    is_token = self.take(input_mask) > 0
-    slot = self.slot_of[:, tf.newaxis]
-    is_same = tf.equal(tf.transpose(slot, [0, 2, 1]), slot)
-    return is_same & is_token[:, tf.newaxis]
-
-  def positions(self, positions):
-    """Returns int32 [R, Q, P], where in the rows positions [S, P] are."""
-    number = tf.maximum(self.plan, 0)
-    # Of a record's unused predictions nothing is read: they stay in range.
-    last = self.extents[:, tf.newaxis] - 1
-    within = tf.minimum(tf.cast(positions, tf.int32), last)
-    found = tf.gather(within, number) + self.starts[:, :, tf.newaxis]
-    return tf.where(self.plan[:, :, tf.newaxis] >= 0, found, 0)
-
-  def restore(self, states):
-    """Returns [S, T, H] of the rows' states [R, T, H], zeros for padding."""
-    length = layers.sizes(states)[1]
-    position = tf.range(length)
-    is_inside = position < self.extents[:, tf.newaxis]
-    first = self.places // tf.shape(self.plan)[1] * length
-    first += tf.gather(tf.reshape(self.starts, [-1]), self.places)
-    numbers = tf.where(is_inside, first[:, tf.newaxis] + position, 0)
-    found = layers.collect(
-      states, numbers, self.sources, self.is_used()[:, :, tf.newaxis]
-    )
-    return found * tf.cast(is_inside[:, :, tf.newaxis], states.dtype)
-
-  def restore_slots(self, states):
-    """Returns [S, D] of what was computed for each slot, [R, Q, D]."""
-    is_there = self.plan[:, :, tf.newaxis] >= 0
-    number = tf.maximum(self.plan, 0)
-    return layers.collect(states, self.places, number, is_there)
-
-
-def encode(encoder, batch, dropout_seed=None, *, positions=None):
-  """Encodes a batch, in rows if it has a plan: see modeling.BertModel.encode.
-
-  Args:
-    encoder: modeling.BertModel.
-    batch: dict of input_ids, input_mask and segment_ids, int32 [S, T]; with
-      PLAN, they are computed in its rows.
-    dropout_seed: int32 [2] in training, else None.
-    positions: integers [S, P], the tokens whose states are needed, 0 first
-      where the pooled output is; None for all.
-
-  Returns:
-    modeling.BertOutput. With a plan, sequence_output ([S, T, H], zeros for
-    padding, or [S, P, H]) and pooled_output are those of the sequences, and
-    everything else is of the rows.
-  """
-  if PLAN not in batch:
-    return encoder.encode(batch, dropout_seed, positions=positions)
-  rows = _Rows.of_plan(batch[PLAN], batch["input_mask"])
-  count, length = layers.sizes(batch["input_ids"])
-  own_positions = tf.zeros([count, 1], tf.int32) + tf.range(length)
-  needed = None
-  if positions is not None:
-    places = rows.positions(positions)  # [R, Q, P]
-    num_rows, fullest, read = layers.sizes(places)
-    # More than the row has, where its sequences are short: then all of it.
-    if fullest * read < length:
-      needed = tf.reshape(places, [num_rows, fullest * read])
-  output = encoder(
-    rows.take(batch["input_ids"]),
-    rows.attention_mask(batch["input_mask"]),
-    rows.take(batch["segment_ids"]),
-    training=dropout_seed is not None,
-    dropout_seed=dropout_seed,
-    position_ids=rows.take(own_positions),
-    positions=needed,
-  )
-  states = output.sequence_output
-  if positions is None:
-    states = rows.restore(states)
-  else:
-    if needed is None:
-      places = tf.reshape(places, [num_rows, fullest * read])
-      states = tf.gather(states, places, batch_dims=1)
-    width = states.shape[-1]
-    states = tf.reshape(states, [num_rows, fullest, read * width])
-    states = tf.reshape(rows.restore_slots(states), [count, read, width])
-  return output._replace(
-    sequence_output=states, pooled_output=encoder.pool(states[:, 0])
-  )
+  return tf.shape(batch[unpadding.PLAN])[0] * tf.shape(mask)[-1]

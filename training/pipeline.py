@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+import unpadding
 from common import errors, file_io, tfrecord
 from training import input_sequences, packing
 
@@ -456,7 +457,7 @@ def token_metrics(batch):
   """Returns metrics of what a batch holds, pairs of float32 scalars.
 
   Args:
-    batch: dict with `input_mask`, [B, ..., T], and packing.PLAN where it is
+    batch: dict with `input_mask`, [B, ..., T], and unpadding.PLAN where it is
       packed.
 
   Returns:
@@ -588,7 +589,7 @@ def trim_to_longest(batch, multiple=input_sequences.LENGTH_MULTIPLE):
   if "input_mask" not in batch:
     return batch
   mask = batch["input_mask"]
-  longest = tf.reduce_max(packing.token_ends(mask))
+  longest = tf.reduce_max(unpadding.token_ends(mask))
   rounded = -(-longest // multiple) * multiple
   # At least position 0, which heads read whatever the mask says.
   length = tf.minimum(tf.maximum(rounded, 1), tf.shape(mask)[-1])

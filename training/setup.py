@@ -8,6 +8,7 @@ import functools
 
 from absl import logging
 
+import layers
 import modeling
 import optimization
 from common import errors, file_io, tfrecord
@@ -266,7 +267,7 @@ def make_trainer(
   )
   depth = config.num_hidden_layers
   # Without the marks of replicas, which the flags' rules do not know.
-  by_name = {optimization.variable_name(v): v for v in trained}
+  by_name = {layers.variable_name(v): v for v in trained}
   names = optimization.trainable_names(
     by_name,
     depth,

@@ -1,0 +1,145 @@
+"""The heads on the encoder. Their logits are float32 whatever it computes in.
+
+The letters in the shapes are those of modeling.py.
+"""
+
+import tensorflow as tf
+
+import layers
+
+# As in the original: new heads ignore initializer_range and drop 10 % of their
+# input even where the configuration says hidden_dropout_prob 0.
+_HEAD_STDDEV = 0.02
+_HEAD_DROPOUT = 0.1
+
+
+def masked_lm_shapes(config, width=None):
+  """Returns {name: shape} of a `MaskedLMHead` without its table [V, width]."""
+  width = width or config.hidden_size
+  return {
+    **layers.dense_shapes(
+      "cls/predictions/transform/dense", config.hidden_size, width
+    ),
+    **layers.norm_shapes("cls/predictions/transform/LayerNorm", width),
+    "cls/predictions/output_bias": (config.vocab_size,),
+  }
+
+
+def output_shapes(config, prefix, num_outputs):
+  """Returns {name: shape} of one last product, stored as [outputs, H]."""
+  return {
+    f"{prefix}output_weights": (num_outputs, config.hidden_size),
+    f"{prefix}output_bias": (num_outputs,),
+  }
+
+
+class MaskedLMHead(layers.Weights):
+  """Predicts the words at some positions, with the embedding table."""
+
+  def __init__(self, config, word_embeddings, *, seed=12345):
+    """Makes the variables.
+
+    Args:
+      config: BertConfig.
+      word_embeddings: [V, E], shared with the encoder; E is H in BERT.
+      seed: integer, for the initial weights.
+    """
+    shapes = masked_lm_shapes(config, word_embeddings.shape[1])
+    super().__init__(shapes, stddev=config.initializer_range, seed=seed)
+    self._activation = layers.get_activation(config.hidden_act)
+    # In a function, so that the table is not also one of this head's
+    # variables: the encoder's and the head's lists can be joined.
+    self._table = lambda: word_embeddings
+
+  def __call__(self, sequence_output, masked_lm_positions=None):
+    """Returns logits [B, P, V].
+
+    Args:
+      sequence_output: [B, T, H].
+      masked_lm_positions: integers [B, P], indices into the sequence; None
+        where sequence_output [B, P, H] holds these tokens alone.
+    """
+    weights = self._under("cls/predictions/")
+    x = sequence_output
+    if masked_lm_positions is not None:
+      # Before the product with V columns, most of this head's time: only the
+      # masked tokens go through it.
+      x = tf.gather(x, masked_lm_positions, batch_dims=1)  # [B, P, H]
+    x = layers.dense(x, weights, "transform/dense", self._activation)
+    x = layers.layer_norm(x, weights, "transform/LayerNorm")  # [B, P, E]
+    return layers.output_logits(x, self._table(), weights["output_bias"])
+
+
+class _OutputHead(layers.Weights):
+  """Dropout where asked for, then one small product in float32."""
+
+  def __init__(self, config, num_outputs, *, prefix="", stddev, seed):
+    shapes = output_shapes(config, prefix, num_outputs)
+    super().__init__(shapes, stddev=stddev, seed=seed)
+
+  def _logits(self, x, dropout=layers.Dropout()):
+    x = dropout.at("head")(tf.cast(x, tf.float32), _HEAD_DROPOUT)
+    return layers.output_logits(x, *self._weights)
+
+
+class NextSentenceHead(_OutputHead):
+  """Tells whether segment B follows segment A (label 0) or is random (1)."""
+
+  def __init__(self, config, *, seed=12345):
+    super().__init__(
+      config,
+      2,
+      prefix="cls/seq_relationship/",
+      stddev=config.initializer_range,
+      seed=seed,
+    )
+
+  def __call__(self, pooled_output):
+    """Returns logits [B, 2] of the pooled output [B, H]."""
+    return self._logits(pooled_output)
+
+
+class ClassificationHead(_OutputHead):
+  """Scores labels (or one number, for regression) of whole sequences."""
+
+  def __init__(self, config, num_labels, *, seed=12345):
+    super().__init__(config, num_labels, stddev=_HEAD_STDDEV, seed=seed)
+
+  def __call__(self, pooled_output, training=False, *, dropout_seed=None):
+    """Returns logits [B, L] of the pooled output [B, H].
+
+    `dropout_seed` is the one given to `BertModel`.
+    """
+    return self._logits(
+      pooled_output, layers.Dropout.of_call(training, dropout_seed)
+    )
+
+
+class TokenClassificationHead(_OutputHead):
+  """Scores labels of every token."""
+
+  def __init__(self, config, num_labels, *, seed=12345):
+    super().__init__(config, num_labels, stddev=_HEAD_STDDEV, seed=seed)
+
+  def __call__(self, sequence_output, training=False, *, dropout_seed=None):
+    """Returns logits [B, T, L] of the sequence output [B, T, H].
+
+    `dropout_seed` is the one given to `BertModel`.
+    """
+    return self._logits(
+      sequence_output, layers.Dropout.of_call(training, dropout_seed)
+    )
+
+
+class SpanHead(_OutputHead):
+  """Scores every token as the first and as the last of an answer."""
+
+  def __init__(self, config, *, seed=12345):
+    super().__init__(
+      config, 2, prefix="cls/squad/", stddev=_HEAD_STDDEV, seed=seed
+    )
+
+  def __call__(self, sequence_output):
+    """Returns start and end logits, [B, T] each, of [B, T, H]."""
+    start, end = tf.unstack(self._logits(sequence_output), axis=-1)  # [B, T]
+    return start, end
