@@ -8,6 +8,7 @@ import tensorflow as tf
 # Run as a script, this folder is on the path and its parent is not.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+import heads
 import modeling
 import optimization
 from pretraining import pretrainer
@@ -50,7 +51,7 @@ class Classifier(_Steps):
   def __init__(self, values, *, dtype, compiled=False):
     config = modeling.BertConfig(**values)
     self._model = modeling.BertModel(config, compute_dtype=tf.as_dtype(dtype))
-    self._head = modeling.ClassificationHead(config, 2)
+    self._head = heads.ClassificationHead(config, 2)
     super().__init__(
       self._model.trainable_variables + self._head.trainable_variables,
       compiled=compiled,

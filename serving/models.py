@@ -9,6 +9,7 @@ labels, P masks, K fillings.
 import numpy as np
 import tensorflow as tf
 
+import heads
 import modeling
 from common import errors, run_settings
 from features import sentence_vectors
@@ -92,7 +93,7 @@ class Classifier(ServedModel):
     super().__init__(config, settings, labels)
     # A regression has one output and no name for it.
     count = 1 if settings.output_activation == "linear" else len(self.labels)
-    self.head = modeling.ClassificationHead(config, count)
+    self.head = heads.ClassificationHead(config, count)
 
   def from_ids(self, **inputs):
     logits = super().from_ids(**inputs)["logits"]
@@ -143,7 +144,7 @@ class MaskFiller(ServedModel):
 
   def __init__(self, config, settings, labels=()):
     super().__init__(config, settings, labels)
-    self.head = modeling.MaskedLMHead(config, self.bert.word_embeddings)
+    self.head = heads.MaskedLMHead(config, self.bert.word_embeddings)
 
   def from_ids(self, masked_lm_positions, **inputs):
     output = self.encode(inputs, positions=masked_lm_positions)
@@ -164,7 +165,7 @@ class Tagger(ServedModel):
 
   def __init__(self, config, settings, labels=()):
     super().__init__(config, settings, labels)
-    self.head = modeling.TokenClassificationHead(config, len(self.labels))
+    self.head = heads.TokenClassificationHead(config, len(self.labels))
 
   def from_ids(self, **inputs):
     logits = super().from_ids(**inputs)["logits"]
@@ -189,7 +190,7 @@ class QuestionAnswerer(ServedModel):
     windowing.check_lengths(windowing.Lengths(
       settings.max_seq_length, settings.doc_stride, settings.max_query_length
     ))
-    self.head = modeling.SpanHead(config)
+    self.head = heads.SpanHead(config)
 
   def _logits(self, output, training):
     del training

@@ -8,6 +8,7 @@ from typing import Callable
 import tensorflow as tf
 
 import heads
+import modeling
 from tagging import bilstm, dataset, encoder_states
 from training import loop, pipeline
 from variants import registry
