@@ -14,12 +14,8 @@ _COMPUTED_TOGETHER = 1 << 14  # Examples whose states are held in memory.
 
 
 def ensure(
-  path: str,
-  model: classifier.ClassifierModel,
-  data: input_data.ClassifierData,
-  *,
-  strategy: tf.distribute.Strategy,
-  batch_size: int,
+  path: str, model: classifier.ClassifierModel, data: input_data.ClassifierData,
+  *, strategy: tf.distribute.Strategy, batch_size: int
 ) -> input_data.ClassifierData:
   """Writes the states of all examples, unless they are there already.
 

@@ -79,13 +79,8 @@ class FeatureTagger(tf.Module):
   """
 
   def __init__(
-    self,
-    config: modeling.BertConfig,
-    num_labels: int,
-    *,
-    features: str,
-    size: int = 768,
-    seed: int = 12345,
+    self, config: modeling.BertConfig, num_labels: int, *, features: str,
+    size: int = 768, seed: int = 12345
   ):
     """Makes the variables.
 
@@ -117,11 +112,8 @@ class FeatureTagger(tf.Module):
     self._output_bias = _variable("output_bias", tf.zeros([num_labels]))
 
   def __call__(
-    self,
-    output: modeling.BertOutput,
-    input_mask: tf.Tensor,
-    *,
-    dropout_seed: tf.Tensor | None = None,
+    self, output: modeling.BertOutput, input_mask: tf.Tensor, *,
+    dropout_seed: tf.Tensor | None = None
   ) -> tf.Tensor:
     """Returns float32 logits [B, T, L].
 
@@ -150,11 +142,8 @@ class FeatureTagger(tf.Module):
 
 
 def bilstm(
-  x: tf.Tensor,
-  lengths: tf.Tensor,
-  kernel: tf.Tensor,
-  recurrent_kernel: tf.Tensor,
-  bias: tf.Tensor,
+  x: tf.Tensor, lengths: tf.Tensor, kernel: tf.Tensor,
+  recurrent_kernel: tf.Tensor, bias: tf.Tensor
 ) -> tf.Tensor:
   """Runs an LSTM over sequences in both directions.
 

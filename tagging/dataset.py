@@ -99,13 +99,8 @@ def text_lines(path: str) -> list[tuple[int, str]]:
 
 
 def parse_sentences(
-  lines: Iterable[tuple[int, str]],
-  path: str,
-  *,
-  word_column: int = 0,
-  label_column: int = -1,
-  scheme: str = "iob2",
-  labelled: bool = True,
+  lines: Iterable[tuple[int, str]], path: str, *, word_column: int = 0,
+  label_column: int = -1, scheme: str = "iob2", labelled: bool = True
 ) -> list[Sentence]:
   """Makes sentences of columns.
 
@@ -324,12 +319,8 @@ class Window(NamedTuple):
 
 
 def make_windows(
-  sentences: list[Sentence],
-  tokenizer: tokenization.FullTokenizer,
-  max_seq_length: int,
-  *,
-  document_context: bool = False,
-  path: str = "",
+  sentences: list[Sentence], tokenizer: tokenization.FullTokenizer,
+  max_seq_length: int, *, document_context: bool = False, path: str = ""
 ) -> list[Window]:
   """Cuts sentences into windows; each word belongs to exactly one.
 
@@ -470,10 +461,8 @@ def _window(words, special, first, count):
 
 
 def predicted_labels(
-  sentences: list[Sentence],
-  windows: list[Window],
-  predicted: Sequence,
-  labels: list[str],
+  sentences: list[Sentence], windows: list[Window], predicted: Sequence,
+  labels: list[str]
 ) -> list[list[str]]:
   """Puts the predictions of all windows together, word by word.
 

@@ -18,14 +18,8 @@ _HELD_BYTES = 1 << 29  # States that are held in memory before they are written.
 
 
 def ensure(
-  path: str,
-  model,
-  data,
-  names: list[str],
-  *,
-  strategy: tf.distribute.Strategy,
-  batch_size: int,
-  trim: bool,
+  path: str, model, data, names: list[str], *, strategy: tf.distribute.Strategy,
+  batch_size: int, trim: bool
 ):
   """Writes the states of all windows, unless they are there already.
 
@@ -89,10 +83,8 @@ def ensure(
 
 
 def restore(
-  states: tf.Tensor,
-  input_mask: tf.Tensor,
-  stored: list[int],
-  num_hidden_layers: int,
+  states: tf.Tensor, input_mask: tf.Tensor, stored: list[int],
+  num_hidden_layers: int
 ) -> modeling.BertOutput:
   """Returns stored states as the encoder's output; None where there is none.
 

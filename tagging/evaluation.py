@@ -81,10 +81,8 @@ class FilePredictor:
 
 
 def evaluate(
-  data: input_data.TaggingData,
-  predicted: list[list[str]],
-  loss: float,
-  scheme: str,
+  data: input_data.TaggingData, predicted: list[list[str]], loss: float,
+  scheme: str
 ) -> Evaluation:
   """Scores the predicted labels of labelled data.
 

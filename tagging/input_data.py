@@ -46,13 +46,8 @@ def format_of(path: str, file_format: str | None = None) -> str:
 
 
 def read(
-  path: str,
-  *,
-  labelled: bool | None,
-  file_format: str | None = None,
-  word_column: int = 0,
-  label_column: int = -1,
-  scheme: str = "iob2",
+  path: str, *, labelled: bool | None, file_format: str | None = None,
+  word_column: int = 0, label_column: int = -1, scheme: str = "iob2"
 ) -> list[dataset.Sentence]:
   """Reads the sentences of a file.
 
@@ -148,9 +143,8 @@ def read_all(settings, paths: dict) -> dict[str, list[dataset.Sentence]]:
 
 
 def model_labels(
-  train_sentences: list[dataset.Sentence] | None,
-  labels_file: str | None,
-  config: modeling.BertConfig,
+  train_sentences: list[dataset.Sentence] | None, labels_file: str | None,
+  config: modeling.BertConfig
 ) -> list[str]:
   """Returns the labels of the model, from the first place that has them.
 
@@ -197,12 +191,8 @@ def input_settings(settings, features: str | None = None) -> dict:
 
 
 def write_model(
-  folder: str,
-  model,
-  settings,
-  features: str | None = None,
-  *,
-  step: int | None = None,
+  folder: str, model, settings, features: str | None = None, *,
+  step: int | None = None
 ):
   """Writes the folder of a taggers.TaggingModel of a step."""
   values = input_settings(settings, features)
@@ -221,14 +211,9 @@ def record_features(max_seq_length: int) -> dict:
 
 
 def prepare(
-  path: str,
-  sentences: list[dataset.Sentence],
-  windows: list[dataset.Window],
-  *,
-  labels: list[str],
-  records: str,
-  max_seq_length: int,
-  file_format: str = "conll",
+  path: str, sentences: list[dataset.Sentence], windows: list[dataset.Window],
+  *, labels: list[str], records: str, max_seq_length: int,
+  file_format: str = "conll"
 ) -> TaggingData:
   """Writes the records of a file's windows; `labels` are the model's."""
   # All sentences of a file have labels or none has.
@@ -272,12 +257,8 @@ def log_windows(path: str, windows: list[dataset.Window], tokenizer):
 
 
 def prepare_all(
-  settings,
-  paths: dict[str, str],
-  sentences: dict[str, list[dataset.Sentence]],
-  *,
-  tokenizer,
-  labels: list[str],
+  settings, paths: dict[str, str], sentences: dict[str, list[dataset.Sentence]],
+  *, tokenizer, labels: list[str]
 ) -> dict[str, TaggingData]:
   """Writes the records of all files of a command into --output_dir.
 

@@ -50,13 +50,8 @@ def _are_words(words):
 
 
 def sentence(
-  values: dict,
-  number: int,
-  place: str,
-  *,
-  scheme: str,
-  labelled: bool,
-  document: int = 0,
+  values: dict, number: int, place: str, *, scheme: str, labelled: bool,
+  document: int = 0
 ) -> dataset.Sentence:
   """Returns the sentence of what `parse` returned.
 

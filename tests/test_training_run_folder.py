@@ -150,8 +150,9 @@ def old_commit(path, files):
     (".commit", lambda path: path.write_text("[1]"), "an object in JSON"),
     (".commit", lambda path: path.write_bytes(b"\xff"), "not JSON"),
     (".commit", change_number, "its checksum is wrong"),
-    (".commit", lambda path: old_commit(path, {"a": 1}), "not as it was"),
-    (".commit", lambda path: old_commit(path, ["a"]), "not as it was"),
+    (".commit", lambda path: old_commit(path, {"a": 1}), "expected an object"),
+    (".commit", lambda path: old_commit(path, ["a"]), "expected an object"),
+    (".commit", lambda path: old_commit(path, {"a": {}}), "bytes is missing"),
   ],
 )
 def test_a_damaged_newest_checkpoint_is_passed_over_aloud(

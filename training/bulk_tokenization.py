@@ -9,10 +9,13 @@ characters; the FullTokenizer itself encodes all others.
 
 import itertools
 import re
+from typing import Callable
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
+
+import tokenization
 
 # Reading the vocabulary into its tables takes FastBertTokenizer a second and
 # 40 MB, and importing it two seconds more, four where TensorFlow is not loaded:
@@ -38,7 +41,7 @@ _ALIKE = re.compile(
 )
 
 
-def line_encoder(tokenizer):
+def line_encoder(tokenizer) -> Callable:
   """Returns the function that encodes lines as a tokenizer does, fastest.
 
   Args:
@@ -51,11 +54,14 @@ def line_encoder(tokenizer):
 class BulkEncoder:
   """Encodes lines as a FullTokenizer does."""
 
-  def __init__(self, tokenizer, characters_before_fast=_CHARACTERS_BEFORE_FAST):
+  def __init__(
+    self, tokenizer: tokenization.FullTokenizer,
+    characters_before_fast: int | None = _CHARACTERS_BEFORE_FAST
+  ):
     """Makes an encoder.
 
     Args:
-      tokenizer: tokenization.FullTokenizer.
+      tokenizer: its equal.
       characters_before_fast: how much text `tokenizer` encodes before the
         faster one is made; ASCII counts a quarter.
     """
@@ -65,11 +71,8 @@ class BulkEncoder:
     self._word_ids = _Ids(self._ids_of_word, _CACHED_WORDS)
     self._chunk_ids = _Ids(self._ids_of_chunk, _CACHED_CHUNKS)
 
-  def __call__(self, lines):
+  def __call__(self, lines: list[str]) -> tuple:
     """Encodes lines.
-
-    Args:
-      lines: list of str.
 
     Returns:
       (ids of all lines one after another, number of ids of each line, None),
@@ -186,7 +189,7 @@ def _fast_tokenizer(tokenizer):
     return None
 
 
-def is_alike(line):
+def is_alike(line: str) -> bool:
   """Whether both tokenizers are sure to give the same ids for a line."""
   if line.isascii():
     return line.isprintable() and _has_short_words(line, _LONGEST_WORD_BYTES)

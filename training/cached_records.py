@@ -6,8 +6,8 @@ maker wants to remember. It is removed before the records are written anew and
 written after them, so that it never speaks of other records.
 """
 
-import contextlib
 import hashlib
+from typing import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -16,13 +16,13 @@ from absl import logging
 from common import errors, file_io, json_files, tfrecord
 
 
-def ensure(path, fingerprint, write):
+def ensure(path: str, fingerprint: dict, write: Callable) -> dict:
   """Writes a TFRecord file, unless it is there and of this fingerprint.
 
   Args:
     path: the file.
-    fingerprint: dict that JSON can hold, of all that decides the content: the
-      data and the vocabulary by their checksums, flags, the code's format.
+    fingerprint: all that decides the content, as JSON can hold it: the data and
+      the vocabulary by their checksums, flags, the code's format.
     write: function of an opened tfrecord.RecordWriter; returns facts about
       the records, a dict that JSON can hold.
 
@@ -41,10 +41,7 @@ def ensure(path, fingerprint, write):
       logging.info("%s is there already, from the same data and flags", path)
       return known["facts"]
     logging.warning("%s is damaged, and made again", path)
-  if known:
-    # Another process of the same run may have been faster.
-    with contextlib.suppress(tf.errors.NotFoundError):
-      tf.io.gfile.remove(note)
+  file_io.remove(note)
   # Renamed when it is whole; the note follows, so it never comes too early.
   with tfrecord.RecordWriter(path) as writer:
     facts = json_files.plain(write(writer))
@@ -70,29 +67,24 @@ def _is_whole(path, known):
 
 def _read_note(path):
   """Returns the JSON next to a file, {} where there is none of use."""
-  if not tf.io.gfile.exists(path):
+  if not file_io.exists(path):
     return {}
   try:
     values = json_files.read_sealed(path)
+    json_files.field(values, "bytes", int, path)
+    json_files.field(values, "facts", dict, path)
+    return values
   except errors.InputError as error:
     logging.warning("%s; the records are made again", error)
-    return {"fingerprint": None}
-  # Not empty: a note that is there has to go before records are written.
-  if not {"fingerprint", "bytes", "facts"} <= values.keys():
-    return {"fingerprint": None}
-  return values
+    return {}
 
 
-def file_sha256(path):
-  """Returns the SHA-256 of a file's bytes, in hexadecimal.
-
-  Raises:
-    InputError: there is no such file.
-  """
+def file_sha256(path: str) -> str:
+  """Returns the SHA-256 of a file's bytes, in hexadecimal."""
   return file_io.size_and_sha256(path)[1]
 
 
-def weights_sha256(variables):
+def weights_sha256(variables: list[tf.Variable]) -> str:
   """Returns the SHA-256 of the names and values of variables."""
   checksum = hashlib.sha256()
   for variable in variables:

@@ -8,6 +8,7 @@ labels or words, H width of the hidden states.
 import re
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 import modeling
@@ -18,18 +19,17 @@ from variants import vocabularies
 # Losses
 
 
-def soft_target_losses(student, teacher, temperature):
-  """How far the student's probabilities are from the teacher's.
+def soft_target_losses(
+  student: tf.Tensor, teacher: tf.Tensor, temperature: float
+) -> tf.Tensor:
+  """How far the student's probabilities are from the teacher's, float32 [...].
 
   T^2 KL(softmax(teacher / T) || softmax(student / T)): 0 where they agree. The
   square keeps gradients as large as those of labels whatever T is.
 
   Args:
     student, teacher: float32 logits [..., L].
-    temperature: T, a Python float.
-
-  Returns:
-    float32 [...].
+    temperature: T.
   """
   log_student = tf.nn.log_softmax(student / temperature)
   log_teacher = tf.nn.log_softmax(teacher / temperature)
@@ -38,16 +38,13 @@ def soft_target_losses(student, teacher, temperature):
   return temperature**2 * tf.reduce_sum(divergence, axis=-1)
 
 
-def soft_sigmoid_losses(student, teacher, temperature):
+def soft_sigmoid_losses(
+  student: tf.Tensor, teacher: tf.Tensor, temperature: float
+) -> tf.Tensor:
   """`soft_target_losses` where several labels can be right at once.
 
-  Each label is a choice of two, with the probability of a sigmoid.
-
-  Args:
-    student, teacher, temperature: as of `soft_target_losses`.
-
-  Returns:
-    float32 [...], the mean over the labels.
+  Each label is a choice of two, with the probability of a sigmoid; the mean
+  over the labels, float32 [...].
   """
 
   def of_two(logits):
@@ -58,7 +55,7 @@ def soft_sigmoid_losses(student, teacher, temperature):
   return tf.reduce_mean(losses, axis=-1)
 
 
-def cosine_losses(student, teacher):
+def cosine_losses(student: tf.Tensor, teacher: tf.Tensor) -> tf.Tensor:
   """Returns 1 - cos(student, teacher), float32 [...] of states [..., H]."""
   units = [
     tf.math.l2_normalize(tf.cast(states, tf.float32), axis=-1, epsilon=1e-12)
@@ -71,23 +68,14 @@ def cosine_losses(student, teacher):
 
 
 class Teacher(NamedTuple):
-  """A folder with a trained model.
-
-  Attributes:
-    config: modeling.BertConfig.
-    path: of its weights.
-  """
+  """A folder with a trained model; `path` is that of its weights."""
 
   config: modeling.BertConfig
   path: str
 
 
-def find_teacher(settings, config):
-  """Returns the Teacher of --teacher_checkpoint, None without it.
-
-  Args:
-    settings: run_settings.Settings.
-    config: modeling.BertConfig of the student.
+def find_teacher(settings, config: modeling.BertConfig) -> Teacher | None:
+  """Returns the teacher of --teacher_checkpoint; `config` is the student's.
 
   Raises:
     InputError: it is no folder of a model, or reads other ids or another
@@ -144,14 +132,16 @@ def with_starting_weights(settings):
   return settings.replace(init_checkpoint=settings.teacher_checkpoint)
 
 
-def student_start(settings, start, teacher, config):
-  """Returns the run_folder.StartingPoint of a student.
+def student_start(
+  settings, start, teacher: Teacher | None, config: modeling.BertConfig
+):
+  """Returns the run_folder.StartingPoint of a student, made of another.
 
   Args:
     settings: run_settings.Settings, of `with_starting_weights`.
     start: run_folder.StartingPoint.
-    teacher: Teacher, or None.
-    config: modeling.BertConfig of the student.
+    teacher: see `find_teacher`.
+    config: of the student.
 
   Raises:
     InputError: the teacher has not twice as many layers.
@@ -173,8 +163,8 @@ class EverySecondLayer:
     path, shapes: as of weight_files.CheckpointReader.
   """
 
-  def __init__(self, teacher, num_layers):
-    """Opens a Teacher for a student of `num_layers` layers."""
+  def __init__(self, teacher: Teacher, num_layers: int):
+    """Opens a teacher for a student of `num_layers` layers."""
     theirs = teacher.config.num_hidden_layers
     if theirs not in (2 * num_layers - 1, 2 * num_layers):
       raise errors.InputError(
@@ -198,6 +188,6 @@ class EverySecondLayer:
       ours: self._reader.shapes[name] for ours, name in self._names.items()
     }
 
-  def read(self, name):
-    """Returns the value of a student's variable as an array."""
+  def read(self, name: str) -> np.ndarray:
+    """Returns the value of a student's variable."""
     return self._reader.read(self._names[name])

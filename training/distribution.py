@@ -6,6 +6,7 @@ into a tf.distribute.Strategy; every script builds its model in its scope.
 
 import os
 
+import numpy as np
 import tensorflow as tf
 
 from common import choices, errors
@@ -16,24 +17,18 @@ COMPUTE_DTYPES = {
 
 
 def make_strategy(
-  kind="auto",
-  *,
-  use_tpu=False,
-  tpu_name=None,
-  tpu_zone=None,
-  gcp_project=None,
-  master=None,
-  num_tpu_cores=8,
-  num_logical_cpus=0,
-):
-  """Returns the tf.distribute.Strategy that a run's flags ask for.
+  kind: str = "auto", *, use_tpu: bool = False, tpu_name: str | None = None,
+  tpu_zone: str | None = None, gcp_project: str | None = None,
+  master: str | None = None, num_tpu_cores: int = 8, num_logical_cpus: int = 0
+) -> tf.distribute.Strategy:
+  """Returns the strategy that a run's flags ask for.
 
   Args:
     kind: one of choices.DISTRIBUTION_STRATEGIES. "auto" takes the TPU if
       `use_tpu`, all workers if TF_CONFIG names some, all GPUs if there are
       several, else one device. "off" is no distribution at all (TensorFlow's
       default strategy).
-    use_tpu: bool; as the original's flag.
+    use_tpu: as the original's flag.
     tpu_name, tpu_zone, gcp_project, master: where the TPU is. `tpu_name` is
       a name or a grpc:// address; `master` an address, read when there is no
       name.
@@ -138,7 +133,7 @@ def _tpu_strategy(address, zone, project, num_cores):
   )
 
 
-def is_chief(strategy):
+def is_chief(strategy: tf.distribute.Strategy) -> bool:
   """Returns whether this process is the one that writes files."""
   resolver = strategy.cluster_resolver
   if resolver is None or not resolver.task_type:
@@ -150,13 +145,10 @@ def is_chief(strategy):
   return not has_chief and resolver.task_id == 0
 
 
-def all_gather(strategy, values):
-  """Returns the numbers of every replica, float64 [replicas, N], to all alike.
-
-  Args:
-    strategy: tf.distribute.Strategy.
-    values: list of N numbers of this process.
-  """
+def all_gather(
+  strategy: tf.distribute.Strategy, values: list[float]
+) -> np.ndarray:
+  """Returns the N numbers of every replica, float64 [replicas, N], to all."""
 
   def of_replica():
     # float64 holds numbers of steps exactly.
@@ -167,7 +159,7 @@ def all_gather(strategy, values):
   return strategy.experimental_local_results(rows)[0].numpy()
 
 
-def default_jit_compile(strategy):
+def default_jit_compile(strategy: tf.distribute.Strategy) -> bool:
   """Returns whether XLA pays here: on a GPU yes, on a CPU it does not.
 
   A TPU compiles everything by itself, so nothing needs to be asked for.
@@ -177,11 +169,11 @@ def default_jit_compile(strategy):
   return bool(tf.config.list_logical_devices("GPU"))
 
 
-def is_tpu(strategy):
+def is_tpu(strategy: tf.distribute.Strategy) -> bool:
   """Returns whether the replicas are cores of a TPU."""
   return isinstance(strategy, tf.distribute.TPUStrategy)
 
 
-def is_multi_worker(strategy):
+def is_multi_worker(strategy: tf.distribute.Strategy) -> bool:
   """Returns whether several processes train together."""
   return isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)

@@ -4,6 +4,7 @@ Like loop.py, nothing here has to do with BERT.
 """
 
 import math
+from typing import Callable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -13,11 +14,11 @@ from common import errors, tfrecord
 from training import distribution, input_sequences, pipeline
 
 
-def make_evaluator(strategy, objective):
+def make_evaluator(strategy: tf.distribute.Strategy, objective) -> Callable:
   """Returns a function that evaluates without dropout, compiled once.
 
   Args:
-    strategy: the strategy in whose scope the model was made.
+    strategy: that in whose scope the model was made.
     objective: loop.Objective.
 
   Returns:
@@ -71,11 +72,14 @@ class Predictor:
   Who holds it holds its model; nothing else does.
   """
 
-  def __init__(self, strategy, function, *, joins_short=True):
+  def __init__(
+    self, strategy: tf.distribute.Strategy, function: Callable, *,
+    joins_short: bool = True
+  ):
     """Takes what is to be computed.
 
     Args:
-      strategy: the strategy in whose scope the model was made.
+      strategy: that in whose scope the model was made.
       function: of a batch (dict of tensors [B, ...]); returns a dict of
         tensors [B, ...].
       joins_short: whether a batch of short records may be several times as
@@ -97,13 +101,14 @@ class Predictor:
     self._step = step
 
   def predict(
-    self, records, features, *, num_records, batch_size, lengths=None
-  ):
+    self, records: tf.data.Dataset, features: dict, *, num_records: int,
+    batch_size: int, lengths: Sequence[int] | None = None
+  ) -> dict[str, np.ndarray]:
     """Computes outputs for every record exactly once, in their order.
 
     Args:
-      records: dataset of serialized records.
-      features: dict from name to tf.io.FixedLenFeature.
+      records: serialized.
+      features: of a record, for tf.io.
       num_records: how many records there are.
       batch_size: examples in a batch, over all replicas, or a part of one that
         `joins_short`. The last batch is filled with records from the beginning,
@@ -114,7 +119,7 @@ class Predictor:
         may be larger. None: as they come. The features have an `input_mask`.
 
     Returns:
-      dict of numpy arrays [num_records, ...].
+      Arrays [num_records, ...].
     """
     joined = None
     if lengths is not None:
@@ -139,7 +144,10 @@ class Predictor:
     places = np.argsort(order)
     return {name: values[places] for name, values in outputs.items()}
 
-  def windows(self, records, features, *, batch_size, window):
+  def windows(
+    self, records: tf.data.Dataset, features: dict, *, batch_size: int,
+    window: int
+  ) -> Iterator[dict[str, np.ndarray]]:
     """Computes outputs as `predict` does, holding few of them in memory.
 
     Args:
@@ -150,7 +158,7 @@ class Predictor:
         multiple of batch_size fills every batch.
 
     Yields:
-      dict of numpy arrays [n, ...]; n is the window but for the last ones.
+      Arrays [n, ...]; n is the window but for the last ones.
     """
     # The next window is read while this one is computed.
     together = tfrecord.without_autotune(records.batch(window).prefetch(1))
@@ -192,14 +200,9 @@ class PeriodicEvaluation:
   """Evaluates every N steps, keeps the best, knows when to stop."""
 
   def __init__(
-    self,
-    evaluate,
-    *,
-    every_steps,
-    metric=None,
-    patience=0,
-    keep_best=None,
-    names=None,
+    self, evaluate: Callable, *, every_steps: int, metric: str | None = None,
+    patience: int = 0, keep_best: Callable | None = None,
+    names: list[str] | None = None
   ):
     """Says what to evaluate and what to do with it.
 
@@ -241,27 +244,27 @@ class PeriodicEvaluation:
     }
 
   @property
-  def best_step(self):
+  def best_step(self) -> int | None:
     """The step of the best weights so far, None if there are none."""
     return self._state["step"]
 
   @property
-  def should_stop(self):
+  def should_stop(self) -> bool:
     """Whether patience is at its end."""
     worse = self._state["worse_since"]
     return bool(self._patience) and worse >= self._patience
 
-  def is_due(self, step, last_step):
+  def is_due(self, step: int, last_step: int) -> bool:
     """Whether the weights of `step` are to be evaluated, and were not yet."""
     is_time = step % self.every_steps == 0 or step >= last_step
     return bool(step) and is_time and step != self._state["evaluated_step"]
 
-  def state(self):
-    """Returns what a checkpoint must hold of this, as a JSON-able dict."""
+  def state(self) -> dict:
+    """Returns what a checkpoint must hold of this, as JSON can hold it."""
     return dict(self._state)
 
-  def restore(self, state, step):
-    """Takes back what `state` gave in a checkpoint of `step`; or None.
+  def restore(self, state: dict | None, step: int) -> None:
+    """Takes back what `state` gave in a checkpoint of `step`.
 
     The best value of another metric says nothing: the comparison then begins
     anew.
@@ -279,7 +282,7 @@ class PeriodicEvaluation:
       return
     self._state.update(state)
 
-  def run(self, step):
+  def run(self, step: int) -> dict[str, float]:
     """Evaluates the weights of `step`; returns the results.
 
     Raises:

@@ -16,17 +16,9 @@ _FORMAT = 1
 
 
 def ensure(
-  path: str,
-  encoder: tf.Module,
-  data,
-  of_batch: Callable,
-  serialize: Callable,
-  *,
-  strategy: tf.distribute.Strategy,
-  batch_size: int,
-  window: int,
-  joins_short: bool = True,
-  **decided,
+  path: str, encoder: tf.Module, data, of_batch: Callable, serialize: Callable,
+  *, strategy: tf.distribute.Strategy, batch_size: int, window: int,
+  joins_short: bool = True, **decided
 ) -> None:
   """Writes the states of all records, unless they are there already.
 

@@ -6,7 +6,7 @@ input, in pre-training, fine-tuning and feature extraction alike.
 one long array of ids, such as windows. Letters: B sequences, T tokens.
 """
 
-from typing import NamedTuple
+from typing import Iterator, NamedTuple, Sequence
 
 import numpy as np
 
@@ -32,7 +32,7 @@ class Spans(NamedTuple):
   length_b: np.ndarray
 
 
-def truncated_lengths(lengths_a, lengths_b, room):
+def truncated_lengths(lengths_a, lengths_b, room: int) -> tuple:
   """Returns how much is left of two texts that share a sequence.
 
   The longer one loses its last piece, the second one where both are equally
@@ -51,12 +51,10 @@ def truncated_lengths(lengths_a, lengths_b, room):
   return left_a, left_b
 
 
-def truncate_pair(tokens_a, tokens_b, max_length):
+def truncate_pair(tokens_a: list, tokens_b: list, max_length: int) -> None:
   """Shortens two lists in place, as `truncated_lengths` says.
 
-  Args:
-    tokens_a, tokens_b: lists of tokens or ids, changed in place.
-    max_length: room for both, without [CLS] and [SEP].
+  max_length is the room for both, without [CLS] and [SEP].
   """
   left_a, left_b = truncated_lengths(
     len(tokens_a), len(tokens_b), max_length
@@ -64,10 +62,13 @@ def truncate_pair(tokens_a, tokens_b, max_length):
   del tokens_a[left_a:], tokens_b[left_b:]
 
 
-def window_starts(length, room, stride, max_windows=0):
+def window_starts(
+  length: int, room: int, stride: int, max_windows: int = 0
+) -> range:
   """Returns where the windows of a text of `length` pieces start.
 
-  The last one is the first that reaches the end of the text.
+  The last one is the first that reaches the end of the text. A text without a
+  piece has one window.
 
   Args:
     length: pieces of the text.
@@ -75,9 +76,6 @@ def window_starts(length, room, stride, max_windows=0):
     stride: from one start to the next; more than `room` would skip pieces, so
       it then counts as `room`.
     max_windows: at most this many; 0: all.
-
-  Returns:
-    range; of one window where `length` is 0.
   """
   # 10 pieces, room 4, stride 3: windows start at 0, 3 and 6.
   stride = min(stride, room)
@@ -87,7 +85,10 @@ def window_starts(length, room, stride, max_windows=0):
   return range(0, count * stride, stride)
 
 
-def fill_batch(ids, spans, max_seq_length, *, cls_id, sep_id):
+def fill_batch(
+  ids: np.ndarray, spans: Spans, max_seq_length: int, *, cls_id: int,
+  sep_id: int
+) -> dict[str, np.ndarray]:
   """Builds sequences from parts of an array; all of them must fit.
 
       [CLS] does ink dry ? [SEP] it does , ##soon . [SEP] [PAD]
@@ -97,14 +98,13 @@ def fill_batch(ids, spans, max_seq_length, *, cls_id, sep_id):
   As in the original: a second text without a piece has no [SEP] of its own.
 
   Args:
-    ids: int array, the pieces of all texts one after another.
-    spans: Spans.
+    ids: the pieces of all texts one after another.
+    spans: which of them make a sequence.
     max_seq_length: T.
     cls_id, sep_id: ids of [CLS] and [SEP].
 
   Returns:
-    dict of int32 arrays [B, T]: input_ids, input_mask (m above), segment_ids
-    (s above).
+    int32 [B, T] each: input_ids, input_mask (m above), segment_ids (s above).
   """
   rows = np.arange(len(spans.start_a))  # [B]
   # [B]; [CLS] and the first [SEP] come before b.
@@ -142,17 +142,17 @@ def _copy(ids, starts, lengths, target, columns):
   target[rows, np.repeat(columns, lengths) + offsets] = ids[sources]
 
 
-def build_batch(ids_a, ids_b=None, *, max_seq_length, cls_id, sep_id):
-  """Builds sequences from the ids of texts; all of them must fit.
+def build_batch(
+  ids_a: list, ids_b: list | None = None, *, max_seq_length: int, cls_id: int,
+  sep_id: int
+) -> dict[str, np.ndarray]:
+  """Builds sequences from the ids of texts as `fill_batch`; all must fit.
 
   Args:
-    ids_a: list of B lists or arrays of ids, the first texts.
+    ids_a: B lists or arrays of ids, the first texts.
     ids_b: the same of the second texts, empty where there is none; None where
       no sequence has one.
     max_seq_length, cls_id, sep_id: as of `fill_batch`.
-
-  Returns:
-    What `fill_batch` returns.
   """
   texts = [*ids_a, *(ids_b if ids_b is not None else [()] * len(ids_a))]
   lengths = np.array([len(text) for text in texts], np.int64)
@@ -165,16 +165,15 @@ def build_batch(ids_a, ids_b=None, *, max_seq_length, cls_id, sep_id):
   return fill_batch(ids, spans, max_seq_length, cls_id=cls_id, sep_id=sep_id)
 
 
-def build_inputs(ids_a, ids_b=None, *, cls_id, sep_id):
+def build_inputs(
+  ids_a: list[int], ids_b: list[int] | None = None, *, cls_id: int, sep_id: int
+) -> tuple[list[int], list[int]]:
   """Joins one or two texts with the special tokens, without padding.
 
-  Args:
-    ids_a: ids of the first text.
-    ids_b: ids of the second text; None (not an empty list) if there is none.
-    cls_id, sep_id: ids of [CLS] and [SEP].
+  Without a second text `ids_b` is None, not empty.
 
   Returns:
-    (input_ids, segment_ids), two lists of the same length.
+    (input_ids, segment_ids), of the same length.
   """
   input_ids = [cls_id, *ids_a, sep_id]
   segment_ids = [0] * len(input_ids)
@@ -184,7 +183,7 @@ def build_inputs(ids_a, ids_b=None, *, cls_id, sep_id):
   return input_ids, segment_ids
 
 
-def pad(values, length, value=0):
+def pad(values: Sequence, length: int, value: int = 0) -> list:
   """Returns `values` followed by as many `value`s as make it `length` long.
 
   Raises:
@@ -195,7 +194,9 @@ def pad(values, length, value=0):
   return [*values, *([value] * (length - len(values)))]
 
 
-def batch_sizes(lengths, batch_size, max_length):
+def batch_sizes(
+  lengths: Sequence[int], batch_size: int, max_length: int
+) -> list[int]:
   """Makes batches of short sequences larger, where shapes may vary.
 
   A batch is several of `batch_size` in one, as long as it has no more than
@@ -203,14 +204,14 @@ def batch_sizes(lengths, batch_size, max_length):
   be no faster, or take more memory. Padding up to the longest counts.
 
   Args:
-    lengths: ints, tokens of each sequence, or of all sequences of an example,
-      in their order.
+    lengths: tokens of each sequence, or of all sequences of an example, in
+      their order.
     batch_size: sequences in a batch of long ones.
     max_length: the most tokens that a sequence can have.
 
   Returns:
-    List of multiples of batch_size, the number of sequences in each batch. The
-    last batch may have fewer.
+    Multiples of batch_size, the number of sequences in each batch. The last
+    batch may have fewer.
   """
   max_tokens = min(_TOKENS_TOGETHER, batch_size * max_length)
   sizes, start = [], 0
@@ -226,18 +227,20 @@ def batch_sizes(lengths, batch_size, max_length):
   return sizes
 
 
-def batches_by_length(lengths, batch_size, max_length=0):
+def batches_by_length(
+  lengths: list[int], batch_size: int, max_length: int = 0
+) -> Iterator[list[int]]:
   """Cuts sequences into batches of nearly equal length.
 
   Args:
-    lengths: list of ints, tokens of each sequence.
+    lengths: tokens of each sequence.
     batch_size: sequences in each batch but the last.
     max_length: batches of short ones are larger, see `batch_sizes`; 0: they
       are not.
 
   Yields:
-    Lists of positions in `lengths`, the longest first, so that a batch that
-    does not fit into memory fails at once.
+    Positions in `lengths`, the longest first, so that a batch that does not
+    fit into memory fails at once.
   """
   order = sorted(range(len(lengths)), key=lambda n: -lengths[n])
   ordered, start = [lengths[n] for n in order], 0
@@ -246,7 +249,10 @@ def batches_by_length(lengths, batch_size, max_length=0):
     start += size
 
 
-def pad_batch(input_ids, segment_ids=None, *, rows=None, length=None):
+def pad_batch(
+  input_ids: list, segment_ids: list | None = None, *, rows: int | None = None,
+  length: int | None = None
+) -> dict[str, np.ndarray]:
   """Makes the arrays of a batch of sequences that differ in length.
 
   Args:
@@ -256,7 +262,7 @@ def pad_batch(input_ids, segment_ids=None, *, rows=None, length=None):
     length: T; None: that of the longest.
 
   Returns:
-    dict of int32 arrays [B, T]: input_ids, input_mask, segment_ids.
+    int32 [B, T] each: input_ids, input_mask, segment_ids.
   """
   shape = rows or len(input_ids), length or max(map(len, input_ids))
   names = ("input_ids", "input_mask", "segment_ids")

@@ -27,7 +27,7 @@ import contextlib
 import json
 import os
 import re
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import tensorflow as tf
 from absl import logging
@@ -66,11 +66,11 @@ class Commit(NamedTuple):
 
 
 class TrainedWith(NamedTuple):
-  """What starts of a run note of how they train; those that only evaluate none.
+  """What starts of a run note of how they train, as JSON can hold it.
 
   Attributes:
-    fixed: JSON-able dict of what must not change: the optimizer, ...
-    watched: JSON-able dict of what hardly changes on purpose: the data, ...
+    fixed: what must not change: the optimizer, ...
+    watched: what hardly changes on purpose: the data, ...
   """
 
   fixed: dict
@@ -87,11 +87,11 @@ class StartingPoint(NamedTuple):
   """
 
   kind: str
-  path: Optional[str]
-  commit: Optional[Commit]
+  path: str | None
+  commit: Commit | None
 
   @property
-  def step(self):
+  def step(self) -> int:
     """How many steps the weights were trained for; see weight_files.step_of.
 
     Where the run trains those of --init_checkpoint, its steps begin at 0.
@@ -101,18 +101,16 @@ class StartingPoint(NamedTuple):
     return self.commit.step if self.commit else 0
 
 
-def starting_point(folder, init_checkpoint, trained_with=None):
+def starting_point(
+  folder: str | None, init_checkpoint: str | None,
+  trained_with: TrainedWith | None = None
+) -> StartingPoint:
   """Decides where a run starts from; the order is important.
 
-  1. A whole checkpoint of this same run, in its folder.
+  1. A whole checkpoint of this same run, in its folder, if it has one. What is
+     watched and differs from what the run began with is named, aloud.
   2. The checkpoint that the user gave.
   3. Random weights.
-
-  Args:
-    folder: the run's folder, which need not exist; None: it has none.
-    init_checkpoint: path, or None or "".
-    trained_with: TrainedWith or None; what is watched and differs from what
-      the run began with is named, aloud.
   """
   commit = latest_committed(folder) if folder else None
   if commit:
@@ -150,7 +148,9 @@ def _name_changes(folder, watched):
       )
 
 
-def check_output_dir(folder, fingerprint, trained_with=None):
+def check_output_dir(
+  folder: str, fingerprint: dict, trained_with: TrainedWith | None = None
+) -> None:
   """Makes a folder the one of this run, or finds that it already is.
 
   A start that trains locks the folder until the process ends, and removes what
@@ -158,10 +158,10 @@ def check_output_dir(folder, fingerprint, trained_with=None):
 
   Args:
     folder: made where it does not exist.
-    fingerprint: JSON-able dict of what must not change between two starts of
-      one run: kind of run, task, model configuration, ...
-    trained_with: TrainedWith, or None for a start that does not train; what
-      is fixed must be as in the first start that trained.
+    fingerprint: what must not change between two starts of one run: kind of
+      run, task, model configuration, ...; JSON can hold it.
+    trained_with: None for a start that does not train; what is fixed must be
+      as in the first start that trained.
 
   Raises:
     InputError: the folder belongs to another run (the first difference is
@@ -205,15 +205,15 @@ def _read_fingerprint(path):
     return None
   try:
     values = json_files.read_sealed(path)
-    noted = values.get(_TRAINED_WITH, {"fixed": {}, "watched": {}})
-    if all(isinstance(noted[name], dict) for name in TrainedWith._fields):
-      return values
-    error = f"{path}: {_TRAINED_WITH} is not as it was written"
-  except (errors.InputError, KeyError, TypeError) as damage:
-    error = damage
-  logging.warning(
-    "%s; whose run this is cannot be told: it goes on if its weights fit", error
-  )
+    noted = json_files.field(values, _TRAINED_WITH, dict, path, {})
+    for name in TrainedWith._fields if noted else ():
+      json_files.field(noted, name, dict, path)
+    return values
+  except errors.InputError as error:
+    logging.warning(
+      "%s; whose run this is cannot be told: it goes on if its weights fit",
+      error,
+    )
   return None
 
 
@@ -269,14 +269,17 @@ def _flat(value, prefix=""):
   return flat
 
 
-def save(folder, step, tensors, *, extra=None, max_to_keep=5):
+def save(
+  folder: str, step: int, tensors: dict, *, extra: dict | None = None,
+  max_to_keep: int = 5
+) -> str:
   """Saves and commits a checkpoint, then removes the oldest ones.
 
   Args:
     folder: a folder of `check_output_dir`.
     step: updates made so far.
-    tensors: dict from name to array, tensor or tf.Variable.
-    extra: JSON-able dict to be found again in `latest_committed`.
+    tensors: name to array, tensor or tf.Variable.
+    extra: to be found again in `latest_committed`; JSON can hold it.
     max_to_keep: how many checkpoints stay, this one included; 0 for all.
 
   Returns:
@@ -325,14 +328,11 @@ def _read_commit(path):
     InputError: it is damaged.
   """
   marker = json_files.read_sealed(path)
-  files, extra = marker.get("files"), marker.get("extra")
-  if not files:
+  json_files.field(marker, "extra", dict, path, {})
+  if not json_files.field(marker, "files", dict[str, dict], path, {}):
     raise errors.InputError("its .commit file names no files")
-  if not isinstance(files, dict) or not isinstance(extra, dict) or not all(
-    isinstance(summary, dict) and summary.keys() == {"bytes", "sha256"}
-    for summary in files.values()
-  ):
-    raise errors.InputError("its .commit file is not as it was written")
+  for summary in marker["files"].values():
+    json_files.field(summary, "bytes", int, path)
   return marker
 
 
@@ -373,10 +373,10 @@ def _write_state(folder, steps):
   file_io.write_text(os.path.join(folder, "checkpoint"), "".join(lines))
 
 
-def latest_committed(folder):
-  """Returns the Commit of the newest checkpoint that is whole, or None.
+def latest_committed(folder: str) -> Commit | None:
+  """Returns the newest checkpoint that is whole, whoever wrote it.
 
-  Whoever wrote it. Newer ones that are not whole are skipped, with a warning.
+  Newer ones that are not whole are skipped, with a warning.
   """
   foreign = _foreign_steps(folder)
   # The newest whole one counts, whoever wrote it.
@@ -386,7 +386,7 @@ def latest_committed(folder):
       if tf.io.gfile.exists(f"{prefix}.commit"):
         marker = _read_commit(f"{prefix}.commit")
         _check_files(folder, marker["files"])
-        return Commit(prefix, step, marker["extra"])
+        return Commit(prefix, step, marker.get("extra"))
       if step not in foreign:
         raise errors.InputError("it was never finished: no .commit file")
       _check_foreign(prefix, step)

@@ -2,6 +2,7 @@
 
 import contextlib
 import signal
+from typing import Iterator
 
 from absl import logging
 
@@ -16,7 +17,7 @@ class StopRequest:
   by = None
 
   @property
-  def requested(self):
+  def requested(self) -> bool:
     """Whether the run is to end."""
     return self.by is not None
 
@@ -32,12 +33,8 @@ class StopRequest:
 
 
 @contextlib.contextmanager
-def catch_signals():
-  """Notes SIGTERM and SIGINT in its block, instead of dying of them.
-
-  Yields:
-    A StopRequest.
-  """
+def catch_signals() -> Iterator[StopRequest]:
+  """Notes SIGTERM and SIGINT in its block, instead of dying of them."""
   stop = StopRequest()
   before = {
     number: signal.signal(number, stop.note)
