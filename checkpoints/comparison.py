@@ -17,10 +17,10 @@ import heads
 from checkpoints import (
   converter,
   huggingface,
-  huggingface_names,
   tokenizer_files,
   transformers_run,
   weight_files,
+  weight_names,
 )
 from common import errors, file_io
 from variants import registry, vocabularies
@@ -72,7 +72,7 @@ def compare(source, output, architecture=None):
     list of (who ran which end, output, largest difference from what this
     project computes from the input).
   """
-  architecture = architecture or huggingface_names.architecture_of(
+  architecture = architecture or weight_names.architecture_of(
     source.reader.shapes, registry.name_of(source.config)
   )
   batch = random_batch(source.config)

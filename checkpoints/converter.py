@@ -21,7 +21,6 @@ from absl import logging
 import modeling
 from checkpoints import (
   huggingface,
-  huggingface_names,
   model_garden,
   tokenizer_files,
   weight_files,
@@ -236,7 +235,7 @@ def _check_place(kind, variant):
 def _chosen(reader, kind, variant, keep_optimizer_state):
   """Returns (names to convert, {name: why it is left out})."""
   count = weight_names.count_layers(reader.shapes)
-  known = {row.tf1 for row in huggingface_names.rows(variant, count)}
+  known = {row.tf1 for row in weight_names.rows(variant, count)}
   chosen, left_out = [], {}
   for name in reader.shapes:
     if weight_files.is_optimizer_state(name):

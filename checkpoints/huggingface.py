@@ -21,12 +21,7 @@ import safetensors
 import safetensors.numpy
 import tensorflow as tf
 
-from checkpoints import (
-  huggingface_names,
-  pytorch_files,
-  tokenizer_files,
-  weight_names,
-)
+from checkpoints import pytorch_files, tokenizer_files, weight_names
 from common import config_formats, errors, file_io, json_files
 from variants import vocabularies
 
@@ -97,8 +92,8 @@ class Reader:
     if self.config:
       self.variant = self.config.get("variant", "bert")
     else:
-      self.variant = huggingface_names.variant_of(self._files)
-    self._names = _tf1_names(self.variant, self._files)
+      self.variant = weight_names.variant_of(self._files)
+    self._names, derived = weight_names.find(self.variant, self._files)
     self.shapes = {
       tf1: tuple(self._files[name].get_slice(name).get_shape())
       for tf1, (name, layout) in sorted(self._names.items())
@@ -107,7 +102,7 @@ class Reader:
       # Known without reading: every other layout is of Model Garden alone.
       if layout == "transposed":
         self.shapes[tf1] = self.shapes[tf1][::-1]
-    self.notes = _notes(path, folder, self.variant, self._files)
+    self.notes = _notes(path, folder, derived, self._files)
     self._check_tied()
 
   def read(self, name):
@@ -124,10 +119,11 @@ class Reader:
 
     Its table and the head's then differ, which TF1 names cannot say.
     """
-    kind = huggingface_names.KINDS[self.variant]
-    for pair in kind.tied.items():
-      names = [_as_in_file(n, kind.prefix, self._files) for n in pair]
-      if all(names):
+    for pair in weight_names.KINDS[self.variant].tied.items():
+      # With the variant's prefix or without it.
+      found = [{n, n.removeprefix(f"{self.variant}.")} for n in pair]
+      names = [n for each in found for n in each & self._files.keys()]
+      if len(names) == 2:
         values = [self._files[n].get_tensor(n) for n in names]
         # To the bit: a head that was trained apart from its table differs.
         if not np.array_equal(*values):
@@ -135,12 +131,6 @@ class Reader:
             f"{self.path}: {names[0]} differs from {names[1]}; only models "
             "that share them can be read"
           )
-
-
-def _as_in_file(name, prefix, files):
-  """The name, with or without the prefix, in the file; None if neither."""
-  found = (n for n in (name, name.removeprefix(prefix)) if n in files)
-  return next(found, None)
 
 
 def _weights_of(folder):
@@ -196,21 +186,7 @@ def _open(path):
   return opened
 
 
-def _tf1_names(variant, names):
-  """Returns {TF1 name: (name in the file, layout)}."""
-  rows = huggingface_names.rows_of_file(variant, names)
-  found = {}
-  for name in names:
-    full = huggingface_names.full_name(variant, name)
-    if full in rows:
-      found[rows[full].tf1] = (name, rows[full].huggingface_layout)
-    # Under its own name, so that the report lists it among the unused.
-    elif not huggingface_names.is_made_from_others(variant, full):
-      found[name] = (name, "same")
-  return found
-
-
-def _notes(path, folder, variant, files):
+def _notes(path, folder, derived, files):
   """Sentences on pooling, label names, casing and number formats."""
   notes = []
   dtypes = {files[name].get_slice(name).get_dtype() for name in files}
@@ -219,16 +195,9 @@ def _notes(path, folder, variant, files):
     notes.append(f"weights are stored as {', '.join(small)}, read as float32")
   if any(isinstance(file, pytorch_files.Reader) for file in files.values()):
     notes.append("weights are in PyTorch's format, read without running it")
-  made = [
-    name
-    for name in files
-    if huggingface_names.is_made_from_others(
-      variant, huggingface_names.full_name(variant, name)
-    )
-  ]
-  if made:
+  if derived:
     notes.append(
-      f"{', '.join(sorted(made))}: not read, since a model makes it of the rest"
+      f"{', '.join(derived)}: not read, since a model makes it of the rest"
     )
   modules = os.path.join(path, "modules.json")
   if tf.io.gfile.exists(modules):
@@ -281,7 +250,7 @@ def write(
     weights: dict from TF1 name to numpy array.
     config: dict of a bert_config.json.
     architecture: a class of transformers; by default that of the names, see
-      huggingface_names.architecture_of.
+      weight_names.architecture_of.
     do_lower_case: bool for the tokenizer, or None to write nothing about it.
     vocab_file: the vocabulary that the folder will have, which decides the
       tokenizer; not copied.
@@ -294,18 +263,11 @@ def write(
     InputError: the architecture is not of this kind of model.
   """
   variant = config.get("variant", "bert")
-  architecture = architecture or huggingface_names.architecture_of(
-    weights, variant
-  )
-  rows = huggingface_names.rows_to_write(weights, variant, architecture)
-  kind = huggingface_names.KINDS[variant]
-  # A model without a head is saved without the name of its encoder.
-  prefix = "" if kind.architectures[architecture] else kind.prefix
-  # "encoder.layer.0..." in BertModel, "bert.encoder.layer.0..." in all others.
-  names = {row.tf1: row.huggingface.removeprefix(prefix) for row in rows}
+  architecture = architecture or weight_names.architecture_of(weights, variant)
+  rows = weight_names.to_write(weights, variant, architecture)
   heads = config["num_attention_heads"]
   tensors = {
-    names[row.tf1]: weight_names.from_tf1(
+    row.huggingface: weight_names.from_tf1(
       np.asarray(weights[row.tf1]), row.huggingface_layout, heads
     )
     for row in rows
@@ -322,6 +284,8 @@ def write(
   if do_lower_case is not None:
     tokenizer_files.write(
       folder, do_lower_case, config["max_position_embeddings"],
-      tokenizer_class=vocabularies.tokenizer_class(vocab_file, kind.tokenizer),
+      tokenizer_class=vocabularies.tokenizer_class(
+        vocab_file, weight_names.KINDS[variant].tokenizer
+      ),
     )
-  return names
+  return {row.tf1: row.huggingface for row in rows}

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 import modeling
 import transformers_goldens
-from checkpoints import huggingface, huggingface_names, weight_files
+from checkpoints import huggingface, weight_files, weight_names
 from common import config_formats, errors
 
 GOLDEN = pathlib.Path("tests/golden/huggingface")
@@ -47,7 +47,7 @@ def test_weights_come_back_bit_for_bit(name, tmp_path):
 @pytest.mark.parametrize("name", CLASSES)
 def test_the_class_is_known_from_the_weights(name):
   names = weight_files.open_reader(str(GOLDEN / name)).shapes
-  found = huggingface_names.architecture_of(names)
+  found = weight_names.architecture_of(names)
   expected = name.replace("TokenClassification", "SequenceClassification")
   assert found == expected
 

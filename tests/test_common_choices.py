@@ -1,7 +1,7 @@
 """The names that flags offer are those that the code behind them knows."""
 
 import optimization
-from checkpoints import converter, huggingface_names
+from checkpoints import converter
 from classification import labelled_examples, own_data
 from common import choices
 from features import feature_files
@@ -21,9 +21,4 @@ def test_choices_are_what_is_implemented():
   assert choices.TAGGING_FEATURES == bilstm.FEATURES
   assert choices.FEATURE_FILE_FORMATS == tuple(feature_files.FORMATS)
   assert choices.CHECKPOINT_KINDS == tuple(converter.WRITERS)
-  assert choices.HUGGINGFACE_ARCHITECTURES == tuple(
-    architecture
-    for kind in huggingface_names.KINDS.values()
-    for architecture in kind.architectures
-  )
   assert choices.SERVING_HEADS == tuple(models.KINDS)

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 import transformers_goldens
-from checkpoints import comparison, converter, huggingface_names, weight_files
+from checkpoints import comparison, converter, weight_files, weight_names
 from variants import registry
 
 FOLDERS = sorted(
@@ -37,7 +37,7 @@ def test_the_kind_and_class_are_known_from_the_names(folder):
   path = folder / "model.safetensors"
   reader = weight_files.open_reader(str(path))
   assert reader.variant == folder.parent.name
-  found = huggingface_names.architecture_of(reader.shapes, reader.variant)
+  found = weight_names.architecture_of(reader.shapes, reader.variant)
   expected = folder.name.replace(
     "AlbertForTokenClass", "AlbertForSequenceClass"
   )

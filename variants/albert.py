@@ -24,21 +24,6 @@ _LAYER_NAMES = {
 }
 MAPPING = "embedding_hidden_mapping_in"
 
-# Part of BERT's name at Hugging Face -> of ALBERT's, replaced in this order.
-HUGGINGFACE_NAMES = (
-  ("bert.embeddings.", "albert.embeddings."),
-  ("bert.encoder.layer.", "albert.encoder.albert_layer_groups."),
-  (".attention.self.", ".albert_layers.0.attention."),
-  (".attention.output.", ".albert_layers.0.attention."),
-  (".intermediate.dense.", ".albert_layers.0.ffn."),
-  (".output.dense.", ".albert_layers.0.ffn_output."),
-  (".output.LayerNorm.", ".albert_layers.0.full_layer_layer_norm."),
-  ("bert.pooler.dense.", "albert.pooler."),
-  ("cls.predictions.transform.", "predictions."),
-  ("cls.predictions.", "predictions."),
-  ("cls.seq_relationship.", "sop_classifier.classifier."),
-)
-
 
 def tf1_name(name):
   """Returns ALBERT's name of a variable of BERT, whose layer is its group."""

@@ -10,27 +10,6 @@ import tensorflow as tf
 import layers
 import modeling
 
-# Part of BERT's name at Hugging Face -> of DistilBERT's, replaced in this
-# order; None where it has no such weight.
-HUGGINGFACE_NAMES = (
-  ("bert.embeddings.token_type_embeddings.", None),
-  ("cls.seq_relationship.", None),
-  ("bert.embeddings.", "distilbert.embeddings."),
-  ("bert.encoder.layer.", "distilbert.transformer.layer."),
-  (".attention.self.query.", ".attention.q_lin."),
-  (".attention.self.key.", ".attention.k_lin."),
-  (".attention.self.value.", ".attention.v_lin."),
-  (".attention.output.dense.", ".attention.out_lin."),
-  (".attention.output.LayerNorm.", ".sa_layer_norm."),
-  (".intermediate.dense.", ".ffn.lin1."),
-  (".output.dense.", ".ffn.lin2."),
-  (".output.LayerNorm.", ".output_layer_norm."),
-  ("bert.pooler.dense.", "pre_classifier."),
-  ("cls.predictions.transform.dense.", "vocab_transform."),
-  ("cls.predictions.transform.LayerNorm.", "vocab_layer_norm."),
-  ("cls.predictions.bias", "vocab_projector.bias"),
-)
-
 
 class DistilBertModel(modeling.BertModel):
   """The encoder; token_type_ids are accepted and have no effect."""
