@@ -35,7 +35,7 @@ flags.DEFINE_string(
 )
 flags.DEFINE_enum(
   "output_format", "jsonl", choices.FEATURE_FILE_FORMATS,
-  "jsonl: as the original. npz: for numpy. parquet: needs pyarrow.",
+  "jsonl: as the original. npz: for numpy.",
   needs="output_file|input_file=-", not_with="input_file=-",
 )
 flags.DEFINE_list(
@@ -93,12 +93,12 @@ import os
 from absl import logging
 
 from checkpoints import model_settings
-from common import errors, file_io, line_answers, progress
+from common import errors, file_io, json_files, line_answers, progress
 from features import (
   attention_page,
   embedding_plot,
   feature_files,
-  line_vectors,
+  sentence_vectors,
   text_batches,
   text_vectors,
 )
@@ -159,41 +159,62 @@ def make_computer(settings, model, layers, strategy):
     max_length=settings.max_seq_length,
     is_static=is_static,
     jit=jit,
+    group=2 if settings.similarity else 1,
   )
 
 
-def make_rows_of(settings, tokenizer):
-  """Returns the function that makes a block's results feature_files rows."""
+def rows_of(settings, tokenizer, results):
+  """Returns the rows for a file of a list of (Example, its vectors)."""
   if settings.similarity:
-    return feature_files.similarity_rows
+    # a, b, a, b, ...: the two texts of a line follow each other.
+    vectors = [vector for _, vector in results]
+    cosines = sentence_vectors.cosines(vectors[::2], vectors[1::2])
+    return [
+      feature_files.SimilarityRow(example.index, cosine)
+      for (example, _), cosine in zip(results[::2], cosines)
+    ]
   if settings.pooling:
-    return feature_files.vector_rows
-  return lambda block: feature_files.token_rows(block, tokenizer)
+    return [feature_files.VectorRow(e.index, vector) for e, vector in results]
+  return [
+    feature_files.TokenRow(
+      example.index,
+      tokenizer.convert_ids_to_tokens(example.input_ids),
+      example.input_ids,
+      # Without the padding of its batch.
+      values[:, : len(example.input_ids)],
+    )
+    for example, values in results
+  ]
 
 
 def answer_lines(settings, computer, layers, tokenizer):
   """Answers the lines of the standard input until it ends.
 
+  Each by the JSON that the same line of a file would give.
+
   Raises:
     InputError: some could not be answered; all others are by then.
   """
-  encode_text = text_batches.make_encoder(tokenizer, settings.max_seq_length)
-  encode = text_batches.encode_line
-  if settings.similarity:
-    encode = text_batches.encode_pair
-  rows_of = make_rows_of(settings, tokenizer)
-  line = feature_files.JsonLine(layers)
-  bad = line_vectors.answer_lines(
-    *line_answers.standard_streams(),
-    lambda number, text: encode(encode_text, number, text),
-    lambda examples: [
-      line.text(row)
-      for block in computer.compute_all(
-        examples, group=2 if settings.similarity else 1
-      )
-      for row in rows_of(block)
-    ],
-    batch_size=settings.batch_size,
+  encode = text_batches.make_encoder(
+    tokenizer, settings.max_seq_length, as_pair=settings.similarity
+  )
+
+  def answer(lines):
+    examples = [example for line in lines for example in encode(*line)]
+    return [
+      feature_files.json_line(row, layers)
+      for block in computer.compute_all(examples)
+      for row in rows_of(settings, tokenizer, block)
+    ]
+
+  def format_error(number, error):
+    # As in the original: counted from 0, and spelled so.
+    values = {"linex_index": number - 1, "error": str(error)}
+    return json_files.line(values).rstrip("\n")
+
+  bad = line_answers.answer_lines(
+    *line_answers.standard_streams(), answer, batch_size=settings.batch_size,
+    takes_empty=True, format_error=format_error,
   )
   line_answers.require_all_answered(bad)
 
@@ -204,27 +225,25 @@ def write_features(settings, computer, layers, tokenizer):
   num_lines = text_batches.count_lines(settings.input_file)
   if not num_lines and settings.output_format != "jsonl":
     raise errors.InputError(f"{settings.input_file} has no line")
-  read = text_batches.read_examples
-  if settings.similarity:
-    read = text_batches.read_pairs
-  results = computer.compute_all(
-    read(settings.input_file, tokenizer, settings.max_seq_length),
-    group=2 if settings.similarity else 1,
+  encode = text_batches.make_encoder(
+    tokenizer, settings.max_seq_length, as_pair=settings.similarity
   )
-  make_rows = make_rows_of(settings, tokenizer)
+  blocks = computer.compute_all(
+    text_batches.read_examples(settings.input_file, encode)
+  )
   with feature_files.open_writer(
     settings.output_file, settings.output_format, layers
   ) as write:
-    write_rows(map(make_rows, results), write, num_lines)
+    rows = (rows_of(settings, tokenizer, block) for block in blocks)
+    write_rows(rows, write, num_lines)
 
 
 def draw_pictures(settings, model, layer, tokenizer):
   """Writes --attention_html and --embedding_plot."""
+  encode = text_batches.make_encoder(tokenizer, settings.max_seq_length)
   attention, vectors = [], []
   for example in text_batches.chosen_examples(
-    text_batches.read_examples(
-      settings.input_file, tokenizer, settings.max_seq_length
-    ),
+    text_batches.read_examples(settings.input_file, encode),
     [int(text) for text in settings.picture_lines],
     settings.input_file,
   ):

@@ -106,7 +106,7 @@ import tensorflow as tf
 
 import modeling
 from checkpoints import model_folder, model_settings, weight_files
-from common import file_io, line_answers
+from common import config_formats, file_io, line_answers
 from tagging import (
   bilstm,
   encoder_states,
@@ -300,7 +300,7 @@ def read_settings():
   if settings.do_train:
     return settings
   source = next(model_settings.trained_model_files(settings))
-  trained = model_folder.input_settings(weight_files.read_config(source))
+  trained = model_folder.input_settings(config_formats.read(source))
   names = (*input_data.INPUT_FLAGS, *input_data.HEAD_FLAGS)
   return model_settings.restore_input_settings(
     settings, {n: trained[n] for n in names if n in trained}, source

@@ -57,6 +57,8 @@ class BuildPackage(build_py):
 setup(
   packages=[PACKAGE, *(f"{PACKAGE}.{name}" for name in FOLDERS)],
   package_dir={PACKAGE: "."},
-  package_data={f"{PACKAGE}.reproduction": ["*.csv"]},
+  package_data={
+    f"{PACKAGE}.features": ["*.html"], f"{PACKAGE}.reproduction": ["*.csv"],
+  },
   cmdclass={"build_py": BuildPackage},
 )

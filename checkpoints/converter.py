@@ -26,7 +26,7 @@ from checkpoints import (
   weight_files,
   weight_names,
 )
-from common import errors, file_io, json_files
+from common import config_formats, errors, file_io, json_files
 from variants import registry, vocabularies
 
 CHECKPOINT = "bert_model.ckpt"
@@ -97,12 +97,12 @@ def _vocabulary_size(vocab_file):
 
 def _config_values(reader, bert_config_file):
   if bert_config_file:
-    return weight_files.read_config(bert_config_file)
+    return config_formats.read(bert_config_file)
   if reader.config:
     return reader.config
   path = _in_its_folder(reader, "bert_config.json")
   if path:
-    return weight_files.read_config(path)
+    return config_formats.read(path)
   # A folder that this project trained in.
   fingerprint = _in_its_folder(reader, "run_fingerprint.json")
   values = json_files.read(fingerprint) if fingerprint else {}

@@ -18,7 +18,7 @@ from absl import logging
 
 import layers
 from checkpoints import huggingface, model_garden
-from common import config_formats, errors, file_io
+from common import errors, file_io
 
 TF1 = "TensorFlow 1"
 
@@ -93,11 +93,6 @@ def open_reader(path):
   if model_garden.GRAPH in reader.shapes:
     return model_garden.Reader(reader)
   return reader
-
-
-def read_config(path):
-  """Reads the shape of a model, of either format: see `config_formats.read`."""
-  return config_formats.read(path)
 
 
 def step_of(source) -> int:

@@ -3,7 +3,7 @@
 import os
 import runpy
 
-from checkpoints import model_settings, weight_files
+from checkpoints import model_settings
 from classification import (
   glue,
   glue_submission,
@@ -12,7 +12,7 @@ from classification import (
   tables,
   tasks,
 )
-from common import errors, run_settings
+from common import config_formats, errors, run_settings
 from training import setup
 
 _PURPOSES = ("train", "eval", "predict")
@@ -24,7 +24,7 @@ def restore_input_settings(settings):
     return settings
   # Only of a model that is used as it is: a training may choose anew.
   source = next(model_settings.trained_model_files(settings))
-  trained = tasks.learned_input(weight_files.read_config(source))
+  trained = tasks.learned_input(config_formats.read(source))
   # They mean nothing without --doc_stride, which is restored before them.
   windows = {name: trained.pop(name) for name in tasks.WINDOW_FLAGS
              if name in trained}

@@ -30,7 +30,7 @@ TAGGING_FEATURES = (
   "embeddings", "second_to_last", "last", "weighted_sum_last_four",
   "concat_last_four", "weighted_sum_all",
 )
-FEATURE_FILE_FORMATS = ("jsonl", "npz", "parquet")
+FEATURE_FILE_FORMATS = ("jsonl", "npz")
 SENTENCE_POOLINGS = ("cls", "mean", "max", "pooled", "last_four_concat")
 
 CHECKPOINT_KINDS = ("tf1", "tf2", "huggingface", "model_garden")

@@ -5,26 +5,23 @@ they are needed: memory holds one *block* of several thousand tokens, whose
 lines are sorted by length so that batches have little padding.
 """
 
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+import tokenization
 from common import errors, file_io
 from training import input_sequences
 
 
 class Example(NamedTuple):
-  """One input of the model.
-
-  Attributes:
-    index: number of its line, from 0.
-    input_ids, segment_ids: lists of T integers, without padding.
-  """
+  """One input of the model; `index` is the number of its line, from 0."""
 
   index: int
-  input_ids: list
-  segment_ids: list
+  input_ids: list[int]
+  segment_ids: list[int]
 
 
-def split_pair(line):
+def split_pair(line: str) -> tuple[str, str | None]:
   """Returns (text, None), or both texts of a line that holds two.
 
   As in the original: white space at both ends is dropped, and if the separator
@@ -37,24 +34,69 @@ def split_pair(line):
   return (text_a, text_b) if separator else (text_b, None)
 
 
-def read_examples(path, tokenizer, max_seq_length):
-  """Yields the Example of each line of a file.
+def make_encoder(
+  tokenizer: tokenization.FullTokenizer,
+  max_seq_length: int,
+  *,
+  as_pair: bool = False,
+) -> Callable[[int, str], list[Example]]:
+  """Returns a function of a line's number, from 1, and the line.
 
-  Args:
-    path: UTF-8 text.
-    tokenizer: tokenization.FullTokenizer.
-    max_seq_length: longer texts are cut, pairs by `truncate_pair`.
+  It returns one Example, of a text or of two, which `truncate_pair` cuts; or
+  where a line is taken `as_pair`, one for each of its texts. It then raises
+  InputError for a line that is no pair.
 
   Raises:
-    InputError: no such file, bad UTF-8, or no room for a token next to
-      [CLS] and two [SEP].
+    InputError: no room for a token next to [CLS] and two [SEP].
   """
-  encode = make_encoder(tokenizer, max_seq_length)
+  if max_seq_length < 3:
+    raise errors.InputError(
+      f"--max_seq_length={max_seq_length} leaves no room next to [CLS] "
+      "and two [SEP]; pass 4 or more"
+    )
+  cls_id, sep_id = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
+
+  def inputs(text_a, text_b=None):
+    ids_a, ids_b = tokenizer.encode(text_a), tokenizer.encode(text_b or "")
+    # As in the original: a second text without any word piece counts as none.
+    if ids_b:
+      input_sequences.truncate_pair(ids_a, ids_b, max_seq_length - 3)
+    else:
+      # One [SEP] less, so one piece more.
+      ids_a, ids_b = ids_a[: max_seq_length - 2], None
+    return input_sequences.build_inputs(
+      ids_a, ids_b, cls_id=cls_id, sep_id=sep_id
+    )
+
+  def encode(number, line):
+    texts = split_pair(line)
+    if as_pair and texts[1] is None:
+      raise errors.InputError(
+        f"no pair in {line!r}; write two texts with "
+        f"{input_sequences.TEXT_SEPARATOR!r} between them"
+      )
+    parts = [(text,) for text in texts] if as_pair else [texts]
+    return [Example(number - 1, *inputs(*part)) for part in parts]
+
+  return encode
+
+
+def read_examples(
+  path: str, encode: Callable[[int, str], list[Example]]
+) -> Iterator[Example]:
+  """Yields the Examples of each line of a UTF-8 file; see `make_encoder`.
+
+  Raises:
+    InputError: no such file, bad UTF-8, or no pair; the line is named.
+  """
   for number, line in file_io.read_lines(path):
-    yield from encode_line(encode, number, line)
+    try:
+      yield from encode(number, line)
+    except errors.InputError as error:
+      raise errors.InputError(f"{path}:{number}: {error}") from error
 
 
-def count_lines(path):
+def count_lines(path: str) -> int:
   """Returns how many lines a file has, all of which are UTF-8.
 
   Raises:
@@ -63,7 +105,9 @@ def count_lines(path):
   return sum(1 for _ in file_io.read_lines(path))
 
 
-def chosen_examples(examples, wanted, path):
+def chosen_examples(
+  examples: Iterable[Example], wanted: list[int], path: str
+) -> list[Example]:
   """Returns the Examples of some lines, in the order of `wanted`.
 
   Raises:
@@ -82,81 +126,12 @@ def chosen_examples(examples, wanted, path):
   )
 
 
-def read_pairs(path, tokenizer, max_seq_length):
-  """Yields the two Examples of each line, one for each of its texts.
-
-  Raises:
-    InputError: a line is no pair (it is named); or as `read_examples`.
-  """
-  encode = make_encoder(tokenizer, max_seq_length)
-  for number, line in file_io.read_lines(path):
-    try:
-      yield from encode_pair(encode, number, line)
-    except errors.InputError as error:
-      raise errors.InputError(f"{path}:{number}: {error}") from error
-
-
-def encode_line(encode, number, line):
-  """Returns a list of the one Example of a line.
-
-  Args:
-    encode: of `make_encoder`.
-    number: of the line, from 1.
-    line: str.
-  """
-  return [Example(number - 1, *encode(*split_pair(line)))]
-
-
-def encode_pair(encode, number, line):
-  """Returns a list of two Examples, one for each text of a line.
-
-  Args:
-    encode, number, line: as of `encode_line`.
-
-  Raises:
-    InputError: the line is no pair.
-  """
-  pair = split_pair(line)
-  if pair[1] is None:
-    raise errors.InputError(
-      f"no pair in {line!r}; write two texts with "
-      f"{input_sequences.TEXT_SEPARATOR!r} between them"
-    )
-  return [Example(number - 1, *encode(text, None)) for text in pair]
-
-
-def make_encoder(tokenizer, max_seq_length):
-  """Returns a function of two texts that gives (input_ids, segment_ids).
-
-  The second text may be None. As in the original: one without any word piece
-  counts as none.
-  """
-  if max_seq_length < 3:
-    raise errors.InputError(
-      f"--max_seq_length={max_seq_length} leaves no room next to [CLS] "
-      "and two [SEP]; pass 4 or more"
-    )
-  cls_id, sep_id = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
-
-  def encode(text_a, text_b):
-    ids_a, ids_b = tokenizer.encode(text_a), tokenizer.encode(text_b or "")
-    if ids_b:
-      input_sequences.truncate_pair(ids_a, ids_b, max_seq_length - 3)
-    else:
-      # One [SEP] less, so one piece more.
-      ids_a, ids_b = ids_a[: max_seq_length - 2], None
-    return input_sequences.build_inputs(
-      ids_a, ids_b, cls_id=cls_id, sep_id=sep_id
-    )
-
-  return encode
-
-
-def blocks(examples, max_tokens, *, group=1):
+def blocks(
+  examples: Iterable[Example], max_tokens: int, *, group: int = 1
+) -> Iterator[list[Example]]:
   """Cuts a stream of examples into lists of about `max_tokens` tokens.
 
   Args:
-    examples: iterable of Example.
     max_tokens: a list is full when its tokens are as many or more.
     group: number of consecutive examples that stay in one list.
 

@@ -4,10 +4,14 @@ Letters: B batch, T sequence, L layers that are asked for, H width, D width of
 a text's vector.
 """
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
 import tensorflow as tf
 
+import modeling
 from checkpoints import weight_files
-from common import errors
+from common import errors, run_settings
 from features import sentence_vectors, text_batches
 from training import distribution, input_sequences
 from variants import registry
@@ -16,9 +20,12 @@ from variants import registry
 # BERT-base.
 _BLOCK_TOKENS = 1 << 14
 
+# Of input_ids, input_mask and segment_ids [B, T].
+Compute = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 
-def layer_indexes(texts, num_hidden_layers):
-  """Returns --layers as a list of integers.
+
+def layer_indexes(texts: Sequence[str], num_hidden_layers: int) -> list[int]:
+  """Returns --layers as integers.
 
   Raises:
     InputError: no number, or not a layer of the model.
@@ -40,17 +47,15 @@ def layer_indexes(texts, num_hidden_layers):
   return indexes
 
 
-def computes_vectors(settings):
+def computes_vectors(settings: run_settings.Settings) -> bool:
   """Whether vectors are to be written, to a file or as answers."""
   return bool(settings.output_file or settings.input_file == "-")
 
 
-def layers_to_write(settings, config):
+def layers_to_write(
+  settings: run_settings.Settings, config: modeling.BertConfig
+) -> list[int]:
   """Returns what --layers means for a model, [] where it is not read.
-
-  Args:
-    settings: run_settings.Settings of extract_features.py.
-    config: modeling.BertConfig.
 
   Raises:
     InputError: the model has no such layer.
@@ -66,13 +71,12 @@ def layers_to_write(settings, config):
   return layer_indexes(settings.layers, depth)
 
 
-def load_model(settings, config, strategy):
-  """Returns the modeling.BertModel with the weights of --init_checkpoint.
-
-  Args:
-    settings: run_settings.Settings of extract_features.py.
-    config: modeling.BertConfig.
-    strategy: tf.distribute.Strategy.
+def load_model(
+  settings: run_settings.Settings,
+  config: modeling.BertConfig,
+  strategy: tf.distribute.Strategy,
+) -> modeling.BertModel:
+  """Returns the encoder with the weights of --init_checkpoint.
 
   Raises:
     InputError: the checkpoint lacks a variable that is read.
@@ -94,7 +98,7 @@ def load_model(settings, config, strategy):
   return model
 
 
-def token_vectors(model, layers):
+def token_vectors(model: modeling.BertModel, layers: list[int]) -> Compute:
   """Returns a function of a batch that gives float32 [B, L, T, H]."""
 
   def compute(input_ids, input_mask, segment_ids):
@@ -105,11 +109,12 @@ def token_vectors(model, layers):
   return compute
 
 
-def text_vectors(model, pooling, normalize=False):
+def text_vectors(
+  model: modeling.BertModel, pooling: str, normalize: bool = False
+) -> Compute:
   """Returns a function of a batch that gives float32 [B, D].
 
   Args:
-    model: modeling.BertModel.
     pooling: one of sentence_vectors.POOLINGS.
     normalize: whether to scale each vector to length 1.
   """
@@ -126,19 +131,28 @@ class VectorComputer:
   """A function of batches that is compiled once and called with Examples."""
 
   def __init__(
-    self, compute, strategy, *, batch_size, max_length, is_static, jit
+    self,
+    compute: Compute,
+    strategy: tf.distribute.Strategy,
+    *,
+    batch_size: int,
+    max_length: int,
+    is_static: bool,
+    jit: bool,
+    group: int = 1,
   ):
     """Takes what is to be computed.
 
     Args:
-      compute: function of input_ids, input_mask and segment_ids [B, T].
-      strategy: the strategy in whose scope the model was made.
+      strategy: the one in whose scope the model was made.
       batch_size: B; of short texts several times as many, unless `is_static`.
       max_length: the most tokens that a text has.
       is_static: whether every batch is [batch_size, max_length], where a
         compiler would compile each shape anew.
       jit: whether XLA compiles.
+      group: N consecutive examples that `compute_all` yields in one list.
     """
+    self._group = group
     self._replicas = strategy.num_replicas_in_sync
     self._batch_size, self._max_length = batch_size, max_length
     self._is_static = is_static
@@ -164,8 +178,8 @@ class VectorComputer:
 
     self._step = step
 
-  def compute_batch(self, examples):
-    """Returns the array of a batch, a row for each of its Examples."""
+  def compute_batch(self, examples: list[text_batches.Example]) -> np.ndarray:
+    """Returns a row for each example."""
     # Filled up for a compiler, to one shape; else nothing is computed in vain.
     rows = self._batch_size if self._is_static else len(examples)
     # Each replica gets as many rows as the others.
@@ -178,14 +192,13 @@ class VectorComputer:
     )
     return self._step(**batch).numpy()[: len(examples)]
 
-  def compute_all(self, examples, *, group=1):
-    """Yields lists of (Example, its values), block after block, in order.
-
-    Args:
-      examples: iterable of text_batches.Example.
-      group: N consecutive examples that are yielded in the same list.
-    """
-    for block in text_batches.blocks(examples, _BLOCK_TOKENS, group=group):
+  def compute_all(
+    self, examples: Iterable[text_batches.Example]
+  ) -> Iterator[list[tuple[text_batches.Example, np.ndarray]]]:
+    """Yields lists of (Example, its values), block after block, in order."""
+    for block in text_batches.blocks(
+      examples, _BLOCK_TOKENS, group=self._group
+    ):
       values = [None] * len(block)
       lengths = [len(example.input_ids) for example in block]
       for places in input_sequences.batches_by_length(
@@ -197,7 +210,9 @@ class VectorComputer:
       yield list(zip(block, values))
 
 
-def inner_values(model, example, layer):
+def inner_values(
+  model: modeling.BertModel, example: text_batches.Example, layer: int
+) -> tuple[np.ndarray, np.ndarray]:
   """Returns attention [layers, heads, T, T] and states [T, H] of a text."""
   output = model(
     tf.constant([example.input_ids]),

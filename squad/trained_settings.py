@@ -2,7 +2,8 @@
 
 from absl import logging
 
-from checkpoints import model_folder, model_settings, weight_files
+from checkpoints import model_folder, model_settings
+from common import config_formats
 
 # The case of the text is in the folder's tokenizer_config.json, and the
 # threshold of "no answer" in its null_threshold.json.
@@ -39,7 +40,7 @@ def restore(settings):
   if settings.do_train or settings.evaluate_only:
     return settings
   for source in model_settings.trained_model_files(settings):
-    stored = model_folder.input_settings(weight_files.read_config(source))
+    stored = model_folder.input_settings(config_formats.read(source))
     # A classifier's folder has some of the names, but no questions.
     if "max_query_length" in stored:
       known = {name: stored[name] for name in NAMES if name in stored}

@@ -9,7 +9,7 @@ import pytest
 import safetensors.numpy
 
 from checkpoints import converter, weight_files
-from common import errors
+from common import config_formats, errors
 from training import run_folder
 
 HUGGINGFACE = pathlib.Path("tests/golden/huggingface")
@@ -81,7 +81,7 @@ def test_optimizer_state_is_carried_from_tf1_to_tf1(tmp_path):
 
 def test_a_training_folder_of_this_project_is_its_own_configuration(tmp_path):
   weights = weight_files.read_weights(TRAINING)
-  config = weight_files.read_config(LINEAR)
+  config = config_formats.read(LINEAR)
   run_folder.check_output_dir(
     f"{tmp_path}/run", {"task": "x", "bert_config": config},
     run_folder.TrainedWith({}, {}),
@@ -213,7 +213,7 @@ def test_a_damaged_checkpoint_leaves_nothing(model, tmp_path):
   ],
 )
 def test_a_configuration_of_another_model(model, tmp_path, change, message):
-  values = {**weight_files.read_config(str(model / "config.json")), **change}
+  values = {**config_formats.read(str(model / "config.json")), **change}
   other = tmp_path / "other.json"
   other.write_text(json.dumps(values))
   check_fails(
@@ -241,8 +241,3 @@ def test_a_vocabulary_that_is_too_large(model):
     stream.write("a\n" * 26)
   with pytest.raises(errors.InputError, match="31 tokens .*vocab_size 30"):
     converter.open_source(str(model))
-
-
-def test_every_conflict_has_its_case():
-  listed = " ".join(conflict.flags for conflict in converter.CONFLICTS)
-  assert listed == "architecture do_lower_case keep_optimizer_state"

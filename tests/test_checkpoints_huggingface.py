@@ -234,11 +234,11 @@ def test_what_a_model_was_trained_for_is_kept():
 
 
 def test_a_configuration_of_either_kind_is_read(model, tmp_path):
-  theirs = weight_files.read_config(str(model / "config.json"))
+  theirs = config_formats.read(str(model / "config.json"))
   assert theirs["hidden_act"] == "gelu" and theirs["hidden_size"] == 8
   path = tmp_path / "bert_config.json"
   path.write_text('{"vocab_size": 3, "hidden_act": "gelu"}')
-  ours = weight_files.read_config(str(path))
+  ours = config_formats.read(str(path))
   assert ours == {"vocab_size": 3, "hidden_act": "gelu"}
 
 

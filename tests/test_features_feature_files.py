@@ -106,27 +106,6 @@ def test_numpy_archive_of_vectors_and_similarities(tmp_path):
   )
 
 
-def test_parquet(tmp_path):
-  parquet = pytest.importorskip("pyarrow.parquet")
-  found = parquet.read_table(written(tmp_path / "a.parquet", TOKENS, LAYERS))
-  assert found.column_names == ["linex_index", "tokens", "layer_-1", "layer_2"]
-  for row, line in zip(TOKENS, found.to_pylist(), strict=True):
-    assert line["linex_index"] == row.index
-    assert line["tokens"] == row.tokens
-    np.testing.assert_array_equal(np.float32(line["layer_-1"]), row.values[0])
-    np.testing.assert_array_equal(np.float32(line["layer_2"]), row.values[1])
-  (tmp_path / "a.parquet").unlink()
-  found = parquet.read_table(written(tmp_path / "b.parquet", VECTORS))
-  np.testing.assert_array_equal(
-    np.float32(found["vector"].to_pylist()), [row.vector for row in VECTORS]
-  )
-  (tmp_path / "b.parquet").unlink()
-  found = parquet.read_table(written(tmp_path / "c.parquet", SIMILARITIES))
-  assert found["similarity"].to_pylist() == [
-    np.float32(row.similarity) for row in SIMILARITIES
-  ]
-
-
 @pytest.mark.parametrize("output_format", ["jsonl", "npz"])
 def test_a_run_that_fails_leaves_nothing(tmp_path, output_format):
   with pytest.raises(ZeroDivisionError):

@@ -124,7 +124,10 @@ def test_the_wheel_holds_every_module_and_no_loose_one(installed):
   package = {name for name in names if ".dist-info/" not in name}
   expected = {"bert_tf2/__init__.py"} | {
     f"bert_tf2/{path.relative_to(ROOT)}"
-    for path in [*test_layout.SOURCES, *ROOT.glob("reproduction/*.csv")]
+    for path in [
+      *test_layout.SOURCES, *ROOT.glob("reproduction/*.csv"),
+      ROOT / "features" / "attention_page.html",
+    ]
   }
   assert package == expected
 

@@ -26,7 +26,7 @@ from checkpoints import (
   weight_files,
   weight_names,
 )
-from common import errors, run_settings
+from common import config_formats, errors, run_settings
 
 SQUAD = pathlib.Path("tests/golden/squad/run/model")
 UNCASED = "[PAD] [UNK] [CLS] [SEP] [MASK] the patient bank ##s ran ."
@@ -295,7 +295,7 @@ def test_config_json_without_a_kind_is_huggingfaces_next_to_its_weights(
   assert modeling.BertConfig.from_json_file(path).hidden_act == "gelu_erf"
   found = model_folder.find(str(tmp_path))
   assert found["bert_config_file"] == str(path)
-  assert weight_files.read_config(str(path))["hidden_act"] == "gelu_erf"
+  assert config_formats.read(str(path))["hidden_act"] == "gelu_erf"
 
 
 def test_run_squad_fine_tunes_a_released_spanbert(tmp_path):
