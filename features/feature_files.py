@@ -146,7 +146,7 @@ def _numpy_archive(path, layers):
   """
   columns = {}
   with (
-    # An entry of a zip cannot grow beside others: each column is a file first.
+    # Entries of a zip cannot grow in turns: each column is a file first.
     tempfile.TemporaryDirectory(dir=os.path.dirname(path) or ".") as folder,
     contextlib.ExitStack() as stack,
   ):
