@@ -195,7 +195,7 @@ def answer_lines(settings, computer, layers, tokenizer):
   Raises:
     InputError: some could not be answered; all others are by then.
   """
-  encode = text_batches.make_encoder(
+  encode = text_batches.make_line_encoder(
     tokenizer, settings.max_seq_length, as_pair=settings.similarity
   )
 
@@ -225,7 +225,7 @@ def write_features(settings, computer, layers, tokenizer):
   num_lines = text_batches.count_lines(settings.input_file)
   if not num_lines and settings.output_format != "jsonl":
     raise errors.InputError(f"{settings.input_file} has no line")
-  encode = text_batches.make_encoder(
+  encode = text_batches.make_line_encoder(
     tokenizer, settings.max_seq_length, as_pair=settings.similarity
   )
   blocks = computer.compute_all(
@@ -240,7 +240,7 @@ def write_features(settings, computer, layers, tokenizer):
 
 def draw_pictures(settings, model, layer, tokenizer):
   """Writes --attention_html and --embedding_plot."""
-  encode = text_batches.make_encoder(tokenizer, settings.max_seq_length)
+  encode = text_batches.make_line_encoder(tokenizer, settings.max_seq_length)
   attention, vectors = [], []
   for example in text_batches.chosen_examples(
     text_batches.read_examples(settings.input_file, encode),

@@ -35,16 +35,11 @@ def split_pair(line: str) -> tuple[str, str | None]:
 
 
 def make_encoder(
-  tokenizer: tokenization.FullTokenizer,
-  max_seq_length: int,
-  *,
-  as_pair: bool = False,
-) -> Callable[[int, str], list[Example]]:
-  """Returns a function of a line's number, from 1, and the line.
+  tokenizer: tokenization.FullTokenizer, max_seq_length: int
+) -> Callable[[str, str | None], tuple[list[int], list[int]]]:
+  """Returns a function of two texts that gives (input_ids, segment_ids).
 
-  It returns one Example, of a text or of two, which `truncate_pair` cuts; or
-  where a line is taken `as_pair`, one for each of its texts. It then raises
-  InputError for a line that is no pair.
+  The second may be None. Long texts are cut, pairs by `truncate_pair`.
 
   Raises:
     InputError: no room for a token next to [CLS] and two [SEP].
@@ -56,7 +51,7 @@ def make_encoder(
     )
   cls_id, sep_id = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
 
-  def inputs(text_a, text_b=None):
+  def encode(text_a, text_b):
     ids_a, ids_b = tokenizer.encode(text_a), tokenizer.encode(text_b or "")
     # As in the original: a second text without any word piece counts as none.
     if ids_b:
@@ -68,6 +63,25 @@ def make_encoder(
       ids_a, ids_b, cls_id=cls_id, sep_id=sep_id
     )
 
+  return encode
+
+
+def make_line_encoder(
+  tokenizer: tokenization.FullTokenizer,
+  max_seq_length: int,
+  *,
+  as_pair: bool = False,
+) -> Callable[[int, str], list[Example]]:
+  """Returns a function of a line's number, from 1, and the line.
+
+  It returns one Example, of one text or two; or where a line is taken
+  `as_pair`, one for each of its texts: it raises InputError for no pair.
+
+  Raises:
+    InputError: as of `make_encoder`.
+  """
+  inputs = make_encoder(tokenizer, max_seq_length)
+
   def encode(number, line):
     texts = split_pair(line)
     if as_pair and texts[1] is None:
@@ -75,7 +89,7 @@ def make_encoder(
         f"no pair in {line!r}; write two texts with "
         f"{input_sequences.TEXT_SEPARATOR!r} between them"
       )
-    parts = [(text,) for text in texts] if as_pair else [texts]
+    parts = [(text, None) for text in texts] if as_pair else [texts]
     return [Example(number - 1, *inputs(*part)) for part in parts]
 
   return encode
@@ -84,7 +98,8 @@ def make_encoder(
 def read_examples(
   path: str, encode: Callable[[int, str], list[Example]]
 ) -> Iterator[Example]:
-  """Yields the Examples of each line of a UTF-8 file; see `make_encoder`.
+  """Yields the Examples of each line of a UTF-8 file; see
+  `make_line_encoder`.
 
   Raises:
     InputError: no such file, bad UTF-8, or no pair; the line is named.

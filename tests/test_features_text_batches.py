@@ -45,7 +45,7 @@ def test_the_last_separator_parts_a_line(line, texts):
 def test_lines_are_cut_to_the_longest_sequence(tmp_path, tokenizer):
   path = tmp_path / "lines.txt"
   path.write_text("up up up up up\nup ||| on on on on on\n")
-  encode = text_batches.make_encoder(tokenizer, 6)
+  encode = text_batches.make_line_encoder(tokenizer, 6)
   single, pair = text_batches.read_examples(str(path), encode)
   up, on, cls_id, sep_id = tokenizer.convert_tokens_to_ids(
     ["up", "on", "[CLS]", "[SEP]"]
@@ -62,7 +62,7 @@ def test_a_sequence_without_room_is_refused(tokenizer):
 
 
 def test_both_texts_of_a_pair_are_inputs_of_their_own(tokenizer):
-  encode = text_batches.make_encoder(tokenizer, 8, as_pair=True)
+  encode = text_batches.make_line_encoder(tokenizer, 8, as_pair=True)
   found = [
     tokenizer.convert_ids_to_tokens(example.input_ids)
     for example in encode(1, "up ||| on\n")
@@ -73,7 +73,7 @@ def test_both_texts_of_a_pair_are_inputs_of_their_own(tokenizer):
 def test_a_line_that_is_no_pair_is_named(tmp_path, tokenizer):
   path = tmp_path / "pairs.txt"
   path.write_text("up ||| on\nup\n")
-  encode = text_batches.make_encoder(tokenizer, 8, as_pair=True)
+  encode = text_batches.make_line_encoder(tokenizer, 8, as_pair=True)
   with pytest.raises(errors.InputError, match=r"pairs.txt:2: no pair in 'up'"):
     list(text_batches.read_examples(str(path), encode))
 
