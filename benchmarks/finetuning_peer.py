@@ -392,17 +392,13 @@ def main():
       task, arguments, tokenizer, folder
     )
   scores = {k: round(float(v), 5) for k, v in task.scores(found).items()}
-  print(
-    json.dumps(
-      {
-        "metrics": scores,
-        "steps": steps,
-        "train_seconds": round(seconds, 1),
-        "seconds": round(time.perf_counter() - wall, 1),
-        "cpu_seconds": round(time.process_time() - cpu, 1),
-      }
-    )
-  )
+  print(json.dumps({
+    "metrics": scores,
+    "steps": steps,
+    "train_seconds": round(seconds, 1),
+    "seconds": round(time.perf_counter() - wall, 1),
+    "cpu_seconds": round(time.process_time() - cpu, 1),
+  }))
 
 
 if __name__ == "__main__":

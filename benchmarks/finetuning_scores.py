@@ -22,20 +22,18 @@ import argparse
 import itertools
 import json
 import pathlib
-import resource
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 
-import data_commands
 import measured_runs
+import pretraining_data_speed
 
+from common import errors
 from reproduction import peer, runs
 
-ROOT = data_commands.ROOT
+ROOT = pretraining_data_speed.ROOT
 # The tasks whose files have other names than GLUE's -> to train, to score.
 FILES = {
   "squad": ("train-v1.1.json", "dev-v1.1.json"),
@@ -121,30 +119,9 @@ def peer_command(arguments, seed):
   ]
 
 
-def timed(command, log):
-  """Runs a command; returns its output, and wall and CPU seconds.
-
-  Args:
-    command: list of strings and paths.
-    log: path of what it says on its error output.
-  """
-  def cpu():
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-  # All children that have ended are counted: the difference is this one.
-  start, cpu_start = time.perf_counter(), cpu()
-  with open(log, "wb") as stream:
-    done = subprocess.run(
-      command, stdout=subprocess.PIPE, stderr=stream, text=True,
-      env=measured_runs.environment(),
-    )
-  if done.returncode:
-    end = log.read_text(encoding="utf-8", errors="replace")[-2000:]
-    sys.exit(f"{' '.join(map(str, command))} failed:\n{end}")
-  return done.stdout, {
-    "seconds": round(time.perf_counter() - start, 1),
-    "cpu_seconds": round(cpu() - cpu_start, 1),
+def _seconds(cost):
+  return {
+    "seconds": round(cost.seconds, 1), "cpu_seconds": round(cost.processor, 1)
   }
 
 
@@ -152,21 +129,18 @@ def run_ours(arguments, seed):
   """Returns metrics and seconds of one run of ours."""
   with tempfile.TemporaryDirectory() as folder:
     output = pathlib.Path(folder) / "output"
-    log = pathlib.Path(folder) / "log"
-    _, seconds = timed(our_command(arguments, seed, output), log)
+    _, cost = measured_runs.run(our_command(arguments, seed, output))
     values = runs.read_eval_results(output)
   names = peer.METRICS[arguments.task]
-  return {
-    "metrics": {theirs: values[ours] for theirs, ours in names.items()}
-  } | seconds
+  metrics = {theirs: values[ours] for theirs, ours in names.items()}
+  return {"metrics": metrics, **_seconds(cost)}
 
 
 def run_peer(arguments, seed):
   """Returns metrics and seconds of one run of the peer."""
-  with tempfile.TemporaryDirectory() as folder:
-    log = pathlib.Path(folder) / "log"
-    output, seconds = timed(peer_command(arguments, seed), log)
-  return {"metrics": json.loads(output.splitlines()[-1])["metrics"]} | seconds
+  output, cost = measured_runs.run(peer_command(arguments, seed))
+  metrics = json.loads(output.splitlines()[-1])["metrics"]
+  return {"metrics": metrics, **_seconds(cost)}
 
 
 def key_of(arguments, side, seed):
@@ -326,4 +300,4 @@ def main():
 
 
 if __name__ == "__main__":
-  main()
+  errors.report_input_errors(lambda argv: main())(sys.argv)

@@ -45,7 +45,7 @@ def environment(**more):
 
 
 def run(command, *, env=None):
-  """Runs a command that is not measured, or that measures itself.
+  """Runs a command; returns its standard output, and its Cost without memory.
 
   Unlike `measure`, it does not look at the command, which takes time from it.
 
@@ -56,6 +56,7 @@ def run(command, *, env=None):
   Raises:
     InputError: the command failed; with the end of what it said.
   """
+  start, reaped = time.monotonic(), _reaped_processor_seconds()
   ended = subprocess.run(
     list(map(str, command)), capture_output=True, text=True,
     env=env or environment(),
@@ -63,6 +64,9 @@ def run(command, *, env=None):
   if ended.returncode:
     name = " ".join(map(str, command))
     raise errors.InputError(f"{name} failed: {ended.stderr[-2000:]}")
+  # All children that have ended are counted: the difference is this one.
+  processor = _reaped_processor_seconds() - reaped
+  return ended.stdout, Cost(time.monotonic() - start, processor, 0.0)
 
 
 def measure(command, *, env=None, until=None):

@@ -10,90 +10,106 @@ given, one with TensorFlow 1.15. What each needs for a text of two lines, which
 is mostly importing TensorFlow, is shown separately from what the text adds.
 """
 
+import argparse
 import os
+import pathlib
 import sys
 import tempfile
 
-from absl import app, flags
-
-# Run as a script, this folder is on the path and its parent is not.
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
-import data_commands
 import measured_runs
 
 from common import errors
 
-FLAGS = flags.FLAGS
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-flags.DEFINE_string("text", None, "UTF-8 text, one sentence a line.")
-flags.DEFINE_string("vocab", None, "Vocabulary file.")
-flags.DEFINE_string("original", None, "Checkout of google-research/bert.")
-flags.DEFINE_string(
-  "original_python", None, "A Python with TensorFlow 1.15 for the original."
-)
-flags.DEFINE_integer("dupe_factor", 5, "Passes through the text.")
-flags.DEFINE_list(
-  "extra", [], "More flags for every run, without --: do_lower_case=False."
-)
-flags.DEFINE_integer("shards", 8, "Shards of the runs in shards.")
-flags.mark_flags_as_required(["text", "vocab"])
+# What a run on this text costs is the start: mostly importing TensorFlow.
+TINY_TEXT = "one sentence\nand another one\n"
 
-# All of it is work of the processor: starting a GPU would only add noise.
-_ENVIRONMENT = measured_runs.environment(CUDA_VISIBLE_DEVICES="-1")
+# The original as it is, with whichever TensorFlow there is as version 1.
+_RUN_ORIGINAL = """
+import runpy, sys
+import tensorflow.compat.v1
+sys.modules["tensorflow"] = tensorflow.compat.v1
+sys.argv = sys.argv[1:]
+sys.path.insert(0, sys.argv[0].rpartition("/")[0])
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 
 
-def commands(text, folder):
+def ours(flags):
+  """Returns the command of create_pretraining_data.py with flags."""
+  return [sys.executable, ROOT / "create_pretraining_data.py", *flags]
+
+
+def original(checkout, flags, python=sys.executable):
+  """Returns the command of the original's script.
+
+  Args:
+    checkout: folder of google-research/bert.
+    flags: list of str.
+    python: an interpreter with TensorFlow, 1.15 or 2.
+  """
+  script = pathlib.Path(checkout) / "create_pretraining_data.py"
+  return [python, "-c", _RUN_ORIGINAL, script, *flags]
+
+
+def commands(arguments, text, folder):
   """Yields (name, command) of all runs on a text."""
-  flags_for_all = [
-    f"--input_file={text}",
-    f"--vocab_file={FLAGS.vocab}",
-    f"--dupe_factor={FLAGS.dupe_factor}",
-    *(f"--{flag}" for flag in FLAGS.extra),
+  flags = [
+    f"--input_file={text}", f"--vocab_file={arguments.vocab}",
+    f"--dupe_factor={arguments.dupe_factor}",
+    *(f"--{flag}" for flag in arguments.extra.split(",") if flag),
   ]
-  yield "ours", data_commands.ours(
-    [*flags_for_all, f"--output_file={folder}/whole"]
-  )
-  size = os.path.getsize(text) / 1e6 / FLAGS.shards
+  yield "ours", ours([*flags, f"--output_file={folder}/whole"])
+  # A little more, so that rounding makes no shard of the last few bytes.
+  size = 1.001 * os.path.getsize(text) / 1e6 / arguments.shards
   for processes in (1, 2):
-    yield f"ours, shards, {processes} process(es)", data_commands.ours(
-      [
-        *flags_for_all,
-        f"--output_file={folder}/{processes}",
-        # A little more, so that rounding makes no shard of the last few bytes.
-        f"--shard_size_mb={size * 1.001}",
-        f"--num_processes={processes}",
-      ]
-    )
+    yield f"ours, shards, {processes} process(es)", ours([
+      *flags, f"--output_file={folder}/{processes}",
+      f"--shard_size_mb={size}", f"--num_processes={processes}",
+    ])
   pythons = {"original, this Python": sys.executable}
-  if FLAGS.original_python:
-    pythons["original, its Python"] = FLAGS.original_python
-  for name, python in pythons.items() if FLAGS.original else ():
-    flags_of_original = [*flags_for_all, f"--output_file={folder}/original"]
-    yield name, data_commands.original(
-      FLAGS.original, flags_of_original, python
-    )
+  if arguments.original_python:
+    pythons["original, its Python"] = arguments.original_python
+  for name, python in pythons.items() if arguments.original else ():
+    flags_of_original = [*flags, f"--output_file={folder}/original"]
+    yield name, original(arguments.original, flags_of_original, python)
 
 
-def main(_):
-  with open(FLAGS.text, encoding="utf-8") as stream:
-    num_words = sum(len(line.split()) for line in stream)
-  print(f"{FLAGS.text}: {num_words:,} words, dupe_factor {FLAGS.dupe_factor}")
+def parse_arguments():
+  """Returns the flags, an argparse.Namespace."""
+  parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+  add = parser.add_argument
+  add("--text", required=True, help="UTF-8, one sentence a line")
+  add("--vocab", required=True, help="vocabulary file")
+  add("--original", help="checkout of google-research/bert")
+  add("--original_python", help="a Python with TensorFlow 1.15 for it")
+  add("--dupe_factor", type=int, default=5, help="passes through the text")
+  add("--extra", default="", help="more flags, without --: do_lower_case=False")
+  add("--shards", type=int, default=8, help="of the runs in shards")
+  return parser.parse_args()
+
+
+def main():
+  arguments = parse_arguments()
+  text = pathlib.Path(arguments.text).read_text(encoding="utf-8")
+  num_words = len(text.split())
+  print(f"{arguments.text}: {num_words:,} words")
   print(
     f"{'':26}{'seconds':>9}{'start':>9}{'words/s':>11}{'CPU s':>9}"
     f"{'start':>9}{'words/s':>11}{'peak MB':>9}{'start':>9}{'added':>9}"
   )
+  # All of it is work of the processor: starting a GPU would only add noise.
+  env = measured_runs.environment(CUDA_VISIBLE_DEVICES="-1")
   with tempfile.TemporaryDirectory() as folder:
-    tiny = os.path.join(folder, "tiny.txt")
-    with open(tiny, "w") as stream:
-      stream.write(data_commands.TINY_TEXT)
+    tiny = pathlib.Path(folder, "tiny.txt")
+    tiny.write_text(TINY_TEXT)
     os.mkdir(os.path.join(folder, "tiny"))
     # The same commands, so that each one's own start is taken off.
-    starts = dict(commands(tiny, os.path.join(folder, "tiny")))
-    for name, command in commands(FLAGS.text, folder):
+    starts = dict(commands(arguments, tiny, os.path.join(folder, "tiny")))
+    for name, command in commands(arguments, arguments.text, folder):
       start, cost = (
-        measured_runs.measure(each, env=_ENVIRONMENT)
-        for each in (starts[name], command)
+        measured_runs.measure(each, env=env) for each in (starts[name], command)
       )
       print(table_row(name, num_words, start, cost), flush=True)
 
@@ -111,4 +127,4 @@ def table_row(name, num_words, start, cost):
 
 
 if __name__ == "__main__":
-  app.run(errors.report_input_errors(main))
+  errors.report_input_errors(lambda argv: main())(sys.argv)

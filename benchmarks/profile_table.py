@@ -34,21 +34,6 @@ _KINDS = (
 )
 
 
-def parse_arguments():
-  """Returns the flags, an argparse.Namespace."""
-  parser = argparse.ArgumentParser(
-    description="What the operations of a recorded training step cost."
-  )
-  parser.add_argument(
-    "--profile", required=True, type=pathlib.Path,
-    help="--output_dir of a run with --profile_steps, or one .xplane.pb file",
-  )
-  parser.add_argument(
-    "--rows", type=int, default=12, help="kinds to print, the most costly"
-  )
-  return parser.parse_args()
-
-
 def recording(path):
   """Returns the one .xplane.pb file that `path` is or holds."""
   if path.is_file():
@@ -112,10 +97,8 @@ def table(kinds, rows):
   """Returns the lines of a Markdown table, the last ones added up."""
   shown, rest = kinds[:rows], kinds[rows:]
   if rest:
-    shown = [
-      *shown,
-      ("others", sum(row[1] for row in rest), sum(row[2] for row in rest)),
-    ]
+    _, numbers, totals = zip(*rest, strict=True)
+    shown = [*shown, ("others", sum(numbers), sum(totals))]
   whole = sum(row[2] for row in kinds)
   return [
     "| operations | in a step | ms | share |",
@@ -128,7 +111,15 @@ def table(kinds, rows):
 
 
 def main():
-  arguments = parse_arguments()
+  parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+  parser.add_argument(
+    "--profile", required=True, type=pathlib.Path,
+    help="--output_dir of a run with --profile_steps, or one .xplane.pb file",
+  )
+  parser.add_argument(
+    "--rows", type=int, default=12, help="kinds to print, the most costly"
+  )
+  arguments = parser.parse_args()
   durations = operations(recording(arguments.profile))
   print("\n".join(table(by_kind(durations), arguments.rows)))
 

@@ -5,10 +5,7 @@ r"""Requests a second and latencies of serve.py, with and without batching.
 Starts the server on this machine, twice, and asks it for predictions of one
 text each over 1, 4, 16 ... connections at once, each sending its next request
 when it has the answer to the last. Only 127.0.0.1 is asked, for at most
---seconds or --requests a line, two minutes in all. On 2 CPU cores, shared with
-other work, batching gave a model of 4 layers, 256 wide, 2.4 times the requests
-a second at 16 connections, 3.2 times at 64, and 0.8 times at one, where a
-request waits for others in vain.
+--seconds or --requests a line, two minutes in all.
 """
 
 import asyncio

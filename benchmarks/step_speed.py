@@ -23,9 +23,6 @@ import sys
 import time
 from typing import NamedTuple
 
-# Run as a script, this folder is on the path and its parent is not.
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
 import step_batches
 
 VALUES = {

@@ -28,9 +28,6 @@ import subprocess
 import sys
 import tempfile
 
-# Run as a script, this folder is on the path and its parent is not.
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
 import measured_runs
 import table_rows
 import table_work

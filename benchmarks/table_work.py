@@ -9,13 +9,13 @@ import os
 import sys
 from collections.abc import Callable
 
-import data_commands
 import finetuning_scores
 import measured_runs
+import pretraining_data_speed
 import step_speed
 import table_rows
 
-ROOT = data_commands.ROOT
+ROOT = pretraining_data_speed.ROOT
 BENCHMARKS = ROOT / "benchmarks"
 # What a work may need from the command line.
 DATA = {
@@ -316,11 +316,11 @@ def _data_turn(arguments, temporary):
     part = stream.read(int(arguments.text_mb * 1e6))
   # No half line, which may be half a character.
   text.write_bytes(part[: part.rfind(b"\n") + 1])
-  tiny.write_text(data_commands.TINY_TEXT)
+  tiny.write_text(pretraining_data_speed.TINY_TEXT)
   makers = {
-    table_rows.OURS: data_commands.ours,
+    table_rows.OURS: pretraining_data_speed.ours,
     "the original": functools.partial(
-      data_commands.original, arguments.original
+      pretraining_data_speed.original, arguments.original
     ),
   }
   found = {}
