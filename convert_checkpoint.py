@@ -3,10 +3,9 @@ r"""Converts a checkpoint between TF1, Hugging Face and Model Garden.
   python convert_checkpoint.py --input=uncased_L-12_H-768_A-12 \
       --output=bert-base-uncased --to=huggingface --verify
 
-The kind of the input is found from its files. Prints every weight under both
-names, what is left out and why, and with --verify the largest difference
-between what the two ends compute, with a verdict in four lines at the end.
-BERT-base takes a few seconds.
+The kind of the input is found from its files. Prints what is left out and why
+(with --verbose every weight under both names), and with --verify a verdict in
+four lines: whether both ends compute the same. BERT-base takes a few seconds.
 """
 
 from common import choices, command, flags
@@ -68,18 +67,25 @@ flags.DEFINE_bool(
 command.parse_flags(__name__)
 
 from checkpoints import comparison, converter, model_folder
-from common import errors
+from common import console, errors
 
 # Larger differences than this are not rounding of float32.
 TOLERANCE = 1e-3
+_SHOWN_NAMES = 5
 
 
 def print_conversion(settings, source, conversion):
-  """Prints every weight, then what is left out, then notes."""
-  for name, there in sorted(conversion.names.items()):
-    print(f"{name} {list(source.reader.shapes[name])} -> {there}")
+  """Prints every weight if --verbose, then what is left out, then notes."""
+  reasons = {}
   for name, reason in sorted(conversion.left_out.items()):
-    print(f"left out: {name} ({reason})")
+    reasons.setdefault(reason, []).append(name)
+  if settings.verbose:
+    for name, there in sorted(conversion.names.items()):
+      print(f"{name} {list(source.reader.shapes[name])} -> {there}")
+  for reason, names in reasons.items():
+    shown = names if settings.verbose else names[:_SHOWN_NAMES]
+    more = ", ..." if len(shown) < len(names) else ""
+    print(f"left out: {', '.join(shown)}{more} ({reason})")
   for note in conversion.notes:
     print(f"note: {note}")
   print(
@@ -96,8 +102,9 @@ def verify(settings, source, conversion):
   programs, the vocabulary.
   """
   rows = comparison.compare(source, settings.output, settings.architecture)
-  for who, output, difference in rows:
-    print(f"verify: {output}: largest difference {difference:.2g} ({who})")
+  if settings.verbose:
+    for who, output, difference in rows:
+      print(f"verify: {output}: largest difference {difference:.2g} ({who})")
   largest = max(difference for _, _, difference in rows)
   # NaN on either side is not the same.
   same = largest <= TOLERANCE
@@ -133,6 +140,9 @@ def with_model_dir(settings):
 
 def main(_):
   settings = flags.read_settings()
+  if not settings.verbose:
+    # What is printed says it.
+    console.show_warnings_alone()
   settings = with_model_dir(settings)
   source = converter.open_source(
     settings.input,

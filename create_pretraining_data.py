@@ -331,5 +331,4 @@ def verify(settings):
 
 
 if __name__ == "__main__":
-  logging.set_verbosity(logging.INFO)
   command.run(main, takes_words=True)

@@ -114,6 +114,7 @@ import tensorflow as tf
 from absl import logging
 
 from checkpoints import model_folder, model_settings, stored_threshold
+from common import console
 from squad import (
   alignment,
   answering,
@@ -204,7 +205,7 @@ def main(_):
   settings = model_settings.resolve(flags.read_settings(check=False))
   settings = trained_settings.restore(settings)
   if settings.verbose_logging:
-    logging.set_verbosity(logging.DEBUG)
+    console.show_details()
   flag_checks.check(settings)
   if settings.evaluate_only:
     score_predictions(settings)

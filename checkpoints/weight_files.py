@@ -399,7 +399,9 @@ def _log(report, reader):
       len(report.missing), ", ".join(report.missing),
     )
   if report.unused:
+    shown = ", ".join(report.unused[:3])
+    more = ", ..." if len(report.unused) > 3 else ""
     logging.info(
-      "%d in the checkpoint not used: %s",
-      len(report.unused), ", ".join(report.unused),
+      "%d in the checkpoint not used: %s%s", len(report.unused), shown, more
     )
+    logging.debug("not used: %s", ", ".join(report.unused))

@@ -442,7 +442,7 @@ def log_examples(examples, options):
   for example, count in zip(examples, num_rows):
     ids = arrays["input_ids"][start, : arrays["input_mask"][start].sum()]
     tokens = tokenizer.convert_ids_to_tokens(ids.tolist())
-    logging.info(
+    logging.debug(
       "*** Example ***\n  guid: %s\n  label: %s\n  sequences: %d\n  tokens: %s"
       "\n  input_ids: %s", example.guid, example.label, count,
       " ".join(tokens), " ".join(map(str, ids)),

@@ -17,6 +17,9 @@ from absl import app, logging
 
 from common import errors, flags, lazy_tensorflow, program
 
+# --verbose is shown with the flags of the script.
+flags.disclaim_key_flags()
+
 _parsed = []  # What absl left of the command line, once it is parsed.
 
 
@@ -35,8 +38,6 @@ def parse_flags(module_name, imports_tensorflow=True):
   _open_closed_streams()
   # For what goes wrong before `run`, such as Ctrl-C while TensorFlow loads.
   sys.excepthook = lambda kind, error, where: os._exit(errors.report(error))
-  # TensorFlow's own start-up lines: asked for by setting the variable.
-  os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
   try:
     _parsed.append(_parse(sys.argv))
   except flags.Error as error:
@@ -44,6 +45,11 @@ def parse_flags(module_name, imports_tensorflow=True):
   finally:
     # Of --help, too, whose reader may have seen enough.
     errors.flush_output()
+  if flags.FLAGS.verbose:
+    os.environ["BERT_TRACEBACK"] = "1"
+  # The start-up lines of TensorFlow's C++.
+  level = "0" if flags.FLAGS.verbose else "3"
+  os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", level)
   begin_imports(imports_tensorflow)
 
 
@@ -56,6 +62,11 @@ def _parse(arguments):
   for flag in map(flags.FLAGS.__getitem__, flags.FLAGS):
     flag.help = program.hint(flag.help)
   app.define_help_flags()
+  flags.DEFINE_bool(
+    "verbose", False,
+    "Show details, such as examples, each logged step and TensorFlow's "
+    "messages; otherwise those of a run are in output_dir/log.txt.",
+  )
   try:
     return flags.FLAGS(arguments)
   except BrokenPipeError:
@@ -123,6 +134,10 @@ def run(main, takes_words=False):
   gc.enable()
 
   def checked_main(argv):
+    # Here: absl sets up its own before, and --help needs neither.
+    from common import console
+
+    console.start(_screen_level())
     if argv[1:] and not takes_words:
       raise errors.InputError(
         f"unexpected {' '.join(argv[1:])}: flags start with --, and a value "
@@ -133,6 +148,15 @@ def run(main, takes_words=False):
   # Parsed once: a flag that may be repeated would hold its values twice.
   parse = (lambda argv: _parsed[-1]) if _parsed else app.parse_flags_with_usage
   app.run(errors.report_input_errors(checked_main), flags_parser=parse)
+
+
+def _screen_level():
+  """Returns the level of what is shown, by --verbose and absl's --verbosity."""
+  verbosity = flags.FLAGS["verbosity"]
+  if "verbose" in flags.FLAGS and flags.FLAGS.verbose:
+    return logging.converter.STANDARD_DEBUG
+  value = verbosity.value if verbosity.present else logging.INFO
+  return logging.converter.absl_to_standard(value)
 
 
 def run_installed():

@@ -10,6 +10,15 @@ _SECONDS_BETWEEN_LINES = 30.0
 _BAR_FORMAT = "{percentage:5.1f}%|{bar:24}|  {desc}  ETA {remaining}"
 
 
+def bar(total: int, done: int = 0, stream=None) -> tqdm.tqdm:
+  """Returns a bar that says what its description is; nothing off a terminal."""
+  stream = stream or sys.stderr
+  return tqdm.tqdm(
+    total=total, initial=done, file=stream, disable=not stream.isatty(),
+    bar_format=_BAR_FORMAT, dynamic_ncols=True,
+  )
+
+
 class Progress:
   """Tells how much is done, at which rate, and when the rest will be.
 
@@ -32,10 +41,7 @@ class Progress:
     self._done = self._done_parts = self._units = 0
     self._start = self._told = time.monotonic()
     self._is_terminal = self._stream.isatty()
-    self._bar = tqdm.tqdm(
-      total=total, file=self._stream, disable=not self._is_terminal,
-      bar_format=_BAR_FORMAT, dynamic_ncols=True,
-    )
+    self._bar = bar(total, stream=self._stream)
 
   def advance(self, work, units):
     """Takes note of one more part done: its share of `total`, its units."""

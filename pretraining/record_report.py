@@ -247,7 +247,7 @@ def log_examples(
   """Logs the first records as tokens; see instance_maker.Instances.features."""
   for row in range(min(count, len(features["input_ids"]))):
     record = {name: values[row] for name, values in features.items()}
-    logging.info("Instance %d: %s", row, example_line(record, tokenizer))
+    logging.debug("Instance %d: %s", row, example_line(record, tokenizer))
 
 
 def example_line(

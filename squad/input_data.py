@@ -134,7 +134,7 @@ def prepare(file, tokenizer, lengths, *, records, training=False):
     windows = list(windows)
 
   def write(writer):
-    logging.info("%s: the first examples", file.path)
+    logging.debug("%s: the first examples", file.path)
     return _write_records(
       writer, windows, tokenizer, lengths.max_seq_length,
       questions=questions, training=training,
@@ -193,15 +193,15 @@ def _write_records(
 
 def _show(window, question):
   """Logs what the model reads of a question, as the original shows some."""
-  logging.info("  question %s, window %d: %s", question.qas_id,
-               window.doc_span_index, " ".join(window.tokens))
+  logging.debug("  question %s, window %d: %s", question.qas_id,
+                window.doc_span_index, " ".join(window.tokens))
   if window.start_position is None:
     return
   if not window.start_position:
-    logging.info("    no answer in this window: [CLS]")
+    logging.debug("    no answer in this window: [CLS]")
     return
   first, last = window.start_position, window.end_position
-  logging.info(
+  logging.debug(
     "    answer %r: tokens %d to %d, %s", question.answer_text, first, last,
     " ".join(window.tokens[first : last + 1]),
   )

@@ -246,10 +246,10 @@ def prepare(
 
 def log_windows(path: str, windows: list[dataset.Window], tokenizer):
   """Logs the tokens of a file's first windows and the share of [UNK]."""
-  logging.info("%s: the first examples", path)
+  logging.debug("%s: the first examples", path)
   for window in windows[:_WINDOWS_SHOWN]:
     tokens = tokenizer.convert_ids_to_tokens(window.input_ids)
-    logging.info("  %s", " ".join(tokens))
+    logging.debug("  %s", " ".join(tokens))
   # Without [CLS] and [SEP].
   ids = [i for window in windows for i in window.input_ids[1:-1]]
   unknown = ids.count(tokenizer.vocab.get(tokenizer.unk_token))

@@ -108,6 +108,10 @@ CASES = {
      "do_train freeze_encoder"),
     ("label_column=1", "do_predict predict_file=-", "do_predict"),
     ("label_column=1", "do_predict nopredict_labels", "do_train"),
+    *((flag, "do_predict do_train file_format=text",
+       "do_predict do_train eval_steps=1")
+      for flag in ("train_file=a", "eval_file=a", "word_column=1",
+                   "label_column=1", "predict_labels")),
   ],
   "run_squad": [
     *((flag, "do_predict", "do_train") for flag in FINE_TUNING),
@@ -171,6 +175,7 @@ CASES = {
   "reproduce": [
     ("peer_python=a", "", "reference=peer"),
     ("peer_weights=a", "", "reference=peer"),
+    ("peer_program=a", "", "reference=peer"),
   ],
 }
 REQUIRED = {

@@ -47,6 +47,7 @@ def test_several_inputs_and_outputs(tmp_path):
     output_file=",".join(f"{folder}/{name}" for name in names),
     vocab_file=small_corpus.released_vocab(tmp_path),
     dupe_factor=5,
+    verbose=True,
   )
   assert done.code == 0, done.err
   assert "Wrote 72 instances" in done.err

@@ -103,7 +103,7 @@ def defined_flags(path):
 
 def flags_of(verb):
   """Returns the names of all flags of a script, shared groups included."""
-  flags = set(defined_flags(VERBS[verb]))
+  flags = {"verbose", *defined_flags(VERBS[verb])}
   for path in NOUNS:
     if path.stem.endswith("flags"):
       flags |= flags_of_groups(verb, path)

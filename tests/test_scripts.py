@@ -281,7 +281,9 @@ def test_a_run_stopped_by_sigterm_continues_to_the_same_weights(
 ):
   folder, flags = trained
   flags = {**flags, "do_eval": False, "output_dir": tmp_path / "run"}
-  with script_runner.start("run_pretraining.py", **flags) as process:
+  with script_runner.start(
+    "run_pretraining.py", verbose=True, **flags
+  ) as process:
     said = ""
     for line in process.stderr:
       said += line

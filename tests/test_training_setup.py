@@ -194,7 +194,7 @@ def test_profile_steps_are_two_numbers(parse, steps):
 
 def test_the_seed_is_told(parse, caplog):
   settings = parse()
-  with caplog.at_level(logging.INFO, logger="absl"):
+  with caplog.at_level(logging.DEBUG, logger="absl"):
     make_trainer(settings)
   assert "--seed=12345: " in caplog.text
 

@@ -19,14 +19,16 @@ class World:
 
   def __init__(self):
     self.now = 1000.0
-    self.infos = []
-    self.warnings = []
+    self.infos, self.details, self.warnings = [], [], []
 
   def monotonic(self):
     return self.now
 
   def info(self, message, *values):
     self.infos.append(message % values)
+
+  def debug(self, message, *values):
+    self.details.append(message % values)
 
   def warning(self, message, *values):
     self.warnings.append(message % values)
@@ -208,7 +210,7 @@ def test_an_overflow_that_a_smaller_scale_mends_is_no_bad_step(
   assert [line[:14] for line in world.warnings] == ["step 2 skipped"]
   (line,) = written(tmp_path)
   assert (line["skipped_steps"], line["loss_scale"]) == (2, 2.0**13)
-  assert "skipped_steps 2" in world.infos[-1]
+  assert "skipped_steps 2" in world.details[-1]
 
 
 def test_what_is_not_finite_is_null_in_json(tmp_path):
@@ -313,15 +315,17 @@ def test_the_profiler_runs_for_the_steps_asked_for(tmp_path, monkeypatch):
 # The screen.
 
 
-def test_lines_come_when_due_or_after_a_while(tmp_path, world):
+def test_lines_come_after_a_while_and_at_the_end(tmp_path, world):
   log = open_log(tmp_path, log_steps=4)
-  for step, seconds in ((1, 1.0), (2, 1.0), (3, 40.0), (4, 1.0), (5, 1.0)):
+  for step, seconds in ((1, 1.0), (3, 40.0), (4, 1.0), (8, 1.0), (100, 1.0)):
     world.now += seconds
     log.block_done(step, 1, results([1.0]))
   log.close()
-  assert [line.split()[1] for line in world.infos] == [
-    "3/100", "4/100", "5/100"
-  ]
+  steps = [line.split()[1] for line in (*world.infos, *world.details)]
+  shown, details = steps[:2], steps[2:]
+  assert shown == ["3/100", "100/100"] and len(world.infos) == 2
+  # For the log file: those that --log_steps asks for.
+  assert details == ["4/100", "8/100"]
 
 
 def test_a_line_says_values_speed_and_the_time_left(tmp_path, world):
@@ -332,7 +336,7 @@ def test_a_line_says_values_speed_and_the_time_left(tmp_path, world):
     2, 1, results([3.0], accuracy=(1.0, 4.0), rate=1e-5, updates=2)
   )
   log.close()
-  assert world.infos == [
+  assert world.details + world.infos == [
     "step 2/100  loss 2  accuracy 0.2  learning_rate 1e-05  "
     "gradient_norm 1  0.2 examples/s  1:05:20 left"
   ]
@@ -343,34 +347,19 @@ class Terminal(io.StringIO):
     return True
 
 
-def test_on_a_terminal_one_line_is_rewritten(tmp_path, world, monkeypatch):
+def test_a_terminal_has_one_bar(tmp_path, world, monkeypatch):
   terminal = Terminal()
   monkeypatch.setattr("sys.stderr", terminal)
-  log = open_log(tmp_path, log_steps=2)
-  for step in (1, 2, 3):
+  monkeypatch.setenv("COLUMNS", "120")
+  log = open_log(tmp_path, first_step=48, log_steps=2)
+  for step in (49, 50):
     log.block_done(step, 1, results([np.pi]))
   log.close()
-  lines = terminal.getvalue().split("\n")
-  # The last step is shown again when the log is closed, over itself.
-  assert [line.count("\r") for line in lines] == [2, 2, 0]
-  assert [line.split()[1] for line in lines[:2]] == ["1/100", "3/100"]
-  assert "step 2/100  loss 3.142" in lines[0]
-  assert world.infos == []
-
-
-def test_a_warning_on_a_terminal_has_a_line_of_its_own(
-  tmp_path, world, monkeypatch
-):
-  terminal = Terminal()
-  monkeypatch.setattr("sys.stderr", terminal)
-  monkeypatch.setattr(
-    world, "warning", lambda *message: terminal.write("WARNING\n")
-  )
-  log = open_log(tmp_path, log_steps=100)
-  log.block_done(1, 1, results([1.0]))
-  log.block_done(2, 1, results([np.nan]))
-  log.close()
-  assert "\nWARNING\n\rstep 2/100" in terminal.getvalue()
+  assert "\n" not in terminal.getvalue().rstrip("\n")
+  last = terminal.getvalue().rstrip("\n").split("\r")[-1]
+  assert last.startswith(" 50.0%|############            |  step 50/100  los")
+  assert "loss 3.142  rate 0.1  " in last and "examples/s  ETA " in last
+  assert world.infos == [] and len(world.details) == 1
 
 
 def tags_of(folder):

@@ -11,7 +11,7 @@ from absl import logging
 import layers
 import modeling
 import optimization
-from common import errors, file_io, tfrecord
+from common import console, errors, file_io, tfrecord
 from training import distribution, evaluation_loop, loop, pipeline, run_folder
 from variants import registry
 
@@ -259,7 +259,7 @@ def make_trainer(
     num_train_steps, num_warmup_steps: length of the run, in optimizer steps.
     output_dir: folder of the run; --output_dir if None.
   """
-  logging.info(
+  logging.debug(
     "--seed=%d: of initial weights, order, dropout and masks", settings.seed
   )
   registry.check_layer_rates(
@@ -352,6 +352,7 @@ def check_output_dir(
   if folder and distribution.is_chief(strategy):
     fingerprint = {"task": task, "bert_config": config.to_dict()}
     run_folder.check_output_dir(folder, fingerprint, trained_with)
+    console.keep_in(folder)
   return folder, trained_with
 
 

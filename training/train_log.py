@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import sys
 import time
 from typing import NamedTuple
 
@@ -11,9 +10,9 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from common import file_io
+from common import file_io, progress
 
-# On a terminal one line is rewritten; elsewhere a line comes this often.
+# On a terminal there is a bar; elsewhere a line comes this often.
 _SECONDS_BETWEEN_LINES = 30.0
 
 # A loss is called a spike if it is this many times the recent mean, which is an
@@ -75,7 +74,7 @@ class TrainingLog:
     self._block_began = self._line_shown = time.monotonic()
     self._speed_from = None
     self._reset_interval()
-    self._screen = _Screen()
+    self._bar = progress.bar(options.num_train_steps, first_step)
     self._files = None
     if writes_files:
       self._files = _Files(options.output_dir, first_step)
@@ -101,7 +100,6 @@ class TrainingLog:
     """Tells the results of an evaluation during training."""
     self.flush()
     shown = "  ".join(f"{k} {v:.4g}" for k, v in sorted(results.items()))
-    self._screen.end()
     logging.info("evaluation at step %d  %s", step, shown)
     if self._files:
       self._files.write(step, _evaluation_values(results))
@@ -149,7 +147,7 @@ class TrainingLog:
       self._show(is_due=True)
     if self._profiling:
       self._stop_profiler()
-    self._screen.end()
+    self._bar.close()
     if self._files:
       self._files.close()
 
@@ -174,12 +172,19 @@ class TrainingLog:
   def _show(self, is_due):
     """Shows the values of now, and writes them down if that is due."""
     step, moment, results = self._last
-    # So that a log file shows life between two logged steps.
     is_long_ago = moment - self._line_shown > _SECONDS_BETWEEN_LINES
-    if is_due or self._screen.is_terminal or is_long_ago:
+    is_shown = self._bar.disable and (
+      is_long_ago or step == self._options.num_train_steps
+    )
+    if is_due or is_shown or not self._bar.disable:
       values = self._values(step, moment, results)
-      self._screen.show(self._line(step, values), keep=is_due)
+      self._bar.set_description_str(self._brief(step, values), refresh=False)
+      self._bar.update(step - self._bar.n)
+    if is_shown:
       self._line_shown = moment
+    if is_shown or is_due:
+      say = logging.info if is_shown else logging.debug
+      say("%s", self._line(step, values))
     if is_due:
       if self._files:
         self._files.write(step, values)
@@ -195,7 +200,6 @@ class TrainingLog:
         self.bad_steps_in_row = 0
         self._name_spike(number, loss)
         continue
-      self._screen.end()
       if is_overflow:
         logging.info(
           "step %d skipped: its gradient overflowed float16, the loss scale is "
@@ -213,7 +217,6 @@ class TrainingLog:
     # Before that the mean is of few steps, and steps differ much.
     if self._steps_told > _STEPS_BEFORE_SPIKES:
       if loss > _SPIKE_FACTOR * self._recent_loss:
-        self._screen.end()
         logging.warning(
           "step %d: loss spike, %.4g is %.1f times the recent %.4g",
           number, loss, loss / self._recent_loss, self._recent_loss,
@@ -249,6 +252,14 @@ class TrainingLog:
         values["tokens_per_example"] * values["examples_per_second"]
       )
     return {name: float(value) for name, value in values.items()}
+
+  def _brief(self, step, values):
+    """What the bar says besides how far it is, and when it ends."""
+    return (
+      f"step {step}/{self._options.num_train_steps}  loss {values['loss']:.4g}"
+      f"  rate {values['learning_rate']:.3g}"
+      f"  {values['examples_per_second']:,.1f} examples/s"
+    )
 
   def _line(self, step, values):
     total = self._options.num_train_steps
@@ -300,31 +311,6 @@ def _evaluation_values(results):
     for name, value in results.items()
     if isinstance(value, (int, float, np.number))
   }
-
-
-class _Screen:
-  """Standard error: one rewritten line on a terminal, log lines elsewhere."""
-
-  def __init__(self):
-    self.is_terminal = sys.stderr.isatty()
-    self._width = 0
-
-  def show(self, line, keep):
-    if not self.is_terminal:
-      logging.info("%s", line)
-      return
-    # Blanks cover what is left of a longer line.
-    sys.stderr.write("\r" + line.ljust(self._width))
-    sys.stderr.flush()
-    self._width = len(line)
-    if keep:
-      self.end()
-
-  def end(self):
-    """Moves on to a fresh line."""
-    if self._width:
-      sys.stderr.write("\n")
-      self._width = 0
 
 
 class _Files:

@@ -1,0 +1,76 @@
+"""Little on the screen, everything in the run's log file."""
+
+import logging
+
+import pytest
+from absl import logging as absl_logging
+
+from common import console
+
+
+@pytest.fixture
+def screen(monkeypatch, capsys):
+  """A capsys; handlers are as they were afterwards."""
+  root = logging.getLogger()
+  handlers, verbosity = [*root.handlers], absl_logging.get_verbosity()
+  monkeypatch.setattr(console, "_keeper", console._Keeper())
+  yield capsys
+  root.handlers[:] = handlers
+  absl_logging.set_verbosity(verbosity)
+
+
+def say():
+  absl_logging.debug("a detail")
+  absl_logging.info("news")
+  absl_logging.warning("%s", "careful")
+  record = logging.LogRecord(
+    "absl", logging.WARNING, "/lib/tensorflow/python/x.py", 1, "blah", (), None
+  )
+  logging.getLogger().handle(record)
+
+
+def shown(capsys):
+  lines = capsys.readouterr().err.splitlines()
+  return [line.partition(" ")[2] for line in lines]
+
+
+@pytest.mark.parametrize(
+  "prepare, lines",
+  [
+    (lambda: console.start(logging.INFO), ["news", "warning: careful"]),
+    (lambda: console.start(logging.WARNING), ["warning: careful"]),
+    (
+      lambda: (console.start(logging.INFO), console.show_warnings_alone()),
+      ["warning: careful"],
+    ),
+    (
+      lambda: (console.start(logging.INFO), console.show_details()),
+      ["a detail", "news", "warning: careful", "warning: blah"],
+    ),
+  ],
+)
+def test_the_screen_has_what_is_asked_for(screen, prepare, lines):
+  prepare()
+  say()
+  assert shown(screen) == lines
+
+
+def test_the_file_has_everything_from_the_start(screen, tmp_path):
+  console.start(logging.INFO)
+  absl_logging.debug("before the folder is known \udcff")
+  console.keep_in(str(tmp_path / "none"))
+  console.keep_in(str(tmp_path))
+  say()
+  (tmp_path / "seed_1").mkdir()
+  console.keep_in(str(tmp_path / "seed_1"))
+  lines = (tmp_path / "log.txt").read_text().splitlines()
+  assert [line.partition("] ")[2] for line in lines] == [
+    r"before the folder is known \udcff", "a detail", "news", "careful", "blah"
+  ]
+  assert " D test_common_console.py:" in lines[0]
+  assert not (tmp_path / "seed_1" / "log.txt").exists()
+
+
+def test_a_library_writes_no_file(screen, tmp_path):
+  console.keep_in(str(tmp_path))
+  assert not [*tmp_path.iterdir()]
