@@ -213,6 +213,7 @@ def test_a_run_leaves_these_files(trained):
     "final_model/bert_model.ckpt.data-00000-of-00001",
     "final_model/bert_model.ckpt.index",
     "final_model/vocab.txt",
+    "log.txt",
     "model.ckpt-150.commit",
     "model.ckpt-150.data-00000-of-00001",
     "model.ckpt-150.index",
@@ -484,7 +485,7 @@ def test_mistakes_in_pretraining(damaged, monkeypatch, flags, parts):
   left = [
     path.name for path in pathlib.Path("run").rglob("*") if path.is_file()
   ]
-  assert set(left) <= {"run.lock", "run_fingerprint.json"}
+  assert set(left) <= {"log.txt", "run.lock", "run_fingerprint.json"}
   assert sorted(set(os.listdir()) - {"run"}) == before
 
 
