@@ -30,7 +30,7 @@ def test_every_weight_is_reported_and_both_ends_compared(tmp_path):
   ]
   assert lines[-2].startswith("other programs: transformers ")
   assert lines[-1] == "vocabulary: none next to the input"
-  # What counts is said by itself.
+  # Without --verbose, the result alone.
   quiet = convert(**flags, output=tmp_path / "quiet")
   said = finished.out.replace(str(tmp_path / "o"), str(tmp_path / "quiet"))
   assert quiet.out.split("\n") == [
