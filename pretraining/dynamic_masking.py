@@ -97,17 +97,18 @@ class Masking:
       tf.equal(ids[..., None], tf.constant(self.special_ids)), axis=-1
     )
     candidates = tf.logical_and(used > 0, tf.logical_not(is_special))  # [B, T]
-    if self.runs:
-      seed = tf.random.experimental.stateless_fold_in(seed, 1)
-      chosen, first = _choose_runs(
-        candidates, batch["word_starts"], keys, self._budget(used),
-        self._run_lengths(uniform(1, seed)[:, 0]),
-      )
-      if self.runs == "spans":
-        # As SpanBERT does: all of a span is replaced in the same way.
-        kinds = tf.gather(kinds, first, batch_dims=1)
+    starts, budget = batch["word_starts"], self._budget(used)
+    if self.runs or self.whole_words:
+      lengths = tf.ones_like(ids)  # A word is a run of one.
+      if self.runs:
+        seed = tf.random.experimental.stateless_fold_in(seed, 1)
+        lengths = self._run_lengths(uniform(1, seed)[:, 0])
+      chosen, first = _choose_runs(candidates, starts, keys, budget, lengths)
     else:
-      chosen = self._choose(candidates, batch["word_starts"], used, keys)
+      chosen = _choose_pieces(candidates, keys, budget)
+    if self.runs == "spans":
+      # As SpanBERT does: all of a span is replaced in the same way.
+      kinds = tf.gather(kinds, first, batch_dims=1)
     others = {k: v for k, v in batch.items() if k != "word_starts"}
     replacements = self._replacements(ids, kinds, words)
     return {
@@ -129,17 +130,6 @@ class Masking:
     # float32 numbers * limits[-1] may round up to that limit itself.
     scaled = numbers[..., tf.newaxis] * limits[-1]
     return 1 + tf.reduce_sum(tf.cast(scaled >= limits[:-1], tf.int32), axis=-1)
-
-  def _choose(self, candidates, word_starts, used, keys):
-    """Returns bool [B, T]: the tokens to predict."""
-    budget = self._budget(used)  # [B]
-    # Numbers below 1 shuffle the candidates; 2 puts all others after them.
-    keys = tf.where(candidates, keys, 2.0)  # [B, T]
-    if self.whole_words:
-      return _choose_words(candidates, word_starts, keys, budget)
-    # Sorting the order gives each position its rank.
-    ranks = tf.argsort(tf.argsort(keys, axis=1), axis=1)
-    return tf.logical_and(candidates, ranks < budget[:, None])
 
   def _replacements(self, ids, kinds, words):
     """Returns the id that replaces each token if it is chosen."""
@@ -166,23 +156,13 @@ class Masking:
     return {name: tf.pad(value, padding) for name, value in features.items()}
 
 
-def _word_numbers(candidates, word_starts):
-  """Returns int32 [B, T]: the pieces of a word share its number, from 1 on.
-
-  What is no candidate has number 0.
-  """
-  # [CLS] the sea ##shell [SEP]: starts 0 1 1 0 0 give 0 1 2 2 2, and without
-  # the special tokens 0 1 2 2 0.
-  return tf.cumsum(word_starts, axis=1) * tf.cast(candidates, tf.int32)
-
-
-def _per_word(reduce, words, values):
-  """Reduces [B, T] to [B, T + 1], a value for each number of a word."""
-  rows, places = tf.shape(words)[0], words.shape[1] + 1
-  # Segment sums have one dimension, so rows get disjoint ranges of numbers.
-  segments = tf.reshape(words + places * tf.range(rows)[:, None], [-1])
-  reduced = reduce(tf.reshape(values, [-1]), segments, rows * places)
-  return tf.reshape(reduced, [rows, places])
+def _choose_pieces(candidates, keys, budget):
+  """Returns bool [B, T]: the candidates with the smallest keys."""
+  # Numbers below 1 shuffle the candidates; 2 puts all others after them.
+  keys = tf.where(candidates, keys, 2.0)
+  # Sorting the order gives each position its rank.
+  ranks = tf.argsort(tf.argsort(keys, axis=1), axis=1)
+  return tf.logical_and(candidates, ranks < budget[:, None])
 
 
 def _choose_runs(candidates, word_starts, keys, budget, lengths):
@@ -201,13 +181,18 @@ def _choose_runs(candidates, word_starts, keys, budget, lengths):
   Returns:
     Bool [B, T], the tokens taken, and int32 [B, T], where their run starts.
   """
-  words = _word_numbers(candidates, word_starts)
-  positions = tf.range(tf.shape(words)[1])
-  everywhere = tf.zeros_like(words) + positions
+  # [CLS] the sea ##shell [SEP]: starts 0 1 1 0 0 give 0 1 2 2 2, and without
+  # the special tokens 0 1 2 2 0.
+  words = tf.cumsum(word_starts, axis=1) * tf.cast(candidates, tf.int32)
+  rows, length = tf.shape(words)[0], words.shape[1]
+  positions = tf.range(length)
+  # Segments have one dimension, so rows get disjoint ranges of numbers.
+  numbers = words + (length + 1) * tf.range(rows)[:, None]
   last_piece = tf.gather(
-    _per_word(tf.math.unsorted_segment_max, words, everywhere),
-    words,
-    batch_dims=1,
+    tf.math.unsorted_segment_max(
+      tf.zeros_like(words) + positions, numbers, rows * (length + 1)
+    ),
+    numbers,
   )
   is_start = tf.logical_and(candidates, word_starts > 0)
   # Starts of words first, in random order; all other positions after them.
@@ -237,43 +222,3 @@ def _choose_runs(candidates, word_starts, keys, budget, lengths):
     (0, budget, tf.zeros_like(candidates), tf.zeros_like(words)),
   )
   return taken, first
-
-
-def _choose_words(candidates, word_starts, keys, budget):
-  """Takes words in random order while their pieces fit into the budget.
-
-  As in the original: a word that is too long for the rest of the budget is
-  skipped, and a shorter one after it may still be taken.
-  """
-  words = _word_numbers(candidates, word_starts)
-  is_start = tf.logical_and(candidates, word_starts > 0)
-  sizes = _per_word(
-    tf.math.unsorted_segment_sum, words, tf.cast(candidates, tf.int32)
-  )
-  # A word is sorted by the key of its first piece.
-  key_of_word = _per_word(
-    tf.math.unsorted_segment_min, words, tf.where(is_start, keys, 3.0)
-  )
-  order = tf.argsort(key_of_word, axis=1)  # [B, T + 1]
-  sizes_in_order = tf.transpose(tf.gather(sizes, order, batch_dims=1))
-  # Numbers without a word have no start: unsorted_segment_min gives them the
-  # largest float there is, and number 0 has only keys of 3.
-  is_word = tf.transpose(tf.gather(key_of_word, order, batch_dims=1)) < 2.0
-
-  # A scan over the words of all rows at once: whether one is taken depends on
-  # the room that those before it have left.
-  def take(state, word):
-    left, _ = state
-    size, real = word
-    taken = tf.logical_and(real, size <= left)
-    return left - tf.where(taken, size, 0), taken
-
-  _, taken = tf.scan(
-    take,
-    (sizes_in_order, is_word),
-    initializer=(budget, tf.zeros_like(budget, tf.bool)),
-  )
-  # Back from the order of the draw to the numbers of the words.
-  ranks = tf.argsort(order, axis=1)
-  taken = tf.gather(tf.transpose(taken), ranks, batch_dims=1)
-  return tf.logical_and(candidates, tf.gather(taken, words, batch_dims=1))
