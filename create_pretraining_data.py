@@ -43,25 +43,34 @@ flags.DEFINE_bool(
   "Mask all pieces of a word together instead of single pieces.",
   not_with="dynamic_masking mask_runs",
 )
+# Unlike the original: its assertions fail at some instance where segments
+# cannot have a token each (beside [CLS] and two [SEP]), its positions have no
+# upper limit, and with other values than these it writes files without records,
+# masks one token in each record, or takes them for 1. As in the original: there
+# may be more predictions than tokens, or none.
 flags.DEFINE_integer(
-  "max_seq_length", 128, "Length of every record, padding included."
+  "max_seq_length", 128, "Length of every record, padding included.",
+  lower_bound=5, upper_bound=1 << 16,
 )
 flags.DEFINE_integer(
-  "max_predictions_per_seq", 20, "Maximum of masked tokens per record."
+  "max_predictions_per_seq", 20, "Maximum of masked tokens per record.",
+  lower_bound=0, upper_bound=1 << 16,
 )
 flags.DEFINE_integer("random_seed", 12345, "Seed of everything random.")
 flags.DEFINE_integer(
   "dupe_factor", 10,
   "Passes through the text, each with other masks (one with "
-  "--dynamic_masking, unless this flag is given).",
+  "--dynamic_masking, unless this flag is given).", lower_bound=1,
 )
 flags.DEFINE_float(
-  "masked_lm_prob", 0.15, "Fraction of the tokens that are masked."
+  "masked_lm_prob", 0.15, "Fraction of the tokens that are masked.",
+  lower_bound=0.0, upper_bound=1.0,
 )
 flags.DEFINE_float(
   "short_seq_prob", 0.1,
   "Fraction of the documents in each pass that give shorter records (where "
   "--packing makes no pairs: of the records, and 0 unless given).",
+  lower_bound=0.0, upper_bound=1.0,
 )
 
 # The text.

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+import modeling
 from common import errors, tfrecord
 from pretraining import dynamic_masking
 from training import pipeline
@@ -19,37 +20,6 @@ from variants import vocabularies
 _CHECKED_FIRST = 1 << 10  # Records of a file; the others while they are read.
 _PLATEAU = 0.95  # Of the loss of guessing words by their frequency.
 _OUT_OF_RANGE = "a number of a record is out of its range"
-
-
-def record_features(max_seq_length, max_predictions, *, masked, pairs):
-  """Returns the features of a record of create_pretraining_data.py.
-
-  Args:
-    max_seq_length, max_predictions: lengths of the features.
-    masked: whether the records have masks.
-    pairs: whether next-sentence labels are needed.
-  """
-
-  def integers(length):
-    return tf.io.FixedLenFeature([length], tf.int64)
-
-  features = {
-    name: integers(max_seq_length)
-    for name in ("input_ids", "input_mask", "segment_ids")
-  }
-  if masked:
-    features["masked_lm_positions"] = integers(max_predictions)
-    features["masked_lm_ids"] = integers(max_predictions)
-    # As in the original: the only feature of floats.
-    features["masked_lm_weights"] = tf.io.FixedLenFeature(
-      [max_predictions], tf.float32
-    )
-  else:
-    features["word_starts"] = integers(max_seq_length)
-  if pairs:
-    # Not asked for where they are not used: packed records have none.
-    features["next_sentence_labels"] = integers(1)
-  return features
 
 
 class PretrainingInput:
@@ -62,18 +32,25 @@ class PretrainingInput:
   """
 
   def __init__(
-    self, files, config, *, max_seq_length, use_next_sentence_loss, **masking
+    self,
+    files: list[str],
+    config: modeling.BertConfig,
+    *,
+    max_seq_length: int,
+    max_predictions: int,
+    use_next_sentence_loss: bool,
+    vocab_file: str | None,
+    **masking,
   ):
     """Checks the first records of every file.
 
     Args:
-      files: TFRecord files; those without a record are skipped.
-      config: modeling.BertConfig of the model that reads them.
-      max_seq_length: length of the records, T.
+      files: those without a record are skipped.
+      config: of the model that reads them.
+      max_seq_length, max_predictions: T and P of the records.
       use_next_sentence_loss: whether next-sentence labels are needed.
-      **masking: vocab_file, and the options max_predictions, masked_lm_prob,
-        whole_words, runs and seed of dynamic_masking.Masking. Records with
-        masks need only max_predictions.
+      vocab_file: where the records have no masks, that of the records.
+      **masking: options of dynamic_masking.Masking for such records.
 
     Raises:
       InputError: the files do not fit these options.
@@ -87,24 +64,41 @@ class PretrainingInput:
         f"{files[0]} has no next-sentence labels; pass "
         "--use_next_sentence_loss=false"
       )
-    self.features = record_features(
-      max_seq_length,
-      masking["max_predictions"],
-      masked=self.is_masked,
-      pairs=use_next_sentence_loss,
-    )
-    pipeline.check_records(files, self.features)
-    self._mask = None if self.is_masked else _masking(files[0], **masking)
-    limits = {
-      "input_ids": config.vocab_size,
-      "masked_lm_ids": config.vocab_size,
-      "segment_ids": config.type_vocab_size,
-      "masked_lm_positions": max_seq_length,
-      "next_sentence_labels": 2,
+    # From name to (values of a record, what they are below; None for floats).
+    shapes = {
+      "input_ids": (max_seq_length, config.vocab_size),
+      "input_mask": (max_seq_length, 2),
+      "segment_ids": (max_seq_length, config.type_vocab_size),
     }
-    self._limits = {n: limits[n] for n in limits if n in self.features}
+    if self.is_masked:
+      shapes["masked_lm_positions"] = max_predictions, max_seq_length
+      shapes["masked_lm_ids"] = max_predictions, config.vocab_size
+      shapes["masked_lm_weights"] = max_predictions, None
+    else:
+      shapes["word_starts"] = max_seq_length, 2
+    if use_next_sentence_loss:
+      # Not asked for where they are not used: packed records have none.
+      shapes["next_sentence_labels"] = 1, 2
+    self.features = {
+      # As in the original: the weights are the only floats.
+      name: tf.io.FixedLenFeature([size], tf.int64 if limit else tf.float32)
+      for name, (size, limit) in shapes.items()
+    }
+    self._limits = {name: limit for name, (_, limit) in shapes.items() if limit}
+    pipeline.check_records(files, self.features)
     with pipeline.damage_named(files):
       self._check_ranges(_CHECKED_FIRST)
+    self._mask = None
+    if not self.is_masked:
+      if not vocab_file:
+        raise errors.InputError(
+          f"{files[0]} has no masks, they are made while it is read; pass the "
+          "--vocab_file that it was written with"
+        )
+      self._mask = dynamic_masking.Masking.of_vocabulary(
+        vocabularies.load_vocab(vocab_file),
+        max_predictions=max_predictions, **masking,
+      ).apply
 
   def _check_ranges(self, count=-1):
     """Refuses files whose first `count` records (-1: all) hold wrong numbers.
@@ -139,11 +133,7 @@ class PretrainingInput:
 
   @contextlib.contextmanager
   def faults_named(self):
-    """Names file and record of what is found damaged or wrong in this block.
-
-    Raises:
-      InputError: so.
-    """
+    """Raises an InputError for what is found damaged or wrong in this block."""
     with pipeline.damage_named(self.files):
       try:
         yield
@@ -164,7 +154,7 @@ class PretrainingInput:
       batch = {name: tf.identity(value) for name, value in batch.items()}
     return self._mask(batch, step, **share) if self._mask else batch
 
-  def count_records(self):
+  def count_records(self) -> int:
     """Returns how many records the files hold."""
     return pipeline.count_records(self.files)
 
@@ -188,48 +178,22 @@ class PretrainingInput:
         masked_lm_loss, entropy,
       )
 
-  def shuffled_batches(
-    self, strategy, *, batch_size, seed, first_step, trim, packed=None
-  ):
+  def shuffled_batches(self, strategy: tf.distribute.Strategy, **batching):
     """Returns endless distributed batches, each epoch in another order.
 
     Unlike the original: see pipeline.training_batches.
     """
     return pipeline.training_batches(
-      strategy,
-      self.files,
-      self.features,
-      num_records=self.count_records(),
-      batch_size=batch_size,
-      seed=seed,
-      first_step=first_step,
-      trim=trim,
-      packed=packed,
-      transform=self._prepare,
+      strategy, self.files, self.features,
+      num_records=self.count_records(), transform=self._prepare, **batching,
     )
 
-  def repeated_batches(self, strategy, *, batch_size, trim):
+  def repeated_batches(self, strategy: tf.distribute.Strategy, **batching):
     """Returns endless distributed batches, file after file, in order.
 
     As in the original: batches continue across the end of the data.
     """
-    records = pipeline.sequential_records(self.files).repeat()
     return pipeline.distributed_batches(
-      strategy,
-      records,
-      self.features,
-      batch_size=batch_size,
-      trim=trim,
-      transform=self._prepare,
+      strategy, pipeline.sequential_records(self.files).repeat(), self.features,
+      transform=self._prepare, **batching,
     )
-
-
-def _masking(path, *, vocab_file, **options):
-  """Returns the function that masks batches of records without masks."""
-  if not vocab_file:
-    raise errors.InputError(
-      f"{path} has no masks, they are made while it is read; pass the "
-      "--vocab_file that it was written with"
-    )
-  vocab = vocabularies.load_vocab(vocab_file)
-  return dynamic_masking.Masking.of_vocabulary(vocab, **options).apply

@@ -37,8 +37,6 @@ _SMALL_CHUNK, _LARGE_CHUNK = 1 << 17, 1 << 19
 class InstanceOptions:
   """How instances are made.
 
-  Raises InputError for impossible values.
-
   Attributes:
     max_seq_length to short_seq_prob: the original's flags of these names.
     masking: what is masked together, one of MASKINGS. "none": nothing is
@@ -58,36 +56,6 @@ class InstanceOptions:
   short_seq_prob: float = 0.1
   masking: str = "pieces"
   packing: str = "sentence_pairs"
-
-  def __post_init__(self):
-    self._check("masking", self.masking in MASKINGS, f"one of {MASKINGS}")
-    self._check("packing", self.packing in PACKINGS, f"one of {PACKINGS}")
-    # Unlike the original: its assertions fail at some instance where segments
-    # cannot have a token each, and its positions have no upper limit.
-    self._check(
-      "max_seq_length",
-      5 <= self.max_seq_length <= 1 << 16,
-      "at least 5 ([CLS], two [SEP] and a token of each segment), and at "
-      "most 65536",
-    )
-    # Unlike the original: with these values it writes files without a record,
-    # masks one token in each record, or takes them for 1.
-    self._check("dupe_factor", self.dupe_factor >= 1, "at least 1")
-    self._check("masked_lm_prob", 0 <= self.masked_lm_prob <= 1, "in [0, 1]")
-    self._check("short_seq_prob", 0 <= self.short_seq_prob <= 1, "in [0, 1]")
-    # As in the original: there may be more places than tokens, or none, which
-    # leaves next-sentence prediction alone.
-    self._check(
-      "max_predictions_per_seq",
-      0 <= self.max_predictions_per_seq <= 1 << 16,
-      "from 0 to 65536",
-    )
-
-  def _check(self, name, holds, expected):
-    if not holds:
-      raise errors.InputError(
-        f"--{name}={getattr(self, name)}: must be {expected}"
-      )
 
 
 def gives_instances(

@@ -7,9 +7,10 @@ import re
 import numpy as np
 import pytest
 
+import script_flags
 import script_runner
 import small_corpus
-from common import tfrecord
+from common import flags, tfrecord
 
 SCRIPT = "create_pretraining_data.py"
 GOLDEN = pathlib.Path(__file__).parent / "golden"
@@ -198,9 +199,9 @@ def test_shards_are_finished_by_the_next_run_and_verified(small, tmp_path):
     ({"vocab_file": "{folder}/blank.txt"}, "blank.txt: no token in it"),
     ({"output_file": "{folder}/blank.txt/a"}, "blank.txt is not a folder"),
     ({"output_file": "a,a"}, "or the same twice"),
-    ({"max_predictions_per_seq": -1}, "must be from 0 to 65536"),
-    ({"dupe_factor": 0}, "--dupe_factor=0: must be at least 1"),
-    ({"masked_lm_prob": 1.5}, "--masked_lm_prob=1.5: must be in [0, 1]"),
+    ({"max_predictions_per_seq": -1}, "-1 is not an integer in the range [0, 65536]"),
+    ({"dupe_factor": 0}, "--dupe_factor=0: 0 is not a positive integer"),
+    ({"masked_lm_prob": 1.5}, "1.5 is not a number in the range [0.0, 1.0]"),
     (
       {"do_whole_word_mask": True, "dynamic_masking": True},
       "--do_whole_word_mask has no effect with --dynamic_masking; leave ",
@@ -228,6 +229,20 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(
   out = tmp_path / "out"
   assert set(os.listdir(tmp_path)) - {"out"} == before
   assert not out.exists() or not os.listdir(out)
+
+
+@pytest.mark.parametrize(
+  "name, least, most",
+  [
+    ("max_seq_length", 5, 65536), ("max_predictions_per_seq", 0, 65536),
+    ("dupe_factor", 1, None), ("masked_lm_prob", 0, 1),
+    ("short_seq_prob", 0, 1),
+  ],
+)
+def test_impossible_numbers(name, least, most, monkeypatch):
+  with script_flags.defined("create_pretraining_data", monkeypatch):
+    parser = flags.FLAGS[name].parser
+  assert (parser.lower_bound, parser.upper_bound) == (least, most)
 
 
 def test_options_of_a_runner_are_refused_without_one(small, monkeypatch):

@@ -179,27 +179,6 @@ def test_a_single_document_is_its_own_random_next():
   assert features["next_sentence_labels"].any()
 
 
-@pytest.mark.parametrize(
-  "option, value",
-  [
-    ("max_seq_length", 4),
-    ("max_seq_length", 65537),
-    ("masking", "words"),
-    ("packing", "pairs"),
-    ("max_predictions_per_seq", 65537),
-    ("max_predictions_per_seq", -1),
-    ("dupe_factor", 0),
-    ("masked_lm_prob", -0.1),
-    ("masked_lm_prob", 1.5),
-    ("short_seq_prob", -0.1),
-    ("short_seq_prob", 1.1),
-  ],
-)
-def test_impossible_options(option, value):
-  with pytest.raises(errors.InputError, match=f"--{option}={value}: must be"):
-    instance_maker.InstanceOptions(**{option: value})
-
-
 def test_ids_beyond_16_bits():
   vocab = {**WORDS, "z": 70000}
   features = make_features(
