@@ -44,7 +44,7 @@ flags.DEFINE_bool(
   not_with="dynamic_masking mask_runs",
 )
 # Unlike the original: its assertions fail at some instance where segments
-# cannot have a token each (beside [CLS] and two [SEP]), its positions have no
+# cannot have a token each (with [CLS] and two [SEP]), its positions have no
 # upper limit, and with other values than these it writes files without records,
 # masks one token in each record, or takes them for 1. As in the original: there
 # may be more predictions than tokens, or none.
