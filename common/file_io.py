@@ -21,6 +21,7 @@ import socket
 import stat
 import tempfile
 import time
+from typing import Iterator
 
 from common import errors
 
@@ -38,22 +39,18 @@ def _gfile():
   return tf.io.gfile
 
 
-def is_remote(path):
+def is_remote(path: str) -> bool:
   """Whether `path` is a URL such as gs://bucket/file, not of this system."""
   return "://" in path
 
 
-def exists(path):
+def exists(path: str) -> bool:
   """Whether there is a file or folder, local or remote."""
   return _gfile().exists(path) if is_remote(path) else os.path.exists(path)
 
 
-def size(path):
-  """Returns the bytes of a file, local or remote.
-
-  Raises:
-    InputError: there is no such file.
-  """
+def size(path: str) -> int:
+  """Returns the bytes of a file, local or remote; InputError without one."""
   with open_for_reading(path) as stream:
     return stream.seek(0, os.SEEK_END)
 
@@ -115,19 +112,16 @@ def literal_name(path: str) -> str:
   return os.path.join(links, "path")
 
 
-def listed(names):
+def listed(names: list[str]) -> str:
   """Returns names separated by commas; of many, only the first and last."""
   return ", ".join(names if len(names) <= 4 else [*names[:2], "...", names[-1]])
 
 
-def names_and_sizes(paths):
+def names_and_sizes(paths: list[str]) -> str:
   """Returns what changes when files do, without reading them.
 
-  Args:
-    paths: of files, and of folders: their files, without those of subfolders.
-
-  Returns:
-    Such as "3 files, 4096 bytes, checksum of names and sizes 0d4c...".
+  Of folders, their files count, without those of subfolders. Such as "3 files,
+  4096 bytes, checksum of names and sizes 0d4c...".
   """
   sizes = []
   for path in paths:
@@ -147,12 +141,8 @@ def names_and_sizes(paths):
   )
 
 
-def open_for_reading(path):
-  """Returns a stream of the bytes of a file, local or remote.
-
-  Raises:
-    InputError: there is no such file.
-  """
+def open_for_reading(path: str) -> io.BufferedReader:
+  """Returns a stream of the bytes of a file; InputError if there is none."""
   if is_remote(path):
     if not exists(path):
       raise errors.InputError(f"no such file: {path}")
@@ -195,7 +185,7 @@ class _RemoteFile(io.RawIOBase):
     super().close()
 
 
-def read_lines(path):
+def read_lines(path: str) -> Iterator[tuple[int, str]]:
   r"""Yields (line number from 1, line without its "\n") of a UTF-8 file.
 
   As in the original: lines end at "\n" alone; other line separators of
@@ -214,12 +204,8 @@ def read_lines(path):
         raise not_utf8(path, number, error) from error
 
 
-def size_and_sha256(path):
-  """Returns the bytes of a file and their SHA-256 in hexadecimal.
-
-  Raises:
-    InputError: there is no such file.
-  """
+def size_and_sha256(path: str) -> tuple[int, str]:
+  """Returns the bytes of a file and their SHA-256 in hexadecimal."""
   size, digest = 0, hashlib.sha256()
   with open_for_reading(path) as stream:
     # In blocks: a checkpoint need not fit into memory.
@@ -229,7 +215,9 @@ def size_and_sha256(path):
   return size, digest.hexdigest()
 
 
-def not_utf8(path, number, error):
+def not_utf8(
+  path: str, number: int, error: UnicodeDecodeError
+) -> errors.InputError:
   """Returns the InputError for a UnicodeDecodeError in a file's line."""
   return errors.InputError(
     f"{path}:{number}: not UTF-8 (byte {error.start} of the line is "
@@ -301,7 +289,7 @@ def _is_running(pid):
 
 
 @contextlib.contextmanager
-def atomic_write(path: str):
+def atomic_write(path: str) -> Iterator[str]:
   """Gives a temporary path next to `path`; renames it to `path` at the end.
 
   If the block raises, the temporary file is removed and `path` stays as it
@@ -313,12 +301,14 @@ def atomic_write(path: str):
     InputError: `path` is a folder, or its folder is something else.
   """
   if is_remote(path):
-    commit = _commit_remote
+    commit = functools.partial(_gfile().rename, overwrite=True)
   elif _is_special(path):
     yield path
     return
   else:
-    commit, path = _commit_local, _link_target(path)
+    # That of a link.
+    path = os.path.realpath(path) if os.path.islink(path) else path
+    commit = _commit_local
     _make_folder(path)
   temporary = temporary_path(path)
   try:
@@ -343,11 +333,7 @@ def _is_special(path):
   return not stat.S_ISREG(mode)
 
 
-def _link_target(path):
-  return os.path.realpath(path) if os.path.islink(path) else path
-
-
-def remove(path):
+def remove(path: str) -> None:
   """Removes a file, local or remote, if it is there."""
   if not is_remote(path):
     with contextlib.suppress(FileNotFoundError):
@@ -376,11 +362,7 @@ def _commit_local(temporary, path):
   sync(os.path.dirname(path) or ".")
 
 
-def _commit_remote(temporary, path):
-  _gfile().rename(temporary, path, overwrite=True)
-
-
-def sync(path):
+def sync(path: str) -> None:
   """Waits until a file, or a folder's list of names, is on the disk."""
   descriptor = os.open(path, os.O_RDONLY)
   try:
@@ -389,19 +371,19 @@ def sync(path):
     os.close(descriptor)
 
 
-def write_text(path, text):
+def write_text(path: str, text: str) -> None:
   """Writes `text` to `path` in UTF-8, whole or not at all."""
   write_bytes(path, text.encode("utf-8"))
 
 
-def write_bytes(path, data):
+def write_bytes(path: str, data: bytes) -> None:
   """Writes bytes to `path`, whole or not at all."""
   with open_for_writing(path) as stream:
     stream.write(data)
 
 
 @contextlib.contextmanager
-def open_for_writing(path):
+def open_for_writing(path: str) -> Iterator[io.BufferedWriter]:
   """Gives a stream of bytes; they are in `path` when the block has ended.
 
   Until then, and if the block raises, `path` stays as it was.

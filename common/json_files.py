@@ -40,12 +40,8 @@ def _containers(value):
   return []
 
 
-def read(path, kind=dict):
-  """Returns what a JSON file holds.
-
-  Args:
-    path: local or remote.
-    kind: dict or list.
+def read(path: str, kind: type = dict):
+  """Returns what a JSON file holds, a dict or a list.
 
   Raises:
     InputError: the file is missing, not UTF-8, not JSON, or holds another kind
@@ -110,7 +106,7 @@ def _is_of(value, kind):
   return isinstance(value, (int, float) if kind is float else kind)
 
 
-def write(path, values):
+def write(path: str, values: dict | list) -> None:
   """Writes JSON with sorted keys, two spaces of indent and a last newline."""
   text = json.dumps(values, indent=2, sort_keys=True, ensure_ascii=False)
   file_io.write_text(path, text + "\n")

@@ -11,7 +11,7 @@ import os
 import re
 import struct
 import zlib
-from typing import NamedTuple
+from typing import Iterable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -47,7 +47,7 @@ class RecordWriter:
   file of that name stays as it was.
   """
 
-  def __init__(self, path):
+  def __init__(self, path: str):
     self.path = path
 
   def __enter__(self):
@@ -62,12 +62,12 @@ class RecordWriter:
       self._stack = stack.pop_all()
     return self
 
-  def write(self, serialized):
-    """Appends one record, given as bytes."""
+  def write(self, serialized: bytes) -> None:
+    """Appends one record."""
     self.write_all([serialized])
 
-  def write_all(self, records):
-    """Appends records, an iterable of bytes."""
+  def write_all(self, records: Iterable[bytes]) -> None:
+    """Appends records."""
     with self._errors_named():
       for record in records:
         self._writer.write(record)
@@ -132,7 +132,7 @@ def _masked_crc(data):
   return struct.pack("<I", (rotated + _CRC_MASK) & 0xFFFFFFFF)
 
 
-def manifest_name(output):
+def manifest_name(output: str) -> str:
   """Returns the name of the manifest next to the shards of `output`."""
   return f"{output.removesuffix('.gz')}{_MANIFEST}"
 
@@ -180,29 +180,22 @@ def _shards_of(manifest):
   ]
 
 
-def serialize_example(features):
-  """Returns the bytes of a tf.train.Example.
-
-  Args:
-    features: dict of name -> sequence of int or of float.
-  """
+def serialize_example(features: dict[str, Sequence]) -> bytes:
+  """Returns a tf.train.Example of name -> sequence of int or of float."""
   rows = {name: np.asarray(values)[None] for name, values in features.items()}
   return serialize_examples(rows)[0]
 
 
-def serialize_examples(features):
-  """Returns the bytes of many tf.train.Examples, made together.
+def serialize_examples(features: dict[str, np.ndarray]) -> list[bytes]:
+  """Returns many tf.train.Examples, made together.
 
   The bytes are those of `Example.SerializeToString(deterministic=True)`: a
   function of the values, the features in the order of their names.
   Unlike the original: its bytes came in an order that changed with every run.
 
   Args:
-    features: dict of name -> array [B, n]; integers become an int64_list,
-      floats a float_list. n may differ between features.
-
-  Returns:
-    A list of B bytes objects.
+    features: arrays [B, n]; integers become an int64_list, floats a float_list.
+      n may differ between features.
   """
   entries = []
   # protobuf's map has no order of its own.
@@ -300,80 +293,56 @@ def _joined(parts):
   return _Rows(pieces, sum(part.lengths for part in parts))
 
 
-def is_gzip(path):
+def is_gzip(path: str) -> bool:
   """Whether a TFRecord file is compressed, told from its first bytes."""
   with file_io.open_for_reading(path) as stream:
     return stream.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
 
 
-def count_records(path):
+def count_records(path: str) -> int:
   """Returns the number of records of a TFRecord file, reading lengths only.
 
   Raises:
     InputError: the file is missing, or ends within a record (the file, the
       record's number from 1 and its first byte from 0 are named).
   """
-  compressed = is_gzip(path)
+  size, compressed = file_io.size(path), is_gzip(path)
+  why = "gzip data end there" if compressed else f"the file has {size} bytes"
+  count = offset = 0
   with file_io.open_for_reading(path) as stream:
-    if compressed:
-      return _count_by_reading(path, gzip.GzipFile(fileobj=stream))
-    return _count_by_seeking(path, stream)
-
-
-def _count_by_seeking(path, stream):
-  size = file_io.size(path)
-  count = offset = 0
-  while offset < size:
-    # Over the data: only lengths are read, however large the file is.
-    stream.seek(offset)
-    header = stream.read(_HEADER_BYTES)
-    if len(header) == _HEADER_BYTES:
-      end = offset + _record_bytes(header)
-    if len(header) < _HEADER_BYTES or end > size:
-      raise _truncated(path, count, offset, f"the file has {size} bytes")
-    offset = end
-    count += 1
-  return count
-
-
-def _count_by_reading(path, stream):
-  """Counts where one cannot seek: in a compressed file."""
-  count = offset = 0
-  try:
-    while header := stream.read(_HEADER_BYTES):
-      if len(header) < _HEADER_BYTES:
-        raise EOFError
-      end = offset + _record_bytes(header)
-      # Over the data, block by block: a damaged length may be any number.
-      if stream.seek(end) < end:
-        raise EOFError
-      offset = end
-      count += 1
-  except EOFError as error:
-    raise _truncated(path, count, offset, "gzip data end there") from error
-  except (OSError, ValueError, OverflowError, zlib.error) as error:
-    raise errors.InputError(
-      f"{path}: record {count + 1} or one before it is damaged ({error}); "
-      "write the file again"
-    ) from error
+    source = gzip.GzipFile(fileobj=stream) if compressed else stream
+    try:
+      while header := source.read(_HEADER_BYTES):
+        end = offset + _record_bytes(header)
+        # Over the data: a damaged length may be any number, and only gzip says
+        # where its data end.
+        if source.seek(end) < end or not compressed and end > size:
+          raise EOFError
+        offset = end
+        count += 1
+    except EOFError as error:
+      raise errors.InputError(
+        f"{path}: record {count + 1}, which starts at byte {offset}, is cut "
+        f"off or damaged ({why}); the {count} records before it are whole: "
+        "write the file again"
+      ) from error
+    except (OSError, ValueError, OverflowError, zlib.error) as error:
+      raise errors.InputError(
+        f"{path}: record {count + 1} or one before it is damaged ({error}); "
+        "write the file again"
+      ) from error
   return count
 
 
 def _record_bytes(header):
+  if len(header) < _HEADER_BYTES:
+    raise EOFError
   (length,) = struct.unpack_from("<Q", header)
   return _HEADER_BYTES + length + _FOOTER_BYTES
 
 
-def _truncated(path, records_before, offset, why):
-  return errors.InputError(
-    f"{path}: record {records_before + 1}, which starts at byte {offset}, is "
-    f"cut off or damaged ({why}); the {records_before} records before it are "
-    "whole: write the file again"
-  )
-
-
-def read_records(path):
-  """Yields each record of a TFRecord file as a dict of name -> array [n].
+def read_records(path: str) -> Iterator[dict[str, np.ndarray]]:
+  """Yields the features [n] of each record of a TFRecord file.
 
   Integers come as int64, floats as float32, byte strings as object. For
   tests and checks: training reads with tf.data.
@@ -403,7 +372,7 @@ def _feature_arrays(example):
   return arrays
 
 
-def read_serialized(path):
+def read_serialized(path: str) -> Iterator[bytes]:
   """Yields the bytes of each record of a TFRecord file, CRCs checked.
 
   Raises:
@@ -424,13 +393,13 @@ def read_serialized(path):
   count_records(path)
 
 
-def stored_records(path):
+def stored_records(path: str) -> "tf.data.Dataset":
   """Returns a dataset of the bytes of a file's records, compressed or not."""
   compression = "GZIP" if is_gzip(path) else ""
   return without_autotune(tf.data.TFRecordDataset(path, compression))
 
 
-def without_autotune(dataset):
+def without_autotune(dataset: "tf.data.Dataset") -> "tf.data.Dataset":
   """Returns a dataset whose iterator ends at once when it is no longer needed.
 
   The thread that tunes an iterator looks for its end every 10, 20, 40, ... ms,
