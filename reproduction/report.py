@@ -79,6 +79,7 @@ def _summary(metric, results):
 def _line(metric, results, peers):
   one = (results or peers)[0]
   row = rows.ROWS[one["row"]]
+  runs_made = results + peers
   line = {
     "row": row.name,
     "source": row.source,
@@ -91,8 +92,8 @@ def _line(metric, results, peers):
     "peer": _summary(metric, peers),
     "deviations": deviations(one),
     "command": one["command"],
-    "machines": sorted({r.get("machine", "") for r in results + peers} - {""}),
-    "dates": sorted({r["date"] for r in results + peers}),
+    "machines": sorted({r["machine"] for r in runs_made if "machine" in r}),
+    "dates": sorted({r["date"] for r in runs_made}),
   }
   return {**line, "verdict": _verdict(metric, one, line)}
 
