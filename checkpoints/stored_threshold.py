@@ -106,5 +106,7 @@ def _read(path, weights):
     return None
   value = float(json_files.field(values, KEY, float, path))
   if math.isnan(value):
-    raise errors.InputError(f"{KEY} is nan in {path}; pass it as a flag")
+    raise errors.InputError(
+      f"{KEY} is nan in {path}, expected a number; pass it as a flag"
+    )
   return value

@@ -10,6 +10,7 @@ import collections
 import concurrent.futures
 import dataclasses
 import itertools
+from typing import Callable
 
 from common import errors
 
@@ -44,15 +45,20 @@ class Batcher:
   """
 
   def __init__(
-    self, run, *, max_batch_size=32, max_delay=0.002, max_queue=512, join=True
+    self,
+    run: Callable,
+    *,
+    max_batch_size: int = 32,
+    max_delay: float = 0.002,
+    max_queue: int = 512,
+    join: bool = True,
   ):
     """Makes a batcher; `start` it inside an event loop.
 
     Args:
       run: function of (key, list of instances) that returns the list of their
         answers; called in a thread of its own.
-      max_batch_size: most instances in a batch; a larger request is computed
-        in several.
+      max_batch_size: a larger request is computed in several batches.
       max_delay: seconds that a request waits for others to join it; 0: only
         those that wait already join it.
       max_queue: most instances that may wait, and most in one request.
@@ -86,9 +92,7 @@ class Batcher:
   async def submit(self, key: tuple, rows: list) -> list:
     """Returns the answers to the instances of a request.
 
-    Args:
-      key: what instances must have in common to be computed together.
-      rows: the instances.
+    Those of one key may be computed together.
 
     Raises:
       InputError: it has more instances than may ever wait.

@@ -154,8 +154,8 @@ async def listen(
   Args:
     server: aiohttp.web.Server.
     host, port: where to listen.
-    most: connections that may be open at once; None: as many as the limit of
-      file descriptors (`ulimit -n`) allows.
+    most: how many may be open at once; None: as many as the limit of file
+      descriptors (`ulimit -n`) allows.
   """
   loop = asyncio.get_running_loop()
   allowed, backlog = limits()

@@ -67,16 +67,10 @@ RULES = (
 )
 
 
-def trained_settings(head, config):
+def trained_settings(head: str, config: modeling.BertConfig) -> dict:
   """Returns what a model says of its input, as far as its head is concerned.
 
-  Args:
-    head: one of models.KINDS.
-    config: modeling.BertConfig.
-
-  Returns:
-    dict from names of flags to values, for
-      model_settings.restore_input_settings.
+  It is for model_settings.restore_input_settings.
   """
   trained = model_folder.input_settings(config.to_dict())
   if trained.get("text_b_column"):
@@ -91,12 +85,10 @@ def trained_settings(head, config):
   }
 
 
-def resolve(settings, config):
+def resolve(
+  settings: run_settings.Settings, config: modeling.BertConfig
+) -> run_settings.Settings:
   """Returns the settings of an export, those that the model implies included.
-
-  Args:
-    settings: run_settings.Settings, see model_settings.resolve.
-    config: modeling.BertConfig.
 
   Raises:
     InputError: a flag would have no effect, the model was trained for what no
@@ -115,12 +107,10 @@ def resolve(settings, config):
   return settings
 
 
-def with_defaults(settings, config):
+def with_defaults(
+  settings: run_settings.Settings, config: modeling.BertConfig
+) -> run_settings.Settings:
   """Returns settings with what the head and the configuration imply.
-
-  Args:
-    settings: run_settings.Settings of export_saved_model.py.
-    config: modeling.BertConfig.
 
   Raises:
     InputError: the model was trained for what no head here answers.
@@ -151,8 +141,10 @@ def _activation(config):
   return _ACTIVATIONS[problem]
 
 
-def read_labels(settings, config):
-  """Returns the labels of the flags, or else of the model, a list.
+def read_labels(
+  settings: run_settings.Settings, config: modeling.BertConfig
+) -> list[str]:
+  """Returns the labels of the flags, or else of the model.
 
   Raises:
     InputError: the head needs labels and there are none.
@@ -195,6 +187,5 @@ def make_model(
   """
   labels = read_labels(settings, config)
   if settings.head == "masked_lm":
-    tokens = tokenizer.inv_vocab
-    labels = [tokens.get(number, "") for number in range(max(tokens) + 1)]
+    labels = models.vocabulary_lines(tokenizer)
   return models.KINDS[settings.head](config, settings, labels)

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+import modeling
+
 
 class ModelInputs(NamedTuple):
   """Inputs of modeling.BertModel, int32 [B, T], T that of the longest row."""
@@ -17,8 +19,8 @@ class ModelInputs(NamedTuple):
   segment_ids: tf.Tensor
 
 
-def checked(config, **inputs) -> dict:
-  """Returns inputs, if they fit each other and the modeling.BertConfig.
+def checked(config: modeling.BertConfig, **inputs) -> dict:
+  """Returns inputs, if they fit each other and the model.
 
   A table that is asked for a row that it does not have gives zeros on some
   devices; so what comes from outside is checked, within the graph.
@@ -51,7 +53,7 @@ def _refuse_unless(condition, sentence):
   tf.debugging.Assert(condition, [sentence])
 
 
-def first_of(ragged, counts):
+def first_of(ragged: tf.RaggedTensor, counts) -> tf.RaggedTensor:
   """Returns the first `counts` [B] or fewer values of each row [B, (N)]."""
   rows = ragged.value_rowids()
   # The number of each value in its row.
@@ -67,27 +69,18 @@ def first_of(ragged, counts):
   )
 
 
-def single_inputs(ids, *, max_seq_length, cls_id, sep_id):
-  """Returns ModelInputs of "[CLS] ids [SEP]", the end cut off if need be.
+def pair_inputs(
+  ids_a: tf.RaggedTensor,
+  ids_b: tf.RaggedTensor,
+  *,
+  max_seq_length: int,
+  cls_id: int,
+  sep_id: int,
+) -> ModelInputs:
+  """Joins "[CLS] a [SEP] b [SEP]" of int32 [B, (N)], shortened if need be.
 
-  Args:
-    ids: ragged int32 [B, (N)].
-    max_seq_length: integer.
-    cls_id, sep_id: ids of the special tokens.
-  """
-  ids = first_of(ids, max_seq_length - 2)
-  cls, sep = _columns(ids, cls_id, sep_id)  # [B, 1]
-  return _padded(tf.concat([cls, ids, sep], 1))
-
-
-def pair_inputs(ids_a, ids_b, *, max_seq_length, cls_id, sep_id):
-  """Returns ModelInputs of "[CLS] a [SEP] b [SEP]", shortened if need be.
-
-  As in the original: a second text without any piece counts as none.
-
-  Args:
-    ids_a, ids_b: ragged int32 [B, (N)].
-    max_seq_length, cls_id, sep_id: as for `single_inputs`.
+  As in the original: a second text without any piece counts as none, "[CLS] a
+  [SEP]".
   """
   lengths_a, lengths_b = ids_a.row_lengths(), ids_b.row_lengths()
   room = max_seq_length - 3
@@ -101,9 +94,15 @@ def pair_inputs(ids_a, ids_b, *, max_seq_length, cls_id, sep_id):
   kept_a = tf.where(
     lengths_b > 0, kept_a, tf.minimum(lengths_a, max_seq_length - 2)
   )
-  return _joined(
-    first_of(ids_a, kept_a), first_of(ids_b, kept_b), cls_id, sep_id,
-    end_of_b=lengths_b > 0,
+  cls, sep = _columns(ids_a, cls_id, sep_id)  # [B, 1]
+  first = tf.concat([cls, first_of(ids_a, kept_a), sep], 1)
+  # As in the original: no second text, no second [SEP].
+  sep = first_of(sep, tf.cast(lengths_b > 0, tf.int64))
+  second = tf.concat([first_of(ids_b, kept_b), sep], 1)
+  ids = tf.concat([first, second], 1)
+  segments = tf.concat([tf.zeros_like(first), tf.ones_like(second)], 1)
+  return ModelInputs(
+    ids.to_tensor(), tf.ones_like(ids).to_tensor(), segments.to_tensor()
   )
 
 
@@ -115,34 +114,3 @@ def _columns(ragged, *values):
     )
     for value in values
   ]
-
-
-def _joined(ids_a, ids_b, cls_id, sep_id, *, end_of_b=None):
-  """Returns ModelInputs of "[CLS] a [SEP] b [SEP]".
-
-  Args:
-    ids_a, ids_b: ragged int32 [B, (N)].
-    cls_id, sep_id: ids of the special tokens.
-    end_of_b: bool [B], whether the last [SEP] is there; None: everywhere.
-  """
-  cls, sep = _columns(ids_a, cls_id, sep_id)
-  segments_a = tf.concat([cls, ids_a, sep], 1)
-  # As in the original: no second text, no second [SEP].
-  if end_of_b is not None:
-    sep = first_of(sep, tf.cast(end_of_b, tf.int64))
-  segments_b = tf.concat([ids_b, sep], 1)
-  return _padded(
-    tf.concat([segments_a, segments_b], 1),
-    tf.concat([tf.zeros_like(segments_a), tf.ones_like(segments_b)], 1),
-  )
-
-
-def _padded(ids, segments=None):
-  input_ids = ids.to_tensor()
-  return ModelInputs(
-    input_ids=input_ids,
-    input_mask=tf.ones_like(ids).to_tensor(),
-    segment_ids=(
-      tf.zeros_like(input_ids) if segments is None else segments.to_tensor()
-    ),
-  )

@@ -22,6 +22,7 @@ from absl import logging
 
 import tokenization
 from common import errors
+from serving import models
 from variants import vocabularies
 
 # Of `_Table`: a page has 256 code points.
@@ -65,20 +66,13 @@ class Tokens(NamedTuple):
 
 
 class GraphTokenizer(tf.Module):
-  """A tokenization.FullTokenizer for use inside a tf.function.
+  """A tokenization.FullTokenizer for use inside a tf.function."""
 
-  Attributes:
-    lines: the vocabulary as `vocabulary_lines` gives it.
-  """
-
-  def __init__(self, tokenizer):
+  def __init__(self, tokenizer: tokenization.FullTokenizer):
     """Reads the rules off a tokenizer; takes a few seconds.
 
-    Args:
-      tokenizer: tokenization.FullTokenizer.
-
     Raises:
-      InputError: its vocabulary has no [UNK].
+      InputError: its vocabulary has no [UNK], or is of SentencePiece.
     """
     super().__init__()
     if vocabularies.is_sentencepiece(tokenizer.vocab_file):
@@ -93,7 +87,6 @@ class GraphTokenizer(tf.Module):
         f"{tokenizer.vocab_file}: no {wordpiece.unk_token}, the token of "
         "unknown words; add it"
       )
-    self.lines = vocabulary_lines(tokenizer)
     self._lower = tokenizer.basic_tokenizer.do_lower_case
     # Read once for each kind of case in a process: it takes seconds.
     self._rules = _rules(self._lower)
@@ -102,7 +95,7 @@ class GraphTokenizer(tf.Module):
     max_bytes = 4 * self._longest_word
     self._too_long = "x" * (max_bytes + 1)
     self._wordpiece = tf_text.FastWordpieceTokenizer(
-      vocab=_matchable(self.lines),
+      vocab=_matchable(models.vocabulary_lines(tokenizer)),
       suffix_indicator="##",
       max_bytes_per_word=max_bytes,
       unknown_token=wordpiece.unk_token,
@@ -111,8 +104,8 @@ class GraphTokenizer(tf.Module):
       token_out_type=tf.int32,
     )
 
-  def tokenize(self, texts):
-    """Returns the Tokens of strings [B]; bytes that are no UTF-8 are dropped.
+  def tokenize(self, texts) -> Tokens:
+    """Cuts strings [B] into word pieces; bytes that are no UTF-8 are dropped.
 
     Offsets count the code points that are left.
     """
@@ -251,15 +244,6 @@ class GraphTokenizer(tf.Module):
     replacement = self._rules.replacements(chars)
     is_white = tf.equal(replacement, self._rules.space)
     return tf.cumsum(tf.cast(is_white, tf.int32))
-
-
-def vocabulary_lines(tokenizer):
-  """Returns the tokens of a FullTokenizer in the order of their ids.
-
-  A line whose token occurs again further down is "": that id is never used.
-  """
-  inverse = tokenizer.inv_vocab
-  return [inverse.get(index, "") for index in range(max(inverse) + 1)]
 
 
 def _matchable(lines):
@@ -478,22 +462,24 @@ def _combining_classes():
 # A proof by trying.
 
 
-def check_same(graph_tokenizer, tokenizer, texts=None, *, may_differ=False):
+def check_same(
+  graph_tokenizer: GraphTokenizer,
+  tokenizer: tokenization.FullTokenizer,
+  *,
+  may_differ: bool = False,
+) -> None:
   """Refuses a graph whose ids could differ from those of training.
 
   Args:
-    graph_tokenizer: GraphTokenizer.
-    tokenizer: tokenization.FullTokenizer that it was made from.
-    texts: as of `first_difference`.
+    tokenizer: the one that it was made from.
     may_differ: whether to say so in the log only.
 
   Raises:
     InputError: the ids of a text differ, which is named.
   """
-  text = first_difference(graph_tokenizer, tokenizer, texts)
+  text = first_difference(graph_tokenizer, tokenizer)
   if text is None:
-    if texts is None:
-      logging.info("the tokenizer in the graph equals tokenization.py")
+    logging.info("the tokenizer in the graph equals tokenization.py")
     return
   sentence = (
     f"{tokenizer.vocab_file}: the tokenizer in the graph gives other ids than "
@@ -506,30 +492,20 @@ def check_same(graph_tokenizer, tokenizer, texts=None, *, may_differ=False):
   logging.warning("%s", sentence)
 
 
-def first_difference(graph_tokenizer, tokenizer, texts=None):
-  """Compares the tokenizer in the graph with the one that it was made from.
+def first_difference(
+  graph_tokenizer: GraphTokenizer, tokenizer: tokenization.FullTokenizer
+) -> str | None:
+  """Returns a text whose ids differ from those of tokenization.py, if any.
 
-  Args:
-    graph_tokenizer: GraphTokenizer.
-    tokenizer: tokenization.FullTokenizer.
-    texts: list of str to try. None: every character within a word, every
-      token of the vocabulary, and random texts, most of them of characters
-      that are hard to get right.
-
-  Returns:
-    None, or a text whose ids differ.
+  Tried are every character within a word, every token of the vocabulary, and
+  random texts, most of them of characters that are hard to get right.
   """
 
+  @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
   def compute(batch):
     return graph_tokenizer.tokenize(batch).ids
 
-  if texts is None:
-    texts = _texts_to_try(tokenizer)
-    # Many: worth compiling.
-    compute = tf.function(
-      compute, input_signature=[tf.TensorSpec([None], tf.string)]
-    )
-  texts = iter(texts)
+  texts = _texts_to_try(tokenizer)
   while batch := list(itertools.islice(texts, _TEXTS_AT_ONCE)):
     for text, ids in zip(batch, compute(tf.constant(batch)).to_list()):
       if ids != tokenizer.encode(text):
@@ -542,7 +518,7 @@ def _texts_to_try(tokenizer):
   plain += map(chr, range(_EMPTY_PLANES, sys.maxunicode, 99))
   for start in range(0, len(plain), 1000):
     yield " ".join(f"a{char}b" for char in plain[start : start + 1000])
-  lines = vocabulary_lines(tokenizer)
+  lines = models.vocabulary_lines(tokenizer)
   for start in range(0, len(lines), 100):
     some = lines[start : start + 100]
     yield " ".join(some) + "".join(some).replace("##", "")

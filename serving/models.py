@@ -11,6 +11,7 @@ import tensorflow as tf
 
 import heads
 import modeling
+import tokenization
 from common import errors, run_settings
 from features import sentence_vectors
 from squad import windowing
@@ -196,6 +197,15 @@ class QuestionAnswerer(ServedModel):
     del training
     start, end = self.head(output.sequence_output)
     return {"start_logits": start, "end_logits": end}
+
+
+def vocabulary_lines(tokenizer: tokenization.FullTokenizer) -> list[str]:
+  """Returns the tokens in the order of their ids.
+
+  A line whose token occurs again further down is "": that id is never used.
+  """
+  inverse = tokenizer.inv_vocab
+  return [inverse.get(index, "") for index in range(max(inverse) + 1)]
 
 
 KINDS = {

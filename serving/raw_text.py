@@ -19,6 +19,7 @@ class RawText(tf.Module):
   Attributes:
     model: models.ServedModel.
     tokenizer: graph_tokenizer.GraphTokenizer.
+    lines: the tokens of the vocabulary.
   """
 
   def __init__(
@@ -30,7 +31,7 @@ class RawText(tf.Module):
       InputError: the vocabulary lacks a special token.
     """
     super().__init__()
-    self.model = model
+    self.model, self.lines = model, models.vocabulary_lines(tokenizer)
     self.tokenizer = graph_tokenizer.GraphTokenizer(tokenizer)
     names = ["[CLS]", "[SEP]"]
     if model.settings.head == "masked_lm":
@@ -58,10 +59,10 @@ class RawText(tf.Module):
     return self._joined(ids)
 
   def _joined(self, ids):
-    join = graph_inputs.pair_inputs if len(ids) == 2 else (
-      graph_inputs.single_inputs
-    )
-    return join(*ids, **self._limits)._asdict()
+    # No second text is one without pieces.
+    first, second = [*ids, graph_inputs.first_of(ids[0], 0)][:2]
+    inputs = graph_inputs.pair_inputs(first, second, **self._limits)
+    return inputs._asdict()
 
   def _with_masks(self, text):
     # The tokenizer cuts "[MASK]" to "[", "mask", "]", as the original's does,

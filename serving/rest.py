@@ -16,11 +16,9 @@ from common import errors, json_files
 
 
 class InputSpec(NamedTuple):
-  """An input of a signature.
+  """An input of a signature: its axes, the batch included (None: any number).
 
-  Attributes:
-    rank: number of its axes, the batch included; None if any.
-    dtype: numpy dtype; object for strings.
+  The dtype is numpy's, object for strings.
   """
 
   rank: int | None
@@ -28,12 +26,9 @@ class InputSpec(NamedTuple):
 
 
 class Request(NamedTuple):
-  """What a body asks for.
+  """What a body asks of a signature: {name of an input: array [B, ...]}.
 
-  Attributes:
-    signature: name of the signature.
-    inputs: {name: array [B, ...]}.
-    by_row: whether it came in rows.
+  `by_row` says whether it came in rows.
   """
 
   signature: str
@@ -54,15 +49,11 @@ class Request(NamedTuple):
     return self.signature, *shapes
 
 
-def parse_predict(body, signatures):
+def parse_predict(body: bytes, signatures: dict) -> Request:
   """Reads the body of a prediction request.
 
   Args:
-    body: bytes.
     signatures: {name of a signature: {name of an input: InputSpec}}.
-
-  Returns:
-    Request.
 
   Raises:
     InputError: says what is wrong with it.
@@ -125,12 +116,12 @@ def format_predictions(answers: list, by_row: bool) -> str:
   return json.dumps({kind: values}, ensure_ascii=False)
 
 
-def format_error(sentence):
+def format_error(sentence: str) -> str:
   """Returns the JSON text of a refusal."""
   return json.dumps({"error": sentence}, ensure_ascii=False)
 
 
-def format_status(version):
+def format_status(version: int) -> str:
   """Returns the JSON text of the state of a model that is being served."""
   state = {"error_code": "OK", "error_message": ""}
   status = {"version": str(version), "state": "AVAILABLE", "status": state}
@@ -246,7 +237,7 @@ def _to_bytes(value):
   raise ValueError("not a string")
 
 
-def listed(array):
+def listed(array: np.ndarray) -> list:
   """Returns an array as lists, bytes as text."""
   if array.dtype != object:
     return array.tolist()
@@ -254,7 +245,7 @@ def listed(array):
   return np.array(decoded, object).reshape(array.shape).tolist()
 
 
-def example_request(specs, host, port, name):
+def example_request(specs: dict, host: str, port: int, name: str) -> str:
   """Returns a command that asks the model for an answer.
 
   Args:

@@ -90,7 +90,7 @@ def write(
 def _assets(raw):
   """Gives a list of tf.saved_model.Asset, of files that exist for so long."""
   with tempfile.TemporaryDirectory() as folder:
-    lines = {"vocab.txt": raw.tokenizer.lines}
+    lines = {"vocab.txt": raw.lines}
     if raw.model.settings.head in ("classification", "tagging"):
       lines["labels.txt"] = raw.model.labels
     assets = []
@@ -246,11 +246,7 @@ class LoadedModel:
     ))
 
   def check(self, signature: str, rows: list) -> None:
-    """Refuses rows, as of `run`, that have no answer.
-
-    Raises:
-      InputError: a text is empty.
-    """
+    """Raises InputError for rows, as of `run`, with an empty text."""
     if self._answer and signature == "serving_default":
       answers.check(self._head, self._texts_of(rows))
 
@@ -282,7 +278,7 @@ class LoadedModel:
     columns = {n: rest.listed(outputs[n].numpy()) for n in sorted(outputs)}
     return [dict(zip(columns, row)) for row in zip(*columns.values())]
 
-  def metadata(self):
+  def metadata(self) -> dict:
     """Returns {signature: dict}, as TensorFlow Serving describes them."""
     path = os.path.join(self.folder, "saved_model.pb")
     with tf.io.gfile.GFile(path, "rb") as stream:
@@ -329,11 +325,13 @@ def _write_warmup(path, model, texts, name):
       )
 
 
-def predict_log(inputs, name, signature="serving_default"):
-  """Returns the bytes of a tensorflow.serving.PredictionLog.
+def predict_log(
+  inputs: dict, name: str, signature: str = "serving_default"
+) -> bytes:
+  """Returns a tensorflow.serving.PredictionLog.
 
   Args:
-    inputs: dict from name of an input to a string, a batch of one.
+    inputs: name of an input -> a string, a batch of one.
     name: of the model.
     signature: of the model's signatures.
   """

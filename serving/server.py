@@ -40,14 +40,19 @@ _LOG_LINES = 10  # About refused requests, in half a minute.
 
 
 def make_application(
-  model, batcher, *, name, max_body_bytes=1 << 20, timeout=30.0
+  model,
+  batcher: batching.Batcher,
+  *,
+  name: str,
+  max_body_bytes: int = 1 << 20,
+  timeout: float = 30.0,
 ):
   """Returns an aiohttp.web.Application.
 
   Args:
-    model: saved_model.LoadedModel.
-    batcher: batching.Batcher, not started, of a function of `Request.key` and
-      rows that returns what `model.run` does.
+    model: saved_model.LoadedModel, or what has its attributes.
+    batcher: not started, of a function of `Request.key` and rows that returns
+      what `model.run` does.
     name: of the model, in URLs.
     max_body_bytes: a longer request is refused.
     timeout: seconds within which a request must have been read and answered.

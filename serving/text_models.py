@@ -148,12 +148,7 @@ class TextModel:
     return self._encoder().model.bert
 
   def encode(self, texts, *, attention: bool = False):
-    """Returns hidden states, a list of Encoded, or one.
-
-    Args:
-      texts: list of str or of pairs.
-      attention: whether to return what the attention heads look at.
-    """
+    """Returns hidden states, the Encoded of each text or pair."""
     rows, is_single = _rows(texts)
     head = self._encoder()
     encode = text_batches.make_encoder(
@@ -183,10 +178,8 @@ class TextModel:
   def embed(self, texts, **options) -> np.ndarray:
     """Returns one vector for each text, float32 [N, H].
 
-    Args:
-      texts: list of str, or of pairs with text_pairs.
-      **options: pooling ("pooled", "mean" or "cls"), normalize, text_pairs,
-        max_seq_length.
+    Options: pooling ("pooled", "mean" or "cls"), normalize, text_pairs,
+    max_seq_length.
     """
     rows, is_single = self._ask("embedding", (texts,), options)
     vectors = [row["embedding"] for row in rows]
@@ -198,35 +191,25 @@ class TextModel:
   def classify(self, texts, **options):
     """Returns a dict for each text: label, probability, all probabilities.
 
-    Of several labels at once: labels and probabilities; of a regression:
-    score.
-
-    Args:
-      texts: list of str, or of pairs if the model was trained on pairs.
-      **options: labels, label_file, output_activation, text_pairs,
-        doc_stride, max_windows, window_pooling, max_seq_length.
+    Of several labels at once: labels and probabilities; of a regression: score.
+    Options: labels, label_file, output_activation, text_pairs, doc_stride,
+    max_windows, window_pooling, max_seq_length.
     """
     return _one_or_all(*self._ask("classification", (texts,), options))
 
   def answer(self, questions, contexts, **options):
     """Returns a dict for each question: answer, score, start, end, null_score.
 
-    Args:
-      questions: list of str.
-      contexts: list of as many texts, which hold the answers.
-      **options: version_2_with_negative, null_score_diff_threshold,
-        doc_stride, max_query_length, max_answer_length, n_best_size,
-        max_seq_length.
+    Options: version_2_with_negative, null_score_diff_threshold, doc_stride,
+    max_query_length, max_answer_length, n_best_size, max_seq_length.
     """
     return _one_or_all(*self._ask("span", (questions, contexts), options))
 
   def tag(self, texts, **options):
     """Returns a dict for each text: words, tags, probabilities, starts, ends.
 
-    Args:
-      texts: list of str.
-      **options: labels, label_file, tag_words ("punctuation" or
-        "white_space"), max_seq_length.
+    Options: labels, label_file, tag_words ("punctuation" or "white_space"),
+    max_seq_length.
     """
     rows, is_single = self._ask("tagging", (texts,), options)
     for row in rows:
@@ -236,9 +219,7 @@ class TextModel:
   def fill_mask(self, texts, **options):
     """Returns a dict for each text: fillings, probabilities, of each [MASK].
 
-    Args:
-      texts: list of str.
-      **options: top_k, max_seq_length.
+    Options: top_k, max_seq_length.
     """
     return _one_or_all(*self._ask("masked_lm", (texts,), options))
 
@@ -266,17 +247,11 @@ class TextModel:
       self._heads[name] = options, head
     return head
 
-  def _ask(self, name, texts, options):
-    """Returns (a dict of outputs for each text, whether there was just one).
-
-    Args:
-      name: of a head, one of models.KINDS.
-      texts: tuple of what the user gave: texts, or questions and contexts.
-      options: dict from names of flags to values.
-    """
+  def _ask(self, head_name, texts, options):
+    """Returns (a dict of outputs for each text, whether there was just one)."""
     rows, is_single = _rows(*texts)
-    answers.check(name, rows)
-    head = self._head(name, options)
+    answers.check(head_name, rows)
+    head = self._head(head_name, options)
     names = head.model.text_inputs
     if rows and len(rows[0]) != len(names):
       raise errors.InputError(

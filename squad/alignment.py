@@ -35,13 +35,13 @@ from variants import sentencepiece
 _REMEMBERED_WORDS = 1 << 16
 
 
-def joined_pieces(pieces):
+def joined_pieces(pieces: list) -> str:
   """Returns the text of word pieces: ["sm", "##ith", "'"] -> "smith '"."""
   text = " ".join(pieces).replace(" ##", "").replace("##", "")
   return " ".join(text.split())
 
 
-def word_tokenizer(do_lower_case):
+def word_tokenizer(do_lower_case: bool) -> Callable:
   """Returns a function: word -> its tokens, a str with single spaces."""
   tokenize = tokenization.BasicTokenizer(do_lower_case).tokenize
 
@@ -64,7 +64,7 @@ class Spelling(NamedTuple):
   of_word: Callable
 
 
-def spelling_of(tokenizer):
+def spelling_of(tokenizer: tokenization.FullTokenizer) -> Spelling:
   """Returns the Spelling of a tokenization.FullTokenizer."""
   if isinstance(tokenizer, sentencepiece.SentencePieceTokenizer):
     remembered = functools.lru_cache(_REMEMBERED_WORDS)
@@ -74,7 +74,7 @@ def spelling_of(tokenizer):
   return word_piece_spelling(tokenizer.do_lower_case)
 
 
-def word_piece_spelling(do_lower_case):
+def word_piece_spelling(do_lower_case: bool) -> Spelling:
   """Returns the Spelling of BERT's word pieces."""
   return Spelling(joined_pieces, word_tokenizer(do_lower_case))
 
@@ -86,13 +86,8 @@ class PassageText:
   a zero-width space, say) is no part of the second.
   """
 
-  def __init__(self, words, tokenized):
-    """Makes the two texts.
-
-    Args:
-      words: list of str without U+0020, the passage's `doc_tokens`.
-      tokenized: function of a word, see `word_tokenizer`.
-    """
+  def __init__(self, words: list, tokenized: Callable):
+    """Takes `doc_tokens`, and a function as of `word_tokenizer`."""
     self._written = " ".join(words)
     # Where each word begins, with the spaces before it and without them.
     # For "Anna Lang's": starts [0, 5, 12], places [0, 4, 10].
@@ -115,9 +110,8 @@ class PassageText:
       first, last: numbers of words; `last` is included.
 
     Returns:
-      Characters of the written words with single spaces between them: of all
-      of these words if the prediction cannot be found in them; the log says so
-      at debug level.
+      Characters of the words with single spaces between them: of all of these
+      words if the prediction cannot be found in them (logged at debug level).
     """
     # Only in the words themselves: the same text may come earlier in the
     # passage.

@@ -11,7 +11,7 @@ Another threshold needs no second look at the logits: `with_threshold`.
 import json
 import math
 import os
-from typing import NamedTuple
+from typing import Iterable, Iterator, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -38,12 +38,12 @@ class AnswerOptions(NamedTuple):
   Attributes:
     n_best_size: how many start and end positions of a window are tried, and
       how many answers to a question are kept.
-    max_answer_length: the most word pieces of an answer.
+    max_answer_length: in word pieces.
     do_lower_case: as for the tokenizer, if `spelling` is not given.
     version_2_with_negative: whether a question may have no answer.
     null_score_diff_threshold: "no answer" is given where it is better than
       the best answer by more than this, in logits.
-    spelling: alignment.Spelling of the tokenizer; None: of BERT's word pieces.
+    spelling: of the tokenizer; None: of BERT's word pieces.
   """
 
   n_best_size: int = 20
@@ -55,12 +55,9 @@ class AnswerOptions(NamedTuple):
 
 
 class Candidate(NamedTuple):
-  """One of the best answers to a question.
+  """One of the best answers to a question, whose probabilities sum to 1.
 
-  Attributes:
-    text: as written in the passage; "" is "no answer".
-    probability: float; those of a question's candidates sum to 1.
-    start_logit, end_logit: float.
+  Its text is as written in the passage; "" is "no answer".
   """
 
   text: str
@@ -73,14 +70,13 @@ class Answer(NamedTuple):
   """The answer to one question.
 
   Attributes:
-    qas_id: the question's id.
-    text: the answer; "" is "no answer".
+    text: "" is "no answer".
     candidates: list of Candidate, the best first.
     best_text: the best answer but "", whatever the threshold; "" if there is
       no other.
     null_odds: by how many logits "no answer" is better than `best_text`; None
       without version_2_with_negative.
-    score: the sum of the logits of `best_text`; None if there is none.
+    score: the sum of the logits of `best_text`.
     place: where `best_text` is, see alignment.PassageText.place.
     null_score: that of "no answer"; None where it was not computed.
   """
@@ -95,7 +91,13 @@ class Answer(NamedTuple):
   null_score: float | None = None
 
 
-def find_answers(questions, windows, start_logits, end_logits, options):
+def find_answers(
+  questions: list,
+  windows: list,
+  start_logits: np.ndarray,
+  end_logits: np.ndarray,
+  options: AnswerOptions,
+) -> Iterator[Answer]:
   """Yields the Answer to every question, in order.
 
   As in the original: padding has logits and takes places among the
@@ -103,10 +105,10 @@ def find_answers(questions, windows, start_logits, end_logits, options):
   Where they were not computed they are to be -inf.
 
   Args:
-    questions: list of dataset.Question.
-    windows: list of N dataset.Window, in the order of their questions.
+    questions: dataset.Questions.
+    windows: N dataset.Windows, in the order of their questions.
     start_logits, end_logits: float32 [N, T], a row for each window.
-    options: AnswerOptions.
+    options: what decides.
 
   Raises:
     InputError: a logit is no finite number (the question is named).
@@ -215,9 +217,8 @@ def _answer(qas_id, spans, text_of, options):
 def _distinct(spans, text_of, number):
   """Returns the first `number` texts of Spans, each once, the best first.
 
-  Returns:
-    dict of text -> (start logit, end logit); the pieces of the first text that
-    is not "", None if there is none.
+  They are a dict of text -> (start logit, end logit); also returned are the
+  pieces of the first that is not "", None if there is none.
   """
   kept, best = {}, None
   logits = zip(spans.start_logits.tolist(), spans.end_logits.tolist())
@@ -251,13 +252,10 @@ def _candidates(logits):
   ]
 
 
-def with_threshold(answers, threshold):
-  """Yields answers with "no answer" given above another threshold.
-
-  Args:
-    answers: iterable of Answer, found with version_2_with_negative.
-    threshold: see AnswerOptions.null_score_diff_threshold.
-  """
+def with_threshold(
+  answers: Iterable[Answer], threshold: float
+) -> Iterator[Answer]:
+  """Yields answers of version_2_with_negative by another threshold."""
   return (_with_threshold(answer, threshold) for answer in answers)
 
 
@@ -266,22 +264,22 @@ def _with_threshold(answer, threshold):
   return answer._replace(text="" if is_null else answer.best_text)
 
 
-def write(folder, answers):
+def write(folder: str, answers: list) -> None:
   """Writes the answers as the original does.
 
   predictions.json (id -> text), nbest_predictions.json (id -> candidates)
   and, if they have them, null_odds.json (id -> odds); without them one of
-  other answers that is there is removed. As in the original:
-  ASCII, four spaces of indent; of questions with the same id the last counts.
-
-  Args:
-    folder: local or remote.
-    answers: list of Answer.
+  other answers that is there is removed. As in the original: ASCII, four
+  spaces of indent; of questions with the same id the last counts.
   """
   texts = {answer.qas_id: answer.text for answer in answers}
   odds = {answer.qas_id: answer.null_odds for answer in answers}
   contents = {
-    PREDICTIONS_FILE: _json(texts), N_BEST_FILE: _n_best_json(answers)
+    PREDICTIONS_FILE: _json(texts),
+    N_BEST_FILE: _json({
+      answer.qas_id: [c._asdict() for c in answer.candidates]
+      for answer in answers
+    }),
   }
   if any(value is not None for value in odds.values()):
     contents[NULL_ODDS_FILE] = _json(odds)
@@ -295,26 +293,3 @@ def write(folder, answers):
 
 def _json(values):
   return json.dumps(values, indent=4) + "\n"
-
-
-def _n_best_json(answers):
-  """Returns `_json` of id -> list of candidates, several times as fast."""
-  # With an indent json.dumps runs in Python, not in C. Texts alone need it.
-  quoted = json.JSONEncoder().encode
-  of_questions = {}
-  for answer in answers:
-    candidates = ",\n".join(
-      "        {\n"
-      f'            "text": {quoted(text)},\n'
-      f'            "probability": {probability!r},\n'
-      f'            "start_logit": {start_logit!r},\n'
-      f'            "end_logit": {end_logit!r}\n'
-      "        }"
-      for text, probability, start_logit, end_logit in answer.candidates
-    )
-    of_questions[answer.qas_id] = f"[\n{candidates}\n    ]"
-  entries = ",\n".join(
-    f"    {quoted(qas_id)}: {candidates}"
-    for qas_id, candidates in of_questions.items()
-  )
-  return f"{{\n{entries}\n}}\n" if entries else "{}\n"

@@ -29,18 +29,17 @@ class Question(NamedTuple):
   """A question about a passage.
 
   Attributes:
-    qas_id: the question's id in the file, a str ("1" for the number 1).
-    question_text: str.
-    doc_tokens: the passage cut at white space, a list of str that all
-      questions about the passage share.
+    qas_id: the question's id in the file ("1" for the number 1).
+    doc_tokens: the passage cut at white space, which all questions about the
+      passage share.
     answer_text: the answer to train on; "" if there is none, None outside
       training.
     start_position, end_position: the first and last of `doc_tokens` that it
       touches; -1 if there is no answer, None outside training.
     is_impossible: whether the passage does not tell; always False without
       version_2_with_negative.
-    answers: tuple of all answers in the file, each a str: what predictions
-      are scored against.
+    answers: tuple of all answers in the file, what predictions are scored
+      against.
     passage: number of the passage in the file, from 0.
     place: file and id of the question, for errors.
   """
@@ -83,11 +82,9 @@ class Window(NamedTuple):
     unique_id: number of the window, from 1000000000 on.
     question_index: number of the question in the list of questions.
     doc_span_index: number of the window among those of the question.
-    question_tokens: list of str, cut to max_query_length; shared.
-    question_ids: their ids, int32; shared.
-    passage: Passage; shared.
-    start, length: which pieces of the passage are in it: `length` = k from
-      `start` on.
+    question_tokens, question_ids: cut to max_query_length; shared.
+    passage: shared.
+    start, length: which pieces of the passage are in it: k from `start` on.
     is_max_context: bool [k]: whether no other window of the question shows
       more of what is around the piece.
     start_position, end_position: of the answer, in the input; 0 if it is not
@@ -146,12 +143,9 @@ class Window(NamedTuple):
 
 
 class Skipped(NamedTuple):
-  """A question that cannot be trained on.
+  """A question that cannot be trained on, as in the file, and why.
 
-  Attributes:
-    qas_id, question, answer, answer_start: as in the file.
-    found: the text at that place of the passage.
-    reason: str.
+  `found` is the text at that place of the passage.
   """
 
   qas_id: str
@@ -166,7 +160,6 @@ class SquadFile(NamedTuple):
   """What `read` found.
 
   Attributes:
-    path: the file.
     questions: list of Question, in the order of the file.
     is_labelled: whether predictions can be scored: every question has its
       answers, or is marked as having none (SQuAD 2.0).
@@ -179,7 +172,9 @@ class SquadFile(NamedTuple):
   skipped: list
 
 
-def read(path, *, training=False, version_2=False):
+def read(
+  path: str, *, training: bool = False, version_2: bool = False
+) -> SquadFile:
   """Reads a SQuAD file.
 
   Args:
@@ -188,9 +183,6 @@ def read(path, *, training=False, version_2=False):
       what cannot be found, or is blank, is returned and counted in the log,
       not skipped silently.
     version_2: whether there are questions without an answer.
-
-  Returns:
-    SquadFile.
 
   Raises:
     InputError: the file is not JSON (line and column are named), lacks
@@ -223,16 +215,16 @@ def read(path, *, training=False, version_2=False):
   return SquadFile(path, questions, _is_labelled(entries, version_2), skipped)
 
 
-def read_all(paths, *, version_2=False):
+def read_all(paths: dict, *, version_2: bool = False) -> dict:
   """Reads the files of a command, each once.
 
   Args:
-    paths: dict from some of "train", "eval", "predict" to paths.
+    paths: from some of "train", "eval", "predict" to paths.
     version_2: see `read`.
 
   Returns:
-    dict from the same names to SquadFile; the same object where a file is
-    both to evaluate and to predict.
+    From the same names to SquadFile; the same object where a file is both to
+    evaluate and to predict.
 
   Raises:
     InputError: see `read`, or the file to evaluate cannot be scored.
@@ -247,8 +239,8 @@ def read_all(paths, *, version_2=False):
   return files
 
 
-def require_answers(file):
-  """Raises InputError for a SquadFile that nothing can be scored against."""
+def require_answers(file: SquadFile) -> None:
+  """Raises InputError for a file that nothing can be scored against."""
   if not file.is_labelled:
     raise errors.InputError(
       f"{file.path}: not every question has an answer, so predictions cannot "
@@ -256,13 +248,8 @@ def require_answers(file):
     )
 
 
-def write_skipped(skipped, path):
-  """Lists what cannot be trained on, each a line of JSON; none, no file.
-
-  Args:
-    skipped: list of Skipped.
-    path: replaced, or removed if there is nothing to list.
-  """
+def write_skipped(skipped: list, path: str) -> None:
+  """Lists what cannot be trained on, a line of JSON each; none, no file."""
   lines = [json_files.line(question._asdict()) for question in skipped]
   if not lines:
     # Of an earlier training on other data.
@@ -275,7 +262,7 @@ def write_skipped(skipped, path):
     logging.debug("%s", line.rstrip())
 
 
-def from_texts(pairs):
+def from_texts(pairs: list) -> list[Question]:
   """Returns the Questions of (question, context) pairs, numbered from 0.
 
   Neighbours about the same context share its words.

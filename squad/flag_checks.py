@@ -12,19 +12,16 @@ from training import setup
 STANDARD_INPUT = "-"
 
 
-def answers_stream(settings):
+def answers_stream(settings: run_settings.Settings) -> bool:
   """Whether the lines of the standard input are to be answered."""
   return settings.do_predict and settings.predict_file == STANDARD_INPUT
 
 
-def check(settings):
+def check(settings: run_settings.Settings) -> None:
   """Refuses a command that contradicts itself or would be done in part.
 
-  Args:
-    settings: run_settings.Settings.
-
   Raises:
-    InputError: so, or nothing is asked for.
+    InputError: it is one, or nothing is asked for.
   """
   setup.require_one_of(
     settings,
@@ -40,26 +37,18 @@ def check(settings):
     )
 
 
-def require(settings, reason, *names):
-  """Refuses a command that lacks what it needs.
-
-  Raises:
-    InputError: one of the named flags is not given.
-  """
+def require(settings: run_settings.Settings, reason: str, *names: str) -> None:
+  """Raises InputError if one of the named flags is not given."""
   for name in names:
     if not settings.get(name):
       raise errors.InputError(f"--{reason} needs --{name}")
 
 
-def require_model(settings, *, writes):
+def require_model(settings: run_settings.Settings, *, writes: bool) -> None:
   """Refuses a command without a model, or without a folder to write to.
 
   Args:
-    settings: run_settings.Settings.
     writes: whether there will be files in --output_dir.
-
-  Raises:
-    InputError: so.
   """
   asked = "do_train, --do_eval, --do_predict or --interactive"
   for name in ("bert_config_file", "vocab_file"):
@@ -69,8 +58,8 @@ def require_model(settings, *, writes):
     require(settings, asked, "output_dir")
 
 
-def files_to_read(settings):
-  """Returns dict from train, eval, predict to the path, where asked for.
+def files_to_read(settings: run_settings.Settings) -> dict[str, str]:
+  """Returns the path of train, eval, predict, where asked for.
 
   Raises:
     InputError: a path is missing.

@@ -3,12 +3,13 @@
 import itertools
 import os
 import random
-from typing import NamedTuple
+from typing import Iterable, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
+import tokenization
 from common import errors, process_pool, tfrecord, unknown_tokens
 from squad import dataset, windowing
 from training import cached_records, input_sequences
@@ -28,7 +29,6 @@ class SquadInput(NamedTuple):
   """A file of questions, ready for the model.
 
   Attributes:
-    file: dataset.SquadFile.
     records: the TFRecord file of the windows.
     num_records: how many windows there are.
     windows: list of dataset.Window, in the order of the records; None for
@@ -38,10 +38,10 @@ class SquadInput(NamedTuple):
   file: dataset.SquadFile
   records: str
   num_records: int
-  windows: list
+  windows: list | None
 
 
-def record_features(max_seq_length, *, training):
+def record_features(max_seq_length: int, *, training: bool) -> dict:
   """Returns the features of a record, as the original's readers parse them.
 
   As in the original: is_impossible is written and never read.
@@ -59,19 +59,17 @@ def record_features(max_seq_length, *, training):
   }
 
 
-def make_batch(windows, tokenizer, max_seq_length, *, training=False):
-  """Returns the features of windows: dict of int32 arrays.
+def make_batch(
+  windows: list,
+  tokenizer: tokenization.FullTokenizer,
+  max_seq_length: int,
+  *,
+  training: bool = False,
+) -> dict[str, np.ndarray]:
+  """Returns the features of B dataset.Windows, int32 by name.
 
-  Args:
-    windows: list of B dataset.Window.
-    tokenizer: the tokenization.FullTokenizer that they were made with.
-    max_seq_length: T.
-    training: whether to say where the answers are.
-
-  Returns:
-    dict with input_ids, input_mask and segment_ids [B, T] and unique_ids
-    [B, 1]; in training start_positions, end_positions and is_impossible
-    [B, 1] too.
+  They are input_ids, input_mask and segment_ids [B, T] and unique_ids [B, 1];
+  in training start_positions, end_positions and is_impossible [B, 1] too.
   """
   cls_id, sep_id = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
   inputs = input_sequences.build_batch(
@@ -96,22 +94,23 @@ def make_batch(windows, tokenizer, max_seq_length, *, training=False):
   return {**inputs, **numbers}
 
 
-def prepare(file, tokenizer, lengths, *, records, training=False):
+def prepare(
+  file: dataset.SquadFile,
+  tokenizer: tokenization.FullTokenizer,
+  lengths: windowing.Lengths,
+  *,
+  records: str,
+  training: bool = False,
+) -> SquadInput:
   """Makes the windows of a file's questions and writes them as TFRecords.
 
   Records that an earlier run has made of the same data and flags are kept.
 
   Args:
-    file: dataset.SquadFile.
-    tokenizer: tokenization.FullTokenizer.
-    lengths: windowing.Lengths.
     records: the TFRecord file to write.
     training: whether to say where the answers are. As in the original: the
       questions to train on are shuffled once, always alike, before they are
       written.
-
-  Returns:
-    SquadInput.
 
   Raises:
     InputError: no question has a passage, or `lengths` leave no room for it.
@@ -121,7 +120,7 @@ def prepare(file, tokenizer, lengths, *, records, training=False):
   questions = list(file.questions)
   if training:
     random.Random(_SHUFFLING_SEED).shuffle(questions)
-  windows = windowing.make_windows(
+  windows: Iterable = windowing.make_windows(
     questions,
     tokenizer,
     lengths,
@@ -159,20 +158,14 @@ def prepare(file, tokenizer, lengths, *, records, training=False):
     )
   logging.info("%s: %d windows in %s", file.path, count, records)
   unknown_tokens.log_share(file.path, facts["unknown"], facts["tokens"])
-  return SquadInput(file, records, count, None if training else windows)
+  kept = None if training else list(windows)
+  return SquadInput(file, records, count, kept)
 
 
 def _write_records(
   writer, windows, tokenizer, max_seq_length, *, questions, training
 ):
-  """Writes windows and shows the first; returns facts about all of them.
-
-  Args:
-    writer: tfrecord.RecordWriter.
-    windows: iterable of dataset.Window.
-    tokenizer, max_seq_length, training: see `make_batch`.
-    questions: list of dataset.Question, those of the windows.
-  """
+  """Writes windows and shows the first; returns facts about all of them."""
   facts = {"num_records": 0, "tokens": 0, "unknown": 0}
   (unknown_id,) = tokenizer.convert_tokens_to_ids([tokenizer.unk_token])
   remaining = iter(windows)
@@ -207,18 +200,19 @@ def _show(window, question):
   )
 
 
-def prepare_all(files, tokenizer, lengths, *, folder):
+def prepare_all(
+  files: dict,
+  tokenizer: tokenization.FullTokenizer,
+  lengths: windowing.Lengths,
+  *,
+  folder: str,
+) -> dict[str, SquadInput]:
   """Prepares the files of a command, see `prepare`.
 
   Args:
-    files: dict from some of "train", "eval", "predict" to dataset.SquadFile.
-    tokenizer: tokenization.FullTokenizer.
-    lengths: windowing.Lengths.
+    files: from some of "train", "eval", "predict" to dataset.SquadFile. One
+      both to evaluate and to predict becomes one SquadInput.
     folder: of the TFRecord files.
-
-  Returns:
-    dict from the same names to SquadInput. A file both to evaluate and to
-    predict is one and the same SquadInput.
   """
   data = {}
   # One object for one path: see dataset.read_all.
@@ -242,12 +236,8 @@ def prepare_all(files, tokenizer, lengths, *, folder):
   return data
 
 
-def num_processes(questions):
-  """Returns how many processes to tokenize passages with: some, or 1.
-
-  Args:
-    questions: list of dataset.Question about the passages.
-  """
+def num_processes(questions: list) -> int:
+  """Returns how many processes to tokenize the questions' passages with."""
   passages = {q.passage: q.doc_tokens for q in questions}
   words = sum(map(len, passages.values()))
   return process_pool.default_processes() if words >= _MANY_WORDS else 1

@@ -4,7 +4,10 @@ Nothing here knows a model: `answer` is a function of (question, context) that
 returns a dict with "answer", "probability" and whatever else it can tell.
 """
 
+from typing import Callable, Iterable, TextIO
+
 from common import errors, json_files, line_answers
+from squad import answering
 
 _GREETING = (
   "Paste a paragraph, then an empty line. Then ask, a question a line; an "
@@ -12,8 +15,8 @@ _GREETING = (
 )
 
 
-def described(answer):
-  """Returns the dict of an answering.Answer, see above."""
+def described(answer: answering.Answer) -> dict:
+  """Returns the dict of an answer, see above."""
   probabilities = {c.text: c.probability for c in answer.candidates}
   result = {
     "answer": answer.text,
@@ -24,14 +27,16 @@ def described(answer):
   return result
 
 
-def answer_lines(source, target, answer):
+def answer_lines(
+  source: Iterable[bytes], target: TextIO, answer: Callable
+) -> int:
   """Answers JSON lines: one line out for each line in, as soon as it came.
 
   Args:
-    source: iterable of bytes, {"context": ..., "question": ...} each; "id"
-      and whatever else is there comes back with the answer.
-    target: stream of text. A line that cannot be answered gets {"error": one
-      sentence}, with its number: the next ones may be right.
+    source: {"context": ..., "question": ...} each; "id" and whatever else is
+      there comes back with the answer.
+    target: a line that cannot be answered gets {"error": one sentence}, with
+      its number: the next ones may be right.
     answer: see above.
 
   Returns:
@@ -65,25 +70,21 @@ def _request(text):
   return values
 
 
-def converse(lines, answer, target):
-  """Answers questions typed at a terminal.
-
-  Args:
-    lines: iterable of bytes, what is typed.
-    answer: see above.
-    target: stream of text; flushed after each answer.
-  """
+def converse(
+  lines: Iterable[bytes], answer: Callable, target: TextIO
+) -> None:
+  """Answers questions typed at a terminal; `answer` as above."""
 
   def write(text):
     target.write(text)
     target.flush()
 
   write(f"{_GREETING}\n")
-  lines = (line.decode("utf-8", "replace") for line in lines)
-  # `lines` is one iterator: both loops read on where the other stopped.
-  while context := _pasted(lines, write):
+  typed = (line.decode("utf-8", "replace") for line in lines)
+  # `typed` is one iterator: both loops read on where the other stopped.
+  while context := _pasted(typed, write):
     write("question> ")
-    for line in lines:
+    for line in typed:
       if not line.strip():
         break
       write(f"{_said(answer(line.strip(), context))}\nquestion> ")

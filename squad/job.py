@@ -18,21 +18,16 @@ from squad import (
   span_model,
   trained_settings,
 )
-from training import distribution, pipeline, setup, train_log
+from training import distribution, pipeline, run_folder, setup, train_log
 
 
 class Job(NamedTuple):
   """What the steps of one command share.
 
   Attributes:
-    settings: run_settings.Settings of the command.
-    strategy: tf.distribute.Strategy.
-    config: modeling.BertConfig.
-    model: span_model.SpanModel.
-    answerer: prediction.Answerer of that model.
-    data: dict from "train", "eval", "predict" to input_data.SquadInput,
-      where asked for.
-    features: dict from name to tf.io.FixedLenFeature, of a training record.
+    data: from "train", "eval", "predict" to input_data.SquadInput, where asked
+      for.
+    features: tf.io.FixedLenFeatures of a training record.
   """
 
   settings: run_settings.Settings
@@ -49,7 +44,7 @@ class Job(NamedTuple):
     return distribution.is_chief(self.strategy)
 
 
-def write_results(results, folder=None):
+def write_results(results: dict, folder: str | None = None) -> None:
   """Prints `name = value` lines; writes them to a folder, too, if given."""
   text = result_lines.as_text(results)
   print(text, end="", flush=True)
@@ -60,8 +55,8 @@ def write_results(results, folder=None):
 # Training.
 
 
-def train(job, start):
-  """Trains from `start` (run_folder.StartingPoint); returns the last step."""
+def train(job: Job, start: run_folder.StartingPoint) -> int:
+  """Trains from `start`; returns the last step."""
   settings = job.settings
   if job.is_chief:
     path = os.path.join(settings.output_dir, "skipped_questions.jsonl")
@@ -160,12 +155,13 @@ def keep(job, folder, step):
   job.answerer.threshold.write(path)
 
 
-def say_which_is_best(settings, best, step):
+def say_which_is_best(
+  settings: run_settings.Settings, best: dict, step: int
+) -> None:
   """Warns that the results that follow are not those of the best weights.
 
   Args:
-    settings: run_settings.Settings.
-    best: dict, the state of an evaluation_loop.PeriodicEvaluation.
+    best: the state of an evaluation_loop.PeriodicEvaluation.
     step: the last step, whose weights are evaluated and predict.
   """
   if best["step"] in (None, step):
@@ -182,7 +178,7 @@ def say_which_is_best(settings, best, step):
 # With the weights of now.
 
 
-def load_weights(job, start):
+def load_weights(job: Job, start: run_folder.StartingPoint) -> None:
   """Gives the model the weights of `start` to answer with."""
   weight_files.load(
     job.model.variables,
@@ -191,7 +187,7 @@ def load_weights(job, start):
   )
 
 
-def look_up_threshold(job, start):
+def look_up_threshold(job: Job, start: run_folder.StartingPoint) -> None:
   """Takes the threshold of "no answer" that is stored for the weights."""
   settings = job.settings
   folders = [settings.output_dir] if settings.output_dir else []
@@ -201,7 +197,7 @@ def look_up_threshold(job, start):
   job.answerer.threshold.look_up(folders)
 
 
-def evaluate(job):
+def evaluate(job: Job) -> tuple[list, dict]:
   """Returns (answers, scores) of the data to evaluate on."""
   data, answerer = job.data["eval"], job.answerer
   answers = answerer.answers(
@@ -212,7 +208,9 @@ def evaluate(job):
   return answers, answerer.scores(data.file, answers)
 
 
-def evaluate_at_end(job, step, start):
+def evaluate_at_end(
+  job: Job, step: int, start: run_folder.StartingPoint
+) -> list:
   """Writes eval_results.txt; returns the answers."""
   logging.info("evaluating the weights of step %d", step)
   answers, results = evaluate(job)
@@ -238,11 +236,10 @@ def _store_threshold(job, start):
     threshold.write_next_to(folder)
 
 
-def predict(job, step, answers=None):
+def predict(job: Job, step: int, answers: list | None = None) -> None:
   """Writes the files of predictions, and scores them.
 
   Args:
-    job: Job.
     step: of the weights.
     answers: those of the data to evaluate, if that was done.
   """
@@ -260,7 +257,7 @@ def predict(job, step, answers=None):
     elif not data.file.is_labelled:
       logging.info("not scored: not every question has an answer")
   if job.is_chief:
-    answering.write(output_dir, answers)
+    answering.write(output_dir, answers or [])
     _say_where(output_dir, data.file.questions, answers)
 
 
@@ -277,7 +274,7 @@ def _say_where(folder, questions, answers):
     )
 
 
-def serve_input(job):
+def serve_input(job: Job) -> None:
   """Answers what comes on standard input, if asked for.
 
   Raises:

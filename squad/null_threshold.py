@@ -6,13 +6,14 @@ next to the weights for those who predict with them: see stored_threshold.
 
 import math
 import os
+from typing import Callable
 
 import tensorflow as tf
 from absl import logging
 
 from checkpoints import stored_threshold
 from common import errors, json_files
-from squad import scoring
+from squad import dataset, scoring
 
 _FLAG = stored_threshold.KEY
 
@@ -24,14 +25,14 @@ class NullThreshold:
     is_auto: whether it is found on the data that a model is evaluated on.
   """
 
-  def __init__(self, text, weights):
+  def __init__(self, text: str | None, weights: Callable):
     """Takes what the user says.
 
     Args:
       text: a number, "auto", or None. As in the original: 0.0 if nothing is
         said. Unlike the original: or what is stored with the model, see
         `look_up`.
-      weights: function without arguments; returns `digest` of the weights
+      weights: function without arguments; returns the `digest` of the weights
         that the model has at that moment.
 
     Raises:
@@ -45,23 +46,16 @@ class NullThreshold:
     if self._is_given:
       self.value = None if self.is_auto else _number(text)
 
-  def look_up(self, folders):
-    """Takes what is stored for the weights of now, if the user said nothing.
+  def look_up(self, folders: list) -> None:
+    """Takes what the first of the folders has for the weights of now.
 
-    Args:
-      folders: where to look; the first that has one for these weights counts.
+    Not if the user said something.
     """
     if not self._is_given:
       self.value = stored_threshold.stored(folders, self._weights())
 
-  def find(self, file, answers):
-    """Takes the threshold with the best F1.
-
-    Args:
-      file: dataset.SquadFile with answers.
-      answers: list of answering.Answer to its questions, by the weights
-        of now.
-    """
+  def find(self, file: dataset.SquadFile, answers: list) -> None:
+    """Takes the threshold with the best F1 of answers by the weights of now."""
     self.value = float(
       scoring.best_threshold(
         file.questions,
@@ -83,7 +77,7 @@ class NullThreshold:
         "answers are wanted, train longer or pass a number", _FLAG, file.path,
       )
 
-  def write(self, folder):
+  def write(self, folder: str) -> None:
     """Makes a folder's file tell of the weights of now, which it holds.
 
     A threshold that was found with them is written; one that belongs to
@@ -97,7 +91,7 @@ class NullThreshold:
     elif stored_threshold.weights_in(path) != weights:
       stored_threshold.forget(folder)
 
-  def write_next_to(self, folder):
+  def write_next_to(self, folder: str) -> None:
     """Stores it in the folder of a model that was only read, if it may.
 
     That is a folder with bert_config.json and the weights of now.

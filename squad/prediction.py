@@ -7,24 +7,30 @@ import numpy as np
 import tensorflow as tf
 
 import tokenization
-from squad import answering, dataset, input_data, scoring, windowing
+from squad import (
+  answering,
+  dataset,
+  input_data,
+  null_threshold,
+  scoring,
+  windowing,
+)
 from training import evaluation_loop, input_sequences, pipeline
 
 
-def window_logits(model, batch, *, trim, mask_padding=True):
-  """Returns the logits of a batch, those of padding -inf if it is masked.
+def window_logits(
+  model: Callable, batch: dict, *, trim: bool, mask_padding: bool = True
+) -> dict:
+  """Returns the logits "start" and "end" of a batch, float32 [B, T].
 
   Args:
     model: function of a batch; returns start and end logits [B, T'].
-    batch: dict of input_ids, input_mask and segment_ids [B, T].
+    batch: input_ids, input_mask and segment_ids [B, T].
     trim: whether T' may be less than T, the longest sequence of the batch;
       what is cut off is padding, and -inf.
-    mask_padding: whether padding is no candidate.
+    mask_padding: whether padding is no candidate, but -inf.
       Unlike the original: there it takes places among the n best positions of
       a window; the answers would depend on how far a batch is cut.
-
-  Returns:
-    dict of "start" and "end", float32 [B, T].
   """
   length = tf.shape(batch["input_ids"])[1]
   if trim:
@@ -49,14 +55,12 @@ def answer_texts(
   *,
   batch_size: int,
   pads: bool = False,
-) -> list:
-  """Returns the answering.Answer to each (question, context).
+) -> list[answering.Answer]:
+  """Answers each (question, context).
 
   Args:
-    pairs: list of tuples of str.
     logits_of: function of input_data.make_batch's dict; returns the `start`
       and `end` logits [B, T], -inf where there is no candidate.
-    tokenizer, lengths, options: those of the model.
     batch_size: B; of short windows more.
     pads: whether every window has `lengths.max_seq_length` tokens.
   """
@@ -81,11 +85,12 @@ def answer_texts(
   )
   # A passage without a word piece has no window.
   null_scores[np.isinf(null_scores)] = 0.0
+  answers = answering.find_answers(
+    questions, windows, logits[0], logits[1], options
+  )
   return [
     answer._replace(null_score=float(score))
-    for answer, score in zip(
-      answering.find_answers(questions, windows, *logits, options), null_scores
-    )
+    for answer, score in zip(answers, null_scores)
   ]
 
 
@@ -94,27 +99,22 @@ class Answerer:
 
   def __init__(
     self,
-    model,
+    model: Callable,
     *,
-    strategy,
-    tokenizer,
-    lengths,
-    options,
-    threshold,
-    trim,
-    mask_padding=True,
+    strategy: tf.distribute.Strategy,
+    tokenizer: tokenization.FullTokenizer,
+    lengths: windowing.Lengths,
+    options: answering.AnswerOptions,
+    threshold: null_threshold.NullThreshold,
+    trim: bool,
+    mask_padding: bool = True,
   ):
-    """Says how.
+    """Takes how to answer; `threshold` counts, not that of the options.
 
     Args:
-      model: see `window_logits`.
-      strategy: the tf.distribute.Strategy in whose scope it was made.
-      tokenizer: tokenization.FullTokenizer.
-      lengths: windowing.Lengths.
-      options: answering.AnswerOptions; the threshold in it is not used.
-      threshold: null_threshold.NullThreshold.
+      model, mask_padding: see `window_logits`.
+      strategy: the one in whose scope the model was made.
       trim: whether batches may be cut to their longest sequence.
-      mask_padding: see `window_logits`.
     """
     self._tokenizer = tokenizer
     self._lengths = lengths
@@ -131,16 +131,22 @@ class Answerer:
     self._predictor = evaluation_loop.Predictor(strategy, self._logits)
     self.threshold = threshold
 
-  def answers(self, data, batch_size, *, find_threshold=False):
-    """Returns the answering.Answer to every question of a file.
+  def answers(
+    self,
+    data: input_data.SquadInput,
+    batch_size: int,
+    *,
+    find_threshold: bool = False,
+  ) -> list[answering.Answer]:
+    """Answers every question of a file.
 
     Args:
-      data: input_data.SquadInput.
       batch_size: windows in a batch; of short ones more.
       find_threshold: whether to set the threshold by these answers.
     """
     length = self._lengths.max_seq_length
-    sizes = np.array([window.num_tokens for window in data.windows])
+    windows = data.windows or []
+    sizes = np.array([window.num_tokens for window in windows])
     logits = self._predictor.predict(
       pipeline.sequential_records([data.records]),
       input_data.record_features(length, training=False),
@@ -152,14 +158,16 @@ class Answerer:
     file = data.file
     # The threshold is applied afterwards, so that it can be found by the same
     # answers without a second pass over the logits.
-    found = self._find(file.questions, data.windows, logits)
+    found = list(answering.find_answers(
+      file.questions, windows, logits["start"], logits["end"], self._options
+    ))
     if not self._options.version_2_with_negative:
       return found
     if find_threshold:
       self.threshold.find(file, found)
     return list(answering.with_threshold(found, self.threshold.value))
 
-  def scores(self, file, answers):
+  def scores(self, file: dataset.SquadFile, answers: list) -> dict:
     """Returns what the official script says, a dict from name to number."""
     return self._scores(
       file.questions,
@@ -167,7 +175,7 @@ class Answerer:
       {answer.qas_id: answer.null_odds for answer in answers},
     )
 
-  def result_names(self, file):
+  def result_names(self, file: dataset.SquadFile) -> list[str]:
     """Returns the names of the scores of a file, before it is answered."""
     ids = [question.qas_id for question in file.questions]
     nothing, odds = dict.fromkeys(ids, ""), dict.fromkeys(ids, 0.0)
@@ -179,7 +187,9 @@ class Answerer:
     results = scoring.score_v2(questions, texts, odds)
     return {**results, "null_score_diff_threshold": self.threshold.value}
 
-  def answer(self, question, context, batch_size):
+  def answer(
+    self, question: str, context: str, batch_size: int
+  ) -> answering.Answer:
     """Returns the answering.Answer to one question, at once."""
     (found,) = answer_texts(
       [(question, context)], self._compiled_logits, self._tokenizer,
@@ -189,10 +199,3 @@ class Answerer:
       return found
     (found,) = answering.with_threshold([found], self.threshold.value)
     return found
-
-  def _find(self, questions, windows, logits):
-    return list(
-      answering.find_answers(
-        questions, windows, logits["start"], logits["end"], self._options
-      )
-    )

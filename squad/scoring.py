@@ -29,8 +29,8 @@ _PUNCTUATION_REMOVED = str.maketrans("", "", string.punctuation)
 _ARTICLE = re.compile(r"\b(?:an?|the)\b")
 
 
-def read_predictions(path):
-  """Returns predictions.json, a dict of question id -> text.
+def read_predictions(path: str) -> dict[str, str]:
+  """Returns predictions.json, question id -> text.
 
   Raises:
     InputError: the file is missing, not JSON, or holds something else.
@@ -38,12 +38,8 @@ def read_predictions(path):
   return _read_values(path, str, "a text")
 
 
-def read_null_odds(path):
-  """Returns null_odds.json, a dict of question id -> number.
-
-  Raises:
-    InputError: the file is missing, not JSON, or holds something else.
-  """
+def read_null_odds(path: str) -> dict[str, float]:
+  """Returns null_odds.json, question id -> number; raises as above."""
   return _read_values(path, (int, float), "a number")
 
 
@@ -58,7 +54,7 @@ def _read_values(path, kinds, expected):
   return values
 
 
-def normalized(text):
+def normalized(text: str) -> str:
   """Returns a text as it is compared.
 
   Lower-cased, then without ASCII punctuation (so "well-known" becomes one
@@ -68,17 +64,17 @@ def normalized(text):
   return " ".join(_ARTICLE.sub(" ", text).split())
 
 
-def f1(ours, theirs):
+def f1(ours: str, theirs: str) -> float:
   """Returns 2 * common / all words of two normalized texts, 0.0 if no common.
 
   A word that is twice in both is common twice.
   """
-  ours, theirs = map(collections.Counter, (ours.split(), theirs.split()))
-  common = (ours & theirs).total()
-  return 2 * common / (ours.total() + theirs.total()) if common else 0.0
+  counts = [collections.Counter(text.split()) for text in (ours, theirs)]
+  common = (counts[0] & counts[1]).total()
+  return 2 * common / sum(c.total() for c in counts) if common else 0.0
 
 
-def compare_v1(prediction, answers):
+def compare_v1(prediction: str, answers: tuple) -> tuple:
   """Returns (exact match, F1), 0 to 1, of a text with a question's answers."""
   ours = normalized(prediction)
   # As in the official script for 1.1: golds without a word stay in the list.
@@ -86,7 +82,7 @@ def compare_v1(prediction, answers):
   return float(ours in golds), max(f1(ours, gold) for gold in golds)
 
 
-def compare_v2(prediction, answers):
+def compare_v2(prediction: str, answers: tuple) -> tuple:
   """As `compare_v1`; without any answer that has words, no words are right."""
   ours = normalized(prediction)
   golds = [gold for gold in map(normalized, answers) if gold]
@@ -95,12 +91,12 @@ def compare_v2(prediction, answers):
   return float(ours in golds), max(f1(ours, gold) for gold in golds)
 
 
-def score_v1(questions, predictions):
+def score_v1(questions: list, predictions: dict) -> dict:
   """Returns {"exact_match": percent, "f1": percent} of SQuAD 1.1.
 
   Args:
-    questions: list of dataset.Question, each with answers.
-    predictions: dict of question id -> text.
+    questions: dataset.Questions, each with answers.
+    predictions: question id -> text.
 
   Raises:
     InputError: a question has no answer, or none a prediction.
@@ -117,23 +113,24 @@ def score_v1(questions, predictions):
   return {"exact_match": float(100 * exact), "f1": float(100 * f1_score)}
 
 
-def score_v2(questions, predictions, null_odds=None):
+def score_v2(
+  questions: list, predictions: dict, null_odds: dict | None = None
+) -> dict:
   """Returns the scores of SQuAD 2.0, in percent.
 
   Args:
-    questions: list of dataset.Question.
-    predictions: dict of question id -> text.
-    null_odds: dict of question id -> float, or None: how much better "no
-      answer" is.
+    questions: dataset.Questions.
+    predictions: question id -> text.
+    null_odds: question id -> how much better "no answer" is.
 
   Returns:
-    dict: exact, f1 and total (a number of questions); the same of questions
-    that have answers and of those that have none, as HasAns_exact and so on
-    and NoAns_exact and so on, where there are any; and with `null_odds`
-    best_exact and best_f1, what the predictions would reach with those turned
-    into "" whose odds are above best_exact_thresh and best_f1_thresh. Unlike
-    the official script: it counts odds above 1 as "" in the others, too, and
-    ends in an error for a question without a prediction.
+    exact, f1 and total (a number of questions); the same of questions that
+    have answers and of those that have none, as HasAns_exact and so on and
+    NoAns_exact and so on, where there are any; and with `null_odds` best_exact
+    and best_f1, what the predictions would reach with those turned into ""
+    whose odds are above best_exact_thresh and best_f1_thresh. Unlike the
+    official script: it counts odds above 1 as "" in the others, too, and ends
+    in an error for a question without a prediction.
 
   Raises:
     InputError: no question has a prediction.
@@ -157,21 +154,21 @@ def score_v2(questions, predictions, null_odds=None):
   return result
 
 
-def best_threshold(questions, best_texts, null_odds):
+def best_threshold(
+  questions: list, best_texts: dict, null_odds: dict
+) -> float:
   """Returns the null_score_diff_threshold with the highest F1 of SQuAD 2.0.
 
-  Unlike the official script's best_f1_thresh: it is searched with the best
-  answers, so that one which is "" under the present threshold counts, too;
-  of questions with equal odds all are answered or none; and where it is best
-  to answer none it is below all odds.
+  "No answer" is to be given where the odds are above it. Unlike the official
+  script's best_f1_thresh: it is searched with the best answers, so that one
+  which is "" under the present threshold counts, too; of questions with equal
+  odds all are answered or none; and where it is best to answer none it is
+  below all odds.
 
   Args:
-    questions: list of dataset.Question.
-    best_texts: dict of question id -> the best text but "".
-    null_odds: dict of question id -> float.
-
-  Returns:
-    float. "No answer" is to be given where the odds are above it.
+    questions: dataset.Questions.
+    best_texts: question id -> the best text but "".
+    null_odds: question id -> odds.
 
   Raises:
     InputError: no question has a text, or one has a text and no odds.
@@ -192,10 +189,8 @@ def _points_by_odds(has_answer, predictions, points, null_odds):
   """What is reached when only questions with low null odds are answered.
 
   Args:
-    has_answer: dict of question id -> bool.
-    predictions: dict of question id -> text.
-    points: dict of question id -> 0 to 1, for each of Q questions.
-    null_odds: dict of question id -> float.
+    has_answer, predictions, null_odds: by question id.
+    points: question id -> 0 to 1, for each of Q questions.
 
   Returns:
     (odds [Q + 1], sums [Q + 1]): odds rise from -inf, and sums[i] are the

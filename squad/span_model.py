@@ -3,6 +3,8 @@
 Letters: B batch, T tokens of a window.
 """
 
+from typing import Callable
+
 import tensorflow as tf
 
 import heads
@@ -27,36 +29,34 @@ class SpanModel(tf.Module):
     self.bert = registry.make_encoder(config, **model_options)
     self.head = heads.SpanHead(config, seed=model_options["seed"])
 
-  def __call__(self, batch, dropout_seed=None):
+  def __call__(self, batch: dict, dropout_seed=None) -> tuple:
     """Returns float32 start logits and end logits, [B, T] each.
 
     Args:
-      batch: dict of input_ids, input_mask and segment_ids, int32 [B, T].
+      batch: input_ids, input_mask and segment_ids, int32 [B, T].
       dropout_seed: int32 [2] in training, else None.
     """
     output = self.bert.encode(batch, dropout_seed)
     return self.head(output.sequence_output)
 
-  def trained_variables(self):
+  def trained_variables(self) -> list:
     """Returns the variables that the loss reaches: not the pooler's."""
     return [v for v in self.variables if "/pooler/" not in v.name]
 
 
-def objective(model, *, mask_padding=True):
+def objective(
+  model: Callable, *, mask_padding: bool = True
+) -> loop.Objective:
   """The mean of two cross-entropies: of the first and of the last token.
 
   As in the original: a window without the answer has it at position 0, [CLS].
 
   Args:
     model: function of (batch, dropout_seed); returns start and end logits
-      [B, T].
+      [B, T]. Batches have start_positions and end_positions, int32 [B].
     mask_padding: whether padding is left out of the soft-max.
       Unlike the original: its soft-max is over all max_seq_length positions;
       the loss would depend on how far a batch, or a device's share, is cut.
-
-  Returns:
-    loop.Objective of batches with start_positions and end_positions,
-    int32 [B].
   """
 
   def weights(batch):

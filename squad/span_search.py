@@ -4,7 +4,7 @@ The original looks at the 20 x 20 pairs of positions of each window in Python;
 here those of many windows are one array [windows, 20, 20].
 """
 
-from typing import NamedTuple
+from typing import Iterator, NamedTuple
 
 import numpy as np
 
@@ -37,7 +37,13 @@ class Spans(NamedTuple):
     return Spans(*(values[which] for values in self))
 
 
-def best_spans(windows, start_logits, end_logits, num_questions, options):
+def best_spans(
+  windows: list,
+  start_logits: np.ndarray,
+  end_logits: np.ndarray,
+  num_questions: int,
+  options,
+) -> Iterator[Spans]:
   """Yields the Spans of every question, in order, by falling score.
 
   The score is start logit + end logit. A span starts at one of the
@@ -52,9 +58,9 @@ def best_spans(windows, start_logits, end_logits, num_questions, options):
   that of the better end, and "no answer" last.
 
   Args:
-    windows: list of N dataset.Window, in the order of their questions.
+    windows: N dataset.Windows, in the order of their questions.
     start_logits, end_logits: float32 [N, T].
-    num_questions: int; one without a window gets no spans.
+    num_questions: one without a window gets no spans.
     options: answering.AnswerOptions. With version_2_with_negative "no answer"
       is among the spans, with the logits of [CLS] in the window where their
       sum is smallest.
@@ -83,8 +89,7 @@ def best_spans(windows, start_logits, end_logits, num_questions, options):
 def _blocks(bounds):
   """Yields (first, last) of ranges of questions, whole and in order.
 
-  Args:
-    bounds: question q has the windows bounds[q] to bounds[q + 1].
+  Question q has the windows bounds[q] to bounds[q + 1].
   """
   first = 0
   for last in range(1, len(bounds)):

@@ -2,8 +2,9 @@
 
 from absl import logging
 
+import modeling
 from checkpoints import model_folder, model_settings
-from common import config_formats
+from common import config_formats, run_settings
 
 # The case of the text is in the folder's tokenizer_config.json, and the
 # threshold of "no answer" in its null_threshold.json.
@@ -13,26 +14,20 @@ NAMES = (
 )
 
 
-def with_settings(config, settings):
-  """Returns a modeling.BertConfig that says how the model's input was made.
-
-  Args:
-    config: modeling.BertConfig.
-    settings: run_settings.Settings of the training.
-  """
+def with_settings(
+  config: modeling.BertConfig, settings: run_settings.Settings
+) -> modeling.BertConfig:
+  """Returns a configuration that says how the model's input was made."""
   values = {name: settings.get(name) for name in NAMES}
   return model_folder.with_input_settings(config, values)
 
 
-def restore(settings):
+def restore(settings: run_settings.Settings) -> run_settings.Settings:
   """Returns settings that make the input of a trained model as in training.
 
   Unlike the original: it answered with the lengths of the flags, whatever the
   model had been trained with. A flag that is given counts, with a warning
   where it differs. Training takes its flags as they are.
-
-  Args:
-    settings: run_settings.Settings, with the paths of --model_dir.
 
   Raises:
     InputError: what is stored cannot be read.

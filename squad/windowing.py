@@ -6,10 +6,11 @@ is in several windows counts in the one that shows most of its context.
 
 import functools
 import itertools
-from typing import NamedTuple
+from typing import Iterator, NamedTuple
 
 import numpy as np
 
+import tokenization
 from common import errors, process_pool
 from squad import dataset
 from training import input_sequences
@@ -35,12 +36,8 @@ class Lengths(NamedTuple):
   max_query_length: int
 
 
-def check_lengths(lengths):
-  """Refuses lengths that leave no room for a passage.
-
-  Raises:
-    InputError: so.
-  """
+def check_lengths(lengths: Lengths) -> None:
+  """Raises InputError for lengths that leave no room for a passage."""
   least = lengths.max_query_length + SPECIAL_TOKENS
   if lengths.max_seq_length <= least:
     raise errors.InputError(
@@ -51,12 +48,10 @@ def check_lengths(lengths):
     )
 
 
-def encode_passages(passages, tokenizer):
-  """Encodes passages; what workers do, so it returns no strings.
-
-  Args:
-    passages: list of lists of words.
-    tokenizer: tokenization.FullTokenizer.
+def encode_passages(
+  passages: list, tokenizer: tokenization.FullTokenizer
+) -> list:
+  """Encodes lists of words; what workers do, so it returns no strings.
 
   Returns:
     List of (ids int32 [n], number of pieces of each word int32 [m]).
@@ -71,14 +66,13 @@ def encode_passages(passages, tokenizer):
   return encoded
 
 
-def make_passages(questions, tokenizer, *, processes=1):
-  """Returns dict from Question.passage to dataset.Passage.
-
-  Args:
-    questions: list of dataset.Question.
-    tokenizer: tokenization.FullTokenizer.
-    processes: how many to use.
-  """
+def make_passages(
+  questions: list,
+  tokenizer: tokenization.FullTokenizer,
+  *,
+  processes: int = 1,
+) -> dict[int, dataset.Passage]:
+  """Returns the passages of questions, by Question.passage."""
   # Several questions are about one passage: it is tokenized once.
   words = {question.passage: question.doc_tokens for question in questions}
   texts = list(words.values())
@@ -105,11 +99,11 @@ def make_passages(questions, tokenizer, *, processes=1):
 
 
 @functools.lru_cache(maxsize=1 << 12)
-def make_spans(num_pieces, room, stride):
-  """Cuts a passage into windows.
+def make_spans(num_pieces: int, room: int, stride: int) -> tuple:
+  """Cuts a passage of n pieces into windows.
 
   Args:
-    num_pieces: n, pieces of the passage.
+    num_pieces: n.
     room: how many a window holds.
     stride: pieces from one window to the next.
 
@@ -142,7 +136,11 @@ def make_spans(num_pieces, room, stride):
   )
 
 
-def find_answer(question, passage, tokenizer):
+def find_answer(
+  question,
+  passage: dataset.Passage,
+  tokenizer: tokenization.FullTokenizer,
+) -> tuple[int, int]:
   """Returns the first and last piece of a training question's answer.
 
   The words of an answer may hold more than it: "(1907-1988)." is one word of
@@ -153,8 +151,8 @@ def find_answer(question, passage, tokenizer):
 
   Args:
     question: dataset.Question with an answer.
-    passage: its dataset.Passage.
-    tokenizer: tokenization.FullTokenizer.
+    passage: its own.
+    tokenizer: the model's.
   """
   start = int(passage.first_pieces[question.start_position])
   end = len(passage.tokens) - 1
@@ -175,21 +173,20 @@ def find_answer(question, passage, tokenizer):
 
 
 def make_windows(
-  questions, tokenizer, lengths, *, training=False, processes=1
-):
+  questions: list,
+  tokenizer: tokenization.FullTokenizer,
+  lengths: Lengths,
+  *,
+  training: bool = False,
+  processes: int = 1,
+) -> Iterator[dataset.Window]:
   """Yields the windows of questions, a question's one after another.
 
   A question about a passage without word pieces has no window.
 
   Args:
-    questions: list of dataset.Question.
-    tokenizer: tokenization.FullTokenizer.
-    lengths: Lengths.
     training: whether to say where the answers are.
     processes: how many tokenize the passages.
-
-  Yields:
-    dataset.Window.
 
   Raises:
     InputError: `lengths` leave no room for a passage.

@@ -38,14 +38,6 @@ def check(inputs, rows):
     )
 
 
-def test_single_inputs():
-  inputs = graph_inputs.single_inputs(
-    ids(0, 3, 9), max_seq_length=7, **SPECIAL
-  )
-  rows = ids(0, 3, 5).to_list()
-  check(inputs, [expected(row) for row in rows])
-
-
 def test_every_pair_is_truncated_as_in_input_features():
   room = 5
   lengths = [(a, b) for a in range(9) for b in range(9)]

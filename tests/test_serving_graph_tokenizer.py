@@ -8,7 +8,7 @@ import tensorflow as tf
 import test_tokenization as goldens
 import tokenization
 from common import errors
-from serving import graph_tokenizer
+from serving import graph_tokenizer, models
 
 full_tokenizers = goldens.full_tokenizers
 vocab_file = goldens.vocab_file
@@ -149,7 +149,7 @@ def test_lines_that_match_nothing(vocab_file):
   assert graph.tokenize([text]).ids.to_list() == [full.encode(text)]
   # Of a token that occurs twice the last id counts.
   assert graph.tokenize(["a"]).ids.to_list() == [[5]]
-  lines = graph_tokenizer.vocabulary_lines(full)
+  lines = models.vocabulary_lines(full)
   assert lines == ["[UNK]", "", "", "##", "##b", "a", "c d", "", ""]
 
 
