@@ -87,7 +87,9 @@ def in_batches(sequences: list, compute: Callable, batch_size: int) -> list:
   for places in input_sequences.batches_by_length(
     lengths, batch_size, max(lengths, default=0)
   ):
-    batch = input_sequences.pad_batch(*zip(*(sequences[n] for n in places)))
+    batch = input_sequences.pad_batch(
+      [sequences[n][0] for n in places], [sequences[n][1] for n in places]
+    )
     for place, value in zip(places, compute(batch, places)):
       found[place] = value
   return found

@@ -146,7 +146,7 @@ class Answerer:
     """
     length = self._lengths.max_seq_length
     windows = data.windows or []
-    sizes = np.array([window.num_tokens for window in windows])
+    sizes = [window.num_tokens for window in windows]
     logits = self._predictor.predict(
       pipeline.sequential_records([data.records]),
       input_data.record_features(length, training=False),

@@ -152,7 +152,7 @@ def test_examples_are_shown_and_a_vocabulary_that_does_not_fit_is_noticed(
   tmp_path, read, caplog
 ):
   """The warning comes again where the records are kept."""
-  caplog.set_level("INFO", logger="absl")
+  caplog.set_level("DEBUG", logger="absl")
   path = tmp_path / "vocab.txt"
   path.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nthe\n?\n")
   tokenizer = tokenization.FullTokenizer(str(path))
