@@ -46,7 +46,6 @@ from classification import (
   input_data,
   model_run,
   seed_results,
-  task_reader,
   tasks,
 )
 from common import file_io
@@ -55,8 +54,8 @@ from training import distillation, distribution, setup
 
 def main(_):
   settings = model_settings.resolve(flags.read_settings(check=False))
-  settings = task_reader.restore_input_settings(settings)
-  task_reader.check_settings(settings)
+  settings = tasks.restore_input_settings(settings)
+  tasks.check_settings(settings)
   settings = distillation.with_starting_weights(settings)
   config = setup.model_config(settings)
   model_settings.make_tokenizer(settings, config)
@@ -91,12 +90,12 @@ def prepare_run(settings, config, strategy):
     config: modeling.BertConfig of the start weights.
     strategy: tf.distribute.Strategy.
   """
-  task = task_reader.read_task(settings, config)
+  task = tasks.read_task(settings, config)
   run = model_run.ClassifierRun(
     config=tasks.trained_config(config, task),
     task=task,
     options=model_run.input_options(settings, task),
-    class_weights=task_reader.class_weights(settings, task),
+    class_weights=tasks.class_weights(settings.class_weights, task),
     teacher=distillation.find_teacher(settings, config),
     strategy=strategy,
     data={},
@@ -104,7 +103,7 @@ def prepare_run(settings, config, strategy):
   )
   # Claimed before the first file is written.
   model_run.check_output_dir(settings, run)
-  task_reader.write_rows(settings, task)
+  tasks.write_rows(settings, task)
   class_report.log(task, run.class_weights)
   class_report.warn_of_overlap(task)
   data = input_data.prepare_all(
@@ -130,7 +129,7 @@ def run_model(settings, run, output_dir):
   for name in run.data:
     if name.startswith("predict"):
       model.write_predictions(name)
-  if task_reader.answers_lines(settings):
+  if tasks.answers_lines(settings):
     model.answer_lines()
   return results
 

@@ -13,16 +13,18 @@ its line, and a test file that has labels is read with them.
 """
 
 import collections
+import contextlib
 import math
 import os
-from typing import Callable, NamedTuple, Optional
+from typing import Callable, NamedTuple
 
 import tensorflow as tf
 from absl import logging
 
-from classification import labelled_examples, tables
+from classification import data, labelled_examples, tables
 from common import errors, file_io
 
+Example = labelled_examples.Example
 _NLI = ("contradiction", "entailment", "neutral")
 _BINARY = ("0", "1")
 _ENTAILMENT = ("entailment", "not_entailment")
@@ -57,15 +59,15 @@ class Layout(NamedTuple):
   text_a: object = None
   text_b: object = None
   label: object = None
-  id: Optional[str] = None
+  id: str | None = None
   endings: tuple = ()
-  width: Optional[int] = None
-  language: Optional[str] = None
+  width: int | None = None
+  language: str | None = None
   renamed: dict = {}
-  prefix: Optional[str] = None
+  prefix: str | None = None
   has_labels: bool = True
   may_be_empty: bool = False
-  broken: Optional[tuple] = None
+  broken: tuple | None = None
 
 
 class Task(NamedTuple):
@@ -92,10 +94,10 @@ class Task(NamedTuple):
   metrics: tuple
   layouts: dict
   kind: str = labelled_examples.SINGLE
-  language: Optional[str] = None
-  scores: Optional[tuple] = None
+  language: str | None = None
+  scores: tuple | None = None
   hint: str = ""
-  reader: Optional[Callable] = None
+  reader: Callable | None = None
 
 
 def _splits(layout, **files):
@@ -213,13 +215,13 @@ _ROWS = [
 TASKS = {task.name: task for task in _ROWS}
 
 
-def register(task):
+def register(task: Task) -> None:
   """Adds a task to those that --task_name knows.
 
   Args:
-    task: Task; its name is lower-case. Its layouts say which files below
-      --data_dir are train, dev and test; `read` reads them as tables, or
-      `task.reader` in any way.
+    task: its name is lower-case. Its layouts say which files below --data_dir
+      are train, dev and test; `read` reads them as tables, or `task.reader` in
+      any way.
 
   Raises:
     InputError: there is a task of this name, or something of it cannot be.
@@ -236,8 +238,8 @@ def register(task):
   TASKS[task.name] = task
 
 
-def find(name):
-  """Returns the Task of a name, be it "STS-B", "sts-b" or "stsb".
+def find(name: str) -> Task:
+  """Returns the task of a name, be it "STS-B", "sts-b" or "stsb".
 
   Raises:
     InputError: there is none.
@@ -255,18 +257,7 @@ def _plain(name):
   return name.lower().replace("-", "").replace("_", "")
 
 
-def eval_splits(task):
-  """Returns the splits that a task is scored on, the original's first.
-
-  IMDB, which has no dev split, is scored on its test split; AX has no labels.
-  """
-  dev = [split for split in task.layouts if split.startswith("dev")]
-  if dev or "train" not in task.layouts:
-    return dev
-  return predict_splits(task)
-
-
-def has_pairs(task):
+def has_pairs(task: Task) -> bool:
   """Whether the examples of a task are pairs of texts."""
   return any(
     layout.text_b is not None or layout.endings
@@ -274,241 +265,176 @@ def has_pairs(task):
   )
 
 
-def predict_splits(task):
-  """Returns the splits that are to be predicted, the original's first."""
-  return [split for split in task.layouts if split.startswith("test")]
+def splits(task: Task, purpose: str) -> list[str]:
+  """Returns the splits to "train", "eval" or "predict", the original's first.
+
+  IMDB, which has no dev split, is scored on its test split; AX has no labels.
+  """
+  def named(start):
+    return [split for split in task.layouts if split.startswith(start)]
+
+  if purpose == "train":
+    return ["train"]
+  if purpose == "predict":
+    return named("test")
+  return named("dev") or (named("test") if "train" in task.layouts else [])
 
 
-def read(task, data_dir, split, *, language=None):
+def read(
+  task: Task, data_dir: str, split: str, *, language: str | None = None
+) -> list[Example]:
   """Reads a split of a task.
 
   Args:
-    task: Task.
     data_dir: folder of the official files.
     split: one of task.layouts.
     language: of XNLI and PAWS-X; None for the task's own.
 
   Returns:
-    List of Example, in the order of the file; IMDB's two classes take turns.
-    A label is None where the file has none.
+    In the order of the file; IMDB's two classes take turns. A label is None
+    where the file has none.
 
   Raises:
     InputError: the task has no such split or language, a file is missing, a
-      column is, or a row is broken: too few columns, an unknown label, an
+      column is, or rows are broken: too few columns, an unknown label, an
       empty text, an id that comes again. File and line are named.
   """
-  layout = _layout(task, split)
-  (path,) = paths(task, data_dir, split, language=language)
+  if split not in task.layouts:
+    raise errors.InputError(
+      f"{task.title} has no {split} data, only {', '.join(task.layouts)}"
+      + (f": {task.hint}" if task.hint else "")
+    )
+  layout = task.layouts[split]
+  path = _path(task, layout, data_dir, language)
   prefix = layout.prefix or split
-  # A task of a user's own: what it gives is checked as strictly as a table.
   if task.reader:
     return _checked(task, layout, task.reader(task, path, prefix))
-  broken = None if layout.broken is None else []
   if path.endswith(".csv"):
     table = tables.open_csv(path)
   else:
     table = tables.open_tsv(
-      path, width=layout.width, joins_cut_rows=broken is not None
+      path, width=layout.width, joins_cut_rows=layout.broken is not None
     )
-  language = language or task.language
-  examples = _Rows(task, layout, table, broken).examples(prefix, language)
-  if broken:
-    _warn_of_broken(path, broken, len(examples))
-  # Rows without ids are numbered, so no two have one name.
-  if layout.id in table.names:
-    labelled_examples.check_ids(examples)
-  return examples
+  return _read_table(task, layout, table, prefix, language or task.language)
 
 
-def _checked(task, layout, examples):
-  """Checks what a reader gives as the rows of a table are checked."""
-  if layout.has_labels:
-    examples = list(examples)
-    labelled_examples.check_labelled(examples)
-  else:
-    # Whatever the reader calls a missing label.
-    examples = [
-      each if _has_label(each, task) else each._replace(label=None)
-      for each in examples
-    ]
-  if task.labels:
-    labelled_examples.check_classes(examples, task.labels)
-  faults = errors.Faults()
-  for example in examples:
-    with faults.collected():
-      if not layout.may_be_empty:
-        errors.require_text(example.text_a, example.place or example.guid)
-  faults.refuse(task.title)
-  labelled_examples.check_ids(examples)
-  return examples
+def exists(task: Task, data_dir: str, split: str) -> bool:
+  """Whether the files of a split are there."""
+  files = task.layouts[split].files
+  return any(file_io.exists(os.path.join(data_dir, name)) for name in files)
 
 
-def _has_label(example, task):
-  if task.kind == labelled_examples.REGRESSION:
-    return isinstance(example.label, float)
-  names = labelled_examples.classes_of(example.label)
-  return all(name in task.labels for name in names)
-
-
-def paths(task, data_dir, split, *, language=None):
-  """Returns the list of files, or folders, that `read` would read.
-
-  Args:
-    As of `read`.
-
-  Raises:
-    InputError: the task has no such split or language, or there is none.
-  """
+def _path(task, layout, data_dir, language):
+  """Returns the file, or folder, of a layout."""
   if language and not task.language:
     raise errors.InputError(
       f"--language={language}: {task.title} has no choice of languages; leave "
       "it out"
     )
-  names = [
-    name.format(language=language or task.language)
-    for name in _layout(task, split).files
+  paths = [
+    os.path.join(data_dir, name.format(language=language or task.language))
+    for name in layout.files
   ]
-  for name in names:
+  for path in paths:
     # The first that is there: mirrors pack the same files in several ways.
-    path = os.path.join(data_dir, name)
-    if tf.io.gfile.exists(path):
-      return [path]
-  also = "".join(f", nor {name}" for name in names[1:])
+    if file_io.exists(path):
+      return path
   hint = f"; {task.hint}" if task.hint else ""
   raise errors.InputError(
-    f"no such file: {os.path.join(data_dir, names[0])}{also}; --data_dir must "
-    f"be the folder of {task.title}'s official files{hint}"
+    f"no such file: {', nor '.join(paths)}; --data_dir must be the folder of "
+    f"{task.title}'s official files{hint}"
   )
 
 
-def _layout(task, split):
-  if split not in task.layouts:
-    hint = f": {task.hint}" if task.hint else ""
-    raise errors.InputError(
-      f"{task.title} has no {split} data, only {', '.join(task.layouts)}{hint}"
-    )
-  return task.layouts[split]
+def _read_table(task, layout, table, prefix, language):
+  """Returns the examples of a table; bad rows are refused, or as `broken`."""
 
-
-class _Rows:
-  """Makes examples of the rows of a table."""
-
-  def __init__(self, task, layout, table, broken):
-    self._task = task
-    self._layout = layout
-    self._table = table
-    self._broken = broken
-    # Those that the files of some split call otherwise.
-    self._labels = {label: label for label in task.labels} | layout.renamed
-    self._text_a = self._place(layout.text_a)
-    self._text_b = self._place(layout.text_b)
-    self._label = self._place(layout.label, may_lack=not layout.has_labels)
-    self._id = self._place(layout.id, may_lack=True)
-    self._language = self._place(layout.language)
-    self._endings = []
-    if layout.endings:
-      start, names = layout.endings
-      self._endings = [(self._place(start), self._place(n)) for n in names]
-
-  def _place(self, name, may_lack=False):
-    if name is None or (may_lack and name not in self._table.names):
+  def place_of(name, may_lack=False):
+    if name is None or (may_lack and name not in table.names):
       return None
-    return tables.column(self._table, name)
+    return tables.column(table, name)
 
-  def examples(self, prefix, language):
-    """Returns the list of Example."""
-    examples, languages, faults = [], set(), errors.Faults()
+  text_a, text_b = place_of(layout.text_a), place_of(layout.text_b)
+  label = place_of(layout.label, may_lack=not layout.has_labels)
+  row_id = place_of(layout.id, may_lack=True)
+  spoken = place_of(layout.language)
+  beginning, names = layout.endings or (None, ())
+  beginning, endings = place_of(beginning), [place_of(name) for name in names]
+  first_places, languages = {}, set()
+
+  def make(number, row, place):
+    if spoken is not None and row[spoken] != language:
+      languages.add(row[spoken])
+      return None
+    # Of endings alone: their common beginning may be empty.
+    for column in (text_a, text_b, *endings):
+      if column is not None:
+        _check_text(row[column], layout)
     # As in the original: the header is row 0, and rows in other languages
     # count too.
-    number = int(self._layout.width is None) - 1
-    for line, row, fault in self._table.rows:
-      place = f"{self._table.path}:{line}"
-      if fault is None:
-        number += 1
-        if self._language is not None and row[self._language] != language:
-          languages.add(row[self._language])
-          continue
-        name = number if self._id is None else row[self._id]
-        example, fault = self._example(row, f"{prefix}-{name}", place)
-      if fault is None:
-        examples.append(example)
-      elif self._broken is None:
-        faults.found.append(f"{place}: {fault}")
-      else:
-        self._broken.append((line, fault))
-    faults.refuse(self._table.path)
-    if not examples and languages:
-      raise errors.InputError(
-        f"{self._table.path}: no row in --language={language}, only in "
-        f"{', '.join(sorted(languages))}; pass one of them"
-      )
-    return examples
-
-  def _example(self, row, guid, place):
-    """Returns (Example, what is wrong with it or None)."""
-    text_a, text_b, label, endings = row[self._text_a], None, None, ()
-    fault = self._text_fault(text_a)
-    if self._text_b is not None:
-      text_b = row[self._text_b]
-      fault = fault or self._text_fault(text_b)
-    if self._endings:
-      # Only the endings: their common beginning may be empty.
-      fault = fault or self._text_fault(*(row[end] for _, end in self._endings))
-      endings = tuple(
-        f"{row[start]} {row[end]}".strip() for start, end in self._endings
-      )
-    if self._label is not None and not fault:
-      label, fault = self._parsed_label(row[self._label])
-    example = labelled_examples.Example(
-      guid, text_a, text_b, label, endings, place
+    name = row[row_id] if row_id is not None else number - bool(layout.width)
+    example = Example(
+      f"{prefix}-{name}",
+      row[text_a],
+      None if text_b is None else row[text_b],
+      None if label is None else _label(row[label], task, layout),
+      tuple(f"{row[beginning]} {row[end]}".strip() for end in endings),
+      place,
     )
-    return example, fault
+    if row_id is not None:
+      labelled_examples.check_new_id(example, first_places)
+    return example
 
-  def _text_fault(self, *texts):
-    for text in texts:
-      if (not text or text.isspace()) and not self._layout.may_be_empty:
-        return "an empty text; every example needs its texts"
-      if text in (self._layout.broken or ()):
-        return f"the text is {text!r}, which means a missing one"
-    return None
-
-  def _parsed_label(self, text):
-    """Returns (label, None) or (None, what is wrong)."""
-    if self._task.kind != labelled_examples.REGRESSION:
-      label = self._labels.get(text)
-      if label is not None:
-        return label, None
-      said = labelled_examples.unknown_class(text, self._task.labels)
-      return None, f"{said}; {self._task.title} has no other"
-    low, high = self._task.scores
-    score = _number(text)
-    if not low <= score <= high:
-      return None, (
-        f"score {text!r} is no number from {low:g} to {high:g}; fix the row"
-      )
-    return score, None
-
-
-def _number(text):
-  try:
-    return float(text)
-  except ValueError:
-    # In no range of scores: the row is refused.
-    return math.nan
-
-
-def _warn_of_broken(path, broken, count):
-  """Says which rows were left out; refuses a file that has too many."""
-  lines = collections.defaultdict(list)
-  for line, fault in broken:
-    lines[fault].append(line)
-  # Too many for an official file: it is damaged or another one.
-  if len(broken) > max(_MOST_BROKEN, _MOST_BROKEN_PART * count):
-    line, fault = min(broken)
+  examples, bad = [], []
+  for found in data.examples_of(table, make):
+    (bad if isinstance(found, data.BadRow) else examples).append(found)
+  _report(table.path, bad, len(examples), layout)
+  if not examples and languages:
     raise errors.InputError(
-      f"{path}:{line}: {fault}; {len(broken)} of {len(broken) + count} rows "
-      "are broken, more than the official file has; download it again"
+      f"{table.path}: no row in --language={language}, only in "
+      f"{', '.join(sorted(languages))}; pass one of them"
     )
+  return examples
+
+
+def _check_text(text, layout):
+  if not layout.may_be_empty:
+    errors.require_text(text)
+  if text in (layout.broken or ()):
+    raise errors.InputError(f"the text is {text!r}, which means a missing one")
+
+
+def _label(text, task, layout):
+  if task.kind != labelled_examples.REGRESSION:
+    label = layout.renamed.get(text, text)
+    if label in task.labels:
+      return label
+    said = labelled_examples.unknown_class(text, task.labels)
+    raise errors.InputError(f"{said}; {task.title} has no other")
+  low, high = task.scores
+  with contextlib.suppress(ValueError):
+    if low <= float(text) <= high:
+      return float(text)
+  raise errors.InputError(
+    f"score {text!r} is no number from {low:g} to {high:g}; fix the row"
+  )
+
+
+def _report(path, bad, count, layout):
+  """Refuses a file with bad rows, or names those that it is known to have."""
+  if layout.broken is None:
+    faults = errors.Faults()
+    faults.found += map(str, bad)
+    faults.refuse(path)
+  # Too many for an official file: it is damaged or another one.
+  if len(bad) > max(_MOST_BROKEN, _MOST_BROKEN_PART * count):
+    raise errors.InputError(
+      f"{bad[0]}; {len(bad)} of {len(bad) + count} rows are broken, more than "
+      "the official file has; download it again"
+    )
+  lines = collections.defaultdict(list)
+  for row in bad:
+    lines[row.fault].append(row.line)
   for fault, numbers in lines.items():
     logging.warning(
       "%s: left out line%s %s: %s", path, "s" * (len(numbers) > 1),
@@ -516,8 +442,37 @@ def _warn_of_broken(path, broken, count):
     )
 
 
+def _checked(task, layout, examples):
+  """Checks what a reader gives as the rows of a table are checked."""
+  found, first_places, faults = [], {}, errors.Faults()
+  for example in examples:
+    with faults.collected():
+      place = example.place or example.guid
+      if not layout.may_be_empty:
+        errors.require_text(example.text_a, place)
+      labelled_examples.check_new_id(example, first_places)
+      unknown = _unknown(task, example.label)
+      if unknown and layout.has_labels:
+        said = labelled_examples.unknown_class(unknown[0], task.labels)
+        raise errors.InputError(f"{place}: {said}")
+      # Whatever the reader calls a missing label.
+      found.append(example._replace(label=None) if unknown else example)
+  faults.refuse(task.title)
+  if layout.has_labels:
+    labelled_examples.check_labelled(found)
+  return found
+
+
+def _unknown(task, label):
+  """Returns what of a label the task does not have."""
+  names = labelled_examples.classes_of(label)
+  if task.kind == labelled_examples.REGRESSION:
+    return [name for name in names if not isinstance(name, float)]
+  return [name for name in names if name not in task.labels]
+
+
 def _read_folders(task, folder, prefix):
-  """Reads <folder>/<class>/<number>_<rating>.txt.
+  """Yields the examples in <folder>/<class>/<number>_<rating>.txt.
 
   In the order of the numbers, the classes in turn: sorted by class they would
   be learned one after the other.
@@ -525,34 +480,24 @@ def _read_folders(task, folder, prefix):
   found = []
   for label in task.labels:
     inside = os.path.join(folder, label)
-    names = tf.io.gfile.listdir(inside) if tf.io.gfile.isdir(inside) else []
-    files = [os.path.join(inside, n) for n in names if n.endswith(".txt")]
-    if not files:
+    names = tf.io.gfile.listdir(inside) if file_io.exists(inside) else []
+    names = [name for name in names if name.endswith(".txt")]
+    if not names:
       raise errors.InputError(
         f"no .txt files in {inside}; --data_dir must be the folder of "
         f"{task.title}'s official download"
       )
-    found += [(*_file_order(path), label, path) for path in files]
-  examples = []
-  for _, name, label, path in sorted(found):
-    text = _read_text(path)
-    examples.append(labelled_examples.Example(
-      f"{prefix}-{label}-{name}", text, label=label, place=f"{path}:1"
-    ))
-  return examples
-
-
-def _file_order(path):
-  name = os.path.splitext(os.path.basename(path))[0]
-  # 127_8.txt is text 127, rated 8. By number: 9 comes before 10.
-  number = name.split("_")[0]
-  return (int(number) if number.isdecimal() else math.inf, name)
-
-
-def _read_text(path):
-  text = "\n".join(line for _, line in file_io.read_lines(path)).strip()
-  if not text:
-    raise errors.InputError(
-      f"{path}:1: an empty text; every example needs its text"
+    found += [(*_file_order(name), label) for name in names]
+  for _, stem, label in sorted(found):
+    path = os.path.join(folder, label, f"{stem}.txt")
+    text = "\n".join(line for _, line in file_io.read_lines(path)).strip()
+    yield Example(
+      f"{prefix}-{label}-{stem}", text, label=label, place=f"{path}:1"
     )
-  return text
+
+
+def _file_order(name):
+  stem = os.path.splitext(name)[0]
+  # 127_8.txt is text 127, rated 8. By number: 9 comes before 10.
+  number = stem.split("_")[0]
+  return (int(number) if number.isdecimal() else math.inf, stem)

@@ -82,7 +82,7 @@ def write(folder, task, split, predictions):
   Args:
     folder: is made if need be.
     task: glue.Task.
-    split: one of glue.predict_splits(task).
+    split: one of glue.splits(task, "predict").
     predictions: as of `lines`.
 
   Returns:

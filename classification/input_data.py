@@ -111,23 +111,18 @@ def label_ids(examples, kind, labels):
   Returns:
     int64 [B]; int64 [B, L] of 0 and 1 for several labels; float32 [B] for
     regression.
-
-  Raises:
-    InputError: a label is none of `labels`; its place is named.
   """
   if kind == labelled_examples.REGRESSION:
     return np.array([example.label or 0.0 for example in examples], np.float32)
-  # Before any record is written.
-  labelled_examples.check_classes(examples, labels)
-  numbers = {label: number for number, label in enumerate(labels)}
+  # An unknown class is refused when it is read.
+  numbers = {None: 0, **{label: n for n, label in enumerate(labels)}}
   if kind == labelled_examples.MULTI_LABEL:
     ids = np.zeros([len(examples), len(labels)], np.int64)
     for row, example in enumerate(examples):
       for label in example.label or ():
         ids[row, numbers[label]] = 1
     return ids
-  ids = [numbers.get(example.label, 0) for example in examples]
-  return np.array(ids, np.int64)
+  return np.array([numbers[each.label] for each in examples], np.int64)
 
 
 # Sequences.
@@ -358,14 +353,14 @@ def prepare(path, examples, options):
 
   Args:
     path: the TFRecord file.
-    examples: list of labelled_examples.Example, or an own_data.ExampleStream.
+    examples: list of labelled_examples.Example, or a data.ExampleStream.
     options: InputOptions.
 
   Returns:
     ClassifierData.
 
   Raises:
-    InputError: there are no examples, or as `label_ids`.
+    InputError: there are no examples.
   """
   if not examples:
     raise errors.InputError(f"no examples for {path}: the data are empty")

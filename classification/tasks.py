@@ -1,18 +1,29 @@
 """What a classifier is to learn: kind, classes, metrics and examples.
 
-Official tasks come from glue, your own data from own_data; what a model
-was trained for is in its configuration, under Hugging Face's names.
+Official tasks come from glue, your own files from data; what a model was
+trained for is in its configuration, under Hugging Face's names.
 """
 
+import os
 import re
-from typing import NamedTuple, Optional
+import runpy
+from typing import NamedTuple
 
 from absl import logging
 
 import modeling
-from checkpoints import model_folder
-from classification import glue, labelled_examples, own_data, scoring
-from common import errors
+from checkpoints import model_folder, model_settings
+from classification import (
+  data,
+  glue,
+  glue_submission,
+  labelled_examples,
+  scoring,
+  seed_results,
+  tables,
+)
+from common import config_formats, errors, run_settings
+from training import setup
 
 # kind -> `problem_type` in the configuration.
 PROBLEM_TYPES = {
@@ -47,9 +58,8 @@ class ClassifierTask(NamedTuple):
     metrics: tuple of names of scoring.
     splits: dict from "train", "eval", "predict" and more, such as
       "eval_mismatched", to labelled_examples.Split.
-    official: glue.Task, or None.
     text_pairs: whether examples are pairs of texts; None: not known.
-    skipped: tuple of own_data.BadRow, those that were skipped.
+    skipped: tuple of data.BadRow.
   """
 
   name: str
@@ -57,8 +67,8 @@ class ClassifierTask(NamedTuple):
   labels: tuple
   metrics: tuple
   splits: dict
-  official: Optional[glue.Task] = None
-  text_pairs: Optional[bool] = None
+  official: glue.Task | None = None
+  text_pairs: bool | None = None
   skipped: tuple = ()
 
   @property
@@ -73,44 +83,179 @@ class ClassifierTask(NamedTuple):
     return 1
 
 
+# Settings.
+
+
+def restore_input_settings(settings):
+  """Returns settings that make the input as a trained model's was made."""
+  # A training may choose anew.
+  if settings.do_train:
+    return settings
+  source = next(model_settings.trained_model_files(settings))
+  trained = learned_input(config_formats.read(source))
+  # They mean nothing without --doc_stride, which is restored before them.
+  windows = {name: trained.pop(name) for name in WINDOW_FLAGS
+             if name in trained}
+  settings = model_settings.restore_input_settings(settings, trained, source)
+  if settings.doc_stride:
+    settings = model_settings.restore_input_settings(settings, windows, source)
+  return settings
+
+
+def check_settings(settings) -> None:
+  """Refuses flags that contradict each other or would be ignored.
+
+  Raises:
+    InputError: so, or nothing is asked for.
+  """
+  setup.require_one_of(
+    settings, "do_train", "do_eval", "do_predict", "interactive"
+  )
+  run_settings.refuse_ignored(settings)
+  only_answers = not purposes(settings)
+  if not settings.output_dir and not only_answers:
+    raise errors.InputError(
+      "nowhere to write: pass --output_dir; only --interactive and "
+      "--predict_file=- alone need none"
+    )
+  seed_results.parse_seeds(settings.seeds)
+
+
+def answers_lines(settings) -> bool:
+  """Whether the lines of the standard input are to be answered."""
+  return settings.interactive or settings.predict_file == "-"
+
+
+def purposes(settings) -> list[str]:
+  """Returns for what examples are needed: train, eval, predict."""
+  wanted = {
+    "train": settings.do_train,
+    # Evaluations during training need the data, too.
+    "eval": settings.do_eval or (settings.do_train and settings.eval_steps),
+    "predict": settings.do_predict and settings.predict_file != "-",
+  }
+  return [purpose for purpose in wanted if wanted[purpose]]
+
+
+def read_task(settings, config: modeling.BertConfig) -> ClassifierTask:
+  """Returns the task that run_settings.Settings describe.
+
+  Args:
+    config: of the start weights: their kind, and their classes in their order,
+      are the task's unless it is trained anew.
+
+  Raises:
+    InputError: the task or a file is unknown or broken, no classes are known,
+      or, where nothing is trained, kind or classes are not the model's.
+  """
+  read = _read_official if settings.task_name else _read_own
+  task = read(settings, config, purposes(settings))
+  names = settings.metrics or task.metrics
+  limits = {
+    purpose: settings.get(f"max_{purpose}_examples")
+    for purpose in ("train", "eval", "predict")
+  }
+  return task._replace(
+    metrics=metric_names(names, task.kind, task.labels),
+    splits=used(task.splits, limits),
+  )
+
+
+def load_task_module(path: str) -> None:
+  """Runs a Python file that adds tasks by `glue.register`.
+
+  Raises:
+    InputError: there is no such file, or it adds no task.
+  """
+  if not os.path.isfile(path):
+    raise errors.InputError(f"--task_module={path}: no such file")
+  before = set(glue.TASKS)
+  # Not as __main__: what the file does as a script is left out.
+  runpy.run_path(path, run_name="task_module")
+  if set(glue.TASKS) == before:
+    raise errors.InputError(
+      f"--task_module={path} adds no task: it must call glue.register"
+    )
+
+
+def own_columns(settings) -> data.Columns:
+  """Returns the columns that run_settings.Settings name."""
+  return data.Columns(
+    settings.text_column, settings.text_b_column, settings.label_column,
+    settings.id_column,
+  )
+
+
+def _delimiter(text):
+  """Returns the character that --separator names, None if it is not given."""
+  delimiter = {"tab": "\t", "\\t": "\t"}.get(text, text)
+  if delimiter is not None and len(delimiter) != 1:
+    raise errors.InputError(
+      f"--separator={text}: expected one character, or tab"
+    )
+  return delimiter
+
+
+def _own_path(settings, purpose):
+  """Returns your own file to "train", "eval" or "predict"."""
+  name = f"{purpose}_file"
+  # Both parts come from one file.
+  if purpose == "eval" and settings.eval_fraction:
+    name = "train_file"
+  if not settings.get(name):
+    asks = f"do_{purpose}"
+    if purpose == "eval" and not settings.do_eval:
+      asks = "eval_steps"
+    raise errors.InputError(
+      f"--{asks} needs --{name}, or --task_name and --data_dir"
+    )
+  return settings.get(name)
+
+
+def write_rows(settings, task: ClassifierTask) -> None:
+  """Writes what --on_bad_row=skip left out, and what --eval_fraction drew."""
+  folder = settings.output_dir
+  if task.skipped:
+    data.write_skipped(
+      os.path.join(folder, data.SKIPPED_FILE_NAME), task.skipped
+    )
+  if settings.eval_fraction:
+    for name in {"train", "eval"} & task.splits.keys():
+      data.write(
+        os.path.join(folder, f"{name}_split.jsonl"),
+        task.splits[name].examples, own_columns(settings),
+      )
+
+
 # Official tasks.
 
 
-def read_official(name, data_dir, *, purposes, language, config, metrics):
-  """Reads the files of an official task.
-
-  Args:
-    name: of the task, as in --task_name.
-    data_dir: folder of its files; None where nothing is read.
-    purposes: which of "train", "eval", "predict" are needed.
-    language: of XNLI and PAWS-X, or None.
-    config: modeling.BertConfig of the start weights: a model that was trained
-      with the same classes keeps their order, unless it is trained anew.
-    metrics: names to report; empty for the task's own.
-
-  Returns:
-    ClassifierTask.
-
-  Raises:
-    InputError: the task or a file is not known or broken, or the model is of
-      another kind.
-  """
-  official = glue.find(name)
-  if purposes and not data_dir:
+def _read_official(settings, config, purposes):
+  if settings.task_module:
+    load_task_module(settings.task_module)
+  official = glue.find(settings.task_name)
+  if settings.glue_submission_dir:
+    glue_submission.check_task(official)
+  if purposes and not settings.data_dir:
     raise errors.InputError(
-      f"--task_name={name} needs --data_dir, the folder of its files"
+      f"--task_name={settings.task_name} needs --data_dir, the folder of its "
+      "files"
     )
-  splits = _official_splits(official, data_dir, purposes, language)
-  labels, language = tuple(official.labels), language or official.language
+  splits = _official_splits(
+    official, settings.data_dir, purposes, settings.language
+  )
+  labels = tuple(official.labels)
   # A model that is trained now gets the official order of classes.
-  if "train" not in purposes:
+  if not settings.do_train:
     _check_kind(official.kind, config)
     labels = _learned_order(official, config.label_names())
   return ClassifierTask(
-    name=", ".join(filter(None, [official.name, language])),
+    name=", ".join(
+      filter(None, [official.name, settings.language or official.language])
+    ),
     kind=official.kind,
     labels=labels,
-    metrics=metric_names(metrics or official.metrics, official.kind, labels),
+    metrics=official.metrics,
     splits=splits,
     official=official,
     text_pairs=glue.has_pairs(official),
@@ -121,8 +266,7 @@ def _learned_order(official, learned):
   """Returns a task's classes in the order in which a model learned them.
 
   Args:
-    official: glue.Task.
-    learned: list of what the model calls its classes, [] if nobody knows.
+    learned: what the model calls its classes, [] if nobody knows.
   """
   labels = tuple(official.labels)
   if not labels or _are_generic(learned):
@@ -150,114 +294,99 @@ def _are_generic(names):
 
 
 def _official_splits(official, data_dir, purposes, language):
-  of_purpose = {
-    "train": ["train"],
-    "eval": glue.eval_splits(official),
-    "predict": glue.predict_splits(official),
-  }
-  splits = {}
+  found = {}
   for purpose in purposes:
-    for number, split in enumerate(of_purpose[purpose]):
-      try:
-        paths = glue.paths(official, data_dir, split, language=language)
-      except errors.InputError as error:
-        # Only the first is needed: MNLI without its mismatched half will do.
-        if not number:
-          raise
-        logging.info("without the %s data: %s", split, error)
-        continue
-      # As in the original: the first one has the plain name.
-      name = f"{purpose}_{split.split('_')[-1]}" if number else purpose
-      examples = glue.read(official, data_dir, split, language=language)
-      splits[name] = labelled_examples.Split(split, examples, paths)
-    if not of_purpose[purpose]:
+    names = glue.splits(official, purpose)
+    if not names:
       raise errors.InputError(
         f"{official.title} has no data to {purpose}, only "
         f"{', '.join(official.layouts)}"
       )
-  return splits
+    for number, split in enumerate(names):
+      # As in the original: the first one has the plain name.
+      name = f"{purpose}_{split.split('_')[-1]}" if number else purpose
+      # Only the first is needed: MNLI without its mismatched half will do.
+      if number and not glue.exists(official, data_dir, split):
+        logging.info("without the %s data, which are not there", split)
+        continue
+      examples = glue.read(official, data_dir, split, language=language)
+      found[name] = labelled_examples.Split(split, examples)
+  return found
 
 
 # Your own data.
 
 
-def read_own(
-  paths,
-  columns,
-  *,
-  kind,
-  labels,
-  config,
-  metrics,
-  eval_fraction=0.0,
-  seed=0,
-  **format_options,
-):
-  """Reads files of one's own.
-
-  Args:
-    paths: dict from "train", "eval", "predict" to files, where needed. What
-      is to be predicted needs no labels.
-    columns: own_data.Columns.
-    kind: one of labelled_examples.KINDS; None for the model's own, or else
-      one class of several.
-    labels: the classes; empty for those of the training data or of the model.
-    config: modeling.BertConfig of the start weights.
-    metrics: names to report; empty for the usual ones.
-    eval_fraction: where "eval" and "train" are one file, the share of it that
-      is scored; the rest is trained on.
-    seed: of that division.
-    **format_options: of own_data.TableOptions but kind and labels.
-
-  Returns:
-    ClassifierTask.
-
-  Raises:
-    InputError: a file is broken, no classes are known, or, where nothing is
-      trained, kind or labels are not the model's.
-  """
-  kind = _own_kind(kind, "train" in paths, config)
-  splits, skipped = {}, []
-
-  def read_split(name, labels):
-    chosen = columns._replace(label=None) if name == "predict" else columns
-    # A file that is divided is read once, for both its parts.
-    is_divided = eval_fraction and name == "eval"
-    # What is predicted may be more than memory holds.
-    reads = own_data.ExampleStream if name == "predict" else own_data.read
-    examples = reads(
-      paths[name], chosen, kind=kind, labels=tuple(labels),
-      split="train" if is_divided else name, skipped=skipped,
-      **format_options,
-    )
-    splits[name] = labelled_examples.Split(name, examples, [paths[name]])
-
-  if "train" in paths:
-    read_split("train", labels)
-  labels = tuple(_own_labels(kind, labels, splits.get("train"), config))
-  for name in paths:
-    if name == "eval" and eval_fraction and "train" in splits:
-      splits["eval"] = splits["train"]._replace(name="eval")
-    elif name != "train":
-      read_split(name, labels)
-  _divide(splits, eval_fraction, seed)
-  metrics = metrics or scoring.default_metrics(kind, len(labels))
+def _read_own(settings, config, purposes):
+  if settings.encoding:
+    tables.check_encoding(settings.encoding)
+  skipped, kind = [], _own_kind(settings, config)
+  examples, labels = _own_examples(
+    settings,
+    config,
+    {purpose: _own_path(settings, purpose) for purpose in purposes},
+    kind=kind,
+    separator=settings.label_separator,
+    file_format=settings.file_format,
+    quoted=settings.quoted_tsv,
+    delimiter=_delimiter(settings.separator),
+    encoding=settings.encoding,
+    skips_bad_rows=settings.on_bad_row == "skip",
+    skipped=skipped,
+  )
+  text_pairs = settings.text_b_column is not None
+  if not (text_pairs or examples):  # Then the columns are not asked for.
+    text_pairs = learned_text_pairs(config)
   return ClassifierTask(
     name="own data",
     kind=kind,
     labels=labels,
-    metrics=metric_names(metrics, kind, labels),
-    splits=splits,
-    text_pairs=_own_text_pairs(columns, splits, config),
+    metrics=scoring.default_metrics(kind, len(labels)),
+    splits={
+      name: labelled_examples.Split(name, found)
+      for name, found in examples.items()
+    },
+    text_pairs=text_pairs,
     skipped=tuple(skipped),
   )
 
 
-def _own_kind(kind, trains, config):
+def _own_examples(settings, config, paths, **options):
+  """Returns the examples of each of `paths`, and the classes."""
+  examples, columns = {}, own_columns(settings)
+  fraction = settings.eval_fraction
+  if "train" in paths:
+    examples["train"] = data.read(
+      paths["train"], columns, labels=settings.labels, **options
+    )
+  labels = _own_labels(
+    options["kind"], settings.labels, examples.get("train"), config
+  )
+  if "eval" in paths and fraction and "train" in paths:
+    examples["eval"] = examples["train"]
+  elif "eval" in paths:
+    examples["eval"] = data.read(
+      paths["eval"], columns, labels=labels,
+      split="train" if fraction else "eval", **options,
+    )
+  if fraction and examples:
+    parts = labelled_examples.split_off(
+      examples.get("eval") or examples["train"], fraction, settings.seed
+    )
+    parts = dict(zip(("train", "eval"), parts))
+    examples = {name: parts[name] for name in examples}
+  if "predict" in paths:
+    # They may be more than memory holds, and need no labels.
+    examples["predict"] = data.ExampleStream(
+      paths["predict"], columns._replace(label=None), split="predict", **options
+    )
+  return examples, tuple(labels)
+
+
+def _own_kind(settings, config):
   """Returns the kind of task, from the first place that has it."""
-  if kind is None:
-    kind = model_kind(config)
-  elif not trains:
+  kind = settings.task_kind or model_kind(config)
+  if not settings.do_train:
     _check_kind(kind, config)
   if kind == labelled_examples.CHOICE:
     raise errors.InputError(
@@ -265,28 +394,6 @@ def _own_kind(kind, trains, config):
       "has them and pass --task_name=swag, or train for another --task_kind"
     )
   return kind
-
-
-def _own_text_pairs(columns, splits, config):
-  """Returns ClassifierTask.text_pairs: by the columns, or else the model."""
-  if columns.text_b is not None:
-    return True
-  # Without data the columns are not asked for.
-  return False if splits else learned_text_pairs(config)
-
-
-def _divide(splits, fraction, seed):
-  """Leaves each of "train" and "eval" its part of their common examples.
-
-  With a fraction of 0 they have none in common, and stay as they are.
-  """
-  common = splits.get("eval") or splits.get("train")
-  if common is None or not fraction:
-    return
-  parts = labelled_examples.split_off(common.examples, fraction, seed)
-  for name, examples in zip(("train", "eval"), parts):
-    if name in splits:
-      splits[name] = splits[name]._replace(examples=examples)
 
 
 def _own_labels(kind, labels, train, config):
@@ -305,7 +412,7 @@ def _own_labels(kind, labels, train, config):
       _check_learned_labels(labels, learned)
     return labels
   if train:
-    return own_data.label_list(train.examples)
+    return data.label_list(train)
   # As the model says them: this file may lack some of its classes.
   if learned:
     return learned
@@ -340,10 +447,10 @@ def _check_learned_labels(labels, learned):
     )
 
 
-# What a model's configuration says.
+# What a model's configuration says, and metrics, limits and weights.
 
 
-def model_kind(config):
+def model_kind(config: modeling.BertConfig) -> str:
   """Returns the kind in a model's configuration, or one class of several.
 
   Raises:
@@ -373,15 +480,14 @@ def _check_kind(kind, config):
     )
 
 
-def learned_input(values):
+def learned_input(values: dict) -> dict:
   """Returns how the input of a trained model was made.
 
   Args:
-    values: dict of its bert_config.json.
+    values: of its bert_config.json.
 
   Returns:
-    dict from some of INPUT_FLAGS, in their order, to values; {} if the file
-    does not say.
+    Values of some of INPUT_FLAGS, in their order; {} if the file does not say.
 
   Raises:
     InputError: its entry is no dict.
@@ -390,21 +496,18 @@ def learned_input(values):
   return {name: learned[name] for name in INPUT_FLAGS if name in learned}
 
 
-def learned_text_pairs(config):
-  """Returns whether a model was trained on pairs of texts, None: not known.
-
-  Args:
-    config: modeling.BertConfig of its weights.
-  """
+def learned_text_pairs(config: modeling.BertConfig) -> bool | None:
+  """Returns whether a model was trained on pairs of texts, None: not known."""
   return model_folder.input_settings(config.to_dict()).get(TEXT_PAIRS)
 
 
-def with_input(config, values):
-  """Returns a modeling.BertConfig that `learned_input` finds values in.
+def with_input(
+  config: modeling.BertConfig, values: dict
+) -> modeling.BertConfig:
+  """Returns a configuration that `learned_input` finds values in.
 
   Args:
-    config: modeling.BertConfig.
-    values: dict from INPUT_FLAGS and TEXT_PAIRS to their values.
+    values: of INPUT_FLAGS and TEXT_PAIRS.
   """
   chosen = {
     name: values[name] for name in (*INPUT_FLAGS, TEXT_PAIRS)
@@ -413,8 +516,10 @@ def with_input(config, values):
   return model_folder.with_input_settings(config, chosen)
 
 
-def trained_config(config, task):
-  """Returns the modeling.BertConfig of a model for a ClassifierTask.
+def trained_config(
+  config: modeling.BertConfig, task: ClassifierTask
+) -> modeling.BertConfig:
+  """Returns the configuration of a model for a task.
 
   The classes and the kind are a part of the model: a run's folder with others
   is refused, and a trained model needs nobody to name them. How long its
@@ -429,11 +534,8 @@ def trained_config(config, task):
   return modeling.BertConfig.from_dict(values)
 
 
-# What is made of the examples.
-
-
-def metric_names(names, kind, labels):
-  """Returns the metrics to report, a tuple.
+def metric_names(names: tuple, kind: str, labels: tuple) -> tuple:
+  """Returns the metrics to report.
 
   Raises:
     InputError: the kind of task does not have one of them.
@@ -446,13 +548,13 @@ def metric_names(names, kind, labels):
   return tuple(names)
 
 
-def used(splits, limits):
+def used(splits: dict, limits: dict[str, int]) -> dict:
   """Returns splits cut to their limits; those to predict lose their labels.
 
   Args:
-    splits: dict like ClassifierTask.splits.
-    limits: dict from "train", "eval", "predict" to how many examples to take,
-      the first ones; 0: all.
+    splits: as of ClassifierTask.
+    limits: how many of the first examples to "train", "eval", "predict" to
+      take; 0: all.
 
   Raises:
     InputError: an example to learn from or to score has no label.
@@ -470,16 +572,19 @@ def used(splits, limits):
   return result
 
 
-def class_weights(given, task):
-  """Returns the weights of a task's classes in training, a list of floats.
+def class_weights(
+  given: str | None, task: ClassifierTask
+) -> list[float] | None:
+  """Returns the weights of a task's classes in training; None: all alike.
 
   Args:
     given: as of labelled_examples.class_weights.
-    task: ClassifierTask with a "train" split.
 
   Raises:
     InputError: they do not fit the classes, or there are no classes.
   """
+  if not given:
+    return None
   if task.kind not in (
     labelled_examples.SINGLE, labelled_examples.MULTI_LABEL
   ):

@@ -22,7 +22,7 @@ class InputError(ValueError):
   """Something given by the user (flag, file, checkpoint) cannot be used."""
 
 
-def require_text(text: str, place: str) -> None:
+def require_text(text: str, place: str = "") -> None:
   """Refuses an empty text: the rule of every way in which texts come.
 
   Files, the standard input, Python and the server follow it for every head.
@@ -33,9 +33,8 @@ def require_text(text: str, place: str) -> None:
     InputError: there is nothing but white space.
   """
   if not text or text.isspace():
-    raise InputError(
-      f"{place}: an empty text; pass one with a character that is no space"
-    )
+    said = "an empty text; pass one with a character that is no space"
+    raise InputError(f"{place}: {said}" if place else said)
 
 
 _FAULTS_SHOWN = 20

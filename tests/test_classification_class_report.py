@@ -25,7 +25,7 @@ def test_the_classes_of_the_training_data_are_logged(caplog):
   examples = [
     labelled_examples.Example("1", "t", label=label) for label in ("a", "A")
   ]
-  split = labelled_examples.Split("train", examples, [])
+  split = labelled_examples.Split("train", examples)
   task = tasks.ClassifierTask(
     "own data", "single", ("A", "a"), (), {"train": split}
   )
@@ -43,7 +43,7 @@ def numbers_task(train, scored):
   def split(texts):
     return labelled_examples.Split("", [
       labelled_examples.Example(text, text, label="1") for text in texts
-    ], [])
+    ])
 
   return tasks.ClassifierTask(
     "own data", "single", ("1", "2.5", "3"), (),

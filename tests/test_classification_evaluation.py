@@ -21,8 +21,8 @@ def task():
   ]
   return tasks.ClassifierTask(
     name="own data", kind="single", labels=LABELS, metrics=("f1", "accuracy"),
-    splits={"eval": Split("eval", examples, []),
-            "predict_more": Split("predict", examples, [])},
+    splits={"eval": Split("eval", examples),
+            "predict_more": Split("predict", examples)},
   )
 
 

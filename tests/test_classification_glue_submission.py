@@ -21,7 +21,7 @@ def test_every_test_set_of_glue_has_its_file():
   expected = {
     (name, split)
     for name in GLUE
-    for split in glue.predict_splits(glue.find(name))
+    for split in glue.splits(glue.find(name), "predict")
   }
   assert set(glue_submission.FILES) == expected
   names = sorted(file.name for file in glue_submission.FILES.values())

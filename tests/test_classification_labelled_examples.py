@@ -23,26 +23,15 @@ def test_training_needs_a_label_of_every_example():
     labelled_examples.check_labelled(examples("a", None))
 
 
-def test_a_class_that_the_model_lacks_is_named():
-  known = ["no", "yes"]
-  labelled_examples.check_classes(
-    examples("yes", None, (), ("no", "yes")), known
-  )
-  for wrong in ("Yes", ("no", "Yes")):
-    with pytest.raises(
-      errors.InputError, match="data.tsv:2: label 'Yes' is none of 'no', 'yes'"
-    ):
-      labelled_examples.check_classes(examples("no", wrong), known)
-
-
 def test_an_id_that_comes_again_is_named_with_both_places():
-  labelled_examples.check_ids(examples("a", "a"))
-  twice = [*examples("a", "b"), Example("train-1", "x", place="data.tsv:9")]
+  first = {}
+  for example in examples("a", "a"):
+    labelled_examples.check_new_id(example, first)
   with pytest.raises(
     errors.InputError,
-    match="data.tsv:9: duplicate id 'train-1', first at data.tsv:1",
+    match="duplicate id 'train-1', first at data.tsv:1; give every row an id",
   ):
-    labelled_examples.check_ids(twice)
+    labelled_examples.check_new_id(examples("b")[0], first)
 
 
 def test_balanced_weights_are_those_of_scikit_learn():

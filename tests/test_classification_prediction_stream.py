@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from classification import (
+  data,
   evaluation,
   input_data,
   labelled_examples,
-  own_data,
   tasks,
 )
 from common import errors
 
-COLUMNS = own_data.Columns("text", label=None)
+COLUMNS = data.Columns("text", label=None)
 Example = labelled_examples.Example
 
 
@@ -27,10 +27,10 @@ def write(tmp_path, text, name="data.csv"):
 def both(path, columns=COLUMNS, **options):
   """Returns what a list and a stream of a file hold, and skip."""
   skipped = [], []
-  whole = own_data.read(
+  whole = data.read(
     path, columns, split="predict", skipped=skipped[0], **options
   )
-  stream = own_data.ExampleStream(
+  stream = data.ExampleStream(
     path, columns, split="predict", skipped=skipped[1], **options
   )
   assert len(stream) == len(whole) and skipped[0] == skipped[1]
@@ -71,7 +71,7 @@ def test_a_stream_has_the_examples_of_the_list(tmp_path, file_format, ids):
 def test_bad_rows_are_refused_before_the_first_example(tmp_path):
   path = write(tmp_path, FILES["csv"])
   messages = []
-  for reads in (own_data.read, own_data.ExampleStream):
+  for reads in (data.read, data.ExampleStream):
     with pytest.raises(errors.InputError, match="2 of 5 rows are bad") as found:
       reads(path, COLUMNS, split="predict")
     messages.append(str(found.value))
@@ -82,12 +82,12 @@ def test_an_id_that_comes_again_is_named(tmp_path):
   path = write(tmp_path, "text,key\nOne,a\nTwo,b\nThree,a\n")
   columns = COLUMNS._replace(id="key")
   with pytest.raises(errors.InputError, match=r":4: duplicate id 'a', .*:2;"):
-    own_data.ExampleStream(path, columns, split="predict")
+    data.ExampleStream(path, columns, split="predict")
 
 
 def test_a_file_that_is_changed_meanwhile_is_refused(tmp_path):
   path = write(tmp_path, "text\nOne\nTwo\n")
-  stream = own_data.ExampleStream(path, COLUMNS, split="predict")
+  stream = data.ExampleStream(path, COLUMNS, split="predict")
   write(tmp_path, "text\nOne\n")
   with pytest.raises(errors.InputError, match="1 rows and had 2 when"):
     list(stream)
@@ -97,12 +97,11 @@ def test_what_is_predicted_is_a_stream_with_a_limit(tmp_path):
   path = write(tmp_path, "text\nOne\nTwo\nThree\n")
   split = labelled_examples.Split(
     "predict",
-    own_data.ExampleStream(path, COLUMNS, split="predict"),
-    [path],
+    data.ExampleStream(path, COLUMNS, split="predict"),
   )
   for limit, count in ((0, 3), (2, 2), (9, 3)):
     cut = tasks.used({"predict": split}, {"predict": limit})["predict"]
-    assert isinstance(cut.examples, own_data.ExampleStream)
+    assert isinstance(cut.examples, data.ExampleStream)
     assert [e.guid for e in cut.examples] == [
       f"predict-{n + 1}" for n in range(count)
     ]
@@ -153,7 +152,7 @@ def task():
   return tasks.ClassifierTask(
     name="own data", kind="single", labels=("x", "y"), metrics=(),
     splits={
-      "predict": labelled_examples.Split("predict", Counting(1000), [])
+      "predict": labelled_examples.Split("predict", Counting(1000))
     },
   )
 

@@ -6,8 +6,8 @@ import pytest
 
 import modeling
 import tiny_model
-from classification import own_data, tasks
-from common import errors
+from classification import tasks
+from common import errors, run_settings
 
 NLI = ("contradiction", "entailment", "neutral")
 
@@ -21,11 +21,29 @@ def write(path, *lines):
   return str(path)
 
 
-def read_mnli(folder, **changes):
-  options = {"purposes": ["eval"], "language": None, "config": config(),
-             "metrics": []}
-  return tasks.read_official(
-    "MNLI", str(folder), **{**options, **changes}
+def read_task(model=None, purposes=(), **given):
+  defaults = {
+    "task_name": None, "task_module": None, "data_dir": None, "language": None,
+    "glue_submission_dir": None, "metrics": (), "task_kind": None,
+    "text_column": "text", "text_b_column": None, "label_column": "label",
+    "id_column": None, "labels": (), "label_separator": ",",
+    "file_format": None, "quoted_tsv": False, "separator": None,
+    "encoding": None, "on_bad_row": "error", "eval_fraction": 0.0, "seed": 0,
+    "eval_steps": 0,
+  }
+  for name in ("train", "eval", "predict"):
+    defaults |= {
+      f"do_{name}": name in purposes, f"{name}_file": None,
+      f"max_{name}_examples": 0,
+    }
+  return tasks.read_task(
+    run_settings.Settings({**defaults, **given}), model or config()
+  )
+
+
+def read_mnli(folder, model=None, purposes=("eval",)):
+  return read_task(
+    model, purposes, task_name="MNLI", data_dir=str(folder)
   )
 
 
@@ -47,19 +65,16 @@ def test_all_sets_that_are_scored_are_read_where_they_are(tmp_path):
   with pytest.raises(errors.InputError, match="no such file.*test_matched"):
     read_mnli(tmp_path, purposes=["predict"])
   with pytest.raises(errors.InputError, match="needs --data_dir"):
-    tasks.read_official(
-      "mnli", None, purposes=["eval"], language=None, config=config(),
-      metrics=[],
-    )
+    read_task(purposes=["eval"], task_name="mnli")
 
 
 def test_a_trained_model_keeps_the_order_of_its_classes(tmp_path):
   write_mnli(tmp_path, "train", "dev_matched")
   order = ("entailment", "neutral", "contradiction")
   theirs = config(id2label={str(n): name for n, name in enumerate(order)})
-  assert read_mnli(tmp_path, config=theirs).labels == order
+  assert read_mnli(tmp_path, theirs).labels == order
   # Not if it learns them anew.
-  task = read_mnli(tmp_path, config=theirs, purposes=["train", "eval"])
+  task = read_mnli(tmp_path, theirs, purposes=["train", "eval"])
   assert task.labels == NLI
 
 
@@ -82,9 +97,7 @@ def named(*names):
 def test_other_names_of_a_tasks_classes_are_known(
   caplog, task, learned, labels
 ):
-  read = tasks.read_official(
-    task, None, purposes=[], language=None, config=named(*learned), metrics=[]
-  )
+  read = read_task(named(*learned), task_name=task)
   assert read.labels == labels and not caplog.records
   # F1 is of the official positive class, whatever its place.
   assert len(labels) > 2 or labels[read.positive] in ("1", "pos")
@@ -96,9 +109,7 @@ def test_other_names_of_a_tasks_classes_are_known(
    ("mnli", ["entailment", "Entailment", "neutral"])],
 )
 def test_names_that_nobody_knows_are_said(caplog, task, learned):
-  read = tasks.read_official(
-    task, None, purposes=[], language=None, config=named(*learned), metrics=[]
-  )
+  read = read_task(named(*learned), task_name=task)
   assert read.labels == read.official.labels
   (record,) = caplog.records
   assert record.levelname == "WARNING"
@@ -109,39 +120,30 @@ def test_names_that_nobody_knows_are_said(caplog, task, learned):
 def test_a_model_of_another_kind_is_refused(files):
   numbers = config(problem_type="regression")
   with pytest.raises(errors.InputError, match="task is single, .*regression"):
-    tasks.read_official(
-      "mrpc", None, purposes=[], language=None, config=numbers, metrics=[]
-    )
+    read_task(numbers, task_name="mrpc")
   evaluated = {"eval": files["eval"]}
   with pytest.raises(errors.InputError, match="task is single, .*regression"):
-    read_own(evaluated, kind="single", labels=["good", "bad"], config=numbers)
+    read_own(evaluated, numbers, task_kind="single", labels=["good", "bad"])
   # What is trained may become another kind; if not told, it stays.
-  assert read_own(files, kind="single", config=numbers).kind == "single"
+  assert read_own(files, task_kind="single", model=numbers).kind == "single"
   with pytest.raises(errors.InputError, match="'good' is no number"):
-    read_own(files, config=numbers)
+    read_own(files, model=numbers)
 
 
 def test_a_task_of_several_languages_says_which():
   for given, name in ((None, "xnli, zh"), ("de", "xnli, de")):
-    task = tasks.read_official(
-      "XNLI", None, purposes=[], language=given, config=config(), metrics=[]
-    )
+    task = read_task(task_name="XNLI", language=given)
     assert task.name == name
 
 
 def test_a_diagnostic_set_has_nothing_to_learn(tmp_path):
   with pytest.raises(errors.InputError, match="AX has no train data"):
-    tasks.read_official(
-      "ax", str(tmp_path), purposes=["train"], language=None,
-      config=config(), metrics=[],
-    )
+    read_task(purposes=["train"], task_name="ax", data_dir=str(tmp_path))
 
 
-def read_own(paths, **changes):
-  options = {"kind": None, "labels": [], "config": config(), "metrics": []}
-  return tasks.read_own(
-    paths, own_data.Columns(), **{**options, **changes}
-  )
+def read_own(paths, model=None, **given):
+  files = {f"{name}_file": path for name, path in paths.items()}
+  return read_task(model, paths, **files, **given)
 
 
 @pytest.fixture
@@ -165,9 +167,9 @@ def test_classes_are_those_given_learned_or_known_to_the_model(files):
   with pytest.raises(errors.InputError, match="no classes known"):
     read_own(evaluated)
   known = named("good", "bad")
-  assert read_own(evaluated, config=known).labels == ("good", "bad")
+  assert read_own(evaluated, model=known).labels == ("good", "bad")
   assert read_own(
-    evaluated, config=named("LABEL_0", "LABEL_1"), labels=["bad", "good"]
+    evaluated, model=named("LABEL_0", "LABEL_1"), labels=["bad", "good"]
   ).labels == ("bad", "good")
 
 
@@ -185,26 +187,26 @@ def test_classes_that_a_model_does_not_have_are_refused(
   files, learned, given, said
 ):
   with pytest.raises(errors.InputError, match=said):
-    read_own({"eval": files["eval"]}, config=named(*learned), labels=given)
+    read_own({"eval": files["eval"]}, model=named(*learned), labels=given)
 
 
 def test_a_model_knows_its_kind(tmp_path):
   path = write(tmp_path / "a.jsonl", '{"text": "a", "label": ["x", "y"]}')
   known = config(id2label={"0": "x", "1": "y"},
                  problem_type="multi_label_classification")
-  task = read_own({"eval": path}, config=known)
+  task = read_own({"eval": path}, model=known)
   assert task.kind == "multi_label"
   assert task.splits["eval"].examples[0].label == ("x", "y")
   # What is trained anew may be told its kind.
   numbers = write(tmp_path / "b.csv", "text,label", "a,1.5", "b,2")
-  task = read_own({"train": numbers}, config=known, kind="regression")
+  task = read_own({"train": numbers}, model=known, task_kind="regression")
   assert task.labels == () and task.metrics == ("pearson", "spearman")
   with pytest.raises(errors.InputError, match="problem_type"):
     tasks.model_kind(config(problem_type="other"))
   with pytest.raises(errors.InputError, match="--task_name=swag"):
-    read_own({"eval": path}, config=config(problem_type="multiple_choice"))
+    read_own({"eval": path}, model=config(problem_type="multiple_choice"))
   with pytest.raises(errors.InputError, match="regression has none"):
-    read_own({"train": numbers}, kind="regression", labels=["a"])
+    read_own({"train": numbers}, task_kind="regression", labels=["a"])
 
 
 def test_the_configuration_tells_what_was_trained(files):
@@ -265,3 +267,14 @@ def test_class_weights_are_for_classes(files):
   assert weights == [2, 2, 2]
   with pytest.raises(errors.InputError, match="this task is regression"):
     tasks.class_weights("1", task._replace(kind="regression"))
+
+
+@pytest.mark.parametrize(
+  "text, message", [(None, "no such file"), ("x = 1", "adds no task: it must")]
+)
+def test_a_python_file_that_adds_no_task(tmp_path, text, message):
+  path = tmp_path / "mood.py"
+  if text:
+    path.write_text(text)
+  with pytest.raises(errors.InputError, match=message):
+    tasks.load_task_module(str(path))

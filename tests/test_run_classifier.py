@@ -10,8 +10,9 @@ import pytest
 import modeling
 import script_runner
 from checkpoints import model_folder, weight_files
-from classification import classifier, input_data, own_data, tasks
+from classification import classifier, data, input_data, tasks
 from common import tfrecord
+from test_classification_tasks import read_task
 
 GOLDEN = script_runner.ROOT / "tests" / "golden" / "classifier"
 CONFIG = {
@@ -38,20 +39,16 @@ LETTERS = "##" + " ##".join("abcdefghijklmnopqrstuvwxyz")
   ],
 )
 def test_features_are_the_originals(tmp_path, task, split, purpose, length):
-  config = modeling.BertConfig(vocab_size=10)
-  read = tasks.read_official(
-    task, str(GOLDEN / task), purposes=[purpose], language=None, config=config,
-    metrics=[],
+  read = read_task(
+    purposes=[purpose], task_name=task, data_dir=str(GOLDEN / task)
   )
   assert read.splits[purpose].name == split
-  limits = {"train": 0, "eval": 0, "predict": 0}
-  splits = tasks.used(read.splits, limits)
   kind = "chinese" if task == "xnli" else "uncased"
   options = input_data.InputOptions(
     kind=read.kind, labels=read.labels, max_seq_length=length,
     vocab_file=str(GOLDEN / f"vocab_{kind}.txt"),
   )
-  data = input_data.prepare_all(str(tmp_path), splits, options)[purpose]
+  data = input_data.prepare_all(str(tmp_path), read.splits, options)[purpose]
   records = list(tfrecord.read_records(data.records))
   with np.load(GOLDEN / "features.npz") as golden:
     prefix = f"{task}_{purpose}/"
@@ -348,9 +345,9 @@ def test_a_frozen_encoder_is_left_as_it_was(trained, folder, tmp_path):
   kept = tmp_path / "run" / "train.features.tf_record"
   assert tfrecord.count_records(str(kept)) == 144
   # What was drawn can be read by the same flags, and is what was scored.
-  columns = own_data.Columns("review", label="opinion")
+  columns = data.Columns("review", label="opinion")
   train, scored, whole = (
-    [e[1:4] for e in own_data.read(str(path), columns)]
+    [e[1:4] for e in data.read(str(path), columns)]
     for path in (
       tmp_path / "run" / "train_split.jsonl",
       tmp_path / "run" / "eval_split.jsonl", folder / "train.csv",

@@ -9,12 +9,11 @@ character, so that the order of the rows plays no part. Bad rows are reported
 together, or skipped, counted and listed.
 """
 
-import array
 import copy
 import itertools
 import math
 import os
-from typing import NamedTuple
+from typing import Callable, Iterator, NamedTuple
 
 import numpy as np
 from absl import logging
@@ -22,20 +21,15 @@ from absl import logging
 from classification import labelled_examples, tables
 from common import errors, file_io, json_files
 
+Example = labelled_examples.Example
 CSV, TSV, JSON_LINES = "csv", "tsv", "jsonl"
 FORMATS = (CSV, TSV, JSON_LINES)
 SKIPPED_FILE_NAME = "skipped_rows.tsv"
+_LARGEST_SCORE = float(np.finfo(np.float32).max)  # What the records hold.
 
 
 class Columns(NamedTuple):
-  """The names of the columns.
-
-  Attributes:
-    text_a: of the text.
-    text_b: of the second text; None if there is one text.
-    label: of the label; None to read texts alone.
-    id: of the rows' names; None to number them.
-  """
+  """The names of the columns; None: there is none, or it is not read."""
 
   text_a: str = "text"
   text_b: str | None = None
@@ -44,12 +38,9 @@ class Columns(NamedTuple):
 
 
 class BadRow(NamedTuple):
-  """A row that no example could be made of.
+  """A row that no example could be made of, and what is wrong with it.
 
-  Attributes:
-    path: of its file.
-    line: the number of the line that it begins at, from 1.
-    fault: what is wrong with it, and what to do.
+  `line` is the number of the line that it begins at, from 1.
   """
 
   path: str
@@ -67,12 +58,11 @@ class TableOptions(NamedTuple):
     kind: SINGLE: labels are names, or numbers used as names; REGRESSION:
       numbers; MULTI_LABEL: several names, or none, in one column, separated by
       `separator` or in a JSON list.
-    separator: str, for MULTI_LABEL.
     file_format: one of FORMATS; None to tell from the end of the name.
-    quoted: whether a TSV has quotes like a CSV; None for the format's own.
-    encoding: such as "latin-1"; None to detect UTF-8 and UTF-16.
+    quoted: whether a TSV has quotes like a CSV.
     delimiter: the character between the columns of a CSV; None to tell from
       its header.
+    encoding: such as "latin-1"; None to detect UTF-8 and UTF-16.
     labels: the classes that there may be; empty for any.
     skips_bad_rows: whether bad rows are skipped instead of refused.
   """
@@ -80,99 +70,122 @@ class TableOptions(NamedTuple):
   kind: str = labelled_examples.SINGLE
   separator: str | None = None
   file_format: str | None = None
-  quoted: bool | None = None
-  encoding: str | None = None
+  quoted: bool = False
   delimiter: str | None = None
+  encoding: str | None = None
   labels: tuple = ()
   skips_bad_rows: bool = False
 
 
-def read(path, columns, *, split="train", skipped=None, **options):
-  """Reads examples.
+def examples_of(
+  table: tables.Table, make: Callable[[int, list, str], Example | None]
+) -> Iterator[Example | BadRow]:
+  """Yields what each row of a table is, in order.
 
   Args:
-    path: UTF-8 text with a header, or a JSON object on each line.
-    columns: Columns.
-    split: the first part of the names of rows without ids: "train-1".
-    skipped: list that bad rows are added to, as BadRow, where they are
-      skipped.
-    **options: of TableOptions.
-
-  Returns:
-    List of Example.
-
-  Raises:
-    InputError: the file is missing or has none of the columns; or rows are
-      bad and not skipped: too few columns, an empty text, no label or an
-      unknown one, an id that comes again. File and line are named of each, a
-      record of several lines by the first.
+    make: function of a row's number (from 1; bad ones count), values and
+      place. It raises InputError for a bad one; None: it is left out.
   """
-  options = TableOptions(**options)
-  examples, bad = [], []
-  for found in _rows(path, columns, split, options):
-    (bad if isinstance(found, BadRow) else examples).append(found)
-  _report_bad_rows(bad, len(examples) + len(bad), options.skips_bad_rows)
-  if skipped is not None:
-    skipped.extend(bad)
-  return examples
+  for number, (line, values, fault) in enumerate(table.rows, 1):
+    try:
+      if fault is not None:
+        raise errors.InputError(fault)
+      found = make(number, values, f"{table.path}:{line}")
+    except errors.InputError as error:
+      found = BadRow(table.path, line, str(error))
+    if found is not None:
+      yield found
+
+
+def read(path: str, columns: Columns, **options) -> list[Example]:
+  """Returns the examples of a file; takes and raises what ExampleStream does.
+  """
+  return list(ExampleStream(path, columns, **options))
 
 
 class ExampleStream:
   """The examples of a file, read anew each time that they are asked for.
 
   Memory holds one at a time, whatever the size of the file, besides the bad
-  rows; of ids it holds eight bytes each while the file is checked.
+  rows and, where there is a column of ids, the ids.
   """
 
-  def __init__(self, path, columns, *, split, skipped=None, **options):
-    """Checks the whole file; takes and raises what `read` does."""
-    options = TableOptions(**options)
-    self._arguments = (path, columns, split, options)
-    self._limit = None
-    hashes = array.array("q")
-    bad = self._check(frozenset(), hashes)
-    if columns.id:
-      # Only ids whose hashes come again are compared.
-      values, counts = np.unique(hashes, return_counts=True)
-      if (counts > 1).any():
-        bad = self._check(frozenset(values[counts > 1].tolist()))
-    _report_bad_rows(bad, self._count + len(bad), options.skips_bad_rows)
+  def __init__(
+    self,
+    path: str,
+    columns: Columns,
+    *,
+    split: str = "train",
+    skipped: list | None = None,
+    **options,
+  ):
+    """Checks the whole file.
+
+    Args:
+      path: a header and rows, or a JSON object on each line.
+      split: the first part of the names of rows without ids: "train-1".
+      skipped: list that bad rows are added to, as BadRow, where they are
+        skipped.
+      **options: of TableOptions.
+
+    Raises:
+      InputError: the file is missing or lacks a column; or rows are bad and
+        not skipped: too few columns, an empty text, no label or an unknown
+        one, an id that comes again. File and line are named of each, a record
+        of several lines by the first.
+    """
+    self._path, self._columns, self._split = path, columns, split
+    self._options = TableOptions(**options)
+    bad, self._count = [], 0
+    for found in self._rows():
+      if isinstance(found, BadRow):
+        bad.append(found)
+      else:
+        self._count += 1
+    skips = self._options.skips_bad_rows
+    _report_bad_rows(bad, self._count + len(bad), skips)
     if skipped is not None:
       skipped.extend(bad)
 
-  def _check(self, repeated, hashes=None):
-    """Counts the examples; returns the bad rows.
+  def _rows(self):
+    """Yields the Example or the BadRow of each row.
 
-    Args:
-      repeated: as of `_rows`.
-      hashes: array that those of the ids are added to; None: they are not.
+    Rows are numbered with the bad ones: what is wrong with one must not rename
+    the others.
     """
-    self._repeated, self._count, bad = repeated, 0, []
-    for found in _rows(*self._arguments, repeated):
-      if isinstance(found, BadRow):
-        bad.append(found)
-        continue
-      self._count += 1
-      if hashes is not None:
-        hashes.append(hash(found.guid))
-    return bad
+    columns, options, first_places = self._columns, self._options, {}
+    table = _open_table(self._path, columns, options)
+    places = [name and tables.column(table, name) for name in columns]
+
+    def make(number, row, place):
+      values = Columns(*(None if n is None else row[n] for n in places))
+      name = f"{self._split}-{number}"
+      example = Example(
+        _name(values.id, columns.id) if columns.id else name,
+        _text(values.text_a, columns.text_a),
+        _text(values.text_b, columns.text_b),
+        _label(values.label, options) if columns.label else None,
+        place=place,
+      )
+      # Numbers cannot come twice.
+      if columns.id:
+        labelled_examples.check_new_id(example, first_places)
+      return example
+
+    return examples_of(table, make)
 
   def __len__(self):
-    return self._count if self._limit is None else self._limit
+    return self._count
 
   def __iter__(self):
-    found = (
-      row
-      for row in _rows(*self._arguments, self._repeated)
-      if not isinstance(row, BadRow)
-    )
+    found = (row for row in self._rows() if not isinstance(row, BadRow))
     count = 0
     for count, example in enumerate(itertools.islice(found, len(self)), 1):
       yield example
     if count < len(self):
       raise errors.InputError(
-        f"{self._arguments[0]} has {count} rows and had {len(self)} when it "
-        "was checked: it was changed meanwhile; run again"
+        f"{self._path} has {count} rows and had {len(self)} when it was "
+        "checked: it was changed meanwhile; run again"
       )
 
   def __getitem__(self, key):
@@ -184,41 +197,8 @@ class ExampleStream:
     if (start, step) != (0, 1):
       raise ValueError(f"{key}: only the first examples can be taken")
     part = copy.copy(self)
-    part._limit = stop
+    part._count = stop
     return part
-
-
-def _rows(path, columns, split, options, repeated=None):
-  """Yields the Example or the BadRow of each row, in order.
-
-  Rows are numbered with the bad ones: what is wrong with one must not rename
-  the others.
-
-  Args:
-    path, columns, split: as of `read`.
-    options: TableOptions.
-    repeated: hashes of the ids that may come again; None: any id may.
-  """
-  table = _open_table(path, columns, options)
-  place_of = {name: tables.column(table, name) for name in columns if name}
-  first_places = {}
-  for number, (line, row, fault) in enumerate(table.rows, 1):
-    try:
-      if fault is not None:
-        raise errors.InputError(fault)
-      values = Columns(
-        *(row[place_of[name]] if name else None for name in columns)
-      )
-      example = _example(values, columns, options, f"{path}:{line}")
-      # Numbers cannot come twice.
-      if not columns.id:
-        example = example._replace(guid=f"{split}-{number}")
-      elif repeated is None or hash(example.guid) in repeated:
-        _check_new_id(example, first_places)
-    except errors.InputError as error:
-      yield BadRow(path, line, str(error))
-    else:
-      yield example
 
 
 def _report_bad_rows(bad, count, skips):
@@ -234,28 +214,23 @@ def _report_bad_rows(bad, count, skips):
     return
   if len(bad) == 1:
     raise errors.InputError(str(bad[0]))
-  advice = "fix them, or pass --on_bad_row=skip"
-  if skips:
-    advice = "no row is left"
+  advice = "no row is left" if skips else "fix them, or pass --on_bad_row=skip"
   raise errors.InputError(
     f"{bad[0].path}: {len(bad)} of {count} rows are bad; {advice}:"
     f"{errors.listed(bad)}"
   )
 
 
-def write_skipped(path, rows):
-  """Writes a table of BadRows: file, line, what is wrong."""
+def write_skipped(path: str, rows: list[BadRow]) -> None:
+  """Writes a table of bad rows: file, line, what is wrong."""
   lines = ["file\tline\tfault\n"]
   for row in rows:
-    fault = " ".join(row.fault.split())
-    lines.append(f"{row.path}\t{row.line}\t{fault}\n")
+    lines.append(f"{row.path}\t{row.line}\t{' '.join(row.fault.split())}\n")
   file_io.write_text(path, "".join(lines))
   logging.warning("%d bad rows were skipped; they are in %s", len(rows), path)
 
 
-def write(
-  path: str, examples: list[labelled_examples.Example], columns: Columns
-) -> None:
+def write(path: str, examples: list[Example], columns: Columns) -> None:
   """Writes examples as JSON lines, which the same Columns read again."""
   lines = []
   for example in examples:
@@ -264,26 +239,6 @@ def write(
       {name: value for name, value in zip(columns, values) if name}
     ))
   file_io.write_text(path, "".join(lines))
-
-
-def _example(values, columns, options, place):
-  """Returns the Example of a row's values, with no guid if there is no id."""
-  guid, label = "", None
-  if columns.id:
-    guid = _name(values.id, columns.id)
-  if columns.label:
-    label = _label(values.label, options)
-  return labelled_examples.Example(
-    guid, _text(values.text_a, columns.text_a),
-    _text(values.text_b, columns.text_b), label, place=place,
-  )
-
-
-def _check_new_id(example, first_places):
-  """Refuses an id that another row of the file has."""
-  first = first_places.setdefault(example.guid, example.place)
-  if first != example.place:
-    raise errors.InputError(labelled_examples.duplicate_id(example.guid, first))
 
 
 def _open_table(path, columns, options):
@@ -295,22 +250,25 @@ def _open_table(path, columns, options):
       f"{path}: neither .csv, .tsv nor .jsonl at the end; name the format: "
       f"{', '.join(FORMATS)}"
     )
-  # None: not asked for.
   names = [name for name in columns if name]
   if len(set(names)) < len(names):
     raise errors.InputError(
       f"one column is named twice: {', '.join(names)}; texts, label and id "
       "need a column each"
     )
+  encoding = options.encoding
   if file_format == JSON_LINES:
-    return tables.open_json_lines(path, names, encoding=options.encoding)
+    return tables.open_json_lines(path, names, encoding=encoding)
   if file_format == TSV and not options.quoted:
-    return tables.open_tsv(path, encoding=options.encoding)
+    return tables.open_tsv(path, encoding=encoding)
   # A TSV with quotes is a CSV with tabs.
   delimiter = "\t" if file_format == TSV else options.delimiter
   return tables.open_csv(
-    path, delimiter=delimiter, names=names, encoding=options.encoding
+    path, delimiter=delimiter, names=names, encoding=encoding
   )
+
+
+# Values. Each raises InputError, to which the place is added above.
 
 
 def _text(value, column):
@@ -334,7 +292,7 @@ def _name(value, column):
       f"{value!r:.40} is no id; every row needs a text or a whole number in "
       f"{column!r}"
     )
-  return labelled_examples.checked_name(value)
+  return value
 
 
 def _label(value, options):
@@ -390,8 +348,8 @@ def _score(value):
   # Overflow: of a whole number of 400 digits.
   except (TypeError, ValueError, OverflowError):
     score = math.nan
-  # float() also reads "nan" and "inf"; the records hold float32.
-  if not abs(score) <= float(np.finfo(np.float32).max):
+  # float() also reads "nan" and "inf".
+  if not abs(score) <= _LARGEST_SCORE:
     raise errors.InputError(
       f"label {value!r:.40} is no number that float32 holds; regression needs "
       "one in every row"
@@ -399,17 +357,11 @@ def _score(value):
   return score
 
 
-def label_list(examples):
+def label_list(examples: list[Example]) -> list[str]:
   """Returns the classes of examples, sorted.
 
   By size if all of them are finite numbers, else by their characters: the
   order is that of the model's outputs and must not depend on that of the rows.
-
-  Args:
-    examples: list of Example, not of regression.
-
-  Returns:
-    List of str.
 
   Raises:
     InputError: there are fewer than two classes, so nothing to learn;
