@@ -101,13 +101,18 @@ def verify(settings, source, conversion):
   The last four lines are the verdict: the outputs, the weights, the other
   programs, the vocabulary.
   """
-  rows = comparison.compare(source, settings.output, settings.architecture)
-  if settings.verbose:
-    for who, output, difference in rows:
-      print(f"verify: {output}: largest difference {difference:.2g} ({who})")
-  largest = max(difference for _, _, difference in rows)
+  compared = comparison.compare(
+    source, settings.output, settings.architecture
+  )
+  differences = []
+  for who, outputs in compared.items():
+    for output, difference in outputs.items():
+      differences.append(difference)
+      if settings.verbose:
+        print(f"verify: {output}: largest difference {difference:.2g} ({who})")
+  largest = max(differences)
   # NaN on either side is not the same.
-  same = largest <= TOLERANCE
+  same = all(difference <= TOLERANCE for difference in differences)
   print(
     f"outputs: {'the same' if same else 'DIFFERENT'} (largest difference "
     f"{largest:.2g}, rounding stays below {TOLERANCE:g})"
@@ -116,8 +121,7 @@ def verify(settings, source, conversion):
     f"weights: {len(conversion.names)} carried over, "
     f"{len(conversion.left_out)} left out"
   )
-  peers = comparison.describe_peers(source, rows, settings.to)
-  print(f"other programs: {peers}")
+  print(f"other programs: {comparison.describe_peers(compared)}")
   print(f"vocabulary: {comparison.describe_vocabulary(source)}")
   if not same:
     raise errors.InputError(

@@ -14,9 +14,11 @@ import numpy as np
 import tensorflow as tf
 
 import heads
+import modeling
 from checkpoints import (
   converter,
   huggingface,
+  model_garden,
   tokenizer_files,
   transformers_run,
   weight_files,
@@ -25,14 +27,9 @@ from checkpoints import (
 from common import errors, file_io
 from variants import registry, vocabularies
 
-# Kind of a checkpoint -> the program that it was made for.
-_PEERS = {
-  huggingface.Reader.kind: "transformers",
-  "Model Garden": "tf-models-official",
-}
-_KINDS = {
-  "huggingface": huggingface.Reader.kind, "model_garden": "Model Garden",
-}
+# {name of an output: float32 array}
+Outputs = dict[str, np.ndarray]
+
 # For the share of unknown pieces. A vocabulary of any language has Latin
 # letters; more than a tenth unknown is a sign of another one's vocabulary.
 _SAMPLE = (
@@ -47,7 +44,9 @@ _RUN_TRANSFORMERS = (
 )
 
 
-def random_batch(config, seed=0):
+def random_batch(
+  config: modeling.BertConfig, seed: int = 0
+) -> tuple[np.ndarray, ...]:
   """Returns input_ids, input_mask, segment_ids: int32 arrays [3, T]."""
   rng = np.random.RandomState(seed)
   length = min(config.max_position_embeddings, 32)
@@ -60,17 +59,19 @@ def random_batch(config, seed=0):
   return tuple(values.astype(np.int32) for values in (ids, mask, types))
 
 
-def compare(source, output, architecture=None):
+def compare(
+  source: converter.Source, output: str, architecture: str | None = None
+) -> dict[str, dict[str, float]]:
   """Runs both ends in every way that is installed.
 
   Args:
-    source: converter.Source.
     output: folder that `converter.convert` wrote.
     architecture: class of transformers; by default found from the names.
 
   Returns:
-    list of (who ran which end, output, largest difference from what this
-    project computes from the input).
+    dict from who ran which end, such as "transformers, input", to a dict from
+    output to its largest difference from what this project computes from the
+    input: {} for who could not run.
   """
   architecture = architecture or weight_names.architecture_of(
     source.reader.shapes, registry.name_of(source.config)
@@ -80,58 +81,44 @@ def compare(source, output, architecture=None):
   expected = our_outputs(source, architecture, batch)
   # Read back from the files, as anybody else would read them.
   result = converter.open_source(output)
-  rows = [
-    ("this project, output", name, difference)
-    for name, difference in _differences(
-      expected, our_outputs(result, architecture, batch)
-    )
-  ]
+  ran = {"this project, output": our_outputs(result, architecture, batch)}
   for end, opened in (("input", source), ("output", result)):
-    peer, outputs = _peer_outputs(opened, architecture, batch)
-    rows += [
-      (f"{peer}, {end}", name, difference)
-      for name, difference in _differences(expected, outputs)
-    ]
-  return rows
-
-
-def describe_peers(source, rows, kind):
-  """Says which other programs ran an end, and which are not installed.
-
-  Args:
-    source: converter.Source.
-    rows: what `compare` returned.
-    kind: of the output, a key of converter.WRITERS.
-  """
-  # The programs that could run one of the two ends.
-  kinds = {huggingface.Reader.kind, "Model Garden"} & {
-    source.reader.kind, _KINDS.get(kind)
+    if opened.reader.kind in _PEERS:
+      peer, outputs = _PEERS[opened.reader.kind]
+      ran[f"{peer}, {end}"] = outputs(opened, architecture, batch)
+  return {
+    who: {
+      name: float(np.max(np.abs(expected[name] - found[name])))
+      for name in expected.keys() & found.keys()
+    }
+    for who, found in ran.items()
   }
-  if not kinds:
-    return "none computes either kind but the original, which is not run"
+
+
+def describe_peers(compared: dict[str, dict[str, float]]) -> str:
+  """Says which other programs ran an end, and which are not installed."""
   said = []
-  for peer in sorted(_PEERS[kind] for kind in kinds):
-    ends = [
-      end
-      for end in ("input", "output")
-      if any(who == f"{peer}, {end}" for who, _, _ in rows)
-    ]
-    said.append(
-      f"{peer} ran the {' and the '.join(ends)}" if ends
-      else f"{peer} did NOT run (not installed, or it cannot read the files)"
-    )
-  return "; ".join(said)
+  for peer in sorted(peer for peer, _ in _PEERS.values()):
+    ends = [end for end in ("input", "output") if f"{peer}, {end}" in compared]
+    ran = [end for end in ends if compared[f"{peer}, {end}"]]
+    if ran:
+      said.append(f"{peer} ran the {' and the '.join(ran)}")
+    elif ends:
+      said.append(
+        f"{peer} did NOT run (not installed, or it cannot read the files)"
+      )
+  return "; ".join(said) or (
+    "none computes either kind but the original, which is not run"
+  )
 
 
-def describe_vocabulary(source):
+def describe_vocabulary(source: converter.Source) -> str:
   """Says how many tokens there are, and how much of a text is unknown."""
   if not source.vocab_file:
     return "none next to the input"
-  lower = converter.known_case(source)
-  if lower is None:
-    lower = not tokenizer_files.has_capitals(source.vocab_file)
   tokenizer = vocabularies.make_tokenizer(
-    source.vocab_file, do_lower_case=lower
+    source.vocab_file,
+    do_lower_case=tokenizer_files.likely_case(source.vocab_file),
   )
   pieces = tokenizer.tokenize(_SAMPLE)
   share = pieces.count(tokenizer.unk_token) / len(pieces)
@@ -142,32 +129,18 @@ def describe_vocabulary(source):
   )
 
 
-def _differences(expected, found):
-  for name in expected.keys() & found.keys():
-    yield name, float(np.max(np.abs(expected[name] - found[name])))
-
-
-def _peer_outputs(source, architecture, batch):
-  """Returns (name of the peer, its outputs; {} where it cannot be run)."""
-  kind = source.reader.kind
-  if kind == huggingface.Reader.kind:
-    return _PEERS[kind], huggingface_outputs(source, architecture, batch)
-  if kind == "Model Garden":
-    return _PEERS[kind], model_garden_outputs(source, batch)
-  return "", {}
-
-
-def our_outputs(source, architecture, batch):
-  """Returns {output: float32 array} of this project's model."""
+def our_outputs(source: converter.Source, architecture: str, batch) -> Outputs:
+  """Returns what this project's model computes."""
   config, shapes = source.config, source.reader.shapes
   bert = registry.make_encoder(config)
   weight_files.load(
     bert.variables, source.reader, allowed_missing=["^bert/pooler/"]
   )
   output = bert(*map(tf.constant, batch))
-  found = {"sequence_output": output.sequence_output}
+  sequence, pooled = output.sequence_output, output.pooled_output
+  found = {"sequence_output": sequence}
   if "bert/pooler/dense/kernel" in shapes:
-    found["pooled_output"] = output.pooled_output
+    found["pooled_output"] = pooled
 
   def run(head, *inputs):
     weight_files.load(head.variables, source.reader)
@@ -177,38 +150,35 @@ def our_outputs(source, architecture, batch):
     rows, length = batch[0].shape
     # All positions: the head gathers what it is told to.
     everywhere = tf.tile(tf.range(length)[None], [rows, 1])
-    found["masked_lm"] = run(
-      heads.MaskedLMHead(config, bert.word_embeddings),
-      output.sequence_output,
-      everywhere,
-    )
+    head = heads.MaskedLMHead(config, bert.word_embeddings)
+    found["masked_lm"] = run(head, sequence, everywhere)
   if "cls/seq_relationship/output_bias" in shapes:
-    head = heads.NextSentenceHead(config)
-    found["next_sentence"] = run(head, output.pooled_output)
+    found["next_sentence"] = run(heads.NextSentenceHead(config), pooled)
   if "cls/squad/output_bias" in shapes:
-    head = heads.SpanHead(config)
-    found["start"], found["end"] = run(head, output.sequence_output)
+    found["start"], found["end"] = run(heads.SpanHead(config), sequence)
   if "output_bias" in shapes:
     count = shapes["output_bias"][0]
     # The two classes have the same names: only the architecture tells.
     if architecture.endswith("ForTokenClassification"):
       head = heads.TokenClassificationHead(config, count)
-      found["labels"] = run(head, output.sequence_output)
+      found["labels"] = run(head, sequence)
     else:
       head = heads.ClassificationHead(config, count)
-      found["labels"] = run(head, output.pooled_output)
+      found["labels"] = run(head, pooled)
   return {name: value.numpy() for name, value in found.items()}
 
 
-def transformers_is_installed():
+def transformers_is_installed() -> bool:
   """Whether models of Hugging Face can be run."""
   return all(
     importlib.util.find_spec(name) for name in ("torch", "transformers")
   )
 
 
-def huggingface_outputs(source, architecture, batch):
-  """Returns {output: array} of transformers; {} where it is not installed.
+def huggingface_outputs(
+  source: converter.Source, architecture: str, batch
+) -> Outputs:
+  """Returns what transformers computes; {} where it is not installed.
 
   Raises:
     InputError: it cannot run the model.
@@ -262,8 +232,11 @@ def make_model_garden_encoder(config):
   )
 
 
-def model_garden_outputs(source, batch):
-  """Returns {output: array} of BertEncoderV2; {} without tf-models-official."""
+def model_garden_outputs(
+  source: converter.Source, architecture: str, batch
+) -> Outputs:
+  """Returns what BertEncoderV2 computes; {} without tf-models-official."""
+  del architecture  # It computes no head.
   try:
     encoder = make_model_garden_encoder(source.config)
   except ImportError:
@@ -280,3 +253,10 @@ def model_garden_outputs(source, batch):
   return {
     name: output[name].numpy() for name in ("sequence_output", "pooled_output")
   }
+
+
+# Kind of a checkpoint -> the program that it was made for, and how that runs.
+_PEERS = {
+  huggingface.Reader.kind: ("transformers", huggingface_outputs),
+  model_garden.Reader.kind: ("tf-models-official", model_garden_outputs),
+}

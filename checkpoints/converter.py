@@ -13,7 +13,7 @@ import contextlib
 import filecmp
 import os
 import shutil
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import tensorflow as tf
 from absl import logging
@@ -21,6 +21,7 @@ from absl import logging
 import modeling
 from checkpoints import (
   huggingface,
+  model_folder,
   model_garden,
   tokenizer_files,
   weight_files,
@@ -29,38 +30,35 @@ from checkpoints import (
 from common import config_formats, errors, file_io, json_files
 from variants import registry, vocabularies
 
-CHECKPOINT = "bert_model.ckpt"
-
 
 class Source(NamedTuple):
-  """A model to convert.
+  """A model to convert; `reader`: see `weight_files.open_reader`."""
 
-  Attributes:
-    reader: see `weight_files.open_reader`.
-    config: modeling.BertConfig.
-    vocab_file: path, or None.
-  """
-
-  reader: object
+  reader: weight_files.Reader
   config: modeling.BertConfig
-  vocab_file: Optional[str]
+  vocab_file: str | None
 
 
 class Conversion(NamedTuple):
   """What became of every value.
 
   Attributes:
-    names: dict from TF1 name to the name in the new file.
-    left_out: dict from name in the old file to the reason.
+    names: TF1 name -> the name in the new file.
+    left_out: name in the old file -> the reason.
     notes: sentences about what the numbers alone do not tell.
   """
 
-  names: dict
-  left_out: dict
-  notes: list
+  names: dict[str, str]
+  left_out: dict[str, str]
+  notes: list[str]
 
 
-def open_source(path, *, bert_config_file=None, vocab_file=None):
+def open_source(
+  path: str,
+  *,
+  bert_config_file: str | None = None,
+  vocab_file: str | None = None,
+) -> Source:
   """Opens a checkpoint with its configuration and vocabulary.
 
   Args:
@@ -78,11 +76,8 @@ def open_source(path, *, bert_config_file=None, vocab_file=None):
   # Before the first value is read.
   config.check_memory(registry.shapes)
   _check_shapes(reader, config)
-  vocab_file = (
-    vocab_file
-    or _in_its_folder(reader, vocabularies.LIST)
-    or _in_its_folder(reader, vocabularies.SENTENCEPIECE)
-  )
+  for name in (vocabularies.LIST, vocabularies.SENTENCEPIECE):
+    vocab_file = vocab_file or _in_its_folder(reader, name)
   if vocab_file:
     config.check_vocabulary(_vocabulary_size(vocab_file), vocab_file)
   return Source(reader, config, vocab_file)
@@ -150,11 +145,17 @@ def _check_shapes(reader, config):
       )
 
 
-def convert(source, output, kind, *, keep_optimizer_state=True, **options):
+def convert(
+  source: Source,
+  output: str,
+  kind: str,
+  *,
+  keep_optimizer_state: bool = True,
+  **options,
+) -> Conversion:
   """Writes a model as a folder of another kind.
 
   Args:
-    source: Source.
     output: folder; it must not exist, be empty, or hold the same already.
     kind: a key of WRITERS.
     keep_optimizer_state: whether Adam's moments and the step are written too;
@@ -163,15 +164,11 @@ def convert(source, output, kind, *, keep_optimizer_state=True, **options):
       `huggingface.write`. By default the class is found from the
       names, the case from a tokenizer_config.json or else the vocabulary.
 
-  Returns:
-    Conversion.
-
   Raises:
     InputError: the folder has other files, or the checkpoint cannot be read.
   """
-  _check_local(output)
   variant = registry.name_of(source.config)
-  _check_place(kind, variant)
+  _check_place(output, kind, variant)
   weights, left_out = _chosen(
     source.reader, kind, variant, keep_optimizer_state
   )
@@ -181,9 +178,6 @@ def convert(source, output, kind, *, keep_optimizer_state=True, **options):
   try:
     os.makedirs(temporary)
     names = WRITERS[kind](temporary, values, source, **options)
-    if source.vocab_file:
-      name = vocabularies.file_name(source.vocab_file)
-      shutil.copyfile(source.vocab_file, os.path.join(temporary, name))
     if not _holds_the_same(output, temporary):
       os.replace(temporary, output)
   finally:
@@ -193,10 +187,14 @@ def convert(source, output, kind, *, keep_optimizer_state=True, **options):
   return Conversion(names, left_out, _notes(source, kind))
 
 
-def _check_local(output):
+def _check_place(output, kind, variant):
   if file_io.is_remote(output):
     raise errors.InputError(
       f"{output} is not on a local disk; convert to one, then copy the folder"
+    )
+  if kind == "model_garden" and variant != "bert":
+    raise errors.InputError(
+      f"--to=model_garden has no place for {variant}; it is for BERT alone"
     )
 
 
@@ -225,13 +223,6 @@ def _holds_the_same(output, temporary):
   return True
 
 
-def _check_place(kind, variant):
-  if kind == "model_garden" and variant != "bert":
-    raise errors.InputError(
-      f"--to=model_garden has no place for {variant}; it is for BERT alone"
-    )
-
-
 def _chosen(reader, kind, variant, keep_optimizer_state):
   """Returns (names to convert, {name: why it is left out})."""
   count = weight_names.count_layers(reader.shapes)
@@ -255,72 +246,55 @@ def _chosen(reader, kind, variant, keep_optimizer_state):
 
 def _notes(source, kind):
   """Says what stays the same under another name."""
-  notes = list(source.reader.notes)
   function = source.config.hidden_act
-  if kind == "huggingface" and function in ("gelu", "gelu_erf"):
-    # The same word is another function there.
-    theirs = "gelu_new" if function == "gelu" else "gelu"
-    notes.append(
-      f"hidden_act {function} is the same function as their {theirs}, which "
-      "config.json says"
-    )
-  elif function == "gelu_erf":
-    notes.append(
-      "hidden_act is gelu_erf, the exact GELU: "
-      + (
-        "build the encoder with that activation"
-        if kind == "model_garden"
-        else "the original's code does not know it, this project does"
-      )
-    )
-  if kind == "model_garden" and function == "gelu":
-    notes.append("hidden_act is gelu, the one made with tanh: their default")
-  return notes
+  # The same word is another function at Hugging Face.
+  theirs = {"gelu": "gelu_new", "gelu_erf": "gelu"}.get(function)
+  exact = "hidden_act is gelu_erf, the exact GELU: "
+  notes = {
+    ("huggingface", function): f"hidden_act {function} is the same function as "
+                               f"their {theirs}, which config.json says",
+    ("model_garden", "gelu"): "hidden_act is gelu, the one made with tanh: "
+                              "their default",
+    ("model_garden", "gelu_erf"): f"{exact}build the encoder with that "
+                                  "activation",
+    ("tf1", "gelu_erf"): f"{exact}the original's code does not know it, this "
+                         "project does",
+  }
+  note = notes.get(("tf1" if kind == "tf2" else kind, function))
+  return [*source.reader.notes, *([note] if theirs and note else [])]
 
 
 def _write_tf1(folder, values, source):
-  weight_files.write_tf1(os.path.join(folder, CHECKPOINT), values)
-  _write_config(folder, source)
+  weight_files.write_tf1(os.path.join(folder, model_folder.CHECKPOINT), values)
   return {name: name for name in values}
 
 
 def _write_model_garden(folder, values, source):
-  prefix = os.path.join(folder, CHECKPOINT)
+  prefix = os.path.join(folder, model_folder.CHECKPOINT)
   with weight_files.temporary_prefix(prefix) as temporary:
-    names = model_garden.write(
+    return model_garden.write(
       temporary, values, source.config.num_attention_heads
     )
-  _write_config(folder, source)
-  return names
 
 
-def _write_config(folder, source):
-  file_io.write_text(
-    os.path.join(folder, "bert_config.json"), source.config.to_json_string()
-  )
-  do_lower_case = known_case(source)
-  if do_lower_case is not None:
-    tokenizer_files.write(
-      folder, do_lower_case, source.config.max_position_embeddings,
-      tokenizer_class=vocabularies.tokenizer_class(source.vocab_file),
-    )
+def _with_config(write):
+  """Returns a writer of the weights and of the files next to them."""
 
+  def write_all(folder, values, source):
+    names, case = write(folder, values, source), None
+    if source.vocab_file:
+      case = tokenizer_files.read_do_lower_case(source.vocab_file)
+    model_folder.write_config(folder, source.config, source.vocab_file, case)
+    return names
 
-def known_case(source):
-  """Returns the case that a file next to a vocabulary states, or None."""
-  if not source.vocab_file:
-    return None
-  return tokenizer_files.read_do_lower_case(source.vocab_file)
+  return write_all
 
 
 def _write_huggingface(
   folder, values, source, *, architecture=None, do_lower_case=None
 ):
-  if do_lower_case is None:
-    do_lower_case = known_case(source)
   if do_lower_case is None and source.vocab_file:
-    # A vocabulary with capitals is of no use to text without any.
-    do_lower_case = not tokenizer_files.has_capitals(source.vocab_file)
+    do_lower_case = tokenizer_files.likely_case(source.vocab_file)
   return huggingface.write(
     folder,
     values,
@@ -334,9 +308,9 @@ def _write_huggingface(
 # name of --to -> function of (folder, {TF1 name: value}, Source) that writes,
 # and returns {TF1 name: name in the file}
 WRITERS = {
-  "tf1": _write_tf1,
+  "tf1": _with_config(_write_tf1),
   # One layout: TensorFlow 2 finds values by name, too.
-  "tf2": _write_tf1,
+  "tf2": _with_config(_write_tf1),
   "huggingface": _write_huggingface,
-  "model_garden": _write_model_garden,
+  "model_garden": _with_config(_write_model_garden),
 }

@@ -38,7 +38,7 @@ _DTYPES = (
 )
 
 
-def is_checkpoint(path):
+def is_checkpoint(path: str) -> bool:
   """Whether a path is a .safetensors or .bin file or a folder with one."""
   endings = (".safetensors", ".safetensors.index.json", ".bin.index.json")
   # Any file may be called .bin; a folder too.
@@ -73,7 +73,7 @@ class Reader:
 
   kind = "Hugging Face"
 
-  def __init__(self, path):
+  def __init__(self, path: str):
     """Opens a folder, a .safetensors or .bin file or the index of several.
 
     Raises:
@@ -94,19 +94,20 @@ class Reader:
     else:
       self.variant = weight_names.variant_of(self._files)
     self._names, derived = weight_names.find(self.variant, self._files)
-    self.shapes = {
+    shapes = {
       tf1: tuple(self._files[name].get_slice(name).get_shape())
-      for tf1, (name, layout) in sorted(self._names.items())
+      for tf1, (name, _) in sorted(self._names.items())
     }
-    for tf1, (_, layout) in self._names.items():
-      # Known without reading: every other layout is of Model Garden alone.
-      if layout == "transposed":
-        self.shapes[tf1] = self.shapes[tf1][::-1]
+    self.shapes = {
+      # The only other layout there is.
+      tf1: shape[::-1] if self._names[tf1][1] == "transposed" else shape
+      for tf1, shape in shapes.items()
+    }
     self.notes = _notes(path, folder, derived, self._files)
     self._check_tied()
 
-  def read(self, name):
-    """Returns the value of one TF1 name as a numpy array."""
+  def read(self, name: str) -> np.ndarray:
+    """Returns the value of one TF1 name."""
     theirs, layout = self._names[name]
     value = self._files[theirs].get_tensor(theirs)
     # Exact: every such number is a float32. float64 stays what it is.
@@ -240,20 +241,23 @@ def _sentence_note(path, source):
 
 
 def write(
-  folder, weights, config, *, architecture=None, do_lower_case=None,
-  vocab_file=None
-):
-  """Writes config.json, model.safetensors and tokenizer_config.json.
+  folder: str,
+  weights: dict[str, np.ndarray],
+  config: dict,
+  *,
+  architecture: str | None = None,
+  do_lower_case: bool | None = None,
+  vocab_file: str | None = None,
+) -> dict[str, str]:
+  """Writes weights, configuration, vocabulary and the tokenizer's file.
 
   Args:
     folder: an existing folder.
-    weights: dict from TF1 name to numpy array.
-    config: dict of a bert_config.json.
+    weights: by TF1 name.
+    config: as in a bert_config.json.
     architecture: a class of transformers; by default that of the names, see
       weight_names.architecture_of.
-    do_lower_case: bool for the tokenizer, or None to write nothing about it.
-    vocab_file: the vocabulary that the folder will have, which decides the
-      tokenizer; not copied.
+    do_lower_case, vocab_file: see tokenizer_files.write.
 
   Returns:
     dict from TF1 name to the name in the file; what has none there (optimizer
@@ -281,11 +285,8 @@ def write(
     os.path.join(folder, "config.json"),
     config_formats.to_huggingface(config, architecture),
   )
-  if do_lower_case is not None:
-    tokenizer_files.write(
-      folder, do_lower_case, config["max_position_embeddings"],
-      tokenizer_class=vocabularies.tokenizer_class(
-        vocab_file, weight_names.KINDS[variant].tokenizer
-      ),
-    )
+  tokenizer_files.write(
+    folder, vocab_file, do_lower_case, config["max_position_embeddings"],
+    weight_names.KINDS[variant].tokenizer,
+  )
   return {row.tf1: row.huggingface for row in rows}

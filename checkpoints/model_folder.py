@@ -10,6 +10,7 @@ last file is Hugging Face's.
 """
 
 import os
+from collections.abc import Iterable
 
 import numpy as np
 import tensorflow as tf
@@ -21,20 +22,25 @@ from checkpoints import tokenizer_files, weight_files
 from common import errors, file_io, json_files
 from variants import vocabularies
 
+CHECKPOINT = "bert_model.ckpt"
 _CONFIG_FILES = ("bert_config.json", "config.json")
 # In bert_config.json; folders of before this name said classifier_input.
 INPUT_KEYS = ("input_settings", "classifier_input")
 
 
 def write(
-  folder, variables, config, vocab_file=None, do_lower_case=None, *, step=None
-):
+  folder: str,
+  variables: Iterable[tf.Variable],
+  config: modeling.BertConfig,
+  vocab_file: str | None = None,
+  do_lower_case: bool | None = None,
+  *,
+  step: int | None = None,
+) -> None:
   """Writes a model folder; each file whole or not at all.
 
   Args:
     folder: made where it does not exist; files of the same name are replaced.
-    variables: tf.Variables, written under their names.
-    config: modeling.BertConfig.
     vocab_file: copied if given.
     do_lower_case: how text becomes words of the vocabulary; None: not known.
     step: how many steps the weights were trained for, if known: it is stored
@@ -45,31 +51,33 @@ def write(
   values = {layers.variable_name(v): v for v in variables}
   if step is not None:
     values["global_step"] = np.int64(step)
-  weight_files.write_tf1(os.path.join(folder, "bert_model.ckpt"), values)
-  file_io.write_text(
-    os.path.join(folder, _CONFIG_FILES[0]), config.to_json_string()
-  )
-  if vocab_file:
-    name = vocabularies.file_name(vocab_file)
-    with tf.io.gfile.GFile(vocab_file, "rb") as stream:
-      file_io.write_bytes(os.path.join(folder, name), stream.read())
-  if do_lower_case is not None:
-    tokenizer_files.write(
-      folder, do_lower_case, config.max_position_embeddings,
-      tokenizer_class=vocabularies.tokenizer_class(vocab_file),
-    )
+  weight_files.write_tf1(os.path.join(folder, CHECKPOINT), values)
+  write_config(folder, config, vocab_file, do_lower_case)
   logging.info("the model is in %s", folder)
 
 
-def find(folder):
-  """Finds a model's files in its folder.
+def write_config(
+  folder: str,
+  config: modeling.BertConfig,
+  vocab_file: str | None,
+  do_lower_case: bool | None,
+) -> None:
+  """Writes all of a model folder but the weights."""
+  path = os.path.join(folder, _CONFIG_FILES[0])
+  file_io.write_text(path, config.to_json_string())
+  tokenizer_files.write(
+    folder, vocab_file, do_lower_case, config.max_position_embeddings
+  )
+
+
+def find(folder: str) -> dict[str, str]:
+  """Returns the paths of a model's files, under the names of their flags.
 
   Args:
     folder: as `write` leaves it, or Hugging Face's, or a released model's.
 
   Returns:
-    dict from "bert_config_file", "vocab_file" and "init_checkpoint" to paths;
-    vocab_file is absent where there is none.
+    "bert_config_file", "init_checkpoint" and, where there is one, "vocab_file".
 
   Raises:
     InputError: it has no configuration.
@@ -92,27 +100,26 @@ def find(folder):
     "bert_config_file": os.path.join(folder, configs[0]),
     "init_checkpoint": folder,
   }
-  for name in (vocabularies.LIST, vocabularies.SENTENCEPIECE):
+  for name in (vocabularies.SENTENCEPIECE, vocabularies.LIST):
     if name in names:
       found["vocab_file"] = os.path.join(folder, name)
-      break
   return found
 
 
-def without_input_settings(config):
-  """Returns a modeling.BertConfig that does not say how its input was made."""
-  return modeling.BertConfig.from_dict({
-    name: value
-    for name, value in config.to_dict().items()
-    if name not in INPUT_KEYS
-  })
+def without_input_settings(config: modeling.BertConfig) -> modeling.BertConfig:
+  """Returns a configuration that does not say how its input was made."""
+  values = config.to_dict().items()
+  return modeling.BertConfig.from_dict(
+    {name: value for name, value in values if name not in INPUT_KEYS}
+  )
 
 
-def with_input_settings(config, values):
-  """Returns a modeling.BertConfig that says how the model's input was made.
+def with_input_settings(
+  config: modeling.BertConfig, values: dict
+) -> modeling.BertConfig:
+  """Returns a configuration that says how the model's input was made.
 
   Args:
-    config: modeling.BertConfig.
     values: dict from names of flags, such as max_seq_length, to values that
       JSON can hold.
   """
@@ -120,22 +127,18 @@ def with_input_settings(config, values):
   return modeling.BertConfig.from_dict({**others, INPUT_KEYS[0]: values})
 
 
-def input_settings(values):
-  """Returns how the input of a trained model was made.
+def input_settings(values: dict) -> dict:
+  """Returns how the input of a trained model was made, by names of flags.
 
   Args:
-    values: dict of its bert_config.json.
-
-  Returns:
-    dict from names of flags to values; {} if the file does not say.
+    values: of its bert_config.json.
 
   Raises:
     InputError: the file's entry is no dict.
   """
   for key in INPUT_KEYS:
     if key in values:
+      source = "the model configuration"
       # A copy: the caller may take entries out.
-      return dict(
-        json_files.field(values, key, dict, "the model configuration")
-      )
+      return dict(json_files.field(values, key, dict, source))
   return {}

@@ -9,6 +9,7 @@ and written here is what `BertEncoder`, `BertEncoderV2` and `BertPretrainerV2`
 
 import re
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
@@ -78,15 +79,15 @@ class Reader:
       )
     self.num_heads = bundle.shapes[self._keys[_QUERY][0]][1]
     self.shapes = {
-      name: _shape(bundle.shapes[key], layout)
+      name: weight_names.tf1_shape(bundle.shapes[key], layout)
       for name, (key, layout) in sorted(self._keys.items())
     }
     for key in rest:
       self.shapes[key] = bundle.shapes[key]
       self._keys[key] = (key, "same")
 
-  def read(self, name):
-    """Returns the value of one TF1 name as a numpy array."""
+  def read(self, name: str) -> np.ndarray:
+    """Returns the value of one TF1 name."""
     key, layout = self._keys[name]
     return weight_names.to_tf1(self._bundle.read(key), layout)
 
@@ -104,19 +105,6 @@ class Reader:
       for row in rows
       if row.model_garden in found
     }
-
-
-def _shape(shape, layout):
-  """Shape of a value in the layout of TF1."""
-  if layout == "transposed":
-    return shape[::-1]
-  if layout == "heads":
-    return (shape[0] * shape[1],)
-  if layout == "heads_out":
-    return (shape[0], shape[1] * shape[2])
-  if layout == "heads_in":
-    return (shape[0] * shape[1], shape[2])
-  return shape
 
 
 def _keys_by_path(bundle):
@@ -185,7 +173,9 @@ def _known_name(ending):
 # Writing
 
 
-def write(prefix, weights, num_heads):
+def write(
+  prefix: str, weights: dict[str, np.ndarray], num_heads: int
+) -> dict[str, str]:
   """Writes a checkpoint that Model Garden models restore.
 
   An encoder alone hangs from "encoder" and "model"; with the masked-LM head
@@ -194,11 +184,11 @@ def write(prefix, weights, num_heads):
 
   Args:
     prefix: of a block of `weight_files.temporary_prefix`.
-    weights: dict from TF1 name to numpy array.
+    weights: by TF1 name.
     num_heads: heads of the attention.
 
   Returns:
-    dict from TF1 name to path; what has none there is left out.
+    TF1 name -> path; what has none there is left out.
   """
   tree, paths = {}, {}
   for row in weight_names.table(weight_names.count_layers(weights)):

@@ -9,13 +9,13 @@ import re
 
 from absl import logging
 
-from common import errors, file_io, json_files
+from common import errors, file_io, json_files, run_settings
 from variants import vocabularies
 
 _CONFIG = "tokenizer_config.json"  # Of Hugging Face's folders, and of ours.
 
 
-def with_known_case(settings):
+def with_known_case(settings: run_settings.Settings) -> run_settings.Settings:
   """Returns settings with the --do_lower_case that --vocab_file comes with.
 
   Unlike the original: a tokenizer_config.json next to the vocabulary decides
@@ -28,21 +28,25 @@ def with_known_case(settings):
     return settings
   check(settings.vocab_file)
   known = read_do_lower_case(settings.vocab_file)
-  where = "the tokenizer_config.json next to --vocab_file"
-  # Nobody says the case: a vocabulary with capitals is a sign.
-  if known is None and settings.do_lower_case:
-    # A file that is missing is named when the vocabulary is read.
-    is_default = "do_lower_case" not in settings.given
-    exists = file_io.exists(settings.vocab_file)
-    if is_default and exists and has_capitals(settings.vocab_file):
+  is_given = "do_lower_case" in settings.given
+  if known is None:
+    # Nobody says the case: a vocabulary with capitals is a sign. (A file that
+    # is missing is named when the vocabulary is read.)
+    if (
+      settings.do_lower_case and not is_given
+      and file_io.exists(settings.vocab_file)
+      and has_capitals(settings.vocab_file)
+    ):
       logging.warning(
         "%s has words with capital letters, which lower-cased text never "
         "finds: pass --do_lower_case=false if the model is a cased one",
         settings.vocab_file,
       )
-  if known is None or known == settings.do_lower_case:
     return settings
-  if "do_lower_case" in settings.given:
+  if known == settings.do_lower_case:
+    return settings
+  where = "the tokenizer_config.json next to --vocab_file"
+  if is_given:
     logging.warning(
       "--do_lower_case=%s was given, but %s says %s", settings.do_lower_case,
       where, known,
@@ -53,28 +57,44 @@ def with_known_case(settings):
 
 
 def write(
-  folder, do_lower_case, max_length, *, tokenizer_class="BertTokenizer"
-):
-  """Writes a tokenizer_config.json: its case, and the most tokens of a text."""
-  json_files.write(
-    os.path.join(folder, _CONFIG),
-    {
-      "tokenizer_class": tokenizer_class,
-      "do_lower_case": bool(do_lower_case),
-      "model_max_length": max_length,
-    },
-  )
+  folder: str,
+  vocab_file: str | None,
+  do_lower_case: bool | None,
+  max_length: int,
+  tokenizer: str = "BertTokenizer",
+) -> None:
+  """Writes what text is read by: the vocabulary and tokenizer_config.json.
+
+  Args:
+    vocab_file: copied, under the name of its kind.
+    do_lower_case: None: not known; then there is no tokenizer_config.json.
+    max_length: the most tokens of a text.
+    tokenizer: class of transformers for a list of word pieces.
+  """
+  is_pieces = vocab_file and vocabularies.is_sentencepiece(vocab_file)
+  if vocab_file:
+    name = vocabularies.SENTENCEPIECE if is_pieces else vocabularies.LIST
+    with file_io.open_for_reading(vocab_file) as stream:
+      file_io.write_bytes(os.path.join(folder, name), stream.read())
+  if do_lower_case is not None:
+    json_files.write(
+      os.path.join(folder, _CONFIG),
+      {
+        "tokenizer_class": "AlbertTokenizer" if is_pieces else tokenizer,
+        "do_lower_case": bool(do_lower_case),
+        "model_max_length": max_length,
+      },
+    )
 
 
-def check(vocab_file):
+def check(vocab_file: str) -> None:
   """Refuses a vocabulary whose words another tokenizer must find.
 
   Raises:
     InputError: a file next to it says that an analyser such as MeCab divides
       the text into words first. BERT's rules give other ids, and no error.
   """
-  path = _config_path(vocab_file)
-  values = _read_config(path)
+  path, values = _read_config(vocab_file)
   name = json_files.field(values, "tokenizer_class", str, path, None)
   # Only Japanese vocabularies have it.
   analyser = json_files.field(
@@ -98,7 +118,7 @@ def check(vocab_file):
         )
 
 
-def require_vocabulary(folder):
+def require_vocabulary(folder: str) -> None:
   """Raises InputError for a folder that has no vocabulary that is read here.
 
   transformers 5 saves tokenizer.json alone.
@@ -116,27 +136,29 @@ def require_vocabulary(folder):
   )
 
 
-def read_do_lower_case(vocab_file):
+def read_do_lower_case(vocab_file: str) -> bool | None:
   """Returns the case that a file next to a vocabulary gives, or None.
 
   Raises:
     InputError: the tokenizer_config.json there is damaged.
   """
-  path = _config_path(vocab_file)
-  return json_files.field(
-    _read_config(path), "do_lower_case", bool, path, None
-  )
+  path, values = _read_config(vocab_file)
+  return json_files.field(values, "do_lower_case", bool, path, None)
 
 
-def _config_path(vocab_file):
-  return os.path.join(os.path.dirname(vocab_file), _CONFIG)
+def likely_case(vocab_file: str) -> bool:
+  """Returns the known case, or else whether there are no capitals."""
+  known = read_do_lower_case(vocab_file)
+  return not has_capitals(vocab_file) if known is None else known
 
 
-def _read_config(path):
-  return json_files.read(path) if file_io.exists(path) else {}
+def _read_config(vocab_file):
+  """Returns the file next to a vocabulary, and what it holds."""
+  path = os.path.join(os.path.dirname(vocab_file), _CONFIG)
+  return path, json_files.read(path) if file_io.exists(path) else {}
 
 
-def has_capitals(vocab_file):
+def has_capitals(vocab_file: str) -> bool:
   """Whether a vocabulary is a cased one: [CLS] does not count."""
   if vocabularies.is_sentencepiece(vocab_file):
     return False  # ALBERT's are of lower-cased text.

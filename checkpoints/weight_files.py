@@ -10,9 +10,11 @@ and we read the released ones. A `.meta` file next to them is not needed.
 import contextlib
 import os
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 from absl import logging
 
@@ -45,7 +47,7 @@ class CheckpointReader:
 
   kind, config, notes = TF1, None, ()
 
-  def __init__(self, path):
+  def __init__(self, path: str):
     """Opens a checkpoint.
 
     Args:
@@ -63,8 +65,8 @@ class CheckpointReader:
       shapes = self._reader.get_variable_to_shape_map()
     self.shapes = {name: tuple(shapes[name]) for name in sorted(shapes)}
 
-  def read(self, name):
-    """Returns the value of one name as a numpy array; its checksum is checked.
+  def read(self, name: str) -> np.ndarray:
+    """Returns the value of one name; its checksum is checked.
 
     Raises:
       InputError: the data file is damaged or cut off.
@@ -73,16 +75,16 @@ class CheckpointReader:
       return self._reader.get_tensor(name)
 
 
-def open_reader(path):
+Reader = CheckpointReader | huggingface.Reader | model_garden.Reader
+
+
+def open_reader(path: str) -> Reader:
   """Opens a checkpoint of any kind; its names are those of TF1.
 
   Args:
     path: of a TensorFlow checkpoint (see `find_prefix`), of the original, this
       project or Model Garden, or of a Hugging Face folder, .safetensors or
       .bin file.
-
-  Returns:
-    An object with the attributes and `read` of `CheckpointReader`.
 
   Raises:
     InputError: there is none, or it is damaged or of an unknown kind.
@@ -95,14 +97,11 @@ def open_reader(path):
   return reader
 
 
-def step_of(source) -> int:
+def step_of(source: str | Reader) -> int:
   """Returns how many steps a model folder's weights were trained for, or 0.
 
   As in the original: 0 of the checkpoints of a training, which hold more than
   weights.
-
-  Args:
-    source: as of `load`.
   """
   reader = open_reader(source) if isinstance(source, str) else source
   names = reader.shapes
@@ -112,8 +111,8 @@ def step_of(source) -> int:
   return int(reader.read("global_step"))
 
 
-def read_weights(path):
-  """Returns all values of a checkpoint: dict from name to numpy array."""
+def read_weights(path: str) -> dict[str, np.ndarray]:
+  """Returns all values of a checkpoint by their names."""
   reader = open_reader(path)
   return {name: reader.read(name) for name in reader.shapes}
 
@@ -130,13 +129,13 @@ def _errors_named(what):
     ) from error
 
 
-def reason_of(error):
+def reason_of(error: Exception) -> str:
   """Text of an exception, without where in TensorFlow it was raised."""
   text = str(getattr(error, "message", None) or error)
   return re.sub(r"^\{\{.*?\}\} *| *\[Op:\w+\]", "", text)
 
 
-def find_prefix(path):
+def find_prefix(path: str) -> str:
   """Returns the prefix of the checkpoint that `path` means.
 
   Args:
@@ -219,7 +218,7 @@ def _check_all_shards_exist(prefix):
       )
 
 
-def is_optimizer_state(name):
+def is_optimizer_state(name: str) -> bool:
   """Whether a name is of state that training keeps next to the weights."""
   return bool(_OPTIMIZER_STATE.search(name))
 
@@ -227,7 +226,7 @@ def is_optimizer_state(name):
 # Writing
 
 
-def write_tf1(prefix, tensors):
+def write_tf1(prefix: str, tensors: Mapping[str, npt.ArrayLike]) -> None:
   """Writes a checkpoint that the original, and `CheckpointReader`, can read.
 
   The files are a function of the names and values alone. They get their names
@@ -236,7 +235,7 @@ def write_tf1(prefix, tensors):
 
   Args:
     prefix: such as "folder/bert_model.ckpt"; one that exists is replaced.
-    tensors: dict from name to array, tensor or tf.Variable.
+    tensors: arrays, tensors or tf.Variables by name.
 
   Raises:
     InputError: the files cannot be written (the reason is named).
@@ -245,7 +244,7 @@ def write_tf1(prefix, tensors):
     write_values(temporary, tensors)
 
 
-def write_values(prefix, tensors):
+def write_values(prefix: str, tensors: Mapping[str, npt.ArrayLike]) -> None:
   """Writes the files of `write_tf1`, in a block of `temporary_prefix`."""
   names = sorted(tensors)
   with tf.device("CPU:0"):
@@ -259,7 +258,7 @@ def write_values(prefix, tensors):
 
 
 @contextlib.contextmanager
-def temporary_prefix(prefix):
+def temporary_prefix(prefix: str) -> Iterator[str]:
   """Gives a temporary prefix to write to; renames its files at the end.
 
   If the block raises, the files are removed and those of `prefix` stay as
@@ -312,24 +311,25 @@ class Report(NamedTuple):
     unused: names of the file that no variable has, except optimizer state.
   """
 
-  loaded: list
-  missing: list
-  unused: list
+  loaded: list[str]
+  missing: list[str]
+  unused: list[str]
 
 
-def load(variables, source, *, allowed_missing=()):
+def load(
+  variables: Iterable[tf.Variable] | dict[str, tf.Variable],
+  source: str | Reader,
+  *,
+  allowed_missing: Iterable[str] = (),
+) -> Report:
   """Gives variables the values that a checkpoint has under their names.
 
-  Names and shapes are checked before the first variable changes.
+  Names and shapes are checked before the first variable changes. What was
+  found is logged and returned.
 
   Args:
-    variables: list of tf.Variable, or a dict from name to tf.Variable.
-    source: a reader, or a path for `open_reader`.
     allowed_missing: regular expressions, searched in names: those of the new
       head, which the checkpoint need not have.
-
-  Returns:
-    Report, which is logged as well.
 
   Raises:
     InputError: a variable that is not of the head is missing from the file,
@@ -339,14 +339,11 @@ def load(variables, source, *, allowed_missing=()):
   reader = open_reader(source) if isinstance(source, str) else source
   if not isinstance(variables, dict):
     variables = {layers.variable_name(v): v for v in variables}
+  ours, theirs = variables.keys(), reader.shapes.keys()
   report = Report(
-    loaded=sorted(variables.keys() & reader.shapes.keys()),
-    missing=sorted(variables.keys() - reader.shapes.keys()),
-    unused=sorted(
-      name
-      for name in reader.shapes.keys() - variables.keys()
-      if not is_optimizer_state(name)
-    ),
+    loaded=sorted(ours & theirs),
+    missing=sorted(ours - theirs),
+    unused=sorted(n for n in theirs - ours if not is_optimizer_state(n)),
   )
   _check_missing(report, reader, allowed_missing)
   for name in report.loaded:

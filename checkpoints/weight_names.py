@@ -174,6 +174,12 @@ def to_tf1(value: np.ndarray, layout: str) -> np.ndarray:
   return np.ascontiguousarray(LAYOUTS[layout][1](value))
 
 
+def tf1_shape(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
+  """Returns the shape that `to_tf1` gives a value of this shape."""
+  # No number is stored: strides of 0.
+  return LAYOUTS[layout][1](np.broadcast_to(np.int8(0), shape)).shape
+
+
 # Hugging Face
 
 

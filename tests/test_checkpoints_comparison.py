@@ -27,12 +27,7 @@ def compare(path, output, kind, architecture=None):
   if kind == "huggingface":
     options["architecture"] = architecture
   converter.convert(source, str(output), kind, **options)
-  found = {}
-  for who, name, difference in comparison.compare(
-    source, str(output), architecture
-  ):
-    found.setdefault(who, {})[name] = difference
-  return found
+  return comparison.compare(source, str(output), architecture)
 
 
 @pytest.mark.parametrize("name", CLASSES)
@@ -58,8 +53,8 @@ def test_another_function_is_noticed(tmp_path):
   converter.convert(source, f"{tmp_path}/out", "tf1")
   config = tmp_path / "out/bert_config.json"
   config.write_text(config.read_text().replace("gelu_erf", "gelu"))
-  rows = comparison.compare(source, f"{tmp_path}/out")
-  assert max(difference for _, _, difference in rows) > 1e-5
+  found = comparison.compare(source, f"{tmp_path}/out")
+  assert max(found["this project, output"].values()) > 1e-5
 
 
 def test_a_vocabulary_of_something_else_is_noticed(tmp_path):
@@ -74,15 +69,15 @@ def test_a_vocabulary_of_something_else_is_noticed(tmp_path):
 
 
 def test_a_program_that_did_not_run_is_named():
-  source = converter.open_source(str(HUGGINGFACE / "BertModel"))
-  rows = [("transformers, input", "labels", 0.0)]
-  said = comparison.describe_peers(source, rows, "model_garden")
+  said = comparison.describe_peers({
+    "this project, output": {"labels": 0.0},
+    "transformers, input": {"labels": 0.0}, "tf-models-official, output": {},
+  })
   assert said == (
     "tf-models-official did NOT run (not installed, or it cannot read the "
     "files); transformers ran the input"
   )
-  tf1 = source._replace(reader=type("Reader", (), {"kind": "TensorFlow 1"}))
-  assert "none computes" in comparison.describe_peers(tf1, [], "tf1")
+  assert "none computes" in comparison.describe_peers({"this project": {}})
 
 
 def test_a_model_that_transformers_cannot_run_is_one_sentence(

@@ -14,23 +14,6 @@ def is_sentencepiece(vocab_file):
   return vocab_file.endswith(".model")
 
 
-def file_name(vocab_file):
-  """Returns the name of such a vocabulary in a model's folder."""
-  return SENTENCEPIECE if is_sentencepiece(vocab_file) else LIST
-
-
-def tokenizer_class(vocab_file, default="BertTokenizer"):
-  """Returns the class of transformers that reads a vocabulary.
-
-  Args:
-    vocab_file: path or None.
-    default: the class for a list of tokens.
-  """
-  if vocab_file and is_sentencepiece(vocab_file):
-    return "AlbertTokenizer"
-  return default
-
-
 def make_tokenizer(vocab_file, *, do_lower_case=True):
   """Returns the tokenization.FullTokenizer of a vocabulary, or its relative.
 
