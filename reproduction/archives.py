@@ -34,7 +34,7 @@ def unpack(path: str, folder: str) -> None:
     with read(path) as archive:
       # Drops owners and unusual permissions; the oldest releases of Python 3.10
       # and 3.11 have no filters.
-      setattr(archive, "extraction_filter", _DATA_FILTER)
+      archive.extraction_filter = _DATA_FILTER  # type: ignore[union-attr]
       members = {
         name: member
         for name, member in _members(archive)

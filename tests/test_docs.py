@@ -80,6 +80,12 @@ def test_the_readme_links_every_page():
   assert not missing
 
 
+def test_pictures_are_small():
+  pictures = [*ROOT.glob("docs/**/*.png"), *ROOT.glob("docs/**/*.svg")]
+  assert pictures
+  assert all(path.stat().st_size < 100_000 for path in pictures)
+
+
 @pytest.mark.parametrize("files", [PAGES, CODE], ids=["pages", "code"])
 def test_texts_use_plain_words(files):
   archaic = re.compile(rf"\b({'|'.join(ARCHAIC)})\b", re.IGNORECASE)
