@@ -167,6 +167,7 @@ from pretraining import (
   sharding,
   text_corpus,
 )
+from variants import vocabularies
 
 _SHOWN_INSTANCES = 3
 
@@ -198,21 +199,17 @@ def main(argv):
 
 def make_record_options(settings):
   """Returns the record_maker.RecordOptions that the flags ask for."""
-  # Where masks are made later one pass is enough, and without pairs no record
-  # needs to be short.
-  changes = {"dupe_factor": 1} if settings.dynamic_masking else {}
-  if settings.packing not in instance_maker.PAIR_PACKINGS:
-    changes["short_seq_prob"] = 0.0
-  for name in settings.given & set(changes):
-    del changes[name]
-  fields = dataclasses.fields(instance_maker.InstanceOptions)
+  fields = dataclasses.fields(record_maker.RecordOptions)
   values = {field.name: settings.get(field.name) for field in fields}
-  values.update(changes, masking=choose_masking(settings))
-  names = ("vocab_file", "do_lower_case", "split_sentences", "segmented_text")
-  return record_maker.RecordOptions(
-    instances=instance_maker.InstanceOptions(**values),
-    **{name: settings.get(name) for name in names},
-  )
+  values["masking"] = choose_masking(settings)
+  # Where masks are made later, one pass is enough.
+  if settings.dynamic_masking and "dupe_factor" not in settings.given:
+    values["dupe_factor"] = 1
+  # Without pairs no record needs to be short.
+  has_pairs = settings.packing in instance_maker.PAIR_PACKINGS
+  if not has_pairs and "short_seq_prob" not in settings.given:
+    values["short_seq_prob"] = 0.0
+  return record_maker.RecordOptions(**values)
 
 
 def choose_masking(settings):
@@ -242,14 +239,14 @@ def write_files(settings, options, inputs):
     unknown_tokens.log_share(
       settings.input_file, maker.count_unknown(corpus), len(corpus.ids)
     )
-    passes = options.instances.dupe_factor
+    passes = options.dupe_factor
     done = progress.Progress(
       passes, parts=passes, part_name="passes", unit="words"
     )
     count = maker.write(
       corpus,
       writers,
-      seed=options.instances.random_seed,
+      seed=options.random_seed,
       show=lambda features: record_report.log_examples(
         features, maker.tokenizer, _SHOWN_INSTANCES
       ),
@@ -310,7 +307,7 @@ def check_corpus(settings, corpus, options):
       f"--input_file={settings.input_file}: no sentence in it: give text with "
       "one sentence a line and blank lines between documents"
     )
-  instance_maker.check_corpus(corpus, options.instances)
+  instance_maker.check_corpus(corpus, options)
   if corpus.num_documents == 1 and settings.packing == "sentence_pairs":
     logging.warning(
       "The text is a single document, so segments that are labelled as "
@@ -323,7 +320,9 @@ def verify(settings):
   """Prints a report on the files of --output_file; fails if one has faults."""
   vocabulary = None
   if settings.vocab_file:
-    vocabulary = record_maker.read_vocabulary(settings.vocab_file)
+    vocabulary = text_corpus.Vocabulary(
+      vocabularies.load_vocab(settings.vocab_file)
+    )
   paths = tfrecord.find_files(settings.output_file)
   report = record_report.examine(paths, vocabulary)
   report.faults += sharding.compare_with_manifests(paths)

@@ -13,13 +13,11 @@ import itertools
 
 import tensorflow as tf
 
-from common import errors
-from pretraining import masking_rule
+from pretraining import masking_rule, text_corpus
 
 # What is below is [MASK], what is below the next is random, the rest is kept.
 _MASK_BELOW = masking_rule.MASK_SHARE
 _RANDOM_BELOW = 1 - (1 - _MASK_BELOW) * masking_rule.KEEP_SHARE
-_SPECIAL_TOKENS = ("[CLS]", "[SEP]")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,9 +25,8 @@ class Masking:
   """How to mask.
 
   Attributes:
-    mask_id: id of [MASK].
-    special_ids: ids that are never masked, [CLS] and [SEP].
-    vocab_size: random words are drawn from all ids below.
+    vocabulary: [CLS] and [SEP] are never masked, and random words are drawn
+      from all others and these.
     max_predictions: P.
     masked_lm_prob: share of the tokens, special ones counted, that is masked.
     whole_words: whether all pieces of a word are masked together.
@@ -37,33 +34,12 @@ class Masking:
     seed: integer.
   """
 
-  mask_id: int
-  special_ids: tuple
-  vocab_size: int
+  vocabulary: text_corpus.Vocabulary
   max_predictions: int
   masked_lm_prob: float = 0.15
   whole_words: bool = False
   runs: str | None = None
   seed: int = 12345
-
-  @classmethod
-  def of_vocabulary(cls, vocab, **options):
-    """Makes one from a dict of token -> id.
-
-    Raises:
-      InputError: the vocabulary lacks a special token.
-    """
-    missing = [t for t in ("[MASK]", *_SPECIAL_TOKENS) if t not in vocab]
-    if missing:
-      raise errors.InputError(
-        f"the vocabulary has no {', '.join(missing)}; masking needs it"
-      )
-    return cls(
-      mask_id=vocab["[MASK]"],
-      special_ids=tuple(vocab[token] for token in _SPECIAL_TOKENS),
-      vocab_size=len(vocab),
-      **options,
-    )
 
   def apply(self, batch, step, *, rows, first_row):
     """Masks one replica's share of a batch.
@@ -93,8 +69,9 @@ class Masking:
       return numbers[first_row : first_row + count]
 
     keys, kinds, words = tf.unstack(uniform(3, seed), axis=1)  # [B, T] each
+    special = [self.vocabulary.cls_id, self.vocabulary.sep_id]
     is_special = tf.reduce_any(
-      tf.equal(ids[..., None], tf.constant(self.special_ids)), axis=-1
+      tf.equal(ids[..., None], tf.constant(special)), axis=-1
     )
     candidates = tf.logical_and(used > 0, tf.logical_not(is_special))  # [B, T]
     starts, budget = batch["word_starts"], self._budget(used)
@@ -133,10 +110,10 @@ class Masking:
 
   def _replacements(self, ids, kinds, words):
     """Returns the id that replaces each token if it is chosen."""
-    # At most vocab_size - 1, since the words are multiples of 2^-23 below 1.
-    random_ids = tf.cast(words * self.vocab_size, ids.dtype)  # [B, T]
+    # At most the last id, since the words are multiples of 2^-23 below 1.
+    random_ids = tf.cast(words * len(self.vocabulary.ids), ids.dtype)  # [B, T]
     rest = tf.where(kinds < _RANDOM_BELOW, random_ids, ids)
-    return tf.where(kinds < _MASK_BELOW, self.mask_id, rest)
+    return tf.where(kinds < _MASK_BELOW, self.vocabulary.mask_id, rest)
 
   def _predictions(self, ids, chosen):
     """Returns the masked_lm features, chosen tokens first, in order."""

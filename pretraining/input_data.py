@@ -13,7 +13,7 @@ from absl import logging
 
 import modeling
 from common import errors, tfrecord
-from pretraining import dynamic_masking
+from pretraining import dynamic_masking, text_corpus
 from training import pipeline
 from variants import vocabularies
 
@@ -95,9 +95,9 @@ class PretrainingInput:
           f"{files[0]} has no masks, they are made while it is read; pass the "
           "--vocab_file that it was written with"
         )
-      self._mask = dynamic_masking.Masking.of_vocabulary(
-        vocabularies.load_vocab(vocab_file),
-        max_predictions=max_predictions, **masking,
+      vocabulary = text_corpus.Vocabulary(vocabularies.load_vocab(vocab_file))
+      self._mask = dynamic_masking.Masking(
+        vocabulary, max_predictions, **masking
       ).apply
 
   def _check_ranges(self, count=-1):

@@ -97,18 +97,14 @@ def create_instances(
   rng: random.Random,
   *,
   after_pass: Callable[[], None] = lambda: None,
-) -> tuple["Instances", np.ndarray]:
-  """Makes all instances of a corpus.
+) -> "Instances":
+  """Makes all instances of a corpus, in the order of the original.
 
   Args:
     corpus, vocabulary: the text, and what its ids mean.
     options: how instances are made.
     rng: newly seeded.
     after_pass: called after each pass through the documents.
-
-  Returns:
-    (Instances, order): the list of the original is instances order[0],
-    order[1], ...
   """
   documents = list(range(corpus.num_documents))
   rng.shuffle(documents)
@@ -133,13 +129,14 @@ def create_instances(
     after_pass()
   parts.append(masker.flush())
   stream.restore_rng()
-  masked = masking.Masked(*map(np.concatenate, zip(*parts)))
-  instances = Instances(corpus, vocabulary, options, masked)
   # As in the original: instances of all passes are shuffled together. Numbers
   # of instances take the same draws as the instances themselves would.
-  order = array.array("q", range(len(instances)))
+  order = array.array("q", range(sum(len(part.pairs) for part in parts)))
   rng.shuffle(order)
-  return instances, np.array(order, np.int64)
+  masked = masking.Masked(
+    *(np.concatenate(column)[order] for column in zip(*parts))
+  )
+  return Instances(corpus, vocabulary, options, masked)
 
 
 def _all_pairs(corpus, documents, options, stream):
@@ -334,7 +331,7 @@ def _packed(corpus, start, end, options, stream):
 
 
 class Instances:
-  """Instances in the order of their creation, some 150 bytes each."""
+  """Instances, some 150 bytes each."""
 
   def __init__(self, corpus, vocabulary, options, masked):
     """Takes what the pairs are ranges of, and the masking.Masked of all."""
@@ -351,12 +348,9 @@ class Instances:
   def __len__(self):
     return len(self._masked.pairs)
 
-  def features(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-    """Returns the features [B, ...] of instances by their numbers [B].
-
-    See record_maker.
-    """
-    masked = masking.Masked(*(column[rows] for column in self._masked))
+  def features(self, first: int, end: int) -> dict[str, np.ndarray]:
+    """Returns the features [B, ...] of some instances, see record_maker."""
+    masked = masking.Masked(*(column[first:end] for column in self._masked))
     pairs = masked.pairs  # [B, 5]
     layout = _Layout(pairs, self._length)
     input_ids = layout.gather(self._corpus.ids)  # [B, T]

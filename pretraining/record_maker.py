@@ -34,22 +34,20 @@ from variants import vocabularies
 _RECORDS_PER_BLOCK = 512
 
 
-@dataclasses.dataclass(frozen=True)
-class RecordOptions:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RecordOptions(instance_maker.InstanceOptions):
   """Everything that determines the records of a text, except its shard.
 
   Attributes:
     vocab_file: path of the vocabulary.
     do_lower_case: whether text is lower-cased and stripped of accents.
-    instances: instance_maker.InstanceOptions.
     split_sentences: see text_corpus.read_lines.
     segmented_text: whether white space separates the words of Chinese text,
       see text_corpus.SegmentedEncoder.
   """
 
   vocab_file: str
-  do_lower_case: bool
-  instances: instance_maker.InstanceOptions
+  do_lower_case: bool = True
   split_sentences: bool = False
   segmented_text: bool = False
 
@@ -58,19 +56,10 @@ class RecordOptions:
 
     The vocabulary is identified by its SHA-256: its path does not matter.
     """
-    _, vocabulary = file_io.size_and_sha256(self.vocab_file)
-    return {
-      "vocab_sha256": vocabulary,
-      "do_lower_case": self.do_lower_case,
-      **dataclasses.asdict(self.instances),
-      "split_sentences": self.split_sentences,
-      "segmented_text": self.segmented_text,
-    }
-
-
-def read_vocabulary(vocab_file: str) -> text_corpus.Vocabulary:
-  """Returns the text_corpus.Vocabulary of a file."""
-  return text_corpus.Vocabulary(vocabularies.load_vocab(vocab_file))
+    values = dataclasses.asdict(self)
+    vocab_file = values.pop("vocab_file")
+    _, values["vocab_sha256"] = file_io.size_and_sha256(vocab_file)
+    return values
 
 
 class RecordMaker:
@@ -87,17 +76,15 @@ class RecordMaker:
       options.vocab_file, do_lower_case=options.do_lower_case
     )
     self._vocabulary = text_corpus.Vocabulary(self.tokenizer.vocab)
-    segmented = options.segmented_text
-    if segmented and vocabularies.is_sentencepiece(options.vocab_file):
+    self._encode_lines = bulk_tokenization.line_encoder(self.tokenizer)
+    if not options.segmented_text:
+      return
+    if vocabularies.is_sentencepiece(options.vocab_file):
       raise errors.InputError(
         "--segmented_text says which of BERT's tokens form a Chinese word; "
         f"{options.vocab_file} has pieces of several characters: leave it out"
       )
-    self._encode_lines = (
-      text_corpus.SegmentedEncoder(self.tokenizer)
-      if segmented
-      else bulk_tokenization.line_encoder(self.tokenizer)
-    )
+    self._encode_lines = text_corpus.SegmentedEncoder(self.tokenizer)
 
   def read(
     self, pieces: list[text_corpus.Piece], *, joined: bool
@@ -116,7 +103,7 @@ class RecordMaker:
 
   def gives_records(self, corpus: text_corpus.Corpus) -> bool:
     """Whether there are any records of a corpus."""
-    return instance_maker.gives_instances(corpus, self._options.instances)
+    return instance_maker.gives_instances(corpus, self._options)
 
   def write(
     self,
@@ -138,17 +125,17 @@ class RecordMaker:
       show: called with the features of the first records.
       **options: of instance_maker.create_instances.
     """
-    instances, order = instance_maker.create_instances(
+    instances = instance_maker.create_instances(
       corpus,
       self._vocabulary,
-      self._options.instances,
+      self._options,
       random.Random(seed),
       **options,
     )
     # In blocks: the arrays of all records would need 30 times the memory of
     # the instances.
-    for first in range(0, len(order), _RECORDS_PER_BLOCK):
-      features = instances.features(order[first : first + _RECORDS_PER_BLOCK])
+    for first in range(0, len(instances), _RECORDS_PER_BLOCK):
+      features = instances.features(first, first + _RECORDS_PER_BLOCK)
       if first == 0:
         show(features)
       records = tfrecord.serialize_examples(features)
@@ -156,4 +143,4 @@ class RecordMaker:
         # Record i goes to writer i mod n, over the borders of blocks.
         turn = (place - first) % len(writers)
         writer.write_all(records[turn :: len(writers)])
-    return len(order)
+    return len(instances)

@@ -312,7 +312,7 @@ def make_shard(
       "from that document too; larger shards have more documents",
       shard.output,
     )
-  seed = options.instances.random_seed + shard.number
+  seed = options.random_seed + shard.number
   with tfrecord.RecordWriter(shard.output) as writer:
     records = maker.write(corpus, [writer], seed=seed)
   size, sha256 = file_io.size_and_sha256(shard.output)

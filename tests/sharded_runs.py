@@ -5,16 +5,14 @@ import json
 import os
 
 import small_corpus
-from pretraining import instance_maker, record_maker, sharding
+from pretraining import record_maker, sharding
 
 
 def make_record_options(folder, **options):
-  settings = {"max_seq_length": 32, "max_predictions_per_seq": 5, **options}
-  return record_maker.RecordOptions(
-    small_corpus.write_vocab(folder),
-    True,
-    instance_maker.InstanceOptions(**settings),
-  )
+  return record_maker.RecordOptions(**{
+    "vocab_file": small_corpus.write_vocab(folder), "max_seq_length": 32,
+    "max_predictions_per_seq": 5, **options,
+  })
 
 
 def make_run(folder, output="out/a.tfrecord", **options):

@@ -1,13 +1,10 @@
 """Masks that are made anew each time a sequence is read."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from common import errors
-from pretraining import dynamic_masking
+from pretraining import dynamic_masking, text_corpus
 
 CLS, SEP, MASK, FIRST, VOCAB = 2, 3, 4, 5, 1000
 ROWS, LENGTH, PREDICTIONS = 64, 128, 20
@@ -31,14 +28,12 @@ def sequences(rows=ROWS, length=LENGTH):
   }
 
 
-def masking(**options):
-  return dynamic_masking.Masking(
-    mask_id=MASK,
-    special_ids=(CLS, SEP),
-    vocab_size=VOCAB,
-    max_predictions=PREDICTIONS,
-    **options,
+def masking(size=VOCAB, max_predictions=PREDICTIONS, **options):
+  tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *range(FIRST, size)]
+  vocabulary = text_corpus.Vocabulary(
+    {str(token): index for index, token in enumerate(tokens)}
   )
+  return dynamic_masking.Masking(vocabulary, max_predictions, **options)
 
 
 def apply(batch, step=0, first_row=0, rows=None, **options):
@@ -146,10 +141,8 @@ def test_four_fifths_become_mask_and_a_tenth_another_word():
 
 def test_the_largest_draw_is_the_last_word():
   largest, ids = np.float32(1 - 2**-23), tf.constant([0])
-  for size in (1, 10, 1000, *range(2**15 - 9, 2**15 + 9)):
-    found = dataclasses.replace(masking(), vocab_size=size)._replacements(
-      ids, tf.constant([0.85]), largest
-    )
+  for size in (5, 10, 1000, *range(2**15 - 3, 2**15 + 3)):
+    found = masking(size)._replacements(ids, tf.constant([0.85]), largest)
     assert found == size - 1
 
 
@@ -229,10 +222,7 @@ def test_spans_are_replaced_together_and_ngrams_token_by_token(runs, expected):
   """Whether [MASK] and other tokens mix within three neighbours."""
   batch = sequences(rows=512)
   batch["word_starts"] = (batch["input_ids"] >= FIRST).astype(np.int32)
-  masked = dynamic_masking.Masking(
-    mask_id=MASK, special_ids=(CLS, SEP), vocab_size=VOCAB,
-    max_predictions=3, runs=runs,
-  ).apply(
+  masked = masking(max_predictions=3, runs=runs).apply(
     {name: tf.constant(value) for name, value in batch.items()},
     tf.constant(0), rows=512, first_row=0,
   )
@@ -263,13 +253,3 @@ def test_more_predictions_than_tokens():
   masked = apply(sequences(rows=4, length=12))
   assert masked["masked_lm_positions"].shape == (4, PREDICTIONS)
   assert masked["masked_lm_weights"].sum() >= 4
-
-
-def test_vocabulary_without_mask_is_refused():
-  with pytest.raises(errors.InputError, match=r"no \[MASK\], \[SEP\]"):
-    dynamic_masking.Masking.of_vocabulary(
-      {"[CLS]": 0, "a": 1}, max_predictions=5
-    )
-  vocab = {"[CLS]": 0, "[SEP]": 1, "[MASK]": 2, "a": 3}
-  made = dynamic_masking.Masking.of_vocabulary(vocab, max_predictions=5)
-  assert (made.mask_id, made.special_ids, made.vocab_size) == (2, (0, 1), 4)

@@ -85,10 +85,10 @@ def make_features(lines, encode, vocab, options):
   vocabulary = text_corpus.Vocabulary(vocab)
   corpus = text_corpus.read_corpus(lines, encoded(encode), vocabulary.dtype)
   rng = random.Random(options.random_seed)
-  instances, order = instance_maker.create_instances(
+  instances = instance_maker.create_instances(
     corpus, vocabulary, options, rng
   )
-  return instances.features(order)
+  return instances.features(0, len(instances))
 
 
 def small_features(text, **options):
@@ -339,10 +339,10 @@ def test_words_of_a_segmenter_are_masked_together():
   options = instance_maker.InstanceOptions(
     masking="whole_words", masked_lm_prob=0.4, dupe_factor=3, max_seq_length=35
   )
-  instances, order = instance_maker.create_instances(
+  instances = instance_maker.create_instances(
     corpus, vocabulary, options, random.Random(1)
   )
-  features = instances.features(order)
+  features = instances.features(0, len(instances))
   inside = 0
   for labels, count in zip(
     features["masked_lm_ids"], features["masked_lm_weights"].sum(1)

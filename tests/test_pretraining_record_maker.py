@@ -3,22 +3,14 @@
 import numpy as np
 import pytest
 
+import sharded_runs
 import small_corpus
 from common import tfrecord
-from pretraining import instance_maker, record_maker, text_corpus
+from pretraining import record_maker, text_corpus
 
 
 def make_record_options(folder, **changes):
-  options = instance_maker.InstanceOptions(
-    max_seq_length=32, max_predictions_per_seq=5, dupe_factor=2
-  )
-  record_options = {
-    "vocab_file": small_corpus.write_vocab(folder),
-    "do_lower_case": True,
-    "instances": options,
-    **changes,
-  }
-  return record_maker.RecordOptions(**record_options)
+  return sharded_runs.make_record_options(folder, dupe_factor=2, **changes)
 
 
 def write(record_options, path, outputs, show=lambda features: None):
