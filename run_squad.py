@@ -92,6 +92,23 @@ flags.DEFINE_bool(
   "interactive", False, "Ask for a paragraph and answer questions about it."
 )
 flags.rule("freeze_encoder jit_compile seed", needs="do_train")
+# As in the original: its own flags of training may be given without it, as in
+# its documented commands (--do_train=False --train_file=...).
+flags.rule(
+  "do_train do_eval do_predict interactive",
+  needs="bert_config_file|model_dir vocab_file|model_dir",
+)
+flags.rule("do_train", needs="train_file")
+flags.rule("do_predict", needs="predict_file")
+flags.rule(
+  "do_eval eval_steps",
+  needs="eval_file|predict_file eval_file|!predict_file=-",
+)
+flags.rule("evaluate_only", needs="predict_file predictions_file")
+flags.rule(
+  "interactive", not_with="predict_file=-",
+  why=", since both read standard input",
+)
 flags.rule(
   "eval_batch_size", needs="do_eval|eval_steps|null_score_diff_threshold=auto"
 )
@@ -114,12 +131,11 @@ import tensorflow as tf
 from absl import logging
 
 from checkpoints import model_folder, model_settings, stored_threshold
-from common import console
+from common import console, errors, run_settings
 from squad import (
   alignment,
   answering,
   dataset,
-  flag_checks,
   input_data,
   job,
   null_threshold,
@@ -206,12 +222,24 @@ def main(_):
   settings = trained_settings.restore(settings)
   if settings.verbose_logging:
     console.show_details()
-  flag_checks.check(settings)
+  setup.require_one_of(
+    settings,
+    "do_train", "do_eval", "do_predict", "interactive", "evaluate_only",
+  )
+  run_settings.refuse_ignored(settings)
   if settings.evaluate_only:
     score_predictions(settings)
     return
-  paths = flag_checks.files_to_read(settings)
-  flag_checks.require_model(settings, writes=bool(paths))
+  settings = settings.replace(
+    eval_file=settings.eval_file or settings.predict_file
+  )
+  paths = setup.files_to_read(settings)
+  if settings.null_score_diff_threshold == "auto":
+    paths["eval"] = settings.eval_file
+    if settings.eval_file in (None, "-"):
+      raise errors.InputError(
+        "--null_score_diff_threshold=auto needs --eval_file"
+      )
   config = model_folder.without_input_settings(setup.model_config(settings))
   lengths = windowing.Lengths(
     settings.max_seq_length, settings.doc_stride, settings.max_query_length

@@ -136,6 +136,9 @@ def _define_label_flags():
     "separator on_bad_row eval_fraction",
     not_with="task_name", why=", which asks for an official task",
   )
+  flags.rule("do_train eval_fraction", needs="train_file|task_name")
+  flags.rule("do_eval eval_steps", needs="eval_file|eval_fraction|task_name")
+  flags.rule("do_predict", needs="predict_file|task_name")
 
 
 def define_window_flags():

@@ -112,12 +112,6 @@ def check_settings(settings) -> None:
     settings, "do_train", "do_eval", "do_predict", "interactive"
   )
   run_settings.refuse_ignored(settings)
-  only_answers = not purposes(settings)
-  if not settings.output_dir and not only_answers:
-    raise errors.InputError(
-      "nowhere to write: pass --output_dir; only --interactive and "
-      "--predict_file=- alone need none"
-    )
   seed_results.parse_seeds(settings.seeds)
 
 
@@ -128,13 +122,7 @@ def answers_lines(settings) -> bool:
 
 def purposes(settings) -> list[str]:
   """Returns for what examples are needed: train, eval, predict."""
-  wanted = {
-    "train": settings.do_train,
-    # Evaluations during training need the data, too.
-    "eval": settings.do_eval or (settings.do_train and settings.eval_steps),
-    "predict": settings.do_predict and settings.predict_file != "-",
-  }
-  return [purpose for purpose in wanted if wanted[purpose]]
+  return list(setup.files_to_read(settings))
 
 
 def read_task(settings, config: modeling.BertConfig) -> ClassifierTask:
@@ -198,18 +186,10 @@ def _delimiter(text):
 
 def _own_path(settings, purpose):
   """Returns your own file to "train", "eval" or "predict"."""
-  name = f"{purpose}_file"
   # Both parts come from one file.
   if purpose == "eval" and settings.eval_fraction:
-    name = "train_file"
-  if not settings.get(name):
-    asks = f"do_{purpose}"
-    if purpose == "eval" and not settings.do_eval:
-      asks = "eval_steps"
-    raise errors.InputError(
-      f"--{asks} needs --{name}, or --task_name and --data_dir"
-    )
-  return settings.get(name)
+    return settings.train_file
+  return settings.get(f"{purpose}_file")
 
 
 def write_rows(settings, task: ClassifierTask) -> None:

@@ -111,12 +111,15 @@ class Rule(NamedTuple):
     for name in self.not_with.split():
       if _is_on(settings, name):
         return f"has no effect with --{name}{self.why}; leave one of them out"
-    for names in self.needs.split():
-      if not any(_is_on(settings, name) for name in names.split("|")):
-        why = "" if self.not_with else self.why
-        needed = _listed(self.needs)
-        return f"needs {needed}{why}; pass that too, or leave it out"
-    return ""
+    missing = [
+      names for names in self.needs.split()
+      if not any(_is_on(settings, name) for name in names.split("|"))
+    ]
+    if not missing:
+      return ""
+    why = "" if self.not_with else self.why
+    needed = _listed(" ".join(missing))
+    return f"needs {needed}{why}; pass that too, or leave it out"
 
 
 def _is_on(settings, condition):

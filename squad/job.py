@@ -12,7 +12,6 @@ from common import file_io, line_answers, result_lines, run_settings
 from squad import (
   answering,
   dataset,
-  flag_checks,
   interactive,
   prediction,
   span_model,
@@ -282,7 +281,7 @@ def serve_input(job: Job) -> None:
       are by then.
   """
   settings = job.settings
-  if not (settings.interactive or flag_checks.answers_stream(settings)):
+  if not (settings.interactive or setup.answers_stream(settings)):
     return
   source, target = line_answers.standard_streams()
 

@@ -78,49 +78,22 @@ def read(
   )
 
 
-def answers_stream(settings):
-  """Whether words come from the standard input."""
-  return settings.do_predict and settings.predict_file == "-"
-
-
 def files_to_read(settings) -> dict[str, str]:
   """Returns the paths of "train", "eval" and "predict", where asked for.
 
   Raises:
-    InputError: a path or --output_dir is missing, or nothing is asked for.
+    InputError: nothing is asked for, or columns are of JSON lines.
   """
   setup.require_one_of(settings, "do_train", "do_eval", "do_predict")
-  asked = {
-    "train": settings.do_train,
-    "eval": settings.do_eval or (settings.do_train and settings.eval_steps),
-    "predict": settings.do_predict,
-  }
-  paths = {
-    name: settings.get(f"{name}_file") for name in asked if asked[name]
-  }
+  paths = setup.files_to_read(settings)
   columns = settings.given & {"word_column", "label_column"}
   if columns and all(
-    format_of(path or "", settings.file_format) == "jsonl"
+    format_of(path, settings.file_format) == "jsonl"
     for path in paths.values()
   ):
     raise errors.InputError(
       f"--{min(columns)} is for files of columns, and only JSON lines are "
       "read; leave it out"
-    )
-  for name, path in paths.items():
-    if not path:
-      flag = "eval_steps" if name == "eval" and not settings.do_eval else None
-      raise errors.InputError(
-        f"--{flag or f'do_{name}'} needs --{name}_file"
-      )
-  # Lines are answered as they come; there is no file to read.
-  if answers_stream(settings):
-    del paths["predict"]
-  # Lines of the standard input write no file.
-  if paths and not settings.output_dir:
-    raise errors.InputError(
-      "pass --output_dir, a folder for the results; only "
-      "--predict_file=- does without"
     )
   return paths
 

@@ -23,6 +23,18 @@ EVALUATION = "do_train save_best=f1", "do_train save_best=f1 eval_steps=1"
 FROZEN = "freeze_layers=1 layerwise_lr_decay=.9 recompute_activations".split()
 TAUGHT = "do_train teacher_checkpoint=t "
 OFFICIAL = "task_name=MRPC "
+MODEL_DIR = "model_dir=a "
+ALL = MODEL_DIR + "output_dir=a "
+# What asks for something needs its file, and a folder for the results.
+FILES = [
+  ("do_train", "train_file=a", "train_file=a output_dir=a"),
+  ("do_train", "output_dir=a", "train_file=a output_dir=a"),
+  ("do_eval", "output_dir=a", "eval_file=a output_dir=a"),
+  ("do_eval", "eval_file=a", "eval_file=a output_dir=a"),
+  ("eval_steps=1", "do_train", "do_train eval_file=a"),
+  ("do_predict", "output_dir=a", "output_dir=a predict_file=a"),
+  ("do_predict", "predict_file=a", "predict_file=-"),
+]
 # script: (the flag, next to what it is refused, next to what it counts)
 CASES = {
   "run_pretraining": [
@@ -43,7 +55,9 @@ CASES = {
     ("do_whole_word_mask", "mask_runs=spans", ""),
   ],
   "run_classifier": [
-    *((flag, "do_eval", "do_train") for flag in FINE_TUNING),
+    *FILES,
+    ("eval_fraction=.1", "do_eval", "do_eval train_file=a"),
+    *((flag, "do_eval", "do_train eval_file=a") for flag in FINE_TUNING),
     *((flag, "do_train freeze_encoder", "do_train") for flag in FROZEN),
     ("save_best=f1", "do_train", "do_train eval_steps=1"),
     ("early_stopping_patience=1", *EVALUATION),
@@ -67,8 +81,8 @@ CASES = {
     ),
     ("predict_file=a", OFFICIAL, OFFICIAL + "predict_file=-"),
     ("eval_file=a", "eval_fraction=.1", ""),
-    ("eval_fraction=.1", OFFICIAL + "do_eval", "do_eval"),
-    ("eval_fraction=.1", "", "do_train eval_steps=1"),
+    ("eval_fraction=.1", OFFICIAL + "do_eval", "do_eval train_file=a"),
+    ("eval_fraction=.1", "", "do_train eval_steps=1 train_file=a"),
     *((f"{flag}=x", "", OFFICIAL) for flag in (
       "data_dir", "task_module", "language")),
     ("max_windows=1", "", "doc_stride=1"),
@@ -87,7 +101,8 @@ CASES = {
     ("answer_format=json", "do_predict", "interactive"),
   ],
   "run_ner": [
-    *((flag, "do_eval", "do_train") for flag in FINE_TUNING),
+    *FILES,
+    *((flag, "do_eval", "do_train eval_file=a") for flag in FINE_TUNING),
     *((flag, "do_eval", "do_train") for flag in ORIGINALS),
     *((flag, "do_train freeze_encoder", "do_train") for flag in FROZEN),
     ("save_best=f1", "do_train", "do_train eval_steps=1"),
@@ -114,13 +129,28 @@ CASES = {
                    "label_column=1", "predict_labels")),
   ],
   "run_squad": [
-    *((flag, "do_predict", "do_train") for flag in FINE_TUNING),
+    ("do_train", "train_file=a", "train_file=a bert_config_file=a vocab_file=a "
+     "output_dir=a"),
+    ("do_train", ALL, ALL + "train_file=a"),
+    ("do_train", ALL + "train_file=a evaluate_only", ALL + "train_file=a"),
+    ("do_predict", "predict_file=-", MODEL_DIR + "predict_file=-"),
+    ("do_eval", "output_dir=a eval_file=a", ALL + "eval_file=a"),
+    ("do_predict", ALL, ALL + "predict_file=a"),
+    ("do_predict", MODEL_DIR + "predict_file=a", MODEL_DIR + "predict_file=-"),
+    ("do_eval", ALL + "predict_file=-", ALL + "predict_file=a"),
+    ("do_eval", ALL, ALL + "eval_file=a"),
+    ("do_eval", MODEL_DIR + "eval_file=a", ALL + "eval_file=a"),
+    ("eval_steps=1", "do_train", "do_train eval_file=a"),
+    ("interactive", "vocab_file=a", MODEL_DIR),
+    ("interactive", MODEL_DIR + "predict_file=-", MODEL_DIR),
+    ("evaluate_only", "predict_file=a", "predict_file=a predictions_file=a"),
+    *((flag, "do_predict", "do_train eval_file=a") for flag in FINE_TUNING),
     *((flag, "do_train freeze_encoder", "do_train") for flag in FROZEN),
     *((flag, "do_predict", "do_train") for flag in (
       "seed=1", "jit_compile=true")),
     *((flag, "evaluate_only", "do_train version_2_with_negative") for flag in (
-      [*ORIGINALS, "do_train", "do_eval", "do_predict", "interactive",
-       "bert_config_file=a", "train_file=a", "max_seq_length=9", "use_tpu"])),
+      [*ORIGINALS, "bert_config_file=a", "train_file=a", "max_seq_length=9",
+       "use_tpu"])),
     ("save_best=f1", "do_train", "do_train eval_steps=1"),
     ("early_stopping_patience=1", *EVALUATION),
     ("predict_file=-", "do_eval eval_file=a", "do_predict"),
@@ -266,10 +296,25 @@ def test_the_help_says_when_a_flag_counts(monkeypatch):
   assert help_of["predict_file"].endswith(needs)
 
 
+def test_a_command_of_the_original_passes_with_its_training_flags(monkeypatch):
+  """Its page on SQuAD 2.0 predicts with --train_file and --do_train=False."""
+  command = (
+    "vocab_file=a bert_config_file=a init_checkpoint=a do_train=False "
+    "train_file=a do_predict=True predict_file=a train_batch_size=24 "
+    "learning_rate=3e-5 num_train_epochs=2.0 max_seq_length=384 doc_stride=128 "
+    "output_dir=a use_tpu=False tpu_name=a version_2_with_negative=True "
+    "null_score_diff_threshold=-1.97"
+  )
+  with script_flags.defined("run_squad", monkeypatch):
+    run_settings.refuse_ignored(read("run_squad", command))
+
+
 def test_a_flag_that_asks_for_nothing_passes(monkeypatch):
   with script_flags.defined("run_classifier", monkeypatch):
     for flag in ("nopack_sequences", "save_best=", "optimizer=lamb do_train"):
-      run_settings.refuse_ignored(read("run_classifier", "do_eval", flag))
+      run_settings.refuse_ignored(
+        read("run_classifier", OFFICIAL + "output_dir=a do_eval", flag)
+      )
     # 0 asks for something, and all faults are named.
     with pytest.raises(errors.InputError) as refused:
       read("run_classifier", "freeze_layers=0 optimizer=lamb")

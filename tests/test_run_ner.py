@@ -271,7 +271,7 @@ def test_frozen_features_are_compared_in_a_table(
     ({**TRAINING, "num_train_epochs": 0.01}, "make no step"),
     ({**TRAINING, "file_format": "text"},
      "--train_file has no effect with --file_format=text, which has neither"),
-    ({**TRAINING, "output_dir": None}, "pass --output_dir"),
+    ({**TRAINING, "output_dir": None}, "--do_train needs --output_dir"),
     ({"do_eval": True, "eval_file": EVAL, "seed": 1}, "--seed needs --do_tr"),
   ],
 )

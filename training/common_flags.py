@@ -305,6 +305,9 @@ def define_fine_tuning_flags(*, max_seq_length=128, required=True):
   define_evaluation_flags()
   define_prediction_flags()
   define_device_flags()
+  flags.rule("do_train do_eval", needs="output_dir")
+  # Lines of the standard input write no file.
+  flags.rule("do_predict", needs="output_dir|predict_file=-")
 
 
 def define_distillation_flags():

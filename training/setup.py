@@ -424,6 +424,23 @@ def _trained_with(settings, fixed):
   return run_folder.TrainedWith(fixed, watched)
 
 
+def answers_stream(settings) -> bool:
+  """Whether the lines of the standard input are to be answered."""
+  return settings.do_predict and settings.predict_file == "-"
+
+
+def files_to_read(settings) -> dict[str, str | None]:
+  """Returns the paths of "train", "eval" and "predict", where asked for."""
+  asked = {
+    "train": settings.do_train,
+    # Evaluations during training need the data, too.
+    "eval": settings.do_eval or (settings.do_train and settings.eval_steps),
+    # Lines are answered as they come; there is no file to read.
+    "predict": settings.do_predict and not answers_stream(settings),
+  }
+  return {name: settings.get(f"{name}_file") for name in asked if asked[name]}
+
+
 def require_one_of(settings, *names):
   """Refuses a command that asks for nothing.
 
