@@ -71,26 +71,19 @@ def test_a_file_in_another_scheme_is_named(tmp_path, text, wrong, line, fault):
   assert f"file.conll:{line}: {fault}" in str(error.value)
 
 
-@pytest.mark.parametrize(
-  "before, label, schemes",
-  [
-    ("O", "I-X", "iob1"),
-    ("O", "B-X", "iob2 iobes"),
-    ("I-X", "B-X", "iob1 iob2"),
-    ("I-X", "B-Y", "iob2"),
-    ("I-X", "I-Y", "iob1"),
-    ("I-X", "I-X", "iob1 iob2 iobes"),
-    ("B-X", "I-X", "iob1 iob2 iobes"),
-    ("B-X", "O", "iob1 iob2"),
-    ("B-X", "E-X", "iobes"),
-    ("B-X", "E-Y", ""),
-    ("E-X", "S-X", "iobes"),
-    ("E-X", "E-X", ""),
-    ("S-X", "B-X", "iobes"),
-    ("O", "O", "iob1 iob2 iobes"),
-  ],
-)
-def test_what_may_follow_what(before, label, schemes):
+# (before, label): the schemes that have it.
+MAY_FOLLOW = {
+  ("O", "I-X"): "iob1", ("O", "B-X"): "iob2 iobes", ("I-X", "B-X"): "iob1 iob2",
+  ("I-X", "B-Y"): "iob2", ("I-X", "I-Y"): "iob1",
+  ("I-X", "I-X"): "iob1 iob2 iobes", ("B-X", "I-X"): "iob1 iob2 iobes",
+  ("B-X", "O"): "iob1 iob2", ("B-X", "E-X"): "iobes", ("B-X", "E-Y"): "",
+  ("E-X", "S-X"): "iobes", ("E-X", "E-X"): "", ("S-X", "B-X"): "iobes",
+  ("O", "O"): "iob1 iob2 iobes",
+}
+
+
+@pytest.mark.parametrize("before, label", MAY_FOLLOW)
+def test_what_may_follow_what(before, label):
   tags = {"iob1": "IOB", "iob2": "IOB", "iobes": "IOBES"}
   allowed = [
     scheme
@@ -98,48 +91,43 @@ def test_what_may_follow_what(before, label, schemes):
     if label[0] in known and before[0] in known
     and dataset.may_follow(before, label, scheme)
   ]
-  assert allowed == schemes.split()
+  assert allowed == MAY_FOLLOW[before, label].split()
 
 
-def test_iobes_must_end_an_entity_within_the_sentence(tmp_path):
-  with pytest.raises(errors.InputError, match="file.conll:2 .end of the sent"):
-    read(tmp_path, "a O\nb B-X\n\nc O\n", scheme="iobes")
+@pytest.mark.parametrize(
+  "text, options, words, labels",
+  [
+    ("B-NP\tNew York\tNNP\nI-NP\tis\tVB\n",
+     {"word_column": 1, "label_column": 0}, ["New York", "is"],
+     ["B-NP", "I-NP"]),
+    ("a DT O\nb -LRB- O\n", {"label_column": 1, "scheme": "none"},
+     ["a", "b"], ["DT", "-LRB-"]),
+    ("a\nb\n", {"labelled": False}, ["a", "b"], None),
+    # Windows' line ends; no-break spaces are parts of words.
+    ("a\u00a0b O\r\nc O \r\n\r\n", {}, ["a\u00a0b", "c"], ["O", "O"]),
+  ],
+)
+def test_columns_are_chosen(tmp_path, text, options, words, labels):
+  (found,) = read(tmp_path, text, **options)
+  assert (found.words, found.labels) == (words, labels)
 
 
-def test_columns_are_chosen(tmp_path):
-  text = "B-NP\tNew York\tNNP\nI-NP\tis\tVB\n"
-  (found,) = read(tmp_path, text, word_column=1, label_column=0)
-  assert found.words == ["New York", "is"]
-  assert found.labels == ["B-NP", "I-NP"]
-
-
-def test_parts_of_speech_have_no_scheme(tmp_path):
-  (found,) = read(
-    tmp_path, "a DT O\nb -LRB- O\n", label_column=1, scheme="none"
-  )
-  assert found.labels == ["DT", "-LRB-"]
-  with pytest.raises(errors.InputError, match="'DT' is no label of iob2.*none"):
-    read(tmp_path, "a DT O\n", label_column=1)
-
-
-def test_words_alone_have_no_labels(tmp_path):
-  found = read(tmp_path, "a\nb\n\nc", labelled=False)
-  assert [(s.words, s.labels) for s in found] == [
-    (["a", "b"], None), (["c"], None)
-  ]
-
-
-def test_windows_line_ends_and_no_break_spaces(tmp_path):
-  (found,) = read(tmp_path, "a\u00a0b O\r\nc O \r\n\r\n", scheme="none")
-  assert found.words == ["a\u00a0b", "c"]
-  assert found.labels == ["O", "O"]
-
-
-def test_ragged_columns_are_named(tmp_path):
-  with pytest.raises(
-    errors.InputError, match=r"conll:4: 3 columns, but line 2 has 2; every"
-  ):
-    read(tmp_path, "\na O\n\nb c O\n")
+@pytest.mark.parametrize(
+  "text, options, fault",
+  [
+    ("a DT O\n", {"label_column": 1}, "'DT' is no label of iob2.*none"),
+    ("\na O\n\nb c O\n", {}, "conll:4: 3 columns, but line 2 has 2; every"),
+    ("a O\n", {"label_column": 2},
+     "conll:1: --label_column=2, but there are 2 columns; pass .* -2 to 1"),
+    ("a O\n", {"word_column": -3}, "--word_column=-3, but there are 2"),
+    ("\n-DOCSTART- O\n\n\n", {}, "holds no sentence, only empty"),
+    ("a O\nb B-X\n\nc O\n", {"scheme": "iobes"},
+     "file.conll:2 .end of the sent"),
+  ],
+)
+def test_files_that_are_refused(tmp_path, text, options, fault):
+  with pytest.raises(errors.InputError, match=fault):
+    read(tmp_path, text, **options)
 
 
 def test_all_faults_are_listed_at_once(tmp_path):
@@ -153,22 +141,6 @@ def test_all_faults_are_listed_at_once(tmp_path):
   assert "file.conll:6: 1 columns, but line 1 has 2" in lines[1]
   assert "file.conll:10: 'X' is no label of iob2" in lines[2]
   assert len(lines) == 21 and lines[-1] == "  ... and 2 more"
-
-
-def test_an_absent_column_is_named(tmp_path):
-  for options in ({"label_column": 2}, {"word_column": -3}):
-    (flag, value), = options.items()
-    with pytest.raises(
-      errors.InputError,
-      match=rf"conll:1: --{flag}={value}, but there are 2 columns; pass a "
-      "number from -2 to 1",
-    ):
-      read(tmp_path, "a O\n", **options)
-
-
-def test_a_file_without_sentence_is_refused(tmp_path):
-  with pytest.raises(errors.InputError, match="holds no sentence, only empty"):
-    read(tmp_path, "\n-DOCSTART- O\n\n\n")
 
 
 def test_empty_sentences_are_skipped_with_one_warning(tmp_path, caplog):
@@ -239,37 +211,27 @@ def shown(tokenizer, windows):
   return texts
 
 
-def test_the_first_piece_has_the_label(tokenizer):
-  sentences = sentences_of(["abc d ef"])
-  (window,) = dataset.make_windows(sentences, tokenizer, 10)
-  assert window.positions == [1, 4, 5]
-
-
 def test_a_long_sentence_is_cut_between_words(tokenizer):
   sentences = sentences_of(["ab cd e fgh i j"])
   windows = dataset.make_windows(sentences, tokenizer, 6)
   assert shown(tokenizer, windows) == ["Ab Cd", "E Fgh", "I J"]
+  assert windows[1].positions == [1, 2]
   assert [(w.sentence, w.first_word) for w in windows] == [
     (0, 0), (0, 2), (0, 4)
   ]
 
 
 def test_context_fills_the_window_from_both_sides_of_the_document(tokenizer):
-  sentences = sentences_of(["a b c d", "e f", "g h i j"], ["j j"])
-  windows = dataset.make_windows(
-    sentences, tokenizer, 8, document_context=True
-  )
-  assert shown(tokenizer, windows) == [
-    "A B C D e f", "c d E F g h", "e f G H I J", "J J"
-  ]
-
-
-def test_context_of_one_side_takes_the_room_of_the_other(tokenizer):
-  sentences = sentences_of(["a", "b c d e f g"])
-  windows = dataset.make_windows(
-    sentences, tokenizer, 7, document_context=True
-  )
-  assert shown(tokenizer, windows)[0] == "A b c d e"
+  for documents, room, expected in (
+    ([["a b c d", "e f", "g h i j"], ["j j"]], 8,
+     ["A B C D e f", "c d E F g h", "e f G H I J", "J J"]),
+    # One side takes the room that the other has not.
+    ([["a", "b c d e f g"]], 7, ["A b c d e", "B C D E F", "c d e f G"]),
+  ):
+    windows = dataset.make_windows(
+      sentences_of(*documents), tokenizer, room, document_context=True
+    )
+    assert shown(tokenizer, windows) == expected
 
 
 def test_context_is_whole_words():

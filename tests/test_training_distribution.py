@@ -23,37 +23,30 @@ def no_cluster(monkeypatch):
 # Without a TPU. The suite has two logical CPUs, see conftest.py.
 
 
-def test_an_unknown_kind_lists_the_known_ones():
-  with pytest.raises(
-    errors.InputError, match="=gpu is unknown; choose one of auto, off, one_"
-  ):
-    distribution.make_strategy("gpu")
+ADDRESS = "grpc://10.0.0.2:8470"
 
 
 @pytest.mark.parametrize(
-  "kind", sorted(set(choices.DISTRIBUTION_STRATEGIES) - {"auto", "tpu"})
+  "kind, options, fault",
+  [
+    ("gpu", {}, "=gpu is unknown; choose one of auto, off, one_"),
+    *(
+      (kind, {"use_tpu": True}, f"contradicts .*={kind}; drop")
+      for kind in sorted({*choices.DISTRIBUTION_STRATEGIES} - {"auto", "tpu"})
+    ),
+    ("auto", {"tpu_name": ADDRESS}, "pass --use_tpu with them"),
+    ("mirrored", {"master": ADDRESS}, "pass --use_tpu with them"),
+  ],
 )
-def test_use_tpu_contradicts_other_kinds(kind):
-  with pytest.raises(errors.InputError, match=f"contradicts .*={kind}; drop"):
-    distribution.make_strategy(kind, use_tpu=True)
+def test_flags_that_contradict_each_other(kind, options, fault):
+  with pytest.raises(errors.InputError, match=fault):
+    distribution.make_strategy(kind, **options)
 
 
-@pytest.mark.parametrize("flag", ["tpu_name", "master"])
-@pytest.mark.parametrize("kind", ["auto", "mirrored"])
-def test_an_address_without_use_tpu_is_refused(flag, kind):
-  with pytest.raises(errors.InputError, match="pass --use_tpu with them"):
-    distribution.make_strategy(kind, **{flag: "grpc://10.0.0.2:8470"})
-
-
-def test_one_device():
+def test_one_device_or_none():
   strategy = distribution.make_strategy("one_device")
   assert isinstance(strategy, tf.distribute.OneDeviceStrategy)
-  assert strategy.num_replicas_in_sync == 1
-
-
-def test_off_is_no_distribution():
-  strategy = distribution.make_strategy("off")
-  assert strategy is tf.distribute.get_strategy()
+  assert distribution.make_strategy("off") is tf.distribute.get_strategy()
   assert not tf.distribute.has_strategy()
 
 
@@ -68,22 +61,19 @@ def test_several_devices_mirror_each_other(kind):
 
 def give_devices(monkeypatch, **devices):
   """Makes TensorFlow list these devices: GPU=["GPU:0"]."""
+  named = {
+    kind: [types.SimpleNamespace(name=name) for name in names]
+    for kind, names in devices.items()
+  }
   monkeypatch.setattr(
-    tf.config,
-    "list_logical_devices",
-    lambda kind: [
-      types.SimpleNamespace(name=name) for name in devices.get(kind, [])
-    ],
+    tf.config, "list_logical_devices", lambda kind: named.get(kind, [])
   )
 
 
-def test_auto_takes_the_one_device_that_there_is(monkeypatch):
+def test_auto_takes_the_devices_that_there_are(monkeypatch):
   give_devices(monkeypatch, CPU=["CPU:0"])
   strategy = distribution.make_strategy()
   assert isinstance(strategy, tf.distribute.OneDeviceStrategy)
-
-
-def test_gpus_go_before_the_cpu(monkeypatch):
   give_devices(monkeypatch, CPU=["CPU:0"], GPU=["GPU:0", "GPU:1"])
   monkeypatch.setattr(tf.distribute, "MirroredStrategy", lambda names: names)
   assert distribution.make_strategy() == ["GPU:0", "GPU:1"]
@@ -138,12 +128,9 @@ class FakeTpu:
   # Chips at (0..1, 0..1, 0) with two cores each, two chips a host.
   topology = tf.tpu.experimental.Topology(
     mesh_shape=[2, 2, 1, 2],
-    device_coordinates=np.array(
-      [
-        [[x, y, 0, core] for y in (0, 1) for core in (0, 1)]
-        for x in (0, 1)
-      ]
-    ),
+    device_coordinates=np.array([
+      [[x, y, 0, core] for y in (0, 1) for core in (0, 1)] for x in (0, 1)
+    ]),
   )
 
   def __init__(self, monkeypatch):
@@ -184,11 +171,9 @@ def test_all_cores_of_a_tpu(tpu, options):
   strategy = distribution.make_strategy(
     tpu_name="mine", tpu_zone="zone", gcp_project="project", **options
   )
+  where = {"tpu": "mine", "zone": "zone", "project": "project"}
   assert tpu.calls == [
-    (
-      "TPUClusterResolver",
-      {"tpu": "mine", "zone": "zone", "project": "project"},
-    ),
+    ("TPUClusterResolver", where),
     ("experimental_connect_to_cluster", "resolver", {}),
     ("initialize_tpu_system", "resolver", {}),
   ]
@@ -201,9 +186,7 @@ def test_all_cores_of_a_tpu(tpu, options):
 @pytest.mark.parametrize(
   "tpu_name, master, address",
   [
-    (None, "grpc://10.0.0.2:8470", "grpc://10.0.0.2:8470"),
-    ("mine", "grpc://10.0.0.2:8470", "mine"),
-    (None, None, None),
+    (None, ADDRESS, ADDRESS), ("mine", ADDRESS, "mine"), (None, None, None),
   ],
 )
 def test_the_name_goes_before_the_address(tpu, tpu_name, master, address):
@@ -216,33 +199,18 @@ def test_some_cores_of_a_tpu(tpu, cores):
   strategy = distribution.make_strategy(use_tpu=True, num_tpu_cores=cores)
   assert strategy.assignment.num_replicas == cores
   assert strategy.assignment.topology is tpu.topology
-
-
-def test_more_cores_than_there_are(tpu):
-  with pytest.raises(
-    errors.InputError, match="--num_tpu_cores=9, but the TPU has 8 cores"
-  ):
+  with pytest.raises(errors.InputError, match="=9, but the TPU has 8 cores"):
     distribution.make_strategy(use_tpu=True, num_tpu_cores=9)
-
-
-class CloudError(Exception):
-  """Acts as the errors of a cloud's client libraries."""
 
 
 @pytest.mark.parametrize(
   "call, error",
   [
-    ("TPUClusterResolver", ValueError("Please provide a TPU Name")),
     ("TPUClusterResolver", OSError("Name or service not known")),
-    ("TPUClusterResolver", CloudError("no credentials")),
-    (
-      "initialize_tpu_system",
-      tf.errors.UnavailableError(None, None, "connection refused"),
-    ),
-    (
-      "experimental_connect_to_cluster",
-      tf.errors.DeadlineExceededError(None, None, "too late"),
-    ),
+    # As the errors of a cloud's client libraries.
+    ("TPUClusterResolver", Exception("no credentials")),
+    ("initialize_tpu_system",
+     tf.errors.UnavailableError(None, None, "connection refused")),
   ],
 )
 def test_a_tpu_that_cannot_be_reached_is_one_sentence(tpu, call, error):
@@ -277,16 +245,11 @@ WORKERS = ["a:1", "b:1"]
     (process("worker", 0, chief=["c:1"], worker=WORKERS), False),
     (process("worker", 1, chief=["c:1"], worker=WORKERS), False),
     (process("", None), True),
-    (types.SimpleNamespace(cluster_resolver=None), True),
+    (tf.distribute.get_strategy(), True),
   ],
 )
 def test_one_process_is_the_chief(strategy, expected):
   assert distribution.is_chief(strategy) is expected
-
-
-def test_a_local_strategy_is_its_own_chief():
-  assert distribution.is_chief(distribution.make_strategy("mirrored"))
-  assert distribution.is_chief(distribution.make_strategy("off"))
 
 
 @pytest.mark.parametrize(

@@ -34,41 +34,28 @@ def write_records(path, count):
   return pipeline.sequential_records([str(path)])
 
 
+def number(batch):
+  return {"number": batch["input_ids"][:, 0]}
+
+
 @pytest.mark.parametrize("count", [1, 3, 4, 7, 8, 9])
 def test_each_record_is_predicted_once_in_order(tmp_path, strategy, count):
-  records = write_records(tmp_path / "a.tfrecord", count)
-  predictor = evaluation_loop.Predictor(
-    strategy,
-    lambda batch: {
-      "number": batch["input_ids"][:, 0],
-      "squares": tf.cast(batch["input_ids"], tf.float32) ** 2,
-    },
-  )
-  outputs = predictor.predict(
-    records,
-    FEATURES,
-    num_records=count,
-    batch_size=4,
-  )
-  assert outputs["number"].tolist() == list(range(count))
-  expected = [[i**2, (i % 3) ** 2] for i in range(count)]
-  np.testing.assert_array_equal(outputs["squares"], expected)
-
-
-def test_a_function_is_compiled_once(tmp_path, strategy):
-  records = write_records(tmp_path / "a.tfrecord", 4)
-  traces = []
+  records, traces = write_records(tmp_path / "a.tfrecord", count), []
 
   def function(batch):
     traces.append(batch)
-    return {"number": batch["input_ids"][:, 0]}
+    squares = tf.cast(batch["input_ids"], tf.float32) ** 2
+    return {**number(batch), "squares": squares}
 
   predictor = evaluation_loop.Predictor(strategy, function)
-  for _ in range(3):
+  for _ in range(2):
     outputs = predictor.predict(
-      records, FEATURES, num_records=4, batch_size=2
+      records, FEATURES, num_records=count, batch_size=4
     )
-    assert outputs["number"].tolist() == [0, 1, 2, 3]
+    assert outputs["number"].tolist() == list(range(count))
+  expected = [[i**2, (i % 3) ** 2] for i in range(count)]
+  np.testing.assert_array_equal(outputs["squares"], expected)
+  # Compiled once.
   assert len(traces) == strategy.num_replicas_in_sync
 
 
@@ -82,10 +69,7 @@ def test_batches_of_like_length_give_the_order_of_records(
   def function(batch):
     longest = tf.reduce_max(tf.reduce_sum(batch["input_mask"], axis=1))
     rows = tf.shape(batch["input_ids"])[0]
-    return {
-      "number": batch["input_ids"][:, 0],
-      "longest": tf.repeat(longest, rows),
-    }
+    return {**number(batch), "longest": tf.repeat(longest, rows)}
 
   predictor = evaluation_loop.Predictor(strategy, function)
   outputs = predictor.predict(
@@ -145,15 +129,12 @@ def test_windows_of_outputs_are_in_the_order_of_records(
   predictor = evaluation_loop.Predictor(
     strategy,
     lambda batch: {
-      "number": batch["input_ids"][:, 0],
-      "length": tf.reduce_sum(batch["input_mask"], axis=1),
+      **number(batch), "length": tf.reduce_sum(batch["input_mask"], axis=1)
     },
   )
-  parts = list(
-    predictor.windows(
-      records, FEATURES, batch_size=batch_size, window=window
-    )
-  )
+  parts = list(predictor.windows(
+    records, FEATURES, batch_size=batch_size, window=window
+  ))
   assert [len(part["number"]) for part in parts] == [
     min(window, count - start) for start in range(0, count, window)
   ]
@@ -176,10 +157,7 @@ def test_outputs_come_before_most_records_are_read(tmp_path):
       tf.numpy_function(note, [string], tf.string), []
     )
   )
-  predictor = evaluation_loop.Predictor(
-    tf.distribute.get_strategy(),
-    lambda batch: {"number": batch["input_ids"][:, 0]},
-  )
+  predictor = evaluation_loop.Predictor(tf.distribute.get_strategy(), number)
   parts = predictor.windows(records, FEATURES, batch_size=4, window=16)
   assert next(parts)["number"].tolist() == list(range(16))
   assert len(read) < 4000 / 2
@@ -219,41 +197,34 @@ def test_means_are_over_examples_and_the_loss_is_over_batches(
 
 def test_less_than_a_batch_is_refused(tmp_path):
   strategy = tf.distribute.get_strategy()
-  objective = loop.Objective(weights=dict, sums=dict)
-  evaluate = evaluation_loop.make_evaluator(strategy, objective)
+  evaluate = evaluation_loop.make_evaluator(
+    strategy, loop.Objective(weights=dict, sums=dict)
+  )
   batches = pipeline.distributed_batches(
-    strategy,
-    write_records(tmp_path / "a.tfrecord", 3),
-    FEATURES,
-    batch_size=4,
+    strategy, write_records(tmp_path / "a.tfrecord", 3), FEATURES, batch_size=4
   )
   with pytest.raises(errors.InputError, match="less than one batch"):
     evaluate(batches, 10)
 
 
-def test_larger_is_better_unless_it_is_a_loss():
-  values = iter([0.5, 0.7, 0.6])
-  kept = []
-  evaluation = evaluation_loop.PeriodicEvaluation(
-    lambda: {"accuracy": next(values)},
-    every_steps=1,
-    metric="accuracy",
-    keep_best=kept.append,
-  )
-  for step in (1, 2, 3):
-    evaluation.run(step)
-  assert kept == [1, 2]
-  assert not evaluation.should_stop
-
-
 def evaluation_of(values, **options):
-  values = iter(values)
-  kept = []
+  """An evaluation that finds these, and the list of what it keeps."""
+  values, kept = iter(values), []
+  options = {"every_steps": 2, "metric": "f1", **options}
   evaluation = evaluation_loop.PeriodicEvaluation(
-    lambda: {"f1": next(values)}, every_steps=2, metric="f1",
-    keep_best=kept.append, **options,
+    lambda: {options["metric"]: next(values)}, keep_best=kept.append, **options
   )
   return evaluation, kept
+
+
+@pytest.mark.parametrize(
+  "metric, best", [("accuracy", [1, 2]), ("loss", [1]), ("eval_loss", [1])]
+)
+def test_larger_is_better_unless_it_is_a_loss(metric, best):
+  evaluation, kept = evaluation_of([0.5, 0.7, 0.6], metric=metric)
+  for step in (1, 2, 3):
+    evaluation.run(step)
+  assert kept == best and not evaluation.should_stop
 
 
 def test_what_is_not_finite_is_worse_than_any_number():
