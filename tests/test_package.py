@@ -89,6 +89,16 @@ def test_every_requirement_has_a_version_and_every_script_a_command():
   }
 
 
+def test_versions_are_the_same_everywhere():
+  project = test_dockerfile.project()
+  cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+  assert f"version: {project['version']}\n" in cited
+  assert f"\n## {project['version']}" in (ROOT / "CHANGELOG.md").read_text()
+  hooks = (ROOT / ".pre-commit-config.yaml").read_text()
+  version = re.search(r"rev: v(.*)", hooks)[1]
+  assert f"ruff=={version}" in project["optional-dependencies"]["lint"]
+
+
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
   """A folder with the wheel, built through a source archive, and a `site`."""

@@ -1,7 +1,5 @@
 """From a mirror to a report in two commands; and what the report may claim."""
 
-import csv
-import io
 import json
 import os
 import re
@@ -23,29 +21,20 @@ BASE_PATH = f"/storage.googleapis.com/bert_models/2018_10_18/{rows.BASE}.zip"
 SWAG_PATH = "/raw.githubusercontent.com/rowanz/swagaf/master/data/"
 
 
-def swag_table(count):
-  """Sentences with four endings, as SWAG's files have them."""
-  text = io.StringIO()
-  endings = [f"ending{n}" for n in range(4)]
-  writer = csv.DictWriter(text, ["sent1", "sent2", *endings, "label"])
-  writer.writeheader()
-  for n in range(count):
-    writer.writerow({
-      "sent1": "the river", "sent2": "is", "label": n % 4,
-      **{name: f"a {name}" for name in endings},
-    })
-  return text.getvalue().encode()
-
-
 def mirror():
   """Files of a release small enough for a test, at the official paths."""
-  return {
-    BASE_PATH: test_download.tiny_release(),
-    **{
-      f"{SWAG_PATH}{name}.csv": swag_table(count)
-      for name, count in (("train", 64), ("val", 8), ("test", 8))
-    },
-  }
+  files = {BASE_PATH: test_download.tiny_release()}
+  for name, count in (("train", 64), ("val", 8), ("test", 8)):
+    # Sentences with four endings, as SWAG's files have them.
+    rows = "".join(f"the river,is,a,b,c,d,{n % 4}\n" for n in range(count))
+    names = "sent1,sent2,ending0,ending1,ending2,ending3,label\n"
+    files[f"{SWAG_PATH}{name}.csv"] = (names + rows).encode()
+  return files
+
+
+def make(path, text=""):
+  path.parent.mkdir(parents=True, exist_ok=True)
+  path.write_text(text)
 
 
 def result(row="mrpc-base", seed=1, model=rows.BASE, value=0.86, **others):
@@ -60,8 +49,7 @@ def write_results(folder, *results):
   for number, values in enumerate(results):
     side = "peer_" * (values.get("side") == "peer")
     path = folder / values["row"] / f"{side}seed_{number}" / "result.json"
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps(values))
+    make(path, json.dumps(values))
 
 
 @pytest.mark.parametrize(
@@ -169,8 +157,8 @@ def peer_result(**others):
 def test_other_weights_are_judged_by_the_peer(tmp_path, ours, theirs, verdict):
   model = "all-MiniLM-L6-v2"
   runs_made = [
-    make(model=model, seed=seed, value=value / 100)
-    for make, values in ((result, ours), (peer_result, theirs))
+    made(model=model, seed=seed, value=value / 100)
+    for made, values in ((result, ours), (peer_result, theirs))
     for seed, value in enumerate(values, 1)
   ]
   write_results(tmp_path, *runs_made)
@@ -212,10 +200,8 @@ with open({log!r}, "a") as stream:
 
 def peer_flags(tmp_path, **others):
   """A model, data and a program that takes the peer's flags, as flags."""
-  (tmp_path / "model").mkdir()
-  (tmp_path / "model" / "config.json").write_text("{}")
-  (tmp_path / "mrpc").mkdir()
-  (tmp_path / "mrpc" / "train.tsv").write_text("")
+  make(tmp_path / "model" / "config.json", "{}")
+  make(tmp_path / "mrpc" / "train.tsv")
   python = tmp_path / "python"
   log = str(tmp_path / "log")
   python.write_text(FAKE_PEER.format(python=sys.executable, log=log))
@@ -264,10 +250,9 @@ def test_the_peer_runs_the_row_with_its_recipe(tmp_path):
   ],
 )
 def test_what_the_peer_cannot_do_is_said_first(tmp_path, change, sentence):
-  for name in ("swag", "squad2"):
-    (tmp_path / name).mkdir()
-    for file in ("train.csv", "train-v2.0.json", "dev-v2.0.json"):
-      (tmp_path / name / file).write_text("")
+  for file in ("swag/train.csv", "squad2/train-v2.0.json",
+               "squad2/dev-v2.0.json"):
+    make(tmp_path / file)
   done = script_runner.run("reproduce.py", **peer_flags(tmp_path, **change))
   assert done.code == 1 and sentence in done.last_line
   assert not (tmp_path / "out").exists()
@@ -296,20 +281,16 @@ def test_what_is_missing_is_named_with_the_command_that_brings_it(tmp_path):
     runs.find_model(rows.ROWS["pretrain-base"], None)
   with pytest.raises(errors.InputError, match="out of scope"):
     runs.command(runs.Plan(rows.ROWS["ablation-ltr"], "", "", "out"), 1)
-  (tmp_path / "mrpc").mkdir()
-  (tmp_path / "mrpc" / "train.tsv").write_text("")
+  make(tmp_path / "mrpc" / "train.tsv")
   assert runs.find_data(row, str(tmp_path)) == str(tmp_path / "mrpc")
   assert runs.find_data(row, str(tmp_path / "mrpc")) == str(tmp_path / "mrpc")
 
 
 def test_a_dry_run_prints_the_script_s_command(tmp_path):
-  model = tmp_path / rows.BASE
-  model.mkdir()
-  (model / "bert_config.json").write_text("{}")
-  (model / "bert_model.ckpt.index").write_text("")
-  data = tmp_path / "mrpc"
-  data.mkdir()
-  (data / "train.tsv").write_text("")
+  model, data = tmp_path / rows.BASE, tmp_path / "mrpc"
+  make(model / "bert_config.json", "{}")
+  make(model / "bert_model.ckpt.index")
+  make(data / "train.tsv")
   finished = subprocess.run(
     [sys.executable, str(script_runner.ROOT / "reproduce.py"),
      "--row=mrpc-base", f"--model_dir={tmp_path}", f"--data_dir={tmp_path}",
@@ -394,10 +375,9 @@ def test_from_a_mirror_to_a_report_in_two_commands(tmp_path):
 
 
 def test_neither_script_waits_for_tensorflow():
-  done = subprocess.run(
-    [sys.executable, "-c", "import sys\n"
-     "from reproduction import assemble, report, runs, transfer\n"
-     "assert 'tensorflow' not in sys.modules"],
-    cwd=script_runner.ROOT, capture_output=True, text=True,
+  code = (
+    "import sys; from reproduction import assemble, report, runs, transfer; "
+    "assert 'tensorflow' not in sys.modules"
   )
-  assert done.returncode == 0, done.stderr
+  command = [sys.executable, "-c", code]
+  subprocess.run(command, cwd=script_runner.ROOT, check=True)
