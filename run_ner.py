@@ -106,8 +106,8 @@ from typing import NamedTuple
 import tensorflow as tf
 
 import modeling
-from checkpoints import model_folder, model_settings, weight_files
-from common import config_formats, file_io, line_answers
+from checkpoints import model_settings, weight_files
+from common import file_io, line_answers
 from tagging import (
   bilstm,
   encoder_states,
@@ -300,11 +300,8 @@ def read_settings():
   settings = model_settings.resolve(flags.read_settings())
   if settings.do_train:
     return settings
-  source = next(model_settings.trained_model_files(settings))
-  trained = model_folder.input_settings(config_formats.read(source))
-  names = (*input_data.INPUT_FLAGS, *input_data.HEAD_FLAGS)
-  return model_settings.restore_input_settings(
-    settings, {n: trained[n] for n in names if n in trained}, source
+  return model_settings.restore_trained(
+    settings, (*input_data.INPUT_FLAGS, *input_data.HEAD_FLAGS)
   )
 
 

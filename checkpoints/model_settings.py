@@ -5,25 +5,26 @@ flag.
 """
 
 import os
+from collections.abc import Iterable, Iterator
 
 import tensorflow as tf
 from absl import logging
 
+import modeling
 import tokenization
 from checkpoints import model_folder, tokenizer_files
-from common import config_formats, errors, json_files
+from common import config_formats, errors, json_files, run_settings
 from variants import vocabularies
 
+Settings = run_settings.Settings
 
-def resolve(settings):
+
+def resolve(settings: Settings) -> Settings:
   """Returns the settings that a script works with, from those of its flags.
 
   --model_dir becomes the flags that it replaces; --do_lower_case, if it is
   not given, what the vocabulary's folder says; --max_seq_length, if it is not
   given, at most what the model has positions for.
-
-  Args:
-    settings: run_settings.Settings, see flags.read_settings.
 
   Raises:
     InputError: --model_dir holds no model.
@@ -41,7 +42,7 @@ def resolve(settings):
   return with_fitting_length(settings, positions)
 
 
-def with_fitting_length(settings, positions):
+def with_fitting_length(settings: Settings, positions: int) -> Settings:
   """Returns settings whose default length is one that a model can take.
 
   Unlike the original: it refuses its default for a model of fewer positions.
@@ -67,14 +68,14 @@ def _with_model_dir(settings):
   })
 
 
-def trained_model_files(settings):
+def trained_model_files(settings: Settings) -> Iterator[str]:
   """Yields the files that may say how the input of trained weights was made.
 
   The model that a run's own training left comes first: its checkpoints count
   more than --init_checkpoint, and --bert_config_file may still be that of the
   model that the training started from.
   """
-  if settings.output_dir:
+  if settings.get("output_dir"):
     own = os.path.join(settings.output_dir, "final_model", "bert_config.json")
     if tf.io.gfile.exists(own):
       yield own
@@ -82,16 +83,16 @@ def trained_model_files(settings):
     yield settings.bert_config_file
 
 
-def restore_input_settings(settings, trained, source):
+def restore_input_settings(
+  settings: Settings, trained: dict, source: str
+) -> Settings:
   """Returns settings that make the input as it was made in training.
 
   A flag that is given goes before what the model was trained with, with a
   warning where they differ.
 
   Args:
-    settings: run_settings.Settings.
-    trained: dict from names of settings to values, as a model's folder has
-      them.
+    trained: values by names of settings, as a model's folder has them.
     source: the file that says so.
 
   Raises:
@@ -118,26 +119,24 @@ def restore_input_settings(settings, trained, source):
   return settings.replace(**changes)
 
 
-def restore_trained(settings, names):
+def restore_trained(settings: Settings, names: Iterable[str]) -> Settings:
   """Returns settings with what the model's folder says of some of them.
 
   Only a model of this project says how its input was made.
 
-  Args:
-    settings: run_settings.Settings, with a bert_config_file.
-    names: of settings.
-
   Raises:
     InputError: as of `restore_input_settings`.
   """
-  source = settings.bert_config_file
+  source = next(trained_model_files(settings))
   trained = model_folder.input_settings(config_formats.read(source))
   known = {name: trained[name] for name in names if name in trained}
   return restore_input_settings(settings, known, source)
 
 
-def make_tokenizer(settings, config):
-  """Returns the tokenization.FullTokenizer of the tokenizer flags.
+def make_tokenizer(
+  settings: Settings, config: modeling.BertConfig
+) -> tokenization.FullTokenizer:
+  """Returns the tokenizer of the tokenizer flags.
 
   Raises:
     InputError: the vocabulary does not fit the model, or --do_lower_case not

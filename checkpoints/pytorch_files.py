@@ -17,7 +17,6 @@ before the file is that long.
 
 import collections
 import contextlib
-import functools
 import io
 import math
 import mmap
@@ -68,55 +67,56 @@ class _Tensor(NamedTuple):
   shape: tuple
   strides: tuple
 
-  def get_shape(self):
+  def get_shape(self) -> list[int]:
     return list(self.shape)
 
-  def get_dtype(self):
+  def get_dtype(self) -> str:
     """Returns the type as safetensors names it, such as "F32"."""
     return _STORAGES[self.storage.kind][1]
 
-  def check(self):
-    """Raises ValueError if the view leaves its storage."""
-    numbers = (self.offset, *self.shape, *self.strides)
-    whole = all(type(n) is int and n >= 0 for n in numbers)
-    if not whole or len(self.shape) != len(self.strides):
-      raise ValueError("a tensor's shape makes no sense")
-    steps = zip(self.shape, self.strides)
-    # The place of the last number of the view, if it has any.
-    last = self.offset + sum((size - 1) * step for size, step in steps)
-    # A view of no numbers leaves nothing, wherever it begins.
-    if math.prod(self.shape) and last >= self.storage.size:
-      raise ValueError("a tensor is larger than its storage")
+
+def _tensor(storage, offset, shape, strides, *unused):
+  """Makes a _Tensor; raises ValueError if the view leaves its storage."""
+  del unused  # Gradients and hooks.
+  shape, strides = tuple(shape), tuple(strides)
+  numbers = (offset, *shape, *strides)
+  whole = all(type(n) is int and n >= 0 for n in numbers)
+  if not isinstance(storage, _Storage) or not whole or (
+    len(shape) != len(strides)
+  ):
+    raise ValueError("a tensor's shape makes no sense")
+  # The place of the last number of the view, if it has any.
+  last = offset + sum((size - 1) * step for size, step in zip(shape, strides))
+  # A view of no numbers leaves nothing, wherever it begins.
+  if math.prod(shape) and last >= storage.size:
+    raise ValueError("a tensor is larger than its storage")
+  return _Tensor(storage, offset, shape, strides)
 
 
 class _State(collections.OrderedDict):
   """What a model's tensors are in; PyTorch adds attributes to it."""
 
 
-def _tensor(storage, offset, shape, strides, *unused):
-  del unused  # Gradients and hooks.
-  if not isinstance(storage, _Storage):
-    raise ValueError("a tensor without a storage")
-  made = _Tensor(storage, offset, tuple(shape), tuple(strides))
-  made.check()
-  return made
-
-
-def _parameter(tensor, *unused):
-  del unused
-  return tensor
-
-
 # What a file may name: all that its pickle can call.
 _KNOWN = {
   ("collections", "OrderedDict"): _State,
   ("torch._utils", "_rebuild_tensor_v2"): _tensor,
-  ("torch._utils", "_rebuild_parameter"): _parameter,
+  # A tensor, and whether it is trained.
+  ("torch._utils", "_rebuild_parameter"): lambda tensor, *unused: tensor,
 }
+
+
+class _Unknown(Exception):
+  """The name of a function that a file asks for and must not have."""
 
 
 class _Unpickler(pickle.Unpickler):
   """Makes tensors, and nothing that is not in `_KNOWN`."""
+
+  def __init__(self, stream, storages):
+    """Takes a dict for the storages that the pickle describes, by their key."""
+    super().__init__(stream)
+    self._storages = storages
 
   def find_class(self, module, name):
     # Its name will do: `persistent_load` gets it back in its tuple.
@@ -134,28 +134,36 @@ class _Unpickler(pickle.Unpickler):
       raise ValueError("a storage of unknown kind")
     if type(size) is not int or size < 0 or type(key) not in (int, str):
       raise ValueError("a storage without a size or a name")
-    return _Storage(kind, str(key), size)
+    return self._storages.setdefault(str(key), _Storage(kind, str(key), size))
 
 
-def _load(stream, unpickler=_Unpickler):
-  """Returns what a pickle holds, which has no room for more than that."""
+def _load(stream):
+  """Returns what a pickle holds, and its storages by their key."""
   start = stream.tell()
   for count, (operation, index, _) in enumerate(pickletools.genops(stream)):
     # The unpickler makes room for every index below that one.
     if operation.name.endswith("PUT") and index > count:
       raise ValueError("its pickle numbers more objects than it has")
   stream.seek(start)
-  return unpickler(stream).load()
+  storages = {}
+  return _Unpickler(stream, storages).load(), storages
 
 
-class _Unknown(Exception):
-  """The name of a function that a file asks for and must not have."""
+def _stored(archive, name, size=None):
+  """Returns the bytes of an entry of a zip, of `size` if that is known."""
+  entry = archive.getinfo(name)
+  # PyTorch compresses nothing, so that no entry is longer than the file.
+  if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1:
+    raise ValueError(f"{name} is compressed or encrypted")
+  if size is not None and entry.file_size != size:
+    raise ValueError(f"{name} has {entry.file_size} bytes instead of {size}")
+  return archive.read(entry)
 
 
 class Reader:
   """The tensors of one file, with the methods of safetensors.safe_open."""
 
-  def __init__(self, path):
+  def __init__(self, path: str):
     """Reads what tensors there are, and no numbers.
 
     Args:
@@ -183,20 +191,16 @@ class Reader:
       if not self._tensors:
         raise ValueError("no tensor in it")
 
-  def keys(self):
+  def keys(self) -> list[str]:
     """Returns the names of the tensors."""
     return list(self._tensors)
 
-  def get_slice(self, name):
+  def get_slice(self, name: str) -> _Tensor:
     """Returns an object with `get_shape` and `get_dtype` of a tensor."""
     return self._tensors[name]
 
-  def get_tensor(self, name):
-    """Returns a tensor as an array.
-
-    Raises:
-      InputError: the file is damaged.
-    """
+  def get_tensor(self, name: str) -> np.ndarray:
+    """Returns a tensor; raises InputError if the file is damaged."""
     tensor = self._tensors[name]
     dtype, _ = _STORAGES[tensor.storage.kind]
     with self._errors_named():
@@ -204,7 +208,7 @@ class Reader:
       if math.prod(tensor.shape) * dtype.itemsize > os.path.getsize(self._path):
         raise ValueError("a tensor is larger than the file")
       numbers = self._numbers(tensor.storage, dtype)
-      # Safe only because `check` has seen offset, shape and strides.
+      # Safe only because `_tensor` has seen offset, shape and strides.
       view = np.lib.stride_tricks.as_strided(
         numbers[tensor.offset :], tensor.shape,
         [step * dtype.itemsize for step in tensor.strides], writeable=False,
@@ -235,20 +239,17 @@ class Reader:
         for name in names
         if name.startswith(f"{folder}data/")
       }
-      return _load(io.BytesIO(_stored(archive, pickled)))
+      return _load(io.BytesIO(_stored(archive, pickled)))[0]
 
   def _read_old(self):
     with open(self._path, "rb") as stream:
       self._data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
     # The third describes the machine that wrote the file.
-    magic, version, _ = (_load(self._data) for _ in range(3))
+    magic, version, _ = (_load(self._data)[0] for _ in range(3))
     if (magic, version) != (_MAGIC, _VERSION):
       raise ValueError("it does not start as such files do")
-    storages = {}
-    tensors = _load(
-      self._data, functools.partial(_OldUnpickler, storages=storages)
-    )
-    for key in _load(self._data):
+    tensors, storages = _load(self._data)
+    for key in _load(self._data)[0]:
       (size,) = struct.unpack("<q", self._data.read(8))
       storage = storages[str(key)]
       if size != storage.size:
@@ -277,27 +278,3 @@ class Reader:
         f"{self._path} is no readable file of PyTorch's weights ({reason}); "
         "copy it again, or save the model as model.safetensors"
       ) from error
-
-
-class _OldUnpickler(_Unpickler):
-  """Notes the storages, whose sizes come after the tensors, in a dict."""
-
-  def __init__(self, stream, storages):
-    super().__init__(stream)
-    self._storages = storages
-
-  def persistent_load(self, description):
-    storage = super().persistent_load(description)
-    self._storages[storage.key] = storage
-    return storage
-
-
-def _stored(archive, name, size=None):
-  """Returns the bytes of an entry of a zip, of `size` if that is known."""
-  entry = archive.getinfo(name)
-  # PyTorch compresses nothing, so that no entry is longer than the file.
-  if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1:
-    raise ValueError(f"{name} is compressed or encrypted")
-  if size is not None and entry.file_size != size:
-    raise ValueError(f"{name} has {entry.file_size} bytes instead of {size}")
-  return archive.read(entry)

@@ -7,8 +7,10 @@ step changes that, and copying or renaming a model does not.
 import hashlib
 import math
 import os
+from collections.abc import Iterable, Mapping
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 from absl import logging
 
@@ -21,12 +23,8 @@ KEY = "null_score_diff_threshold"
 _HEAD = ("cls/squad/output_weights", "cls/squad/output_bias")
 
 
-def digest(values):
-  """Returns the SHA-256 of a head's weights, in hexadecimal.
-
-  Args:
-    values: dict from name to array or tf.Variable; the head is among them.
-  """
+def digest(values: Mapping[str, npt.ArrayLike]) -> str:
+  """Returns the SHA-256 of a head's weights among others, in hexadecimal."""
   found = hashlib.sha256()
   for name in _HEAD:
     value = tf.convert_to_tensor(values[name])
@@ -35,12 +33,12 @@ def digest(values):
   return found.hexdigest()
 
 
-def digest_of_variables(variables):
-  """Returns `digest` of tf.Variables, the head's among them."""
+def digest_of_variables(variables: Iterable[tf.Variable]) -> str:
+  """Returns `digest` of variables, the head's among them."""
   return digest({layers.variable_name(v): v for v in variables})
 
 
-def digest_of_checkpoint(path):
+def digest_of_checkpoint(path: str) -> str | None:
   """Returns `digest` of a checkpoint of any kind; None if it has no head."""
   reader = weight_files.open_reader(path)
   # Weights of pre-training, say.
@@ -49,14 +47,14 @@ def digest_of_checkpoint(path):
   return digest({name: reader.read(name) for name in _HEAD})
 
 
-def folder_of(checkpoint):
+def folder_of(checkpoint: str) -> str:
   """Returns the folder of a checkpoint, named in whatever way."""
   if tf.io.gfile.isdir(checkpoint):
     return checkpoint
   return os.path.dirname(checkpoint) or "."
 
 
-def stored(folders, weights):
+def stored(folders: Iterable[str], weights: str) -> float:
   """Returns the threshold that is stored for weights, 0.0 if there is none.
 
   Args:
@@ -79,19 +77,19 @@ def stored(folders, weights):
   return 0.0
 
 
-def of_checkpoint(path):
+def of_checkpoint(path: str) -> float:
   """Returns the threshold that is stored next to a checkpoint, or 0.0."""
   return stored([folder_of(path)], digest_of_checkpoint(path))
 
 
-def forget(folder):
+def forget(folder: str) -> None:
   """Removes a stored threshold: the weights there are about to change."""
   path = os.path.join(folder, FILE)
   if tf.io.gfile.exists(path):
     tf.io.gfile.remove(path)
 
 
-def weights_in(path):
+def weights_in(path: str) -> str | None:
   """Returns whose threshold a file holds; None if that cannot be told."""
   try:
     return json_files.read(path).get("weights")

@@ -18,50 +18,43 @@ from common import errors, json_files
 
 # Next to a config.json of Hugging Face.
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin", "tf_model.h5")
+# What both formats say of a model, under our names.
+_SHARED = (
+  "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads",
+  "intermediate_size", "hidden_act", "hidden_dropout_prob",
+  "attention_probs_dropout_prob", "max_position_embeddings", "type_vocab_size",
+  "initializer_range",
+)
 
 
 class _Kind(NamedTuple):
   """How transformers writes the configuration of one kind of model.
 
   Attributes:
-    defaults: our name of a key -> what transformers takes where it is absent.
+    defaults: our name of a key -> what transformers takes where it is absent,
+      if it is not what modeling.BertConfig takes.
     built_in: their name -> the value that this project's model has built in;
       other ones cannot be read.
     names: our name -> theirs, where the two differ; None where they have none.
+    others: names of what only this kind has.
   """
 
   defaults: dict
-  built_in: dict
+  built_in: dict = {}
   names: dict = {}
+  others: tuple[str, ...] = ()
 
 
-_BERT = _Kind(
-  defaults={
-    "vocab_size": 30522,
-    "hidden_size": 768,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-    "intermediate_size": 3072,
-    "hidden_act": "gelu",
-    "hidden_dropout_prob": 0.1,
-    "attention_probs_dropout_prob": 0.1,
-    "max_position_embeddings": 512,
-    "type_vocab_size": 2,
-    "initializer_range": 0.02,
-  },
-  built_in={
-    "layer_norm_eps": 1e-12,
-    "position_embedding_type": "absolute",
-    "is_decoder": False,
-    "add_cross_attention": False,
-  },
-)
+_BERT = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu"}
+_NO_OTHERS = {"layer_norm_eps": 1e-12, "position_embedding_type": "absolute"}
 # By model_type, which is also the name of a variant (see the folder).
 _KINDS = {
-  "bert": _BERT,
+  "bert": _Kind(
+    defaults=_BERT,
+    built_in={**_NO_OTHERS, "is_decoder": False, "add_cross_attention": False},
+  ),
   "distilbert": _Kind(
-    defaults={**_BERT.defaults, "num_hidden_layers": 6},
-    built_in={},
+    defaults={**_BERT, "num_hidden_layers": 6},
     names={
       "hidden_size": "dim",
       "num_hidden_layers": "n_layers",
@@ -75,7 +68,6 @@ _KINDS = {
   ),
   "albert": _Kind(
     defaults={
-      **_BERT.defaults,
       "vocab_size": 30000,
       "embedding_size": 128,
       "hidden_size": 4096,
@@ -85,12 +77,10 @@ _KINDS = {
       "hidden_act": "gelu_new",
       "hidden_dropout_prob": 0,
       "attention_probs_dropout_prob": 0,
+      "type_vocab_size": 2,
     },
-    built_in={
-      "layer_norm_eps": 1e-12,
-      "position_embedding_type": "absolute",
-      "inner_group_num": 1,
-    },
+    built_in={**_NO_OTHERS, "inner_group_num": 1},
+    others=("embedding_size", "num_hidden_groups"),
   ),
 }
 # What a fine-tuned model says of its task; the last two are this project's.
@@ -100,9 +90,7 @@ _OF_A_TASK = {
 }
 # Those that transformers takes.
 _PROBLEM_TYPES = (
-  "regression",
-  "single_label_classification",
-  "multi_label_classification",
+  "regression", "single_label_classification", "multi_label_classification",
 )
 # Hugging Face's name of an activation -> ours
 _ACTIVATIONS = {
@@ -114,11 +102,10 @@ _ACTIVATIONS = {
 }
 
 
-def is_huggingface(values, path=None):
+def is_huggingface(values: dict, path: str | None = None) -> bool:
   """Whether the values of a JSON file are a Hugging Face configuration.
 
   Args:
-    values: dict.
     path: the file, where it is known. Files of 2019 have no key that says so,
       but their name and the weights next to them do.
   """
@@ -131,11 +118,11 @@ def is_huggingface(values, path=None):
   return any(os.path.exists(os.path.join(folder, name)) for name in _WEIGHTS)
 
 
-def read(path):
+def read(path: str) -> dict:
   """Reads a configuration of either format.
 
   Returns:
-    dict as in a bert_config.json, for `BertConfig.from_dict`.
+    As in a bert_config.json, for `BertConfig.from_dict`.
 
   Raises:
     InputError: there is no such file, or it is of another kind of model.
@@ -146,16 +133,14 @@ def read(path):
   return values
 
 
-def from_huggingface(values, path=None):
+def from_huggingface(values: dict, path: str | None = None) -> dict:
   """Turns a config.json into the values of a bert_config.json.
 
-  Args:
-    values: dict of config.json.
-    path: its name, for errors; None where the caller adds it.
+  What a fine-tuned model says of its task is kept, such as "id2label" from a
+  number in digits to a name.
 
-  Returns:
-    dict. What a fine-tuned model says of its task is kept, such as "id2label"
-    from a number in digits to a name.
+  Args:
+    path: its name, for errors; None where the caller adds it.
 
   Raises:
     InputError: a kind of model that is neither BERT nor a variant of it.
@@ -175,9 +160,10 @@ def from_huggingface(values, path=None):
         f"{place}{key} is {values[key]!r}; only models with {expected!r} can "
         "be read"
       )
+  theirs = {n: kind.names.get(n, n) for n in (*_SHARED, *kind.others)}
   config = {
-    key: values.get(kind.names.get(key, key), default)
-    for key, default in kind.defaults.items()
+    **kind.defaults,
+    **{ours: values[n] for ours, n in theirs.items() if n in values},
   }
   # BERT's own file stays as the original writes it.
   if variant != "bert":
@@ -189,7 +175,9 @@ def from_huggingface(values, path=None):
   return {**config, **of_a_task(values, source)}
 
 
-def of_a_task(values, source="the model configuration"):
+def of_a_task(
+  values: dict, source: str = "the model configuration"
+) -> dict:
   """Returns what a configuration of either format says of a trained task.
 
   Raises:
@@ -202,23 +190,25 @@ def of_a_task(values, source="the model configuration"):
   return {name: value for name, value in found.items() if value}
 
 
-def to_huggingface(config, architecture):
-  """Turns the values of a bert_config.json into those of a config.json.
+def to_huggingface(config: dict, architecture: str) -> dict:
+  """Returns a config.json from the values of a bert_config.json.
 
   Args:
-    config: dict of a bert_config.json.
     architecture: name of a class of transformers.
   """
-  ours = {"gelu": "gelu_new", "gelu_erf": "gelu"}
   variant = config.get("variant", "bert")
   kind = _KINDS[variant]
   values = {
-    kind.names.get(key, key): ours.get(config[key], config[key])
-    if key == "hidden_act" else config[key]
-    for key in kind.defaults
+    kind.names.get(name, name): config[name]
+    for name in (*_SHARED, *kind.others)
+    if name in config
   }
   # What they have no name for.
   values.pop(None, None)
+  act = kind.names.get("hidden_act", "hidden_act")
+  values[act] = {"gelu": "gelu_new", "gelu_erf": "gelu"}.get(
+    config["hidden_act"], config["hidden_act"]
+  )
   values |= of_a_task(config)
   names = label_names(values.get("id2label", {}))
   if names:
@@ -259,8 +249,8 @@ def check_field(config, name, types, *, low, below=math.inf):
     )
 
 
-def label_names(by_number):
-  """Returns the names of labels, a list, of {number in digits: name}.
+def label_names(by_number: dict[str, str]) -> list[str]:
+  """Returns the names of labels, of {number in digits: name}.
 
   Raises:
     InputError: they are not numbered from 0 on.
@@ -274,7 +264,7 @@ def label_names(by_number):
     ) from error
 
 
-def check_vocabulary(num_tokens, vocab_size, source):
+def check_vocabulary(num_tokens: int, vocab_size: int, source: str) -> None:
   """Checks the size of a vocabulary against that of the embedding table.
 
   Args:

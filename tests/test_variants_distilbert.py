@@ -80,9 +80,9 @@ def test_names_of_the_configuration_change_both_ways():
 
 
 def test_what_a_configuration_lacks_is_what_transformers_takes():
-  values = config_formats.from_huggingface({"model_type": "distilbert"})
-  assert values["num_hidden_layers"] == 6
-  assert values["hidden_size"] == 768
+  config = modeling.BertConfig.from_dict({"model_type": "distilbert"})
+  assert config.num_hidden_layers == 6
+  assert config.hidden_size == 768
 
 
 def test_the_released_sizes_have_the_papers_number_of_weights():
