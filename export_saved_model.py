@@ -69,10 +69,6 @@ flags.DEFINE_integer(
   "classification: at most this many windows of a text; 0: all.",
   lower_bound=0,
 )
-flags.DEFINE_enum(
-  "window_pooling", "mean", choices.WINDOW_POOLINGS,
-  "classification: how the logits of windows become those of the text.",
-)
 flags.DEFINE_integer(
   "max_query_length", 64, "span: longer questions are cut off.", lower_bound=1
 )

@@ -134,11 +134,17 @@ def input_settings(values: dict) -> dict:
     values: of its bert_config.json.
 
   Raises:
-    InputError: the file's entry is no dict.
+    InputError: the file's entry is no dict, or is of a removed setting.
   """
   for key in INPUT_KEYS:
     if key in values:
       source = "the model configuration"
       # A copy: the caller may take entries out.
-      return dict(json_files.field(values, key, dict, source))
+      found = dict(json_files.field(values, key, dict, source))
+      if found.pop("window_pooling", "mean") != "mean":
+        raise errors.InputError(
+          "the model was trained with --window_pooling=max, which only version "
+          "0.1 has; use that version, or train with the mean of the windows"
+        )
+      return found
   return {}

@@ -14,11 +14,8 @@ import layers
 import modeling
 import unpadding
 from classification import labelled_examples
-from common import choices
 from training import loop, pipeline
 from variants import registry
-
-POOLINGS = choices.WINDOW_POOLINGS
 
 # What the checkpoint of an encoder need not have. Unlike the original: a
 # checkpoint that lacks more is refused.
@@ -40,7 +37,6 @@ class ClassifierModel(tf.Module):
     kind,
     outputs,
     *,
-    pooling="mean",
     is_frozen=False,
     **model_options,
   ):
@@ -50,8 +46,6 @@ class ClassifierModel(tf.Module):
       config: modeling.BertConfig.
       kind: one of labelled_examples.KINDS.
       outputs: what `num_outputs` says.
-      pooling: how the logits of a text's windows become those of the text,
-        one of POOLINGS.
       is_frozen: whether the encoder is never trained; it then drops nothing.
       **model_options: of modeling.BertModel.
     """
@@ -62,7 +56,6 @@ class ClassifierModel(tf.Module):
     self.head = heads.ClassificationHead(
       config, outputs, seed=model_options["seed"]
     )
-    self._pooling = pooling
     self._is_frozen = is_frozen
 
   def __call__(self, batch, dropout_seed=None, *, skip_empty=False):
@@ -93,7 +86,7 @@ class ClassifierModel(tf.Module):
       return logits[..., 0]  # [B, W]
     if mask.shape[1] == 1:
       return logits[:, 0]  # [B, L]
-    return pooled_logits(logits, mask, self._pooling)
+    return pooled_logits(logits, mask)
 
   def first_states(self, batch, dropout_seed=None, *, skip_empty=False):
     """Encodes every sequence.
@@ -135,19 +128,13 @@ class ClassifierModel(tf.Module):
     return states, mask
 
 
-def pooled_logits(logits, mask, pooling):
-  """Returns [B, L] of the logits [B, W, L] of windows.
+def pooled_logits(logits, mask):
+  """Returns the mean [B, L] of the logits [B, W, L] of windows.
 
   Args:
-    logits: float32 [B, W, L].
     mask: int32 [B, W], 1 for windows that are there: at least the first.
-    pooling: one of POOLINGS.
   """
   present = tf.cast(mask, logits.dtype)[..., tf.newaxis]  # [B, W, 1]
-  if pooling == "max":
-    return tf.reduce_max(
-      tf.where(present > 0, logits, logits.dtype.min), axis=1
-    )
   return tf.reduce_sum(logits * present, axis=1) / tf.reduce_sum(
     present, axis=1
   )

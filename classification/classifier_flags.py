@@ -154,10 +154,6 @@ def define_window_flags():
     "max_windows", 0, "At most N windows of a text; 0: all.", lower_bound=0,
     needs="doc_stride",
   )
-  flags.DEFINE_enum(
-    "window_pooling", "mean", choices.WINDOW_POOLINGS,
-    "How the logits of windows become those of the text.", needs="doc_stride",
-  )
 
 
 def define_run_flags():

@@ -92,7 +92,6 @@ class Distillation:
       teacher.config,
       task.kind,
       classifier.num_outputs(task.kind, task.labels),
-      pooling=settings.window_pooling,
       **model_options,
     )
     # Nothing may be missing: a teacher with a new head teaches noise.

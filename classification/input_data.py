@@ -74,8 +74,6 @@ class InputOptions:
         f"--doc_stride={self.doc_stride} would leave out text between windows "
         f"of {self.max_seq_length - 2} pieces; pass at most that"
       )
-    if self.max_windows and not self.doc_stride:
-      raise errors.InputError("--max_windows needs --doc_stride")
 
 
 class ClassifierData(NamedTuple):

@@ -54,21 +54,15 @@ def make_predictions(kind, labels, outputs):
 class TextClassifier:
   """Answers texts of any size with the logits of their sequences."""
 
-  def __init__(
-    self,
-    logits: Callable,
-    options: input_data.InputOptions,
-    pooling: str = "mean",
-  ):
+  def __init__(self, logits: Callable, options: input_data.InputOptions):
     """Takes the network.
 
     Args:
       logits: function of a dict of input_ids, input_mask, segment_ids, int32
         [B, T], see `logits_of`; returns [B, L].
       options: how its input is made.
-      pooling: one of classifier.POOLINGS.
     """
-    self._logits, self._options, self._pooling = logits, options, pooling
+    self._logits, self._options = logits, options
 
   def predict_texts(self, texts, batch_size=None):
     """Classifies texts.
@@ -113,8 +107,6 @@ class TextClassifier:
     if self._options.kind == labelled_examples.CHOICE:
       return logits.reshape([len(num_rows), -1])
     starts = np.cumsum(num_rows) - num_rows  # [texts]
-    if self._pooling == "max":
-      return np.maximum.reduceat(logits, starts)
     sums = np.add.reduceat(logits, starts)
     return sums / num_rows[:, None].astype(np.float32)
 

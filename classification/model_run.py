@@ -125,7 +125,6 @@ class ModelRun:
       run.config,
       run.task.kind,
       classifier.num_outputs(run.task.kind, run.task.labels),
-      pooling=settings.window_pooling,
       is_frozen=settings.freeze_encoder,
       **setup.model_options(settings, run.strategy),
     )
@@ -324,8 +323,7 @@ class ModelRun:
       # Not among the answers, which may be piped on.
       print(interactive.greeting(self._run.task), file=sys.stderr, flush=True)
     text_classifier = interactive.TextClassifier(
-      interactive.logits_of(self._model), self._run.options,
-      settings.window_pooling,
+      interactive.logits_of(self._model), self._run.options
     )
     bad = interactive.answer_lines(
       text_classifier.predict_texts,

@@ -41,8 +41,7 @@ _NAMES_OF_NUMBERED = (
   ("not_duplicate", "duplicate"),
 )
 # The flags of which a trained model's configuration keeps the values.
-WINDOW_FLAGS = ("max_windows", "window_pooling")
-INPUT_FLAGS = ("max_seq_length", "doc_stride", "do_lower_case", *WINDOW_FLAGS)
+INPUT_FLAGS = ("max_seq_length", "doc_stride", "do_lower_case", "max_windows")
 # What it keeps besides: whether examples were pairs of texts.
 TEXT_PAIRS = "text_pairs"
 
@@ -92,14 +91,9 @@ def restore_input_settings(settings):
   if settings.do_train:
     return settings
   source = next(model_settings.trained_model_files(settings))
-  trained = learned_input(config_formats.read(source))
-  # They mean nothing without --doc_stride, which is restored before them.
-  windows = {name: trained.pop(name) for name in WINDOW_FLAGS
-             if name in trained}
-  settings = model_settings.restore_input_settings(settings, trained, source)
-  if settings.doc_stride:
-    settings = model_settings.restore_input_settings(settings, windows, source)
-  return settings
+  return model_settings.restore_input_settings(
+    settings, learned_input(config_formats.read(source)), source
+  )
 
 
 def check_settings(settings) -> None:
@@ -491,7 +485,7 @@ def with_input(
   """
   chosen = {
     name: values[name] for name in (*INPUT_FLAGS, TEXT_PAIRS)
-    if name in values and (values["doc_stride"] or name not in WINDOW_FLAGS)
+    if name in values
   }
   return model_folder.with_input_settings(config, chosen)
 

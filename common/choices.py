@@ -18,7 +18,6 @@ PACKINGS = (
 )
 MASKED_RUNS = ("spans", "ngrams")
 
-WINDOW_POOLINGS = ("mean", "max")
 ANSWER_FORMATS = ("tsv", "json")
 TABLE_FORMATS = ("csv", "tsv", "jsonl")
 BAD_ROW_ACTIONS = ("error", "skip")

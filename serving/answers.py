@@ -115,7 +115,6 @@ def _classification(parts):
   classifier = interactive.TextClassifier(
     lambda batch: _on_tensors(parts.network, **batch)["logits"],
     options,
-    settings.window_pooling,
   )
 
   def described(found):

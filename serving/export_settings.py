@@ -14,8 +14,8 @@ from serving import models
 # Which flags of a trained model's script concern the export of each head.
 _TRAINED = {
   "classification": (
-    "max_seq_length", "doc_stride", "max_windows", "window_pooling",
-    "do_lower_case", "text_pairs",
+    "max_seq_length", "doc_stride", "max_windows", "do_lower_case",
+    "text_pairs",
   ),
   "embedding": (
     "max_seq_length", "pooling", "normalize", "do_lower_case", "text_pairs",
@@ -53,9 +53,7 @@ RULES = (
   run_settings.Rule("pooling normalize", "head=embedding"),
   run_settings.Rule("top_k", "head=masked_lm"),
   run_settings.Rule("doc_stride", "head=classification|head=span"),
-  run_settings.Rule(
-    "max_windows window_pooling", "head=classification doc_stride"
-  ),
+  run_settings.Rule("max_windows", "head=classification doc_stride"),
   run_settings.Rule(
     "max_query_length max_answer_length n_best_size version_2_with_negative",
     "head=span",

@@ -120,7 +120,7 @@ def _write_answers(folder, raw):
 _VOCABULARY = "vocab.txt"
 _SETTINGS = (
   "head", "do_lower_case", "max_seq_length", "output_activation", "doc_stride",
-  "max_windows", "window_pooling", "max_query_length", "max_answer_length",
+  "max_windows", "max_query_length", "max_answer_length",
   "n_best_size", "version_2_with_negative", "null_score_diff_threshold",
   "tag_words",
 )

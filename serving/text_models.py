@@ -28,7 +28,7 @@ DEFAULTS = {
   "init_checkpoint": None, "max_seq_length": 128, "do_lower_case": True,
   "labels": [], "label_file": None, "output_activation": None,
   "text_pairs": False, "pooling": "pooled", "normalize": False, "top_k": 5,
-  "doc_stride": None, "max_windows": 0, "window_pooling": "mean",
+  "doc_stride": None, "max_windows": 0,
   "max_query_length": 64, "max_answer_length": 30, "n_best_size": 20,
   "version_2_with_negative": False, "null_score_diff_threshold": None,
   "tag_words": "punctuation", "dtype": "float32",
@@ -36,7 +36,6 @@ DEFAULTS = {
 _CHOICES = {
   "output_activation": choices.OUTPUT_ACTIVATIONS,
   "pooling": choices.EMBEDDING_POOLINGS,
-  "window_pooling": choices.WINDOW_POOLINGS,
   "tag_words": choices.TAG_WORDS,
   "dtype": choices.SERVING_DTYPES,
 }
@@ -193,7 +192,7 @@ class TextModel:
 
     Of several labels at once: labels and probabilities; of a regression: score.
     Options: labels, label_file, output_activation, text_pairs, doc_stride,
-    max_windows, window_pooling, max_seq_length.
+    max_windows, max_seq_length.
     """
     return _one_or_all(*self._ask("classification", (texts,), options))
 

@@ -18,7 +18,6 @@ SHAPE = dict(
 )
 SETTINGS = {
   "distillation_weight": WEIGHT, "distillation_temperature": TEMPERATURE,
-  "window_pooling": "mean",
 }
 
 

@@ -246,7 +246,6 @@ def test_processes_write_the_bytes_that_one_writes(
     ({"max_seq_length": 3}, "leaves no room"),
     ({"doc_stride": 7}, "--doc_stride=7 would leave out text"),
     ({"doc_stride": 2, "kind": "choice"}, "not for multiple choice"),
-    ({"max_windows": 2}, "--max_windows needs --doc_stride"),
   ],
 )
 def test_options_that_cannot_be_are_refused(vocab_file, changes, sentence):

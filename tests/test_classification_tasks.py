@@ -221,19 +221,22 @@ def test_the_configuration_tells_what_was_trained(files):
 
 
 def test_the_configuration_keeps_how_the_input_was_made(files):
-  given = {"max_seq_length": 9, "doc_stride": 4, "max_windows": 0,
-           "window_pooling": "max"}
+  given = {"max_seq_length": 9, "doc_stride": 4, "max_windows": 0}
   kept = tasks.with_input(config(), given)
   again = modeling.BertConfig.from_dict(json.loads(kept.to_json_string()))
   found = tasks.learned_input(again.to_dict())
   assert found == given and list(found)[:2] == ["max_seq_length", "doc_stride"]
   cut = tasks.with_input(config(), {**given, "doc_stride": 0})
   found = tasks.learned_input(cut.to_dict())
-  assert found == {"max_seq_length": 9, "doc_stride": 0}
+  assert found == {"max_seq_length": 9, "doc_stride": 0, "max_windows": 0}
   assert tasks.learned_input(config().to_dict()) == {}
   # It is no part of what a run is known by.
   run = tasks.trained_config(kept, read_own(files))
   assert tasks.learned_input(run.to_dict()) == {}
+  old = {"window_pooling": "mean", "max_windows": 3}
+  assert tasks.learned_input({"input_settings": old}) == {"max_windows": 3}
+  with pytest.raises(errors.InputError, match="only version 0.1 has"):
+    tasks.learned_input({"input_settings": {"window_pooling": "max"}})
   with pytest.raises(errors.InputError, match="is 7; expected an object"):
     tasks.learned_input({"classifier_input": 7})
 

@@ -86,7 +86,6 @@ CASES = {
     *((f"{flag}=x", "", OFFICIAL) for flag in (
       "data_dir", "task_module", "language")),
     ("max_windows=1", "", "doc_stride=1"),
-    ("window_pooling=mean", "", "doc_stride=1"),
     ("class_weights=balanced", "do_eval", "do_train"),
     ("use_best", "do_train", "do_train eval_steps=1 save_best=f1"),
     ("seed=0", "do_train seeds=1,2", "do_train"),

@@ -374,7 +374,7 @@ def test_long_documents_may_have_several_labels(folder, tmp_path):
     },
     do_eval=True, eval_file=tmp_path / "long.jsonl", doc_stride=8,
     text_column="text", label_column="tags", task_kind="multi_label",
-    window_pooling="max", metrics="f1_macro,auc", class_weights="balanced",
+    metrics="f1_macro,auc", class_weights="balanced",
     do_predict=True, predict_file=tmp_path / "long.jsonl",
     max_predict_examples=5,
   )
@@ -451,7 +451,7 @@ def test_mnli_on_two_devices_is_as_on_one(folder, tmp_path):
     "do_predict": True, "eval_batch_size": 4, "predict_batch_size": 4,
     **model_folder_of(
       folder, tmp_path / "model", "single", [name.upper() for name in names],
-      max_seq_length=16, doc_stride=4, max_windows=3, window_pooling="max",
+      max_seq_length=16, doc_stride=4, max_windows=3,
     ),
   }
   one, two = tmp_path / "one", tmp_path / "two"
@@ -459,7 +459,7 @@ def test_mnli_on_two_devices_is_as_on_one(folder, tmp_path):
   assert done.code == 0, done.err
   explicit = {
     "max_seq_length": 16, "doc_stride": 4, "max_windows": 3,
-    "window_pooling": "max", "num_logical_cpus": 2,
+    "num_logical_cpus": 2,
   }
   done = classify(folder, two, **{**flags, **explicit})
   assert done.code == 0, done.err
