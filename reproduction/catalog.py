@@ -13,17 +13,11 @@ from typing import NamedTuple
 
 
 class File(NamedTuple):
-  """A file to download.
-
-  Attributes:
-    url: its address.
-    size: in bytes, or None where nobody says.
-    sha256: in hexadecimal, or None.
-  """
+  """A file to download; None where nobody says."""
 
   url: str
-  size: int | None = None
-  sha256: str | None = None
+  size: int | None = None  # In bytes.
+  sha256: str | None = None  # In hexadecimal.
 
   @property
   def name(self) -> str:
@@ -32,30 +26,17 @@ class File(NamedTuple):
 
 
 class Entry(NamedTuple):
-  """A model or a data set.
+  """A model or a data set."""
 
-  Attributes:
-    name: what --model or --data calls it, and its folder.
-    files: archives (.zip, .tar.gz) are unpacked into the folder.
-    licence: its licence or terms, in short.
-    about: one line for a reader of the list.
-    program: (models) which program's checkpoint it is; "" for data.
-    bytes_after: (models) approximate size of the weights; None for data.
-    task: (data) the --task_name that reads it, "" if none does.
-    cased: (models) whether its text keeps its case.
-    prepare: name of what has to be made from the files, see
-      `assemble.PREPARATIONS`; "" for nothing.
-  """
-
-  name: str
-  files: tuple[File, ...]
+  name: str  # What --model or --data calls it, and its folder.
+  files: tuple[File, ...]  # Archives are unpacked into the folder.
   licence: str
-  about: str
-  program: str = ""
-  bytes_after: int | None = None
-  task: str = ""
-  cased: bool = False
-  prepare: str = ""
+  about: str  # One line for a reader of the list.
+  program: str = ""  # Of models: whose checkpoint it is.
+  bytes_after: int | None = None  # Of models: size of the weights, roughly.
+  task: str = ""  # Of data: the --task_name that reads it.
+  cased: bool = False  # Of models: whether text keeps its case.
+  prepare: str = ""  # What is made of the files: `assemble.PREPARATIONS`.
 
 
 def read_table(name: str) -> list[dict]:

@@ -16,20 +16,13 @@ BASE = "uncased_L-12_H-768_A-12"
 
 
 class Metric(NamedTuple):
-  """A published number.
+  """A published number, in the unit of its table, such as per cent."""
 
-  Attributes:
-    result: its name in eval_results.txt; "" if a server scores it.
-    published: in the unit of the table, such as per cent.
-    low, high: the band, in the same unit; None: open on that side.
-    scale: what a result is multiplied by to have that unit.
-  """
-
-  result: str
+  result: str  # Its name in eval_results.txt; "" if a server scores it.
   published: float
-  low: float | None = None
+  low: float | None = None  # The band; None: open on this side.
   high: float | None = None
-  scale: float = 100.0
+  scale: float = 100.0  # From the unit of eval_results.txt.
 
   def is_within(self, value: float) -> bool:
     """Whether a value, in the metric's unit, is in its band."""
@@ -39,29 +32,16 @@ class Metric(NamedTuple):
 
 
 class Row(NamedTuple):
-  """A published result.
+  """A published result, and the recipe for it."""
 
-  Attributes:
-    name: what --row calls it.
-    source: the table that it is from.
-    model: name of the model in the catalog; "" if it must be pre-trained.
-    data: name of the data set in the catalog or its pointers; "" for none.
-    script: the script that does it; "" if none can, `note` says why.
-    flags: the recipe as published; {data} is the data's folder, {output} the
-      run's.
-    metrics: the first is the one that counts.
-    hours: the time that was published, with its hardware; "" if none was.
-    note: what a reader of the report should know.
-  """
-
-  name: str
-  source: str
-  model: str
-  data: str
-  script: str
-  flags: tuple[str, ...]
-  metrics: tuple[Metric, ...]
-  hours: str = ""
+  name: str  # What --row calls it.
+  source: str  # The table that it is from.
+  model: str  # In the catalog; "" if it must be pre-trained.
+  data: str  # In the catalog or its pointers; "" for none.
+  script: str  # "" if none can do it: the note says why.
+  flags: tuple[str, ...]  # {data} is the data's folder, {output} the run's.
+  metrics: tuple[Metric, ...]  # The first one counts.
+  hours: str = ""  # The published time, with its hardware.
   note: str = ""
 
 

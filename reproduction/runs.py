@@ -25,29 +25,16 @@ _RESULT = "result.json"
 
 
 class Plan(NamedTuple):
-  """How a row is run.
-
-  Attributes:
-    row: what to run.
-    model: folder of the weights.
-    data: folder or files of the data; "" where the row needs none.
-    output: folder of all rows.
-    max_steps: 0, or where a smoke run ends.
-    extra: flags of the user's, which go last and change the recipe.
-    peer: interpreter and program of the peer, which then runs the row; empty:
-      our script does.
-    peer_weights: folder of the weights in Hugging Face's layout, if `model`
-      has another one.
-  """
+  """How a row is run."""
 
   row: rows.Row
-  model: str
-  data: str
-  output: str
-  max_steps: int = 0
-  extra: tuple[str, ...] = ()
-  peer: tuple[str, ...] = ()
-  peer_weights: str | None = None
+  model: str  # Folder of the weights.
+  data: str  # Folder or files; "" where the row needs none.
+  output: str  # Folder of all rows.
+  max_steps: int = 0  # Where a smoke run ends.
+  extra: tuple[str, ...] = ()  # The user's flags, which change the recipe.
+  peer: tuple[str, ...] = ()  # Its interpreter and program, if it runs the row.
+  peer_weights: str | None = None  # In Hugging Face's layout, if not `model`.
 
   def folder(self, seed: int) -> str:
     """The folder of a seed's run."""
