@@ -202,7 +202,7 @@ def run(plan: Plan, seed: int) -> None:
     "row": plan.row.name,
     "seed": seed,
     "model": _model_name(plan.model),
-    "weights": plan.peer_weights or plan.model,
+    "weights": os.path.normpath(plan.model),  # Also of --peer_weights.
     "data": plan.data,
     "fewer": fewer_rows(plan.row, plan.data),
     "command": arguments,

@@ -214,7 +214,8 @@ def peer_flags(tmp_path, **others):
 
 
 def test_the_peer_runs_the_row_with_its_recipe(tmp_path):
-  flags = peer_flags(tmp_path)
+  make(tmp_path / "other" / "config.json", "{}")
+  flags = peer_flags(tmp_path, peer_weights=tmp_path / "other")
   for _ in range(2):  # The second time all is done.
     done = script_runner.run("reproduce.py", **flags)
     assert done.code == 0, done.err
@@ -222,7 +223,7 @@ def test_the_peer_runs_the_row_with_its_recipe(tmp_path):
   first, second = map(json.loads, (tmp_path / "log").read_text().splitlines())
   assert first == {
     "task": "mrpc", "data_dir": str(tmp_path / "mrpc"), "seed": "1",
-    "weights": str(tmp_path / "model"), "learning_rate": "2e-5",
+    "weights": str(tmp_path / "other"), "learning_rate": "2e-5",
     "num_train_epochs": "3", "train_batch_size": "32", "max_seq_length": "128",
     "warmup_proportion": "0.1", "weight_decay": "0.01",
   }
