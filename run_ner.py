@@ -116,7 +116,7 @@ from tagging import (
   interactive,
   taggers,
 )
-from training import distribution, pipeline, setup, train_log
+from training import distribution, harness, setup, train_log
 
 
 class TaggingRun(NamedTuple):
@@ -172,67 +172,38 @@ def store_states(settings, model, run):
 
 
 def train(settings, model, run, start, *, features, output_dir):
-  """Trains from `start`; returns the last step and the data that it read."""
-  num_examples = len(run.data["train"].windows)
-  num_train_steps, num_warmup_steps = setup.training_length(
-    settings, num_examples
-  )
-  trainer = setup.make_trainer(
-    settings,
-    model.variables,
-    trained=model.trained_variables(),
-    config=run.config,
-    strategy=run.strategy,
-    objective=taggers.objective(model),
-    num_train_steps=num_train_steps,
-    num_warmup_steps=num_warmup_steps,
-    output_dir=output_dir,
-  )
-  trainer.start_from(start, may_be_missing=taggers.NEW_VARIABLES)
-  # After the weights are loaded: the states are a function of them.
-  if features:
-    run = run._replace(data=store_states(settings, model, run))
-  data = run.data["train"]
+  """Trains from `start`; returns the step and the data that it read."""
+  data, train_data = dict(run.data), run.data["train"]
 
-  def batches_from(step):
-    return pipeline.training_batches(
-      run.strategy,
-      [data.records],
-      data.features,
-      num_records=num_examples,
-      batch_size=settings.train_batch_size,
-      seed=settings.seed,
-      first_step=step,
-      bucketing=setup.bucketing(settings, data.features, run.strategy),
-      packed=setup.packing(
-        settings, run.strategy, [data.records], data.features,
-        num_records=num_examples, num_train_steps=num_train_steps,
-      ),
-      trim=run.trim,
+  def training_data():
+    # The weights are loaded by now: the states are a function of them.
+    if features:
+      data.update(store_states(settings, model, run))
+    records = data["train"]
+    return harness.TrainingData(
+      [records.records], records.features, len(train_data.windows), run.trim
     )
-
-  def keep(folder, step):
-    if distribution.is_chief(run.strategy):
-      input_data.write_model(
-        os.path.join(output_dir, folder), model, settings, features, step=step
-      )
 
   predictor = evaluation.FilePredictor(model, run)
   names = None
-  if "eval" in run.data:
-    names = evaluation.result_names(run.data["eval"], settings.scheme)
-  trainer.train(
-    batches_from,
-    setup.periodic_evaluation(
-      settings,
-      lambda: evaluate(settings, predictor, run.data["eval"]).results,
-      keep_best=lambda step: keep("best_model", step),
-      names=names,
+  if "eval" in data:
+    names = evaluation.result_names(data["eval"], settings.scheme)
+  task = harness.Task(
+    model,
+    run.config,
+    run.strategy,
+    taggers.objective(model),
+    output_dir,
+    length=harness.training_length(settings, len(train_data.windows)),
+    new_variables=taggers.NEW_VARIABLES,
+    data=training_data,
+    evaluate=lambda: evaluate(settings, predictor, data["eval"]).results,
+    result_names=names,
+    write=lambda folder, step: input_data.write_model(
+      folder, model, settings, features, step=step
     ),
   )
-  step = int(trainer.global_step.numpy())
-  keep("final_model", step)
-  return step, run.data
+  return harness.train(settings, task, start), data
 
 
 def evaluate(settings, predictor, data):

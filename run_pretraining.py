@@ -92,6 +92,7 @@ flags.rule("teacher_checkpoint", needs="max_predictions_per_seq")
 # --help and mistakes are answered before TensorFlow is loaded.
 command.parse_flags(__name__)
 
+import functools
 import os
 
 import numpy as np
@@ -108,6 +109,7 @@ from training import (
   distillation,
   distribution,
   evaluation_loop,
+  harness,
   setup,
   train_log,
 )
@@ -179,11 +181,11 @@ def make_evaluation(strategy, objective, data, *, num_batches, **batching):
 
 
 def write_model(settings, model, folder, step):
-  """Writes the current weights to a folder in --output_dir."""
+  """Writes the current weights to a folder."""
   vocab_file = settings.vocab_file
   made_with = {"max_seq_length": settings.max_seq_length}
   model_folder.write(
-    os.path.join(settings.output_dir, folder),
+    folder,
     model.variables,
     model_folder.with_input_settings(model.config, made_with),
     vocab_file,
@@ -195,49 +197,22 @@ def write_model(settings, model, folder, step):
 
 def train(settings, model, objective, evaluate, *, start, strategy, data, trim):
   """Trains from `start`; returns the last step."""
-  trainer = setup.make_trainer(
-    settings,
-    model.variables,
-    trained=model.trained_variables(),
-    config=model.config,
-    strategy=strategy,
-    objective=objective,
-    num_train_steps=settings.num_train_steps,
-    num_warmup_steps=settings.num_warmup_steps,
-  )
-  # An encoder without pre-training heads can be trained further.
-  trainer.start_from(start, may_be_missing=["^cls/", *model.unused_variables()])
-
-  def batches_from(step):
-    packed = setup.packing(
-      settings, strategy, data.files, data.features,
-      num_records=data.count_records(),
-      num_train_steps=settings.num_train_steps,
-    )
-    return data.shuffled_batches(
-      strategy,
-      batch_size=settings.train_batch_size,
-      seed=settings.seed,
-      first_step=step,
-      trim=trim,
-      packed=packed,
-    )
-
-  def write_if_chief(folder, step):
-    if distribution.is_chief(strategy):
-      write_model(settings, model, folder, step)
-
-  evaluation = setup.periodic_evaluation(
-    settings,
-    evaluate,
-    keep_best=lambda step: write_if_chief("best_model", step),
-    names=pretrainer.result_names(model),
+  task = harness.Task(
+    model,
+    model.config,
+    strategy,
+    objective,
+    settings.output_dir,
+    length=(settings.num_train_steps, settings.num_warmup_steps),
+    # An encoder without pre-training heads can be trained further.
+    new_variables=["^cls/", *model.unused_variables()],
+    data=lambda: data.training_data(trim),
+    evaluate=evaluate,
+    result_names=pretrainer.result_names(model),
+    write=functools.partial(write_model, settings, model),
   )
   with data.faults_named():
-    trainer.train(batches_from, evaluation)
-  step = int(trainer.global_step.numpy())
-  write_if_chief("final_model", step)
-  return step
+    return harness.train(settings, task, start)
 
 
 def main(_):

@@ -58,6 +58,10 @@ class ClassifierModel(tf.Module):
     )
     self._is_frozen = is_frozen
 
+  def trained_variables(self):
+    """Returns all: flags leave out those that are frozen."""
+    return self.variables
+
   def __call__(self, batch, dropout_seed=None, *, skip_empty=False):
     """Returns the float32 logits of a batch.
 

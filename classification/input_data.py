@@ -22,6 +22,7 @@ from common import errors, process_pool, tfrecord, unknown_tokens
 from training import (
   bulk_tokenization,
   cached_records,
+  harness,
   input_sequences,
   pipeline,
 )
@@ -475,29 +476,11 @@ def record_features(options, min_sequences, max_sequences):
 # Batches.
 
 
-def training_batches(
-  strategy,
-  data,
-  *,
-  batch_size,
-  seed,
-  first_step=0,
-  trim=False,
-  bucketing=None,
-  packed=None,
-):
-  """Returns the endless distributed dataset of training from a step on.
+def training_data(data: ClassifierData, trim: bool) -> harness.TrainingData:
+  """Returns what is trained on.
 
-  Args:
-    strategy: tf.distribute.Strategy.
-    data: ClassifierData.
-    batch_size: B, over all replicas.
-    seed: the order of the examples is a function of it.
-    first_step: the number of the first batch.
-    trim: whether batches may differ in shape: they are then cut to their
-      longest sequence and have no more windows than their longest text.
-    bucketing: pipeline.Bucketing, or None.
-    packed: packing.Packing, or None; not with `trim`.
+  With `trim` batches may differ in shape: they are cut to their longest
+  sequence and have no more windows than their longest text.
   """
 
   def transform(batch, step, *, rows, first_row):
@@ -506,17 +489,8 @@ def training_batches(
       return pipeline.trim_to_longest(batch)
     return filled_up(batch, data.max_sequences)
 
-  return pipeline.training_batches(
-    strategy,
-    [data.records],
-    data.features,
-    num_records=data.num_records,
-    batch_size=batch_size,
-    seed=seed,
-    first_step=first_step,
-    bucketing=bucketing,
-    transform=transform,
-    packed=packed,
+  return harness.TrainingData(
+    [data.records], data.features, data.num_records, transform=transform
   )
 
 

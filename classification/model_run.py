@@ -24,7 +24,7 @@ from classification import (
   tasks,
 )
 from common import line_answers, program
-from training import distillation, distribution, setup, train_log
+from training import distillation, distribution, harness, setup, train_log
 
 
 class ClassifierRun(NamedTuple):
@@ -136,24 +136,31 @@ class ModelRun:
   def train(self):
     """Trains from the start weights and writes final_model."""
     settings, run = self._settings, self._run
-    trainer = self._make_trainer()
-    trainer.start_from(self._start, may_be_missing=classifier.NEW_VARIABLES)
-    # After the weights are there: the features are a function of them.
-    if settings.freeze_encoder:
-      self._data = {**run.data, **self._cached_features()}
-    periodic = setup.periodic_evaluation(
-      settings,
-      self._scores,
-      keep_best=lambda step: self._write_model("best_model", step),
-      names=evaluation.result_names(run.task, run.data),
+    task = harness.Task(
+      self._model,
+      run.config,
+      run.strategy,
+      classifier.objective(
+        self._model, run.class_weights, skip_empty=run.trim,
+        distills=self._make_distillation(),
+      ),
+      self._output_dir,
+      length=harness.training_length(settings, run.data["train"].num_records),
+      new_variables=classifier.NEW_VARIABLES,
+      data=self._training_data,
+      evaluate=self._scores,
+      result_names=evaluation.result_names(run.task, run.data),
+      write=self._write_model,
     )
-    trainer.train(self._batches_from, periodic)
-    self._step = int(trainer.global_step.numpy())
-    if settings.save_best:
-      self._choose_weights(periodic.best_step)
-    self._write_model("final_model", self._step)
+    self._step = harness.train(settings, task, self._start)
     if distribution.is_chief(run.strategy):
       self._log_next_commands()
+
+  def _training_data(self):
+    # The weights are there: the features are a function of them.
+    if self._settings.freeze_encoder:
+      self._data = {**self._data, **self._cached_features()}
+    return input_data.training_data(self._data["train"], self._run.trim)
 
   def _log_next_commands(self):
     """Says how the model that was trained is used, in commands to paste."""
@@ -168,45 +175,6 @@ class ModelRun:
       f"--head=classification --model_dir={model} --export_dir={export}"
     ))
 
-  def _choose_weights(self, best_step):
-    """Loads the best weights if --use_best asks for it; says which count."""
-    path = os.path.join(self._output_dir, "best_model")
-    what = "final_model, evaluation and predictions have the weights of"
-    if best_step is None:
-      logging.warning(
-        "%s the last step, %d: --save_best=%s was never a finite number", what,
-        self._step, self._settings.save_best,
-      )
-    elif self._settings.use_best:
-      weight_files.load(self._model.variables, path)
-      # eval_results.txt names the step of the weights that it is of.
-      self._step = best_step
-      logging.info("%s step %d, the best", what, best_step)
-    else:
-      logging.info(
-        "%s the last step, %d; the best, of step %d, are in %s: --use_best "
-        "takes those", what, self._step, best_step, path,
-      )
-
-  def _make_trainer(self):
-    settings, run = self._settings, self._run
-    num_train_steps, num_warmup_steps = self._training_length()
-    return setup.make_trainer(
-      settings,
-      self._model.variables,
-      # All: the trainer leaves out what --freeze_* name.
-      trained=self._model.variables,
-      config=run.config,
-      strategy=run.strategy,
-      objective=classifier.objective(
-        self._model, run.class_weights, skip_empty=run.trim,
-        distills=self._make_distillation(),
-      ),
-      num_train_steps=num_train_steps,
-      num_warmup_steps=num_warmup_steps,
-      output_dir=self._output_dir,
-    )
-
   def _make_distillation(self):
     """Returns the distilling.Distillation of the teacher; None without one."""
     settings, run = self._settings, self._run
@@ -217,25 +185,6 @@ class ModelRun:
         settings, run.teacher, run.task,
         **setup.model_options(settings, run.strategy),
       )
-
-  def _batches_from(self, step):
-    settings, run, data = self._settings, self._run, self._data["train"]
-    return input_data.training_batches(
-      run.strategy, data, batch_size=settings.train_batch_size,
-      seed=settings.seed, first_step=step, trim=run.trim,
-      bucketing=setup.bucketing(settings, data.features, run.strategy),
-      packed=setup.packing(
-        settings, run.strategy, [data.records], data.features,
-        num_records=data.num_records,
-        num_train_steps=self._training_length()[0],
-      ),
-    )
-
-  def _training_length(self):
-    """Returns (training steps, warm-up steps)."""
-    return setup.training_length(
-      self._settings, self._run.data["train"].num_records
-    )
 
   def _cached_features(self):
     """Returns the data to train and evaluate on with a frozen encoder.
@@ -256,18 +205,15 @@ class ModelRun:
       if not name.startswith("predict")
     }
 
-  def _write_model(self, name, step):
-    """Writes the weights of now as a model folder in the run's folder."""
+  def _write_model(self, folder, step):
+    """Writes the weights of now as a model folder."""
     settings, run = self._settings, self._run
-    if not distribution.is_chief(run.strategy):
-      return
     # With the weights, so that the folder alone is enough to predict.
     given = {name: settings.get(name) for name in tasks.INPUT_FLAGS}
     given[tasks.TEXT_PAIRS] = run.task.text_pairs
     model_folder.write(
-      os.path.join(self._output_dir, name), self._model.variables,
-      tasks.with_input(run.config, given), run.options.vocab_file,
-      run.options.do_lower_case, step=step,
+      folder, self._model.variables, tasks.with_input(run.config, given),
+      run.options.vocab_file, run.options.do_lower_case, step=step,
     )
 
   def _scores(self, report_dir=None):

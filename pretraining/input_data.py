@@ -14,7 +14,7 @@ from absl import logging
 import modeling
 from common import errors, tfrecord
 from pretraining import dynamic_masking, text_corpus
-from training import pipeline
+from training import harness, pipeline
 from variants import vocabularies
 
 _CHECKED_FIRST = 1 << 10  # Records of a file; the others while they are read.
@@ -178,14 +178,10 @@ class PretrainingInput:
         masked_lm_loss, entropy,
       )
 
-  def shuffled_batches(self, strategy: tf.distribute.Strategy, **batching):
-    """Returns endless distributed batches, each epoch in another order.
-
-    Unlike the original: see pipeline.training_batches.
-    """
-    return pipeline.training_batches(
-      strategy, self.files, self.features,
-      num_records=self.count_records(), transform=self._prepare, **batching,
+  def training_data(self, trim: bool) -> harness.TrainingData:
+    """Returns what is trained on; `trim` cuts batches to their longest row."""
+    return harness.TrainingData(
+      self.files, self.features, self.count_records(), trim, self._prepare
     )
 
   def repeated_batches(self, strategy: tf.distribute.Strategy, **batching):

@@ -1,5 +1,6 @@
 """The steps of run_squad.py: train, evaluate, predict, answer on request."""
 
+import functools
 import os
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from squad import (
   span_model,
   trained_settings,
 )
-from training import distribution, pipeline, run_folder, setup, train_log
+from training import distribution, harness, run_folder, setup, train_log
 
 
 class Job(NamedTuple):
@@ -56,94 +57,50 @@ def write_results(results: dict, folder: str | None = None) -> None:
 
 def train(job: Job, start: run_folder.StartingPoint) -> int:
   """Trains from `start`; returns the last step."""
-  settings = job.settings
+  settings, model, data = job.settings, job.model, job.data["train"]
   if job.is_chief:
     path = os.path.join(settings.output_dir, "skipped_questions.jsonl")
-    dataset.write_skipped(job.data["train"].file.skipped, path)
-  trainer = _make_trainer(job)
-  trainer.start_from(start, may_be_missing=span_model.NEW_VARIABLES)
-
-  def make_batches(step):
-    # Only called where there are steps to take: until the first one changes
-    # the weights, the threshold stored for them holds.
-    if job.is_chief:
-      stored_threshold.forget(settings.output_dir)
-    return _training_batches(job, step)
-
+    dataset.write_skipped(data.file.skipped, path)
+  pads = settings.pad_to_max_length
+  training_data = harness.TrainingData(
+    [data.records],
+    job.features,
+    data.num_records,
+    # With that flag all padding is computed, and competes for answers.
+    trim=setup.shapes_may_vary(settings, job.strategy) and not pads,
+  )
   names = None
   if "eval" in job.data:
     names = job.answerer.result_names(job.data["eval"].file)
-  evaluation = setup.periodic_evaluation(
-    settings,
-    lambda: evaluate(job)[1],
-    keep_best=lambda step: keep(job, "best_model", step),
-    names=names,
-  )
-  trainer.train(make_batches, evaluation)
-  step = int(trainer.global_step.numpy())
-  # After the last evaluation, which may have found the threshold to store.
-  keep(job, "final_model", step)
-  if settings.save_best:
-    say_which_is_best(settings, evaluation.state(), step)
-  return step
-
-
-def _make_trainer(job):
-  """Returns the loop.Trainer of the flags."""
-  settings, model = job.settings, job.model
-  num_train_steps, num_warmup_steps = _training_length(job)
-  return setup.make_trainer(
-    settings,
-    model.variables,
-    trained=model.trained_variables(),
-    config=job.config,
-    strategy=job.strategy,
-    objective=span_model.objective(
-      model, mask_padding=not settings.pad_to_max_length
-    ),
-    num_train_steps=num_train_steps,
-    num_warmup_steps=num_warmup_steps,
-  )
-
-
-def _training_length(job):
-  """Returns (training steps, warm-up steps)."""
-  # As in the original: by questions, although some have several windows.
-  return setup.training_length(
-    job.settings, len(job.data["train"].file.questions)
-  )
-
-
-def _training_batches(job, step):
-  """Returns an endless distributed dataset that begins at a step."""
-  settings, data = job.settings, job.data["train"]
-  shapes_vary = setup.shapes_may_vary(settings, job.strategy)
-  return pipeline.training_batches(
+  task = harness.Task(
+    model,
+    job.config,
     job.strategy,
-    [data.records],
-    job.features,
-    num_records=data.num_records,
-    batch_size=settings.train_batch_size,
-    seed=settings.seed,
-    first_step=step,
-    bucketing=setup.bucketing(settings, job.features, job.strategy),
-    packed=setup.packing(
-      settings, job.strategy, [data.records], job.features,
-      num_records=data.num_records, num_train_steps=_training_length(job)[0],
-    ),
-    # With that flag all padding is computed, and competes for answers.
-    trim=shapes_vary and not settings.pad_to_max_length,
+    span_model.objective(model, mask_padding=not pads),
+    settings.output_dir,
+    # As in the original: by questions, although some have several windows.
+    length=harness.training_length(settings, len(data.file.questions)),
+    new_variables=span_model.NEW_VARIABLES,
+    data=lambda: training_data,
+    evaluate=lambda: evaluate(job)[1],
+    result_names=names,
+    write=functools.partial(_write_model, job),
+    begins=functools.partial(_forget_threshold, job),
   )
+  return harness.train(settings, task, start)
 
 
-def keep(job, folder, step):
+def _forget_threshold(job):
+  # Until the first step changes the weights, the stored one holds.
+  if job.is_chief:
+    stored_threshold.forget(job.settings.output_dir)
+
+
+def _write_model(job, folder, step):
   """Writes the weights of now, with all that answering with them needs."""
-  if not job.is_chief:
-    return
   settings = job.settings
-  path = os.path.join(settings.output_dir, folder)
   model_folder.write(
-    path,
+    folder,
     job.model.variables,
     trained_settings.with_settings(job.config, settings),
     settings.vocab_file,
@@ -151,27 +108,7 @@ def keep(job, folder, step):
     step=step,
   )
   # Or removed: the folder must not keep one of other weights.
-  job.answerer.threshold.write(path)
-
-
-def say_which_is_best(
-  settings: run_settings.Settings, best: dict, step: int
-) -> None:
-  """Warns that the results that follow are not those of the best weights.
-
-  Args:
-    best: the state of an evaluation_loop.PeriodicEvaluation.
-    step: the last step, whose weights are evaluated and predict.
-  """
-  if best["step"] in (None, step):
-    return
-  folder = os.path.join(settings.output_dir, "best_model")
-  logging.warning(
-    "final_model and what follows are of step %d; %s was best (%.6g) at step "
-    "%d: to answer with those weights run again with --model_dir=%s and "
-    "another --output_dir", step, settings.save_best, best["value"],
-    best["step"], folder,
-  )
+  job.answerer.threshold.write(folder)
 
 
 # With the weights of now.

@@ -77,13 +77,18 @@ def test_records_come_back_in_order_and_again(tmp_path):
   }
 
 
+def shuffled_batches(data, first_step, *, trim):
+  return pipeline.training_batches(
+    ONE_DEVICE, **data.training_data(trim)._asdict(), batch_size=2, seed=1,
+    first_step=first_step,
+  )
+
+
 def test_shuffled_batches_can_be_entered_at_any_step(tmp_path):
   data = open_input(write(tmp_path / "a.tfrecord"))
 
   def firsts(first_step, count):
-    batches = data.shuffled_batches(
-      ONE_DEVICE, batch_size=2, seed=1, first_step=first_step, trim=True
-    )
+    batches = shuffled_batches(data, first_step, trim=True)
     return [b["input_ids"].numpy() for b in itertools.islice(batches, count)]
 
   whole = firsts(0, 7)
@@ -101,9 +106,7 @@ def test_batches_that_are_not_cut_have_one_shape(tmp_path, vocab_file, masked):
   data = open_input(
     path, vocab_file=vocab_file, masked_lm_prob=0.3, whole_words=False, seed=3
   )
-  batches = data.shuffled_batches(
-    ONE_DEVICE, batch_size=2, seed=1, first_step=0, trim=False
-  )
+  batches = shuffled_batches(data, 0, trim=False)
   shapes = [spec.shape for spec in batches.element_spec.values()]
   assert len(shapes) == 7
   assert all(shape.is_fully_defined() for shape in shapes), shapes

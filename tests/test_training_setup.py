@@ -3,6 +3,8 @@
 import contextlib
 import json
 import logging
+import re
+import types
 
 import pytest
 import tensorflow as tf
@@ -12,7 +14,7 @@ import optimization
 import two_replicas
 from checkpoints import model_settings
 from common import errors, flags, run_settings, tfrecord
-from training import common_flags, loop, run_folder, setup
+from training import common_flags, harness, loop, run_folder, setup
 
 FLAGS = absl_flags.FLAGS
 
@@ -69,18 +71,23 @@ def parse(tmp_path):
   FLAGS.unparse_flags()
 
 
-def make_trainer(settings, **options):
+def make_task(settings, num_train_steps=10):
   variables = [tf.Variable([1.0], name=name) for name in NAMES]
-  return setup.make_trainer(
-    settings,
-    variables,
-    trained=variables,
-    config=setup.model_config(settings),
-    strategy=tf.distribute.get_strategy(),
+  return harness.Task(
+    types.SimpleNamespace(
+      variables=variables, trained_variables=lambda: variables
+    ),
+    setup.model_config(settings),
+    tf.distribute.get_strategy(),
     objective=None,
-    num_warmup_steps=2,
-    **{"num_train_steps": 10, **options},
+    output_dir=settings.output_dir,
+    length=(num_train_steps, 2),
+    new_variables=[], data=None, evaluate=None, result_names=None, write=None,
   )
+
+
+def make_trainer(settings, **options):
+  return harness.make_trainer(settings, make_task(settings, **options))
 
 
 def moments(trainer):
@@ -233,41 +240,35 @@ def test_shapes_may_vary_only_without_xla(parse):
   assert setup.shapes_may_vary(settings, tf.distribute.get_strategy())
 
 
-def test_bucketing_needs_lengths_and_shapes_that_vary(parse):
+def test_bucketing_needs_shapes_that_vary(parse):
   features, strategy = {"input_mask": None}, tf.distribute.get_strategy()
   settings = parse(jit_compile="false")
-  assert setup.bucketing(settings, features, strategy) is None
+  assert harness.bucketing(settings, features, strategy) is None
   settings = parse(bucket_by_length="true", jit_compile="false")
-  bucketing = setup.bucketing(settings, features, strategy)
+  bucketing = harness.bucketing(settings, features, strategy)
   assert bucketing.batch_size == settings.train_batch_size
-  with pytest.raises(errors.InputError, match="no lengths to go by"):
-    setup.bucketing(settings, {}, strategy)
   settings = parse(bucket_by_length="true", jit_compile="true")
   with pytest.raises(errors.InputError, match="pass --jit_compile=false"):
-    setup.bucketing(settings, features, strategy)
+    harness.bucketing(settings, features, strategy)
 
 
-def test_packing_needs_sequences_and_a_fixed_shape(parse, tmp_path, caplog):
+def test_packing_needs_a_fixed_shape(parse, tmp_path, caplog):
   strategy = tf.distribute.get_strategy()
   features = {"input_mask": tf.io.FixedLenFeature([16], tf.int64)}
-  files, length = [str(tmp_path / "records")], {"num_train_steps": 3}
+  files = [str(tmp_path / "records")]
 
-  def packing(lengths=(3, 4, 5, 6), features=features, **flags):
+  def packing(lengths=(3, 4, 5, 6), **flags):
     with tfrecord.RecordWriter(files[0]) as writer:
       for size in lengths:
         mask = [1] * size + [0] * (16 - size)
         writer.write(tfrecord.serialize_example({"input_mask": mask}))
-    return setup.packing(
-      parse(**flags), strategy, files, features, num_records=len(lengths),
-      **length,
-    )
+    data = harness.TrainingData(files, features, len(lengths))
+    return harness.packed_rows(parse(**flags), strategy, data, 3)
 
   assert packing(jit_compile="true") is None
   given = {"pack_sequences": "true", "jit_compile": "true"}
   # 6 + 5 + 4, then 3.
   assert packing(**given) == (2, 3, 1)
-  with pytest.raises(errors.InputError, match="where the encoder is frozen"):
-    packing(features={}, **given)
   with pytest.raises(errors.InputError, match="pass --jit_compile=true"):
     packing(**{**given, "jit_compile": "false"})
   with caplog.at_level(logging.WARNING, logger="absl"):
@@ -277,12 +278,14 @@ def test_packing_needs_sequences_and_a_fixed_shape(parse, tmp_path, caplog):
 
 def test_evaluation_during_training(parse):
   settings = parse()
-  assert setup.periodic_evaluation(settings, dict, None) is None
+  assert harness.periodic_evaluation(settings, dict, None) is None
   settings = parse(save_best="loss")
   with pytest.raises(errors.InputError, match="pass --eval_steps too"):
-    setup.periodic_evaluation(settings, dict, None)
+    harness.periodic_evaluation(settings, dict, None)
   settings = parse(eval_steps=5, save_best="loss", early_stopping_patience=1)
-  evaluation = setup.periodic_evaluation(settings, lambda: {"loss": 1.0}, None)
+  evaluation = harness.periodic_evaluation(
+    settings, lambda: {"loss": 1.0}, None
+  )
   assert evaluation.every_steps == 5
   evaluation.run(5)
   evaluation.run(10)
@@ -292,8 +295,28 @@ def test_evaluation_during_training(parse):
 def test_save_best_is_checked_where_the_names_are_known(parse):
   settings = parse(eval_steps=5, save_best="F1")
   with pytest.raises(errors.InputError, match="best=F1 is not .*: f1, loss"):
-    setup.periodic_evaluation(settings, dict, None, names=["loss", "f1"])
-  assert setup.periodic_evaluation(settings, dict, None)
+    harness.periodic_evaluation(settings, dict, None, names=["loss", "f1"])
+  assert harness.periodic_evaluation(settings, dict, None)
+
+
+@pytest.mark.parametrize(
+  "best, said",
+  [
+    (None, "the last step, 30: --save_best=f1 was never a finite number"),
+    (20, "the best, of step 20, are in .*best_model: --use_best takes those"),
+  ],
+)
+def test_which_weights_count_is_said(parse, caplog, best, said):
+  settings = parse(eval_steps=5, save_best="f1")
+  settings = run_settings.Settings({
+    **{name: settings.get(name) for name in ("save_best", "output_dir")},
+    "use_best": False, "bert_config_file": settings.bert_config_file,
+    "max_seq_length": 16,
+  })
+  with caplog.at_level(logging.INFO, logger="absl"):
+    task = make_task(settings)
+    assert harness.choose_weights(settings, task, best, 30) == 30
+  assert re.search(said, caplog.text)
 
 
 @pytest.mark.parametrize(
@@ -434,4 +457,4 @@ def test_the_warm_up_may_be_longer_than_the_run(parse):
   settings = parse(
     warmup_proportion=1.5, num_train_epochs=2.0, train_batch_size=10
   )
-  assert setup.training_length(settings, 50) == (10, 15)
+  assert harness.training_length(settings, 50) == (10, 15)

@@ -1,43 +1,13 @@
-"""What a run is made of, from its settings: tokenizer, strategy, trainer.
+"""What a run is made of, from its settings: model, strategy, folder.
 
 Every function takes the run_settings.Settings of the command; none
 reads a flag.
 """
 
-import functools
-
-from absl import logging
-
-import layers
 import modeling
-import optimization
 from common import console, errors, file_io, tfrecord
-from training import distribution, evaluation_loop, loop, pipeline, run_folder
+from training import distribution, pipeline, run_folder
 from variants import registry
-
-
-def training_length(settings, num_examples):
-  """Returns (training steps, warm-up steps) of the epoch flags.
-
-  As in the original: both are rounded down.
-
-  Raises:
-    InputError: the data do not make one step.
-  """
-  # MRPC's 3,668 examples in batches of 32 for 3 epochs: 343 steps, of them 34
-  # of warm-up.
-  batches = num_examples / settings.train_batch_size
-  num_train_steps = int(batches * settings.num_train_epochs)
-  if not num_train_steps:
-    raise errors.InputError(
-      f"{num_examples} examples in batches of {settings.train_batch_size} for "
-      f"{settings.num_train_epochs} epochs make no step; lower "
-      "--train_batch_size or raise --num_train_epochs"
-    )
-  # With its own schedule: the rate falls to 0 at that step.
-  if settings.max_train_steps:
-    num_train_steps = min(num_train_steps, settings.max_train_steps)
-  return num_train_steps, int(num_train_steps * settings.warmup_proportion)
 
 
 def model_config(settings):
@@ -92,95 +62,20 @@ def _batch_sizes_used(settings):
   return [name for name in used if used[name]]
 
 
-def _jit_compile(settings):
+def jit_compile(settings) -> bool | None:
   """Returns --jit_compile as True, False, or None for "auto"."""
   return {"auto": None, "true": True, "false": False}[settings.jit_compile]
 
 
-def shapes_may_vary(settings, strategy):
+def shapes_may_vary(settings, strategy) -> bool:
   """Whether batches may be cut to their longest sequence.
 
   Not where XLA compiles the step: it would compile each length anew.
   """
-  jit = _jit_compile(settings)
+  jit = jit_compile(settings)
   if jit is None:
     jit = distribution.default_jit_compile(strategy)
   return not jit and not distribution.is_tpu(strategy)
-
-
-def bucketing(settings, features, strategy):
-  """Returns the pipeline.Bucketing of --bucket_by_length, or None.
-
-  Args:
-    features: dict from name to a feature of tf.io, of the training records.
-    strategy: tf.distribute.Strategy.
-
-  Raises:
-    InputError: the flag is given where there are no sequences, or batches
-      are not cut to their longest one.
-  """
-  if not settings.bucket_by_length:
-    return None
-  if "input_mask" not in features:
-    raise errors.InputError(
-      "--bucket_by_length has no lengths to go by where the encoder is frozen "
-      "and its features are kept: leave it out"
-    )
-  if not shapes_may_vary(settings, strategy):
-    raise errors.InputError(
-      "--bucket_by_length saves nothing where XLA compiles the step for one "
-      "length: pass --jit_compile=false, or leave it out"
-    )
-  return pipeline.Bucketing(features, settings.train_batch_size)
-
-
-def packing(
-  settings, strategy, files, features, *, num_records, num_train_steps
-):
-  """Returns the packing.Packing of --pack_sequences, or None.
-
-  Args:
-    strategy: tf.distribute.Strategy.
-    files: TFRecord files to train on.
-    features: dict from name to a feature of tf.io, of their records.
-    num_records: how many they hold.
-    num_train_steps: length of the whole run.
-
-  Raises:
-    InputError: the flag is given where there are no sequences, or padding is
-      not computed.
-  """
-  if not settings.pack_sequences:
-    return None
-  if "input_mask" not in features:
-    raise errors.InputError(
-      "--pack_sequences has nothing to pack where the encoder is frozen and "
-      "its features are kept: leave it out"
-    )
-  if shapes_may_vary(settings, strategy):
-    raise errors.InputError(
-      "--pack_sequences saves nothing where XLA does not compile the step, "
-      "since little is computed for padding there: pass --jit_compile=true, or "
-      "leave it out"
-    )
-  measured = pipeline.measure_packing(
-    files,
-    features,
-    num_records=num_records,
-    batch_size=settings.train_batch_size,
-    seed=settings.seed,
-    num_steps=num_train_steps,
-    replicas=strategy.num_replicas_in_sync,
-    parts=settings.gradient_accumulation_steps,
-  )
-  if not measured:
-    logging.warning(
-      "--pack_sequences: there is a batch none of whose sequences fit into one "
-      "row of %d; nothing is packed", settings.max_seq_length,
-    )
-    return None
-  logging.info("--pack_sequences: %s", measured)
-  return measured.packing
 
 
 def model_options(settings, strategy):
@@ -193,146 +88,6 @@ def model_options(settings, strategy):
     "recompute_activations": settings.recompute_activations,
     "skip_padding": shapes_may_vary(settings, strategy),
   }
-
-
-def _train_options(settings, num_train_steps, output_dir):
-  return loop.TrainOptions(
-    output_dir=output_dir,
-    num_train_steps=num_train_steps,
-    save_checkpoints_steps=settings.save_checkpoints_steps,
-    iterations_per_loop=settings.iterations_per_loop,
-    log_steps=_log_steps(settings, num_train_steps),
-    batch_size=settings.train_batch_size,
-    seed=settings.seed,
-    gradient_accumulation_steps=settings.gradient_accumulation_steps,
-    jit_compile=_jit_compile(settings),
-    # bfloat16 has float32's range: its gradients do not underflow.
-    loss_scaling=settings.dtype == "float16",
-    max_to_keep=settings.max_to_keep,
-    max_bad_steps=settings.max_bad_steps,
-    profile_steps=_profile_steps(settings),
-  )
-
-
-def _log_steps(settings, num_train_steps):
-  """Returns --log_steps; the curve of a short run has a hundred points, too."""
-  if "log_steps" in settings.given:
-    return settings.log_steps
-  return max(1, min(settings.log_steps, num_train_steps // 100))
-
-
-def _profile_steps(settings):
-  """Returns --profile_steps as () or (first, last)."""
-  texts = settings.profile_steps
-  if not texts:
-    return ()
-  are_numbers = len(texts) == 2 and all(text.isdecimal() for text in texts)
-  if not are_numbers or int(texts[0]) >= int(texts[1]):
-    raise errors.InputError(
-      f"--profile_steps={','.join(texts)}: expected two numbers, the first "
-      "one smaller, say 10,20"
-    )
-  return int(texts[0]), int(texts[1])
-
-
-def make_trainer(
-  settings,
-  variables,
-  *,
-  trained,
-  config,
-  strategy,
-  objective,
-  num_train_steps,
-  num_warmup_steps,
-  output_dir=None,
-):
-  """Returns the loop.Trainer that the training flags describe.
-
-  Args:
-    variables: all of the model's tf.Variables.
-    trained: those that the loss reaches; they are trained unless a flag
-      freezes them.
-    config: modeling.BertConfig.
-    strategy: the strategy in whose scope the model was made.
-    objective: loop.Objective.
-    num_train_steps, num_warmup_steps: length of the run, in optimizer steps.
-    output_dir: folder of the run; --output_dir if None.
-  """
-  logging.debug(
-    "--seed=%d: of initial weights, order, dropout and masks", settings.seed
-  )
-  registry.check_layer_rates(
-    config, settings.freeze_layers, settings.layerwise_lr_decay
-  )
-  depth = config.num_hidden_layers
-  # Without the marks of replicas, which the flags' rules do not know.
-  by_name = {layers.variable_name(v): v for v in trained}
-  names = optimization.trainable_names(
-    by_name,
-    depth,
-    # All layers frozen is what --freeze_encoder means.
-    freeze_layers=depth if settings.freeze_encoder else settings.freeze_layers,
-  )
-  optimizer = optimization.make_optimizer(
-    settings.optimizer,
-    weight_decay_rate=settings.weight_decay_rate,
-    beta_2=settings.adam_beta2,
-    epsilon=settings.adam_epsilon,
-    rate_multipliers=optimization.learning_rate_multipliers(
-      names, depth, settings.layerwise_lr_decay
-    ),
-    # On a CPU too XLA pays for LAMB's formula alone.
-    jit_compile=_jit_compile(settings) is not False
-    and (settings.optimizer == "lamb"
-         or not shapes_may_vary(settings, strategy)),
-  )
-  return loop.Trainer(
-    strategy=strategy,
-    variables=variables,
-    trained=[by_name[name] for name in names],
-    objective=objective,
-    optimizer=optimizer,
-    learning_rate=functools.partial(
-      optimization.learning_rate,
-      init_lr=settings.learning_rate,
-      num_train_steps=num_train_steps,
-      num_warmup_steps=num_warmup_steps,
-      schedule=settings.learning_rate_schedule,
-    ),
-    options=_train_options(
-      settings, num_train_steps, output_dir or settings.output_dir
-    ),
-  )
-
-
-def periodic_evaluation(settings, evaluate, keep_best, names=None):
-  """Returns the evaluation_loop.PeriodicEvaluation of the flags, or None.
-
-  Args:
-    evaluate: function without arguments; returns dict from name to number.
-    keep_best: function of the step; keeps the weights of now.
-    names: of the results, where they are known beforehand.
-
-  Raises:
-    InputError: --save_best or patience without --eval_steps, or --save_best
-      is not in names.
-  """
-  if settings.eval_steps:
-    return evaluation_loop.PeriodicEvaluation(
-      evaluate,
-      every_steps=settings.eval_steps,
-      metric=settings.save_best,
-      patience=settings.early_stopping_patience,
-      keep_best=keep_best,
-      names=names,
-    )
-  if settings.save_best or settings.early_stopping_patience:
-    raise errors.InputError(
-      "--save_best and --early_stopping_patience go by evaluations during "
-      "training: pass --eval_steps too"
-    )
-  return None
 
 
 def check_output_dir(

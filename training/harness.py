@@ -1,0 +1,350 @@
+"""Trains the model of a task, in the same way for every script.
+
+A script brings a `Task`: its model, loss, data, evaluation, and how it writes a
+folder. `train` starts from the weights, takes the steps of the flags, evaluates
+in between, and leaves best_model and final_model.
+"""
+
+import functools
+import os
+from typing import Callable, NamedTuple
+
+import tensorflow as tf
+from absl import logging
+
+import layers
+import modeling
+import optimization
+from checkpoints import weight_files
+from common import errors
+from training import (
+  distribution,
+  evaluation_loop,
+  loop,
+  packing,
+  pipeline,
+  run_folder,
+  setup,
+)
+from variants import registry
+
+
+class TrainingData(NamedTuple):
+  """Records to train on.
+
+  Attributes:
+    files: TFRecord files.
+    features: dict from name to a feature of tf.io, of their records.
+    num_records: how many they hold.
+    trim: whether batches are cut to their longest sequence.
+    transform: of pipeline.distributed_batches, or None.
+  """
+
+  files: list[str]
+  features: dict
+  num_records: int
+  trim: bool = False
+  transform: Callable | None = None
+
+
+class Task(NamedTuple):
+  """What a script brings to its training.
+
+  Attributes:
+    model: what has `variables` and `trained_variables()`, those that the loss
+      reaches (flags may freeze some of them).
+    config: of the model.
+    strategy: in whose scope the model was made.
+    objective: its loss.
+    output_dir: folder of the run.
+    length: training steps, warm-up steps.
+    new_variables: regular expressions of the names that --init_checkpoint need
+      not hold.
+    data: function without arguments, called once the weights are there.
+    evaluate: function without arguments; returns dict from name to number.
+    result_names: of these, where they are known beforehand.
+    write: function of a folder and a step; writes the weights of now.
+    begins: function without arguments, called before the first step.
+  """
+
+  model: tf.Module
+  config: modeling.BertConfig
+  strategy: tf.distribute.Strategy
+  objective: loop.Objective
+  output_dir: str
+  length: tuple[int, int]
+  new_variables: list[str]
+  data: Callable[[], TrainingData]
+  evaluate: Callable[[], dict]
+  result_names: list[str] | None
+  write: Callable[[str, int], None]
+  begins: Callable[[], None] = lambda: None
+
+
+def train(settings, task: Task, start: run_folder.StartingPoint) -> int:
+  """Trains from `start`; returns the step of the weights that it leaves."""
+  trainer = make_trainer(settings, task)
+  trainer.start_from(start, may_be_missing=task.new_variables)
+  data = task.data()
+
+  def batches_from(step):
+    task.begins()
+    return training_batches(settings, task, data, step)
+
+  def keep(name, step):
+    if distribution.is_chief(task.strategy):
+      task.write(os.path.join(task.output_dir, name), step)
+
+  evaluation = periodic_evaluation(
+    settings,
+    task.evaluate,
+    keep_best=lambda step: keep("best_model", step),
+    names=task.result_names,
+  )
+  trainer.train(batches_from, evaluation)
+  step = int(trainer.global_step.numpy())
+  if settings.save_best:
+    step = choose_weights(settings, task, evaluation.best_step, step)
+  keep("final_model", step)
+  return step
+
+
+def training_batches(settings, task: Task, data: TrainingData, step: int):
+  """Returns an endless distributed dataset of batches from a step on."""
+  return pipeline.training_batches(
+    task.strategy,
+    data.files,
+    data.features,
+    num_records=data.num_records,
+    batch_size=settings.train_batch_size,
+    seed=settings.seed,
+    first_step=step,
+    bucketing=bucketing(settings, data.features, task.strategy),
+    packed=packed_rows(settings, task.strategy, data, task.length[0]),
+    trim=data.trim,
+    transform=data.transform,
+  )
+
+
+def choose_weights(
+  settings, task: Task, best_step: int | None, last_step: int
+) -> int:
+  """Loads the best weights if --use_best asks for it; says which count.
+
+  Returns:
+    Their step.
+  """
+  path = os.path.join(task.output_dir, "best_model")
+  what = "final_model, evaluation and predictions have the weights of"
+  if best_step is None:
+    logging.warning(
+      "%s the last step, %d: --save_best=%s was never a finite number", what,
+      last_step, settings.save_best,
+    )
+  elif settings.get("use_best", False):
+    weight_files.load(task.model.variables, path)
+    logging.info("%s step %d, the best", what, best_step)
+    return best_step
+  else:
+    has_flag = "use_best" in settings
+    logging.info(
+      "%s the last step, %d; the best, of step %d, are in %s: %s", what,
+      last_step, best_step, path, "--use_best takes those" if has_flag
+      else f"--model_dir={path} and another --output_dir answer with those",
+    )
+  return last_step
+
+
+def training_length(settings, num_examples: int) -> tuple[int, int]:
+  """Returns (training steps, warm-up steps) of the epoch flags.
+
+  As in the original: both are rounded down.
+
+  Raises:
+    InputError: the data do not make one step.
+  """
+  # MRPC's 3,668 examples in batches of 32 for 3 epochs: 343 steps, of them 34
+  # of warm-up.
+  batches = num_examples / settings.train_batch_size
+  num_train_steps = int(batches * settings.num_train_epochs)
+  if not num_train_steps:
+    raise errors.InputError(
+      f"{num_examples} examples in batches of {settings.train_batch_size} for "
+      f"{settings.num_train_epochs} epochs make no step; lower "
+      "--train_batch_size or raise --num_train_epochs"
+    )
+  # With its own schedule: the rate falls to 0 at that step.
+  if settings.max_train_steps:
+    num_train_steps = min(num_train_steps, settings.max_train_steps)
+  return num_train_steps, int(num_train_steps * settings.warmup_proportion)
+
+
+def bucketing(settings, features: dict, strategy) -> pipeline.Bucketing | None:
+  """What --bucket_by_length asks for, of records of `features`.
+
+  Raises:
+    InputError: batches are not cut to their longest sequence.
+  """
+  if not settings.get("bucket_by_length", False):
+    return None
+  if not setup.shapes_may_vary(settings, strategy):
+    raise errors.InputError(
+      "--bucket_by_length saves nothing where XLA compiles the step for one "
+      "length: pass --jit_compile=false, or leave it out"
+    )
+  return pipeline.Bucketing(features, settings.train_batch_size)
+
+
+def packed_rows(
+  settings, strategy, data: TrainingData, num_train_steps: int
+) -> packing.Packing | None:
+  """What --pack_sequences asks for, in a run of `num_train_steps`.
+
+  Raises:
+    InputError: padding is not computed.
+  """
+  if not settings.pack_sequences:
+    return None
+  if setup.shapes_may_vary(settings, strategy):
+    raise errors.InputError(
+      "--pack_sequences saves nothing where XLA does not compile the step, "
+      "since little is computed for padding there: pass --jit_compile=true, or "
+      "leave it out"
+    )
+  measured = pipeline.measure_packing(
+    data.files,
+    data.features,
+    num_records=data.num_records,
+    batch_size=settings.train_batch_size,
+    seed=settings.seed,
+    num_steps=num_train_steps,
+    replicas=strategy.num_replicas_in_sync,
+    parts=settings.gradient_accumulation_steps,
+  )
+  if not measured:
+    logging.warning(
+      "--pack_sequences: there is a batch none of whose sequences fit into one "
+      "row of %d; nothing is packed", settings.max_seq_length,
+    )
+    return None
+  logging.info("--pack_sequences: %s", measured)
+  return measured.packing
+
+
+def _train_options(settings, num_train_steps, output_dir):
+  return loop.TrainOptions(
+    output_dir=output_dir,
+    num_train_steps=num_train_steps,
+    save_checkpoints_steps=settings.save_checkpoints_steps,
+    iterations_per_loop=settings.iterations_per_loop,
+    log_steps=_log_steps(settings, num_train_steps),
+    batch_size=settings.train_batch_size,
+    seed=settings.seed,
+    gradient_accumulation_steps=settings.gradient_accumulation_steps,
+    jit_compile=setup.jit_compile(settings),
+    # bfloat16 has float32's range: its gradients do not underflow.
+    loss_scaling=settings.dtype == "float16",
+    max_to_keep=settings.max_to_keep,
+    max_bad_steps=settings.max_bad_steps,
+    profile_steps=_profile_steps(settings),
+  )
+
+
+def _log_steps(settings, num_train_steps):
+  """Returns --log_steps; the curve of a short run has a hundred points, too."""
+  if "log_steps" in settings.given:
+    return settings.log_steps
+  return max(1, min(settings.log_steps, num_train_steps // 100))
+
+
+def _profile_steps(settings):
+  """Returns --profile_steps as () or (first, last)."""
+  texts = settings.profile_steps
+  if not texts:
+    return ()
+  are_numbers = len(texts) == 2 and all(text.isdecimal() for text in texts)
+  if not are_numbers or int(texts[0]) >= int(texts[1]):
+    raise errors.InputError(
+      f"--profile_steps={','.join(texts)}: expected two numbers, the first "
+      "one smaller, say 10,20"
+    )
+  return int(texts[0]), int(texts[1])
+
+
+def make_trainer(settings, task: Task) -> loop.Trainer:
+  """Returns the trainer that the flags describe."""
+  num_train_steps, num_warmup_steps = task.length
+  logging.debug(
+    "--seed=%d: of initial weights, order, dropout and masks", settings.seed
+  )
+  registry.check_layer_rates(
+    task.config, settings.freeze_layers, settings.layerwise_lr_decay
+  )
+  depth = task.config.num_hidden_layers
+  # Without the marks of replicas, which the flags' rules do not know.
+  by_name = {layers.variable_name(v): v for v in task.model.trained_variables()}
+  names = optimization.trainable_names(
+    by_name,
+    depth,
+    # All layers frozen is what --freeze_encoder means.
+    freeze_layers=depth if settings.freeze_encoder else settings.freeze_layers,
+  )
+  optimizer = optimization.make_optimizer(
+    settings.optimizer,
+    weight_decay_rate=settings.weight_decay_rate,
+    beta_2=settings.adam_beta2,
+    epsilon=settings.adam_epsilon,
+    rate_multipliers=optimization.learning_rate_multipliers(
+      names, depth, settings.layerwise_lr_decay
+    ),
+    # On a CPU too XLA pays for LAMB's formula alone.
+    jit_compile=setup.jit_compile(settings) is not False
+    and (settings.optimizer == "lamb"
+         or not setup.shapes_may_vary(settings, task.strategy)),
+  )
+  return loop.Trainer(
+    strategy=task.strategy,
+    variables=task.model.variables,
+    trained=[by_name[name] for name in names],
+    objective=task.objective,
+    optimizer=optimizer,
+    learning_rate=functools.partial(
+      optimization.learning_rate,
+      init_lr=settings.learning_rate,
+      num_train_steps=num_train_steps,
+      num_warmup_steps=num_warmup_steps,
+      schedule=settings.learning_rate_schedule,
+    ),
+    options=_train_options(settings, num_train_steps, task.output_dir),
+  )
+
+
+def periodic_evaluation(
+  settings, evaluate: Callable, keep_best: Callable, names: list | None = None
+) -> evaluation_loop.PeriodicEvaluation | None:
+  """What --eval_steps, --save_best and patience ask for.
+
+  Args:
+    evaluate: without arguments; returns dict from name to number.
+    keep_best: of the step; keeps the weights of now.
+    names: of the results, where they are known beforehand.
+
+  Raises:
+    InputError: --save_best or patience without --eval_steps, or --save_best
+      is not in names.
+  """
+  if settings.eval_steps:
+    return evaluation_loop.PeriodicEvaluation(
+      evaluate,
+      every_steps=settings.eval_steps,
+      metric=settings.save_best,
+      patience=settings.early_stopping_patience,
+      keep_best=keep_best,
+      names=names,
+    )
+  if settings.save_best or settings.early_stopping_patience:
+    raise errors.InputError(
+      "--save_best and --early_stopping_patience go by evaluations during "
+      "training: pass --eval_steps too"
+    )
+  return None
