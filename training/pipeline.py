@@ -10,6 +10,7 @@ whole (a window as large as the data is a perfect shuffle).
 """
 
 import contextlib
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -31,8 +32,8 @@ _PARSED_TOGETHER = 1 << 10
 _MEASURED_TOGETHER = 1 << 12
 
 
-def first_record(path):
-  """Returns the first record of a TFRecord file, name -> array.
+def first_record(path: str) -> dict[str, np.ndarray]:
+  """Returns the first record of a TFRecord file.
 
   Raises:
     InputError: the file is missing, damaged or empty.
@@ -60,14 +61,12 @@ def without_empty(files: list[str]) -> list[str]:
   return filled
 
 
-def check_records(files, features):
+def check_records(
+  files: list[str], features: dict[str, tf.io.FixedLenFeature]
+) -> None:
   """Refuses files that are cut off or do not fit what a script expects.
 
   Looks at the length of every record, but only into the first of each file.
-
-  Args:
-    files: TFRecord files.
-    features: dict from name to tf.io.FixedLenFeature.
 
   Raises:
     InputError: a file is empty or truncated, lacks a feature, or holds one
@@ -94,7 +93,7 @@ def check_records(files, features):
         )
 
 
-def count_records(files):
+def count_records(files: list[str]) -> int:
   """Returns the number of records in all of `files`.
 
   Raises:
@@ -107,14 +106,11 @@ def count_records(files):
 
 
 @contextlib.contextmanager
-def damage_named(files):
+def damage_named(files: list[str]):
   """Names the file where TensorFlow finds a damaged record in this block.
 
-  TensorFlow itself says no more than "corrupted record at 52".
-
-  Args:
-    files: the TFRecord files that are read in the block; they are searched,
-      one after another, only when there was damage.
+  TensorFlow itself says no more than "corrupted record at 52". The files are
+  searched, one after another, only when there was damage.
 
   Raises:
     InputError: names the file and the record.
@@ -129,22 +125,20 @@ def damage_named(files):
     raise
 
 
-def sequential_records(files):
+def sequential_records(files: list[str]) -> tf.data.Dataset:
   """Returns a dataset of serialized records, file after file, in order."""
   return tf.data.Dataset.from_tensor_slices(_openable(files)).flat_map(_open)
 
 
-def record_lengths(files, features):
+def record_lengths(files: list[str], features: dict) -> np.ndarray:
   """Returns how many tokens each record has, int64 [number of records].
 
-  Args:
-    files: TFRecord files.
-    features: dict from name to tf.io.FixedLenFeature, with `input_mask`.
+  By `input_mask`, which must be among the features.
   """
   return token_counts(sequential_records(files), features)
 
 
-def token_counts(records, features):
+def token_counts(records: tf.data.Dataset, features: dict) -> np.ndarray:
   """As `record_lengths`, of a dataset of serialized records."""
   counts = records.batch(_PARSED_TOGETHER).map(
     lambda strings: _token_counts(strings, features)
@@ -153,17 +147,14 @@ def token_counts(records, features):
   return np.concatenate(list(counts.as_numpy_iterator()))
 
 
-def order_by_length(lengths, window=DEFAULT_SORTED_WINDOW):
-  """Returns the order in which records of like length are neighbours.
+def order_by_length(
+  lengths: np.ndarray, window: int = DEFAULT_SORTED_WINDOW
+) -> np.ndarray:
+  """Returns the order [N] in which records of like length are neighbours.
 
-  Args:
-    lengths: ints [N].
-    window: this many consecutive records are sorted among themselves: they will
-      be held in memory together.
-
-  Returns:
-    int64 [N], positions of records, the longest of each window first: what
-    does not fit into a device's memory fails at once.
+  A window of consecutive records is sorted as a whole, and will be held in
+  memory. The longest comes first: what does not fit into a device's memory
+  fails at once.
   """
   starts = range(0, len(lengths), window)
   lengths = np.asarray(lengths)
@@ -175,14 +166,12 @@ def order_by_length(lengths, window=DEFAULT_SORTED_WINDOW):
   )
 
 
-def reordered(records, order, window=DEFAULT_SORTED_WINDOW):
-  """Returns a dataset of serialized records in the order of `order`.
-
-  Args:
-    records: dataset of serialized records.
-    order: what `order_by_length` returned for the same window.
-    window: see there.
-  """
+def reordered(
+  records: tf.data.Dataset,
+  order: np.ndarray,
+  window: int = DEFAULT_SORTED_WINDOW,
+) -> tf.data.Dataset:
+  """Returns records in the order that `order_by_length` gave."""
   # A dataset, not a constant: it is read window by window.
   # The place within a window, which a record never leaves.
   places = tf.data.Dataset.from_tensor_slices(order % window).batch(window)
@@ -216,28 +205,24 @@ class Bucketing(NamedTuple):
 
 
 def shuffled_records(
-  files,
+  files: list[str],
   *,
-  num_records,
-  seed,
-  first_record=0,
-  window=DEFAULT_SHUFFLE_WINDOW,
-  bucketing=None,
-):
+  num_records: int,
+  seed: int,
+  first_record: int = 0,
+  window: int = DEFAULT_SHUFFLE_WINDOW,
+  bucketing: Bucketing | None = None,
+) -> tf.data.Dataset:
   """Returns an endless dataset of serialized records, each epoch reshuffled.
 
   Args:
-    files: TFRecord files.
+    files: of TFRecords.
     num_records: how many records they hold together.
-    seed: int; the order is a function of it.
+    seed: the order is a function of it.
     first_record: where to enter the stream: 0 for a new run, the number of
       records already consumed for a resumed one.
     window: how many records are shuffled together, and held in memory.
-    bucketing: Bucketing, or None: then a batch holds what the shuffle puts
-      side by side.
-
-  Returns:
-    tf.data.Dataset of scalar strings.
+    bucketing: None: a batch holds what the shuffle puts side by side.
   """
   if bucketing:
 
@@ -329,16 +314,10 @@ def _epoch_in_file_order(files, seed, epoch):
   )
 
 
-def check_shares(batch_size, replicas, name):
-  """Refuses batches that replicas cannot share equally.
+def check_shares(batch_size: int, replicas: int, name: str) -> None:
+  """Raises InputError where replicas cannot share batches equally.
 
-  Args:
-    batch_size: examples in a batch, over all replicas.
-    replicas: their number.
-    name: what the user calls the size.
-
-  Raises:
-    InputError: so.
+  `name` is what the user calls the size of a batch over all replicas.
   """
   if batch_size % replicas:
     raise errors.InputError(
@@ -348,16 +327,16 @@ def check_shares(batch_size, replicas, name):
 
 
 def distributed_batches(
-  strategy,
-  records,
-  features,
+  strategy: tf.distribute.Strategy,
+  records: tf.data.Dataset,
+  features: dict[str, tf.io.FixedLenFeature],
   *,
-  batch_size,
-  trim=False,
-  transform=None,
-  packed=None,
-  first_step=0,
-  joined=None,
+  batch_size: int,
+  trim: bool = False,
+  transform: Callable | None = None,
+  packed: packing.Packing | None = None,
+  first_step: int = 0,
+  joined: np.ndarray | None = None,
 ):
   """Cuts a stream of records into global batches, a share for each replica.
 
@@ -366,15 +345,15 @@ def distributed_batches(
   what one device would see. A last incomplete batch is dropped.
 
   Args:
-    strategy: tf.distribute.Strategy.
-    records: dataset of serialized records, the same in every process.
-    features: dict from name to tf.io.FixedLenFeature.
+    strategy: whose replicas share the batches.
+    records: serialized, the same in every process.
+    features: of the records.
     batch_size: B, the number of examples in a global batch.
     trim: whether to cut batches to their longest sequence; exact, since
       padding changes nothing, but shapes then differ from batch to batch.
     transform: function of (batch of one replica, step, rows=batch_size,
-      first_row=...) that is applied to what was parsed; None for none.
-    packed: packing.Packing of the batches; None for a row per sequence.
+      first_row=...) that is applied to what was parsed.
+    packed: None for a row per sequence.
     first_step: number of the first batch, for `transform`.
     joined: ints; batch i has joined[i] * B examples. None: one B.
 
@@ -453,16 +432,15 @@ def _is_one_cpu(strategy):
   )
 
 
-def token_metrics(batch):
+def token_metrics(batch: dict) -> dict[str, tuple[tf.Tensor, tf.Tensor]]:
   """Returns metrics of what a batch holds, pairs of float32 scalars.
 
-  Args:
-    batch: dict with `input_mask`, [B, ..., T], and unpadding.PLAN where it is
-      packed.
+  "tokens_per_example": (tokens, examples), and "fill_rate": (tokens,
+  positions), how much of what is computed is no padding.
 
-  Returns:
-    dict of "tokens_per_example": (tokens, examples), and of "fill_rate":
-    (tokens, positions), how much of what is computed is no padding.
+  Args:
+    batch: with `input_mask`, [B, ..., T], and unpadding.PLAN where it is
+      packed.
   """
   mask = batch["input_mask"]
   tokens = tf.cast(tf.reduce_sum(mask), tf.float32)
@@ -473,15 +451,15 @@ def token_metrics(batch):
 
 
 def training_batches(
-  strategy,
-  files,
-  features,
+  strategy: tf.distribute.Strategy,
+  files: list[str],
+  features: dict[str, tf.io.FixedLenFeature],
   *,
-  num_records,
-  batch_size,
-  seed,
-  first_step,
-  bucketing=None,
+  num_records: int,
+  batch_size: int,
+  seed: int,
+  first_step: int,
+  bucketing: Bucketing | None = None,
   **batching,
 ):
   """Returns endless distributed batches of shuffled records.
@@ -574,17 +552,16 @@ def _parse(serialized, features):
   }
 
 
-def trim_to_longest(batch, multiple=input_sequences.LENGTH_MULTIPLE):
+def trim_to_longest(
+  batch: dict, multiple: int = input_sequences.LENGTH_MULTIPLE
+) -> dict:
   """Cuts the padding that all sequences of a batch share.
 
   Args:
-    batch: dict with `input_mask` [B, T], or [B, W, T] for W sequences of an
-      example; every other tensor of that rank whose name is a per-token
-      feature is cut alike. Without `input_mask` nothing is cut.
+    batch: with `input_mask` [B, T], or [B, W, T] for W sequences of an example;
+      every other tensor of that rank whose name is a per-token feature is cut
+      alike. Without `input_mask` nothing is cut.
     multiple: T is rounded up to a multiple of this.
-
-  Returns:
-    The same dict with T' <= T.
   """
   if "input_mask" not in batch:
     return batch
