@@ -13,7 +13,6 @@ same way. What makes a shuffle expensive is that each word must be compared
 with its limit before it is known where the next number starts. A regular
 expression over the words does this ten times as fast as random.Random; the
 shuffled lists are computed later, hundreds together, by numpy.
-tests/plain_instances.py has the plain form of this.
 """
 
 import functools

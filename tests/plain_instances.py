@@ -2,9 +2,9 @@
 
 What instance_maker, masking and random_stream compute with arrays, patterns
 and positions, written again as one reads it in a paper: slow, and easy to
-check by eye. The rule of masking is in pretraining/masking_rule.py. The tests
-compare both on random texts and options. (That this one makes the instances of
-the original is tested with its records.)
+check by eye. The rule of masking is in pretraining/masking_rule.py, random
+numbers are random.Random's. The tests compare both on random texts and options.
+(That this one makes the instances of the original is tested with its records.)
 
 A document is a list of sentences, a sentence a list of tokens (str).
 """
@@ -16,29 +16,6 @@ import numpy as np
 from pretraining import masking_rule
 
 SPECIAL = ("[CLS]", "[SEP]")
-
-
-class PlainStream:
-  """What random.Random makes of 32-bit words; see random_stream."""
-
-  def __init__(self, rng):
-    self.next_word = lambda: rng.getrandbits(32)
-
-  def random(self):
-    high, low = self.next_word() >> 5, self.next_word() >> 6
-    return (high * 2**26 + low) / 2**53
-
-  def randint(self, first, last):
-    count = last - first + 1
-    while True:
-      number = self.next_word() >> (32 - count.bit_length())
-      if number < count:
-        return first + number
-
-  def shuffle(self, items):
-    for last in reversed(range(1, len(items))):
-      other = self.randint(0, last)
-      items[last], items[other] = items[other], items[last]
 
 
 def features_of(documents, vocab, options, rng):

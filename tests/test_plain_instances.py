@@ -1,4 +1,4 @@
-"""instance_maker, masking and random_stream equal their plain forms."""
+"""instance_maker and masking equal their plain forms."""
 
 import itertools
 import pathlib
@@ -10,7 +10,7 @@ import pytest
 import plain_instances
 import small_corpus
 import tokenization
-from pretraining import instance_maker, random_stream, text_corpus
+from pretraining import instance_maker, text_corpus
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 INPUTS = GOLDEN / "pretraining_data" / "inputs"
@@ -113,39 +113,3 @@ def test_plain_instances_are_those_of_the_original(name, masking, tmp_path):
       ),
       dict(golden),
     )
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_streams_of_random_words(seed):
-  """random.Random, its plain form and the stream, in random order."""
-  plan = random.Random(-seed - 1)
-  rng, given = random.Random(seed), random.Random(seed)
-  plain = plain_instances.PlainStream(random.Random(seed))
-  stream = random_stream.RandomWordStream(given, chunk=plan.choice([8, 5000]))
-  for _ in range(300):
-    kind = plan.choice(["random", "randint", "flips", "shuffle", "skip"])
-    if kind == "random":
-      assert rng.random() == plain.random() == stream.random()
-    elif kind == "randint":
-      last = plan.choice([0, 1, 2, 30521, 2**20 - 1, plan.randrange(600)])
-      number = rng.randint(0, last)
-      assert number == plain.randint(0, last) == stream.randint(0, last)
-    elif kind == "flips":
-      flips = [int(plain.random() < 0.5) for _ in range(plan.randrange(9))]
-      assert flips == [int(rng.random() < 0.5) for _ in flips]
-      assert flips == list(stream.coin_flips(len(flips)))
-    else:
-      size = plan.choice([plan.randrange(70), plan.randrange(600)])
-      lists = [list(range(size)) for _ in range(3)]
-      start = stream.position
-      for source, items in zip((rng, plain, stream), lists):
-        source.shuffle(items)
-      assert lists[0] == lists[1] == lists[2]
-      if kind == "skip":
-        end, stream.position = stream.position, start
-        stream.skip_shuffle(size)
-        assert stream.position == end
-        columns = stream.shuffled(np.array([start]), np.array([size]))
-        assert columns[:size, 0].tolist() == lists[0]
-  stream.restore_rng()
-  assert given.getstate() == rng.getstate()

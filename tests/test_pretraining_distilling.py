@@ -19,15 +19,9 @@ STUDENT = tiny_model.tiny(
 
 
 def batch():
-  ids, mask, segments = tiny_model.batch(ROWS, LENGTH)
-  return {
-    "input_ids": ids,
-    "input_mask": mask,
-    "segment_ids": segments,
-    "masked_lm_positions": tf.constant([[1, 3], [2, 0], [1, 4]]),
-    "masked_lm_ids": tf.constant([[7, 8], [9, 0], [1, 2]]),
-    "masked_lm_weights": tf.constant([[1.0, 1.0], [1.0, 0.0], [1.0, 1.0]]),
-  }
+  return tiny_model.pretraining_batch(
+    [[1, 3], [2, 0], [1, 4]], [[1, 1], [1, 0], [1, 1]], ROWS, LENGTH
+  )
 
 
 @pytest.fixture(scope="module")
@@ -135,8 +129,7 @@ def test_a_narrow_student_has_no_states_to_compare(teacher):
   distills = make_distillation(teacher, 5, 2, 0)
   distills.check_student(narrow)
   student = pretrainer.PretrainingModel(narrow, seed=1)
-  data = {**batch(), "next_sentence_labels": tf.constant([[0], [1], [0]])}
-  losses, _ = pretrainer.objective(student, distills).sums(data, [1, 2])
+  losses, _ = pretrainer.objective(student, distills).sums(batch(), [1, 2])
   assert losses.keys() == {"masked_lm", "soft_targets", "next_sentence"}
 
 

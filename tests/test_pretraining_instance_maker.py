@@ -149,31 +149,6 @@ def test_a_longer_text_with_many_random_draws(masking, expected):
   assert digest.hexdigest() == expected
 
 
-def test_whole_words_are_masked_wholly():
-  line = "a ##e ##f b ##e c d ##f ##f ##f a b"
-  features = small_features(
-    f"{line}\n{line}\n\n{line}\n{line}",
-    masking="whole_words",
-    max_seq_length=64,
-    masked_lm_prob=0.4,
-    dupe_factor=5,
-  )
-  for ids, positions, labels, weights in zip(
-    features["input_ids"],
-    features["masked_lm_positions"],
-    features["masked_lm_ids"],
-    features["masked_lm_weights"],
-  ):
-    original = ids.copy()
-    count = int(weights.sum())
-    masked = positions[:count].tolist()
-    original[masked] = labels[:count]
-    continues = (original >= WORDS["##e"]).tolist()
-    for position in range(1, len(ids)):
-      if continues[position]:
-        assert (position in masked) == (position - 1 in masked)
-
-
 def test_a_single_document_is_its_own_random_next():
   features = small_features("a b\nc d\na c", dupe_factor=2)
   assert features["next_sentence_labels"].any()

@@ -83,3 +83,10 @@ def test_all_tokens_of_a_span_are_replaced_alike():
   )
   assert found == [(2, "random"), (3, "random"), (4, "random")]
   rng.assert_all_drawn()
+
+
+def test_the_lengths_of_spans_are_those_of_the_paper():
+  weights = masking_rule.SPAN_LENGTHS
+  mean = sum(n * weight for n, weight in enumerate(weights, 1)) / sum(weights)
+  assert round(mean, 1) == 3.8
+  assert masking_rule.NGRAM_LENGTHS == [1, 1 / 2, 1 / 3]

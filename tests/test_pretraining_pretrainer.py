@@ -27,17 +27,9 @@ ROWS, LENGTH, PREDICTIONS = 8, 8, 2
 
 def batch(rows=ROWS):
   """Random words, a second masked one in every other row."""
-  rng = np.random.RandomState(0)
-  ids, mask, segments = tiny_model.batch(rows, LENGTH)
-  return {
-    "input_ids": ids,
-    "input_mask": tf.ones_like(mask),
-    "segment_ids": segments,
-    "masked_lm_positions": tf.constant([[1, 3]] * rows),
-    "masked_lm_ids": tf.constant(rng.randint(0, 30, [rows, PREDICTIONS])),
-    "masked_lm_weights": tf.constant([[1.0, i % 2] for i in range(rows)]),
-    "next_sentence_labels": tf.constant([[i % 2] for i in range(rows)]),
-  }
+  weights = [[1.0, i % 2] for i in range(rows)]
+  data = tiny_model.pretraining_batch([[1, 3]] * rows, weights, rows)
+  return {**data, "input_mask": tf.ones_like(data["input_mask"])}
 
 
 def make_trainer(folder, *, strategy, dtype=tf.float32, jit=True, **options):

@@ -1,4 +1,4 @@
-"""random_draws: the very numbers of random.Random."""
+"""random_stream: the very numbers of random.Random."""
 
 import random
 

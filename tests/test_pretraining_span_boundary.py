@@ -22,19 +22,9 @@ SPANS = [
 
 
 def batch():
-  rng = np.random.RandomState(0)
-  ids, _, segments = tiny_model.batch(ROWS, LENGTH)
   weights = np.arange(PREDICTIONS) < np.array(COUNTS)[:, None]
-  return {
-    "input_ids": ids,
-    "input_mask": tf.ones_like(ids),
-    "segment_ids": segments,
-    "masked_lm_positions": tf.constant(POSITIONS),
-    "masked_lm_ids": tf.constant(
-      rng.randint(0, 30, [ROWS, PREDICTIONS]) * weights
-    ),
-    "masked_lm_weights": tf.constant(weights.astype(np.float32)),
-  }
+  data = tiny_model.pretraining_batch(POSITIONS, weights, ROWS, LENGTH)
+  return {**data, "input_mask": tf.ones_like(data["input_mask"])}
 
 
 def make_model():

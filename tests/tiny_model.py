@@ -32,6 +32,23 @@ def batch(rows=3, length=8, seed=0):
   return tuple(tf.constant(x, tf.int32) for x in (ids, mask, segments))
 
 
+def pretraining_batch(positions, weights, rows=3, length=8):
+  """A batch of masked words whose labels are random ids."""
+  rng = np.random.RandomState(0)
+  ids, mask, segments = batch(rows, length)
+  weights = np.array(weights, np.float32)
+  labels = rng.randint(0, 30, weights.shape) * (weights > 0)
+  return {
+    "input_ids": ids,
+    "input_mask": mask,
+    "segment_ids": segments,
+    "masked_lm_positions": tf.constant(positions),
+    "masked_lm_ids": tf.constant(labels),
+    "masked_lm_weights": tf.constant(weights),
+    "next_sentence_labels": tf.constant([[i % 2] for i in range(rows)]),
+  }
+
+
 def assert_close(value, expected, tolerance=1e-5):
   np.testing.assert_allclose(value, expected, rtol=0, atol=tolerance)
 
