@@ -190,68 +190,52 @@ def write(
   Returns:
     TF1 name -> path; what has none there is left out.
   """
-  tree, paths = {}, {}
+  root, paths = tf.Module(), {}
   for row in weight_names.table(weight_names.count_layers(weights)):
     if row.tf1 in weights and row.model_garden:
       value = weight_names.from_tf1(
         weights[row.tf1], row.model_garden_layout, num_heads
       )
       paths[row.tf1] = row.model_garden
-      _put(tree, row.model_garden, tf.Variable(value))
-  _tie(tree)
-  objects = {name: _tracked(part) for name, part in tree.items()}
-  tf.train.Checkpoint(**_items(objects)).write(prefix)
+      node, (*parents, name) = root, row.model_garden.split("/")
+      for parent in parents:
+        node = _child(node, parent)
+      setattr(node, name, tf.Variable(value))
+  tf.train.Checkpoint(**_items(root)).write(prefix)
   return paths
 
 
-def _put(tree, path, leaf):
-  *parents, name = path.split("/")
-  for parent in parents:
-    tree = tree.setdefault(parent, {})
-  tree[name] = leaf
+def _child(node, name):
+  """Returns a part of an object, which is made if need be."""
+  # Members of a list are tracked as "0", "1", ...; they come in this order.
+  if isinstance(node, list):
+    if int(name) == len(node):
+      node.append(tf.Module())
+    return node[int(name)]
+  if not hasattr(node, name):
+    # Any trackable object will do: only the names of attributes count.
+    setattr(node, name, [] if name == "_transformer_layers" else tf.Module())
+  return getattr(node, name)
 
 
-def _tie(tree):
-  """Adds what a second layer holds as well."""
-  encoder = tree["encoder"]
-  if "masked_lm" in tree:
-    table = encoder["_embedding_layer"]["embeddings"]
-    tree["masked_lm"]["embedding_table"] = table
-  if "next_sentence" in tree and "_pooler_layer" in encoder:
-    # Copies: one object of a file cannot become two of a model.
-    tree["next_sentence"]["dense"] = {
-      name: tf.Variable(variable)
-      for name, variable in encoder["_pooler_layer"].items()
-    }
-
-
-def _tracked(tree):
-  """Makes a dict of dicts of variables an object of objects."""
-  if isinstance(tree, tf.Variable):
-    return tree
-  # Numbered parts are a list, whose members are tracked as "0", "1", ...
-  if "0" in tree:
-    return [_tracked(tree[str(number)]) for number in range(len(tree))]
-  # Any trackable object will do: only the names of attributes count.
-  node = tf.Module()
-  for name, part in tree.items():
-    setattr(node, name, _tracked(part))
-  return node
-
-
-def _items(objects):
+def _items(root):
   """What hangs from the root of the checkpoint: dict from name to object."""
-  encoder = objects["encoder"]
-  if "masked_lm" not in objects:
+  encoder = root.encoder
+  if not hasattr(root, "masked_lm"):
     return {"encoder": encoder, "model": encoder}
   model = tf.Module()
   # The name that BertPretrainerV2 gives it.
   model.encoder_network = encoder
-  model.masked_lm = objects["masked_lm"]
+  model.masked_lm = root.masked_lm
+  # Two layers hold the table of words.
+  model.masked_lm.embedding_table = encoder._embedding_layer.embeddings
   items = {"encoder": encoder, "model": model, "masked_lm": model.masked_lm}
-  if "next_sentence" in objects:
-    head = objects["next_sentence"]
-    model.classification_heads = [head]
-    if hasattr(head, "dense"):
-      items["next_sentence.pooler_dense"] = head.dense
+  if hasattr(root, "next_sentence"):
+    model.classification_heads = [root.next_sentence]
+    if hasattr(encoder, "_pooler_layer"):
+      # Copies: one object of a file cannot become two of a model.
+      dense = root.next_sentence.dense = tf.Module()
+      dense.kernel = tf.Variable(encoder._pooler_layer.kernel)
+      dense.bias = tf.Variable(encoder._pooler_layer.bias)
+      items["next_sentence.pooler_dense"] = dense
   return items
