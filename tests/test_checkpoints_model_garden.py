@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import layers
 import modeling
+import tiny_model
 from checkpoints import model_garden, weight_files
 from common import errors
 
@@ -12,16 +14,7 @@ networks = pytest.importorskip("official.nlp.modeling.networks")
 garden_models = pytest.importorskip("official.nlp.modeling.models")
 garden_layers = pytest.importorskip("official.nlp.modeling.layers")
 
-CONFIG = modeling.BertConfig(
-  vocab_size=30,
-  hidden_size=8,
-  num_hidden_layers=2,
-  num_attention_heads=2,
-  intermediate_size=12,
-  max_position_embeddings=10,
-  type_vocab_size=2,
-  initializer_range=0.5,
-)
+CONFIG = tiny_model.tiny(hidden_size=8, num_attention_heads=2)
 RNG = np.random.RandomState(0)
 IDS = RNG.randint(0, 30, [3, 7]).astype(np.int32)
 MASK = (np.arange(7) < [[7], [5], [2]]).astype(np.int32)
@@ -81,7 +74,7 @@ class Pretrainer:
     ]
 
   def weights(self):
-    return {v.name.split(":")[0]: v.numpy() for v in self.variables}
+    return {layers.variable_name(v): v.numpy() for v in self.variables}
 
   def __call__(self):
     output = self.bert(IDS, MASK, TYPES)
@@ -143,7 +136,7 @@ def test_a_pretrainer_with_its_optimizer_is_read(tmp_path, with_model):
 @pytest.mark.parametrize("kind", [networks.BertEncoder, networks.BertEncoderV2])
 def test_an_encoder_is_written(tmp_path, kind):
   bert = modeling.BertModel(CONFIG)
-  weights = {v.name.split(":")[0]: v.numpy() for v in bert.variables}
+  weights = {layers.variable_name(v): v.numpy() for v in bert.variables}
   prefix = f"{tmp_path}/bert_model.ckpt"
   with weight_files.temporary_prefix(prefix) as temporary:
     paths = model_garden.write(temporary, weights, num_heads=2)

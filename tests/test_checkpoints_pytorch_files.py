@@ -92,13 +92,25 @@ def test_a_file_that_is_cut_off_anywhere_is_refused(tmp_path, name):
         reader.get_tensor(key)
 
 
+def write_view(path, shape, strides):
+  """Writes a view of three numbers: shape and strides are parts of a pickle."""
+  torch_files.write(path, {"a": np.ones(3, np.float32)}, is_old=True)
+  data = path.read_bytes().replace(b"K\3\x85", shape)
+  path.write_bytes(data.replace(b"K\1\x85", strides))
+
+
 @pytest.mark.parametrize(
-  "shape, strides", [((3, 3), (3, 1)), ((2,), (-1,)), ((2,), (1, 1))]
+  "shape, strides",
+  [
+    (b"K\4\x85", b"K\1\x85"), (b"K\3\x85", b"K\2\x85"),
+    (b"K\3\x85", b"J\xff\xff\xff\xff\x85"), (b"K\2\x85", b"K\1K\1\x86"),
+  ],
+  ids=["(4,) by (1,)", "(3,) by (2,)", "(3,) by (-1,)", "(2,) by (1, 1)"],
 )
-def test_a_view_beyond_its_storage_is_refused(shape, strides):
-  storage = pytorch_files._Storage("FloatStorage", "0", 6)
-  with pytest.raises(ValueError, match="a tensor"):
-    pytorch_files._tensor(storage, 0, shape, strides)
+def test_a_view_beyond_its_storage_is_refused(tmp_path, shape, strides):
+  write_view(tmp_path / "a.bin", shape, strides)
+  with pytest.raises(errors.InputError, match="a tensor"):
+    pytorch_files.Reader(str(tmp_path / "a.bin"))
 
 
 def refused(tmp_path, pickled, message, *, is_zip=True, **zip_options):
@@ -131,10 +143,8 @@ def test_no_memory_is_taken_for_what_is_not_there(tmp_path, is_zip):
 
 def test_a_number_that_is_repeated_beyond_the_file_is_refused(tmp_path):
   path = tmp_path / "a.bin"
-  torch_files.write(path, {"a": np.ones(3, np.float32)}, is_old=True)
-  # Of the shape (3,) becomes (2^33,), of the stride (1,) becomes (0,).
-  data = path.read_bytes().replace(b"K\3\x85", b"\x8a\5\0\0\0\0\2\x85")
-  path.write_bytes(data.replace(b"K\1\x85", b"K\0\x85"))
+  # Shape (2^33,), stride (0,).
+  write_view(path, b"\x8a\5\0\0\0\0\2\x85", b"K\0\x85")
   reader = pytorch_files.Reader(str(path))
   assert reader.get_slice("a").get_shape() == [1 << 33]
   with pytest.raises(errors.InputError, match="a tensor is larger than the fi"):

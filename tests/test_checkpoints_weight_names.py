@@ -4,29 +4,26 @@ import numpy as np
 import pytest
 
 import heads
+import layers
 import modeling
+import tiny_model
 from checkpoints import weight_names
 from tagging import bilstm
 
-CONFIG = modeling.BertConfig(
-  vocab_size=30, hidden_size=8, num_hidden_layers=2, num_attention_heads=2
-)
-
-
-def variable_names(module):
-  return {variable.name.split(":")[0] for variable in module.variables}
+CONFIG = tiny_model.tiny()
 
 
 def test_every_variable_of_the_project_is_in_the_table():
+  tagger = bilstm.FeatureTagger(
+    CONFIG, 2, features="weighted_sum_all", size=2
+  )
   names = {
     *modeling.bert_shapes(CONFIG),
     *heads.masked_lm_shapes(CONFIG),
     *heads.output_shapes(CONFIG, "cls/seq_relationship/", 2),
     *heads.output_shapes(CONFIG, "", 2),
     *heads.output_shapes(CONFIG, "cls/squad/", 2),
-    *variable_names(
-      bilstm.FeatureTagger(CONFIG, 2, features="weighted_sum_all", size=2)
-    ),
+    *map(layers.variable_name, tagger.variables),
   }
   assert {row.tf1 for row in weight_names.table(2)} == names
   assert weight_names.count_layers(names) == 2

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import layers
 import modeling
 import optimization
 import transformers_goldens
@@ -53,7 +54,7 @@ def test_groups_share_their_weights_and_layers_are_divided_among_them():
   model = registry.make_encoder(
     config_of(num_hidden_layers=5, num_hidden_groups=2)
   )
-  names = [v.name.split(":")[0] for v in model.variables]
+  names = [layers.variable_name(v) for v in model.variables]
   assert names == list(registry.shapes(model.config))
   assert sum("/query/kernel" in name for name in names) == 2
   # A group's kernel reaches the output through each of its layers.

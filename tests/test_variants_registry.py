@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+import layers
 import modeling
 from common import errors
 from tiny_model import TINY, batch, tiny
@@ -29,7 +30,7 @@ def test_the_variant_decides_the_class_and_its_variables():
   model = registry.make_encoder(config, scope="student")
   assert type(model) is distilbert.DistilBertModel
   shapes = registry.shapes(config, "student")
-  found = {v.name.split(":")[0]: tuple(v.shape) for v in model.variables}
+  found = {layers.variable_name(v): tuple(v.shape) for v in model.variables}
   assert found == shapes
   assert modeling.bert_shapes(config, "student").keys() - shapes.keys() == {
     "student/embeddings/token_type_embeddings"
