@@ -105,7 +105,6 @@ def prepare_run(settings, config, strategy):
   model_run.check_output_dir(settings, run)
   tasks.write_rows(settings, task)
   class_report.log(task, run.class_weights)
-  class_report.warn_of_overlap(task)
   data = input_data.prepare_all(
     settings.output_dir, task.splits, run.options
   )

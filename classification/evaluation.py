@@ -11,13 +11,14 @@ Letters: N examples, L classes.
 
 import itertools
 import os
-from typing import Iterable
+from typing import Iterable, Iterator
 
 import numpy as np
 from absl import logging
 
 from classification import (
   classifier,
+  input_data,
   labelled_examples,
   prediction_files,
   scoring,
@@ -63,44 +64,24 @@ class Evaluator:
       strategy, batch_outputs(model, not distribution.is_tpu(strategy))
     )
 
-  def predict(self, data, batch_size):
-    """Computes what the model says of all examples, in their order.
+  def outputs(
+    self, data: input_data.ClassifierData, batch_size: int
+  ) -> Iterator[dict]:
+    """Yields what the model says of some thousand examples after others.
 
     Args:
-      data: input_data.ClassifierData.
       batch_size: examples in a batch, over all replicas; of short ones more.
 
-    Returns:
-      dict of arrays: scores float32 [N, L], loss float32 [N], label_ids.
-    """
-    lengths = None
-    # Features of a frozen encoder have one size; there is nothing to trim.
-    if "input_mask" in data.features:
-      lengths = pipeline.record_lengths([data.records], data.features)
-    return self._predictor.predict(
-      pipeline.sequential_records([data.records]),
-      data.features,
-      num_records=data.num_records,
-      batch_size=batch_size,
-      lengths=lengths,
-    )
-
-  def scores(self, data, batch_size):
-    """Yields the scores of some thousand examples after others, in order.
-
-    Args:
-      data, batch_size: as of `predict`.
-
     Yields:
-      float32 [n, L].
+      scores float32 [n, L], loss float32 [n], label_ids; in the order of the
+      examples.
     """
-    for outputs in self._predictor.windows(
+    return self._predictor.windows(
       pipeline.sequential_records([data.records]),
       data.features,
       batch_size=batch_size,
       window=_WINDOW,
-    ):
-      yield outputs["scores"]
+    )
 
   def evaluate(self, task, data, *, batch_size, report_dir=None):
     """Scores all evaluation data.
@@ -120,7 +101,10 @@ class Evaluator:
       # "train" and "predict" have no part in it.
       if not name.startswith("eval"):
         continue
-      outputs = self.predict(data[name], batch_size)
+      parts = list(self.outputs(data[name], batch_size))
+      outputs = {
+        key: np.concatenate([part[key] for part in parts]) for key in parts[0]
+      }
       results = scoring.Results(
         kind=task.kind,
         labels=task.labels,
@@ -211,7 +195,7 @@ def write_scores(
   Args:
     name: one of task.splits, "predict" or "predict_mismatched".
     task: tasks.ClassifierTask.
-    parts: float32 [n, L] each, those of Evaluator.scores.
+    parts: float32 [n, L] each.
     found: the predicted labels are added to it; None: they are not kept.
   """
   suffix = name.removeprefix("predict")

@@ -21,7 +21,7 @@ from typing import Callable, NamedTuple
 import tensorflow as tf
 from absl import logging
 
-from classification import data, labelled_examples, tables
+from classification import dataset, labelled_examples, tables
 from common import errors, file_io
 
 Example = labelled_examples.Example
@@ -386,8 +386,8 @@ def _read_table(task, layout, table, prefix, language):
     return example
 
   examples, bad = [], []
-  for found in data.examples_of(table, make):
-    (bad if isinstance(found, data.BadRow) else examples).append(found)
+  for found in dataset.examples_of(table, make):
+    (bad if isinstance(found, dataset.BadRow) else examples).append(found)
   _report(table.path, bad, len(examples), layout)
   if not examples and languages:
     raise errors.InputError(

@@ -352,7 +352,7 @@ def prepare(path, examples, options):
 
   Args:
     path: the TFRecord file.
-    examples: list of labelled_examples.Example, or a data.ExampleStream.
+    examples: list of labelled_examples.Example, or a dataset.ExampleStream.
     options: InputOptions.
 
   Returns:

@@ -1,6 +1,6 @@
 """What classifiers learn from: texts with their labels.
 
-Every reader of data (glue, data) makes these, whatever the file.
+Every reader of data (glue, dataset) makes these, whatever the file.
 """
 
 import collections
@@ -52,7 +52,7 @@ class Split(NamedTuple):
   Attributes:
     name: "train", "dev", "dev_matched", ...
     examples: list of Example; what is to be predicted may be a
-      data.ExampleStream.
+      dataset.ExampleStream.
   """
 
   name: str

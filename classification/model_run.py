@@ -241,8 +241,10 @@ class ModelRun:
     """Writes what is predicted for one of the data to predict."""
     settings, run = self._settings, self._run
     # By all processes together, too.
-    parts = self._evaluator.scores(
-      run.data[name], settings.predict_batch_size
+    parts = (
+      outputs["scores"] for outputs in self._evaluator.outputs(
+        run.data[name], settings.predict_batch_size
+      )
     )
     if not distribution.is_chief(run.strategy):
       for _ in parts:  # Its devices have their share in each.

@@ -19,7 +19,7 @@ class Results(NamedTuple):
 
   Attributes:
     kind: one of labelled_examples.KINDS.
-    labels: names of the classes, L; [] for regression.
+    labels: names of the classes, L; none for regression.
     gold: int [N], or int [N, L] of 0 and 1 for several classes at once, or
       float [N] for regression.
     scores: float [N, L], probabilities; [N, 1] for regression.
@@ -33,7 +33,7 @@ class Results(NamedTuple):
   positive: int = 1
 
   @property
-  def predicted(self):
+  def predicted(self) -> np.ndarray:
     """What is predicted, in the form of `gold`."""
     if self.kind == labelled_examples.REGRESSION:
       return self.scores[:, 0]
@@ -41,11 +41,12 @@ class Results(NamedTuple):
       return (self.scores >= prediction_files.THRESHOLD).astype(np.int64)
     return np.argmax(self.scores, axis=1)
 
+  def confusions(self) -> np.ndarray:
+    """Returns int [L, L]: how many of class `row` were taken for `column`."""
+    return confusion_matrix(self.gold, self.predicted, self.scores.shape[1])
 
-# Counts.
 
-
-def confusion_matrix(gold, predicted, num_classes):
+def confusion_matrix(gold, predicted, num_classes: int) -> np.ndarray:
   """Returns int [L, L]: how many of class `row` were taken for `column`."""
   # Each pair of classes as one number, so that one count does.
   pairs = np.asarray(gold) * num_classes + np.asarray(predicted)
@@ -54,47 +55,22 @@ def confusion_matrix(gold, predicted, num_classes):
 
 
 class ClassCounts(NamedTuple):
-  """For each class how many, int [L].
-
-  Attributes:
-    true_positives: are of it and were taken for it.
-    predicted: were taken for it.
-    gold: are of it.
-  """
+  """For each class how many, int [L]: are of it and were taken for it, were
+  taken for it, are of it."""
 
   true_positives: np.ndarray
   predicted: np.ndarray
   gold: np.ndarray
 
-  def total(self):
-    """The counts of all classes together."""
-    return ClassCounts(*(np.sum(counts, keepdims=True) for counts in self))
 
-
-def class_counts(results):
-  """Returns the ClassCounts of Results that are of classes."""
-  gold, predicted = results.gold, results.predicted
+def class_counts(results: Results) -> ClassCounts:
+  """Returns the counts of results that are of classes."""
   if results.kind == labelled_examples.MULTI_LABEL:
+    gold, predicted = results.gold, results.predicted
     counts = (gold * predicted, predicted, gold)
     return ClassCounts(*(count.sum(axis=0) for count in counts))
-  matrix = confusion_matrix(gold, predicted, results.scores.shape[1])
+  matrix = results.confusions()
   return ClassCounts(np.diag(matrix), matrix.sum(axis=0), matrix.sum(axis=1))
-
-
-def precision(counts):
-  """Returns the share of what was predicted that is right, float [L]."""
-  return _ratio(counts.true_positives, counts.predicted)
-
-
-def recall(counts):
-  """Returns the share of what is of a class that was predicted, float [L]."""
-  return _ratio(counts.true_positives, counts.gold)
-
-
-def f1(counts):
-  """Returns the harmonic mean of precision and recall, float [L]."""
-  # The same as 2 p r / (p + r), and defined where precision or recall is not.
-  return _ratio(2 * counts.true_positives, counts.predicted + counts.gold)
 
 
 def _ratio(part, whole):
@@ -103,54 +79,54 @@ def _ratio(part, whole):
   return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
 
 
+# Of ClassCounts, float [L]. F1 is 2 p r / (p + r), and defined where precision
+# or recall is not.
+_SCORES = {
+  "precision": lambda n: _ratio(n.true_positives, n.predicted),
+  "recall": lambda n: _ratio(n.true_positives, n.gold),
+  "f1": lambda n: _ratio(2 * n.true_positives, n.predicted + n.gold),
+}
+# Metrics of the positive class.
+OF_POSITIVE_CLASS = tuple(_SCORES)
+
+
 # Metrics of Results.
 
 
-def accuracy(results):
+def accuracy(results: Results) -> float:
   """Share of examples of which everything is right: all classes at once."""
   right = results.gold == results.predicted  # [N] or [N, L]
   return float(np.mean(right.reshape(len(right), -1).all(axis=1)))
 
 
-def _of_positive_class(score, results):
-  """The score of one class, of two."""
-  if len(results.labels) != 2:
-    name = score.__name__
-    raise errors.InputError(
-      f"--metrics={name} is of two classes, and there are "
-      f"{len(results.labels)}; choose {name}_macro or {name}_micro"
-    )
-  return float(score(class_counts(results))[results.positive])
+def _of_classes(name, average, results):
+  """Precision, recall or F1.
 
-
-def _macro(score, results):
-  """The plain mean over classes.
-
-  As scikit-learn has it: of one class of several without those that neither
-  occur nor are predicted; of several classes at once over all.
+  Args:
+    average: "": that of the positive class of two. "_micro": all decisions
+      counted together. "_macro": the plain mean over classes; as scikit-learn
+      has it, of one class of several without those that neither occur nor are
+      predicted, of several classes at once over all.
   """
   counts = class_counts(results)
-  values = score(counts)
-  if results.kind != labelled_examples.MULTI_LABEL:
+  if average == "_micro":
+    counts = ClassCounts(*(np.sum(each, keepdims=True) for each in counts))
+  values = _SCORES[name](counts)
+  if average == "":
+    return float(values[results.positive])
+  if average == "_macro" and results.kind != labelled_examples.MULTI_LABEL:
     values = values[counts.predicted + counts.gold > 0]
   return float(np.mean(values))
 
 
-def _micro(score, results):
-  """All decisions counted together."""
-  return float(score(class_counts(results).total())[0])
-
-
-def matthews(results):
+def matthews(results: Results) -> float:
   """Correlation of predicted and right classes.
 
   Of two classes (Matthews 1975), and of more (Gorodkin 2004); 0 where one
   class alone is predicted or right.
   """
-  matrix = confusion_matrix(
-    results.gold, results.predicted, results.scores.shape[1]
-  ).astype(float)
   # As floats: their fourth power leaves int64 from 60,000 examples on.
+  matrix = results.confusions().astype(float)
   total, right = matrix.sum(), np.trace(matrix)
   gold, predicted = matrix.sum(axis=1), matrix.sum(axis=0)  # [L]
   # Gorodkin's R_K from the matrix alone; of two classes it is Matthews' phi.
@@ -159,7 +135,7 @@ def matthews(results):
   return float(covariance / np.sqrt(spread)) if spread else 0.0
 
 
-def auc(results):
+def auc(results: Results) -> float:
   """Area under the ROC curve: the mean over the classes, each against all.
 
   Of two classes both curves have the same area. A class that no example or
@@ -179,14 +155,13 @@ def auc(results):
 
 def _area(is_class, scores):
   """The share of pairs that are scored in the right order (Mann-Whitney)."""
-  ranks = average_ranks(scores)
   count = is_class.sum()
   # Less the smallest sum of as many ranks: how many pairs are right.
-  surplus = ranks[is_class].sum() - count * (count + 1) / 2
+  surplus = average_ranks(scores)[is_class].sum() - count * (count + 1) / 2
   return surplus / (count * (len(scores) - count))
 
 
-def average_ranks(values):
+def average_ranks(values) -> np.ndarray:
   """Returns the ranks from 1 of values [N]; equal ones share their mean."""
   # 3 7 7 9 have the ranks 1, 2.5, 2.5 and 4.
   _, inverse, counts = np.unique(
@@ -196,7 +171,7 @@ def average_ranks(values):
   return (last - (counts - 1) / 2)[inverse]
 
 
-def correlation(x, y):
+def correlation(x, y) -> float:
   """Returns Pearson's r of two arrays [N]; 0 where one of them is constant."""
   x, y = (np.asarray(values, float) for values in (x, y))
   # Not by their spread: rounding gives equal values some.
@@ -206,70 +181,53 @@ def correlation(x, y):
   return float(x @ y / np.sqrt((x @ x) * (y @ y)))
 
 
-def pearson(results):
+def pearson(results: Results) -> float:
   """Linear correlation of predicted and right numbers."""
   return correlation(results.predicted, results.gold)
 
 
-def spearman(results):
+def spearman(results: Results) -> float:
   """Correlation of their ranks."""
-  return correlation(
-    average_ranks(results.predicted), average_ranks(results.gold)
-  )
+  return correlation(*map(average_ranks, (results.predicted, results.gold)))
 
 
-_SCORES = {"precision": precision, "recall": recall, "f1": f1}
-# Metrics of the positive class.
-OF_POSITIVE_CLASS = tuple(_SCORES)
-
-
-def _averages(names):
+def _averages(*ways):
   """Returns {"f1_macro": function, ...}."""
-  ways = {
-    "": _of_positive_class, "_macro": _macro, "_micro": _micro
-  }
   return {
-    f"{name}{way}": functools.partial(ways[way], score)
-    for name, score in _SCORES.items()
-    for way in names
+    f"{name}{way}": functools.partial(_of_classes, name, way)
+    for name in _SCORES
+    for way in ways
   }
 
 
 # kind -> name of --metrics -> function of Results.
 METRICS = {
   labelled_examples.SINGLE: {
-    "accuracy": accuracy,
-    **_averages(["", "_macro", "_micro"]),
-    "matthews": matthews,
-    "auc": auc,
+    "accuracy": accuracy, **_averages("", "_macro", "_micro"),
+    "matthews": matthews, "auc": auc,
   },
   labelled_examples.CHOICE: {"accuracy": accuracy},
   labelled_examples.MULTI_LABEL: {
-    "accuracy": accuracy, **_averages(["_macro", "_micro"]), "auc": auc
+    "accuracy": accuracy, **_averages("_macro", "_micro"), "auc": auc
   },
-  labelled_examples.REGRESSION: {
-    "pearson": pearson,
-    "spearman": spearman,
-  },
+  labelled_examples.REGRESSION: {"pearson": pearson, "spearman": spearman},
 }
 
 
-def default_metrics(kind, num_classes):
+def default_metrics(kind: str, num_classes: int) -> tuple:
   """Returns the names of the metrics of data that have no official ones."""
-  if kind == labelled_examples.REGRESSION:
-    return ("pearson", "spearman")
-  if kind == labelled_examples.MULTI_LABEL:
-    return ("accuracy", "f1_micro", "f1_macro")
-  if kind == labelled_examples.CHOICE:
-    return ("accuracy",)
-  return ("accuracy", "f1" if num_classes == 2 else "f1_macro")
+  return {
+    labelled_examples.REGRESSION: ("pearson", "spearman"),
+    labelled_examples.MULTI_LABEL: ("accuracy", "f1_micro", "f1_macro"),
+    labelled_examples.CHOICE: ("accuracy",),
+  }.get(kind, ("accuracy", "f1" if num_classes == 2 else "f1_macro"))
 
 
-def check_metrics(names, kind, num_classes):
+def check_metrics(names, kind: str, num_classes: int) -> None:
   """Refuses names of metrics that the kind of task does not have.
 
   Raises:
-    InputError: so; the known ones are listed.
+    InputError: there is one; the known ones are listed.
   """
   known = set(METRICS[kind])
   if num_classes != 2:
@@ -282,12 +240,12 @@ def check_metrics(names, kind, num_classes):
       )
 
 
-def compute(results, names):
-  """Returns dict from the names of metrics to floats."""
+def compute(results: Results, names) -> dict[str, float]:
+  """Returns the values of metrics."""
   return {name: METRICS[results.kind][name](results) for name in names}
 
 
-def mean_over_batches(losses, batch_size):
+def mean_over_batches(losses: np.ndarray, batch_size: int) -> float:
   """Returns the mean of the means of batches; the last may be short.
 
   As in the original: this is the `loss` of an evaluation, and `eval_loss` is
@@ -295,31 +253,28 @@ def mean_over_batches(losses, batch_size):
 
   Args:
     losses: float [N], in the order of the examples.
-    batch_size: examples in a batch.
   """
-  starts = range(0, len(losses), batch_size)
-  means = [
+  return float(np.mean([
     np.mean(losses[start : start + batch_size], dtype=np.float64)
-    for start in starts
-  ]
-  return float(np.mean(means))
+    for start in range(0, len(losses), batch_size)
+  ]))
 
 
 # What is written for readers.
 
 
-def report(results):
-  """Returns a text: scores of each class, and which was taken for which.
+def report(results: Results) -> str:
+  """Returns scores of each class, and which was taken for which.
 
   Of regression: how far off the predictions are.
   """
   if results.kind == labelled_examples.REGRESSION:
-    errors_made = results.predicted - np.asarray(results.gold, float)
+    distances = results.predicted - np.asarray(results.gold, float)
     values = {
       **compute(results, METRICS[results.kind]),
-      "mean error": np.mean(errors_made),
-      "mean absolute error": np.mean(np.abs(errors_made)),
-      "root mean squared error": np.sqrt(np.mean(errors_made**2)),
+      "mean error": np.mean(distances),
+      "mean absolute error": np.mean(np.abs(distances)),
+      "root mean squared error": np.sqrt(np.mean(distances**2)),
     }
     lines = [f"{name:25}{value:11.4f}" for name, value in values.items()]
     return "\n".join([f"{len(results.gold)} examples", *lines]) + "\n"
@@ -329,31 +284,30 @@ def report(results):
   return "\n".join(lines) + "\n"
 
 
+def _width(results):
+  return max(16, *(len(label) + 2 for label in results.labels))
+
+
 def _class_lines(results):
-  counts = class_counts(results)
-  width = max(16, *(len(label) + 2 for label in results.labels))
-  columns = ("precision", "recall", "f1", "support")
-  lines = [" " * width + "".join(f"{name:>11}" for name in columns)]
-  values = [score(counts) for score in _SCORES.values()]
-  for row, label in enumerate(results.labels):
-    shown = "".join(f"{value[row]:11.4f}" for value in values)
-    lines.append(f"{label:{width}}{shown}{counts.gold[row]:11d}")
-  means = (_macro(score, results) for score in _SCORES.values())
-  shown = "".join(f"{mean:11.4f}" for mean in means)
-  # As scikit-learn's report: an example of several classes counts for each.
-  support = int(counts.gold.sum())
-  lines.append(f"{'macro avg':{width}}{shown}{support:11d}")
-  return lines
+  counts, width = class_counts(results), _width(results)
+  columns = [score(counts) for score in _SCORES.values()]
+  means = [_of_classes(name, "_macro", results) for name in _SCORES]
+  rows = [
+    *zip(results.labels, zip(*columns), counts.gold),
+    # As scikit-learn's report: an example of several classes counts for each.
+    ("macro avg", means, counts.gold.sum()),
+  ]
+  names = "".join(f"{name:>11}" for name in (*_SCORES, "support"))
+  return [" " * width + names] + [
+    f"{label:{width}}{''.join(f'{n:11.4f}' for n in values)}{support:11d}"
+    for label, values, support in rows
+  ]
 
 
 def _matrix_lines(results):
-  matrix = confusion_matrix(
-    results.gold, results.predicted, results.scores.shape[1]
-  )
-  width = max(16, *(len(label) + 2 for label in results.labels))
-  lines = ["rows: right, columns: predicted"]
+  width = _width(results)
   header = "".join(f"{label:>{width}}" for label in results.labels)
-  lines.append(" " * width + header)
-  for label, row in zip(results.labels, matrix):
-    lines.append(f"{label:{width}}" + "".join(f"{n:{width}d}" for n in row))
-  return lines
+  return ["rows: right, columns: predicted", " " * width + header] + [
+    f"{label:{width}}" + "".join(f"{n:{width}d}" for n in row)
+    for label, row in zip(results.labels, results.confusions())
+  ]

@@ -1,6 +1,6 @@
 """What a classifier is to learn: kind, classes, metrics and examples.
 
-Official tasks come from glue, your own files from data; what a model was
+Official tasks come from glue, your own files from dataset; what a model was
 trained for is in its configuration, under Hugging Face's names.
 """
 
@@ -14,7 +14,7 @@ from absl import logging
 import modeling
 from checkpoints import model_folder, model_settings
 from classification import (
-  data,
+  dataset,
   glue,
   glue_submission,
   labelled_examples,
@@ -58,7 +58,7 @@ class ClassifierTask(NamedTuple):
     splits: dict from "train", "eval", "predict" and more, such as
       "eval_mismatched", to labelled_examples.Split.
     text_pairs: whether examples are pairs of texts; None: not known.
-    skipped: tuple of data.BadRow.
+    skipped: tuple of dataset.BadRow.
   """
 
   name: str
@@ -160,9 +160,9 @@ def load_task_module(path: str) -> None:
     )
 
 
-def own_columns(settings) -> data.Columns:
+def own_columns(settings) -> dataset.Columns:
   """Returns the columns that run_settings.Settings name."""
-  return data.Columns(
+  return dataset.Columns(
     settings.text_column, settings.text_b_column, settings.label_column,
     settings.id_column,
   )
@@ -190,12 +190,12 @@ def write_rows(settings, task: ClassifierTask) -> None:
   """Writes what --on_bad_row=skip left out, and what --eval_fraction drew."""
   folder = settings.output_dir
   if task.skipped:
-    data.write_skipped(
-      os.path.join(folder, data.SKIPPED_FILE_NAME), task.skipped
+    dataset.write_skipped(
+      os.path.join(folder, dataset.SKIPPED_FILE_NAME), task.skipped
     )
   if settings.eval_fraction:
     for name in {"train", "eval"} & task.splits.keys():
-      data.write(
+      dataset.write(
         os.path.join(folder, f"{name}_split.jsonl"),
         task.splits[name].examples, own_columns(settings),
       )
@@ -330,7 +330,7 @@ def _own_examples(settings, config, paths, **options):
   examples, columns = {}, own_columns(settings)
   fraction = settings.eval_fraction
   if "train" in paths:
-    examples["train"] = data.read(
+    examples["train"] = dataset.read(
       paths["train"], columns, labels=settings.labels, **options
     )
   labels = _own_labels(
@@ -339,7 +339,7 @@ def _own_examples(settings, config, paths, **options):
   if "eval" in paths and fraction and "train" in paths:
     examples["eval"] = examples["train"]
   elif "eval" in paths:
-    examples["eval"] = data.read(
+    examples["eval"] = dataset.read(
       paths["eval"], columns, labels=labels,
       split="train" if fraction else "eval", **options,
     )
@@ -351,7 +351,7 @@ def _own_examples(settings, config, paths, **options):
     examples = {name: parts[name] for name in examples}
   if "predict" in paths:
     # They may be more than memory holds, and need no labels.
-    examples["predict"] = data.ExampleStream(
+    examples["predict"] = dataset.ExampleStream(
       paths["predict"], columns._replace(label=None), split="predict", **options
     )
   return examples, tuple(labels)
@@ -386,7 +386,7 @@ def _own_labels(kind, labels, train, config):
       _check_learned_labels(labels, learned)
     return labels
   if train:
-    return data.label_list(train)
+    return dataset.label_list(train)
   # As the model says them: this file may lack some of its classes.
   if learned:
     return learned

@@ -81,7 +81,7 @@ def test_loss_and_scores_are_those_of_each_example(
   assert [LABELS.index(row["predicted"]) for row in named] == (
     logits.argmax(axis=1).tolist()
   )
-  outputs = evaluator.predict(data["eval"], 2)
+  (outputs,) = evaluator.outputs(data["eval"], 2)
   tiny_model.assert_close(
     outputs["scores"], np.exp(logits - norms[:, None])
   )

@@ -24,7 +24,7 @@ def test_every_test_set_of_glue_has_its_file():
     for split in glue.splits(glue.find(name), "predict")
   }
   assert set(glue_submission.FILES) == expected
-  names = sorted(file.name for file in glue_submission.FILES.values())
+  names = sorted(name for name, _ in glue_submission.FILES.values())
   assert names == [
     "AX.tsv", "CoLA.tsv", "MNLI-m.tsv", "MNLI-mm.tsv", "MRPC.tsv", "QNLI.tsv",
     "QQP.tsv", "RTE.tsv", "SST-2.tsv", "STS-B.tsv", "WNLI.tsv",

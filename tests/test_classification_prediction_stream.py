@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from classification import (
-  data,
+  dataset,
   evaluation,
   input_data,
   labelled_examples,
@@ -14,7 +14,7 @@ from classification import (
 )
 from common import errors
 
-COLUMNS = data.Columns("text", label=None)
+COLUMNS = dataset.Columns("text", label=None)
 Example = labelled_examples.Example
 
 
@@ -27,10 +27,10 @@ def write(tmp_path, text, name="data.csv"):
 def both(path, columns=COLUMNS, **options):
   """Returns what a list and a stream of a file hold, and skip."""
   skipped = [], []
-  whole = data.read(
+  whole = dataset.read(
     path, columns, split="predict", skipped=skipped[0], **options
   )
-  stream = data.ExampleStream(
+  stream = dataset.ExampleStream(
     path, columns, split="predict", skipped=skipped[1], **options
   )
   assert len(stream) == len(whole) and skipped[0] == skipped[1]
@@ -71,7 +71,7 @@ def test_a_stream_has_the_examples_of_the_list(tmp_path, file_format, ids):
 def test_bad_rows_are_refused_before_the_first_example(tmp_path):
   path = write(tmp_path, FILES["csv"])
   messages = []
-  for reads in (data.read, data.ExampleStream):
+  for reads in (dataset.read, dataset.ExampleStream):
     with pytest.raises(errors.InputError, match="2 of 5 rows are bad") as found:
       reads(path, COLUMNS, split="predict")
     messages.append(str(found.value))
@@ -82,12 +82,12 @@ def test_an_id_that_comes_again_is_named(tmp_path):
   path = write(tmp_path, "text,key\nOne,a\nTwo,b\nThree,a\n")
   columns = COLUMNS._replace(id="key")
   with pytest.raises(errors.InputError, match=r":4: duplicate id 'a', .*:2;"):
-    data.ExampleStream(path, columns, split="predict")
+    dataset.ExampleStream(path, columns, split="predict")
 
 
 def test_a_file_that_is_changed_meanwhile_is_refused(tmp_path):
   path = write(tmp_path, "text\nOne\nTwo\n")
-  stream = data.ExampleStream(path, COLUMNS, split="predict")
+  stream = dataset.ExampleStream(path, COLUMNS, split="predict")
   write(tmp_path, "text\nOne\n")
   with pytest.raises(errors.InputError, match="1 rows and had 2 when"):
     list(stream)
@@ -97,11 +97,11 @@ def test_what_is_predicted_is_a_stream_with_a_limit(tmp_path):
   path = write(tmp_path, "text\nOne\nTwo\nThree\n")
   split = labelled_examples.Split(
     "predict",
-    data.ExampleStream(path, COLUMNS, split="predict"),
+    dataset.ExampleStream(path, COLUMNS, split="predict"),
   )
   for limit, count in ((0, 3), (2, 2), (9, 3)):
     cut = tasks.used({"predict": split}, {"predict": limit})["predict"]
-    assert isinstance(cut.examples, data.ExampleStream)
+    assert isinstance(cut.examples, dataset.ExampleStream)
     assert [e.guid for e in cut.examples] == [
       f"predict-{n + 1}" for n in range(count)
     ]

@@ -2,7 +2,7 @@
 
 import optimization
 from checkpoints import converter
-from classification import data, labelled_examples
+from classification import dataset, labelled_examples
 from common import choices
 from features import feature_files
 from pretraining import masking
@@ -16,7 +16,7 @@ def test_choices_are_what_is_implemented():
   assert choices.OPTIMIZERS == tuple(optimization.OPTIMIZERS)
   assert choices.LEARNING_RATE_SCHEDULES == tuple(optimization.SCHEDULES)
   assert choices.MASKED_RUNS == tuple(masking.RUN_LENGTHS)
-  assert choices.TABLE_FORMATS == data.FORMATS
+  assert choices.TABLE_FORMATS == dataset.FORMATS
   assert set(choices.OWN_TASK_KINDS) < set(labelled_examples.KINDS)
   assert choices.TAGGING_FEATURES == bilstm.FEATURES
   assert choices.FEATURE_FILE_FORMATS == tuple(feature_files.FORMATS)

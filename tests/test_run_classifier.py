@@ -10,7 +10,7 @@ import pytest
 import modeling
 import script_runner
 from checkpoints import model_folder, weight_files
-from classification import classifier, data, input_data, tasks
+from classification import classifier, dataset, input_data, tasks
 from common import tfrecord
 from test_classification_tasks import read_task
 
@@ -345,9 +345,9 @@ def test_a_frozen_encoder_is_left_as_it_was(trained, folder, tmp_path):
   kept = tmp_path / "run" / "train.features.tf_record"
   assert tfrecord.count_records(str(kept)) == 144
   # What was drawn can be read by the same flags, and is what was scored.
-  columns = data.Columns("review", label="opinion")
+  columns = dataset.Columns("review", label="opinion")
   train, scored, whole = (
-    [e[1:4] for e in data.read(str(path), columns)]
+    [e[1:4] for e in dataset.read(str(path), columns)]
     for path in (
       tmp_path / "run" / "train_split.jsonl",
       tmp_path / "run" / "eval_split.jsonl", folder / "train.csv",

@@ -169,7 +169,8 @@ class Predictor:
         features,
         num_records=len(strings),
         batch_size=batch_size,
-        lengths=pipeline.token_counts(of_window, features),
+        lengths=pipeline.token_counts(of_window, features)
+        if "input_mask" in features else None,
       )
 
   def _outputs(self, records, features, num_records, batch_size, joined):

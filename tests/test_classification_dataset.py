@@ -6,12 +6,12 @@ import re
 
 import pytest
 
-from classification import data, labelled_examples
+from classification import dataset, labelled_examples
 from common import errors
 
 REGRESSION = labelled_examples.REGRESSION
 MULTI_LABEL = labelled_examples.MULTI_LABEL
-ALL = data.Columns("question", "answer", "kind", "key")
+ALL = dataset.Columns("question", "answer", "kind", "key")
 FILES = {
   "csv": 'key,kind,question,answer,note\nq1,yes,"Is it, then?",It is.,x\n'
          'q2,no,"Is ""it""\nso?",Never.,\n',
@@ -31,9 +31,9 @@ def write(tmp_path, text, name="data.csv"):
 
 
 def read(
-  tmp_path, text, columns=data.Columns(), name="data.csv", **options
+  tmp_path, text, columns=dataset.Columns(), name="data.csv", **options
 ):
-  return data.read(write(tmp_path, text, name), columns, **options)
+  return dataset.read(write(tmp_path, text, name), columns, **options)
 
 
 def labels_of(tmp_path, values, **options):
@@ -46,7 +46,7 @@ def labels_of(tmp_path, values, **options):
 # What is read.
 
 
-@pytest.mark.parametrize("file_format", data.FORMATS)
+@pytest.mark.parametrize("file_format", dataset.FORMATS)
 def test_columns_are_found_by_name_in_every_format(tmp_path, file_format):
   name = f"data.{file_format}"
   first, second = read(tmp_path, FILES[file_format], ALL, name)
@@ -63,7 +63,7 @@ def test_columns_are_found_by_name_in_every_format(tmp_path, file_format):
 
 
 def test_rows_without_ids_are_numbered_and_may_lack_labels(tmp_path):
-  columns = data.Columns(label=None)
+  columns = dataset.Columns(label=None)
   first, second = read(tmp_path, "text\nOne.\nTwo.\n", columns, split="test")
   assert (first.guid, second.guid) == ("test-1", "test-2")
   assert first.label is None and first.text_b is None
@@ -116,7 +116,7 @@ def test_several_classes_stand_in_a_list_or_between_separators(tmp_path):
 def test_classes_are_sorted_whatever_the_order_of_the_rows(labels, expected):
   for order in itertools.permutations(labels):
     examples = [labelled_examples.Example("x", "t", label=n) for n in order]
-    assert data.label_list(examples) == expected
+    assert dataset.label_list(examples) == expected
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_classes_are_sorted_whatever_the_order_of_the_rows(labels, expected):
 def test_too_few_classes_are_refused(labels, said):
   examples = [labelled_examples.Example("x", "t", label=n) for n in labels]
   with pytest.raises(errors.InputError, match=said):
-    data.label_list(examples)
+    dataset.label_list(examples)
 
 
 # Faults.
@@ -163,7 +163,7 @@ def test_a_fault_is_named_with_file_and_line(tmp_path, name, text, said):
   ],
 )
 def test_ids_must_tell_the_rows_apart(tmp_path, second, said):
-  columns = data.Columns(id="id")
+  columns = dataset.Columns(id="id")
   text = "\n" + "".join(
     f'{{"id": "{name}", "text": "One.", "label": "a"}}\n'
     for name in ("1", second)
@@ -198,7 +198,7 @@ def test_classes_that_cannot_be_meant_are_refused(
 
 
 def test_a_column_cannot_be_text_and_label(tmp_path):
-  columns = data.Columns("text", label="text")
+  columns = dataset.Columns("text", label="text")
   with pytest.raises(errors.InputError, match="one column is named twice"):
     read(tmp_path, "text\nOne.\n", columns)
 
@@ -212,11 +212,11 @@ def test_a_row_in_another_encoding_is_bad_like_any_other(tmp_path):
   path = tmp_path / "data.csv"
   path.write_bytes("text,label\nZürich,a\nOne.\nTwo.,b\n".encode("latin-1"))
   with pytest.raises(errors.InputError) as caught:
-    data.read(str(path), data.Columns())
+    dataset.read(str(path), dataset.Columns())
   _, first, second = str(caught.value).splitlines()
   assert ":2: not UTF-8: the byte 0xfc after 'Z'" in first and ":3: 1" in second
-  examples = data.read(
-    str(path), data.Columns(), encoding="latin-1", skips_bad_rows=True
+  examples = dataset.read(
+    str(path), dataset.Columns(), encoding="latin-1", skips_bad_rows=True
   )
   assert [e.text_a for e in examples] == ["Zürich", "Two."]
 
@@ -236,8 +236,8 @@ def test_what_is_written_is_read_again(tmp_path, kind, label):
     labelled_examples.Example('q\t"1"', "Is\rit\n\u2028so?", "\ud800", label)
   ]
   path = str(tmp_path / "split.jsonl")
-  data.write(path, examples, ALL)
-  (found,) = data.read(path, ALL, kind=kind)
+  dataset.write(path, examples, ALL)
+  (found,) = dataset.read(path, ALL, kind=kind)
   assert found._replace(place="") == examples[0]
 
 
@@ -272,7 +272,7 @@ def test_skipped_rows_are_counted_and_leave_the_others_names(tmp_path, caplog):
   assert [row.line for row in skipped] == [3, 4, 5]
   assert "3 of 5 rows are bad and skipped" in caplog.text
   path = tmp_path / "skipped_rows.tsv"
-  data.write_skipped(str(path), skipped)
+  dataset.write_skipped(str(path), skipped)
   header, *rows = [line.split("\t") for line in path.read_text().splitlines()]
   assert header == ["file", "line", "fault"]
   assert [row[:2] for row in rows] == [
@@ -288,7 +288,7 @@ def test_a_file_of_bad_rows_alone_is_refused_even_if_they_are_skipped(
 
 
 def test_an_id_that_comes_again_may_be_skipped(tmp_path):
-  columns = data.Columns(id="id")
+  columns = dataset.Columns(id="id")
   text = "id,text,label\n1,One.,a\n1,Two.,b\n2,Three.,b\n"
   examples = read(tmp_path, text, columns, skips_bad_rows=True)
   assert [e.text_a for e in examples] == ["One.", "Three."]
