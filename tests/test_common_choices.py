@@ -5,7 +5,7 @@ from checkpoints import converter
 from classification import dataset, labelled_examples
 from common import choices
 from features import feature_files
-from pretraining import masking
+from pretraining import masking_rule
 from serving import models
 from tagging import bilstm
 from training import distribution
@@ -15,7 +15,7 @@ def test_choices_are_what_is_implemented():
   assert choices.DTYPES == tuple(distribution.COMPUTE_DTYPES)
   assert choices.OPTIMIZERS == tuple(optimization.OPTIMIZERS)
   assert choices.LEARNING_RATE_SCHEDULES == tuple(optimization.SCHEDULES)
-  assert choices.MASKED_RUNS == tuple(masking.RUN_LENGTHS)
+  assert choices.MASKED_RUNS == tuple(masking_rule.RUN_LENGTHS)
   assert choices.TABLE_FORMATS == dataset.FORMATS
   assert set(choices.OWN_TASK_KINDS) < set(labelled_examples.KINDS)
   assert choices.TAGGING_FEATURES == bilstm.FEATURES
