@@ -240,7 +240,6 @@ def _tagging(parts):
     parts.labels,
     batch_size=parts.batch_size,
     max_seq_length=settings.max_seq_length,
-    path="text number",
   )
   return lambda rows: tagger.tag_texts(
     [text for text, in rows],

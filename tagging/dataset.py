@@ -387,7 +387,8 @@ def _make_word_encoder(tokenizer, room, path):
   def encode(word, line):
     # A word of characters that the tokenizer removes still has a label.
     pieces = tokenizer.encode(word) or [unknown]
-    if len(pieces) > room:
+    # Without a file there is nobody to tell: clients of a server, say.
+    if path and len(pieces) > room:
       logging.warning(
         "%s:%d: the word %.20s... has %d word pieces, of which a window holds "
         "the first %d; its label is kept", path, line, word, len(pieces), room,
