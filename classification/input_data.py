@@ -10,7 +10,7 @@ import functools
 import hashlib
 import itertools
 import os
-from typing import Callable, NamedTuple
+from typing import Callable, Iterable, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -198,13 +198,12 @@ def _sequences(examples, encode, options):
 
 
 class _Encoder(NamedTuple):
-  """A vocabulary, ready for many texts; unk_id is -1 where it has none."""
+  """A vocabulary, ready for many texts."""
 
   tokenizer: tokenization.FullTokenizer
   encode: Callable
   cls_id: int
   sep_id: int
-  unk_id: int
 
 
 @functools.lru_cache(maxsize=4)
@@ -215,8 +214,7 @@ def _encoder(vocab_file, do_lower_case):
   )
   special = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
   encode_all = bulk_tokenization.line_encoder(tokenizer)
-  unk_id = tokenizer.vocab.get(tokenizer.unk_token, -1)
-  return _Encoder(tokenizer, encode_all, *special, unk_id)
+  return _Encoder(tokenizer, encode_all, *special)
 
 
 def encode(examples, options):
@@ -243,10 +241,7 @@ def encode(examples, options):
 
 
 def _serialize_block(examples, options):
-  """Returns the records of examples, the number of rows of each, _Found.
-
-  It runs in any process.
-  """
+  """Returns the records of examples, and facts; it runs in any process."""
   labels = label_ids(examples, options.kind, options.labels)  # [B] or [B, L]
   arrays, num_rows = encode(examples, options)
   starts = np.cumsum(num_rows) - num_rows
@@ -264,78 +259,42 @@ def _serialize_block(examples, options):
     # As in the original: there, examples that fill up a batch have 0.
     features["is_real_example"] = np.ones([len(chosen), 1], np.int64)
     records[chosen] = tfrecord.serialize_examples(features)
-  return records.tolist(), num_rows, _found(arrays, starts, options)
-
-
-class _Found(NamedTuple):
-  """What the pieces of some examples say of the vocabulary and the texts.
-
-  Attributes:
-    unknown, tokens: how many pieces are [UNK], and how many there are.
-    empty: numbers of the examples whose first text has no piece, int [n].
-  """
-
-  unknown: int
-  tokens: int
-  empty: np.ndarray
-
-
-def _found(arrays, starts, options):
   encoder = _encoder(options.vocab_file, options.do_lower_case)
-  ids = arrays["input_ids"]
-  # By id: where the [SEP]s are differs from row to row.
-  special = (ids == encoder.cls_id) | (ids == encoder.sep_id)
-  return _Found(
-    unknown=int(np.sum(ids == encoder.unk_id)),
-    tokens=int(np.sum((arrays["input_mask"] > 0) & ~special)),
-    # [CLS] [SEP]: nothing between them.
-    empty=np.flatnonzero(ids[starts, 1] == encoder.sep_id),
-  )
-
-
-def write_records(writer, examples, options, *, processes):
-  """Writes a record for each example; returns facts about them.
-
-  Args:
-    writer: tfrecord.RecordWriter.
-    examples: iterable of labelled_examples.Example; some thousands of them are
-      in memory at a time.
-    options: InputOptions.
-    processes: how many share the work.
-
-  Returns:
-    dict: num_records, min_sequences, max_sequences; how many pieces there
-    are (tokens) and how many of them are [UNK] (unknown); how many examples
-    have no piece of their text (num_empty), and the first of their numbers.
-  """
-  work = functools.partial(_serialize_block, options=options)
-  facts = dict.fromkeys(("num_records", "unknown", "tokens", "num_empty"), 0)
-  sizes, first_empty = set(), []
-  for records, rows, found in process_pool.in_order(
-    work, _blocks(examples), processes=processes
-  ):
-    writer.write_all(records)
-    # From numbers within a block to numbers of all examples.
-    first_empty += (found.empty + facts["num_records"]).tolist()
-    del first_empty[_EMPTY_SHOWN:]
-    sizes.update((int(rows.min()), int(rows.max())))
-    facts["num_records"] += len(rows)
-    facts["unknown"] += found.unknown
-    facts["tokens"] += found.tokens
-    facts["num_empty"] += len(found.empty)
-  return {
-    **facts,
-    "min_sequences": min(sizes),
-    "max_sequences": max(sizes),
-    "first_empty": first_empty,
+  # [CLS] [SEP]: nothing between them.
+  empty = np.flatnonzero(arrays["input_ids"][starts, 1] == encoder.sep_id)
+  return records.tolist(), {
+    "min": int(num_rows.min()), "max": int(num_rows.max()),
+    "num_empty": len(empty), "empty": empty[:_EMPTY_SHOWN].tolist(),
+    **unknown_tokens.count(arrays, encoder.tokenizer),
   }
 
 
-def _blocks(examples):
-  """Yields lists of some thousands of examples."""
-  rest = iter(examples)
-  while block := list(itertools.islice(rest, _BLOCK_EXAMPLES)):
-    yield block
+def write_records(
+  writer: tfrecord.RecordWriter, examples: Iterable, options: InputOptions, *,
+  processes: int
+) -> dict:
+  """Writes a record for each example; returns facts about them.
+
+  Returns:
+    num_records, min_sequences, max_sequences; how many pieces there are
+    (tokens) and how many of them are [UNK] (unknown); how many examples have
+    no piece of their text (num_empty), and the first of their numbers.
+  """
+  found = cached_records.write_blocks(
+    writer, examples, functools.partial(_serialize_block, options=options),
+    block=_BLOCK_EXAMPLES, processes=processes,
+  )
+  # From numbers within a block to numbers of all examples.
+  starts = itertools.accumulate((f["num_records"] for f in found), initial=0)
+  empty = [start + n for start, f in zip(starts, found) for n in f["empty"]]
+  return {
+    **cached_records.totals(
+      found, "num_records", "unknown", "tokens", "num_empty"
+    ),
+    "min_sequences": min(f["min"] for f in found),
+    "max_sequences": max(f["max"] for f in found),
+    "first_empty": empty[:_EMPTY_SHOWN],
+  }
 
 
 def digest(examples):

@@ -1,9 +1,24 @@
 """The share of [UNK] in what a model reads: a vocabulary that does not fit."""
 
+import numpy as np
 from absl import logging
 
 # In text that the vocabulary was made for the share is far below 1 %.
 _MANY_PERCENT = 10
+
+
+def count(batch: dict[str, np.ndarray], tokenizer) -> dict[str, int]:
+  """Returns how many pieces a batch has (`tokens`), and how many are [UNK].
+
+  input_ids and input_mask are integers [B, T]; [CLS] and [SEP] do not count.
+  """
+  ids = batch["input_ids"]
+  special = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
+  unknown = ids == tokenizer.vocab.get(tokenizer.unk_token, -1)
+  is_piece = (batch["input_mask"] > 0) & ~np.isin(ids, special)
+  return {
+    "unknown": int(np.sum(unknown & is_piece)), "tokens": int(np.sum(is_piece))
+  }
 
 
 def log_share(place, unknown, tokens):

@@ -16,7 +16,6 @@ from training import cached_records, input_sequences
 
 # Raised when records of the same data and flags come out otherwise.
 _FORMAT = 2
-_BLOCK = 512  # Records serialized together.
 _SHOWN = 5  # Windows whose tokens are logged.
 # From this many words in all passages on, several processes tokenize them: one
 # process needs about eight seconds for them, and starting others takes some.
@@ -121,10 +120,7 @@ def prepare(
   if training:
     random.Random(_SHUFFLING_SEED).shuffle(questions)
   windows: Iterable = windowing.make_windows(
-    questions,
-    tokenizer,
-    lengths,
-    training=training,
+    questions, tokenizer, lengths, training=training,
     processes=num_processes(questions),
   )
   # A list, because prediction needs the windows again; for training the
@@ -134,10 +130,15 @@ def prepare(
 
   def write(writer):
     logging.debug("%s: the first examples", file.path)
-    return _write_records(
-      writer, windows, tokenizer, lengths.max_seq_length,
-      questions=questions, training=training,
+    rest = iter(windows)
+    shown = list(itertools.islice(rest, _SHOWN))
+    for window in shown:
+      _show(window, questions[window.question_index])
+    found = cached_records.write_blocks(
+      writer, itertools.chain(shown, rest),
+      lambda block: _serialize(block, tokenizer, lengths, training),
     )
+    return cached_records.totals(found, "num_records", "tokens", "unknown")
 
   fingerprint = {
     "format": _FORMAT,
@@ -162,26 +163,12 @@ def prepare(
   return SquadInput(file, records, count, kept)
 
 
-def _write_records(
-  writer, windows, tokenizer, max_seq_length, *, questions, training
-):
-  """Writes windows and shows the first; returns facts about all of them."""
-  facts = {"num_records": 0, "tokens": 0, "unknown": 0}
-  (unknown_id,) = tokenizer.convert_tokens_to_ids([tokenizer.unk_token])
-  remaining = iter(windows)
-  # In blocks: serializing many together is what makes it fast.
-  while block := list(itertools.islice(remaining, _BLOCK)):
-    if not facts["num_records"]:
-      for window in block[:_SHOWN]:
-        _show(window, questions[window.question_index])
-    batch = make_batch(block, tokenizer, max_seq_length, training=training)
-    writer.write_all(tfrecord.serialize_examples(batch))
-    facts["num_records"] += len(block)
-    # The share of [UNK] is that among words.
-    special = windowing.SPECIAL_TOKENS * len(block)
-    facts["tokens"] += int(batch["input_mask"].sum()) - special
-    facts["unknown"] += int((batch["input_ids"] == unknown_id).sum())
-  return facts
+def _serialize(windows, tokenizer, lengths, training):
+  batch = make_batch(
+    windows, tokenizer, lengths.max_seq_length, training=training
+  )
+  found = unknown_tokens.count(batch, tokenizer)
+  return tfrecord.serialize_examples(batch), found
 
 
 def _show(window, question):

@@ -7,13 +7,14 @@ written after them, so that it never speaks of other records.
 """
 
 import hashlib
-from typing import Callable
+import itertools
+from typing import Callable, Iterable
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from common import errors, file_io, json_files, tfrecord
+from common import errors, file_io, json_files, process_pool, tfrecord
 
 
 def ensure(path: str, fingerprint: dict, write: Callable) -> dict:
@@ -50,6 +51,39 @@ def ensure(path: str, fingerprint: dict, write: Callable) -> dict:
     "fingerprint": fingerprint, "bytes": size, "sha256": sha256, "facts": facts
   })
   return facts
+
+
+def write_blocks(
+  writer: tfrecord.RecordWriter, items: Iterable, serialize: Callable, *,
+  block: int = 512, processes: int = 1
+) -> list[dict]:
+  """Writes records of items, many together, which is what makes it fast.
+
+  Args:
+    writer: opened.
+    items: that many of them are in memory at a time.
+    serialize: function of a list of items; returns records and what is to be
+      known of them. With several processes it must pickle.
+    block: the most items in such a list.
+    processes: how many share the work.
+
+  Returns:
+    What is to be known of each block.
+  """
+  rest = iter(items)
+  blocks = iter(lambda: list(itertools.islice(rest, block)), [])
+  found = []
+  for records, facts in process_pool.in_order(
+    serialize, blocks, processes=processes
+  ):
+    writer.write_all(records)
+    found.append({"num_records": len(records), **facts})
+  return found
+
+
+def totals(found: list[dict], *names: str) -> dict[str, int]:
+  """Returns the sums of some facts of blocks."""
+  return {name: sum(facts[name] for facts in found) for name in names}
 
 
 def _is_whole(path, known):
