@@ -87,12 +87,10 @@ def main(_):
   count_words(settings, paths, counts)
   tokens = vocabulary.make_vocabulary(
     counts,
-    do_lower_case=settings.do_lower_case,
-    vocab_size=settings.vocab_size,
-    num_unused_tokens=settings.num_unused_tokens,
-    min_frequency=settings.min_frequency,
-    max_characters=settings.max_characters,
-    max_learned_words=settings.max_learned_words,
+    **settings.pick(
+      "do_lower_case vocab_size num_unused_tokens min_frequency "
+      "max_characters max_learned_words"
+    ),
   )
   file_io.write_text(settings.output_file, "\n".join([*tokens, ""]))
   logging.info("Wrote %d tokens to %s", len(tokens), settings.output_file)

@@ -201,9 +201,7 @@ def make_answerer(settings, model, tokenizer, lengths, strategy):
     tokenizer=tokenizer,
     lengths=lengths,
     options=answering.AnswerOptions(
-      n_best_size=settings.n_best_size,
-      max_answer_length=settings.max_answer_length,
-      version_2_with_negative=settings.version_2_with_negative,
+      **settings.pick("n_best_size max_answer_length version_2_with_negative"),
       spelling=alignment.spelling_of(tokenizer),
     ),
     threshold=null_threshold.NullThreshold(

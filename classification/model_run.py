@@ -57,11 +57,9 @@ def input_options(settings, task):
   return input_data.InputOptions(
     kind=task.kind,
     labels=task.labels,
-    vocab_file=settings.vocab_file,
-    do_lower_case=settings.do_lower_case,
-    max_seq_length=settings.max_seq_length,
-    doc_stride=settings.doc_stride,
-    max_windows=settings.max_windows,
+    **settings.pick(
+      "vocab_file do_lower_case max_seq_length doc_stride max_windows"
+    ),
   )
 
 

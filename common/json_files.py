@@ -54,7 +54,7 @@ def read(path: str, kind: type = dict):
   except errors.InputError as error:
     raise errors.InputError(f"{path}: {error}") from error
   if not isinstance(values, kind):
-    expected = {dict: "an object", list: "a list"}[kind]
+    expected = "an object" if kind is dict else "a list"
     raise errors.InputError(
       f"{path}: expected {expected} in JSON, got {values!r:.40}"
     )

@@ -25,13 +25,14 @@ class Progress:
    37.5%|#########               |  12/32 shards  812,345 words/s  ETA 03:10
   """
 
-  def __init__(self, total, *, parts, part_name, unit, stream=None):
+  def __init__(
+    self, total: float, *, parts: int, part_name: str, unit: str, stream=None
+  ):
     """Starts the clock.
 
     Args:
       total: the amount of work, in whatever `advance` counts.
-      parts: the number of parts that the work has, `part_name`s.
-      part_name: what the parts are called, in the plural.
+      parts: into how many `part_name`s (in the plural) it is divided.
       unit: what the rate counts, in the plural.
       stream: where to write; standard error if None.
     """
@@ -40,10 +41,10 @@ class Progress:
     self._stream = stream or sys.stderr
     self._done = self._done_parts = self._units = 0
     self._start = self._told = time.monotonic()
-    self._is_terminal = self._stream.isatty()
     self._bar = bar(total, stream=self._stream)
+    self._writes_lines = self._bar.disable
 
-  def advance(self, work, units):
+  def advance(self, work: float, units: int) -> None:
     """Takes note of one more part done: its share of `total`, its units."""
     self._done += work
     self._done_parts += 1
@@ -56,12 +57,12 @@ class Progress:
     if is_last:
       self._bar.close()
     is_due = is_last or now - self._told >= _SECONDS_BETWEEN_LINES
-    if is_due and not self._is_terminal:
+    if is_due and self._writes_lines:
       self._told = now
       self._stream.write(f"{self.line(now - self._start)}\n")
       self._stream.flush()
 
-  def rate(self, seconds):
+  def rate(self, seconds: float) -> str:
     """Returns how many parts are done, and the rate, after `seconds`."""
     rate = self._units / max(seconds, 1e-9)
     return (
@@ -69,7 +70,7 @@ class Progress:
       f"{rate:,.0f} {self._unit}/s"
     )
 
-  def line(self, seconds):
+  def line(self, seconds: float) -> str:
     """Returns the line after `seconds` of work."""
     fraction = self._done / max(1, self._total)
     # As if the rest took as long as what is done.

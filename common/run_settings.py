@@ -4,7 +4,8 @@ Only a script's `main` reads flags. What it hands on is a `Settings`, so that
 every part can be called, and tested, without a command line.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from common import errors
 
@@ -13,19 +14,25 @@ class Settings:
   """Values by name, as attributes; nothing can be assigned to.
 
   Attributes:
-    given: frozenset of the names that the user gave, as opposed to defaults.
-    rules: tuple of Rules, for `refuse_ignored`.
+    given: the names that the user gave, as opposed to defaults.
+    rules: for `refuse_ignored`.
   """
 
-  def __init__(self, values, given=(), parse=None, rules=()):
+  given: frozenset[str]
+  rules: tuple["Rule", ...]
+
+  def __init__(
+    self,
+    values: Mapping[str, Any],
+    given: Iterable[str] = (),
+    parse: Callable[[str, Any], Any] | None = None,
+    rules: Iterable["Rule"] = (),
+  ):
     """Freezes values; lists become tuples, so that nobody changes them.
 
     Args:
-      values: dict from names to values.
-      given: names that the user gave.
-      parse: function of a name and a value from elsewhere, such as a file;
-        returns the value that the flag would have. Any value will do if None.
-      rules: Rules.
+      parse: gives a name and a value from elsewhere, such as a file, the value
+        that the flag would have; any value will do if None.
     """
     frozen = {
       # absl gives lists.
@@ -38,7 +45,7 @@ class Settings:
     object.__setattr__(self, "_parse", parse)
     object.__setattr__(self, "rules", tuple(rules))
 
-  def __getattr__(self, name):
+  def __getattr__(self, name: str) -> Any:
     # Only called for what is no attribute; copying asks before `_values` is.
     values = self.__dict__.get("_values", {})
     if name not in values:
@@ -55,11 +62,15 @@ class Settings:
     listed = ", ".join(f"{n}={value!r}" for n, value in self._values.items())
     return f"Settings({listed})"
 
-  def get(self, name, default=None):
+  def get(self, name: str, default: Any = None) -> Any:
     """Returns a value, or `default` where no setting has this name."""
     return self._values.get(name, default)
 
-  def replace(self, **changes):
+  def pick(self, names: str) -> dict[str, Any]:
+    """Returns some values by name; the names have spaces between them."""
+    return {name: getattr(self, name) for name in names.split()}
+
+  def replace(self, **changes) -> "Settings":
     """Returns settings with some other values; what was given stays so.
 
     Raises:
@@ -71,7 +82,7 @@ class Settings:
     values = {**self._values, **changes}
     return Settings(values, self.given, self._parse, self.rules)
 
-  def parse(self, name, value):
+  def parse(self, name: str, value: Any) -> Any:
     """Returns a value from elsewhere as the flag of this name would have it.
 
     Raises:

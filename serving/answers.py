@@ -190,9 +190,7 @@ def _span(parts):
     settings.max_seq_length, settings.doc_stride, settings.max_query_length
   )
   options = answering.AnswerOptions(
-    n_best_size=settings.n_best_size,
-    max_answer_length=settings.max_answer_length,
-    version_2_with_negative=settings.version_2_with_negative,
+    **settings.pick("n_best_size max_answer_length version_2_with_negative"),
     null_score_diff_threshold=settings.null_score_diff_threshold or 0.0,
     spelling=alignment.spelling_of(parts.tokenizer),
   )

@@ -106,10 +106,7 @@ def read_all(settings, paths: dict) -> dict[str, list[dataset.Sentence]]:
     name: read(
       path,
       labelled=any_labels if name == "predict" else True,
-      file_format=settings.file_format,
-      word_column=settings.word_column,
-      label_column=settings.label_column,
-      scheme=settings.scheme,
+      **settings.pick("file_format word_column label_column scheme"),
     )
     for name, path in paths.items()
   }

@@ -20,6 +20,9 @@ def test_values_are_attributes_and_frozen():
     SETTINGS.speed
   assert repr(SETTINGS) == "Settings(seed=1, names=('a',))"
   assert copy.copy(SETTINGS).seed == 1
+  assert SETTINGS.pick("seed names") == {"seed": 1, "names": ("a",)}
+  with pytest.raises(AttributeError, match="no setting is called speed"):
+    SETTINGS.pick("seed speed")
 
 
 def test_replace_keeps_what_was_given():

@@ -47,7 +47,7 @@ def test_the_first_windows_and_the_share_of_unknown_pieces_are_logged(
   path.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n")
   tokenizer = tokenization.FullTokenizer(str(path))
   windows = [dataset.Window([2, 4, 1, 4, 3], 0, 0, [1, 2, 3])] * 6
-  caplog.set_level("INFO", logger="absl")
+  caplog.set_level("DEBUG", logger="absl")
   input_data.log_windows("f.conll", windows, tokenizer)
   assert caplog.text.count("  [CLS] a [UNK] a [SEP]") == 5
   (warning,) = [r for r in caplog.records if r.levelname == "WARNING"]

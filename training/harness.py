@@ -235,17 +235,15 @@ def _train_options(settings, num_train_steps, output_dir):
   return loop.TrainOptions(
     output_dir=output_dir,
     num_train_steps=num_train_steps,
-    save_checkpoints_steps=settings.save_checkpoints_steps,
-    iterations_per_loop=settings.iterations_per_loop,
+    **settings.pick(
+      "save_checkpoints_steps iterations_per_loop seed max_to_keep "
+      "max_bad_steps gradient_accumulation_steps"
+    ),
     log_steps=_log_steps(settings, num_train_steps),
     batch_size=settings.train_batch_size,
-    seed=settings.seed,
-    gradient_accumulation_steps=settings.gradient_accumulation_steps,
     jit_compile=setup.jit_compile(settings),
     # bfloat16 has float32's range: its gradients do not underflow.
     loss_scaling=settings.dtype == "float16",
-    max_to_keep=settings.max_to_keep,
-    max_bad_steps=settings.max_bad_steps,
     profile_steps=_profile_steps(settings),
   )
 

@@ -32,13 +32,10 @@ def make_strategy(settings):
   """
   strategy = distribution.make_strategy(
     settings.distribution_strategy,
-    use_tpu=settings.use_tpu,
-    tpu_name=settings.tpu_name,
-    tpu_zone=settings.tpu_zone,
-    gcp_project=settings.gcp_project,
-    master=settings.master,
-    num_tpu_cores=settings.num_tpu_cores,
-    num_logical_cpus=settings.num_logical_cpus,
+    **settings.pick(
+      "use_tpu tpu_name tpu_zone gcp_project master num_tpu_cores "
+      "num_logical_cpus"
+    ),
   )
   for name in _batch_sizes_used(settings):
     pipeline.check_shares(
