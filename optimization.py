@@ -1,7 +1,7 @@
 """Learning-rate schedules and optimizers: BERT's Adam, AdamW and LAMB.
 
 The formulas are pure functions of tensors (`learning_rate`,
-`adam_weight_decay_update`, `lamb_update`, `clip_scale`); the classes below
+`adam_weight_decay_update`, `clip_scale`); the classes below
 them only keep the moments and move data. Nothing here knows a strategy: the
 training loop sums gradients over replicas, then calls `update_all`.
 
@@ -13,6 +13,7 @@ added to Adam's direction, the whole times the learning rate.
 import functools
 import math
 import re
+from collections.abc import Iterable
 
 import numpy as np
 import tensorflow as tf
@@ -55,14 +56,14 @@ SCHEDULES = {
 
 
 def learning_rate(
-  step,
+  step: int | tf.Tensor,
   *,
-  init_lr,
-  num_train_steps,
-  num_warmup_steps,
-  schedule="linear",
-  power=0.5,
-):
+  init_lr: float,
+  num_train_steps: int,
+  num_warmup_steps: int,
+  schedule: str = "linear",
+  power: float = 0.5,
+) -> tf.Tensor:
   """Learning rate of the update that `step` updates came before.
 
   The rate climbs in a straight line from 0 at step 0 to `init_lr` at
@@ -75,16 +76,7 @@ def learning_rate(
   Unlike the original: it read the step while another operation increased it,
   so an update got the rate of its own step or of the next one, by chance.
 
-  Args:
-    step: updates made before; a Python number or an integer tensor, any shape.
-    init_lr: peak rate.
-    num_train_steps: updates of the whole run, at least 1.
-    num_warmup_steps: updates of the warm-up; 0 for none.
-    schedule: a key of SCHEDULES.
-    power: exponent of "polynomial"; 0.5 is what LAMB is usually run with.
-
-  Returns:
-    float32 tensor of the shape of `step`.
+  `power` is the exponent of "polynomial"; 0.5 is what LAMB is usually run with.
 
   Raises:
     InputError: an unknown schedule, or no steps to train.
@@ -111,25 +103,21 @@ def learning_rate(
   return tf.where(step < warmup, climbing, decayed)
 
 
-def rows_squared_norm(grads):
-  """Sum of the squared rows of the sparse gradients (float32 scalar).
+def rows_squared_norm(grads: list) -> tf.Tensor:
+  """Sum of the squared rows of the tf.IndexedSlices among gradients.
 
   As in the original: the norm of an embedding gradient is that of its rows
   before the rows of a repeated word are added up. Rows of two replicas, or of
   two parts of a batch, are different rows: add up their values of this
   function, and the norm is that of the one large batch.
-
-  Args:
-    grads: list of tf.IndexedSlices, tensors and None; all but the first kind
-      count as 0.
   """
   return squared_norm(
     [g.values for g in grads if isinstance(g, tf.IndexedSlices)]
   )
 
 
-def squared_norm(tensors):
-  """Sum of the squares of all values (float32 scalar; None counts as 0)."""
+def squared_norm(tensors: list) -> tf.Tensor:
+  """Sum of the squares of all values, in float32; None counts as 0."""
   # l2_loss is half the sum, in one pass over the data.
   parts = [
     tf.nn.l2_loss(tf.cast(t, tf.float32)) for t in tensors if t is not None
@@ -137,8 +125,8 @@ def squared_norm(tensors):
   return 2.0 * tf.add_n(parts) if parts else tf.zeros([])
 
 
-def global_norm(grads):
-  """Norm of one device's gradients (float32 scalar), rows not added up.
+def global_norm(grads: list) -> tf.Tensor:
+  """Norm of one device's gradients, rows not added up.
 
   A word table that also makes the masked-LM logits has a dense gradient: for
   the sum of rows and a tensor, TensorFlow adds the rows up, here as in 1.15.
@@ -147,7 +135,7 @@ def global_norm(grads):
   return tf.sqrt(rows_squared_norm(grads) + squared_norm(dense))
 
 
-def clip_scale(norm, clip_norm=1.0):
+def clip_scale(norm: tf.Tensor, clip_norm: float = 1.0) -> tf.Tensor:
   """Factor that brings gradients of global norm `norm` down to `clip_norm`.
 
   1 where they are smaller. Not a number of use where the norm is not finite:
@@ -169,9 +157,8 @@ def adam_direction(
 
   Args:
     grad, m, v: gradient, first and second moment, of one shape.
-    beta_1, beta_2, epsilon: Python floats.
-    correction_step: number of this update, from 1 (a scalar), to divide the
-      moments by 1 - beta^step; None for the original's form.
+    correction_step: number of this update, from 1, to divide the moments by
+      1 - beta^step; None for the original's form.
 
   Returns:
     direction, new m, new v.
@@ -193,30 +180,6 @@ def _bias_corrections(count, *, beta_1, beta_2):
 
 
 def adam_weight_decay_update(
-  param, grad, m, v, *, learning_rate, weight_decay_rate=0.0, **adam
-):
-  """One update of BERT's Adam, or of AdamW with `correction_step`.
-
-  The decay is added to the direction, not to the gradient: it does not go
-  through the moments (Loshchilov & Hutter, arXiv 1711.05101). It is scaled by
-  the learning rate.
-
-  Args:
-    param, grad, m, v: tensors of one shape.
-    learning_rate: scalar.
-    weight_decay_rate: Python float; 0 for a variable that is not decayed.
-    **adam: options of `adam_direction`.
-
-  Returns:
-    new param, new m, new v.
-  """
-  direction, m, v = adam_direction(grad, m, v, **adam)
-  if weight_decay_rate:
-    direction += weight_decay_rate * param
-  return param - learning_rate * direction, m, v
-
-
-def lamb_update(
   param,
   grad,
   m,
@@ -224,18 +187,21 @@ def lamb_update(
   *,
   learning_rate,
   weight_decay_rate=0.0,
-  layer_adaptation=True,
+  layer_adaptation=False,
   **adam,
 ):
-  """One update of LAMB (You et al., arXiv 1904.00962, algorithm 2).
+  """One update of BERT's Adam, of AdamW with `correction_step`, or of LAMB.
 
-  As `adam_weight_decay_update`, but the direction is multiplied by the trust
-  ratio: the norm of the variable over that of the direction. It is 1 where
-  either norm is 0 (a variable that starts at zero) and without
-  `layer_adaptation`.
+  The decay is added to the direction, not to the gradient: it does not go
+  through the moments (Loshchilov & Hutter, arXiv 1711.05101). It is scaled by
+  the learning rate.
+
+  With `layer_adaptation`, the direction is multiplied by the trust ratio (You
+  et al., arXiv 1904.00962, algorithm 2): the norm of the variable over that of
+  the direction. It is 1 where either is 0 (a variable that starts at zero).
 
   Returns:
-    new param, new m, new v.
+    new param, new m, new v, of the options of `adam_direction`.
   """
   direction, m, v = adam_direction(grad, m, v, **adam)
   if weight_decay_rate:
@@ -287,23 +253,22 @@ class AdamWeightDecay:
   def __init__(
     self,
     *,
-    weight_decay_rate=0.01,
-    beta_1=0.9,
-    beta_2=0.999,
-    epsilon=1e-6,
-    bias_correction=False,
-    exclude_from_weight_decay=NOT_DECAYED,
-    rate_multipliers=None,
-    jit_compile=False,
+    weight_decay_rate: float = 0.01,
+    beta_1: float = 0.9,
+    beta_2: float = 0.999,
+    epsilon: float = 1e-6,
+    bias_correction: bool = False,
+    exclude_from_weight_decay: tuple = NOT_DECAYED,
+    rate_multipliers: dict[str, float] | None = None,
+    jit_compile: bool = False,
   ):
     """Defaults are the original's, where they could not be changed.
 
     Args:
-      weight_decay_rate, beta_1, beta_2, epsilon: Python floats.
       bias_correction: True makes it AdamW.
       exclude_from_weight_decay: regular expressions, searched in the names.
-      rate_multipliers: dict from variable name to a factor of its learning
-        rate (see `learning_rate_multipliers`); 1 for names that it lacks.
+      rate_multipliers: factors of the learning rates of variables, by name
+        (see `learning_rate_multipliers`); 1 for names that it lacks.
       jit_compile: whether XLA compiles the formula, once for each shape:
         where it compiles the whole step, and for LAMB, whose dozen passes
         over memory become one. Adam has TensorFlow's kernel, which is as
@@ -321,7 +286,7 @@ class AdamWeightDecay:
     if jit_compile:
       self._formula = tf.function(self._new_values, jit_compile=True)
 
-  def create_slots(self, variables):
+  def create_slots(self, variables: list[tf.Variable]) -> None:
     """Makes the moments, zero, of the variables that will have a gradient.
 
     To be called inside `strategy.scope()`. As in the original: a variable
@@ -341,7 +306,7 @@ class AdamWeightDecay:
             tf.zeros(variable.shape), trainable=False, name=name
           )
 
-  def decays(self, name):
+  def decays(self, name: str) -> bool:
     """Whether a variable of this name is one of those that are decayed."""
     return not any(re.search(p, name) for p in self._not_decayed)
 
@@ -369,8 +334,7 @@ class AdamWeightDecay:
     learning_rate = tf.cast(learning_rate, tf.float32)
     step = tf.cast(step, tf.float32)
     grad_scale = tf.cast(grad_scale, tf.float32)
-    # LAMB needs norms of whole variables, which no kernel computes.
-    if self._compiles or not self._has_kernel:
+    if self._compiles or self._adapts_layers:
       for variable, grad in zip(variables, grads):
         self._update_by_formula(
           variable, grad, learning_rate=learning_rate, step=step,
@@ -505,7 +469,7 @@ class AdamWeightDecay:
   ):
     """(param, m, v) after the update, or as they were without `apply`."""
     param, m, v = state
-    new = self._update_rule(
+    new = adam_weight_decay_update(
       param,
       tf.cast(grad, tf.float32) * grad_scale,
       m,
@@ -513,19 +477,15 @@ class AdamWeightDecay:
       learning_rate=learning_rate,
       weight_decay_rate=self._weight_decay_rate if decay else 0.0,
       correction_step=step + 1.0 if self._bias_correction else None,
-      **self._rule_options(decay),
+      layer_adaptation=self._adapts_layers and decay,
       **self._adam,
     )
     # A choice, not a product by 0: the old bits, even where the new are NaN.
     return tuple(tf.where(apply, n, old) for n, old in zip(new, state))
 
-  _update_rule = staticmethod(adam_weight_decay_update)
-  # Whether `_update_in_place` computes the rule.
-  _has_kernel = True
-
-  def _rule_options(self, decay):
-    del decay
-    return {}
+  # LAMB's layer adaptation needs norms of whole variables, which no kernel
+  # computes.
+  _adapts_layers = False
 
 
 class Lamb(AdamWeightDecay):
@@ -535,14 +495,10 @@ class Lamb(AdamWeightDecay):
   the authors' and NVIDIA's BERT pre-training.
   """
 
-  def __init__(self, *, bias_correction=True, **options):
+  def __init__(self, *, bias_correction: bool = True, **options):
     super().__init__(bias_correction=bias_correction, **options)
 
-  _update_rule = staticmethod(lamb_update)
-  _has_kernel = False
-
-  def _rule_options(self, decay):
-    return {"layer_adaptation": decay}
+  _adapts_layers = True
 
 
 # name of --optimizer -> function of the options of `AdamWeightDecay`
@@ -553,15 +509,11 @@ OPTIMIZERS = {
 }
 
 
-def make_optimizer(name, **options):
+def make_optimizer(name: str, **options) -> AdamWeightDecay:
   """Returns an optimizer by name.
 
   Unlike the original: its create_optimizer built the schedule and returned
   the operation of a whole step, so the two have different names.
-
-  Args:
-    name: a key of OPTIMIZERS.
-    **options: those of `AdamWeightDecay`.
 
   Raises:
     InputError: an unknown name.
@@ -574,13 +526,12 @@ def make_optimizer(name, **options):
   return OPTIMIZERS[name](**options)
 
 
-def layer_of(name, num_layers):
+def layer_of(name: str, num_layers: int) -> int:
   """Depth of a variable, from its name.
 
-  Returns:
-    0 for the embeddings, i + 1 for encoder layer i (from 0), num_layers + 1
-    for what is above them: the pooler and every head. Weights of the encoder
-    that several layers share have the depth of the last layer.
+  0 for the embeddings, i + 1 for encoder layer i (from 0), num_layers + 1 for
+  what is above them: the pooler and every head. Weights of the encoder that
+  several layers share have the depth of the last layer.
   """
   if re.search(r"(^|/)embeddings/", name):
     return 0
@@ -590,19 +541,13 @@ def layer_of(name, num_layers):
   return num_layers + (not re.search(r"(^|/)encoder/", name))
 
 
-def learning_rate_multipliers(names, num_layers, decay):
+def learning_rate_multipliers(
+  names: Iterable[str], num_layers: int, decay: float
+) -> dict[str, float]:
   """Factors for layer-wise learning-rate decay (ULMFiT, arXiv 1801.06146).
 
   The heads and the pooler learn at the full rate, the last encoder layer at
   `decay` times that, the one below at `decay` squared, and so on.
-
-  Args:
-    names: variable names.
-    num_layers: encoder layers of the model.
-    decay: factor per layer, 1 for none.
-
-  Returns:
-    dict from name to factor.
   """
   return {
     # 12 layers: heads 1, layer 11 decay, layer 0 decay^12, embeddings decay^13.
@@ -611,18 +556,14 @@ def learning_rate_multipliers(names, num_layers, decay):
   }
 
 
-def trainable_names(names, num_layers, *, freeze_layers=0):
-  """The names that are still trained with the lowest layers frozen.
+def trainable_names(
+  names: Iterable[str], num_layers: int, *, freeze_layers: int = 0
+) -> list[str]:
+  """The names, of variables, that are still trained with layers frozen.
 
-  Args:
-    names: variable names.
-    num_layers: encoder layers of the model.
-    freeze_layers: how many encoder layers, from the lowest, keep their
-      weights, and the embeddings with them; 0 freezes nothing, `num_layers`
-      all but the pooler and the heads.
-
-  Returns:
-    list of names, in the order given.
+  The lowest `freeze_layers` encoder layers keep their weights, and the
+  embeddings with them; 0 freezes nothing, `num_layers` all but the pooler and
+  the heads.
 
   Raises:
     InputError: more layers than there are, or less than 0.
