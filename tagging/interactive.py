@@ -7,6 +7,7 @@ another `document`, the end of the input.
 """
 
 import itertools
+from typing import Callable, Iterable, TextIO
 
 import tensorflow as tf
 from absl import logging
@@ -18,12 +19,15 @@ SOURCE = "standard input"
 _LINES_TOGETHER = 256  # Of those that are waiting, to be answered in one go.
 
 
-def tag_stream(source, target, tag, *, answers, batch_size):
+def tag_stream(
+  source: Iterable[bytes], target: TextIO, tag: Callable, *,
+  answers: "_Answers", batch_size: int
+) -> int:
   """Reads lines and writes them with labels, in order, as soon as it can.
 
   Args:
-    source: iterable of bytes, a line each.
-    target: stream of text; flushed after each answer.
+    source: a line each.
+    target: flushed after each answer.
     tag: function of a list of dataset.Sentence; returns their labels.
     answers: ColumnAnswers or JsonAnswers.
     batch_size: at most N lines that are waiting are answered together.
@@ -39,7 +43,36 @@ def tag_stream(source, target, tag, *, answers, batch_size):
   return answers.num_bad
 
 
-class ColumnAnswers:
+class _Answers:
+  """What came and waits for the end of its sentence or document."""
+
+  def __init__(self, document_context: bool):
+    self.num_bad = 0
+    self._by_document = document_context
+    self._waiting: list = []  # (number, what `_items` makes of its line).
+
+  def add(self, lines: list[tuple[int, bytes]], tag: Callable) -> str:
+    """Takes lines with their numbers; returns the answers that are due."""
+    due = 0
+    for number, line in lines:
+      for item, begins_document, ends_sentence in self._items(number, line):
+        if begins_document:
+          due = len(self._waiting)
+        self._waiting.append((number, item))
+        if ends_sentence and not self._by_document:
+          due = len(self._waiting)
+    return self._take(due, tag)
+
+  def finish(self, tag: Callable) -> str:
+    """Returns the answers to all lines that still wait."""
+    return self._take(len(self._waiting), tag)
+
+  def _take(self, count, tag):
+    due, self._waiting = self._waiting[:count], self._waiting[count:]
+    return self._answer(due, tag)
+
+
+class ColumnAnswers(_Answers):
   """CoNLL columns, answered by the same lines with one more column.
 
   A raw sentence is answered as the columns that its words would be.
@@ -48,45 +81,28 @@ class ColumnAnswers:
   first sentence, is answered by one line: "error", a tab, what is wrong.
   """
 
-  def __init__(self, word_column, *, document_context, is_text=False):
+  def __init__(
+    self, word_column: int, *, document_context: bool, is_text: bool = False
+  ):
     """Takes the number of the words' column; is_text: of raw sentences."""
-    self.num_bad, self._is_text = 0, is_text
-    self._word_column, self._by_document = word_column, document_context
+    super().__init__(document_context)
+    self._word_column, self._is_text = word_column, is_text
     self._width = None  # Columns of the first sentence.
-    self._lines = []  # (number, text or InputError) of what waits for its end.
 
-  def add(self, lines, tag):
-    """Takes lines, (number, bytes) each; returns the answers that are due."""
-    due = 0
-    for number, row in itertools.chain.from_iterable(map(self._rows, lines)):
-      is_read = isinstance(row, str)
-      # What is before this line is complete; the line begins the next document.
-      if is_read and dataset.starts_document(row):
-        due = len(self._lines)
-      self._lines.append((number, row))
-      # With the empty line itself, which is a part of the answer.
-      if is_read and not self._by_document and not dataset.columns(row):
-        due = len(self._lines)
-    return self._answer(due, tag)
-
-  def _rows(self, numbered):
-    """Yields (number, row or InputError): of a raw sentence several."""
-    number, line = numbered
+  def _items(self, number, line):
+    """Yields rows, str or InputError: of a raw sentence several."""
     try:
       rows = [line_answers.decode(line)]
       if self._is_text:
         rows = dataset.text_rows(rows[0], "this line")
     except errors.InputError as error:
-      rows = [error, ""] if self._is_text else [error]
+      yield error, False, False
+      rows = [""] if self._is_text else []
     for row in rows:
-      yield number, row
+      # The empty row itself is a part of the answer.
+      yield row, dataset.starts_document(row), not dataset.columns(row)
 
-  def finish(self, tag):
-    """Returns the answers to all lines that still wait."""
-    return self._answer(len(self._lines), tag)
-
-  def _answer(self, count, tag):
-    lines, self._lines = self._lines[:count], self._lines[count:]
+  def _answer(self, lines, tag):
     good, faults = [], {}  # Number of lines before an error -> the error.
     for is_word, block in itertools.groupby(lines, _is_word):
       block = list(block)
@@ -139,42 +155,32 @@ def _is_word(line):
   )
 
 
-class JsonAnswers:
+class JsonAnswers(_Answers):
   """JSON lines, answered by the same objects with their labels.
 
   A line that cannot be read is answered by {"error": one sentence}; the next
   ones may be right.
   """
 
-  def __init__(self, *, document_context):
-    self.num_bad = 0
-    self._by_document = document_context
-    self._waiting = []  # (number, dict, or the InputError of a bad line).
+  def __init__(self, *, document_context: bool):
+    super().__init__(document_context)
     self._document = None  # That of the last line that could be read.
 
-  def add(self, lines, tag):
-    """Takes lines, (number, bytes) each; returns the answers that are due."""
-    due = 0
-    for number, line in lines:
-      try:
-        text = line_answers.decode(line)
-        errors.require_text(text, f"line {number}")
-        values = json_sentences.parse(text, f"line {number}")
-        # As in a file: a document is a run of lines with one name.
-        if values.get("document") != self._document:
-          due = len(self._waiting)
-        self._document = values.get("document")
-      except errors.InputError as error:
-        values = error
-      self._waiting.append((number, values))
-    return self._answer(due if self._by_document else len(self._waiting), tag)
+  def _items(self, number, line):
+    """Yields a dict, or the InputError of a bad line."""
+    try:
+      text = line_answers.decode(line)
+      errors.require_text(text, f"line {number}")
+      values = json_sentences.parse(text, f"line {number}")
+    except errors.InputError as error:
+      yield error, False, True
+      return
+    # As in a file: a document is a run of lines with one name.
+    begins = values.get("document") != self._document
+    self._document = values.get("document")
+    yield values, begins, True
 
-  def finish(self, tag):
-    """Returns the answers to all lines that still wait."""
-    return self._answer(len(self._waiting), tag)
-
-  def _answer(self, count, tag):
-    waiting, self._waiting = self._waiting[:count], self._waiting[count:]
+  def _answer(self, waiting, tag):
     sentences = [
       json_sentences.sentence(
         values, number, f"line {number}", scheme="none", labelled=False
