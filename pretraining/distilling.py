@@ -6,10 +6,12 @@ tokens. Unlike DistilBERT's authors, who by default compare the words at all
 positions, soft targets are of the masked ones, where BERT predicts words.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
 
+import modeling
 from checkpoints import weight_files
 from common import errors
 from pretraining import pretrainer
@@ -17,19 +19,15 @@ from training import distillation
 
 
 class Weights(NamedTuple):
-  """How much each loss counts, as --distillation_weights has them.
-
-  Attributes:
-    soft_targets, masked_lm, cosine: Python floats, not negative.
-  """
+  """How much each loss counts, as --distillation_weights has them."""
 
   soft_targets: float
   masked_lm: float
   cosine: float
 
 
-def parse_weights(texts):
-  """Returns the Weights of --distillation_weights, a list of three texts.
+def parse_weights(texts: Sequence[str]) -> Weights:
+  """Returns the weights of --distillation_weights.
 
   Raises:
     InputError: they are no three numbers, or teach nothing.
@@ -54,20 +52,16 @@ def parse_weights(texts):
 
 
 class Distillation:
-  """A teacher's part in the loss of pre-training.
+  """A teacher's part in the loss of pre-training."""
 
-  Attributes:
-    weights: Weights.
-  """
-
-  def __init__(self, teacher, weights, temperature, **model_options):
+  def __init__(
+    self,
+    teacher: distillation.Teacher,
+    weights: Weights,
+    temperature: float,
+    **model_options,
+  ):
     """Makes the teacher's model; in the scope of the strategy.
-
-    Args:
-      teacher: distillation.Teacher.
-      weights: Weights.
-      temperature: of the soft targets, a Python float.
-      **model_options: of modeling.BertModel.
 
     Raises:
       InputError: its checkpoint has no masked-LM head.
@@ -85,7 +79,7 @@ class Distillation:
       allowed_missing=self._model.unused_variables(),
     )
 
-  def check_student(self, config):
+  def check_student(self, config: modeling.BertConfig) -> None:
     """Raises InputError if hidden states cannot be compared."""
     width = self._model.config.hidden_size
     if self.weights.cosine and width != config.hidden_size:

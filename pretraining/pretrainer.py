@@ -96,15 +96,10 @@ class PretrainingModel(tf.Module):
     return [] if self.next_sentence else ["^bert/pooler/"]
 
 
-def objective(model, distills=None):
+def objective(model: PretrainingModel, distills=None) -> loop.Objective:
   """The sum of the heads' losses, each a mean over its labels in the batch.
 
-  Args:
-    model: PretrainingModel.
-    distills: distilling.Distillation, what a teacher adds in training; None.
-
-  Returns:
-    loop.Objective of batches of input_data.
+  And what a teacher adds in training, a distilling.Distillation.
   """
 
   def weights(batch):
@@ -149,7 +144,7 @@ def objective(model, distills=None):
   return loop.Objective(weights=weights, sums=sums)
 
 
-def result_names(model):
+def result_names(model: PretrainingModel) -> list[str]:
   """Returns the names of what an evaluation of `objective` gives."""
   heads = ["masked_lm"]
   heads += ["span_boundary"] * bool(model.span_boundary)

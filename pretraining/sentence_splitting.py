@@ -37,8 +37,8 @@ _STARTERS = frozenset(
 )
 
 
-def split_sentences(paragraph):
-  """Returns the sentences of a paragraph, a list of str, in order.
+def split_sentences(paragraph: str) -> list[str]:
+  """Returns the sentences of a paragraph in order.
 
   Only the white space between them is lost. A blank paragraph gives [""], so
   that it still separates documents.

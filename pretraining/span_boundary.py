@@ -46,11 +46,11 @@ class Spans(NamedTuple):
   places: tf.Tensor
 
 
-def find_spans(batch):
-  """Returns the Spans of a batch's masked tokens.
+def find_spans(batch: dict) -> Spans:
+  """Returns the spans of a batch's masked tokens.
 
   Args:
-    batch: dict with masked_lm_positions, integers [B, P], ascending, and
+    batch: with masked_lm_positions, integers [B, P], ascending, and
       masked_lm_weights [B, P], 0 where there is no masked token.
   """
   positions = tf.cast(batch["masked_lm_positions"], tf.int32)
@@ -69,12 +69,8 @@ def find_spans(batch):
   return Spans(tf.maximum(first - 1, 0), first + lengths, places)
 
 
-def label_weights(batch):
-  """Returns float32 [B, P], 1 for the tokens that the head predicts.
-
-  Args:
-    batch: as of `find_spans`.
-  """
+def label_weights(batch: dict) -> tf.Tensor:
+  """Returns float32 [B, P], 1 for the tokens that the head predicts."""
   in_reach = find_spans(batch).places < _NUM_PLACES
   return batch["masked_lm_weights"] * tf.cast(in_reach, tf.float32)
 
