@@ -130,19 +130,10 @@ def _check_shapes(reader, config):
       f"{reader.path} has {heads} attention heads, but the configuration says "
       f"{config.num_attention_heads}; give the one that belongs to it"
     )
-  for name, shape in registry.shapes(config).items():
-    found = reader.shapes.get(name)
-    # Several classes of Hugging Face have no pooler.
-    if found is None and not name.startswith("bert/pooler/"):
-      raise errors.InputError(
-        f"{reader.path} has no {name}; give the configuration that belongs to "
-        "it, or a checkpoint of BERT"
-      )
-    if found not in (None, shape):
-      raise errors.InputError(
-        f"{reader.path}: {name} has shape {list(found)}, but the configuration "
-        f"asks for {list(shape)}; give the one that belongs to it"
-      )
+  # Several classes of Hugging Face have no pooler.
+  weight_files.check_shapes(
+    registry.shapes(config), reader, allowed_missing=["^bert/pooler/"]
+  )
 
 
 def convert(

@@ -337,55 +337,64 @@ def load(
       not find, and trained that from random weights without a word.
   """
   reader = open_reader(source) if isinstance(source, str) else source
-  if not isinstance(variables, dict):
-    variables = {layers.variable_name(v): v for v in variables}
-  ours, theirs = variables.keys(), reader.shapes.keys()
+  by_name: dict[str, tf.Variable] = (
+    variables if isinstance(variables, dict)
+    else {layers.variable_name(v): v for v in variables}
+  )
+  shapes = {name: tuple(v.shape) for name, v in by_name.items()}
+  check_shapes(shapes, reader, allowed_missing=allowed_missing)
+  ours, theirs = by_name.keys(), reader.shapes.keys()
   report = Report(
     loaded=sorted(ours & theirs),
     missing=sorted(ours - theirs),
     unused=sorted(n for n in theirs - ours if not is_optimizer_state(n)),
   )
-  _check_missing(report, reader, allowed_missing)
-  for name in report.loaded:
-    _check_shape(variables[name], reader, name, allowed_missing)
   for name in report.loaded:
     value = np.asarray(reader.read(name))
     # bfloat16 where the model stores it so.
-    variables[name].assign(tf.cast(value, variables[name].dtype))
+    by_name[name].assign(tf.cast(value, by_name[name].dtype))
   _log(report, reader)
   return report
 
 
-def _check_missing(report, reader, allowed_missing):
-  lacking = [n for n in report.missing if not _matches(n, allowed_missing)]
-  if not lacking:
-    return
-  has = ", ".join(list(reader.shapes)[:3])
-  raise errors.InputError(
-    f"{reader.path} has no {', '.join(lacking[:3])}"
-    + (f" and {len(lacking) - 3} more" if len(lacking) > 3 else "")
-    + f" (it has {len(reader.shapes)} names: {has} ...); give the checkpoint "
-    "that belongs to this model configuration"
+def check_shapes(
+  shapes: dict[str, tuple[int, ...]],
+  reader: Reader,
+  *,
+  allowed_missing: Iterable[str] = (),
+) -> None:
+  """Refuses a checkpoint that lacks variables; see `load`.
+
+  Raises:
+    InputError: so, or a variable has another shape there.
+  """
+  def may_be_missing(name):
+    return any(re.search(pattern, name) for pattern in allowed_missing)
+
+  lacking = sorted(
+    n for n in shapes.keys() - reader.shapes.keys() if not may_be_missing(n)
   )
-
-
-def _check_shape(variable, reader, name, allowed_missing):
-  theirs, ours = reader.shapes[name], tuple(variable.shape)
-  if theirs == ours:
-    return
-  if _matches(name, allowed_missing):
-    # The head may be missing, but not be of another task.
-    advice = "take its labels, or a checkpoint from before fine-tuning"
-  else:
-    advice = "give the configuration and vocabulary that belong to it"
-  raise errors.InputError(
-    f"{reader.path}: {name} has shape {list(theirs)}, but {list(ours)} is "
-    f"needed; {advice}"
-  )
-
-
-def _matches(name, patterns):
-  return any(re.search(pattern, name) for pattern in patterns)
+  if lacking:
+    has = ", ".join(list(reader.shapes)[:3])
+    raise errors.InputError(
+      f"{reader.path} has no {', '.join(lacking[:3])}"
+      + (f" and {len(lacking) - 3} more" if len(lacking) > 3 else "")
+      + f" (it has {len(reader.shapes)} names: {has} ...); give the checkpoint "
+      "that belongs to this model configuration"
+    )
+  for name, shape in shapes.items():
+    found = reader.shapes.get(name, shape)
+    if found != shape:
+      # The head may be missing, but not be of another task.
+      advice = (
+        "take its labels, or a checkpoint from before fine-tuning"
+        if may_be_missing(name)
+        else "give the configuration and vocabulary that belong to it"
+      )
+      raise errors.InputError(
+        f"{reader.path}: {name} has shape {list(found)}, but {list(shape)} is "
+        f"needed; {advice}"
+      )
 
 
 def _log(report, reader):

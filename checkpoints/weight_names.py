@@ -85,7 +85,7 @@ LAYER_MIX = "tagging/layer_mix"
 BILSTM_LAYERS = 2
 
 
-def bilstm_names(number: int) -> tuple[str, str, str]:
+def bilstm_names(number: int) -> tuple[str, ...]:
   """Returns the names of a layer's kernel, recurrent kernel and bias."""
   parts = ("kernel", "recurrent_kernel", "bias")
   return tuple(f"tagging/bilstm_{number}/{part}" for part in parts)
