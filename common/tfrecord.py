@@ -165,7 +165,9 @@ def find_files(patterns: str) -> list[str]:
 
 
 def _shards_of(manifest):
-  shards = json_files.read(manifest).get("shards", {})
+  shards = json_files.field(
+    json_files.read(manifest), "shards", dict[str, dict], manifest, {}
+  )
   wanted = {name.removesuffix(".gz")[-5:] for name in shards}
   if {f"{len(shards):05}"} != wanted:
     raise errors.InputError(
@@ -176,7 +178,7 @@ def _shards_of(manifest):
   return [
     os.path.join(folder, name)
     for name, shard in sorted(shards.items())
-    if shard["records"]
+    if json_files.field(shard, "records", int, manifest)
   ]
 
 

@@ -218,7 +218,9 @@ class ShardedRun:
           f"{before}, now it is {now}: pass the former value, or another "
           "--output_file, or remove those files with their manifest"
         )
-    return manifest.get("shards", {})
+    return json_files.field(
+      manifest, "shards", dict[str, dict], self.manifest, {}
+    )
 
   def _write_manifest(self, shards):
     content = {**self._source, "shards": shards}
@@ -242,16 +244,19 @@ def compare_with_manifests(paths: list[str]) -> list[str]:
 
 
 def _differences(manifest, paths):
-  recorded = _read_json(manifest).get("shards", {})
+  recorded = json_files.field(
+    _read_json(manifest), "shards", dict[str, dict], manifest, {}
+  )
   for path in paths:
     entry = recorded.pop(os.path.basename(path), None)
     if entry is None:
       yield f"{path}: not listed in {manifest}; finish the run"
-    elif entry["sha256"] != file_io.size_and_sha256(path)[1]:
+    elif entry.get("sha256") != file_io.size_and_sha256(path)[1]:
       yield f"{path}: its SHA-256 is not the one in {manifest}"
   # A shard without a record has no file.
-  for name in (name for name, shard in recorded.items() if shard["records"]):
-    yield f"{manifest}: {name} is not among the files"
+  for name, shard in recorded.items():
+    if shard.get("records"):
+      yield f"{manifest}: {name} is not among the files"
 
 
 def _read_json(path):
@@ -268,13 +273,13 @@ def _is_finished(shard, recorded):
 
   A shard that is recorded to give no record has no file.
   """
-  if recorded and not recorded["records"]:
+  if recorded and recorded.get("records") == 0:
     return True
   if not file_io.exists(shard.output):
     return False
   if recorded is None:
     return True
-  return recorded["bytes"] == file_io.size(shard.output)
+  return recorded.get("bytes") == file_io.size(shard.output)
 
 
 def _text_bytes(shard):

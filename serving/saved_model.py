@@ -231,16 +231,17 @@ class LoadedModel:
   def _load_answers(self, batch_size):
     path = os.path.join(self.folder, _ANSWERS_FILE)
     values = json_files.read(path)
+    read = functools.partial(json_files.field, values, source=path)
     vocab_file = os.path.join(os.path.dirname(path), _VOCABULARY)
     settings = run_settings.Settings(
-      {**values["settings"], "vocab_file": vocab_file}
+      {**read("settings", dict), "vocab_file": vocab_file}
     )
     self._head = settings.head
-    self._texts = values["text_inputs"]
+    self._texts = read("text_inputs", list[str])
     self._answer = answers.make(answers.Parts(
       settings=settings,
       tokenizer=tokenization.FullTokenizer(vocab_file, settings.do_lower_case),
-      labels=values["labels"],
+      labels=read("labels", list[str]),
       network=self._signatures["ids"],
       batch_size=batch_size,
     ))

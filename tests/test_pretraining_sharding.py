@@ -1,5 +1,6 @@
 """sharded_data: the same bytes whoever makes them, and however often."""
 
+import json
 import os
 import signal
 import subprocess
@@ -158,6 +159,10 @@ def test_a_damaged_manifest_is_named(tmp_path):
   file_io.write_text(run.manifest, "{")
   with pytest.raises(errors.InputError, match="manifest.json: not JSON"):
     run.begin()
+  for shards in ([], {"a-00000-of-00001": 3}):
+    file_io.write_text(run.manifest, json.dumps({"shards": shards}))
+    with pytest.raises(errors.InputError, match="manifest.json: shards is "):
+      tfrecord.find_files(run.manifest)
 
 
 def test_comparing_files_with_their_manifest(tmp_path):
