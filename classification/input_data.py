@@ -33,7 +33,7 @@ _FORMAT = 2  # Goes up when other records are made of the same data.
 _BLOCK_EXAMPLES = 4096
 _EMPTY_SHOWN = 5
 # Starting processes takes as long as one needs for about so much text.
-_CHARACTERS_WORTH_PROCESSES = 40_000_000
+_BYTES_WORTH_PROCESSES = 40_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,15 +97,15 @@ class ClassifierData(NamedTuple):
 # Labels.
 
 
-def label_ids(examples, kind, labels):
+def label_ids(
+  examples: list[labelled_examples.Example], kind: str, labels: tuple
+) -> np.ndarray:
   """Returns what the records hold as labels of examples.
 
   As in the original: an example of unknown label has the first one, 0.
 
   Args:
-    examples: list of labelled_examples.Example.
     kind: one of labelled_examples.KINDS.
-    labels: the classes, in order.
 
   Returns:
     int64 [B]; int64 [B, L] of 0 and 1 for several labels; float32 [B] for
@@ -170,14 +170,12 @@ def _sequences(examples, encode, options):
     (int array); input_sequences.Spans of the rows.
   """
   firsts = [example.text_a for example in examples]
-  if options.kind == labelled_examples.CHOICE:
-    counts = [len(example.endings) for example in examples]
-    seconds = list(
-      itertools.chain.from_iterable(example.endings for example in examples)
-    )
-  else:
-    counts = [1] * len(examples)
-    seconds = [example.text_b or "" for example in examples]
+  is_choice = options.kind == labelled_examples.CHOICE
+  seconds = [
+    each.endings if is_choice else (each.text_b or "",) for each in examples
+  ]
+  counts = list(map(len, seconds))
+  seconds = list(itertools.chain.from_iterable(seconds))
   # All texts of a block in one call: the encoder is fast by the thousand.
   # a0 a1 b0 b1, or of choices a0 a1 and then all endings of 0, all of 1.
   ids, lengths, _ = encode(firsts + seconds)
@@ -217,12 +215,10 @@ def _encoder(vocab_file, do_lower_case):
   return _Encoder(tokenizer, encode_all, *special)
 
 
-def encode(examples, options):
+def encode(
+  examples: list[labelled_examples.Example], options: InputOptions
+) -> tuple[dict, np.ndarray]:
   """Returns the inputs of examples.
-
-  Args:
-    examples: list of labelled_examples.Example.
-    options: InputOptions.
 
   Returns:
     dict of int32 arrays [rows, T] (input_ids, input_mask, segment_ids), and
@@ -297,45 +293,39 @@ def write_records(
   }
 
 
-def digest(examples):
-  """Returns a checksum of all that examples say, wherever they were read."""
-  checksum = hashlib.sha256()
+def digest(examples: Iterable[labelled_examples.Example]) -> tuple[str, int]:
+  """Returns a checksum of all that examples say, and its number of bytes."""
+  checksum, size = hashlib.sha256(), 0
   for example in examples:
     # Without the place: the same data in a file of another name are the same.
-    checksum.update(repr(example[:-1]).encode("utf-8", "surrogatepass"))
-  return checksum.hexdigest()
+    said = repr(example[:-1]).encode("utf-8", "surrogatepass")
+    checksum.update(said)
+    size += len(said)
+  return checksum.hexdigest(), size
 
 
-def prepare(path, examples, options):
+def prepare(path: str, examples, options: InputOptions) -> ClassifierData:
   """Writes the records of examples, unless they are there already.
 
   Args:
     path: the TFRecord file.
     examples: list of labelled_examples.Example, or a dataset.ExampleStream.
-    options: InputOptions.
-
-  Returns:
-    ClassifierData.
 
   Raises:
     InputError: there are no examples.
   """
   if not examples:
     raise errors.InputError(f"no examples for {path}: the data are empty")
+  checksum, size = digest(examples)
   fingerprint = {
     **dataclasses.asdict(options),
     "format": _FORMAT,
     # Its content in place of its path.
     "vocab_file": cached_records.file_sha256(options.vocab_file),
-    "examples": digest(examples),
+    "examples": checksum,
   }
-  characters = sum(
-    len(example.text_a) + len(example.text_b or "")
-    + sum(map(len, example.endings))
-    for example in examples
-  )
   processes = 1
-  if characters > _CHARACTERS_WORTH_PROCESSES:
+  if size > _BYTES_WORTH_PROCESSES:
     processes = process_pool.default_processes()
 
   def write(writer):
@@ -368,17 +358,10 @@ def _warn_of_text(path, examples, facts):
     )
 
 
-def prepare_all(folder, splits, options):
-  """Writes the records of several splits, as `prepare` does.
-
-  Args:
-    folder: of the files, <name>.tf_record.
-    splits: dict from name to labelled_examples.Split.
-    options: InputOptions.
-
-  Returns:
-    dict from name to ClassifierData.
-  """
+def prepare_all(
+  folder: str, splits: dict, options: InputOptions
+) -> dict[str, ClassifierData]:
+  """Writes <name>.tf_record of several splits, as `prepare` does."""
   return {
     name: prepare(
       os.path.join(folder, f"{name}.tf_record"), split.examples, options
@@ -404,11 +387,12 @@ def log_examples(examples, options):
     start += count
 
 
-def record_features(options, min_sequences, max_sequences):
-  """Returns how to parse records, a dict for tf.io.parse_example.
+def record_features(
+  options: InputOptions, min_sequences: int, max_sequences: int
+) -> dict:
+  """Returns how tf.io.parse_example reads records.
 
   Args:
-    options: InputOptions.
     min_sequences, max_sequences: the least and the most that a record has.
   """
   length = options.max_seq_length
@@ -419,17 +403,16 @@ def record_features(options, min_sequences, max_sequences):
     integers = tf.io.FixedLenSequenceFeature(
       [length], tf.int64, allow_missing=True
     )
-  names = ("input_ids", "input_mask", "segment_ids")
-  features = {name: integers for name in names}
-  if options.kind == labelled_examples.REGRESSION:
-    features["label_ids"] = tf.io.FixedLenFeature([], tf.float32)
-  elif options.kind == labelled_examples.MULTI_LABEL:
-    size = len(options.labels)
-    features["label_ids"] = tf.io.FixedLenFeature([size], tf.int64)
-  else:
-    features["label_ids"] = tf.io.FixedLenFeature([], tf.int64)
-  features["is_real_example"] = tf.io.FixedLenFeature([], tf.int64)
-  return features
+  is_number = options.kind == labelled_examples.REGRESSION
+  has_several = options.kind == labelled_examples.MULTI_LABEL
+  return {
+    **dict.fromkeys(("input_ids", "input_mask", "segment_ids"), integers),
+    "label_ids": tf.io.FixedLenFeature(
+      [len(options.labels)] if has_several else [],
+      tf.float32 if is_number else tf.int64,
+    ),
+    "is_real_example": tf.io.FixedLenFeature([], tf.int64),
+  }
 
 
 # Batches.
