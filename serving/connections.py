@@ -112,7 +112,11 @@ class Gate:
     idle = [c for c in opened if c not in self._busy]
     # In the order in which they came.
     if len(opened) >= self._most and idle:
+      transport = idle[0].transport
       idle[0].force_close()
+      # It would wait for a client that does not read its answer.
+      if transport.get_write_buffer_size():
+        transport.abort()
     return len(opened) < self._most or bool(idle)
 
   def loop_failed(self, loop, context):

@@ -139,7 +139,8 @@ class TextModel:
   @property
   def max_seq_length(self) -> int:
     """Of masked language modeling."""
-    return self._settings.max_seq_length
+    most = self.config.max_position_embeddings
+    return min(self._settings.max_seq_length, most)
 
   @property
   def encoder(self):

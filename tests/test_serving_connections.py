@@ -55,6 +55,29 @@ def test_the_oldest_idle_connection_makes_room_and_busy_ones_do_not(caplog):
   assert caplog.text.count("2 connections are open: refusing more") == 1
 
 
+def test_who_does_not_read_the_answer_makes_room_too():
+  async def main():
+    async def long(request):
+      return aiohttp.web.Response(body=bytes(1 << 24))
+
+    runner = aiohttp.web.ServerRunner(aiohttp.web.Server(long))
+    await runner.setup()
+    listener = await connections.listen(runner.server, "127.0.0.1", 0, most=1)
+    port = listener.sockets[0].getsockname()[1]
+    reader, writer = await ask(port)
+    assert reader == b"HTTP/1.1 200 OK\r\n"
+    (first,) = runner.server.connections
+    line, other = await ask(port)
+    assert line == b"HTTP/1.1 200 OK\r\n"
+    assert first not in runner.server.connections
+    listener.close()
+    for connection in (writer, other):
+      connection.transport.abort()
+    await runner.cleanup()
+
+  asyncio.run(main())
+
+
 def test_the_limit_leaves_descriptors_for_refusals():
   most, backlog = connections.limits()
   assert most >= 1 and 1 <= backlog <= 64

@@ -9,7 +9,6 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from common import errors, tfrecord
 from serving import graph_inputs, saved_model
@@ -209,57 +208,22 @@ def test_saved_model_cli(folder, pair_model):
 # Warm-up requests.
 
 
-def prediction_log_class():
-  """Returns the class of tensorflow.serving.PredictionLog.
-
-  Its fields that are used here, numbered as in tensorflow_serving/apis/
-  prediction_log.proto, predict.proto and model.proto.
-  """
-  file = descriptor_pb2.FileDescriptorProto(
-    name="serving.proto", package="t", syntax="proto3"
-  )
-  messages = {
-    "Spec": [("name", 1, None), ("signature_name", 3, None)],
-    "Input": [("key", 1, None), ("value", 2, ".tensorflow.TensorProto")],
-    "Request": [("model_spec", 1, ".t.Spec"), ("inputs", 2, ".t.Input")],
-    "PredictLog": [("request", 1, ".t.Request")],
-    "PredictionLog": [("predict_log", 6, ".t.PredictLog")],
-  }
-  file.dependency.append("tensorflow/core/framework/tensor.proto")
-  for name, fields in messages.items():
-    message = file.message_type.add(name=name)
-    for field, number, kind in fields:
-      message.field.add(
-        name=field,
-        number=number,
-        type=11 if kind else 9,
-        type_name=kind,
-        label=3 if field == "inputs" else 1,
-      )
-  pool = descriptor_pool.Default()
-  pool.AddSerializedFile(file.SerializeToString())
-  return message_factory.GetMessageClass(
-    pool.FindMessageTypeByName("t.PredictionLog")
-  )
-
-
 def test_warmup_requests(folder):
-  path = os.path.join(folder, saved_model.WARMUP_FILE)
-  logs = [
-    prediction_log_class().FromString(record)
-    for record in tfrecord.read_serialized(path)
-  ]
-  requests = [log.predict_log.request for log in logs]
-  assert [r.model_spec.name for r in requests] == ["pairs", "pairs"]
-  assert requests[0].model_spec.signature_name == "serving_default"
-  inputs = [
-    {entry.key: tf.make_ndarray(entry.value).tolist() for entry in r.inputs}
-    for r in requests
-  ]
-  assert inputs == [
-    {"text_a": [b"a"], "text_b": ["\u00e9".encode()]},
-    {"text_a": [b"x" * 300], "text_b": [b""]},
-  ]
+  """As tensorflow-serving-api 2.19.1 read them: lengths of one byte and two."""
+  first, second = tfrecord.read_serialized(
+    os.path.join(folder, saved_model.WARMUP_FILE)
+  )
+  spec = b"\n\x18\n\x05pairs\x1a\x0fserving_default"
+  string = b"\x08\x07\x12\x04\x12\x02\x08\x01B"  # Of a tensor [1].
+  assert first == (
+    b"2K\nI" + spec
+    + b"\x12\x15\n\x06text_a\x12\x0b" + string + b"\x01a"
+    + b"\x12\x16\n\x06text_b\x12\x0c" + string + b"\x02\xc3\xa9"
+  )
+  assert second.startswith(
+    b"2\xf8\x02\n\xf5\x02" + spec + b"\x12\xc2\x02\n\x06text_a\x12\xb7\x02"
+    + string + b"\xac\x02" + b"x" * 300
+  )
 
 
 @pytest.mark.parametrize("name, values, sentence", [
