@@ -46,6 +46,11 @@ def tag_stream(
 class _Answers:
   """What came and waits for the end of its sentence or document."""
 
+  # Of a number and a line: yields what it holds, whether that begins a
+  # document, whether it ends a sentence. And: the answer to what is due.
+  _items: Callable
+  _answer: Callable
+
   def __init__(self, document_context: bool):
     self.num_bad = 0
     self._by_document = document_context

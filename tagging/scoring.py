@@ -68,11 +68,11 @@ class Counts(NamedTuple):
     """Returns all kinds, sorted."""
     return sorted(self.found.keys() | self.wanted.keys())
 
-  def of(self, kind: str) -> tuple[int, int, int]:
+  def of(self, kind: str) -> tuple[int, ...]:
     """Returns (right, found, wanted) of a kind."""
     return tuple(counts.get(kind, 0) for counts in self)
 
-  def totals(self) -> tuple[int, int, int]:
+  def totals(self) -> tuple[int, ...]:
     """Returns (right, found, wanted) of all kinds together."""
     return tuple(sum(counts.values()) for counts in self)
 

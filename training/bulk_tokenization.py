@@ -9,7 +9,7 @@ characters; the FullTokenizer itself encodes all others.
 
 import itertools
 import re
-from typing import Callable
+from typing import Any, Callable
 
 import numpy as np
 import tensorflow as tf
@@ -67,7 +67,7 @@ class BulkEncoder:
     """
     self._tokenizer = tokenizer
     self._characters_before_fast = characters_before_fast
-    self._fast = None
+    self._fast: Any = None
     self._word_ids = _Ids(self._ids_of_word, _CACHED_WORDS)
     self._chunk_ids = _Ids(self._ids_of_chunk, _CACHED_CHUNKS)
 

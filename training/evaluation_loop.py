@@ -4,7 +4,7 @@ Like loop.py, nothing here has to do with BERT.
 """
 
 import math
-from typing import Callable, Iterator, Sequence
+from typing import Any, Callable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -235,7 +235,7 @@ class PeriodicEvaluation:
     self._evaluate = evaluate
     self._patience = patience
     self._keep_best = keep_best
-    self._state = {
+    self._state: dict[str, Any] = {
       "metric": metric,
       "step": None,
       "value": None,

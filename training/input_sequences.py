@@ -157,7 +157,8 @@ def build_batch(
   texts = [*ids_a, *(ids_b if ids_b is not None else [()] * len(ids_a))]
   lengths = np.array([len(text) for text in texts], np.int64)
   starts = np.cumsum(lengths) - lengths
-  ids = np.concatenate([np.asarray(text, np.int32) for text in texts] or [[]])
+  nothing = np.zeros(0, np.int32)  # Should there be no text.
+  ids = np.concatenate([nothing, *(np.asarray(t, np.int32) for t in texts)])
   count = len(ids_a)
   spans = Spans(
     starts[:count], lengths[:count], starts[count:], lengths[count:]
