@@ -10,7 +10,7 @@ import pytest
 import plain_instances
 import small_corpus
 import tokenization
-from pretraining import instance_maker, text_corpus
+from pretraining import instance_maker, masking, text_corpus
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 INPUTS = GOLDEN / "pretraining_data" / "inputs"
@@ -113,3 +113,13 @@ def test_plain_instances_are_those_of_the_original(name, masking, tmp_path):
       ),
       dict(golden),
     )
+
+
+@pytest.mark.parametrize("share, code", [(0.8, 1), (0.5, 2)])
+def test_draws_are_told_apart_at_their_limits(share, code):
+  """Of numbers of 53 bits, 27 of one word and 26 of the next."""
+  draws = masking.stream_views(text_corpus.Vocabulary(VOCAB))["draws"]
+  limit = int(share * 2**53)
+  for number in (limit - 2**26, limit - 1, limit, limit + 1, limit + 2**26):
+    words = np.array([number >> 26 << 5, number % 2**26 << 6], np.uint32)
+    assert bool(draws(words)[0] & code) == (number / 2**53 < share)

@@ -25,7 +25,7 @@ import unpadding
 # Which sequence is in which row
 
 
-def lengths_to_pack(input_mask, num_groups):
+def lengths_to_pack(input_mask: tf.Tensor, num_groups: int) -> tf.Tensor:
   """Returns int32 [G, S / G], what the sequences of a batch take of rows.
 
   Args:
@@ -43,7 +43,9 @@ def lengths_to_pack(input_mask, num_groups):
   return tf.reshape(lengths, [num_groups, -1])
 
 
-def first_fit(lengths, length):
+def first_fit(
+  lengths: tf.Tensor, length: int
+) -> tuple[tf.Tensor, tf.Tensor]:
   """Packs sequences, each into the first row with room, the longest first.
 
   First-fit decreasing needs at most 11/9 of the best number of rows, plus 6/9
@@ -55,8 +57,8 @@ def first_fit(lengths, length):
     length: T.
 
   Returns:
-    int32 [G, S] twice: the row of each sequence, and its slot, how many
-    sequences are before it in the row.
+    [G, S] each: the row of each sequence, and its slot, how many sequences are
+    before it in the row.
   """
   lengths = tf.convert_to_tensor(lengths)
   groups, count = layers.sizes(lengths)
@@ -108,15 +110,11 @@ class Packing(NamedTuple):
   sequences: int
   parts: int
 
-  def with_plan(self, batch):
-    """Returns a replica's share of a batch with its plan.
+  def with_plan(self, batch: dict) -> dict:
+    """Returns a replica's share of a batch with unpadding.PLAN [parts R, Q].
 
-    Args:
-      batch: dict with input_mask, integers [B, T] or [B, W, T].
-
-    Returns:
-      The dict with unpadding.PLAN [parts R, Q] too; the numbers of sequences
-      are those within a part.
+    The numbers of sequences are those within a part. The input_mask is
+    [B, T] or [B, W, T].
     """
     mask = batch["input_mask"]
     lengths = lengths_to_pack(mask, self.parts)
@@ -159,17 +157,19 @@ class Measured(NamedTuple):
     )
 
 
-def measure(masks, *, group_size, parts):
+def measure(
+  masks: tf.data.Dataset, *, group_size: int, parts: int
+) -> Measured | None:
   """Finds how many rows the fullest batch needs.
 
   Args:
-    masks: dataset of input_mask, integers [N, T] or [N, W, T], N a multiple
-      of group_size, in the order of training.
+    masks: input_mask, integers [N, T] or [N, W, T], N a multiple of
+      group_size, in the order of training.
     group_size: how many examples in a row are packed on their own.
     parts: see Packing.
 
   Returns:
-    Measured; None if no batch would be computed in fewer rows.
+    None if no batch would be computed in fewer rows.
   """
 
   @tf.autograph.experimental.do_not_convert
@@ -207,8 +207,8 @@ def measure(masks, *, group_size, parts):
   )
 
 
-def num_positions(batch):
-  """Returns how many positions are computed of a batch, an int32 scalar."""
+def num_positions(batch: dict) -> tf.Tensor:
+  """Returns how many positions are computed of a batch, int32."""
   mask = batch["input_mask"]
   if unpadding.PLAN not in batch:
     return tf.size(mask)
