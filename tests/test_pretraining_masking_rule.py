@@ -48,7 +48,8 @@ def test_words_that_are_too_long_are_skipped():
   assert masked == {4: 40, 5: 50}
 
 
-WORDS, ENDS = [[1], [2, 3], [4], [6], [7]], [3, 3, 3, 5, 5]
+WORDS = [[1], [2, 3], [4], [6], [7], [8], [9]]
+ENDS = [3, 3, 3, 7, 7, 7, 7]
 ONE, TWO, THREE = 0.0, 0.6, 0.99  # Lengths of n-grams.
 
 
@@ -61,6 +62,10 @@ ONE, TWO, THREE = 0.0, 0.6, 0.99  # Lengths of n-grams.
     # Before a masked word.
     (4, [2, ONE, .1, 0, THREE, .1, .8, .2, .1],
      [(4, "mask"), (1, "mask"), (2, "keep"), (3, "mask")]),
+    # At their own length.
+    (3, [3, THREE, .1, .1, .1], [(6, "mask"), (7, "mask"), (8, "mask")]),
+    (3, [3, TWO, .1, .1, 0, ONE, .1],
+     [(6, "mask"), (7, "mask"), (1, "mask")]),
     # Where the next word exceeds the budget.
     (2, [0, TWO, .1, 2, TWO, .1], [(1, "mask"), (4, "mask")]),
   ],
