@@ -10,15 +10,14 @@ tokenization.py before anything is written. Takes less than a minute on 2 CPU
 cores. serve.py serves the result; so does TensorFlow Serving.
 """
 
-from common import choices, command, flags
+from common import command, flags
+from serving import export_options
 from training import common_flags
 
 common_flags.define_model_flags()
 common_flags.define_tokenizer_flags()
-flags.DEFINE_enum(
-  "head", None, choices.SERVING_HEADS, "What the model does.",
-  required=True,
-)
+flags.define_options(export_options.EXPORT)
+flags.mark_flag_as_required("head")
 flags.DEFINE_string(
   "export_dir", None,
   "Folder of the model; the export becomes its subfolder --version.",
@@ -27,75 +26,6 @@ flags.DEFINE_string(
 flags.DEFINE_integer(
   "version", 1, "Number of the export: TensorFlow Serving takes the highest.",
   lower_bound=0,
-)
-flags.DEFINE_list(
-  "labels", [],
-  "Names of the labels (classification, tagging), in order; by default those "
-  "in --bert_config_file, where our scripts and Hugging Face write them.",
-)
-flags.DEFINE_string(
-  "label_file", None, "The same, in a file with one label a line."
-)
-flags.DEFINE_enum(
-  "output_activation", None, choices.OUTPUT_ACTIVATIONS,
-  "classification: one label, several labels, or one number (regression); by "
-  "default what --bert_config_file says that the model was trained for, or "
-  "softmax.",
-)
-flags.DEFINE_bool(
-  "text_pairs", False,
-  "classification, embedding: two texts, not one; by default what the model "
-  "was trained for, where it says so.",
-)
-flags.DEFINE_enum(
-  "pooling", "pooled", choices.EMBEDDING_POOLINGS,
-  "embedding: the pooler's output, the mean over all tokens, or the last "
-  "state of [CLS].",
-)
-flags.DEFINE_bool(
-  "normalize", False, "embedding: whether to scale vectors to length 1."
-)
-flags.DEFINE_integer(
-  "top_k", 5, "masked_lm: how many fillings of each [MASK].", lower_bound=1
-)
-flags.DEFINE_integer(
-  "doc_stride", None,
-  "classification, span: from one window of a long text to the next, in word "
-  "pieces; by default as in training, or 128 (span) and 0: texts are cut off.",
-  lower_bound=0,
-)
-flags.DEFINE_integer(
-  "max_windows", 0,
-  "classification: at most this many windows of a text; 0: all.",
-  lower_bound=0,
-)
-flags.DEFINE_integer(
-  "max_query_length", 64, "span: longer questions are cut off.", lower_bound=1
-)
-flags.DEFINE_integer(
-  "max_answer_length", 30, "span: longest answer, in word pieces.",
-  lower_bound=1,
-)
-flags.DEFINE_integer(
-  "n_best_size", 20, "span: how many starts and ends of a window are tried.",
-  lower_bound=1,
-)
-flags.DEFINE_bool(
-  "version_2_with_negative", False, "span: whether there may be no answer."
-)
-flags.DEFINE_float(
-  "null_score_diff_threshold", None,
-  "span: there is no answer if its score is more than this above the best "
-  "answer's. Not given: what run_squad.py stored with the model, or 0.0.",
-)
-flags.DEFINE_enum(
-  "tag_words", "punctuation", choices.TAG_WORDS,
-  "tagging: where words end. punctuation is a word of its own, or part of "
-  "what white space separates.",
-)
-flags.DEFINE_enum(
-  "dtype", "float32", choices.SERVING_DTYPES,
-  "Type in which the encoder's matrices are stored and multiplied.",
 )
 flags.DEFINE_string(
   "warmup_file", None,
@@ -138,7 +68,7 @@ def read_warmup_texts(settings, model):
 
 
 def main(_):
-  settings = model_settings.resolve(flags.read_settings())
+  settings = model_settings.resolve(flags.read_settings(check=False))
   if not settings.init_checkpoint:
     raise errors.InputError(
       "pass --init_checkpoint or --model_dir: the weights to export"

@@ -79,6 +79,26 @@ DEFINE_multi_string = _with_rule(flags.DEFINE_multi_string)
 DEFINE_string = _with_rule(flags.DEFINE_string)
 
 
+def define_options(options) -> None:
+  """Defines the flags of a table: serving.export_options.Options."""
+  for option in options:
+    define, values = DEFINE_string, []
+    if option.choices:
+      define, values = DEFINE_enum, [option.choices]
+    elif isinstance(option.default, (bool, list)):
+      define = DEFINE_list if option.default == [] else DEFINE_bool
+    elif option.is_fraction:
+      define = DEFINE_float
+    elif option.lower_bound is not None:
+      define = functools.partial(
+        DEFINE_integer, lower_bound=option.lower_bound
+      )
+    define(
+      option.name, option.default, *values, option.meaning,
+      needs=option.needs, not_with=option.not_with,
+    )
+
+
 def rule(
   names: str, *, needs: str = "", not_with: str = "", why: str = ""
 ) -> None:

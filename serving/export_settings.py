@@ -9,7 +9,7 @@ import modeling
 import tokenization
 from checkpoints import model_folder, model_settings, stored_threshold
 from common import errors, file_io, run_settings
-from serving import models
+from serving import export_options, models
 
 # Which flags of a trained model's script concern the export of each head.
 _TRAINED = {
@@ -40,29 +40,6 @@ _ACTIVATIONS = {
   "multi_label_classification": "sigmoid",
   "regression": "linear",
 }
-
-
-# Looked for in settings that know what the model was trained with.
-RULES = (
-  run_settings.Rule(
-    "labels label_file",
-    "head=classification|head=tagging", "output_activation=linear",
-  ),
-  run_settings.Rule("output_activation", "head=classification"),
-  run_settings.Rule("text_pairs", "head=classification|head=embedding"),
-  run_settings.Rule("pooling normalize", "head=embedding"),
-  run_settings.Rule("top_k", "head=masked_lm"),
-  run_settings.Rule("doc_stride", "head=classification|head=span"),
-  run_settings.Rule("max_windows", "head=classification doc_stride"),
-  run_settings.Rule(
-    "max_query_length max_answer_length n_best_size version_2_with_negative",
-    "head=span",
-  ),
-  run_settings.Rule(
-    "null_score_diff_threshold", "head=span version_2_with_negative"
-  ),
-  run_settings.Rule("tag_words", "head=tagging"),
-)
 
 
 def trained_settings(head: str, config: modeling.BertConfig) -> dict:
@@ -97,7 +74,7 @@ def resolve(
     trained_settings(settings.head, config),
     settings.bert_config_file,
   )
-  run_settings.refuse_ignored(settings, RULES)
+  run_settings.refuse_ignored(settings, export_options.RULES)
   if settings.head == "span":
     settings = settings.replace(
       null_score_diff_threshold=_null_threshold(settings)

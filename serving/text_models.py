@@ -18,31 +18,10 @@ import tensorflow as tf
 
 import modeling
 from checkpoints import model_settings, weight_files
-from common import choices, errors, run_settings
+from common import errors, run_settings
 from features import text_batches
-from serving import answers, export_settings
+from serving import answers, export_options, export_settings
 
-# As the flags of export_saved_model.py.
-DEFAULTS = {
-  "head": None, "bert_config_file": None, "vocab_file": None,
-  "init_checkpoint": None, "max_seq_length": 128, "do_lower_case": True,
-  "labels": [], "label_file": None, "output_activation": None,
-  "text_pairs": False, "pooling": "pooled", "normalize": False, "top_k": 5,
-  "doc_stride": None, "max_windows": 0,
-  "max_query_length": 64, "max_answer_length": 30, "n_best_size": 20,
-  "version_2_with_negative": False, "null_score_diff_threshold": None,
-  "tag_words": "punctuation", "dtype": "float32",
-}
-_CHOICES = {
-  "output_activation": choices.OUTPUT_ACTIVATIONS,
-  "pooling": choices.EMBEDDING_POOLINGS,
-  "tag_words": choices.TAG_WORDS,
-  "dtype": choices.SERVING_DTYPES,
-}
-_MINIMUM = {
-  "max_seq_length": 1, "top_k": 1, "doc_stride": 0, "max_windows": 0,
-  "max_query_length": 1, "max_answer_length": 1, "n_best_size": 1,
-}
 # What a user writes for a model of one text or two an example.
 _FORMS = {1: "strings", 2: "pairs of strings"}
 
@@ -98,8 +77,9 @@ def load(
     "dtype": dtype,
   }
   given = {n: value for n, value in given.items() if value is not None}
-  defaults = run_settings.Settings({**DEFAULTS, "model_dir": None})
-  return TextModel(_settings(defaults, given), batch_size)
+  defaults = {**export_options.DEFAULTS, "model_dir": None}
+  settings = _settings(run_settings.Settings(defaults), given)
+  return TextModel(settings, batch_size)
 
 
 class TextModel:
@@ -310,29 +290,24 @@ def _settings(settings, given):
   Raises:
     InputError: a name or a value that no flag has.
   """
+  known = export_options.DEFAULTS
   for name, value in given.items():
     if name not in settings:
       raise errors.InputError(
-        f"no option is called {name}; there are {', '.join(sorted(DEFAULTS))}"
+        f"no option is called {name}; there are {', '.join(sorted(known))}"
       )
     try:
       _checked(name, value)
     except ValueError as error:
       raise errors.InputError(f"{name}={value!r:.40}: {error}") from error
-  values = {name: settings.get(name) for name in (*DEFAULTS, "model_dir")}
+  values = {name: settings.get(name) for name in (*known, "model_dir")}
   return run_settings.Settings({**values, **given}, given, _checked)
 
 
 def _checked(name, value):
   """Returns the value of an option; raises ValueError if it can be none."""
-  if name in _CHOICES and value not in _CHOICES[name]:
-    raise ValueError(f"expected one of {', '.join(_CHOICES[name])}")
-  # True is an int in Python, and 1 is no bool here.
-  is_number = isinstance(value, int) and not isinstance(value, bool)
-  if name in _MINIMUM and not (is_number and value >= _MINIMUM[name]):
-    raise ValueError(f"expected an integer of at least {_MINIMUM[name]}")
-  if isinstance(DEFAULTS.get(name), bool) and not isinstance(value, bool):
-    raise ValueError("expected True or False")
+  if name in export_options.BY_NAME:
+    export_options.BY_NAME[name].check(value)
   return value
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import runpy
 
+import pytest
 from absl import flags
 
 import test_layout
@@ -20,16 +21,17 @@ def _stop(name, **options):
 
 
 @contextlib.contextmanager
-def defined(verb, monkeypatch):
-  """Has absl's FLAGS hold those of a script alone."""
+def defined(verb):
+  """Has absl's FLAGS hold those of a script alone; gives their names."""
   others = dict(FLAGS)
   FLAGS.clear()
   FLAGS.update(vars(flags.FlagValues()))
   try:
-    with monkeypatch.context() as patch, contextlib.suppress(_Defined):
+    with pytest.MonkeyPatch.context() as patch, contextlib.suppress(_Defined):
       patch.setattr(command, "parse_flags", _stop)
       runpy.run_path(str(test_layout.VERBS[verb]))
-    yield
+    # absl has some of its own.
+    yield {name for name in flags.FLAGS if hasattr(flags.FLAGS[name], "rules")}
   finally:
     FLAGS.clear()
     FLAGS.update(others)

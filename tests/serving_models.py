@@ -13,7 +13,7 @@ import modeling
 import tokenization
 from checkpoints import model_folder, weight_files
 from common import run_settings
-from serving import models, raw_text, text_models
+from serving import export_options, models, raw_text
 from training import input_sequences
 
 FOLDER = pathlib.Path(__file__).parent / "golden" / "pretraining_run" / "model"
@@ -123,4 +123,4 @@ def assert_close(values, expected):
 def export_settings_of(given=()):
   """Returns the run_settings.Settings of flags: a dict of those given."""
   given = dict(given)
-  return run_settings.Settings({**text_models.DEFAULTS, **given}, given)
+  return run_settings.Settings({**export_options.DEFAULTS, **given}, given)

@@ -22,6 +22,7 @@ ORIGINALS = (
 EVALUATION = "do_train save_best=f1", "do_train save_best=f1 eval_steps=1"
 FROZEN = "freeze_layers=1 layerwise_lr_decay=.9 recompute_activations".split()
 TAUGHT = "do_train teacher_checkpoint=t "
+CLASSES = "head=classification "
 OFFICIAL = "task_name=MRPC "
 MODEL_DIR = "model_dir=a "
 ALL = MODEL_DIR + "output_dir=a "
@@ -200,6 +201,25 @@ CASES = {
     ("do_lower_case", "to=tf1", "to=huggingface"),
     ("keep_optimizer_state", "to=huggingface", "to=tf2"),
   ],
+  "export_saved_model": [
+    *((flag, "head=span", CLASSES) for flag in ("labels=a", "label_file=a")),
+    *((flag, CLASSES + "output_activation=linear", "head=tagging")
+      for flag in ("labels=a", "label_file=a")),
+    ("output_activation=sigmoid", "head=tagging", CLASSES),
+    ("text_pairs", "head=span", "head=embedding"),
+    ("pooling=mean", CLASSES, "head=embedding"),
+    ("normalize", CLASSES, "head=embedding"),
+    ("top_k=3", CLASSES, "head=masked_lm"),
+    ("doc_stride=3", "head=tagging", CLASSES),
+    ("max_windows=3", CLASSES, CLASSES + "doc_stride=4"),
+    ("max_windows=3", "head=span doc_stride=4", CLASSES + "doc_stride=4"),
+    *((flag, CLASSES, "head=span") for flag in (
+      "max_query_length=3", "max_answer_length=3", "n_best_size=3",
+      "version_2_with_negative")),
+    ("null_score_diff_threshold=0", "head=span",
+     "head=span version_2_with_negative"),
+    ("tag_words=white_space", "head=span", "head=tagging"),
+  ],
   "serve": [("max_batch_delay_ms=3", "nobatch_requests", "")],
   "reproduce": [
     ("peer_python=a", "", "reference=peer"),
@@ -215,6 +235,8 @@ REQUIRED = {
   "extract_features": "bert_config_file=a vocab_file=a input_file=a",
   "convert_checkpoint": "input=a output=a",
   "serve": "saved_model_dir=a",
+  "export_saved_model":
+    "bert_config_file=a vocab_file=a head=span export_dir=a",
 }
 
 
@@ -235,9 +257,9 @@ def refusing(settings, name):
 
 
 @pytest.mark.parametrize("verb", test_layout.VERBS)
-def test_every_rule_refuses_and_accepts(verb, monkeypatch):
+def test_every_rule_refuses_and_accepts(verb):
   seen = set()
-  with script_flags.defined(verb, monkeypatch):
+  with script_flags.defined(verb):
     for flag, ignored, used in CASES.get(verb, ()):
       name = flag.partition("=")[0]
       found = refusing(read(verb, flag, ignored), name)
@@ -257,8 +279,8 @@ def test_every_rule_refuses_and_accepts(verb, monkeypatch):
 
 
 @pytest.mark.parametrize("verb", test_layout.VERBS)
-def test_numbers_are_finite(verb, monkeypatch):
-  with script_flags.defined(verb, monkeypatch):
+def test_numbers_are_finite(verb):
+  with script_flags.defined(verb):
     numbers = [
       absl_flags.FLAGS[name] for name in absl_flags.FLAGS
       if hasattr(absl_flags.FLAGS[name], "rules")
@@ -279,14 +301,14 @@ def test_numbers_are_finite(verb, monkeypatch):
   "flag", ["adam_beta2=1", "learning_rate=-1", "num_train_epochs=1e300",
            "warmup_proportion=nan", "layerwise_lr_decay=1.1", "seed=1e3"]
 )
-def test_numbers_out_of_range_are_refused(flag, monkeypatch):
-  with script_flags.defined("run_classifier", monkeypatch):
+def test_numbers_out_of_range_are_refused(flag):
+  with script_flags.defined("run_classifier"):
     with pytest.raises(absl_flags.IllegalFlagValueError, match=f"--{flag}: "):
       read("run_classifier", flag)
 
 
-def test_the_help_says_when_a_flag_counts(monkeypatch):
-  with script_flags.defined("run_squad", monkeypatch):
+def test_the_help_says_when_a_flag_counts():
+  with script_flags.defined("run_squad"):
     help_of = {name: absl_flags.FLAGS[name].help for name in absl_flags.FLAGS}
   assert help_of["freeze_layers"].endswith(
     " Needs --do_train. Not with --freeze_encoder. Not with --evaluate_only."
@@ -295,7 +317,7 @@ def test_the_help_says_when_a_flag_counts(monkeypatch):
   assert help_of["predict_file"].endswith(needs)
 
 
-def test_a_command_of_the_original_passes_with_its_training_flags(monkeypatch):
+def test_a_command_of_the_original_passes_with_its_training_flags():
   """Its page on SQuAD 2.0 predicts with --train_file and --do_train=False."""
   command = (
     "vocab_file=a bert_config_file=a init_checkpoint=a do_train=False "
@@ -304,12 +326,12 @@ def test_a_command_of_the_original_passes_with_its_training_flags(monkeypatch):
     "output_dir=a use_tpu=False tpu_name=a version_2_with_negative=True "
     "null_score_diff_threshold=-1.97"
   )
-  with script_flags.defined("run_squad", monkeypatch):
+  with script_flags.defined("run_squad"):
     run_settings.refuse_ignored(read("run_squad", command))
 
 
-def test_a_flag_that_asks_for_nothing_passes(monkeypatch):
-  with script_flags.defined("run_classifier", monkeypatch):
+def test_a_flag_that_asks_for_nothing_passes():
+  with script_flags.defined("run_classifier"):
     for flag in ("nopack_sequences", "save_best=", "optimizer=lamb do_train"):
       run_settings.refuse_ignored(
         read("run_classifier", OFFICIAL + "output_dir=a do_eval", flag)

@@ -5,10 +5,13 @@ new file is found by itself: nothing here needs to be told of it.
 """
 
 import ast
+import functools
 import pathlib
 import re
 
 import pytest
+
+import script_flags
 
 ROOT = pathlib.Path(__file__).parent.parent
 GOLDEN = ROOT / "tests" / "golden"
@@ -87,46 +90,11 @@ def place(path, line):
   return f"{path.relative_to(ROOT)}:{line}"
 
 
-def defined_flags(path):
-  """Returns {flag: line} of the DEFINE_... calls in a file."""
-  flags = {}
-  for call in nodes(path, ast.Call):
-    function = getattr(call.func, "attr", getattr(call.func, "id", ""))
-    if function.startswith("DEFINE_"):
-      name = call.args[0]
-      assert isinstance(name, ast.Constant), (
-        f"{place(path, call.lineno)}: a flag's name is not written out"
-      )
-      flags[name.value] = call.lineno
-  return flags
-
-
+@functools.cache
 def flags_of(verb):
   """Returns the names of all flags of a script, shared groups included."""
-  flags = {"verbose", *defined_flags(VERBS[verb])}
-  for path in NOUNS:
-    if path.stem.endswith("flags"):
-      flags |= flags_of_groups(verb, path)
-  return flags
-
-
-def flags_of_groups(verb, path):
-  """Returns the flags that a script takes from a module of flags."""
-  flags, groups = set(), {}
-  for function in functions(path):
-    lines = range(function.lineno, function.end_lineno + 1)
-    groups[function.name] = {
-      name for name, line in defined_flags(path).items() if line in lines
-    }
-  # A group may call another one.
-  for function in functions(path):
-    for node in ast.walk(function):
-      if isinstance(node, ast.Name) and node.id in groups:
-        groups[function.name] |= groups[node.id]
-  for node in nodes(VERBS[verb], ast.Attribute):
-    if ast.unparse(node.value) == path.stem:
-      flags |= groups.get(node.attr, set())
-  return flags
+  with script_flags.defined(verb) as names:
+    return {"verbose", *names}
 
 
 def test_the_root_shows_the_whole_project():

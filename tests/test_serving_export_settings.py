@@ -5,8 +5,8 @@ import pytest
 import modeling
 import serving_models
 from checkpoints import model_settings
-from common import errors, run_settings
-from serving import export_settings, text_models
+from common import errors
+from serving import export_settings
 
 
 def config(**values):
@@ -87,68 +87,3 @@ def test_defaults_are_those_of_the_scripts():
   assert (settings.max_seq_length, settings.doc_stride) == (128, 0)
   # As far as the model has positions.
   assert resolved(config(), head="classification").max_seq_length == 64
-
-
-# Flags that would be ignored.
-
-SPAN, CLASSES = {"head": "span"}, {"head": "classification"}
-# (what is ignored, next to what, next to what it is not)
-CASES = [
-  ({"labels": ["a"]}, SPAN, CLASSES),
-  ({"label_file": "a"}, {"head": "embedding"}, {"head": "tagging"}),
-  ({"labels": ["a"]}, {**CLASSES, "output_activation": "linear"}, CLASSES),
-  ({"label_file": "a"}, {**CLASSES, "output_activation": "linear"}, CLASSES),
-  ({"output_activation": "sigmoid"}, {"head": "tagging"}, CLASSES),
-  ({"text_pairs": True}, SPAN, {"head": "embedding"}),
-  ({"pooling": "mean"}, CLASSES, {"head": "embedding"}),
-  ({"normalize": True}, CLASSES, {"head": "embedding"}),
-  ({"top_k": 3}, CLASSES, {"head": "masked_lm"}),
-  ({"doc_stride": 3}, {"head": "tagging"}, CLASSES),
-  ({"max_windows": 3}, CLASSES, {**CLASSES, "doc_stride": 4}),
-  ({"max_windows": 3}, {**SPAN, "doc_stride": 4}, {**CLASSES, "doc_stride": 4}),
-  ({"max_query_length": 3}, CLASSES, SPAN),
-  ({"max_answer_length": 3}, CLASSES, SPAN),
-  ({"n_best_size": 3}, CLASSES, SPAN),
-  ({"version_2_with_negative": True}, CLASSES, SPAN),
-  (
-    {"null_score_diff_threshold": 0.0},
-    SPAN,
-    {**SPAN, "version_2_with_negative": True},
-  ),
-  ({"tag_words": "white_space"}, SPAN, {"head": "tagging"}),
-]
-
-
-def check(flags, given):
-  settings = serving_models.export_settings_of(flags)
-  settings = run_settings.Settings(
-    {name: settings.get(name) for name in text_models.DEFAULTS}, given
-  )
-  run_settings.refuse_ignored(settings, export_settings.RULES)
-
-
-@pytest.mark.parametrize("ignored, together, fine", CASES)
-def test_what_would_be_ignored_is_refused(ignored, together, fine):
-  (name,) = ignored
-  with pytest.raises(errors.InputError, match=f"--{name} .*out$"):
-    check({**together, **ignored}, set(ignored))
-  # Not where it counts, was not given, or asks for nothing.
-  check({**fine, **ignored}, set(ignored))
-  check({**together, **ignored}, set())
-  for nothing in (None, False, "", []):
-    check({**together, name: nothing}, set(ignored))
-
-
-def test_every_rule_has_its_case():
-  missing = [
-    (name, rule)
-    for rule in export_settings.RULES
-    for name in rule.names.split()
-    if not any(
-      name in ignored and rule.fault(
-        serving_models.export_settings_of({**together, **ignored})
-      )
-      for ignored, together, _ in CASES
-    )
-  ]
-  assert not missing

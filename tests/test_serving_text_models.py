@@ -11,7 +11,7 @@ import modeling
 import serving_models
 from checkpoints import huggingface, weight_files
 from common import errors
-from serving import text_models
+from serving import export_options, text_models
 from test_docs import ROOT
 from training import input_sequences
 
@@ -147,7 +147,7 @@ def test_defaults_are_those_of_the_flags():
     if text.startswith("`export_saved_model.py`")
   ]
   shown = dict(re.findall(r"^\| `--(\w+)` \| `?([^`|]*?)`? \|", section, re.M))
-  for name, value in text_models.DEFAULTS.items():
+  for name, value in export_options.DEFAULTS.items():
     text = "" if value is None or value == [] else str(value)
     if isinstance(value, bool):
       text = text.lower()
