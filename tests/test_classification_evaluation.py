@@ -8,7 +8,6 @@ import tiny_model
 from classification import classifier, evaluation, input_data, tasks
 from classification.labelled_examples import Example, Split
 
-WORDS = [f"w{number}" for number in range(20)]
 LABELS = ("bad", "good")
 
 
@@ -16,7 +15,10 @@ LABELS = ("bad", "good")
 def task():
   """Seven texts of one to four windows."""
   examples = [
-    Example(f"x{n}", " ".join(WORDS[: 2 * n + 1]), None, LABELS[n % 3 // 2])
+    Example(
+      f"x{n}", " ".join(tiny_model.WORDS[: 2 * n + 1]), None,
+      LABELS[n % 3 // 2],
+    )
     for n in range(7)
   ]
   return tasks.ClassifierTask(
@@ -29,11 +31,9 @@ def task():
 @pytest.fixture(scope="module")
 def data(task, tmp_path_factory):
   folder = tmp_path_factory.mktemp("data")
-  special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-  (folder / "vocab.txt").write_text("\n".join(special + WORDS) + "\n")
   options = input_data.InputOptions(
-    kind="single", labels=LABELS, vocab_file=str(folder / "vocab.txt"),
-    max_seq_length=8, doc_stride=4,
+    kind="single", labels=LABELS, max_seq_length=8, doc_stride=4,
+    vocab_file=tiny_model.write_vocabulary(folder),
   )
   return input_data.prepare_all(str(folder), task.splits, options)
 

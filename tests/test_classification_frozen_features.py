@@ -10,7 +10,6 @@ from classification.labelled_examples import Example
 from common import tfrecord
 from training import evaluation_loop, pipeline
 
-WORDS = [f"w{number}" for number in range(20)]
 SEED = tf.constant([1, 2], tf.int32)
 
 
@@ -18,15 +17,12 @@ SEED = tf.constant([1, 2], tf.int32)
 def data(tmp_path_factory):
   """Records of 9 texts with one to four windows."""
   folder = tmp_path_factory.mktemp("data")
-  vocab_file = folder / "vocab.txt"
-  special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-  vocab_file.write_text("\n".join(special + WORDS) + "\n")
   options = input_data.InputOptions(
-    kind="single", labels=("0", "1"), vocab_file=str(vocab_file),
-    max_seq_length=8, doc_stride=4,
+    kind="single", labels=("0", "1"), max_seq_length=8, doc_stride=4,
+    vocab_file=tiny_model.write_vocabulary(folder),
   )
   examples = [
-    Example(str(n), " ".join(WORDS[: 2 * n]), None, str(n % 2))
+    Example(str(n), " ".join(tiny_model.WORDS[: 2 * n]), None, str(n % 2))
     for n in range(1, 10)
   ]
   return input_data.prepare(

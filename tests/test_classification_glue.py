@@ -1,5 +1,6 @@
 """Tests of the official files: a few lines of each, in their real layout."""
 
+import json
 import pathlib
 import shutil
 
@@ -9,219 +10,14 @@ from classification import glue, labelled_examples
 from common import errors
 
 DATA = pathlib.Path(__file__).parent / "data" / "glue"
-NONE = None
-
-# For each row of the table: every split's (guid, text_a, text_b, label) or,
-# for choices, (guid, text_a, endings, label).
-EXPECTED = {
-  "cola": {
-    "train": [
-      ("train-0", "The kettle sings in the kitchen.", NONE, "1"),
-      ("train-1", "The kettle sings kitchen in.", NONE, "0"),
-      ("train-2", 'Nobody here said "no.', NONE, "1"),
-    ],
-    "dev": [
-      ("dev-0", "Them ate quickly soup the.", NONE, "0"),
-      ("dev-1", "They ate the soup quickly.", NONE, "1"),
-    ],
-    "test": [
-      ("test-1", "Rain fell on the tin roof.", NONE, NONE),
-      ("test-2", "Fell tin roof the on.", NONE, NONE),
-    ],
-  },
-  "sst-2": {
-    "train": [
-      ("train-1", "a warm and clever little film ", NONE, "1"),
-      ("train-2", "two hours that feel like ten ", NONE, "0"),
-      ("train-3", 'funny " on purpose " and otherwise ', NONE, "1"),
-    ],
-    "dev": [
-      ("dev-1", "it never finds its feet ", NONE, "0"),
-      ("dev-2", "the best score of the year ", NONE, "1"),
-    ],
-    "test": [
-      ("test-0", "dull from the first frame", NONE, NONE),
-      ("test-1", "a joy", NONE, NONE),
-    ],
-  },
-  "mrpc": {
-    "train": [
-      ("train-1", "The mayor opened the bridge on Monday .",
-       '" The bridge was opened by the mayor on Monday .', "1"),
-      ("train-2", "Shares rose three percent .",
-       "Shares of the maker fell on Friday .", "0"),
-    ],
-    "dev": [
-      ("dev-1", "The ferry sank at dawn .", "At dawn the ferry sank .", "1")
-    ],
-    "test": [
-      ("test-1", "The court will rule in May .", "A ruling is due in May .",
-       NONE),
-      ("test-2", "Two people were hurt .", "Nobody was hurt .", NONE),
-    ],
-  },
-  "sts-b": {
-    "train": [
-      ("train-0", "A girl feeds a goat.", "A goat is fed by a girl.", 5.0),
-      ("train-1", 'A man plays a "fiddle.', "A cat sleeps.", 0.25),
-    ],
-    "dev": [("dev-0", "A dog runs on grass.", "A dog runs over a field.", 4.2)],
-    "test": [
-      ("test-0", "A boat leaves.", "A ship departs.", NONE),
-      ("test-1", "Snow falls.", "It is hot.", NONE),
-    ],
-  },
-  "qqp": {
-    "train": [
-      ("train-7", "How do I bake rye bread?",
-       "What is a way to bake rye bread?", "1"),
-      ("train-9", '"Which tea is best?\n"', "Which coffee is best?", "0"),
-      ("train-4", "Why is the sea salty?",
-       '"Why do rivers flow?\nAnd where to?"', "0"),
-    ],
-    "dev": [("dev-3", "Can fish hear?", "Do fish have ears?", "1")],
-    "test": [
-      ("test-0", "Who drew this map?", "Who made this map?", NONE),
-      ("test-1", "How far is it?", "", NONE),
-    ],
-  },
-  "mnli": {
-    "train": [
-      ("train-0", "The shop opens at nine.", "The shop is open all night.",
-       "contradiction"),
-      ("train-1", "She bought four apples.", "She bought fruit.", "entailment"),
-    ],
-    "dev_matched": [
-      ("dev_matched-0", "He missed the train.", "He was late for work.",
-       "neutral"),
-    ],
-    "dev_mismatched": [
-      ("dev_mismatched-0", "The lamp is broken.", "The lamp works.",
-       "contradiction"),
-    ],
-    "test_matched": [
-      ("test-0", "It rained all week.", "The week was dry.", NONE),
-      ("test-1", "We met in June.", "We met in summer.", NONE),
-    ],
-    "test_mismatched": [
-      ("test_mismatched-0", "The choir sang.", "Somebody sang.", NONE)
-    ],
-  },
-  "qnli": {
-    "train": [
-      ("train-0", "Who built the mill?", "The mill was built by two brothers.",
-       "entailment"),
-      ("train-1", "When did it burn down?", "The mill stands by the river.",
-       "not_entailment"),
-    ],
-    "dev": [
-      ("dev-0", "What did it grind?", "For a century it ground only rye.",
-       "entailment"),
-    ],
-    "test": [("test-0", "Where is it?", "It stands by the river.", NONE)],
-  },
-  "rte": {
-    "train": [
-      ("train-0", "Anna sold her house in Bern.", "Anna had a house.",
-       "entailment"),
-      ("train-1", "Anna sold her house in Bern.", "Anna lives in Bern.",
-       "not_entailment"),
-    ],
-    "dev": [
-      ("dev-0", "The peak was climbed in 1921.", "Nobody has climbed the peak.",
-       "not_entailment"),
-    ],
-    "test": [
-      ("test-0", "The club has sixty members.", "The club has members.", NONE)
-    ],
-  },
-  "wnli": {
-    "train": [
-      ("train-0", "The cup fell off the shelf because it was crooked.",
-       "The shelf was crooked.", "1"),
-      ("train-1", "The cup fell off the shelf because it was crooked.",
-       "The cup was crooked.", "0"),
-    ],
-    "dev": [
-      ("dev-0", "Tom thanked Jim because he had helped.", "Tom had helped.",
-       "0"),
-    ],
-    "test": [
-      ("test-0", "Tom thanked Jim because he had helped.", "Jim had helped.",
-       NONE),
-    ],
-  },
-  "ax": {
-    "test": [
-      ("test-0", "No bird sang.", "A bird sang.", NONE),
-      ("test-1", "A bird sang.", "No bird sang.", NONE),
-    ],
-  },
-  "xnli": {
-    "train": [
-      ("train-1", "商店 九点 开门 。", "商店 整夜 开门 。", "contradiction"),
-      ("train-2", "她 买 了 苹果 。", "她 买 了 水果 。", "entailment"),
-    ],
-    "dev": [
-      ("dev-2", "他 来晚 了 。", "他 累 了 。", "neutral"),
-      ("dev-4", "雨 下 了 一 周 。", "下 雨 了 。", "entailment"),
-    ],
-    "test": [("test-1", "灯 坏 了 。", "灯 亮 着 。", "contradiction")],
-  },
-  "paws-x": {
-    "train": [
-      ("train-1", "Ann met Bea in Rome .", "Bea met Ann in Rome .", "1"),
-      ("train-2", "Ann taught Bea .", "Bea taught Ann .", "0"),
-    ],
-    "dev": [
-      ("dev-1", "Old Bern lies west of Thun .", "Thun lies west of old Bern .",
-       "0"),
-    ],
-    "test": [
-      ("test-1", "She came from Oslo to Turku .",
-       "From Oslo she came to Turku .", "1"),
-    ],
-  },
-  "imdb": {
-    "train": [
-      ("train-neg-0_2", "I wanted my evening back.<br /><br />Avoid.", NONE,
-       "neg"),
-      ("train-pos-0_9", "It grows on you, slowly.", NONE, "pos"),
-      ("train-pos-2_10", 'Loved "every" minute of it.', NONE, "pos"),
-      ("train-neg-10_1", "Flat, loud and long.", NONE, "neg"),
-    ],
-    "test": [
-      ("test-neg-0_3", "Not for me.", NONE, "neg"),
-      ("test-pos-0_8", "For me, and for you.", NONE, "pos"),
-    ],
-  },
-  "swag": {
-    "train": [
-      ("train-1", "A cook lifts the lid.",
-       ("She tastes, then salts the soup.", "She swims ashore.",
-        "She reads the mast.", "She sings to the key."), "0"),
-      ("train-2", 'The boy said "go".',
-       ("He eats the gate.", "He drops the flag.", "He is a lake.",
-        "He rains."), "1"),
-    ],
-    "dev": [
-      ("dev-1", "Two dogs wait.",
-       ("They drive off.", "They knit.", "They wag their tails.",
-        "They vote."), "2"),
-    ],
-    "test": [
-      ("test-1", "A man opens a door.",
-       ("He melts.", "He walks in.", "He boils.", "He is paper."), NONE),
-    ],
-  },
-}
+# For each row of the table: every split's [guid, text_a, text_b, label] or,
+# for choices, [guid, text_a, endings, label].
+EXPECTED = json.loads((DATA.parent / "glue.json").read_text(encoding="utf-8"))
 
 
 def short(example):
-  return (
-    example.guid, example.text_a, example.endings or example.text_b,
-    example.label,
-  )
+  guid, text_a, text_b, label, endings, _ = example
+  return [guid, text_a, list(endings) or text_b, label]
 
 
 def test_every_row_of_the_table_has_its_files_and_every_split_is_expected():
@@ -306,7 +102,7 @@ def test_an_unknown_task_is_refused_with_those_there_are():
 def test_xnli_and_paws_x_are_read_in_another_language():
   xnli, paws_x = glue.find("xnli"), glue.find("paws-x")
   (example,) = glue.read(xnli, str(DATA / "xnli"), "dev", language="de")
-  assert short(example) == ("dev-1", "Er kam spät.", "Er war müde.", "neutral")
+  assert short(example) == ["dev-1", "Er kam spät.", "Er war müde.", "neutral"]
   (example,) = glue.read(xnli, str(DATA / "xnli"), "train", language="de")
   assert example.label == "neutral"
   folder = str(DATA / "paws-x" / "x-final")
@@ -462,7 +258,7 @@ def test_what_is_missing_is_said(tmp_path, name, said):
 def test_a_test_file_with_labels_is_read_with_them(tmp_path):
   (tmp_path / "test.tsv").write_text("sentence\tlabel\na joy\t1\n")
   (example,) = glue.read(glue.find("sst-2"), str(tmp_path), "test")
-  assert short(example) == ("test-1", "a joy", None, "1")
+  assert short(example) == ["test-1", "a joy", None, "1"]
 
 
 # Folders.

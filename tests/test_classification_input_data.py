@@ -5,6 +5,7 @@ import pathlib
 import pytest
 import tensorflow as tf
 
+import tiny_model
 from classification import input_data
 from classification.input_data import InputOptions
 from classification.labelled_examples import Example
@@ -12,16 +13,14 @@ from common import errors, tfrecord
 from training import input_sequences, pipeline
 
 WORDS = "a b c d e f g h i j k l m n o p q r s t u v w x y z".split()
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 CLS, SEP, A = 2, 3, 5
 LETTERS = " ".join(WORDS)
 
 
 @pytest.fixture(scope="module")
 def vocab_file(tmp_path_factory):
-  path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
-  path.write_text("\n".join(SPECIAL + WORDS) + "\n")
-  return str(path)
+  folder = tmp_path_factory.mktemp("vocabulary")
+  return tiny_model.write_vocabulary(folder, WORDS)
 
 
 def ids(text):
@@ -207,9 +206,8 @@ def test_records_are_made_again_only_when_something_differs(
   assert made_anew([examples[0]._replace(label="no")])
   assert made_anew(examples, max_seq_length=10)
   assert made_anew(examples, do_lower_case=False)
-  pathlib.Path(vocab_file).write_text(
-    "\n".join(SPECIAL + WORDS + ["new"]) + "\n"
-  )
+  folder = pathlib.Path(vocab_file).parent
+  tiny_model.write_vocabulary(folder, [*WORDS, "new"])
   assert made_anew(examples, do_lower_case=False)
 
 

@@ -18,11 +18,7 @@ LABELS = {"single": ("no", "yes"), "multi_label": ("a", "b"),
 
 @pytest.fixture(scope="module")
 def vocab_file(tmp_path_factory):
-  path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
-  words = [f"w{number}" for number in range(20)]
-  special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-  path.write_text("\n".join(special + words) + "\n")
-  return str(path)
+  return tiny_model.write_vocabulary(tmp_path_factory.mktemp("vocabulary"))
 
 
 @functools.cache

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+import tiny_model
 from classification import (
   dataset,
   evaluation,
@@ -125,10 +126,9 @@ class Counting:
 
 @pytest.fixture
 def options(tmp_path):
-  (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\na\nb\n")
   return input_data.InputOptions(
-    kind="single", labels=("x", "y"), vocab_file=str(tmp_path / "vocab.txt"),
-    max_seq_length=8,
+    kind="single", labels=("x", "y"), max_seq_length=8,
+    vocab_file=tiny_model.write_vocabulary(tmp_path, ["a", "b"]),
   )
 
 

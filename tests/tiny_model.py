@@ -19,6 +19,16 @@ TINY = dict(
 )
 
 
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+WORDS = [f"w{number}" for number in range(20)]
+
+
+def write_vocabulary(folder, words=WORDS):
+  """Writes vocab.txt; returns its path."""
+  (folder / "vocab.txt").write_text("\n".join([*SPECIAL, *words]) + "\n")
+  return str(folder / "vocab.txt")
+
+
 def tiny(**changes):
   return modeling.BertConfig(**{**TINY, **changes})
 
