@@ -2,19 +2,19 @@
 
 FullTokenizer is BasicTokenizer (clean the text, lower-case it and strip its
 accents if asked, split at white space and punctuation) followed by
-WordpieceTokenizer (longest match first). Needs only the standard library.
+WordpieceTokenizer (longest match first). Needs no TensorFlow.
 
 Speed: words recur in any text, so the result of each chunk between two spaces
 is cached. The cache is bounded (see `_Cache`) and changes no result, because
 U+0020 separates words at every stage, whatever its neighbours are.
 """
 
-import io
 import itertools
 import re
 import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
 
-from common import errors
+from common import errors, file_io
 
 # A released folder's name says whether its model lower-cases, as in
 # "/data/wwm_cased_L-24_H-1024_A-16/bert_model.ckpt".
@@ -59,13 +59,12 @@ class UnknownTokenError(errors.InputError, KeyError):
   __str__ = Exception.__str__  # That of KeyError puts quotes around it.
 
 
-def validate_case_matches_checkpoint(do_lower_case, init_checkpoint):
+def validate_case_matches_checkpoint(
+  do_lower_case: bool, init_checkpoint: str | None
+) -> None:
   """Refuses a released model with the wrong `do_lower_case`.
 
-  Args:
-    do_lower_case: whether the text will be lower-cased.
-    init_checkpoint: path of the weights to start from, or None.
-      As in the original: only "<released folder>/bert_model.ckpt..." tells.
+  As in the original: only "<released folder>/bert_model.ckpt..." tells.
 
   Raises:
     InputError: the folder is of a cased model and the text would be
@@ -90,7 +89,7 @@ def validate_case_matches_checkpoint(do_lower_case, init_checkpoint):
   )
 
 
-def convert_to_unicode(text):
+def convert_to_unicode(text: str | bytes) -> str:
   """Returns `text` as str; bytes are UTF-8, of which invalid ones are dropped.
 
   Raises:
@@ -103,7 +102,7 @@ def convert_to_unicode(text):
   raise ValueError(f"text must be str or bytes, not {type(text).__name__}")
 
 
-def printable_text(text):
+def printable_text(text: str | bytes) -> str:
   """Returns `text` as str, to print it; accepts what `convert_to_unicode` does.
 
   As in the original: there it differs from `convert_to_unicode` only in
@@ -112,72 +111,24 @@ def printable_text(text):
   return convert_to_unicode(text)
 
 
-def load_vocab(vocab_file):
-  r"""Reads a vocabulary: one token a line, its id the line's number from 0.
+def load_vocab(vocab_file: str) -> dict[str, int]:
+  r"""Returns token -> id of a file with a token a line: its number from 0.
 
   As in the original: lines end at "\n" alone and are stripped of white
-  space, and a repeated token has the id of its last line. Unlike the original:
-  a "\r" inside a line stays, see file_io.read_lines.
-
-  Args:
-    vocab_file: path; one with "://" (gs://...) is read through TensorFlow.
-
-  Returns:
-    A dict of token -> id.
+  space, an empty line takes an id too, and a repeated token has the id of its
+  last line. Unlike the original: a "\r" inside a line stays, see
+  file_io.read_lines.
 
   Raises:
     InputError: the file is missing, or a line is not UTF-8.
   """
-  vocab = {}
-  for index, line in enumerate(_read_lines(vocab_file)):
-    try:
-      # An empty line takes an id too, so that the ids after it stay right.
-      vocab[line.decode("utf-8").strip()] = index
-    except UnicodeDecodeError as error:
-      raise errors.InputError(
-        f"{vocab_file}:{index + 1}: not UTF-8 (byte 0x"
-        f"{line[error.start]:02x}); a vocabulary is UTF-8 text with one token "
-        "a line"
-      ) from error
-  return vocab
+  return {
+    line.strip(): number - 1 for number, line in file_io.read_lines(vocab_file)
+  }
 
 
-def _read_lines(path):
-  """Returns the lines of a file as bytes."""
-  if "://" in path:
-    return _read_remote_lines(path)
-  try:
-    with open(path, "rb") as stream:
-      return stream.readlines()
-  except FileNotFoundError as error:
-    raise errors.InputError(f"no such vocabulary file: {path}") from error
-
-
-def _read_remote_lines(path):
-  # Imported here, so that local files need no TensorFlow.
-  try:
-    import tensorflow as tf
-  except ImportError as error:
-    raise errors.InputError(
-      f"reading {path} needs TensorFlow; install it or copy the file here"
-    ) from error
-  try:
-    with tf.io.gfile.GFile(path, "rb") as stream:
-      # Its own readlines would drop every "\r".
-      return io.BytesIO(stream.read()).readlines()
-  except tf.errors.OpError as error:
-    raise errors.InputError(f"cannot read {path}: {error.message}") from error
-
-
-def convert_by_vocab(vocab, items):
-  """Looks tokens or ids up.
-
-  Args:
-    vocab: mapping of token -> id, or of id -> token.
-    items: the tokens or ids.
-
-  Returns:
-    A list with the entry of every item.
+def convert_by_vocab(vocab: Mapping, items: Iterable) -> list:
+  """Returns the entries of tokens or ids, the keys of `vocab`.
 
   Raises:
     UnknownTokenError: an item is not in `vocab` (it is named).
@@ -191,17 +142,21 @@ def convert_by_vocab(vocab, items):
     ) from error
 
 
-def convert_tokens_to_ids(vocab, tokens):
+def convert_tokens_to_ids(
+  vocab: Mapping[str, int], tokens: Iterable[str]
+) -> list[int]:
   """Returns the ids of `tokens`, as `convert_by_vocab` does."""
   return convert_by_vocab(vocab, tokens)
 
 
-def convert_ids_to_tokens(inv_vocab, ids):
+def convert_ids_to_tokens(
+  inv_vocab: Mapping[int, str], ids: Iterable[int]
+) -> list[str]:
   """Returns the tokens of `ids`, as `convert_by_vocab` does."""
   return convert_by_vocab(inv_vocab, ids)
 
 
-def whitespace_tokenize(text):
+def whitespace_tokenize(text: str) -> list[str]:
   """Splits at white space as `str.split` knows it (U+2028 and U+2029 too)."""
   return text.split()
 
@@ -220,7 +175,7 @@ class FullTokenizer:
 
   unk_token = "[UNK]"
 
-  def __init__(self, vocab_file, do_lower_case=True):
+  def __init__(self, vocab_file: str, do_lower_case: bool = True):
     """Reads the vocabulary; raises InputError as `load_vocab`, or if empty."""
     self.vocab_file = vocab_file
     self.do_lower_case = do_lower_case
@@ -238,15 +193,15 @@ class FullTokenizer:
     self._chunk_ids = _Cache(self._ids_of_chunk)
     self._word_ids = _Cache(self._ids_of_word)
 
-  def tokenize(self, text):
-    """Returns the word pieces of `text` (str, or bytes of UTF-8), a list.
+  def tokenize(self, text: str | bytes) -> list[str]:
+    """Returns the word pieces of `text`; bytes are UTF-8.
 
     As in the original: special tokens get no special treatment, "[MASK]"
     gives "[", "mask", "]".
     """
     return _for_each_chunk(self._chunk_tokens, text)
 
-  def encode(self, text):
+  def encode(self, text: str | bytes) -> list[int]:
     """Returns `convert_tokens_to_ids(tokenize(text))`, faster.
 
     Raises:
@@ -254,11 +209,11 @@ class FullTokenizer:
     """
     return _for_each_chunk(self._chunk_ids, text)
 
-  def convert_tokens_to_ids(self, tokens):
+  def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int]:
     """Returns the ids; raises UnknownTokenError for a token without one."""
     return self._convert(self.vocab, tokens)
 
-  def convert_ids_to_tokens(self, ids):
+  def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
     """Returns the tokens; raises UnknownTokenError for an id without one."""
     return self._convert(self.inv_vocab, ids)
 
@@ -284,12 +239,12 @@ class FullTokenizer:
 class BasicTokenizer:
   """Splits text at white space, punctuation and Han characters."""
 
-  def __init__(self, do_lower_case=True):
+  def __init__(self, do_lower_case: bool = True):
     """With `do_lower_case` words are lower-cased and lose their accents."""
     self.do_lower_case = do_lower_case
 
-  def tokenize(self, text):
-    """Returns the words of `text` (str, or bytes of UTF-8), a list of str."""
+  def tokenize(self, text: str | bytes) -> list[str]:
+    """Returns the words of `text`; bytes are UTF-8."""
     text = convert_to_unicode(text)
     # Most text. Nothing in it is an accent, a control character or white space
     # other than U+0020, so one regular expression does it all.
@@ -311,11 +266,16 @@ class WordpieceTokenizer:
   "seashells" -> ["sea", "##shell", "##s"]
   """
 
-  def __init__(self, vocab, unk_token="[UNK]", max_input_chars_per_word=200):
+  def __init__(
+    self,
+    vocab: dict[str, int],
+    unk_token: str = "[UNK]",
+    max_input_chars_per_word: int = 200,
+  ):
     """Makes a tokenizer.
 
     Args:
-      vocab: the pieces, a dict of token -> id, not to be changed.
+      vocab: the pieces, not to be changed.
       unk_token: token of a word that cannot be cut into pieces.
       max_input_chars_per_word: a longer word is unknown too.
         As in the original: counted after cleaning and accent stripping.
@@ -334,16 +294,16 @@ class WordpieceTokenizer:
     self._longest_piece = max(map(len, vocab), default=0)
     self._pieces_of = _Cache(self.longest_matches)
 
-  def tokenize(self, text):
+  def tokenize(self, text: str | bytes) -> list[str]:
     """Returns the pieces of a word or of words separated by white space."""
     return self.tokenize_words(whitespace_tokenize(convert_to_unicode(text)))
 
-  def tokenize_words(self, words):
-    """Returns the pieces of `words` (strings without white space), a list."""
+  def tokenize_words(self, words: Sequence[str]) -> list[str]:
+    """Returns the pieces of words, which have no white space in them."""
     return _chain(self._pieces_of, words)
 
-  def longest_matches(self, word):
-    """Returns the pieces of one word (no white space in it), a tuple."""
+  def longest_matches(self, word: str) -> tuple[str, ...]:
+    """Returns the pieces of one word, which has no white space in it."""
     if len(word) > self.max_input_chars_per_word:
       return (self.unk_token,)
     pieces = []

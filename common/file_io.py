@@ -34,8 +34,12 @@ _TEMPORARY = re.compile(
 
 def _gfile():
   """Returns tf.io.gfile."""
-  import tensorflow as tf
-
+  try:
+    import tensorflow as tf
+  except ImportError as error:
+    raise errors.InputError(
+      "a path with :// needs TensorFlow; install it or copy the file here"
+    ) from error
   return tf.io.gfile
 
 

@@ -195,7 +195,7 @@ def test_shards_are_finished_by_the_next_run_and_verified(small, tmp_path):
     ({"input_file": f"{INPUTS}/bad_utf8.txt"}, "bad_utf8.txt:2: not UTF-8"),
     ({"input_file": "/nowhere/*.txt"}, "no file matches '/nowhere/*.txt'"),
     ({"input_file": "{folder}/blank.txt"}, "no sentence in it"),
-    ({"vocab_file": "{folder}/none.txt"}, "no such vocabulary file"),
+    ({"vocab_file": "{folder}/none.txt"}, "no such file"),
     ({"vocab_file": "{folder}/blank.txt"}, "blank.txt: no token in it"),
     ({"output_file": "{folder}/blank.txt/a"}, "blank.txt is not a folder"),
     ({"output_file": "a,a"}, "or the same twice"),

@@ -183,7 +183,7 @@ def test_pictures_of_chosen_lines(tmp_path):
          "pass numbers from -3 to 2"),
     ({"layers": "last"}, "'last' is no layer of this model"),
     ({"layers": ""}, "--layers=: '' is no layer of this model"),
-    ({"similarity": True}, "--similarity needs --output_file"),
+    ({"similarity": True}, "--similarity needs --pooling"),
     ({"pooling": "mean", "layers": "-1"}, "--layers has no effect wi"),
     ({"pooling": "last_four_concat"}, "needs four layers, but the model has 3"),
     ({"pooling": "mean", "similarity": True},

@@ -328,7 +328,7 @@ def test_last_line_may_lack_its_line_feed(tmp_path):
 
 def test_missing_vocabulary(tmp_path):
   path = str(tmp_path / "none.txt")
-  with pytest.raises(errors.InputError, match="no such .* file: .*none.txt"):
+  with pytest.raises(errors.InputError, match="no such file: .*none.txt"):
     tokenization.FullTokenizer(path)
 
 
@@ -352,7 +352,7 @@ def test_vocabulary_that_is_not_utf8(tmp_path):
 def test_vocabulary_with_a_scheme_is_read_by_tensorflow(vocab_file):
   path = "file://" + vocab_file(["a", "b"])
   assert tokenization.load_vocab(path) == {"a": 0, "b": 1}
-  with pytest.raises(errors.InputError, match="cannot read .*none"):
+  with pytest.raises(errors.InputError, match="no such file: .*none"):
     tokenization.load_vocab(path + "none")
 
 
