@@ -8,14 +8,20 @@ import os
 import textwrap
 
 import numpy as np
+import numpy.typing as npt
 
 from common import errors, file_io
 
 _LEGEND_WIDTH = 90  # Characters of a text.
 _PASSES = 10
 
+# (T tokens, their vectors [T, H])
+Sentences = list[tuple[list[str], np.ndarray]]
 
-def principal_components(vectors, count=2):
+
+def principal_components(
+  vectors: npt.ArrayLike, count: int = 2
+) -> tuple[np.ndarray, np.ndarray]:
   """Projects vectors on the directions in which they vary most (PCA).
 
   The sign of each direction is such that its largest entry is positive, so
@@ -45,7 +51,7 @@ def principal_components(vectors, count=2):
   return points, shares
 
 
-def check_available():
+def check_available() -> None:
   """Raises InputError if matplotlib is not installed."""
   _pyplot()
 
@@ -63,13 +69,12 @@ def _pyplot():
   return pyplot
 
 
-def save_plot(path, sentences, title):
+def save_plot(path: str, sentences: Sentences, title: str) -> None:
   """Draws the tokens of some texts as points with their names.
 
   Args:
     path: a name that ends in .png, .svg or .pdf; written whole or not at all.
-    sentences: list of (tokens, vectors): T strings and [T, H]; each gets a
-      colour, which the legend explains.
+    sentences: each gets a colour, which the legend explains.
     title: text above the plot.
 
   Raises:
@@ -89,13 +94,8 @@ def save_plot(path, sentences, title):
     pyplot.close(figure)
 
 
-def draw(pyplot, sentences, title):
-  """Returns the matplotlib figure that `save_plot` saves.
-
-  Args:
-    pyplot: the module.
-    sentences, title: see `save_plot`.
-  """
+def draw(pyplot, sentences: Sentences, title: str):
+  """Returns the figure that `save_plot` saves; pyplot is matplotlib's."""
   points, shares = principal_components(
     # Of all texts together: their points are to be compared.
     np.concatenate([vectors for _, vectors in sentences])

@@ -1,8 +1,10 @@
 """Hidden states of a text's tokens -> one vector for the text; cosines."""
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
+import modeling
 from common import choices
 
 POOLINGS = choices.SENTENCE_POOLINGS
@@ -10,7 +12,9 @@ POOLINGS = choices.SENTENCE_POOLINGS
 FROM_FIRST_TOKEN = ("cls", "pooled")
 
 
-def pool(kind, output, input_mask):
+def pool(
+  kind: str, output: modeling.BertOutput, input_mask: tf.Tensor
+) -> tf.Tensor:
   """Makes one vector of each sequence.
 
   Args:
@@ -19,7 +23,7 @@ def pool(kind, output, input_mask):
       dense tanh layer on [CLS] that next-sentence prediction has trained.
       "last_four_concat": the means of the last four layers side by side, the
       last layer first.
-    output: modeling.BertOutput, its states [B, T, H].
+    output: its states are [B, T, H].
     input_mask: integers [B, T].
 
   Returns:
@@ -53,7 +57,7 @@ def _max(states, input_mask):
   return tf.reduce_max(tf.where(is_token, states, states.dtype.min), axis=1)
 
 
-def cosines(a, b):
+def cosines(a: npt.ArrayLike, b: npt.ArrayLike) -> np.ndarray:
   """Returns float64 [N], the cosine between each row of a and b [N, D].
 
   A vector of zeros has the cosine 0 with any other.

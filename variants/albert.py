@@ -25,7 +25,7 @@ _LAYER_NAMES = {
 MAPPING = "embedding_hidden_mapping_in"
 
 
-def tf1_name(name):
+def tf1_name(name: str) -> str:
   """Returns ALBERT's name of a variable of BERT, whose layer is its group."""
   match = re.search(r"/encoder/layer_(\d+)/", name)
   if not match:

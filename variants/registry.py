@@ -16,13 +16,13 @@ _CLASSES = {
 }
 
 
-def name_of(config):
-  """Returns the name of a modeling.BertConfig's variant, such as "bert"."""
+def name_of(config: modeling.BertConfig) -> str:
+  """Returns the name of a configuration's variant, such as "bert"."""
   # A key that BertConfig does not know is an attribute, see from_dict.
   return getattr(config, "variant", "bert")
 
 
-def encoder_class(config):
+def encoder_class(config: modeling.BertConfig) -> type[modeling.BertModel]:
   """Returns modeling.BertModel or its subclass for a configuration.
 
   Raises:
@@ -37,12 +37,14 @@ def encoder_class(config):
   return _CLASSES[name]
 
 
-def make_encoder(config, **options):
+def make_encoder(
+  config: modeling.BertConfig, **options
+) -> modeling.BertModel:
   """Makes the encoder of a configuration; options as of modeling.BertModel."""
   return encoder_class(config)(config, **options)
 
 
-def check_next_sentence(config, is_used):
+def check_next_sentence(config: modeling.BertConfig, is_used: bool) -> None:
   """Raises InputError if pairs are to be learned and the model has no head."""
   # DistilBERT was trained without next sentences, so it has no such head.
   if is_used and not getattr(
@@ -54,13 +56,10 @@ def check_next_sentence(config, is_used):
     )
 
 
-def check_layer_rates(config, freeze_layers, layerwise_lr_decay):
-  """Raises InputError if layers that share weights are to differ in training.
-
-  Args:
-    config: modeling.BertConfig.
-    freeze_layers, layerwise_lr_decay: as of the flags.
-  """
+def check_layer_rates(
+  config: modeling.BertConfig, freeze_layers: int, layerwise_lr_decay: float
+) -> None:
+  """Raises InputError if layers that share weights are to differ."""
   # Of all layers the last one's rate would be taken, see optimization.layer_of.
   shares = getattr(encoder_class(config), "shares_layers", False)
   if shares and (freeze_layers or layerwise_lr_decay != 1):
@@ -71,6 +70,8 @@ def check_layer_rates(config, freeze_layers, layerwise_lr_decay):
     )
 
 
-def shapes(config, scope="bert"):
+def shapes(
+  config: modeling.BertConfig, scope: str = "bert"
+) -> dict[str, tuple[int, ...]]:
   """Returns {name: shape} of the encoder's variables, in their order."""
   return encoder_class(config).shapes(config, scope)

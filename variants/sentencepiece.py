@@ -16,6 +16,7 @@ characters, where SentencePiece's 32-bit sums round.)
 import functools
 import itertools
 import unicodedata
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -39,7 +40,7 @@ class SentencePieceTokenizer(tokenization.FullTokenizer):
 
   unk_token = "<unk>"
 
-  def __init__(self, vocab_file, do_lower_case=True):
+  def __init__(self, vocab_file: str, do_lower_case: bool = True):
     """Reads the model.
 
     Raises:
@@ -60,23 +61,22 @@ class SentencePieceTokenizer(tokenization.FullTokenizer):
     # Worker processes read the model themselves.
     return SentencePieceTokenizer, (self.vocab_file, self.do_lower_case)
 
-  def tokenize(self, text):
-    """Returns the pieces of `text` (str, or bytes of UTF-8), a list.
+  def tokenize(self, text: str | bytes) -> list[str]:
+    """Returns the pieces of `text`; bytes are UTF-8.
 
     What no piece covers is "<unk>". Special tokens get no special treatment,
     as in BERT's tokenizer.
     """
     return self.convert_ids_to_tokens(self.encode(text))
 
-  def encode(self, text):
+  def encode(self, text: str | bytes) -> list[int]:
     """Returns `convert_tokens_to_ids(tokenize(text))`, faster."""
     return self.encode_lines([text])[0]
 
-  def encode_lines(self, lines):
+  def encode_lines(
+    self, lines: list[str | bytes]
+  ) -> tuple[list[int], list[int], None]:
     """Encodes many lines, whose new words are cut together.
-
-    Args:
-      lines: list of str.
 
     Returns:
       (ids of all lines one after another, number of ids of each line, None),
@@ -97,20 +97,21 @@ class SentencePieceTokenizer(tokenization.FullTokenizer):
     lengths = [sum(len(self._known[word]) for word in line) for line in words]
     return ids, lengths, None
 
-  def word_text(self, word):
+  def word_text(self, word: str) -> str:
     """Returns a word as its pieces spell it, unknown characters included."""
     pieces = self._spelling.tokenize(_encoded(self._clean(word))).numpy()
     return joined_pieces([piece.decode("utf-8") for piece in pieces])
 
-  def find_answer(self, tokens, answer_text):
+  def find_answer(
+    self, tokens: list[str], answer_text: str
+  ) -> tuple[int, ...] | None:
     """Returns the first and last of the pieces that an answer is in, or None.
 
     "(1907-1988)." is ▁( 1907 - 1988 ) . and the answer "1907" alone is ▁1907:
     so the characters are compared, and pieces that hold any of them count.
 
     Args:
-      tokens: list of str, the pieces of the words that hold the answer.
-      answer_text: str.
+      tokens: the pieces of the words that hold the answer.
     """
     answer = "".join(self.tokenize(answer_text)).removeprefix(WORD_START)
     start = "".join(tokens).find(answer) if answer else -1
@@ -174,12 +175,12 @@ class SentencePieceTokenizer(tokenization.FullTokenizer):
     return self.vocab.get(piece, self.vocab[self.unk_token])
 
 
-def joined_pieces(pieces):
+def joined_pieces(pieces: Iterable[str]) -> str:
   """Returns the text of pieces: ["▁sm", "ith", "'"] -> "smith'"."""
   return " ".join("".join(pieces).replace(WORD_START, " ").split())
 
 
-def starts_word(piece):
+def starts_word(piece: str) -> bool:
   """Whether a piece begins a word for whole-word masking.
 
   As in the code of ALBERT's authors: only a piece of English letters and ASCII

@@ -3,18 +3,22 @@
 A file called *.model is a SentencePiece model, any other a list of tokens.
 """
 
+from collections.abc import Callable
+
 import tokenization
 from variants import sentencepiece
 
 LIST, SENTENCEPIECE = "vocab.txt", "spiece.model"
 
 
-def is_sentencepiece(vocab_file):
+def is_sentencepiece(vocab_file: str) -> bool:
   """Whether a file is a SentencePiece model, by its name."""
   return vocab_file.endswith(".model")
 
 
-def make_tokenizer(vocab_file, *, do_lower_case=True):
+def make_tokenizer(
+  vocab_file: str, *, do_lower_case: bool = True
+) -> tokenization.FullTokenizer:
   """Returns the tokenization.FullTokenizer of a vocabulary, or its relative.
 
   Raises:
@@ -25,21 +29,20 @@ def make_tokenizer(vocab_file, *, do_lower_case=True):
   return tokenization.FullTokenizer(vocab_file, do_lower_case=do_lower_case)
 
 
-def load_vocab(vocab_file):
-  """Returns a dict of token -> id; raises InputError as `make_tokenizer`."""
+def load_vocab(vocab_file: str) -> dict[str, int]:
+  """Returns token -> id; raises InputError as `make_tokenizer`."""
   return make_tokenizer(vocab_file).vocab
 
 
-def unknown_id(vocab):
-  """Returns the id of the unknown token in a dict of token -> id, or None."""
+def unknown_id(vocab: dict[str, int]) -> int | None:
+  """Returns the id of the unknown token."""
   return vocab.get("[UNK]", vocab.get("<unk>"))
 
 
-def continues_word(vocab):
+def continues_word(vocab: dict[str, int]) -> Callable[[str], bool]:
   """Returns a function: token -> whether it continues a word.
 
-  Args:
-    vocab: dict of token -> id; one with "<unk>" is SentencePiece's.
+  A vocabulary with "<unk>" is SentencePiece's.
   """
   if "<unk>" in vocab and "[UNK]" not in vocab:
     return lambda token: not sentencepiece.starts_word(token)
