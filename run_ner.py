@@ -146,12 +146,9 @@ def task_on(features):
 def make_model(settings, run, features):
   """Returns the taggers.TaggingModel of the flags."""
   return taggers.TaggingModel(
-    run.config,
-    len(run.labels),
-    features=features,
-    bilstm_size=settings.bilstm_size,
-    stored_features=settings.feature_layers,
-    **setup.model_options(settings, run.strategy),
+    run.config, len(run.labels), features=features,
+    bilstm_size=settings.bilstm_size, stored_features=settings.feature_layers,
+    **setup.model_options(settings, run.strategy)
   )
 
 
@@ -159,13 +156,9 @@ def store_states(settings, model, run):
   """Returns data whose records hold what the frozen encoder gives."""
   return {
     name: encoder_states.ensure(
-      os.path.join(settings.output_dir, f"{name}.states.tf_record"),
-      model,
-      data,
-      settings.feature_layers,
-      strategy=run.strategy,
-      batch_size=settings.eval_batch_size,
-      trim=run.trim,
+      os.path.join(settings.output_dir, f"{name}.states.tf_record"), model,
+      data, settings.feature_layers, strategy=run.strategy,
+      batch_size=settings.eval_batch_size, trim=run.trim
     )
     for name, data in run.data.items()
   }

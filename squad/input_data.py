@@ -59,11 +59,8 @@ def record_features(max_seq_length: int, *, training: bool) -> dict:
 
 
 def make_batch(
-  windows: list,
-  tokenizer: tokenization.FullTokenizer,
-  max_seq_length: int,
-  *,
-  training: bool = False,
+  windows: list, tokenizer: tokenization.FullTokenizer, max_seq_length: int, *,
+  training: bool = False
 ) -> dict[str, np.ndarray]:
   """Returns the features of B dataset.Windows, int32 by name.
 
@@ -73,10 +70,8 @@ def make_batch(
   cls_id, sep_id = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
   inputs = input_sequences.build_batch(
     [window.question_ids for window in windows],
-    [window.ids for window in windows],
-    max_seq_length=max_seq_length,
-    cls_id=cls_id,
-    sep_id=sep_id,
+    [window.ids for window in windows], max_seq_length=max_seq_length,
+    cls_id=cls_id, sep_id=sep_id
   )
   columns = {"unique_ids": "unique_id"}
   if training:
@@ -94,12 +89,8 @@ def make_batch(
 
 
 def prepare(
-  file: dataset.SquadFile,
-  tokenizer: tokenization.FullTokenizer,
-  lengths: windowing.Lengths,
-  *,
-  records: str,
-  training: bool = False,
+  file: dataset.SquadFile, tokenizer: tokenization.FullTokenizer,
+  lengths: windowing.Lengths, *, records: str, training: bool = False
 ) -> SquadInput:
   """Makes the windows of a file's questions and writes them as TFRecords.
 
@@ -188,11 +179,8 @@ def _show(window, question):
 
 
 def prepare_all(
-  files: dict,
-  tokenizer: tokenization.FullTokenizer,
-  lengths: windowing.Lengths,
-  *,
-  folder: str,
+  files: dict, tokenizer: tokenization.FullTokenizer,
+  lengths: windowing.Lengths, *, folder: str
 ) -> dict[str, SquadInput]:
   """Prepares the files of a command, see `prepare`.
 
@@ -212,11 +200,9 @@ def prepare_all(
     if name == "predict" and same:
       continue
     data[name] = prepare(
-      file,
-      tokenizer,
-      lengths,
+      file, tokenizer, lengths,
       records=os.path.join(folder, f"{names[name]}.tf_record"),
-      training=name == "train",
+      training=name == "train"
     )
   if same:
     data["predict"] = data["eval"]

@@ -102,7 +102,5 @@ def restore(
   return modeling.BertOutput(
     embedding_output=outputs.get(0),
     all_encoder_layers=tuple(outputs.get(number) for number in layers),
-    sequence_output=None,
-    pooled_output=None,
-    attention_probs=None,
+    sequence_output=None, pooled_output=None, attention_probs=None
   )

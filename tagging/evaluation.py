@@ -66,11 +66,9 @@ class FilePredictor:
     """
     lengths = [len(window.input_ids) for window in data.windows]
     outputs = self._predictor.predict(
-      pipeline.sequential_records([data.records]),
-      data.features,
-      num_records=len(data.windows),
-      batch_size=batch_size,
-      lengths=lengths if self._trim else None,
+      pipeline.sequential_records([data.records]), data.features,
+      num_records=len(data.windows), batch_size=batch_size,
+      lengths=lengths if self._trim else None
     )
     predicted = dataset.predicted_labels(
       data.sentences, data.windows, outputs["predicted"], self._labels

@@ -88,8 +88,7 @@ def files_to_read(settings) -> dict[str, str]:
   paths = setup.files_to_read(settings)
   columns = settings.given & {"word_column", "label_column"}
   if columns and all(
-    format_of(path, settings.file_format) == "jsonl"
-    for path in paths.values()
+    format_of(path, settings.file_format) == "jsonl" for path in paths.values()
   ):
     raise errors.InputError(
       f"--{min(columns)} is for files of columns, and only JSON lines are "
@@ -239,21 +238,15 @@ def prepare_all(
     if settings.document_context:
       dataset.warn_of_one_document(sentences[name], path)
     windows = dataset.make_windows(
-      sentences[name],
-      tokenizer,
-      settings.max_seq_length,
-      document_context=settings.document_context,
-      path=path,
+      sentences[name], tokenizer, settings.max_seq_length,
+      document_context=settings.document_context, path=path
     )
     log_windows(path, windows, tokenizer)
     data[name] = prepare(
-      path,
-      sentences[name],
-      windows,
-      labels=labels,
+      path, sentences[name], windows, labels=labels,
       records=os.path.join(settings.output_dir, f"{name}.tf_record"),
       max_seq_length=settings.max_seq_length,
-      file_format=format_of(path, settings.file_format),
+      file_format=format_of(path, settings.file_format)
     )
   return data
 

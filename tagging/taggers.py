@@ -21,14 +21,9 @@ class TaggingModel(tf.Module):
   """The encoder and a classifier of tokens, or the BiLSTM on features."""
 
   def __init__(
-    self,
-    config: modeling.BertConfig,
-    num_labels: int,
-    *,
-    features: str | None = None,
-    bilstm_size: int = 768,
-    stored_features: list[str] | tuple = (),
-    **model_options,
+    self, config: modeling.BertConfig, num_labels: int, *,
+    features: str | None = None, bilstm_size: int = 768,
+    stored_features: list[str] | tuple = (), **model_options
   ):
     """Makes the variables.
 
@@ -47,17 +42,13 @@ class TaggingModel(tf.Module):
     self.bert = registry.make_encoder(config, **model_options)
     self.is_frozen = bool(features)
     # Which outputs the stored states are of, in the order in which they lie.
-    self._stored = bilstm.states_read(
-      stored_features, config.num_hidden_layers
-    )
+    self._stored = bilstm.states_read(stored_features, config.num_hidden_layers)
     if features:
       self.head = bilstm.FeatureTagger(
         config, num_labels, features=features, size=bilstm_size, seed=seed
       )
     else:
-      self.head = heads.TokenClassificationHead(
-        config, num_labels, seed=seed
-      )
+      self.head = heads.TokenClassificationHead(config, num_labels, seed=seed)
 
   def __call__(
     self, batch: dict, dropout_seed: tf.Tensor | None = None

@@ -16,13 +16,8 @@ class SentenceTagger:
   """A network that scores the labels of word pieces, for any sentences."""
 
   def __init__(
-    self,
-    scores: Callable,
-    tokenizer: tokenization.FullTokenizer,
-    labels: list,
-    *,
-    batch_size: int,
-    **windowing,
+    self, scores: Callable, tokenizer: tokenization.FullTokenizer, labels: list,
+    *, batch_size: int, **windowing
   ):
     """Takes the network.
 

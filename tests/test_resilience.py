@@ -185,10 +185,7 @@ def test_two_processes_give_the_weights_of_one(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_signal_to_one_process_stops_both_at_one_step(tmp_path, monkeypatch):
-  flags = {
-    "num_train_steps": 100000,
-    "save_checkpoints_steps": 20,
-  }
+  flags = {"num_train_steps": 100000, "save_checkpoints_steps": 20}
   workers = start_workers(monkeypatch, tmp_path, **flags)
   deadline = time.monotonic() + 120
   while not newest_step(tmp_path) and time.monotonic() < deadline:

@@ -183,9 +183,7 @@ def test_the_scores_of_each_type_are_a_table(trained):
 def test_a_run_goes_on_only_with_its_own_labels(trained, config_file):
   done = ner(config_file, trained, **TRAINING)
   assert done.code == 0 and "nothing to train" in done.err
-  done = ner(
-    config_file, trained, **TRAINING, label_column=2, scheme="iob2"
-  )
+  done = ner(config_file, trained, **TRAINING, label_column=2, scheme="iob2")
   assert done.code == 1
   assert "belongs to another run: bert_config.id2label.1 is" in done.last_line
 

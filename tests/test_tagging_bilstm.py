@@ -35,9 +35,7 @@ def assert_close(value, expected, tolerance):
 
 
 def tagger(features="last", **options):
-  return bilstm.FeatureTagger(
-    CONFIG, 3, features=features, size=5, **options
-  )
+  return bilstm.FeatureTagger(CONFIG, 3, features=features, size=5, **options)
 
 
 def test_the_six_choices_of_the_paper_are_tested():

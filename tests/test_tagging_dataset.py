@@ -256,9 +256,7 @@ def test_a_word_longer_than_the_window_keeps_its_label(tokenizer, caplog):
 
 
 def test_a_word_without_word_piece_is_unknown(tokenizer):
-  (window,) = dataset.make_windows(
-    sentences_of(["a \u200b"]), tokenizer, 6
-  )
+  (window,) = dataset.make_windows(sentences_of(["a \u200b"]), tokenizer, 6)
   assert tokenizer.convert_ids_to_tokens(window.input_ids) == [
     "[CLS]", "a", "[UNK]", "[SEP]"
   ]
@@ -307,6 +305,4 @@ def test_predictions_are_one_more_column(tmp_path):
   path = write(tmp_path, "-DOCSTART- O\n\na O\nb\tO\r\n\n\nc O \n")
   lines = (line for _, line in file_io.read_lines(path))
   lines = dataset.with_column(lines, [["B-X", "I-X"], ["O"]])
-  assert "".join(lines) == (
-    "-DOCSTART- O O\n\na O B-X\nb\tO\tI-X\n\n\nc O O\n"
-  )
+  assert "".join(lines) == ("-DOCSTART- O O\n\na O B-X\nb\tO\tI-X\n\n\nc O O\n")

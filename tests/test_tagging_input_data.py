@@ -76,11 +76,8 @@ def test_records_are_what_the_pipeline_is_told(tmp_path):
   features = input_data.record_features(6)
   pipeline.check_records([data.records], features)
   (batch,) = pipeline.distributed_batches(
-    tf.distribute.get_strategy(),
-    pipeline.sequential_records([data.records]),
-    features,
-    batch_size=2,
-    trim=True,
+    tf.distribute.get_strategy(), pipeline.sequential_records([data.records]),
+    features, batch_size=2, trim=True
   )
   assert batch["label_ids"].shape == (2, 6)
   np.testing.assert_array_equal(batch["label_ids"][0], [-1, 1, -1, 0, -1, -1])

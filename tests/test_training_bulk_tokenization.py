@@ -131,9 +131,7 @@ def test_odd_vocabularies(tmp_path, more, first_id):
   tokenizer = tokenization.FullTokenizer(str(path))
   encoder = bulk_tokenization.BulkEncoder(tokenizer, characters_before_fast=0)
   ids, lengths, _ = encoder(["a b z", "b a-b"])
-  assert (list(ids), lengths) == (
-    [first_id, 2, 0, 2, first_id, 0, 2], [3, 4]
-  )
+  assert (list(ids), lengths) == ([first_id, 2, 0, 2, first_id, 0, 2], [3, 4])
 
 
 def test_segmented_chinese(tmp_path):

@@ -185,9 +185,7 @@ def test_all_cores_of_a_tpu(tpu, options):
 
 @pytest.mark.parametrize(
   "tpu_name, master, address",
-  [
-    (None, ADDRESS, ADDRESS), ("mine", ADDRESS, "mine"), (None, None, None),
-  ],
+  [(None, ADDRESS, ADDRESS), ("mine", ADDRESS, "mine"), (None, None, None)],
 )
 def test_the_name_goes_before_the_address(tpu, tpu_name, master, address):
   distribution.make_strategy(use_tpu=True, tpu_name=tpu_name, master=master)

@@ -133,9 +133,7 @@ def test_compressed_files_are_read_as_they_are(tmp_path, files):
     tmp_path / "packed.gz", [b"%d" % number for number in range(SIZES[0])]
   )
   both = [packed, *files[1:]]
-  assert numbers_of(
-    pipeline.sequential_records(both), -1
-  ) == list(range(COUNT))
+  assert numbers_of(pipeline.sequential_records(both), -1) == list(range(COUNT))
   order = numbers_of(shuffled(both), 2 * COUNT)
   assert sorted(order[:COUNT]) == list(range(COUNT))
   assert numbers_of(shuffled(both, first_record=9), 8) == order[9:17]
@@ -160,11 +158,8 @@ class SeveralProcesses:
 
 def batches_of(strategy, path, batch_size, **options):
   return pipeline.distributed_batches(
-    strategy,
-    pipeline.sequential_records([path]),
-    FEATURES,
-    batch_size=batch_size,
-    **options,
+    strategy, pipeline.sequential_records([path]), FEATURES,
+    batch_size=batch_size, **options
   )
 
 
@@ -192,8 +187,7 @@ def test_replicas_share_the_batch_of_one_device(examples_file):
   strategy = two_replicas.strategy()
   batches = list(batches_of(strategy, examples_file, 4))
   assert [labels_per_replica(strategy, batch) for batch in batches] == [
-    [[0, 1], [2, 3]],
-    [[4, 5], [6, 7]],
+    [[0, 1], [2, 3]], [[4, 5], [6, 7]]
   ]
 
 
@@ -288,9 +282,7 @@ def test_labels_of_tokens_are_trimmed_too():
   batch = padded_batch([3, 5], 16)
   batch["label_ids"] = batch["input_ids"] + 1
   trimmed = pipeline.trim_to_longest(batch)
-  np.testing.assert_array_equal(
-    trimmed["label_ids"], batch["label_ids"][:, :8]
-  )
+  np.testing.assert_array_equal(trimmed["label_ids"], batch["label_ids"][:, :8])
 
 
 def test_trimming_does_not_change_what_the_model_computes():
@@ -333,10 +325,7 @@ def test_batches_are_trimmed_on_request(tmp_path):
       batch["input_ids"].shape[1]
       for batch in pipeline.distributed_batches(
         tf.distribute.OneDeviceStrategy("CPU:0"),
-        pipeline.sequential_records([path]),
-        features,
-        batch_size=1,
-        trim=trim,
+        pipeline.sequential_records([path]), features, batch_size=1, trim=trim
       )
     ]
     for trim in (False, True)

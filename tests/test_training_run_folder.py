@@ -176,11 +176,8 @@ class Camera:
   """
 
   CALLS = (
-    (tf.io.gfile, "rename"),
-    (tf.io.gfile, "remove"),
-    (tf.raw_ops, "SaveV2"),
-    (os, "replace"),
-    (file_io, "sync"),
+    (tf.io.gfile, "rename"), (tf.io.gfile, "remove"), (tf.raw_ops, "SaveV2"),
+    (os, "replace"), (file_io, "sync")
   )
 
   def __init__(self, folder, copies, monkeypatch):
@@ -385,9 +382,7 @@ def test_a_run_of_the_original_goes_on(tmp_path, caplog):
   check_whole(start.commit, 20)
   run_folder.check_output_dir(folder, RUN, TRAINS)
   # Nothing is changed before the weights have turned out to fit.
-  assert not {*names(folder)} & {
-    "run_fingerprint.json", "model.ckpt-20.commit"
-  }
+  assert not {*names(folder)} & {"run_fingerprint.json", "model.ckpt-20.commit"}
   save(folder, 21, max_to_keep=2)
   check_whole(run_folder.latest_committed(folder), 21)
   assert "run_fingerprint.json" in names(folder)

@@ -23,17 +23,14 @@ RECORDS = GOLDEN / "pretraining_run"
 SQUAD = GOLDEN / "squad" / "run"
 # What each adds to the configuration.
 VARIANTS = {
-  "albert": {"embedding_size": 16, "num_hidden_groups": 1},
-  "distilbert": {},
+  "albert": {"embedding_size": 16, "num_hidden_groups": 1}, "distilbert": {}
 }
 CONFIG = {
   "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
   "intermediate_size": 48, "max_position_embeddings": 128,
   "type_vocab_size": 2, "initializer_range": 0.1,
 }
-TRAINING = {
-  "do_train": True, "train_batch_size": 8, "learning_rate": 3e-3,
-}
+TRAINING = {"do_train": True, "train_batch_size": 8, "learning_rate": 3e-3}
 
 
 def run(script, code=0, **flags):
@@ -222,8 +219,7 @@ def test_squad_trains_resumes_and_predicts(model, tmp_path):
     "output_dir": tmp_path / "run",
   }
   run(
-    "run_squad.py", **flags, do_predict=True,
-    predict_file=tmp_path / "dev.json",
+    "run_squad.py", **flags, do_predict=True, predict_file=tmp_path / "dev.json"
   )
   answers = json.loads((tmp_path / "run" / "predictions.json").read_text())
   assert answers and all(isinstance(text, str) for text in answers.values())
@@ -256,9 +252,7 @@ def test_tagging_learns_resumes_and_predicts(variant, tmp_path):
   losses = losses_in(tmp_path / "run")
   assert sum(losses[-5:]) < 0.8 * sum(losses[:5])
   assert (tmp_path / "run" / "test_predictions.conll").exists()
-  check_resumed(
-    "run_ner.py", tmp_path / "run", 50, tmp_path / "again", **flags
-  )
+  check_resumed("run_ner.py", tmp_path / "run", 50, tmp_path / "again", **flags)
 
 
 # Features.

@@ -123,9 +123,7 @@ class BulkEncoder:
     it.
     """
     words = self._tokenizer.basic_tokenizer.tokenize(chunk)
-    return itertools.chain.from_iterable(
-      map(self._word_ids.__getitem__, words)
-    )
+    return itertools.chain.from_iterable(map(self._word_ids.__getitem__, words))
 
   def _may_be_fast(self, lines):
     """Whether there is a faster tokenizer; makes it after enough text."""
@@ -179,10 +177,8 @@ def _fast_tokenizer(tokenizer):
 
   try:
     return tensorflow_text.FastBertTokenizer(
-      vocab=tokens,
-      token_out_type=tf.int32,
-      unknown_token="[UNK]",
-      lower_case_nfd_strip_accents=tokenizer.basic_tokenizer.do_lower_case,
+      vocab=tokens, token_out_type=tf.int32, unknown_token="[UNK]",
+      lower_case_nfd_strip_accents=tokenizer.basic_tokenizer.do_lower_case
     )
   except RuntimeError as error:  # A token of over 256 bytes, for example.
     logging.info("The text is tokenized more slowly: %s", error)

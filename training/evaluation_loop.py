@@ -182,11 +182,8 @@ class Predictor:
     # 10 records in batches of 4: three, and the last has records 0 and 1 again.
     num_batches = -(-num_records // batch_size)
     batches = pipeline.distributed_batches(
-      self._strategy,
-      records.repeat().take(num_batches * batch_size),
-      features,
-      batch_size=batch_size,
-      joined=joined,
+      self._strategy, records.repeat().take(num_batches * batch_size), features,
+      batch_size=batch_size, joined=joined
     )
     last = None
     for batch in batches:

@@ -56,9 +56,7 @@ def truncate_pair(tokens_a: list, tokens_b: list, max_length: int) -> None:
 
   max_length is the room for both, without [CLS] and [SEP].
   """
-  left_a, left_b = truncated_lengths(
-    len(tokens_a), len(tokens_b), max_length
-  )
+  left_a, left_b = truncated_lengths(len(tokens_a), len(tokens_b), max_length)
   del tokens_a[left_a:], tokens_b[left_b:]
 
 
