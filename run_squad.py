@@ -142,7 +142,6 @@ from squad import (
   prediction,
   scoring,
   span_model,
-  trained_settings,
   windowing,
 )
 from training import distribution, setup
@@ -217,7 +216,10 @@ def make_answerer(settings, model, tokenizer, lengths, strategy):
 def main(_):
   # Settings.
   settings = model_settings.resolve(flags.read_settings(check=False))
-  settings = trained_settings.restore(settings)
+  # Unlike the original: it answered with the lengths of the flags, whatever the
+  # model had been trained with.
+  if not (settings.do_train or settings.evaluate_only):
+    settings = model_settings.restore_trained(settings, job.INPUT_FLAGS)
   if settings.verbose_logging:
     console.show_details()
   setup.require_one_of(

@@ -130,7 +130,11 @@ def restore_trained(settings: Settings, names: Iterable[str]) -> Settings:
   source = next(trained_model_files(settings))
   trained = model_folder.input_settings(config_formats.read(source))
   known = {name: trained[name] for name in names if name in trained}
-  return restore_input_settings(settings, known, source)
+  settings = restore_input_settings(settings, known, source)
+  if known:
+    used = " ".join(f"--{name}={settings.get(name)}" for name in known)
+    logging.info("by %s: %s", source, used)
+  return settings
 
 
 def make_tokenizer(

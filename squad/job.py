@@ -16,9 +16,16 @@ from squad import (
   interactive,
   prediction,
   span_model,
-  trained_settings,
 )
 from training import distribution, harness, run_folder, setup, train_log
+
+# How the input of a model was made: kept with its weights. The case of the text
+# is in the folder's tokenizer_config.json, the threshold of "no answer" in its
+# null_threshold.json.
+INPUT_FLAGS = (
+  "max_seq_length", "doc_stride", "max_query_length", "max_answer_length",
+  "n_best_size", "pad_to_max_length", "version_2_with_negative",
+)
 
 
 class Job(NamedTuple):
@@ -102,7 +109,9 @@ def _write_model(job, folder, step):
   model_folder.write(
     folder,
     job.model.variables,
-    trained_settings.with_settings(job.config, settings),
+    model_folder.with_input_settings(
+      job.config, {name: settings.get(name) for name in INPUT_FLAGS}
+    ),
     settings.vocab_file,
     settings.do_lower_case,
     step=step,

@@ -1,0 +1,62 @@
+"""A model's folder says how its input was made; prediction uses that."""
+
+import pytest
+
+import tiny_model
+from checkpoints import model_folder, model_settings
+from common import errors, file_io, run_settings
+from squad import job
+
+TRAINED = {
+  "max_seq_length": 256, "doc_stride": 64, "max_query_length": 32,
+  "max_answer_length": 12, "n_best_size": 7, "pad_to_max_length": False,
+  "version_2_with_negative": True,
+}
+DEFAULTS = {
+  "max_seq_length": 384, "doc_stride": 128, "max_query_length": 64,
+  "max_answer_length": 30, "n_best_size": 20, "pad_to_max_length": False,
+  "version_2_with_negative": False, "output_dir": None,
+}
+
+
+def restored(path, given=(), **changes):
+  """Returns the settings that a model's configuration file implies."""
+  settings = model_settings.restore_trained(
+    run_settings.Settings(
+      {**DEFAULTS, "bert_config_file": str(path), **changes}, given
+    ),
+    job.INPUT_FLAGS,
+  )
+  return {name: settings.get(name) for name in TRAINED}
+
+
+@pytest.fixture
+def path(tmp_path):
+  """The configuration of a model whose training had the flags TRAINED."""
+  config = model_folder.with_input_settings(tiny_model.tiny(), TRAINED)
+  path = tmp_path / "final_model" / "bert_config.json"
+  file_io.write_text(str(path), config.to_json_string())
+  return path
+
+
+def test_what_is_stored_is_used_and_a_flag_that_is_given_first(path, caplog):
+  assert restored(path) == TRAINED and not caplog.records
+  given = {"max_seq_length": 128, "doc_stride": 64}
+  assert restored(path, given, **given) == {**TRAINED, "max_seq_length": 128}
+  assert caplog.messages == [
+    "other input than in training: --max_seq_length=128 (trained with 256)"
+  ]
+
+
+def test_the_model_of_the_output_folder_counts_first(path, tmp_path):
+  plain = tmp_path / "plain.json"
+  plain.write_text(tiny_model.tiny().to_json_string())
+  assert restored(plain) == {name: DEFAULTS[name] for name in TRAINED}
+  assert restored(plain, output_dir=str(tmp_path)) == TRAINED
+
+
+def test_what_is_no_table_of_settings_is_refused(tmp_path):
+  path = tmp_path / "bert_config.json"
+  path.write_text('{"input_settings": 5}')
+  with pytest.raises(errors.InputError, match="expected an object"):
+    restored(path)
