@@ -4,7 +4,7 @@ import os
 import shlex
 import statistics
 
-from common import file_io, json_files
+from common import errors, file_io, json_files
 from reproduction import rows, runs
 
 REPRODUCED, OUTSIDE, NO_BAND = "reproduced", "outside the band", "no band"
@@ -180,7 +180,15 @@ def write(output: str) -> list[str]:
 
   Returns:
     The Markdown, then sentences about what was written and what was not.
+
+  Raises:
+    InputError: there is no finished run.
   """
+  if not runs.finished(output):
+    raise errors.InputError(
+      f"--output_dir={output} holds no finished run; run a row first: "
+      "--row=NAME, see --list"
+    )
   lines = collect(output)
   text = markdown(lines)
   paths = [

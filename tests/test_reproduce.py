@@ -313,6 +313,8 @@ def test_list_and_mistakes():
   assert done.code == 0 and all(name in done.out for name in rows.ROWS)
   done = script_runner.run("reproduce.py")
   assert "pass --row, --report or --list" in done.last_line
+  done = script_runner.run("reproduce.py", report=True, output_dir="nowhere")
+  assert "nowhere holds no finished run; run a row first" in done.last_line
   done = script_runner.run("reproduce.py", row="mrpc")
   assert "--row=mrpc is unknown" in done.last_line
 
