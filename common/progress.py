@@ -1,5 +1,6 @@
 """How far a long job is: tqdm's bar on a terminal, else a line now and then."""
 
+import os
 import sys
 import time
 
@@ -14,9 +15,17 @@ def bar(total: int, done: int = 0, stream=None) -> tqdm.tqdm:
   """Returns a bar that says what its description is; nothing off a terminal."""
   stream = stream or sys.stderr
   return tqdm.tqdm(
-    total=total, initial=done, file=stream, disable=not stream.isatty(),
+    total=total, initial=done, file=stream, disable=not _shows_bars(stream),
     bar_format=_BAR_FORMAT, dynamic_ncols=True,
   )
+
+
+def _shows_bars(stream):
+  try:
+    # Some terminals of containers have no size: tqdm would show nothing.
+    return stream.isatty() and all(os.get_terminal_size(stream.fileno()))
+  except OSError:
+    return True
 
 
 class Progress:

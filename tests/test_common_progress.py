@@ -1,6 +1,9 @@
 """progress: the line, and when it is shown."""
 
 import io
+import os
+
+import pytest
 
 from common import progress
 
@@ -47,3 +50,11 @@ def test_a_terminal_has_one_line_rewritten():
   last = text.strip().split("\r")[-1]
   assert last.startswith("100.0%|") and "  4/4 shards  " in last
   assert last.endswith("ETA 00:00")
+
+
+@pytest.mark.parametrize("size, is_shown", [((40, 9), True), ((0, 0), False)])
+def test_a_terminal_without_a_size_gets_lines(monkeypatch, size, is_shown):
+  stream = Screen()
+  stream.fileno = lambda: 2
+  monkeypatch.setattr(os, "get_terminal_size", lambda number: size)
+  assert progress.bar(4, stream=stream).disable != is_shown
