@@ -100,7 +100,9 @@ def examples_of(
 def read(path: str, columns: Columns, **options) -> list[Example]:
   """Returns the examples of a file; takes and raises what ExampleStream does.
   """
-  return list(ExampleStream(path, columns, **options))
+  examples = []
+  ExampleStream(path, columns, examples=examples, **options)
+  return examples
 
 
 class ExampleStream:
@@ -117,6 +119,7 @@ class ExampleStream:
     *,
     split: str = "train",
     skipped: list | None = None,
+    examples: list | None = None,
     **options,
   ):
     """Checks the whole file.
@@ -126,6 +129,7 @@ class ExampleStream:
       split: the first part of the names of rows without ids: "train-1".
       skipped: list that bad rows are added to, as BadRow, where they are
         skipped.
+      examples: list that the examples are added to.
       **options: of TableOptions.
 
     Raises:
@@ -140,8 +144,10 @@ class ExampleStream:
     for found in self._rows():
       if isinstance(found, BadRow):
         bad.append(found)
-      else:
-        self._count += 1
+        continue
+      self._count += 1
+      if examples is not None:
+        examples.append(found)
     skips = self._options.skips_bad_rows
     _report_bad_rows(bad, self._count + len(bad), skips)
     if skipped is not None:

@@ -22,6 +22,7 @@ _BYTE_ORDER_MARK = "\ufeff"
 _MARKED = {
   codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32",
   codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16",
+  codecs.BOM_UTF8: "utf-8",
 }
 # So much of a file tells its encoding and its line ends.
 _HEAD_BYTES = 1 << 20
@@ -228,7 +229,7 @@ def _lines(path, encoding):
   with file_io.open_for_reading(path) as stream:
     head = stream.read(_HEAD_BYTES)
     stream.seek(0)
-    encoding = encoding or _encoding_of(head)
+    encoding = _encoding_of(head, encoding)
     text = io.TextIOWrapper(
       stream, encoding, "not_a_character", _line_end(head, encoding)
     )
@@ -246,10 +247,13 @@ def _lines(path, encoding):
     raise errors.InputError(f"{path}: the file is empty")
 
 
-def _encoding_of(head):
+def _encoding_of(head, given):
+  # A mark tells more than a flag that several files share.
   for mark, encoding in _MARKED.items():
     if head.startswith(mark):
       return encoding
+  if given:
+    return given
   # A first character of ASCII in two bytes.
   if head[:1] and head[1:2] == b"\0":
     return "utf-16-le"
