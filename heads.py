@@ -13,7 +13,7 @@ _HEAD_STDDEV = 0.02
 _HEAD_DROPOUT = 0.1
 
 
-def masked_lm_shapes(config, width=None):
+def masked_lm_shapes(config, width: int | None = None) -> dict[str, tuple]:
   """Returns {name: shape} of a `MaskedLMHead` without its table [V, width]."""
   width = width or config.hidden_size
   return {
@@ -25,7 +25,9 @@ def masked_lm_shapes(config, width=None):
   }
 
 
-def output_shapes(config, prefix, num_outputs):
+def output_shapes(
+  config, prefix: str, num_outputs: int
+) -> dict[str, tuple]:
   """Returns {name: shape} of one last product, stored as [outputs, H]."""
   return {
     f"{prefix}output_weights": (num_outputs, config.hidden_size),
@@ -36,14 +38,10 @@ def output_shapes(config, prefix, num_outputs):
 class MaskedLMHead(layers.Weights):
   """Predicts the words at some positions, with the embedding table."""
 
-  def __init__(self, config, word_embeddings, *, seed=12345):
-    """Makes the variables.
-
-    Args:
-      config: BertConfig.
-      word_embeddings: [V, E], shared with the encoder; E is H in BERT.
-      seed: integer, for the initial weights.
-    """
+  def __init__(
+    self, config, word_embeddings: tf.Variable, *, seed: int = 12345
+  ):
+    """Takes the table [V, E] of the encoder; E is H in BERT."""
     shapes = masked_lm_shapes(config, word_embeddings.shape[1])
     super().__init__(shapes, stddev=config.initializer_range, seed=seed)
     self._activation = layers.get_activation(config.hidden_act)
@@ -51,13 +49,12 @@ class MaskedLMHead(layers.Weights):
     # variables: the encoder's and the head's lists can be joined.
     self._table = lambda: word_embeddings
 
-  def __call__(self, sequence_output, masked_lm_positions=None):
-    """Returns logits [B, P, V].
+  def __call__(
+    self, sequence_output: tf.Tensor, masked_lm_positions=None
+  ) -> tf.Tensor:
+    """Returns logits [B, P, V] of integers [B, P], places in [B, T, H].
 
-    Args:
-      sequence_output: [B, T, H].
-      masked_lm_positions: integers [B, P], indices into the sequence; None
-        where sequence_output [B, P, H] holds these tokens alone.
+    Without them, sequence_output [B, P, H] holds these tokens alone.
     """
     weights = self._under("cls/predictions/")
     x = sequence_output
@@ -85,7 +82,7 @@ class _OutputHead(layers.Weights):
 class NextSentenceHead(_OutputHead):
   """Tells whether segment B follows segment A (label 0) or is random (1)."""
 
-  def __init__(self, config, *, seed=12345):
+  def __init__(self, config, *, seed: int = 12345):
     super().__init__(
       config,
       2,
@@ -94,7 +91,7 @@ class NextSentenceHead(_OutputHead):
       seed=seed,
     )
 
-  def __call__(self, pooled_output):
+  def __call__(self, pooled_output: tf.Tensor) -> tf.Tensor:
     """Returns logits [B, 2] of the pooled output [B, H]."""
     return self._logits(pooled_output)
 
@@ -102,10 +99,12 @@ class NextSentenceHead(_OutputHead):
 class ClassificationHead(_OutputHead):
   """Scores labels (or one number, for regression) of whole sequences."""
 
-  def __init__(self, config, num_labels, *, seed=12345):
+  def __init__(self, config, num_labels: int, *, seed: int = 12345):
     super().__init__(config, num_labels, stddev=_HEAD_STDDEV, seed=seed)
 
-  def __call__(self, pooled_output, training=False, *, dropout_seed=None):
+  def __call__(
+    self, pooled_output, training: bool = False, *, dropout_seed=None
+  ) -> tf.Tensor:
     """Returns logits [B, L] of the pooled output [B, H].
 
     `dropout_seed` is the one given to `BertModel`.
@@ -118,10 +117,12 @@ class ClassificationHead(_OutputHead):
 class TokenClassificationHead(_OutputHead):
   """Scores labels of every token."""
 
-  def __init__(self, config, num_labels, *, seed=12345):
+  def __init__(self, config, num_labels: int, *, seed: int = 12345):
     super().__init__(config, num_labels, stddev=_HEAD_STDDEV, seed=seed)
 
-  def __call__(self, sequence_output, training=False, *, dropout_seed=None):
+  def __call__(
+    self, sequence_output, training: bool = False, *, dropout_seed=None
+  ) -> tf.Tensor:
     """Returns logits [B, T, L] of the sequence output [B, T, H].
 
     `dropout_seed` is the one given to `BertModel`.
@@ -134,12 +135,12 @@ class TokenClassificationHead(_OutputHead):
 class SpanHead(_OutputHead):
   """Scores every token as the first and as the last of an answer."""
 
-  def __init__(self, config, *, seed=12345):
+  def __init__(self, config, *, seed: int = 12345):
     super().__init__(
       config, 2, prefix="cls/squad/", stddev=_HEAD_STDDEV, seed=seed
     )
 
-  def __call__(self, sequence_output):
+  def __call__(self, sequence_output: tf.Tensor) -> tuple:
     """Returns start and end logits, [B, T] each, of [B, T, H]."""
     start, end = tf.unstack(self._logits(sequence_output), axis=-1)  # [B, T]
     return start, end

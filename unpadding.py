@@ -30,15 +30,15 @@ class PaddedRows(NamedTuple):
   batch_size: int
   length: int
 
-  def take(self, values):
+  def take(self, values: tf.Tensor) -> tf.Tensor:
     """Returns the values [S] of the rows, from [B, T]."""
     return tf.reshape(values, [-1])
 
-  def restore(self, rows):
+  def restore(self, rows: tf.Tensor) -> tf.Tensor:
     """Returns [B, T, H] of rows [S, H]."""
     return tf.reshape(rows, [self.batch_size, self.length, rows.shape[-1]])
 
-  def select(self, rows, source):
+  def select(self, rows: tf.Tensor, source) -> tf.Tensor:
     """Returns the rows [S, H] that attend: all of the source's."""
     del source
     return rows
@@ -47,22 +47,22 @@ class PaddedRows(NamedTuple):
     """Returns the bias [B, 1, F or 1, T] of the rows that attend."""
     return bias
 
-  def pick(self, rows, positions):
+  def pick(self, rows: tf.Tensor, positions) -> tf.Tensor:
     """Returns rows [B P, H], at positions [B, P] of each sequence."""
     states = tf.gather(self.restore(rows), positions, batch_dims=1)  # [B, P, H]
     return tf.reshape(states, [-1, rows.shape[-1]])
 
-  def add_by_position(self, rows, table):
+  def add_by_position(self, rows: tf.Tensor, table) -> tf.Tensor:
     """Returns rows [S, H] plus row t of a table for each position t."""
     added = self.restore(rows) + table[: self.length]  # [B, T, H]
     return tf.reshape(added, [-1, rows.shape[-1]])
 
-  def split_heads(self, rows, heads):
+  def split_heads(self, rows: tf.Tensor, heads: int) -> tf.Tensor:
     """Returns [B, N, T, D] of rows [S, H]."""
     shape = [self.batch_size, self.length, heads, rows.shape[-1] // heads]
     return tf.transpose(tf.reshape(rows, shape), [0, 2, 1, 3])
 
-  def join_heads(self, x):
+  def join_heads(self, x: tf.Tensor) -> tf.Tensor:
     """Returns rows [S, H] of [B, N, T, D]."""
     joined = tf.transpose(x, [0, 2, 1, 3])  # [B, T, N, D]
     return tf.reshape(joined, [-1, x.shape[1] * x.shape[3]])
@@ -90,7 +90,7 @@ class TokenRows(NamedTuple):
   from_heads: tf.Tensor
 
   @classmethod
-  def of_mask(cls, input_mask, heads):
+  def of_mask(cls, input_mask: tf.Tensor, heads: int) -> "TokenRows":
     """Makes it of a mask [B, T] and the number of attention heads."""
     mask = tf.cast(input_mask, tf.bool)  # [B, T]
     # Two things are computed besides the tokens, to equal the padded numbers.
@@ -117,33 +117,33 @@ class TokenRows(NamedTuple):
       from_heads=first + position[:, tf.newaxis],
     )
 
-  def take(self, values):
+  def take(self, values: tf.Tensor) -> tf.Tensor:
     """Returns the values [S] of the rows, from [B, T]."""
     return tf.gather(tf.reshape(values, [-1]), self.places)
 
-  def restore(self, rows):
+  def restore(self, rows: tf.Tensor) -> tf.Tensor:
     """Returns [B, T, H] of rows [S, H], zeros for padding."""
     is_row = self.is_row[..., tf.newaxis]
     return _spread(rows, self.numbers, is_row, self.places)
 
   select, select_bias = PaddedRows.select, PaddedRows.select_bias
 
-  def pick(self, rows, positions):
+  def pick(self, rows: tf.Tensor, positions) -> tf.Tensor:
     """Returns rows [B P, H], at positions [B, P], those of tokens."""
     numbers = tf.gather(self.numbers, positions, batch_dims=1)  # [B, P]
     return tf.gather(rows, tf.reshape(numbers, [-1]))
 
-  def add_by_position(self, rows, table):
+  def add_by_position(self, rows: tf.Tensor, table) -> tf.Tensor:
     """Returns rows [S, H] plus row t of a table for each position t."""
     positions = self.places % tf.shape(self.numbers)[1]  # [S]
     return rows + layers.dense_lookup(tf.convert_to_tensor(table), positions)
 
-  def split_heads(self, rows, heads):
+  def split_heads(self, rows: tf.Tensor, heads: int) -> tf.Tensor:
     """Returns [B, N, T, D] of rows [S, H]; of padding, some token's."""
     parts = tf.reshape(rows, [-1, rows.shape[-1] // heads])  # [S N, D]
     return _spread(parts, self.to_heads, None, self.from_heads)
 
-  def join_heads(self, x):
+  def join_heads(self, x: tf.Tensor) -> tf.Tensor:
     """Returns rows [S, H] of [B, N, T, D]."""
     is_row = self.is_row[:, tf.newaxis, :, tf.newaxis]
     joined = _collect(x, self.from_heads, self.to_heads, is_row)  # [S, N, D]
@@ -159,7 +159,7 @@ class PickedRows(NamedTuple):
 
   positions: tf.Tensor
 
-  def select(self, rows, source):
+  def select(self, rows: tf.Tensor, source) -> tf.Tensor:
     """Returns rows [B P, H] of the source's rows [S, H]."""
     return source.pick(rows, self.positions)
 
@@ -170,15 +170,15 @@ class PickedRows(NamedTuple):
     places = self.positions[:, tf.newaxis]
     return tf.gather(bias, places, axis=2, batch_dims=2)
 
-  def restore(self, rows):
+  def restore(self, rows: tf.Tensor) -> tf.Tensor:
     """Returns [B, P, H] of rows [B P, H]."""
     return self._grid().restore(rows)
 
-  def split_heads(self, rows, heads):
+  def split_heads(self, rows: tf.Tensor, heads: int) -> tf.Tensor:
     """Returns [B, N, P, D] of rows [B P, H]."""
     return self._grid().split_heads(rows, heads)
 
-  def join_heads(self, x):
+  def join_heads(self, x: tf.Tensor) -> tf.Tensor:
     """Returns rows [B P, H] of [B, N, P, D]."""
     return self._grid().join_heads(x)
 
@@ -187,22 +187,17 @@ class PickedRows(NamedTuple):
 
 
 def _spread(rows, numbers, is_row, places):
-  """Gathers rows to more places than there are rows.
+  """Gathers rows [M, D] to more places than there are rows, [..., T, D].
 
   TensorFlow's gradient of a gather adds rows up, one by one. Each row has one
   place of its own here, and the gradient of all other places is 0: where
   is_row is None because attention's mask hides them. So a gather will do.
 
   Args:
-    rows: [M, D].
     numbers: int32 [..., T], the row of each place.
-    is_row: bool, like `numbers` with a last axis, False where zeros are to
-      be; None to leave a copy of some row there.
-    places: int32, any shape with M elements: in flat [..., T], the own place
-      of each row.
-
-  Returns:
-    [..., T, D].
+    is_row: bool [..., T, 1], False where zeros are to be; None to leave a copy
+      of some row there.
+    places: int32 with M elements: in flat [..., T], each row's own place.
   """
 
   @tf.custom_gradient
@@ -220,15 +215,10 @@ def _spread(rows, numbers, is_row, places):
 
 
 def _collect(x, places, numbers, is_row):
-  """Gathers each row's own place of x: the reverse of `_spread`.
+  """Gathers each row's own place of x [..., T, D]: the reverse of `_spread`.
 
-  Args:
-    x: [..., T, D].
-    places: int32, any shape: the place of each row in flat [..., T].
-    numbers: int32 [..., T], the flat number of the row of each place.
-    is_row: bool [..., T, 1], False for places of no row (gradient 0).
-
-  Returns [..., D], in the shape of `places`.
+  The places may have any shape; is_row is False for those of no row (gradient
+  0). Returns [..., D], in the shape of `places`.
   """
 
   @tf.custom_gradient
@@ -245,26 +235,19 @@ def _collect(x, places, numbers, is_row):
 # Several sequences in a row. S sequences, R rows, Q sequences in the fullest.
 
 
-def extents(input_mask):
-  """Returns how many positions each sequence takes, int32 [...].
+def extents(input_mask: tf.Tensor) -> tf.Tensor:
+  """Returns how many positions each sequence takes, int32 [...] of [..., T].
 
-  As in modeling.py, a sequence without tokens attends to all T positions, so it
-  takes a row for itself.
-
-  Args:
-    input_mask: integers [..., T], 1 for tokens.
+  One without tokens attends to all T positions: it takes a row for itself.
   """
   last = token_ends(input_mask)
   return tf.where(last > 0, last, tf.shape(input_mask)[-1])
 
 
-def token_ends(input_mask):
-  """Returns the last token's position plus one, int32 [...]; 0 without one.
+def token_ends(input_mask: tf.Tensor) -> tf.Tensor:
+  """Returns the last token's position plus one, int32 [...] of [..., T], or 0.
 
   Not the number of tokens: some may be masked before the last.
-
-  Args:
-    input_mask: integers [..., T], 1 for tokens.
   """
   position = tf.range(tf.shape(input_mask)[-1]) + 1
   return tf.reduce_max(tf.where(input_mask > 0, position, 0), axis=-1)
@@ -291,7 +274,7 @@ class PackedRows(NamedTuple):
   places: tf.Tensor
 
   @classmethod
-  def of_plan(cls, plan, input_mask):
+  def of_plan(cls, plan: tf.Tensor, input_mask) -> "PackedRows":
     """Makes it of a plan [R, Q] and input_mask, integers [S, T]."""
     count, length = layers.sizes(input_mask)
     num_rows, fullest = layers.sizes(plan)
@@ -322,23 +305,23 @@ class PackedRows(NamedTuple):
       places=tf.maximum(places[:count], 0),
     )
 
-  def is_used(self):
+  def is_used(self) -> tf.Tensor:
     """Returns bool [R, T], False behind the last sequence of a row."""
     return self.slot_of < tf.shape(self.plan)[1]
 
-  def take(self, values):
+  def take(self, values: tf.Tensor) -> tf.Tensor:
     """Returns integers [R, T] of [S, T], 0 where there is no sequence."""
     taken = tf.gather(tf.reshape(values, [-1]), self.sources)
     return tf.where(self.is_used(), taken, 0)
 
-  def attention_mask(self, input_mask):
+  def attention_mask(self, input_mask: tf.Tensor) -> tf.Tensor:
     """Returns bool [R, F, T]: each position sees its sequence's tokens."""
     is_token = self.take(input_mask) > 0
     slot = self.slot_of[:, tf.newaxis]
     is_same = tf.equal(tf.transpose(slot, [0, 2, 1]), slot)
     return is_same & is_token[:, tf.newaxis]
 
-  def positions(self, positions):
+  def positions(self, positions: tf.Tensor) -> tf.Tensor:
     """Returns int32 [R, Q, P], where in the rows positions [S, P] are."""
     number = tf.maximum(self.plan, 0)
     # Of a record's unused predictions nothing is read: they stay in range.
@@ -347,7 +330,7 @@ class PackedRows(NamedTuple):
     found = tf.gather(within, number) + self.starts[:, :, tf.newaxis]
     return tf.where(self.plan[:, :, tf.newaxis] >= 0, found, 0)
 
-  def restore(self, states):
+  def restore(self, states: tf.Tensor) -> tf.Tensor:
     """Returns [S, T, H] of the rows' states [R, T, H], zeros for padding."""
     length = layers.sizes(states)[1]
     position = tf.range(length)
@@ -360,14 +343,16 @@ class PackedRows(NamedTuple):
     )
     return found * tf.cast(is_inside[:, :, tf.newaxis], states.dtype)
 
-  def restore_slots(self, states):
+  def restore_slots(self, states: tf.Tensor) -> tf.Tensor:
     """Returns [S, D] of what was computed for each slot, [R, Q, D]."""
     is_there = self.plan[:, :, tf.newaxis] >= 0
     number = tf.maximum(self.plan, 0)
     return _collect(states, self.places, number, is_there)
 
 
-def encode_packed(encoder, batch, dropout_seed=None, *, positions=None):
+def encode_packed(
+  encoder, batch: dict[str, tf.Tensor], dropout_seed=None, *, positions=None
+):
   """Encodes a batch in the rows of its plan, for modeling.BertModel.encode.
 
   Returns:
