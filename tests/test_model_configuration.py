@@ -6,6 +6,7 @@ import pathlib
 
 import pytest
 
+import configuration
 import modeling
 from common import config_formats, errors
 from tiny_model import tiny
@@ -145,6 +146,33 @@ def test_a_model_that_no_machine_can_hold_is_refused(name, value):
     modeling.BertModel(config)
   with pytest.raises(errors.InputError, match=expected):
     config.check_memory()
+
+
+@pytest.mark.parametrize(
+  "size, words",
+  [
+    (0, "0 bytes"), (999, "999 bytes"), (1536, "1.54 kB"), (10**9, "1 GB"),
+    (64 * 10**9, "64 GB"), (10**20, "1e+05 PB"), (10**4000, "1e+285 PB"),
+  ],
+)
+def test_sizes_in_words(size, words):
+  assert configuration.describe(size) == words
+
+
+def test_this_machine_holds_what_it_can(monkeypatch):
+  assert configuration.total_bytes() > 10**8
+  needed = 4 * tiny().num_parameters()
+  for present in (needed, None):  # Where nobody can tell, TensorFlow has to.
+    monkeypatch.setattr(configuration, "total_bytes", lambda: present)
+    tiny().check_memory()
+  monkeypatch.setattr(configuration, "total_bytes", lambda: needed - 1)
+  with pytest.raises(errors.InputError, match="such as vocab_size 30$"):
+    tiny().check_memory()
+
+
+def test_a_limit_on_address_space_counts(monkeypatch):
+  monkeypatch.setattr("resource.getrlimit", lambda which: (10**6, -1))
+  assert configuration.total_bytes() == 10**6
 
 
 @pytest.mark.parametrize("key", ["to_dict", "from_dict", "__class__"])
