@@ -116,10 +116,9 @@ def _keys_by_path(bundle):
   """
   graph = trackable_object_graph_pb2.TrackableObjectGraph()
   graph.ParseFromString(bundle.read(GRAPH))
-  parents = _parents(graph)
   found, rest = {}, set()
-  for number in parents:
-    endings = list(_endings(parents, number, _LONGEST_ENDING))
+  for number, ends in _path_ends(graph).items():
+    endings = ["/".join(end) for end in ends]
     if any(_PROJECTION in ending for ending in endings):
       raise errors.InputError(
         f"{bundle.path}: has an {_PROJECTION}: its embeddings are narrower "
@@ -134,31 +133,23 @@ def _keys_by_path(bundle):
   return found, sorted(rest)
 
 
-def _parents(graph):
-  """{object: [(its parent, its name there)]}, without the optimizer's."""
+def _path_ends(graph):
+  """{object: the last names of all paths to it}, without the optimizer's."""
   # From the root, node 0. An object may hang from several others, so it has
-  # several paths; all of them are looked at.
-  parents, seen, unvisited = {}, {0}, [0]
+  # several paths, and its parts are visited again when another one is found.
+  ends, unvisited = {0: {()}}, [0]
   while unvisited:
     number = unvisited.pop()
     for child in graph.nodes[number].children:
-      if child.local_name in ("optimizer", "save_counter", "global_step"):
+      name = child.local_name
+      if name in ("optimizer", "save_counter", "global_step"):
         continue
-      parents.setdefault(child.node_id, []).append((number, child.local_name))
-      if child.node_id not in seen:
-        seen.add(child.node_id)
+      found = ends.setdefault(child.node_id, set())
+      new = {(*end, name)[-_LONGEST_ENDING:] for end in ends[number]}
+      if not new <= found:
+        found |= new
         unvisited.append(child.node_id)
-  return parents
-
-
-def _endings(parents, number, length):
-  """Yields the ends, up to `length` names long, of all paths to an object."""
-  for parent, name in parents.get(number, ()):
-    if length == 1 or parent not in parents:
-      yield name
-    else:
-      for above in _endings(parents, parent, length - 1):
-        yield f"{above}/{name}"
+  return ends
 
 
 def _known_name(ending):
