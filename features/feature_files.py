@@ -145,9 +145,11 @@ def _numpy_archive(path, layers):
   similarities: `similarities` float32 [lines].
   """
   columns = {}
+  folder, name = os.path.split(path)
   with (
-    # Entries of a zip cannot grow in turns: each column is a file first.
-    tempfile.TemporaryDirectory(dir=os.path.dirname(path) or ".") as folder,
+    # Entries of a zip cannot grow in turns: each column is a file first. Its
+    # folder has the temporary name of the file, by which the next run knows it.
+    tempfile.TemporaryDirectory(prefix=f"{name}.", dir=folder or ".") as folder,
     contextlib.ExitStack() as stack,
   ):
 

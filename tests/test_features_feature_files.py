@@ -1,6 +1,7 @@
 """Tests of the files of vectors: what is written can be read back."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -115,6 +116,18 @@ def test_a_run_that_fails_leaves_nothing(tmp_path, output_format):
       write(VECTORS)
       write([1 / 0])
   assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("output_format", feature_files.FORMATS)
+def test_what_a_killed_run_left_goes_with_the_next(tmp_path, output_format):
+  path = tmp_path / f"a.{output_format}"
+  if not (child := os.fork()):
+    with feature_files.open_writer(str(path), output_format) as write:
+      write(VECTORS)
+      os._exit(0)
+  os.waitpid(child, 0)
+  assert [name for name in os.listdir(tmp_path) if ".tmp-" in name]
+  written(path, VECTORS)
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path):
