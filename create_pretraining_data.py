@@ -307,7 +307,12 @@ def check_corpus(settings, corpus, options):
       f"--input_file={settings.input_file}: no sentence in it: give text with "
       "one sentence a line and blank lines between documents"
     )
-  instance_maker.check_corpus(corpus, options)
+  if not instance_maker.gives_any(corpus, options):
+    raise errors.InputError(
+      "--packing=sentence_order needs documents of several sentences, and each "
+      f"of these {corpus.num_documents} has one: give text with one sentence a "
+      "line and blank lines between documents alone"
+    )
   if corpus.num_documents == 1 and settings.packing == "sentence_pairs":
     logging.warning(
       "The text is a single document, so segments that are labelled as "

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from common import choices, errors
+from common import choices
 from pretraining import masking, random_stream, text_corpus
 
 PACKINGS = choices.PACKINGS
@@ -58,23 +58,11 @@ class InstanceOptions:
   packing: str = "sentence_pairs"
 
 
-def gives_instances(
-  corpus: text_corpus.Corpus, options: InstanceOptions
-) -> bool:
-  """Whether there are any."""
-  # Every document gives some; those of one sentence have no order.
+def gives_any(corpus: text_corpus.Corpus, options: InstanceOptions) -> bool:
+  """Whether a corpus gives any instance."""
+  # Every document does; one of a single sentence has no order.
   alone = corpus.num_documents if options.packing == "sentence_order" else 0
   return corpus.num_sentences > alone
-
-
-def check_corpus(corpus: text_corpus.Corpus, options: InstanceOptions) -> None:
-  """Raises InputError if no document has two sentences to order."""
-  if not gives_instances(corpus, options):
-    raise errors.InputError(
-      "--packing=sentence_order needs documents of several sentences, and each "
-      f"of these {corpus.num_documents} has one: give text with one sentence a "
-      "line and blank lines between documents alone"
-    )
 
 
 class SegmentPair(NamedTuple):

@@ -103,7 +103,7 @@ class RecordMaker:
 
   def gives_records(self, corpus: text_corpus.Corpus) -> bool:
     """Whether there are any records of a corpus."""
-    return instance_maker.gives_instances(corpus, self._options)
+    return instance_maker.gives_any(corpus, self._options)
 
   def write(
     self,

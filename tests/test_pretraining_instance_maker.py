@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import tokenization
-from common import errors
 from pretraining import instance_maker, text_corpus
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
@@ -243,17 +242,6 @@ def test_a_last_sentence_is_ordered_with_the_one_before_it():
     "[CLS] a a [SEP] b b [SEP]", "[CLS] b b [SEP] a a [SEP]",
     "[CLS] b b [SEP] c c [SEP]", "[CLS] c c [SEP] b b [SEP]",
   }
-
-
-def test_text_without_any_order_is_refused():
-  vocabulary = text_corpus.Vocabulary(WORDS)
-  corpus = text_corpus.read_corpus(
-    ["a", "", "b"], encoded(lambda line: [WORDS[line]] if line else []),
-    vocabulary.dtype,
-  )
-  options = instance_maker.InstanceOptions(**ORDERED)
-  with pytest.raises(errors.InputError, match="each of these 2 has one"):
-    instance_maker.check_corpus(corpus, options)
 
 
 def test_no_separator_inside_a_packed_sequence_is_masked():
