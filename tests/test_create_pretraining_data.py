@@ -239,8 +239,8 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(
     ("short_seq_prob", 0, 1),
   ],
 )
-def test_impossible_numbers(name, least, most, monkeypatch):
-  with script_flags.defined("create_pretraining_data", monkeypatch):
+def test_impossible_numbers(name, least, most):
+  with script_flags.defined("create_pretraining_data"):
     parser = flags.FLAGS[name].parser
   assert (parser.lower_bound, parser.upper_bound) == (least, most)
 
