@@ -22,7 +22,7 @@ from variants import registry
 NEW_VARIABLES = ("^output_(weights|bias)$", "^bert/pooler/")
 
 
-def num_outputs(kind, labels):
+def num_outputs(kind: str, labels: tuple) -> int:
   """Returns how many numbers the head gives for a sequence."""
   one = kind in (labelled_examples.REGRESSION, labelled_examples.CHOICE)
   return 1 if one else len(labels)
@@ -33,17 +33,16 @@ class ClassifierModel(tf.Module):
 
   def __init__(
     self,
-    config,
-    kind,
-    outputs,
+    config: modeling.BertConfig,
+    kind: str,
+    outputs: int,
     *,
-    is_frozen=False,
+    is_frozen: bool = False,
     **model_options,
   ):
     """Makes the variables.
 
     Args:
-      config: modeling.BertConfig.
       kind: one of labelled_examples.KINDS.
       outputs: what `num_outputs` says.
       is_frozen: whether the encoder is never trained; it then drops nothing.
@@ -93,15 +92,8 @@ class ClassifierModel(tf.Module):
     return pooled_logits(logits, mask)
 
   def first_states(self, batch, dropout_seed=None, *, skip_empty=False):
-    """Encodes every sequence.
-
-    Args:
-      batch, dropout_seed, skip_empty: as of a call.
-
-    Returns:
-      The last layer's states of the first token [B, W, H], and which
-      sequences have tokens, int32 [B, W].
-    """
+    """Returns the last layer's states of the first token [B, W, H], and which
+    sequences have tokens, int32 [B, W]; for the arguments of a call."""
     names = ("input_ids", "input_mask", "segment_ids")
     mask = tf.reduce_max(batch["input_mask"], axis=-1)  # [B, W]
     # Of one sequence an example, none is empty.
@@ -144,7 +136,9 @@ def pooled_logits(logits, mask):
   )
 
 
-def example_losses(kind, logits, label_ids, class_weights=None):
+def example_losses(
+  kind: str, logits: tf.Tensor, label_ids: tf.Tensor, class_weights=None
+) -> tf.Tensor:
   """Returns the loss of each example, float32 [B].
 
   One class of several, or one of several endings: cross-entropy. A number:
@@ -152,7 +146,6 @@ def example_losses(kind, logits, label_ids, class_weights=None):
   the cross-entropy of each one's sigmoid.
 
   Args:
-    kind: one of labelled_examples.KINDS.
     logits: float32 [B, L].
     label_ids: as input_data.label_ids gives them.
     class_weights: of several classes at once: float32 [L], how much more it
@@ -169,7 +162,7 @@ def example_losses(kind, logits, label_ids, class_weights=None):
   return tf.nn.sparse_softmax_cross_entropy_with_logits(label_ids, logits)
 
 
-def scores(kind, logits):
+def scores(kind: str, logits: tf.Tensor) -> tf.Tensor:
   """Returns the scores that are reported: probabilities, or the number."""
   if kind == labelled_examples.REGRESSION:
     return logits
@@ -178,19 +171,22 @@ def scores(kind, logits):
   return tf.nn.softmax(logits)
 
 
-def objective(model, class_weights=None, *, skip_empty=False, distills=None):
-  """Returns the loop.Objective: the mean loss of an example.
+def objective(
+  model: ClassifierModel,
+  class_weights: list | None = None,
+  *,
+  skip_empty: bool = False,
+  distills=None,
+) -> loop.Objective:
+  """Returns the mean loss of an example.
 
   Its metrics are the mean loss of the labels, that of a teacher's outputs,
   where there is one right class the accuracy, and, unless features are kept,
   the tokens of an example.
 
   Args:
-    model: ClassifierModel.
-    class_weights: list of L numbers, or None: how much an example of each
-      class counts in the mean; of several classes at once as in
-      `example_losses`.
-    skip_empty: as of a call of the model.
+    class_weights: how much an example of each class counts in the mean; of
+      several classes at once as in `example_losses`.
     distills: distilling.Distillation, a teacher's part in the loss; None.
   """
   kind = model.kind

@@ -5,23 +5,24 @@
 
 import tensorflow as tf
 
+import modeling
 from checkpoints import weight_files
-from classification import classifier, labelled_examples
+from classification import classifier, labelled_examples, tasks
 from common import errors
 from training import distillation
 
 
-def column_order(config, kind, labels):
+def column_order(
+  config: modeling.BertConfig, kind: str, labels: tuple
+) -> list[int] | None:
   """Returns which of a teacher's outputs belongs to each class.
 
-  Args:
-    config: modeling.BertConfig of the teacher.
-    kind: one of labelled_examples.KINDS.
-    labels: tuple of str, the student's classes in order.
+  None where its outputs are taken as they come: they have no names, or are no
+  classes.
 
-  Returns:
-    List of columns; None where its outputs are taken as they come: they have
-    no names, or are no classes.
+  Args:
+    config: of the teacher.
+    labels: the student's classes.
 
   Raises:
     InputError: the teacher was trained for other classes.
@@ -42,15 +43,15 @@ def column_order(config, kind, labels):
   return [names.index(label) for label in wanted]
 
 
-def example_losses(kind, student, teacher, temperature):
+def example_losses(
+  kind: str, student: tf.Tensor, teacher: tf.Tensor, temperature: float
+) -> tf.Tensor:
   """Returns the loss of each example by the teacher's outputs, float32 [B].
 
   Of a number, the squared difference; else soft targets.
 
   Args:
-    kind: one of labelled_examples.KINDS.
     student, teacher: float32 logits [B, L].
-    temperature: Python float.
   """
   if kind == labelled_examples.REGRESSION:
     return tf.square(student[:, 0] - teacher[:, 0])
@@ -66,13 +67,17 @@ class Distillation:
     weight: of the teacher's outputs, w.
   """
 
-  def __init__(self, settings, teacher, task, **model_options):
+  def __init__(
+    self,
+    settings,
+    teacher: distillation.Teacher,
+    task: tasks.ClassifierTask,
+    **model_options,
+  ):
     """Makes the teacher's model; in the scope of the strategy.
 
     Args:
-      settings: run_settings.Settings.
-      teacher: distillation.Teacher.
-      task: tasks.ClassifierTask of the student.
+      task: of the student.
       **model_options: of modeling.BertModel.
 
     Raises:
@@ -98,12 +103,7 @@ class Distillation:
     weight_files.load(self._model.variables, teacher.path)
 
   def example_losses(self, batch, logits, *, skip_empty):
-    """Returns float32 [B] for the student's logits.
-
-    Args:
-      batch, skip_empty: as of classifier.ClassifierModel.
-      logits: float32 [B, L].
-    """
+    """Returns float32 [B] for the student's logits [B, L]."""
     # Without a dropout_seed: a teacher does not drop. Its variables are not
     # among those that are watched, so no gradient reaches it.
     theirs = self._model(batch, skip_empty=skip_empty)

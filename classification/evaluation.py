@@ -11,9 +11,10 @@ Letters: N examples, L classes.
 
 import itertools
 import os
-from typing import Iterable, Iterator
+from typing import Callable, Iterable, Iterator
 
 import numpy as np
+import tensorflow as tf
 from absl import logging
 
 from classification import (
@@ -22,6 +23,7 @@ from classification import (
   labelled_examples,
   prediction_files,
   scoring,
+  tasks,
 )
 from common import file_io, result_lines
 from training import distribution, evaluation_loop, pipeline
@@ -30,11 +32,12 @@ from training import distribution, evaluation_loop, pipeline
 _WINDOW = 1 << 12
 
 
-def batch_outputs(model, shapes_vary):
+def batch_outputs(
+  model: classifier.ClassifierModel, shapes_vary: bool
+) -> Callable[[dict], dict]:
   """Returns a function of a batch: what a model says of its examples.
 
   Args:
-    model: classifier.ClassifierModel.
     shapes_vary: whether what nobody reads is left out: padding that all
       sequences share, and windows that a text does not have.
   """
@@ -57,8 +60,9 @@ def batch_outputs(model, shapes_vary):
 class Evaluator:
   """A model's outputs and scores; what computes them is compiled once."""
 
-  def __init__(self, model, strategy):
-    """Takes a classifier.ClassifierModel and its tf.distribute.Strategy."""
+  def __init__(
+    self, model: classifier.ClassifierModel, strategy: tf.distribute.Strategy
+  ):
     self._strategy = strategy
     self._predictor = evaluation_loop.Predictor(
       strategy, batch_outputs(model, not distribution.is_tpu(strategy))
@@ -83,18 +87,20 @@ class Evaluator:
       window=_WINDOW,
     )
 
-  def evaluate(self, task, data, *, batch_size, report_dir=None):
-    """Scores all evaluation data.
+  def evaluate(
+    self,
+    task: tasks.ClassifierTask,
+    data: dict[str, input_data.ClassifierData],
+    *,
+    batch_size: int,
+    report_dir: str | None = None,
+  ) -> dict[str, float]:
+    """Returns "eval_accuracy", "eval_mismatched_accuracy", ...
 
     Args:
-      task: tasks.ClassifierTask.
-      data: dict from "eval", "eval_mismatched" and others, which are
-        skipped, to input_data.ClassifierData.
-      batch_size: examples in a batch, over all replicas; of short ones more.
+      data: "eval", "eval_mismatched" and others, which are skipped.
+      batch_size: as of `outputs`.
       report_dir: where the scores of each class are written; None: nowhere.
-
-    Returns:
-      dict from "eval_accuracy", "eval_mismatched_accuracy", ... to numbers.
     """
     values = {}
     for name in data:
@@ -148,7 +154,7 @@ def _write_report(folder, name, task, results):
       )
 
 
-def result_names(task, data):
+def result_names(task: tasks.ClassifierTask, data: Iterable[str]) -> list[str]:
   """Returns the names of what Evaluator.evaluate gives; see there."""
   names = [
     f"{name}_{metric}"
@@ -159,14 +165,12 @@ def result_names(task, data):
   return [*names, "loss"] if "eval" in data else names
 
 
-def write_results(path, results, task):
+def write_results(
+  path: str, results: dict[str, float], task: tasks.ClassifierTask
+) -> None:
   """Writes `name = value` lines in the order of names, as the original does.
 
-  Args:
-    path: of the file.
-    results: dict from name to number.
-    task: tasks.ClassifierTask; the log says of which of its classes
-      a metric is.
+  The log says of which of the task's classes a metric is.
   """
   shown = {
     # As in the original: its metrics were float32, and print as such.
@@ -184,7 +188,7 @@ def write_results(path, results, task):
 def write_scores(
   folder: str,
   name: str,
-  task,
+  task: tasks.ClassifierTask,
   parts: Iterable[np.ndarray],
   found: list | None = None,
 ) -> None:
@@ -194,7 +198,6 @@ def write_scores(
 
   Args:
     name: one of task.splits, "predict" or "predict_mismatched".
-    task: tasks.ClassifierTask.
     parts: float32 [n, L] each.
     found: the predicted labels are added to it; None: they are not kept.
   """

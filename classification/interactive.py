@@ -6,7 +6,7 @@ to choose from.
 """
 
 import json
-from typing import Callable, NamedTuple
+from typing import Callable, Iterable, NamedTuple, TextIO
 
 import numpy as np
 import tensorflow as tf
@@ -16,6 +16,7 @@ from classification import (
   input_data,
   labelled_examples,
   prediction_files,
+  tasks,
 )
 from common import choices, errors, line_answers
 from training import input_sequences
@@ -148,30 +149,24 @@ def make_example(number, parts, kind, num_classes):
   return labelled_examples.Example(str(number), text, endings=tuple(endings))
 
 
-def greeting(task):
-  """Returns what to type and how it is answered, a line of text.
-
-  Args:
-    task: tasks.ClassifierTask.
-  """
-  typed = "a text"
+def greeting(task: tasks.ClassifierTask) -> str:
+  """Returns what to type and how it is answered, a line of text."""
+  typed = {
+    False: "a text", True: "two texts with a tab between them",
+    None: "a text, or two with a tab between them",
+  }[task.text_pairs]
   if task.kind == labelled_examples.CHOICE:
     typed = f"a text and {len(task.labels)} endings with tabs between them"
-  elif task.text_pairs:
-    typed = "two texts with a tab between them"
-  elif task.text_pairs is None:
-    typed = "a text, or two with a tab between them"
   answered = "a number"
   if task.labels:
     answered = f"the class and the scores of {', '.join(task.labels)}"
   return f"Type {typed}; the answer is {answered}. End with Ctrl-D."
 
 
-def split_texts(line, text_pairs=None):
-  """Returns the texts of a line, a tuple of str.
+def split_texts(line: str, text_pairs: bool | None = None) -> tuple:
+  """Returns the texts of a line.
 
   Args:
-    line: str.
     text_pairs: whether the model was trained on several texts an example;
       False: the line is one text, whatever is in it. None: not known, then a
       separator says so.
@@ -182,7 +177,7 @@ def split_texts(line, text_pairs=None):
   return tuple(part.strip() for part in line.split(separator))
 
 
-def format_prediction(prediction, output_format):
+def format_prediction(prediction: Prediction, output_format: str) -> str:
   """Returns a line: JSON, or the label and the score of each class in TSV."""
   label, scores = prediction
   if output_format == "json":
@@ -196,7 +191,7 @@ def format_prediction(prediction, output_format):
   return "\t".join([label, *shown])
 
 
-def format_error(error, output_format):
+def format_error(error: errors.InputError, output_format: str) -> str:
   """Returns the line in place of an answer: what is wrong."""
   # A message of several lines must not become several answers.
   sentence = " ".join(str(error).split())
@@ -206,8 +201,14 @@ def format_error(error, output_format):
 
 
 def answer_lines(
-  predict_texts, source, target, *, output_format, batch_size, text_pairs=None
-):
+  predict_texts: Callable[[list, int], list[Prediction]],
+  source: Iterable[bytes],
+  target: TextIO,
+  *,
+  output_format: str,
+  batch_size: int,
+  text_pairs: bool | None = None,
+) -> int:
   """Classifies each line of a stream, see line_answers.answer_lines.
 
   Lines that wait, as those of a file do, are read ahead and answered some
@@ -215,8 +216,6 @@ def answer_lines(
 
   Args:
     predict_texts: function of a list of tuples of texts, and of batch_size.
-    source: stream of bytes.
-    target: stream of text.
     output_format: one of FORMATS.
     batch_size: lines in a batch; of short ones more.
     text_pairs: as of `split_texts`.

@@ -29,13 +29,10 @@ def parse_seeds(texts):
   return seeds
 
 
-def summary(results):
+def summary(results: dict[int, dict[str, float]]) -> str:
   """Returns a table with a row for each result, the seeds next to each other.
 
   The standard deviation is that of a sample (n - 1), 0 of one seed.
-
-  Args:
-    results: dict from seed to dict from name to number.
   """
   # A metric that a run lacks has no mean over the runs.
   names = sorted(set.intersection(*map(set, results.values())))
