@@ -12,6 +12,8 @@ import os
 import re
 import sys
 import types
+from collections.abc import Callable
+from typing import Any
 
 from absl import app, logging
 
@@ -23,13 +25,11 @@ flags.disclaim_key_flags()
 _parsed = []  # What absl left of the command line, once it is parsed.
 
 
-def parse_flags(module_name, imports_tensorflow=True):
+def parse_flags(module_name: str, imports_tensorflow: bool = True) -> None:
   """Parses the flags, or prints the help that they ask for and exits.
 
-  Does nothing in a script that is imported instead of run.
-
   Args:
-    module_name: the script's `__name__`.
+    module_name: the script's `__name__`; one that is imported has nothing done.
     imports_tensorflow: whether every run needs TensorFlow, which is then
       imported the quick way; False to import it when it is used.
   """
@@ -90,14 +90,11 @@ def _open_closed_streams():
 
 
 @errors.report_input_errors
-def begin_imports(imports_tensorflow):
+def begin_imports(imports_tensorflow: bool) -> None:
   """Makes a script's imports, which follow, take little time.
 
   Ends in a sentence and exit code 1 where TensorFlow cannot be loaded, or an
   argument is not UTF-8.
-
-  Args:
-    imports_tensorflow: as of `parse_flags`.
   """
   for argument in sys.argv:
     # Of bytes that are not UTF-8, Python makes halves of surrogate pairs.
@@ -122,12 +119,10 @@ def begin_imports(imports_tensorflow):
     ) from error
 
 
-def run(main, takes_words=False):
+def run(main: Callable[[list[str]], Any], takes_words: bool = False) -> None:
   """Runs a script's `main`; its errors end in a sentence and exit code 1.
 
-  Args:
-    main: function of the arguments that are no flags, as absl's.
-    takes_words: whether there may be any.
+  `main` takes the script's name and the words that are no flags, if any may be.
   """
   # Disabled by `begin_imports`.
   gc.freeze()
@@ -159,7 +154,7 @@ def _screen_level():
   return logging.converter.absl_to_standard(value)
 
 
-def run_installed():
+def run_installed() -> None:
   """Entry point of the wheel's commands: bert-run-squad runs run_squad.py."""
   sys.argv[0] = program.name()
   package = __name__.removesuffix("common.command")  # "bert_tf2." or "".
@@ -169,4 +164,5 @@ def run_installed():
   main = types.ModuleType("__main__")
   main.__spec__, main.__file__ = spec, spec.origin
   sys.modules["__main__"] = main
-  exec(spec.loader.get_code(spec.name), vars(main))
+  with open(spec.origin, "rb") as stream:
+    exec(compile(stream.read(), spec.origin, "exec"), vars(main))

@@ -41,14 +41,10 @@ _FAULTS_SHOWN = 20
 
 
 class Faults:
-  """What is wrong with a file, collected to be reported together.
-
-  Attributes:
-    found: list of str, a sentence each.
-  """
+  """What is wrong with a file, collected to be reported together."""
 
   def __init__(self):
-    self.found = []
+    self.found: list[str] = []
 
   @contextlib.contextmanager
   def collected(self):
@@ -58,12 +54,8 @@ class Faults:
     except InputError as error:
       self.found.append(str(error))
 
-  def refuse(self, path):
-    """Ends the reading of a file that has faults.
-
-    Raises:
-      InputError: there is one (then that is the message) or more.
-    """
+  def refuse(self, path: str) -> None:
+    """Raises InputError if there is a fault (it is the message) or more."""
     # As it would be without this class: no list of one.
     if len(self.found) == 1:
       raise InputError(self.found[0])
@@ -73,7 +65,7 @@ class Faults:
       )
 
 
-def listed(faults):
+def listed(faults: list[str]) -> str:
   """Returns lines for the end of a message: the first 20 faults and a count."""
   shown = "".join(f"\n  {fault}" for fault in faults[:_FAULTS_SHOWN])
   more = len(faults) - _FAULTS_SHOWN

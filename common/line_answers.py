@@ -6,6 +6,8 @@ What answers is a function of a list of texts; nothing here knows a model.
 import queue
 import sys
 import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import TextIO
 
 from common import errors
 
@@ -19,8 +21,14 @@ def standard_streams():
 
 
 def answer_lines(
-  source, target, answer, *, format_error, batch_size=1, takes_empty=False
-):
+  source: Iterable[bytes],
+  target: TextIO,
+  answer: Callable[[list[tuple[int, str]]], list[str]],
+  *,
+  format_error: Callable[[int, errors.InputError], str],
+  batch_size: int = 1,
+  takes_empty: bool = False,
+) -> int:
   """Reads lines and writes the answer to each at once, in order.
 
   Lines that are there already when the model is free are answered together.
@@ -28,14 +36,12 @@ def answer_lines(
   by what is wrong with it; the others go on.
 
   Args:
-    source: iterable of bytes, a line each.
-    target: stream of text; flushed after every batch.
-    answer: function of a list of n pairs (number of the line from 1, str
-      without its end); returns the n answers, str without line ends. It raises
-      InputError if it can answer one of them not; then it is asked again for
-      fewer of them, down to the one.
-    format_error: function of (number of the line from 1, InputError); returns
-      the line that is written in the place of an answer.
+    source: its lines.
+    target: flushed after every batch.
+    answer: takes the numbers, from 1, and texts of some lines, and returns
+      their answers, without line ends. It raises InputError if it can answer
+      one of them not; then it is asked again for fewer, down to the one.
+    format_error: gives the line in the place of an answer.
     batch_size: at most N lines are answered together.
     takes_empty: whether a line of white space is answered as any other.
 
@@ -64,15 +70,8 @@ def answer_lines(
   return bad
 
 
-def require_all_answered(bad):
-  """Ends a script in an error if it answered lines by errors.
-
-  Args:
-    bad: how many.
-
-  Raises:
-    InputError: one or more.
-  """
+def require_all_answered(bad: int) -> None:
+  """Raises InputError if lines, `bad` of them, were answered by errors."""
   if bad:
     raise errors.InputError(
       f"{bad} line{'s' * (bad > 1)} of the standard input could not be "
@@ -81,12 +80,8 @@ def require_all_answered(bad):
     )
 
 
-def decode(line):
-  """Returns the text in a line's bytes, without the line's end.
-
-  Raises:
-    InputError: it is not UTF-8.
-  """
+def decode(line: bytes) -> str:
+  """Returns a line without its end; raises InputError if it is not UTF-8."""
   try:
     return line.decode("utf-8").rstrip("\r\n")
   except UnicodeDecodeError as error:
@@ -110,14 +105,13 @@ def _answers(answer, lines):
   return _answers(answer, lines[:middle]) + _answers(answer, lines[middle:])
 
 
-def read_batches(source, batch_size):
-  """Yields lists of (number, line): what has come, never waiting for more.
+def read_batches(
+  source: Iterable[bytes], batch_size: int
+) -> Iterator[list[tuple[int, bytes]]]:
+  """Yields (number, line) of what has come, never waiting for more.
 
-  What reading raises is raised after the lines that came before it.
-
-  Args:
-    source: iterable of lines; another thread reads it ahead.
-    batch_size: at most N lines in a list.
+  Another thread reads ahead. What reading raises is raised after the lines that
+  came before it.
   """
   waiting = queue.Queue(maxsize=4 * batch_size)
   failures = []

@@ -5,25 +5,19 @@ from absl import logging
 from common import file_io
 
 
-def as_text(results):
-  """Returns the lines of results, in the order of their names.
-
-  Args:
-    results: dict from name to a number, shown as str() shows it.
-  """
+def as_text(results: dict) -> str:
+  """Returns the lines of results, in the order of their names."""
   return "".join(f"{name} = {results[name]!s}\n" for name in sorted(results))
 
 
-def write(path, results, notes=None):
-  """Writes results in the order of their names, and logs them.
+def write(
+  path: str | None, results: dict, notes: dict[str, str] | None = None
+) -> None:
+  """Writes results in the order of their names, if to a file, and logs them.
 
-  Args:
-    path: of the file; None: they are only logged.
-    results: dict from name to a number, shown as str() shows it.
-    notes: dict from some of the names to what the log adds to them.
+  The notes are for the log: the file stays as the original wrote it.
   """
   text = as_text(results)
-  # The notes are for the log: the file stays as the original wrote it.
   for name, line in zip(sorted(results), text.splitlines()):
     note = f" ({notes[name]})" if notes and name in notes else ""
     logging.info("  %s%s", line, note)

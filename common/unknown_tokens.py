@@ -21,14 +21,8 @@ def count(batch: dict[str, np.ndarray], tokenizer) -> dict[str, int]:
   }
 
 
-def log_share(place, unknown, tokens):
-  """Logs how many tokens are [UNK]; warns above 10 %.
-
-  Args:
-    place: the file, for the message.
-    unknown: how many tokens are [UNK].
-    tokens: how many there are, without [CLS], [SEP] and padding.
-  """
+def log_share(place: str, unknown: int, tokens: int) -> None:
+  """Logs how many of a file's tokens are [UNK]; warns above 10 %."""
   # 0 of a text without a token.
   percent = 100 * unknown / max(tokens, 1)
   logging.info("%s: %.2f %% of the tokens are [UNK]", place, percent)
