@@ -6,11 +6,8 @@ batch the next one gathers. No TensorFlow.
 """
 
 import asyncio
-import collections
 import concurrent.futures
-import dataclasses
-import itertools
-from typing import Callable
+from typing import Any, Callable, NamedTuple
 
 from common import errors
 
@@ -23,22 +20,17 @@ class Closed(Exception):
   """The server is shutting down."""
 
 
-@dataclasses.dataclass(eq=False)
-class _Waiting:
-  """A request: what to run, and the future of its outputs."""
+class _Waiting(NamedTuple):
+  """An instance, and the future of its answer."""
 
   key: tuple
-  rows: list
+  row: Any
   arrived: float
-  outputs: asyncio.Future
-
-  @property
-  def count(self):
-    return len(self.rows)
+  answer: asyncio.Future
 
 
 class Batcher:
-  """Gathers requests and hands them to a function, one batch at a time.
+  """Gathers instances and hands them to a function, one batch at a time.
 
   Attributes:
     num_batches, num_instances: what has been computed so far.
@@ -62,31 +54,30 @@ class Batcher:
       max_delay: seconds that a request waits for others to join it; 0: only
         those that wait already join it.
       max_queue: most instances that may wait, and most in one request.
-      join: False: each request is a batch by itself.
+      join: False: the instances of a request are computed by themselves.
     """
-    self._run = run
-    self._join = join
-    self._max_batch_size = max_batch_size
-    self._max_delay = max_delay
+    self._run, self._join = run, join
+    self._max_batch_size, self._max_delay = max_batch_size, max_delay
     self._max_queue = max_queue
-    self._waiting = collections.deque()
+    self._waiting: list[_Waiting] = []
     self._changed = asyncio.Event()
     # One thread: a batch has all cores to itself.
     self._thread = concurrent.futures.ThreadPoolExecutor(1)
-    self._worker = None
+    self._worker: asyncio.Task | None = None
     self._closing = False
     self.num_batches = self.num_instances = 0
 
-  def start(self):
+  def start(self) -> None:
     """Begins to work, in the event loop that is running."""
     self._worker = asyncio.create_task(self._work())
 
-  async def close(self):
+  async def close(self) -> None:
     """Finishes what waits, then stops; nothing new is taken."""
     self._closing = True
     self._changed.set()
-    # It ends when nothing waits any more.
-    await self._worker
+    if self._worker:
+      # It ends when nothing waits any more.
+      await self._worker
     self._thread.shutdown()
 
   async def submit(self, key: tuple, rows: list) -> list:
@@ -97,125 +88,90 @@ class Batcher:
     Raises:
       InputError: it has more instances than may ever wait.
       QueueFull, Closed: it was not taken.
-      Whatever the function raises for these inputs alone.
+      Whatever the function raises for one of them alone.
     """
     if self._closing:
       raise Closed
-    count = len(rows)
-    if count > self._max_queue:
+    if len(rows) > self._max_queue:
       raise errors.InputError(
-        f"{count} instances in one request; at most {self._max_queue} are "
+        f"{len(rows)} instances in one request; at most {self._max_queue} are "
         "taken: send them in several requests"
       )
     # Refused at once, so that a client can go elsewhere, and memory is bounded.
-    if self._num_waiting() + count > self._max_queue:
+    if len(self._left()) + len(rows) > self._max_queue:
       raise QueueFull
-    size = self._max_batch_size
-    # All of them wait from now on: no other request comes between.
-    outputs = [
-      self._enqueue(key, rows[first : first + size])
-      for first in range(0, count, size)
-    ]
-    return list(itertools.chain(*await asyncio.gather(*outputs)))
-
-  def _enqueue(self, key, rows):
-    """Returns the future of the answers to rows that fit into a batch."""
     loop = asyncio.get_running_loop()
-    request = _Waiting(key, rows, loop.time(), loop.create_future())
-    self._waiting.append(request)
+    # No other request has this key.
+    key = key if self._join else (*key, object())
+    now = loop.time()
+    ours = [_Waiting(key, row, now, loop.create_future()) for row in rows]
+    # All of them wait from now on: no other request comes between.
+    self._waiting += ours
     self._changed.set()
-    return request.outputs
-
-  def _num_waiting(self, key=None):
-    return sum(
-      request.count
-      for request in self._waiting
-      if key is None or request.key == key
-    )
+    answers = asyncio.gather(*(one.answer for one in ours))
+    try:
+      return await answers
+    finally:
+      # The client has gone, or one cannot be answered: nor need be the others.
+      answers.cancel()
+      for one in ours:
+        one.answer.cancel()
 
   async def _work(self):
     while batch := await self._next_batch():
       await self._compute(batch)
 
   async def _next_batch(self):
-    """Returns requests to run together; an empty list at the end."""
-    batch = []
-    while not batch:
-      while not self._drop_abandoned():
-        if self._closing:
-          return []
-        self._changed.clear()
-        await self._changed.wait()
+    """Returns instances to run together; an empty list at the end."""
+    while not self._closing and not self._left():
+      self._changed.clear()
+      await self._changed.wait()
+    if self._left():
       await self._wait_for_others(self._waiting[0])
-      self._drop_abandoned()
-      batch = self._take_batch()
-    return batch
+    batch = [one for one in self._left() if one.key == self._waiting[0].key]
+    batch = batch[: self._max_batch_size]
+    taken = set(map(id, batch))
+    self._waiting = [one for one in self._waiting if id(one) not in taken]
+    # Those that waited may all have gone.
+    return batch or (await self._next_batch() if not self._closing else [])
 
-  def _drop_abandoned(self):
-    """Forgets requests whose client has gone; returns whether any are left."""
-    self._waiting = collections.deque(
-      request for request in self._waiting if not request.outputs.done()
-    )
-    return bool(self._waiting)
+  def _left(self):
+    """Forgets instances whose client has gone; returns the others."""
+    self._waiting = [one for one in self._waiting if not one.answer.done()]
+    return self._waiting
 
   async def _wait_for_others(self, first):
     loop = asyncio.get_running_loop()
     # Counted from its arrival: what waited during a batch need not wait again.
     until = first.arrived + self._max_delay
-    while self._join and self._num_waiting(first.key) < self._max_batch_size:
-      remaining = until - loop.time()
-      if remaining <= 0 or self._closing:
+    while self._join and not self._closing and until > loop.time():
+      if sum(one.key == first.key for one in self._waiting) >= (
+        self._max_batch_size
+      ):
         return
       self._changed.clear()
       try:
-        await asyncio.wait_for(self._changed.wait(), remaining)
+        await asyncio.wait_for(self._changed.wait(), until - loop.time())
       except asyncio.TimeoutError:
         return
 
-  def _take_batch(self):
-    """Takes the oldest request and those that can be joined to it."""
-    batch, rest, count = [], collections.deque(), 0
-    for request in self._waiting:
-      # A smaller request further back may still fit.
-      joins = not batch or (
-        self._join
-        and request.key == batch[0].key
-        and count + request.count <= self._max_batch_size
-      )
-      (batch if joins else rest).append(request)
-      count += request.count if joins else 0
-    self._waiting = rest
-    return batch
-
   async def _compute(self, batch):
-    try:
-      outputs = iter(await self._outputs_of(batch))
-    except Exception as error:  # It belongs to whoever sent the request.
-      if len(batch) == 1:
-        _finish(batch[0], error=error)
-        return
-      # One bad request must not spoil the others: each by itself.
-      for request in batch:
-        await self._compute([request])
-      return
-    for request in batch:
-      _finish(request, list(itertools.islice(outputs, request.count)))
-
-  async def _outputs_of(self, batch):
-    rows = [row for request in batch for row in request.rows]
     self.num_batches += 1
-    self.num_instances += len(rows)
-    loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(
-      self._thread, self._run, batch[0].key, rows
-    )
-
-
-def _finish(request, outputs=None, error=None):
-  # Its client may have gone in the meantime.
-  if request.outputs.done():
-    return
-  if error is None:
-    request.outputs.set_result(outputs)
-  else:
-    request.outputs.set_exception(error)
+    self.num_instances += len(batch)
+    try:
+      answers = await asyncio.get_running_loop().run_in_executor(
+        self._thread, self._run, batch[0].key, [one.row for one in batch]
+      )
+    except Exception as error:  # It belongs to whoever sent the instance.
+      if len(batch) > 1:
+        # A bad one must not spoil the others: halves, down to the one.
+        middle = len(batch) // 2
+        await self._compute(batch[:middle])
+        await self._compute(batch[middle:])
+      elif not batch[0].answer.done():
+        batch[0].answer.set_exception(error)
+      return
+    for one, answer in zip(batch, answers, strict=True):
+      # Its client may have gone in the meantime.
+      if not one.answer.done():
+        one.answer.set_result(answer)

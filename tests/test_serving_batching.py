@@ -77,7 +77,7 @@ def test_requests_that_wait_are_computed_together():
   assert model.batches == [("s", [0]), ("s", [1, 2, 3, 4])]
 
 
-def test_a_batch_has_its_size_and_what_fits_in_no_more():
+def test_a_batch_has_its_size_and_takes_parts_of_requests():
   async def scenario(batcher, model):
     first = await start_one(batcher, model)
     tasks = await waiting(batcher, [1, 2], [3, 4], [5])
@@ -85,7 +85,7 @@ def test_a_batch_has_its_size_and_what_fits_in_no_more():
     await asyncio.gather(first, *tasks)
 
   model = run(scenario, max_delay=0, max_batch_size=3)
-  assert [values for _, values in model.batches] == [[0], [1, 2, 5], [3, 4]]
+  assert [values for _, values in model.batches] == [[0], [1, 2, 3], [4, 5]]
 
 
 def test_a_full_batch_does_not_wait_for_its_delay():
