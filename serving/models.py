@@ -57,8 +57,10 @@ class ServedModel(tf.Module):
 
   def encode(self, inputs: dict, training=False, **options):
     """Returns modeling.BertOutput of a dict with `id_inputs`."""
-    values = (inputs[name] for name in ServedModel.id_inputs)
-    return self.bert(*values, training=training, **options)
+    return self.bert(
+      inputs["input_ids"], inputs["input_mask"], inputs["segment_ids"],
+      training=training, **options,
+    )
 
   def outputs(self, inputs: dict, training=False) -> dict:
     """Returns what another program fine-tunes on: dict of float32 tensors.

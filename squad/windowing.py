@@ -162,7 +162,7 @@ def find_answer(
     found = tokenizer.find_answer(
       passage.tokens[start : end + 1], question.answer_text
     )
-    return tuple(start + place for place in found) if found else (start, end)
+    return (start + found[0], start + found[1]) if found else (start, end)
   answer = tokenizer.tokenize(question.answer_text)
   size = len(answer)
   # An answer without pieces (only control characters) would match anywhere.
