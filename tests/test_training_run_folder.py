@@ -215,7 +215,11 @@ def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(
   found = []
   for copy in camera.pictures:
     run_folder.check_output_dir(str(copy), RUN, TRAINS)
-    assert not [name for name in names(copy) if "tmp" in name]
+    left = names(copy)
+    assert not [name for name in left if "tmp" in name]
+    # Nor the rest of an old one.
+    indices = [name for name in left if name.endswith(".index")]
+    assert {f"{name[:-6]}.data-00000-of-00001" for name in indices} <= {*left}
     commit = run_folder.latest_committed(str(copy))
     check_whole(commit, commit.step)
     found.append(commit.step)

@@ -174,9 +174,10 @@ def check_output_dir(
     if trained_with:
       folder_lock.acquire(folder)
       # Once more: before the lock another run may have begun and ended here.
-      _check_owner(folder, fingerprint, trained_with)
+      is_noted = _check_owner(folder, fingerprint, trained_with)
       _remove_leftovers(folder)
-      _note_owner(folder, fingerprint, trained_with)
+      if not is_noted:
+        _note_owner(folder, fingerprint, trained_with)
   except (OSError, tf.errors.OpError) as error:
     raise errors.InputError(
       f"cannot use {folder} as the folder of a run: "
@@ -185,18 +186,25 @@ def check_output_dir(
 
 
 def _check_owner(folder, fingerprint, trained_with):
-  """Raises InputError if the checkpoints in a folder are of another run."""
+  """Whether the checkpoints in a folder are known to be of this run.
+
+  Raises:
+    InputError: they are of another one.
+  """
   path, steps = os.path.join(folder, _FINGERPRINT), _steps(folder)
   if steps and tf.io.gfile.exists(path):
-    if theirs := _read_fingerprint(path):
+    theirs = _read_fingerprint(path)
+    if theirs:
       _check_same_run(folder, theirs, fingerprint, trained_with)
-  elif steps and not _foreign_steps(folder):
+    return bool(theirs)
+  if steps and not _foreign_steps(folder):
     raise errors.InputError(
       f"{folder} holds model.ckpt-{steps[0]} but no {_FINGERPRINT}, and no "
       "file `checkpoint` of the original names it: it belongs to another "
       "program; give another --output_dir, and this one as --init_checkpoint "
       "to start from its weights"
     )
+  return False
 
 
 def _read_fingerprint(path):
@@ -219,13 +227,12 @@ def _read_fingerprint(path):
 
 def _note_owner(folder, fingerprint, trained_with):
   """Writes the fingerprint, now or with the first checkpoint."""
-  path = os.path.join(folder, _FINGERPRINT)
   content = {**fingerprint, _TRAINED_WITH: trained_with._asdict()}
-  if not _steps(folder):
-    # Nothing was saved by whoever was here before: the folder is free.
-    json_files.write_sealed(path, content)
-  elif not _read_fingerprint(path):
+  if _steps(folder):
     _unwritten_fingerprints[folder] = content
+  else:
+    # Nothing was saved by whoever was here before: the folder is free.
+    json_files.write_sealed(os.path.join(folder, _FINGERPRINT), content)
 
 
 def _remove_leftovers(folder):
@@ -358,9 +365,10 @@ def _remove_oldest(folder, step, max_to_keep):
   steps = [s for s in _steps(folder, "commit") if s <= step]
   gone = steps[max_to_keep:] if max_to_keep else []
   for old in gone:
-    # The commit first: a checkpoint that is half removed must not count.
     prefix = os.path.join(folder, f"model.ckpt-{old}")
-    for path in [f"{prefix}.commit", *weight_files.files_of(prefix)]:
+    # The commit and the index first: a checkpoint that is half removed must
+    # not count, and what is left of it goes with the next start.
+    for path in [f"{prefix}.commit", *reversed(weight_files.files_of(prefix))]:
       _remove(path)
   return sorted(set(steps) - set(gone))
 
