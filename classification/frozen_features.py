@@ -10,7 +10,7 @@ from classification import classifier, input_data
 from common import tfrecord
 from training import distribution, frozen_states, pipeline
 
-_COMPUTED_TOGETHER = 1 << 14  # Examples whose states are held in memory.
+COMPUTED_TOGETHER = 1 << 14  # Examples whose states are held in memory.
 
 
 def ensure(
@@ -49,7 +49,7 @@ def ensure(
 
   frozen_states.ensure(
     path, model.bert, data, of_batch, serialize,
-    strategy=strategy, batch_size=batch_size, window=_COMPUTED_TOGETHER,
+    strategy=strategy, batch_size=batch_size, window=COMPUTED_TOGETHER,
   )
   return data._replace(
     records=path,

@@ -30,7 +30,7 @@ from variants import vocabularies
 
 _FORMAT = 2  # Goes up when other records are made of the same data.
 # Held in memory at a time, and what a process gets at once.
-_BLOCK_EXAMPLES = 4096
+BLOCK_EXAMPLES = 4096
 _EMPTY_SHOWN = 5
 # Starting processes takes as long as one needs for about so much text.
 _BYTES_WORTH_PROCESSES = 40_000_000
@@ -278,7 +278,7 @@ def write_records(
   """
   found = cached_records.write_blocks(
     writer, examples, functools.partial(_serialize_block, options=options),
-    block=_BLOCK_EXAMPLES, processes=processes,
+    block=BLOCK_EXAMPLES, processes=processes,
   )
   # From numbers within a block to numbers of all examples.
   starts = itertools.accumulate((f["num_records"] for f in found), initial=0)

@@ -59,7 +59,7 @@ def logits(model, data, seed=None):
 def test_training_on_kept_states_is_training_on_texts(
   data, tmp_path, monkeypatch
 ):
-  monkeypatch.setattr(frozen_features, "_COMPUTED_TOGETHER", 5)
+  monkeypatch.setattr(frozen_features, "COMPUTED_TOGETHER", 5)
   model = make()
   kept = ensure(tmp_path / "features", model, data)
   assert data.max_sequences == 4
@@ -101,7 +101,7 @@ def test_records_are_read_once_however_many_parts_there_are(
       )
     )
 
-  monkeypatch.setattr(frozen_features, "_COMPUTED_TOGETHER", 2)
+  monkeypatch.setattr(frozen_features, "COMPUTED_TOGETHER", 2)
   # The lengths are read before, once.
   lengths = pipeline.record_lengths([data.records], data.features)
   monkeypatch.setattr(pipeline, "record_lengths", lambda *_: lengths)

@@ -212,7 +212,7 @@ def test_records_are_made_again_only_when_something_differs(
 
 
 def test_many_blocks_are_written_in_order(vocab_file, tmp_path, monkeypatch):
-  monkeypatch.setattr(input_data, "_BLOCK_EXAMPLES", 3)
+  monkeypatch.setattr(input_data, "BLOCK_EXAMPLES", 3)
   examples = [Example(letter, letter, None, "no") for letter in WORDS]
   data = input_data.prepare(
     str(tmp_path / "a.tf_record"), examples, options(vocab_file)
@@ -225,7 +225,7 @@ def test_many_blocks_are_written_in_order(vocab_file, tmp_path, monkeypatch):
 def test_processes_write_the_bytes_that_one_writes(
   vocab_file, tmp_path, monkeypatch
 ):
-  monkeypatch.setattr(input_data, "_BLOCK_EXAMPLES", 4)
+  monkeypatch.setattr(input_data, "BLOCK_EXAMPLES", 4)
   examples = [Example(letter, letter, None, "no") for letter in WORDS]
   written = []
   for processes in (1, 2):

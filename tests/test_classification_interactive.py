@@ -21,18 +21,29 @@ def vocab_file(tmp_path_factory):
   return tiny_model.write_vocabulary(tmp_path_factory.mktemp("vocabulary"))
 
 
-@functools.cache
-def make(vocab_file, kind, max_seq_length=12, **options):
-  labels = LABELS[kind]
-  model = classifier.ClassifierModel(
-    tiny_model.tiny(), kind, classifier.num_outputs(kind, labels), seed=3
-  )
+def make(vocab_file, kind, max_seq_length=12, batches=None, **options):
+  """Returns a function of texts; `batches` gets the lengths of their rows."""
   chosen = input_data.InputOptions(
-    kind=kind, labels=labels, vocab_file=vocab_file,
+    kind=kind, labels=LABELS[kind], vocab_file=vocab_file,
     max_seq_length=max_seq_length, **options,
   )
-  logits = interactive.logits_of(model)
-  return interactive.TextClassifier(logits, chosen).predict_texts
+  logits = logits_of(kind)
+
+  def noting(batch):
+    assert batch["input_ids"].shape[1] == batch["input_mask"].sum(1).max()
+    if batches is not None:
+      batches.append(batch["input_mask"].sum(1).tolist())
+    return logits(batch)
+
+  return interactive.TextClassifier(noting, chosen).predict_texts
+
+
+@functools.cache
+def logits_of(kind):
+  """The network, compiled once."""
+  return interactive.logits_of(classifier.ClassifierModel(
+    tiny_model.tiny(), kind, classifier.num_outputs(kind, LABELS[kind]), seed=3
+  ))
 
 
 def test_a_text_has_its_label_whatever_stands_beside_it(vocab_file):
@@ -51,39 +62,24 @@ def test_a_text_has_its_label_whatever_stands_beside_it(vocab_file):
     )
 
 
-def watched(predict_texts, monkeypatch):
-  """Returns a list that gets the lengths of the rows of each batch."""
-  classify, lengths = predict_texts.__self__, []
-  logits = classify._logits
-
-  def note(batch):
-    assert batch["input_ids"].shape[1] == batch["input_mask"].sum(1).max()
-    lengths.append(batch["input_mask"].sum(1).tolist())
-    return logits(batch)
-
-  monkeypatch.setattr(classify, "_logits", note)
-  return lengths
-
-
-def test_short_texts_share_a_larger_batch(vocab_file, monkeypatch):
-  predict_texts = make(vocab_file, "single", max_seq_length=32)
-  batches = watched(predict_texts, monkeypatch)
+def test_short_texts_share_a_larger_batch(vocab_file):
+  batches = []
+  predict_texts = make(vocab_file, "single", 32, batches)
   assert len(predict_texts([("w1",)] * 10, 2)) == 10
   # Of 3 tokens, as if of 8, in the room of 2 * 32.
   assert batches == [[3] * 8, [3] * 2]
 
 
 @pytest.mark.parametrize("options", [{}, {"doc_stride": 5}])
-def test_batches_of_like_length_answer_in_order(
-  vocab_file, monkeypatch, options
-):
-  predict_texts = make(vocab_file, "single", **options)
+def test_batches_of_like_length_answer_in_order(vocab_file, options):
+  batches = []
+  predict_texts = make(vocab_file, "single", batches=batches, **options)
   texts = [
     (" ".join(f"w{(3 * n + i) % 20}" for i in range(length)),)
     for n, length in enumerate([1, 17, 2, 9, 3, 30, 8])
   ]
   expected = predict_texts(texts)
-  batches = watched(predict_texts, monkeypatch)
+  batches.clear()
   found = predict_texts(texts, 3)
   assert max(map(len, batches)) == 3
   lengths = sum(batches, [])

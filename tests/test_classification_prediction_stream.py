@@ -133,7 +133,7 @@ def options(tmp_path):
 
 
 def test_records_are_written_while_examples_are_read(options, monkeypatch):
-  monkeypatch.setattr(input_data, "_BLOCK_EXAMPLES", 10)
+  monkeypatch.setattr(input_data, "BLOCK_EXAMPLES", 10)
   examples, written = Counting(1000), []
 
   class Writer:

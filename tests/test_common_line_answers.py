@@ -87,17 +87,19 @@ def test_lines_that_are_there_are_answered_together():
   assert max(map(len, batches)) <= 2
 
 
-def test_a_bad_line_leaves_the_others_together():
-  asked = []
+def test_a_bad_line_leaves_the_others_together(monkeypatch):
+  asked, target = [], io.StringIO()
 
   def answer(lines):
     asked.append(len(lines))
     return shout(lines)
 
-  lines = [(number, "a?" if number == 61 else "b") for number in range(1, 129)]
-  *before, error, after = line_answers._answers(answer, lines)[:62]
+  lines = [(n, b"a?" if n == 61 else b"b") for n in range(1, 129)]
+  monkeypatch.setattr(line_answers, "read_batches", lambda *_: [lines])
+  line_answers.answer_lines([], target, answer, format_error=told)
+  *before, error, after = target.getvalue().splitlines()[:62]
   assert before == [f"{number} B" for number in range(1, 61)]
-  assert isinstance(error, errors.InputError) and after == "62 B"
+  assert (error, after) == ("61: no questions", "62 B")
   # All, then two halves at each of the seven halvings down to one line.
   assert len(asked) == 1 + 2 * 7
 
