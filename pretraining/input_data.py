@@ -17,7 +17,8 @@ from pretraining import dynamic_masking, text_corpus
 from training import harness, pipeline
 from variants import vocabularies
 
-_CHECKED_FIRST = 1 << 10  # Records of a file; the others while they are read.
+_CHECKED_FIRST = 1 << 7  # Records of a file; the others while they are read.
+_WORDS_OF = 1 << 10  # Records whose words are counted.
 _PLATEAU = 0.95  # Of the loss of guessing words by their frequency.
 _OUT_OF_RANGE = "a number of a record is out of its range"
 
@@ -160,7 +161,7 @@ class PretrainingInput:
 
   def warn_of_plateau(self, masked_lm_loss: float) -> None:
     """Warns if a trained model knows little more than words' frequencies."""
-    count = min(self.count_records(), _CHECKED_FIRST)
+    count = min(self.count_records(), _WORDS_OF)
     batches = self.repeated_batches(
       tf.distribute.get_strategy(), batch_size=count, trim=False
     )

@@ -151,10 +151,11 @@ def test_what_does_not_fit_is_refused(tmp_path, vocab_file):
 
 
 def test_files_without_a_record_are_skipped(tmp_path, caplog):
-  empty, full = write(tmp_path / "empty", 0), write(tmp_path / "full")
+  empty, full = write(tmp_path / "empty.gz", 0), write(tmp_path / "full.gz")
   data = open_input([empty, full, empty])
   assert data.files == [full]
   assert caplog.text.count(f"{empty} holds no record: it is skipped") == 2
+  empty = write(tmp_path / "empty", 0)
   with pytest.raises(errors.InputError, match="no record in .*empty"):
     open_input(empty)
 

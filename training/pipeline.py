@@ -52,10 +52,14 @@ def without_empty(files: list[str]) -> list[str]:
   """
   filled = []
   for path in files:
-    if next(tfrecord.read_serialized(path), None) is not None:
-      filled.append(path)
-    else:
+    # Only what is compressed has to be read.
+    is_empty = not file_io.size(path) or (
+      tfrecord.is_gzip(path) and not any(tfrecord.read_serialized(path))
+    )
+    if is_empty:
       logging.warning("%s holds no record: it is skipped", path)
+    else:
+      filled.append(path)
   if not filled:
     raise errors.InputError(f"no record in {file_io.listed(files)}")
   return filled
