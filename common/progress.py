@@ -20,6 +20,9 @@ def bar(total: int, done: int = 0, stream=None) -> tqdm.tqdm:
   )
 
 
+interval = tqdm.tqdm.format_interval  # 3920 -> "1:05:20"
+
+
 def _shows_bars(stream):
   try:
     # Some terminals of containers have no size: tqdm would show nothing.
@@ -86,5 +89,5 @@ class Progress:
     left = seconds / max(fraction, 1e-9) * (1 - fraction)
     return (
       f"{fraction:6.1%}  {self.rate(seconds)}  "
-      f"ETA {tqdm.tqdm.format_interval(left)}"
+      f"ETA {interval(left)}"
     )

@@ -56,16 +56,15 @@ class TrainingLog:
       loss or gradient. An overflow that a smaller loss scale fixes is none.
   """
 
-  def __init__(self, options, *, first_step, writes_files=True):
-    """Opens the files.
+  def __init__(self, options, *, first_step: int, writes_files: bool = True):
+    """Opens the files, but in processes that are not the chief.
 
     Args:
       options: loop.TrainOptions.
       first_step: the step that training starts or resumes at.
-      writes_files: False for processes that are not the chief.
     """
-    self.seconds_per_step = 0.0
-    self.bad_steps_in_row = 0
+    self.seconds_per_step: float = 0.0
+    self.bad_steps_in_row: int = 0
     self._options = options
     self._steps_told, self._recent_loss = 0, 0.0
     self._waiting = self._last = None
@@ -83,7 +82,7 @@ class TrainingLog:
     """Starts the sums behind the values of the next logged step."""
     self._losses, self._norms, self._metrics = [], [], []
 
-  def block_begins(self, step):
+  def block_begins(self, step: int) -> None:
     """Notes the time; starts the profiler where --profile_steps begins."""
     if self._speed_from is None:
       logging.info(
@@ -96,7 +95,7 @@ class TrainingLog:
       tf.profiler.experimental.start(self._options.output_dir)
       self._profiling = True
 
-  def evaluated(self, step, results):
+  def evaluated(self, step: int, results: dict[str, float]) -> None:
     """Tells the results of an evaluation during training."""
     self.flush()
     shown = "  ".join(f"{k} {v:.4g}" for k, v in sorted(results.items()))
@@ -107,14 +106,10 @@ class TrainingLog:
     self._block_began = time.monotonic()
     self._speed_from = step, self._block_began
 
-  def block_done(self, step, num_steps, results):
-    """Takes note of a block of steps.
-
-    Args:
-      step: the number of steps done, this block included.
-      num_steps: how many of them were in this block.
-      results: BlockResults.
-    """
+  def block_done(
+    self, step: int, num_steps: int, results: BlockResults
+  ) -> None:
+    """Takes note of a block of steps, after which `step` are done."""
     self._measure(num_steps)
     self._waiting = step, time.monotonic(), results
     if self._speed_from is None:
@@ -140,7 +135,7 @@ class TrainingLog:
     self.seconds_per_step = seconds
     self._block_began = time.monotonic()
 
-  def close(self):
+  def close(self) -> None:
     """Tells what is left to tell and closes the files."""
     self.flush()
     if self._metrics:
@@ -155,7 +150,7 @@ class TrainingLog:
     tf.profiler.experimental.stop()
     self._profiling = False
 
-  def flush(self):
+  def flush(self) -> None:
     """Tells the last block, once it has been computed."""
     if not self._waiting:
       return
@@ -275,19 +270,15 @@ class TrainingLog:
     ]
     return (
       f"step {step}/{total}  {'  '.join(shown)}  {speed:.1f} examples/s"
-      + (f"  {_clock(left / speed)} left" if speed else "")
+      + (f"  {progress.interval(left / speed)} left" if speed else "")
     )
 
 
-def write_last_evaluation(folder, step, results):
+def write_last_evaluation(folder: str, step: int, results: dict) -> None:
   """Shows TensorBoard the evaluation after a training with those within it.
 
-  Nothing is written if the weights of that step were evaluated in training.
-
-  Args:
-    folder: output_dir of the run.
-    step: that the training ended with.
-    results: dict from name to value; only numbers are written.
+  Nothing is written if the weights of that step were evaluated in training, and
+  of the results only numbers are.
   """
   # The log of the run says whether it has been told already.
   lines = _lines_up_to(os.path.join(folder, "train_log.jsonl"), step)
@@ -350,9 +341,3 @@ def _lines_up_to(path, step):
     # A line that was cut short by a kill has no newline.
     lines = [line for line in stream if line.endswith("\n")]
   return "".join(line for line in lines if json.loads(line)["step"] <= step)
-
-
-def _clock(seconds):
-  minutes, seconds = divmod(int(seconds), 60)
-  hours, minutes = divmod(minutes, 60)
-  return f"{hours}:{minutes:02d}:{seconds:02d}"
