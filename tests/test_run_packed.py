@@ -2,7 +2,6 @@
 
 import json
 import random
-import re
 
 import pytest
 
@@ -87,14 +86,11 @@ def logged(folder):
 def test_packed_runs_are_fuller_and_resume_to_the_same_weights(
   flags_of, tmp_path, script
 ):
-  said = []
-
   def six_steps(folder, **flags):
     done = script_runner.run(
       script, **flags_of[script], output_dir=folder, **flags
     )
     assert done.code == 0, done.err
-    said.append(done.err)
     return done
 
   resumed_runs.assert_same_weights(
@@ -102,15 +98,11 @@ def test_packed_runs_are_fuller_and_resume_to_the_same_weights(
   )
   six_steps(tmp_path / "plain")
   packed, plain = logged(tmp_path / "whole"), logged(tmp_path / "plain")
-  rates = re.search(r"fill rate (\S+) instead of (\S+)\n", said[0]).groups()
   for step in range(6):
     # The same examples.
     examples = "tokens_per_example"
     assert packed[step][examples] == plain[step][examples]
     assert packed[step]["fill_rate"] > 1.5 * plain[step]["fill_rate"]
-  for lines, rate in zip((packed, plain), rates):
-    mean = sum(line["fill_rate"] for line in lines) / 6
-    assert mean == pytest.approx(float(rate), abs=2e-3)
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ def make(task, seed, strategy=None):
 def packing_of(batch, *, replicas=1, parts=1):
   masks = tf.data.Dataset.from_tensors(batch["input_mask"])
   group = COUNT // (replicas * parts)
-  return packing.measure(masks, group_size=group, parts=parts).packing
+  return packing.measure(masks, group_size=group, parts=parts)
 
 
 def loss_gradients_and_metrics(model, objective, batch):

@@ -237,10 +237,9 @@ def test_all_batches_of_a_run_have_one_shape_and_the_fullest_just_fits(
   masks = random_masks(50, seed=9, longest=7)
   options = {"num_records": 50, "batch_size": 8, "seed": 4}
   files = [write(tmp_path / "records", masks)]
-  measured = pipeline.measure_packing(
+  fits = pipeline.measure_packing(
     files, FEATURES, **options, num_steps=20, replicas=1, parts=parts
   )
-  fits = measured.packing
   assert fits.parts == parts
   batches = pipeline.training_batches(
     tf.distribute.get_strategy(), files, FEATURES, **options, first_step=0,
@@ -249,7 +248,7 @@ def test_all_batches_of_a_run_have_one_shape_and_the_fullest_just_fits(
   assert batches.element_spec[unpadding.PLAN].shape == (
     parts * fits.rows, fits.sequences
   )
-  fullest, tokens = np.zeros([2], int), 0
+  fullest = np.zeros([2], int)
   for batch in batches.take(20):
     plan = batch[unpadding.PLAN].numpy()
     for part in np.split(plan, parts):
@@ -257,13 +256,7 @@ def test_all_batches_of_a_run_have_one_shape_and_the_fullest_just_fits(
       assert sorted(numbers) == list(range(8 // parts))
       used = np.argwhere(part >= 0).max(axis=0) + 1
       fullest = np.maximum(fullest, used)
-    tokens += batch["input_mask"].numpy().sum()
   assert fullest.tolist() == [fits.rows, fits.sequences]
-  positions = 20 * parts * fits.rows * LENGTH
-  assert measured.fill_rate == pytest.approx(tokens / positions)
-  assert measured.plain_fill_rate == pytest.approx(tokens / (20 * 8 * LENGTH))
-  said = f"{parts * fits.rows} rows on each device instead of 8"
-  assert said in str(measured)
 
 
 def test_sequences_that_do_not_fit_together_are_not_packed(tmp_path):

@@ -211,7 +211,7 @@ def packed_rows(
       "since little is computed for padding there: pass --jit_compile=true, or "
       "leave it out"
     )
-  measured = pipeline.measure_packing(
+  packed = pipeline.measure_packing(
     data.files,
     data.features,
     num_records=data.num_records,
@@ -221,14 +221,17 @@ def packed_rows(
     replicas=strategy.num_replicas_in_sync,
     parts=settings.gradient_accumulation_steps,
   )
-  if not measured:
+  if not packed:
     logging.warning(
       "--pack_sequences: there is a batch none of whose sequences fit into one "
       "row of %d; nothing is packed", settings.max_seq_length,
     )
     return None
-  logging.info("--pack_sequences: %s", measured)
-  return measured.packing
+  logging.info(
+    "--pack_sequences: each device computes %d rows of up to %d sequences",
+    packed.rows * packed.parts, packed.sequences,
+  )
+  return packed
 
 
 def _train_options(settings, num_train_steps, output_dir):

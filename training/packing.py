@@ -133,33 +133,9 @@ class Packing(NamedTuple):
     return {**batch, unpadding.PLAN: plan}
 
 
-class Measured(NamedTuple):
-  """What packing makes of all batches of a run.
-
-  Attributes:
-    packing: Packing.
-    fill_rate: share of the positions of its rows that hold tokens.
-    plain_rows, plain_fill_rate: rows of a part and their share without
-      packing.
-  """
-
-  packing: Packing
-  fill_rate: float
-  plain_rows: int
-  plain_fill_rate: float
-
-  def __str__(self):
-    rows, sequences, parts = self.packing
-    return (
-      f"{rows * parts} rows on each device instead of "
-      f"{self.plain_rows * parts}, with at most {sequences} sequences; fill "
-      f"rate {self.fill_rate:.3f} instead of {self.plain_fill_rate:.3f}"
-    )
-
-
 def measure(
   masks: tf.data.Dataset, *, group_size: int, parts: int
-) -> Measured | None:
+) -> Packing | None:
   """Finds how many rows the fullest batch needs.
 
   Args:
@@ -174,37 +150,21 @@ def measure(
 
   @tf.autograph.experimental.do_not_convert
   def needed(mask):
-    groups = tf.shape(mask)[0] // group_size
-    length = tf.shape(mask)[-1]
-    lengths = lengths_to_pack(mask, groups)
-    rows, slots = first_fit(lengths, length)
+    lengths = lengths_to_pack(mask, tf.shape(mask)[0] // group_size)
+    rows, slots = first_fit(lengths, tf.shape(mask)[-1])
     is_there = tf.cast(lengths > 0, tf.int32)
-    # What the fullest of all batches needs: rows, sequences in a row, rows
-    # without packing, positions in a row.
-    largest = [
+    return [
       tf.reduce_max((rows + 1) * is_there),
       tf.reduce_max((slots + 1) * is_there),
       tf.shape(lengths)[1],
-      length,
     ]
-    tokens = tf.math.count_nonzero(mask)
-    return tf.stack(largest), tf.stack([tokens, tf.cast(groups, tf.int64)])
 
-  found = list(
-    masks.map(needed, num_parallel_calls=tf.data.AUTOTUNE).as_numpy_iterator()
+  found = masks.map(needed, num_parallel_calls=tf.data.AUTOTUNE)
+  # Of the fullest batch: rows, sequences in a row, rows without packing.
+  rows, sequences, plain_rows = (
+    int(max(column)) for column in zip(*found.as_numpy_iterator())
   )
-  rows, sequences, plain_rows, length = (
-    int(max(column)) for column in zip(*(largest for largest, _ in found))
-  )
-  tokens, groups = (sum(column) for column in zip(*(sums for _, sums in found)))
-  if rows >= plain_rows:
-    return None
-  return Measured(
-    Packing(rows, sequences, parts),
-    fill_rate=float(tokens / (groups * rows * length)),
-    plain_rows=plain_rows,
-    plain_fill_rate=float(tokens / (groups * plain_rows * length)),
-  )
+  return Packing(rows, sequences, parts) if rows < plain_rows else None
 
 
 def num_positions(batch: dict) -> tf.Tensor:

@@ -518,7 +518,7 @@ def measure_packing(
     parts: in how many parts, one after another, each computes its share.
 
   Returns:
-    packing.Measured; None if packing saves no row.
+    packing.Packing; None if packing saves no row.
   """
   together = max(1, _MEASURED_TOGETHER // batch_size)
   records = shuffled_records(files, num_records=num_records, seed=seed)
