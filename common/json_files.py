@@ -69,14 +69,14 @@ _CALLED = {
 
 
 def field(
-  values: dict, name: str, kind: type | types.GenericAlias, source: str,
+  values: dict, name: str, kind: typing.Any, source: str,
   default: typing.Any = _REQUIRED,
 ) -> typing.Any:
   """Returns an entry of an object of JSON, of the type that it must have.
 
   Args:
-    kind: such as str, float (which integers are too), dict[str, str] or
-      list[dict], where each value is looked at.
+    kind: such as str, str | int, float (which integers are too), dict[str, str]
+      or list[dict], where each value is looked at.
     source: the file, or what else it is called in messages.
     default: where there is no such entry, or it is null.
 
@@ -89,12 +89,20 @@ def field(
   if _is_of(value, kind):
     return value
   came = f"is {reprlib.repr(value)}" if name in values else "is missing"
-  parts = typing.get_origin(kind) or kind, *typing.get_args(kind)[-1:]
-  expected = " of which each is ".join(_CALLED[part] for part in parts)
-  raise errors.InputError(f"{source}: {name} {came}; expected {expected}")
+  raise errors.InputError(f"{source}: {name} {came}; expected {_called(kind)}")
+
+
+def _called(kind):
+  if isinstance(kind, types.UnionType):
+    return " or ".join(map(_called, typing.get_args(kind)))
+  outer = typing.get_origin(kind)
+  inner = outer and f" of which each is {_called(typing.get_args(kind)[-1])}"
+  return _CALLED[outer or kind] + (inner or "")
 
 
 def _is_of(value, kind):
+  if isinstance(kind, types.UnionType):
+    return any(_is_of(value, part) for part in typing.get_args(kind))
   outer = typing.get_origin(kind)
   if outer:
     members = value.values() if isinstance(value, dict) else value

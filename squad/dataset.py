@@ -21,8 +21,6 @@ from common import errors, file_io, json_files
 
 # As in the original: no other white space of Unicode separates words.
 WORD = re.compile("[^ \t\r\n\u202f]+")
-_KINDS = {str: "a text", list: "a list", int: "a whole number",
-          bool: "true or false", (str, int): "a text or a whole number"}
 
 
 class Question(NamedTuple):
@@ -192,13 +190,14 @@ def read(
   """
   questions, skipped, entries = [], [], []
   for number, (place, paragraph) in enumerate(_paragraphs(path)):
-    text = _field(paragraph, "context", str, place)
+    text = json_files.field(paragraph, "context", str, place)
     words = list(WORD.finditer(text))
     # Cut into words once for all its questions.
     passage = _Text(
       text, [word.group() for word in words], [word.start() for word in words]
     )
-    for index, entry in enumerate(_field(paragraph, "qas", list, place), 1):
+    asked = json_files.field(paragraph, "qas", list[dict], place)
+    for index, entry in enumerate(asked, 1):
       question = _question(path, f"{place}, question {index}", entry, passage)
       question = question._replace(passage=number)
       entries.append((question.place, entry))
@@ -291,41 +290,26 @@ class _Text(NamedTuple):
 
 def _paragraphs(path):
   """Yields (place, paragraph) of a file."""
-  articles = _field(json_files.read(path), "data", list, path)
+  articles = json_files.field(json_files.read(path), "data", list[dict], path)
   for number, article in enumerate(articles, 1):
     place = f"{path}: article {number}"
-    paragraphs = _field(article, "paragraphs", list, place)
+    paragraphs = json_files.field(article, "paragraphs", list[dict], place)
     for index, paragraph in enumerate(paragraphs, 1):
       yield f"{place}, paragraph {index}", paragraph
-
-
-def _field(values, name, kind, place):
-  """Returns values[name], which must be of a kind."""
-  if not isinstance(values, dict) or name not in values:
-    raise errors.InputError(
-      f'{place} has no "{name}"; expected the JSON of SQuAD, see README.md'
-    )
-  value = values[name]
-  # True is an int in Python, and "answer_start": true no number.
-  if not isinstance(value, kind) or isinstance(value, bool) != (kind is bool):
-    raise errors.InputError(
-      f'{place}: "{name}" is {value!r:.40}, expected {_KINDS[kind]}'
-    )
-  return value
 
 
 def _question(path, place, entry, passage):
   """Returns a Question with what a file to predict tells."""
   # As in the original: ids may be numbers, which its files name as texts.
-  qas_id = str(_field(entry, "id", (str, int), place))
-  answers = []
-  if "answers" in entry:
-    answers = _field(entry, "answers", list, place)
+  qas_id = str(json_files.field(entry, "id", str | int, place))
+  answers = json_files.field(entry, "answers", list[dict], place, [])
   return Question(
     qas_id=qas_id,
-    question_text=_field(entry, "question", str, place),
+    question_text=json_files.field(entry, "question", str, place),
     doc_tokens=passage.words,
-    answers=tuple(_field(a, "text", str, f"{place}, answer") for a in answers),
+    answers=tuple(
+      json_files.field(a, "text", str, f"{place}, answer") for a in answers
+    ),
     place=f"{path}: question {qas_id!r}",
   )
 
@@ -345,7 +329,9 @@ def _with_answer(question, entry, passage, *, version_2):
       "--version_2_with_negative)"
     )
   answer, text = entry["answers"][0], question.answers[0]
-  offset = _field(answer, "answer_start", int, f"{question.place}, answer")
+  offset = json_files.field(
+    answer, "answer_start", int, f"{question.place}, answer"
+  )
   if not 0 <= offset <= len(passage.text) - len(text):
     raise errors.InputError(
       f"{question.place}: the answer {text!r:.60} at {offset} lies outside "
@@ -370,9 +356,7 @@ def _with_answer(question, entry, passage, *, version_2):
 
 
 def _says_impossible(entry, place):
-  if "is_impossible" not in entry:
-    return False
-  return _field(entry, "is_impossible", bool, place)
+  return json_files.field(entry, "is_impossible", bool, place, False)
 
 
 def _check_version(path, entries, *, version_2):

@@ -66,7 +66,8 @@ def test_a_line_of_json_is_utf_8_whatever_is_in_it():
   "kind, good, bad",
   [
     (str, "a", 1), (bool, True, 1), (int, 1, True), (float, 1, "1"),
-    (list[dict], [{}], [{}, []]), (dict[str, str], {"a": "b"}, {"a": ["b"]}),
+    (str | int, 1, 1.5), (list[dict], [{}], [{}, []]),
+    (dict[str, str], {"a": "b"}, {"a": ["b"]}),
   ],
 )
 def test_a_field_has_its_type(kind, good, bad):
