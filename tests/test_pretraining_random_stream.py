@@ -41,7 +41,7 @@ def test_every_draw_is_that_of_random(seed, chunk):
 @pytest.mark.parametrize("chunk", [64, 1 << 15])
 def test_shuffles_are_those_of_random(chunk):
   sizes = [0, 1, 2, 3, 31, 32, 33, 63, 64, 127, 128, 254, 255, 256, 257]
-  sizes += [300, 509, 510, 511, 700]
+  sizes += [300, 509, 510, 511, 700, 3000, 3000]
   expected = random.Random(3)
   stream = random_stream.RandomWordStream(random.Random(3), chunk=chunk)
   starts, lists = [], []
