@@ -25,19 +25,6 @@ def write(tmp_path, text, name="data.csv"):
   return str(path)
 
 
-def both(path, columns=COLUMNS, **options):
-  """Returns what a list and a stream of a file hold, and skip."""
-  skipped = [], []
-  whole = dataset.read(
-    path, columns, split="predict", skipped=skipped[0], **options
-  )
-  stream = dataset.ExampleStream(
-    path, columns, split="predict", skipped=skipped[1], **options
-  )
-  assert len(stream) == len(whole) and skipped[0] == skipped[1]
-  return whole, stream
-
-
 # Examples.
 
 
@@ -60,30 +47,15 @@ FILES = {
 def test_a_stream_has_the_examples_of_the_list(tmp_path, file_format, ids):
   path = write(tmp_path, FILES[file_format], f"data.{file_format}")
   columns = COLUMNS._replace(id=ids)
-  whole, stream = both(path, columns, skips_bad_rows=True)
-  assert list(stream) == list(stream) == whole
+  options = {"split": "predict", "skips_bad_rows": True}
+  whole = dataset.read(path, columns, **options)
+  stream = dataset.ExampleStream(path, columns, **options)
+  assert list(stream) == list(stream) == whole and len(stream) == len(whole)
   # Bad: an empty text, a row without a key, and the second "a".
   assert len(whole) == (2 if ids else 3 + (file_format == "jsonl"))
   assert stream[0] == whole[0] and stream[1] == whole[1]
   assert list(stream[:1]) == whole[:1] and len(stream[:1]) == 1
   assert list(stream[:9]) == whole and len(stream[:9]) == len(whole)
-
-
-def test_bad_rows_are_refused_before_the_first_example(tmp_path):
-  path = write(tmp_path, FILES["csv"])
-  messages = []
-  for reads in (dataset.read, dataset.ExampleStream):
-    with pytest.raises(errors.InputError, match="2 of 5 rows are bad") as found:
-      reads(path, COLUMNS, split="predict")
-    messages.append(str(found.value))
-  assert messages[0] == messages[1]
-
-
-def test_an_id_that_comes_again_is_named(tmp_path):
-  path = write(tmp_path, "text,key\nOne,a\nTwo,b\nThree,a\n")
-  columns = COLUMNS._replace(id="key")
-  with pytest.raises(errors.InputError, match=r":4: duplicate id 'a', .*:2;"):
-    dataset.ExampleStream(path, columns, split="predict")
 
 
 def test_a_file_that_is_changed_meanwhile_is_refused(tmp_path):

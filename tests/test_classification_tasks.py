@@ -281,3 +281,16 @@ def test_a_python_file_that_adds_no_task(tmp_path, text, message):
     path.write_text(text)
   with pytest.raises(errors.InputError, match=message):
     tasks.load_task_module(str(path))
+
+
+@pytest.mark.parametrize(
+  "given, said",
+  [
+    ({"separator": ";;"}, "--separator=;;: expected one character"),
+    ({"encoding": "latin-0"}, "--encoding=latin-0: unknown encoding"),
+    ({"metrics": ("bleu",)}, "--metrics=bleu: this task .single, 3 classes"),
+  ],
+)
+def test_flags_of_own_files_that_cannot_be_meant(files, given, said):
+  with pytest.raises(errors.InputError, match=said):
+    read_own({"train": files["train"]}, **given)
