@@ -89,7 +89,7 @@ def define_own_data_flags():
     "file begins like it.",
   )
   flags.DEFINE_enum(
-    "on_bad_row", "error", choices.BAD_ROW_ACTIONS,
+    "on_bad_row", "error", ("error", "skip"),
     "Of rows that no example can be made of (columns, label or text missing): "
     "list them and stop, or skip them and list them in "
     "output_dir/skipped_rows.tsv.",

@@ -9,10 +9,7 @@ DISTRIBUTION_STRATEGIES = (
 )
 DTYPES = ("float32", "bfloat16", "float16")
 OPTIMIZERS = ("bertadam", "adamw", "lamb")
-LEARNING_RATE_SCHEDULES = (
-  "linear", "constant", "cosine", "polynomial",
-)
-
+LEARNING_RATE_SCHEDULES = ("linear", "constant", "cosine", "polynomial")
 PACKINGS = (
   "sentence_pairs", "sentence_order", "full_sentences", "doc_sentences",
 )
@@ -20,7 +17,6 @@ MASKED_RUNS = ("spans", "ngrams")
 
 ANSWER_FORMATS = ("tsv", "json")
 TABLE_FORMATS = ("csv", "tsv", "jsonl")
-BAD_ROW_ACTIONS = ("error", "skip")
 OWN_TASK_KINDS = ("single", "regression", "multi_label")
 
 TAGGING_FORMATS = ("conll", "jsonl", "text")
@@ -45,7 +41,3 @@ HUGGINGFACE_ARCHITECTURES = (
   "AlbertModel",
 )
 SERVING_HEADS = ("classification", "embedding", "masked_lm", "span", "tagging")
-EMBEDDING_POOLINGS = ("pooled", "mean", "cls")
-OUTPUT_ACTIVATIONS = ("softmax", "sigmoid", "linear")
-TAG_WORDS = ("punctuation", "white_space")
-SERVING_DTYPES = ("float32", "bfloat16")

@@ -114,8 +114,8 @@ def begin_imports(imports_tensorflow: bool) -> None:
     from common import lean_tensorflow  # noqa: F401
   except (ImportError, MemoryError) as error:
     raise errors.InputError(
-      f"TensorFlow cannot be loaded ({error}); install it (see README.md), or "
-      "lift the limit on memory (ulimit -v)"
+      f"TensorFlow cannot be loaded ({str(error) or 'MemoryError'}); install "
+      "it (see README.md), or lift the limit on memory (ulimit -v)"
     ) from error
 
 

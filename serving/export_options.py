@@ -67,7 +67,7 @@ EXPORT = (
     "output_activation", None,
     "One label, several labels, or one number (regression); by default what "
     "--bert_config_file says that the model was trained for, or softmax.",
-    choices=choices.OUTPUT_ACTIVATIONS, needs="head=classification",
+    choices=("softmax", "sigmoid", "linear"), needs="head=classification",
   ),
   Option(
     "text_pairs", False,
@@ -77,7 +77,7 @@ EXPORT = (
   Option(
     "pooling", "pooled",
     "The pooler's output, the mean over all tokens, or the last state of "
-    "[CLS].", choices=choices.EMBEDDING_POOLINGS, needs="head=embedding",
+    "[CLS].", choices=("pooled", "mean", "cls"), needs="head=embedding",
   ),
   Option(
     "normalize", False, "Whether to scale vectors to length 1.",
@@ -122,12 +122,13 @@ EXPORT = (
   Option(
     "tag_words", "punctuation",
     "Where words end. punctuation is a word of its own, or part of what white "
-    "space separates.", choices=choices.TAG_WORDS, needs="head=tagging",
+    "space separates.", choices=("punctuation", "white_space"),
+    needs="head=tagging",
   ),
   Option(
     "dtype", "float32",
     "Type in which the encoder's matrices are stored and multiplied.",
-    choices=choices.SERVING_DTYPES,
+    choices=("float32", "bfloat16"),
   ),
 )
 BY_NAME = {option.name: option for option in (*_MODEL, *EXPORT)}
