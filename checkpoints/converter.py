@@ -210,7 +210,8 @@ def _holds_the_same(output, temporary):
       f"{output} is there already and is not what this command writes; give a "
       "new folder"
     )
-  logging.info("%s is there already, with the same files", output)
+  # A warning, since the script shows no less.
+  logging.warning("%s is there already, with the same files", output)
   return True
 
 

@@ -184,11 +184,14 @@ def test_a_folder_with_files_is_not_overwritten(model, tmp_path):
 
 
 @pytest.mark.parametrize("kind", sorted(converter.WRITERS))
-def test_the_same_conversion_again_changes_nothing(model, tmp_path, kind):
+def test_the_same_conversion_again_changes_nothing(
+  model, tmp_path, kind, caplog
+):
   folder = tmp_path / "out"
   first = convert(model, folder, kind)
   times = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
   assert convert(model, folder, kind) == first
+  assert f"{folder} is there already, with the same files" in caplog.text
   assert times == {path: path.stat().st_mtime_ns for path in folder.iterdir()}
   (folder / "mine").touch()
   check_fails(tmp_path, "already and is not what", convert, model, folder, kind)
