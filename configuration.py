@@ -226,11 +226,11 @@ def total_bytes() -> int | None:
     total = min(total, limit)
   try:
     with open(_CONTAINER_LIMIT, encoding="ascii") as stream:
-      limit = stream.read().strip()
+      container = stream.read().strip()
   except OSError:
     return total
   # "max" is no limit.
-  return min(total, int(limit)) if limit.isdecimal() else total
+  return min(total, int(container)) if container.isdecimal() else total
 
 
 def describe(size: int) -> str:

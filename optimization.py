@@ -13,7 +13,7 @@ added to Adam's direction, the whole times the learning rate.
 import functools
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import tensorflow as tf
@@ -502,7 +502,7 @@ class Lamb(AdamWeightDecay):
 
 
 # name of --optimizer -> function of the options of `AdamWeightDecay`
-OPTIMIZERS = {
+OPTIMIZERS: dict[str, Callable[..., AdamWeightDecay]] = {
   "bertadam": AdamWeightDecay,
   "adamw": functools.partial(AdamWeightDecay, bias_correction=True),
   "lamb": Lamb,

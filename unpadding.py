@@ -126,7 +126,14 @@ class TokenRows(NamedTuple):
     is_row = self.is_row[..., tf.newaxis]
     return _spread(rows, self.numbers, is_row, self.places)
 
-  select, select_bias = PaddedRows.select, PaddedRows.select_bias
+  def select(self, rows: tf.Tensor, source) -> tf.Tensor:
+    """Returns the rows [S, H] that attend: all of the source's."""
+    del source
+    return rows
+
+  def select_bias(self, bias):
+    """Returns the bias [B, 1, F or 1, T] of the rows that attend."""
+    return bias
 
   def pick(self, rows: tf.Tensor, positions) -> tf.Tensor:
     """Returns rows [B P, H], at positions [B, P], those of tokens."""

@@ -111,10 +111,11 @@ class TrainingLog:
   ) -> None:
     """Takes note of a block of steps, after which `step` are done."""
     self._measure(num_steps)
-    self._waiting = step, time.monotonic(), results
+    moment = time.monotonic()
+    self._waiting = step, moment, results
     if self._speed_from is None:
       # The first block traces and compiles: speed counts from its end.
-      self._speed_from = self._waiting[:2]
+      self._speed_from = step, moment
     if self._profiling and step >= self._options.profile_steps[1]:
       self._stop_profiler()
 
