@@ -178,14 +178,6 @@ def _delimiter(text):
   return delimiter
 
 
-def _own_path(settings, purpose):
-  """Returns your own file to "train", "eval" or "predict"."""
-  # Both parts come from one file.
-  if purpose == "eval" and settings.eval_fraction:
-    return settings.train_file
-  return settings.get(f"{purpose}_file")
-
-
 def write_rows(settings, task: ClassifierTask) -> None:
   """Writes what --on_bad_row=skip left out, and what --eval_fraction drew."""
   folder = settings.output_dir
@@ -295,10 +287,13 @@ def _read_own(settings, config, purposes):
   if settings.encoding:
     tables.check_encoding(settings.encoding)
   skipped, kind = [], _own_kind(settings, config)
+  paths = {purpose: settings.get(f"{purpose}_file") for purpose in purposes}
+  if "eval" in paths and settings.eval_fraction:
+    paths["eval"] = settings.train_file
   examples, labels = _own_examples(
     settings,
     config,
-    {purpose: _own_path(settings, purpose) for purpose in purposes},
+    paths,
     kind=kind,
     separator=settings.label_separator,
     file_format=settings.file_format,
