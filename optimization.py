@@ -523,7 +523,7 @@ def make_optimizer(name: str, **options) -> AdamWeightDecay:
       f"unknown optimizer {name!r}; choose one of "
       f"{', '.join(sorted(OPTIMIZERS))}"
     )
-  return OPTIMIZERS[name](**options)
+  return OPTIMIZERS[name](**options)  # type: ignore[operator]
 
 
 def layer_of(name: str, num_layers: int) -> int:

@@ -231,9 +231,9 @@ class Reader:
       # The folder in the zip has the name that the file was saved under.
       (pickled,) = [name for name in names if name.endswith("/data.pkl")]
       folder = pickled.removesuffix("data.pkl")
-      if f"{folder}byteorder" in names:
-        if _stored(archive, f"{folder}byteorder") != b"little":
-          raise ValueError("the numbers are big-endian")
+      order = f"{folder}byteorder"
+      if order in names and _stored(archive, order) != b"little":
+        raise ValueError("the numbers are big-endian")
       self._places = {
         name.removeprefix(f"{folder}data/"): name
         for name in names

@@ -13,7 +13,8 @@ import copy
 import itertools
 import math
 import os
-from typing import Callable, Iterator, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 from absl import logging
@@ -186,7 +187,9 @@ class ExampleStream:
   def __iter__(self):
     found = (row for row in self._rows() if not isinstance(row, BadRow))
     count = 0
-    for count, example in enumerate(itertools.islice(found, len(self)), 1):
+    for count, example in enumerate(  # noqa: B007
+      itertools.islice(found, len(self)), 1
+    ):
       yield example
     if count < len(self):
       raise errors.InputError(

@@ -11,7 +11,7 @@ Letters: N examples, L classes.
 
 import itertools
 import os
-from typing import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import tensorflow as tf

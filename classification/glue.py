@@ -16,7 +16,8 @@ import collections
 import contextlib
 import math
 import os
-from typing import Callable, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import tensorflow as tf
 from absl import logging

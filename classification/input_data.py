@@ -10,7 +10,8 @@ import functools
 import hashlib
 import itertools
 import os
-from typing import Callable, Iterable, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -118,7 +119,7 @@ def label_ids(
   if kind == labelled_examples.MULTI_LABEL:
     ids = np.zeros([len(examples), len(labels)], np.int64)
     for row, example in enumerate(examples):
-      for label in example.label or ():
+      for label in example.label or ():  # type: ignore[attr-defined]
         ids[row, numbers[label]] = 1
     return ids
   return np.array([numbers[each.label] for each in examples], np.int64)

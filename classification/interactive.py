@@ -6,7 +6,8 @@ to choose from.
 """
 
 import json
-from typing import Callable, Iterable, NamedTuple, TextIO
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TextIO
 
 import numpy as np
 import tensorflow as tf
@@ -188,7 +189,7 @@ def format_prediction(prediction: Prediction, output_format: str) -> str:
   shown = [f"{score:.6g}" for score in scores.values()]
   if isinstance(label, float):
     label = f"{label:.6g}"
-  return "\t".join([label, *shown])
+  return "\t".join([str(label), *shown])
 
 
 def format_error(error: errors.InputError, output_format: str) -> str:

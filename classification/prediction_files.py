@@ -11,7 +11,7 @@ an id or a text holds can be read back.
 import contextlib
 import csv
 import types
-from typing import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 

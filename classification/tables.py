@@ -11,7 +11,8 @@ import csv
 import io
 import json
 import re
-from typing import Iterator, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from absl import logging
 

@@ -509,10 +509,9 @@ def metric_names(names: tuple, kind: str, labels: tuple) -> tuple:
   Raises:
     InputError: the kind of task does not have one of them.
   """
-  names = list(names)
   # As in the original: always there.
   if kind == labelled_examples.SINGLE and "accuracy" not in names:
-    names.append("accuracy")
+    names = (*names, "accuracy")
   scoring.check_metrics(names, kind, len(labels))
   return tuple(names)
 

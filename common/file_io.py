@@ -21,7 +21,7 @@ import socket
 import stat
 import tempfile
 import time
-from typing import Iterator
+from collections.abc import Iterator
 
 from common import errors
 

@@ -11,7 +11,8 @@ import os
 import re
 import struct
 import zlib
-from typing import Iterable, Iterator, NamedTuple, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -383,7 +384,7 @@ def read_serialized(path: str) -> Iterator[bytes]:
   number = 0
   try:
     records = stored_records(path).as_numpy_iterator()
-    for number, record in enumerate(records, 1):
+    for number, record in enumerate(records, 1):  # noqa: B007
       yield record
   except tf.errors.DataLossError as error:
     raise errors.InputError(

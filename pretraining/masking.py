@@ -83,7 +83,7 @@ def _masks(words):
   return (high < limit_high) | ((high == limit_high) & (low < limit_low))
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _replacement_pattern(count):
   """Returns `match` of a pattern for the draws of `count` replacements.
 

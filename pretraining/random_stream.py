@@ -275,7 +275,7 @@ def _numpy_state(rng):
   return {"bit_generator": "MT19937", "state": twister}
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _shuffle_pattern(size, *, is_whole):
   """Returns a pattern for the words of the first steps of a shuffle.
 

@@ -5,7 +5,8 @@ its script runs; the network between them comes from a model in Python or from
 a SavedModel. Letters: L labels, P masks, K fillings.
 """
 
-from typing import Callable, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf

@@ -7,7 +7,8 @@ batch the next one gathers. No TensorFlow.
 
 import asyncio
 import concurrent.futures
-from typing import Any, Callable, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from common import errors
 

@@ -367,7 +367,7 @@ class _Rules(NamedTuple):
   combining_classes: _Table
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _rules(lower):
   """Returns the _Rules of a BasicTokenizer with `do_lower_case` or not."""
   numbers = {}
@@ -394,7 +394,7 @@ def _rules(lower):
   )
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _characters():
   """Returns the characters that a rule can be about, in order.
 
@@ -409,7 +409,7 @@ def _characters():
   ]
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _replaced_by(lower):
   """Returns what BasicTokenizer makes of characters, {character: str}.
 

@@ -23,7 +23,8 @@ of tokenization.
 import bisect
 import functools
 import itertools
-from typing import Callable, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from absl import logging
 

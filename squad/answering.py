@@ -11,7 +11,8 @@ Another threshold needs no second look at the logits: `with_threshold`.
 import json
 import math
 import os
-from typing import Iterable, Iterator, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf

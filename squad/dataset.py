@@ -11,7 +11,7 @@ window refers to it: the features of 10,000 questions are a few megabytes.
 import bisect
 import functools
 import re
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -45,9 +45,9 @@ class Question(NamedTuple):
   qas_id: str
   question_text: str
   doc_tokens: list
-  answer_text: Optional[str] = None
-  start_position: Optional[int] = None
-  end_position: Optional[int] = None
+  answer_text: str | None = None
+  start_position: int | None = None
+  end_position: int | None = None
   is_impossible: bool = False
   answers: tuple = ()
   passage: int = 0
@@ -99,8 +99,8 @@ class Window(NamedTuple):
   start: int
   length: int
   is_max_context: np.ndarray
-  start_position: Optional[int] = None
-  end_position: Optional[int] = None
+  start_position: int | None = None
+  end_position: int | None = None
   is_impossible: bool = False
 
   @property

@@ -3,7 +3,8 @@
 import itertools
 import os
 import random
-from typing import Iterable, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf

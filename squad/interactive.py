@@ -4,7 +4,8 @@ Nothing here knows a model: `answer` is a function of (question, context) that
 returns a dict with "answer", "probability" and whatever else it can tell.
 """
 
-from typing import Callable, Iterable, TextIO
+from collections.abc import Callable, Iterable
+from typing import TextIO
 
 from common import errors, json_files, line_answers
 from squad import answering

@@ -6,7 +6,7 @@ next to the weights for those who predict with them: see stored_threshold.
 
 import math
 import os
-from typing import Callable
+from collections.abc import Callable
 
 import tensorflow as tf
 from absl import logging

@@ -1,7 +1,7 @@
 """A model that scores tokens as answers -> answers and their scores."""
 
 import functools
-from typing import Callable
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf

@@ -3,7 +3,7 @@
 Letters: B batch, T tokens of a window.
 """
 
-from typing import Callable
+from collections.abc import Callable
 
 import tensorflow as tf
 

@@ -4,7 +4,8 @@ The original looks at the 20 x 20 pairs of positions of each window in Python;
 here those of many windows are one array [windows, 20, 20].
 """
 
-from typing import Iterator, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 

@@ -6,7 +6,8 @@ is in several windows counts in the one that shows most of its context.
 
 import functools
 import itertools
-from typing import Iterator, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 

@@ -10,7 +10,8 @@ A word's label is that of its first word piece, as in the paper (arXiv
 1810.04805, section 5.3); its other pieces, [CLS], [SEP] and context have none.
 """
 
-from typing import Iterable, Iterator, NamedTuple, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from absl import logging
 

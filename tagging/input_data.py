@@ -1,7 +1,8 @@
 """Labelled sentences -> TFRecords of windows, for training and prediction."""
 
 import os
-from typing import Iterator, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf

@@ -7,7 +7,8 @@ another `document`, the end of the input.
 """
 
 import itertools
-from typing import Callable, Iterable, TextIO
+from collections.abc import Callable, Iterable
+from typing import TextIO
 
 import tensorflow as tf
 from absl import logging

@@ -8,7 +8,7 @@ one document. All other keys come back with the prediction.
 """
 
 import contextlib
-from typing import Iterator
+from collections.abc import Iterator
 
 from common import errors, file_io, json_files
 from tagging import dataset

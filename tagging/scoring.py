@@ -5,7 +5,8 @@ tasks, does it: one rule for the labels of IOB1, IOB2 and IOBES alike, which
 also gives label sequences that no scheme allows a meaning.
 """
 
-from typing import Callable, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 
 class Entity(NamedTuple):

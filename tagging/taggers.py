@@ -3,7 +3,7 @@
 Letters: B batch, T sequence, H width of BERT, L labels.
 """
 
-from typing import Callable
+from collections.abc import Callable
 
 import tensorflow as tf
 

@@ -1,7 +1,7 @@
 """Tags the words of sentences and of texts, whatever the network runs in."""
 
 import functools
-from typing import Callable
+from collections.abc import Callable
 
 import numpy as np
 

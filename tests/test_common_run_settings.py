@@ -17,7 +17,7 @@ def test_values_are_attributes_and_frozen():
   with pytest.raises(AttributeError, match="frozen: seed cannot become 2"):
     SETTINGS.seed = 2
   with pytest.raises(AttributeError, match="no setting is called speed"):
-    SETTINGS.speed
+    _ = SETTINGS.speed
   assert repr(SETTINGS) == "Settings(seed=1, names=('a',))"
   assert copy.copy(SETTINGS).seed == 1
   assert SETTINGS.pick("seed names") == {"seed": 1, "names": ("a",)}

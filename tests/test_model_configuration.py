@@ -163,7 +163,7 @@ def test_this_machine_holds_what_it_can(monkeypatch):
   assert configuration.total_bytes() > 10**8
   needed = 4 * tiny().num_parameters()
   for present in (needed, None):  # Where nobody can tell, TensorFlow has to.
-    monkeypatch.setattr(configuration, "total_bytes", lambda: present)
+    monkeypatch.setattr(configuration, "total_bytes", lambda p=present: p)
     tiny().check_memory()
   monkeypatch.setattr(configuration, "total_bytes", lambda: needed - 1)
   with pytest.raises(errors.InputError, match="such as vocab_size 30$"):

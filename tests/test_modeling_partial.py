@@ -219,7 +219,7 @@ def test_two_devices_without_padding_equal_one():
   halves = [[x[:2] for x in case.batch], [x[2:] for x in case.batch]]
   data = tuple(
     strategy.experimental_distribute_values_from_function(
-      lambda context: pair[context.replica_id_in_sync_group]
+      lambda context, pair=pair: pair[context.replica_id_in_sync_group]
     )
     for pair in zip(*halves)
   )

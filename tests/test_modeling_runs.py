@@ -104,7 +104,7 @@ def test_two_replicas_give_the_sum_of_their_halves():
 
   data = tuple(
     strategy.experimental_distribute_values_from_function(
-      lambda context: pair[context.replica_id_in_sync_group]
+      lambda context, pair=pair: pair[context.replica_id_in_sync_group]
     )
     for pair in zip(*halves)
   )

@@ -9,7 +9,8 @@ characters; the FullTokenizer itself encodes all others.
 
 import itertools
 import re
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf

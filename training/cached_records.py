@@ -8,7 +8,7 @@ written after them, so that it never speaks of other records.
 
 import hashlib
 import itertools
-from typing import Callable, Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import tensorflow as tf

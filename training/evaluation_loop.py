@@ -4,7 +4,8 @@ Like loop.py, nothing here has to do with BERT.
 """
 
 import math
-from typing import Any, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf

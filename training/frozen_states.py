@@ -5,7 +5,7 @@ written next to the records (the feature-based approach of arXiv 1810.04805,
 section 5.3).
 """
 
-from typing import Callable
+from collections.abc import Callable
 
 import tensorflow as tf
 from absl import logging

@@ -7,7 +7,8 @@ in between, and leaves best_model and final_model.
 
 import functools
 import os
-from typing import Callable, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import tensorflow as tf
 from absl import logging

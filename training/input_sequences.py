@@ -6,7 +6,8 @@ input, in pre-training, fine-tuning and feature extraction alike.
 one long array of ids, such as windows. Letters: B sequences, T tokens.
 """
 
-from typing import Iterator, NamedTuple, Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 

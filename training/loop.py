@@ -13,7 +13,7 @@ their global norm, and applied. Everything that looks random is a function of
 import contextlib
 import dataclasses
 import math
-from typing import Callable, Optional
+from collections.abc import Callable
 
 import tensorflow as tf
 from absl import logging
@@ -95,7 +95,7 @@ class TrainOptions:
   batch_size: int = 32
   seed: int = 12345
   gradient_accumulation_steps: int = 1
-  jit_compile: Optional[bool] = None
+  jit_compile: bool | None = None
   loss_scaling: bool = False
   max_to_keep: int = 5
   max_bad_steps: int = 10

@@ -211,12 +211,12 @@ class TrainingLog:
   def _name_spike(self, number, loss):
     self._steps_told += 1
     # Before that the mean is of few steps, and steps differ much.
-    if self._steps_told > _STEPS_BEFORE_SPIKES:
-      if loss > _SPIKE_FACTOR * self._recent_loss:
-        logging.warning(
-          "step %d: loss spike, %.4g is %.1f times the recent %.4g",
-          number, loss, loss / self._recent_loss, self._recent_loss,
-        )
+    is_known = self._steps_told > _STEPS_BEFORE_SPIKES
+    if is_known and loss > _SPIKE_FACTOR * self._recent_loss:
+      logging.warning(
+        "step %d: loss spike, %.4g is %.1f times the recent %.4g",
+        number, loss, loss / self._recent_loss, self._recent_loss,
+      )
     # A plain mean at first, until the newest step's weight is the fixed one.
     weight = max(_NEWEST_WEIGHT, 1 / self._steps_told)
     self._recent_loss += weight * (loss - self._recent_loss)
