@@ -14,15 +14,11 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+import google_crc32c
 import numpy as np
 import tensorflow as tf
 
 from common import errors, file_io, json_files
-
-try:
-  import google_crc32c
-except ImportError:  # Then TensorFlow writes all files.
-  google_crc32c = None
 
 # A TFRecord is: length (8 bytes), CRC of the length (4), data, CRC (4).
 _HEADER_BYTES, _FOOTER_BYTES = 12, 4
@@ -84,19 +80,14 @@ class RecordWriter:
   def _errors_named(self):
     try:
       yield
-    except OSError as error:
-      raise errors.InputError(
-        f"cannot write {self.path}: {error.strerror}"
-      ) from error
-    except tf.errors.OpError as error:
-      raise errors.InputError(
-        f"cannot write {self.path}: {error.message}"
-      ) from error
+    except (OSError, tf.errors.OpError) as error:
+      reason = getattr(error, "message", None) or error.strerror
+      raise errors.InputError(f"cannot write {self.path}: {reason}") from error
 
 
 def _open_writer(path, compression):
   """Returns a tf.io.TFRecordWriter, or what writes the same bytes."""
-  if compression or file_io.is_remote(path) or google_crc32c is None:
+  if compression or file_io.is_remote(path):
     return tf.io.TFRecordWriter(path, compression)
   return _LocalWriter(path)
 
@@ -106,15 +97,10 @@ class _LocalWriter:
 
   def __init__(self, path):
     self._stream = open(path, "wb", buffering=_WRITTEN_TOGETHER)
+    self.flush, self.close = self._stream.flush, self._stream.close
 
   def write(self, record):
     self._stream.write(_header(len(record)) + record + _masked_crc(record))
-
-  def flush(self):
-    self._stream.flush()
-
-  def close(self):
-    self._stream.close()
 
 
 @functools.lru_cache(maxsize=1024)
