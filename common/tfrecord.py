@@ -135,7 +135,8 @@ def find_files(patterns: str) -> list[str]:
     InputError: there is no such file, or a manifest's shards are unfinished.
   """
   files = []
-  for pattern in map(str.strip, patterns.split(",")):
+  whole = file_io.exists(patterns)
+  for pattern in [patterns] if whole else map(str.strip, patterns.split(",")):
     manifest = pattern
     if not pattern.endswith(_MANIFEST) and not file_io.exists(pattern):
       manifest = manifest_name(pattern)

@@ -124,6 +124,10 @@ class RecordMaker:
       seed: of everything random.
       show: called with the features of the first records.
       **options: of instance_maker.create_instances.
+
+    Raises:
+      InputError: there are fewer records than files. Unlike the original: it
+        leaves files without a record.
     """
     instances = instance_maker.create_instances(
       corpus,
@@ -132,6 +136,10 @@ class RecordMaker:
       random.Random(seed),
       **options,
     )
+    if 1 < len(writers) > len(instances):
+      raise errors.InputError(
+        f"{len(instances)} records cannot fill {len(writers)} files; name fewer"
+      )
     # In blocks: the arrays of all records would need 30 times the memory of
     # the instances.
     for first in range(0, len(instances), _RECORDS_PER_BLOCK):

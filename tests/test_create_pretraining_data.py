@@ -120,6 +120,15 @@ def test_sentence_order_labels_swapped_segments(small):
   assert done.code == 1 and "each of these 2 has one" in done.last_line
 
 
+def test_no_file_is_written_without_a_record(small, tmp_path):
+  pathlib.Path(small["input_file"]).write_text("the cat\n\nthe dog\n")
+  names = [f"{tmp_path}/out/{number}" for number in range(50)]
+  small["output_file"] = ",".join(names)
+  done = script_runner.run(SCRIPT, **small)
+  assert done.code == 1 and "cannot fill 50 files; name fewer" in done.last_line
+  assert not any(map(os.path.exists, names))
+
+
 UNKNOWN = re.compile(r"(\d+\.\d\d) % of the tokens are \[UNK\]")
 WARNING = "of the tokens are [UNK], and the model learns nothing"
 

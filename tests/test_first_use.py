@@ -16,7 +16,7 @@ CONFIG = {
   "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
   "intermediate_size": 24, "max_position_embeddings": 32, "type_vocab_size": 2,
 }
-WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] a good bad film".split()
+WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] a good schon film".split()
 
 
 def printed(pattern, text):
@@ -65,10 +65,11 @@ def test_five_commands(tmp_path):
   (tmp_path / "bert_config.json").write_text(
     json.dumps({**CONFIG, "vocab_size": len(WORDS)})
   )
-  rows = [f"a {x} film,{x}" for x in ("good", "bad") * 20]
+  rows = [f"a {x} film,{x}" for x in ("good", "schön") * 20]
   rows[3], rows[7], rows[11] = "no label", ",good", "one,two,three"
   table = tmp_path / "films.csv"
-  table.write_text("\n".join(["text,opinion", *rows]) + "\n")
+  text = "\n".join(["text,opinion", *rows]) + "\n"
+  table.write_text(text, encoding="latin-1")
 
   # 1: what is wrong with the table, and how to go on.
   flags = {
@@ -78,6 +79,9 @@ def test_five_commands(tmp_path):
     "bert_config_file": tmp_path / "bert_config.json",
     "vocab_file": tmp_path / "vocab.txt", "output_dir": tmp_path / "out",
   }
+  done = script_runner.run("run_classifier.py", **flags)
+  assert done.code == 1 and "films.csv:3: not UTF-8: the byte 0xf6" in done.err
+  flags["encoding"] = re.search(r"--encoding, such as ([\w-]+)", done.err)[1]
   done = script_runner.run("run_classifier.py", **flags)
   assert done.code == 1 and "3 of 40 rows are bad" in done.err
   (advice,) = re.findall(r"pass --(\w+=\w+)", done.err)
@@ -92,4 +96,4 @@ def test_five_commands(tmp_path):
   assert done.code == 0, done.err
   answer = answer_of(printed(r"(python serve\.py .*)", done.out))
   (prediction,) = answer["predictions"]
-  assert prediction["label"] in ("good", "bad")
+  assert prediction["label"] in ("good", "schön")

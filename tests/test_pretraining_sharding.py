@@ -252,6 +252,8 @@ def test_shards_are_found_by_pattern_manifest_or_output(tmp_path):
     assert tfrecord.find_files(f"{out}/{name}") == files
   both = tfrecord.find_files(f"{files[1]}, {run.manifest}")
   assert both == [files[1], *files]
+  (out / "a,b").write_bytes(b"")
+  assert tfrecord.find_files(f"{out}/a,b") == [f"{out}/a,b"]
 
 
 class Deadly:

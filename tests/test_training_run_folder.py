@@ -166,6 +166,14 @@ def test_a_damaged_newest_checkpoint_is_passed_over_aloud(
   check_whole(run_folder.latest_committed(str(tmp_path)), 10)
 
 
+def test_a_commit_without_extra_values_counts(tmp_path):
+  run_folder.check_output_dir(str(tmp_path), RUN, TRAINS)
+  save(tmp_path, 5)
+  path = tmp_path / "model.ckpt-5.commit"
+  path.write_text(json.dumps({"files": json.loads(path.read_text())["files"]}))
+  assert run_folder.latest_committed(str(tmp_path)).extra == {}
+
+
 # Kills.
 
 

@@ -257,6 +257,7 @@ def test_a_resumed_run_takes_the_log_up_where_it_resumes(tmp_path):
     log.block_done(step, 1, results([float(step)]))
   log.close()
   with open(tmp_path / "train_log.jsonl", "a") as stream:
+    stream.write('{"st\x00p": 2}\nnull\n')  # Damaged on the disk.
     stream.write('{"step": 4, "lo')  # Killed while it wrote.
   log = open_log(tmp_path, log_steps=1, first_step=2)
   log.block_done(3, 1, results([30.0]))

@@ -394,7 +394,7 @@ def latest_committed(folder: str) -> Commit | None:
       if tf.io.gfile.exists(f"{prefix}.commit"):
         marker = _read_commit(f"{prefix}.commit")
         _check_files(folder, marker["files"])
-        return Commit(prefix, step, marker.get("extra"))
+        return Commit(prefix, step, marker.get("extra") or {})
       if step not in foreign:
         raise errors.InputError("it was never finished: no .commit file")
       _check_foreign(prefix, step)
