@@ -158,7 +158,7 @@ import time
 from absl import logging
 
 from checkpoints import tokenizer_files
-from common import errors, file_io, progress, tfrecord, unknown_tokens
+from common import errors, file_io, progress, unknown_tokens
 from pretraining import (
   beam_shards,
   instance_maker,
@@ -167,6 +167,7 @@ from pretraining import (
   sharding,
   text_corpus,
 )
+from records import tfrecord
 from variants import vocabularies
 
 _SHOWN_INSTANCES = 3

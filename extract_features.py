@@ -102,7 +102,7 @@ from features import (
   text_batches,
   text_vectors,
 )
-from training import distribution, setup
+from training import components, distribution
 
 
 def write_rows(lists_of_rows, write, num_lines):
@@ -266,11 +266,11 @@ def main(_):
   settings = model_settings.resolve(flags.read_settings())
   settings = model_settings.restore_trained(settings, ["max_seq_length"])
   check_flags(settings)
-  config = setup.model_config(settings)
+  config = components.model_config(settings)
   layers = text_vectors.layers_to_write(settings, config)
   tokenizer = model_settings.make_tokenizer(settings, config)
 
-  strategy = setup.make_strategy(settings)
+  strategy = components.make_strategy(settings)
   if distribution.is_multi_worker(strategy):
     raise errors.InputError(
       "one process writes one file: cut --input_file and run the script once "

@@ -49,7 +49,7 @@ from classification import (
   tasks,
 )
 from common import file_io
-from training import distillation, distribution, setup
+from training import components, distillation, distribution
 
 
 def main(_):
@@ -57,7 +57,7 @@ def main(_):
   settings = tasks.restore_input_settings(settings)
   tasks.check_settings(settings)
   settings = distillation.with_starting_weights(settings)
-  config = setup.model_config(settings)
+  config = components.model_config(settings)
   model_settings.make_tokenizer(settings, config)
   # Before anything else computes: devices cannot be arranged afterwards.
   strategy, settings = arrange_devices(settings)
@@ -70,7 +70,7 @@ def main(_):
 
 def arrange_devices(settings):
   """Returns the tf.distribute.Strategy, and settings that XLA may depend on."""
-  strategy = setup.make_strategy(settings)
+  strategy = components.make_strategy(settings)
   # Texts differ in their number of windows; XLA would compile every shape.
   if settings.doc_stride and settings.jit_compile == "auto":
     if distribution.default_jit_compile(strategy):
@@ -99,7 +99,7 @@ def prepare_run(settings, config, strategy):
     teacher=distillation.find_teacher(settings, config),
     strategy=strategy,
     data={},
-    trim=setup.shapes_may_vary(settings, strategy),
+    trim=components.shapes_may_vary(settings, strategy),
   )
   # Claimed before the first file is written.
   model_run.check_output_dir(settings, run)

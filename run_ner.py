@@ -116,7 +116,7 @@ from tagging import (
   interactive,
   taggers,
 )
-from training import distribution, harness, setup, train_log
+from training import components, distribution, harness, train_log
 
 
 class TaggingRun(NamedTuple):
@@ -148,7 +148,7 @@ def make_model(settings, run, features):
   return taggers.TaggingModel(
     run.config, len(run.labels), features=features,
     bilstm_size=settings.bilstm_size, stored_features=settings.feature_layers,
-    **setup.model_options(settings, run.strategy)
+    **components.model_options(settings, run.strategy)
   )
 
 
@@ -224,7 +224,7 @@ def run_model(settings, run, features, output_dir):
   features are one of bilstm.FEATURES, or None to fine-tune; without an
   output_dir a stream is answered.
   """
-  start = setup.open_run(
+  start = components.open_run(
     settings, task_on(features), run.config, run.strategy, output_dir
   )
   with run.strategy.scope():
@@ -251,7 +251,7 @@ def run_model(settings, run, features, output_dir):
         train_log.write_last_evaluation(output_dir, step, results)
   if "predict" in run.data:
     predict(settings, predictor, run, output_dir)
-  if setup.answers_stream(settings):
+  if components.answers_stream(settings):
     tokenizer = model_settings.make_tokenizer(settings, run.config)
     interactive.answer_stream(
       settings, model, tokenizer, run.labels, line_answers.standard_streams()
@@ -272,7 +272,7 @@ def read_settings():
 def main(_):
   settings = read_settings()
   paths = input_data.files_to_read(settings)
-  config = setup.model_config(settings)
+  config = components.model_config(settings)
   bilstm.check_features(settings.feature_layers, config.num_hidden_layers)
   tokenizer = model_settings.make_tokenizer(settings, config)
   sentences = input_data.read_all(settings, paths)
@@ -282,12 +282,12 @@ def main(_):
   config = input_data.trained_config(config, labels)
 
   # Before anything else computes: devices cannot be arranged afterwards.
-  strategy = setup.make_strategy(settings)
+  strategy = components.make_strategy(settings)
   # Claimed before the first file is written.
   task = task_on(",".join(settings.feature_layers))
-  setup.check_output_dir(settings, task, config, strategy)
+  components.check_output_dir(settings, task, config, strategy)
   run = TaggingRun(
-    config, labels, strategy, setup.shapes_may_vary(settings, strategy),
+    config, labels, strategy, components.shapes_may_vary(settings, strategy),
     input_data.prepare_all(
       settings, paths, sentences, tokenizer=tokenizer, labels=labels
     ),

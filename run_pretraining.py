@@ -103,14 +103,15 @@ from checkpoints import (
   tokenizer_files,
   weight_files,
 )
-from common import result_lines, run_settings, tfrecord
+from common import result_lines, run_settings
 from pretraining import distilling, input_data, pretrainer
+from records import tfrecord
 from training import (
+  components,
   distillation,
   distribution,
   evaluation_loop,
   harness,
-  setup,
   train_log,
 )
 from variants import registry, vocabularies
@@ -217,18 +218,18 @@ def train(settings, model, objective, evaluate, *, start, strategy, data, trim):
 
 def main(_):
   settings = model_settings.resolve(flags.read_settings())
-  setup.require_one_of(settings, "do_train", "do_eval")
+  components.require_one_of(settings, "do_train", "do_eval")
   if not settings.do_train:
     settings = model_settings.restore_trained(settings, ["max_seq_length"])
-  config = setup.model_config(settings)
+  config = components.model_config(settings)
   registry.check_next_sentence(config, settings.use_next_sentence_loss)
   if settings.vocab_file:
     vocab = vocabularies.load_vocab(settings.vocab_file)
     config.check_vocabulary(len(vocab), settings.vocab_file)
 
   # Before anything is computed: devices cannot be set up afterwards.
-  strategy = setup.make_strategy(settings)
-  trim = setup.shapes_may_vary(settings, strategy)
+  strategy = components.make_strategy(settings)
+  trim = components.shapes_may_vary(settings, strategy)
   task = "pretraining", config, strategy
   teacher = distillation.find_teacher(settings, config)
   settings = distillation.with_starting_weights(settings)
@@ -239,9 +240,9 @@ def main(_):
   if settings.eval_input_file:
     eval_data = make_input(settings, settings.eval_input_file, config)
 
-  start = setup.open_run(settings, *task, **fixed)
+  start = components.open_run(settings, *task, **fixed)
   start = distillation.student_start(settings, start, teacher, config)
-  model_options = setup.model_options(settings, strategy)
+  model_options = components.model_options(settings, strategy)
   with strategy.scope():
     model = pretrainer.PretrainingModel(
       config,

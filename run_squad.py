@@ -144,7 +144,7 @@ from squad import (
   span_model,
   windowing,
 )
-from training import distribution, setup
+from training import components, distribution
 
 
 def score_predictions(settings):
@@ -176,15 +176,15 @@ def starting_point(settings, paths, config, strategy):
   """
   if not paths:
     # Nothing is written there.
-    return setup.starting_point(settings, settings.output_dir)
+    return components.starting_point(settings, settings.output_dir)
   version = "2.0" if settings.version_2_with_negative else "1.1"
   task = f"question answering, SQuAD {version}"
-  return setup.open_run(settings, task, config, strategy)
+  return components.open_run(settings, task, config, strategy)
 
 
 def make_model(settings, config, strategy):
   """Returns the span_model.SpanModel of the flags."""
-  options = setup.model_options(settings, strategy)
+  options = components.model_options(settings, strategy)
   # As in the original: its soft-max reads the states of padding, too.
   skips = options["skip_padding"] and not settings.pad_to_max_length
   with strategy.scope():
@@ -222,7 +222,7 @@ def main(_):
     settings = model_settings.restore_trained(settings, job.INPUT_FLAGS)
   if settings.verbose_logging:
     console.show_details()
-  setup.require_one_of(
+  components.require_one_of(
     settings,
     "do_train", "do_eval", "do_predict", "interactive", "evaluate_only",
   )
@@ -233,14 +233,16 @@ def main(_):
   settings = settings.replace(
     eval_file=settings.eval_file or settings.predict_file
   )
-  paths = setup.files_to_read(settings)
+  paths = components.files_to_read(settings)
   if settings.null_score_diff_threshold == "auto":
     paths["eval"] = settings.eval_file
     if settings.eval_file in (None, "-"):
       raise errors.InputError(
         "--null_score_diff_threshold=auto needs --eval_file"
       )
-  config = model_folder.without_input_settings(setup.model_config(settings))
+  config = model_folder.without_input_settings(
+    components.model_config(settings)
+  )
   lengths = windowing.Lengths(
     settings.max_seq_length, settings.doc_stride, settings.max_query_length
   )
@@ -248,7 +250,7 @@ def main(_):
   tokenizer = model_settings.make_tokenizer(settings, config)
 
   # Before anything else computes: devices cannot be arranged afterwards.
-  strategy = setup.make_strategy(settings)
+  strategy = components.make_strategy(settings)
   files = dataset.read_all(
     paths, version_2=settings.version_2_with_negative
   )

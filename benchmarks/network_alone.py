@@ -28,7 +28,8 @@ from classification import (
   labelled_examples,
 )
 from common import errors, file_io
-from training import distribution, input_sequences
+from text import input_sequences
+from training import distribution
 
 FLAGS = flags.FLAGS
 

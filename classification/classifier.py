@@ -14,7 +14,8 @@ import layers
 import modeling
 import unpadding
 from classification import labelled_examples
-from training import loop, pipeline
+from records import pipeline
+from training import loop
 from variants import registry
 
 # What the checkpoint of an encoder need not have. Unlike the original: a

@@ -26,7 +26,8 @@ from classification import (
   tasks,
 )
 from common import file_io, result_lines
-from training import distribution, evaluation_loop, pipeline
+from records import pipeline
+from training import distribution, evaluation_loop
 
 # Examples that are sorted by length together, and whose scores are in memory.
 _WINDOW = 1 << 12

@@ -7,8 +7,8 @@ sequences of an example, H width.
 import tensorflow as tf
 
 from classification import classifier, input_data
-from common import tfrecord
-from training import distribution, frozen_states, pipeline
+from records import pipeline, tfrecord
+from training import distribution, frozen_states
 
 COMPUTED_TOGETHER = 1 << 14  # Examples whose states are held in memory.
 

@@ -19,14 +19,10 @@ from absl import logging
 
 import tokenization
 from classification import labelled_examples
-from common import errors, process_pool, tfrecord, unknown_tokens
-from training import (
-  bulk_tokenization,
-  cached_records,
-  harness,
-  input_sequences,
-  pipeline,
-)
+from common import errors, process_pool, unknown_tokens
+from records import cached_records, pipeline, tfrecord
+from text import bulk_tokenization, input_sequences
+from training import harness
 from variants import vocabularies
 
 _FORMAT = 2  # Goes up when other records are made of the same data.

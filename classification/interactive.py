@@ -20,7 +20,7 @@ from classification import (
   tasks,
 )
 from common import choices, errors, line_answers
-from training import input_sequences
+from text import input_sequences
 
 FORMATS = choices.ANSWER_FORMATS
 # Lines that wait together are sorted by length: this many batches of them.

@@ -24,7 +24,7 @@ from classification import (
   tasks,
 )
 from common import line_answers, program
-from training import distillation, distribution, harness, setup, train_log
+from training import components, distillation, distribution, harness, train_log
 
 
 class ClassifierRun(NamedTuple):
@@ -78,7 +78,7 @@ def _fixed(settings):
 
 def check_output_dir(settings, run):
   """Claims --output_dir, if there is one, before it is written to."""
-  setup.check_output_dir(
+  components.check_output_dir(
     settings, _kind_of_run(run.task), run.config, run.strategy,
     **_fixed(settings),
   )
@@ -103,7 +103,7 @@ class ModelRun:
     self._run = run
     self._output_dir = output_dir
     # Before the model is made, which takes longer than to refuse a folder.
-    start = setup.open_run(
+    start = components.open_run(
       settings, _kind_of_run(run.task), run.config, run.strategy, output_dir,
       **_fixed(settings),
     )
@@ -124,7 +124,7 @@ class ModelRun:
       run.task.kind,
       classifier.num_outputs(run.task.kind, run.task.labels),
       is_frozen=settings.freeze_encoder,
-      **setup.model_options(settings, run.strategy),
+      **components.model_options(settings, run.strategy),
     )
 
   def load_weights(self):
@@ -181,7 +181,7 @@ class ModelRun:
     with run.strategy.scope():
       return distilling.Distillation(
         settings, run.teacher, run.task,
-        **setup.model_options(settings, run.strategy),
+        **components.model_options(settings, run.strategy),
       )
 
   def _cached_features(self):

@@ -23,7 +23,7 @@ from classification import (
   tables,
 )
 from common import config_formats, errors, run_settings
-from training import setup
+from training import components
 
 # kind -> `problem_type` in the configuration.
 PROBLEM_TYPES = {
@@ -102,7 +102,7 @@ def check_settings(settings) -> None:
   Raises:
     InputError: so, or nothing is asked for.
   """
-  setup.require_one_of(
+  components.require_one_of(
     settings, "do_train", "do_eval", "do_predict", "interactive"
   )
   run_settings.refuse_ignored(settings)
@@ -116,7 +116,7 @@ def answers_lines(settings) -> bool:
 
 def purposes(settings) -> list[str]:
   """Returns for what examples are needed: train, eval, predict."""
-  return list(setup.files_to_read(settings))
+  return list(components.files_to_read(settings))
 
 
 def read_task(settings, config: modeling.BertConfig) -> ClassifierTask:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import tokenization
 from common import errors, file_io
-from training import input_sequences
+from text import input_sequences
 
 
 class Example(NamedTuple):

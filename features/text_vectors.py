@@ -13,7 +13,8 @@ import modeling
 from checkpoints import weight_files
 from common import errors, run_settings
 from features import sentence_vectors, text_batches
-from training import distribution, input_sequences
+from text import input_sequences
+from training import distribution
 from variants import registry
 
 # Tokens whose vectors are held in memory at a time: 200 MB for four layers of

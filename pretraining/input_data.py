@@ -12,9 +12,10 @@ import tensorflow as tf
 from absl import logging
 
 import modeling
-from common import errors, tfrecord
+from common import errors
 from pretraining import dynamic_masking, text_corpus
-from training import harness, pipeline
+from records import pipeline, tfrecord
+from training import harness
 from variants import vocabularies
 
 _CHECKED_FIRST = 1 << 7  # Records of a file; the others while they are read.

@@ -10,7 +10,8 @@ import tensorflow as tf
 import heads
 import modeling
 from pretraining import span_boundary
-from training import loop, pipeline
+from records import pipeline
+from training import loop
 from variants import registry
 
 

@@ -26,9 +26,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from common import errors, file_io, tfrecord
+from common import errors, file_io
 from pretraining import instance_maker, text_corpus
-from training import bulk_tokenization
+from records import tfrecord
+from text import bulk_tokenization
 from variants import vocabularies
 
 _RECORDS_PER_BLOCK = 512

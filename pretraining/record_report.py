@@ -10,8 +10,9 @@ import tensorflow as tf
 from absl import logging
 
 import tokenization
-from common import errors, tfrecord
+from common import errors
 from pretraining import text_corpus
+from records import tfrecord
 
 _BATCH = 1024
 _ALWAYS = {"input_ids", "input_mask", "segment_ids"}

@@ -28,10 +28,10 @@ from common import (
   json_files,
   process_pool,
   progress,
-  tfrecord,
   unknown_tokens,
 )
 from pretraining import record_maker, text_corpus
+from records import tfrecord
 
 _FORMAT = 2  # Of the manifest and of the shards' content.
 _SHARD_NAME = re.compile(r"(.*)-\d{5}-of-\d{5}(\.gz)?", re.DOTALL)

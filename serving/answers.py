@@ -18,7 +18,7 @@ from features import text_batches
 from pretraining import mask_filling
 from squad import alignment, answering, prediction, windowing
 from tagging import text_tagger
-from training import input_sequences
+from text import input_sequences
 
 _KINDS = {
   "softmax": labelled_examples.SINGLE,

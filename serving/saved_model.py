@@ -25,7 +25,8 @@ from google.protobuf import json_format
 from tensorflow.core.protobuf import saved_model_pb2
 
 import tokenization
-from common import errors, file_io, json_files, run_settings, tfrecord
+from common import errors, file_io, json_files, run_settings
+from records import tfrecord
 from serving import answers, graph_inputs, raw_text, rest
 
 _ANSWERS_FILE = os.path.join("assets.extra", "answers.json")

@@ -11,9 +11,10 @@ import tensorflow as tf
 from absl import logging
 
 import tokenization
-from common import errors, process_pool, tfrecord, unknown_tokens
+from common import errors, process_pool, unknown_tokens
+from records import cached_records, tfrecord
 from squad import dataset, windowing
-from training import cached_records, input_sequences
+from text import input_sequences
 
 # Raised when records of the same data and flags come out otherwise.
 _FORMAT = 2

@@ -17,7 +17,7 @@ from squad import (
   prediction,
   span_model,
 )
-from training import distribution, harness, run_folder, setup, train_log
+from training import components, distribution, harness, run_folder, train_log
 
 # How the input of a model was made: kept with its weights. The case of the text
 # is in the folder's tokenizer_config.json, the threshold of "no answer" in its
@@ -74,7 +74,7 @@ def train(job: Job, start: run_folder.StartingPoint) -> int:
     job.features,
     data.num_records,
     # With that flag all padding is computed, and competes for answers.
-    trim=setup.shapes_may_vary(settings, job.strategy) and not pads,
+    trim=components.shapes_may_vary(settings, job.strategy) and not pads,
   )
   names = None
   if "eval" in job.data:
@@ -227,7 +227,7 @@ def serve_input(job: Job) -> None:
       are by then.
   """
   settings = job.settings
-  if not (settings.interactive or setup.answers_stream(settings)):
+  if not (settings.interactive or components.answers_stream(settings)):
     return
   source, target = line_answers.standard_streams()
 

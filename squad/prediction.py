@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 import tokenization
+from records import pipeline
 from squad import (
   answering,
   dataset,
@@ -15,7 +16,8 @@ from squad import (
   scoring,
   windowing,
 )
-from training import evaluation_loop, input_sequences, pipeline
+from text import input_sequences
+from training import evaluation_loop
 
 
 def window_logits(

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import tensorflow as tf
 
 import heads
-from training import loop, pipeline
+from records import pipeline
+from training import loop
 from variants import registry
 
 # What the checkpoint of an encoder need not have. As in the original: the

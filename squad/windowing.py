@@ -14,7 +14,7 @@ import numpy as np
 import tokenization
 from common import errors, process_pool
 from squad import dataset
-from training import input_sequences
+from text import input_sequences
 from variants import sentencepiece
 
 # As in the original: where numbers of windows begin.

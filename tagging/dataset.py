@@ -18,7 +18,7 @@ from absl import logging
 import tokenization
 from common import choices, errors, file_io
 from tagging import scoring
-from training import input_sequences
+from text import input_sequences
 
 SCHEMES = choices.TAGGING_SCHEMES
 # The label id of positions without a label to learn or to predict.

@@ -10,9 +10,9 @@ import numpy as np
 import tensorflow as tf
 
 import modeling
-from common import tfrecord
+from records import pipeline, tfrecord
 from tagging import bilstm
-from training import frozen_states, pipeline
+from training import frozen_states
 
 _HELD_BYTES = 1 << 29  # States that are held in memory before they are written.
 

@@ -13,8 +13,9 @@ import tensorflow as tf
 from absl import logging
 
 from common import file_io, result_lines
+from records import pipeline
 from tagging import dataset, input_data, scoring, taggers
-from training import evaluation_loop, pipeline
+from training import evaluation_loop
 
 
 class Evaluation(NamedTuple):

@@ -10,9 +10,11 @@ from absl import logging
 
 import modeling
 from checkpoints import model_folder
-from common import errors, file_io, tfrecord, unknown_tokens
+from common import errors, file_io, unknown_tokens
+from records import tfrecord
 from tagging import dataset, json_sentences
-from training import input_sequences, setup
+from text import input_sequences
+from training import components
 
 # How the input of a model was made: kept with its weights, see model_folder.
 INPUT_FLAGS = ("max_seq_length", "document_context", "scheme", "do_lower_case")
@@ -85,8 +87,8 @@ def files_to_read(settings) -> dict[str, str]:
   Raises:
     InputError: nothing is asked for, or columns are of JSON lines.
   """
-  setup.require_one_of(settings, "do_train", "do_eval", "do_predict")
-  paths = setup.files_to_read(settings)
+  components.require_one_of(settings, "do_train", "do_eval", "do_predict")
+  paths = components.files_to_read(settings)
   columns = settings.given & {"word_column", "label_column"}
   if columns and all(
     format_of(path, settings.file_format) == "jsonl" for path in paths.values()

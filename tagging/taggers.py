@@ -9,8 +9,9 @@ import tensorflow as tf
 
 import heads
 import modeling
+from records import pipeline
 from tagging import bilstm, dataset, encoder_states
-from training import loop, pipeline
+from training import loop
 from variants import registry
 
 # What the checkpoint of an encoder need not have.

@@ -7,7 +7,7 @@ import numpy as np
 
 import tokenization
 from tagging import dataset
-from training import input_sequences
+from text import input_sequences
 
 _BASIC = tokenization.BasicTokenizer(do_lower_case=False)
 

@@ -14,7 +14,7 @@ import tokenization
 from checkpoints import model_folder, weight_files
 from common import run_settings
 from serving import export_options, models, raw_text
-from training import input_sequences
+from text import input_sequences
 
 FOLDER = pathlib.Path(__file__).parent / "golden" / "pretraining_run" / "model"
 LABELS = ["O", "B-PER", "I-PER"]

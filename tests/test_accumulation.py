@@ -11,7 +11,7 @@ import pytest
 
 import script_runner
 from checkpoints import weight_files
-from common import tfrecord
+from records import tfrecord
 
 GOLDEN = script_runner.ROOT / "tests" / "golden" / "pretraining_run"
 DATA = script_runner.ROOT / "tests" / "data"

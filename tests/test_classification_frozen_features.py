@@ -7,8 +7,8 @@ import tensorflow as tf
 import tiny_model
 from classification import classifier, frozen_features, input_data
 from classification.labelled_examples import Example
-from common import tfrecord
-from training import evaluation_loop, pipeline
+from records import pipeline, tfrecord
+from training import evaluation_loop
 
 SEED = tf.constant([1, 2], tf.int32)
 

@@ -9,8 +9,9 @@ import tiny_model
 from classification import input_data
 from classification.input_data import InputOptions
 from classification.labelled_examples import Example
-from common import errors, tfrecord
-from training import input_sequences, pipeline
+from common import errors
+from records import pipeline, tfrecord
+from text import input_sequences
 
 WORDS = "a b c d e f g h i j k l m n o p q r s t u v w x y z".split()
 CLS, SEP, A = 2, 3, 5

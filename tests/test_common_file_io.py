@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common import errors, file_io, tfrecord
+from common import errors, file_io
+from records import tfrecord
 
 
 def write_records(path, values):

@@ -10,7 +10,8 @@ import pytest
 import script_flags
 import script_runner
 import small_corpus
-from common import flags, tfrecord
+from common import flags
+from records import tfrecord
 
 SCRIPT = "create_pretraining_data.py"
 GOLDEN = pathlib.Path(__file__).parent / "golden"

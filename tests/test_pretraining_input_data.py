@@ -7,9 +7,9 @@ import pytest
 import tensorflow as tf
 
 import tiny_model
-from common import errors, tfrecord
+from common import errors
 from pretraining import input_data, pretrainer
-from training import pipeline
+from records import pipeline, tfrecord
 
 LENGTH, PREDICTIONS = 8, 2
 CONFIG = tiny_model.tiny(

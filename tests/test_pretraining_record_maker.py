@@ -5,8 +5,8 @@ import pytest
 
 import sharded_runs
 import small_corpus
-from common import tfrecord
 from pretraining import record_maker, text_corpus
+from records import tfrecord
 
 
 def make_record_options(folder, **changes):

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common import errors, tfrecord
+from common import errors
 from pretraining import record_report, text_corpus
+from records import tfrecord
 
 TOKENS = "[PAD] [CLS] [SEP] [MASK] a b".split()
 VOCABULARY = text_corpus.Vocabulary(

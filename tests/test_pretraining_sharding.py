@@ -8,8 +8,9 @@ import sys
 
 import pytest
 
-from common import errors, file_io, tfrecord
+from common import errors, file_io
 from pretraining import record_maker, sharding, text_corpus
+from records import tfrecord
 from sharded_runs import (
   assert_expected,
   contents,
@@ -70,7 +71,8 @@ def test_the_number_of_processes_does_not_matter(
 _KILLED = """
 import os, signal, sys
 import sharded_runs
-from common import file_io, tfrecord
+from common import file_io
+from records import tfrecord
 from pathlib import Path
 
 write_all = tfrecord.RecordWriter.write_all

@@ -11,7 +11,7 @@ import modeling
 import script_runner
 from checkpoints import model_folder, weight_files
 from classification import classifier, dataset, input_data, tasks
-from common import tfrecord
+from records import tfrecord
 from test_classification_tasks import read_task
 
 GOLDEN = script_runner.ROOT / "tests" / "golden" / "classifier"

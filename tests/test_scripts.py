@@ -15,7 +15,7 @@ import modeling
 import script_runner
 import tokenization
 from checkpoints import weight_files
-from common import tfrecord
+from records import tfrecord
 
 GOLDEN = script_runner.ROOT / "tests" / "golden" / "pretraining_run"
 MODEL = GOLDEN / "model"

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from serving import graph_inputs
-from training import input_sequences
+from text import input_sequences
 
 SPECIAL = {"cls_id": 1, "sep_id": 2}
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common import errors, tfrecord
+from common import errors
+from records import tfrecord
 from serving import graph_inputs, saved_model
 from serving_models import LABELS, assert_close, in_python, make, softmax
 

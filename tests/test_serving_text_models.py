@@ -13,7 +13,7 @@ from checkpoints import huggingface, weight_files
 from common import errors
 from serving import export_options, text_models
 from test_docs import ROOT
-from training import input_sequences
+from text import input_sequences
 
 TEXTS = ["the street is up", "gold", "the gold star had to light up"]
 MODEL = str(serving_models.FOLDER)

@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 
 import tokenization
-from common import errors, process_pool, tfrecord
+from common import errors, process_pool
+from records import pipeline, tfrecord
 from squad import dataset, input_data, windowing
-from training import pipeline
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "squad" / "run"
 LENGTHS = windowing.Lengths(64, 20, 16)

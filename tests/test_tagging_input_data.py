@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 
 import tokenization
-from common import errors, tfrecord
+from common import errors
+from records import pipeline, tfrecord
 from tagging import dataset, input_data
-from training import pipeline
 
 SENTENCES = [
   dataset.Sentence(0, [1, 2], ["ab", "c"], ["B-X", "O"]),

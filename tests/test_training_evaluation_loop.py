@@ -7,8 +7,9 @@ import pytest
 import tensorflow as tf
 
 import two_replicas
-from common import errors, tfrecord
-from training import distribution, evaluation_loop, loop, pipeline
+from common import errors
+from records import pipeline, tfrecord
+from training import distribution, evaluation_loop, loop
 
 FEATURES = {
   "input_ids": tf.io.FixedLenFeature([2], tf.int64),

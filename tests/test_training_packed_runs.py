@@ -13,9 +13,10 @@ import two_replicas
 import unpadding
 from classification import classifier
 from pretraining import pretrainer
+from records import packing
 from squad import span_model
 from tagging import taggers
-from training import loop, packing
+from training import loop
 
 LENGTH, COUNT = 12, 8
 # Soft-max does not see what is added to all keys, or to all tokens of the

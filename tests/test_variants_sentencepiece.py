@@ -13,7 +13,7 @@ from checkpoints import model_folder, tokenizer_files
 from common import errors
 from pretraining import text_corpus
 from squad import alignment, answering, dataset, windowing
-from training import bulk_tokenization
+from text import bulk_tokenization
 from variants import sentencepiece, vocabularies
 
 IDS = json.loads((sentencepiece_model.GOLDEN / "ids.json").read_text())

@@ -8,7 +8,7 @@ import modeling
 import script_runner
 import sentencepiece_model
 import tiny_model
-from common import tfrecord
+from records import tfrecord
 from variants import sentencepiece, vocabularies
 
 CONFIG = {

@@ -1,1 +1,1 @@
-"""Records -> batches, the loop, evaluation, run folders, devices, flags."""
+"""Batches -> trained weights: harness, loop, evaluation, run folders, flags."""

@@ -11,8 +11,10 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from common import errors, tfrecord
-from training import distribution, input_sequences, pipeline
+from common import errors
+from records import pipeline, tfrecord
+from text import input_sequences
+from training import distribution
 
 
 def make_evaluator(strategy: tf.distribute.Strategy, objective) -> Callable:

@@ -10,7 +10,8 @@ from collections.abc import Callable
 import tensorflow as tf
 from absl import logging
 
-from training import cached_records, evaluation_loop, pipeline
+from records import cached_records, pipeline
+from training import evaluation_loop
 
 _FORMAT = 1
 

@@ -18,15 +18,8 @@ import modeling
 import optimization
 from checkpoints import weight_files
 from common import errors
-from training import (
-  distribution,
-  evaluation_loop,
-  loop,
-  packing,
-  pipeline,
-  run_folder,
-  setup,
-)
+from records import packing, pipeline
+from training import components, distribution, evaluation_loop, loop, run_folder
 from variants import registry
 
 
@@ -188,7 +181,7 @@ def bucketing(settings, features: dict, strategy) -> pipeline.Bucketing | None:
   """
   if not settings.get("bucket_by_length", False):
     return None
-  if not setup.shapes_may_vary(settings, strategy):
+  if not components.shapes_may_vary(settings, strategy):
     raise errors.InputError(
       "--bucket_by_length saves nothing where XLA compiles the step for one "
       "length: pass --jit_compile=false, or leave it out"
@@ -206,7 +199,7 @@ def packed_rows(
   """
   if not settings.pack_sequences:
     return None
-  if setup.shapes_may_vary(settings, strategy):
+  if components.shapes_may_vary(settings, strategy):
     raise errors.InputError(
       "--pack_sequences saves nothing where XLA does not compile the step, "
       "since little is computed for padding there: pass --jit_compile=true, or "
@@ -245,7 +238,7 @@ def _train_options(settings, num_train_steps, output_dir):
     ),
     log_steps=_log_steps(settings, num_train_steps),
     batch_size=settings.train_batch_size,
-    jit_compile=setup.jit_compile(settings),
+    jit_compile=components.jit_compile(settings),
     # bfloat16 has float32's range: its gradients do not underflow.
     loss_scaling=settings.dtype == "float16",
     profile_steps=_profile_steps(settings),
@@ -300,9 +293,9 @@ def make_trainer(settings, task: Task) -> loop.Trainer:
       names, depth, settings.layerwise_lr_decay
     ),
     # On a CPU too XLA pays for LAMB's formula alone.
-    jit_compile=setup.jit_compile(settings) is not False
+    jit_compile=components.jit_compile(settings) is not False
     and (settings.optimizer == "lamb"
-         or not setup.shapes_may_vary(settings, task.strategy)),
+         or not components.shapes_may_vary(settings, task.strategy)),
   )
   return loop.Trainer(
     strategy=task.strategy,

@@ -14,7 +14,8 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from common import errors, file_io, json_files, process_pool, tfrecord
+from common import errors, file_io, json_files, process_pool
+from records import tfrecord
 
 
 def ensure(path: str, fingerprint: dict, write: Callable) -> dict:

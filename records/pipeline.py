@@ -18,8 +18,9 @@ import tensorflow as tf
 from absl import logging
 
 import unpadding
-from common import errors, file_io, tfrecord
-from training import input_sequences, packing
+from common import errors, file_io
+from records import packing, tfrecord
+from text import input_sequences
 
 DEFAULT_SHUFFLE_WINDOW = 1 << 16  # records held in memory while shuffling
 DEFAULT_SORTED_WINDOW = 1 << 14  # The same, while sorting by length.

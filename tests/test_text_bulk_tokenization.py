@@ -10,7 +10,7 @@ import pytest
 
 import tokenization
 from pretraining import text_corpus
-from training import bulk_tokenization
+from text import bulk_tokenization
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "tokenization"
 

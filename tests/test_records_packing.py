@@ -7,8 +7,7 @@ import tensorflow as tf
 import modeling
 import tiny_model
 import unpadding
-from common import tfrecord
-from training import packing, pipeline
+from records import packing, pipeline, tfrecord
 from variants import registry
 
 LENGTH = 12

@@ -13,8 +13,9 @@ from absl import flags as absl_flags
 import optimization
 import two_replicas
 from checkpoints import model_settings
-from common import errors, flags, run_settings, tfrecord
-from training import common_flags, harness, loop, run_folder, setup
+from common import errors, flags, run_settings
+from records import tfrecord
+from training import common_flags, components, harness, loop, run_folder
 
 FLAGS = absl_flags.FLAGS
 
@@ -77,7 +78,7 @@ def make_task(settings, num_train_steps=10):
     types.SimpleNamespace(
       variables=variables, trained_variables=lambda: variables
     ),
-    setup.model_config(settings),
+    components.model_config(settings),
     tf.distribute.get_strategy(),
     objective=None,
     output_dir=settings.output_dir,
@@ -99,7 +100,7 @@ def test_defaults_are_those_of_the_script(parse):
   assert settings.max_seq_length == 16
   assert settings.train_batch_size == 4
   assert settings.learning_rate == 5e-5
-  options = setup.model_options(settings, tf.distribute.get_strategy())
+  options = components.model_options(settings, tf.distribute.get_strategy())
   assert options == {
     "seed": 12345,
     "compute_dtype": tf.float32,
@@ -111,15 +112,15 @@ def test_defaults_are_those_of_the_script(parse):
 
 def test_config_is_read_and_checked(parse, tmp_path):
   settings = parse()
-  assert setup.model_config(settings).hidden_size == 4
+  assert components.model_config(settings).hidden_size == 4
   settings = parse(max_seq_length=17)
   with pytest.raises(errors.InputError, match="17 .*_embeddings 16"):
-    setup.model_config(settings)
+    components.model_config(settings)
   bad = tmp_path / "bad.json"
   bad.write_text("{}")
   settings = parse(bert_config_file=bad)
   with pytest.raises(errors.InputError, match="bad.json: .*no vocab_size"):
-    setup.model_config(settings)
+    components.model_config(settings)
 
 
 @pytest.mark.parametrize(
@@ -233,11 +234,11 @@ def test_what_xla_compiles_on_a_cpu(parse, jit, optimizer, compiles):
 
 def test_shapes_may_vary_only_without_xla(parse):
   settings = parse(jit_compile="true")
-  assert not setup.shapes_may_vary(settings, tf.distribute.get_strategy())
-  options = setup.model_options(settings, tf.distribute.get_strategy())
+  assert not components.shapes_may_vary(settings, tf.distribute.get_strategy())
+  options = components.model_options(settings, tf.distribute.get_strategy())
   assert not options["skip_padding"]
   settings = parse(jit_compile="false")
-  assert setup.shapes_may_vary(settings, tf.distribute.get_strategy())
+  assert components.shapes_may_vary(settings, tf.distribute.get_strategy())
 
 
 def test_bucketing_needs_shapes_that_vary(parse):
@@ -335,14 +336,14 @@ def test_batches_that_replicas_cannot_share_are_refused_at_once(
 ):
   strategy = two_replicas.strategy()
   monkeypatch.setattr(
-    setup.distribution, "make_strategy", lambda *_, **__: strategy
+    components.distribution, "make_strategy", lambda *_, **__: strategy
   )
   settings = parse(**values)
   if refused:
     with pytest.raises(errors.InputError, match=f"--{refused}.* by 2 replicas"):
-      setup.make_strategy(settings)
+      components.make_strategy(settings)
   else:
-    assert setup.make_strategy(settings) is strategy
+    assert components.make_strategy(settings) is strategy
 
 
 def test_the_case_of_a_vocabulary_is_taken_from_its_folder(
@@ -357,7 +358,7 @@ def test_the_case_of_a_vocabulary_is_taken_from_its_folder(
     settings = model_settings.resolve(settings)
   assert "tokenizer_config.json" in caplog.records[-1].getMessage()
   assert not settings.do_lower_case
-  config = setup.model_config(settings)
+  config = components.model_config(settings)
   tokenizer = model_settings.make_tokenizer(settings, config)
   assert not tokenizer.basic_tokenizer.do_lower_case
   # A flag that is given goes before the file, with a warning.
@@ -415,8 +416,8 @@ def test_what_a_run_was_trained_with_is_kept(parse, tmp_path, caplog):
 
   def open_run(**values):
     settings = parse(do_train=True, train_file=data, **values)
-    return setup.open_run(
-      settings, "tests", setup.model_config(settings), strategy, pairs=True
+    return components.open_run(
+      settings, "tests", components.model_config(settings), strategy, pairs=True
     )
 
   try:
@@ -439,17 +440,17 @@ def test_what_a_run_was_trained_with_is_kept(parse, tmp_path, caplog):
 def test_a_command_that_asks_for_nothing(parse):
   settings = parse()
   with pytest.raises(errors.InputError, match="one of --do_train, --do_eval"):
-    setup.require_one_of(settings, "do_train", "do_eval")
+    components.require_one_of(settings, "do_train", "do_eval")
   settings = parse(do_eval=True)
-  setup.require_one_of(settings, "do_train", "do_eval")
+  components.require_one_of(settings, "do_train", "do_eval")
 
 
 def test_strategy_of_the_flags(parse):
   settings = parse(distribution_strategy="one_device", use_tpu=True)
   with pytest.raises(errors.InputError, match="--use_tpu contradicts"):
-    setup.make_strategy(settings)
+    components.make_strategy(settings)
   settings = parse(distribution_strategy="off", use_tpu=False)
-  assert setup.make_strategy(settings) is tf.distribute.get_strategy()
+  assert components.make_strategy(settings) is tf.distribute.get_strategy()
 
 
 def test_the_warm_up_may_be_longer_than_the_run(parse):

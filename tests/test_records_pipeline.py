@@ -6,8 +6,8 @@ import tensorflow as tf
 
 import modeling
 import two_replicas
-from common import errors, tfrecord
-from training import pipeline
+from common import errors
+from records import pipeline, tfrecord
 
 FEATURES = {
   "input_ids": tf.io.FixedLenFeature([4], tf.int64),

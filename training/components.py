@@ -5,8 +5,9 @@ reads a flag.
 """
 
 import modeling
-from common import console, errors, file_io, tfrecord
-from training import distribution, pipeline, run_folder
+from common import console, errors, file_io
+from records import pipeline, tfrecord
+from training import distribution, run_folder
 from variants import registry
 
 

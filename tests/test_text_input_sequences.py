@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from training import input_sequences
+from text import input_sequences
 
 
 @pytest.mark.parametrize(

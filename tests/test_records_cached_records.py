@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from common import errors, tfrecord
-from training import cached_records
+from common import errors
+from records import cached_records, tfrecord
 
 
 @pytest.fixture

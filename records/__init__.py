@@ -1,0 +1,1 @@
+"""Records -> batches: TFRecord files, caches, the pipeline, packed rows."""

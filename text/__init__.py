@@ -1,0 +1,1 @@
+"""Text -> ids and sequences of the model: NumPy alone, no TensorFlow graph."""
