@@ -202,6 +202,7 @@ def table_row(work: Work, found: dict, peak: dict, layers: int) -> str:
 
 
 def parse_arguments() -> argparse.Namespace:
+  """Returns the command's arguments."""
   parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
   add = parser.add_argument
   add("--peer_python", type=pathlib.Path, default=sys.executable,
