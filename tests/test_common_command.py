@@ -188,3 +188,18 @@ def test_a_path_that_is_not_utf8_and_a_missing_tensorflow_are_said(
   with pytest.raises(SystemExit, match="1"):
     command.begin_imports(True)
   assert "TensorFlow cannot be loaded (" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words, level", [([], "3"), (["--verbose"], "0")])
+def test_tensorflow_is_quiet_unless_details_are_asked_for(words, level):
+  code = (
+    "import os\nfrom common import command\n"
+    "command.parse_flags('__main__', imports_tensorflow=False)\n"
+    "print(os.environ['TF_CPP_MIN_LOG_LEVEL'])"
+  )
+  env = {n: v for n, v in os.environ.items() if n != "TF_CPP_MIN_LOG_LEVEL"}
+  done = subprocess.run(
+    [sys.executable, "-c", code, *words],
+    capture_output=True, text=True, cwd=test_layout.ROOT, env=env,
+  )
+  assert done.stdout.strip() == level, done.stderr
