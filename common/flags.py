@@ -8,6 +8,7 @@ help, and what run_settings.refuse_ignored goes by.
 
 import functools
 import math
+from typing import Any
 
 from absl import flags
 from absl.flags import (
@@ -104,7 +105,9 @@ def rule(
 ) -> None:
   """Says when flags count that are defined elsewhere; names with spaces."""
   for name in names.split():
-    flag, found = FLAGS[name], run_settings.Rule(name, needs, not_with, why)
+    found = run_settings.Rule(name, needs, not_with, why)
+    # absl's own class, which newer versions annotate, has no `rules`.
+    flag: Any = FLAGS[name]
     flag.rules = [*getattr(flag, "rules", ()), *([found] if found.help else [])]
     flag.help += found.help
 
