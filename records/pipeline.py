@@ -135,16 +135,11 @@ def sequential_records(files: list[str]) -> tf.data.Dataset:
   return tf.data.Dataset.from_tensor_slices(_openable(files)).flat_map(_open)
 
 
-def record_lengths(files: list[str], features: dict) -> np.ndarray:
-  """Returns how many tokens each record has, int64 [number of records].
+def token_counts(records: tf.data.Dataset, features: dict) -> np.ndarray:
+  """Returns how many tokens each serialized record has, int64 [records].
 
   By `input_mask`, which must be among the features.
   """
-  return token_counts(sequential_records(files), features)
-
-
-def token_counts(records: tf.data.Dataset, features: dict) -> np.ndarray:
-  """As `record_lengths`, of a dataset of serialized records."""
   counts = records.batch(_PARSED_TOGETHER).map(
     lambda strings: _token_counts(strings, features)
   )

@@ -102,9 +102,6 @@ def test_records_are_read_once_however_many_parts_there_are(
     )
 
   monkeypatch.setattr(frozen_features, "COMPUTED_TOGETHER", 2)
-  # The lengths are read before, once.
-  lengths = pipeline.record_lengths([data.records], data.features)
-  monkeypatch.setattr(pipeline, "record_lengths", lambda *_: lengths)
   monkeypatch.setattr(pipeline, "sequential_records", counted)
   ensure(tmp_path / "features", make(), data)
   assert len(reads) == 9

@@ -412,7 +412,7 @@ def test_other_errors_are_not_renamed(files):
       tf.io.read_file(files[0] + "-none")
 
 
-def test_record_lengths_count_the_tokens(tmp_path):
+def test_tokens_are_counted(tmp_path):
   features = {"input_mask": tf.io.FixedLenFeature([4], tf.int64)}
   paths = [str(tmp_path / name) for name in ("a", "b")]
   for path, counts in zip(paths, [[3, 1], [4]]):
@@ -420,7 +420,8 @@ def test_record_lengths_count_the_tokens(tmp_path):
       for count in counts:
         mask = [1] * count + [0] * (4 - count)
         writer.write(tfrecord.serialize_example({"input_mask": mask}))
-  assert pipeline.record_lengths(paths, features).tolist() == [3, 1, 4]
+  records = pipeline.sequential_records(paths)
+  assert pipeline.token_counts(records, features).tolist() == [3, 1, 4]
 
 
 @pytest.mark.parametrize("window", [2, 3, 100])
