@@ -341,12 +341,11 @@ def _lines_up_to(path, step):
   with tf.io.gfile.GFile(path, "r") as stream:
     # A line that was cut short by a kill has no newline.
     lines = [line for line in stream if line.endswith("\n")]
-  return "".join(line for line in lines if _step_of(line) <= step)
+  return "".join(line for line in lines if _is_up_to(line, step))
 
 
-def _step_of(line):
-  """The step of a line of the log; of one that is damaged, none is as far."""
+def _is_up_to(line, step):
   try:
-    return json.loads(line)["step"]
-  except (ValueError, TypeError, KeyError):
-    return math.inf
+    return json.loads(line)["step"] <= step
+  except (ValueError, TypeError, KeyError):  # Damaged on the disk.
+    return False
