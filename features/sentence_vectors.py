@@ -8,8 +8,6 @@ import modeling
 from common import choices
 
 POOLINGS = choices.SENTENCE_POOLINGS
-# Those that read no other state of the last layer than that of [CLS].
-FROM_FIRST_TOKEN = ("cls", "pooled")
 
 
 def pool(
