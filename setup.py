@@ -1,6 +1,6 @@
 """The wheel: the project's files as one package, bert_tf2.
 
-In a clone a script says `import modeling` and `from squad import answering`.
+In a clone a script says `import modeling` and `from squad import answers`.
 In the wheel the same files are one package, and each such line is rewritten on
 the way in (`from bert_tf2 import modeling`, `from bert_tf2.squad import ...`):
 names as common as `tokenization` never lie loose in anyone's site-packages.
