@@ -8,14 +8,18 @@ import tensorflow as tf
 # Legacy Keras, which is what tf-models-official uses.
 import tf_keras
 from official.nlp import optimization
-from official.nlp.modeling import layers, models
+from official.nlp.modeling import layers, models, networks
 from step_batches import CLIP, DECAY, RATE
 
 # Run as a script, this folder is on the path and its parent is not.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import modeling
-from checkpoints import comparison
+
+
+def _gelu(x):
+  # The original's form, so that all compute the same function.
+  return tf.nn.gelu(x, approximate=True)
 
 
 class Pretraining:
@@ -25,14 +29,22 @@ class Pretraining:
     config = modeling.BertConfig(**values)
     if dtype == "bfloat16":
       tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
-    encoder = comparison.make_model_garden_encoder(config)
+    encoder = networks.BertEncoderV2(
+      vocab_size=config.vocab_size,
+      hidden_size=config.hidden_size,
+      num_layers=config.num_hidden_layers,
+      num_attention_heads=config.num_attention_heads,
+      inner_dim=config.intermediate_size,
+      inner_activation=_gelu,
+      max_sequence_length=config.max_position_embeddings,
+      type_vocab_size=config.type_vocab_size,
+    )
     head = layers.ClassificationHead(
       config.hidden_size, 2, dropout_rate=0.1, name="next_sentence"
     )
     self._model = models.BertPretrainerV2(
       encoder,
-      # The original's form, so that all compute the same function.
-      mlm_activation=lambda x: tf.nn.gelu(x, approximate=True),
+      mlm_activation=_gelu,
       classification_heads=[head],
     )
     self._optimizer = optimization.AdamWeightDecay(

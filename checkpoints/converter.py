@@ -142,33 +142,36 @@ def convert(
   kind: str,
   *,
   keep_optimizer_state: bool = True,
-  **options,
+  architecture: str | None = None,
+  do_lower_case: bool | None = None,
 ) -> Conversion:
   """Writes a model as a folder of another kind.
 
   Args:
     output: folder; it must not exist, be empty, or hold the same already.
-    kind: a key of WRITERS.
+    kind: one of choices.CHECKPOINT_KINDS.
     keep_optimizer_state: whether Adam's moments and the step are written too;
       only "tf1" has a place for them, and only for those of TF1.
-    **options: `architecture` and `do_lower_case`, for "huggingface": see
-      `huggingface.write`. By default the class is found from the
-      names, the case from a tokenizer_config.json or else the vocabulary.
+    architecture, do_lower_case: of "huggingface", see `huggingface.write`. By
+      default the class is found from the names, the case from a
+      tokenizer_config.json or else the vocabulary.
 
   Raises:
     InputError: the folder has other files, or the checkpoint cannot be read.
   """
-  variant = registry.name_of(source.config)
-  _check_place(output, kind, variant)
-  weights, left_out = _chosen(
-    source.reader, kind, variant, keep_optimizer_state
-  )
-  values = {name: source.reader.read(name) for name in weights}
+  _check_place(output, kind, registry.name_of(source.config))
+  chosen, left_out = _chosen(source, kind, keep_optimizer_state)
+  values = {name: source.reader.read(name) for name in chosen}
   # Next to the output, so that the last step is a rename within one disk.
   temporary = file_io.temporary_path(output.rstrip("/"))
   try:
     os.makedirs(temporary)
-    names = WRITERS[kind](temporary, values, source, **options)
+    if kind == "huggingface":
+      names = _write_huggingface(
+        temporary, values, source, architecture, do_lower_case
+      )
+    else:
+      names = _write_tensorflow(temporary, values, source, kind)
     if not _holds_the_same(output, temporary):
       os.replace(temporary, output)
   finally:
@@ -187,6 +190,32 @@ def _check_place(output, kind, variant):
     raise errors.InputError(
       f"--to=model_garden has no place for {variant}; it is for BERT alone"
     )
+
+
+def _write_huggingface(folder, values, source, architecture, do_lower_case):
+  """Writes a whole folder; returns {TF1 name: name in the file}."""
+  if do_lower_case is None and source.vocab_file:
+    do_lower_case = tokenizer_files.likely_case(source.vocab_file)
+  return huggingface.write(
+    folder, values, source.config.to_dict(), architecture=architecture,
+    do_lower_case=do_lower_case, vocab_file=source.vocab_file,
+  )
+
+
+def _write_tensorflow(folder, values, source, kind):
+  """Writes a whole folder; returns {TF1 name: name in the file}."""
+  case = None
+  if source.vocab_file:
+    case = tokenizer_files.read_do_lower_case(source.vocab_file)
+  model_folder.write_config(folder, source.config, source.vocab_file, case)
+  prefix = os.path.join(folder, model_folder.CHECKPOINT)
+  if kind == "model_garden":
+    heads = source.config.num_attention_heads
+    with weight_files.temporary_prefix(prefix) as temporary:
+      return model_garden.write(temporary, values, heads)
+  # One layout for both: TensorFlow 2 finds values by name, too.
+  weight_files.write_tf1(prefix, values)
+  return {name: name for name in values}
 
 
 def _holds_the_same(output, temporary):
@@ -215,10 +244,12 @@ def _holds_the_same(output, temporary):
   return True
 
 
-def _chosen(reader, kind, variant, keep_optimizer_state):
+def _chosen(source, kind, keep_optimizer_state):
   """Returns (names to convert, {name: why it is left out})."""
+  reader = source.reader
   count = weight_names.count_layers(reader.shapes)
-  known = {row.tf1 for row in weight_names.rows(variant, count)}
+  rows = weight_names.rows(registry.name_of(source.config), count)
+  known = {row.tf1 for row in rows}
   chosen, left_out = [], {}
   for name in reader.shapes:
     if weight_files.is_optimizer_state(name):
@@ -255,54 +286,3 @@ def _notes(source, kind):
   note = notes.get(("tf1" if kind == "tf2" else kind, function))
   return [*source.reader.notes, *([note] if theirs and note else [])]
 
-
-def _write_tf1(folder, values, source):
-  weight_files.write_tf1(os.path.join(folder, model_folder.CHECKPOINT), values)
-  return {name: name for name in values}
-
-
-def _write_model_garden(folder, values, source):
-  prefix = os.path.join(folder, model_folder.CHECKPOINT)
-  with weight_files.temporary_prefix(prefix) as temporary:
-    return model_garden.write(
-      temporary, values, source.config.num_attention_heads
-    )
-
-
-def _with_config(write):
-  """Returns a writer of the weights and of the files next to them."""
-
-  def write_all(folder, values, source):
-    names, case = write(folder, values, source), None
-    if source.vocab_file:
-      case = tokenizer_files.read_do_lower_case(source.vocab_file)
-    model_folder.write_config(folder, source.config, source.vocab_file, case)
-    return names
-
-  return write_all
-
-
-def _write_huggingface(
-  folder, values, source, *, architecture=None, do_lower_case=None
-):
-  if do_lower_case is None and source.vocab_file:
-    do_lower_case = tokenizer_files.likely_case(source.vocab_file)
-  return huggingface.write(
-    folder,
-    values,
-    source.config.to_dict(),
-    architecture=architecture,
-    do_lower_case=do_lower_case,
-    vocab_file=source.vocab_file,
-  )
-
-
-# name of --to -> function of (folder, {TF1 name: value}, Source) that writes,
-# and returns {TF1 name: name in the file}
-WRITERS = {
-  "tf1": _with_config(_write_tf1),
-  # One layout: TensorFlow 2 finds values by name, too.
-  "tf2": _with_config(_write_tf1),
-  "huggingface": _write_huggingface,
-  "model_garden": _with_config(_write_model_garden),
-}

@@ -9,7 +9,7 @@ import pytest
 import safetensors.numpy
 
 from checkpoints import converter, weight_files
-from common import config_formats, errors
+from common import choices, config_formats, errors
 from training import run_folder
 
 HUGGINGFACE = pathlib.Path("tests/golden/huggingface")
@@ -183,7 +183,7 @@ def test_a_folder_with_files_is_not_overwritten(model, tmp_path):
   )
 
 
-@pytest.mark.parametrize("kind", sorted(converter.WRITERS))
+@pytest.mark.parametrize("kind", choices.CHECKPOINT_KINDS)
 def test_the_same_conversion_again_changes_nothing(
   model, tmp_path, kind, caplog
 ):

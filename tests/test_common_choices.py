@@ -1,7 +1,6 @@
 """The names that flags offer are those that the code behind them knows."""
 
 import optimization
-from checkpoints import converter
 from classification import dataset, labelled_examples
 from common import choices
 from features import feature_files
@@ -20,5 +19,4 @@ def test_choices_are_what_is_implemented():
   assert set(choices.OWN_TASK_KINDS) < set(labelled_examples.KINDS)
   assert choices.TAGGING_FEATURES == bilstm.FEATURES
   assert choices.FEATURE_FILE_FORMATS == tuple(feature_files.FORMATS)
-  assert choices.CHECKPOINT_KINDS == tuple(converter.WRITERS)
   assert choices.SERVING_HEADS == tuple(models.KINDS)

@@ -1,15 +1,18 @@
 """Runs a model of transformers, in a process without TensorFlow.
 
 PyTorch's wheels for GPUs bring triton, whose copy of LLVM and TensorFlow's end
-a process that loads both. So comparison.py runs this file, which imports
-nothing of the project, in a process of its own.
+a process that loads both. So this is run as a script, and imports nothing of
+the project: transformers_run.py FOLDER ARCHITECTURE GIVEN.npz FOUND.npz
 """
 
-import numpy as np
+import sys
 
-# What transformers calls the outputs of its classes, such as
-# BertForPreTraining -> what we do
-_OUTPUTS = {
+import numpy as np
+import torch
+import transformers
+
+# What transformers calls the logits of its classes -> what we do
+OUTPUTS = {
   "PreTraining": {
     "prediction_logits": "masked_lm",
     "seq_relationship_logits": "next_sentence",
@@ -17,29 +20,15 @@ _OUTPUTS = {
   },
   "MaskedLM": {"logits": "masked_lm"},
   "NextSentencePrediction": {"logits": "next_sentence"},
-  "SequenceClassification": {"logits": "labels"},
   "TokenClassification": {"logits": "labels"},
-  "QuestionAnswering": {"start_logits": "start", "end_logits": "end"},
 }
 
 
-def write_outputs(folder, architecture, given, found):
-  """Runs a model on a batch, from file to file.
-
-  Args:
-    folder: of the model.
-    architecture: name of a class of transformers.
-    given: .npz file with the batch: ids, mask, types, int32 [B, T].
-    found: .npz file to write, the outputs under our names.
-  """
-  import torch
-  import transformers
-
+def main(folder, architecture, given, found):
   model = getattr(transformers, architecture).from_pretrained(folder).eval()
   with np.load(given) as batch:
     ids, mask, types = (
-      torch.from_numpy(batch[name].astype(np.int64))
-      for name in ("ids", "mask", "types")
+      torch.from_numpy(batch[name].astype(np.int64)) for name in batch.files
     )
   inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
   # DistilBERT takes no segments.
@@ -52,7 +41,13 @@ def write_outputs(folder, architecture, given, found):
     if pooled is not None:
       outputs["pooled_output"] = pooled
   head = architecture.partition("For")[2]
-  for theirs, ours in _OUTPUTS.get(head, {}).items():
+  for theirs, ours in OUTPUTS.get(head, {}).items():
     if theirs in output:
       outputs[ours] = output[theirs]
+  if head == "QuestionAnswering":
+    outputs["span"] = torch.stack([output.start_logits, output.end_logits])
   np.savez(found, **{name: value.numpy() for name, value in outputs.items()})
+
+
+if __name__ == "__main__":
+  main(*sys.argv[1:])
