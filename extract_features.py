@@ -41,7 +41,7 @@ flags.DEFINE_enum(
 flags.DEFINE_list(
   "layers", ["-1", "-2", "-3", "-4"],
   "Encoder layers whose token vectors are written: 0 is the lowest, -1 the "
-  "last.", needs="output_file|input_file=-|embedding_plot", not_with="pooling",
+  "last.", needs="output_file|input_file=-", not_with="pooling",
   why=", which makes one vector of a line",
 )
 flags.DEFINE_enum(
@@ -74,14 +74,9 @@ flags.DEFINE_string(
   "Writes a page for the browser: the attention of every layer and head in "
   "--picture_lines.", not_with="input_file=-",
 )
-flags.DEFINE_string(
-  "embedding_plot", None,
-  "Draws the token vectors (first of --layers) of --picture_lines as points, "
-  "in a .png, .svg or .pdf file; needs matplotlib.", not_with="input_file=-",
-)
 flags.DEFINE_list(
-  "picture_lines", ["0"], "Lines of --input_file in the pictures, from 0.",
-  needs="attention_html|embedding_plot", not_with="input_file=-",
+  "picture_lines", ["0"], "Lines of --input_file on the page, from 0.",
+  needs="attention_html", not_with="input_file=-",
 )
 flags.rule("jit_compile", needs="output_file|input_file=-")
 
@@ -94,44 +89,19 @@ from absl import logging
 
 from checkpoints import model_settings
 from common import errors, file_io, json_files, line_answers, progress
-from features import (
-  attention_page,
-  embedding_plot,
-  feature_files,
-  sentence_vectors,
-  text_batches,
-  text_vectors,
-)
+from features import attention_page, feature_files, text_batches, text_vectors
 from training import components, distribution
-
-
-def write_rows(lists_of_rows, write, num_lines):
-  """Writes rows as they come, and logs the progress."""
-  if not num_lines:
-    # As in the original: no line in, no line out.
-    logging.warning("the input has no line: the output has none either")
-    return
-  bar = progress.Progress(
-    num_lines, parts=num_lines, part_name="lines", unit="lines"
-  )
-  for rows in lists_of_rows:
-    write(rows)
-    for _ in rows:
-      bar.advance(1, 1)
 
 
 def check_flags(settings):
   """Raises InputError where flags ask for nothing or cannot be used."""
-  outputs = ("output_file", "attention_html", "embedding_plot")
-  if settings.input_file != "-" and not any(
-    settings.get(name) for name in outputs
+  if not (
+    settings.output_file or settings.attention_html
+    or settings.input_file == "-"
   ):
     raise errors.InputError(
-      "nothing to do: pass --output_file, --attention_html or "
-      "--embedding_plot"
+      "nothing to do: pass --output_file or --attention_html"
     )
-  if settings.embedding_plot:
-    embedding_plot.check_available()
   if not settings.init_checkpoint:
     raise errors.InputError("pass --init_checkpoint: the weights to use")
   if not all(text.isdecimal() for text in settings.picture_lines):
@@ -141,53 +111,7 @@ def check_flags(settings):
     )
 
 
-def make_computer(settings, model, layers, strategy):
-  """Returns the text_vectors.VectorComputer of the flags."""
-  if settings.pooling:
-    compute = text_vectors.text_vectors(
-      model, settings.pooling, settings.normalize
-    )
-  else:
-    compute = text_vectors.token_vectors(model, layers)
-  jit = settings.jit_compile == "true"
-  # XLA compiles each length anew, so there is one for all batches.
-  is_static = jit or distribution.is_tpu(strategy)
-  return text_vectors.VectorComputer(
-    compute,
-    strategy,
-    batch_size=settings.batch_size,
-    max_length=settings.max_seq_length,
-    is_static=is_static,
-    jit=jit,
-    group=2 if settings.similarity else 1,
-  )
-
-
-def rows_of(settings, tokenizer, results):
-  """Returns the rows for a file of a list of (Example, its vectors)."""
-  if settings.similarity:
-    # a, b, a, b, ...: the two texts of a line follow each other.
-    vectors = [vector for _, vector in results]
-    cosines = sentence_vectors.cosines(vectors[::2], vectors[1::2])
-    return [
-      feature_files.SimilarityRow(example.index, cosine)
-      for (example, _), cosine in zip(results[::2], cosines)
-    ]
-  if settings.pooling:
-    return [feature_files.VectorRow(e.index, vector) for e, vector in results]
-  return [
-    feature_files.TokenRow(
-      example.index,
-      tokenizer.convert_ids_to_tokens(example.input_ids),
-      example.input_ids,
-      # Without the padding of its batch.
-      values[:, : len(example.input_ids)],
-    )
-    for example, values in results
-  ]
-
-
-def answer_lines(settings, computer, layers, tokenizer):
+def answer_lines(settings, encode, rows_of_all, layers):
   """Answers the lines of the standard input until it ends.
 
   Each by the JSON that the same line of a file would give.
@@ -195,16 +119,13 @@ def answer_lines(settings, computer, layers, tokenizer):
   Raises:
     InputError: some could not be answered; all others are by then.
   """
-  encode = text_batches.make_line_encoder(
-    tokenizer, settings.max_seq_length, as_pair=settings.similarity
-  )
 
   def answer(lines):
     examples = [example for line in lines for example in encode(*line)]
     return [
       feature_files.json_line(row, layers)
-      for block in computer.compute_all(examples)
-      for row in rows_of(settings, tokenizer, block)
+      for rows in rows_of_all(examples)
+      for row in rows
     ]
 
   def format_error(number, error):
@@ -219,47 +140,49 @@ def answer_lines(settings, computer, layers, tokenizer):
   line_answers.require_all_answered(bad)
 
 
-def write_features(settings, computer, layers, tokenizer):
+def write_features(settings, encode, rows_of_all, layers):
   """Writes --output_file."""
+  path = settings.input_file
   # For the progress bar, and so that bad UTF-8 is found before hours of work.
-  num_lines = text_batches.count_lines(settings.input_file)
-  if not num_lines and settings.output_format != "jsonl":
-    raise errors.InputError(f"{settings.input_file} has no line")
-  encode = text_batches.make_line_encoder(
-    tokenizer, settings.max_seq_length, as_pair=settings.similarity
-  )
-  blocks = computer.compute_all(
-    text_batches.read_examples(settings.input_file, encode)
+  num_lines = sum(1 for _ in file_io.read_lines(path))
+  if not num_lines:
+    if settings.output_format != "jsonl":
+      raise errors.InputError(f"{path} has no line")
+    # As in the original: no line in, no line out.
+    logging.warning("the input has no line: the output has none either")
+    file_io.write_text(settings.output_file, "")
+    return
+  bar = progress.Progress(
+    num_lines, parts=num_lines, part_name="lines", unit="lines"
   )
   with feature_files.open_writer(
     settings.output_file, settings.output_format, layers
   ) as write:
-    rows = (rows_of(settings, tokenizer, block) for block in blocks)
-    write_rows(rows, write, num_lines)
+    for rows in rows_of_all(text_batches.read_examples(path, encode)):
+      write(rows)
+      for _ in rows:
+        bar.advance(1, 1)
 
 
-def draw_pictures(settings, model, layer, tokenizer):
-  """Writes --attention_html and --embedding_plot."""
-  encode = text_batches.make_line_encoder(tokenizer, settings.max_seq_length)
-  attention, vectors = [], []
-  for example in text_batches.chosen_examples(
-    text_batches.read_examples(settings.input_file, encode),
-    [int(text) for text in settings.picture_lines],
+def write_attention(settings, model, tokenizer):
+  """Writes --attention_html."""
+  examples = text_batches.chosen_examples(
     settings.input_file,
-  ):
-    tokens = tokenizer.convert_ids_to_tokens(example.input_ids)
-    probabilities, states = text_vectors.inner_values(model, example, layer)
-    attention.append((tokens, probabilities))
-    vectors.append((tokens, states))
-  if settings.attention_html:
-    name = os.path.basename(settings.input_file)
-    page = attention_page.attention_page(attention, f"Attention in {name}")
-    file_io.write_text(settings.attention_html, page)
-    logging.info("attention is shown in %s", settings.attention_html)
-  if settings.embedding_plot:
-    title = f"Token vectors of layer {layer}"
-    embedding_plot.save_plot(settings.embedding_plot, vectors, title)
-    logging.info("token vectors are shown in %s", settings.embedding_plot)
+    text_batches.make_line_encoder(tokenizer, settings.max_seq_length),
+    [int(text) for text in settings.picture_lines],
+  )
+  page = attention_page.attention_page(
+    [
+      (
+        tokenizer.convert_ids_to_tokens(example.input_ids),
+        text_vectors.attention(model, example),
+      )
+      for example in examples
+    ],
+    f"Attention in {os.path.basename(settings.input_file)}",
+  )
+  file_io.write_text(settings.attention_html, page)
+  logging.info("attention is shown in %s", settings.attention_html)
 
 
 def main(_):
@@ -267,7 +190,9 @@ def main(_):
   settings = model_settings.restore_trained(settings, ["max_seq_length"])
   check_flags(settings)
   config = components.model_config(settings)
-  layers = text_vectors.layers_to_write(settings, config)
+  layers = []
+  if computes := bool(settings.output_file or settings.input_file == "-"):
+    layers = text_vectors.layers_to_write(settings, config.num_hidden_layers)
   tokenizer = model_settings.make_tokenizer(settings, config)
 
   strategy = components.make_strategy(settings)
@@ -277,13 +202,22 @@ def main(_):
       "for each part, without TF_CONFIG"
     )
   model = text_vectors.load_model(settings, config, strategy)
-  if text_vectors.computes_vectors(settings):
-    computer = make_computer(settings, model, layers, strategy)
+  if computes:
+    encode = text_batches.make_line_encoder(
+      tokenizer, settings.max_seq_length, as_pair=settings.similarity
+    )
+    computer = text_vectors.VectorComputer(
+      text_vectors.make_compute(model, settings, layers), strategy, settings
+    )
+
+    def rows_of_all(examples):
+      for results in computer.compute_all(examples):
+        yield feature_files.rows_of(settings, tokenizer, results)
+
     make = write_features if settings.output_file else answer_lines
-    make(settings, computer, layers, tokenizer)
-  if settings.attention_html or settings.embedding_plot:
-    # Of the first of --layers, or of the last layer.
-    draw_pictures(settings, model, layers[0] if layers else -1, tokenizer)
+    make(settings, encode, rows_of_all, layers)
+  if settings.attention_html:
+    write_attention(settings, model, tokenizer)
 
 
 if __name__ == "__main__":

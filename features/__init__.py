@@ -1,1 +1,1 @@
-"""Vectors, similarity, the attention page and plots."""
+"""Vectors, similarity and the attention page."""

@@ -1,8 +1,7 @@
-"""Lines of text -> inputs of the model, in batches of nearly equal length.
+"""Lines of text -> inputs of the model, in blocks of several thousand tokens.
 
-A line is one text, or two with " ||| " between them. Lines are read when
-they are needed: memory holds one *block* of several thousand tokens, whose
-lines are sorted by length so that batches have little padding.
+A line is one text, or two with " ||| " between them. Lines are read when they
+are needed: memory holds one block.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +20,10 @@ class Example(NamedTuple):
   segment_ids: list[int]
 
 
+# Of a line's number, from 1, and the line.
+Encoder = Callable[[int, str], list[Example]]
+
+
 def split_pair(line: str) -> tuple[str, str | None]:
   """Returns (text, None), or both texts of a line that holds two.
 
@@ -36,8 +39,8 @@ def split_pair(line: str) -> tuple[str, str | None]:
 
 def make_encoder(
   tokenizer: tokenization.FullTokenizer, max_seq_length: int
-) -> Callable[[str, str | None], tuple[list[int], list[int]]]:
-  """Returns a function of two texts that gives (input_ids, segment_ids).
+) -> Callable[..., tuple[list[int], list[int]]]:
+  """Returns a function of one or two texts: their (input_ids, segment_ids).
 
   The second may be None. Long texts are cut, pairs by `truncate_pair`.
 
@@ -51,7 +54,7 @@ def make_encoder(
     )
   cls_id, sep_id = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
 
-  def encode(text_a, text_b):
+  def encode(text_a, text_b=None):
     ids_a, ids_b = tokenizer.encode(text_a), tokenizer.encode(text_b or "")
     # As in the original: a second text without any word piece counts as none.
     if ids_b:
@@ -67,39 +70,32 @@ def make_encoder(
 
 
 def make_line_encoder(
-  tokenizer: tokenization.FullTokenizer,
-  max_seq_length: int,
-  *,
+  tokenizer: tokenization.FullTokenizer, max_seq_length: int, *,
   as_pair: bool = False,
-) -> Callable[[int, str], list[Example]]:
-  """Returns a function of a line's number, from 1, and the line.
+) -> Encoder:
+  """Returns a function that makes an Example of a line's one or two texts.
 
-  It returns one Example, of one text or two; or where a line is taken
-  `as_pair`, one for each of its texts: it raises InputError for no pair.
-
-  Raises:
-    InputError: as of `make_encoder`.
+  With `as_pair` each of two texts is an Example of its own, and a line of one
+  raises InputError.
   """
   inputs = make_encoder(tokenizer, max_seq_length)
 
   def encode(number, line):
     texts = split_pair(line)
-    if as_pair and texts[1] is None:
+    if not as_pair:
+      return [Example(number - 1, *inputs(*texts))]
+    if texts[1] is None:
       raise errors.InputError(
         f"no pair in {line!r}; write two texts with "
         f"{input_sequences.TEXT_SEPARATOR!r} between them"
       )
-    parts = [(text, None) for text in texts] if as_pair else [texts]
-    return [Example(number - 1, *inputs(*part)) for part in parts]
+    return [Example(number - 1, *inputs(text)) for text in texts]
 
   return encode
 
 
-def read_examples(
-  path: str, encode: Callable[[int, str], list[Example]]
-) -> Iterator[Example]:
-  """Yields the Examples of each line of a UTF-8 file; see
-  `make_line_encoder`.
+def read_examples(path: str, encode: Encoder) -> Iterator[Example]:
+  """Yields the Examples of each line of a UTF-8 file.
 
   Raises:
     InputError: no such file, bad UTF-8, or no pair; the line is named.
@@ -111,25 +107,16 @@ def read_examples(
       raise errors.InputError(f"{path}:{number}: {error}") from error
 
 
-def count_lines(path: str) -> int:
-  """Returns how many lines a file has, all of which are UTF-8.
-
-  Raises:
-    InputError: one is not UTF-8: found before the work begins.
-  """
-  return sum(1 for _ in file_io.read_lines(path))
-
-
 def chosen_examples(
-  examples: Iterable[Example], wanted: list[int], path: str
+  path: str, encode: Encoder, wanted: list[int]
 ) -> list[Example]:
-  """Returns the Examples of some lines, in the order of `wanted`.
+  """Returns the Examples of some lines, counted from 0, in their order.
 
   Raises:
     InputError: the file has no such line.
   """
   found = {}
-  for example in examples:
+  for example in read_examples(path, encode):
     if example.index in wanted:
       found[example.index] = example
     # All are there: the rest of the file is not read.
@@ -144,20 +131,14 @@ def chosen_examples(
 def blocks(
   examples: Iterable[Example], max_tokens: int, *, group: int = 1
 ) -> Iterator[list[Example]]:
-  """Cuts a stream of examples into lists of about `max_tokens` tokens.
+  """Cuts a stream of examples into lists, full at `max_tokens` or a bit more.
 
-  Args:
-    max_tokens: a list is full when its tokens are as many or more.
-    group: number of consecutive examples that stay in one list.
-
-  Yields:
-    Lists of Example, none of them empty, in order.
+  N = `group` consecutive examples stay in one list; no list is empty.
   """
   block, tokens = [], 0
   for example in examples:
     block.append(example)
     tokens += len(example.input_ids)
-    # A pair is not cut in two.
     if tokens >= max_tokens and len(block) % group == 0:
       yield block
       block, tokens = [], 0

@@ -4,15 +4,16 @@ Letters: B batch, T sequence, L layers that are asked for, H width, D width of
 a text's vector.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 import modeling
 from checkpoints import weight_files
 from common import errors, run_settings
-from features import sentence_vectors, text_batches
+from features import text_batches
 from text import input_sequences
 from training import distribution
 from variants import registry
@@ -21,60 +22,37 @@ from variants import registry
 # BERT-base.
 _BLOCK_TOKENS = 1 << 14
 
+Settings = run_settings.Settings
 # Of input_ids, input_mask and segment_ids [B, T].
 Compute = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 
 
-def layer_indexes(texts: Sequence[str], num_hidden_layers: int) -> list[int]:
-  """Returns --layers as integers.
+def layers_to_write(settings: Settings, depth: int) -> list[int]:
+  """Returns --layers as numbers, [] with --pooling.
 
   Raises:
-    InputError: no number, or not a layer of the model.
+    InputError: no number, or a model of `depth` layers has no such one.
   """
-  indexes = []
-  # One that is empty, too, is no layer.
-  for text in texts or [""]:
-    # As in the original: negative numbers count from the last layer.
-    is_number = text.strip().removeprefix("-").isdecimal()
-    if not is_number or not (
-      -num_hidden_layers <= int(text) < num_hidden_layers
-    ):
-      raise errors.InputError(
-        f"--layers={','.join(texts)}: {text!r} is no layer of this model, "
-        f"which has {num_hidden_layers}; pass numbers from "
-        f"-{num_hidden_layers} to {num_hidden_layers - 1}"
-      )
-    indexes.append(int(text))
-  return indexes
-
-
-def computes_vectors(settings: run_settings.Settings) -> bool:
-  """Whether vectors are to be written, to a file or as answers."""
-  return bool(settings.output_file or settings.input_file == "-")
-
-
-def layers_to_write(
-  settings: run_settings.Settings, config: modeling.BertConfig
-) -> list[int]:
-  """Returns what --layers means for a model, [] where it is not read.
-
-  Raises:
-    InputError: the model has no such layer.
-  """
-  depth = config.num_hidden_layers
   if settings.pooling == "last_four_concat" and depth < 4:
     raise errors.InputError(
       f"--pooling=last_four_concat needs four layers, but the model has {depth}"
     )
-  is_read = computes_vectors(settings) or settings.embedding_plot
-  if settings.pooling or not is_read:
+  if settings.pooling:
     return []
-  return layer_indexes(settings.layers, depth)
+  # An empty --layers, too, is no layer.
+  for text in settings.layers or [""]:
+    # As in the original: negative numbers count from the last layer.
+    is_number = text.strip().removeprefix("-").isdecimal()
+    if not is_number or not -depth <= int(text) < depth:
+      raise errors.InputError(
+        f"--layers={','.join(settings.layers)}: {text!r} is no layer of this "
+        f"model, which has {depth}; pass numbers from -{depth} to {depth - 1}"
+      )
+  return [int(text) for text in settings.layers]
 
 
 def load_model(
-  settings: run_settings.Settings,
-  config: modeling.BertConfig,
+  settings: Settings, config: modeling.BertConfig,
   strategy: tf.distribute.Strategy,
 ) -> modeling.BertModel:
   """Returns the encoder with the weights of --init_checkpoint.
@@ -99,69 +77,91 @@ def load_model(
   return model
 
 
-def token_vectors(model: modeling.BertModel, layers: list[int]) -> Compute:
-  """Returns a function of a batch that gives float32 [B, L, T, H]."""
-
-  def compute(input_ids, input_mask, segment_ids):
-    states = model(input_ids, input_mask, segment_ids).all_encoder_layers
-    chosen = [tf.cast(states[layer], tf.float32) for layer in layers]
-    return tf.stack(chosen, axis=1)
-
-  return compute
-
-
-def text_vectors(
-  model: modeling.BertModel, pooling: str, normalize: bool = False
+def make_compute(
+  model: modeling.BertModel, settings: Settings, layers: list[int]
 ) -> Compute:
-  """Returns a function of a batch that gives float32 [B, D].
-
-  Args:
-    pooling: one of sentence_vectors.POOLINGS.
-    normalize: whether to scale each vector to length 1.
+  """Returns a function of a batch: float32 [B, L, T, H], or [B, D] if pooled.
   """
 
   def compute(input_ids, input_mask, segment_ids):
     output = model(input_ids, input_mask, segment_ids)
-    vectors = sentence_vectors.pool(pooling, output, input_mask)  # [B, D]
-    return tf.math.l2_normalize(vectors, axis=-1) if normalize else vectors
+    if not settings.pooling:
+      states = [output.all_encoder_layers[layer] for layer in layers]
+      return tf.cast(tf.stack(states, axis=1), tf.float32)
+    vectors = pool(settings.pooling, output, input_mask)
+    if settings.normalize:
+      vectors = tf.math.l2_normalize(vectors, axis=-1)
+    return vectors
 
   return compute
+
+
+def pool(
+  kind: str, output: modeling.BertOutput, input_mask: tf.Tensor
+) -> tf.Tensor:
+  """Makes one vector of each sequence, float32 [B, H] or [B, 4H].
+
+  Args:
+    kind: "cls": the last layer's state of [CLS]. "mean", "max": of the last
+      layer's states of all tokens, [CLS] and [SEP] among them. "pooled": the
+      dense tanh layer on [CLS] that next-sentence prediction has trained.
+      "last_four_concat": the means of the last four layers side by side, the
+      last layer first.
+    output: its states are [B, T, H].
+    input_mask: integers [B, T].
+  """
+  if kind == "pooled":
+    return tf.cast(output.pooled_output, tf.float32)
+  layers = [
+    tf.cast(states, tf.float32) for states in output.all_encoder_layers
+  ]
+  if kind == "cls":
+    return layers[-1][:, 0]  # [CLS]
+  is_token = tf.cast(input_mask, tf.bool)[:, :, tf.newaxis]  # [B, T, 1]
+  if kind == "max":
+    # Not states * mask: the largest of negative numbers would become 0.
+    states = tf.where(is_token, layers[-1], tf.float32.min)
+    return tf.reduce_max(states, axis=1)
+  mask = tf.cast(is_token, tf.float32)
+  # Rows of padding fill up the last batch; they must not become NaN.
+  count = tf.maximum(tf.reduce_sum(mask, axis=1), 1.0)  # [B, 1]
+  used = layers[-1:] if kind == "mean" else layers[:-5:-1]
+  means = [tf.reduce_sum(states * mask, axis=1) / count for states in used]
+  return tf.concat(means, axis=-1)
+
+
+def cosines(a: npt.ArrayLike, b: npt.ArrayLike) -> np.ndarray:
+  """Returns float64 [N], the cosine between each row of a and b [N, D].
+
+  A vector of zeros has the cosine 0 with any other.
+  """
+  a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+  lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+  # Where a length is 0, so is the product: 0 / 1.
+  return (a * b).sum(1) / np.where(lengths > 0, lengths, 1)
 
 
 class VectorComputer:
   """A function of batches that is compiled once and called with Examples."""
 
   def __init__(
-    self,
-    compute: Compute,
-    strategy: tf.distribute.Strategy,
-    *,
-    batch_size: int,
-    max_length: int,
-    is_static: bool,
-    jit: bool,
-    group: int = 1,
+    self, compute: Compute, strategy: tf.distribute.Strategy,
+    settings: Settings,
   ):
-    """Takes what is to be computed.
-
-    Args:
-      strategy: the one in whose scope the model was made.
-      batch_size: B; of short texts several times as many, unless `is_static`.
-      max_length: the most tokens that a text has.
-      is_static: whether every batch is [batch_size, max_length], where a
-        compiler would compile each shape anew.
-      jit: whether XLA compiles.
-      group: N consecutive examples that `compute_all` yields in one list.
-    """
-    self._group = group
-    self._replicas = strategy.num_replicas_in_sync
-    self._batch_size, self._max_length = batch_size, max_length
-    self._is_static = is_static
+    """Takes what is to be computed, and the strategy that the model is for."""
+    jit = settings.jit_compile == "true"
+    # XLA compiles each length anew, so there is one for all batches.
+    self._is_static = jit or distribution.is_tpu(strategy)
+    self._replicas = replicas = strategy.num_replicas_in_sync
+    self._batch_size = settings.batch_size
+    self._max_length = settings.max_seq_length
+    # Both texts of a line are computed in one block.
+    self._group = 2 if settings.similarity else 1
     compute = tf.function(compute, jit_compile=jit or None, autograph=False)
 
     def replica_step(*batch):
       replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-      share = tf.shape(batch[0])[0] // self._replicas
+      share = tf.shape(batch[0])[0] // replicas
       start = replica * share
       # Every replica gets the whole batch and takes its own rows: vectors then
       # come back in order, by one gather.
@@ -172,14 +172,12 @@ class VectorComputer:
       autograph=False,
     )
     def step(input_ids, input_mask, segment_ids):
-      values = strategy.run(
-        replica_step, args=(input_ids, input_mask, segment_ids)
-      )
-      return strategy.gather(values, axis=0)
+      batch = input_ids, input_mask, segment_ids
+      return strategy.gather(strategy.run(replica_step, args=batch), axis=0)
 
     self._step = step
 
-  def compute_batch(self, examples: list[text_batches.Example]) -> np.ndarray:
+  def _compute_batch(self, examples):
     """Returns a row for each example."""
     # Filled up for a compiler, to one shape; else nothing is computed in vain.
     rows = self._batch_size if self._is_static else len(examples)
@@ -188,8 +186,7 @@ class VectorComputer:
     batch = input_sequences.pad_batch(
       [example.input_ids for example in examples],
       [example.segment_ids for example in examples],
-      rows=rows,
-      length=self._max_length if self._is_static else None,
+      rows=rows, length=self._max_length if self._is_static else None,
     )
     return self._step(**batch).numpy()[: len(examples)]
 
@@ -205,21 +202,18 @@ class VectorComputer:
       for places in input_sequences.batches_by_length(
         lengths, self._batch_size, 0 if self._is_static else self._max_length
       ):
-        rows = self.compute_batch([block[i] for i in places])
+        rows = self._compute_batch([block[place] for place in places])
         for place, row in zip(places, rows):
           values[place] = row
       yield list(zip(block, values))
 
 
-def inner_values(
-  model: modeling.BertModel, example: text_batches.Example, layer: int
-) -> tuple[np.ndarray, np.ndarray]:
-  """Returns attention [layers, heads, T, T] and states [T, H] of a text."""
+def attention(
+  model: modeling.BertModel, example: text_batches.Example
+) -> np.ndarray:
+  """Returns float32 [layers, heads, T, T]: how much T attends to which T."""
   output = model(
     tf.constant([example.input_ids]),
-    token_type_ids=tf.constant([example.segment_ids]),
-    return_attention=True,
+    token_type_ids=tf.constant([example.segment_ids]), return_attention=True,
   )
-  attention = tf.cast(tf.stack(output.attention_probs), tf.float32)
-  states = tf.cast(output.all_encoder_layers[layer][0], tf.float32)
-  return attention[:, 0].numpy(), states.numpy()
+  return tf.cast(tf.stack(output.attention_probs), tf.float32)[:, 0].numpy()

@@ -13,7 +13,7 @@ import heads
 import modeling
 import tokenization
 from common import errors, run_settings
-from features import sentence_vectors
+from features import text_vectors
 from squad import windowing
 from variants import registry
 
@@ -131,7 +131,7 @@ class Embedder(ServedModel):
       self.variables_may_be_missing = ("^bert/pooler/",)
 
   def from_ids(self, **inputs):
-    embedding = sentence_vectors.pool(
+    embedding = text_vectors.pool(
       self.settings.pooling, self.encode(inputs), inputs["input_mask"]
     )
     if self.settings.normalize:

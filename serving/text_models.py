@@ -151,7 +151,7 @@ class TextModel:
           if attention else None,
         )
 
-    sequences = [encode(*row, *[None] * (2 - len(row))) for row in rows]
+    sequences = [encode(*row) for row in rows]
     found = answers.in_batches(sequences, compute, self._batch_size)
     return found[0] if is_single else found
 

@@ -2,20 +2,14 @@
 
 import pytest
 
-import script_runner
-import tokenization
+import serving_models
 from common import errors
 from features import text_batches
-
-VOCAB = (
-  script_runner.ROOT / "tests" / "golden" / "pretraining_run" / "model"
-  / "vocab.txt"
-)
 
 
 @pytest.fixture(scope="module")
 def tokenizer():
-  return tokenization.FullTokenizer(str(VOCAB))
+  return serving_models.tokenizer()
 
 
 def examples(*lengths):
@@ -68,14 +62,6 @@ def test_both_texts_of_a_pair_are_inputs_of_their_own(tokenizer):
     for example in encode(1, "up ||| on\n")
   ]
   assert found == [["[CLS]", "up", "[SEP]"], ["[CLS]", "on", "[SEP]"]]
-
-
-def test_a_line_that_is_no_pair_is_named(tmp_path, tokenizer):
-  path = tmp_path / "pairs.txt"
-  path.write_text("up ||| on\nup\n")
-  encode = text_batches.make_line_encoder(tokenizer, 8, as_pair=True)
-  with pytest.raises(errors.InputError, match=r"pairs.txt:2: no pair in 'up'"):
-    list(text_batches.read_examples(str(path), encode))
 
 
 def test_blocks_hold_every_example_once_in_order():

@@ -1,10 +1,12 @@
-"""Batches of extract_features.py: their sizes, and the order of the values."""
+"""Vectors of texts: batches, the order of the values, pooling, cosines."""
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
+import modeling
 import two_replicas
-from common import errors
+from common import choices, run_settings
 from features import text_batches, text_vectors
 
 
@@ -22,8 +24,10 @@ def test_short_texts_share_larger_batches(is_static, replicas):
   if replicas == 2:
     strategy = two_replicas.strategy()
   computer = text_vectors.VectorComputer(
-    compute, strategy, batch_size=2, max_length=32, is_static=is_static,
-    jit=False,
+    compute, strategy, run_settings.Settings(dict(
+      batch_size=2, max_seq_length=32, similarity=False,
+      jit_compile=str(is_static).lower(),
+    ))
   )
   # Text i is i, i, ...: two long ones among short ones.
   lengths = [3, 32, 4, 4, 30, 2, 3, 1]
@@ -40,7 +44,47 @@ def test_short_texts_share_larger_batches(is_static, replicas):
   ]
 
 
-@pytest.mark.parametrize("texts", [[], [""], ["-3"], ["1", "x"]])
-def test_layers_that_are_none_are_refused(texts):
-  with pytest.raises(errors.InputError, match="is no layer of this model"):
-    text_vectors.layer_indexes(texts, 2)
+# Five layers of two sequences of three tokens, the first of which has two.
+LAYERS = np.random.RandomState(0).randn(5, 2, 3, 4).astype(np.float32)
+MASK = np.array([[1, 1, 0], [1, 1, 1]])
+OUTPUT = modeling.BertOutput(
+  embedding_output=None,
+  all_encoder_layers=tuple(tf.constant(layer) for layer in LAYERS),
+  sequence_output=tf.constant(LAYERS[-1]),
+  pooled_output=tf.constant([[1.0], [2.0]]),
+  attention_probs=None,
+)
+
+
+def means(layer):
+  return [layer[0, :2].mean(0), layer[1].mean(0)]
+
+
+EXPECTED = {
+  "cls": LAYERS[-1][:, 0],
+  "mean": means(LAYERS[-1]),
+  "max": [LAYERS[-1][0, :2].max(0), LAYERS[-1][1].max(0)],
+  "pooled": [[1.0], [2.0]],
+  "last_four_concat": np.concatenate(
+    [means(LAYERS[layer]) for layer in (4, 3, 2, 1)], axis=1
+  ),
+}
+
+
+@pytest.mark.parametrize("kind", choices.SENTENCE_POOLINGS)
+def test_pooling(kind):
+  found = text_vectors.pool(kind, OUTPUT, MASK)
+  assert found.dtype == tf.float32
+  np.testing.assert_allclose(found, EXPECTED[kind], rtol=1e-6, atol=1e-7)
+
+
+def test_a_row_of_padding_is_no_nan():
+  found = text_vectors.pool("mean", OUTPUT, np.zeros([2, 3], np.int32))
+  np.testing.assert_array_equal(found, np.zeros([2, 4]))
+
+
+def test_cosines():
+  a = [[1, 0], [1, 1], [1, 2], [0, 0]]
+  b = [[0, 3], [2, 2], [-2, -4], [1, 1]]
+  found = text_vectors.cosines(a, b)
+  np.testing.assert_allclose(found, [0, 1, -1, 0], atol=1e-12)
