@@ -9,7 +9,6 @@ after the rules, W words, P word pieces; all of the last four in one flat row.
 """
 
 import functools
-import itertools
 import random
 import sys
 import unicodedata
@@ -25,17 +24,15 @@ from common import errors
 from serving import models
 from variants import vocabularies
 
-# Of `_Table`: a page has 256 code points.
-_PAGE_BITS = 8
+_PAGE = 256  # Code points of a page, see `_Rules`.
 _ITSELF = -1  # In a replacement: the code point that is replaced.
 # str.lower alone depends on neighbours for this letter.
-_SIGMA, _FINAL_SIGMA = 0x3A3, 0x3C2
+_SIGMA, _FINAL_SIGMA = "\u03a3", "\u03c2"
 # What a code point is to its neighbours, in bits.
-_CASED, _TRANSPARENT, _STARTER, _ACCENT = 1, 2, 4, 8
-_SURROGATES = range(0xD800, 0xE000)  # Not in UTF-8.
+_CASED, _TRANSPARENT, _STARTER, _ACCENT, _SPACE = 1, 2, 4, 8, 16
 _EMPTY_PLANES = 0x40000  # From here on, but for some control characters.
 
-# Of `first_difference`.
+# Of `check_same`.
 _TEXTS_AT_ONCE = 256
 _ALPHABETS = (
   "\u03a3\u03c3\u0391a. '\u0301\u00ad\u1d2c\u2019:",
@@ -48,14 +45,13 @@ _ALPHABETS = (
 
 
 class Tokens(NamedTuple):
-  """Word pieces of texts; all ragged [B, (P)].
+  """Word pieces of texts; all ragged int32 [B, (P)].
 
   Attributes:
-    ids: int32.
-    starts, ends: int32, the code points of the text that a piece covers;
-      an accent that was stripped belongs to its letter.
-    words: int32, number of the piece's word: the same for all its pieces.
-    chunks: int32, number of the piece's part of the text between white space.
+    starts, ends: the code points of the text that a piece covers; an accent
+      that was stripped belongs to its letter.
+    words: number of the piece's word: the same for all its pieces.
+    chunks: number of the piece's part of the text between white space.
   """
 
   ids: tf.RaggedTensor
@@ -87,15 +83,21 @@ class GraphTokenizer(tf.Module):
         f"{tokenizer.vocab_file}: no {wordpiece.unk_token}, the token of "
         "unknown words; add it"
       )
+    lines = models.vocabulary_lines(tokenizer)
+    self._sizes = np.array([len(line.removeprefix("##")) for line in lines])
+    self._unknown = tokenizer.vocab[wordpiece.unk_token]
     self._lower = tokenizer.basic_tokenizer.do_lower_case
-    # Read once for each kind of case in a process: it takes seconds.
     self._rules = _rules(self._lower)
     self._longest_word = wordpiece.max_input_chars_per_word
     # UTF-8 has at most 4 bytes for a code point. What is longer is unknown.
     max_bytes = 4 * self._longest_word
     self._too_long = "x" * (max_bytes + 1)
     self._wordpiece = tf_text.FastWordpieceTokenizer(
-      vocab=_matchable(models.vocabulary_lines(tokenizer)),
+      # It wants lines that differ. A word has no space: " 7" matches nothing.
+      vocab=[
+        line if line not in ("", "##") else f" {index}"
+        for index, line in enumerate(lines)
+      ],
       suffix_indicator="##",
       max_bytes_per_word=max_bytes,
       unknown_token=wordpiece.unk_token,
@@ -112,7 +114,12 @@ class GraphTokenizer(tf.Module):
     source = tf.strings.unicode_decode(texts, "UTF-8", errors="ignore")
     # All texts are one flat row from here on, so that every rule is a few
     # operations whatever B is; `rows` says which text a code point is of.
-    chars, origins = self._replaced(source)  # [O]
+    kinds = tf.gather(
+      self._rules.kinds, self._rules.classes_of(source.flat_values)
+    )  # [C]
+    chars, origins = self._reordered(
+      *self._replaced(source, kinds), source, kinds
+    )  # [O]
     rows = tf.gather(source.value_rowids(), origins)  # [O]
     is_space = tf.equal(chars, ord(" "))  # [O]
     before = tf.concat([[True], is_space[:-1]], 0)  # [O]
@@ -126,13 +133,14 @@ class GraphTokenizer(tf.Module):
       nrows=tf.size(word_rows, tf.int64),
     )
     origins = tf.boolean_mask(origins, ~is_space)  # [O]
-    return self._pieces(source, words, word_rows, origins)
+    return self._pieces(words, word_rows, origins, source, kinds)
 
-  def _replaced(self, source):
+  def _replaced(self, source, kinds):
     """Applies the rules of BasicTokenizer: spaces then separate words.
 
     Args:
       source: ragged int32 [B, (C)], code points.
+      kinds: their bits, int32 [C].
 
     Returns:
       int32 [O], and int64 [O]: indices in [C] of what each comes from.
@@ -141,26 +149,25 @@ class GraphTokenizer(tf.Module):
     # The one rule that depends on neighbours; all others are of a code point
     # alone, and a table can hold them.
     if self._lower:
-      chars = _final_sigmas(chars, rules.kinds(chars), source.value_rowids())
-    replacement = rules.replacements(chars)  # [C]
+      chars = _final_sigmas(chars, kinds, source.value_rowids())
+    classes = rules.classes_of(chars)  # [C]
     # Replacements have 0 (an accent) to about 20 code points: repeat each
     # origin that many times, and number the copies within their origin.
     # "É," becomes "e" and " , ": lengths are 1 3, origins 0 1 1 1, and `within`
     # is 0 0 1 2.
-    lengths = tf.gather(rules.lengths, replacement)  # [C]
+    lengths = tf.gather(rules.lengths, classes)  # [C]
     origins = tf.repeat(tf.range(tf.size(chars, tf.int64)), lengths)  # [O]
-    ends = tf.cumsum(tf.cast(lengths, tf.int64))  # [C]
     within = tf.range(tf.size(origins, tf.int64)) - tf.gather(
-      ends - tf.cast(lengths, tf.int64), origins
+      tf.cumsum(lengths, exclusive=True), origins
     )
-    starts = tf.gather(rules.starts, tf.gather(replacement, origins))
+    starts = tf.gather(rules.starts, tf.gather(classes, origins))
     targets = tf.gather(rules.targets, starts + within)
     replaced = tf.where(
       tf.equal(targets, _ITSELF), tf.gather(chars, origins), targets
     )
-    return self._reordered(replaced, origins, source)
+    return replaced, origins
 
-  def _reordered(self, replaced, origins, source):
+  def _reordered(self, replaced, origins, source, kinds):
     """Puts combining marks into their canonical order, as NFD does.
 
     Few are left to order: accents are gone. Between two starters (most
@@ -168,17 +175,16 @@ class GraphTokenizer(tf.Module):
     """
     if not self._lower:
       return replaced, origins
-    rules = self._rules
-    combining = rules.combining_classes(replaced)  # [O]
+    combining = tf.gather(
+      self._rules.combining, self._rules.classes_of(replaced)
+    )  # [O]
 
     def sort():
-      starter = rules.kinds(source.flat_values) & _STARTER > 0
-      starter |= _changes(source.value_rowids())
+      starter = (kinds & _STARTER > 0) | _changes(source.value_rowids())
       # One sort for all runs: the run is the high part of the key, the class
       # (below 256) the low one, and a stable sort keeps equal classes in order.
       run = tf.gather(tf.cumsum(tf.cast(starter, tf.int64)), origins)
-      keys = run * 256 + tf.cast(combining, tf.int64)
-      order = tf.argsort(keys, stable=True)
+      order = tf.argsort(run * 256 + combining, stable=True)
       return tf.gather(replaced, order), tf.gather(origins, order)
 
     # Sorting costs more than all else here, and few texts have such marks.
@@ -186,14 +192,14 @@ class GraphTokenizer(tf.Module):
       tf.reduce_any(combining > 0), sort, lambda: (replaced, origins)
     )
 
-  def _pieces(self, source, words, word_rows, origins):
+  def _pieces(self, words, word_rows, origins, source, kinds):
     """Cuts words into pieces.
 
     Args:
-      source: ragged [B, (C)], code points of the texts.
       words: ragged [W, (O)], code points of the words.
       word_rows: [W], the text of each word.
       origins: [O], indices in [C].
+      source, kinds: as of `_replaced`.
     """
     strings = tf.strings.unicode_encode(words, "UTF-8")  # [W]
     # As in the original: a word of more than 200 characters is [UNK]. The
@@ -202,59 +208,43 @@ class GraphTokenizer(tf.Module):
     strings = tf.where(
       words.row_lengths() > self._longest_word, self._too_long, strings
     )
-    ids, starts, ends = self._wordpiece.tokenize_with_offsets(strings)
-    piece_words = ids.value_rowids()  # [P]
-    rows = tf.gather(word_rows, piece_words)  # [P]
-    first, last = _characters_of(
-      words, piece_words, starts.flat_values, ends.flat_values
+    ids = self._wordpiece.tokenize(strings)
+    ids, piece_words = ids.flat_values, ids.value_rowids()  # [P]
+    # The pieces of a word are all of it, and [UNK] stands for a whole one.
+    sizes = tf.where(
+      ids == self._unknown, tf.gather(words.row_lengths(), piece_words),
+      tf.gather(self._sizes, ids),
     )
+    limits = tf.cumsum(sizes)  # [P]
     # From the text after the rules to the text as it was given.
-    first, last = tf.gather(origins, first), tf.gather(origins, last)
+    first = tf.gather(origins, limits - sizes)
+    last = tf.gather(origins, limits - 1)
+    rows = tf.gather(word_rows, piece_words)  # [P]
     offset = tf.gather(source.row_starts(), rows)  # [P]
-    limit = tf.gather(source.row_limits(), rows)  # [P]
     # A text that begins with an accent must not lend it to the one before.
-    end = tf.minimum(self._end_with_accents(source.flat_values, last), limit)
+    end = tf.minimum(
+      _end_with_accents(kinds, last), tf.gather(source.row_limits(), rows)
+    )
+    # How much white space is before each code point.
+    chunks = tf.cumsum(tf.cast(kinds & _SPACE > 0, tf.int64))  # [C]
     values = Tokens(
-      ids=ids.flat_values,
-      starts=tf.cast(first - offset, tf.int32),
-      ends=tf.cast(end - offset, tf.int32),
-      words=tf.cast(piece_words, tf.int32),
-      chunks=tf.gather(self._chunk_numbers(source.flat_values), first),
+      ids, first - offset, end - offset, piece_words, tf.gather(chunks, first)
     )
-    return Tokens(
-      *(
-        tf.RaggedTensor.from_value_rowids(value, rows, nrows=source.nrows())
-        for value in values
+    return Tokens(*(
+      tf.RaggedTensor.from_value_rowids(
+        tf.cast(value, tf.int32), rows, nrows=source.nrows()
       )
-    )
-
-  def _end_with_accents(self, chars, last):
-    """Returns the indices after `last` and after the accents that follow."""
-    count = tf.size(chars, tf.int64)
-    if not self._lower:
-      return last + 1
-    # The next code point that is no accent ends the piece; after the last one
-    # the end of the text does.
-    other = tf.where(self._rules.kinds(chars) & _ACCENT == 0)[:, 0]
-    other = tf.concat([other, count[tf.newaxis]], 0)
-    return tf.gather(other, tf.searchsorted(other, last, side="right"))
-
-  def _chunk_numbers(self, chars):
-    """Returns int32 [C]: how much white space is before each code point."""
-    replacement = self._rules.replacements(chars)
-    is_white = tf.equal(replacement, self._rules.space)
-    return tf.cumsum(tf.cast(is_white, tf.int32))
+      for value in values
+    ))
 
 
-def _matchable(lines):
-  """Replaces lines that no word can match by some that differ.
-
-  A word has no space in it, so " 7" is as good as nothing.
-  """
-  return [
-    line if line not in ("", "##") else f" {index}"
-    for index, line in enumerate(lines)
-  ]
+def _end_with_accents(kinds, last):
+  """Returns the indices after `last` and after the accents that follow."""
+  # The next code point that is no accent ends the piece; after the last one
+  # the end of the text does.
+  other = tf.where(kinds & _ACCENT == 0)[:, 0]
+  other = tf.concat([other, tf.size(kinds, tf.int64)[tf.newaxis]], 0)
+  return tf.gather(other, tf.searchsorted(other, last, side="right"))
 
 
 def _changes(values):
@@ -280,130 +270,87 @@ def _final_sigmas(chars, kinds, rows):
     cased = tf.gather(kinds, seen) & _CASED > 0
     new_row = _changes(tf.gather(rows, seen))  # [seen]
     after_cased = tf.concat([[False], cased[:-1]], 0) & ~new_row
-    before_cased = (
-      tf.concat([cased[1:], [False]], 0) & ~tf.concat([new_row[1:], [True]], 0)
-    )
-    final = (
-      tf.equal(tf.gather(chars, seen), _SIGMA) & after_cased & ~before_cased
-    )
-    where = tf.boolean_mask(seen, final)[:, tf.newaxis]
-    replaced = tf.fill([tf.size(where)], _FINAL_SIGMA)
-    return tf.tensor_scatter_nd_update(chars, where, replaced)
+    before_cased = tf.concat([(cased & ~new_row)[1:], [False]], 0)
+    is_sigma = tf.equal(tf.gather(chars, seen), ord(_SIGMA))
+    where = tf.boolean_mask(seen, is_sigma & after_cased & ~before_cased)
+    replaced = tf.fill([tf.size(where)], ord(_FINAL_SIGMA))
+    return tf.tensor_scatter_nd_update(chars, where[:, tf.newaxis], replaced)
 
   return tf.cond(
-    tf.reduce_any(tf.equal(chars, _SIGMA)), replace, lambda: chars
+    tf.reduce_any(tf.equal(chars, ord(_SIGMA))), replace, lambda: chars
   )
-
-
-def _characters_of(words, piece_words, starts, ends):
-  """Turns bytes within words into indices of code points.
-
-  Args:
-    words: ragged [W, (O)], code points.
-    piece_words: [P], the word of each piece.
-    starts, ends: [P], first byte of a piece in its word, and the one after
-      its last. A word that is too long was replaced by something longer still.
-
-  Returns:
-    Two int64 [P], indices in [O] of the first and the last code point.
-  """
-  chars = words.flat_values
-  # UTF-8 takes one byte more from each of these code points on.
-  sizes = 1 + tf.add_n(
-    [tf.cast(chars >= low, tf.int64) for low in (0x80, 0x800, 0x10000)]
-  )
-  byte_ends = tf.cumsum(sizes)  # [O]
-  byte_starts = byte_ends - sizes
-  # One more, since the gathered indices of empty input must exist.
-  padded = tf.concat([byte_starts, [tf.reduce_sum(sizes)]], 0)
-  word_start = tf.gather(tf.gather(padded, words.row_starts()), piece_words)
-  word_limit = tf.gather(tf.gather(padded, words.row_limits()), piece_words)
-  ends = tf.minimum(word_start + tf.cast(ends, tf.int64), word_limit)
-  first = tf.searchsorted(
-    byte_starts, word_start + tf.cast(starts, tf.int64), out_type=tf.int64
-  )
-  return first, tf.searchsorted(byte_starts, ends, out_type=tf.int64) - 1
 
 
 # The rules, read off tokenization.py.
 
 
-class _Table:
-  """A number for every code point; pages that are alike are kept once."""
-
-  def __init__(self, values):
-    # 1.1 million numbers would add 4 MB to every exported graph. Most pages
-    # are alike (all "itself"), so an index of few distinct pages is small.
-    pages = values.reshape(-1, 1 << _PAGE_BITS)
-    pages, self._index = np.unique(pages, axis=0, return_inverse=True)
-    self._index = self._index.reshape(-1).astype(np.int32)
-    self._pages = pages.reshape(-1).astype(np.int32)
-
-  def __call__(self, chars):
-    """Returns int32 [n] of code points [n]."""
-    page = tf.gather(self._index, tf.bitwise.right_shift(chars, _PAGE_BITS))
-    return tf.gather(
-      self._pages, page * (1 << _PAGE_BITS) + (chars & (1 << _PAGE_BITS) - 1)
-    )
-
-
 class _Rules(NamedTuple):
-  """What becomes of every code point.
+  """What becomes of every code point; those of one class share it.
+
+  1.1 million classes would add 4 MB to every exported graph. Most pages of
+  them are alike (all "itself"), so each page is kept once.
 
   Attributes:
-    replacements: table of the number of a replacement.
-    starts, lengths, targets: replacement r is targets[starts[r]:][:lengths[r]].
-    space: number of the replacement that is one space.
-    kinds: table of bits, what a code point is to its neighbours.
-    combining_classes: table of Unicode's classes, 0 for starters.
+    pages: the classes of the distinct pages, one after another.
+    index: number of the page of each 256 code points.
+    starts, lengths, targets: class c becomes targets[starts[c]:][:lengths[c]].
+    kinds: of each class, what its code points are to their neighbours, bits.
+    combining: of each class, that of Unicode, 0 for starters.
   """
 
-  replacements: _Table
+  pages: np.ndarray
+  index: np.ndarray
   starts: np.ndarray
   lengths: np.ndarray
   targets: np.ndarray
-  space: int
-  kinds: _Table
-  combining_classes: _Table
+  kinds: np.ndarray
+  combining: np.ndarray
+
+  def classes_of(self, chars):
+    """Returns int32 [n] of code points [n]."""
+    page = tf.gather(self.index, chars // _PAGE)
+    return tf.gather(self.pages, page * _PAGE + chars % _PAGE)
 
 
 @functools.cache
 def _rules(lower):
   """Returns the _Rules of a BasicTokenizer with `do_lower_case` or not."""
-  numbers = {}
-  replacements = np.full(sys.maxunicode + 1, numbers.setdefault((_ITSELF,), 0))
+  classes = np.zeros(sys.maxunicode + 1, np.int32)
+  numbers = {((_ITSELF,), _STARTER, 0): 0}  # What becomes of it -> its class.
   for char, text in _replaced_by(lower).items():
     # In terms of "itself", thousands of characters share a replacement, and
     # `targets` stays short.
-    target = tuple(map(ord, text))
-    # A space must stay a space of the table: `_chunk_numbers` looks for it.
-    if text == char != " ":
-      target = (_ITSELF,)
-    elif text == f" {char} ":
-      target = (ord(" "), _ITSELF, ord(" "))
-    replacements[ord(char)] = numbers.setdefault(target, len(numbers))
-  lengths = np.array([len(target) for target in numbers], np.int32)
+    target = tuple(_ITSELF if each == char else ord(each) for each in text)
+    kind = _kind(char, text) if lower else _STARTER
+    found = target, kind | _SPACE * (text == " "), unicodedata.combining(char)
+    classes[ord(char)] = numbers.setdefault(found, len(numbers))
+  pages, index = np.unique(
+    classes.reshape(-1, _PAGE), axis=0, return_inverse=True
+  )
+  targets, kinds, combining = zip(*numbers)
+  lengths = np.array(list(map(len, targets)), np.int64)
   return _Rules(
-    replacements=_Table(replacements),
-    starts=(np.cumsum(lengths) - lengths).astype(np.int64),
+    pages=pages.reshape(-1),
+    index=index.reshape(-1).astype(np.int32),
+    starts=np.cumsum(lengths) - lengths,
     lengths=lengths,
-    targets=np.array([c for target in numbers for c in target], np.int32),
-    space=numbers[(ord(" "),)],
-    kinds=_Table(_kinds() if lower else np.zeros_like(replacements)),
-    combining_classes=_Table(_combining_classes()),
+    targets=np.array([each for target in targets for each in target], np.int32),
+    kinds=np.array(kinds, np.int32),
+    combining=np.array(combining, np.int64),
   )
 
 
 @functools.cache
 def _characters():
-  """Returns the characters that a rule can be about, in order.
+  """Returns the characters of UTF-8 that a rule can be about, in order.
 
   The other planes are empty (as yet) or private: what is there stays as it
   is. An unassigned code point within a Han block counts as Han.
   """
+  # Without surrogates.
+  chars = map(chr, (*range(0xD800), *range(0xE000, sys.maxunicode + 1)))
   return [
-    char
-    for char in map(chr, range(sys.maxunicode + 1))
+    char for char in chars
     if ord(char) < _EMPTY_PLANES
     or unicodedata.category(char) not in ("Cn", "Co")
   ]
@@ -423,52 +370,37 @@ def _replaced_by(lower):
   return {char: part[1:-1] for char, part in zip(_characters(), parts)}
 
 
-def _kinds():
-  """Returns int32 [code points], sums of the bits, for lower-casing.
+def _kind(char, lowered):
+  """Returns the bits of a character, of which BasicTokenizer makes `lowered`.
 
   Python does not tell which characters are cased or looked through, but its
   treatment of a sigma at the end does.
   """
-  kinds = np.full(sys.maxunicode + 1, _STARTER)
-  kept, lowered = _replaced_by(False), _replaced_by(True)
-  for char in _characters():
-    if not kept[char]:
-      # Control characters are removed before anything else happens.
-      kinds[ord(char)] = _TRANSPARENT
-      continue
-    kind = 0
-    # After a cased character a sigma at the end becomes the final form; after
-    # "A" and one that is looked through it still does.
-    if f"{char}\u03a3".lower()[-1] == "\u03c2":
-      kind = _CASED
-    elif f"A{char}\u03a3".lower()[-1] == "\u03c2":
-      kind = _TRANSPARENT
-    if not lowered[char]:
-      kind |= _ACCENT
-    decomposed = unicodedata.normalize("NFD", char.lower())
-    if not all(map(unicodedata.combining, decomposed)):
-      kind |= _STARTER
-    kinds[ord(char)] = kind
-  return kinds
-
-
-def _combining_classes():
-  classes = np.zeros(sys.maxunicode + 1, np.int32)
-  for char in _characters():
-    classes[ord(char)] = unicodedata.combining(char)
-  return classes
+  # Control characters are removed before anything else happens.
+  if not _replaced_by(False)[char]:
+    return _TRANSPARENT
+  kind = 0 if lowered else _ACCENT
+  # After a cased character a sigma at the end becomes the final form; after
+  # "A" and one that is looked through it still does.
+  if f"{char}{_SIGMA}".lower()[-1] == _FINAL_SIGMA:
+    kind |= _CASED
+  elif f"A{char}{_SIGMA}".lower()[-1] == _FINAL_SIGMA:
+    kind |= _TRANSPARENT
+  decomposed = unicodedata.normalize("NFD", char.lower())
+  return kind | _STARTER * (not all(map(unicodedata.combining, decomposed)))
 
 
 # A proof by trying.
 
 
 def check_same(
-  graph_tokenizer: GraphTokenizer,
-  tokenizer: tokenization.FullTokenizer,
-  *,
+  graph_tokenizer: GraphTokenizer, tokenizer: tokenization.FullTokenizer, *,
   may_differ: bool = False,
 ) -> None:
   """Refuses a graph whose ids could differ from those of training.
+
+  Tried are every character within a word, every token of the vocabulary, and
+  random texts, most of them of characters that are hard to get right.
 
   Args:
     tokenizer: the one that it was made from.
@@ -477,8 +409,17 @@ def check_same(
   Raises:
     InputError: the ids of a text differ, which is named.
   """
-  text = first_difference(graph_tokenizer, tokenizer)
-  if text is None:
+  compute = tf.function(
+    lambda texts: graph_tokenizer.tokenize(texts).ids,
+    input_signature=[tf.TensorSpec([None], tf.string)], autograph=False,
+  )
+  differing = (
+    text
+    for batch in _parts(_texts_to_try(tokenizer), _TEXTS_AT_ONCE)
+    for text, ids in zip(batch, compute(tf.constant(batch)).to_list())
+    if ids != tokenizer.encode(text)
+  )
+  if (text := next(differing, None)) is None:
     logging.info("the tokenizer in the graph equals tokenization.py")
     return
   sentence = (
@@ -492,44 +433,31 @@ def check_same(
   logging.warning("%s", sentence)
 
 
-def first_difference(
-  graph_tokenizer: GraphTokenizer, tokenizer: tokenization.FullTokenizer
-) -> str | None:
-  """Returns a text whose ids differ from those of tokenization.py, if any.
-
-  Tried are every character within a word, every token of the vocabulary, and
-  random texts, most of them of characters that are hard to get right.
-  """
-
-  @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
-  def compute(batch):
-    return graph_tokenizer.tokenize(batch).ids
-
-  texts = _texts_to_try(tokenizer)
-  while batch := list(itertools.islice(texts, _TEXTS_AT_ONCE)):
-    for text, ids in zip(batch, compute(tf.constant(batch)).to_list()):
-      if ids != tokenizer.encode(text):
-        return text
-  return None
-
-
 def _texts_to_try(tokenizer):
-  plain = [char for char in _characters() if ord(char) not in _SURROGATES]
-  plain += map(chr, range(_EMPTY_PLANES, sys.maxunicode, 99))
-  for start in range(0, len(plain), 1000):
-    yield " ".join(f"a{char}b" for char in plain[start : start + 1000])
-  lines = models.vocabulary_lines(tokenizer)
-  for start in range(0, len(lines), 100):
-    some = lines[start : start + 100]
-    yield " ".join(some) + "".join(some).replace("##", "")
+  plain = [*_characters(), *map(chr, range(_EMPTY_PLANES, sys.maxunicode, 99))]
   longest = tokenizer.wordpiece_tokenizer.max_input_chars_per_word
-  for char in "a1\u00e9\u0416\u3042\U00010400":
-    for length in range(longest - 1, longest + 2):
-      yield char * length
   rng = random.Random(0)
-  # One alphabet after another: what begins a text must not act on the last.
-  for alphabet in _ALPHABETS:
-    for _ in range(300):
-      yield "".join(rng.choices(alphabet, k=rng.randrange(60)))
-  for _ in range(300):
-    yield "".join(rng.choices(plain, k=60))
+  return [
+    *(" ".join(f"a{char}b" for char in some) for some in _parts(plain, 1000)),
+    *(
+      " ".join(some) + "".join(some).replace("##", "")
+      for some in _parts(models.vocabulary_lines(tokenizer), 100)
+    ),
+    *(
+      char * length
+      for char in "a1\u00e9\u0416\u3042\U00010400"
+      for length in range(longest - 1, longest + 2)
+    ),
+    # One alphabet after another: what begins a text must not act on the last.
+    *(
+      "".join(rng.choices(alphabet, k=rng.randrange(60)))
+      for alphabet in _ALPHABETS for _ in range(300)
+    ),
+    *("".join(rng.choices(plain, k=60)) for _ in range(300)),
+  ]
+
+
+def _parts(values, size):
+  """Yields lists of `size` values, the last one of what is left."""
+  for start in range(0, len(values), size):
+    yield values[start : start + size]
