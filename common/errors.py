@@ -37,6 +37,22 @@ def require_text(text: str, place: str = "") -> None:
     raise InputError(f"{place}: {said}" if place else said)
 
 
+@contextlib.contextmanager
+def needs_extra(extra: str):
+  """Around imports of packages that only one extra of the project has.
+
+  Raises:
+    InputError: a package is not installed.
+  """
+  try:
+    yield
+  except ImportError as error:
+    raise InputError(
+      f"this needs {error.name}: run pip install \"bert-tf2[{extra}]\", or, in "
+      f"a clone of this project, pip install '.[{extra}]'"
+    ) from error
+
+
 _FAULTS_SHOWN = 20
 
 

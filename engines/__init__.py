@@ -1,0 +1,1 @@
+"""A trained network in the format of another program, and run by it."""

@@ -1,0 +1,335 @@
+"""A network as an ONNX graph, written node by node from its variables.
+
+The inputs are input_ids, attention_mask and, but of DistilBERT,
+token_type_ids, int64 [B, T] with any B and T. Outputs have Hugging Face's
+names and are float32:
+
+  classification  logits [B, L]
+  embedding       last_hidden_state [B, T, H], sentence_embedding [B, H]
+  masked_lm       logits [B, T, V]
+  span            start_logits and end_logits [B, T]
+  tagging         logits [B, T, L]
+
+Weights keep their TF1 names and layouts. The letters are those of modeling.py.
+"""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+import configuration
+from common import errors
+from variants import albert, registry
+
+with errors.needs_extra("onnx"):
+  import onnx
+  from onnx import TensorProto, helper, numpy_helper
+
+DATA_FILE = "model.onnx_data"
+# The first with Gelu, and the version of files that came with it.
+_OPSET, _IR_VERSION = 20, 9
+# Of one protocol buffer, less what the nodes take.
+_BYTES_OF_ONE_FILE = 2**31 - 2**24
+# As in layers.attention_bias and tf.math.l2_normalize.
+_MASKED_SCORE, _LEAST_SQUARE = -10000.0, 1e-12
+# By the names of layers.get_activation; silu is a product with the sigmoid.
+_ACTIVATIONS = {
+  "gelu": ("Gelu", {"approximate": "tanh"}),
+  "gelu_erf": ("Gelu", {"approximate": "none"}),
+  "linear": ("Identity", {}),
+  "relu": ("Relu", {}),
+  "silu": ("Sigmoid", {}),
+  "swish": ("Sigmoid", {}),
+  "tanh": ("Tanh", {}),
+}
+_BATCH, _LENGTH = "batch_size", "sequence_length"
+
+
+def make(
+  head: str,
+  weights: Mapping[str, np.ndarray],
+  config: configuration.BertConfig,
+  *,
+  pooling: str = "mean",
+  normalize: bool = False,
+) -> onnx.ModelProto:
+  """Returns the ONNX model of a head.
+
+  Args:
+    head: one of choices.SERVING_HEADS.
+    weights: by TF1 name; there may be others among them.
+    pooling: of the head "embedding", one of choices.SENTENCE_POOLINGS.
+    normalize: whether its vectors are scaled to length 1.
+
+  Raises:
+    InputError: a weight is missing, or ONNX has no such activation.
+  """
+  network = _Network(weights, config)
+  if head == "embedding":
+    network.add_embedding(pooling, normalize)
+  elif head == "masked_lm":
+    network.add_word_logits()
+  elif head == "span":
+    network.add_span_logits()
+  else:
+    network.add_label_logits(of_tokens=head == "tagging")
+  return network.finished()
+
+
+def write(
+  path: str, model: onnx.ModelProto, most_bytes: int = _BYTES_OF_ONE_FILE
+) -> None:
+  """Writes a file, and the weights to DATA_FILE if one cannot hold them."""
+  size = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
+  onnx.save_model(
+    model, path, save_as_external_data=size > most_bytes, location=DATA_FILE
+  )
+  onnx.checker.check_model(path, full_check=True)
+
+
+class _Graph:
+  """Nodes, weights and outputs so far; a tensor is known by its name."""
+
+  def __init__(self, weights):
+    self._weights = weights
+    self._nodes, self._tensors, self._outputs = [], {}, []
+
+  def add(self, kind, *inputs, **attributes):
+    """Adds a node and returns its one output."""
+    name = f"{kind}_{len(self._nodes)}"
+    node = helper.make_node(kind, inputs, [name], name, **attributes)
+    self._nodes.append(node)
+    return name
+
+  def add_output(self, name, tensor, shape):
+    self._nodes.append(helper.make_node("Identity", [tensor], [name], name))
+    self._outputs.append(
+      helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+    )
+
+  def weight(self, name):
+    """Returns a weight, which the file then holds."""
+    if name not in self._weights:
+      raise errors.InputError(
+        f"the weights have no {name}, which this head needs; train it first, "
+        "or export another --head"
+      )
+    return self._tensor(name, np.asarray(self._weights[name], np.float32))
+
+  def constant(self, value, dtype=np.int64):
+    """Returns a number, or a list of them."""
+    return self._tensor(f"{dtype.__name__}_{value}", np.asarray(value, dtype))
+
+  def number(self, value):
+    return self.constant(value, np.float32)
+
+  def _tensor(self, name, value):
+    if name not in self._tensors:
+      self._tensors[name] = numpy_helper.from_array(value, name)
+    return name
+
+  def model(self, inputs):
+    """Returns all of it as a model of int64 inputs [B, T]."""
+    shape = [_BATCH, _LENGTH]
+    graph = helper.make_graph(
+      self._nodes, "bert",
+      [helper.make_tensor_value_info(name, TensorProto.INT64, shape)
+       for name in inputs],
+      self._outputs, list(self._tensors.values()),
+    )
+    return helper.make_model(
+      graph, opset_imports=[helper.make_opsetid("", _OPSET)],
+      ir_version=_IR_VERSION, producer_name="bert-tf2",
+    )
+
+
+class _Network(_Graph):
+  """The encoder, as in modeling.py; `states` [B, T, H] are of its layers."""
+
+  def __init__(self, weights, config):
+    super().__init__(weights)
+    self._config, self._variant = config, registry.name_of(config)
+    self._inputs = ["input_ids", "attention_mask"]
+    act = config.hidden_act
+    name = str(act or "linear").lower()
+    if callable(act) or name not in _ACTIVATIONS:
+      raise errors.InputError(
+        f"hidden_act {act!r} cannot be written as ONNX; those that can are "
+        + ", ".join(_ACTIVATIONS)
+      )
+    self._activation = name
+    x, bias = self._embeddings(), self._attention_bias()
+    self.states = []
+    for number in range(config.num_hidden_layers):
+      x = self._layer(x, bias, self._place(number))
+      self.states.append(x)
+
+  # The pieces, as in layers.py.
+
+  def _dense(self, x, name):
+    product = self.add("MatMul", x, self.weight(f"{name}/kernel"))
+    return self.add("Add", product, self.weight(f"{name}/bias"))
+
+  def _norm(self, x, name):
+    gamma, beta = (self.weight(f"{name}/{part}") for part in ("gamma", "beta"))
+    return self.add("LayerNormalization", x, gamma, beta, epsilon=1e-12)
+
+  def _activate(self, x):
+    kind, attributes = _ACTIVATIONS[self._activation]
+    active = self.add(kind, x, **attributes)
+    return self.add("Mul", x, active) if kind == "Sigmoid" else active
+
+  def _logits(self, x, table, bias):
+    """Returns [..., O] of x [..., H] and a table [O, H]."""
+    # Programs transpose a constant once, when they load the file.
+    columns = self.add("Transpose", self.weight(table), perm=[1, 0])
+    return self.add("Add", self.add("MatMul", x, columns), self.weight(bias))
+
+  # The encoder.
+
+  def _embeddings(self):
+    place = "bert/embeddings"
+    x = self.add("Gather", self.weight(f"{place}/word_embeddings"), "input_ids")
+    if self._variant != "distilbert":
+      self._inputs.append("token_type_ids")
+      table = self.weight(f"{place}/token_type_embeddings")
+      x = self.add("Add", x, self.add("Gather", table, "token_type_ids"))
+    length = self.add("Shape", "input_ids", start=1, end=2)
+    positions = self.add(
+      "Slice", self.weight(f"{place}/position_embeddings"), self.constant([0]),
+      length, self.constant([0]),
+    )  # [T, E]
+    x = self._norm(self.add("Add", x, positions), f"{place}/LayerNorm")
+    if self._variant == "albert":
+      x = self._dense(x, f"bert/encoder/{albert.MAPPING}")
+    return x
+
+  def _attention_bias(self):
+    """Returns [B, 1, 1, T] to add to the scores."""
+    mask = self.add("Unsqueeze", "attention_mask", self.constant([1, 2]))
+    mask = self.add("Cast", mask, to=TensorProto.FLOAT)
+    padding = self.add("Sub", self.number(1.0), mask)
+    return self.add("Mul", padding, self.number(_MASKED_SCORE))
+
+  def _place(self, number):
+    """Returns a function: name of a layer's dense layer or norm -> in full."""
+    config = self._config
+    if self._variant != "albert":
+      return f"bert/encoder/layer_{number}/".__add__
+    group = number * config.num_hidden_groups // config.num_hidden_layers
+    start = f"bert/encoder/layer_{group}/"
+    return lambda name: albert.tf1_name(f"{start}{name}/").removesuffix("/")
+
+  def _layer(self, x, bias, place):
+    attended = self._dense(
+      self._attention(x, bias, place), place("attention/output/dense")
+    )
+    x = self._norm(
+      self.add("Add", x, attended), place("attention/output/LayerNorm")
+    )
+    inner = self._activate(self._dense(x, place("intermediate/dense")))
+    output = self._dense(inner, place("output/dense"))
+    return self._norm(self.add("Add", x, output), place("output/LayerNorm"))
+
+  def _attention(self, x, bias, place):
+    heads = self._config.num_attention_heads
+    width = self._config.hidden_size // heads
+    split = self.constant([0, 0, heads, width])
+
+    def project(name, order):
+      projected = self._dense(x, place(f"attention/self/{name}"))
+      return self.add(
+        "Transpose", self.add("Reshape", projected, split), perm=order
+      )
+
+    # [B, N, T, D], and [B, N, D, T] of the keys.
+    query = project("query", [0, 2, 1, 3])
+    scores = self.add("MatMul", query, project("key", [0, 2, 3, 1]))
+    scores = self.add("Div", scores, self.number(math.sqrt(width)))
+    probs = self.add("Softmax", self.add("Add", scores, bias), axis=-1)
+    context = self.add("MatMul", probs, project("value", [0, 2, 1, 3]))
+    context = self.add("Transpose", context, perm=[0, 2, 1, 3])
+    return self.add(
+      "Reshape", context, self.constant([0, 0, self._config.hidden_size])
+    )
+
+  def _first(self):
+    """Returns [B, H], the states of [CLS]."""
+    return self.add("Gather", self.states[-1], self.constant(0), axis=1)
+
+  def _pooled(self):
+    dense = self._dense(self._first(), "bert/pooler/dense")
+    # DistilBERT's belongs to its classifier.
+    return self.add("Relu" if self._variant == "distilbert" else "Tanh", dense)
+
+  # The heads.
+
+  def add_label_logits(self, *, of_tokens):
+    x = self.states[-1] if of_tokens else self._pooled()
+    logits = self._logits(x, "output_weights", "output_bias")
+    count = len(self._weights["output_bias"])
+    shape = [_BATCH, _LENGTH, count] if of_tokens else [_BATCH, count]
+    self.add_output("logits", logits, shape)
+
+  def add_span_logits(self):
+    place = "cls/squad/output_"
+    logits = self._logits(self.states[-1], f"{place}weights", f"{place}bias")
+    for number, name in enumerate(("start_logits", "end_logits")):
+      column = self.add("Gather", logits, self.constant(number), axis=2)
+      self.add_output(name, column, [_BATCH, _LENGTH])
+
+  def add_word_logits(self):
+    place = "cls/predictions"
+    x = self._dense(self.states[-1], f"{place}/transform/dense")
+    x = self._norm(self._activate(x), f"{place}/transform/LayerNorm")
+    logits = self._logits(
+      x, "bert/embeddings/word_embeddings", f"{place}/output_bias"
+    )
+    self.add_output(
+      "logits", logits, [_BATCH, _LENGTH, self._config.vocab_size]
+    )
+
+  def add_embedding(self, pooling, normalize):
+    """Adds the last states and one vector, as features/text_vectors.py."""
+    width = self._config.hidden_size
+    vector = self._pool(pooling)
+    if normalize:
+      square = self.add("ReduceSumSquare", vector, self.constant([1]))
+      square = self.add("Max", square, self.number(_LEAST_SQUARE))
+      vector = self.add("Div", vector, self.add("Sqrt", square))
+    self.add_output(
+      "last_hidden_state", self.states[-1], [_BATCH, _LENGTH, width]
+    )
+    if pooling == "last_four_concat":
+      width *= min(4, len(self.states))
+    self.add_output("sentence_embedding", vector, [_BATCH, width])
+
+  def _pool(self, pooling):
+    if pooling == "pooled":
+      return self._pooled()
+    if pooling == "cls":
+      return self._first()
+    mask = self.add("Unsqueeze", "attention_mask", self.constant([2]))
+    if pooling == "max":
+      is_token = self.add("Cast", mask, to=TensorProto.BOOL)
+      lowest = self.number(float(np.finfo(np.float32).min))
+      tokens = self.add("Where", is_token, self.states[-1], lowest)
+      return self.add("ReduceMax", tokens, self.constant([1]), keepdims=0)
+    mask = self.add("Cast", mask, to=TensorProto.FLOAT)
+    if pooling == "mean":
+      return self._mean(self.states[-1], mask)
+    means = [self._mean(states, mask) for states in self.states[:-5:-1]]
+    return self.add("Concat", *means, axis=1)
+
+  def _mean(self, states, mask):
+    """Returns [B, H] of states [B, T, H] and a mask [B, T, 1]."""
+    axis = self.constant([1])
+    total = self.add(
+      "ReduceSum", self.add("Mul", states, mask), axis, keepdims=0
+    )
+    count = self.add("ReduceSum", mask, axis, keepdims=0)
+    return self.add("Div", total, self.add("Max", count, self.number(1.0)))
+
+  def finished(self):
+    return self.model(self._inputs)

@@ -1,0 +1,80 @@
+"""Tiny networks of every variant and head: as ours computes them, as ONNX."""
+
+import numpy as np
+import tensorflow as tf
+
+import heads
+import layers
+import modeling
+from features import text_vectors
+from tiny_model import TINY, batch
+from variants import registry
+
+VARIANTS = {
+  "bert": {},
+  "albert": {"embedding_size": 6, "num_hidden_groups": 2},
+  "distilbert": {},
+}
+HEADS = ("classification", "embedding", "masked_lm", "span", "tagging")
+LABELS = 3
+
+
+def config_of(variant="bert", **changes):
+  values = {**TINY, "num_hidden_layers": 5, **VARIANTS[variant], **changes}
+  if variant != "bert":
+    values["variant"] = variant
+  return modeling.BertConfig.from_dict(values)
+
+
+def network(config, kind, labels=LABELS):
+  """Returns (encoder, head or None, weights by name) of random numbers."""
+  encoder = registry.make_encoder(config)
+  head = {
+    "classification": lambda: heads.ClassificationHead(config, labels),
+    "embedding": lambda: None,
+    "masked_lm": lambda: heads.MaskedLMHead(config, encoder.word_embeddings),
+    "span": lambda: heads.SpanHead(config),
+    "tagging": lambda: heads.TokenClassificationHead(config, labels),
+  }[kind]()
+  variables = [*encoder.variables, *(head.variables if head else ())]
+  for variable in variables:
+    # Biases and norms start as 0 and 1, which would hide a mistake.
+    seed = [3, layers.name_number(variable.name)]
+    noise = tf.random.stateless_normal(variable.shape, seed, stddev=0.1)
+    variable.assign_add(noise)
+  return encoder, head, {
+    layers.variable_name(v): v.numpy() for v in variables
+  }
+
+
+def outputs(encoder, head, kind, inputs, *, pooling="mean", normalize=False):
+  """Returns {name: array} of our own network."""
+  output = encoder(*inputs)
+  if kind == "embedding":
+    vectors = text_vectors.pool(pooling, output, inputs[1])
+    if normalize:
+      vectors = tf.math.l2_normalize(vectors, 1)
+    found = {
+      "last_hidden_state": output.sequence_output, "sentence_embedding": vectors
+    }
+  elif kind == "span":
+    start, end = head(output.sequence_output)
+    found = {"start_logits": start, "end_logits": end}
+  else:
+    is_text = kind == "classification"
+    rows = output.pooled_output if is_text else output.sequence_output
+    found = {"logits": head(rows)}
+  return {name: value.numpy() for name, value in found.items()}
+
+
+def feed(config, inputs):
+  """Returns the inputs of the ONNX model."""
+  names = ["input_ids", "attention_mask", "token_type_ids"]
+  if registry.name_of(config) == "distilbert":
+    names.pop()
+  arrays = [np.asarray(value, np.int64) for value in inputs]
+  return dict(zip(names, arrays))
+
+
+# A short and a long batch, with padding.
+BATCHES = (batch(3, 8), batch(1, 1), batch(2, 12, seed=1))

@@ -1,0 +1,120 @@
+"""ONNX files give the numbers of our own network, in programs that read them.
+"""
+
+import numpy as np
+import pytest
+
+import engine_models
+from common import choices, errors
+from tiny_model import assert_close
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+
+from engines import onnx_graph
+
+
+def session(model, path, **options):
+  onnx_graph.write(str(path), model, **options)
+  return onnxruntime.InferenceSession(
+    str(path), providers=["CPUExecutionProvider"]
+  )
+
+
+def check_equal(config, kind, tmp_path, labels=3, **options):
+  """Compares all outputs on batches of several sizes, with padding."""
+  encoder, head, weights = engine_models.network(config, kind, labels)
+  found = session(
+    onnx_graph.make(kind, weights, config, **options), tmp_path / "model.onnx"
+  )
+  names = [output.name for output in found.get_outputs()]
+  for inputs in engine_models.BATCHES:
+    expected = engine_models.outputs(encoder, head, kind, inputs, **options)
+    assert names == list(expected)
+    values = found.run(None, engine_models.feed(config, inputs))
+    for name, value in zip(names, values):
+      assert value.dtype == np.float32
+      assert_close(value, expected[name])
+  return found
+
+
+@pytest.mark.parametrize("variant", engine_models.VARIANTS)
+@pytest.mark.parametrize("kind", choices.SERVING_HEADS)
+def test_every_head_of_every_variant_equals_ours(variant, kind, tmp_path):
+  check_equal(engine_models.config_of(variant), kind, tmp_path)
+
+
+def test_a_regression_has_one_output(tmp_path):
+  config = engine_models.config_of()
+  found = check_equal(config, "classification", tmp_path, labels=1)
+  (logits,) = found.get_outputs()
+  assert logits.shape == ["batch_size", 1]
+
+
+@pytest.mark.parametrize("pooling", choices.SENTENCE_POOLINGS)
+@pytest.mark.parametrize("normalize", [False, True])
+def test_every_pooling_equals_ours(pooling, normalize, tmp_path):
+  check_equal(
+    engine_models.config_of(), "embedding", tmp_path, pooling=pooling,
+    normalize=normalize,
+  )
+
+
+@pytest.mark.parametrize(
+  "name", ["gelu", "gelu_erf", "relu", "SILU", "swish", "tanh", "linear", None]
+)
+def test_every_activation_equals_ours(name, tmp_path):
+  config = engine_models.config_of(num_hidden_layers=1)
+  config.hidden_act = name
+  check_equal(config, "masked_lm", tmp_path)
+
+
+def test_an_activation_that_onnx_lacks_is_refused():
+  config = engine_models.config_of()
+  weights = engine_models.network(config, "embedding")[-1]
+  config.hidden_act = abs
+  with pytest.raises(errors.InputError, match="those that can are gelu, "):
+    onnx_graph.make("embedding", weights, config)
+
+
+def test_a_missing_head_is_named():
+  config = engine_models.config_of()
+  weights = engine_models.network(config, "embedding")[-1]
+  with pytest.raises(errors.InputError, match="no cls/squad/output_weights"):
+    onnx_graph.make("span", weights, config)
+
+
+def test_weights_too_large_for_one_file_are_next_to_it(tmp_path):
+  config = engine_models.config_of(vocab_size=300)
+  encoder, head, weights = engine_models.network(config, "masked_lm")
+  model = onnx_graph.make("masked_lm", weights, config)
+  found = session(model, tmp_path / "model.onnx", most_bytes=10_000)
+  assert (tmp_path / onnx_graph.DATA_FILE).stat().st_size > 300 * 16 * 4
+  inputs = engine_models.BATCHES[0]
+  expected = engine_models.outputs(encoder, head, "masked_lm", inputs)
+  (logits,) = found.run(None, engine_models.feed(config, inputs))
+  assert_close(logits, expected["logits"])
+
+
+@pytest.mark.parametrize("kind", choices.SERVING_HEADS)
+def test_openvino_reads_it(kind, tmp_path):
+  openvino = pytest.importorskip("openvino")
+  config = engine_models.config_of("albert", num_hidden_layers=2)
+  encoder, head, weights = engine_models.network(config, kind)
+  path = tmp_path / "model.onnx"
+  onnx_graph.write(str(path), onnx_graph.make(kind, weights, config))
+  # Some processors would take bfloat16.
+  found = openvino.Core().compile_model(
+    str(path), "CPU", {"INFERENCE_PRECISION_HINT": "f32"}
+  )
+  for inputs in engine_models.BATCHES:
+    expected = engine_models.outputs(encoder, head, kind, inputs)
+    values = found(engine_models.feed(config, inputs))
+    for name, value in expected.items():
+      assert_close(values[name], value)
+
+
+def test_a_missing_package_names_the_extra(monkeypatch):
+  with pytest.raises(errors.InputError, match=r'pip install "bert-tf2\[onnx\]'):
+    with errors.needs_extra("onnx"):
+      import no_such_package  # noqa: F401
