@@ -30,55 +30,46 @@ command.parse_flags(__name__, imports_tensorflow=False)
 from common import errors
 from reproduction import assemble, catalog
 
-GROUPS = {
-  "glue": (
-    "cola", "sst-2", "mrpc", "sts-b", "qqp", "mnli", "qnli", "rte", "wnli",
-    "ax",
-  ),
-  "squad": ("squad1", "squad2"),
-}
-
 
 def print_list():
   """Prints a table of everything that can be downloaded."""
   for title, entries in (("Models", catalog.MODELS), ("Data", catalog.DATA)):
     print(f"{title}:")
     for entry in entries.values():
-      size, is_exact = assemble.total_size(entry)
-      mark = "" if is_exact else "~"
-      text = f"{mark}{size / 1e6:,.1f} MB" if size else "size unknown"
+      sizes, text = [file.size for file in entry.files], "size unknown"
+      if None not in sizes:
+        text = f"{sum(sizes) / 1e6:,.1f} MB"
+      elif entry.bytes_after:
+        text = f"~{entry.bytes_after / 1e6:,.1f} MB"
       checked = "sha256" if all(file.sha256 for file in entry.files) else ""
       print(
         f"  {entry.name:32} {text:>12}  {checked:6}  {entry.program:14}  "
         f"{entry.licence}: {entry.about}"
       )
   print("Elsewhere:")
-  for name, text in catalog.POINTERS.items():
-    print(f"  {name}: {text}")
+  for entry in catalog.ELSEWHERE.values():
+    print(f"  {entry.name}: {entry.about}")
 
 
-def chosen_entries(models, data):
-  """Returns the catalog.Entries of two lists of names, each once.
+def chosen_entries(flag, known, names):
+  """Yields the catalog.Entries that a flag names, of a dict of known ones.
 
   Raises:
     InputError: a name is not in the catalog.
   """
-  names = [(name, catalog.MODELS, "model") for name in models]
-  for name in data:
+  for name in names:
     # A group's name stands for all its data sets.
-    names += [(each, catalog.DATA, "data") for each in GROUPS.get(name, [name])]
-  entries = {}
-  for name, known, flag in names:
-    if name in catalog.POINTERS:
-      raise errors.InputError(f"--{flag}={name}: {catalog.POINTERS[name]}")
-    if name not in known:
+    found = [e for e in known.values() if name in (e.name, e.group)]
+    if name in catalog.ELSEWHERE:
+      raise errors.InputError(
+        f"--{flag}={name}: {catalog.ELSEWHERE[name].about}"
+      )
+    if not found:
       raise errors.InputError(
         f"--{flag}={name} is unknown; --list prints all names, among them "
         f"{', '.join(list(known)[:3])}"
       )
-    entries[name] = known[name]
-  # Once each, though a group and a name may both ask for it.
-  return list(entries.values())
+    yield from found
 
 
 def main(_):
@@ -86,10 +77,14 @@ def main(_):
   if settings.list:
     print_list()
     return
-  entries = chosen_entries(settings.model, settings.data)
+  entries = [
+    *chosen_entries("model", catalog.MODELS, settings.model),
+    *chosen_entries("data", catalog.DATA, settings.data),
+  ]
   if not entries:
     raise errors.InputError("nothing to do: pass --model, --data or --list")
-  for entry in entries:
+  # Once each, though a group and a name may both ask for it.
+  for entry in {entry.name: entry for entry in entries}.values():
     folder, is_new = assemble.fetch(
       entry, settings.dir, base_url=settings.base_url
     )

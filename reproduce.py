@@ -10,7 +10,8 @@ has its values next to ours: the reference for weights that nobody published
 results of.
 
   python reproduce.py --row=mrpc-base --seeds=5 --model_dir=minilm \
-      --data_dir=downloads --reference=peer --peer_python=peer/bin/python
+      --data_dir=downloads --reference=peer --peer_python=peer/bin/python \
+      --peer_program=benchmarks/row_peer.py
 
 Downloads nothing: what is missing is named with the download.py command that
 brings it. A run that was killed goes on with the same command. Flags behind --
@@ -18,7 +19,6 @@ are handed to the row's script and marked in the report:
 `... -- --dtype=bfloat16`.
 """
 
-import pathlib
 import shlex
 import sys
 
@@ -30,39 +30,33 @@ flags.DEFINE_string(
   "model_dir", None, "Folder of the model, or the --dir of download.py."
 )
 flags.DEFINE_string(
-  "data_dir", None,
-  "Folder of the data, or the --dir of download.py; for pre-training the files "
-  "of records.",
+  "data_dir", None, "Folder of the data, or the --dir of download.py; for "
+  "pre-training the files of records.",
 )
 flags.DEFINE_string("output_dir", "reproduced", "Folder of all runs.")
-flags.DEFINE_integer(
-  "seeds", 1, "How many seeds, from 1 on.", lower_bound=1
-)
+flags.DEFINE_integer("seeds", 1, "How many seeds, from 1 on.", lower_bound=1)
 flags.DEFINE_enum(
   "reference", "published", ("published", "peer"),
   "What ours are compared with. published: the row's values; our script runs. "
   "peer: Hugging Face's Trainer runs the row, for the report.",
 )
 flags.DEFINE_string(
-  "peer_python", None,
-  "Python with torch, transformers 5, accelerate, scikit-learn and scipy, for "
-  "--reference=peer.", needs="reference=peer",
+  "peer_python", None, "Python with torch, transformers 5, accelerate, "
+  "scikit-learn and scipy.", needs="reference=peer",
 )
 flags.DEFINE_string(
-  "peer_program", None,
-  "What --reference=peer runs, with the flags and the last line of "
-  "benchmarks/finetuning_peer.py, which a clone has. None: that one.",
+  "peer_program", None, "What this Python runs: it takes the flags of the "
+  "row's script and writes eval_results.txt. A clone has benchmarks/row_peer.py.",
   needs="reference=peer",
 )
 flags.DEFINE_string(
-  "peer_weights", None,
-  "The weights of --model_dir in Hugging Face's layout, if it has another one, "
-  "for --reference=peer.", needs="reference=peer",
+  "peer_weights", None, "The weights of --model_dir in Hugging Face's layout, "
+  "if it has another one.", needs="reference=peer",
 )
 flags.DEFINE_integer(
-  "max_steps", 0,
-  "End the training after this many steps: to see that all works. Such a run "
-  "never counts as reproduced. 0: the whole recipe.", lower_bound=0,
+  "max_steps", 0, "End the training after this many steps: to see that all "
+  "works. Such a run never counts as reproduced. 0: the whole recipe.",
+  lower_bound=0,
 )
 flags.DEFINE_bool("dry_run", False, "Print the commands and run none.")
 flags.DEFINE_bool(
@@ -75,8 +69,6 @@ command.parse_flags(__name__, imports_tensorflow=False)
 
 from common import errors
 from reproduction import report, rows, runs
-
-PEER = pathlib.Path(__file__).with_name("benchmarks") / "finetuning_peer.py"
 
 
 def print_list():
@@ -94,11 +86,21 @@ def print_list():
       print(f"{'':36} {text}")
 
 
-def check_extra(settings, extra):
-  """Raises InputError if flags behind -- are not for the row's script."""
+def check_flags(settings, extra):
+  """Raises InputError if flags, or those behind --, cannot be used."""
+  if not (settings.row or settings.report):
+    raise errors.InputError("nothing to do: pass --row, --report or --list")
+  is_peer = settings.reference == "peer"
+  if is_peer and not (
+    settings.row and settings.peer_python and settings.peer_program
+  ):
+    raise errors.InputError(
+      "--reference=peer needs --row, --peer_python (with torch and "
+      "transformers) and --peer_program"
+    )
   if extra and not extra[0].startswith("-"):
     raise errors.InputError(f"{extra[0]!r} is not a flag; rows: --row=NAME")
-  if extra and settings.reference == "peer":
+  if extra and is_peer:
     raise errors.InputError(
       f"{' '.join(extra)} behind -- are flags of our scripts, which "
       "--reference=peer does not run; leave them out"
@@ -126,37 +128,26 @@ def make_plan(settings, name, extra):
     )
   row, peer = rows.ROWS[name], ()
   if settings.reference == "peer":
-    peer = (settings.peer_python, settings.peer_program or str(PEER))
+    peer = settings.peer_python, settings.peer_program
   plan = runs.Plan(
     row=row,
     model=runs.find_model(row, settings.model_dir) if row.script else "",
     data=runs.find_data(row, settings.data_dir) if row.script else "",
-    output=settings.output_dir,
-    max_steps=settings.max_steps,
-    extra=extra,
-    peer=peer,
-    peer_weights=settings.peer_weights,
+    output=settings.output_dir, max_steps=settings.max_steps, extra=extra,
+    peer=peer, peer_weights=settings.peer_weights,
   )
   runs.command(plan, 1)
   return plan
 
 
 def main(argv):
-  settings = flags.read_settings()
+  settings, extra = flags.read_settings(), tuple(argv[1:])
   if settings.list:
     print_list()
     return
-  if not (settings.row or settings.report):
-    raise errors.InputError("nothing to do: pass --row, --report or --list")
-  is_peer = settings.reference == "peer"
-  if is_peer and not (settings.peer_python and settings.row):
-    raise errors.InputError(
-      "--reference=peer needs --row and --peer_python: a Python that has torch "
-      "and transformers"
-    )
-  check_extra(settings, argv[1:])
+  check_flags(settings, extra)
   # All of them before the first: what is missing is reported at once.
-  plans = [make_plan(settings, name, tuple(argv[1:])) for name in settings.row]
+  plans = [make_plan(settings, name, extra) for name in settings.row]
   for plan in plans:
     # Row by row: a stopped run has whole rows to report.
     for seed in range(1, settings.seeds + 1):

@@ -29,9 +29,10 @@ import tempfile
 
 import measured_runs
 import pretraining_data_speed
+import row_peer
 
 from common import errors
-from reproduction import peer, runs
+from reproduction import runs
 
 ROOT = pretraining_data_speed.ROOT
 # The tasks whose files have other names than GLUE's -> to train, to score.
@@ -131,7 +132,7 @@ def run_ours(arguments, seed):
     output = pathlib.Path(folder) / "output"
     _, cost = measured_runs.run(our_command(arguments, seed, output))
     values = runs.read_eval_results(output)
-  names = peer.METRICS[arguments.task]
+  names = row_peer.METRICS[arguments.task]
   metrics = {theirs: values[ours] for theirs, ours in names.items()}
   return {"metrics": metrics, **_seconds(cost)}
 
@@ -248,7 +249,7 @@ def print_table(task, found):
   """Prints a row for each metric and side."""
   print("| task | metric | side | runs | median | mean | sd | min | CPU min |")
   print("|---|---|---|---|---|---|---|---|---|")
-  for metric in peer.METRICS[task]:
+  for metric in row_peer.METRICS[task]:
     for side, results in found.items():
       minutes = " | ".join(
         f"{statistics.median(run[name] for run in results) / 60:.1f}"
@@ -263,7 +264,7 @@ def print_table(task, found):
 def parse_arguments():
   """Returns the flags, an argparse.Namespace."""
   parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-  parser.add_argument("--task", choices=list(peer.METRICS), required=True)
+  parser.add_argument("--task", choices=list(row_peer.METRICS), required=True)
   parser.add_argument("--data_dir", type=pathlib.Path, required=True)
   parser.add_argument("--weights", type=pathlib.Path, required=True)
   parser.add_argument("--peer_python", type=pathlib.Path)

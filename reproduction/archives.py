@@ -11,7 +11,7 @@ from common import errors
 
 _DATA_FILTER = getattr(tarfile, "data_filter", None)
 # What packing on a Mac leaves in an archive.
-_JUNK = ("__MACOSX", ".DS_Store")
+_JUNK = {"__MACOSX", ".DS_Store"}
 
 
 def is_archive(path: str) -> bool:
@@ -35,13 +35,7 @@ def unpack(path: str, folder: str) -> None:
       # Drops owners and unusual permissions; the oldest releases of Python 3.10
       # and 3.11 have no filters.
       archive.extraction_filter = _DATA_FILTER  # type: ignore[union-attr]
-      members = {
-        name: member
-        for name, member in _members(archive)
-        if not set(pathlib.PurePosixPath(name).parts) & set(_JUNK)
-      }
-      _check(path, members, folder)
-      for member in members.values():
+      for member in _checked(path, archive, folder):
         archive.extract(member, folder)
   except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError) as error:
     reason = " ".join(str(error).split())  # tarfile's has several lines.
@@ -52,42 +46,43 @@ def unpack(path: str, folder: str) -> None:
 
 
 def _members(archive):
-  """Returns [(name, member)] of either kind of archive."""
-  if isinstance(archive, zipfile.ZipFile):
-    return [(member.filename, member) for member in archive.infolist()]
-  return [(member.name, member) for member in archive]
-
-
-def _check(path, members, folder):
-  """Raises InputError if something of an archive must not be written."""
-  for name, member in members.items():
-    if isinstance(member, zipfile.ZipInfo):
-      # The upper half of the attributes are those of Unix, where it was made.
-      kind = stat.S_IFMT(member.external_attr >> 16)
-      is_plain = kind in (0, stat.S_IFREG, stat.S_IFDIR)
-    else:
+  """Yields (member, name, bytes, whether it is a file or a folder)."""
+  if isinstance(archive, tarfile.TarFile):
+    for member in archive:
       is_plain = member.isreg() or member.isdir()
-    why = "" if is_plain else "is a link or a device"
-    # On any system.
+      yield member, member.name, member.size, is_plain
+    return
+  for member in archive.infolist():
+    # The upper half of the attributes are those of Unix, where it was made.
+    kind = stat.S_IFMT(member.external_attr >> 16)
+    is_plain = kind in (0, stat.S_IFREG, stat.S_IFDIR)
+    yield member, member.filename, member.file_size, is_plain
+
+
+def _checked(path, archive, folder):
+  """Returns the members; InputError if one must not be written."""
+  found, needed = [], 0
+  for member, name, size, is_plain in _members(archive):
+    # As on any system: "C:" and backslashes, too, lead out of a folder.
     inside = pathlib.PureWindowsPath(name)
-    if inside.anchor or inside.drive or ".." in inside.parts:
-      why = "is outside the folder"
-    if why:
+    is_outside = inside.anchor or inside.drive or ".." in inside.parts
+    if is_outside or not is_plain:
+      why = "is outside the folder" if is_outside else "is a link or a device"
       raise errors.InputError(
         f"{path}: {name!r} in it {why}; nothing is unpacked: this is not the "
         "published archive"
       )
-  # By the archive's own words: what unpacks to more than it says fails later.
-  needed = sum(
-    getattr(member, "file_size", getattr(member, "size", 0))
-    for member in members.values()
-  )
+    if not _JUNK & {*inside.parts}:
+      found.append(member)
+      # By the archive's own words: what unpacks to more fails later.
+      needed += size
   free = shutil.disk_usage(folder).free
   if needed > free:
     raise errors.InputError(
       f"{path} needs {needed:,} bytes unpacked, and {folder} has {free:,}; "
       "make room, or choose another --dir"
     )
+  return found
 
 
 def _lift(folder):

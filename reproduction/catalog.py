@@ -9,6 +9,7 @@ weights, 4 bytes a parameter: an archive is a little smaller.
 import csv
 import itertools
 import pathlib
+from collections.abc import Iterator
 from typing import NamedTuple
 
 
@@ -32,50 +33,49 @@ class Entry(NamedTuple):
   files: tuple[File, ...]  # Archives are unpacked into the folder.
   licence: str
   about: str  # One line for a reader of the list.
-  program: str = ""  # Of models: whose checkpoint it is.
-  bytes_after: int | None = None  # Of models: size of the weights, roughly.
-  task: str = ""  # Of data: the --task_name that reads it.
-  cased: bool = False  # Of models: whether text keeps its case.
-  prepare: str = ""  # What is made of the files: `assemble.PREPARATIONS`.
+  program: str  # Of models: whose checkpoint it is.
+  bytes_after: int | None  # Of models: size of the weights, roughly.
+  task: str  # Of data: the --task_name that reads it.
+  cased: bool  # Of models: whether text keeps its case.
+  group: str  # Of data: another name of --data, for several of them.
+  # Lines of the published files, headers included; of SQuAD's the questions.
+  rows: dict[str, int]
 
 
-def read_table(name: str) -> list[dict]:
-  """Returns the lines of a CSV file of this folder, as dicts."""
+def read_groups(name: str) -> Iterator[list[dict]]:
+  """Yields the lines of a CSV file of this folder that have one name."""
   path = pathlib.Path(__file__).with_name(name)
   with open(path, encoding="utf-8", newline="") as stream:
-    return list(csv.DictReader(stream))
+    lines = csv.DictReader(stream)
+    for _, group in itertools.groupby(lines, lambda line: line["name"]):
+      yield list(group)
 
 
 def _read(kind):
   """Returns {name: Entry} of a kind of lines; the first of a name says all."""
-  lines = [line for line in read_table("catalog.csv") if line["kind"] == kind]
   entries = {}
-  for name, group in itertools.groupby(lines, lambda line: line["name"]):
-    first, *others = group
+  for lines in read_groups("catalog.csv"):
+    first = lines[0]
+    if first["kind"] != kind:
+      continue
     files = tuple(
-      File(
-        line["url"], int(line["size"]) if line["size"] else None,
-        line["sha256"] or None,
-      )
-      for line in (first, *others)
+      File(line["url"], _number(line["size"]), line["sha256"] or None)
+      for line in lines
     )
-    entries[name] = Entry(
-      name, files, first["licence"], first["about"], first["program"],
-      int(first["bytes"]) if first["bytes"] else None, first["task"],
-      bool(first["cased"]), first["prepare"],
+    rows = (item.split("=") for item in first["rows"].split())
+    texts = "name licence about program task group"
+    entries[first["name"]] = Entry(
+      files=files, bytes_after=_number(first["bytes"]),
+      cased=bool(first["cased"]), rows={name: int(n) for name, n in rows},
+      **{name: first[name] for name in texts.split()},
     )
   return entries
 
 
-MODELS, DATA = _read("model"), _read("data")
-ENTRIES = {**MODELS, **DATA}
+def _number(text):
+  return int(text) if text else None
 
-# Data that may not be handed on: where its owners give it.
-POINTERS = {
-  "conll2003": (
-    "CoNLL-2003's annotations are at "
-    "https://www.clips.uantwerpen.be/conll2003/ner/, its texts (Reuters RCV1) "
-    "need an agreement with NIST: https://trec.nist.gov/data/reuters/"
-    "reuters.html. Put eng.train, eng.testa and eng.testb into one folder."
-  ),
-}
+
+MODELS, DATA = _read("model"), _read("data")
+# Data that may not be handed on: `about` says where its owners give it.
+ELSEWHERE = _read("elsewhere")

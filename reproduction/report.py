@@ -11,22 +11,22 @@ REPRODUCED, OUTSIDE, NO_BAND = "reproduced", "outside the band", "no band"
 SMOKE, CHANGED, OTHER = "smoke run", "recipe changed", "other weights"
 LESS_DATA = "less data"
 AS_PEER, NOT_AS_PEER = "as the peer", "not as the peer"
+# What results of before these fields lack.
+_DEFAULTS = {"side": "ours", "max_steps": "fewer", "fewer": {}, "machine": ""}
 
 
-def deviations(result: dict) -> list[str]:
-  """Returns what a run (result.json) did otherwise than the published one."""
-  row, found = rows.ROWS[result["row"]], []
+def _deviations(result):
+  """Yields (verdict, text) of what a run did otherwise, the gravest first."""
+  model = rows.ROWS[result["row"]].model
   if result["smoke"]:
-    # Older results do not say the number.
-    found.append(f"stopped after {result.get('max_steps') or 'fewer'} steps")
-  if row.model and result["model"] != row.model:
-    found.append(f"weights {result.get('weights', result['model'])}")
-  for name, (lines, published) in result.get("fewer", {}).items():
-    unit = "questions" if name.endswith(".json") else "lines"
-    found.append(f"{name} with {lines:,} of {published:,} {unit}")
+    yield SMOKE, f"stopped after {result['max_steps']} steps"
   if result["extra"]:
-    found.append(f"flags {shlex.join(result['extra'])}")
-  return found
+    yield CHANGED, f"flags {shlex.join(result['extra'])}"
+  if model and result["model"] != model:
+    yield OTHER, f"weights {result.get('weights', result['model'])}"
+  for name, (lines, published) in result["fewer"].items():
+    unit = "questions" if name.endswith(".json") else "lines"
+    yield LESS_DATA, f"{name} with {lines:,} of {published:,} {unit}"
 
 
 def collect(output: str) -> list[dict]:
@@ -41,18 +41,17 @@ def collect(output: str) -> list[dict]:
   """
   ours, peers = {}, {}
   for result in runs.finished(output):
+    result = {**_DEFAULTS, **result}
     if result["row"] in rows.ROWS:
       # The peer knows none of our flags: its recipe is the row's.
-      base = (result["row"], *deviations({**result, "extra": []}))
-      if result.get("side") == "peer":
+      base = (result["row"], *_deviations({**result, "extra": []}))
+      if result["side"] == "peer":
         peers.setdefault(base, []).append(result)
       else:
-        key = (base, tuple(result["extra"]))
-        ours.setdefault(key, []).append(result)
+        ours.setdefault((base, tuple(result["extra"])), []).append(result)
   # Of the peer alone there is a line, too.
-  for base in [*peers]:
-    if not any(base == known for known, _ in ours):
-      ours[base, ()] = []
+  known = {base for base, _ in ours}
+  ours |= {(base, ()): [] for base in peers if base not in known}
   return [
     _line(metric, results, peers.get(base, []))
     for (base, _), results in ours.items()
@@ -76,40 +75,26 @@ def _summary(metric, results):
   }
 
 
-def _line(metric, results, peers):
-  one = (results or peers)[0]
-  row = rows.ROWS[one["row"]]
-  runs_made = results + peers
+def _line(metric, ours, peers):
+  one = (ours or peers)[0]
+  row, deviations = rows.ROWS[one["row"]], [*_deviations(one)]
   line = {
-    "row": row.name,
-    "source": row.source,
+    "row": row.name, "source": row.source, "model": one["model"],
     "metric": metric.result or "GLUE's server",
-    "model": one["model"],
-    "published": metric.published,
-    "low": metric.low,
-    "high": metric.high,
-    **_summary(metric, results),
-    "peer": _summary(metric, peers),
-    "deviations": deviations(one),
-    "command": one["command"],
-    "machines": sorted({r["machine"] for r in runs_made if "machine" in r}),
-    "dates": sorted({r["date"] for r in runs_made}),
+    "published": metric.published, "low": metric.low, "high": metric.high,
+    **_summary(metric, ours), "peer": _summary(metric, peers),
+    "deviations": [text for _, text in deviations], "command": one["command"],
+    "machines": sorted({run["machine"] for run in ours + peers} - {""}),
+    "dates": sorted({run["date"] for run in ours + peers}),
   }
-  return {**line, "verdict": _verdict(metric, one, line)}
+  verdict = deviations[0][0] if deviations else _verdict(metric, line)
+  if verdict == OTHER:
+    verdict = _verdict_by_peer(line["values"], line["peer"]["values"])
+  return {**line, "verdict": verdict}
 
 
-def _verdict(metric, result, line):
-  """Returns what a line may claim; a shortened run may claim nothing."""
-  model = rows.ROWS[result["row"]].model
-  # Whatever it scored, it is no evidence.
-  if result["smoke"]:
-    return SMOKE
-  if result["extra"]:
-    return CHANGED
-  if model and result["model"] != model:
-    return _verdict_by_peer(line["values"], line["peer"]["values"])
-  if result.get("fewer"):
-    return LESS_DATA
+def _verdict(metric, line):
+  """Returns what a run that deviates in nothing may claim."""
   if not line["values"] or (metric.low is None and metric.high is None):
     return NO_BAND
   return REPRODUCED if metric.is_within(line["median"]) else OUTSIDE
@@ -132,13 +117,11 @@ def _verdict_by_peer(values, theirs):
 
 
 def band_text(line: dict) -> str:
-  """Returns a band in words: 84.0 to 88.0, at least 84.0, or -."""
+  """Returns a band in words: 84 to 88, at least 84, or -."""
   low, high = line["low"], line["high"]
-  if low is None and high is None:
-    return "-"
-  if high is None:
-    return f"at least {low:g}"
-  return f"at most {high:g}" if low is None else f"{low:g} to {high:g}"
+  if low is None:
+    return "-" if high is None else f"at most {high:g}"
+  return f"at least {low:g}" if high is None else f"{low:g} to {high:g}"
 
 
 def _median_text(found):
@@ -184,38 +167,35 @@ def write(output: str) -> list[str]:
   Raises:
     InputError: there is no finished run.
   """
-  if not runs.finished(output):
+  lines = collect(output)
+  if not lines:
     raise errors.InputError(
       f"--output_dir={output} holds no finished run; run a row first: "
       "--row=NAME, see --list"
     )
-  lines = collect(output)
   text = markdown(lines)
-  paths = [
+  page, values, picture = (
     os.path.join(output, f"report.{kind}") for kind in ("md", "json", "png")
-  ]
-  file_io.write_text(paths[0], text)
-  json_files.write(paths[1], lines)
-  missing = []
+  )
+  file_io.write_text(page, text)
+  json_files.write(values, lines)
+  written = f"written: {page}, {values}"
   plotted = [line for line in lines if line["values"]]
+  if not plotted:
+    return [text, written]
   try:
-    if plotted:
-      _plot(plotted, paths[2])
+    _plot(plotted, picture)
   except ImportError:
-    missing = [
-      f"{paths[2]} is not drawn: it needs matplotlib; pip install matplotlib"
-    ]
-  written = paths if plotted and not missing else paths[:2]
-  return [text, f"written: {', '.join(written)}", *missing]
+    missing = "is not drawn: it needs matplotlib; pip install matplotlib"
+    return [text, written, f"{picture} {missing}"]
+  return [text, f"{written}, {picture}"]
 
 
 def label(line: dict) -> str:
   """Returns what a line of the picture says next to its points."""
   return "\n".join([
     f"{line['row']}, {line['metric']}: {_seeds_text(line)}, {line['verdict']}",
-    *line["deviations"],
-    *line["machines"],
-    " ".join(line["dates"]),
+    *line["deviations"], *line["machines"], " ".join(line["dates"]),
   ])
 
 
@@ -251,8 +231,6 @@ def _draw_line(axes, y, line):
   for values, marker, color in (
     (line["peer"]["values"], "x", "#b35900"), (line["values"], "o", "#1f4e79"),
   ):
-    axes.plot(
-      [value - published for value in values], [y] * len(values), marker,
-      color=color,
-    )
+    places = [value - published for value in values]
+    axes.scatter(places, [y] * len(values), marker=marker, color=color)
   axes.plot(line["median"] - published, y, "|", color="black", ms=16)

@@ -2,8 +2,8 @@
 
 A run is in OUTPUT/ROW/seed_N, which is the --output_dir of the row's script.
 What it gave is in result.json there, written when the script is done: a seed
-that has one is not run again, one that was killed goes on. Runs of the peer
-(see peer.py) are in OUTPUT/ROW/peer_seed_N; of them, a killed one begins anew.
+that has one is not run again, one that was killed goes on. The peer is another
+program with the same flags; its runs are in OUTPUT/ROW/peer_seed_N.
 """
 
 import os
@@ -18,10 +18,12 @@ import time
 from typing import NamedTuple
 
 from common import errors, json_files
-from reproduction import catalog, peer, rows
+from reproduction import catalog, rows
 
 _SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
 _RESULT = "result.json"
+# Data sets whose tables lie further down: XNLI, IMDB and PAWS-X.
+_DEEP = {"XNLI-1.0", "xnli.dev.tsv", "train", "de", "en"}
 
 
 class Plan(NamedTuple):
@@ -42,11 +44,6 @@ class Plan(NamedTuple):
     return os.path.join(self.output, self.row.name, f"{side}seed_{seed}")
 
 
-def _first(folders, is_it):
-  """Returns the first folder that is what is looked for, or None."""
-  return next((path for path in folders if path and is_it(path)), None)
-
-
 def find_model(row: rows.Row, folder: str | None) -> str:
   """Returns the folder of a row's weights.
 
@@ -57,10 +54,9 @@ def find_model(row: rows.Row, folder: str | None) -> str:
   Raises:
     InputError: there is none; the command that downloads it is named.
   """
-  below = folder and os.path.join(folder, row.model)
-  found = _first((below, folder), _config_in)
-  if found:
-    return found
+  for path in _candidates(folder, row.model):
+    if _config_in(path):
+      return path
   if not row.model:
     raise errors.InputError(
       f"--row={row.name} starts from no released model: --model_dir must name "
@@ -73,9 +69,15 @@ def find_model(row: rows.Row, folder: str | None) -> str:
   )
 
 
+def _candidates(folder, name):
+  return [os.path.join(folder, name), folder] if folder else []
+
+
 def _config_in(folder):
-  names = ("bert_config.json", "config.json")
-  return _first((os.path.join(folder, n) for n in names), os.path.exists)
+  paths = (
+    os.path.join(folder, name) for name in ("bert_config.json", "config.json")
+  )
+  return next(filter(os.path.exists, paths), None)
 
 
 def find_data(row: rows.Row, folder: str | None) -> str:
@@ -90,15 +92,15 @@ def find_data(row: rows.Row, folder: str | None) -> str:
         f"--row={row.name} needs --data_dir: your records ({row.note})"
       )
     return folder
-  below = folder and os.path.join(folder, row.data)
-  found = _first((below, folder), lambda path: _has_files(row, path))
-  if found:
-    return found
-  how = catalog.POINTERS.get(
-    row.data,
+  for path in _candidates(folder, row.data):
+    if _has_files(row, path):
+      return path
+  how = (
     f"download it: python download.py --data={row.data} "
-    f"--dir={folder or 'downloads'}",
+    f"--dir={folder or 'downloads'}"
   )
+  if row.data in catalog.ELSEWHERE:
+    how = catalog.ELSEWHERE[row.data].about
   raise errors.InputError(
     f"--row={row.name} needs the data {row.data}, which --data_dir="
     f"{folder or ''} does not hold; {how}"
@@ -110,21 +112,10 @@ def _has_files(row, folder):
   named = [
     flag.partition("{data}/")[2] for flag in row.flags if "{data}/" in flag
   ]
-  if named:
-    return all(os.path.exists(os.path.join(folder, name)) for name in named)
   inside = os.listdir(folder) if os.path.isdir(folder) else []
-  # Of XNLI, IMDB and PAWS-X, whose tables lie further down.
-  known = {"XNLI-1.0", "xnli.dev.tsv", "train", "de", "en"}
-  tables = (".tsv", ".csv")
-  return any(name.endswith(tables) or name in known for name in inside)
-
-
-def _model_name(folder):
-  """Returns what the catalog calls a model, or the name of its folder."""
-  path = os.path.join(folder, "download.json")
-  if os.path.exists(path):
-    return json_files.read(path)["name"]
-  return os.path.basename(os.path.normpath(folder))
+  if named:
+    return set(named) <= set(inside)
+  return any(n.endswith((".tsv", ".csv")) or n in _DEEP for n in inside)
 
 
 def command(plan: Plan, seed: int) -> list[str]:
@@ -136,20 +127,22 @@ def command(plan: Plan, seed: int) -> list[str]:
   row, folder = plan.row, plan.folder(seed)
   if not row.script:
     raise errors.InputError(f"--row={row.name} cannot be run: {row.note}")
-  if plan.peer:
-    steps = {"max_steps": plan.max_steps} if plan.max_steps else {}
-    return peer.command(
-      row, list(plan.peer), weights=plan.peer_weights or plan.model,
-      data=plan.data, values={"seed": seed, **steps},
-    )
+  program, model = plan.peer, [f"--model_dir={plan.peer_weights or plan.model}"]
+  if not plan.peer:
+    program = sys.executable, str(_SCRIPTS / row.script)
+    model = _model_flags(plan.model)
   flags = [
     flag.replace("{data}", plan.data).replace("{output}", folder)
     for flag in row.flags
   ]
+  if plan.max_steps and row.script == "run_pretraining.py":
+    # The recipe's warm-up is longer than a whole smoke run.
+    flags += [f"--num_train_steps={plan.max_steps}", "--num_warmup_steps=0"]
+  elif plan.max_steps:
+    flags.append(f"--max_train_steps={plan.max_steps}")
   return [
     # The user's flags last: absl takes the last value of a flag.
-    sys.executable, str(_SCRIPTS / row.script), *_model_flags(plan.model),
-    *flags, *_smoke_flags(plan), f"--seed={seed}", f"--output_dir={folder}",
+    *program, *model, *flags, f"--seed={seed}", f"--output_dir={folder}",
     *plan.extra,
   ]
 
@@ -164,15 +157,6 @@ def _model_flags(folder):
   if "vocab.txt" in names:
     flags.append(f"--vocab_file={os.path.join(folder, 'vocab.txt')}")
   return flags
-
-
-def _smoke_flags(plan):
-  if not plan.max_steps:
-    return []
-  if plan.row.script == "run_pretraining.py":
-    # The recipe's warm-up is longer than a whole smoke run.
-    return [f"--num_train_steps={plan.max_steps}", "--num_warmup_steps=0"]
-  return [f"--max_train_steps={plan.max_steps}"]
 
 
 def run(plan: Plan, seed: int) -> None:
@@ -193,46 +177,43 @@ def run(plan: Plan, seed: int) -> None:
       "or choose another --output_dir"
     )
   start = time.time()
-  if plan.peer:
-    results = peer.run(arguments, peer.task_of(plan.row))
-  else:
-    results = _run_script(plan, seed, arguments)
+  # A process of its own, as a user starts it.
+  try:
+    code = subprocess.run(arguments, check=False).returncode
+  except OSError as error:
+    raise errors.InputError(f"{arguments[0]} cannot be run: {error}") from error
+  if code:
+    raise errors.InputError(
+      f"{os.path.basename(arguments[1])} ended with code {code}; run the same "
+      "command again to go on, or see its own message above: "
+      f"{shlex.join(arguments)}"
+    )
   json_files.write(path, {
-    "side": "peer" if plan.peer else "ours",
-    "row": plan.row.name,
-    "seed": seed,
+    "side": "peer" if plan.peer else "ours", "row": plan.row.name, "seed": seed,
     "model": _model_name(plan.model),
     "weights": os.path.normpath(plan.model),  # Also of --peer_weights.
-    "data": plan.data,
-    "fewer": fewer_rows(plan.row, plan.data),
-    "command": arguments,
-    "extra": list(plan.extra),
-    "smoke": bool(plan.max_steps),
-    "max_steps": plan.max_steps,
-    "results": results,
+    "data": plan.data, "fewer": fewer_rows(plan.row, plan.data),
+    "command": arguments, "extra": list(plan.extra),
+    "smoke": bool(plan.max_steps), "max_steps": plan.max_steps,
+    "results": read_eval_results(plan.folder(seed)),
     "seconds": round(time.time() - start, 1),  # Of the last start alone.
-    "machine": machine(),
-    "date": time.strftime("%Y-%m-%d"),
+    "machine": machine(), "date": time.strftime("%Y-%m-%d"),
   })
 
 
-def _run_script(plan, seed, arguments):
-  """Runs our script; returns its results."""
-  # A process of its own, as a user starts it: flags and seeds of one run
-  # cannot reach the next.
-  code = subprocess.run(arguments, check=False).returncode
-  if code:
-    raise errors.InputError(
-      f"{plan.row.script} ended with code {code}; run the same command again "
-      f"to go on, or see its own message above: {shlex.join(arguments)}"
-    )
-  return read_eval_results(plan.folder(seed))
+def _model_name(folder):
+  """Returns what the catalog calls a model, or the name of its folder."""
+  path = os.path.join(folder, "download.json")
+  if os.path.exists(path):
+    return json_files.read(path)["name"]
+  return os.path.basename(os.path.normpath(folder))
 
 
 def fewer_rows(row: rows.Row, folder: str) -> dict[str, tuple[int, int]]:
   """Returns {file: (lines or questions, as published)} of shortened files."""
+  entry = {**catalog.DATA, **catalog.ELSEWHERE}.get(row.data)
   fewer = {}
-  for name, published in rows.FILE_ROWS.get(row.data, {}).items():
+  for name, published in (entry.rows if entry else {}).items():
     path = pathlib.Path(folder, name)
     if path.exists():
       # Questions of a file of SQuAD; lines of any other, its header included.

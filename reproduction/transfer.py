@@ -7,6 +7,7 @@ transfer never joins the halves of two versions.
 
 import functools
 import os
+import pathlib
 import queue
 import threading
 import time
@@ -14,8 +15,6 @@ import urllib.parse
 
 import requests
 import tqdm
-from requests import adapters
-from urllib3.util import retry
 
 from common import errors, file_io
 from reproduction import catalog
@@ -26,7 +25,7 @@ _TIMEOUT = 30  # Seconds without a byte.
 _NETWORK_TIMEOUT = 9  # Seconds until a host must have said anything at all.
 _TRIES = 5
 # A server that is busy may answer later; one that refuses will not.
-_WORTH_ANOTHER_TRY = (408, 425, 429, 500, 502, 503, 504)
+_BUSY = (408, 425, 429, 500, 502, 503, 504)
 
 
 def mirrored(url: str, base_url: str | None) -> str:
@@ -43,46 +42,39 @@ def download(
 ) -> str:
   """Brings a file into a folder, unless it is there; returns its path.
 
-  A cut connection is continued up to five times, with pauses that double;
-  after that, the next call continues.
+  A cut connection is continued, and a busy server asked again, up to five
+  times, with pauses that double; after that, the next call continues.
 
   Raises:
     InputError: the server does not give it, or it is not the expected file.
   """
   path = os.path.join(folder, file.name)
-  url = mirrored(file.url, base_url)
+  part, url = path + ".part", mirrored(file.url, base_url)
   if os.path.exists(path):
     _check(path, file, url)
     return path
   _require_network(url, file.url, path)
-  session = _session(seconds_between_tries)
   for number in range(_TRIES):
     try:
-      _transfer(session, url, path + ".part")
+      _transfer(url, part)
       break
     except requests.RequestException as error:
-      # Answers of a server are final, cut connections are not.
-      final = requests.HTTPError, requests.exceptions.RetryError
-      if number == _TRIES - 1 or isinstance(error, final):
-        raise errors.InputError(_reason(url, path, error)) from error
+      is_refused = (
+        error.response is not None and error.response.status_code not in _BUSY
+      )
+      if is_refused or number == _TRIES - 1:
+        kept = _size(part) and (
+          f"; {_size(part):,} bytes are kept, run the same command again"
+        )
+        raise errors.InputError(
+          f"{url} could not be downloaded: {error}{kept or ''}"
+        ) from error
     time.sleep(seconds_between_tries * 2**number)
   # Before the rename: a file of this name is always the published one.
-  _check(path + ".part", file, url)
-  os.replace(path + ".part", path)
-  file_io.remove(path + ".part.tag")
+  _check(part, file, url)
+  os.replace(part, path)
+  file_io.remove(part + ".tag")
   return path
-
-
-def _session(seconds_between_tries):
-  """Returns a requests.Session that asks a busy server again."""
-  again = retry.Retry(
-    _TRIES - 1, connect=0, read=0, backoff_factor=seconds_between_tries,
-    status_forcelist=_WORTH_ANOTHER_TRY,
-  )
-  session = requests.Session()
-  session.mount("http://", adapters.HTTPAdapter(max_retries=again))
-  session.mount("https://", adapters.HTTPAdapter(max_retries=again))
-  return session
 
 
 def _require_network(url, official, path):
@@ -122,28 +114,21 @@ def _unreachable(host):
     return f"no answer within {_NETWORK_TIMEOUT} seconds"
 
 
-def _reason(url, path, error):
-  """Returns the sentence for a transfer that failed."""
-  there = _size(path + ".part")
-  kept = f"; {there:,} bytes are kept, run the same command again" * (there > 0)
-  return f"{url} could not be downloaded: {error}{kept}"
-
-
 def _size(path):
   return os.path.getsize(path) if os.path.exists(path) else 0
 
 
-def _transfer(session, url, part):
+def _transfer(url, part):
   """Writes what is missing of a file; raises RequestException if it is cut."""
-  start = _size(part)
+  start, tag = _size(part), pathlib.Path(part + ".tag")
   # Bytes as they are: positions in a compressed answer would mean nothing.
   headers = {"Accept-Encoding": "identity"}
   if start:
     headers["Range"] = f"bytes={start}-"
-    if os.path.exists(part + ".tag"):
+    if tag.exists():
       # The server sends the whole file if it has another version by now.
-      [headers["If-Range"]] = (x for _, x in file_io.read_lines(part + ".tag"))
-  with session.get(
+      headers["If-Range"] = tag.read_text(encoding="utf-8")
+  with requests.get(
     url, headers=headers, stream=True, timeout=_TIMEOUT
   ) as response:
     if response.status_code == 416:  # Nothing is missing, or it has shrunk.
@@ -155,19 +140,19 @@ def _transfer(session, url, part):
     response.raise_for_status()
     if response.status_code != 206:  # The whole file, whatever was asked for.
       start = 0
-    _write_tag(part + ".tag", response)
+    _write_tag(tag, response.headers)
     _copy(response, part, start)
 
 
-def _write_tag(path, response):
+def _write_tag(path, headers):
   """Keeps what tells this version of the file from others, if anything."""
   # A weak ETag (W/...) may be that of other bytes: it is no use here.
-  tag = response.headers.get("ETag", "")
+  tag = headers.get("ETag", "")
   if not tag or tag.startswith("W/"):
-    tag = response.headers.get("Last-Modified", "")
-  file_io.remove(path)
+    tag = headers.get("Last-Modified", "")
+  path.unlink(missing_ok=True)
   if tag:
-    file_io.write_text(path, tag)
+    file_io.write_text(str(path), tag)
 
 
 def _copy(response, part, start):
@@ -175,16 +160,13 @@ def _copy(response, part, start):
   length = response.headers.get("Content-Length")
   # Of what is sent now: the rest of the file from `start` on.
   total = None if length is None else start + int(length)
-  with open(part, "r+b" if start else "wb") as stream, tqdm.tqdm(
+  with open(part, "ab" if start else "wb") as stream, tqdm.tqdm(
     desc=os.path.basename(part).removesuffix(".part"), initial=start,
     total=total, unit="B", unit_scale=True, mininterval=1.0,
   ) as progress:
-    # Over what may be left of a longer answer of before.
-    stream.seek(start)
     for block in response.iter_content(_BLOCK):
       stream.write(block)
       progress.update(len(block))
-    stream.truncate()
   if total is not None and _size(part) < total:
     raise requests.ConnectionError(
       f"the connection ended after {_size(part):,} of {total:,} bytes"
@@ -194,16 +176,16 @@ def _copy(response, part, start):
 def _check(path, file, url):
   """Raises InputError, and removes the file, if it is not the expected one."""
   size, sha256 = file_io.size_and_sha256(path)
-  found, expected = None, None
-  if file.size is not None and size != file.size:
+  if file.size not in (None, size):
     found, expected = f"{size:,} bytes", f"{file.size:,}"
   # Not of every file a checksum is published.
-  elif file.sha256 and sha256 != file.sha256:
+  elif file.sha256 not in (None, sha256):
     found, expected = f"SHA-256 {sha256}", file.sha256
-  if found:
-    os.remove(path)
-    file_io.remove(path + ".tag")
-    raise errors.InputError(
-      f"{url}: got {found}, expected {expected}: another file than the "
-      "published one, removed; try again, or another --base_url"
-    )
+  else:
+    return
+  os.remove(path)
+  file_io.remove(path + ".tag")
+  raise errors.InputError(
+    f"{url}: got {found}, expected {expected}: another file than the "
+    "published one, removed; try again, or another --base_url"
+  )

@@ -40,12 +40,10 @@ def test_a_model_in_one_command_and_nothing_in_the_second(tmp_path):
     assert done.code == 0, done.err
     assert f"{MODEL}: downloaded. Flags for the scripts:" in done.out
     folder = tmp_path / "d" / MODEL
-    assert f"--bert_config_file={folder}/bert_config.json\n" in done.out
-    [line] = [x for x in done.out.split("\n") if "init_checkpoint" in x]
-    weights = line.partition("=")[2]
-    assert weight_files.find_prefix(weights) == weights
+    assert f"  --model_dir={folder}\n" in done.out
     found = model_folder.find(str(folder))
     assert found["vocab_file"] == f"{folder}/vocab.txt"
+    assert weight_files.find_prefix(found["init_checkpoint"])
     num_requests = len(server.requests)
     done = script_runner.run("download.py", **flags)
     assert done.code == 0 and f"{MODEL}: already there" in done.out
@@ -56,7 +54,7 @@ def test_a_model_in_one_command_and_nothing_in_the_second(tmp_path):
 def test_list_and_mistakes(tmp_path):
   done = script_runner.run("download.py", list=True)
   assert done.code == 0
-  for name in (*catalog.ENTRIES, *catalog.POINTERS):
+  for name in (*catalog.MODELS, *catalog.DATA, *catalog.ELSEWHERE):
     assert f"  {name}" in done.out
   for flags, message in [
     ({}, "nothing to do: pass --model, --data or --list"),
@@ -123,7 +121,7 @@ def test_an_interrupted_preparation_is_done_again(tmp_path, monkeypatch):
     def broken(folder):
       raise KeyboardInterrupt
 
-    monkeypatch.setitem(assemble.PREPARATIONS, "mrpc", broken)
+    monkeypatch.setattr(assemble, "split_mrpc", broken)
     with pytest.raises(KeyboardInterrupt):
       assemble.fetch(entry, str(tmp_path), base_url=server.url)
     assert not (tmp_path / "mrpc").exists()
@@ -140,14 +138,11 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path):
     assemble.fetch(catalog.DATA["mrpc"], str(tmp_path))
 
 
-def test_flags_of_questions_and_of_cased_models(tmp_path):
+def test_flags_of_questions_and_of_cased_models():
   flags = assemble.flags_to_paste(catalog.DATA["squad2"], "d")
   assert flags == [
     "--train_file=d/train-v2.0.json", "--predict_file=d/dev-v2.0.json",
     "--version_2_with_negative",
   ]
-  (tmp_path / "bert_config.json").write_text("{}")
-  flags = assemble.flags_to_paste(
-    catalog.MODELS["cased_L-12_H-768_A-12"], str(tmp_path)
-  )
-  assert flags[-1] == "--do_lower_case=false"
+  flags = assemble.flags_to_paste(catalog.MODELS["cased_L-12_H-768_A-12"], "d")
+  assert flags == ["--model_dir=d", "--do_lower_case=false"]

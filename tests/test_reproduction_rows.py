@@ -17,7 +17,7 @@ def test_names_sources_and_places():
     assert row.source
     assert row.script or row.note
     assert not row.model or row.model in catalog.MODELS
-    assert row.data in ("", *catalog.DATA, *catalog.POINTERS)
+    assert row.data in ("", *catalog.DATA, *catalog.ELSEWHERE)
     for metric in row.metrics:
       assert metric.low is None or metric.high is None or (
         metric.low < metric.high
@@ -75,8 +75,8 @@ def test_bands():
   assert metric.is_within(89.0) and metric.is_within(91.0)
   assert not metric.is_within(88.9) and not metric.is_within(91.1)
   assert metric._replace(low=None, high=None).is_within(0.0)
-  texts = [
-    report.band_text({"low": low, "high": high})
-    for low, high in [(1.0, 2.5), (1.0, None), (None, 2.0), (None, None)]
-  ]
-  assert texts == ["1 to 2.5", "at least 1", "at most 2", "-"]
+  for low, high, text in [
+    (1.0, 2.5, "1 to 2.5"), (1.0, None, "at least 1"), (None, 2.0, "at most 2"),
+    (None, None, "-"),
+  ]:
+    assert report.band_text({"low": low, "high": high}) == text
