@@ -46,7 +46,7 @@ flags.DEFINE_string(
 )
 flags.DEFINE_string(
   "peer_program", None, "What this Python runs: it takes the flags of the "
-  "row's script and writes eval_results.txt. A clone has benchmarks/row_peer.py.",
+  "row's script and writes eval_results.txt, as benchmarks/row_peer.py does.",
   needs="reference=peer",
 )
 flags.DEFINE_string(
