@@ -12,28 +12,34 @@ import heads
 import modeling
 import optimization
 from pretraining import pretrainer
+from records import packing
 
 
 class _Steps:
   """A network with BERTAdam: gradient, clipping and update in one function."""
 
-  def __init__(self, variables, *, compiled):
+  def __init__(self, variables, *, compiled=False, optimizer="adamw"):
     self._variables = variables
-    self._optimizer = optimization.AdamWeightDecay()
+    self._optimizer = optimization.make_optimizer(optimizer)
     self._steps = 0
-    self._step = tf.function(self._train_step, jit_compile=compiled)
+    self.train_step = tf.function(self._train_step, jit_compile=compiled)
     self._last = tf.constant(0.0)
 
   def wait(self):
     """Returns when the device has done what it was given."""
     self._last.numpy()
 
-  def _take_step(self, *parts):
+  def variables(self):
+    """Returns what is trained, then the moments, which the first call makes."""
     # Outside of the tf.function, which may make variables only once.
-    if not self._steps:
+    if not self._optimizer.slots:
       self._optimizer.create_slots(self._variables)
+    return [*self._variables, *self._optimizer.slots.values()]
+
+  def _take_step(self, *parts):
+    self.variables()
     self._steps += 1
-    self._last = self._step(tf.constant(self._steps), *parts)
+    self._last = self.train_step(tf.constant(self._steps), *parts)
 
   def _train_step(self, step, *parts):
     with tf.GradientTape() as tape:
@@ -48,15 +54,17 @@ class _Steps:
 class Classifier(_Steps):
   """A classifier of two labels."""
 
-  def __init__(self, values, *, dtype, compiled=False):
+  def __init__(self, values, *, dtype, **options):
     config = modeling.BertConfig(**values)
     self._model = modeling.BertModel(config, compute_dtype=tf.as_dtype(dtype))
     self._head = heads.ClassificationHead(config, 2)
     super().__init__(
       self._model.trainable_variables + self._head.trainable_variables,
-      compiled=compiled,
+      **options,
     )
-    self._predict = tf.function(self._logits, jit_compile=compiled)
+    self.predict_step = tf.function(
+      self._logits, jit_compile=options.get("compiled")
+    )
 
   def train(self, batch):
     """Takes a training step on ids, mask, segments [B, T] and labels [B]."""
@@ -65,7 +73,7 @@ class Classifier(_Steps):
 
   def predict(self, batch):
     """Computes the logits of a batch."""
-    self._last = self._predict(*map(tf.constant, batch[:3]))
+    self._last = self.predict_step(*map(tf.constant, batch[:3]))
 
   def _logits(self, ids, mask, segments, **options):
     # The last layer only where the head reads it, as in run_classifier.py.
@@ -83,18 +91,35 @@ class Classifier(_Steps):
 class Pretraining(_Steps):
   """The pre-training network with both of its losses."""
 
-  def __init__(self, values, *, dtype, compiled=False):
+  def __init__(self, values, *, dtype, **options):
     model = pretrainer.PretrainingModel(
       modeling.BertConfig(**values), compute_dtype=tf.as_dtype(dtype), seed=1
     )
     self._objective = pretrainer.objective(model)
-    super().__init__(model.trained_variables(), compiled=compiled)
+    super().__init__(model.trained_variables(), **options)
 
   def pretrain(self, batch):
     """Takes a training step on a step_batches.PretrainingBatch."""
+    self._take_step(self.tensors(batch))
+
+  def tensors(self, batch, padded_to=None):
+    """Returns what a step takes.
+
+    Args:
+      batch: a step_batches.PretrainingBatch.
+      padded_to: length, a multiple of the batch's, to which the sequences are
+        padded; as many as fill it are packed into one row. None: neither.
+    """
     tensors = {k: tf.constant(v) for k, v in batch._asdict().items()}
     tensors["masked_lm_weights"] = tf.ones(batch.masked_lm_ids.shape)
-    self._take_step(tensors)
+    if not padded_to:
+      return tensors
+    size, length = batch.input_ids.shape
+    for name in ("input_ids", "input_mask", "segment_ids"):
+      tensors[name] = tf.pad(tensors[name], [[0, 0], [0, padded_to - length]])
+    per_row = padded_to // length
+    plan = packing.Packing(rows=size // per_row, sequences=per_row, parts=1)
+    return plan.with_plan(tensors)
 
   def _loss(self, seed, batch):
     totals = self._objective.weights(batch)

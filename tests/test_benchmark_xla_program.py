@@ -1,0 +1,48 @@
+"""Steps lowered by TensorFlow, computed by JAX."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+SCRIPT = pathlib.Path(__file__).parents[1] / "benchmarks" / "xla_program.py"
+
+
+def call(*arguments):
+  """Returns what the benchmark prints."""
+  done = subprocess.run(
+    [sys.executable, str(SCRIPT), *map(str, arguments)],
+    capture_output=True, text=True, check=True,
+  )
+  return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  "method, options",
+  [
+    ("train", ()),
+    ("predict", ()),
+    ("pretrain_packed", ("--optimizer=lamb", "--predictions=4")),
+  ],
+)
+def test_jax_computes_what_tensorflow_does(method, options, tmp_path):
+  pytest.importorskip("jax")
+  call(
+    "lower", tmp_path, "--network=tiny", "--methods", method, "--length=32",
+    "--batch_sizes", "4", "--dtype=float32", *options,
+  )
+  row = call("run", tmp_path, "--steps=2", "--rounds=1").splitlines()[2]
+  cells = [cell.strip() for cell in row.split("|")[1:-1]]
+  assert cells[0].startswith(f"tiny, {method}") and cells[1] == "4 × 32"
+  first, median, _ = map(float, cells[-1].split(", "))
+  # The loss has dropout's masks in it: they are the same bits. Gradients that
+  # are zero but for rounding differ most, by any share of themselves.
+  assert first < 1e-6 and median < 1e-5
+  with np.load(next(tmp_path.glob("*.npz"))) as saved:
+    note = json.loads(str(saved["note"]))
+  # A training step returns every variable's next value.
+  assert bool(note["replaces"]) == (method != "predict")
