@@ -1,4 +1,13 @@
-"""The sizes of a model: its configuration, its variables, its memory."""
+"""The sizes of a model: its configuration, its variables, its memory.
+
+Two formats of configurations are read, both dicts of JSON: the original's
+bert_config.json, which this project writes too, and Hugging Face's config.json.
+They share most names, but not the meaning of hidden_act: Hugging Face's "gelu"
+is the exact function, made with erf, which this project calls "gelu_erf"; the
+original's "gelu" is the approximation made with tanh, which Hugging Face calls
+"gelu_new". Reading one as the other moves every hidden state by about 1e-3,
+without any error.
+"""
 
 import copy
 import dataclasses
@@ -6,9 +15,12 @@ import json
 import math
 import os
 from collections.abc import Callable
+from typing import NamedTuple
+
+from absl import logging
 
 import layers
-from common import config_formats, errors
+from common import errors, json_files
 
 _CONTAINER_LIMIT = "/sys/fs/cgroup/memory.max"
 _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
@@ -16,6 +28,7 @@ _COUNTS = (
   "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads",
   "intermediate_size", "max_position_embeddings", "type_vocab_size",
 )
+_SOURCE = "the model configuration"
 
 
 # Unlike the original: compared by its fields, and hashed by them.
@@ -57,10 +70,10 @@ class BertConfig:
   def check(self):
     """Raises InputError, which names the field, its value and the range."""
     for name in _COUNTS:
-      config_formats.check_field(self, name, int, low=1)
+      self.check_number(name, int, low=1)
     for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
-      config_formats.check_field(self, name, (int, float), low=0, below=1)
-    config_formats.check_field(self, "initializer_range", (int, float), low=0)
+      self.check_number(name, (int, float), low=0, below=1)
+    self.check_number("initializer_range", (int, float), low=0)
     if self.hidden_size % self.num_attention_heads:
       raise errors.InputError(
         f"hidden_size {self.hidden_size} cannot be divided among "
@@ -70,34 +83,46 @@ class BertConfig:
     # For its error alone: an unknown name fails here, not in the first batch.
     layers.get_activation(self.hidden_act)
 
+  def check_number(self, name: str, types, *, low, below=math.inf):
+    """Raises InputError unless a field has a type and low <= value < below."""
+    value = getattr(self, name)
+    # A bool is an int in Python: `true` in the JSON file must not pass as 1.
+    fits = isinstance(value, types) and not isinstance(value, bool)
+    if not fits or not low <= value < below:
+      kind = "an integer" if types is int else "a number"
+      limit = f" and less than {below}" if below < math.inf else ""
+      raise errors.InputError(
+        f"{name} is {value!r} in {_SOURCE}; expected {kind} of at least {low}"
+        f"{limit}"
+      )
+
   @classmethod
   def from_dict(cls, json_object: dict) -> "BertConfig":
     """Makes a configuration from a dict with at least `vocab_size`.
 
-    It may be of the original's format or of Hugging Face's, told by its keys:
-    see `config_formats`. Keys that this class does not know (released files
-    carry some, such as `directionality`) become attributes and are written
-    back by `to_dict`.
+    It may be of the original's format or of Hugging Face's, told by its keys.
+    Keys that this class does not know (released files carry some, such as
+    `directionality`) become attributes and are written back by `to_dict`.
 
     Raises:
       InputError: no vocab_size, a value that cannot be used, or another kind
         of model than BERT.
     """
-    if config_formats.is_huggingface(json_object):
-      json_object = config_formats.from_huggingface(json_object)
+    if is_huggingface(json_object):
+      json_object = from_huggingface(json_object)
     if json_object.get("vocab_size") is None:
       raise errors.InputError(
-        "the model configuration has no vocab_size; add the number of lines "
-        "of the vocabulary file"
+        f"{_SOURCE} has no vocab_size; add the number of lines of the "
+        "vocabulary file"
       )
-    config_formats.of_a_task(json_object)
+    of_a_task(json_object)
     known = {field.name for field in dataclasses.fields(cls)}
     config = cls(**{k: v for k, v in json_object.items() if k in known})
     for key in json_object.keys() - known:
       if hasattr(cls, key):  # Such as to_dict, which it would hide.
         raise errors.InputError(
-          f"the model configuration has a key {key!r}, which has a meaning "
-          "of its own in this program; remove it"
+          f"{_SOURCE} has a key {key!r}, which has a meaning of its own in "
+          "this program; remove it"
         )
       setattr(config, key, json_object[key])
     config.check()
@@ -106,12 +131,9 @@ class BertConfig:
   @classmethod
   def from_json_file(cls, json_file) -> "BertConfig":
     """Reads a file of either format; InputError names it in every fault."""
-    json_object = config_formats.read(os.fspath(json_file))
-    try:
-      # Any fault gets the file's name, wherever in the reading it was found.
+    json_object = read(os.fspath(json_file))
+    with errors.placed(json_file):
       return cls.from_dict(json_object)
-    except errors.InputError as error:
-      raise errors.InputError(f"{json_file}: {error}") from error
 
   def to_dict(self) -> dict:
     """Returns every field, unknown keys of the file included."""
@@ -129,11 +151,24 @@ class BertConfig:
     Raises:
       InputError: they are not numbered from 0 on.
     """
-    return config_formats.label_names(self.to_dict().get("id2label") or {})
+    return _label_names(self.to_dict().get("id2label") or {})
 
   def check_vocabulary(self, num_tokens, source="the vocabulary"):
-    """Raises InputError if `num_tokens` ids do not fit the embedding table."""
-    config_formats.check_vocabulary(num_tokens, self.vocab_size, source)
+    """Raises InputError if `num_tokens` ids do not fit the embedding table.
+
+    Fewer of them are a warning: tables may be padded to a round size.
+    """
+    if num_tokens > self.vocab_size:
+      raise errors.InputError(
+        f"{source} has {num_tokens} tokens but {_SOURCE} says vocab_size "
+        f"{self.vocab_size}; use the vocabulary that belongs to the model"
+      )
+    if num_tokens < self.vocab_size:
+      logging.warning(
+        "%s has %d tokens, fewer than the vocab_size %d of %s: fine where that "
+        "is a round number on purpose, else check that it is the vocabulary of "
+        "this model", source, num_tokens, self.vocab_size, _SOURCE,
+      )
 
   def check_sequence_length(self, length: int) -> None:
     """Raises InputError if sequences of `length` have no position rows."""
@@ -168,9 +203,203 @@ class BertConfig:
       raise errors.InputError(
         f"a model of this configuration needs {describe(needed)} of memory for "
         f"its weights, and this machine has {describe(present)}; check the "
-        f"numbers in the model configuration, such as {largest} "
-        f"{getattr(self, largest)}"
+        f"numbers in {_SOURCE}, such as {largest} {getattr(self, largest)}"
       )
+
+
+# Formats
+
+# Next to a config.json of Hugging Face.
+_WEIGHTS = ("model.safetensors", "pytorch_model.bin", "tf_model.h5")
+# What both formats say of a model, under our names.
+_SHARED = (
+  *_COUNTS, "hidden_act", "hidden_dropout_prob", "attention_probs_dropout_prob",
+  "initializer_range",
+)
+
+
+class _Kind(NamedTuple):
+  """How transformers writes the configuration of one kind of model.
+
+  Attributes:
+    defaults: our name of a key -> what transformers takes where it is absent,
+      if it is not what BertConfig takes.
+    built_in: their name -> the value that this project's model has built in;
+      other ones cannot be read.
+    names: our name -> theirs, where the two differ; None where they have none.
+    others: names of what only this kind has.
+  """
+
+  defaults: dict
+  built_in: dict = {}
+  names: dict = {}
+  others: tuple[str, ...] = ()
+
+
+_BERT = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu"}
+_NO_OTHERS = {"layer_norm_eps": 1e-12, "position_embedding_type": "absolute"}
+# By model_type, which is also the name of a variant (see the folder).
+_KINDS = {
+  "bert": _Kind(
+    defaults=_BERT,
+    built_in={**_NO_OTHERS, "is_decoder": False, "add_cross_attention": False},
+  ),
+  "distilbert": _Kind(
+    defaults={**_BERT, "num_hidden_layers": 6},
+    names={
+      "hidden_size": "dim", "num_hidden_layers": "n_layers",
+      "num_attention_heads": "n_heads", "intermediate_size": "hidden_dim",
+      "hidden_act": "activation", "hidden_dropout_prob": "dropout",
+      "attention_probs_dropout_prob": "attention_dropout",
+      "type_vocab_size": None,
+    },
+  ),
+  "albert": _Kind(
+    defaults={
+      "vocab_size": 30000, "embedding_size": 128, "hidden_size": 4096,
+      "num_hidden_groups": 1, "num_attention_heads": 64,
+      "intermediate_size": 16384, "hidden_act": "gelu_new",
+      "hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0,
+      "type_vocab_size": 2,
+    },
+    built_in={**_NO_OTHERS, "inner_group_num": 1},
+    others=("embedding_size", "num_hidden_groups"),
+  ),
+}
+# What a fine-tuned model says of its task; the last two are this project's.
+_OF_A_TASK = {
+  "id2label": dict[str, str], "problem_type": str, "input_settings": dict,
+  "classifier_input": dict,
+}
+# Those that transformers takes.
+_PROBLEM_TYPES = (
+  "regression", "single_label_classification", "multi_label_classification",
+)
+# Hugging Face's name of an activation -> ours
+_ACTIVATIONS = {
+  "gelu": "gelu_erf", "gelu_python": "gelu_erf", "gelu_new": "gelu",
+  "gelu_fast": "gelu", "gelu_pytorch_tanh": "gelu",
+}
+# And back; others have one name.
+THEIR_ACTIVATIONS = {"gelu": "gelu_new", "gelu_erf": "gelu"}
+
+
+def is_huggingface(values: dict, path: str | None = None) -> bool:
+  """Whether the values of a JSON file are a Hugging Face configuration.
+
+  Args:
+    path: the file, where it is known. Files of 2019 have no key that says so,
+      but their name and the weights next to them do.
+  """
+  keys = {"model_type", "architectures", "transformers_version"}
+  if not keys.isdisjoint(values):
+    return True
+  if not path or os.path.basename(path) != "config.json":
+    return False
+  folder = os.path.dirname(path)
+  return any(os.path.exists(os.path.join(folder, name)) for name in _WEIGHTS)
+
+
+def read(path: str) -> dict:
+  """Reads a file of either format, as a dict for `BertConfig.from_dict`.
+
+  Raises:
+    InputError: there is no such file, or it is of another kind of model.
+  """
+  values = json_files.read(path)
+  with errors.placed(path):
+    return from_huggingface(values) if is_huggingface(values, path) else values
+
+
+def from_huggingface(values: dict) -> dict:
+  """Turns a config.json into the values of a bert_config.json.
+
+  What a fine-tuned model says of its task is kept, such as "id2label" from a
+  number in digits to a name.
+
+  Raises:
+    InputError: a kind of model that is neither BERT nor a variant of it.
+  """
+  variant = json_files.field(values, "model_type", str, _SOURCE, "bert")
+  if variant not in _KINDS:
+    raise errors.InputError(
+      f"model_type is {variant!r}; only models of "
+      + ", ".join(map(repr, sorted(_KINDS))) + " can be read"
+    )
+  kind = _KINDS[variant]
+  for key, expected in kind.built_in.items():
+    if values.get(key, expected) != expected:
+      raise errors.InputError(
+        f"{key} is {values[key]!r}; only models with {expected!r} can be read"
+      )
+  theirs = {n: kind.names.get(n, n) for n in (*_SHARED, *kind.others)}
+  config = {
+    **kind.defaults,
+    **{ours: values[n] for ours, n in theirs.items() if n in values},
+  }
+  # BERT's own file stays as the original writes it.
+  if variant != "bert":
+    config["variant"] = variant
+  # Anything else is refused later, as an unknown activation is.
+  name = config["hidden_act"]
+  if isinstance(name, str):
+    config["hidden_act"] = _ACTIVATIONS.get(name, name)
+  return {**config, **of_a_task(values)}
+
+
+def of_a_task(values: dict) -> dict:
+  """Returns what a configuration of either format says of a trained task.
+
+  Raises:
+    InputError: an entry is of another type.
+  """
+  found = {
+    name: json_files.field(values, name, kind, _SOURCE, None)
+    for name, kind in _OF_A_TASK.items()
+  }
+  return {name: value for name, value in found.items() if value}
+
+
+def to_huggingface(config: dict, architecture: str) -> dict:
+  """Returns a config.json from the values of a bert_config.json.
+
+  Args:
+    architecture: name of a class of transformers.
+  """
+  variant, act = config.get("variant", "bert"), config["hidden_act"]
+  kind = _KINDS[variant]
+  config = {**config, "hidden_act": THEIR_ACTIVATIONS.get(act, act)}
+  values = {
+    kind.names.get(name, name): config[name]
+    for name in (*_SHARED, *kind.others)
+    if name in config
+  }
+  # What they have no name for.
+  values.pop(None, None)
+  values |= of_a_task(config)
+  names = _label_names(values.get("id2label", {}))
+  if names:
+    values["label2id"] = {name: number for number, name in enumerate(names)}
+  if values.get("problem_type") not in _PROBLEM_TYPES:
+    values.pop("problem_type", None)
+  return {
+    **values,
+    "architectures": [architecture],
+    "model_type": variant,
+    **{k: v for k, v in kind.built_in.items() if k == "layer_norm_eps"},
+    # [PAD] and <pad> are the first of the released vocabularies.
+    "pad_token_id": 0,
+  }
+
+
+def _label_names(by_number):
+  """Returns the names of {number in digits: name}, which are from 0 on."""
+  try:
+    return [by_number[str(number)] for number in range(len(by_number))]
+  except KeyError as error:
+    raise errors.InputError(
+      f"id2label in {_SOURCE} has no {error}; number the labels from 0 on"
+    ) from error
 
 
 # The table of variables

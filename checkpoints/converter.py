@@ -18,6 +18,7 @@ from typing import NamedTuple
 import tensorflow as tf
 from absl import logging
 
+import configuration
 import modeling
 from checkpoints import (
   huggingface,
@@ -27,7 +28,7 @@ from checkpoints import (
   weight_files,
   weight_names,
 )
-from common import config_formats, errors, file_io, json_files
+from common import errors, file_io, json_files
 from variants import registry, vocabularies
 
 
@@ -92,12 +93,12 @@ def _vocabulary_size(vocab_file):
 
 def _config_values(reader, bert_config_file):
   if bert_config_file:
-    return config_formats.read(bert_config_file)
+    return configuration.read(bert_config_file)
   if reader.config:
     return reader.config
   path = _in_its_folder(reader, "bert_config.json")
   if path:
-    return config_formats.read(path)
+    return configuration.read(path)
   # A folder that this project trained in.
   fingerprint = _in_its_folder(reader, "run_fingerprint.json")
   values = json_files.read(fingerprint) if fingerprint else {}
@@ -124,7 +125,7 @@ def _in_its_folder(reader, name):
 
 def _check_shapes(reader, config):
   """Raises InputError if the encoder is not the one of the configuration."""
-  heads = getattr(reader, "num_heads", config.num_attention_heads)
+  heads = reader.num_heads or config.num_attention_heads
   if heads != config.num_attention_heads:
     raise errors.InputError(
       f"{reader.path} has {heads} attention heads, but the configuration says "
@@ -247,8 +248,7 @@ def _holds_the_same(output, temporary):
 def _chosen(source, kind, keep_optimizer_state):
   """Returns (names to convert, {name: why it is left out})."""
   reader = source.reader
-  count = weight_names.count_layers(reader.shapes)
-  rows = weight_names.rows(registry.name_of(source.config), count)
+  rows = weight_names.rows(registry.name_of(source.config), reader.shapes)
   known = {row.tf1 for row in rows}
   chosen, left_out = [], {}
   for name in reader.shapes:
@@ -271,7 +271,7 @@ def _notes(source, kind):
   """Says what stays the same under another name."""
   function = source.config.hidden_act
   # The same word is another function at Hugging Face.
-  theirs = {"gelu": "gelu_new", "gelu_erf": "gelu"}.get(function)
+  theirs = configuration.THEIR_ACTIVATIONS.get(function)
   exact = "hidden_act is gelu_erf, the exact GELU: "
   notes = {
     ("huggingface", function): f"hidden_act {function} is the same function as "

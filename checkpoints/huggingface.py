@@ -21,10 +21,12 @@ import safetensors
 import safetensors.numpy
 import tensorflow as tf
 
+import configuration
 from checkpoints import pytorch_files, tokenizer_files, weight_names
-from common import config_formats, errors, file_io, json_files
+from common import errors, file_io, json_files
 from variants import vocabularies
 
+KIND = "Hugging Face"
 _WEIGHTS = "model.safetensors"
 # Of those that a folder has, the first one is read.
 _WEIGHTS_FILES = (
@@ -59,79 +61,55 @@ def _model_folder(path):
   return None
 
 
-class Reader:
-  """A Hugging Face model under TF1 names, read when it is asked for.
+def open_reader(path: str) -> weight_names.Reader:
+  """Opens a folder, a .safetensors or .bin file or the index of several.
 
-  Attributes:
-    path: the folder or file.
-    shapes: dict from TF1 name to shape; names that no row of
-      `weight_names.table` has are as in the file.
-    config: dict for `BertConfig.from_dict`, or None if there is no config.json.
-    variant: name of the model's kind, "bert" or one of the folder `variants`.
-    notes: sentences about what the numbers alone do not tell.
+  Raises:
+    InputError: a file is missing, damaged, or of another kind of model.
   """
+  is_folder = tf.io.gfile.isdir(path)
+  folder = _model_folder(path) if is_folder else os.path.dirname(path)
+  config, config_path = None, os.path.join(folder, "config.json")
+  if tf.io.gfile.exists(config_path):
+    values = json_files.read(config_path)
+    with errors.placed(config_path):
+      config = configuration.from_huggingface(values)
+  files = _open_files(_weights_of(folder) if is_folder else path)
+  variant = weight_names.variant_of(files)
+  if config:
+    variant = config.get("variant", "bert")
+  _check_tied(path, files, variant)
+  names, derived = weight_names.find(variant, files)
 
-  kind = "Hugging Face"
-
-  def __init__(self, path: str):
-    """Opens a folder, a .safetensors or .bin file or the index of several.
-
-    Raises:
-      InputError: a file is missing, damaged, or of another kind of model.
-    """
-    self.path = path
-    is_folder = tf.io.gfile.isdir(path)
-    folder = _model_folder(path) if is_folder else os.path.dirname(path)
-    self.config = None
-    if tf.io.gfile.exists(os.path.join(folder, "config.json")):
-      config_path = os.path.join(folder, "config.json")
-      self.config = config_formats.from_huggingface(
-        json_files.read(config_path), config_path
-      )
-    self._files = _open_files(path if not is_folder else _weights_of(folder))
-    if self.config:
-      self.variant = self.config.get("variant", "bert")
-    else:
-      self.variant = weight_names.variant_of(self._files)
-    self._names, derived = weight_names.find(self.variant, self._files)
-    shapes = {
-      tf1: tuple(self._files[name].get_slice(name).get_shape())
-      for tf1, (name, _) in sorted(self._names.items())
-    }
-    self.shapes = {
-      # The only other layout there is.
-      tf1: shape[::-1] if self._names[tf1][1] == "transposed" else shape
-      for tf1, shape in shapes.items()
-    }
-    self.notes = _notes(path, folder, derived, self._files)
-    self._check_tied()
-
-  def read(self, name: str) -> np.ndarray:
-    """Returns the value of one TF1 name."""
-    theirs, layout = self._names[name]
-    value = self._files[theirs].get_tensor(theirs)
+  def read(name):
+    value = files[name].get_tensor(name)
     # Exact: every such number is a float32. float64 stays what it is.
-    if value.dtype.name in ("float16", "bfloat16"):
-      value = value.astype(np.float32)
-    return weight_names.to_tf1(value, layout)
+    is_small = value.dtype.name in ("float16", "bfloat16")
+    return value.astype(np.float32) if is_small else value
 
-  def _check_tied(self):
-    """Raises InputError if a copy of a weight is not one.
+  return weight_names.Reader(
+    KIND, path, names, lambda name: files[name].get_slice(name).get_shape(),
+    read, config=config, notes=_notes(path, folder, derived, files),
+  )
 
-    Its table and the head's then differ, which TF1 names cannot say.
-    """
-    for pair in weight_names.KINDS[self.variant].tied.items():
-      # With the variant's prefix or without it.
-      found = [{n, n.removeprefix(f"{self.variant}.")} for n in pair]
-      names = [n for each in found for n in each & self._files.keys()]
-      if len(names) == 2:
-        values = [self._files[n].get_tensor(n) for n in names]
-        # To the bit: a head that was trained apart from its table differs.
-        if not np.array_equal(*values):
-          raise errors.InputError(
-            f"{self.path}: {names[0]} differs from {names[1]}; only models "
-            "that share them can be read"
-          )
+
+def _check_tied(path, files, variant):
+  """Raises InputError if a copy of a weight is not one.
+
+  Its table and the head's then differ, which TF1 names cannot say.
+  """
+  for pair in weight_names.KINDS[variant].tied.items():
+    # With the variant's prefix or without it.
+    found = [{n, n.removeprefix(f"{variant}.")} for n in pair]
+    names = [n for each in found for n in each & files.keys()]
+    if len(names) == 2:
+      values = [files[n].get_tensor(n) for n in names]
+      # To the bit: a head that was trained apart from its table differs.
+      if not np.array_equal(*values):
+        raise errors.InputError(
+          f"{path}: {names[0]} differs from {names[1]}; only models that "
+          "share them can be read"
+        )
 
 
 def _weights_of(folder):
@@ -269,11 +247,8 @@ def write(
   variant = config.get("variant", "bert")
   architecture = architecture or weight_names.architecture_of(weights, variant)
   rows = weight_names.to_write(weights, variant, architecture)
-  heads = config["num_attention_heads"]
   tensors = {
-    row.huggingface: weight_names.from_tf1(
-      np.asarray(weights[row.tf1]), row.huggingface_layout, heads
-    )
+    row.theirs: weight_names.from_tf1(np.asarray(weights[row.tf1]), row.layout)
     for row in rows
   }
   with file_io.atomic_write(os.path.join(folder, _WEIGHTS)) as temporary:
@@ -283,10 +258,10 @@ def write(
       stream.write(safetensors.numpy.save(tensors, {"format": "pt"}))
   json_files.write(
     os.path.join(folder, "config.json"),
-    config_formats.to_huggingface(config, architecture),
+    configuration.to_huggingface(config, architecture),
   )
   tokenizer_files.write(
     folder, vocab_file, do_lower_case, config["max_position_embeddings"],
     weight_names.KINDS[variant].tokenizer,
   )
-  return {row.tf1: row.huggingface for row in rows}
+  return {row.tf1: row.theirs for row in rows}

@@ -18,7 +18,7 @@ from common import errors
 
 GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
-# How the path of a variable ends -> how `weight_names.table` writes it. What
+# How the path of a variable ends -> how weight_names writes it. What
 # the model hangs from does not matter.
 _ENDINGS = (
   (r"(_transformer_layers/\d+/.*)", "encoder/{}"),
@@ -45,73 +45,46 @@ _QUERY = "bert/encoder/layer_0/attention/self/query/kernel"
 _PROJECTION = "_embedding_projection"
 
 
-class Reader:
-  """A Model Garden checkpoint under TF1 names.
+def from_bundle(bundle: weight_names.Reader) -> weight_names.Reader:
+  """Returns a Model Garden checkpoint under TF1 names.
 
-  Attributes:
-    path: prefix of the checkpoint.
-    shapes: dict from TF1 name to shape; what no row of `weight_names.table`
-      has is under its own key.
-    config: None; such a checkpoint carries no configuration.
-    num_heads: heads of the attention, from the shape of its matrices.
-    notes: sentences about what the numbers alone do not tell.
+  Args:
+    bundle: of the keys that the files have. What no row of weight_names has
+      stays under its key.
+
+  Raises:
+    InputError: the objects are not those of a BERT encoder.
   """
-
-  kind = "Model Garden"
-
-  def __init__(self, bundle):
-    """Makes a reader.
-
-    Args:
-      bundle: `CheckpointReader` of the files.
-
-    Raises:
-      InputError: the objects are not those of a BERT encoder.
-    """
-    self.path, self.config, self.notes = bundle.path, None, []
-    self._bundle = bundle
-    found, rest = _keys_by_path(bundle)
-    self._keys = self._tf1_keys(found)
-    if not {_TABLE, _QUERY} <= self._keys.keys():
-      raise errors.InputError(
-        f"{self.path}: an object-based checkpoint, but not of a Model Garden "
-        "BERT encoder or pretrainer"
-      )
-    self.num_heads = bundle.shapes[self._keys[_QUERY][0]][1]
-    self.shapes = {
-      name: weight_names.tf1_shape(bundle.shapes[key], layout)
-      for name, (key, layout) in sorted(self._keys.items())
-    }
-    for key in rest:
-      self.shapes[key] = bundle.shapes[key]
-      self._keys[key] = (key, "same")
-
-  def read(self, name: str) -> np.ndarray:
-    """Returns the value of one TF1 name."""
-    key, layout = self._keys[name]
-    return weight_names.to_tf1(self._bundle.read(key), layout)
-
-  def _tf1_keys(self, found):
-    """Returns {TF1 name: (key of the bundle, layout)}."""
-    for head, pooler in _HEAD_POOLER.items():
-      if head in found:
-        # Instead of the encoder's own, which was never trained.
-        found[pooler] = found.pop(head)
-        self.notes.append(f"the pooler is {head} of the next-sentence head")
-    numbers = re.findall(r"_transformer_layers/(\d+)/", " ".join(found))
-    rows = weight_names.table(max(map(int, numbers), default=-1) + 1)
-    return {
-      row.tf1: (found[row.model_garden], row.model_garden_layout)
-      for row in rows
-      if row.model_garden in found
-    }
+  found, rest = _keys_by_path(bundle)
+  notes = []
+  for head, pooler in _HEAD_POOLER.items():
+    if head in found:
+      # Instead of the encoder's own, which was never trained.
+      found[pooler] = found.pop(head)
+      notes.append(f"the pooler is {head} of the next-sentence head")
+  names = {
+    row.tf1: (found[row.theirs], row.layout)
+    for row in weight_names.rows("model_garden", found)
+    if row.theirs in found
+  }
+  if not {_TABLE, _QUERY} <= names.keys():
+    raise errors.InputError(
+      f"{bundle.path}: an object-based checkpoint, but not of a Model Garden "
+      "BERT encoder or pretrainer"
+    )
+  key, _ = names[_QUERY]
+  return weight_names.Reader(
+    "Model Garden", bundle.path, {**{k: (k, "same") for k in rest}, **names},
+    bundle.shapes.get, bundle.read, notes=notes,
+    num_heads=bundle.shapes[key][1],
+  )
 
 
 def _keys_by_path(bundle):
   """Finds what the values of an object-based checkpoint belong to.
 
   Returns:
-    {path of `weight_names.table`: key of the bundle}, and the sorted keys of
+    {path of weight_names: key of the bundle}, and the sorted keys of
     other variables, the optimizer's left out.
   """
   graph = trackable_object_graph_pb2.TrackableObjectGraph()
@@ -153,7 +126,7 @@ def _path_ends(graph):
 
 
 def _known_name(ending):
-  """The path as `weight_names.table` writes it, or None."""
+  """The path as weight_names writes it, or None."""
   for pattern, name in _ENDINGS:
     match = re.search(rf"(?:^|/){pattern}$", ending)
     if match:
@@ -182,13 +155,11 @@ def write(
     TF1 name -> path; what has none there is left out.
   """
   root, paths = tf.Module(), {}
-  for row in weight_names.table(weight_names.count_layers(weights)):
-    if row.tf1 in weights and row.model_garden:
-      value = weight_names.from_tf1(
-        weights[row.tf1], row.model_garden_layout, num_heads
-      )
-      paths[row.tf1] = row.model_garden
-      node, (*parents, name) = root, row.model_garden.split("/")
+  for row in weight_names.rows("model_garden", weights):
+    if row.tf1 in weights:
+      value = weight_names.from_tf1(weights[row.tf1], row.layout, num_heads)
+      paths[row.tf1] = row.theirs
+      node, (*parents, name) = root, row.theirs.split("/")
       for parent in parents:
         node = _child(node, parent)
       setattr(node, name, tf.Variable(value))

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator
 import tensorflow as tf
 from absl import logging
 
+import configuration
 import modeling
 import tokenization
 from checkpoints import model_folder, tokenizer_files
-from common import config_formats, errors, json_files, run_settings
+from common import errors, json_files, run_settings
 from variants import vocabularies
 
 Settings = run_settings.Settings
@@ -37,7 +38,7 @@ def resolve(settings: Settings) -> Settings:
   if not path:
     return settings
   positions = json_files.field(
-    config_formats.read(path), "max_position_embeddings", int, path, 512
+    configuration.read(path), "max_position_embeddings", int, path, 512
   )
   return with_fitting_length(settings, positions)
 
@@ -128,7 +129,7 @@ def restore_trained(settings: Settings, names: Iterable[str]) -> Settings:
     InputError: as of `restore_input_settings`.
   """
   source = next(trained_model_files(settings))
-  trained = model_folder.input_settings(config_formats.read(source))
+  trained = model_folder.input_settings(configuration.read(source))
   known = {name: trained[name] for name in names if name in trained}
   settings = restore_input_settings(settings, known, source)
   if known:

@@ -19,7 +19,7 @@ import tensorflow as tf
 from absl import logging
 
 import layers
-from checkpoints import huggingface, model_garden
+from checkpoints import huggingface, model_garden, weight_names
 from common import errors, file_io
 
 TF1 = "TensorFlow 1"
@@ -34,48 +34,7 @@ _OPTIMIZER_STATE = re.compile(
 _SUFFIX = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5}(\.tempstate\d+)?)$")
 
 
-class CheckpointReader:
-  """The values of one TensorFlow checkpoint, read when they are asked for.
-
-  Attributes:
-    kind: what wrote it, for reports.
-    path: its prefix, such as "folder/bert_model.ckpt".
-    shapes: dict from name to shape (tuple), in the order of the names.
-    config: None; other kinds of checkpoints carry a configuration.
-    notes: sentences about what the numbers alone do not tell; none here.
-  """
-
-  kind, config, notes = TF1, None, ()
-
-  def __init__(self, path: str):
-    """Opens a checkpoint.
-
-    Args:
-      path: a folder, a prefix, or one of the files of a checkpoint.
-
-    Raises:
-      InputError: there is none, it is not whole, or its index is damaged.
-    """
-    self.path = find_prefix(path)
-    _check_all_shards_exist(self.path)
-    with _errors_named(f"{self.path}.index is not a readable index"):
-      self._reader = tf.compat.v1.train.NewCheckpointReader(
-        file_io.literal_name(self.path)
-      )
-      shapes = self._reader.get_variable_to_shape_map()
-    self.shapes = {name: tuple(shapes[name]) for name in sorted(shapes)}
-
-  def read(self, name: str) -> np.ndarray:
-    """Returns the value of one name; its checksum is checked.
-
-    Raises:
-      InputError: the data file is damaged or cut off.
-    """
-    with _errors_named(f"{self.path}: the value of {name} cannot be read"):
-      return self._reader.get_tensor(name)
-
-
-Reader = CheckpointReader | huggingface.Reader | model_garden.Reader
+Reader = weight_names.Reader
 
 
 def open_reader(path: str) -> Reader:
@@ -87,13 +46,28 @@ def open_reader(path: str) -> Reader:
       .bin file.
 
   Raises:
-    InputError: there is none, or it is damaged or of an unknown kind.
+    InputError: there is none, or it is not whole, damaged or of an unknown
+      kind.
   """
   if huggingface.is_checkpoint(path):
-    return huggingface.Reader(path)
-  reader = CheckpointReader(path)
-  if model_garden.GRAPH in reader.shapes:
-    return model_garden.Reader(reader)
+    return huggingface.open_reader(path)
+  prefix = find_prefix(path)
+  _check_all_shards_exist(prefix)
+  with _errors_named(f"{prefix}.index is not a readable index"):
+    opened = tf.compat.v1.train.NewCheckpointReader(
+      file_io.literal_name(prefix)
+    )
+    shapes = opened.get_variable_to_shape_map()
+
+  def read(name):
+    # Its checksum is looked at here.
+    with _errors_named(f"{prefix}: the value of {name} cannot be read"):
+      return opened.get_tensor(name)
+
+  names = {name: (name, "same") for name in shapes}
+  reader = Reader(TF1, prefix, names, shapes.get, read)
+  if model_garden.GRAPH in shapes:
+    return model_garden.from_bundle(reader)
   return reader
 
 
@@ -227,7 +201,7 @@ def is_optimizer_state(name: str) -> bool:
 
 
 def write_tf1(prefix: str, tensors: Mapping[str, npt.ArrayLike]) -> None:
-  """Writes a checkpoint that the original, and `CheckpointReader`, can read.
+  """Writes a checkpoint that the original, and `open_reader`, can read.
 
   The files are a function of the names and values alone. They get their names
   when they are whole and on the disk, the data first and the index last, so

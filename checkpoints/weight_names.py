@@ -1,186 +1,159 @@
-"""One table: name and layout of each weight in three programs.
+"""Names and layouts of weights in other programs, by rules from TF1's.
 
   TF1            the released checkpoints, the original, and this project
   Hugging Face   BertModel, BertForPreTraining, ... in PyTorch
   Model Garden   BertEncoder and BertPretrainerV2 of tf-models-official
 
+TF1's names themselves are in the tables of shapes: configuration.bert_shapes,
+heads.py, and the variants' changes of them.
+
 H is the width, N the heads, D = H / N. TF1 keeps the matrix of a dense layer
 as [inputs, outputs]; PyTorch as [outputs, inputs]; Model Garden cuts the heads
 out of the attention's matrices. No number changes on the way.
-
-The names of a variant of BERT are made from BERT's.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+import heads
+import modeling
 from common import choices, errors
-from variants import albert
+from variants import registry
 
 
-class Row(NamedTuple):
-  """Names of one weight, and how to lay out the TF1 value for the others.
+class Layout(NamedTuple):
+  """How the value of another program is made, and read again.
 
   Attributes:
-    tf1: name of the variable.
-    huggingface: name of the tensor, with the "bert." of models with a head;
-      None where there is none.
-    model_garden: path of the variable from the encoder ("encoder/"), the
-      masked-LM head ("masked_lm/") or the next-sentence head
-      ("next_sentence/"); None for heads of other tasks.
-    huggingface_layout, model_garden_layout: keys of LAYOUTS.
+    there: function of TF1's value and N.
+    back: function of the other program's value; returns TF1's.
+    shape: the same of a shape.
   """
 
-  tf1: str
-  huggingface: str | None
-  model_garden: str | None
-  huggingface_layout: str = "same"
-  model_garden_layout: str = "same"
+  there: Callable
+  back: Callable
+  shape: Callable
 
 
-# name -> (from TF1's value and N, back to TF1's value)
 LAYOUTS = {
-  "same": (lambda x, n: x, lambda x: x),
-  "transposed": (lambda x, n: x.T, lambda x: x.T),
+  "same": Layout(lambda x, n: x, lambda x: x, lambda s: s),
+  "transposed": Layout(lambda x, n: x.T, lambda x: x.T, lambda s: s[::-1]),
   # [H, H] -> [H, N, D]: the heads are in the outputs.
-  "heads_out": (
+  "heads_out": Layout(
     lambda x, n: x.reshape(x.shape[0], n, -1),
-    lambda x: x.reshape(x.shape[0], -1),
+    lambda x: x.reshape(x.shape[0], -1), lambda s: (s[0], s[1] * s[2]),
   ),
   # [H, H] -> [N, D, H]: the heads are in the inputs.
-  "heads_in": (
+  "heads_in": Layout(
     lambda x, n: x.reshape(n, -1, x.shape[1]),
-    lambda x: x.reshape(-1, x.shape[2]),
+    lambda x: x.reshape(-1, x.shape[2]), lambda s: (s[0] * s[1], s[2]),
   ),
   # [H] -> [N, D]
-  "heads": (lambda x, n: x.reshape(n, -1), lambda x: x.reshape(-1)),
+  "heads": Layout(
+    lambda x, n: x.reshape(n, -1), lambda x: x.reshape(-1),
+    lambda s: (s[0] * s[1],),
+  ),
 }
 
-# What a dense layer or a layer norm has: TF1's word, Hugging Face's, and how
-# PyTorch lays it out. Its beta and gamma are a bias and a weight there.
-_DENSE = (("kernel", "weight", "transposed"), ("bias", "bias", "same"))
-_NORM = (("beta", "bias", "same"), ("gamma", "weight", "same"))
-# TF1's name below layer_<n>/, Model Garden's below _transformer_layers/<n>/,
-# the layouts of kernel and bias there.
-_HEADS_OUT, _AS_HERE = ("heads_out", "heads"), ("same", "same")
-_LAYER = (
-  ("attention/self/query", "_attention_layer/_query_dense", _HEADS_OUT),
-  ("attention/self/key", "_attention_layer/_key_dense", _HEADS_OUT),
-  ("attention/self/value", "_attention_layer/_value_dense", _HEADS_OUT),
-  # Its bias is added after the heads are joined.
-  (
-    "attention/output/dense", "_attention_layer/_output_dense",
-    ("heads_in", "same"),
-  ),
-  ("attention/output/LayerNorm", "_attention_layer_norm", _AS_HERE),
-  ("intermediate/dense", "_intermediate_dense", _AS_HERE),
-  ("output/dense", "_output_dense", _AS_HERE),
-  ("output/LayerNorm", "_output_layer_norm", _AS_HERE),
-)
-# The BiLSTM of run_ner.py on features of a frozen encoder.
-LAYER_MIX = "tagging/layer_mix"
-BILSTM_LAYERS = 2
+
+class Reader:
+  """The values of a checkpoint under TF1's names, read when asked for.
+
+  Attributes:
+    kind: what wrote it, for reports.
+    path: a folder, a file, or the prefix of TensorFlow's files.
+    shapes: dict from TF1 name to shape (tuple), in the order of the names.
+    config: dict for `BertConfig.from_dict` if the checkpoint carries one.
+    notes: sentences about what the numbers alone do not tell.
+    num_heads: of the attention, where the shapes tell it.
+  """
+
+  def __init__(
+    self, kind: str, path: str, names: dict[str, tuple[str, str]],
+    shape_of: Callable[[str], Sequence[int]],
+    value_of: Callable[[str], np.ndarray], *, config: dict | None = None,
+    notes: Sequence[str] = (), num_heads: int | None = None,
+  ):
+    """Takes what is in the files.
+
+    Args:
+      names: TF1 name -> (name in the files, key of LAYOUTS).
+      shape_of, value_of: functions of a name in the files.
+    """
+    self.kind, self.path, self.config = kind, path, config
+    self.notes, self.num_heads = notes, num_heads
+    self._names, self._value_of = names, value_of
+    self.shapes = {
+      tf1: LAYOUTS[layout].shape(tuple(shape_of(name)))
+      for tf1, (name, layout) in sorted(names.items())
+    }
+
+  def read(self, tf1: str) -> np.ndarray:
+    """Returns the value of one TF1 name; InputError if it is damaged."""
+    name, layout = self._names[tf1]
+    return to_tf1(self._value_of(name), layout)
 
 
-def bilstm_names(number: int) -> tuple[str, ...]:
-  """Returns the names of a layer's kernel, recurrent kernel and bias."""
-  parts = ("kernel", "recurrent_kernel", "bias")
-  return tuple(f"tagging/bilstm_{number}/{part}" for part in parts)
-
-
-def table(num_layers: int) -> list[Row]:
-  """Returns the rows of a BERT with all heads, in the order of TF1 files."""
-  norm = "bert/embeddings/LayerNorm"
-  transform = "cls/predictions/transform"
-  names = [LAYER_MIX, *sum(map(bilstm_names, range(BILSTM_LAYERS)), ())]
-  return [
-    *(
-      Row(
-        f"bert/embeddings/{kind}_embeddings",
-        f"bert.embeddings.{kind}_embeddings.weight",
-        f"encoder/_{theirs}embedding_layer/embeddings",
-      )
-      for kind, theirs in (
-        ("word", ""), ("token_type", "type_"), ("position", "position_")
-      )
-    ),
-    *_rows(norm, "encoder/_embedding_norm_layer"),
-    *(
-      row
-      for number in range(num_layers)
-      for tf1, garden, layouts in _LAYER
-      for row in _rows(
-        f"bert/encoder/layer_{number}/{tf1}",
-        f"encoder/_transformer_layers/{number}/{garden}", layouts,
-      )
-    ),
-    *_rows("bert/pooler/dense", "encoder/_pooler_layer"),
-    *_rows(f"{transform}/dense", "masked_lm/dense"),
-    *_rows(f"{transform}/LayerNorm", "masked_lm/layer_norm"),
-    Row(
-      "cls/predictions/output_bias", "cls.predictions.bias", "masked_lm/bias"
-    ),
-    # TF1 keeps this one as [outputs, H], unlike its dense layers.
-    Row(
-      "cls/seq_relationship/output_weights", "cls.seq_relationship.weight",
-      "next_sentence/out_proj/kernel", model_garden_layout="transposed",
-    ),
-    Row(
-      "cls/seq_relationship/output_bias", "cls.seq_relationship.bias",
-      "next_sentence/out_proj/bias",
-    ),
-    Row("output_weights", "classifier.weight", None),
-    Row("output_bias", "classifier.bias", None),
-    Row("cls/squad/output_weights", "qa_outputs.weight", None),
-    Row("cls/squad/output_bias", "qa_outputs.bias", None),
-    *(Row(name, None, None) for name in names),
-  ]
-
-
-def _rows(tf1, garden, garden_layouts=_AS_HERE):
-  """Returns the two rows of a dense layer or a layer norm."""
-  theirs = re.sub(r"layer_(\d+)", r"layer.\1", tf1).replace("/", ".")
-  parts = _NORM if tf1.endswith("LayerNorm") else _DENSE
-  return [
-    Row(
-      f"{tf1}/{ours}", f"{theirs}.{word}", f"{garden}/{ours}", layout,
-      garden_layout,
-    )
-    for (ours, word, layout), garden_layout in zip(parts, garden_layouts)
-  ]
-
-
-def count_layers(names: Iterable[str]) -> int:
-  """Number of encoder layers with weights of their own, from TF1 names."""
-  return _count(r"/encoder/(?:layer|transformer/group)_(\d+)/", names)
-
-
-def _count(pattern, names):
-  # The highest number and not a count: every layer has many weights.
-  found = (re.search(pattern, name) for name in names)
-  return max((int(match[1]) + 1 for match in found if match), default=0)
-
-
-def from_tf1(value: np.ndarray, layout: str, num_heads: int) -> np.ndarray:
-  """Lays a TF1 value out for another world (a contiguous array)."""
-  return np.ascontiguousarray(LAYOUTS[layout][0](value, num_heads))
+def from_tf1(value: np.ndarray, layout: str, num_heads: int = 1) -> np.ndarray:
+  """Lays a TF1 value out for another program (a contiguous array)."""
+  return np.ascontiguousarray(LAYOUTS[layout].there(value, num_heads))
 
 
 def to_tf1(value: np.ndarray, layout: str) -> np.ndarray:
-  """Lays a value of another world out as TF1 has it (a contiguous array)."""
-  return np.ascontiguousarray(LAYOUTS[layout][1](value))
+  """Lays a value of another program out as TF1 has it."""
+  # Scalars have no contiguous form.
+  if layout == "same":
+    return value
+  return np.ascontiguousarray(LAYOUTS[layout].back(value))
 
 
-def tf1_shape(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
-  """Returns the shape that `to_tf1` gives a value of this shape."""
-  # No number is stored: strides of 0.
-  return LAYOUTS[layout][1](np.broadcast_to(np.int8(0), shape)).shape
+# Names. (regular expression, replacement) in the order in which they are
+# applied to a TF1 name; where nothing replaces it, there is no such weight.
 
-
-# Hugging Face
+_MODEL_GARDEN = (
+  ("bert/embeddings/LayerNorm", "encoder/_embedding_norm_layer"),
+  ("bert/embeddings/word_", "encoder/_embedding_layer/"),
+  ("bert/embeddings/token_type_", "encoder/_type_embedding_layer/"),
+  ("bert/embeddings/position_", "encoder/_position_embedding_layer/"),
+  ("bert/encoder/layer_", "encoder/_transformer_layers/"),
+  (r"attention/self/(\w+)", r"_attention_layer/_\1_dense"),
+  ("attention/output/dense", "_attention_layer/_output_dense"),
+  ("attention/output/LayerNorm", "_attention_layer_norm"),
+  ("intermediate/dense", "_intermediate_dense"),
+  ("/output/dense", "/_output_dense"),
+  ("/output/LayerNorm", "/_output_layer_norm"),
+  ("bert/pooler/dense", "encoder/_pooler_layer"),
+  ("cls/predictions/transform/dense", "masked_lm/dense"),
+  ("cls/predictions/transform/LayerNorm", "masked_lm/layer_norm"),
+  ("cls/predictions/output_", "masked_lm/"),
+  ("cls/seq_relationship/output_weights", "next_sentence/out_proj/kernel"),
+  ("cls/seq_relationship/output_bias", "next_sentence/out_proj/bias"),
+  # Heads of other tasks.
+  (".*output_(weights|bias)$", None),
+)
+# After what a variant changes.
+_HUGGINGFACE = (
+  ("^output_", "classifier/output_"),
+  ("cls/squad/", "qa_outputs/"),
+  ("_embeddings$", "_embeddings/weight"),
+  ("(kernel|gamma|output_weights)$", "weight"),
+  ("(beta|output_bias)$", "bias"),
+  (r"layer_(\d+)", r"layer.\1"),
+  ("/", "."),
+)
+# Regular expression of a TF1 name -> the layout there
+_MODEL_GARDEN_LAYOUTS = {
+  "attention/self/.*/kernel$": "heads_out",
+  "attention/self/.*/bias$": "heads",
+  # Its bias is added after the heads are joined.
+  "attention/output/dense/kernel$": "heads_in",
+  "cls/seq_relationship/output_weights$": "transposed",
+}
+# TF1 keeps those of its heads as [outputs, H], unlike its dense layers.
+_HUGGINGFACE_LAYOUTS = {"/kernel$": "transposed"}
 
 
 class Kind(NamedTuple):
@@ -191,8 +164,7 @@ class Kind(NamedTuple):
     parts: first parts of an encoder's names. In models with a head there is
       the variant's name before them, such as "bert."; not in an encoder alone.
     tied: copy of a weight -> the weight; older files carry copies.
-    renamed: (part of BERT's name, part of this kind's name), in the order of
-      their replacement; None for the second where there is no such weight.
+    renamed: what it changes, before the rules of all kinds.
     tokenizer: class of transformers, for a list of word pieces.
   """
 
@@ -220,22 +192,19 @@ KINDS = {
       "vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight",
     },
     renamed=(
-      ("bert.embeddings.token_type_embeddings.", None),
-      ("cls.seq_relationship.", None),
-      ("bert.embeddings.", "distilbert.embeddings."),
-      ("bert.encoder.layer.", "distilbert.transformer.layer."),
-      (".attention.self.query.", ".attention.q_lin."),
-      (".attention.self.key.", ".attention.k_lin."),
-      (".attention.self.value.", ".attention.v_lin."),
-      (".attention.output.dense.", ".attention.out_lin."),
-      (".attention.output.LayerNorm.", ".sa_layer_norm."),
-      (".intermediate.dense.", ".ffn.lin1."),
-      (".output.dense.", ".ffn.lin2."),
-      (".output.LayerNorm.", ".output_layer_norm."),
-      ("bert.pooler.dense.", "pre_classifier."),
-      ("cls.predictions.transform.dense.", "vocab_transform."),
-      ("cls.predictions.transform.LayerNorm.", "vocab_layer_norm."),
-      ("cls.predictions.bias", "vocab_projector.bias"),
+      ("bert/pooler/dense", "pre_classifier"),
+      ("bert/encoder", "bert/transformer"),
+      ("^bert", "distilbert"),
+      (r"attention/self/(\w)\w+", r"attention/\1_lin"),
+      ("attention/output/dense", "attention/out_lin"),
+      ("attention/output/LayerNorm", "sa_layer_norm"),
+      ("intermediate/dense", "ffn/lin1"),
+      ("/output/dense", "/ffn/lin2"),
+      ("/output/LayerNorm", "/output_layer_norm"),
+      ("cls/predictions/transform/dense", "vocab_transform"),
+      ("cls/predictions/transform/LayerNorm", "vocab_layer_norm"),
+      ("cls/predictions/", "vocab_projector/"),
+      ("cls/seq_relationship.*", None),
     ),
     tokenizer="DistilBertTokenizer",
   ),
@@ -247,20 +216,87 @@ KINDS = {
       "predictions.decoder.bias": "predictions.bias",
     },
     renamed=(
-      ("bert.embeddings.", "albert.embeddings."),
-      ("bert.encoder.layer.", "albert.encoder.albert_layer_groups."),
-      (".attention.self.", ".albert_layers.0.attention."),
-      (".attention.output.", ".albert_layers.0.attention."),
-      (".intermediate.dense.", ".albert_layers.0.ffn."),
-      (".output.dense.", ".albert_layers.0.ffn_output."),
-      (".output.LayerNorm.", ".albert_layers.0.full_layer_layer_norm."),
-      ("bert.pooler.dense.", "albert.pooler."),
-      ("cls.predictions.transform.", "predictions."),
-      ("cls.predictions.", "predictions."),
-      ("cls.seq_relationship.", "sop_classifier.classifier."),
+      ("bert/pooler/dense", "bert/pooler"),
+      ("^bert", "albert"),
+      (
+        r"transformer/group_(\d+)/inner_group_0",
+        r"albert_layer_groups/\1/albert_layers/0",
+      ),
+      ("attention_1/self", "attention"),
+      ("attention_1/output", "attention"),
+      ("0/LayerNorm/", "0/attention/LayerNorm/"),
+      ("LayerNorm_1", "full_layer_layer_norm"),
+      ("ffn_1/intermediate/dense", "ffn"),
+      ("ffn_1/intermediate/output/dense", "ffn_output"),
+      ("cls/predictions/transform/", "predictions/"),
+      ("cls/predictions/", "predictions/"),
+      ("cls/seq_relationship/", "sop_classifier/classifier/"),
     ),
   ),
 }
+
+
+class Row(NamedTuple):
+  """TF1's name of a weight, another program's, and a key of LAYOUTS."""
+
+  tf1: str
+  theirs: str
+  layout: str
+
+
+def rows(program: str, names: Iterable[str]) -> list[Row]:
+  """Returns the rows of all weights that a program can have.
+
+  Args:
+    program: a key of KINDS, or "model_garden".
+    names: TF1's or the program's; rows are of the layers that they name.
+  """
+  renamed, layouts = _MODEL_GARDEN, _MODEL_GARDEN_LAYOUTS
+  if program in KINDS:
+    renamed = (*KINDS[program].renamed, *_HUGGINGFACE)
+    layouts = _HUGGINGFACE_LAYOUTS
+  # The first number of a name is that of its layer, or group of layers.
+  found = [re.search(r"\d+", name) for name in names]
+  numbers = {match[0] for match in found if match}
+  return [
+    Row(tf1, theirs, _first(layouts, tf1, "same"))
+    for tf1 in _tf1_names(program, sorted(numbers, key=lambda n: (len(n), n)))
+    if (theirs := _renamed(tf1, renamed))
+  ]
+
+
+def _tf1_names(program, numbers):
+  """Returns the names of an encoder's layers, in order, and of all heads."""
+  config = modeling.BertConfig(1, num_hidden_layers=1)
+  config.variant = "bert" if program == "model_garden" else program
+  config.embedding_size = config.num_hidden_groups = 1  # Of ALBERT.
+  shapes = {**registry.shapes(config), **heads.masked_lm_shapes(config)}
+  for head in ("cls/seq_relationship/", "", "cls/squad/"):
+    shapes.update(heads.output_shapes(config, head, 1))
+  of_layer = "encoder/(layer|transformer/group)_0/"
+  return [
+    re.sub(of_layer, rf"encoder/\g<1>_{number}/", name)
+    for name in shapes
+    for number in (numbers if re.search(of_layer, name) else [0])
+  ]
+
+
+def _renamed(name, replacements):
+  for pattern, new in replacements:
+    if new is not None:
+      name = re.sub(pattern, new, name)
+    elif re.match(pattern, name):
+      return None
+  return name
+
+
+def _first(values, name, default):
+  found = (v for pattern, v in values.items() if re.search(pattern, name))
+  return next(found, default)
+
+
+# Hugging Face's classes and files
+
 # End of a class's name -> what its TF1 names start with, besides the encoder's.
 # The first that has all its names is taken, so of two with the same names the
 # second has to be asked for.
@@ -296,74 +332,32 @@ def architecture_of(names: Iterable[str], variant: str = "bert") -> str:
 
 
 def variant_of(names: Iterable[str]) -> str:
-  """Returns the variant that a file's names are of, where no file says it."""
+  """Returns the variant that Hugging Face's names are of."""
   if any(re.match(r"(distilbert|transformer)\.", name) for name in names):
     return "distilbert"
   return "albert" if any("albert_layer" in name for name in names) else "bert"
 
 
-def rows(variant: str, num_layers: int) -> list[Row]:
-  """Returns the rows of `table` as a variant has them.
+def find(
+  variant: str, names: Iterable[str]
+) -> tuple[dict[str, tuple[str, str]], list[str]]:
+  """Finds what the names of a file of Hugging Face are of.
 
-  Args:
-    variant: a key of KINDS.
-    num_layers: how many layers have weights of their own.
+  Returns:
+    {TF1 name: (name in the file, key of LAYOUTS)}, where what no row has is
+    under its own name; and the names of what a model makes of other weights.
   """
-  renamed = KINDS[variant].renamed
-  found = [
-    row._replace(huggingface=_renamed(row.huggingface, renamed))
-    for row in table(num_layers)
-  ]
-  if variant != "albert":
-    return found
-  # The mapping of narrow embeddings has no counterpart in BERT's table.
-  ours = f"bert/encoder/{albert.MAPPING}"
-  theirs = f"albert.encoder.{albert.MAPPING}"
-  return [
-    Row(f"{ours}/kernel", f"{theirs}.weight", None, "transposed"),
-    Row(f"{ours}/bias", f"{theirs}.bias", None),
-    *(row._replace(tf1=albert.tf1_name(row.tf1)) for row in found),
-  ]
-
-
-def _renamed(name, replacements):
-  """Returns the name, None where the variant has no such weight."""
-  for old, new in replacements:
-    # Once a name is None it stays None: the weight does not exist there.
-    if name and old in name:
-      name = name.replace(old, new) if new else None
-  return name
-
-
-class Found(NamedTuple):
-  """What the names of a file of Hugging Face are of.
-
-  Attributes:
-    values: dict from TF1 name to (name in the file, key of LAYOUTS); what no
-      row has is under its own name.
-    derived: names of what a model makes of its other weights, sorted.
-  """
-
-  values: dict[str, tuple[str, str]]
-  derived: list[str]
-
-
-def find(variant: str, names: Iterable[str]) -> Found:
-  """Returns what the names of a file are of, by models of one variant."""
-  count = _count(r"\b(?:layer|albert_layer_groups)\.(\d+)\.", names)
-  known = {row.huggingface: row for row in rows(variant, count)}
+  known = {row.theirs: row for row in rows(variant, names)}
   made = (f"{variant}.embeddings.position_ids", *KINDS[variant].tied)
-  found = Found({}, [])
+  values, derived = {}, []
   for name in sorted(names):
     full = _full_name(variant, name)
-    if full in known:
-      found.values[known[full].tf1] = name, known[full].huggingface_layout
-    elif full in made:
-      found.derived.append(name)
-    # Under its own name, so that the report lists it among the unused.
+    if full in made:
+      derived.append(name)
     else:
-      found.values[name] = name, "same"
-  return found
+      row = known.get(full, Row(name, name, "same"))
+      values[row.tf1] = name, row.layout
+  return values, derived
 
 
 def _full_name(variant, name):
@@ -396,8 +390,8 @@ def to_write(
     not architecture.endswith("ForSequenceClassification")
   )
   return [
-    row._replace(huggingface=row.huggingface.removeprefix(prefix))
-    for row in rows(variant, count_layers(names))
-    if row.tf1 in names and row.huggingface
+    row._replace(theirs=row.theirs.removeprefix(prefix))
+    for row in rows(variant, names)
+    if row.tf1 in names
     and not (no_pooler and row.tf1.startswith("bert/pooler/"))
   ]

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from absl import logging
 
+import configuration
 import modeling
 from checkpoints import model_folder, model_settings
 from classification import (
@@ -22,7 +23,7 @@ from classification import (
   seed_results,
   tables,
 )
-from common import config_formats, errors, run_settings
+from common import errors, run_settings
 from training import components
 
 # kind -> `problem_type` in the configuration.
@@ -92,7 +93,7 @@ def restore_input_settings(settings):
     return settings
   source = next(model_settings.trained_model_files(settings))
   return model_settings.restore_input_settings(
-    settings, learned_input(config_formats.read(source)), source
+    settings, learned_input(configuration.read(source)), source
   )
 
 

@@ -22,6 +22,15 @@ class InputError(ValueError):
   """Something given by the user (flag, file, checkpoint) cannot be used."""
 
 
+@contextlib.contextmanager
+def placed(place):
+  """Puts a place, such as a file, before the InputErrors of a block."""
+  try:
+    yield
+  except InputError as error:
+    raise InputError(f"{place}: {error}") from error
+
+
 def require_text(text: str, place: str = "") -> None:
   """Refuses an empty text: the rule of every way in which texts come.
 

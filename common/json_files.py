@@ -49,10 +49,8 @@ def read(path: str, kind: type = dict):
   """
   with file_io.open_for_reading(path) as stream:
     data = stream.read()
-  try:
+  with errors.placed(path):
     values = parse(data)
-  except errors.InputError as error:
-    raise errors.InputError(f"{path}: {error}") from error
   if not isinstance(values, kind):
     expected = "an object" if kind is dict else "a list"
     raise errors.InputError(

@@ -12,7 +12,6 @@ import tensorflow as tf
 
 import layers
 import modeling
-from checkpoints import weight_names
 from common import errors
 
 # Name of --feature_layers -> the layers, and how they are combined. None: the
@@ -98,13 +97,13 @@ class FeatureTagger(tf.Module):
       count = len(range(config.num_hidden_layers)[self._chosen])
     if self._combined == "weighted_sum":
       # Zeros: the soft-max begins with the plain mean.
-      self._mix = _variable(weight_names.LAYER_MIX, tf.zeros([count]))
+      self._mix = _variable("tagging/layer_mix", tf.zeros([count]))
     is_concat = self._combined == "concat"
     width = config.hidden_size * (count if is_concat else 1)
     self._lstm = []
-    for number in range(weight_names.BILSTM_LAYERS):
-      names = weight_names.bilstm_names(number)
-      self._lstm.append(_lstm_weights(names, width, size, seed))
+    for number in range(2):
+      name = f"tagging/bilstm_{number}"
+      self._lstm.append(_lstm_weights(name, width, size, seed))
       width = 2 * size
     self._output_weights = _uniform(
       "output_weights", [num_labels, width], 1 / math.sqrt(width), seed
@@ -186,15 +185,16 @@ def bilstm(
   return tf.concat([forward, backward], axis=-1)
 
 
-def _lstm_weights(names, inputs, size, seed):
+def _lstm_weights(name, inputs, size, seed):
   """Returns kernel, recurrent kernel and bias of both directions."""
-  kernel, recurrent_kernel, bias = names
   # The usual range of an LSTM's initial weights; the paper gives none.
   limit = 1 / math.sqrt(size)
   return (
-    _uniform(kernel, [2, inputs, 4 * size], limit, seed),
-    _uniform(recurrent_kernel, [2, size, 4 * size], limit, seed),
-    _variable(bias, tf.zeros([2, 4 * size])),
+    _uniform(f"{name}/kernel", [2, inputs, 4 * size], limit, seed),
+    _uniform(
+      f"{name}/recurrent_kernel", [2, size, 4 * size], limit, seed
+    ),
+    _variable(f"{name}/bias", tf.zeros([2, 4 * size])),
   )
 
 

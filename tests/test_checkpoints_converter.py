@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+import configuration
 from checkpoints import converter, weight_files
-from common import choices, config_formats, errors
+from common import choices, errors
 from training import run_folder
 
 HUGGINGFACE = pathlib.Path("tests/golden/huggingface")
@@ -81,7 +82,7 @@ def test_optimizer_state_is_carried_from_tf1_to_tf1(tmp_path):
 
 def test_a_training_folder_of_this_project_is_its_own_configuration(tmp_path):
   weights = weight_files.read_weights(TRAINING)
-  config = config_formats.read(LINEAR)
+  config = configuration.read(LINEAR)
   run_folder.check_output_dir(
     f"{tmp_path}/run", {"task": "x", "bert_config": config},
     run_folder.TrainedWith({}, {}),
@@ -216,7 +217,7 @@ def test_a_damaged_checkpoint_leaves_nothing(model, tmp_path):
   ],
 )
 def test_a_configuration_of_another_model(model, tmp_path, change, message):
-  values = {**config_formats.read(str(model / "config.json")), **change}
+  values = {**configuration.read(str(model / "config.json")), **change}
   other = tmp_path / "other.json"
   other.write_text(json.dumps(values))
   check_fails(

@@ -15,10 +15,11 @@ import pytest
 import safetensors.numpy
 import tensorflow as tf
 
+import configuration
 import modeling
 import transformers_goldens
 from checkpoints import huggingface, weight_files
-from common import config_formats, errors
+from common import errors
 
 GOLDEN = pathlib.Path("tests/golden/huggingface")
 
@@ -178,9 +179,9 @@ def test_casing_of_the_tokenizer_is_said(model):
 
 def test_the_function_of_an_activation_stays():
   for theirs, ours in (("gelu", "gelu_erf"), ("gelu_new", "gelu")):
-    config = config_formats.from_huggingface({"hidden_act": theirs})
+    config = configuration.from_huggingface({"hidden_act": theirs})
     assert config["hidden_act"] == ours
-    back = config_formats.to_huggingface(config, "BertModel")
+    back = configuration.to_huggingface(config, "BertModel")
     assert back["hidden_act"] == theirs
 
 
@@ -190,7 +191,7 @@ def test_names_of_labels_are_kept():
   labels = {"0": "no", "1": "maybe", "2": "yes"}
   assert reader.config["id2label"] == labels
   config = modeling.BertConfig.from_dict(reader.config).to_dict()
-  values = config_formats.to_huggingface(config, "BertModel")
+  values = configuration.to_huggingface(config, "BertModel")
   assert values["label2id"] == {"no": 0, "maybe": 1, "yes": 2}
 
 
@@ -199,22 +200,22 @@ def test_what_a_model_was_trained_for_is_kept():
     "problem_type": "multi_label_classification",
     "classifier_input": {"max_seq_length": 256},
   }
-  config = config_formats.from_huggingface(theirs)
+  config = configuration.from_huggingface(theirs)
   assert config.items() >= theirs.items()
-  back = config_formats.to_huggingface(config, "BertModel")
+  back = configuration.to_huggingface(config, "BertModel")
   assert back.items() >= theirs.items()
   # One that transformers does not know: its configuration would be refused.
   config["problem_type"] = "multiple_choice"
-  back = config_formats.to_huggingface(config, "BertModel")
+  back = configuration.to_huggingface(config, "BertModel")
   assert "problem_type" not in back
 
 
 def test_a_configuration_of_either_kind_is_read(model, tmp_path):
-  theirs = config_formats.read(str(model / "config.json"))
+  theirs = configuration.read(str(model / "config.json"))
   assert theirs["hidden_act"] == "gelu" and theirs["hidden_size"] == 8
   path = tmp_path / "bert_config.json"
   path.write_text('{"vocab_size": 3, "hidden_act": "gelu"}')
-  ours = config_formats.read(str(path))
+  ours = configuration.read(str(path))
   assert ours == {"vocab_size": 3, "hidden_act": "gelu"}
 
 

@@ -51,7 +51,7 @@ def test_every_value_of_the_originals_training_checkpoint():
 
 
 def test_weights_of_a_training_checkpoint_are_loaded_without_its_moments():
-  shapes = weight_files.CheckpointReader(ORIGINAL).shapes
+  shapes = weight_files.open_reader(ORIGINAL).shapes
   names = [n for n in shapes if n.startswith("bert/") and "/adam_" not in n]
   variables = [tf.Variable(tf.zeros(shapes[n]), name=n) for n in names]
   report = weight_files.load(variables, ORIGINAL)
@@ -107,7 +107,7 @@ def test_no_checkpoint(tmp_path, prefix):
     ("no/folder", r"no checkpoint at .*: there is no .*no/folder\.index$"),
   ):
     with pytest.raises(errors.InputError, match=message):
-      weight_files.CheckpointReader(f"{tmp_path}/{path}")
+      weight_files.open_reader(f"{tmp_path}/{path}")
 
 
 # Faults of the files.
@@ -127,7 +127,7 @@ def flip_first_byte(data):
 )
 def test_damaged_data_are_found_when_read(prefix, tmp_path, change):
   damage(tmp_path / "bert_model.ckpt.data-00000-of-00001", change)
-  reader = weight_files.CheckpointReader(prefix)
+  reader = weight_files.open_reader(prefix)
   message = re.escape(f"{prefix}: the value of ") + ".*cannot be read"
   with pytest.raises(errors.InputError, match=message):
     for name in reader.shapes:
@@ -147,17 +147,17 @@ def test_damaged_index_is_found_at_once(prefix, tmp_path, change):
   damage(tmp_path / "bert_model.ckpt.index", change)
   message = r"bert_model\.ckpt\.index is not a readable index"
   with pytest.raises(errors.InputError, match=message):
-    weight_files.CheckpointReader(prefix)
+    weight_files.open_reader(prefix)
 
 
 def test_missing_data_are_named(prefix, tmp_path):
   data = tmp_path / "bert_model.ckpt.data-00000-of-00001"
   data.rename(tmp_path / "bert_model.ckpt.data-00001-of-00002")
   with pytest.raises(errors.InputError, match="00000-of-00002 is missing"):
-    weight_files.CheckpointReader(prefix)
+    weight_files.open_reader(prefix)
   (tmp_path / "bert_model.ckpt.data-00001-of-00002").unlink()
   with pytest.raises(errors.InputError, match="00000-of-00001 is missing"):
-    weight_files.CheckpointReader(prefix)
+    weight_files.open_reader(prefix)
 
 
 # Writing.
@@ -259,7 +259,7 @@ def test_report_of_what_was_loaded(prefix):
 
 def test_integers_and_moments_are_loaded_where_there_is_a_variable(prefix):
   variables = {name: tf.Variable(0 * value) for name, value in VALUES.items()}
-  report = weight_files.load(variables, weight_files.CheckpointReader(prefix))
+  report = weight_files.load(variables, weight_files.open_reader(prefix))
   assert report.loaded == sorted(VALUES) and report.unused == []
   check_equal({n: v.numpy() for n, v in variables.items()}, VALUES)
 

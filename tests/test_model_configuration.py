@@ -8,7 +8,7 @@ import pytest
 
 import configuration
 import modeling
-from common import config_formats, errors
+from common import errors
 from tiny_model import tiny
 
 GOLDEN = pathlib.Path("tests/golden")
@@ -106,7 +106,7 @@ def test_what_is_written_keeps_its_meaning():
   """to_dict of a configuration of theirs is one of ours, and stays it."""
   config = modeling.BertConfig.from_dict(huggingface())
   assert modeling.BertConfig.from_dict(config.to_dict()) == config
-  theirs = config_formats.to_huggingface(config.to_dict(), "BertModel")
+  theirs = configuration.to_huggingface(config.to_dict(), "BertModel")
   assert modeling.BertConfig.from_dict(theirs) == config
 
 

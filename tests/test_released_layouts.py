@@ -13,6 +13,7 @@ import pytest
 import safetensors.numpy
 import tensorflow as tf
 
+import configuration
 import heads
 import modeling
 import script_runner
@@ -26,7 +27,7 @@ from checkpoints import (
   weight_files,
   weight_names,
 )
-from common import config_formats, errors, run_settings
+from common import errors, run_settings
 
 SQUAD = pathlib.Path("tests/golden/squad/run/model")
 UNCASED = "[PAD] [UNK] [CLS] [SEP] [MASK] the patient bank ##s ran ."
@@ -170,15 +171,13 @@ def write_weights(folder, layout, weights):
     )
     return
   theirs = {}
-  for row in weight_names.table(2):
+  for row in weight_names.rows("bert", weights):
     if row.tf1 in weights:
-      name = re.sub("^bert[.]", layout.prefix, row.huggingface)
+      name = re.sub("^bert[.]", layout.prefix, row.theirs)
       if layout.old_norms:
         name = re.sub(r"(LayerNorm\.)weight$", r"\1gamma", name)
         name = re.sub(r"(LayerNorm\.)bias$", r"\1beta", name)
-      theirs[name] = weight_names.from_tf1(
-        weights[row.tf1], row.huggingface_layout, 4
-      )
+      theirs[name] = weight_names.from_tf1(weights[row.tf1], row.layout)
   theirs.update(layout.more)
   if layout.weights == "safetensors":
     safetensors.numpy.save_file(theirs, folder / "model.safetensors")
@@ -295,7 +294,7 @@ def test_config_json_without_a_kind_is_huggingfaces_next_to_its_weights(
   assert modeling.BertConfig.from_json_file(path).hidden_act == "gelu_erf"
   found = model_folder.find(str(tmp_path))
   assert found["bert_config_file"] == str(path)
-  assert config_formats.read(str(path))["hidden_act"] == "gelu_erf"
+  assert configuration.read(str(path))["hidden_act"] == "gelu_erf"
 
 
 def test_run_squad_fine_tunes_a_released_spanbert(tmp_path):
@@ -309,14 +308,12 @@ def test_run_squad_fine_tunes_a_released_spanbert(tmp_path):
     for name in reader.shapes
     if name.startswith("bert/") and "/pooler/" not in name
   }
-  names = {row.tf1: row for row in weight_names.table(config.num_hidden_layers)}
   torch_files.write(
     model / "pytorch_model.bin",
     {
-      names[name].huggingface: weight_names.from_tf1(
-        value, names[name].huggingface_layout, config.num_attention_heads
-      )
-      for name, value in weights.items()
+      row.theirs: weight_names.from_tf1(weights[row.tf1], row.layout)
+      for row in weight_names.rows("bert", weights)
+      if row.tf1 in weights
     },
     is_old=True,
   )

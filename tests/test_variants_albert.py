@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import configuration
 import layers
 import modeling
 import optimization
 import transformers_goldens
 from checkpoints import model_settings, weight_files
-from common import config_formats, errors, run_settings
+from common import errors, run_settings
 from tiny_model import TINY, batch
 from variants import albert, registry
 
@@ -42,7 +43,7 @@ def test_the_released_sizes_have_as_many_weights(
   width, depth, heads, inner, count
 ):
   config = modeling.BertConfig.from_dict(
-    config_formats.from_huggingface({
+    configuration.from_huggingface({
       "model_type": "albert", "hidden_size": width, "num_hidden_layers": depth,
       "num_attention_heads": heads, "intermediate_size": inner,
     })
@@ -128,7 +129,7 @@ def test_a_configuration_without_its_numbers_is_refused():
   with pytest.raises(errors.InputError, match="ALBERT and has no embedding_s"):
     registry.shapes(config)
   with pytest.raises(errors.InputError, match="inner_group_num is 2; only"):
-    config_formats.from_huggingface({
+    configuration.from_huggingface({
       "model_type": "albert", "inner_group_num": 2
     })
 

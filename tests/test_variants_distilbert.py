@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+import configuration
 import modeling
 import transformers_goldens
 from checkpoints import (
@@ -15,7 +16,7 @@ from checkpoints import (
   huggingface,
   weight_files,
 )
-from common import config_formats, errors
+from common import errors
 from variants import registry
 
 GOLDEN = pathlib.Path("tests/golden/distilbert")
@@ -63,7 +64,7 @@ def test_names_of_the_configuration_change_both_ways():
     "attention_dropout": 0.5, "max_position_embeddings": 7, "vocab_size": 9,
     "initializer_range": 0.5,
   }
-  values = config_formats.from_huggingface(theirs)
+  values = configuration.from_huggingface(theirs)
   config = modeling.BertConfig.from_dict(values)
   assert (config.hidden_size, config.num_hidden_layers) == (24, 3)
   assert (config.num_attention_heads, config.intermediate_size) == (4, 20)
@@ -73,7 +74,7 @@ def test_names_of_the_configuration_change_both_ways():
   # What this project writes is not taken for Hugging Face's.
   again = modeling.BertConfig.from_dict(json.loads(config.to_json_string()))
   assert again.to_dict() == config.to_dict()
-  back = config_formats.to_huggingface(values, "DistilBertModel")
+  back = configuration.to_huggingface(values, "DistilBertModel")
   assert back.items() >= theirs.items()
   assert back["architectures"] == ["DistilBertModel"]
   assert "type_vocab_size" not in back and "layer_norm_eps" not in back
@@ -86,7 +87,7 @@ def test_what_a_configuration_lacks_is_what_transformers_takes():
 
 
 def test_the_released_sizes_have_the_papers_number_of_weights():
-  values = config_formats.from_huggingface({"model_type": "distilbert"})
+  values = configuration.from_huggingface({"model_type": "distilbert"})
   config = modeling.BertConfig.from_dict(values)
   shapes = registry.shapes(config)
   pooler = 768 * 768 + 768

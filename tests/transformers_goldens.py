@@ -6,9 +6,10 @@ import numpy as np
 import safetensors.numpy
 import tensorflow as tf
 
+import configuration
 import modeling
 from checkpoints import huggingface, weight_files
-from common import config_formats, json_files
+from common import json_files
 from variants import registry
 
 NO_POOLER = ["^bert/pooler/"]
@@ -42,7 +43,7 @@ def check_round_trip(folder, temporary):
   written = json_files.read(f"{temporary}/config.json")
   original = json_files.read(f"{folder}/config.json")
   assert {key: original[key] for key in written} == written
-  assert config_formats.from_huggingface(written) == reader.config
+  assert configuration.from_huggingface(written) == reader.config
 
 
 class Loaded:

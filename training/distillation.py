@@ -160,7 +160,7 @@ class EverySecondLayer:
   is the teacher's.
 
   Attributes:
-    path, shapes: as of weight_files.CheckpointReader.
+    path, shapes: as of weight_names.Reader.
   """
 
   def __init__(self, teacher: Teacher, num_layers: int):

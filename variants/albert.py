@@ -11,7 +11,7 @@ import re
 
 import layers
 import modeling
-from common import config_formats, errors
+from common import errors
 
 # BERT's name below "layer_<n>/" -> ALBERT's below "inner_group_0/".
 _LAYER_NAMES = {
@@ -106,4 +106,4 @@ def _check(config):
       raise errors.InputError(
         f"the model configuration is of ALBERT and has no {name}; add it"
       )
-    config_formats.check_field(config, name, int, low=1)
+    config.check_number(name, int, low=1)
