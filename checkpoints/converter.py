@@ -113,14 +113,8 @@ def _config_values(reader, bert_config_file):
 
 def _in_its_folder(reader, name):
   """Path of a file in the checkpoint's folder, or None."""
-  is_folder = tf.io.gfile.isdir(reader.path)
-  folder = reader.path if is_folder else os.path.dirname(reader.path)
-  # Of old sentence-transformers.
-  for place in (folder, os.path.join(folder, "0_Transformer")):
-    path = os.path.join(place, name)
-    if tf.io.gfile.exists(path):
-      return path
-  return None
+  path = os.path.join(reader.folder, name)
+  return path if tf.io.gfile.exists(path) else None
 
 
 def _check_shapes(reader, config):
@@ -161,8 +155,12 @@ def convert(
     InputError: the folder has other files, or the checkpoint cannot be read.
   """
   _check_place(output, kind, registry.name_of(source.config))
-  chosen, left_out = _chosen(source, kind, keep_optimizer_state)
-  values = {name: source.reader.read(name) for name in chosen}
+  left_out = _left_out(source, kind, keep_optimizer_state)
+  values = {
+    name: source.reader.read(name)
+    for name in source.reader.shapes
+    if name not in left_out
+  }
   # Next to the output, so that the last step is a rename within one disk.
   temporary = file_io.temporary_path(output.rstrip("/"))
   try:
@@ -245,44 +243,39 @@ def _holds_the_same(output, temporary):
   return True
 
 
-def _chosen(source, kind, keep_optimizer_state):
-  """Returns (names to convert, {name: why it is left out})."""
+def _left_out(source, kind, keep_optimizer_state):
+  """Returns {name that is not converted: the reason}."""
   reader = source.reader
   rows = weight_names.rows(registry.name_of(source.config), reader.shapes)
   known = {row.tf1 for row in rows}
-  chosen, left_out = [], {}
-  for name in reader.shapes:
+
+  def reason(name):
     if weight_files.is_optimizer_state(name):
       if kind not in ("tf1", "tf2"):
-        left_out[name] = f"optimizer state, which {kind} does not take over"
-        continue
-      if not keep_optimizer_state:
-        left_out[name] = "optimizer state, not asked for"
-        continue
+        return f"optimizer state, which {kind} does not take over"
+      return None if keep_optimizer_state else "optimizer state, not asked for"
     # A TF1 checkpoint may have the variables of any task; they are kept.
-    elif name not in known and reader.kind != weight_files.TF1:
-      left_out[name] = "not a weight of BERT or of a head that is known"
-      continue
-    chosen.append(name)
-  return chosen, left_out
+    if name in known or reader.kind == weight_files.TF1:
+      return None
+    return "not a weight of BERT or of a head that is known"
+
+  found = {name: reason(name) for name in reader.shapes}
+  return {name: why for name, why in found.items() if why}
 
 
 def _notes(source, kind):
   """Says what stays the same under another name."""
-  function = source.config.hidden_act
-  # The same word is another function at Hugging Face.
+  function, notes = source.config.hidden_act, [*source.reader.notes]
   theirs = configuration.THEIR_ACTIVATIONS.get(function)
-  exact = "hidden_act is gelu_erf, the exact GELU: "
-  notes = {
-    ("huggingface", function): f"hidden_act {function} is the same function as "
-                               f"their {theirs}, which config.json says",
-    ("model_garden", "gelu"): "hidden_act is gelu, the one made with tanh: "
-                              "their default",
-    ("model_garden", "gelu_erf"): f"{exact}build the encoder with that "
-                                  "activation",
-    ("tf1", "gelu_erf"): f"{exact}the original's code does not know it, this "
-                         "project does",
-  }
-  note = notes.get(("tf1" if kind == "tf2" else kind, function))
-  return [*source.reader.notes, *([note] if theirs and note else [])]
-
+  if kind == "huggingface" and theirs:
+    # The same word is another function at Hugging Face.
+    notes.append(
+      f"hidden_act {function} is the same function as their {theirs}, which "
+      "config.json says"
+    )
+  elif function == "gelu_erf":
+    advice = "the original's code does not know it, this project does"
+    if kind == "model_garden":
+      advice = "build the encoder with that activation"
+    notes.append(f"hidden_act is gelu_erf, the exact GELU: {advice}")
+  return notes

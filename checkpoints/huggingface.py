@@ -26,13 +26,14 @@ from checkpoints import pytorch_files, tokenizer_files, weight_names
 from common import errors, file_io, json_files
 from variants import vocabularies
 
-KIND = "Hugging Face"
 _WEIGHTS = "model.safetensors"
 # Of those that a folder has, the first one is read.
 _WEIGHTS_FILES = (
   _WEIGHTS, "model.safetensors.index.json",
   "pytorch_model.bin", "pytorch_model.bin.index.json",
 )
+# Of a list of word pieces, where it is not BERT's.
+_TOKENIZERS = {"distilbert": "DistilBertTokenizer"}
 # Those that NumPy has; F8_E4M3 and its like are none.
 _DTYPES = (
   "F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U64", "U32", "U16",
@@ -40,44 +41,42 @@ _DTYPES = (
 )
 
 
-def is_checkpoint(path: str) -> bool:
-  """Whether a path is a .safetensors or .bin file or a folder with one."""
-  endings = (".safetensors", ".safetensors.index.json", ".bin.index.json")
-  # Any file may be called .bin; a folder too.
-  if path.endswith(endings) or (
-    path.endswith(".bin") and tf.io.gfile.exists(path)
-    and not tf.io.gfile.isdir(path)
-  ):
-    return True
-  return bool(_model_folder(path))
+def weights_file(path: str) -> str | None:
+  """Returns the file (or index of several) that a path means, or None.
 
-
-def _model_folder(path):
-  """Folder with the weights, below `path` in old sentence-transformers."""
+  Args:
+    path: of a .safetensors or .bin file or its index, or a folder with one.
+  """
+  if not tf.io.gfile.isdir(path):
+    # Any file may be called .bin.
+    is_file = path.endswith(
+      (".safetensors", ".safetensors.index.json", ".bin.index.json")
+    ) or (path.endswith(".bin") and tf.io.gfile.exists(path))
+    return path if is_file else None
+  # The second is of old sentence-transformers.
   for folder in (path, os.path.join(path, "0_Transformer")):
     for name in _WEIGHTS_FILES:
       if tf.io.gfile.exists(os.path.join(folder, name)):
-        return folder
+        return os.path.join(folder, name)
   return None
 
 
-def open_reader(path: str) -> weight_names.Reader:
-  """Opens a folder, a .safetensors or .bin file or the index of several.
+def open_reader(path: str, file: str) -> weight_names.Reader:
+  """Opens a path whose `weights_file` is `file`.
 
   Raises:
     InputError: a file is missing, damaged, or of another kind of model.
   """
-  is_folder = tf.io.gfile.isdir(path)
-  folder = _model_folder(path) if is_folder else os.path.dirname(path)
+  folder = os.path.dirname(file)
   config, config_path = None, os.path.join(folder, "config.json")
   if tf.io.gfile.exists(config_path):
     values = json_files.read(config_path)
     with errors.placed(config_path):
       config = configuration.from_huggingface(values)
-  files = _open_files(_weights_of(folder) if is_folder else path)
-  variant = weight_names.variant_of(files)
-  if config:
-    variant = config.get("variant", "bert")
+  files = _open_files(file)
+  variant = (
+    config.get("variant", "bert") if config else weight_names.variant_of(files)
+  )
   _check_tied(path, files, variant)
   names, derived = weight_names.find(variant, files)
 
@@ -88,8 +87,9 @@ def open_reader(path: str) -> weight_names.Reader:
     return value.astype(np.float32) if is_small else value
 
   return weight_names.Reader(
-    KIND, path, names, lambda name: files[name].get_slice(name).get_shape(),
-    read, config=config, notes=_notes(path, folder, derived, files),
+    "Hugging Face", path, names,
+    lambda name: files[name].get_slice(name).get_shape(), read, folder=folder,
+    config=config, notes=_notes(path, folder, derived, files),
   )
 
 
@@ -98,7 +98,7 @@ def _check_tied(path, files, variant):
 
   Its table and the head's then differ, which TF1 names cannot say.
   """
-  for pair in weight_names.KINDS[variant].tied.items():
+  for pair in weight_names.tied(variant).items():
     # With the variant's prefix or without it.
     found = [{n, n.removeprefix(f"{variant}.")} for n in pair]
     names = [n for each in found for n in each & files.keys()]
@@ -110,11 +110,6 @@ def _check_tied(path, files, variant):
           f"{path}: {names[0]} differs from {names[1]}; only models that "
           "share them can be read"
         )
-
-
-def _weights_of(folder):
-  paths = [os.path.join(folder, name) for name in _WEIGHTS_FILES]
-  return next(path for path in paths if tf.io.gfile.exists(path))
 
 
 def _open_files(path):
@@ -262,6 +257,6 @@ def write(
   )
   tokenizer_files.write(
     folder, vocab_file, do_lower_case, config["max_position_embeddings"],
-    weight_names.KINDS[variant].tokenizer,
+    _TOKENIZERS.get(variant, "BertTokenizer"),
   )
   return {row.tf1: row.theirs for row in rows}

@@ -75,7 +75,7 @@ def from_bundle(bundle: weight_names.Reader) -> weight_names.Reader:
   key, _ = names[_QUERY]
   return weight_names.Reader(
     "Model Garden", bundle.path, {**{k: (k, "same") for k in rest}, **names},
-    bundle.shapes.get, bundle.read, notes=notes,
+    bundle.shapes.__getitem__, bundle.read, folder=bundle.folder, notes=notes,
     num_heads=bundle.shapes[key][1],
   )
 

@@ -93,13 +93,9 @@ def _tensor(storage, offset, shape, strides, *unused):
   return _Tensor(storage, offset, shape, strides)
 
 
-class _State(collections.OrderedDict):
-  """What a model's tensors are in; PyTorch adds attributes to it."""
-
-
 # What a file may name: all that its pickle can call.
 _KNOWN = {
-  ("collections", "OrderedDict"): _State,
+  ("collections", "OrderedDict"): collections.OrderedDict,
   ("torch._utils", "_rebuild_tensor_v2"): _tensor,
   # A tensor, and whether it is trained.
   ("torch._utils", "_rebuild_parameter"): lambda tensor, *unused: tensor,
@@ -111,12 +107,14 @@ class _Unknown(Exception):
 
 
 class _Unpickler(pickle.Unpickler):
-  """Makes tensors, and nothing that is not in `_KNOWN`."""
+  """Makes tensors, and nothing that is not in `_KNOWN`.
 
-  def __init__(self, stream, storages):
-    """Takes a dict for the storages that the pickle describes, by their key."""
+  `storages` are those that the pickle describes, by their key.
+  """
+
+  def __init__(self, stream):
     super().__init__(stream)
-    self._storages = storages
+    self.storages = {}
 
   def find_class(self, module, name):
     # Its name will do: `persistent_load` gets it back in its tuple.
@@ -134,7 +132,7 @@ class _Unpickler(pickle.Unpickler):
       raise ValueError("a storage of unknown kind")
     if type(size) is not int or size < 0 or type(key) not in (int, str):
       raise ValueError("a storage without a size or a name")
-    return self._storages.setdefault(str(key), _Storage(kind, str(key), size))
+    return self.storages.setdefault(str(key), _Storage(kind, str(key), size))
 
 
 def _load(stream):
@@ -145,8 +143,8 @@ def _load(stream):
     if operation.name.endswith("PUT") and index > count:
       raise ValueError("its pickle numbers more objects than it has")
   stream.seek(start)
-  storages = {}
-  return _Unpickler(stream, storages).load(), storages
+  unpickler = _Unpickler(stream)
+  return unpickler.load(), unpickler.storages
 
 
 def _stored(archive, name, size=None):

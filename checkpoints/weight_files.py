@@ -49,8 +49,9 @@ def open_reader(path: str) -> Reader:
     InputError: there is none, or it is not whole, damaged or of an unknown
       kind.
   """
-  if huggingface.is_checkpoint(path):
-    return huggingface.open_reader(path)
+  file = huggingface.weights_file(path)
+  if file:
+    return huggingface.open_reader(path, file)
   prefix = find_prefix(path)
   _check_all_shards_exist(prefix)
   with _errors_named(f"{prefix}.index is not a readable index"):
@@ -65,19 +66,21 @@ def open_reader(path: str) -> Reader:
       return opened.get_tensor(name)
 
   names = {name: (name, "same") for name in shapes}
-  reader = Reader(TF1, prefix, names, shapes.get, read)
+  reader = Reader(
+    TF1, prefix, names, shapes.__getitem__, read, folder=os.path.dirname(prefix)
+  )
   if model_garden.GRAPH in shapes:
     return model_garden.from_bundle(reader)
   return reader
 
 
-def step_of(source: str | Reader) -> int:
+def step_of(path: str) -> int:
   """Returns how many steps a model folder's weights were trained for, or 0.
 
   As in the original: 0 of the checkpoints of a training, which hold more than
   weights.
   """
-  reader = open_reader(source) if isinstance(source, str) else source
+  reader = open_reader(path)
   names = reader.shapes
   is_training = any(name.endswith("/adam_m") for name in names)
   if is_training or "global_step" not in names:

@@ -65,6 +65,7 @@ class Reader:
   Attributes:
     kind: what wrote it, for reports.
     path: a folder, a file, or the prefix of TensorFlow's files.
+    folder: the one that the files are in.
     shapes: dict from TF1 name to shape (tuple), in the order of the names.
     config: dict for `BertConfig.from_dict` if the checkpoint carries one.
     notes: sentences about what the numbers alone do not tell.
@@ -74,8 +75,9 @@ class Reader:
   def __init__(
     self, kind: str, path: str, names: dict[str, tuple[str, str]],
     shape_of: Callable[[str], Sequence[int]],
-    value_of: Callable[[str], np.ndarray], *, config: dict | None = None,
-    notes: Sequence[str] = (), num_heads: int | None = None,
+    value_of: Callable[[str], np.ndarray], *, folder: str,
+    config: dict | None = None, notes: Sequence[str] = (),
+    num_heads: int | None = None,
   ):
     """Takes what is in the files.
 
@@ -83,8 +85,8 @@ class Reader:
       names: TF1 name -> (name in the files, key of LAYOUTS).
       shape_of, value_of: functions of a name in the files.
     """
-    self.kind, self.path, self.config = kind, path, config
-    self.notes, self.num_heads = notes, num_heads
+    self.kind, self.path, self.folder = kind, path, folder
+    self.config, self.notes, self.num_heads = config, notes, num_heads
     self._names, self._value_of = names, value_of
     self.shapes = {
       tf1: LAYOUTS[layout].shape(tuple(shape_of(name)))
@@ -110,31 +112,9 @@ def to_tf1(value: np.ndarray, layout: str) -> np.ndarray:
   return np.ascontiguousarray(LAYOUTS[layout].back(value))
 
 
-# Names. (regular expression, replacement) in the order in which they are
-# applied to a TF1 name; where nothing replaces it, there is no such weight.
+# Names. Of each program (regular expression, replacement), in the order in
+# which they are applied to a TF1 name. Nothing left: there is no such weight.
 
-_MODEL_GARDEN = (
-  ("bert/embeddings/LayerNorm", "encoder/_embedding_norm_layer"),
-  ("bert/embeddings/word_", "encoder/_embedding_layer/"),
-  ("bert/embeddings/token_type_", "encoder/_type_embedding_layer/"),
-  ("bert/embeddings/position_", "encoder/_position_embedding_layer/"),
-  ("bert/encoder/layer_", "encoder/_transformer_layers/"),
-  (r"attention/self/(\w+)", r"_attention_layer/_\1_dense"),
-  ("attention/output/dense", "_attention_layer/_output_dense"),
-  ("attention/output/LayerNorm", "_attention_layer_norm"),
-  ("intermediate/dense", "_intermediate_dense"),
-  ("/output/dense", "/_output_dense"),
-  ("/output/LayerNorm", "/_output_layer_norm"),
-  ("bert/pooler/dense", "encoder/_pooler_layer"),
-  ("cls/predictions/transform/dense", "masked_lm/dense"),
-  ("cls/predictions/transform/LayerNorm", "masked_lm/layer_norm"),
-  ("cls/predictions/output_", "masked_lm/"),
-  ("cls/seq_relationship/output_weights", "next_sentence/out_proj/kernel"),
-  ("cls/seq_relationship/output_bias", "next_sentence/out_proj/bias"),
-  # Heads of other tasks.
-  (".*output_(weights|bias)$", None),
-)
-# After what a variant changes.
 _HUGGINGFACE = (
   ("^output_", "classifier/output_"),
   ("cls/squad/", "qa_outputs/"),
@@ -144,95 +124,71 @@ _HUGGINGFACE = (
   (r"layer_(\d+)", r"layer.\1"),
   ("/", "."),
 )
-# Regular expression of a TF1 name -> the layout there
+_RENAMED = {
+  "bert": _HUGGINGFACE,
+  "distilbert": (
+    ("cls/seq_relationship.*", ""),
+    ("bert/pooler/dense", "pre_classifier"),
+    ("bert/encoder", "bert/transformer"),
+    ("^bert", "distilbert"),
+    (r"attention/self/(\w)\w+", r"attention/\1_lin"),
+    ("attention/output/dense", "attention/out_lin"),
+    ("attention/output/LayerNorm", "sa_layer_norm"),
+    ("intermediate/dense", "ffn/lin1"),
+    ("/output/dense", "/ffn/lin2"),
+    ("/output/LayerNorm", "/output_layer_norm"),
+    ("cls/predictions/transform/dense", "vocab_transform"),
+    ("cls/predictions/transform/LayerNorm", "vocab_layer_norm"),
+    ("cls/predictions/", "vocab_projector/"),
+    *_HUGGINGFACE,
+  ),
+  "albert": (
+    ("bert/pooler/dense", "bert/pooler"),
+    ("^bert", "albert"),
+    (
+      r"transformer/group_(\d+)/inner_group_0",
+      r"albert_layer_groups/\1/albert_layers/0",
+    ),
+    ("attention_1/(self|output)", "attention"),
+    ("0/LayerNorm/", "0/attention/LayerNorm/"),
+    ("LayerNorm_1", "full_layer_layer_norm"),
+    ("ffn_1/intermediate/dense", "ffn"),
+    ("ffn_1/intermediate/output/dense", "ffn_output"),
+    ("cls/predictions/(transform/)?", "predictions/"),
+    ("cls/seq_relationship/", "sop_classifier/classifier/"),
+    *_HUGGINGFACE,
+  ),
+  "model_garden": (
+    ("bert/embeddings/LayerNorm", "encoder/_embedding_norm_layer"),
+    ("bert/embeddings/word_", "encoder/_embedding_layer/"),
+    ("bert/embeddings/token_type_", "encoder/_type_embedding_layer/"),
+    ("bert/embeddings/position_", "encoder/_position_embedding_layer/"),
+    ("bert/encoder/layer_", "encoder/_transformer_layers/"),
+    (r"attention/self/(\w+)", r"_attention_layer/_\1_dense"),
+    ("attention/output/dense", "_attention_layer/_output_dense"),
+    ("attention/output/LayerNorm", "_attention_layer_norm"),
+    ("intermediate/dense", "_intermediate_dense"),
+    ("/output/dense", "/_output_dense"),
+    ("/output/LayerNorm", "/_output_layer_norm"),
+    ("bert/pooler/dense", "encoder/_pooler_layer"),
+    ("cls/predictions/transform/dense", "masked_lm/dense"),
+    ("cls/predictions/transform/LayerNorm", "masked_lm/layer_norm"),
+    ("cls/predictions/output_", "masked_lm/"),
+    ("cls/seq_relationship/output_weights", "next_sentence/out_proj/kernel"),
+    ("cls/seq_relationship/output_bias", "next_sentence/out_proj/bias"),
+    # Heads of other tasks.
+    (".*output_(weights|bias)$", ""),
+  ),
+}
+# Regular expression of a TF1 name -> the layout there. Heads are kept as
+# [outputs, H] in TF1, unlike dense layers.
+_HUGGINGFACE_LAYOUTS = {"/kernel$": "transposed"}
 _MODEL_GARDEN_LAYOUTS = {
   "attention/self/.*/kernel$": "heads_out",
   "attention/self/.*/bias$": "heads",
   # Its bias is added after the heads are joined.
   "attention/output/dense/kernel$": "heads_in",
   "cls/seq_relationship/output_weights$": "transposed",
-}
-# TF1 keeps those of its heads as [outputs, H], unlike its dense layers.
-_HUGGINGFACE_LAYOUTS = {"/kernel$": "transposed"}
-
-
-class Kind(NamedTuple):
-  """How Hugging Face names the models of one architecture.
-
-  Attributes:
-    title: what the names of its classes start with.
-    parts: first parts of an encoder's names. In models with a head there is
-      the variant's name before them, such as "bert."; not in an encoder alone.
-    tied: copy of a weight -> the weight; older files carry copies.
-    renamed: what it changes, before the rules of all kinds.
-    tokenizer: class of transformers, for a list of word pieces.
-  """
-
-  title: str
-  parts: str
-  tied: dict[str, str]
-  renamed: tuple = ()
-  tokenizer: str = "BertTokenizer"
-
-
-KINDS = {
-  "bert": Kind(
-    title="Bert",
-    parts="embeddings|encoder|pooler",
-    tied={
-      "cls.predictions.decoder.weight":
-        "bert.embeddings.word_embeddings.weight",
-      "cls.predictions.decoder.bias": "cls.predictions.bias",
-    },
-  ),
-  "distilbert": Kind(
-    title="DistilBert",
-    parts="embeddings|transformer",
-    tied={
-      "vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight",
-    },
-    renamed=(
-      ("bert/pooler/dense", "pre_classifier"),
-      ("bert/encoder", "bert/transformer"),
-      ("^bert", "distilbert"),
-      (r"attention/self/(\w)\w+", r"attention/\1_lin"),
-      ("attention/output/dense", "attention/out_lin"),
-      ("attention/output/LayerNorm", "sa_layer_norm"),
-      ("intermediate/dense", "ffn/lin1"),
-      ("/output/dense", "/ffn/lin2"),
-      ("/output/LayerNorm", "/output_layer_norm"),
-      ("cls/predictions/transform/dense", "vocab_transform"),
-      ("cls/predictions/transform/LayerNorm", "vocab_layer_norm"),
-      ("cls/predictions/", "vocab_projector/"),
-      ("cls/seq_relationship.*", None),
-    ),
-    tokenizer="DistilBertTokenizer",
-  ),
-  "albert": Kind(
-    title="Albert",
-    parts="embeddings|encoder|pooler",
-    tied={
-      "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
-      "predictions.decoder.bias": "predictions.bias",
-    },
-    renamed=(
-      ("bert/pooler/dense", "bert/pooler"),
-      ("^bert", "albert"),
-      (
-        r"transformer/group_(\d+)/inner_group_0",
-        r"albert_layer_groups/\1/albert_layers/0",
-      ),
-      ("attention_1/self", "attention"),
-      ("attention_1/output", "attention"),
-      ("0/LayerNorm/", "0/attention/LayerNorm/"),
-      ("LayerNorm_1", "full_layer_layer_norm"),
-      ("ffn_1/intermediate/dense", "ffn"),
-      ("ffn_1/intermediate/output/dense", "ffn_output"),
-      ("cls/predictions/transform/", "predictions/"),
-      ("cls/predictions/", "predictions/"),
-      ("cls/seq_relationship/", "sop_classifier/classifier/"),
-    ),
-  ),
 }
 
 
@@ -241,34 +197,36 @@ class Row(NamedTuple):
 
   tf1: str
   theirs: str
-  layout: str
+  layout: str = "same"
 
 
 def rows(program: str, names: Iterable[str]) -> list[Row]:
   """Returns the rows of all weights that a program can have.
 
   Args:
-    program: a key of KINDS, or "model_garden".
+    program: a variant, as Hugging Face has it, or "model_garden".
     names: TF1's or the program's; rows are of the layers that they name.
   """
-  renamed, layouts = _MODEL_GARDEN, _MODEL_GARDEN_LAYOUTS
-  if program in KINDS:
-    renamed = (*KINDS[program].renamed, *_HUGGINGFACE)
-    layouts = _HUGGINGFACE_LAYOUTS
+  is_garden = program == "model_garden"
+  layouts = _MODEL_GARDEN_LAYOUTS if is_garden else _HUGGINGFACE_LAYOUTS
   # The first number of a name is that of its layer, or group of layers.
-  found = [re.search(r"\d+", name) for name in names]
-  numbers = {match[0] for match in found if match}
-  return [
-    Row(tf1, theirs, _first(layouts, tf1, "same"))
-    for tf1 in _tf1_names(program, sorted(numbers, key=lambda n: (len(n), n)))
-    if (theirs := _renamed(tf1, renamed))
-  ]
+  matches = [re.search(r"\d+", name) for name in names]
+  numbers = sorted({m[0] for m in matches if m}, key=lambda n: (len(n), n))
+  found = []
+  for tf1 in _tf1_names("bert" if is_garden else program, numbers):
+    fitting = [v for regex, v in layouts.items() if re.search(regex, tf1)]
+    theirs = tf1
+    for regex, new in _RENAMED[program]:
+      theirs = re.sub(regex, new, theirs)
+    if theirs:
+      found.append(Row(tf1, theirs, *fitting))
+  return found
 
 
-def _tf1_names(program, numbers):
-  """Returns the names of an encoder's layers, in order, and of all heads."""
+def _tf1_names(variant, numbers):
+  """Returns the names of an encoder, its layers in order, and all heads."""
   config = modeling.BertConfig(1, num_hidden_layers=1)
-  config.variant = "bert" if program == "model_garden" else program
+  config.variant = variant
   config.embedding_size = config.num_hidden_groups = 1  # Of ALBERT.
   shapes = {**registry.shapes(config), **heads.masked_lm_shapes(config)}
   for head in ("cls/seq_relationship/", "", "cls/squad/"):
@@ -281,22 +239,10 @@ def _tf1_names(program, numbers):
   ]
 
 
-def _renamed(name, replacements):
-  for pattern, new in replacements:
-    if new is not None:
-      name = re.sub(pattern, new, name)
-    elif re.match(pattern, name):
-      return None
-  return name
-
-
-def _first(values, name, default):
-  found = (v for pattern, v in values.items() if re.search(pattern, name))
-  return next(found, default)
-
-
 # Hugging Face's classes and files
 
+# Variant -> what the names of its classes start with
+_TITLES = {"bert": "Bert", "distilbert": "DistilBert", "albert": "Albert"}
 # End of a class's name -> what its TF1 names start with, besides the encoder's.
 # The first that has all its names is taken, so of two with the same names the
 # second has to be asked for.
@@ -309,12 +255,20 @@ _HEADS = {
   "ForNextSentencePrediction": ("cls/seq_relationship/",),
   "Model": (),
 }
+# Copy of a weight -> the weight; older files carry copies.
+_TABLE = "{}.embeddings.word_embeddings.weight"
+_TIED = {
+  "cls.predictions.decoder.weight": _TABLE,
+  "cls.predictions.decoder.bias": "cls.predictions.bias",
+  "predictions.decoder.weight": _TABLE,
+  "predictions.decoder.bias": "predictions.bias",
+  "vocab_projector.weight": _TABLE,
+}
 
 
 def _architectures(variant):
   """Returns {class of transformers: what its TF1 names start with}."""
-  title = KINDS[variant].title
-  found = {title + head: starts for head, starts in _HEADS.items()}
+  found = {_TITLES[variant] + head: starts for head, starts in _HEADS.items()}
   # Its dense layer, which is in no other class.
   if variant == "distilbert":
     found["DistilBertForSequenceClassification"] += ("bert/pooler/",)
@@ -338,6 +292,11 @@ def variant_of(names: Iterable[str]) -> str:
   return "albert" if any("albert_layer" in name for name in names) else "bert"
 
 
+def tied(variant: str) -> dict[str, str]:
+  """Returns {name of a copy that a file may have: name of the weight}."""
+  return {copy: name.format(variant) for copy, name in _TIED.items()}
+
+
 def find(
   variant: str, names: Iterable[str]
 ) -> tuple[dict[str, tuple[str, str]], list[str]]:
@@ -348,14 +307,13 @@ def find(
     under its own name; and the names of what a model makes of other weights.
   """
   known = {row.theirs: row for row in rows(variant, names)}
-  made = (f"{variant}.embeddings.position_ids", *KINDS[variant].tied)
   values, derived = {}, []
   for name in sorted(names):
     full = _full_name(variant, name)
-    if full in made:
+    if full in _TIED or full == f"{variant}.embeddings.position_ids":
       derived.append(name)
     else:
-      row = known.get(full, Row(name, name, "same"))
+      row = known.get(full, Row(name, name))
       values[row.tf1] = name, row.layout
   return values, derived
 
@@ -363,7 +321,8 @@ def find(
 def _full_name(variant, name):
   """Returns the name as models with a head save it today."""
   # An encoder saved alone has names without the prefix.
-  name = re.sub(rf"^(?=({KINDS[variant].parts})\.)", f"{variant}.", name)
+  parts = "embeddings|encoder|transformer|pooler"
+  name = re.sub(rf"^(?=({parts})\.)", f"{variant}.", name)
   # Files of before 2019 name the two as TensorFlow does.
   name = re.sub(r"(?<=LayerNorm\.)gamma$", "weight", name)
   return re.sub(r"(?<=LayerNorm\.)beta$", "bias", name)

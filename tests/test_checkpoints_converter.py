@@ -154,7 +154,6 @@ def test_the_class_can_be_told(tmp_path):
     ("BertModel", "model_garden", "build the encoder with that activation"),
     ("BertModel", "huggingface", "gelu_erf is the same function as their gelu"),
     ("BertForPreTraining", "huggingface", "same function as their gelu_new"),
-    ("BertForPreTraining", "model_garden", "tanh: their default"),
   ],
 )
 def test_the_report_says_which_gelu_it_is(tmp_path, name, kind, note):
