@@ -7,6 +7,7 @@ and written here is what `BertEncoder`, `BertEncoderV2` and `BertPretrainerV2`
 (with a next-sentence head) hold.
 """
 
+import itertools
 import re
 
 import numpy as np
@@ -18,31 +19,46 @@ from common import errors
 
 GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
-# How the path of a variable ends -> how weight_names writes it. What
-# the model hangs from does not matter.
-_ENDINGS = (
-  (r"(_transformer_layers/\d+/.*)", "encoder/{}"),
-  (
-    r"(_(?:embedding|type_embedding|position_embedding|embedding_norm|pooler)"
-    r"_layer/\w+)",
-    "encoder/{}",
-  ),
-  (r"(masked_lm/\w+(?:/\w+)?)", "{}"),
-  (r"classification_heads/0/((?:dense|out_proj)/\w+)", "next_sentence/{}"),
-  (r"next_sentence\.pooler_(dense/\w+)", "next_sentence/{}"),
-)
-# The longest of them: _transformer_layers/0/_attention_layer/_key_dense/bias
-_LONGEST_ENDING = 5
 # The next-sentence head has a dense layer of its own, which is BERT's pooler;
-# the encoder's pooler is then never trained.
-_HEAD_POOLER = {
-  "next_sentence/dense/kernel": "encoder/_pooler_layer/kernel",
-  "next_sentence/dense/bias": "encoder/_pooler_layer/bias",
-}
+# the encoder's pooler is then never trained. As a part of a model, and where
+# fine-tuning looks for it:
+_HEAD_POOLERS = ("classification_heads/0/dense", "next_sentence.pooler_dense")
 _TABLE = "bert/embeddings/word_embeddings"
 _QUERY = "bert/encoder/layer_0/attention/self/query/kernel"
 # What an encoder has whose embeddings are narrower than its layers.
 _PROJECTION = "_embedding_projection"
+_OF_TRAINING = re.compile("(^|/)(optimizer|save_counter|global_step)/")
+
+
+class _Objects:
+  """The graph of objects that a checkpoint was made of."""
+
+  def __init__(self, data: bytes):
+    graph = trackable_object_graph_pb2.TrackableObjectGraph()
+    graph.ParseFromString(data)
+    self._nodes = graph.nodes
+    self.parts = [
+      {child.local_name: child.node_id for child in node.children}
+      for node in graph.nodes
+    ]
+
+  def find(self, path: str) -> int | None:
+    """Returns the number of what a path leads to from any object, or None."""
+    for number in range(len(self.parts)):
+      for name in path.split("/"):
+        number = self.parts[number].get(name)
+        if number is None:
+          break
+      else:
+        return number
+    return None
+
+  def key(self, path: str) -> str | None:
+    """Returns under which key the value of a path is, or None."""
+    number = self.find(path)
+    if number is None or not self._nodes[number].attributes:
+      return None
+    return self._nodes[number].attributes[0].checkpoint_key
 
 
 def from_bundle(bundle: weight_names.Reader) -> weight_names.Reader:
@@ -55,83 +71,47 @@ def from_bundle(bundle: weight_names.Reader) -> weight_names.Reader:
   Raises:
     InputError: the objects are not those of a BERT encoder.
   """
-  found, rest = _keys_by_path(bundle)
-  notes = []
-  for head, pooler in _HEAD_POOLER.items():
-    if head in found:
-      # Instead of the encoder's own, which was never trained.
-      found[pooler] = found.pop(head)
-      notes.append(f"the pooler is {head} of the next-sentence head")
-  names = {
-    row.tf1: (found[row.theirs], row.layout)
-    for row in weight_names.rows("model_garden", found)
-    if row.theirs in found
-  }
+  objects, notes = _Objects(bundle.read(GRAPH)), []
+  if objects.find(_PROJECTION) is not None:
+    raise errors.InputError(
+      f"{bundle.path}: has an {_PROJECTION}: its embeddings are narrower than "
+      "its layers, which BERT's are not"
+    )
+  names = _names(objects)
   if not {_TABLE, _QUERY} <= names.keys():
     raise errors.InputError(
       f"{bundle.path}: an object-based checkpoint, but not of a Model Garden "
       "BERT encoder or pretrainer"
     )
+  used = {GRAPH, *(key for key, _ in names.values())}
+  for part, head in itertools.product(("kernel", "bias"), _HEAD_POOLERS):
+    key = objects.key(f"{head}/{part}")
+    if key and key not in used:
+      names[f"bert/pooler/dense/{part}"] = key, "same"
+      notes.append(f"the pooler's {part} is that of the next-sentence head")
+      used.add(key)
+  for key in bundle.shapes.keys() - used:
+    if not _OF_TRAINING.search(key):
+      names[key] = key, "same"
   key, _ = names[_QUERY]
   return weight_names.Reader(
-    "Model Garden", bundle.path, {**{k: (k, "same") for k in rest}, **names},
-    bundle.shapes.__getitem__, bundle.read, folder=bundle.folder, notes=notes,
-    num_heads=bundle.shapes[key][1],
+    "Model Garden", bundle.path, names, bundle.shapes.__getitem__, bundle.read,
+    folder=bundle.folder, notes=notes, num_heads=bundle.shapes[key][1],
   )
 
 
-def _keys_by_path(bundle):
-  """Finds what the values of an object-based checkpoint belong to.
-
-  Returns:
-    {path of weight_names: key of the bundle}, and the sorted keys of
-    other variables, the optimizer's left out.
-  """
-  graph = trackable_object_graph_pb2.TrackableObjectGraph()
-  graph.ParseFromString(bundle.read(GRAPH))
-  found, rest = {}, set()
-  for number, ends in _path_ends(graph).items():
-    endings = ["/".join(end) for end in ends]
-    if any(_PROJECTION in ending for ending in endings):
-      raise errors.InputError(
-        f"{bundle.path}: has an {_PROJECTION}: its embeddings are narrower "
-        "than its layers, which BERT's are not"
-      )
-    names = [name for name in map(_known_name, endings) if name]
-    for attribute in graph.nodes[number].attributes:
-      # One value may be reached by several paths, such as encoder and model.
-      found.update((name, attribute.checkpoint_key) for name in names)
-      if not names:
-        rest.add(attribute.checkpoint_key)
-  return found, sorted(rest)
-
-
-def _path_ends(graph):
-  """{object: the last names of all paths to it}, without the optimizer's."""
-  # From the root, node 0. An object may hang from several others, so it has
-  # several paths, and its parts are visited again when another one is found.
-  ends, unvisited = {0: {()}}, [0]
-  while unvisited:
-    number = unvisited.pop()
-    for child in graph.nodes[number].children:
-      name = child.local_name
-      if name in ("optimizer", "save_counter", "global_step"):
-        continue
-      found = ends.setdefault(child.node_id, set())
-      new = {(*end, name)[-_LONGEST_ENDING:] for end in ends[number]}
-      if not new <= found:
-        found |= new
-        unvisited.append(child.node_id)
-  return ends
-
-
-def _known_name(ending):
-  """The path as weight_names writes it, or None."""
-  for pattern, name in _ENDINGS:
-    match = re.search(rf"(?:^|/){pattern}$", ending)
-    if match:
-      return name.format(match[1])
-  return None
+def _names(objects):
+  """Returns {TF1 name: (key, layout)} of what the rows of weight_names have."""
+  layers = objects.find("_transformer_layers")
+  names = {}
+  for row in weight_names.rows("model_garden", objects.parts[layers or 0]):
+    # What the encoder and the head hang from does not matter.
+    path = row.theirs.removeprefix("encoder/")
+    path = path.replace("next_sentence/", "classification_heads/0/")
+    key = objects.key(path)
+    if key:
+      names[row.tf1] = key, row.layout
+  return names
 
 
 # Writing
