@@ -69,11 +69,10 @@ command.parse_flags(__name__)
 import numpy as np
 
 from checkpoints import comparison, converter, model_folder
-from common import console, errors
+from common import console, errors, file_io
 
 # Larger differences than this are not rounding of float32.
 TOLERANCE = 1e-3
-_SHOWN_NAMES = 5
 
 
 def print_conversion(settings, source, conversion):
@@ -85,9 +84,8 @@ def print_conversion(settings, source, conversion):
     for name, there in sorted(conversion.names.items()):
       print(f"{name} {list(source.reader.shapes[name])} -> {there}")
   for reason, names in reasons.items():
-    shown = names if settings.verbose else names[:_SHOWN_NAMES]
-    more = ", ..." if len(shown) < len(names) else ""
-    print(f"left out: {', '.join(shown)}{more} ({reason})")
+    shown = ", ".join(names) if settings.verbose else file_io.listed(names)
+    print(f"left out: {shown} ({reason})")
   for note in conversion.notes:
     print(f"note: {note}")
   print(

@@ -14,6 +14,7 @@ the two change on the way, and the function stays.
 """
 
 import os
+import re
 
 import ml_dtypes  # noqa: F401  (lets safetensors hand out bfloat16)
 import numpy as np
@@ -24,7 +25,6 @@ import tensorflow as tf
 import configuration
 from checkpoints import pytorch_files, tokenizer_files, weight_names
 from common import errors, file_io, json_files
-from variants import vocabularies
 
 _WEIGHTS = "model.safetensors"
 # Of those that a folder has, the first one is read.
@@ -89,7 +89,7 @@ def open_reader(path: str, file: str) -> weight_names.Reader:
   return weight_names.Reader(
     "Hugging Face", path, names,
     lambda name: files[name].get_slice(name).get_shape(), read, folder=folder,
-    config=config, notes=_notes(path, folder, derived, files),
+    config=config, notes=_notes(path, derived, files),
   )
 
 
@@ -160,54 +160,37 @@ def _open(path):
   return opened
 
 
-def _notes(path, folder, derived, files):
-  """Sentences on pooling, label names, casing and number formats."""
+def _notes(path, derived, files):
+  """Sentences on number formats and pooling."""
   notes = []
   dtypes = {files[name].get_slice(name).get_dtype() for name in files}
   small = sorted(dtypes & {"F16", "BF16"})
   if small:
     notes.append(f"weights are stored as {', '.join(small)}, read as float32")
-  if any(isinstance(file, pytorch_files.Reader) for file in files.values()):
-    notes.append("weights are in PyTorch's format, read without running it")
   if derived:
     notes.append(
       f"{', '.join(derived)}: not read, since a model makes it of the rest"
     )
-  modules = os.path.join(path, "modules.json")
-  if tf.io.gfile.exists(modules):
-    notes.append(_sentence_note(path, modules))
-  vocab_file = os.path.join(folder, vocabularies.LIST)
-  lower = tokenizer_files.read_do_lower_case(vocab_file)
-  if lower is not None:
-    notes.append(f"its tokenizer has do_lower_case={lower}")
+  # What comes after the encoder, by the names of the classes.
+  _, *steps = _found(path, "modules.json", r'"type":\s*"[\w.]*?(\w+)"') or [""]
+  if steps:
+    mode = r'"pooling_mode_(\w+)":\s*true'
+    modes = _found(path, os.path.join("1_Pooling", "config.json"), mode)
+    notes.append(
+      "a sentence-transformers model: only its encoder is read; its sentence "
+      f"vectors are made from the last layer by {', then '.join(steps)}"
+      + (f" (pooling: {', '.join(modes)})" if modes else "")
+    )
   return notes
 
 
-def _sentence_note(path, source):
-  """What sentence-transformers does after the encoder, by modules.json."""
-  modules = json_files.field(
-    {"its list": json_files.read(source, list)}, "its list", list[dict], source
-  )
-  steps = []
-  # The first one is the encoder.
-  for module in modules[1:]:
-    kind, place = (
-      json_files.field(module, name, str, source) for name in ("type", "path")
-    )
-    step = kind.split(".")[-1].lower()
-    config = os.path.join(path, place, "config.json")
-    if step == "pooling" and tf.io.gfile.exists(config):
-      modes = [
-        key.removeprefix("pooling_mode_")
-        for key, on in json_files.read(config).items()
-        if key.startswith("pooling_mode_") and on
-      ]
-      step = f"pooling ({', '.join(modes)})"
-    steps.append(step)
-  return (
-    "a sentence-transformers model: only its encoder is read; its sentence "
-    f"vectors are made from the last layer by {', then '.join(steps)}"
-  )
+def _found(folder, name, pattern):
+  """Returns what a regular expression finds in a file, if there is one."""
+  path = os.path.join(folder, name)
+  if not tf.io.gfile.exists(path):
+    return []
+  with file_io.open_for_reading(path) as stream:
+    return re.findall(pattern, stream.read().decode("utf-8", "replace"))
 
 
 # Writing

@@ -352,12 +352,10 @@ def check_shapes(
     n for n in shapes.keys() - reader.shapes.keys() if not may_be_missing(n)
   )
   if lacking:
-    has = ", ".join(list(reader.shapes)[:3])
     raise errors.InputError(
-      f"{reader.path} has no {', '.join(lacking[:3])}"
-      + (f" and {len(lacking) - 3} more" if len(lacking) > 3 else "")
-      + f" (it has {len(reader.shapes)} names: {has} ...); give the checkpoint "
-      "that belongs to this model configuration"
+      f"{reader.path} has no {file_io.listed(lacking)} (it has "
+      f"{file_io.listed(list(reader.shapes))}); give the checkpoint that "
+      "belongs to this model configuration"
     )
   for name, shape in shapes.items():
     found = reader.shapes.get(name, shape)
@@ -377,14 +375,11 @@ def check_shapes(
 def _log(report, reader):
   logging.info("%d variables loaded from %s", len(report.loaded), reader.path)
   if report.missing:
-    logging.info(
-      "%d not in the checkpoint, left as they were: %s",
-      len(report.missing), ", ".join(report.missing),
-    )
+    missing = ", ".join(report.missing)
+    logging.info("not in the checkpoint, left as they were: %s", missing)
   if report.unused:
-    shown = ", ".join(report.unused[:3])
-    more = ", ..." if len(report.unused) > 3 else ""
     logging.info(
-      "%d in the checkpoint not used: %s%s", len(report.unused), shown, more
+      "%d in the checkpoint not used: %s", len(report.unused),
+      file_io.listed(report.unused),
     )
     logging.debug("not used: %s", ", ".join(report.unused))

@@ -18,7 +18,7 @@ import tensorflow as tf
 import configuration
 import modeling
 import transformers_goldens
-from checkpoints import huggingface, weight_files
+from checkpoints import huggingface, tokenizer_files, weight_files
 from common import errors
 
 GOLDEN = pathlib.Path("tests/golden/huggingface")
@@ -165,13 +165,9 @@ def test_sentence_transformers(model, subfolder, tmp_path):
   (top / "modules.json").write_text(json.dumps(modules))
   reader = weight_files.open_reader(str(top))
   assert reader.shapes
-  assert reader.notes[0].endswith("by pooling (mean_tokens), then normalize")
-
-
-def test_casing_of_the_tokenizer_is_said(model):
-  (model / "tokenizer_config.json").write_text('{"do_lower_case": false}')
-  (note,) = weight_files.open_reader(str(model)).notes
-  assert note == "its tokenizer has do_lower_case=False"
+  assert reader.notes[0].endswith(
+    "by Pooling, then Normalize (pooling: mean_tokens)"
+  )
 
 
 # Configurations.
@@ -289,10 +285,6 @@ def wrong_shapes(values):
   [
     ("model.safetensors.index.json", {"metadata": {}, "weight_map": {
       "bert.pooler.dense.bias": "pooler.safetensors"}}),
-    ("modules.json", [
-      {"idx": 0, "path": "", "type": "a.Transformer"},
-      {"idx": 1, "path": "1_Pooling", "type": "a.Pooling"}]),
-    ("1_Pooling/config.json", {"pooling_mode_mean_tokens": True}),
     ("tokenizer_config.json", {"do_lower_case": True}),
     ("config.json", {"model_type": "bert", "hidden_act": "gelu",
                      "id2label": {"0": "a"}, "problem_type": "regression",
@@ -302,21 +294,17 @@ def wrong_shapes(values):
 def test_json_of_any_shape_is_read_or_refused_in_a_sentence(
   tmp_path, name, values
 ):
-  (tmp_path / "1_Pooling").mkdir()
   bias = {"bert.pooler.dense.bias": np.zeros(2, np.float32)}
   safetensors.numpy.save_file(bias, tmp_path / "pooler.safetensors")
   index = {"weight_map": dict.fromkeys(bias, "pooler.safetensors")}
-  for file, content in (
-    ("model.safetensors.index.json", index), ("modules.json", [{}]),
-    ("1_Pooling/config.json", {}),
-    ("modules.json", [{}, {"type": "a.Pooling", "path": "1_Pooling"}]),
-  ):
-    (tmp_path / file).write_text(json.dumps(content))
+  (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
   outcomes = set()
   for wrong in (values, *wrong_shapes(values)):
     (tmp_path / name).write_text(json.dumps(wrong))
     try:
       reader = weight_files.open_reader(str(tmp_path))
+      tokenizer_files.check(str(tmp_path / "vocab.txt"))
+      tokenizer_files.read_do_lower_case(str(tmp_path / "vocab.txt"))
       modeling.BertConfig.from_dict(reader.config or {"vocab_size": 3})
       outcomes.add("read")
     except errors.InputError as error:
