@@ -80,15 +80,10 @@ def open_source(
   for name in (vocabularies.LIST, vocabularies.SENTENCEPIECE):
     vocab_file = vocab_file or _in_its_folder(reader, name)
   if vocab_file:
-    config.check_vocabulary(_vocabulary_size(vocab_file), vocab_file)
+    # Not their count: a list may have a token twice.
+    last = max(vocabularies.load_vocab(vocab_file).values())
+    config.check_vocabulary(last + 1, vocab_file)
   return Source(reader, config, vocab_file)
-
-
-def _vocabulary_size(vocab_file):
-  if vocabularies.is_sentencepiece(vocab_file):
-    return len(vocabularies.load_vocab(vocab_file))
-  with file_io.open_for_reading(vocab_file) as stream:
-    return sum(1 for _ in stream)
 
 
 def _config_values(reader, bert_config_file):

@@ -89,12 +89,11 @@ def find(folder: str) -> dict[str, str]:
   names = {name.rstrip("/") for name in names}
   configs = [name for name in _CONFIG_FILES if name in names]
   if not configs:
-    inside = [name for name in ("final_model", "best_model") if name in names]
-    hint = "; pass the folder of a model, or --bert_config_file and the others"
-    if inside:
-      hint = f"; pass --model_dir={os.path.join(folder, inside[0])}"
+    advice = "the folder of a model, or --bert_config_file and the others"
+    for name in sorted({"best_model", "final_model"} & names):
+      advice = f"--model_dir={os.path.join(folder, name)}"
     raise errors.InputError(
-      f"--model_dir={folder} has no {' or '.join(_CONFIG_FILES)}{hint}"
+      f"--model_dir={folder} has no {' or '.join(_CONFIG_FILES)}; pass {advice}"
     )
   found = {
     "bert_config_file": os.path.join(folder, configs[0]),

@@ -134,50 +134,45 @@ def write(
   Returns:
     TF1 name -> path; what has none there is left out.
   """
-  root, paths = tf.Module(), {}
+  tree, paths = {}, {}
   for row in weight_names.rows("model_garden", weights):
     if row.tf1 in weights:
-      value = weight_names.from_tf1(weights[row.tf1], row.layout, num_heads)
       paths[row.tf1] = row.theirs
-      node, (*parents, name) = root, row.theirs.split("/")
+      *parents, name = row.theirs.split("/")
+      node = tree
       for parent in parents:
-        node = _child(node, parent)
-      setattr(node, name, tf.Variable(value))
-  tf.train.Checkpoint(**_items(root)).write(prefix)
+        node = node.setdefault(parent, {})
+      node[name] = tf.Variable(
+        weight_names.from_tf1(weights[row.tf1], row.layout, num_heads)
+      )
+  tf.train.Checkpoint(**_items(tree)).write(prefix)
   return paths
 
 
-def _child(node, name):
-  """Returns a part of an object, which is made if need be."""
-  # Members of a list are tracked as "0", "1", ...; they come in this order.
-  if isinstance(node, list):
-    if int(name) == len(node):
-      node.append(tf.Module())
-    return node[int(name)]
-  if not hasattr(node, name):
-    # Any trackable object will do: only the names of attributes count.
-    setattr(node, name, [] if name == "_transformer_layers" else tf.Module())
-  return getattr(node, name)
-
-
-def _items(root):
-  """What hangs from the root of the checkpoint: dict from name to object."""
-  encoder = root.encoder
-  if not hasattr(root, "masked_lm"):
+def _items(tree):
+  """Returns what hangs from the root of the checkpoint, by its name."""
+  encoder, head = _tracked(tree["encoder"]), tree.get("next_sentence")
+  if "masked_lm" not in tree:
     return {"encoder": encoder, "model": encoder}
-  model = tf.Module()
-  # The name that BertPretrainerV2 gives it.
-  model.encoder_network = encoder
-  model.masked_lm = root.masked_lm
   # Two layers hold the table of words.
-  model.masked_lm.embedding_table = encoder._embedding_layer.embeddings
-  items = {"encoder": encoder, "model": model, "masked_lm": model.masked_lm}
-  if hasattr(root, "next_sentence"):
-    model.classification_heads = [root.next_sentence]
-    if hasattr(encoder, "_pooler_layer"):
-      # Copies: one object of a file cannot become two of a model.
-      dense = root.next_sentence.dense = tf.Module()
-      dense.kernel = tf.Variable(encoder._pooler_layer.kernel)
-      dense.bias = tf.Variable(encoder._pooler_layer.bias)
-      items["next_sentence.pooler_dense"] = dense
-  return items
+  table = {"embedding_table": tree["encoder"]["_embedding_layer"]["embeddings"]}
+  masked_lm = _tracked(tree["masked_lm"] | table)
+  # The names that BertPretrainerV2 gives them.
+  model = {"encoder_network": encoder, "masked_lm": masked_lm}
+  items = {"encoder": encoder, "masked_lm": masked_lm}
+  if head:
+    pooler = tree["encoder"].get("_pooler_layer", {})
+    # Copies: one object of a file cannot become two of a model.
+    dense = _tracked({name: tf.Variable(v) for name, v in pooler.items()})
+    model["classification_heads"] = [_tracked(head | {"dense": dense})]
+    items["next_sentence.pooler_dense"] = dense
+  return items | {"model": _tracked(model)}
+
+
+def _tracked(tree):
+  """Returns an object whose attributes are named as the keys of a dict."""
+  if not isinstance(tree, dict):
+    return tree
+  parts = {name: _tracked(part) for name, part in tree.items()}
+  # Members of a list are tracked as "0", "1", ...; they come in this order.
+  return [*parts.values()] if "0" in parts else tf.train.Checkpoint(**parts)

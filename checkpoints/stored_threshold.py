@@ -68,12 +68,18 @@ def stored(folders: Iterable[str], weights: str) -> float:
     path = os.path.join(folder, FILE)
     if not tf.io.gfile.exists(path):
       continue
-    value = _read(path, weights)
-    if value is not None:
-      logging.info("%s = %s, as stored in %s", KEY, value, path)
-      return value
-    # The next folder may have the right one.
-    logging.warning("%s belongs to other weights and is not used", path)
+    values = json_files.read(path)
+    if values.get("weights") != weights:
+      # The next folder may have the right one.
+      logging.warning("%s belongs to other weights and is not used", path)
+      continue
+    value = float(json_files.field(values, KEY, float, path))
+    if math.isnan(value):
+      raise errors.InputError(
+        f"{KEY} is nan in {path}, expected a number; pass it as a flag"
+      )
+    logging.info("%s = %s, as stored in %s", KEY, value, path)
+    return value
   return 0.0
 
 
@@ -95,16 +101,3 @@ def weights_in(path: str) -> str | None:
     return json_files.read(path).get("weights")
   except errors.InputError:
     return None
-
-
-def _read(path, weights):
-  """Returns what a file has for these weights, or None."""
-  values = json_files.read(path)
-  if values.get("weights") != weights:
-    return None
-  value = float(json_files.field(values, KEY, float, path))
-  if math.isnan(value):
-    raise errors.InputError(
-      f"{KEY} is nan in {path}, expected a number; pass it as a flag"
-    )
-  return value
