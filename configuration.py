@@ -23,7 +23,6 @@ import layers
 from common import errors, json_files
 
 _CONTAINER_LIMIT = "/sys/fs/cgroup/memory.max"
-_UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
 _COUNTS = (
   "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads",
   "intermediate_size", "max_position_embeddings", "type_vocab_size",
@@ -85,7 +84,7 @@ class BertConfig:
 
   def check_number(self, name: str, types, *, low, below=math.inf):
     """Raises InputError unless a field has a type and low <= value < below."""
-    value = getattr(self, name)
+    value = getattr(self, name, None)  # A variant's may be missing.
     # A bool is an int in Python: `true` in the JSON file must not pass as 1.
     fits = isinstance(value, types) and not isinstance(value, bool)
     if not fits or not low <= value < below:
@@ -201,9 +200,9 @@ class BertConfig:
       # The number that most likely has a digit too many.
       largest = max(_COUNTS, key=lambda name: getattr(self, name))
       raise errors.InputError(
-        f"a model of this configuration needs {describe(needed)} of memory for "
-        f"its weights, and this machine has {describe(present)}; check the "
-        f"numbers in {_SOURCE}, such as {largest} {getattr(self, largest)}"
+        f"a model of this configuration needs {_gigabytes(needed)} of memory "
+        f"for its weights, and this machine has {_gigabytes(present)}; check "
+        f"the numbers in {_SOURCE}, such as {largest} {getattr(self, largest)}"
       )
 
 
@@ -462,8 +461,6 @@ def total_bytes() -> int | None:
   return min(total, int(container)) if container.isdecimal() else total
 
 
-def describe(size: int) -> str:
-  """Returns a number of bytes in words: 1536 -> "1.5 kB"."""
-  size = min(size, 10**300)  # What a float can hold.
-  power = min((len(str(size)) - 1) // 3, len(_UNITS) - 1)
-  return f"{size / 1000**power:.3g} {_UNITS[power]}"
+def _gigabytes(size):
+  # At most what a float can hold.
+  return f"{min(size, 10**300) / 10**9:.3g} GB"

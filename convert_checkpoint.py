@@ -98,19 +98,15 @@ def print_conversion(settings, source, conversion):
 def verify(settings, source):
   """Prints the difference of the outputs; InputError if it is not rounding."""
   differences = comparison.compare(source, settings.output)
-  # NaN on either side is not the same, and stays the largest.
   largest = np.max(list(differences.values()))
-  same = largest <= TOLERANCE
-  print(
-    f"outputs: {'the same' if same else 'DIFFERENT'} (largest difference "
-    f"{largest:.2g} of {', '.join(differences)}; rounding stays below "
-    f"{TOLERANCE:g})"
-  )
-  if not same:
+  said = f"largest difference {largest:.2g} of {', '.join(differences)}"
+  # NaN on either side is not the same.
+  if not largest <= TOLERANCE:
     raise errors.InputError(
       f"{settings.input} and {settings.output} compute different outputs "
-      f"(largest difference {largest:.2g}); is the configuration the right one?"
+      f"({said}); is the configuration the right one?"
     )
+  print(f"outputs: the same ({said}; rounding stays below {TOLERANCE:g})")
 
 
 def with_model_dir(settings):

@@ -148,17 +148,6 @@ def test_a_model_that_no_machine_can_hold_is_refused(name, value):
     config.check_memory()
 
 
-@pytest.mark.parametrize(
-  "size, words",
-  [
-    (0, "0 bytes"), (999, "999 bytes"), (1536, "1.54 kB"), (10**9, "1 GB"),
-    (64 * 10**9, "64 GB"), (10**20, "1e+05 PB"), (10**4000, "1e+285 PB"),
-  ],
-)
-def test_sizes_in_words(size, words):
-  assert configuration.describe(size) == words
-
-
 def test_this_machine_holds_what_it_can(monkeypatch):
   assert configuration.total_bytes() > 10**8
   needed = 4 * tiny().num_parameters()

@@ -116,7 +116,7 @@ def test_training_reaches_every_weight():
   "changes, message",
   [
     ({"embedding_size": 0}, "embedding_size is 0 .*an integer of at least 1"),
-    ({"num_hidden_groups": 3}, "num_hidden_groups 3 is more than"),
+    ({"num_hidden_groups": 3}, "num_hidden_groups is 3 .* less than 3"),
   ],
 )
 def test_numbers_that_cannot_be_used_are_named(changes, message):
@@ -126,7 +126,7 @@ def test_numbers_that_cannot_be_used_are_named(changes, message):
 
 def test_a_configuration_without_its_numbers_is_refused():
   config = modeling.BertConfig.from_dict({**TINY, "variant": "albert"})
-  with pytest.raises(errors.InputError, match="ALBERT and has no embedding_s"):
+  with pytest.raises(errors.InputError, match="embedding_size is None"):
     registry.shapes(config)
   with pytest.raises(errors.InputError, match="inner_group_num is 2; only"):
     configuration.from_huggingface({

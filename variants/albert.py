@@ -6,12 +6,11 @@ group are computed with one set of weights; released models have one group.
 E is the width of the embeddings, H that of the hidden states.
 """
 
-import copy
+import dataclasses
 import re
 
 import layers
 import modeling
-from common import errors
 
 # BERT's name below "layer_<n>/" -> ALBERT's below "inner_group_0/".
 _LAYER_NAMES = {
@@ -22,23 +21,16 @@ _LAYER_NAMES = {
   "output/dense": "ffn_1/intermediate/output/dense",
   "output/LayerNorm": "LayerNorm_1",
 }
-MAPPING = "embedding_hidden_mapping_in"
+_GROUP = "transformer/group_{}/inner_group_0"
+_MAPPING = "embedding_hidden_mapping_in"
 
 
-def tf1_name(name: str) -> str:
+def _tf1_name(berts):
   """Returns ALBERT's name of a variable of BERT, whose layer is its group."""
-  match = re.search(r"/encoder/layer_(\d+)/", name)
-  if not match:
-    return name
-  rest = name[match.end():]
-  for berts, own in _LAYER_NAMES.items():
-    if rest.startswith(f"{berts}/"):
-      rest = own + rest.removeprefix(berts)
-      break
-  # bert/encoder/layer_0/output/dense/kernel becomes bert/encoder/transformer/
-  # group_0/inner_group_0/ffn_1/intermediate/output/dense/kernel.
-  group = f"/encoder/transformer/group_{match[1]}/inner_group_0/"
-  return name[: match.start()] + group + rest
+  return re.sub(
+    rf"encoder/layer_(\d+)/({'|'.join(_LAYER_NAMES)})/",
+    lambda m: f"encoder/{_GROUP.format(m[1])}/{_LAYER_NAMES[m[2]]}/", berts,
+  )
 
 
 class AlbertModel(modeling.BertModel):
@@ -52,12 +44,9 @@ class AlbertModel(modeling.BertModel):
   def __init__(self, config, **options):
     """Makes the variables; the options are those of modeling.BertModel."""
     super().__init__(config, **options)
-    if config.num_hidden_groups > config.num_hidden_layers:
-      raise errors.InputError(
-        f"num_hidden_groups {config.num_hidden_groups} is more than "
-        f"num_hidden_layers {config.num_hidden_layers} in the model "
-        "configuration; make it at most that"
-      )
+    config.check_number(
+      "num_hidden_groups", int, low=1, below=config.num_hidden_layers + 1
+    )
 
   @staticmethod
   def shapes(config, scope="bert"):
@@ -67,43 +56,36 @@ class AlbertModel(modeling.BertModel):
       InputError: the configuration lacks a number of ALBERT's, or it cannot
         be used.
     """
-    _check(config)
-    groups = copy.copy(config)
-    groups.num_hidden_layers = config.num_hidden_groups
-    width, narrow = config.hidden_size, config.embedding_size
-    shapes, mapping = {}, f"{scope}/encoder/{MAPPING}"
+    for name in ("embedding_size", "num_hidden_groups"):
+      config.check_number(name, int, low=1)
+    groups = dataclasses.replace(
+      config, num_hidden_layers=config.num_hidden_groups
+    )
+    narrow, shapes = config.embedding_size, {}
     for name, shape in modeling.bert_shapes(groups, scope).items():
       # Tables [rows, E], and vectors [E] of the layer norm.
       if name.startswith(f"{scope}/embeddings/"):
         shape = (*shape[:-1], narrow)
-      # Once, between embeddings and the first layer, as in the released files.
-      elif f"{mapping}/kernel" not in shapes:
-        shapes[f"{mapping}/kernel"] = (narrow, width)
-        shapes[f"{mapping}/bias"] = (width,)
-      shapes[tf1_name(name)] = shape
+      shapes[_tf1_name(name)] = shape
+      # Before the first layer, as in the released files.
+      if name == f"{scope}/embeddings/LayerNorm/gamma":
+        shapes |= layers.dense_shapes(
+          f"{scope}/encoder/{_MAPPING}", narrow, config.hidden_size
+        )
     return shapes
 
   def _embed(self, *arguments):
-    # [S, E]
-    narrow = super()._embed(*arguments)
-    return layers.dense(narrow, self._under(f"{self._scope}/encoder/"), MAPPING)
+    narrow = super()._embed(*arguments)  # [S, E]
+    weights = self._under(f"{self._scope}/encoder/")
+    return layers.dense(narrow, weights, _MAPPING)
 
   def _layer_weights(self, number):
     config = self.config
     # Consecutive layers share a group: 12 layers in 4 groups are 3 by 3.
     group = number * config.num_hidden_groups // config.num_hidden_layers
-    place = f"{self._scope}/encoder/transformer/group_{group}/inner_group_0"
+    place = f"{self._scope}/encoder/{_GROUP.format(group)}"
     return {
       f"{berts}/{end}": weight
       for berts, own in _LAYER_NAMES.items()
       for end, weight in self._under(f"{place}/{own}/").items()
     }
-
-
-def _check(config):
-  for name in ("embedding_size", "num_hidden_groups"):
-    if not hasattr(config, name):
-      raise errors.InputError(
-        f"the model configuration is of ALBERT and has no {name}; add it"
-      )
-    config.check_number(name, int, low=1)
