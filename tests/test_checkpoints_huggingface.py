@@ -15,7 +15,6 @@ import pytest
 import safetensors.numpy
 import tensorflow as tf
 
-import configuration
 import modeling
 import transformers_goldens
 from checkpoints import huggingface, tokenizer_files, weight_files
@@ -168,66 +167,6 @@ def test_sentence_transformers(model, subfolder, tmp_path):
   assert reader.notes[0].endswith(
     "by Pooling, then Normalize (pooling: mean_tokens)"
   )
-
-
-# Configurations.
-
-
-def test_the_function_of_an_activation_stays():
-  for theirs, ours in (("gelu", "gelu_erf"), ("gelu_new", "gelu")):
-    config = configuration.from_huggingface({"hidden_act": theirs})
-    assert config["hidden_act"] == ours
-    back = configuration.to_huggingface(config, "BertModel")
-    assert back["hidden_act"] == theirs
-
-
-def test_names_of_labels_are_kept():
-  model = GOLDEN / "BertForSequenceClassification"
-  reader = weight_files.open_reader(str(model))
-  labels = {"0": "no", "1": "maybe", "2": "yes"}
-  assert reader.config["id2label"] == labels
-  config = modeling.BertConfig.from_dict(reader.config).to_dict()
-  values = configuration.to_huggingface(config, "BertModel")
-  assert values["label2id"] == {"no": 0, "maybe": 1, "yes": 2}
-
-
-def test_what_a_model_was_trained_for_is_kept():
-  theirs = {
-    "problem_type": "multi_label_classification",
-    "classifier_input": {"max_seq_length": 256},
-  }
-  config = configuration.from_huggingface(theirs)
-  assert config.items() >= theirs.items()
-  back = configuration.to_huggingface(config, "BertModel")
-  assert back.items() >= theirs.items()
-  # One that transformers does not know: its configuration would be refused.
-  config["problem_type"] = "multiple_choice"
-  back = configuration.to_huggingface(config, "BertModel")
-  assert "problem_type" not in back
-
-
-def test_a_configuration_of_either_kind_is_read(model, tmp_path):
-  theirs = configuration.read(str(model / "config.json"))
-  assert theirs["hidden_act"] == "gelu" and theirs["hidden_size"] == 8
-  path = tmp_path / "bert_config.json"
-  path.write_text('{"vocab_size": 3, "hidden_act": "gelu"}')
-  ours = configuration.read(str(path))
-  assert ours == {"vocab_size": 3, "hidden_act": "gelu"}
-
-
-@pytest.mark.parametrize(
-  "change, reason",
-  [
-    ({"model_type": "roberta"}, "model_type is 'roberta'; only .* 'bert'"),
-    ({"layer_norm_eps": 1e-5}, "layer_norm_eps is 1e-05; only .*1e-12"),
-    ({"position_embedding_type": "relative_key"}, ".*only .*'absolute'"),
-  ],
-)
-def test_other_kinds_of_models_are_refused(model, change, reason):
-  path = model / "config.json"
-  path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-  with pytest.raises(errors.InputError, match=f"config.json: {reason}"):
-    weight_files.open_reader(str(model))
 
 
 # Faults of the files.

@@ -40,14 +40,6 @@ def test_the_variant_decides_the_class_and_its_variables():
   )
 
 
-def test_a_variant_survives_the_configurations_file(tmp_path):
-  path = tmp_path / "bert_config.json"
-  path.write_text(config_of("distilbert", hidden_act="gelu").to_json_string())
-  config = modeling.BertConfig.from_json_file(path)
-  assert registry.name_of(config) == "distilbert"
-  assert config.hidden_act == "gelu"  # Not taken for Hugging Face's.
-
-
 def test_an_unknown_variant_is_refused_by_its_name():
   with pytest.raises(
     errors.InputError, match="variant 'gpt'; known are .*bert, distilbert"
