@@ -24,36 +24,31 @@ from training import common_flags
 common_flags.define_fine_tuning_flags(max_seq_length=384, required=False)
 flags.DEFINE_string("train_file", None, "SQuAD JSON to train on.")
 flags.DEFINE_string(
-  "eval_file", None,
-  "SQuAD JSON with answers for --do_eval, --eval_steps and "
+  "eval_file", None, "SQuAD JSON with answers for --do_eval, --eval_steps and "
   "--null_score_diff_threshold=auto; --predict_file if not given.",
   needs="do_eval|eval_steps|null_score_diff_threshold=auto",
 )
 flags.DEFINE_string(
-  "predict_file", None,
-  "SQuAD JSON to answer; it is scored if it has answers. -: one JSON object "
-  "with context and question a line on standard input, an answer a line on "
-  "standard output.", needs="do_predict|!predict_file=-",
+  "predict_file", None, "SQuAD JSON to answer; it is scored if it has answers. "
+  "-: one JSON object with context and question a line on standard input, an "
+  "answer a line on standard output.", needs="do_predict|!predict_file=-",
 )
 flags.DEFINE_integer(
-  "doc_stride", 128,
-  "A long passage is read in windows: from the start of one to that of the "
-  "next, in word pieces.",
-  lower_bound=1,
+  "doc_stride", 128, "A long passage is read in windows: from the start of one "
+  "to that of the next, in word pieces.", lower_bound=1,
 )
 flags.DEFINE_integer(
   "max_query_length", 64, "Longer questions are cut to this many word pieces.",
   lower_bound=1,
 )
 flags.DEFINE_bool(
-  "pad_to_max_length", False,
-  "Compute every window at --max_seq_length and let padding compete in the "
-  "soft-max of the training and for the n best positions, as the original.",
+  "pad_to_max_length", False, "Compute every window at --max_seq_length and "
+  "let padding compete in the soft-max of the training and for the n best "
+  "positions, as the original.",
 )
 flags.DEFINE_integer(
-  "n_best_size", 20,
-  "How many answers to a question are kept in nbest_predictions.json.",
-  lower_bound=1,
+  "n_best_size", 20, "How many answers to a question are kept in "
+  "nbest_predictions.json.", lower_bound=1,
 )
 flags.DEFINE_integer(
   "max_answer_length", 30, "The most word pieces of an answer.", lower_bound=1
@@ -70,9 +65,8 @@ flags.DEFINE_string(
   "weights, or 0.0.", needs="version_2_with_negative",
 )
 flags.DEFINE_bool(
-  "verbose_logging", False,
-  "Whether the log says of every answer if it could not be found again in the "
-  "text, and of each skipped question why.",
+  "verbose_logging", False, "Whether the log says of every answer if it could "
+  "not be found again in the text, and of each skipped question why.",
 )
 flags.DEFINE_bool(
   "evaluate_only", False,
@@ -83,10 +77,9 @@ flags.DEFINE_string(
   needs="evaluate_only",
 )
 flags.DEFINE_string(
-  "null_odds_file", None,
-  "The null_odds.json of --predictions_file, to find the best thresholds of "
-  "SQuAD 2.0; if not given, the one next to it, if there is one.",
-  needs="evaluate_only version_2_with_negative",
+  "null_odds_file", None, "The null_odds.json of --predictions_file, to find "
+  "the best thresholds of SQuAD 2.0; if not given, the one next to it, if "
+  "there is one.", needs="evaluate_only version_2_with_negative",
 )
 flags.DEFINE_bool(
   "interactive", False, "Ask for a paragraph and answer questions about it."
@@ -127,94 +120,36 @@ command.parse_flags(__name__)
 
 import os
 
-import tensorflow as tf
 from absl import logging
 
-from checkpoints import model_folder, model_settings, stored_threshold
-from common import console, errors, run_settings
-from squad import (
-  alignment,
-  answering,
-  dataset,
-  input_data,
-  job,
-  null_threshold,
-  prediction,
-  scoring,
-  span_model,
-  windowing,
-)
-from training import components, distribution
+from checkpoints import model_folder, model_settings
+from common import console, errors, file_io, run_settings
+from squad import answers, data, inputs, job, scores
+from training import components
 
 
 def score_predictions(settings):
   """Scores a file of predictions without a model."""
   version_2 = settings.version_2_with_negative
-  file = dataset.read(settings.predict_file, version_2=version_2)
-  dataset.require_answers(file)
-  predictions = scoring.read_predictions(settings.predictions_file)
+  file = data.read(settings.predict_file, version_2=version_2)
+  data.require_answers(file)
+  predictions = scores.read_by_id(settings.predictions_file, str)
   if version_2:
-    path, odds = settings.null_odds_file, None
-    if not path:
-      folder = os.path.dirname(settings.predictions_file)
-      path = os.path.join(folder, answering.NULL_ODDS_FILE)
+    folder = os.path.dirname(settings.predictions_file)
+    nearby = os.path.join(folder, answers.NULL_ODDS_FILE)
+    path, odds = settings.null_odds_file or nearby, None
     # One that is named must be there; one next to it may be.
-    if settings.null_odds_file or tf.io.gfile.exists(path):
-      odds = scoring.read_null_odds(path)
+    if settings.null_odds_file or file_io.exists(path):
+      odds = scores.read_by_id(path, float)
       logging.info("the best thresholds are those of the odds in %s", path)
-    results = scoring.score_v2(file.questions, predictions, odds)
+    results = scores.score_v2(file.questions, predictions, odds)
   else:
-    results = scoring.score_v1(file.questions, predictions)
+    results = scores.score_v1(file.questions, predictions)
   job.write_results(results, settings.output_dir)
 
 
-def starting_point(settings, paths, config, strategy):
-  """Returns the run_folder.StartingPoint; claims --output_dir if it is used.
-
-  Raises:
-    InputError: there are no weights to predict with.
-  """
-  if not paths:
-    # Nothing is written there.
-    return components.starting_point(settings, settings.output_dir)
-  version = "2.0" if settings.version_2_with_negative else "1.1"
-  task = f"question answering, SQuAD {version}"
-  return components.open_run(settings, task, config, strategy)
-
-
-def make_model(settings, config, strategy):
-  """Returns the span_model.SpanModel of the flags."""
-  options = components.model_options(settings, strategy)
-  # As in the original: its soft-max reads the states of padding, too.
-  skips = options["skip_padding"] and not settings.pad_to_max_length
-  with strategy.scope():
-    return span_model.SpanModel(config, **{**options, "skip_padding": skips})
-
-
-def make_answerer(settings, model, tokenizer, lengths, strategy):
-  """Returns the prediction.Answerer of the flags."""
-  pads = settings.pad_to_max_length
-  return prediction.Answerer(
-    model,
-    strategy=strategy,
-    tokenizer=tokenizer,
-    lengths=lengths,
-    options=answering.AnswerOptions(
-      **settings.pick("n_best_size max_answer_length version_2_with_negative"),
-      spelling=alignment.spelling_of(tokenizer),
-    ),
-    threshold=null_threshold.NullThreshold(
-      settings.null_score_diff_threshold,
-      lambda: stored_threshold.digest_of_variables(model.variables),
-    ),
-    # XLA compiles the step of the training alone.
-    trim=not pads and not distribution.is_tpu(strategy),
-    mask_padding=not pads,
-  )
-
-
-def main(_):
-  # Settings.
+def read_settings():
+  """Returns the settings of the flags and of a trained model's folder."""
   settings = model_settings.resolve(flags.read_settings(check=False))
   # Unlike the original: it answered with the lengths of the flags, whatever the
   # model had been trained with.
@@ -223,64 +158,60 @@ def main(_):
   if settings.verbose_logging:
     console.show_details()
   components.require_one_of(
-    settings,
-    "do_train", "do_eval", "do_predict", "interactive", "evaluate_only",
+    settings, "do_train", "do_eval", "do_predict", "interactive",
+    "evaluate_only",
   )
   run_settings.refuse_ignored(settings)
-  if settings.evaluate_only:
-    score_predictions(settings)
-    return
-  settings = settings.replace(
+  return settings.replace(
     eval_file=settings.eval_file or settings.predict_file
   )
+
+
+def files_to_read(settings):
+  """Returns the paths of "train", "eval" and "predict", where needed."""
   paths = components.files_to_read(settings)
   if settings.null_score_diff_threshold == "auto":
-    paths["eval"] = settings.eval_file
     if settings.eval_file in (None, "-"):
       raise errors.InputError(
         "--null_score_diff_threshold=auto needs --eval_file"
       )
+    paths["eval"] = settings.eval_file
+  return paths
+
+
+def main(_):
+  settings = read_settings()
+  if settings.evaluate_only:
+    score_predictions(settings)
+    return
+  paths = files_to_read(settings)
   config = model_folder.without_input_settings(
     components.model_config(settings)
   )
-  lengths = windowing.Lengths(
-    settings.max_seq_length, settings.doc_stride, settings.max_query_length
-  )
-  windowing.check_lengths(lengths)
+  inputs.lengths_of(settings)  # Checked before anything is read.
   tokenizer = model_settings.make_tokenizer(settings, config)
 
   # Before anything else computes: devices cannot be arranged afterwards.
   strategy = components.make_strategy(settings)
-  files = dataset.read_all(
-    paths, version_2=settings.version_2_with_negative
-  )
-  start = starting_point(settings, paths, config, strategy)
-  model = make_model(settings, config, strategy)
-  work = job.Job(
-    settings=settings,
-    strategy=strategy,
-    config=config,
-    model=model,
-    answerer=make_answerer(settings, model, tokenizer, lengths, strategy),
-    data=input_data.prepare_all(
-      files, tokenizer, lengths, folder=settings.output_dir
-    ),
-    features=input_data.record_features(lengths.max_seq_length, training=True),
-  )
+  version_2 = settings.version_2_with_negative
+  files = data.read_all(paths, version_2=version_2)
+  if files:
+    version = "2.0" if version_2 else "1.1"
+    task = f"question answering, SQuAD {version}"
+    start = components.open_run(settings, task, config, strategy)
+  else:  # Nothing is written.
+    start = components.starting_point(settings, settings.output_dir)
+  work = job.Job(settings, config, strategy, tokenizer, files)
 
-  # Steps.
-  step, answers = start.step, None
-  if settings.do_train:
-    step = job.train(work, start)
-  else:
-    job.load_weights(work, start)
-  if settings.version_2_with_negative:
-    job.look_up_threshold(work, start)
-  if settings.do_eval or work.answerer.threshold.is_auto:
-    answers = job.evaluate_at_end(work, step, start)
+  step = work.train(start) if settings.do_train else work.load(start)
+  if version_2:
+    work.look_up_threshold(start)
+  found = None
+  if settings.do_eval or work.threshold.is_auto:
+    found = work.evaluate(step, start)
   if "predict" in files:
-    job.predict(work, step, answers)
-  job.serve_input(work)
+    work.predict(step, found)
+  work.serve_input()
 
 
 if __name__ == "__main__":

@@ -16,7 +16,9 @@ from classification import input_data, interactive, labelled_examples
 from common import errors, run_settings
 from features import text_batches
 from pretraining import mask_filling
-from squad import alignment, answering, prediction, windowing
+from squad import alignment
+from squad import answers as squad_answers
+from squad import inputs as squad_inputs
 from tagging import text_tagger
 from text import input_sequences
 
@@ -187,13 +189,9 @@ def _masked_lm(parts):
 
 def _span(parts):
   settings = parts.settings
-  lengths = windowing.Lengths(
-    settings.max_seq_length, settings.doc_stride, settings.max_query_length
-  )
-  options = answering.AnswerOptions(
-    **settings.pick("n_best_size max_answer_length version_2_with_negative"),
-    null_score_diff_threshold=settings.null_score_diff_threshold or 0.0,
-    spelling=alignment.spelling_of(parts.tokenizer),
+  lengths = squad_inputs.lengths_of(settings)
+  options = squad_answers.options_of(settings, parts.tokenizer)._replace(
+    null_score_diff_threshold=settings.null_score_diff_threshold or 0.0
   )
 
   def logits_of(batch):
@@ -208,7 +206,7 @@ def _span(parts):
     }
 
   def answer(rows):
-    answers = prediction.answer_texts(
+    answers = squad_answers.answer_texts(
       rows, logits_of, parts.tokenizer, lengths, options,
       batch_size=parts.batch_size,
     )

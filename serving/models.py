@@ -14,7 +14,7 @@ import modeling
 import tokenization
 from common import errors, run_settings
 from features import text_vectors
-from squad import windowing
+from squad import inputs as squad_inputs
 from variants import registry
 
 
@@ -190,9 +190,7 @@ class QuestionAnswerer(ServedModel):
       raise errors.InputError(
         "--doc_stride=0: contexts are read in windows; pass 1 or more"
       )
-    windowing.check_lengths(windowing.Lengths(
-      settings.max_seq_length, settings.doc_stride, settings.max_query_length
-    ))
+    squad_inputs.lengths_of(settings)  # Refuses those without room.
     self.head = heads.SpanHead(config)
 
   def _logits(self, output, training):

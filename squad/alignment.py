@@ -29,7 +29,7 @@ from typing import NamedTuple
 from absl import logging
 
 import tokenization
-from squad import dataset
+from squad import data
 from variants import sentencepiece
 
 # Most words of a passage come again in others.
@@ -152,7 +152,7 @@ class PassageText:
 
 def in_context(context: str, place: tuple[int, int]) -> tuple[int, int]:
   """Returns where a context has a place in its words, see PassageText.place."""
-  words = list(dataset.WORD.finditer(context))
+  words = list(data.WORD.finditer(context))
   starts = _starts(_length_and_space(word.group()) for word in words)
 
   def of(position):

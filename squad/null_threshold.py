@@ -13,9 +13,10 @@ from absl import logging
 
 from checkpoints import stored_threshold
 from common import errors, json_files
-from squad import dataset, scoring
+from squad import data, scores
 
 _FLAG = stored_threshold.KEY
+
 
 class NullThreshold:
   """The threshold of a run.
@@ -40,11 +41,8 @@ class NullThreshold:
     """
     self.is_auto = text == "auto"
     self._is_given = text is not None
-    self._weights = weights
-    self._found = {}
-    self.value = 0.0
-    if self._is_given:
-      self.value = None if self.is_auto else _number(text)
+    self._weights, self._found = weights, {}
+    self.value = None if self.is_auto else _number(text or 0.0)
 
   def look_up(self, folders: list) -> None:
     """Takes what the first of the folders has for the weights of now.
@@ -54,14 +52,12 @@ class NullThreshold:
     if not self._is_given:
       self.value = stored_threshold.stored(folders, self._weights())
 
-  def find(self, file: dataset.SquadFile, answers: list) -> None:
+  def find(self, file: data.SquadFile, answers: list) -> None:
     """Takes the threshold with the best F1 of answers by the weights of now."""
-    self.value = float(
-      scoring.best_threshold(
-        file.questions,
-        {answer.qas_id: answer.best_text for answer in answers},
-        {answer.qas_id: answer.null_odds for answer in answers},
-      )
+    self.value = scores.best_threshold(
+      file.questions,
+      {answer.qas_id: answer.best_text for answer in answers},
+      {answer.qas_id: answer.null_odds for answer in answers},
     )
     # A file's name may be no UTF-8; JSON must be.
     name = os.fsencode(os.path.basename(file.path))

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from checkpoints import stored_threshold, weight_files
 from common import errors
-from squad import answering, dataset, null_threshold
+from squad import answers, data, null_threshold
 
 FILE = stored_threshold.FILE
 
@@ -24,17 +24,17 @@ def head(value=0.5):
 def found(weights="a", path="dev.json"):
   """A threshold that was found between two questions."""
   questions = [
-    dataset.Question("a", "?", [], answers=("x",)),
-    dataset.Question("b", "?", []),
+    data.Question("a", "?", [], answers=("x",)),
+    data.Question("b", "?", []),
   ]
-  answers = [
-    answering.Answer("a", "", [], "x", null_odds=1.5),
-    answering.Answer("b", "", [], "y", null_odds=2.5),
+  given = [
+    answers.Answer("a", "", [], "x", null_odds=1.5),
+    answers.Answer("b", "", [], "y", null_odds=2.5),
   ]
   of_now = weights if callable(weights) else lambda: weights
   threshold = null_threshold.NullThreshold("auto", of_now)
   assert threshold.is_auto and threshold.value is None
-  threshold.find(dataset.SquadFile(path, questions, True, []), answers)
+  threshold.find(data.SquadFile(path, questions, True, []), given)
   return threshold
 
 
@@ -60,9 +60,9 @@ def test_one_that_answers_nothing_is_said(caplog):
   found()
   assert not caplog.text
   threshold = null_threshold.NullThreshold("auto", lambda: "a")
-  questions = [dataset.Question("a", "?", [])]
-  answers = [answering.Answer("a", "", [], "x", null_odds=1.5)]
-  threshold.find(dataset.SquadFile("d.json", questions, True, []), answers)
+  questions = [data.Question("a", "?", [])]
+  given = [answers.Answer("a", "", [], "x", null_odds=1.5)]
+  threshold.find(data.SquadFile("d.json", questions, True, []), given)
   assert "no question of d.json is answered" in caplog.text
 
 

@@ -14,7 +14,7 @@ import unpadding
 from classification import classifier
 from pretraining import pretrainer
 from records import packing
-from squad import span_model
+from squad import model as squad_model
 from tagging import taggers
 from training import loop
 
@@ -98,8 +98,8 @@ def squad(rng, strategy):
     is_token = np.take_along_axis(batch["input_mask"], places[:, None], 1)
     batch[name] = places * is_token[:, 0]
   with strategy.scope():
-    model = span_model.SpanModel(CONFIG, seed=1)
-  return model, span_model.objective(model), batch
+    model = squad_model.SpanModel(CONFIG, seed=1)
+  return model, squad_model.objective(model), batch
 
 
 def tagging(rng, strategy):

@@ -12,7 +12,7 @@ import tokenization
 from checkpoints import model_folder, tokenizer_files
 from common import errors
 from pretraining import text_corpus
-from squad import alignment, answering, dataset, windowing
+from squad import alignment, answers, data, inputs
 from text import bulk_tokenization
 from variants import sentencepiece, vocabularies
 
@@ -118,8 +118,8 @@ def test_pretraining_knows_which_pieces_continue_words(tokenizer):
 
 def passage_of(text, tokenizer):
   """Returns a question whose passage is `text`, and its Passage."""
-  (question,) = dataset.from_texts([("who ?", text)])
-  (passage,) = windowing.make_passages([question], tokenizer).values()
+  (question,) = data.from_texts([("who ?", text)])
+  (passage,) = inputs.make_passages([question], tokenizer).values()
   return question, passage
 
 
@@ -139,7 +139,7 @@ def test_training_answers_are_the_pieces_with_their_characters(
   question = question._replace(
     start_position=words[0], end_position=words[1], answer_text=answer
   )
-  first, last = windowing.find_answer(question, passage, tokenizer)
+  first, last = inputs.find_answer(question, passage, tokenizer)
   assert passage.tokens[first : last + 1] == pieces
 
 
@@ -154,15 +154,17 @@ def test_answers_are_written_as_in_the_passage(
 ):
   question, passage = passage_of(text, tokenizer)
   windows = list(
-    windowing.make_windows([question], tokenizer, windowing.Lengths(64, 8, 8))
+    inputs.make_windows([question], tokenizer, inputs.Lengths(64, 8, 8))
   )
   start, end = (np.full([1, 64], -9.0, np.float32) for _ in range(2))
   start[0, windows[0].first_position + first] = 9
   end[0, windows[0].first_position + last] = 9
-  options = answering.AnswerOptions(
+  options = answers.AnswerOptions(
     spelling=alignment.spelling_of(tokenizer)
   )
-  (found,) = answering.find_answers([question], windows, start, end, options)
+  (found,) = answers.find_answers(
+    [question], windows, {"start": start, "end": end}, options
+  )
   assert found.text == answer
 
 

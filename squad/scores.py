@@ -1,9 +1,9 @@
 """SQuAD: exact match and F1 as the official scripts for 1.1 and 2.0 give them.
 
   predictions = {answer.qas_id: answer.text for answer in answers}
-  scores = scoring.score_v1(questions, predictions)
-  scores = scoring.score_v2(questions, predictions, null_odds)
-  threshold = scoring.best_threshold(questions, best_texts, null_odds)
+  found = scores.score_v1(questions, predictions)
+  found = scores.score_v2(questions, predictions, null_odds)
+  threshold = scores.best_threshold(questions, best_texts, null_odds)
 
 A prediction is compared with every answer in the file, and the best counts
 (Rajpurkar et al. 2016 and 2018). The two scripts differ:
@@ -29,29 +29,14 @@ _PUNCTUATION_REMOVED = str.maketrans("", "", string.punctuation)
 _ARTICLE = re.compile(r"\b(?:an?|the)\b")
 
 
-def read_predictions(path: str) -> dict[str, str]:
-  """Returns predictions.json, question id -> text.
+def read_by_id(path: str, kind: type) -> dict:
+  """Returns predictions.json (kind str) or null_odds.json (float).
 
   Raises:
     InputError: the file is missing, not JSON, or holds something else.
   """
-  return _read_values(path, str, "a text")
-
-
-def read_null_odds(path: str) -> dict[str, float]:
-  """Returns null_odds.json, question id -> number; raises as above."""
-  return _read_values(path, (int, float), "a number")
-
-
-def _read_values(path, kinds, expected):
   values = json_files.read(path)
-  for qas_id, value in values.items():
-    if not isinstance(value, kinds):
-      raise errors.InputError(
-        f"{path}: expected {expected} for each question, got {value!r:.40} "
-        f"for {qas_id!r}; give a file that --do_predict wrote"
-      )
-  return values
+  return {name: json_files.field(values, name, kind, path) for name in values}
 
 
 def normalized(text: str) -> str:
@@ -74,20 +59,14 @@ def f1(ours: str, theirs: str) -> float:
   return 2 * common / sum(c.total() for c in counts) if common else 0.0
 
 
-def compare_v1(prediction: str, answers: tuple) -> tuple:
+def compare(prediction: str, answers: tuple, *, version_2: bool) -> tuple:
   """Returns (exact match, F1), 0 to 1, of a text with a question's answers."""
-  ours = normalized(prediction)
+  ours, golds = normalized(prediction), [normalized(text) for text in answers]
   # As in the official script for 1.1: golds without a word stay in the list.
-  golds = [normalized(answer) for answer in answers]
-  return float(ours in golds), max(f1(ours, gold) for gold in golds)
-
-
-def compare_v2(prediction: str, answers: tuple) -> tuple:
-  """As `compare_v1`; without any answer that has words, no words are right."""
-  ours = normalized(prediction)
-  golds = [gold for gold in map(normalized, answers) if gold]
-  if not golds:
-    return (float(not ours),) * 2
+  if version_2:
+    golds = [gold for gold in golds if gold]
+    if not golds:
+      return (float(not ours),) * 2
   return float(ours in golds), max(f1(ours, gold) for gold in golds)
 
 
@@ -95,7 +74,7 @@ def score_v1(questions: list, predictions: dict) -> dict:
   """Returns {"exact_match": percent, "f1": percent} of SQuAD 1.1.
 
   Args:
-    questions: dataset.Questions, each with answers.
+    questions: data.Questions, each with answers.
     predictions: question id -> text.
 
   Raises:
@@ -107,7 +86,7 @@ def score_v1(questions: list, predictions: dict) -> dict:
         f"{question.place or question.qas_id}: no answer to compare with; "
         "SQuAD 2.0 needs --version_2_with_negative"
       )
-  scores = _compare(questions, predictions, compare_v1, "score 0")
+  scores = _compare(questions, predictions, version_2=False)
   # By all questions: one without a prediction scores 0.
   exact, f1_score = np.sum(list(scores.values()), axis=0) / len(questions)
   return {"exact_match": float(100 * exact), "f1": float(100 * f1_score)}
@@ -119,7 +98,7 @@ def score_v2(
   """Returns the scores of SQuAD 2.0, in percent.
 
   Args:
-    questions: dataset.Questions.
+    questions: data.Questions.
     predictions: question id -> text.
     null_odds: question id -> how much better "no answer" is.
 
@@ -135,7 +114,7 @@ def score_v2(
   Raises:
     InputError: no question has a prediction.
   """
-  scores = _compare(questions, predictions, compare_v2, "are left out")
+  scores = _compare(questions, predictions, version_2=True)
   has_answer = {q.qas_id: bool(q.answers) for q in questions}
   result = _means(scores)
   for name, expected in (("HasAns", True), ("NoAns", False)):
@@ -166,14 +145,14 @@ def best_threshold(
   below all odds.
 
   Args:
-    questions: dataset.Questions.
+    questions: data.Questions.
     best_texts: question id -> the best text but "".
     null_odds: question id -> odds.
 
   Raises:
     InputError: no question has a text, or one has a text and no odds.
   """
-  scores = _compare(questions, best_texts, compare_v2, "are left out")
+  scores = _compare(questions, best_texts, version_2=True)
   points = {qas_id: f1_score for qas_id, (_, f1_score) in scores.items()}
   has_answer = {q.qas_id: bool(q.answers) for q in questions}
   odds, sums = _points_by_odds(has_answer, best_texts, points, null_odds)
@@ -219,7 +198,7 @@ def _points_by_odds(has_answer, predictions, points, null_odds):
   return np.concatenate([[-np.inf], odds[order]]), sums
 
 
-def _compare(questions, predictions, compare, missing_ones):
+def _compare(questions, predictions, *, version_2):
   """Returns a dict of question id -> (exact match, F1), warning of gaps."""
   found = [q for q in questions if q.qas_id in predictions]
   if not found:
@@ -230,11 +209,13 @@ def _compare(questions, predictions, compare, missing_ones):
   if len(found) < len(questions):
     logging.warning(
       "%d of %d questions have no prediction and %s.",
-      len(questions) - len(found),
-      len(questions),
-      missing_ones,
+      len(questions) - len(found), len(questions),
+      "are left out" if version_2 else "score 0",
     )
-  return {q.qas_id: compare(predictions[q.qas_id], q.answers) for q in found}
+  return {
+    q.qas_id: compare(predictions[q.qas_id], q.answers, version_2=version_2)
+    for q in found
+  }
 
 
 def _means(scores):

@@ -6,11 +6,11 @@ import logging
 import pytest
 
 from common import errors
-from squad import dataset, scoring
+from squad import data, scores
 
 
 def question(qas_id, *answers):
-  return dataset.Question(qas_id, "?", [], answers=answers, place="a.json")
+  return data.Question(qas_id, "?", [], answers=answers, place="a.json")
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def question(qas_id, *answers):
   ],
 )
 def test_normalized(text, normal):
-  assert scoring.normalized(text) == normal
+  assert scores.normalized(text) == normal
 
 
 @pytest.mark.parametrize(
@@ -54,12 +54,12 @@ def test_normalized(text, normal):
     ("", ["cat"], 0, 0),
   ],
 )
-@pytest.mark.parametrize("version", ["v1", "v2"])
+@pytest.mark.parametrize("version_2", [False, True])
 def test_a_prediction_is_compared_with_each_answer(
-  version, prediction, answers, exact, f1
+  version_2, prediction, answers, exact, f1
 ):
-  compare = getattr(scoring, f"compare_{version}")
-  assert compare(prediction, answers) == pytest.approx((exact, f1), abs=1e-12)
+  found = scores.compare(prediction, answers, version_2=version_2)
+  assert found == pytest.approx((exact, f1), abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -72,23 +72,23 @@ def test_a_prediction_is_compared_with_each_answer(
     # Such an answer is none among others.
     ("", ["the", "cat"], (1, 0), (0, 0)),
     ("cat", ["the", "cat"], (1, 1), (1, 1)),
+    # Without answers only no words are right.
+    ("", (), None, (1, 1)),
+    ("The.", (), None, (1, 1)),
+    ("cat", (), None, (0, 0)),
   ],
 )
 def test_texts_without_words(prediction, answers, v1, v2):
-  assert scoring.compare_v1(prediction, answers) == v1
-  assert scoring.compare_v2(prediction, answers) == v2
-
-
-def test_without_answers_only_no_words_are_right():
-  for prediction, points in (("", 1), ("The.", 1), ("cat", 0)):
-    assert scoring.compare_v2(prediction, ()) == (points, points)
+  assert scores.compare(prediction, answers, version_2=True) == v2
+  if answers:
+    assert scores.compare(prediction, answers, version_2=False) == v1
 
 
 def test_version_1_counts_missing_predictions_as_0(caplog):
   questions = [question("1", "cat"), question("2", "dog"), question("3", "x y")]
   with caplog.at_level(logging.WARNING):
-    scores = scoring.score_v1(questions, {"1": "a cat", "3": "x", "?": ""})
-  assert scores == pytest.approx(
+    found = scores.score_v1(questions, {"1": "a cat", "3": "x", "?": ""})
+  assert found == pytest.approx(
     {"exact_match": 100 / 3, "f1": 100 * (1 + 2 / 3) / 3}, abs=1e-12
   )
   assert "1 of 3 questions have no prediction and score 0" in caplog.text
@@ -97,7 +97,7 @@ def test_version_1_counts_missing_predictions_as_0(caplog):
 def test_version_1_refuses_questions_without_an_answer():
   questions = [question("1", "cat"), question("2")]
   with pytest.raises(errors.InputError, match="^a.json.*version_2"):
-    scoring.score_v1(questions, {"1": "cat", "2": ""})
+    scores.score_v1(questions, {"1": "cat", "2": ""})
 
 
 # Two questions have answers, three have none.
@@ -114,7 +114,7 @@ PREDICTIONS = {
 
 
 def test_version_2_tells_questions_with_and_without_answers_apart():
-  scores = scoring.score_v2(QUESTIONS, PREDICTIONS)
+  found = scores.score_v2(QUESTIONS, PREDICTIONS)
   expected = {
     "exact": 40.0,
     "f1": 50.0,
@@ -126,29 +126,29 @@ def test_version_2_tells_questions_with_and_without_answers_apart():
     "NoAns_f1": 100 / 3,
     "NoAns_total": 3,
   }
-  assert list(scores) == list(expected)
-  assert scores == pytest.approx(expected, abs=1e-12)
-  assert json.dumps(scores)
+  assert list(found) == list(expected)
+  assert found == pytest.approx(expected, abs=1e-12)
+  assert json.dumps(found)
 
 
 def test_version_2_has_no_part_without_questions():
   for part, other in ((QUESTIONS[:2], "NoAns"), (QUESTIONS[2:], "HasAns")):
-    scores = scoring.score_v2(part, PREDICTIONS)
-    assert len(scores) == 6 and not any(other in name for name in scores)
+    found = scores.score_v2(part, PREDICTIONS)
+    assert len(found) == 6 and not any(other in name for name in found)
 
 
 def test_version_2_leaves_missing_predictions_out(caplog):
   some = {key: PREDICTIONS[key] for key in ("right", "wrong")}
   with caplog.at_level(logging.WARNING):
-    scores = scoring.score_v2(QUESTIONS, some, {"right": 0, "wrong": 1})
-  assert scores["total"] == 2 and scores["exact"] == 50
-  assert (scores["HasAns_total"], scores["NoAns_total"]) == (1, 1)
-  assert (scores["best_exact"], scores["best_exact_thresh"]) == (100, 0)
+    found = scores.score_v2(QUESTIONS, some, {"right": 0, "wrong": 1})
+  assert found["total"] == 2 and found["exact"] == 50
+  assert (found["HasAns_total"], found["NoAns_total"]) == (1, 1)
+  assert (found["best_exact"], found["best_exact_thresh"]) == (100, 0)
   assert "3 of 5 questions have no prediction and are left out" in caplog.text
 
 
 def test_predictions_of_another_file_are_refused():
-  for score in (scoring.score_v1, scoring.score_v2):
+  for score in (scores.score_v1, scores.score_v2):
     with pytest.raises(errors.InputError, match="none of the 2 questions"):
       score(QUESTIONS[:2], {"x": "cat"})
 
@@ -167,8 +167,8 @@ def test_predictions_of_another_file_are_refused():
 )
 def test_best_scores_are_those_of_the_official_script(odds, exact, f1):
   null_odds = dict(zip(PREDICTIONS, odds))
-  scores = scoring.score_v2(QUESTIONS, PREDICTIONS, null_odds)
-  found = {name: scores[name] for name in scores if name.startswith("best")}
+  found = scores.score_v2(QUESTIONS, PREDICTIONS, null_odds)
+  found = {name: found[name] for name in found if name.startswith("best")}
   assert found == {
     "best_exact": exact[0],
     "best_exact_thresh": exact[1],
@@ -183,7 +183,7 @@ def f1_above(threshold, odds):
     key: "" if odds[key] > threshold else text
     for key, text in PREDICTIONS.items()
   }
-  return scoring.score_v2(QUESTIONS, texts)["f1"]
+  return scores.score_v2(QUESTIONS, texts)["f1"]
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def f1_above(threshold, odds):
 )
 def test_the_best_threshold_gives_the_best_f1(odds, f1):
   null_odds = dict(zip(PREDICTIONS, odds))
-  threshold = scoring.best_threshold(QUESTIONS, PREDICTIONS, null_odds)
+  threshold = scores.best_threshold(QUESTIONS, PREDICTIONS, null_odds)
   assert isinstance(threshold, float)
   assert f1_above(threshold, null_odds) == f1
   tried = [*odds, min(odds) - 1e31]
@@ -210,18 +210,18 @@ def test_the_best_threshold_gives_the_best_f1(odds, f1):
 
 def test_odds_are_needed_for_every_prediction():
   odds = dict.fromkeys(["right", "half", "none", "wrong"], 0.0)
-  for function in (scoring.score_v2, scoring.best_threshold):
+  for function in (scores.score_v2, scores.best_threshold):
     with pytest.raises(errors.InputError, match="1 of 5.*'wrong too'"):
       function(QUESTIONS, PREDICTIONS, odds)
 
 
 def test_files_are_read(tmp_path):
   path = tmp_path / "some.json"
-  path.write_text('{"a": "é", "b": ""}')
-  assert scoring.read_predictions(str(path)) == {"a": "é", "b": ""}
-  with pytest.raises(errors.InputError, match="a number.*'é' for 'a'"):
-    scoring.read_null_odds(str(path))
-  path.write_text('{"a": 1, "b": -0.5}')
-  assert scoring.read_null_odds(str(path)) == {"a": 1, "b": -0.5}
-  with pytest.raises(errors.InputError, match="a text.* 1 for 'a'"):
-    scoring.read_predictions(str(path))
+  for kind, values, fault in (
+    (str, {"a": "é", "b": ""}, "expected a number"),
+    (float, {"a": 1, "b": -0.5}, "expected a string"),
+  ):
+    path.write_text(json.dumps(values))
+    assert scores.read_by_id(str(path), kind) == values
+    with pytest.raises(errors.InputError, match=f"some.json: a is .*; {fault}"):
+      scores.read_by_id(str(path), float if kind is str else str)

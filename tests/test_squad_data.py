@@ -6,7 +6,7 @@ import pathlib
 import pytest
 
 from common import errors
-from squad import dataset
+from squad import data
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "squad" / "windows"
 CONTEXT = "Anna  lives\tin Bern\u202f(since 1904), not\u00a0far."
@@ -37,7 +37,7 @@ def write(tmp_path):
 
 
 def test_only_the_originals_white_space_parts_words(write):
-  (question,) = dataset.read(write(entry())).questions
+  (question,) = data.read(write(entry())).questions
   assert question.doc_tokens == [
     "Anna", "lives", "in", "Bern", "(since", "1904),", "not\u00a0far."
   ]
@@ -62,7 +62,7 @@ def test_only_the_originals_white_space_parts_words(write):
 )
 def test_an_answer_is_found_or_listed(write, answer, start, words):
   path = write(entry(answer=answer, start=start), entry())
-  file = dataset.read(path, training=True)
+  file = data.read(path, training=True)
   if words:
     assert not file.skipped
     found = file.questions[0]
@@ -79,40 +79,40 @@ def test_an_answer_is_found_or_listed(write, answer, start, words):
 
 
 def test_the_originals_odd_file_has_one_answer_out_of_place():
-  file = dataset.read(str(GOLDEN / "odd.json"), training=True)
+  file = data.read(str(GOLDEN / "odd.json"), training=True)
   assert [skipped.qas_id for skipped in file.skipped] == ["o5"]
   assert file.skipped[0].found == "e Japane"
   assert len(file.questions) == 6
 
 
 def test_a_file_without_answers_cannot_be_scored_against(write):
-  dataset.require_answers(dataset.read(write(entry())))
-  blind = dataset.read(write({"id": "q2", "question": "Who?"}))
+  data.require_answers(data.read(write(entry())))
+  blind = data.read(write({"id": "q2", "question": "Who?"}))
   with pytest.raises(errors.InputError, match="not every question has an ans"):
-    dataset.require_answers(blind)
+    data.require_answers(blind)
 
 
 def test_what_is_skipped_is_listed_line_by_line(write, tmp_path):
   path = tmp_path / "skipped.jsonl"
   entries = entry(answer="Z\u00fcrich"), entry()
-  file = dataset.read(write(*entries), training=True)
-  dataset.write_skipped(file.skipped, str(path))
+  file = data.read(write(*entries), training=True)
+  data.write_skipped(file.skipped, str(path))
   assert json.loads(path.read_text()) == {
     "qas_id": "q1", "question": "Where?", "answer": "Z\u00fcrich",
     "answer_start": 15, "found": "Bern\u202f(",
     "reason": "not found at its place",
   }
   # Nothing is skipped now: nor does the list stay.
-  dataset.write_skipped([], str(path))
-  dataset.write_skipped([], str(path))
+  data.write_skipped([], str(path))
+  data.write_skipped([], str(path))
   assert not path.exists()
 
 
 def test_half_a_character_is_listed_as_it_is_named(write, tmp_path):
   path = tmp_path / "skipped.jsonl"
   answers = entry(answer="\ud800", question="\udc80\u00e9?"), entry()
-  file = dataset.read(write(*answers), training=True)
-  dataset.write_skipped(file.skipped, str(path))
+  file = data.read(write(*answers), training=True)
+  data.write_skipped(file.skipped, str(path))
   assert "\\udc80\u00e9?" in path.read_text("utf-8")
   assert json.loads(path.read_text("utf-8"))["answer"] == "\ud800"
 
@@ -121,38 +121,38 @@ def test_questions_without_an_answer_need_version_2(write):
   path = write(
     entry(is_impossible=False), unanswered(is_impossible=True)
   )
-  file = dataset.read(path, training=True, version_2=True)
+  file = data.read(path, training=True, version_2=True)
   assert [q.is_impossible for q in file.questions] == [False, True]
   assert file.questions[1][3:6] == ("", -1, -1)
-  assert dataset.read(path, version_2=True).is_labelled
+  assert data.read(path, version_2=True).is_labelled
 
 
 def test_an_empty_list_is_a_label_where_the_question_is_impossible(write):
   for said in ({}, {"is_impossible": False}):
     path = write(entry(is_impossible=False), unanswered(**said))
-    assert not dataset.read(path, version_2=True).is_labelled
-  assert not dataset.read(write(unanswered()), version_2=True).is_labelled
+    assert not data.read(path, version_2=True).is_labelled
+  assert not data.read(write(unanswered()), version_2=True).is_labelled
 
 
 def test_ids_may_be_whole_numbers_but_not_the_same(write):
   path = write({**entry(), "id": 5}, {**entry(), "id": "q"})
-  questions = dataset.read(path).questions
+  questions = data.read(path).questions
   assert [question.qas_id for question in questions] == ["5", "q"]
   with pytest.raises(errors.InputError, match="'5' is there twice"):
-    dataset.read(write({**entry(), "id": 5}, {**entry(), "id": "5"}))
+    data.read(write({**entry(), "id": 5}, {**entry(), "id": "5"}))
 
 
 def test_answers_are_known_or_not(write):
-  assert dataset.read(write(entry())).is_labelled
+  assert data.read(write(entry())).is_labelled
   blind = {"id": "q2", "question": "Who?"}
-  assert not dataset.read(write(blind)).is_labelled
-  assert not dataset.read(write(blind), version_2=True).is_labelled
-  assert not dataset.read(write(entry(), blind)).is_labelled
+  assert not data.read(write(blind)).is_labelled
+  assert not data.read(write(blind), version_2=True).is_labelled
+  assert not data.read(write(entry(), blind)).is_labelled
 
 
 def test_questions_from_texts_share_their_words():
   pairs = [("Who?", "a b"), ("When?", "a b"), ("Why?", "")]
-  first, second, third = dataset.from_texts(pairs)
+  first, second, third = data.from_texts(pairs)
   assert first.doc_tokens is second.doc_tokens == ["a", "b"]
   assert first.passage == second.passage != third.passage
   assert third.doc_tokens == []
@@ -181,7 +181,7 @@ def test_questions_from_texts_share_their_words():
 )
 def test_what_is_wrong_is_named(write, entries, options, sentence):
   with pytest.raises(errors.InputError) as caught:
-    dataset.read(write(*entries), **options)
+    data.read(write(*entries), **options)
   assert sentence in str(caught.value)
   assert "squad.json" in str(caught.value)
 
@@ -200,13 +200,13 @@ def test_what_is_no_squad_file_is_refused(tmp_path, text, sentence):
   path = tmp_path / "squad.json"
   path.write_text(text)
   with pytest.raises(errors.InputError) as caught:
-    dataset.read(str(path))
+    data.read(str(path))
   assert sentence in str(caught.value)
 
 
 def test_blank_questions_and_contexts_are_said_not_refused(write, caplog):
   caplog.set_level("WARNING")
-  file = dataset.read(write(entry(question=" "), context=""))
+  file = data.read(write(entry(question=" "), context=""))
   assert len(file.questions) == 1
   assert "1 questions are blank, the first: 'q1'" in caplog.text
   assert "1 questions have an empty context" in caplog.text

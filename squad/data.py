@@ -1,11 +1,8 @@
-"""SQuAD files -> questions; what a passage and a window of it are.
+"""SQuAD files -> questions about passages.
 
   {"data": [{"title": ..., "paragraphs": [{"context": ..., "qas": [
     {"id": ..., "question": ..., "is_impossible": false,
      "answers": [{"text": ..., "answer_start": 269}]}]}]}]}
-
-A passage is tokenized once, however many questions are asked about it, and a
-window refers to it: the features of 10,000 questions are a few megabytes.
 """
 
 import bisect
@@ -13,8 +10,6 @@ import functools
 import re
 from typing import NamedTuple
 
-import numpy as np
-import tensorflow as tf
 from absl import logging
 
 from common import errors, file_io, json_files
@@ -34,8 +29,7 @@ class Question(NamedTuple):
       training.
     start_position, end_position: the first and last of `doc_tokens` that it
       touches; -1 if there is no answer, None outside training.
-    is_impossible: whether the passage does not tell; always False without
-      version_2_with_negative.
+    is_impossible: whether the file says that the passage does not tell.
     answers: tuple of all answers in the file, what predictions are scored
       against.
     passage: number of the passage in the file, from 0.
@@ -52,92 +46,6 @@ class Question(NamedTuple):
   answers: tuple = ()
   passage: int = 0
   place: str = ""
-
-
-class Passage(NamedTuple):
-  """The word pieces of a passage: n pieces of m words (`doc_tokens`).
-
-  Attributes:
-    tokens: list of n str.
-    ids: int32 [n].
-    words: int32 [n], the number of the word that each piece is of.
-    first_pieces: int32 [m], where each word's pieces begin.
-  """
-
-  tokens: list
-  ids: np.ndarray
-  words: np.ndarray
-  first_pieces: np.ndarray
-
-
-class Window(NamedTuple):
-  """One input of the model: a question and k pieces of its passage.
-
-      [CLS] question pieces [SEP] passage pieces [SEP]
-                                  ^ first_position
-
-  Attributes:
-    unique_id: number of the window, from 1000000000 on.
-    question_index: number of the question in the list of questions.
-    doc_span_index: number of the window among those of the question.
-    question_tokens, question_ids: cut to max_query_length; shared.
-    passage: shared.
-    start, length: which pieces of the passage are in it: k from `start` on.
-    is_max_context: bool [k]: whether no other window of the question shows
-      more of what is around the piece.
-    start_position, end_position: of the answer, in the input; 0 if it is not
-      in this window, None outside training.
-    is_impossible: that of the question.
-  """
-
-  unique_id: int
-  question_index: int
-  doc_span_index: int
-  question_tokens: list
-  question_ids: np.ndarray
-  passage: Passage
-  start: int
-  length: int
-  is_max_context: np.ndarray
-  start_position: int | None = None
-  end_position: int | None = None
-  is_impossible: bool = False
-
-  @property
-  def first_position(self):
-    """Where the pieces of the passage begin in the input."""
-    return len(self.question_tokens) + 2
-
-  @property
-  def num_tokens(self):
-    """How many tokens the input has, without padding."""
-    return self.first_position + self.length + 1
-
-  @property
-  def ids(self):
-    """The ids of the pieces of the passage, int32 [k]."""
-    return self.passage.ids[self.start : self.start + self.length]
-
-  @property
-  def words(self):
-    """The word (of `doc_tokens`) of each piece of the passage, int32 [k]."""
-    return self.passage.words[self.start : self.start + self.length]
-
-  @property
-  def tokens(self):
-    """All tokens of the input, a list of `num_tokens` str."""
-    pieces = self.passage.tokens[self.start : self.start + self.length]
-    return ["[CLS]", *self.question_tokens, "[SEP]", *pieces, "[SEP]"]
-
-  @property
-  def token_to_orig_map(self):
-    """As in the original: dict from position in the input to word."""
-    return dict(enumerate(self.words.tolist(), self.first_position))
-
-  @property
-  def token_is_max_context(self):
-    """As in the original: dict from position in the input to bool."""
-    return dict(enumerate(self.is_max_context.tolist(), self.first_position))
 
 
 class Skipped(NamedTuple):
@@ -188,30 +96,38 @@ def read(
       answer for training, an id twice (in files to predict: an answer would
       replace another), or is of the other version of SQuAD.
   """
-  questions, skipped, entries = [], [], []
+  questions, skipped, says_impossible = [], [], False
   for number, (place, paragraph) in enumerate(_paragraphs(path)):
     text = json_files.field(paragraph, "context", str, place)
-    words = list(WORD.finditer(text))
-    # Cut into words once for all its questions.
-    passage = _Text(
-      text, [word.group() for word in words], [word.start() for word in words]
-    )
+    passage = _passage(number, text)
     asked = json_files.field(paragraph, "qas", list[dict], place)
     for index, entry in enumerate(asked, 1):
       question = _question(path, f"{place}, question {index}", entry, passage)
-      question = question._replace(passage=number)
-      entries.append((question.place, entry))
+      if question.is_impossible and not version_2:
+        raise errors.InputError(
+          f"{question.place} is_impossible, as in SQuAD 2.0; pass "
+          "--version_2_with_negative, or take a file of SQuAD 1.1"
+        )
+      says_impossible |= "is_impossible" in entry
       if training:
-        question = _with_answer(question, entry, passage, version_2=version_2)
+        question = _with_answer(question, entry, passage)
       kept = skipped if isinstance(question, Skipped) else questions
       kept.append(question)
-  _check_version(path, entries, version_2=version_2)
+  # A file without any labels may be of either version.
+  has_answers = skipped or any(question.answers for question in questions)
+  if version_2 and has_answers and not says_impossible:
+    raise errors.InputError(
+      f"{path} is of SQuAD 1.1: no question says is_impossible; pass "
+      "--version_2_with_negative=false, or a file of SQuAD 2.0"
+    )
   if not training:
     _check_ids(questions)
   if not questions:
     raise errors.InputError(f"{path} holds no question to use")
   _report(path, questions, skipped)
-  return SquadFile(path, questions, _is_labelled(entries, version_2), skipped)
+  # An empty list of answers tells nothing: files without labels have it, too.
+  is_labelled = all(q.answers or q.is_impossible for q in questions)
+  return SquadFile(path, questions, is_labelled, skipped)
 
 
 def read_all(paths: dict, *, version_2: bool = False) -> dict:
@@ -252,8 +168,7 @@ def write_skipped(skipped: list, path: str) -> None:
   lines = [json_files.line(question._asdict()) for question in skipped]
   if not lines:
     # Of an earlier training on other data.
-    if tf.io.gfile.exists(path):
-      tf.io.gfile.remove(path)
+    file_io.remove(path)
     return
   file_io.write_text(path, "".join(lines))
   logging.warning("the questions that cannot be trained on are in %s", path)
@@ -275,9 +190,10 @@ def from_texts(pairs: list) -> list[Question]:
   return questions
 
 
-class _Text(NamedTuple):
-  """A passage: its text, its words, and where each begins."""
+class _Passage(NamedTuple):
+  """A passage: its number, its text, its words, and where each begins."""
 
+  number: int
   text: str
   words: list
   starts: list
@@ -286,6 +202,14 @@ class _Text(NamedTuple):
     """The number of the word at a character, or before it at a space."""
     # Words at 0, 4 and 9: characters 4 to 8 are of the second.
     return bisect.bisect_right(self.starts, offset) - 1
+
+
+def _passage(number, text):
+  words = list(WORD.finditer(text))
+  return _Passage(
+    number, text, [word.group() for word in words],
+    [word.start() for word in words],
+  )
 
 
 def _paragraphs(path):
@@ -304,78 +228,52 @@ def _question(path, place, entry, passage):
   qas_id = str(json_files.field(entry, "id", str | int, place))
   answers = json_files.field(entry, "answers", list[dict], place, [])
   return Question(
-    qas_id=qas_id,
-    question_text=json_files.field(entry, "question", str, place),
-    doc_tokens=passage.words,
+    qas_id,
+    json_files.field(entry, "question", str, place),
+    passage.words,
+    is_impossible=json_files.field(entry, "is_impossible", bool, place, False),
     answers=tuple(
       json_files.field(a, "text", str, f"{place}, answer") for a in answers
     ),
+    passage=passage.number,
     place=f"{path}: question {qas_id!r}",
   )
 
 
-def _with_answer(question, entry, passage, *, version_2):
+def _with_answer(question, entry, passage):
   """Returns the question with the place of its answer, or Skipped."""
-  is_impossible = version_2 and _says_impossible(entry, question.place)
-  if is_impossible:
-    return question._replace(
-      answer_text="", start_position=-1, end_position=-1, is_impossible=True
-    )
+  if question.is_impossible:
+    return question._replace(answer_text="", start_position=-1, end_position=-1)
+  place = question.place
   # As in the original: files with several answers are for evaluation.
   if len(question.answers) != 1:
     raise errors.InputError(
-      f"{question.place} has {len(question.answers)} answers, expected "
-      "exactly 1 in a file to train on (or is_impossible, with "
-      "--version_2_with_negative)"
+      f"{place} has {len(question.answers)} answers, expected exactly 1 in a "
+      "file to train on (or is_impossible, with --version_2_with_negative)"
     )
-  answer, text = entry["answers"][0], question.answers[0]
-  offset = json_files.field(
-    answer, "answer_start", int, f"{question.place}, answer"
-  )
+  (text,), (answer,) = question.answers, entry["answers"]
+  offset = json_files.field(answer, "answer_start", int, f"{place}, answer")
   if not 0 <= offset <= len(passage.text) - len(text):
     raise errors.InputError(
-      f"{question.place}: the answer {text!r:.60} at {offset} lies outside "
-      f"its context of {len(passage.text)} characters; fix answer_start"
+      f"{place}: the answer {text!r:.60} at {offset} lies outside its context "
+      f"of {len(passage.text)} characters; fix answer_start"
     )
-  start = passage.word_at(offset)
   # -1 for white space before the first word.
+  start = passage.word_at(offset)
   end = passage.word_at(offset + len(text) - 1)
   found = " ".join(passage.words[start : end + 1]) if start >= 0 else ""
   # As in the original: whole words against the answer, whose white space may
   # differ from a single one.
   cleaned = " ".join(text.split())
-  if not cleaned or cleaned not in found:
-    there = passage.text[offset : offset + len(text)]
-    reason = "not found at its place" if cleaned else "blank answer"
-    return Skipped(
-      question.qas_id, question.question_text, text, offset, there, reason
+  if cleaned and cleaned in found:
+    return question._replace(
+      answer_text=text, start_position=start, end_position=end
     )
-  return question._replace(
-    answer_text=text, start_position=start, end_position=end
+  there = passage.text[offset : offset + len(text)]
+  reason = "not found at its place" if cleaned else "blank answer"
+  return Skipped(
+    question.qas_id, question.question_text, text, offset, there, reason
   )
-
-
-def _says_impossible(entry, place):
-  return json_files.field(entry, "is_impossible", bool, place, False)
-
-
-def _check_version(path, entries, *, version_2):
-  """Refuses a file of SQuAD 2.0 without version_2, and the reverse."""
-  if version_2:
-    is_said = any("is_impossible" in entry for _, entry in entries)
-    # A file without any labels may be of either version.
-    if any(entry.get("answers") for _, entry in entries) and not is_said:
-      raise errors.InputError(
-        f"{path} is of SQuAD 1.1: no question says is_impossible; pass "
-        "--version_2_with_negative=false, or a file of SQuAD 2.0"
-      )
-    return
-  for place, entry in entries:
-    if _says_impossible(entry, place):
-      raise errors.InputError(
-        f"{place} is_impossible, as in SQuAD 2.0; pass "
-        "--version_2_with_negative, or take a file of SQuAD 1.1"
-      )
 
 
 def _check_ids(questions):
@@ -390,15 +288,6 @@ def _check_ids(questions):
     seen.add(question.qas_id)
 
 
-def _is_labelled(entries, version_2):
-  """Whether every question comes with what predictions are scored against."""
-  return all(
-    # An empty list alone tells nothing: files without labels have it, too.
-    entry.get("answers") or (version_2 and _says_impossible(entry, place))
-    for place, entry in entries
-  )
-
-
 def _report(path, questions, skipped):
   """Says in the log what is odd about a file."""
   logging.info("%s: %d questions", path, len(questions))
@@ -409,14 +298,12 @@ def _report(path, questions, skipped):
       "is %.60r)", path, len(skipped), first.qas_id, first.reason,
       first.answer, first.found,
     )
-  blank = [q.qas_id for q in questions if not q.question_text.strip()]
-  if blank:
-    logging.warning(
-      "%s: %d questions are blank, the first: %r", path, len(blank), blank[0]
-    )
-  wordless = [q.qas_id for q in questions if not q.doc_tokens]
-  if wordless:
-    logging.warning(
-      "%s: %d questions have an empty context, the first: %r", path,
-      len(wordless), wordless[0],
-    )
+  for fault, found in (
+    ("are blank", [q for q in questions if not q.question_text.strip()]),
+    ("have an empty context", [q for q in questions if not q.doc_tokens]),
+  ):
+    if found:
+      logging.warning(
+        "%s: %d questions %s, the first: %r", path, len(found), fault,
+        found[0].qas_id,
+      )

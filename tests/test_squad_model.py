@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import modeling
 import optimization
-from squad import span_model
+from squad import model as squad_model
 from training import loop
 
 # Soft-max does not see what is added to all keys, or to all tokens of the
@@ -52,7 +52,7 @@ def model():
     initializer_range=0.5, hidden_dropout_prob=0.0,
     attention_probs_dropout_prob=0.0,
   )
-  model = span_model.SpanModel(config, seed=3)
+  model = squad_model.SpanModel(config, seed=3)
   for variable in model.head.variables:
     variable.assign(tf.random.stateless_normal(variable.shape, [1, 2]))
   return model
@@ -60,7 +60,7 @@ def model():
 
 def loss_and_gradients(model, *batches, **options):
   """The loss of several shares of one batch, and its gradients."""
-  objective = span_model.objective(model, **options)
+  objective = squad_model.objective(model, **options)
   weight = sum(objective.weights(batch)["span"] for batch in batches)
   variables = model.trained_variables()
   with tf.GradientTape() as tape:
@@ -103,7 +103,7 @@ def test_accuracy_is_of_the_tokens_alone():
     return (tf.where(batch["input_mask"] > 0, logits, 99.0),) * 2
 
   batch = batch_of([5, 3], 8, [4, 1])
-  _, metrics = span_model.objective(padding_first).sums(batch, None)
+  _, metrics = squad_model.objective(padding_first).sums(batch, None)
   values = {name: float(a / b) for name, (a, b) in metrics.items()}
   assert values == {
     "start_accuracy": 0.5, "end_accuracy": 0.5, "tokens_per_example": 4.0,
@@ -122,7 +122,7 @@ class GoldenRun:
     config = modeling.BertConfig.from_dict(settings.pop("config"))
     self.rate = functools.partial(optimization.learning_rate, **settings)
     with strategy.scope():
-      self.model = span_model.SpanModel(config, seed=1)
+      self.model = squad_model.SpanModel(config, seed=1)
     initial = self.part("initial")
     for variable in self.model.variables:
       variable.assign(initial[variable.name.split(":")[0]])
@@ -154,7 +154,7 @@ def test_twelve_steps_of_the_original(tmp_path):
     strategy=strategy,
     variables=run.model.variables,
     trained=run.model.trained_variables(),
-    objective=span_model.objective(run.model, mask_padding=False),
+    objective=squad_model.objective(run.model, mask_padding=False),
     optimizer=optimization.make_optimizer("bertadam", jit_compile=False),
     learning_rate=run.rate,
     options=loop.TrainOptions(

@@ -1,4 +1,4 @@
-"""Logits of start and end -> spans of the passage, the best first.
+"""Logits of start and end -> spans of the passages, the best first.
 
 The original looks at the 20 x 20 pairs of positions of each window in Python;
 here those of many windows are one array [windows, 20, 20].
@@ -12,7 +12,6 @@ import numpy as np
 # Windows that are searched together: with fewer, numpy's calls would be most
 # of the work; more would not fit a processor's cache.
 _WINDOWS_PER_BLOCK = 128
-
 # First and last piece of "no answer".
 NULL_PIECE = -1
 
@@ -39,11 +38,7 @@ class Spans(NamedTuple):
 
 
 def best_spans(
-  windows: list,
-  start_logits: np.ndarray,
-  end_logits: np.ndarray,
-  num_questions: int,
-  options,
+  windows: list, logits: dict, num_questions: int, options
 ) -> Iterator[Spans]:
   """Yields the Spans of every question, in order, by falling score.
 
@@ -51,7 +46,8 @@ def best_spans(
   `n_best_size` highest start logits of a window and ends at one of its
   highest end logits (of equal ones the first are taken). Left out is what is
   not within the passage, is longer than `max_answer_length`, or starts with a
-  piece that another window shows with more around it.
+  piece that another window shows with more around it. "No answer" is among
+  them, with the logits of [CLS] in the window where their sum is smallest.
 
   As in the original: padding and question take places among the best
   positions of a window, although no span can be there; and of equal scores
@@ -59,12 +55,10 @@ def best_spans(
   that of the better end, and "no answer" last.
 
   Args:
-    windows: N dataset.Windows, in the order of their questions.
-    start_logits, end_logits: float32 [N, T].
+    windows: N inputs.Windows, in the order of their questions.
+    logits: `start` and `end`, float32 [N, T].
     num_questions: one without a window gets no spans.
-    options: answering.AnswerOptions. With version_2_with_negative "no answer"
-      is among the spans, with the logits of [CLS] in the window where their
-      sum is smallest.
+    options: answers.AnswerOptions.
   """
   # Ascending, since windows come in the order of their questions.
   questions = np.array([window.question_index for window in windows], int)
@@ -72,15 +66,15 @@ def best_spans(
   bounds = np.searchsorted(questions, np.arange(num_questions + 1))
   for first, last in _blocks(bounds.tolist()):
     rows = slice(bounds[first], bounds[last])
-    logits = start_logits[rows], end_logits[rows]
-    spans = _spans(windows[rows], questions[rows], *logits, options)
-    if options.version_2_with_negative:
-      # At the end, so that the stable sort puts it after an equal span.
-      spans = _joined(spans, _null_spans(questions[rows], *logits))
-    scores = spans.start_logits + spans.end_logits
+    pair = logits["start"][rows], logits["end"][rows]
+    found = _spans(windows[rows], questions[rows], *pair, options)
+    # At the end, so that the stable sort puts it after an equal span.
+    nulls = _null_spans(questions[rows], *pair)
+    spans = Spans(*map(np.concatenate, zip(found, nulls)))
+    sums = spans.start_logits + spans.end_logits
     # By question, then by score; lexsort is stable, so equal scores stay in the
     # order of the windows, which decides in the original, too.
-    spans = spans.take(np.lexsort((-scores, spans.questions)))
+    spans = spans.take(np.lexsort((-sums, spans.questions)))
     of_block = np.arange(first, last + 1)
     ends = np.searchsorted(spans.questions, of_block).tolist()
     for start, end in zip(ends, ends[1:]):
@@ -126,10 +120,8 @@ def _spans(windows, questions, start_logits, end_logits, options):
   # From positions in the input to pieces of the passage.
   shifts = np.array([w.start - w.first_position for w in windows])[window]
   return Spans(
-    questions[window],
-    starts[window, start] + shifts,
-    ends[window, end] + shifts,
-    start_scores[window, start],
+    questions[window], starts[window, start] + shifts,
+    ends[window, end] + shifts, start_scores[window, start],
     end_scores[window, end],
   )
 
@@ -142,9 +134,9 @@ def _best_positions(logits, number):
   # A whole sort, although K are needed: a partial one would not keep equal
   # logits in order.
   positions = np.argsort(-logits, axis=1, kind="stable")[:, :number]
-  scores = np.take_along_axis(logits, positions, 1)
+  values = np.take_along_axis(logits, positions, 1)
   # As in the original: sums of two logits are made of Python floats.
-  return positions, scores.astype(np.float64)
+  return positions, values.astype(np.float64)
 
 
 def _null_spans(questions, start_logits, end_logits):
@@ -157,7 +149,3 @@ def _null_spans(questions, start_logits, end_logits):
   chosen = order[firsts]
   piece = np.full(len(chosen), NULL_PIECE)
   return Spans(questions[chosen], piece, piece, starts[chosen], ends[chosen])
-
-
-def _joined(one, other):
-  return Spans(*map(np.concatenate, zip(one, other)))

@@ -3,40 +3,34 @@
 import numpy as np
 import pytest
 
-from squad import answering, dataset, span_search
+from squad import answers, inputs, spans
 
 
 def window(question=0, start=0, length=4, is_max_context=None, first=3):
   """A window of `length` pieces from `start` on, which begin at `first`."""
   if is_max_context is None:
     is_max_context = np.ones(length, bool)
-  return dataset.Window(
-    unique_id=0,
-    question_index=question,
-    doc_span_index=0,
-    question_tokens=["q"] * (first - 2),
-    question_ids=np.array([7] * (first - 2)),
-    passage=None,
-    start=start,
-    length=length,
-    is_max_context=is_max_context,
+  return inputs.Window(
+    0, question, 0, ["q"] * (first - 2), np.array([7] * (first - 2)), None,
+    start, length, is_max_context
   )
 
 
-def plain(windows, starts, ends, num_questions, options):
+def plain(windows, logits, num_questions, options):
   """Yields [(first piece, last piece, start logit, end logit)] by question.
 
   As best_spans says it: the loops of the original, in Python's own numbers.
   """
+  starts, ends = logits["start"], logits["end"]
   for question in range(num_questions):
     found, null = [], None
     for row, w in enumerate(windows):
       if w.question_index != question:
         continue
       best = [
-        sorted(range(len(logits[row])), key=lambda n: -logits[row][n])
+        sorted(range(len(values[row])), key=lambda n: -values[row][n])
         [: options.n_best_size]
-        for logits in (starts, ends)
+        for values in (starts, ends)
       ]
       # Positions of the passage.
       inside = range(w.first_position, w.first_position + w.length)
@@ -47,26 +41,23 @@ def plain(windows, starts, ends, num_questions, options):
             and 0 <= end - start < options.max_answer_length
           ):
             shift = w.start - w.first_position
-            logits = float(starts[row][start]), float(ends[row][end])
-            found.append((start + shift, end + shift, *logits))
+            pair = float(starts[row][start]), float(ends[row][end])
+            found.append((start + shift, end + shift, *pair))
       of_null = float(starts[row][0]), float(ends[row][0])
       if null is None or sum(of_null) < sum(null):
         null = of_null
-    if options.version_2_with_negative and null:
-      found.append((span_search.NULL_PIECE, span_search.NULL_PIECE, *null))
+    if null:
+      found.append((spans.NULL_PIECE, spans.NULL_PIECE, *null))
     # Stable: equal sums stay in the order in which they were found.
     yield sorted(found, key=lambda span: -span[2] - span[3])
 
 
-def listed(spans):
-  return list(zip(*(values.tolist() for values in spans[1:])))
+def listed(found):
+  return list(zip(*(values.tolist() for values in found[1:])))
 
 
-@pytest.mark.parametrize("version_2", [False, True])
 @pytest.mark.parametrize("n_best_size, longest", [(1, 30), (3, 2), (20, 5)])
-def test_spans_are_those_of_plain_loops(
-  version_2, n_best_size, longest, monkeypatch
-):
+def test_spans_are_those_of_plain_loops(n_best_size, longest, monkeypatch):
   """Of few values, so that many logits and sums are equal."""
   random = np.random.default_rng(n_best_size)
   windows = [
@@ -82,33 +73,33 @@ def test_spans_are_those_of_plain_loops(
   starts, ends = (random.integers(0, 4, (2, 40, 40)) / 2).astype(np.float32)
   # A sum that float32 cannot tell from the next one.
   starts[:9, 7], starts[:9, 8] = 2**24, 2**24 - 1
-  options = answering.AnswerOptions(
-    n_best_size, longest, version_2_with_negative=version_2
-  )
-  arguments = windows, starts, ends, 12, options
+  options = answers.AnswerOptions(n_best_size, longest)
+  arguments = windows, {"start": starts, "end": ends}, 12, options
   expected = list(plain(*arguments))
   assert sum(map(len, expected)) > n_best_size
   # In one block, and in several.
   for size in (128, 4):
-    monkeypatch.setattr(span_search, "_WINDOWS_PER_BLOCK", size)
-    found = list(map(listed, span_search.best_spans(*arguments)))
+    monkeypatch.setattr(spans, "_WINDOWS_PER_BLOCK", size)
+    found = list(map(listed, spans.best_spans(*arguments)))
     assert found == expected
 
 
 def test_a_piece_may_lie_behind_the_passage_without_being_an_answer():
   """The question, [SEP] and padding take places among the best."""
   for position in (0, 1, 2, 7, 8, 9):
-    logits = np.zeros([1, 10], np.float32)
-    logits[0, [position, 4]] = 5, 4
-    (found,) = span_search.best_spans(
-      [window()], logits, logits, 1, answering.AnswerOptions(n_best_size=2)
+    values = np.zeros([1, 10], np.float32)
+    values[0, [position, 4]] = 5, 4
+    logits = {"start": values, "end": values}
+    (found,) = spans.best_spans(
+      [window()], logits, 1, answers.AnswerOptions(n_best_size=2)
     )
-    assert listed(found) == [(1, 1, 4.0, 4.0)]
+    null = values[0, 0]
+    assert sorted(listed(found)) == [(-1, -1, null, null), (1, 1, 4.0, 4.0)]
 
 
 def test_without_windows_there_are_no_spans():
   nothing = np.zeros([0, 5], np.float32)
-  found = span_search.best_spans(
-    [], nothing, nothing, 2, answering.AnswerOptions()
+  found = spans.best_spans(
+    [], {"start": nothing, "end": nothing}, 2, answers.AnswerOptions()
   )
-  assert [listed(spans) for spans in found] == [[], []]
+  assert [listed(each) for each in found] == [[], []]

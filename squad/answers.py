@@ -1,0 +1,521 @@
+"""A model -> logits of windows -> answers, best first, and where they go.
+
+  options = answers.AnswerOptions(version_2_with_negative=True)
+  found = list(answers.find_answers(questions, windows, logits, options))
+  answers.write(output_dir, found)
+
+Files of questions (`Answerer.answers`) and texts (`answer_texts`) are answered
+alike. Another threshold needs no second look at the logits: `with_threshold`.
+"""
+
+import functools
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, TextIO
+
+import numpy as np
+import tensorflow as tf
+
+import tokenization
+from common import errors, file_io, json_files, line_answers
+from records import pipeline
+from squad import alignment, data, inputs, null_threshold, scores, spans
+from text import input_sequences
+from training import distribution, evaluation_loop
+
+PREDICTIONS_FILE = "predictions.json"
+N_BEST_FILE = "nbest_predictions.json"
+NULL_ODDS_FILE = "null_odds.json"
+
+# As in the original: the answer where there is none to give, without
+# version_2_with_negative.
+_NOTHING_FOUND = "empty"
+# Null odds where there is no other answer: above every threshold.
+# As in the original: what the null score is until a window was seen.
+_NO_OTHER_ANSWER = 1e6
+_GREETING = (
+  "Paste a paragraph, then an empty line. Then ask, a question a line; an "
+  "empty line\nbegins another paragraph, and the end of the input ends."
+)
+
+
+class AnswerOptions(NamedTuple):
+  """What decides the answers besides the logits, named as the flags are.
+
+  Attributes:
+    n_best_size: how many start and end positions of a window are tried, and
+      how many answers to a question are kept.
+    max_answer_length: in word pieces.
+    version_2_with_negative: whether a question may have no answer.
+    null_score_diff_threshold: "no answer" is given where it is better than
+      the best answer by more than this, in logits.
+    spelling: of the tokenizer.
+  """
+
+  n_best_size: int = 20
+  max_answer_length: int = 30
+  version_2_with_negative: bool = False
+  null_score_diff_threshold: float = 0.0
+  spelling: alignment.Spelling = alignment.word_piece_spelling(True)
+
+
+def options_of(settings, tokenizer: tokenization.FullTokenizer):
+  """Returns the AnswerOptions of a command, whose threshold is not known."""
+  return AnswerOptions(
+    **settings.pick("n_best_size max_answer_length version_2_with_negative"),
+    spelling=alignment.spelling_of(tokenizer),
+  )
+
+
+class Candidate(NamedTuple):
+  """One of the best answers to a question, whose probabilities sum to 1.
+
+  Its text is as written in the passage; "" is "no answer".
+  """
+
+  text: str
+  probability: float
+  start_logit: float
+  end_logit: float
+
+
+class Answer(NamedTuple):
+  """The answer to one question.
+
+  Attributes:
+    text: "" is "no answer".
+    candidates: list of Candidate, the best first.
+    best_text: the best answer but "", whatever the threshold; "" if there is
+      no other.
+    null_odds: by how many logits "no answer" is better than `best_text`; None
+      without version_2_with_negative.
+    score: the sum of the logits of `best_text`.
+    place: where `best_text` is, see alignment.PassageText.place.
+    null_score: the sum of those of "no answer", 0.0 without a window.
+  """
+
+  qas_id: str
+  text: str
+  candidates: list
+  best_text: str
+  null_odds: float | None = None
+  score: float | None = None
+  place: tuple[int, int] | None = None
+  null_score: float = 0.0
+
+
+# Spans -> answers.
+
+
+def find_answers(
+  questions: list, windows: list, logits: dict, options: AnswerOptions
+) -> Iterator[Answer]:
+  """Yields the Answer to every question, in order.
+
+  As in the original: padding has logits and takes places among the
+  `n_best_size` best positions of a window, although no answer can be there.
+  Where they were not computed they are to be -inf.
+
+  Args:
+    questions: data.Questions.
+    windows: N inputs.Windows, in the order of their questions.
+    logits: `start` and `end`, float32 [N, T], a row for each window.
+    options: what decides.
+
+  Raises:
+    InputError: a logit is no finite number (the question is named).
+  """
+  for values in logits.values():
+    _check_finite(questions, windows, values)
+  found = spans.best_spans(windows, logits, len(questions), options)
+  passages = {window.question_index: window.passage for window in windows}
+  passage, text_of = None, None
+  for index, (question, of_question) in enumerate(zip(questions, found)):
+    # Questions about one passage follow one another.
+    if index in passages and passages[index] is not passage:
+      passage = passages[index]
+      text_of = _SpanTexts(question.doc_tokens, passage, options.spelling)
+    yield _answer(question.qas_id, of_question, text_of, options)
+
+
+def _check_finite(questions, windows, logits):
+  """Raises InputError for a logit that is nan or infinite.
+
+  Unlike the original: it sorted nan among the logits, and answered at random.
+  """
+  num_tokens = np.array([window.num_tokens for window in windows], int)
+  # [N, T]; -inf is what `window_logits` gives to padding.
+  is_padding = np.arange(np.shape(logits)[1]) >= num_tokens[:, None]
+  is_good = np.isfinite(logits) | (is_padding & np.isneginf(logits))
+  if is_good.all():
+    return
+  row, position = np.argwhere(~is_good)[0]
+  question = questions[windows[row].question_index]
+  raise errors.InputError(
+    f"{question.place or question.qas_id}: the model gave "
+    f"{logits[row, position]} for position {position} of a window of "
+    f"question {question.qas_id!r}: its weights are damaged or training "
+    "diverged, use an earlier checkpoint"
+  )
+
+
+class _SpanTexts:
+  """The texts of spans of a passage; questions often share them."""
+
+  def __init__(self, words, passage, spelling):
+    self._text = alignment.PassageText(words, spelling.of_word)
+    self._joined = spelling.of_pieces
+    self._tokens, self._words = passage.tokens, passage.words.tolist()
+    self._known = {(spans.NULL_PIECE, spans.NULL_PIECE): ""}
+
+  def __getitem__(self, pieces):
+    """Returns the text of (first piece, last piece)."""
+    if pieces not in self._known:
+      self._known[pieces] = self._text.answer(*self._words_of(*pieces))
+    return self._known[pieces]
+
+  def place(self, pieces):
+    """Returns where (first piece, last piece) are, in the words."""
+    return self._text.place(*self._words_of(*pieces))
+
+  def _words_of(self, first, last):
+    predicted = self._joined(self._tokens[first : last + 1])
+    return predicted, self._words[first], self._words[last]
+
+
+def _answer(qas_id, found, text_of, options):
+  """Returns the Answer that a question's Spans make."""
+  version_2 = options.version_2_with_negative
+  # One, of a question with windows.
+  is_null = found.first_pieces == spans.NULL_PIECE
+  pair = found.start_logits, found.end_logits
+  null = tuple(float(values[is_null].sum()) for values in pair)
+  kept, best = _distinct(
+    found if version_2 else found.take(~is_null), text_of, options.n_best_size
+  )
+  best_text = text_of[best] if best else ""
+  answer = Answer(qas_id, "", [], best_text, null_score=sum(null))
+  if best_text:
+    answer = answer._replace(
+      score=sum(kept[best_text]), place=text_of.place(best)
+    )
+  if not version_2:
+    # As in the original: the n-best file is never empty for a question.
+    candidates = _candidates(kept or {_NOTHING_FOUND: (0.0, 0.0)})
+    return answer._replace(text=candidates[0].text, candidates=candidates)
+  # "" may be among the best already; else it is added behind them, so that
+  # its probability is always in the n-best file.
+  null_start, null_end = kept.setdefault("", null)
+  # Unlike the original: where "no answer" is all there is it is the answer;
+  # the original ended in an error.
+  null_odds = _NO_OTHER_ANSWER
+  if best_text:
+    best_start, best_end = kept[best_text]
+    null_odds = null_start + null_end - best_start - best_end
+  answer = answer._replace(candidates=_candidates(kept), null_odds=null_odds)
+  return _with_threshold(answer, options.null_score_diff_threshold)
+
+
+def _distinct(found, text_of, number):
+  """Returns the first `number` texts of Spans, each once, the best first.
+
+  They are a dict of text -> (start logit, end logit); also returned are the
+  pieces of the first that is not "", None if there is none.
+  """
+  kept, best = {}, None
+  for first, last, *pair in zip(*(values.tolist() for values in found[1:])):
+    if len(kept) == number:
+      break
+    text = text_of[first, last]
+    # Different spans may have one text ("the river", twice in a passage): it
+    # counts once, with the logits of its best span, which comes first.
+    kept.setdefault(text, tuple(pair))
+    if text and not best:
+      best = first, last
+  return kept, best
+
+
+def _candidates(logits):
+  """Returns a Candidate for every text -> (start logit, end logit)."""
+  # The highest is taken off so that no exponential overflows.
+  highest = max(map(sum, logits.values()))
+  # As in the original: the soft-max is over the kept candidates alone.
+  weights = [math.exp(sum(pair) - highest) for pair in logits.values()]
+  total = sum(weights)
+  return [
+    Candidate(text, weight / total, *pair)
+    for weight, (text, pair) in zip(weights, logits.items())
+  ]
+
+
+def with_threshold(answers: Iterable[Answer], threshold: float) -> list[Answer]:
+  """Returns answers of version_2_with_negative by another threshold."""
+  return [_with_threshold(answer, threshold) for answer in answers]
+
+
+def _with_threshold(answer, threshold):
+  is_null = answer.null_odds > threshold
+  return answer._replace(text="" if is_null else answer.best_text)
+
+
+def write(folder: str, answers: list) -> None:
+  """Writes the answers as the original does.
+
+  predictions.json (id -> text), nbest_predictions.json (id -> candidates)
+  and, if they have them, null_odds.json (id -> odds); without them one of
+  other answers that is there is removed. As in the original: ASCII, four
+  spaces of indent; of questions with the same id the last counts.
+  """
+  contents = {
+    PREDICTIONS_FILE: {answer.qas_id: answer.text for answer in answers},
+    N_BEST_FILE: {
+      answer.qas_id: [c._asdict() for c in answer.candidates]
+      for answer in answers
+    },
+  }
+  odds = {answer.qas_id: answer.null_odds for answer in answers}
+  if any(value is not None for value in odds.values()):
+    contents[NULL_ODDS_FILE] = odds
+  else:
+    # Of an earlier run: it would be scored with the answers of this one.
+    file_io.remove(os.path.join(folder, NULL_ODDS_FILE))
+  for name, values in contents.items():
+    text = json.dumps(values, indent=4) + "\n"
+    file_io.write_text(os.path.join(folder, name), text)
+
+
+# A model -> logits -> answers.
+
+
+def window_logits(
+  model: Callable, batch: dict, *, trim: bool, mask_padding: bool = True
+) -> dict:
+  """Returns the logits "start" and "end" of a batch, float32 [B, T].
+
+  Args:
+    model: function of a batch; returns start and end logits [B, T'].
+    batch: input_ids, input_mask and segment_ids [B, T].
+    trim: whether T' may be less than T, the longest sequence of the batch;
+      what is cut off is padding, and -inf.
+    mask_padding: whether padding is no candidate, but -inf.
+      Unlike the original: there it takes places among the n best positions of
+      a window; the answers would depend on how far a batch is cut.
+  """
+  length = tf.shape(batch["input_ids"])[1]
+  if trim:
+    batch = pipeline.trim_to_longest(batch)
+  is_token = tf.cast(batch["input_mask"], tf.bool)
+  outputs = {}
+  for name, logits in zip(("start", "end"), model(batch)):
+    if mask_padding:
+      logits = tf.where(is_token, logits, -np.inf)
+    # Back to one width, so that the rows of all batches stack.
+    rest = length - tf.shape(logits)[1]
+    outputs[name] = tf.pad(logits, [[0, 0], [0, rest]], constant_values=-np.inf)
+  return outputs
+
+
+def answer_texts(
+  pairs: list, logits_of: Callable, tokenizer: tokenization.FullTokenizer,
+  lengths: inputs.Lengths, options: AnswerOptions, *, batch_size: int,
+  pads: bool = False
+) -> list[Answer]:
+  """Answers each (question, context).
+
+  Args:
+    logits_of: function of inputs.make_batch's dict; returns the `start` and
+      `end` logits [B, T], -inf where there is no candidate.
+    batch_size: B; of short windows more.
+    pads: whether every window has `lengths.max_seq_length` tokens.
+  """
+  questions = data.from_texts(pairs)
+  windows = list(inputs.make_windows(questions, tokenizer, lengths))
+  most = lengths.max_seq_length
+  sizes = [most if pads else window.num_tokens for window in windows]
+  shape = len(windows), max(sizes, default=1)
+  logits = {n: np.full(shape, -np.inf, np.float32) for n in ("start", "end")}
+  for places in input_sequences.batches_by_length(sizes, batch_size, most):
+    longest = sizes[places[0]]
+    batch = inputs.make_batch([windows[n] for n in places], tokenizer, longest)
+    for name, values in logits_of(batch).items():
+      logits[name][places, :longest] = values
+  return list(find_answers(questions, windows, logits, options))
+
+
+class Answerer:
+  """Answers questions with the weights that a model has at that moment."""
+
+  def __init__(
+    self, settings, model: Callable, tokenizer: tokenization.FullTokenizer,
+    strategy: tf.distribute.Strategy, threshold: null_threshold.NullThreshold
+  ):
+    """Takes how to answer.
+
+    Args:
+      settings: of run_squad.py.
+      model: see `window_logits`.
+      tokenizer: its own.
+      strategy: the one in whose scope it was made.
+      threshold: of "no answer".
+    """
+    self._tokenizer = tokenizer
+    self._lengths = inputs.lengths_of(settings)
+    self._options = options_of(settings, tokenizer)
+    self._batch_size = settings.predict_batch_size
+    pads = settings.pad_to_max_length
+    # XLA compiles the step of the training alone.
+    self._trim = not pads and not distribution.is_tpu(strategy)
+    logits = functools.partial(
+      window_logits, model, trim=self._trim, mask_padding=not pads
+    )
+    # A single question is answered without the strategy: one window or a few,
+    # whose number differs, so one trace must do for many shapes.
+    self._compiled_logits = tf.function(
+      logits, reduce_retracing=True, autograph=False
+    )
+    self._predictor = evaluation_loop.Predictor(strategy, logits)
+    self.threshold = threshold
+
+  def answers(
+    self, file: inputs.SquadInput, batch_size: int, *,
+    find_threshold: bool = False
+  ) -> list[Answer]:
+    """Answers every question of a file.
+
+    Args:
+      batch_size: windows in a batch; of short ones more.
+      find_threshold: whether to set the threshold by these answers.
+    """
+    windows = file.windows or []
+    logits = self._predictor.predict(
+      pipeline.sequential_records([file.records]),
+      inputs.record_features(self._lengths.max_seq_length, training=False),
+      num_records=file.num_records, batch_size=batch_size,
+      # Windows of like length share a batch; the logits come in their order.
+      lengths=[w.num_tokens for w in windows] if self._trim else None,
+    )
+    questions = file.file.questions
+    found = list(find_answers(questions, windows, logits, self._options))
+    if find_threshold:
+      self.threshold.find(file.file, found)
+    return self._decided(found)
+
+  def _decided(self, answers):
+    """Applies the threshold, which may have been found by the answers."""
+    if not self._options.version_2_with_negative:
+      return answers
+    return with_threshold(answers, self.threshold.value)
+
+  def scores(self, file: data.SquadFile, answers: list) -> dict:
+    """Returns what the official script says, a dict from name to number."""
+    texts = {answer.qas_id: answer.text for answer in answers}
+    if not self._options.version_2_with_negative:
+      return scores.score_v1(file.questions, texts)
+    odds = {answer.qas_id: answer.null_odds for answer in answers}
+    results = scores.score_v2(file.questions, texts, odds)
+    return {**results, "null_score_diff_threshold": self.threshold.value}
+
+  def result_names(self, file: data.SquadFile) -> list[str]:
+    """Returns the names of the scores of a file, before it is answered."""
+    return list(self.scores(
+      file, [Answer(q.qas_id, "", [], "", 0.0) for q in file.questions]
+    ))
+
+  def answer(self, question: str, context: str) -> dict:
+    """Answers one question, at once.
+
+    Returns:
+      Its `answer`, the `probability` of that, and the `null_odds` where there
+      are any.
+    """
+    (found,) = self._decided(answer_texts(
+      [(question, context)], self._compiled_logits, self._tokenizer,
+      self._lengths, self._options, batch_size=self._batch_size,
+      pads=not self._trim,
+    ))
+    return described(found)
+
+
+def described(answer: Answer) -> dict:
+  """Returns the dict of an answer, see `Answerer.answer`."""
+  probabilities = {c.text: c.probability for c in answer.candidates}
+  result = {
+    "answer": answer.text, "probability": probabilities.get(answer.text, 0.0)
+  }
+  if answer.null_odds is not None:
+    result["null_odds"] = answer.null_odds
+  return result
+
+
+# While somebody waits. `answer` is a function as Answerer.answer.
+
+
+def answer_lines(
+  source: Iterable[bytes], target: TextIO, answer: Callable
+) -> int:
+  """Answers JSON lines: one line out for each line in, as soon as it came.
+
+  Args:
+    source: {"context": ..., "question": ...} each; "id" and whatever else is
+      there comes back with the answer.
+    target: a line that cannot be answered gets {"error": one sentence}, with
+      its number: the next ones may be right.
+
+  Returns:
+    How many lines were answered by an error.
+  """
+
+  def line_of(text):
+    values = json_files.parse(text)
+    for name in ("context", "question"):
+      if not isinstance(values, dict) or not isinstance(values.get(name), str):
+        raise errors.InputError(
+          f'no text "{name}"; expected {{"context": "...", "question": "..."}}'
+        )
+      errors.require_text(values[name], f'"{name}"')
+    found = answer(values["question"], values.pop("context"))
+    return json_files.line({**values, **found}).rstrip("\n")
+
+  return line_answers.answer_lines(
+    source, target, lambda lines: [line_of(text) for _, text in lines],
+    format_error=lambda number, error: json_files.line(
+      {"error": f"line {number}: {error}"}
+    ).rstrip("\n"),
+  )
+
+
+def converse(
+  lines: Iterable[bytes], target: TextIO, answer: Callable
+) -> None:
+  """Answers questions typed at a terminal, about texts pasted there."""
+
+  def write(text):
+    target.write(text)
+    target.flush()
+
+  write(f"{_GREETING}\n")
+  typed = (line.decode("utf-8", "replace") for line in lines)
+  # `typed` is one iterator: both loops read on where the other stopped.
+  while context := _pasted(typed, write):
+    write("question> ")
+    for line in typed:
+      if not line.strip():
+        break
+      found = answer(line.strip(), context)
+      said = found["answer"] or "(no answer)"
+      write(f"{said}  [{found['probability']:.3f}]\nquestion> ")
+  write("\n")
+
+
+def _pasted(lines, write):
+  """Returns the lines up to an empty one, as one text; "" at the end."""
+  write("\nparagraph> ")
+  found = []
+  for line in lines:
+    if line.strip():
+      found.append(line)
+    elif found:
+      break
+  return "".join(found)

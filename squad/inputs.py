@@ -1,0 +1,462 @@
+"""Questions -> windows -> TFRecords and batches.
+
+A passage that is too long is read in several windows, each of which begins
+`doc_stride` pieces after the one before it. A passage is tokenized once,
+however many questions are asked about it, and a window refers to it: the
+features of 10,000 questions are a few megabytes.
+"""
+
+import functools
+import itertools
+import os
+import random
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+import tokenization
+from common import errors, process_pool, unknown_tokens
+from records import cached_records, tfrecord
+from squad import data
+from text import input_sequences
+from variants import sentencepiece
+
+# As in the original: where numbers of windows begin.
+FIRST_UNIQUE_ID = 1000000000
+SPECIAL_TOKENS = 3  # [CLS] and two [SEP].
+_BLOCK = 256  # Passages that a process takes at once.
+# Raised when records of the same data and flags come out otherwise.
+_FORMAT = 2
+_SHOWN = 5  # Windows whose tokens are logged.
+# From this many words in all passages on, several processes tokenize them: one
+# process needs about eight seconds for them, and starting others takes some.
+# (The training passages of SQuAD have about 2.2 million.)
+_MANY_WORDS = 5_000_000
+_SHUFFLING_SEED = 12345  # The original's.
+
+
+class Lengths(NamedTuple):
+  """How passages are cut, in word pieces; named as the flags are.
+
+  Attributes:
+    max_seq_length: longest input, with [CLS] and twice [SEP].
+    doc_stride: from the beginning of one window to that of the next.
+    max_query_length: a longer question is cut to this many pieces.
+  """
+
+  max_seq_length: int
+  doc_stride: int
+  max_query_length: int
+
+
+def lengths_of(settings) -> Lengths:
+  """Returns the Lengths of a command's settings.
+
+  Raises:
+    InputError: they leave no room for a passage.
+  """
+  lengths = Lengths(**settings.pick(" ".join(Lengths._fields)))
+  least = lengths.max_query_length + SPECIAL_TOKENS
+  if lengths.max_seq_length <= least:
+    raise errors.InputError(
+      f"--max_seq_length={lengths.max_seq_length} leaves no room for the "
+      f"passage next to a question of --max_query_length="
+      f"{lengths.max_query_length} and {SPECIAL_TOKENS} special tokens; pass "
+      f"more than {least}, or a shorter --max_query_length"
+    )
+  return lengths
+
+
+class Passage(NamedTuple):
+  """The word pieces of a passage: n pieces of m words (`doc_tokens`).
+
+  Attributes:
+    tokens: list of n str.
+    ids: int32 [n].
+    words: int32 [n], the number of the word that each piece is of.
+    first_pieces: int32 [m], where each word's pieces begin.
+  """
+
+  tokens: list
+  ids: np.ndarray
+  words: np.ndarray
+  first_pieces: np.ndarray
+
+
+class Window(NamedTuple):
+  """One input of the model: a question and k pieces of its passage.
+
+      [CLS] question pieces [SEP] passage pieces [SEP]
+                                  ^ first_position
+
+  Attributes:
+    unique_id: number of the window, from 1000000000 on.
+    question_index: number of the question in the list of questions.
+    doc_span_index: number of the window among those of the question.
+    question_tokens, question_ids: cut to max_query_length; shared.
+    passage: shared.
+    start, length: which pieces of the passage are in it: k from `start` on.
+    is_max_context: bool [k]: whether no other window of the question shows
+      more of what is around the piece.
+    start_position, end_position: of the answer, in the input; 0 if it is not
+      in this window, None outside training.
+    is_impossible: that of the question.
+  """
+
+  unique_id: int
+  question_index: int
+  doc_span_index: int
+  question_tokens: list
+  question_ids: np.ndarray
+  passage: Passage
+  start: int
+  length: int
+  is_max_context: np.ndarray
+  start_position: int | None = None
+  end_position: int | None = None
+  is_impossible: bool = False
+
+  @property
+  def first_position(self):
+    """Where the pieces of the passage begin in the input."""
+    return len(self.question_tokens) + 2
+
+  @property
+  def num_tokens(self):
+    """How many tokens the input has, without padding."""
+    return self.first_position + self.length + 1
+
+  @property
+  def tokens(self):
+    """All tokens of the input, a list of `num_tokens` str."""
+    pieces = self.passage.tokens[self.start : self.start + self.length]
+    return ["[CLS]", *self.question_tokens, "[SEP]", *pieces, "[SEP]"]
+
+
+def encode_passages(
+  passages: list, tokenizer: tokenization.FullTokenizer
+) -> list:
+  """Encodes lists of words; what workers do, so it returns no strings.
+
+  Returns:
+    List of (ids int32 [n], number of pieces of each word int32 [m]).
+  """
+  encoded = []
+  for words in passages:
+    pieces = [tokenizer.encode(word) for word in words]
+    ids = list(itertools.chain.from_iterable(pieces))
+    counts = list(map(len, pieces))
+    encoded.append((np.array(ids, np.int32), np.array(counts, np.int32)))
+  return encoded
+
+
+def make_passages(
+  questions: list, tokenizer: tokenization.FullTokenizer, *, processes: int = 1
+) -> dict[int, Passage]:
+  """Returns the passages of questions, by Question.passage."""
+  words = {question.passage: question.doc_tokens for question in questions}
+  texts = list(words.values())
+  blocks = (texts[n : n + _BLOCK] for n in range(0, len(texts), _BLOCK))
+  encode = functools.partial(encode_passages, tokenizer=tokenizer)
+  encoded = itertools.chain.from_iterable(
+    process_pool.in_order(encode, blocks, processes=processes)
+  )
+  return {
+    number: Passage(
+      # Made here from the ids: workers would have to pickle every string.
+      tokens=tokenizer.convert_ids_to_tokens(ids.tolist()),
+      ids=ids,
+      words=np.repeat(np.arange(len(counts), dtype=np.int32), counts),  # [n]
+      first_pieces=np.cumsum(counts, dtype=np.int32) - counts,  # [m]
+    )
+    for number, (ids, counts) in zip(words, encoded)
+  }
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def cut_passage(num_pieces: int, room: int, stride: int) -> tuple:
+  """Cuts a passage of n pieces into windows of `room` pieces.
+
+  Returns:
+    Tuple of (start, length, is_max_context bool [length]), none for n = 0.
+  """
+  if not num_pieces:
+    return ()
+  starts = input_sequences.window_starts(num_pieces, room, stride)
+  spans = [(start, min(num_pieces - start, room)) for start in starts]
+  # Ten pieces in windows of six, stride 4: pieces 0 to 5 and 4 to 9. Piece 4
+  # has one piece to its right in the first window and none to its left in the
+  # second, so it counts in the first; piece 5 in the second.
+  best = np.full(num_pieces, -np.inf)  # [n]
+  best_span = np.zeros(num_pieces, np.int32)
+  for number, (start, length) in enumerate(spans):
+    # As in the original: a piece is worth its distance to the nearer end of the
+    # window. A hundredth of the length only decides between equals, for the
+    # longer window; of windows still equal the first one counts, hence ">".
+    # The slices of `best` are views, so these assignments reach the arrays.
+    left = np.arange(length)
+    score = np.minimum(left, left[::-1]) + 0.01 * length
+    inside = slice(start, start + length)
+    is_better = score > best[inside]
+    best[inside][is_better] = score[is_better]
+    best_span[inside][is_better] = number
+  return tuple(
+    (start, length, best_span[start : start + length] == number)
+    for number, (start, length) in enumerate(spans)
+  )
+
+
+def find_answer(
+  question: data.Question, passage: Passage,
+  tokenizer: tokenization.FullTokenizer
+) -> tuple[int, int]:
+  """Returns the first and last piece of a training question's answer.
+
+  The words of an answer may hold more than it: "(1907-1988)." is one word of
+  seven pieces, and "1907" the second of them. The answer is the first place
+  among the pieces of its words that has the answer's own pieces.
+  As in the original: without such a place ("Finn" in "Finnish"), all pieces of
+  the words.
+  """
+  start = int(passage.first_pieces[question.start_position])
+  end = len(passage.tokens) - 1
+  if question.end_position + 1 < len(question.doc_tokens):
+    end = int(passage.first_pieces[question.end_position + 1]) - 1
+  if isinstance(tokenizer, sentencepiece.SentencePieceTokenizer):
+    found = tokenizer.find_answer(
+      passage.tokens[start : end + 1], question.answer_text
+    )
+    return (start + found[0], start + found[1]) if found else (start, end)
+  answer = tokenizer.tokenize(question.answer_text)
+  size = len(answer)
+  # An answer without pieces (only control characters) would match anywhere.
+  for place in range(start, end - size + 2) if size else ():
+    if passage.tokens[place : place + size] == answer:
+      return place, place + size - 1
+  return start, end
+
+
+def make_windows(
+  questions: list, tokenizer: tokenization.FullTokenizer, lengths: Lengths, *,
+  training: bool = False, processes: int = 1
+) -> Iterator[Window]:
+  """Yields the windows of questions, a question's one after another.
+
+  A question about a passage without word pieces has no window.
+
+  Args:
+    training: whether to say where the answers are.
+    processes: how many tokenize the passages.
+  """
+  passages = make_passages(questions, tokenizer, processes=processes)
+  # As in the original: numbered in order, over all questions.
+  unique_ids = itertools.count(FIRST_UNIQUE_ID)
+  for index, question in enumerate(questions):
+    passage, answer = passages[question.passage], None
+    # Found once in the passage, then moved into each window that holds it.
+    if training and not question.is_impossible and passage.tokens:
+      answer = find_answer(question, passage, tokenizer)
+    tokens = tokenizer.tokenize(question.question_text)
+    tokens = tokens[: lengths.max_query_length]
+    ids = np.array(tokenizer.convert_tokens_to_ids(tokens), np.int32)
+    room = lengths.max_seq_length - len(tokens) - SPECIAL_TOKENS
+    spans = cut_passage(len(passage.tokens), room, lengths.doc_stride)
+    for number, (start, length, is_max_context) in enumerate(spans):
+      window = Window(
+        next(unique_ids), index, number, tokens, ids, passage, start, length,
+        is_max_context, is_impossible=question.is_impossible,
+      )
+      yield _with_answer(window, answer) if training else window
+
+
+def _with_answer(window, answer):
+  """Puts the answer's pieces in, or 0 and 0 if not all are in the window."""
+  # Before every window, so that no window has an answer.
+  first, last = answer or (-1, -1)
+  # As in the original: half an answer is none.
+  if first < window.start or last >= window.start + window.length:
+    return window._replace(start_position=0, end_position=0)
+  shift = window.first_position - window.start
+  return window._replace(
+    start_position=first + shift, end_position=last + shift
+  )
+
+
+class SquadInput(NamedTuple):
+  """A file of questions, ready for the model.
+
+  Attributes:
+    records: the TFRecord file of the windows.
+    num_records: how many windows there are.
+    windows: list of Window, in the order of the records; None for training,
+      which does not look at them again.
+  """
+
+  file: data.SquadFile
+  records: str
+  num_records: int
+  windows: list | None
+
+
+def record_features(max_seq_length: int, *, training: bool) -> dict:
+  """Returns the features of a record, as the original's readers parse them.
+
+  As in the original: is_impossible is written and never read.
+  """
+  shapes = dict.fromkeys(
+    ("input_ids", "input_mask", "segment_ids"), [max_seq_length]
+  )
+  shapes["unique_ids"] = []
+  if training:
+    shapes.update(start_positions=[], end_positions=[])
+  return {
+    name: tf.io.FixedLenFeature(shape, tf.int64)
+    for name, shape in shapes.items()
+  }
+
+
+def make_batch(
+  windows: list, tokenizer: tokenization.FullTokenizer, max_seq_length: int, *,
+  training: bool = False
+) -> dict[str, np.ndarray]:
+  """Returns the features of B windows, int32 by name.
+
+  They are input_ids, input_mask and segment_ids [B, T] and unique_ids [B, 1];
+  in training start_positions, end_positions and is_impossible [B, 1] too.
+  """
+  cls_id, sep_id = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
+  batch = input_sequences.build_batch(
+    [window.question_ids for window in windows],
+    [w.passage.ids[w.start : w.start + w.length] for w in windows],
+    max_seq_length=max_seq_length, cls_id=cls_id, sep_id=sep_id,
+  )
+  columns = {"unique_ids": "unique_id"}
+  if training:
+    columns.update(
+      start_positions="start_position", end_positions="end_position",
+      is_impossible="is_impossible",
+    )
+  for name, field in columns.items():
+    # [B, 1], as records have them.
+    batch[name] = np.array([[getattr(w, field)] for w in windows], np.int32)
+  return batch
+
+
+def prepare(
+  file: data.SquadFile, tokenizer: tokenization.FullTokenizer, lengths: Lengths,
+  *, records: str, training: bool = False
+) -> SquadInput:
+  """Makes the windows of a file's questions and writes them as TFRecords.
+
+  Records that an earlier run has made of the same data and flags are kept.
+
+  Args:
+    records: the TFRecord file to write.
+    training: whether to say where the answers are. As in the original: the
+      questions to train on are shuffled once, always alike, before they are
+      written.
+
+  Raises:
+    InputError: no question has a passage.
+  """
+  # A copy: the file's own order is that of the results.
+  questions = list(file.questions)
+  if training:
+    random.Random(_SHUFFLING_SEED).shuffle(questions)
+  windows: Iterable = make_windows(
+    questions, tokenizer, lengths, training=training,
+    processes=num_processes(questions),
+  )
+  # A list, because prediction needs the windows again; for training the
+  # generator is enough, and nothing is tokenized where records are kept.
+  if not training:
+    windows = list(windows)
+
+  def serialize(block):
+    batch = make_batch(
+      block, tokenizer, lengths.max_seq_length, training=training
+    )
+    counts = unknown_tokens.count(batch, tokenizer)
+    return tfrecord.serialize_examples(batch), counts
+
+  def write(writer):
+    logging.debug("%s: the first examples", file.path)
+    rest = iter(windows)
+    shown = list(itertools.islice(rest, _SHOWN))
+    for window in shown:
+      _show(window, questions[window.question_index])
+    found = cached_records.write_blocks(
+      writer, itertools.chain(shown, rest), serialize
+    )
+    return cached_records.totals(found, "num_records", "tokens", "unknown")
+
+  facts = cached_records.ensure(records, {
+    "format": _FORMAT,
+    "data": cached_records.file_sha256(file.path),
+    "vocabulary": cached_records.file_sha256(tokenizer.vocab_file),
+    "do_lower_case": tokenizer.do_lower_case,
+    "lengths": lengths._asdict(),
+    "training": training,
+    # How the file was read (version_2) shows in these two numbers.
+    "impossible": sum(question.is_impossible for question in questions),
+    "skipped": len(file.skipped),
+  }, write)
+  count = facts["num_records"]
+  if not count:
+    raise errors.InputError(
+      f"{file.path}: no context has a word that could hold an answer"
+    )
+  logging.info("%s: %d windows in %s", file.path, count, records)
+  unknown_tokens.log_share(file.path, facts["unknown"], facts["tokens"])
+  return SquadInput(file, records, count, None if training else windows)
+
+
+def _show(window, question):
+  """Logs what the model reads of a question, as the original shows some."""
+  logging.debug("  question %s, window %d: %s", question.qas_id,
+                window.doc_span_index, " ".join(window.tokens))
+  if window.start_position is None:
+    return
+  if not window.start_position:
+    logging.debug("    no answer in this window: [CLS]")
+    return
+  first, last = window.start_position, window.end_position
+  logging.debug(
+    "    answer %r: tokens %d to %d, %s", question.answer_text, first, last,
+    " ".join(window.tokens[first : last + 1]),
+  )
+
+
+def prepare_all(
+  files: dict, tokenizer: tokenization.FullTokenizer, lengths: Lengths, *,
+  folder: str
+) -> dict[str, SquadInput]:
+  """Prepares the files of a command, see `prepare`.
+
+  Args:
+    files: of data.read_all. One both to evaluate and to predict becomes one
+      SquadInput.
+    folder: of the TFRecord files.
+  """
+  # As in the original: what is predicted is in eval.tf_record.
+  stems = {"train": "train", "predict": "eval", "eval": "dev"}
+  prepared = {}
+  for name in sorted(files, key=list(stems).index):
+    if name == "eval" and files[name] is files.get("predict"):
+      prepared[name] = prepared["predict"]
+      continue
+    prepared[name] = prepare(
+      files[name], tokenizer, lengths, training=name == "train",
+      records=os.path.join(folder, f"{stems[name]}.tf_record"),
+    )
+  return prepared
+
+
+def num_processes(questions: list) -> int:
+  """Returns how many processes to tokenize the questions' passages with."""
+  passages = {q.passage: q.doc_tokens for q in questions}
+  words = sum(map(len, passages.values()))
+  return process_pool.default_processes() if words >= _MANY_WORDS else 1

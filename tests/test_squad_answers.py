@@ -1,0 +1,452 @@
+"""From a model's logits to answers and their files, as in the original."""
+
+import functools
+import gzip
+import io
+import json
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tokenization
+from common import errors, run_settings
+from squad import alignment, answers, data, inputs, null_threshold
+
+GOLDEN = pathlib.Path(__file__).parent / "golden"
+RUNS = ["odd", "v1", "v1_ties", "v2", "xquad_ar", "xquad_tr", "xquad_zh"]
+
+
+@pytest.fixture(scope="module")
+def read_run(tmp_path_factory):
+  """Returns a function: name -> (golden, arguments of find_answers)."""
+  folder = tmp_path_factory.mktemp("squad")
+
+  @functools.cache
+  def vocabulary(name):
+    packed = GOLDEN / "tokenization" / f"{name}_vocab.txt.gz"
+    (folder / name).write_bytes(gzip.decompress(packed.read_bytes()))
+    return str(folder / name)
+
+  @functools.cache
+  def read(name):
+    packed = (GOLDEN / "squad" / "answers" / f"{name}.json.gz").read_bytes()
+    golden = json.loads(gzip.decompress(packed))
+    lower = golden["settings"].pop("do_lower_case")
+    options = answers.AnswerOptions(
+      **golden["settings"], spelling=alignment.word_piece_spelling(lower)
+    )
+    (folder / "squad.json").write_text(json.dumps(golden["squad"]))
+    questions = data.read(
+      str(folder / "squad.json"), version_2=options.version_2_with_negative
+    ).questions
+    tokenizer = tokenization.FullTokenizer(
+      vocabulary(golden["vocabulary"]), lower
+    )
+    lengths = inputs.Lengths(**golden["lengths"])
+    windows = list(inputs.make_windows(questions, tokenizer, lengths))
+    arrays = np.load(GOLDEN / "squad" / "answers" / f"{name}.npz")
+    logits = {part: arrays[f"{part}_logits"] for part in ("start", "end")}
+    return golden, (questions, windows, logits, options)
+
+  return read
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_files_are_the_originals(read_run, tmp_path, name):
+  golden, arguments = read_run(name)
+  answers.write(str(tmp_path), list(answers.find_answers(*arguments)))
+  written = {path.stem: path.read_text() for path in tmp_path.iterdir()}
+  found = {stem: json.loads(text) for stem, text in written.items()}
+  for stem, text in written.items():
+    # Form and order: read and written as the original would, nothing changes.
+    assert text == json.dumps(found[stem], indent=4) + "\n"
+    assert list(found[stem]) == list(golden[stem])
+  assert found["predictions"] == golden["predictions"]
+  for qas_id, candidates in golden["nbest_predictions"].items():
+    ours = found["nbest_predictions"][qas_id]
+    for one, other in zip(ours, candidates, strict=True):
+      assert list(one) == list(other)
+      assert one == pytest.approx(other, abs=1e-9)
+  assert ("null_odds" in found) == ("null_odds" in golden)
+  if "null_odds" in found:
+    assert found["null_odds"] == pytest.approx(golden["null_odds"], abs=1e-9)
+
+
+def test_another_threshold_needs_no_logits(read_run):
+  _, (*arguments, options) = read_run("v2")
+  before = list(answers.find_answers(*arguments, options))
+  after = []
+  for threshold in (-1e9, -16.0, 1e9):
+    changed = options._replace(null_score_diff_threshold=threshold)
+    after.append(list(answers.find_answers(*arguments, changed)))
+    assert answers.with_threshold(before, threshold) == after[-1]
+  none, some, every = [[a.text for a in found] for found in after]
+  assert set(none) == {""} and "" not in every
+  assert some != none and some != every
+
+
+# A passage of three words, and a window of all of it:
+# 0     1 2     3   4   5 6     7     8
+# [CLS] q [SEP] one two , three [SEP] [PAD]
+WORDS = ["One", "two,", "three"]
+PASSAGE = inputs.Passage(
+  ["one", "two", ",", "three"], np.arange(4), np.array([0, 1, 1, 2]),
+  np.array([0, 1, 3])
+)
+WINDOW = inputs.Window(
+  0, 0, 0, ["q"], np.array([9]), PASSAGE, start=0, length=4,
+  is_max_context=np.ones(4, bool)
+)
+QUESTION = data.Question("id1", "q", WORDS, place="dev.json, question 1")
+LOW = -50.0
+
+
+def answer(starts, ends, *, windows=(WINDOW,), **options):
+  """Answers QUESTION; starts and ends are dicts of position -> logit."""
+  logits = {
+    name: np.full((len(windows), 9), LOW, np.float32)
+    for name in ("start", "end")
+  }
+  for values, given in zip(logits.values(), (starts, ends)):
+    for position, value in given.items():
+      values[:, position] = value
+  (found,) = answers.find_answers(
+    [QUESTION], list(windows), logits, answers.AnswerOptions(**options)
+  )
+  return found
+
+
+def test_of_one_text_only_the_best_is_kept():
+  # "two" and "two ," are not one text; both are found, each once.
+  found = answer({4: 2.0}, {4: 1.0, 5: 0.5}, n_best_size=2)
+  assert [c.text for c in found.candidates] == ["two", "two,"]
+  twice = answer({4: 2.0}, {4: 1.0}, windows=[WINDOW] * 2, n_best_size=1)
+  assert [c.text for c in twice.candidates] == ["two"]
+
+
+def test_probabilities_are_among_the_candidates():
+  found = answer({3: 1.0}, {3: 1.0, 4: 0.0, 6: -1.0}, n_best_size=3)
+  shares = np.exp([2.0, 1.0, 0.0])
+  assert [c.probability for c in found.candidates[:3]] == pytest.approx(
+    shares / shares.sum(), abs=1e-12
+  )
+  # Large logits have some, too.
+  found = answer({3: 2000.0}, {3: 2000.0, 4: 2000.0}, n_best_size=2)
+  assert [c.probability for c in found.candidates] == [0.5, 0.5]
+
+
+def test_without_any_span_the_answer_is_the_originals_word():
+  found = answer({5: 1.0}, {4: 1.0}, n_best_size=1)
+  assert found.text == "empty" and found.best_text == ""
+  assert found.candidates == [("empty", 1.0, 0.0, 0.0)]
+  assert found.null_odds is None and found.null_score == 2 * LOW
+  assert answer({}, {}, windows=()).text == "empty"
+
+
+def test_without_any_span_there_is_no_answer_in_version_2():
+  version_2 = {"version_2_with_negative": True}
+  found = answer({5: 1.0}, {4: 1.0}, n_best_size=1, **version_2)
+  assert found.text == found.best_text == ""
+  assert found.candidates == [("", 1.0, LOW, LOW)]
+  assert found.null_odds > 1000
+  nothing = answer({}, {}, windows=(), **version_2)
+  assert nothing == ("id1", "", [("", 1.0, 0.0, 0.0)], "", found.null_odds,
+                     None, None, 0.0)
+
+
+def test_no_answer_is_among_the_candidates_of_version_2():
+  options = {"version_2_with_negative": True, "n_best_size": 2}
+  found = answer({0: 3.0, 3: 2.0}, {0: 3.0, 3: 2.5}, **options)
+  assert [c.text for c in found.candidates] == ["", "One"]
+  # It comes last, and is one more, where others are better.
+  found = answer({3: 4.0, 4: 3.9, 0: 3.8}, {4: 2.0, 3: 1.0}, **options)
+  assert [c.text for c in found.candidates] == ["One two", "two", ""]
+  assert found.null_odds == pytest.approx(3.8 + LOW - 4.0 - 2.0, abs=1e-6)
+
+
+def test_no_answer_is_given_above_the_threshold_only():
+  starts, ends = {0: 2.0, 3: 1.0}, {0: 1.0, 3: 1.5}
+  for threshold, text in ((0.5, "One"), (0.25, "")):
+    found = answer(starts, ends, version_2_with_negative=True,
+                   null_score_diff_threshold=threshold)
+    assert found.null_odds == 0.5
+    assert (found.text, found.best_text) == (text, "One")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("which", [0, 1])
+def test_logits_that_are_no_numbers_are_refused(value, which):
+  logits = [{3: 1.0}, {3: 1.0}]
+  logits[which][4] = value
+  with pytest.raises(errors.InputError, match=r"^dev.json.*'id1'"):
+    answer(*logits)
+
+
+def test_padding_may_be_left_uncomputed_but_not_be_nan():
+  padding = {8: -np.inf}
+  found = answer({3: 1.0, **padding}, {3: 1.0, **padding})
+  assert found.text == "One"
+  for position, value in ((7, -np.inf), (8, np.nan), (8, np.inf)):
+    with pytest.raises(errors.InputError):
+      answer({position: value}, {})
+
+
+def test_questions_about_several_passages():
+  other = PASSAGE._replace(tokens=["four", "five", "##s", "six"])
+  questions = [
+    QUESTION,
+    QUESTION._replace(qas_id="id2", doc_tokens=["Four", "FiveS", "Six"]),
+    QUESTION._replace(qas_id="id3"),
+  ]
+  windows = [
+    WINDOW._replace(question_index=index, passage=passage)
+    for index, passage in enumerate([PASSAGE, other, PASSAGE])
+  ]
+  values = np.full((3, 9), LOW, np.float32)
+  values[:, 4:6] = 1.0
+  found = answers.find_answers(
+    questions, windows, {"start": values, "end": values},
+    answers.AnswerOptions(n_best_size=3)
+  )
+  texts = [[c.text for c in answer.candidates] for answer in found]
+  assert [some[:3] for some in texts] == [
+    ["two", "two,", ","], ["Five", "FiveS", "S"], ["two", "two,", ","]
+  ]
+
+
+def test_text_is_escaped_as_json_and_of_equal_ids_the_last_counts(tmp_path):
+  candidates = [
+    answers.Candidate('"é\\\n\u2028😀\ud800', 0.75, 1e-7, 1.0),
+    answers.Candidate("", 0.25, -3.0, 1e22),
+  ]
+  answers.write(str(tmp_path), [
+    answers.Answer('"ü', "first", candidates[1:], ""),
+    answers.Answer("b", "é", candidates, ""),
+    answers.Answer('"ü', "last", candidates, ""),
+  ])
+  expected = {'"ü': "last", "b": "é"}
+  n_best = {key: [c._asdict() for c in candidates] for key in expected}
+  for name, values in (
+    ("predictions.json", expected), ("nbest_predictions.json", n_best)
+  ):
+    written = (tmp_path / name).read_text("ascii")
+    assert written == json.dumps(values, indent=4) + "\n"
+  assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_odds_of_other_answers_do_not_stay(tmp_path):
+  found = answers.Answer("a", "x", [], "x", null_odds=1.0)
+  answers.write(str(tmp_path), [found])
+  assert (tmp_path / "null_odds.json").exists()
+  answers.write(str(tmp_path), [found._replace(null_odds=None)])
+  names = {path.name for path in tmp_path.iterdir()}
+  assert names == {"predictions.json", "nbest_predictions.json"}
+
+
+# With a model that can be followed.
+
+VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "who", "f", "b", "c", "d", "e"]
+SETTINGS = {
+  "max_seq_length": 12, "doc_stride": 4, "max_query_length": 4,
+  "n_best_size": 20, "max_answer_length": 2, "version_2_with_negative": False,
+  "pad_to_max_length": False, "predict_batch_size": 1,
+}
+LENGTHS = inputs.Lengths(12, 4, 4)
+CONTEXT = "f b c d e b d c b f"
+
+
+def model(batch):
+  """The last letter of the alphabet begins and ends the answer.
+
+  Padding has the highest logits of all.
+  """
+  ids = tf.cast(batch["input_ids"], tf.float32)
+  logits = tf.where(batch["input_mask"] > 0, ids, 100.0)
+  return logits, logits - 1.0
+
+
+@pytest.fixture
+def tokenizer(tmp_path):
+  path = tmp_path / "vocab.txt"
+  path.write_text("".join(f"{token}\n" for token in VOCAB))
+  return tokenization.FullTokenizer(str(path))
+
+
+@pytest.fixture
+def make(tokenizer):
+  """A function of a threshold's text and settings -> Answerer."""
+  return lambda threshold=None, **settings: answers.Answerer(
+    run_settings.Settings({**SETTINGS, **settings}), model, tokenizer,
+    tf.distribute.get_strategy(),
+    null_threshold.NullThreshold(threshold, lambda: "a"),
+  )
+
+
+@pytest.fixture
+def prepare(tokenizer, tmp_path):
+  """A function of (question, context, answer) rows -> SquadInput."""
+
+  def prepare_rows(*rows):
+    paragraphs = [
+      {"context": context, "qas": [
+        {"id": str(number), "question": question, "is_impossible": not answer,
+         "answers": [{"text": answer, "answer_start": 0}] if answer else []}
+      ]}
+      for number, (question, context, answer) in enumerate(rows)
+    ]
+    path = tmp_path / "dev.json"
+    path.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
+    return inputs.prepare(
+      data.read(str(path), version_2=True), tokenizer, LENGTHS,
+      records=str(tmp_path / "dev.tf_record"),
+    )
+
+  return prepare_rows
+
+
+def test_padding_is_a_candidate_where_it_competes_and_cut_off_elsewhere(
+  tokenizer
+):
+  widths = []
+
+  def watched(batch):
+    widths.append(batch["input_ids"].shape[1])
+    return model(batch)
+
+  questions = data.from_texts([("who", "f b")])
+  windows = list(inputs.make_windows(questions, tokenizer, LENGTHS))
+  batch = inputs.make_batch(windows, tokenizer, 12)
+  batch = {name: tf.constant(value) for name, value in batch.items()}
+  for trim, mask_padding, padding in (
+    (False, True, -np.inf), (True, True, -np.inf), (False, False, 100)
+  ):
+    outputs = answers.window_logits(
+      watched, batch, trim=trim, mask_padding=mask_padding
+    )
+    expected = np.array([[2, 4, 3, 5, 6, 3] + [padding] * 6])
+    np.testing.assert_array_equal(outputs["start"], expected)
+    np.testing.assert_array_equal(outputs["end"], expected - 1)
+  assert widths == [12, 8, 12]  # Cut to a multiple of eight.
+
+
+def test_padding_takes_places_where_it_competes(make, prepare):
+  """As in the original: six padded positions leave one of seven places."""
+  file = prepare(("who", "f b", "f"))
+  for pads, texts in ((False, ["b", "f b", "f"]), (True, ["b"])):
+    answerer = make(pad_to_max_length=pads, n_best_size=7)
+    (found,) = answerer.answers(file, 1)
+    assert [candidate.text for candidate in found.candidates] == texts
+
+
+@pytest.mark.parametrize("pads", [False, True])
+@pytest.mark.parametrize("batch_size", [1, 2, 5])
+def test_every_question_gets_its_answer(make, prepare, pads, batch_size):
+  rows = [
+    ("who", CONTEXT, "e"), ("", "f", "f"), ("who", "\u200b", "x"),
+    ("who who who who who", "c b", "b"),
+  ]
+  file = prepare(*rows)
+  answerer = make(pad_to_max_length=pads, predict_batch_size=batch_size)
+  found = answerer.answers(file, batch_size)
+  assert [each.text for each in found] == ["e", "f", "empty", "c"]
+  # 2 + 1, of [CLS]; 0 without a window.
+  assert [each.null_score for each in found] == [3.0, 3.0, 0.0, 3.0]
+  scores = {"exact_match": 50.0, "f1": 50.0}
+  assert answerer.scores(file.file, found) == scores
+  assert answerer.result_names(file.file) == list(scores)
+  for (question, context, _), each in zip(rows, found):
+    alone = answerer.answer(question, context)
+    assert alone == answers.described(each)
+
+
+def test_a_threshold_is_found_where_asked_for(make, prepare):
+  # "No answer" scores 2 + 1, a letter 5 + 4 and more: odds of -6, -14.
+  file = prepare(("who", "f", ""), ("who", "e", "e"))
+  finder = make("auto", version_2_with_negative=True)
+  found = finder.answers(file, 2, find_threshold=True)
+  assert [each.text for each in found] == ["", "e"]
+  assert -14 <= finder.threshold.value < -6
+  results = finder.scores(file.file, found)
+  assert results["f1"] == 100.0
+  assert results.keys() == set(finder.result_names(file.file))
+  assert results["null_score_diff_threshold"] == finder.threshold.value
+  assert finder.answer("who", "f")["answer"] == ""
+
+  given = make("0", version_2_with_negative=True)
+  found = given.answers(file, 2)
+  assert [each.text for each in found] == ["f", "e"]
+  assert given.scores(file.file, found)["f1"] == 50.0
+
+
+# Line by line.
+
+
+def first_word(question, context):
+  if question == "fail":
+    raise errors.InputError("it failed")
+  return {"answer": context.split()[0], "probability": 0.5}
+
+
+def test_each_line_has_its_answer_or_what_is_wrong():
+  """Not half a surrogate pair, nor what is nested too deeply, ends it."""
+  deep = "[" * 20000 + "]" * 20000
+  lines = [
+    '{"id": "\\ud800\u00e9", "context": "\u00e9t\u00e9 1", "question": "?"}',
+    '{"context": " ", "question": "?"}', "{",
+    "[1]", '{"context": 5, "question": "?"}',
+    '{"context": "a", "question": "fail"}',
+    f'{{"id": {deep}, "context": "a", "question": "?"}}',
+    '{"context": "b", "question": "?"}',
+  ]
+  source = [f"{line}\n".encode() for line in lines]
+  source.append(b'{"context": "\xe9"\n')
+  target = io.StringIO()
+  assert answers.answer_lines(source, target, first_word) == 7
+  assert "\u00e9".encode() in target.getvalue().encode("utf-8")
+  results = [json.loads(line) for line in target.getvalue().splitlines()]
+  assert results.pop(0) == {
+    "id": "\ud800\u00e9", "question": "?", "answer": "\u00e9t\u00e9",
+    "probability": 0.5
+  }
+  assert results.pop(6)["answer"] == "b"
+  for number, result, fault in zip((2, 3, 4, 5, 6, 7, 9), results, (
+    '"context": an empty text', "not JSON", 'no text "context"',
+    'no text "context"', "it failed", "JSON that is nested too deeply",
+    "not UTF-8 (byte 13 of the line)",
+  ), strict=True):
+    assert result["error"].startswith(f"line {number}: {fault}")
+
+
+def test_a_paragraph_is_pasted_and_asked_about():
+  target, asked = io.StringIO(), []
+  typed = b"\nOne two\nthree\n\nWho?\nWhy?\n\nFour\n\nWhat?\n"
+
+  def recorded(question, context):
+    asked.append((question, context))
+    if question == "What?":
+      return {"answer": "", "probability": 1.0}
+    return first_word(question, context)
+
+  answers.converse(typed.splitlines(True), target, recorded)
+  assert asked == [
+    ("Who?", "One two\nthree\n"), ("Why?", "One two\nthree\n"),
+    ("What?", "Four\n"),
+  ]
+  assert "question> One  [0.500]\nquestion> " in target.getvalue()
+  assert "(no answer)  [1.000]\nquestion> " in target.getvalue()
+  assert target.getvalue().endswith("\n")
+
+
+def test_an_answer_is_told_with_its_own_probability():
+  candidates = [
+    answers.Candidate("a", 0.75, 1.0, 1.0),
+    answers.Candidate("", 0.25, 0.5, 0.5),
+  ]
+  found = answers.Answer("0", "", candidates, "a", null_odds=-1.0)
+  assert answers.described(found) == {
+    "answer": "", "probability": 0.25, "null_odds": -1.0
+  }
+  found = answers.Answer("0", "a", candidates[:1], "a")
+  assert answers.described(found) == {"answer": "a", "probability": 0.75}

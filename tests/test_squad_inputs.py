@@ -1,0 +1,316 @@
+"""Windows of passages and their records, against those of the original."""
+
+import functools
+import gzip
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tokenization
+from common import errors, process_pool, run_settings
+from records import pipeline, tfrecord
+from squad import data, inputs
+
+GOLDEN = pathlib.Path(__file__).parent / "golden"
+WINDOWS, RUN = GOLDEN / "squad" / "windows", GOLDEN / "squad" / "run"
+LENGTHS = inputs.Lengths(64, 20, 16)
+RUNS = {
+  # Lengths, vocabulary, training.
+  "odd_eval": ((100, 40, 20), "uncased", False),
+  "xquad_ar_train": ((256, 64, 24), "multi_cased", True),
+  "xquad_tr_train": ((256, 128, 24), "multi_cased", True),
+  "xquad_zh_train": ((256, 64, 24), "multi_cased", True),
+}
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory):
+  """A function of a golden file without its .gz; returns a path to it."""
+  folder = tmp_path_factory.mktemp("squad")
+
+  def path_of(path):
+    if not path.exists():
+      packed = path.with_name(f"{path.name}.gz").read_bytes()
+      path = folder / path.name
+      path.write_bytes(gzip.decompress(packed))
+    return str(path)
+
+  return path_of
+
+
+@pytest.fixture(scope="module")
+def released(unpacked):
+  """A function of the name of a released vocabulary -> its tokenizer."""
+
+  @functools.cache
+  def tokenizer_of(name):
+    path = unpacked(GOLDEN / "tokenization" / f"{name}_vocab.txt")
+    return tokenization.FullTokenizer(path, name == "uncased")
+
+  return tokenizer_of
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+  return tokenization.FullTokenizer(str(RUN / "model" / "vocab.txt"))
+
+
+@pytest.fixture
+def read(unpacked):
+  """A function that reads "train" or "dev"."""
+  return lambda name: data.read(
+    unpacked(RUN / f"{name}.json"), training=name == "train", version_2=True
+  )
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_every_field_is_the_originals(unpacked, released, name):
+  lengths, vocabulary, training = RUNS[name]
+  path = unpacked(WINDOWS / f"{name.rpartition('_')[0]}.json")
+  questions = data.read(path, training=training).questions
+  tokenizer = released(vocabulary)
+  windows = list(inputs.make_windows(
+    questions, tokenizer, inputs.Lengths(*lengths), training=training
+  ))
+  golden = np.load(WINDOWS / f"{name}.npz")
+  assert len(windows) == len(golden["input_ids"])
+  rows = zip(golden["input_ids"], golden["input_mask"], golden["words"],
+             golden["max_context"], strict=True)
+  for window, (ids, mask, words, is_max) in zip(windows, rows, strict=True):
+    assert window.num_tokens == len(window.tokens) == mask.sum()
+    found = tokenizer.convert_tokens_to_ids(window.tokens)
+    assert found == ids[: window.num_tokens].tolist()
+    passage, pieces = window.passage, np.flatnonzero(words >= 0)
+    own = slice(window.start, window.start + window.length)
+    assert pieces.tolist() == list(
+      range(window.first_position, window.num_tokens - 1)
+    )
+    np.testing.assert_array_equal(passage.words[own], words[pieces])
+    np.testing.assert_array_equal(window.is_max_context, is_max[pieces] > 0)
+    assert passage.ids.tolist() == tokenizer.convert_tokens_to_ids(
+      passage.tokens
+    )
+  fields = {
+    "unique_id": "unique_id", "question_index": "example_index",
+    "doc_span_index": "doc_span_index",
+  }
+  positions = ["start_position", "end_position"]
+  if training:
+    fields |= {name: name for name in (*positions, "is_impossible")}
+  for ours, theirs in fields.items():
+    values = [getattr(window, ours) for window in windows]
+    np.testing.assert_array_equal(values, golden[theirs], ours)
+  if not training:
+    assert {getattr(w, n) for w in windows for n in positions} == {None}
+    # One passage, tokenized once.
+    assert windows[0].passage is windows[-40].passage
+
+
+@pytest.mark.parametrize(
+  "num_pieces, room, stride, spans",
+  [
+    (0, 4, 2, []),
+    (4, 4, 2, [(0, 4)]),
+    (5, 4, 2, [(0, 4), (2, 3)]),
+    (9, 4, 9, [(0, 4), (4, 4), (8, 1)]),
+    (6, 3, 1, [(0, 3), (1, 3), (2, 3), (3, 3)]),
+  ],
+)
+def test_windows_cover_the_passage(num_pieces, room, stride, spans):
+  found = inputs.cut_passage(num_pieces, room, stride)
+  assert [span[:2] for span in found] == spans
+  counts = np.zeros(num_pieces, int)
+  for start, length, is_max_context in found:
+    counts[start : start + length] += is_max_context
+  # Each piece counts in one window, and in one alone.
+  assert (counts == 1).all()
+
+
+def test_a_piece_counts_where_most_of_its_surroundings_are():
+  (_, _, first), (_, _, second) = inputs.cut_passage(7, 5, 2)
+  # Pieces 2 to 4 are in both; 3 has 1 to the right there, 1 to the left
+  # here: the first of equals.
+  assert first.tolist() == [True, True, True, True, False]
+  assert second.tolist() == [False, False, True, True, True]
+
+
+def test_a_passage_without_pieces_has_no_window(released):
+  questions = data.from_texts([("Who?", "\u200b"), ("Who?", "I.")])
+  (window,) = inputs.make_windows(
+    questions, released("uncased"), inputs.Lengths(20, 5, 8)
+  )
+  assert window.question_index == 1
+  assert window.tokens == ["[CLS]", "who", "?", "[SEP]", "i", ".", "[SEP]"]
+
+
+def test_half_an_answer_is_none(released):
+  words = "one two three four five".split()
+  question = data.Question("a", "a", words, "three four", 2, 3)
+  # Of three words each: the first ends within the answer.
+  windows = inputs.make_windows(
+    [question], released("uncased"), inputs.Lengths(7, 1, 1), training=True
+  )
+  found = [(w.tokens[w.start_position], w.start) for w in windows]
+  assert found == [("[CLS]", 0), ("three", 1), ("three", 2)]
+
+
+def test_processes_change_nothing(released):
+  questions = data.from_texts(
+    [("Who?", f"it was number {number} of\u00a0many") for number in range(600)]
+  )
+
+  def contents(processes):
+    windows = inputs.make_windows(
+      questions, released("uncased"), inputs.Lengths(14, 2, 4),
+      processes=processes,
+    )
+    return [(w.unique_id, w.tokens, w.passage.words.tolist()) for w in windows]
+
+  assert contents(2) == contents(1)
+
+
+def test_more_processes_are_started_for_many_words_alone(monkeypatch):
+  monkeypatch.setattr(inputs, "_MANY_WORDS", 5)
+  monkeypatch.setattr(process_pool, "default_processes", lambda: 7)
+  few = [("who", "a b"), ("where", "a b"), ("when", "c d")]
+  assert inputs.num_processes(data.from_texts(few)) == 1
+  assert inputs.num_processes(data.from_texts([*few, ("why", "e")])) == 7
+
+
+def test_too_little_room_is_refused_in_one_sentence():
+  names = "max_seq_length", "doc_stride", "max_query_length"
+
+  def lengths_of(*values):
+    return inputs.lengths_of(run_settings.Settings(dict(zip(names, values))))
+
+  with pytest.raises(errors.InputError, match="pass more than 67, or a shor"):
+    lengths_of(67, 128, 64)
+  assert lengths_of(68, 128, 64) == (68, 128, 64)
+
+
+@pytest.mark.parametrize(
+  "name, golden", [("train", "train_records"), ("dev", "eval_records")]
+)
+def test_records_are_the_originals(tokenizer, read, tmp_path, name, golden):
+  path = str(tmp_path / "a.tf_record")
+  training = name == "train"
+  file = inputs.prepare(
+    read(name), tokenizer, LENGTHS, records=path, training=training
+  )
+  golden = np.load(RUN / f"{golden}.npz")
+  records = list(tfrecord.read_records(path))
+  assert file.num_records == len(records) == len(golden["input_ids"])
+  assert (file.windows is None) == training
+  assert set(records[0]) == set(golden)
+  for feature in golden:
+    ours = np.array([record[feature] for record in records])
+    np.testing.assert_array_equal(ours, golden[feature], feature)
+  features = inputs.record_features(64, training=training)
+  assert set(features) <= set(golden)
+
+
+def test_odd_answers_stand_where_the_original_puts_them(released, tmp_path):
+  path = str(tmp_path / "a.tf_record")
+  inputs.prepare(
+    data.read(str(WINDOWS / "odd.json"), training=True), released("uncased"),
+    inputs.Lengths(100, 40, 20), records=path, training=True,
+  )
+  golden = np.load(WINDOWS / "odd_train.npz")
+  for row, record in enumerate(tfrecord.read_records(path)):
+    for feature in golden:
+      np.testing.assert_array_equal(record[feature], golden[feature][row])
+  assert row + 1 == len(golden["input_ids"])
+
+
+def test_records_are_kept_while_nothing_changes(tokenizer, read, tmp_path):
+  path, copied = tmp_path / "a.tf_record", tmp_path / "dev.json"
+
+  def prepare(lengths=LENGTHS):
+    file = data.read(str(copied), version_2=True)
+    inputs.prepare(file, tokenizer, lengths, records=str(path))
+    return path.stat().st_mtime_ns
+
+  copied.write_bytes(pathlib.Path(read("dev").path).read_bytes())
+  first = prepare()
+  assert prepare() == first
+  second = prepare(LENGTHS._replace(doc_stride=10))
+  assert second != first
+  copied.write_text(copied.read_text().replace("When", "Where", 1))
+  assert prepare(LENGTHS._replace(doc_stride=10)) != second
+
+
+def test_a_file_for_two_purposes_is_prepared_once(tokenizer, read, tmp_path):
+  dev, folder = read("dev"), str(tmp_path)
+  found = inputs.prepare_all(
+    {"train": read("train"), "predict": dev, "eval": dev}, tokenizer, LENGTHS,
+    folder=folder,
+  )
+  assert found["eval"] is found["predict"]
+  assert not (tmp_path / "dev.tf_record").exists()
+  found = inputs.prepare_all({"eval": dev}, tokenizer, LENGTHS, folder=folder)
+  assert found["eval"].records == str(tmp_path / "dev.tf_record")
+
+
+def test_batches_of_like_length_need_less_padding(tokenizer, read, tmp_path):
+  """And all records are there, the answers with their windows."""
+  path = str(tmp_path / "a.tf_record")
+  file = inputs.prepare(
+    read("train"), tokenizer, LENGTHS, records=path, training=True
+  )
+  features = inputs.record_features(64, training=True)
+  widths, seen = [], []
+  for bucketing in (None, pipeline.Bucketing(features, 8)):
+    records = pipeline.shuffled_records(
+      [path], num_records=file.num_records, seed=1, bucketing=bucketing
+    )
+    batches = pipeline.distributed_batches(
+      tf.distribute.get_strategy(), records, features, batch_size=8, trim=True
+    ).take(50)  # As many as are sorted together.
+    columns = [
+      {name: value.numpy() for name, value in batch.items()}
+      for batch in batches
+    ]
+    widths.append(sum(batch["input_ids"].shape[1] for batch in columns))
+    seen.append(sorted(
+      (batch["unique_ids"][row], batch["start_positions"][row])
+      for batch in columns
+      for row in range(8)
+    ))
+  assert widths[1] < widths[0]
+  assert seen[0] == seen[1] and len(seen[0]) == 400
+
+
+def test_what_holds_no_word_is_refused(tokenizer, tmp_path):
+  path = tmp_path / "a.json"
+  path.write_text("{}")
+  questions = data.from_texts([("Who?", " ")])
+  file = data.SquadFile(str(path), questions, False, [])
+  with pytest.raises(errors.InputError, match="no context has a word"):
+    inputs.prepare(
+      file, tokenizer, LENGTHS, records=str(tmp_path / "a.tf_record")
+    )
+
+
+def test_examples_are_shown_and_a_vocabulary_that_does_not_fit_is_noticed(
+  tmp_path, read, caplog
+):
+  """The warning comes again where the records are kept."""
+  caplog.set_level("DEBUG", logger="absl")
+  path = tmp_path / "vocab.txt"
+  path.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nthe\n?\n")
+  tokenizer = tokenization.FullTokenizer(str(path))
+  file = read("train")
+  for shown in (5, 0):
+    caplog.clear()
+    inputs.prepare(
+      file, tokenizer, LENGTHS, records=str(tmp_path / "a"), training=True
+    )
+    found = [text for text in caplog.messages if "[CLS] " in text]
+    assert len(found) == shown
+    assert all(text.endswith("[SEP]") for text in found)
+    (warning,) = [
+      text for text in caplog.messages if "the model learns nothing" in text
+    ]
+    assert warning.startswith(f"{file.path}: ")
