@@ -25,9 +25,7 @@ def masked_lm_shapes(config, width: int | None = None) -> dict[str, tuple]:
   }
 
 
-def output_shapes(
-  config, prefix: str, num_outputs: int
-) -> dict[str, tuple]:
+def output_shapes(config, prefix: str, num_outputs: int) -> dict[str, tuple]:
   """Returns {name: shape} of one last product, stored as [outputs, H]."""
   return {
     f"{prefix}output_weights": (num_outputs, config.hidden_size),
@@ -84,11 +82,8 @@ class NextSentenceHead(_OutputHead):
 
   def __init__(self, config, *, seed: int = 12345):
     super().__init__(
-      config,
-      2,
-      prefix="cls/seq_relationship/",
-      stddev=config.initializer_range,
-      seed=seed,
+      config, 2, prefix="cls/seq_relationship/",
+      stddev=config.initializer_range, seed=seed,
     )
 
   def __call__(self, pooled_output: tf.Tensor) -> tf.Tensor:

@@ -87,13 +87,8 @@ def _normal_share(x):
 
 
 _ACTIVATIONS = {
-  "gelu": gelu,
-  "gelu_erf": gelu_erf,
-  "linear": tf.identity,
-  "relu": tf.nn.relu,
-  "silu": tf.nn.silu,
-  "swish": tf.nn.silu,
-  "tanh": tf.tanh,
+  "gelu": gelu, "gelu_erf": gelu_erf, "linear": tf.identity, "relu": tf.nn.relu,
+  "silu": tf.nn.silu, "swish": tf.nn.silu, "tanh": tf.tanh,
 }
 _FUSED_ACTIVATIONS = {
   gelu: functools.partial(tf.nn.gelu, approximate=True),
@@ -149,8 +144,7 @@ def _layer_norm(x, beta, gamma):
     inner = scaled - _last_mean(scaled) - normed * _last_mean(scaled * normed)
     rows = list(range(len(x.shape) - 1))  # All axes but the last.
     return (
-      tf.cast(rsqrt * inner, x.dtype),
-      tf.reduce_sum(upstream, rows),
+      tf.cast(rsqrt * inner, x.dtype), tf.reduce_sum(upstream, rows),
       tf.reduce_sum(upstream * normed, rows),
     )
 
@@ -161,9 +155,7 @@ def _last_mean(x):
   return tf.reduce_mean(x, axis=-1, keepdims=True)
 
 
-def dense(
-  x: tf.Tensor, weights: dict, name: str, activation=None
-) -> tf.Tensor:
+def dense(x: tf.Tensor, weights: dict, name: str, activation=None) -> tf.Tensor:
   """Returns activation(x @ kernel + bias), computed in the type of `x`.
 
   x is [..., in]; `weights` has [in, out] under "<name>/kernel" and [out] under
@@ -275,11 +267,7 @@ class Weights(tf.Module):
   """A module whose variables are made from a table of names and shapes."""
 
   def __init__(
-    self,
-    shapes: dict[str, tuple],
-    *,
-    stddev: float,
-    seed: int,
+    self, shapes: dict[str, tuple], *, stddev: float, seed: int,
     storage_dtype=tf.float32,
   ):
     super().__init__()
@@ -398,8 +386,7 @@ def _random_int16(shape, seed, counter):
     shape=[(count + 1) // 2],
     key=tf.bitcast(tf.reshape(seed, [1, 2]), tf.uint64),
     counter=tf.bitcast(counter, tf.uint64),
-    alg=tf.random.Algorithm.PHILOX.value,
-    dtype=tf.int32,
+    alg=tf.random.Algorithm.PHILOX.value, dtype=tf.int32,
   )
   numbers = tf.reshape(tf.bitcast(pairs, tf.int16), [-1])
   return tf.reshape(numbers[:count], shape)

@@ -48,21 +48,14 @@ def _polynomial(init_lr, progress, power):
 
 # name -> rate after the warm-up, of the share of the run that is done (0 to 1)
 SCHEDULES = {
-  "linear": _linear,
-  "constant": _constant,
-  "cosine": _cosine,
+  "linear": _linear, "constant": _constant, "cosine": _cosine,
   "polynomial": _polynomial,
 }
 
 
 def learning_rate(
-  step: int | tf.Tensor,
-  *,
-  init_lr: float,
-  num_train_steps: int,
-  num_warmup_steps: int,
-  schedule: str = "linear",
-  power: float = 0.5,
+  step: int | tf.Tensor, *, init_lr: float, num_train_steps: int,
+  num_warmup_steps: int, schedule: str = "linear", power: float = 0.5,
 ) -> tf.Tensor:
   """Learning rate of the update that `step` updates came before.
 
@@ -180,15 +173,8 @@ def _bias_corrections(count, *, beta_1, beta_2):
 
 
 def adam_weight_decay_update(
-  param,
-  grad,
-  m,
-  v,
-  *,
-  learning_rate,
-  weight_decay_rate=0.0,
-  layer_adaptation=False,
-  **adam,
+  param, grad, m, v, *, learning_rate, weight_decay_rate=0.0,
+  layer_adaptation=False, **adam
 ):
   """One update of BERT's Adam, of AdamW with `correction_step`, or of LAMB.
 
@@ -251,16 +237,10 @@ class AdamWeightDecay:
   """
 
   def __init__(
-    self,
-    *,
-    weight_decay_rate: float = 0.01,
-    beta_1: float = 0.9,
-    beta_2: float = 0.999,
-    epsilon: float = 1e-6,
-    bias_correction: bool = False,
+    self, *, weight_decay_rate: float = 0.01, beta_1: float = 0.9,
+    beta_2: float = 0.999, epsilon: float = 1e-6, bias_correction: bool = False,
     exclude_from_weight_decay: tuple = NOT_DECAYED,
-    rate_multipliers: dict[str, float] | None = None,
-    jit_compile: bool = False,
+    rate_multipliers: dict[str, float] | None = None, jit_compile: bool = False,
   ):
     """Defaults are the original's, where they could not be changed.
 
@@ -299,8 +279,7 @@ class AdamWeightDecay:
         name = f"{layers.variable_name(variable)}/{slot}"
         # An empty scope keeps whatever scope the caller is in out of the name.
         with (
-          tf.name_scope(""),
-          strategy.extended.colocate_vars_with(variable),
+          tf.name_scope(""), strategy.extended.colocate_vars_with(variable),
         ):
           self.slots[name] = tf.Variable(
             tf.zeros(variable.shape), trainable=False, name=name
@@ -360,8 +339,7 @@ class AdamWeightDecay:
       tuple(tf.convert_to_tensor(part) for part in state),
       tf.convert_to_tensor(grad),
       learning_rate=learning_rate * self._multiplier(variable),
-      decay=self.decays(layers.variable_name(variable)),
-      **options,
+      decay=self.decays(layers.variable_name(variable)), **options
     )
     for part, value in zip(state, values):
       # Without reading the new value back, which nobody uses.
@@ -406,9 +384,7 @@ class AdamWeightDecay:
     no_correction = tf.zeros([])
     rates = {
       # Computed once for each multiplier, not for each variable.
-      multiplier: (
-        rate * rate_scale, rate * self._weight_decay_rate
-      )
+      multiplier: (rate * rate_scale, rate * self._weight_decay_rate)
       for multiplier in {self._multiplier(v) for v, _ in pairs}
       for rate in [learning_rate * multiplier]
     }
@@ -425,16 +401,9 @@ class AdamWeightDecay:
       # This kernel's own bias correction takes its epsilon for corrected, as
       # the paper does not: powers of 0 turn it off.
       tf.raw_ops.ResourceApplyAdam(
-        var=variable.handle,
-        m=m.handle,
-        v=v.handle,
-        beta1_power=no_correction,
-        beta2_power=no_correction,
-        lr=rate,
-        beta1=betas[0],
-        beta2=betas[1],
-        epsilon=epsilon,
-        grad=_scaled(grad, grad_scale),
+        var=variable.handle, m=m.handle, v=v.handle, beta1_power=no_correction,
+        beta2_power=no_correction, lr=rate, beta1=betas[0], beta2=betas[1],
+        epsilon=epsilon, grad=_scaled(grad, grad_scale),
       )
 
   def apply_gradients(
@@ -456,10 +425,7 @@ class AdamWeightDecay:
     # As in the original: what the loss does not reach is left alone.
     pairs = [(v, g) for v, g in zip(variables, grads) if g is not None]
     self.update_all(
-      *zip(*pairs),
-      learning_rate=learning_rate,
-      step=step,
-      grad_scale=scale,
+      *zip(*pairs), learning_rate=learning_rate, step=step, grad_scale=scale,
       apply=apply,
     )
     return norm
@@ -470,15 +436,11 @@ class AdamWeightDecay:
     """(param, m, v) after the update, or as they were without `apply`."""
     param, m, v = state
     new = adam_weight_decay_update(
-      param,
-      tf.cast(grad, tf.float32) * grad_scale,
-      m,
-      v,
+      param, tf.cast(grad, tf.float32) * grad_scale, m, v,
       learning_rate=learning_rate,
       weight_decay_rate=self._weight_decay_rate if decay else 0.0,
       correction_step=step + 1.0 if self._bias_correction else None,
-      layer_adaptation=self._adapts_layers and decay,
-      **self._adam,
+      layer_adaptation=self._adapts_layers and decay, **self._adam
     )
     # A choice, not a product by 0: the old bits, even where the new are NaN.
     return tuple(tf.where(apply, n, old) for n, old in zip(new, state))

@@ -72,8 +72,7 @@ flags.DEFINE_integer(
   "next sentences alone.", lower_bound=0,
 )
 flags.DEFINE_integer(
-  "num_train_steps", 100000, "Optimizer steps of the whole run.",
-  lower_bound=1,
+  "num_train_steps", 100000, "Optimizer steps of the whole run.", lower_bound=1,
 )
 flags.DEFINE_integer(
   "num_warmup_steps", 10000,
@@ -81,8 +80,7 @@ flags.DEFINE_integer(
 )
 flags.DEFINE_integer(
   "max_eval_steps", 100,
-  "Evaluation batches; the data are repeated if they hold fewer.",
-  lower_bound=1,
+  "Evaluation batches; the data are repeated if they hold fewer.", lower_bound=1
 )
 # As in the original: its own training flags may be given without --do_train, so
 # that a command is the same for both phases.
@@ -123,15 +121,12 @@ _MASKED = " when the records were made, and these are masked already"
 def make_input(settings, names, config):
   """Returns the input_data.PretrainingInput of files, as a flag names them."""
   data = input_data.PretrainingInput(
-    tfrecord.find_files(names),
-    config,
-    max_seq_length=settings.max_seq_length,
+    tfrecord.find_files(names), config, max_seq_length=settings.max_seq_length,
     use_next_sentence_loss=settings.use_next_sentence_loss,
     vocab_file=settings.vocab_file,
     max_predictions=settings.max_predictions_per_seq,
     masked_lm_prob=settings.masked_lm_prob,
-    whole_words=settings.do_whole_word_mask,
-    runs=settings.mask_runs,
+    whole_words=settings.do_whole_word_mask, runs=settings.mask_runs,
     seed=settings.seed,
   )
   if data.is_masked:
@@ -160,10 +155,8 @@ def make_objective(settings, model, teacher, **model_options):
   if not teacher:
     return pretrainer.objective(model)
   distills = distilling.Distillation(
-    teacher,
-    distilling.parse_weights(settings.distillation_weights),
-    settings.distillation_temperature,
-    **model_options,
+    teacher, distilling.parse_weights(settings.distillation_weights),
+    settings.distillation_temperature, **model_options
   )
   distills.check_student(model.config)
   return pretrainer.objective(model, distills)
@@ -245,27 +238,20 @@ def main(_):
   model_options = components.model_options(settings, strategy)
   with strategy.scope():
     model = pretrainer.PretrainingModel(
-      config,
-      with_next_sentence=settings.use_next_sentence_loss,
-      with_span_boundary=settings.span_boundary_objective,
-      **model_options,
+      config, with_next_sentence=settings.use_next_sentence_loss,
+      with_span_boundary=settings.span_boundary_objective, **model_options
     )
     objective = make_objective(settings, model, teacher, **model_options)
   evaluate = make_evaluation(
-    strategy,
-    objective,
-    eval_data,
-    num_batches=settings.max_eval_steps,
-    batch_size=settings.eval_batch_size,
-    trim=trim,
+    strategy, objective, eval_data, num_batches=settings.max_eval_steps,
+    batch_size=settings.eval_batch_size, trim=trim,
   )
 
   step = start.step
   if settings.do_train:
     step = train(
-      settings,
-      model, objective, evaluate,
-      start=start, strategy=strategy, data=data, trim=trim,
+      settings, model, objective, evaluate, start=start, strategy=strategy,
+      data=data, trim=trim,
     )
   else:
     weight_files.load(

@@ -110,9 +110,7 @@ class TokenRows(NamedTuple):
     # Position 0 of the row's sequence and of each head in [B N T].
     first = (sequence[:, tf.newaxis] * heads + head) * length  # [S, N]
     return cls(
-      places=places,
-      numbers=numbers,
-      is_row=is_row,
+      places=places, numbers=numbers, is_row=is_row,
       to_heads=numbers[:, tf.newaxis] * heads + head[:, tf.newaxis],
       from_heads=first + position[:, tf.newaxis],
     )
@@ -378,12 +376,9 @@ def encode_packed(
     if fullest * read < length:
       needed = tf.reshape(places, [num_rows, fullest * read])
   output = encoder(
-    rows.take(batch["input_ids"]),
-    rows.attention_mask(batch["input_mask"]),
-    rows.take(batch["segment_ids"]),
-    training=dropout_seed is not None,
-    dropout_seed=dropout_seed,
-    position_ids=rows.take(own_positions),
+    rows.take(batch["input_ids"]), rows.attention_mask(batch["input_mask"]),
+    rows.take(batch["segment_ids"]), training=dropout_seed is not None,
+    dropout_seed=dropout_seed, position_ids=rows.take(own_positions),
     positions=needed,
   )
   states = output.sequence_output

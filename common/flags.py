@@ -91,9 +91,7 @@ def define_options(options) -> None:
     elif option.is_fraction:
       define = DEFINE_float
     elif option.lower_bound is not None:
-      define = functools.partial(
-        DEFINE_integer, lower_bound=option.lower_bound
-      )
+      define = functools.partial(DEFINE_integer, lower_bound=option.lower_bound)
     define(
       option.name, option.default, *values, option.meaning,
       needs=option.needs, not_with=option.not_with,
@@ -130,9 +128,7 @@ def read_settings(check: bool = True) -> run_settings.Settings:
   # `present` counts: a flag that is given its default value was given.
   given = {name for name in values if FLAGS[name].present}
   settings = run_settings.Settings(
-    values,
-    given,
-    parse=lambda name, value: FLAGS[name].parser.parse(value),
+    values, given, parse=lambda name, value: FLAGS[name].parser.parse(value),
     rules=[r for name in given for r in getattr(FLAGS[name], "rules", ())],
   )
   if check:

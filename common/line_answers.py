@@ -21,12 +21,9 @@ def standard_streams():
 
 
 def answer_lines(
-  source: Iterable[bytes],
-  target: TextIO,
-  answer: Callable[[list[tuple[int, str]]], list[str]],
-  *,
-  format_error: Callable[[int, errors.InputError], str],
-  batch_size: int = 1,
+  source: Iterable[bytes], target: TextIO,
+  answer: Callable[[list[tuple[int, str]]], list[str]], *,
+  format_error: Callable[[int, errors.InputError], str], batch_size: int = 1,
   takes_empty: bool = False,
 ) -> int:
   """Reads lines and writes the answer to each at once, in order.

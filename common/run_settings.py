@@ -22,11 +22,8 @@ class Settings:
   rules: tuple["Rule", ...]
 
   def __init__(
-    self,
-    values: Mapping[str, Any],
-    given: Iterable[str] = (),
-    parse: Callable[[str, Any], Any] | None = None,
-    rules: Iterable["Rule"] = (),
+    self, values: Mapping[str, Any], given: Iterable[str] = (),
+    parse: Callable[[str, Any], Any] | None = None, rules: Iterable["Rule"] = ()
   ):
     """Freezes values; lists become tuples, so that nobody changes them.
 

@@ -15,19 +15,10 @@ from xml.etree import ElementTree
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "flags.md"
 SCRIPTS = [
-  "download.py",
-  "reproduce.py",
-  "create_vocabulary.py",
-  "create_pretraining_data.py",
-  "run_pretraining.py",
-  "fill_mask.py",
-  "run_classifier.py",
-  "run_squad.py",
-  "run_ner.py",
-  "extract_features.py",
-  "convert_checkpoint.py",
-  "export_saved_model.py",
-  "serve.py",
+  "download.py", "reproduce.py", "create_vocabulary.py",
+  "create_pretraining_data.py", "run_pretraining.py", "fill_mask.py",
+  "run_classifier.py", "run_squad.py", "run_ner.py", "extract_features.py",
+  "convert_checkpoint.py", "export_saved_model.py", "serve.py",
 ]
 CHOICES = re.compile(r"<([^<>]*)>: ")
 REPEATED = "; repeat this option to specify a list of values"

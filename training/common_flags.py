@@ -41,8 +41,7 @@ def define_model_flags(*, max_seq_length=128, required=True):
 
 def _require_or_model_dir(name):
   flags.register_multi_flags_validator(
-    [name, "model_dir"],
-    lambda values: values[name] or values["model_dir"],
+    [name, "model_dir"], lambda values: values[name] or values["model_dir"],
     f"Flag --{name} must have a value, or --model_dir.",
   )
 
@@ -80,8 +79,7 @@ def define_training_flags(*, train_batch_size=32, learning_rate=5e-5):
   flags.DEFINE_bool("do_eval", False, "Whether to evaluate.")
   flags.DEFINE_integer(
     "train_batch_size", train_batch_size,
-    "Examples in one optimizer step, over all devices together.",
-    lower_bound=1,
+    "Examples in one optimizer step, over all devices together.", lower_bound=1,
   )
   flags.DEFINE_integer(
     "eval_batch_size", 8, "Examples in one evaluation batch.", lower_bound=1
@@ -203,9 +201,8 @@ def _define_optimizer_flags(learning_rate):
     lower_bound=0.0, upper_bound=0.999999, needs="do_train",
   )
   flags.DEFINE_float(
-    "adam_epsilon", 1e-6,
-    "What is added to the root of the second moment.", lower_bound=1e-12,
-    needs="do_train",
+    "adam_epsilon", 1e-6, "What is added to the root of the second moment.",
+    lower_bound=1e-12, needs="do_train",
   )
   flags.DEFINE_float(
     "weight_decay_rate", 0.01,
@@ -277,9 +274,7 @@ def define_device_flags():
     "without accelerators. 0: one device.", lower_bound=0,
   )
   flags.DEFINE_bool("use_tpu", False, "Whether to compute on a TPU.")
-  flags.DEFINE_string(
-    "tpu_name", None, "Name or grpc:// address of the TPU."
-  )
+  flags.DEFINE_string("tpu_name", None, "Name or grpc:// address of the TPU.")
   flags.DEFINE_string("tpu_zone", None, "Google Cloud zone of the TPU.")
   flags.DEFINE_string("gcp_project", None, "Google Cloud project of the TPU.")
   flags.DEFINE_string(

@@ -236,12 +236,8 @@ class PeriodicEvaluation:
     self._patience = patience
     self._keep_best = keep_best
     self._state: dict[str, Any] = {
-      "metric": metric,
-      "step": None,
-      "value": None,
-      "loss": None,
-      "worse_since": 0,
-      "evaluated_step": None,
+      "metric": metric, "step": None, "value": None, "loss": None,
+      "worse_since": 0, "evaluated_step": None,
     }
 
   @property

@@ -48,10 +48,8 @@ def ensure(
     return {}
 
   fingerprint = {
-    "format": _FORMAT,
-    "encoder": cached_records.weights_sha256(weights),
+    "format": _FORMAT, "encoder": cached_records.weights_sha256(weights),
     "compute_dtype": encoder.compute_dtype.name,
-    "records": cached_records.file_sha256(data.records),
-    **decided,
+    "records": cached_records.file_sha256(data.records), **decided
   }
   cached_records.ensure(path, fingerprint, write)

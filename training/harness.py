@@ -90,9 +90,7 @@ def train(settings, task: Task, start: run_folder.StartingPoint) -> int:
       task.write(os.path.join(task.output_dir, name), step)
 
   evaluation = periodic_evaluation(
-    settings,
-    task.evaluate,
-    keep_best=lambda step: keep("best_model", step),
+    settings, task.evaluate, keep_best=lambda step: keep("best_model", step),
     names=task.result_names,
   )
   trainer.train(batches_from, evaluation)
@@ -106,17 +104,11 @@ def train(settings, task: Task, start: run_folder.StartingPoint) -> int:
 def training_batches(settings, task: Task, data: TrainingData, step: int):
   """Returns an endless distributed dataset of batches from a step on."""
   return pipeline.training_batches(
-    task.strategy,
-    data.files,
-    data.features,
-    num_records=data.num_records,
-    batch_size=settings.train_batch_size,
-    seed=settings.seed,
-    first_step=step,
+    task.strategy, data.files, data.features, num_records=data.num_records,
+    batch_size=settings.train_batch_size, seed=settings.seed, first_step=step,
     bucketing=bucketing(settings, data.features, task.strategy),
     packed=packed_rows(settings, task.strategy, data, task.length[0]),
-    trim=data.trim,
-    transform=data.transform,
+    trim=data.trim, transform=data.transform,
   )
 
 
@@ -206,13 +198,9 @@ def packed_rows(
       "leave it out"
     )
   packed = pipeline.measure_packing(
-    data.files,
-    data.features,
-    num_records=data.num_records,
-    batch_size=settings.train_batch_size,
-    seed=settings.seed,
-    num_steps=num_train_steps,
-    replicas=strategy.num_replicas_in_sync,
+    data.files, data.features, num_records=data.num_records,
+    batch_size=settings.train_batch_size, seed=settings.seed,
+    num_steps=num_train_steps, replicas=strategy.num_replicas_in_sync,
     parts=settings.gradient_accumulation_steps,
   )
   if not packed:
@@ -304,10 +292,8 @@ def make_trainer(settings, task: Task) -> loop.Trainer:
     objective=task.objective,
     optimizer=optimizer,
     learning_rate=functools.partial(
-      optimization.learning_rate,
-      init_lr=settings.learning_rate,
-      num_train_steps=num_train_steps,
-      num_warmup_steps=num_warmup_steps,
+      optimization.learning_rate, init_lr=settings.learning_rate,
+      num_train_steps=num_train_steps, num_warmup_steps=num_warmup_steps,
       schedule=settings.learning_rate_schedule,
     ),
     options=_train_options(settings, num_train_steps, task.output_dir),
@@ -330,11 +316,8 @@ def periodic_evaluation(
   """
   if settings.eval_steps:
     return evaluation_loop.PeriodicEvaluation(
-      evaluate,
-      every_steps=settings.eval_steps,
-      metric=settings.save_best,
-      patience=settings.early_stopping_patience,
-      keep_best=keep_best,
+      evaluate, every_steps=settings.eval_steps, metric=settings.save_best,
+      patience=settings.early_stopping_patience, keep_best=keep_best,
       names=names,
     )
   if settings.save_best or settings.early_stopping_patience:

@@ -110,14 +110,7 @@ class Trainer:
   """Runs optimizer steps, keeps their state, and saves it."""
 
   def __init__(
-    self,
-    *,
-    strategy,
-    variables,
-    trained,
-    objective,
-    optimizer,
-    learning_rate,
+    self, *, strategy, variables, trained, objective, optimizer, learning_rate,
     options,
   ):
     """Makes the optimizer's slots and the step counter.
@@ -287,9 +280,7 @@ class Trainer:
         lambda values: _cut(values, parts)[index], batch
       )
       return self._part_gradients(
-        part,
-        weights,
-        tf.random.experimental.stateless_fold_in(seed, salt),
+        part, weights, tf.random.experimental.stateless_fold_in(seed, salt),
       )
 
     total = part_of(0)
@@ -340,8 +331,7 @@ class Trainer:
       return index + 1, rows.write(index, row)
 
     _, rows = tf.while_loop(
-      lambda index, rows: index < num_steps,
-      take_step,
+      lambda index, rows: index < num_steps, take_step,
       [0, tf.TensorArray(tf.float32, num_steps)],
     )
     columns = tf.transpose(rows.stack())
@@ -349,9 +339,7 @@ class Trainer:
       structure[0], tf.unstack(columns, len(tf.nest.flatten(structure[0])))
     )
     return train_log.BlockResults(
-      losses,
-      norms,
-      tf.cast(overflows, tf.bool),
+      losses, norms, tf.cast(overflows, tf.bool),
       metrics=tf.nest.map_structure(tf.reduce_sum, metrics),
       learning_rate=rates[-1],
       applied_updates=self.applied_updates.read_value(),
@@ -401,9 +389,7 @@ class Trainer:
     updates = layers.variable_name(self.applied_updates)
     # A run that is in float16 from now on starts with a new scale.
     report = weight_files.load(
-      self.state(),
-      reader,
-      allowed_missing=["^loss_scale/", f"^{updates}$"],
+      self.state(), reader, allowed_missing=["^loss_scale/", f"^{updates}$"],
     )
     if updates in report.missing:
       # Checkpoints of before there was this counter counted all steps.
@@ -421,9 +407,7 @@ class Trainer:
       return
     evaluation = self._evaluation
     run_folder.save(
-      self._options.output_dir,
-      step,
-      self.state(),
+      self._options.output_dir, step, self.state(),
       extra={"evaluation": evaluation.state()} if evaluation else {},
       max_to_keep=self._options.max_to_keep,
     )
@@ -472,8 +456,7 @@ class Trainer:
       return
     iterator = iter(make_batches(first_step))
     log = train_log.TrainingLog(
-      options,
-      first_step=first_step,
+      options, first_step=first_step,
       writes_files=distribution.is_chief(self._strategy),
     )
     with stop_signals.catch_signals() as stop, contextlib.closing(log):
@@ -611,8 +594,7 @@ class Trainer:
       options.num_train_steps,
       _next_multiple(step, options.save_checkpoints_steps),
       _next_multiple(step, options.log_steps),
-      step + options.iterations_per_loop,
-      step + affordable,
+      step + options.iterations_per_loop, step + affordable,
     ]
     if self._evaluation:
       ends.append(_next_multiple(step, self._evaluation.every_steps))

@@ -28,18 +28,14 @@ class LossScale:
     steps = tf.where(is_finite, self.finite_steps + 1, 0)
     grow = steps >= 2000
     factor = tf.where(is_finite, tf.where(grow, 2.0, 1.0), 0.5)
-    self.scale.assign(
-      tf.clip_by_value(self.scale * factor, LOWEST, _HIGHEST)
-    )
+    self.scale.assign(tf.clip_by_value(self.scale * factor, LOWEST, _HIGHEST))
     self.finite_steps.assign(tf.where(grow, tf.zeros_like(steps), steps))
 
 
 def counter(name: str, value: int | float) -> tf.Variable:
   """A variable that every replica sees alike and one update changes."""
   return tf.Variable(
-    value,
-    name=name,
-    trainable=False,
+    value, name=name, trainable=False,
     dtype=tf.int64 if isinstance(value, int) else tf.float32,
     aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
   )
