@@ -9,15 +9,13 @@
 
 A checkpoint of ours counts only when its .commit file exists and the sizes and
 checksums in there are right, its own too. That file is written last, when the
-others are on the disk, so a run that is killed at any moment leaves a
-checkpoint that counts or none. Paths with "://" work too, as far as TensorFlow
-knows them.
+others are on the disk, so a kill at any moment leaves a checkpoint that counts
+or none. Paths with "://" work too, as far as TensorFlow knows them.
 
-The original's checkpoints have no .commit file. They count when the file
-`checkpoint`, as the original wrote it, names them and all their values can be
-read: a run of the original continues here, and a run of ours that the original
-continued does so at the newest step. The first checkpoint that is saved here
-gives them their .commit files.
+The original's checkpoints have no .commit file. They count when its own file
+`checkpoint` names them and all their values can be read: a run of the original
+continues here, and one of ours that the original continued does so at the
+newest step. The first checkpoint that is saved here gives them .commit files.
 
 Only a start that trains locks the folder. One that evaluates or predicts next
 to a training reads whole checkpoints and removes nothing.
@@ -45,9 +43,9 @@ _TEMPORARY = re.compile(
 # was the last to save here. TensorFlow skips such lines.
 _OURS = "# A checkpoint counts only with its .commit file.\n"
 
-# Folder -> content of the fingerprint that is written with the first
-# checkpoint, where checkpoints of another program are found: only loading
-# them shows whether they are of this model.
+# Folder -> content of the fingerprint, where there are checkpoints of another
+# program: only loading them shows whether they are of this model. It is written
+# with the first checkpoint.
 _unwritten_fingerprints = {}
 
 
@@ -87,8 +85,8 @@ class StartingPoint(NamedTuple):
   """
 
   kind: str
-  path: str | None
-  commit: Commit | None
+  path: str | None = None
+  commit: Commit | None = None
 
   @property
   def step(self) -> int:
@@ -114,31 +112,34 @@ def starting_point(
   """
   commit = latest_committed(folder) if folder else None
   if commit:
-    logging.info("resuming from %s", commit.prefix)
-    if not tf.io.gfile.exists(f"{commit.prefix}.commit"):
-      logging.info(
-        "%s was written by another program, such as the original BERT: its "
-        "names and shapes are checked, then the run continues at its step %d",
-        commit.prefix, commit.step,
-      )
-    if init_checkpoint:
-      logging.warning(
-        "--init_checkpoint=%s is not used: the run goes on from %s",
-        init_checkpoint, commit.prefix,
-      )
+    _say_what_goes_on(commit, init_checkpoint)
     if trained_with:
       _name_changes(folder, trained_with.watched)
     return StartingPoint("resume", commit.prefix, commit)
   if init_checkpoint:
     logging.info("starting from the weights in %s", init_checkpoint)
-    return StartingPoint("init", init_checkpoint, None)
+    return StartingPoint("init", init_checkpoint)
   logging.warning("starting from random weights: no checkpoint was given")
-  return StartingPoint("random", None, None)
+  return StartingPoint("random")
+
+
+def _say_what_goes_on(commit, init_checkpoint):
+  logging.info("resuming from %s", commit.prefix)
+  if not tf.io.gfile.exists(f"{commit.prefix}.commit"):
+    logging.info(
+      "it was written by another program, such as the original BERT: its names "
+      "and shapes are checked, then the run continues at its step %d",
+      commit.step,
+    )
+  if init_checkpoint:
+    logging.warning(
+      "--init_checkpoint=%s is not used: the run goes on from %s",
+      init_checkpoint, commit.prefix,
+    )
 
 
 def _name_changes(folder, watched):
-  path = os.path.join(folder, _FINGERPRINT)
-  noted = (_read_fingerprint(path) or {}).get(_TRAINED_WITH)
+  noted = (_read_fingerprint(folder) or {}).get(_TRAINED_WITH)
   before = noted["watched"] if noted else {}
   for name in sorted(before.keys() & watched.keys()):
     if before[name] != watched[name]:
@@ -151,17 +152,15 @@ def _name_changes(folder, watched):
 def check_output_dir(
   folder: str, fingerprint: dict, trained_with: TrainedWith | None = None
 ) -> None:
-  """Makes a folder the one of this run, or finds that it already is.
+  """Makes a folder, or finds that it is there, for one run.
 
-  A start that trains locks the folder until the process ends, and removes what
-  killed processes of the run left behind.
+  A start that trains locks it until the process ends, and removes what killed
+  processes of the run left behind.
 
   Args:
-    folder: made where it does not exist.
     fingerprint: what must not change between two starts of one run: kind of
       run, task, model configuration, ...; JSON can hold it.
-    trained_with: None for a start that does not train; what is fixed must be
-      as in the first start that trained.
+    trained_with: None for a start that does not train.
 
   Raises:
     InputError: the folder belongs to another run (the first difference is
@@ -191,9 +190,9 @@ def _check_owner(folder, fingerprint, trained_with):
   Raises:
     InputError: they are of another one.
   """
-  path, steps = os.path.join(folder, _FINGERPRINT), _steps(folder)
-  if steps and tf.io.gfile.exists(path):
-    theirs = _read_fingerprint(path)
+  steps = _steps(folder)
+  if steps and tf.io.gfile.exists(os.path.join(folder, _FINGERPRINT)):
+    theirs = _read_fingerprint(folder)
     if theirs:
       _check_same_run(folder, theirs, fingerprint, trained_with)
     return bool(theirs)
@@ -207,8 +206,9 @@ def _check_owner(folder, fingerprint, trained_with):
   return False
 
 
-def _read_fingerprint(path):
-  """Returns what a fingerprint holds; None, aloud, where that is of no use."""
+def _read_fingerprint(folder):
+  """Returns what it holds; None, aloud, where that is of no use."""
+  path = os.path.join(folder, _FINGERPRINT)
   if not tf.io.gfile.exists(path):
     return None
   try:
@@ -242,10 +242,10 @@ def _remove_leftovers(folder):
     match = _NAME.match(name)
     # A checkpoint of another program may be in the making.
     alone = match and not _foreign_steps(folder) and not names & {
-      f"{match.group(1)}.index", f"{match.group(1)}.commit"
+      f"{match[1]}.index", f"{match[1]}.commit"
     }
     if alone or _TEMPORARY.match(name):
-      tf.io.gfile.remove(os.path.join(folder, name))
+      file_io.remove(os.path.join(folder, name))
 
 
 def _check_same_run(folder, theirs, fingerprint, trained_with):
@@ -261,19 +261,18 @@ def _check_same_run(folder, theirs, fingerprint, trained_with):
     there, here = (json.dumps(d.get(key, "(absent)")) for d in (theirs, ours))
     if there != here:
       raise errors.InputError(
-        f"{folder} belongs to another run: {key} is {there} there and {here} "
-        "now; give another --output_dir, or empty this one to start anew"
+        f"{folder} belongs to another run: {key[1:]} is {there} there and "
+        f"{here} now; give another --output_dir, or empty this one to start "
+        "anew"
       )
 
 
 def _flat(value, prefix=""):
-  """{"model": {"hidden_size": 8}} -> {"model.hidden_size": 8}."""
+  """{"model": {"hidden_size": 8}} -> {".model.hidden_size": 8}"""
   if not isinstance(value, dict):
     return {prefix: value}
-  flat = {}
-  for key, inner in value.items():
-    flat.update(_flat(inner, f"{prefix}.{key}" if prefix else key))
-  return flat
+  parts = [_flat(inner, f"{prefix}.{key}") for key, inner in value.items()]
+  return {key: inner for part in parts for key, inner in part.items()}
 
 
 def save(
@@ -290,7 +289,7 @@ def save(
     max_to_keep: how many checkpoints stay, this one included; 0 for all.
 
   Returns:
-    The prefix of the checkpoint.
+    Its prefix.
 
   Raises:
     InputError: it cannot be written, say for want of space. Earlier
@@ -303,7 +302,7 @@ def save(
       weight_files.write_values(temporary, tensors)
       # One of this step that is there already counts until the new one is
       # ready to take its place.
-      _remove(f"{prefix}.commit")
+      file_io.remove(f"{prefix}.commit")
     # In this order: until the commit is written, the older ones are all there
     # is; they are removed after it.
     _commit(prefix, extra or {})
@@ -369,16 +368,15 @@ def _remove_oldest(folder, step, max_to_keep):
     # The commit and the index first: a checkpoint that is half removed must
     # not count, and what is left of it goes with the next start.
     for path in [f"{prefix}.commit", *reversed(weight_files.files_of(prefix))]:
-      _remove(path)
+      file_io.remove(path)
   return sorted(set(steps) - set(gone))
 
 
 def _write_state(folder, steps):
   """Writes the file by which tf.train.latest_checkpoint finds the newest."""
-  lines = [_OURS, f'model_checkpoint_path: "model.ckpt-{steps[-1]}"\n']
-  for step in steps:
-    lines.append(f'all_model_checkpoint_paths: "model.ckpt-{step}"\n')
-  file_io.write_text(os.path.join(folder, "checkpoint"), "".join(lines))
+  lines = [f'model_checkpoint_path: "model.ckpt-{steps[-1]}"\n']
+  lines += [f'all_model_checkpoint_paths: "model.ckpt-{n}"\n' for n in steps]
+  file_io.write_text(os.path.join(folder, "checkpoint"), _OURS + "".join(lines))
 
 
 def latest_committed(folder: str) -> Commit | None:
@@ -435,32 +433,21 @@ def _steps(folder, kind=""):
   if not tf.io.gfile.isdir(folder):
     return []
   found = map(_NAME.match, tf.io.gfile.listdir(folder))
-  steps = {int(m.group(2)) for m in found if m and m.group(3).startswith(kind)}
-  return sorted(steps, reverse=True)
+  return sorted({int(m[2]) for m in found if m and m[3].startswith(kind)})[::-1]
 
 
 def _check_files(folder, files):
   """Raises InputError if a file is not as the commit marker says."""
   for name, expected in files.items():
-    path = os.path.join(folder, name)
-    if not tf.io.gfile.exists(path):
-      raise errors.InputError(f"{name} is missing")
-    found_bytes = tf.io.gfile.stat(path).length
-    # Sizes first: they cost nothing, and most damage is a file cut off.
-    if found_bytes != expected["bytes"]:
+    found = _summary(os.path.join(folder, name))
+    if found["bytes"] != expected["bytes"]:
       raise errors.InputError(
-        f"{name} has {found_bytes} bytes instead of {expected['bytes']}"
+        f"{name} has {found['bytes']} bytes instead of {expected['bytes']}"
       )
-    if _summary(path) != expected:
+    if found != expected:
       raise errors.InputError(f"the checksum of {name} is wrong")
 
 
 def _summary(path):
-  """Size and SHA-256 of a file."""
   size, digest = file_io.size_and_sha256(path)
   return {"bytes": size, "sha256": digest}
-
-
-def _remove(path):
-  if tf.io.gfile.exists(path):
-    tf.io.gfile.remove(path)
