@@ -285,7 +285,7 @@ def main(_):
   strategy = components.make_strategy(settings)
   # Claimed before the first file is written.
   task = task_on(",".join(settings.feature_layers))
-  components.check_output_dir(settings, task, config, strategy)
+  components.claim_folder(settings, task, config, strategy)
   run = TaggingRun(
     config, labels, strategy, components.shapes_may_vary(settings, strategy),
     input_data.prepare_all(

@@ -78,7 +78,7 @@ def _fixed(settings):
 
 def check_output_dir(settings, run):
   """Claims --output_dir, if there is one, before it is written to."""
-  components.check_output_dir(
+  components.claim_folder(
     settings, _kind_of_run(run.task), run.config, run.strategy,
     **_fixed(settings),
   )

@@ -278,26 +278,25 @@ def test_packing_needs_a_fixed_shape(parse, tmp_path, caplog):
 
 
 def test_evaluation_during_training(parse):
-  settings = parse()
-  assert harness.periodic_evaluation(settings, dict, None) is None
-  settings = parse(save_best="loss")
-  with pytest.raises(errors.InputError, match="pass --eval_steps too"):
-    harness.periodic_evaluation(settings, dict, None)
-  settings = parse(eval_steps=5, save_best="loss", early_stopping_patience=1)
-  evaluation = harness.periodic_evaluation(
-    settings, lambda: {"loss": 1.0}, None
+  def evaluation_of(names=None, **values):
+    settings = parse(**values)
+    task = make_task(settings)._replace(
+      evaluate=lambda: {"loss": 1.0}, result_names=names
+    )
+    return harness.periodic_evaluation(settings, task, lambda step: None)
+
+  assert evaluation_of() is None
+  found = evaluation_of(
+    eval_steps=5, save_best="loss", early_stopping_patience=1
   )
-  assert evaluation.every_steps == 5
-  evaluation.run(5)
-  evaluation.run(10)
-  assert evaluation.should_stop
-
-
-def test_save_best_is_checked_where_the_names_are_known(parse):
-  settings = parse(eval_steps=5, save_best="F1")
+  assert found.every_steps == 5
+  found.run(5)
+  found.run(10)
+  assert found.should_stop
+  # Checked where the names are known.
   with pytest.raises(errors.InputError, match="best=F1 is not .*: f1, loss"):
-    harness.periodic_evaluation(settings, dict, None, names=["loss", "f1"])
-  assert harness.periodic_evaluation(settings, dict, None)
+    evaluation_of(eval_steps=5, save_best="F1", names=["loss", "f1"])
+  assert evaluation_of(eval_steps=5, save_best="F1")
 
 
 @pytest.mark.parametrize(

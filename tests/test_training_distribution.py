@@ -29,7 +29,6 @@ ADDRESS = "grpc://10.0.0.2:8470"
 @pytest.mark.parametrize(
   "kind, options, fault",
   [
-    ("gpu", {}, "=gpu is unknown; choose one of auto, off, one_"),
     *(
       (kind, {"use_tpu": True}, f"contradicts .*={kind}; drop")
       for kind in sorted({*choices.DISTRIBUTION_STRATEGIES} - {"auto", "tpu"})

@@ -1,8 +1,4 @@
-"""What a run is made of, from its settings: model, strategy, folder.
-
-Every function takes the run_settings.Settings of the command; none
-reads a flag.
-"""
+"""What a run is made of, from its run_settings.Settings."""
 
 import modeling
 from common import console, errors, file_io
@@ -38,24 +34,25 @@ def make_strategy(settings):
       "num_logical_cpus"
     ),
   )
-  for name in _batch_sizes_used(settings):
+  # Only of these: a default that nothing uses must not be refused.
+  for name in _phases(settings):
     pipeline.check_shares(
-      settings.get(name), strategy.num_replicas_in_sync, f"--{name}"
+      settings.get(f"{name}_batch_size"), strategy.num_replicas_in_sync,
+      f"--{name}_batch_size",
     )
   return strategy
 
 
-def _batch_sizes_used(settings):
-  """Returns the names of the flags of batches that there will be."""
-  do_train, do_eval, do_predict, eval_steps = (
-    name in settings and settings.get(name)
-    for name in ("do_train", "do_eval", "do_predict", "eval_steps")
+def _phases(settings):
+  """Returns which of "train", "eval" and "predict" there will be."""
+  do_train, do_eval, do_predict, eval_steps = map(
+    settings.get, ("do_train", "do_eval", "do_predict", "eval_steps")
   )
-  # Only these are checked: a default that nothing uses must not be refused.
   used = {
-    "train_batch_size": do_train,
-    "eval_batch_size": do_eval or (do_train and eval_steps),
-    "predict_batch_size": do_predict,
+    "train": do_train,
+    # Evaluations during training need the data, too.
+    "eval": do_eval or (do_train and eval_steps),
+    "predict": do_predict,
   }
   return [name for name in used if used[name]]
 
@@ -88,13 +85,17 @@ def model_options(settings, strategy):
   }
 
 
-def check_output_dir(
+def claim_folder(
   settings, task, config, strategy, output_dir=None, **fixed
-):
-  """Claims the run's folder, as `open_run` does, before anything is written.
+) -> tuple:
+  """Makes a folder the one of this run, before anything is written.
 
   Args:
-    task, config, strategy, output_dir, **fixed: see `open_run`.
+    task: what kind of run this is; another kind's folder is refused.
+    config: modeling.BertConfig; another model's folder is refused.
+    strategy: only the chief of its processes writes.
+    output_dir: the folder; --output_dir if None.
+    **fixed: what else must not change while the run trains.
 
   Returns:
     The folder (None where there is none to write to), and
@@ -109,38 +110,13 @@ def check_output_dir(
   return folder, trained_with
 
 
-def open_run(settings, task, config, strategy, output_dir=None, **fixed):
-  """Claims the run's folder and finds out where the run starts.
-
-  Args:
-    task: what kind of run this is; another kind's folder is refused.
-    config: modeling.BertConfig; another model's folder is refused.
-    strategy: only the chief of its processes writes.
-    output_dir: the folder; --output_dir if None.
-    **fixed: what else must not change while the run trains.
-
-  Returns:
-    run_folder.StartingPoint.
-
-  Raises:
-    InputError: there are no weights, and the run does not train.
-  """
-  folder, trained_with = check_output_dir(
-    settings, task, config, strategy, output_dir, **fixed
-  )
-  return starting_point(settings, folder, trained_with)
+def open_run(settings, *run, **fixed) -> run_folder.StartingPoint:
+  """Claims a folder, see `claim_folder`, and finds where the run starts."""
+  return starting_point(settings, *claim_folder(settings, *run, **fixed))
 
 
 def starting_point(settings, folder, trained_with=None):
-  """Finds out where a run starts, without claiming its folder.
-
-  Args:
-    settings: run_settings.Settings.
-    folder: of the run, None where nothing is written.
-    trained_with: run_folder.TrainedWith, or None.
-
-  Returns:
-    run_folder.StartingPoint.
+  """Returns the run_folder.StartingPoint of a run in a folder, or in None.
 
   Raises:
     InputError: there are no weights, and the run does not train.
@@ -161,18 +137,14 @@ def _trained_with(settings, fixed):
   """Returns run_folder.TrainedWith, None where the run does not train."""
   if not settings.do_train:
     return None
-  watched = {}
-  # By their names; data files by their sizes too.
-  for name in ("init_checkpoint", "teacher_checkpoint"):
-    if settings.get(name):
-      watched[name] = settings.get(name)
-  for name in ("input_file", "train_file", "data_dir"):
-    if name in settings and settings.get(name):
-      value = settings.get(name)
-      # Its files are looked up, so that one more shard is noticed.
-      is_pattern = name == "input_file"
-      paths = tfrecord.find_files(value) if is_pattern else [value]
-      watched[name] = f"{value} ({file_io.names_and_sizes(paths)})"
+  data = ("input_file", "train_file", "data_dir")
+  names = ("init_checkpoint", "teacher_checkpoint", *data)
+  watched = {name: settings.get(name) for name in names if settings.get(name)}
+  for name in watched.keys() & data:
+    value = watched[name]
+    # Its files are looked up, so that one more shard is noticed.
+    paths = tfrecord.find_files(value) if name == "input_file" else [value]
+    watched[name] = f"{value} ({file_io.names_and_sizes(paths)})"
   fixed = {"optimizer": settings.optimizer, **fixed}
   return run_folder.TrainedWith(fixed, watched)
 
@@ -184,14 +156,11 @@ def answers_stream(settings) -> bool:
 
 def files_to_read(settings) -> dict[str, str | None]:
   """Returns the paths of "train", "eval" and "predict", where asked for."""
-  asked = {
-    "train": settings.do_train,
-    # Evaluations during training need the data, too.
-    "eval": settings.do_eval or (settings.do_train and settings.eval_steps),
+  return {
+    name: settings.get(f"{name}_file") for name in _phases(settings)
     # Lines are answered as they come; there is no file to read.
-    "predict": settings.do_predict and not answers_stream(settings),
+    if name != "predict" or not answers_stream(settings)
   }
-  return {name: settings.get(f"{name}_file") for name in asked if asked[name]}
 
 
 def require_one_of(settings, *names):

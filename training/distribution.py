@@ -9,7 +9,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from common import choices, errors
+from common import errors
 
 COMPUTE_DTYPES = {
   "float32": tf.float32, "bfloat16": tf.bfloat16, "float16": tf.float16,
@@ -28,32 +28,27 @@ def make_strategy(
       `use_tpu`, all workers if TF_CONFIG names some, all GPUs if there are
       several, else one device. "off" is no distribution at all (TensorFlow's
       default strategy).
-    use_tpu: as the original's flag.
     tpu_name, tpu_zone, gcp_project, master: where the TPU is. `tpu_name` is
       a name or a grpc:// address; `master` an address, read when there is no
       name.
-    num_tpu_cores: how many of the TPU's cores to use.
     num_logical_cpus: cuts the CPU into this many devices, to try a distributed
       run on a machine without accelerators. Must be set before TensorFlow
       has touched its devices.
 
   Raises:
-    InputError: unknown kind, flags that contradict each other, a TF_CONFIG
-      that describes no cluster, a TPU that cannot be reached or has too few
-      cores.
+    InputError: flags that contradict each other, a TF_CONFIG that describes no
+      cluster, a TPU that cannot be reached or has too few cores.
   """
-  if kind not in choices.DISTRIBUTION_STRATEGIES:
-    raise errors.InputError(
-      f"--distribution_strategy={kind} is unknown; choose one of "
-      f"{', '.join(choices.DISTRIBUTION_STRATEGIES)}"
-    )
   if use_tpu and kind not in ("auto", "tpu"):
     raise errors.InputError(
       f"--use_tpu contradicts --distribution_strategy={kind}; drop one"
     )
   # First of all: a device that was used cannot be split any more.
   if num_logical_cpus > 1:
-    _split_cpu(num_logical_cpus)
+    tf.config.set_logical_device_configuration(
+      tf.config.list_physical_devices("CPU")[0],
+      [tf.config.LogicalDeviceConfiguration()] * num_logical_cpus,
+    )
   if use_tpu or kind == "tpu":
     address = tpu_name or master
     return _tpu_strategy(address, tpu_zone, gcp_project, num_tpu_cores)
@@ -93,13 +88,6 @@ def _multi_worker_strategy():
     ) from error
 
 
-def _split_cpu(count):
-  cpu = tf.config.list_physical_devices("CPU")[0]
-  tf.config.set_logical_device_configuration(
-    cpu, [tf.config.LogicalDeviceConfiguration()] * count
-  )
-
-
 def _tpu_strategy(address, zone, project, num_cores):
   """Connects to a TPU and returns a strategy over `num_cores` of its cores."""
   try:
@@ -136,9 +124,7 @@ def _tpu_strategy(address, zone, project, num_cores):
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
   """Returns whether this process is the one that writes files."""
   resolver = strategy.cluster_resolver
-  if resolver is None or not resolver.task_type:
-    return True
-  if resolver.task_type == "chief":
+  if resolver is None or resolver.task_type in (None, "", "chief"):
     return True
   # A cluster need not name a chief; its first worker is the one then.
   has_chief = "chief" in resolver.cluster_spec().as_dict()
@@ -164,9 +150,7 @@ def default_jit_compile(strategy: tf.distribute.Strategy) -> bool:
 
   A TPU compiles everything by itself, so nothing needs to be asked for.
   """
-  if is_tpu(strategy):
-    return False
-  return bool(tf.config.list_logical_devices("GPU"))
+  return not is_tpu(strategy) and bool(tf.config.list_logical_devices("GPU"))
 
 
 def is_tpu(strategy: tf.distribute.Strategy) -> bool:

@@ -18,18 +18,13 @@ from training import distribution
 
 
 def make_evaluator(strategy: tf.distribute.Strategy, objective) -> Callable:
-  """Returns a function that evaluates without dropout, compiled once.
+  """Returns a function that evaluates a loop.Objective, compiled once.
 
-  Args:
-    strategy: that in whose scope the model was made.
-    objective: loop.Objective.
-
-  Returns:
-    A function of (batches, num_batches): a distributed dataset and how many
-    batches of it to take. It returns a dict from the name of each metric to
-    its mean over examples (weighted), and "loss": the mean over batches. As
-    in the original: the two kinds of mean differ where batches differ in
-    weight. It raises InputError if there is not one batch.
+  It takes a distributed dataset and how many batches of it to take, and returns
+  a dict from the name of each metric to its mean over examples (weighted), and
+  "loss": the mean over batches. As in the original: the two kinds of mean
+  differ where batches differ in weight. It raises InputError if there is not
+  one batch.
   """
 
   def replica_step(batch):
@@ -56,8 +51,7 @@ def make_evaluator(strategy: tf.distribute.Strategy, objective) -> Callable:
         "--eval_batch_size"
       )
     # Summed in float64 on the host: the step's own sums are exact enough.
-    results = tf.nest.map_structure(np.float64, results)
-    losses, metrics = zip(*results)
+    losses, metrics = zip(*tf.nest.map_structure(np.float64, results))
     totals = tf.nest.map_structure(lambda *values: sum(values), *metrics)
     # As in the original: the mean of nothing (no masked word at all) is 0.
     means = {
@@ -112,7 +106,6 @@ class Predictor:
     Args:
       records: serialized.
       features: of a record, for tf.io.
-      num_records: how many records there are.
       batch_size: examples in a batch, over all replicas, or a part of one that
         `joins_short`. The last batch is filled with records from the beginning,
         whose outputs are dropped.
@@ -124,9 +117,10 @@ class Predictor:
     Returns:
       Arrays [num_records, ...].
     """
-    joined = None
+    places, joined = np.arange(num_records), None
     if lengths is not None:
       order = pipeline.order_by_length(lengths)  # [num_records]
+      places = np.argsort(order)  # The inverse of a permutation.
       records = pipeline.reordered(records, order)
       if self._joins_short:
         sizes = input_sequences.batch_sizes(
@@ -137,15 +131,10 @@ class Predictor:
     parts = list(
       self._outputs(records, features, num_records, batch_size, joined)
     )
-    outputs = {
-      name: np.concatenate([part[name] for part in parts])[:num_records]
+    return {
+      name: np.concatenate([part[name] for part in parts])[places]
       for name in parts[0]
     }
-    if lengths is None:
-      return outputs
-    # The inverse of a permutation.
-    places = np.argsort(order)
-    return {name: values[places] for name, values in outputs.items()}
 
   def windows(
     self, records: tf.data.Dataset, features: dict, *, batch_size: int,
@@ -202,19 +191,16 @@ class PeriodicEvaluation:
 
   def __init__(
     self, evaluate: Callable, *, every_steps: int, metric: str | None = None,
-    patience: int = 0, keep_best: Callable | None = None,
+    patience: int = 0, keep_best: Callable = lambda step: None,
     names: list[str] | None = None
   ):
     """Says what to evaluate and what to do with it.
 
     Args:
       evaluate: function without arguments; returns dict from name to number.
-      every_steps: interval, in training steps; the last step is evaluated
-        whatever its number.
-      metric: name of the result that is compared, with or without `eval_`
-        at its beginning; smaller is better for
-        names that end in "loss". Of equal ones that with the lower loss, if
-        there is one, is better. None compares nothing.
+      metric: name of the result that is compared, with or without `eval_` at
+        its beginning; smaller is better for names that end in "loss". Of equal
+        ones that with the lower loss is better. None compares nothing.
       patience: after this many evaluations in a row that were not better the
         training stops; 0: never.
       keep_best: function of the step, called when the metric is the best so
@@ -222,19 +208,14 @@ class PeriodicEvaluation:
       names: the names of the results, where they are known beforehand.
 
     Raises:
-      InputError: patience without a metric, or a metric that is not in names.
+      InputError: the metric is not in names.
     """
-    if patience and not metric:
-      raise errors.InputError(
-        "early stopping needs a metric to go by: pass --save_best"
-      )
     if metric and names is not None:
       # Now: a misspelt name would else show after hours of training.
       metric = _find_metric(metric, names)
     self.every_steps = every_steps
-    self._evaluate = evaluate
+    self._evaluate, self._keep_best = evaluate, keep_best
     self._patience = patience
-    self._keep_best = keep_best
     self._state: dict[str, Any] = {
       "metric": metric, "step": None, "value": None, "loss": None,
       "worse_since": 0, "evaluated_step": None,
@@ -248,8 +229,7 @@ class PeriodicEvaluation:
   @property
   def should_stop(self) -> bool:
     """Whether patience is at its end."""
-    worse = self._state["worse_since"]
-    return bool(self._patience) and worse >= self._patience
+    return 0 < self._patience <= self._state["worse_since"]
 
   def is_due(self, step: int, last_step: int) -> bool:
     """Whether the weights of `step` are to be evaluated, and were not yet."""
@@ -271,13 +251,13 @@ class PeriodicEvaluation:
     # Older checkpoints were written after the evaluation, and named no metric.
     ours = self._state["metric"]
     state = {"metric": ours, "evaluated_step": step, **state}
-    if state["metric"] != ours:
-      logging.info(
-        "--save_best is %s now and was %s: what was best is forgotten",
-        ours, state["metric"],
-      )
+    if state["metric"] == ours:
+      self._state.update(state)
       return
-    self._state.update(state)
+    logging.info(
+      "--save_best is %s now and was %s: what was best is forgotten", ours,
+      state["metric"],
+    )
 
   def run(self, step: int) -> dict[str, float]:
     """Evaluates the weights of `step`; returns the results.
@@ -298,26 +278,20 @@ class PeriodicEvaluation:
     metric = _find_metric(state["metric"], results)
     value = results[metric]
     loss = results.get("eval_loss", results.get("loss"))
+    best = _rank(metric, state["value"], state["loss"])
     # Of equal values and losses the earlier weights stay.
-    is_tie = value == state["value"] and None not in (loss, state["loss"])
-    if not (
-      is_tie and _is_better("loss", loss, state["loss"])
-      or _is_better(metric, value, state["value"])
-    ):
-      state["worse_since"] += 1
-      if self.should_stop:
-        logging.info("stopping early: %s", self._best_so_far())
-      return
-    state.update(step=step, value=value, loss=loss, worse_since=0)
-    logging.info("best %s so far: %.6g", metric, value)
-    if self._keep_best:
+    if _rank(metric, value, loss) > best:
+      state.update(step=step, value=value, loss=loss, worse_since=0)
+      logging.info("best %s so far: %.6g", metric, value)
       self._keep_best(step)
-
-  def _best_so_far(self):
-    metric, value = self._state["metric"], self._state["value"]
-    if value is None:
-      return f"{metric} was never a finite number"
-    return f"{metric} was best ({value:.6g}) at step {self._state['step']}"
+      return
+    state["worse_since"] += 1
+    if self.should_stop:
+      logging.info(
+        "stopping early: %s", f"{metric} was best ({state['value']:.6g}) at "
+        f"step {state['step']}" if state["step"]
+        else f"{metric} was never a finite number",
+      )
 
 
 def _find_metric(metric, names):
@@ -335,10 +309,12 @@ def _find_metric(metric, names):
   )
 
 
-def _is_better(metric, value, best):
-  """Whether a result is the best so far; one that is not finite never is."""
-  if not math.isfinite(value):
-    return False
-  if best is None or not math.isfinite(best):
-    return True
-  return value < best if metric.endswith("loss") else value > best
+def _rank(metric, value, loss):
+  """Returns a pair that is the larger, the better; least for no number."""
+  if value is None or not math.isfinite(value):
+    return -math.inf, -math.inf
+  has_loss = loss is not None and math.isfinite(loss)
+  return (
+    -value if metric.endswith("loss") else value,
+    -loss if has_loss else -math.inf,
+  )

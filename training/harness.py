@@ -90,8 +90,7 @@ def train(settings, task: Task, start: run_folder.StartingPoint) -> int:
       task.write(os.path.join(task.output_dir, name), step)
 
   evaluation = periodic_evaluation(
-    settings, task.evaluate, keep_best=lambda step: keep("best_model", step),
-    names=task.result_names,
+    settings, task, lambda step: keep("best_model", step)
   )
   trainer.train(batches_from, evaluation)
   step = int(trainer.global_step.numpy())
@@ -115,29 +114,25 @@ def training_batches(settings, task: Task, data: TrainingData, step: int):
 def choose_weights(
   settings, task: Task, best_step: int | None, last_step: int
 ) -> int:
-  """Loads the best weights if --use_best asks for it; says which count.
-
-  Returns:
-    Their step.
-  """
+  """Loads the best weights if --use_best asks for it; returns their step."""
   path = os.path.join(task.output_dir, "best_model")
   what = "final_model, evaluation and predictions have the weights of"
+  if best_step is not None and settings.get("use_best"):
+    weight_files.load(task.model.variables, path)
+    logging.info("%s step %d, the best", what, best_step)
+    return best_step
   if best_step is None:
     logging.warning(
       "%s the last step, %d: --save_best=%s was never a finite number", what,
       last_step, settings.save_best,
     )
-  elif settings.get("use_best", False):
-    weight_files.load(task.model.variables, path)
-    logging.info("%s step %d, the best", what, best_step)
-    return best_step
-  else:
-    has_flag = "use_best" in settings
-    logging.info(
-      "%s the last step, %d; the best, of step %d, are in %s: %s", what,
-      last_step, best_step, path, "--use_best takes those" if has_flag
-      else f"--model_dir={path} and another --output_dir answer with those",
-    )
+    return last_step
+  logging.info(
+    "%s the last step, %d; the best, of step %d, are in %s: %s", what,
+    last_step, best_step, path, "--use_best takes those"
+    if "use_best" in settings
+    else f"--model_dir={path} and another --output_dir answer with those",
+  )
   return last_step
 
 
@@ -301,28 +296,20 @@ def make_trainer(settings, task: Task) -> loop.Trainer:
 
 
 def periodic_evaluation(
-  settings, evaluate: Callable, keep_best: Callable, names: list | None = None
+  settings, task: Task, keep_best: Callable
 ) -> evaluation_loop.PeriodicEvaluation | None:
   """What --eval_steps, --save_best and patience ask for.
 
   Args:
-    evaluate: without arguments; returns dict from name to number.
     keep_best: of the step; keeps the weights of now.
-    names: of the results, where they are known beforehand.
 
   Raises:
-    InputError: --save_best or patience without --eval_steps, or --save_best
-      is not in names.
+    InputError: --save_best is not among the results.
   """
-  if settings.eval_steps:
-    return evaluation_loop.PeriodicEvaluation(
-      evaluate, every_steps=settings.eval_steps, metric=settings.save_best,
-      patience=settings.early_stopping_patience, keep_best=keep_best,
-      names=names,
-    )
-  if settings.save_best or settings.early_stopping_patience:
-    raise errors.InputError(
-      "--save_best and --early_stopping_patience go by evaluations during "
-      "training: pass --eval_steps too"
-    )
-  return None
+  if not settings.eval_steps:
+    return None
+  return evaluation_loop.PeriodicEvaluation(
+    task.evaluate, every_steps=settings.eval_steps, metric=settings.save_best,
+    patience=settings.early_stopping_patience, keep_best=keep_best,
+    names=task.result_names,
+  )

@@ -1,5 +1,6 @@
 """What a training run says: a progress line, TensorBoard, train_log.jsonl."""
 
+import contextlib
 import json
 import math
 import os
@@ -21,27 +22,15 @@ _SPIKE_FACTOR, _NEWEST_WEIGHT, _STEPS_BEFORE_SPIKES = 3.0, 0.02, 50
 
 
 class BlockResults(NamedTuple):
-  """What a block of steps gives, as tensors.
+  """What a block of N steps gives, as tensors."""
 
-  Attributes:
-    losses: float32 [num_steps], NaN for a step that was skipped.
-    norms: float32 [num_steps], of the gradients.
-    overflows: bool [num_steps], whether a step was skipped only because its
-      loss scale was too large for float16.
-    metrics: dict from name to (sum, weight) over the block.
-    learning_rate: of the last step.
-    applied_updates: steps of the whole run, up to the last, that were not
-      skipped.
-    loss_scale: after the last step.
-  """
-
-  losses: tf.Tensor
-  norms: tf.Tensor
-  overflows: tf.Tensor
-  metrics: dict
-  learning_rate: tf.Tensor
-  applied_updates: tf.Tensor
-  loss_scale: tf.Tensor
+  losses: tf.Tensor  # float32 [N], NaN for a step that was skipped.
+  norms: tf.Tensor  # float32 [N], of the gradients before clipping.
+  overflows: tf.Tensor  # bool [N], skipped for float16's range alone.
+  metrics: dict  # Name -> (sum, weight) over the block.
+  learning_rate: tf.Tensor  # Of the last step.
+  applied_updates: tf.Tensor  # Steps of the whole run that were not skipped.
+  loss_scale: tf.Tensor  # After the last step.
 
 
 class TrainingLog:
@@ -72,15 +61,12 @@ class TrainingLog:
     # Not time.time(): that clock may be set back.
     self._block_began = self._line_shown = time.monotonic()
     self._speed_from = None
-    self._reset_interval()
+    # Of the steps since the last logged one.
+    self._losses, self._norms, self._metrics = [], [], []
     self._bar = progress.bar(options.num_train_steps, first_step)
     self._files = None
     if writes_files:
       self._files = _Files(options.output_dir, first_step)
-
-  def _reset_interval(self):
-    """Starts the sums behind the values of the next logged step."""
-    self._losses, self._norms, self._metrics = [], [], []
 
   def block_begins(self, step: int) -> None:
     """Notes the time; starts the profiler where --profile_steps begins."""
@@ -174,7 +160,8 @@ class TrainingLog:
     )
     if is_due or is_shown or not self._bar.disable:
       values = self._values(step, moment, results)
-      self._bar.set_description_str(self._brief(step, values), refresh=False)
+      brief = self._text(step, values, ("loss", "learning_rate"))
+      self._bar.set_description_str(brief, refresh=False)
       self._bar.update(step - self._bar.n)
     if is_shown:
       self._line_shown = moment
@@ -185,7 +172,7 @@ class TrainingLog:
       if self._files:
         self._files.write(step, values)
       self._speed_from = step, moment
-      self._reset_interval()
+      self._losses, self._norms, self._metrics = [], [], []
 
   def _name_bad_steps(self, step, results):
     steps = range(step - len(results.losses) + 1, step + 1)
@@ -249,30 +236,25 @@ class TrainingLog:
       )
     return {name: float(value) for name, value in values.items()}
 
-  def _brief(self, step, values):
-    """What the bar says besides how far it is, and when it ends."""
-    return (
-      f"step {step}/{self._options.num_train_steps}  loss {values['loss']:.4g}"
-      f"  rate {values['learning_rate']:.3g}"
-      f"  {values['examples_per_second']:,.1f} examples/s"
-    )
+  def _text(self, step, values, names):
+    """Returns "step 20/100  loss 2.31  12.5 examples/s"."""
+    shown = [f"{name} {values[name]:.4g}" for name in names]
+    return "  ".join([
+      f"step {step}/{self._options.num_train_steps}", *shown,
+      f"{values['examples_per_second']:,.1f} examples/s",
+    ])
 
   def _line(self, step, values):
-    total = self._options.num_train_steps
-    speed = values["examples_per_second"]
-    # In examples, as the speed is.
-    left = (total - step) * self._options.batch_size
-    shown = [
-      f"{name} {value:.4g}"
-      for name, value in values.items()
+    names = [
+      name for name, value in values.items()
       if not name.startswith(("examples_", "tokens_"))
       # 0 skipped steps is no news.
       and (value or name != "skipped_steps")
     ]
-    return (
-      f"step {step}/{total}  {'  '.join(shown)}  {speed:.1f} examples/s"
-      + (f"  {progress.interval(left / speed)} left" if speed else "")
-    )
+    text = self._text(step, values, names)
+    speed = values["examples_per_second"]
+    left = (self._options.num_train_steps - step) * self._options.batch_size
+    return f"{text}  {progress.interval(left / speed)} left" if speed else text
 
 
 def write_last_evaluation(folder: str, step: int, results: dict) -> None:
@@ -281,9 +263,7 @@ def write_last_evaluation(folder: str, step: int, results: dict) -> None:
   Nothing is written if the weights of that step were evaluated in training, and
   of the results only numbers are.
   """
-  # The log of the run says whether it has been told already.
-  lines = _lines_up_to(os.path.join(folder, "train_log.jsonl"), step)
-  logged = [json.loads(line) for line in lines.splitlines()]
+  logged = _lines_up_to(os.path.join(folder, "train_log.jsonl"), step)
   if any(
     line["step"] == step and any(key.startswith("eval/") for key in line)
     for line in logged
@@ -314,8 +294,8 @@ class _Files:
     path = os.path.join(folder, "train_log.jsonl")
     # A run that was killed had logged steps after its last checkpoint; they are
     # done, and logged, again.
-    kept = _lines_up_to(path, first_step)
-    file_io.write_text(path, kept)
+    kept = [f"{json.dumps(line)}\n" for line in _lines_up_to(path, first_step)]
+    file_io.write_text(path, "".join(kept))
     self._lines = tf.io.gfile.GFile(path, "a")
 
   def write(self, step, values):
@@ -325,8 +305,7 @@ class _Files:
     self._summaries.flush()
     # JSON knows no NaN and no Infinity.
     finite = {k: v if math.isfinite(v) else None for k, v in values.items()}
-    line = json.dumps({"step": step, **finite}, allow_nan=False)
-    self._lines.write(line + "\n")
+    self._lines.write(json.dumps({"step": step, **finite}) + "\n")
     self._lines.flush()
 
   def close(self):
@@ -335,17 +314,15 @@ class _Files:
 
 
 def _lines_up_to(path, step):
-  """The log of an earlier start, without the steps that are done again."""
+  """Returns the log of an earlier start up to a step, a dict for each line."""
   if not tf.io.gfile.exists(path):
-    return ""
+    return []
+  lines = []
   with tf.io.gfile.GFile(path, "r") as stream:
-    # A line that was cut short by a kill has no newline.
-    lines = [line for line in stream if line.endswith("\n")]
-  return "".join(line for line in lines if _is_up_to(line, step))
-
-
-def _is_up_to(line, step):
-  try:
-    return json.loads(line)["step"] <= step
-  except (ValueError, TypeError, KeyError):  # Damaged on the disk.
-    return False
+    for text in stream:
+      # Unless a kill cut it short, or it was damaged on the disk.
+      with contextlib.suppress(ValueError, TypeError, KeyError):
+        line = json.loads(text)
+        if line["step"] <= step:
+          lines.append(line)
+  return lines
