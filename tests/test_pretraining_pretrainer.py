@@ -101,7 +101,7 @@ class Run:
   def products(self):
     """Returns how many products of each kind and type a step has."""
     batch = next(iter(batches(self._strategy)))
-    step = self.trainer._compiled_step.get_concrete_function(batch)
+    step = self.trainer.step.get_concrete_function(batch)
     graph = step.graph.as_graph_def()
     # The functions that the step calls; the library also holds what a layer
     # would be without a gradient.

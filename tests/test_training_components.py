@@ -225,7 +225,7 @@ def test_what_xla_compiles_on_a_cpu(parse, jit, optimizer, compiles):
       {"loss": tf.add_n([v[0] * batch[0] for v in trainer._trained])}, {}
     ),
   )
-  step = trainer._compiled_step.get_concrete_function(tf.ones([4]))
+  step = trainer.step.get_concrete_function(tf.ones([4]))
   text = str(step.graph.as_graph_def())
   # What a CPU gets by itself is the formula of LAMB, for which there is no
   # kernel.

@@ -13,13 +13,7 @@ import tensorflow as tf
 import optimization
 import two_replicas
 from common import errors
-from training import (
-  distribution,
-  evaluation_loop,
-  loop,
-  run_folder,
-  stop_signals,
-)
+from training import distribution, evaluation_loop, loop, run_folder
 
 ONE, TWO = "one", "two"
 
@@ -241,7 +235,7 @@ def test_signal_saves_and_the_run_goes_on(tmp_path, kind, number):
 def test_processes_stop_by_what_all_have_counted(tmp_path, monkeypatch):
   trainer = make_trainer(tmp_path)
   monkeypatch.setattr(distribution, "is_multi_worker", lambda strategy: True)
-  stop = stop_signals.StopRequest()
+  stop = loop.StopRequest()
   strategy = tf.distribute.get_strategy()
   count = strategy.run
 
@@ -252,7 +246,7 @@ def test_processes_stop_by_what_all_have_counted(tmp_path, monkeypatch):
 
   monkeypatch.setattr(strategy, "run", count_and_be_signalled)
   # The other processes know nothing of a signal that comes this late.
-  assert trainer._agreed(stop, 0.5) == (False, 0.5) and stop.requested
+  assert trainer._agreed(stop, 0.5) == (False, 0.5) and stop.by
   assert trainer._agreed(stop, 0.25) == (True, 0.25)
 
 
@@ -266,7 +260,7 @@ def test_all_processes_go_by_the_slowest(tmp_path, monkeypatch):
     return np.array([values, [0.0, 2.5]])
 
   monkeypatch.setattr(distribution, "all_gather", gathered)
-  stop = stop_signals.StopRequest()
+  stop = loop.StopRequest()
   assert trainer._agreed(stop, 0.25) == (False, 2.5)
   assert told == [[0.0, 0.25]]
   # Some five seconds at once, up to the next thing to do.
@@ -565,3 +559,24 @@ def test_log_has_one_line_a_logged_step_even_after_a_resume(tmp_path):
 def test_profiler_records_the_steps_asked_for(tmp_path):
   train(make_trainer(tmp_path, profile_steps=(4, 6)), tmp_path)
   assert list(tmp_path.glob("plugins/profile/*/*.xplane.pb"))
+
+
+# Signals.
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_is_noted_and_named(number):
+  before = signal.getsignal(number)
+  with loop.catch_signals() as stop:
+    assert stop.by is None
+    os.kill(os.getpid(), number)
+    assert stop.by == signal.Signals(number).name
+  assert signal.getsignal(number) == before
+
+
+def test_a_second_ctrl_c_interrupts():
+  before = signal.getsignal(signal.SIGINT)
+  with pytest.raises(KeyboardInterrupt), loop.catch_signals():
+    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGINT)
+  assert signal.getsignal(signal.SIGINT) == before

@@ -13,7 +13,8 @@ their global norm, and applied. Everything that looks random is a function of
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 from absl import logging
@@ -22,13 +23,7 @@ import layers
 import optimization
 from checkpoints import weight_files
 from common import errors
-from training import (
-  distribution,
-  loss_scale,
-  run_folder,
-  stop_signals,
-  train_log,
-)
+from training import distribution, run_folder, train_log
 
 # The exit code after SIGTERM or SIGINT: the run was saved, start it again.
 # It is the EX_TEMPFAIL of sysexits.h.
@@ -41,6 +36,8 @@ _SECONDS_PER_CALL = 5.0
 # Weights are ruined if their norm is this many times that at the start. In
 # pre-training from random weights it grows tenfold.
 _RUINOUS_GROWTH = 1000.0
+
+_LOWEST_SCALE, _HIGHEST_SCALE = 1.0, 2.0**24  # Of the loss, in float16.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,40 +63,86 @@ class Objective:
 
 @dataclasses.dataclass(frozen=True)
 class TrainOptions:
-  """How long to train, and when to do what; steps are optimizer steps.
+  """How long to train, and when to do what; steps are optimizer steps."""
 
-  Attributes:
-    output_dir: folder of checkpoints, summaries and logs.
-    num_train_steps: the run ends after this step.
-    save_checkpoints_steps: steps between checkpoints; one more at the end.
-    iterations_per_loop: at most this many steps in one call of the compiled
-      loop, between which the host is not asked.
-    log_steps: steps between two lines of the log.
-    batch_size: examples in a global batch; for the log.
-    seed: dropout is a function of (seed, step, replica, part).
-    gradient_accumulation_steps: each replica computes its share of a batch in
-      this many parts, one after another, to save memory.
-    jit_compile: whether XLA compiles the step; None: where it pays.
-    loss_scaling: whether the loss is scaled dynamically, for float16.
-    max_to_keep: how many checkpoints are kept.
-    max_bad_steps: this many steps in a row, of one start, without a finite
-      gradient end the run.
-    profile_steps: (first, last) step to record for the TensorFlow profiler.
-  """
-
-  output_dir: str
+  output_dir: str  # Of checkpoints, summaries and logs.
   num_train_steps: int
-  save_checkpoints_steps: int = 1000
+  save_checkpoints_steps: int = 1000  # One more is saved at the end.
+  # At most so many in one call of the compiled loop, without the host.
   iterations_per_loop: int = 1000
   log_steps: int = 100
-  batch_size: int = 32
-  seed: int = 12345
+  batch_size: int = 32  # Of all replicas together.
+  seed: int = 12345  # Dropout is a function of (seed, step, replica, part).
+  # In how many parts each replica computes its share, to save memory.
   gradient_accumulation_steps: int = 1
-  jit_compile: bool | None = None
-  loss_scaling: bool = False
+  jit_compile: bool | None = None  # Of the step, by XLA; None: where it pays.
+  loss_scaling: bool = False  # Dynamically, for float16.
   max_to_keep: int = 5
-  max_bad_steps: int = 10
-  profile_steps: tuple = ()
+  max_bad_steps: int = 10  # So many without a finite gradient end the run.
+  profile_steps: tuple = ()  # First and last to record.
+
+
+class _LossScale:
+  """The factor that keeps float16 gradients from vanishing.
+
+  It doubles after 2000 finite steps and halves at each that is not
+  (Micikevicius et al., arXiv 1710.03740, section 3.2).
+  """
+
+  def __init__(self, enabled):
+    self.enabled = enabled
+    self.scale = _counter("loss_scale/scale", 2.0**15 if enabled else 1.0)
+    self.finite_steps = _counter("loss_scale/finite_steps", 0)
+
+  def update(self, is_finite):
+    """Moves the factor after a step; `is_finite` is a scalar bool."""
+    if not self.enabled:
+      return
+    steps = tf.where(is_finite, self.finite_steps + 1, 0)
+    grow = steps >= 2000
+    factor = tf.where(is_finite, tf.where(grow, 2.0, 1.0), 0.5)
+    self.scale.assign(
+      tf.clip_by_value(self.scale * factor, _LOWEST_SCALE, _HIGHEST_SCALE)
+    )
+    self.finite_steps.assign(tf.where(grow, tf.zeros_like(steps), steps))
+
+
+def _counter(name, value):
+  """A variable that every replica sees alike and one update changes."""
+  return tf.Variable(
+    value, name=name, trainable=False,
+    dtype=tf.int64 if isinstance(value, int) else tf.float32,
+    aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+  )
+
+
+class StopRequest:
+  """Whether a signal has asked the run to end; `by` is its name, or None."""
+
+  by = None
+
+  def note(self, number, frame):
+    """Takes note of a signal; a second SIGINT interrupts."""
+    del frame
+    # Who presses Ctrl-C twice does not want to wait. A second SIGTERM changes
+    # nothing: schedulers may send several.
+    if self.by and number == signal.SIGINT:
+      raise KeyboardInterrupt
+    self.by = signal.Signals(number).name
+    logging.info("%s: finishing the steps under way, then saving", self.by)
+
+
+@contextlib.contextmanager
+def catch_signals() -> Iterator[StopRequest]:
+  """Notes SIGTERM and SIGINT in its block, instead of dying of them."""
+  stop = StopRequest()
+  numbers = (signal.SIGTERM, signal.SIGINT)
+  before = [signal.signal(number, stop.note) for number in numbers]
+  try:
+    yield stop
+  finally:
+    for number, handler in zip(numbers, before):
+      signal.signal(number, handler)
 
 
 def _are_finite(loss, norm):
@@ -107,7 +150,12 @@ def _are_finite(loss, norm):
 
 
 class Trainer:
-  """Runs optimizer steps, keeps their state, and saves it."""
+  """Runs optimizer steps, keeps their state, and saves it.
+
+  Attributes:
+    step: `_step`, compiled.
+    global_step, applied_updates: tf.Variables; steps, and those not skipped.
+  """
 
   def __init__(
     self, *, strategy, variables, trained, objective, optimizer, learning_rate,
@@ -128,34 +176,38 @@ class Trainer:
       InputError: the shares of the batch cannot be cut into as many parts as
         gradient_accumulation_steps says.
     """
+    parts = options.gradient_accumulation_steps
     share = options.batch_size // strategy.num_replicas_in_sync
-    if share % options.gradient_accumulation_steps:
+    if share % parts:
       raise errors.InputError(
-        f"{share} examples a replica cannot be cut into "
-        f"{options.gradient_accumulation_steps} equal parts; choose "
-        "--gradient_accumulation_steps that divides it"
+        f"{share} examples a replica cannot be cut into {parts} equal parts; "
+        "choose --gradient_accumulation_steps that divides it"
       )
     self._strategy = strategy
-    self._variables = list(variables)
-    self._trained = list(trained)
-    self._objective = objective
-    self._optimizer = optimizer
-    self._learning_rate = learning_rate
-    self._options = options
+    self._variables, self._trained = list(variables), list(trained)
+    self._objective, self._optimizer = objective, optimizer
+    self._learning_rate, self._options = learning_rate, options
     self._evaluation, self._extra, self._largest_norm = None, {}, 0.0
-    jit = options.jit_compile
+    self._compile(options.jit_compile, alone=strategy.num_replicas_in_sync == 1)
+    with strategy.scope():
+      self.global_step = _counter("global_step", 0)
+      self.applied_updates = _counter("applied_updates", 0)
+      self._loss_scale = _LossScale(options.loss_scaling)
+      optimizer.create_slots(self._trained)
+
+  def _compile(self, jit, alone):
+    """Makes functions of graphs of the steps; `alone`: one replica."""
     if jit is None:
-      jit = distribution.default_jit_compile(strategy)
-    # A step of several replicas exchanges gradients, which XLA cannot do for
-    # MirroredStrategy: then only what precedes the exchange is compiled.
-    alone = strategy.num_replicas_in_sync == 1
+      jit = distribution.default_jit_compile(self._strategy)
     # Rows of words can be added up no sooner than where gradients are used,
     # unless those of several parts or replicas are to be summed.
-    is_cut = options.gradient_accumulation_steps > 1
+    is_cut = self._options.gradient_accumulation_steps > 1
     self._adds_gradients = is_cut or not alone
+    # A step of several replicas exchanges gradients, which XLA cannot do for
+    # MirroredStrategy: then only what precedes the exchange is compiled.
     # Without AutoGraph, which takes longer to convert the network's code than
     # TensorFlow takes to trace it. The loop over parts needs it.
-    self._compiled_step = tf.function(
+    self.step = tf.function(
       self._step, jit_compile=(jit and alone) or None, autograph=False
     )
     self._compiled_gradients = self._gradients
@@ -165,19 +217,10 @@ class Trainer:
         autograph=is_cut,
       )
     # Of functions within functions each costs time at the start.
-    self._step_of_block = self._compiled_step if jit and alone else self._step
+    self._step_of_block = self.step if jit and alone else self._step
     self._block = tf.function(self._run_block, autograph=False)
-    with strategy.scope():
-      self.global_step = loss_scale.counter("global_step", 0)
-      self.applied_updates = loss_scale.counter("applied_updates", 0)
-      self._loss_scale = loss_scale.LossScale(options.loss_scaling)
-      optimizer.create_slots(self._trained)
 
   # One step.
-
-  def step(self, batch):
-    """Takes one step on a distributed batch, compiled; see `_step`."""
-    return self._compiled_step(batch)
 
   def _step(self, batch):
     """Takes one optimizer step on a distributed batch.
@@ -200,7 +243,7 @@ class Trainer:
     is_finite = _are_finite(loss, norm)
     # Worth another try with a smaller scale, as long as there is one.
     is_overflow = tf.math.is_finite(loss) & ~is_finite
-    is_overflow &= self._loss_scale.scale > loss_scale.LOWEST
+    is_overflow &= self._loss_scale.scale > _LOWEST_SCALE
     self._loss_scale.update(is_finite)
     # Of skipped steps, too: the order of data and the schedule go by it.
     self.global_step.assign_add(1)
@@ -238,9 +281,7 @@ class Trainer:
     norm = self._global_norm(grads, squared_rows) / scale
     rate = self._learning_rate(step)
     self._optimizer.update_all(
-      self._trained,
-      grads,
-      learning_rate=rate,
+      self._trained, grads, learning_rate=rate,
       # Not global_step: Adam's bias correction counts the updates that its
       # moments have seen.
       step=self.applied_updates.read_value(),
@@ -254,8 +295,7 @@ class Trainer:
   def _global_norm(self, grads, squared_rows):
     """Norm over all variables; see optimization.rows_squared_norm."""
     dense = [
-      grad
-      for variable, grad in zip(self._trained, grads)
+      grad for variable, grad in zip(self._trained, grads)
       if variable.name not in squared_rows
     ]
     squares = [*squared_rows.values(), optimization.squared_norm(dense)]
@@ -276,11 +316,9 @@ class Trainer:
       # Every part of every replica drops other units, in every step the same
       # ones after a restart: dropout is a function of (seed, step, salt).
       salt = replica_id * parts + index
-      part = tf.nest.map_structure(
-        lambda values: _cut(values, parts)[index], batch
-      )
       return self._part_gradients(
-        part, weights, tf.random.experimental.stateless_fold_in(seed, salt),
+        tf.nest.map_structure(lambda values: _cut(values, parts)[index], batch),
+        weights, tf.random.experimental.stateless_fold_in(seed, salt),
       )
 
     total = part_of(0)
@@ -297,7 +335,8 @@ class Trainer:
       tape.watch(self._trained)
       sums, metrics = self._objective.sums(part, dropout_seed)
       loss = tf.add_n([sums[name] / weights[name] for name in sums])
-      scaled = self._loss_scale.applied_to(loss)
+      scale = self._loss_scale
+      scaled = loss * scale.scale if scale.enabled else loss
     grads = tape.gradient(scaled, self._trained)
     squared_rows = {}
     for index, (variable, grad) in enumerate(zip(self._trained, grads)):
@@ -314,11 +353,7 @@ class Trainer:
   # Many steps.
 
   def _run_block(self, iterator, num_steps):
-    """Takes `num_steps` steps without asking the host.
-
-    Returns:
-      train_log.BlockResults.
-    """
+    """Returns train_log.BlockResults of steps without asking the host."""
     # Every step, the first one too, runs in the body of this one loop. With a
     # copy of the step in front of it, TensorFlow's arithmetic optimizer orders
     # the sums of accumulated gradients otherwise in the copy than in the body,
@@ -386,12 +421,11 @@ class Trainer:
         "--freeze_encoder and --optimizer, or give another --output_dir and "
         f"--init_checkpoint={path}"
       )
-    updates = layers.variable_name(self.applied_updates)
     # A run that is in float16 from now on starts with a new scale.
     report = weight_files.load(
-      self.state(), reader, allowed_missing=["^loss_scale/", f"^{updates}$"],
+      self.state(), reader, allowed_missing=["^loss_scale/", "^applied_updates"]
     )
-    if updates in report.missing:
+    if "applied_updates" in report.missing:
       # Checkpoints of before there was this counter counted all steps.
       self.applied_updates.assign(self.global_step)
 
@@ -425,21 +459,13 @@ class Trainer:
       SystemExit: with EXIT_INTERRUPTED, after a SIGTERM or SIGINT; the
         last step is saved, an evaluation that was due is left to the next
         start.
-      InputError: max_bad_steps steps in a row had no finite gradient (the
-        count begins at 0 with each start), or the evaluation failed; the
-        last weights are saved. Or the processes differ in where they start.
+      InputError: max_bad_steps steps in a row had no finite gradient, or the
+        evaluation failed; the last weights are saved. Or the processes differ
+        in where they start.
     """
     options = self._options
     first_step = int(self.global_step.numpy())
-    self._check_same_start(first_step)
-    norm = self._weights_norm()
-    if not math.isfinite(norm):
-      raise errors.InputError(
-        f"the weights that step {first_step} is to start from are not all "
-        "finite numbers: remove the newest checkpoint of "
-        f"{options.output_dir}, or give another --init_checkpoint"
-      )
-    self._largest_norm = _RUINOUS_GROWTH * max(norm, 1.0)
+    self._check_start(first_step)
     self._evaluation = evaluation
     if evaluation:
       # Before asking whether the run is finished: patience may have ended it.
@@ -459,7 +485,7 @@ class Trainer:
       options, first_step=first_step,
       writes_files=distribution.is_chief(self._strategy),
     )
-    with stop_signals.catch_signals() as stop, contextlib.closing(log):
+    with catch_signals() as stop, contextlib.closing(log):
       self._train_blocks(iterator, log, stop)
       is_stopped, _ = self._agreed(stop)
     if is_stopped:
@@ -550,21 +576,24 @@ class Trainer:
       f"{self._options.output_dir}; try a lower --learning_rate"
     )
 
-  def _check_same_start(self, first_step):
-    """Refuses processes that would not train the same weights.
-
-    Raises:
-      InputError: they start at different steps.
-    """
-    if not distribution.is_multi_worker(self._strategy):
-      return
-    steps = distribution.all_gather(self._strategy, [first_step])
-    if steps.min() != steps.max():
+  def _check_start(self, first_step):
+    """Refuses bad weights, and processes that start with different ones."""
+    if distribution.is_multi_worker(self._strategy):
+      steps = distribution.all_gather(self._strategy, [first_step])
+      if steps.min() != steps.max():
+        raise errors.InputError(
+          f"one process starts at step {int(steps.min())}, another at step "
+          f"{int(steps.max())}: --output_dir={self._options.output_dir} must "
+          "be one folder that all processes see"
+        )
+    norm = self._weights_norm()
+    if not math.isfinite(norm):
       raise errors.InputError(
-        f"one process starts at step {int(steps.min())}, another at step "
-        f"{int(steps.max())}: --output_dir={self._options.output_dir} must be "
-        "one folder that all processes see"
+        f"the weights that step {first_step} is to start from are not all "
+        "finite numbers: remove the newest checkpoint of "
+        f"{self._options.output_dir}, or give another --init_checkpoint"
       )
+    self._largest_norm = _RUINOUS_GROWTH * max(norm, 1.0)
 
   def _agreed(self, stop, seconds_per_step=0.0):
     """What all processes go by, since they must do the same.
@@ -573,13 +602,13 @@ class Trainer:
       whether any of them was asked to stop, what a step takes the slowest.
     """
     if not distribution.is_multi_worker(self._strategy):
-      return stop.requested, seconds_per_step
+      return bool(stop.by), seconds_per_step
     # A collective: all processes call this at the same points of their loops.
-    own = [float(stop.requested), seconds_per_step]
+    own = [float(bool(stop.by)), seconds_per_step]
     requests, seconds = distribution.all_gather(self._strategy, own).max(axis=0)
-    # A signal that came after that is for the next time: going by
-    # `stop.requested` here, this process would stop alone.
-    if requests and not stop.requested:
+    # A signal that came after that is for the next time: going by `stop.by`
+    # here, this process would stop alone.
+    if requests and not stop.by:
       stop.by = "a signal to another process"
     return bool(requests), float(seconds)
 
