@@ -59,8 +59,8 @@ def _parse(arguments):
     sys.exit()
   main = sys.modules["__main__"]
   main.__doc__ = program.hint(main.__doc__ or "")  # absl's help begins with it.
-  for flag in map(flags.FLAGS.__getitem__, flags.FLAGS):
-    flag.help = program.hint(flag.help)
+  for name in flags.FLAGS:
+    flags.FLAGS[name].help = program.hint(flags.FLAGS[name].help)
   app.define_help_flags()
   flags.DEFINE_bool(
     "verbose", False,
@@ -148,9 +148,9 @@ def run(main: Callable[[list[str]], Any], takes_words: bool = False) -> None:
 def _screen_level():
   """Returns the level of what is shown, by --verbose and absl's --verbosity."""
   verbosity = flags.FLAGS["verbosity"]
-  if "verbose" in flags.FLAGS and flags.FLAGS.verbose:
-    return logging.converter.STANDARD_DEBUG
   value = verbosity.value if verbosity.present else logging.INFO
+  if "verbose" in flags.FLAGS and flags.FLAGS.verbose:
+    value = logging.DEBUG
   return logging.converter.absl_to_standard(value)
 
 

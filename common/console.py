@@ -7,14 +7,13 @@ with --verbose.
 
 import collections
 import logging
+import logging.handlers
 import os
 import sys
 
 import tqdm
 from absl import logging as absl_logging
 
-FILE_NAME = "log.txt"
-_MOST_WAITING = 10_000  # Records until there is a file.
 _TENSORFLOW = f"{os.sep}tensorflow{os.sep}"
 
 
@@ -43,31 +42,15 @@ class _Line(logging.Formatter):
     return f"{self.formatTime(record, '%H:%M:%S')} {text}"
 
 
-class _Keeper(logging.Handler):
-  """Writes to a file, once there is one."""
-
-  def __init__(self):
-    super().__init__()
-    self._waiting = collections.deque(maxlen=_MOST_WAITING)
-    self._file = None
-
-  def emit(self, record):
-    (self._file.emit if self._file else self._waiting.append)(record)
-
-  def open(self, path):
-    self._file = logging.FileHandler(
-      path, encoding="utf-8", errors="backslashreplace"
-    )
-    self._file.setFormatter(logging.Formatter(
-      "%(asctime)s %(levelname).1s %(filename)s:%(lineno)d] %(message)s"
-    ))
-    # A full disk ends the run where something is lost that counts.
-    self._file.handleError = lambda record: None
-    while self._waiting:
-      self._file.emit(self._waiting.popleft())
+def _make_keeper():
+  """Returns what holds records until there is a file."""
+  keeper = logging.handlers.MemoryHandler(1)
+  # A server never has a file.
+  keeper.buffer = collections.deque(maxlen=10_000)
+  return keeper
 
 
-_screen, _keeper = _Screen(), _Keeper()
+_screen, _keeper = _Screen(), _make_keeper()
 _screen.setFormatter(_Line())
 
 
@@ -98,8 +81,18 @@ def show_warnings_alone() -> None:
 
 
 def keep_in(folder: str) -> None:
-  """Writes everything to a file in the run's folder, from the start on."""
+  """Writes everything to log.txt in the run's folder, from the start on."""
   is_started = _keeper in logging.getLogger().handlers
   # The first folder of a command is --output_dir.
-  if is_started and not _keeper._file and os.path.isdir(folder):
-    _keeper.open(os.path.join(folder, FILE_NAME))
+  if not is_started or _keeper.target or not os.path.isdir(folder):
+    return
+  file = logging.FileHandler(
+    os.path.join(folder, "log.txt"), encoding="utf-8", errors="backslashreplace"
+  )
+  file.setFormatter(logging.Formatter(
+    "%(asctime)s %(levelname).1s %(filename)s:%(lineno)d] %(message)s"
+  ))
+  # A full disk ends the run where something is lost that counts.
+  file.handleError = lambda record: None
+  _keeper.setTarget(file)
+  _keeper.flush()

@@ -34,7 +34,6 @@ def placed(place):
 def require_text(text: str, place: str = "") -> None:
   """Refuses an empty text: the rule of every way in which texts come.
 
-  Files, the standard input, Python and the server follow it for every head.
   As in the original: an empty text has vectors (extract_features.py, `encode`,
   `embed`), and empty texts in files of GLUE's tasks and SQuAD's form are read.
 
@@ -81,12 +80,12 @@ class Faults:
 
   def refuse(self, path: str) -> None:
     """Raises InputError if there is a fault (it is the message) or more."""
-    # As it would be without this class: no list of one.
-    if len(self.found) == 1:
-      raise InputError(self.found[0])
+    count = len(self.found)
     if self.found:
       raise InputError(
-        f"{path}: {len(self.found)} faults; fix them:{listed(self.found)}"
+        # As it would be without this class: no list of one.
+        self.found[0] if count == 1
+        else f"{path}: {count} faults; fix them:{listed(self.found)}"
       )
 
 
@@ -116,13 +115,13 @@ def report(error: BaseException) -> int:
   """Prints "<script>: error: <sentence>"; returns the exit code."""
   if os.environ.get("BERT_TRACEBACK") and not isinstance(error, InputError):
     traceback.print_exception(error)
-  if isinstance(error, KeyboardInterrupt):
-    print(f"\n{program.name()}: interrupted", file=sys.stderr)
-  else:
-    sentence = program.hint(_sentence(error))
-    print(f"{program.name()}: error: {sentence}", file=sys.stderr)
+  is_interrupt = isinstance(error, KeyboardInterrupt)
+  said = f"\n{program.name()}: interrupted"
+  if not is_interrupt:
+    said = f"{program.name()}: error: {program.hint(_sentence(error))}"
+  print(said, file=sys.stderr)
   flush_output()
-  return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+  return INTERRUPTED if is_interrupt else 1
 
 
 def _sentence(error):
@@ -133,13 +132,13 @@ def _sentence(error):
     named = f": {error.filename}" if error.filename else ""
     return f"{error.strerror or error}{named}"
   kind, text = type(error).__name__, str(error).strip().split("\n")[0]
-  said = f"{kind}: {text}" if text else kind
   # The second one is TensorFlow's, which may not be there.
   if kind in ("MemoryError", "ResourceExhaustedError"):
     return (
       f"not enough memory ({text or kind}); lower the batch size or "
       "--max_seq_length, take a smaller model, or lift the limit (ulimit -v)"
     )
+  said = f"{kind}: {text}" if text else kind
   return f"{said}; the details are in {_write_details(error)}"
 
 

@@ -18,7 +18,6 @@ import re
 import secrets
 import shutil
 import socket
-import stat
 import tempfile
 import time
 from collections.abc import Iterator
@@ -127,18 +126,16 @@ def names_and_sizes(paths: list[str]) -> str:
   Of folders, their files count, without those of subfolders. Such as "3 files,
   4096 bytes, checksum of names and sizes 0d4c...".
   """
-  sizes = []
+  gfile, files = _gfile(), []
   for path in paths:
-    inside = [path]
-    if _gfile().isdir(path):
-      inside = [os.path.join(path, name) for name in _gfile().listdir(path)]
-    sizes += [
-      (os.path.basename(name), _gfile().stat(name).length)
-      for name in inside
-      if not _gfile().isdir(name)
-    ]
+    inside = gfile.listdir(path) if gfile.isdir(path) else [""]
+    files += [os.path.join(path, name) if name else path for name in inside]
   # Sorted: the order of a folder is that of its file system.
-  listed = "".join(f"{name} {size}\n" for name, size in sorted(sizes))
+  sizes = sorted(
+    (os.path.basename(name), gfile.stat(name).length)
+    for name in files if not gfile.isdir(name)
+  )
+  listed = "".join(f"{name} {size}\n" for name, size in sizes)
   return (
     f"{len(sizes)} files, {sum(size for _, size in sizes)} bytes, checksum of "
     f"names and sizes {hashlib.sha256(listed.encode('utf-8')).hexdigest()[:16]}"
@@ -147,15 +144,12 @@ def names_and_sizes(paths: list[str]) -> str:
 
 def open_for_reading(path: str) -> io.BufferedReader:
   """Returns a stream of the bytes of a file; InputError if there is none."""
+  if not exists(path):
+    raise errors.InputError(f"no such file: {path}")
   if is_remote(path):
-    if not exists(path):
-      raise errors.InputError(f"no such file: {path}")
     # Few large requests: each one is a round trip.
     return io.BufferedReader(_RemoteFile(path), _READ_TOGETHER)
-  try:
-    return open(path, "rb")
-  except FileNotFoundError as error:
-    raise errors.InputError(f"no such file: {path}") from error
+  return open(path, "rb")
 
 
 class _RemoteFile(io.RawIOBase):
@@ -265,8 +259,8 @@ def _remove_stale_temporaries(path):
     return
   for name in os.listdir(folder or "."):
     # The whole of what follows: those of a longer name are a neighbour's.
-    rest = name[len(start):] if name.startswith(start) else ""
-    match, found = _TEMPORARY.fullmatch(rest), os.path.join(folder, name)
+    match = name.startswith(start) and _TEMPORARY.fullmatch(name[len(start):])
+    found = os.path.join(folder, name)
     if match and _is_stale(match, found):
       shutil.rmtree(found, ignore_errors=True)
       with contextlib.suppress(OSError):
@@ -274,22 +268,16 @@ def _remove_stale_temporaries(path):
 
 
 def _is_stale(match, path):
-  # Process ids mean nothing on another machine.
-  if match["machine"] == _machine():
-    return not _is_running(int(match["pid"]))
-  with contextlib.suppress(FileNotFoundError):
-    return time.time() - os.path.getmtime(path) > _SECONDS_PER_DAY
-  return False
-
-
-def _is_running(pid):
   try:
-    os.kill(pid, 0)  # Only asks whether there is one.
+    # Process ids mean nothing on another machine.
+    if match["machine"] != _machine():
+      return time.time() - os.path.getmtime(path) > _SECONDS_PER_DAY
+    os.kill(int(match["pid"]), 0)  # Only asks whether there is one.
   except (ProcessLookupError, OverflowError):
-    return False
-  except PermissionError:  # There is one, of another user.
+    return True
+  except (PermissionError, FileNotFoundError):  # Another user's; gone by now.
     pass
-  return True
+  return False
 
 
 @contextlib.contextmanager
@@ -326,15 +314,11 @@ def atomic_write(path: str) -> Iterator[str]:
 
 def _is_special(path):
   """Whether bytes can be written to `path`, but no file can replace it."""
-  try:
-    mode = os.stat(path).st_mode
-  except OSError:
-    return False
-  if stat.S_ISDIR(mode):
+  if os.path.isdir(path):
     raise errors.InputError(
       f"cannot write {path}: it is a folder; give the name of a file"
     )
-  return not stat.S_ISREG(mode)
+  return os.path.exists(path) and not os.path.isfile(path)
 
 
 def remove(path: str) -> None:

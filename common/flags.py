@@ -60,12 +60,10 @@ class _Float(flags.FloatParser):
 
 
 def _numbers(parser):
-  def define(
-    name, default, meaning, lower_bound=None, upper_bound=None, **options
-  ):
+  def define(name, default, meaning, lower_bound=None, upper_bound=None):
     flags.DEFINE(
       parser(lower_bound, upper_bound), name, default, meaning,
-      serializer=flags.ArgumentSerializer(), **options,
+      serializer=flags.ArgumentSerializer(),
     )
 
   return _with_rule(define)
@@ -125,7 +123,7 @@ def read_settings(check: bool = True) -> run_settings.Settings:
       depends on what a model's folder says.
   """
   values = FLAGS.flag_values_dict()
-  # `present` counts: a flag that is given its default value was given.
+  # A flag that is given its default value was given, too.
   given = {name for name in values if FLAGS[name].present}
   settings = run_settings.Settings(
     values, given, parse=lambda name, value: FLAGS[name].parser.parse(value),

@@ -21,10 +21,7 @@ def parse(text: str | bytes):
   """
   try:
     value = json.loads(text)
-    level = [value]
-    for _ in range(_MAX_DEPTH + 1):
-      level = [inner for outer in level for inner in _containers(outer)]
-    if not level:
+    if _is_shallow(value, _MAX_DEPTH):
       return value
   except RecursionError:
     pass
@@ -33,11 +30,12 @@ def parse(text: str | bytes):
   raise errors.InputError("JSON that is nested too deeply")
 
 
-def _containers(value):
+def _is_shallow(value, levels):
+  """Whether there are at most N lists and objects inside each other."""
+  if not isinstance(value, (dict, list)):
+    return True
   values = value.values() if isinstance(value, dict) else value
-  if isinstance(value, (dict, list)):
-    return [inner for inner in values if isinstance(inner, (dict, list))]
-  return []
+  return levels > 0 and all(_is_shallow(inner, levels - 1) for inner in values)
 
 
 def read(path: str, kind: type = dict):

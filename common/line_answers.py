@@ -33,7 +33,6 @@ def answer_lines(
   by what is wrong with it; the others go on.
 
   Args:
-    source: its lines.
     target: flushed after every batch.
     answer: takes the numbers, from 1, and texts of some lines, and returns
       their answers, without line ends. It raises InputError if it can answer
@@ -111,30 +110,27 @@ def read_batches(
   came before it.
   """
   waiting = queue.Queue(maxsize=4 * batch_size)
-  failures = []
 
   def read():
+    failure = None
     try:
       for numbered in enumerate(source, 1):
         waiting.put(numbered)
     except Exception as error:
-      # Raised in the thread of the reader, after the lines that came before.
-      failures.append(error)
-    finally:
-      waiting.put(None)  # The end, for the reader of the queue.
+      failure = error
+    waiting.put((None, failure))  # The end.
 
   threading.Thread(target=read, daemon=True).start()
   lines = []
-  while True:
+  number, line = waiting.get()
+  while number is not None:
+    lines.append((number, line))
     # Nothing more has come: answer now what is there.
-    if lines and (len(lines) == batch_size or waiting.empty()):
+    if len(lines) == batch_size or waiting.empty():
       yield lines
       lines = []
-    numbered = waiting.get()
-    if numbered is None:
-      break
-    lines.append(numbered)
+    number, line = waiting.get()
   if lines:
     yield lines
-  if failures:
-    raise failures[0]
+  if line:
+    raise line

@@ -6,7 +6,6 @@ nothing else, where the system can, and are fresh interpreters elsewhere.
 Starting them takes some seconds: worth it from some ten seconds of work on.
 """
 
-import collections
 import concurrent.futures
 import functools
 import itertools
@@ -41,20 +40,16 @@ def in_order(function, blocks, *, processes: int):
     InputError: as `function` does, or a process was killed.
   """
   blocks = iter(blocks)
-  # Two are enough to know whether there is something to share.
-  first = list(itertools.islice(blocks, 2))
-  blocks = itertools.chain(first, blocks)
+  first = list(itertools.islice(blocks, _AHEAD * processes))
   if processes <= 1 or len(first) < 2:
-    yield from map(function, blocks)
+    yield from map(function, itertools.chain(first, blocks))
     return
   pool = _start(processes)
   submit = functools.partial(pool.submit, function)
   try:
-    waiting = collections.deque(
-      map(submit, itertools.islice(blocks, _AHEAD * processes))
-    )
+    waiting = list(map(submit, first))
     while waiting:
-      result = waiting.popleft().result()
+      result = waiting.pop(0).result()
       waiting.extend(map(submit, itertools.islice(blocks, 1)))
       yield result
   except concurrent.futures.process.BrokenProcessPool as error:

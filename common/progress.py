@@ -54,7 +54,6 @@ class Progress:
     self._done = self._done_parts = self._units = 0
     self._start = self._told = time.monotonic()
     self._bar = bar(total, stream=self._stream)
-    self._writes_lines = self._bar.disable
 
   def advance(self, work: float, units: int) -> None:
     """Takes note of one more part done: its share of `total`, its units."""
@@ -64,18 +63,16 @@ class Progress:
     now = time.monotonic()
     is_last = self._done_parts == self._parts
     # Without a refresh of its own: `update` draws when tqdm finds it due.
-    self._bar.set_description_str(self.rate(now - self._start), refresh=False)
+    self._bar.set_description_str(self._rate(now - self._start), refresh=False)
     self._bar.update(work)
+    is_due = is_last or now - self._told >= _SECONDS_BETWEEN_LINES
+    if is_due and self._bar.disable:
+      self._told = now
+      print(self.line(now - self._start), file=self._stream, flush=True)
     if is_last:
       self._bar.close()
-    is_due = is_last or now - self._told >= _SECONDS_BETWEEN_LINES
-    if is_due and self._writes_lines:
-      self._told = now
-      self._stream.write(f"{self.line(now - self._start)}\n")
-      self._stream.flush()
 
-  def rate(self, seconds: float) -> str:
-    """Returns how many parts are done, and the rate, after `seconds`."""
+  def _rate(self, seconds):
     rate = self._units / max(seconds, 1e-9)
     return (
       f"{self._done_parts}/{self._parts} {self._part_name}  "
@@ -86,8 +83,5 @@ class Progress:
     """Returns the line after `seconds` of work."""
     fraction = self._done / max(1, self._total)
     # As if the rest took as long as what is done.
-    left = seconds / max(fraction, 1e-9) * (1 - fraction)
-    return (
-      f"{fraction:6.1%}  {self.rate(seconds)}  "
-      f"ETA {interval(left)}"
-    )
+    left = interval(seconds / max(fraction, 1e-9) * (1 - fraction))
+    return f"{fraction:6.1%}  {self._rate(seconds)}  ETA {left}"

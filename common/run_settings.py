@@ -37,17 +37,14 @@ class Settings:
       for name, value in values.items()
     }
     # Past __setattr__ below, which refuses all.
-    object.__setattr__(self, "_values", frozen)
-    object.__setattr__(self, "given", frozenset(given))
-    object.__setattr__(self, "_parse", parse)
-    object.__setattr__(self, "rules", tuple(rules))
+    vars(self).update(
+      frozen, _values=frozen, given=frozenset(given), _parse=parse,
+      rules=tuple(rules),
+    )
 
   def __getattr__(self, name: str) -> Any:
-    # Only called for what is no attribute; copying asks before `_values` is.
-    values = self.__dict__.get("_values", {})
-    if name not in values:
-      raise AttributeError(f"no setting is called {name}")
-    return values[name]
+    # Only called for what is no attribute.
+    raise AttributeError(f"no setting is called {name}")
 
   def __setattr__(self, name, value):
     raise AttributeError(f"settings are frozen: {name} cannot become {value!r}")
@@ -119,15 +116,13 @@ class Rule(NamedTuple):
     for name in self.not_with.split():
       if _is_on(settings, name):
         return f"has no effect with --{name}{self.why}; leave one of them out"
-    missing = [
+    missing = " ".join(
       names for names in self.needs.split()
       if not any(_is_on(settings, name) for name in names.split("|"))
-    ]
-    if not missing:
-      return ""
+    )
     why = "" if self.not_with else self.why
-    needed = _listed(" ".join(missing))
-    return f"needs {needed}{why}; pass that too, or leave it out"
+    needed = f"needs {_listed(missing)}{why}; pass that too, or leave it out"
+    return needed if missing else ""
 
 
 def _is_on(settings, condition):
@@ -156,13 +151,14 @@ def refuse_ignored(settings: Settings, rules=None) -> None:
   Raises:
     InputError: there is such a flag; all are named.
   """
-  faults = []
-  for rule in settings.rules if rules is None else rules:
-    for name in settings.given.intersection(rule.names.split()):
-      value = settings.get(name)
-      # `is`, since 0 == False and a number may be meant.
-      asks = value is not False and value not in (None, "", ())
-      if asks and rule.fault(settings):
-        faults.append(f"--{name} {rule.fault(settings)}")
+  faults = {
+    f"--{name} {fault}"
+    for rule in (settings.rules if rules is None else rules)
+    for name in settings.given.intersection(rule.names.split())
+    # `is`, since 0 == False and a number may be meant.
+    if settings.get(name) is not False
+    and settings.get(name) not in (None, "", ())
+    and (fault := rule.fault(settings))
+  }
   if faults:
-    raise errors.InputError(". ".join(sorted(set(faults))))
+    raise errors.InputError(". ".join(sorted(faults)))

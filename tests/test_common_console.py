@@ -13,7 +13,7 @@ def screen(monkeypatch, capsys):
   """A capsys; handlers are as they were afterwards."""
   root = logging.getLogger()
   handlers, verbosity = [*root.handlers], absl_logging.get_verbosity()
-  monkeypatch.setattr(console, "_keeper", console._Keeper())
+  monkeypatch.setattr(console, "_keeper", console._make_keeper())
   yield capsys
   root.handlers[:] = handlers
   absl_logging.set_verbosity(verbosity)

@@ -283,14 +283,17 @@ def test_what_killed_processes_of_this_machine_left_is_removed(tmp_path):
   gone = subprocess.Popen(["true"])
   gone.wait()
   own = file_io.temporary_path(path)
-  dead = f"{own.rpartition('-')[0]}-{gone.pid}"
+  of_pid = f"{own.rpartition('-')[0]}-"
+  dead = f"{of_pid}{gone.pid}"
   kept = {
-    own, f"{path}.tmp-other-host-0a1b2c3d-{gone.pid}",
+    # Of processes that run, one of them another user's.
+    own, f"{of_pid}1", f"{path}.tmp-other-host-0a1b2c3d-{gone.pid}",
     # Of other files: one named b, one whose name begins alike, a copy.
     *(dead.replace("a.tmp", f"{name}.tmp") for name in ("b", "ab", "a.a")),
     f"{dead}~",
   }
-  for name in (dead, f"{dead}.data-00000-of-00001.tempstate1", *kept):
+  part = f"{dead}.data-00000-of-00001.tempstate1"
+  for name in (dead, f"{of_pid}{1 << 80}", part, *kept):
     pathlib.Path(name).touch()
   os.mkdir(f"{dead}.folder")
   pathlib.Path(f"{dead}.folder/file").touch()
@@ -299,12 +302,6 @@ def test_what_killed_processes_of_this_machine_left_is_removed(tmp_path):
   os.utime(old, (0, 0))
   file_io.write_text(path, "whole")
   assert {str(found) for found in tmp_path.iterdir()} == {path, *kept}
-
-
-def test_who_runs():
-  """Of a machine's processes: temporary files of live ones stay."""
-  assert file_io._is_running(1) and file_io._is_running(os.getpid())
-  assert not file_io._is_running(1 << 80)
 
 
 def test_names_and_sizes_change_with_the_files(tmp_path):

@@ -68,7 +68,7 @@ class TrainOptions:
   output_dir: str  # Of checkpoints, summaries and logs.
   num_train_steps: int
   save_checkpoints_steps: int = 1000  # One more is saved at the end.
-  # At most so many in one call of the compiled loop, without the host.
+  # At most this many in one call of the compiled loop, without the host.
   iterations_per_loop: int = 1000
   log_steps: int = 100
   batch_size: int = 32  # Of all replicas together.
@@ -78,7 +78,7 @@ class TrainOptions:
   jit_compile: bool | None = None  # Of the step, by XLA; None: where it pays.
   loss_scaling: bool = False  # Dynamically, for float16.
   max_to_keep: int = 5
-  max_bad_steps: int = 10  # So many without a finite gradient end the run.
+  max_bad_steps: int = 10  # In a row, without a finite gradient: then it ends.
   profile_steps: tuple = ()  # First and last to record.
 
 
