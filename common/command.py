@@ -62,15 +62,20 @@ def _parse(arguments):
   for name in flags.FLAGS:
     flags.FLAGS[name].help = program.hint(flags.FLAGS[name].help)
   app.define_help_flags()
+  define_verbose()
+  try:
+    return flags.FLAGS(arguments)
+  except BrokenPipeError:
+    sys.exit(1)
+
+
+def define_verbose() -> None:
+  """Defines the flag that every script has."""
   flags.DEFINE_bool(
     "verbose", False,
     "Show details, such as examples, each logged step and TensorFlow's "
     "messages; otherwise those of a run are in output_dir/log.txt.",
   )
-  try:
-    return flags.FLAGS(arguments)
-  except BrokenPipeError:
-    sys.exit(1)
 
 
 def _flag_fault(text):

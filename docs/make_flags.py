@@ -1,16 +1,17 @@
-"""Writes docs/flags.md: every flag of every script, as --helpxml gives them.
+"""Writes docs/flags.md: every flag of every script.
 
   python docs/make_flags.py            writes the page (make docs)
   python docs/make_flags.py --check    exit code 1 if the page is out of date
 """
 
 import argparse
+import contextlib
 import pathlib
 import re
-import subprocess
+import runpy
 import sys
-from typing import NamedTuple
-from xml.etree import ElementTree
+
+from absl import flags
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "flags.md"
@@ -32,60 +33,52 @@ This page is generated: `make docs` writes it anew after a flag has changed.
 """
 
 
-class Flag(NamedTuple):
-  """One row of the page; all fields are texts."""
+sys.path.insert(0, str(ROOT))
 
-  name: str
-  default: str
-  meaning: str
+from common import command  # noqa: E402
 
 
-def parse_flags(xml):
-  """Returns the Flags that a script defines or uses, sorted by name.
+class _Defined(Exception):
+  """All flags of a script are defined."""
 
-  Args:
-    xml: what the script prints with --helpxml.
-  """
-  flags = []
-  for node in ElementTree.fromstring(xml).iter("flag"):
-    # absl marks the flags that --help shows; the others are absl's own.
-    if node.findtext("key") != "yes":
-      continue
-    meaning = " ".join((node.findtext("meaning") or "").split())
-    meaning = meaning.removesuffix(REPEATED)
-    # absl puts the choices of an enum in front: "<mean|max>: How ...".
-    match = CHOICES.match(meaning)
-    if match:
-      choices = ", ".join(f"`{name}`" for name in match[1].split("|"))
-      meaning = f"One of {choices}. {meaning[match.end():]}"
-    default = node.findtext("default") or ""
-    flags.append(
-      Flag(node.findtext("name"), default if default != "[]" else "", meaning)
-    )
-  return sorted(flags)
+
+def _stop(*_, **__):
+  command.define_verbose()
+  raise _Defined
 
 
 def read_flags(script):
-  """Returns the Flags of a script, by running it."""
-  # absl prints its help and exits with code 1.
-  finished = subprocess.run(
-    [sys.executable, str(ROOT / script), "--helpxml"],
-    capture_output=True, encoding="utf-8", check=False,
-  )
-  start = finished.stdout.find("<?xml")
-  if start < 0:
-    sys.exit(f"{script} --helpxml printed no XML:\n{finished.stderr}")
-  return parse_flags(finished.stdout[start:].encode())
+  """Returns the absl flags that a script defines or uses, sorted by name."""
+  # absl's own alone, without those of the script before.
+  vars(flags.FLAGS).update(vars(flags.FlagValues()))
+  parse_flags, command.parse_flags = command.parse_flags, _stop
+  with contextlib.suppress(_Defined):
+    runpy.run_path(str(ROOT / script))
+  command.parse_flags = parse_flags
+  # absl's own know no rules.
+  found = [flags.FLAGS[name] for name in sorted(flags.FLAGS)]
+  return [flag for flag in found if hasattr(flag, "rules")]
 
 
-def table(script, flags):
+def row(flag):
+  """Returns the line of one flag, in Markdown."""
+  meaning = " ".join(flag.help.split()).removesuffix(REPEATED)
+  # absl puts the choices of an enum in front: "<mean|max>: How ...".
+  match = CHOICES.match(meaning)
+  if match:
+    choices = ", ".join(f"`{name}`" for name in match[1].split("|"))
+    meaning = f"One of {choices}. {meaning[match.end():]}"
+  meaning = meaning.replace("|", r"\|").replace("<", "&lt;")
+  default = ""
+  if flag.default not in (None, []):
+    default = f"`{flag.default_as_str}`".replace("'", "")
+  return f"| `--{flag.name}` | {default} | {meaning} |"
+
+
+def table(script):
   """Returns the section of one script, in Markdown."""
   rows = [f"## `{script}`", "", "| flag | default | meaning |", "|---|---|---|"]
-  for flag in flags:
-    default = f"`{flag.default}`" if flag.default else ""
-    meaning = flag.meaning.replace("|", r"\|").replace("<", "&lt;")
-    rows.append(f"| `--{flag.name}` | {default} | {meaning} |")
-  return "\n".join(rows) + "\n"
+  return "\n".join([*rows, *map(row, read_flags(script))]) + "\n"
 
 
 def differences(old, new):
@@ -100,9 +93,7 @@ def main():
   parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
   parser.add_argument("--check", action="store_true")
   check = parser.parse_args().check
-  page = "\n".join(
-    [HEADER, *(table(script, read_flags(script)) for script in SCRIPTS)]
-  )
+  page = "\n".join([HEADER, *map(table, SCRIPTS)])
   if not check:
     PAGE.write_text(page, encoding="utf-8")
     return

@@ -6,6 +6,7 @@ import pathlib
 import re
 
 import pytest
+from absl import flags
 
 import modeling
 import serving_models
@@ -214,37 +215,38 @@ def test_commands_are_found():
 
 # The page of flags.
 
-XML = """<?xml version="1.0" encoding="utf-8"?>
-<AllFlags>
-  <flag><file>absl.app</file><name>help</name><meaning>show this help</meaning>
-    <default>false</default></flag>
-  <flag><key>yes</key><name>pooling</name>
-    <meaning>&lt;cls|mean&gt;: How tokens   become
-one vector | row.</meaning><default>cls</default></flag>
-  <flag><key>yes</key><name>input_file</name><meaning>Lines.</meaning>
-    <default></default></flag>
-</AllFlags>
-"""
+
+@pytest.mark.parametrize(
+  "define, default, meaning, line",
+  [
+    (flags.DEFINE_string, None, "A file.", "|  | A file. |"),
+    (flags.DEFINE_list, [], "Names.", "|  | Names. |"),
+    (flags.DEFINE_list, ["5", "2"], "Names.", "| `5,2` | Names. |"),
+    (flags.DEFINE_bool, False, "Whether.", "| `false` | Whether. |"),
+    (flags.DEFINE_float, 5e-05, "Rate.", "| `5e-05` | Rate. |"),
+    (flags.DEFINE_multi_string, [], "A\n  <text>", "|  | A &lt;text> |"),
+    (
+      functools.partial(flags.DEFINE_enum, enum_values=["cls", "mean"]), "cls",
+      "One | more.", r"| `cls` | One of `cls`, `mean`. One \| more. |",
+    ),
+  ],
+)
+def test_a_flag_is_a_row_of_a_table(define, default, meaning, line):
+  own = flags.FlagValues()
+  define(name="a", default=default, help=meaning, flag_values=own)
+  assert make_flags.row(own["a"]) == f"| `--a` {line}"
 
 
-def test_flags_are_read_from_absls_help():
-  assert make_flags.parse_flags(XML.encode()) == [
-    ("input_file", "", "Lines."),
-    ("pooling", "cls", "One of `cls`, `mean`. How tokens become one vector | "
-     "row."),
-  ]
-
-
-def test_a_table_of_flags_escapes_what_ends_a_cell():
-  table = make_flags.table("x.py", make_flags.parse_flags(XML.encode()))
-  assert table.split("\n") == [
-    "## `x.py`", "",
-    "| flag | default | meaning |", "|---|---|---|",
-    "| `--input_file` |  | Lines. |",
-    r"| `--pooling` | `cls` | One of `cls`, `mean`. How tokens become one "
-    r"vector \| row. |",
-    "",
-  ]
+def test_flags_of_a_script_alone_are_read():
+  before = dict(vars(flags.FLAGS))
+  try:
+    names = [flag.name for flag in make_flags.read_flags("fill_mask.py")]
+    assert names == sorted(names) and {"text", "verbose"} < {*names}
+    found = [flag.name for flag in make_flags.read_flags("download.py")]
+    assert "text" not in found and "help" not in found
+  finally:
+    vars(flags.FLAGS).clear()
+    vars(flags.FLAGS).update(before)
 
 
 def test_a_changed_page_is_shown_line_by_line():
