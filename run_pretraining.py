@@ -21,8 +21,7 @@ common_flags.define_distillation_flags()
 flags.DEFINE_string(
   "input_file", None,
   "TFRecord files, comma-separated, or glob patterns of them; of shards also "
-  "their manifest, or --output_file as they were written with.",
-  required=True,
+  "their manifest, or --output_file as they were written with.", required=True,
 )
 flags.DEFINE_string(
   "eval_input_file", None,

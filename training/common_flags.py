@@ -67,9 +67,8 @@ def define_output_flags(*, required=True):
   """The folder of a run."""
   flags.DEFINE_string(
     "output_dir", None,
-    "Folder of this run's checkpoints, logs and results. A run continues "
-    "from the newest complete checkpoint that it finds here.",
-    required=required,
+    "Folder of this run's checkpoints, logs and results. A run continues from "
+    "the newest complete checkpoint that it finds here.", required=required,
   )
 
 
@@ -180,8 +179,7 @@ def _define_optimizer_flags(learning_rate):
   flags.DEFINE_float(
     "learning_rate", learning_rate,
     "Peak learning rate: after the warm-up it falls as "
-    "--learning_rate_schedule says.",
-    lower_bound=0.0,
+    "--learning_rate_schedule says.", lower_bound=0.0,
   )
   flags.DEFINE_enum(
     "learning_rate_schedule", "linear", choices.LEARNING_RATE_SCHEDULES,
@@ -212,8 +210,7 @@ def _define_optimizer_flags(learning_rate):
   flags.DEFINE_float(
     "layerwise_lr_decay", 1.0,
     "Learning rate of each encoder layer, as a factor of that of the layer "
-    "above.",
-    lower_bound=0.0, upper_bound=1.0, needs="do_train",
+    "above.", lower_bound=0.0, upper_bound=1.0, needs="do_train",
     not_with="freeze_encoder", why=", which trains no layer",
   )
   flags.DEFINE_integer(
@@ -235,8 +232,7 @@ def define_evaluation_flags():
   flags.DEFINE_integer(
     "eval_steps", 0,
     "Evaluate every N steps of training, and after the last; 0: only at the "
-    "end.",
-    lower_bound=0, needs="do_train",
+    "end.", lower_bound=0, needs="do_train",
   )
   flags.DEFINE_string(
     "save_best", None,
