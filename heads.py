@@ -98,33 +98,17 @@ class ClassificationHead(_OutputHead):
     super().__init__(config, num_labels, stddev=_HEAD_STDDEV, seed=seed)
 
   def __call__(
-    self, pooled_output, training: bool = False, *, dropout_seed=None
+    self, output: tf.Tensor, training: bool = False, *, dropout_seed=None
   ) -> tf.Tensor:
     """Returns logits [B, L] of the pooled output [B, H].
 
     `dropout_seed` is the one given to `BertModel`.
     """
-    return self._logits(
-      pooled_output, layers.Dropout.of_call(training, dropout_seed)
-    )
+    return self._logits(output, layers.Dropout.of_call(training, dropout_seed))
 
 
-class TokenClassificationHead(_OutputHead):
-  """Scores labels of every token."""
-
-  def __init__(self, config, num_labels: int, *, seed: int = 12345):
-    super().__init__(config, num_labels, stddev=_HEAD_STDDEV, seed=seed)
-
-  def __call__(
-    self, sequence_output, training: bool = False, *, dropout_seed=None
-  ) -> tf.Tensor:
-    """Returns logits [B, T, L] of the sequence output [B, T, H].
-
-    `dropout_seed` is the one given to `BertModel`.
-    """
-    return self._logits(
-      sequence_output, layers.Dropout.of_call(training, dropout_seed)
-    )
+class TokenClassificationHead(ClassificationHead):
+  """Scores labels of tokens: [B, T, L] of the sequence output [B, T, H]."""
 
 
 class SpanHead(_OutputHead):

@@ -62,8 +62,8 @@ def transformer_layer(
   weights: dict[str, tf.Tensor],
   config: BertConfig,
   *,
-  rows,
-  queries,
+  rows: unpadding.Rows,
+  queries: unpadding.Rows,
   bias: tf.Tensor | None,
   dropout: dict[str, layers.Dropout],
 ):

@@ -138,14 +138,13 @@ def make_input(settings, names, config):
 
 def fixed_settings(settings):
   """Returns what must not change while the run trains, by name."""
-  fixed = {"use_next_sentence_loss": settings.use_next_sentence_loss}
+  fixed = settings.pick("use_next_sentence_loss")
   if settings.span_boundary_objective:
     fixed["span_boundary_objective"] = True
   if settings.teacher_checkpoint:
+    weights = distilling.parse_weights(settings.distillation_weights)
+    fixed["distillation_weights"] = weights
     fixed["distillation_temperature"] = settings.distillation_temperature
-    fixed["distillation_weights"] = distilling.parse_weights(
-      settings.distillation_weights
-    )
   return fixed
 
 
@@ -178,29 +177,21 @@ def write_model(settings, model, folder, step):
   vocab_file = settings.vocab_file
   made_with = {"max_seq_length": settings.max_seq_length}
   model_folder.write(
-    folder,
-    model.variables,
-    model_folder.with_input_settings(model.config, made_with),
-    vocab_file,
+    folder, model.variables,
+    model_folder.with_input_settings(model.config, made_with), vocab_file,
     # The records do not say whether they are lower-cased; the folder may.
-    vocab_file and tokenizer_files.read_do_lower_case(vocab_file),
-    step=step,
+    vocab_file and tokenizer_files.read_do_lower_case(vocab_file), step=step
   )
 
 
 def train(settings, model, objective, evaluate, *, start, strategy, data, trim):
   """Trains from `start`; returns the last step."""
   task = harness.Task(
-    model,
-    model.config,
-    strategy,
-    objective,
-    settings.output_dir,
+    model, model.config, strategy, objective, settings.output_dir,
     length=(settings.num_train_steps, settings.num_warmup_steps),
     # An encoder without pre-training heads can be trained further.
     new_variables=["^cls/", *model.unused_variables()],
-    data=lambda: data.training_data(trim),
-    evaluate=evaluate,
+    data=lambda: data.training_data(trim), evaluate=evaluate,
     result_names=pretrainer.result_names(model),
     write=functools.partial(write_model, settings, model),
   )
@@ -222,7 +213,6 @@ def main(_):
   # Before anything is computed: devices cannot be set up afterwards.
   strategy = components.make_strategy(settings)
   trim = components.shapes_may_vary(settings, strategy)
-  task = "pretraining", config, strategy
   teacher = distillation.find_teacher(settings, config)
   settings = distillation.with_starting_weights(settings)
   fixed = fixed_settings(settings)
@@ -232,7 +222,9 @@ def main(_):
   if settings.eval_input_file:
     eval_data = make_input(settings, settings.eval_input_file, config)
 
-  start = components.open_run(settings, *task, **fixed)
+  start = components.open_run(
+    settings, "pretraining", config, strategy, **fixed
+  )
   start = distillation.student_start(settings, start, teacher, config)
   model_options = components.model_options(settings, strategy)
   with strategy.scope():

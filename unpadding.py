@@ -1,17 +1,19 @@
 """Which rows of a batch are computed, and where in the batch they lie.
 
-A batch is [B, T], and the layers compute rows [S, H]. The same few methods lead
-from one to the other whatever the rows are:
+A batch is [B, T], and the layers compute rows [S, H]:
 
   PaddedRows   every position, padding included: S = B T
   TokenRows    tokens alone: everything but attention leaves padding out
   PickedRows   some positions of each sequence: the last layer, for its heads
-  PackedRows   where XLA wants one shape: several sequences in a row of T
+
+Where XLA wants one shape, sequences are moved before all that: several into one
+of the network's sequences of T positions, see PackedBatch.
 
 docs/padding.md lists what else keeps padding from being computed. The letters
 in the shapes are those of modeling.py.
 """
 
+from collections import namedtuple
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -24,22 +26,23 @@ import layers
 PLAN = "packed_rows"
 
 
-class PaddedRows(NamedTuple):
-  """Every position is a row, padding included: S = B T, in order."""
+class Rows:
+  """What leads from a batch to its rows, and back; every kind has
 
-  batch_size: int
-  length: int
+    take(values)                  values [S] of the rows, from [B, T]
+    restore(rows)                 [B, T, H] of rows [S, H], zeros for padding
+                                  where that is no row
+    pick(rows, positions)         rows [B P, H], at positions [B, P] of tokens
+    add_by_position(rows, table)  rows [S, H] plus row t of a table [T, H] for
+                                  each position t
+    split_heads(rows, heads)      [B, N, T, D] of rows [S, H]
+    join_heads(x)                 rows [S, H] of [B, N, T, D]
 
-  def take(self, values: tf.Tensor) -> tf.Tensor:
-    """Returns the values [S] of the rows, from [B, T]."""
-    return tf.reshape(values, [-1])
+  Kinds are tuples of tensors, which functions of TensorFlow can take.
+  """
 
-  def restore(self, rows: tf.Tensor) -> tf.Tensor:
-    """Returns [B, T, H] of rows [S, H]."""
-    return tf.reshape(rows, [self.batch_size, self.length, rows.shape[-1]])
-
-  def select(self, rows: tf.Tensor, source) -> tf.Tensor:
-    """Returns the rows [S, H] that attend: all of the source's."""
+  def select(self, rows: tf.Tensor, source: "Rows") -> tf.Tensor:
+    """Returns the rows that attend, of the source's: all of them."""
     del source
     return rows
 
@@ -47,33 +50,41 @@ class PaddedRows(NamedTuple):
     """Returns the bias [B, 1, F or 1, T] of the rows that attend."""
     return bias
 
-  def pick(self, rows: tf.Tensor, positions) -> tf.Tensor:
-    """Returns rows [B P, H], at positions [B, P] of each sequence."""
+
+class PaddedRows(Rows, namedtuple("PaddedRows", "batch_size length")):
+  """Every position is a row, padding included: S = B T, in order."""
+
+  def take(self, values):
+    return tf.reshape(values, [-1])
+
+  def restore(self, rows):
+    return tf.reshape(rows, [self.batch_size, self.length, rows.shape[-1]])
+
+  def pick(self, rows, positions):
     states = tf.gather(self.restore(rows), positions, batch_dims=1)  # [B, P, H]
     return tf.reshape(states, [-1, rows.shape[-1]])
 
-  def add_by_position(self, rows: tf.Tensor, table) -> tf.Tensor:
-    """Returns rows [S, H] plus row t of a table for each position t."""
+  def add_by_position(self, rows, table):
     added = self.restore(rows) + table[: self.length]  # [B, T, H]
     return tf.reshape(added, [-1, rows.shape[-1]])
 
-  def split_heads(self, rows: tf.Tensor, heads: int) -> tf.Tensor:
-    """Returns [B, N, T, D] of rows [S, H]."""
+  def split_heads(self, rows, heads):
     shape = [self.batch_size, self.length, heads, rows.shape[-1] // heads]
     return tf.transpose(tf.reshape(rows, shape), [0, 2, 1, 3])
 
-  def join_heads(self, x: tf.Tensor) -> tf.Tensor:
-    """Returns rows [S, H] of [B, N, T, D]."""
+  def join_heads(self, x):
     joined = tf.transpose(x, [0, 2, 1, 3])  # [B, T, N, D]
     return tf.reshape(joined, [-1, x.shape[1] * x.shape[3]])
 
 
-class TokenRows(NamedTuple):
+class TokenRows(
+  Rows, namedtuple("TokenRows", "places numbers is_row to_heads from_heads")
+):
   """Only the tokens are rows, in the order of the batch.
 
-  The same methods as PaddedRows, without the cost of padding: everything but
-  attention runs on S rows, and attention finds at a padding position a copy
-  of some token, which its mask hides. So no number of a token changes.
+  Everything but attention runs on S rows, and attention finds at a padding
+  position a copy of some token, which its mask hides. So no number of a token
+  changes.
 
   Attributes:
     places: int32 [S], b T + t of each row.
@@ -82,12 +93,6 @@ class TokenRows(NamedTuple):
     to_heads: int32 [B, N, T], where D numbers of a head are in [S N, D].
     from_heads: int32 [S, N], where they are in [B N T, D].
   """
-
-  places: tf.Tensor
-  numbers: tf.Tensor
-  is_row: tf.Tensor
-  to_heads: tf.Tensor
-  from_heads: tf.Tensor
 
   @classmethod
   def of_mask(cls, input_mask: tf.Tensor, heads: int) -> "TokenRows":
@@ -115,80 +120,61 @@ class TokenRows(NamedTuple):
       from_heads=first + position[:, tf.newaxis],
     )
 
-  def take(self, values: tf.Tensor) -> tf.Tensor:
-    """Returns the values [S] of the rows, from [B, T]."""
+  def take(self, values):
     return tf.gather(tf.reshape(values, [-1]), self.places)
 
-  def restore(self, rows: tf.Tensor) -> tf.Tensor:
-    """Returns [B, T, H] of rows [S, H], zeros for padding."""
+  def restore(self, rows):
     is_row = self.is_row[..., tf.newaxis]
     return _spread(rows, self.numbers, is_row, self.places)
 
-  def select(self, rows: tf.Tensor, source) -> tf.Tensor:
-    """Returns the rows [S, H] that attend: all of the source's."""
-    del source
-    return rows
-
-  def select_bias(self, bias):
-    """Returns the bias [B, 1, F or 1, T] of the rows that attend."""
-    return bias
-
-  def pick(self, rows: tf.Tensor, positions) -> tf.Tensor:
-    """Returns rows [B P, H], at positions [B, P], those of tokens."""
+  def pick(self, rows, positions):
     numbers = tf.gather(self.numbers, positions, batch_dims=1)  # [B, P]
     return tf.gather(rows, tf.reshape(numbers, [-1]))
 
-  def add_by_position(self, rows: tf.Tensor, table) -> tf.Tensor:
-    """Returns rows [S, H] plus row t of a table for each position t."""
+  def add_by_position(self, rows, table):
     positions = self.places % tf.shape(self.numbers)[1]  # [S]
     return rows + layers.dense_lookup(tf.convert_to_tensor(table), positions)
 
-  def split_heads(self, rows: tf.Tensor, heads: int) -> tf.Tensor:
-    """Returns [B, N, T, D] of rows [S, H]; of padding, some token's."""
+  def split_heads(self, rows, heads):
     parts = tf.reshape(rows, [-1, rows.shape[-1] // heads])  # [S N, D]
     return _spread(parts, self.to_heads, None, self.from_heads)
 
-  def join_heads(self, x: tf.Tensor) -> tf.Tensor:
-    """Returns rows [S, H] of [B, N, T, D]."""
+  def join_heads(self, x):
     is_row = self.is_row[:, tf.newaxis, :, tf.newaxis]
     joined = _collect(x, self.from_heads, self.to_heads, is_row)  # [S, N, D]
     return tf.reshape(joined, [-1, x.shape[1] * x.shape[3]])
 
 
-class PickedRows(NamedTuple):
+class PickedRows(Rows, namedtuple("PickedRows", "positions")):
   """Rows of some positions: what the last layer computes if no more is read.
+
+  They only attend and are restored, to [B, P, H]: nothing attends to them.
 
   Attributes:
     positions: int32 [B, P].
   """
 
-  positions: tf.Tensor
-
-  def select(self, rows: tf.Tensor, source) -> tf.Tensor:
-    """Returns rows [B P, H] of the source's rows [S, H]."""
+  def select(self, rows, source):
     return source.pick(rows, self.positions)
 
   def select_bias(self, bias):
-    """Returns [B, 1, P or 1, T] of a bias [B, 1, F or 1, T]."""
     if bias is None or bias.shape[2] == 1:
       return bias
     places = self.positions[:, tf.newaxis]
     return tf.gather(bias, places, axis=2, batch_dims=2)
 
-  def restore(self, rows: tf.Tensor) -> tf.Tensor:
-    """Returns [B, P, H] of rows [B P, H]."""
-    return self._grid().restore(rows)
-
-  def split_heads(self, rows: tf.Tensor, heads: int) -> tf.Tensor:
-    """Returns [B, N, P, D] of rows [B P, H]."""
-    return self._grid().split_heads(rows, heads)
-
-  def join_heads(self, x: tf.Tensor) -> tf.Tensor:
-    """Returns rows [B P, H] of [B, N, P, D]."""
-    return self._grid().join_heads(x)
-
+  @property
   def _grid(self):
     return PaddedRows(*layers.sizes(self.positions))
+
+  def restore(self, rows):
+    return self._grid.restore(rows)
+
+  def split_heads(self, rows, heads):
+    return self._grid.split_heads(rows, heads)
+
+  def join_heads(self, x):
+    return self._grid.join_heads(x)
 
 
 def _spread(rows, numbers, is_row, places):
@@ -237,7 +223,8 @@ def _collect(x, places, numbers, is_row):
   return collect(x)
 
 
-# Several sequences in a row. S sequences, R rows, Q sequences in the fullest.
+# Several sequences in a row of T positions, which the network takes for one
+# sequence: B sequences in R rows, Q of them in the fullest.
 
 
 def extents(input_mask: tf.Tensor) -> tf.Tensor:
@@ -258,17 +245,17 @@ def token_ends(input_mask: tf.Tensor) -> tf.Tensor:
   return tf.reduce_max(tf.where(input_mask > 0, position, 0), axis=-1)
 
 
-class PackedRows(NamedTuple):
-  """Where the S sequences [S, T] of a batch are in its rows [R, T].
+class PackedBatch(NamedTuple):
+  """Where the sequences [B, T] of a batch are in its packed rows [R, T].
 
   Attributes:
     plan: int32 [R, Q], see PLAN.
     starts: int32 [R, Q], where each of them starts.
-    extents: int32 [S], how many positions each sequence takes.
+    extents: int32 [B], how many positions each sequence takes.
     slot_of: int32 [R, T], which of a row's sequences a position is in; Q
       behind the last.
-    sources: int32 [R, T], where in flat [S, T] each position comes from.
-    places: int32 [S], where in flat [R, Q] each sequence is.
+    sources: int32 [R, T], where in flat [B, T] each position comes from.
+    places: int32 [B], where in flat [R, Q] each sequence is.
   """
 
   plan: tf.Tensor
@@ -279,8 +266,8 @@ class PackedRows(NamedTuple):
   places: tf.Tensor
 
   @classmethod
-  def of_plan(cls, plan: tf.Tensor, input_mask) -> "PackedRows":
-    """Makes it of a plan [R, Q] and input_mask, integers [S, T]."""
+  def of_plan(cls, plan: tf.Tensor, input_mask) -> "PackedBatch":
+    """Makes it of a plan [R, Q] and input_mask, integers [B, T]."""
     count, length = layers.sizes(input_mask)
     num_rows, fullest = layers.sizes(plan)
     sizes = extents(input_mask)
@@ -315,7 +302,7 @@ class PackedRows(NamedTuple):
     return self.slot_of < tf.shape(self.plan)[1]
 
   def take(self, values: tf.Tensor) -> tf.Tensor:
-    """Returns integers [R, T] of [S, T], 0 where there is no sequence."""
+    """Returns integers [R, T] of [B, T], 0 where there is no sequence."""
     taken = tf.gather(tf.reshape(values, [-1]), self.sources)
     return tf.where(self.is_used(), taken, 0)
 
@@ -327,7 +314,7 @@ class PackedRows(NamedTuple):
     return is_same & is_token[:, tf.newaxis]
 
   def positions(self, positions: tf.Tensor) -> tf.Tensor:
-    """Returns int32 [R, Q, P], where in the rows positions [S, P] are."""
+    """Returns int32 [R, Q, P], where in the rows positions [B, P] are."""
     number = tf.maximum(self.plan, 0)
     # Of a record's unused predictions nothing is read: they stay in range.
     last = self.extents[:, tf.newaxis] - 1
@@ -336,7 +323,7 @@ class PackedRows(NamedTuple):
     return tf.where(self.plan[:, :, tf.newaxis] >= 0, found, 0)
 
   def restore(self, states: tf.Tensor) -> tf.Tensor:
-    """Returns [S, T, H] of the rows' states [R, T, H], zeros for padding."""
+    """Returns [B, T, H] of the rows' states [R, T, H], zeros for padding."""
     length = layers.sizes(states)[1]
     position = tf.range(length)
     is_inside = position < self.extents[:, tf.newaxis]
@@ -349,7 +336,7 @@ class PackedRows(NamedTuple):
     return found * tf.cast(is_inside[:, :, tf.newaxis], states.dtype)
 
   def restore_slots(self, states: tf.Tensor) -> tf.Tensor:
-    """Returns [S, D] of what was computed for each slot, [R, Q, D]."""
+    """Returns [B, D] of what was computed for each slot, [R, Q, D]."""
     is_there = self.plan[:, :, tf.newaxis] >= 0
     number = tf.maximum(self.plan, 0)
     return _collect(states, self.places, number, is_there)
@@ -361,36 +348,36 @@ def encode_packed(
   """Encodes a batch in the rows of its plan, for modeling.BertModel.encode.
 
   Returns:
-    modeling.BertOutput, whose sequence_output ([S, T, H], zeros for padding, or
-    [S, P, H]) and pooled_output are those of the sequences; everything else is
+    modeling.BertOutput, whose sequence_output ([B, T, H], zeros for padding, or
+    [B, P, H]) and pooled_output are those of the sequences; everything else is
     of the rows.
   """
-  rows = PackedRows.of_plan(batch[PLAN], batch["input_mask"])
+  packed = PackedBatch.of_plan(batch[PLAN], batch["input_mask"])
   count, length = layers.sizes(batch["input_ids"])
   own_positions = tf.zeros([count, 1], tf.int32) + tf.range(length)
   needed = None
   if positions is not None:
-    places = rows.positions(positions)  # [R, Q, P]
+    places = packed.positions(positions)  # [R, Q, P]
     num_rows, fullest, read = layers.sizes(places)
     # More than the row has, where its sequences are short: then all of it.
     if fullest * read < length:
       needed = tf.reshape(places, [num_rows, fullest * read])
   output = encoder(
-    rows.take(batch["input_ids"]), rows.attention_mask(batch["input_mask"]),
-    rows.take(batch["segment_ids"]), training=dropout_seed is not None,
-    dropout_seed=dropout_seed, position_ids=rows.take(own_positions),
+    packed.take(batch["input_ids"]), packed.attention_mask(batch["input_mask"]),
+    packed.take(batch["segment_ids"]), training=dropout_seed is not None,
+    dropout_seed=dropout_seed, position_ids=packed.take(own_positions),
     positions=needed,
   )
   states = output.sequence_output
   if positions is None:
-    states = rows.restore(states)
+    states = packed.restore(states)
   else:
     if needed is None:
       places = tf.reshape(places, [num_rows, fullest * read])
       states = tf.gather(states, places, batch_dims=1)
     width = states.shape[-1]
     states = tf.reshape(states, [num_rows, fullest, read * width])
-    states = tf.reshape(rows.restore_slots(states), [count, read, width])
+    states = tf.reshape(packed.restore_slots(states), [count, read, width])
   return output._replace(
     sequence_output=states, pooled_output=encoder.pool(states[:, 0])
   )
