@@ -87,9 +87,7 @@ def weights_after(files, output_dir, script, flags, iterations_per_loop):
     iterations_per_loop=iterations_per_loop, log_steps=1000, **given
   )
   assert done.code == 0, done.err
-  return weight_files.read_weights(
-    str(output_dir / f"model.ckpt-{NUM_STEPS}")
-  )
+  return weight_files.read_weights(str(output_dir / f"model.ckpt-{NUM_STEPS}"))
 
 
 @pytest.mark.slow

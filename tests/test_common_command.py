@@ -22,10 +22,8 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 def run_blocked(script, *arguments):
   return subprocess.run(
-    [sys.executable, "-c", BLOCKED, script, *arguments],
-    capture_output=True,
-    text=True,
-    env={**os.environ, "PYTHONPATH": str(test_layout.ROOT)},
+    [sys.executable, "-c", BLOCKED, script, *arguments], capture_output=True,
+    text=True, env={**os.environ, "PYTHONPATH": str(test_layout.ROOT)},
   )
 
 

@@ -135,10 +135,8 @@ def test_serialized_example_is_the_parsers_deterministic_form():
   features = {
     "segment_ids": [0, 1, 1],
     "input_ids": [0, 127, 128, 16383, 16384, 30521, 1 << 40, -1],
-    "weights": [1.0, -0.5],
-    "nothing": np.zeros(0, np.int64),
-    "no_floats": np.zeros(0, np.float32),
-    "é" * 70: [7],
+    "weights": [1.0, -0.5], "nothing": np.zeros(0, np.int64),
+    "no_floats": np.zeros(0, np.float32), "é" * 70: [7],
   }
   serialized = tfrecord.serialize_example(features)
   example, again = parsed_and_written_again(serialized)

@@ -15,8 +15,7 @@ def __getattr__(name):
   return 5
 """
 FILES = {
-  **test_common_lean_tensorflow.FILES,
-  "tensorflow/__init__.py": TENSORFLOW,
+  **test_common_lean_tensorflow.FILES, "tensorflow/__init__.py": TENSORFLOW,
   "tensorflow/part.py": "value = 3",
 }
 
@@ -36,8 +35,7 @@ def test_an_import_alone_loads_nothing(tmp_path):
 @pytest.mark.parametrize(
   "use, printed",
   [
-    ("print(tf.HAS_KERAS)", "False"),
-    ("print(tf.late)", "5"),
+    ("print(tf.HAS_KERAS)", "False"), ("print(tf.late)", "5"),
     ("from tensorflow import part; print(part.value)", "3"),
     ("import tensorflow.part; print(tf.part.value)", "3"),
   ],

@@ -17,8 +17,7 @@ except ImportError:
   HAS_KERAS = False
 """
 FILES = {
-  "tensorflow/__init__.py": TENSORFLOW,
-  "keras/__init__.py": "",
+  "tensorflow/__init__.py": TENSORFLOW, "keras/__init__.py": "",
   "keras/_tf_keras/keras/__init__.py": "name = 'keras'",
 }
 
@@ -46,9 +45,7 @@ def test_tensorflow_comes_without_keras_and_finds_it_later(
   tmp_path, first, has_keras
 ):
   lines = [
-    first,
-    "from common import lean_tensorflow",
-    "import tensorflow, keras",
+    first, "from common import lean_tensorflow", "import tensorflow, keras",
     f"assert tensorflow.HAS_KERAS is {has_keras}",
   ]
   if not first:

@@ -15,8 +15,7 @@ TABLES = np.load("tests/golden/api/gelu_layernorm.npz")
 def _norm(x, beta=0.0, gamma=1.0):
   width = x.shape[-1]
   weights = {
-    "n/beta": tf.fill([width], beta),
-    "n/gamma": tf.fill([width], gamma),
+    "n/beta": tf.fill([width], beta), "n/gamma": tf.fill([width], gamma),
   }
   return layers.layer_norm(tf.constant(x), weights, "n")
 
@@ -82,17 +81,9 @@ def test_exact_gelu_differs_from_the_tanh_form():
 @pytest.mark.parametrize(
   "name, expected",
   [
-    ("gelu", 0.8411920),
-    ("GELU", 0.8411920),
-    ("gelu_erf", 0.8413447),
-    ("relu", 1.0),
-    ("tanh", 0.7615942),
-    ("linear", 1.0),
-    ("", 1.0),
-    (None, 1.0),
-    ("swish", 0.7310586),
-    ("silu", 0.7310586),
-    (tf.square, 1.0),
+    ("gelu", 0.8411920), ("GELU", 0.8411920), ("gelu_erf", 0.8413447),
+    ("relu", 1.0), ("tanh", 0.7615942), ("linear", 1.0), ("", 1.0), (None, 1.0),
+    ("swish", 0.7310586), ("silu", 0.7310586), (tf.square, 1.0),
   ],
 )
 def test_activations_by_name(name, expected):

@@ -52,10 +52,8 @@ class Pretraining:
     pair_loss = -tf.gather(pairs, labels, batch_dims=1)
     next_sentence_loss = tf.reduce_mean(pair_loss)
     return {
-      "masked_lm_log_probs": words,
-      "masked_lm_per_example_loss": word_loss,
-      "masked_lm_loss": masked_lm_loss,
-      "next_sentence_log_probs": pairs,
+      "masked_lm_log_probs": words, "masked_lm_per_example_loss": word_loss,
+      "masked_lm_loss": masked_lm_loss, "next_sentence_log_probs": pairs,
       "next_sentence_per_example_loss": pair_loss,
       "next_sentence_loss": next_sentence_loss,
       "total_loss": masked_lm_loss + next_sentence_loss,
@@ -141,17 +139,14 @@ def head_shapes(config, kind):
     ("base_uncased_classifier_model", "classifier", {}),
     ("base_uncased_squad_model", "squad", {}),
     (
-      "multi_cased_base_pretraining_model",
-      "pretraining",
+      "multi_cased_base_pretraining_model", "pretraining",
       {"vocab_size": 119547},
     ),
     (
       "L8_H512_pretraining_model",
       "pretraining",
       dict(
-        num_hidden_layers=8,
-        hidden_size=512,
-        num_attention_heads=8,
+        num_hidden_layers=8, hidden_size=512, num_attention_heads=8,
         intermediate_size=2048,
       ),
     ),
@@ -171,23 +166,17 @@ def test_names_and_shapes_equal_the_released_checkpoints(
 @pytest.mark.parametrize(
   "vocab_size, layers, width, parameters",
   [
-    (30522, 2, 128, 4_385_920),
-    (30522, 12, 768, 109_482_240),
-    (28996, 12, 768, 108_310_272),
-    (119547, 12, 768, 177_853_440),
-    (21128, 12, 768, 102_267_648),
-    (30522, 24, 1024, 335_141_888),
+    (30522, 2, 128, 4_385_920), (30522, 12, 768, 109_482_240),
+    (28996, 12, 768, 108_310_272), (119547, 12, 768, 177_853_440),
+    (21128, 12, 768, 102_267_648), (30522, 24, 1024, 335_141_888),
   ],
 )
 def test_parameter_counts_of_released_sizes(
   vocab_size, layers, width, parameters
 ):
   config = modeling.BertConfig(
-    vocab_size,
-    num_hidden_layers=layers,
-    hidden_size=width,
-    num_attention_heads=width // 64,
-    intermediate_size=4 * width,
+    vocab_size, num_hidden_layers=layers, hidden_size=width,
+    num_attention_heads=width // 64, intermediate_size=4 * width,
     type_vocab_size=2,
   )
   shapes = modeling.bert_shapes(config)
@@ -197,10 +186,8 @@ def test_parameter_counts_of_released_sizes(
 def make_everything(config):
   bert = modeling.BertModel(config)
   return [
-    bert,
-    modeling.MaskedLMHead(config, bert.word_embeddings),
-    modeling.NextSentenceHead(config),
-    modeling.ClassificationHead(config, 3),
+    bert, modeling.MaskedLMHead(config, bert.word_embeddings),
+    modeling.NextSentenceHead(config), modeling.ClassificationHead(config, 3),
     modeling.SpanHead(config),
   ]
 
@@ -209,8 +196,7 @@ def test_every_variable_is_in_the_table_and_trainable():
   config = tiny()
   modules = make_everything(config)
   tables = [
-    modeling.bert_shapes(config),
-    heads.masked_lm_shapes(config),
+    modeling.bert_shapes(config), heads.masked_lm_shapes(config),
     heads.output_shapes(config, "cls/seq_relationship/", 2),
     heads.output_shapes(config, "", 3),
     heads.output_shapes(config, "cls/squad/", 2),
@@ -302,9 +288,7 @@ def test_none_means_ones_zeros_and_counted_positions():
   model = modeling.BertModel(tiny())
   ids, _, _ = batch()
   given = model(
-    ids,
-    tf.ones_like(ids),
-    tf.zeros_like(ids),
+    ids, tf.ones_like(ids), tf.zeros_like(ids),
     position_ids=tf.broadcast_to(tf.range(8), [3, 8]),
   )
   assert_close(given.sequence_output, model(ids).sequence_output, 1e-6)
@@ -319,9 +303,7 @@ def test_packed_sequences_equal_separate_ones():
   ]
   text = np.array([[0, 0, 0, 0, 0, 1, 1, 1]])
   packed = model(
-    ids,
-    text[:, :, None] == text[:, None, :],
-    segments,
+    ids, text[:, :, None] == text[:, None, :], segments,
     position_ids=[[0, 1, 2, 3, 4, 0, 1, 2]],
   )
   assert_close(packed.sequence_output, tf.concat(alone, axis=1))
@@ -350,8 +332,7 @@ def test_the_heads_outputs():
   tokens = modeling.TokenClassificationHead(config, 5)
   assert tokens(output.sequence_output).shape == [3, 8, 5]
   assert modeling.ClassificationHead(config, 5)(output.pooled_output).shape == [
-    3,
-    5,
+    3, 5,
   ]
   words = modeling.MaskedLMHead(config, bert.word_embeddings)
   assert words(output.sequence_output, [[0], [3], [1]]).shape == [3, 1, 30]

@@ -30,11 +30,8 @@ class Case:
     layers, heads, width, length = SHAPES[number]
     rng = np.random.RandomState(number)
     self.config = tiny(
-      num_hidden_layers=layers,
-      num_attention_heads=heads,
-      hidden_size=width,
-      hidden_dropout_prob=0.0,
-      attention_probs_dropout_prob=0.0,
+      num_hidden_layers=layers, num_attention_heads=heads, hidden_size=width,
+      hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
     )
     self.model = modeling.BertModel(self.config, seed=number, **options)
     self.words = modeling.MaskedLMHead(self.config, self.model.word_embeddings)
@@ -105,14 +102,11 @@ def test_positions_choose_rows_of_a_mask_for_each_token():
   rng = np.random.RandomState(7)
   mask = tf.constant(rng.randint(0, 2, [5, 9, 9]) | np.eye(9, dtype=int))
   full = case.model(ids, mask, return_attention=True)
-  some = case.model(
-    ids, mask, positions=case.positions, return_attention=True
-  )
+  some = case.model(ids, mask, positions=case.positions, return_attention=True)
   expected = tf.gather(full.sequence_output, case.positions, batch_dims=1)
   assert_close(some.sequence_output, expected, 2e-6)
   probs = np.take_along_axis(
-    full.attention_probs[-1].numpy(),
-    case.positions.numpy()[:, None, :, None],
+    full.attention_probs[-1].numpy(), case.positions.numpy()[:, None, :, None],
     axis=2,
   )
   assert_close(some.attention_probs[-1], probs, 2e-6)

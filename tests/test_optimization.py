@@ -18,9 +18,7 @@ from common import errors
 GOLDEN = pathlib.Path("tests/golden")
 RUNS = json.loads((GOLDEN / "optimizer/runs.json").read_text())
 RATE = functools.partial(
-  optimization.learning_rate,
-  init_lr=1e-3,
-  num_train_steps=20,
+  optimization.learning_rate, init_lr=1e-3, num_train_steps=20,
   num_warmup_steps=5,
 )
 
@@ -143,11 +141,7 @@ def test_updates_equal_float64_over_many_random_steps(kind, jit_compile):
         variable, tf.constant(grad, tf.float32), learning_rate=rate, step=step
       )
       state[name] = reference_update(
-        kind,
-        state[name],
-        grad,
-        step=step + 1,
-        rate=rate,
+        kind, state[name], grad, step=step + 1, rate=rate,
         decayed=name.endswith("kernel"),
       )
       moments = [optimizer.slots[f"{name}/adam_{x}"] for x in "mv"]
@@ -271,9 +265,7 @@ def test_slots_are_named_after_their_variables_wherever_they_are_made():
   with tf.name_scope("elsewhere"):
     optimizer.create_slots(variables)
   assert list(optimizer.slots) == [
-    "bert/a/kernel/adam_m",
-    "bert/a/kernel/adam_v",
-    "output_bias/adam_m",
+    "bert/a/kernel/adam_m", "bert/a/kernel/adam_v", "output_bias/adam_m",
     "output_bias/adam_v",
   ]
   for name, slot in optimizer.slots.items():
@@ -297,8 +289,7 @@ def test_depth_of_a_variable():
     "bert/encoder/layer_0/attention/self/query/kernel": 1,
     "bert/encoder/layer_11/output/dense/bias": 12,
     "bert/pooler/dense/kernel": 13,
-    "cls/predictions/transform/dense/kernel": 13,
-    "output_weights": 13,
+    "cls/predictions/transform/dense/kernel": 13, "output_weights": 13,
   }
   for name, depth in depths.items():
     assert optimization.layer_of(name, 12) == depth
@@ -348,12 +339,8 @@ def replica_step(optimizer, variables, ids, step):
   norm = tf.sqrt(rows + optimization.squared_norm(dense[1:]))
   for variable, grad in zip(variables, dense):
     optimizer.update(
-      variable,
-      grad,
-      learning_rate=0.1,
-      step=step,
-      grad_scale=optimization.clip_scale(norm),
-      apply=tf.math.is_finite(norm),
+      variable, grad, learning_rate=0.1, step=step,
+      grad_scale=optimization.clip_scale(norm), apply=tf.math.is_finite(norm),
     )
   return norm
 
@@ -394,8 +381,7 @@ def test_two_replicas_give_the_weights_of_one_device(kind):
 # A number added to all scores that a soft-max compares changes nothing, so
 # these have no gradient but rounding (1e-10), which Adam then enlarges.
 NO_EFFECT = {
-  "pre": "/self/key/bias",
-  "classifier": "/self/key/bias",
+  "pre": "/self/key/bias", "classifier": "/self/key/bias",
   "squad": "/self/key/bias|layer_1/output/LayerNorm/beta|squad/output_bias",
 }
 
@@ -459,9 +445,7 @@ class Run:
       return -tf.reduce_mean(
         start + log_likelihood(end, batch["end_positions"])
       ) / 2
-    logits = self.heads[0](
-      output.sequence_output, batch["masked_lm_positions"]
-    )
+    logits = self.heads[0](output.sequence_output, batch["masked_lm_positions"])
     words = log_likelihood(logits, batch["masked_lm_ids"])
     weights = batch["masked_lm_weights"]
     masked_lm_loss = -tf.reduce_sum(words * weights) / (

@@ -24,16 +24,10 @@ SECONDS_TO_FIRST_CHECKPOINT = 600
 
 def training_flags(output_dir, **flags):
   return {
-    "do_train": True,
-    "input_file": f"{GOLDEN}/a.tfrecord,{GOLDEN}/b.tfrecord",
-    "output_dir": output_dir,
-    "bert_config_file": CONFIG,
-    "max_seq_length": 64,
-    "max_predictions_per_seq": 10,
-    "train_batch_size": 8,
-    "learning_rate": 1e-3,
-    "num_warmup_steps": 5,
-    **flags,
+    "do_train": True, "input_file": f"{GOLDEN}/a.tfrecord,{GOLDEN}/b.tfrecord",
+    "output_dir": output_dir, "bert_config_file": CONFIG, "max_seq_length": 64,
+    "max_predictions_per_seq": 10, "train_batch_size": 8, "learning_rate": 1e-3,
+    "num_warmup_steps": 5, **flags
   }
 
 
@@ -152,10 +146,8 @@ def no_dropout_config(folder):
 @pytest.mark.slow
 def test_two_processes_give_the_weights_of_one(tmp_path, monkeypatch):
   flags = {
-    "num_train_steps": 12,
-    "bert_config_file": no_dropout_config(tmp_path),
-    "do_eval": True,
-    "max_eval_steps": 3,
+    "num_train_steps": 12, "bert_config_file": no_dropout_config(tmp_path),
+    "do_eval": True, "max_eval_steps": 3,
   }
   one = script_runner.run(
     "run_pretraining.py", **training_flags(tmp_path / "one", **flags)

@@ -36,12 +36,9 @@ def files(tmp_path_factory):
     ("spans", {"mask_runs": "spans", **LENGTHS, "dupe_factor": 1}),
   ):
     run(
-      "create_pretraining_data.py",
-      input_file="sample_text.txt",
-      output_file=folder / f"{name}.tfrecord",
-      vocab_file=VOCAB,
-      packing="doc_sentences",
-      **{**flags, "max_seq_length": 32},
+      "create_pretraining_data.py", input_file="sample_text.txt",
+      output_file=folder / f"{name}.tfrecord", vocab_file=VOCAB,
+      packing="doc_sentences", **{**flags, "max_seq_length": 32}
     )
   return folder
 
@@ -50,18 +47,11 @@ def pretrain(files, kind, output_dir, **flags):
   return run(
     "run_pretraining.py",
     **{
-      **LENGTHS,
-      "do_train": True,
-      "input_file": files / f"{kind}.tfrecord",
-      "bert_config_file": files / "bert_config.json",
-      "vocab_file": VOCAB,
-      "output_dir": output_dir,
-      "use_next_sentence_loss": False,
-      "train_batch_size": 4,
-      "num_warmup_steps": 1,
-      "num_train_steps": 4,
-      "learning_rate": 1e-3,
-      **flags,
+      **LENGTHS, "do_train": True, "input_file": files / f"{kind}.tfrecord",
+      "bert_config_file": files / "bert_config.json", "vocab_file": VOCAB,
+      "output_dir": output_dir, "use_next_sentence_loss": False,
+      "train_batch_size": 4, "num_warmup_steps": 1, "num_train_steps": 4,
+      "learning_rate": 1e-3, **flags
     },
   )
 
@@ -78,9 +68,7 @@ SPANBERT = {"span_boundary_objective": True}
 def test_spanbert_is_trained_on_records_and_its_model_fills_masks(
   files, tmp_path
 ):
-  pretrain(
-    files, "spans", tmp_path, **SPANBERT, do_eval=True, max_eval_steps=1
-  )
+  pretrain(files, "spans", tmp_path, **SPANBERT, do_eval=True, max_eval_steps=1)
   found = results(tmp_path)
   assert set(found) == {
     "global_step", "loss", "masked_lm_loss", "masked_lm_accuracy",

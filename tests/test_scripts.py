@@ -21,14 +21,10 @@ GOLDEN = script_runner.ROOT / "tests" / "golden" / "pretraining_run"
 MODEL = GOLDEN / "model"
 RECORDS = {
   "input_file": f"{GOLDEN}/a.tfrecord,{GOLDEN}/b.tfrecord",
-  "max_seq_length": 64,
-  "max_predictions_per_seq": 10,
+  "max_seq_length": 64, "max_predictions_per_seq": 10,
 }
 TRAINING = {
-  **RECORDS,
-  "do_train": True,
-  "train_batch_size": 8,
-  "learning_rate": 2e-3,
+  **RECORDS, "do_train": True, "train_batch_size": 8, "learning_rate": 2e-3,
   "num_warmup_steps": 20,
 }
 SMALL = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
@@ -44,8 +40,7 @@ def fill_mask(**flags):
   defaults = {
     "bert_config_file": MODEL / "bert_config.json",
     "vocab_file": MODEL / "vocab.txt",
-    "init_checkpoint": MODEL / "bert_model.ckpt",
-    "max_seq_length": 64,
+    "init_checkpoint": MODEL / "bert_model.ckpt", "max_seq_length": 64,
   }
   return script_runner.run("fill_mask.py", **{**defaults, **flags})
 
@@ -104,8 +99,7 @@ def read_results(path):
       "eval_results_two_files.txt",
       {
         "input_file": f"{GOLDEN}/b.tfrecord,{GOLDEN}/a.tfrecord",
-        "max_eval_steps": 7,
-        "distribution_strategy": "mirrored",
+        "max_eval_steps": 7, "distribution_strategy": "mirrored",
         "num_logical_cpus": 2,
       },
     ),
@@ -114,10 +108,8 @@ def read_results(path):
 )
 def test_the_originals_evaluation(tmp_path, golden, flags):
   done = pretrain(
-    **{**RECORDS, **flags},
-    do_eval=True,
-    init_checkpoint=MODEL / "bert_model.ckpt",
-    eval_batch_size=8,
+    **{**RECORDS, **flags}, do_eval=True,
+    init_checkpoint=MODEL / "bert_model.ckpt", eval_batch_size=8,
     output_dir=tmp_path / "run",
   )
   assert done.code == 0, done.err
@@ -142,11 +134,8 @@ def test_records_without_places_for_masks(tmp_path, small_config):
       }))
   done = pretrain(
     **{**TRAINING, "input_file": path, "max_predictions_per_seq": 0},
-    do_eval=True,
-    bert_config_file=small_config,
-    num_train_steps=2,
-    max_eval_steps=1,
-    output_dir=tmp_path / "run",
+    do_eval=True, bert_config_file=small_config, num_train_steps=2,
+    max_eval_steps=1, output_dir=tmp_path / "run",
   )
   assert done.code == 0, done.err
   results = dict(read_results(tmp_path / "run" / "eval_results.txt"))
@@ -162,11 +151,8 @@ def test_compressed_records_are_read_too(tmp_path):
   results = []
   for name in (GOLDEN / "a.tfrecord", packed):
     done = pretrain(
-      **{**RECORDS, "input_file": name},
-      do_eval=True,
-      init_checkpoint=MODEL,
-      max_eval_steps=1,
-      output_dir=tmp_path / "run",
+      **{**RECORDS, "input_file": name}, do_eval=True, init_checkpoint=MODEL,
+      max_eval_steps=1, output_dir=tmp_path / "run",
     )
     assert done.code == 0, done.err
     results.append(read_results(tmp_path / "run" / "eval_results.txt"))
@@ -182,14 +168,9 @@ STEPS = 200
 def trained(tmp_path_factory, small_config):
   """The folder of a run that nothing interrupted, and its flags."""
   flags = {
-    **TRAINING,
-    "do_eval": True,
-    "bert_config_file": small_config,
-    "vocab_file": MODEL / "vocab.txt",
-    "num_train_steps": STEPS,
-    "save_checkpoints_steps": 150,
-    "log_steps": 10,
-    "max_eval_steps": 5,
+    **TRAINING, "do_eval": True, "bert_config_file": small_config,
+    "vocab_file": MODEL / "vocab.txt", "num_train_steps": STEPS,
+    "save_checkpoints_steps": 150, "log_steps": 10, "max_eval_steps": 5,
   }
   # Never a pattern.
   folder = tmp_path_factory.mktemp("trained") / "[run]*"
@@ -206,23 +187,14 @@ def test_a_run_leaves_these_files(trained):
     if path.is_file()
   }
   assert found == {
-    "checkpoint",
-    "eval_results.txt",
-    "events.out.tfevents",
+    "checkpoint", "eval_results.txt", "events.out.tfevents",
     "final_model/bert_config.json",
     "final_model/bert_model.ckpt.data-00000-of-00001",
-    "final_model/bert_model.ckpt.index",
-    "final_model/vocab.txt",
-    "log.txt",
-    "model.ckpt-150.commit",
-    "model.ckpt-150.data-00000-of-00001",
-    "model.ckpt-150.index",
-    f"model.ckpt-{STEPS}.commit",
-    f"model.ckpt-{STEPS}.data-00000-of-00001",
-    f"model.ckpt-{STEPS}.index",
-    "run.lock",
-    "run_fingerprint.json",
-    "train_log.jsonl",
+    "final_model/bert_model.ckpt.index", "final_model/vocab.txt", "log.txt",
+    "model.ckpt-150.commit", "model.ckpt-150.data-00000-of-00001",
+    "model.ckpt-150.index", f"model.ckpt-{STEPS}.commit",
+    f"model.ckpt-{STEPS}.data-00000-of-00001", f"model.ckpt-{STEPS}.index",
+    "run.lock", "run_fingerprint.json", "train_log.jsonl",
   }
   newest = weight_files.find_prefix(str(folder))
   assert newest == str(folder / f"model.ckpt-{STEPS}")
@@ -305,21 +277,16 @@ def test_a_run_stopped_by_sigterm_continues_to_the_same_weights(
 def test_two_devices_train_to_the_weights_of_one(tmp_path):
   """Without dropout, whose masks differ from replica to replica."""
   config = write_config(
-    tmp_path / "bert_config.json",
-    **{**SMALL, "num_hidden_layers": 1},
-    hidden_dropout_prob=0.0,
-    attention_probs_dropout_prob=0.0,
+    tmp_path / "bert_config.json", **{**SMALL, "num_hidden_layers": 1},
+    hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
   )
   for name, devices in (
     ("one", {"distribution_strategy": "one_device"}),
     ("two", {"distribution_strategy": "mirrored", "num_logical_cpus": 2}),
   ):
     done = pretrain(
-      **{**TRAINING, "learning_rate": 5e-4, "num_warmup_steps": 2},
-      **devices,
-      bert_config_file=config,
-      num_train_steps=10,
-      output_dir=tmp_path / name,
+      **{**TRAINING, "learning_rate": 5e-4, "num_warmup_steps": 2}, **devices,
+      bert_config_file=config, num_train_steps=10, output_dir=tmp_path / name,
     )
     assert done.code == 0, done.err
   assert_same_weights(
@@ -350,9 +317,7 @@ def read_fillings(text):
 def test_texts_from_the_command_line_and_from_a_file(tmp_path):
   texts = ["the [MASK] of the sea", "[MASK] and [MASK]", "it was [MASK]."]
   (tmp_path / "texts.txt").write_text(f"{texts[2]}\n\n", encoding="utf-8")
-  done = fill_mask(
-    text=texts[:2], input_file=tmp_path / "texts.txt", top_k=7
-  )
+  done = fill_mask(text=texts[:2], input_file=tmp_path / "texts.txt", top_k=7)
   assert done.code == 0, done.err
   fillings = read_fillings(done.out)
   assert [text for text, _ in fillings] == texts
@@ -496,12 +461,9 @@ def test_a_damaged_record_is_named(damaged, small_config, do_train):
     model = {"init_checkpoint": MODEL, "do_eval": True}
   done = pretrain(
     **{
-      **TRAINING,
-      **model,
-      "do_train": do_train,
+      **TRAINING, **model, "do_train": do_train,
       "input_file": f"{GOLDEN}/b.tfrecord,{damaged}/flipped.tfrecord",
-      "num_train_steps": 10,
-      "output_dir": damaged / "run",
+      "num_train_steps": 10, "output_dir": damaged / "run",
     }
   )
   assert_one_sentence(

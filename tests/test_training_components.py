@@ -34,10 +34,8 @@ CONFIG = {
   "max_position_embeddings": 16, "type_vocab_size": 2,
 }
 NAMES = [
-  "bert/embeddings/word_embeddings",
-  "bert/encoder/layer_0/output/dense/kernel",
-  "bert/encoder/layer_1/output/dense/kernel",
-  "bert/pooler/dense/kernel",
+  "bert/embeddings/word_embeddings", "bert/encoder/layer_0/output/dense/kernel",
+  "bert/encoder/layer_1/output/dense/kernel", "bert/pooler/dense/kernel",
   "output_weights",
 ]
 
@@ -49,8 +47,7 @@ def parse(tmp_path):
   path.write_text(json.dumps(CONFIG))
   saved = {name: FLAGS[name].value for name in FLAGS}
   required = {
-    "bert_config_file": str(path),
-    "vocab_file": "vocab.txt",
+    "bert_config_file": str(path), "vocab_file": "vocab.txt",
     "output_dir": str(tmp_path / "out"),
   }
 
@@ -102,11 +99,8 @@ def test_defaults_are_those_of_the_script(parse):
   assert settings.learning_rate == 5e-5
   options = components.model_options(settings, tf.distribute.get_strategy())
   assert options == {
-    "seed": 12345,
-    "compute_dtype": tf.float32,
-    "use_one_hot_embeddings": False,
-    "recompute_activations": False,
-    "skip_padding": True,
+    "seed": 12345, "compute_dtype": tf.float32, "use_one_hot_embeddings": False,
+    "recompute_activations": False, "skip_padding": True,
   }
 
 
@@ -126,8 +120,7 @@ def test_config_is_read_and_checked(parse, tmp_path):
 @pytest.mark.parametrize(
   "given, trained",
   [
-    ({}, NAMES),
-    ({"freeze_layers": 1}, NAMES[2:]),
+    ({}, NAMES), ({"freeze_layers": 1}, NAMES[2:]),
     ({"freeze_encoder": True}, NAMES[3:]),
   ],
 )
@@ -210,10 +203,8 @@ def test_the_seed_is_told(parse, caplog):
 @pytest.mark.parametrize(
   "jit, optimizer, compiles",
   [
-    ("auto", "bertadam", False),
-    ("auto", "lamb", True),
-    ("false", "bertadam", False),
-    ("false", "lamb", False),
+    ("auto", "bertadam", False), ("auto", "lamb", True),
+    ("false", "bertadam", False), ("false", "lamb", False),
   ],
 )
 def test_what_xla_compiles_on_a_cpu(parse, jit, optimizer, compiles):

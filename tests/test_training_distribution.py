@@ -82,9 +82,8 @@ def test_auto_takes_the_devices_that_there_are(monkeypatch):
 def test_the_cpu_is_cut_on_request_alone(monkeypatch, count, calls):
   cut = []
   monkeypatch.setattr(
-    tf.config,
-    "set_logical_device_configuration",
-    lambda device, configurations: cut.append(len(configurations)),
+    tf.config, "set_logical_device_configuration", lambda device,
+    configurations: cut.append(len(configurations)),
   )
   distribution.make_strategy("off", num_logical_cpus=count)
   assert cut == calls
@@ -241,8 +240,7 @@ WORKERS = ["a:1", "b:1"]
     (process("chief", 0, chief=["c:1"], worker=WORKERS), True),
     (process("worker", 0, chief=["c:1"], worker=WORKERS), False),
     (process("worker", 1, chief=["c:1"], worker=WORKERS), False),
-    (process("", None), True),
-    (tf.distribute.get_strategy(), True),
+    (process("", None), True), (tf.distribute.get_strategy(), True),
   ],
 )
 def test_one_process_is_the_chief(strategy, expected):

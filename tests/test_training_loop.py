@@ -37,9 +37,7 @@ class Toy(tf.Module):
   def sums(self, batch, dropout_seed, rate=0.3):
     hidden = tf.reduce_sum(tf.gather(self.table, batch["ids"]), axis=1)
     if dropout_seed is not None and rate:
-      hidden = tf.nn.experimental.stateless_dropout(
-        hidden, rate, dropout_seed
-      )
+      hidden = tf.nn.experimental.stateless_dropout(hidden, rate, dropout_seed)
     error = (tf.matmul(hidden, self.kernel) + self.bias)[:, 0] - batch["y"]
     loss = tf.reduce_sum(batch["weight"] * error**2)
     return {"squares": loss}, {"rmse": (loss, tf.reduce_sum(batch["weight"]))}
@@ -56,8 +54,7 @@ def toy_batches(strategy, first_step, batch_size=8, poison=None):
       bad = tf.reduce_any(step == tf.constant(poison, tf.int64))
       y = tf.where(bad, np.inf, y)
     return {
-      "ids": uniform([batch_size, 3], maxval=10, dtype=tf.int32),
-      "y": y,
+      "ids": uniform([batch_size, 3], maxval=10, dtype=tf.int32), "y": y,
       "weight": uniform([batch_size]) + 0.1,
     }
 
@@ -88,9 +85,7 @@ def make_trainer(
     ),
     optimizer=optimization.make_optimizer("bertadam", jit_compile=False),
     learning_rate=functools.partial(
-      optimization.learning_rate,
-      init_lr=init_lr,
-      num_train_steps=12,
+      optimization.learning_rate, init_lr=init_lr, num_train_steps=12,
       num_warmup_steps=2,
     ),
     options=loop.TrainOptions(output_dir=str(folder), **options),
@@ -132,12 +127,9 @@ def reference(tmp_path_factory):
 @pytest.mark.parametrize(
   "kind, options",
   [
-    (TWO, {}),
-    (ONE, {"gradient_accumulation_steps": 4}),
-    (TWO, {"gradient_accumulation_steps": 2}),
-    (ONE, {"jit_compile": True}),
-    (TWO, {"jit_compile": True}),
-    (ONE, {"iterations_per_loop": 1}),
+    (TWO, {}), (ONE, {"gradient_accumulation_steps": 4}),
+    (TWO, {"gradient_accumulation_steps": 2}), (ONE, {"jit_compile": True}),
+    (TWO, {"jit_compile": True}), (ONE, {"iterations_per_loop": 1}),
     (ONE, {"loss_scaling": True}),
   ],
 )
@@ -221,8 +213,7 @@ def test_signal_saves_and_the_run_goes_on(tmp_path, kind, number):
   before = signal.getsignal(number)
   with pytest.raises(SystemExit) as exit_info:
     train(
-      make_trainer(tmp_path / "b", kind=kind),
-      tmp_path / "b",
+      make_trainer(tmp_path / "b", kind=kind), tmp_path / "b",
       evaluation=interrupting_evaluation(number, at_step=6),
     )
   assert exit_info.value.code == loop.EXIT_INTERRUPTED == 75
@@ -340,8 +331,7 @@ def test_many_bad_steps_stop_the_run_and_keep_the_weights(tmp_path, options):
 def test_ruined_weights_are_not_saved(tmp_path, reference, init_lr):
   kept = []
   evaluation = evaluation_loop.PeriodicEvaluation(
-    lambda: {"f1": len(kept)}, every_steps=4, metric="f1",
-    keep_best=kept.append,
+    lambda: {"f1": len(kept)}, every_steps=4, metric="f1", keep_best=kept.append
   )
   train(make_trainer(tmp_path, num_train_steps=4), tmp_path)
   for saves in ({"save_checkpoints_steps": 20}, {"max_to_keep": 1}):
@@ -473,11 +463,8 @@ def test_best_weights_are_kept_and_patience_ends_the_run(tmp_path):
 
   def evaluation():
     return evaluation_loop.PeriodicEvaluation(
-      lambda: {"dev_loss": next(results)},
-      every_steps=2,
-      metric="dev_loss",
-      patience=2,
-      keep_best=kept.append,
+      lambda: {"dev_loss": next(results)}, every_steps=2, metric="dev_loss",
+      patience=2, keep_best=kept.append,
     )
 
   # Stopped in between: what was best is remembered.
@@ -528,8 +515,7 @@ def test_the_last_step_is_evaluated_and_a_wrong_metric_loses_no_step(tmp_path):
 
   def evaluation(metric):
     return evaluation_loop.PeriodicEvaluation(
-      lambda: {"f1": 1.0}, every_steps=100, metric=metric,
-      keep_best=kept.append,
+      lambda: {"f1": 1.0}, every_steps=100, metric=metric, keep_best=kept.append
     )
 
   with pytest.raises(errors.InputError, match="--save_best=F1 is not among"):

@@ -44,9 +44,7 @@ class GoldenRun:
   def trainer(self, strategy, **options):
     """Returns a Trainer as the original's; call `batches` before."""
     return loop.Trainer(
-      strategy=strategy,
-      variables=self.variables,
-      trained=self.variables,
+      strategy=strategy, variables=self.variables, trained=self.variables,
       objective=self.objective,
       optimizer=optimization.make_optimizer("bertadam", jit_compile=False),
       learning_rate=self.rate,
@@ -112,8 +110,7 @@ class GoldenClassifier(tf.Module):
 @pytest.mark.parametrize(
   "name, devices",
   [
-    ("classifier_gelu_warm2", "one"),
-    ("pre_gelu_warm5", "one"),
+    ("classifier_gelu_warm2", "one"), ("pre_gelu_warm5", "one"),
     ("pre_linear_warm_longer_than_total", "two"),
   ],
 )
@@ -122,17 +119,13 @@ def test_whole_runs_of_the_original(tmp_path, name, devices):
   run = GoldenRun(name, strategy)
   batches, steps = run.batches(strategy), run.part("steps")
   trainer = run.trainer(
-    strategy,
-    output_dir=str(tmp_path),
-    num_train_steps=len(steps["loss"]),
-    log_steps=1,
-    gradient_accumulation_steps=2 if devices == "one" else 1,
+    strategy, output_dir=str(tmp_path), num_train_steps=len(steps["loss"]),
+    log_steps=1, gradient_accumulation_steps=2 if devices == "one" else 1,
   )
   trainer.train(lambda step: batches)
   lines = (tmp_path / "train_log.jsonl").read_text().splitlines()
   for key, golden in (
-    ("loss", "loss"),
-    ("learning_rate", "lr"),
+    ("loss", "loss"), ("learning_rate", "lr"),
     ("gradient_norm", "grad_norm_reference"),
   ):
     logged = [json.loads(line)[key] for line in lines]
@@ -158,9 +151,7 @@ def test_a_run_of_the_original_goes_on_with_its_moments(tmp_path):
   strategy = STRATEGIES["one"]()
   run = GoldenRun("pre_linear_warm_longer_than_total", strategy)
   batches = run.batches(strategy)
-  trainer = run.trainer(
-    strategy, output_dir=str(tmp_path), num_train_steps=13
-  )
+  trainer = run.trainer(strategy, output_dir=str(tmp_path), num_train_steps=13)
   trainer.start_from(run_folder.starting_point(str(tmp_path), None))
   state, final = trainer.state(), run.part("final")
   assert trainer.global_step == trainer.applied_updates == 12

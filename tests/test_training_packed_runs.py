@@ -53,8 +53,7 @@ def pretraining(rng, strategy, span_boundary=False):
   batch = sequences(rng, COUNT)
   positions = np.sort(inside(rng, batch, 3), axis=1)
   batch.update(
-    masked_lm_positions=positions,
-    masked_lm_ids=rng.randint(0, 30, [COUNT, 3]),
+    masked_lm_positions=positions, masked_lm_ids=rng.randint(0, 30, [COUNT, 3]),
     masked_lm_weights=rng.randint(0, 2, [COUNT, 3]).astype(np.float32),
     next_sentence_labels=rng.randint(0, 2, [COUNT, 1]),
   )
@@ -119,8 +118,7 @@ TASKS = {
   "multi_label": functools.partial(classification, kind="multi_label"),
   "windows": functools.partial(classification, windows=3),
   "choice": functools.partial(classification, kind="choice", windows=4),
-  "squad": squad,
-  "tagging": tagging,
+  "squad": squad, "tagging": tagging,
 }
 
 

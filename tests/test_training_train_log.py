@@ -195,14 +195,11 @@ def test_bad_steps_are_named_counted_and_left_out_of_the_mean(tmp_path, world):
   assert written(tmp_path)[0]["loss"] == 2.0
 
 
-def test_an_overflow_that_a_smaller_scale_mends_is_no_bad_step(
-  tmp_path, world
-):
+def test_an_overflow_that_a_smaller_scale_mends_is_no_bad_step(tmp_path, world):
   log = open_log(tmp_path, log_steps=2, loss_scaling=True)
   nan = float("nan")
   log.block_done(
-    2, 2,
-    results([nan, nan], overflows=[True, False], updates=0, scale=2.0**13),
+    2, 2, results([nan, nan], overflows=[True, False], updates=0, scale=2.0**13)
   )
   log.close()
   assert log.bad_steps_in_row == 1
