@@ -57,9 +57,11 @@ def _phases(settings):
   return [name for name in used if used[name]]
 
 
-def jit_compile(settings) -> bool | None:
-  """Returns --jit_compile as True, False, or None for "auto"."""
-  return {"auto": None, "true": True, "false": False}[settings.jit_compile]
+def jit_compile(settings, strategy) -> bool:
+  """Whether XLA is to compile the step, by --jit_compile."""
+  if settings.jit_compile == "auto":
+    return distribution.default_jit_compile(strategy)
+  return settings.jit_compile == "true"
 
 
 def shapes_may_vary(settings, strategy) -> bool:
@@ -67,10 +69,8 @@ def shapes_may_vary(settings, strategy) -> bool:
 
   Not where XLA compiles the step: it would compile each length anew.
   """
-  jit = jit_compile(settings)
-  if jit is None:
-    jit = distribution.default_jit_compile(strategy)
-  return not jit and not distribution.is_tpu(strategy)
+  compiles = jit_compile(settings, strategy)
+  return not compiles and not distribution.is_tpu(strategy)
 
 
 def model_options(settings, strategy):

@@ -211,17 +211,17 @@ def packed_rows(
   return packed
 
 
-def _train_options(settings, num_train_steps, output_dir):
+def _train_options(settings, task):
+  num_train_steps, _ = task.length
   return loop.TrainOptions(
-    output_dir=output_dir,
-    num_train_steps=num_train_steps,
+    output_dir=task.output_dir, num_train_steps=num_train_steps,
     **settings.pick(
       "save_checkpoints_steps iterations_per_loop seed max_to_keep "
       "max_bad_steps gradient_accumulation_steps"
     ),
     log_steps=_log_steps(settings, num_train_steps),
     batch_size=settings.train_batch_size,
-    jit_compile=components.jit_compile(settings),
+    jit_compile=components.jit_compile(settings, task.strategy),
     # bfloat16 has float32's range: its gradients do not underflow.
     loss_scaling=settings.dtype == "float16",
     profile_steps=_profile_steps(settings),
@@ -255,43 +255,46 @@ def make_trainer(settings, task: Task) -> loop.Trainer:
   logging.debug(
     "--seed=%d: of initial weights, order, dropout and masks", settings.seed
   )
-  registry.check_layer_rates(
-    task.config, settings.freeze_layers, settings.layerwise_lr_decay
-  )
-  depth = task.config.num_hidden_layers
   # Without the marks of replicas, which the flags' rules do not know.
   by_name = {layers.variable_name(v): v for v in task.model.trained_variables()}
-  names = optimization.trainable_names(
-    by_name,
-    depth,
-    # All layers frozen is what --freeze_encoder means.
-    freeze_layers=depth if settings.freeze_encoder else settings.freeze_layers,
-  )
-  optimizer = optimization.make_optimizer(
-    settings.optimizer,
-    weight_decay_rate=settings.weight_decay_rate,
-    beta_2=settings.adam_beta2,
-    epsilon=settings.adam_epsilon,
-    rate_multipliers=optimization.learning_rate_multipliers(
-      names, depth, settings.layerwise_lr_decay
-    ),
-    # On a CPU too XLA pays for LAMB's formula alone.
-    jit_compile=components.jit_compile(settings) is not False
-    and (settings.optimizer == "lamb"
-         or not components.shapes_may_vary(settings, task.strategy)),
-  )
+  names = _trained_names(settings, task.config, by_name)
   return loop.Trainer(
-    strategy=task.strategy,
-    variables=task.model.variables,
-    trained=[by_name[name] for name in names],
-    objective=task.objective,
-    optimizer=optimizer,
+    strategy=task.strategy, variables=task.model.variables,
+    trained=[by_name[name] for name in names], objective=task.objective,
+    optimizer=_make_optimizer(settings, task, names),
     learning_rate=functools.partial(
       optimization.learning_rate, init_lr=settings.learning_rate,
       num_train_steps=num_train_steps, num_warmup_steps=num_warmup_steps,
       schedule=settings.learning_rate_schedule,
     ),
-    options=_train_options(settings, num_train_steps, task.output_dir),
+    options=_train_options(settings, task),
+  )
+
+
+def _trained_names(settings, config, names):
+  """Returns the names of those variables that the flags do not freeze."""
+  registry.check_layer_rates(
+    config, settings.freeze_layers, settings.layerwise_lr_decay
+  )
+  depth = config.num_hidden_layers
+  # All layers frozen is what --freeze_encoder means.
+  frozen = depth if settings.freeze_encoder else settings.freeze_layers
+  return optimization.trainable_names(names, depth, freeze_layers=frozen)
+
+
+def _make_optimizer(settings, task, names):
+  # On a CPU too XLA pays for LAMB's formula alone.
+  compiles = settings.jit_compile != "false" and (
+    settings.optimizer == "lamb"
+    or not components.shapes_may_vary(settings, task.strategy)
+  )
+  return optimization.make_optimizer(
+    settings.optimizer, weight_decay_rate=settings.weight_decay_rate,
+    beta_2=settings.adam_beta2, epsilon=settings.adam_epsilon,
+    rate_multipliers=optimization.learning_rate_multipliers(
+      names, task.config.num_hidden_layers, settings.layerwise_lr_decay
+    ),
+    jit_compile=compiles,
   )
 
 

@@ -75,7 +75,7 @@ class TrainOptions:
   seed: int = 12345  # Dropout is a function of (seed, step, replica, part).
   # In how many parts each replica computes its share, to save memory.
   gradient_accumulation_steps: int = 1
-  jit_compile: bool | None = None  # Of the step, by XLA; None: where it pays.
+  jit_compile: bool = False  # Whether XLA compiles the step.
   loss_scaling: bool = False  # Dynamically, for float16.
   max_to_keep: int = 5
   max_bad_steps: int = 10  # In a row, without a finite gradient: then it ends.
@@ -197,8 +197,6 @@ class Trainer:
 
   def _compile(self, jit, alone):
     """Makes functions of graphs of the steps; `alone`: one replica."""
-    if jit is None:
-      jit = distribution.default_jit_compile(self._strategy)
     # Rows of words can be added up no sooner than where gradients are used,
     # unless those of several parts or replicas are to be summed.
     is_cut = self._options.gradient_accumulation_steps > 1
