@@ -55,6 +55,7 @@ class BuildPackage(build_py):
 
 
 setup(
+  license="Apache-2.0",
   packages=[PACKAGE, *(f"{PACKAGE}.{name}" for name in FOLDERS)],
   package_dir={PACKAGE: "."},
   package_data={
