@@ -267,9 +267,7 @@ class WordpieceTokenizer:
   """
 
   def __init__(
-    self,
-    vocab: dict[str, int],
-    unk_token: str = "[UNK]",
+    self, vocab: dict[str, int], unk_token: str = "[UNK]",
     max_input_chars_per_word: int = 200,
   ):
     """Makes a tokenizer.

@@ -70,8 +70,7 @@ def _summary(metric, results):
   return {
     "median": statistics.median(values) if values else None,
     "sd": statistics.stdev(values) if len(values) > 1 else None,
-    "values": values,
-    "seeds": [result["seed"] for result in results],
+    "values": values, "seeds": [result["seed"] for result in results],
   }
 
 

@@ -30,9 +30,7 @@ def test_a_hand_made_prediction_scores_the_same_in_both_programs():
     ["B-NAME", "I-NAME", "O", "O"],  # One of two.
     ["I-NAME", "I-NAME", "B-NAME"],  # Words 0 to 1, which is wrong, and 2.
   ]
-  expected = {
-    "precision": 2 / 3, "recall": 2 / 4, "f1": pytest.approx(4 / 7)
-  }
+  expected = {"precision": 2 / 3, "recall": 2 / 4, "f1": pytest.approx(4 / 7)}
   assert tagging_peer.scores(gold, predicted) == expected
   assert peer_scores_of_ours(gold, predicted) == expected
 

@@ -58,8 +58,7 @@ def test_kinds_are_added_up_for_one_step(tmp_path):
     ("`Less`", 0.5, 0.25),
   ]
   assert profile_table.table(kinds, 2) == [
-    "| operations | in a step | ms | share |",
-    "|---|---|---|---|",
+    "| operations | in a step | ms | share |", "|---|---|---|---|",
     "| matrix products | 2 | 6.0 | 58.5% |",
     "| the optimizer's updates | 1 | 2.5 | 24.4% |",
     "| others | 2 | 1.8 | 17.1% |",

@@ -40,8 +40,7 @@ def time_row(**options):
 
 def test_a_ratio_is_that_of_medians_to_the_best_peer():
   found = table_rows.evaluate(
-    time_row(),
-    turns(here=[1, 9, 2], slow=[50, 50, 50], fast=[5, 4, 3]),
+    time_row(), turns(here=[1, 9, 2], slow=[50, 50, 50], fast=[5, 4, 3]),
   )
   assert (found.ours, found.peers) == (2, {"slow": 50, "fast": 4})
   assert (found.result, found.is_met) == (0.5, True)
@@ -183,9 +182,7 @@ def made_up_work(name, seconds, **options):
   return table_work.Work(name, (), turn, (time_row(title=name),), **options)
 
 
-def test_a_later_call_replaces_its_own_rows_only(
-  tmp_path, monkeypatch, capsys
-):
+def test_a_later_call_replaces_its_own_rows_only(tmp_path, monkeypatch, capsys):
   first = made_up_work("a", [1, 1, 3, 3]), made_up_work("b", [2, 2])
   run_table(tmp_path, monkeypatch, first)
   runs = run_table(tmp_path, monkeypatch, first, rows="a")
@@ -203,8 +200,7 @@ def test_works_of_other_dtypes_and_without_data_are_left_out(
   tmp_path, monkeypatch, capsys
 ):
   works = (
-    made_up_work("kept", [1, 1]),
-    made_up_work("other", [], dtype="bfloat16"),
+    made_up_work("kept", [1, 1]), made_up_work("other", [], dtype="bfloat16"),
     table_work.Work("data", ("text",), None, ()),
   )
   runs = run_table(tmp_path, monkeypatch, works, text=None)

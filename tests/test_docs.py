@@ -18,9 +18,8 @@ PAGES = [README, *sorted(ROOT.glob("docs/*.md"))]
 PAGES_WITH_PYTHON = ["python.md", "migrating.md", "from_transformers.md"]
 # Words that current technical English has replaced, in pages and code alike.
 ARCHAIC = (
-  "beside", "so many", "mend", "mended", "parted", "told apart",
-  "tell apart", "is said", "aside", "learnt", "gone through",
-  "white space parts",
+  "beside", "so many", "mend", "mended", "parted", "told apart", "tell apart",
+  "is said", "aside", "learnt", "gone through", "white space parts",
 )
 CODE = sorted(
   path

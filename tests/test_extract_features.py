@@ -18,12 +18,10 @@ LINES = GOLDEN / "extract_features" / "lines.txt"
 def extract(tmp_path, **flags):
   """Runs the script with the golden model unless told otherwise."""
   defaults = {
-    "input_file": LINES,
-    "output_file": tmp_path / "out",
+    "input_file": LINES, "output_file": tmp_path / "out",
     "bert_config_file": MODEL / "bert_config.json",
     "vocab_file": MODEL / "vocab.txt",
-    "init_checkpoint": MODEL / "bert_model.ckpt",
-    "max_seq_length": 20,
+    "init_checkpoint": MODEL / "bert_model.ckpt", "max_seq_length": 20,
   }
   return script_runner.run("extract_features.py", **{**defaults, **flags})
 

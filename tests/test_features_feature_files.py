@@ -32,9 +32,7 @@ SIMILARITIES = [
 
 def written(path, rows, layers=()):
   """Writes rows in two portions; returns the path as a string."""
-  with feature_files.open_writer(
-    str(path), path.suffix[1:], layers
-  ) as write:
+  with feature_files.open_writer(str(path), path.suffix[1:], layers) as write:
     write(rows[:1])
     write(rows[1:])
   assert [file.name for file in path.parent.iterdir()] == [path.name]

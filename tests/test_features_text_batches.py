@@ -45,9 +45,7 @@ def test_lines_are_cut_to_the_longest_sequence(tmp_path, tokenizer):
     ["up", "on", "[CLS]", "[SEP]"]
   )
   assert single == (0, [cls_id, up, up, up, up, sep_id], [0] * 6)
-  assert pair == (
-    1, [cls_id, up, sep_id, on, on, sep_id], [0, 0, 0, 1, 1, 1]
-  )
+  assert pair == (1, [cls_id, up, sep_id, on, on, sep_id], [0, 0, 0, 1, 1, 1])
 
 
 def test_a_sequence_without_room_is_refused(tokenizer):

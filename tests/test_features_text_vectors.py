@@ -51,8 +51,7 @@ OUTPUT = modeling.BertOutput(
   embedding_output=None,
   all_encoder_layers=tuple(tf.constant(layer) for layer in LAYERS),
   sequence_output=tf.constant(LAYERS[-1]),
-  pooled_output=tf.constant([[1.0], [2.0]]),
-  attention_probs=None,
+  pooled_output=tf.constant([[1.0], [2.0]]), attention_probs=None,
 )
 
 

@@ -85,9 +85,7 @@ def write_original(folder, values):
 
 
 def run(script, output_dir, **flags):
-  done = script_runner.run(
-    script, output_dir=output_dir, do_eval=True, **flags
-  )
+  done = script_runner.run(script, output_dir=output_dir, do_eval=True, **flags)
   assert done.code == 0, done.err
   results = (output_dir / "eval_results.txt").read_text()
   return done.err, results

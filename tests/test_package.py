@@ -121,9 +121,7 @@ def installed(tmp_path_factory):
   options = ["--no-deps", "--use-pep517", "--no-build-isolation"]
   python(*pip, "wheel", *options, archive, folder=folder)
   [wheel] = folder.glob("*.whl")
-  python(
-    *pip, "install", "--no-deps", "--target", "site", wheel, folder=folder
-  )
+  python(*pip, "install", "--no-deps", "--target", "site", wheel, folder=folder)
   return folder
 
 
@@ -205,9 +203,7 @@ def test_an_empty_environment_gets_a_command_that_runs(installed, tmp_path):
   bare = tmp_path / "env" / "bin" / "python"
   [wheel] = installed.glob("*.whl")
   pip = ["-m", "pip", "--quiet", "--disable-pip-version-check"]
-  python(
-    *pip, "--python", bare, "install", "--no-deps", wheel, folder=tmp_path
-  )
+  python(*pip, "--python", bare, "install", "--no-deps", wheel, folder=tmp_path)
   pip.remove("--quiet")
   listed = python(
     *pip, "--python", bare, "list", "--format=freeze", folder=tmp_path

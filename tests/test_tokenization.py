@@ -20,10 +20,8 @@ GOLDEN = ROOT / "tests" / "golden" / "tokenization"
 
 # Setting of the goldens: vocabulary, do_lower_case.
 SETTINGS = {
-  "uncased": ("uncased", True),
-  "cased": ("cased", False),
-  "multi_cased": ("multi_cased", False),
-  "cased_vocab_lower": ("cased", True),
+  "uncased": ("uncased", True), "cased": ("cased", False),
+  "multi_cased": ("multi_cased", False), "cased_vocab_lower": ("cased", True),
   "uncased_vocab_nolower": ("uncased", False),
 }
 # Python 3.13's Unicode 15.1 changes nothing here.
@@ -396,10 +394,7 @@ def test_case_of_released_checkpoints(name, ending):
 @pytest.mark.parametrize(
   "path",
   [
-    None,
-    "",
-    "cased_L-12_H-768_A-12/model.ckpt",
-    "cased_L-12_H-768_A-12",
+    None, "", "cased_L-12_H-768_A-12/model.ckpt", "cased_L-12_H-768_A-12",
     "my_cased_L-12_H-768_A-12/bert_model.ckpt",
     "cased_L-12_H-768_A-12_v2/bert_model.ckpt",
     "cased_L-12_H-768_A-12/sub/bert_model.ckpt",

@@ -8,13 +8,8 @@ from checkpoints import huggingface
 from variants import registry
 
 TINY = dict(
-  vocab_size=30,
-  hidden_size=16,
-  num_hidden_layers=2,
-  num_attention_heads=4,
-  intermediate_size=24,
-  max_position_embeddings=12,
-  type_vocab_size=2,
+  vocab_size=30, hidden_size=16, num_hidden_layers=2, num_attention_heads=4,
+  intermediate_size=24, max_position_embeddings=12, type_vocab_size=2,
   initializer_range=0.5,
 )
 
