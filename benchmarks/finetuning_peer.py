@@ -24,11 +24,12 @@ import tempfile
 import time
 
 import numpy as np
-import tagging_peer
 import torch
 import transformers
 from scipy import stats
 from sklearn import metrics as sk_metrics
+
+import tagging_peer
 
 # task -> columns of the texts, column of the label, lines above the data
 GLUE = {

@@ -30,7 +30,6 @@ import tempfile
 import measured_runs
 import pretraining_data_speed
 import row_peer
-
 from common import errors
 from reproduction import runs
 

@@ -8,6 +8,7 @@ import contextlib
 import numpy as np
 import torch
 import transformers
+
 from step_batches import CLIP, DECAY, RATE
 
 

@@ -9,6 +9,7 @@ import tensorflow as tf
 import tf_keras
 from official.nlp import optimization
 from official.nlp.modeling import layers, models, networks
+
 from step_batches import CLIP, DECAY, RATE
 
 # Run as a script, this folder is on the path and its parent is not.

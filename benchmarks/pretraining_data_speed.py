@@ -17,7 +17,6 @@ import sys
 import tempfile
 
 import measured_runs
-
 from common import errors
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent

@@ -31,7 +31,6 @@ import tempfile
 import measured_runs
 import table_rows
 import table_work
-
 from common import errors, json_files
 from reproduction.runs import machine
 

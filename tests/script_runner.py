@@ -51,13 +51,18 @@ def command_line(flags):
   ]
 
 
-def run(script, *, stdin=b"", **flags):
-  """Runs e.g. "fill_mask.py" to its end; returns Finished."""
+def run(script, *words, stdin=b"", **flags):
+  """Runs e.g. "fill_mask.py" to its end; returns Finished.
+
+  Args:
+    words: what follows the flags on the command line, such as "--".
+  """
   with tempfile.TemporaryDirectory() as folder:
     streams = [os.path.join(folder, name) for name in ("in", "out", "err")]
     pathlib.Path(streams[0]).write_bytes(stdin)
     process = _FORKING.Process(
-      target=_run_here, args=(script, command_line(flags), streams, folder)
+      target=_run_here,
+      args=(script, [*command_line(flags), *words], streams, folder),
     )
     process.start()
     process.join()
@@ -65,6 +70,13 @@ def run(script, *, stdin=b"", **flags):
       pathlib.Path(path).read_text(encoding="utf-8") for path in streams[1:]
     )
   return Finished(process.exitcode, out, err)
+
+
+def succeed(script, *words, stdin=b"", **flags):
+  """Returns Finished of a run that must end well."""
+  done = run(script, *words, stdin=stdin, **flags)
+  assert done.code == 0, done.err
+  return done
 
 
 def _run_here(script, arguments, streams, folder):

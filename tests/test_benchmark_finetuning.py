@@ -1,21 +1,16 @@
 """The comparison of taggers: the peer's labels and scores, and settings."""
 
 import argparse
-import pathlib
 import random
 import sys
 
 import pytest
 
-import tokenization
-from tagging import dataset, scoring
-
-# Benchmarks are run from their folder and import each other.
-sys.path.append(str(pathlib.Path(__file__).parents[1] / "benchmarks"))
-
 import finetuning_scores
 import row_peer
 import tagging_peer
+import tokenization
+from tagging import dataset, scoring
 
 
 def peer_scores_of_ours(gold, predicted):

@@ -1,16 +1,9 @@
 """original_tests.py: tests of another's modules, run against ours."""
 
-import pathlib
-import sys
-
 import pytest
 
-from common import errors
-
-# Benchmarks are run from their folder and import each other.
-sys.path.append(str(pathlib.Path(__file__).parents[1] / "benchmarks"))
-
 import original_tests
+from common import errors
 
 TESTS = """
 import tensorflow as tf

@@ -1,6 +1,5 @@
 """profile_table.py: the time of a step's operations, by kind."""
 
-import pathlib
 import subprocess
 import sys
 
@@ -8,13 +7,8 @@ import pytest
 import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from common import errors
-
-BENCHMARKS = pathlib.Path(__file__).parents[1] / "benchmarks"
-# Benchmarks are run from their folder and import each other.
-sys.path.append(str(BENCHMARKS))
-
 import profile_table
+from common import errors
 
 
 def write_recording(path, events):
@@ -77,7 +71,7 @@ def test_a_real_recording_is_printed(tmp_path):
       step(x)
   printed = subprocess.run(
     [
-      sys.executable, BENCHMARKS / "profile_table.py",
+      sys.executable, profile_table.__file__,
       f"--profile={tmp_path}", "--rows=2",
     ],
     capture_output=True, text=True, check=True,

@@ -2,20 +2,15 @@
 
 import argparse
 import json
-import pathlib
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-import serving_models
-
-BENCHMARKS = pathlib.Path(__file__).parents[1] / "benchmarks"
-# Benchmarks are run from their folder and import each other.
-sys.path.append(str(BENCHMARKS))
-
 import our_steps
+import script_runner
+import serving_models
 import step_batches
 import step_speed
 
@@ -99,9 +94,9 @@ def test_the_network_alone_computes_every_line(tmp_path):
   lines.write_text("good movie\nbad\n" * 20, encoding="utf-8")
   printed = subprocess.run(
     [
-      sys.executable, BENCHMARKS / "network_alone.py", f"--model_dir={model}",
-      f"--input_file={lines}", "--predict_batch_size=8",
-      f"--results_file={results}",
+      sys.executable, script_runner.ROOT / "benchmarks" / "network_alone.py",
+      f"--model_dir={model}", f"--input_file={lines}",
+      "--predict_batch_size=8", f"--results_file={results}",
     ],
     capture_output=True, text=True, check=True,
   ).stdout

@@ -1,22 +1,17 @@
 """The table of benchmarks/table.py: from numbers to lines of the page."""
 
 import argparse
-import pathlib
 import runpy
 import shutil
 import sys
 
 import pytest
 
-from common import errors, json_files
-
-ROOT = pathlib.Path(__file__).parents[1]
-# Benchmarks are run from their folder and import each other.
-sys.path.append(str(ROOT / "benchmarks"))
-
 import measured_runs
 import table_rows
 import table_work
+from common import errors, json_files
+from script_runner import ROOT
 
 TABLE = runpy.run_path(str(ROOT / "benchmarks" / "table.py"))
 
@@ -38,25 +33,22 @@ def time_row(**options):
   })
 
 
-def test_a_ratio_is_that_of_medians_to_the_best_peer():
-  found = table_rows.evaluate(
-    time_row(), turns(here=[1, 9, 2], slow=[50, 50, 50], fast=[5, 4, 3]),
-  )
-  assert (found.ours, found.peers) == (2, {"slow": 50, "fast": 4})
-  assert (found.result, found.is_met) == (0.5, True)
-
-
-def test_a_row_may_be_compared_with_some_peers_only():
-  row = time_row(peers="padded")
-  found = table_rows.evaluate(row, turns(here=[3], dynamic=[4], padded=[5]))
-  assert found.peers == {"padded": 5}
-  assert (found.result, found.is_met) == (0.6, False)
-
-
-def test_a_speedup_is_theirs_to_ours():
-  row = time_row(result="speedup", target=15, at_most=False)
-  found = table_rows.evaluate(row, turns(here=[2], theirs=[28]))
-  assert (found.result, found.is_met) == (14, False)
+@pytest.mark.parametrize(
+  "options, contenders, result, is_met",
+  [
+    # Medians, and of the peers the best one.
+    ({}, dict(here=[1, 9, 2], slow=[50, 50, 50], fast=[5, 4, 3]), 0.5, True),
+    ({"peers": "padded"}, dict(here=[3], dynamic=[4], padded=[5]), 0.6, False),
+    ({"result": "speedup", "target": 15, "at_most": False},
+     dict(here=[2], theirs=[28]), 14, False),
+    # Without a peer or a target: neither met nor missed.
+    ({}, dict(here=[1]), None, None),
+    ({"target": None, "result": "own"}, dict(here=[1]), 1, None),
+  ],
+)
+def test_a_row_is_compared_with_its_peers(options, contenders, result, is_met):
+  found = table_rows.evaluate(time_row(**options), turns(**contenders))
+  assert (found.result, found.is_met) == (result, is_met)
 
 
 def test_of_speeds_the_largest_is_the_best():
@@ -64,12 +56,6 @@ def test_of_speeds_the_largest_is_the_best():
   measures = {"here": 6, "slow": 2, "fast": 4}
   turn = {k: {"examples_per_second": v} for k, v in measures.items()}
   assert table_rows.evaluate(row, [turn]).result == 1.5
-
-
-def test_a_row_without_a_peer_or_a_target_is_neither_met_nor_missed():
-  assert table_rows.evaluate(time_row(), turns(here=[1])).is_met is None
-  row = time_row(target=None, result="own")
-  assert table_rows.evaluate(row, turns(here=[1])).is_met is None
   assert table_rows.evaluate(row, [{"here": {}}]) is None
 
 

@@ -6,14 +6,13 @@ new file is found by itself: nothing here needs to be told of it.
 
 import ast
 import functools
-import pathlib
 import re
 
 import pytest
 
 import script_flags
+from script_runner import ROOT
 
-ROOT = pathlib.Path(__file__).parent.parent
 GOLDEN = ROOT / "tests" / "golden"
 FLAGS_PAGE = ROOT / "docs" / "flags.md"
 FOLDERS = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
@@ -85,10 +84,6 @@ def imported_modules(path):
       yield node.lineno, name.split(".")[0], node
 
 
-def functions(path):
-  return nodes(path, ast.FunctionDef)
-
-
 def place(path, line):
   return f"{path.relative_to(ROOT)}:{line}"
 
@@ -117,11 +112,8 @@ def test_the_root_shows_the_whole_project():
 # Nouns and verbs.
 
 
-def test_there_are_nouns_and_verbs():
-  assert NOUNS and VERBS
-
-
 def test_verbs_are_never_imported():
+  assert NOUNS and VERBS
   found = [
     f"{place(path, line)} imports {name}"
     for path in FILES
@@ -145,31 +137,17 @@ def test_only_verbs_and_modules_of_flags_know_flags():
   assert not found
 
 
-def project_folders_imported(path):
-  """Yields (line, folder) of each import of the project's own modules."""
-  for line, name, _ in imported_modules(path):
-    if name in FOLDERS or name in MODULES:
-      yield line, name if name in FOLDERS else ""
-
-
-def test_every_folder_has_a_row_in_the_table():
-  assert set(MAY_IMPORT) == {"", *FOLDERS}
-
-
 def test_folders_import_what_the_table_allows():
+  assert set(MAY_IMPORT) == {"", *FOLDERS}
   found = [
-    f"{place(path, line)} imports {folder or 'the root'}"
+    f"{place(path, line)} imports {name}"
     for path in NOUNS
-    for line, folder in project_folders_imported(path)
-    if folder not in (folder_of(path), *MAY_IMPORT[folder_of(path)])
+    for line, name, _ in imported_modules(path)
+    if name in FOLDERS or name in MODULES
+    if (name if name in FOLDERS else "")
+    not in (folder_of(path), *MAY_IMPORT[folder_of(path)])
   ]
   assert not found
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_verbs_say_a_users_errors_in_one_sentence(verb):
-  source = VERBS[verb].read_text(encoding="utf-8")
-  assert "command.run(main" in source
 
 
 def test_imports_have_the_form_that_the_wheel_rewrites():
@@ -223,32 +201,27 @@ def test_files_are_short_and_say_what_they_are(path):
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_scripts_are_flags_and_the_order_of_steps(verb):
-  assert VERBS[verb].read_text(encoding="utf-8").count("\n") <= 350
-
-
-def lines_of(function):
-  return function.end_lineno - function.lineno + 1
+  source = VERBS[verb].read_text(encoding="utf-8")
+  # Which says a user's errors in one sentence.
+  assert "command.run(main" in source and source.count("\n") <= 350
 
 
 def test_functions_are_short():
-  long = [
-    f"{place(path, function.lineno)} {function.name}"
+  lengths = {
+    f"{place(path, function.lineno)} {function.name}":
+      function.end_lineno - function.lineno + 1
     for path in FILES
-    for function in functions(path)
-    if lines_of(function) > 70
-  ]
-  assert not long
-  lengths = sorted(
-    lines_of(function) for path in FILES for function in functions(path)
-  )
-  assert lengths[len(lengths) * 9 // 10] <= 30
+    for function in nodes(path, ast.FunctionDef)
+  }
+  assert not [name for name, length in lengths.items() if length > 70]
+  assert sorted(lengths.values())[len(lengths) * 9 // 10] <= 30
 
 
 def test_functions_take_few_positional_arguments():
   """At most five, without self; the others come after `*`."""
   found = []
   for path in SOURCES:
-    for function in functions(path):
+    for function in nodes(path, ast.FunctionDef):
       arguments = function.args.posonlyargs + function.args.args
       names = [a.arg for a in arguments if a.arg not in ("self", "cls")]
       if len(names) > 5:
@@ -257,16 +230,6 @@ def test_functions_take_few_positional_arguments():
 
 
 # Nothing is left out.
-
-
-def public_names(path):
-  """Returns the functions and classes that a module offers."""
-  return [
-    node.name
-    for node in TREES[path].body
-    if isinstance(node, (ast.FunctionDef, ast.ClassDef))
-    and not node.name.startswith("_")
-  ]
 
 
 def project_modules(path):
@@ -324,20 +287,17 @@ def test_every_public_function_is_reached_by_a_test():
   missing = [
     f"{path.relative_to(ROOT)}: {name}"
     for path in NOUNS
-    for name in public_names(path)
-    if (path, name) not in reached
+    for node in TREES[path].body
+    if isinstance(node, (ast.FunctionDef, ast.ClassDef))
+    if (name := node.name)[0] != "_" and (path, name) not in reached
   ]
   assert not missing
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_is_run_by_a_test(verb):
-  runs = [
-    path.name
-    for path in ROOT.glob("tests/test_*.py")
-    if re.search(rf'"{verb}(\.py)?"', path.read_text(encoding="utf-8"))
-  ]
-  assert runs
+def test_every_verb_is_run_by_a_test():
+  tests = [path.read_text("utf-8") for path in ROOT.glob("tests/test_*.py")]
+  for verb in VERBS:
+    assert any(re.search(rf'"{verb}(\.py)?"', text) for text in tests), verb
 
 
 @pytest.mark.parametrize("verb", VERBS)

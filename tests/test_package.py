@@ -1,7 +1,6 @@
 """The wheel: one package, bert_tf2, whose modules import each other by it."""
 
 import os
-import pathlib
 import re
 import shutil
 import subprocess
@@ -13,8 +12,7 @@ import pytest
 
 import test_dockerfile
 import test_layout
-
-ROOT = pathlib.Path(__file__).parent.parent
+from script_runner import ROOT
 
 
 def python(*arguments, folder, status=0, **environment):

@@ -217,8 +217,7 @@ def peer_flags(tmp_path, **others):
 def test_the_peer_runs_the_row_with_its_recipe(tmp_path):
   flags = peer_flags(tmp_path, peer_weights="other")
   for _ in range(2):  # The second time all is done.
-    done = script_runner.run("reproduce.py", **flags)
-    assert done.code == 0, done.err
+    done = script_runner.succeed("reproduce.py", **flags)
     assert "| - | 37.50 (sd 17.68), 2 seeds |" in done.out
   folder = tmp_path / "out" / "mrpc-base" / "peer_seed_1"
   first, second = map(json.loads, (tmp_path / "log").read_text().splitlines())
@@ -279,14 +278,12 @@ def test_a_dry_run_prints_the_script_s_command(tmp_path):
   make(model / "bert_config.json", "{}")
   make(model / "bert_model.ckpt.index")
   make(data / "train.tsv")
-  finished = subprocess.run(
-    [sys.executable, str(script_runner.ROOT / "reproduce.py"),
-     "--row=mrpc-base", f"--model_dir={tmp_path}", f"--data_dir={tmp_path}",
-     f"--output_dir={tmp_path / 'out'}", "--seeds=2", "--dry_run", "--",
-     "--dtype=bfloat16"],
-    capture_output=True, text=True, check=True,
+  done = script_runner.succeed(
+    "reproduce.py", "--", "--dtype=bfloat16", row="mrpc-base", seeds=2,
+    model_dir=tmp_path, data_dir=tmp_path, output_dir=tmp_path / "out",
+    dry_run=True,
   )
-  first, second = finished.stdout.strip().split("\n")
+  first, second = done.out.strip().split("\n")
   words = shlex.split(first)
   assert words[1].endswith("run_classifier.py")
   assert {"--task_name=MRPC", f"--data_dir={data}", f"--model_dir={model}",
@@ -295,32 +292,29 @@ def test_a_dry_run_prints_the_script_s_command(tmp_path):
   assert not (tmp_path / "out").exists()
 
 
-def test_list_and_mistakes():
-  done = script_runner.run("reproduce.py", list=True)
-  assert done.code == 0 and all(name in done.out for name in rows.ROWS)
-  done = script_runner.run("reproduce.py")
-  assert "pass --row, --report or --list" in done.last_line
-  done = script_runner.run("reproduce.py", report=True, output_dir="nowhere")
-  assert "nowhere holds no finished run; run a row first" in done.last_line
-  done = script_runner.run("reproduce.py", row="mrpc")
-  assert "--row=mrpc is unknown" in done.last_line
+def test_every_row_is_listed():
+  done = script_runner.succeed("reproduce.py", list=True)
+  assert all(name in done.out for name in rows.ROWS)
 
 
 @pytest.mark.parametrize(
-  "extra, sentence",
+  "words, flags, sentence",
   [
-    (["--", "--max_steps=3"], "--max_steps is for reproduce.py: put it be"),
-    (["--", "--seed=7"], "seeds are counted from 1 by --seeds=N, before --"),
-    (["mrpc-base"], "'mrpc-base' is not a flag; rows: --row=NAME"),
+    ([], {}, "pass --row, --report or --list"),
+    ([], {"report": True, "output_dir": "nowhere"},
+     "nowhere holds no finished run; run a row first"),
+    ([], {"row": "mrpc"}, "--row=mrpc is unknown"),
+    (["--", "--max_steps=3"], {"row": "mrpc-base"},
+     "--max_steps is for reproduce.py: put it be"),
+    (["--", "--seed=7"], {"row": "mrpc-base"},
+     "seeds are counted from 1 by --seeds=N, before --"),
+    (["mrpc-base"], {"row": "mrpc-base"},
+     "'mrpc-base' is not a flag; rows: --row=NAME"),
   ],
 )
-def test_flags_behind_the_dashes_are_for_the_script(extra, sentence):
-  done = subprocess.run(
-    [sys.executable, str(script_runner.ROOT / "reproduce.py"),
-     "--row=mrpc-base", *extra],
-    capture_output=True, text=True,
-  )
-  assert done.returncode == 1 and sentence in done.stderr
+def test_mistakes(words, flags, sentence):
+  done = script_runner.run("reproduce.py", *words, **flags)
+  assert done.code == 1 and sentence in done.last_line
 
 
 def reproduce(folder):
@@ -337,11 +331,10 @@ def reproduce(folder):
 @pytest.mark.slow
 def test_from_a_mirror_to_a_report_in_two_commands(tmp_path):
   with local_server.serve(mirror()) as server:
-    done = script_runner.run(
+    script_runner.succeed(
       "download.py", dir=tmp_path / "d", model=BASE, data="swag",
       base_url=server.url,
     )
-  assert done.code == 0, done.err
   # Killed, with the script that it runs, once there is a checkpoint.
   process = reproduce(tmp_path)
   commit = tmp_path / "out" / "swag-base" / "seed_1" / "model.ckpt-2.commit"

@@ -3,7 +3,6 @@
 import gzip
 import json
 import lzma
-import pathlib
 import pickle
 import random
 import subprocess
@@ -14,8 +13,8 @@ import pytest
 
 import tokenization
 from common import errors
+from script_runner import ROOT
 
-ROOT = pathlib.Path(__file__).parent.parent
 GOLDEN = ROOT / "tests" / "golden" / "tokenization"
 
 # Setting of the goldens: vocabulary, do_lower_case.
@@ -67,9 +66,9 @@ def full_tokenizers(tmp_path_factory):
 @pytest.fixture
 def vocab_file(tmp_path):
   """A function that writes tokens to a vocabulary file."""
+  path = tmp_path / "vocab.txt"
 
   def write(tokens, ending="\n"):
-    path = tmp_path / "vocab.txt"
     path.write_bytes("".join(t + ending for t in tokens).encode("utf-8"))
     return str(path)
 
@@ -151,11 +150,20 @@ def test_functions_that_take_a_vocabulary():
     assert str(caught.value).startswith(f"{item!r} is not among the 11 entries")
 
 
-def test_printable_text():
-  assert tokenization.printable_text("\u00e9\n") == "\u00e9\n"
-  assert tokenization.printable_text(b"\xc3\xa9\xff.") == "\u00e9."
-  with pytest.raises(ValueError, match="str or bytes, not int"):
-    tokenization.printable_text(3)
+def test_bytes_are_utf8_of_which_invalid_ones_are_dropped(vocab_file):
+  full = tokenization.FullTokenizer(vocab_file(PIECES))
+  assert full.tokenize("sh\u00e8,".encode() + b"\xff") == ["she", ","]
+  for name in ("convert_to_unicode", "printable_text"):
+    function = getattr(tokenization, name)
+    assert function("\u00e9\n") == "\u00e9\n"
+    assert function(b"\xc3\xa9\xff.") == "\u00e9."
+    with pytest.raises(ValueError, match="str or bytes, not int"):
+      function(3)
+
+
+def test_whitespace_tokenize():
+  text = " a\u00a0b\u2028c\x1cd\n"
+  assert tokenization.whitespace_tokenize(text) == ["a", "b", "c", "d"]
 
 
 def test_basic_tokenizer():
@@ -196,19 +204,6 @@ def test_longest_word(length, tokens):
     {"a": 0, "##a": 1}, unk_token="?", max_input_chars_per_word=3
   )
   assert wordpiece.tokenize("a" * length) == list(tokens)
-
-
-def test_bytes_are_utf8_of_which_invalid_ones_are_dropped(vocab_file):
-  full = tokenization.FullTokenizer(vocab_file(PIECES))
-  assert full.tokenize("sh\u00e8,".encode() + b"\xff") == ["she", ","]
-  assert tokenization.convert_to_unicode(b"\xc3\xa9\xc3") == "\u00e9"
-  with pytest.raises(ValueError, match="int"):
-    tokenization.convert_to_unicode(3)
-
-
-def test_whitespace_tokenize():
-  text = " a\u00a0b\u2028c\x1cd\n"
-  assert tokenization.whitespace_tokenize(text) == ["a", "b", "c", "d"]
 
 
 # Caches change no result.
@@ -318,40 +313,28 @@ def test_load_vocab_splits_at_line_feeds_only(vocab_file, scheme):
   assert tokenization.load_vocab(path) == {"a\x0bb\u2028c\rd": 0, "e": 1}
 
 
-def test_last_line_may_lack_its_line_feed(tmp_path):
+@pytest.mark.parametrize(
+  "content, vocab, fault",
+  [
+    (b"a\nb", {"a": 0, "b": 1}, None),  # The last line feed is missing.
+    # As in the original: an empty line takes an id.
+    (b"", {}, "vocab.txt: no token"),
+    (b"\n \n\n", {"": 2}, "vocab.txt: no token"),
+    (b"[PAD]\ncaf\xc3\xa9\nna\xefve\n", None, "txt:3: not UTF-8.*0xef"),
+    (None, None, "no such file: .*vocab.txt"),
+  ],
+)
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_what_a_vocabulary_may_hold(tmp_path, scheme, content, vocab, fault):
   path = tmp_path / "vocab.txt"
-  path.write_bytes(b"a\nb")
-  assert tokenization.load_vocab(str(path)) == {"a": 0, "b": 1}
-
-
-def test_missing_vocabulary(tmp_path):
-  path = str(tmp_path / "none.txt")
-  with pytest.raises(errors.InputError, match="no such file: .*none.txt"):
-    tokenization.FullTokenizer(path)
-
-
-@pytest.mark.parametrize("content", [b"", b"\n \n\n"])
-def test_empty_vocabulary(tmp_path, content):
-  path = tmp_path / "vocab.txt"
-  path.write_bytes(content)
-  # As in the original.
-  assert tokenization.load_vocab(str(path)) == ({"": 2} if content else {})
-  with pytest.raises(errors.InputError, match="vocab.txt: no token"):
-    tokenization.FullTokenizer(str(path))
-
-
-def test_vocabulary_that_is_not_utf8(tmp_path):
-  path = tmp_path / "vocab.txt"
-  path.write_bytes(b"[PAD]\ncaf\xc3\xa9\nna\xefve\n")
-  with pytest.raises(errors.InputError, match="vocab.txt:3: not UTF-8.*0xef"):
-    tokenization.load_vocab(str(path))
-
-
-def test_vocabulary_with_a_scheme_is_read_by_tensorflow(vocab_file):
-  path = "file://" + vocab_file(["a", "b"])
-  assert tokenization.load_vocab(path) == {"a": 0, "b": 1}
-  with pytest.raises(errors.InputError, match="no such file: .*none"):
-    tokenization.load_vocab(path + "none")
+  if content is not None:
+    path.write_bytes(content)
+  name = f"{scheme}{path}"
+  if vocab is not None:
+    assert tokenization.load_vocab(name) == vocab
+  if fault:
+    with pytest.raises(errors.InputError, match=fault):
+      tokenization.FullTokenizer(name)
 
 
 def test_vocabulary_with_a_scheme_but_no_tensorflow(monkeypatch):
