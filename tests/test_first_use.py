@@ -11,12 +11,7 @@ import subprocess
 import pytest
 
 import script_runner
-
-CONFIG = {
-  "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
-  "intermediate_size": 24, "max_position_embeddings": 32, "type_vocab_size": 2,
-}
-WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] a good schon film".split()
+import tiny_model
 
 
 def printed(pattern, text):
@@ -61,9 +56,8 @@ def answer_of(server_command):
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
 def test_five_commands(tmp_path):
-  (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n")
-  (tmp_path / "bert_config.json").write_text(
-    json.dumps({**CONFIG, "vocab_size": len(WORDS)})
+  shape = tiny_model.write_shape(
+    tmp_path, "a good schon film".split(), max_position_embeddings=32
   )
   rows = [f"a {x} film,{x}" for x in ("good", "schön") * 20]
   rows[3], rows[7], rows[11] = "no label", ",good", "one,two,three"
@@ -75,9 +69,8 @@ def test_five_commands(tmp_path):
   flags = {
     "do_train": True, "do_eval": True, "train_file": table,
     "eval_fraction": 0.2, "label_column": "opinion", "train_batch_size": 8,
-    "max_seq_length": 16, "num_train_epochs": 1,
-    "bert_config_file": tmp_path / "bert_config.json",
-    "vocab_file": tmp_path / "vocab.txt", "output_dir": tmp_path / "out",
+    "max_seq_length": 16, "num_train_epochs": 1, **shape,
+    "output_dir": tmp_path / "out",
   }
   done = script_runner.run("run_classifier.py", **flags)
   assert done.code == 1 and "films.csv:3: not UTF-8: the byte 0xf6" in done.err
@@ -88,12 +81,10 @@ def test_five_commands(tmp_path):
   assert all(f"films.csv:{line}: " in done.err for line in (5, 9, 13))
   # 2: the same, with that.
   flags.update([advice.split("=")])
-  done = script_runner.run("run_classifier.py", **flags)
-  assert done.code == 0, done.err
+  done = script_runner.succeed("run_classifier.py", **flags)
   # 3, 4, 5: what each one printed.
   script, flags = printed(r"(python export_saved_model\.py .*)", done.err)
-  done = script_runner.run(script, **flags)
-  assert done.code == 0, done.err
+  done = script_runner.succeed(script, **flags)
   answer = answer_of(printed(r"(python serve\.py .*)", done.out))
   (prediction,) = answer["predictions"]
   assert prediction["label"] in ("good", "schön")

@@ -12,13 +12,10 @@ import pytest
 
 import resumed_runs
 import script_runner
+import tiny_model
 from checkpoints import weight_files
 
 GOLDEN = script_runner.ROOT / "tests" / "golden"
-CONFIG = {
-  "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
-  "intermediate_size": 24, "max_position_embeddings": 64, "type_vocab_size": 2,
-}
 TRAINING = {
   "do_train": True, "train_batch_size": 8, "learning_rate": 1e-3,
   "max_train_steps": 4, "save_checkpoints_steps": 2,
@@ -31,13 +28,11 @@ def classifier(folder):
     f"{'a good' if n % 2 else 'no'} film number {n},{n % 2}" for n in range(32)
   ]
   (folder / "texts.csv").write_text("\n".join(rows) + "\n")
-  words = "[PAD] [UNK] [CLS] [SEP] [MASK] a good no film number".split()
-  (folder / "vocab.txt").write_text("\n".join(words) + "\n")
-  config = {**CONFIG, "vocab_size": len(words)}
-  (folder / "bert_config.json").write_text(json.dumps(config))
   return "run_classifier.py", {
-    "bert_config_file": folder / "bert_config.json",
-    "vocab_file": folder / "vocab.txt", "max_seq_length": 16,
+    **tiny_model.write_shape(
+      folder, "a good no film number".split(), max_position_embeddings=64
+    ),
+    "max_seq_length": 16,
     "train_file": folder / "texts.csv", "eval_file": folder / "texts.csv",
     "labels": "0,1",
   }
@@ -50,13 +45,9 @@ def squad(folder):
   for paragraphs in (article["paragraphs"] for article in train["data"]):
     del paragraphs[4:]
   (folder / "train.json").write_text(json.dumps(train))
-  vocabulary = data / "model" / "vocab.txt"
-  size = len(vocabulary.read_text().splitlines())
-  (folder / "bert_config.json").write_text(
-    json.dumps({**CONFIG, "vocab_size": size})
-  )
+  words = (data / "model" / "vocab.txt").read_text().split()
   return "run_squad.py", {
-    "bert_config_file": folder / "bert_config.json", "vocab_file": vocabulary,
+    **tiny_model.write_shape(folder, words[5:], max_position_embeddings=64),
     "max_seq_length": 64, "doc_stride": 20, "max_query_length": 16,
     "version_2_with_negative": True,
     "train_file": folder / "train.json", "eval_file": folder / "train.json",
@@ -85,8 +76,8 @@ def write_original(folder, values):
 
 
 def run(script, output_dir, **flags):
-  done = script_runner.run(script, output_dir=output_dir, do_eval=True, **flags)
-  assert done.code == 0, done.err
+  flags = {"output_dir": output_dir, "do_eval": True, **flags}
+  done = script_runner.succeed(script, **flags)
   results = (output_dir / "eval_results.txt").read_text()
   return done.err, results
 

@@ -24,6 +24,16 @@ def write_vocabulary(folder, words=WORDS):
   return str(folder / "vocab.txt")
 
 
+def write_shape(folder, words, **changes):
+  """Writes a vocabulary and a shape for it; returns the flags of both."""
+  path = folder / "bert_config.json"
+  size = len(SPECIAL) + len(words)
+  path.write_text(tiny(vocab_size=size, **changes).to_json_string())
+  return {
+    "bert_config_file": path, "vocab_file": write_vocabulary(folder, words)
+  }
+
+
 def tiny(**changes):
   return modeling.BertConfig(**{**TINY, **changes})
 
