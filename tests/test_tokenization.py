@@ -150,15 +150,16 @@ def test_functions_that_take_a_vocabulary():
     assert str(caught.value).startswith(f"{item!r} is not among the 11 entries")
 
 
-def test_bytes_are_utf8_of_which_invalid_ones_are_dropped(vocab_file):
+@pytest.mark.parametrize(
+  "convert", [tokenization.convert_to_unicode, tokenization.printable_text]
+)
+def test_bytes_are_utf8_of_which_invalid_ones_are_dropped(vocab_file, convert):
   full = tokenization.FullTokenizer(vocab_file(PIECES))
   assert full.tokenize("sh\u00e8,".encode() + b"\xff") == ["she", ","]
-  for name in ("convert_to_unicode", "printable_text"):
-    function = getattr(tokenization, name)
-    assert function("\u00e9\n") == "\u00e9\n"
-    assert function(b"\xc3\xa9\xff.") == "\u00e9."
-    with pytest.raises(ValueError, match="str or bytes, not int"):
-      function(3)
+  assert convert("\u00e9\n") == "\u00e9\n"
+  assert convert(b"\xc3\xa9\xff.") == "\u00e9."
+  with pytest.raises(ValueError, match="str or bytes, not int"):
+    convert(3)
 
 
 def test_whitespace_tokenize():
