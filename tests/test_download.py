@@ -36,8 +36,7 @@ def test_a_model_in_one_command_and_nothing_in_the_second(tmp_path):
   with local_server.serve({MODEL_PATH: tiny_release()}) as server:
     server.cuts, server.cut_after = 1, 1000
     flags = {"dir": tmp_path / "d", "model": MODEL, "base_url": server.url}
-    done = script_runner.run("download.py", **flags)
-    assert done.code == 0, done.err
+    done = script_runner.succeed("download.py", **flags)
     assert f"{MODEL}: downloaded. Flags for the scripts:" in done.out
     folder = tmp_path / "d" / MODEL
     assert f"  --model_dir={folder}\n" in done.out
@@ -45,15 +44,14 @@ def test_a_model_in_one_command_and_nothing_in_the_second(tmp_path):
     assert found["vocab_file"] == f"{folder}/vocab.txt"
     assert weight_files.find_prefix(found["init_checkpoint"])
     num_requests = len(server.requests)
-    done = script_runner.run("download.py", **flags)
-    assert done.code == 0 and f"{MODEL}: already there" in done.out
+    done = script_runner.succeed("download.py", **flags)
+    assert f"{MODEL}: already there" in done.out
     assert len(server.requests) == num_requests
   assert [path.name for path in (tmp_path / "d").iterdir()] == [MODEL]
 
 
 def test_list_and_mistakes(tmp_path):
-  done = script_runner.run("download.py", list=True)
-  assert done.code == 0
+  done = script_runner.succeed("download.py", list=True)
   for name in (*catalog.MODELS, *catalog.DATA, *catalog.ELSEWHERE):
     assert f"  {name}" in done.out
   for flags, message in [
@@ -72,22 +70,27 @@ TRAIN = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n" + "".join(
 IDS = "1\t101\n3\t103\n"
 
 
-def mirror_of_mrpc(server_files):
-  """The files of MRPC as catalog.Entry, and their place in a mirror."""
-  entry = catalog.DATA["mrpc"]
-  for file, text in zip(entry.files, (TRAIN, TRAIN, IDS), strict=True):
-    path = file.url.removeprefix("https:/")
-    server_files[path] = text.encode("utf-8")
-  files = tuple(catalog.File(file.url) for file in entry.files)
-  return entry._replace(files=files)
+def mirrored(name, *contents):
+  """Returns a catalog.Entry without sums, and what a mirror has of its files.
+  """
+  entry = catalog.DATA[name]
+  files = [catalog.File(file.url) for file in entry.files]
+  paths = [file.url.removeprefix("https:/") for file in files]
+  return entry._replace(files=files), dict(zip(paths, contents, strict=True))
 
 
-def test_mrpc_is_split_as_glue_does(tmp_path):
-  files = {}
-  entry = mirror_of_mrpc(files)
-  with local_server.serve(files) as server:
-    folder, is_new = assemble.fetch(entry, str(tmp_path), base_url=server.url)
-    assert is_new
+def test_mrpc_is_split_as_glue_does(tmp_path, monkeypatch):
+  entry, files = mirrored("mrpc", *map(str.encode, (TRAIN, TRAIN, IDS)))
+  with local_server.serve(files) as server, monkeypatch.context() as patch:
+    options = {"base_url": server.url}
+    # A run that is interrupted leaves no folder, but the files.
+    patch.delattr(assemble, "split_mrpc")
+    with pytest.raises(NameError):
+      assemble.fetch(entry, str(tmp_path), **options)
+    assert not (tmp_path / "mrpc").exists() and len(server.requests) == 3
+    patch.undo()
+    folder, is_new = assemble.fetch(entry, str(tmp_path), **options)
+    assert is_new and len(server.requests) == 3
     assert not assemble.fetch(entry, str(tmp_path), base_url="http://x")[1]
   task = glue.find("MRPC")
   read = {s: glue.read(task, folder, s) for s in ("train", "dev", "test")}
@@ -102,34 +105,13 @@ def test_mrpc_is_split_as_glue_does(tmp_path):
 
 
 def test_several_archives_of_one_data_set_stay_apart(tmp_path):
-  entry = catalog.DATA["xnli"]
-  entry = entry._replace(files=tuple(catalog.File(f.url) for f in entry.files))
-  files = {
-    file.url.removeprefix("https:/"): zipped({f"{file.name[:-4]}/a.tsv": "x"})
-    for file in entry.files
-  }
+  entry, files = mirrored("xnli", *(
+    zipped({f"{name}/a.tsv": "x"}) for name in ("XNLI-1.0", "XNLI-MT-1.0")
+  ))
   with local_server.serve(files) as server:
     folder, _ = assemble.fetch(entry, str(tmp_path), base_url=server.url)
   found = {str(p.relative_to(folder)) for p in tmp_path.rglob("*.tsv")}
   assert found == {"XNLI-1.0/a.tsv", "XNLI-MT-1.0/a.tsv"}
-
-
-def test_an_interrupted_preparation_is_done_again(tmp_path, monkeypatch):
-  files = {}
-  entry = mirror_of_mrpc(files)
-  with local_server.serve(files) as server:
-    def broken(folder):
-      raise KeyboardInterrupt
-
-    monkeypatch.setattr(assemble, "split_mrpc", broken)
-    with pytest.raises(KeyboardInterrupt):
-      assemble.fetch(entry, str(tmp_path), base_url=server.url)
-    assert not (tmp_path / "mrpc").exists()
-    monkeypatch.undo()
-    num_requests = len(server.requests)
-    assemble.fetch(entry, str(tmp_path), base_url=server.url)
-    assert len(server.requests) == num_requests  # The files were kept.
-  assert (tmp_path / "mrpc" / "dev.tsv").exists()
 
 
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path):

@@ -16,6 +16,12 @@ RNG = np.random.RandomState(0)
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 
 
+def in_a_browser(test):
+  return pytest.mark.slow(
+    pytest.mark.skipif(not BROWSER, reason="no chromium is installed")(test)
+  )
+
+
 def attention(layers, heads, size):
   scores = RNG.randn(layers, heads, size, size)
   return np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
@@ -63,8 +69,7 @@ def browse(tmp_path, page, *options):
   ).stdout
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not BROWSER, reason="no chromium is installed")
+@in_a_browser
 def test_a_browser_shows_every_head_and_follows_a_click(tmp_path):
   page = attention_page.attention_page([FIRST, SECOND])
   click = "<script>document.querySelectorAll('canvas')[5].click()</script>"
@@ -80,8 +85,7 @@ def test_a_browser_shows_every_head_and_follows_a_click(tmp_path):
   assert document.count("<option") == 2
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not BROWSER, reason="no chromium is installed")
+@in_a_browser
 def test_nothing_overflows_a_window_of_900_pixels(tmp_path):
   words = ["[CLS]", *(f"word{number}" for number in range(40)), "[SEP]"]
   page = attention_page.attention_page([(words, attention(2, 16, 42))])
@@ -98,8 +102,7 @@ def test_nothing_overflows_a_window_of_900_pixels(tmp_path):
   assert max(page_width, control_right) <= window
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not BROWSER, reason="no chromium is installed")
+@in_a_browser
 def test_a_screenshot_is_not_empty(tmp_path):
   image = pytest.importorskip("matplotlib.image")
   shot = tmp_path / "shot.png"

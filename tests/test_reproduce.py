@@ -75,8 +75,14 @@ def test_seeds_are_summarised_and_kinds_of_runs_kept_apart(tmp_path):
   write_results(
     tmp_path, result(value=0.84), result(seed=2, value=0.86),
     result(seed=3, value=0.87), result(smoke=True, value=0.1),
+    # Folders of one name.
+    result(model="model", weights="a/model"),
+    result(model="model", weights="b/model", seed=2),
   )
-  first, second = report.collect(tmp_path)
+  first, second, *others = report.collect(tmp_path)
+  assert [line["deviations"] for line in others] == [
+    ["weights a/model"], ["weights b/model"]
+  ]
   assert first["median"] == pytest.approx(86.0)
   assert first["sd"] == pytest.approx(1.52752523)
   assert first["seeds"] == [1, 2, 3] and first["verdict"] == report.REPRODUCED
@@ -122,15 +128,6 @@ def test_every_deviation_is_in_the_row_and_in_the_picture(
   )
 
 
-def test_weights_of_two_folders_of_one_name_are_kept_apart(tmp_path):
-  write_results(
-    tmp_path, result(model="model", weights="a/model"),
-    result(model="model", weights="b/model", seed=2),
-  )
-  found = [line["deviations"] for line in report.collect(tmp_path)]
-  assert found == [["weights a/model"], ["weights b/model"]]
-
-
 def test_shortened_files_are_counted(tmp_path):
   (tmp_path / "train.tsv").write_text("x\n" * 3000)
   (tmp_path / "dev.tsv").write_text("x\n" * 409)
@@ -139,10 +136,6 @@ def test_shortened_files_are_counted(tmp_path):
   (tmp_path / "dev-v1.1.json").write_text('[{"question": 1}, {"question":""}]')
   found = runs.fewer_rows(rows.ROWS["squad1-base"], str(tmp_path))
   assert found == {"dev-v1.1.json": (2, 10570)}
-
-
-def peer_result(**others):
-  return result(side="peer", **others)
 
 
 @pytest.mark.parametrize(
@@ -156,13 +149,11 @@ def peer_result(**others):
   ],
 )
 def test_other_weights_are_judged_by_the_peer(tmp_path, ours, theirs, verdict):
-  model = "all-MiniLM-L6-v2"
-  runs_made = [
-    made(model=model, seed=seed, value=value / 100)
-    for made, values in ((result, ours), (peer_result, theirs))
+  write_results(tmp_path, *(
+    result(side=side, model="all-MiniLM-L6-v2", seed=seed, value=value / 100)
+    for side, values in (("ours", ours), ("peer", theirs))
     for seed, value in enumerate(values, 1)
-  ]
-  write_results(tmp_path, *runs_made)
+  ))
   [line] = report.collect(tmp_path)
   assert line["verdict"] == verdict
   assert line["values"] == pytest.approx(ours)
@@ -172,8 +163,9 @@ def test_other_weights_are_judged_by_the_peer(tmp_path, ours, theirs, verdict):
 
 def test_the_peer_is_compared_with_runs_of_its_kind_alone(tmp_path):
   write_results(
-    tmp_path, result(), result(smoke=True), peer_result(smoke=True, value=0.5),
-    peer_result(row="rte-base"), result(extra=["--dtype=bfloat16"]),
+    tmp_path, result(), result(smoke=True), result(extra=["--dtype=bfloat16"]),
+    result(side="peer", smoke=True, value=0.5),
+    result(side="peer", row="rte-base"),
   )
   found = {
     (line["row"], line["verdict"]): line["peer"]["values"]
