@@ -106,13 +106,12 @@ def check_flags(settings, extra):
       "--reference=peer does not run; leave them out"
     )
   own = flags.FLAGS.get_flags_for_module(sys.modules[__name__])
+  names = {flag.name for flag in own}
   for word in extra:
     name = word.lstrip("-").partition("=")[0] if word.startswith("-") else ""
-    if name == "seed":
-      raise errors.InputError(
-        f"{word}: seeds are counted from 1 by --seeds=N, before --"
-      )
-    if {name, name.removeprefix("no")} & {flag.name for flag in own}:
+    # Seeds are counted from 1.
+    name = "seeds=N" if name == "seed" else name
+    if name == "seeds=N" or {name, name.removeprefix("no")} & names:
       raise errors.InputError(
         f"{word} stands behind --, where only flags of the row's script are; "
         f"--{name} is for reproduce.py: put it before --"

@@ -120,14 +120,14 @@ def _size(path):
 
 def _transfer(url, part):
   """Writes what is missing of a file; raises RequestException if it is cut."""
-  start, tag = _size(part), pathlib.Path(part + ".tag")
+  start, tag = _size(part), part + ".tag"
   # Bytes as they are: positions in a compressed answer would mean nothing.
   headers = {"Accept-Encoding": "identity"}
   if start:
     headers["Range"] = f"bytes={start}-"
-    if tag.exists():
+    if os.path.exists(tag):
       # The server sends the whole file if it has another version by now.
-      headers["If-Range"] = tag.read_text(encoding="utf-8")
+      headers["If-Range"] = pathlib.Path(tag).read_text(encoding="utf-8")
   with requests.get(
     url, headers=headers, stream=True, timeout=_TIMEOUT
   ) as response:
@@ -140,19 +140,12 @@ def _transfer(url, part):
     response.raise_for_status()
     if response.status_code != 206:  # The whole file, whatever was asked for.
       start = 0
-    _write_tag(tag, response.headers)
+    file_io.remove(tag)
+    # A weak ETag (W/...) may be that of other bytes: it is no use here.
+    for version in map(response.headers.get, ("Last-Modified", "ETag")):
+      if version and not version.startswith("W/"):
+        file_io.write_text(tag, version)
     _copy(response, part, start)
-
-
-def _write_tag(path, headers):
-  """Keeps what tells this version of the file from others, if anything."""
-  # A weak ETag (W/...) may be that of other bytes: it is no use here.
-  tag = headers.get("ETag", "")
-  if not tag or tag.startswith("W/"):
-    tag = headers.get("Last-Modified", "")
-  path.unlink(missing_ok=True)
-  if tag:
-    file_io.write_text(str(path), tag)
 
 
 def _copy(response, part, start):

@@ -299,7 +299,7 @@ def test_every_row_is_listed():
     (["--", "--max_steps=3"], {"row": "mrpc-base"},
      "--max_steps is for reproduce.py: put it be"),
     (["--", "--seed=7"], {"row": "mrpc-base"},
-     "seeds are counted from 1 by --seeds=N, before --"),
+     "--seeds=N is for reproduce.py: put it before --"),
     (["mrpc-base"], {"row": "mrpc-base"},
      "'mrpc-base' is not a flag; rows: --row=NAME"),
   ],
