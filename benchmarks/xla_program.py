@@ -21,6 +21,7 @@ import sys
 import time
 
 import numpy as np
+
 import step_batches
 
 BASE = {
@@ -69,8 +70,9 @@ def sample(values: np.ndarray) -> np.ndarray:
 
 def make_step(method: str, options: argparse.Namespace, size: int):
   """Returns a step, its tensors, the variables, FLOP of one example."""
-  import our_steps
   import tensorflow as tf
+
+  import our_steps
 
   values, length = SIZES[options.network], options.length
   of_steps = dict(
