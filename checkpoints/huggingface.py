@@ -240,6 +240,6 @@ def write(
   )
   tokenizer_files.write(
     folder, vocab_file, do_lower_case, config["max_position_embeddings"],
-    _TOKENIZERS.get(variant, "BertTokenizer"),
+    _TOKENIZERS.get(variant, "BertTokenizer"), fast=True,
   )
   return {row.tf1: row.theirs for row in rows}

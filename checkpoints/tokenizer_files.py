@@ -62,6 +62,8 @@ def write(
   do_lower_case: bool | None,
   max_length: int,
   tokenizer: str = "BertTokenizer",
+  *,
+  fast: bool = False,
 ) -> None:
   """Writes what text is read by: the vocabulary and tokenizer_config.json.
 
@@ -70,12 +72,17 @@ def write(
     do_lower_case: None: not known; then there is no tokenizer_config.json.
     max_length: the most tokens of a text.
     tokenizer: class of transformers for a list of word pieces.
+    fast: whether to write tokenizer.json and special_tokens_map.json too, of
+      a list of word pieces whose case is known.
   """
   is_pieces = vocab_file and vocabularies.is_sentencepiece(vocab_file)
   if vocab_file:
     name = vocabularies.SENTENCEPIECE if is_pieces else vocabularies.LIST
     with file_io.open_for_reading(vocab_file) as stream:
       file_io.write_bytes(os.path.join(folder, name), stream.read())
+  special = {}
+  if fast and vocab_file and not is_pieces and do_lower_case is not None:
+    special = _write_fast(folder, vocab_file, do_lower_case)
   if do_lower_case is not None:
     json_files.write(
       os.path.join(folder, _CONFIG),
@@ -83,8 +90,45 @@ def write(
         "tokenizer_class": "AlbertTokenizer" if is_pieces else tokenizer,
         "do_lower_case": bool(do_lower_case),
         "model_max_length": max_length,
+        **special,
       },
     )
+
+
+def _write_fast(folder, vocab_file, do_lower_case):
+  """Writes what the library tokenizers reads; returns the special tokens."""
+  # Imported here: making data needs none of it.
+  from tokenizers import Tokenizer, decoders, models, normalizers
+  from tokenizers.pre_tokenizers import BertPreTokenizer
+  from tokenizers.processors import TemplateProcessing
+
+  vocab = vocabularies.load_vocab(vocab_file)
+  if not {"[UNK]", "[CLS]", "[SEP]"} <= vocab.keys():
+    logging.warning(
+      "%s has no [UNK], [CLS] or [SEP], so there is no tokenizer.json",
+      vocab_file,
+    )
+    return {}
+  special = {
+    f"{name}_token": f"[{name.upper()}]"
+    for name in ("unk", "sep", "pad", "cls", "mask")
+    if f"[{name.upper()}]" in vocab
+  }
+  # A longer word is unknown, as in tokenization.py.
+  fast = Tokenizer(models.WordPiece(
+    vocab, unk_token="[UNK]", max_input_chars_per_word=200
+  ))
+  fast.normalizer = normalizers.BertNormalizer(lowercase=do_lower_case)
+  fast.pre_tokenizer = BertPreTokenizer()
+  fast.post_processor = TemplateProcessing(
+    single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+    special_tokens=[(name, vocab[name]) for name in ("[CLS]", "[SEP]")],
+  )
+  fast.decoder = decoders.WordPiece()
+  fast.add_special_tokens(list(special.values()))
+  file_io.write_text(os.path.join(folder, "tokenizer.json"), fast.to_str())
+  json_files.write(os.path.join(folder, "special_tokens_map.json"), special)
+  return special
 
 
 def check(vocab_file: str) -> None:
