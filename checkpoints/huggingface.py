@@ -234,12 +234,28 @@ def write(
     with open(temporary, "wb") as stream:
       # "pt": transformers refuses a file that does not say so.
       stream.write(safetensors.numpy.save(tensors, {"format": "pt"}))
+  write_settings(
+    folder, config, architecture, do_lower_case=do_lower_case,
+    vocab_file=vocab_file, max_length=config["max_position_embeddings"],
+  )
+  return {row.tf1: row.theirs for row in rows}
+
+
+def write_settings(
+  folder: str,
+  config: dict,
+  architecture: str,
+  *,
+  do_lower_case: bool | None,
+  vocab_file: str | None,
+  max_length: int,
+) -> None:
+  """Writes all of a folder but the weights; arguments as of `write`."""
   json_files.write(
     os.path.join(folder, "config.json"),
     configuration.to_huggingface(config, architecture),
   )
   tokenizer_files.write(
-    folder, vocab_file, do_lower_case, config["max_position_embeddings"],
-    _TOKENIZERS.get(variant, "BertTokenizer"), fast=True,
+    folder, vocab_file, do_lower_case, max_length,
+    _TOKENIZERS.get(config.get("variant"), "BertTokenizer"), fast=True,
   )
-  return {row.tf1: row.theirs for row in rows}

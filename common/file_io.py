@@ -312,6 +312,36 @@ def atomic_write(path: str) -> Iterator[str]:
     raise
 
 
+@contextlib.contextmanager
+def new_folder(path: str) -> Iterator[str]:
+  """Gives a temporary folder next to `path`; renames it to `path` at the end.
+
+  If the block raises, nothing stays.
+
+  Raises:
+    InputError: `path` is not on a local disk, or is there and not empty.
+  """
+  path = path.rstrip("/")
+  if is_remote(path):
+    raise errors.InputError(
+      f"{path} is not on a local disk; give a folder on one, then copy it"
+    )
+  is_file = os.path.exists(path) and not os.path.isdir(path)
+  if is_file or (os.path.exists(path) and os.listdir(path)):
+    raise errors.InputError(f"{path} is there already; give a new folder")
+  _make_folder(path)
+  temporary = temporary_path(path)
+  try:
+    os.mkdir(temporary)
+    yield temporary
+    with contextlib.suppress(FileNotFoundError):
+      # Not every system renames to the name of a folder.
+      os.rmdir(path)
+    os.rename(temporary, path)
+  finally:
+    shutil.rmtree(temporary, ignore_errors=True)
+
+
 def _is_special(path):
   """Whether bytes can be written to `path`, but no file can replace it."""
   if os.path.isdir(path):

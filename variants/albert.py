@@ -22,10 +22,10 @@ _LAYER_NAMES = {
   "output/LayerNorm": "LayerNorm_1",
 }
 _GROUP = "transformer/group_{}/inner_group_0"
-_MAPPING = "embedding_hidden_mapping_in"
+MAPPING = "embedding_hidden_mapping_in"
 
 
-def _tf1_name(berts):
+def tf1_name(berts: str) -> str:
   """Returns ALBERT's name of a variable of BERT, whose layer is its group."""
   return re.sub(
     rf"encoder/layer_(\d+)/({'|'.join(_LAYER_NAMES)})/",
@@ -66,18 +66,18 @@ class AlbertModel(modeling.BertModel):
       # Tables [rows, E], and vectors [E] of the layer norm.
       if name.startswith(f"{scope}/embeddings/"):
         shape = (*shape[:-1], narrow)
-      shapes[_tf1_name(name)] = shape
+      shapes[tf1_name(name)] = shape
       # Before the first layer, as in the released files.
       if name == f"{scope}/embeddings/LayerNorm/gamma":
         shapes |= layers.dense_shapes(
-          f"{scope}/encoder/{_MAPPING}", narrow, config.hidden_size
+          f"{scope}/encoder/{MAPPING}", narrow, config.hidden_size
         )
     return shapes
 
   def _embed(self, *arguments):
     narrow = super()._embed(*arguments)  # [S, E]
     weights = self._under(f"{self._scope}/encoder/")
-    return layers.dense(narrow, weights, _MAPPING)
+    return layers.dense(narrow, weights, MAPPING)
 
   def _layer_weights(self, number):
     config = self.config

@@ -1,0 +1,74 @@
+"""A network of an ONNX folder, run by ONNX Runtime in place of TensorFlow."""
+
+import os
+
+import numpy as np
+import numpy.typing as npt
+
+from common import errors
+from engines import onnx_folder
+
+with errors.needs_extra("onnx"):
+  import onnxruntime
+
+# Hugging Face's names of the inputs -> the arguments of `OnnxEngine.run`.
+_INPUTS = {
+  "input_ids": "input_ids", "attention_mask": "input_mask",
+  "token_type_ids": "segment_ids",
+}
+
+
+class OnnxEngine:
+  """Ids in, arrays out.
+
+  Attributes:
+    outputs: names of what `run` returns.
+  """
+
+  def __init__(self, path: str, threads: int = 0):
+    """Loads a model.
+
+    Args:
+      path: of a folder with model.onnx, or of such a file.
+      threads: how many work on one batch; 0: one on each core.
+
+    Raises:
+      InputError: there is no such file, or it is damaged.
+    """
+    if os.path.isdir(path):
+      path = os.path.join(path, onnx_folder.MODEL_FILE)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3  # Errors alone.
+    try:
+      self._session = onnxruntime.InferenceSession(
+        path, options, providers=["CPUExecutionProvider"]
+      )
+    # It has a class for each fault, and none for all of them.
+    except Exception as error:
+      raise errors.InputError(
+        f"{path} cannot be read by ONNX Runtime ({error}); export it again"
+      ) from error
+    self.outputs = [output.name for output in self._session.get_outputs()]
+    self._inputs = [value.name for value in self._session.get_inputs()]
+
+  def run(
+    self,
+    input_ids: npt.ArrayLike,
+    input_mask: npt.ArrayLike,
+    segment_ids: npt.ArrayLike,
+    *,
+    outputs: list[str] | None = None,
+  ) -> dict[str, np.ndarray]:
+    """Returns {name: float32 array} of integers [B, T].
+
+    Args:
+      outputs: names of those that are needed; None: all.
+    """
+    given = {
+      "input_ids": input_ids, "input_mask": input_mask,
+      "segment_ids": segment_ids,
+    }
+    feed = {n: np.asarray(given[_INPUTS[n]], np.int64) for n in self._inputs}
+    names = outputs or self.outputs
+    return dict(zip(names, self._session.run(names, feed)))
