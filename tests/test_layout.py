@@ -7,6 +7,7 @@ new file is found by itself: nothing here needs to be told of it.
 import ast
 import functools
 import re
+import subprocess
 
 import pytest
 
@@ -107,6 +108,14 @@ def test_the_root_shows_the_whole_project():
   }
   assert {"modeling.py", "README.md", "tests"} <= entries
   assert len(entries - made) <= 45, sorted(entries - made)
+
+
+def test_no_environment_is_in_the_repository():
+  """A tracked .venv would take the place of each developer's own."""
+  listed = subprocess.run(
+    ["git", "ls-files", ".venv"], cwd=ROOT, capture_output=True, text=True
+  )
+  assert not listed.stdout, "run git rm --cached .venv"
 
 
 # Nouns and verbs.
