@@ -111,6 +111,11 @@ def test_names_that_are_not_of_bert(model, tmp_path):
   assert conversion.left_out == {"mine": "huggingface has no place for it"}
 
 
+def case_of(folder):
+  values = json.loads((folder / "tokenizer_config.json").read_text())
+  return values["do_lower_case"]
+
+
 @pytest.mark.parametrize(
   "words, lower", [(VOCABULARY, True), (VOCABULARY + "Été\nWord\n", False)]
 )
@@ -119,32 +124,21 @@ def test_case_of_the_tokenizer_is_that_of_the_vocabulary(
 ):
   (model / "vocab.txt").write_text(words, encoding="utf-8")
   convert(model, tmp_path / "out", "huggingface")
-  values = json.loads((tmp_path / "out/tokenizer_config.json").read_text())
-  assert values["do_lower_case"] is lower
+  assert case_of(tmp_path / "out") is lower
   convert(model, tmp_path / "told", "huggingface", do_lower_case=not lower)
-  values = json.loads((tmp_path / "told/tokenizer_config.json").read_text())
-  assert values["do_lower_case"] is not lower
-
-
-def test_case_that_is_known_stays(model, tmp_path):
-  # The words alone look like those of an uncased model.
-  (model / "vocab.txt").write_text(VOCABULARY, encoding="utf-8")
-  (model / "tokenizer_config.json").write_text('{"do_lower_case": false}')
-  for source, kind in ((model, "tf1"), ("tf1", "huggingface")):
-    convert(tmp_path / source, tmp_path / kind, kind)
-    values = json.loads((tmp_path / kind / "tokenizer_config.json").read_text())
-    assert values["do_lower_case"] is False
+  assert case_of(tmp_path / "told") is not lower
+  # What is known counts more than what the words look like.
+  convert(tmp_path / "told", tmp_path / "tf1", "tf1")
+  convert(tmp_path / "tf1", tmp_path / "again", "huggingface")
+  assert case_of(tmp_path / "again") is not lower
 
 
 def test_the_class_can_be_told(tmp_path):
-  model = HUGGINGFACE / "BertForTokenClassification"
-  convert(
-    model, tmp_path / "out", "huggingface",
-    architecture="BertForTokenClassification",
-  )
+  name = "BertForTokenClassification"
+  model = HUGGINGFACE / name
+  convert(model, tmp_path / "out", "huggingface", architecture=name)
   values = json.loads((tmp_path / "out/config.json").read_text())
-  assert values["architectures"] == ["BertForTokenClassification"]
-  assert len(values["id2label"]) == 5
+  assert values["architectures"] == [name] and len(values["id2label"]) == 5
 
 
 @pytest.mark.parametrize(
@@ -225,22 +219,17 @@ def test_a_configuration_of_another_model(model, tmp_path, change, message):
   )
 
 
-def test_number_of_heads_of_a_model_garden_checkpoint(model, tmp_path):
+def test_what_does_not_fit_together(model, tmp_path):
   convert(model, tmp_path / "garden", "model_garden")
   path = tmp_path / "garden/bert_config.json"
   values = {**json.loads(path.read_text()), "num_attention_heads": 4}
   path.write_text(json.dumps(values))
-  with pytest.raises(errors.InputError, match="has 2 attention heads.* 4;"):
-    converter.open_source(str(tmp_path / "garden"))
-
-
-def test_no_configuration():
-  with pytest.raises(errors.InputError, match="give --bert_config_file"):
-    converter.open_source(TRAINING)
-
-
-def test_a_vocabulary_that_is_too_large(model):
   with (model / "vocab.txt").open("a") as stream:
     stream.write("a\n" * 26)
-  with pytest.raises(errors.InputError, match="31 tokens .*vocab_size 30"):
-    converter.open_source(str(model))
+  for path, message in (
+    (tmp_path / "garden", "has 2 attention heads.* 4;"),
+    (TRAINING, "give --bert_config_file"),
+    (model, "31 tokens .*vocab_size 30"),
+  ):
+    with pytest.raises(errors.InputError, match=message):
+      converter.open_source(str(path))
