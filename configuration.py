@@ -109,14 +109,10 @@ class BertConfig:
     """
     if is_huggingface(json_object):
       json_object = from_huggingface(json_object)
-    if json_object.get("vocab_size") is None:
-      raise errors.InputError(
-        f"{_SOURCE} has no vocab_size; add the number of lines of the "
-        "vocabulary file"
-      )
     of_a_task(json_object)
     known = {field.name for field in dataclasses.fields(cls)}
-    config = cls(**{k: v for k, v in json_object.items() if k in known})
+    fields = {k: v for k, v in json_object.items() if k in known}
+    config = cls(**{"vocab_size": None, **fields})
     for key in json_object.keys() - known:
       if hasattr(cls, key):  # Such as to_dict, which it would hide.
         raise errors.InputError(

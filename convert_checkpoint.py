@@ -9,6 +9,7 @@ ends compute the same. BERT-base takes a few seconds.
 """
 
 from common import choices, command, flags
+from training import common_flags
 
 flags.DEFINE_string(
   "input", None,
@@ -21,11 +22,7 @@ flags.DEFINE_string(
   "Folder with a model: replaces --input, --bert_config_file and "
   "--vocab_file where they are not given.",
 )
-flags.register_multi_flags_validator(
-  ["input", "model_dir"],
-  lambda values: values["input"] or values["model_dir"],
-  "Flag --input must have a value, or --model_dir.",
-)
+common_flags.require_or_model_dir("input")
 flags.DEFINE_string("output", None, "New folder.", required=True)
 flags.DEFINE_enum(
   "to", None, choices.CHECKPOINT_KINDS,

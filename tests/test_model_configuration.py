@@ -46,8 +46,7 @@ def test_a_configuration_is_checked_when_a_model_is_made():
   [
     ("{", "not JSON"),
     ("[1]", r"expected an object in JSON, got \[1\]"),
-    ("{}", "no vocab_size"),
-    ('{"vocab_size": null}', "no vocab_size"),
+    ("{}", "vocab_size is None in the model configuration; expected an int"),
     ('{"vocab_size": "9"}', "vocab_size is '9' .* integer"),
     ('{"vocab_size": true}', "vocab_size is True"),
     ('{"vocab_size": 0}', "at least 1"),

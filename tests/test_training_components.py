@@ -113,7 +113,7 @@ def test_config_is_read_and_checked(parse, tmp_path):
   bad = tmp_path / "bad.json"
   bad.write_text("{}")
   settings = parse(bert_config_file=bad)
-  with pytest.raises(errors.InputError, match="bad.json: .*no vocab_size"):
+  with pytest.raises(errors.InputError, match="bad.json: .*vocab_size is None"):
     components.model_config(settings)
 
 

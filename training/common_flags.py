@@ -24,7 +24,7 @@ def define_model_flags(*, max_seq_length=128, required=True):
     "--init_checkpoint, each unless it is given itself.",
   )
   if required:
-    _require_or_model_dir("bert_config_file")
+    require_or_model_dir("bert_config_file")
   flags.DEFINE_string(
     "init_checkpoint", None,
     "Weights to start from: a TF1 checkpoint or one of this project (prefix, "
@@ -39,7 +39,8 @@ def define_model_flags(*, max_seq_length=128, required=True):
   )
 
 
-def _require_or_model_dir(name):
+def require_or_model_dir(name):
+  """Refuses a script without a flag, unless --model_dir replaces it."""
   flags.register_multi_flags_validator(
     [name, "model_dir"], lambda values: values[name] or values["model_dir"],
     f"Flag --{name} must have a value, or --model_dir.",
@@ -54,7 +55,7 @@ def define_tokenizer_flags(*, required=True):
     "name ends in .model.",
   )
   if required:
-    _require_or_model_dir("vocab_file")
+    require_or_model_dir("vocab_file")
   flags.DEFINE_bool(
     "do_lower_case", True,
     "Whether to lower-case the text and strip accents: true for uncased "

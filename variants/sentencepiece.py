@@ -91,9 +91,7 @@ class SentencePieceTokenizer(tokenization.FullTokenizer):
       new = set(every)
     # All new words in one call, which costs more than a word does.
     self._known.update(zip(new, self._ids_of_words(list(new))))
-    ids = list(
-      itertools.chain.from_iterable(map(self._known.__getitem__, every))
-    )
+    ids = list(itertools.chain.from_iterable(map(self._known.get, every)))
     lengths = [sum(len(self._known[word]) for word in line) for line in words]
     return ids, lengths, None
 
@@ -147,11 +145,9 @@ class SentencePieceTokenizer(tokenization.FullTokenizer):
     found = self._cut.tokenize([_encoded(self._clean(word)) for word in words])
     ids, ends = found.values.numpy().tolist(), found.row_splits.numpy().tolist()
     for start, end in zip(ends, ends[1:]):
-      yield tuple(
-        itertools.chain.from_iterable(
-          self._without_comma.get(index, (index,)) for index in ids[start:end]
-        )
-      )
+      yield tuple(itertools.chain.from_iterable(
+        self._without_comma.get(index, (index,)) for index in ids[start:end]
+      ))
 
   def _make_without_comma(self):
     """Returns {id of a piece that ends in a digit and a comma: its new ids}.
