@@ -7,9 +7,10 @@ answers as the script that trained it; a setting may say otherwise.
 
 import modeling
 import tokenization
-from checkpoints import model_folder, model_settings, stored_threshold
+from checkpoints import model_folder, model_settings
 from common import errors, file_io, run_settings
 from serving import export_options, models
+from squad import null_threshold
 
 # Which flags of a trained model's script concern the export of each head.
 _TRAINED = {
@@ -147,7 +148,7 @@ def _null_threshold(settings):
   if not settings.version_2_with_negative or given is not None:
     return given
   # Last: a flag and the training's settings come before it.
-  return stored_threshold.of_checkpoint(settings.init_checkpoint)
+  return null_threshold.of_checkpoint(settings.init_checkpoint)
 
 
 def make_model(

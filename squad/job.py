@@ -7,7 +7,7 @@ from absl import logging
 
 import modeling
 import tokenization
-from checkpoints import model_folder, stored_threshold, weight_files
+from checkpoints import model_folder, weight_files
 from common import file_io, line_answers, result_lines, run_settings
 from squad import answers as squad_answers
 from squad import data, inputs, null_threshold
@@ -54,7 +54,7 @@ class Job:
       self._model = model = squad_model.SpanModel(config, **options)
     self.threshold = null_threshold.NullThreshold(
       settings.null_score_diff_threshold,
-      lambda: stored_threshold.digest_of_variables(model.variables),
+      lambda: null_threshold.digest_of_variables(model.variables),
     )
     self._answerer = squad_answers.Answerer(
       settings, model, tokenizer, strategy, self.threshold
@@ -93,7 +93,7 @@ class Job:
   def _forget_threshold(self):
     # Until the first step changes the weights, the stored one holds.
     if self._is_chief:
-      stored_threshold.forget(self._settings.output_dir)
+      null_threshold.forget(self._settings.output_dir)
 
   def _write_model(self, folder, step):
     """Writes the weights of now, with all that answering with them needs."""
@@ -122,7 +122,7 @@ class Job:
     folders = [folder] if folder else []
     # Weights that were trained on are no longer those of their folder.
     if start.kind == "init" and not self._settings.do_train:
-      folders.append(stored_threshold.folder_of(start.path))
+      folders.append(null_threshold.folder_of(start.path))
     self.threshold.look_up(folders)
 
   def _evaluate(self):
@@ -148,7 +148,7 @@ class Job:
         self.threshold.write(folder)
         self.threshold.write_next_to(os.path.join(folder, "final_model"))
         if start.kind == "init":
-          near = stored_threshold.folder_of(start.path)
+          near = null_threshold.folder_of(start.path)
           self.threshold.write_next_to(near)
     return found
 

@@ -1,21 +1,29 @@
 """SQuAD 2.0: from which score on a question counts as having no answer.
 
 A number given by the user, or the best one on a dev set; that one is stored
-next to the weights for those who predict with them: see stored_threshold.
+next to the weights for those who predict with them. null_threshold.json names
+its weights by a digest of the head's: every training step changes that, and
+copying or renaming a model does not.
 """
 
+import hashlib
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
+import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 from absl import logging
 
-from checkpoints import stored_threshold
-from common import errors, json_files
+import layers
+from checkpoints import weight_files
+from common import errors, file_io, json_files
 from squad import data, scores
 
-_FLAG = stored_threshold.KEY
+FILE = "null_threshold.json"
+_FLAG = "null_score_diff_threshold"
+_HEAD = ("cls/squad/output_weights", "cls/squad/output_bias")
 
 
 class NullThreshold:
@@ -50,7 +58,7 @@ class NullThreshold:
     Not if the user said something.
     """
     if not self._is_given:
-      self.value = stored_threshold.stored(folders, self._weights())
+      self.value = stored(folders, self._weights())
 
   def find(self, file: data.SquadFile, answers: list) -> None:
     """Takes the threshold with the best F1 of answers by the weights of now."""
@@ -79,13 +87,13 @@ class NullThreshold:
     A threshold that was found with them is written; one that belongs to
     others is removed.
     """
-    path, weights = os.path.join(folder, stored_threshold.FILE), self._weights()
+    path, weights = os.path.join(folder, FILE), self._weights()
     if self._found.get("weights") == weights:
       json_files.write(path, self._found)
       logging.info("%s = %s is stored in %s", _FLAG, self.value, path)
     # One of other weights would be used with these from now on.
-    elif stored_threshold.weights_in(path) != weights:
-      stored_threshold.forget(folder)
+    elif _weights_in(path) != weights:
+      forget(folder)
 
   def write_next_to(self, folder: str) -> None:
     """Stores it in the folder of a model that was only read, if it may.
@@ -97,11 +105,89 @@ class NullThreshold:
       return
     try:
       # It may have been found with other weights than this folder's.
-      if stored_threshold.digest_of_checkpoint(folder) == self._weights():
+      if digest_of_checkpoint(folder) == self._weights():
         self.write(folder)
     # Not worth a failure: the threshold is in the output folder, too.
     except (errors.InputError, OSError, tf.errors.OpError) as error:
       logging.warning("%s is not stored in %s: %s", _FLAG, folder, error)
+
+
+def digest(values: Mapping[str, npt.ArrayLike]) -> str:
+  """Returns the SHA-256 of a head's weights among others, in hexadecimal."""
+  found = hashlib.sha256()
+  for name in _HEAD:
+    value = tf.convert_to_tensor(values[name])
+    # In one byte order, so that all machines have one digest.
+    found.update(np.ascontiguousarray(value, "<f4").tobytes())
+  return found.hexdigest()
+
+
+def digest_of_variables(variables: Iterable[tf.Variable]) -> str:
+  """Returns `digest` of variables, the head's among them."""
+  return digest({layers.variable_name(v): v for v in variables})
+
+
+def digest_of_checkpoint(path: str) -> str | None:
+  """Returns `digest` of a checkpoint of any kind; None if it has no head."""
+  reader = weight_files.open_reader(path)
+  # Weights of pre-training, say.
+  if not reader.shapes.keys() >= set(_HEAD):
+    return None
+  return digest({name: reader.read(name) for name in _HEAD})
+
+
+def folder_of(checkpoint: str) -> str:
+  """Returns the folder of a checkpoint, named in whatever way."""
+  if tf.io.gfile.isdir(checkpoint):
+    return checkpoint
+  return os.path.dirname(checkpoint) or "."
+
+
+def stored(folders: Iterable[str], weights: str) -> float:
+  """Returns the threshold that is stored for weights, 0.0 if there is none.
+
+  Args:
+    folders: where to look, the first that has one counts.
+    weights: `digest` of the weights.
+
+  Raises:
+    InputError: a file is damaged.
+  """
+  for folder in folders:
+    path = os.path.join(folder, FILE)
+    if not tf.io.gfile.exists(path):
+      continue
+    values = json_files.read(path)
+    if values.get("weights") != weights:
+      # The next folder may have the right one.
+      logging.warning("%s belongs to other weights and is not used", path)
+      continue
+    value = float(json_files.field(values, _FLAG, float, path))
+    if math.isnan(value):
+      raise errors.InputError(
+        f"{_FLAG} is nan in {path}, expected a number; pass it as a flag"
+      )
+    logging.info("%s = %s, as stored in %s", _FLAG, value, path)
+    return value
+  return 0.0
+
+
+def of_checkpoint(path: str) -> float:
+  """Returns the threshold that is stored next to a checkpoint, or 0.0."""
+  return stored([folder_of(path)], digest_of_checkpoint(path))
+
+
+def forget(folder: str) -> None:
+  """Removes a stored threshold: the weights there are about to change."""
+  file_io.remove(os.path.join(folder, FILE))
+
+
+def _weights_in(path):
+  """Returns whose threshold a file holds; None if that cannot be told."""
+  try:
+    return json_files.read(path).get("weights")
+  except errors.InputError:
+    return None
 
 
 def _number(text):

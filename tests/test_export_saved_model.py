@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 import script_runner
-from checkpoints import stored_threshold
 from serving_models import FOLDER
+from squad import null_threshold
 
 MODEL = {
   "bert_config_file": FOLDER / "bert_config.json",
@@ -52,7 +52,7 @@ def test_the_null_threshold_is_that_of_the_weights(tmp_path):
   """It is read where it is stored with them, unless a number is given."""
   model = tmp_path / "squad"
   shutil.copytree(FOLDER.parents[1] / "squad" / "run" / "model", model)
-  weights = stored_threshold.digest_of_checkpoint(str(model))
+  weights = null_threshold.digest_of_checkpoint(str(model))
   (model / "null_threshold.json").write_text(
     json.dumps({"null_score_diff_threshold": "x", "weights": weights})
   )

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from checkpoints import stored_threshold, weight_files
+from checkpoints import weight_files
 from common import errors
 from squad import answers, data, null_threshold
 
-FILE = stored_threshold.FILE
+FILE = null_threshold.FILE
 
 
 def head(value=0.5):
@@ -112,42 +112,42 @@ def test_one_that_was_found_before_more_steps_is_not_written(tmp_path):
 
 def test_training_on_forgets_it(tmp_path):
   found().write(str(tmp_path))
-  stored_threshold.forget(str(tmp_path))
-  stored_threshold.forget(str(tmp_path))
+  null_threshold.forget(str(tmp_path))
+  null_threshold.forget(str(tmp_path))
   assert not list(tmp_path.iterdir())
 
 
 def test_weights_are_known_by_their_values(tmp_path):
   """Whatever the name and the folder of the checkpoint."""
-  digest = stored_threshold.digest(head())
+  digest = null_threshold.digest(head())
   prefix = str(tmp_path / "a" / "bert_model.ckpt")
   weight_files.write_tf1(prefix, {**head(), "bert/other": np.zeros(3)})
   for path in (prefix, f"{prefix}.index", f"{tmp_path}/a", f"{tmp_path}/./a/"):
-    assert stored_threshold.digest_of_checkpoint(path) == digest
-    folder = stored_threshold.folder_of(path)
+    assert null_threshold.digest_of_checkpoint(path) == digest
+    folder = null_threshold.folder_of(path)
     assert (tmp_path / folder).resolve() == tmp_path / "a"
-    assert stored_threshold.of_checkpoint(path) == 0.0
-  assert stored_threshold.folder_of("model.ckpt") == "."
+    assert null_threshold.of_checkpoint(path) == 0.0
+  assert null_threshold.folder_of("model.ckpt") == "."
   found(digest).write(str(tmp_path / "a"))
-  assert stored_threshold.of_checkpoint(prefix) == found().value
+  assert null_threshold.of_checkpoint(prefix) == found().value
   variables = [
     tf.Variable(value, name=name) for name, value in head().items()
   ]
-  assert stored_threshold.digest_of_variables(variables) == digest
+  assert null_threshold.digest_of_variables(variables) == digest
   variables[1].assign([0.0, 1e-9])
-  assert stored_threshold.digest_of_variables(variables) != digest
+  assert null_threshold.digest_of_variables(variables) != digest
   weight_files.write_tf1(prefix, {"bert/other": np.zeros(3)})
-  assert stored_threshold.digest_of_checkpoint(prefix) is None
+  assert null_threshold.digest_of_checkpoint(prefix) is None
 
 
 def test_it_is_stored_in_the_folder_of_a_model_that_was_only_read(tmp_path):
   model = tmp_path / "model"
   weight_files.write_tf1(str(model / "bert_model.ckpt"), head())
-  threshold = found(stored_threshold.digest(head()))
+  threshold = found(null_threshold.digest(head()))
   threshold.write_next_to(str(model))
   assert not (model / FILE).exists()  # It might be a run's folder.
   (model / "bert_config.json").write_text("{}")
-  found(stored_threshold.digest(head(2.0))).write_next_to(str(model))
+  found(null_threshold.digest(head(2.0))).write_next_to(str(model))
   assert not (model / FILE).exists()
   threshold.write_next_to(str(model))
   assert (model / FILE).exists()
