@@ -34,7 +34,7 @@ def training_flags(output_dir, **flags):
 def weights_at(folder, step):
   commit = run_folder.latest_committed(str(folder))
   assert commit.step == step
-  reader = tf.train.load_checkpoint(commit.prefix)
+  reader = tf.train.load_checkpoint(commit.path)
   names = reader.get_variable_to_shape_map()
   return {name: reader.get_tensor(name) for name in names}
 

@@ -98,7 +98,7 @@ def test_every_second_layer_becomes_the_students(teacher):
   assert settings.init_checkpoint == teacher["teacher_checkpoint"]
   config = tiny_model.tiny()
   found = distillation.find_teacher(settings, config)
-  start = run_folder.StartingPoint("init", settings.init_checkpoint, None)
+  start = run_folder.StartingPoint("init", settings.init_checkpoint)
   start = distillation.student_start(settings, start, found, config)
   student = modeling.BertModel(config)
   weight_files.load(student.variables, start.path)
@@ -107,7 +107,7 @@ def test_every_second_layer_becomes_the_students(teacher):
   for variable in student.variables:
     name = variable.name.removesuffix(":0").replace("layer_1/", "layer_2/")
     np.testing.assert_array_equal(variable, theirs[name], err_msg=name)
-  resumed = run_folder.StartingPoint("resume", "x", None)
+  resumed = run_folder.StartingPoint("resume", "x")
   assert distillation.student_start(settings, resumed, found, config) is resumed
 
 

@@ -322,7 +322,7 @@ def test_many_bad_steps_stop_the_run_and_keep_the_weights(tmp_path, options):
   good = make_trainer(tmp_path / "good", num_train_steps=4)
   expected = train(good, tmp_path / "good")
   commit = run_folder.latest_committed(str(tmp_path))
-  reader = tf.train.load_checkpoint(commit.prefix)
+  reader = tf.train.load_checkpoint(commit.path)
   for name in ("embeddings/table", "output/kernel", "output/bias/adam_v"):
     np.testing.assert_array_equal(reader.get_tensor(name), expected[name])
 

@@ -164,4 +164,4 @@ def test_a_run_of_the_original_goes_on_with_its_moments(tmp_path):
   found = run_folder.latest_committed(str(tmp_path))
   wrong = tf.Variable(np.zeros([2, 2], "f"), name="bert/pooler/dense/kernel")
   with pytest.raises(errors.InputError, match=r"pooler/dense/kernel has shape"):
-    weight_files.load([wrong], found.prefix)
+    weight_files.load([wrong], found.path)

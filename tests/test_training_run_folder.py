@@ -32,7 +32,7 @@ def save(folder, *steps, **options):
 
 def check_whole(commit, step):
   assert commit.step == step
-  found = weight_files.read_weights(commit.prefix)
+  found = weight_files.read_weights(commit.path)
   np.testing.assert_array_equal(found["bias"], values_of(step)["bias"])
 
 
@@ -48,7 +48,9 @@ def test_the_newest_checkpoint_is_found_with_what_was_saved_beside_it(tmp_path):
   extra = {"best": 0.5, "epoch": 1}
   prefix = run_folder.save(str(tmp_path), 10, values_of(10), extra=extra)
   assert prefix == f"{tmp_path}/model.ckpt-10"
-  assert run_folder.latest_committed(str(tmp_path)) == (prefix, 10, extra)
+  assert run_folder.latest_committed(str(tmp_path)) == (
+    "resume", prefix, 10, extra
+  )
   check_whole(run_folder.latest_committed(str(tmp_path)), 10)
   assert tf.train.latest_checkpoint(str(tmp_path)) == prefix
 
@@ -323,7 +325,7 @@ def test_folders_of_version_0_1_go_on(tmp_path, caplog):
   noted = run_folder.TrainedWith({"optimizer": "lamb"}, {"data": "a"})
   run_folder.check_output_dir(str(tmp_path), RUN, noted)
   start = run_folder.starting_point(str(tmp_path), None, noted)
-  assert start.step == 5 and start.commit.extra == {"best": 1}
+  assert start.step == 5 and start.extra == {"best": 1}
   assert not caplog.records
 
 
@@ -390,8 +392,8 @@ def test_a_run_of_the_original_goes_on(tmp_path, caplog):
   with caplog.at_level(logging.INFO, logger="absl"):
     start = run_folder.starting_point(folder, None)
   assert "written by another program" in caplog.text
-  assert start == ("resume", f"{folder}/model.ckpt-20", start.commit)
-  check_whole(start.commit, 20)
+  assert start == ("resume", f"{folder}/model.ckpt-20", 20, {})
+  check_whole(start, 20)
   run_folder.check_output_dir(folder, RUN, TRAINS)
   # Nothing is changed before the weights have turned out to fit.
   assert not {*names(folder)} & {"run_fingerprint.json", "model.ckpt-20.commit"}
@@ -467,13 +469,12 @@ def test_a_second_training_is_refused_and_removes_nothing(tmp_path):
 def test_where_a_run_starts_from(tmp_path):
   folder = str(tmp_path / "run")
   assert run_folder.latest_committed(str(tmp_path)) is None
-  assert run_folder.starting_point(None, "x") == ("init", "x", None)
+  assert run_folder.starting_point(None, "x") == ("init", "x", 0, {})
   random = run_folder.starting_point(folder, None)
-  assert random == ("random", None, None)
-  assert run_folder.starting_point(folder, "x") == ("init", "x", None)
+  assert random == ("random", None, 0, {})
+  assert run_folder.starting_point(folder, "x") == ("init", "x", 0, {})
   save(folder, 5)
   found = run_folder.starting_point(folder, "x")
-  assert found.kind == "resume"
-  assert found.path == found.commit.prefix == f"{folder}/model.ckpt-5"
+  assert found == ("resume", f"{folder}/model.ckpt-5", 5, {})
   (tmp_path / "run/model.ckpt-5.commit").unlink()
   assert run_folder.starting_point(folder, "x").kind == "init"

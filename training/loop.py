@@ -403,7 +403,7 @@ class Trainer:
     """
     if start.kind == "resume":
       self._resume(start.path)
-      self._extra = start.commit.extra
+      self._extra = start.extra
     elif start.kind == "init":
       weight_files.load(
         self._variables, start.path, allowed_missing=may_be_missing
@@ -548,7 +548,7 @@ class Trainer:
       "are not saved: an update was too large or no number; run the same "
       "command again with a lower --learning_rate (or other --adam_beta2, "
       "--adam_epsilon, --weight_decay_rate, --layerwise_lr_decay): it starts "
-      f"from {last.prefix if last else 'the beginning'}"
+      f"from {last.path if last else 'the beginning'}"
     )
 
   def _evaluate(self, step, log):

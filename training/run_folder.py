@@ -49,20 +49,6 @@ _OURS = "# A checkpoint counts only with its .commit file.\n"
 _unwritten_fingerprints = {}
 
 
-class Commit(NamedTuple):
-  """A checkpoint that was found whole.
-
-  Attributes:
-    prefix: "<folder>/model.ckpt-<step>".
-    step: updates that were made.
-    extra: the dict that `save` was given.
-  """
-
-  prefix: str
-  step: int
-  extra: dict
-
-
 class TrainedWith(NamedTuple):
   """What starts of a run note of how they train, as JSON can hold it.
 
@@ -80,13 +66,16 @@ class StartingPoint(NamedTuple):
 
   Attributes:
     kind: "resume", "init" or "random".
-    path: prefix of the run's own checkpoint; the path given by the user; None.
-    commit: the Commit to resume from, else None.
+    path: prefix of the run's own checkpoint, "<folder>/model.ckpt-<step>"; the
+      path given by the user; None.
+    own_step: how many updates this run has made.
+    extra: the dict that `save` was given with the run's own checkpoint.
   """
 
   kind: str
   path: str | None = None
-  commit: Commit | None = None
+  own_step: int = 0
+  extra: dict = {}
 
   @property
   def step(self) -> int:
@@ -94,9 +83,8 @@ class StartingPoint(NamedTuple):
 
     Where the run trains those of --init_checkpoint, its steps begin at 0.
     """
-    if self.kind == "init":
-      return weight_files.step_of(self.path)
-    return self.commit.step if self.commit else 0
+    is_init = self.kind == "init"
+    return weight_files.step_of(self.path) if is_init else self.own_step
 
 
 def starting_point(
@@ -110,12 +98,12 @@ def starting_point(
   2. The checkpoint that the user gave.
   3. Random weights.
   """
-  commit = latest_committed(folder) if folder else None
-  if commit:
-    _say_what_goes_on(commit, init_checkpoint)
+  own = latest_committed(folder) if folder else None
+  if own:
+    _say_what_goes_on(own, init_checkpoint)
     if trained_with:
       _name_changes(folder, trained_with.watched)
-    return StartingPoint("resume", commit.prefix, commit)
+    return own
   if init_checkpoint:
     logging.info("starting from the weights in %s", init_checkpoint)
     return StartingPoint("init", init_checkpoint)
@@ -123,18 +111,17 @@ def starting_point(
   return StartingPoint("random")
 
 
-def _say_what_goes_on(commit, init_checkpoint):
-  logging.info("resuming from %s", commit.prefix)
-  if not tf.io.gfile.exists(f"{commit.prefix}.commit"):
+def _say_what_goes_on(own, init_checkpoint):
+  logging.info("resuming from %s", own.path)
+  if not tf.io.gfile.exists(f"{own.path}.commit"):
     logging.info(
       "it was written by another program, such as the original BERT: its names "
-      "and shapes are checked, then the run continues at its step %d",
-      commit.step,
+      "and shapes are checked, then the run continues at its step %d", own.step,
     )
   if init_checkpoint:
     logging.warning(
       "--init_checkpoint=%s is not used: the run goes on from %s",
-      init_checkpoint, commit.prefix,
+      init_checkpoint, own.path,
     )
 
 
@@ -379,24 +366,24 @@ def _write_state(folder, steps):
   file_io.write_text(os.path.join(folder, "checkpoint"), _OURS + "".join(lines))
 
 
-def latest_committed(folder: str) -> Commit | None:
+def latest_committed(folder: str) -> StartingPoint | None:
   """Returns the newest checkpoint that is whole, whoever wrote it.
 
   Newer ones that are not whole are skipped, with a warning.
   """
   foreign = _foreign_steps(folder)
-  # The newest whole one counts, whoever wrote it.
   for step in sorted({*_steps(folder), *foreign}, reverse=True):
     prefix = os.path.join(folder, f"model.ckpt-{step}")
     try:
       if tf.io.gfile.exists(f"{prefix}.commit"):
         marker = _read_commit(f"{prefix}.commit")
         _check_files(folder, marker["files"])
-        return Commit(prefix, step, marker.get("extra") or {})
+        extra = marker.get("extra") or {}
+        return StartingPoint("resume", prefix, step, extra)
       if step not in foreign:
         raise errors.InputError("it was never finished: no .commit file")
       _check_foreign(prefix, step)
-      return Commit(prefix, step, {})
+      return StartingPoint("resume", prefix, step)
     except errors.InputError as error:
       logging.warning("skipping %s: %s", prefix, error)
   return None
