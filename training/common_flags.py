@@ -15,8 +15,7 @@ def define_model_flags(*, max_seq_length=128, required=True):
   """Flags that say which model, and where its weights come from."""
   flags.DEFINE_string(
     "bert_config_file", None,
-    "JSON file with the model's shape: bert_config.json, or config.json of "
-    "Hugging Face.",
+    "The model's shape: bert_config.json, or config.json of Hugging Face.",
   )
   flags.DEFINE_string(
     "model_dir", None,
@@ -34,8 +33,7 @@ def define_model_flags(*, max_seq_length=128, required=True):
   flags.DEFINE_integer(
     "max_seq_length", max_seq_length,
     "Longest sequence in word pieces, [CLS] and [SEP] included; by default at "
-    "most the model's positions. Data files must have been written with the "
-    "same value.", lower_bound=1,
+    "most the model's positions. As data files were made.", lower_bound=1,
   )
 
 
@@ -51,8 +49,7 @@ def define_tokenizer_flags(*, required=True):
   """Flags that say how text becomes word pieces."""
   flags.DEFINE_string(
     "vocab_file", None,
-    "Vocabulary, one word piece per line; ALBERT's SentencePiece model if its "
-    "name ends in .model.",
+    "One word piece per line, or ALBERT's SentencePiece model (*.model).",
   )
   if required:
     require_or_model_dir("vocab_file")
@@ -136,8 +133,7 @@ def define_training_flags(*, train_batch_size=32, learning_rate=5e-5):
   flags.DEFINE_integer(
     # Unlike the original: there a training has no seed, and no two are alike.
     "seed", 12345,
-    "Determines initial weights, order of the examples and dropout: the same "
-    "seed gives the same run.",
+    "Of initial weights, order and dropout: the same seed, the same run.",
   )
 
 
@@ -195,8 +191,7 @@ def _define_optimizer_flags(learning_rate):
   flags.DEFINE_float(
     # As in the original: there these three values are constants.
     "adam_beta2", 0.999,
-    "How much of the second moment each step keeps. RoBERTa's 0.98 is for "
-    "large batches.",
+    "How much of the second moment each step keeps; 0.98 for large batches.",
     lower_bound=0.0, upper_bound=0.999999, needs="do_train",
   )
   flags.DEFINE_float(
@@ -262,8 +257,7 @@ def define_device_flags():
   )
   flags.DEFINE_enum(
     "jit_compile", "auto", ("auto", "true", "false"),
-    "Whether XLA compiles the training step. auto: on a GPU; elsewhere only "
-    "LAMB's formula.",
+    "Whether XLA compiles the step. auto: on a GPU; elsewhere LAMB's formula.",
   )
   flags.DEFINE_integer(
     "num_logical_cpus", 0,
