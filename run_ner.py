@@ -33,10 +33,9 @@ flags.DEFINE_string(
   needs="do_eval|eval_steps",
 )
 flags.DEFINE_string(
-  "predict_file", None,
-  "CoNLL columns or JSON lines to label: words alone, or with labels that are "
-  "scored. -: the standard input; answers go to the standard output, and "
-  "--output_dir is not needed.", needs="do_predict",
+  "predict_file", None, "CoNLL columns or JSON lines to label: words alone, or "
+  "with labels that are scored. -: the standard input; answers go to the "
+  "standard output, and --output_dir is not needed.", needs="do_predict",
 )
 flags.DEFINE_enum(
   "file_format", None, choices.TAGGING_FORMATS,
@@ -52,9 +51,8 @@ flags.DEFINE_integer(
 )
 flags.DEFINE_enum(
   # The official files of CoNLL-2003 are in iob1, many copies of them in iob2.
-  "scheme", "iob2", choices.TAGGING_SCHEMES,
-  "How labels mark where an entity begins; none: labels of single words, such "
-  "as parts of speech.",
+  "scheme", "iob2", choices.TAGGING_SCHEMES, "How labels mark where an entity "
+  "begins; none: labels of single words, such as parts of speech.",
 )
 flags.DEFINE_bool(
   "predict_labels", True,
@@ -62,9 +60,8 @@ flags.DEFINE_bool(
   needs="do_predict", not_with="predict_file=-",
 )
 flags.DEFINE_bool(
-  "document_context", False,
-  "Fills each sequence with the words around the sentence in its document, as "
-  "the paper does.",
+  "document_context", False, "Fills each sequence with the words around the "
+  "sentence in its document, as the paper does.",
 )
 flags.DEFINE_list(
   "feature_layers", [],
@@ -108,14 +105,8 @@ import tensorflow as tf
 import modeling
 from checkpoints import model_settings, weight_files
 from common import file_io, line_answers
-from tagging import (
-  bilstm,
-  encoder_states,
-  evaluation,
-  input_data,
-  interactive,
-  taggers,
-)
+from tagging import answers, bilstm, inputs, scores
+from tagging import model as tagging_model
 from training import components, distribution, harness, train_log
 
 
@@ -123,19 +114,17 @@ class TaggingRun(NamedTuple):
   """What all the models of one command share.
 
   Attributes:
-    config: modeling.BertConfig, with the labels.
-    labels: list of str.
-    strategy: tf.distribute.Strategy.
+    config: with the labels.
     trim: whether batches may be cut to their longest sequence.
-    data: dict from "train", "eval", "predict" to input_data.TaggingData,
-      where asked for.
+    files: from "train", "eval", "predict" to inputs.TaggingData, where asked
+      for.
   """
 
   config: modeling.BertConfig
   labels: list
   strategy: tf.distribute.Strategy
   trim: bool
-  data: dict
+  files: dict
 
 
 def task_on(features):
@@ -143,79 +132,60 @@ def task_on(features):
   return f"tagging on {features}" if features else "tagging"
 
 
-def make_model(settings, run, features):
-  """Returns the taggers.TaggingModel of the flags."""
-  return taggers.TaggingModel(
-    run.config, len(run.labels), features=features,
-    bilstm_size=settings.bilstm_size, stored_features=settings.feature_layers,
-    **components.model_options(settings, run.strategy)
-  )
-
-
-def store_states(settings, model, run):
-  """Returns data whose records hold what the frozen encoder gives."""
-  return {
-    name: encoder_states.ensure(
+def with_states(settings, model, run):
+  """Returns a run whose records hold what the frozen encoder gives."""
+  return run._replace(files={
+    name: tagging_model.store_states(
       os.path.join(settings.output_dir, f"{name}.states.tf_record"), model,
-      data, settings.feature_layers, strategy=run.strategy,
-      batch_size=settings.eval_batch_size, trim=run.trim
+      file, strategy=run.strategy, batch_size=settings.eval_batch_size,
+      trim=run.trim,
     )
-    for name, data in run.data.items()
-  }
+    for name, file in run.files.items()
+  })
 
 
-def train(settings, model, run, start, *, features, output_dir):
-  """Trains from `start`; returns the step and the data that it read."""
-  data, train_data = dict(run.data), run.data["train"]
+def score(settings, predictor, file, batch_size):
+  """Returns the labels of a file's sentences and, if it has some, scores."""
+  predicted, loss = predictor.predict(file, batch_size)
+  if not file.is_labelled:
+    return predicted, None
+  gold = [sentence.labels for sentence in file.sentences]
+  return predicted, scores.evaluate(gold, predicted, loss, settings.scheme)
+
+
+def train(settings, model, run, start, predictor, *, features, output_dir):
+  """Trains from `start`; returns the step and the run with what was read."""
+  count, names = len(run.files["train"].windows), None
 
   def training_data():
+    nonlocal run
     # The weights are loaded by now: the states are a function of them.
     if features:
-      data.update(store_states(settings, model, run))
-    records = data["train"]
+      run = with_states(settings, model, run)
+    file = run.files["train"]
     return harness.TrainingData(
-      [records.records], records.features, len(train_data.windows), run.trim
+      [file.records], file.features, count, run.trim
     )
 
-  predictor = evaluation.FilePredictor(model, run)
-  names = None
-  if "eval" in data:
-    names = evaluation.result_names(data["eval"], settings.scheme)
-  task = harness.Task(
-    model,
-    run.config,
-    run.strategy,
-    taggers.objective(model),
-    output_dir,
-    length=harness.training_length(settings, len(train_data.windows)),
-    new_variables=taggers.NEW_VARIABLES,
-    data=training_data,
-    evaluate=lambda: evaluate(settings, predictor, data["eval"]).results,
-    result_names=names,
-    write=lambda folder, step: input_data.write_model(
+  def evaluate():
+    file = run.files["eval"]
+    return score(settings, predictor, file, settings.eval_batch_size)[1].results
+
+  if "eval" in run.files:
+    gold = [sentence.labels for sentence in run.files["eval"].sentences]
+    # The gold labels stand in for predictions. A type that would only be
+    # predicted is not named: its scores are 0.
+    names = list(scores.evaluate(gold, gold, 0.0, settings.scheme).results)
+  step = harness.train(settings, harness.Task(
+    model, run.config, run.strategy, tagging_model.objective(model), output_dir,
+    length=harness.training_length(settings, count),
+    new_variables=tagging_model.NEW_VARIABLES, data=training_data,
+    evaluate=evaluate, result_names=names,
+    write=lambda folder, step: inputs.write_model(
       folder, model, settings, features, step=step
     ),
-  )
-  return harness.train(settings, task, start), data
-
-
-def evaluate(settings, predictor, data):
-  """Returns the evaluation.Evaluation of the evaluation data."""
-  predicted, loss = predictor.predict(data, settings.eval_batch_size)
-  return evaluation.evaluate(data, predicted, loss, settings.scheme)
-
-
-def predict(settings, predictor, run, output_dir):
-  """Writes the file to predict with its labels; scores those it has."""
-  data = run.data["predict"]
-  predicted, loss = predictor.predict(data, settings.predict_batch_size)
-  # All processes compute, one writes.
-  if not distribution.is_chief(run.strategy):
-    return
-  evaluation.write_predictions(output_dir, data, predicted)
-  if data.is_labelled:
-    found = evaluation.evaluate(data, predicted, loss, settings.scheme)
-    evaluation.write_scores(output_dir, "test", found)
+  ), start)
+  return step, run
 
 
 def run_model(settings, run, features, output_dir):
@@ -228,32 +198,47 @@ def run_model(settings, run, features, output_dir):
     settings, task_on(features), run.config, run.strategy, output_dir
   )
   with run.strategy.scope():
-    model = make_model(settings, run, features)
-  step = start.step
-  if settings.do_train:
-    step, data = train(
-      settings, model, run, start, features=features, output_dir=output_dir
+    model = tagging_model.TaggingModel(
+      run.config, len(run.labels), features=features,
+      bilstm_size=settings.bilstm_size, stored_features=settings.feature_layers,
+      **components.model_options(settings, run.strategy)
     )
-    # Of a frozen encoder: its stored states.
-    run = run._replace(data=data)
+  predictor = answers.FilePredictor(
+    model, run.labels, strategy=run.strategy, trim=run.trim
+  )
+  step, results = start.step, {}
+  if settings.do_train:
+    step, run = train(
+      settings, model, run, start, predictor, features=features,
+      output_dir=output_dir,
+    )
   else:
     weight_files.load(
       # Nothing reads it, and token classifiers of Hugging Face have none.
       model.variables, start.path, allowed_missing=["^bert/pooler/"]
     )
-  predictor, results = evaluation.FilePredictor(model, run), {}
+  # All processes compute, one writes.
+  is_chief = distribution.is_chief(run.strategy)
   if settings.do_eval:
-    found = evaluate(settings, predictor, run.data["eval"])
+    file = run.files["eval"]
+    _, found = score(settings, predictor, file, settings.eval_batch_size)
     results = found.results
-    if distribution.is_chief(run.strategy):
-      evaluation.write_scores(output_dir, "eval", found, global_step=step)
+    if is_chief:
+      scores.write(output_dir, "eval", found, global_step=step)
       if settings.do_train:
         train_log.write_last_evaluation(output_dir, step, results)
-  if "predict" in run.data:
-    predict(settings, predictor, run, output_dir)
+  if "predict" in run.files:
+    file = run.files["predict"]
+    predicted, found = score(
+      settings, predictor, file, settings.predict_batch_size
+    )
+    if is_chief:
+      answers.write(output_dir, file, predicted)
+      if found:
+        scores.write(output_dir, "test", found)
   if components.answers_stream(settings):
     tokenizer = model_settings.make_tokenizer(settings, run.config)
-    interactive.answer_stream(
+    answers.answer_stream(
       settings, model, tokenizer, run.labels, line_answers.standard_streams()
     )
   return results
@@ -265,32 +250,33 @@ def read_settings():
   if settings.do_train:
     return settings
   return model_settings.restore_trained(
-    settings, (*input_data.INPUT_FLAGS, *input_data.HEAD_FLAGS)
+    settings, (*inputs.INPUT_FLAGS, *inputs.HEAD_FLAGS)
   )
 
 
 def main(_):
   settings = read_settings()
-  paths = input_data.files_to_read(settings)
+  paths = inputs.files_to_read(settings)
   config = components.model_config(settings)
   bilstm.check_features(settings.feature_layers, config.num_hidden_layers)
   tokenizer = model_settings.make_tokenizer(settings, config)
-  sentences = input_data.read_all(settings, paths)
+  sentences = inputs.read_all(settings, paths)
   folder = settings.output_dir
   labels_file = folder and os.path.join(folder, "labels.txt")
-  labels = input_data.model_labels(sentences.get("train"), labels_file, config)
-  config = input_data.trained_config(config, labels)
+  labels = inputs.model_labels(sentences.get("train"), labels_file, config)
+  config = inputs.trained_config(config, labels)
 
   # Before anything else computes: devices cannot be arranged afterwards.
   strategy = components.make_strategy(settings)
   # Claimed before the first file is written.
   task = task_on(",".join(settings.feature_layers))
   components.claim_folder(settings, task, config, strategy)
+  files = inputs.prepare_all(
+    settings, paths, sentences, tokenizer=tokenizer, labels=labels
+  )
   run = TaggingRun(
     config, labels, strategy, components.shapes_may_vary(settings, strategy),
-    input_data.prepare_all(
-      settings, paths, sentences, tokenizer=tokenizer, labels=labels
-    ),
+    files,
   )
   if settings.do_train and distribution.is_chief(strategy):
     file_io.write_text(labels_file, "".join(f"{name}\n" for name in labels))
@@ -304,7 +290,7 @@ def main(_):
     for name in settings.feature_layers
   ]
   if settings.do_eval:
-    print(evaluation.comparison_table(rows))
+    print(scores.comparison_table(rows))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from pretraining import mask_filling
 from squad import alignment
 from squad import answers as squad_answers
 from squad import inputs as squad_inputs
-from tagging import text_tagger
+from tagging import answers as tagging_answers
 from text import input_sequences
 
 _KINDS = {
@@ -231,7 +231,7 @@ def _described_span(found, context):
 
 def _tagging(parts):
   settings = parts.settings
-  tagger = text_tagger.SentenceTagger(
+  tagger = tagging_answers.SentenceTagger(
     lambda batch: _on_tensors(parts.network, **batch)["probabilities"],
     parts.tokenizer,
     parts.labels,

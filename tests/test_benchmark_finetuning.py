@@ -10,12 +10,12 @@ import finetuning_scores
 import row_peer
 import tagging_peer
 import tokenization
-from tagging import dataset, scoring
+from tagging import data, inputs, scores
 
 
 def peer_scores_of_ours(gold, predicted):
   """Returns what the project's scorer says, under the peer's names."""
-  found = scoring.entity_scores(gold, predicted)
+  found = scores.entity_scores(gold, predicted)
   return {name: found[name] for name in ("precision", "recall", "f1")}
 
 
@@ -91,24 +91,24 @@ def test_both_programs_train_on_the_same_pieces(tmp_path, tokenizer):
   path = tmp_path / "names.conll"
   path.write_text(COLUMNS)
   ours, theirs = (
-    dataset.read_sentences(str(path)), tagging_peer.read_columns(path)
+    data.read(str(path)), tagging_peer.read_columns(path)
   )
   assert theirs == [(s.words, s.labels) for s in ours]
-  names = dataset.label_list(ours)
-  numbers = dataset.label_ids(ours, names, path)
-  windows = dataset.make_windows(ours, tokenizer, 16)
+  names = data.label_list(ours)
+  numbers = data.label_ids(ours, names, path)
+  windows = inputs.make_windows(ours, tokenizer, 16)
 
   def encode(sentences, **options):
     assert options.pop("is_split_into_words") and options.pop("truncation")
     return words_of_pieces(tokenizer, sentences, options["max_length"])
 
   encoded = tagging_peer.tokenize(encode, theirs, 16)
-  for window, (inputs, pieces), labels in zip(
+  for window, (row, pieces), labels in zip(
     windows, encoded, numbers, strict=True
   ):
-    assert inputs["input_ids"] == window.input_ids
+    assert row["input_ids"] == window.input_ids
     assert pieces == window.positions
-    found = tagging_peer.with_labels(inputs, pieces, labels)["labels"]
+    found = tagging_peer.with_labels(row, pieces, labels)["labels"]
     expected = [-1] * len(window.input_ids)
     for position, label in zip(window.positions, labels, strict=True):
       expected[position] = label

@@ -8,7 +8,7 @@ import pytest
 
 import script_runner
 from checkpoints import weight_files
-from tagging import dataset, scoring
+from tagging import data, scores
 
 DATA = script_runner.ROOT / "tests" / "data"
 TRAIN, EVAL = DATA / "ner_sample_train.conll", DATA / "ner_sample_eval.conll"
@@ -79,9 +79,9 @@ def test_predictions_are_the_file_with_one_more_column(trained):
     else:
       gold.append([])
       predicted.append([])
-  scores = scoring.entity_scores(gold, predicted)
+  found = scores.entity_scores(gold, predicted)
   f1 = results_in(trained / "eval_results.txt")["f1"]
-  assert scores["f1"] == pytest.approx(f1)
+  assert found["f1"] == pytest.approx(f1)
 
 
 WORDS = "Anna\nLang\nwon\n\n" + "Bern\n" * 40
@@ -286,7 +286,7 @@ def test_what_is_wrong_is_said_in_one_sentence(
 
 def test_the_sample_has_two_hundred_sentences_of_its_own():
   train, held_out = (
-    dataset.read_sentences(str(path)) for path in (TRAIN, EVAL)
+    data.read(str(path)) for path in (TRAIN, EVAL)
   )
   assert (len(train), len(held_out)) == (200, 40)
   assert pathlib.Path(TRAIN).stat().st_size < 40_000

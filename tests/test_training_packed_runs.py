@@ -15,7 +15,7 @@ from classification import classifier
 from pretraining import pretrainer
 from records import packing
 from squad import model as squad_model
-from tagging import taggers
+from tagging import model as tagging_model
 from training import loop
 
 LENGTH, COUNT = 12, 8
@@ -106,8 +106,8 @@ def tagging(rng, strategy):
   labels = rng.randint(0, 4, [COUNT, LENGTH])
   batch["label_ids"] = np.where(batch["input_mask"] > 0, labels, -1)
   with strategy.scope():
-    model = taggers.TaggingModel(CONFIG, 4, seed=1)
-  return model, taggers.objective(model), batch
+    model = tagging_model.TaggingModel(CONFIG, 4, seed=1)
+  return model, tagging_model.objective(model), batch
 
 
 TASKS = {

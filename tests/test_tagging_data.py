@@ -1,12 +1,11 @@
-"""Tests of CoNLL columns: read, cut into windows, written back."""
+"""Files of sentences: read, checked, written back with labels."""
 
-import random
+import json
 
 import pytest
 
-import tokenization
-from common import errors, file_io
-from tagging import dataset, scoring
+from common import errors
+from tagging import data, scores
 
 IOB1 = """-DOCSTART- -X- O O
 
@@ -27,14 +26,19 @@ IOBES = IOB2.replace("B-ORG", "S-ORG").replace("B-LOC", "S-LOC").replace(
 )
 
 
-def write(tmp_path, text):
-  path = tmp_path / "file.conll"
+def write(tmp_path, text, name="file.conll"):
+  path = tmp_path / name
   path.write_text(text, encoding="utf-8")
   return str(path)
 
 
+def write_json(tmp_path, *objects):
+  lines = [o if isinstance(o, str) else json.dumps(o) for o in objects]
+  return write(tmp_path, "".join(f"{line}\n" for line in lines), "file.jsonl")
+
+
 def read(tmp_path, text, **options):
-  return dataset.read_sentences(write(tmp_path, text), **options)
+  return data.read(write(tmp_path, text), **options)
 
 
 # Reading.
@@ -48,10 +52,10 @@ def test_every_scheme_gives_the_same_entities(tmp_path, scheme, text):
   assert first.words == ["U.N.", "official", "Ekeus", "Anna"]
   assert first.lines == [3, 4, 5, 6] and second.lines == [10]
   assert (first.document, second.document) == (1, 2)
-  assert scoring.entities(first.labels) == [
+  assert scores.entities(first.labels) == [
     ("ORG", 0, 1), ("PER", 2, 3), ("PER", 3, 4)
   ]
-  assert scoring.entities(second.labels) == [("LOC", 0, 1)]
+  assert scores.entities(second.labels) == [("LOC", 0, 1)]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +93,7 @@ def test_what_may_follow_what(before, label):
     scheme
     for scheme, known in tags.items()
     if label[0] in known and before[0] in known
-    and dataset.may_follow(before, label, scheme)
+    and data.may_follow(before, label, scheme)
   ]
   assert allowed == MAY_FOLLOW[before, label].split()
 
@@ -159,9 +163,9 @@ def test_empty_sentences_are_skipped_with_one_warning(tmp_path, caplog):
 
 def test_the_labels_are_sorted_with_o_first(tmp_path):
   sentences = read(tmp_path, IOB1, scheme="iob1")
-  labels = dataset.label_list(sentences)
+  labels = data.label_list(sentences)
   assert labels == ["O", "B-PER", "I-LOC", "I-ORG", "I-PER"]
-  assert dataset.label_ids(sentences, labels, "f") == [[3, 0, 4, 1], [2]]
+  assert data.label_ids(sentences, labels, "f") == [[3, 0, 4, 1], [2]]
 
 
 def test_an_unknown_label_is_named(tmp_path):
@@ -171,131 +175,82 @@ def test_an_unknown_label_is_named(tmp_path):
     match=r"f.conll:5: 'I-PER' is none of the labels that the model was "
     r"trained with \(O, I-ORG\)",
   ):
-    dataset.label_ids(sentences, ["O", "I-ORG"], "f.conll")
+    data.label_ids(sentences, ["O", "I-ORG"], "f.conll")
 
 
-# Windows.
+# Other formats.
 
 
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-  """One letter is one word piece."""
-  path = tmp_path_factory.mktemp("vocab") / "vocab.txt"
-  letters = "abcdefghij"
-  pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *letters]
-  path.write_text("\n".join([*pieces, *(f"##{x}" for x in letters)]))
-  return tokenization.FullTokenizer(str(path))
-
-
-def sentences_of(*documents):
-  """Each document is a list of sentences, each a string of words."""
-  return [
-    dataset.Sentence(
-      number, list(range(1, len(text.split()) + 1)), text.split(),
-      ["O"] * len(text.split()),
-    )
-    for number, document in enumerate(documents)
-    for text in document
+def test_raw_sentences(tmp_path):
+  path = write(tmp_path, "Anna's in Bern.\nYes\n", "a.txt")
+  found = data.read(path, labelled=None, file_format="text")
+  assert [s.words for s in found] == [
+    ["Anna", "'", "s", "in", "Bern", "."], ["Yes"]
   ]
+  assert [s.labels for s in found] == [None, None]
+  assert found[1].lines == [2]
+  lines = data.with_predictions(path, "text", [["B-X", *"OOOOO"], ["O"]])
+  assert "".join(lines) == "Anna B-X\n' O\ns O\nin O\nBern O\n. O\n\nYes O\n\n"
+  write(tmp_path, "Anna\n\n \nYes\n", "a.txt")
+  with pytest.raises(errors.InputError, match="(?s)txt:2: an empty.*txt:3: an"):
+    data.read(path, file_format="text")
 
 
-def shown(tokenizer, windows):
-  """Windows as text; a word that has its label there is in capitals."""
-  texts = []
-  for window in windows:
-    pieces = tokenizer.convert_ids_to_tokens(window.input_ids)
-    for position in window.positions:
-      pieces[position] = pieces[position].upper()
-    texts.append(" ".join(pieces[1:-1]).replace(" ##", ""))
-    assert (pieces[0], pieces[-1]) == ("[CLS]", "[SEP]")
-  return texts
-
-
-def test_a_long_sentence_is_cut_between_words(tokenizer):
-  sentences = sentences_of(["ab cd e fgh i j"])
-  windows = dataset.make_windows(sentences, tokenizer, 6)
-  assert shown(tokenizer, windows) == ["Ab Cd", "E Fgh", "I J"]
-  assert windows[1].positions == [1, 2]
-  assert [(w.sentence, w.first_word) for w in windows] == [
-    (0, 0), (0, 2), (0, 4)
-  ]
-
-
-def test_context_fills_the_window_from_both_sides_of_the_document(tokenizer):
-  for documents, room, expected in (
-    ([["a b c d", "e f", "g h i j"], ["j j"]], 8,
-     ["A B C D e f", "c d E F g h", "e f G H I J", "J J"]),
-    # One side takes the room that the other has not.
-    ([["a", "b c d e f g"]], 7, ["A b c d e", "B C D E F", "c d e f G"]),
-  ):
-    windows = dataset.make_windows(
-      sentences_of(*documents), tokenizer, room, document_context=True
-    )
-    assert shown(tokenizer, windows) == expected
-
-
-def test_context_is_whole_words():
-  words = [[1], [2, 3, 4], [5], [6, 7], [8]]
-  assert dataset.widened(words, 2, 3, 3) == (2, 4)
-  assert dataset.widened(words, 2, 3, 4) == (1, 3)
-  assert dataset.widened(words, 2, 3, 6) == (1, 4)
-  assert dataset.widened(words, 2, 3, 100) == (0, 5)
-
-
-def test_a_word_longer_than_the_window_keeps_its_label(tokenizer, caplog):
-  with caplog.at_level("WARNING"):
-    windows = dataset.make_windows(
-      sentences_of(["a bcdefghij c"]), tokenizer, 6, path="f.conll"
-    )
-  assert shown(tokenizer, windows) == ["A", "Bcde", "C"]
-  (record,) = caplog.records
-  assert record.getMessage() == (
-    "f.conll:2: the word bcdefghij... has 9 word pieces, of which a window "
-    "holds the first 4; its label is kept"
+def test_words_labels_and_documents_of_json_lines(tmp_path):
+  path = write_json(
+    tmp_path,
+    {"words": ["Zürich", "won"], "labels": ["B-LOC", "O"], "document": "a"},
+    "",
+    {"tokens": ["x"], "ner_tags": ["O"], "document": "a"},
+    {"tokens": ["y"], "ner_tags": ["O"], "document": "b"},
   )
-
-
-def test_a_word_without_word_piece_is_unknown(tokenizer):
-  (window,) = dataset.make_windows(sentences_of(["a \u200b"]), tokenizer, 6)
-  assert tokenizer.convert_ids_to_tokens(window.input_ids) == [
-    "[CLS]", "a", "[UNK]", "[SEP]"
-  ]
-  assert window.positions == [1, 2]
-
-
-def test_a_window_without_room_is_refused(tokenizer):
-  with pytest.raises(errors.InputError, match="--max_seq_length=2 leaves no"):
-    dataset.make_windows(sentences_of(["a"]), tokenizer, 2)
-
-
-def test_one_document_is_said(caplog):
-  with caplog.at_level("WARNING"):
-    dataset.warn_of_one_document(sentences_of(["a", "b"]), "f")
-  assert "f: all of it counts as one document" in caplog.text
-
-
-@pytest.mark.parametrize("document_context", [False, True])
-def test_every_word_is_predicted_exactly_once(tokenizer, document_context):
-  rng = random.Random(3)
-  sentences = sentences_of(*[
-    [
-      " ".join(
-        "".join(rng.choices("abcdefghij", k=rng.randint(1, 9)))
-        for _ in range(rng.randint(1, 12))
-      )
-      for _ in range(rng.randint(1, 5))
+  for labelled in (True, None):
+    assert data.read(path, labelled=labelled) == [
+      data.Sentence(0, [1, 1], ["Zürich", "won"], ["B-LOC", "O"]),
+      data.Sentence(0, [3], ["x"], ["O"]),
+      data.Sentence(1, [4], ["y"], ["O"]),
     ]
-    for _ in range(30)
-  ])
-  windows = dataset.make_windows(
-    sentences, tokenizer, 12, document_context=document_context
+
+
+GOOD = {"words": ["a"], "labels": ["O"]}
+
+
+@pytest.mark.parametrize(
+  "line, sentence",
+  [
+    ("{", "file.jsonl:2: not JSON"),
+    ("[1]", "file.jsonl:2: no list of words"),
+    ({"text": "a"}, "no list of words, .* called words or tokens; expected"),
+    ({"words": []}, "no list of words"),
+    ({"words": ["a", " "]}, "no list of words"),
+    ({"words": ["a", 1]}, "no list of words"),
+    ("[" * 100_000, "nested too deeply"),
+    ({"words": ["a"]}, "1 words need as many labels, .* got None"),
+    ({"words": ["a"], "labels": ["O", "O"]}, "1 words need as many labels"),
+    ({"words": ["a"], "labels": [0]}, r"need as many labels, .* got \[0\]"),
+    ({"words": ["a", "b"], "labels": ["O", "I-X"]},
+     "file.jsonl:2, word 2: I-X follows O, which iob2 does not have"),
+  ],
+)
+def test_what_is_wrong_with_a_line_of_json_is_named(tmp_path, line, sentence):
+  with pytest.raises(errors.InputError, match=sentence):
+    data.read(write_json(tmp_path, GOOD, line))
+
+
+def test_all_faults_of_json_lines_are_listed_at_once(tmp_path):
+  path = write_json(
+    tmp_path, "{", GOOD, {"words": []}, GOOD, {"words": ["a"]}
   )
-  assert max(len(window.input_ids) for window in windows) <= 12
-  # As if the model saw the first letter of each word.
-  predicted = [window.input_ids for window in windows]
-  assert dataset.predicted_labels(
-    sentences, windows, predicted, tokenizer.inv_vocab
-  ) == [[word[0] for word in sentence.words] for sentence in sentences]
+  for labelled in (True, None):  # The first that can be read has labels.
+    with pytest.raises(errors.InputError) as raised:
+      data.read(path, labelled=labelled)
+    heading, *lines = str(raised.value).split("\n")
+    assert heading == f"{path}: 3 faults; fix them:"
+    assert [line.split(": ")[0] for line in lines] == [
+      f"  {path}:{number}" for number in (1, 3, 5)
+    ]
+  with pytest.raises(errors.InputError, match="holds no sentence"):
+    data.read(write_json(tmp_path, "", ""))
 
 
 # Writing back.
@@ -303,6 +258,15 @@ def test_every_word_is_predicted_exactly_once(tokenizer, document_context):
 
 def test_predictions_are_one_more_column(tmp_path):
   path = write(tmp_path, "-DOCSTART- O\n\na O\nb\tO\r\n\n\nc O \n")
-  lines = (line for _, line in file_io.read_lines(path))
-  lines = dataset.with_column(lines, [["B-X", "I-X"], ["O"]])
+  lines = data.with_predictions(path, "conll", [["B-X", "I-X"], ["O"]])
   assert "".join(lines) == ("-DOCSTART- O O\n\na O B-X\nb\tO\tI-X\n\n\nc O O\n")
+
+
+def test_predictions_keep_all_other_keys(tmp_path):
+  objects = [{"id": 7, "words": ["Zürich"]}, {"words": ["b", "c"]}]
+  path = write_json(tmp_path, *objects)
+  assert [s.labels for s in data.read(path, labelled=None)] == [None, None]
+  predicted = [["B-LOC"], ["O", "O"]]
+  lines = list(data.with_predictions(path, "jsonl", predicted))
+  assert lines[0] == '{"id": 7, "words": ["Zürich"], "predicted": ["B-LOC"]}\n'
+  assert json.loads(lines[1]) == {**objects[1], "predicted": ["O", "O"]}

@@ -1,4 +1,4 @@
-"""Tests of sentences that are tagged as they come."""
+"""Sentences that are tagged as they come, and the words of texts."""
 
 import io
 import json
@@ -6,8 +6,9 @@ import json
 import pytest
 import tensorflow as tf
 
+import tiny_model
 import tokenization
-from tagging import interactive, text_tagger
+from tagging import answers
 
 LABELS = ["O", "B-X"]
 
@@ -18,12 +19,11 @@ def tag(sentences):
   return [[LABELS[w[0].isupper()] for w in s.words] for s in sentences]
 
 
-def answer(source, answers):
+def answer(source, kind=answers.ColumnStream, batch_size=1, **options):
   """Returns what a stream is answered, and the words of each call of `tag`."""
   tag.calls, target = [], io.StringIO()
-  bad = interactive.tag_stream(
-    source, target, tag, answers=answers, batch_size=1
-  )
+  stream = kind(tag, **{"document_context": False, **options})
+  bad = stream.answer(source, target, batch_size)
   return target.getvalue(), tag.calls, bad
 
 
@@ -41,17 +41,15 @@ TAGGED = ("-DOCSTART- - O\n\na x O\nZürich y B-X\n\nB x B-X\n-DOCSTART- - O\n"
 def test_columns_are_answered_where_a_sentence_or_document_ends(
   document_context, calls
 ):
-  answers = interactive.ColumnAnswers(0, document_context=document_context)
-  assert answer(COLUMNS, answers) == (TAGGED, calls, 0)
+  found = answer(COLUMNS, document_context=document_context)
+  assert found == (TAGGED, calls, 0)
 
 
 @pytest.mark.parametrize("document_context", [False, True])
 def test_raw_sentences_are_answered_by_their_words(document_context):
-  answers = interactive.ColumnAnswers(
-    0, document_context=document_context, is_text=True
-  )
   out, calls, bad = answer(
-    [b"Anna's in Bern.\n", b" \n", b"\xff\n", "Z\u4e2d b\n".encode()], answers
+    [b"Anna's in Bern.\n", b" \n", b"\xff\n", "Z\u4e2d b\n".encode()],
+    document_context=document_context, is_text=True
   )
   rows = ["Anna B-X", "' O", "s O", "in O", "Bern B-X", ". O", ""]
   empty, undecodable = "error\tstandard input:2: this line: an", "error\tstan"
@@ -62,12 +60,10 @@ def test_raw_sentences_are_answered_by_their_words(document_context):
 
 
 def test_a_raw_sentence_among_columns_is_pointed_out(caplog):
-  answers = interactive.ColumnAnswers(0, document_context=False)
-  answer([b"Anna lives in Bern.\n"], answers)
+  answer([b"Anna lives in Bern.\n"])
   assert "'Anna lives in Bern.' counts as one word, the first" in caplog.text
   caplog.clear()
-  answers = interactive.ColumnAnswers(0, document_context=False)
-  answer([b"Anna x\n", b"lives x\n", b"\n", b"Yes x\n"], answers)
+  answer([b"Anna x\n", b"lives x\n", b"\n", b"Yes x\n"])
   assert not caplog.records
 
 
@@ -82,10 +78,8 @@ def test_a_sentence_is_answered_before_the_next_one_comes():
     yield b"b\n"
 
   tag.calls = []
-  interactive.tag_stream(
-    source(), target, tag, batch_size=1,
-    answers=interactive.ColumnAnswers(0, document_context=False),
-  )
+  stream = answers.ColumnStream(tag, document_context=False)
+  stream.answer(source(), target, 1)
   assert seen == ["A B-X\n\n"]
   assert target.getvalue() == "A B-X\n\nb O\n"
 
@@ -94,8 +88,7 @@ def test_a_sentence_is_answered_before_the_next_one_comes():
 def test_sentences_that_cannot_be_read_stop_no_other(document_context):
   """Not UTF-8; columns that vary; other columns than the first sentence."""
   lines = b"A x\n\nb x\n\xff\n\nB x\nc\n\nC\n\nD x\n".splitlines(True)
-  answers = interactive.ColumnAnswers(0, document_context=document_context)
-  out, _, bad = answer(lines, answers)
+  out, _, bad = answer(lines, document_context=document_context)
   first, *found, last, end = out.split("\n\n") + [""]
   assert (first, last, end, bad) == ("A x B-X", "D x B-X\n", "", 3)
   for number, fault, line in zip(
@@ -116,8 +109,9 @@ def test_json_lines_and_what_is_wrong_with_them(document_context, calls):
   ]
   lines = [json.dumps(values).encode() + b"\n" for values in objects]
   lines[1:1] = [b"\n", b"{}\n"]
-  answers = interactive.JsonAnswers(document_context=document_context)
-  out, found, bad = answer(lines, answers)
+  out, found, bad = answer(
+    lines, answers.JsonStream, document_context=document_context
+  )
   assert (found, bad) == (calls, 2)
   first, empty, error, *others = map(json.loads, out.splitlines())
   assert "line 2: an empty text" in empty["error"]
@@ -128,25 +122,70 @@ def test_json_lines_and_what_is_wrong_with_them(document_context, calls):
   ]
 
 
+@pytest.mark.parametrize("kind, lines", [
+  (answers.ColumnStream, ["a x", "", "-DOCSTART- -", "b x", "", "c x"]),
+  (answers.JsonStream, [
+    json.dumps({"words": [word], "document": number})
+    for word, number in (("a", 1), ("b", 2), ("c", 2))
+  ]),
+])
+def test_documents_that_come_together_stay_apart(kind, lines):
+  seen = []
+
+  def noted(sentences):
+    seen.append([sentence.document for sentence in sentences])
+    return [["O"] for _ in sentences]
+
+  stream = kind(noted, document_context=True)
+  stream.answer([f"{line}\n".encode() for line in lines], io.StringIO(), 100)
+  (first, *others), = [sum(seen, [])]
+  assert len(others) == 2 and others[0] == others[1] == first + 1
+
+
 def test_batches_do_not_change_a_label(tmp_path):
-  vocab = tmp_path / "vocab.txt"
-  vocab.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\na\nb\n")
-  tokenizer = tokenization.FullTokenizer(str(vocab))
+  tokenizer = tokenization.FullTokenizer(
+    tiny_model.write_vocabulary(tmp_path, "ab")
+  )
 
   def model(batch):
     """The label of a position is whether its piece is "b"."""
     assert set(batch) == {"input_ids", "input_mask", "segment_ids"}
-    return tf.one_hot(tf.cast(batch["input_ids"] == 5, tf.int32), 2)
+    return tf.one_hot(tf.cast(batch["input_ids"] == 6, tf.int32), 2)
 
-  tagger = text_tagger.SentenceTagger(
+  tagger = answers.SentenceTagger(
     model, tokenizer, LABELS, batch_size=2, max_seq_length=5
   )
-  answers = interactive.ColumnAnswers(0, document_context=False)
   words = "a b b a a b b\n\nb\n\na b b".replace(" ", "\n").split("\n")
   target = io.StringIO()
-  interactive.tag_stream(
-    [f"{word}\n".encode() for word in words], target, tagger.tag,
-    answers=answers, batch_size=100,
-  )
+  stream = answers.ColumnStream(tagger.tag, document_context=False)
+  stream.answer([f"{word}\n".encode() for word in words], target, 100)
   expected = [w and f"{w} {LABELS[w == 'b']}" for w in words]
   assert target.getvalue().splitlines() == expected
+  first, second = tagger.tag_texts(["a,b", "\u200b"], at_punctuation=True)
+  assert first == {
+    "words": ["a", ",", "b"], "tags": ["O", "O", "B-X"],
+    "probabilities": [1.0] * 3, "starts": [0, 1, 2], "ends": [1, 2, 3],
+    "num_words": 3,
+  }
+  assert second["words"] == second["tags"] == second["probabilities"] == []
+
+
+@pytest.mark.parametrize(
+  "text, at_punctuation, words",
+  [
+    (" Stra\u00dfe, na\u0308h-e 3", True,
+     ["Stra\u00dfe", ",", "na\u0308h", "-", "e", "3"]),
+    ("a-b  U.N.\u2028c", False, ["a-b", "U.N.", "c"]),
+    # Control characters belong to no word, unless they are within one.
+    ("\x00a\u200bb\x00 \x00 c", True, ["a\u200bb", "c"]),
+    ("\u4e2d\u6587x", True, ["\u4e2d", "\u6587", "x"]),
+    ("\u4e2d\u6587x", False, ["\u4e2d\u6587x"]),
+    (" ", True, []),
+  ],
+)
+def test_words(text, at_punctuation, words):
+  places = answers.word_places(text, at_punctuation=at_punctuation)
+  assert [text[start:end] for start, end in places] == words
+  if at_punctuation:
+    found = tokenization.BasicTokenizer(False).tokenize(text)
+    assert found == [word.replace("\u200b", "") for word in words]

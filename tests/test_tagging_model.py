@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from tagging import taggers
+from tagging import model
 
 RNG = np.random.RandomState(0)
 
@@ -20,7 +20,7 @@ def test_the_objective_is_the_mean_over_labelled_words():
     "input_mask": tf.constant([[1, 1, 1, 1], [1, 1, 1, 0]]),
     "label_ids": labels,
   }
-  objective = taggers.objective(lambda batch, dropout_seed: logits)
+  objective = model.objective(lambda batch, dropout_seed: logits)
   sums, metrics = objective.sums(batch, None)
   words = [(0, 1, 0), (0, 2, 2), (1, 1, 1)]
   log_probs = tf.nn.log_softmax(logits).numpy()

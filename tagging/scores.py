@@ -1,12 +1,23 @@
-"""Scores of tagged entities: precision, recall, F1; plain Python.
+"""Scores of labels: precision, recall and F1 of entities, and their files.
+
+  eval_results.txt    name = value lines
+  eval_report.txt     precision, recall, F1 and support of each type
+
+and test_results.txt, test_report.txt for a file to predict that has labels.
 
 Entities are found and counted as conlleval, the scorer of the CoNLL shared
 tasks, does it: one rule for the labels of IOB1, IOB2 and IOBES alike, which
 also gives label sequences that no scheme allows a meaning.
 """
 
+import collections
+import os
 from collections.abc import Callable
 from typing import NamedTuple
+
+from absl import logging
+
+from common import file_io, result_lines
 
 
 class Entity(NamedTuple):
@@ -50,32 +61,32 @@ def entities(labels: list[str]) -> list[Entity]:
 
 def accuracy(gold: list[list[str]], predicted: list[list[str]]) -> float:
   """Returns the share of equal labels."""
-  pairs = [
-    (g, p)
-    for gold_sentence, predicted_sentence in zip(gold, predicted, strict=True)
-    for g, p in zip(gold_sentence, predicted_sentence, strict=True)
+  equal = [
+    ours == theirs
+    for pair in zip(gold, predicted, strict=True)
+    for ours, theirs in zip(*pair, strict=True)
   ]
-  return _ratio(sum(g == p for g, p in pairs), len(pairs))
+  return _ratio(sum(equal), len(equal))
 
 
 class Counts(NamedTuple):
   """Entities of each kind: right (found and wanted), predicted, in the gold."""
 
-  right: dict[str, int]
-  found: dict[str, int]
-  wanted: dict[str, int]
+  right: collections.Counter
+  found: collections.Counter
+  wanted: collections.Counter
 
   def kinds(self) -> list[str]:
     """Returns all kinds, sorted."""
     return sorted(self.found.keys() | self.wanted.keys())
 
-  def of(self, kind: str) -> tuple[int, ...]:
-    """Returns (right, found, wanted) of a kind."""
-    return tuple(counts.get(kind, 0) for counts in self)
+  def of(self, kind: str) -> dict[str, float]:
+    """Returns precision, recall and f1 of a kind."""
+    return _precision_recall_f1(*(counts[kind] for counts in self))
 
-  def totals(self) -> tuple[int, ...]:
-    """Returns (right, found, wanted) of all kinds together."""
-    return tuple(sum(counts.values()) for counts in self)
+  def of_all(self) -> dict[str, float]:
+    """Returns the same of all kinds together."""
+    return _precision_recall_f1(*(counts.total() for counts in self))
 
 
 def words(labels: list[str]) -> list[Entity]:
@@ -91,13 +102,12 @@ def count_entities(
   `find` gives those of a sentence's labels: `entities`, or `words` for labels
   of single words.
   """
-  counts = Counts({}, {}, {})
+  counts = Counts(*(collections.Counter() for _ in Counts._fields))
   for gold_sentence, predicted_sentence in zip(gold, predicted, strict=True):
     # Of one sentence: equal entities in two sentences are two.
     wanted, found = set(find(gold_sentence)), set(find(predicted_sentence))
     for numbers, group in zip(counts, (found & wanted, found, wanted)):
-      for entity in group:
-        numbers[entity.kind] = numbers.get(entity.kind, 0) + 1
+      numbers.update(entity.kind for entity in group)
   return counts
 
 
@@ -112,10 +122,9 @@ def entity_scores(
     in conlleval.
   """
   counts = count_entities(gold, predicted)
-  scores = _precision_recall_f1(*counts.totals())
+  scores = counts.of_all()
   for kind in counts.kinds():
-    for name, value in _precision_recall_f1(*counts.of(kind)).items():
-      scores[f"{name}_{kind}"] = value
+    scores |= {f"{n}_{kind}": value for n, value in counts.of(kind).items()}
   return {**scores, "accuracy": accuracy(gold, predicted)}
 
 
@@ -126,22 +135,14 @@ def report(counts: Counts) -> str:
   weighted (mean over kinds, weighted by their support, which is how many
   entities of a kind the gold labels have).
   """
-  kinds = counts.kinds()
-  rows = [
-    (kind, *_precision_recall_f1(*counts.of(kind)).values(),
-     counts.wanted.get(kind, 0))
-    for kind in kinds
-  ]
-  total = sum(counts.wanted.values())
-  shares = {
+  kinds, total = counts.kinds(), counts.wanted.total()
+  rows = [(k, *counts.of(k).values(), counts.wanted[k]) for k in kinds]
+  averages = [("micro avg", *counts.of_all().values(), total)]
+  for name, weights in {
     # Each kind alike, however rare.
     "macro avg": [_ratio(1, len(rows))] * len(rows),
     "weighted avg": [_ratio(row[-1], total) for row in rows],
-  }
-  averages = [
-    ("micro avg", *_precision_recall_f1(*counts.totals()).values(), total)
-  ]
-  for name, weights in shares.items():
+  }.items():
     means = [
       sum(weight * row[column] for weight, row in zip(weights, rows))
       for column in (1, 2, 3)
@@ -150,13 +151,14 @@ def report(counts: Counts) -> str:
   width = max(map(len, [*kinds, "weighted avg"]))
   names = ("precision", "recall", "f1-score", "support")
   heading = f"{'':>{width}} " + "".join(f" {name:>9}" for name in names)
-  blocks = [[heading]]
-  for block in (rows, averages):
-    blocks.append([
+  blocks = [[heading], *(
+    [
       f"{kind:>{width}} " + "".join(f" {value:>9.4f}" for value in values)
       + f" {support:>9}"
       for kind, *values, support in block
-    ])
+    ]
+    for block in (rows, averages)
+  )]
   return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 
@@ -168,3 +170,49 @@ def _precision_recall_f1(right, found, wanted):
 
 def _ratio(part, whole):
   return part / whole if whole else 0.0
+
+
+class Evaluation(NamedTuple):
+  """Scores of predicted labels, and a table of those of each type."""
+
+  results: dict[str, float]
+  report: str
+
+
+def evaluate(
+  gold: list[list[str]], predicted: list[list[str]], loss: float, scheme: str
+) -> Evaluation:
+  """Scores the labels of sentences; `loss` goes to the results.
+
+  With the scheme "none" each word counts as an entity.
+  """
+  if scheme == "none":
+    counts = count_entities(gold, predicted, words)
+    results = {"accuracy": accuracy(gold, predicted)}
+  else:
+    counts = count_entities(gold, predicted)
+    results = entity_scores(gold, predicted)
+  return Evaluation({"loss": loss, **results}, report(counts))
+
+
+def write(output_dir: str, name: str, found: Evaluation, **others) -> None:
+  """Writes <name>_results.txt, with `others`, and <name>_report.txt."""
+  path = os.path.join(output_dir, f"{name}_results.txt")
+  result_lines.write(path, {**found.results, **others})
+  logging.info("scores of each type:\n%s", found.report)
+  path = os.path.join(output_dir, f"{name}_report.txt")
+  file_io.write_text(path, found.report)
+
+
+def comparison_table(rows: list[tuple[str, dict]]) -> str:
+  """Returns a table of (features, results) pairs."""
+  names = [
+    name
+    for name in ("precision", "recall", "f1", "accuracy", "loss")
+    if name in rows[0][1]
+  ]
+  table = [f"{'features':24}" + "".join(f"{name:>11}" for name in names)]
+  for features, results in rows:
+    values = "".join(f"{results[name]:11.4f}" for name in names)
+    table.append(f"{features:24}{values}")
+  return "\n".join(table)

@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 
-from tagging import scoring
+from tagging import scores
 
 # labels -> entities, by the rules of the field.
 CASES = {
@@ -37,31 +37,31 @@ CASES = {
 
 @pytest.mark.parametrize("labels", CASES)
 def test_entities(labels):
-  assert scoring.entities(labels.split()) == CASES[labels]
+  assert scores.entities(labels.split()) == CASES[labels]
 
 
 def test_scores_of_a_hand_counted_case():
   gold = [["B-PER", "I-PER", "O", "B-LOC"], ["B-ORG", "O"]]
   predicted = [["B-PER", "O", "O", "B-LOC"], ["B-LOC", "B-ORG"]]
-  scores = scoring.entity_scores(gold, predicted)
+  found = scores.entity_scores(gold, predicted)
   # Found: PER(0,1), LOC(3,4), LOC(0,1), ORG(1,2); of them LOC(3,4) is right.
-  assert scores["precision"] == 1 / 4
-  assert scores["recall"] == 1 / 3
-  assert scores["f1"] == pytest.approx(2 / 7)
-  assert scores["accuracy"] == 3 / 6
-  assert scores["precision_LOC"] == 1 / 2
-  assert scores["recall_LOC"] == 1
-  assert scores["f1_PER"] == scores["f1_ORG"] == 0
+  assert found["precision"] == 1 / 4
+  assert found["recall"] == 1 / 3
+  assert found["f1"] == pytest.approx(2 / 7)
+  assert found["accuracy"] == 3 / 6
+  assert found["precision_LOC"] == 1 / 2
+  assert found["recall_LOC"] == 1
+  assert found["f1_PER"] == found["f1_ORG"] == 0
 
 
 def test_nothing_found_and_nothing_there_is_zero():
-  scores = scoring.entity_scores([["O", "O"]], [["O", "O"]])
-  assert scores == {"precision": 0, "recall": 0, "f1": 0, "accuracy": 1}
+  found = scores.entity_scores([["O", "O"]], [["O", "O"]])
+  assert found == {"precision": 0, "recall": 0, "f1": 0, "accuracy": 1}
 
 
 def test_sentences_of_different_length_are_a_fault():
   with pytest.raises(ValueError):
-    scoring.accuracy([["O", "O"]], [["O"]])
+    scores.accuracy([["O", "O"]], [["O"]])
 
 
 def random_labels(rng, tags):
@@ -81,13 +81,13 @@ def test_seqeval_agrees(tags):
       (kind, start, end + 1)
       for kind, start, end in seqeval.get_entities(labels)
     ]
-    assert scoring.entities(labels) == theirs, labels
+    assert scores.entities(labels) == theirs, labels
     gold.append(labels)
     # Like the gold labels in half of the places, to have some right.
     predicted.append(
       [rng.choice([label, rng.choice(labels)]) for label in labels]
     )
-  ours = scoring.entity_scores(gold, predicted)
+  ours = scores.entity_scores(gold, predicted)
   assert ours["precision"] == pytest.approx(
     seqeval.precision_score(gold, predicted)
   )
@@ -102,21 +102,21 @@ def test_seqeval_agrees(tags):
     table = seqeval.classification_report(gold, predicted, digits=4)
   for kind in ("X", "Y"):
     assert ours[f"f1_{kind}"] == pytest.approx(report[kind]["f1-score"])
-  assert scoring.report(scoring.count_entities(gold, predicted)) == table
+  assert scores.report(scores.count_entities(gold, predicted)) == table
 
 
 def test_the_report_of_single_words_counts_each_label():
-  counts = scoring.count_entities(
-    [["NN", "VB"], ["NN"]], [["NN", "NN"], ["NN"]], scoring.words
+  counts = scores.count_entities(
+    [["NN", "VB"], ["NN"]], [["NN", "NN"], ["NN"]], scores.words
   )
   assert counts == ({"NN": 2}, {"NN": 3}, {"NN": 2, "VB": 1})
-  rows = [line.split() for line in scoring.report(counts).splitlines()]
+  rows = [line.split() for line in scores.report(counts).splitlines()]
   assert ["NN", "0.6667", "1.0000", "0.8000", "2"] in rows
   assert ["VB", "0.0000", "0.0000", "0.0000", "1"] in rows
   assert ["micro", "avg", "0.6667", "0.6667", "0.6667", "3"] in rows
 
 
 def test_a_report_of_nothing_has_only_zeros():
-  counts = scoring.count_entities([["O"]], [["O"]])
-  rows = [line.split() for line in scoring.report(counts).splitlines()]
+  counts = scores.count_entities([["O"]], [["O"]])
+  rows = [line.split() for line in scores.report(counts).splitlines()]
   assert ["macro", "avg", "0.0000", "0.0000", "0.0000", "0"] in rows

@@ -1,0 +1,431 @@
+"""Files of sentences -> words and labels, and back with predicted labels.
+
+CoNLL columns ("conll"):
+
+  -DOCSTART- -X- O O        begins a document
+
+  U.N. NNP I-NP I-ORG       a word and its labels, a column each
+  official NN I-NP O
+                            an empty line ends a sentence
+
+Raw sentences, a line each ("text"); and JSON lines ("jsonl"):
+
+  {"words": ["U.N.", "official"], "labels": ["B-ORG", "O"], "id": 7}
+
+There `tokens` and `ner_tags`, the names that Hugging Face's data sets use, are
+read too, `labels` may be absent, and consecutive lines with the same `document`
+are one document. All other keys come back with the prediction.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from absl import logging
+
+import tokenization
+from common import choices, errors, file_io, json_files
+from tagging import scores
+
+SCHEMES = choices.TAGGING_SCHEMES
+_DOCUMENT = "-DOCSTART-"
+_TAGS = {"iob1": "IOB", "iob2": "IOB", "iobes": "IOBES"}
+_SPACE = " \t\r"
+_WORDS, _LABELS = ("words", "tokens"), ("labels", "ner_tags")
+_EXPECTED = 'expected such as {"words": ["U.N.", "official"]}'
+
+
+class Sentence(NamedTuple):
+  """The words of a sentence, as in its file.
+
+  Attributes:
+    document: number of the document, from 0; the lines before the first
+      -DOCSTART- line are a document, too.
+    lines: the number of each word's line, from 1.
+    words: in their order.
+    labels: one for each word, or None where the file has no column of them.
+  """
+
+  document: int
+  lines: list[int]
+  words: list[str]
+  labels: list[str] | None
+
+
+def format_of(path: str, file_format: str | None = None) -> str:
+  """Returns the format of a file: what --file_format says, else by its name."""
+  is_json = path.endswith((".jsonl", ".json"))
+  return file_format or ("jsonl" if is_json else "conll")
+
+
+def read(
+  path: str, *, file_format: str | None = None, labelled: bool | None = True,
+  scheme: str = "iob2", **columns
+) -> list[Sentence]:
+  """Reads the sentences of a file.
+
+  Args:
+    file_format: one of choices.TAGGING_FORMATS, or None to go by the name.
+    labelled: whether it must have labels; None: they are read if it has any.
+    scheme: one of SCHEMES; labels are checked to follow it. "none" takes any
+      labels: parts of speech, say.
+    **columns: word_column and label_column of `parse_columns`.
+
+  Raises:
+    InputError: the file cannot be used; all lines with a fault are named.
+  """
+  file_format = format_of(path, file_format)
+  if file_format == "jsonl":
+    return _parse_json(path, scheme, labelled)
+  if file_format == "text":
+    return parse_columns(_text_lines(path), path, labelled=False)
+  return parse_columns(
+    file_io.read_lines(path), path, labelled=labelled, scheme=scheme, **columns
+  )
+
+
+def _require_sentences(sentences, path):
+  if not sentences:
+    raise errors.InputError(f"{path} holds no sentence, only empty lines")
+
+
+# Columns.
+
+
+def columns(line: str) -> list[str]:
+  """Returns the columns of a line: between tabs if it has one, else spaces.
+
+  No-break spaces are parts of words.
+  """
+  # Not str.strip, which takes off no-break spaces too.
+  line = line.strip(_SPACE)
+  if "\t" in line:
+    return [column.strip(_SPACE) for column in line.split("\t")]
+  return [column for column in line.split(" ") if column]
+
+
+def starts_document(line: str) -> bool:
+  """Whether a line is a -DOCSTART- line."""
+  return columns(line)[:1] == [_DOCUMENT]
+
+
+def text_rows(line: str, place: str) -> list[str]:
+  """Returns the rows of columns of a raw sentence, the empty one included.
+
+  Each mark of punctuation and each Han character is a word of its own.
+
+  Raises:
+    InputError: the line is empty.
+  """
+  errors.require_text(line, place)
+  return [*tokenization.BasicTokenizer(do_lower_case=False).tokenize(line), ""]
+
+
+def _text_lines(path):
+  """Returns (line number, row) of the `text_rows` of a file's lines."""
+  rows, faults = [], errors.Faults()
+  for number, line in file_io.read_lines(path):
+    with faults.collected():
+      rows += ((number, r) for r in text_rows(line, f"{path}:{number}"))
+  faults.refuse(path)
+  return rows
+
+
+def parse_columns(
+  lines: Iterable[tuple[int, str]], path: str, *, word_column: int = 0,
+  label_column: int = -1, scheme: str = "iob2", labelled: bool | None = True
+) -> list[Sentence]:
+  """Makes sentences of columns.
+
+  Args:
+    lines: (number from 1, line) each.
+    path: the file that they are from, for the errors.
+    word_column, label_column: which ones, from 0; negative from the end.
+    scheme, labelled: see `read`.
+
+  Raises:
+    InputError: no such column, lines with more or fewer columns than the
+      others, labels that are not of the scheme, or no sentence at all. File
+      and line are named, of the first fault in each sentence.
+  """
+  blocks, empty_at = _blocks(lines)
+  _require_sentences(blocks, path)
+  if empty_at:
+    logging.warning(
+      "%s: %d empty sentences skipped, the first at line %d", path,
+      len(empty_at), empty_at[0],
+    )
+  # All words must have as many columns as the first.
+  first, row = blocks[0][1][0]
+  width, used = len(row), {"--word_column": word_column}
+  # A single column has words alone.
+  if labelled or (labelled is None and width > 1):
+    used["--label_column"] = label_column
+  for flag, column in used.items():
+    if not -width <= column < width:
+      raise errors.InputError(
+        f"{path}:{first}: {flag}={column}, but there are {width} columns; pass "
+        f"a number from {-width} to {width - 1}"
+      )
+  sentences, faults = [], errors.Faults()
+  for document, rows in blocks:
+    with faults.collected():
+      places = [f"{path}:{number}" for number, _ in rows]
+      for (_, row), place in zip(rows, places):
+        if len(row) != width:
+          raise errors.InputError(
+            f"{place}: {len(row)} columns, but line {first} has {width}; every "
+            "word needs all columns, and an empty line ends a sentence"
+          )
+      words, *labels = ([row[n] for _, row in rows] for n in used.values())
+      for each in labels:
+        check_labels(each, scheme, places)
+      sentences.append(Sentence(
+        document, [number for number, _ in rows], words,
+        labels[0] if labels else None,
+      ))
+  faults.refuse(path)
+  return sentences
+
+
+def _blocks(lines):
+  """Cuts lines at the empty ones and at -DOCSTART-.
+
+  Returns:
+    List of (document, [(line number, columns), ...]); the numbers of the
+    lines where a sentence is empty.
+  """
+  blocks, empty_at, rows, document, is_separated = [], [], [], 0, True
+  for number, line in itertools.chain(lines, [(0, _DOCUMENT)]):
+    row = columns(line)
+    if row and row[0] != _DOCUMENT:
+      rows.append((number, row))
+      continue
+    if rows:
+      blocks.append((document, rows))
+    # Two empty lines in a row; one ends a sentence, or follows -DOCSTART-.
+    elif not row and not is_separated:
+      empty_at.append(number)
+    is_separated = bool(row)
+    document += bool(row)
+    rows = []
+  return blocks, empty_at
+
+
+def with_column(
+  lines: Iterable[str], predicted: list[list[str]]
+) -> Iterator[str]:
+  """Yields lines, each word's with its prediction as the last column.
+
+  Args:
+    lines: those that `parse_columns` read.
+    predicted: the labels of each sentence.
+
+  Yields:
+    Lines with their newline. Empty ones stay as they are; a -DOCSTART- line
+    gets an O, so that conlleval finds as many columns there.
+  """
+  labels = itertools.chain.from_iterable(predicted)
+  for line in lines:
+    row = columns(line)
+    if row:
+      label = "O" if row[0] == _DOCUMENT else next(labels)
+      separator = "\t" if "\t" in line.strip(_SPACE) else " "
+      line = f"{line.rstrip(_SPACE)}{separator}{label}"
+    yield f"{line}\n"
+
+
+# JSON lines.
+
+
+def parse_object(line: str | bytes, place: str) -> dict:
+  """Returns the object in a line of JSON; `place` is its file and number.
+
+  Raises:
+    InputError: no JSON, or no list of words in it.
+  """
+  try:
+    values = json_files.parse(line)
+  except errors.InputError as error:
+    raise errors.InputError(f"{place}: {error}; {_EXPECTED}") from error
+  words = _entry(values, _WORDS) if isinstance(values, dict) else None
+  if not _are_texts(words) or not words or not all(map(str.strip, words)):
+    raise errors.InputError(
+      f"{place}: no list of words, each with a character in it, called "
+      f"{' or '.join(_WORDS)}; {_EXPECTED}"
+    )
+  return values
+
+
+def _entry(values, names):
+  """Returns the first of some entries that is there, or None."""
+  return next((values[name] for name in names if name in values), None)
+
+
+def _are_texts(values):
+  return isinstance(values, list) and all(isinstance(v, str) for v in values)
+
+
+def sentence_of(
+  values: dict, number: int, place: str, *, scheme: str = "none",
+  labelled: bool = False, document: int = 0
+) -> Sentence:
+  """Returns the sentence of what `parse_object` returned.
+
+  Args:
+    number: of its line, from 1.
+    place: file and line, for the error.
+    scheme, labelled: see `read`.
+    document: number of its document.
+
+  Raises:
+    InputError: no label for each word, or one that the scheme does not allow.
+  """
+  words, labels = _entry(values, _WORDS), None
+  if labelled:
+    labels = _entry(values, _LABELS)
+    if not _are_texts(labels) or len(labels) != len(words):
+      raise errors.InputError(
+        f"{place}: {len(words)} words need as many labels, each a text, in a "
+        f"list called {' or '.join(_LABELS)}; got {labels!r:.60}"
+      )
+    places = [f"{place}, word {n}" for n in range(1, len(words) + 1)]
+    check_labels(labels, scheme, places)
+  # A line holds all words of its sentence.
+  return Sentence(document, [number] * len(words), words, labels)
+
+
+def _parse_json(path, scheme, labelled):
+  sentences, document, last, faults = [], 0, None, errors.Faults()
+  for number, line in file_io.read_lines(path):
+    if not line.strip():
+      continue
+    place = f"{path}:{number}"
+    with faults.collected():
+      values = parse_object(line, place)
+      if labelled is None:
+        labelled = any(name in values for name in _LABELS)
+      # The first sentence begins document 0, whatever its name.
+      document += bool(sentences) and values.get("document") != last
+      last = values.get("document")
+      sentences.append(sentence_of(
+        values, number, place, scheme=scheme, labelled=labelled,
+        document=document,
+      ))
+  faults.refuse(path)
+  _require_sentences(sentences, path)
+  return sentences
+
+
+def with_labels(values: dict, predicted: list[str]) -> str:
+  """Returns the line of JSON of a sentence with its predicted labels."""
+  return json_files.line({**values, "predicted": predicted})
+
+
+def with_predictions(
+  path: str, file_format: str, predicted: list[list[str]]
+) -> Iterator[str]:
+  """Returns the lines of a file with the labels of its sentences."""
+  if file_format == "jsonl":
+    objects = (
+      parse_object(line, path)
+      for _, line in file_io.read_lines(path)
+      if line.strip()
+    )
+    pairs = zip(objects, predicted, strict=True)
+    return (with_labels(values, labels) for values, labels in pairs)
+  is_text = file_format == "text"
+  lines = _text_lines(path) if is_text else file_io.read_lines(path)
+  return with_column((row for _, row in lines), predicted)
+
+
+# Labels.
+
+
+def check_labels(labels: list[str], scheme: str, places: list[str]) -> None:
+  """Refuses the labels of a sentence that a scheme does not allow.
+
+  Args:
+    labels: of its words.
+    scheme: one of SCHEMES.
+    places: file and line of each label, for the error.
+
+  Raises:
+    InputError: a label is none of the scheme, or must not follow the one
+      before it: the file is in another scheme.
+  """
+  if scheme == "none":
+    return
+  before = "O"
+  for label, place in zip(labels, places):
+    tag, kind = scores.split_label(label)
+    # A string of tags, as a tuple of them: "" is in every string.
+    if tag not in tuple(_TAGS[scheme]) or (label != "O") != bool(kind):
+      known = ", ".join(f"{tag}-TYPE" for tag in _TAGS[scheme] if tag != "O")
+      raise errors.InputError(
+        f"{place}: {label!r} is no label of {scheme}, which has O, {known}; "
+        "check --label_column, or pass another --scheme (none for labels of "
+        "single words, such as parts of speech)"
+      )
+    _check_follows(before, label, scheme, place)
+    before = label
+  # Only there an entity can be left open: it needs its E.
+  if scheme == "iobes":
+    _check_follows(before, "O", scheme, f"{places[-1]} (end of the sentence)")
+
+
+def _check_follows(before, label, scheme, place):
+  if not may_follow(before, label, scheme):
+    raise errors.InputError(
+      f"{place}: {label} follows {before}, which {scheme} does not have; fix "
+      f"the labels, or pass another --scheme: {', '.join(SCHEMES)}"
+    )
+
+
+def may_follow(before: str, label: str, scheme: str) -> bool:
+  """Whether a scheme allows `label` after `before`.
+
+  IOB1 has B only between two neighbours of one kind, IOB2 at each beginning;
+  IOBES ends an entity of several words with E and marks a single word with S.
+  """
+  tag, kind = scores.split_label(label)
+  tag_before, kind_before = scores.split_label(before)
+  inside = tag_before in ("B", "I") and kind == kind_before
+  if scheme == "iob1":
+    return tag != "B" or inside
+  if scheme == "iob2":
+    return tag != "I" or inside
+  if tag_before in ("B", "I"):
+    return inside and tag in ("I", "E")
+  return tag in ("O", "B", "S")
+
+
+def label_list(sentences: list[Sentence]) -> list[str]:
+  """Returns the labels of training sentences, O first, the rest sorted."""
+  labels = {label for sentence in sentences for label in sentence.labels}
+  # A function of the set of labels, so that a resumed run numbers them alike.
+  return sorted(labels, key=lambda label: (label != "O", label))
+
+
+def label_ids(
+  sentences: list[Sentence], labels: list[str], path: str
+) -> list[list[int]]:
+  """Returns the numbers of the labels of each sentence, as `labels` has them.
+
+  Raises:
+    InputError: a label is none of the model's `labels` (each is named once,
+      with the line of its first place in `path`).
+  """
+  number_of = {label: number for number, label in enumerate(labels)}
+  faults, unknown = errors.Faults(), set()
+  for sentence in sentences:
+    for line, label in zip(sentence.lines, sentence.labels):
+      if label not in number_of and label not in unknown:
+        unknown.add(label)
+        faults.found.append(
+          f"{path}:{line}: {label!r} is none of the labels that the model was "
+          f"trained with ({', '.join(labels)}); check --label_column, or "
+          "train on data that have it"
+        )
+  faults.refuse(path)
+  return [[number_of[label] for label in s.labels] for s in sentences]

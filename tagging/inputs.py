@@ -1,0 +1,369 @@
+"""Sentences -> windows of word pieces -> TFRecords.
+
+A word's label is that of its first word piece, as in the paper (arXiv
+1810.04805, section 5.3); its other pieces, [CLS], [SEP] and context have none.
+"""
+
+import itertools
+import os
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+import modeling
+import tokenization
+from checkpoints import model_folder
+from common import errors, file_io, unknown_tokens
+from records import tfrecord
+from tagging import data
+from text import input_sequences
+from training import components
+
+# The label id of positions without a label to learn or to predict.
+NO_LABEL = -1
+# How the input of a model was made: kept with its weights, see model_folder.
+INPUT_FLAGS = ("max_seq_length", "document_context", "scheme", "do_lower_case")
+# What its head is, where it reads the features of a frozen encoder.
+HEAD_FLAGS = ("feature_layers", "bilstm_size")
+_WINDOWS_SHOWN = 5
+
+
+class Window(NamedTuple):
+  """One input of the model, and the words whose labels it gives.
+
+  Attributes:
+    input_ids: T of them, [CLS] and [SEP] included.
+    sentence: number of the sentence in the file.
+    first_word: number of the first word in it.
+    positions: for each word of the window, the index of its first piece.
+  """
+
+  input_ids: list[int]
+  sentence: int
+  first_word: int
+  positions: list[int]
+
+
+def make_windows(
+  sentences: list[data.Sentence], tokenizer: tokenization.FullTokenizer,
+  max_seq_length: int, *, document_context: bool = False, path: str = ""
+) -> list[Window]:
+  """Cuts sentences into windows; each word belongs to exactly one.
+
+  A sentence that is too long is cut between words. With document_context the
+  rest of each window is filled with the words before and after it in the
+  document (the paper's "maximal document context"), for the model to read;
+  their labels come from other windows.
+
+  Args:
+    sentences: of a file, in its order.
+    tokenizer: of the model.
+    max_seq_length: longest window, in word pieces with [CLS] and [SEP].
+    document_context: see above.
+    path: the file that they are from, for warnings; "" for none.
+
+  Returns:
+    Windows in the order of the words.
+
+  Raises:
+    InputError: a window has no room for a word.
+  """
+  room = max_seq_length - 2
+  if room < 1:
+    raise errors.InputError(
+      f"--max_seq_length={max_seq_length} leaves no room for a word between "
+      "[CLS] and [SEP]; pass 3 or more"
+    )
+  special = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
+  windows = []
+  numbered = enumerate(sentences)
+  for _, document in itertools.groupby(numbered, lambda pair: pair[1].document):
+    document = list(document)
+    words = _encoded(document, tokenizer, room, path)
+    # A document at a time: context never comes from another one.
+    for number, first, start, end in _targets(document, words, room):
+      left, right = start, end
+      if document_context:
+        left, right = widened(words, start, end, room)
+      starts, pieces = [], []
+      for word in words[left:right]:
+        starts.append(len(pieces) + 1)  # After [CLS].
+        pieces += word
+      windows.append(Window(
+        [special[0], *pieces, special[1]], number, first,
+        starts[start - left : end - left],
+      ))
+  return windows
+
+
+def _encoded(document, tokenizer, room, path):
+  """Returns the pieces of each word of a document, never none."""
+  (unknown,) = tokenizer.convert_tokens_to_ids([tokenizer.unk_token])
+  words = []
+  for _, sentence in document:
+    for word, line in zip(sentence.words, sentence.lines):
+      # A word of characters that the tokenizer removes still has a label.
+      pieces = tokenizer.encode(word) or [unknown]
+      # Without a file there is nobody to tell: clients of a server, say.
+      if path and len(pieces) > room:
+        logging.warning(
+          "%s:%d: the word %.20s... has %d word pieces, of which a window "
+          "holds the first %d; its label is kept", path, line, word,
+          len(pieces), room,
+        )
+      words.append(pieces[:room])
+  return words
+
+
+def _targets(document, words, room):
+  """Yields (sentence, first word in it, start, end) of pieces of sentences.
+
+  start and end count the words of the document. Words are taken greedily
+  while their pieces fit into a window.
+  """
+  start = 0
+  for number, sentence in document:
+    sentence_start, sentence_end = start, start + len(sentence.words)
+    while start < sentence_end:
+      # Words of 2, 3, 1 and 4 pieces, room for 5: the first two, then the rest.
+      end, used = start, 0
+      while end < sentence_end and used + len(words[end]) <= room:
+        used += len(words[end])
+        end += 1
+      yield number, start - sentence_start, start, end
+      start = end
+
+
+def widened(
+  words: list[list[int]], start: int, end: int, room: int
+) -> tuple[int, int]:
+  """Takes words from both sides while they fit, as many pieces from each.
+
+  Args:
+    words: the word pieces of each word of a document.
+    start, end: the words whose labels a window gives.
+    room: how many word pieces it holds.
+
+  Returns:
+    (start, end) with the context.
+  """
+  left, right = start, end
+  sizes = {"left": 0, "right": 0}
+  room -= sum(len(pieces) for pieces in words[start:end])
+  open_sides = {"left", "right"}
+  while open_sides:
+    # The side with fewer pieces; of equal ones the left, sorted first.
+    side = min(sorted(open_sides), key=sizes.get)
+    place = left - 1 if side == "left" else right
+    is_word = 0 <= place < len(words)
+    if not is_word or sum(sizes.values()) + len(words[place]) > room:
+      # For good: a shorter word further out would leave a gap in the text.
+      open_sides.remove(side)
+      continue
+    sizes[side] += len(words[place])
+    left, right = min(left, place), max(right, place + 1)
+  return left, right
+
+
+def of_sentences(windows: list[Window], values: Iterable, count: int) -> list:
+  """Puts together what was found for the words of each window.
+
+  Returns:
+    `count` lists, a value for each word of each sentence.
+  """
+  found = [[] for _ in range(count)]
+  # Windows come in the order of words, so their words need only be joined.
+  for window, of_words in zip(windows, values, strict=True):
+    found[window.sentence].extend(of_words)
+  return found
+
+
+class TaggingData(NamedTuple):
+  """A file of sentences, ready for the model.
+
+  Attributes:
+    records: the TFRecord file of the windows.
+    features: of a record, for tf.io.
+    is_labelled: whether the sentences have labels.
+    file_format: one of choices.TAGGING_FORMATS.
+  """
+
+  path: str
+  sentences: list[data.Sentence]
+  windows: list[Window]
+  records: str
+  features: dict
+  is_labelled: bool
+  file_format: str
+
+
+def files_to_read(settings) -> dict[str, str]:
+  """Returns the paths of "train", "eval" and "predict", where asked for.
+
+  Raises:
+    InputError: nothing is asked for, or columns are of JSON lines.
+  """
+  components.require_one_of(settings, "do_train", "do_eval", "do_predict")
+  paths = components.files_to_read(settings)
+  columns = settings.given & {"word_column", "label_column"}
+  if columns and all(
+    data.format_of(path, settings.file_format) == "jsonl"
+    for path in paths.values()
+  ):
+    raise errors.InputError(
+      f"--{min(columns)} is for files of columns, and only JSON lines are "
+      "read; leave it out"
+    )
+  return paths
+
+
+def read_all(settings, paths: dict) -> dict[str, list[data.Sentence]]:
+  """Returns the sentences of each of `paths`."""
+  # None: read where there are any, to score the predictions.
+  any_labels = None if settings.predict_labels else False
+  options = settings.pick("file_format word_column label_column scheme")
+  return {
+    name: data.read(
+      path, labelled=any_labels if name == "predict" else True, **options
+    )
+    for name, path in paths.items()
+  }
+
+
+def model_labels(
+  train_sentences: list[data.Sentence] | None, labels_file: str | None,
+  config: modeling.BertConfig
+) -> list[str]:
+  """Returns the labels of the model, from the first place that has them.
+
+  1. The training data.
+  2. The file that the training has written.
+  3. id2label in --bert_config_file, as in output_dir/final_model.
+
+  Raises:
+    InputError: no place has any.
+  """
+  if train_sentences:
+    return data.label_list(train_sentences)
+  if labels_file and file_io.exists(labels_file):
+    return [line for _, line in file_io.read_lines(labels_file)]
+  if labels := config.label_names():
+    return labels
+  looked = f"there is no {labels_file}, and " if labels_file else ""
+  raise errors.InputError(
+    f"no labels known: {looked}--bert_config_file has no id2label; pass "
+    "--model_dir with the final_model of a training, or --do_train"
+  )
+
+
+def trained_config(
+  config: modeling.BertConfig, labels: list[str]
+) -> modeling.BertConfig:
+  """Returns the configuration of a model of these labels.
+
+  The labels are a part of the model: the folder of a run with others is
+  refused. How its input was made is not.
+  """
+  # Those of the start weights, which may be another task's.
+  values = model_folder.without_input_settings(config).to_dict()
+  id2label = {str(number): label for number, label in enumerate(labels)}
+  return modeling.BertConfig.from_dict({**values, "id2label": id2label})
+
+
+def write_model(
+  folder: str, model, settings, features: str | None = None, *,
+  step: int | None = None
+):
+  """Writes the folder of a model.TaggingModel of a step."""
+  values = settings.pick(" ".join(INPUT_FLAGS))
+  if features:
+    values.update(feature_layers=features, bilstm_size=settings.bilstm_size)
+  config = model_folder.with_input_settings(model.config, values)
+  model_folder.write(
+    folder, model.variables, config, settings.vocab_file,
+    settings.do_lower_case, step=step,
+  )
+
+
+def record_features(max_seq_length: int) -> dict:
+  """Returns the features of a record of `prepare`, for tf.io."""
+  integers = tf.io.FixedLenFeature([max_seq_length], tf.int64)
+  names = ("input_ids", "input_mask", "segment_ids", "label_ids")
+  return dict.fromkeys(names, integers)
+
+
+def prepare(
+  path: str, sentences: list[data.Sentence], windows: list[Window], *,
+  labels: list[str], records: str, max_seq_length: int,
+  file_format: str = "conll"
+) -> TaggingData:
+  """Writes the records of a file's windows; `labels` are the model's."""
+  # All sentences of a file have labels or none has.
+  is_labelled = sentences[0].labels is not None
+  logging.info(
+    "%s: %d sentences, %d words, %d windows", path, len(sentences),
+    sum(len(sentence.words) for sentence in sentences), len(windows),
+  )
+  # A sentence and the words around it are one text: segment 0.
+  batch = input_sequences.pad_batch(
+    [window.input_ids for window in windows], length=max_seq_length
+  )
+  # 0 is a label, so padding needs a number of its own.
+  label_ids = np.full_like(batch["input_ids"], NO_LABEL)
+  if is_labelled:
+    ids = data.label_ids(sentences, labels, path)
+    for row, window in zip(label_ids, windows):
+      first = window.first_word
+      of_words = ids[window.sentence][first : first + len(window.positions)]
+      row[window.positions] = of_words
+  with tfrecord.RecordWriter(records) as writer:
+    writer.write_all(
+      tfrecord.serialize_examples({**batch, "label_ids": label_ids})
+    )
+  return TaggingData(
+    path, sentences, windows, records, record_features(max_seq_length),
+    is_labelled, file_format,
+  )
+
+
+def log_windows(path: str, windows: list[Window], tokenizer):
+  """Logs the tokens of a file's first windows and the share of [UNK]."""
+  logging.debug("%s: the first examples", path)
+  for window in windows[:_WINDOWS_SHOWN]:
+    tokens = tokenizer.convert_ids_to_tokens(window.input_ids)
+    logging.debug("  %s", " ".join(tokens))
+  # Without [CLS] and [SEP].
+  ids = [i for window in windows for i in window.input_ids[1:-1]]
+  unknown = ids.count(tokenizer.vocab.get(tokenizer.unk_token))
+  unknown_tokens.log_share(path, unknown, len(ids))
+
+
+def prepare_all(
+  settings, paths: dict[str, str], sentences: dict[str, list[data.Sentence]],
+  *, tokenizer, labels: list[str]
+) -> dict[str, TaggingData]:
+  """Writes the records of all files of a command into --output_dir.
+
+  The keys of all dicts are some of "train", "eval", "predict".
+  """
+  prepared, with_context = {}, settings.document_context
+  for name, path in paths.items():
+    of_file, length = sentences[name], settings.max_seq_length
+    if with_context and of_file[-1].document == of_file[0].document:
+      logging.warning(
+        "%s: all of it counts as one document, since no -DOCSTART- line "
+        "separates documents", path,
+      )
+    windows = make_windows(
+      of_file, tokenizer, length, document_context=with_context, path=path
+    )
+    log_windows(path, windows, tokenizer)
+    prepared[name] = prepare(
+      path, of_file, windows, labels=labels, max_seq_length=length,
+      records=os.path.join(settings.output_dir, f"{name}.tf_record"),
+      file_format=data.format_of(path, settings.file_format),
+    )
+  return prepared

@@ -1,0 +1,233 @@
+"""Sentences are cut into windows, and windows become records."""
+
+import random
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tiny_model
+import tokenization
+from common import errors, run_settings
+from records import pipeline, tfrecord
+from tagging import data, inputs
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+  """One letter is one word piece."""
+  letters = "abcdefghij"
+  return tokenization.FullTokenizer(tiny_model.write_vocabulary(
+    tmp_path_factory.mktemp("vocab"), [*letters, *(f"##{x}" for x in letters)]
+  ))
+
+
+def sentences_of(*documents):
+  """Each document is a list of sentences, each a string of words."""
+  return [
+    data.Sentence(
+      number, list(range(1, len(text.split()) + 1)), text.split(),
+      ["O"] * len(text.split()),
+    )
+    for number, document in enumerate(documents)
+    for text in document
+  ]
+
+
+def shown(tokenizer, windows):
+  """Windows as text; a word that has its label there is in capitals."""
+  texts = []
+  for window in windows:
+    pieces = tokenizer.convert_ids_to_tokens(window.input_ids)
+    for position in window.positions:
+      pieces[position] = pieces[position].upper()
+    texts.append(" ".join(pieces[1:-1]).replace(" ##", ""))
+    assert (pieces[0], pieces[-1]) == ("[CLS]", "[SEP]")
+  return texts
+
+
+def test_a_long_sentence_is_cut_between_words(tokenizer):
+  sentences = sentences_of(["ab cd e fgh i j"])
+  windows = inputs.make_windows(sentences, tokenizer, 6)
+  assert shown(tokenizer, windows) == ["Ab Cd", "E Fgh", "I J"]
+  assert windows[1].positions == [1, 2]
+  assert [(w.sentence, w.first_word) for w in windows] == [
+    (0, 0), (0, 2), (0, 4)
+  ]
+
+
+def test_context_fills_the_window_from_both_sides_of_the_document(tokenizer):
+  for documents, room, expected in (
+    ([["a b c d", "e f", "g h i j"], ["j j"]], 8,
+     ["A B C D e f", "c d E F g h", "e f G H I J", "J J"]),
+    # One side takes the room that the other has not.
+    ([["a", "b c d e f g"]], 7, ["A b c d e", "B C D E F", "c d e f G"]),
+  ):
+    windows = inputs.make_windows(
+      sentences_of(*documents), tokenizer, room, document_context=True
+    )
+    assert shown(tokenizer, windows) == expected
+
+
+def test_context_is_whole_words():
+  words = [[1], [2, 3, 4], [5], [6, 7], [8]]
+  assert inputs.widened(words, 2, 3, 3) == (2, 4)
+  assert inputs.widened(words, 2, 3, 4) == (1, 3)
+  assert inputs.widened(words, 2, 3, 6) == (1, 4)
+  assert inputs.widened(words, 2, 3, 100) == (0, 5)
+
+
+def test_a_word_longer_than_the_window_keeps_its_label(tokenizer, caplog):
+  with caplog.at_level("WARNING"):
+    windows = inputs.make_windows(
+      sentences_of(["a bcdefghij c"]), tokenizer, 6, path="f.conll"
+    )
+  assert shown(tokenizer, windows) == ["A", "Bcde", "C"]
+  (record,) = caplog.records
+  assert record.getMessage() == (
+    "f.conll:2: the word bcdefghij... has 9 word pieces, of which a window "
+    "holds the first 4; its label is kept"
+  )
+
+
+def test_a_word_without_word_piece_is_unknown(tokenizer):
+  (window,) = inputs.make_windows(sentences_of(["a \u200b"]), tokenizer, 6)
+  assert tokenizer.convert_ids_to_tokens(window.input_ids) == [
+    "[CLS]", "a", "[UNK]", "[SEP]"
+  ]
+  assert window.positions == [1, 2]
+
+
+def test_a_window_without_room_is_refused(tokenizer):
+  with pytest.raises(errors.InputError, match="--max_seq_length=2 leaves no"):
+    inputs.make_windows(sentences_of(["a"]), tokenizer, 2)
+
+
+@pytest.mark.parametrize("document_context", [False, True])
+def test_every_word_is_predicted_exactly_once(tokenizer, document_context):
+  rng = random.Random(3)
+  sentences = sentences_of(*[
+    [
+      " ".join(
+        "".join(rng.choices("abcdefghij", k=rng.randint(1, 9)))
+        for _ in range(rng.randint(1, 12))
+      )
+      for _ in range(rng.randint(1, 5))
+    ]
+    for _ in range(30)
+  ])
+  windows = inputs.make_windows(
+    sentences, tokenizer, 12, document_context=document_context
+  )
+  assert max(len(window.input_ids) for window in windows) <= 12
+  # As if the model saw the first letter of each word.
+  of_windows = (
+    tokenizer.convert_ids_to_tokens([w.input_ids[n] for n in w.positions])
+    for w in windows
+  )
+  assert inputs.of_sentences(windows, of_windows, len(sentences)) == [
+    [word[0] for word in sentence.words] for sentence in sentences
+  ]
+
+
+# Records.
+
+
+SENTENCES = [
+  data.Sentence(0, [1, 2], ["ab", "c"], ["B-X", "O"]),
+  data.Sentence(0, [4], ["d"], ["O"]),
+]
+WINDOWS = [
+  inputs.Window([2, 10, 11, 12, 3], 0, 0, [1, 3]),
+  inputs.Window([2, 13, 3], 1, 0, [1]),
+]
+
+
+def prepare(tmp_path, sentences, labels=("O", "B-X")):
+  return inputs.prepare(
+    "f.conll", sentences, WINDOWS, labels=list(labels),
+    records=str(tmp_path / "a.tf_record"), max_seq_length=6,
+  )
+
+
+def test_records_hold_labels_at_first_pieces(tmp_path):
+  file = prepare(tmp_path, SENTENCES)
+  assert file.is_labelled
+  first, second = tfrecord.read_records(file.records)
+  expected = {
+    "input_ids": [2, 10, 11, 12, 3, 0],
+    "input_mask": [1, 1, 1, 1, 1, 0],
+    "segment_ids": [0] * 6,
+    "label_ids": [-1, 1, -1, 0, -1, -1],
+  }
+  assert {name: list(values) for name, values in first.items()} == expected
+  assert list(second["label_ids"]) == [-1, 0, -1, -1, -1, -1]
+
+
+def test_the_first_windows_and_the_share_of_unknown_pieces_are_logged(
+  tmp_path, caplog
+):
+  tokenizer = tokenization.FullTokenizer(
+    tiny_model.write_vocabulary(tmp_path, "a")
+  )
+  windows = [inputs.Window([2, 5, 1, 5, 3], 0, 0, [1, 2, 3])] * 6
+  caplog.set_level("DEBUG", logger="absl")
+  inputs.log_windows("f.conll", windows, tokenizer)
+  assert caplog.text.count("  [CLS] a [UNK] a [SEP]") == 5
+  (warning,) = [r for r in caplog.records if r.levelname == "WARNING"]
+  assert "f.conll: 33.3 % of the tokens are [UNK]" in warning.getMessage()
+
+
+def test_records_are_what_the_pipeline_is_told(tmp_path):
+  file = prepare(tmp_path, SENTENCES)
+  features = inputs.record_features(6)
+  pipeline.check_records([file.records], features)
+  (batch,) = pipeline.distributed_batches(
+    tf.distribute.get_strategy(), pipeline.sequential_records([file.records]),
+    features, batch_size=2, trim=True
+  )
+  assert batch["label_ids"].shape == (2, 6)
+  np.testing.assert_array_equal(batch["label_ids"][0], [-1, 1, -1, 0, -1, -1])
+
+
+@pytest.mark.parametrize("trim", [False, True])
+def test_training_batches_have_one_shape_unless_they_are_cut(tmp_path, trim):
+  batches = pipeline.training_batches(
+    tf.distribute.get_strategy(),
+    [prepare(tmp_path, SENTENCES).records],
+    inputs.record_features(6),
+    num_records=2, batch_size=2, seed=1, first_step=0, trim=trim,
+  )
+  shapes = {n: s.shape.as_list() for n, s in batches.element_spec.items()}
+  length = None if trim else 6
+  assert shapes == {name: [2, length] for name in shapes}
+  batch = next(iter(batches))
+  assert sorted(batch["input_ids"].numpy()[:, 1]) == [10, 13]
+
+
+def test_sentences_without_labels(tmp_path):
+  file = prepare(tmp_path, [s._replace(labels=None) for s in SENTENCES])
+  assert not file.is_labelled
+  for record in tfrecord.read_records(file.records):
+    assert set(record["label_ids"]) == {inputs.NO_LABEL}
+
+
+def test_an_unknown_label_writes_nothing(tmp_path):
+  with pytest.raises(errors.InputError, match="f.conll:1: 'B-X' is none of"):
+    prepare(tmp_path, SENTENCES, labels=["O"])
+  assert not list(tmp_path.iterdir())
+
+
+def test_one_document_is_named(tokenizer, tmp_path, caplog):
+  settings = run_settings.Settings({
+    "document_context": True, "max_seq_length": 6, "file_format": None,
+    "output_dir": str(tmp_path),
+  })
+  for documents, is_one in (([["a", "b"]], True), ([["a"], ["b"]], False)):
+    caplog.clear()
+    inputs.prepare_all(
+      settings, {"eval": "f"}, {"eval": sentences_of(*documents)},
+      tokenizer=tokenizer, labels=["O"]
+    )
+    said = "f: all of it counts as one document" in caplog.text
+    assert said == is_one
