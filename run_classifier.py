@@ -41,31 +41,29 @@ import os
 from absl import logging
 
 from checkpoints import model_settings
-from classification import (
-  class_report,
-  input_data,
-  model_run,
-  seed_results,
-  tasks,
-)
-from common import file_io
+from classification import job, scores, task
+from common import file_io, run_settings
 from training import components, distillation, distribution
 
 
 def main(_):
   settings = model_settings.resolve(flags.read_settings(check=False))
-  settings = tasks.restore_input_settings(settings)
-  tasks.check_settings(settings)
+  settings = task.restore_input_settings(settings)
+  components.require_one_of(
+    settings, "do_train", "do_eval", "do_predict", "interactive"
+  )
+  run_settings.refuse_ignored(settings)
+  seeds = scores.parse_seeds(settings.seeds)
   settings = distillation.with_starting_weights(settings)
   config = components.model_config(settings)
   model_settings.make_tokenizer(settings, config)
   # Before anything else computes: devices cannot be arranged afterwards.
   strategy, settings = arrange_devices(settings)
-  run = prepare_run(settings, config, strategy)
-  if settings.seeds:
-    run_seeds(settings, run)
+  run = job.prepare(settings, config, strategy)
+  if seeds:
+    run_seeds(settings, run, seeds)
   else:
-    run_model(settings, run, settings.output_dir)
+    run_model(settings, run)
 
 
 def arrange_devices(settings):
@@ -82,42 +80,13 @@ def arrange_devices(settings):
   return strategy, settings
 
 
-def prepare_run(settings, config, strategy):
-  """Reads the data and writes its records; returns a model_run.ClassifierRun.
-
-  Args:
-    settings: run_settings.Settings.
-    config: modeling.BertConfig of the start weights.
-    strategy: tf.distribute.Strategy.
-  """
-  task = tasks.read_task(settings, config)
-  run = model_run.ClassifierRun(
-    config=tasks.trained_config(config, task),
-    task=task,
-    options=model_run.input_options(settings, task),
-    class_weights=tasks.class_weights(settings.class_weights, task),
-    teacher=distillation.find_teacher(settings, config),
-    strategy=strategy,
-    data={},
-    trim=components.shapes_may_vary(settings, strategy),
-  )
-  # Claimed before the first file is written.
-  model_run.check_output_dir(settings, run)
-  tasks.write_rows(settings, task)
-  class_report.log(task, run.class_weights)
-  data = input_data.prepare_all(
-    settings.output_dir, task.splits, run.options
-  )
-  return run._replace(data=data)
-
-
-def run_model(settings, run, output_dir):
+def run_model(settings, run):
   """Trains, evaluates and predicts with one model, whatever is asked for.
 
   Returns:
     The results of the evaluation, {} where there is none.
   """
-  model = model_run.ModelRun(settings, run, output_dir)
+  model = job.ModelRun(settings, run)
   results = {}
   if settings.do_train:
     model.train()
@@ -125,24 +94,26 @@ def run_model(settings, run, output_dir):
     model.load_weights()
   if settings.do_eval:
     results = model.evaluate()
-  for name in run.data:
+  for name in run.records:
     if name.startswith("predict"):
       model.write_predictions(name)
-  if tasks.answers_lines(settings):
+  if settings.interactive or settings.predict_file == "-":
     model.answer_lines()
   return results
 
 
-def run_seeds(settings, run):
+def run_seeds(settings, run, seeds):
   """Runs a model for each of --seeds and compares them in a table."""
   results = {}
-  for seed in seed_results.parse_seeds(settings.seeds):
+  for seed in seeds:
     logging.info("seed %d", seed)
     folder = os.path.join(settings.output_dir, f"seed_{seed}")
     # The data were made once, before: all seeds learn from the same.
-    results[seed] = run_model(settings.replace(seed=seed), run, folder)
+    results[seed] = run_model(
+      settings.replace(seed=seed, output_dir=folder), run
+    )
   if settings.do_eval and distribution.is_chief(run.strategy):
-    text = seed_results.summary(results)
+    text = scores.summary(results)
     path = os.path.join(settings.output_dir, "seeds_results.txt")
     file_io.write_text(path, text)
     print(text, end="")

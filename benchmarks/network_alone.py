@@ -21,12 +21,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import modeling
 from checkpoints import model_folder
-from classification import (
-  classifier,
-  evaluation,
-  input_data,
-  labelled_examples,
-)
+from classification import data, inputs, job, model
 from common import errors, file_io
 from text import input_sequences
 from training import distribution
@@ -46,10 +41,10 @@ _LABELS = ("no", "yes")
 def make_batches(options):
   """Returns a list of batches, dicts of tensors, of lines of like length."""
   examples = [
-    labelled_examples.Example(str(number), line)
+    data.Example(str(number), line)
     for number, line in file_io.read_lines(FLAGS.input_file)
   ]
-  arrays, _ = input_data.encode(examples, options)
+  arrays, _ = inputs.encode(examples, options)
   lengths = arrays["input_mask"].sum(axis=1).tolist()
   batches = []
   for places in input_sequences.batches_by_length(
@@ -67,12 +62,12 @@ def make_batches(options):
 
 def make_network(config):
   """Returns a function of a batch that is compiled once."""
-  model = classifier.ClassifierModel(
-    config, labelled_examples.SINGLE, len(_LABELS), seed=1, skip_padding=True,
+  network = model.ClassifierModel(
+    config, data.SINGLE, len(_LABELS), seed=1, skip_padding=True,
     compute_dtype=distribution.COMPUTE_DTYPES[FLAGS.dtype],
   )
   return tf.function(
-    evaluation.batch_outputs(model, shapes_vary=True), autograph=False,
+    job.batch_outputs(network, shapes_vary=True), autograph=False,
     reduce_retracing=True,
   )
 
@@ -81,8 +76,8 @@ def main(argv):
   del argv
   files = model_folder.find(FLAGS.model_dir)
   config = modeling.BertConfig.from_json_file(files["bert_config_file"])
-  options = input_data.InputOptions(
-    labelled_examples.SINGLE, _LABELS, files["vocab_file"]
+  options = inputs.InputOptions(
+    data.SINGLE, _LABELS, files["vocab_file"]
   )
   batches = make_batches(options)
   network = make_network(config)

@@ -21,7 +21,7 @@ import tempfile
 # Run as a script, this folder is on the path and its parent is not.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from classification import scoring
+from classification import scores
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PUBLISHED = {"dev": 0.8672, "test": 0.8203}
@@ -69,7 +69,7 @@ def main():
       lines, gold = read_pairs(path)
       with tempfile.TemporaryDirectory() as folder:
         found = cosines(lines, arguments.model, pathlib.Path(folder))
-      rho = scoring.correlation(*map(scoring.average_ranks, (found, gold)))
+      rho = scores.correlation(*map(scores.average_ranks, (found, gold)))
       print(f"{name}: {len(lines)} pairs, {rho:.4f}, published {published:.4f}")
 
 

@@ -16,16 +16,23 @@ import collections
 import contextlib
 import math
 import os
+import runpy
 from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
 from absl import logging
 
-from classification import dataset, labelled_examples, tables
+from classification import data, tables
 from common import errors, file_io
 
-Example = labelled_examples.Example
+Example = data.Example
+# How many rows GLUE's server expects in each of its files.
+_SUBMITTED_ROWS = {
+  "CoLA": 1063, "SST-2": 1821, "MRPC": 1725, "STS-B": 1379, "QQP": 390965,
+  "MNLI-m": 9796, "MNLI-mm": 9847, "QNLI": 5463, "RTE": 3000, "WNLI": 146,
+  "AX": 1104,
+}
 _NLI = ("contradiction", "entailment", "neutral")
 _BINARY = ("0", "1")
 _ENTAILMENT = ("entailment", "not_entailment")
@@ -77,7 +84,7 @@ class Task(NamedTuple):
   Attributes:
     name: as --task_name has it.
     title: as its authors write it.
-    kind: one of labelled_examples.KINDS.
+    kind: one of data.KINDS.
     labels: the classes in the order of the model's outputs.
     metrics: the official ones, that of the leader board first.
     layouts: {name of split: Layout}.
@@ -94,11 +101,43 @@ class Task(NamedTuple):
   labels: tuple
   metrics: tuple
   layouts: dict
-  kind: str = labelled_examples.SINGLE
+  kind: str = data.SINGLE
   language: str | None = None
   scores: tuple | None = None
   hint: str = ""
   reader: Callable | None = None
+
+
+def _read_folders(task, folder, prefix):
+  """Yields the examples in <folder>/<class>/<number>_<rating>.txt.
+
+  In the order of the numbers, the classes in turn: sorted by class they would
+  be learned one after the other.
+  """
+  found = []
+  for label in task.labels:
+    inside = os.path.join(folder, label)
+    names = tf.io.gfile.listdir(inside) if file_io.exists(inside) else []
+    names = [name for name in names if name.endswith(".txt")]
+    if not names:
+      raise errors.InputError(
+        f"no .txt files in {inside}; --data_dir must be the folder of "
+        f"{task.title}'s official download"
+      )
+    found += [(*_file_order(name), label) for name in names]
+  for _, stem, label in sorted(found):
+    path = os.path.join(folder, label, f"{stem}.txt")
+    text = "\n".join(line for _, line in file_io.read_lines(path)).strip()
+    yield Example(
+      f"{prefix}-{label}-{stem}", text, label=label, place=f"{path}:1"
+    )
+
+
+def _file_order(name):
+  stem = os.path.splitext(name)[0]
+  # 127_8.txt is text 127, rated 8. By number: 9 comes before 10.
+  number = stem.split("_")[0]
+  return (int(number) if number.isdecimal() else math.inf, stem)
 
 
 def _splits(layout, **files):
@@ -128,11 +167,9 @@ _QQP["test"] = _QQP["test"]._replace(broken=None, may_be_empty=True)
 _MNLI = _splits(
   Layout((), "sentence1", "sentence2", "gold_label", "index",
          may_be_empty=True),
-  train="train.tsv",
-  dev_matched="dev_matched.tsv",
-  dev_mismatched="dev_mismatched.tsv",
-  test_matched="test_matched.tsv",
-  test_mismatched="test_mismatched.tsv",
+  **{split: f"{split}.tsv" for split in (
+    "train", "dev_matched", "dev_mismatched", "test_matched", "test_mismatched"
+  )},
 )
 # As in the original: guids of the matched test are "test-<n>".
 _MNLI["test_matched"] = _MNLI["test_matched"]._replace(prefix="test")
@@ -153,18 +190,10 @@ _XNLI = {
 }
 _PAWS_X = _splits(
   Layout((), "sentence1", "sentence2", "label", broken=("NS",)),
-  **{
-    split: tuple(
-      f"{folder}{{language}}/{name}"
-      for folder in ("", "x-final/")
-      for name in names
-    )
-    for split, names in {
-      "train": ("translated_train.tsv", "train.tsv"),
-      "dev": ("dev_2k.tsv",),
-      "test": ("test_2k.tsv",),
-    }.items()
-  },
+  train=tuple(f"{folder}{{language}}/{name}" for folder in ("", "x-final/")
+              for name in ("translated_train.tsv", "train.tsv")),
+  dev=("{language}/dev_2k.tsv", "x-final/{language}/dev_2k.tsv"),
+  test=("{language}/test_2k.tsv", "x-final/{language}/test_2k.tsv"),
 )
 # An ending is sent2, the beginning of its sentence, and one of the four.
 _SWAG = _splits(
@@ -191,7 +220,7 @@ _ROWS = [
             "msr_paraphrase_train.txt, in its columns"),
   Task("sts-b", "STS-B", (), ("pearson", "spearman"),
        _official("sentence1", "sentence2", "score", "index"),
-       kind=labelled_examples.REGRESSION, scores=(0.0, 5.0)),
+       kind=data.REGRESSION, scores=(0.0, 5.0)),
   Task("qqp", "QQP", _BINARY, ("f1", "accuracy"), _QQP),
   Task("mnli", "MNLI", _NLI, ("accuracy",), _MNLI),
   Task("qnli", "QNLI", _ENTAILMENT, ("accuracy",),
@@ -208,10 +237,9 @@ _ROWS = [
   Task("xnli", "XNLI", _NLI, ("accuracy",), _XNLI, language="zh"),
   Task("paws-x", "PAWS-X", _BINARY, ("accuracy",), _PAWS_X, language="en"),
   Task("imdb", "IMDB", ("neg", "pos"), ("accuracy",), _IMDB,
-       # A lambda, since the function is defined further down.
-       reader=lambda *arguments: _read_folders(*arguments)),
+       reader=_read_folders),
   Task("swag", "SWAG", ("0", "1", "2", "3"), ("accuracy",), _SWAG,
-       kind=labelled_examples.CHOICE),
+       kind=data.CHOICE),
 ]
 TASKS = {task.name: task for task in _ROWS}
 
@@ -231,12 +259,29 @@ def register(task: Task) -> None:
     raise errors.InputError(
       f"there is a task called {task.name} already; give yours another name"
     )
-  if task.kind not in labelled_examples.KINDS:
+  if task.kind not in data.KINDS:
     raise errors.InputError(
       f"the kind of the task {task.name} is {task.kind!r}; expected one of "
-      f"{', '.join(labelled_examples.KINDS)}"
+      f"{', '.join(data.KINDS)}"
     )
   TASKS[task.name] = task
+
+
+def load_module(path: str) -> None:
+  """Runs a Python file that adds tasks by `register`.
+
+  Raises:
+    InputError: there is no such file, or it adds no task.
+  """
+  if not os.path.isfile(path):
+    raise errors.InputError(f"--task_module={path}: no such file")
+  before = set(TASKS)
+  # Not as __main__: what the file does as a script is left out.
+  runpy.run_path(path, run_name="task_module")
+  if set(TASKS) == before:
+    raise errors.InputError(
+      f"--task_module={path} adds no task: it must call glue.register"
+    )
 
 
 def find(name: str) -> Task:
@@ -300,60 +345,56 @@ def read(
       column is, or rows are broken: too few columns, an unknown label, an
       empty text, an id that comes again. File and line are named.
   """
+  hint = f"; {task.hint}" if task.hint else ""
   if split not in task.layouts:
     raise errors.InputError(
-      f"{task.title} has no {split} data, only {', '.join(task.layouts)}"
-      + (f": {task.hint}" if task.hint else "")
+      f"{task.title} has no {split} data, only {', '.join(task.layouts)}{hint}"
     )
-  layout = task.layouts[split]
-  path = _path(task, layout, data_dir, language)
+  if language and not task.language:
+    raise errors.InputError(
+      f"--language={language}: {task.title} has no choice of languages; leave "
+      "it out"
+    )
+  layout, language = task.layouts[split], language or task.language
+  paths = _paths(layout, data_dir, language)
+  # The first that is there: mirrors pack the same files in several ways.
+  path = next(filter(file_io.exists, paths), None)
+  if path is None:
+    raise errors.InputError(
+      f"no such file: {', nor '.join(paths)}; --data_dir must be the folder of "
+      f"{task.title}'s official files{hint}"
+    )
   prefix = layout.prefix or split
   if task.reader:
     return _checked(task, layout, task.reader(task, path, prefix))
+  return _read_table(task, layout, path, prefix, language)
+
+
+def exists(task: Task, data_dir: str, split: str) -> bool:
+  """Whether the files of a split are there."""
+  paths = _paths(task.layouts[split], data_dir, task.language)
+  return any(map(file_io.exists, paths))
+
+
+def _paths(layout, data_dir, language):
+  return [
+    os.path.join(data_dir, name.format(language=language))
+    for name in layout.files
+  ]
+
+
+def _read_table(task, layout, path, prefix, language):
+  """Returns the examples of a table; bad rows are refused, or as `broken`."""
   if path.endswith(".csv"):
     table = tables.open_csv(path)
   else:
     table = tables.open_tsv(
       path, width=layout.width, joins_cut_rows=layout.broken is not None
     )
-  return _read_table(task, layout, table, prefix, language or task.language)
-
-
-def exists(task: Task, data_dir: str, split: str) -> bool:
-  """Whether the files of a split are there."""
-  files = task.layouts[split].files
-  return any(file_io.exists(os.path.join(data_dir, name)) for name in files)
-
-
-def _path(task, layout, data_dir, language):
-  """Returns the file, or folder, of a layout."""
-  if language and not task.language:
-    raise errors.InputError(
-      f"--language={language}: {task.title} has no choice of languages; leave "
-      "it out"
-    )
-  paths = [
-    os.path.join(data_dir, name.format(language=language or task.language))
-    for name in layout.files
-  ]
-  for path in paths:
-    # The first that is there: mirrors pack the same files in several ways.
-    if file_io.exists(path):
-      return path
-  hint = f"; {task.hint}" if task.hint else ""
-  raise errors.InputError(
-    f"no such file: {', nor '.join(paths)}; --data_dir must be the folder of "
-    f"{task.title}'s official files{hint}"
-  )
-
-
-def _read_table(task, layout, table, prefix, language):
-  """Returns the examples of a table; bad rows are refused, or as `broken`."""
 
   def place_of(name, may_lack=False):
-    if name is None or (may_lack and name not in table.names):
-      return None
-    return tables.column(table, name)
+    is_absent = name is None or (may_lack and name not in table.names)
+    return None if is_absent else table.column(name)
 
   text_a, text_b = place_of(layout.text_a), place_of(layout.text_b)
   label = place_of(layout.label, may_lack=not layout.has_labels)
@@ -361,7 +402,7 @@ def _read_table(task, layout, table, prefix, language):
   spoken = place_of(layout.language)
   beginning, names = layout.endings or (None, ())
   beginning, endings = place_of(beginning), [place_of(name) for name in names]
-  first_places, languages = {}, set()
+  languages = set()
 
   def make(number, row, place):
     if spoken is not None and row[spoken] != language:
@@ -374,7 +415,7 @@ def _read_table(task, layout, table, prefix, language):
     # As in the original: the header is row 0, and rows in other languages
     # count too.
     name = row[row_id] if row_id is not None else number - bool(layout.width)
-    example = Example(
+    return Example(
       f"{prefix}-{name}",
       row[text_a],
       None if text_b is None else row[text_b],
@@ -382,17 +423,14 @@ def _read_table(task, layout, table, prefix, language):
       tuple(f"{row[beginning]} {row[end]}".strip() for end in endings),
       place,
     )
-    if row_id is not None:
-      labelled_examples.check_new_id(example, first_places)
-    return example
 
   examples, bad = [], []
-  for found in dataset.examples_of(table, make):
-    (bad if isinstance(found, dataset.BadRow) else examples).append(found)
-  _report(table.path, bad, len(examples), layout)
+  for found in data.examples_of(table, make, row_id is not None):
+    (bad if isinstance(found, data.BadRow) else examples).append(found)
+  _report(path, bad, len(examples), layout)
   if not examples and languages:
     raise errors.InputError(
-      f"{table.path}: no row in --language={language}, only in "
+      f"{path}: no row in --language={language}, only in "
       f"{', '.join(sorted(languages))}; pass one of them"
     )
   return examples
@@ -405,20 +443,26 @@ def _check_text(text, layout):
     raise errors.InputError(f"the text is {text!r}, which means a missing one")
 
 
-def _label(text, task, layout):
-  if task.kind != labelled_examples.REGRESSION:
-    label = layout.renamed.get(text, text)
-    if label in task.labels:
+def _label(value, task, layout):
+  """Returns a label of the task; None for another where it may be missing."""
+  if task.kind == data.REGRESSION:
+    low, high = task.scores or (-math.inf, math.inf)
+    with contextlib.suppress(ValueError):
+      if low <= float(value) <= high:
+        return float(value)
+    fault = (
+      f"score {value!r} is no number from {low:g} to {high:g}; fix the row"
+    )
+  else:
+    label = layout.renamed.get(value, value)
+    unknown = [n for n in data.classes_of(label) if n not in task.labels]
+    if not unknown:
       return label
-    said = labelled_examples.unknown_class(text, task.labels)
-    raise errors.InputError(f"{said}; {task.title} has no other")
-  low, high = task.scores
-  with contextlib.suppress(ValueError):
-    if low <= float(text) <= high:
-      return float(text)
-  raise errors.InputError(
-    f"score {text!r} is no number from {low:g} to {high:g}; fix the row"
-  )
+    said = data.unknown_class(unknown[0], task.labels)
+    fault = f"{said}; {task.title} has no other"
+  if layout.has_labels:
+    raise errors.InputError(fault)
+  return None
 
 
 def _report(path, bad, count, layout):
@@ -447,58 +491,69 @@ def _checked(task, layout, examples):
   """Checks what a reader gives as the rows of a table are checked."""
   found, first_places, faults = [], {}, errors.Faults()
   for example in examples:
-    with faults.collected():
-      place = example.place or example.guid
-      if not layout.may_be_empty:
-        errors.require_text(example.text_a, place)
-      labelled_examples.check_new_id(example, first_places)
-      unknown = _unknown(task, example.label)
-      if unknown and layout.has_labels:
-        said = labelled_examples.unknown_class(unknown[0], task.labels)
-        raise errors.InputError(f"{place}: {said}")
-      # Whatever the reader calls a missing label.
-      found.append(example._replace(label=None) if unknown else example)
+    try:
+      _check_text(example.text_a, layout)
+      data.check_new_id(example, first_places)
+      label = example.label
+      if label is not None:
+        label = _label(label, task, layout)
+      found.append(example._replace(label=label))
+    except errors.InputError as error:
+      faults.found.append(f"{example.place or example.guid}: {error}")
   faults.refuse(task.title)
   if layout.has_labels:
-    labelled_examples.check_labelled(found)
+    data.check_labelled(found)
   return found
 
 
-def _unknown(task, label):
-  """Returns what of a label the task does not have."""
-  names = labelled_examples.classes_of(label)
-  if task.kind == labelled_examples.REGRESSION:
-    return [name for name in names if not isinstance(name, float)]
-  return [name for name in names if name not in task.labels]
+# What GLUE's server (gluebenchmark.com) takes.
 
 
-def _read_folders(task, folder, prefix):
-  """Yields the examples in <folder>/<class>/<number>_<rating>.txt.
+def _submitted_name(task, split):
+  suffix = {"test_matched": "-m", "test_mismatched": "-mm"}.get(split, "")
+  return task.title + suffix
 
-  In the order of the numbers, the classes in turn: sorted by class they would
-  be learned one after the other.
+
+def check_submission(task: Task) -> None:
+  """Refuses a task that the server does not know, before hours of training.
+
+  Raises:
+    InputError: it is none of GLUE.
   """
-  found = []
-  for label in task.labels:
-    inside = os.path.join(folder, label)
-    names = tf.io.gfile.listdir(inside) if file_io.exists(inside) else []
-    names = [name for name in names if name.endswith(".txt")]
-    if not names:
-      raise errors.InputError(
-        f"no .txt files in {inside}; --data_dir must be the folder of "
-        f"{task.title}'s official download"
-      )
-    found += [(*_file_order(name), label) for name in names]
-  for _, stem, label in sorted(found):
-    path = os.path.join(folder, label, f"{stem}.txt")
-    text = "\n".join(line for _, line in file_io.read_lines(path)).strip()
-    yield Example(
-      f"{prefix}-{label}-{stem}", text, label=label, place=f"{path}:1"
+  names = [_submitted_name(task, split) for split in splits(task, "predict")]
+  if not _SUBMITTED_ROWS.keys() >= set(names):
+    raise errors.InputError(
+      f"--glue_submission_dir: {task.title} is no task of GLUE's server, "
+      f"which has {', '.join(_SUBMITTED_ROWS)}; leave the flag out"
     )
 
 
-def _file_order(name):
-  stem = os.path.splitext(name)[0]
-  # 127_8.txt is text 127, rated 8. By number: 9 comes before 10.
-  number = stem.split("_")[0]
-  return (int(number) if number.isdecimal() else math.inf, stem)
+def write_submission(
+  folder: str, task: Task, split: str, predictions: list
+) -> str:
+  """Writes the file of a test set, whole or not at all; returns its path.
+
+  "index" counts from 0 in the order of the test file, "prediction" is a class
+  by the name that the training file has for it, or for STS-B a score from 0 to
+  5. All eleven files, zipped, are one submission. Says so where it has not the
+  number of rows that the server expects.
+
+  Args:
+    split: one of splits(task, "predict"), of a task of GLUE.
+    predictions: of each test example in order: the class (str), or the score.
+  """
+  name = _submitted_name(task, split)
+  path = os.path.join(folder, f"{name}.tsv")
+  if task.kind == data.REGRESSION:
+    low, high = task.scores
+    # The server refuses scores outside of the range.
+    predictions = [f"{min(max(each, low), high):.3f}" for each in predictions]
+  lines = [f"{index}\t{value}\n" for index, value in enumerate(predictions)]
+  file_io.write_text(path, "".join(["index\tprediction\n", *lines]))
+  # A warning alone: a part of the test set may have been asked for.
+  if len(predictions) != _SUBMITTED_ROWS[name]:
+    logging.warning(
+      "%s: %d predictions, but the server expects %d: it will refuse the file",
+      path, len(predictions), _SUBMITTED_ROWS[name],
+    )
+  return path

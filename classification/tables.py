@@ -18,7 +18,6 @@ from absl import logging
 
 from common import errors, file_io
 
-_BYTE_ORDER_MARK = "\ufeff"
 # The longer ones first: that of UTF-16 begins that of UTF-32.
 _MARKED = {
   codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32",
@@ -32,7 +31,6 @@ _LONGEST_FIELD = 2**31 - 1
 _DELIMITERS = ",;\t|"
 # Of a file with one column: a character of no text.
 _NO_DELIMITER = "\x1f"
-_NOT_A_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
 class Row(NamedTuple):
@@ -58,12 +56,20 @@ class Table(NamedTuple):
   names: list
   rows: Iterator[Row]
 
+  def column(self, name: str | int) -> int:
+    """Returns the place of a column in the rows; InputError if not once."""
+    places = [n for n, known in enumerate(self.names) if known == name]
+    if len(places) == 1:
+      return places[0]
+    fault = f"{len(places)} columns are named" if places else "no column"
+    raise errors.InputError(
+      f"{self.path}:1: {fault} {name!r}; the columns are "
+      f"{_listed(self.names)}; the header must name it once"
+    )
+
 
 def open_tsv(
-  path: str,
-  *,
-  width: int | None = None,
-  encoding: str | None = None,
+  path: str, *, width: int | None = None, encoding: str | None = None,
   joins_cut_rows: bool = False,
 ) -> Table:
   """Opens a file of columns between tabs.
@@ -74,44 +80,37 @@ def open_tsv(
   header; there a longer row lost its rest and a shorter one ended the run.
 
   Args:
-    width: how many columns there are, in a file without a header; None where
-      the first line names them.
+    width: number of columns of a file without a header.
     encoding: None to detect it.
     joins_cut_rows: whether rows that a line break has cut in two are joined
       again; the file is then held in memory.
 
   Raises:
-    InputError: the file is missing, or, here or while its rows are read, it is
-      empty.
+    InputError: the file is missing or, here or while rows are read, empty.
   """
   rows = (
     (number, line.split("\t")) for number, line in _lines(path, encoding)
   )
   if joins_cut_rows:
-    header = [] if width else [next(rows)]
-    wide = width or len(header[0][1])
-    rows = iter([*header, *_joined(list(rows), wide)])
+    header, *others = rows
+    rows = iter([header, *_joined(others, len(header[1]))])
   return _checked(path, rows, encoding, width)
 
 
 def open_csv(
-  path: str,
-  *,
-  delimiter: str | None = ",",
-  names: tuple = (),
+  path: str, *, delimiter: str | None = ",", names: tuple = (),
   encoding: str | None = None,
 ) -> Table:
   """Opens a file of columns as RFC 4180 has them.
 
   Args:
-    delimiter: the character between columns; None to tell from the header.
+    delimiter: None to tell from the header.
     names: columns that the header is expected to have.
     encoding: None to detect it.
 
   Raises:
-    InputError: the file is missing, or, here or while its rows are read, it is
-      empty or a quote is out of place. The line that the row begins at is
-      named.
+    InputError: the file is missing or, here or while rows are read, empty, or
+      a quote is out of place: the line that the row begins at is named.
   """
   if delimiter is None:
     _, header = next(_lines(path, encoding))
@@ -170,7 +169,7 @@ def open_json_lines(
     encoding: None to detect it.
 
   Raises:
-    InputError: the file is missing, or, while its rows are read, it is empty.
+    InputError: the file is missing or, while its rows are read, empty.
   """
   return Table(path, list(names), (
     Row(number, *_json_row(line, names, encoding))
@@ -195,7 +194,6 @@ def _json_row(line, names, encoding):
         f"no {name!r}; it has {_listed(values)}; add it, or name another "
         "column"
       )
-  # Other keys are ignored: data of others often have more.
   return [values[name] for name in names], None
 
 
@@ -235,9 +233,9 @@ def _lines(path, encoding):
       stream, encoding, "not_a_character", _line_end(head, encoding)
     )
     for number, line in enumerate(text, 1):
-      # Of Excel; it would be the first character of the first column's name.
+      # A mark would be the first character of the first column's name.
       if number == 1:
-        line = line.removeprefix(_BYTE_ORDER_MARK)
+        line = line.removeprefix("\ufeff")
       line = line.removesuffix("\n").removesuffix("\r")
       empty.append((number, line))
       # Held back: at the end of the file they are no rows.
@@ -268,10 +266,8 @@ def _line_end(head, encoding):
 
 def _undecodable(text, encoding):
   """Returns what is wrong with a text that bytes are left in, or None."""
-  found = _NOT_A_CHARACTER.search(text)
-  if not found:
-    return None
-  return (
+  found = re.search("[\ud800-\udfff]", text)
+  return found and (
     f"not {(encoding or 'utf-8').upper()}: the byte "
     f"0x{ord(found[0]) - 0xDC00:02x} after {text[: found.start()][-20:]!r}; "
     "pass its --encoding, such as latin-1, or save the file as UTF-8"
@@ -292,12 +288,10 @@ def _checked(path, rows, encoding, width=None):
   def checked():
     line = None
     for line, row in rows:
+      fault = _undecodable("\t".join(row), encoding)
       if len(row) != len(names):
-        yield Row(line, None, _ragged(row, names, width))
-      elif fault := _undecodable("\t".join(row), encoding):
-        yield Row(line, None, fault)
-      else:
-        yield Row(line, row)
+        fault = _ragged(row, names, width)
+      yield Row(line, None if fault else row, fault)
     if line is None:
       raise errors.InputError(f"{path}: no rows, only a header")
 
@@ -305,10 +299,7 @@ def _checked(path, rows, encoding, width=None):
 
 
 def _joined(rows, width):
-  """Yields (line, values); rows that a newline has cut in two are joined.
-
-  Only in a file that is known to have such rows.
-  """
+  """Yields (line, values); rows that a newline has cut in two are joined."""
   start = 0
   while start < len(rows):
     (line, row), end = rows[start], start + 1
@@ -332,31 +323,12 @@ def _joined(rows, width):
 def _ragged(row, names, width):
   if row == [""]:
     return "an empty line; remove it"
-  wanted = "are expected" if width is not None else "are in the header"
+  wanted = "are in the header" if width is None else "are expected"
   return (
     f"{len(row)} column{'s' * (len(row) != 1)}, but {len(names)} {wanted}; "
     "fix the row: a text must not contain the character that separates columns"
   )
 
 
-def column(table: Table, name: str | int) -> int:
-  """Returns the place of a column in the rows of a table.
-
-  Args:
-    name: of the column; its number, from 0, in a file without a header.
-
-  Raises:
-    InputError: there is no such column, or more than one.
-  """
-  places = [n for n, known in enumerate(table.names) if known == name]
-  if len(places) == 1:
-    return places[0]
-  fault = f"{len(places)} columns are named" if places else "no column"
-  raise errors.InputError(
-    f"{table.path}:1: {fault} {name!r}; the columns are "
-    f"{_listed(table.names)}; the header must name it once"
-  )
-
-
 def _listed(names):
-  return ", ".join(repr(name) for name in names)
+  return ", ".join(map(repr, names))

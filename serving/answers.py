@@ -12,7 +12,9 @@ import numpy as np
 import tensorflow as tf
 
 import tokenization
-from classification import input_data, interactive, labelled_examples
+from classification import answers as classification_answers
+from classification import data as classification_data
+from classification import inputs as classification_inputs
 from common import errors, run_settings
 from features import text_batches
 from pretraining import mask_filling
@@ -23,9 +25,9 @@ from tagging import answers as tagging_answers
 from text import input_sequences
 
 _KINDS = {
-  "softmax": labelled_examples.SINGLE,
-  "sigmoid": labelled_examples.MULTI_LABEL,
-  "linear": labelled_examples.REGRESSION,
+  "softmax": classification_data.SINGLE,
+  "sigmoid": classification_data.MULTI_LABEL,
+  "linear": classification_data.REGRESSION,
 }
 # The score of an answer where there is none: finite, for JSON.
 _NO_ANSWER = -1e9
@@ -106,32 +108,26 @@ def _on_tensors(network, **batch):
 
 def _classification(parts):
   settings = parts.settings
-  options = input_data.InputOptions(
-    kind=_KINDS[settings.output_activation],
-    labels=tuple(parts.labels),
-    **{
-      name: settings.get(name)
-      for name in ("vocab_file", "do_lower_case", "max_seq_length",
-                   "doc_stride", "max_windows")
-    },
-  )
-  classifier = interactive.TextClassifier(
-    lambda batch: _on_tensors(parts.network, **batch)["logits"],
-    options,
-  )
+  kind = _KINDS[settings.output_activation]
+  options = classification_inputs.options_of(settings, kind, parts.labels)
+
+  def logits(batch):
+    return _on_tensors(parts.network, **batch)["logits"]
 
   def described(found):
     if not found.scores:
       return {"score": found.label}
     labels, values = list(found.scores), list(found.scores.values())
     result = {"labels": labels, "probabilities": values}
-    if options.kind == labelled_examples.MULTI_LABEL:
+    if kind == classification_data.MULTI_LABEL:
       return result
     return {**result, "label": found.label, "probability": max(values)}
 
   return lambda rows: [
     described(found)
-    for found in classifier.predict_texts(rows, parts.batch_size)
+    for found in classification_answers.predict_texts(
+      logits, options, rows, parts.batch_size
+    )
   ]
 
 

@@ -6,10 +6,12 @@ import shutil
 
 import pytest
 
-from classification import glue, labelled_examples
+from classification import data, glue
 from common import errors
 
 DATA = pathlib.Path(__file__).parent / "data" / "glue"
+SUBMITTED = ["cola", "sst-2", "mrpc", "sts-b", "qqp", "mnli", "qnli", "rte",
+             "wnli", "ax"]
 # For each row of the table: every split's [guid, text_a, text_b, label] or,
 # for choices, [guid, text_a, endings, label].
 EXPECTED = json.loads((DATA.parent / "glue.json").read_text(encoding="utf-8"))
@@ -47,8 +49,8 @@ def test_the_official_files_are_read(name):
 def test_a_task_is_whole(name):
   task = glue.TASKS[name]
   assert task.name == name and task.title.lower() == name
-  assert task.kind in labelled_examples.KINDS
-  assert (task.kind == labelled_examples.REGRESSION) == (not task.labels)
+  assert task.kind in data.KINDS
+  assert (task.kind == data.REGRESSION) == (not task.labels)
   assert bool(task.scores) == (not task.labels)
   scored, predicted = (
     glue.splits(task, "eval"), glue.splits(task, "predict")
@@ -246,7 +248,7 @@ def test_bytes_that_are_not_utf8_are_named(tmp_path):
     ("mrpc", "no such file: .*train.tsv; .*; train.tsv and dev.tsv are the "
              "two parts of msr_paraphrase_train.txt"),
     ("imdb", "no such file: .*train, nor .*aclImdb/train; --data_dir must"),
-    ("ax", "AX has no train data, only test: it is GLUE's diagnostic set, for "
+    ("ax", "AX has no train data, only test; it is GLUE's diagnostic set, for "
            "a model trained on MNLI"),
   ],
 )
@@ -283,8 +285,8 @@ def sentences(task, path, prefix):
   """Reads lines of a label and a text."""
   with open(path, encoding="utf-8") as stream:
     for number, line in enumerate(stream, 1):
-      label, _, text = line.strip().partition(": ")
-      yield labelled_examples.Example(
+      label, _, text = line.rstrip().partition(": ")
+      yield data.Example(
         f"{prefix}-{number}", text, label=label or None,
         place=f"{path}:{number}",
       )
@@ -323,6 +325,7 @@ def test_a_registered_task_is_read_as_it_says(mood, tmp_path):
   [
     ("mad: a\n", "train.txt:1: .*mad"),
     ("glad: a\n: b\n", "train.txt:2: no label"),
+    ("glad: a\nsad: \n", "train.txt:2: an empty text"),
   ],
 )
 def test_what_a_reader_gives_is_checked(mood, tmp_path, text, message):
@@ -331,16 +334,70 @@ def test_what_a_reader_gives_is_checked(mood, tmp_path, text, message):
     glue.read(mood, str(tmp_path), "train")
 
 
-def test_a_reader_may_give_no_empty_text(mood, tmp_path):
-  (tmp_path / "train.txt").write_text("glad: a\n")
-  empty = labelled_examples.Example("1", " ", label="sad", place="here:7")
-  task = mood._replace(reader=lambda *_: [empty])
-  with pytest.raises(errors.InputError, match="here:7: an empty text"):
-    glue.read(task, str(tmp_path), "train")
-
-
 def test_what_cannot_be_registered(mood):
   with pytest.raises(errors.InputError, match="called mood already"):
     glue.register(mood)
   with pytest.raises(errors.InputError, match="'many'; expected one of single"):
     glue.register(mood._replace(name="other", kind="many"))
+
+
+@pytest.mark.parametrize(
+  "text, message", [(None, "no such file"), ("x = 1", "adds no task: it must")]
+)
+def test_a_python_file_that_adds_no_task(tmp_path, text, message):
+  path = tmp_path / "mood.py"
+  if text:
+    path.write_text(text)
+  with pytest.raises(errors.InputError, match=message):
+    glue.load_module(str(path))
+
+
+# Files for GLUE's server.
+
+
+def submitted(tmp_path, name, split, predictions):
+  path = glue.write_submission(
+    str(tmp_path / "new"), glue.find(name), split, predictions
+  )
+  return pathlib.Path(path)
+
+
+def test_every_test_set_of_glue_has_its_file(tmp_path):
+  """A file has an index and a prediction for every row."""
+  names = []
+  for name in SUBMITTED:
+    task = glue.find(name)
+    glue.check_submission(task)
+    for split in glue.splits(task, "predict"):
+      predictions = [*task.labels[::-1], *task.labels[:1]] or [2.5]
+      path = submitted(tmp_path, name, split, predictions)
+      names.append(path.name)
+      shown = predictions if task.labels else ["2.500"]
+      assert path.read_text().split("\n") == [
+        "index\tprediction", *(f"{n}\t{p}" for n, p in enumerate(shown)), ""
+      ]
+  assert sorted(names) == [
+    "AX.tsv", "CoLA.tsv", "MNLI-m.tsv", "MNLI-mm.tsv", "MRPC.tsv", "QNLI.tsv",
+    "QQP.tsv", "RTE.tsv", "SST-2.tsv", "STS-B.tsv", "WNLI.tsv",
+  ]
+
+
+def test_scores_are_cut_to_the_scale_and_have_three_decimals(tmp_path):
+  path = submitted(tmp_path, "sts-b", "test", [-0.3, 5.2, 3.14159, 0.0])
+  assert path.read_text() == (
+    "index\tprediction\n0\t0.000\n1\t5.000\n2\t3.142\n3\t0.000\n"
+  )
+
+
+def test_another_number_of_rows_than_the_servers_is_said(tmp_path, caplog):
+  submitted(tmp_path, "wnli", "test", ["0"] * 146)
+  assert not caplog.records
+  submitted(tmp_path, "wnli", "test", ["0"] * 145)
+  (record,) = caplog.records
+  assert "145 predictions, but the server expects 146" in record.getMessage()
+
+
+@pytest.mark.parametrize("name", sorted(set(glue.TASKS) - set(SUBMITTED)))
+def test_a_task_that_the_server_does_not_know_is_refused(name):
+  with pytest.raises(errors.InputError, match="is no task of GLUE's server"):
+    glue.check_submission(glue.find(name))

@@ -240,9 +240,9 @@ def test_a_line_that_is_not_such_an_object_is_named(tmp_path, line, said):
 
 
 def test_columns_are_found_by_name_or_number(tmp_path):
-  assert tables.column(tables.open_tsv(write(tmp_path, "a\tb\n1\t2")), "b") == 1
+  assert tables.open_tsv(write(tmp_path, "a\tb\n1\t2")).column("b") == 1
   table = tables.open_tsv(write(tmp_path, "1\t2"), width=2)
-  assert tables.column(table, 1) == 1
+  assert table.column(1) == 1
 
 
 @pytest.mark.parametrize(
@@ -254,9 +254,9 @@ def test_columns_are_found_by_name_or_number(tmp_path):
 )
 def test_a_column_that_is_not_there_once_is_refused(tmp_path, name, said):
   table = tables.open_tsv(write(tmp_path, "a\tb\ta\n1\t2\t3"))
-  assert tables.column(table, "b") == 1
+  assert table.column("b") == 1
   with pytest.raises(errors.InputError, match=said):
-    tables.column(table, name)
+    table.column(name)
 
 
 # Several bad rows, and other separators.

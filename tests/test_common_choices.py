@@ -1,7 +1,7 @@
 """The names that flags offer are those that the code behind them knows."""
 
 import optimization
-from classification import dataset, labelled_examples
+from classification import data
 from common import choices
 from features import feature_files
 from pretraining import masking_rule
@@ -15,8 +15,7 @@ def test_choices_are_what_is_implemented():
   assert choices.OPTIMIZERS == tuple(optimization.OPTIMIZERS)
   assert choices.LEARNING_RATE_SCHEDULES == tuple(optimization.SCHEDULES)
   assert choices.MASKED_RUNS == tuple(masking_rule.RUN_LENGTHS)
-  assert choices.TABLE_FORMATS == dataset.FORMATS
-  assert set(choices.OWN_TASK_KINDS) < set(labelled_examples.KINDS)
+  assert set(choices.OWN_TASK_KINDS) < set(data.KINDS)
   assert choices.TAGGING_FEATURES == bilstm.FEATURES
   assert choices.FEATURE_FILE_FORMATS == tuple(feature_files.FORMATS)
   assert choices.SERVING_HEADS == tuple(models.KINDS)

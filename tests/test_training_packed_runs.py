@@ -11,7 +11,7 @@ import optimization
 import tiny_model
 import two_replicas
 import unpadding
-from classification import classifier
+from classification import model as classification_model
 from pretraining import pretrainer
 from records import packing
 from squad import model as squad_model
@@ -83,10 +83,10 @@ def classification(rng, strategy, kind="single", windows=1):
   batch["label_ids"] = labels[kind]
   batch["is_real_example"] = np.ones([COUNT], int)
   with strategy.scope():
-    model = classifier.ClassifierModel(
-      CONFIG, kind, classifier.num_outputs(kind, "abc"), seed=1
+    model = classification_model.ClassifierModel(
+      CONFIG, kind, classification_model.num_outputs(kind, "abc"), seed=1
     )
-  return model, classifier.objective(model), batch
+  return model, classification_model.objective(model), batch
 
 
 def squad(rng, strategy):

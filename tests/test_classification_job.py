@@ -5,8 +5,9 @@ import pytest
 import tensorflow as tf
 
 import tiny_model
-from classification import classifier, evaluation, input_data, tasks
-from classification.labelled_examples import Example, Split
+from classification import inputs, job, model
+from classification.data import Example
+from classification.task import ClassifierTask
 
 LABELS = ("bad", "good")
 
@@ -21,46 +22,45 @@ def task():
     )
     for n in range(7)
   ]
-  return tasks.ClassifierTask(
+  return ClassifierTask(
     name="own data", kind="single", labels=LABELS, metrics=("f1", "accuracy"),
-    splits={"eval": Split("eval", examples),
-            "predict_more": Split("predict", examples)},
+    splits={"eval": examples, "predict_more": examples},
   )
 
 
 @pytest.fixture(scope="module")
 def data(task, tmp_path_factory):
   folder = tmp_path_factory.mktemp("data")
-  options = input_data.InputOptions(
+  options = inputs.InputOptions(
     kind="single", labels=LABELS, max_seq_length=8, doc_stride=4,
     vocab_file=tiny_model.write_vocabulary(folder),
   )
-  return input_data.prepare_all(str(folder), task.splits, options)
+  return inputs.prepare_all(str(folder), task.splits, options)
 
 
 @pytest.fixture(scope="module")
-def model():
-  return classifier.ClassifierModel(
+def network():
+  return model.ClassifierModel(
     tiny_model.tiny(), "single", 2, seed=5
   )
 
 
-def one_by_one(model, data):
+def one_by_one(network, data):
   """The logits of each example, computed alone."""
   for record in tf.data.TFRecordDataset(data.records):
     example = tf.io.parse_example(record[None], data.features)
-    yield model({k: tf.cast(v, tf.int32) for k, v in example.items()})[0]
+    yield network({k: tf.cast(v, tf.int32) for k, v in example.items()})[0]
 
 
 def test_loss_and_scores_are_those_of_each_example(
-  model, task, data, tmp_path
+  network, task, data, tmp_path
 ):
   strategy = tf.distribute.get_strategy()
-  logits = np.array(list(one_by_one(model, data["eval"])))
+  logits = np.array(list(one_by_one(network, data["eval"])))
   gold = np.array([0, 0, 1, 0, 0, 1, 0])
   norms = np.log(np.exp(logits).sum(axis=1))
   losses = norms - logits[np.arange(7), gold]
-  evaluator = evaluation.Evaluator(model, strategy)
+  evaluator = job.Evaluator(network, strategy)
   found = evaluator.evaluate(
     task, data, batch_size=3, report_dir=str(tmp_path)
   )
@@ -73,7 +73,7 @@ def test_loss_and_scores_are_those_of_each_example(
   assert abs(found["loss"] - found["eval_loss"]) > 1e-3
   assert found["eval_accuracy"] == np.mean(logits.argmax(axis=1) == gold)
   assert set(found) == {"loss", "eval_loss", "eval_accuracy", "eval_f1"}
-  assert set(found) == set(evaluation.result_names(task, data))
+  assert set(found) == set(job.result_names(task, data))
   assert "macro avg" in (tmp_path / "eval_report.txt").read_text()
   rows = (tmp_path / "eval_predictions.tsv").read_text().splitlines()
   named = [dict(zip(rows[0].split("\t"), row.split("\t"))) for row in rows[1:]]
@@ -91,9 +91,9 @@ def test_loss_and_scores_are_those_of_each_example(
 def test_a_model_that_knows_one_class_is_told_what_to_try(
   task, data, tmp_path, caplog
 ):
-  model = classifier.ClassifierModel(tiny_model.tiny(), "single", 2, seed=5)
-  model.head.variables[-1].assign([9.0, 0.0])  # The bias.
-  evaluator = evaluation.Evaluator(model, tf.distribute.get_strategy())
+  network = model.ClassifierModel(tiny_model.tiny(), "single", 2, seed=5)
+  network.head.variables[-1].assign([9.0, 0.0])  # The bias.
+  evaluator = job.Evaluator(network, tf.distribute.get_strategy())
   evaluator.evaluate(task, data, batch_size=7, report_dir=str(tmp_path))
   assert "every prediction is 'bad'" in caplog.text
   assert "--class_weights=balanced" in caplog.text
@@ -101,20 +101,20 @@ def test_a_model_that_knows_one_class_is_told_what_to_try(
 
 @pytest.mark.parametrize("shapes_vary, computed", [(True, 13), (False, 21)])
 def test_windows_that_a_text_does_not_have_are_not_computed(
-  model, data, monkeypatch, shapes_vary, computed
+  network, data, monkeypatch, shapes_vary, computed
 ):
   """The texts have 1, 1, 1, 2, 2, 3 and 3."""
-  encode, sequences = model.bert.encode, []
+  encode, sequences = network.bert.encode, []
 
   def counted(batch, *arguments, **options):
     sequences.append(len(batch["input_ids"]))
     return encode(batch, *arguments, **options)
 
-  monkeypatch.setattr(model.bert, "encode", counted)
+  monkeypatch.setattr(network.bert, "encode", counted)
   records = list(tf.data.TFRecordDataset(data["eval"].records))
   batch = tf.io.parse_example(tf.stack(records), data["eval"].features)
   batch = {name: tf.cast(value, tf.int32) for name, value in batch.items()}
-  outputs = evaluation.batch_outputs(model, shapes_vary)(batch)
+  outputs = job.batch_outputs(network, shapes_vary)(batch)
   assert outputs["scores"].shape == (7, 2) and sequences == [computed]
 
 
@@ -122,7 +122,7 @@ def test_results_are_written_as_the_original_and_told_with_their_class(
   task, tmp_path, caplog
 ):
   caplog.set_level("INFO", logger="absl")
-  evaluation.write_results(
+  job.write_results(
     str(tmp_path / "eval_results.txt"),
     {"loss": 0.1, "eval_f1": 0.5, "global_step": 7, "eval_f1_macro": 0.25,
      "eval_mismatched_recall": 1},
@@ -138,28 +138,3 @@ def test_results_are_written_as_the_original_and_told_with_their_class(
     "eval_mismatched_recall = 1.0 (of class 'good')", "global_step = 7",
     "loss = 0.1",
   ]
-
-
-def test_scores_are_written_with_and_without_names(task, tmp_path):
-  scores = np.array([[0.75, 0.25], [0.125, 0.875]] * 3 + [[0.5, 0.5]],
-                    np.float32)
-  found = []
-  evaluation.write_scores(
-    str(tmp_path), "predict_more", task, [scores[:3], scores[3:]], found
-  )
-  assert found == ["bad", "good"] * 3 + ["bad"]
-  lines = (tmp_path / "test_results_more.tsv").read_text().split("\n")
-  assert lines[:2] == ["0.75\t0.25", "0.125\t0.875"]
-  named = (tmp_path / "predictions_more.tsv").read_text().split("\n")
-  assert named[:3] == [
-    "id\tlabel\tprobability\tbad\tgood\ttext",
-    "x0\tbad\t0.75\t0.75\t0.25\tw0", "x1\tgood\t0.875\t0.125\t0.875\tw0 w1 w2",
-  ]
-  regression = task._replace(kind="regression", labels=())
-  found = []
-  evaluation.write_scores(
-    str(tmp_path), "predict_more", regression, [scores[:, :1]], found
-  )
-  named = (tmp_path / "predictions_more.tsv").read_text().split("\n")
-  assert named[:2] == ["id\tscore\ttext", "x0\t0.75\tw0"]
-  assert found[1] == 0.125

@@ -1,13 +1,13 @@
 """Kinds, classes, metrics and examples from files and configurations."""
 
-import json
-
 import pytest
 
 import modeling
 import tiny_model
-from classification import tasks
+from checkpoints import model_folder
+from classification import data, task
 from common import errors, run_settings
+from test_classification_data import SETTINGS
 
 NLI = ("contradiction", "entailment", "neutral")
 
@@ -23,12 +23,9 @@ def write(path, *lines):
 
 def read_task(model=None, purposes=(), **given):
   defaults = {
-    "task_name": None, "task_module": None, "data_dir": None, "language": None,
-    "glue_submission_dir": None, "metrics": (), "task_kind": None,
-    "text_column": "text", "text_b_column": None, "label_column": "label",
-    "id_column": None, "labels": (), "label_separator": ",",
-    "file_format": None, "quoted_tsv": False, "separator": None,
-    "encoding": None, "on_bad_row": "error", "eval_fraction": 0.0, "seed": 0,
+    **SETTINGS, "task_name": None, "task_module": None, "data_dir": None,
+    "language": None, "glue_submission_dir": None, "metrics": (),
+    "task_kind": None, "labels": (), "eval_fraction": 0.0, "seed": 0,
     "eval_steps": 0,
   }
   for name in ("train", "eval", "predict"):
@@ -36,7 +33,7 @@ def read_task(model=None, purposes=(), **given):
       f"do_{name}": name in purposes, f"{name}_file": None,
       f"max_{name}_examples": 0,
     }
-  return tasks.read_task(
+  return task.read_task(
     run_settings.Settings({**defaults, **given}), model or config()
   )
 
@@ -59,9 +56,9 @@ def test_all_sets_that_are_scored_are_read_where_they_are(tmp_path):
   write_mnli(tmp_path, "train", "dev_matched")
   assert list(read_mnli(tmp_path).splits) == ["eval"]
   write_mnli(tmp_path, "dev_mismatched")
-  task = read_mnli(tmp_path, purposes=["train", "eval"])
-  assert list(task.splits) == ["train", "eval", "eval_mismatched"]
-  assert task.labels == NLI and task.metrics == ("accuracy",)
+  asked = read_mnli(tmp_path, purposes=["train", "eval"])
+  assert list(asked.splits) == ["train", "eval", "eval_mismatched"]
+  assert asked.labels == NLI and asked.metrics == ("accuracy",)
   with pytest.raises(errors.InputError, match="no such file.*test_matched"):
     read_mnli(tmp_path, purposes=["predict"])
   with pytest.raises(errors.InputError, match="needs --data_dir"):
@@ -74,8 +71,8 @@ def test_a_trained_model_keeps_the_order_of_its_classes(tmp_path):
   theirs = config(id2label={str(n): name for n, name in enumerate(order)})
   assert read_mnli(tmp_path, theirs).labels == order
   # Not if it learns them anew.
-  task = read_mnli(tmp_path, theirs, purposes=["train", "eval"])
-  assert task.labels == NLI
+  asked = read_mnli(tmp_path, theirs, purposes=["train", "eval"])
+  assert asked.labels == NLI
 
 
 def named(*names):
@@ -83,7 +80,7 @@ def named(*names):
 
 
 @pytest.mark.parametrize(
-  "task, learned, labels",
+  "name, learned, labels",
   [
     ("mnli", ["CONTRADICTION", "NEUTRAL", "ENTAILMENT"],
      ("contradiction", "neutral", "entailment")),
@@ -95,21 +92,21 @@ def named(*names):
   ],
 )
 def test_other_names_of_a_tasks_classes_are_known(
-  caplog, task, learned, labels
+  caplog, name, learned, labels
 ):
-  read = read_task(named(*learned), task_name=task)
+  read = read_task(named(*learned), task_name=name)
   assert read.labels == labels and not caplog.records
   # F1 is of the official positive class, whatever its place.
   assert len(labels) > 2 or labels[read.positive] in ("1", "pos")
 
 
 @pytest.mark.parametrize(
-  "task, learned",
+  "name, learned",
   [("mnli", ["a", "b", "c"]), ("rte", ["negative", "positive"]),
    ("mnli", ["entailment", "Entailment", "neutral"])],
 )
-def test_names_that_nobody_knows_are_said(caplog, task, learned):
-  read = read_task(named(*learned), task_name=task)
+def test_names_that_nobody_knows_are_said(caplog, name, learned):
+  read = read_task(named(*learned), task_name=name)
   assert read.labels == read.official.labels
   (record,) = caplog.records
   assert record.levelname == "WARNING"
@@ -132,8 +129,8 @@ def test_a_model_of_another_kind_is_refused(files):
 
 def test_a_task_of_several_languages_says_which():
   for given, name in ((None, "xnli, zh"), ("de", "xnli, de")):
-    task = read_task(task_name="XNLI", language=given)
-    assert task.name == name
+    asked = read_task(task_name="XNLI", language=given)
+    assert asked.name == name
 
 
 def test_a_diagnostic_set_has_nothing_to_learn(tmp_path):
@@ -157,10 +154,10 @@ def files(tmp_path):
 
 
 def test_classes_are_those_given_learned_or_known_to_the_model(files):
-  task = read_own(files)
-  assert task.labels == ("bad", "fair", "good")
-  assert task.metrics == ("accuracy", "f1_macro")
-  assert task.splits["predict"].examples[0].label is None
+  asked = read_own(files)
+  assert asked.labels == ("bad", "fair", "good")
+  assert asked.metrics == ("accuracy", "f1_macro")
+  assert [e.label for e in asked.splits["predict"]] == [None]
   given = read_own(files, labels=["good", "bad", "fair"])
   assert given.labels == ("good", "bad", "fair")
   evaluated = {"eval": files["eval"]}
@@ -194,15 +191,15 @@ def test_a_model_knows_its_kind(tmp_path):
   path = write(tmp_path / "a.jsonl", '{"text": "a", "label": ["x", "y"]}')
   known = config(id2label={"0": "x", "1": "y"},
                  problem_type="multi_label_classification")
-  task = read_own({"eval": path}, model=known)
-  assert task.kind == "multi_label"
-  assert task.splits["eval"].examples[0].label == ("x", "y")
+  asked = read_own({"eval": path}, model=known)
+  assert asked.kind == "multi_label"
+  assert asked.splits["eval"][0].label == ("x", "y")
   # What is trained anew may be told its kind.
   numbers = write(tmp_path / "b.csv", "text,label", "a,1.5", "b,2")
-  task = read_own({"train": numbers}, model=known, task_kind="regression")
-  assert task.labels == () and task.metrics == ("pearson", "spearman")
+  asked = read_own({"train": numbers}, model=known, task_kind="regression")
+  assert asked.labels == () and asked.metrics == ("pearson", "spearman")
   with pytest.raises(errors.InputError, match="problem_type"):
-    tasks.model_kind(config(problem_type="other"))
+    task.model_kind(config(problem_type="other"))
   with pytest.raises(errors.InputError, match="--task_name=swag"):
     read_own({"eval": path}, model=config(problem_type="multiple_choice"))
   with pytest.raises(errors.InputError, match="regression has none"):
@@ -210,87 +207,107 @@ def test_a_model_knows_its_kind(tmp_path):
 
 
 def test_the_configuration_tells_what_was_trained(files):
-  task = read_own(files)
-  trained = tasks.trained_config(config(), task)
-  assert tuple(trained.label_names()) == task.labels
-  assert tasks.model_kind(trained) == "single"
+  asked = read_own(files)
+  trained = task.trained_config(config(), asked)
+  assert tuple(trained.label_names()) == asked.labels
+  assert task.model_kind(trained) == "single"
   # Classes of a task before are forgotten.
-  numbers = task._replace(kind="regression", labels=())
-  after = tasks.trained_config(trained, numbers).to_dict()
+  numbers = asked._replace(kind="regression", labels=())
+  after = task.trained_config(trained, numbers).to_dict()
   assert "id2label" not in after and after["problem_type"] == "regression"
 
 
-def test_the_configuration_keeps_how_the_input_was_made(files):
-  given = {"max_seq_length": 9, "doc_stride": 4, "max_windows": 0}
-  kept = tasks.with_input(config(), given)
-  again = modeling.BertConfig.from_dict(json.loads(kept.to_json_string()))
-  found = tasks.learned_input(again.to_dict())
-  assert found == given and list(found)[:2] == ["max_seq_length", "doc_stride"]
-  cut = tasks.with_input(config(), {**given, "doc_stride": 0})
-  found = tasks.learned_input(cut.to_dict())
-  assert found == {"max_seq_length": 9, "doc_stride": 0, "max_windows": 0}
-  assert tasks.learned_input(config().to_dict()) == {}
-  # It is no part of what a run is known by.
-  run = tasks.trained_config(kept, read_own(files))
-  assert tasks.learned_input(run.to_dict()) == {}
-  old = {"window_pooling": "mean", "max_windows": 3}
-  assert tasks.learned_input({"input_settings": old}) == {"max_windows": 3}
-  with pytest.raises(errors.InputError, match="only version 0.1 has"):
-    tasks.learned_input({"input_settings": {"window_pooling": "max"}})
-  with pytest.raises(errors.InputError, match="is 7; expected an object"):
-    tasks.learned_input({"classifier_input": 7})
+def test_how_the_input_was_made_is_no_part_of_what_a_run_is_known_by(files):
+  kept = model_folder.with_input_settings(config(), {"max_seq_length": 9})
+  run = task.trained_config(kept, read_own(files))
+  assert model_folder.input_settings(run.to_dict()) == {}
+  for values, said in (
+    ({"input_settings": {"window_pooling": "max"}}, "only version 0.1 has"),
+    ({"classifier_input": 7}, "is 7; expected an object"),
+  ):
+    with pytest.raises(errors.InputError, match=said):
+      model_folder.input_settings(values)
+  old = {"input_settings": {"window_pooling": "mean", "max_windows": 3}}
+  assert model_folder.input_settings(old) == {"max_windows": 3}
 
 
-def test_accuracy_is_always_reported_of_classes():
-  names = tasks.metric_names
-  assert names(["matthews"], "single", ["0", "1"]) == ("matthews", "accuracy")
-  assert names(["pearson"], "regression", []) == ("pearson",)
-  with pytest.raises(errors.InputError, match="--metrics=bleu"):
-    names(["bleu"], "single", ["0", "1"])
+def test_accuracy_is_always_reported_of_classes(files):
+  asked = read_own(files, metrics=["matthews"])
+  assert asked.metrics == ("matthews", "accuracy")
+  with pytest.raises(
+    errors.InputError, match="--metrics=bleu: this task .single, 3 classes"
+  ):
+    read_own(files, metrics=["bleu"])
 
 
 def test_examples_are_cut_to_their_limits(files):
-  splits = read_own(files).splits
-  limits = {"train": 2, "eval": 0, "predict": 5}
-  cut = tasks.used(splits, limits)
-  assert [len(split.examples) for split in cut.values()] == [2, 1, 1]
-  unlabelled = {"eval": splits["predict"]}
-  with pytest.raises(errors.InputError, match="new.csv:2: no label"):
-    tasks.used(unlabelled, limits)
-  predicted = tasks.used({"predict": splits["train"]}, limits)
-  assert predicted["predict"].examples[0].label is None
+  limits = {"max_train_examples": 2, "max_predict_examples": 5}
+  cut = read_own(files, **limits).splits
+  assert [len(examples) for examples in cut.values()] == [2, 1, 1]
+  assert isinstance(cut["predict"], data.ExampleStream)
 
 
-def test_class_weights_are_for_classes(files):
-  task = read_own(files)
-  weights = tasks.class_weights("good=3", task)
-  assert weights == [1, 1, 3]
-  several = task._replace(kind="multi_label")
-  weights = tasks.class_weights("balanced", several)
-  assert weights == [2, 2, 2]
-  with pytest.raises(errors.InputError, match="this task is regression"):
-    tasks.class_weights("1", task._replace(kind="regression"))
+def test_official_examples_are_cut_and_those_to_predict_have_no_label(tmp_path):
+  write(tmp_path / "test.tsv", "sentence\tlabel", "a\t1", "b\t0", "c\t1")
+  cut = read_task(
+    purposes=["predict"], task_name="sst-2", data_dir=str(tmp_path),
+    max_predict_examples=2,
+  )
+  assert [(e.text_a, e.label) for e in cut.splits["predict"]] == [
+    ("a", None), ("b", None)
+  ]
 
 
-@pytest.mark.parametrize(
-  "text, message", [(None, "no such file"), ("x = 1", "adds no task: it must")]
-)
-def test_a_python_file_that_adds_no_task(tmp_path, text, message):
-  path = tmp_path / "mood.py"
-  if text:
-    path.write_text(text)
-  with pytest.raises(errors.InputError, match=message):
-    tasks.load_task_module(str(path))
+# What the log says of the training data.
 
 
-@pytest.mark.parametrize(
-  "given, said",
-  [
-    ({"separator": ";;"}, "--separator=;;: expected one character"),
-    ({"encoding": "latin-0"}, "--encoding=latin-0: unknown encoding"),
-    ({"metrics": ("bleu",)}, "--metrics=bleu: this task .single, 3 classes"),
-  ],
-)
-def test_flags_of_own_files_that_cannot_be_meant(files, given, said):
-  with pytest.raises(errors.InputError, match=said):
-    read_own({"train": files["train"]}, **given)
+def own(train, scored=None):
+  """A task of texts that are letters; their labels are given or numbers."""
+  def examples(texts):
+    return [data.Example(text, text, label=texts[text]) for text in texts]
+
+  labels = tuple(sorted(set(train.values())))
+  splits = {"train": examples(train)}
+  if scored:
+    splits["eval"] = examples(scored)
+  return task.ClassifierTask("own data", "single", labels, (), splits)
+
+
+def test_the_classes_of_the_training_data_are_logged_with_doubts(caplog):
+  caplog.set_level("INFO", logger="absl")
+  asked = own({"a": "Good", **dict.fromkeys("bcd", "bad"), "e": "good"})
+  asked = asked._replace(labels=(*asked.labels, "odd"))
+  task.log_examples(asked, [1.0, 2.5, 1.0, 1.0])
+  table = [
+    record.getMessage().split() for record in caplog.records
+    if record.levelname == "INFO"
+  ]
+  assert table == [
+    ["class", "examples", "weight"], ["Good", "1", "1"], ["bad", "3", "2.5"],
+    ["good", "1", "1"], ["odd", "0", "1"],
+  ]
+  said = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+  assert said[0].startswith(
+    "classes that differ only in case: 'Good', 'good'"
+  )
+  assert said[1].startswith("class 'Good' has a single example")
+  assert said[3] == "class 'odd' has no example to train on" and len(said) == 4
+  caplog.clear()
+  task.log_examples(asked._replace(splits={}))
+  task.log_examples(own(dict.fromkeys("abc", "x") | dict.fromkeys("de", "y")))
+  assert {record.levelname for record in caplog.records} == {"INFO"}
+
+
+def test_numbers_may_be_meant_as_numbers(caplog):
+  task.log_examples(own({"a": "1", "b": "2.5", "c": "3"}))
+  assert "all 3 classes are numbers" in caplog.text
+  assert "--task_kind=regression" in caplog.text
+
+
+def test_scores_of_texts_that_were_learned_are_told(caplog):
+  train = dict.fromkeys("abc", "x")
+  task.log_examples(own(train, dict.fromkeys("ad", "x")))
+  assert "is trained on" not in caplog.text
+  task.log_examples(own(train, dict.fromkeys("ca", "x")))
+  assert "all that is scored is trained on" in caplog.text
+  assert "--eval_fraction" in caplog.text

@@ -13,9 +13,11 @@ import heads
 import layers
 import modeling
 import unpadding
-from classification import labelled_examples
+from checkpoints import weight_files
+from classification import data
+from common import errors
 from records import pipeline
-from training import loop
+from training import distillation, loop
 from variants import registry
 
 # What the checkpoint of an encoder need not have. Unlike the original: a
@@ -25,26 +27,20 @@ NEW_VARIABLES = ("^output_(weights|bias)$", "^bert/pooler/")
 
 def num_outputs(kind: str, labels: tuple) -> int:
   """Returns how many numbers the head gives for a sequence."""
-  one = kind in (labelled_examples.REGRESSION, labelled_examples.CHOICE)
-  return 1 if one else len(labels)
+  return 1 if kind in (data.REGRESSION, data.CHOICE) else len(labels)
 
 
 class ClassifierModel(tf.Module):
   """Encoder and head of every kind of task."""
 
   def __init__(
-    self,
-    config: modeling.BertConfig,
-    kind: str,
-    outputs: int,
-    *,
-    is_frozen: bool = False,
-    **model_options,
+    self, config: modeling.BertConfig, kind: str, outputs: int, *,
+    is_frozen: bool = False, **model_options,
   ):
     """Makes the variables.
 
     Args:
-      kind: one of labelled_examples.KINDS.
+      kind: one of data.KINDS.
       outputs: what `num_outputs` says.
       is_frozen: whether the encoder is never trained; it then drops nothing.
       **model_options: of modeling.BertModel.
@@ -86,11 +82,15 @@ class ClassifierModel(tf.Module):
       pooled, dropout_seed is not None, dropout_seed=dropout_seed
     )
     logits = tf.reshape(logits, [batch_size, sequences, logits.shape[-1]])
-    if self.kind == labelled_examples.CHOICE:
+    if self.kind == data.CHOICE:
       return logits[..., 0]  # [B, W]
     if mask.shape[1] == 1:
       return logits[:, 0]  # [B, L]
-    return pooled_logits(logits, mask)
+    # The mean of the windows that are there.
+    present = tf.cast(mask, logits.dtype)[..., tf.newaxis]  # [B, W, 1]
+    return tf.reduce_sum(logits * present, axis=1) / tf.reduce_sum(
+      present, axis=1
+    )
 
   def first_states(self, batch, dropout_seed=None, *, skip_empty=False):
     """Returns the last layer's states of the first token [B, W, H], and which
@@ -125,18 +125,6 @@ class ClassifierModel(tf.Module):
     return states, mask
 
 
-def pooled_logits(logits, mask):
-  """Returns the mean [B, L] of the logits [B, W, L] of windows.
-
-  Args:
-    mask: int32 [B, W], 1 for windows that are there: at least the first.
-  """
-  present = tf.cast(mask, logits.dtype)[..., tf.newaxis]  # [B, W, 1]
-  return tf.reduce_sum(logits * present, axis=1) / tf.reduce_sum(
-    present, axis=1
-  )
-
-
 def example_losses(
   kind: str, logits: tf.Tensor, label_ids: tf.Tensor, class_weights=None
 ) -> tf.Tensor:
@@ -148,14 +136,14 @@ def example_losses(
 
   Args:
     logits: float32 [B, L].
-    label_ids: as input_data.label_ids gives them.
+    label_ids: as inputs.label_ids gives them.
     class_weights: of several classes at once: float32 [L], how much more it
       counts that an example is of a class than that it is not; None: alike.
       (Of other kinds whole examples are weighted.)
   """
-  if kind == labelled_examples.REGRESSION:
+  if kind == data.REGRESSION:
     return tf.square(logits[:, 0] - label_ids)
-  if kind == labelled_examples.MULTI_LABEL:
+  if kind == data.MULTI_LABEL:
     labels = tf.cast(label_ids, logits.dtype)  # [B, L]
     weights = 1.0 if class_weights is None else class_weights
     losses = tf.nn.weighted_cross_entropy_with_logits(labels, logits, weights)
@@ -165,19 +153,16 @@ def example_losses(
 
 def scores(kind: str, logits: tf.Tensor) -> tf.Tensor:
   """Returns the scores that are reported: probabilities, or the number."""
-  if kind == labelled_examples.REGRESSION:
+  if kind == data.REGRESSION:
     return logits
-  if kind == labelled_examples.MULTI_LABEL:
+  if kind == data.MULTI_LABEL:
     return tf.sigmoid(logits)
   return tf.nn.softmax(logits)
 
 
 def objective(
-  model: ClassifierModel,
-  class_weights: list | None = None,
-  *,
-  skip_empty: bool = False,
-  distills=None,
+  model: ClassifierModel, class_weights: list | None = None, *,
+  skip_empty: bool = False, distills=None,
 ) -> loop.Objective:
   """Returns the mean loss of an example.
 
@@ -188,17 +173,16 @@ def objective(
   Args:
     class_weights: how much an example of each class counts in the mean; of
       several classes at once as in `example_losses`.
-    distills: distilling.Distillation, a teacher's part in the loss; None.
+    distills: Distillation, a teacher's part in the loss; None.
   """
   kind = model.kind
-  is_single = kind == labelled_examples.SINGLE
   if class_weights is not None:
     class_weights = tf.constant(class_weights, tf.float32)
 
   def example_weights(batch):
     real = tf.cast(batch["is_real_example"], tf.float32)
     # Of several classes at once the weights are within example_losses.
-    if class_weights is None or not is_single:
+    if class_weights is None or kind != data.SINGLE:
       return real
     return real * tf.gather(class_weights, batch["label_ids"])
 
@@ -220,7 +204,7 @@ def objective(
       soft_loss = tf.reduce_sum(losses * counts)
       metrics["soft_labels_loss"] = soft_loss, total
       loss = (1.0 - distills.weight) * loss + distills.weight * soft_loss
-    if kind in (labelled_examples.SINGLE, labelled_examples.CHOICE):
+    if kind in (data.SINGLE, data.CHOICE):
       real = tf.cast(batch["is_real_example"], tf.float32)
       predicted = tf.argmax(logits, axis=-1, output_type=labels.dtype)
       right = tf.cast(tf.equal(predicted, labels), tf.float32)
@@ -232,3 +216,87 @@ def objective(
     return {"classifier": loss}, metrics
 
   return loop.Objective(weights=weights, sums=sums)
+
+
+# A teacher's soft labels (arXiv 1503.02531).
+
+
+class Distillation:
+  """A teacher's part in the loss of a classifier.
+
+    loss = (1 - w) loss of the labels + w loss of the teacher's outputs
+
+  Attributes:
+    weight: of the teacher's outputs, w.
+  """
+
+  def __init__(
+    self, settings, teacher: distillation.Teacher, kind: str, labels: tuple,
+    **model_options,
+  ):
+    """Makes the teacher's model; in the scope of the strategy.
+
+    Args:
+      kind, labels: of the student.
+      **model_options: of modeling.BertModel.
+
+    Raises:
+      InputError: it has no classifier for this task.
+    """
+    self.weight = settings.distillation_weight
+    self._temperature = settings.distillation_temperature
+    self._columns = _column_order(teacher.config, kind, labels)
+    if (
+      kind == data.REGRESSION and "distillation_temperature" in settings.given
+    ):
+      raise errors.InputError(
+        "--distillation_temperature softens probabilities, and this task's "
+        "outputs are numbers; leave it out"
+      )
+    self._model = ClassifierModel(
+      teacher.config, kind, num_outputs(kind, labels), **model_options
+    )
+    # Nothing may be missing: a teacher with a new head teaches noise.
+    weight_files.load(self._model.variables, teacher.path)
+
+  def example_losses(self, batch, logits, *, skip_empty):
+    """Returns float32 [B] for the student's logits [B, L].
+
+    Of a number, the squared difference; else soft targets.
+    """
+    # Without a dropout_seed: a teacher does not drop. Its variables are not
+    # among those that are watched, so no gradient reaches it.
+    theirs = self._model(batch, skip_empty=skip_empty)
+    if self._columns:
+      theirs = tf.gather(theirs, self._columns, axis=1)  # [B, L]
+    if self._model.kind == data.REGRESSION:
+      return tf.square(logits[:, 0] - theirs[:, 0])
+    losses = distillation.soft_target_losses
+    if self._model.kind == data.MULTI_LABEL:
+      losses = distillation.soft_sigmoid_losses
+    return losses(logits, theirs, self._temperature)
+
+
+def _column_order(config, kind, labels):
+  """Returns which of a teacher's outputs belongs to each class.
+
+  None where its outputs are taken as they come: they have no names, or are no
+  classes.
+
+  Args:
+    config: of the teacher.
+    labels: the student's classes.
+  """
+  names = [name.lower() for name in config.label_names()]
+  # Hugging Face's names where nobody gave any.
+  are_numbered = names == [f"label_{n}" for n in range(len(names))]
+  if kind in (data.REGRESSION, data.CHOICE) or are_numbered:
+    return None
+  wanted = [label.lower() for label in labels]
+  if sorted(names) != sorted(wanted):
+    raise errors.InputError(
+      f"--teacher_checkpoint was trained for the classes {', '.join(names)}, "
+      f"and these data have {', '.join(wanted)}; take a teacher that was "
+      "trained for the same classes"
+    )
+  return [names.index(label) for label in wanted]

@@ -2,7 +2,7 @@
 
 An example is W sequences of T tokens: one as a rule, and then its record is
 exactly the original's; one for each window of a long text; one for each ending
-to choose from. Letters: B batch, W sequences, T tokens, L labels.
+to choose from. Letters: B batch, W sequences, T tokens, H width, L labels.
 """
 
 import dataclasses
@@ -18,16 +18,17 @@ import tensorflow as tf
 from absl import logging
 
 import tokenization
-from classification import labelled_examples
+from classification import data
 from common import errors, process_pool, unknown_tokens
 from records import cached_records, pipeline, tfrecord
 from text import bulk_tokenization, input_sequences
-from training import harness
+from training import distribution, frozen_states, harness
 from variants import vocabularies
 
 _FORMAT = 2  # Goes up when other records are made of the same data.
 # Held in memory at a time, and what a process gets at once.
 BLOCK_EXAMPLES = 4096
+STATES_TOGETHER = 1 << 14  # Examples whose states are held in memory.
 _EMPTY_SHOWN = 5
 # Starting processes takes as long as one needs for about so much text.
 _BYTES_WORTH_PROCESSES = 40_000_000
@@ -38,7 +39,7 @@ class InputOptions:
   """What decides how an example becomes a record.
 
   Attributes:
-    kind: one of labelled_examples.KINDS.
+    kind: one of data.KINDS.
     labels: tuple of str, the classes in order; empty for regression.
     vocab_file, do_lower_case: of the tokenizer.
     max_seq_length: T.
@@ -61,7 +62,7 @@ class InputOptions:
         f"--max_seq_length={self.max_seq_length} leaves no room for [CLS] "
         "and twice [SEP]; pass 4 or more"
       )
-    if self.doc_stride and self.kind == labelled_examples.CHOICE:
+    if self.doc_stride and self.kind == data.CHOICE:
       raise errors.InputError(
         "--doc_stride is not for multiple choice, where an example is one "
         "sequence for each ending; leave it out"
@@ -72,6 +73,13 @@ class InputOptions:
         f"--doc_stride={self.doc_stride} would leave out text between windows "
         f"of {self.max_seq_length - 2} pieces; pass at most that"
       )
+
+
+def options_of(settings, kind: str, labels: tuple) -> InputOptions:
+  """Returns the InputOptions of run_settings.Settings and a task."""
+  return InputOptions(kind, tuple(labels), **settings.pick(
+    "vocab_file do_lower_case max_seq_length doc_stride max_windows"
+  ))
 
 
 class ClassifierData(NamedTuple):
@@ -95,27 +103,24 @@ class ClassifierData(NamedTuple):
 
 
 def label_ids(
-  examples: list[labelled_examples.Example], kind: str, labels: tuple
+  examples: list[data.Example], kind: str, labels: tuple
 ) -> np.ndarray:
   """Returns what the records hold as labels of examples.
 
   As in the original: an example of unknown label has the first one, 0.
 
-  Args:
-    kind: one of labelled_examples.KINDS.
-
   Returns:
     int64 [B]; int64 [B, L] of 0 and 1 for several labels; float32 [B] for
     regression.
   """
-  if kind == labelled_examples.REGRESSION:
+  if kind == data.REGRESSION:
     return np.array([example.label or 0.0 for example in examples], np.float32)
   # An unknown class is refused when it is read.
   numbers = {None: 0, **{label: n for n, label in enumerate(labels)}}
-  if kind == labelled_examples.MULTI_LABEL:
+  if kind == data.MULTI_LABEL:
     ids = np.zeros([len(examples), len(labels)], np.int64)
     for row, example in enumerate(examples):
-      for label in example.label or ():  # type: ignore[attr-defined]
+      for label in data.classes_of(example.label):
         ids[row, numbers[label]] = 1
     return ids
   return np.array([numbers[each.label] for each in examples], np.int64)
@@ -131,7 +136,6 @@ def _windows(starts, lengths, options):
 
   Args:
     starts, lengths: pairs of int arrays, of text a and text b.
-    options: InputOptions.
 
   Returns:
     The example of each window (int array), and input_sequences.Spans.
@@ -144,10 +148,7 @@ def _windows(starts, lengths, options):
     room -= whole
     slides_b = length_b > length_a
     for offset in input_sequences.window_starts(
-      length_b if slides_b else length_a,
-      room,
-      options.doc_stride,
-      options.max_windows,
+      max(length_a, length_b), room, options.doc_stride, options.max_windows
     ):
       if slides_b:
         part = min(room, length_b - offset)
@@ -167,7 +168,7 @@ def _sequences(examples, encode, options):
     (int array); input_sequences.Spans of the rows.
   """
   firsts = [example.text_a for example in examples]
-  is_choice = options.kind == labelled_examples.CHOICE
+  is_choice = options.kind == data.CHOICE
   seconds = [
     each.endings if is_choice else (each.text_b or "",) for each in examples
   ]
@@ -213,7 +214,7 @@ def _encoder(vocab_file, do_lower_case):
 
 
 def encode(
-  examples: list[labelled_examples.Example], options: InputOptions
+  examples: list[data.Example], options: InputOptions
 ) -> tuple[dict, np.ndarray]:
   """Returns the inputs of examples.
 
@@ -290,7 +291,7 @@ def write_records(
   }
 
 
-def digest(examples: Iterable[labelled_examples.Example]) -> tuple[str, int]:
+def _digest(examples):
   """Returns a checksum of all that examples say, and its number of bytes."""
   checksum, size = hashlib.sha256(), 0
   for example in examples:
@@ -306,14 +307,14 @@ def prepare(path: str, examples, options: InputOptions) -> ClassifierData:
 
   Args:
     path: the TFRecord file.
-    examples: list of labelled_examples.Example, or a dataset.ExampleStream.
+    examples: list of data.Example, or a data.ExampleStream.
 
   Raises:
     InputError: there are no examples.
   """
   if not examples:
     raise errors.InputError(f"no examples for {path}: the data are empty")
-  checksum, size = digest(examples)
+  checksum, size = _digest(examples)
   fingerprint = {
     **dataclasses.asdict(options),
     "format": _FORMAT,
@@ -321,49 +322,45 @@ def prepare(path: str, examples, options: InputOptions) -> ClassifierData:
     "vocab_file": cached_records.file_sha256(options.vocab_file),
     "examples": checksum,
   }
-  processes = 1
-  if size > _BYTES_WORTH_PROCESSES:
-    processes = process_pool.default_processes()
+  many = size > _BYTES_WORTH_PROCESSES
+  processes = process_pool.default_processes() if many else 1
 
   def write(writer):
-    log_examples(list(examples[:5]), options)
+    log_examples(list(itertools.islice(examples, 5)), options)
     return write_records(writer, examples, options, processes=processes)
 
   facts = cached_records.ensure(path, fingerprint, write)
   logging.info("%s: %d examples", path, facts["num_records"])
-  _warn_of_text(path, examples, facts)
+  unknown_tokens.log_share(path, facts["unknown"], facts["tokens"])
+  if facts["num_empty"]:
+    _warn_of_empty(path, examples, facts)
   return ClassifierData(
-    records=path,
-    num_records=facts["num_records"],
-    max_sequences=facts["max_sequences"],
-    features=record_features(
-      options, facts["min_sequences"], facts["max_sequences"]
-    ),
+    path, facts["num_records"], facts["max_sequences"],
+    _features(options, facts["min_sequences"], facts["max_sequences"]),
   )
 
 
-def _warn_of_text(path, examples, facts):
-  """Says where the model reads nothing of a text, or little."""
-  unknown_tokens.log_share(path, facts["unknown"], facts["tokens"])
-  if facts["num_empty"]:
-    shown = [examples[number] for number in facts["first_empty"]]
-    places = ", ".join(example.place or example.guid for example in shown)
-    logging.warning(
-      "%s: %d texts are empty once cleaned (control characters, say), such as "
-      "%s; the model sees [CLS] and [SEP] alone", path, facts["num_empty"],
-      places,
-    )
+def _warn_of_empty(path, examples, facts):
+  """Says where the model reads nothing of a text."""
+  shown = [
+    example.place or example.guid
+    for number in facts["first_empty"]
+    for example in itertools.islice(examples, number, number + 1)
+  ]
+  logging.warning(
+    "%s: %d texts are empty once cleaned (control characters, say), such as "
+    "%s; the model sees [CLS] and [SEP] alone", path, facts["num_empty"],
+    ", ".join(shown),
+  )
 
 
 def prepare_all(
   folder: str, splits: dict, options: InputOptions
 ) -> dict[str, ClassifierData]:
-  """Writes <name>.tf_record of several splits, as `prepare` does."""
+  """Writes <name>.tf_record of the examples of several names."""
   return {
-    name: prepare(
-      os.path.join(folder, f"{name}.tf_record"), split.examples, options
-    )
-    for name, split in splits.items()
+    name: prepare(os.path.join(folder, f"{name}.tf_record"), examples, options)
+    for name, examples in splits.items()
   }
 
 
@@ -371,8 +368,9 @@ def log_examples(examples, options):
   """Shows what becomes of examples, as the original shows its first five."""
   arrays, num_rows = encode(examples, options)
   tokenizer = _encoder(options.vocab_file, options.do_lower_case).tokenizer
-  start = 0
-  for example, count in zip(examples, num_rows):
+  # Of each example the first sequence.
+  starts = np.cumsum(num_rows) - num_rows
+  for example, count, start in zip(examples, num_rows, starts):
     ids = arrays["input_ids"][start, : arrays["input_mask"][start].sum()]
     tokens = tokenizer.convert_ids_to_tokens(ids.tolist())
     logging.debug(
@@ -380,13 +378,9 @@ def log_examples(examples, options):
       "\n  input_ids: %s", example.guid, example.label, count,
       " ".join(tokens), " ".join(map(str, ids)),
     )
-    # Shown are the first sequences of each example.
-    start += count
 
 
-def record_features(
-  options: InputOptions, min_sequences: int, max_sequences: int
-) -> dict:
+def _features(options, min_sequences, max_sequences):
   """Returns how tf.io.parse_example reads records.
 
   Args:
@@ -400,8 +394,8 @@ def record_features(
     integers = tf.io.FixedLenSequenceFeature(
       [length], tf.int64, allow_missing=True
     )
-  is_number = options.kind == labelled_examples.REGRESSION
-  has_several = options.kind == labelled_examples.MULTI_LABEL
+  is_number = options.kind == data.REGRESSION
+  has_several = options.kind == data.MULTI_LABEL
   return {
     **dict.fromkeys(("input_ids", "input_mask", "segment_ids"), integers),
     "label_ids": tf.io.FixedLenFeature(
@@ -412,24 +406,72 @@ def record_features(
   }
 
 
+def keep_states(
+  model, found: ClassifierData, *, strategy: tf.distribute.Strategy,
+  batch_size: int
+) -> ClassifierData:
+  """Writes the states that the pooler reads, unless they are there already.
+
+  Training pooler and classifier on them takes seconds.
+
+  Args:
+    model: model.ClassifierModel, whose encoder is frozen.
+
+  Returns:
+    Data of records next to `found`'s, in its order, that hold first_states
+    [W, H] and sequence_mask [W].
+  """
+  skip_empty = not distribution.is_tpu(strategy)
+  sequences, width = found.max_sequences, model.config.hidden_size
+  path = f"{found.records.removesuffix('.tf_record')}.features.tf_record"
+
+  def of_batch(batch):
+    states, mask = model.first_states(
+      pipeline.trim_to_longest(batch), skip_empty=skip_empty
+    )
+    # As wide as the widest example of all, since records have one size.
+    missing = sequences - tf.shape(mask)[1]
+    states = tf.pad(states, [[0, 0], [0, missing], [0, 0]])
+    return {
+      "first_states": tf.cast(states, tf.float32),
+      "sequence_mask": tf.pad(mask, [[0, 0], [0, missing]]),
+      "label_ids": batch["label_ids"],
+      "is_real_example": batch["is_real_example"],
+    }
+
+  def serialize(outputs):
+    # A feature of a record is one row of numbers: [W, H] becomes [W H].
+    return tfrecord.serialize_examples({
+      name: values.reshape(len(values), -1) for name, values in outputs.items()
+    })
+
+  frozen_states.ensure(
+    path, model.bert, found, of_batch, serialize,
+    strategy=strategy, batch_size=batch_size, window=STATES_TOGETHER,
+  )
+  return found._replace(records=path, features={
+    "first_states": tf.io.FixedLenFeature([sequences, width], tf.float32),
+    "sequence_mask": tf.io.FixedLenFeature([sequences], tf.int64),
+    **{n: found.features[n] for n in ("label_ids", "is_real_example")},
+  })
+
+
 # Batches.
 
 
-def training_data(data: ClassifierData, trim: bool) -> harness.TrainingData:
+def training_data(found: ClassifierData, trim: bool) -> harness.TrainingData:
   """Returns what is trained on.
 
   With `trim` batches may differ in shape: they are cut to their longest
   sequence and have no more windows than their longest text.
   """
-
   def transform(batch, step, *, rows, first_row):
     del step, rows, first_row
-    if trim:
-      return pipeline.trim_to_longest(batch)
-    return filled_up(batch, data.max_sequences)
+    return filled_up(batch, found.max_sequences)
 
   return harness.TrainingData(
-    [data.records], data.features, data.num_records, transform=transform
+    [found.records], found.features, found.num_records, trim=trim,
+    transform=None if trim else transform,
   )
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import classification_report
 
-from classification import scoring
-from classification.scoring import Results
+from classification import scores
+from classification.scores import Results
 from common import errors
 
 GOLD = np.array([0, 0, 1, 1, 1, 0, 1, 1])
@@ -15,16 +15,16 @@ POSITIVE = np.array([0.1, 0.6, 0.6, 0.9, 0.3, 0.2, 0.7, 0.8])
 
 
 def binary():
-  scores = np.stack([1 - POSITIVE, POSITIVE], axis=1)
-  return Results("single", ["no", "yes"], GOLD, scores)
+  outputs = np.stack([1 - POSITIVE, POSITIVE], axis=1)
+  return Results("single", ["no", "yes"], GOLD, outputs)
 
 
 def random_single(seed=0, num_classes=4, size=60):
   rng = np.random.RandomState(seed)
-  scores = rng.dirichlet(np.ones(num_classes), size).round(2) + 1e-3
-  scores /= scores.sum(axis=1, keepdims=True)
+  outputs = rng.dirichlet(np.ones(num_classes), size).round(2) + 1e-3
+  outputs /= outputs.sum(axis=1, keepdims=True)
   labels = [f"class {number}" for number in range(num_classes)]
-  return Results("single", labels, rng.randint(0, num_classes, size), scores)
+  return Results("single", labels, rng.randint(0, num_classes, size), outputs)
 
 
 def random_multi_label(seed=0):
@@ -36,15 +36,15 @@ def random_multi_label(seed=0):
 def random_regression(seed=0):
   rng = np.random.RandomState(seed)
   gold = rng.randint(0, 6, 40).astype(np.float32)  # Many ties.
-  scores = (gold + rng.randint(-2, 3, 40)).astype(np.float32)
-  return Results("regression", [], gold, scores[:, None])
+  outputs = (gold + rng.randint(-2, 3, 40)).astype(np.float32)
+  return Results("regression", [], gold, outputs[:, None])
 
 
 def all_of(results):
-  names = scoring.METRICS[results.kind]
+  names = scores.METRICS[results.kind]
   if len(results.labels) != 2:
     names = set(names) - {"f1", "precision", "recall"}
-  return scoring.compute(results, names)
+  return scores.compute(results, names)
 
 
 def test_two_classes_by_hand():
@@ -63,8 +63,8 @@ def test_two_classes_by_hand():
 
 def test_several_classes_at_once_by_hand():
   gold = np.array([[1, 0, 1], [0, 1, 0], [1, 1, 0]])
-  scores = np.array([[0.9, 0.2, 0.4], [0.1, 0.8, 0.3], [0.7, 0.6, 0.55]])
-  values = all_of(Results("multi_label", ["a", "b", "c"], gold, scores))
+  outputs = np.array([[0.9, 0.2, 0.4], [0.1, 0.8, 0.3], [0.7, 0.6, 0.55]])
+  values = all_of(Results("multi_label", ["a", "b", "c"], gold, outputs))
   assert values["accuracy"] == pytest.approx(1 / 3)
   assert values["precision_micro"] == pytest.approx(4 / 5)
   assert values["recall_micro"] == pytest.approx(4 / 5)
@@ -88,7 +88,7 @@ def test_a_class_that_is_nowhere_is_in_no_mean():
   assert values["precision_macro"] == pytest.approx((1 + 1 / 3) / 3)
   assert values["recall_macro"] == pytest.approx((1 / 2 + 1) / 3)
   assert values["f1_macro"] == pytest.approx((2 / 3 + 1 / 2) / 3)
-  last = scoring.report(results).splitlines()[5]
+  last = scores.report(results).splitlines()[5]
   assert last.split() == ["macro", "avg", "0.4444", "0.5000", "0.3889", "4"]
   # Several classes at once: all columns.
   gold = np.array([[1, 0], [1, 0]])
@@ -98,7 +98,7 @@ def test_a_class_that_is_nowhere_is_in_no_mean():
 
 def test_loss_is_the_mean_over_batches_of_which_the_last_is_short():
   losses = np.array([1, 2, 3, 4, 10], np.float32)
-  mean = scoring.mean_over_batches
+  mean = scores.mean_over_batches
   assert mean(losses, 2) == (1.5 + 3.5 + 10) / 3
   assert mean(losses, 5) == mean(losses, 1) == mean(losses, 8) == 4
   assert mean(losses, 4) == (2.5 + 10) / 2
@@ -113,7 +113,7 @@ def test_correlations_by_hand():
 
 
 def test_ties_share_their_mean_rank():
-  ranks = scoring.average_ranks([3.0, 1.0, 3.0, 3.0, 2.0])
+  ranks = scores.average_ranks([3.0, 1.0, 3.0, 3.0, 2.0])
   assert ranks.tolist() == [4, 1, 4, 4, 2]
 
 
@@ -136,15 +136,8 @@ def test_scores_of_classes_are_scikit_learns(seed):
     )
     for name, value in zip(("precision", "recall", "f1"), expected):
       assert values[f"{name}_{average}"] == pytest.approx(value)
-  matrix = scoring.confusion_matrix(gold, predicted, 4)
+  matrix = results.confusions()
   assert (matrix == sklearn.confusion_matrix(gold, predicted)).all()
-
-
-def test_scores_of_two_classes_are_scikit_learns():
-  sklearn = pytest.importorskip("sklearn.metrics")
-  values = all_of(binary())
-  assert values["f1"] == pytest.approx(sklearn.f1_score(GOLD, PREDICTED))
-  assert values["auc"] == pytest.approx(sklearn.roc_auc_score(GOLD, POSITIVE))
 
 
 def test_scores_of_several_classes_at_once_are_scikit_learns():
@@ -184,7 +177,7 @@ def test_what_others_leave_undefined_is_a_number():
 
 
 def test_metrics_that_a_task_does_not_have_are_refused():
-  check = scoring.check_metrics
+  check = scores.check_metrics
   check(["f1", "auc"], "single", 2)
   with pytest.raises(errors.InputError, match="--metrics=f1: .*f1_macro"):
     check(["f1"], "single", 3)
@@ -193,15 +186,15 @@ def test_metrics_that_a_task_does_not_have_are_refused():
 
 
 def test_every_kind_has_its_defaults():
-  for kind, metrics in scoring.METRICS.items():
+  for kind, metrics in scores.METRICS.items():
     for size in (2, 3):
-      names = scoring.default_metrics(kind, size)
+      names = scores.default_metrics(kind, size)
       assert set(names) <= set(metrics)
-      scoring.check_metrics(names, kind, size)
+      scores.check_metrics(names, kind, size)
 
 
 def test_the_report_has_a_row_for_each_class_and_the_confusions():
-  lines = scoring.report(binary()).splitlines()
+  lines = scores.report(binary()).splitlines()
   assert lines[1].split() == ["no", "0.6667", "0.6667", "0.6667", "3"]
   assert lines[2].split() == ["yes", "0.8000", "0.8000", "0.8000", "5"]
   assert [line.split() for line in lines[-3:]] == [
@@ -211,16 +204,16 @@ def test_the_report_has_a_row_for_each_class_and_the_confusions():
 
 def test_the_report_of_numbers_says_how_far_off_they_are():
   gold = np.array([1.0, 2, 3, 4])
-  scores = gold[:, None] + [[1], [1], [-1], [1]]
-  results = Results("regression", [], gold, scores)
-  text = scoring.report(results)
+  outputs = gold[:, None] + [[1], [1], [-1], [1]]
+  results = Results("regression", [], gold, outputs)
+  text = scores.report(results)
   assert "4 examples" in text
   assert "mean error                    0.5000" in text
   assert "root mean squared error       1.0000" in text
 
 
 def test_the_report_of_several_classes_at_once_has_no_confusions():
-  text = scoring.report(random_multi_label())
+  text = scores.report(random_multi_label())
   assert "rows: right" not in text and len(text.splitlines()) == 5
 
 
@@ -228,6 +221,34 @@ def test_the_support_of_several_classes_at_once_counts_each_of_an_example():
   """As scikit-learn's classification_report sums it."""
   gold = np.array([[1, 1, 0], [1, 0, 0], [0, 1, 1]])
   results = Results("multi_label", ["a", "b", "c"], gold, gold)
-  *_, mean = scoring.report(results).splitlines()
+  *_, mean = scores.report(results).splitlines()
   theirs = classification_report(gold, gold, output_dict=True)
   assert float(mean.split()[-1]) == theirs["macro avg"]["support"] == 5
+
+
+# Several seeds.
+
+
+def test_median_mean_and_deviation():
+  text = scores.summary({
+    1: {"eval_f1": 0.5, "loss": 1.0}, 2: {"eval_f1": 0.9, "loss": 1.0},
+    7: {"eval_f1": 0.7, "loss": 1.0},
+  })
+  header, f1, loss = [line.split() for line in text.splitlines()]
+  assert header == "median mean sd seed 1 seed 2 seed 7".split()
+  assert f1[0] == "eval_f1"
+  assert [float(value) for value in f1[1:]] == [0.7, 0.7, 0.2, 0.5, 0.9, 0.7]
+  assert float(loss[3]) == 0
+  # One seed does not deviate.
+  _, loss = scores.summary({1: {"loss": 0.25}}).splitlines()
+  assert loss.split() == ["loss", "0.25000", "0.25000", "0.00000", "0.25000"]
+
+
+def test_seeds_are_different_whole_numbers():
+  assert scores.parse_seeds(["1", "20"]) == [1, 20]
+  for seeds, said in (
+    (["1", "x"], "1,x: expected whole numbers"),
+    (["1", "2", "1"], "is there twice"), (["1", "9" * 20], "at most 64 bits"),
+  ):
+    with pytest.raises(errors.InputError, match=said):
+      scores.parse_seeds(seeds)

@@ -6,19 +6,23 @@ the best model can be told from others. Letters: N examples, L classes.
 """
 
 import functools
+import statistics
 from typing import NamedTuple
 
 import numpy as np
 
-from classification import labelled_examples, prediction_files
+from classification import data
 from common import errors
+
+# From which probability on a class is among those predicted.
+THRESHOLD = 0.5
 
 
 class Results(NamedTuple):
   """What a classifier said of examples, and what is right.
 
   Attributes:
-    kind: one of labelled_examples.KINDS.
+    kind: one of data.KINDS.
     labels: names of the classes, L; none for regression.
     gold: int [N], or int [N, L] of 0 and 1 for several classes at once, or
       float [N] for regression.
@@ -35,23 +39,18 @@ class Results(NamedTuple):
   @property
   def predicted(self) -> np.ndarray:
     """What is predicted, in the form of `gold`."""
-    if self.kind == labelled_examples.REGRESSION:
+    if self.kind == data.REGRESSION:
       return self.scores[:, 0]
-    if self.kind == labelled_examples.MULTI_LABEL:
-      return (self.scores >= prediction_files.THRESHOLD).astype(np.int64)
+    if self.kind == data.MULTI_LABEL:
+      return (self.scores >= THRESHOLD).astype(np.int64)
     return np.argmax(self.scores, axis=1)
 
   def confusions(self) -> np.ndarray:
     """Returns int [L, L]: how many of class `row` were taken for `column`."""
-    return confusion_matrix(self.gold, self.predicted, self.scores.shape[1])
-
-
-def confusion_matrix(gold, predicted, num_classes: int) -> np.ndarray:
-  """Returns int [L, L]: how many of class `row` were taken for `column`."""
-  # Each pair of classes as one number, so that one count does.
-  pairs = np.asarray(gold) * num_classes + np.asarray(predicted)
-  counts = np.bincount(pairs, minlength=num_classes**2)
-  return counts.reshape(num_classes, num_classes)
+    size = self.scores.shape[1]
+    # Each pair of classes as one number, so that one count does.
+    pairs = np.asarray(self.gold) * size + self.predicted
+    return np.bincount(pairs, minlength=size**2).reshape(size, size)
 
 
 class ClassCounts(NamedTuple):
@@ -65,7 +64,7 @@ class ClassCounts(NamedTuple):
 
 def class_counts(results: Results) -> ClassCounts:
   """Returns the counts of results that are of classes."""
-  if results.kind == labelled_examples.MULTI_LABEL:
+  if results.kind == data.MULTI_LABEL:
     gold, predicted = results.gold, results.predicted
     counts = (gold * predicted, predicted, gold)
     return ClassCounts(*(count.sum(axis=0) for count in counts))
@@ -114,7 +113,7 @@ def _of_classes(name, average, results):
   values = _SCORES[name](counts)
   if average == "":
     return float(values[results.positive])
-  if average == "_macro" and results.kind != labelled_examples.MULTI_LABEL:
+  if average == "_macro" and results.kind != data.MULTI_LABEL:
     values = values[counts.predicted + counts.gold > 0]
   return float(np.mean(values))
 
@@ -141,7 +140,7 @@ def auc(results: Results) -> float:
   Of two classes both curves have the same area. A class that no example or
   every example has is left out; 0.5 where that leaves none.
   """
-  if results.kind == labelled_examples.MULTI_LABEL:
+  if results.kind == data.MULTI_LABEL:
     is_class = results.gold.astype(bool)  # [N, L]
   else:
     is_class = np.arange(results.scores.shape[1]) == results.gold[:, None]
@@ -202,24 +201,24 @@ def _averages(*ways):
 
 # kind -> name of --metrics -> function of Results.
 METRICS = {
-  labelled_examples.SINGLE: {
+  data.SINGLE: {
     "accuracy": accuracy, **_averages("", "_macro", "_micro"),
     "matthews": matthews, "auc": auc,
   },
-  labelled_examples.CHOICE: {"accuracy": accuracy},
-  labelled_examples.MULTI_LABEL: {
+  data.CHOICE: {"accuracy": accuracy},
+  data.MULTI_LABEL: {
     "accuracy": accuracy, **_averages("_macro", "_micro"), "auc": auc
   },
-  labelled_examples.REGRESSION: {"pearson": pearson, "spearman": spearman},
+  data.REGRESSION: {"pearson": pearson, "spearman": spearman},
 }
 
 
 def default_metrics(kind: str, num_classes: int) -> tuple:
   """Returns the names of the metrics of data that have no official ones."""
   return {
-    labelled_examples.REGRESSION: ("pearson", "spearman"),
-    labelled_examples.MULTI_LABEL: ("accuracy", "f1_micro", "f1_macro"),
-    labelled_examples.CHOICE: ("accuracy",),
+    data.REGRESSION: ("pearson", "spearman"),
+    data.MULTI_LABEL: ("accuracy", "f1_micro", "f1_macro"),
+    data.CHOICE: ("accuracy",),
   }.get(kind, ("accuracy", "f1" if num_classes == 2 else "f1_macro"))
 
 
@@ -268,7 +267,7 @@ def report(results: Results) -> str:
 
   Of regression: how far off the predictions are.
   """
-  if results.kind == labelled_examples.REGRESSION:
+  if results.kind == data.REGRESSION:
     distances = results.predicted - np.asarray(results.gold, float)
     values = {
       **compute(results, METRICS[results.kind]),
@@ -278,18 +277,18 @@ def report(results: Results) -> str:
     }
     lines = [f"{name:25}{value:11.4f}" for name, value in values.items()]
     return "\n".join([f"{len(results.gold)} examples", *lines]) + "\n"
-  lines = _class_lines(results)
-  if results.kind != labelled_examples.MULTI_LABEL:
-    lines += ["", *_matrix_lines(results)]
+  width = max(16, *(len(label) + 2 for label in results.labels))
+  lines = _class_lines(results, width)
+  if results.kind != data.MULTI_LABEL:
+    names = "".join(f"{label:>{width}}" for label in results.labels)
+    lines += ["", "rows: right, columns: predicted", " " * width + names]
+    for label, row in zip(results.labels, results.confusions()):
+      lines.append(f"{label:{width}}" + "".join(f"{n:{width}d}" for n in row))
   return "\n".join(lines) + "\n"
 
 
-def _width(results):
-  return max(16, *(len(label) + 2 for label in results.labels))
-
-
-def _class_lines(results):
-  counts, width = class_counts(results), _width(results)
+def _class_lines(results, width):
+  counts = class_counts(results)
   columns = [score(counts) for score in _SCORES.values()]
   means = [_of_classes(name, "_macro", results) for name in _SCORES]
   rows = [
@@ -304,10 +303,49 @@ def _class_lines(results):
   ]
 
 
-def _matrix_lines(results):
-  width = _width(results)
-  header = "".join(f"{label:>{width}}" for label in results.labels)
-  return ["rows: right, columns: predicted", " " * width + header] + [
-    f"{label:{width}}" + "".join(f"{n:{width}d}" for n in row)
-    for label, row in zip(results.labels, results.confusions())
-  ]
+# Several seeds.
+
+
+def parse_seeds(texts):
+  """Returns the list of ints in a flag's list of str.
+
+  Raises:
+    InputError: one is no whole number, or is there twice.
+  """
+  try:
+    seeds = [int(text) for text in texts]
+  except ValueError as error:
+    raise errors.InputError(
+      f"--seeds={','.join(texts)}: expected whole numbers, say 1,2,3"
+    ) from error
+  if not all(-(2**63) <= seed < 2**63 for seed in seeds):
+    raise errors.InputError(
+      f"--seeds={','.join(texts)}: expected numbers of at most 64 bits"
+    )
+  if len(set(seeds)) < len(seeds):
+    raise errors.InputError(
+      f"--seeds={','.join(texts)}: a seed is there twice and would only "
+      "count twice; take others"
+    )
+  return seeds
+
+
+def summary(results: dict[int, dict[str, float]]) -> str:
+  """Returns a table with a row for each result, the seeds next to each other.
+
+  The standard deviation is that of a sample (n - 1), 0 of one seed.
+  """
+  # A metric that a run lacks has no mean over the runs.
+  names = sorted(set.intersection(*map(set, results.values())))
+  width = max([len(name) for name in names] + [6]) + 2
+  columns = ["median", "mean", "sd", *(f"seed {seed}" for seed in results)]
+  lines = [" " * width + "".join(f"{column:>12}" for column in columns)]
+  for name in names:
+    values = [float(of_seed[name]) for of_seed in results.values()]
+    spread = statistics.stdev(values) if len(values) > 1 else 0.0
+    numbers = [
+      statistics.median(values), statistics.fmean(values), spread, *values
+    ]
+    shown = "".join(f"{number:12.5f}" for number in numbers)
+    lines.append(f"{name:{width}}{shown}")
+  return "\n".join(lines) + "\n"

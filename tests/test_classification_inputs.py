@@ -2,16 +2,18 @@
 
 import pathlib
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
 import tiny_model
-from classification import input_data
-from classification.input_data import InputOptions
-from classification.labelled_examples import Example
+from classification import inputs, model
+from classification.data import Example
+from classification.inputs import InputOptions
 from common import errors
 from records import pipeline, tfrecord
 from text import input_sequences
+from training import evaluation_loop
 
 WORDS = "a b c d e f g h i j k l m n o p q r s t u v w x y z".split()
 CLS, SEP, A = 2, 3, 5
@@ -54,7 +56,7 @@ def test_one_text_and_two(vocab_file):
     # As in the original: a second text without a piece is none.
     Example("5", "a", " "),
   ]
-  arrays, counts = input_data.encode(examples, options(vocab_file))
+  arrays, counts = inputs.encode(examples, options(vocab_file))
   assert counts.tolist() == [1] * 5
   rows = [tokens_of(arrays, row) for row in range(5)]
   assert rows == [
@@ -71,7 +73,7 @@ def test_one_text_and_two(vocab_file):
 
 
 def test_windows_cover_a_text_and_overlap_by_the_stride(vocab_file):
-  arrays, counts = input_data.encode(
+  arrays, counts = inputs.encode(
     [Example("1", "a b c d e f g h i j"), Example("2", "a b c d e f")],
     options(vocab_file, doc_stride=3),
   )
@@ -84,7 +86,7 @@ def test_windows_cover_a_text_and_overlap_by_the_stride(vocab_file):
 
 
 def test_the_longer_of_two_texts_slides_along_the_shorter(vocab_file):
-  arrays, counts = input_data.encode(
+  arrays, counts = inputs.encode(
     [Example("1", "x", "a b c d e f"), Example("2", "a b c d e", "x y z w")],
     options(vocab_file, doc_stride=3),
   )
@@ -101,7 +103,7 @@ def test_the_longer_of_two_texts_slides_along_the_shorter(vocab_file):
 
 def test_a_text_has_no_more_windows_than_allowed(vocab_file):
   chosen = options(vocab_file, doc_stride=2, max_windows=2)
-  _, counts = input_data.encode([Example("1", LETTERS)], chosen)
+  _, counts = inputs.encode([Example("1", LETTERS)], chosen)
   assert counts.tolist() == [2]
 
 
@@ -119,14 +121,14 @@ def test_each_ending_is_a_sequence(vocab_file):
     Example("1", "a b", label="2", endings=("c", "d e", "f")),
     Example("2", "g", label="0", endings=("h", "i", "j")),
   ]
-  arrays, counts = input_data.encode(examples, chosen)
+  arrays, counts = inputs.encode(examples, chosen)
   assert counts.tolist() == [3, 3]
   assert tokens_of(arrays, 1) == [CLS, *ids("ab"), SEP, *ids("de"), SEP]
   assert tokens_of(arrays, 5) == [CLS, *ids("g"), SEP, *ids("j"), SEP]
 
 
 def test_labels_of_every_kind():
-  label_ids = input_data.label_ids
+  label_ids = inputs.label_ids
   single = [Example("1", "a", label="yes"), Example("2", "a")]
   # As in the original: what is not known has the first label.
   assert label_ids(single, "single", ["no", "yes"]).tolist() == [1, 0]
@@ -144,7 +146,7 @@ def test_labels_of_every_kind():
 def test_records_are_the_originals(vocab_file, tmp_path):
   path = str(tmp_path / "train.tf_record")
   examples = [Example("1", "a", "b", "yes"), Example("2", "c", None, "no")]
-  data = input_data.prepare(path, examples, options(vocab_file))
+  data = inputs.prepare(path, examples, options(vocab_file))
   records = list(tfrecord.read_records(path))
   assert {name: len(values) for name, values in records[0].items()} == {
     "input_ids": 8, "input_mask": 8, "segment_ids": 8, "label_ids": 1,
@@ -164,7 +166,7 @@ def test_windows_of_a_batch_are_as_many_as_its_longest_text_has(
     Example("1", LETTERS, None, ("yes",)), Example("2", "a", None, ())
   ]
   chosen = options(vocab_file, kind="multi_label", doc_stride=6)
-  data = input_data.prepare(path, examples, chosen)
+  data = inputs.prepare(path, examples, chosen)
   assert data.max_sequences == 5
   batch = batch_of(data)
   mask = batch["input_mask"].numpy()
@@ -172,7 +174,7 @@ def test_windows_of_a_batch_are_as_many_as_its_longest_text_has(
   assert batch["label_ids"].numpy().tolist() == [[0, 1], [0, 0]]
   short = {name: value[1:, :1] if value.shape.rank == 3 else value[1:]
            for name, value in batch.items()}
-  assert input_data.filled_up(short, 5)["input_ids"].shape == [1, 5, 8]
+  assert inputs.filled_up(short, 5)["input_ids"].shape == [1, 5, 8]
   trimmed = pipeline.trim_to_longest(short, multiple=1)
   assert trimmed["segment_ids"].shape == [1, 1, 3]
   assert trimmed["label_ids"].numpy().tolist() == [[0, 0]]
@@ -180,7 +182,7 @@ def test_windows_of_a_batch_are_as_many_as_its_longest_text_has(
 
 def test_numbers_are_floats_in_the_records(vocab_file, tmp_path):
   chosen = options(vocab_file, kind="regression", labels=())
-  data = input_data.prepare(
+  data = inputs.prepare(
     str(tmp_path / "a.tf_record"), [Example("1", "a", None, 3.25)], chosen
   )
   assert batch_of(data)["label_ids"].numpy().tolist() == [3.25]
@@ -196,7 +198,7 @@ def test_records_are_made_again_only_when_something_differs(
   def made_anew(examples, **changes):
     before = path.stat().st_mtime_ns if path.exists() else None
     chosen = options(vocab_file, **changes)
-    input_data.prepare(str(path), examples, chosen)
+    inputs.prepare(str(path), examples, chosen)
     made.append(path.stat().st_mtime_ns)
     return made[-1] != before
 
@@ -213,26 +215,52 @@ def test_records_are_made_again_only_when_something_differs(
 
 
 def test_many_blocks_are_written_in_order(vocab_file, tmp_path, monkeypatch):
-  monkeypatch.setattr(input_data, "BLOCK_EXAMPLES", 3)
+  monkeypatch.setattr(inputs, "BLOCK_EXAMPLES", 3)
   examples = [Example(letter, letter, None, "no") for letter in WORDS]
-  data = input_data.prepare(
+  data = inputs.prepare(
     str(tmp_path / "a.tf_record"), examples, options(vocab_file)
   )
   firsts = batch_of(data)["input_ids"].numpy()[:, 0, 1]
   assert firsts.tolist() == list(range(A, A + 26))
 
 
+class Writer:
+  """Counts records; at most two blocks are read and not written yet."""
+
+  def __init__(self):
+    self.taken = self.written = 0
+
+  def examples(self, count):
+    for number in range(count):
+      self.taken += 1
+      yield Example(f"x{number}", "a b", None, "no")
+
+  def write_all(self, records):
+    self.written += len(records)
+    assert self.taken - self.written <= 20
+
+
+def test_records_are_written_while_examples_are_read(vocab_file, monkeypatch):
+  monkeypatch.setattr(inputs, "BLOCK_EXAMPLES", 10)
+  writer = Writer()
+  facts = inputs.write_records(
+    writer, writer.examples(1000), options(vocab_file), processes=1
+  )
+  assert writer.written == facts["num_records"] == 1000
+  assert (facts["min_sequences"], facts["max_sequences"]) == (1, 1)
+
+
 @pytest.mark.slow
 def test_processes_write_the_bytes_that_one_writes(
   vocab_file, tmp_path, monkeypatch
 ):
-  monkeypatch.setattr(input_data, "BLOCK_EXAMPLES", 4)
+  monkeypatch.setattr(inputs, "BLOCK_EXAMPLES", 4)
   examples = [Example(letter, letter, None, "no") for letter in WORDS]
   written = []
   for processes in (1, 2):
     path = tmp_path / f"{processes}.tf_record"
     with tfrecord.RecordWriter(str(path)) as writer:
-      input_data.write_records(
+      inputs.write_records(
         writer, examples, options(vocab_file), processes=processes
       )
     written.append(path.read_bytes())
@@ -254,7 +282,7 @@ def test_options_that_cannot_be_are_refused(vocab_file, changes, sentence):
 
 def test_no_examples_are_refused(vocab_file, tmp_path):
   with pytest.raises(errors.InputError, match="no examples"):
-    input_data.prepare(str(tmp_path / "a"), [], options(vocab_file))
+    inputs.prepare(str(tmp_path / "a"), [], options(vocab_file))
 
 
 # What is logged about the texts.
@@ -262,7 +290,7 @@ def test_no_examples_are_refused(vocab_file, tmp_path):
 
 def test_the_first_examples_are_shown_with_their_tokens(vocab_file, caplog):
   caplog.set_level("DEBUG", logger="absl")
-  input_data.log_examples(
+  inputs.log_examples(
     [Example("x1", "a b", "c", "yes")], options(vocab_file)
   )
   assert caplog.records[0].getMessage().split("\n")[1:] == [
@@ -280,9 +308,92 @@ def test_unknown_pieces_and_empty_texts_are_told(vocab_file, tmp_path, caplog):
   path = str(tmp_path / "train.tf_record")
   for _ in range(2):  # Made, and found again.
     caplog.clear()
-    input_data.prepare(path, examples, options(vocab_file))
+    inputs.prepare(path, examples, options(vocab_file))
     assert "25.00 % of the tokens are [UNK]" in caplog.text
     warnings = [r.getMessage() for r in caplog.records if r.levelno > 20]
     assert "check that --vocab_file" in warnings[0]
     assert "1 texts are empty once cleaned" in warnings[1]
     assert "such as d.csv:3;" in warnings[1]
+
+
+# States of a frozen encoder.
+
+
+@pytest.fixture
+def windows(vocab_file, tmp_path):
+  """Records of 9 texts with one to four windows."""
+  chosen = options(vocab_file, doc_stride=4)
+  examples = [
+    Example(str(n), " ".join(WORDS[: 2 * n]), None, ("no", "yes")[n % 2])
+    for n in range(1, 10)
+  ]
+  return inputs.prepare(str(tmp_path / "train.tf_record"), examples, chosen)
+
+
+def frozen(seed=5):
+  return model.ClassifierModel(
+    tiny_model.tiny(), "single", 2, is_frozen=True, seed=seed
+  )
+
+
+def keep(network, data):
+  return inputs.keep_states(
+    network, data, strategy=tf.distribute.get_strategy(), batch_size=4
+  )
+
+
+def logits(network, data, seed=None):
+  predictor = evaluation_loop.Predictor(
+    tf.distribute.get_strategy(),
+    lambda batch: {"logits": network(batch, seed),
+                   "label_ids": batch["label_ids"]},
+  )
+  return predictor.predict(
+    pipeline.sequential_records([data.records]),
+    data.features,
+    num_records=data.num_records,
+    batch_size=9,
+  )
+
+
+def test_training_on_kept_states_is_training_on_texts(windows, monkeypatch):
+  """The records are read once, however many parts there are."""
+  reads, plain = [], pipeline.sequential_records
+
+  def counted(files):
+    def note(record):
+      reads.append(record)
+      return record
+
+    return plain(files).map(
+      lambda record: tf.ensure_shape(
+        tf.numpy_function(note, [record], tf.string), []
+      )
+    )
+
+  monkeypatch.setattr(inputs, "STATES_TOGETHER", 5)
+  network = frozen()
+  with monkeypatch.context() as patched:
+    patched.setattr(pipeline, "sequential_records", counted)
+    kept = keep(network, windows)
+  assert len(reads) == 9 and windows.max_sequences == 4
+  for seed in (None, tf.constant([1, 2], tf.int32)):
+    texts, states = logits(network, windows, seed), logits(network, kept, seed)
+    assert texts["label_ids"].tolist() == states["label_ids"].tolist()
+    np.testing.assert_allclose(
+      states["logits"], texts["logits"], rtol=0, atol=1e-5
+    )
+
+
+def test_states_are_kept_for_the_same_encoder_only(windows, tmp_path):
+  path = tmp_path / "train.features.tf_record"
+  network = frozen()
+  keep(network, windows)
+  written = path.stat().st_mtime_ns
+  # Another pooler and head: the encoder is what counts.
+  network.head.variables[0].assign_add(tf.ones([2, 16]))
+  keep(network, windows)
+  assert path.stat().st_mtime_ns == written
+  keep(frozen(seed=6), windows)
+  assert path.stat().st_mtime_ns > written
+  assert tfrecord.count_records(str(path)) == 9

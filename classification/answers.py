@@ -1,0 +1,345 @@
+"""What a model says of texts: lines as they come, and files of predictions.
+
+A line holds one text, or, of models that are trained on them, several with a
+tab or " ||| " between them: the two texts of a pair, or a text and the endings
+to choose from.
+
+  test_results.tsv         the original's: a probability for each class
+  predictions.tsv          names, probabilities and inputs:
+
+    id      label  probability  bad   good  text
+    test-1  good   0.97         0.03  0.97  A warm film.
+
+A cell with a tab, a quote or a line end has quotes as CSV has them, so that
+whatever an id or a text holds can be read back. Letters: B batch, T tokens,
+L labels.
+"""
+
+import contextlib
+import csv
+import itertools
+import json
+import os
+import types
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, TextIO
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from classification import data, inputs, model, scores
+from common import errors, file_io, line_answers
+from text import input_sequences
+
+# Lines that wait together are sorted by length: this many batches of them.
+_BATCHES_SORTED_TOGETHER = 50
+# What a column of a class must not be called.
+_COLUMNS = (
+  "id", "label", "labels", "gold", "predicted", "probability", "text", "text_b"
+)
+
+
+# Texts.
+
+
+class Prediction(NamedTuple):
+  """What a model says of one text.
+
+  Attributes:
+    label: the class; a tuple of classes where there may be several at once; a
+      number for regression.
+    scores: dict from each class to its probability; {} for regression.
+  """
+
+  label: object
+  scores: dict
+
+
+def predict_texts(
+  logits: Callable, options: inputs.InputOptions, texts: list[tuple],
+  batch_size: int | None = None,
+) -> list[Prediction]:
+  """Classifies texts of any size.
+
+  Args:
+    logits: function of a dict of input_ids, input_mask, segment_ids, int32
+      [B, T], see `logits_of`; returns [B, L].
+    texts: tuples of str: (text,), (text, second text), or for multiple choice
+      (text, ending, ending, ...).
+    batch_size: compute N texts together, those of like length, and of short
+      ones more (input_sequences.batch_sizes); None: all of them.
+
+  Raises:
+    InputError: a tuple has more or fewer texts than the task takes.
+  """
+  kind, labels = options.kind, options.labels
+  examples = [
+    _example(number, parts, kind, len(labels))
+    for number, parts in enumerate(texts, 1)
+  ]
+  arrays, num_rows = inputs.encode(examples, options)
+  lengths = arrays["input_mask"].sum(axis=1)  # [rows]
+  batches = list(input_sequences.batches_by_length(
+    lengths.tolist(), batch_size or len(lengths), options.max_seq_length
+  ))
+  found = []
+  for places in batches:
+    longest = lengths[places[0]]
+    batch = {n: values[places, :longest] for n, values in arrays.items()}
+    found.append(np.asarray(logits(batch)))
+  # Back in the order of the texts: [rows, L].
+  outputs = np.concatenate(found)[np.argsort(np.concatenate(batches))]
+  if kind == data.CHOICE:
+    outputs = outputs.reshape([len(texts), -1])
+  else:  # The mean over a text's windows.
+    sums = np.add.reduceat(outputs, np.cumsum(num_rows) - num_rows)
+    outputs = sums / num_rows[:, None].astype(np.float32)
+  outputs = np.asarray(model.scores(kind, outputs))
+  return [
+    Prediction(label, dict(zip(labels, row.tolist())))
+    for label, row in zip(predicted_labels(kind, outputs, labels), outputs)
+  ]
+
+
+def logits_of(network: model.ClassifierModel) -> Callable:
+  """Returns a function for `predict_texts`, compiled once for all shapes."""
+  ids = tf.TensorSpec([None, None], tf.int32)
+  names = ("input_ids", "input_mask", "segment_ids")
+
+  @tf.function(input_signature=[{name: ids for name in names}], autograph=False)
+  def logits(batch):
+    # As examples of one sequence each.
+    return network({name: values[:, None] for name, values in batch.items()})
+
+  return logits
+
+
+def _example(number, parts, kind, num_classes):
+  """Returns the data.Example of a tuple of texts."""
+  for part in parts:
+    errors.require_text(part, repr(parts)[:100])
+  if kind != data.CHOICE:
+    if len(parts) > 2:
+      raise errors.InputError(
+        f"expected one text or two with a tab between them, and these are "
+        f"{len(parts)}: {parts!r}"
+      )
+    return data.Example(str(number), *parts)
+  text, *endings = parts
+  if len(endings) != num_classes:
+    raise errors.InputError(
+      f"expected a text and {num_classes} endings with tabs between them, and "
+      f"these are {len(endings)} endings: {parts!r:.100}"
+    )
+  return data.Example(str(number), text, endings=tuple(endings))
+
+
+# Lines.
+
+
+def greeting(kind: str, labels: tuple, text_pairs: bool | None) -> str:
+  """Returns what to type and how it is answered, a line of text."""
+  typed = {
+    False: "a text", True: "two texts with a tab between them",
+    None: "a text, or two with a tab between them",
+  }[text_pairs]
+  if kind == data.CHOICE:
+    typed = f"a text and {len(labels)} endings with tabs between them"
+  answered = "a number"
+  if labels:
+    answered = f"the class and the scores of {', '.join(labels)}"
+  return f"Type {typed}; the answer is {answered}. End with Ctrl-D."
+
+
+def split_texts(line: str, text_pairs: bool | None = None) -> tuple:
+  """Returns the texts of a line.
+
+  Args:
+    text_pairs: whether the model was trained on several texts an example;
+      False: the line is one text, whatever is in it. None: not known, then a
+      separator says so.
+  """
+  if text_pairs is False:
+    return (line.strip(),)
+  separator = "\t" if "\t" in line else input_sequences.TEXT_SEPARATOR
+  return tuple(part.strip() for part in line.split(separator))
+
+
+def format_prediction(prediction: Prediction, output_format: str) -> str:
+  """Returns a line: JSON, or the label and the score of each class in TSV."""
+  label, of_classes = prediction
+  if output_format == "json":
+    values = {"label": label, **({"scores": of_classes} if of_classes else {})}
+    return json.dumps(values, ensure_ascii=False)
+  if isinstance(label, float):
+    label = f"{label:.6g}"
+  shown = [f"{score:.6g}" for score in of_classes.values()]
+  return "\t".join([_shown(label), *shown])
+
+
+def answer_lines(
+  predict: Callable[[list, int], list[Prediction]], source: Iterable[bytes],
+  target: TextIO, *, output_format: str, batch_size: int,
+  text_pairs: bool | None = None,
+) -> int:
+  """Classifies each line of a stream, see line_answers.answer_lines.
+
+  Lines that wait, as those of a file do, are read ahead and answered some
+  batches together: memory holds no more than these, however many there are.
+
+  Args:
+    predict: function of a list of tuples of texts, and of batch_size.
+    output_format: one of choices.ANSWER_FORMATS.
+    batch_size: lines in a batch; of short ones more.
+    text_pairs: as of `split_texts`.
+
+  Returns:
+    How many lines were answered by an error.
+  """
+
+  def answer(lines):
+    texts = [split_texts(line, text_pairs) for _, line in lines]
+    predictions = predict(texts, batch_size)
+    return [format_prediction(found, output_format) for found in predictions]
+
+  def format_error(number, error):
+    # A message of several lines must not become several answers.
+    sentence = " ".join(str(error).split())
+    if output_format == "json":
+      return json.dumps({"error": sentence}, ensure_ascii=False)
+    return f"error\t{sentence}"
+
+  return line_answers.answer_lines(
+    source, target, answer, format_error=format_error,
+    batch_size=batch_size * _BATCHES_SORTED_TOGETHER,
+  )
+
+
+# Files.
+
+
+def predicted_labels(kind: str, outputs: np.ndarray, labels: list) -> list:
+  """Returns what is predicted, in words.
+
+  Args:
+    outputs: probabilities [n, classes] (of single classes and of choices they
+      add up to 1), or for regression scores [n, 1].
+
+  Returns:
+    List of n: str; a tuple of str for MULTI_LABEL; float for REGRESSION. Of
+    classes that are equally probable the first.
+  """
+  outputs = np.asarray(outputs)
+  if kind == data.REGRESSION:
+    return outputs[:, 0].tolist()
+  if kind == data.MULTI_LABEL:
+    return [
+      tuple(itertools.compress(labels, row))
+      for row in outputs >= scores.THRESHOLD
+    ]
+  return [labels[number] for number in outputs.argmax(-1).tolist()]
+
+
+def rows(
+  kind: str, labels: list, examples: list, outputs: np.ndarray, *,
+  gold: bool = False,
+) -> Iterator[dict]:
+  """Yields the row of each example, a dict from column to str.
+
+  Args:
+    kind, labels, outputs: as of `predicted_labels`. Numbers are written as
+      numpy writes float32, so that they can be read back.
+    examples: the n data.Example.
+    gold: whether what is right comes next to what is predicted.
+  """
+  # Of a float32 str() gives the fewest digits that read back equal.
+  outputs = np.asarray(outputs, np.float32)
+  found = predicted_labels(kind, outputs, labels)
+  name = {data.REGRESSION: "score", data.MULTI_LABEL: "labels"}.get(
+    kind, "label"
+  )
+  if kind == data.REGRESSION:
+    found = outputs[:, 0]
+  for example, answer, row in zip(examples, found, outputs, strict=True):
+    values = {"id": example.guid}
+    if gold:
+      values["gold"], name = _shown(example.label), "predicted"
+    values[name] = _shown(answer)
+    if kind in (data.SINGLE, data.CHOICE):
+      values["probability"] = str(row.max())
+    values |= zip(map(_column, labels), map(str, row))
+    values["text"] = example.text_a
+    if example.text_b is not None:
+      values["text_b"] = example.text_b
+    yield values | {f"ending_{n}": e for n, e in enumerate(example.endings)}
+
+
+def _shown(label):
+  return ",".join(label) if isinstance(label, tuple) else str(label)
+
+
+def _column(label):
+  return f"class {label}" if label in _COLUMNS else label
+
+
+@contextlib.contextmanager
+def open_table(path: str) -> Iterator[Callable[[Iterable[dict]], None]]:
+  """Gives a function that writes rows; the first one's keys are the header.
+
+  The file is there when the block has ended; until then, and if the block
+  raises, it stays as it was.
+  """
+  with file_io.open_for_writing(path) as stream:
+
+    def write_line(line):
+      # csv quotes a cell with a part of its line end, so that is "\r\n". Half
+      # a surrogate pair, which JSON can name, stays as it is named.
+      stream.write(f"{line[:-2]}\n".encode("utf-8", "backslashreplace"))
+
+    writer = csv.DictWriter(
+      types.SimpleNamespace(write=write_line), (), extrasaction="ignore",
+      dialect="excel-tab", lineterminator="\r\n",
+    )
+
+    def write(rows):
+      for row in rows:
+        if not writer.fieldnames:
+          writer.fieldnames = list(row)
+          writer.writeheader()
+        writer.writerow(row)
+
+    yield write
+
+
+def write_predictions(
+  folder: str, suffix: str, task, examples: Iterable[data.Example],
+  parts: Iterable[np.ndarray], *, found: list | None = None,
+) -> None:
+  """Writes the two files of what is predicted, while it is computed.
+
+  Each is there when all is written, or stays as it was.
+
+  Args:
+    suffix: of the names of the files, such as "_mismatched".
+    task: what has a kind and labels.
+    parts: float32 [n, L] each.
+    found: the predicted labels are added to it; None: they are not kept.
+  """
+  named_path = os.path.join(folder, f"predictions{suffix}.tsv")
+  path = os.path.join(folder, f"test_results{suffix}.tsv")
+  examples = iter(examples)
+  with (
+    open_table(named_path) as write,
+    file_io.open_for_writing(path) as unnamed,
+  ):
+    for outputs in parts:
+      # As in the original: no header, numbers as numpy shows a float32.
+      lines = ["\t".join(map(str, row)) + "\n" for row in outputs]
+      unnamed.write("".join(lines).encode("utf-8"))
+      block = list(itertools.islice(examples, len(outputs)))
+      write(rows(task.kind, task.labels, block, outputs))
+      if found is not None:
+        found += predicted_labels(task.kind, outputs, task.labels)
+  logging.info("predictions with names are in %s", named_path)
+  logging.info("the scores alone, as the original has them, are in %s", path)

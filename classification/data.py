@@ -1,0 +1,599 @@
+"""What classifiers learn from: texts with their labels, out of your own files.
+
+  text,label                  text<tab>label        {"text": ..., "label": ...}
+  "Well, it works.",good      It works.<tab>good    {"text": "It works.", ...}
+
+CSV has quotes as in RFC 4180; TSV has none unless asked. Columns are found by
+name. Classes that are not given are those of the training data, sorted: numbers
+by size, names by character, so that the order of the rows plays no part. Bad
+rows are reported together, or skipped, counted and listed. Official files are
+read in glue.
+"""
+
+import collections
+import itertools
+import math
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from absl import logging
+
+from classification import tables
+from common import choices, errors, file_io, json_files
+
+# One class of several: softmax.
+SINGLE = "single"
+# A number.
+REGRESSION = "regression"
+# Any number of classes at once: a sigmoid for each.
+MULTI_LABEL = "multi_label"
+# One of several endings of a text.
+CHOICE = "choice"
+KINDS = (SINGLE, REGRESSION, MULTI_LABEL, CHOICE)
+_LABELS_SHOWN = 20
+_LARGEST_SCORE = float(np.finfo(np.float32).max)  # What the records hold.
+
+
+class Example(NamedTuple):
+  """One text, or two, and its label.
+
+  Attributes:
+    guid: its name: "train-1", or the data's own.
+    text_b: None where there is one text.
+    label: the class (str); a float for regression; a tuple of str, which may
+      be empty, for several classes at once; None where it is not known. In
+      multiple choice the class is the number of the right ending, "0" on.
+    endings: the texts to choose from (multiple choice), each to follow
+      text_a; text_b is None then.
+    place: "file:line", for errors.
+  """
+
+  guid: str
+  text_a: str
+  text_b: str | None = None
+  label: object = None
+  endings: tuple = ()
+  place: str = ""
+
+
+class BadRow(NamedTuple):
+  """A row that no example could be made of, and what is wrong with it.
+
+  `line` is the number of the line that it begins at, from 1.
+  """
+
+  path: str
+  line: int
+  fault: str
+
+  def __str__(self):
+    return f"{self.path}:{self.line}: {self.fault}"
+
+
+def examples_of(
+  table: tables.Table, make: Callable[[int, list, str], Example | None],
+  has_ids: bool,
+) -> Iterator[Example | BadRow]:
+  """Yields what each row of a table is, in order.
+
+  Args:
+    make: function of a row's number (from 1; bad ones count), values and
+      place. It raises InputError for a bad one; None: it is left out.
+    has_ids: whether rows have ids of their own, which must differ.
+  """
+  first_places = {}
+  for number, (line, values, fault) in enumerate(table.rows, 1):
+    try:
+      if fault is not None:
+        raise errors.InputError(fault)
+      found = make(number, values, f"{table.path}:{line}")
+      if found and has_ids:
+        check_new_id(found, first_places)
+    except errors.InputError as error:
+      found = BadRow(table.path, line, str(error))
+    if found is not None:
+      yield found
+
+
+def check_new_id(example: Example, first: dict) -> None:
+  """Raises InputError for an id that another example has.
+
+  Args:
+    first: dict from ids to places; this one is added.
+  """
+  guid = _checked_name(example.guid)
+  if guid in first:
+    raise errors.InputError(
+      f"duplicate id {guid!r}, first at {first[guid]}; give every row an id of "
+      "its own"
+    )
+  first[guid] = example.place
+
+
+def _checked_name(name):
+  """Returns a label or an id; not with half a surrogate pair, as JSON allows.
+  """
+  if not name.isascii() and re.search("[\ud800-\udfff]", name):
+    raise errors.InputError(
+      f"{ascii(name):.60} holds half a character (a lone surrogate), which no "
+      "file can hold; fix the label or id"
+    )
+  return name
+
+
+# Files of one's own.
+
+
+def columns(settings) -> tuple:
+  """Returns the columns of text a, text b, label and id; None: there is none.
+  """
+  return (
+    settings.text_column, settings.text_b_column, settings.label_column,
+    settings.id_column,
+  )
+
+
+def read(path: str, settings, kind: str, **options) -> list[Example]:
+  """Returns the examples of a file; takes and raises what ExampleStream does.
+  """
+  examples = []
+  ExampleStream(path, settings, kind, examples=examples, **options)
+  return examples
+
+
+class ExampleStream:
+  """The examples of a file, read anew each time that they are asked for.
+
+  Memory holds one at a time, whatever the size of the file, besides the bad
+  rows and, where there is a column of ids, the ids.
+  """
+
+  def __init__(
+    self, path: str, settings, kind: str, *, labels: tuple = (),
+    split: str = "train", has_labels: bool = True, limit: int = 0,
+    skipped: list | None = None, examples: list | None = None,
+  ):
+    """Checks the whole file.
+
+    Args:
+      path: a header and rows, or a JSON object on each line.
+      settings: run_settings.Settings, that describe the file.
+      kind: SINGLE: labels are names, or numbers used as names; REGRESSION:
+        numbers; MULTI_LABEL: several names, or none, in one column, separated
+        by --label_separator or in a JSON list.
+      labels: the classes that there may be; empty for any.
+      split: the first part of the names of rows without ids: "train-1".
+      has_labels: whether the column of labels is read.
+      limit: the stream is of the first N examples; 0: of all.
+      skipped: list that bad rows are added to, where they are skipped.
+      examples: list that all examples are added to.
+
+    Raises:
+      InputError: the file is missing or lacks a column; or rows are bad and
+        not skipped: too few columns, an empty text, no label or an unknown
+        one, an id that comes again. File and line are named of each, a record
+        of several lines by the first.
+    """
+    self._path, self._settings, self._split = path, settings, split
+    self._kind, self._labels, self._has_labels = kind, labels, has_labels
+    bad, count = [], 0
+    for found in self._rows():
+      if isinstance(found, BadRow):
+        bad.append(found)
+        continue
+      count += 1
+      if examples is not None:
+        examples.append(found)
+    _report_bad_rows(bad, count + len(bad), settings.on_bad_row == "skip")
+    if skipped is not None:
+      skipped.extend(bad)
+    self._count = min(count, limit or count)
+
+  def _rows(self):
+    """Yields the Example or the BadRow of each row.
+
+    Rows are numbered with the bad ones: what is wrong with one must not rename
+    the others.
+    """
+    names = list(columns(self._settings))
+    if not self._has_labels:
+      names[2] = None
+    table = _open_table(self._path, names, self._settings)
+    places = [name and table.column(name) for name in names]
+
+    def make(number, row, place):
+      text_a, text_b, label, guid = (
+        None if n is None else row[n] for n in places
+      )
+      return Example(
+        _name(guid, names[3]) if names[3] else f"{self._split}-{number}",
+        _text(text_a, names[0]),
+        _text(text_b, names[1]),
+        self._label(label) if names[2] else None,
+        place=place,
+      )
+
+    return examples_of(table, make, bool(names[3]))
+
+  def _label(self, value):
+    if self._kind == REGRESSION:
+      return _score(value)
+    if self._kind == MULTI_LABEL:
+      label = _classes(value, self._settings.label_separator)
+    else:
+      label = _class(value)
+    for name in classes_of(label):
+      if self._labels and name not in self._labels:
+        said = unknown_class(name, self._labels)
+        raise errors.InputError(f"{said}; fix the row, or name this class too")
+    return label
+
+  def __len__(self):
+    return self._count
+
+  def __iter__(self):
+    found = (row for row in self._rows() if not isinstance(row, BadRow))
+    count = 0
+    for count, example in enumerate(  # noqa: B007
+      itertools.islice(found, len(self)), 1
+    ):
+      yield example
+    if count < len(self):
+      raise errors.InputError(
+        f"{self._path} has {count} rows and had {len(self)} when it was "
+        "checked: it was changed meanwhile; run again"
+      )
+
+
+def _report_bad_rows(bad, count, skips):
+  """Refuses a file with bad rows, or says that they are skipped."""
+  if not bad:
+    return
+  # A file without a single good row is refused even so.
+  if skips and len(bad) < count:
+    logging.warning(
+      "%s: %d of %d rows are bad and skipped, the first: line %d, %s",
+      bad[0].path, len(bad), count, bad[0].line, bad[0].fault,
+    )
+    return
+  if len(bad) == 1:
+    raise errors.InputError(str(bad[0]))
+  advice = "no row is left" if skips else "fix them, or pass --on_bad_row=skip"
+  raise errors.InputError(
+    f"{bad[0].path}: {len(bad)} of {count} rows are bad; {advice}:"
+    f"{errors.listed(bad)}"
+  )
+
+
+def write_skipped(path: str, rows: list[BadRow]) -> None:
+  """Writes a table of bad rows: file, line, what is wrong."""
+  lines = ["file\tline\tfault\n"]
+  for row in rows:
+    lines.append(f"{row.path}\t{row.line}\t{' '.join(row.fault.split())}\n")
+  file_io.write_text(path, "".join(lines))
+  logging.warning("%d bad rows were skipped; they are in %s", len(rows), path)
+
+
+def write(path: str, examples: list[Example], settings) -> None:
+  """Writes examples as JSON lines, which the same settings read again."""
+  lines = []
+  for example in examples:
+    values = example.text_a, example.text_b, example.label, example.guid
+    named = zip(columns(settings), values)
+    lines.append(json_files.line({n: value for n, value in named if n}))
+  file_io.write_text(path, "".join(lines))
+
+
+def _open_table(path, names, settings):
+  """Returns the tables.Table of a file."""
+  file_format, encoding = settings.file_format, settings.encoding
+  file_format = file_format or os.path.splitext(path)[1].lstrip(".").lower()
+  if file_format not in choices.TABLE_FORMATS:
+    raise errors.InputError(
+      f"{path}: neither .csv, .tsv nor .jsonl at the end; name the format: "
+      f"{', '.join(choices.TABLE_FORMATS)}"
+    )
+  delimiter, names = _delimiter(settings.separator), list(filter(None, names))
+  if len(set(names)) < len(names):
+    raise errors.InputError(
+      f"one column is named twice: {', '.join(names)}; texts, label and id "
+      "need a column each"
+    )
+  if encoding:
+    tables.check_encoding(encoding)
+  if file_format == "jsonl":
+    return tables.open_json_lines(path, names, encoding=encoding)
+  if file_format == "tsv" and not settings.quoted_tsv:
+    return tables.open_tsv(path, encoding=encoding)
+  if file_format == "tsv":  # With quotes: a CSV with tabs.
+    delimiter = "\t"
+  return tables.open_csv(
+    path, delimiter=delimiter, names=names, encoding=encoding
+  )
+
+
+def _delimiter(text):
+  """Returns the character that --separator names, None if it is not given."""
+  delimiter = {"tab": "\t", "\\t": "\t"}.get(text, text)
+  if delimiter is not None and len(delimiter) != 1:
+    raise errors.InputError(
+      f"--separator={text}: expected one character, or tab"
+    )
+  return delimiter
+
+
+# Values. Each raises InputError, to which the place is added above.
+
+
+def _text(value, column):
+  if column is None:
+    return None
+  # A cell of a table is always a text; JSON may have anything.
+  if not isinstance(value, str):
+    raise errors.InputError(
+      f"{column!r} is {value!r:.40}, not a text; write it between quotes"
+    )
+  errors.require_text(value, repr(column))
+  return value
+
+
+def _name(value, column):
+  # Ids are often numbers in JSON. True, an int of Python, is none.
+  if isinstance(value, int) and not isinstance(value, bool):
+    value = str(value)
+  if not isinstance(value, str) or not value.strip():
+    raise errors.InputError(
+      f"{value!r:.40} is no id; every row needs a text or a whole number in "
+      f"{column!r}"
+    )
+  return value
+
+
+def _class(value):
+  """Returns the name of a class; what JSON has for a number is one too."""
+  # True is an int in Python; "true" is what the file says.
+  if isinstance(value, bool):
+    return str(value).lower()
+  if isinstance(value, (int, float)):
+    return str(value)
+  if isinstance(value, str) and value.strip():
+    return _checked_name(value.strip())
+  raise errors.InputError(
+    f"label {value!r:.40} is no class; every row needs the name of one"
+  )
+
+
+def _classes(value, separator):
+  if isinstance(value, str):
+    if not separator:
+      raise errors.InputError(
+        f"label {value!r:.40}: what separates the classes in it is not said; "
+        "give the separator, or a list in JSON"
+      )
+    # An empty cell means no class.
+    value = value.split(separator) if value.strip() else []
+  if not isinstance(value, list):
+    raise errors.InputError(
+      f"label {value!r:.40} is no list of classes; write [] for none"
+    )
+  # Each once, in the order of the file.
+  return tuple(dict.fromkeys(map(_class, value)))
+
+
+def _score(value):
+  try:
+    # float(True) would be 1.0.
+    score = math.nan if isinstance(value, bool) else float(value)
+  # Overflow: of a whole number of 400 digits.
+  except (TypeError, ValueError, OverflowError):
+    score = math.nan
+  # float() also reads "nan" and "inf".
+  if not abs(score) <= _LARGEST_SCORE:
+    raise errors.InputError(
+      f"label {value!r:.40} is no number that float32 holds; regression needs "
+      "one in every row"
+    )
+  return score
+
+
+# Labels of examples.
+
+
+def check_labelled(examples: Iterable[Example]) -> None:
+  """Raises InputError for an example without a label; its place is named."""
+  for example in examples:
+    if example.label is None:
+      raise errors.InputError(
+        f"{example.place or example.guid}: no label, but training and "
+        "evaluation need one; predict with these data, or add labels"
+      )
+
+
+def classes_of(label: object) -> tuple:
+  """Returns the classes in an Example's label: none, one or several."""
+  if label is None:
+    return ()
+  return label if isinstance(label, tuple) else (label,)
+
+
+def label_list(examples: list[Example]) -> list[str]:
+  """Returns the classes of examples, sorted.
+
+  By size if all of them are finite numbers, else by their characters: the
+  order is that of the model's outputs and must not depend on that of the rows.
+
+  Raises:
+    InputError: there are fewer than two classes, so nothing to learn;
+      or, where several may hold at once, none.
+  """
+  names = {name for example in examples for name in classes_of(example.label)}
+  # Of several at once a single class is learned against its absence.
+  needed = 1 if any(isinstance(e.label, tuple) for e in examples) else 2
+  if len(names) < needed:
+    found = ", ".join(map(repr, names)) or "none"
+    raise errors.InputError(
+      f"the examples have too few classes ({found}); give data of at least "
+      f"{needed}, or name the classes"
+    )
+  if are_numbers(names):
+    return sorted(names, key=lambda name: (float(name), name))
+  return sorted(names)
+
+
+def class_counts(examples: list[Example], labels: list[str]) -> dict[str, int]:
+  """Returns how many examples are of each of `labels`."""
+  counts = collections.Counter(
+    label for example in examples for label in classes_of(example.label)
+  )
+  return {label: counts[label] for label in labels}
+
+
+def unknown_class(label: str, labels: list[str]) -> str:
+  """Returns the message for a class that is none of the known ones."""
+  shown = [*map(repr, labels[:_LABELS_SHOWN]), "..."][: len(labels)]
+  hint = ""
+  if len(labels) > 2 and are_numbers([label, *labels]):
+    hint = " (to learn numbers, not names, pass --task_kind=regression)"
+  return f"label {label!r} is none of {', '.join(shown)}{hint}"
+
+
+def are_numbers(labels: Iterable[str]) -> bool:
+  """Whether all names of classes are finite numbers."""
+  try:
+    return all(math.isfinite(float(label)) for label in labels)
+  except ValueError:
+    return False
+
+
+def split_off(
+  examples: list[Example], fraction: float, seed: int
+) -> tuple[list[Example], list[Example]]:
+  """Divides examples into those to train on and those to score.
+
+  Each class has the same share in both, to within one example; of numbers,
+  each part of their range. The only example of a class stays to be trained on.
+
+  Args:
+    examples: with labels.
+    fraction: share of those to score, between 0 and 1.
+    seed: with the examples, it decides which ones.
+
+  Returns:
+    Both in the order of `examples`.
+
+  Raises:
+    InputError: one of the lists would be empty.
+  """
+  counts = collections.Counter(example.label for example in examples)
+  # Numbers have no classes: sorted, each part of their range gives its share.
+  is_number = any(isinstance(label, float) for label in counts)
+  places = [
+    place for place, example in enumerate(examples)
+    if is_number or counts[example.label] > 1
+  ]
+  rng = np.random.RandomState(seed)
+  order = rng.permutation(len(places))
+  # Sorting is stable: a class's examples stay in random order. From the
+  # sorted ones every 1 / fraction-th is taken, beginning anywhere.
+  chosen = sorted(
+    (places[number] for number in order),
+    key=lambda place: examples[place].label,
+  )
+  # A step up of this staircase takes an example; the random start makes the
+  # number taken right on average. A fraction of 0.25 takes every fourth.
+  steps = np.floor(np.arange(len(chosen) + 1) * fraction + rng.random_sample())
+  to_score = {place for place, taken in zip(chosen, np.diff(steps)) if taken}
+  if not to_score or len(to_score) == len(examples):
+    raise errors.InputError(
+      f"--eval_fraction={fraction:g} of {len(examples)} examples leaves "
+      f"{len(to_score)} to score and {len(examples) - len(to_score)} to train "
+      "on; pass another fraction, or --eval_file"
+    )
+  parts = [], []
+  for place, example in enumerate(examples):
+    parts[place in to_score].append(example)
+  return parts
+
+
+# Class weights.
+
+
+def class_weights(
+  given: str, examples: list[Example], labels: list[str], kind: str
+) -> list[float]:
+  """Returns how much each class counts in the loss.
+
+  Args:
+    given: "balanced", or numbers in the order of `labels`, "1,2.5"; or
+      "name=number" for some classes, where the others keep 1. Balanced is
+      n / (classes * count), as scikit-learn's compute_class_weight, so that
+      each class counts as much as any other; of MULTI_LABEL negatives /
+      positives, so that being of a class counts as much as not being of it.
+    examples: to be learned from.
+
+  Raises:
+    InputError: the kind has no classes; `given` is none of these, names an
+      unknown class, is zero for all, or is "balanced" and a class has no
+      example, or every one.
+  """
+  if kind not in (SINGLE, MULTI_LABEL):
+    raise errors.InputError(
+      f"--class_weights are for classes, and this task is {kind}; leave them "
+      "out"
+    )
+  if given == "balanced":
+    return _balanced(class_counts(examples, labels), len(examples), kind)
+  parts = [part.strip() for part in given.split(",")]
+  if all("=" in part for part in parts):
+    # From the right: a class may have "=" in its name.
+    named = dict(part.rsplit("=", 1) for part in parts)
+  elif len(parts) == len(labels):
+    named = dict(zip(labels, parts))
+  else:
+    raise errors.InputError(
+      f"class weights {given!r}: {len(parts)} numbers for {len(labels)} "
+      f"classes; pass one for each of {', '.join(labels)}, or name=number, or "
+      "balanced"
+    )
+  for name in named:
+    if name not in labels:
+      raise errors.InputError(
+        f"class weights {given!r}: {unknown_class(name, labels)}; name those"
+      )
+  found = [_weight(named.get(label, "1"), given) for label in labels]
+  if not any(found):
+    raise errors.InputError(
+      f"class weights {given!r}: all are 0, so that nothing is learned; pass "
+      "a number above 0 for some class"
+    )
+  return found
+
+
+def _balanced(counts, num_examples, kind):
+  for label, count in counts.items():
+    is_in_all = kind == MULTI_LABEL and count == num_examples
+    if not count or is_in_all:
+      which = "every example is" if count else "no example"
+      raise errors.InputError(
+        f"class weights balanced: {which} of class {label!r}; change the data, "
+        "or give the weights as numbers"
+      )
+  if kind == MULTI_LABEL:
+    return [(num_examples - count) / count for count in counts.values()]
+  return [num_examples / (len(counts) * count) for count in counts.values()]
+
+
+def _weight(text, given):
+  try:
+    weight = float(text)
+  except ValueError:
+    weight = math.nan
+  if not 0 <= weight < math.inf:
+    raise errors.InputError(
+      f"class weights {given!r}: {text!r} is not a number of at least 0; "
+      "pass numbers such as 1,2.5"
+    )
+  return weight

@@ -1,0 +1,428 @@
+"""A classifier's command: its data, and each model trained, scored and used.
+
+  eval_results.txt         the original's lines, name = value
+  eval_report.txt          each class, and which was taken for which
+  eval_predictions.tsv     what is predicted next to what is right
+
+What is predicted of other data is written in answers. Letters: N examples, L
+classes.
+"""
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+import modeling
+from checkpoints import model_folder, weight_files
+from classification import (
+  answers,
+  data,
+  glue,
+  inputs,
+  model,
+  scores,
+  task,
+)
+from common import file_io, line_answers, program, result_lines
+from records import pipeline
+from training import (
+  components,
+  distillation,
+  distribution,
+  evaluation_loop,
+  harness,
+  train_log,
+)
+
+# Examples that are sorted by length together, and whose scores are in memory.
+_WINDOW = 1 << 12
+
+
+# Evaluation.
+
+
+def batch_outputs(
+  network: model.ClassifierModel, shapes_vary: bool
+) -> Callable[[dict], dict]:
+  """Returns a function of a batch: what a model says of its examples.
+
+  Args:
+    shapes_vary: whether what nobody reads is left out: padding that all
+      sequences share, and windows that a text does not have.
+  """
+
+  def of_batch(batch):
+    if shapes_vary:
+      batch = pipeline.trim_to_longest(batch)
+    logits = network(batch, skip_empty=shapes_vary)  # [B, L]
+    labels = batch["label_ids"]
+    return {
+      "scores": model.scores(network.kind, logits),
+      "loss": model.example_losses(network.kind, logits, labels),
+      "label_ids": labels,
+    }
+
+  return of_batch
+
+
+class Evaluator:
+  """A model's outputs and scores; what computes them is compiled once."""
+
+  def __init__(
+    self, network: model.ClassifierModel, strategy: tf.distribute.Strategy
+  ):
+    self._strategy = strategy
+    self._predictor = evaluation_loop.Predictor(
+      strategy, batch_outputs(network, not distribution.is_tpu(strategy))
+    )
+
+  def outputs(
+    self, found: inputs.ClassifierData, batch_size: int
+  ) -> Iterator[dict]:
+    """Yields what the model says of some thousand examples after others.
+
+    Args:
+      batch_size: examples in a batch, over all replicas; of short ones more.
+
+    Yields:
+      scores float32 [n, L], loss float32 [n], label_ids; in the order of the
+      examples.
+    """
+    return self._predictor.windows(
+      pipeline.sequential_records([found.records]), found.features,
+      batch_size=batch_size, window=_WINDOW,
+    )
+
+  def evaluate(
+    self, asked: task.ClassifierTask, records: dict[str, inputs.ClassifierData],
+    *, batch_size: int, report_dir: str | None = None,
+  ) -> dict[str, float]:
+    """Returns "eval_accuracy", "eval_mismatched_accuracy", ...
+
+    Args:
+      records: "eval", "eval_mismatched" and others, which are skipped.
+      batch_size: as of `outputs`.
+      report_dir: where the scores of each class are written; None: nowhere.
+    """
+    values = {}
+    for name in _scored(records):
+      parts = list(self.outputs(records[name], batch_size))
+      outputs = {
+        key: np.concatenate([part[key] for part in parts]) for key in parts[0]
+      }
+      losses = outputs["loss"]
+      results = scores.Results(
+        asked.kind, asked.labels, outputs["label_ids"], outputs["scores"],
+        asked.positive,
+      )
+      found = scores.compute(results, asked.metrics)
+      # Of examples; `loss` below is the original's mean over batches.
+      found["loss"] = np.mean(losses, dtype=np.float64)
+      values |= {f"{name}_{key}": value for key, value in found.items()}
+      if name == "eval":
+        values["loss"] = scores.mean_over_batches(losses, batch_size)
+      if report_dir and distribution.is_chief(self._strategy):
+        _write_report(report_dir, name, asked.splits[name], results)
+    return values
+
+
+def _scored(names):
+  """Returns those that are scored; "train" and "predict" have no part in it."""
+  return [name for name in names if name.startswith("eval")]
+
+
+def _write_report(folder, name, examples, results):
+  """Writes how good each class is, and what is predicted of each example."""
+  path = os.path.join(folder, f"{name}_report.txt")
+  report = scores.report(results)
+  file_io.write_text(path, report)
+  logging.info("%s:\n%s", path, report)
+  path = os.path.join(folder, f"{name}_predictions.tsv")
+  with answers.open_table(path) as write:
+    write(answers.rows(
+      results.kind, results.labels, examples, results.scores, gold=True
+    ))
+  logging.info("what is predicted of each example is in %s", path)
+  if results.kind == data.SINGLE:
+    found = set(results.predicted.tolist())
+    if len(found) == 1 < len(set(results.gold.tolist())):
+      logging.warning(
+        "every prediction is %r: the model tells no class from another; try "
+        "more --num_train_epochs, another --learning_rate (3e-5, say) or "
+        "--class_weights=balanced", results.labels[found.pop()],
+      )
+
+
+def result_names(asked: task.ClassifierTask, names: Iterable[str]) -> list[str]:
+  """Returns the names of what Evaluator.evaluate gives; see there."""
+  scored = _scored(names)
+  found = [
+    f"{name}_{metric}" for name in scored for metric in (*asked.metrics, "loss")
+  ]
+  return [*found, "loss"] if "eval" in scored else found
+
+
+def write_results(
+  path: str, results: dict[str, float], asked: task.ClassifierTask
+) -> None:
+  """Writes `name = value` lines in the order of names, as the original does.
+
+  The log says of which of the task's classes a metric is.
+  """
+  shown = {
+    # As in the original: its metrics were float32, and print as such.
+    name: value if name == "global_step" else np.float32(value)
+    for name, value in results.items()
+  }
+  notes = {
+    name: f"of class {asked.labels[asked.positive]!r}"
+    for name in results
+    if name.split("_")[-1] in scores.OF_POSITIVE_CLASS
+  }
+  result_lines.write(path, shown, notes)
+
+
+# A command and its models.
+
+
+class Run(NamedTuple):
+  """What all the models of one command share.
+
+  Attributes:
+    config: with the classes.
+    class_weights: None: all count alike.
+    records: dict from "train", "eval", "predict" and more, such as
+      "eval_mismatched", to inputs.ClassifierData.
+  """
+
+  config: modeling.BertConfig
+  task: task.ClassifierTask
+  class_weights: list | None
+  teacher: distillation.Teacher | None
+  strategy: tf.distribute.Strategy
+  records: dict
+
+
+def prepare(settings, config: modeling.BertConfig, strategy) -> Run:
+  """Reads the data and writes its records.
+
+  Args:
+    settings: run_settings.Settings.
+    config: of the start weights.
+    strategy: tf.distribute.Strategy.
+  """
+  asked = task.read_task(settings, config)
+  options = inputs.options_of(settings, asked.kind, asked.labels)
+  weights = settings.class_weights and data.class_weights(
+    settings.class_weights, asked.splits["train"], asked.labels, asked.kind
+  )
+  run = Run(
+    task.trained_config(config, asked), asked, weights,
+    distillation.find_teacher(settings, config), strategy, {},
+  )
+  # Claimed before the first file is written.
+  _claim(components.claim_folder, settings, run)
+  task.write_rows(settings, asked)
+  task.log_examples(asked, weights)
+  return run._replace(
+    records=inputs.prepare_all(settings.output_dir, asked.splits, options)
+  )
+
+
+def _claim(claim, settings, run):
+  """Calls claim_folder or open_run of components."""
+  fixed = {}
+  if settings.teacher_checkpoint:
+    fixed = settings.pick("distillation_temperature distillation_weight")
+  return claim(
+    settings, f"classification, {run.task.name}", run.config, run.strategy,
+    **fixed,
+  )
+
+
+class ModelRun:
+  """A model with its folder; the steps of run_classifier.py."""
+
+  def __init__(self, settings, run: Run):
+    """Makes the model and finds out where its weights start.
+
+    Args:
+      settings: run_settings.Settings; --output_dir is the folder of this model.
+      run: what it shares with others.
+
+    Raises:
+      InputError: the folder is another run's, or nothing is trained and
+        there are no weights.
+    """
+    self._settings, self._run, self._records = settings, run, run.records
+    # Before the model is made, which takes longer than to refuse a folder.
+    start = _claim(components.open_run, settings, run)
+    self._start = distillation.student_start(
+      settings, start, run.teacher, run.config
+    )
+    self._step = self._start.step
+    with run.strategy.scope():
+      self._model = model.ClassifierModel(
+        run.config, run.task.kind,
+        model.num_outputs(run.task.kind, run.task.labels),
+        is_frozen=settings.freeze_encoder,
+        **components.model_options(settings, run.strategy),
+      )
+    # Made once: evaluations during training use the same compiled function.
+    self._evaluator = Evaluator(self._model, run.strategy)
+
+  def load_weights(self):
+    """Loads the weights to evaluate or predict with."""
+    weight_files.load(self._model.variables, self._start.path)
+
+  def train(self):
+    """Trains from the start weights and writes final_model."""
+    settings, run = self._settings, self._run
+    self._step = harness.train(settings, harness.Task(
+      self._model, run.config, run.strategy,
+      model.objective(
+        self._model, run.class_weights, skip_empty=self._trims(),
+        distills=self._make_distillation(),
+      ),
+      settings.output_dir,
+      length=harness.training_length(
+        settings, run.records["train"].num_records
+      ),
+      new_variables=model.NEW_VARIABLES,
+      data=self._training_data,
+      evaluate=self._scores,
+      result_names=result_names(run.task, run.records),
+      write=self._write_model,
+    ), self._start)
+    if distribution.is_chief(run.strategy):
+      self._log_next_commands()
+
+  def _trims(self):
+    """Whether batches may be cut to their longest sequence."""
+    return components.shapes_may_vary(self._settings, self._run.strategy)
+
+  def _training_data(self):
+    settings, run = self._settings, self._run
+    # Kept are features of what is read more than once, the same in every epoch
+    # and for every seed. The weights that they are a function of are there.
+    if settings.freeze_encoder:
+      self._records = {
+        name: found if name.startswith("predict") else inputs.keep_states(
+          self._model, found, strategy=run.strategy,
+          batch_size=settings.eval_batch_size,
+        )
+        for name, found in run.records.items()
+      }
+    return inputs.training_data(self._records["train"], self._trims())
+
+  def _log_next_commands(self):
+    """Says how the model that was trained is used, in commands to paste."""
+    folder = os.path.join(self._settings.output_dir, "final_model")
+    export = os.path.join(self._settings.output_dir, "saved_model")
+    logging.info("%s", program.hint(
+      "to answer texts: python run_classifier.py --do_predict "
+      f"--predict_file=- --model_dir={folder}"
+    ))
+    logging.info("%s", program.hint(
+      "to export it for serving: python export_saved_model.py "
+      f"--head=classification --model_dir={folder} --export_dir={export}"
+    ))
+
+  def _make_distillation(self):
+    settings, run = self._settings, self._run
+    if not run.teacher:
+      return None
+    with run.strategy.scope():
+      return model.Distillation(
+        settings, run.teacher, run.task.kind, run.task.labels,
+        **components.model_options(settings, run.strategy),
+      )
+
+  def _write_model(self, folder, step):
+    """Writes the weights of now as a model folder."""
+    settings, run = self._settings, self._run
+    # With the weights, so that the folder alone is enough to predict.
+    config = model_folder.with_input_settings(run.config, {
+      **settings.pick(task.INPUT_FLAGS), task.TEXT_PAIRS: run.task.text_pairs
+    })
+    model_folder.write(
+      folder, self._model.variables, config, settings.vocab_file,
+      settings.do_lower_case, step=step,
+    )
+
+  def _scores(self, report_dir=None):
+    return self._evaluator.evaluate(
+      self._run.task, self._records,
+      batch_size=self._settings.eval_batch_size, report_dir=report_dir,
+    )
+
+  def evaluate(self):
+    """Writes and returns the results, see Evaluator.evaluate."""
+    folder = self._settings.output_dir
+    # By all processes, which share the computation; only the chief writes.
+    results = self._scores(folder)
+    if distribution.is_chief(self._run.strategy):
+      write_results(
+        os.path.join(folder, "eval_results.txt"),
+        {"global_step": self._step, **results}, self._run.task,
+      )
+      if self._settings.do_train:
+        train_log.write_last_evaluation(folder, self._step, results)
+    return results
+
+  def write_predictions(self, name):
+    """Writes what is predicted for one of the data to predict."""
+    settings, run = self._settings, self._run
+    # By all processes together, too.
+    parts = (
+      outputs["scores"] for outputs in self._evaluator.outputs(
+        run.records[name], settings.predict_batch_size
+      )
+    )
+    if not distribution.is_chief(run.strategy):
+      for _ in parts:  # Its devices have their share in each.
+        pass
+      return
+    # Of an official test set, which memory holds.
+    labels = [] if settings.glue_submission_dir else None
+    answers.write_predictions(
+      settings.output_dir, name.removeprefix("predict"), run.task,
+      run.task.splits[name], parts, found=labels,
+    )
+    if settings.glue_submission_dir:
+      official = run.task.official
+      split = glue.splits(official, "predict")[name != "predict"]
+      glue.write_submission(
+        settings.glue_submission_dir, official, split, labels
+      )
+
+  def answer_lines(self):
+    """Answers the lines of the standard input until it ends.
+
+    Raises:
+      InputError: lines of --predict_file=- could not be read; all others are
+        answered by then.
+    """
+    settings, asked = self._settings, self._run.task
+    if settings.interactive or sys.stdin.isatty():
+      # Not among the answers, which may be piped on.
+      greeting = answers.greeting(asked.kind, asked.labels, asked.text_pairs)
+      print(greeting, file=sys.stderr, flush=True)
+    bad = answers.answer_lines(
+      functools.partial(
+        answers.predict_texts, answers.logits_of(self._model),
+        inputs.options_of(settings, asked.kind, asked.labels),
+      ),
+      *line_answers.standard_streams(),
+      output_format=settings.answer_format,
+      batch_size=settings.predict_batch_size,
+      text_pairs=asked.text_pairs,
+    )
+    if not settings.interactive:
+      line_answers.require_all_answered(bad)

@@ -1,0 +1,427 @@
+"""What a classifier is to learn: kind, classes, metrics and examples.
+
+Official tasks come from glue, your own files from data; what a model was
+trained for is in its configuration, under Hugging Face's names.
+"""
+
+import collections
+import os
+import re
+from typing import NamedTuple
+
+from absl import logging
+
+import modeling
+from checkpoints import model_folder, model_settings
+from classification import data, glue, scores
+from common import errors
+from training import components
+
+# kind -> `problem_type` in the configuration.
+PROBLEM_TYPES = {
+  data.SINGLE: "single_label_classification",
+  data.REGRESSION: "regression",
+  data.MULTI_LABEL: "multi_label_classification",
+  data.CHOICE: "multiple_choice",
+}
+# What others call two classes that their task has numbers or short names for.
+_NUMBERED = (("0", "1"), ("neg", "pos"))
+_NAMES_OF_NUMBERED = (
+  ("negative", "positive"), ("unacceptable", "acceptable"),
+  ("not_equivalent", "equivalent"), ("not_duplicate", "duplicate"),
+)
+# The flags of which a trained model's configuration keeps the values.
+INPUT_FLAGS = "max_seq_length doc_stride do_lower_case max_windows"
+# What it keeps besides: whether examples were pairs of texts.
+TEXT_PAIRS = "text_pairs"
+
+
+class ClassifierTask(NamedTuple):
+  """What is asked of a model.
+
+  Attributes:
+    name: of an official task, with its language where there are several;
+      else "own data".
+    kind: one of data.KINDS.
+    labels: tuple of str, the classes in order; empty for regression.
+    metrics: tuple of names of scores.
+    splits: dict from "train", "eval", "predict" and more, such as
+      "eval_mismatched", to a list of data.Example; what is to be predicted may
+      be a data.ExampleStream.
+    text_pairs: whether examples are pairs of texts; None: not known.
+    skipped: tuple of data.BadRow.
+  """
+
+  name: str
+  kind: str
+  labels: tuple
+  metrics: tuple
+  splits: dict
+  official: glue.Task | None = None
+  text_pairs: bool | None = None
+  skipped: tuple = ()
+
+  @property
+  def positive(self):
+    """The number of the class that F1, precision and recall are of.
+
+    Of two classes the second; of an official task the official second one,
+    in whatever order a model has learned them.
+    """
+    if self.official and len(self.official.labels) == 2:
+      return self.labels.index(self.official.labels[1])
+    return 1
+
+
+def restore_input_settings(settings):
+  """Returns settings that make the input as a trained model's was made."""
+  # A training may choose anew.
+  if settings.do_train:
+    return settings
+  return model_settings.restore_trained(settings, INPUT_FLAGS.split())
+
+
+def read_task(settings, config: modeling.BertConfig) -> ClassifierTask:
+  """Returns the task that run_settings.Settings describe.
+
+  Args:
+    config: of the start weights: their kind, and their classes in their order,
+      are the task's unless it is trained anew.
+
+  Raises:
+    InputError: the task or a file is unknown or broken, no classes are known,
+      or, where nothing is trained, kind or classes are not the model's.
+  """
+  read = _read_official if settings.task_name else _read_own
+  task = read(settings, config, list(components.files_to_read(settings)))
+  metrics = tuple(settings.metrics or task.metrics)
+  # As in the original: always there.
+  if task.kind == data.SINGLE and "accuracy" not in metrics:
+    metrics = (*metrics, "accuracy")
+  scores.check_metrics(metrics, task.kind, len(task.labels))
+  return task._replace(metrics=metrics, splits={
+    name: _used(name, examples, settings)
+    for name, examples in task.splits.items()
+  })
+
+
+def _used(name, examples, settings):
+  """Returns examples cut to their limit; those to predict lose their labels."""
+  if isinstance(examples, data.ExampleStream):
+    return examples
+  purpose = name.split("_")[0]
+  examples = examples[: settings.get(f"max_{purpose}_examples") or None]
+  if purpose == "predict":
+    # As in the original: records of what is predicted have no label.
+    return [example._replace(label=None) for example in examples]
+  data.check_labelled(examples)
+  return examples
+
+
+# Official tasks.
+
+
+def _read_official(settings, config, purposes):
+  if settings.task_module:
+    glue.load_module(settings.task_module)
+  official = glue.find(settings.task_name)
+  if settings.glue_submission_dir:
+    glue.check_submission(official)
+  if purposes and not settings.data_dir:
+    raise errors.InputError(
+      f"--task_name={settings.task_name} needs --data_dir, the folder of its "
+      "files"
+    )
+  splits = _official_splits(
+    official, settings.data_dir, purposes, settings.language
+  )
+  labels = tuple(official.labels)
+  # A model that is trained now gets the official order of classes.
+  if not settings.do_train:
+    _check_kind(official.kind, config)
+    labels = _learned_order(official, config.label_names())
+  language = settings.language or official.language
+  return ClassifierTask(
+    f"{official.name}, {language}" if language else official.name,
+    official.kind, labels, official.metrics, splits, official,
+    text_pairs=glue.has_pairs(official),
+  )
+
+
+def _learned_order(official, learned):
+  """Returns a task's classes in the order in which a model learned them.
+
+  Args:
+    learned: what the model calls its classes, [] if nobody knows.
+  """
+  labels = tuple(official.labels)
+  if not labels or _are_generic(learned):
+    return labels
+  names = {label.lower(): label for label in labels}
+  # A model of others may call class 1 "positive" or "equivalent".
+  if labels in _NUMBERED:
+    for others in _NAMES_OF_NUMBERED:
+      names.update(zip(others, labels))
+  found = tuple(names.get(name.lower()) for name in learned)
+  # Every class once: nothing is left to guess.
+  if len(found) == len(labels) and set(found) == set(labels):
+    return found
+  logging.warning(
+    "the classes of the model are called %s (id2label in --bert_config_file), "
+    "those of %s %s: they are taken in this order, which may be wrong",
+    ", ".join(learned), official.title, ", ".join(labels),
+  )
+  return labels
+
+
+def _are_generic(names):
+  """Whether names of classes say nothing: none, or LABEL_0, LABEL_1, ..."""
+  return all(re.fullmatch(r"LABEL_\d+", name) for name in names)
+
+
+def _official_splits(official, data_dir, purposes, language):
+  found = {}
+  for purpose in purposes:
+    names = glue.splits(official, purpose)
+    if not names:
+      raise errors.InputError(
+        f"{official.title} has no data to {purpose}, only "
+        f"{', '.join(official.layouts)}"
+      )
+    for number, split in enumerate(names):
+      # As in the original: the first one has the plain name.
+      name = f"{purpose}_{split.split('_')[-1]}" if number else purpose
+      # Only the first is needed: MNLI without its mismatched half will do.
+      if number and not glue.exists(official, data_dir, split):
+        logging.info("without the %s data, which are not there", split)
+        continue
+      found[name] = glue.read(official, data_dir, split, language=language)
+  return found
+
+
+# Your own data.
+
+
+def _read_own(settings, config, purposes):
+  kind, skipped = _own_kind(settings, config), []
+  examples, labels = _own_examples(settings, config, purposes, kind, skipped)
+  text_pairs = settings.text_b_column is not None
+  if not (text_pairs or examples):  # Then the columns are not asked for.
+    learned = model_folder.input_settings(config.to_dict())
+    text_pairs = learned.get(TEXT_PAIRS)
+  return ClassifierTask(
+    "own data", kind, labels, scores.default_metrics(kind, len(labels)),
+    examples, text_pairs=text_pairs, skipped=tuple(skipped),
+  )
+
+
+def _own_examples(settings, config, purposes, kind, skipped):
+  """Returns the examples of each purpose, and the classes."""
+  examples, fraction = {}, settings.eval_fraction
+  if "train" in purposes:
+    examples["train"] = data.read(
+      settings.train_file, settings, kind, labels=settings.labels,
+      skipped=skipped,
+    )
+  labels = _own_labels(kind, settings.labels, examples.get("train"), config)
+  if "eval" in purposes and fraction and examples:
+    examples["eval"] = examples["train"]
+  elif "eval" in purposes:
+    path, split = settings.eval_file, "eval"
+    if fraction:
+      path, split = settings.train_file, "train"
+    examples["eval"] = data.read(
+      path, settings, kind, labels=labels, split=split, skipped=skipped
+    )
+  if fraction and examples:
+    parts = data.split_off(
+      examples.get("eval") or examples["train"], fraction, settings.seed
+    )
+    parts = dict(zip(("train", "eval"), parts))
+    examples = {name: parts[name] for name in examples}
+  if "predict" in purposes:
+    # They may be more than memory holds, and need no labels.
+    examples["predict"] = data.ExampleStream(
+      settings.predict_file, settings, kind, split="predict", has_labels=False,
+      limit=settings.max_predict_examples, skipped=skipped,
+    )
+  return examples, tuple(labels)
+
+
+def _own_kind(settings, config):
+  """Returns the kind of task, from the first place that has it."""
+  kind = settings.task_kind or model_kind(config)
+  if not settings.do_train:
+    _check_kind(kind, config)
+  if kind == data.CHOICE:
+    raise errors.InputError(
+      "multiple choice is not for one's own columns: write the files as SWAG "
+      "has them and pass --task_name=swag, or train for another --task_kind"
+    )
+  return kind
+
+
+def _own_labels(kind, labels, train, config):
+  """Returns the classes, from the first place that has them."""
+  if kind == data.REGRESSION:
+    if labels:
+      raise errors.InputError(
+        "--labels are names of classes, and regression has none; leave them "
+        "out, or pass another --task_kind"
+      )
+    return ()
+  learned = config.label_names()
+  if labels:
+    _check_labels(labels, kind)
+    if not train:
+      _check_learned_labels(labels, learned)
+    return labels
+  if train:
+    return data.label_list(train)
+  # As the model says them: this file may lack some of its classes.
+  if learned:
+    return learned
+  raise errors.InputError(
+    "no classes known: --bert_config_file has no id2label; pass --labels, or "
+    "the bert_config.json in the final_model of a training, or --do_train"
+  )
+
+
+def _check_labels(labels, kind):
+  given = f"--labels={','.join(labels)}"
+  if len(set(labels)) < len(labels):
+    raise errors.InputError(
+      f"{given}: a class is there twice; name each once"
+    )
+  if len(labels) < 2 and kind == data.SINGLE:
+    raise errors.InputError(
+      f"{given}: one class leaves nothing to learn; name two or more"
+    )
+
+
+def _check_learned_labels(labels, learned):
+  """Refuses classes that are not the model's, where it is not trained."""
+  same = list(labels) == learned
+  if _are_generic(learned):  # Then they may be given better names.
+    same = not learned or len(labels) == len(learned)
+  if not same:
+    raise errors.InputError(
+      f"--labels={','.join(labels)}, but the model was trained for "
+      f"{','.join(learned)} (id2label in --bert_config_file); leave --labels "
+      "out, or pass --do_train"
+    )
+
+
+def write_rows(settings, task: ClassifierTask) -> None:
+  """Writes what --on_bad_row=skip left out, and what --eval_fraction drew."""
+  folder = settings.output_dir
+  if task.skipped:
+    data.write_skipped(os.path.join(folder, "skipped_rows.tsv"), task.skipped)
+  if settings.eval_fraction:
+    for name in {"train", "eval"} & task.splits.keys():
+      path = os.path.join(folder, f"{name}_split.jsonl")
+      data.write(path, task.splits[name], settings)
+
+
+# What a model's configuration says.
+
+
+def model_kind(config: modeling.BertConfig) -> str:
+  """Returns the kind in a model's configuration, or one class of several.
+
+  Raises:
+    InputError: it says another than those known here.
+  """
+  problem_type = config.to_dict().get("problem_type")
+  if problem_type is None:
+    return data.SINGLE
+  for kind, name in PROBLEM_TYPES.items():
+    if name == problem_type:
+      return kind
+  raise errors.InputError(
+    f"problem_type in --bert_config_file is {problem_type!r}; expected one of "
+    f"{', '.join(PROBLEM_TYPES.values())}"
+  )
+
+
+def _check_kind(kind, config):
+  """Refuses a model of another kind, where it is not trained anew."""
+  if config.to_dict().get("problem_type") is None:
+    return
+  if (learned := model_kind(config)) != kind:
+    raise errors.InputError(
+      f"the task is {kind}, but the model was trained for {learned} "
+      "(problem_type in --bert_config_file); leave --task_kind out, take "
+      "another model, or pass --do_train"
+    )
+
+
+def trained_config(
+  config: modeling.BertConfig, task: ClassifierTask
+) -> modeling.BertConfig:
+  """Returns the configuration of a model for a task.
+
+  The classes and the kind are a part of the model: a run's folder with others
+  is refused, and a trained model needs nobody to name them. How long its
+  sequences are is not.
+  """
+  values = model_folder.without_input_settings(config).to_dict()
+  # Of whatever the start weights were trained for before.
+  values.pop("id2label", None)
+  if task.labels:
+    values["id2label"] = {str(n): name for n, name in enumerate(task.labels)}
+  values["problem_type"] = PROBLEM_TYPES[task.kind]
+  return modeling.BertConfig.from_dict(values)
+
+
+# What a log says of the training data.
+
+
+def log_examples(task: ClassifierTask, weights: list | None = None) -> None:
+  """Logs the classes that are trained on, with their weights, and doubts."""
+  if "train" not in task.splits:
+    return
+  if task.labels:
+    counts = data.class_counts(task.splits["train"], task.labels)
+    width = max(len("class"), *map(len, counts)) + 2
+    logging.info("  %-*s%10s%10s", width, "class", "examples", "weight")
+    for label, weight in zip(counts, weights or [1.0] * len(counts)):
+      logging.info("  %-*s%10d%10.4g", width, label, counts[label], weight)
+    for sentence in _doubts(counts):
+      logging.warning("%s", sentence)
+  is_single = task.kind == data.SINGLE and not task.official
+  if is_single and len(task.labels) > 2 and data.are_numbers(task.labels):
+    logging.warning(
+      "all %d classes are numbers; to predict a number instead of one of "
+      "these classes, pass --task_kind=regression", len(task.labels),
+    )
+  inputs = {
+    name: {(each.text_a, each.text_b, each.endings) for each in examples}
+    for name, examples in task.splits.items() if name in ("train", "eval")
+  }
+  if "eval" in inputs and inputs["eval"] <= inputs["train"]:
+    logging.warning(
+      "all that is scored is trained on, too, so the scores say nothing about "
+      "other texts; pass another --eval_file, or --eval_fraction=0.1 instead"
+    )
+
+
+def _doubts(counts):
+  """Yields sentences about classes that look like mistakes."""
+  by_lower_case = collections.defaultdict(list)
+  for label in counts:
+    # Not lower(), which keeps "ß" and "ss" different.
+    by_lower_case[label.casefold()].append(label)
+  for labels in by_lower_case.values():
+    if len(labels) > 1:
+      yield (
+        f"classes that differ only in case: {', '.join(map(repr, labels))}; if "
+        "they are one class, write it in one way"
+      )
+  for label, count in counts.items():
+    if not count:
+      yield f"class {label!r} has no example to train on"
+    if count == 1:
+      yield (
+        f"class {label!r} has a single example to train on; is it misspelt?"
+      )

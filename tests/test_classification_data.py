@@ -1,0 +1,441 @@
+"""Tests of one's own data: three formats, the same examples, named faults."""
+
+import itertools
+import json
+import re
+
+import numpy as np
+import pytest
+from sklearn.utils import class_weight
+
+from classification import data
+from common import choices, errors, run_settings
+
+Example = data.Example
+SETTINGS = {
+  "text_column": "text", "text_b_column": None, "label_column": "label",
+  "id_column": None, "label_separator": ",", "file_format": None,
+  "quoted_tsv": False, "separator": None, "encoding": None,
+  "on_bad_row": "error",
+}
+ALL = {
+  "text_column": "question", "text_b_column": "answer", "label_column": "kind",
+  "id_column": "key",
+}
+SKIP = {"on_bad_row": "skip"}
+FILES = {
+  "csv": 'key,kind,question,answer,note\nq1,yes,"Is it, then?",It is.,x\n'
+         'q2,no,"Is ""it""\nso?",Never.,\n',
+  "tsv": "answer\tkind\tquestion\tkey\nIt is.\tyes\tIs it, then?\tq1\n"
+         'Never.\tno\tIs "it" so?\tq2\n',
+  "jsonl": '{"question": "Is it, then?", "answer": "It is.", "kind": "yes", '
+           '"key": "q1", "more": [1]}\n'
+           '{"question": "Is it so?", "answer": "Never.", "kind": "no", '
+           '"key": "q2"}\n',
+}
+
+
+def settings(**given):
+  return run_settings.Settings({**SETTINGS, **given})
+
+
+def write(tmp_path, text, name="data.csv"):
+  path = tmp_path / name
+  path.write_text(text, encoding="utf-8")
+  return str(path)
+
+
+def read(tmp_path, text, name="data.csv", kind="single", options=(), **given):
+  return data.read(
+    write(tmp_path, text, name), settings(**given), kind, **dict(options)
+  )
+
+
+def labels_of(tmp_path, values, **given):
+  text = "".join(
+    json.dumps({"text": "A text.", "label": value}) + "\n" for value in values
+  )
+  return [e.label for e in read(tmp_path, text, "d.jsonl", **given)]
+
+
+def labelled(*labels):
+  return [
+    Example(f"x{n}", "t", label=label, place=f"data.tsv:{n + 1}")
+    for n, label in enumerate(labels)
+  ]
+
+
+# What is read.
+
+
+@pytest.mark.parametrize("file_format", choices.TABLE_FORMATS)
+def test_columns_are_found_by_name_in_every_format(tmp_path, file_format):
+  name = f"data.{file_format}"
+  first, second = read(tmp_path, FILES[file_format], name, **ALL)
+  path = tmp_path / name
+  line = 1 if file_format == "jsonl" else 2
+  assert first == Example(
+    "q1", "Is it, then?", "It is.", "yes", (), f"{path}:{line}"
+  )
+  assert second.text_a == {
+    "csv": 'Is "it"\nso?', "tsv": 'Is "it" so?', "jsonl": "Is it so?"
+  }[file_format]
+  assert (second.guid, second.label) == ("q2", "no")
+  assert second.place == f"{path}:{line + 1}"
+
+
+def test_rows_without_ids_are_numbered_and_may_lack_labels(tmp_path):
+  options = {"split": "test", "has_labels": False}
+  first, second = read(tmp_path, "text\nOne.\nTwo.\n", options=options)
+  assert (first.guid, second.guid) == ("test-1", "test-2")
+  assert first.label is None and first.text_b is None
+
+
+@pytest.mark.parametrize(
+  "text, name, given, expected",
+  [
+    ('text\tlabel\n"So ""it"" is."\ta\n', "d.tsv", {}, '"So ""it"" is."'),
+    ('text\tlabel\n"So ""it"" is."\ta\n', "d.tsv", {"quoted_tsv": True},
+     'So "it" is.'),
+    ("text\tlabel\nOne.\ta\n", "d.txt", {"file_format": "tsv"}, "One."),
+    ('text;label\n"One; two.";a\n', "d.csv", {}, "One; two."),
+    ('text;label\n"One; two.";a\n', "d.csv", {"separator": ";"}, "One; two."),
+    ('text\tlabel\n"One"\ta\n', "d.csv", {"separator": "tab"}, "One"),
+  ],
+)
+def test_the_form_of_a_file_is_seen_or_given(
+  tmp_path, text, name, given, expected
+):
+  (example,) = read(tmp_path, text, name, **given)
+  assert (example.text_a, example.label) == (expected, "a")
+
+
+@pytest.mark.parametrize(
+  "kind, values, expected",
+  [
+    # Classes of JSON are names, whatever their type.
+    ("single", [" a", 1, True, 0.5], ["a", "1", "true", "0.5"]),
+    ("regression", ["1.5", 2], [1.5, 2.0]),
+    ("multi_label", [["a", 2], [], "b; a;b", ""],
+     [("a", "2"), (), ("b", "a"), ()]),
+  ],
+)
+def test_labels_of_every_kind(tmp_path, kind, values, expected):
+  assert labels_of(tmp_path, values, kind=kind, label_separator=";") == expected
+
+
+@pytest.mark.parametrize(
+  "kind, label",
+  [("single", "a"), ("regression", 0.1), ("multi_label", ("b", "a"))],
+)
+def test_what_is_written_is_read_again(tmp_path, kind, label):
+  example = Example('q\t"1"', "Is\rit\n\u2028so?", "\ud800", label)
+  path = str(tmp_path / "split.jsonl")
+  data.write(path, [example], settings(**ALL))
+  (found,) = data.read(path, settings(**ALL), kind)
+  assert found._replace(place="") == example
+
+
+# Faults.
+
+
+@pytest.mark.parametrize(
+  "name, text, said",
+  [
+    ("d.csv", "text,label\nOne.,a\nTwo\n", ":3: 1 column, but 2 are in"),
+    ("d.csv", "text,label\nOne.,a\n ,b\n", ":3: 'text': an empty text"),
+    ("d.csv", 'text,label\n"1\n2",a\n"\n",b\n', ":4: 'text': an empty text"),
+    ("d.csv", "text,label\nOne.,\n", ":2: label '' is no class"),
+    ("d.csv", "txt;stars\nOne, two.;a\n",
+     ":1: no column 'text'; the columns are 'txt', 'stars'"),
+    ("d.csv", "text,label,text\nOne.,a,b\n", ":1: 2 columns are named 'text'"),
+    ("d.jsonl", '{"text": 1, "label": "a"}\n', ":1: 'text' is 1, not a text"),
+    ("d.jsonl", '{"text": "x"}\n', ":1: no 'label'; it has 'text'"),
+    ("d.jsonl", '{"text": "x", "label": null}', ":1: label None is no class"),
+    ("d.jsonl", '{"text": "x", "label": ["a"]}', "is no class"),
+    ("d.jsonl", '{"text": "x", "label": "\\ud800"}', "ud800' holds half"),
+    ("d.dat", "text,label\nOne.,a\n", "neither .csv, .tsv nor .jsonl"),
+  ],
+)
+def test_a_fault_is_named_with_file_and_line(tmp_path, name, text, said):
+  with pytest.raises(errors.InputError, match=said):
+    read(tmp_path, text, name)
+
+
+@pytest.mark.parametrize(
+  "second, said",
+  [
+    ("1", ":3: duplicate id '1', first at .*:2; give every row"),
+    (" ", ":3: ' ' is no id"),
+    ("\\udfff", ":3: '.*udfff' holds half a character"),
+  ],
+)
+def test_ids_must_tell_the_rows_apart(tmp_path, second, said):
+  text = "\n" + "".join(
+    f'{{"id": "{name}", "text": "One.", "label": "a"}}\n'
+    for name in ("1", second)
+  )
+  with pytest.raises(errors.InputError) as caught:
+    read(tmp_path, text, "data.jsonl", id_column="id")
+  assert re.search(said, str(caught.value))
+
+
+@pytest.mark.parametrize(
+  "value", ["much", "", "nan", "inf", None, True, [1], 10**400, "1e39"]
+)
+def test_a_score_that_is_no_number_is_refused(tmp_path, value):
+  with pytest.raises(errors.InputError, match=":1: label .* is no number"):
+    labels_of(tmp_path, [value], kind="regression")
+
+
+@pytest.mark.parametrize(
+  "value, separator, said",
+  [
+    ("a;b", None, "what separates the classes in it is not said"),
+    ("a;;b", ";", "label '' is no class"),
+    (None, ";", "None is no list of classes"),
+    ([["a"]], ";", r"\['a'\] is no class"),
+  ],
+)
+def test_classes_that_cannot_be_meant_are_refused(
+  tmp_path, value, separator, said
+):
+  with pytest.raises(errors.InputError, match=said):
+    labels_of(
+      tmp_path, [value], kind="multi_label", label_separator=separator
+    )
+
+
+@pytest.mark.parametrize(
+  "given, said",
+  [
+    ({"label_column": "text"}, "one column is named twice"),
+    ({"separator": ";;"}, "--separator=;;: expected one character"),
+    ({"encoding": "latin-0"}, "--encoding=latin-0: unknown encoding"),
+  ],
+)
+def test_settings_that_cannot_be_meant_are_refused(tmp_path, given, said):
+  with pytest.raises(errors.InputError, match=said):
+    read(tmp_path, "text,label\nOne.,a\n", **given)
+
+
+# Many bad rows.
+
+DIRTY = "text;label\nOne.;a\nTwo\n;b\nFour.;c\nFive.;b\n"
+
+
+def test_a_row_in_another_encoding_is_bad_like_any_other(tmp_path):
+  path = tmp_path / "data.csv"
+  path.write_bytes("text,label\nZürich,a\nOne.\nTwo.,b\n".encode("latin-1"))
+  with pytest.raises(errors.InputError) as caught:
+    data.read(str(path), settings(), "single")
+  _, first, second = str(caught.value).splitlines()
+  assert ":2: not UTF-8: the byte 0xfc after 'Z'" in first and ":3: 1" in second
+  examples = data.read(
+    str(path), settings(encoding="latin-1", **SKIP), "single"
+  )
+  assert [e.text_a for e in examples] == ["Zürich", "Two."]
+
+
+def test_all_bad_rows_are_listed_at_once(tmp_path):
+  with pytest.raises(errors.InputError) as caught:
+    read(tmp_path, DIRTY, options={"labels": ("a", "b")})
+  first, *rows = str(caught.value).split("\n")
+  assert "3 of 5 rows are bad; fix them, or pass --on_bad_row=skip" in first
+  path = tmp_path / "data.csv"
+  for row, line, said in zip(
+    rows, (3, 4, 5),
+    ("1 column, but 2", "'text': an empty", "label 'c' is none of 'a', 'b'"),
+    strict=True,
+  ):
+    assert row.startswith(f"  {path}:{line}: {said}")
+  with pytest.raises(errors.InputError) as caught:
+    read(tmp_path, "text,label\nx,a\n" + "x\n" * 50)
+  lines = str(caught.value).split("\n")
+  assert len(lines) == 22 and lines[-1] == "  ... and 30 more"
+  assert lines[1].startswith(f"  {path}:3: ")
+
+
+def test_skipped_rows_are_counted_and_leave_the_others_names(tmp_path, caplog):
+  skipped = []
+  options = {"labels": ("a", "b"), "skipped": skipped}
+  examples = read(tmp_path, DIRTY, options=options, **SKIP)
+  assert [e.guid for e in examples] == ["train-1", "train-5"]
+  assert [row.line for row in skipped] == [3, 4, 5]
+  assert "3 of 5 rows are bad and skipped" in caplog.text
+  path = tmp_path / "skipped_rows.tsv"
+  data.write_skipped(str(path), skipped)
+  header, *rows = [line.split("\t") for line in path.read_text().splitlines()]
+  assert header == ["file", "line", "fault"]
+  assert [row[:2] for row in rows] == [
+    [str(tmp_path / "data.csv"), str(line)] for line in (3, 4, 5)
+  ]
+  with pytest.raises(errors.InputError, match="2 of 2 rows .* no row is left"):
+    read(tmp_path, "text,label\nx\ny\n", **SKIP)
+
+
+# Streams.
+
+ROWS = [("One", "a"), ("", "b"), ("Three", "c"), ("Four", None), ("Five", "a")]
+STREAMS = {
+  "csv": 'text,key\n"One, \nof two",a\n,b\nThree,c\nFour\nFive,a\n\n',
+  "tsv": "text\tkey\nOne\ta\n\tb\nThree\tc\nFour\nFive\ta\n\n",
+  "jsonl": "".join(
+    json.dumps({"text": text, **({"key": key} if key else {})}) + "\n"
+    for text, key in ROWS
+  ),
+}
+
+
+@pytest.mark.parametrize("ids", [None, "key"])
+@pytest.mark.parametrize("file_format", STREAMS)
+def test_a_stream_has_the_examples_of_the_list(tmp_path, file_format, ids):
+  path = write(tmp_path, STREAMS[file_format], f"data.{file_format}")
+  chosen = settings(id_column=ids, **SKIP)
+  options = {"split": "predict", "has_labels": False}
+  whole = data.read(path, chosen, "single", **options)
+  # Bad: an empty text, a row without a key, and the second "a".
+  assert len(whole) == (2 if ids else 3 + (file_format == "jsonl"))
+  for limit in (0, 1, 9):
+    stream = data.ExampleStream(path, chosen, "single", limit=limit, **options)
+    expected = whole[: limit or None]
+    assert list(stream) == list(stream) == expected
+    assert len(stream) == len(expected)
+
+
+def test_a_file_that_is_changed_meanwhile_is_refused(tmp_path):
+  path = write(tmp_path, "text\nOne\nTwo\n")
+  stream = data.ExampleStream(path, settings(), "single", has_labels=False)
+  write(tmp_path, "text\nOne\n")
+  with pytest.raises(errors.InputError, match="1 rows and had 2 when"):
+    list(stream)
+
+
+# Classes.
+
+
+@pytest.mark.parametrize(
+  "labels, expected",
+  [
+    (["b", "a", "b", "C"], ["C", "a", "b"]),
+    (["10", "9", "-1"], ["-1", "9", "10"]),
+    (["10", "9", "x"], ["10", "9", "x"]),
+    (["10", "nan", "9"], ["10", "9", "nan"]),
+    (["10", "inf", "NaN", "9"], ["10", "9", "NaN", "inf"]),
+    ([("b",), (), ("a", "b")], ["a", "b"]),
+  ],
+)
+def test_classes_are_sorted_whatever_the_order_of_the_rows(labels, expected):
+  for order in itertools.permutations(labels):
+    assert data.label_list(labelled(*order)) == expected
+
+
+@pytest.mark.parametrize(
+  "labels, said",
+  [(["a", "a"], r"\('a'\).*at least 2"), ([(), ()], r"\(none\).*at least 1")],
+)
+def test_too_few_classes_are_refused(labels, said):
+  with pytest.raises(errors.InputError, match=said):
+    data.label_list(labelled(*labels))
+
+
+def test_an_unknown_class_may_be_a_number():
+  said = data.unknown_class("4", ("1", "2.5", "3"))
+  assert "pass --task_kind=regression" in said
+  assert "regression" not in data.unknown_class("x", ("1", "2", "3"))
+  assert data.unknown_class("x", list("a" * 50)).count("'a'") == 20
+
+
+def test_training_needs_a_label_of_every_example():
+  data.check_labelled(labelled("a", 0.0, ()))
+  with pytest.raises(errors.InputError, match="data.tsv:2: no label"):
+    data.check_labelled(labelled("a", None))
+
+
+# Class weights.
+
+
+def test_balanced_weights_are_those_of_scikit_learn():
+  labels = ["b"] * 5 + ["a"] * 2 + ["c"]
+  expected = class_weight.compute_class_weight(
+    "balanced", classes=np.array(["a", "b", "c"]), y=labels
+  )
+  found = data.class_weights(
+    "balanced", labelled(*labels), ["a", "b", "c"], "single"
+  )
+  assert found == pytest.approx(list(expected))
+
+
+def test_balanced_weights_of_several_classes_at_once_are_negatives_each():
+  """So that being of a class counts as much as not being of it."""
+  def found(*labels):
+    return data.class_weights(
+      "balanced", labelled(*labels), ["a", "b"], "multi_label"
+    )
+
+  assert found(("a", "b"), ("a",), (), ("a",)) == [1 / 3, 3]
+  with pytest.raises(errors.InputError, match="every example is of class 'a'"):
+    found(("a",), ("a", "b"))
+  with pytest.raises(errors.InputError, match="no example of class 'b'"):
+    found(("a",), ())
+
+
+@pytest.mark.parametrize(
+  "given, expected",
+  [("1, 2.5", [1, 2.5]), ("yes=3", [1, 3]), ("yes=3, no=0", [0, 3])],
+)
+def test_weights_are_given_in_order_or_by_name(given, expected):
+  assert data.class_weights(given, [], ["no", "yes"], "single") == expected
+
+
+@pytest.mark.parametrize(
+  "given, said",
+  [
+    ("1", "1 numbers for 2 classes; pass one for each of no, yes"),
+    ("1,2,3", "3 numbers for 2 classes"),
+    ("maybe=2", "label 'maybe' is none of 'no', 'yes'"),
+    ("1,much", "'much' is not a number of at least 0"),
+    ("1,-1", "'-1' is not a number of at least 0"),
+    ("1,nan", "'nan' is not a number"),
+    ("no=inf", "'inf' is not a number"),
+    ("0,0.0", "all are 0, so that nothing is learned"),
+    ("balanced", "no example of class 'yes'"),
+  ],
+)
+def test_weights_that_cannot_be_meant_are_refused(given, said):
+  with pytest.raises(errors.InputError, match=said):
+    data.class_weights(given, labelled("no"), ["no", "yes"], "single")
+  with pytest.raises(errors.InputError, match="this task is regression"):
+    data.class_weights(given, labelled(1.0), [], "regression")
+
+
+# A part to score.
+
+
+def test_each_class_is_divided_alike():
+  examples = labelled(*["a"] * 40, *["b"] * 20, *["c"] * 10)
+  train, dev = data.split_off(examples, 0.2, seed=3)
+  assert data.class_counts(dev, ["a", "b", "c"]) == {"a": 8, "b": 4, "c": 2}
+  assert sorted(train + dev) == sorted(examples)
+  assert train == [e for e in examples if e not in dev]
+  assert data.split_off(examples, 0.2, seed=3) == (train, dev)
+  assert data.split_off(examples, 0.2, seed=4)[1] != dev
+
+
+def test_the_only_example_of_a_class_is_trained_on():
+  examples = labelled("a", "a", "b", "a", "a")
+  for seed in range(20):
+    train, dev = data.split_off(examples, 0.5, seed)
+    assert examples[2] in train and len(dev) == 2
+
+
+def test_numbers_are_divided_along_their_range():
+  examples = labelled(*[float(n * 7 % 100) for n in range(100)])
+  _, dev = data.split_off(examples, 0.1, seed=0)
+  assert sorted(e.label // 10 for e in dev) == list(range(10))
+
+
+@pytest.mark.parametrize("fraction", [0.01, 1.0])
+def test_a_part_without_examples_is_refused(fraction):
+  with pytest.raises(errors.InputError, match="pass another fraction"):
+    data.split_off(labelled("a", "a", "b", "b"), fraction, 0)
