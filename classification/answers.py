@@ -122,7 +122,7 @@ def _example(number, parts, kind, num_classes):
   if kind != data.CHOICE:
     if len(parts) > 2:
       raise errors.InputError(
-        f"expected one text or two with a tab between them, and these are "
+        "expected one text or two with a tab between them, and these are "
         f"{len(parts)}: {parts!r}"
       )
     return data.Example(str(number), *parts)
@@ -155,10 +155,8 @@ def greeting(kind: str, labels: tuple, text_pairs: bool | None) -> str:
 def split_texts(line: str, text_pairs: bool | None = None) -> tuple:
   """Returns the texts of a line.
 
-  Args:
-    text_pairs: whether the model was trained on several texts an example;
-      False: the line is one text, whatever is in it. None: not known, then a
-      separator says so.
+  `text_pairs` says whether the model was trained on several texts an example;
+  False: the line is one text, whatever is in it. None: a separator says so.
   """
   if text_pairs is False:
     return (line.strip(),)
@@ -192,7 +190,6 @@ def answer_lines(
     predict: function of a list of tuples of texts, and of batch_size.
     output_format: one of choices.ANSWER_FORMATS.
     batch_size: lines in a batch; of short ones more.
-    text_pairs: as of `split_texts`.
 
   Returns:
     How many lines were answered by an error.
@@ -220,15 +217,9 @@ def answer_lines(
 
 
 def predicted_labels(kind: str, outputs: np.ndarray, labels: list) -> list:
-  """Returns what is predicted, in words.
+  """Returns what is predicted, as labels of data.Example; of equals the first.
 
-  Args:
-    outputs: probabilities [n, classes] (of single classes and of choices they
-      add up to 1), or for regression scores [n, 1].
-
-  Returns:
-    List of n: str; a tuple of str for MULTI_LABEL; float for REGRESSION. Of
-    classes that are equally probable the first.
+  `outputs` are probabilities [n, L], or for regression numbers [n, 1].
   """
   outputs = np.asarray(outputs)
   if kind == data.REGRESSION:
@@ -247,11 +238,8 @@ def rows(
 ) -> Iterator[dict]:
   """Yields the row of each example, a dict from column to str.
 
-  Args:
-    kind, labels, outputs: as of `predicted_labels`. Numbers are written as
-      numpy writes float32, so that they can be read back.
-    examples: the n data.Example.
-    gold: whether what is right comes next to what is predicted.
+  With `gold` what is right comes next to what is predicted. `outputs` as of
+  `predicted_labels`.
   """
   # Of a float32 str() gives the fewest digits that read back equal.
   outputs = np.asarray(outputs, np.float32)

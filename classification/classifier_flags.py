@@ -25,18 +25,13 @@ def define_task_flags():
     "language", None, "Of XNLI and PAWS-X; by default zh and en.",
     needs="task_name",
   )
-  flags.DEFINE_integer(
-    "max_train_examples", 0, "Train on the first N examples; 0: all.",
-    lower_bound=0,
-  )
-  flags.DEFINE_integer(
-    "max_eval_examples", 0, "Score the first N examples; 0: all.",
-    lower_bound=0,
-  )
-  flags.DEFINE_integer(
-    "max_predict_examples", 0, "Predict the first N examples; 0: all.",
-    lower_bound=0,
-  )
+  for name, verb in (
+    ("train", "Train on"), ("eval", "Score"), ("predict", "Predict")
+  ):
+    flags.DEFINE_integer(
+      f"max_{name}_examples", 0, f"{verb} the first N examples; 0: all.",
+      lower_bound=0,
+    )
   flags.DEFINE_list(
     "metrics", [],
     "What is reported besides the loss: accuracy, precision, recall, f1 (each "

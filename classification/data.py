@@ -3,11 +3,8 @@
   text,label                  text<tab>label        {"text": ..., "label": ...}
   "Well, it works.",good      It works.<tab>good    {"text": "It works.", ...}
 
-CSV has quotes as in RFC 4180; TSV has none unless asked. Columns are found by
-name. Classes that are not given are those of the training data, sorted: numbers
-by size, names by character, so that the order of the rows plays no part. Bad
-rows are reported together, or skipped, counted and listed. Official files are
-read in glue.
+Columns are found by name. Bad rows are reported together, or skipped, counted
+and listed. Official files are read in glue.
 """
 
 import collections
@@ -24,14 +21,10 @@ from absl import logging
 from classification import tables
 from common import choices, errors, file_io, json_files
 
-# One class of several: softmax.
-SINGLE = "single"
-# A number.
-REGRESSION = "regression"
-# Any number of classes at once: a sigmoid for each.
-MULTI_LABEL = "multi_label"
-# One of several endings of a text.
-CHOICE = "choice"
+SINGLE = "single"  # One class of several: softmax.
+REGRESSION = "regression"  # A number.
+MULTI_LABEL = "multi_label"  # Any number of classes: a sigmoid for each.
+CHOICE = "choice"  # One of several endings of a text.
 KINDS = (SINGLE, REGRESSION, MULTI_LABEL, CHOICE)
 _LABELS_SHOWN = 20
 _LARGEST_SCORE = float(np.finfo(np.float32).max)  # What the records hold.
@@ -60,10 +53,7 @@ class Example(NamedTuple):
 
 
 class BadRow(NamedTuple):
-  """A row that no example could be made of, and what is wrong with it.
-
-  `line` is the number of the line that it begins at, from 1.
-  """
+  """A row, by the line that it begins at, that is no example, and why."""
 
   path: str
   line: int
@@ -80,8 +70,9 @@ def examples_of(
   """Yields what each row of a table is, in order.
 
   Args:
-    make: function of a row's number (from 1; bad ones count), values and
-      place. It raises InputError for a bad one; None: it is left out.
+    make: function of a row's number (from 1; bad ones count, so that what is
+      wrong with one does not rename the others), values and place. It raises
+      InputError for a bad one; None: it is left out.
     has_ids: whether rows have ids of their own, which must differ.
   """
   first_places = {}
@@ -99,11 +90,7 @@ def examples_of(
 
 
 def check_new_id(example: Example, first: dict) -> None:
-  """Raises InputError for an id that another example has.
-
-  Args:
-    first: dict from ids to places; this one is added.
-  """
+  """Raises InputError for an id in `first`, from ids to places; adds it."""
   guid = _checked_name(example.guid)
   if guid in first:
     raise errors.InputError(
@@ -114,8 +101,7 @@ def check_new_id(example: Example, first: dict) -> None:
 
 
 def _checked_name(name):
-  """Returns a label or an id; not with half a surrogate pair, as JSON allows.
-  """
+  """Returns a label or an id, which JSON may give half a surrogate pair."""
   if not name.isascii() and re.search("[\ud800-\udfff]", name):
     raise errors.InputError(
       f"{ascii(name):.60} holds half a character (a lone surrogate), which no "
@@ -127,9 +113,8 @@ def _checked_name(name):
 # Files of one's own.
 
 
-def columns(settings) -> tuple:
-  """Returns the columns of text a, text b, label and id; None: there is none.
-  """
+def _columns(settings):
+  """Returns the columns of text a, text b, label and id; None where not."""
   return (
     settings.text_column, settings.text_b_column, settings.label_column,
     settings.id_column,
@@ -137,8 +122,7 @@ def columns(settings) -> tuple:
 
 
 def read(path: str, settings, kind: str, **options) -> list[Example]:
-  """Returns the examples of a file; takes and raises what ExampleStream does.
-  """
+  """Returns the examples of a file; for arguments see ExampleStream."""
   examples = []
   ExampleStream(path, settings, kind, examples=examples, **options)
   return examples
@@ -193,12 +177,8 @@ class ExampleStream:
     self._count = min(count, limit or count)
 
   def _rows(self):
-    """Yields the Example or the BadRow of each row.
-
-    Rows are numbered with the bad ones: what is wrong with one must not rename
-    the others.
-    """
-    names = list(columns(self._settings))
+    """Yields the Example or the BadRow of each row."""
+    names = list(_columns(self._settings))
     if not self._has_labels:
       names[2] = None
     table = _open_table(self._path, names, self._settings)
@@ -210,10 +190,8 @@ class ExampleStream:
       )
       return Example(
         _name(guid, names[3]) if names[3] else f"{self._split}-{number}",
-        _text(text_a, names[0]),
-        _text(text_b, names[1]),
-        self._label(label) if names[2] else None,
-        place=place,
+        _text(text_a, names[0]), _text(text_b, names[1]),
+        self._label(label) if names[2] else None, place=place,
       )
 
     return examples_of(table, make, bool(names[3]))
@@ -235,11 +213,10 @@ class ExampleStream:
     return self._count
 
   def __iter__(self):
-    found = (row for row in self._rows() if not isinstance(row, BadRow))
+    found = (row for row in self._rows() if isinstance(row, Example))
     count = 0
-    for count, example in enumerate(  # noqa: B007
-      itertools.islice(found, len(self)), 1
-    ):
+    for example in itertools.islice(found, len(self)):
+      count += 1
       yield example
     if count < len(self):
       raise errors.InputError(
@@ -252,28 +229,25 @@ def _report_bad_rows(bad, count, skips):
   """Refuses a file with bad rows, or says that they are skipped."""
   if not bad:
     return
+  said = f"{bad[0].path}: {len(bad)} of {count} rows are bad"
   # A file without a single good row is refused even so.
   if skips and len(bad) < count:
     logging.warning(
-      "%s: %d of %d rows are bad and skipped, the first: line %d, %s",
-      bad[0].path, len(bad), count, bad[0].line, bad[0].fault,
+      "%s and skipped, the first: line %d, %s", said, bad[0].line, bad[0].fault
     )
     return
   if len(bad) == 1:
     raise errors.InputError(str(bad[0]))
   advice = "no row is left" if skips else "fix them, or pass --on_bad_row=skip"
-  raise errors.InputError(
-    f"{bad[0].path}: {len(bad)} of {count} rows are bad; {advice}:"
-    f"{errors.listed(bad)}"
-  )
+  raise errors.InputError(f"{said}; {advice}:{errors.listed(bad)}")
 
 
 def write_skipped(path: str, rows: list[BadRow]) -> None:
   """Writes a table of bad rows: file, line, what is wrong."""
-  lines = ["file\tline\tfault\n"]
-  for row in rows:
-    lines.append(f"{row.path}\t{row.line}\t{' '.join(row.fault.split())}\n")
-  file_io.write_text(path, "".join(lines))
+  lines = [
+    f"{row.path}\t{row.line}\t{' '.join(row.fault.split())}\n" for row in rows
+  ]
+  file_io.write_text(path, "".join(["file\tline\tfault\n", *lines]))
   logging.warning("%d bad rows were skipped; they are in %s", len(rows), path)
 
 
@@ -282,47 +256,39 @@ def write(path: str, examples: list[Example], settings) -> None:
   lines = []
   for example in examples:
     values = example.text_a, example.text_b, example.label, example.guid
-    named = zip(columns(settings), values)
+    named = zip(_columns(settings), values)
     lines.append(json_files.line({n: value for n, value in named if n}))
   file_io.write_text(path, "".join(lines))
 
 
 def _open_table(path, names, settings):
   """Returns the tables.Table of a file."""
-  file_format, encoding = settings.file_format, settings.encoding
+  file_format = settings.file_format
   file_format = file_format or os.path.splitext(path)[1].lstrip(".").lower()
   if file_format not in choices.TABLE_FORMATS:
     raise errors.InputError(
       f"{path}: neither .csv, .tsv nor .jsonl at the end; name the format: "
       f"{', '.join(choices.TABLE_FORMATS)}"
     )
-  delimiter, names = _delimiter(settings.separator), list(filter(None, names))
+  delimiter = {"tab": "\t", "\\t": "\t"}.get(
+    settings.separator, settings.separator
+  )
+  if delimiter is not None and len(delimiter) != 1:
+    raise errors.InputError(
+      f"--separator={delimiter}: expected one character, or tab"
+    )
+  names = list(filter(None, names))
   if len(set(names)) < len(names):
     raise errors.InputError(
       f"one column is named twice: {', '.join(names)}; texts, label and id "
       "need a column each"
     )
-  if encoding:
-    tables.check_encoding(encoding)
-  if file_format == "jsonl":
-    return tables.open_json_lines(path, names, encoding=encoding)
-  if file_format == "tsv" and not settings.quoted_tsv:
-    return tables.open_tsv(path, encoding=encoding)
-  if file_format == "tsv":  # With quotes: a CSV with tabs.
-    delimiter = "\t"
-  return tables.open_csv(
-    path, delimiter=delimiter, names=names, encoding=encoding
+  if settings.encoding:
+    tables.check_encoding(settings.encoding)
+  return tables.open_table(
+    path, file_format, names=names, delimiter=delimiter,
+    quoted=settings.quoted_tsv, encoding=settings.encoding,
   )
-
-
-def _delimiter(text):
-  """Returns the character that --separator names, None if it is not given."""
-  delimiter = {"tab": "\t", "\\t": "\t"}.get(text, text)
-  if delimiter is not None and len(delimiter) != 1:
-    raise errors.InputError(
-      f"--separator={text}: expected one character, or tab"
-    )
-  return delimiter
 
 
 # Values. Each raises InputError, to which the place is added above.
@@ -403,7 +369,7 @@ def _score(value):
 
 
 def check_labelled(examples: Iterable[Example]) -> None:
-  """Raises InputError for an example without a label; its place is named."""
+  """Raises InputError for an example without a label."""
   for example in examples:
     if example.label is None:
       raise errors.InputError(
@@ -420,14 +386,10 @@ def classes_of(label: object) -> tuple:
 
 
 def label_list(examples: list[Example]) -> list[str]:
-  """Returns the classes of examples, sorted.
+  """Returns the classes of examples, sorted; InputError if they are too few.
 
   By size if all of them are finite numbers, else by their characters: the
   order is that of the model's outputs and must not depend on that of the rows.
-
-  Raises:
-    InputError: there are fewer than two classes, so nothing to learn;
-      or, where several may hold at once, none.
   """
   names = {name for example in examples for name in classes_of(example.label)}
   # Of several at once a single class is learned against its absence.
@@ -477,7 +439,6 @@ def split_off(
   each part of their range. The only example of a class stays to be trained on.
 
   Args:
-    examples: with labels.
     fraction: share of those to score, between 0 and 1.
     seed: with the examples, it decides which ones.
 
@@ -535,9 +496,8 @@ def class_weights(
     examples: to be learned from.
 
   Raises:
-    InputError: the kind has no classes; `given` is none of these, names an
-      unknown class, is zero for all, or is "balanced" and a class has no
-      example, or every one.
+    InputError: the kind has no classes; `given` is none of these or is zero for
+      all; or, balanced, a class has no example, or every one.
   """
   if kind not in (SINGLE, MULTI_LABEL):
     raise errors.InputError(

@@ -54,7 +54,6 @@ class Layout(NamedTuple):
     width: number of columns of a file without a header.
     language: the column that says it; rows in others are not read.
     renamed: {label in the file: label of the task}.
-    prefix: of the guid, if it is not the name of the split.
     has_labels: False where the label may be missing: what is to be predicted.
       What a reader then gives for no class is no label.
     may_be_empty: whether a text may be.
@@ -72,7 +71,6 @@ class Layout(NamedTuple):
   width: int | None = None
   language: str | None = None
   renamed: dict = {}
-  prefix: str | None = None
   has_labels: bool = True
   may_be_empty: bool = False
   broken: tuple | None = None
@@ -118,13 +116,13 @@ def _read_folders(task, folder, prefix):
   for label in task.labels:
     inside = os.path.join(folder, label)
     names = tf.io.gfile.listdir(inside) if file_io.exists(inside) else []
-    names = [name for name in names if name.endswith(".txt")]
-    if not names:
+    stems = [n.removesuffix(".txt") for n in names if n.endswith(".txt")]
+    if not stems:
       raise errors.InputError(
         f"no .txt files in {inside}; --data_dir must be the folder of "
         f"{task.title}'s official download"
       )
-    found += [(*_file_order(name), label) for name in names]
+    found += [(_number(stem), stem, label) for stem in stems]
   for _, stem, label in sorted(found):
     path = os.path.join(folder, label, f"{stem}.txt")
     text = "\n".join(line for _, line in file_io.read_lines(path)).strip()
@@ -133,105 +131,99 @@ def _read_folders(task, folder, prefix):
     )
 
 
-def _file_order(name):
-  stem = os.path.splitext(name)[0]
-  # 127_8.txt is text 127, rated 8. By number: 9 comes before 10.
+def _number(stem):
+  # 127_8 is text 127, rated 8. By number: 9 comes before 10.
   number = stem.split("_")[0]
-  return (int(number) if number.isdecimal() else math.inf, stem)
+  return int(number) if number.isdecimal() else math.inf
 
 
-def _splits(layout, **files):
-  """Returns {split: Layout} for files that have the same columns."""
+def _splits(*columns, files=None, folders=("",), **options):
+  """Returns {split: Layout} for files that have the same columns.
+
+  Args:
+    columns, **options: text_a, text_b, label, id and others of Layout.
+    files: {split: names}, with spaces between them.
+    folders: the files are in one of them: mirrors pack them in several ways.
+  """
+  files = files or {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv"}
   return {
-    split: layout._replace(
-      files=names if isinstance(names, tuple) else (names,),
-      has_labels=not split.startswith("test"),
+    split: Layout(
+      tuple(f"{folder}{n}" for folder in folders for n in names.split()),
+      *columns, has_labels=not split.startswith("test"), **options,
     )
     for split, names in files.items()
   }
 
 
-def _official(*columns, **options):
-  return _splits(
-    Layout((), *columns, **options),
-    train="train.tsv", dev="dev.tsv", test="test.tsv",
-  )
-
-
-# Source, label, the author's mark, sentence: without a header.
-_COLA = Layout((), 3, None, 1, width=4)
+_PAIR = ("sentence1", "sentence2")
 # A cut row is put together again; three rows lack a question.
-_QQP = _official("question1", "question2", "is_duplicate", "id", broken=())
+_QQP = _splits("question1", "question2", "is_duplicate", "id", broken=())
 # What is to be predicted keeps all its rows: the leader board counts them.
 _QQP["test"] = _QQP["test"]._replace(broken=None, may_be_empty=True)
-_MNLI = _splits(
-  Layout((), "sentence1", "sentence2", "gold_label", "index",
-         may_be_empty=True),
-  **{split: f"{split}.tsv" for split in (
+_MNLI = _splits(*_PAIR, "gold_label", "index", may_be_empty=True, files={
+  split: f"{split}.tsv" for split in (
     "train", "dev_matched", "dev_mismatched", "test_matched", "test_mismatched"
-  )},
-)
-# As in the original: guids of the matched test are "test-<n>".
-_MNLI["test_matched"] = _MNLI["test_matched"]._replace(prefix="test")
+  )
+})
 _XNLI = {
-  "train": Layout(
-    tuple(f"{folder}multinli/multinli.train.{{language}}.tsv"
-          for folder in ("", "XNLI-MT-1.0/")),
-    "premise", "hypo", "label", may_be_empty=True,
+  **_splits(
+    "premise", "hypo", "label", folders=("", "XNLI-MT-1.0/"),
+    files={"train": "multinli/multinli.train.{language}.tsv"},
     # As in the original: the training files have another word for it.
-    renamed={"contradictory": "contradiction"},
+    renamed={"contradictory": "contradiction"}, may_be_empty=True,
   ),
   **_splits(
-    Layout((), "sentence1", "sentence2", "gold_label", language="language",
-           may_be_empty=True),
-    dev=("xnli.dev.tsv", "XNLI-1.0/xnli.dev.tsv"),
-    test=("xnli.test.tsv", "XNLI-1.0/xnli.test.tsv"),
+    *_PAIR, "gold_label", language="language", may_be_empty=True,
+    folders=("", "XNLI-1.0/"),
+    files={"dev": "xnli.dev.tsv", "test": "xnli.test.tsv"},
   ),
 }
 _PAWS_X = _splits(
-  Layout((), "sentence1", "sentence2", "label", broken=("NS",)),
-  train=tuple(f"{folder}{{language}}/{name}" for folder in ("", "x-final/")
-              for name in ("translated_train.tsv", "train.tsv")),
-  dev=("{language}/dev_2k.tsv", "x-final/{language}/dev_2k.tsv"),
-  test=("{language}/test_2k.tsv", "x-final/{language}/test_2k.tsv"),
+  *_PAIR, "label", broken=("NS",),
+  folders=("{language}/", "x-final/{language}/"), files={
+    "train": "translated_train.tsv train.tsv", "dev": "dev_2k.tsv",
+    "test": "test_2k.tsv",
+  },
 )
 # An ending is sent2, the beginning of its sentence, and one of the four.
 _SWAG = _splits(
-  Layout((), "sent1", None, "label",
-         endings=("sent2", tuple(f"ending{n}" for n in range(4)))),
-  train="train.csv", dev="val.csv", test="test.csv",
+  "sent1", None, "label",
+  endings=("sent2", ("ending0", "ending1", "ending2", "ending3")),
+  files={"train": "train.csv", "dev": "val.csv", "test": "test.csv"},
 )
 # Folders of files, named by their class.
 _IMDB = _splits(
-  Layout(), train=("train", "aclImdb/train"), test=("test", "aclImdb/test")
+  folders=("", "aclImdb/"), files={"train": "train", "test": "test"}
 )
 
 _ROWS = [
-  # As in the original: of CoLA's files only the test set has a header.
+  # Source, label, the author's mark, sentence. As in the original: of CoLA's
+  # files only the test set has a header.
   Task("cola", "CoLA", _BINARY, ("matthews",), {
-    **_splits(_COLA, train="train.tsv", dev="dev.tsv"),
-    **_splits(Layout((), "sentence", None, "label"), test="test.tsv"),
+    **_splits(3, None, 1, width=4,
+              files={"train": "train.tsv", "dev": "dev.tsv"}),
+    **_splits("sentence", None, "label", files={"test": "test.tsv"}),
   }),
   Task("sst-2", "SST-2", _BINARY, ("accuracy",),
-       _official("sentence", None, "label", "index")),
+       _splits("sentence", None, "label", "index")),
   Task("mrpc", "MRPC", _BINARY, ("f1", "accuracy"),
-       _official("#1 String", "#2 String", "Quality"),
+       _splits("#1 String", "#2 String", "Quality"),
        hint="train.tsv and dev.tsv are the two parts of "
             "msr_paraphrase_train.txt, in its columns"),
   Task("sts-b", "STS-B", (), ("pearson", "spearman"),
-       _official("sentence1", "sentence2", "score", "index"),
+       _splits(*_PAIR, "score", "index"),
        kind=data.REGRESSION, scores=(0.0, 5.0)),
   Task("qqp", "QQP", _BINARY, ("f1", "accuracy"), _QQP),
   Task("mnli", "MNLI", _NLI, ("accuracy",), _MNLI),
   Task("qnli", "QNLI", _ENTAILMENT, ("accuracy",),
-       _official("question", "sentence", "label", "index")),
+       _splits("question", "sentence", "label", "index")),
   Task("rte", "RTE", _ENTAILMENT, ("accuracy",),
-       _official("sentence1", "sentence2", "label", "index")),
+       _splits(*_PAIR, "label", "index")),
   Task("wnli", "WNLI", _BINARY, ("accuracy",),
-       _official("sentence1", "sentence2", "label", "index")),
+       _splits(*_PAIR, "label", "index")),
   Task("ax", "AX", _NLI, ("matthews",), _splits(
-    Layout((), "sentence1", "sentence2", "label", "index"),
-    test=("diagnostic.tsv", "AX.tsv", "diagnostic/diagnostic.tsv"),
+    *_PAIR, "label", "index",
+    files={"test": "diagnostic.tsv AX.tsv diagnostic/diagnostic.tsv"},
   ), hint="it is GLUE's diagnostic set, for a model trained on MNLI"),
   # As in the original: Chinese, where no --language is given.
   Task("xnli", "XNLI", _NLI, ("accuracy",), _XNLI, language="zh"),
@@ -356,41 +348,37 @@ def read(
       "it out"
     )
   layout, language = task.layouts[split], language or task.language
-  paths = _paths(layout, data_dir, language)
-  # The first that is there: mirrors pack the same files in several ways.
+  paths = [
+    os.path.join(data_dir, name.format(language=language))
+    for name in layout.files
+  ]
   path = next(filter(file_io.exists, paths), None)
   if path is None:
     raise errors.InputError(
       f"no such file: {', nor '.join(paths)}; --data_dir must be the folder of "
       f"{task.title}'s official files{hint}"
     )
-  prefix = layout.prefix or split
+  # As in the original: guids of the matched test are "test-<n>".
+  prefix = "test" if split == "test_matched" else split
   if task.reader:
     return _checked(task, layout, task.reader(task, path, prefix))
   return _read_table(task, layout, path, prefix, language)
 
 
 def exists(task: Task, data_dir: str, split: str) -> bool:
-  """Whether the files of a split are there."""
-  paths = _paths(task.layouts[split], data_dir, task.language)
-  return any(map(file_io.exists, paths))
-
-
-def _paths(layout, data_dir, language):
-  return [
-    os.path.join(data_dir, name.format(language=language))
-    for name in layout.files
-  ]
+  """Whether a file of a split is there; of a task with one language."""
+  return any(
+    file_io.exists(os.path.join(data_dir, name))
+    for name in task.layouts[split].files
+  )
 
 
 def _read_table(task, layout, path, prefix, language):
   """Returns the examples of a table; bad rows are refused, or as `broken`."""
-  if path.endswith(".csv"):
-    table = tables.open_csv(path)
-  else:
-    table = tables.open_tsv(
-      path, width=layout.width, joins_cut_rows=layout.broken is not None
-    )
+  table = tables.open_table(
+    path, "csv" if path.endswith(".csv") else "tsv", delimiter=",",
+    width=layout.width, joins_cut_rows=layout.broken is not None,
+  )
 
   def place_of(name, may_lack=False):
     is_absent = name is None or (may_lack and name not in table.names)

@@ -10,14 +10,13 @@ import functools
 import hashlib
 import itertools
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
-import tokenization
 from classification import data
 from common import errors, process_pool, unknown_tokens
 from records import cached_records, pipeline, tfrecord
@@ -39,9 +38,7 @@ class InputOptions:
   """What decides how an example becomes a record.
 
   Attributes:
-    kind: one of data.KINDS.
-    labels: tuple of str, the classes in order; empty for regression.
-    vocab_file, do_lower_case: of the tokenizer.
+    kind, labels: as of task.ClassifierTask.
     max_seq_length: T.
     doc_stride: pieces from the start of one window of a long text to the
       next; 0: one sequence, and what does not fit is cut off.
@@ -132,29 +129,24 @@ def label_ids(
 def _windows(starts, lengths, options):
   """Slides windows over the longer text of each example.
 
-  Of two texts the shorter is in every window, cut to half the room.
-
-  Args:
-    starts, lengths: pairs of int arrays, of text a and text b.
-
-  Returns:
-    The example of each window (int array), and input_sequences.Spans.
+  Of two texts the shorter is in every window, cut to half the room. Returns
+  what `_sequences` does but the ids, of what it knows of the texts.
   """
   rows = []
-  for example, (length_a, length_b) in enumerate(zip(*lengths)):
-    start_a, start_b = starts[0][example], starts[1][example]
+  for example, (length_a, length_b, start_a, start_b) in enumerate(
+    zip(*lengths, *starts)
+  ):
     room = options.max_seq_length - (3 if length_b else 2)
     whole = min(length_a, length_b, room // 2) if length_b else 0
     room -= whole
-    slides_b = length_b > length_a
+    longest = max(length_a, length_b)
     for offset in input_sequences.window_starts(
-      max(length_a, length_b), room, options.doc_stride, options.max_windows
+      longest, room, options.doc_stride, options.max_windows
     ):
-      if slides_b:
-        part = min(room, length_b - offset)
+      part = min(room, longest - offset)
+      if length_b > length_a:
         rows.append((example, start_a, whole, start_b + offset, part))
       else:
-        part = min(room, length_a - offset)
         rows.append((example, start_a + offset, part, start_b, whole))
   owner, *spans = np.array(rows, np.int64).T  # [windows] each
   return owner, input_sequences.Spans(*spans)
@@ -172,14 +164,13 @@ def _sequences(examples, encode, options):
   seconds = [
     each.endings if is_choice else (each.text_b or "",) for each in examples
   ]
-  counts = list(map(len, seconds))
+  owner = np.repeat(np.arange(len(examples)), list(map(len, seconds)))
   seconds = list(itertools.chain.from_iterable(seconds))
   # All texts of a block in one call: the encoder is fast by the thousand.
   # a0 a1 b0 b1, or of choices a0 a1 and then all endings of 0, all of 1.
   ids, lengths, _ = encode(firsts + seconds)
   lengths = np.array(lengths, np.int64)
   starts = np.cumsum(lengths) - lengths
-  owner = np.repeat(np.arange(len(examples)), counts)
   # Of rows: a first text is shared by all its endings, a second one is not.
   starts = starts[owner], starts[len(firsts):]
   lengths = lengths[owner], lengths[len(firsts):]
@@ -193,24 +184,13 @@ def _sequences(examples, encode, options):
   return np.asarray(ids, np.int32), owner, spans
 
 
-class _Encoder(NamedTuple):
-  """A vocabulary, ready for many texts."""
-
-  tokenizer: tokenization.FullTokenizer
-  encode: Callable
-  cls_id: int
-  sep_id: int
-
-
 @functools.lru_cache(maxsize=4)
 def _encoder(vocab_file, do_lower_case):
-  """Returns the _Encoder of a vocabulary, kept by each process."""
+  """Returns a tokenizer, and its function of many texts; kept by a process."""
   tokenizer = vocabularies.make_tokenizer(
     vocab_file, do_lower_case=do_lower_case
   )
-  special = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
-  encode_all = bulk_tokenization.line_encoder(tokenizer)
-  return _Encoder(tokenizer, encode_all, *special)
+  return tokenizer, bulk_tokenization.line_encoder(tokenizer)
 
 
 def encode(
@@ -222,11 +202,11 @@ def encode(
     dict of int32 arrays [rows, T] (input_ids, input_mask, segment_ids), and
     the number of rows of each example, an int array.
   """
-  encoder = _encoder(options.vocab_file, options.do_lower_case)
-  ids, owner, spans = _sequences(examples, encoder.encode, options)
+  tokenizer, encode_texts = _encoder(options.vocab_file, options.do_lower_case)
+  ids, owner, spans = _sequences(examples, encode_texts, options)
+  cls_id, sep_id = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
   arrays = input_sequences.fill_batch(
-    ids, spans, options.max_seq_length, cls_id=encoder.cls_id,
-    sep_id=encoder.sep_id,
+    ids, spans, options.max_seq_length, cls_id=cls_id, sep_id=sep_id
   )
   return arrays, np.bincount(owner, minlength=len(examples))
 
@@ -253,13 +233,13 @@ def _serialize_block(examples, options):
     # As in the original: there, examples that fill up a batch have 0.
     features["is_real_example"] = np.ones([len(chosen), 1], np.int64)
     records[chosen] = tfrecord.serialize_examples(features)
-  encoder = _encoder(options.vocab_file, options.do_lower_case)
+  tokenizer, _ = _encoder(options.vocab_file, options.do_lower_case)
   # [CLS] [SEP]: nothing between them.
-  empty = np.flatnonzero(arrays["input_ids"][starts, 1] == encoder.sep_id)
+  empty = np.flatnonzero(arrays["input_mask"][starts].sum(axis=1) == 2)
   return records.tolist(), {
     "min": int(num_rows.min()), "max": int(num_rows.max()),
     "num_empty": len(empty), "empty": empty[:_EMPTY_SHOWN].tolist(),
-    **unknown_tokens.count(arrays, encoder.tokenizer),
+    **unknown_tokens.count(arrays, tokenizer),
   }
 
 
@@ -367,7 +347,7 @@ def prepare_all(
 def log_examples(examples, options):
   """Shows what becomes of examples, as the original shows its first five."""
   arrays, num_rows = encode(examples, options)
-  tokenizer = _encoder(options.vocab_file, options.do_lower_case).tokenizer
+  tokenizer, _ = _encoder(options.vocab_file, options.do_lower_case)
   # Of each example the first sequence.
   starts = np.cumsum(num_rows) - num_rows
   for example, count, start in zip(examples, num_rows, starts):
@@ -386,13 +366,12 @@ def _features(options, min_sequences, max_sequences):
   Args:
     min_sequences, max_sequences: the least and the most that a record has.
   """
-  length = options.max_seq_length
-  if min_sequences == max_sequences:
-    integers = tf.io.FixedLenFeature([max_sequences, length], tf.int64)
-  else:
+  shape = [max_sequences, options.max_seq_length]
+  integers = tf.io.FixedLenFeature(shape, tf.int64)
+  if min_sequences < max_sequences:
     # Sequences that others in the batch have more come as zeros.
     integers = tf.io.FixedLenSequenceFeature(
-      [length], tf.int64, allow_missing=True
+      shape[1:], tf.int64, allow_missing=True
     )
   is_number = options.kind == data.REGRESSION
   has_several = options.kind == data.MULTI_LABEL

@@ -20,15 +20,7 @@ from absl import logging
 
 import modeling
 from checkpoints import model_folder, weight_files
-from classification import (
-  answers,
-  data,
-  glue,
-  inputs,
-  model,
-  scores,
-  task,
-)
+from classification import answers, data, glue, inputs, model, scores, task
 from common import file_io, line_answers, program, result_lines
 from records import pipeline
 from training import (
@@ -52,9 +44,8 @@ def batch_outputs(
 ) -> Callable[[dict], dict]:
   """Returns a function of a batch: what a model says of its examples.
 
-  Args:
-    shapes_vary: whether what nobody reads is left out: padding that all
-      sequences share, and windows that a text does not have.
+  With `shapes_vary` what nobody reads is left out: padding that all sequences
+  share, and windows that a text does not have.
   """
 
   def of_batch(batch):
@@ -85,14 +76,10 @@ class Evaluator:
   def outputs(
     self, found: inputs.ClassifierData, batch_size: int
   ) -> Iterator[dict]:
-    """Yields what the model says of some thousand examples after others.
+    """Yields scores float32 [n, L], loss float32 [n], label_ids.
 
-    Args:
-      batch_size: examples in a batch, over all replicas; of short ones more.
-
-    Yields:
-      scores float32 [n, L], loss float32 [n], label_ids; in the order of the
-      examples.
+    In the order of the examples, some thousand together; `batch_size` of them
+    are in a batch, over all replicas, and of short ones more.
     """
     return self._predictor.windows(
       pipeline.sequential_records([found.records]), found.features,
@@ -107,7 +94,6 @@ class Evaluator:
 
     Args:
       records: "eval", "eval_mismatched" and others, which are skipped.
-      batch_size: as of `outputs`.
       report_dir: where the scores of each class are written; None: nowhere.
     """
     values = {}

@@ -144,20 +144,15 @@ def auc(results: Results) -> float:
     is_class = results.gold.astype(bool)  # [N, L]
   else:
     is_class = np.arange(results.scores.shape[1]) == results.gold[:, None]
-  areas = [
-    _area(column, scores)
-    for column, scores in zip(is_class.T, results.scores.T)
-    if 0 < column.sum() < len(column)
-  ]
+  areas = []
+  for column, scores in zip(is_class.T, results.scores.T):
+    count, others = column.sum(), (~column).sum()
+    if count and others:
+      # Less the smallest sum of as many ranks: how many pairs are scored in the
+      # right order (Mann-Whitney).
+      right = average_ranks(scores)[column].sum() - count * (count + 1) / 2
+      areas.append(right / (count * others))
   return float(np.mean(areas)) if areas else 0.5
-
-
-def _area(is_class, scores):
-  """The share of pairs that are scored in the right order (Mann-Whitney)."""
-  count = is_class.sum()
-  # Less the smallest sum of as many ranks: how many pairs are right.
-  surplus = average_ranks(scores)[is_class].sum() - count * (count + 1) / 2
-  return surplus / (count * (len(scores) - count))
 
 
 def average_ranks(values) -> np.ndarray:
@@ -216,18 +211,15 @@ METRICS = {
 def default_metrics(kind: str, num_classes: int) -> tuple:
   """Returns the names of the metrics of data that have no official ones."""
   return {
+    data.SINGLE: ("accuracy", "f1" if num_classes == 2 else "f1_macro"),
     data.REGRESSION: ("pearson", "spearman"),
     data.MULTI_LABEL: ("accuracy", "f1_micro", "f1_macro"),
     data.CHOICE: ("accuracy",),
-  }.get(kind, ("accuracy", "f1" if num_classes == 2 else "f1_macro"))
+  }[kind]
 
 
 def check_metrics(names, kind: str, num_classes: int) -> None:
-  """Refuses names of metrics that the kind of task does not have.
-
-  Raises:
-    InputError: there is one; the known ones are listed.
-  """
+  """Raises InputError for a metric that the kind of task does not have."""
   known = set(METRICS[kind])
   if num_classes != 2:
     known -= set(OF_POSITIVE_CLASS)
@@ -307,26 +299,18 @@ def _class_lines(results, width):
 
 
 def parse_seeds(texts):
-  """Returns the list of ints in a flag's list of str.
-
-  Raises:
-    InputError: one is no whole number, or is there twice.
-  """
+  """Returns the ints in --seeds; InputError if they are not, or come twice."""
+  given = f"--seeds={','.join(texts)}"
   try:
     seeds = [int(text) for text in texts]
   except ValueError as error:
     raise errors.InputError(
-      f"--seeds={','.join(texts)}: expected whole numbers, say 1,2,3"
+      f"{given}: expected whole numbers, say 1,2,3"
     ) from error
   if not all(-(2**63) <= seed < 2**63 for seed in seeds):
-    raise errors.InputError(
-      f"--seeds={','.join(texts)}: expected numbers of at most 64 bits"
-    )
+    raise errors.InputError(f"{given}: expected numbers of at most 64 bits")
   if len(set(seeds)) < len(seeds):
-    raise errors.InputError(
-      f"--seeds={','.join(texts)}: a seed is there twice and would only "
-      "count twice; take others"
-    )
+    raise errors.InputError(f"{given}: a seed is there twice; take others")
   return seeds
 
 
@@ -343,9 +327,7 @@ def summary(results: dict[int, dict[str, float]]) -> str:
   for name in names:
     values = [float(of_seed[name]) for of_seed in results.values()]
     spread = statistics.stdev(values) if len(values) > 1 else 0.0
-    numbers = [
-      statistics.median(values), statistics.fmean(values), spread, *values
-    ]
-    shown = "".join(f"{number:12.5f}" for number in numbers)
+    means = statistics.median(values), statistics.fmean(values), spread
+    shown = "".join(f"{number:12.5f}" for number in (*means, *values))
     lines.append(f"{name:{width}}{shown}")
   return "\n".join(lines) + "\n"

@@ -9,6 +9,7 @@ Unicode, which real texts hold, end none.
 import codecs
 import csv
 import io
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -68,61 +69,58 @@ class Table(NamedTuple):
     )
 
 
-def open_tsv(
-  path: str, *, width: int | None = None, encoding: str | None = None,
-  joins_cut_rows: bool = False,
+def open_table(
+  path: str, file_format: str, *, names: tuple = (), width: int | None = None,
+  delimiter: str | None = None, quoted: bool = False,
+  encoding: str | None = None, joins_cut_rows: bool = False,
 ) -> Table:
-  """Opens a file of columns between tabs.
+  """Opens a file of columns.
 
-  As in the original: quotes are characters like any other, and a carriage
-  return at the end of a line is not part of it. Unlike the original: one
-  inside a line stays, see file_io.read_lines, and rows must be as wide as the
-  header; there a longer row lost its rest and a shorter one ended the run.
+  As in the original: quotes in a TSV are characters like any other, and a
+  carriage return at the end of a line is not part of it. Unlike the original:
+  one inside a line stays, see file_io.read_lines, and rows must be as wide as
+  the header; there a longer row lost its rest and a shorter one ended the run.
 
   Args:
-    width: number of columns of a file without a header.
+    file_format: one of choices.TABLE_FORMATS.
+    names: of the columns that are wanted: every object in JSON must have them,
+      other keys are ignored.
+    width: number of columns of a TSV without a header.
+    delimiter: between the columns of a CSV; None to tell from the header.
+    quoted: whether a TSV has quotes like a CSV.
     encoding: None to detect it.
-    joins_cut_rows: whether rows that a line break has cut in two are joined
-      again; the file is then held in memory.
-
-  Raises:
-    InputError: the file is missing or, here or while rows are read, empty.
-  """
-  rows = (
-    (number, line.split("\t")) for number, line in _lines(path, encoding)
-  )
-  if joins_cut_rows:
-    header, *others = rows
-    rows = iter([header, *_joined(others, len(header[1]))])
-  return _checked(path, rows, encoding, width)
-
-
-def open_csv(
-  path: str, *, delimiter: str | None = ",", names: tuple = (),
-  encoding: str | None = None,
-) -> Table:
-  """Opens a file of columns as RFC 4180 has them.
-
-  Args:
-    delimiter: None to tell from the header.
-    names: columns that the header is expected to have.
-    encoding: None to detect it.
+    joins_cut_rows: whether rows of a TSV that a line break has cut in two are
+      joined again; the file is then held in memory.
 
   Raises:
     InputError: the file is missing or, here or while rows are read, empty, or
       a quote is out of place: the line that the row begins at is named.
   """
+  lines = _lines(path, encoding)
+  if file_format == "jsonl":
+    return Table(path, list(names), (
+      Row(number, *_json_row(line, names, encoding)) for number, line in lines
+    ))
+  if file_format == "tsv" and not quoted:
+    rows = ((number, line.split("\t")) for number, line in lines)
+    if joins_cut_rows:
+      header, *others = rows
+      rows = iter([header, *_joined(others, len(header[1]))])
+    return _checked(path, rows, encoding, width)
+  if file_format == "tsv":
+    delimiter = "\t"
   if delimiter is None:
-    _, header = next(_lines(path, encoding))
-    delimiter = guess_delimiter(header, names)
+    first = next(lines)
+    lines = itertools.chain([first], lines)
+    delimiter = guess_delimiter(first[1], names)
     if delimiter in _DELIMITERS[1:]:
       logging.info("%s: columns are separated by %r", path, delimiter)
-  return _checked(path, _csv_rows(path, delimiter, encoding), encoding)
+  return _checked(path, _csv_rows(path, lines, delimiter), encoding)
 
 
-def _csv_rows(path, delimiter, encoding):
+def _csv_rows(path, lines, delimiter):
   # With their newlines, which csv keeps where a quoted text has some.
-  source = (f"{line}\n" for _, line in _lines(path, encoding))
+  source = (f"{line}\n" for _, line in lines)
   reader = csv.reader(source, delimiter=delimiter, strict=True)
   # The limit is the whole process's: it is put back below.
   before, limit = 0, csv.field_size_limit(_LONGEST_FIELD)
@@ -157,24 +155,6 @@ def guess_delimiter(header: str, names: tuple) -> str:
     if names and set(names) <= set(columns):
       return delimiter
   return max(found, key=lambda delimiter: len(found[delimiter]))
-
-
-def open_json_lines(
-  path: str, names: list, *, encoding: str | None = None
-) -> Table:
-  """Opens a file with one JSON object on each line.
-
-  Args:
-    names: the keys that every object must have; others are ignored.
-    encoding: None to detect it.
-
-  Raises:
-    InputError: the file is missing or, while its rows are read, empty.
-  """
-  return Table(path, list(names), (
-    Row(number, *_json_row(line, names, encoding))
-    for number, line in _lines(path, encoding)
-  ))
 
 
 def _json_row(line, names, encoding):

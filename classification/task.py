@@ -44,12 +44,12 @@ class ClassifierTask(NamedTuple):
       else "own data".
     kind: one of data.KINDS.
     labels: tuple of str, the classes in order; empty for regression.
-    metrics: tuple of names of scores.
+    metrics: names of scores.
     splits: dict from "train", "eval", "predict" and more, such as
-      "eval_mismatched", to a list of data.Example; what is to be predicted may
+      "eval_mismatched", to lists of data.Example; what is to be predicted may
       be a data.ExampleStream.
     text_pairs: whether examples are pairs of texts; None: not known.
-    skipped: tuple of data.BadRow.
+    skipped: of data.BadRow.
   """
 
   name: str
@@ -87,10 +87,6 @@ def read_task(settings, config: modeling.BertConfig) -> ClassifierTask:
   Args:
     config: of the start weights: their kind, and their classes in their order,
       are the task's unless it is trained anew.
-
-  Raises:
-    InputError: the task or a file is unknown or broken, no classes are known,
-      or, where nothing is trained, kind or classes are not the model's.
   """
   read = _read_official if settings.task_name else _read_own
   task = read(settings, config, list(components.files_to_read(settings)))
@@ -132,10 +128,9 @@ def _read_official(settings, config, purposes):
       f"--task_name={settings.task_name} needs --data_dir, the folder of its "
       "files"
     )
-  splits = _official_splits(
-    official, settings.data_dir, purposes, settings.language
-  )
-  labels = tuple(official.labels)
+  splits, labels = {}, tuple(official.labels)
+  for purpose in purposes:
+    splits |= _official_splits(settings, official, purpose)
   # A model that is trained now gets the official order of classes.
   if not settings.do_train:
     _check_kind(official.kind, config)
@@ -149,11 +144,7 @@ def _read_official(settings, config, purposes):
 
 
 def _learned_order(official, learned):
-  """Returns a task's classes in the order in which a model learned them.
-
-  Args:
-    learned: what the model calls its classes, [] if nobody knows.
-  """
+  """Returns a task's classes in the order of the names that a model has."""
   labels = tuple(official.labels)
   if not labels or _are_generic(learned):
     return labels
@@ -179,23 +170,23 @@ def _are_generic(names):
   return all(re.fullmatch(r"LABEL_\d+", name) for name in names)
 
 
-def _official_splits(official, data_dir, purposes, language):
+def _official_splits(settings, official, purpose):
   found = {}
-  for purpose in purposes:
-    names = glue.splits(official, purpose)
-    if not names:
-      raise errors.InputError(
-        f"{official.title} has no data to {purpose}, only "
-        f"{', '.join(official.layouts)}"
-      )
-    for number, split in enumerate(names):
-      # As in the original: the first one has the plain name.
-      name = f"{purpose}_{split.split('_')[-1]}" if number else purpose
-      # Only the first is needed: MNLI without its mismatched half will do.
-      if number and not glue.exists(official, data_dir, split):
-        logging.info("without the %s data, which are not there", split)
-        continue
-      found[name] = glue.read(official, data_dir, split, language=language)
+  for split in glue.splits(official, purpose):
+    # As in the original: the first one has the plain name. It alone is needed:
+    # MNLI without its mismatched half will do.
+    if found and not glue.exists(official, settings.data_dir, split):
+      logging.info("without the %s data, which are not there", split)
+      continue
+    name = f"{purpose}_{split.split('_')[-1]}" if found else purpose
+    found[name] = glue.read(
+      official, settings.data_dir, split, language=settings.language
+    )
+  if not found:
+    raise errors.InputError(
+      f"{official.title} has no data to {purpose}, only "
+      f"{', '.join(official.layouts)}"
+    )
   return found
 
 
@@ -224,21 +215,18 @@ def _own_examples(settings, config, purposes, kind, skipped):
       skipped=skipped,
     )
   labels = _own_labels(kind, settings.labels, examples.get("train"), config)
-  if "eval" in purposes and fraction and examples:
-    examples["eval"] = examples["train"]
-  elif "eval" in purposes:
-    path, split = settings.eval_file, "eval"
-    if fraction:
-      path, split = settings.train_file, "train"
+  if "eval" in purposes and not (fraction and examples):
     examples["eval"] = data.read(
-      path, settings, kind, labels=labels, split=split, skipped=skipped
+      settings.train_file if fraction else settings.eval_file, settings, kind,
+      labels=labels, split="train" if fraction else "eval", skipped=skipped,
     )
   if fraction and examples:
-    parts = data.split_off(
-      examples.get("eval") or examples["train"], fraction, settings.seed
-    )
-    parts = dict(zip(("train", "eval"), parts))
-    examples = {name: parts[name] for name in examples}
+    (whole,) = examples.values()
+    parts = data.split_off(whole, fraction, settings.seed)
+    examples = {
+      name: part for name, part in zip(("train", "eval"), parts)
+      if name in purposes
+    }
   if "predict" in purposes:
     # They may be more than memory holds, and need no labels.
     examples["predict"] = data.ExampleStream(
@@ -290,9 +278,7 @@ def _own_labels(kind, labels, train, config):
 def _check_labels(labels, kind):
   given = f"--labels={','.join(labels)}"
   if len(set(labels)) < len(labels):
-    raise errors.InputError(
-      f"{given}: a class is there twice; name each once"
-    )
+    raise errors.InputError(f"{given}: a class is there twice; name each once")
   if len(labels) < 2 and kind == data.SINGLE:
     raise errors.InputError(
       f"{given}: one class leaves nothing to learn; name two or more"
@@ -327,11 +313,7 @@ def write_rows(settings, task: ClassifierTask) -> None:
 
 
 def model_kind(config: modeling.BertConfig) -> str:
-  """Returns the kind in a model's configuration, or one class of several.
-
-  Raises:
-    InputError: it says another than those known here.
-  """
+  """Returns the kind in a model's configuration, or one class of several."""
   problem_type = config.to_dict().get("problem_type")
   if problem_type is None:
     return data.SINGLE

@@ -32,15 +32,15 @@ def write(tmp_path, text, encoding="utf-8"):
 
 
 def read_tsv(tmp_path, text, **options):
-  return read(tables.open_tsv(write(tmp_path, text), **options))
+  return read(tables.open_table(write(tmp_path, text), "tsv", **options))
 
 
 def read_csv(tmp_path, text, **options):
-  return read(tables.open_csv(write(tmp_path, text), **options))
+  return read(tables.open_table(write(tmp_path, text), "csv", **options))
 
 
 def read_json(tmp_path, text, names):
-  return read(tables.open_json_lines(write(tmp_path, text), names))
+  return read(tables.open_table(write(tmp_path, text), "jsonl", names=names))
 
 
 # Tabs.
@@ -76,7 +76,7 @@ def test_tsv_rows_are_those_of_the_csv_module_without_quotes(tmp_path):
     expected = list(
       csv.reader(stream, delimiter="\t", quotechar=None, quoting=csv.QUOTE_NONE)
     )
-  table = read(tables.open_tsv(path))
+  table = read(tables.open_table(path, "tsv"))
   assert [table.names, *table.rows] == expected
   assert len(table.rows) == 5
 
@@ -138,7 +138,7 @@ def test_a_header_that_is_not_utf8_is_refused(tmp_path):
 
 def test_a_missing_file_is_named(tmp_path):
   with pytest.raises(errors.InputError, match="no such file: .*gone.tsv"):
-    tables.open_tsv(str(tmp_path / "gone.tsv"))
+    next(tables.open_table(str(tmp_path / "gone.tsv"), "tsv").rows)
 
 
 # Encodings and line ends.
@@ -155,18 +155,18 @@ def test_encoding_and_line_ends_are_detected(tmp_path, encoding, end):
   # A byte-order mark goes before what is given for several files.
   given = "latin-1" if encoding in ("utf-8-sig", "utf-16", "utf-32") else None
   for chosen in {None, given}:
-    assert read(tables.open_csv(path, encoding=chosen)) == Read(
+    assert read(tables.open_table(path, "csv", encoding=chosen)) == Read(
       ["text", "label"], [["Zürich 雪", "a"], ["\U0001f600", "b"]], [2, 3], []
     )
 
 
 def test_the_encoding_may_be_given(tmp_path):
   path = write(tmp_path, "text\nZürich €\n", "cp1252")
-  table = read(tables.open_tsv(path, encoding="cp1252"))
+  table = read(tables.open_table(path, "tsv", encoding="cp1252"))
   assert table.rows == [["Zürich €"]]
   # A byte that it has no character for.
   path = write(tmp_path, b"text\na\nb\x81\n")
-  table = read(tables.open_tsv(path, encoding="cp1252"))
+  table = read(tables.open_table(path, "tsv", encoding="cp1252"))
   assert table.faults[0][1].startswith("not CP1252: the byte 0x81 after 'b'")
 
 
@@ -240,8 +240,9 @@ def test_a_line_that_is_not_such_an_object_is_named(tmp_path, line, said):
 
 
 def test_columns_are_found_by_name_or_number(tmp_path):
-  assert tables.open_tsv(write(tmp_path, "a\tb\n1\t2")).column("b") == 1
-  table = tables.open_tsv(write(tmp_path, "1\t2"), width=2)
+  table = tables.open_table(write(tmp_path, "a\tb\n1\t2"), "tsv")
+  assert table.column("b") == 1
+  table = tables.open_table(write(tmp_path, "1\t2"), "tsv", width=2)
   assert table.column(1) == 1
 
 
@@ -253,7 +254,7 @@ def test_columns_are_found_by_name_or_number(tmp_path):
   ],
 )
 def test_a_column_that_is_not_there_once_is_refused(tmp_path, name, said):
-  table = tables.open_tsv(write(tmp_path, "a\tb\ta\n1\t2\t3"))
+  table = tables.open_table(write(tmp_path, "a\tb\ta\n1\t2\t3"), "tsv")
   assert table.column("b") == 1
   with pytest.raises(errors.InputError, match=said):
     table.column(name)
