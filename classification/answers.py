@@ -16,11 +16,9 @@ L labels.
 """
 
 import contextlib
-import csv
 import itertools
 import json
 import os
-import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TextIO
 
@@ -278,26 +276,28 @@ def open_table(path: str) -> Iterator[Callable[[Iterable[dict]], None]]:
   The file is there when the block has ended; until then, and if the block
   raises, it stays as it was.
   """
+  columns = []
   with file_io.open_for_writing(path) as stream:
 
-    def write_line(line):
-      # csv quotes a cell with a part of its line end, so that is "\r\n". Half
-      # a surrogate pair, which JSON can name, stays as it is named.
-      stream.write(f"{line[:-2]}\n".encode("utf-8", "backslashreplace"))
-
-    writer = csv.DictWriter(
-      types.SimpleNamespace(write=write_line), (), extrasaction="ignore",
-      dialect="excel-tab", lineterminator="\r\n",
-    )
+    def write_line(cells):
+      line = "\t".join(map(_quoted, cells)) + "\n"
+      # Half a surrogate pair, which JSON can name, stays as it is named.
+      stream.write(line.encode("utf-8", "backslashreplace"))
 
     def write(rows):
       for row in rows:
-        if not writer.fieldnames:
-          writer.fieldnames = list(row)
-          writer.writeheader()
-        writer.writerow(row)
+        if not columns:
+          columns.extend(row)
+          write_line(columns)
+        write_line(row.get(column, "") for column in columns)
 
     yield write
+
+
+def _quoted(cell):
+  if any(mark in cell for mark in '\t\n\r"'):
+    cell = '"' + cell.replace('"', '""') + '"'
+  return cell
 
 
 def write_predictions(

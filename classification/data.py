@@ -64,15 +64,15 @@ class BadRow(NamedTuple):
 
 
 def examples_of(
-  table: tables.Table, make: Callable[[int, list, str], Example | None],
+  table: tables.Table, make: Callable[[int, dict, str], Example | None],
   has_ids: bool,
 ) -> Iterator[Example | BadRow]:
   """Yields what each row of a table is, in order.
 
   Args:
     make: function of a row's number (from 1; bad ones count, so that what is
-      wrong with one does not rename the others), values and place. It raises
-      InputError for a bad one; None: it is left out.
+      wrong with one does not rename the others), values by column and place.
+      It raises InputError for a bad one; None: it is left out.
     has_ids: whether rows have ids of their own, which must differ.
   """
   first_places = {}
@@ -80,7 +80,8 @@ def examples_of(
     try:
       if fault is not None:
         raise errors.InputError(fault)
-      found = make(number, values, f"{table.path}:{line}")
+      row = dict(zip(table.names, values))
+      found = make(number, row, f"{table.path}:{line}")
       if found and has_ids:
         check_new_id(found, first_places)
     except errors.InputError as error:
@@ -178,23 +179,21 @@ class ExampleStream:
 
   def _rows(self):
     """Yields the Example or the BadRow of each row."""
-    names = list(_columns(self._settings))
+    text_a, text_b, label, row_id = _columns(self._settings)
     if not self._has_labels:
-      names[2] = None
-    table = _open_table(self._path, names, self._settings)
-    places = [name and table.column(name) for name in names]
+      label = None
+    wanted = [name for name in (text_a, text_b, label, row_id) if name]
+    table = _open_table(self._path, wanted, self._settings)
+    table.require(wanted)
 
     def make(number, row, place):
-      text_a, text_b, label, guid = (
-        None if n is None else row[n] for n in places
-      )
       return Example(
-        _name(guid, names[3]) if names[3] else f"{self._split}-{number}",
-        _text(text_a, names[0]), _text(text_b, names[1]),
-        self._label(label) if names[2] else None, place=place,
+        _name(row, row_id) if row_id else f"{self._split}-{number}",
+        _text(row, text_a), _text(row, text_b) if text_b else None,
+        self._label(row[label]) if label else None, place=place,
       )
 
-    return examples_of(table, make, bool(names[3]))
+    return examples_of(table, make, bool(row_id))
 
   def _label(self, value):
     if self._kind == REGRESSION:
@@ -277,7 +276,6 @@ def _open_table(path, names, settings):
     raise errors.InputError(
       f"--separator={delimiter}: expected one character, or tab"
     )
-  names = list(filter(None, names))
   if len(set(names)) < len(names):
     raise errors.InputError(
       f"one column is named twice: {', '.join(names)}; texts, label and id "
@@ -294,9 +292,8 @@ def _open_table(path, names, settings):
 # Values. Each raises InputError, to which the place is added above.
 
 
-def _text(value, column):
-  if column is None:
-    return None
+def _text(row, column):
+  value = row[column]
   # A cell of a table is always a text; JSON may have anything.
   if not isinstance(value, str):
     raise errors.InputError(
@@ -306,7 +303,8 @@ def _text(value, column):
   return value
 
 
-def _name(value, column):
+def _name(row, column):
+  value = row[column]
   # Ids are often numbers in JSON. True, an int of Python, is none.
   if isinstance(value, int) and not isinstance(value, bool):
     value = str(value)

@@ -380,40 +380,30 @@ def _read_table(task, layout, path, prefix, language):
     width=layout.width, joins_cut_rows=layout.broken is not None,
   )
 
-  def place_of(name, may_lack=False):
-    is_absent = name is None or (may_lack and name not in table.names)
-    return None if is_absent else table.column(name)
-
-  text_a, text_b = place_of(layout.text_a), place_of(layout.text_b)
-  label = place_of(layout.label, may_lack=not layout.has_labels)
-  row_id = place_of(layout.id, may_lack=True)
-  spoken = place_of(layout.language)
-  beginning, names = layout.endings or (None, ())
-  beginning, endings = place_of(beginning), [place_of(name) for name in names]
-  languages = set()
+  beginning, endings = layout.endings or (None, ())
+  # Of endings alone: their common beginning may be empty.
+  texts = [n for n in (layout.text_a, layout.text_b, *endings) if n is not None]
+  label = layout.label if layout.has_labels else None
+  table.require([*texts, beginning, label, layout.language])
+  has_ids, languages = layout.id in table.names, set()
 
   def make(number, row, place):
-    if spoken is not None and row[spoken] != language:
-      languages.add(row[spoken])
+    if layout.language and row[layout.language] != language:
+      languages.add(row[layout.language])
       return None
-    # Of endings alone: their common beginning may be empty.
-    for column in (text_a, text_b, *endings):
-      if column is not None:
-        _check_text(row[column], layout)
+    for name in texts:
+      _check_text(row[name], layout)
     # As in the original: the header is row 0, and rows in other languages
     # count too.
-    name = row[row_id] if row_id is not None else number - bool(layout.width)
+    name = row[layout.id] if has_ids else number - bool(layout.width)
     return Example(
-      f"{prefix}-{name}",
-      row[text_a],
-      None if text_b is None else row[text_b],
-      None if label is None else _label(row[label], task, layout),
-      tuple(f"{row[beginning]} {row[end]}".strip() for end in endings),
-      place,
+      f"{prefix}-{name}", row[layout.text_a], row.get(layout.text_b),
+      _label(row.get(layout.label), task, layout),
+      tuple(f"{row[beginning]} {row[end]}".strip() for end in endings), place,
     )
 
   examples, bad = [], []
-  for found in data.examples_of(table, make, row_id is not None):
+  for found in data.examples_of(table, make, has_ids):
     (bad if isinstance(found, data.BadRow) else examples).append(found)
   _report(path, bad, len(examples), layout)
   if not examples and languages:
@@ -433,6 +423,8 @@ def _check_text(text, layout):
 
 def _label(value, task, layout):
   """Returns a label of the task; None for another where it may be missing."""
+  if value is None:
+    return None
   if task.kind == data.REGRESSION:
     low, high = task.scores or (-math.inf, math.inf)
     with contextlib.suppress(ValueError):
@@ -482,9 +474,7 @@ def _checked(task, layout, examples):
     try:
       _check_text(example.text_a, layout)
       data.check_new_id(example, first_places)
-      label = example.label
-      if label is not None:
-        label = _label(label, task, layout)
+      label = _label(example.label, task, layout)
       found.append(example._replace(label=label))
     except errors.InputError as error:
       faults.found.append(f"{example.place or example.guid}: {error}")

@@ -312,25 +312,21 @@ def prepare(path: str, examples, options: InputOptions) -> ClassifierData:
   facts = cached_records.ensure(path, fingerprint, write)
   logging.info("%s: %d examples", path, facts["num_records"])
   unknown_tokens.log_share(path, facts["unknown"], facts["tokens"])
-  if facts["num_empty"]:
-    _warn_of_empty(path, examples, facts)
-  return ClassifierData(
-    path, facts["num_records"], facts["max_sequences"],
-    _features(options, facts["min_sequences"], facts["max_sequences"]),
-  )
-
-
-def _warn_of_empty(path, examples, facts):
-  """Says where the model reads nothing of a text."""
+  # Where the model reads nothing of a text.
   shown = [
     example.place or example.guid
     for number in facts["first_empty"]
     for example in itertools.islice(examples, number, number + 1)
   ]
-  logging.warning(
-    "%s: %d texts are empty once cleaned (control characters, say), such as "
-    "%s; the model sees [CLS] and [SEP] alone", path, facts["num_empty"],
-    ", ".join(shown),
+  if shown:
+    logging.warning(
+      "%s: %d texts are empty once cleaned (control characters, say), such as "
+      "%s; the model sees [CLS] and [SEP] alone", path, facts["num_empty"],
+      ", ".join(shown),
+    )
+  return ClassifierData(
+    path, facts["num_records"], facts["max_sequences"],
+    _features(options, facts["min_sequences"], facts["max_sequences"]),
   )
 
 

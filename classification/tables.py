@@ -12,7 +12,7 @@ import io
 import itertools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from absl import logging
@@ -57,16 +57,16 @@ class Table(NamedTuple):
   names: list
   rows: Iterator[Row]
 
-  def column(self, name: str | int) -> int:
-    """Returns the place of a column in the rows; InputError if not once."""
-    places = [n for n, known in enumerate(self.names) if known == name]
-    if len(places) == 1:
-      return places[0]
-    fault = f"{len(places)} columns are named" if places else "no column"
-    raise errors.InputError(
-      f"{self.path}:1: {fault} {name!r}; the columns are "
-      f"{_listed(self.names)}; the header must name it once"
-    )
+  def require(self, names: Iterable[str | int | None]) -> None:
+    """Raises InputError unless each column (None is none) is there, once."""
+    for name in names:
+      count = 1 if name is None else self.names.count(name)
+      fault = f"{count} columns are named" if count else "no column"
+      if count != 1:
+        raise errors.InputError(
+          f"{self.path}:1: {fault} {name!r}; the columns are "
+          f"{_listed(self.names)}; the header must name it once"
+        )
 
 
 def open_table(

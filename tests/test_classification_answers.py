@@ -48,22 +48,6 @@ def logits_of(kind):
   ))
 
 
-def test_a_text_has_its_label_whatever_stands_beside_it(vocab_file):
-  predict_texts = make(vocab_file, "single")
-  texts = [("w1 w2",), ("w3", "w4 w5 w6"), ("w1 " * 30,)]
-  together = predict_texts(texts)
-  for text, prediction in zip(texts, together):
-    (alone,) = predict_texts([text])
-    assert alone.label == prediction.label
-    np.testing.assert_allclose(
-      list(alone.scores.values()), list(prediction.scores.values()), atol=1e-6
-    )
-    assert sum(prediction.scores.values()) == pytest.approx(1)
-    assert prediction.label == max(
-      prediction.scores, key=prediction.scores.get
-    )
-
-
 def test_short_texts_share_a_larger_batch(vocab_file):
   batches = []
   predict_texts = make(vocab_file, "single", 32, batches)
@@ -72,34 +56,38 @@ def test_short_texts_share_a_larger_batch(vocab_file):
   assert batches == [[3] * 8, [3] * 2]
 
 
+def assert_same(ours, theirs):
+  for one, other in zip(ours, theirs, strict=True):
+    assert one.label == other.label
+    assert one.scores == pytest.approx(other.scores, abs=1e-6)
+
+
 @pytest.mark.parametrize("options", [{}, {"doc_stride": 5}])
 def test_batches_of_like_length_answer_in_order(vocab_file, options):
+  """A text has its label whatever stands beside it."""
   batches = []
   predict_texts = make(vocab_file, "single", batches=batches, **options)
   texts = [
     (" ".join(f"w{(3 * n + i) % 20}" for i in range(length)),)
     for n, length in enumerate([1, 17, 2, 9, 3, 30, 8])
-  ]
+  ] + [("w3", "w4 w5 w6")]
   expected = predict_texts(texts)
+  for prediction in expected:
+    assert sum(prediction.scores.values()) == pytest.approx(1)
+    best = max(prediction.scores, key=prediction.scores.get)
+    assert prediction.label == best
   batches.clear()
-  found = predict_texts(texts, 3)
+  assert_same(predict_texts(texts, 3), expected)
   assert max(map(len, batches)) == 3
   lengths = sum(batches, [])
   assert lengths == sorted(lengths, reverse=True)
-  for ours, theirs in zip(found, expected):
-    assert ours.label == theirs.label
-    np.testing.assert_allclose(
-      list(ours.scores.values()), list(theirs.scores.values()), atol=1e-6
-    )
+  assert_same([predict_texts([text])[0] for text in texts], expected)
 
 
 def test_long_texts_have_windows(vocab_file):
   predict_texts = make(vocab_file, "single", doc_stride=5)
   text = " ".join(f"w{number}" for number in range(20))
-  long, short = predict_texts([(text,), ("w1",)])
-  assert short.scores == pytest.approx(
-    predict_texts([("w1",)])[0].scores, abs=1e-6
-  )
+  (long,) = predict_texts([(text,)])
   cut = make(vocab_file, "single")([(text,)])[0]
   assert cut.scores != pytest.approx(long.scores, abs=1e-4)
 
@@ -193,34 +181,31 @@ def test_numbers_and_lists_of_classes_are_written_plainly():
   assert json.loads(show(several, "json"))["label"] == ["a", "b"]
 
 
-def one_text_each(texts, batch_size):
-  for parts in texts:
-    if len(parts) > 1:
-      raise errors.InputError(f"expected one\ttext, got {len(parts)}")
-  return fake_predictions(texts, batch_size)
-
-
 @pytest.mark.parametrize("batch_size", [1, 8])
 def test_a_line_that_cannot_be_read_takes_no_other_with_it(batch_size):
-  data = b"a\n\xff\nb\tc\nd\n"
-  found = {}
+  def one_text_each(texts, batch_size):
+    for parts in texts:
+      if len(parts) > 1:
+        raise errors.InputError(f"expected one\ttext, got {len(parts)}")
+    return fake_predictions(texts, batch_size)
+
   for output_format in choices.ANSWER_FORMATS:
     target = io.StringIO()
-    bad = answers.answer_lines(
-      one_text_each, io.BytesIO(data), target, output_format=output_format,
-      batch_size=batch_size,
+    assert 2 == answers.answer_lines(
+      one_text_each, io.BytesIO(b"a\n\xff\nb\tc\nd\n"), target,
+      output_format=output_format, batch_size=batch_size,
     )
-    assert bad == 2
-    found[output_format] = target.getvalue().split("\n")
-  assert found["tsv"] == [
-    "A\t0.25\t0.75", "error\tnot UTF-8 (byte 0 of the line); send UTF-8",
-    "error\texpected one text, got 2", "D\t0.25\t0.75", "",
-  ]
-  first, second, third = map(json.loads, found["json"][:3])
-  assert first["label"] == "A" and third == {
-    "error": "expected one text, got 2"
-  }
-  assert second["error"].startswith("not UTF-8")
+    found = target.getvalue().split("\n")
+    if output_format == "tsv":
+      assert found == [
+        "A\t0.25\t0.75", "error\tnot UTF-8 (byte 0 of the line); send UTF-8",
+        "error\texpected one text, got 2", "D\t0.25\t0.75", "",
+      ]
+    else:
+      first, second, third, _ = map(json.loads, found[:4])
+      assert first["label"] == "A"
+      assert second["error"].startswith("not UTF-8")
+      assert third == {"error": "expected one text, got 2"}
 
 
 def test_lines_before_a_fault_of_the_source_are_answered():
@@ -257,70 +242,42 @@ def written(tmp_path):
   return write
 
 
-def test_a_class_has_its_name_its_probability_and_that_of_the_others(written):
-  examples = [Example("test-1", "Well."), Example("test-2", "Ill.")]
-  assert written(
-    "single", ["schlecht", "gut"], examples, [[0.1, 0.9], [0.75, 0.25]]
-  ) == [
-    ["id", "label", "probability", "schlecht", "gut", "text"],
-    ["test-1", "gut", "0.9", "0.1", "0.9", "Well."],
-    ["test-2", "schlecht", "0.75", "0.75", "0.25", "Ill."],
-  ]
-
-
-def test_what_is_right_stands_next_to_what_is_predicted(written):
-  examples = [Example("1", "a", "b", "x"), Example("2", "c", "d", "label")]
-  assert written(
-    "single", ["x", "label"], examples, [[0.25, 0.75]] * 2, gold=True
-  ) == [
-    ["id", "gold", "predicted", "probability", "x", "class label", "text",
-     "text_b"],
-    ["1", "x", "label", "0.75", "0.25", "0.75", "a", "b"],
-    ["2", "label", "label", "0.75", "0.25", "0.75", "c", "d"],
-  ]
-  header, row = written(
-    "multi_label", ["x", "y"], [Example("1", "a", None, ("x", "y"))], [[1, 0]],
-    gold=True,
-  )
-  assert header == ["id", "gold", "predicted", "x", "y", "text"]
-  assert row == ["1", "x,y", "x", "1.0", "0.0", "a"]
-  assert written(
-    "regression", [], [Example("1", "a", None, 2.5)], [[3.25]], gold=True
-  ) == [["id", "gold", "predicted", "text"], ["1", "2.5", "3.25", "a"]]
-
-
-def test_a_choice_is_the_number_of_its_ending(written):
-  endings = ("runs", "sits", "sees")
-  examples = [Example("a", "He", endings=endings)]
-  header, row = written("choice", ["0", "1", "2"], examples, [[0.1, 0.2, 0.7]])
-  assert header[-4:] == ["text", "ending_0", "ending_1", "ending_2"]
-  assert row == ["a", "2", "0.7", "0.1", "0.2", "0.7", "He", *endings]
-
-
-def test_regression_has_scores(written):
-  examples = [Example("a", "x"), Example("b", "y")]
-  assert written("regression", [], examples, [[3.25], [-0.1]]) == [
-    ["id", "score", "text"], ["a", "3.25", "x"], ["b", "-0.1", "y"]
-  ]
-
-
-def test_several_classes_are_joined_and_each_has_its_probability(written):
-  outputs = [[0.75, 0.5, 0.1], [0.2, 0.4, 0.3]]
-  examples = [Example("x", "t"), Example("y", "u")]
-  assert written("multi_label", ["a", "b", "c"], examples, outputs) == [
-    ["id", "labels", "a", "b", "c", "text"],
-    ["x", "a,b", "0.75", "0.5", "0.1", "t"],
-    ["y", "", "0.2", "0.4", "0.3", "u"],
-  ]
-
-
-def test_predictions_are_given_in_words():
-  def found(kind, outputs, labels=("a", "b")):
-    return answers.predicted_labels(kind, outputs, labels)
-
-  assert found("single", [[0.5, 0.5], [0.4, 0.6]]) == ["a", "b"]
-  assert found("multi_label", [[0.5, 0.6], [0.4, 0.4]]) == [("a", "b"), ()]
-  assert found("regression", [[1], [2.5]], ()) == [1.0, 2.5]
+@pytest.mark.parametrize(
+  "kind, labels, examples, outputs, gold, expected",
+  [
+    # Of equals the first.
+    ("single", ["bad", "good"], [("1", "Well."), ("2", "Ill.")],
+     [[0.1, 0.9], [0.5, 0.5]], False,
+     [["id", "label", "probability", "bad", "good", "text"],
+      ["1", "good", "0.9", "0.1", "0.9", "Well."],
+      ["2", "bad", "0.5", "0.5", "0.5", "Ill."]]),
+    # What is right stands next to what is predicted.
+    ("single", ["x", "label"], [("1", "a", "b", "x")], [[0.25, 0.75]], True,
+     [["id", "gold", "predicted", "probability", "x", "class label", "text",
+       "text_b"], ["1", "x", "label", "0.75", "0.25", "0.75", "a", "b"]]),
+    ("multi_label", ["x", "y"], [("1", "a", None, ("x", "y"))], [[1, 0]], True,
+     [["id", "gold", "predicted", "x", "y", "text"],
+      ["1", "x,y", "x", "1.0", "0.0", "a"]]),
+    ("multi_label", ["a", "b", "c"], [("x", "t"), ("y", "u")],
+     [[0.75, 0.5, 0.1], [0.2, 0.4, 0.3]], False,
+     [["id", "labels", "a", "b", "c", "text"],
+      ["x", "a,b", "0.75", "0.5", "0.1", "t"],
+      ["y", "", "0.2", "0.4", "0.3", "u"]]),
+    ("regression", [], [("1", "a", None, 2.5)], [[3.25]], True,
+     [["id", "gold", "predicted", "text"], ["1", "2.5", "3.25", "a"]]),
+    ("regression", [], [("a", "x"), ("b", "y")], [[3.25], [-0.1]], False,
+     [["id", "score", "text"], ["a", "3.25", "x"], ["b", "-0.1", "y"]]),
+    ("choice", ["0", "1"], [("a", "He", None, None, ("runs", "sits"))],
+     [[0.25, 0.75]], False,
+     [["id", "label", "probability", "0", "1", "text", "ending_0", "ending_1"],
+      ["a", "1", "0.75", "0.25", "0.75", "He", "runs", "sits"]]),
+  ],
+)
+def test_a_prediction_has_a_row_with_names(
+  written, kind, labels, examples, outputs, gold, expected
+):
+  examples = [Example(*values) for values in examples]
+  assert written(kind, labels, examples, outputs, gold=gold) == expected
 
 
 def test_numbers_come_back_as_they_were(written):

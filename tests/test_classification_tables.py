@@ -1,6 +1,7 @@
 """Tests of TSV, CSV and JSON lines: every row comes, or its line is named."""
 
 import csv
+import functools
 from typing import NamedTuple
 
 import pytest
@@ -31,39 +32,34 @@ def write(tmp_path, text, encoding="utf-8"):
   return str(path)
 
 
-def read_tsv(tmp_path, text, **options):
-  return read(tables.open_table(write(tmp_path, text), "tsv", **options))
+def read_as(file_format, tmp_path, text, **options):
+  path = write(tmp_path, text)
+  return read(tables.open_table(path, file_format, **options))
 
 
-def read_csv(tmp_path, text, **options):
-  return read(tables.open_table(write(tmp_path, text), "csv", **options))
-
-
-def read_json(tmp_path, text, names):
-  return read(tables.open_table(write(tmp_path, text), "jsonl", names=names))
+read_tsv = functools.partial(read_as, "tsv")
+read_csv = functools.partial(read_as, "csv")
 
 
 # Tabs.
 
 
-def test_a_carriage_return_inside_a_line_stays(tmp_path):
-  """Only before the line feed is it part of the line's end."""
-  table = read_tsv(tmp_path, "id\ttext\r\n1\ttop\rdown\r\n")
-  assert table.rows == [["1", "top\rdown"]]
-
-
-def test_a_header_names_the_columns_of_a_tsv(tmp_path):
-  table = read_tsv(tmp_path, "id\ttext\n7\tOne.\n8\tTwo.\n")
-  assert table.names == ["id", "text"]
-  assert table.rows == [["7", "One."], ["8", "Two."]]
-  assert table.lines == [2, 3]
-
-
-def test_a_tsv_may_have_no_header(tmp_path):
-  table = read_tsv(tmp_path, "7\tOne.", width=2)
-  assert table.names == [0, 1]
-  assert table.rows == [["7", "One."]]
-  assert table.lines == [1]
+@pytest.mark.parametrize(
+  "text, options, expected",
+  [
+    ("id\ttext\n7\tOne.\n8\tTwo.\n", {},
+     (["id", "text"], [["7", "One."], ["8", "Two."]], [2, 3])),
+    ("7\tOne.", {"width": 2}, ([0, 1], [["7", "One."]], [1])),
+    # Only before the line feed a carriage return is part of the line's end.
+    ("id\ttext\r\n1\ttop\rdown\r\n", {},
+     (["id", "text"], [["1", "top\rdown"]], [2])),
+    # A byte-order mark is not part of the first name.
+    ("\ufeffQuality\ttext\r\n1\tOne.\r\n\r\n", {},
+     (["Quality", "text"], [["1", "One."]], [2])),
+  ],
+)
+def test_columns_stand_between_tabs(tmp_path, text, options, expected):
+  assert read_tsv(tmp_path, text, **options)[:3] == expected
 
 
 def test_tsv_rows_are_those_of_the_csv_module_without_quotes(tmp_path):
@@ -71,20 +67,13 @@ def test_tsv_rows_are_those_of_the_csv_module_without_quotes(tmp_path):
     'a\tb\n"open\tnever closed\n"" \t"x"y\r\n'
     "nel\x85here\tls\u2028and\x0bvt\x0cff\x1cfs\n\t\n' \t\u00a0\n"
   )
-  path = write(tmp_path, text)
-  with open(path, newline="\n", encoding="utf-8") as stream:
+  table = read_tsv(tmp_path, text)
+  with open(tmp_path / "table", newline="\n", encoding="utf-8") as stream:
     expected = list(
       csv.reader(stream, delimiter="\t", quotechar=None, quoting=csv.QUOTE_NONE)
     )
-  table = read(tables.open_table(path, "tsv"))
   assert [table.names, *table.rows] == expected
   assert len(table.rows) == 5
-
-
-def test_a_byte_order_mark_is_not_part_of_the_first_name(tmp_path):
-  table = read_tsv(tmp_path, "\ufeffQuality\ttext\r\n1\tOne.\r\n\r\n")
-  assert table.names == ["Quality", "text"]
-  assert table.rows == [["1", "One."]]
 
 
 @pytest.mark.parametrize(
@@ -124,21 +113,18 @@ def test_what_does_not_fit_together_is_not_joined(tmp_path):
 
 @pytest.mark.parametrize(
   "text, said",
-  [("", "the file is empty"), ("a\tb\n", "no rows, only a header")],
+  [
+    (b"", "the file is empty"), (b"a\tb\n", "no rows, only a header"),
+    (b"a\tcaf\xe9\n1\tone\n", ":1: not UTF-8: the byte 0xe9"),
+    (None, "no such file: .*table"),
+  ],
 )
-def test_a_table_without_rows_is_refused(tmp_path, text, said):
+@pytest.mark.parametrize("file_format", ["tsv", "csv"])
+def test_a_file_without_a_table_is_refused(tmp_path, file_format, text, said):
+  if text is not None:
+    write(tmp_path, text)
   with pytest.raises(errors.InputError, match=said):
-    read_tsv(tmp_path, text)
-
-
-def test_a_header_that_is_not_utf8_is_refused(tmp_path):
-  with pytest.raises(errors.InputError, match=":1: not UTF-8: the byte 0xe9"):
-    read_tsv(tmp_path, b"a\tcaf\xe9\n1\tone\n")
-
-
-def test_a_missing_file_is_named(tmp_path):
-  with pytest.raises(errors.InputError, match="no such file: .*gone.tsv"):
-    next(tables.open_table(str(tmp_path / "gone.tsv"), "tsv").rows)
+    read(tables.open_table(str(tmp_path / "table"), file_format))
 
 
 # Encodings and line ends.
@@ -161,12 +147,11 @@ def test_encoding_and_line_ends_are_detected(tmp_path, encoding, end):
 
 
 def test_the_encoding_may_be_given(tmp_path):
-  path = write(tmp_path, "text\nZürich €\n", "cp1252")
-  table = read(tables.open_table(path, "tsv", encoding="cp1252"))
+  text = "text\nZürich €\n".encode("cp1252")
+  table = read_tsv(tmp_path, text, encoding="cp1252")
   assert table.rows == [["Zürich €"]]
   # A byte that it has no character for.
-  path = write(tmp_path, b"text\na\nb\x81\n")
-  table = read(tables.open_table(path, "tsv", encoding="cp1252"))
+  table = read_tsv(tmp_path, b"text\na\nb\x81\n", encoding="cp1252")
   assert table.faults[0][1].startswith("not CP1252: the byte 0x81 after 'b'")
 
 
@@ -213,7 +198,7 @@ def test_a_broken_csv_record_is_named_by_its_first_line(tmp_path, record, said):
 
 def test_json_lines_keep_the_values_that_are_asked_for(tmp_path):
   text = '{"b": [1], "a": "x", "c": 0}\n{"a": "y", "b": null}\n'
-  table = read_json(tmp_path, text, ["a", "b"])
+  table = read_as("jsonl", tmp_path, text, names=["a", "b"])
   assert table.names == ["a", "b"]
   assert table.rows == [["x", [1]], ["y", None]]
   assert table.lines == [1, 2]
@@ -230,20 +215,14 @@ def test_json_lines_keep_the_values_that_are_asked_for(tmp_path):
   ],
 )
 def test_a_line_that_is_not_such_an_object_is_named(tmp_path, line, said):
-  table = read_json(tmp_path, b'{"a": 1}\n' + line + b'\n{"a": 2}', ["a"])
+  text = b'{"a": 1}\n' + line + b'\n{"a": 2}'
+  table = read_as("jsonl", tmp_path, text, names=["a"])
   assert (table.rows, table.lines) == ([[1], [2]], [1, 3])
   ((number, fault),) = table.faults
   assert number == 2 and fault.startswith(said)
 
 
 # Columns.
-
-
-def test_columns_are_found_by_name_or_number(tmp_path):
-  table = tables.open_table(write(tmp_path, "a\tb\n1\t2"), "tsv")
-  assert table.column("b") == 1
-  table = tables.open_table(write(tmp_path, "1\t2"), "tsv", width=2)
-  assert table.column(1) == 1
 
 
 @pytest.mark.parametrize(
@@ -254,10 +233,11 @@ def test_columns_are_found_by_name_or_number(tmp_path):
   ],
 )
 def test_a_column_that_is_not_there_once_is_refused(tmp_path, name, said):
+  tables.open_table(write(tmp_path, "1\t2"), "tsv", width=2).require([1])
   table = tables.open_table(write(tmp_path, "a\tb\ta\n1\t2\t3"), "tsv")
-  assert table.column("b") == 1
+  table.require(["b", None])
   with pytest.raises(errors.InputError, match=said):
-    table.column(name)
+    table.require(["b", name])
 
 
 # Several bad rows, and other separators.
