@@ -146,9 +146,6 @@ class ExampleStream:
     Args:
       path: a header and rows, or a JSON object on each line.
       settings: run_settings.Settings, that describe the file.
-      kind: SINGLE: labels are names, or numbers used as names; REGRESSION:
-        numbers; MULTI_LABEL: several names, or none, in one column, separated
-        by --label_separator or in a JSON list.
       labels: the classes that there may be; empty for any.
       split: the first part of the names of rows without ids: "train-1".
       has_labels: whether the column of labels is read.
@@ -158,9 +155,7 @@ class ExampleStream:
 
     Raises:
       InputError: the file is missing or lacks a column; or rows are bad and
-        not skipped: too few columns, an empty text, no label or an unknown
-        one, an id that comes again. File and line are named of each, a record
-        of several lines by the first.
+        not skipped. File and line are named of each.
     """
     self._path, self._settings, self._split = path, settings, split
     self._kind, self._labels, self._has_labels = kind, labels, has_labels
@@ -187,8 +182,10 @@ class ExampleStream:
     table.require(wanted)
 
     def make(number, row, place):
+      name = f"{self._split}-{number}"
       return Example(
-        _name(row, row_id) if row_id else f"{self._split}-{number}",
+        # Ids are often numbers in JSON.
+        _text(row, row_id, may_be_number=True) if row_id else name,
         _text(row, text_a), _text(row, text_b) if text_b else None,
         self._label(row[label]) if label else None, place=place,
       )
@@ -292,27 +289,17 @@ def _open_table(path, names, settings):
 # Values. Each raises InputError, to which the place is added above.
 
 
-def _text(row, column):
+def _text(row, column, may_be_number=False):
   value = row[column]
+  # True, an int of Python, is no number.
+  if may_be_number and isinstance(value, int) and not isinstance(value, bool):
+    value = str(value)
   # A cell of a table is always a text; JSON may have anything.
   if not isinstance(value, str):
     raise errors.InputError(
       f"{column!r} is {value!r:.40}, not a text; write it between quotes"
     )
   errors.require_text(value, repr(column))
-  return value
-
-
-def _name(row, column):
-  value = row[column]
-  # Ids are often numbers in JSON. True, an int of Python, is none.
-  if isinstance(value, int) and not isinstance(value, bool):
-    value = str(value)
-  if not isinstance(value, str) or not value.strip():
-    raise errors.InputError(
-      f"{value!r:.40} is no id; every row needs a text or a whole number in "
-      f"{column!r}"
-    )
   return value
 
 
@@ -436,15 +423,8 @@ def split_off(
   Each class has the same share in both, to within one example; of numbers,
   each part of their range. The only example of a class stays to be trained on.
 
-  Args:
-    fraction: share of those to score, between 0 and 1.
-    seed: with the examples, it decides which ones.
-
-  Returns:
-    Both in the order of `examples`.
-
-  Raises:
-    InputError: one of the lists would be empty.
+  `fraction` is the share of those to score; the seed decides which ones. Both
+  lists are in the order of `examples`; InputError if one would be empty.
   """
   counts = collections.Counter(example.label for example in examples)
   # Numbers have no classes: sorted, each part of their range gives its share.

@@ -237,15 +237,10 @@ TASKS = {task.name: task for task in _ROWS}
 
 
 def register(task: Task) -> None:
-  """Adds a task to those that --task_name knows.
+  """Adds a task, with a lower-case name, to those that --task_name knows.
 
-  Args:
-    task: its name is lower-case. Its layouts say which files below --data_dir
-      are train, dev and test; `read` reads them as tables, or `task.reader` in
-      any way.
-
-  Raises:
-    InputError: there is a task of this name, or something of it cannot be.
+  Its layouts say which files below --data_dir are train, dev and test; `read`
+  reads them as tables, or `task.reader` in any way.
   """
   if _plain(task.name) in map(_plain, TASKS):
     raise errors.InputError(
@@ -260,11 +255,7 @@ def register(task: Task) -> None:
 
 
 def load_module(path: str) -> None:
-  """Runs a Python file that adds tasks by `register`.
-
-  Raises:
-    InputError: there is no such file, or it adds no task.
-  """
+  """Runs a Python file; InputError if it adds no task by `register`."""
   if not os.path.isfile(path):
     raise errors.InputError(f"--task_module={path}: no such file")
   before = set(TASKS)
@@ -277,11 +268,7 @@ def load_module(path: str) -> None:
 
 
 def find(name: str) -> Task:
-  """Returns the task of a name, be it "STS-B", "sts-b" or "stsb".
-
-  Raises:
-    InputError: there is none.
-  """
+  """Returns the task of a name, be it "STS-B", "sts-b" or "stsb"."""
   for task in TASKS.values():
     if _plain(task.name) == _plain(name):
       return task
@@ -321,21 +308,16 @@ def splits(task: Task, purpose: str) -> list[str]:
 def read(
   task: Task, data_dir: str, split: str, *, language: str | None = None
 ) -> list[Example]:
-  """Reads a split of a task.
+  """Returns the examples of a split of a task, in the order of the file.
+
+  IMDB's two classes take turns. A label is None where the file has none.
 
   Args:
-    data_dir: folder of the official files.
-    split: one of task.layouts.
     language: of XNLI and PAWS-X; None for the task's own.
 
-  Returns:
-    In the order of the file; IMDB's two classes take turns. A label is None
-    where the file has none.
-
   Raises:
-    InputError: the task has no such split or language, a file is missing, a
-      column is, or rows are broken: too few columns, an unknown label, an
-      empty text, an id that comes again. File and line are named.
+    InputError: the task has no such split or language, a file or a column is
+      missing, or rows are broken. File and line are named.
   """
   hint = f"; {task.hint}" if task.hint else ""
   if split not in task.layouts:
@@ -493,11 +475,7 @@ def _submitted_name(task, split):
 
 
 def check_submission(task: Task) -> None:
-  """Refuses a task that the server does not know, before hours of training.
-
-  Raises:
-    InputError: it is none of GLUE.
-  """
+  """Raises InputError for a task that is none of GLUE, before the training."""
   names = [_submitted_name(task, split) for split in splits(task, "predict")]
   if not _SUBMITTED_ROWS.keys() >= set(names):
     raise errors.InputError(
@@ -513,8 +491,7 @@ def write_submission(
 
   "index" counts from 0 in the order of the test file, "prediction" is a class
   by the name that the training file has for it, or for STS-B a score from 0 to
-  5. All eleven files, zipped, are one submission. Says so where it has not the
-  number of rows that the server expects.
+  5. All eleven files, zipped, are one submission.
 
   Args:
     split: one of splits(task, "predict"), of a task of GLUE.

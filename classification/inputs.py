@@ -196,12 +196,8 @@ def _encoder(vocab_file, do_lower_case):
 def encode(
   examples: list[data.Example], options: InputOptions
 ) -> tuple[dict, np.ndarray]:
-  """Returns the inputs of examples.
-
-  Returns:
-    dict of int32 arrays [rows, T] (input_ids, input_mask, segment_ids), and
-    the number of rows of each example, an int array.
-  """
+  """Returns dict of int32 arrays [rows, T] (input_ids, input_mask,
+  segment_ids), and the number of rows of each example, an int array."""
   tokenizer, encode_texts = _encoder(options.vocab_file, options.do_lower_case)
   ids, owner, spans = _sequences(examples, encode_texts, options)
   cls_id, sep_id = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
@@ -249,10 +245,9 @@ def write_records(
 ) -> dict:
   """Writes a record for each example; returns facts about them.
 
-  Returns:
-    num_records, min_sequences, max_sequences; how many pieces there are
-    (tokens) and how many of them are [UNK] (unknown); how many examples have
-    no piece of their text (num_empty), and the first of their numbers.
+  These are num_records, min_sequences, max_sequences; how many pieces there
+  are (tokens) and how many of them are [UNK] (unknown); how many examples have
+  no piece of their text (num_empty), and the first of their numbers.
   """
   found = cached_records.write_blocks(
     writer, examples, functools.partial(_serialize_block, options=options),
@@ -285,12 +280,7 @@ def _digest(examples):
 def prepare(path: str, examples, options: InputOptions) -> ClassifierData:
   """Writes the records of examples, unless they are there already.
 
-  Args:
-    path: the TFRecord file.
-    examples: list of data.Example, or a data.ExampleStream.
-
-  Raises:
-    InputError: there are no examples.
+  `examples` are a list of data.Example, or a data.ExampleStream.
   """
   if not examples:
     raise errors.InputError(f"no examples for {path}: the data are empty")
@@ -357,11 +347,7 @@ def log_examples(examples, options):
 
 
 def _features(options, min_sequences, max_sequences):
-  """Returns how tf.io.parse_example reads records.
-
-  Args:
-    min_sequences, max_sequences: the least and the most that a record has.
-  """
+  """Returns how tf.io.parse_example reads records of so many sequences."""
   shape = [max_sequences, options.max_seq_length]
   integers = tf.io.FixedLenFeature(shape, tf.int64)
   if min_sequences < max_sequences:

@@ -196,13 +196,7 @@ class Run(NamedTuple):
 
 
 def prepare(settings, config: modeling.BertConfig, strategy) -> Run:
-  """Reads the data and writes its records.
-
-  Args:
-    settings: run_settings.Settings.
-    config: of the start weights.
-    strategy: tf.distribute.Strategy.
-  """
+  """Reads the data and writes its records; `config` is of the start weights."""
   asked = task.read_task(settings, config)
   options = inputs.options_of(settings, asked.kind, asked.labels)
   weights = settings.class_weights and data.class_weights(
@@ -238,13 +232,7 @@ class ModelRun:
   def __init__(self, settings, run: Run):
     """Makes the model and finds out where its weights start.
 
-    Args:
-      settings: run_settings.Settings; --output_dir is the folder of this model.
-      run: what it shares with others.
-
-    Raises:
-      InputError: the folder is another run's, or nothing is trained and
-        there are no weights.
+    The --output_dir of `settings` is the folder of this model.
     """
     self._settings, self._run, self._records = settings, run, run.records
     # Before the model is made, which takes longer than to refuse a folder.

@@ -175,16 +175,6 @@ def correlation(x, y) -> float:
   return float(x @ y / np.sqrt((x @ x) * (y @ y)))
 
 
-def pearson(results: Results) -> float:
-  """Linear correlation of predicted and right numbers."""
-  return correlation(results.predicted, results.gold)
-
-
-def spearman(results: Results) -> float:
-  """Correlation of their ranks."""
-  return correlation(*map(average_ranks, (results.predicted, results.gold)))
-
-
 def _averages(*ways):
   """Returns {"f1_macro": function, ...}."""
   return {
@@ -204,7 +194,12 @@ METRICS = {
   data.MULTI_LABEL: {
     "accuracy": accuracy, **_averages("_macro", "_micro"), "auc": auc
   },
-  data.REGRESSION: {"pearson": pearson, "spearman": spearman},
+  data.REGRESSION: {
+    "pearson": lambda results: correlation(results.predicted, results.gold),
+    "spearman": lambda results: correlation(
+      average_ranks(results.predicted), average_ranks(results.gold)
+    ),
+  },
 }
 
 
@@ -241,9 +236,6 @@ def mean_over_batches(losses: np.ndarray, batch_size: int) -> float:
 
   As in the original: this is the `loss` of an evaluation, and `eval_loss` is
   the mean over examples.
-
-  Args:
-    losses: float [N], in the order of the examples.
   """
   return float(np.mean([
     np.mean(losses[start : start + batch_size], dtype=np.float64)

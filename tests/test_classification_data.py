@@ -166,7 +166,7 @@ def test_a_fault_is_named_with_file_and_line(tmp_path, name, text, said):
   "second, said",
   [
     ("1", ":3: duplicate id '1', first at .*:2; give every row"),
-    (" ", ":3: ' ' is no id"),
+    (" ", ":3: 'id': an empty text"),
     ("\\udfff", ":3: '.*udfff' holds half a character"),
   ],
 )
