@@ -24,11 +24,10 @@ from text import bulk_tokenization, input_sequences
 from training import distribution, frozen_states, harness
 from variants import vocabularies
 
-_FORMAT = 2  # Goes up when other records are made of the same data.
+_FORMAT = 3  # Goes up when other records are made of the same data.
 # Held in memory at a time, and what a process gets at once.
 BLOCK_EXAMPLES = 4096
 STATES_TOGETHER = 1 << 14  # Examples whose states are held in memory.
-_EMPTY_SHOWN = 5
 # Starting processes takes as long as one needs for about so much text.
 _BYTES_WORTH_PROCESSES = 40_000_000
 
@@ -233,9 +232,9 @@ def _serialize_block(examples, options):
   # [CLS] [SEP]: nothing between them.
   empty = np.flatnonzero(arrays["input_mask"][starts].sum(axis=1) == 2)
   return records.tolist(), {
-    "min": int(num_rows.min()), "max": int(num_rows.max()),
-    "num_empty": len(empty), "empty": empty[:_EMPTY_SHOWN].tolist(),
-    **unknown_tokens.count(arrays, tokenizer),
+    "min_sequences": int(num_rows.min()), "max_sequences": int(num_rows.max()),
+    "num_empty": len(empty), **unknown_tokens.count(arrays, tokenizer),
+    "empty": [examples[n].place or examples[n].guid for n in empty[:5]],
   }
 
 
@@ -247,22 +246,19 @@ def write_records(
 
   These are num_records, min_sequences, max_sequences; how many pieces there
   are (tokens) and how many of them are [UNK] (unknown); how many examples have
-  no piece of their text (num_empty), and the first of their numbers.
+  no piece of their text (num_empty), and the first of their places (empty).
   """
   found = cached_records.write_blocks(
     writer, examples, functools.partial(_serialize_block, options=options),
     block=BLOCK_EXAMPLES, processes=processes,
   )
-  # From numbers within a block to numbers of all examples.
-  starts = itertools.accumulate((f["num_records"] for f in found), initial=0)
-  empty = [start + n for start, f in zip(starts, found) for n in f["empty"]]
   return {
     **cached_records.totals(
       found, "num_records", "unknown", "tokens", "num_empty"
     ),
-    "min_sequences": min(f["min"] for f in found),
-    "max_sequences": max(f["max"] for f in found),
-    "first_empty": empty[:_EMPTY_SHOWN],
+    "min_sequences": min(facts["min_sequences"] for facts in found),
+    "max_sequences": max(facts["max_sequences"] for facts in found),
+    "empty": [place for facts in found for place in facts["empty"]][:5],
   }
 
 
@@ -302,17 +298,11 @@ def prepare(path: str, examples, options: InputOptions) -> ClassifierData:
   facts = cached_records.ensure(path, fingerprint, write)
   logging.info("%s: %d examples", path, facts["num_records"])
   unknown_tokens.log_share(path, facts["unknown"], facts["tokens"])
-  # Where the model reads nothing of a text.
-  shown = [
-    example.place or example.guid
-    for number in facts["first_empty"]
-    for example in itertools.islice(examples, number, number + 1)
-  ]
-  if shown:
+  if facts["num_empty"]:
     logging.warning(
       "%s: %d texts are empty once cleaned (control characters, say), such as "
       "%s; the model sees [CLS] and [SEP] alone", path, facts["num_empty"],
-      ", ".join(shown),
+      ", ".join(facts["empty"]),
     )
   return ClassifierData(
     path, facts["num_records"], facts["max_sequences"],

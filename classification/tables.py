@@ -30,8 +30,6 @@ _HEAD_BYTES = 1 << 20
 # A text may be a whole book; csv stops at 131072 characters unless told.
 _LONGEST_FIELD = 2**31 - 1
 _DELIMITERS = ",;\t|"
-# Of a file with one column: a character of no text.
-_NO_DELIMITER = "\x1f"
 
 
 class Row(NamedTuple):
@@ -141,20 +139,19 @@ def _csv_rows(path, lines, delimiter):
 def guess_delimiter(header: str, names: tuple) -> str:
   """Returns the character between the columns of a CSV, by its first line.
 
-  Of , ; tab | the first that gives all `names`, or else the most columns; a
-  character of no text where none gives two.
+  Of , ; tab | one that gives all `names`, or else the most columns.
   """
   # The first line alone decides: a text may hold any separator.
   found = {
     delimiter: next(csv.reader([header], delimiter=delimiter), [])
     for delimiter in _DELIMITERS
   }
+  # Of a file with one column: a character of no text.
   if max(map(len, found.values())) < 2:
-    return _NO_DELIMITER
-  for delimiter, columns in found.items():
-    if names and set(names) <= set(columns):
-      return delimiter
-  return max(found, key=lambda delimiter: len(found[delimiter]))
+    return "\x1f"
+  return max(found, key=lambda delimiter: (
+    bool(names) and set(names) <= set(found[delimiter]), len(found[delimiter])
+  ))
 
 
 def _json_row(line, names, encoding):
@@ -234,7 +231,7 @@ def _encoding_of(head, given):
   if given:
     return given
   # A first character of ASCII in two bytes.
-  if head[:1] and head[1:2] == b"\0":
+  if head[1:2] == b"\0":
     return "utf-16-le"
   return "utf-16-be" if head[:1] == b"\0" else "utf-8"
 

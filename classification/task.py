@@ -389,21 +389,18 @@ def log_examples(task: ClassifierTask, weights: list | None = None) -> None:
 
 
 def _doubts(counts):
-  """Yields sentences about classes that look like mistakes."""
+  """Returns sentences about classes that look like mistakes."""
   by_lower_case = collections.defaultdict(list)
   for label in counts:
     # Not lower(), which keeps "ß" and "ss" different.
-    by_lower_case[label.casefold()].append(label)
-  for labels in by_lower_case.values():
-    if len(labels) > 1:
-      yield (
-        f"classes that differ only in case: {', '.join(map(repr, labels))}; if "
-        "they are one class, write it in one way"
-      )
-  for label, count in counts.items():
-    if not count:
-      yield f"class {label!r} has no example to train on"
-    if count == 1:
-      yield (
-        f"class {label!r} has a single example to train on; is it misspelt?"
-      )
+    by_lower_case[label.casefold()].append(repr(label))
+  found = [
+    f"classes that differ only in case: {', '.join(labels)}; if they are one "
+    "class, write it in one way"
+    for labels in by_lower_case.values() if len(labels) > 1
+  ]
+  rare = ("no example", "a single example, which may be misspelt,")
+  return found + [
+    f"class {label!r} has {rare[count]} to train on"
+    for label, count in counts.items() if count < 2
+  ]
