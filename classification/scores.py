@@ -53,23 +53,13 @@ class Results(NamedTuple):
     return np.bincount(pairs, minlength=size**2).reshape(size, size)
 
 
-class ClassCounts(NamedTuple):
-  """For each class how many, int [L]: are of it and were taken for it, were
-  taken for it, are of it."""
-
-  true_positives: np.ndarray
-  predicted: np.ndarray
-  gold: np.ndarray
-
-
-def class_counts(results: Results) -> ClassCounts:
-  """Returns the counts of results that are of classes."""
+def _class_counts(results):
+  """Returns int [L] each: true positives, predicted, gold of each class."""
   if results.kind == data.MULTI_LABEL:
     gold, predicted = results.gold, results.predicted
-    counts = (gold * predicted, predicted, gold)
-    return ClassCounts(*(count.sum(axis=0) for count in counts))
+    return [each.sum(axis=0) for each in (gold * predicted, predicted, gold)]
   matrix = results.confusions()
-  return ClassCounts(np.diag(matrix), matrix.sum(axis=0), matrix.sum(axis=1))
+  return [np.diag(matrix), matrix.sum(axis=0), matrix.sum(axis=1)]
 
 
 def _ratio(part, whole):
@@ -78,12 +68,12 @@ def _ratio(part, whole):
   return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
 
 
-# Of ClassCounts, float [L]. F1 is 2 p r / (p + r), and defined where precision
-# or recall is not.
+# Of `_class_counts`, float [L]. F1 is 2 p r / (p + r), and defined where
+# precision or recall is not.
 _SCORES = {
-  "precision": lambda n: _ratio(n.true_positives, n.predicted),
-  "recall": lambda n: _ratio(n.true_positives, n.gold),
-  "f1": lambda n: _ratio(2 * n.true_positives, n.predicted + n.gold),
+  "precision": lambda right, predicted, gold: _ratio(right, predicted),
+  "recall": lambda right, predicted, gold: _ratio(right, gold),
+  "f1": lambda right, predicted, gold: _ratio(2 * right, predicted + gold),
 }
 # Metrics of the positive class.
 OF_POSITIVE_CLASS = tuple(_SCORES)
@@ -107,14 +97,14 @@ def _of_classes(name, average, results):
       has it, of one class of several without those that neither occur nor are
       predicted, of several classes at once over all.
   """
-  counts = class_counts(results)
+  counts = _class_counts(results)
   if average == "_micro":
-    counts = ClassCounts(*(np.sum(each, keepdims=True) for each in counts))
-  values = _SCORES[name](counts)
+    counts = [np.sum(each, keepdims=True) for each in counts]
+  values = _SCORES[name](*counts)
   if average == "":
     return float(values[results.positive])
   if average == "_macro" and results.kind != data.MULTI_LABEL:
-    values = values[counts.predicted + counts.gold > 0]
+    values = values[counts[1] + counts[2] > 0]
   return float(np.mean(values))
 
 
@@ -272,13 +262,13 @@ def report(results: Results) -> str:
 
 
 def _class_lines(results, width):
-  counts = class_counts(results)
-  columns = [score(counts) for score in _SCORES.values()]
+  counts = _class_counts(results)
+  columns = [score(*counts) for score in _SCORES.values()]
   means = [_of_classes(name, "_macro", results) for name in _SCORES]
   rows = [
-    *zip(results.labels, zip(*columns), counts.gold),
+    *zip(results.labels, zip(*columns), counts[2]),
     # As scikit-learn's report: an example of several classes counts for each.
-    ("macro avg", means, counts.gold.sum()),
+    ("macro avg", means, counts[2].sum()),
   ]
   names = "".join(f"{name:>11}" for name in (*_SCORES, "support"))
   return [" " * width + names] + [

@@ -238,7 +238,7 @@ def _own_examples(settings, config, purposes, kind, skipped):
 
 def _own_kind(settings, config):
   """Returns the kind of task, from the first place that has it."""
-  kind = settings.task_kind or model_kind(config)
+  kind = settings.task_kind or model_kind(config) or data.SINGLE
   if not settings.do_train:
     _check_kind(kind, config)
   if kind == data.CHOICE:
@@ -260,9 +260,7 @@ def _own_labels(kind, labels, train, config):
     return ()
   learned = config.label_names()
   if labels:
-    _check_labels(labels, kind)
-    if not train:
-      _check_learned_labels(labels, learned)
+    _check_labels(labels, kind, None if train else learned)
     return labels
   if train:
     return data.label_list(train)
@@ -275,7 +273,8 @@ def _own_labels(kind, labels, train, config):
   )
 
 
-def _check_labels(labels, kind):
+def _check_labels(labels, kind, learned):
+  """Refuses --labels; `learned` are those of a model that is not trained."""
   given = f"--labels={','.join(labels)}"
   if len(set(labels)) < len(labels):
     raise errors.InputError(f"{given}: a class is there twice; name each once")
@@ -283,18 +282,14 @@ def _check_labels(labels, kind):
     raise errors.InputError(
       f"{given}: one class leaves nothing to learn; name two or more"
     )
-
-
-def _check_learned_labels(labels, learned):
-  """Refuses classes that are not the model's, where it is not trained."""
-  same = list(labels) == learned
-  if _are_generic(learned):  # Then they may be given better names.
-    same = not learned or len(labels) == len(learned)
+  # Generic names may be replaced by better ones.
+  same = learned in (None, []) or list(labels) == learned or (
+    _are_generic(learned) and len(labels) == len(learned)
+  )
   if not same:
     raise errors.InputError(
-      f"--labels={','.join(labels)}, but the model was trained for "
-      f"{','.join(learned)} (id2label in --bert_config_file); leave --labels "
-      "out, or pass --do_train"
+      f"{given}, but the model was trained for {','.join(learned)} (id2label "
+      "in --bert_config_file); leave --labels out, or pass --do_train"
     )
 
 
@@ -312,25 +307,21 @@ def write_rows(settings, task: ClassifierTask) -> None:
 # What a model's configuration says.
 
 
-def model_kind(config: modeling.BertConfig) -> str:
-  """Returns the kind in a model's configuration, or one class of several."""
+def model_kind(config: modeling.BertConfig) -> str | None:
+  """Returns the kind in a model's configuration, None where it has none."""
   problem_type = config.to_dict().get("problem_type")
-  if problem_type is None:
-    return data.SINGLE
-  for kind, name in PROBLEM_TYPES.items():
-    if name == problem_type:
-      return kind
-  raise errors.InputError(
-    f"problem_type in --bert_config_file is {problem_type!r}; expected one of "
-    f"{', '.join(PROBLEM_TYPES.values())}"
-  )
+  kinds = {name: kind for kind, name in PROBLEM_TYPES.items()} | {None: None}
+  if problem_type not in kinds:
+    raise errors.InputError(
+      f"problem_type in --bert_config_file is {problem_type!r}; expected one "
+      f"of {', '.join(PROBLEM_TYPES.values())}"
+    )
+  return kinds[problem_type]
 
 
 def _check_kind(kind, config):
   """Refuses a model of another kind, where it is not trained anew."""
-  if config.to_dict().get("problem_type") is None:
-    return
-  if (learned := model_kind(config)) != kind:
+  if (learned := model_kind(config)) not in (None, kind):
     raise errors.InputError(
       f"the task is {kind}, but the model was trained for {learned} "
       "(problem_type in --bert_config_file); leave --task_kind out, take "

@@ -64,7 +64,7 @@ def assert_same(ours, theirs):
 
 @pytest.mark.parametrize("options", [{}, {"doc_stride": 5}])
 def test_batches_of_like_length_answer_in_order(vocab_file, options):
-  """A text has its label whatever stands beside it."""
+  """A text has its label, whatever its neighbours are."""
   batches = []
   predict_texts = make(vocab_file, "single", batches=batches, **options)
   texts = [
