@@ -337,7 +337,7 @@ def log_examples(examples, options):
 
 
 def _features(options, min_sequences, max_sequences):
-  """Returns how tf.io.parse_example reads records, of their numbers of sequences."""
+  """Returns how tf.io.parse_example reads records."""
   shape = [max_sequences, options.max_seq_length]
   integers = tf.io.FixedLenFeature(shape, tf.int64)
   if min_sequences < max_sequences:
