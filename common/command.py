@@ -125,9 +125,9 @@ def begin_imports(imports_tensorflow: bool) -> None:
 
 
 def run(main: Callable[[list[str]], Any], takes_words: bool = False) -> None:
-  """Runs a script's `main`; its errors end in a sentence and exit code 1.
+  """Runs `main` of the script's name and the words that are no flags.
 
-  `main` takes the script's name and the words that are no flags, if any may be.
+  Its errors end in a sentence and exit code 1.
   """
   # Disabled by `begin_imports`.
   gc.freeze()

@@ -96,12 +96,9 @@ def _matches(pattern):
 def literal_name(path: str) -> str:
   """Returns a name that TensorFlow's readers do not take for a pattern.
 
-  Args:
-    path: of a file or folder, or what the names of a checkpoint begin with.
-
-  Returns:
-    `path`, or where that has a [ or \\ links to what is there, which last
-    until the process ends.
+  That is `path`, of a file or folder, or what the names of a checkpoint begin
+  with; or, where it has a [ or \\, links to what is there, which last until
+  the process ends.
   """
   if is_remote(path) or not re.search(r"[\[\\]", path):
     return path

@@ -106,8 +106,7 @@ def read_batches(
 ) -> Iterator[list[tuple[int, bytes]]]:
   """Yields (number, line) of what has come, never waiting for more.
 
-  Another thread reads ahead. What reading raises is raised after the lines that
-  came before it.
+  What reading raises is raised after the lines that came before it.
   """
   waiting = queue.Queue(maxsize=4 * batch_size)
 

@@ -24,12 +24,9 @@ def soft_target_losses(
 ) -> tf.Tensor:
   """How far the student's probabilities are from the teacher's, float32 [...].
 
-  T^2 KL(softmax(teacher / T) || softmax(student / T)): 0 where they agree. The
-  square keeps gradients as large as those of labels whatever T is.
-
-  Args:
-    student, teacher: float32 logits [..., L].
-    temperature: T.
+  T^2 KL(softmax(teacher / T) || softmax(student / T)) of logits [..., L]: 0
+  where they agree. The square keeps gradients as large as those of labels
+  whatever the temperature T is.
   """
   log_student = tf.nn.log_softmax(student / temperature)
   log_teacher = tf.nn.log_softmax(teacher / temperature)
@@ -137,11 +134,7 @@ def student_start(
 ):
   """Returns the run_folder.StartingPoint of a student, made of another.
 
-  Args:
-    settings: run_settings.Settings, of `with_starting_weights`.
-    start: run_folder.StartingPoint.
-    teacher: see `find_teacher`.
-    config: of the student.
+  The settings are of `with_starting_weights`, the config is the student's.
 
   Raises:
     InputError: the teacher has not twice as many layers.

@@ -24,7 +24,6 @@ def ensure(
   """Writes the states of all records, unless they are there already.
 
   Args:
-    path: the TFRecord file.
     encoder: with its weights, of which the states are a function.
     data: what has `records`, a TFRecord file, and their `features`.
     of_batch: the function of an evaluation_loop.Predictor.
