@@ -106,23 +106,17 @@ def verify(settings, source):
   print(f"outputs: the same ({said}; rounding stays below {TOLERANCE:g})")
 
 
-def with_model_dir(settings):
-  """Returns settings with the paths of --model_dir."""
-  paths = model_folder.find(settings.model_dir)
-  return settings.replace(
-    input=settings.input or settings.model_dir,
-    bert_config_file=settings.bert_config_file or paths["bert_config_file"],
-    vocab_file=settings.vocab_file or paths.get("vocab_file"),
-  )
-
-
 def main(_):
   settings = flags.read_settings()
   if not settings.verbose:
     # What is printed says it.
     console.show_warnings_alone()
   if settings.model_dir:
-    settings = with_model_dir(settings)
+    paths = model_folder.find(settings.model_dir)
+    paths["input"] = paths.pop("init_checkpoint")
+    settings = settings.replace(
+      **{name: settings.get(name) or path for name, path in paths.items()}
+    )
   source = converter.open_source(
     settings.input, **settings.pick("bert_config_file vocab_file")
   )

@@ -11,6 +11,7 @@ import safetensors.numpy
 import configuration
 from checkpoints import converter, weight_files
 from common import choices, errors
+from resumed_runs import assert_same_checkpoints
 from training import run_folder
 
 HUGGINGFACE = pathlib.Path("tests/golden/huggingface")
@@ -26,14 +27,6 @@ def convert(path, output, kind, **options):
 
 def training_source():
   return converter.open_source(TRAINING, bert_config_file=LINEAR)
-
-
-def check_same_weights(*paths):
-  first, *others = (weight_files.read_weights(str(path)) for path in paths)
-  for other in others:
-    assert other.keys() == first.keys()
-    for name, value in first.items():
-      np.testing.assert_array_equal(other[name], value)
 
 
 @pytest.fixture
@@ -54,7 +47,7 @@ def test_a_journey_through_all_kinds_loses_nothing(model, tmp_path):
     output = tmp_path / f"{number}_{kind}"
     conversion = convert(path, output, kind)
     assert not conversion.left_out
-    check_same_weights(model, output)
+    assert_same_checkpoints(model, output)
     assert (output / "vocab.txt").read_text(encoding="utf-8") == VOCABULARY
     path = output
   for name in ("config.json", "model.safetensors"):
@@ -68,7 +61,7 @@ def test_a_journey_through_all_kinds_loses_nothing(model, tmp_path):
 def test_optimizer_state_is_carried_from_tf1_to_tf1(tmp_path):
   source = training_source()
   converter.convert(source, f"{tmp_path}/all", "tf1")
-  check_same_weights(TRAINING, tmp_path / "all")
+  assert_same_checkpoints(TRAINING, tmp_path / "all")
   for kind in ("tf1", "huggingface", "model_garden"):
     conversion = converter.convert(
       source, f"{tmp_path}/{kind}", kind, keep_optimizer_state=False

@@ -52,6 +52,7 @@ def test_the_step_is_stored_and_read_back(tmp_path):
     start = run_folder.starting_point(None, str(tmp_path))
     assert start.step == expected
   assert not weight_files.load(weights, str(tmp_path)).unused
+  assert not (tmp_path / "vocab.txt").exists()
 
 
 def test_the_case_of_the_text_is_kept_beside_the_vocabulary(tmp_path):
@@ -74,12 +75,6 @@ def test_the_case_of_the_text_is_kept_beside_the_vocabulary(tmp_path):
   (tmp_path / "m/tokenizer_config.json").write_text('{"do_lower_case": "?"}')
   with pytest.raises(errors.InputError, match="m/.*: do_lower_case is '[?]'"):
     read(str(tmp_path / "m/vocab.txt"))
-
-
-def test_vocabulary_is_optional(tmp_path):
-  config = modeling.BertConfig(11, 4, 1, 2, 8)
-  model_folder.write(str(tmp_path), [tf.Variable(1.0, name="x")], config)
-  assert not (tmp_path / "vocab.txt").exists()
 
 
 def test_the_configuration_says_how_the_input_was_made():

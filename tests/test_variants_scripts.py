@@ -11,6 +11,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  (the exported tokenizer's operations)
 
 import modeling
+import resumed_runs
 import script_runner
 import tiny_model
 import tokenization
@@ -71,15 +72,6 @@ def losses_in(folder):
   return [row["loss"] for row in map(json.loads, log) if "loss" in row]
 
 
-def check_same_weights(ours, theirs):
-  first, second = (
-    weight_files.read_weights(str(path)) for path in (ours, theirs)
-  )
-  assert first.keys() == second.keys()
-  for name, value in first.items():
-    assert value.tobytes() == second[name].tobytes(), name
-
-
 def check_resumed(script, folder, step, copy, **flags):
   """Trains again from a checkpoint in the middle, to the same weights."""
   shutil.copytree(folder, copy)
@@ -93,7 +85,7 @@ def check_resumed(script, folder, step, copy, **flags):
     path.unlink()
   done = run(script, **{**flags, "output_dir": copy})
   assert f"resuming from {copy}/model.ckpt-{step}\n" in done.err
-  check_same_weights(
+  resumed_runs.assert_same_checkpoints(
     copy / f"model.ckpt-{max(steps)}", folder / f"model.ckpt-{max(steps)}"
   )
 
