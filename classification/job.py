@@ -199,9 +199,11 @@ def prepare(settings, config: modeling.BertConfig, strategy) -> Run:
   """Reads the data and writes its records; `config` is of the start weights."""
   asked = task.read_task(settings, config)
   options = inputs.options_of(settings, asked.kind, asked.labels)
-  weights = settings.class_weights and data.class_weights(
-    settings.class_weights, asked.splits["train"], asked.labels, asked.kind
-  )
+  weights = None
+  if settings.class_weights:
+    weights = data.class_weights(
+      settings.class_weights, asked.splits["train"], asked.labels, asked.kind
+    )
   run = Run(
     task.trained_config(config, asked), asked, weights,
     distillation.find_teacher(settings, config), strategy, {},

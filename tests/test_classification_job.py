@@ -24,7 +24,7 @@ def task():
   ]
   return ClassifierTask(
     name="own data", kind="single", labels=LABELS, metrics=("f1", "accuracy"),
-    splits={"eval": examples, "predict_more": examples},
+    splits={"eval": examples},
   )
 
 
@@ -38,11 +38,13 @@ def data(task, tmp_path_factory):
   return inputs.prepare_all(str(folder), task.splits, options)
 
 
+def make():
+  return model.ClassifierModel(tiny_model.tiny(), "single", 2, seed=5)
+
+
 @pytest.fixture(scope="module")
 def network():
-  return model.ClassifierModel(
-    tiny_model.tiny(), "single", 2, seed=5
-  )
+  return make()
 
 
 def one_by_one(network, data):
@@ -91,7 +93,7 @@ def test_loss_and_scores_are_those_of_each_example(
 def test_a_model_that_knows_one_class_is_told_what_to_try(
   task, data, tmp_path, caplog
 ):
-  network = model.ClassifierModel(tiny_model.tiny(), "single", 2, seed=5)
+  network = make()
   network.head.variables[-1].assign([9.0, 0.0])  # The bias.
   evaluator = job.Evaluator(network, tf.distribute.get_strategy())
   evaluator.evaluate(task, data, batch_size=7, report_dir=str(tmp_path))

@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-from sklearn.metrics import classification_report
+from scipy import stats
+from sklearn import metrics
 
 from classification import scores
 from classification.scores import Results
 from common import errors
 
 GOLD = np.array([0, 0, 1, 1, 1, 0, 1, 1])
-PREDICTED = np.array([0, 1, 1, 1, 0, 0, 1, 1])
 # Positive class, with a tie between a right and a wrong one.
 POSITIVE = np.array([0.1, 0.6, 0.6, 0.9, 0.3, 0.2, 0.7, 0.8])
 
@@ -119,45 +119,42 @@ def test_ties_share_their_mean_rank():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_scores_of_classes_are_scikit_learns(seed):
-  sklearn = pytest.importorskip("sklearn.metrics")
   results = random_single(seed)
   gold, predicted = results.gold, results.predicted
   values = all_of(results)
-  assert values["accuracy"] == sklearn.accuracy_score(gold, predicted)
+  assert values["accuracy"] == metrics.accuracy_score(gold, predicted)
   assert values["matthews"] == pytest.approx(
-    sklearn.matthews_corrcoef(gold, predicted)
+    metrics.matthews_corrcoef(gold, predicted)
   )
   assert values["auc"] == pytest.approx(
-    sklearn.roc_auc_score(gold, results.scores, multi_class="ovr")
+    metrics.roc_auc_score(gold, results.scores, multi_class="ovr")
   )
   for average in ("macro", "micro"):
-    expected = sklearn.precision_recall_fscore_support(
+    expected = metrics.precision_recall_fscore_support(
       gold, predicted, average=average, zero_division=0
     )
     for name, value in zip(("precision", "recall", "f1"), expected):
       assert values[f"{name}_{average}"] == pytest.approx(value)
   matrix = results.confusions()
-  assert (matrix == sklearn.confusion_matrix(gold, predicted)).all()
+  assert (matrix == metrics.confusion_matrix(gold, predicted)).all()
 
 
 def test_scores_of_several_classes_at_once_are_scikit_learns():
-  sklearn = pytest.importorskip("sklearn.metrics")
   results = random_multi_label()
   gold, predicted = results.gold, results.predicted
   values = all_of(results)
-  assert values["accuracy"] == sklearn.accuracy_score(gold, predicted)
+  assert values["accuracy"] == metrics.accuracy_score(gold, predicted)
   assert values["auc"] == pytest.approx(
-    sklearn.roc_auc_score(gold, results.scores)
+    metrics.roc_auc_score(gold, results.scores)
   )
   for average in ("macro", "micro"):
     assert values[f"f1_{average}"] == pytest.approx(
-      sklearn.f1_score(gold, predicted, average=average)
+      metrics.f1_score(gold, predicted, average=average)
     )
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_correlations_are_scipys(seed):
-  stats = pytest.importorskip("scipy.stats")
   results = random_regression(seed)
   values = all_of(results)
   pair = results.predicted, results.gold
@@ -186,10 +183,9 @@ def test_metrics_that_a_task_does_not_have_are_refused():
 
 
 def test_every_kind_has_its_defaults():
-  for kind, metrics in scores.METRICS.items():
+  for kind in scores.METRICS:
     for size in (2, 3):
       names = scores.default_metrics(kind, size)
-      assert set(names) <= set(metrics)
       scores.check_metrics(names, kind, size)
 
 
@@ -222,7 +218,7 @@ def test_the_support_of_several_classes_at_once_counts_each_of_an_example():
   gold = np.array([[1, 1, 0], [1, 0, 0], [0, 1, 1]])
   results = Results("multi_label", ["a", "b", "c"], gold, gold)
   *_, mean = scores.report(results).splitlines()
-  theirs = classification_report(gold, gold, output_dict=True)
+  theirs = metrics.classification_report(gold, gold, output_dict=True)
   assert float(mean.split()[-1]) == theirs["macro avg"]["support"] == 5
 
 
