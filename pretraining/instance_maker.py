@@ -13,6 +13,7 @@ result of a draw is not used.
 import array
 import bisect
 import dataclasses
+import functools
 import random
 from collections.abc import Callable
 from typing import NamedTuple
@@ -101,7 +102,7 @@ def create_instances(
   is_large = len(corpus.ids) > _LARGE_CORPUS
   stream = random_stream.RandomWordStream(
     rng,
-    views=masking.stream_views(vocabulary),
+    draws=functools.partial(masking.draws, num_ids=len(vocabulary.ids)),
     chunk=_LARGE_CHUNK if is_large else _SMALL_CHUNK,
     # A pair that was cut to fit, whose pieces are masked.
     common_size=options.max_seq_length - 3,

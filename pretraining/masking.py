@@ -19,7 +19,6 @@ plain code.
 import array
 import functools
 import re
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +28,7 @@ from pretraining import masking_rule, random_stream, text_corpus
 # random() < 0.8 as a comparison of integers: random() is (53 bits) / 2**53.
 # Exact, because the float 0.8 is itself a whole number of 2**-53.
 _MASK_BELOW = int(masking_rule.MASK_SHARE * (1 << 53))
-_MASKS, _KEEPS, _IS_ID = 1, 2, 4  # See `stream_views`.
+_MASKS, _KEEPS = 1, 2  # See `draws`.
 
 _WORD = re.compile(rb"[\x00\x01]\x01*")  # See text_corpus.STARTS_WORD.
 _WORDS = re.compile(rb"[\x00\x01]+")  # Up to a NO_WORD.
@@ -52,59 +51,37 @@ class Masked(NamedTuple):
   replacements: np.ndarray
 
 
-def stream_views(
-  vocabulary: text_corpus.Vocabulary,
-) -> dict[str, Callable[[np.ndarray], bytes]]:
-  """Returns the views of a RandomWordStream that a PieceMasker reads.
+def draws(words: np.ndarray, num_ids: int) -> bytes:
+  """Returns what a PieceMasker reads of random words.
 
-  "draws" has a byte for each word, a sum of what holds of the numbers that
-  start there: _MASKS, random() is below 0.8; _KEEPS, it is below 0.5; _IS_ID,
-  a randint among the ids of the vocabulary accepts the word.
+  A byte for each, a sum of what holds of the numbers that start there: 1,
+  random() is below 0.8; 2, it is below 0.5; 4, a randint among `num_ids` ids
+  accepts the word.
   """
-  size = len(vocabulary.ids)
-  shift = np.uint32(32 - size.bit_length())
-
-  def draws(words):
-    codes = _masks(words) * np.uint8(_MASKS)
-    # The top bit of a word is that of the random() that begins there.
-    codes += (words < 1 << 31) * np.uint8(_KEEPS)
-    codes += ((words >> shift) < size) * np.uint8(_IS_ID)
-    return codes.tobytes()
-
-  return {"draws": draws}
-
-
-def _masks(words):
-  """Whether a random() from each word on is below 0.8."""
   # random() takes 27 bits of one word and 26 of the next. Comparing the parts
   # one after the other is exact, and needs no floating point.
   high, low = words >> 5, np.append(words[1:], np.uint32(0)) >> 6
   limit_high, limit_low = _MASK_BELOW >> 26, _MASK_BELOW & ((1 << 26) - 1)
-  return (high < limit_high) | ((high == limit_high) & (low < limit_low))
+  is_mask = (high < limit_high) | ((high == limit_high) & (low < limit_low))
+  codes = is_mask * np.uint8(_MASKS)
+  # The top bit of a word is that of the random() that begins there.
+  codes += (words < 1 << 31) * np.uint8(_KEEPS)
+  shift = np.uint32(32 - num_ids.bit_length())
+  codes += ((words >> shift) < num_ids) * np.uint8(4)
+  return codes.tobytes()
+
+
+# A token takes one random(), two words, if it becomes [MASK], a second one that
+# decides whether it is kept, and a randint, some words, if it is not.
+_MASKED_TOKEN = rb"[\1\3\5\7]."
+_OTHER_TOKEN = rb"[\0\2\4\6].(?:[\2\3\6\7].|[\0\1\4\5].[\0-\3]*[\4-\7])"
+_TOKENS = rb"(?:%s|%s){%%d}" % (_MASKED_TOKEN, _OTHER_TOKEN)
 
 
 @functools.cache
 def _replacement_pattern(count):
-  """Returns `match` of a pattern for the draws of `count` replacements.
-
-  A token takes one random(), two words, if it becomes [MASK], a second one that
-  decides whether it is kept, and a randint, some words, if it is not.
-  """
-  kept = b"%s." % _class_of(_KEEPS)
-  chosen = b"%s.%s*%s" % (
-    _class_of(_KEEPS, holds=False), _class_of(_IS_ID, holds=False),
-    _class_of(_IS_ID),
-  )
-  token = b"(?:%s.|%s.(?:%s|%s))" % (
-    _class_of(_MASKS), _class_of(_MASKS, holds=False), kept, chosen
-  )
-  return re.compile(b"%s{%d}" % (token, count), re.DOTALL).match
-
-
-def _class_of(code, *, holds=True):
-  """Returns a character class: the bytes of draws with `code`, or without."""
-  codes = [n for n in range(8) if bool(n & code) == holds]
-  return b"[%s]" % b"".join(b"\\x%02x" % n for n in codes)
+  """Returns `match` of a pattern for the draws of `count` replacements."""
+  return re.compile(_TOKENS % count, re.DOTALL).match
 
 
 def make_masker(
@@ -113,10 +90,7 @@ def make_masker(
   options,
   stream: random_stream.RandomWordStream,
 ):
-  """Returns the masker for the masking of instance_maker.InstanceOptions.
-
-  The stream must have the `stream_views`.
-  """
+  """Returns the masker for the masking of instance_maker.InstanceOptions."""
   if options.masking == "none":
     return NoMasker()
   in_runs = options.masking in masking_rule.RUN_LENGTHS
@@ -181,7 +155,7 @@ class PieceMasker(_Masker):
     # Retried from the start with more words, because a count that ended in
     # the middle has used none.
     match = _replacement_pattern(budget)
-    while not (found := match(stream.views["draws"], masks_start)):
+    while not (found := match(stream.draws, masks_start)):
       stream.extend()
     stream.position = found.end()
     self._pending.extend(
@@ -293,7 +267,7 @@ class PieceMasker(_Masker):
     As in the original: a random token is any token of the vocabulary, [PAD],
     [unused0] and "##" pieces included.
     """
-    draws = np.frombuffer(self._stream.views["draws"], np.uint8)
+    draws = np.frombuffer(self._stream.draws, np.uint8)
     replacements = self._original_ids(pairs, tokens)  # [P, B]
     position = starts.copy()  # [B]
     ids = self._vocabulary.ids

@@ -23,17 +23,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-_STATE_WORDS = 624  # Of the Mersenne Twister.
-
 _CHUNK = 1 << 17
 _STEPS_PER_PATTERN = 32
-# Patterns match bytes, and a byte per word is enough to compare it with limits
-# of up to 255 and (another byte) of 256 to 510. Longer lists, which only
-# sequences of more than 512 tokens need, are shuffled one by one down to that.
-_LONGEST_IN_BYTE, _LONGEST_IN_PATTERN = 255, 510
 # A rejected word stays rejected: from Python 3.11 on, a possessive quantifier
 # spares the pattern from backtracking (without it the result is the same).
-_REJECTED = b"*+" if sys.version_info >= (3, 11) else b"*"
+_REJECTED = "*+" if sys.version_info >= (3, 11) else "*"
+# Patterns match a character for each word: its top 16 bits, which are enough
+# for limits below 2**16, plus this, since some smaller ones are no characters.
+_FIRST, _LAST = 0x10000, 0x1FFFF
 _WORDS_PER_ROUND = 32
 
 
@@ -43,89 +40,68 @@ class RandomWordStream:
   Attributes:
     words: array [n] uint32, generated already.
     position: index of the next word. Valid until `discard_used`.
-    is_below_half: bytes [n]: 1 where a random() would be below 0.5, else 0.
-    views: dict of name -> result of the function of that name, see __init__.
+    draws: what the function of that name makes of `words`.
   """
 
   def __init__(
     self,
     rng: random.Random,
     *,
-    views: dict[str, Callable[[np.ndarray], bytes]] | None = None,
+    draws: Callable[[np.ndarray], bytes] = bytes,
     chunk: int = _CHUNK,
-    common_size: int | None = None,
+    common_size: int = 0,
   ):
     """Takes over a random.Random until `restore_rng`.
 
     Args:
       rng: what the numbers are those of.
-      views: functions of `words`, applied whenever there are new words.
-      chunk: approximate number of words in memory.
-      common_size: length of most lists that are shuffled, if it is known: it
-        is worth a pattern of its own.
+      draws: function of words, applied whenever there are new ones.
+      chunk: how many words are generated together.
+      common_size: length of most lists that are shuffled: it is worth a
+        pattern of its own.
     """
     self.position = 0
-    self.views = {}
+    self.words = np.zeros(0, np.uint32)
     self._rng = rng
-    self._generator = np.random.MT19937()  # The same words, sooner.
-    self._generator.state = _numpy_state(rng)
-    self._view_functions = views or {}
+    self._draws_of = draws
     self._chunk = chunk
     self._common_size = common_size
-    self._states = []  # (position of a word, generator's state before it).
-    self._set_words(self._generate(chunk, 0))
-
-  def _generate(self, count, position):
-    self._states.append((position, self._generator.state))
-    # random_raw gives each word of 32 bits in 64.
-    return self._generator.random_raw(count).astype(np.uint32)
-
-  def _set_words(self, words):
-    self.words = words
-    self._numbers = memoryview(words)
-    self.is_below_half = (words < 1 << 31).tobytes()
-    # Bytes for the patterns of `skip_shuffle`, made when one asks for them.
-    self._texts = {}
-    for name, function in self._view_functions.items():
-      self.views[name] = function(words)
+    self._states = []  # (position of a word, state of `rng` before it).
+    self.extend()
 
   def extend(self) -> None:
-    """Generates more words, after a reader of `views` ran out of them."""
-    more = self._generate(self._chunk, len(self.words))
+    """Generates more words, after a reader of `draws` ran out of them."""
+    self._states.append((len(self.words), self._rng.getstate()))
+    more = np.frombuffer(self._rng.randbytes(4 * self._chunk), "<u4")
     # At the end, so that positions of before stay valid.
-    self._set_words(np.concatenate([self.words, more]))
+    self.words = words = np.concatenate([self.words, more])
+    self._numbers = memoryview(words)
+    self._is_below_half = (words < 1 << 31).tobytes()
+    characters = (words >> 16) + np.uint32(_FIRST)
+    self._text = characters.astype("<u4").tobytes().decode("utf-32-le")
+    self.draws = self._draws_of(words)
 
   def discard_used(self) -> None:
     """Discards the words before `position`, which becomes 0."""
     used, self.position = self.position, 0
-    # Of the states, the last one at or before the position is enough to
-    # restore the generator from.
+    self.words = self.words[used:]
+    # The last state at or before the position is enough to restore from.
     states = [(place - used, state) for place, state in self._states]
-    needed = sum(place <= 0 for place, _ in states) - 1
-    self._states = states[needed:]
-    rest = self.words[used:]
-    if len(rest) < self._chunk:
-      more = self._generate(self._chunk - len(rest), len(rest))
-      rest = np.concatenate([rest, more])
-    self._set_words(rest)
+    self._states = states[sum(place <= 0 for place, _ in states) - 1 :]
+    self.extend()
 
   @property
   def should_discard(self) -> bool:
     """Whether most of the words are used."""
-    return self.position > self._chunk * 3 // 4
+    return self.position > len(self.words) * 3 // 4
 
   def restore_rng(self) -> None:
     """Leaves the random.Random in the state after the numbers used here."""
     place, state = [
       entry for entry in self._states if entry[0] <= self.position
     ][-1]
-    self._generator.state = state
-    self._generator.random_raw(self.position - place)
-    twister = self._generator.state["state"]
-    # The state of gauss() is not of words: it stays what it was.
-    version, _, gauss = self._rng.getstate()
-    key = twister["key"].tolist()
-    self._rng.setstate((version, (*key, twister["pos"]), gauss))
+    self._rng.setstate(state)
+    self._rng.randbytes(4 * (self.position - place))
 
   def random(self) -> float:
     """Returns the next random.Random.random()."""
@@ -153,7 +129,7 @@ class RandomWordStream:
     end = self.position + 2 * count
     while end > len(self._numbers):
       self.extend()
-    flips = self.is_below_half[self.position : end : 2]
+    flips = self._is_below_half[self.position : end : 2]
     self.position = end
     return flips
 
@@ -165,21 +141,11 @@ class RandomWordStream:
 
   def skip_shuffle(self, size: int) -> None:
     """Skips the words that shuffling a list of `size` would use."""
-    for limit in range(size, _LONGEST_IN_PATTERN, -1):
-      self.randint(1, limit)
-    # The first steps of a long shuffle are done; this one is left.
-    size = min(size, _LONGEST_IN_PATTERN)
+    is_whole = size == self._common_size
     while size > 1:
-      match_words, text_of, rest = _shuffle_pattern(
-        size, is_whole=size == self._common_size
-      )
-      text = self._texts.get(text_of)
-      if text is None:
-        text = self._texts[text_of] = text_of(self.words)
-      match = match_words(text, self.position)
-      if match:
-        self.position = match.end()
-        size = rest
+      match_words, rest = _shuffle_pattern(size, is_whole)
+      if match := match_words(self._text, self.position):
+        self.position, size = match.end(), rest
       else:
         self.extend()
 
@@ -265,56 +231,22 @@ class RandomWordStream:
     return np.where(is_used, numbers, (descending - 1).astype(np.uint16))
 
 
-def _numpy_state(rng):
-  """Returns the state of a random.Random as np.random.MT19937 has it."""
-  _, words, _ = rng.getstate()
-  twister = {
-    "key": np.array(words[:_STATE_WORDS], np.uint32),
-    "pos": words[_STATE_WORDS],
-  }
-  return {"bit_generator": "MT19937", "state": twister}
-
-
 @functools.cache
-def _shuffle_pattern(size, *, is_whole):
-  """Returns a pattern for the words of the first steps of a shuffle.
+def _shuffle_pattern(size, is_whole):
+  """Returns `match` of a pattern for the words of the first steps of a shuffle.
 
-  In parts of some steps each, because one pattern for a whole list could not
-  be shared by lists of other sizes, and takes long to compile. `is_whole`: all
-  steps whose limits take as many bytes.
-
-  Returns:
-    (`match` of the pattern, the function of the words that gives its bytes,
-    the list size at which the next pattern continues).
+  And the list size at which the next pattern continues. In parts of some steps
+  each (unless `is_whole`), because one pattern for a whole list could not be
+  shared by lists of other sizes, and takes long to compile.
   """
   rest = size // _STEPS_PER_PATTERN * _STEPS_PER_PATTERN - 1
-  if is_whole:
-    rest = _LONGEST_IN_BYTE if size > _LONGEST_IN_BYTE else 1
-  text_of = _top_bytes if size <= _LONGEST_IN_BYTE else _top_nine_bits
-  limits = range(size, max(1, rest), -1)
-  pattern = b"".join(_number_pattern(limit, text_of) for limit in limits)
-  return re.compile(pattern).match, text_of, rest
+  rest = 1 if is_whole else max(1, rest)
+  limits = range(size, rest, -1)
+  return re.compile("".join(map(_number_pattern, limits))).match, rest
 
 
-def _number_pattern(limit, text_of):
+def _number_pattern(limit):
   """Matches words up to one whose top bits are a number below `limit`."""
-  # The smallest rejected word, and its byte.
-  word = np.array([limit << (32 - limit.bit_length())], np.uint32)
-  byte = text_of(word)[0]
-  return b"[\\x%02x-\\xff]%s[\\x00-\\x%02x]" % (byte, _REJECTED, byte - 1)
-
-
-def _top_bytes(words):
-  """Returns the top byte of each word: enough for limits of eight bits."""
-  return (words >> 24).astype(np.uint8).tobytes()
-
-
-def _top_nine_bits(words):
-  """Returns a byte for each word that is enough for limits of 256 to 510.
-
-  The top nine bits are a number below 512. All numbers below 256 are accepted
-  and 510 and 511 are rejected with any of these limits, so both groups can
-  share a byte.
-  """
-  numbers = (words >> 23).astype(np.int32)
-  return np.clip(numbers - 255, 0, 255).astype(np.uint8).tobytes()
+  bound = _FIRST + (limit << 16 - limit.bit_length())
+  rejected, accepted = (bound, _LAST), (_FIRST, bound - 1)
+  return "[%c-%c]%s[%c-%c]" % (*rejected, _REJECTED, *accepted)

@@ -1,5 +1,6 @@
 """instance_maker and masking equal their plain forms."""
 
+import functools
 import itertools
 import pathlib
 import random
@@ -118,7 +119,7 @@ def test_plain_instances_are_those_of_the_original(name, masking, tmp_path):
 @pytest.mark.parametrize("share, code", [(0.8, 1), (0.5, 2)])
 def test_draws_are_told_apart_at_their_limits(share, code):
   """Of numbers of 53 bits, 27 of one word and 26 of the next."""
-  draws = masking.stream_views(text_corpus.Vocabulary(VOCAB))["draws"]
+  draws = functools.partial(masking.draws, num_ids=len(VOCAB))
   limit = int(share * 2**53)
   for number in (limit - 2**26, limit - 1, limit, limit + 1, limit + 2**26):
     words = np.array([number >> 26 << 5, number % 2**26 << 6], np.uint32)

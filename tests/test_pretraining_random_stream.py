@@ -66,10 +66,10 @@ def test_numbers_at_many_positions():
     assert stream.position == end
 
 
-def test_views_follow_the_words():
+def test_draws_follow_the_words():
   stream = random_stream.RandomWordStream(
-    random.Random(7), views={"copy": lambda words: words.copy()}, chunk=16
+    random.Random(7), draws=np.copy, chunk=16
   )
   for step in (stream.extend, stream.discard_used, stream.random):
     step()
-    np.testing.assert_array_equal(stream.views["copy"], stream.words)
+    np.testing.assert_array_equal(stream.draws, stream.words)
