@@ -12,7 +12,6 @@ import re
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 import google_crc32c
 import numpy as np
@@ -187,63 +186,52 @@ def serialize_examples(features: dict[str, np.ndarray]) -> list[bytes]:
     features: arrays [B, n]; integers become an int64_list, floats a float_list.
       n may differ between features.
   """
-  entries = []
-  # protobuf's map has no order of its own.
+  columns = []
   for name in sorted(features):
-    key = _delimited(_KEY, _constant(name.encode("utf-8")))
-    value = _delimited(_VALUE, _feature_value(np.asarray(features[name])))
-    entries.append(_delimited(_ENTRY, _joined([key, value])))
-  return _delimited(_FEATURES, _joined(entries)).split()
+    values = np.asarray(features[name])
+    if values.dtype.kind == "f":
+      kind, rows = _FLOAT_LIST, _bytes_of_rows(values.astype("<f4"))
+    else:
+      kind, rows = _INT64_LIST, _varints(values)
+    columns += [_entry_start(name, kind, len(row)) for row in rows], rows
+  examples = map(b"".join, zip(*columns))
+  return [_delimited(_FEATURES, example) for example in examples]
 
 
-class _Rows(NamedTuple):
-  """B rows of bytes in the making, so that a step is done for all at once.
-
-  Attributes:
-    pieces: list of (bytes [B, K] or [1, K] uint8, valid [B, K] bool or None
-      for all): a row is what is valid in that row of each piece, in order.
-    lengths: int array [B] or [1] of the rows' lengths.
-  """
-
-  pieces: list
-  lengths: np.ndarray
-
-  def split(self):
-    """Returns a list of bytes."""
-    shape = len(self.lengths), sum(data.shape[1] for data, _ in self.pieces)
-    data, valid = np.empty(shape, np.uint8), np.ones(shape, bool)
-    start = 0
-    for piece, is_valid in self.pieces:
-      columns = slice(start, start + piece.shape[1])
-      data[:, columns] = piece
-      if is_valid is not None:
-        valid[:, columns] = is_valid
-      start = columns.stop
-    # Row after row, without the bytes that a shorter row does not have.
-    joined = data[valid].tobytes()
-    ends = np.cumsum(self.lengths).tolist()
-    return [joined[start:end] for start, end in zip([0, *ends], ends)]
-
-
-def _feature_value(values):
-  """Returns the `Feature` of each row of `values` [B, n], as _Rows."""
-  if values.dtype.kind == "f":
-    data = np.ascontiguousarray(values, "<f4").view(np.uint8)
-    rows = _Rows([(data, None)], np.full(len(data), data.shape[1]))
-    kind = _FLOAT_LIST
-  else:
-    rows, kind = _varints(values), _INT64_LIST
+@functools.lru_cache(maxsize=1 << 14)
+def _entry_start(name, kind, length):
+  """Returns what comes before `length` bytes of numbers in a feature's entry."""
+  numbers = bytes(length)
   # As protobuf: an empty list has no numbers, not an empty field of them.
-  if values.shape[1]:
-    rows = _delimited(_NUMBERS, rows)
-  return _delimited(kind, rows)
+  values = _delimited(kind, _delimited(_NUMBERS, numbers) if length else b"")
+  key = _delimited(_KEY, name.encode("utf-8"))
+  entry = _delimited(_ENTRY, key + _delimited(_VALUE, values))
+  return entry.removesuffix(numbers)
+
+
+def _bytes_of_rows(values):
+  size = values.shape[1] * values.itemsize
+  if not size:
+    return [b""] * len(values)
+  # `tolist` makes bytes of what is one item a row.
+  return np.ascontiguousarray(values).view(f"V{size}")[:, 0].tolist()
+
+
+def _delimited(tag, data):
+  return tag + _length_bytes(len(data)) + data
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _length_bytes(length):
+  return _varints(np.array([[length]]))[0]
 
 
 def _varints(values):
-  """Encodes integers [B, n] as varints: 7 bits a byte, the lowest first.
+  """Returns the bytes of each row of integers [B, n] as varints.
 
-  300 = 0b10_0101100 -> 0b1_0101100, 0b0_0000010; the top bit says "more".
-  Negative ones count as unsigned 64-bit integers, ten bytes each.
+  7 bits a byte, the lowest first: 300 = 0b10_0101100 -> 0b1_0101100,
+  0b0_0000010; the top bit says "more". Negative ones count as unsigned 64-bit
+  integers, ten bytes each.
   """
   if values.min(initial=0) < 0:
     values = values.astype(np.int64).view(np.uint64)
@@ -251,36 +239,18 @@ def _varints(values):
   width = max(1, -(-largest.bit_length() // 7))
   # The usual case, of masks and segments: no bit of continuation anywhere.
   if width == 1:
-    data = values.astype(np.uint8)
-    return _Rows([(data, None)], np.full(len(data), data.shape[1]))
-  rest = values.astype(np.uint32 if largest < 1 << 32 else np.uint64)
+    return _bytes_of_rows(values.astype(np.uint8))
+  rest = values.astype(np.min_scalar_type(largest))
   data = np.empty((*values.shape, width), np.uint8)  # [B, n, width]
   valid = np.empty(data.shape, bool)
   for byte in range(width):
-    more = rest > 127  # [B, n]
-    data[..., byte] = rest
-    data[..., byte] &= 127
-    data[..., byte] |= more.view(np.uint8) << 7
+    data[..., byte] = (rest & 127) + (rest > 127) * np.uint8(128)
     # Zero has one byte, too.
     valid[..., byte] = (rest > 0) if byte else True
     rest >>= 7
-  valid = valid.reshape(len(values), -1)
-  return _Rows([(data.reshape(valid.shape), valid)], valid.sum(1))
-
-
-def _constant(data):
-  row = np.frombuffer(data, np.uint8)[None]
-  return _Rows([(row, None)], np.array([row.shape[1]]))
-
-
-def _delimited(tag, rows):
-  """Puts `tag` and its length before each row."""
-  return _joined([_constant(tag), _varints(rows.lengths[:, None]), rows])
-
-
-def _joined(parts):
-  pieces = [piece for part in parts for piece in part.pieces]
-  return _Rows(pieces, sum(part.lengths for part in parts))
+  joined = data[valid].tobytes()
+  ends = np.cumsum(valid.sum((1, 2))).tolist()
+  return [joined[start:end] for start, end in zip([0, *ends], ends)]
 
 
 def is_gzip(path: str) -> bool:
