@@ -22,6 +22,7 @@ import numpy as np
 
 from common import choices
 from pretraining import masking, random_stream, text_corpus
+from text import input_sequences
 
 PACKINGS = choices.PACKINGS
 PAIR_PACKINGS = PACKINGS[:2]
@@ -327,10 +328,10 @@ class Instances:
     self._corpus = corpus
     self._vocabulary = vocabulary
     self._length = options.max_seq_length
-    self._is_masked = options.masking != "none"
     self._has_next = options.packing in PAIR_PACKINGS
     self._masked = masked
-    if not self._is_masked:
+    self._flags = None
+    if options.masking == "none":
       flags = corpus.word_flags(vocabulary)
       self._flags = np.frombuffer(flags, np.uint8)
 
@@ -340,29 +341,34 @@ class Instances:
   def features(self, first: int, end: int) -> dict[str, np.ndarray]:
     """Returns the features [B, ...] of some instances, see record_maker."""
     masked = masking.Masked(*(column[first:end] for column in self._masked))
-    pairs = masked.pairs  # [B, 5]
-    layout = _Layout(pairs, self._length)
-    input_ids = layout.gather(self._corpus.ids)  # [B, T]
-    input_ids[:, 0] = self._vocabulary.cls_id
-    input_ids[layout.is_separator] = self._vocabulary.sep_id
-    features = {
-      "input_mask": layout.input_mask,
-      "segment_ids": layout.segment_ids,
-    }
+    a_start, a_end, b_start, b_end, is_random_next = masked.pairs.T
+    spans = input_sequences.Spans(
+      a_start, a_end - a_start, b_start, b_end - b_start
+    )
+    features = input_sequences.fill_batch(
+      self._corpus.ids, spans, self._length,
+      cls_id=self._vocabulary.cls_id, sep_id=self._vocabulary.sep_id,
+    )
     if self._has_next:
-      features["next_sentence_labels"] = pairs[:, 4:]
-    if self._is_masked:
-      features.update(_masked_features(input_ids, masked))
+      features["next_sentence_labels"] = is_random_next[:, None]
+    if self._flags is None:
+      features.update(_masked_features(features["input_ids"], masked))
     else:
-      features["word_starts"] = self._word_starts(layout)
-    features["input_ids"] = input_ids
+      features["word_starts"] = _word_starts(self._flags, spans, self._length)
     return features
 
-  def _word_starts(self, layout):
-    """Returns [B, T]: 1 at the first piece of each word, segment by segment."""
-    flags = layout.gather(self._flags, text_corpus.NO_WORD)
-    is_first = (flags == text_corpus.STARTS_WORD) | layout.starts_segment
-    return is_first.astype(np.uint8)
+
+def _word_starts(flags, spans, length):
+  """Returns [B, T]: 1 at the first piece of each word, segment by segment."""
+  special = text_corpus.NO_WORD
+  filled = input_sequences.fill_batch(
+    flags, spans, length, cls_id=special, sep_id=special
+  )
+  flags = filled["input_ids"]  # [B, T]
+  # A segment may begin with the rest of a word.
+  is_first = np.roll(flags, 1, axis=1) == special
+  is_first |= flags == text_corpus.STARTS_WORD
+  return filled["input_mask"] * (is_first & (flags != special))
 
 
 def _masked_features(input_ids, masked):
@@ -378,33 +384,3 @@ def _masked_features(input_ids, masked):
     "masked_lm_ids": labels,
     "masked_lm_weights": is_masked.astype(np.float32),
   }
-
-
-class _Layout:
-  """The positions of the tokens of B instances: arrays [B, T].
-
-  [CLS] a a a [SEP] b b [SEP] 0 0, or [CLS] a a a [SEP] 0 0 without B.
-  """
-
-  def __init__(self, pairs, length):
-    a_start, a_end, b_start, b_end = pairs.T[:4, :, None]  # [B, 1] each
-    length_b = b_end - b_start
-    first_b = a_end - a_start + 2  # After [CLS] and a [SEP].
-    end = first_b + length_b + (length_b > 0)
-    column = np.arange(length)
-    in_b = (column >= first_b) & (column < end - 1)
-    self._in_text = in_b | ((column >= 1) & (column < first_b - 1))
-    # From a position to a place in the corpus; a begins at position 1.
-    self._source = column + np.where(in_b, b_start - first_b, a_start - 1)
-    self.is_separator = (column == first_b - 1) | (column == end - 1)
-    self.starts_segment = self._in_text & (
-      (column == 1) | (column == first_b)
-    )
-    self.input_mask = (column < end).astype(np.uint8)
-    self.segment_ids = self.input_mask * (column >= first_b)
-
-  def gather(self, values, other=0):
-    """Returns values of the corpus's tokens, `other` where there is none."""
-    result = np.full(self._source.shape, other, np.int64)
-    result[self._in_text] = values[self._source[self._in_text]]
-    return result
