@@ -78,8 +78,7 @@ flags.DEFINE_float(
 flags.DEFINE_bool(
   "split_sentences", False,
   "Lines are paragraphs: split them into sentences (by the rule in "
-  "sentence_splitting.py). A file that starts with '<doc ' is read as "
-  "WikiExtractor's, an article as a document.",
+  "sentence_splitting.py).",
 )
 flags.DEFINE_bool(
   "segmented_text", False,
@@ -119,18 +118,11 @@ flags.DEFINE_integer(
   "num_processes", 1,
   "Processes of this machine that make shards. The files do not depend on "
   "their number.", lower_bound=1, needs="shard_size_mb|num_processes=1",
-  not_with="runner",
-)
-flags.DEFINE_string(
-  "runner", None,
-  "Make the shards on a cluster with Apache Beam: DirectRunner, FlinkRunner, "
-  "SparkRunner, DataflowRunner, ... Flags of the runner follow after a --.",
-  needs="shard_size_mb",
 )
 flags.DEFINE_bool(
   "verify", False,
   "Check existing --output_file (names, patterns, or a manifest of shards) "
-  "instead of writing them, and print a report.",
+  "instead of writing them, and print what they hold.",
 )
 
 flags.rule(
@@ -140,12 +132,12 @@ flags.rule(
 )
 flags.rule_for_others("verify", but="vocab_file output_file")
 flags.mark_flag_as_required("output_file")
-for required in ("input_file", "vocab_file"):
-  flags.register_multi_flags_validator(
-    [required, "verify"],
-    lambda values: values["verify"] or None not in values.values(),
-    message=f"--{required} must be given, unless with --verify",
-  )
+flags.mark_flag_as_required("vocab_file")
+flags.register_multi_flags_validator(
+  ["input_file", "verify"],
+  lambda values: values["verify"] or values["input_file"] is not None,
+  message="--input_file must be given, unless with --verify",
+)
 
 # Few runs need TensorFlow: those with remote files, compressed records, much
 # text or --verify.
@@ -160,7 +152,6 @@ from absl import logging
 from checkpoints import tokenizer_files
 from common import errors, file_io, progress, unknown_tokens
 from pretraining import (
-  beam_shards,
   instance_maker,
   record_maker,
   record_report,
@@ -173,25 +164,19 @@ from variants import vocabularies
 _SHOWN_INSTANCES = 3
 
 
-def main(argv):
-  settings = flags.read_settings()
-  settings = tokenizer_files.with_known_case(settings)
-  if len(argv) > 1 and not settings.runner:
-    raise errors.InputError(
-      f"unexpected {' '.join(argv[1:])}: flags start with --, and those "
-      "behind a -- are for --runner"
-    )
+def main(_):
+  settings = tokenizer_files.with_known_case(flags.read_settings())
   if settings.verify:
-    verify(settings)
+    paths = tfrecord.find_files(settings.output_file)
+    tokenizer = vocabularies.make_tokenizer(settings.vocab_file)
+    print("\n".join(record_report.examine(paths, tokenizer)))
     return
   options = make_record_options(settings)
   inputs = file_io.expand_file_patterns(settings.input_file)
   logging.info("Reading %d file(s): %s", len(inputs), file_io.listed(inputs))
   start = time.monotonic()
-  if settings.shard_size_mb:
-    count, outputs = write_shards(settings, options, inputs, argv[1:])
-  else:
-    count, outputs = write_files(settings, options, inputs)
+  write = write_shards if settings.shard_size_mb else write_files
+  count, outputs = write(settings, options, inputs)
   logging.info(
     "Wrote %d instances to %s in %.1f s",
     count, file_io.listed(outputs), time.monotonic() - start,
@@ -199,27 +184,22 @@ def main(argv):
 
 
 def make_record_options(settings):
-  """Returns the record_maker.RecordOptions that the flags ask for."""
-  fields = dataclasses.fields(record_maker.RecordOptions)
+  """Returns the instance_maker.RecordOptions that the flags ask for."""
+  fields = dataclasses.fields(instance_maker.RecordOptions)
   values = {field.name: settings.get(field.name) for field in fields}
-  values["masking"] = choose_masking(settings)
-  # Where masks are made later, one pass is enough.
-  if settings.dynamic_masking and "dupe_factor" not in settings.given:
-    values["dupe_factor"] = 1
+  if settings.dynamic_masking:
+    values["masking"] = "none"
+    # Where masks are made later, one pass is enough.
+    if "dupe_factor" not in settings.given:
+      values["dupe_factor"] = 1
+  else:
+    pieces = "whole_words" if settings.do_whole_word_mask else "pieces"
+    values["masking"] = settings.mask_runs or pieces
   # Without pairs no record needs to be short.
   has_pairs = settings.packing in instance_maker.PAIR_PACKINGS
   if not has_pairs and "short_seq_prob" not in settings.given:
     values["short_seq_prob"] = 0.0
-  return record_maker.RecordOptions(**values)
-
-
-def choose_masking(settings):
-  """Returns the kind of masking, one of instance_maker.MASKINGS."""
-  if settings.dynamic_masking:
-    return "none"
-  if settings.mask_runs:
-    return settings.mask_runs
-  return "whole_words" if settings.do_whole_word_mask else "pieces"
+  return instance_maker.RecordOptions(**values)
 
 
 def write_files(settings, options, inputs):
@@ -245,49 +225,48 @@ def write_files(settings, options, inputs):
       passes, parts=passes, part_name="passes", unit="words"
     )
     count = maker.write(
-      corpus,
-      writers,
-      seed=options.random_seed,
-      show=lambda features: record_report.log_examples(
-        features, maker.tokenizer, _SHOWN_INSTANCES
-      ),
+      corpus, writers, seed=options.random_seed,
+      show=lambda features: show_examples(features, maker.tokenizer),
       after_pass=lambda: done.advance(1, corpus.num_words),
     )
   return count, outputs
 
 
-def write_shards(settings, options, inputs, runner_arguments):
+def show_examples(features, tokenizer):
+  """Logs the first records as tokens."""
+  for row in range(min(_SHOWN_INSTANCES, len(features["input_ids"]))):
+    record = {name: values[row] for name, values in features.items()}
+    line = record_report.example_line(record, tokenizer)
+    logging.debug("Instance %d: %s", row, line)
+
+
+def write_shards(settings, options, inputs):
   """Makes a file for each shard of a text; returns as `write_files`."""
-  (output,) = split_outputs(settings.output_file, most=1)
+  output, *others = split_outputs(settings.output_file)
+  if others:
+    raise errors.InputError(
+      f"--output_file={settings.output_file}: with --shard_size_mb give one "
+      "name, the prefix of all files' names"
+    )
   run = sharding.ShardedRun(
-    options,
-    inputs,
-    output,
+    options, inputs, output,
     shard_bytes=max(1, int(settings.shard_size_mb * 1e6)),
   )
   logging.info("%d shards, described in %s", len(run.shards), run.manifest)
-  if settings.runner:
-    results = beam_shards.make(run, settings.runner, runner_arguments)
-  else:
-    results = run.make(settings.num_processes)
+  results = run.make(settings.num_processes)
   made = [
     shard.output for shard, made in zip(run.shards, results) if made.records
   ]
   return sum(result.records for result in results), made
 
 
-def split_outputs(names, most=None):
+def split_outputs(names):
   """Returns the names in a comma-separated list, each once."""
   outputs = [name.strip() for name in names.split(",")]
   if "" in outputs or len(set(outputs)) < len(outputs):
     raise errors.InputError(
       f"--output_file={names}: an empty name, or the same twice; give "
       "different names, separated by commas"
-    )
-  if most and len(outputs) > most:
-    raise errors.InputError(
-      f"--output_file={names}: with --shard_size_mb give one name, the prefix "
-      "of all files' names"
     )
   return outputs
 
@@ -299,9 +278,7 @@ def check_corpus(settings, corpus, options):
   """
   logging.info(
     "%d documents, %d sentences, %d tokens",
-    corpus.num_documents,
-    corpus.num_sentences,
-    len(corpus.ids),
+    corpus.num_documents, corpus.num_sentences, len(corpus.ids),
   )
   if not corpus.num_documents:
     raise errors.InputError(
@@ -322,27 +299,5 @@ def check_corpus(settings, corpus, options):
     )
 
 
-def verify(settings):
-  """Prints a report on the files of --output_file; fails if one has faults."""
-  vocabulary = None
-  if settings.vocab_file:
-    vocabulary = text_corpus.Vocabulary(
-      vocabularies.load_vocab(settings.vocab_file)
-    )
-  paths = tfrecord.find_files(settings.output_file)
-  report = record_report.examine(paths, vocabulary)
-  report.faults += sharding.compare_with_manifests(paths)
-  print(report.text())
-  if report.unknown is not None:
-    unknown_tokens.log_share(
-      settings.output_file, report.unknown, report.text_tokens
-    )
-  if report.faults:
-    raise errors.InputError(
-      f"{len(report.faults)} fault(s) in {len(paths)} file(s); the first: "
-      f"{report.faults[0]}"
-    )
-
-
 if __name__ == "__main__":
-  command.run(main, takes_words=True)
+  command.run(main)

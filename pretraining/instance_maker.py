@@ -35,12 +35,11 @@ _LARGE_CORPUS = 1_000_000  # Tokens.
 _SMALL_CHUNK, _LARGE_CHUNK = 1 << 17, 1 << 19
 
 
-@dataclasses.dataclass(frozen=True)
-class InstanceOptions:
-  """How instances are made.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RecordOptions:
+  """Everything that determines the records of a text, except its shard.
 
   Attributes:
-    max_seq_length to short_seq_prob: the original's flags of these names.
     masking: what is masked together, one of MASKINGS. "none": nothing is
       masked, and instances tell where words start instead.
     packing: one of PACKINGS. "sentence_pairs" is the original's;
@@ -48,19 +47,25 @@ class InstanceOptions:
       are RoBERTa's (Liu et al. 2019, section 4.2): as many whole sentences
       as fit, without next-sentence prediction. In "full_sentences" they
       continue in the next document, after a [SEP].
+
+  The others are flags of create_pretraining_data.py.
   """
 
-  max_seq_length: int = 128
-  max_predictions_per_seq: int = 20
-  random_seed: int = 12345
-  dupe_factor: int = 10
-  masked_lm_prob: float = 0.15
-  short_seq_prob: float = 0.1
-  masking: str = "pieces"
-  packing: str = "sentence_pairs"
+  max_seq_length: int
+  max_predictions_per_seq: int
+  random_seed: int
+  dupe_factor: int
+  masked_lm_prob: float
+  short_seq_prob: float
+  masking: str
+  packing: str
+  vocab_file: str
+  do_lower_case: bool
+  split_sentences: bool
+  segmented_text: bool
 
 
-def gives_any(corpus: text_corpus.Corpus, options: InstanceOptions) -> bool:
+def gives_any(corpus: text_corpus.Corpus, options: RecordOptions) -> bool:
   """Whether a corpus gives any instance."""
   # Every document does; one of a single sentence has no order.
   alone = corpus.num_documents if options.packing == "sentence_order" else 0
@@ -83,7 +88,7 @@ class SegmentPair(NamedTuple):
 def create_instances(
   corpus: text_corpus.Corpus,
   vocabulary: text_corpus.Vocabulary,
-  options: InstanceOptions,
+  options: RecordOptions,
   rng: random.Random,
   *,
   after_pass: Callable[[], None] = lambda: None,
@@ -92,7 +97,7 @@ def create_instances(
 
   Args:
     corpus, vocabulary: the text, and what its ids mean.
-    options: how instances are made.
+    options: how.
     rng: newly seeded.
     after_pass: called after each pass through the documents.
   """

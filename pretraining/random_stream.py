@@ -248,5 +248,5 @@ def _shuffle_pattern(size, is_whole):
 def _number_pattern(limit):
   """Matches words up to one whose top bits are a number below `limit`."""
   bound = _FIRST + (limit << 16 - limit.bit_length())
-  rejected, accepted = (bound, _LAST), (_FIRST, bound - 1)
-  return "[%c-%c]%s[%c-%c]" % (*rejected, _REJECTED, *accepted)
+  rejected = f"[{chr(bound)}-{chr(_LAST)}]{_REJECTED}"
+  return f"{rejected}[{chr(_FIRST)}-{chr(bound - 1)}]"

@@ -20,13 +20,13 @@ have, instead of the three masked_lm features:
                                     others, for [CLS], [SEP] and padding
 """
 
-import dataclasses
+import functools
 import random
 from collections.abc import Callable
 
 import numpy as np
 
-from common import errors, file_io
+from common import errors
 from pretraining import instance_maker, text_corpus
 from records import tfrecord
 from text import bulk_tokenization
@@ -35,42 +35,14 @@ from variants import vocabularies
 _RECORDS_PER_BLOCK = 512
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class RecordOptions(instance_maker.InstanceOptions):
-  """Everything that determines the records of a text, except its shard.
-
-  Attributes:
-    vocab_file: path of the vocabulary.
-    do_lower_case: whether text is lower-cased and stripped of accents.
-    split_sentences: see text_corpus.read_lines.
-    segmented_text: whether white space separates the words of Chinese text,
-      see text_corpus.SegmentedEncoder.
-  """
-
-  vocab_file: str
-  do_lower_case: bool = True
-  split_sentences: bool = False
-  segmented_text: bool = False
-
-  def to_manifest(self) -> dict:
-    """Returns the values of flags by their names, for a manifest.
-
-    The vocabulary is identified by its SHA-256: its path does not matter.
-    """
-    values = dataclasses.asdict(self)
-    vocab_file = values.pop("vocab_file")
-    _, values["vocab_sha256"] = file_io.size_and_sha256(vocab_file)
-    return values
-
-
 class RecordMaker:
-  """Makes records according to RecordOptions.
+  """Makes records according to instance_maker.RecordOptions.
 
   Attributes:
     tokenizer: of the vocabulary, a tokenization.FullTokenizer.
   """
 
-  def __init__(self, options: RecordOptions):
+  def __init__(self, options: instance_maker.RecordOptions):
     """Raises InputError where the vocabulary cannot be used."""
     self._options = options
     self.tokenizer = vocabularies.make_tokenizer(
@@ -85,7 +57,9 @@ class RecordMaker:
         "--segmented_text says which of BERT's tokens form a Chinese word; "
         f"{options.vocab_file} has pieces of several characters: leave it out"
       )
-    self._encode_lines = text_corpus.SegmentedEncoder(self.tokenizer)
+    self._encode_lines = functools.partial(
+      text_corpus.encode_segmented, self.tokenizer
+    )
 
   def read(
     self, pieces: list[text_corpus.Piece], *, joined: bool
@@ -102,10 +76,6 @@ class RecordMaker:
     """Returns how many tokens are [UNK]."""
     return int(np.count_nonzero(corpus.ids == self._vocabulary.unk_id))
 
-  def gives_records(self, corpus: text_corpus.Corpus) -> bool:
-    """Whether there are any records of a corpus."""
-    return instance_maker.gives_any(corpus, self._options)
-
   def write(
     self,
     corpus: text_corpus.Corpus,
@@ -113,7 +83,7 @@ class RecordMaker:
     *,
     seed: int,
     show: Callable[[dict], None] = lambda features: None,
-    **options,
+    after_pass: Callable[[], None] = lambda: None,
   ) -> int:
     """Writes the records of a corpus; returns how many there are.
 
@@ -124,18 +94,15 @@ class RecordMaker:
       writers: open.
       seed: of everything random.
       show: called with the features of the first records.
-      **options: of instance_maker.create_instances.
+      after_pass: as of instance_maker.create_instances.
 
     Raises:
       InputError: there are fewer records than files. Unlike the original: it
         leaves files without a record.
     """
     instances = instance_maker.create_instances(
-      corpus,
-      self._vocabulary,
-      self._options,
-      random.Random(seed),
-      **options,
+      corpus, self._vocabulary, self._options, random.Random(seed),
+      after_pass=after_pass,
     )
     # A shard, which has a file alone, may be without records.
     if len(writers) > 1 and len(instances) < len(writers):

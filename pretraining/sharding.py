@@ -13,11 +13,10 @@ random next segment comes from the same shard. A shard whose text gives no
 record has no file.
 """
 
-import collections
+import dataclasses
 import functools
 import json
 import os
-import re
 from typing import NamedTuple
 
 from absl import logging
@@ -30,11 +29,10 @@ from common import (
   progress,
   unknown_tokens,
 )
-from pretraining import record_maker, text_corpus
+from pretraining import instance_maker, record_maker, text_corpus
 from records import tfrecord
 
 _FORMAT = 2  # Of the manifest and of the shards' content.
-_SHARD_NAME = re.compile(r"(.*)-\d{5}-of-\d{5}(\.gz)?", re.DOTALL)
 
 
 class Shard(NamedTuple):
@@ -43,6 +41,15 @@ class Shard(NamedTuple):
   number: int
   pieces: list
   output: str
+
+  @property
+  def name(self):
+    """What the manifest calls it."""
+    return os.path.basename(self.output)
+
+  @property
+  def text_bytes(self):
+    return sum(piece.end - piece.start for piece in self.pieces)
 
 
 class ShardText(NamedTuple):
@@ -85,7 +92,7 @@ class ShardedRun:
 
   def __init__(
     self,
-    options: record_maker.RecordOptions,
+    options: instance_maker.RecordOptions,
     files: list[str],
     output: str,
     *,
@@ -99,19 +106,19 @@ class ShardedRun:
       output: prefix of the output names, see `shard_names`.
       shard_bytes: approximate bytes of text per shard.
     """
-    pieces = text_corpus.plan_shards(
-      files, shard_bytes, split_sentences=options.split_sentences
-    )
+    pieces = text_corpus.plan_shards(files, shard_bytes)
     names = shard_names(output, len(pieces))
-    numbers = range(len(pieces))
-    self.shards = list(map(Shard, numbers, pieces, names))
+    self.shards = list(map(Shard, range(len(pieces)), pieces, names))
     self.manifest = tfrecord.manifest_name(output)
     self.options = options
+    flags = dataclasses.asdict(options)
+    # By its content: its path does not matter.
+    _, flags["vocab_sha256"] = file_io.size_and_sha256(flags.pop("vocab_file"))
     # All that decides the content of the shards, but not where they lie.
     self._source = {
       "format": _FORMAT,
       "shard_bytes": shard_bytes,
-      **options.to_manifest(),
+      **flags,
       "inputs": {
         # Sizes: text that grew or shrank makes other shards.
         piece.path: piece.end for piece in text_corpus.whole_files(files)
@@ -119,46 +126,17 @@ class ShardedRun:
     }
 
   def make(self, num_processes: int = 1) -> list[ShardResult]:
-    """Makes the missing shards on this machine; returns the results of all.
+    """Makes the missing shards; returns the results of all.
 
     Raises:
       InputError: there are outputs of other options or input, the text or
-        the vocabulary cannot be used, or a process was killed.
-    """
-    missing = self.begin()
-    # By bytes, which are known before any text is read.
-    done = progress.Progress(
-      sum(map(_text_bytes, missing)),
-      parts=len(missing), part_name="shards", unit="words",
-    )
-    results = process_pool.in_order(
-      functools.partial(make_shard, self.options), missing,
-      processes=num_processes,
-    )
-    finished, texts = [], []
-    for shard, (result, text) in zip(missing, results):
-      finished.append(result)
-      texts.append(text)
-      done.advance(_text_bytes(shard), text.words)
-    if texts:
-      unknown_tokens.log_share(
-        self.manifest,
-        sum(text.unknown for text in texts),
-        sum(text.tokens for text in texts),
-      )
-    return self.end(finished)
-
-  def begin(self) -> list[Shard]:
-    """Checks existing outputs, writes the manifest; returns missing shards.
-
-    Raises:
-      InputError: there are outputs of other options or input.
+        the vocabulary cannot be used, no shard has a record, or a process was
+        killed.
     """
     recorded = self._recorded()
     missing = [
-      shard
-      for shard in self.shards
-      if not _is_finished(shard, recorded.get(os.path.basename(shard.output)))
+      shard for shard in self.shards
+      if not _is_finished(shard, recorded.get(shard.name))
     ]
     # Before the first shard: whatever stops the run, the files it leaves are
     # never taken for those of other options.
@@ -166,23 +144,12 @@ class ShardedRun:
     if len(missing) < len(self.shards):
       logging.info(
         "%d of %d shards are finished already",
-        len(self.shards) - len(missing),
-        len(self.shards),
+        len(self.shards) - len(missing), len(self.shards),
       )
-    return missing
-
-  def end(self, finished: list[ShardResult]) -> list[ShardResult]:
-    """Writes the manifest with the results of all shards, and returns them.
-
-    Those that are not `finished` here are examined.
-
-    Raises:
-      InputError: none of them has a record.
-    """
-    by_number = {result.number: result for result in finished}
+    made = self._make_missing(missing, num_processes)
     results = [
       # Each is checked by its size, and counted: the manifest must be right.
-      by_number.get(shard.number) or _examined(shard) for shard in self.shards
+      made.get(shard.number) or _examined(shard) for shard in self.shards
     ]
     if not any(result.records for result in results):
       file_io.remove(self.manifest)
@@ -190,12 +157,31 @@ class ShardedRun:
         f"no record for {self.manifest}: give text with one sentence a line "
         "and blank lines between documents"
       )
-    self._write_manifest(
-      {
-        os.path.basename(shard.output): result._asdict()
-        for shard, result in zip(self.shards, results)
-      }
+    self._write_manifest({
+      shard.name: result._asdict()
+      for shard, result in zip(self.shards, results)
+    })
+    return results
+
+  def _make_missing(self, missing, num_processes):
+    """Makes shards; returns the ShardResult of each number."""
+    # By bytes, which are known before any text is read.
+    done = progress.Progress(
+      sum(shard.text_bytes for shard in missing),
+      parts=len(missing), part_name="shards", unit="words",
     )
+    made = process_pool.in_order(
+      functools.partial(make_shard, self.options), missing,
+      processes=num_processes,
+    )
+    results, tokens, unknown = {}, 0, 0
+    for shard, (result, text) in zip(missing, made):
+      results[shard.number] = result
+      tokens += text.tokens
+      unknown += text.unknown
+      done.advance(shard.text_bytes, text.words)
+    if missing:
+      unknown_tokens.log_share(self.manifest, unknown, tokens)
     return results
 
   def _recorded(self):
@@ -208,7 +194,12 @@ class ShardedRun:
             "it was made, does not: remove it, or pass another --output_file"
           )
       return {}
-    manifest = _read_json(self.manifest)
+    try:
+      manifest = json_files.read(self.manifest)
+    except errors.InputError as error:
+      raise errors.InputError(
+        f"{error}; remove it and the files next to it"
+      ) from error
     # The first difference is named; all must be equal.
     for name, now in self._source.items():
       before = manifest.get(name)
@@ -227,47 +218,6 @@ class ShardedRun:
     file_io.write_text(self.manifest, json.dumps(content, indent=1) + "\n")
 
 
-def compare_with_manifests(paths: list[str]) -> list[str]:
-  """Returns sentences on shards that differ from their manifests, or lack.
-
-  Files that are no shards, or have no manifest, are skipped.
-  """
-  faults = []
-  groups = collections.defaultdict(list)
-  for path in paths:
-    if name := _SHARD_NAME.fullmatch(path):
-      groups[tfrecord.manifest_name(name[1])].append(path)
-  for manifest, shards in groups.items():
-    if file_io.exists(manifest):
-      faults += _differences(manifest, shards)
-  return faults
-
-
-def _differences(manifest, paths):
-  recorded = json_files.field(
-    _read_json(manifest), "shards", dict[str, dict], manifest, {}
-  )
-  for path in paths:
-    entry = recorded.pop(os.path.basename(path), None)
-    if entry is None:
-      yield f"{path}: not listed in {manifest}; finish the run"
-    elif entry.get("sha256") != file_io.size_and_sha256(path)[1]:
-      yield f"{path}: its SHA-256 is not the one in {manifest}"
-  # A shard without a record has no file.
-  for name, shard in recorded.items():
-    if shard.get("records"):
-      yield f"{manifest}: {name} is not among the files"
-
-
-def _read_json(path):
-  try:
-    return json_files.read(path)
-  except errors.InputError as error:
-    raise errors.InputError(
-      f"{error}; remove it and the files next to it"
-    ) from error
-
-
 def _is_finished(shard, recorded):
   """Whether a shard's file exists, with its recorded size if there is one.
 
@@ -277,30 +227,21 @@ def _is_finished(shard, recorded):
     return True
   if not file_io.exists(shard.output):
     return False
-  if recorded is None:
-    return True
-  return recorded.get("bytes") == file_io.size(shard.output)
-
-
-def _text_bytes(shard):
-  return sum(piece.end - piece.start for piece in shard.pieces)
+  return not recorded or recorded.get("bytes") == file_io.size(shard.output)
 
 
 def _examined(shard):
-  """Returns the ShardResult of a shard that an earlier run finished."""
+  """Returns the ShardResult of a finished shard."""
   if not file_io.exists(shard.output):
-    return _without_records(shard)
+    return ShardResult(shard.number, 0, 0, "")
   records = tfrecord.count_records(shard.output)
-  size, sha256 = file_io.size_and_sha256(shard.output)
-  return ShardResult(shard.number, records, size, sha256)
-
-
-def _without_records(shard):
-  return ShardResult(shard.number, 0, 0, "")
+  return ShardResult(
+    shard.number, records, *file_io.size_and_sha256(shard.output)
+  )
 
 
 def make_shard(
-  options: record_maker.RecordOptions, shard: Shard
+  options: instance_maker.RecordOptions, shard: Shard
 ) -> tuple[ShardResult, ShardText]:
   """Makes a shard's file; none if its text gives no record."""
   maker = _make_maker(options)
@@ -308,20 +249,18 @@ def make_shard(
   # another shard.
   corpus = maker.read(shard.pieces, joined=False)
   unknown = maker.count_unknown(corpus)
+  if instance_maker.gives_any(corpus, options):
+    if corpus.num_documents == 1:
+      logging.warning(
+        "%s: its text is a single document, so its random next segments come "
+        "from that document too; larger shards have more documents",
+        shard.output,
+      )
+    seed = options.random_seed + shard.number
+    with tfrecord.RecordWriter(shard.output) as writer:
+      maker.write(corpus, [writer], seed=seed)
   text = ShardText(corpus.num_words, len(corpus.ids), unknown)
-  if not maker.gives_records(corpus):
-    return _without_records(shard), text
-  if corpus.num_documents == 1:
-    logging.warning(
-      "%s: its text is a single document, so its random next segments come "
-      "from that document too; larger shards have more documents",
-      shard.output,
-    )
-  seed = options.random_seed + shard.number
-  with tfrecord.RecordWriter(shard.output) as writer:
-    records = maker.write(corpus, [writer], seed=seed)
-  size, sha256 = file_io.size_and_sha256(shard.output)
-  return ShardResult(shard.number, records, size, sha256), text
+  return _examined(shard), text
 
 
 # A process keeps its tokenizer for the next shard.

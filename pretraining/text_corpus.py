@@ -4,8 +4,8 @@ One array holds all ids, two more the starts of sentences and documents, so a
 corpus needs about three bytes per token. No TensorFlow.
 
 A text of any size is cut into shards, which consist of pieces of files. Files
-are cut where a document begins; a document that goes on for the size of another
-shard is cut at a line, so that memory stays bounded.
+are cut at blank lines, between documents; a document that goes on for the size
+of another shard is cut at a line, so that memory stays bounded.
 """
 
 import array
@@ -22,13 +22,9 @@ from variants import vocabularies
 
 SPECIAL_TOKENS = ("[CLS]", "[SEP]", "[MASK]")
 _LINES_PER_BLOCK = 4096
-_ARTICLE, _ARTICLE_END = b"<doc ", "</doc>"
 
 # Values of Corpus.continues.
 STARTS_WORD, CONTINUES_WORD, NO_WORD = 0, 1, 2
-
-
-# Pieces of files
 
 
 class Piece(NamedTuple):
@@ -44,9 +40,7 @@ def whole_files(files: list[str]) -> list[Piece]:
   return [Piece(path, 0, file_io.size(path)) for path in files]
 
 
-def plan_shards(
-  files: list[str], shard_bytes: int, *, split_sentences: bool = False
-) -> list[list[Piece]]:
+def plan_shards(files: list[str], shard_bytes: int) -> list[list[Piece]]:
   """Cuts files into shards of about `shard_bytes` of text.
 
   Small files share a shard, large ones are cut between documents. So a shard is
@@ -55,22 +49,21 @@ def plan_shards(
   """
   shards, room = [], 0
   for path, start, size in whole_files(files):
-    is_break = _break_of(path, split_sentences)
     while start < size:
       if room <= 0:
         shards.append([])
         room = shard_bytes
       end = size
       if start + room < size:
-        end = _find_cut(path, start + room, shard_bytes, is_break)
+        end = _find_cut(path, start + room, shard_bytes)
       shards[-1].append(Piece(path, start, end))
       room -= end - start
       start = end
   return shards
 
 
-def _find_cut(path, near, furthest, is_break):
-  """Returns the first break at byte `near` or behind it; the end of a file.
+def _find_cut(path, near, furthest):
+  """Returns the first blank line at byte `near` or behind it; the file's end.
 
   If there is none within `furthest` bytes, the first line there.
   """
@@ -79,7 +72,8 @@ def _find_cut(path, near, furthest, is_break):
     stream.seek(near - 1)
     first = offset = near - 1 + len(stream.readline())
     for line in stream:
-      if is_break(line):
+      # As str.strip has it: a line of NBSP alone is blank.
+      if not line.decode("utf-8", "replace").strip():
         return offset
       offset += len(line)
       if offset - near >= furthest:
@@ -88,16 +82,14 @@ def _find_cut(path, near, furthest, is_break):
 
 
 def read_lines(
-  pieces: list[Piece], *, split_sentences: bool = False, joined: bool = False
+  pieces: list[Piece], *, split_sentences: bool, joined: bool
 ) -> Iterator[str]:
   r"""Yields the lines of pieces without "\n".
 
   Args:
     pieces: in the order in which they are read.
     split_sentences: whether lines are paragraphs, to be split into sentences
-      with a line each. Then a file that starts with "<doc " is read as
-      WikiExtractor's: its articles are the documents, and blank lines do not
-      end them.
+      with a line each.
     joined: whether the last document of a file continues in the next file, if
       no blank line separates them. As in the original: True.
 
@@ -106,8 +98,6 @@ def read_lines(
   """
   for piece in pieces:
     lines = _piece_lines(piece)
-    if _break_of(piece.path, split_sentences) is _is_article:
-      lines = _article_lines(lines)
     if split_sentences:
       lines = map(sentence_splitting.split_sentences, lines)
       lines = itertools.chain.from_iterable(lines)
@@ -116,55 +106,21 @@ def read_lines(
       yield ""
 
 
-def _break_of(path, split_sentences):
-  """Returns the function that tells which lines separate documents."""
-  if split_sentences:
-    with file_io.open_for_reading(path) as stream:
-      if stream.read(len(_ARTICLE)) == _ARTICLE:
-        return _is_article
-  return _is_blank
-
-
-def _is_article(line):
-  return line.startswith(_ARTICLE)
-
-
-def _is_blank(line):
-  # As str.strip has it: a line of NBSP alone is blank.
-  return not line.decode("utf-8", "replace").strip()
-
-
 def _piece_lines(piece):
   offset = piece.start
   with file_io.open_for_reading(piece.path) as stream:
     stream.seek(offset)
     for line in stream:
-      yield _decoded(line, piece.path, offset)
+      try:
+        yield line.decode("utf-8").removesuffix("\n")
+      except UnicodeDecodeError as error:
+        stream.seek(0)
+        # Counted only now: a piece does not know how many lines are before it.
+        number = stream.read(offset).count(b"\n") + 1
+        raise file_io.not_utf8(piece.path, number, error) from error
       offset += len(line)
       if offset >= piece.end:
         return
-
-
-def _decoded(line, path, offset):
-  try:
-    return line.decode("utf-8").removesuffix("\n")
-  except UnicodeDecodeError as error:
-    with file_io.open_for_reading(path) as stream:
-      # Counted only now: a piece does not know how many lines come before it.
-      number = stream.read(offset).count(b"\n") + 1
-    raise file_io.not_utf8(path, number, error) from error
-
-
-def _article_lines(lines):
-  """Turns articles' tags into blank lines, and drops the other blank lines."""
-  for line in lines:
-    if line.startswith(_ARTICLE.decode()) or line.strip() == _ARTICLE_END:
-      yield ""
-    elif line.strip():
-      yield line
-
-
-# Ids
 
 
 class Vocabulary:
@@ -197,9 +153,7 @@ class Vocabulary:
     self.ids = np.array(list(vocab.values()), self.dtype)
     self.continues = np.zeros(largest + 1, np.uint8)
     continues = vocabularies.continues_word(vocab)
-    for token, index in vocab.items():
-      if continues(token):
-        self.continues[index] = CONTINUES_WORD
+    self.continues[self.ids] = [continues(token) for token in vocab]
 
 
 class Corpus(NamedTuple):
@@ -282,56 +236,41 @@ def read_corpus(
       num_words += len(line.split())
   document_starts.append(len(sentence_starts) - 1)
   return Corpus(
-    np.frombuffer(ids, dtype),
-    sentence_starts,
-    document_starts,
-    bytes(flags) or None,
-    num_words,
+    np.frombuffer(ids, dtype), sentence_starts, document_starts,
+    bytes(flags) or None, num_words,
   )
 
 
-class SegmentedEncoder:
+def encode_segmented(
+  tokenizer, lines: list[str]
+) -> tuple[list[int], list[int], bytes]:
   """Encodes lines whose Chinese words are separated by white space.
 
   The ids are those of the text without the segmentation, since every Han
   character is a token anyway. It adds which characters form a word, for
   masking whole words (Cui et al. 2019): in "使用 语言 模型" the second
   characters of each word continue it, as "##" pieces do.
+
+  Args:
+    tokenizer: a tokenization.FullTokenizer.
+    lines: of text, see `read_corpus`.
   """
+  ids, lengths, continues = [], [], bytearray()
+  for line in lines:
+    before = len(ids)
+    # White space ends a word here; the tokenizer alone would cut every Han
+    # character off.
+    for word in line.split():
+      for place, token in enumerate(tokenizer.basic_tokenizer.tokenize(word)):
+        pieces = tokenizer.wordpiece_tokenizer.tokenize(token)
+        ids += tokenizer.convert_tokens_to_ids(pieces)
+        continues.append(place > 0 and _is_han(token))
+        # "##" pieces, of words that are not Han.
+        continues += bytes([CONTINUES_WORD]) * (len(pieces) - 1)
+    lengths.append(len(ids) - before)
+  return ids, lengths, bytes(continues)
 
-  def __init__(self, tokenizer):
-    """Takes a tokenization.FullTokenizer."""
-    self._tokenizer = tokenizer
-    self._is_han = {}
 
-  def __call__(self, lines: list[str]) -> tuple[list[int], list[int], bytes]:
-    """Encodes lines, see `read_corpus`."""
-    ids, lengths, continues = [], [], bytearray()
-    for line in lines:
-      before = len(ids)
-      # White space ends a word here; the tokenizer alone would cut every Han
-      # character off.
-      for word in line.split():
-        self._encode_word(word, ids, continues)
-      lengths.append(len(ids) - before)
-    return ids, lengths, bytes(continues)
-
-  def _encode_word(self, word, ids, continues):
-    tokenizer = self._tokenizer
-    tokens = tokenizer.basic_tokenizer.tokenize(word)
-    for place, token in enumerate(tokens):
-      pieces = tokenizer.wordpiece_tokenizer.tokenize(token)
-      ids += tokenizer.convert_tokens_to_ids(pieces)
-      goes_on = place > 0 and self._is_han_character(token)
-      continues.append(CONTINUES_WORD if goes_on else STARTS_WORD)
-      # "##" pieces, of words that are not Han.
-      continues += bytes([CONTINUES_WORD]) * (len(pieces) - 1)
-
-  def _is_han_character(self, token):
-    """Whether a token is a character that the tokenizer makes a word."""
-    if token not in self._is_han:
-      alone = self._tokenizer.basic_tokenizer.tokenize(f"a{token}a")
-      # Punctuation is cut off too, but it continues no word.
-      is_letter = len(token) == 1 and unicodedata.category(token) == "Lo"
-      self._is_han[token] = is_letter and len(alone) == 3
-    return self._is_han[token]
+def _is_han(token):
+  name = unicodedata.name(token, "") if len(token) == 1 else ""
+  return name.startswith("CJK ") and unicodedata.category(token) == "Lo"

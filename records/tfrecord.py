@@ -200,7 +200,7 @@ def serialize_examples(features: dict[str, np.ndarray]) -> list[bytes]:
 
 @functools.lru_cache(maxsize=1 << 14)
 def _entry_start(name, kind, length):
-  """Returns what comes before `length` bytes of numbers in a feature's entry."""
+  """Returns what comes before `length` bytes of numbers of a feature."""
   numbers = bytes(length)
   # As protobuf: an empty list has no numbers, not an empty field of them.
   values = _delimited(kind, _delimited(_NUMBERS, numbers) if length else b"")

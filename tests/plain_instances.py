@@ -24,7 +24,7 @@ def features_of(documents, vocab, options, rng):
   Args:
     documents: list of documents.
     vocab: dict of token -> id.
-    options: instance_maker.InstanceOptions.
+    options: instance_maker.RecordOptions.
     rng: random.Random.
   """
   documents = list(documents)

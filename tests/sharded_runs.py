@@ -5,11 +5,11 @@ import json
 import os
 
 import small_corpus
-from pretraining import record_maker, sharding
+from pretraining import sharding
 
 
 def make_record_options(folder, **options):
-  return record_maker.RecordOptions(**{
+  return small_corpus.record_options(**{
     "vocab_file": small_corpus.write_vocab(folder), "max_seq_length": 32,
     "max_predictions_per_seq": 5, **options,
   })

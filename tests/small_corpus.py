@@ -4,6 +4,8 @@ import gzip
 import pathlib
 import random
 
+from pretraining import instance_maker, text_corpus
+
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 TOKENS = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat dog sat ran on mat ##s . ,"
 
@@ -40,3 +42,37 @@ def released_vocab(folder):
   path = folder / "vocab.txt"
   path.write_bytes(gzip.decompress(packed.read_bytes()))
   return str(path)
+
+
+def record_options(**changed):
+  """Returns RecordOptions: the defaults of the script's flags, and changes."""
+  return instance_maker.RecordOptions(**{
+    "max_seq_length": 128, "max_predictions_per_seq": 20, "random_seed": 12345,
+    "dupe_factor": 10, "masked_lm_prob": 0.15, "short_seq_prob": 0.1,
+    "masking": "pieces", "packing": "sentence_pairs", "vocab_file": "",
+    "do_lower_case": True, "split_sentences": False, "segmented_text": False,
+    **changed,
+  })
+
+
+def features_of(lines, encode, vocab, options, rng=None):
+  """Returns the features of all instances of lines.
+
+  Args:
+    lines: of text.
+    encode: function of a line that returns its ids.
+    vocab: dict of token -> id.
+    options: as of `record_options`.
+    rng: random.Random; None: seeded as `options` say.
+  """
+  vocabulary = text_corpus.Vocabulary(vocab)
+
+  def encode_lines(lines):
+    rows = [encode(line) for line in lines]
+    return sum(rows, []), list(map(len, rows)), None
+
+  corpus = text_corpus.read_corpus(lines, encode_lines, vocabulary.dtype)
+  instances = instance_maker.create_instances(
+    corpus, vocabulary, options, rng or random.Random(options.random_seed)
+  )
+  return instances.features(0, len(instances))

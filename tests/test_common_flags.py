@@ -177,8 +177,6 @@ CASES = {
     *(("segmented_text", "", flag) for flag in (
       "do_whole_word_mask", "mask_runs=spans", "dynamic_masking")),
     ("num_processes=2", "", "shard_size_mb=5"),
-    ("num_processes=1", "shard_size_mb=5 runner=a", ""),
-    ("runner=a", "", "shard_size_mb=5"),
   ],
   "extract_features": [
     *((flag, "attention_html=a", "output_file=a") for flag in (

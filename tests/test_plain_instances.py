@@ -11,7 +11,7 @@ import pytest
 import plain_instances
 import small_corpus
 import tokenization
-from pretraining import instance_maker, masking, text_corpus
+from pretraining import instance_maker, masking
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 INPUTS = GOLDEN / "pretraining_data" / "inputs"
@@ -38,7 +38,7 @@ def random_documents(rng):
 
 
 def random_options(rng, **fixed):
-  return instance_maker.InstanceOptions(
+  return small_corpus.record_options(
     max_seq_length=rng.choice([5, 6, 16, 40, 128]),
     max_predictions_per_seq=rng.choice([0, 1, 5, 20, 200]),
     dupe_factor=rng.randint(1, 3),
@@ -50,20 +50,13 @@ def random_options(rng, **fixed):
 
 def features_of(documents, vocab, options, rng):
   """Returns the features of all instances as the project makes them."""
-  vocabulary = text_corpus.Vocabulary(vocab)
   lines = itertools.chain.from_iterable(
     [*map(" ".join, document), ""] for document in documents
   )
-
-  def encode_lines(lines):
-    rows = [[vocab[token] for token in line.split()] for line in lines]
-    return sum(rows, []), list(map(len, rows)), None
-
-  corpus = text_corpus.read_corpus(lines, encode_lines, vocabulary.dtype)
-  instances = instance_maker.create_instances(
-    corpus, vocabulary, options, rng
+  return small_corpus.features_of(
+    lines, lambda line: [vocab[token] for token in line.split()], vocab,
+    options, rng,
   )
-  return instances.features(0, len(instances))
 
 
 def assert_equal(features, expected):
@@ -101,7 +94,7 @@ def test_plain_instances_are_those_of_the_original(name, masking, tmp_path):
     [tokenizer.tokenize(line) for line in document.split("\n") if line.strip()]
     for document in text.strip().split("\n\n")
   ]
-  options = instance_maker.InstanceOptions(
+  options = small_corpus.record_options(
     dupe_factor=5,
     masking=masking,
     max_predictions_per_seq=5 if name == "pred5" else 20,

@@ -8,6 +8,7 @@ import random
 import numpy as np
 import pytest
 
+import small_corpus
 import tokenization
 from pretraining import instance_maker, text_corpus
 
@@ -24,8 +25,7 @@ RUNS = {
   "defaults": (["sample_text"], "uncased", {"dupe_factor": 10}),
   "short05": (["sample_text"], "uncased", {"short_seq_prob": 0.5}),
   "seq512": (
-    ["sample_text"],
-    "uncased",
+    ["sample_text"], "uncased",
     {"max_seq_length": 512, "max_predictions_per_seq": 77},
   ),
   "pred5": (["sample_text"], "uncased", {"max_predictions_per_seq": 5}),
@@ -33,8 +33,7 @@ RUNS = {
   # As the original read them there: its glob was not sorted.
   "glob_in": (["nofinalblank_b", "nofinalblank_a"], "uncased", {}),
   "single_doc": (
-    ["single_doc"],
-    "uncased",
+    ["single_doc"], "uncased",
     {"max_seq_length": 32, "max_predictions_per_seq": 5},
   ),
   "odd": (["odd_corpus"], "uncased", {}),
@@ -70,33 +69,11 @@ def read_inputs(names):
       yield from text
 
 
-def encoded(encode):
-  """Gives text_corpus.read_corpus what it asks for: many lines at a time."""
-
-  def encode_lines(lines):
-    rows = [encode(line) for line in lines]
-    return sum(rows, []), list(map(len, rows)), None
-
-  return encode_lines
-
-
-def make_features(lines, encode, vocab, options):
-  vocabulary = text_corpus.Vocabulary(vocab)
-  corpus = text_corpus.read_corpus(lines, encoded(encode), vocabulary.dtype)
-  rng = random.Random(options.random_seed)
-  instances = instance_maker.create_instances(
-    corpus, vocabulary, options, rng
-  )
-  return instances.features(0, len(instances))
-
-
-def small_features(text, **options):
+def small_features(text, vocab=WORDS, **options):
   """Instances of space-separated words of WORDS, a line a sentence."""
-  return make_features(
-    text.split("\n"),
-    lambda line: [WORDS[word] for word in line.split()],
-    WORDS,
-    instance_maker.InstanceOptions(**options),
+  return small_corpus.features_of(
+    text.split("\n"), lambda line: [vocab[word] for word in line.split()],
+    vocab, small_corpus.record_options(**options),
   )
 
 
@@ -106,9 +83,9 @@ def test_every_field_of_every_record_in_order(name, vocab_file):
   tokenizer = tokenization.FullTokenizer(
     vocab_file(vocabulary), do_lower_case=name not in CASED
   )
-  options = instance_maker.InstanceOptions(**{"dupe_factor": 5, **changed})
-  features = make_features(
-    read_inputs(inputs), tokenizer.encode, tokenizer.vocab, options
+  features = small_corpus.features_of(
+    read_inputs(inputs), tokenizer.encode, tokenizer.vocab,
+    small_corpus.record_options(**{"dupe_factor": 5, **changed}),
   )
   golden = np.load(GOLDEN / "pretraining_data" / f"{name}.npz")
   num_files = 3 if name == "multi_io" else 1
@@ -154,12 +131,8 @@ def test_a_single_document_is_its_own_random_next():
 
 
 def test_ids_beyond_16_bits():
-  vocab = {**WORDS, "z": 70000}
-  features = make_features(
-    ["z a", "z b"],
-    lambda line: [vocab[word] for word in line.split()],
-    vocab,
-    instance_maker.InstanceOptions(masked_lm_prob=0.01, dupe_factor=1),
+  features = small_features(
+    "z a\nz b", {**WORDS, "z": 70000}, masked_lm_prob=0.01, dupe_factor=1
   )
   assert 70000 in features["input_ids"]
 
@@ -299,7 +272,7 @@ def test_words_of_a_segmenter_are_masked_together():
     ),
     vocabulary.dtype,
   )
-  options = instance_maker.InstanceOptions(
+  options = small_corpus.record_options(
     masking="whole_words", masked_lm_prob=0.4, dupe_factor=3, max_seq_length=35
   )
   instances = instance_maker.create_instances(

@@ -83,15 +83,3 @@ def test_segmented_text_has_words_of_its_own(tmp_path):
   record_options = make_record_options(tmp_path, segmented_text=True)
   _, corpus = write(record_options, str(tmp_path / "text"), [tmp_path / "a"])
   assert list(corpus.continues) == [0, 1, 0, 1]
-
-
-def test_options_are_recorded_by_their_flags_and_the_vocabularys_content(
-  tmp_path,
-):
-  record_options = make_record_options(tmp_path)
-  described = record_options.to_manifest()
-  (tmp_path / "other").mkdir()
-  assert described == make_record_options(tmp_path / "other").to_manifest()
-  assert described["dupe_factor"] == 2 and described["do_lower_case"]
-  (tmp_path / "vocab.txt").write_text("[UNK]\n")
-  assert described != record_options.to_manifest()

@@ -1,4 +1,4 @@
-"""sharded_data: the same bytes whoever makes them, and however often."""
+"""sharding: the same bytes whoever makes them, and however often."""
 
 import json
 import os
@@ -47,7 +47,9 @@ def test_a_shard_is_what_its_text_alone_would_give(tmp_path, expected):
   maker = record_maker.RecordMaker(run.options)
   for shard, result in zip(run.shards, made):
     text = tmp_path / "shard.txt"
-    lines = text_corpus.read_lines(shard.pieces)
+    lines = text_corpus.read_lines(
+      shard.pieces, split_sentences=False, joined=False
+    )
     text.write_text("\n".join(lines))
     corpus = maker.read(text_corpus.whole_files([str(text)]), joined=True)
     with tfrecord.RecordWriter(str(tmp_path / "alone")) as writer:
@@ -117,7 +119,6 @@ def test_only_what_is_missing_or_cut_off_is_made_again(tmp_path, expected):
   kept = os.stat(run.shards[0].output)
   os.remove(run.shards[1].output)
   os.truncate(run.shards[2].output, 100)
-  assert [shard.number for shard in make_run(tmp_path).begin()] == [1, 2]
   make_run(tmp_path).make()
   assert_expected(run, expected)
   assert os.stat(run.shards[0].output) == kept
@@ -131,22 +132,23 @@ def test_only_what_is_missing_or_cut_off_is_made_again(tmp_path, expected):
   ],
 )
 def test_other_flags_are_refused(tmp_path, options, sentence):
-  make_run(tmp_path).begin()
+  make_run(tmp_path).make()
   with pytest.raises(errors.InputError, match=sentence):
-    make_run(tmp_path, **options).begin()
+    make_run(tmp_path, **options).make()
 
 
-def test_a_text_that_changed_is_refused(tmp_path):
+@pytest.mark.parametrize("name", ["a.txt", "vocab.txt"])
+def test_a_text_or_vocabulary_that_changed_is_refused(tmp_path, name):
   run = make_run(tmp_path)
-  run.begin()
-  with open(tmp_path / "a.txt", "a") as stream:
+  run.make()
+  with open(tmp_path / name, "a") as stream:
     stream.write("more\n")
   files = [str(tmp_path / "a.txt"), str(tmp_path / "b.txt")]
   again = sharding.ShardedRun(
     run.options, files, str(tmp_path / "out/a.tfrecord"), shard_bytes=1000
   )
   with pytest.raises(errors.InputError, match="made with .* now it is"):
-    again.begin()
+    again.make()
 
 
 def test_outputs_without_a_manifest_are_refused(tmp_path):
@@ -160,30 +162,11 @@ def test_a_damaged_manifest_is_named(tmp_path):
   run = make_run(tmp_path)
   file_io.write_text(run.manifest, "{")
   with pytest.raises(errors.InputError, match="manifest.json: not JSON"):
-    run.begin()
+    run.make()
   for shards in ([], {"a-00000-of-00001": 3}):
     file_io.write_text(run.manifest, json.dumps({"shards": shards}))
     with pytest.raises(errors.InputError, match="manifest.json: shards is "):
       tfrecord.find_files(run.manifest)
-
-
-def test_comparing_files_with_their_manifest(tmp_path):
-  run = make_run(tmp_path)
-  run.begin()
-  paths = [shard.output for shard in run.shards]
-  file_io.write_text(paths[0], "")
-  (fault,) = sharding.compare_with_manifests(paths[:1])
-  assert f"not listed in {run.manifest}; finish the run" in fault
-  os.remove(paths[0])
-  run.make()
-  assert sharding.compare_with_manifests(paths) == []
-  with open(paths[1], "ab") as stream:
-    stream.write(b"x")
-  unknown = str(tmp_path / "other-00000-of-00001")
-  faults = sharding.compare_with_manifests([*paths[:5], unknown, "a"])
-  assert len(faults) == 2
-  assert faults[0].startswith(f"{paths[1]}: its SHA-256 is not the one in")
-  assert "a.tfrecord-00005-of-00006 is not among the files" in faults[1]
 
 
 def test_compressed_shards_hold_the_same_records(tmp_path, expected):
@@ -221,8 +204,6 @@ def test_text_that_gives_no_record_has_no_file(tmp_path):
   assert sorted(os.listdir(tmp_path / "out")) == names
   first = [run.shards[0].output]
   assert tfrecord.find_files(str(tmp_path / "out" / "a")) == first
-  assert sharding.compare_with_manifests(first) == []
-  assert run.begin() == []
   assert [result.records > 0 for result in run.make()] == [True, False]
 
 
@@ -242,11 +223,12 @@ def test_a_text_without_any_record_leaves_nothing(tmp_path, text, options):
 
 def test_shards_are_found_by_pattern_manifest_or_output(tmp_path):
   run = make_run(tmp_path, "out/a.tfrecord.gz")
-  run.begin()
+  file_io.write_text(run.manifest, '{"shards": {}}')
   with pytest.raises(errors.InputError, match="its shards are not finished"):
     tfrecord.find_files(run.manifest)
   with pytest.raises(errors.InputError, match="no file of records matches"):
     tfrecord.find_files(f"{tmp_path}/out/*")
+  os.remove(run.manifest)
   run.make()
   files = [shard.output for shard in run.shards]
   out = tmp_path / "out"

@@ -136,9 +136,11 @@ def test_carriage_returns_move_no_cut(tmp_path, scheme):
     assert found == [["one"], ["two\rzwei"], ["three"]], size
 
 
-def documents_of(pieces, **options):
+def documents_of(pieces, split_sentences=False, joined=False):
   documents = [[]]
-  for line in text_corpus.read_lines(pieces, **options):
+  for line in text_corpus.read_lines(
+    pieces, split_sentences=split_sentences, joined=joined
+  ):
     if line.strip():
       documents[-1].append(line.strip())
     elif documents[-1]:
@@ -163,34 +165,9 @@ def test_paragraphs_become_sentences(tmp_path):
   ]
 
 
-ARTICLES = """<doc id="1" title="A">
-A
-
-First one. Second one.
-
-Third one.
-</doc>
-<doc id="2" title="B">
-B is here.
-
-</doc>
-"""
-
-
-def test_articles_are_documents_and_blank_lines_do_not_end_them(tmp_path):
-  path = write(tmp_path / "wiki", ARTICLES)
-  documents = [
-    ["A", "First one.", "Second one.", "Third one."], ["B is here."]
-  ]
-  for size in range(80, len(ARTICLES) + 1):
-    shards = text_corpus.plan_shards([path], size, split_sentences=True)
-    found = [documents_of(pieces, split_sentences=True) for pieces in shards]
-    assert sum(found, []) == documents, size
-
-
 def test_bad_utf8_names_the_line_of_the_file(tmp_path):
   path = tmp_path / "a"
   path.write_bytes(b"one\n\ntwo\n\nthree\nb\xe9d\n")
   for piece in [Piece(str(path), 0, 21), Piece(str(path), 5, 21)]:
     with pytest.raises(errors.InputError, match="a:6: not UTF-8.* 0xe9"):
-      list(text_corpus.read_lines([piece]))
+      documents_of([piece])

@@ -139,9 +139,8 @@ def test_segmented_chinese(tmp_path):
   tokens = "[UNK] 使 用 语 言 模 型 t ##s bert ， -"
   path.write_text(tokens.replace(" ", "\n"), encoding="utf-8")
   tokenizer = tokenization.FullTokenizer(str(path))
-  encode = text_corpus.SegmentedEncoder(tokenizer)
   lines = ["使用 语言 模型", "", "ts模型 ， bert-用 龙龙 用"]
-  ids, lengths, continues = encode(lines)
+  ids, lengths, continues = text_corpus.encode_segmented(tokenizer, lines)
   assert ids == sum((tokenizer.encode(line) for line in lines), [])
   assert lengths == [6, 0, 11]
   #                          使 用 语 言 模 型
