@@ -15,8 +15,7 @@ the most frequent first.
 from common import command, flags
 
 flags.DEFINE_string(
-  "input_file",
-  None,
+  "input_file", None,
   "Text files to read: names or glob patterns, separated by commas.",
   required=True,
 )
@@ -27,39 +26,30 @@ flags.DEFINE_integer(
   "vocab_size", 30522, "Maximum number of tokens.", lower_bound=1
 )
 flags.DEFINE_bool(
-  "do_lower_case",
-  True,
+  "do_lower_case", True,
   "Lower-case the text and strip its accents: for an uncased model.",
 )
 flags.DEFINE_integer(
-  "num_unused_tokens",
-  0,
+  "num_unused_tokens", 0,
   "Number of rows [unused1], [unused2], ... for tokens of your own.",
   lower_bound=0,
 )
 flags.DEFINE_integer(
-  "min_frequency",
-  2,
-  "Minimum count of a piece of several characters.",
+  "min_frequency", 2, "Minimum count of a piece of several characters.",
   lower_bound=1,
 )
 flags.DEFINE_integer(
-  "max_characters",
-  1000,
+  "max_characters", 1000,
   "The N most frequent characters get rows of their own, and so are never "
-  "[UNK]. Chinese or Japanese text needs more, some 8000.",
-  lower_bound=1,
+  "[UNK]. Chinese or Japanese text needs more, some 8000.", lower_bound=1,
 )
 flags.DEFINE_integer(
-  "max_words",
-  2_000_000,
+  "max_words", 2_000_000,
   "Different words to count (200 bytes of memory each); beyond them the "
-  "rarest are dropped.",
-  lower_bound=1,
+  "rarest are dropped.", lower_bound=1,
 )
 flags.DEFINE_integer(
-  "max_learned_words",
-  200_000,
+  "max_learned_words", 200_000,
   "Pieces are learned from the N most frequent words (1 kB of memory each).",
   lower_bound=1,
 )
@@ -84,7 +74,13 @@ def main(_):
   check_output(settings.output_file)
   paths = file_io.expand_file_patterns(settings.input_file)
   counts = vocabulary.WordCounts(settings.do_lower_case, settings.max_words)
-  count_words(settings, paths, counts)
+  count_words(paths, counts)
+  if counts.max_undercount:
+    logging.info(
+      "More than --max_words=%d different words: rare ones were dropped, and "
+      "a count may be too small by %d",
+      settings.max_words, counts.max_undercount,
+    )
   tokens = vocabulary.make_vocabulary(
     counts,
     **settings.pick(
@@ -98,17 +94,12 @@ def main(_):
     logging.warning(
       "Fewer than --vocab_size=%d: no other piece occurs %d times. For more, "
       "give more text or a smaller --min_frequency",
-      settings.vocab_size,
-      settings.min_frequency,
+      settings.vocab_size, settings.min_frequency,
     )
 
 
 def check_output(path):
-  """Checks before the work that its result can be written.
-
-  Raises:
-    InputError: `path` is a folder, or is in none that can be written to.
-  """
+  """Raises InputError if a file cannot be written, before the work is done."""
   if file_io.is_remote(path):
     return
   folder = os.path.dirname(path) or "."
@@ -125,7 +116,7 @@ def check_output(path):
     )
 
 
-def count_words(settings, paths, counts):
+def count_words(paths, counts):
   """Adds all lines of the files to a vocabulary.WordCounts, with progress.
 
   Raises:
@@ -144,13 +135,6 @@ def count_words(settings, paths, counts):
   if not counts.words:
     raise errors.InputError(f"no word in {', '.join(paths)}")
   report(counts, f"{len(paths)} file(s)")
-  if counts.max_undercount:
-    logging.info(
-      "More than --max_words=%d different words: rare ones were dropped, and "
-      "a count may be too small by %d",
-      settings.max_words,
-      counts.max_undercount,
-    )
 
 
 def report(counts, place):

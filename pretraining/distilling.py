@@ -33,20 +33,19 @@ def parse_weights(texts: Sequence[str]) -> Weights:
     InputError: they are no three numbers, or teach nothing.
   """
   try:
-    weights = Weights(*(float(text) for text in texts))
+    weights = Weights(*map(float, texts))
   except (TypeError, ValueError):
-    weights = None
-  if not weights or not all(0 <= w < float("inf") for w in weights):
+    weights = Weights(-1, -1, -1)
+  # Without the first and the last the teacher would be computed for nothing.
+  if (
+    not all(0 <= weight < float("inf") for weight in weights)
+    or not weights.soft_targets + weights.cosine
+  ):
     raise errors.InputError(
       f"--distillation_weights={','.join(texts)}: expected three numbers of 0 "
-      "or more, of soft targets, masked words and hidden states, such as 5,2,1"
-    )
-  # Then the teacher would be computed for nothing.
-  if not weights.soft_targets and not weights.cosine:
-    raise errors.InputError(
-      f"--distillation_weights={','.join(texts)}: nothing is learned from the "
-      "teacher; give the first or the last number, or leave "
-      "--teacher_checkpoint out"
+      "or more, of soft targets, masked words and hidden states, such as "
+      "5,2,1; without the first and the last nothing is learned from the "
+      "teacher: leave --teacher_checkpoint out"
     )
   return weights
 
@@ -55,10 +54,7 @@ class Distillation:
   """A teacher's part in the loss of pre-training."""
 
   def __init__(
-    self,
-    teacher: distillation.Teacher,
-    weights: Weights,
-    temperature: float,
+    self, teacher: distillation.Teacher, weights: Weights, temperature: float,
     **model_options,
   ):
     """Makes the teacher's model; in the scope of the strategy.

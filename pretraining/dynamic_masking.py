@@ -36,10 +36,10 @@ class Masking:
 
   vocabulary: text_corpus.Vocabulary
   max_predictions: int
-  masked_lm_prob: float = 0.15
-  whole_words: bool = False
-  runs: str | None = None
-  seed: int = 12345
+  masked_lm_prob: float
+  whole_words: bool
+  runs: str | None
+  seed: int
 
   def apply(self, batch, step, *, rows, first_row):
     """Masks one replica's share of a batch.
@@ -193,9 +193,6 @@ def _choose_runs(candidates, word_starts, keys, budget, lengths):
     left -= tf.reduce_sum(tf.cast(run, tf.int32), axis=1)
     return number + 1, left, taken | run, tf.where(run, start, first)
 
-  _, _, taken, first = tf.while_loop(
-    needs_more,
-    take,
-    (0, budget, tf.zeros_like(candidates), tf.zeros_like(words)),
-  )
+  start = 0, budget, tf.zeros_like(candidates), tf.zeros_like(words)
+  _, _, taken, first = tf.while_loop(needs_more, take, start)
   return taken, first

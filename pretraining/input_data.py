@@ -6,6 +6,7 @@ compressed or not.
 """
 
 import contextlib
+import itertools
 
 import numpy as np
 import tensorflow as tf
@@ -88,50 +89,38 @@ class PretrainingInput:
     }
     self._limits = {name: limit for name, (_, limit) in shapes.items() if limit}
     pipeline.check_records(files, self.features)
-    with pipeline.damage_named(files):
-      self._check_ranges(_CHECKED_FIRST)
+    self._check_ranges(_CHECKED_FIRST)
     self._mask = None
-    if not self.is_masked:
-      if not vocab_file:
-        raise errors.InputError(
-          f"{files[0]} has no masks, they are made while it is read; pass the "
-          "--vocab_file that it was written with"
-        )
-      vocabulary = text_corpus.Vocabulary(vocabularies.load_vocab(vocab_file))
-      self._mask = dynamic_masking.Masking(
-        vocabulary, max_predictions, **masking
-      ).apply
+    if self.is_masked:
+      return
+    if not vocab_file:
+      raise errors.InputError(
+        f"{files[0]} has no masks, they are made while it is read; pass the "
+        "--vocab_file that it was written with"
+      )
+    vocabulary = text_corpus.Vocabulary(vocabularies.load_vocab(vocab_file))
+    self._mask = dynamic_masking.Masking(
+      vocabulary, max_predictions, **masking
+    ).apply
 
-  def _check_ranges(self, count=-1):
-    """Refuses files whose first `count` records (-1: all) hold wrong numbers.
+  def _check_ranges(self, count=None):
+    """Refuses files whose first `count` records (None: all) have wrong numbers.
 
     Unlike the original: a segment without a row in its table counts as none,
     and a wrong id is TensorFlow's error or, on a GPU, a word without a vector.
     """
-    first, faults = None, 0
     for path in self.files:
-      number = 1
-      for strings in tfrecord.stored_records(path).take(count).batch(1024):
-        batch = tf.io.parse_example(strings, self.features)
-        is_bad = {
-          name: (batch[name].numpy() < 0) | (batch[name].numpy() >= limit)
-          for name, limit in self._limits.items()
-        }
-        rows = np.any([bad.any(1) for bad in is_bad.values()], axis=0)
-        faults += rows.sum()
-        if rows.any() and not first:
-          row = rows.argmax()
-          name = next(name for name, bad in is_bad.items() if bad[row].any())
-          value = batch[name][row].numpy()[is_bad[name][row]][0]
-          first = f"{path}: record {number + row}: {name} holds {value}"
-          first += f", which must be from 0 to {self._limits[name] - 1}"
-        number += len(rows)
-    if first:
-      raise errors.InputError(
-        f"{first}; {faults} of the records that were read have such a fault: "
-        "pass the --bert_config_file of the model that they were made for, or "
-        "make them again"
-      )
+      records = itertools.islice(tfrecord.read_records(path), count)
+      for number, record in enumerate(records, 1):
+        for name, limit in self._limits.items():
+          values = record.get(name, np.zeros(0))
+          wrong = values[(values < 0) | (values >= limit)]
+          if wrong.size:
+            raise errors.InputError(
+              f"{path}: record {number}: {name} holds {wrong[0]}, which must "
+              f"be from 0 to {limit - 1}: pass the --bert_config_file of the "
+              "model that the records were made for, or make them again"
+            )
 
   @contextlib.contextmanager
   def faults_named(self):

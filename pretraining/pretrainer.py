@@ -19,11 +19,7 @@ class PretrainingModel(tf.Module):
   """The encoder with its pre-training heads."""
 
   def __init__(
-    self,
-    config,
-    *,
-    with_next_sentence=True,
-    with_span_boundary=False,
+    self, config, *, with_next_sentence=True, with_span_boundary=False,
     **model_options,
   ):
     super().__init__()
@@ -31,32 +27,27 @@ class PretrainingModel(tf.Module):
     # One for all: initial weights are a function of seed and name.
     seed = model_options["seed"]
     self.bert = registry.make_encoder(config, **model_options)
-    self.masked_lm = heads.MaskedLMHead(
-      config, self.bert.word_embeddings, seed=seed
-    )
-    self.next_sentence = None
+    table = self.bert.word_embeddings
+    self.masked_lm = heads.MaskedLMHead(config, table, seed=seed)
+    self.next_sentence = self.span_boundary = None
     if with_next_sentence:
       self.next_sentence = heads.NextSentenceHead(config, seed=seed)
-    self.span_boundary = None
     if with_span_boundary:
       self.span_boundary = span_boundary.SpanBoundaryHead(
-        config, self.bert.word_embeddings, seed=seed
+        config, table, seed=seed
       )
 
-  def __call__(self, batch, dropout_seed=None):
-    """Returns logits by name.
-
-    masked_lm [B, P, V], and of the heads that there are next_sentence [B, 2]
-    and span_boundary [B, P, V].
-    """
-    logits, _ = self.run(batch, dropout_seed)
-    return logits
+  def __call__(self, batch):
+    """Returns the logits of `run`."""
+    return self.run(batch)[0]
 
   def run(self, batch, dropout_seed=None, *, whole=False):
-    """Returns the logits of a call, and the last hidden states.
+    """Returns logits by name, and the last hidden states.
 
-    The states are [B, T, H] with `whole`, else those of the tokens that the
-    heads read: the last layer computes no others.
+    Logits are masked_lm [B, P, V], and of the heads that there are
+    next_sentence [B, 2] and span_boundary [B, P, V]. The states are [B, T, H]
+    with `whole`, else those of the tokens that the heads read: the last layer
+    computes no others.
     """
     positions = batch["masked_lm_positions"]
     # [CLS] comes first: the pooled output is of the first state that there is.
@@ -86,8 +77,7 @@ class PretrainingModel(tf.Module):
     # As in the original: a variable without a gradient is not trained.
     unused = self.unused_variables()
     return [
-      variable
-      for variable in self.variables
+      variable for variable in self.variables
       if not any(re.search(pattern, variable.name) for pattern in unused)
     ]
 

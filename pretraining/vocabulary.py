@@ -38,12 +38,10 @@ class WordCounts:
     max_undercount: see above; 0 if nothing was dropped.
   """
 
-  def __init__(self, do_lower_case: bool = True, max_words: int = 2_000_000):
+  def __init__(self, do_lower_case: bool, max_words: int):
     self.words = collections.Counter()
-    self.num_words = 0
-    self.max_undercount = 0
+    self.num_words = self.max_undercount = self._floor = 0
     self._dropped_characters = collections.Counter()
-    self._floor = 0
     self._max_words = max_words
     self._tokenize = tokenization.BasicTokenizer(do_lower_case).tokenize
 
@@ -79,13 +77,11 @@ def _characters(words):
   return characters
 
 
-def special_tokens(num_unused_tokens: int = 0) -> list[str]:
+def special_tokens(num_unused_tokens: int) -> list[str]:
   """Returns the special tokens in the order of the released vocabularies."""
   unused = [f"[unused{index}]" for index in range(1, num_unused_tokens + 1)]
   return [
-    "[PAD]",
-    *unused[:_UNUSED_BEFORE_UNK],
-    *("[UNK]", "[CLS]", "[SEP]", "[MASK]"),
+    "[PAD]", *unused[:_UNUSED_BEFORE_UNK], "[UNK]", "[CLS]", "[SEP]", "[MASK]",
     *unused[_UNUSED_BEFORE_UNK:],
   ]
 
@@ -99,9 +95,7 @@ def choose_alphabet(characters: dict[str, int], count: int) -> list[str]:
   return sorted(by_frequency[:count])
 
 
-def character_pieces(
-  alphabet: list[str], do_lower_case: bool = True
-) -> list[str]:
+def character_pieces(alphabet: list[str], do_lower_case: bool) -> list[str]:
   """Returns the pieces of one character, to start and to continue a word.
 
   "a" and "##a", but only ",": punctuation and Han characters are words of
@@ -114,12 +108,8 @@ def character_pieces(
 
 
 def learn(
-  words: dict[str, int],
-  alphabet: list[str],
-  *,
-  num_pieces: int,
-  min_frequency: int,
-  max_words: int,
+  words: dict[str, int], alphabet: list[str], *, num_pieces: int,
+  min_frequency: int, max_words: int,
 ) -> list[str]:
   """Learns pieces of several characters, the most frequent first.
 
@@ -142,10 +132,8 @@ def learn(
   # merged, and characters that the learner finds itself come in any order.
   characters = [*alphabet, *(f"##{c}" for c in alphabet)]
   trainer = tokenizers.trainers.WordPieceTrainer(
-    vocab_size=len(characters) + num_pieces,
-    min_frequency=min_frequency,
-    special_tokens=characters,
-    show_progress=False,
+    vocab_size=len(characters) + num_pieces, min_frequency=min_frequency,
+    special_tokens=characters, show_progress=False,
   )
   learner = tokenizers.Tokenizer(tokenizers.models.WordPiece())
   learner.pre_tokenizer = tokenizers.pre_tokenizers.CharDelimiterSplit(" ")
@@ -162,14 +150,9 @@ def _repeated(counts):
 
 
 def make_vocabulary(
-  counts: WordCounts,
-  *,
-  do_lower_case: bool,
-  vocab_size: int,
-  num_unused_tokens: int = 0,
-  min_frequency: int = 2,
-  max_characters: int = 1000,
-  max_learned_words: int = 200_000,
+  counts: WordCounts, *, do_lower_case: bool, vocab_size: int,
+  num_unused_tokens: int, min_frequency: int, max_characters: int,
+  max_learned_words: int,
 ) -> list[str]:
   """Returns a vocabulary: special tokens, characters, then longer pieces.
 
@@ -182,10 +165,8 @@ def make_vocabulary(
   alphabet = choose_alphabet(characters, max_characters)
   known = sum(characters[character] for character in alphabet)
   logging.info(
-    "Alphabet: %d of %d characters, %.4f %% of the text",
-    len(alphabet),
-    len(characters),
-    100 * known / max(1, characters.total()),
+    "Alphabet: %d of %d characters, %.4f %% of the text", len(alphabet),
+    len(characters), 100 * known / max(1, characters.total()),
   )
   tokens = special_tokens(num_unused_tokens)
   num_special = len(tokens)
@@ -196,12 +177,9 @@ def make_vocabulary(
       f"and {len(alphabet)} characters take {len(tokens)} rows; pass at least "
       "that, or leave rare characters out (--max_characters)"
     )
-  tokens += learn(
-    counts.words,
-    alphabet,
+  return tokens + learn(
+    counts.words, alphabet,
     # What room is left after special tokens and characters.
     num_pieces=vocab_size - len(tokens),
-    min_frequency=min_frequency,
-    max_words=max_learned_words,
+    min_frequency=min_frequency, max_words=max_learned_words,
   )
-  return tokens

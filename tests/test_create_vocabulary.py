@@ -58,12 +58,14 @@ def test_a_vocabulary(folder):
   assert run.returncode == 0, log
   assert os.listdir(folder / "new") == ["vocab.txt"]
   path = folder / "new" / "vocab.txt"
-  counts = vocabulary.WordCounts()
+  counts = vocabulary.WordCounts(do_lower_case=True, max_words=1000)
   for text in TEXTS.values():
     for line in text.split("\n"):
       counts.add(line)
   tokens = vocabulary.make_vocabulary(
-    counts, do_lower_case=True, vocab_size=64, num_unused_tokens=2
+    counts, do_lower_case=True, vocab_size=64, num_unused_tokens=2,
+    # The flags' defaults.
+    min_frequency=2, max_characters=1000, max_learned_words=200_000,
   )
   assert path.read_bytes() == "".join(f"{t}\n" for t in tokens).encode()
   assert tokens[:4] == ["[PAD]", "[unused1]", "[unused2]", "[UNK]"]

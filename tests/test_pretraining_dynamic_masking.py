@@ -33,7 +33,12 @@ def masking(size=VOCAB, max_predictions=PREDICTIONS, **options):
   vocabulary = text_corpus.Vocabulary(
     {str(token): index for index, token in enumerate(tokens)}
   )
-  return dynamic_masking.Masking(vocabulary, max_predictions, **options)
+  defaults = {
+    "masked_lm_prob": 0.15, "whole_words": False, "runs": None, "seed": 12345
+  }
+  return dynamic_masking.Masking(
+    vocabulary, max_predictions, **{**defaults, **options}
+  )
 
 
 def apply(batch, step=0, first_row=0, rows=None, **options):

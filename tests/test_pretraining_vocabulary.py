@@ -13,15 +13,20 @@ WORDS = {"low": 5, "lower": 2, "newest": 6, "widest": 3, "caf\u00e9": 1}
 
 
 def count(*lines, **options):
-  counts = vocabulary.WordCounts(**options)
+  counts = vocabulary.WordCounts(
+    **{"do_lower_case": True, "max_words": 1000, **options}
+  )
   for line in lines:
     counts.add(line)
   return counts
 
 
 def make(counts, vocab_size, **options):
-  options = {"do_lower_case": True, "vocab_size": vocab_size, **options}
-  return vocabulary.make_vocabulary(counts, **options)
+  options = {
+    "do_lower_case": True, "num_unused_tokens": 0, "min_frequency": 2,
+    "max_characters": 1000, "max_learned_words": 1000, **options,
+  }
+  return vocabulary.make_vocabulary(counts, vocab_size=vocab_size, **options)
 
 
 def wordpiece(tokens):
@@ -71,7 +76,7 @@ def test_counts_are_never_too_small_by_more_than_is_said():
 
 
 def test_special_tokens_stand_where_released_vocabularies_have_them():
-  assert vocabulary.special_tokens() == [
+  assert vocabulary.special_tokens(0) == [
     "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]",
   ]
   tokens = vocabulary.special_tokens(101)
@@ -89,7 +94,7 @@ def test_alphabet_is_the_most_frequent_characters():
 
 
 def test_characters_that_stand_alone_have_no_following_piece():
-  pieces = vocabulary.character_pieces(["!", "a", "\u4e00", "\uac00"])
+  pieces = vocabulary.character_pieces(["!", "a", "\u4e00", "\uac00"], True)
   assert pieces == ["!", "a", "\u4e00", "\uac00", "##a", "##\uac00"]
 
 
