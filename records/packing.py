@@ -43,9 +43,7 @@ def lengths_to_pack(input_mask: tf.Tensor, num_groups: int) -> tf.Tensor:
   return tf.reshape(lengths, [num_groups, -1])
 
 
-def first_fit(
-  lengths: tf.Tensor, length: int
-) -> tuple[tf.Tensor, tf.Tensor]:
+def first_fit(lengths: tf.Tensor, length: int) -> tuple[tf.Tensor, tf.Tensor]:
   """Packs sequences, each into the first row with room, the longest first.
 
   First-fit decreasing needs at most 11/9 of the best number of rows, plus 6/9
@@ -73,21 +71,15 @@ def first_fit(
     # How many are in that row already.
     slot = tf.reduce_sum(used * chosen, axis=1)
     return (
-      number + 1,
-      free - chosen * size,
-      used + chosen,
-      rows.write(number, row),
-      slots.write(number, slot),
+      number + 1, free - chosen * size, used + chosen,
+      rows.write(number, row), slots.write(number, slot),
     )
 
   # As many rows as sequences, should none fit with another.
   nothing = tf.zeros([groups, count], tf.int32)
   places = [tf.TensorArray(tf.int32, count) for _ in range(2)]
-  *_, rows, slots = tf.while_loop(
-    lambda number, *_: number < count,
-    place,
-    [0, nothing + length, nothing, *places],
-  )
+  start = [0, nothing + length, nothing, *places]
+  *_, rows, slots = tf.while_loop(lambda n, *_: n < count, place, start)
   # The inverse permutation: to the order of the batch.
   back = tf.argsort(order, axis=1)
   return tuple(

@@ -54,13 +54,12 @@ def without_empty(files: list[str]) -> list[str]:
   filled = []
   for path in files:
     # Only what is compressed has to be read.
-    is_empty = not file_io.size(path) or (
+    if file_io.size(path) and not (
       tfrecord.is_gzip(path) and not any(tfrecord.read_serialized(path))
-    )
-    if is_empty:
-      logging.warning("%s holds no record: it is skipped", path)
-    else:
+    ):
       filled.append(path)
+    else:
+      logging.warning("%s holds no record: it is skipped", path)
   if not filled:
     raise errors.InputError(f"no record in {file_io.listed(files)}")
   return filled
@@ -156,19 +155,12 @@ def order_by_length(
   memory. The longest comes first: what does not fit into a device's memory
   fails at once.
   """
-  starts = range(0, len(lengths), window)
-  lengths = np.asarray(lengths)
-  return np.concatenate(
-    [
-      start + np.argsort(-lengths[start : start + window], kind="stable")
-      for start in starts
-    ]
-  )
+  # By window, then by length; equal ones as they stand.
+  return np.lexsort((-np.asarray(lengths), np.arange(len(lengths)) // window))
 
 
 def reordered(
-  records: tf.data.Dataset,
-  order: np.ndarray,
+  records: tf.data.Dataset, order: np.ndarray,
   window: int = DEFAULT_SORTED_WINDOW,
 ) -> tf.data.Dataset:
   """Returns records in the order that `order_by_length` gave."""
@@ -188,8 +180,7 @@ def _openable(files):
 
 @tf.autograph.experimental.do_not_convert
 def _open(path_and_compression):
-  path, compression = tf.unstack(path_and_compression)
-  return tf.data.TFRecordDataset(path, compression)
+  return tf.data.TFRecordDataset(*tf.unstack(path_and_compression))
 
 
 class Bucketing(NamedTuple):
@@ -205,13 +196,8 @@ class Bucketing(NamedTuple):
 
 
 def shuffled_records(
-  files: list[str],
-  *,
-  num_records: int,
-  seed: int,
-  first_record: int = 0,
-  window: int = DEFAULT_SHUFFLE_WINDOW,
-  bucketing: Bucketing | None = None,
+  files: list[str], *, num_records: int, seed: int, first_record: int = 0,
+  window: int = DEFAULT_SHUFFLE_WINDOW, bucketing: Bucketing | None = None,
 ) -> tf.data.Dataset:
   """Returns an endless dataset of serialized records, each epoch reshuffled.
 
@@ -225,17 +211,13 @@ def shuffled_records(
     bucketing: None: a batch holds what the shuffle puts side by side.
   """
   if bucketing:
-
-    def enter(record):
-      return shuffled_records(
-        files,
-        num_records=num_records,
-        seed=seed,
-        first_record=record,
+    return _bucketed(
+      lambda record: shuffled_records(
+        files, num_records=num_records, seed=seed, first_record=record,
         window=window,
-      )
-
-    return _bucketed(enter, bucketing, seed, first_record)
+      ),
+      bucketing, seed, first_record,
+    )
   # Sorted, because the order must not depend on how files were listed.
   files = _openable(sorted(files))
   first_epoch, offset = divmod(first_record, num_records)
@@ -307,9 +289,7 @@ def _epoch_in_file_order(files, seed, epoch):
     files, seed=tf.stack([tf.cast(seed, tf.int64), epoch])
   )
   return tf.data.Dataset.from_tensor_slices(order).interleave(
-    _open,
-    cycle_length=_FILES_READ_TOGETHER,
-    num_parallel_calls=4,
+    _open, cycle_length=_FILES_READ_TOGETHER, num_parallel_calls=4,
     deterministic=True,
   )
 
@@ -327,15 +307,10 @@ def check_shares(batch_size: int, replicas: int, name: str) -> None:
 
 
 def distributed_batches(
-  strategy: tf.distribute.Strategy,
-  records: tf.data.Dataset,
-  features: dict[str, tf.io.FixedLenFeature],
-  *,
-  batch_size: int,
-  trim: bool = False,
-  transform: Callable | None = None,
-  packed: packing.Packing | None = None,
-  first_step: int = 0,
+  strategy: tf.distribute.Strategy, records: tf.data.Dataset,
+  features: dict[str, tf.io.FixedLenFeature], *, batch_size: int,
+  trim: bool = False, transform: Callable | None = None,
+  packed: packing.Packing | None = None, first_step: int = 0,
   joined: np.ndarray | None = None,
 ):
   """Cuts a stream of records into global batches, a share for each replica.
@@ -395,7 +370,10 @@ def distributed_batches(
     )
     return parsed.prefetch(tf.data.AUTOTUNE)
 
-  return _distributed(strategy, make_input)
+  if _is_one_cpu(strategy):
+    # The strategy's own iterator has a thread that cannot be turned off.
+    return tfrecord.without_autotune(make_input(tf.distribute.InputContext()))
+  return strategy.distribute_datasets_from_function(make_input)
 
 
 def _in_batches(records, batch_size, counts):
@@ -408,22 +386,12 @@ def _in_batches(records, batch_size, counts):
   pairs = tf.data.Dataset.zip(
     tf.data.Dataset.from_tensor_slices(numbers), batches
   )
+  most = max(counts) * batch_size
   return pairs.group_by_window(
     lambda number, strings: number,
-    lambda number, group: (
-      group.map(lambda number, strings: strings)
-      .unbatch()
-      .batch(max(counts) * batch_size)
-    ),
+    lambda number, group: group.map(lambda _, s: s).unbatch().batch(most),
     window_size_func=lambda number: tf.gather(counts, number),
   )
-
-
-def _distributed(strategy, make_input):
-  if _is_one_cpu(strategy):
-    # The strategy's own iterator has a thread that cannot be turned off.
-    return tfrecord.without_autotune(make_input(tf.distribute.InputContext()))
-  return strategy.distribute_datasets_from_function(make_input)
 
 
 def _is_one_cpu(strategy):
@@ -451,16 +419,10 @@ def token_metrics(batch: dict) -> dict[str, tuple[tf.Tensor, tf.Tensor]]:
 
 
 def training_batches(
-  strategy: tf.distribute.Strategy,
-  files: list[str],
-  features: dict[str, tf.io.FixedLenFeature],
-  *,
-  num_records: int,
-  batch_size: int,
-  seed: int,
-  first_step: int,
-  bucketing: Bucketing | None = None,
-  **batching,
+  strategy: tf.distribute.Strategy, files: list[str],
+  features: dict[str, tf.io.FixedLenFeature], *, num_records: int,
+  batch_size: int, seed: int, first_step: int,
+  bucketing: Bucketing | None = None, **batching,
 ):
   """Returns endless distributed batches of shuffled records.
 
@@ -475,32 +437,17 @@ def training_batches(
     **batching: `trim`, `transform` and `packed` of `distributed_batches`.
   """
   records = shuffled_records(
-    files,
-    num_records=num_records,
-    seed=seed,
-    first_record=first_step * batch_size,
-    bucketing=bucketing,
+    files, num_records=num_records, seed=seed,
+    first_record=first_step * batch_size, bucketing=bucketing,
   )
   return distributed_batches(
-    strategy,
-    records,
-    features,
-    batch_size=batch_size,
-    first_step=first_step,
+    strategy, records, features, batch_size=batch_size, first_step=first_step,
     **batching,
   )
 
 
 def measure_packing(
-  files,
-  features,
-  *,
-  num_records,
-  batch_size,
-  seed,
-  num_steps,
-  replicas,
-  parts,
+  files, features, *, num_records, batch_size, seed, num_steps, replicas, parts
 ):
   """Finds how many rows the batches of `training_batches` need.
 
@@ -525,8 +472,7 @@ def measure_packing(
   )
   return packing.measure(
     tfrecord.without_autotune(masks),
-    group_size=batch_size // (replicas * parts),
-    parts=parts,
+    group_size=batch_size // (replicas * parts), parts=parts,
   )
 
 

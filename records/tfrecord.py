@@ -51,7 +51,10 @@ class RecordWriter:
       temporary = stack.enter_context(file_io.atomic_write(self.path))
       compression = "GZIP" if self.path.endswith(".gz") else None
       with self._errors_named():
-        self._writer = _open_writer(temporary, compression)
+        if compression or file_io.is_remote(self.path):
+          self._writer = tf.io.TFRecordWriter(temporary, compression)
+        else:
+          self._writer = _LocalWriter(temporary)
       # Closed before `atomic_write` ends: a disk that is full may say so
       # only now, and then nothing is renamed.
       stack.callback(self._close)
@@ -82,13 +85,6 @@ class RecordWriter:
     except (OSError, tf.errors.OpError) as error:
       reason = getattr(error, "message", None) or error.strerror
       raise errors.InputError(f"cannot write {self.path}: {reason}") from error
-
-
-def _open_writer(path, compression):
-  """Returns a tf.io.TFRecordWriter, or what writes the same bytes."""
-  if compression or file_io.is_remote(path):
-    return tf.io.TFRecordWriter(path, compression)
-  return _LocalWriter(path)
 
 
 class _LocalWriter:
@@ -140,13 +136,13 @@ def find_files(patterns: str) -> list[str]:
     if not pattern.endswith(_MANIFEST) and not file_io.exists(pattern):
       manifest = manifest_name(pattern)
     if manifest.endswith(_MANIFEST) and file_io.exists(manifest):
-      files += _shards_of(manifest)
-      continue
-    # A pattern may match the manifest next to its shards.
-    matches = file_io.expand_file_patterns(pattern)
-    found = [path for path in matches if not path.endswith(_MANIFEST)]
-    if not found:
-      raise errors.InputError(f"no file of records matches {pattern!r}")
+      found = _shards_of(manifest)
+    else:
+      # A pattern may match the manifest next to its shards.
+      matches = file_io.expand_file_patterns(pattern)
+      found = [path for path in matches if not path.endswith(_MANIFEST)]
+      if not found:
+        raise errors.InputError(f"no file of records matches {pattern!r}")
     files += found
   return files
 
@@ -267,38 +263,29 @@ def count_records(path: str) -> int:
       record's number from 1 and its first byte from 0 are named).
   """
   size, compressed = file_io.size(path), is_gzip(path)
-  why = "gzip data end there" if compressed else f"the file has {size} bytes"
+  reason = "gzip data end there" if compressed else f"the file has {size} bytes"
   count = offset = 0
   with file_io.open_for_reading(path) as stream:
     source = gzip.GzipFile(fileobj=stream) if compressed else stream
     try:
       while header := source.read(_HEADER_BYTES):
-        end = offset + _record_bytes(header)
+        length = int.from_bytes(header[:8], "little")
+        end = offset + _HEADER_BYTES + length + _FOOTER_BYTES
         # Over the data: a damaged length may be any number, and only gzip says
         # where its data end.
-        if source.seek(end) < end or not compressed and end > size:
-          raise EOFError
+        if (
+          len(header) < _HEADER_BYTES or source.seek(end) < end
+          or not compressed and end > size
+        ):
+          raise EOFError(reason)
         offset = end
         count += 1
-    except EOFError as error:
+    except (EOFError, OSError, ValueError, OverflowError, zlib.error) as error:
       raise errors.InputError(
         f"{path}: record {count + 1}, which starts at byte {offset}, is cut "
-        f"off or damaged ({why}); the {count} records before it are whole: "
-        "write the file again"
-      ) from error
-    except (OSError, ValueError, OverflowError, zlib.error) as error:
-      raise errors.InputError(
-        f"{path}: record {count + 1} or one before it is damaged ({error}); "
-        "write the file again"
+        f"off or damaged ({error}); write the file again"
       ) from error
   return count
-
-
-def _record_bytes(header):
-  if len(header) < _HEADER_BYTES:
-    raise EOFError
-  (length,) = struct.unpack_from("<Q", header)
-  return _HEADER_BYTES + length + _FOOTER_BYTES
 
 
 def read_records(path: str) -> Iterator[dict[str, np.ndarray]]:
@@ -310,26 +297,21 @@ def read_records(path: str) -> Iterator[dict[str, np.ndarray]]:
   Raises:
     InputError: a record is damaged (CRC), cut off, or no tf.train.Example.
   """
+  dtypes = {"int64_list": np.int64, "float_list": np.float32}
   for number, serialized in enumerate(read_serialized(path), 1):
-    example = tf.train.Example()
     try:
-      example.ParseFromString(serialized)
+      example = tf.train.Example.FromString(serialized)
     except Exception as error:  # DecodeError, whose module moves about.
       raise errors.InputError(
         f"{path}: record {number} is not a tf.train.Example ({error}); the "
         "file was not written by this project's scripts"
       ) from error
-    yield _feature_arrays(example)
-
-
-def _feature_arrays(example):
-  dtypes = {"int64_list": np.int64, "float_list": np.float32}
-  arrays = {}
-  for name, feature in example.features.feature.items():
-    kind = feature.WhichOneof("kind")
-    values = getattr(feature, kind).value if kind else []
-    arrays[name] = np.array(values, dtypes.get(kind, object))
-  return arrays
+    arrays = {}
+    for name, feature in example.features.feature.items():
+      kind = feature.WhichOneof("kind")
+      values = getattr(feature, kind).value if kind else []
+      arrays[name] = np.array(values, dtypes.get(kind, object))
+    yield arrays
 
 
 def read_serialized(path: str) -> Iterator[bytes]:
@@ -344,10 +326,11 @@ def read_serialized(path: str) -> Iterator[bytes]:
     for number, record in enumerate(records, 1):  # noqa: B007
       yield record
   except tf.errors.DataLossError as error:
+    # Without the names of TensorFlow's graph.
+    reason = re.sub(r"\{\{.*?\}\}|\[Op:.*", "", error.message, flags=re.S)
     raise errors.InputError(
-      f"{path}: record {number + 1} is damaged or cut off "
-      f"({_plain(error.message)}); the {number} before it are whole: write the "
-      "file again"
+      f"{path}: record {number + 1} is damaged or cut off ({reason.strip()}); "
+      f"the {number} before it are whole: write the file again"
     ) from error
   # TensorFlow takes a file that is cut within a record's header for whole.
   count_records(path)
@@ -369,8 +352,3 @@ def without_autotune(dataset: "tf.data.Dataset") -> "tf.data.Dataset":
   options = tf.data.Options()
   options.autotune.enabled = False
   return dataset.with_options(options)
-
-
-def _plain(message):
-  """A message of TensorFlow without the names of its graph's nodes."""
-  return re.sub(r"\{\{.*?\}\}|\[Op:.*", "", message, flags=re.S).strip()
