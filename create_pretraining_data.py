@@ -76,11 +76,6 @@ flags.DEFINE_float(
 # The text.
 
 flags.DEFINE_bool(
-  "split_sentences", False,
-  "Lines are paragraphs: split them into sentences (by the rule in "
-  "sentence_splitting.py).",
-)
-flags.DEFINE_bool(
   "segmented_text", False,
   "Chinese text whose words a segmenter has separated by white space, for "
   "--do_whole_word_mask. The tokens are those of plain text.",
@@ -216,7 +211,17 @@ def write_files(settings, options, inputs):
       stack.enter_context(tfrecord.RecordWriter(path)) for path in outputs
     ]
     corpus = maker.read(text_corpus.whole_files(inputs), joined=True)
-    check_corpus(settings, corpus, options)
+    logging.info(
+      "%d documents, %d sentences, %d tokens",
+      corpus.num_documents, corpus.num_sentences, len(corpus.ids),
+    )
+    # Unlike the original: it writes files without a record.
+    if not instance_maker.gives_any(corpus, options):
+      raise errors.InputError(
+        f"--input_file={settings.input_file}: no record in it: give text with "
+        "one sentence a line and blank lines between documents (of several "
+        "sentences each, for --packing=sentence_order)"
+      )
     unknown_tokens.log_share(
       settings.input_file, maker.count_unknown(corpus), len(corpus.ids)
     )
@@ -269,34 +274,6 @@ def split_outputs(names):
       "different names, separated by commas"
     )
   return outputs
-
-
-def check_corpus(settings, corpus, options):
-  """Refuses an empty text, and warns of a single document.
-
-  Unlike the original: it writes files without a record for an empty text.
-  """
-  logging.info(
-    "%d documents, %d sentences, %d tokens",
-    corpus.num_documents, corpus.num_sentences, len(corpus.ids),
-  )
-  if not corpus.num_documents:
-    raise errors.InputError(
-      f"--input_file={settings.input_file}: no sentence in it: give text with "
-      "one sentence a line and blank lines between documents"
-    )
-  if not instance_maker.gives_any(corpus, options):
-    raise errors.InputError(
-      "--packing=sentence_order needs documents of several sentences, and each "
-      f"of these {corpus.num_documents} has one: give text with one sentence a "
-      "line and blank lines between documents alone"
-    )
-  if corpus.num_documents == 1 and settings.packing == "sentence_pairs":
-    logging.warning(
-      "The text is a single document, so segments that are labelled as "
-      "random next ones come from that document too: put blank lines "
-      "between documents, or give more text."
-    )
 
 
 if __name__ == "__main__":

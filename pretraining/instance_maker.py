@@ -26,7 +26,6 @@ from text import input_sequences
 
 PACKINGS = choices.PACKINGS
 PAIR_PACKINGS = PACKINGS[:2]
-MASKINGS = ("pieces", "whole_words", "spans", "ngrams", "none")
 _TRIES_FOR_ANOTHER_DOCUMENT = 10
 
 # Random words drawn at a time, for a small and for a large corpus: many are
@@ -40,7 +39,7 @@ class RecordOptions:
   """Everything that determines the records of a text, except its shard.
 
   Attributes:
-    masking: what is masked together, one of MASKINGS. "none": nothing is
+    masking: what is masked together, one of masking.MASKERS. "none": nothing is
       masked, and instances tell where words start instead.
     packing: one of PACKINGS. "sentence_pairs" is the original's;
       "sentence_order" is ALBERT's (Lan et al. 2020, section 3.1). The others
@@ -61,7 +60,6 @@ class RecordOptions:
   packing: str
   vocab_file: str
   do_lower_case: bool
-  split_sentences: bool
   segmented_text: bool
 
 
@@ -86,11 +84,8 @@ class SegmentPair(NamedTuple):
 
 
 def create_instances(
-  corpus: text_corpus.Corpus,
-  vocabulary: text_corpus.Vocabulary,
-  options: RecordOptions,
-  rng: random.Random,
-  *,
+  corpus: text_corpus.Corpus, vocabulary: text_corpus.Vocabulary,
+  options: RecordOptions, rng: random.Random, *,
   after_pass: Callable[[], None] = lambda: None,
 ) -> "Instances":
   """Makes all instances of a corpus, in the order of the original.
@@ -113,7 +108,9 @@ def create_instances(
     # A pair that was cut to fit, whose pieces are masked.
     common_size=options.max_seq_length - 3,
   )
-  masker = masking.make_masker(corpus, vocabulary, options, stream)
+  masker = masking.MASKERS[options.masking](
+    corpus, vocabulary, options, stream
+  )
   parts = []
   for _ in range(options.dupe_factor):
     for pair in _all_pairs(corpus, documents, options, stream):
@@ -214,12 +211,9 @@ def _ordered_pairs(corpus, document, options, stream):
     chunk_end = max(chunk_end, sentence + 2)
     a_end = sentence + stream.randint(1, chunk_end - sentence - 1)
     is_swapped = stream.random() < 0.5
-    a, b = _truncated(
-      (starts[sentence], starts[a_end]), (starts[a_end], starts[chunk_end]),
-      max_tokens, stream,
-    )
-    first, second = (b, a) if is_swapped else (a, b)
-    yield SegmentPair(*first, *second, is_swapped)
+    a, b = (starts[sentence], starts[a_end]), (starts[a_end], starts[chunk_end])
+    a, b = _truncated(a, b, max_tokens, stream)
+    yield SegmentPair(*(b + a if is_swapped else a + b), is_swapped)
     sentence = chunk_end
 
 
@@ -296,11 +290,8 @@ def _joined(corpus, documents, vocabulary):
     ends = corpus.sentence_starts[first + 1 : last + 1]
     starts.extend([sentence_end + shift for sentence_end in ends])
   return text_corpus.Corpus(
-    np.frombuffer(ids, corpus.ids.dtype),
-    starts,
-    array.array("q", [0, len(starts) - 1]),
-    bytes(continues),
-    corpus.num_words,
+    np.frombuffer(ids, corpus.ids.dtype), starts,
+    array.array("q", [0, len(starts) - 1]), bytes(continues), corpus.num_words,
   )
 
 

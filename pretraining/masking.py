@@ -25,13 +25,11 @@ import numpy as np
 
 from pretraining import masking_rule, random_stream, text_corpus
 
-# random() < 0.8 as a comparison of integers: random() is (53 bits) / 2**53.
-# Exact, because the float 0.8 is itself a whole number of 2**-53.
-_MASK_BELOW = int(masking_rule.MASK_SHARE * (1 << 53))
-_MASKS, _KEEPS = 1, 2  # See `draws`.
+_MASKS, _KEEPS, _IS_ID = 1, 2, 4  # See `draws`.
 
 _WORD = re.compile(rb"[\x00\x01]\x01*")  # See text_corpus.STARTS_WORD.
 _WORDS = re.compile(rb"[\x00\x01]+")  # Up to a NO_WORD.
+
 
 class Masked(NamedTuple):
   """The masked tokens of B instances.
@@ -54,21 +52,21 @@ class Masked(NamedTuple):
 def draws(words: np.ndarray, num_ids: int) -> bytes:
   """Returns what a PieceMasker reads of random words.
 
-  A byte for each, a sum of what holds of the numbers that start there: 1,
-  random() is below 0.8; 2, it is below 0.5; 4, a randint among `num_ids` ids
-  accepts the word.
+  A byte for each, a sum of what holds of the numbers that start there: _MASKS,
+  random() is below 0.8; _KEEPS, it is below 0.5; _IS_ID, a randint among
+  `num_ids` ids accepts the word.
   """
   # random() takes 27 bits of one word and 26 of the next. Comparing the parts
-  # one after the other is exact, and needs no floating point.
+  # one after the other is exact, because the float 0.8 is itself a whole number
+  # of 2**-53.
   high, low = words >> 5, np.append(words[1:], np.uint32(0)) >> 6
-  limit_high, limit_low = _MASK_BELOW >> 26, _MASK_BELOW & ((1 << 26) - 1)
-  is_mask = (high < limit_high) | ((high == limit_high) & (low < limit_low))
-  codes = is_mask * np.uint8(_MASKS)
+  top, rest = divmod(int(masking_rule.MASK_SHARE * (1 << 53)), 1 << 26)
+  is_mask = (high < top) | ((high == top) & (low < rest))
   # The top bit of a word is that of the random() that begins there.
-  codes += (words < 1 << 31) * np.uint8(_KEEPS)
-  shift = np.uint32(32 - num_ids.bit_length())
-  codes += ((words >> shift) < num_ids) * np.uint8(4)
-  return codes.tobytes()
+  is_kept = words < 1 << 31
+  is_id = words >> np.uint32(32 - num_ids.bit_length()) < num_ids
+  codes = is_mask * np.uint8(_MASKS) + is_kept * np.uint8(_KEEPS)
+  return (codes + is_id * np.uint8(_IS_ID)).tobytes()
 
 
 # A token takes one random(), two words, if it becomes [MASK], a second one that
@@ -84,28 +82,16 @@ def _replacement_pattern(count):
   return re.compile(_TOKENS % count, re.DOTALL).match
 
 
-def make_masker(
-  corpus: text_corpus.Corpus,
-  vocabulary: text_corpus.Vocabulary,
-  options,
-  stream: random_stream.RandomWordStream,
-):
-  """Returns the masker for the masking of instance_maker.InstanceOptions."""
-  if options.masking == "none":
-    return NoMasker()
-  in_runs = options.masking in masking_rule.RUN_LENGTHS
-  kind = SpanMasker if in_runs else PieceMasker
-  return kind(corpus, vocabulary, options, stream)
-
-
 class _Masker:
   """What maskers share: the corpus, the stream, how many tokens to mask."""
 
-  def __init__(self, corpus, vocabulary, options, stream):
-    """Takes what `make_masker` takes."""
-    self._corpus = corpus
-    self._vocabulary = vocabulary
-    self._stream = stream
+  def __init__(
+    self, corpus: text_corpus.Corpus, vocabulary: text_corpus.Vocabulary,
+    options, stream: random_stream.RandomWordStream,
+  ):
+    """Takes the instance_maker.RecordOptions, and a stream with `draws`."""
+    self._corpus, self._vocabulary = corpus, vocabulary
+    self._options, self._stream = options, stream
     self._max_predictions = options.max_predictions_per_seq
     self._budgets = [
       masking_rule.budget(
@@ -120,13 +106,6 @@ class _Masker:
     tokens = a_end - a_start + b_end - b_start
     budget = self._budgets[tokens + (3 if b_end > b_start else 2)]
     return tokens, min(tokens, budget)
-
-  def _original_ids(self, pairs, tokens):
-    """Returns the ids of tokens [P, B], given by their numbers in A + B."""
-    a_start, a_end, b_start = pairs.T[:3]
-    length_a = a_end - a_start
-    start = np.where(tokens < length_a, a_start, b_start - length_a)
-    return self._corpus.ids.take(tokens + start, mode="clip").astype(np.int64)
 
 
 class PieceMasker(_Masker):
@@ -268,7 +247,12 @@ class PieceMasker(_Masker):
     [unused0] and "##" pieces included.
     """
     draws = np.frombuffer(self._stream.draws, np.uint8)
-    replacements = self._original_ids(pairs, tokens)  # [P, B]
+    # The original ids, of tokens that are given by their numbers in A + B.
+    a_start, a_end, b_start = pairs.T[:3]
+    length_a = a_end - a_start
+    first = np.where(tokens < length_a, a_start, b_start - length_a)
+    replacements = self._corpus.ids.take(tokens + first, mode="clip")
+    replacements = replacements.astype(np.int64)  # [P, B]
     position = starts.copy()  # [B]
     ids = self._vocabulary.ids
     # Row n holds the n-th masked token of every instance. Rows past the budget
@@ -313,14 +297,13 @@ class SpanMasker(_Masker):
   def __init__(self, corpus, vocabulary, options, stream):
     super().__init__(corpus, vocabulary, options, stream)
     self._flags = corpus.word_flags(vocabulary)
-    self._masking = options.masking
     self._pairs, self._masked = [], []
 
   def add(self, pair):
     """Masks an instance_maker.SegmentPair."""
-    tokens = self._corpus.ids[[
-      *range(pair.a_start, pair.a_end), *range(pair.b_start, pair.b_end)
-    ]].tolist()
+    ids, random_ids = self._corpus.ids, self._vocabulary.ids
+    a, b = ids[pair.a_start : pair.a_end], ids[pair.b_start : pair.b_end]
+    tokens = np.concatenate([a, b]).tolist()
     _, budget = self._tokens_and_budget(pair)
     words, ends = self._words(pair)
 
@@ -329,14 +312,13 @@ class SpanMasker(_Masker):
         return self._vocabulary.mask_id
       if kind == "keep":
         return tokens[place]
-      ids = self._vocabulary.ids
-      return int(ids[self._stream.randint(0, len(ids) - 1)])
+      return int(random_ids[self._stream.randint(0, len(random_ids) - 1)])
 
-    masked = masking_rule.mask_runs(
-      words, ends, budget, replace, self._stream, masking=self._masking
-    )
     self._pairs.append(pair)
-    self._masked.append(masked)
+    self._masked.append(masking_rule.mask_runs(
+      words, ends, budget, replace, self._stream,
+      masking=self._options.masking,
+    ))
 
   def flush(self):
     """Returns the Masked of the pairs since the last call."""
@@ -367,15 +349,14 @@ class SpanMasker(_Masker):
     return words, ends
 
 
-class NoMasker:
+class NoMasker(_Masker):
   """Masks nothing."""
 
-  def __init__(self):
+  def __init__(self, corpus, vocabulary, options, stream):
+    super().__init__(corpus, vocabulary, options, stream)
     self._pairs = array.array("q")
-
-  def add(self, pair):
-    """Stores an instance_maker.SegmentPair."""
-    self._pairs.extend(pair)
+    # Stores an instance_maker.SegmentPair.
+    self.add = self._pairs.extend
 
   def flush(self):
     """Returns the Masked of the pairs since the last call."""
@@ -383,3 +364,9 @@ class NoMasker:
     del self._pairs[:]
     nothing = np.zeros((len(pairs), 0), np.uint16)
     return Masked(pairs, np.zeros(len(pairs), np.uint16), nothing, nothing)
+
+
+MASKERS = {
+  "pieces": PieceMasker, "whole_words": PieceMasker, "spans": SpanMasker,
+  "ngrams": SpanMasker, "none": NoMasker,
+}

@@ -25,6 +25,7 @@ import random
 from collections.abc import Callable
 
 import numpy as np
+from absl import logging
 
 from common import errors
 from pretraining import instance_maker, text_corpus
@@ -65,9 +66,7 @@ class RecordMaker:
     self, pieces: list[text_corpus.Piece], *, joined: bool
   ) -> text_corpus.Corpus:
     """Reads text; `joined` as of text_corpus.read_lines."""
-    lines = text_corpus.read_lines(
-      pieces, split_sentences=self._options.split_sentences, joined=joined
-    )
+    lines = text_corpus.read_lines(pieces, joined=joined)
     return text_corpus.read_corpus(
       lines, self._encode_lines, self._vocabulary.dtype
     )
@@ -100,6 +99,12 @@ class RecordMaker:
       InputError: there are fewer records than files. Unlike the original: it
         leaves files without a record.
     """
+    if corpus.num_documents == 1 and self._options.packing == "sentence_pairs":
+      logging.warning(
+        "%s: its text is a single document, so segments that are labelled as "
+        "random next ones come from that document too: put blank lines between "
+        "documents, or give more text (larger shards)", writers[0].path,
+      )
     instances = instance_maker.create_instances(
       corpus, self._vocabulary, self._options, random.Random(seed),
       after_pass=after_pass,

@@ -119,6 +119,7 @@ class ShardedRun:
       "format": _FORMAT,
       "shard_bytes": shard_bytes,
       **flags,
+      "split_sentences": False,  # Version 0.1 could.
       "inputs": {
         # Sizes: text that grew or shrank makes other shards.
         piece.path: piece.end for piece in text_corpus.whole_files(files)
@@ -250,12 +251,6 @@ def make_shard(
   corpus = maker.read(shard.pieces, joined=False)
   unknown = maker.count_unknown(corpus)
   if instance_maker.gives_any(corpus, options):
-    if corpus.num_documents == 1:
-      logging.warning(
-        "%s: its text is a single document, so its random next segments come "
-        "from that document too; larger shards have more documents",
-        shard.output,
-      )
     seed = options.random_seed + shard.number
     with tfrecord.RecordWriter(shard.output) as writer:
       maker.write(corpus, [writer], seed=seed)

@@ -17,7 +17,6 @@ from typing import NamedTuple
 import numpy as np
 
 from common import errors, file_io
-from pretraining import sentence_splitting
 from variants import vocabularies
 
 SPECIAL_TOKENS = ("[CLS]", "[SEP]", "[MASK]")
@@ -81,15 +80,11 @@ def _find_cut(path, near, furthest):
   return offset
 
 
-def read_lines(
-  pieces: list[Piece], *, split_sentences: bool, joined: bool
-) -> Iterator[str]:
+def read_lines(pieces: list[Piece], *, joined: bool) -> Iterator[str]:
   r"""Yields the lines of pieces without "\n".
 
   Args:
     pieces: in the order in which they are read.
-    split_sentences: whether lines are paragraphs, to be split into sentences
-      with a line each.
     joined: whether the last document of a file continues in the next file, if
       no blank line separates them. As in the original: True.
 
@@ -97,11 +92,7 @@ def read_lines(
     InputError: a file is missing or a line is not UTF-8 (its number named).
   """
   for piece in pieces:
-    lines = _piece_lines(piece)
-    if split_sentences:
-      lines = map(sentence_splitting.split_sentences, lines)
-      lines = itertools.chain.from_iterable(lines)
-    yield from lines
+    yield from _piece_lines(piece)
     if not joined:
       yield ""
 

@@ -50,8 +50,7 @@ def record_options(**changed):
     "max_seq_length": 128, "max_predictions_per_seq": 20, "random_seed": 12345,
     "dupe_factor": 10, "masked_lm_prob": 0.15, "short_seq_prob": 0.1,
     "masking": "pieces", "packing": "sentence_pairs", "vocab_file": "",
-    "do_lower_case": True, "split_sentences": False, "segmented_text": False,
-    **changed,
+    "do_lower_case": True, "segmented_text": False, **changed,
   })
 
 

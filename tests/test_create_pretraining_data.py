@@ -75,7 +75,7 @@ def test_a_single_document_works_with_a_warning(tmp_path):
     dupe_factor=5,
   )
   assert done.code == 0, done.err
-  assert "The text is a single document" in done.err
+  assert "its text is a single document" in done.err
   features = read_features([tmp_path / "a.tfrecord"])
   golden = np.load(GOLDEN / "pretraining_data" / "single_doc.npz")
   np.testing.assert_array_equal(features["input_ids"], golden["input_ids"])
@@ -118,7 +118,7 @@ def test_sentence_order_labels_swapped_segments(small):
   assert set(labels.ravel().tolist()) == {0, 1}
   pathlib.Path(small["input_file"]).write_text("the cat\n\nthe dog\n")
   done = script_runner.run(SCRIPT, **small, packing="sentence_order")
-  assert done.code == 1 and "each of these 2 has one" in done.last_line
+  assert done.code == 1 and "of several sentences each" in done.last_line
 
 
 def test_no_file_is_written_without_a_record(small, tmp_path):
@@ -206,7 +206,7 @@ def test_shards_are_finished_by_the_next_run_and_verified(small, tmp_path):
   [
     ({"input_file": f"{INPUTS}/bad_utf8.txt"}, "bad_utf8.txt:2: not UTF-8"),
     ({"input_file": "/nowhere/*.txt"}, "no file matches '/nowhere/*.txt'"),
-    ({"input_file": "{folder}/blank.txt"}, "no sentence in it"),
+    ({"input_file": "{folder}/blank.txt"}, "blank.txt: no record in it"),
     ({"vocab_file": "{folder}/none.txt"}, "no such file"),
     ({"vocab_file": "{folder}/blank.txt"}, "blank.txt: no token in it"),
     ({"output_file": "{folder}/blank.txt/a"}, "blank.txt is not a folder"),

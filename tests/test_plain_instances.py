@@ -66,15 +66,15 @@ def assert_equal(features, expected):
 
 
 @pytest.mark.parametrize("packing", instance_maker.PACKINGS)
-@pytest.mark.parametrize("masking", instance_maker.MASKINGS)
-def test_instances_of_random_texts(masking, packing):
-  rng = random.Random(f"{masking} {packing}")
+@pytest.mark.parametrize("kind", masking.MASKERS)
+def test_instances_of_random_texts(kind, packing):
+  rng = random.Random(f"{kind} {packing}")
   for seed in range(25):
     documents = random_documents(rng)
     if packing == "sentence_order":
       # One sentence alone has no order: without this there may be no pair.
       documents.append(documents[0] + documents[0])
-    options = random_options(rng, masking=masking, packing=packing)
+    options = random_options(rng, masking=kind, packing=packing)
     mine, plain = random.Random(seed), random.Random(seed)
     assert_equal(
       features_of(documents, VOCAB, options, mine),

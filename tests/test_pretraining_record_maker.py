@@ -70,14 +70,6 @@ def test_an_empty_text_gives_an_empty_file(tmp_path):
   assert tfrecord.count_records(str(tmp_path / "a")) == 0
 
 
-def test_sentences_are_split_on_request(tmp_path):
-  (tmp_path / "text").write_text("The cat sat. The dog ran.\n")
-  for split, expected in [(False, 1), (True, 2)]:
-    record_options = make_record_options(tmp_path, split_sentences=split)
-    _, corpus = write(record_options, str(tmp_path / "text"), [tmp_path / "a"])
-    assert corpus.num_sentences == expected
-
-
 def test_segmented_text_has_words_of_its_own(tmp_path):
   (tmp_path / "text").write_text("cats 猫狗\n")
   record_options = make_record_options(tmp_path, segmented_text=True)

@@ -47,9 +47,7 @@ def test_a_shard_is_what_its_text_alone_would_give(tmp_path, expected):
   maker = record_maker.RecordMaker(run.options)
   for shard, result in zip(run.shards, made):
     text = tmp_path / "shard.txt"
-    lines = text_corpus.read_lines(
-      shard.pieces, split_sentences=False, joined=False
-    )
+    lines = text_corpus.read_lines(shard.pieces, joined=False)
     text.write_text("\n".join(lines))
     corpus = maker.read(text_corpus.whole_files([str(text)]), joined=True)
     with tfrecord.RecordWriter(str(tmp_path / "alone")) as writer:

@@ -136,11 +136,9 @@ def test_carriage_returns_move_no_cut(tmp_path, scheme):
     assert found == [["one"], ["two\rzwei"], ["three"]], size
 
 
-def documents_of(pieces, split_sentences=False, joined=False):
+def documents_of(pieces, joined=False):
   documents = [[]]
-  for line in text_corpus.read_lines(
-    pieces, split_sentences=split_sentences, joined=joined
-  ):
+  for line in text_corpus.read_lines(pieces, joined=joined):
     if line.strip():
       documents[-1].append(line.strip())
     elif documents[-1]:
@@ -154,15 +152,6 @@ def test_files_end_documents_unless_they_are_joined(tmp_path):
   )
   assert documents_of(pieces) == [["1"], ["2"], ["3"]]
   assert documents_of(pieces, joined=True) == [["1"], ["2", "3"]]
-
-
-def test_paragraphs_become_sentences(tmp_path):
-  pieces = text_corpus.whole_files(
-    [write(tmp_path / "a", "A b. C d.\nE.\n\nF? G.")]
-  )
-  assert documents_of(pieces, split_sentences=True) == [
-    ["A b.", "C d.", "E."], ["F?", "G."]
-  ]
 
 
 def test_bad_utf8_names_the_line_of_the_file(tmp_path):
