@@ -165,12 +165,10 @@ def _choose_runs(candidates, word_starts, keys, budget, lengths):
   positions = tf.range(length)
   # Segments have one dimension, so rows get disjoint ranges of numbers.
   numbers = words + (length + 1) * tf.range(rows)[:, None]
-  last_piece = tf.gather(
-    tf.math.unsorted_segment_max(
-      tf.zeros_like(words) + positions, numbers, rows * (length + 1)
-    ),
-    numbers,
+  last_pieces = tf.math.unsorted_segment_max(
+    tf.zeros_like(words) + positions, numbers, rows * (length + 1)
   )
+  last_piece = tf.gather(last_pieces, numbers)
   is_start = tf.logical_and(candidates, word_starts > 0)
   # Starts of words first, in random order; all other positions after them.
   order = tf.argsort(tf.where(is_start, keys, 2.0), axis=1)

@@ -35,14 +35,8 @@ class PretrainingInput:
   """
 
   def __init__(
-    self,
-    files: list[str],
-    config: modeling.BertConfig,
-    *,
-    max_seq_length: int,
-    max_predictions: int,
-    use_next_sentence_loss: bool,
-    vocab_file: str | None,
+    self, files: list[str], config: modeling.BertConfig, *, max_seq_length: int,
+    max_predictions: int, use_next_sentence_loss: bool, vocab_file: str | None,
     **masking,
   ):
     """Checks the first records of every file.

@@ -26,9 +26,7 @@ def encode(
 
 
 def check(
-  text: str,
-  tokenizer: tokenization.FullTokenizer,
-  max_seq_length: int,
+  text: str, tokenizer: tokenization.FullTokenizer, max_seq_length: int,
   place: str,
 ) -> None:
   """Raises InputError for a text without a mask, or that would be cut off."""

@@ -93,12 +93,9 @@ class _Masker:
     self._corpus, self._vocabulary = corpus, vocabulary
     self._options, self._stream = options, stream
     self._max_predictions = options.max_predictions_per_seq
-    self._budgets = [
-      masking_rule.budget(
-        length, options.masked_lm_prob, self._max_predictions
-      )
-      for length in range(options.max_seq_length + 1)
-    ]
+    prob, most = options.masked_lm_prob, self._max_predictions
+    lengths = range(options.max_seq_length + 1)
+    self._budgets = [masking_rule.budget(n, prob, most) for n in lengths]
 
   def _tokens_and_budget(self, pair):
     """Returns how many tokens a SegmentPair has, and how many to mask."""
@@ -137,9 +134,7 @@ class PieceMasker(_Masker):
     while not (found := match(stream.draws, masks_start)):
       stream.extend()
     stream.position = found.end()
-    self._pending.extend(
-      (*pair, num_words, shuffle_start, budget, masks_start)
-    )
+    self._pending.extend((*pair, num_words, shuffle_start, budget, masks_start))
 
   def _count_words(self, pair, budget):
     """Returns the number of words, and of tokens that will be masked.

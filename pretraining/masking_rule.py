@@ -69,13 +69,8 @@ def mask_words(
 
 
 def mask_runs(
-  words: Sequence[Sequence[int]],
-  ends: Sequence[int],
-  budget: int,
-  replace: Replace,
-  rng,
-  *,
-  masking: str,
+  words: Sequence[Sequence[int]], ends: Sequence[int], budget: int,
+  replace: Replace, rng, *, masking: str,
 ) -> dict[int, int]:
   """Masks runs of words that start at random words.
 
@@ -104,11 +99,8 @@ def mask_runs(
       run += word
     # SpanBERT replaces all tokens of a span in the same way, ALBERT each token
     # of an n-gram by itself.
-    if masking == "spans":
-      kinds = [kind(rng)] * len(run)
-    else:
-      kinds = [kind(rng) for _ in run]
-    for place, how in zip(run, kinds):
+    alike = [kind(rng)] * len(run) if masking == "spans" else None
+    for place, how in zip(run, alike or [kind(rng) for _ in run]):
       masked[place] = replace(how, place)
     if len(masked) == budget:
       break

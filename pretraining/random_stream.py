@@ -44,12 +44,8 @@ class RandomWordStream:
   """
 
   def __init__(
-    self,
-    rng: random.Random,
-    *,
-    draws: Callable[[np.ndarray], bytes] = bytes,
-    chunk: int = _CHUNK,
-    common_size: int = 0,
+    self, rng: random.Random, *, draws: Callable[[np.ndarray], bytes] = bytes,
+    chunk: int = _CHUNK, common_size: int = 0,
   ):
     """Takes over a random.Random until `restore_rng`.
 

@@ -76,12 +76,8 @@ class RecordMaker:
     return int(np.count_nonzero(corpus.ids == self._vocabulary.unk_id))
 
   def write(
-    self,
-    corpus: text_corpus.Corpus,
-    writers: list[tfrecord.RecordWriter],
-    *,
-    seed: int,
-    show: Callable[[dict], None] = lambda features: None,
+    self, corpus: text_corpus.Corpus, writers: list[tfrecord.RecordWriter], *,
+    seed: int, show: Callable[[dict], None] = lambda features: None,
     after_pass: Callable[[], None] = lambda: None,
   ) -> int:
     """Writes the records of a corpus; returns how many there are.

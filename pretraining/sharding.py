@@ -91,12 +91,8 @@ class ShardedRun:
   """
 
   def __init__(
-    self,
-    options: instance_maker.RecordOptions,
-    files: list[str],
-    output: str,
-    *,
-    shard_bytes: int,
+    self, options: instance_maker.RecordOptions, files: list[str], output: str,
+    *, shard_bytes: int,
   ):
     """Plans the shards; writes nothing.
 
