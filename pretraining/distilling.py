@@ -70,8 +70,7 @@ class Distillation:
     )
     # A teacher without its masked-LM head would teach what random weights say.
     weight_files.load(
-      self._model.variables,
-      teacher.path,
+      self._model.variables, teacher.path,
       allowed_missing=self._model.unused_variables(),
     )
 

@@ -108,9 +108,7 @@ def create_instances(
     # A pair that was cut to fit, whose pieces are masked.
     common_size=options.max_seq_length - 3,
   )
-  masker = masking.MASKERS[options.masking](
-    corpus, vocabulary, options, stream
-  )
+  masker = masking.MASKERS[options.masking](corpus, vocabulary, options, stream)
   parts = []
   for _ in range(options.dupe_factor):
     for pair in _all_pairs(corpus, documents, options, stream):
@@ -376,7 +374,6 @@ def _masked_features(input_ids, masked):
   row, _ = np.nonzero(is_masked)
   input_ids[row, positions[is_masked]] = masked.replacements[is_masked]
   return {
-    "masked_lm_positions": positions,
-    "masked_lm_ids": labels,
+    "masked_lm_positions": positions, "masked_lm_ids": labels,
     "masked_lm_weights": is_masked.astype(np.float32),
   }

@@ -279,8 +279,7 @@ def _sort_masks(pairs, tokens, replacements, num_masked, dtype):
   positions[unused] = 0
   replacements[unused] = 0
   return Masked(
-    pairs,
-    num_masked.astype(np.uint16),
+    pairs, num_masked.astype(np.uint16),
     np.take_along_axis(positions, order, 0).T.astype(np.uint16),
     np.take_along_axis(replacements, order, 0).T.astype(dtype),
   )
@@ -311,8 +310,7 @@ class SpanMasker(_Masker):
 
     self._pairs.append(pair)
     self._masked.append(masking_rule.mask_runs(
-      words, ends, budget, replace, self._stream,
-      masking=self._options.masking,
+      words, ends, budget, replace, self._stream, masking=self._options.masking,
     ))
 
   def flush(self):

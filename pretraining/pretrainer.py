@@ -160,7 +160,6 @@ def _loss_and_accuracy(logits, labels, weights):
   predicted = tf.argmax(logits, axis=-1, output_type=labels.dtype)
   correct = tf.cast(tf.equal(predicted, labels), tf.float32)
   return (
-    tf.reduce_sum(losses * weights),
-    tf.reduce_sum(correct * weights),
+    tf.reduce_sum(losses * weights), tf.reduce_sum(correct * weights),
     tf.reduce_sum(weights),
   )

@@ -118,8 +118,7 @@ class Packing(NamedTuple):
     places = tf.stack([parts, rows, slots], axis=-1)
     plan = tf.tensor_scatter_nd_update(
       tf.fill([self.parts, self.rows, self.sequences], -1),
-      tf.boolean_mask(places, is_there),
-      tf.boolean_mask(numbers, is_there),
+      tf.boolean_mask(places, is_there), tf.boolean_mask(numbers, is_there),
     )
     plan = tf.reshape(plan, [self.parts * self.rows, self.sequences])
     return {**batch, unpadding.PLAN: plan}
@@ -147,8 +146,7 @@ def measure(
     is_there = tf.cast(lengths > 0, tf.int32)
     return [
       tf.reduce_max((rows + 1) * is_there),
-      tf.reduce_max((slots + 1) * is_there),
-      tf.shape(lengths)[1],
+      tf.reduce_max((slots + 1) * is_there), tf.shape(lengths)[1],
     ]
 
   found = masks.map(needed, num_parallel_calls=tf.data.AUTOTUNE)

@@ -23,9 +23,7 @@ def make_run(folder, output="out/a.tfrecord", **options):
   ]
   size = sum(map(os.path.getsize, files))
   run = sharding.ShardedRun(
-    make_record_options(folder, **options),
-    files,
-    str(folder / output),
+    make_record_options(folder, **options), files, str(folder / output),
     shard_bytes=-(-size // 6),
   )
   assert len(run.shards) == 6

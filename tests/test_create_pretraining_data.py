@@ -24,10 +24,8 @@ def small(tmp_path):
   return {
     "input_file": small_corpus.write_text(tmp_path),
     "vocab_file": small_corpus.write_vocab(tmp_path),
-    "output_file": str(tmp_path / "out" / "a.tfrecord"),
-    "max_seq_length": 32,
-    "max_predictions_per_seq": 5,
-    "dupe_factor": 2,
+    "output_file": str(tmp_path / "out" / "a.tfrecord"), "max_seq_length": 32,
+    "max_predictions_per_seq": 5, "dupe_factor": 2,
   }
 
 
@@ -44,11 +42,9 @@ def test_several_inputs_and_outputs(tmp_path):
   folder = tmp_path / "out"
   names = [f"multi_io.tfrecord-{index:05}-of-00003" for index in range(3)]
   done = script_runner.run(
-    SCRIPT,
-    input_file=f"{INPUTS}/sample_text.txt,{INPUTS}/second_corpus.txt",
+    SCRIPT, input_file=f"{INPUTS}/sample_text.txt,{INPUTS}/second_corpus.txt",
     output_file=",".join(f"{folder}/{name}" for name in names),
-    vocab_file=small_corpus.released_vocab(tmp_path),
-    dupe_factor=5,
+    vocab_file=small_corpus.released_vocab(tmp_path), dupe_factor=5,
     verbose=True,
   )
   assert done.code == 0, done.err
@@ -66,13 +62,10 @@ def test_several_inputs_and_outputs(tmp_path):
 
 def test_a_single_document_works_with_a_warning(tmp_path):
   done = script_runner.run(
-    SCRIPT,
-    input_file=f"{INPUTS}/single_doc.txt",
+    SCRIPT, input_file=f"{INPUTS}/single_doc.txt",
     output_file=f"{tmp_path}/a.tfrecord",
-    vocab_file=small_corpus.released_vocab(tmp_path),
-    max_seq_length=32,
-    max_predictions_per_seq=5,
-    dupe_factor=5,
+    vocab_file=small_corpus.released_vocab(tmp_path), max_seq_length=32,
+    max_predictions_per_seq=5, dupe_factor=5,
   )
   assert done.code == 0, done.err
   assert "its text is a single document" in done.err
@@ -150,9 +143,7 @@ def test_the_share_of_unknown_tokens(small, tmp_path):
     assert UNKNOWN.findall(done.err) == ["16.67"]
     assert WARNING in done.err
   done = script_runner.run(
-    SCRIPT,
-    verify=True,
-    output_file=small["output_file"],
+    SCRIPT, verify=True, output_file=small["output_file"],
     vocab_file=small["vocab_file"],
   )
   assert done.code == 0, done.err
@@ -278,9 +269,7 @@ def test_what_the_original_accepts(small, flags, num_places, num_masked):
   }
   assert counts == num_masked
   done = script_runner.run(
-    SCRIPT,
-    verify=True,
-    output_file=small["output_file"],
+    SCRIPT, verify=True, output_file=small["output_file"],
     vocab_file=small["vocab_file"],
   )
   assert done.code == 0, done.out + done.err

@@ -43,8 +43,7 @@ def random_options(rng, **fixed):
     max_predictions_per_seq=rng.choice([0, 1, 5, 20, 200]),
     dupe_factor=rng.randint(1, 3),
     masked_lm_prob=rng.choice([0, 0.15, 0.15, 0.5, 1]),
-    short_seq_prob=rng.choice([0, 0.1, 0.5, 1]),
-    **fixed,
+    short_seq_prob=rng.choice([0, 0.1, 0.5, 1]), **fixed,
   )
 
 
@@ -95,8 +94,7 @@ def test_plain_instances_are_those_of_the_original(name, masking, tmp_path):
     for document in text.strip().split("\n\n")
   ]
   options = small_corpus.record_options(
-    dupe_factor=5,
-    masking=masking,
+    dupe_factor=5, masking=masking,
     max_predictions_per_seq=5 if name == "pred5" else 20,
     short_seq_prob=0.5 if name == "short05" else 0.1,
   )

@@ -79,9 +79,7 @@ def test_predictions_are_what_stood_there(options):
     assert not positions[count:].any() and not ids[count:].any()
     assert not np.isin(ids[:count], [0, CLS, SEP]).any()
     untouched = np.setdiff1d(np.arange(LENGTH), positions[:count])
-    np.testing.assert_array_equal(
-      after[row, untouched], before[row, untouched]
-    )
+    np.testing.assert_array_equal(after[row, untouched], before[row, untouched])
 
 
 @pytest.mark.parametrize("options", KINDS)

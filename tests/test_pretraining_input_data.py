@@ -24,8 +24,7 @@ def write(path, count=6, *, masked=True, pairs=True, **changes):
     for i in range(count):
       features = {
         "input_ids": [2, 5 + i, 6 + i, 7 + i, 3, 0, 0, 0],
-        "input_mask": [1] * 5 + [0] * 3,
-        "segment_ids": [0] * LENGTH,
+        "input_mask": [1] * 5 + [0] * 3, "segment_ids": [0] * LENGTH,
       }
       if masked:
         features["masked_lm_positions"] = [1, 0]
@@ -67,12 +66,9 @@ def test_records_come_back_in_order_and_again(tmp_path):
   first = np.concatenate([batch["input_ids"][:, 1] for batch in batches])
   assert first.tolist() == [5, 6, 7, 8, 9, 10] * 2
   assert {k: v.shape.as_list() for k, v in batches[0].items()} == {
-    "input_ids": [4, LENGTH],
-    "input_mask": [4, LENGTH],
-    "segment_ids": [4, LENGTH],
-    "masked_lm_positions": [4, PREDICTIONS],
-    "masked_lm_ids": [4, PREDICTIONS],
-    "masked_lm_weights": [4, PREDICTIONS],
+    "input_ids": [4, LENGTH], "input_mask": [4, LENGTH],
+    "segment_ids": [4, LENGTH], "masked_lm_positions": [4, PREDICTIONS],
+    "masked_lm_ids": [4, PREDICTIONS], "masked_lm_weights": [4, PREDICTIONS],
     "next_sentence_labels": [4, 1],
   }
 
@@ -118,9 +114,7 @@ def test_unmasked_records_are_masked_otherwise_every_epoch(
 ):
   path = write(tmp_path / "a.tfrecord", masked=False, pairs=False)
   data = open_input(
-    path,
-    vocab_file=vocab_file,
-    use_next_sentence_loss=False,
+    path, vocab_file=vocab_file, use_next_sentence_loss=False,
     masked_lm_prob=0.3, whole_words=False, runs=None, seed=3,
   )
   batches = data.repeated_batches(ONE_DEVICE, batch_size=6, trim=False)

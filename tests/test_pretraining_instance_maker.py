@@ -149,12 +149,8 @@ def sentences_of(features):
 
 def test_full_sentences_go_on_in_the_next_document():
   features = small_features(
-    "a a\na\n\nb b b\n\nc c c c c c c",
-    packing="full_sentences",
-    masking="none",
-    max_seq_length=9,
-    short_seq_prob=0.0,
-    dupe_factor=1,
+    "a a\na\n\nb b b\n\nc c c c c c c", packing="full_sentences",
+    masking="none", max_seq_length=9, short_seq_prob=0.0, dupe_factor=1,
     random_seed=6,
   )
   assert set(features) == {
@@ -163,8 +159,7 @@ def test_full_sentences_go_on_in_the_next_document():
   assert not features["segment_ids"].any()
   found = sentences_of(features)
   assert sorted(found) == [
-    "[CLS] b b b [SEP] a a a [SEP]",
-    "[CLS] c c c c c c c [SEP]",
+    "[CLS] b b b [SEP] a a a [SEP]", "[CLS] c c c c c c c [SEP]",
   ]
   starts = features["word_starts"][found.index("[CLS] b b b [SEP] a a a [SEP]")]
   assert starts.tolist() == [0, 1, 1, 1, 0, 1, 1, 1, 0]
@@ -173,18 +168,12 @@ def test_full_sentences_go_on_in_the_next_document():
 def test_doc_sentences_stay_in_their_document():
   features = small_features(
     "a a\na\n\nb b b\nb b b b\n\nc c c c c c c c c c c",
-    packing="doc_sentences",
-    masking="none",
-    max_seq_length=8,
-    short_seq_prob=0.0,
-    dupe_factor=1,
+    packing="doc_sentences", masking="none", max_seq_length=8,
+    short_seq_prob=0.0, dupe_factor=1,
   )
   assert sorted(sentences_of(features)) == [
-    "[CLS] a a a [SEP]",
-    "[CLS] b b b [SEP]",
-    "[CLS] b b b b [SEP]",
-    "[CLS] c c c c c [SEP]",
-    "[CLS] c c c c c c [SEP]",
+    "[CLS] a a a [SEP]", "[CLS] b b b [SEP]", "[CLS] b b b b [SEP]",
+    "[CLS] c c c c c [SEP]", "[CLS] c c c c c c [SEP]",
   ]
 
 
@@ -242,10 +231,7 @@ def test_unmasked_pairs_are_the_pairs_of_masked_ones():
   text = "a ##e b c d\nb ##e ##f\n\nc d ##e\na a a"
   features = small_features(text, masking="none", dupe_factor=3)
   assert set(features) == {
-    "input_ids",
-    "input_mask",
-    "segment_ids",
-    "next_sentence_labels",
+    "input_ids", "input_mask", "segment_ids", "next_sentence_labels",
     "word_starts",
   }
   assert WORDS["[MASK]"] not in features["input_ids"]

@@ -17,10 +17,8 @@ from pretraining import pretrainer
 from training import loop
 
 CONFIG = tiny_model.tiny(
-  hidden_dropout_prob=0.0,
-  attention_probs_dropout_prob=0.0,
-  initializer_range=0.1,
-  num_hidden_layers=1,
+  hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+  initializer_range=0.1, num_hidden_layers=1,
 )
 ROWS, LENGTH, PREDICTIONS = 8, 8, 2
 
@@ -35,9 +33,7 @@ def batch(rows=ROWS):
 def make_trainer(folder, *, strategy, dtype=tf.float32, jit=True, **options):
   """`jit`: of the optimizer, as is the default."""
   with strategy.scope():
-    model = pretrainer.PretrainingModel(
-      CONFIG, seed=1, compute_dtype=dtype
-    )
+    model = pretrainer.PretrainingModel(CONFIG, seed=1, compute_dtype=dtype)
   return loop.Trainer(
     strategy=strategy,
     variables=model.variables,
@@ -45,18 +41,12 @@ def make_trainer(folder, *, strategy, dtype=tf.float32, jit=True, **options):
     objective=pretrainer.objective(model),
     optimizer=optimization.make_optimizer("bertadam", jit_compile=jit),
     learning_rate=functools.partial(
-      optimization.learning_rate,
-      init_lr=1e-3,
-      num_train_steps=100,
-      num_warmup_steps=0,
-      schedule="constant",
+      optimization.learning_rate, init_lr=1e-3, num_train_steps=100,
+      num_warmup_steps=0, schedule="constant",
     ),
     options=loop.TrainOptions(
-      output_dir=str(folder),
-      num_train_steps=20,
-      batch_size=ROWS,
-      loss_scaling=dtype == tf.float16,
-      **options,
+      output_dir=str(folder), num_train_steps=20, batch_size=ROWS,
+      loss_scaling=dtype == tf.float16, **options,
     ),
   )
 
@@ -165,10 +155,7 @@ def test_training_in_bfloat16_follows_float32(tmp_path, plain):
 def test_training_in_float16_follows_float32_over_an_overflow(tmp_path, plain):
   strategy = tf.distribute.get_strategy()
   trainer = make_trainer(
-    tmp_path,
-    strategy=strategy,
-    dtype=tf.float16,
-    jit=False,
+    tmp_path, strategy=strategy, dtype=tf.float16, jit=False,
     gradient_accumulation_steps=2,
   )
   # Twice of what just fits here.
@@ -180,9 +167,7 @@ def test_training_in_float16_follows_float32_over_an_overflow(tmp_path, plain):
 
 
 def test_the_names_of_an_evaluations_results(plain):
-  model = pretrainer.PretrainingModel(
-    CONFIG, seed=1, with_next_sentence=False
-  )
+  model = pretrainer.PretrainingModel(CONFIG, seed=1, with_next_sentence=False)
   objective = pretrainer.objective(model)
   losses, metrics = objective.sums(batch(), None)
   assert losses.keys() == objective.weights(batch()).keys() == {"masked_lm"}

@@ -51,12 +51,8 @@ def test_the_widths_of_a_record(tmp_path):
   write(record_options, small_corpus.write_text(tmp_path), [tmp_path / "a"])
   record = next(tfrecord.read_records(str(tmp_path / "a")))
   assert {name: len(values) for name, values in record.items()} == {
-    "input_ids": 32,
-    "input_mask": 32,
-    "segment_ids": 32,
-    "masked_lm_positions": 5,
-    "masked_lm_ids": 5,
-    "masked_lm_weights": 5,
+    "input_ids": 32, "input_mask": 32, "segment_ids": 32,
+    "masked_lm_positions": 5, "masked_lm_ids": 5, "masked_lm_weights": 5,
     "next_sentence_labels": 1,
   }
 

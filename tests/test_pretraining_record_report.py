@@ -9,12 +9,9 @@ from pretraining import record_report
 from records import tfrecord
 
 RECORD = {
-  "input_ids": [1, 3, 2, 4, 6, 2, 0, 0],
-  "input_mask": [1, 1, 1, 1, 1, 1, 0, 0],
-  "segment_ids": [0, 0, 0, 1, 1, 1, 0, 0],
-  "masked_lm_positions": [1, 4, 0],
-  "masked_lm_ids": [4, 5, 0],
-  "masked_lm_weights": [1.0, 1.0, 0.0],
+  "input_ids": [1, 3, 2, 4, 6, 2, 0, 0], "input_mask": [1, 1, 1, 1, 1, 1, 0, 0],
+  "segment_ids": [0, 0, 0, 1, 1, 1, 0, 0], "masked_lm_positions": [1, 4, 0],
+  "masked_lm_ids": [4, 5, 0], "masked_lm_weights": [1.0, 1.0, 0.0],
   "next_sentence_labels": [1],
 }
 PLAIN = {

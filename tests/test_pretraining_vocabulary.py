@@ -103,8 +103,7 @@ def test_rows_and_their_order():
   assert tokens == [
     *["[PAD]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"],
     *[",", "b", "e", "n", "o", "r", "t"],
-    *["##b", "##e", "##n", "##o", "##r", "##t"],
-    *["be", "to"],
+    *["##b", "##e", "##n", "##o", "##r", "##t"], *["be", "to"],
   ]
 
 

@@ -33,8 +33,7 @@ def batch_of(mask, seed=0):
   rng = np.random.RandomState(seed)
   shape = mask.shape
   arrays = {
-    "input_ids": rng.randint(0, 30, shape),
-    "input_mask": mask,
+    "input_ids": rng.randint(0, 30, shape), "input_mask": mask,
     "segment_ids": rng.randint(0, 2, shape),
   }
   return {k: tf.constant(v, tf.int32) for k, v in arrays.items()}
@@ -47,8 +46,7 @@ def packed(batch, parts=1):
   is_there = lengths.numpy() > 0
   fits = packing.Packing(
     int(rows.numpy()[is_there].max()) + 1,
-    int(slots.numpy()[is_there].max()) + 1,
-    parts,
+    int(slots.numpy()[is_there].max()) + 1, parts,
   )
   return fits.with_plan(batch)
 

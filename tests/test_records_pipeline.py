@@ -26,8 +26,7 @@ def write_records(path, records):
 
 def example(number, **changed):
   features = {
-    "input_ids": [number, 0, 0, 300],
-    "masked_lm_weights": [0.5, number],
+    "input_ids": [number, 0, 0, 300], "masked_lm_weights": [0.5, number],
     "label": [number],
   }
   return tfrecord.serialize_example({**features, **changed})

@@ -119,8 +119,7 @@ def fill_batch(
   input_mask = columns < ends[:, None]  # [B, T]
   segment_ids = input_mask & (columns >= start_b[:, None])  # [B, T]
   return {
-    "input_ids": input_ids,
-    "input_mask": input_mask.astype(np.int32),
+    "input_ids": input_ids, "input_mask": input_mask.astype(np.int32),
     "segment_ids": segment_ids.astype(np.int32),
   }
 
