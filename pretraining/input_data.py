@@ -82,7 +82,7 @@ class PretrainingInput:
       for name, (size, limit) in shapes.items()
     }
     self._limits = {name: limit for name, (_, limit) in shapes.items() if limit}
-    pipeline.check_records(files, self.features)
+    self._num_records = pipeline.check_records(files, self.features)
     self._check_ranges(_CHECKED_FIRST)
     self._mask = None
     if self.is_masked:
@@ -139,13 +139,9 @@ class PretrainingInput:
       batch = {name: tf.identity(value) for name, value in batch.items()}
     return self._mask(batch, step, **share) if self._mask else batch
 
-  def count_records(self) -> int:
-    """Returns how many records the files hold."""
-    return pipeline.count_records(self.files)
-
   def warn_of_plateau(self, masked_lm_loss: float) -> None:
     """Warns if a trained model knows little more than words' frequencies."""
-    count = min(self.count_records(), _WORDS_OF)
+    count = min(self._num_records, _WORDS_OF)
     batches = self.repeated_batches(
       tf.distribute.get_strategy(), batch_size=count, trim=False
     )
@@ -166,7 +162,7 @@ class PretrainingInput:
   def training_data(self, trim: bool) -> harness.TrainingData:
     """Returns what is trained on; `trim` cuts batches to their longest row."""
     return harness.TrainingData(
-      self.files, self.features, self.count_records(), trim, self._prepare
+      self.files, self.features, self._num_records, trim, self._prepare
     )
 
   def repeated_batches(self, strategy: tf.distribute.Strategy, **batching):

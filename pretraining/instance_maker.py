@@ -100,6 +100,8 @@ def create_instances(
   rng.shuffle(documents)
   if options.packing == "full_sentences":
     corpus = _joined(corpus, documents, vocabulary)
+  if options.masking != "pieces":
+    corpus = corpus._replace(continues=corpus.word_flags(vocabulary))
   is_large = len(corpus.ids) > _LARGE_CORPUS
   stream = random_stream.RandomWordStream(
     rng,
@@ -314,49 +316,45 @@ def _packed(corpus, start, end, options, stream):
     start = stop
 
 
+@dataclasses.dataclass
 class Instances:
-  """Instances, some 150 bytes each."""
+  """Instances, some 150 bytes each; `masked` is the masking.Masked of all."""
 
-  def __init__(self, corpus, vocabulary, options, masked):
-    """Takes what the pairs are ranges of, and the masking.Masked of all."""
-    self._corpus = corpus
-    self._vocabulary = vocabulary
-    self._length = options.max_seq_length
-    self._has_next = options.packing in PAIR_PACKINGS
-    self._masked = masked
-    self._flags = None
-    if options.masking == "none":
-      flags = corpus.word_flags(vocabulary)
-      self._flags = np.frombuffer(flags, np.uint8)
+  corpus: text_corpus.Corpus
+  vocabulary: text_corpus.Vocabulary
+  options: RecordOptions
+  masked: masking.Masked
 
   def __len__(self):
-    return len(self._masked.pairs)
+    return len(self.masked.pairs)
 
   def features(self, first: int, end: int) -> dict[str, np.ndarray]:
     """Returns the features [B, ...] of some instances, see record_maker."""
-    masked = masking.Masked(*(column[first:end] for column in self._masked))
+    masked = masking.Masked(*(column[first:end] for column in self.masked))
     a_start, a_end, b_start, b_end, is_random_next = masked.pairs.T
     spans = input_sequences.Spans(
       a_start, a_end - a_start, b_start, b_end - b_start
     )
+    length = self.options.max_seq_length
     features = input_sequences.fill_batch(
-      self._corpus.ids, spans, self._length,
-      cls_id=self._vocabulary.cls_id, sep_id=self._vocabulary.sep_id,
+      self.corpus.ids, spans, length, cls_id=self.vocabulary.cls_id,
+      sep_id=self.vocabulary.sep_id,
     )
-    if self._has_next:
+    if self.options.packing in PAIR_PACKINGS:
       features["next_sentence_labels"] = is_random_next[:, None]
-    if self._flags is None:
-      features.update(_masked_features(features["input_ids"], masked))
+    if self.options.masking == "none":
+      features["word_starts"] = _word_starts(self.corpus, spans, length)
     else:
-      features["word_starts"] = _word_starts(self._flags, spans, self._length)
+      features.update(_masked_features(features["input_ids"], masked))
     return features
 
 
-def _word_starts(flags, spans, length):
+def _word_starts(corpus, spans, length):
   """Returns [B, T]: 1 at the first piece of each word, segment by segment."""
   special = text_corpus.NO_WORD
   filled = input_sequences.fill_batch(
-    flags, spans, length, cls_id=special, sep_id=special
+    np.frombuffer(corpus.continues, np.uint8), spans, length, cls_id=special,
+    sep_id=special,
   )
   flags = filled["input_ids"]  # [B, T]
   # A segment may begin with the rest of a word.

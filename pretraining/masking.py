@@ -111,12 +111,12 @@ class PieceMasker(_Masker):
   def __init__(self, corpus, vocabulary, options, stream):
     super().__init__(corpus, vocabulary, options, stream)
     # None: every token is a word of its own.
-    self._flags = None
-    if options.masking == "whole_words":
-      self._flags = corpus.word_flags(vocabulary)
-    elif corpus.continues and text_corpus.NO_WORD in corpus.continues:
+    self._flags = corpus.continues
+    if options.masking == "pieces" and self._flags:
       # Pieces are masked one by one, but a [SEP] between documents never is.
-      self._flags = corpus.continues.replace(b"\x01", b"\x00")
+      has_separator = text_corpus.NO_WORD in self._flags
+      pieces = self._flags.replace(b"\x01", b"\x00")
+      self._flags = pieces if has_separator else None
     self._pending = array.array("q")
 
   def add(self, pair):
@@ -290,7 +290,6 @@ class SpanMasker(_Masker):
 
   def __init__(self, corpus, vocabulary, options, stream):
     super().__init__(corpus, vocabulary, options, stream)
-    self._flags = corpus.word_flags(vocabulary)
     self._pairs, self._masked = [], []
 
   def add(self, pair):
@@ -334,7 +333,7 @@ class SpanMasker(_Masker):
     for start, end, shift in (
       (pair.a_start, pair.a_end, 0), (pair.b_start, pair.b_end, length_a)
     ):
-      flags = self._flags[start:end]
+      flags = self._corpus.continues[start:end]
       for part in _WORDS.finditer(flags):
         for word in _WORD.finditer(flags, *part.span()):
           words.append(range(word.start() + shift, word.end() + shift))
