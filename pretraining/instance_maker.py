@@ -28,11 +28,6 @@ PACKINGS = choices.PACKINGS
 PAIR_PACKINGS = PACKINGS[:2]
 _TRIES_FOR_ANOTHER_DOCUMENT = 10
 
-# Random words drawn at a time, for a small and for a large corpus: many are
-# faster, few need less memory. The instances do not depend on it.
-_LARGE_CORPUS = 1_000_000  # Tokens.
-_SMALL_CHUNK, _LARGE_CHUNK = 1 << 17, 1 << 19
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RecordOptions:
@@ -102,11 +97,9 @@ def create_instances(
     corpus = _joined(corpus, documents, vocabulary)
   if options.masking != "pieces":
     corpus = corpus._replace(continues=corpus.word_flags(vocabulary))
-  is_large = len(corpus.ids) > _LARGE_CORPUS
   stream = random_stream.RandomWordStream(
     rng,
     draws=functools.partial(masking.draws, num_ids=len(vocabulary.ids)),
-    chunk=_LARGE_CHUNK if is_large else _SMALL_CHUNK,
     # A pair that was cut to fit, whose pieces are masked.
     common_size=options.max_seq_length - 3,
   )

@@ -34,6 +34,10 @@ def teacher(tmp_path_factory):
   return distillation.Teacher(config, folder), model
 
 
+def make_student():
+  return pretrainer.PretrainingModel(STUDENT, seed=1, with_next_sentence=False)
+
+
 def make_distillation(teacher, *weights):
   weights = distilling.Weights(*weights)
   return distilling.Distillation(teacher[0], weights, TEMPERATURE, seed=9)
@@ -65,9 +69,7 @@ def numpy_losses(data, student, teacher):
 
 
 def test_the_loss_is_the_weighted_sum(teacher):
-  student = pretrainer.PretrainingModel(
-    STUDENT, seed=1, with_next_sentence=False
-  )
+  student = make_student()
   data = batch()
   soft, cosine = numpy_losses(data, student, teacher[1])
   objective = pretrainer.objective(student, make_distillation(teacher, 5, 2, 3))
@@ -89,9 +91,7 @@ def test_the_loss_is_the_weighted_sum(teacher):
 
 
 def test_an_evaluation_is_that_of_a_model_without_a_teacher(teacher):
-  student = pretrainer.PretrainingModel(
-    STUDENT, seed=1, with_next_sentence=False
-  )
+  student = make_student()
   objectives = (
     pretrainer.objective(student, make_distillation(teacher, 5, 2, 1)),
     pretrainer.objective(student),
@@ -105,9 +105,7 @@ def test_an_evaluation_is_that_of_a_model_without_a_teacher(teacher):
 
 
 def test_only_the_student_has_gradients(teacher):
-  student = pretrainer.PretrainingModel(
-    STUDENT, seed=1, with_next_sentence=False
-  )
+  student = make_student()
   distills = make_distillation(teacher, 5, 2, 1)
   objective = pretrainer.objective(student, distills)
   trained = student.trained_variables()

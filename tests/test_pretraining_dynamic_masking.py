@@ -59,7 +59,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize("options", KINDS)
-def test_predictions_are_what_stood_there(options):
+def test_predictions_are_what_stood_there_and_as_many_as_asked_for(options):
   batch = sequences()
   masked = apply(batch, **options)
   assert set(masked) == {
@@ -80,12 +80,6 @@ def test_predictions_are_what_stood_there(options):
     assert not np.isin(ids[:count], [0, CLS, SEP]).any()
     untouched = np.setdiff1d(np.arange(LENGTH), positions[:count])
     np.testing.assert_array_equal(after[row, untouched], before[row, untouched])
-
-
-@pytest.mark.parametrize("options", KINDS)
-def test_number_of_predictions_is_the_share_asked_for(options):
-  batch = sequences()
-  masked = apply(batch, **options)
   tokens = batch["input_mask"].sum(axis=1)
   share = options.get("masked_lm_prob", 0.15)
   expected = np.clip(np.round(tokens * share), 1, PREDICTIONS)

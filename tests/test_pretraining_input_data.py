@@ -25,23 +25,22 @@ def write(path, count=6, *, masked=True, pairs=True, **changes):
       features = {
         "input_ids": [2, 5 + i, 6 + i, 7 + i, 3, 0, 0, 0],
         "input_mask": [1] * 5 + [0] * 3, "segment_ids": [0] * LENGTH,
+        **({
+          "masked_lm_positions": [1, 0], "masked_lm_ids": [5 + i, 0],
+          "masked_lm_weights": [1.0, 0.0],
+        } if masked else {"word_starts": [0, 1, 1, 1, 0, 0, 0, 0]}),
+        **({"next_sentence_labels": [i % 2]} if pairs else {}),
+        **(changes if i == count - 1 else {}),
       }
-      if masked:
-        features["masked_lm_positions"] = [1, 0]
-        features["masked_lm_ids"] = [5 + i, 0]
-        features["masked_lm_weights"] = [1.0, 0.0]
-      else:
-        features["word_starts"] = [0, 1, 1, 1, 0, 0, 0, 0]
-      if pairs:
-        features["next_sentence_labels"] = [i % 2]
-      if i == count - 1:
-        features.update(changes)
       writer.write(tfrecord.serialize_example(features))
   return str(path)
 
 
 def open_input(path, **options):
-  options = {"vocab_file": None, "use_next_sentence_loss": True, **options}
+  options = {
+    "vocab_file": None, "use_next_sentence_loss": True, "masked_lm_prob": 0.3,
+    "whole_words": False, "runs": None, "seed": 3, **options,
+  }
   return input_data.PretrainingInput(
     [path] if isinstance(path, str) else path,
     CONFIG,
@@ -99,10 +98,7 @@ def test_shuffled_batches_can_be_entered_at_any_step(tmp_path):
 def test_batches_that_are_not_cut_have_one_shape(tmp_path, vocab_file, masked):
   """So that XLA compiles a step once."""
   path = write(tmp_path / "a.tfrecord", masked=masked)
-  data = open_input(
-    path, vocab_file=vocab_file, masked_lm_prob=0.3, whole_words=False,
-    runs=None, seed=3,
-  )
+  data = open_input(path, vocab_file=vocab_file)
   batches = shuffled_batches(data, 0, trim=False)
   shapes = [spec.shape for spec in batches.element_spec.values()]
   assert len(shapes) == 7
@@ -113,10 +109,7 @@ def test_unmasked_records_are_masked_otherwise_every_epoch(
   tmp_path, vocab_file
 ):
   path = write(tmp_path / "a.tfrecord", masked=False, pairs=False)
-  data = open_input(
-    path, vocab_file=vocab_file, use_next_sentence_loss=False,
-    masked_lm_prob=0.3, whole_words=False, runs=None, seed=3,
-  )
+  data = open_input(path, vocab_file=vocab_file, use_next_sentence_loss=False)
   batches = data.repeated_batches(ONE_DEVICE, batch_size=6, trim=False)
   epochs = list(itertools.islice(batches, 8))
   chosen = {tuple(b["masked_lm_positions"].numpy().ravel()) for b in epochs}

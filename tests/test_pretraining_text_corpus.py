@@ -42,8 +42,7 @@ def test_blocks_of_lines_are_one_text(monkeypatch):
 @pytest.mark.parametrize("lines", [[], ["", " \n"], ["\u200b"]])
 def test_no_sentence(lines):
   corpus = text_corpus.read_corpus(lines, count_letters, np.dtype("H"))
-  assert (corpus.num_documents, corpus.num_sentences) == (0, 0)
-  assert len(corpus.ids) == 0
+  assert corpus.num_documents == corpus.num_sentences == len(corpus.ids) == 0
 
 
 def test_vocabulary():

@@ -216,14 +216,10 @@ FEATURES = {
 
 
 def write(path, masks):
+  ids = np.tile(np.arange(len(masks))[:, None], LENGTH)
+  arrays = {"input_ids": ids, "input_mask": masks, "segment_ids": ids * 0}
   with tfrecord.RecordWriter(str(path)) as writer:
-    for number, mask in enumerate(masks):
-      ids = np.full([LENGTH], number)
-      writer.write(
-        tfrecord.serialize_example(
-          {"input_ids": ids, "input_mask": mask, "segment_ids": ids * 0}
-        )
-      )
+    writer.write_all(tfrecord.serialize_examples(arrays))
   return str(path)
 
 
