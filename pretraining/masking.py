@@ -19,7 +19,7 @@ plain code.
 import array
 import functools
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -358,7 +358,7 @@ class NoMasker(_Masker):
     return Masked(pairs, np.zeros(len(pairs), np.uint16), nothing, nothing)
 
 
-MASKERS = {
+MASKERS: dict[str, Any] = {
   "pieces": PieceMasker, "whole_words": PieceMasker, "spans": SpanMasker,
   "ngrams": SpanMasker, "none": NoMasker,
 }
