@@ -42,48 +42,42 @@ command.parse_flags(__name__)
 
 import os
 
-import modeling
-from checkpoints import model_settings, weight_files
+from checkpoints import model_settings
 from common import errors, file_io, program
-from serving import export_settings, graph_tokenizer, raw_text, saved_model
+from serving import (
+  export_settings,
+  graph_tokenizer,
+  models,
+  raw_text,
+  saved_model,
+)
 
 
-def read_warmup_texts(settings, model):
+def read_warmup_texts(path, names):
   """Returns the requests of --warmup_file, a list of tuples of strings."""
-  count = len(model.text_inputs)
-  if not settings.warmup_file:
+  if not path:
     # With a mask, so that it suits every head.
-    return [(f"The keeper lit the {raw_text.MASK}.",) * count]
+    return [(f"The keeper lit the {raw_text.MASK}.",) * len(names)]
   texts = []
-  for number, line in file_io.read_lines(settings.warmup_file):
-    fields = tuple(line.split("\t"))
-    if len(fields) != count:
+  for number, line in file_io.read_lines(path):
+    texts.append(tuple(line.split("\t")))
+    if len(texts[-1]) != len(names):
       raise errors.InputError(
-        f"{settings.warmup_file}:{number}: {len(fields)} texts with tabs "
-        f"between them; this model takes {count} "
-        f"({', '.join(model.text_inputs)})"
+        f"{path}:{number}: {len(texts[-1])} texts with tabs between them; this "
+        f"model takes {len(names)} ({', '.join(names)})"
       )
-    texts.append(fields)
   return texts
 
 
 def main(_):
-  settings = model_settings.resolve(flags.read_settings(check=False))
-  if not settings.init_checkpoint:
-    raise errors.InputError(
-      "pass --init_checkpoint or --model_dir: the weights to export"
-    )
-  config = modeling.BertConfig.from_json_file(settings.bert_config_file)
+  settings = flags.read_settings(check=False)
+  settings, config = export_settings.find_model(settings)
   settings = export_settings.resolve(settings, config)
   tokenizer = model_settings.make_tokenizer(settings, config)
-  model = export_settings.make_model(settings, config, tokenizer)
-  raw = raw_text.RawText(model, tokenizer)
-  warmup_texts = read_warmup_texts(settings, model)
-  weight_files.load(
-    model.variables,
-    settings.init_checkpoint,
-    allowed_missing=model.variables_may_be_missing,
-  )
+  model = models.KINDS[settings.head](config, settings, tokenizer)
+  raw = raw_text.RawText(model)
+  warmup_texts = read_warmup_texts(settings.warmup_file, model.text_inputs)
+  model.load()
   # Last before the folder is written: it tries every character there is.
   graph_tokenizer.check_same(
     raw.tokenizer, tokenizer, may_differ=settings.allow_tokenizer_differences
@@ -91,9 +85,7 @@ def main(_):
   # TensorFlow Serving looks for folders with numbers.
   folder = os.path.join(settings.export_dir, str(settings.version))
   saved_model.write(
-    folder,
-    raw,
-    warmup_texts=warmup_texts,
+    folder, raw, warmup_texts=warmup_texts,
     name=os.path.basename(os.path.abspath(settings.export_dir)),
   )
   print(f"The model is in {folder}.")

@@ -11,6 +11,9 @@ this project, pip install '.[serve]'.
 """
 
 from common import command, flags
+from serving import batching
+
+_DEFAULTS = batching.Limits()
 
 flags.DEFINE_string(
   "saved_model_dir", None,
@@ -31,30 +34,31 @@ flags.DEFINE_integer(
   upper_bound=65535,
 )
 flags.DEFINE_bool(
-  "batch_requests", True, "Whether requests are computed together."
+  "batch_requests", _DEFAULTS.batch_requests,
+  "Whether requests are computed together.",
 )
 flags.DEFINE_integer(
-  "max_batch_size", 32,
+  "max_batch_size", _DEFAULTS.max_batch_size,
   "Most texts in a batch; a larger request is computed in several.",
   lower_bound=1,
 )
 flags.DEFINE_float(
-  "max_batch_delay_ms", 2.0,
+  "max_batch_delay_ms", _DEFAULTS.max_batch_delay_ms,
   "How long a request waits for others, where none is being computed.",
   lower_bound=0.0, needs="batch_requests",
 )
 flags.DEFINE_integer(
-  "max_queue", 512,
+  "max_queue", _DEFAULTS.max_queue,
   "Most texts that may wait; more requests are refused with 503. A request "
   "with more texts than this is refused with 400.",
   lower_bound=1,
 )
 flags.DEFINE_integer(
-  "max_body_bytes", 1 << 20, "Largest request; larger ones are refused with "
-  "413.", lower_bound=1,
+  "max_body_bytes", _DEFAULTS.max_body_bytes,
+  "Largest request; larger ones are refused with 413.", lower_bound=1,
 )
 flags.DEFINE_float(
-  "timeout_s", 30.0,
+  "timeout_s", _DEFAULTS.timeout_s,
   "A request that is not answered by then is refused with 504; a connection "
   "on which no request has come by then is closed.",
   lower_bound=0.001,
@@ -73,60 +77,42 @@ import tensorflow as tf
 from absl import logging
 
 from common import errors
-from serving import batching, rest, saved_model, server
+from serving import rest, saved_model, server
 
 
 def model_name(settings):
   """Returns --model_name, or the name of the folder above the version's."""
-  if settings.model_name:
-    return settings.model_name
   folder = os.path.abspath(settings.saved_model_dir)
-  name = os.path.basename(folder)
-  if name.isdecimal():
-    # The folder above that of the version, as TensorFlow Serving names models.
-    name = os.path.basename(os.path.dirname(folder))
+  # As TensorFlow Serving names models.
+  if os.path.basename(folder).isdecimal():
+    folder = os.path.dirname(folder)
+  name = settings.model_name or os.path.basename(folder)
+  if not name or set(name) & set("/:"):
+    raise errors.InputError(
+      f"--model_name={name!r} cannot be part of a URL; use neither / nor :"
+    )
   return name
-
-
-def make_batcher(settings, run):
-  """Returns the batching.Batcher of the flags."""
-  return batching.Batcher(
-    run,
-    max_batch_size=settings.max_batch_size,
-    max_delay=settings.max_batch_delay_ms / 1000,
-    max_queue=settings.max_queue,
-    join=settings.batch_requests,
-  )
 
 
 def main(_):
   settings = flags.read_settings()
   name = model_name(settings)
-  if not name or set(name) & set("/:"):
-    raise errors.InputError(
-      f"--model_name={name!r} cannot be part of a URL; use neither / nor :"
-    )
+  limits = batching.Limits(**settings.pick(" ".join(batching.Limits._fields)))
   # Before the model is loaded: afterwards TensorFlow has made its threads.
   tf.config.threading.set_intra_op_parallelism_threads(settings.num_threads)
   model = saved_model.LoadedModel(
-    settings.saved_model_dir, settings.max_batch_size
+    settings.saved_model_dir, limits.max_batch_size
   )
-  batcher = make_batcher(settings, lambda key, rows: model.run(key[0], rows))
-  application = server.make_application(
-    model,
-    batcher,
-    name=name,
-    max_body_bytes=settings.max_body_bytes,
-    timeout=settings.timeout_s,
+  batcher = batching.Batcher(
+    lambda key, rows: model.run(key[0], rows), limits
   )
+  application = server.make_application(model, name, batcher, limits)
   logging.info("loaded %s", model.folder)
-  if settings.port:  # Else it is only known, and printed, later.
-    logging.info("ask it: %s", rest.example_request(
-      model.specs["serving_default"], settings.host, settings.port, name
-    ))
-  server.run(
-    application, settings.host, settings.port, name, timeout=settings.timeout_s
-  )
+  host, port = settings.host, settings.port
+  if port:  # Else it is only known, and printed, later.
+    names = list(model.specs["serving_default"])
+    logging.info("ask it: %s", rest.example_request(names, host, port, name))
+  server.run(application, host, port, name, limits.timeout_s)
   logging.info(
     "stopped; %d texts in %d batches",
     batcher.num_instances, batcher.num_batches,

@@ -92,7 +92,7 @@ def define_options(options) -> None:
       define = functools.partial(DEFINE_integer, lower_bound=option.lower_bound)
     define(
       option.name, option.default, *values, option.meaning,
-      needs=option.needs, not_with=option.not_with,
+      needs=option.rule.needs, not_with=option.not_with,
     )
 
 

@@ -1,12 +1,13 @@
 """Texts -> answers, for every head: what Python and serve.py give.
 
-The task's folder makes ids of texts and answers of scores, the same code that
-its script runs; the network between them comes from a model in Python or from
-a SavedModel. Letters: L labels, P masks, K fillings.
+  texts -> ids        the task's folder, as its script does it
+  ids -> numbers      a Network: whatever computes it
+  numbers -> answers  the task's folder, as its script does it
+
+Letters: B sequences, T tokens, L labels, P masks, K fillings.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -18,11 +19,16 @@ from classification import inputs as classification_inputs
 from common import errors, run_settings
 from features import text_batches
 from pretraining import mask_filling
+from serving import models
 from squad import alignment
 from squad import answers as squad_answers
 from squad import inputs as squad_inputs
 from tagging import answers as tagging_answers
 from text import input_sequences
+
+# Of int32 arrays [B, T] by the names of models.ServedModel's id_inputs; gives
+# arrays by the names of its `from_ids`.
+Network = Callable[..., dict[str, np.ndarray]]
 
 _KINDS = {
   "softmax": classification_data.SINGLE,
@@ -33,46 +39,36 @@ _KINDS = {
 _NO_ANSWER = -1e9
 
 
-class Parts(NamedTuple):
-  """What answers are made of.
-
-  Attributes:
-    settings: run_settings.Settings, as export_settings.resolve returns them.
-    tokenizer: tokenization.FullTokenizer.
-    labels: list of str.
-    network: function of int32 [B, T] by the names of models.ServedModel's
-      id_inputs; returns the tensors of its `from_ids`.
-    batch_size: sequences that are computed together; of short ones more.
-  """
-
-  settings: run_settings.Settings
-  tokenizer: tokenization.FullTokenizer
-  labels: list
-  network: Callable
-  batch_size: int
-
-
-def make(parts: Parts) -> Callable:
+def make(
+  settings: run_settings.Settings, tokenizer: tokenization.FullTokenizer,
+  network: Network, batch_size: int,
+) -> Callable[[list], list]:
   """Returns a function of a list of tuples of str, texts or pairs of them.
 
   It returns a dict for each, of what JSON can hold.
+
+  Args:
+    settings: as export_settings.resolve returns them.
+    batch_size: sequences that are computed together; of short ones more.
   """
-  return _HEADS[parts.settings.head](parts)
+  return _HEADS[settings.head](settings, tokenizer, network, batch_size)
 
 
-def check(head: str, rows: list) -> None:
+def check(head: str | None, rows: list) -> None:
   """Raises InputError for an empty text; the embedding of one exists."""
   for number, row in enumerate(rows if head != "embedding" else ()):
     for text in row:
       errors.require_text(text, f"text number {number}")
 
 
-def compiled(function: Callable, names: tuple) -> Callable:
-  """Compiles a function of int32 [B, T] by names, for all B and T."""
-  ids = {name: tf.TensorSpec([None, None], tf.int32, name) for name in names}
-  return tf.function(
-    lambda **inputs: function(**inputs), autograph=False
-  ).get_concrete_function(**ids)
+def on_tensors(function: Callable) -> Network:
+  """Returns the Network of a function of tensors."""
+
+  def network(**batch):
+    tensors = {n: tf.constant(v, tf.int32) for n, v in batch.items()}
+    return {n: value.numpy() for n, value in function(**tensors).items()}
+
+  return network
 
 
 def in_batches(sequences: list, compute: Callable, batch_size: int) -> list:
@@ -92,27 +88,19 @@ def in_batches(sequences: list, compute: Callable, batch_size: int) -> list:
   for places in input_sequences.batches_by_length(
     lengths, batch_size, max(lengths, default=0)
   ):
-    batch = input_sequences.pad_batch(
-      [sequences[n][0] for n in places], [sequences[n][1] for n in places]
-    )
+    batch = input_sequences.pad_batch(*zip(*(sequences[n] for n in places)))
     for place, value in zip(places, compute(batch, places)):
       found[place] = value
   return found
 
 
-def _on_tensors(network, **batch):
-  """Returns a dict of arrays."""
-  outputs = network(**{n: tf.constant(v, tf.int32) for n, v in batch.items()})
-  return {name: value.numpy() for name, value in outputs.items()}
-
-
-def _classification(parts):
-  settings = parts.settings
+def _classification(settings, tokenizer, network, batch_size):
+  del tokenizer
   kind = _KINDS[settings.output_activation]
-  options = classification_inputs.options_of(settings, kind, parts.labels)
+  options = classification_inputs.options_of(settings, kind, settings.labels)
 
   def logits(batch):
-    return _on_tensors(parts.network, **batch)["logits"]
+    return network(**batch)["logits"]
 
   def described(found):
     if not found.scores:
@@ -126,34 +114,32 @@ def _classification(parts):
   return lambda rows: [
     described(found)
     for found in classification_answers.predict_texts(
-      logits, options, rows, parts.batch_size
+      logits, options, rows, batch_size
     )
   ]
 
 
-def _embedding(parts):
-  encode = text_batches.make_encoder(
-    parts.tokenizer, parts.settings.max_seq_length
-  )
+def _embedding(settings, tokenizer, network, batch_size):
+  encode = text_batches.make_encoder(tokenizer, settings.max_seq_length)
 
   def compute(batch, _):
-    return _on_tensors(parts.network, **batch)["embedding"].tolist()
+    vectors = network(**batch)["embedding"].tolist()
+    return [{"embedding": vector} for vector in vectors]
 
-  return lambda rows: [
-    {"embedding": vector}
-    for vector in in_batches(
-      [encode(*row, *[None] * (2 - len(row))) for row in rows],
-      compute,
-      parts.batch_size,
-    )
-  ]
+  return lambda rows: in_batches(
+    [encode(*row) for row in rows], compute, batch_size
+  )
 
 
-def _masked_lm(parts):
-  length = parts.settings.max_seq_length
+def _masked_lm(settings, tokenizer, network, batch_size):
+  length, lines = settings.max_seq_length, models.vocabulary_lines(tokenizer)
+
+  def token(value):
+    # The graph of an export gives names.
+    return value.decode() if isinstance(value, bytes) else lines[value]
 
   def answer(rows):
-    found = [mask_filling.encode(parts.tokenizer, text) for text, in rows]
+    found = [mask_filling.encode(tokenizer, text) for text, in rows]
     # A mask behind the end is cut off with the text.
     found = [
       (ids if len(ids) <= length else [*ids[: length - 1], ids[-1]],
@@ -164,37 +150,32 @@ def _masked_lm(parts):
     def compute(batch, places):
       positions = [found[n][1] for n in places]
       width = max(1, *map(len, positions))
-      padded = [input_sequences.pad(row, width) for row in positions]
-      outputs = _on_tensors(
-        parts.network, **batch, masked_lm_positions=padded
-      )  # [B, P, K]
-      for row, tokens, values in zip(
-        positions, outputs["fillings"], outputs["probabilities"]
-      ):
+      outputs = network(**batch, masked_lm_positions=[
+        input_sequences.pad(row, width) for row in positions
+      ])  # [B, P, K]
+      for number, row in enumerate(positions):
+        fillings = outputs["fillings"][number, : len(row)]
+        probabilities = outputs["probabilities"][number, : len(row)]
         yield {
-          "fillings": [[t.decode() for t in ts] for ts in tokens[: len(row)]],
-          "probabilities": values[: len(row)].tolist(),
+          "fillings": [[token(value) for value in place] for place in fillings],
+          "probabilities": probabilities.tolist(),
         }
 
     return in_batches(
-      [(ids, [0] * len(ids)) for ids, _ in found], compute, parts.batch_size
+      [(ids, [0] * len(ids)) for ids, _ in found], compute, batch_size
     )
 
   return answer
 
 
-def _span(parts):
-  settings = parts.settings
+def _span(settings, tokenizer, network, batch_size):
   lengths = squad_inputs.lengths_of(settings)
-  options = squad_answers.options_of(settings, parts.tokenizer)._replace(
+  options = squad_answers.options_of(settings, tokenizer)._replace(
     null_score_diff_threshold=settings.null_score_diff_threshold or 0.0
   )
 
   def logits_of(batch):
-    inputs = {
-      n: batch[n] for n in ("input_ids", "input_mask", "segment_ids")
-    }
-    outputs = _on_tensors(parts.network, **inputs)
+    outputs = network(**{n: batch[n] for n in models.ServedModel.id_inputs})
     is_token = batch["input_mask"] > 0
     return {
       name: np.where(is_token, outputs[f"{name}_logits"], -np.inf)
@@ -202,19 +183,16 @@ def _span(parts):
     }
 
   def answer(rows):
-    answers = squad_answers.answer_texts(
-      rows, logits_of, parts.tokenizer, lengths, options,
-      batch_size=parts.batch_size,
+    found = squad_answers.answer_texts(
+      rows, logits_of, tokenizer, lengths, options, batch_size=batch_size
     )
-    return [
-      _described_span(found, context)
-      for found, (_, context) in zip(answers, rows)
-    ]
+    return [_described_span(*each) for each in zip(found, rows)]
 
   return answer
 
 
-def _described_span(found, context):
+def _described_span(found, texts):
+  context = texts[1]
   is_null = found.null_odds is not None and not found.text
   text = "" if is_null else found.best_text
   start, end = alignment.in_context(context, found.place) if text else (0, 0)
@@ -225,13 +203,10 @@ def _described_span(found, context):
   }
 
 
-def _tagging(parts):
-  settings = parts.settings
+def _tagging(settings, tokenizer, network, batch_size):
   tagger = tagging_answers.SentenceTagger(
-    lambda batch: _on_tensors(parts.network, **batch)["probabilities"],
-    parts.tokenizer,
-    parts.labels,
-    batch_size=parts.batch_size,
+    lambda batch: network(**batch)["probabilities"], tokenizer,
+    settings.labels, batch_size=batch_size,
     max_seq_length=settings.max_seq_length,
   )
   return lambda rows: tagger.tag_texts(

@@ -13,6 +13,28 @@ from typing import Any, NamedTuple
 from common import errors
 
 
+class Limits(NamedTuple):
+  """What a server takes: flags of serve.py. Connections: see `connections`.
+
+  Attributes:
+    batch_requests: False: the instances of a request are computed by
+      themselves.
+    max_batch_size: a larger request is computed in several batches.
+    max_batch_delay_ms: how long a request waits for others to join it; 0: only
+      those that wait already join it.
+    max_queue: most instances that may wait, and most in one request.
+    max_body_bytes: a longer request is refused.
+    timeout_s: within which a request must have been read and answered.
+  """
+
+  batch_requests: bool = True
+  max_batch_size: int = 32
+  max_batch_delay_ms: float = 2.0
+  max_queue: int = 512
+  max_body_bytes: int = 1 << 20
+  timeout_s: float = 30.0
+
+
 class QueueFull(Exception):
   """More instances are waiting than may wait."""
 
@@ -37,29 +59,14 @@ class Batcher:
     num_batches, num_instances: what has been computed so far.
   """
 
-  def __init__(
-    self,
-    run: Callable,
-    *,
-    max_batch_size: int = 32,
-    max_delay: float = 0.002,
-    max_queue: int = 512,
-    join: bool = True,
-  ):
+  def __init__(self, run: Callable, limits: Limits):
     """Makes a batcher; `start` it inside an event loop.
 
     Args:
       run: function of (key, list of instances) that returns the list of their
         answers; called in a thread of its own.
-      max_batch_size: a larger request is computed in several batches.
-      max_delay: seconds that a request waits for others to join it; 0: only
-        those that wait already join it.
-      max_queue: most instances that may wait, and most in one request.
-      join: False: the instances of a request are computed by themselves.
     """
-    self._run, self._join = run, join
-    self._max_batch_size, self._max_delay = max_batch_size, max_delay
-    self._max_queue = max_queue
+    self._run, self._limits = run, limits
     self._waiting: list[_Waiting] = []
     self._changed = asyncio.Event()
     # One thread: a batch has all cores to itself.
@@ -68,11 +75,11 @@ class Batcher:
     self._closing = False
     self.num_batches = self.num_instances = 0
 
-  def start(self) -> None:
+  async def start(self, *_) -> None:
     """Begins to work, in the event loop that is running."""
     self._worker = asyncio.create_task(self._work())
 
-  async def close(self) -> None:
+  async def close(self, *_) -> None:
     """Finishes what waits, then stops; nothing new is taken."""
     self._closing = True
     self._changed.set()
@@ -80,6 +87,13 @@ class Batcher:
       # It ends when nothing waits any more.
       await self._worker
     self._thread.shutdown()
+
+  def require_room(self, count: int = 1) -> None:
+    """Raises QueueFull or Closed if `count` instances would not be taken."""
+    if self._closing:
+      raise Closed
+    if len(self._left()) + count > self._limits.max_queue:
+      raise QueueFull
 
   async def submit(self, key: tuple, rows: list) -> list:
     """Returns the answers to the instances of a request.
@@ -91,19 +105,16 @@ class Batcher:
       QueueFull, Closed: it was not taken.
       Whatever the function raises for one of them alone.
     """
-    if self._closing:
-      raise Closed
-    if len(rows) > self._max_queue:
+    if len(rows) > self._limits.max_queue:
       raise errors.InputError(
-        f"{len(rows)} instances in one request; at most {self._max_queue} are "
-        "taken: send them in several requests"
+        f"{len(rows)} instances in one request; at most "
+        f"{self._limits.max_queue} are taken: send them in several requests"
       )
     # Refused at once, so that a client can go elsewhere, and memory is bounded.
-    if len(self._left()) + len(rows) > self._max_queue:
-      raise QueueFull
+    self.require_room(len(rows))
     loop = asyncio.get_running_loop()
     # No other request has this key.
-    key = key if self._join else (*key, object())
+    key = key if self._limits.batch_requests else (*key, object())
     now = loop.time()
     ours = [_Waiting(key, row, now, loop.create_future()) for row in rows]
     # All of them wait from now on: no other request comes between.
@@ -119,22 +130,23 @@ class Batcher:
         one.answer.cancel()
 
   async def _work(self):
-    while batch := await self._next_batch():
-      await self._compute(batch)
+    while self._left() or not self._closing:
+      if self._waiting:
+        await self._wait_for_others(self._waiting[0])
+      else:
+        self._changed.clear()
+        await self._changed.wait()
+      if batch := self._next_batch():
+        await self._compute(batch)
 
-  async def _next_batch(self):
-    """Returns instances to run together; an empty list at the end."""
-    while not self._closing and not self._left():
-      self._changed.clear()
-      await self._changed.wait()
-    if self._left():
-      await self._wait_for_others(self._waiting[0])
-    batch = [one for one in self._left() if one.key == self._waiting[0].key]
-    batch = batch[: self._max_batch_size]
-    taken = set(map(id, batch))
-    self._waiting = [one for one in self._waiting if id(one) not in taken]
-    # Those that waited may all have gone.
-    return batch or (await self._next_batch() if not self._closing else [])
+  def _next_batch(self):
+    """Returns instances to run together, which wait no more."""
+    left = self._left()
+    batch = [one for one in left if one.key == left[0].key]
+    batch = batch[: self._limits.max_batch_size]
+    taken = {one.answer for one in batch}
+    self._waiting = [one for one in left if one.answer not in taken]
+    return batch
 
   def _left(self):
     """Forgets instances whose client has gone; returns the others."""
@@ -142,13 +154,12 @@ class Batcher:
     return self._waiting
 
   async def _wait_for_others(self, first):
-    loop = asyncio.get_running_loop()
+    limits, loop = self._limits, asyncio.get_running_loop()
     # Counted from its arrival: what waited during a batch need not wait again.
-    until = first.arrived + self._max_delay
-    while self._join and not self._closing and until > loop.time():
-      if sum(one.key == first.key for one in self._waiting) >= (
-        self._max_batch_size
-      ):
+    until = first.arrived + limits.max_batch_delay_ms / 1000
+    while limits.batch_requests and not self._closing and until > loop.time():
+      found = sum(one.key == first.key for one in self._waiting)
+      if found >= limits.max_batch_size:
         return
       self._changed.clear()
       try:

@@ -61,93 +61,14 @@ def limits() -> tuple[int, int]:
   if allowed == resource.RLIM_INFINITY:
     # A number to compute with; memory ends before.
     allowed = 1 << 20
-  # Those of the model's files, of threads and of the log are open already.
-  free = max(0, allowed - _open_descriptors() - _SPARE)
+  try:
+    # Those of the model's files, of threads and of the log are open already.
+    opened = len(os.listdir("/proc/self/fd"))
+  except OSError:  # Another system than Linux.
+    opened = 64
+  free = max(0, allowed - opened - _SPARE)
   backlog = max(1, min(_BACKLOG, free // 4))
   return max(1, free - 2 * backlog), backlog
-
-
-def _open_descriptors():
-  try:
-    return len(os.listdir("/proc/self/fd"))
-  except OSError:  # Another system than Linux.
-    return 64
-
-
-class Gate:
-  """Makes the protocol of each new connection; to be given to `listen`."""
-
-  def __init__(self, server, most: int):
-    """Takes an aiohttp.web.Server and how many connections may be open."""
-    self._server = server
-    self._most = most
-    self._busy = set()
-    self._log = LimitedLog(1)
-    self._handle = server.request_handler
-    server.request_handler = self._noted
-
-  async def _noted(self, request):
-    """Handles a request; its connection is not idle for so long."""
-    self._busy.add(request.protocol)
-    try:
-      return await self._handle(request)
-    finally:
-      self._busy.discard(request.protocol)
-
-  def __call__(self):
-    return _Entrance(self)
-
-  def handler(self):
-    """Returns the protocol that serves a connection; None to refuse it."""
-    if len(self._server.connections) >= self._most and not self._made_room():
-      self._log.warning(
-        "%d connections are open: refusing more with 503", self._most
-      )
-      return None
-    return self._server()
-
-  def _made_room(self):
-    # Those that are being closed have no transport any more.
-    opened = [c for c in self._server.connections if c.transport is not None]
-    idle = [c for c in opened if c not in self._busy]
-    # In the order in which they came.
-    if len(opened) >= self._most and idle:
-      transport = idle[0].transport
-      idle[0].force_close()
-      # It would wait for a client that does not read its answer.
-      if transport.get_write_buffer_size():
-        transport.abort()
-    return len(opened) < self._most or bool(idle)
-
-  def loop_failed(self, loop, context):
-    """Exception handler of the event loop: no traceback for no descriptors."""
-    error = context.get("exception")
-    if isinstance(error, OSError) and error.errno in (
-      errno.EMFILE, errno.ENFILE
-    ):
-      # asyncio accepts again after a second.
-      self._log.warning("cannot accept connections for now: %s", error.strerror)
-    else:
-      loop.default_exception_handler(context)
-
-
-class _Entrance(asyncio.Protocol):
-  """Hands a connection to a handler, or refuses it."""
-
-  # Not when the protocol is made: many are, before the first of them counts.
-
-  def __init__(self, gate):
-    self._gate = gate
-
-  def connection_made(self, transport):
-    handler = self._gate.handler()
-    if handler is None:
-      transport.write(_REFUSAL)
-      transport.close()
-      return
-    # From here on all events go to the handler; this one must be passed on.
-    transport.set_protocol(handler)
-    handler.connection_made(transport)
 
 
 async def listen(
@@ -161,8 +82,58 @@ async def listen(
     most: how many may be open at once; None: as many as the limit of file
       descriptors (`ulimit -n`) allows.
   """
-  loop = asyncio.get_running_loop()
+  loop, log = asyncio.get_running_loop(), LimitedLog(1)
   allowed, backlog = limits()
-  gate = Gate(server, most or allowed)
-  loop.set_exception_handler(gate.loop_failed)
-  return await loop.create_server(gate, host, port, backlog=backlog)
+  _limit(server, most or allowed, log)
+
+  def failed(loop, context):
+    error = context.get("exception")
+    # No traceback for no descriptors: asyncio accepts again after a second.
+    if getattr(error, "errno", 0) in (errno.EMFILE, errno.ENFILE):
+      log.warning("cannot accept connections for now: %s", error.strerror)
+    else:
+      loop.default_exception_handler(context)
+
+  loop.set_exception_handler(failed)
+  return await loop.create_server(server, host, port, backlog=backlog)
+
+
+def _limit(server, most, log):
+  """Lets a server refuse connections; `log` says so."""
+  busy: set = set()
+  handle, take = server.request_handler, server.connection_made
+
+  async def noted(request):
+    # A connection is not idle while its request is in progress.
+    busy.add(request.protocol)
+    try:
+      return await handle(request)
+    finally:
+      busy.discard(request.protocol)
+
+  def connection_made(handler, transport):
+    if len(server.connections) < most or _made_room(server, most, busy):
+      take(handler, transport)
+      return
+    log.warning("%d connections are open: refusing more with 503", most)
+    transport.write(_REFUSAL)
+    transport.close()
+
+  server.request_handler, server.connection_made = noted, connection_made
+
+
+def _made_room(server, most, busy):
+  # Those that are being closed have no transport any more.
+  opened = [c for c in server.connections if c.transport is not None]
+  if len(opened) < most:
+    return True
+  # In the order in which they came.
+  idle = next((c for c in opened if c not in busy), None)
+  if idle is None:
+    return False
+  transport = idle.transport
+  idle.force_close()
+  # It would wait for a client that does not read its answer.
+  if transport.get_write_buffer_size():
+    transport.abort()
+  return True

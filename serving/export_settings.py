@@ -6,34 +6,11 @@ answers as the script that trained it; a setting may say otherwise.
 """
 
 import modeling
-import tokenization
 from checkpoints import model_folder, model_settings
 from common import errors, file_io, run_settings
-from serving import export_options, models
+from serving import export_options
 from squad import null_threshold
 
-# Which flags of a trained model's script concern the export of each head.
-_TRAINED = {
-  "classification": (
-    "max_seq_length", "doc_stride", "max_windows", "do_lower_case",
-    "text_pairs",
-  ),
-  "embedding": (
-    "max_seq_length", "pooling", "normalize", "do_lower_case", "text_pairs",
-  ),
-  "masked_lm": ("max_seq_length", "do_lower_case"),
-  "span": (
-    "max_seq_length", "doc_stride", "max_query_length", "max_answer_length",
-    "n_best_size", "version_2_with_negative", "null_score_diff_threshold",
-    "do_lower_case",
-  ),
-  "tagging": ("max_seq_length", "do_lower_case"),
-}
-# Where neither a flag nor the model says: the defaults of the head's script.
-_DEFAULTS = {
-  "max_seq_length": {"span": 384, None: 128},
-  "doc_stride": {"span": 128, None: 0},
-}
 # What the configuration says of a classifier -> --output_activation.
 _ACTIVATIONS = {
   None: "softmax",
@@ -43,10 +20,32 @@ _ACTIVATIONS = {
 }
 
 
-def trained_settings(head: str, config: modeling.BertConfig) -> dict:
-  """Returns what a model says of its input, as far as its head is concerned.
+def find_model(
+  settings: run_settings.Settings,
+) -> tuple[run_settings.Settings, modeling.BertConfig]:
+  """Returns settings that name a model's files, and its configuration.
 
-  It is for model_settings.restore_input_settings.
+  Raises:
+    InputError: there is none, or it has no weights.
+  """
+  settings = model_settings.resolve(settings)
+  if not settings.init_checkpoint:
+    raise errors.InputError(
+      "pass --init_checkpoint or --model_dir: the weights of the model"
+    )
+  path = settings.bert_config_file
+  return settings, modeling.BertConfig.from_json_file(path)
+
+
+def with_trained(
+  settings: run_settings.Settings, config: modeling.BertConfig
+) -> run_settings.Settings:
+  """Returns settings with what a model says of its input.
+
+  Only that counts which concerns the head.
+
+  Raises:
+    InputError: a value in the file is none that the flag can have.
   """
   trained = model_folder.input_settings(config.to_dict())
   if trained.get("text_b_column"):
@@ -54,11 +53,14 @@ def trained_settings(head: str, config: modeling.BertConfig) -> dict:
   # auto: sought after training, and stored with the weights it belongs to.
   if trained.get("null_score_diff_threshold") == "auto":
     del trained["null_score_diff_threshold"]
-  return {
+  known = {
     name: trained[name]
-    for name in _TRAINED[head]
+    for name in export_options.of_head(settings.head)
     if trained.get(name) is not None
   }
+  return model_settings.restore_input_settings(
+    settings, known, settings.bert_config_file
+  )
 
 
 def resolve(
@@ -66,42 +68,35 @@ def resolve(
 ) -> run_settings.Settings:
   """Returns the settings of an export, those that the model implies included.
 
+  Its `labels` are those of the model, () where it has no names for any.
+
   Raises:
     InputError: a flag would have no effect, the model was trained for what no
-      head here answers, or the threshold stored with its weights is damaged.
+      head here answers, labels are missing, or the threshold stored with the
+      weights is damaged.
   """
-  settings = model_settings.restore_input_settings(
-    with_defaults(settings, config),
-    trained_settings(settings.head, config),
-    settings.bert_config_file,
+  # The defaults of the head's script, before what the model says.
+  is_span = settings.head == "span"
+  changes = {
+    "max_seq_length": 384 if is_span else 128,
+    "doc_stride": 128 if is_span else 0,
+  }
+  changes = {n: v for n, v in changes.items() if n not in settings.given}
+  if settings.head == "classification" and not settings.output_activation:
+    changes["output_activation"] = _activation(config)
+  settings = with_trained(
+    model_settings.with_fitting_length(
+      settings.replace(**changes), config.max_position_embeddings
+    ),
+    config,
   )
   run_settings.refuse_ignored(settings, export_options.RULES)
-  if settings.head == "span":
-    settings = settings.replace(
-      null_score_diff_threshold=_null_threshold(settings)
-    )
-  return settings
-
-
-def with_defaults(
-  settings: run_settings.Settings, config: modeling.BertConfig
-) -> run_settings.Settings:
-  """Returns settings with what the head and the configuration imply.
-
-  Raises:
-    InputError: the model was trained for what no head here answers.
-  """
-  head = settings.head
-  changes = {
-    # Before what the model says: that goes over defaults, not over flags.
-    name: of_heads.get(head, of_heads[None])
-    for name, of_heads in _DEFAULTS.items()
-    if name not in settings.given
-  }
-  if head == "classification" and not settings.output_activation:
-    changes["output_activation"] = _activation(config)
-  return model_settings.with_fitting_length(
-    settings.replace(**changes), config.max_position_embeddings
+  threshold = settings.null_score_diff_threshold
+  if settings.version_2_with_negative and threshold is None:
+    # Last: a flag and the training's settings come before it.
+    threshold = null_threshold.of_checkpoint(settings.init_checkpoint)
+  return settings.replace(
+    null_score_diff_threshold=threshold, labels=_labels(settings, config)
   )
 
 
@@ -117,51 +112,19 @@ def _activation(config):
   return _ACTIVATIONS[problem]
 
 
-def read_labels(
-  settings: run_settings.Settings, config: modeling.BertConfig
-) -> list[str]:
-  """Returns the labels of the flags, or else of the model.
-
-  Raises:
-    InputError: the head needs labels and there are none.
-  """
+def _labels(settings, config):
+  """Returns the labels of the flags, or else of the model."""
   labels = list(settings.labels)
   if settings.label_file:
     labels += [line for _, line in file_io.read_lines(settings.label_file)]
-  wanted = settings.head == "tagging" or (
+  if settings.head == "tagging" or (
     settings.head == "classification" and settings.output_activation != "linear"
-  )
-  if wanted and not labels:
-    labels = config.label_names()
-  if wanted and not labels:
-    raise errors.InputError(
-      f"--head={settings.head} needs names for its labels, in the order of "
-      "training: pass --labels or --label_file, or a --bert_config_file with "
-      "id2label"
-    )
+  ):
+    labels = labels or config.label_names()
+    if not labels:
+      raise errors.InputError(
+        f"--head={settings.head} needs names for its labels, in the order of "
+        "training: pass --labels or --label_file, or a --bert_config_file "
+        "with id2label"
+      )
   return labels
-
-
-def _null_threshold(settings):
-  """Returns the threshold of "no answer"; None where each has an answer."""
-  given = settings.null_score_diff_threshold
-  if not settings.version_2_with_negative or given is not None:
-    return given
-  # Last: a flag and the training's settings come before it.
-  return null_threshold.of_checkpoint(settings.init_checkpoint)
-
-
-def make_model(
-  settings: run_settings.Settings,
-  config: modeling.BertConfig,
-  tokenizer: tokenization.FullTokenizer,
-) -> models.ServedModel:
-  """Returns the model of settings from `resolve`, without its weights.
-
-  Raises:
-    InputError: see `read_labels` and models.ServedModel.
-  """
-  labels = read_labels(settings, config)
-  if settings.head == "masked_lm":
-    labels = models.vocabulary_lines(tokenizer)
-  return models.KINDS[settings.head](config, settings, labels)

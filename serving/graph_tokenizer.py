@@ -5,10 +5,11 @@ written again here: they are read off it, code point by code point, into a
 table that goes into the graph. So no other Unicode version (that of
 TensorFlow, ICU or RE2) has a say, and the graph keeps the version of the
 Python that made it. Letters in shapes: B texts, C code points, O code points
-after the rules, W words, P word pieces; all of the last four in one flat row.
+after the rules, W words, P word pieces; the last four are of all texts.
 """
 
 import functools
+import itertools
 import random
 import sys
 import unicodedata
@@ -78,14 +79,9 @@ class GraphTokenizer(tf.Module):
         "such as run_classifier.py --predict_file=-"
       )
     wordpiece = tokenizer.wordpiece_tokenizer
-    if wordpiece.unk_token not in tokenizer.vocab:
-      raise errors.InputError(
-        f"{tokenizer.vocab_file}: no {wordpiece.unk_token}, the token of "
-        "unknown words; add it"
-      )
+    (self._unknown,) = tokenizer.convert_tokens_to_ids([wordpiece.unk_token])
     lines = models.vocabulary_lines(tokenizer)
     self._sizes = np.array([len(line.removeprefix("##")) for line in lines])
-    self._unknown = tokenizer.vocab[wordpiece.unk_token]
     self._lower = tokenizer.basic_tokenizer.do_lower_case
     self._rules = _rules(self._lower)
     self._longest_word = wordpiece.max_input_chars_per_word
@@ -111,45 +107,53 @@ class GraphTokenizer(tf.Module):
 
     Offsets count the code points that are left.
     """
+    # All texts are one flat row, so that every rule is a few operations
+    # whatever B is. No rule looks across the space at the end of a text.
+    texts = tf.strings.join([texts, " "])
     source = tf.strings.unicode_decode(texts, "UTF-8", errors="ignore")
-    # All texts are one flat row from here on, so that every rule is a few
-    # operations whatever B is; `rows` says which text a code point is of.
-    kinds = tf.gather(
-      self._rules.kinds, self._rules.classes_of(source.flat_values)
-    )  # [C]
-    chars, origins = self._reordered(
-      *self._replaced(source, kinds), source, kinds
-    )  # [O]
-    rows = tf.gather(source.value_rowids(), origins)  # [O]
-    is_space = tf.equal(chars, ord(" "))  # [O]
-    before = tf.concat([[True], is_space[:-1]], 0)  # [O]
-    # A word also begins where the next text does: no space is between texts.
-    first = ~is_space & (before | _changes(rows))
-    # [W]; spaces are dropped here, and the words' own numbers keep them apart.
-    word_rows = tf.boolean_mask(rows, first)
-    words = tf.RaggedTensor.from_value_rowids(
-      tf.boolean_mask(chars, ~is_space),
-      tf.boolean_mask(tf.cumsum(tf.cast(first, tf.int64)) - 1, ~is_space),
-      nrows=tf.size(word_rows, tf.int64),
+    rules, chars = self._rules, source.flat_values  # [C]
+    kinds = tf.gather(rules.kinds, rules.classes_of(chars))  # [C]
+    replaced, origins = self._replaced(chars, kinds)  # [O]
+    if self._lower:
+      replaced, origins = self._reordered(replaced, origins, kinds)
+    ids, words, sizes = self._pieces(replaced)  # [P]
+    # From the text after the rules to the text as it was given.
+    origins = tf.boolean_mask(origins, replaced != ord(" "))
+    limits = tf.cumsum(sizes)
+    first = tf.gather(origins, limits - sizes)  # [P]
+    last = tf.gather(origins, limits - 1)
+    # The next code point that is no accent ends a piece.
+    other = tf.where(kinds & _ACCENT == 0)[:, 0]
+    end = tf.gather(other, tf.searchsorted(other, last, side="right"))
+    # How much white space is before each code point.
+    chunks = tf.cumsum(tf.cast(kinds & _SPACE > 0, tf.int64))  # [C]
+    rows = tf.gather(source.value_rowids(), first)
+    offset = tf.gather(source.row_starts(), rows)
+    values = Tokens(
+      ids, first - offset, end - offset, words, tf.gather(chunks, first)
     )
-    origins = tf.boolean_mask(origins, ~is_space)  # [O]
-    return self._pieces(words, word_rows, origins, source, kinds)
+    return Tokens(*(
+      tf.RaggedTensor.from_value_rowids(
+        tf.cast(value, tf.int32), rows, nrows=source.nrows()
+      )
+      for value in values
+    ))
 
-  def _replaced(self, source, kinds):
+  def _replaced(self, chars, kinds):
     """Applies the rules of BasicTokenizer: spaces then separate words.
 
     Args:
-      source: ragged int32 [B, (C)], code points.
+      chars: int32 [C], code points.
       kinds: their bits, int32 [C].
 
     Returns:
       int32 [O], and int64 [O]: indices in [C] of what each comes from.
     """
-    rules, chars = self._rules, source.flat_values
     # The one rule that depends on neighbours; all others are of a code point
     # alone, and a table can hold them.
     if self._lower:
-      chars = _final_sigmas(chars, kinds, source.value_rowids())
+      chars = _final_sigmas(chars, kinds)
+    rules = self._rules
     classes = rules.classes_of(chars)  # [C]
     # Replacements have 0 (an accent) to about 20 code points: repeat each
     # origin that many times, and number the copies within their origin.
@@ -162,29 +166,24 @@ class GraphTokenizer(tf.Module):
     )
     starts = tf.gather(rules.starts, tf.gather(classes, origins))
     targets = tf.gather(rules.targets, starts + within)
-    replaced = tf.where(
-      tf.equal(targets, _ITSELF), tf.gather(chars, origins), targets
-    )
-    return replaced, origins
+    is_same = tf.equal(targets, _ITSELF)
+    return tf.where(is_same, tf.gather(chars, origins), targets), origins
 
-  def _reordered(self, replaced, origins, source, kinds):
+  def _reordered(self, replaced, origins, kinds):
     """Puts combining marks into their canonical order, as NFD does.
 
     Few are left to order: accents are gone. Between two starters (most
     characters are starters) marks are sorted by their combining class.
     """
-    if not self._lower:
-      return replaced, origins
-    combining = tf.gather(
-      self._rules.combining, self._rules.classes_of(replaced)
-    )  # [O]
+    rules = self._rules
+    combining = tf.gather(rules.combining, rules.classes_of(replaced))  # [O]
 
     def sort():
-      starter = (kinds & _STARTER > 0) | _changes(source.value_rowids())
       # One sort for all runs: the run is the high part of the key, the class
       # (below 256) the low one, and a stable sort keeps equal classes in order.
-      run = tf.gather(tf.cumsum(tf.cast(starter, tf.int64)), origins)
-      order = tf.argsort(run * 256 + combining, stable=True)
+      run = tf.cumsum(tf.cast(kinds & _STARTER > 0, tf.int64))  # [C]
+      keys = tf.gather(run, origins) * 256 + combining
+      order = tf.argsort(keys, stable=True)
       return tf.gather(replaced, order), tf.gather(origins, order)
 
     # Sorting costs more than all else here, and few texts have such marks.
@@ -192,68 +191,25 @@ class GraphTokenizer(tf.Module):
       tf.reduce_any(combining > 0), sort, lambda: (replaced, origins)
     )
 
-  def _pieces(self, words, word_rows, origins, source, kinds):
-    """Cuts words into pieces.
-
-    Args:
-      words: ragged [W, (O)], code points of the words.
-      word_rows: [W], the text of each word.
-      origins: [O], indices in [C].
-      source, kinds: as of `_replaced`.
-    """
-    strings = tf.strings.unicode_encode(words, "UTF-8")  # [W]
+  def _pieces(self, replaced):
+    """Returns ids, numbers of words and lengths in code points, all [P]."""
+    words = tf.strings.split(tf.strings.unicode_encode(replaced, "UTF-8"))
+    lengths = tf.cast(tf.strings.length(words, "UTF8_CHAR"), tf.int64)  # [W]
     # As in the original: a word of more than 200 characters is [UNK]. The
     # operation counts bytes, so such a word is replaced by one that is too
     # long in bytes, too.
-    strings = tf.where(
-      words.row_lengths() > self._longest_word, self._too_long, strings
-    )
-    ids = self._wordpiece.tokenize(strings)
-    ids, piece_words = ids.flat_values, ids.value_rowids()  # [P]
+    words = tf.where(lengths > self._longest_word, self._too_long, words)
+    pieces = self._wordpiece.tokenize(words)
+    ids, numbers = pieces.flat_values, pieces.value_rowids()
     # The pieces of a word are all of it, and [UNK] stands for a whole one.
     sizes = tf.where(
-      ids == self._unknown, tf.gather(words.row_lengths(), piece_words),
+      ids == self._unknown, tf.gather(lengths, numbers),
       tf.gather(self._sizes, ids),
     )
-    limits = tf.cumsum(sizes)  # [P]
-    # From the text after the rules to the text as it was given.
-    first = tf.gather(origins, limits - sizes)
-    last = tf.gather(origins, limits - 1)
-    rows = tf.gather(word_rows, piece_words)  # [P]
-    offset = tf.gather(source.row_starts(), rows)  # [P]
-    # A text that begins with an accent must not lend it to the one before.
-    end = tf.minimum(
-      _end_with_accents(kinds, last), tf.gather(source.row_limits(), rows)
-    )
-    # How much white space is before each code point.
-    chunks = tf.cumsum(tf.cast(kinds & _SPACE > 0, tf.int64))  # [C]
-    values = Tokens(
-      ids, first - offset, end - offset, piece_words, tf.gather(chunks, first)
-    )
-    return Tokens(*(
-      tf.RaggedTensor.from_value_rowids(
-        tf.cast(value, tf.int32), rows, nrows=source.nrows()
-      )
-      for value in values
-    ))
+    return ids, numbers, sizes
 
 
-def _end_with_accents(kinds, last):
-  """Returns the indices after `last` and after the accents that follow."""
-  # The next code point that is no accent ends the piece; after the last one
-  # the end of the text does.
-  other = tf.where(kinds & _ACCENT == 0)[:, 0]
-  other = tf.concat([other, tf.size(kinds, tf.int64)[tf.newaxis]], 0)
-  return tf.gather(other, tf.searchsorted(other, last, side="right"))
-
-
-def _changes(values):
-  """Returns bool [n]: whether a value differs from the one before."""
-  first = tf.ones_like(values[:1], bool)
-  return tf.concat([first, values[1:] != values[:-1]], 0)
-
-
-def _final_sigmas(chars, kinds, rows):
+def _final_sigmas(chars, kinds):
   """Replaces a capital sigma that ends its word, as str.lower does.
 
   It ends one if the next thing before it is cased and the next after it is
@@ -261,16 +217,14 @@ def _final_sigmas(chars, kinds, rows):
 
   Args:
     chars, kinds: int32 [C].
-    rows: int64 [C], the text of each.
   """
 
   def replace():
     # Without what is looked through, "the next thing" is the neighbour.
     seen = tf.where(kinds & _TRANSPARENT == 0)[:, 0]
     cased = tf.gather(kinds, seen) & _CASED > 0
-    new_row = _changes(tf.gather(rows, seen))  # [seen]
-    after_cased = tf.concat([[False], cased[:-1]], 0) & ~new_row
-    before_cased = tf.concat([(cased & ~new_row)[1:], [False]], 0)
+    after_cased = tf.concat([[False], cased[:-1]], 0)
+    before_cased = tf.concat([cased[1:], [False]], 0)
     is_sigma = tf.equal(tf.gather(chars, seen), ord(_SIGMA))
     where = tf.boolean_mask(seen, is_sigma & after_cased & ~before_cased)
     replaced = tf.fill([tf.size(where)], ord(_FINAL_SIGMA))
@@ -284,60 +238,48 @@ def _final_sigmas(chars, kinds, rows):
 # The rules, read off tokenization.py.
 
 
-class _Rules(NamedTuple):
+class _Rules:
   """What becomes of every code point; those of one class share it.
 
   1.1 million classes would add 4 MB to every exported graph. Most pages of
   them are alike (all "itself"), so each page is kept once.
 
   Attributes:
-    pages: the classes of the distinct pages, one after another.
-    index: number of the page of each 256 code points.
     starts, lengths, targets: class c becomes targets[starts[c]:][:lengths[c]].
     kinds: of each class, what its code points are to their neighbours, bits.
     combining: of each class, that of Unicode, 0 for starters.
   """
 
-  pages: np.ndarray
-  index: np.ndarray
-  starts: np.ndarray
-  lengths: np.ndarray
-  targets: np.ndarray
-  kinds: np.ndarray
-  combining: np.ndarray
+  def __init__(self, lower):
+    """Reads those of a BasicTokenizer with `do_lower_case` or not."""
+    classes = np.zeros(sys.maxunicode + 1, np.int32)
+    numbers = {((_ITSELF,), _STARTER, 0): 0}  # What becomes of it -> its class.
+    for char, text in _replaced_by(lower).items():
+      # In terms of "itself", thousands of characters share a replacement, and
+      # `targets` stays short.
+      target = tuple(_ITSELF if each == char else ord(each) for each in text)
+      kind = _kind(char, text) if lower else _STARTER
+      found = target, kind | _SPACE * (text == " "), unicodedata.combining(char)
+      classes[ord(char)] = numbers.setdefault(found, len(numbers))
+    pages, index = np.unique(
+      classes.reshape(-1, _PAGE), axis=0, return_inverse=True
+    )
+    self._pages = pages.reshape(-1)
+    self._index = index.reshape(-1).astype(np.int32)
+    targets, kinds, combining = zip(*numbers)
+    self.lengths = np.array(list(map(len, targets)), np.int64)
+    self.starts = np.cumsum(self.lengths) - self.lengths
+    self.targets = np.array(list(itertools.chain(*targets)), np.int32)
+    self.kinds = np.array(kinds, np.int32)
+    self.combining = np.array(combining, np.int64)
 
   def classes_of(self, chars):
     """Returns int32 [n] of code points [n]."""
-    page = tf.gather(self.index, chars // _PAGE)
-    return tf.gather(self.pages, page * _PAGE + chars % _PAGE)
+    page = tf.gather(self._index, chars // _PAGE)
+    return tf.gather(self._pages, page * _PAGE + chars % _PAGE)
 
 
-@functools.cache
-def _rules(lower):
-  """Returns the _Rules of a BasicTokenizer with `do_lower_case` or not."""
-  classes = np.zeros(sys.maxunicode + 1, np.int32)
-  numbers = {((_ITSELF,), _STARTER, 0): 0}  # What becomes of it -> its class.
-  for char, text in _replaced_by(lower).items():
-    # In terms of "itself", thousands of characters share a replacement, and
-    # `targets` stays short.
-    target = tuple(_ITSELF if each == char else ord(each) for each in text)
-    kind = _kind(char, text) if lower else _STARTER
-    found = target, kind | _SPACE * (text == " "), unicodedata.combining(char)
-    classes[ord(char)] = numbers.setdefault(found, len(numbers))
-  pages, index = np.unique(
-    classes.reshape(-1, _PAGE), axis=0, return_inverse=True
-  )
-  targets, kinds, combining = zip(*numbers)
-  lengths = np.array(list(map(len, targets)), np.int64)
-  return _Rules(
-    pages=pages.reshape(-1),
-    index=index.reshape(-1).astype(np.int32),
-    starts=np.cumsum(lengths) - lengths,
-    lengths=lengths,
-    targets=np.array([each for target in targets for each in target], np.int32),
-    kinds=np.array(kinds, np.int32),
-    combining=np.array(combining, np.int64),
-  )
+_rules = functools.cache(_Rules)  # It takes seconds.
 
 
 @functools.cache

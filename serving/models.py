@@ -2,9 +2,11 @@
 
 One class for each head. How a text becomes ids, and what the scores mean, is
 the task's own code (see `answers`); `raw_text` makes the ids in a graph, for
-TensorFlow Serving. Letters: B texts, T sequence, H width, L
-labels, P masks, K fillings.
+TensorFlow Serving. Letters: B texts, T sequence, H width, L labels, P masks,
+K fillings.
 """
+
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import tensorflow as tf
@@ -12,10 +14,14 @@ import tensorflow as tf
 import heads
 import modeling
 import tokenization
+from checkpoints import weight_files
 from common import errors, run_settings
 from features import text_vectors
 from squad import inputs as squad_inputs
 from variants import registry
+
+TEXTS = tf.TensorSpec([None], tf.string)
+IDS = tf.TensorSpec([None, None], tf.int32)
 
 
 class ServedModel(tf.Module):
@@ -24,21 +30,19 @@ class ServedModel(tf.Module):
   Attributes:
     config: modeling.BertConfig.
     settings: run_settings.Settings, as export_settings.resolve returns them.
-    labels: list of str; of the masked LM the tokens of the vocabulary.
+    tokenizer: tokenization.FullTokenizer.
     variables_may_be_missing: patterns of names that no output depends on.
     text_inputs: what the texts of an example are called.
     id_inputs: names of the inputs of `from_ids`.
   """
 
-  text_inputs = ("text",)
-  id_inputs = ("input_ids", "input_mask", "segment_ids")
-  variables_may_be_missing = ()
+  text_inputs: tuple[str, ...] = ("text",)
+  id_inputs: tuple[str, ...] = ("input_ids", "input_mask", "segment_ids")
+  variables_may_be_missing: tuple[str, ...] = ()
 
   def __init__(
-    self,
-    config: modeling.BertConfig,
-    settings: run_settings.Settings,
-    labels=(),
+    self, config: modeling.BertConfig, settings: run_settings.Settings,
+    tokenizer: tokenization.FullTokenizer,
   ):
     """Makes the variables.
 
@@ -47,12 +51,24 @@ class ServedModel(tf.Module):
     """
     super().__init__()
     config.check_sequence_length(settings.max_seq_length)
-    self.config, self.settings, self.labels = config, settings, list(labels)
+    self.config, self.settings, self.tokenizer = config, settings, tokenizer
     if settings.text_pairs:
       self.text_inputs = ("text_a", "text_b")
     dtype = tf.bfloat16 if settings.dtype == "bfloat16" else tf.float32
     self.bert = registry.make_encoder(
       config, compute_dtype=dtype, storage_dtype=dtype
+    )
+    self.head = self._make_head()
+
+  def load(self) -> weight_files.Report:
+    """Reads the weights that the settings name; returns what was found.
+
+    Raises:
+      InputError: a variable that outputs depend on is missing.
+    """
+    return weight_files.load(
+      self.variables, self.settings.init_checkpoint,
+      allowed_missing=self.variables_may_be_missing,
     )
 
   def encode(self, inputs: dict, training=False, **options):
@@ -77,8 +93,15 @@ class ServedModel(tf.Module):
     }
 
   def from_ids(self, **inputs) -> dict:
-    """Returns the scores for sequences: {name: tensor [B, ...]}."""
+    """Returns the scores for sequences, numbers: {name: tensor [B, ...]}."""
     return self._logits(self.encode(inputs), False)
+
+  def named(self, outputs: dict) -> dict:
+    """Returns the outputs of `from_ids` with the names of what they score."""
+    return outputs
+
+  def _make_head(self):
+    return None
 
   def _logits(self, output, training):
     del output, training
@@ -92,42 +115,35 @@ class Classifier(ServedModel):
   [B, L]. sigmoid: the last two. linear: `score` [B].
   """
 
-  def __init__(self, config, settings, labels=()):
-    super().__init__(config, settings, labels)
+  def _make_head(self):
     # A regression has one output and no name for it.
-    count = 1 if settings.output_activation == "linear" else len(self.labels)
-    self.head = heads.ClassificationHead(config, count)
-
-  def from_ids(self, **inputs):
-    logits = super().from_ids(**inputs)["logits"]
-    if self.settings.output_activation == "linear":
-      return {"logits": logits, "score": logits[:, 0]}
-    # In the graph: an answer needs no other file.
-    names = tf.constant(self.labels)
-    outputs = {
-      "logits": logits,
-      "labels": tf.tile(names[tf.newaxis], [tf.shape(logits)[0], 1]),
-    }
-    if self.settings.output_activation == "sigmoid":
-      return {**outputs, "probabilities": tf.sigmoid(logits)}
-    probabilities = tf.nn.softmax(logits)
-    return {
-      **outputs,
-      "probabilities": probabilities,
-      "label": tf.gather(names, tf.argmax(logits, 1)),
-      "probability": tf.reduce_max(probabilities, 1),
-    }
+    return heads.ClassificationHead(self.config, len(self.settings.labels) or 1)
 
   def _logits(self, output, training):
     return {"logits": self.head(output.pooled_output, training)}
+
+  def named(self, outputs):
+    logits = outputs["logits"]
+    if self.settings.output_activation == "linear":
+      return {"logits": logits, "score": logits[:, 0]}
+    # In the graph: an answer needs no other file.
+    names = tf.constant(self.settings.labels)
+    labels = tf.tile(names[tf.newaxis], [tf.shape(logits)[0], 1])
+    if self.settings.output_activation == "sigmoid":
+      return {**outputs, "labels": labels, "probabilities": tf.sigmoid(logits)}
+    probabilities = tf.nn.softmax(logits)
+    return {
+      **outputs, "labels": labels, "probabilities": probabilities,
+      "label": tf.gather(names, tf.argmax(logits, 1)),
+      "probability": tf.reduce_max(probabilities, 1),
+    }
 
 
 class Embedder(ServedModel):
   """`embedding` [B, H]."""
 
-  def __init__(self, config, settings, labels=()):
-    super().__init__(config, settings, labels)
-    if settings.pooling != "pooled":
+  def _make_head(self):
+    if self.settings.pooling != "pooled":
       self.variables_may_be_missing = ("^bert/pooler/",)
 
   def from_ids(self, **inputs):
@@ -140,35 +156,36 @@ class Embedder(ServedModel):
 
 
 class MaskFiller(ServedModel):
-  """`fillings` and `probabilities` [B, P, K] of each place."""
+  """`fillings`, numbers of tokens, and `probabilities` [B, P, K]."""
 
   id_inputs = (*ServedModel.id_inputs, "masked_lm_positions")
   variables_may_be_missing = ("^bert/pooler/",)
 
-  def __init__(self, config, settings, labels=()):
-    super().__init__(config, settings, labels)
-    self.head = heads.MaskedLMHead(config, self.bert.word_embeddings)
+  def _make_head(self):
+    return heads.MaskedLMHead(self.config, self.bert.word_embeddings)
 
   def from_ids(self, masked_lm_positions, **inputs):
     output = self.encode(inputs, positions=masked_lm_positions)
     logits = self.head(output.sequence_output)  # [B, P, V]
-    count = len(self.labels)
+    count = len(vocabulary_lines(self.tokenizer))
     # A table may have more rows than the vocabulary has tokens, up to a round
     # number; they stand for nothing.
     probabilities = tf.nn.softmax(logits[..., :count])
     top = tf.math.top_k(probabilities, min(self.settings.top_k, count))
-    return {
-      "fillings": tf.gather(np.array(self.labels), top.indices),
-      "probabilities": top.values,
-    }
+    return {"fillings": top.indices, "probabilities": top.values}
+
+  def named(self, outputs):
+    lines = np.array(vocabulary_lines(self.tokenizer))
+    return {**outputs, "fillings": tf.gather(lines, outputs["fillings"])}
 
 
 class Tagger(ServedModel):
   """`probabilities` [B, T, L] of every word piece."""
 
-  def __init__(self, config, settings, labels=()):
-    super().__init__(config, settings, labels)
-    self.head = heads.TokenClassificationHead(config, len(self.labels))
+  def _make_head(self):
+    return heads.TokenClassificationHead(
+      self.config, len(self.settings.labels)
+    )
 
   def from_ids(self, **inputs):
     logits = super().from_ids(**inputs)["logits"]
@@ -184,14 +201,14 @@ class QuestionAnswerer(ServedModel):
   text_inputs = ("question", "context")
   variables_may_be_missing = ("^bert/pooler/",)
 
-  def __init__(self, config, settings, labels=()):
-    super().__init__(config, settings, labels)
+  def _make_head(self):
+    settings = self.settings
     if not settings.doc_stride:
       raise errors.InputError(
         "--doc_stride=0: contexts are read in windows; pass 1 or more"
       )
     squad_inputs.lengths_of(settings)  # Refuses those without room.
-    self.head = heads.SpanHead(config)
+    return heads.SpanHead(self.config)
 
   def _logits(self, output, training):
     del training
@@ -206,6 +223,15 @@ def vocabulary_lines(tokenizer: tokenization.FullTokenizer) -> list[str]:
   """
   inverse = tokenizer.inv_vocab
   return [inverse.get(index, "") for index in range(max(inverse) + 1)]
+
+
+def compiled(function: Callable, spec: tf.TensorSpec, names: Iterable[str]):
+  """Returns a function of tensors by name, traced once for all sizes."""
+  # The name in the spec becomes the input's name in a signature.
+  specs = {name: tf.TensorSpec(spec.shape, spec.dtype, name) for name in names}
+  return tf.function(
+    lambda **inputs: function(**inputs), autograph=False
+  ).get_concrete_function(**specs)
 
 
 KINDS = {

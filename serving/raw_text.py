@@ -1,16 +1,16 @@
 """Strings -> scores in one graph, for TensorFlow Serving and TF Hub.
 
 The tokenizer is part of the graph; each text, or pair, becomes one sequence,
-and what does not fit is cut off. Letters as in `models`.
+and what does not fit is cut off. Letters as in `models`; (N) is a length that
+differs from row to row.
 """
 
 import tensorflow as tf
 
-import tokenization
-from common import errors
-from serving import graph_inputs, graph_tokenizer, models
+from pretraining import mask_filling
+from serving import graph_tokenizer, models
 
-MASK = "[MASK]"
+MASK = mask_filling.MASK
 
 
 class RawText(tf.Module):
@@ -19,31 +19,20 @@ class RawText(tf.Module):
   Attributes:
     model: models.ServedModel.
     tokenizer: graph_tokenizer.GraphTokenizer.
-    lines: the tokens of the vocabulary.
   """
 
-  def __init__(
-    self, model: models.ServedModel, tokenizer: tokenization.FullTokenizer
-  ):
+  def __init__(self, model: models.ServedModel):
     """Reads the tokenizer's rules, which takes seconds.
 
     Raises:
       InputError: the vocabulary lacks a special token.
     """
     super().__init__()
-    self.model, self.lines = model, models.vocabulary_lines(tokenizer)
-    self.tokenizer = graph_tokenizer.GraphTokenizer(tokenizer)
-    names = ["[CLS]", "[SEP]"]
-    if model.settings.head == "masked_lm":
-      names.append(MASK)
-    try:
-      cls_id, sep_id, *self._mask_id = tokenizer.convert_tokens_to_ids(names)
-    except errors.InputError as error:
-      raise errors.InputError(f"{error}; the head needs it") from error
-    self._limits = {
-      "max_seq_length": model.settings.max_seq_length,
-      "cls_id": cls_id, "sep_id": sep_id,
-    }
+    self.model = model
+    self.tokenizer = graph_tokenizer.GraphTokenizer(model.tokenizer)
+    names = ["[CLS]", "[SEP]"] + [MASK] * (model.settings.head == "masked_lm")
+    ids = model.tokenizer.convert_tokens_to_ids(names)
+    self._special, self._mask_id = ids[:2], ids[2:]
 
   def make_inputs(self, *texts) -> dict:
     """Returns the model's `id_inputs` of strings [B], one tensor or two."""
@@ -52,38 +41,35 @@ class RawText(tf.Module):
     ids = [self.tokenizer.tokenize(text).ids for text in texts]
     if self.model.settings.head == "span":
       settings = self.model.settings
-      question = graph_inputs.first_of(ids[0], settings.max_query_length)
+      question = first_of(ids[0], settings.max_query_length)
       # The question stays whole.
       room = settings.max_seq_length - 3 - question.row_lengths()
-      ids = [question, graph_inputs.first_of(ids[1], room)]
-    return self._joined(ids)
+      ids = [question, first_of(ids[1], room)]
+    return self._joined(*ids)
 
-  def _joined(self, ids):
+  def _joined(self, first, second=None):
     # No second text is one without pieces.
-    first, second = [*ids, graph_inputs.first_of(ids[0], 0)][:2]
-    inputs = graph_inputs.pair_inputs(first, second, **self._limits)
-    return inputs._asdict()
+    second = first_of(first, 0) if second is None else second
+    length = self.model.settings.max_seq_length
+    return pair_inputs(first, second, length, *self._special)
 
   def _with_masks(self, text):
     # The tokenizer cuts "[MASK]" to "[", "mask", "]", as the original's does,
     # so the text between the masks is tokenized separately.
     parts = tf.strings.split(text, MASK)
     ids = parts.with_flat_values(self.tokenizer.tokenize(parts.flat_values).ids)
-    # [parts, 1]
     mask = tf.fill([tf.size(parts.flat_values), 1], self._mask_id[0])
     mask = parts.with_flat_values(tf.RaggedTensor.from_tensor(mask))
     ids = tf.concat([ids, mask], 2).merge_dims(1, 2)  # [B, (N)]
     # The last part has no mask after it.
-    ids = graph_inputs.first_of(ids, ids.row_lengths() - 1)
-    inputs = self._joined([ids])
-    row, column = tf.unstack(
-      tf.where(inputs["input_ids"] == self._mask_id[0]), axis=1
+    inputs = self._joined(first_of(ids, ids.row_lengths() - 1))
+    is_mask = tf.equal(inputs["input_ids"], self._mask_id[0])  # [B, T]
+    columns = tf.range(tf.shape(is_mask)[1])
+    positions = tf.ragged.boolean_mask(
+      tf.broadcast_to(columns, tf.shape(is_mask)), is_mask
     )
-    positions = tf.RaggedTensor.from_value_rowids(
-      column, row, nrows=tf.shape(inputs["input_ids"], tf.int64)[0]
-    )
-    positions = tf.cast(positions.to_tensor(), tf.int32)  # 0 where none is.
-    return {**inputs, "masked_lm_positions": positions}
+    # 0 where none is.
+    return {**inputs, "masked_lm_positions": positions.to_tensor()}
 
   def from_text(self, *texts) -> dict:
     """Returns the model's outputs for strings [B], one tensor or two.
@@ -95,7 +81,7 @@ class RawText(tf.Module):
     are "".
     """
     inputs = self.make_inputs(*texts)
-    outputs = self.model.from_ids(**inputs)
+    outputs = self.model.named(self.model.from_ids(**inputs))
     if self._mask_id:
       # A position is never 0, which is that of [CLS].
       real = inputs["masked_lm_positions"][..., tf.newaxis] > 0  # [B, P, 1]
@@ -119,9 +105,10 @@ class RawText(tf.Module):
     counts = tf.reduce_sum(tf.cast(inside, tf.int64), 1)
 
     def placed(values, other):
-      values = graph_inputs.first_of(values, counts).flat_values
       others = tf.fill(tf.shape(inside), other)
-      return tf.tensor_scatter_nd_update(others, tf.where(inside), values)
+      return tf.tensor_scatter_nd_update(
+        others, tf.where(inside), first_of(values, counts).flat_values
+      )
 
     starts, ends = placed(tokens.starts, 0), placed(tokens.ends, 0)
     places = {"starts": starts, "ends": ends}
@@ -130,3 +117,79 @@ class RawText(tf.Module):
     by_punctuation = self.model.settings.tag_words == "punctuation"
     words = tokens.words if by_punctuation else tokens.chunks
     return {**places, "words": placed(words, -1)}
+
+
+# What input_sequences.py does to lists, done to a batch inside a graph.
+
+
+def first_of(ragged: tf.RaggedTensor, counts) -> tf.RaggedTensor:
+  """Returns the first `counts` [B] or fewer values of each row [B, (N)]."""
+  starts = ragged.row_starts()
+  limits = starts + tf.minimum(ragged.row_lengths(), tf.cast(counts, tf.int64))
+  return tf.gather(ragged.flat_values, tf.ragged.range(starts, limits))
+
+
+def pair_inputs(
+  ids_a: tf.RaggedTensor, ids_b: tf.RaggedTensor, max_seq_length: int,
+  cls_id: int, sep_id: int,
+) -> dict:
+  """Joins "[CLS] a [SEP] b [SEP]" of int32 [B, (N)], shortened if need be.
+
+  As in the original: a second text without any piece counts as none, "[CLS] a
+  [SEP]".
+
+  Returns:
+    input_ids, input_mask and segment_ids, int32 [B, T], T of the longest row.
+  """
+  lengths_a, lengths_b = ids_a.row_lengths(), ids_b.row_lengths()
+  room = max_seq_length - 3
+  # What `input_sequences.truncate_pair` leaves. It takes from the longer text,
+  # and from the second where they are equal: so the first keeps at least the
+  # larger half of the room.
+  kept_a = tf.where(
+    lengths_b > 0, tf.maximum(room - lengths_b, room - room // 2), room + 1
+  )
+  kept_b = room - tf.minimum(lengths_a, kept_a)
+  column = tf.ones([ids_a.nrows(), 1], tf.int32)
+  sep = column * sep_id
+  first = tf.concat([column * cls_id, first_of(ids_a, kept_a), sep], 1)
+  # As in the original: no second text, no second [SEP].
+  second = first_of(
+    tf.concat([first_of(ids_b, kept_b), sep], 1),
+    tf.where(lengths_b > 0, lengths_b + 1, 0),
+  )
+  ids = tf.concat([first, second], 1)
+  segments = tf.concat([tf.zeros_like(first), tf.ones_like(second)], 1)
+  return {
+    "input_ids": ids.to_tensor(),
+    "input_mask": tf.ones_like(ids).to_tensor(),
+    "segment_ids": segments.to_tensor(),
+  }
+
+
+def checked(model: models.ServedModel, **inputs) -> dict:
+  """Returns inputs, if they fit each other and the model.
+
+  A table that is asked for a row that it does not have gives zeros on some
+  devices; so what comes from outside is checked, within the graph.
+  """
+  shape, config = tf.shape(inputs["input_ids"]), model.config  # [B, T]
+  sizes = {
+    "input_ids": config.vocab_size, "input_mask": 2,
+    "segment_ids": config.type_vocab_size, "masked_lm_positions": shape[1],
+  }
+  for name, values in inputs.items():
+    axes = 1 if name == "masked_lm_positions" else 2
+    tf.debugging.Assert(
+      tf.reduce_all(tf.shape(values)[:axes] == shape[:axes]),
+      [f"{name} is of another shape than input_ids"],
+    )
+    tf.debugging.Assert(
+      tf.reduce_all((values >= 0) & (values < sizes[name])),
+      [f"{name} has a number that is negative or too large for the model"],
+    )
+  most = config.max_position_embeddings
+  tf.debugging.Assert(
+    shape[1] <= most, [f"input_ids has rows of more than {most}"]
+  )
+  return inputs

@@ -14,46 +14,30 @@ import numpy as np
 
 from common import errors, json_files
 
-
-class InputSpec(NamedTuple):
-  """An input of a signature: its axes, the batch included (None: any number).
-
-  The dtype is numpy's, object for strings.
-  """
-
-  rank: int | None
-  dtype: np.dtype
+# Whole numbers are numbers, too; truth values ("b") are neither.
+_KINDS = {"text": "O", "integers": "i", "numbers": "if"}
 
 
 class Request(NamedTuple):
-  """What a body asks of a signature: {name of an input: array [B, ...]}.
+  """What a body asks of a signature.
 
-  `by_row` says whether it came in rows.
+  Attributes:
+    key: what instances have in common that can be computed together: the name
+      of the signature first, then the shapes of the inputs.
+    rows: the instances, a dict of the inputs of each.
+    by_row: whether it came in rows.
   """
 
-  signature: str
-  inputs: dict
+  key: tuple
+  rows: list
   by_row: bool
-
-  @property
-  def rows(self) -> list:
-    """The instances, a dict of the inputs of each."""
-    return [
-      dict(zip(self.inputs, row)) for row in zip(*self.inputs.values())
-    ]
-
-  @property
-  def key(self) -> tuple:
-    """What instances have in common that can be computed together."""
-    shapes = ((k, v.shape[1:]) for k, v in sorted(self.inputs.items()))
-    return self.signature, *shapes
 
 
 def parse_predict(body: bytes, signatures: dict) -> Request:
   """Reads the body of a prediction request.
 
   Args:
-    signatures: {name of a signature: {name of an input: InputSpec}}.
+    signatures: {name of a signature: {name of an input: tf.TensorSpec}}.
 
   Raises:
     InputError: says what is wrong with it.
@@ -71,19 +55,17 @@ def parse_predict(body: bytes, signatures: dict) -> Request:
       f"unknown signature_name {name!r}; this model has "
       + ", ".join(sorted(signatures))
     )
+  by_row, specs = "instances" in request, signatures[name]
   # Both or neither.
-  if ("instances" in request) == ("inputs" in request):
+  if by_row == ("inputs" in request):
     raise errors.InputError(
       'pass "instances" (a list, one for each text) or "inputs" (a list for '
       "each input), one of the two"
     )
-  specs = signatures[name]
-  by_row = "instances" in request
-  columns = (
-    _columns_of_rows(request["instances"], specs)
-    if by_row
-    else _columns(request["inputs"], specs)
-  )
+  if by_row:
+    columns = _columns(request["instances"], specs)
+  else:
+    columns = _named(request["inputs"], specs, '"inputs"')
   inputs = {key: _array(key, columns[key], specs[key]) for key in specs}
   # Of rows they are equal; columns may differ.
   counts = {key: len(array) for key, array in inputs.items()}
@@ -94,38 +76,26 @@ def parse_predict(body: bytes, signatures: dict) -> Request:
     )
   if not max(counts.values()):
     raise errors.InputError("the request is empty; pass at least one instance")
-  return Request(name, inputs, by_row)
+  shapes = ((key, inputs[key].shape[1:]) for key in sorted(inputs))
+  rows = [dict(zip(inputs, row)) for row in zip(*inputs.values())]
+  return Request((name, *shapes), rows, by_row)
 
 
-def format_predictions(answers: list, by_row: bool) -> str:
-  """Returns the JSON text of an answer.
+def predictions(answers: list, by_row: bool) -> dict:
+  """Returns an answer, to be written as JSON.
 
   Args:
     answers: a dict of what JSON can hold for each instance.
     by_row: whether the request came in rows.
   """
   names = list(answers[0])
+  values: list | dict = answers
   # As TensorFlow Serving: an output that is the only one has no name.
   if len(names) == 1:
     values = [answer[names[0]] for answer in answers]
-  elif by_row:
-    values = answers
-  else:
+  elif not by_row:
     values = {name: [answer[name] for answer in answers] for name in names}
-  kind = "predictions" if by_row else "outputs"
-  return json.dumps({kind: values}, ensure_ascii=False)
-
-
-def format_error(sentence: str) -> str:
-  """Returns the JSON text of a refusal."""
-  return json.dumps({"error": sentence}, ensure_ascii=False)
-
-
-def format_status(version: int) -> str:
-  """Returns the JSON text of the state of a model that is being served."""
-  state = {"error_code": "OK", "error_message": ""}
-  status = {"version": str(version), "state": "AVAILABLE", "status": state}
-  return json.dumps({"model_version_status": [status]})
+  return {"predictions" if by_row else "outputs": values}
 
 
 def _json_object(body):
@@ -141,85 +111,59 @@ def _json_object(body):
   return request
 
 
-def _columns_of_rows(rows, specs):
+def _columns(rows, specs):
   """Returns {input: list of its values} of instances."""
   if not isinstance(rows, list):
     raise errors.InputError('"instances" must be a list')
   named = [
-    row if _is_named(row) else {_only_name(specs): row} for row in rows
+    _named(row, specs, f"instance {number}") for number, row in enumerate(rows)
   ]
-  for number, row in enumerate(named):
-    _check_names(row, specs, f"instance {number}")
   return {key: [row[key] for row in named] for key in specs}
 
 
-def _columns(inputs, specs):
-  """Returns {input: list of its values} of inputs by column."""
-  if not _is_named(inputs):
-    inputs = {_only_name(specs): inputs}
-  _check_names(inputs, specs, '"inputs"')
-  return inputs
-
-
-def _is_named(value):
+def _named(given, specs, where):
+  """Returns {input: value}; the name of the only input may be left out."""
   # {"b64": ...} is a string of bytes, not an input with that name.
-  return isinstance(value, dict) and value.keys() != {"b64"}
-
-
-def _only_name(specs):
-  if len(specs) != 1:
+  if not isinstance(given, dict) or given.keys() == {"b64"}:
+    if len(specs) != 1:
+      raise errors.InputError(
+        f"this signature has {len(specs)} inputs ({', '.join(specs)}); give "
+        "their names, as in {\"" + next(iter(specs)) + "\": ...}"
+      )
+    return {next(iter(specs)): given}
+  if given.keys() != specs.keys():
     raise errors.InputError(
-      f"this signature has {len(specs)} inputs ({', '.join(specs)}); give "
-      "their names, as in {\"" + next(iter(specs)) + "\": ...}"
+      f"{where} has {', '.join(map(repr, given)) or 'nothing'}; expected "
+      f"{', '.join(map(repr, specs))}"
     )
-  return next(iter(specs))
-
-
-def _check_names(given, specs, where):
-  if given.keys() == specs.keys():
-    return
-  raise errors.InputError(
-    f"{where} has {', '.join(map(repr, given)) or 'nothing'}; expected "
-    f"{', '.join(map(repr, specs))}"
-  )
+  return given
 
 
 def _array(name, values, spec):
   """Returns the array [B, ...] of the values of one input."""
-  strings = spec.dtype == object
-  kind = {"O": "text", "i": "integers"}.get(spec.dtype.kind, "numbers")
+  # Strings are of the dtype object, as numpy has them.
+  dtype, rank = np.dtype(spec.dtype.as_numpy_dtype), spec.shape.rank
+  kind = {"O": "text", "i": "integers"}.get(dtype.kind, "numbers")
   try:
     # ValueError where the rows differ in length.
-    array = np.array(_to_bytes(values), object) if strings else np.array(values)
-    fits = isinstance(values, list) and _fits(array, spec)
+    if kind == "text":
+      array = np.array(_to_bytes(values), "O")
+    else:
+      array = np.array(values)
+    fits = isinstance(values, list) and rank in (None, array.ndim)
   except (ValueError, OverflowError):
     fits = False
-  if not fits or (not strings and array.dtype.kind not in _KINDS[kind]):
-    deeper = " of lists of the same length" * ((spec.rank or 1) - 1)
-    raise errors.InputError(f"{name!r} must be a list{deeper} of {kind}")
-  if not strings and not _in_range(array, spec.dtype):
-    raise errors.InputError(f"{name!r} has a number that is no {spec.dtype}")
-  return array.astype(spec.dtype)
-
-
-# Whole numbers are numbers, too; truth values ("b") are neither.
-_KINDS = {"integers": "i", "numbers": "if"}
-
-
-def _fits(array, spec):
-  if array.dtype == object and not all(
-    isinstance(value, bytes) for value in array.flat
+  # Lists of text that differ in length stay lists.
+  if not fits or array.dtype.kind not in _KINDS[kind] or any(
+    isinstance(value, list) for value in array.flat
   ):
-    return False
-  return spec.rank in (None, array.ndim)
-
-
-def _in_range(array, dtype):
-  if dtype.kind != "i" or not array.size:
-    return True
-  # numpy would wrap 2**40 to an int32 silently.
-  limits = np.iinfo(dtype)
-  return limits.min <= array.min() and array.max() <= limits.max
+    deeper = " of lists of the same length" * ((rank or 1) - 1)
+    raise errors.InputError(f"{name!r} must be a list{deeper} of {kind}")
+  found = array.astype(dtype)
+  # numpy wraps 2**40 to an int32 silently.
+  if kind == "integers" and (found != array).any():
+    raise errors.InputError(f"{name!r} has a number that is no {dtype}")
+  return found
 
 
 def _to_bytes(value):
@@ -237,22 +181,15 @@ def _to_bytes(value):
   raise ValueError("not a string")
 
 
-def listed(array: np.ndarray) -> list:
-  """Returns an array as lists, bytes as text."""
-  if array.dtype != object:
-    return array.tolist()
-  decoded = [value.decode("utf-8", "replace") for value in array.flat]
-  return np.array(decoded, object).reshape(array.shape).tolist()
-
-
-def example_request(specs: dict, host: str, port: int, name: str) -> str:
+def example_request(names: list, host: str, port: int, name: str) -> str:
   """Returns a command that asks the model for an answer.
 
   Args:
-    specs: {input: tf.TensorSpec} of the signature serving_default.
+    names: the inputs of the signature serving_default.
     host, port, name: of the URL.
   """
-  texts = {key: "some text" for key in specs}
-  instance = "some text" if len(specs) == 1 else texts
+  instance = "some text" if len(names) == 1 else dict.fromkeys(
+    names, "some text"
+  )
   body = json.dumps({"instances": [instance]})
   return f"curl -d '{body}' http://{host}:{port}/v1/models/{name}:predict"

@@ -12,7 +12,6 @@ dict of ids, `make_inputs(texts)` which gives that dict, `variables`,
 """
 
 import contextlib
-import functools
 import os
 import tempfile
 
@@ -27,18 +26,17 @@ from tensorflow.core.protobuf import saved_model_pb2
 import tokenization
 from common import errors, file_io, json_files, run_settings
 from records import tfrecord
-from serving import answers, graph_inputs, raw_text, rest
+from serving import answers, models, raw_text
 
 _ANSWERS_FILE = os.path.join("assets.extra", "answers.json")
+_VOCABULARY = os.path.join("assets.extra", "vocab.txt")
 WARMUP_FILE = os.path.join("assets.extra", "tf_serving_warmup_requests")
-
-# Protocol buffer tags (field number * 8 + 2, "a length and that many bytes")
-# of tensorflow.serving: PredictionLog.predict_log, PredictLog.request,
-# PredictRequest.model_spec and .inputs, ModelSpec.name and .signature_name,
-# key and value of the map of inputs.
-_PREDICT_LOG, _REQUEST = b"\x32", b"\x0a"
-_MODEL_SPEC, _INPUTS = b"\x0a", b"\x12"
-_NAME, _SIGNATURE_NAME, _KEY, _VALUE = b"\x0a", b"\x1a", b"\x0a", b"\x12"
+# Of answers.json.
+_SETTINGS = (
+  "head do_lower_case max_seq_length output_activation doc_stride max_windows "
+  "max_query_length max_answer_length n_best_size version_2_with_negative "
+  "null_score_diff_threshold tag_words"
+)
 
 
 def write(
@@ -49,8 +47,8 @@ def write(
   Args:
     folder: must not exist. TensorFlow Serving wants a number as last part.
     raw: the model with its weights.
-    warmup_texts: strings, or tuples of strings where the model takes two
-      texts; each becomes a request that TensorFlow Serving runs at its start.
+    warmup_texts: tuples of as many strings as the model takes; each becomes a
+      request that TensorFlow Serving runs at its start.
     name: the name that the server knows the model by, for these requests.
 
   Raises:
@@ -60,18 +58,15 @@ def write(
     raise errors.InputError(
       f"{folder} exists; remove it, or export as another --version"
     )
-  folder = folder.rstrip("/")
-  parent, version = os.path.split(folder)
+  parent, version = os.path.split(folder.rstrip("/"))
   # Not a number: a server that watches the folder must not see it yet.
   temporary = os.path.join(parent, f"tmp-{version}-{os.getpid()}")
   try:
-    with _assets(raw) as assets:
-      root = _exported(raw, assets)
-      tf.saved_model.save(root, temporary, signatures=_signatures(raw))
-    _write_answers(temporary, raw)
+    _write(temporary, raw)
     if warmup_texts:
-      warmup = os.path.join(temporary, WARMUP_FILE)
-      _write_warmup(warmup, raw.model, warmup_texts, name)
+      with tfrecord.RecordWriter(os.path.join(temporary, WARMUP_FILE)) as file:
+        for texts in warmup_texts:
+          file.write(predict_log(dict(zip(raw.model.text_inputs, texts)), name))
     # One step: who watches the folder sees a whole model or none.
     tf.io.gfile.rename(temporary, folder)
   # An interrupt from the keyboard must not leave gigabytes behind.
@@ -87,94 +82,61 @@ def write(
     raise
 
 
-@contextlib.contextmanager
-def _assets(raw):
-  """Gives a list of tf.saved_model.Asset, of files that exist for so long."""
-  with tempfile.TemporaryDirectory() as folder:
-    lines = {"vocab.txt": raw.lines}
-    if raw.model.settings.head in ("classification", "tagging"):
-      lines["labels.txt"] = raw.model.labels
-    assets = []
-    for name, values in lines.items():
-      if values:
-        path = os.path.join(folder, name)
-        file_io.write_text(path, "".join(f"{line}\n" for line in values))
-        assets.append(tf.saved_model.Asset(path))
-    yield assets
-
-
-def _write_answers(folder, raw):
-  """Writes what `LoadedModel` makes answers with."""
-  settings = raw.model.settings
-  values = {name: settings.get(name) for name in _SETTINGS}
-  labels = [] if values["head"] == "masked_lm" else raw.model.labels
-  path = os.path.join(folder, _ANSWERS_FILE)
-  json_files.write(path, {
-    "settings": values, "labels": labels, "text_inputs": raw.model.text_inputs
+def _write(folder, raw):
+  """Writes all but the warm-up requests."""
+  settings, labels = raw.model.settings, raw.model.settings.labels
+  with tempfile.TemporaryDirectory() as assets:
+    lines = {
+      "vocab.txt": models.vocabulary_lines(raw.model.tokenizer),
+      "labels.txt": labels,
+    }
+    paths = {name: os.path.join(assets, name) for name in lines if lines[name]}
+    for name, path in paths.items():
+      file_io.write_text(path, "".join(f"{line}\n" for line in lines[name]))
+    root = _exported(raw)
+    root.assets = list(map(tf.saved_model.Asset, paths.values()))
+    tf.saved_model.save(root, folder, signatures=_signatures(raw))
+  json_files.write(os.path.join(folder, _ANSWERS_FILE), {
+    "settings": settings.pick(_SETTINGS), "labels": labels,
+    "text_inputs": raw.model.text_inputs,
   })
   with file_io.open_for_reading(settings.vocab_file) as stream:
-    file_io.write_bytes(
-      os.path.join(os.path.dirname(path), _VOCABULARY), stream.read()
-    )
+    file_io.write_bytes(os.path.join(folder, _VOCABULARY), stream.read())
 
 
-_VOCABULARY = "vocab.txt"
-_SETTINGS = (
-  "head", "do_lower_case", "max_seq_length", "output_activation", "doc_stride",
-  "max_windows", "max_query_length", "max_answer_length",
-  "n_best_size", "version_2_with_negative", "null_score_diff_threshold",
-  "tag_words",
-)
-
-
-def _exported(raw, assets):
+def _exported(raw):
   """Returns the object that is saved, with the reusable interface."""
   root, model = tf.train.Checkpoint(), raw.model
   root.model = raw
-  root.assets = assets
   root.variables = list(model.variables)
   root.trainable_variables = list(model.trainable_variables)
   # The interface asks for a list of losses; there are none.
   root.regularization_losses = []
-  call = tf.function(model.outputs, autograph=False)
+  root.__call__ = tf.function(model.outputs, autograph=False)
   # The interface asks for both; a graph is fixed once it is saved.
   for training in (False, True):
-    call.get_concrete_function(
-      {name: _IDS for name in _ENCODER_INPUTS}, training
+    root.__call__.get_concrete_function(
+      dict.fromkeys(models.ServedModel.id_inputs, models.IDS), training
     )
-  root.__call__ = call
   root.make_inputs = tf.function(
-    raw.make_inputs,
-    input_signature=[_TEXTS] * len(model.text_inputs),
-    autograph=False,
+    raw.make_inputs, autograph=False,
+    input_signature=[models.TEXTS] * len(model.text_inputs),
   )
   return root
-
-
-_TEXTS = tf.TensorSpec([None], tf.string)
-_IDS = tf.TensorSpec([None, None], tf.int32)
-_ENCODER_INPUTS = ("input_ids", "input_mask", "segment_ids")
 
 
 def _signatures(raw):
   model = raw.model
 
-  @functools.partial(tf.function, autograph=False)
   def text(**texts):
     return raw.from_text(*(texts[name] for name in model.text_inputs))
 
-  @functools.partial(tf.function, autograph=False)
   def ids(**inputs):
-    return model.from_ids(**graph_inputs.checked(model.config, **inputs))
+    return model.named(model.from_ids(**raw_text.checked(model, **inputs)))
 
   return {
-    "serving_default": text.get_concrete_function(
-      # The name in the spec becomes the input's name in the signature.
-      **{n: tf.TensorSpec([None], tf.string, n) for n in model.text_inputs}
-    ),
-    "ids": ids.get_concrete_function(
-      **{n: tf.TensorSpec([None, None], tf.int32, n) for n in model.id_inputs}
-    ),
+    "serving_default": models.compiled(text, models.TEXTS, model.text_inputs),
+    "ids": models.compiled(ids, models.IDS, model.id_inputs),
   }
 
 
@@ -218,13 +180,9 @@ class LoadedModel:
       ) from error
     self._signatures = dict(self._model.signatures)
     self.specs = {
-      name: {
-        key: spec
-        for key, spec in sorted(signature.structured_input_signature[1].items())
-      }
+      name: dict(sorted(signature.structured_input_signature[1].items()))
       for name, signature in self._signatures.items()
     }
-
     self._head, self._texts, self._answer = None, (), None
     if tf.io.gfile.exists(os.path.join(self.folder, _ANSWERS_FILE)):
       self._load_answers(batch_size)
@@ -232,20 +190,20 @@ class LoadedModel:
   def _load_answers(self, batch_size):
     path = os.path.join(self.folder, _ANSWERS_FILE)
     values = json_files.read(path)
-    read = functools.partial(json_files.field, values, source=path)
-    vocab_file = os.path.join(os.path.dirname(path), _VOCABULARY)
-    settings = run_settings.Settings(
-      {**read("settings", dict), "vocab_file": vocab_file}
-    )
+    vocab_file = os.path.join(self.folder, _VOCABULARY)
+    settings = run_settings.Settings({
+      **json_files.field(values, "settings", dict, path),
+      "labels": json_files.field(values, "labels", list[str], path),
+      "vocab_file": vocab_file,
+    })
     self._head = settings.head
-    self._texts = read("text_inputs", list[str])
-    self._answer = answers.make(answers.Parts(
-      settings=settings,
-      tokenizer=tokenization.FullTokenizer(vocab_file, settings.do_lower_case),
-      labels=read("labels", list[str]),
-      network=self._signatures["ids"],
-      batch_size=batch_size,
-    ))
+    self._texts = json_files.field(values, "text_inputs", list[str], path)
+    self._answer = answers.make(
+      settings,
+      tokenization.FullTokenizer(vocab_file, settings.do_lower_case),
+      answers.on_tensors(self._signatures["ids"]),
+      batch_size,
+    )
 
   def check(self, signature: str, rows: list) -> None:
     """Raises InputError for rows, as of `run`, with an empty text."""
@@ -277,7 +235,7 @@ class LoadedModel:
       values = np.stack([np.asarray(row[name], kind) for row in rows])
       tensors[name] = tf.constant(values, spec.dtype)
     outputs = self._signatures[signature](**tensors)
-    columns = {n: rest.listed(outputs[n].numpy()) for n in sorted(outputs)}
+    columns = {name: _listed(outputs[name].numpy()) for name in sorted(outputs)}
     return [dict(zip(columns, row)) for row in zip(*columns.values())]
 
   def metadata(self) -> dict:
@@ -289,71 +247,65 @@ class LoadedModel:
     definitions = model.meta_graphs[0].signature_def
     return {
       name: json_format.MessageToDict(
-        definitions[name],
-        preserving_proto_field_name=True,
+        definitions[name], preserving_proto_field_name=True,
         always_print_fields_with_no_presence=True,
       )
       for name in sorted(self.specs)
     }
 
 
+def _listed(array):
+  """Returns an array as lists, bytes as text."""
+  if array.dtype == object:
+    decode = np.vectorize(lambda value: value.decode("utf-8", "replace"), "O")
+    array = decode(array)
+  return array.tolist()
+
+
 def _newest_version(folder):
   if tf.io.gfile.exists(os.path.join(folder, "saved_model.pb")):
     return folder
   names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
-  versions = [name.rstrip("/") for name in names]
+  versions = filter(str.isdecimal, (name.rstrip("/") for name in names))
   # As numbers: 10 comes after 9.
-  versions = sorted(filter(str.isdecimal, versions), key=int)
-  if not versions:
+  newest = max(versions, key=int, default=None)
+  if newest is None:
     raise errors.InputError(
       f"no SavedModel in {folder}: it has neither a saved_model.pb nor a "
       "folder with a number that has one; give --export_dir of "
       "export_saved_model.py"
     )
-  return os.path.join(folder, versions[-1])
+  return os.path.join(folder, newest)
 
 
-# Warm-up requests. Their messages belong to the package tensorflow-serving-api,
-# which nothing else here needs; so they are put together from their fields.
+def predict_log(inputs: dict, name: str) -> bytes:
+  """Returns a tensorflow.serving.PredictionLog, a warm-up request.
 
-
-def _write_warmup(path, model, texts, name):
-  tf.io.gfile.makedirs(os.path.dirname(path))
-  with tfrecord.RecordWriter(path) as writer:
-    for text in texts:
-      values = (text,) if isinstance(text, str) else text
-      writer.write(
-        predict_log(dict(zip(model.text_inputs, values)), name)
-      )
-
-
-def predict_log(
-  inputs: dict, name: str, signature: str = "serving_default"
-) -> bytes:
-  """Returns a tensorflow.serving.PredictionLog.
+  Its messages belong to the package tensorflow-serving-api, which nothing else
+  here needs; so it is put together from their fields, by their numbers.
 
   Args:
     inputs: name of an input -> a string, a batch of one.
     name: of the model.
-    signature: of the model's signatures.
   """
-  spec = _field(_NAME, name.encode()) + _field(
-    _SIGNATURE_NAME, signature.encode()
-  )
-  request = _field(_MODEL_SPEC, spec)
+  # ModelSpec.name and .signature_name.
+  spec = _field(1, name.encode()) + _field(3, b"serving_default")
+  # PredictRequest.model_spec and .inputs, a map of keys and values.
+  request = _field(1, spec)
   for key, text in inputs.items():
     value = tf.make_tensor_proto([text], tf.string).SerializeToString()
-    request += _field(
-      _INPUTS, _field(_KEY, key.encode()) + _field(_VALUE, value)
-    )
-  return _field(_PREDICT_LOG, _field(_REQUEST, request))
+    request += _field(2, _field(1, key.encode()) + _field(2, value))
+  # PredictionLog.predict_log, PredictLog.request.
+  return _field(6, _field(1, request))
 
 
-def _field(tag, value):
-  """Returns a field of bytes: tag, length as a varint, value."""
-  # Seven bits a byte, the lowest first; the top bit says that more follow.
+def _field(number, value):
+  """Returns a protocol buffer's field of bytes: tag, length, value."""
+  # The length in seven bits a byte, the lowest first; the top bit says that
+  # more follow.
   length, rest = b"", len(value)
   while rest > 127:
     length += bytes([rest & 127 | 128])
     rest >>= 7
-  return tag + length + bytes([rest]) + value
+  # 2: a length and that many bytes.
+  return bytes([number << 3 | 2]) + length + bytes([rest]) + value

@@ -12,12 +12,12 @@ request comes in time is closed without an answer.
 """
 
 import asyncio
+import functools
 import json
 import os
 import signal
 import threading
 
-import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -40,22 +40,15 @@ _LOG_LINES = 10  # About refused requests, in half a minute.
 
 
 def make_application(
-  model,
-  batcher: batching.Batcher,
-  *,
-  name: str,
-  max_body_bytes: int = 1 << 20,
-  timeout: float = 30.0,
+  model, name: str, batcher: batching.Batcher, limits: batching.Limits
 ):
   """Returns an aiohttp.web.Application.
 
   Args:
     model: saved_model.LoadedModel, or what has its attributes.
+    name: of the model, in URLs.
     batcher: not started, of a function of `Request.key` and rows that returns
       what `model.run` does.
-    name: of the model, in URLs.
-    max_body_bytes: a longer request is refused.
-    timeout: seconds within which a request must have been read and answered.
 
   Raises:
     InputError: aiohttp is not installed.
@@ -65,22 +58,22 @@ def make_application(
       "the server needs aiohttp: run pip install aiohttp, or, in a clone of "
       "this project, pip install '.[serve]'"
     )
-  handlers = _Handlers(model, batcher, name, timeout)
+  handlers = _Handlers(model, name, batcher, limits.timeout_s)
   application = web.Application(
-    client_max_size=max_body_bytes, middlewares=[web.middleware(_refuse)]
+    client_max_size=limits.max_body_bytes,
+    middlewares=[web.middleware(_refuse)],
   )
   for path in (_MODEL, _MODEL + "/versions/{version}"):
     application.router.add_post(path + ":predict", handlers.predict)
     application.router.add_get(path + "/metadata", handlers.metadata)
     application.router.add_get(path, handlers.status)
   application[_LOG] = connections.LimitedLog(_LOG_LINES)
-  application.cleanup_ctx.append(_running(batcher))
+  application.on_startup.append(batcher.start)
+  application.on_cleanup.append(batcher.close)
   return application
 
 
-def run(
-  application, host: str, port: int, name: str, *, timeout: float = 30.0
-) -> None:
+def run(application, host: str, port: int, name: str, timeout: float) -> None:
   """Serves until SIGTERM or SIGINT, then answers what has been asked.
 
   It ends within 25 seconds, whatever clients do.
@@ -105,13 +98,9 @@ def run(
 
 
 async def _serve(application, host, port, name, timeout):
-  # No line in the log for each request.
   runner = web.AppRunner(
-    application,
-    handle_signals=False,
-    access_log=None,
-    logger=application[_LOG],
-    keepalive_timeout=timeout,
+    application, handle_signals=False, access_log=None,
+    logger=application[_LOG], keepalive_timeout=timeout,
     shutdown_timeout=_SECONDS_TO_FINISH,
   )
   stop = asyncio.Event()
@@ -143,74 +132,92 @@ def _end_now():
   os._exit(1)
 
 
-def _running(batcher):
-  async def context(_):
-    batcher.start()
-    yield
-    await batcher.close()
-
-  return context
-
-
 class _Handlers:
   """What is done for each kind of request."""
 
-  def __init__(self, model, batcher, name, timeout):
-    self._model = model
-    self._batcher = batcher
-    self._name = name
-    self._timeout = timeout
-    self._specs = {
-      signature: {
-        # Strings are of the dtype object, as numpy has them.
-        key: rest.InputSpec(
-          spec.shape.rank, np.dtype(spec.dtype.as_numpy_dtype)
-        )
-        for key, spec in inputs.items()
-      }
-      for signature, inputs in model.specs.items()
-    }
+  def __init__(self, model, name, batcher, timeout):
+    self._model, self._batcher, self._timeout = model, batcher, timeout
+    self._name, self._version = name, str(model.version)
 
   async def predict(self, request):
     self._check_name(request)
+    # Before its body takes memory.
+    self._batcher.require_room()
     # With the reading of the body, so that a slow client cannot hold a handler.
     return await asyncio.wait_for(self._predict(request), self._timeout)
 
   async def _predict(self, request):
-    parsed = rest.parse_predict(await request.read(), self._specs)
-    rows = parsed.rows
-    self._model.check(parsed.signature, rows)
-    answers = await self._batcher.submit(parsed.key, rows)
-    return _json(rest.format_predictions(answers, parsed.by_row))
+    body = await request.read()
+    key, rows, by_row = rest.parse_predict(body, self._model.specs)
+    self._model.check(key[0], rows)
+    answers = await self._batcher.submit(key, rows)
+    return _json(rest.predictions(answers, by_row))
 
   async def status(self, request):
     self._check_name(request)
-    return _json(rest.format_status(self._model.version))
+    state = {"error_code": "OK", "error_message": ""}
+    status = {"version": self._version, "state": "AVAILABLE", "status": state}
+    return _json({"model_version_status": [status]})
 
   async def metadata(self, request):
     self._check_name(request)
     definitions = {"signature_def": self._model.metadata()}
-    spec = {"name": self._name, "version": str(self._model.version)}
-    return _json(json.dumps({
+    spec = {"name": self._name, "version": self._version}
+    return _json({
       # The form of TensorFlow Serving, with its empty field.
       "model_spec": {**spec, "signature_name": ""},
       "metadata": {"signature_def": definitions},
-    }))
+    })
 
   def _check_name(self, request):
     name = request.match_info["name"]
-    version = request.match_info.get("version", str(self._model.version))
-    if (name, version) != (self._name, str(self._model.version)):
+    version = request.match_info.get("version", self._version)
+    if (name, version) != (self._name, self._version):
       raise web.HTTPNotFound(
         text=f"no model {name!r} of version {version} here; this is "
-        f"{self._name!r} of version {self._model.version}"
+        f"{self._name!r} of version {self._version}"
       )
 
 
-def _json(text, status=200):
-  return web.Response(
-    text=text, status=status, content_type="application/json"
+def _json(values, status=200):
+  dumps = functools.partial(json.dumps, ensure_ascii=False)
+  return web.json_response(values, status=status, dumps=dumps)
+
+
+async def _refuse(request, handler):
+  """Middleware: an exception becomes a status and a sentence."""
+  try:
+    return await handler(request)
+  except Exception as error:
+    status, sentence = _refusal(error)
+    if status == 500:
+      logging.exception("%s %s", request.method, request.path)
+  request.app[_LOG].warning(
+    "%s %.100a from %s: %d %.200a",
+    request.method, request.path, request.remote, status, sentence,
   )
+  return _json({"error": sentence}, status)
+
+
+def _refusal(error):
+  """Returns the status and the sentence for an exception."""
+  match error:
+    case errors.InputError():
+      return 400, str(error)
+    case tf.errors.InvalidArgumentError():
+      return 400, f"the model cannot take this: {_reason(error)}"
+    case web.HTTPRequestEntityTooLarge():
+      return 413, f"the body is too large: {error.text}"
+    case web.HTTPException():
+      return error.status, error.text
+    case batching.QueueFull():
+      return 503, "too many requests are waiting; try again later"
+    case batching.Closed():
+      return 503, "the server is shutting down"
+    case asyncio.TimeoutError():
+      return 504, "this took too long; send less at once or try again later"
+  # Nothing of the trace goes to a client, who may be anybody.
+  return 500, "a fault of the server; its log has the details"
 
 
 def _reason(error):
@@ -220,35 +227,3 @@ def _reason(error):
   reason = message.strip().split("\n")[-1]
   # Of tf.debugging.Assert: "assertion failed: [the sentence]".
   return reason.removeprefix("assertion failed: [").removesuffix("]")
-
-
-async def _refuse(request, handler):
-  """Middleware: an exception becomes a status and a sentence."""
-  try:
-    return await handler(request)
-  except errors.InputError as error:
-    refusal = 400, str(error)
-  except tf.errors.InvalidArgumentError as error:
-    refusal = 400, f"the model cannot take this: {_reason(error)}"
-  except web.HTTPRequestEntityTooLarge as error:
-    refusal = 413, f"the body is too large: {error.text}"
-  except web.HTTPException as error:
-    refusal = error.status, error.text
-  except batching.QueueFull:
-    refusal = 503, "too many requests are waiting; try again later"
-  except batching.Closed:
-    refusal = 503, "the server is shutting down"
-  except asyncio.TimeoutError:
-    refusal = 504, "this took too long; send less at once or try again later"
-  except asyncio.CancelledError:  # The client has gone.
-    raise
-  # Nothing of the trace goes to a client, who may be anybody.
-  except Exception:
-    logging.exception("%s %s", request.method, request.path)
-    refusal = 500, "a fault of the server; its log has the details"
-  status, sentence = refusal
-  request.app[_LOG].warning(
-    "%s %.100a from %s: %d %.200a",
-    request.method, request.path, request.remote, status, sentence,
-  )
-  return _json(rest.format_error(sentence), status)

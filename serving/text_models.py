@@ -11,16 +11,16 @@ settings that export_settings finds. Letters: N texts, T tokens of a text, L
 layers, H width, A heads.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-import modeling
 from checkpoints import model_settings, weight_files
 from common import errors, run_settings
 from features import text_batches
-from serving import answers, export_options, export_settings
+from serving import answers, export_options, export_settings, models
 
 # What a user writes for a model of one text or two an example.
 _FORMS = {1: "strings", 2: "pairs of strings"}
@@ -43,43 +43,38 @@ class Encoded(NamedTuple):
   attention: np.ndarray | None
 
 
+class _Head(NamedTuple):
+  """A model with its weights, made with some options."""
+
+  options: dict
+  model: models.ServedModel
+  missing: list[str]  # Names of variables that the checkpoint does not have.
+  answer: Callable  # See answers.make.
+
+
 def load(
-  folder: str | None,
-  *,
-  bert_config_file: str | None = None,
-  vocab_file: str | None = None,
-  init_checkpoint: str | None = None,
-  do_lower_case: bool | None = None,
-  max_seq_length: int | None = None,
-  dtype: str | None = None,
-  batch_size: int = 32,
+  folder: str | None, *, batch_size: int = 32, **options
 ) -> "TextModel":
   """Loads a model.
 
   Args:
     folder: with bert_config.json or config.json, vocab.txt and weights; None:
       all three files are named.
-    bert_config_file, vocab_file, init_checkpoint: where one is elsewhere.
-    do_lower_case: whether text is lower-cased; None: as the folder says, True
-      if it does not.
-    max_seq_length: longest sequence in word pieces; None: as in training, or
-      the default of the head's script, at most the model's positions.
-    dtype: "float32" or "bfloat16"; None: the first.
     batch_size: texts that are computed together.
+    **options: what is None or left out is as in training, or as in the folder,
+      or the flag's default. bert_config_file, vocab_file, init_checkpoint:
+      where one is elsewhere. do_lower_case: whether text is lower-cased.
+      max_seq_length: longest sequence in word pieces. dtype: "float32" or
+      "bfloat16".
 
   Raises:
     InputError: there is no model, or it cannot be read.
   """
-  given = {
-    "model_dir": folder, "bert_config_file": bert_config_file,
-    "vocab_file": vocab_file, "init_checkpoint": init_checkpoint,
-    "do_lower_case": do_lower_case, "max_seq_length": max_seq_length,
-    "dtype": dtype,
-  }
+  given = {"model_dir": folder, **options}
   given = {n: value for n, value in given.items() if value is not None}
-  defaults = {**export_options.DEFAULTS, "model_dir": None}
-  settings = _settings(run_settings.Settings(defaults), given)
-  return TextModel(settings, batch_size)
+  return TextModel(
+    _settings(run_settings.Settings(export_options.DEFAULTS), given), batch_size
+  )
 
 
 class TextModel:
@@ -98,23 +93,18 @@ class TextModel:
 
   def __init__(self, settings, batch_size):
     """Takes run_settings.Settings and how many texts go together."""
-    settings = model_settings.resolve(settings)
+    settings, self.config = export_settings.find_model(settings)
     # For its error: a folder without weights is refused here, not at first use.
-    if not settings.init_checkpoint:
-      raise errors.InputError(
-        "pass --init_checkpoint or --model_dir: the weights to use"
-      )
     weight_files.open_reader(settings.init_checkpoint)
-    path = settings.bert_config_file
-    self.config = modeling.BertConfig.from_json_file(path)
     if "max_seq_length" in settings.given:
       self.config.check_sequence_length(settings.max_seq_length)
-    settings = model_settings.restore_input_settings(
-      settings, export_settings.trained_settings("masked_lm", self.config), path
+    # What concerns all heads.
+    settings = export_settings.with_trained(
+      settings.replace(head="masked_lm"), self.config
     )
     self.tokenizer = model_settings.make_tokenizer(settings, self.config)
     self._settings, self._batch_size = settings, batch_size
-    self._heads = {}  # Name of a head -> (its options, _Head).
+    self._heads: dict[str, _Head] = {}
 
   @property
   def max_seq_length(self) -> int:
@@ -161,12 +151,12 @@ class TextModel:
     Options: pooling ("pooled", "mean" or "cls"), normalize, text_pairs,
     max_seq_length.
     """
-    rows, is_single = self._ask("embedding", (texts,), options)
-    vectors = [row["embedding"] for row in rows]
-    if is_single:
-      return vectors[0]
+    found = self._ask("embedding", texts, options)
+    if isinstance(found, dict):
+      return np.array(found["embedding"], np.float32)
+    vectors = np.array([row["embedding"] for row in found], np.float32)
     # Of no texts [0, H], where numpy alone would give [0].
-    return np.array(vectors, np.float32).reshape([-1, self.config.hidden_size])
+    return vectors.reshape([-1, self.config.hidden_size])
 
   def classify(self, texts, **options):
     """Returns a dict for each text: label, probability, all probabilities.
@@ -175,7 +165,7 @@ class TextModel:
     Options: labels, label_file, output_activation, text_pairs, doc_stride,
     max_windows, max_seq_length.
     """
-    return _one_or_all(*self._ask("classification", (texts,), options))
+    return self._ask("classification", texts, options)
 
   def answer(self, questions, contexts, **options):
     """Returns a dict for each question: answer, score, start, end, null_score.
@@ -183,7 +173,14 @@ class TextModel:
     Options: version_2_with_negative, null_score_diff_threshold, doc_stride,
     max_query_length, max_answer_length, n_best_size, max_seq_length.
     """
-    return _one_or_all(*self._ask("span", (questions, contexts), options))
+    if isinstance(questions, str):
+      return self._ask("span", (questions, contexts), options)
+    if len(questions) != len(contexts):
+      raise errors.InputError(
+        f"{len(questions)} questions and {len(contexts)} contexts: pass as "
+        "many of one as of the other"
+      )
+    return self._ask("span", list(zip(questions, contexts)), options)
 
   def tag(self, texts, **options):
     """Returns a dict for each text: words, tags, probabilities, starts, ends.
@@ -191,45 +188,47 @@ class TextModel:
     Options: labels, label_file, tag_words ("punctuation" or "white_space"),
     max_seq_length.
     """
-    rows, is_single = self._ask("tagging", (texts,), options)
-    for row in rows:
+    found = self._ask("tagging", texts, options)
+    for row in [found] if isinstance(found, dict) else found:
       del row["num_words"]
-    return _one_or_all(rows, is_single)
+    return found
 
   def fill_mask(self, texts, **options):
     """Returns a dict for each text: fillings, probabilities, of each [MASK].
 
     Options: top_k, max_seq_length.
     """
-    return _one_or_all(*self._ask("masked_lm", (texts,), options))
+    return self._ask("masked_lm", texts, options)
 
   def _encoder(self):
     """Returns the _Head of embeddings, whatever its options are."""
-    if "embedding" not in self._heads:
-      # Published encoders without a pooler will do.
-      self._head("embedding", {"pooling": "mean"})
-    return self._heads["embedding"][1]
+    # Published encoders without a pooler will do.
+    return self._heads.get("embedding") or self._head(
+      "embedding", {"pooling": "mean"}
+    )
 
   def _head(self, name, options):
     """Returns the _Head with options; that with other ones is forgotten."""
-    known, head = self._heads.get(name, (None, None))
     # One model of a head at a time: a second one would double the memory.
-    if known != options:
-      given = {
-        # What this call says replaces what `load` was given.
-        **{key: self._settings.get(key) for key in self._settings.given},
-        **options, "head": name,
-      }
+    if name not in self._heads or self._heads[name].options != options:
+      # What this call says replaces what `load` was given.
+      given = {**self._settings.pick(" ".join(self._settings.given)), **options}
       settings = export_settings.resolve(
-        _settings(self._settings, given), self.config
+        _settings(self._settings, {**given, "head": name}), self.config
       )
-      head = _Head(settings, self.config, self.tokenizer, self._batch_size)
-      self._heads[name] = options, head
-    return head
+      model = models.KINDS[name](self.config, settings, self.tokenizer)
+      missing = model.load().missing
+      network = answers.on_tensors(
+        models.compiled(model.from_ids, models.IDS, model.id_inputs)
+      )
+      self._heads[name] = _Head(options, model, missing, answers.make(
+        settings, self.tokenizer, network, self._batch_size
+      ))
+    return self._heads[name]
 
   def _ask(self, head_name, texts, options):
-    """Returns (a dict of outputs for each text, whether there was just one)."""
-    rows, is_single = _rows(*texts)
+    """Returns a dict of outputs for each text, or that of a single one."""
+    rows, is_single = _rows(texts)
     answers.check(head_name, rows)
     head = self._head(head_name, options)
     names = head.model.text_inputs
@@ -238,32 +237,8 @@ class TextModel:
         f"this model takes {len(names)} texts an example ({', '.join(names)}) "
         f"and got {len(rows[0])}: pass {_FORMS[len(names)]}, or text_pairs="
       )
-    return head.answer(rows) if rows else [], is_single
-
-
-class _Head:
-  """A models.ServedModel with its weights, and how it answers.
-
-  Attributes:
-    model: the models.ServedModel.
-    missing: names of variables that the checkpoint does not have.
-    answer: see answers.make.
-  """
-
-  def __init__(self, settings, config, tokenizer, batch_size):
-    self.model = export_settings.make_model(settings, config, tokenizer)
-    self.missing = weight_files.load(
-      self.model.variables,
-      settings.init_checkpoint,
-      allowed_missing=self.model.variables_may_be_missing,
-    ).missing
-    self.answer = answers.make(answers.Parts(
-      settings=settings,
-      tokenizer=tokenizer,
-      labels=self.model.labels,
-      network=answers.compiled(self.model.from_ids, self.model.id_inputs),
-      batch_size=batch_size,
-    ))
+    found = head.answer(rows) if rows else []
+    return found[0] if is_single else found
 
 
 def _states(model, batch, attention):
@@ -290,71 +265,40 @@ def _settings(settings, given):
   Raises:
     InputError: a name or a value that no flag has.
   """
-  known = export_options.DEFAULTS
   for name, value in given.items():
-    if name not in settings:
-      raise errors.InputError(
-        f"no option is called {name}; there are {', '.join(sorted(known))}"
-      )
     try:
-      _checked(name, value)
+      export_options.checked(name, value)
     except ValueError as error:
       raise errors.InputError(f"{name}={value!r:.40}: {error}") from error
-  values = {name: settings.get(name) for name in (*known, "model_dir")}
-  return run_settings.Settings({**values, **given}, given, _checked)
+  values = settings.pick(" ".join(export_options.DEFAULTS))
+  return run_settings.Settings(
+    {**values, **given}, given, export_options.checked
+  )
 
 
-def _checked(name, value):
-  """Returns the value of an option; raises ValueError if it can be none."""
-  if name in export_options.BY_NAME:
-    export_options.BY_NAME[name].check(value)
-  return value
-
-
-def _rows(texts, others=None):
+def _rows(texts):
   """Returns (list of tuples of strings, whether it was a single example).
 
   Args:
     texts: list of str or of pairs; or one of them.
-    others: list of as many str, the second of each pair; or one.
 
   Raises:
     InputError: it is something else.
   """
   is_single = isinstance(texts, (str, tuple))
-  if is_single:
-    texts, others = [texts], None if others is None else [others]
-  if others is None:
-    rows = [(text,) if isinstance(text, str) else text for text in texts]
-  else:
-    texts, others = list(texts), list(others)
-    if len(texts) != len(others):
-      raise errors.InputError(
-        f"{len(texts)} questions and {len(others)} contexts: pass as many of "
-        "one as of the other"
-      )
-    rows = list(zip(texts, others))
+  rows = [
+    (text,) if isinstance(text, str) else text
+    for text in ([texts] if is_single else texts)
+  ]
   for number, row in enumerate(rows):
-    _check_row(number, row, len(rows[0]))
+    try:
+      # Also finds half a surrogate pair, which TensorFlow would refuse later.
+      count = len([text.encode("utf-8") for text in row])
+    except (AttributeError, TypeError, UnicodeEncodeError):
+      count = 0
+    if count not in (1, 2) or count != len(rows[0]):
+      raise errors.InputError(
+        f"text number {number} is {ascii(row):.60}; expected a string, or a "
+        "pair of strings, that UTF-8 can hold; not some of each"
+      )
   return rows, is_single
-
-
-def _check_row(number, row, count):
-  """Raises InputError if a row has not `count` texts."""
-  try:
-    # Also finds half a surrogate pair, which TensorFlow would refuse later.
-    sizes = [len(text.encode("utf-8")) for text in row]
-  except (AttributeError, TypeError, UnicodeEncodeError) as error:
-    raise errors.InputError(
-      f"text number {number} is {ascii(row):.60}; expected a string, or a pair "
-      "of strings, that UTF-8 can hold"
-    ) from error
-  if len(sizes) != count or not 1 <= count <= 2:
-    raise errors.InputError(
-      f"text number {number} has {len(sizes)} parts: pass strings, or pairs of "
-      "strings, not some of each"
-    )
-
-
-def _one_or_all(rows, is_single):
-  return rows[0] if is_single else rows

@@ -32,17 +32,13 @@ def config():
 def make(kind, **options):
   """Returns the raw_text.RawText of a head."""
   full = tokenizer()
+  has_labels = kind in ("classification", "tagging")
   settings = export_settings_of({
     "max_seq_length": LENGTH, "doc_stride": 128 * (kind == "span"),
     "vocab_file": full.vocab_file, "output_activation": "softmax",
-    "head": kind, **options,
+    "head": kind, "labels": LABELS if has_labels else [], **options,
   })
-  labels = LABELS if kind in ("classification", "tagging") else []
-  if kind == "masked_lm":
-    labels = list(full.vocab)
-  if settings.output_activation == "linear":
-    labels = []
-  model = models.KINDS[kind](config(), settings, labels)
+  model = models.KINDS[kind](config(), settings, full)
   weight_files.load(
     model.variables, str(FOLDER), allowed_missing=["^output_", "^cls/squad/"]
   )
@@ -50,7 +46,7 @@ def make(kind, **options):
   for variable in model.variables:
     if "output_weights" in variable.name:
       variable.assign(tf.random.stateless_normal(variable.shape, [1, 2]))
-  return raw_text.RawText(model, full)
+  return raw_text.RawText(model)
 
 
 def trained(folder, head, *, stored, pooler=True, **task):
@@ -97,13 +93,8 @@ def inputs_in_python(ids_a, ids_b=None, length=LENGTH):
   ids, segments = input_sequences.build_inputs(
     ids_a, ids_b, cls_id=cls_id, sep_id=sep_id
   )
-  rows = {
-    "input_ids": ids, "input_mask": [1] * len(ids), "segment_ids": segments,
-  }
-  return {
-    name: tf.constant([input_sequences.pad(row, length)])
-    for name, row in rows.items()
-  }
+  batch = input_sequences.pad_batch([ids], [segments], length=length)
+  return {name: tf.constant(values) for name, values in batch.items()}
 
 
 def in_python(raw, *texts):

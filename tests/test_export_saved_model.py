@@ -69,31 +69,28 @@ def test_the_null_threshold_is_that_of_the_weights(tmp_path):
   assert "leaves no room for the passage" in finished.last_line
 
 
-@pytest.mark.parametrize(
-  "flags, sentence",
-  [
-    ({"head": "tagging"}, "pass --labels or --label_file"),
-    ({"head": "span", "labels": "a,b"}, "--labels needs --head=classification"),
-    ({"head": "span"}, "--max_query_length=64 and 3"),
-    ({"head": "masked_lm", "init_checkpoint": None}, "pass --init_checkpoint"),
-    (
-      {"head": "classification", "labels": "a,b"},
-      "has no output_bias, output_weights",
-    ),
-    (  # Its labels are known: what is missing is the head.
-      {"head": "classification", "bert_config_file": "{tmp}/named.json"},
-      "has no output_bias, output_weights",
-    ),
-    (
-      {
-        "head": "masked_lm",
-        "init_checkpoint": "cased_L-2_H-8_A-2/bert_model.ckpt",
-      },
-      "pass --do_lower_case=False",
-    ),
-    ({"head": "masked_lm", "warmup_file": "{tmp}/w"}, "w:1: 2 texts with tabs"),
-  ],
-)
+@pytest.mark.parametrize("flags, sentence", [
+  ({"head": "tagging"}, "pass --labels or --label_file"),
+  ({"head": "span", "labels": "a,b"}, "--labels needs --head=classification"),
+  ({"head": "span"}, "--max_query_length=64 and 3"),
+  ({"head": "masked_lm", "init_checkpoint": None}, "pass --init_checkpoint"),
+  (
+    {"head": "classification", "labels": "a,b"},
+    "has no output_bias, output_weights",
+  ),
+  (  # Its labels are known: what is missing is the head.
+    {"head": "classification", "bert_config_file": "{tmp}/named.json"},
+    "has no output_bias, output_weights",
+  ),
+  (
+    {
+      "head": "masked_lm",
+      "init_checkpoint": "cased_L-2_H-8_A-2/bert_model.ckpt",
+    },
+    "pass --do_lower_case=False",
+  ),
+  ({"head": "masked_lm", "warmup_file": "{tmp}/w"}, "w:1: 2 texts with tabs"),
+])
 def test_errors(flags, sentence, tmp_path):
   (tmp_path / "w").write_text("a\tb\n")
   config = json.loads(MODEL["bert_config_file"].read_text())

@@ -2,12 +2,9 @@
 
 import contextlib
 import json
-import os
 import resource
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 import urllib.error
@@ -17,6 +14,7 @@ import pytest
 import tensorflow as tf
 
 import script_runner
+import served
 
 
 @pytest.fixture(scope="module")
@@ -39,22 +37,6 @@ def saved_model(tmp_path_factory):
   (folder / "10").mkdir()
   tf.saved_model.save(module, str(folder / "10"), signatures=work)
   return folder
-
-
-def start(saved_model, **options):
-  """Returns a server's process and its URL; `options` are of Popen."""
-  process = subprocess.Popen(
-    [
-      sys.executable, str(script_runner.ROOT / "serve.py"), "--port=0",
-      f"--saved_model_dir={saved_model}",
-    ],
-    stdout=subprocess.PIPE,
-    stderr=subprocess.PIPE,
-    env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"},
-    text=True,
-    **options,
-  )
-  return process, process.stdout.readline().strip()
 
 
 def ask(url, started, may_end):
@@ -82,7 +64,7 @@ def few_descriptors():
 def test_crowds_wait_and_sigterm_finishes_the_request_under_way(
   saved_model, tmp_path
 ):
-  process, url = start(saved_model, preexec_fn=few_descriptors)
+  process, url = served.start_script(saved_model, preexec_fn=few_descriptors)
   host, port = url.split("/")[2].split(":")
   crowd = contextlib.ExitStack()
   try:

@@ -1,4 +1,4 @@
-"""request_batching.py: what is joined, refused, forgotten and finished."""
+"""batching.py: what is joined, refused, forgotten and finished."""
 
 import asyncio
 import threading
@@ -7,6 +7,8 @@ import pytest
 
 from common import errors
 from serving import batching
+
+AN_HOUR = 3.6e6  # In ms.
 
 
 class Model:
@@ -27,13 +29,15 @@ class Model:
     return [2 * row for row in rows]
 
 
-def run(scenario, **options):
-  """Runs `await test(batcher, model)` in an event loop."""
+def run(scenario, max_batch_delay_ms=0, **limits):
+  """Runs `await scenario(batcher, model)` in an event loop."""
   model = Model()
 
   async def main():
-    batcher = batching.Batcher(model, **options)
-    batcher.start()
+    batcher = batching.Batcher(model, batching.Limits(
+      max_batch_delay_ms=max_batch_delay_ms, **limits
+    ))
+    await batcher.start()
     try:
       await scenario(batcher, model)
     finally:
@@ -66,26 +70,22 @@ async def waiting(batcher, *requests, **options):
   return tasks
 
 
-def test_requests_that_wait_are_computed_together():
+@pytest.mark.parametrize("limits, batches", [
+  ({}, [("s", [1, 2, 3, 4]), ("t", [5])]),
+  ({"max_batch_size": 3}, [("s", [1, 2, 3]), ("s", [4]), ("t", [5])]),
+  ({"batch_requests": False, "max_batch_delay_ms": AN_HOUR},
+   [("s", [1]), ("s", [2, 3]), ("s", [4]), ("t", [5])]),
+])
+def test_requests_that_wait_are_computed_together(limits, batches):
   async def scenario(batcher, model):
     first = await start_one(batcher, model)
     tasks = await waiting(batcher, [1], [2, 3], [4])
+    tasks += await waiting(batcher, [5], signature="t")
     model.may_finish.set()
-    assert await asyncio.gather(first, *tasks) == [[0], [2], [4, 6], [8]]
+    answers = await asyncio.gather(first, *tasks)
+    assert answers == [[0], [2], [4, 6], [8], [10]]
 
-  model = run(scenario, max_delay=0)
-  assert model.batches == [("s", [0]), ("s", [1, 2, 3, 4])]
-
-
-def test_a_batch_has_its_size_and_takes_parts_of_requests():
-  async def scenario(batcher, model):
-    first = await start_one(batcher, model)
-    tasks = await waiting(batcher, [1, 2], [3, 4], [5])
-    model.may_finish.set()
-    await asyncio.gather(first, *tasks)
-
-  model = run(scenario, max_delay=0, max_batch_size=3)
-  assert [values for _, values in model.batches] == [[0], [1, 2, 3], [4, 5]]
+  assert run(scenario, **limits).batches == [("s", [0]), *batches]
 
 
 def test_a_full_batch_does_not_wait_for_its_delay():
@@ -93,30 +93,8 @@ def test_a_full_batch_does_not_wait_for_its_delay():
     tasks = await waiting(batcher, [1], [2])
     assert await asyncio.gather(*tasks) == [[2], [4]]
 
-  model = run(scenario, max_delay=3600, max_batch_size=2)
+  model = run(scenario, max_batch_delay_ms=AN_HOUR, max_batch_size=2)
   assert len(model.batches) == 1
-
-
-def test_keys_are_not_mixed():
-  async def scenario(batcher, model):
-    first = await start_one(batcher, model)
-    tasks = await waiting(batcher, [1], [3])
-    tasks += await waiting(batcher, [4], signature="t")
-    model.may_finish.set()
-    await asyncio.gather(first, *tasks)
-
-  model = run(scenario, max_delay=0)
-  assert model.batches[1:] == [("s", [1, 3]), ("t", [4])]
-
-
-def test_without_joining():
-  async def scenario(batcher, model):
-    first = await start_one(batcher, model)
-    tasks = await waiting(batcher, [1], [2])
-    model.may_finish.set()
-    assert await asyncio.gather(first, *tasks) == [[0], [2], [4]]
-
-  assert len(run(scenario, max_delay=3600, join=False).batches) == 3
 
 
 def test_a_bad_request_spoils_no_other():
@@ -129,20 +107,23 @@ def test_a_bad_request_spoils_no_other():
       await bad
     assert await first == [0]
 
-  run(scenario, max_delay=0)
+  run(scenario)
 
 
 def test_the_queue_is_bounded():
   async def scenario(batcher, model):
     first = await start_one(batcher, model)
     tasks = await waiting(batcher, [1, 2])
+    batcher.require_room()
     with pytest.raises(batching.QueueFull):
       await submit(batcher, 3, 4)
     tasks += await waiting(batcher, [3])
+    with pytest.raises(batching.QueueFull):
+      batcher.require_room()
     model.may_finish.set()
     await asyncio.gather(first, *tasks)
 
-  run(scenario, max_delay=0, max_queue=3)
+  run(scenario, max_queue=3)
 
 
 def test_a_request_that_was_given_up_is_not_computed():
@@ -169,7 +150,7 @@ def test_closing_finishes_what_waits_and_takes_nothing_new():
     assert await asyncio.gather(first, *tasks) == [[0], [2]]
     await closing
 
-  run(scenario, max_delay=0)
+  run(scenario)
 
 
 def test_closing_does_not_wait_for_others():
@@ -178,7 +159,7 @@ def test_closing_does_not_wait_for_others():
     await batcher.close()
     assert await task == [2]
 
-  run(scenario, max_delay=3600)
+  run(scenario, max_batch_delay_ms=AN_HOUR)
 
 
 def test_a_large_request_is_computed_in_several_batches():
@@ -192,5 +173,5 @@ def test_a_large_request_is_computed_in_several_batches():
     ):
       await submit(batcher, *range(7))
 
-  model = run(scenario, max_delay=0, max_batch_size=2, max_queue=6)
+  model = run(scenario, max_batch_size=2, max_queue=6)
   assert [values for _, values in model.batches[:3]] == [[1, 2], [3, 4], [5]]

@@ -4,9 +4,10 @@ import pytest
 
 import modeling
 import serving_models
-from checkpoints import model_settings
 from common import errors
 from serving import export_settings
+
+LABELS = {"id2label": {"0": "no", "1": "yes"}}
 
 
 def config(**values):
@@ -17,32 +18,26 @@ def config(**values):
 
 def resolved(model_config, **given):
   """Returns the settings that export_saved_model.py works with."""
-  settings = export_settings.with_defaults(
-    serving_models.export_settings_of(given), model_config
-  )
-  trained = export_settings.trained_settings(settings.head, model_config)
-  return model_settings.restore_input_settings(settings, trained, "the model")
+  settings = serving_models.export_settings_of(given)
+  return export_settings.resolve(settings, model_config)
 
 
-# What the model says.
-
-
-@pytest.mark.parametrize(
-  "problem, activation",
-  [
-    ({}, "softmax"),
-    ({"problem_type": "single_label_classification"}, "softmax"),
-    ({"problem_type": "multi_label_classification"}, "sigmoid"),
-    ({"problem_type": "regression"}, "linear"),
-  ],
-)
-def test_the_activation_is_that_of_the_training(problem, activation):
-  settings = resolved(config(**problem), head="classification")
+@pytest.mark.parametrize("problem, activation", [
+  ({}, "softmax"),
+  ({"problem_type": "single_label_classification"}, "softmax"),
+  ({"problem_type": "multi_label_classification"}, "sigmoid"),
+  ({"problem_type": "regression"}, "linear"),
+])
+def test_activation_and_labels_are_those_of_the_training(problem, activation):
+  trained = config(**problem, **LABELS)
+  settings = resolved(trained, head="classification")
   assert settings.output_activation == activation
+  # A regression needs none.
+  assert settings.labels == (() if activation == "linear" else ("no", "yes"))
   settings = resolved(
-    config(**problem), head="classification", output_activation="sigmoid"
+    trained, head="classification", output_activation="sigmoid", labels=["a"]
   )
-  assert settings.output_activation == "sigmoid"
+  assert settings.output_activation == "sigmoid" and settings.labels == ("a",)
 
 
 def test_what_cannot_be_exported_is_refused():
@@ -50,13 +45,8 @@ def test_what_cannot_be_exported_is_refused():
     resolved(config(problem_type="multiple_choice"), head="classification")
 
 
-def test_regression_needs_no_labels():
-  settings = resolved(config(problem_type="regression"), head="classification")
-  assert export_settings.read_labels(settings, config()) == []
-
-
 def test_input_is_made_as_in_training(caplog):
-  trained = config(input_settings={
+  trained = config(**LABELS, input_settings={
     "max_seq_length": 48, "doc_stride": 16, "max_windows": 3,
     "window_pooling": "mean", "text_pairs": True, "scheme": "iob1",
     "null_score_diff_threshold": "auto", "n_best_size": None,
@@ -67,7 +57,7 @@ def test_input_is_made_as_in_training(caplog):
   settings = resolved(trained, head="span")
   assert (settings.max_seq_length, settings.doc_stride) == (48, 16)
   assert settings.null_score_diff_threshold is None
-  assert settings.n_best_size == 20
+  assert settings.n_best_size == 20 and not settings.text_pairs
   # A flag goes first, with a warning.
   settings = resolved(trained, head="tagging", max_seq_length=64)
   assert settings.max_seq_length == 64
@@ -75,15 +65,16 @@ def test_input_is_made_as_in_training(caplog):
 
 
 def test_pairs_are_known_from_the_column_of_the_second_text():
-  trained = config(input_settings={"text_b_column": "b"})
+  trained = config(**LABELS, input_settings={"text_b_column": "b"})
   assert resolved(trained, head="classification").text_pairs
 
 
 def test_defaults_are_those_of_the_scripts():
-  long = config(max_position_embeddings=512)
+  long = config(max_position_embeddings=512, **LABELS)
   settings = resolved(long, head="span")
   assert (settings.max_seq_length, settings.doc_stride) == (384, 128)
   settings = resolved(long, head="classification")
   assert (settings.max_seq_length, settings.doc_stride) == (128, 0)
   # As far as the model has positions.
-  assert resolved(config(), head="classification").max_seq_length == 64
+  settings = resolved(config(**LABELS), head="classification")
+  assert settings.max_seq_length == 64

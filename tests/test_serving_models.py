@@ -17,6 +17,7 @@ from serving_models import (
   softmax,
   tokenizer,
 )
+from text import input_sequences
 
 TEXTS = ["The \u00c9mile Stra\u00dfe, 1999!", "", "cat " * 90, "\u4e2d\u0000b"]
 OTHERS = ["dog " * 40, "a", "", "It's."]
@@ -55,7 +56,7 @@ def test_several_labels_and_regression():
   assert outputs.keys() == {"labels", "logits", "probabilities"}
   logits = in_python(model, TEXTS[0])["logits"]
   assert_close(outputs["probabilities"][0], tf.sigmoid(logits)[0])
-  model = make("classification", output_activation="linear")
+  model = make("classification", output_activation="linear", labels=[])
   outputs = run(model, TEXTS)
   assert outputs.keys() == {"logits", "score"}
   assert_close(outputs["score"][0], in_python(model, TEXTS[0])["logits"][0, 0])
@@ -129,6 +130,44 @@ def test_fillings():
   assert not outputs["probabilities"][2, 1].any()
 
 
+# Pairs.
+
+
+def ragged(*lengths):
+  """Ragged ids 10, 11, ... of rows of these lengths."""
+  return tf.RaggedTensor.from_row_lengths(
+    tf.concat([10 + tf.range(length) for length in lengths], 0),
+    tf.constant(lengths, tf.int64),
+  )
+
+
+def test_every_pair_is_truncated_as_by_input_sequences():
+  room, lengths = 5, [(a, b) for a in range(9) for b in range(9)]
+  rows = []
+  for a, b in lengths:
+    row_a, row_b = ragged(a, b).to_list()
+    # As in the original: a second text without pieces counts as none.
+    input_sequences.truncate_pair(row_a, row_b, room + (not row_b))
+    rows.append(input_sequences.build_inputs(
+      row_a, row_b or None, cls_id=1, sep_id=2
+    ))
+  inputs = raw_text.pair_inputs(
+    ragged(*[a for a, _ in lengths]), ragged(*[b for _, b in lengths]),
+    room + 3, 1, 2,
+  )
+  for name, values in input_sequences.pad_batch(*zip(*rows)).items():
+    assert inputs[name].dtype == tf.int32
+    np.testing.assert_array_equal(inputs[name], values)
+
+
+def test_first_of():
+  rows = raw_text.first_of(ragged(3, 0, 1), tf.constant([1, 2, 3]))
+  assert rows.to_list() == [[10], [], [10]]
+  rows = raw_text.first_of(ragged(3, 0, 1), 2)
+  assert rows.to_list() == [[10, 11], [], [10]]
+  assert raw_text.first_of(ragged(3), -1).to_list() == [[]]
+
+
 # Word pieces.
 
 
@@ -185,6 +224,8 @@ def test_errors(tmp_path):
   path = tmp_path / "vocab.txt"
   path.write_text("[UNK]\n[CLS]\n[SEP]\na\n")
   full = tokenization.FullTokenizer(str(path))
-  raw_text.RawText(make("embedding").model, full)
-  with pytest.raises(errors.InputError, match=r"\[MASK\].*the head needs it"):
-    raw_text.RawText(make("masked_lm").model, full)
+  embedder, filler = make("embedding").model, make("masked_lm").model
+  embedder.tokenizer = filler.tokenizer = full
+  raw_text.RawText(embedder)
+  with pytest.raises(errors.InputError, match=r"vocab.txt: .\[MASK\]. is not"):
+    raw_text.RawText(filler)

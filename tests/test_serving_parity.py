@@ -14,25 +14,23 @@ import asyncio
 import csv
 import json
 import pathlib
-import subprocess
-import sys
 import urllib.request
 
-import aiohttp
 import pytest
 import tensorflow as tf
 
 import modeling
 import script_runner
+import served
 import serving_models
 import tokenization
-from checkpoints import model_folder, weight_files
+from checkpoints import model_folder
 from serving import (
   batching,
   export_settings,
+  models,
   raw_text,
   saved_model,
-  server,
   text_models,
 )
 
@@ -64,12 +62,9 @@ def export(folder, target, head, **given):
   config = modeling.BertConfig.from_json_file(settings.bert_config_file)
   settings = export_settings.resolve(settings, config)
   tokenizer = tokenization.FullTokenizer(settings.vocab_file)
-  model = export_settings.make_model(settings, config, tokenizer)
-  weight_files.load(
-    model.variables, str(folder),
-    allowed_missing=model.variables_may_be_missing,
-  )
-  saved_model.write(str(target / "1"), raw_text.RawText(model, tokenizer))
+  model = models.KINDS[head](config, settings, tokenizer)
+  model.load()
+  saved_model.write(str(target / "1"), raw_text.RawText(model))
   return saved_model.LoadedModel(str(target))
 
 
@@ -88,26 +83,14 @@ def encoded(inputs):
 def over_http(model, inputs):
   """Returns the predictions of a server in this process."""
 
-  async def ask():
-    batcher = batching.Batcher(
-      lambda key, rows: model.run(key[0], rows), max_delay=0
-    )
-    runner = aiohttp.web.AppRunner(
-      server.make_application(model, batcher, name="m")
-    )
-    await runner.setup()
-    await aiohttp.web.TCPSite(runner, "127.0.0.1", 0).start()
-    port = runner.addresses[0][1]
-    url = f"http://127.0.0.1:{port}/v1/models/m:predict"
-    body = {"instances": instances_of(inputs)}
-    async with aiohttp.ClientSession() as session:
-      async with session.post(url, json=body) as response:
-        answer = await response.json()
-    await runner.cleanup()
-    assert response.status == 200, answer
-    return answer["predictions"]
+  async def answered():
+    body = json.dumps({"instances": instances_of(inputs)})
+    async with served.asking(model, batching.Limits()) as ask:
+      return await ask("m:predict", body)
 
-  return asyncio.run(ask())
+  status, answer = asyncio.run(answered())
+  assert status == 200, answer
+  return answer["predictions"]
 
 
 def rows_of(model, inputs):
@@ -204,62 +187,61 @@ def classified(folder, tmp_path, texts):
   return [row.split("\t") for row in rows[1:]], answers
 
 
-def of_labels(*problem, count=3):
-  """Arguments of `trained` for a classifier of LABELS."""
-  return {
-    "head": lambda config, _: modeling.ClassificationHead(config, count),
-    **({"problem_type": problem[0]} if problem else {}),
-    **({"id2label": {str(n): x for n, x in enumerate(LABELS)}} if count > 1
-       else {}),
-  }
-
-
-@pytest.mark.parametrize(
-  "stored, pairs",
-  [
-    pytest.param(
-      {**SHORT, "text_pairs": False}, False, id="texts", marks=pytest.mark.slow
-    ),
-    pytest.param(
-      {**SHORT, "text_pairs": True}, True, id="pairs", marks=pytest.mark.slow
-    ),
-    pytest.param(
-      {**SHORT, "text_pairs": True, "doc_stride": 12}, True,
-      id="pairs_in_windows",
-    ),
-  ],
-)
-def test_classes(stored, pairs, tmp_path):
-  folder = serving_models.trained(
-    tmp_path / "model", stored=stored,
-    **of_labels("single_label_classification"),
+def classifier(path, problem, stored, count=3):
+  """Writes the folder of a classifier of LABELS."""
+  labels = {str(number): label for number, label in enumerate(LABELS)}
+  return serving_models.trained(
+    path, lambda config, _: modeling.ClassificationHead(config, count),
+    stored=stored, problem_type=problem,
+    **({"id2label": labels} if count > 1 else {}),
   )
+
+
+def asked(folder, tmp_path, texts, names=("text",)):
+  """Yields the server's answer, the file's row and the line's answer."""
   model = export(folder, tmp_path / "export", "classification")
-  texts = [(text,) for text in TEXTS + SEPARATED]
-  if pairs:
-    texts = list(zip(TEXTS, SECOND))
-  names = ("text_a", "text_b") if pairs else ("text",)
   answers = served_both_ways(model, **dict(zip(names, map(list, zip(*texts)))))
   in_python = text_models.load(str(folder)).classify
-  assert_same(in_python(texts if pairs else [text for text, in texts]), answers)
-  rows, lines = classified(folder, tmp_path, texts)
-  for answer, row, line in zip(answers, rows, lines, strict=True):
+  alone = len(names) == 1
+  found = in_python([text for text, in texts] if alone else texts)
+  for answer, python, row, line in zip(
+    answers, found, *classified(folder, tmp_path, texts), strict=True
+  ):
+    assert_same(python if isinstance(answer, dict) else python["score"], answer)
+    yield answer, row, line
+
+
+@pytest.mark.parametrize("stored, pairs", [
+  pytest.param(
+    {"text_pairs": False}, False, id="texts", marks=pytest.mark.slow
+  ),
+  pytest.param({"text_pairs": True}, True, id="pairs", marks=pytest.mark.slow),
+  pytest.param(
+    {"text_pairs": True, "doc_stride": 12}, True, id="pairs_in_windows"
+  ),
+])
+def test_classes(stored, pairs, tmp_path):
+  folder = classifier(
+    tmp_path / "model", "single_label_classification", {**SHORT, **stored}
+  )
+  texts = [(text,) for text in TEXTS + SEPARATED]
+  names = ("text",)
+  if pairs:
+    texts, names = list(zip(TEXTS, SECOND)), ("text_a", "text_b")
+  seen = set()
+  for answer, row, line in asked(folder, tmp_path, texts, names):
     assert answer["label"] == row[1] == line["label"]
     assert_same(answer["probability"], float(row[2]))
     scores = dict(zip(answer["labels"], answer["probabilities"]))
     assert_same(scores, line["scores"])
+    seen.add(round(answer["probability"], 3))
   # The texts are not all alike for this model.
-  assert len({round(answer["probability"], 3) for answer in answers}) > 1
+  assert len(seen) > 1
 
 
 def test_several_labels(tmp_path):
-  folder = serving_models.trained(
-    tmp_path / "model", stored=SHORT, **of_labels("multi_label_classification")
-  )
-  model = export(folder, tmp_path / "export", "classification")
-  answers = served_both_ways(model, text=TEXTS)
-  rows, lines = classified(folder, tmp_path, [(text,) for text in TEXTS])
-  for answer, row, line in zip(answers, rows, lines, strict=True):
+  folder = classifier(tmp_path / "model", "multi_label_classification", SHORT)
+  for answer, row, line in asked(folder, tmp_path, [(t,) for t in TEXTS]):
     scores = dict(zip(answer["labels"], answer["probabilities"]))
     on = [label for label, score in scores.items() if score >= 0.5]
     assert ",".join(on) == row[1] and on == list(line["label"])
@@ -268,14 +250,8 @@ def test_several_labels(tmp_path):
 
 
 def test_regression(tmp_path):
-  folder = serving_models.trained(
-    tmp_path / "model", stored=SHORT, **of_labels("regression", count=1)
-  )
-  answers = served_both_ways(
-    export(folder, tmp_path / "export", "classification"), text=TEXTS
-  )
-  rows, lines = classified(folder, tmp_path, [(text,) for text in TEXTS])
-  for score, row, line in zip(answers, rows, lines, strict=True):
+  folder = classifier(tmp_path / "model", "regression", SHORT, count=1)
+  for score, row, line in asked(folder, tmp_path, [(t,) for t in TEXTS]):
     assert_same(score, float(row[1]))
     assert_same(score, line["label"])
 
@@ -283,24 +259,17 @@ def test_regression(tmp_path):
 @pytest.mark.slow
 def test_windows_with_the_real_scripts(tmp_path):
   """export_saved_model.py and serve.py as a user types them."""
-  folder = serving_models.trained(
-    tmp_path / "model", stored={**SHORT, "doc_stride": 12},
-    **of_labels("single_label_classification"),
+  folder = classifier(
+    tmp_path / "model", "single_label_classification",
+    {**SHORT, "doc_stride": 12},
   )
   script(
     "export_saved_model.py", head="classification", model_dir=folder,
     export_dir=tmp_path / "[served]",
   )
-  process = subprocess.Popen(
-    [
-      sys.executable, str(script_runner.ROOT / "serve.py"), "--port=0",
-      f"--saved_model_dir={tmp_path / '[served]'}",
-    ],
-    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-  )
+  process, url = served.start_script(tmp_path / "[served]")
   try:
     rows, lines = classified(folder, tmp_path, [(text,) for text in TEXTS])
-    url = process.stdout.readline().strip()
     body = json.dumps({"instances": TEXTS}).encode()
     with urllib.request.urlopen(f"{url}:predict", body, timeout=60) as answer:
       answers = json.load(answer)["predictions"]
@@ -462,15 +431,15 @@ def test_masks_without_a_pooler(tmp_path):
     line.split(": ")[1] for line in from_file.splitlines() if ": " in line
   ]
   model = export(folder, tmp_path / "export", "masked_lm")
-  served = []
+  fillings_served = []
   for answer in served_both_ways(model, text=texts):
     for fillings, probabilities in zip(
       answer["fillings"], answer["probabilities"]
     ):
       if any(fillings):
-        served.append(zip(fillings, probabilities))
-  assert len(served) == len(found) == 4
-  for row, line in zip(served, found):
+        fillings_served.append(zip(fillings, probabilities))
+  assert len(fillings_served) == len(found) == 4
+  for row, line in zip(fillings_served, found):
     words = line.split()
     for (token, probability), said, number in zip(row, words[::2], words[1::2]):
       # Four decimals are printed.

@@ -5,12 +5,13 @@ import shlex
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from common import errors
 from serving import rest
 
-TEXT = rest.InputSpec(1, np.dtype(object))
-IDS = rest.InputSpec(2, np.dtype(np.int32))
+TEXT = tf.TensorSpec([None], tf.string)
+IDS = tf.TensorSpec([None, None], tf.int32)
 SIGNATURES = {
   "serving_default": {"text": TEXT},
   "pairs": {"a": TEXT, "b": TEXT},
@@ -25,78 +26,71 @@ def parse(signature=None, **request):
   return rest.parse_predict(body, SIGNATURES)
 
 
-@pytest.mark.parametrize(
-  "request_",
-  [
-    {"instances": ["a", "\u00e9"]},
-    {"instances": [{"text": "a"}, {"text": "\u00e9"}]},
-    {"instances": ["a", {"b64": "w6k="}]},
-    {"inputs": ["a", "\u00e9"]},
-    {"inputs": {"text": ["a", "\u00e9"]}},
-    {"inputs": {"text": [{"b64": "YQ=="}, "\u00e9"]}},
-  ],
-)
+@pytest.mark.parametrize("request_", [
+  {"instances": ["a", "\u00e9"]},
+  {"instances": [{"text": "a"}, {"text": "\u00e9"}]},
+  {"instances": ["a", {"b64": "w6k="}]},
+  {"inputs": ["a", "\u00e9"]},
+  {"inputs": {"text": ["a", "\u00e9"]}},
+  {"inputs": {"text": [{"b64": "YQ=="}, "\u00e9"]}},
+])
 def test_every_form_of_text(request_):
   request = parse(**request_)
-  assert request.signature == "serving_default"
+  assert request.key == ("serving_default", ("text", ()))
   assert request.by_row == ("instances" in request_)
-  assert request.inputs["text"].tolist() == [b"a", "\u00e9".encode()]
   assert request.rows == [{"text": b"a"}, {"text": "\u00e9".encode()}]
 
 
 def test_several_inputs_and_integers():
-  request = parse("pairs", instances=[{"a": "x", "b": "y"}])
-  assert {k: v.tolist() for k, v in request.inputs.items()} == {
-    "a": [b"x"], "b": [b"y"],
-  }
-  request = parse("pairs", inputs={"b": ["y"], "a": ["x"]})
-  assert list(request.inputs) == ["a", "b"]
-  ids = parse("ids", instances=[[1, 2], [3, 4]]).inputs["input_ids"]
-  assert ids.dtype == np.int32 and ids.tolist() == [[1, 2], [3, 4]]
+  for request in (
+    parse("pairs", instances=[{"a": "x", "b": "y"}]),
+    parse("pairs", inputs={"b": ["y"], "a": ["x"]}),
+  ):
+    assert request.rows == [{"a": b"x", "b": b"y"}]
+    assert request.key == ("pairs", ("a", ()), ("b", ()))
+  request = parse("ids", instances=[[1, 2], [3, 4]])
+  assert request.key == ("ids", ("input_ids", (2,)))
+  rows = [row["input_ids"] for row in request.rows]
+  assert rows[0].dtype == np.int32
+  assert [row.tolist() for row in rows] == [[1, 2], [3, 4]]
 
 
-@pytest.mark.parametrize(
-  "request_, sentence",
-  [
-    ({}, '"instances" .* or "inputs"'),
-    ({"instances": ["a"], "inputs": ["a"]}, "one of the two"),
-    ({"instances": "a"}, '"instances" must be a list'),
-    ({"instances": []}, "the request is empty"),
-    ({"instances": [1]}, "'text' must be a list of text"),
-    ({"instances": [["a"]]}, "'text' must be a list of text"),
-    ({"instances": [None]}, "'text' must be a list of text"),
-    ({"instances": ["\ud800"]}, "'text' must be a list of text"),
-    ({"instances": [{"b64": "?"}]}, "'text' must be a list of text"),
-    ({"inputs": "a"}, "'text' must be a list of text"),
-    ({"instances": [{"x": "a"}]}, "instance 0 has 'x'; expected 'text'"),
-    ({"inputs": {}}, "has nothing; expected 'text'"),
-    ({"instances": ["a"], "x": 1}, "unknown key 'x'"),
-    ({"signature": "no", "instances": ["a"]}, "unknown signature_name 'no'"),
-    ({"signature": "pairs", "instances": ["a"]}, "has 2 inputs"),
-    ({"signature": "pairs", "inputs": {"a": ["x"], "b": []}}, "a has 1, b has"),
-    ({"signature": "ids", "instances": [[1], [1, 2]]}, "of the same length of"),
-    ({"signature": "ids", "instances": [1]}, "a list of lists .* of integers"),
-    ({"signature": "ids", "instances": [[1.5]]}, "of integers"),
-    ({"signature": "ids", "instances": [[True]]}, "of integers"),
-    ({"signature": "ids", "instances": [[1 << 40]]}, "is no int32"),
-    ({"signature": "ids", "instances": [[1 << 80]]}, "of integers"),
-  ],
-)
+@pytest.mark.parametrize("request_, sentence", [
+  ({}, '"instances" .* or "inputs"'),
+  ({"instances": ["a"], "inputs": ["a"]}, "one of the two"),
+  ({"instances": "a"}, '"instances" must be a list'),
+  ({"instances": []}, "the request is empty"),
+  ({"instances": [1]}, "'text' must be a list of text"),
+  ({"instances": [["a"]]}, "'text' must be a list of text"),
+  ({"instances": [None]}, "'text' must be a list of text"),
+  ({"instances": ["\ud800"]}, "'text' must be a list of text"),
+  ({"instances": [{"b64": "?"}]}, "'text' must be a list of text"),
+  ({"inputs": "a"}, "'text' must be a list of text"),
+  ({"instances": [{"x": "a"}]}, "instance 0 has 'x'; expected 'text'"),
+  ({"inputs": {}}, "has nothing; expected 'text'"),
+  ({"instances": ["a"], "x": 1}, "unknown key 'x'"),
+  ({"signature": "no", "instances": ["a"]}, "unknown signature_name 'no'"),
+  ({"signature": "pairs", "instances": ["a"]}, "has 2 inputs"),
+  ({"signature": "pairs", "inputs": {"a": ["x"], "b": []}}, "a has 1, b has"),
+  ({"signature": "ids", "instances": [[1], [1, 2]]}, "of the same length of"),
+  ({"signature": "ids", "instances": [1]}, "a list of lists .* of integers"),
+  ({"signature": "ids", "instances": [[1.5]]}, "of integers"),
+  ({"signature": "ids", "instances": [[True]]}, "of integers"),
+  ({"signature": "ids", "instances": [[1 << 40]]}, "is no int32"),
+  ({"signature": "ids", "instances": [[1 << 80]]}, "of integers"),
+])
 def test_errors(request_, sentence):
   with pytest.raises(errors.InputError, match=sentence):
     parse(**request_)
 
 
-@pytest.mark.parametrize(
-  "body, sentence",
-  [
-    (b"", "not JSON"),
-    (b"\xff", "not JSON"),
-    (b"[1]", "no object"),
-    *((b"[" * n + b"]" * n, "nested too deeply") for n in (32, 60, 900)),
-    (b"[" * 100000, "nested too deeply"),
-  ],
-)
+@pytest.mark.parametrize("body, sentence", [
+  (b"", "not JSON"),
+  (b"\xff", "not JSON"),
+  (b"[1]", "no object"),
+  *((b"[" * n + b"]" * n, "nested too deeply") for n in (32, 60, 900)),
+  (b"[" * 100000, "nested too deeply"),
+])
 def test_bodies_that_are_no_request(body, sentence):
   with pytest.raises(errors.InputError, match=sentence):
     rest.parse_predict(body, SIGNATURES)
@@ -104,31 +98,21 @@ def test_bodies_that_are_no_request(body, sentence):
 
 def test_answers():
   answers = [{"label": "a", "score": [0.5]}, {"label": "\u00e9", "score": [1]}]
-  written = rest.format_predictions(answers, True)
-  assert json.loads(written) == {"predictions": answers}
-  assert json.loads(rest.format_predictions(answers, False)) == {
+  assert rest.predictions(answers, True) == {"predictions": answers}
+  assert rest.predictions(answers, False) == {
     "outputs": {"label": ["a", "\u00e9"], "score": [[0.5], [1]]}
   }
   # As TensorFlow Serving: one output alone has no name.
   alone = [{"label": "a"}, {"label": "b"}]
   for by_row, name in ((True, "predictions"), (False, "outputs")):
-    written = rest.format_predictions(alone, by_row)
-    assert json.loads(written) == {name: ["a", "b"]}
-
-
-def test_state_and_refusal():
-  state = json.loads(rest.format_status(3))
-  assert state["model_version_status"][0]["version"] == "3"
-  assert state["model_version_status"][0]["state"] == "AVAILABLE"
-  assert json.loads(rest.format_error("no")) == {"error": "no"}
+    assert rest.predictions(alone, by_row) == {name: ["a", "b"]}
 
 
 def test_the_example_of_a_request_is_one():
   for names in (["text"], ["question", "context"]):
-    command = rest.example_request(dict.fromkeys(names), "h", 80, "m")
-    curl, option, body, url = shlex.split(command)
-    assert (curl, option) == ("curl", "-d")
-    assert url == "http://h:80/v1/models/m:predict"
+    command = rest.example_request(names, "h", 80, "m")
+    *curl, body, url = shlex.split(command)
+    assert curl == ["curl", "-d"] and url == "http://h:80/v1/models/m:predict"
     [instance] = json.loads(body)["instances"]
     assert instance == "some text" or set(instance) == set(names)
     assert isinstance(instance, str) == (len(names) == 1)

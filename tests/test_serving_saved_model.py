@@ -1,4 +1,4 @@
-"""saved_model_folder.py: what another program finds in the folder."""
+"""saved_model.py: what another program finds in the folder."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from common import errors
 from records import tfrecord
-from serving import graph_inputs, saved_model
+from serving import raw_text, saved_model
 from serving_models import LABELS, assert_close, in_python, make, softmax
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -237,10 +237,10 @@ def test_warmup_requests(folder):
 def test_ids_that_do_not_fit_are_refused(name, values, sentence, pair_model):
   inputs = {n: [[1, 1]] for n in pair_model.model.id_inputs}
   inputs = {n: tf.constant(v) for n, v in inputs.items()}
-  graph_inputs.checked(pair_model.model.config, **inputs)
+  raw_text.checked(pair_model.model, **inputs)
   inputs[name] = tf.constant(values)
   with pytest.raises(tf.errors.InvalidArgumentError, match=sentence):
-    graph_inputs.checked(pair_model.model.config, **inputs)
+    raw_text.checked(pair_model.model, **inputs)
 
 
 def test_the_signature_of_ids_checks_them(folder):
@@ -265,14 +265,12 @@ def test_nothing_is_left_of_an_export_that_fails(
     raise OSError("disk full")
 
   monkeypatch.setattr(saved_model, "predict_log", fail)
-  monkeypatch.setattr(saved_model, "_signatures", lambda model: None)
-  monkeypatch.setattr(saved_model, "_exported", lambda *_: None)
   monkeypatch.setattr(
     tf.saved_model, "save", lambda root, path, **_: os.makedirs(path)
   )
   with pytest.raises(OSError, match="disk full"):
     saved_model.write(
-      str(tmp_path / "1"), pair_model, warmup_texts=["a"]
+      str(tmp_path / "1"), pair_model, warmup_texts=[("a", "b")]
     )
   assert os.listdir(tmp_path) == []
   # TensorFlow has errors of its own: here its own message of a file as folder.

@@ -1,4 +1,4 @@
-"""http_server.py: every status, over real connections to a model of Python."""
+"""server.py: every status, over real connections to a model of Python."""
 
 import asyncio
 import json
@@ -7,10 +7,10 @@ import signal
 import threading
 import time
 
-import aiohttp
 import pytest
 import tensorflow as tf
 
+import served
 from common import errors
 from serving import batching, server
 
@@ -46,31 +46,18 @@ class Model:
 
 
 def serve(test, *, timeout=60.0, **options):
-  """Runs `await test(ask, model)`, ask(path, body=None) -> (status, JSON)."""
+  """Runs `await test(ask, model)`, see served.asking."""
   model = Model()
+  limits = batching.Limits(
+    max_batch_delay_ms=0, max_body_bytes=1000, timeout_s=timeout, **options
+  )
 
   async def main():
-    batcher = batching.Batcher(model.run, max_delay=0, **options)
-    application = server.make_application(
-      model, batcher, name="m", max_body_bytes=1000, timeout=timeout
-    )
-    runner = aiohttp.web.AppRunner(application)
-    await runner.setup()
-    await aiohttp.web.TCPSite(runner, "127.0.0.1", 0).start()
-    port = runner.addresses[0][1]
-    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
-
-      async def ask(path, body=None):
-        method = "GET" if body is None else "POST"
-        async with session.request(method, path, data=body) as response:
-          assert response.content_type == "application/json"
-          return response.status, await response.json()
-
+    async with served.asking(model, limits) as ask:
       try:
         await test(ask, model)
       finally:
         model.may_finish.set()
-        await runner.cleanup()
 
   asyncio.run(main())
 
@@ -82,13 +69,14 @@ def body(*texts):
 def test_predictions_state_and_metadata():
   async def test(ask, model):
     expected = 200, {"predictions": [1, 2]}
-    assert await ask("/v1/models/m:predict", body("a", "bc")) == expected
-    path = "/v1/models/m/versions/4"
+    assert await ask("m:predict", body("a", "bc")) == expected
+    path = "m/versions/4"
     assert await ask(f"{path}:predict", body("a", "bc")) == expected
     status, state = await ask(path)
     assert status == 200
     assert state["model_version_status"][0]["version"] == "4"
-    status, metadata = await ask("/v1/models/m/metadata")
+    assert state["model_version_status"][0]["state"] == "AVAILABLE"
+    status, metadata = await ask("m/metadata")
     assert metadata["model_spec"]["name"] == "m"
     assert "serving_default" in metadata["metadata"]["signature_def"][
       "signature_def"
@@ -97,30 +85,27 @@ def test_predictions_state_and_metadata():
   serve(test)
 
 
-@pytest.mark.parametrize(
-  "path, request_, status, sentence",
-  [
-    ("m:predict", b"{", 400, "the body is not JSON"),
-    ("m:predict", body("a", ""), 400, "an empty text"),
-    ("m:predict", body(1), 400, "'text' must be a list of text"),
-    ("m:predict", b"[" * 400 + b"]" * 400, 400, "nested too deeply"),
-    ("m:predict", body("a", "b", "c"), 400, "3 instances in one request"),
-    ("m:predict", body("bad"), 400, "the model cannot take this: no such id"),
-    ("n:predict", body("a"), 404, "no model 'n'"),
-    ("m/versions/5:predict", body("a"), 404, "of version 5"),
-    ("n", None, 404, "no model 'n'"),
-    ("m/what", None, 404, "404"),
-    ("m:predict", None, 405, "405"),
-    ("m:predict", body("a" * 2000), 413, "the body is too large"),
-    ("m:predict", body("fault"), 500, "a fault of the server"),
-  ],
-)
+@pytest.mark.parametrize("path, request_, status, sentence", [
+  ("m:predict", b"{", 400, "the body is not JSON"),
+  ("m:predict", body("a", ""), 400, "an empty text"),
+  ("m:predict", body(1), 400, "'text' must be a list of text"),
+  ("m:predict", b"[" * 400 + b"]" * 400, 400, "nested too deeply"),
+  ("m:predict", body("a", "b", "c"), 400, "3 instances in one request"),
+  ("m:predict", body("bad"), 400, "the model cannot take this: no such id"),
+  ("n:predict", body("a"), 404, "no model 'n'"),
+  ("m/versions/5:predict", body("a"), 404, "of version 5"),
+  ("n", None, 404, "no model 'n'"),
+  ("m/what", None, 404, "404"),
+  ("m:predict", None, 405, "405"),
+  ("m:predict", body("a" * 2000), 413, "the body is too large"),
+  ("m:predict", body("fault"), 500, "a fault of the server"),
+])
 def test_refusals(path, request_, status, sentence):
   async def test(ask, model):
-    answer = await ask(f"/v1/models/{path}", request_)
+    answer = await ask(path, request_)
     assert answer[0] == status and sentence in answer[1]["error"]
     # It goes on serving.
-    assert (await ask("/v1/models/m:predict", body("a")))[0] == 200
+    assert (await ask("m:predict", body("a")))[0] == 200
 
   serve(test, max_batch_size=2, max_queue=2)
 
@@ -131,7 +116,7 @@ def test_too_many_and_too_slow():
 
     def start(count):
       return [
-        asyncio.create_task(ask("/v1/models/m:predict", body("a")))
+        asyncio.create_task(ask("m:predict", body("a")))
         for _ in range(count)
       ]
 
@@ -150,6 +135,24 @@ def test_too_many_and_too_slow():
 POST = b"POST /v1/models/m:predict HTTP/1.1\r\nHost: x\r\n"
 
 
+def test_a_full_queue_refuses_a_request_before_its_body():
+  async def test(ask, model):
+    model.may_finish.clear()
+    asked = []
+    for _ in range(2):  # One is computed, one waits.
+      request = ask("m:predict", body("a"))
+      asked.append(asyncio.create_task(request))
+      await asyncio.sleep(0.2)
+    reader, writer = await asyncio.open_connection("127.0.0.1", ask.port)
+    writer.write(POST + b"Content-Length: 9\r\n\r\n")
+    assert (await reader.readline()).startswith(b"HTTP/1.1 503 ")
+    writer.close()
+    model.may_finish.set()
+    assert [status for status, _ in await asyncio.gather(*asked)] == [200, 200]
+
+  serve(test, max_queue=1)
+
+
 @pytest.mark.parametrize(
   "sent", [b"", b"POST /v1/mod", POST, POST + b"Content-Length: 9\r\n\r\n{"]
 )
@@ -159,9 +162,7 @@ def test_who_sends_half_a_request_is_let_go_and_does_not_delay_the_end(
   """A signal to this process ends the server, as in serve.py."""
   monkeypatch.setattr(server, "_SECONDS_TO_FINISH", 0.2)
   model = Model()
-  application = server.make_application(
-    model, batching.Batcher(model.run), name="m", timeout=0.1
-  )
+  application = served.application(model, batching.Limits(timeout_s=0.1))
   application.on_startup.append(lambda _: begin())
   closed = []
 
@@ -181,7 +182,7 @@ def test_who_sends_half_a_request_is_let_go_and_does_not_delay_the_end(
     os.kill(os.getpid(), signal.SIGTERM)
 
   began = time.monotonic()
-  server.run(application, "127.0.0.1", 0, "m", timeout=0.1)
+  server.run(application, "127.0.0.1", 0, "m", 0.1)
   assert closed == [b"HTTP/1.1 504" if b"{" in sent else b""]
   assert time.monotonic() - began < 3
 
@@ -195,8 +196,9 @@ def test_a_batch_without_an_end_does_not_delay_the_end(monkeypatch):
   monkeypatch.setattr(
     os, "_exit", lambda code: (ended.append(code), model.may_finish.set())
   )
-  batcher = batching.Batcher(model.run)
-  application = server.make_application(model, batcher, name="m")
+  limits = batching.Limits()
+  batcher = batching.Batcher(model.run, limits)
+  application = server.make_application(model, "m", batcher, limits)
   asked = []
 
   async def begin(_):
@@ -209,15 +211,15 @@ def test_a_batch_without_an_end_does_not_delay_the_end(monkeypatch):
 
   application.on_startup.append(begin)
   threading.Thread(target=end).start()
-  server.run(application, "127.0.0.1", 0, "m")
+  server.run(application, "127.0.0.1", 0, "m", 30.0)
   assert ended == [1]
 
 
 def test_a_refusal_is_one_line_and_many_are_few(caplog):
   async def test(ask, model):
     for _ in range(12):
-      await ask("/v1/models/m:predict", b'{"instances": [' + b"[" * 500)
-      await ask("/v1/models/m%0Am", b"{}")
+      await ask("m:predict", b'{"instances": [' + b"[" * 500)
+      await ask("m%0Am", b"{}")
 
   serve(test)
   lines = [record.getMessage() for record in caplog.records]
@@ -228,4 +230,4 @@ def test_a_refusal_is_one_line_and_many_are_few(caplog):
 def test_without_aiohttp(monkeypatch):
   monkeypatch.setattr(server, "web", None)
   with pytest.raises(errors.InputError, match="needs aiohttp"):
-    server.make_application(Model(), None, name="m")
+    server.make_application(Model(), "m", None, batching.Limits())

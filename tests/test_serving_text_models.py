@@ -103,27 +103,24 @@ def test_folders_of_other_programs_give_the_same(bert, tmp_path):
     other.embed("the street", pooling="pooled")
 
 
-@pytest.mark.parametrize(
-  "ask, sentence",
-  [
-    (lambda b: b.fill_mask(["[MASK]", " "]), "text number 1: an empty text"),
-    (lambda b: b.answer("?", ""), "text number 0: an empty text"),
-    (lambda b: b.classify("x", labels=["a", "b"]), "has no output_bias"),
-    (lambda b: b.tag("x"), "needs names for its labels"),
-    (lambda b: b.embed("x", poolng="cls"), "no option is called poolng"),
-    (lambda b: b.embed("x", pooling="max"), "pooling='max': expected one of"),
-    (lambda b: b.embed("x", normalize=1), "normalize=1: expected True or"),
-    (lambda b: b.fill_mask("[MASK]", top_k=0), "an integer of at least 1"),
-    (lambda b: b.fill_mask("x", doc_stride=8), "--doc_stride needs --head="),
-    (lambda b: b.embed(("x", "y")), "takes 1 texts an example .text. and got"),
-    (lambda b: b.embed("x", text_pairs=True), "pass pairs of strings"),
-    (lambda b: b.encode(["x", 3]), "text number 1 is 3; expected a string"),
-    (lambda b: b.encode(["x", ("x", "y")]), "number 1 has 2 parts"),
-    (lambda b: b.encode("\ud800"), r"number 0 is .*ud800.*UTF-8 can hold"),
-    (lambda b: b.encode([("a", "b", "c")]), "number 0 has 3 parts"),
-    (lambda b: b.answer(["a", "b"], ["c"]), "2 questions and 1 contexts"),
-  ],
-)
+@pytest.mark.parametrize("ask, sentence", [
+  (lambda b: b.fill_mask(["[MASK]", " "]), "text number 1: an empty text"),
+  (lambda b: b.answer("?", ""), "text number 0: an empty text"),
+  (lambda b: b.classify("x", labels=["a", "b"]), "has no output_bias"),
+  (lambda b: b.tag("x"), "needs names for its labels"),
+  (lambda b: b.embed("x", poolng="cls"), "poolng='cls': no such option"),
+  (lambda b: b.embed("x", pooling="max"), "pooling='max': expected one of"),
+  (lambda b: b.embed("x", normalize=1), "normalize=1: expected True or"),
+  (lambda b: b.fill_mask("[MASK]", top_k=0), "an integer of at least 1"),
+  (lambda b: b.fill_mask("x", doc_stride=8), "--doc_stride needs --head="),
+  (lambda b: b.embed(("x", "y")), "takes 1 texts an example .text. and got"),
+  (lambda b: b.embed("x", text_pairs=True), "pass pairs of strings"),
+  (lambda b: b.encode(["x", 3]), "text number 1 is 3; expected a string"),
+  (lambda b: b.encode(["x", ("x", "y")]), "number 1 is .*not some of each"),
+  (lambda b: b.encode("\ud800"), r"number 0 is .*ud800.*UTF-8 can hold"),
+  (lambda b: b.encode([("a", "b", "c")]), "number 0 is .*pair of strings"),
+  (lambda b: b.answer(["a", "b"], ["c"]), "2 questions and 1 contexts"),
+])
 def test_what_cannot_be_answered_is_said_in_a_sentence(bert, ask, sentence):
   with pytest.raises(errors.InputError, match=sentence):
     ask(bert)

@@ -1,0 +1,55 @@
+"""A server of a model, in this process or as serve.py, for tests that ask."""
+
+import contextlib
+import os
+import subprocess
+import sys
+
+import aiohttp
+
+import script_runner
+from serving import batching, server
+
+
+def application(model, limits):
+  """Returns the aiohttp application of a model called m."""
+  batcher = batching.Batcher(
+    lambda key, rows: model.run(key[0], rows), limits
+  )
+  return server.make_application(model, "m", batcher, limits)
+
+
+@contextlib.asynccontextmanager
+async def asking(model, limits):
+  """Yields ask(path, body=None) -> (status, JSON); `ask.port` is the port."""
+  runner = aiohttp.web.AppRunner(application(model, limits))
+  await runner.setup()
+  await aiohttp.web.TCPSite(runner, "127.0.0.1", 0).start()
+  port = runner.addresses[0][1]
+  async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+
+    async def ask(path, body=None):
+      method = "GET" if body is None else "POST"
+      path = f"/v1/models/{path}"
+      async with session.request(method, path, data=body) as response:
+        assert response.content_type == "application/json"
+        return response.status, await response.json()
+
+    ask.port = port
+    try:
+      yield ask
+    finally:
+      await runner.cleanup()
+
+
+def start_script(folder, **options):
+  """Starts serve.py; returns its process and its URL; options of Popen."""
+  process = subprocess.Popen(
+    [
+      sys.executable, str(script_runner.ROOT / "serve.py"), "--port=0",
+      f"--saved_model_dir={folder}",
+    ],
+    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}, **options,
+  )
+  return process, process.stdout.readline().strip()
