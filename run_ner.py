@@ -163,9 +163,7 @@ def train(settings, model, run, start, predictor, *, features, output_dir):
     if features:
       run = with_states(settings, model, run)
     file = run.files["train"]
-    return harness.TrainingData(
-      [file.records], file.features, count, run.trim
-    )
+    return harness.TrainingData([file.records], file.features, count, run.trim)
 
   def evaluate():
     file = run.files["eval"]

@@ -162,9 +162,7 @@ def read_settings():
     "evaluate_only",
   )
   run_settings.refuse_ignored(settings)
-  return settings.replace(
-    eval_file=settings.eval_file or settings.predict_file
-  )
+  return settings.replace(eval_file=settings.eval_file or settings.predict_file)
 
 
 def files_to_read(settings):

@@ -98,22 +98,24 @@ class PassageText:
     self._tokenized = " ".join(filter(None, tokens))
     self._token_starts = _starts(map(_length_and_space_if_any, tokens))
 
-  def answer(self, predicted: str, first: int, last: int) -> str:
-    """Returns the part of the words `first` to `last` that was predicted."""
-    start, end = self.place(predicted, first, last)
-    return self._written[start:end]
-
-  def place(self, predicted: str, first: int, last: int) -> tuple[int, int]:
-    """Returns where the words `first` to `last` have what was predicted.
+  def find(
+    self, predicted: str, first: int, last: int
+  ) -> tuple[str, tuple[int, int]]:
+    """Returns what the words `first` to `last` have of what was predicted.
 
     Args:
       predicted: text of word pieces, see `joined_pieces`.
       first, last: numbers of words; `last` is included.
 
     Returns:
-      Characters of the words with single spaces between them: of all of these
-      words if the prediction cannot be found in them (logged at debug level).
+      The text, and its first character and the end of it among the words with
+      single spaces between them: all of these words if the prediction cannot be
+      found in them (logged at debug level).
     """
+    start, end = self._place(predicted, first, last)
+    return self._written[start:end], (start, end)
+
+  def _place(self, predicted, first, last):
     # Only in the words themselves: the same text may come earlier in the
     # passage.
     start = self._token_starts[first]
@@ -151,7 +153,7 @@ class PassageText:
 
 
 def in_context(context: str, place: tuple[int, int]) -> tuple[int, int]:
-  """Returns where a context has a place in its words, see PassageText.place."""
+  """Returns where a context has a place in its words, see PassageText.find."""
   words = list(data.WORD.finditer(context))
   starts = _starts(_length_and_space(word.group()) for word in words)
 

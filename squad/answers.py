@@ -92,7 +92,7 @@ class Answer(NamedTuple):
     null_odds: by how many logits "no answer" is better than `best_text`; None
       without version_2_with_negative.
     score: the sum of the logits of `best_text`.
-    place: where `best_text` is, see alignment.PassageText.place.
+    place: where `best_text` is, see alignment.PassageText.find.
     null_score: the sum of those of "no answer", 0.0 without a window.
   """
 
@@ -131,13 +131,13 @@ def find_answers(
     _check_finite(questions, windows, values)
   found = spans.best_spans(windows, logits, len(questions), options)
   passages = {window.question_index: window.passage for window in windows}
-  passage, text_of = None, None
+  passage, find = None, None
   for index, (question, of_question) in enumerate(zip(questions, found)):
     # Questions about one passage follow one another.
     if index in passages and passages[index] is not passage:
       passage = passages[index]
-      text_of = _SpanTexts(question.doc_tokens, passage, options.spelling)
-    yield _answer(question.qas_id, of_question, text_of, options)
+      find = _text_finder(question.doc_tokens, passage, options.spelling)
+    yield _answer(question.qas_id, of_question, find, options)
 
 
 def _check_finite(questions, windows, logits):
@@ -161,46 +161,33 @@ def _check_finite(questions, windows, logits):
   )
 
 
-class _SpanTexts:
-  """The texts of spans of a passage; questions often share them."""
+def _text_finder(words, passage, spelling):
+  """Returns a function of a span's first and last piece -> (text, place)."""
+  whole = alignment.PassageText(words, spelling.of_word)
+  numbers = passage.words.tolist()
 
-  def __init__(self, words, passage, spelling):
-    self._text = alignment.PassageText(words, spelling.of_word)
-    self._joined = spelling.of_pieces
-    self._tokens, self._words = passage.tokens, passage.words.tolist()
-    self._known = {(spans.NULL_PIECE, spans.NULL_PIECE): ""}
+  @functools.cache  # Questions often share spans.
+  def find(first, last):
+    if first == spans.NULL_PIECE:
+      return "", None
+    predicted = spelling.of_pieces(passage.tokens[first : last + 1])
+    return whole.find(predicted, numbers[first], numbers[last])
 
-  def __getitem__(self, pieces):
-    """Returns the text of (first piece, last piece)."""
-    if pieces not in self._known:
-      self._known[pieces] = self._text.answer(*self._words_of(*pieces))
-    return self._known[pieces]
-
-  def place(self, pieces):
-    """Returns where (first piece, last piece) are, in the words."""
-    return self._text.place(*self._words_of(*pieces))
-
-  def _words_of(self, first, last):
-    predicted = self._joined(self._tokens[first : last + 1])
-    return predicted, self._words[first], self._words[last]
+  return find
 
 
-def _answer(qas_id, found, text_of, options):
+def _answer(qas_id, found, find, options):
   """Returns the Answer that a question's Spans make."""
   version_2 = options.version_2_with_negative
   # One, of a question with windows.
   is_null = found.first_pieces == spans.NULL_PIECE
   pair = found.start_logits, found.end_logits
   null = tuple(float(values[is_null].sum()) for values in pair)
-  kept, best = _distinct(
-    found if version_2 else found.take(~is_null), text_of, options.n_best_size
+  kept, (best_text, place) = _distinct(
+    found if version_2 else found.take(~is_null), find, options.n_best_size
   )
-  best_text = text_of[best] if best else ""
-  answer = Answer(qas_id, "", [], best_text, null_score=sum(null))
-  if best_text:
-    answer = answer._replace(
-      score=sum(kept[best_text]), place=text_of.place(best)
-    )
+  score = sum(kept[best_text]) if best_text else None
+  answer = Answer(qas_id, "", [], best_text, None, score, place, sum(null))
   if not version_2:
     # As in the original: the n-best file is never empty for a question.
     candidates = _candidates(kept or {_NOTHING_FOUND: (0.0, 0.0)})
@@ -215,25 +202,25 @@ def _answer(qas_id, found, text_of, options):
     best_start, best_end = kept[best_text]
     null_odds = null_start + null_end - best_start - best_end
   answer = answer._replace(candidates=_candidates(kept), null_odds=null_odds)
-  return _with_threshold(answer, options.null_score_diff_threshold)
+  return with_threshold([answer], options.null_score_diff_threshold)[0]
 
 
-def _distinct(found, text_of, number):
+def _distinct(found, find, number):
   """Returns the first `number` texts of Spans, each once, the best first.
 
   They are a dict of text -> (start logit, end logit); also returned are the
-  pieces of the first that is not "", None if there is none.
+  first text that is not "" and its place, "" and None if there is none.
   """
-  kept, best = {}, None
+  kept, best = {}, ("", None)
   for first, last, *pair in zip(*(values.tolist() for values in found[1:])):
     if len(kept) == number:
       break
-    text = text_of[first, last]
+    text, place = find(first, last)
     # Different spans may have one text ("the river", twice in a passage): it
     # counts once, with the logits of its best span, which comes first.
     kept.setdefault(text, tuple(pair))
-    if text and not best:
-      best = first, last
+    if not best[0]:
+      best = text, place
   return kept, best
 
 
@@ -252,12 +239,10 @@ def _candidates(logits):
 
 def with_threshold(answers: Iterable[Answer], threshold: float) -> list[Answer]:
   """Returns answers of version_2_with_negative by another threshold."""
-  return [_with_threshold(answer, threshold) for answer in answers]
-
-
-def _with_threshold(answer, threshold):
-  is_null = answer.null_odds > threshold
-  return answer._replace(text="" if is_null else answer.best_text)
+  return [
+    a._replace(text="" if a.null_odds > threshold else a.best_text)
+    for a in answers
+  ]
 
 
 def write(folder: str, answers: list) -> None:
@@ -486,9 +471,7 @@ def answer_lines(
   )
 
 
-def converse(
-  lines: Iterable[bytes], target: TextIO, answer: Callable
-) -> None:
+def converse(lines: Iterable[bytes], target: TextIO, answer: Callable) -> None:
   """Answers questions typed at a terminal, about texts pasted there."""
 
   def write(text):

@@ -99,7 +99,11 @@ def read(
   questions, skipped, says_impossible = [], [], False
   for number, (place, paragraph) in enumerate(_paragraphs(path)):
     text = json_files.field(paragraph, "context", str, place)
-    passage = _passage(number, text)
+    words = list(WORD.finditer(text))
+    passage = _Passage(
+      number, text, [word.group() for word in words],
+      [word.start() for word in words],
+    )
     asked = json_files.field(paragraph, "qas", list[dict], place)
     for index, entry in enumerate(asked, 1):
       question = _question(path, f"{place}, question {index}", entry, passage)
@@ -198,19 +202,6 @@ class _Passage(NamedTuple):
   words: list
   starts: list
 
-  def word_at(self, offset):
-    """The number of the word at a character, or before it at a space."""
-    # Words at 0, 4 and 9: characters 4 to 8 are of the second.
-    return bisect.bisect_right(self.starts, offset) - 1
-
-
-def _passage(number, text):
-  words = list(WORD.finditer(text))
-  return _Passage(
-    number, text, [word.group() for word in words],
-    [word.start() for word in words],
-  )
-
 
 def _paragraphs(path):
   """Yields (place, paragraph) of a file."""
@@ -258,9 +249,12 @@ def _with_answer(question, entry, passage):
       f"{place}: the answer {text!r:.60} at {offset} lies outside its context "
       f"of {len(passage.text)} characters; fix answer_start"
     )
-  # -1 for white space before the first word.
-  start = passage.word_at(offset)
-  end = passage.word_at(offset + len(text) - 1)
+  # The word at a character, or before it at a space; -1 before the first word.
+  # Of words at 0, 4 and 9 characters 4 to 8 are of the second.
+  start, end = (
+    bisect.bisect_right(passage.starts, place) - 1
+    for place in (offset, offset + len(text) - 1)
+  )
   found = " ".join(passage.words[start : end + 1]) if start >= 0 else ""
   # As in the original: whole words against the answer, whose white space may
   # differ from a single one.

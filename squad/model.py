@@ -45,9 +45,7 @@ class SpanModel(tf.Module):
     return [v for v in self.variables if "/pooler/" not in v.name]
 
 
-def objective(
-  model: Callable, *, mask_padding: bool = True
-) -> loop.Objective:
+def objective(model: Callable, *, mask_padding: bool = True) -> loop.Objective:
   """The mean of two cross-entropies: of the first and of the last token.
 
   As in the original: a window without the answer has it at position 0, [CLS].

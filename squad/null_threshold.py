@@ -63,15 +63,13 @@ class NullThreshold:
   def find(self, file: data.SquadFile, answers: list) -> None:
     """Takes the threshold with the best F1 of answers by the weights of now."""
     self.value = scores.best_threshold(
-      file.questions,
-      {answer.qas_id: answer.best_text for answer in answers},
+      file.questions, {answer.qas_id: answer.best_text for answer in answers},
       {answer.qas_id: answer.null_odds for answer in answers},
     )
     # A file's name may be no UTF-8; JSON must be.
     name = os.fsencode(os.path.basename(file.path))
     self._found = {
-      _FLAG: self.value,
-      "found_on": name.decode("utf-8", "replace"),
+      _FLAG: self.value, "found_on": name.decode("utf-8", "replace"),
       "weights": self._weights(),
     }
     logging.info("best F1 on %s with --%s=%s", file.path, _FLAG, self.value)

@@ -133,9 +133,7 @@ def score_v2(
   return result
 
 
-def best_threshold(
-  questions: list, best_texts: dict, null_odds: dict
-) -> float:
+def best_threshold(questions: list, best_texts: dict, null_odds: dict) -> float:
   """Returns the null_score_diff_threshold with the highest F1 of SQuAD 2.0.
 
   "No answer" is to be given where the odds are above it. Unlike the official
@@ -221,7 +219,6 @@ def _compare(questions, predictions, *, version_2):
 def _means(scores):
   exact, f1_score = np.mean(list(scores.values()), axis=0)
   return {
-    "exact": float(100 * exact),
-    "f1": float(100 * f1_score),
+    "exact": float(100 * exact), "f1": float(100 * f1_score),
     "total": len(scores),
   }

@@ -191,9 +191,7 @@ def _lstm_weights(name, inputs, size, seed):
   limit = 1 / math.sqrt(size)
   return (
     _uniform(f"{name}/kernel", [2, inputs, 4 * size], limit, seed),
-    _uniform(
-      f"{name}/recurrent_kernel", [2, size, 4 * size], limit, seed
-    ),
+    _uniform(f"{name}/recurrent_kernel", [2, size, 4 * size], limit, seed),
     _variable(f"{name}/bias", tf.zeros([2, 4 * size])),
   )
 
@@ -201,12 +199,9 @@ def _lstm_weights(name, inputs, size, seed):
 def _uniform(name, shape, limit, seed):
   seeds = tf.constant([seed, layers.name_number(name)], tf.int64)
   with tf.device("CPU:0"):
-    return _variable(
-      name,
-      tf.random.stateless_uniform(
-        shape, seed=seeds, minval=-limit, maxval=limit, alg="philox"
-      ),
-    )
+    return _variable(name, tf.random.stateless_uniform(
+      shape, seed=seeds, minval=-limit, maxval=limit, alg="philox"
+    ))
 
 
 def _variable(name, value):

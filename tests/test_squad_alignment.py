@@ -17,7 +17,7 @@ def final_text(predicted, written, do_lower_case):
   words = written.split(" ")
   tokenized = alignment.word_tokenizer(do_lower_case)
   passage = alignment.PassageText(words, tokenized)
-  return passage.answer(predicted, 0, len(words) - 1)
+  return passage.find(predicted, 0, len(words) - 1)[0]
 
 
 def test_every_text_is_the_originals():
@@ -109,7 +109,8 @@ WORDS = ["\u200b", "One", "\u200b", "(two)", "two", "\u200b"]
 )
 def test_only_the_given_words_are_searched(predicted, first, last, answer):
   passage = alignment.PassageText(WORDS, alignment.word_tokenizer(True))
-  assert passage.answer(predicted, first, last) == answer
+  text, (start, end) = passage.find(predicted, first, last)
+  assert text == " ".join(WORDS)[start:end] == answer
 
 
 @pytest.mark.parametrize(
