@@ -33,10 +33,8 @@ def config_file(tmp_path_factory):
 def ner(config_file, folder, **flags):
   defaults = {
     "bert_config_file": config_file,
-    "vocab_file": DATA / "ner_sample_vocab.txt",
-    "do_lower_case": False,
-    "max_seq_length": 32,
-    "output_dir": folder,
+    "vocab_file": DATA / "ner_sample_vocab.txt", "do_lower_case": False,
+    "max_seq_length": 32, "output_dir": folder,
   }
   return script_runner.run("run_ner.py", **{**defaults, **flags})
 
@@ -285,8 +283,6 @@ def test_what_is_wrong_is_said_in_one_sentence(
 
 
 def test_the_sample_has_two_hundred_sentences_of_its_own():
-  train, held_out = (
-    data.read(str(path)) for path in (TRAIN, EVAL)
-  )
+  train, held_out = (data.read(str(path)) for path in (TRAIN, EVAL))
   assert (len(train), len(held_out)) == (200, 40)
   assert pathlib.Path(TRAIN).stat().st_size < 40_000

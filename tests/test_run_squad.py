@@ -49,8 +49,7 @@ def files(tmp_path_factory):
   # One answer is not where the file says.
   train["data"][0]["paragraphs"][1]["qas"][0]["answers"][0]["text"] = "Basel"
   contents = {
-    "train": train,
-    "dev": unpacked("dev"),
+    "train": train, "dev": unpacked("dev"),
     "dev_v1": without_impossible(unpacked("dev")),
   }
   for name, values in contents.items():
@@ -223,8 +222,7 @@ def test_the_model_folder_knows_its_threshold(trained, files, tmp_path):
   context = "Anna Lang was born in Bern in 1857."
   lines = [
     json.dumps({"context": context, "question": "When was Anna Lang born?"}),
-    json.dumps({"context": " ", "question": "Where?"}),
-    "oops",
+    json.dumps({"context": " ", "question": "Where?"}), "oops",
   ]
   done = squad(
     **V2, vocab_file=folder / "final_model" / "vocab.txt",

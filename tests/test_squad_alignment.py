@@ -76,8 +76,7 @@ def test_capitals_are_those_of_the_passage_with_a_cased_model():
 def test_what_is_not_found_is_said_where_debugging(caplog):
   for predicted, level, said in (
     ("cat", logging.DEBUG, ["No 'cat' in '(dog)', letter by letter."]),
-    ("cat", logging.INFO, []),
-    ("dog", logging.DEBUG, []),
+    ("cat", logging.INFO, []), ("dog", logging.DEBUG, []),
   ):
     caplog.clear()
     with caplog.at_level(level, logger="absl"):

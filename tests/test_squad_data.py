@@ -85,53 +85,59 @@ def test_the_originals_odd_file_has_one_answer_out_of_place():
   assert len(file.questions) == 6
 
 
-def test_a_file_without_answers_cannot_be_scored_against(write):
-  data.require_answers(data.read(write(entry())))
-  blind = data.read(write({"id": "q2", "question": "Who?"}))
-  with pytest.raises(errors.InputError, match="not every question has an ans"):
-    data.require_answers(blind)
-
-
 def test_what_is_skipped_is_listed_line_by_line(write, tmp_path):
+  """Half a character too, as it is named."""
   path = tmp_path / "skipped.jsonl"
-  entries = entry(answer="Z\u00fcrich"), entry()
-  file = data.read(write(*entries), training=True)
+  skipped = (
+    entry(answer="Z\u00fcrich"), entry("\udc80\u00e9?", answer="\ud800")
+  )
+  file = data.read(write(*skipped, entry()), training=True)
   data.write_skipped(file.skipped, str(path))
-  assert json.loads(path.read_text()) == {
+  text = path.read_text("utf-8")
+  first, second = map(json.loads, text.splitlines())
+  assert first == {
     "qas_id": "q1", "question": "Where?", "answer": "Z\u00fcrich",
     "answer_start": 15, "found": "Bern\u202f(",
     "reason": "not found at its place",
   }
+  assert "\\udc80\u00e9?" in text and second["answer"] == "\ud800"
   # Nothing is skipped now: nor does the list stay.
   data.write_skipped([], str(path))
   data.write_skipped([], str(path))
   assert not path.exists()
 
 
-def test_half_a_character_is_listed_as_it_is_named(write, tmp_path):
-  path = tmp_path / "skipped.jsonl"
-  answers = entry(answer="\ud800", question="\udc80\u00e9?"), entry()
-  file = data.read(write(*answers), training=True)
-  data.write_skipped(file.skipped, str(path))
-  assert "\\udc80\u00e9?" in path.read_text("utf-8")
-  assert json.loads(path.read_text("utf-8"))["answer"] == "\ud800"
-
-
 def test_questions_without_an_answer_need_version_2(write):
-  path = write(
-    entry(is_impossible=False), unanswered(is_impossible=True)
-  )
+  path = write(entry(is_impossible=False), unanswered(is_impossible=True))
   file = data.read(path, training=True, version_2=True)
   assert [q.is_impossible for q in file.questions] == [False, True]
   assert file.questions[1][3:6] == ("", -1, -1)
-  assert data.read(path, version_2=True).is_labelled
 
 
-def test_an_empty_list_is_a_label_where_the_question_is_impossible(write):
-  for said in ({}, {"is_impossible": False}):
-    path = write(entry(is_impossible=False), unanswered(**said))
-    assert not data.read(path, version_2=True).is_labelled
-  assert not data.read(write(unanswered()), version_2=True).is_labelled
+BLIND = {"id": "q2", "question": "Who?"}
+
+
+@pytest.mark.parametrize("entries, version_2, is_labelled", [
+  ([entry()], False, True),
+  ([BLIND], False, False),
+  ([BLIND], True, False),
+  ([entry(), BLIND], False, False),
+  # An empty list is a label where the question is impossible.
+  ([entry(is_impossible=False), unanswered(is_impossible=True)], True, True),
+  ([entry(is_impossible=False), unanswered()], True, False),
+  ([entry(is_impossible=False), unanswered(is_impossible=False)], True, False),
+  ([unanswered()], True, False),
+])
+def test_a_file_without_all_answers_cannot_be_scored_against(
+  write, entries, version_2, is_labelled
+):
+  file = data.read(write(*entries), version_2=version_2)
+  assert file.is_labelled == is_labelled
+  if is_labelled:
+    data.require_answers(file)
+  else:
+    with pytest.raises(errors.InputError, match="not every question has an a"):
+      data.require_answers(file)
 
 
 def test_ids_may_be_whole_numbers_but_not_the_same(write):
@@ -140,14 +146,6 @@ def test_ids_may_be_whole_numbers_but_not_the_same(write):
   assert [question.qas_id for question in questions] == ["5", "q"]
   with pytest.raises(errors.InputError, match="'5' is there twice"):
     data.read(write({**entry(), "id": 5}, {**entry(), "id": "5"}))
-
-
-def test_answers_are_known_or_not(write):
-  assert data.read(write(entry())).is_labelled
-  blind = {"id": "q2", "question": "Who?"}
-  assert not data.read(write(blind)).is_labelled
-  assert not data.read(write(blind), version_2=True).is_labelled
-  assert not data.read(write(entry(), blind)).is_labelled
 
 
 def test_questions_from_texts_share_their_words():

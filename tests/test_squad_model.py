@@ -29,8 +29,7 @@ def batch_of(lengths, width, positions):
   return {
     "input_ids": tf.constant(ids),
     "input_mask": tf.constant((ids > 0).astype(np.int32)),
-    "segment_ids": tf.zeros_like(ids),
-    "start_positions": tf.constant(places),
+    "segment_ids": tf.zeros_like(ids), "start_positions": tf.constant(places),
     "end_positions": tf.constant(places + 1),
   }
 
@@ -111,58 +110,45 @@ def test_accuracy_is_of_the_tokens_alone():
   }
 
 
-class GoldenRun:
-  """Twelve steps of the original: model, batches and numbers."""
-
-  def __init__(self, strategy):
-    with np.load(GOLDEN / "squad_relu_warm2.npz") as arrays:
-      self._arrays = {key: arrays[key] for key in arrays.files}
-    runs = json.loads((GOLDEN / "runs.json").read_text())
-    settings = runs["squad_relu_warm2"]
-    config = modeling.BertConfig.from_dict(settings.pop("config"))
-    self.rate = functools.partial(optimization.learning_rate, **settings)
-    with strategy.scope():
-      self.model = squad_model.SpanModel(config, seed=1)
-    initial = self.part("initial")
-    for variable in self.model.variables:
-      variable.assign(initial[variable.name.split(":")[0]])
-
-  def part(self, part):
-    return {
-      key.removeprefix(f"{part}/"): value
-      for key, value in self._arrays.items()
-      if key.startswith(f"{part}/")
-    }
-
-  def batches(self, strategy):
-    parts = [self.part(f"batch/{number}") for number in range(4)]
-    stacked = {
-      name: np.concatenate([part[name] for part in parts]).astype(np.int32)
-      for name in parts[0]
-    }
-    examples = tf.data.Dataset.from_tensor_slices(stacked).repeat()
-    return strategy.distribute_datasets_from_function(
-      lambda context: examples.batch(6)
-    )
-
-
 def test_twelve_steps_of_the_original(tmp_path):
   """As in the original the pooler gets no moments."""
+  with np.load(GOLDEN / "squad_relu_warm2.npz") as arrays:
+    arrays = {key: arrays[key] for key in arrays.files}
+
+  def part(name):
+    return {
+      key.removeprefix(f"{name}/"): value
+      for key, value in arrays.items()
+      if key.startswith(f"{name}/")
+    }
+
+  runs = json.loads((GOLDEN / "runs.json").read_text())
+  settings = runs["squad_relu_warm2"]
+  config = modeling.BertConfig.from_dict(settings.pop("config"))
+  model, initial = squad_model.SpanModel(config, seed=1), part("initial")
+  for variable in model.variables:
+    variable.assign(initial[variable.name.split(":")[0]])
+  parts = [part(f"batch/{number}") for number in range(4)]
+  examples = tf.data.Dataset.from_tensor_slices({
+    name: np.concatenate([each[name] for each in parts]).astype(np.int32)
+    for name in parts[0]
+  }).repeat()
   strategy = tf.distribute.get_strategy()
-  run = GoldenRun(strategy)
+  batches = strategy.distribute_datasets_from_function(
+    lambda context: examples.batch(6)
+  )
   trainer = loop.Trainer(
-    strategy=strategy,
-    variables=run.model.variables,
-    trained=run.model.trained_variables(),
-    objective=squad_model.objective(run.model, mask_padding=False),
+    strategy=strategy, variables=model.variables,
+    trained=model.trained_variables(),
+    objective=squad_model.objective(model, mask_padding=False),
     optimizer=optimization.make_optimizer("bertadam", jit_compile=False),
-    learning_rate=run.rate,
+    learning_rate=functools.partial(optimization.learning_rate, **settings),
     options=loop.TrainOptions(
       output_dir=str(tmp_path), num_train_steps=12, batch_size=6
     ),
   )
-  steps = run.part("steps")
-  for number, batch in zip(range(12), run.batches(strategy)):
+  steps = part("steps")
+  for number, batch in zip(range(12), batches):
     loss, _, rate, norm, _ = trainer.step(batch)
     found = {"loss": loss, "lr": rate, "grad_norm_reference": norm}
     for name, value in found.items():
@@ -170,7 +156,7 @@ def test_twelve_steps_of_the_original(tmp_path):
       assert float(value) == expected, (name, number)
   state = {name: v.numpy() for name, v in trainer.state().items()}
   compared = 0
-  for name, expected in run.part("final").items():
+  for name, expected in part("final").items():
     if not re.search(NO_GRADIENT, name):
       np.testing.assert_allclose(
         state[name], expected, rtol=0, atol=5e-5 * np.abs(expected).max(),

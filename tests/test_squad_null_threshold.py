@@ -24,8 +24,7 @@ def head(value=0.5):
 def found(weights="a", path="dev.json"):
   """A threshold that was found between two questions."""
   questions = [
-    data.Question("a", "?", [], answers=("x",)),
-    data.Question("b", "?", []),
+    data.Question("a", "?", [], answers=("x",)), data.Question("b", "?", []),
   ]
   given = [
     answers.Answer("a", "", [], "x", null_odds=1.5),
@@ -74,17 +73,12 @@ def test_it_belongs_to_the_weights_it_was_found_with(tmp_path, caplog):
 
 
 def test_what_the_user_says_comes_first(tmp_path):
+  """Without a word and a file it is the original's."""
+  assert looked_up("a", tmp_path) == 0.0
   found().write(str(tmp_path))
   assert looked_up("a", tmp_path, text="-3.5") == -3.5
   assert looked_up("a", tmp_path, text="auto") is None  # Sought anew.
   assert not null_threshold.NullThreshold("-3.5", None).is_auto
-
-
-def test_without_a_word_and_a_file_it_is_the_originals(tmp_path):
-  assert looked_up("a", tmp_path) == 0.0
-
-
-def test_a_whole_number_is_a_number(tmp_path):
   (tmp_path / FILE).write_text(
     '{"null_score_diff_threshold": -2, "weights": "a"}'
   )
@@ -105,12 +99,10 @@ def test_what_belongs_to_other_weights_goes_when_a_folder_gets_new_ones(
   assert not list(tmp_path.iterdir())
 
 
-def test_one_that_was_found_before_more_steps_is_not_written(tmp_path):
+def test_training_on_forgets_it(tmp_path):
+  """And what was found before more steps is not written."""
   found(iter(["step 20", "step 40"]).__next__).write(str(tmp_path))
   assert not list(tmp_path.iterdir())
-
-
-def test_training_on_forgets_it(tmp_path):
   found().write(str(tmp_path))
   null_threshold.forget(str(tmp_path))
   null_threshold.forget(str(tmp_path))
@@ -130,9 +122,7 @@ def test_weights_are_known_by_their_values(tmp_path):
   assert null_threshold.folder_of("model.ckpt") == "."
   found(digest).write(str(tmp_path / "a"))
   assert null_threshold.of_checkpoint(prefix) == found().value
-  variables = [
-    tf.Variable(value, name=name) for name, value in head().items()
-  ]
+  variables = [tf.Variable(value, name=name) for name, value in head().items()]
   assert null_threshold.digest_of_variables(variables) == digest
   variables[1].assign([0.0, 1e-9])
   assert null_threshold.digest_of_variables(variables) != digest

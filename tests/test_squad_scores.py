@@ -102,11 +102,8 @@ def test_version_1_refuses_questions_without_an_answer():
 
 # Two questions have answers, three have none.
 QUESTIONS = [
-  question("right", "cat"),
-  question("half", "cat mat"),
-  question("none", *[]),
-  question("wrong"),
-  question("wrong too"),
+  question("right", "cat"), question("half", "cat mat"), question("none", *[]),
+  question("wrong"), question("wrong too"),
 ]
 PREDICTIONS = {
   "right": "cat", "half": "cat cat", "none": "", "wrong": "x", "wrong too": "y"
@@ -116,15 +113,9 @@ PREDICTIONS = {
 def test_version_2_tells_questions_with_and_without_answers_apart():
   found = scores.score_v2(QUESTIONS, PREDICTIONS)
   expected = {
-    "exact": 40.0,
-    "f1": 50.0,
-    "total": 5,
-    "HasAns_exact": 50.0,
-    "HasAns_f1": 75.0,
-    "HasAns_total": 2,
-    "NoAns_exact": 100 / 3,
-    "NoAns_f1": 100 / 3,
-    "NoAns_total": 3,
+    "exact": 40.0, "f1": 50.0, "total": 5, "HasAns_exact": 50.0,
+    "HasAns_f1": 75.0, "HasAns_total": 2, "NoAns_exact": 100 / 3,
+    "NoAns_f1": 100 / 3, "NoAns_total": 3,
   }
   assert list(found) == list(expected)
   assert found == pytest.approx(expected, abs=1e-12)
@@ -170,9 +161,7 @@ def test_best_scores_are_those_of_the_official_script(odds, exact, f1):
   found = scores.score_v2(QUESTIONS, PREDICTIONS, null_odds)
   found = {name: found[name] for name in found if name.startswith("best")}
   assert found == {
-    "best_exact": exact[0],
-    "best_exact_thresh": exact[1],
-    "best_f1": f1[0],
+    "best_exact": exact[0], "best_exact_thresh": exact[1], "best_f1": f1[0],
     "best_f1_thresh": f1[1],
   }
 

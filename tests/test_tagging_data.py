@@ -199,16 +199,14 @@ def test_raw_sentences(tmp_path):
 def test_words_labels_and_documents_of_json_lines(tmp_path):
   path = write_json(
     tmp_path,
-    {"words": ["Zürich", "won"], "labels": ["B-LOC", "O"], "document": "a"},
-    "",
+    {"words": ["Zürich", "won"], "labels": ["B-LOC", "O"], "document": "a"}, "",
     {"tokens": ["x"], "ner_tags": ["O"], "document": "a"},
     {"tokens": ["y"], "ner_tags": ["O"], "document": "b"},
   )
   for labelled in (True, None):
     assert data.read(path, labelled=labelled) == [
       data.Sentence(0, [1, 1], ["Zürich", "won"], ["B-LOC", "O"]),
-      data.Sentence(0, [3], ["x"], ["O"]),
-      data.Sentence(1, [4], ["y"], ["O"]),
+      data.Sentence(0, [3], ["x"], ["O"]), data.Sentence(1, [4], ["y"], ["O"]),
     ]
 
 
@@ -238,9 +236,7 @@ def test_what_is_wrong_with_a_line_of_json_is_named(tmp_path, line, sentence):
 
 
 def test_all_faults_of_json_lines_are_listed_at_once(tmp_path):
-  path = write_json(
-    tmp_path, "{", GOOD, {"words": []}, GOOD, {"words": ["a"]}
-  )
+  path = write_json(tmp_path, "{", GOOD, {"words": []}, GOOD, {"words": ["a"]})
   for labelled in (True, None):  # The first that can be read has labels.
     with pytest.raises(errors.InputError) as raised:
       data.read(path, labelled=labelled)

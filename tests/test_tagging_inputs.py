@@ -155,10 +155,8 @@ def test_records_hold_labels_at_first_pieces(tmp_path):
   assert file.is_labelled
   first, second = tfrecord.read_records(file.records)
   expected = {
-    "input_ids": [2, 10, 11, 12, 3, 0],
-    "input_mask": [1, 1, 1, 1, 1, 0],
-    "segment_ids": [0] * 6,
-    "label_ids": [-1, 1, -1, 0, -1, -1],
+    "input_ids": [2, 10, 11, 12, 3, 0], "input_mask": [1, 1, 1, 1, 1, 0],
+    "segment_ids": [0] * 6, "label_ids": [-1, 1, -1, 0, -1, -1],
   }
   assert {name: list(values) for name, values in first.items()} == expected
   assert list(second["label_ids"]) == [-1, 0, -1, -1, -1, -1]
@@ -193,8 +191,7 @@ def test_records_are_what_the_pipeline_is_told(tmp_path):
 @pytest.mark.parametrize("trim", [False, True])
 def test_training_batches_have_one_shape_unless_they_are_cut(tmp_path, trim):
   batches = pipeline.training_batches(
-    tf.distribute.get_strategy(),
-    [prepare(tmp_path, SENTENCES).records],
+    tf.distribute.get_strategy(), [prepare(tmp_path, SENTENCES).records],
     inputs.record_features(6),
     num_records=2, batch_size=2, seed=1, first_step=0, trim=trim,
   )
