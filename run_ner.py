@@ -132,18 +132,6 @@ def task_on(features):
   return f"tagging on {features}" if features else "tagging"
 
 
-def with_states(settings, model, run):
-  """Returns a run whose records hold what the frozen encoder gives."""
-  return run._replace(files={
-    name: tagging_model.store_states(
-      os.path.join(settings.output_dir, f"{name}.states.tf_record"), model,
-      file, strategy=run.strategy, batch_size=settings.eval_batch_size,
-      trim=run.trim,
-    )
-    for name, file in run.files.items()
-  })
-
-
 def score(settings, predictor, file, batch_size):
   """Returns the labels of a file's sentences and, if it has some, scores."""
   predicted, loss = predictor.predict(file, batch_size)
@@ -161,7 +149,14 @@ def train(settings, model, run, start, predictor, *, features, output_dir):
     nonlocal run
     # The weights are loaded by now: the states are a function of them.
     if features:
-      run = with_states(settings, model, run)
+      run = run._replace(files={
+        name: tagging_model.store_states(
+          os.path.join(settings.output_dir, f"{name}.states.tf_record"), model,
+          file, strategy=run.strategy, batch_size=settings.eval_batch_size,
+          trim=run.trim,
+        )
+        for name, file in run.files.items()
+      })
     file = run.files["train"]
     return harness.TrainingData([file.records], file.features, count, run.trim)
 
@@ -278,16 +273,12 @@ def main(_):
   )
   if settings.do_train and distribution.is_chief(strategy):
     file_io.write_text(labels_file, "".join(f"{name}\n" for name in labels))
-  # One model is in --output_dir itself, several in a folder each.
-  if len(settings.feature_layers) < 2:
-    features = next(iter(settings.feature_layers), None)
-    run_model(settings, run, features, folder)
-    return
-  rows = [
-    (name, run_model(settings, run, name, os.path.join(folder, name)))
-    for name in settings.feature_layers
-  ]
-  if settings.do_eval:
+  rows, layers_read = [], settings.feature_layers or (None,)
+  for name in layers_read:
+    # One model is in --output_dir itself, several in a folder each.
+    own = folder if len(layers_read) == 1 else os.path.join(folder, name)
+    rows.append((name, run_model(settings, run, name, own)))
+  if settings.do_eval and len(rows) > 1:
     print(scores.comparison_table(rows))
 
 

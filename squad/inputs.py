@@ -71,19 +71,17 @@ def lengths_of(settings) -> Lengths:
 
 
 class Passage(NamedTuple):
-  """The word pieces of a passage: n pieces of m words (`doc_tokens`).
+  """The n word pieces of a passage.
 
   Attributes:
     tokens: list of n str.
     ids: int32 [n].
-    words: int32 [n], the number of the word that each piece is of.
-    first_pieces: int32 [m], where each word's pieces begin.
+    words: int32 [n], the number of the word that each piece is of, ascending.
   """
 
   tokens: list
   ids: np.ndarray
   words: np.ndarray
-  first_pieces: np.ndarray
 
 
 class Window(NamedTuple):
@@ -170,7 +168,6 @@ def make_passages(
       tokens=tokenizer.convert_ids_to_tokens(ids.tolist()),
       ids=ids,
       words=np.repeat(np.arange(len(counts), dtype=np.int32), counts),  # [n]
-      first_pieces=np.cumsum(counts, dtype=np.int32) - counts,  # [m]
     )
     for number, (ids, counts) in zip(words, encoded)
   }
@@ -221,10 +218,11 @@ def find_answer(
   As in the original: without such a place ("Finn" in "Finnish"), all pieces of
   the words.
   """
-  start = int(passage.first_pieces[question.start_position])
-  end = len(passage.tokens) - 1
-  if question.end_position + 1 < len(question.doc_tokens):
-    end = int(passage.first_pieces[question.end_position + 1]) - 1
+  # Where the first word's pieces begin, and where the last word's end.
+  start, end = np.searchsorted(
+    passage.words, [question.start_position, question.end_position + 1]
+  ).tolist()
+  end -= 1
   if isinstance(tokenizer, sentencepiece.SentencePieceTokenizer):
     found = tokenizer.find_answer(
       passage.tokens[start : end + 1], question.answer_text

@@ -50,7 +50,8 @@ class NullThreshold:
     self.is_auto = text == "auto"
     self._is_given = text is not None
     self._weights, self._found = weights, {}
-    self.value = None if self.is_auto else _number(text or 0.0)
+    said = text if self._is_given else "0"
+    self.value = None if self.is_auto else _number(said)
 
   def look_up(self, folders: list) -> None:
     """Takes what the first of the folders has for the weights of now.

@@ -92,8 +92,7 @@ def test_another_threshold_needs_no_logits(read_run):
 # [CLS] q [SEP] one two , three [SEP] [PAD]
 WORDS = ["One", "two,", "three"]
 PASSAGE = inputs.Passage(
-  ["one", "two", ",", "three"], np.arange(4), np.array([0, 1, 1, 2]),
-  np.array([0, 1, 3])
+  ["one", "two", ",", "three"], np.arange(4), np.array([0, 1, 1, 2])
 )
 WINDOW = inputs.Window(
   0, 0, 0, ["q"], np.array([9]), PASSAGE, start=0, length=4,

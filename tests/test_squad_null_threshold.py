@@ -157,7 +157,7 @@ def test_a_file_of_any_name_can_be_told(tmp_path):
 
 
 def test_what_is_no_number_is_refused(tmp_path):
-  for text in ("high", "nan"):
+  for text in ("high", "nan", ""):
     with pytest.raises(errors.InputError, match=f"={text}: expected a number"):
       null_threshold.NullThreshold(text, None)
   for value in ('"x"', "true", "NaN", "null"):

@@ -168,16 +168,6 @@ def test_the_labels_are_sorted_with_o_first(tmp_path):
   assert data.label_ids(sentences, labels, "f") == [[3, 0, 4, 1], [2]]
 
 
-def test_an_unknown_label_is_named(tmp_path):
-  sentences = read(tmp_path, IOB1, scheme="iob1")
-  with pytest.raises(
-    errors.InputError,
-    match=r"f.conll:5: 'I-PER' is none of the labels that the model was "
-    r"trained with \(O, I-ORG\)",
-  ):
-    data.label_ids(sentences, ["O", "I-ORG"], "f.conll")
-
-
 # Other formats.
 
 

@@ -2,7 +2,6 @@
 
 import random
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -176,43 +175,32 @@ def test_the_first_windows_and_the_share_of_unknown_pieces_are_logged(
   assert "f.conll: 33.3 % of the tokens are [UNK]" in warning.getMessage()
 
 
-def test_records_are_what_the_pipeline_is_told(tmp_path):
-  file = prepare(tmp_path, SENTENCES)
-  features = inputs.record_features(6)
-  pipeline.check_records([file.records], features)
-  (batch,) = pipeline.distributed_batches(
-    tf.distribute.get_strategy(), pipeline.sequential_records([file.records]),
-    features, batch_size=2, trim=True
-  )
-  assert batch["label_ids"].shape == (2, 6)
-  np.testing.assert_array_equal(batch["label_ids"][0], [-1, 1, -1, 0, -1, -1])
-
-
 @pytest.mark.parametrize("trim", [False, True])
 def test_training_batches_have_one_shape_unless_they_are_cut(tmp_path, trim):
+  file = prepare(tmp_path, SENTENCES)
+  pipeline.check_records([file.records], file.features)
   batches = pipeline.training_batches(
-    tf.distribute.get_strategy(), [prepare(tmp_path, SENTENCES).records],
-    inputs.record_features(6),
+    tf.distribute.get_strategy(), [file.records], file.features,
     num_records=2, batch_size=2, seed=1, first_step=0, trim=trim,
   )
   shapes = {n: s.shape.as_list() for n, s in batches.element_spec.items()}
   length = None if trim else 6
   assert shapes == {name: [2, length] for name in shapes}
   batch = next(iter(batches))
-  assert sorted(batch["input_ids"].numpy()[:, 1]) == [10, 13]
+  rows = sorted(zip(batch["input_ids"].numpy(), batch["label_ids"].numpy()),
+                key=lambda row: row[0][1])
+  assert [ids[1] for ids, _ in rows] == [10, 13]
+  assert [labels[1] for _, labels in rows] == [1, 0]
 
 
-def test_sentences_without_labels(tmp_path):
+def test_labels_may_be_missing_but_not_unknown(tmp_path):
+  with pytest.raises(errors.InputError, match="f.conll:1: 'B-X' is none of"):
+    prepare(tmp_path, SENTENCES, labels=["O"])
+  assert not list(tmp_path.iterdir())
   file = prepare(tmp_path, [s._replace(labels=None) for s in SENTENCES])
   assert not file.is_labelled
   for record in tfrecord.read_records(file.records):
     assert set(record["label_ids"]) == {inputs.NO_LABEL}
-
-
-def test_an_unknown_label_writes_nothing(tmp_path):
-  with pytest.raises(errors.InputError, match="f.conll:1: 'B-X' is none of"):
-    prepare(tmp_path, SENTENCES, labels=["O"])
-  assert not list(tmp_path.iterdir())
 
 
 def test_one_document_is_named(tokenizer, tmp_path, caplog):
