@@ -1,13 +1,19 @@
-r"""Writes a SavedModel that takes raw text, for TensorFlow Serving and TF Hub.
+r"""Writes a model for other programs: as a SavedModel, or as ONNX.
 
   python export_saved_model.py --head=classification \
       --model_dir=sst2_output/final_model --export_dir=models/sentiment
 
 The model folder says how long its texts are, how long ones are cut into
 windows, and what its labels are: the export does the same, unless a flag says
-otherwise. The tokenizer becomes part of the graph, and is compared with
-tokenization.py before anything is written. Takes less than a minute on 2 CPU
-cores. serve.py serves the result; so does TensorFlow Serving.
+otherwise.
+
+A SavedModel takes raw text: the tokenizer becomes part of the graph, and is
+compared with tokenization.py before anything is written. Takes less than a
+minute on 2 CPU cores. serve.py serves the result; so does TensorFlow Serving,
+and TF Hub's users can train it.
+
+--format=onnx writes the network for ONNX Runtime, OpenVINO and what is built on
+them, with the tokenizer's and the configuration's files of Hugging Face.
 """
 
 from common import command, flags
@@ -20,21 +26,47 @@ flags.define_options(export_options.EXPORT)
 flags.mark_flag_as_required("head")
 flags.DEFINE_string(
   "export_dir", None,
-  "Folder of the model; the export becomes its subfolder --version.",
+  "Folder of the model; a SavedModel becomes its subfolder --version.",
   required=True,
+)
+flags.DEFINE_enum(
+  "format", "saved_model", ["saved_model", "onnx"],
+  "SavedModel, or ONNX with Hugging Face's names and files.",
+)
+flags.DEFINE_enum(
+  "quantize", "none", ["none", "int8"],
+  "int8: matrices of 8 bits, a quarter of the size and faster; their outputs "
+  "are compared with those of float32.", needs="format=onnx",
+)
+flags.DEFINE_string(
+  "calibration_file", None,
+  "Texts to compare the outputs of, one a line, two texts with a tab between; "
+  "four sentences of our own if not given.", needs="quantize=int8",
+)
+flags.DEFINE_float(
+  "max_quantization_difference", 0.4,
+  "Largest difference of an output, as a share of the usual length of outputs, "
+  "that is written.", lower_bound=0.0, needs="quantize=int8",
 )
 flags.DEFINE_integer(
   "version", 1, "Number of the export: TensorFlow Serving takes the highest.",
-  lower_bound=0,
+  lower_bound=0, not_with="format=onnx",
 )
 flags.DEFINE_string(
   "warmup_file", None,
   "Texts that TensorFlow Serving runs at its start, one a line, two texts "
   "with a tab between; a sentence of our own if not given.",
+  not_with="format=onnx",
 )
 flags.DEFINE_bool(
   "allow_tokenizer_differences", False,
   "Export although some text gives other ids than with tokenization.py.",
+  not_with="format=onnx",
+)
+flags.rule(
+  "doc_stride max_windows max_query_length max_answer_length n_best_size "
+  "version_2_with_negative null_score_diff_threshold top_k tag_words dtype",
+  not_with="format=onnx", why=", which holds the network alone",
 )
 
 # --help and mistakes are answered before TensorFlow is loaded.
@@ -42,8 +74,10 @@ command.parse_flags(__name__)
 
 import os
 
+import layers
 from checkpoints import model_settings
-from common import errors, file_io, program
+from common import errors, file_io, program, run_settings
+from features import text_batches
 from serving import (
   export_settings,
   graph_tokenizer,
@@ -52,12 +86,21 @@ from serving import (
   saved_model,
 )
 
+# With a mask, so that it suits every head.
+WARMUP_TEXTS = [f"The keeper lit the {raw_text.MASK}."]
+COMPARED_TEXTS = [
+  "The keeper lit the lamp.",
+  "Is the last ferry still running on Sundays in winter?",
+  "It was no good film: the story is thin, and its actors seem tired of it.",
+  "Prices rose by 3.4 % in May, the bank said, more than in any month since "
+  "2008, and bread became as dear as it had been after the bad harvest.",
+]
 
-def read_warmup_texts(path, names):
-  """Returns the requests of --warmup_file, a list of tuples of strings."""
+
+def read_texts(path, names, texts_of_our_own):
+  """Returns the texts of a file, a list of tuples of strings."""
   if not path:
-    # With a mask, so that it suits every head.
-    return [(f"The keeper lit the {raw_text.MASK}.",) * len(names)]
+    return [(text,) * len(names) for text in texts_of_our_own]
   texts = []
   for number, line in file_io.read_lines(path):
     texts.append(tuple(line.split("\t")))
@@ -69,14 +112,57 @@ def read_warmup_texts(path, names):
   return texts
 
 
+def write_onnx(settings, config, tokenizer, model):
+  # Imported here: they need packages that only an extra has.
+  from engines import onnx_folder, quantization
+
+  encode = text_batches.make_encoder(tokenizer, settings.max_seq_length)
+  texts = read_texts(
+    settings.calibration_file, model.text_inputs, COMPARED_TEXTS
+  )
+  model.load()
+
+  def quantize(path):
+    pairs = [encode(*text) for text in texts]
+    found = quantization.quantize(
+      path, [([ids], [[1] * len(ids)], [segments]) for ids, segments in pairs]
+    )
+    said = (
+      f"the outputs of {len(texts)} texts differ from those of float32 by "
+      f"{found.largest:.3f} of their usual length at most, {found.mean:.3f} on "
+      "average"
+    )
+    # NaN is not below any limit.
+    if not found.largest <= settings.max_quantization_difference:
+      raise errors.InputError(
+        f"--quantize=int8: {said}; pass a larger --max_quantization_difference "
+        "if that will do, or --quantize=none"
+      )
+    print(f"8 bits: {said}.")
+
+  onnx_folder.write(
+    settings.export_dir,
+    {layers.variable_name(v): v.numpy() for v in model.variables},
+    config, settings,
+    quantize if settings.quantize == "int8" else None,
+  )
+  print(f"The model is in {settings.export_dir}.")
+
+
 def main(_):
   settings = flags.read_settings(check=False)
   settings, config = export_settings.find_model(settings)
   settings = export_settings.resolve(settings, config)
+  run_settings.refuse_ignored(settings)
   tokenizer = model_settings.make_tokenizer(settings, config)
   model = models.KINDS[settings.head](config, settings, tokenizer)
+  if settings.format == "onnx":
+    write_onnx(settings, config, tokenizer, model)
+    return
   raw = raw_text.RawText(model)
-  warmup_texts = read_warmup_texts(settings.warmup_file, model.text_inputs)
+  warmup_texts = read_texts(
+    settings.warmup_file, model.text_inputs, WARMUP_TEXTS
+  )
   model.load()
   # Last before the folder is written: it tries every character there is.
   graph_tokenizer.check_same(

@@ -7,6 +7,7 @@ States become 8 bits as they are computed (dynamic quantization); softmax, layer
 norm and the last product of a head stay float32.
 """
 
+import logging
 import os
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -47,13 +48,18 @@ def quantize(path: str, batches: Iterable[tuple]) -> Difference:
     key="onnx.quant.pre_process", value="onnxruntime.quant"
   )
   data = os.path.join(os.path.dirname(path), onnx_graph.DATA_FILE)
-  quantization.quantize_dynamic(
-    model, smaller, per_channel=True,
-    weight_type=quantization.QuantType.QUInt8,
-    # Not the products of states with states.
-    op_types_to_quantize=["MatMul", "Gather"],
-    extra_options={"MatMulConstBOnly": True},
-  )
+  # It says of each state that it has no scale yet.
+  logging.disable(logging.INFO)
+  try:
+    quantization.quantize_dynamic(
+      model, smaller, per_channel=True,
+      weight_type=quantization.QuantType.QUInt8,
+      # Not the products of states with states.
+      op_types_to_quantize=["MatMul", "Gather"],
+      extra_options={"MatMulConstBOnly": True},
+    )
+  finally:
+    logging.disable(logging.NOTSET)
   found = difference(path, smaller, batches)
   os.replace(smaller, path)
   if os.path.exists(data):

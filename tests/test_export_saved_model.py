@@ -4,10 +4,13 @@ import json
 import os
 import shutil
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
+import modeling
 import script_runner
+from checkpoints import weight_files
 from serving_models import FOLDER
 from squad import null_threshold
 
@@ -46,6 +49,59 @@ def test_export(tmp_path):
   assert outputs["fillings"].shape == (1, 1, 2)
   finished = run(tmp_path, head="masked_lm", version=7)
   assert finished.code == 1 and "another --version" in finished.last_line
+
+
+@pytest.mark.parametrize("quantize", [None, "int8"])
+def test_onnx(tmp_path, quantize):
+  onnxruntime = pytest.importorskip("onnxruntime")
+  texts = tmp_path / "texts.txt"
+  texts.write_text("a tall mast\nthe lamp and the keeper\n")
+  finished = run(
+    tmp_path, head="masked_lm", format="onnx", quantize=quantize,
+    calibration_file=texts if quantize else None,
+  )
+  assert finished.code == 0, finished.err
+  *differences, last = finished.out.splitlines()
+  assert last == f"The model is in {tmp_path}/model."
+  assert len(differences) == (1 if quantize else 0)
+  for line in differences:
+    assert line.startswith("8 bits: the outputs of 2 texts differ from those")
+  session = onnxruntime.InferenceSession(str(tmp_path / "model/model.onnx"))
+  ids = np.array([[2, 7, 4, 9, 3]])
+  (logits,) = session.run(None, {
+    "input_ids": ids, "attention_mask": ids // ids, "token_type_ids": 0 * ids
+  })
+  config = modeling.BertConfig.from_json_file(str(MODEL["bert_config_file"]))
+  encoder = modeling.BertModel(config)
+  head = modeling.MaskedLMHead(config, encoder.word_embeddings)
+  variables = [*encoder.variables, *head.variables]
+  weight_files.load(variables, str(FOLDER))
+  expected = head(encoder(tf.constant(ids)).sequence_output).numpy()
+  difference = np.linalg.norm(logits - expected) / np.linalg.norm(expected)
+  assert difference < (0.1 if quantize else 1e-5)
+
+
+@pytest.mark.parametrize(
+  "flags, sentence",
+  [
+    ({"quantize": "int8"}, "--quantize needs --format=onnx"),
+    (
+      {"format": "onnx", "top_k": 3, "version": 2},
+      "--top_k has no effect with --format=onnx, which holds the network alone",
+    ),
+    (
+      {
+        "format": "onnx", "quantize": "int8",
+        "max_quantization_difference": 0.0001,
+      },
+      "pass a larger --max_quantization_difference",
+    ),
+  ],
+)
+def test_errors_of_onnx(flags, sentence, tmp_path):
+  finished = run(tmp_path, head="masked_lm", **flags)
+  assert finished.code == 1 and sentence in finished.last_line
+  assert not os.listdir(tmp_path)
 
 
 def test_the_null_threshold_is_that_of_the_weights(tmp_path):
