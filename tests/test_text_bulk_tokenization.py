@@ -82,12 +82,6 @@ def test_text_before_the_fast_tokenizer_is_encoded_exactly(tokenizer):
     assert_alike(lines, tokenizer, exact)
 
 
-def test_kept_words_are_bounded(tokenizer, monkeypatch):
-  monkeypatch.setattr(bulk_tokenization, "_CACHED_WORDS", 3)
-  exact = bulk_tokenization.BulkEncoder(tokenizer)
-  assert_alike(["one two three four, two one"] * 2, tokenizer, exact)
-
-
 def test_lines_of_both_kinds_keep_their_order(tokenizer, fast):
   lines = ["plain", "½ Σ ΟΔΟΣ", "", "z" * 150, "ﬁne", "a\tb", "e\u0301", "end"]
   flags = list(map(bulk_tokenization.is_alike, lines))

@@ -24,7 +24,6 @@ import tokenization
 _CHARACTERS_BEFORE_FAST = 8_000_000
 _ASCII_SPEED = 4  # The exact tokenizer's on ASCII, compared with other text.
 _LONGEST_WORD_BYTES = 100
-_CACHED_WORDS, _CACHED_CHUNKS, _CACHED_LENGTH = 1 << 16, 1 << 14, 64
 
 # Characters that both tokenizers treat alike, lower-casing or not, whatever
 # their neighbours are. Tested one by one; chosen so that no version of Unicode
@@ -69,8 +68,6 @@ class BulkEncoder:
     self._tokenizer = tokenizer
     self._characters_before_fast = characters_before_fast
     self._fast: Any = None
-    self._word_ids = _Ids(self._ids_of_word, _CACHED_WORDS)
-    self._chunk_ids = _Ids(self._ids_of_chunk, _CACHED_CHUNKS)
 
   def __call__(self, lines: list[str]) -> tuple:
     """Encodes lines.
@@ -98,33 +95,8 @@ class BulkEncoder:
     return ids, lengths.tolist(), None
 
   def _encode_exactly(self, lines):
-    ids, ends = [], [0]
-    ids_of_chunk, ids_of_word = self._chunk_ids, self._word_ids
-    split = self._tokenizer.basic_tokenizer.tokenize
-    for line in lines:
-      # Words recur more often than chunks with their punctuation, but only
-      # ASCII is split into words as fast as at spaces.
-      if line.isascii() and line.isprintable():
-        found = map(ids_of_word.__getitem__, split(line))
-      else:
-        found = map(ids_of_chunk.__getitem__, line.split(" "))
-      ids.extend(itertools.chain.from_iterable(found))
-      ends.append(len(ids))
-    return ids, [end - start for start, end in zip(ends, ends[1:])]
-
-  def _ids_of_word(self, word):
-    tokenizer = self._tokenizer
-    pieces = tokenizer.wordpiece_tokenizer.longest_matches(word)
-    return tokenizer.convert_tokens_to_ids(pieces)
-
-  def _ids_of_chunk(self, chunk):
-    """Returns the ids of text without a space.
-
-    U+0020 separates words at every stage of tokenization, whatever is next to
-    it.
-    """
-    words = self._tokenizer.basic_tokenizer.tokenize(chunk)
-    return itertools.chain.from_iterable(map(self._word_ids.__getitem__, words))
+    rows = list(map(self._tokenizer.encode, lines))
+    return list(itertools.chain.from_iterable(rows)), list(map(len, rows))
 
   def _may_be_fast(self, lines):
     """Whether there is a faster tokenizer; makes it after enough text."""
@@ -137,28 +109,6 @@ class BulkEncoder:
         self._characters_before_fast = None
         self._fast = _fast_tokenizer(self._tokenizer)
     return self._fast is not None
-
-
-class _Ids(dict):
-  """Ids of pieces of text, computed when they are looked up.
-
-  FullTokenizer.encode is as fast, but its caches are larger: they would be
-  most of the memory that a small text needs.
-  """
-
-  def __init__(self, compute, max_entries):
-    super().__init__()
-    self._compute = compute
-    self._max_entries = max_entries
-
-  def __missing__(self, text):
-    ids = tuple(self._compute(text))
-    # Emptied as a whole: frequent words are back at once.
-    if len(self) >= self._max_entries:
-      self.clear()
-    if len(text) <= _CACHED_LENGTH:
-      self[text] = ids
-    return ids
 
 
 def _fast_tokenizer(tokenizer):
