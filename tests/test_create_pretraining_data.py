@@ -29,6 +29,17 @@ def small(tmp_path):
   }
 
 
+def run(code=0, **flags):
+  done = script_runner.run(SCRIPT, **flags)
+  assert done.code == code, done.err
+  return done
+
+
+def verify(small):
+  names = ("output_file", "vocab_file")
+  return run(verify=True, **{name: small[name] for name in names})
+
+
 def read_features(paths):
   records = []
   for path in paths:
@@ -41,13 +52,12 @@ def read_features(paths):
 def test_several_inputs_and_outputs(tmp_path):
   folder = tmp_path / "out"
   names = [f"multi_io.tfrecord-{index:05}-of-00003" for index in range(3)]
-  done = script_runner.run(
-    SCRIPT, input_file=f"{INPUTS}/sample_text.txt,{INPUTS}/second_corpus.txt",
+  done = run(
+    input_file=f"{INPUTS}/sample_text.txt,{INPUTS}/second_corpus.txt",
     output_file=",".join(f"{folder}/{name}" for name in names),
     vocab_file=small_corpus.released_vocab(tmp_path), dupe_factor=5,
     verbose=True,
   )
-  assert done.code == 0, done.err
   assert "Wrote 72 instances" in done.err
   assert "Instance 0: [CLS] " in done.err
   assert "5/5 passes" in done.err
@@ -61,13 +71,12 @@ def test_several_inputs_and_outputs(tmp_path):
 
 
 def test_a_single_document_works_with_a_warning(tmp_path):
-  done = script_runner.run(
-    SCRIPT, input_file=f"{INPUTS}/single_doc.txt",
+  done = run(
+    input_file=f"{INPUTS}/single_doc.txt",
     output_file=f"{tmp_path}/a.tfrecord",
     vocab_file=small_corpus.released_vocab(tmp_path), max_seq_length=32,
     max_predictions_per_seq=5, dupe_factor=5,
   )
-  assert done.code == 0, done.err
   assert "its text is a single document" in done.err
   features = read_features([tmp_path / "a.tfrecord"])
   golden = np.load(GOLDEN / "pretraining_data" / "single_doc.npz")
@@ -76,8 +85,7 @@ def test_a_single_document_works_with_a_warning(tmp_path):
 
 def test_whole_words_and_compression(small, tmp_path):
   small["output_file"] += ".gz"
-  done = script_runner.run(SCRIPT, **small, do_whole_word_mask=True)
-  assert done.code == 0, done.err
+  run(**small, do_whole_word_mask=True)
   assert tfrecord.is_gzip(small["output_file"])
   ids = read_features([small["output_file"]])
   piece = small_corpus.TOKENS.split().index("##s")
@@ -89,10 +97,7 @@ def test_whole_words_and_compression(small, tmp_path):
 
 def test_dynamic_masking_goes_through_the_text_once(small):
   del small["dupe_factor"], small["max_predictions_per_seq"]
-  done = script_runner.run(
-    SCRIPT, **small, dynamic_masking=True, packing="full_sentences"
-  )
-  assert done.code == 0, done.err
+  run(**small, dynamic_masking=True, packing="full_sentences")
   features = read_features([small["output_file"]])
   assert sorted(features) == [
     "input_ids", "input_mask", "segment_ids", "word_starts"
@@ -105,21 +110,20 @@ def test_dynamic_masking_goes_through_the_text_once(small):
 
 
 def test_sentence_order_labels_swapped_segments(small):
-  done = script_runner.run(SCRIPT, **small, packing="sentence_order")
-  assert done.code == 0, done.err
+  run(**small, packing="sentence_order")
   labels = read_features([small["output_file"]])["next_sentence_labels"]
   assert set(labels.ravel().tolist()) == {0, 1}
   pathlib.Path(small["input_file"]).write_text("the cat\n\nthe dog\n")
-  done = script_runner.run(SCRIPT, **small, packing="sentence_order")
-  assert done.code == 1 and "of several sentences each" in done.last_line
+  done = run(code=1, **small, packing="sentence_order")
+  assert "of several sentences each" in done.last_line
 
 
 def test_no_file_is_written_without_a_record(small, tmp_path):
   pathlib.Path(small["input_file"]).write_text("the cat\n\nthe dog\n")
   names = [f"{tmp_path}/out/{number}" for number in range(50)]
   small["output_file"] = ",".join(names)
-  done = script_runner.run(SCRIPT, **small)
-  assert done.code == 1 and "cannot fill 50 files; name fewer" in done.last_line
+  done = run(code=1, **small)
+  assert "cannot fill 50 files; name fewer" in done.last_line
   assert not any(map(os.path.exists, names))
 
 
@@ -132,21 +136,15 @@ def test_the_share_of_unknown_tokens(small, tmp_path):
   text = "the cat sat .\nthe dog {} .\n\non the mat .\nthe cat ran .\n" * 9
   path = pathlib.Path(small["input_file"])
   path.write_text(text.replace("{}", "ran"))
-  done = script_runner.run(SCRIPT, **small)
-  assert done.code == 0, done.err
+  done = run(**small)
   assert UNKNOWN.findall(done.err) == ["0.00"]
   assert WARNING not in done.err
   path.write_text(text.replace("{}", "zzz zzz zzz"))
   for shards in ({}, {"shard_size_mb": 1, "output_file": tmp_path / "shards"}):
-    done = script_runner.run(SCRIPT, **{**small, **shards})
-    assert done.code == 0, done.err
+    done = run(**{**small, **shards})
     assert UNKNOWN.findall(done.err) == ["16.67"]
     assert WARNING in done.err
-  done = script_runner.run(
-    SCRIPT, verify=True, output_file=small["output_file"],
-    vocab_file=small["vocab_file"],
-  )
-  assert done.code == 0, done.err
+  done = verify(small)
   # Of the records, whose random next segments repeat some of the text.
   assert 10 < float(*UNKNOWN.findall(done.err)) < 25
   assert WARNING in done.err
@@ -154,8 +152,7 @@ def test_the_share_of_unknown_tokens(small, tmp_path):
 
 def test_shards_are_finished_by_the_next_run_and_verified(small, tmp_path):
   small["shard_size_mb"] = 0.002
-  done = script_runner.run(SCRIPT, **small, num_processes=2)
-  assert done.code == 0, done.err
+  done = run(**small, num_processes=2)
   assert "100.0%" in done.err
   folder = tmp_path / "out"
   names = sorted(os.listdir(folder))
@@ -167,27 +164,21 @@ def test_shards_are_finished_by_the_next_run_and_verified(small, tmp_path):
   assert len(shards) > 1
   before = [shard.read_bytes() for shard in shards]
   shards[1].unlink()
-  done = script_runner.run(SCRIPT, **small)
-  assert done.code == 0, done.err
+  done = run(**small)
   assert f"{len(shards) - 1} of {len(shards)} shards are finished" in done.err
   assert [shard.read_bytes() for shard in shards] == before
-  done = script_runner.run(SCRIPT, **{**small, "dupe_factor": 1})
-  assert done.code == 1
+  done = run(code=1, **{**small, "dupe_factor": 1})
   assert "were made with dupe_factor 2, now it is 1" in done.last_line
 
   pattern = f"{folder}/a.tfrecord-*"
-  done = script_runner.run(
-    SCRIPT, verify=True, output_file=pattern, vocab_file=small["vocab_file"]
-  )
-  assert done.code == 0, done.err
+  done = run(verify=True, output_file=pattern, vocab_file=small["vocab_file"])
   *counts, total, example = done.out.splitlines()
   assert [line.split(": ")[0] for line in counts] == list(map(str, shards))
   assert " tokens, of which " in total and example.startswith("[CLS] ")
   shards[1].write_bytes(before[1][:-3])
-  done = script_runner.run(
-    SCRIPT, verify=True, output_file=pattern, vocab_file=small["vocab_file"]
+  done = run(
+    code=1, verify=True, output_file=pattern, vocab_file=small["vocab_file"]
   )
-  assert done.code == 1
   assert f"{shards[1]}: record " in done.last_line
   assert "is damaged or cut off" in done.last_line
 
@@ -225,8 +216,7 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(
     name: value.format(folder=tmp_path) if isinstance(value, str) else value
     for name, value in flags.items()
   }
-  done = script_runner.run(SCRIPT, **{**small, **flags})
-  assert done.code == 1
+  done = run(code=1, **{**small, **flags})
   assert done.last_line.startswith("create_pretraining_data.py: error: ")
   assert sentence in done.last_line
   assert "Traceback" not in done.err
@@ -259,8 +249,7 @@ def test_impossible_numbers(name, least, most):
 )
 def test_what_the_original_accepts(small, flags, num_places, num_masked):
   """More places than tokens (20 of 16, its default), none, probability 0."""
-  done = script_runner.run(SCRIPT, **{**small, **flags})
-  assert done.code == 0, done.err
+  run(**{**small, **flags})
   record = next(tfrecord.read_records(small["output_file"]))
   assert len(record["masked_lm_positions"]) == num_places
   counts = {
@@ -268,8 +257,4 @@ def test_what_the_original_accepts(small, flags, num_places, num_masked):
     for record in tfrecord.read_records(small["output_file"])
   }
   assert counts == num_masked
-  done = script_runner.run(
-    SCRIPT, verify=True, output_file=small["output_file"],
-    vocab_file=small["vocab_file"],
-  )
-  assert done.code == 0, done.out + done.err
+  verify(small)
