@@ -273,7 +273,7 @@ class ColumnStream(_Stream):
     """Takes the number of the words' column; is_text: of raw sentences."""
     super().__init__(tag, document_context=document_context)
     self._word_column, self._is_text = word_column, is_text
-    self._width = None  # Columns of the first sentence.
+    self._first = None  # Number and columns of its first line.
 
   def _items(self, number, line):
     """Yields rows, str or InputError: of a raw sentence several."""
@@ -315,21 +315,16 @@ class ColumnStream(_Stream):
         raise errors.InputError(f"{SOURCE}:{number}: {text}") from text
     (sentence,) = data.parse_columns(
       [line[:2] for line in block], SOURCE, word_column=self._word_column,
-      labelled=False,
+      labelled=False, first=self._first,
     )
     number, text, document = block[0]
     width = len(data.columns(text))
-    if not self._width and len(block) == 1 < width:
+    if not self._first and len(block) == 1 < width:
       logging.warning(
         "%s:%d: %r counts as one word, the first of %d columns; raw sentences "
         "need --file_format=text", SOURCE, number, text, width,
       )
-    self._width = self._width or width
-    if width != self._width:
-      raise errors.InputError(
-        f"{SOURCE}:{number}: {width} columns, but the first sentence has "
-        f"{self._width}; every word needs all columns"
-      )
+    self._first = self._first or (number, width)
     return sentence._replace(document=document)
 
 

@@ -133,7 +133,8 @@ def _text_lines(path):
 
 def parse_columns(
   lines: Iterable[tuple[int, str]], path: str, *, word_column: int = 0,
-  label_column: int = -1, scheme: str = "iob2", labelled: bool | None = True
+  label_column: int = -1, scheme: str = "iob2", labelled: bool | None = True,
+  first: tuple[int, int] | None = None
 ) -> list[Sentence]:
   """Makes sentences of columns.
 
@@ -142,6 +143,8 @@ def parse_columns(
     path: the file that they are from, for the errors.
     word_column, label_column: which ones, from 0; negative from the end.
     scheme, labelled: see `read`.
+    first: number and columns of the line that all must be like; None: of the
+      first word.
 
   Raises:
     InputError: no such column, lines with more or fewer columns than the
@@ -155,16 +158,16 @@ def parse_columns(
       "%s: %d empty sentences skipped, the first at line %d", path,
       len(empty_at), empty_at[0],
     )
-  # All words must have as many columns as the first.
-  first, row = blocks[0][1][0]
-  width, used = len(row), {"--word_column": word_column}
+  number, row = blocks[0][1][0]
+  line, width = first or (number, len(row))
+  used = {"--word_column": word_column}
   # A single column has words alone.
   if labelled or (labelled is None and width > 1):
     used["--label_column"] = label_column
   for flag, column in used.items():
     if not -width <= column < width:
       raise errors.InputError(
-        f"{path}:{first}: {flag}={column}, but there are {width} columns; pass "
+        f"{path}:{line}: {flag}={column}, but there are {width} columns; pass "
         f"a number from {-width} to {width - 1}"
       )
   sentences, faults = [], errors.Faults()
@@ -174,7 +177,7 @@ def parse_columns(
       for (_, row), place in zip(rows, places):
         if len(row) != width:
           raise errors.InputError(
-            f"{place}: {len(row)} columns, but line {first} has {width}; every "
+            f"{place}: {len(row)} columns, but line {line} has {width}; every "
             "word needs all columns, and an empty line ends a sentence"
           )
       words, *labels = ([row[n] for _, row in rows] for n in used.values())
