@@ -74,13 +74,14 @@ def open_reader(path: str) -> Reader:
   return reader
 
 
-def step_of(path: str) -> int:
+def step_of(path) -> int:
   """Returns how many steps a model folder's weights were trained for, or 0.
 
   As in the original: 0 of the checkpoints of a training, which hold more than
   weights.
   """
-  reader = open_reader(path)
+  # A run that starts from a teacher has a reader of its own.
+  reader = open_reader(path) if isinstance(path, str) else path
   names = reader.shapes
   is_training = any(name.endswith("/adam_m") for name in names)
   if is_training or "global_step" not in names:
