@@ -361,7 +361,6 @@ def _read_table(task, layout, path, prefix, language):
     path, "csv" if path.endswith(".csv") else "tsv", delimiter=",",
     width=layout.width, joins_cut_rows=layout.broken is not None,
   )
-
   beginning, endings = layout.endings or (None, ())
   # Of endings alone: their common beginning may be empty.
   texts = [n for n in (layout.text_a, layout.text_b, *endings) if n is not None]
@@ -409,7 +408,7 @@ def _label(value, task, layout):
     return None
   if task.kind == data.REGRESSION:
     low, high = task.scores or (-math.inf, math.inf)
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(TypeError, ValueError):
       if low <= float(value) <= high:
         return float(value)
     fault = (

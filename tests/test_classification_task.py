@@ -16,6 +16,10 @@ def config(**changes):
   return modeling.BertConfig.from_dict({**tiny_model.TINY, **changes})
 
 
+def named(*names):
+  return config(id2label={str(n): name for n, name in enumerate(names)})
+
+
 def write(path, *lines):
   path.write_text("".join(f"{line}\n" for line in lines))
   return str(path)
@@ -68,15 +72,11 @@ def test_all_sets_that_are_scored_are_read_where_they_are(tmp_path):
 def test_a_trained_model_keeps_the_order_of_its_classes(tmp_path):
   write_mnli(tmp_path, "train", "dev_matched")
   order = ("entailment", "neutral", "contradiction")
-  theirs = config(id2label={str(n): name for n, name in enumerate(order)})
+  theirs = named(*order)
   assert read_mnli(tmp_path, theirs).labels == order
   # Not if it learns them anew.
   asked = read_mnli(tmp_path, theirs, purposes=["train", "eval"])
   assert asked.labels == NLI
-
-
-def named(*names):
-  return config(id2label={str(n): name for n, name in enumerate(names)})
 
 
 @pytest.mark.parametrize(
@@ -129,13 +129,16 @@ def test_a_model_of_another_kind_is_refused(files):
 
 def test_a_task_of_several_languages_says_which():
   for given, name in ((None, "xnli, zh"), ("de", "xnli, de")):
-    asked = read_task(task_name="XNLI", language=given)
-    assert asked.name == name
+    assert read_task(task_name="XNLI", language=given).name == name
 
 
-def test_a_diagnostic_set_has_nothing_to_learn(tmp_path):
-  with pytest.raises(errors.InputError, match="AX has no train data"):
-    read_task(purposes=["train"], task_name="ax", data_dir=str(tmp_path))
+@pytest.mark.parametrize(
+  "purpose, said",
+  [("train", "AX has no train data"), ("eval", "AX has no data to eval, only")],
+)
+def test_a_diagnostic_set_has_nothing_to_learn(tmp_path, purpose, said):
+  with pytest.raises(errors.InputError, match=said):
+    read_task(purposes=[purpose], task_name="ax", data_dir=str(tmp_path))
 
 
 def read_own(paths, model=None, **given):
