@@ -67,9 +67,6 @@ def predict_texts(
       (text, ending, ending, ...).
     batch_size: compute N texts together, those of like length, and of short
       ones more (input_sequences.batch_sizes); None: all of them.
-
-  Raises:
-    InputError: a tuple has more or fewer texts than the task takes.
   """
   kind, labels = options.kind, options.labels
   examples = [
@@ -312,7 +309,7 @@ def write_predictions(
     suffix: of the names of the files, such as "_mismatched".
     task: what has a kind and labels.
     parts: float32 [n, L] each.
-    found: the predicted labels are added to it; None: they are not kept.
+    found: list that the predicted labels are added to.
   """
   named_path = os.path.join(folder, f"predictions{suffix}.tsv")
   path = os.path.join(folder, f"test_results{suffix}.tsv")

@@ -80,8 +80,7 @@ class Task(NamedTuple):
   """A row of the table.
 
   Attributes:
-    name: as --task_name has it.
-    title: as its authors write it.
+    name, title: as --task_name has it, and as its authors write it.
     kind: one of data.KINDS.
     labels: the classes in the order of the model's outputs.
     metrics: the official ones, that of the leader board first.

@@ -101,13 +101,9 @@ class ClassifierData(NamedTuple):
 def label_ids(
   examples: list[data.Example], kind: str, labels: tuple
 ) -> np.ndarray:
-  """Returns what the records hold as labels of examples.
+  """Returns int64 [B]; of several labels [B, L], 0 or 1; of numbers float32.
 
   As in the original: an example of unknown label has the first one, 0.
-
-  Returns:
-    int64 [B]; int64 [B, L] of 0 and 1 for several labels; float32 [B] for
-    regression.
   """
   if kind == data.REGRESSION:
     return np.array([example.label or 0.0 for example in examples], np.float32)
@@ -363,14 +359,8 @@ def keep_states(
 ) -> ClassifierData:
   """Writes the states that the pooler reads, unless they are there already.
 
-  Training pooler and classifier on them takes seconds.
-
-  Args:
-    model: model.ClassifierModel, whose encoder is frozen.
-
-  Returns:
-    Data of records next to `found`'s, in its order, that hold first_states
-    [W, H] and sequence_mask [W].
+  Training pooler and classifier on them takes seconds. The records are next to
+  `found`'s, in its order, and hold first_states [W, H] and sequence_mask [W].
   """
   skip_empty = not distribution.is_tpu(strategy)
   sequences, width = found.max_sequences, model.config.hidden_size
@@ -416,8 +406,7 @@ def training_data(found: ClassifierData, trim: bool) -> harness.TrainingData:
   With `trim` batches may differ in shape: they are cut to their longest
   sequence and have no more windows than their longest text.
   """
-  def transform(batch, step, *, rows, first_row):
-    del step, rows, first_row
+  def transform(batch, *_, **__):
     return filled_up(batch, found.max_sequences)
 
   return harness.TrainingData(

@@ -37,11 +37,9 @@ class ClassifierModel(tf.Module):
     self, config: modeling.BertConfig, kind: str, outputs: int, *,
     is_frozen: bool = False, **model_options,
   ):
-    """Makes the variables.
+    """Makes the variables, with as many outputs as `num_outputs` says.
 
     Args:
-      kind: one of data.KINDS.
-      outputs: what `num_outputs` says.
       is_frozen: whether the encoder is never trained; it then drops nothing.
       **model_options: of modeling.BertModel.
     """
@@ -236,12 +234,8 @@ class Distillation:
   ):
     """Makes the teacher's model; in the scope of the strategy.
 
-    Args:
-      kind, labels: of the student.
-      **model_options: of modeling.BertModel.
-
-    Raises:
-      InputError: it has no classifier for this task.
+    Kind and labels are the student's, `model_options` those of
+    modeling.BertModel. InputError if it has no classifier for this task.
     """
     self.weight = settings.distillation_weight
     self._temperature = settings.distillation_temperature
@@ -278,14 +272,10 @@ class Distillation:
 
 
 def _column_order(config, kind, labels):
-  """Returns which of a teacher's outputs belongs to each class.
+  """Returns which of a teacher's outputs belongs to each of the labels.
 
   None where its outputs are taken as they come: they have no names, or are no
   classes.
-
-  Args:
-    config: of the teacher.
-    labels: the student's classes.
   """
   names = [name.lower() for name in config.label_names()]
   # Hugging Face's names where nobody gave any.
