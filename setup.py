@@ -60,6 +60,7 @@ setup(
   package_dir={PACKAGE: "."},
   package_data={
     f"{PACKAGE}.features": ["*.html"], f"{PACKAGE}.reproduction": ["*.csv"],
+    f"{PACKAGE}.serving": ["*.html"],
   },
   cmdclass={"build_py": BuildPackage},
 )

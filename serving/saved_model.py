@@ -154,6 +154,8 @@ class LoadedModel:
     folder: where it is.
     version: its number, 1 if the folder's name is none.
     specs: {signature: {input: tf.TensorSpec}}.
+    head, texts: what it answers and the names of its texts; of a SavedModel of
+      others None and none.
   """
 
   def __init__(self, folder: str, batch_size: int = 32):
@@ -183,7 +185,7 @@ class LoadedModel:
       name: dict(sorted(signature.structured_input_signature[1].items()))
       for name, signature in self._signatures.items()
     }
-    self._head, self._texts, self._answer = None, (), None
+    self.head, self.texts, self._answer = None, (), None
     if tf.io.gfile.exists(os.path.join(self.folder, _ANSWERS_FILE)):
       self._load_answers(batch_size)
 
@@ -196,8 +198,8 @@ class LoadedModel:
       "labels": json_files.field(values, "labels", list[str], path),
       "vocab_file": vocab_file,
     })
-    self._head = settings.head
-    self._texts = json_files.field(values, "text_inputs", list[str], path)
+    self.head = settings.head
+    self.texts = json_files.field(values, "text_inputs", list[str], path)
     self._answer = answers.make(
       settings,
       tokenization.FullTokenizer(vocab_file, settings.do_lower_case),
@@ -208,11 +210,11 @@ class LoadedModel:
   def check(self, signature: str, rows: list) -> None:
     """Raises InputError for rows, as of `run`, with an empty text."""
     if self._answer and signature == "serving_default":
-      answers.check(self._head, self._texts_of(rows))
+      answers.check(self.head, self._texts_of(rows))
 
   def _texts_of(self, rows):
     return [
-      tuple(row[name].decode("utf-8", "ignore") for name in self._texts)
+      tuple(row[name].decode("utf-8", "ignore") for name in self.texts)
       for row in rows
     ]
 

@@ -4,6 +4,7 @@
   GET  /v1/models/NAME                     state
   GET  /v1/models/NAME/metadata            signatures
   .../NAME/versions/NUMBER...              the same, if that is the version
+  GET  /                                   a page to try the model on
 
 Every refusal is a JSON object with the key "error": 400 a request that makes
 no sense, 404 another model, 413 a body that is too large, 503 too many
@@ -22,7 +23,7 @@ import tensorflow as tf
 from absl import logging
 
 from common import errors
-from serving import batching, connections, rest
+from serving import batching, connections, page, rest
 
 try:
   from aiohttp import web
@@ -67,6 +68,7 @@ def make_application(
     application.router.add_post(path + ":predict", handlers.predict)
     application.router.add_get(path + "/metadata", handlers.metadata)
     application.router.add_get(path, handlers.status)
+  application.router.add_get("/", handlers.page)
   application[_LOG] = connections.LimitedLog(_LOG_LINES)
   application.on_startup.append(batcher.start)
   application.on_cleanup.append(batcher.close)
@@ -152,6 +154,18 @@ class _Handlers:
     self._model.check(key[0], rows)
     answers = await self._batcher.submit(key, rows)
     return _json(rest.predictions(answers, by_row))
+
+  async def page(self, request):
+    del request
+    names = self._model.texts or self._model.specs["serving_default"]
+    return web.Response(
+      text=page.make(self._name, self._model.head, names),
+      content_type="text/html",
+      headers={
+        "Content-Security-Policy": page.security_policy(),
+        "X-Content-Type-Options": "nosniff",
+      },
+    )
 
   async def status(self, request):
     self._check_name(request)

@@ -1,0 +1,36 @@
+"""The page of serve.py on which one tries the model: one file, no other."""
+
+import base64
+import hashlib
+import json
+import pathlib
+import re
+from collections.abc import Iterable
+
+_PAGE = pathlib.Path(__file__).with_suffix(".html").read_text(encoding="utf-8")
+
+
+def make(name: str, head: str | None, inputs: Iterable[str]) -> str:
+  """Returns the page, HTML.
+
+  Args:
+    name: of the model, in URLs.
+    head: of the model; of an unknown one answers are shown as JSON.
+    inputs: names of its texts.
+  """
+  values = {"name": name, "head": head, "inputs": list(inputs)}
+  # So that no name can end the element that it stands in.
+  text = json.dumps(values).replace("<", "\\u003c")
+  return _PAGE.replace("MODEL", text, 1)
+
+
+def security_policy() -> str:
+  """Returns the Content-Security-Policy: this script and style, this host."""
+  rules = ["default-src 'none'", "connect-src 'self'", "base-uri 'none'",
+           "form-action 'none'", "frame-ancestors 'none'"]
+  for kind, tag in (("script-src", "script"), ("style-src", "style")):
+    # Without attributes: not the data.
+    (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", _PAGE, re.DOTALL)
+    digest = hashlib.sha256(content.encode()).digest()
+    rules.append(f"{kind} 'sha256-{base64.b64encode(digest).decode()}'")
+  return "; ".join(rules)

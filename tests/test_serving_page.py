@@ -1,0 +1,174 @@
+"""The page of serve.py, in a browser where there is one."""
+
+import asyncio
+import base64
+import hashlib
+import json
+import re
+import shutil
+
+import aiohttp
+import pytest
+import tensorflow as tf
+
+import served
+from serving import batching, page
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
+XSS = "<img src=x onerror=\"document.title='ran'\">"
+# head -> inputs, what is typed, what the model answers to each row, what the
+# page then shows.
+HEADS = {
+  "classification": (
+    {"text": XSS},
+    {"labels": ["bad", XSS], "probabilities": [0.25, 0.75], "label": XSS},
+    [XSS, "75.0 %"],
+  ),
+  "regression": (
+    {"text_a": "a", "text_b": "b"}, {"score": 2.5}, ["Score: 2.5000"]
+  ),
+  "span": (
+    {"question": "Who?", "context": "😀 Émile <b>met</b> Anna."},
+    {"answer": "Émile", "score": 3.5, "start": 2, "end": 7, "null_score": 0.0},
+    ["Answer: Émile, score 3.50", "MARK Émile", "<b>met</b>"],
+  ),
+  "tagging": (
+    {"text": "😀 Anna Maria saw Rome"},
+    {"tags": ["O", "B-PER", "I-PER", "O", "B-LOC"],
+     "starts": [0, 2, 7, 13, 17], "ends": [1, 6, 12, 16, 21]},
+    ["MARK Anna MariaPER", "MARK RomeLOC"],
+  ),
+  "masked_lm": (
+    {"text": "a [MASK] b"},
+    {"fillings": [["sun", "moon"]], "probabilities": [[0.5, 0.125]]},
+    ["[MASK] 1", "sun", "12.5 %"],
+  ),
+  "embedding": (
+    {"text": "one\n\ntwo"}, {"embedding": [3.0, 4.0]},
+    ["1 one", "2 two", "1.000"],
+  ),
+  None: ({"x": "1"}, {"y": 7}, ["7"]),
+}
+
+
+class Model:
+  """Answers as it is told to."""
+
+  version = 1
+
+  def __init__(self, head, inputs, answer):
+    self.head = "classification" if head == "regression" else head
+    self.texts = list(inputs) if head else ()
+    spec = tf.TensorSpec([None], tf.string)
+    self.specs = {"serving_default": dict.fromkeys(sorted(inputs), spec)}
+    self._answer = answer
+
+  def check(self, signature, rows):
+    pass
+
+  def run(self, signature, rows):
+    return [self._answer] * len(rows)
+
+
+def test_only_its_own_script_and_style_may_run():
+  made = page.make("</script>", "span", ["question"])
+  (data,) = re.findall(r'id="model">(.*?)</script>', made)
+  assert json.loads(data) == {
+    "name": "</script>", "head": "span", "inputs": ["question"]
+  }
+  policy = page.security_policy()
+  assert "unsafe" not in policy and "default-src 'none'" in policy
+  for tag in ("script", "style"):
+    (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", made, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(content.encode()).digest())
+    assert f"{tag}-src 'sha256-{digest.decode()}'" in policy
+  # No resource of another host.
+  assert "http:" not in made and "https:" not in made
+
+
+async def get_page(port):
+  async with (
+    aiohttp.ClientSession() as session,
+    session.get(f"http://127.0.0.1:{port}/") as response,
+  ):
+    return response.headers, await response.text()
+
+
+def test_the_server_sends_it_with_its_policy():
+  async def test():
+    model = Model("span", {"question": "", "context": ""}, {})
+    async with served.asking(model, batching.Limits()) as ask:
+      return await get_page(ask.port)
+
+  headers, text = asyncio.run(test())
+  assert headers["Content-Security-Policy"] == page.security_policy()
+  assert headers["X-Content-Type-Options"] == "nosniff"
+  assert headers["Content-Type"] == "text/html; charset=utf-8"
+  assert text == page.make("m", "span", ["question", "context"])
+
+
+async def used(port, inputs):
+  """Types the inputs; returns what the page shows, marks named, and errors."""
+  from playwright import async_api
+
+  async with async_api.async_playwright() as playwright:
+    browser = await playwright.chromium.launch(
+      executable_path=BROWSER, args=["--no-sandbox"]
+    )
+    tab = await browser.new_page()
+    problems = []
+    tab.on("pageerror", lambda error: problems.append(str(error)))
+    tab.on("console", lambda said: problems.append(said.text)
+           if said.type == "error" else None)
+    tab.on("request", lambda request: problems.append(request.url)
+           if f"127.0.0.1:{port}" not in request.url else None)
+    await tab.goto(f"http://127.0.0.1:{port}/")
+    for name, text in inputs.items():
+      # By its label, as a screen reader finds it.
+      await tab.get_by_label(name.replace("_", " "), exact=True).fill(text)
+    await tab.keyboard.press("Control+Enter")
+    await tab.wait_for_selector("#result > *")
+    await tab.evaluate(
+      "document.querySelectorAll('mark').forEach(m => m.prepend('MARK '))"
+    )
+    await tab.evaluate("document.querySelector('details').open = true")
+    shown = await tab.inner_text("main")
+    title = await tab.title()
+    await browser.close()
+  return shown, title, problems
+
+
+@pytest.mark.skipif(not BROWSER, reason="no Chromium on this machine")
+@pytest.mark.parametrize("head", HEADS, ids=str)
+def test_every_head_in_a_browser(head):
+  pytest.importorskip("playwright")
+  inputs, answer, expected = HEADS[head]
+
+  async def test():
+    model = Model(head, inputs, answer)
+    async with served.asking(model, batching.Limits()) as ask:
+      return await used(ask.port, inputs)
+
+  shown, title, problems = asyncio.run(test())
+  plain = " ".join(shown.split())
+  for text in expected:
+    assert text in plain
+  assert "curl -d" in plain and ":predict" in plain and " ms" in plain
+  assert title == "Try m" and not problems
+
+
+@pytest.mark.skipif(not BROWSER, reason="no Chromium on this machine")
+def test_a_refusal_is_shown():
+  pytest.importorskip("playwright")
+
+  class Refusing(Model):
+    def run(self, signature, rows):
+      raise KeyError("secret")
+
+  async def test():
+    model = Refusing("classification", {"text": ""}, {})
+    async with served.asking(model, batching.Limits()) as ask:
+      return await used(ask.port, {"text": "a"})
+
+  shown, _, _ = asyncio.run(test())
+  assert "a fault of the server" in shown and "secret" not in shown
