@@ -58,13 +58,8 @@ _LAYER_SITES = ("attention/probs", "attention/output", "output")
 
 
 def transformer_layer(
-  x: tf.Tensor,
-  weights: dict[str, tf.Tensor],
-  config: BertConfig,
-  *,
-  rows: unpadding.Rows,
-  queries: unpadding.Rows,
-  bias: tf.Tensor | None,
+  x: tf.Tensor, weights: dict[str, tf.Tensor], config: BertConfig, *,
+  rows: unpadding.Rows, queries: unpadding.Rows, bias: tf.Tensor | None,
   dropout: dict[str, layers.Dropout],
 ):
   """One layer: attention, then feed-forward, each added and normalized.
@@ -203,15 +198,9 @@ class BertModel(layers.Weights):
   shapes = staticmethod(bert_shapes)
 
   def __init__(
-    self,
-    config: BertConfig,
-    *,
-    seed: int = 12345,
-    compute_dtype=tf.float32,
-    storage_dtype=tf.float32,
-    use_one_hot_embeddings: bool = False,
-    recompute_activations: bool = False,
-    skip_padding: bool = False,
+    self, config: BertConfig, *, seed: int = 12345, compute_dtype=tf.float32,
+    storage_dtype=tf.float32, use_one_hot_embeddings: bool = False,
+    recompute_activations: bool = False, skip_padding: bool = False,
     scope: str = "bert",
   ):
     """Makes the variables, under the names of the released checkpoints.
@@ -278,16 +267,9 @@ class BertModel(layers.Weights):
     )
 
   def __call__(
-    self,
-    input_ids,
-    input_mask=None,
-    token_type_ids=None,
-    training: bool = False,
-    *,
-    dropout_seed=None,
-    position_ids=None,
-    positions=None,
-    return_attention: bool = False,
+    self, input_ids, input_mask=None, token_type_ids=None,
+    training: bool = False, *, dropout_seed=None, position_ids=None,
+    positions=None, return_attention: bool = False,
   ) -> BertOutput:
     """Encodes sequences.
 
@@ -334,10 +316,8 @@ class BertModel(layers.Weights):
       states.append(queries.restore(x))
       all_probs.append(probs)  # [B, N, F, T]
     return BertOutput(
-      embedding_output=states[0],
-      all_encoder_layers=tuple(states[1:]),
-      sequence_output=states[-1],
-      pooled_output=self.pool(states[-1][:, 0]),
+      embedding_output=states[0], all_encoder_layers=tuple(states[1:]),
+      sequence_output=states[-1], pooled_output=self.pool(states[-1][:, 0]),
       attention_probs=tuple(all_probs) if return_attention else None,
     )
 

@@ -394,9 +394,7 @@ def main():
     )
   scores = {k: round(float(v), 5) for k, v in task.scores(found).items()}
   print(json.dumps({
-    "metrics": scores,
-    "steps": steps,
-    "train_seconds": round(seconds, 1),
+    "metrics": scores, "steps": steps, "train_seconds": round(seconds, 1),
     "seconds": round(time.perf_counter() - wall, 1),
     "cpu_seconds": round(time.process_time() - cpu, 1),
   }))

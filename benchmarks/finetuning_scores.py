@@ -87,14 +87,12 @@ def our_command(arguments, seed, folder):
   if arguments.task == "ner":
     return [
       sys.executable, ROOT / "run_ner.py", *command, "--do_eval",
-      f"--eval_file={dev}",
-      f"--eval_batch_size={arguments.eval_batch_size}",
+      f"--eval_file={dev}", f"--eval_batch_size={arguments.eval_batch_size}",
     ]
   if arguments.task == "squad":
     return [
       sys.executable, ROOT / "run_squad.py", *command, "--do_predict",
-      f"--predict_file={dev}",
-      f"--doc_stride={arguments.doc_stride}",
+      f"--predict_file={dev}", f"--doc_stride={arguments.doc_stride}",
       f"--predict_batch_size={arguments.eval_batch_size}",
     ]
   return [

@@ -109,13 +109,9 @@ class Pretraining(_Steps):
     """Takes a training step on a step_batches.PretrainingBatch."""
     # -100 is what torch's cross-entropy leaves out.
     labels = np.full(batch.input_ids.shape, -100)
-    np.put_along_axis(
-      labels, batch.masked_lm_positions, batch.masked_lm_ids, 1
-    )
+    np.put_along_axis(labels, batch.masked_lm_positions, batch.masked_lm_ids, 1)
     self._step({
-      "input_ids": batch.input_ids,
-      "attention_mask": batch.input_mask,
-      "token_type_ids": batch.segment_ids,
-      "labels": labels,
+      "input_ids": batch.input_ids, "attention_mask": batch.input_mask,
+      "token_type_ids": batch.segment_ids, "labels": labels,
       "next_sentence_label": batch.next_sentence_labels[:, 0],
     })

@@ -88,9 +88,7 @@ def measure(command, *, env=None, until=None):
   start, reaped = time.monotonic(), _reaped_processor_seconds()
   with tempfile.TemporaryFile() as log:
     process = subprocess.Popen(
-      list(map(str, command)),
-      stdout=subprocess.DEVNULL,
-      stderr=log,
+      list(map(str, command)), stdout=subprocess.DEVNULL, stderr=log,
       env=env or environment(),
     )
     most, processor, is_reached, next_look = 0.0, {}, False, start

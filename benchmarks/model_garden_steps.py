@@ -31,12 +31,10 @@ class Pretraining:
     if dtype == "bfloat16":
       tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
     encoder = networks.BertEncoderV2(
-      vocab_size=config.vocab_size,
-      hidden_size=config.hidden_size,
+      vocab_size=config.vocab_size, hidden_size=config.hidden_size,
       num_layers=config.num_hidden_layers,
       num_attention_heads=config.num_attention_heads,
-      inner_dim=config.intermediate_size,
-      inner_activation=_gelu,
+      inner_dim=config.intermediate_size, inner_activation=_gelu,
       max_sequence_length=config.max_position_embeddings,
       type_vocab_size=config.type_vocab_size,
     )
@@ -44,9 +42,7 @@ class Pretraining:
       config.hidden_size, 2, dropout_rate=0.1, name="next_sentence"
     )
     self._model = models.BertPretrainerV2(
-      encoder,
-      mlm_activation=_gelu,
-      classification_heads=[head],
+      encoder, mlm_activation=_gelu, classification_heads=[head],
     )
     self._optimizer = optimization.AdamWeightDecay(
       learning_rate=RATE, weight_decay_rate=DECAY, gradient_clip_norm=CLIP
@@ -63,8 +59,7 @@ class Pretraining:
 
   def _train_step(self, batch):
     inputs = dict(
-      input_word_ids=batch.input_ids,
-      input_mask=batch.input_mask,
+      input_word_ids=batch.input_ids, input_mask=batch.input_mask,
       input_type_ids=batch.segment_ids,
       masked_lm_positions=batch.masked_lm_positions,
     )

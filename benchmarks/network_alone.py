@@ -76,9 +76,7 @@ def main(argv):
   del argv
   files = model_folder.find(FLAGS.model_dir)
   config = modeling.BertConfig.from_json_file(files["bert_config_file"])
-  options = inputs.InputOptions(
-    data.SINGLE, _LABELS, files["vocab_file"]
-  )
+  options = inputs.InputOptions(data.SINGLE, _LABELS, files["vocab_file"])
   batches = make_batches(options)
   network = make_network(config)
   # Of different shapes, so that the graph takes any: then it is traced.

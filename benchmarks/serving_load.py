@@ -22,9 +22,7 @@ from absl import app, flags
 ROOT = pathlib.Path(__file__).parents[1]
 FLAGS = flags.FLAGS
 
-flags.DEFINE_string(
-  "saved_model_dir", None, "As for serve.py.", required=True
-)
+flags.DEFINE_string("saved_model_dir", None, "As for serve.py.", required=True)
 flags.DEFINE_list("clients", ["1", "4", "16", "64"], "Connections at once.")
 flags.DEFINE_float("seconds", 10.0, "Longest time for a line.")
 flags.DEFINE_integer("requests", 5000, "Most requests for a line.")

@@ -69,13 +69,11 @@ WORKS = (
   Work("train", "bfloat16", 32, 128),
   Work("pretrain", "bfloat16", 256, 128, 20),
   Work("pretrain", "bfloat16", 64, 512, 76),
-  Work("predict", "bfloat16", 32, 128),
-  Work("train", "float32", 32, 128),
+  Work("predict", "bfloat16", 32, 128), Work("train", "float32", 32, 128),
 )
 # name -> (module of its steps, whether XLA or torch.compile compiles them)
 CONTENDERS = {
-  "here": ("our_steps", False),
-  "here, XLA": ("our_steps", True),
+  "here": ("our_steps", False), "here, XLA": ("our_steps", True),
   "Hugging Face, eager": ("huggingface_steps", False),
   "Hugging Face, torch.compile": ("huggingface_steps", True),
   "Model Garden, graph": ("model_garden_steps", False),
@@ -183,8 +181,7 @@ def measure_contender(work, contender, arguments, env=None) -> dict | None:
     sys.executable if is_ours else arguments.peer_python,
     f"--work={json.dumps(work)}", f"--contender={contender}",
     f"--rounds={arguments.rounds}", f"--steps={arguments.steps}",
-    f"--num_hidden_layers={arguments.num_hidden_layers}",
-    env=env,
+    f"--num_hidden_layers={arguments.num_hidden_layers}", env=env,
   )
 
 

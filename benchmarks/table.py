@@ -140,10 +140,8 @@ def shown_command(argv):
 def measure(work, arguments):
   """Yields the results of a work after each of its turns."""
   run = {
-    "machine": machine(),
-    "date": datetime.date.today().isoformat(),
-    "command": shown_command(sys.argv),
-    "turns": [],
+    "machine": machine(), "date": datetime.date.today().isoformat(),
+    "command": shown_command(sys.argv), "turns": [],
   }
   for turn in range(arguments.repeats):
     with tempfile.TemporaryDirectory() as folder:

@@ -19,10 +19,8 @@ from common import errors, file_io
 OURS = "here"
 _MORE_IS_BETTER = ("examples_per_second", "share")
 _UNITS = {
-  "megabytes": " MB",
-  "added_megabytes": " MB",
-  "examples_per_second": " examples/s",
-  "share": " %",
+  "megabytes": " MB", "added_megabytes": " MB",
+  "examples_per_second": " examples/s", "share": " %",
 }  # All others are seconds.
 _COLORS = ("#1f4e79", "#4c9a6a", "#c8773a", "#7a5195")
 
@@ -234,9 +232,7 @@ def headline(group, text, turns, measure, peers) -> Headline | None:
 
 def headline_table(headlines):
   """Returns the page's Markdown table."""
-  lines = [
-    "| | here | the fastest other program | |", "|---|---|---|---|",
-  ]
+  lines = ["| | here | the fastest other program | |", "|---|---|---|---|"]
   for group, text, outcome, peer in headlines:
     ours, theirs = (
       number(value, outcome.row.measure)

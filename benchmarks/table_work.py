@@ -28,10 +28,8 @@ DATA = {
 }
 # task -> (its folder, what it is called, its examples, epochs)
 _TASKS = {
-  "mrpc": ("MRPC", "MRPC", None, 2),
-  "rte": ("RTE", "RTE", None, 2),
-  "cola": ("CoLA", "CoLA", None, 2),
-  "sts-b": ("STS-B", "STS-B", None, 1),
+  "mrpc": ("MRPC", "MRPC", None, 2), "rte": ("RTE", "RTE", None, 2),
+  "cola": ("CoLA", "CoLA", None, 2), "sts-b": ("STS-B", "STS-B", None, 1),
   "sst-2": ("SST-2", "SST-2, 10,000 rows", 10000, 1),
 }
 _DTYPES = ("float32", "bfloat16")
@@ -171,15 +169,9 @@ def _job(arguments, **values):
     for name, (_, default) in finetuning_scores.HYPER_PARAMETERS.items()
   }
   job = {
-    **defaults,
-    "train_batch_size": _BATCH_SIZE,
-    "weights": arguments.weights,
-    "peer_python": arguments.peer_python,
-    "peer_flags": [],
-    "max_train_examples": None,
-    "train_file": "",
-    "predict_file": "",
-    **values,
+    **defaults, "train_batch_size": _BATCH_SIZE, "weights": arguments.weights,
+    "peer_python": arguments.peer_python, "peer_flags": [],
+    "max_train_examples": None, "train_file": "", "predict_file": "", **values,
   }
   if arguments.steps:
     job["max_train_examples"] = arguments.steps * _BATCH_SIZE
@@ -278,8 +270,7 @@ def _step_turn(arguments, temporary, *, work):
     if measures:
       rate = work.size / measures["seconds"]
       found[name] = {
-        "examples_per_second": rate,
-        "share": rate * work.flop(layers) / peak,
+        "examples_per_second": rate, "share": rate * work.flop(layers) / peak,
         "processor_seconds": measures["processor"],
       }
   return found
@@ -346,8 +337,7 @@ def _data_turn(arguments, temporary):
 
 def _measures(cost):
   return {
-    "wall": cost.seconds,
-    "processor": cost.processor,
+    "wall": cost.seconds, "processor": cost.processor,
     "megabytes": cost.megabytes,
   }
 
@@ -393,9 +383,8 @@ def _write_lines(arguments, temporary):
 def _prediction_command(model, table, output, dtype):
   return [
     sys.executable, ROOT / "run_classifier.py", "--do_predict",
-    f"--model_dir={model}", f"--predict_file={table}",
-    f"--output_dir={output}", f"--predict_batch_size={_LINES_TOGETHER}",
-    f"--dtype={dtype}",
+    f"--model_dir={model}", f"--predict_file={table}", f"--output_dir={output}",
+    f"--predict_batch_size={_LINES_TOGETHER}", f"--dtype={dtype}",
   ]
 
 

@@ -55,9 +55,7 @@ class Conversion(NamedTuple):
 
 
 def open_source(
-  path: str,
-  *,
-  bert_config_file: str | None = None,
+  path: str, *, bert_config_file: str | None = None,
   vocab_file: str | None = None,
 ) -> Source:
   """Opens a checkpoint with its configuration and vocabulary.
@@ -127,13 +125,8 @@ def _check_shapes(reader, config):
 
 
 def convert(
-  source: Source,
-  output: str,
-  kind: str,
-  *,
-  keep_optimizer_state: bool = True,
-  architecture: str | None = None,
-  do_lower_case: bool | None = None,
+  source: Source, output: str, kind: str, *, keep_optimizer_state: bool = True,
+  architecture: str | None = None, do_lower_case: bool | None = None,
 ) -> Conversion:
   """Writes a model as a folder of another kind.
 

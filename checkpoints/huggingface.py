@@ -197,12 +197,8 @@ def _found(folder, name, pattern):
 
 
 def write(
-  folder: str,
-  weights: dict[str, np.ndarray],
-  config: dict,
-  *,
-  architecture: str | None = None,
-  do_lower_case: bool | None = None,
+  folder: str, weights: dict[str, np.ndarray], config: dict, *,
+  architecture: str | None = None, do_lower_case: bool | None = None,
   vocab_file: str | None = None,
 ) -> dict[str, str]:
   """Writes weights, configuration, vocabulary and the tokenizer's file.
@@ -242,13 +238,8 @@ def write(
 
 
 def write_settings(
-  folder: str,
-  config: dict,
-  architecture: str,
-  *,
-  do_lower_case: bool | None,
-  vocab_file: str | None,
-  max_length: int,
+  folder: str, config: dict, architecture: str, *, do_lower_case: bool | None,
+  vocab_file: str | None, max_length: int,
 ) -> None:
   """Writes all of a folder but the weights; arguments as of `write`."""
   json_files.write(

@@ -29,12 +29,8 @@ INPUT_KEYS = ("input_settings", "classifier_input")
 
 
 def write(
-  folder: str,
-  variables: Iterable[tf.Variable],
-  config: modeling.BertConfig,
-  vocab_file: str | None = None,
-  do_lower_case: bool | None = None,
-  *,
+  folder: str, variables: Iterable[tf.Variable], config: modeling.BertConfig,
+  vocab_file: str | None = None, do_lower_case: bool | None = None, *,
   step: int | None = None,
 ) -> None:
   """Writes a model folder; each file whole or not at all.
@@ -57,9 +53,7 @@ def write(
 
 
 def write_config(
-  folder: str,
-  config: modeling.BertConfig,
-  vocab_file: str | None,
+  folder: str, config: modeling.BertConfig, vocab_file: str | None,
   do_lower_case: bool | None,
 ) -> None:
   """Writes all of a model folder but the weights."""

@@ -45,8 +45,7 @@ _STORAGES = {
   "LongStorage": (np.dtype("<i8"), "I64"),
   "IntStorage": (np.dtype("<i4"), "I32"),
   "ShortStorage": (np.dtype("<i2"), "I16"),
-  "CharStorage": (np.dtype("i1"), "I8"),
-  "ByteStorage": (np.dtype("u1"), "U8"),
+  "CharStorage": (np.dtype("i1"), "I8"), "ByteStorage": (np.dtype("u1"), "U8"),
   "BoolStorage": (np.dtype("?"), "BOOL"),
 }
 

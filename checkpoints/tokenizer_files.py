@@ -57,13 +57,8 @@ def with_known_case(settings: run_settings.Settings) -> run_settings.Settings:
 
 
 def write(
-  folder: str,
-  vocab_file: str | None,
-  do_lower_case: bool | None,
-  max_length: int,
-  tokenizer: str = "BertTokenizer",
-  *,
-  fast: bool = False,
+  folder: str, vocab_file: str | None, do_lower_case: bool | None,
+  max_length: int, tokenizer: str = "BertTokenizer", *, fast: bool = False,
 ) -> None:
   """Writes what text is read by: the vocabulary and tokenizer_config.json.
 
@@ -141,9 +136,7 @@ def check(vocab_file: str) -> None:
   path, values = _read_config(vocab_file)
   name = json_files.field(values, "tokenizer_class", str, path, None)
   # Only Japanese vocabularies have it.
-  analyser = json_files.field(
-    values, "word_tokenizer_type", str, path, "basic"
-  )
+  analyser = json_files.field(values, "word_tokenizer_type", str, path, "basic")
   if name == "BertJapaneseTokenizer" or analyser != "basic":
     raise errors.InputError(
       f"{path}: this vocabulary is for {name or 'a tokenizer'} with word "

@@ -228,9 +228,7 @@ def write_values(prefix: str, tensors: Mapping[str, npt.ArrayLike]) -> None:
   with tf.device("CPU:0"):
     # In TF1's format of names and values; tf.train.Checkpoint writes objects.
     tf.raw_ops.SaveV2(
-      prefix=prefix,
-      tensor_names=names,
-      shape_and_slices=[""] * len(names),
+      prefix=prefix, tensor_names=names, shape_and_slices=[""] * len(names),
       tensors=[tf.convert_to_tensor(tensors[name]) for name in names],
     )
 
@@ -296,9 +294,7 @@ class Report(NamedTuple):
 
 def load(
   variables: Iterable[tf.Variable] | dict[str, tf.Variable],
-  source: str | Reader,
-  *,
-  allowed_missing: Iterable[str] = (),
+  source: str | Reader, *, allowed_missing: Iterable[str] = (),
 ) -> Report:
   """Gives variables the values that a checkpoint has under their names.
 
@@ -323,8 +319,7 @@ def load(
   check_shapes(shapes, reader, allowed_missing=allowed_missing)
   ours, theirs = by_name.keys(), reader.shapes.keys()
   report = Report(
-    loaded=sorted(ours & theirs),
-    missing=sorted(ours - theirs),
+    loaded=sorted(ours & theirs), missing=sorted(ours - theirs),
     unused=sorted(n for n in theirs - ours if not is_optimizer_state(n)),
   )
   for name in report.loaded:
@@ -336,9 +331,7 @@ def load(
 
 
 def check_shapes(
-  shapes: dict[str, tuple[int, ...]],
-  reader: Reader,
-  *,
+  shapes: dict[str, tuple[int, ...]], reader: Reader, *,
   allowed_missing: Iterable[str] = (),
 ) -> None:
   """Refuses a checkpoint that lacks variables; see `load`.

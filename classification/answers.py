@@ -315,8 +315,7 @@ def write_predictions(
   path = os.path.join(folder, f"test_results{suffix}.tsv")
   examples = iter(examples)
   with (
-    open_table(named_path) as write,
-    file_io.open_for_writing(path) as unnamed,
+    open_table(named_path) as write, file_io.open_for_writing(path) as unnamed,
   ):
     for outputs in parts:
       # As in the original: no header, numbers as numpy shows a float32.

@@ -19,8 +19,7 @@ from training import components
 
 # kind -> `problem_type` in the configuration.
 PROBLEM_TYPES = {
-  data.SINGLE: "single_label_classification",
-  data.REGRESSION: "regression",
+  data.SINGLE: "single_label_classification", data.REGRESSION: "regression",
   data.MULTI_LABEL: "multi_label_classification",
   data.CHOICE: "multiple_choice",
 }

@@ -35,9 +35,8 @@ HUGGINGFACE_ARCHITECTURES = (
   "BertForNextSentencePrediction", "BertModel",
   "DistilBertForQuestionAnswering", "DistilBertForSequenceClassification",
   "DistilBertForTokenClassification", "DistilBertForMaskedLM",
-  "DistilBertModel",
-  "AlbertForQuestionAnswering", "AlbertForSequenceClassification",
-  "AlbertForTokenClassification", "AlbertForPreTraining", "AlbertForMaskedLM",
-  "AlbertModel",
+  "DistilBertModel", "AlbertForQuestionAnswering",
+  "AlbertForSequenceClassification", "AlbertForTokenClassification",
+  "AlbertForPreTraining", "AlbertForMaskedLM", "AlbertModel",
 )
 SERVING_HEADS = ("classification", "embedding", "masked_lm", "span", "tagging")

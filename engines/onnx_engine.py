@@ -53,12 +53,8 @@ class OnnxEngine:
     self._inputs = [value.name for value in self._session.get_inputs()]
 
   def run(
-    self,
-    input_ids: npt.ArrayLike,
-    input_mask: npt.ArrayLike,
-    segment_ids: npt.ArrayLike,
-    *,
-    outputs: list[str] | None = None,
+    self, input_ids: npt.ArrayLike, input_mask: npt.ArrayLike,
+    segment_ids: npt.ArrayLike, *, outputs: list[str] | None = None,
   ) -> dict[str, np.ndarray]:
     """Returns {name: float32 array} of integers [B, T].
 

@@ -31,18 +31,15 @@ _CLASSES = {
 _TITLES = {"bert": "Bert", "albert": "Albert", "distilbert": "DistilBert"}
 _PROBLEMS = {
   "softmax": "single_label_classification",
-  "sigmoid": "multi_label_classification",
-  "linear": "regression",
+  "sigmoid": "multi_label_classification", "linear": "regression",
 }
 # Those that sentence-transformers has, by its names.
 _POOLINGS = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens"}
 
 
 def write(
-  folder: str,
-  weights: Mapping[str, np.ndarray],
-  config: configuration.BertConfig,
-  settings: run_settings.Settings,
+  folder: str, weights: Mapping[str, np.ndarray],
+  config: configuration.BertConfig, settings: run_settings.Settings,
   change: Callable[[str], None] | None = None,
 ) -> None:
   """Writes the folder, whole or not at all.

@@ -36,22 +36,16 @@ _MASKED_SCORE, _LEAST_SQUARE = -10000.0, 1e-12
 # By the names of layers.get_activation; silu is a product with the sigmoid.
 _ACTIVATIONS = {
   "gelu": ("Gelu", {"approximate": "tanh"}),
-  "gelu_erf": ("Gelu", {"approximate": "none"}),
-  "linear": ("Identity", {}),
-  "relu": ("Relu", {}),
-  "silu": ("Sigmoid", {}),
-  "swish": ("Sigmoid", {}),
+  "gelu_erf": ("Gelu", {"approximate": "none"}), "linear": ("Identity", {}),
+  "relu": ("Relu", {}), "silu": ("Sigmoid", {}), "swish": ("Sigmoid", {}),
   "tanh": ("Tanh", {}),
 }
 _BATCH, _LENGTH = "batch_size", "sequence_length"
 
 
 def make(
-  head: str,
-  weights: Mapping[str, np.ndarray],
-  config: configuration.BertConfig,
-  *,
-  pooling: str = "mean",
+  head: str, weights: Mapping[str, np.ndarray],
+  config: configuration.BertConfig, *, pooling: str = "mean",
   normalize: bool = False,
 ) -> onnx.ModelProto:
   """Returns the ONNX model of a head.

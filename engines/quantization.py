@@ -84,9 +84,7 @@ def _transpose_word_table(model):
       return
 
 
-def difference(
-  path: str, other: str, batches: Iterable[tuple]
-) -> Difference:
+def difference(path: str, other: str, batches: Iterable[tuple]) -> Difference:
   """Compares what two models compute."""
   first, second = (onnx_engine.OnnxEngine(name) for name in (path, other))
   # The states are in the vector, the last one.

@@ -216,9 +216,6 @@ def _tagging(settings, tokenizer, network, batch_size):
 
 
 _HEADS = {
-  "classification": _classification,
-  "embedding": _embedding,
-  "masked_lm": _masked_lm,
-  "span": _span,
-  "tagging": _tagging,
+  "classification": _classification, "embedding": _embedding,
+  "masked_lm": _masked_lm, "span": _span, "tagging": _tagging,
 }

@@ -46,9 +46,7 @@ _MODEL = (
   Option("do_lower_case", True),
 )
 EXPORT = (
-  Option(
-    "head", None, "What the model does.", choices=choices.SERVING_HEADS
-  ),
+  Option("head", None, "What the model does.", choices=choices.SERVING_HEADS),
   Option(
     "labels", [],
     "Names of the labels, in order; by default those in --bert_config_file, "

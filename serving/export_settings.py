@@ -13,10 +13,8 @@ from squad import null_threshold
 
 # What the configuration says of a classifier -> --output_activation.
 _ACTIVATIONS = {
-  None: "softmax",
-  "single_label_classification": "softmax",
-  "multi_label_classification": "sigmoid",
-  "regression": "linear",
+  None: "softmax", "single_label_classification": "softmax",
+  "multi_label_classification": "sigmoid", "regression": "linear",
 }
 
 

@@ -183,9 +183,7 @@ class Tagger(ServedModel):
   """`probabilities` [B, T, L] of every word piece."""
 
   def _make_head(self):
-    return heads.TokenClassificationHead(
-      self.config, len(self.settings.labels)
-    )
+    return heads.TokenClassificationHead(self.config, len(self.settings.labels))
 
   def from_ids(self, **inputs):
     logits = super().from_ids(**inputs)["logits"]
@@ -235,9 +233,6 @@ def compiled(function: Callable, spec: tf.TensorSpec, names: Iterable[str]):
 
 
 KINDS = {
-  "classification": Classifier,
-  "embedding": Embedder,
-  "masked_lm": MaskFiller,
-  "span": QuestionAnswerer,
-  "tagging": Tagger,
+  "classification": Classifier, "embedding": Embedder, "masked_lm": MaskFiller,
+  "span": QuestionAnswerer, "tagging": Tagger,
 }

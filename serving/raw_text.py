@@ -161,8 +161,7 @@ def pair_inputs(
   ids = tf.concat([first, second], 1)
   segments = tf.concat([tf.zeros_like(first), tf.ones_like(second)], 1)
   return {
-    "input_ids": ids.to_tensor(),
-    "input_mask": tf.ones_like(ids).to_tensor(),
+    "input_ids": ids.to_tensor(), "input_mask": tf.ones_like(ids).to_tensor(),
     "segment_ids": segments.to_tensor(),
   }
 

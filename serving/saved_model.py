@@ -201,10 +201,8 @@ class LoadedModel:
     self.head = settings.head
     self.texts = json_files.field(values, "text_inputs", list[str], path)
     self._answer = answers.make(
-      settings,
-      tokenization.FullTokenizer(vocab_file, settings.do_lower_case),
-      answers.on_tensors(self._signatures["ids"]),
-      batch_size,
+      settings, tokenization.FullTokenizer(vocab_file, settings.do_lower_case),
+      answers.on_tensors(self._signatures["ids"]), batch_size,
     )
 
   def check(self, signature: str, rows: list) -> None:

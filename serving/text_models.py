@@ -52,9 +52,7 @@ class _Head(NamedTuple):
   answer: Callable  # See answers.make.
 
 
-def load(
-  folder: str | None, *, batch_size: int = 32, **options
-) -> "TextModel":
+def load(folder: str | None, *, batch_size: int = 32, **options) -> "TextModel":
   """Loads a model.
 
   Args:

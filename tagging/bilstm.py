@@ -17,8 +17,7 @@ from common import errors
 # Name of --feature_layers -> the layers, and how they are combined. None: the
 # embeddings.
 _FEATURES = {
-  "embeddings": (None, "concat"),
-  "second_to_last": (slice(-2, -1), "concat"),
+  "embeddings": (None, "concat"), "second_to_last": (slice(-2, -1), "concat"),
   "last": (slice(-1, None), "concat"),
   "weighted_sum_last_four": (slice(-4, None), "weighted_sum"),
   "concat_last_four": (slice(-4, None), "concat"),

@@ -11,8 +11,7 @@ from tiny_model import TINY, batch
 from variants import registry
 
 VARIANTS = {
-  "bert": {},
-  "albert": {"embedding_size": 6, "num_hidden_groups": 2},
+  "bert": {}, "albert": {"embedding_size": 6, "num_hidden_groups": 2},
   "distilbert": {},
 }
 HEADS = ("classification", "embedding", "masked_lm", "span", "tagging")

@@ -10,7 +10,5 @@ GOLDEN = script_runner.ROOT / "tests" / "golden" / "sentencepiece"
 def write(folder):
   """Writes spiece.model to a folder; returns its path."""
   path = folder / "spiece.model"
-  path.write_bytes(
-    gzip.decompress((GOLDEN / "spiece.model.gz").read_bytes())
-  )
+  path.write_bytes(gzip.decompress((GOLDEN / "spiece.model.gz").read_bytes()))
   return path

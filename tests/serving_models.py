@@ -75,8 +75,7 @@ def trained(folder, head, *, stored, pooler=True, **task):
       variable.assign(tf.random.stateless_normal(variable.shape, seed))
     variables += module.variables
   model_folder.write(
-    str(folder), variables,
-    model_folder.with_input_settings(shape, stored),
+    str(folder), variables, model_folder.with_input_settings(shape, stored),
     str(FOLDER / "vocab.txt"), True,
   )
   return folder

@@ -90,9 +90,7 @@ near O
 def test_both_programs_train_on_the_same_pieces(tmp_path, tokenizer):
   path = tmp_path / "names.conll"
   path.write_text(COLUMNS)
-  ours, theirs = (
-    data.read(str(path)), tagging_peer.read_columns(path)
-  )
+  ours, theirs = (data.read(str(path)), tagging_peer.read_columns(path))
   assert theirs == [(s.words, s.labels) for s in ours]
   names = data.label_list(ours)
   numbers = data.label_ids(ours, names, path)

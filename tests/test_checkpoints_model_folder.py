@@ -28,10 +28,8 @@ def test_folder_is_what_a_run_can_start_from(tmp_path):
   for _ in range(2):  # The second time over the first.
     model_folder.write(str(folder), model.variables, config, str(vocab))
   assert sorted(path.name for path in folder.iterdir()) == [
-    "bert_config.json",
-    "bert_model.ckpt.data-00000-of-00001",
-    "bert_model.ckpt.index",
-    "vocab.txt",
+    "bert_config.json", "bert_model.ckpt.data-00000-of-00001",
+    "bert_model.ckpt.index", "vocab.txt",
   ]
   other = modeling.BertModel(
     modeling.BertConfig.from_json_file(str(folder / "bert_config.json")),
@@ -68,8 +66,7 @@ def test_the_case_of_the_text_is_kept_beside_the_vocabulary(tmp_path):
     )
     assert read(str(tmp_path / "m/vocab.txt")) is is_lower
   assert json.loads((tmp_path / "m/tokenizer_config.json").read_text()) == {
-    "tokenizer_class": "BertTokenizer",
-    "do_lower_case": False,
+    "tokenizer_class": "BertTokenizer", "do_lower_case": False,
     "model_max_length": 8,
   }
   (tmp_path / "m/tokenizer_config.json").write_text('{"do_lower_case": "?"}')

@@ -66,11 +66,8 @@ def test_weights_of_a_training_checkpoint_are_loaded_without_its_moments():
 
 def test_every_way_to_name_a_checkpoint(prefix, tmp_path):
   for path in (
-    prefix,
-    f"{prefix}.index",
-    f"{prefix}.data-00000-of-00001",
-    f"{prefix}.meta",
-    str(tmp_path),
+    prefix, f"{prefix}.index", f"{prefix}.data-00000-of-00001",
+    f"{prefix}.meta", str(tmp_path),
   ):
     assert weight_files.find_prefix(path) == prefix
 
@@ -236,9 +233,7 @@ def model(**shapes):
 
 def test_report_of_what_was_loaded(prefix):
   bias, head = model(bert__pooler__dense__bias=[2], output_bias=[3])
-  report = weight_files.load(
-    [bias, head], prefix, allowed_missing=["^output_"]
-  )
+  report = weight_files.load([bias, head], prefix, allowed_missing=["^output_"])
   assert report.loaded == ["bert/pooler/dense/bias"]
   assert report.missing == ["output_bias"]
   assert report.unused == ["bert/embeddings/word_embeddings"]

@@ -201,9 +201,7 @@ def test_classes_that_cannot_be_meant_are_refused(
   tmp_path, value, separator, said
 ):
   with pytest.raises(errors.InputError, match=said):
-    labels_of(
-      tmp_path, [value], kind="multi_label", label_separator=separator
-    )
+    labels_of(tmp_path, [value], kind="multi_label", label_separator=separator)
 
 
 @pytest.mark.parametrize(

@@ -52,9 +52,7 @@ def test_a_task_is_whole(name):
   assert task.kind in data.KINDS
   assert (task.kind == data.REGRESSION) == (not task.labels)
   assert bool(task.scores) == (not task.labels)
-  scored, predicted = (
-    glue.splits(task, "eval"), glue.splits(task, "predict")
-  )
+  scored, predicted = (glue.splits(task, "eval"), glue.splits(task, "predict"))
   assert predicted and (scored or name == "ax")
   assert set(scored) | set(predicted) | {"train"} >= set(task.layouts)
   labels = [
@@ -72,9 +70,7 @@ def test_metrics_and_labels_are_the_official_ones():
   }
   assert found == {name: ("accuracy",) for name in found} | others
   for name in ("mnli", "xnli", "ax"):
-    assert glue.TASKS[name].labels == (
-      "contradiction", "entailment", "neutral"
-    )
+    assert glue.TASKS[name].labels == ("contradiction", "entailment", "neutral")
   for name in ("cola", "mrpc"):
     assert glue.TASKS[name].labels == ("0", "1")
 

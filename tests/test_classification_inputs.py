@@ -269,9 +269,7 @@ def test_no_examples_are_refused(vocab_file, tmp_path):
 
 def test_the_first_examples_are_shown_with_their_tokens(vocab_file, caplog):
   caplog.set_level("DEBUG", logger="absl")
-  inputs.log_examples(
-    [Example("x1", "a b", "c", "yes")], options(vocab_file)
-  )
+  inputs.log_examples([Example("x1", "a b", "c", "yes")], options(vocab_file))
   assert caplog.records[0].getMessage().split("\n")[1:] == [
     "  guid: x1", "  label: yes", "  sequences: 1",
     "  tokens: [CLS] a b [SEP] c [SEP]", "  input_ids: 2 5 6 3 7 3",
@@ -328,10 +326,8 @@ def logits(network, data, seed=None):
                    "label_ids": batch["label_ids"]},
   )
   return predictor.predict(
-    pipeline.sequential_records([data.records]),
-    data.features,
-    num_records=data.num_records,
-    batch_size=9,
+    pipeline.sequential_records([data.records]), data.features,
+    num_records=data.num_records, batch_size=9,
   )
 
 

@@ -63,9 +63,7 @@ def test_loss_and_scores_are_those_of_each_example(
   norms = np.log(np.exp(logits).sum(axis=1))
   losses = norms - logits[np.arange(7), gold]
   evaluator = job.Evaluator(network, strategy)
-  found = evaluator.evaluate(
-    task, data, batch_size=3, report_dir=str(tmp_path)
-  )
+  found = evaluator.evaluate(task, data, batch_size=3, report_dir=str(tmp_path))
   # The last batch is short: a mean over batches, and one over examples.
   tiny_model.assert_close(
     found["loss"],
@@ -84,9 +82,7 @@ def test_loss_and_scores_are_those_of_each_example(
     logits.argmax(axis=1).tolist()
   )
   (outputs,) = evaluator.outputs(data["eval"], 2)
-  tiny_model.assert_close(
-    outputs["scores"], np.exp(logits - norms[:, None])
-  )
+  tiny_model.assert_close(outputs["scores"], np.exp(logits - norms[:, None]))
   assert outputs["label_ids"].tolist() == gold.tolist()
 
 

@@ -67,9 +67,7 @@ def test_one_class_of_several_is_cross_entropy():
   assert_close(loss, losses.mean())
   right = (logits.argmax(1) == [0, 2, 1]).sum()
   assert metrics["classifier_accuracy"][0].numpy() == right
-  found = model.example_losses(
-    "single", tf.constant(logits), data["label_ids"]
-  )
+  found = model.example_losses("single", tf.constant(logits), data["label_ids"])
   assert_close(found, losses)
   # Class weights make a weighted mean.
   loss, _ = loss_of(network, data, class_weights=[1.0, 2.0, 0.5])
@@ -81,9 +79,7 @@ def test_a_number_is_learned_by_its_squared_error():
   logits = network(data).numpy()
   loss, metrics = loss_of(network, data)
   assert_close(loss, np.mean((logits[:, 0] - [0.5, 2.0]) ** 2))
-  assert set(metrics) == {
-    "classifier_loss", "tokens_per_example", "fill_rate"
-  }
+  assert set(metrics) == {"classifier_loss", "tokens_per_example", "fill_rate"}
   assert [float(part) for part in metrics["tokens_per_example"]] == [16, 2]
   assert_close(model.scores("regression", logits), logits)
 

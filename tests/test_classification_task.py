@@ -43,9 +43,7 @@ def read_task(model=None, purposes=(), **given):
 
 
 def read_mnli(folder, model=None, purposes=("eval",)):
-  return read_task(
-    model, purposes, task_name="MNLI", data_dir=str(folder)
-  )
+  return read_task(model, purposes, task_name="MNLI", data_dir=str(folder))
 
 
 def write_mnli(folder, *splits):
@@ -290,9 +288,7 @@ def test_the_classes_of_the_training_data_are_logged_with_doubts(caplog):
     ["good", "1", "1"], ["odd", "0", "1"],
   ]
   said = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
-  assert said[0].startswith(
-    "classes that differ only in case: 'Good', 'good'"
-  )
+  assert said[0].startswith("classes that differ only in case: 'Good', 'good'")
   assert said[1].startswith("class 'Good' has a single example")
   assert said[3] == "class 'odd' has no example to train on" and len(said) == 4
   caplog.clear()

@@ -35,19 +35,15 @@ def test_every_weight_is_reported_and_both_ends_compared(tmp_path):
   assert "loaded from" not in quiet.err
   names = sorted(path.name for path in (tmp_path / "o").iterdir())
   assert names == [
-    "bert_config.json",
-    "bert_model.ckpt.data-00000-of-00001",
+    "bert_config.json", "bert_model.ckpt.data-00000-of-00001",
     "bert_model.ckpt.index",
   ]
 
 
 def test_optimizer_state_is_left_out_on_request(tmp_path):
   finished = convert(
-    input=TRAINING,
-    output=tmp_path / "o",
-    to="huggingface",
-    bert_config_file=LINEAR,
-    architecture="BertForPreTraining",
+    input=TRAINING, output=tmp_path / "o", to="huggingface",
+    bert_config_file=LINEAR, architecture="BertForPreTraining",
   )
   assert finished.code == 0, finished.err
   assert re.search("left out: .*, [.]{3}, .* [(]optimizer state", finished.out)

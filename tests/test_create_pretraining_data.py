@@ -72,8 +72,7 @@ def test_several_inputs_and_outputs(tmp_path):
 
 def test_a_single_document_works_with_a_warning(tmp_path):
   done = run(
-    input_file=f"{INPUTS}/single_doc.txt",
-    output_file=f"{tmp_path}/a.tfrecord",
+    input_file=f"{INPUTS}/single_doc.txt", output_file=f"{tmp_path}/a.tfrecord",
     vocab_file=small_corpus.released_vocab(tmp_path), max_seq_length=32,
     max_predictions_per_seq=5, dupe_factor=5,
   )

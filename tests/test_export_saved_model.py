@@ -16,8 +16,7 @@ from squad import null_threshold
 
 MODEL = {
   "bert_config_file": FOLDER / "bert_config.json",
-  "vocab_file": FOLDER / "vocab.txt",
-  "init_checkpoint": FOLDER,
+  "vocab_file": FOLDER / "vocab.txt", "init_checkpoint": FOLDER,
   "max_seq_length": 64,
 }
 

@@ -76,9 +76,7 @@ def test_the_originals_features(tmp_path, flags):
 
 
 def test_npz_holds_the_same_numbers_and_so_does_xla(tmp_path):
-  extract(
-    tmp_path, layers="-1,0", output_format="npz", jit_compile="true"
-  )
+  extract(tmp_path, layers="-1,0", output_format="npz", jit_compile="true")
   found = np.load(tmp_path / "out")
   lines = np.split(found["values"], np.cumsum(found["lengths"])[:-1])
   for ours, theirs in zip(lines, golden(), strict=True):

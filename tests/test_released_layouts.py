@@ -123,13 +123,10 @@ LAYOUTS = {
     "safetensors", config=BERT, prefix="", tokenizer={"do_lower_case": True},
     more={"embeddings.position_ids": np.arange(12)[None]},
   ),
-  "SpanBERT": Layout(
-    "old.bin", without="^bert/pooler/", **CASED_BY_FLAG,
-  ),
+  "SpanBERT": Layout("old.bin", without="^bert/pooler/", **CASED_BY_FLAG),
   "multilingual, TF1": Layout(
     "bert_model.ckpt", heads=["masked_lm", "next_sentence"],
-    config={"directionality": "bidi", "pooler_fc_size": 768},
-    **CASED_BY_FLAG,
+    config={"directionality": "bidi", "pooler_fc_size": 768}, **CASED_BY_FLAG,
   ),
   "multilingual": Layout(
     "safetensors", config={**BERT, "pooler_type": "first_token_transform"},

@@ -155,8 +155,7 @@ def folder(tmp_path_factory):
 def classify(folder, output_dir, stdin=b"", **flags):
   defaults = {
     "bert_config_file": folder / "bert_config.json",
-    "vocab_file": folder / "vocab.txt",
-    "max_seq_length": 16,
+    "vocab_file": folder / "vocab.txt", "max_seq_length": 16,
     "output_dir": output_dir,
   }
   if "task_name" not in flags:
@@ -254,9 +253,7 @@ def test_the_best_weights_may_be_used(trained, folder, tmp_path):
   results = results_in(tmp_path / "run" / "eval_results.txt")
   assert results["global_step"] < 10
   best, final = (
-    weight_files.read_weights(
-      str(tmp_path / "run" / name / "bert_model.ckpt")
-    )
+    weight_files.read_weights(str(tmp_path / "run" / name / "bert_model.ckpt"))
     for name in ("best_model", "final_model")
   )
   assert all(best[name].tobytes() == final[name].tobytes() for name in best)
@@ -587,9 +584,7 @@ def test_what_is_wrong_is_said_in_one_sentence(
   done = classify(folder, flags.pop("output_dir", tmp_path / "run"), **flags)
   assert done.code == 1
   # Of several bad rows each has a line.
-  _, found, message = f"\n{done.err}".rpartition(
-    "\nrun_classifier.py: error: "
-  )
+  _, found, message = f"\n{done.err}".rpartition("\nrun_classifier.py: error: ")
   assert found and sentence in message
   assert "Traceback" not in done.err
 

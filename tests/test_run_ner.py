@@ -204,9 +204,8 @@ def test_a_label_outside_the_set_is_named(trained, config_file, tmp_path):
 def test_parts_of_speech_are_another_column(config_file, tmp_path):
   done = ner(
     config_file, tmp_path / "run", **{**TRAINING, "num_train_epochs": 0.2},
-    label_column=1, scheme="none", do_eval=True, eval_file=EVAL,
-    eval_steps=1, save_best="accuracy",
-    num_logical_cpus=2, distribution_strategy="mirrored",
+    label_column=1, scheme="none", do_eval=True, eval_file=EVAL, eval_steps=1,
+    save_best="accuracy", num_logical_cpus=2, distribution_strategy="mirrored",
   )
   assert done.code == 0, done.err
   results = results_in(tmp_path / "run" / "eval_results.txt")

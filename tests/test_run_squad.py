@@ -180,10 +180,9 @@ def trained(files, encoder, tmp_path_factory):
     **V2, vocab_file=WEIGHTS["vocab_file"], init_checkpoint=encoder,
     bert_config_file=encoder / "bert_config.json", output_dir=folder,
     do_train=True, train_file=files / "train.json", train_batch_size=16,
-    learning_rate=2e-3, num_train_epochs=1, log_steps=5,
-    do_predict=True, predict_file=files / "dev.json", predict_batch_size=32,
-    eval_steps=20, save_best="f1", eval_batch_size=32,
-    null_score_diff_threshold="auto",
+    learning_rate=2e-3, num_train_epochs=1, log_steps=5, do_predict=True,
+    predict_file=files / "dev.json", predict_batch_size=32, eval_steps=20,
+    save_best="f1", eval_batch_size=32, null_score_diff_threshold="auto",
     num_logical_cpus=2, distribution_strategy="mirrored",
   )
   assert done.code == 0, done.err

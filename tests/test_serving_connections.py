@@ -80,9 +80,7 @@ def test_who_does_not_read_the_answer_makes_room_too():
 def test_the_limit_leaves_descriptors_for_refusals():
   most, backlog = connections.limits()
   assert most >= 1 and 1 <= backlog <= 64
-  assert most + 2 * backlog < resource.getrlimit(
-    resource.RLIMIT_NOFILE
-  )[0]
+  assert most + 2 * backlog < resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def test_no_descriptors_are_one_line_and_other_errors_are_told(caplog):

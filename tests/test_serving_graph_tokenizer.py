@@ -95,9 +95,7 @@ def test_long_texts_and_batches_without_a_word(graph_tokenizers):
 def slices(tokens, text):
   return [
     text[start:end]
-    for start, end in zip(
-      tokens.starts.to_list()[0], tokens.ends.to_list()[0]
-    )
+    for start, end in zip(tokens.starts.to_list()[0], tokens.ends.to_list()[0])
   ]
 
 

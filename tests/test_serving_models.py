@@ -74,8 +74,7 @@ def test_embedding(pooling):
     count = min(LENGTH, 2 + len(tokenizer().encode(text)))
     states = output["sequence_output"][0, :count].numpy()
     expected = {
-      "pooled": output["pooled_output"][0],
-      "mean": states.mean(0),
+      "pooled": output["pooled_output"][0], "mean": states.mean(0),
       "cls": states[0],
     }
     assert_close(embedding[number], expected[pooling])

@@ -423,9 +423,7 @@ def test_masks_without_a_pooler(tmp_path):
   path = tmp_path / "texts.txt"
   path.write_text("".join(f"{text}\n" for text in texts))
   from_file = script("fill_mask.py", model_dir=folder, input_file=path)
-  from_stdin = script(
-    "fill_mask.py", model_dir=folder, stdin=path.read_bytes()
-  )
+  from_stdin = script("fill_mask.py", model_dir=folder, stdin=path.read_bytes())
   assert from_file == from_stdin
   found = [
     line.split(": ")[1] for line in from_file.splitlines() if ": " in line

@@ -13,8 +13,7 @@ from serving import rest
 TEXT = tf.TensorSpec([None], tf.string)
 IDS = tf.TensorSpec([None, None], tf.int32)
 SIGNATURES = {
-  "serving_default": {"text": TEXT},
-  "pairs": {"a": TEXT, "b": TEXT},
+  "serving_default": {"text": TEXT}, "pairs": {"a": TEXT, "b": TEXT},
   "ids": {"input_ids": IDS},
 }
 

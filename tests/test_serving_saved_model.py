@@ -117,15 +117,10 @@ def test_files_of_the_folder(folder):
     if path.is_file()
   }
   assert found == {
-    "saved_model.pb",
-    "fingerprint.pb",
-    "variables/variables.index",
-    "variables/variables.data-00000-of-00001",
-    "assets/vocab.txt",
-    "assets/labels.txt",
-    "assets.extra/answers.json",
-    "assets.extra/tf_serving_warmup_requests",
-    "assets.extra/vocab.txt",
+    "saved_model.pb", "fingerprint.pb", "variables/variables.index",
+    "variables/variables.data-00000-of-00001", "assets/vocab.txt",
+    "assets/labels.txt", "assets.extra/answers.json",
+    "assets.extra/tf_serving_warmup_requests", "assets.extra/vocab.txt",
   }
   assets = pathlib.Path(folder, "assets")
   assert (assets / "labels.txt").read_text() == "".join(

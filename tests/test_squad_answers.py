@@ -393,9 +393,8 @@ def test_each_line_has_its_answer_or_what_is_wrong():
   deep = "[" * 20000 + "]" * 20000
   lines = [
     '{"id": "\\ud800\u00e9", "context": "\u00e9t\u00e9 1", "question": "?"}',
-    '{"context": " ", "question": "?"}', "{",
-    "[1]", '{"context": 5, "question": "?"}',
-    '{"context": "a", "question": "fail"}',
+    '{"context": " ", "question": "?"}', "{", "[1]",
+    '{"context": 5, "question": "?"}', '{"context": "a", "question": "fail"}',
     f'{{"id": {deep}, "context": "a", "question": "?"}}',
     '{"context": "b", "question": "?"}',
   ]

@@ -76,8 +76,7 @@ def test_padding_and_unread_positions_can_be_left_out(folder):
   partial = model(*whole.inputs, positions=positions)
   np.testing.assert_allclose(
     partial.sequence_output,
-    tf.gather(whole.output.sequence_output, positions, batch_dims=1),
-    atol=1e-5,
+    tf.gather(whole.output.sequence_output, positions, batch_dims=1), atol=1e-5,
   )
   np.testing.assert_allclose(
     partial.pooled_output, whole.output.pooled_output, atol=1e-5

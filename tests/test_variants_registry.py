@@ -13,9 +13,7 @@ from variants import distilbert, registry
 
 
 def config_of(variant, **changes):
-  return modeling.BertConfig.from_dict({
-    **TINY, **changes, "variant": variant
-  })
+  return modeling.BertConfig.from_dict({**TINY, **changes, "variant": variant})
 
 
 def test_a_configuration_without_a_variant_is_berts():

@@ -159,9 +159,7 @@ def test_answers_are_written_as_in_the_passage(
   start, end = (np.full([1, 64], -9.0, np.float32) for _ in range(2))
   start[0, windows[0].first_position + first] = 9
   end[0, windows[0].first_position + last] = 9
-  options = answers.AnswerOptions(
-    spelling=alignment.spelling_of(tokenizer)
-  )
+  options = answers.AnswerOptions(spelling=alignment.spelling_of(tokenizer))
   (found,) = answers.find_answers(
     [question], windows, {"start": start, "end": end}, options
   )

@@ -122,9 +122,7 @@ def squad_file(path):
       "context": context,
       "qas": [{
         "id": answer, "question": "When ?",
-        "answers": [
-          {"text": answer, "answer_start": context.index(answer)}
-        ],
+        "answers": [{"text": answer, "answer_start": context.index(answer)}],
       }],
     }
     for context, answer in questions

@@ -10,8 +10,7 @@ from common import errors
 from variants import albert, distilbert
 
 _CLASSES = {
-  "albert": albert.AlbertModel,
-  "bert": modeling.BertModel,
+  "albert": albert.AlbertModel, "bert": modeling.BertModel,
   "distilbert": distilbert.DistilBertModel,
 }
 
@@ -37,9 +36,7 @@ def encoder_class(config: modeling.BertConfig) -> type[modeling.BertModel]:
   return _CLASSES[name]
 
 
-def make_encoder(
-  config: modeling.BertConfig, **options
-) -> modeling.BertModel:
+def make_encoder(config: modeling.BertConfig, **options) -> modeling.BertModel:
   """Makes the encoder of a configuration; options as of modeling.BertModel."""
   return encoder_class(config)(config, **options)
 
