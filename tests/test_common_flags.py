@@ -23,6 +23,7 @@ EVALUATION = "do_train save_best=f1", "do_train save_best=f1 eval_steps=1"
 FROZEN = "freeze_layers=1 layerwise_lr_decay=.9 recompute_activations".split()
 TAUGHT = "do_train teacher_checkpoint=t "
 CLASSES = "head=classification "
+ONNX = "format=onnx "
 OFFICIAL = "task_name=MRPC "
 MODEL_DIR = "model_dir=a "
 ALL = MODEL_DIR + "output_dir=a "
@@ -182,11 +183,10 @@ CASES = {
     *((flag, "attention_html=a", "output_file=a") for flag in (
       "output_format=npz", "pooling=mean", "batch_size=1", "jit_compile=true")),
     *((flag, "input_file=-", "output_file=a") for flag in (
-      "output_file=a", "output_format=npz", "attention_html=a",
-      "embedding_plot=a")),
+      "output_file=a", "output_format=npz", "attention_html=a")),
     ("picture_lines=1", "output_file=a", "attention_html=a"),
-    ("picture_lines=1", "input_file=- attention_html=a", "embedding_plot=a"),
-    ("layers=1", "attention_html=a", "embedding_plot=a"),
+    ("picture_lines=1", "input_file=- attention_html=a", "attention_html=a"),
+    ("layers=1", "attention_html=a", "output_file=a"),
     ("layers=1", "input_file=- pooling=mean", "input_file=-"),
     ("similarity", "output_file=a", "output_file=a pooling=mean"),
     ("similarity", "attention_html=a", "input_file=- pooling=mean"),
@@ -200,6 +200,17 @@ CASES = {
     ("keep_optimizer_state", "to=huggingface", "to=tf2"),
   ],
   "export_saved_model": [
+    ("quantize=int8", "", ONNX),
+    *((flag, ONNX, ONNX + "quantize=int8") for flag in (
+      "calibration_file=a", "max_quantization_difference=0.1")),
+    *((flag, ONNX + head, head) for flag, head in (
+      ("version=2", ""), ("warmup_file=a", ""),
+      ("allow_tokenizer_differences", ""), ("dtype=bfloat16", ""),
+      ("doc_stride=4", CLASSES), ("max_windows=2", CLASSES + "doc_stride=4"),
+      ("top_k=3", "head=masked_lm"), ("tag_words=punctuation", "head=tagging"),
+      *((flag, "head=span version_2_with_negative") for flag in (
+        "max_query_length=3", "max_answer_length=3", "n_best_size=3",
+        "version_2_with_negative", "null_score_diff_threshold=1")))),
     *((flag, "head=span", CLASSES) for flag in ("labels=a", "label_file=a")),
     *((flag, CLASSES + "output_activation=linear", "head=tagging")
       for flag in ("labels=a", "label_file=a")),
