@@ -13,7 +13,7 @@
      +-------------------------------------------------+
      |
      +--> sequence_output [B, T, H] --> words [B, P, V], spans 2 x [B, T],
-     |                                  labels of tokens [B, T, L]
+     |    (at positions: [B, P, H])     labels of tokens [B, T, L]
      |   first token; dense, tanh
      v
    pooled_output [B, H] --------------> next sentence [B, 2], labels [B, L]
@@ -41,7 +41,7 @@ import layers
 import unpadding
 from common import errors
 
-# By the names that they have had, too.
+# As in the original: these are names of modeling.
 BertConfig = configuration.BertConfig
 bert_shapes = configuration.bert_shapes
 MaskedLMHead = heads.MaskedLMHead
@@ -302,6 +302,7 @@ class BertModel(layers.Weights):
     run_layer = _layer_function(
       self.config, recompute=self._recompute_activations,
       return_attention=return_attention,
+      # Where XLA compiles, no padding is skipped: shapes would vary.
       is_one_function=self._skip_padding or not training,
     )
     computed = [rows] * self.config.num_hidden_layers

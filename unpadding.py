@@ -10,7 +10,8 @@ Where XLA wants one shape, sequences are moved before all that: several into one
 of the network's sequences of T positions, see PackedBatch.
 
 docs/padding.md lists what else keeps padding from being computed. The letters
-in the shapes are those of modeling.py.
+in the shapes are those of modeling.py, and for packing R rows of T positions, Q
+sequences in the fullest row.
 """
 
 from collections import namedtuple
@@ -27,16 +28,22 @@ PLAN = "packed_rows"
 
 
 class Rows:
-  """What leads from a batch to its rows, and back; every kind has
+  """What leads from a batch to its rows, and back.
 
-    take(values)                  values [S] of the rows, from [B, T]
+  Every kind has
+
     restore(rows)                 [B, T, H] of rows [S, H], zeros for padding
                                   where that is no row
+    split_heads(rows, heads)      [B, N, T, D] of rows [S, H]
+    join_heads(x)                 rows [S, H] of [B, N, T, D]
+    select, select_bias           below: which of another kind's rows attend
+
+  and all but PickedRows, which no later layer reads,
+
+    take(values)                  values [S] of the rows, from [B, T]
     pick(rows, positions)         rows [B P, H], at positions [B, P] of tokens
     add_by_position(rows, table)  rows [S, H] plus row t of a table [T, H] for
                                   each position t
-    split_heads(rows, heads)      [B, N, T, D] of rows [S, H]
-    join_heads(x)                 rows [S, H] of [B, N, T, D]
 
   Kinds are tuples of tensors, which functions of TensorFlow can take.
   """
@@ -98,9 +105,9 @@ class TokenRows(
   def of_mask(cls, input_mask: tf.Tensor, heads: int) -> "TokenRows":
     """Makes it of a mask [B, T] and the number of attention heads."""
     mask = tf.cast(input_mask, tf.bool)  # [B, T]
-    # Two things are computed besides the tokens, to equal the padded numbers.
-    # A sequence without tokens, which attends to all its positions, and
-    # [CLS], which heads read even where it is masked.
+    # To equal the padded numbers, two things are computed besides the tokens:
+    # a sequence without tokens, which attends to all its positions, and the
+    # first position, [CLS], which heads read even where it is masked.
     is_row = mask | ~tf.reduce_any(mask, axis=1, keepdims=True)
     is_row |= tf.range(tf.shape(mask)[1]) == 0
     # Of a mask [[1, 1, 0], [1, 0, 0]]: places are 0 1 3, numbers [[0, 1, 1],
@@ -148,7 +155,8 @@ class TokenRows(
 class PickedRows(Rows, namedtuple("PickedRows", "positions")):
   """Rows of some positions: what the last layer computes if no more is read.
 
-  They only attend and are restored, to [B, P, H]: nothing attends to them.
+  They attend to all tokens, and no later layer attends to them; `restore` gives
+  [B, P, H].
 
   Attributes:
     positions: int32 [B, P].

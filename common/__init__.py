@@ -1,1 +1,1 @@
-"""Errors, atomic files, JSON, TFRecords, worker processes: nothing of BERT."""
+"""Errors, atomic files, JSON, flags, worker processes: nothing of BERT."""

@@ -62,8 +62,9 @@ def draws(words: np.ndarray, num_ids: int) -> bytes:
   high, low = words >> 5, np.append(words[1:], np.uint32(0)) >> 6
   top, rest = divmod(int(masking_rule.MASK_SHARE * (1 << 53)), 1 << 26)
   is_mask = (high < top) | ((high == top) & (low < rest))
-  # The top bit of a word is that of the random() that begins there.
-  is_kept = words < 1 << 31
+  # Of the random() that begins there a word has the first 32 bits, which decide
+  # for a share such as 0.5.
+  is_kept = words < int(masking_rule.KEEP_SHARE * (1 << 32))
   is_id = words >> np.uint32(32 - num_ids.bit_length()) < num_ids
   codes = is_mask * np.uint8(_MASKS) + is_kept * np.uint8(_KEEPS)
   return (codes + is_id * np.uint8(_IS_ID)).tobytes()

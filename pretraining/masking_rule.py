@@ -4,8 +4,9 @@ Of the tokens of a sequence, 15 % are to be predicted: single pieces or whole
 words in random order (BERT), or runs of whole words (SpanBERT, ALBERT). Of
 these 80 % become [MASK], 10 % stay, and 10 % become a random token.
 
-The fast forms do the same: masking.PieceMasker with the same random numbers,
-dynamic_masking with others. Runs are masked by what is written here.
+`mask_words` is BERT's rule in plain code. Only tests call it: they compare it
+with the fast form, masking.PieceMasker, which uses the same random numbers.
+dynamic_masking draws others. Runs are masked by the code here.
 """
 
 import bisect
