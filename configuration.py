@@ -266,10 +266,11 @@ _OF_A_TASK = {
   "id2label": dict[str, str], "problem_type": str, "input_settings": dict,
   "classifier_input": dict,
 }
-# Those that transformers takes.
-_PROBLEM_TYPES = (
-  "regression", "single_label_classification", "multi_label_classification",
-)
+# --output_activation of a classifier -> what transformers calls its problem
+PROBLEM_TYPES = {
+  "linear": "regression", "softmax": "single_label_classification",
+  "sigmoid": "multi_label_classification",
+}
 # Hugging Face's name of an activation -> ours
 _ACTIVATIONS = {
   "gelu": "gelu_erf", "gelu_python": "gelu_erf", "gelu_new": "gelu",
@@ -375,7 +376,7 @@ def to_huggingface(config: dict, architecture: str) -> dict:
   names = _label_names(values.get("id2label", {}))
   if names:
     values["label2id"] = {name: number for number, name in enumerate(names)}
-  if values.get("problem_type") not in _PROBLEM_TYPES:
+  if values.get("problem_type") not in PROBLEM_TYPES.values():
     values.pop("problem_type", None)
   return {
     **values,

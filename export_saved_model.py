@@ -113,6 +113,7 @@ def read_texts(path, names, texts_of_our_own):
 
 
 def write_onnx(settings, config, tokenizer, model):
+  """Writes --export_dir for ONNX Runtime, of 8 bits if --quantize says so."""
   # Imported here: they need packages that only an extra has.
   from engines import onnx_folder, quantization
 

@@ -23,19 +23,16 @@ import time
 import numpy as np
 
 import step_batches
+import step_speed
 
-BASE = {
-  "vocab_size": 30522, "hidden_size": 768, "num_hidden_layers": 12,
-  "num_attention_heads": 12, "intermediate_size": 3072, "type_vocab_size": 2,
-}
 SIZES = {
   "tiny": {
-    **BASE, "vocab_size": 100, "hidden_size": 32, "num_hidden_layers": 2,
-    "num_attention_heads": 2, "intermediate_size": 64,
+    **step_speed.VALUES, "vocab_size": 100, "hidden_size": 32,
+    "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64,
   },
-  "base": BASE,
+  "base": step_speed.VALUES,
   "large": {
-    **BASE, "hidden_size": 1024, "num_hidden_layers": 24,
+    **step_speed.VALUES, "hidden_size": 1024, "num_hidden_layers": 24,
     "num_attention_heads": 16, "intermediate_size": 4096,
   },
 }

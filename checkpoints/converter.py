@@ -12,7 +12,6 @@ The folder appears when it is whole.
 import contextlib
 import filecmp
 import os
-import shutil
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -144,35 +143,24 @@ def convert(
   """
   _check_place(output, kind, registry.name_of(source.config))
   left_out = _left_out(source, kind, keep_optimizer_state)
-  values = {
-    name: source.reader.read(name)
-    for name in source.reader.shapes
-    if name not in left_out
-  }
-  # Next to the output, so that the last step is a rename within one disk.
-  temporary = file_io.temporary_path(output.rstrip("/"))
-  try:
-    os.makedirs(temporary)
+  with file_io.new_folder(output, _holds_the_same) as temporary:
+    values = {
+      name: source.reader.read(name)
+      for name in source.reader.shapes
+      if name not in left_out
+    }
     if kind == "huggingface":
       names = _write_huggingface(
         temporary, values, source, architecture, do_lower_case
       )
     else:
       names = _write_tensorflow(temporary, values, source, kind)
-    if not _holds_the_same(output, temporary):
-      os.replace(temporary, output)
-  finally:
-    shutil.rmtree(temporary, ignore_errors=True)
   for name in values.keys() - names.keys():
     left_out[name] = f"{kind} has no place for it"
   return Conversion(names, left_out, _notes(source, kind))
 
 
 def _check_place(output, kind, variant):
-  if file_io.is_remote(output):
-    raise errors.InputError(
-      f"{output} is not on a local disk; convert to one, then copy the folder"
-    )
   if kind == "model_garden" and variant != "bert":
     raise errors.InputError(
       f"--to=model_garden has no place for {variant}; it is for BERT alone"

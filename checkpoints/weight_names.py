@@ -243,7 +243,7 @@ def _tf1_names(variant, numbers):
 # Hugging Face's classes and files
 
 # Variant -> what the names of its classes start with
-_TITLES = {"bert": "Bert", "distilbert": "DistilBert", "albert": "Albert"}
+TITLES = {"bert": "Bert", "distilbert": "DistilBert", "albert": "Albert"}
 # End of a class's name -> what its TF1 names start with, besides the encoder's.
 # The first that has all its names is taken, so of two with the same names the
 # second has to be asked for.
@@ -269,7 +269,7 @@ _TIED = {
 
 def _architectures(variant):
   """Returns {class of transformers: what its TF1 names start with}."""
-  found = {_TITLES[variant] + head: starts for head, starts in _HEADS.items()}
+  found = {TITLES[variant] + head: starts for head, starts in _HEADS.items()}
   # Its dense layer, which is in no other class.
   if variant == "distilbert":
     found["DistilBertForSequenceClassification"] += ("bert/pooler/",)

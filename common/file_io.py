@@ -20,7 +20,7 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from common import errors
 
@@ -310,10 +310,17 @@ def atomic_write(path: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def new_folder(path: str) -> Iterator[str]:
+def new_folder(
+  path: str, holds_the_same: Callable[[str, str], bool] | None = None
+) -> Iterator[str]:
   """Gives a temporary folder next to `path`; renames it to `path` at the end.
 
   If the block raises, nothing stays.
+
+  Args:
+    holds_the_same: asked at the end, with `path` and the temporary folder,
+      whether `path` has all of it and is to stay; raises InputError where it
+      has something else. None: `path` is refused at once if it is not empty.
 
   Raises:
     InputError: `path` is not on a local disk, or is there and not empty.
@@ -324,13 +331,16 @@ def new_folder(path: str) -> Iterator[str]:
       f"{path} is not on a local disk; give a folder on one, then copy it"
     )
   is_file = os.path.exists(path) and not os.path.isdir(path)
-  if is_file or (os.path.exists(path) and os.listdir(path)):
+  is_used = is_file or (os.path.exists(path) and os.listdir(path))
+  if is_used and not holds_the_same:
     raise errors.InputError(f"{path} is there already; give a new folder")
   _make_folder(path)
   temporary = temporary_path(path)
   try:
     os.mkdir(temporary)
     yield temporary
+    if holds_the_same and holds_the_same(path, temporary):
+      return
     with contextlib.suppress(FileNotFoundError):
       # Not every system renames to the name of a folder.
       os.rmdir(path)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 import configuration
-from checkpoints import huggingface
+from checkpoints import huggingface, weight_names
 from common import file_io, json_files, run_settings
 from engines import onnx_graph
 from variants import registry
@@ -27,11 +27,6 @@ _CLASSES = {
   "classification": "ForSequenceClassification", "embedding": "Model",
   "masked_lm": "ForMaskedLM", "span": "ForQuestionAnswering",
   "tagging": "ForTokenClassification",
-}
-_TITLES = {"bert": "Bert", "albert": "Albert", "distilbert": "DistilBert"}
-_PROBLEMS = {
-  "softmax": "single_label_classification",
-  "sigmoid": "multi_label_classification", "linear": "regression",
 }
 # Those that sentence-transformers has, by its names.
 _POOLINGS = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens"}
@@ -64,7 +59,7 @@ def write(
       change(path)
     huggingface.write_settings(
       temporary, _config_values(config, settings),
-      _TITLES[registry.name_of(config)] + _CLASSES[settings.head],
+      weight_names.TITLES[registry.name_of(config)] + _CLASSES[settings.head],
       do_lower_case=settings.do_lower_case, vocab_file=settings.vocab_file,
       max_length=settings.max_seq_length,
     )
@@ -76,7 +71,9 @@ def _config_values(config, settings):
   """Returns the configuration with the labels and the kind of the task."""
   values, labels = config.to_dict(), list(settings.labels)
   if settings.head == "classification":
-    values["problem_type"] = _PROBLEMS[settings.output_activation]
+    values["problem_type"] = configuration.PROBLEM_TYPES[
+      settings.output_activation
+    ]
     # transformers takes two labels where there is no name.
     labels = labels or ["LABEL_0"]
   if settings.head in ("classification", "tagging"):

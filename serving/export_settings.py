@@ -5,6 +5,7 @@ it was trained for (problem_type). Here the same is done, so that the model
 answers as the script that trained it; a setting may say otherwise.
 """
 
+import configuration
 import modeling
 from checkpoints import model_folder, model_settings
 from common import errors, file_io, run_settings
@@ -13,8 +14,8 @@ from squad import null_threshold
 
 # What the configuration says of a classifier -> --output_activation.
 _ACTIVATIONS = {
-  None: "softmax", "single_label_classification": "softmax",
-  "multi_label_classification": "sigmoid", "regression": "linear",
+  None: "softmax",
+  **{problem: name for name, problem in configuration.PROBLEM_TYPES.items()},
 }
 
 

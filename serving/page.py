@@ -1,6 +1,7 @@
 """The page of serve.py on which one tries the model: one file, no other."""
 
 import base64
+import functools
 import hashlib
 import json
 import pathlib
@@ -24,6 +25,7 @@ def make(name: str, head: str | None, inputs: Iterable[str]) -> str:
   return _PAGE.replace("MODEL", text, 1)
 
 
+@functools.cache
 def security_policy() -> str:
   """Returns the Content-Security-Policy: this script and style, this host."""
   rules = ["default-src 'none'", "connect-src 'self'", "base-uri 'none'",

@@ -86,6 +86,16 @@ def test_only_its_own_script_and_style_may_run():
   assert "http:" not in made and "https:" not in made
 
 
+def served_to(use, model, *arguments):
+  """Returns what `use` does of the port of a model's server."""
+
+  async def test():
+    async with served.asking(model, batching.Limits()) as ask:
+      return await use(ask.port, *arguments)
+
+  return asyncio.run(test())
+
+
 async def get_page(port):
   async with (
     aiohttp.ClientSession() as session,
@@ -95,12 +105,8 @@ async def get_page(port):
 
 
 def test_the_server_sends_it_with_its_policy():
-  async def test():
-    model = Model("span", {"question": "", "context": ""}, {})
-    async with served.asking(model, batching.Limits()) as ask:
-      return await get_page(ask.port)
-
-  headers, text = asyncio.run(test())
+  model = Model("span", {"question": "", "context": ""}, {})
+  headers, text = served_to(get_page, model)
   assert headers["Content-Security-Policy"] == page.security_policy()
   assert headers["X-Content-Type-Options"] == "nosniff"
   assert headers["Content-Type"] == "text/html; charset=utf-8"
@@ -143,13 +149,8 @@ async def used(port, inputs):
 def test_every_head_in_a_browser(head):
   pytest.importorskip("playwright")
   inputs, answer, expected = HEADS[head]
-
-  async def test():
-    model = Model(head, inputs, answer)
-    async with served.asking(model, batching.Limits()) as ask:
-      return await used(ask.port, inputs)
-
-  shown, title, problems = asyncio.run(test())
+  model = Model(head, inputs, answer)
+  shown, title, problems = served_to(used, model, inputs)
   plain = " ".join(shown.split())
   for text in expected:
     assert text in plain
@@ -165,10 +166,6 @@ def test_a_refusal_is_shown():
     def run(self, signature, rows):
       raise KeyError("secret")
 
-  async def test():
-    model = Refusing("classification", {"text": ""}, {})
-    async with served.asking(model, batching.Limits()) as ask:
-      return await used(ask.port, {"text": "a"})
-
-  shown, _, _ = asyncio.run(test())
+  model = Refusing("classification", {"text": ""}, {})
+  shown, _, _ = served_to(used, model, {"text": "a"})
   assert "a fault of the server" in shown and "secret" not in shown
