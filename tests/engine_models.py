@@ -41,9 +41,7 @@ def network(config, kind, labels=LABELS):
     seed = [3, layers.name_number(variable.name)]
     noise = tf.random.stateless_normal(variable.shape, seed, stddev=0.1)
     variable.assign_add(noise)
-  return encoder, head, {
-    layers.variable_name(v): v.numpy() for v in variables
-  }
+  return encoder, head, {layers.variable_name(v): v.numpy() for v in variables}
 
 
 def outputs(encoder, head, kind, inputs, *, pooling="mean", normalize=False):

@@ -44,8 +44,7 @@ def command_line(flags):
   A flag whose value is None is left out.
   """
   return [
-    f"--{name}={value}"
-    for name, values in flags.items()
+    f"--{name}={value}" for name, values in flags.items()
     for value in (values if isinstance(values, list) else [values])
     if value is not None
   ]
@@ -60,10 +59,9 @@ def run(script, *words, stdin=b"", **flags):
   with tempfile.TemporaryDirectory() as folder:
     streams = [os.path.join(folder, name) for name in ("in", "out", "err")]
     pathlib.Path(streams[0]).write_bytes(stdin)
-    process = _FORKING.Process(
-      target=_run_here,
-      args=(script, [*command_line(flags), *words], streams, folder),
-    )
+    process = _FORKING.Process(target=_run_here, args=(
+      script, [*command_line(flags), *words], streams, folder
+    ))
     process.start()
     process.join()
     out, err = (
@@ -98,10 +96,8 @@ def start(script, **flags):
   """Starts a script; returns a subprocess.Popen whose stderr is a text pipe."""
   return subprocess.Popen(
     [sys.executable, str(ROOT / script), *command_line(flags)],
-    stdout=subprocess.DEVNULL,
-    stderr=subprocess.PIPE,
-    env={**os.environ, **_environment()},
-    text=True,
+    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    env={**os.environ, **_environment()}, text=True,
   )
 
 

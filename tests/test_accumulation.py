@@ -99,10 +99,8 @@ def weights_after(files, output_dir, script, flags, iterations_per_loop):
     ("run_pretraining.py", {**MASKED, "dtype": "float16"}),
     ("run_pretraining.py", {**MASKED, **TWO}),
     ("run_pretraining.py", {**MASKED, "freeze_encoder": True}),
-    (
-      "run_pretraining.py",
-      {**PRETRAINING, "vocab_file": GOLDEN / "model" / "vocab.txt"},
-    ),
+    ("run_pretraining.py",
+     {**PRETRAINING, "vocab_file": GOLDEN / "model" / "vocab.txt"}),
     ("run_classifier.py", {**CLASSES, "doc_stride": 8, "max_seq_length": 16}),
     ("run_classifier.py", {**CLASSES, "bucket_by_length": True}),
     ("run_classifier.py", {**CLASSES, "freeze_encoder": True}),

@@ -134,15 +134,12 @@ def test_the_class_can_be_told(tmp_path):
   assert values["architectures"] == [name] and len(values["id2label"]) == 5
 
 
-@pytest.mark.parametrize(
-  "name, kind, note",
-  [
-    ("BertModel", "tf1", "the original's code does not know it"),
-    ("BertModel", "model_garden", "build the encoder with that activation"),
-    ("BertModel", "huggingface", "gelu_erf is the same function as their gelu"),
-    ("BertForPreTraining", "huggingface", "same function as their gelu_new"),
-  ],
-)
+@pytest.mark.parametrize("name, kind, note", [
+  ("BertModel", "tf1", "the original's code does not know it"),
+  ("BertModel", "model_garden", "build the encoder with that activation"),
+  ("BertModel", "huggingface", "gelu_erf is the same function as their gelu"),
+  ("BertForPreTraining", "huggingface", "same function as their gelu_new"),
+])
 def test_the_report_says_which_gelu_it_is(tmp_path, name, kind, note):
   conversion = convert(HUGGINGFACE / name, tmp_path / "out", kind)
   assert note in " ".join(conversion.notes)
@@ -194,14 +191,11 @@ def test_a_damaged_checkpoint_leaves_nothing(model, tmp_path):
   )
 
 
-@pytest.mark.parametrize(
-  "change, message",
-  [
-    ({"num_hidden_layers": 3}, "has no bert/encoder/layer_2/.*configuration"),
-    ({"vocab_size": 31}, r"has shape \[30, 8\], but \[31, 8\] is needed; give"),
-    ({"vocab_size": 4}, "vocab.txt has 5 tokens .* vocab_size 4|has shape"),
-  ],
-)
+@pytest.mark.parametrize("change, message", [
+  ({"num_hidden_layers": 3}, "has no bert/encoder/layer_2/.*configuration"),
+  ({"vocab_size": 31}, r"has shape \[30, 8\], but \[31, 8\] is needed; give"),
+  ({"vocab_size": 4}, "vocab.txt has 5 tokens .* vocab_size 4|has shape"),
+])
 def test_a_configuration_of_another_model(model, tmp_path, change, message):
   values = {**configuration.read(str(model / "config.json")), **change}
   other = tmp_path / "other.json"

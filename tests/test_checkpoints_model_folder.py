@@ -32,8 +32,7 @@ def test_folder_is_what_a_run_can_start_from(tmp_path):
     "bert_model.ckpt.index", "vocab.txt",
   ]
   other = modeling.BertModel(
-    modeling.BertConfig.from_json_file(str(folder / "bert_config.json")),
-    seed=2,
+    modeling.BertConfig.from_json_file(str(folder / "bert_config.json")), seed=2
   )
   report = weight_files.load(other.variables, str(folder))
   assert not report.missing and not report.unused
@@ -91,10 +90,9 @@ def test_the_configuration_says_how_the_input_was_made():
     model_folder.input_settings({"input_settings": 7})
 
 
-@pytest.mark.parametrize(
-  "given, positions, expected", [((), 64, 64), ((), 512, 128),
-                                 (("max_seq_length",), 64, 128)],
-)
+@pytest.mark.parametrize("given, positions, expected", [
+  ((), 64, 64), ((), 512, 128), (("max_seq_length",), 64, 128)
+])
 def test_the_default_length_fits_the_model(
   tmp_path, given, positions, expected
 ):

@@ -179,13 +179,10 @@ def test_other_object_based_checkpoints_are_refused(tmp_path):
     weight_files.open_reader(path)
 
 
-@pytest.mark.parametrize(
-  "kind, reason",
-  [
-    (networks.AlbertEncoder, "not of a Model Garden BERT"),
-    (networks.BertEncoderV2, "its embeddings are narrower than its layers"),
-  ],
-)
+@pytest.mark.parametrize("kind, reason", [
+  (networks.AlbertEncoder, "not of a Model Garden BERT"),
+  (networks.BertEncoderV2, "its embeddings are narrower than its layers"),
+])
 def test_other_encoders_are_refused(tmp_path, kind, reason):
   encoder = kind(
     vocab_size=30, embedding_width=4, hidden_size=8, num_layers=1,

@@ -42,8 +42,7 @@ def test_every_value_of_the_originals_training_checkpoint():
   run = "tests/golden/optimizer/pre_linear_warm_longer_than_total.npz"
   with np.load(run) as arrays:
     expected = {
-      name.removeprefix("final/"): arrays[name]
-      for name in arrays.files
+      name.removeprefix("final/"): arrays[name] for name in arrays.files
       if name.startswith("final/")
     }
   expected["global_step"] = np.array(12, np.int64)

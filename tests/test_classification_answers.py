@@ -103,13 +103,10 @@ def test_every_kind_answers_in_its_form(vocab_file):
   assert set(ending.scores) == {"0", "1"} and ending.label in "01"
 
 
-@pytest.mark.parametrize(
-  "kind, parts, sentence",
-  [
-    ("single", ("w1", "w2", "w3"), "one text or two .* and these are 3"),
-    ("choice", ("w1", "w2"), "a text and 2 endings"),
-  ],
-)
+@pytest.mark.parametrize("kind, parts, sentence", [
+  ("single", ("w1", "w2", "w3"), "one text or two .* and these are 3"),
+  ("choice", ("w1", "w2"), "a text and 2 endings"),
+])
 def test_too_many_or_too_few_texts_are_refused(
   vocab_file, kind, parts, sentence
 ):
@@ -128,16 +125,13 @@ def test_a_tab_or_bars_part_texts():
     assert split(line, text_pairs=True) == ("a", "b")
 
 
-@pytest.mark.parametrize(
-  "kind, labels, text_pairs, said",
-  [
-    ("single", ("bad", "good"), False,
-     "Type a text; the answer is the class and the scores of bad, good."),
-    ("regression", (), True, "Type two texts .*; the answer is a number."),
-    ("single", ("a", "b"), None, "Type a text, or two with a tab"),
-    ("choice", tuple("0123"), True, "Type a text and 4 endings"),
-  ],
-)
+@pytest.mark.parametrize("kind, labels, text_pairs, said", [
+  ("single", ("bad", "good"), False,
+   "Type a text; the answer is the class and the scores of bad, good."),
+  ("regression", (), True, "Type two texts .*; the answer is a number."),
+  ("single", ("a", "b"), None, "Type a text, or two with a tab"),
+  ("choice", tuple("0123"), True, "Type a text and 4 endings"),
+])
 def test_the_greeting_says_what_to_type_and_names_the_classes(
   kind, labels, text_pairs, said
 ):

@@ -91,18 +91,15 @@ def test_rows_without_ids_are_numbered_and_may_lack_labels(tmp_path):
   assert first.label is None and first.text_b is None
 
 
-@pytest.mark.parametrize(
-  "text, name, given, expected",
-  [
-    ('text\tlabel\n"So ""it"" is."\ta\n', "d.tsv", {}, '"So ""it"" is."'),
-    ('text\tlabel\n"So ""it"" is."\ta\n', "d.tsv", {"quoted_tsv": True},
-     'So "it" is.'),
-    ("text\tlabel\nOne.\ta\n", "d.txt", {"file_format": "tsv"}, "One."),
-    ('text;label\n"One; two.";a\n', "d.csv", {}, "One; two."),
-    ('text;label\n"One; two.";a\n', "d.csv", {"separator": ";"}, "One; two."),
-    ('text\tlabel\n"One"\ta\n', "d.csv", {"separator": "tab"}, "One"),
-  ],
-)
+@pytest.mark.parametrize("text, name, given, expected", [
+  ('text\tlabel\n"So ""it"" is."\ta\n', "d.tsv", {}, '"So ""it"" is."'),
+  ('text\tlabel\n"So ""it"" is."\ta\n', "d.tsv", {"quoted_tsv": True},
+   'So "it" is.'),
+  ("text\tlabel\nOne.\ta\n", "d.txt", {"file_format": "tsv"}, "One."),
+  ('text;label\n"One; two.";a\n', "d.csv", {}, "One; two."),
+  ('text;label\n"One; two.";a\n', "d.csv", {"separator": ";"}, "One; two."),
+  ('text\tlabel\n"One"\ta\n', "d.csv", {"separator": "tab"}, "One"),
+])
 def test_the_form_of_a_file_is_seen_or_given(
   tmp_path, text, name, given, expected
 ):
@@ -110,24 +107,20 @@ def test_the_form_of_a_file_is_seen_or_given(
   assert (example.text_a, example.label) == (expected, "a")
 
 
-@pytest.mark.parametrize(
-  "kind, values, expected",
-  [
-    # Classes of JSON are names, whatever their type.
-    ("single", [" a", 1, True, 0.5], ["a", "1", "true", "0.5"]),
-    ("regression", ["1.5", 2], [1.5, 2.0]),
-    ("multi_label", [["a", 2], [], "b; a;b", ""],
-     [("a", "2"), (), ("b", "a"), ()]),
-  ],
-)
+@pytest.mark.parametrize("kind, values, expected", [
+  # Classes of JSON are names, whatever their type.
+  ("single", [" a", 1, True, 0.5], ["a", "1", "true", "0.5"]),
+  ("regression", ["1.5", 2], [1.5, 2.0]),
+  ("multi_label", [["a", 2], [], "b; a;b", ""],
+   [("a", "2"), (), ("b", "a"), ()]),
+])
 def test_labels_of_every_kind(tmp_path, kind, values, expected):
   assert labels_of(tmp_path, values, kind=kind, label_separator=";") == expected
 
 
-@pytest.mark.parametrize(
-  "kind, label",
-  [("single", "a"), ("regression", 0.1), ("multi_label", ("b", "a"))],
-)
+@pytest.mark.parametrize("kind, label", [
+  ("single", "a"), ("regression", 0.1), ("multi_label", ("b", "a"))
+])
 def test_what_is_written_is_read_again(tmp_path, kind, label):
   example = Example('q\t"1"', "Is\rit\n\u2028so?", "\ud800", label)
   path = str(tmp_path / "split.jsonl")
@@ -139,37 +132,31 @@ def test_what_is_written_is_read_again(tmp_path, kind, label):
 # Faults.
 
 
-@pytest.mark.parametrize(
-  "name, text, said",
-  [
-    ("d.csv", "text,label\nOne.,a\nTwo\n", ":3: 1 column, but 2 are in"),
-    ("d.csv", "text,label\nOne.,a\n ,b\n", ":3: 'text': an empty text"),
-    ("d.csv", 'text,label\n"1\n2",a\n"\n",b\n', ":4: 'text': an empty text"),
-    ("d.csv", "text,label\nOne.,\n", ":2: label '' is no class"),
-    ("d.csv", "txt;stars\nOne, two.;a\n",
-     ":1: no column 'text'; the columns are 'txt', 'stars'"),
-    ("d.csv", "text,label,text\nOne.,a,b\n", ":1: 2 columns are named 'text'"),
-    ("d.jsonl", '{"text": 1, "label": "a"}\n', ":1: 'text' is 1, not a text"),
-    ("d.jsonl", '{"text": "x"}\n', ":1: no 'label'; it has 'text'"),
-    ("d.jsonl", '{"text": "x", "label": null}', ":1: label None is no class"),
-    ("d.jsonl", '{"text": "x", "label": ["a"]}', "is no class"),
-    ("d.jsonl", '{"text": "x", "label": "\\ud800"}', "ud800' holds half"),
-    ("d.dat", "text,label\nOne.,a\n", "neither .csv, .tsv nor .jsonl"),
-  ],
-)
+@pytest.mark.parametrize("name, text, said", [
+  ("d.csv", "text,label\nOne.,a\nTwo\n", ":3: 1 column, but 2 are in"),
+  ("d.csv", "text,label\nOne.,a\n ,b\n", ":3: 'text': an empty text"),
+  ("d.csv", 'text,label\n"1\n2",a\n"\n",b\n', ":4: 'text': an empty text"),
+  ("d.csv", "text,label\nOne.,\n", ":2: label '' is no class"),
+  ("d.csv", "txt;stars\nOne, two.;a\n",
+   ":1: no column 'text'; the columns are 'txt', 'stars'"),
+  ("d.csv", "text,label,text\nOne.,a,b\n", ":1: 2 columns are named 'text'"),
+  ("d.jsonl", '{"text": 1, "label": "a"}\n', ":1: 'text' is 1, not a text"),
+  ("d.jsonl", '{"text": "x"}\n', ":1: no 'label'; it has 'text'"),
+  ("d.jsonl", '{"text": "x", "label": null}', ":1: label None is no class"),
+  ("d.jsonl", '{"text": "x", "label": ["a"]}', "is no class"),
+  ("d.jsonl", '{"text": "x", "label": "\\ud800"}', "ud800' holds half"),
+  ("d.dat", "text,label\nOne.,a\n", "neither .csv, .tsv nor .jsonl"),
+])
 def test_a_fault_is_named_with_file_and_line(tmp_path, name, text, said):
   with pytest.raises(errors.InputError, match=said):
     read(tmp_path, text, name)
 
 
-@pytest.mark.parametrize(
-  "second, said",
-  [
-    ("1", ":3: duplicate id '1', first at .*:2; give every row"),
-    (" ", ":3: 'id': an empty text"),
-    ("\\udfff", ":3: '.*udfff' holds half a character"),
-  ],
-)
+@pytest.mark.parametrize("second, said", [
+  ("1", ":3: duplicate id '1', first at .*:2; give every row"),
+  (" ", ":3: 'id': an empty text"),
+  ("\\udfff", ":3: '.*udfff' holds half a character"),
+])
 def test_ids_must_tell_the_rows_apart(tmp_path, second, said):
   text = "\n" + "".join(
     f'{{"id": "{name}", "text": "One.", "label": "a"}}\n'
@@ -188,15 +175,12 @@ def test_a_score_that_is_no_number_is_refused(tmp_path, value):
     labels_of(tmp_path, [value], kind="regression")
 
 
-@pytest.mark.parametrize(
-  "value, separator, said",
-  [
-    ("a;b", None, "what separates the classes in it is not said"),
-    ("a;;b", ";", "label '' is no class"),
-    (None, ";", "None is no list of classes"),
-    ([["a"]], ";", r"\['a'\] is no class"),
-  ],
-)
+@pytest.mark.parametrize("value, separator, said", [
+  ("a;b", None, "what separates the classes in it is not said"),
+  ("a;;b", ";", "label '' is no class"),
+  (None, ";", "None is no list of classes"),
+  ([["a"]], ";", r"\['a'\] is no class"),
+])
 def test_classes_that_cannot_be_meant_are_refused(
   tmp_path, value, separator, said
 ):
@@ -204,14 +188,11 @@ def test_classes_that_cannot_be_meant_are_refused(
     labels_of(tmp_path, [value], kind="multi_label", label_separator=separator)
 
 
-@pytest.mark.parametrize(
-  "given, said",
-  [
-    ({"label_column": "text"}, "one column is named twice"),
-    ({"separator": ";;"}, "--separator=;;: expected one character"),
-    ({"encoding": "latin-0"}, "--encoding=latin-0: unknown encoding"),
-  ],
-)
+@pytest.mark.parametrize("given, said", [
+  ({"label_column": "text"}, "one column is named twice"),
+  ({"separator": ";;"}, "--separator=;;: expected one character"),
+  ({"encoding": "latin-0"}, "--encoding=latin-0: unknown encoding"),
+])
 def test_settings_that_cannot_be_meant_are_refused(tmp_path, given, said):
   with pytest.raises(errors.InputError, match=said):
     read(tmp_path, "text,label\nOne.,a\n", **given)
@@ -312,17 +293,14 @@ def test_a_file_that_is_changed_meanwhile_is_refused(tmp_path):
 # Classes.
 
 
-@pytest.mark.parametrize(
-  "labels, expected",
-  [
-    (["b", "a", "b", "C"], ["C", "a", "b"]),
-    (["10", "9", "-1"], ["-1", "9", "10"]),
-    (["10", "9", "x"], ["10", "9", "x"]),
-    (["10", "nan", "9"], ["10", "9", "nan"]),
-    (["10", "inf", "NaN", "9"], ["10", "9", "NaN", "inf"]),
-    ([("b",), (), ("a", "b")], ["a", "b"]),
-  ],
-)
+@pytest.mark.parametrize("labels, expected", [
+  (["b", "a", "b", "C"], ["C", "a", "b"]),
+  (["10", "9", "-1"], ["-1", "9", "10"]),
+  (["10", "9", "x"], ["10", "9", "x"]),
+  (["10", "nan", "9"], ["10", "9", "nan"]),
+  (["10", "inf", "NaN", "9"], ["10", "9", "NaN", "inf"]),
+  ([("b",), (), ("a", "b")], ["a", "b"]),
+])
 def test_classes_are_sorted_whatever_the_order_of_the_rows(labels, expected):
   for order in itertools.permutations(labels):
     assert data.label_list(labelled(*order)) == expected
@@ -378,28 +356,24 @@ def test_balanced_weights_of_several_classes_at_once_are_negatives_each():
     found(("a",), ())
 
 
-@pytest.mark.parametrize(
-  "given, expected",
-  [("1, 2.5", [1, 2.5]), ("yes=3", [1, 3]), ("yes=3, no=0", [0, 3])],
-)
+@pytest.mark.parametrize("given, expected", [
+  ("1, 2.5", [1, 2.5]), ("yes=3", [1, 3]), ("yes=3, no=0", [0, 3])
+])
 def test_weights_are_given_in_order_or_by_name(given, expected):
   assert data.class_weights(given, [], ["no", "yes"], "single") == expected
 
 
-@pytest.mark.parametrize(
-  "given, said",
-  [
-    ("1", "1 numbers for 2 classes; pass one for each of no, yes"),
-    ("1,2,3", "3 numbers for 2 classes"),
-    ("maybe=2", "label 'maybe' is none of 'no', 'yes'"),
-    ("1,much", "'much' is not a number of at least 0"),
-    ("1,-1", "'-1' is not a number of at least 0"),
-    ("1,nan", "'nan' is not a number"),
-    ("no=inf", "'inf' is not a number"),
-    ("0,0.0", "all are 0, so that nothing is learned"),
-    ("balanced", "no example of class 'yes'"),
-  ],
-)
+@pytest.mark.parametrize("given, said", [
+  ("1", "1 numbers for 2 classes; pass one for each of no, yes"),
+  ("1,2,3", "3 numbers for 2 classes"),
+  ("maybe=2", "label 'maybe' is none of 'no', 'yes'"),
+  ("1,much", "'much' is not a number of at least 0"),
+  ("1,-1", "'-1' is not a number of at least 0"),
+  ("1,nan", "'nan' is not a number"),
+  ("no=inf", "'inf' is not a number"),
+  ("0,0.0", "all are 0, so that nothing is learned"),
+  ("balanced", "no example of class 'yes'"),
+])
 def test_weights_that_cannot_be_meant_are_refused(given, said):
   with pytest.raises(errors.InputError, match=said):
     data.class_weights(given, labelled("no"), ["no", "yes"], "single")

@@ -104,14 +104,11 @@ def test_xnli_and_paws_x_are_read_in_another_language():
   assert example.text_a == "Sie kam aus Oslo ."
 
 
-@pytest.mark.parametrize(
-  "name, split, language, said",
-  [
-    ("xnli", "dev", "fr", r"no row in --language=fr, only in de, en, zh"),
-    ("xnli", "train", "fr", r"no such file: .*multinli.train.fr.tsv, nor "),
-    ("cola", "dev", "fr", "--language=fr: CoLA has no choice of languages"),
-  ],
-)
+@pytest.mark.parametrize("name, split, language, said", [
+  ("xnli", "dev", "fr", r"no row in --language=fr, only in de, en, zh"),
+  ("xnli", "train", "fr", r"no such file: .*multinli.train.fr.tsv, nor "),
+  ("cola", "dev", "fr", "--language=fr: CoLA has no choice of languages"),
+])
 def test_a_language_that_is_not_there_is_refused(name, split, language, said):
   task = glue.find(name)
   with pytest.raises(errors.InputError, match=said):
@@ -187,25 +184,22 @@ def test_windows_line_ends_change_nothing(tmp_path, name):
     assert [short(example) for example in examples] == expected
 
 
-@pytest.mark.parametrize(
-  "name, old, new, said",
-  [
-    ("cola", "\t*\t", "\t", "dev.tsv:1: 3 columns, but 4 are expected"),
-    ("sst-2", " \t0", "0", "dev.tsv:2: 1 column, but 2 are in the header"),
-    ("sst-2", "\t1\n", "\t1\tx\n", "dev.tsv:3: 3 columns, but 2 are in the"),
-    ("sst-2", "sentence\t", "text\t", "dev.tsv:1: no column 'sentence'"),
-    ("sst-2", "sentence\tlabel\n", "", "dev.tsv:1: no column 'sentence'"),
-    ("sst-2", "\tlabel", "\tclass", "dev.tsv:1: no column 'label'"),
-    ("rte", "index\t", "sentence1\t", "dev.tsv:1: 2 columns are named 'sent"),
-    ("rte", "not_entailment", "neutral",
-     "dev.tsv:2: label 'neutral' is none of 'entailment', 'not_entailment'"),
-    ("rte", "not_entailment", "", "dev.tsv:2: label '' is none of"),
-    ("rte", "Nobody has climbed the peak.", "  ", "dev.tsv:2: an empty text"),
-    ("sts-b", "4.2", "5.2", "dev.tsv:2: score '5.2' is no number from 0 to 5"),
-    ("sts-b", "4.2", "high", "dev.tsv:2: score 'high' is no number"),
-    ("sts-b", "4.2", "nan", "dev.tsv:2: score 'nan' is no number"),
-  ],
-)
+@pytest.mark.parametrize("name, old, new, said", [
+  ("cola", "\t*\t", "\t", "dev.tsv:1: 3 columns, but 4 are expected"),
+  ("sst-2", " \t0", "0", "dev.tsv:2: 1 column, but 2 are in the header"),
+  ("sst-2", "\t1\n", "\t1\tx\n", "dev.tsv:3: 3 columns, but 2 are in the"),
+  ("sst-2", "sentence\t", "text\t", "dev.tsv:1: no column 'sentence'"),
+  ("sst-2", "sentence\tlabel\n", "", "dev.tsv:1: no column 'sentence'"),
+  ("sst-2", "\tlabel", "\tclass", "dev.tsv:1: no column 'label'"),
+  ("rte", "index\t", "sentence1\t", "dev.tsv:1: 2 columns are named 'sent"),
+  ("rte", "not_entailment", "neutral",
+   "dev.tsv:2: label 'neutral' is none of 'entailment', 'not_entailment'"),
+  ("rte", "not_entailment", "", "dev.tsv:2: label '' is none of"),
+  ("rte", "Nobody has climbed the peak.", "  ", "dev.tsv:2: an empty text"),
+  ("sts-b", "4.2", "5.2", "dev.tsv:2: score '5.2' is no number from 0 to 5"),
+  ("sts-b", "4.2", "high", "dev.tsv:2: score 'high' is no number"),
+  ("sts-b", "4.2", "nan", "dev.tsv:2: score 'nan' is no number"),
+])
 def test_a_fault_is_named_with_file_and_line(tmp_path, name, old, new, said):
   folder = changed(tmp_path, name, "dev.tsv", old, new)
   with pytest.raises(errors.InputError, match=said):
@@ -312,14 +306,11 @@ def test_a_registered_task_is_read_as_it_says(mood, tmp_path):
   assert [e.label for e in found] == [None, "glad"]
 
 
-@pytest.mark.parametrize(
-  "text, message",
-  [
-    ("mad: a\n", "train.txt:1: .*mad"),
-    ("glad: a\n: b\n", "train.txt:2: no label"),
-    ("glad: a\nsad: \n", "train.txt:2: an empty text"),
-  ],
-)
+@pytest.mark.parametrize("text, message", [
+  ("mad: a\n", "train.txt:1: .*mad"),
+  ("glad: a\n: b\n", "train.txt:2: no label"),
+  ("glad: a\nsad: \n", "train.txt:2: an empty text"),
+])
 def test_what_a_reader_gives_is_checked(mood, tmp_path, text, message):
   (tmp_path / "train.txt").write_text(text)
   with pytest.raises(errors.InputError, match=message):

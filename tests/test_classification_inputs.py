@@ -246,14 +246,11 @@ def test_many_blocks_are_written_in_order(
   assert firsts == list(range(A, A + 26))
 
 
-@pytest.mark.parametrize(
-  "changes, sentence",
-  [
-    ({"max_seq_length": 3}, "leaves no room"),
-    ({"doc_stride": 7}, "--doc_stride=7 would leave out text"),
-    ({"doc_stride": 2, "kind": "choice"}, "not for multiple choice"),
-  ],
-)
+@pytest.mark.parametrize("changes, sentence", [
+  ({"max_seq_length": 3}, "leaves no room"),
+  ({"doc_stride": 7}, "--doc_stride=7 would leave out text"),
+  ({"doc_stride": 2, "kind": "choice"}, "not for multiple choice"),
+])
 def test_options_that_cannot_be_are_refused(vocab_file, changes, sentence):
   with pytest.raises(errors.InputError, match=sentence):
     options(vocab_file, **changes)

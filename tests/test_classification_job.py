@@ -17,8 +17,7 @@ def task():
   """Seven texts of one to four windows."""
   examples = [
     Example(
-      f"x{n}", " ".join(tiny_model.WORDS[: 2 * n + 1]), None,
-      LABELS[n % 3 // 2],
+      f"x{n}", " ".join(tiny_model.WORDS[: 2 * n + 1]), None, LABELS[n % 3 // 2]
     )
     for n in range(7)
   ]
@@ -66,8 +65,7 @@ def test_loss_and_scores_are_those_of_each_example(
   found = evaluator.evaluate(task, data, batch_size=3, report_dir=str(tmp_path))
   # The last batch is short: a mean over batches, and one over examples.
   tiny_model.assert_close(
-    found["loss"],
-    (losses[:3].mean() + losses[3:6].mean() + losses[6]) / 3,
+    found["loss"], (losses[:3].mean() + losses[3:6].mean() + losses[6]) / 3
   )
   tiny_model.assert_close(found["eval_loss"], losses.mean())
   assert abs(found["loss"] - found["eval_loss"]) > 1e-3

@@ -281,15 +281,12 @@ def test_the_loss_is_that_of_labels_and_of_the_teacher(tmp_path, kind):
   assert float(total / count) == pytest.approx(hard, rel=1e-5)
 
 
-@pytest.mark.parametrize(
-  "kind, names, order",
-  [
-    ("single", ("Good", "Bad", "Fair"), [1, 2, 0]),
-    ("single", ("LABEL_0", "LABEL_1", "LABEL_2"), [0, 1, 2]),
-    ("single", (), [0, 1, 2]),
-    ("choice", ("Good", "Bad", "Fair"), [0]),
-  ],
-)
+@pytest.mark.parametrize("kind, names, order", [
+  ("single", ("Good", "Bad", "Fair"), [1, 2, 0]),
+  ("single", ("LABEL_0", "LABEL_1", "LABEL_2"), [0, 1, 2]),
+  ("single", (), [0, 1, 2]),
+  ("choice", ("Good", "Bad", "Fair"), [0]),
+])
 def test_a_teachers_outputs_go_by_the_names_of_its_classes(
   tmp_path, kind, names, order
 ):

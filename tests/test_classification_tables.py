@@ -44,20 +44,17 @@ read_csv = functools.partial(read_as, "csv")
 # Tabs.
 
 
-@pytest.mark.parametrize(
-  "text, options, expected",
-  [
-    ("id\ttext\n7\tOne.\n8\tTwo.\n", {},
-     (["id", "text"], [["7", "One."], ["8", "Two."]], [2, 3])),
-    ("7\tOne.", {"width": 2}, ([0, 1], [["7", "One."]], [1])),
-    # Only before the line feed a carriage return is part of the line's end.
-    ("id\ttext\r\n1\ttop\rdown\r\n", {},
-     (["id", "text"], [["1", "top\rdown"]], [2])),
-    # A byte-order mark is not part of the first name.
-    ("\ufeffQuality\ttext\r\n1\tOne.\r\n\r\n", {},
-     (["Quality", "text"], [["1", "One."]], [2])),
-  ],
-)
+@pytest.mark.parametrize("text, options, expected", [
+  ("id\ttext\n7\tOne.\n8\tTwo.\n", {},
+   (["id", "text"], [["7", "One."], ["8", "Two."]], [2, 3])),
+  ("7\tOne.", {"width": 2}, ([0, 1], [["7", "One."]], [1])),
+  # Only before the line feed a carriage return is part of the line's end.
+  ("id\ttext\r\n1\ttop\rdown\r\n", {},
+   (["id", "text"], [["1", "top\rdown"]], [2])),
+  # A byte-order mark is not part of the first name.
+  ("\ufeffQuality\ttext\r\n1\tOne.\r\n\r\n", {},
+   (["Quality", "text"], [["1", "One."]], [2])),
+])
 def test_columns_stand_between_tabs(tmp_path, text, options, expected):
   assert read_tsv(tmp_path, text, **options)[:3] == expected
 
@@ -76,15 +73,12 @@ def test_tsv_rows_are_those_of_the_csv_module_without_quotes(tmp_path):
   assert len(table.rows) == 5
 
 
-@pytest.mark.parametrize(
-  "row, said",
-  [
-    ("1", "1 column, but 2 are in the header"),
-    ("1\ttwo\t3", "3 columns, but 2 are in the header"),
-    ("", "an empty line"),
-    ("1\tcaf\udce9", "not UTF-8: the byte 0xe9 after"),
-  ],
-)
+@pytest.mark.parametrize("row, said", [
+  ("1", "1 column, but 2 are in the header"),
+  ("1\ttwo\t3", "3 columns, but 2 are in the header"),
+  ("", "an empty line"),
+  ("1\tcaf\udce9", "not UTF-8: the byte 0xe9 after"),
+])
 def test_a_row_that_is_none_is_named(tmp_path, row, said):
   text = f"a\tb\n0\tone\n{row}\n2\ttwo\n".encode("utf-8", "surrogateescape")
   table = read_tsv(tmp_path, text)
@@ -111,14 +105,12 @@ def test_what_does_not_fit_together_is_not_joined(tmp_path):
   assert [line for line, _ in table.faults] == [2, 4]
 
 
-@pytest.mark.parametrize(
-  "text, said",
-  [
-    (b"", "the file is empty"), (b"a\tb\n", "no rows, only a header"),
-    (b"a\tcaf\xe9\n1\tone\n", ":1: not UTF-8: the byte 0xe9"),
-    (None, "no such file: .*table"),
-  ],
-)
+@pytest.mark.parametrize("text, said", [
+  (b"", "the file is empty"),
+  (b"a\tb\n", "no rows, only a header"),
+  (b"a\tcaf\xe9\n1\tone\n", ":1: not UTF-8: the byte 0xe9"),
+  (None, "no such file: .*table"),
+])
 @pytest.mark.parametrize("file_format", ["tsv", "csv"])
 def test_a_file_without_a_table_is_refused(tmp_path, file_format, text, said):
   if text is not None:
@@ -130,10 +122,9 @@ def test_a_file_without_a_table_is_refused(tmp_path, file_format, text, said):
 # Encodings and line ends.
 
 
-@pytest.mark.parametrize(
-  "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be",
-               "utf-32"],
-)
+@pytest.mark.parametrize("encoding", [
+  "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"
+])
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_encoding_and_line_ends_are_detected(tmp_path, encoding, end):
   lines = ["text,label", "Zürich 雪,a", "\U0001f600,b", ""]
@@ -181,13 +172,10 @@ def test_a_csv_field_may_be_longer_than_the_csv_module_likes(tmp_path):
   assert csv.field_size_limit() == limit
 
 
-@pytest.mark.parametrize(
-  "record, said",
-  [
-    ('"never\nclosed,b\n', ":4: not CSV"),
-    ('"closed"too early,b\n', ":4: not CSV"),
-  ],
-)
+@pytest.mark.parametrize("record, said", [
+  ('"never\nclosed,b\n', ":4: not CSV"),
+  ('"closed"too early,b\n', ":4: not CSV"),
+])
 def test_a_broken_csv_record_is_named_by_its_first_line(tmp_path, record, said):
   with pytest.raises(errors.InputError, match=said):
     read_csv(tmp_path, f'text,label\n"two\nlines",a\n{record}')
@@ -204,16 +192,13 @@ def test_json_lines_keep_the_values_that_are_asked_for(tmp_path):
   assert table.lines == [1, 2]
 
 
-@pytest.mark.parametrize(
-  "line, said",
-  [
-    (b"{'a': 1}", "not JSON"),
-    (b"[1]", "expected an object in JSON, got [1]"),
-    (b'{"b": 1}', "no 'a'; it has 'b'"),
-    (b'{"a": "\xe9"}', "not UTF-8: the byte 0xe9"),
-    (b"[" * 100_000, "not JSON"),
-  ],
-)
+@pytest.mark.parametrize("line, said", [
+  (b"{'a': 1}", "not JSON"),
+  (b"[1]", "expected an object in JSON, got [1]"),
+  (b'{"b": 1}', "no 'a'; it has 'b'"),
+  (b'{"a": "\xe9"}', "not UTF-8: the byte 0xe9"),
+  (b"[" * 100_000, "not JSON"),
+])
 def test_a_line_that_is_not_such_an_object_is_named(tmp_path, line, said):
   text = b'{"a": 1}\n' + line + b'\n{"a": 2}'
   table = read_as("jsonl", tmp_path, text, names=["a"])
@@ -225,13 +210,10 @@ def test_a_line_that_is_not_such_an_object_is_named(tmp_path, line, said):
 # Columns.
 
 
-@pytest.mark.parametrize(
-  "name, said",
-  [
-    ("d", ":1: no column 'd'; the columns are 'a', 'b', 'a'"),
-    ("a", ":1: 2 columns are named 'a'"),
-  ],
-)
+@pytest.mark.parametrize("name, said", [
+  ("d", ":1: no column 'd'; the columns are 'a', 'b', 'a'"),
+  ("a", ":1: 2 columns are named 'a'"),
+])
 def test_a_column_that_is_not_there_once_is_refused(tmp_path, name, said):
   tables.open_table(write(tmp_path, "1\t2"), "tsv", width=2).require([1])
   table = tables.open_table(write(tmp_path, "a\tb\ta\n1\t2\t3"), "tsv")
@@ -243,13 +225,10 @@ def test_a_column_that_is_not_there_once_is_refused(tmp_path, name, said):
 # Several bad rows, and other separators.
 
 
-@pytest.mark.parametrize(
-  "read_table, text, lines",
-  [
-    (read_tsv, b"a\tb\n1\n2\tx\n\xff\ty\n", [2, 4]),
-    (read_csv, b'a,b\n1\n"2\n",x\n"3\n\xff",z\n', [2, 5]),
-  ],
-)
+@pytest.mark.parametrize("read_table, text, lines", [
+  (read_tsv, b"a\tb\n1\n2\tx\n\xff\ty\n", [2, 4]),
+  (read_csv, b'a,b\n1\n"2\n",x\n"3\n\xff",z\n', [2, 5]),
+])
 def test_all_bad_rows_are_noted_and_the_others_kept(
   tmp_path, read_table, text, lines
 ):
@@ -259,14 +238,11 @@ def test_all_bad_rows_are_noted_and_the_others_kept(
   assert table.lines == [3]
 
 
-@pytest.mark.parametrize(
-  "header, expected",
-  [
-    ("text,label", ","), ("text;label", ";"), ("text\tlabel", "\t"),
-    ('"text"|"label"', "|"), ("label;note;text", ";"), ("txt;label", ";"),
-    ("text,label;x", ","), ("review", "\x1f"),
-  ],
-)
+@pytest.mark.parametrize("header, expected", [
+  ("text,label", ","), ("text;label", ";"), ("text\tlabel", "\t"),
+  ('"text"|"label"', "|"), ("label;note;text", ";"), ("txt;label", ";"),
+  ("text,label;x", ","), ("review", "\x1f"),
+])
 def test_the_header_tells_the_separator(header, expected):
   assert tables.guess_delimiter(header, ["text", "label"]) == expected
 

@@ -77,18 +77,15 @@ def test_a_trained_model_keeps_the_order_of_its_classes(tmp_path):
   assert asked.labels == NLI
 
 
-@pytest.mark.parametrize(
-  "name, learned, labels",
-  [
-    ("mnli", ["CONTRADICTION", "NEUTRAL", "ENTAILMENT"],
-     ("contradiction", "neutral", "entailment")),
-    ("mnli", ["LABEL_0", "LABEL_1", "LABEL_2"], NLI),
-    ("mnli", [], NLI),
-    ("mrpc", ["not_equivalent", "equivalent"], ("0", "1")),
-    ("sst-2", ["POSITIVE", "NEGATIVE"], ("1", "0")),
-    ("imdb", ["positive", "negative"], ("pos", "neg")),
-  ],
-)
+@pytest.mark.parametrize("name, learned, labels", [
+  ("mnli", ["CONTRADICTION", "NEUTRAL", "ENTAILMENT"],
+   ("contradiction", "neutral", "entailment")),
+  ("mnli", ["LABEL_0", "LABEL_1", "LABEL_2"], NLI),
+  ("mnli", [], NLI),
+  ("mrpc", ["not_equivalent", "equivalent"], ("0", "1")),
+  ("sst-2", ["POSITIVE", "NEGATIVE"], ("1", "0")),
+  ("imdb", ["positive", "negative"], ("pos", "neg")),
+])
 def test_other_names_of_a_tasks_classes_are_known(
   caplog, name, learned, labels
 ):
@@ -171,16 +168,13 @@ def test_classes_are_those_given_learned_or_known_to_the_model(files):
   ).labels == ("bad", "good")
 
 
-@pytest.mark.parametrize(
-  "learned, given, said",
-  [
-    (["good", "bad"], ["bad", "good"], "was trained for good,bad"),
-    (["good", "bad"], ["good", "bad", "fair"], "was trained for good,bad"),
-    (["LABEL_0", "LABEL_1"], ["a", "b", "c"], "for LABEL_0,LABEL_1"),
-    ([], ["good", "bad", "good"], "good,bad,good: a class is there twice"),
-    ([], ["good"], "one class leaves nothing to learn"),
-  ],
-)
+@pytest.mark.parametrize("learned, given, said", [
+  (["good", "bad"], ["bad", "good"], "was trained for good,bad"),
+  (["good", "bad"], ["good", "bad", "fair"], "was trained for good,bad"),
+  (["LABEL_0", "LABEL_1"], ["a", "b", "c"], "for LABEL_0,LABEL_1"),
+  ([], ["good", "bad", "good"], "good,bad,good: a class is there twice"),
+  ([], ["good"], "one class leaves nothing to learn"),
+])
 def test_classes_that_a_model_does_not_have_are_refused(
   files, learned, given, said
 ):

@@ -34,21 +34,14 @@ def shown(capsys):
   return [line.partition(" ")[2] for line in lines]
 
 
-@pytest.mark.parametrize(
-  "prepare, lines",
-  [
-    (lambda: console.start(logging.INFO), ["news", "warning: careful"]),
-    (lambda: console.start(logging.WARNING), ["warning: careful"]),
-    (
-      lambda: (console.start(logging.INFO), console.show_warnings_alone()),
-      ["warning: careful"],
-    ),
-    (
-      lambda: (console.start(logging.INFO), console.show_details()),
-      ["a detail", "news", "warning: careful", "warning: blah"],
-    ),
-  ],
-)
+@pytest.mark.parametrize("prepare, lines", [
+  (lambda: console.start(logging.INFO), ["news", "warning: careful"]),
+  (lambda: console.start(logging.WARNING), ["warning: careful"]),
+  (lambda: (console.start(logging.INFO), console.show_warnings_alone()),
+   ["warning: careful"]),
+  (lambda: (console.start(logging.INFO), console.show_details()),
+   ["a detail", "news", "warning: careful", "warning: blah"]),
+])
 def test_the_screen_has_what_is_asked_for(screen, prepare, lines):
   prepare()
   say()

@@ -20,26 +20,16 @@ def raising(error):
   return main
 
 
-@pytest.mark.parametrize(
-  "error, sentence",
-  [
-    (errors.InputError("a.txt:3: no tab; write one"), "a.txt:3: no tab; "),
-    (
-      FileNotFoundError(errno.ENOENT, "No such file or directory", "a.txt"),
-      "No such file or directory: a.txt",
-    ),
-    (
-      OSError(errno.ENOSPC, "No space left on device"),
-      "No space left on device",
-    ),
-    (OSError("the disk is gone"), "the disk is gone"),
-    (MemoryError("9 GB"), "not enough memory (9 GB); lower the batch size"),
-    (
-      type("ResourceExhaustedError", (Exception,), {})("OOM"),
-      "not enough memory (OOM); ",
-    ),
-  ],
-)
+@pytest.mark.parametrize("error, sentence", [
+  (errors.InputError("a.txt:3: no tab; write one"), "a.txt:3: no tab; "),
+  (FileNotFoundError(errno.ENOENT, "No such file or directory", "a.txt"),
+   "No such file or directory: a.txt"),
+  (OSError(errno.ENOSPC, "No space left on device"), "No space left on device"),
+  (OSError("the disk is gone"), "the disk is gone"),
+  (MemoryError("9 GB"), "not enough memory (9 GB); lower the batch size"),
+  (type("ResourceExhaustedError", (Exception,), {})("OOM"),
+   "not enough memory (OOM); "),
+])
 def test_a_users_mistake_is_one_sentence_and_exit_code_1(
   capsys, error, sentence
 ):
@@ -59,14 +49,11 @@ def report(error, capsys):
   return stopped.value.code, capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-  "error, said",
-  [
-    (KeyError("ours"), "KeyError: 'ours'"),
-    (ValueError("ours\nin two lines"), "ValueError: ours"),
-    (AssertionError(), "AssertionError"),
-  ],
-)
+@pytest.mark.parametrize("error, said", [
+  (KeyError("ours"), "KeyError: 'ours'"),
+  (ValueError("ours\nin two lines"), "ValueError: ours"),
+  (AssertionError(), "AssertionError"),
+])
 def test_a_fault_of_ours_is_a_sentence_and_a_file(
   capsys, monkeypatch, tmp_path, error, said
 ):

@@ -15,16 +15,13 @@ def test_what_is_written_is_read(tmp_path):
     assert stream.read().startswith('{\n  "a": null,\n  "b"')
 
 
-@pytest.mark.parametrize(
-  "data, fault",
-  [
-    (b"{", "not JSON: Expecting"),
-    (b'{"a": "\xff"}', "not JSON: 'utf-8' codec"),
-    (b"[1]", r"expected an object in JSON, got \[1\]"),
-    (b"[" * 100000, "JSON that is nested too deeply"),
-    (b"[" * 32 + b"]" * 32, "JSON that is nested too deeply"),
-  ],
-)
+@pytest.mark.parametrize("data, fault", [
+  (b"{", "not JSON: Expecting"),
+  (b'{"a": "\xff"}', "not JSON: 'utf-8' codec"),
+  (b"[1]", r"expected an object in JSON, got \[1\]"),
+  (b"[" * 100000, "JSON that is nested too deeply"),
+  (b"[" * 32 + b"]" * 32, "JSON that is nested too deeply"),
+])
 def test_faults_name_the_file(tmp_path, data, fault):
   path = tmp_path / "a.json"
   path.write_bytes(data)

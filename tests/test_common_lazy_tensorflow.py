@@ -32,14 +32,12 @@ def test_an_import_alone_loads_nothing(tmp_path):
   ) == ["tensorflow tensorflow", "True"]
 
 
-@pytest.mark.parametrize(
-  "use, printed",
-  [
-    ("print(tf.HAS_KERAS)", "False"), ("print(tf.late)", "5"),
-    ("from tensorflow import part; print(part.value)", "3"),
-    ("import tensorflow.part; print(tf.part.value)", "3"),
-  ],
-)
+@pytest.mark.parametrize("use, printed", [
+  ("print(tf.HAS_KERAS)", "False"),
+  ("print(tf.late)", "5"),
+  ("from tensorflow import part; print(part.value)", "3"),
+  ("import tensorflow.part; print(tf.part.value)", "3"),
+])
 def test_the_first_use_loads_it_once(tmp_path, use, printed):
   again = "import tensorflow; print(tensorflow.HAS_KERAS, tf.late)"
   assert run(tmp_path, LAZY, "import tensorflow as tf", use, again) == [

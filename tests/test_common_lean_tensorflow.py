@@ -37,10 +37,9 @@ def run(folder, lines, files=FILES):
   return done.stdout.splitlines()
 
 
-@pytest.mark.parametrize(
-  "first, has_keras",
-  [("", False), ("import tensorflow", True), ("import keras", True)],
-)
+@pytest.mark.parametrize("first, has_keras", [
+  ("", False), ("import tensorflow", True), ("import keras", True)
+])
 def test_tensorflow_comes_without_keras_and_finds_it_later(
   tmp_path, first, has_keras
 ):

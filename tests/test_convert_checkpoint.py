@@ -29,8 +29,7 @@ def test_every_weight_is_reported_and_both_ends_compared(tmp_path):
   quiet = convert(**flags, output=tmp_path / "quiet")
   said = finished.out.replace(str(tmp_path / "o"), str(tmp_path / "quiet"))
   assert quiet.out.split("\n") == [
-    line for line in said.split("\n")
-    if " -> " not in line
+    line for line in said.split("\n") if " -> " not in line
   ]
   assert "loaded from" not in quiet.err
   names = sorted(path.name for path in (tmp_path / "o").iterdir())

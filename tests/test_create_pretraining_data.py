@@ -182,30 +182,23 @@ def test_shards_are_finished_by_the_next_run_and_verified(small, tmp_path):
   assert "is damaged or cut off" in done.last_line
 
 
-@pytest.mark.parametrize(
-  "flags, sentence",
-  [
-    ({"input_file": f"{INPUTS}/bad_utf8.txt"}, "bad_utf8.txt:2: not UTF-8"),
-    ({"input_file": "/nowhere/*.txt"}, "no file matches '/nowhere/*.txt'"),
-    ({"input_file": "{folder}/blank.txt"}, "blank.txt: no record in it"),
-    ({"vocab_file": "{folder}/none.txt"}, "no such file"),
-    ({"vocab_file": "{folder}/blank.txt"}, "blank.txt: no token in it"),
-    ({"output_file": "{folder}/blank.txt/a"}, "blank.txt is not a folder"),
-    ({"output_file": "a,a"}, "or the same twice"),
-    ({"input_file": None}, "--input_file must be given, unless with --verify"),
-    ({"max_predictions_per_seq": -1}, "-1 is not an integer"),
-    ({"dupe_factor": 0}, "--dupe_factor=0: 0 is not a positive integer"),
-    ({"masked_lm_prob": 1.5}, "1.5 is not a number in the range [0.0, 1.0]"),
-    (
-      {"do_whole_word_mask": True, "dynamic_masking": True},
-      "--do_whole_word_mask has no effect with --dynamic_masking; leave ",
-    ),
-    (
-      {"shard_size_mb": 1, "output_file": "a,b"},
-      "with --shard_size_mb give one name",
-    ),
-  ],
-)
+@pytest.mark.parametrize("flags, sentence", [
+  ({"input_file": f"{INPUTS}/bad_utf8.txt"}, "bad_utf8.txt:2: not UTF-8"),
+  ({"input_file": "/nowhere/*.txt"}, "no file matches '/nowhere/*.txt'"),
+  ({"input_file": "{folder}/blank.txt"}, "blank.txt: no record in it"),
+  ({"vocab_file": "{folder}/none.txt"}, "no such file"),
+  ({"vocab_file": "{folder}/blank.txt"}, "blank.txt: no token in it"),
+  ({"output_file": "{folder}/blank.txt/a"}, "blank.txt is not a folder"),
+  ({"output_file": "a,a"}, "or the same twice"),
+  ({"input_file": None}, "--input_file must be given, unless with --verify"),
+  ({"max_predictions_per_seq": -1}, "-1 is not an integer"),
+  ({"dupe_factor": 0}, "--dupe_factor=0: 0 is not a positive integer"),
+  ({"masked_lm_prob": 1.5}, "1.5 is not a number in the range [0.0, 1.0]"),
+  ({"do_whole_word_mask": True, "dynamic_masking": True},
+   "--do_whole_word_mask has no effect with --dynamic_masking; leave "),
+  ({"shard_size_mb": 1, "output_file": "a,b"},
+   "with --shard_size_mb give one name"),
+])
 def test_bad_input_is_one_sentence_and_leaves_nothing(
   small, tmp_path, flags, sentence
 ):
@@ -224,28 +217,24 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(
   assert not out.exists() or not os.listdir(out)
 
 
-@pytest.mark.parametrize(
-  "name, least, most",
-  [
-    ("max_seq_length", 5, 65536), ("max_predictions_per_seq", 0, 65536),
-    ("dupe_factor", 1, None), ("masked_lm_prob", 0, 1),
-    ("short_seq_prob", 0, 1),
-  ],
-)
+@pytest.mark.parametrize("name, least, most", [
+  ("max_seq_length", 5, 65536),
+  ("max_predictions_per_seq", 0, 65536),
+  ("dupe_factor", 1, None),
+  ("masked_lm_prob", 0, 1),
+  ("short_seq_prob", 0, 1),
+])
 def test_impossible_numbers(name, least, most):
   with script_flags.defined("create_pretraining_data"):
     parser = flags.FLAGS[name].parser
   assert (parser.lower_bound, parser.upper_bound) == (least, most)
 
 
-@pytest.mark.parametrize(
-  "flags, num_places, num_masked",
-  [
-    ({"max_seq_length": 16, "max_predictions_per_seq": None}, 20, {1, 2}),
-    ({"max_predictions_per_seq": 0}, 0, {0}),
-    ({"masked_lm_prob": 0.0}, 5, {1}),
-  ],
-)
+@pytest.mark.parametrize("flags, num_places, num_masked", [
+  ({"max_seq_length": 16, "max_predictions_per_seq": None}, 20, {1, 2}),
+  ({"max_predictions_per_seq": 0}, 0, {0}),
+  ({"masked_lm_prob": 0.0}, 5, {1}),
+])
 def test_what_the_original_accepts(small, flags, num_places, num_masked):
   """More places than tokens (20 of 16, its default), none, probability 0."""
   run(**{**small, **flags})

@@ -24,10 +24,8 @@ BAD = [
   ({"input_file": "empty.txt"}, "no word in empty.txt"),
   ({"input_file": "a.txt,latin1.txt"}, "latin1.txt:2: not UTF-8"),
   ({"input_file": "a.txt", "vocab_size": 9}, "vocab_size 9 is too"),
-  (
-    {"input_file": "a.txt", "output_file": "a.txt/x/vocab.txt"},
-    "--output_file=a.txt/x/vocab.txt: cannot make its folder",
-  ),
+  ({"input_file": "a.txt", "output_file": "a.txt/x/vocab.txt"},
+   "--output_file=a.txt/x/vocab.txt: cannot make its folder"),
 ]
 
 
@@ -50,9 +48,7 @@ def test_a_vocabulary(folder):
     ],
     cwd=folder,
     # Another order of Python's sets than this process has.
-    env={**os.environ, "PYTHONHASHSEED": "1"},
-    capture_output=True,
-    text=True,
+    env={**os.environ, "PYTHONHASHSEED": "1"}, capture_output=True, text=True,
   )
   log = run.stderr
   assert run.returncode == 0, log

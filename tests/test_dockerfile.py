@@ -27,8 +27,7 @@ ARGUMENTS = dict(
 )
 # [(name, value)] of every --build-arg that a reader is shown.
 SHOWN = [
-  found
-  for path in [DOCKERFILE, ROOT / "README.md", *ROOT.glob("docs/*.md")]
+  found for path in [DOCKERFILE, ROOT / "README.md", *ROOT.glob("docs/*.md")]
   for found in re.findall(
     r"--build-arg (\w+)=(\S+)", path.read_text(encoding="utf-8")
   )

@@ -68,8 +68,7 @@ def test_texts_use_plain_words(files):
   archaic = re.compile(rf"\b({'|'.join(ARCHAIC)})\b", re.IGNORECASE)
   assert files
   found = [
-    f"{path.relative_to(ROOT)}:{number}: {match[0]}"
-    for path in files
+    f"{path.relative_to(ROOT)}:{number}: {match[0]}" for path in files
     for number, line in enumerate(
       path.read_text(encoding="utf-8").split("\n"), 1
     )
@@ -184,21 +183,16 @@ def test_commands_are_found():
 # The page of flags.
 
 
-@pytest.mark.parametrize(
-  "define, default, meaning, line",
-  [
-    (flags.DEFINE_string, None, "A file.", "|  | A file. |"),
-    (flags.DEFINE_list, [], "Names.", "|  | Names. |"),
-    (flags.DEFINE_list, ["5", "2"], "Names.", "| `5,2` | Names. |"),
-    (flags.DEFINE_bool, False, "Whether.", "| `false` | Whether. |"),
-    (flags.DEFINE_float, 5e-05, "Rate.", "| `5e-05` | Rate. |"),
-    (flags.DEFINE_multi_string, [], "A\n  <text>", "|  | A &lt;text> |"),
-    (
-      functools.partial(flags.DEFINE_enum, enum_values=["cls", "mean"]), "cls",
-      "One | more.", r"| `cls` | One of `cls`, `mean`. One \| more. |",
-    ),
-  ],
-)
+@pytest.mark.parametrize("define, default, meaning, line", [
+  (flags.DEFINE_string, None, "A file.", "|  | A file. |"),
+  (flags.DEFINE_list, [], "Names.", "|  | Names. |"),
+  (flags.DEFINE_list, ["5", "2"], "Names.", "| `5,2` | Names. |"),
+  (flags.DEFINE_bool, False, "Whether.", "| `false` | Whether. |"),
+  (flags.DEFINE_float, 5e-05, "Rate.", "| `5e-05` | Rate. |"),
+  (flags.DEFINE_multi_string, [], "A\n  <text>", "|  | A &lt;text> |"),
+  (functools.partial(flags.DEFINE_enum, enum_values=["cls", "mean"]), "cls",
+   "One | more.", r"| `cls` | One of `cls`, `mean`. One \| more. |"),
+])
 def test_a_flag_is_a_row_of_a_table(define, default, meaning, line):
   own = flags.FlagValues()
   define(name="a", default=default, help=meaning, flag_values=own)
@@ -224,8 +218,7 @@ def test_a_changed_page_is_shown_line_by_line():
 
 def test_the_page_has_every_script():
   scripts = {
-    path.name
-    for path in ROOT.glob("*.py")
+    path.name for path in ROOT.glob("*.py")
     if '__name__ == "__main__"' in path.read_text(encoding="utf-8")
   }
   assert set(make_flags.SCRIPTS) == scripts

@@ -76,18 +76,15 @@ def test_a_folder_has_what_transformers_reads(tmp_path):
   assert (values["model_max_length"], values["pad_token"]) == (12, "[PAD]")
 
 
-@pytest.mark.parametrize(
-  "head, values, name, problem",
-  [
-    ("classification", {"labels": (), "output_activation": "linear"},
-     "ForSequenceClassification", "regression"),
-    ("classification", {"output_activation": "sigmoid"},
-     "ForSequenceClassification", "multi_label_classification"),
-    ("tagging", {}, "ForTokenClassification", None),
-    ("span", {}, "ForQuestionAnswering", None),
-    ("masked_lm", {}, "ForMaskedLM", None),
-  ],
-)
+@pytest.mark.parametrize("head, values, name, problem", [
+  ("classification", {"labels": (), "output_activation": "linear"},
+   "ForSequenceClassification", "regression"),
+  ("classification", {"output_activation": "sigmoid"},
+   "ForSequenceClassification", "multi_label_classification"),
+  ("tagging", {}, "ForTokenClassification", None),
+  ("span", {}, "ForQuestionAnswering", None),
+  ("masked_lm", {}, "ForMaskedLM", None),
+])
 def test_the_configuration_says_the_task(tmp_path, head, values, name, problem):
   write(tmp_path, head, engine_models.config_of("distilbert"), **values)
   found = read_json(tmp_path, "config.json")

@@ -22,10 +22,9 @@ MODEL = {
 
 
 def run(tmp_path, **flags):
-  return script_runner.run(
-    "export_saved_model.py",
-    **{**MODEL, "export_dir": tmp_path / "model", **flags},
-  )
+  return script_runner.run("export_saved_model.py", **{
+    **MODEL, "export_dir": tmp_path / "model", **flags
+  })
 
 
 def test_export(tmp_path):
@@ -80,23 +79,18 @@ def test_onnx(tmp_path, quantize):
   assert difference < (0.1 if quantize else 1e-5)
 
 
-@pytest.mark.parametrize(
-  "flags, sentence",
-  [
-    ({"quantize": "int8"}, "--quantize needs --format=onnx"),
-    (
-      {"format": "onnx", "top_k": 3, "version": 2},
-      "--top_k has no effect with --format=onnx, which holds the network alone",
-    ),
-    (
-      {
-        "format": "onnx", "quantize": "int8",
-        "max_quantization_difference": 0.0001,
-      },
-      "pass a larger --max_quantization_difference",
-    ),
-  ],
-)
+@pytest.mark.parametrize("flags, sentence", [
+  ({"quantize": "int8"}, "--quantize needs --format=onnx"),
+  ({"format": "onnx", "top_k": 3, "version": 2},
+   "--top_k has no effect with --format=onnx, which holds the network alone"),
+  (
+    {
+      "format": "onnx", "quantize": "int8",
+      "max_quantization_difference": 0.0001,
+    },
+    "pass a larger --max_quantization_difference",
+  ),
+])
 def test_errors_of_onnx(flags, sentence, tmp_path):
   finished = run(tmp_path, head="masked_lm", **flags)
   assert finished.code == 1 and sentence in finished.last_line

@@ -78,14 +78,11 @@ def test_exact_gelu_differs_from_the_tanh_form():
   assert abs(float(layers.gelu(1.0)) - 0.8411920) < 1e-6
 
 
-@pytest.mark.parametrize(
-  "name, expected",
-  [
-    ("gelu", 0.8411920), ("GELU", 0.8411920), ("gelu_erf", 0.8413447),
-    ("relu", 1.0), ("tanh", 0.7615942), ("linear", 1.0), ("", 1.0), (None, 1.0),
-    ("swish", 0.7310586), ("silu", 0.7310586), (tf.square, 1.0),
-  ],
-)
+@pytest.mark.parametrize("name, expected", [
+  ("gelu", 0.8411920), ("GELU", 0.8411920), ("gelu_erf", 0.8413447),
+  ("relu", 1.0), ("tanh", 0.7615942), ("linear", 1.0), ("", 1.0), (None, 1.0),
+  ("swish", 0.7310586), ("silu", 0.7310586), (tf.square, 1.0),
+])
 def test_activations_by_name(name, expected):
   value = layers.get_activation(name)(tf.constant(1.0))
   assert abs(float(value) - expected) < 1e-6
@@ -164,8 +161,7 @@ def test_dropout_keeps_the_mean_and_the_share():
 def test_dropout_is_a_function_of_seed_and_site():
   x = tf.ones([64, 64])
   masks = [
-    drop(x, 0.5, seed, site).numpy()
-    for seed in ([1, 2], [1, 3], [2, 2])
+    drop(x, 0.5, seed, site).numpy() for seed in ([1, 2], [1, 3], [2, 2])
     for site in ("layer_0/output", "layer_1/output")
   ]
   again = drop(x, 0.5, [1, 2], "layer_0/output").numpy()

@@ -102,8 +102,7 @@ def test_the_root_shows_the_whole_project():
   # What every project has says nothing of this one.
   made |= {"CHANGELOG.md", "CITATION.cff", "LICENSE"}
   entries = {
-    path.name
-    for path in ROOT.iterdir()
+    path.name for path in ROOT.iterdir()
     if path.name[0] != "." and path.suffix != ".egg-info"
   }
   assert {"modeling.py", "README.md", "tests"} <= entries
@@ -124,10 +123,8 @@ def test_no_environment_is_in_the_repository():
 def test_verbs_are_never_imported():
   assert NOUNS and VERBS
   found = [
-    f"{place(path, line)} imports {name}"
-    for path in FILES
-    for line, name, _ in imported_modules(path)
-    if name in VERBS
+    f"{place(path, line)} imports {name}" for path in FILES
+    for line, name, _ in imported_modules(path) if name in VERBS
   ]
   assert not found
 
@@ -189,8 +186,7 @@ def test_a_module_has_one_name_wherever_it_is_imported():
 
 def test_no_module_is_imported_by_a_computed_name():
   found = [
-    place(path, call.lineno)
-    for path in SOURCES
+    place(path, call.lineno) for path in SOURCES
     for call in nodes(path, ast.Call)
     if ast.unparse(call.func) in ("importlib.import_module", "__import__")
   ]
@@ -294,8 +290,7 @@ def test_every_public_function_is_reached_by_a_test():
       reached.add(found)
       waiting |= uses.get(found, set())
   missing = [
-    f"{path.relative_to(ROOT)}: {name}"
-    for path in NOUNS
+    f"{path.relative_to(ROOT)}: {name}" for path in NOUNS
     for node in TREES[path].body
     if isinstance(node, (ast.FunctionDef, ast.ClassDef))
     if (name := node.name)[0] != "_" and (path, name) not in reached
@@ -382,8 +377,7 @@ def test_no_path_of_one_machine():
   ]
   own = re.compile(r"(?<![\w.])/(root|home|Users|work|mnt|media)/\w")
   found = [
-    place(path, number)
-    for path in texts
+    place(path, number) for path in texts
     for number, line in enumerate(
       path.read_text(encoding="utf-8").split("\n"), 1
     )

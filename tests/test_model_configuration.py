@@ -41,26 +41,23 @@ def test_a_configuration_is_checked_when_a_model_is_made():
     modeling.BertModel(modeling.BertConfig(None))
 
 
-@pytest.mark.parametrize(
-  "text, message",
-  [
-    ("{", "not JSON"),
-    ("[1]", r"expected an object in JSON, got \[1\]"),
-    ("{}", "vocab_size is None in the model configuration; expected an int"),
-    ('{"vocab_size": "9"}', "vocab_size is '9' .* integer"),
-    ('{"vocab_size": true}', "vocab_size is True"),
-    ('{"vocab_size": 0}', "at least 1"),
-    ('{"vocab_size": 9, "hidden_size": 10}', "10 cannot .* 12 attention heads"),
-    ('{"vocab_size": 9, "hidden_dropout_prob": 1.0}', "less than 1"),
-    ('{"vocab_size": 9, "initializer_range": -1}', "at least 0"),
-    ('{"vocab_size": 9, "hidden_act": "mish"}', "unknown activation 'mish'"),
-    ('{"vocab_size": 9, "id2label": ["a"]}', "id2label is .'a'.* an object"),
-    ('{"model_type": {}}', "model_type is {}; expected a string"),
-    ('{"model_type": "gpt2"}', "is 'gpt2'; only models of 'albert', 'bert', "),
-    ('{"model_type": "bert", "layer_norm_eps": 1e-5}', "1e-05; only .*1e-12"),
-    ('{"model_type": "albert", "inner_group_num": 2}', "group_num is 2; only"),
-  ],
-)
+@pytest.mark.parametrize("text, message", [
+  ("{", "not JSON"),
+  ("[1]", r"expected an object in JSON, got \[1\]"),
+  ("{}", "vocab_size is None in the model configuration; expected an int"),
+  ('{"vocab_size": "9"}', "vocab_size is '9' .* integer"),
+  ('{"vocab_size": true}', "vocab_size is True"),
+  ('{"vocab_size": 0}', "at least 1"),
+  ('{"vocab_size": 9, "hidden_size": 10}', "10 cannot .* 12 attention heads"),
+  ('{"vocab_size": 9, "hidden_dropout_prob": 1.0}', "less than 1"),
+  ('{"vocab_size": 9, "initializer_range": -1}', "at least 0"),
+  ('{"vocab_size": 9, "hidden_act": "mish"}', "unknown activation 'mish'"),
+  ('{"vocab_size": 9, "id2label": ["a"]}', "id2label is .'a'.* an object"),
+  ('{"model_type": {}}', "model_type is {}; expected a string"),
+  ('{"model_type": "gpt2"}', "is 'gpt2'; only models of 'albert', 'bert', "),
+  ('{"model_type": "bert", "layer_norm_eps": 1e-5}', "1e-05; only .*1e-12"),
+  ('{"model_type": "albert", "inner_group_num": 2}', "group_num is 2; only"),
+])
 def test_bad_configuration_files(tmp_path, text, message):
   path = tmp_path / "bert_config.json"
   path.write_text(text)
@@ -134,15 +131,10 @@ def test_parameters_are_counted_without_the_variables():
   assert config.num_parameters() == sum(map(math.prod, shapes))
 
 
-@pytest.mark.parametrize(
-  "name, value",
-  [
-    ("hidden_size", 10**23 // 4 * 4),
-    ("vocab_size", 10**12),
-    ("num_hidden_layers", 10**9),
-    ("intermediate_size", 10**4000),
-  ],
-)
+@pytest.mark.parametrize("name, value", [
+  ("hidden_size", 10**23 // 4 * 4), ("vocab_size", 10**12),
+  ("num_hidden_layers", 10**9), ("intermediate_size", 10**4000),
+])
 def test_a_model_that_no_machine_can_hold_is_refused(name, value):
   config = tiny(**{name: value})
   expected = f" needs .*B of memory .* has .*B; .* such as {name} {value}"

@@ -30,8 +30,7 @@ class Pretraining:
     self.masked_lm = modeling.MaskedLMHead(config, self.bert.word_embeddings)
     self.next_sentence = modeling.NextSentenceHead(config)
     self.variables = [
-      variable
-      for module in (self.bert, self.masked_lm, self.next_sentence)
+      variable for module in (self.bert, self.masked_lm, self.next_sentence)
       for variable in module.trainable_variables
     ]
     values = np.load(GOLDEN / "models" / name / "vars.npz")
@@ -132,26 +131,19 @@ def head_shapes(config, kind):
   return heads.output_shapes(config, prefix, 2)
 
 
-@pytest.mark.parametrize(
-  "checkpoint, kind, sizes",
-  [
-    ("base_uncased_pretraining_model", "pretraining", {}),
-    ("base_uncased_classifier_model", "classifier", {}),
-    ("base_uncased_squad_model", "squad", {}),
-    (
-      "multi_cased_base_pretraining_model", "pretraining",
-      {"vocab_size": 119547},
+@pytest.mark.parametrize("checkpoint, kind, sizes", [
+  ("base_uncased_pretraining_model", "pretraining", {}),
+  ("base_uncased_classifier_model", "classifier", {}),
+  ("base_uncased_squad_model", "squad", {}),
+  ("multi_cased_base_pretraining_model", "pretraining", {"vocab_size": 119547}),
+  (
+    "L8_H512_pretraining_model", "pretraining",
+    dict(
+      num_hidden_layers=8, hidden_size=512, num_attention_heads=8,
+      intermediate_size=2048,
     ),
-    (
-      "L8_H512_pretraining_model",
-      "pretraining",
-      dict(
-        num_hidden_layers=8, hidden_size=512, num_attention_heads=8,
-        intermediate_size=2048,
-      ),
-    ),
-  ],
-)
+  ),
+])
 def test_names_and_shapes_equal_the_released_checkpoints(
   checkpoint, kind, sizes
 ):
@@ -163,14 +155,11 @@ def test_names_and_shapes_equal_the_released_checkpoints(
   assert list(shapes.items()) == list(expected.items())
 
 
-@pytest.mark.parametrize(
-  "vocab_size, layers, width, parameters",
-  [
-    (30522, 2, 128, 4_385_920), (30522, 12, 768, 109_482_240),
-    (28996, 12, 768, 108_310_272), (119547, 12, 768, 177_853_440),
-    (21128, 12, 768, 102_267_648), (30522, 24, 1024, 335_141_888),
-  ],
-)
+@pytest.mark.parametrize("vocab_size, layers, width, parameters", [
+  (30522, 2, 128, 4_385_920), (30522, 12, 768, 109_482_240),
+  (28996, 12, 768, 108_310_272), (119547, 12, 768, 177_853_440),
+  (21128, 12, 768, 102_267_648), (30522, 24, 1024, 335_141_888),
+])
 def test_parameter_counts_of_released_sizes(
   vocab_size, layers, width, parameters
 ):

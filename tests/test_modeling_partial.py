@@ -38,9 +38,7 @@ class Case:
     shape = [5, length]
     self.mask = mask_with_holes(rng, *shape)
     ids, segments = rng.randint(0, 30, shape), rng.randint(0, 2, shape)
-    self.batch = [
-      tf.constant(x, tf.int32) for x in (ids, self.mask, segments)
-    ]
+    self.batch = [tf.constant(x, tf.int32) for x in (ids, self.mask, segments)]
     # Predicted words are tokens; in the empty row there is [CLS] alone.
     places = [np.flatnonzero(row) if row.any() else [0] for row in self.mask]
     picked = [rng.choice(place, 3) for place in places]
@@ -193,8 +191,7 @@ def test_skipped_padding_costs_nothing(monkeypatch):
   def rows(*data):
     model(*data, positions=tf.zeros([3, 1], tf.int32))
     products = [
-      op.outputs[0]
-      for op in tf.compat.v1.get_default_graph().get_operations()
+      op.outputs[0] for op in tf.compat.v1.get_default_graph().get_operations()
       if op.type == "MatMul"
     ]
     return [tf.shape(product)[0] for product in products]

@@ -66,14 +66,11 @@ def test_rate_starts_at_zero_and_jumps_down_after_the_warmup():
   assert rates[20] == rates[21] == 0
 
 
-@pytest.mark.parametrize(
-  "schedule, after_warmup",
-  [
-    ("constant", lambda done: 1.0),
-    ("cosine", lambda done: 0.5 + 0.5 * math.cos(math.pi * done)),
-    ("polynomial", lambda done: (1.0 - done) ** 0.5),
-  ],
-)
+@pytest.mark.parametrize("schedule, after_warmup", [
+  ("constant", lambda done: 1.0),
+  ("cosine", lambda done: 0.5 + 0.5 * math.cos(math.pi * done)),
+  ("polynomial", lambda done: (1.0 - done) ** 0.5),
+])
 def test_other_schedules(schedule, after_warmup):
   rates = RATE(np.arange(30), schedule=schedule).numpy()
   expected = [
@@ -415,8 +412,7 @@ class Run:
       variable.assign(self.golden["initial"][variable.name.split(":")[0]])
     # As in the original: what the loss does not reach has no moments.
     self.reached = [
-      v
-      for v in self.variables
+      v for v in self.variables
       if self.kind != "squad" or "/pooler/" not in v.name
     ]
     self.optimizer = optimization.AdamWeightDecay()

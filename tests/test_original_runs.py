@@ -32,9 +32,8 @@ def classifier(folder):
     **tiny_model.write_shape(
       folder, "a good no film number".split(), max_position_embeddings=64
     ),
-    "max_seq_length": 16,
-    "train_file": folder / "texts.csv", "eval_file": folder / "texts.csv",
-    "labels": "0,1",
+    "max_seq_length": 16, "train_file": folder / "texts.csv",
+    "eval_file": folder / "texts.csv", "labels": "0,1",
   }
 
 
@@ -59,8 +58,7 @@ def names_of_the_original(kind):
   path = GOLDEN / "variables" / "released.json.gz"
   released = json.loads(gzip.decompress(path.read_bytes()))
   return {
-    name
-    for name in released[f"base_uncased_{kind}_training"]
+    name for name in released[f"base_uncased_{kind}_training"]
     if not any(f"/layer_{number}/" in name for number in range(2, 12))
   }
 

@@ -54,9 +54,7 @@ def pretraining_batch(positions, weights, rows=3, length=8):
   weights = np.array(weights, np.float32)
   labels = rng.randint(0, 30, weights.shape) * (weights > 0)
   return {
-    "input_ids": ids,
-    "input_mask": mask,
-    "segment_ids": segments,
+    "input_ids": ids, "input_mask": mask, "segment_ids": segments,
     "masked_lm_positions": tf.constant(positions),
     "masked_lm_ids": tf.constant(labels),
     "masked_lm_weights": tf.constant(weights),
@@ -91,6 +89,5 @@ def write_masked_lm(folder, config, **options):
   huggingface.write(
     str(folder),
     {v.name.split(":")[0]: v for v in [*encoder.variables, *head.variables]},
-    config.to_dict(),
-    **options,
+    config.to_dict(), **options,
   )

@@ -68,10 +68,9 @@ def write(path, arrays, *, is_old=False):
   """Writes arrays by name; `is_old`: in the layout of before PyTorch 1.6."""
   with _modules() as (torch, rebuild), open(path, "wb") as stream:
     stored = [
-      _Stored(
-        str(number), np.ascontiguousarray(array),
-        getattr(torch, _CLASSES[array.dtype.name]),
-      )
+      _Stored(str(number), np.ascontiguousarray(array), getattr(
+        torch, _CLASSES[array.dtype.name]
+      ))
       for number, array in enumerate(arrays.values())
     ]
     state = collections.OrderedDict(
