@@ -18,12 +18,9 @@ from script_runner import ROOT
 def python(*arguments, folder, status=0, **environment):
   """Runs Python in a folder; returns what it printed, errors included."""
   done = subprocess.run(
-    [sys.executable, *map(str, arguments)],
-    cwd=folder,
-    env={**os.environ, **environment},
-    stdout=subprocess.PIPE,
-    stderr=subprocess.STDOUT,
-    text=True,
+    [sys.executable, *map(str, arguments)], cwd=folder,
+    env={**os.environ, **environment}, stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT, text=True
   )
   assert done.returncode == status, done.stdout
   return done.stdout

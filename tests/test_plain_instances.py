@@ -16,12 +16,9 @@ from pretraining import instance_maker, masking
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 INPUTS = GOLDEN / "pretraining_data" / "inputs"
 
-VOCAB = {
-  token: index
-  for index, token in enumerate(
-    ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefg", "##x", "##y"]
-  )
-}
+VOCAB = {token: index for index, token in enumerate(
+  ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefg", "##x", "##y"]
+)}
 PIECES = list(VOCAB)[5:]
 
 

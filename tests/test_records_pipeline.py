@@ -61,9 +61,6 @@ def shuffled(files, *, seed=5, **options):
   )
 
 
-# The order.
-
-
 def test_sequential_records_come_file_after_file(files):
   records = pipeline.sequential_records(files)
   assert numbers_of(records, -1) == list(range(COUNT))
@@ -135,9 +132,6 @@ def test_compressed_files_are_read_as_they_are(tmp_path, files):
   order = numbers_of(shuffled(both), 2 * COUNT)
   assert sorted(order[:COUNT]) == list(range(COUNT))
   assert numbers_of(shuffled(both, first_record=9), 8) == order[9:17]
-
-
-# Shares of a batch.
 
 
 class SeveralProcesses:
@@ -232,9 +226,6 @@ def test_a_batch_that_cannot_be_shared_equally_is_refused(examples_file):
     batches_of(processes, examples_file, 6)
 
 
-# Trimming.
-
-
 def padded_batch(lengths, width):
   """Sequences of these lengths in rows of `width`, padded with zeros."""
   mask = np.arange(width) < np.array(lengths)[:, None]
@@ -248,16 +239,13 @@ def padded_batch(lengths, width):
   }
 
 
-@pytest.mark.parametrize(
-  "lengths, width, expected",
-  [
-    ([3, 8, 1], 32, 8),
-    ([3, 9, 1], 32, 16),
-    ([3, 32, 1], 32, 32),
-    ([9, 2], 12, 12),  # no multiple of 8 below the width
-    ([0, 0], 32, 1),
-  ],
-)
+@pytest.mark.parametrize("lengths, width, expected", [
+  ([3, 8, 1], 32, 8),
+  ([3, 9, 1], 32, 16),
+  ([3, 32, 1], 32, 32),
+  ([9, 2], 12, 12),  # no multiple of 8 below the width
+  ([0, 0], 32, 1),
+])
 def test_trimming_cuts_common_padding_alone(lengths, width, expected):
   batch = padded_batch(lengths, width)
   trimmed = pipeline.trim_to_longest(batch)
@@ -307,29 +295,23 @@ def test_batches_are_trimmed_on_request(tmp_path):
     assert [batch["input_mask"].shape[1] for batch in batches] == widths
 
 
-# Wrong files.
-
-
 def test_records_that_fit_pass(examples_file):
   assert pipeline.check_records([examples_file] * 2, FEATURES) == 20
 
 
-@pytest.mark.parametrize(
-  "record, sentence",
-  [
-    (
-      tfrecord.serialize_example({"label": [1], "words": [2]}),
-      "no feature 'input_ids'; they have label, words",
-    ),
-    (
-      example(0, input_ids=[1, 2, 3]),
-      "input_ids has 3 values a record, but the flags ask for 4; "
-      "pass the --max_seq_length",
-    ),
-    (example(0, label=[1, 2]), "label has 2 values a record"),
-    (b"no example", "record 1 is not a tf.train.Example"),
-  ],
-)
+@pytest.mark.parametrize("record, sentence", [
+  (
+    tfrecord.serialize_example({"label": [1], "words": [2]}),
+    "no feature 'input_ids'; they have label, words",
+  ),
+  (
+    example(0, input_ids=[1, 2, 3]),
+    "input_ids has 3 values a record, but the flags ask for 4; "
+    "pass the --max_seq_length",
+  ),
+  (example(0, label=[1, 2]), "label has 2 values a record"),
+  (b"no example", "record 1 is not a tf.train.Example"),
+])
 def test_records_that_do_not_fit_are_named(
   tmp_path, examples_file, record, sentence
 ):

@@ -105,13 +105,10 @@ LAYOUTS = {
     "old.bin", config={**BERT, "output_past": True},
     tokenizer={"do_lower_case": True}, heads=["masked_lm", "next_sentence"],
   ),
-  "FinBERT": Layout(
-    "zip.bin", heads=["classifier"],
-    config={
-      **BERT, "architectures": ["BertForSequenceClassification"],
-      "id2label": {"0": "positive", "1": "negative", "2": "neutral"},
-    },
-  ),
+  "FinBERT": Layout("zip.bin", heads=["classifier"], config={
+    **BERT, "architectures": ["BertForSequenceClassification"],
+    "id2label": {"0": "positive", "1": "negative", "2": "neutral"},
+  }),
   "TinyBERT": Layout(
     "old.bin", config={"cell": {}, "emb_size": 16, "structure": []},
     more={
@@ -250,14 +247,11 @@ def test_every_row_of_the_page_has_a_test():
 
 
 def test_japanese_vocabularies_need_another_tokenizer(tmp_path):
-  layout = Layout(
-    "zip.bin", config=BERT,
-    tokenizer={
-      "do_lower_case": False, "word_tokenizer_type": "mecab",
-      "subword_tokenizer_type": "wordpiece", "tokenizer_class":
-      "BertJapaneseTokenizer",
-    },
-  )
+  layout = Layout("zip.bin", config=BERT, tokenizer={
+    "do_lower_case": False, "word_tokenizer_type": "mecab",
+    "subword_tokenizer_type": "wordpiece", "tokenizer_class":
+    "BertJapaneseTokenizer",
+  })
   weights = random_weights(layout)
   write_folder(tmp_path, layout, weights)
   with pytest.raises(errors.InputError, match="BertJapaneseTokenizer .*mecab"):

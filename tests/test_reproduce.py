@@ -53,18 +53,15 @@ def write_results(folder, *results):
     make(path, json.dumps(values))
 
 
-@pytest.mark.parametrize(
-  "change, verdict",
-  [
-    ({}, report.REPRODUCED),
-    ({"value": 0.5}, report.OUTSIDE),
-    ({"smoke": True}, report.SMOKE),
-    ({"extra": ["--dtype=bfloat16"]}, report.CHANGED),
-    ({"model": "all-MiniLM-L6-v2"}, report.OTHER),
-    ({"fewer": {"train.tsv": [9, 3669]}}, report.LESS_DATA),
-    ({"row": "mrpc-tiny", "model": "uncased_L-2_H-128_A-2"}, report.NO_BAND),
-  ],
-)
+@pytest.mark.parametrize("change, verdict", [
+  ({}, report.REPRODUCED),
+  ({"value": 0.5}, report.OUTSIDE),
+  ({"smoke": True}, report.SMOKE),
+  ({"extra": ["--dtype=bfloat16"]}, report.CHANGED),
+  ({"model": "all-MiniLM-L6-v2"}, report.OTHER),
+  ({"fewer": {"train.tsv": [9, 3669]}}, report.LESS_DATA),
+  ({"row": "mrpc-tiny", "model": "uncased_L-2_H-128_A-2"}, report.NO_BAND),
+])
 def test_what_a_run_may_claim(tmp_path, change, verdict):
   write_results(tmp_path, result(**change))
   [line] = report.collect(tmp_path)
@@ -138,16 +135,13 @@ def test_shortened_files_are_counted(tmp_path):
   assert found == {"dev-v1.1.json": (2, 10570)}
 
 
-@pytest.mark.parametrize(
-  "ours, theirs, verdict",
-  [
-    # Standard errors of 1 / sqrt(3) each: 1.63 is twice that of the difference.
-    ((80, 81, 82), (81, 82, 83), report.AS_PEER),
-    ((80, 81, 82), (82, 83, 84), report.NOT_AS_PEER),
-    ((80, 81, 82), (81,), report.OTHER),
-    ((), (81, 82), report.OTHER),
-  ],
-)
+@pytest.mark.parametrize("ours, theirs, verdict", [
+  # Standard errors of 1 / sqrt(3) each: 1.63 is twice that of the difference.
+  ((80, 81, 82), (81, 82, 83), report.AS_PEER),
+  ((80, 81, 82), (82, 83, 84), report.NOT_AS_PEER),
+  ((80, 81, 82), (81,), report.OTHER),
+  ((), (81, 82), report.OTHER),
+])
 def test_other_weights_are_judged_by_the_peer(tmp_path, ours, theirs, verdict):
   write_results(tmp_path, *(
     result(side=side, model="all-MiniLM-L6-v2", seed=seed, value=value / 100)
@@ -233,15 +227,12 @@ def test_the_peer_runs_the_row_with_its_recipe(tmp_path):
   assert not (tmp_path / "out" / "mrpc-base" / "peer_seed_3").exists()
 
 
-@pytest.mark.parametrize(
-  "change, sentence",
-  [
-    ({"peer_python": None}, "needs --row, --peer_python (with torch and "),
-    ({"peer_program": None}, "torch and transformers) and --peer_program"),
-    ({"reference": "published"}, "--peer_python needs --reference=peer"),
-    ({"peer_python": "no/python"}, "no/python cannot be run"),
-  ],
-)
+@pytest.mark.parametrize("change, sentence", [
+  ({"peer_python": None}, "needs --row, --peer_python (with torch and "),
+  ({"peer_program": None}, "torch and transformers) and --peer_program"),
+  ({"reference": "published"}, "--peer_python needs --reference=peer"),
+  ({"peer_python": "no/python"}, "no/python cannot be run"),
+])
 def test_what_the_peer_needs_is_said_first(tmp_path, change, sentence):
   done = script_runner.run("reproduce.py", **peer_flags(tmp_path, **change))
   assert done.code == 1 and sentence in done.last_line
@@ -289,21 +280,18 @@ def test_every_row_is_listed():
   assert all(name in done.out for name in rows.ROWS)
 
 
-@pytest.mark.parametrize(
-  "words, flags, sentence",
-  [
-    ([], {}, "pass --row, --report or --list"),
-    ([], {"report": True, "output_dir": "nowhere"},
-     "nowhere holds no finished run; run a row first"),
-    ([], {"row": "mrpc"}, "--row=mrpc is unknown"),
-    (["--", "--max_steps=3"], {"row": "mrpc-base"},
-     "--max_steps is for reproduce.py: put it be"),
-    (["--", "--seed=7"], {"row": "mrpc-base"},
-     "--seeds=N is for reproduce.py: put it before --"),
-    (["mrpc-base"], {"row": "mrpc-base"},
-     "'mrpc-base' is not a flag; rows: --row=NAME"),
-  ],
-)
+@pytest.mark.parametrize("words, flags, sentence", [
+  ([], {}, "pass --row, --report or --list"),
+  ([], {"report": True, "output_dir": "nowhere"},
+   "nowhere holds no finished run; run a row first"),
+  ([], {"row": "mrpc"}, "--row=mrpc is unknown"),
+  (["--", "--max_steps=3"], {"row": "mrpc-base"},
+   "--max_steps is for reproduce.py: put it be"),
+  (["--", "--seed=7"], {"row": "mrpc-base"},
+   "--seeds=N is for reproduce.py: put it before --"),
+  (["mrpc-base"], {"row": "mrpc-base"},
+   "'mrpc-base' is not a flag; rows: --row=NAME"),
+])
 def test_mistakes(words, flags, sentence):
   done = script_runner.run("reproduce.py", *words, **flags)
   assert done.code == 1 and sentence in done.last_line

@@ -85,13 +85,10 @@ def test_a_complete_part_needs_no_more_bytes(server, tmp_path):
   assert download(server, tmp_path) == DATA
 
 
-@pytest.mark.parametrize(
-  "file, message",
-  [
-    (FILE._replace(size=7), "got 512,000 bytes, expected 7"),
-    (FILE._replace(sha256="0" * 64), f"got SHA-256 {SHA256}, expected 000"),
-  ],
-)
+@pytest.mark.parametrize("file, message", [
+  (FILE._replace(size=7), "got 512,000 bytes, expected 7"),
+  (FILE._replace(sha256="0" * 64), f"got SHA-256 {SHA256}, expected 000"),
+])
 def test_another_file_than_the_published_one(server, tmp_path, file, message):
   with pytest.raises(errors.InputError, match=message):
     download(server, tmp_path, file)

@@ -125,11 +125,9 @@ def start_workers(monkeypatch, output_dir, **flags):
         "task": {"type": "worker", "index": index},
       }),
     )
-    processes.append(
-      script_runner.start(
-        "run_pretraining.py", **training_flags(output_dir, **flags)
-      )
-    )
+    processes.append(script_runner.start(
+      "run_pretraining.py", **training_flags(output_dir, **flags)
+    ))
   monkeypatch.delenv("TF_CONFIG")
   return processes
 

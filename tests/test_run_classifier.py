@@ -28,9 +28,6 @@ TAB = "\t"
 LETTERS = "##" + " ##".join("abcdefghijklmnopqrstuvwxyz")
 
 
-# Compared with the original.
-
-
 @pytest.mark.parametrize(
   "name, purpose, length",
   [("mrpc", "predict", 128), ("cola", "train", 32), ("mnli", "eval", 64),
@@ -122,9 +119,6 @@ def test_predictions_and_losses_are_the_originals(original_model, tmp_path):
     "test-1", str(np.argmax(ours[0])), max(numbers), *numbers
   ]
   assert len((tmp_path / "glue" / "MRPC.tsv").read_text().splitlines()) == 9
-
-
-# Your own data.
 
 
 def sentences(count, seed):
@@ -393,9 +387,6 @@ def test_long_documents_may_have_several_labels(folder, tmp_path):
     assert labels == ",".join(chosen)
 
 
-# Official tasks.
-
-
 def pairs(count, seed):
   """Yields two texts of three to fourteen words."""
   rng = np.random.RandomState(seed)
@@ -550,25 +541,19 @@ def test_swag_chooses_one_of_four_endings(folder, tmp_path):
   assert [int(row[1]) for row in rows] == found.argmax(axis=1).tolist()
 
 
-# What can go wrong.
-
-
-@pytest.mark.parametrize(
-  "flags, sentence",
-  [
-    ({}, "pass at least one of --do_train, --do_eval, --do_predict, --inter"),
-    ({"do_train": True}, "--do_train needs --train_file or --task_name"),
-    ({"do_train": True, "train_file": "ragged.csv"}, "ragged.csv:3: "),
-    ({"do_eval": True, "eval_file": "train.csv", "labels": "bad,good"},
-     "no weights: there is no checkpoint in"),
-    ({"do_eval": True, "eval_file": "train.csv", "output_dir": None},
-     "needs --output_dir"),
-    ({"do_eval": True, "eval_file": "train.csv", "max_seq_length": None,
-      "bert_config_file": "length.json"}, "max_seq_length is 'x', which --max"),
-    ({"do_train": True, "train_file": "train.csv",
-      "bert_config_file": "small.json"}, "says vocab_size 6; use the vocab"),
-  ],
-)
+@pytest.mark.parametrize("flags, sentence", [
+  ({}, "pass at least one of --do_train, --do_eval, --do_predict, --inter"),
+  ({"do_train": True}, "--do_train needs --train_file or --task_name"),
+  ({"do_train": True, "train_file": "ragged.csv"}, "ragged.csv:3: "),
+  ({"do_eval": True, "eval_file": "train.csv", "labels": "bad,good"},
+   "no weights: there is no checkpoint in"),
+  ({"do_eval": True, "eval_file": "train.csv", "output_dir": None},
+   "needs --output_dir"),
+  ({"do_eval": True, "eval_file": "train.csv", "max_seq_length": None,
+    "bert_config_file": "length.json"}, "max_seq_length is 'x', which --max"),
+  ({"do_train": True, "train_file": "train.csv",
+    "bert_config_file": "small.json"}, "says vocab_size 6; use the vocab"),
+])
 def test_what_is_wrong_is_said_in_one_sentence(
   folder, tmp_path, flags, sentence
 ):

@@ -37,16 +37,13 @@ def files(tmp_path_factory):
 
 
 def classify(files, config, output_dir, **flags):
-  done = script_runner.run(
-    "run_classifier.py",
-    **{
-      "do_train": True, "train_file": files / "train.csv",
-      "bert_config_file": files / f"{config}.json",
-      "vocab_file": files / "vocab.txt", "max_seq_length": 8,
-      "train_batch_size": 8, "learning_rate": 3e-3, "num_train_epochs": 1.0,
-      "output_dir": output_dir, **flags,
-    },
-  )
+  done = script_runner.run("run_classifier.py", **{
+    "do_train": True, "train_file": files / "train.csv",
+    "bert_config_file": files / f"{config}.json",
+    "vocab_file": files / "vocab.txt", "max_seq_length": 8,
+    "train_batch_size": 8, "learning_rate": 3e-3, "num_train_epochs": 1.0,
+    "output_dir": output_dir, **flags,
+  })
   assert done.code == 0, done.err
   return done
 

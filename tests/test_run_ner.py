@@ -250,26 +250,23 @@ def test_frozen_features_are_compared_in_a_table(
   assert after["output_bias"].any()
 
 
-@pytest.mark.parametrize(
-  "flags, sentence",
-  [
-    ({}, "pass at least one of --do_train, --do_eval, --do_predict"),
-    ({"do_train": True}, "--do_train needs --train_file"),
-    ({**TRAINING, "feature_layers": "last"}, "needs --freeze_encoder"),
-    ({**TRAINING, "feature_layers": "middle", "freeze_encoder": True},
-     "--feature_layers=middle is unknown; choose of embeddings, second"),
-    ({**TRAINING, "feature_layers": "concat_last_four",
-      "freeze_encoder": True}, "needs 4 layers, but the model has 2"),
-    ({**TRAINING, "scheme": "iob1"},
-     "ner_sample_train.conll:10: B-PER follows O, which iob1 does not have"),
-    ({"do_eval": True, "eval_file": EVAL}, "no labels known"),
-    ({**TRAINING, "num_train_epochs": 0.01}, "make no step"),
-    ({**TRAINING, "file_format": "text"},
-     "--train_file has no effect with --file_format=text, which has neither"),
-    ({**TRAINING, "output_dir": None}, "--do_train needs --output_dir"),
-    ({"do_eval": True, "eval_file": EVAL, "seed": 1}, "--seed needs --do_tr"),
-  ],
-)
+@pytest.mark.parametrize("flags, sentence", [
+  ({}, "pass at least one of --do_train, --do_eval, --do_predict"),
+  ({"do_train": True}, "--do_train needs --train_file"),
+  ({**TRAINING, "feature_layers": "last"}, "needs --freeze_encoder"),
+  ({**TRAINING, "feature_layers": "middle", "freeze_encoder": True},
+   "--feature_layers=middle is unknown; choose of embeddings, second"),
+  ({**TRAINING, "feature_layers": "concat_last_four",
+    "freeze_encoder": True}, "needs 4 layers, but the model has 2"),
+  ({**TRAINING, "scheme": "iob1"},
+   "ner_sample_train.conll:10: B-PER follows O, which iob1 does not have"),
+  ({"do_eval": True, "eval_file": EVAL}, "no labels known"),
+  ({**TRAINING, "num_train_epochs": 0.01}, "make no step"),
+  ({**TRAINING, "file_format": "text"},
+   "--train_file has no effect with --file_format=text, which has neither"),
+  ({**TRAINING, "output_dir": None}, "--do_train needs --output_dir"),
+  ({"do_eval": True, "eval_file": EVAL, "seed": 1}, "--seed needs --do_tr"),
+])
 def test_what_is_wrong_is_said_in_one_sentence(
   config_file, tmp_path, flags, sentence
 ):

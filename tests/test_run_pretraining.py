@@ -44,16 +44,13 @@ def files(tmp_path_factory):
 
 
 def pretrain(files, kind, output_dir, **flags):
-  return run(
-    "run_pretraining.py",
-    **{
-      **LENGTHS, "do_train": True, "input_file": files / f"{kind}.tfrecord",
-      "bert_config_file": files / "bert_config.json", "vocab_file": VOCAB,
-      "output_dir": output_dir, "use_next_sentence_loss": False,
-      "train_batch_size": 4, "num_warmup_steps": 1, "num_train_steps": 4,
-      "learning_rate": 1e-3, **flags
-    },
-  )
+  return run("run_pretraining.py", **{
+    **LENGTHS, "do_train": True, "input_file": files / f"{kind}.tfrecord",
+    "bert_config_file": files / "bert_config.json", "vocab_file": VOCAB,
+    "output_dir": output_dir, "use_next_sentence_loss": False,
+    "train_batch_size": 4, "num_warmup_steps": 1, "num_train_steps": 4,
+    "learning_rate": 1e-3, **flags
+  })
 
 
 def results(output_dir):
@@ -104,9 +101,6 @@ def test_spanbert_resumes_to_the_same_weights(files, tmp_path, kind, flags):
     )
 
   resumed_runs.assert_same_weights(six_steps, tmp_path)
-
-
-# A teacher.
 
 
 @pytest.fixture(scope="module")

@@ -161,14 +161,11 @@ def encoder(tmp_path_factory):
   config["num_hidden_layers"] = 1
   (folder / "bert_config.json").write_text(json.dumps(config))
   weights = weight_files.read_weights(str(WEIGHTS["init_checkpoint"]))
-  weight_files.write_tf1(
-    str(folder / "bert_model.ckpt"),
-    {
-      name: value
-      for name, value in weights.items()
-      if name.startswith("bert/") and "/layer_1/" not in name
-    },
-  )
+  weight_files.write_tf1(str(folder / "bert_model.ckpt"), {
+    name: value
+    for name, value in weights.items()
+    if name.startswith("bert/") and "/layer_1/" not in name
+  })
   return folder
 
 
@@ -339,54 +336,50 @@ def test_answers_that_are_not_found_are_listed(trained):
   assert skipped["reason"] == "not found at its place"
 
 
-@pytest.mark.parametrize(
-  "flags, sentence",
-  [
-    ({}, "nothing to do: pass at least one of --do_train, --do_eval"),
-    ({"do_train": True}, "--do_train needs --train_file"),
-    ({"do_eval": True}, "--do_eval needs --eval_file"),
-    ({"evaluate_only": True, "predict_file": "dev_v1.json"},
-     "--evaluate_only needs --predictions_file"),
-    ({"interactive": True, "vocab_file": None}, "needs --vocab_file"),
-    ({"interactive": True, "init_checkpoint": None},
-     "pass --model_dir or --init_checkpoint, or --do_train"),
-    ({"do_predict": True, "predict_file": "dev.json"},
-     "is_impossible, as in SQuAD 2.0; pass --version_2_with_negative"),
-    ({"do_predict": True, "predict_file": "dev_v1.json", **V2},
-     "dev_v1.json is of SQuAD 1.1"),
-    ({"do_predict": True, "predict_file": "broken.json"},
-     "broken.json: not JSON: Expecting value: line 2 column 9"),
-    ({"do_predict": True, "predict_file": "dev_v1.json",
-      "max_query_length": 61}, "--max_seq_length=64 leaves no room"),
-    ({"do_predict": True, "predict_file": "dev_v1.json",
-      "null_score_diff_threshold": 0.0}, "needs --version_2_with_negative; "),
-    ({"evaluate_only": True, "do_train": True, "do_eval": True},
-     "--do_train has no effect with --evaluate_only, which scores a file"),
-    ({"interactive": True, "do_predict": True, "predict_file": "-"},
-     "both read standard input"),
-    ({"do_predict": True, "predict_file": "dev_v1.json", "save_best": "f1"},
-     "--save_best needs --do_train, and --eval_steps; pass that too, or le"),
-    ({"interactive": True, "predict_file": "dev.json", "eval_file": "x"},
-     "--eval_file needs --do_eval or --eval_steps or --null"),
-    ({"do_eval": True, "predict_file": "-"}, "needs --do_predict or no"),
-    ({"evaluate_only": True, "predict_file": "dev_v1.json",
-      "predictions_file": "p.json", "null_odds_file": "x"}, "needs --version"),
-    ({"evaluate_only": True, "predict_file": "dev.json", **V2,
-      "predictions_file": "p.json", "null_odds_file": "none.json"},
-     "no such file: "),
-    ({"do_train": True, "train_file": "train.json", **V2,
-      "bucket_by_length": True, "pad_to_max_length": True},
-     "which keeps the padding"),
-    ({"do_predict": True, "predict_file": "-", **V2,
-      "null_score_diff_threshold": "auto"}, "=auto needs --eval_file"),
-    ({"do_train": True, "train_file": "outside.json"},
-     "outside.json: question 'x': the answer 'b' at 9 lies outside its con"),
-    ({"do_predict": True, "predict_file": "outside.json",
-      "max_seq_length": 65},
-     "sequence length 65 is more than the model's max_position_embeddings 64; "
-     "shorten the sequences (--max_seq_length)"),
-  ],
-)
+@pytest.mark.parametrize("flags, sentence", [
+  ({}, "nothing to do: pass at least one of --do_train, --do_eval"),
+  ({"do_train": True}, "--do_train needs --train_file"),
+  ({"do_eval": True}, "--do_eval needs --eval_file"),
+  ({"evaluate_only": True, "predict_file": "dev_v1.json"},
+   "--evaluate_only needs --predictions_file"),
+  ({"interactive": True, "vocab_file": None}, "needs --vocab_file"),
+  ({"interactive": True, "init_checkpoint": None},
+   "pass --model_dir or --init_checkpoint, or --do_train"),
+  ({"do_predict": True, "predict_file": "dev.json"},
+   "is_impossible, as in SQuAD 2.0; pass --version_2_with_negative"),
+  ({"do_predict": True, "predict_file": "dev_v1.json", **V2},
+   "dev_v1.json is of SQuAD 1.1"),
+  ({"do_predict": True, "predict_file": "broken.json"},
+   "broken.json: not JSON: Expecting value: line 2 column 9"),
+  ({"do_predict": True, "predict_file": "dev_v1.json",
+    "max_query_length": 61}, "--max_seq_length=64 leaves no room"),
+  ({"do_predict": True, "predict_file": "dev_v1.json",
+    "null_score_diff_threshold": 0.0}, "needs --version_2_with_negative; "),
+  ({"evaluate_only": True, "do_train": True, "do_eval": True},
+   "--do_train has no effect with --evaluate_only, which scores a file"),
+  ({"interactive": True, "do_predict": True, "predict_file": "-"},
+   "both read standard input"),
+  ({"do_predict": True, "predict_file": "dev_v1.json", "save_best": "f1"},
+   "--save_best needs --do_train, and --eval_steps; pass that too, or le"),
+  ({"interactive": True, "predict_file": "dev.json", "eval_file": "x"},
+   "--eval_file needs --do_eval or --eval_steps or --null"),
+  ({"do_eval": True, "predict_file": "-"}, "needs --do_predict or no"),
+  ({"evaluate_only": True, "predict_file": "dev_v1.json",
+    "predictions_file": "p.json", "null_odds_file": "x"}, "needs --version"),
+  ({"evaluate_only": True, "predict_file": "dev.json", **V2,
+    "predictions_file": "p.json", "null_odds_file": "none.json"},
+   "no such file: "),
+  ({"do_train": True, "train_file": "train.json", **V2,
+    "bucket_by_length": True, "pad_to_max_length": True},
+   "which keeps the padding"),
+  ({"do_predict": True, "predict_file": "-", **V2,
+    "null_score_diff_threshold": "auto"}, "=auto needs --eval_file"),
+  ({"do_train": True, "train_file": "outside.json"},
+   "outside.json: question 'x': the answer 'b' at 9 lies outside its con"),
+  ({"do_predict": True, "predict_file": "outside.json", "max_seq_length": 65},
+   "sequence length 65 is more than the model's max_position_embeddings 64; "
+   "shorten the sequences (--max_seq_length)"),
+])
 def test_what_is_wrong_is_said_in_one_sentence(
   files, tmp_path, flags, sentence
 ):

@@ -72,9 +72,6 @@ def assert_same_weights(ours, theirs, **tolerance):
       assert value.tobytes() == theirs[name].tobytes(), name
 
 
-# Evaluation.
-
-
 def read_results(path):
   """Returns (name, text of the value) of each line, in order."""
   lines = path.read_text(encoding="utf-8").splitlines()
@@ -88,21 +85,15 @@ def read_results(path):
       "eval_results_one_file.txt",
       {"input_file": GOLDEN / "a.tfrecord", "max_eval_steps": 20},
     ),
-    (
-      "eval_results_two_files.txt",
-      {
-        "input_file": f"{GOLDEN}/b.tfrecord,{GOLDEN}/a.tfrecord",
-        "max_eval_steps": 7,
-      },
-    ),
-    (
-      "eval_results_two_files.txt",
-      {
-        "input_file": f"{GOLDEN}/b.tfrecord,{GOLDEN}/a.tfrecord",
-        "max_eval_steps": 7, "distribution_strategy": "mirrored",
-        "num_logical_cpus": 2,
-      },
-    ),
+    ("eval_results_two_files.txt", {
+      "input_file": f"{GOLDEN}/b.tfrecord,{GOLDEN}/a.tfrecord",
+      "max_eval_steps": 7,
+    }),
+    ("eval_results_two_files.txt", {
+      "input_file": f"{GOLDEN}/b.tfrecord,{GOLDEN}/a.tfrecord",
+      "max_eval_steps": 7, "distribution_strategy": "mirrored",
+      "num_logical_cpus": 2,
+    }),
   ],
   ids=["one file", "two files", "two devices"],
 )
@@ -295,9 +286,6 @@ def test_two_devices_train_to_the_weights_of_one(tmp_path):
   )
 
 
-# Filling masks.
-
-
 def read_fillings(text):
   """Returns [(text, [[(word piece, probability), ...], ...]), ...]."""
   fillings = []
@@ -397,51 +385,48 @@ def damaged(tmp_path):
   return tmp_path
 
 
-@pytest.mark.parametrize(
-  "flags, parts",
-  [
-    ({"bert_config_file": "none.json"}, ["no such file: ", "none.json"]),
-    ({"bert_config_file": "not_json.json"}, ["not_json.json: not JSON"]),
-    ({"bert_config_file": "odd.json"}, ["odd.json: hidden_size 50 "]),
-    (
-      {"max_seq_length": 128},
-      ["sequence length 128 ", "max_position_embeddings 64"],
-    ),
-    ({"do_train": False}, ["pass at least one of --do_train, --do_eval"]),
-    ({"input_file": "*.none"}, ["no file matches ", "*.none"]),
-    (
-      {"max_seq_length": 32},
-      ["a.tfrecord: input_ids has 64 values", "ask for 32", "--max_seq_length"],
-    ),
-    (
-      {"max_predictions_per_seq": 20},
-      ["a.tfrecord: masked_lm_", "has 10 values", "ask for 20"],
-    ),
-    ({"input_file": "empty.tfrecord"}, ["no record in empty.tfrecord"]),
-    ({"input_file": "cut.tfrecord"}, ["cut.tfrecord: record 2"]),
-    ({"input_file": "cut_in_header.tfrecord"}, ["header.tfrecord: record 2"]),
-    (
-      {"train_batch_size": 9, "gradient_accumulation_steps": 2},
-      ["9 examples", "2 equal parts"],
-    ),
-    ({"output_dir": "not_json.json/run"}, ["not_json.json/run"]),
-    ({"init_checkpoint": "none"}, ["no checkpoint at ", "none"]),
-    (
-      {"do_train": False, "do_eval": True},
-      ["no weights: there is no checkpoint in run"],
-    ),
-    (
-      {"do_train": False, "do_eval": True, "freeze_layers": 1},
-      ["--freeze_layers needs --do_train"],
-    ),
-    ({"eval_input_file": "empty.tfrecord"}, ["--eval_input_file needs --do"]),
-    ({"do_whole_word_mask": True}, ["these are masked already"]),
-    (
-      {"init_checkpoint": MODEL, "bert_config_file": "wide.json"},
-      ["bert_model.ckpt: bert/", "48", "64", "configuration"],
-    ),
-  ],
-)
+@pytest.mark.parametrize("flags, parts", [
+  ({"bert_config_file": "none.json"}, ["no such file: ", "none.json"]),
+  ({"bert_config_file": "not_json.json"}, ["not_json.json: not JSON"]),
+  ({"bert_config_file": "odd.json"}, ["odd.json: hidden_size 50 "]),
+  (
+    {"max_seq_length": 128},
+    ["sequence length 128 ", "max_position_embeddings 64"],
+  ),
+  ({"do_train": False}, ["pass at least one of --do_train, --do_eval"]),
+  ({"input_file": "*.none"}, ["no file matches ", "*.none"]),
+  (
+    {"max_seq_length": 32},
+    ["a.tfrecord: input_ids has 64 values", "ask for 32", "--max_seq_length"],
+  ),
+  (
+    {"max_predictions_per_seq": 20},
+    ["a.tfrecord: masked_lm_", "has 10 values", "ask for 20"],
+  ),
+  ({"input_file": "empty.tfrecord"}, ["no record in empty.tfrecord"]),
+  ({"input_file": "cut.tfrecord"}, ["cut.tfrecord: record 2"]),
+  ({"input_file": "cut_in_header.tfrecord"}, ["header.tfrecord: record 2"]),
+  (
+    {"train_batch_size": 9, "gradient_accumulation_steps": 2},
+    ["9 examples", "2 equal parts"],
+  ),
+  ({"output_dir": "not_json.json/run"}, ["not_json.json/run"]),
+  ({"init_checkpoint": "none"}, ["no checkpoint at ", "none"]),
+  (
+    {"do_train": False, "do_eval": True},
+    ["no weights: there is no checkpoint in run"],
+  ),
+  (
+    {"do_train": False, "do_eval": True, "freeze_layers": 1},
+    ["--freeze_layers needs --do_train"],
+  ),
+  ({"eval_input_file": "empty.tfrecord"}, ["--eval_input_file needs --do"]),
+  ({"do_whole_word_mask": True}, ["these are masked already"]),
+  (
+    {"init_checkpoint": MODEL, "bert_config_file": "wide.json"},
+    ["bert_model.ckpt: bert/", "48", "64", "configuration"],
+  ),
+])
 def test_mistakes_in_pretraining(damaged, monkeypatch, flags, parts):
   monkeypatch.chdir(damaged)
   before = sorted(os.listdir())
@@ -459,13 +444,11 @@ def test_a_damaged_record_is_named(damaged, small_config, do_train):
   model = {"bert_config_file": small_config}
   if not do_train:
     model = {"init_checkpoint": MODEL, "do_eval": True}
-  done = pretrain(
-    **{
-      **TRAINING, **model, "do_train": do_train,
-      "input_file": f"{GOLDEN}/b.tfrecord,{damaged}/flipped.tfrecord",
-      "num_train_steps": 10, "output_dir": damaged / "run",
-    }
-  )
+  done = pretrain(**{
+    **TRAINING, **model, "do_train": do_train,
+    "input_file": f"{GOLDEN}/b.tfrecord,{damaged}/flipped.tfrecord",
+    "num_train_steps": 10, "output_dir": damaged / "run",
+  })
   assert_one_sentence(
     done, "run_pretraining.py", "flipped.tfrecord: record 2 is damaged"
   )
@@ -487,26 +470,23 @@ def test_the_folder_of_another_model_is_refused(damaged, trained):
   assert sorted(os.listdir(folder)) == before
 
 
-@pytest.mark.parametrize(
-  "flags, parts",
-  [
-    ({"init_checkpoint": None}, ["pass --init_checkpoint"]),
-    ({"init_checkpoint": "none"}, ["no checkpoint at none"]),
-    ({"vocab_file": "none.txt"}, ["none.txt"]),
-    (
-      {"bert_config_file": "few_words.json"},
-      ["vocab.txt has 100 tokens", "vocab_size 99"],
-    ),
-    ({"max_seq_length": 65}, ["sequence length 65", "64"]),
-    ({"text": "no mask"}, ["--text: no [MASK] in 'no mask'"]),
-    (
-      {"text": "[MASK]" + " a" * 62},
-      ["--text: 65 word pieces", "--max_seq_length is 64"],
-    ),
-    ({"input_file": "none.txt"}, ["no such file: none.txt"]),
-    ({"input_file": "latin_1.txt"}, ["latin_1.txt:2: not UTF-8"]),
-  ],
-)
+@pytest.mark.parametrize("flags, parts", [
+  ({"init_checkpoint": None}, ["pass --init_checkpoint"]),
+  ({"init_checkpoint": "none"}, ["no checkpoint at none"]),
+  ({"vocab_file": "none.txt"}, ["none.txt"]),
+  (
+    {"bert_config_file": "few_words.json"},
+    ["vocab.txt has 100 tokens", "vocab_size 99"],
+  ),
+  ({"max_seq_length": 65}, ["sequence length 65", "64"]),
+  ({"text": "no mask"}, ["--text: no [MASK] in 'no mask'"]),
+  (
+    {"text": "[MASK]" + " a" * 62},
+    ["--text: 65 word pieces", "--max_seq_length is 64"],
+  ),
+  ({"input_file": "none.txt"}, ["no such file: none.txt"]),
+  ({"input_file": "latin_1.txt"}, ["latin_1.txt:2: not UTF-8"]),
+])
 def test_mistakes_in_filling_masks(damaged, monkeypatch, flags, parts):
   monkeypatch.chdir(damaged)
   assert_one_sentence(fill_mask(**flags), "fill_mask.py", *parts)

@@ -27,8 +27,7 @@ def saved_model(tmp_path_factory):
     tf.io.write_file(started[0], "")
     rounds = tf.while_loop(
       lambda _: tf.equal(tf.size(tf.io.matching_files(may_end[0])), 0),
-      lambda rounds: [rounds + 1],
-      [tf.constant(0)],
+      lambda rounds: [rounds + 1], [tf.constant(0)]
     )
     return {"ended": tf.fill(tf.shape(started), rounds[0] >= 0)}
 

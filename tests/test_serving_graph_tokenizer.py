@@ -39,14 +39,11 @@ def test_every_golden_line(setting, graph_tokenizers):
   assert tokens.ids.to_list() == [row[setting] for row in rows]
 
 
-@pytest.mark.parametrize("setting", [
-  "uncased",
-  *(
-    pytest.param(setting, marks=pytest.mark.slow)
-    for setting in goldens.SETTINGS
-    if setting != "uncased"
-  ),
-])
+@pytest.mark.parametrize("setting", ["uncased", *(
+  pytest.param(setting, marks=pytest.mark.slow)
+  for setting in goldens.SETTINGS
+  if setting != "uncased"
+)])
 def test_every_character_and_every_token(setting, full_tokenizers):
   full = full_tokenizers[setting]
   graph_tokenizer.check_same(graph_tokenizer.GraphTokenizer(full), full)
@@ -71,9 +68,7 @@ def test_bytes_that_are_no_utf8_are_dropped(
   odd = [b"\xff", b"\xc3", b"\xe4\xb8", b"\xed\xa0\x80", b"\xf0\x90\x80"]
   odd += [b"\xf4\x90\x80\x80", b"\xc0\x80", b"a", b"b "]
   odd += ["\u00e9\u4e2d".encode()]
-  texts = [
-    b"".join(rng.choices(odd, k=rng.randrange(12))) for _ in range(2000)
-  ]
+  texts = [b"".join(rng.choices(odd, k=rng.randrange(12))) for _ in range(2000)]
   tokens = graph_tokenizers[setting](tf.constant(texts))
   assert tokens.ids.to_list() == [
     full_tokenizers[setting].encode(text) for text in texts
@@ -87,9 +82,6 @@ def test_long_texts_and_batches_without_a_word(graph_tokenizers):
   assert all(value.to_list() == [[], []] for value in empty)
   ids = tokenize(tf.constant(["\u03a3" * 201, "\u03a3" * 200])).ids
   assert ids.row_lengths().numpy().tolist() == [1, 200]
-
-
-# Offsets.
 
 
 def slices(tokens, text):

@@ -33,9 +33,6 @@ def strings(array):
   return [value.decode() for value in array.tolist()]
 
 
-# Classification.
-
-
 @pytest.mark.parametrize("pairs", [False, True])
 def test_classification(pairs):
   model = make("classification", text_pairs=pairs)
@@ -60,9 +57,6 @@ def test_several_labels_and_regression():
   outputs = run(model, TEXTS)
   assert outputs.keys() == {"logits", "score"}
   assert_close(outputs["score"][0], in_python(model, TEXTS[0])["logits"][0, 0])
-
-
-# Embeddings.
 
 
 @pytest.mark.parametrize("pooling", ["pooled", "mean", "cls"])
@@ -98,9 +92,6 @@ def test_bfloat16_stores_matrices_and_stays_near():
   assert 0 < np.abs(found - expected).max() < 0.05
 
 
-# Mask filling.
-
-
 def test_fillings():
   model = make("masked_lm", top_k=3)
   texts = ["The [MASK] is[MASK]", "no mask, no [mask]", "[MASK]", "a " * 80]
@@ -127,9 +118,6 @@ def test_fillings():
     assert not outputs["fillings"][row].any()
   assert outputs["probabilities"][2, 0].all()
   assert not outputs["probabilities"][2, 1].any()
-
-
-# Pairs.
 
 
 def ragged(*lengths):
@@ -165,9 +153,6 @@ def test_first_of():
   rows = raw_text.first_of(ragged(3, 0, 1), 2)
   assert rows.to_list() == [[10, 11], [], [10]]
   assert raw_text.first_of(ragged(3), -1).to_list() == [[]]
-
-
-# Word pieces.
 
 
 def test_tags():
@@ -212,9 +197,6 @@ def test_spans(context):
   tokens = tokenizer().convert_ids_to_tokens(pieces)
   assert found[5 : 5 + len(pieces)] == [t.replace("##", "") for t in tokens]
   assert not any(found[:5]) and not any(found[5 + len(pieces) :])
-
-
-# What cannot be.
 
 
 def test_errors(tmp_path):

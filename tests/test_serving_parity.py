@@ -283,9 +283,6 @@ def test_windows_with_the_real_scripts(tmp_path):
     assert_same(answer["probabilities"], list(line["scores"].values()))
 
 
-# Answers.
-
-
 def test_answers_with_a_null_threshold(tmp_path):
   stored = {
     **SHORT, "doc_stride": 8, "max_query_length": 6, "max_answer_length": 5,
@@ -332,9 +329,6 @@ def test_answers_with_a_null_threshold(tmp_path):
   assert "" in texts.values() and any(texts.values())
 
 
-# Tags.
-
-
 def test_tags_of_long_sentences(tmp_path):
   labels = ["O", "B-X", "I-X", "B-Y"]
   folder = serving_models.trained(
@@ -379,9 +373,6 @@ def test_tags_of_long_sentences(tmp_path):
     assert answer["words"][:count] == words
     tags += answer["tags"][:count]
   assert tags == predicted and len(set(tags)) > 1
-
-
-# Embeddings and masks.
 
 
 def test_embeddings(tmp_path):

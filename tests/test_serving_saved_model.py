@@ -72,12 +72,9 @@ print(json.dumps(answers))
 def other_program(requests):
   """Runs OTHER_PROGRAM in a fresh interpreter, away from this project."""
   finished = subprocess.run(
-    [sys.executable, "-c", OTHER_PROGRAM],
-    input=json.dumps(requests),
-    env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "PYTHONPATH": ""},
-    cwd="/",
-    capture_output=True,
-    text=True,
+    [sys.executable, "-c", OTHER_PROGRAM], input=json.dumps(requests),
+    env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "PYTHONPATH": ""}, cwd="/",
+    capture_output=True, text=True
   )
   assert finished.returncode == 0, finished.stderr
   return json.loads(finished.stdout)
@@ -201,9 +198,6 @@ def test_saved_model_cli(folder, pair_model):
   assert_close(found, expected)
 
 
-# Warm-up requests.
-
-
 def test_warmup_requests(folder):
   """As tensorflow-serving-api 2.19.1 read them: lengths of one byte and two."""
   first, second = tfrecord.read_serialized(
@@ -243,9 +237,6 @@ def test_the_signature_of_ids_checks_them(folder):
   ids = tf.zeros([1, 10**5], tf.int32)
   with pytest.raises(tf.errors.InvalidArgumentError, match="rows of more than"):
     signature(input_ids=ids, input_mask=ids, segment_ids=ids)
-
-
-# Failures.
 
 
 def test_an_export_is_not_replaced(folder, pair_model):

@@ -81,9 +81,7 @@ def test_only_real_masks_are_filled(bert):
 
 def test_folders_of_other_programs_give_the_same(bert, tmp_path):
   config = serving_models.config()
-  weights = {
-    v.name.split(":")[0]: v.numpy() for v in bert.encoder.variables
-  }
+  weights = {v.name.split(":")[0]: v.numpy() for v in bert.encoder.variables}
   (tmp_path / "hf").mkdir()
   huggingface.write(
     str(tmp_path / "hf"), weights, config.to_dict(), do_lower_case=True

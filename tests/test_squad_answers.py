@@ -379,9 +379,6 @@ def test_a_threshold_is_found_where_asked_for(make, prepare):
   assert given.scores(file.file, found)["f1"] == 50.0
 
 
-# Line by line.
-
-
 def first_word(question, context):
   if question == "fail":
     raise errors.InputError("it failed")

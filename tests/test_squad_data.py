@@ -46,20 +46,17 @@ def test_only_the_originals_white_space_parts_words(write):
   assert question.start_position is question.answer_text is None
 
 
-@pytest.mark.parametrize(
-  "answer, start, words",
-  [
-    ("Bern", 15, (3, 3)),
-    ("895), not\u00a0far", 28, None),  # str.split parts at U+00A0, too.
-    ("lives\tin", 6, (1, 2)),
-    ("1904", 27, (5, 5)),
-    ("Anna", 0, (0, 0)),
-    ("far.", len(CONTEXT) - 4, (6, 6)),
-    ("Basel", 15, None),
-    (" \t", 3, None),
-    ("", 3, None),
-  ],
-)
+@pytest.mark.parametrize("answer, start, words", [
+  ("Bern", 15, (3, 3)),
+  ("895), not\u00a0far", 28, None),  # str.split parts at U+00A0, too.
+  ("lives\tin", 6, (1, 2)),
+  ("1904", 27, (5, 5)),
+  ("Anna", 0, (0, 0)),
+  ("far.", len(CONTEXT) - 4, (6, 6)),
+  ("Basel", 15, None),
+  (" \t", 3, None),
+  ("", 3, None),
+])
 def test_an_answer_is_found_or_listed(write, answer, start, words):
   path = write(entry(answer=answer, start=start), entry())
   file = data.read(path, training=True)
@@ -156,27 +153,24 @@ def test_questions_from_texts_share_their_words():
   assert third.doc_tokens == []
 
 
-@pytest.mark.parametrize(
-  "entries, options, sentence",
-  [
-    ([entry(), entry()], {}, "'q1' is there twice"),
-    ([entry(start=50)], {"training": True},
-     "'q1': the answer 'Bern' at 50 lies outside its context of 42 char"),
-    ([entry(start=-1)], {"training": True}, "lies outside its context"),
-    ([entry(start=len(CONTEXT) - 3)], {"training": True}, "lies outside"),
-    ([unanswered()], {"training": True}, "'q2' has 0 answers, expected exac"),
-    ([unanswered(is_impossible=True)], {}, "pass --version_2_with_negative"),
-    ([entry()], {"version_2": True}, "is of SQuAD 1.1: no question says"),
-    ([{"id": "x"}], {}, 'paragraph 1, question 1: question is missing'),
-    ([{**entry(), "id": 5.0}], {}, 'id is 5.0; expected a string or an int'),
-    ([{**entry(), "id": True}], {}, 'id is True; expected a string or an'),
-    ([entry(answer=None)], {}, 'text is None; expected a string'),
-    ([entry(start="3")], {"training": True}, "'3'; expected an integer"),
-    ([entry(is_impossible=1)], {}, "expected true or false"),
-    ([], {}, "holds no question to use"),
-    ([entry(answer="x")], {"training": True}, "holds no question to use"),
-  ],
-)
+@pytest.mark.parametrize("entries, options, sentence", [
+  ([entry(), entry()], {}, "'q1' is there twice"),
+  ([entry(start=50)], {"training": True},
+   "'q1': the answer 'Bern' at 50 lies outside its context of 42 char"),
+  ([entry(start=-1)], {"training": True}, "lies outside its context"),
+  ([entry(start=len(CONTEXT) - 3)], {"training": True}, "lies outside"),
+  ([unanswered()], {"training": True}, "'q2' has 0 answers, expected exac"),
+  ([unanswered(is_impossible=True)], {}, "pass --version_2_with_negative"),
+  ([entry()], {"version_2": True}, "is of SQuAD 1.1: no question says"),
+  ([{"id": "x"}], {}, 'paragraph 1, question 1: question is missing'),
+  ([{**entry(), "id": 5.0}], {}, 'id is 5.0; expected a string or an int'),
+  ([{**entry(), "id": True}], {}, 'id is True; expected a string or an'),
+  ([entry(answer=None)], {}, 'text is None; expected a string'),
+  ([entry(start="3")], {"training": True}, "'3'; expected an integer"),
+  ([entry(is_impossible=1)], {}, "expected true or false"),
+  ([], {}, "holds no question to use"),
+  ([entry(answer="x")], {"training": True}, "holds no question to use"),
+])
 def test_what_is_wrong_is_named(write, entries, options, sentence):
   with pytest.raises(errors.InputError) as caught:
     data.read(write(*entries), **options)
@@ -184,16 +178,13 @@ def test_what_is_wrong_is_named(write, entries, options, sentence):
   assert "squad.json" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-  "text, sentence",
-  [
-    ('{"data": [\n  oops]}', "line 2 column 3"),
-    ("[]", "expected an object"),
-    ("{}", ': data is missing; expected a list'),
-    ('{"data": [{"paragraphs": 3}]}', 'article 1: paragraphs is 3'),
-    ('{"data": [[]]}', 'data is [[]]; expected a list of which'),
-  ],
-)
+@pytest.mark.parametrize("text, sentence", [
+  ('{"data": [\n  oops]}', "line 2 column 3"),
+  ("[]", "expected an object"),
+  ("{}", ': data is missing; expected a list'),
+  ('{"data": [{"paragraphs": 3}]}', 'article 1: paragraphs is 3'),
+  ('{"data": [[]]}', 'data is [[]]; expected a list of which'),
+])
 def test_what_is_no_squad_file_is_refused(tmp_path, text, sentence):
   path = tmp_path / "squad.json"
   path.write_text(text)

@@ -170,19 +170,16 @@ def test_batches_do_not_change_a_label(tmp_path):
   assert second["words"] == second["tags"] == second["probabilities"] == []
 
 
-@pytest.mark.parametrize(
-  "text, at_punctuation, words",
-  [
-    (" Stra\u00dfe, na\u0308h-e 3", True,
-     ["Stra\u00dfe", ",", "na\u0308h", "-", "e", "3"]),
-    ("a-b  U.N.\u2028c", False, ["a-b", "U.N.", "c"]),
-    # Control characters belong to no word, unless they are within one.
-    ("\x00a\u200bb\x00 \x00 c", True, ["a\u200bb", "c"]),
-    ("\u4e2d\u6587x", True, ["\u4e2d", "\u6587", "x"]),
-    ("\u4e2d\u6587x", False, ["\u4e2d\u6587x"]),
-    (" ", True, []),
-  ],
-)
+@pytest.mark.parametrize("text, at_punctuation, words", [
+  (" Stra\u00dfe, na\u0308h-e 3", True,
+   ["Stra\u00dfe", ",", "na\u0308h", "-", "e", "3"]),
+  ("a-b  U.N.\u2028c", False, ["a-b", "U.N.", "c"]),
+  # Control characters belong to no word, unless they are within one.
+  ("\x00a\u200bb\x00 \x00 c", True, ["a\u200bb", "c"]),
+  ("\u4e2d\u6587x", True, ["\u4e2d", "\u6587", "x"]),
+  ("\u4e2d\u6587x", False, ["\u4e2d\u6587x"]),
+  (" ", True, []),
+])
 def test_words(text, at_punctuation, words):
   places = answers.word_places(text, at_punctuation=at_punctuation)
   assert [text[start:end] for start, end in places] == words

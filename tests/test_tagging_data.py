@@ -41,9 +41,6 @@ def read(tmp_path, text, **options):
   return data.read(write(tmp_path, text), **options)
 
 
-# Reading.
-
-
 @pytest.mark.parametrize(
   "scheme, text", [("iob1", IOB1), ("iob2", IOB2), ("iobes", IOBES)]
 )
@@ -58,17 +55,14 @@ def test_every_scheme_gives_the_same_entities(tmp_path, scheme, text):
   assert scores.entities(second.labels) == [("LOC", 0, 1)]
 
 
-@pytest.mark.parametrize(
-  "text, wrong, line, fault",
-  [
-    (IOB1, "iob2", 3, ""),
-    (IOB1, "iobes", 3, ""),
-    (IOB2, "iob1", 3, "B-ORG follows O, which iob1 does not have"),
-    (IOB2, "iobes", 4, "O follows B-ORG, which iobes does not have"),
-    (IOBES, "iob1", 3, "'S-ORG' is no label of iob1, which has O, I-TYPE"),
-    (IOBES, "iob2", 3, "'S-ORG' is no label of iob2, which has O, I-TYPE"),
-  ],
-)
+@pytest.mark.parametrize("text, wrong, line, fault", [
+  (IOB1, "iob2", 3, ""),
+  (IOB1, "iobes", 3, ""),
+  (IOB2, "iob1", 3, "B-ORG follows O, which iob1 does not have"),
+  (IOB2, "iobes", 4, "O follows B-ORG, which iobes does not have"),
+  (IOBES, "iob1", 3, "'S-ORG' is no label of iob1, which has O, I-TYPE"),
+  (IOBES, "iob2", 3, "'S-ORG' is no label of iob2, which has O, I-TYPE"),
+])
 def test_a_file_in_another_scheme_is_named(tmp_path, text, wrong, line, fault):
   with pytest.raises(errors.InputError) as error:
     read(tmp_path, text, scheme=wrong)
@@ -98,37 +92,30 @@ def test_what_may_follow_what(before, label):
   assert allowed == MAY_FOLLOW[before, label].split()
 
 
-@pytest.mark.parametrize(
-  "text, options, words, labels",
-  [
-    ("B-NP\tNew York\tNNP\nI-NP\tis\tVB\n",
-     {"word_column": 1, "label_column": 0}, ["New York", "is"],
-     ["B-NP", "I-NP"]),
-    ("a DT O\nb -LRB- O\n", {"label_column": 1, "scheme": "none"},
-     ["a", "b"], ["DT", "-LRB-"]),
-    ("a\nb\n", {"labelled": False}, ["a", "b"], None),
-    # Windows' line ends; no-break spaces are parts of words.
-    ("a\u00a0b O\r\nc O \r\n\r\n", {}, ["a\u00a0b", "c"], ["O", "O"]),
-  ],
-)
+@pytest.mark.parametrize("text, options, words, labels", [
+  ("B-NP\tNew York\tNNP\nI-NP\tis\tVB\n",
+   {"word_column": 1, "label_column": 0}, ["New York", "is"],
+   ["B-NP", "I-NP"]),
+  ("a DT O\nb -LRB- O\n", {"label_column": 1, "scheme": "none"},
+   ["a", "b"], ["DT", "-LRB-"]),
+  ("a\nb\n", {"labelled": False}, ["a", "b"], None),
+  # Windows' line ends; no-break spaces are parts of words.
+  ("a\u00a0b O\r\nc O \r\n\r\n", {}, ["a\u00a0b", "c"], ["O", "O"]),
+])
 def test_columns_are_chosen(tmp_path, text, options, words, labels):
   (found,) = read(tmp_path, text, **options)
   assert (found.words, found.labels) == (words, labels)
 
 
-@pytest.mark.parametrize(
-  "text, options, fault",
-  [
-    ("a DT O\n", {"label_column": 1}, "'DT' is no label of iob2.*none"),
-    ("\na O\n\nb c O\n", {}, "conll:4: 3 columns, but line 2 has 2; every"),
-    ("a O\n", {"label_column": 2},
-     "conll:1: --label_column=2, but there are 2 columns; pass .* -2 to 1"),
-    ("a O\n", {"word_column": -3}, "--word_column=-3, but there are 2"),
-    ("\n-DOCSTART- O\n\n\n", {}, "holds no sentence, only empty"),
-    ("a O\nb B-X\n\nc O\n", {"scheme": "iobes"},
-     "file.conll:2 .end of the sent"),
-  ],
-)
+@pytest.mark.parametrize("text, options, fault", [
+  ("a DT O\n", {"label_column": 1}, "'DT' is no label of iob2.*none"),
+  ("\na O\n\nb c O\n", {}, "conll:4: 3 columns, but line 2 has 2; every"),
+  ("a O\n", {"label_column": 2},
+   "conll:1: --label_column=2, but there are 2 columns; pass .* -2 to 1"),
+  ("a O\n", {"word_column": -3}, "--word_column=-3, but there are 2"),
+  ("\n-DOCSTART- O\n\n\n", {}, "holds no sentence, only empty"),
+  ("a O\nb B-X\n\nc O\n", {"scheme": "iobes"}, "file.conll:2 .end of the sent"),
+])
 def test_files_that_are_refused(tmp_path, text, options, fault):
   with pytest.raises(errors.InputError, match=fault):
     read(tmp_path, text, **options)
@@ -158,17 +145,11 @@ def test_empty_sentences_are_skipped_with_one_warning(tmp_path, caplog):
   )
 
 
-# Labels and their numbers.
-
-
 def test_the_labels_are_sorted_with_o_first(tmp_path):
   sentences = read(tmp_path, IOB1, scheme="iob1")
   labels = data.label_list(sentences)
   assert labels == ["O", "B-PER", "I-LOC", "I-ORG", "I-PER"]
   assert data.label_ids(sentences, labels, "f") == [[3, 0, 4, 1], [2]]
-
-
-# Other formats.
 
 
 def test_raw_sentences(tmp_path):
@@ -203,23 +184,20 @@ def test_words_labels_and_documents_of_json_lines(tmp_path):
 GOOD = {"words": ["a"], "labels": ["O"]}
 
 
-@pytest.mark.parametrize(
-  "line, sentence",
-  [
-    ("{", "file.jsonl:2: not JSON"),
-    ("[1]", "file.jsonl:2: no list of words"),
-    ({"text": "a"}, "no list of words, .* called words or tokens; expected"),
-    ({"words": []}, "no list of words"),
-    ({"words": ["a", " "]}, "no list of words"),
-    ({"words": ["a", 1]}, "no list of words"),
-    ("[" * 100_000, "nested too deeply"),
-    ({"words": ["a"]}, "1 words need as many labels, .* got None"),
-    ({"words": ["a"], "labels": ["O", "O"]}, "1 words need as many labels"),
-    ({"words": ["a"], "labels": [0]}, r"need as many labels, .* got \[0\]"),
-    ({"words": ["a", "b"], "labels": ["O", "I-X"]},
-     "file.jsonl:2, word 2: I-X follows O, which iob2 does not have"),
-  ],
-)
+@pytest.mark.parametrize("line, sentence", [
+  ("{", "file.jsonl:2: not JSON"),
+  ("[1]", "file.jsonl:2: no list of words"),
+  ({"text": "a"}, "no list of words, .* called words or tokens; expected"),
+  ({"words": []}, "no list of words"),
+  ({"words": ["a", " "]}, "no list of words"),
+  ({"words": ["a", 1]}, "no list of words"),
+  ("[" * 100_000, "nested too deeply"),
+  ({"words": ["a"]}, "1 words need as many labels, .* got None"),
+  ({"words": ["a"], "labels": ["O", "O"]}, "1 words need as many labels"),
+  ({"words": ["a"], "labels": [0]}, r"need as many labels, .* got \[0\]"),
+  ({"words": ["a", "b"], "labels": ["O", "I-X"]},
+   "file.jsonl:2, word 2: I-X follows O, which iob2 does not have"),
+])
 def test_what_is_wrong_with_a_line_of_json_is_named(tmp_path, line, sentence):
   with pytest.raises(errors.InputError, match=sentence):
     data.read(write_json(tmp_path, GOOD, line))
@@ -237,9 +215,6 @@ def test_all_faults_of_json_lines_are_listed_at_once(tmp_path):
     ]
   with pytest.raises(errors.InputError, match="holds no sentence"):
     data.read(write_json(tmp_path, "", ""))
-
-
-# Writing back.
 
 
 def test_predictions_are_one_more_column(tmp_path):

@@ -129,9 +129,6 @@ def test_every_word_is_predicted_exactly_once(tokenizer, document_context):
   ]
 
 
-# Records.
-
-
 SENTENCES = [
   data.Sentence(0, [1, 2], ["ab", "c"], ["B-X", "O"]),
   data.Sentence(0, [4], ["d"], ["O"]),

@@ -8,18 +8,15 @@ import pytest
 from text import input_sequences
 
 
-@pytest.mark.parametrize(
-  "length_a, length_b, max_length, kept",
-  [
-    (3, 2, 5, (3, 2)),
-    (3, 2, 9, (3, 2)),
-    (9, 2, 5, (3, 2)),
-    (2, 9, 5, (2, 3)),
-    (5, 5, 5, (3, 2)),  # The second loses first where both are equal.
-    (2, 2, 1, (1, 0)),
-    (1, 1, 0, (0, 0)),
-  ],
-)
+@pytest.mark.parametrize("length_a, length_b, max_length, kept", [
+  (3, 2, 5, (3, 2)),
+  (3, 2, 9, (3, 2)),
+  (9, 2, 5, (3, 2)),
+  (2, 9, 5, (2, 3)),
+  (5, 5, 5, (3, 2)),  # The second loses first where both are equal.
+  (2, 2, 1, (1, 0)),
+  (1, 1, 0, (0, 0)),
+])
 def test_truncate_pair(length_a, length_b, max_length, kept):
   a, b = list(range(length_a)), list(range(length_b))
   input_sequences.truncate_pair(a, b, max_length)

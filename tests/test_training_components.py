@@ -117,13 +117,10 @@ def test_config_is_read_and_checked(parse, tmp_path):
     components.model_config(settings)
 
 
-@pytest.mark.parametrize(
-  "given, trained",
-  [
-    ({}, NAMES), ({"freeze_layers": 1}, NAMES[2:]),
-    ({"freeze_encoder": True}, NAMES[3:]),
-  ],
-)
+@pytest.mark.parametrize("given, trained", [
+  ({}, NAMES), ({"freeze_layers": 1}, NAMES[2:]),
+  ({"freeze_encoder": True}, NAMES[3:]),
+])
 def test_frozen_variables_are_saved_but_not_trained(parse, given, trained):
   settings = parse(**given)
   trainer = make_trainer(settings)
@@ -175,13 +172,10 @@ def test_training_options(parse, tmp_path, caplog):
   assert "--seed=7: " in caplog.text
 
 
-@pytest.mark.parametrize(
-  "num_train_steps, given, interval",
-  [
-    (10, {}, 1), (500, {}, 5), (100_000, {}, 100),
-    (500, {"log_steps": 100}, 100),
-  ],
-)
+@pytest.mark.parametrize("num_train_steps, given, interval", [
+  (10, {}, 1), (500, {}, 5), (100_000, {}, 100),
+  (500, {"log_steps": 100}, 100),
+])
 def test_short_runs_get_curves(parse, num_train_steps, given, interval):
   settings = parse(**given)
   trainer = make_trainer(settings, num_train_steps=num_train_steps)
@@ -195,13 +189,10 @@ def test_profile_steps_are_two_numbers(parse, steps):
     make_trainer(settings)
 
 
-@pytest.mark.parametrize(
-  "jit, optimizer, compiles",
-  [
-    ("auto", "bertadam", False), ("auto", "lamb", True),
-    ("false", "bertadam", False), ("false", "lamb", False),
-  ],
-)
+@pytest.mark.parametrize("jit, optimizer, compiles", [
+  ("auto", "bertadam", False), ("auto", "lamb", True),
+  ("false", "bertadam", False), ("false", "lamb", False),
+])
 def test_what_xla_compiles_on_a_cpu(parse, jit, optimizer, compiles):
   settings = parse(jit_compile=jit, optimizer=optimizer)
   trainer = make_trainer(settings)
@@ -285,13 +276,10 @@ def test_evaluation_during_training(parse):
   assert evaluation_of(eval_steps=5, save_best="F1")
 
 
-@pytest.mark.parametrize(
-  "best, said",
-  [
-    (None, "the last step, 30: --save_best=f1 was never a finite number"),
-    (20, "the best, of step 20, are in .*best_model: --use_best takes those"),
-  ],
-)
+@pytest.mark.parametrize("best, said", [
+  (None, "the last step, 30: --save_best=f1 was never a finite number"),
+  (20, "the best, of step 20, are in .*best_model: --use_best takes those"),
+])
 def test_which_weights_count_is_said(parse, caplog, best, said):
   settings = parse(eval_steps=5, save_best="f1")
   settings = run_settings.Settings({
@@ -305,17 +293,14 @@ def test_which_weights_count_is_said(parse, caplog, best, said):
   assert re.search(said, caplog.text)
 
 
-@pytest.mark.parametrize(
-  "values, refused",
-  [
-    ({"train_batch_size": 3}, None),
-    ({"train_batch_size": 3, "do_train": True}, "train_batch_size=3"),
-    ({"eval_batch_size": 5, "do_train": True}, None),
-    ({"eval_batch_size": 5, "do_train": True, "eval_steps": 9}, "eval_batc"),
-    ({"eval_batch_size": 5, "do_eval": True}, "eval_batch_size=5"),
-    ({"predict_batch_size": 7, "do_predict": True}, "predict_batch_size=7"),
-  ],
-)
+@pytest.mark.parametrize("values, refused", [
+  ({"train_batch_size": 3}, None),
+  ({"train_batch_size": 3, "do_train": True}, "train_batch_size=3"),
+  ({"eval_batch_size": 5, "do_train": True}, None),
+  ({"eval_batch_size": 5, "do_train": True, "eval_steps": 9}, "eval_batc"),
+  ({"eval_batch_size": 5, "do_eval": True}, "eval_batch_size=5"),
+  ({"predict_batch_size": 7, "do_predict": True}, "predict_batch_size=7"),
+])
 def test_batches_that_replicas_cannot_share_are_refused_at_once(
   parse, monkeypatch, values, refused
 ):

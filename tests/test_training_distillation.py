@@ -68,9 +68,6 @@ def test_cosines_equal_numpys():
   )
 
 
-# The teacher.
-
-
 @pytest.fixture
 def teacher(tmp_path):
   """Settings with a folder of four layers."""
@@ -117,14 +114,11 @@ def test_a_teacher_of_another_depth_is_refused(teacher):
     distillation.EverySecondLayer(found, 3)
 
 
-@pytest.mark.parametrize(
-  "changes, sentence",
-  [
-    ({"max_seq_length": 13}, "sequence length 13"),
-    ({"do_lower_case": False}, "pass --do_lower_case=true"),
-    ({"teacher_checkpoint": "nowhere"}, "teacher_checkpoint=nowhere: no such"),
-  ],
-)
+@pytest.mark.parametrize("changes, sentence", [
+  ({"max_seq_length": 13}, "sequence length 13"),
+  ({"do_lower_case": False}, "pass --do_lower_case=true"),
+  ({"teacher_checkpoint": "nowhere"}, "teacher_checkpoint=nowhere: no such"),
+])
 def test_teachers_that_do_not_fit(teacher, changes, sentence):
   with pytest.raises(errors.InputError, match=sentence):
     distillation.find_teacher(

@@ -26,17 +26,14 @@ def no_cluster(monkeypatch):
 ADDRESS = "grpc://10.0.0.2:8470"
 
 
-@pytest.mark.parametrize(
-  "kind, options, fault",
-  [
-    *(
-      (kind, {"use_tpu": True}, f"contradicts .*={kind}; drop")
-      for kind in sorted({*choices.DISTRIBUTION_STRATEGIES} - {"auto", "tpu"})
-    ),
-    ("auto", {"tpu_name": ADDRESS}, "pass --use_tpu with them"),
-    ("mirrored", {"master": ADDRESS}, "pass --use_tpu with them"),
-  ],
-)
+@pytest.mark.parametrize("kind, options, fault", [
+  *(
+    (kind, {"use_tpu": True}, f"contradicts .*={kind}; drop")
+    for kind in sorted({*choices.DISTRIBUTION_STRATEGIES} - {"auto", "tpu"})
+  ),
+  ("auto", {"tpu_name": ADDRESS}, "pass --use_tpu with them"),
+  ("mirrored", {"master": ADDRESS}, "pass --use_tpu with them"),
+])
 def test_flags_that_contradict_each_other(kind, options, fault):
   with pytest.raises(errors.InputError, match=fault):
     distribution.make_strategy(kind, **options)
@@ -103,14 +100,11 @@ def test_workers_are_joined_before_devices_are_listed(monkeypatch, kind):
   assert distribution.make_strategy(kind) is made
 
 
-@pytest.mark.parametrize(
-  "cluster",
-  [
-    "not JSON",
-    '{"cluster": {"worker": ["a:1"]}, "task": {"type": "guest", "index": 0}}',
-    '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 3}}',
-  ],
-)
+@pytest.mark.parametrize("cluster", [
+  "not JSON",
+  '{"cluster": {"worker": ["a:1"]}, "task": {"type": "guest", "index": 0}}',
+  '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 3}}',
+])
 def test_a_malformed_tf_config_is_one_sentence(monkeypatch, cluster):
   monkeypatch.setenv("TF_CONFIG", cluster)
   with pytest.raises(errors.InputError, match="TF_CONFIG describes no cluster"):
@@ -199,16 +193,13 @@ def test_some_cores_of_a_tpu(tpu, cores):
     distribution.make_strategy(use_tpu=True, num_tpu_cores=9)
 
 
-@pytest.mark.parametrize(
-  "call, error",
-  [
-    ("TPUClusterResolver", OSError("Name or service not known")),
-    # As the errors of a cloud's client libraries.
-    ("TPUClusterResolver", Exception("no credentials")),
-    ("initialize_tpu_system",
-     tf.errors.UnavailableError(None, None, "connection refused")),
-  ],
-)
+@pytest.mark.parametrize("call, error", [
+  ("TPUClusterResolver", OSError("Name or service not known")),
+  # As the errors of a cloud's client libraries.
+  ("TPUClusterResolver", Exception("no credentials")),
+  ("initialize_tpu_system",
+   tf.errors.UnavailableError(None, None, "connection refused")),
+])
 def test_a_tpu_that_cannot_be_reached_is_one_sentence(tpu, call, error):
   tpu.failing[call] = error
   reason = getattr(error, "message", str(error))
@@ -232,17 +223,14 @@ def process(task_type, task_id, **cluster):
 WORKERS = ["a:1", "b:1"]
 
 
-@pytest.mark.parametrize(
-  "strategy, expected",
-  [
-    (process("worker", 0, worker=WORKERS), True),
-    (process("worker", 1, worker=WORKERS), False),
-    (process("chief", 0, chief=["c:1"], worker=WORKERS), True),
-    (process("worker", 0, chief=["c:1"], worker=WORKERS), False),
-    (process("worker", 1, chief=["c:1"], worker=WORKERS), False),
-    (process("", None), True), (tf.distribute.get_strategy(), True),
-  ],
-)
+@pytest.mark.parametrize("strategy, expected", [
+  (process("worker", 0, worker=WORKERS), True),
+  (process("worker", 1, worker=WORKERS), False),
+  (process("chief", 0, chief=["c:1"], worker=WORKERS), True),
+  (process("worker", 0, chief=["c:1"], worker=WORKERS), False),
+  (process("worker", 1, chief=["c:1"], worker=WORKERS), False),
+  (process("", None), True), (tf.distribute.get_strategy(), True),
+])
 def test_one_process_is_the_chief(strategy, expected):
   assert distribution.is_chief(strategy) is expected
 

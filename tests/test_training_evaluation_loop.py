@@ -27,11 +27,9 @@ def write_records(path, count):
   """Record i holds input_ids [i, i % 3] and as many tokens as i % 2 + 1."""
   with tfrecord.RecordWriter(str(path)) as writer:
     for i in range(count):
-      writer.write(
-        tfrecord.serialize_example(
-          {"input_ids": [i, i % 3], "input_mask": [1, i % 2]}
-        )
-      )
+      writer.write(tfrecord.serialize_example(
+        {"input_ids": [i, i % 3], "input_mask": [1, i % 2]}
+      ))
   return pipeline.sequential_records([str(path)])
 
 
@@ -127,12 +125,9 @@ def test_windows_of_outputs_are_in_the_order_of_records(
   tmp_path, strategy, count, batch_size, window
 ):
   records = write_records(tmp_path / "a.tfrecord", count)
-  predictor = evaluation_loop.Predictor(
-    strategy,
-    lambda batch: {
-      **number(batch), "length": tf.reduce_sum(batch["input_mask"], axis=1)
-    },
-  )
+  predictor = evaluation_loop.Predictor(strategy, lambda batch: {
+    **number(batch), "length": tf.reduce_sum(batch["input_mask"], axis=1)
+  })
   parts = list(predictor.windows(
     records, FEATURES, batch_size=batch_size, window=window
   ))
@@ -153,11 +148,9 @@ def test_outputs_come_before_most_records_are_read(tmp_path):
     read.append(string)
     return string
 
-  records = records.map(
-    lambda string: tf.ensure_shape(
-      tf.numpy_function(note, [string], tf.string), []
-    )
-  )
+  records = records.map(lambda string: tf.ensure_shape(
+    tf.numpy_function(note, [string], tf.string), []
+  ))
   predictor = evaluation_loop.Predictor(tf.distribute.get_strategy(), number)
   parts = predictor.windows(records, FEATURES, batch_size=4, window=16)
   assert next(parts)["number"].tolist() == list(range(16))

@@ -124,15 +124,12 @@ def reference(tmp_path_factory):
 # However the batch is cut, the result is that of the batch as one.
 
 
-@pytest.mark.parametrize(
-  "kind, options",
-  [
-    (TWO, {}), (ONE, {"gradient_accumulation_steps": 4}),
-    (TWO, {"gradient_accumulation_steps": 2}), (ONE, {"jit_compile": True}),
-    (TWO, {"jit_compile": True}), (ONE, {"iterations_per_loop": 1}),
-    (ONE, {"loss_scaling": True}),
-  ],
-)
+@pytest.mark.parametrize("kind, options", [
+  (TWO, {}), (ONE, {"gradient_accumulation_steps": 4}),
+  (TWO, {"gradient_accumulation_steps": 2}), (ONE, {"jit_compile": True}),
+  (TWO, {"jit_compile": True}), (ONE, {"iterations_per_loop": 1}),
+  (ONE, {"loss_scaling": True}),
+])
 def test_cuts_of_the_batch_do_not_change_the_result(tmp_path, kind, options):
   plain = train(make_trainer(tmp_path / "a", rate=0.0), tmp_path / "a")
   trainer = make_trainer(tmp_path / "b", kind=kind, rate=0.0, **options)
@@ -159,9 +156,6 @@ def test_a_variable_that_the_loss_does_not_reach_is_an_error(tmp_path):
   trainer = make_trainer(tmp_path, model=model)
   with pytest.raises(ValueError, match="does not reach pooler/unused"):
     train(trainer, tmp_path)
-
-
-# Stopping and going on.
 
 
 @pytest.mark.parametrize("kind", [ONE, TWO])
@@ -307,14 +301,11 @@ def test_bad_step_changes_nothing(tmp_path):
   assert_same(before, after)
 
 
-@pytest.mark.parametrize(
-  "options",
-  [
-    {"iterations_per_loop": 1},
-    # Known only when the last block has been waited for.
-    {"log_steps": 100, "save_checkpoints_steps": 1000},
-  ],
-)
+@pytest.mark.parametrize("options", [
+  {"iterations_per_loop": 1},
+  # Known only when the last block has been waited for.
+  {"log_steps": 100, "save_checkpoints_steps": 1000},
+])
 def test_many_bad_steps_stop_the_run_and_keep_the_weights(tmp_path, options):
   trainer = make_trainer(tmp_path, max_bad_steps=3, **options)
   with pytest.raises(errors.InputError, match="steps in a row had no finite"):
@@ -454,9 +445,6 @@ def test_ordinary_overflows_do_not_count_as_bad_steps(tmp_path, caplog):
     train(trainer, tmp_path / "b")
 
 
-# Evaluation while training.
-
-
 def test_best_weights_are_kept_and_patience_ends_the_run(tmp_path):
   results = iter([3.0, 1.0, 2.0, 1.5, 0.0])
   kept = []
@@ -545,9 +533,6 @@ def test_log_has_one_line_a_logged_step_even_after_a_resume(tmp_path):
 def test_profiler_records_the_steps_asked_for(tmp_path):
   train(make_trainer(tmp_path, profile_steps=(4, 6)), tmp_path)
   assert list(tmp_path.glob("plugins/profile/*/*.xplane.pb"))
-
-
-# Signals.
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -107,13 +107,10 @@ class GoldenClassifier(tf.Module):
     return {"loss": tf.cast(tf.shape(batch["label_ids"])[0], tf.float32)}
 
 
-@pytest.mark.parametrize(
-  "name, devices",
-  [
-    ("classifier_gelu_warm2", "one"), ("pre_gelu_warm5", "one"),
-    ("pre_linear_warm_longer_than_total", "two"),
-  ],
-)
+@pytest.mark.parametrize("name, devices", [
+  ("classifier_gelu_warm2", "one"), ("pre_gelu_warm5", "one"),
+  ("pre_linear_warm_longer_than_total", "two"),
+])
 def test_whole_runs_of_the_original(tmp_path, name, devices):
   strategy = STRATEGIES[devices]()
   run = GoldenRun(name, strategy)

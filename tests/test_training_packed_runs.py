@@ -224,13 +224,10 @@ def without_dropout(objective):
 
 @pytest.mark.parametrize(
   "task",
-  [
-    "pretraining",
-    *(
-      pytest.param(name, marks=pytest.mark.slow)
-      for name in ("windows", "squad", "tagging")
-    ),
-  ],
+  ["pretraining", *(
+    pytest.param(name, marks=pytest.mark.slow)
+    for name in ("windows", "squad", "tagging")
+  )],
 )
 def test_two_replicas_in_two_parts_train_as_one_padded_batch(tmp_path, task):
   plain, losses = trained_weights(

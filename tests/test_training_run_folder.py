@@ -40,9 +40,6 @@ def names(folder):
   return sorted(path.name for path in pathlib.Path(folder).iterdir())
 
 
-# Saving and finding.
-
-
 def test_the_newest_checkpoint_is_found_with_what_was_saved_beside_it(tmp_path):
   save(tmp_path, 9)
   extra = {"best": 0.5, "epoch": 1}
@@ -109,9 +106,6 @@ def test_remote_folders(tmp_path):
   assert not tf.io.gfile.exists(f"{folder}/model.ckpt-1.index")
 
 
-# Damage.
-
-
 def cut(path):
   path.write_bytes(path.read_bytes()[:-1])
 
@@ -131,25 +125,22 @@ def old_commit(path, files):
   path.write_text(json.dumps({"files": files, "extra": {}}))
 
 
-@pytest.mark.parametrize(
-  "suffix, change, reason",
-  [
-    (".data-00000-of-00001", cut, "has 19 bytes instead of 20"),
-    (".data-00000-of-00001", change_last_byte, "checksum of .*data.* is wrong"),
-    (".data-00000-of-00001", pathlib.Path.unlink, "no such file: .*data-"),
-    (".index", cut, "bytes instead of"),
-    (".index", pathlib.Path.unlink, "no such file: .*index"),
-    (".commit", pathlib.Path.unlink, "never finished: no .commit"),
-    (".commit", lambda path: path.write_text("{}"), "names no files"),
-    (".commit", lambda path: path.write_text("[1"), "not JSON"),
-    (".commit", lambda path: path.write_text("[1]"), "an object in JSON"),
-    (".commit", lambda path: path.write_bytes(b"\xff"), "not JSON"),
-    (".commit", change_number, "its checksum is wrong"),
-    (".commit", lambda path: old_commit(path, {"a": 1}), "expected an object"),
-    (".commit", lambda path: old_commit(path, ["a"]), "expected an object"),
-    (".commit", lambda path: old_commit(path, {"a": {}}), "bytes is missing"),
-  ],
-)
+@pytest.mark.parametrize("suffix, change, reason", [
+  (".data-00000-of-00001", cut, "has 19 bytes instead of 20"),
+  (".data-00000-of-00001", change_last_byte, "checksum of .*data.* is wrong"),
+  (".data-00000-of-00001", pathlib.Path.unlink, "no such file: .*data-"),
+  (".index", cut, "bytes instead of"),
+  (".index", pathlib.Path.unlink, "no such file: .*index"),
+  (".commit", pathlib.Path.unlink, "never finished: no .commit"),
+  (".commit", lambda path: path.write_text("{}"), "names no files"),
+  (".commit", lambda path: path.write_text("[1"), "not JSON"),
+  (".commit", lambda path: path.write_text("[1]"), "an object in JSON"),
+  (".commit", lambda path: path.write_bytes(b"\xff"), "not JSON"),
+  (".commit", change_number, "its checksum is wrong"),
+  (".commit", lambda path: old_commit(path, {"a": 1}), "expected an object"),
+  (".commit", lambda path: old_commit(path, ["a"]), "expected an object"),
+  (".commit", lambda path: old_commit(path, {"a": {}}), "bytes is missing"),
+])
 def test_a_damaged_newest_checkpoint_is_passed_over_aloud(
   tmp_path, caplog, suffix, change, reason
 ):
@@ -174,9 +165,6 @@ def test_a_commit_without_extra_values_counts(tmp_path):
   path = tmp_path / "model.ckpt-5.commit"
   path.write_text(json.dumps({"files": json.loads(path.read_text())["files"]}))
   assert run_folder.latest_committed(str(tmp_path)).extra == {}
-
-
-# Kills.
 
 
 class Camera:
@@ -257,9 +245,6 @@ def test_a_full_disk_keeps_the_earlier_checkpoints(tmp_path):
     assert not [name for name in names(tmp_path) if "tmp" in name]
 
 
-# Whose folder it is.
-
-
 def test_a_folder_is_claimed_once_and_found_again(tmp_path):
   folder = f"{tmp_path}/new/run"
   run_folder.check_output_dir(folder, RUN, TRAINS)
@@ -269,14 +254,11 @@ def test_a_folder_is_claimed_once_and_found_again(tmp_path):
   assert noted == {**RUN, "trained_with": {"fixed": {}, "watched": {}}}
 
 
-@pytest.mark.parametrize(
-  "other, difference",
-  [
-    ({"task": "cola"}, 'task is "mrpc" there and "cola" now'),
-    ({"model": {"hidden_size": 16}}, "model.hidden_size is 8 there and 16 now"),
-    ({"labels": 3}, r'labels is "\(absent\)" there and 3 now'),
-  ],
-)
+@pytest.mark.parametrize("other, difference", [
+  ({"task": "cola"}, 'task is "mrpc" there and "cola" now'),
+  ({"model": {"hidden_size": 16}}, "model.hidden_size is 8 there and 16 now"),
+  ({"labels": 3}, r'labels is "\(absent\)" there and 3 now'),
+])
 def test_a_folder_of_another_run_is_refused(tmp_path, other, difference):
   run_folder.check_output_dir(str(tmp_path), RUN, TRAINS)
   save(str(tmp_path), 5)
@@ -329,14 +311,11 @@ def test_folders_of_version_0_1_go_on(tmp_path, caplog):
   assert not caplog.records
 
 
-@pytest.mark.parametrize(
-  "content",
-  [
-    "", "{", "[]", '{"trained_with": []}', '{"trained_with": {"fixed": {}}}',
-    '{"trained_with": {"fixed": 1, "watched": 2}}',
-    '{"task": "cola", "checksum": "0"}',
-  ],
-)
+@pytest.mark.parametrize("content", [
+  "", "{", "[]", '{"trained_with": []}', '{"trained_with": {"fixed": {}}}',
+  '{"trained_with": {"fixed": 1, "watched": 2}}',
+  '{"task": "cola", "checksum": "0"}',
+])
 def test_a_damaged_fingerprint_is_made_again_aloud(tmp_path, caplog, content):
   folder = str(tmp_path)
   run_folder.check_output_dir(folder, RUN, TRAINS)
@@ -371,9 +350,6 @@ def test_a_folder_that_cannot_be_used(tmp_path):
   with pytest.raises(errors.InputError, match="holds model.ckpt-30 but no run"):
     run_folder.check_output_dir(str(tmp_path), RUN)
   assert "run_fingerprint.json" not in names(tmp_path)
-
-
-# Checkpoints of the original.
 
 
 def save_as_the_original(folder, *steps):
@@ -432,13 +408,10 @@ def test_the_newest_whole_checkpoint_counts_whoever_wrote_it(tmp_path, caplog):
   assert "model.ckpt-16: no checkpoint" in caplog.text
 
 
-@pytest.mark.parametrize(
-  "values, reason",
-  [
-    ({"bias": np.ones(3, "f")}, "no global_step"),
-    ({**values_of(5), "bias": np.ones(3, "f")}, "its global_step is 5"),
-  ],
-)
+@pytest.mark.parametrize("values, reason", [
+  ({"bias": np.ones(3, "f")}, "no global_step"),
+  ({**values_of(5), "bias": np.ones(3, "f")}, "its global_step is 5"),
+])
 def test_other_files_of_that_name_are_no_checkpoint_of_a_run(
   tmp_path, caplog, values, reason
 ):
@@ -446,9 +419,6 @@ def test_other_files_of_that_name_are_no_checkpoint_of_a_run(
   weight_files.write_tf1(f"{tmp_path}/model.ckpt-30", values)
   assert run_folder.latest_committed(str(tmp_path)) is None
   assert reason in caplog.text
-
-
-# Two processes.
 
 
 def test_a_second_training_is_refused_and_removes_nothing(tmp_path):

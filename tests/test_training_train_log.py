@@ -74,9 +74,6 @@ def written(folder):
   return [json.loads(line) for line in text.splitlines()]
 
 
-# Values.
-
-
 def test_values_are_means_since_the_last_logged_step(tmp_path):
   log = open_log(tmp_path, log_steps=4)
   log.block_done(2, 2, results([1.0, 2.0], accuracy=(2.0, 4.0)))
@@ -222,9 +219,6 @@ def test_what_is_not_finite_is_null_in_json(tmp_path):
   assert evaluation == {"step": 1, "eval/loss": None, "eval/f1": 0.5}
 
 
-# Files.
-
-
 def test_a_loss_spike_is_named(tmp_path, world):
   log = open_log(tmp_path, log_steps=1000)
   # Ten times the mean in the first steps is no spike: losses fall fast there.
@@ -308,9 +302,6 @@ def test_the_profiler_runs_for_the_steps_asked_for(tmp_path, monkeypatch):
     log.block_done(step + 2, 2, results([1.0, 1.0]))
   log.close()
   assert calls == [0, 2, ("start", str(tmp_path)), 4, 6, "stop", 8, 10]
-
-
-# The screen.
 
 
 def test_lines_come_after_a_while_and_at_the_end(tmp_path, world):

@@ -66,9 +66,7 @@ def test_groups_share_their_weights_and_layers_are_divided_among_them():
     before = model(*batch()).all_encoder_layers
     kernel.assign_add(tf.ones_like(kernel))
     after = model(*batch()).all_encoder_layers
-    same = [
-      bool(np.array_equal(one, two)) for one, two in zip(before, after)
-    ]
+    same = [bool(np.array_equal(one, two)) for one, two in zip(before, after)]
     assert same == [True] * changed + [False] * (5 - changed)
 
 
@@ -112,13 +110,10 @@ def test_training_reaches_every_weight():
   assert len(gradients) == len(registry.shapes(model.config))
 
 
-@pytest.mark.parametrize(
-  "changes, message",
-  [
-    ({"embedding_size": None}, "embedding_size is None .*of at least 1"),
-    ({"num_hidden_groups": 3}, "num_hidden_groups is 3 .* less than 3"),
-  ],
-)
+@pytest.mark.parametrize("changes, message", [
+  ({"embedding_size": None}, "embedding_size is None .*of at least 1"),
+  ({"num_hidden_groups": 3}, "num_hidden_groups is 3 .* less than 3"),
+])
 def test_numbers_that_cannot_be_used_are_named(changes, message):
   with pytest.raises(errors.InputError, match=message):
     registry.make_encoder(config_of(**changes))

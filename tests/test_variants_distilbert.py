@@ -50,9 +50,6 @@ def test_the_encoder_alone_and_copies_of_tied_weights(model):
     weight_files.open_reader(str(model))
 
 
-# Configurations.
-
-
 def test_names_of_the_configuration_change_both_ways():
   theirs = {
     "model_type": "distilbert", "dim": 24, "n_layers": 3, "n_heads": 4,
@@ -85,9 +82,6 @@ def test_the_released_sizes_have_the_papers_number_of_weights():
   assert TYPES not in registry.shapes(config)
 
 
-# Conversion.
-
-
 def test_a_pooler_is_written_for_the_classifier_alone(tmp_path):
   reader = weight_files.open_reader(
     str(GOLDEN / "DistilBertForTokenClassification")
@@ -106,13 +100,10 @@ def test_a_pooler_is_written_for_the_classifier_alone(tmp_path):
 
 @pytest.mark.parametrize(
   "kind, options, message",
-  [
-    ("model_garden", {}, "no place for distilbert"),
-    (
-      "huggingface", {"architecture": "BertModel"},
-      "--architecture=BertModel is of another .* among DistilBertForQ",
-    ),
-  ],
+  [("model_garden", {}, "no place for distilbert"), (
+    "huggingface", {"architecture": "BertModel"},
+    "--architecture=BertModel is of another .* among DistilBertForQ",
+  )],
 )
 def test_places_that_it_cannot_go_to_are_named(
   model, tmp_path, kind, options, message

@@ -90,9 +90,6 @@ def check_resumed(script, folder, step, copy, **flags):
   )
 
 
-# Masked words.
-
-
 def test_fill_mask_from_a_folder_of_huggingface(model):
   done = run("fill_mask.py", model_dir=model, text=["the [MASK] is"], top_k=3)
   _, line = done.out.splitlines()
@@ -139,9 +136,6 @@ def test_distilbert_is_not_trained_on_pairs(tmp_path):
   )
   assert "distilbert is trained on masked words alone; pass" in done.last_line
   assert "--use_next_sentence_loss=false" in done.last_line
-
-
-# Fine-tuning.
 
 
 @pytest.fixture(scope="module")
@@ -245,9 +239,6 @@ def test_tagging_learns_resumes_and_predicts(variant, tmp_path):
   assert sum(losses[-5:]) < 0.8 * sum(losses[:5])
   assert (tmp_path / "run" / "test_predictions.conll").exists()
   check_resumed("run_ner.py", tmp_path / "run", 50, tmp_path / "again", **flags)
-
-
-# Features.
 
 
 @pytest.mark.slow

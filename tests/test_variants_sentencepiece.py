@@ -113,9 +113,6 @@ def test_pretraining_knows_which_pieces_continue_words(tokenizer):
   assert words.continues.tolist() == [0, 0, 0, 0, 0, 1]
 
 
-# SQuAD.
-
-
 def passage_of(text, tokenizer):
   """Returns a question whose passage is `text`, and its Passage."""
   (question,) = data.from_texts([("who ?", text)])
@@ -164,9 +161,6 @@ def test_answers_are_written_as_in_the_passage(
     [question], windows, {"start": start, "end": end}, options
   )
   assert found.text == answer
-
-
-# Folders and mistakes.
 
 
 def test_a_folder_with_pieces_is_found_and_written(model, tmp_path):
