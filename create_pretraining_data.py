@@ -147,11 +147,11 @@ from absl import logging
 from checkpoints import tokenizer_files
 from common import errors, file_io, progress, unknown_tokens
 from pretraining import (
+  data,
   instance_maker,
   record_maker,
   record_report,
   sharding,
-  text_corpus,
 )
 from records import tfrecord
 from variants import vocabularies
@@ -210,7 +210,7 @@ def write_files(settings, options, inputs):
     writers = [
       stack.enter_context(tfrecord.RecordWriter(path)) for path in outputs
     ]
-    corpus = maker.read(text_corpus.whole_files(inputs), joined=True)
+    corpus = maker.read(data.whole_files(inputs), joined=True)
     logging.info(
       "%d documents, %d sentences, %d tokens",
       corpus.num_documents, corpus.num_sentences, len(corpus.ids),

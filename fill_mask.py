@@ -27,7 +27,7 @@ import itertools
 import sys
 
 from common import errors, file_io, line_answers
-from pretraining import mask_filling
+from pretraining import answers
 from serving import text_models
 
 
@@ -65,7 +65,7 @@ def described(text, found):
       f"{token} {probability:.4f}"
       for token, probability in zip(tokens, probabilities)
     )
-    lines.append(f"  {mask_filling.MASK} {number}: {shown}")
+    lines.append(f"  {answers.MASK} {number}: {shown}")
   return "\n".join(lines)
 
 
@@ -82,7 +82,7 @@ def main(_):
 
   def fill(text, where):
     errors.require_text(text, where)
-    mask_filling.check(text, model.tokenizer, model.max_seq_length, where)
+    answers.check(text, model.tokenizer, model.max_seq_length, where)
     return described(text, model.fill_mask(text, top_k=settings.top_k))
 
   for where, text in texts_to_fill(settings.text, settings.input_file):

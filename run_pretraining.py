@@ -101,7 +101,8 @@ from checkpoints import (
   weight_files,
 )
 from common import result_lines, run_settings
-from pretraining import distilling, input_data, pretrainer
+from pretraining import inputs
+from pretraining import model as pretraining_model
 from records import tfrecord
 from training import (
   components,
@@ -118,8 +119,8 @@ _MASKED = " when the records were made, and these are masked already"
 
 
 def make_input(settings, names, config):
-  """Returns the input_data.PretrainingInput of files, as a flag names them."""
-  data = input_data.PretrainingInput(
+  """Returns the inputs.PretrainingInput of files, as a flag names them."""
+  data = inputs.PretrainingInput(
     tfrecord.find_files(names), config, max_seq_length=settings.max_seq_length,
     use_next_sentence_loss=settings.use_next_sentence_loss,
     vocab_file=settings.vocab_file,
@@ -142,7 +143,7 @@ def fixed_settings(settings):
   if settings.span_boundary_objective:
     fixed["span_boundary_objective"] = True
   if settings.teacher_checkpoint:
-    weights = distilling.parse_weights(settings.distillation_weights)
+    weights = pretraining_model.parse_weights(settings.distillation_weights)
     fixed["distillation_weights"] = weights
     fixed["distillation_temperature"] = settings.distillation_temperature
   return fixed
@@ -151,13 +152,13 @@ def fixed_settings(settings):
 def make_objective(settings, model, teacher, **model_options):
   """Returns the loop.Objective; the weights of a teacher are loaded."""
   if not teacher:
-    return pretrainer.objective(model)
-  distills = distilling.Distillation(
-    teacher, distilling.parse_weights(settings.distillation_weights),
+    return pretraining_model.objective(model)
+  distills = pretraining_model.Distillation(
+    teacher, pretraining_model.parse_weights(settings.distillation_weights),
     settings.distillation_temperature, **model_options
   )
   distills.check_student(model.config)
-  return pretrainer.objective(model, distills)
+  return pretraining_model.objective(model, distills)
 
 
 def make_evaluation(strategy, objective, data, *, num_batches, **batching):
@@ -192,7 +193,7 @@ def train(settings, model, objective, evaluate, *, start, strategy, data, trim):
     # An encoder without pre-training heads can be trained further.
     new_variables=["^cls/", *model.unused_variables()],
     data=lambda: data.training_data(trim), evaluate=evaluate,
-    result_names=pretrainer.result_names(model),
+    result_names=pretraining_model.result_names(model),
     write=functools.partial(write_model, settings, model),
   )
   with data.faults_named():
@@ -228,7 +229,7 @@ def main(_):
   start = distillation.student_start(settings, start, teacher, config)
   model_options = components.model_options(settings, strategy)
   with strategy.scope():
-    model = pretrainer.PretrainingModel(
+    model = pretraining_model.PretrainingModel(
       config, with_next_sentence=settings.use_next_sentence_loss,
       with_span_boundary=settings.span_boundary_objective, **model_options
     )

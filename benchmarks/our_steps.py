@@ -11,7 +11,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import heads
 import modeling
 import optimization
-from pretraining import pretrainer
+from pretraining import model as pretraining_model
 from records import packing
 
 
@@ -92,10 +92,10 @@ class Pretraining(_Steps):
   """The pre-training network with both of its losses."""
 
   def __init__(self, values, *, dtype, **options):
-    model = pretrainer.PretrainingModel(
+    model = pretraining_model.PretrainingModel(
       modeling.BertConfig(**values), compute_dtype=tf.as_dtype(dtype), seed=1
     )
-    self._objective = pretrainer.objective(model)
+    self._objective = pretraining_model.objective(model)
     super().__init__(model.trained_variables(), **options)
 
   def pretrain(self, batch):

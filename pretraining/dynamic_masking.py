@@ -13,7 +13,7 @@ import itertools
 
 import tensorflow as tf
 
-from pretraining import masking_rule, text_corpus
+from pretraining import data, masking_rule
 
 # What is below is [MASK], what is below the next is random, the rest is kept.
 _MASK_BELOW = masking_rule.MASK_SHARE
@@ -34,7 +34,7 @@ class Masking:
     seed: integer.
   """
 
-  vocabulary: text_corpus.Vocabulary
+  vocabulary: data.Vocabulary
   max_predictions: int
   masked_lm_prob: float
   whole_words: bool

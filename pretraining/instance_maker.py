@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from common import choices
-from pretraining import masking, random_stream, text_corpus
+from pretraining import data, masking, random_stream
 from text import input_sequences
 
 PACKINGS = choices.PACKINGS
@@ -58,7 +58,7 @@ class RecordOptions:
   segmented_text: bool
 
 
-def gives_any(corpus: text_corpus.Corpus, options: RecordOptions) -> bool:
+def gives_any(corpus: data.Corpus, options: RecordOptions) -> bool:
   """Whether a corpus gives any instance."""
   # Every document does; one of a single sentence has no order.
   alone = corpus.num_documents if options.packing == "sentence_order" else 0
@@ -79,7 +79,7 @@ class SegmentPair(NamedTuple):
 
 
 def create_instances(
-  corpus: text_corpus.Corpus, vocabulary: text_corpus.Vocabulary,
+  corpus: data.Corpus, vocabulary: data.Vocabulary,
   options: RecordOptions, rng: random.Random, *,
   after_pass: Callable[[], None] = lambda: None,
 ) -> "Instances":
@@ -275,14 +275,14 @@ def _joined(corpus, documents, vocabulary):
     # Between two documents, not before the first.
     if ids:
       ids.append(vocabulary.sep_id)
-      continues.append(text_corpus.NO_WORD)
+      continues.append(data.NO_WORD)
     # From places in the old array to places in the new one.
     shift = len(ids) - start
     ids.frombytes(corpus.ids[start:end].tobytes())
     continues += flags[start:end]
     ends = corpus.sentence_starts[first + 1 : last + 1]
     starts.extend([sentence_end + shift for sentence_end in ends])
-  return text_corpus.Corpus(
+  return data.Corpus(
     np.frombuffer(ids, corpus.ids.dtype), starts,
     array.array("q", [0, len(starts) - 1]), bytes(continues), corpus.num_words,
   )
@@ -297,7 +297,7 @@ def _packed(corpus, start, end, options, stream):
   max_tokens = options.max_seq_length - 2
   separators = corpus.continues or b""
   while start < end:
-    if separators and separators[start] == text_corpus.NO_WORD:
+    if separators and separators[start] == data.NO_WORD:
       start += 1  # No [SEP] directly after [CLS].
     target = _target(max_tokens, options, stream)
     last = bisect.bisect_right(corpus.sentence_starts, start + target) - 1
@@ -313,8 +313,8 @@ def _packed(corpus, start, end, options, stream):
 class Instances:
   """Instances, some 150 bytes each; `masked` is the masking.Masked of all."""
 
-  corpus: text_corpus.Corpus
-  vocabulary: text_corpus.Vocabulary
+  corpus: data.Corpus
+  vocabulary: data.Vocabulary
   options: RecordOptions
   masked: masking.Masked
 
@@ -344,7 +344,7 @@ class Instances:
 
 def _word_starts(corpus, spans, length):
   """Returns [B, T]: 1 at the first piece of each word, segment by segment."""
-  special = text_corpus.NO_WORD
+  special = data.NO_WORD
   filled = input_sequences.fill_batch(
     np.frombuffer(corpus.continues, np.uint8), spans, length, cls_id=special,
     sep_id=special,
@@ -352,7 +352,7 @@ def _word_starts(corpus, spans, length):
   flags = filled["input_ids"]  # [B, T]
   # A segment may begin with the rest of a word.
   is_first = np.roll(flags, 1, axis=1) == special
-  is_first |= flags == text_corpus.STARTS_WORD
+  is_first |= flags == data.STARTS_WORD
   return filled["input_mask"] * (is_first & (flags != special))
 
 

@@ -23,11 +23,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pretraining import masking_rule, random_stream, text_corpus
+from pretraining import data, masking_rule, random_stream
 
 _MASKS, _KEEPS, _IS_ID = 1, 2, 4  # See `draws`.
 
-_WORD = re.compile(rb"[\x00\x01]\x01*")  # See text_corpus.STARTS_WORD.
+_WORD = re.compile(rb"[\x00\x01]\x01*")  # As data.STARTS_WORD.
 _WORDS = re.compile(rb"[\x00\x01]+")  # Up to a NO_WORD.
 
 
@@ -87,7 +87,7 @@ class _Masker:
   """What maskers share: the corpus, the stream, how many tokens to mask."""
 
   def __init__(
-    self, corpus: text_corpus.Corpus, vocabulary: text_corpus.Vocabulary,
+    self, corpus: data.Corpus, vocabulary: data.Vocabulary,
     options, stream: random_stream.RandomWordStream,
   ):
     """Takes the instance_maker.RecordOptions, and a stream with `draws`."""
@@ -115,7 +115,7 @@ class PieceMasker(_Masker):
     self._flags = corpus.continues
     if options.masking == "pieces" and self._flags:
       # Pieces are masked one by one, but a [SEP] between documents never is.
-      has_separator = text_corpus.NO_WORD in self._flags
+      has_separator = data.NO_WORD in self._flags
       pieces = self._flags.replace(b"\x01", b"\x00")
       self._flags = pieces if has_separator else None
     self._pending = array.array("q")
@@ -147,7 +147,7 @@ class PieceMasker(_Masker):
     flags = self._flags[pair.a_start : pair.a_end]
     flags += self._flags[pair.b_start : pair.b_end]
     # Segment A may begin with the rest of a word whose front was removed.
-    cut_first = flags[0] == text_corpus.CONTINUES_WORD
+    cut_first = flags[0] == data.CONTINUES_WORD
     # 0 1 0 2 0: a word of two pieces, one of one, a [SEP], one of one: 3 words.
     num_words = flags.count(b"\x00") + cut_first
     # Words of two pieces or more.
@@ -231,8 +231,8 @@ class PieceMasker(_Masker):
     in_a = token < length_a[row]
     source = token + np.where(in_a, a_start[row], (b_start - length_a)[row])
     flags = np.frombuffer(self._flags, np.uint8)[source]
-    in_word = flags != text_corpus.NO_WORD
-    is_first = in_word & ((flags == text_corpus.STARTS_WORD) | (token == 0))
+    in_word = flags != data.NO_WORD
+    is_first = in_word & ((flags == data.STARTS_WORD) | (token == 0))
     number = np.cumsum(is_first) - 1
     return token[is_first], np.bincount(number[in_word])
 

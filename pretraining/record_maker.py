@@ -28,7 +28,7 @@ import numpy as np
 from absl import logging
 
 from common import errors
-from pretraining import instance_maker, text_corpus
+from pretraining import data, instance_maker
 from records import tfrecord
 from text import bulk_tokenization
 from variants import vocabularies
@@ -49,7 +49,7 @@ class RecordMaker:
     self.tokenizer = vocabularies.make_tokenizer(
       options.vocab_file, do_lower_case=options.do_lower_case
     )
-    self._vocabulary = text_corpus.Vocabulary(self.tokenizer.vocab)
+    self._vocabulary = data.Vocabulary(self.tokenizer.vocab)
     self._encode_lines = bulk_tokenization.line_encoder(self.tokenizer)
     if not options.segmented_text:
       return
@@ -59,24 +59,24 @@ class RecordMaker:
         f"{options.vocab_file} has pieces of several characters: leave it out"
       )
     self._encode_lines = functools.partial(
-      text_corpus.encode_segmented, self.tokenizer
+      data.encode_segmented, self.tokenizer
     )
 
   def read(
-    self, pieces: list[text_corpus.Piece], *, joined: bool
-  ) -> text_corpus.Corpus:
-    """Reads text; `joined` as of text_corpus.read_lines."""
-    lines = text_corpus.read_lines(pieces, joined=joined)
-    return text_corpus.read_corpus(
+    self, pieces: list[data.Piece], *, joined: bool
+  ) -> data.Corpus:
+    """Reads text; `joined` as of data.read_lines."""
+    lines = data.read_lines(pieces, joined=joined)
+    return data.read_corpus(
       lines, self._encode_lines, self._vocabulary.dtype
     )
 
-  def count_unknown(self, corpus: text_corpus.Corpus) -> int:
+  def count_unknown(self, corpus: data.Corpus) -> int:
     """Returns how many tokens are [UNK]."""
     return int(np.count_nonzero(corpus.ids == self._vocabulary.unk_id))
 
   def write(
-    self, corpus: text_corpus.Corpus, writers: list[tfrecord.RecordWriter], *,
+    self, corpus: data.Corpus, writers: list[tfrecord.RecordWriter], *,
     seed: int, show: Callable[[dict], None] = lambda features: None,
     after_pass: Callable[[], None] = lambda: None,
   ) -> int:

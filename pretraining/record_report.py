@@ -9,7 +9,7 @@ import numpy as np
 
 import tokenization
 from common import errors, file_io, unknown_tokens
-from pretraining import text_corpus
+from pretraining import data
 from records import tfrecord
 
 _ALWAYS = {"input_ids", "input_mask", "segment_ids"}
@@ -28,7 +28,7 @@ def examine(
     InputError: a file is damaged or has no record, or a record is not possible
       with this vocabulary, or has not as many values as the first one.
   """
-  vocabulary = text_corpus.Vocabulary(tokenizer.vocab)
+  vocabulary = data.Vocabulary(tokenizer.vocab)
   lines, first, sums = [], {}, collections.Counter()
   for path in paths:
     number = 0

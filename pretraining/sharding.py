@@ -29,14 +29,14 @@ from common import (
   progress,
   unknown_tokens,
 )
-from pretraining import instance_maker, record_maker, text_corpus
+from pretraining import data, instance_maker, record_maker
 from records import tfrecord
 
 _FORMAT = 2  # Of the manifest and of the shards' content.
 
 
 class Shard(NamedTuple):
-  """A shard: its number, its text_corpus.Pieces and its output file."""
+  """A shard: its number, its data.Pieces and its output file."""
 
   number: int
   pieces: list
@@ -102,7 +102,7 @@ class ShardedRun:
       output: prefix of the output names, see `shard_names`.
       shard_bytes: approximate bytes of text per shard.
     """
-    pieces = text_corpus.plan_shards(files, shard_bytes)
+    pieces = data.plan_shards(files, shard_bytes)
     names = shard_names(output, len(pieces))
     self.shards = list(map(Shard, range(len(pieces)), pieces, names))
     self.manifest = tfrecord.manifest_name(output)
@@ -118,7 +118,7 @@ class ShardedRun:
       "split_sentences": False,  # Version 0.1 could.
       "inputs": {
         # Sizes: text that grew or shrank makes other shards.
-        piece.path: piece.end for piece in text_corpus.whole_files(files)
+        piece.path: piece.end for piece in data.whole_files(files)
       },
     }
 

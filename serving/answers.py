@@ -18,7 +18,7 @@ from classification import data as classification_data
 from classification import inputs as classification_inputs
 from common import errors, run_settings
 from features import text_batches
-from pretraining import mask_filling
+from pretraining import answers as pretraining_answers
 from serving import models
 from squad import alignment
 from squad import answers as squad_answers
@@ -139,7 +139,7 @@ def _masked_lm(settings, tokenizer, network, batch_size):
     return value.decode() if isinstance(value, bytes) else lines[value]
 
   def answer(rows):
-    found = [mask_filling.encode(tokenizer, text) for text, in rows]
+    found = [pretraining_answers.encode(tokenizer, text) for text, in rows]
     # A mask behind the end is cut off with the text.
     found = [
       (ids if len(ids) <= length else [*ids[: length - 1], ids[-1]],

@@ -7,10 +7,10 @@ differs from row to row.
 
 import tensorflow as tf
 
-from pretraining import mask_filling
+from pretraining import answers
 from serving import graph_tokenizer, models
 
-MASK = mask_filling.MASK
+MASK = answers.MASK
 
 
 class RawText(tf.Module):

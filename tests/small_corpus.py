@@ -4,7 +4,7 @@ import gzip
 import pathlib
 import random
 
-from pretraining import instance_maker, text_corpus
+from pretraining import data, instance_maker
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 TOKENS = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat dog sat ran on mat ##s . ,"
@@ -64,13 +64,13 @@ def features_of(lines, encode, vocab, options, rng=None):
     options: as of `record_options`.
     rng: random.Random; None: seeded as `options` say.
   """
-  vocabulary = text_corpus.Vocabulary(vocab)
+  vocabulary = data.Vocabulary(vocab)
 
   def encode_lines(lines):
     rows = [encode(line) for line in lines]
     return sum(rows, []), list(map(len, rows)), None
 
-  corpus = text_corpus.read_corpus(lines, encode_lines, vocabulary.dtype)
+  corpus = data.read_corpus(lines, encode_lines, vocabulary.dtype)
   instances = instance_maker.create_instances(
     corpus, vocabulary, options, rng or random.Random(options.random_seed)
   )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pretraining import dynamic_masking, text_corpus
+from pretraining import data, dynamic_masking
 
 CLS, SEP, MASK, FIRST, VOCAB = 2, 3, 4, 5, 1000
 ROWS, LENGTH, PREDICTIONS = 64, 128, 20
@@ -30,7 +30,7 @@ def sequences(rows=ROWS, length=LENGTH):
 
 def masking(size=VOCAB, max_predictions=PREDICTIONS, **options):
   tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *range(FIRST, size)]
-  vocabulary = text_corpus.Vocabulary(
+  vocabulary = data.Vocabulary(
     {str(token): index for index, token in enumerate(tokens)}
   )
   defaults = {

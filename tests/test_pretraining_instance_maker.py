@@ -10,7 +10,7 @@ import pytest
 
 import small_corpus
 import tokenization
-from pretraining import instance_maker, text_corpus
+from pretraining import data, instance_maker
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 INPUTS = GOLDEN / "pretraining_data" / "inputs"
@@ -247,8 +247,8 @@ def test_nothing_to_make_instances_of():
 
 def test_words_of_a_segmenter_are_masked_together():
   lines = ["a b c d"] * 8 + [""] + ["a b c d"] * 8
-  vocabulary = text_corpus.Vocabulary(WORDS)
-  corpus = text_corpus.read_corpus(
+  vocabulary = data.Vocabulary(WORDS)
+  corpus = data.read_corpus(
     lines,
     lambda block: (
       [WORDS[word] for line in block for word in line.split()],

@@ -7,7 +7,7 @@ import pytest
 
 import sharded_runs
 import small_corpus
-from pretraining import record_maker, text_corpus
+from pretraining import data, record_maker
 from records import tfrecord
 
 
@@ -18,7 +18,7 @@ def make_record_options(folder, **changes):
 def write(record_options, path, outputs, show=lambda features: None):
   """Returns the number of records and the corpus."""
   maker = record_maker.RecordMaker(record_options)
-  corpus = maker.read(text_corpus.whole_files([path]), joined=True)
+  corpus = maker.read(data.whole_files([path]), joined=True)
   with contextlib.ExitStack() as stack:
     writers = [
       stack.enter_context(tfrecord.RecordWriter(str(path))) for path in outputs

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from common import errors, file_io
-from pretraining import record_maker, sharding, text_corpus
+from pretraining import data, record_maker, sharding
 from records import tfrecord
 from sharded_runs import (
   assert_expected,
@@ -47,9 +47,9 @@ def test_a_shard_is_what_its_text_alone_would_give(tmp_path, expected):
   maker = record_maker.RecordMaker(run.options)
   for shard, result in zip(run.shards, made):
     text = tmp_path / "shard.txt"
-    lines = text_corpus.read_lines(shard.pieces, joined=False)
+    lines = data.read_lines(shard.pieces, joined=False)
     text.write_text("\n".join(lines))
-    corpus = maker.read(text_corpus.whole_files([str(text)]), joined=True)
+    corpus = maker.read(data.whole_files([str(text)]), joined=True)
     with tfrecord.RecordWriter(str(tmp_path / "alone")) as writer:
       count = maker.write(corpus, [writer], seed=12345 + shard.number)
     assert count == result.records

@@ -7,7 +7,8 @@ import pytest
 import tensorflow as tf
 
 import tiny_model
-from pretraining import pretrainer, span_boundary
+from pretraining import span_boundary
+from pretraining.model import PretrainingModel, objective, result_names
 
 ROWS, LENGTH, PREDICTIONS = 2, 12, 7
 CONFIG = tiny_model.tiny(hidden_act="gelu_erf")
@@ -28,7 +29,7 @@ def batch():
 
 
 def make_model():
-  model = pretrainer.PretrainingModel(
+  model = PretrainingModel(
     CONFIG, seed=1, with_next_sentence=False, with_span_boundary=True
   )
   # Biases and layer norms that are not 0 and 1, so that each one counts.
@@ -107,21 +108,21 @@ def test_the_loss_equals_numpys():
   ]
   table = model.bert.word_embeddings.numpy().astype(np.float64)
   expected = numpy_loss(states, values, table, labels)
-  objective = pretrainer.objective(model)
-  sums, metrics = objective.sums(data, None)
-  weights = objective.weights(data)
+  goal = objective(model)
+  sums, metrics = goal.sums(data, None)
+  weights = goal.weights(data)
   assert sums.keys() == weights.keys() == {"masked_lm", "span_boundary"}
   assert weights["span_boundary"].numpy() == pytest.approx(len(SPANS), 1e-4)
   loss = sums["span_boundary"] / weights["span_boundary"]
   assert loss.numpy() == pytest.approx(expected, rel=1e-5)
-  assert {"loss", *metrics} == set(pretrainer.result_names(model))
+  assert {"loss", *metrics} == set(result_names(model))
 
 
 def test_all_its_variables_and_the_table_have_a_gradient():
   model, data = make_model(), batch()
   watched = [*model.span_boundary.variables, model.bert.word_embeddings]
   with tf.GradientTape() as tape:
-    sums, _ = pretrainer.objective(model).sums(data, None)
+    sums, _ = objective(model).sums(data, None)
   gradients = tape.gradient(sums["span_boundary"], watched)
   for variable, gradient in zip(watched, gradients):
     largest = np.abs(tf.convert_to_tensor(gradient)).max()
@@ -130,9 +131,9 @@ def test_all_its_variables_and_the_table_have_a_gradient():
 
 def test_the_masked_lm_loss_is_that_of_a_model_without_the_head():
   model, data = make_model(), batch()
-  plain = pretrainer.PretrainingModel(CONFIG, seed=1, with_next_sentence=False)
+  plain = PretrainingModel(CONFIG, seed=1, with_next_sentence=False)
   ours, theirs = (
-    pretrainer.objective(each).sums(data, None)[0]["masked_lm"].numpy()
+    objective(each).sums(data, None)[0]["masked_lm"].numpy()
     for each in (model, plain)
   )
   assert ours == pytest.approx(theirs, rel=1e-6)

@@ -9,7 +9,7 @@ import string
 import pytest
 
 import tokenization
-from pretraining import text_corpus
+from pretraining import data
 from text import bulk_tokenization
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "tokenization"
@@ -131,7 +131,7 @@ def test_segmented_chinese(tmp_path):
   path.write_text(tokens.replace(" ", "\n"), encoding="utf-8")
   tokenizer = tokenization.FullTokenizer(str(path))
   lines = ["使用 语言 模型", "", "ts模型 ， bert-用 龙龙 用"]
-  ids, lengths, continues = text_corpus.encode_segmented(tokenizer, lines)
+  ids, lengths, continues = data.encode_segmented(tokenizer, lines)
   assert ids == sum((tokenizer.encode(line) for line in lines), [])
   assert lengths == [6, 0, 11]
   #                          使 用 语 言 模 型

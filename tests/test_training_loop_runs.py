@@ -14,7 +14,7 @@ import optimization
 import two_replicas
 from checkpoints import weight_files
 from common import errors
-from pretraining import pretrainer
+from pretraining import model as pretraining_model
 from training import loop, run_folder
 
 GOLDEN = pathlib.Path("tests/golden/optimizer")
@@ -32,8 +32,8 @@ class GoldenRun:
     self.rate = functools.partial(optimization.learning_rate, **settings)
     with strategy.scope():
       if name.startswith("pre"):
-        model = pretrainer.PretrainingModel(config, seed=1)
-        self.objective = pretrainer.objective(model)
+        model = pretraining_model.PretrainingModel(config, seed=1)
+        self.objective = pretraining_model.objective(model)
       else:
         model = GoldenClassifier(config)
         self.objective = loop.Objective(model.weights, model.sums)

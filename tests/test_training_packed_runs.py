@@ -12,7 +12,7 @@ import tiny_model
 import two_replicas
 import unpadding
 from classification import model as classification_model
-from pretraining import pretrainer
+from pretraining import model as pretraining_model
 from records import packing
 from squad import model as squad_model
 from tagging import model as tagging_model
@@ -63,10 +63,10 @@ def pretraining(rng, strategy, span_boundary=False):
     batch["masked_lm_positions"] = np.array([[1, 2, 4]] * COUNT)
     batch["masked_lm_weights"][:] = 1
   with strategy.scope():
-    model = pretrainer.PretrainingModel(
+    model = pretraining_model.PretrainingModel(
       CONFIG, seed=1, with_span_boundary=span_boundary
     )
-  return model, pretrainer.objective(model), batch
+  return model, pretraining_model.objective(model), batch
 
 
 def classification(rng, strategy, kind="single", windows=1):

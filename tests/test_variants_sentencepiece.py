@@ -11,7 +11,7 @@ import sentencepiece_model
 import tokenization
 from checkpoints import model_folder, tokenizer_files
 from common import errors
-from pretraining import text_corpus
+from pretraining import data as pretraining_data
 from squad import alignment, answers, data, inputs
 from text import bulk_tokenization
 from variants import sentencepiece, vocabularies
@@ -103,11 +103,11 @@ def test_whole_words_are_those_of_alberts_authors(piece, starts):
 
 
 def test_pretraining_knows_which_pieces_continue_words(tokenizer):
-  vocabulary = text_corpus.Vocabulary(tokenizer.vocab)
+  vocabulary = pretraining_data.Vocabulary(tokenizer.vocab)
   assert vocabulary.unk_id == 1
   assert vocabulary.continues[tokenizer.vocab["re"]]
   assert not vocabulary.continues[tokenizer.vocab["▁people"]]
-  words = text_corpus.Vocabulary(
+  words = pretraining_data.Vocabulary(
     {"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, "[MASK]": 3, "re": 4, "##re": 5}
   )
   assert words.continues.tolist() == [0, 0, 0, 0, 0, 1]

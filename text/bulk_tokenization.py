@@ -74,7 +74,7 @@ class BulkEncoder:
 
     Returns:
       (ids of all lines one after another, number of ids of each line, None),
-      see text_corpus.read_corpus.
+      see data.read_corpus of pretraining.
     """
     if not self._may_be_fast(lines):
       return (*self._encode_exactly(lines), None)

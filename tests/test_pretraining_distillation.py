@@ -8,7 +8,13 @@ import modeling
 import tiny_model
 from checkpoints import model_folder
 from common import errors
-from pretraining import distilling, pretrainer
+from pretraining.model import (
+  Distillation,
+  DistillationWeights,
+  PretrainingModel,
+  objective,
+  parse_weights,
+)
 from training import distillation
 
 ROWS, LENGTH, PREDICTIONS = 3, 8, 2
@@ -28,19 +34,19 @@ def batch():
 def teacher(tmp_path_factory):
   """A distillation.Teacher with a masked-LM head, and its model."""
   config = tiny_model.tiny()
-  model = pretrainer.PretrainingModel(config, seed=5, with_next_sentence=False)
+  model = PretrainingModel(config, seed=5, with_next_sentence=False)
   folder = str(tmp_path_factory.mktemp("teacher"))
   model_folder.write(folder, model.variables, config)
   return distillation.Teacher(config, folder), model
 
 
 def make_student():
-  return pretrainer.PretrainingModel(STUDENT, seed=1, with_next_sentence=False)
+  return PretrainingModel(STUDENT, seed=1, with_next_sentence=False)
 
 
 def make_distillation(teacher, *weights):
-  weights = distilling.Weights(*weights)
-  return distilling.Distillation(teacher[0], weights, TEMPERATURE, seed=9)
+  weights = DistillationWeights(*weights)
+  return Distillation(teacher[0], weights, TEMPERATURE, seed=9)
 
 
 def softmax(x):
@@ -72,11 +78,11 @@ def test_the_loss_is_the_weighted_sum(teacher):
   student = make_student()
   data = batch()
   soft, cosine = numpy_losses(data, student, teacher[1])
-  objective = pretrainer.objective(student, make_distillation(teacher, 5, 2, 3))
-  weights = objective.weights(data)
-  sums, metrics = objective.sums(data, [1, 2])
+  goal = objective(student, make_distillation(teacher, 5, 2, 3))
+  weights = goal.weights(data)
+  sums, metrics = goal.sums(data, [1, 2])
   losses = {name: float(sums[name] / weights[name]) for name in sums}
-  plain = pretrainer.objective(student)
+  plain = objective(student)
   alone = plain.sums(data, None)[0]["masked_lm"] / weights["masked_lm"]
   assert losses == {
     "masked_lm": pytest.approx(2 * float(alone), rel=1e-5),
@@ -93,10 +99,10 @@ def test_the_loss_is_the_weighted_sum(teacher):
 def test_an_evaluation_is_that_of_a_model_without_a_teacher(teacher):
   student = make_student()
   objectives = (
-    pretrainer.objective(student, make_distillation(teacher, 5, 2, 1)),
-    pretrainer.objective(student),
+    objective(student, make_distillation(teacher, 5, 2, 1)),
+    objective(student),
   )
-  sums = [objective.sums(batch(), None) for objective in objectives]
+  sums = [goal.sums(batch(), None) for goal in objectives]
   assert sums[0][0].keys() == sums[1][0].keys() == {"masked_lm"}
   assert sums[0][1].keys() == sums[1][1].keys()
   assert float(sums[0][0]["masked_lm"]) == pytest.approx(
@@ -107,11 +113,11 @@ def test_an_evaluation_is_that_of_a_model_without_a_teacher(teacher):
 def test_only_the_student_has_gradients(teacher):
   student = make_student()
   distills = make_distillation(teacher, 5, 2, 1)
-  objective = pretrainer.objective(student, distills)
+  goal = objective(student, distills)
   trained = student.trained_variables()
   with tf.GradientTape(watch_accessed_variables=False) as tape:
     tape.watch(trained)
-    losses = objective.sums(batch(), [1, 2])[0]
+    losses = goal.sums(batch(), [1, 2])[0]
     total = losses["soft_targets"] + losses["cosine"]
   gradients = tape.gradient(total, trained)
   assert all(gradient is not None for gradient in gradients)
@@ -126,8 +132,8 @@ def test_a_narrow_student_has_no_states_to_compare(teacher):
     make_distillation(teacher, 5, 2, 1).check_student(narrow)
   distills = make_distillation(teacher, 5, 2, 0)
   distills.check_student(narrow)
-  student = pretrainer.PretrainingModel(narrow, seed=1)
-  losses, _ = pretrainer.objective(student, distills).sums(batch(), [1, 2])
+  student = PretrainingModel(narrow, seed=1)
+  losses, _ = objective(student, distills).sums(batch(), [1, 2])
   assert losses.keys() == {"masked_lm", "soft_targets", "next_sentence"}
 
 
@@ -146,5 +152,5 @@ def test_a_teacher_without_a_head_is_refused(tmp_path):
 )
 def test_weights_that_make_no_sense(texts):
   with pytest.raises(errors.InputError, match=f"_weights={texts}: "):
-    distilling.parse_weights(texts.split(","))
-  assert distilling.parse_weights(["5", "2", "1"]) == (5, 2, 1)
+    parse_weights(texts.split(","))
+  assert parse_weights(["5", "2", "1"]) == (5, 2, 1)

@@ -8,7 +8,8 @@ import tensorflow as tf
 
 import tiny_model
 from common import errors
-from pretraining import input_data, pretrainer
+from pretraining import inputs
+from pretraining.model import PretrainingModel, objective
 from records import pipeline, tfrecord
 
 LENGTH, PREDICTIONS = 8, 2
@@ -41,7 +42,7 @@ def open_input(path, **options):
     "vocab_file": None, "use_next_sentence_loss": True, "masked_lm_prob": 0.3,
     "whole_words": False, "runs": None, "seed": 3, **options,
   }
-  return input_data.PretrainingInput(
+  return inputs.PretrainingInput(
     [path] if isinstance(path, str) else path,
     CONFIG,
     max_seq_length=LENGTH,
@@ -166,7 +167,7 @@ def test_numbers_out_of_range_are_named_when_they_are_read(
   with pytest.raises(errors.InputError, match=expected):
     open_input([good, bad, bad])
   # Behind the first records, which alone are looked at before the start.
-  monkeypatch.setattr(input_data, "_CHECKED_FIRST", 5)
+  monkeypatch.setattr(inputs, "_CHECKED_FIRST", 5)
   data = open_input([good, bad, bad])
   batches = data.repeated_batches(ONE_DEVICE, batch_size=4, trim=True)
   with pytest.raises(errors.InputError, match=expected):
@@ -179,15 +180,15 @@ def test_masks_with_holes_give_the_loss_of_padded_batches(tmp_path):
     tmp_path / "a", 1, input_mask=[1, 1, 0, 0, 1, 0, 0, 0],
     masked_lm_positions=[1, 4], masked_lm_weights=[1.0, 1.0],
   )
-  model = pretrainer.PretrainingModel(CONFIG, seed=1, skip_padding=True)
-  padded = pretrainer.PretrainingModel(CONFIG, seed=1, skip_padding=False)
+  model = PretrainingModel(CONFIG, seed=1, skip_padding=True)
+  padded = PretrainingModel(CONFIG, seed=1, skip_padding=False)
   batch = next(iter(open_input(path).repeated_batches(
     ONE_DEVICE, batch_size=1, trim=False
   )))
   trimmed = pipeline.trim_to_longest(batch, multiple=1)
   assert trimmed["input_ids"].shape == [1, 5]
-  expected, _ = pretrainer.objective(padded).sums(batch, None)
-  found, _ = pretrainer.objective(model).sums(trimmed, None)
+  expected, _ = objective(padded).sums(batch, None)
+  found, _ = objective(model).sums(trimmed, None)
   for name, loss in expected.items():
     tiny_model.assert_close(found[name], loss)
 

@@ -1,11 +1,11 @@
-"""text_corpus: pieces of files, vocabularies, the arrays of a corpus."""
+"""data: pieces of files, vocabularies, the arrays of a corpus."""
 
 import numpy as np
 import pytest
 
 from common import errors
-from pretraining import text_corpus
-from pretraining.text_corpus import Piece
+from pretraining import data
+from pretraining.data import Piece
 
 WORDS = {
   token: index
@@ -20,7 +20,7 @@ def count_letters(lines):
 
 def test_blank_lines_end_documents_and_wordless_lines_do_not():
   lines = ["", "aa", "\u200b", "b \n", "\u00a0\n", "\x1c", "", "c", "d e"]
-  corpus = text_corpus.read_corpus(lines, count_letters, np.dtype("H"))
+  corpus = data.read_corpus(lines, count_letters, np.dtype("H"))
   assert list(corpus.document_starts) == [0, 2, 4]
   assert list(corpus.sentence_starts) == [0, 2, 3, 4, 6]
   assert corpus.ids.tolist() == [7] * 6
@@ -32,39 +32,39 @@ def test_blank_lines_end_documents_and_wordless_lines_do_not():
 
 def test_blocks_of_lines_are_one_text(monkeypatch):
   lines = ["a", "b", "", "cc", "d", "", "e"]
-  whole = text_corpus.read_corpus(lines, count_letters, np.dtype("H"))
-  monkeypatch.setattr(text_corpus, "_LINES_PER_BLOCK", 2)
-  parts = text_corpus.read_corpus(lines, count_letters, np.dtype("H"))
+  whole = data.read_corpus(lines, count_letters, np.dtype("H"))
+  monkeypatch.setattr(data, "_LINES_PER_BLOCK", 2)
+  parts = data.read_corpus(lines, count_letters, np.dtype("H"))
   assert parts.ids.tolist() == whole.ids.tolist()
   assert parts[1:] == whole[1:]
 
 
 @pytest.mark.parametrize("lines", [[], ["", " \n"], ["\u200b"]])
 def test_no_sentence(lines):
-  corpus = text_corpus.read_corpus(lines, count_letters, np.dtype("H"))
+  corpus = data.read_corpus(lines, count_letters, np.dtype("H"))
   assert corpus.num_documents == corpus.num_sentences == len(corpus.ids) == 0
 
 
 def test_vocabulary():
-  vocabulary = text_corpus.Vocabulary({**WORDS, "##c": 70000})
+  vocabulary = data.Vocabulary({**WORDS, "##c": 70000})
   assert (vocabulary.cls_id, vocabulary.sep_id, vocabulary.mask_id) == (1, 2, 3)
   assert vocabulary.ids.tolist() == [0, 1, 2, 3, 4, 5, 70000]
   assert np.flatnonzero(vocabulary.continues).tolist() == [5, 70000]
   assert vocabulary.dtype == np.uint32
-  assert text_corpus.Vocabulary(WORDS).dtype == np.uint16
+  assert data.Vocabulary(WORDS).dtype == np.uint16
 
 
 @pytest.mark.parametrize("token", ["[CLS]", "[SEP]", "[MASK]"])
 def test_vocabulary_without_a_special_token(token):
   vocab = {name: index for name, index in WORDS.items() if name != token}
   with pytest.raises(errors.InputError) as error:
-    text_corpus.Vocabulary(vocab)
+    data.Vocabulary(vocab)
   assert f"has no {token};" in str(error.value)
 
 
 def test_word_flags_are_the_vocabularys_unless_segmented():
-  vocabulary = text_corpus.Vocabulary(WORDS)
-  corpus = text_corpus.read_corpus(
+  vocabulary = data.Vocabulary(WORDS)
+  corpus = data.read_corpus(
     ["ab"], lambda _: ([4, 5], [2], None), vocabulary.dtype
   )
   assert corpus.word_flags(vocabulary) == b"\x00\x01"
@@ -84,20 +84,20 @@ def test_small_files_share_a_shard_and_large_ones_are_cut(tmp_path):
   texts = {"a": "a\n", "b": "b\n\nb\n", "empty": "", "c": "c\n\n" * 4, "d": "d"}
   files = [write(tmp_path / name, text) for name, text in texts.items()]
   a, b, _, c, d = files
-  assert text_corpus.plan_shards(files, 4) == [
+  assert data.plan_shards(files, 4) == [
     [Piece(a, 0, 2), Piece(b, 0, 2)],
     [Piece(b, 2, 5), Piece(c, 0, 2)],
     [Piece(c, 2, 8)],
     [Piece(c, 8, 12)],
     [Piece(d, 0, 1)],
   ]
-  assert text_corpus.plan_shards(files[2:3], 4) == []
+  assert data.plan_shards(files[2:3], 4) == []
 
 
 def test_a_long_document_is_cut_at_lines(tmp_path):
   lines = [f"line {n} é" for n in range(50)]
   path = write(tmp_path / "a", "\n".join(lines))
-  shards = text_corpus.plan_shards([path], 60)
+  shards = data.plan_shards([path], 60)
   assert all(60 <= p.end - p.start < 120 for (p,) in shards[:-1])
   found = [documents_of(pieces) for pieces in shards]
   assert all(len(documents) == 1 for documents in found)
@@ -118,7 +118,7 @@ def test_every_document_is_in_one_piece_wherever_the_file_is_cut(
   documents = [["one"], ["two", "zwei"], ["three é"], ["four"]]
   # No document is longer than 9 bytes with its line ends.
   for shard_bytes in range(10, size + 1):
-    shards = text_corpus.plan_shards([path], shard_bytes)
+    shards = data.plan_shards([path], shard_bytes)
     ends = [pieces[-1].end for pieces in shards]
     assert ends == sorted(set(ends)) and ends[-1] == size
     assert sum(map(documents_of, shards), []) == documents, shard_bytes
@@ -130,14 +130,14 @@ def test_carriage_returns_move_no_cut(tmp_path, scheme):
   text = "one\r\n\r\ntwo\rzwei\r\n\r\nthree\r\n"
   path = scheme + write(tmp_path / "a", text)
   for size in range(12, len(text)):
-    shards = text_corpus.plan_shards([path], size)
+    shards = data.plan_shards([path], size)
     found = sum(map(documents_of, shards), [])
     assert found == [["one"], ["two\rzwei"], ["three"]], size
 
 
 def documents_of(pieces, joined=False):
   documents = [[]]
-  for line in text_corpus.read_lines(pieces, joined=joined):
+  for line in data.read_lines(pieces, joined=joined):
     if line.strip():
       documents[-1].append(line.strip())
     elif documents[-1]:
@@ -146,7 +146,7 @@ def documents_of(pieces, joined=False):
 
 
 def test_files_end_documents_unless_they_are_joined(tmp_path):
-  pieces = text_corpus.whole_files(
+  pieces = data.whole_files(
     [write(tmp_path / "a", "1\n\n2\n"), write(tmp_path / "b", "3\n")]
   )
   assert documents_of(pieces) == [["1"], ["2"], ["3"]]

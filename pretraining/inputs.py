@@ -14,7 +14,7 @@ from absl import logging
 
 import modeling
 from common import errors
-from pretraining import dynamic_masking, text_corpus
+from pretraining import data, dynamic_masking
 from records import pipeline, tfrecord
 from training import harness
 from variants import vocabularies
@@ -92,7 +92,7 @@ class PretrainingInput:
         f"{files[0]} has no masks, they are made while it is read; pass the "
         "--vocab_file that it was written with"
       )
-    vocabulary = text_corpus.Vocabulary(vocabularies.load_vocab(vocab_file))
+    vocabulary = data.Vocabulary(vocabularies.load_vocab(vocab_file))
     self._mask = dynamic_masking.Masking(
       vocabulary, max_predictions, **masking
     ).apply

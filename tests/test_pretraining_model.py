@@ -13,7 +13,7 @@ import tensorflow as tf
 import optimization
 import tiny_model
 import two_replicas
-from pretraining import pretrainer
+from pretraining.model import PretrainingModel, objective, result_names
 from training import loop
 
 CONFIG = tiny_model.tiny(
@@ -33,12 +33,12 @@ def batch(rows=ROWS):
 def make_trainer(folder, *, strategy, dtype=tf.float32, jit=True, **options):
   """`jit`: of the optimizer, as is the default."""
   with strategy.scope():
-    model = pretrainer.PretrainingModel(CONFIG, seed=1, compute_dtype=dtype)
+    model = PretrainingModel(CONFIG, seed=1, compute_dtype=dtype)
   return loop.Trainer(
     strategy=strategy,
     variables=model.variables,
     trained=model.trained_variables(),
-    objective=pretrainer.objective(model),
+    objective=objective(model),
     optimizer=optimization.make_optimizer("bertadam", jit_compile=jit),
     learning_rate=functools.partial(
       optimization.learning_rate, init_lr=1e-3, num_train_steps=100,
@@ -167,13 +167,13 @@ def test_training_in_float16_follows_float32_over_an_overflow(tmp_path, plain):
 
 
 def test_the_names_of_an_evaluations_results(plain):
-  model = pretrainer.PretrainingModel(CONFIG, seed=1, with_next_sentence=False)
-  objective = pretrainer.objective(model)
-  losses, metrics = objective.sums(batch(), None)
-  assert losses.keys() == objective.weights(batch()).keys() == {"masked_lm"}
-  assert {"loss", *metrics} == set(pretrainer.result_names(model))
+  model = PretrainingModel(CONFIG, seed=1, with_next_sentence=False)
+  goal = objective(model)
+  losses, metrics = goal.sums(batch(), None)
+  assert losses.keys() == goal.weights(batch()).keys() == {"masked_lm"}
+  assert {"loss", *metrics} == set(result_names(model))
   assert not [v for v in model.trained_variables() if "/pooler/" in v.name]
-  _, metrics = objective.sums(batch(), [1, 2])
+  _, metrics = goal.sums(batch(), [1, 2])
   assert metrics["tokens_per_example"] == (ROWS * LENGTH, ROWS)
   assert metrics["fill_rate"] == (ROWS * LENGTH, ROWS * LENGTH)
 
