@@ -4,7 +4,6 @@ import argparse
 import dataclasses
 import functools
 import itertools
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -358,15 +357,6 @@ def _lines():
     yield Work(
       f"lines/{work}/{dtype}", ("glue", "weights"), turn, rows, dtype, True
     )
-  for dtype in _DTYPES:
-    row = table_rows.Row(
-      f"predictions of short lines, MiniLM, {dtype}: against the network alone",
-      "examples_per_second", 0.95, at_most=False,
-    )
-    yield Work(
-      f"lines/network/{dtype}", ("glue", "weights"),
-      functools.partial(_network_turn, dtype=dtype), (row,), dtype,
-    )
 
 
 def _write_lines(arguments, temporary):
@@ -416,33 +406,6 @@ def _lines_turn(arguments, temporary, *, work, dtype):
       (table_rows.OURS, ours, None),
       ("transformers", peer, peer_environment(arguments)),
     )
-  }
-
-
-def _network_turn(arguments, temporary, *, dtype):
-  """Examples per second of prediction after its start, and of its network."""
-  lines, table = _write_lines(arguments, temporary)
-  model = _small_classifier(arguments, temporary)
-  tenth, results = temporary / "tenth.tsv", temporary / "alone.json"
-  rows = table.read_text(encoding="utf-8").splitlines(keepends=True)
-  few = 1 + len(rows) // 10
-  tenth.write_text("".join(rows[:few]), encoding="utf-8")
-  seconds = {
-    path: measured_runs.measure(
-      _prediction_command(model, path, temporary / path.stem, dtype)
-    ).seconds
-    for path in (tenth, table)
-  }
-  measured_runs.run([
-    sys.executable, BENCHMARKS / "network_alone.py", f"--model_dir={model}",
-    f"--input_file={lines}", f"--predict_batch_size={_LINES_TOGETHER}",
-    f"--dtype={dtype}", f"--results_file={results}",
-  ])
-  # Both commands have the same start.
-  more_seconds = seconds[table] - seconds[tenth]
-  return {
-    table_rows.OURS: {"examples_per_second": (len(rows) - few) / more_seconds},
-    "the network alone": json.loads(results.read_text(encoding="utf-8")),
   }
 
 

@@ -1,16 +1,11 @@
 """The steps of the benchmarks: batches, operations, ours, the GPU's table."""
 
 import argparse
-import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 import our_steps
-import script_runner
-import serving_models
 import step_batches
 import step_speed
 
@@ -85,20 +80,3 @@ def test_each_contender_has_a_process_of_its_own():
   work = step_speed.Work("predict", "float32", 1, 16)
   found = step_speed.measure_contender(work, "here", options)
   assert 0 < found["seconds"] < found["first_seconds"]
-
-
-def test_the_network_alone_computes_every_line(tmp_path):
-  model = tmp_path / "model"
-  serving_models.trained(model, None, stored={})
-  lines, results = tmp_path / "lines.txt", tmp_path / "alone.json"
-  lines.write_text("good movie\nbad\n" * 20, encoding="utf-8")
-  printed = subprocess.run(
-    [
-      sys.executable, script_runner.ROOT / "benchmarks" / "network_alone.py",
-      f"--model_dir={model}", f"--input_file={lines}",
-      "--predict_batch_size=8", f"--results_file={results}",
-    ],
-    capture_output=True, text=True, check=True,
-  ).stdout
-  assert ", 40 in " in printed
-  assert json.loads(results.read_text())["examples_per_second"] > 0
