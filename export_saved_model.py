@@ -145,7 +145,7 @@ def write_onnx(settings, config, tokenizer, model):
     settings.export_dir,
     {layers.variable_name(v): v.numpy() for v in model.variables},
     config, settings,
-    quantize if settings.quantize == "int8" else None,
+    quantize if settings.quantize == "int8" else None, pooling=model.pooling,
   )
   print(f"The model is in {settings.export_dir}.")
 

@@ -49,6 +49,13 @@ flags.DEFINE_enum(
   "Writes one vector for each line, made of those of its tokens, instead of "
   "--layers.", needs="output_file|input_file=-",
 )
+flags.DEFINE_list(
+  "pooling_layer", ["-1"],
+  "Layers whose states --pooling reads, numbered as --layers: several lie side "
+  "by side, those with + between them are added (-1+-2+-3+-4).",
+  needs="pooling", not_with="pooling=pooled pooling=last_four_concat",
+  why=", which has layers of its own",
+)
 flags.DEFINE_bool(
   "similarity", False,
   "Writes the cosine between the vectors (see --pooling) of the two texts of "

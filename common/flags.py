@@ -85,7 +85,8 @@ def define_options(options) -> None:
     if option.choices:
       define, values = DEFINE_enum, [option.choices]
     elif isinstance(option.default, (bool, list)):
-      define = DEFINE_list if option.default == [] else DEFINE_bool
+      is_list = isinstance(option.default, list)
+      define = DEFINE_list if is_list else DEFINE_bool
     elif option.is_fraction:
       define = DEFINE_float
     elif option.lower_bound is not None:

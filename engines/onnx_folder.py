@@ -35,7 +35,8 @@ _POOLINGS = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens"}
 def write(
   folder: str, weights: Mapping[str, np.ndarray],
   config: configuration.BertConfig, settings: run_settings.Settings,
-  change: Callable[[str], None] | None = None,
+  change: Callable[[str], None] | None = None, *,
+  pooling: onnx_graph.Pooling | None = None,
 ) -> None:
   """Writes the folder, whole or not at all.
 
@@ -44,14 +45,13 @@ def write(
     weights: by TF1 name.
     settings: of export_saved_model.py, `labels` those of the model.
     change: called with the model's file before the folder is finished.
+    pooling: of the head "embedding".
 
   Raises:
     InputError: see onnx_graph.make, file_io.new_folder and `change`.
   """
-  model = onnx_graph.make(
-    settings.head, weights, config, pooling=settings.pooling,
-    normalize=settings.normalize,
-  )
+  pooling = pooling or onnx_graph.MEAN
+  model = onnx_graph.make(settings.head, weights, config, pooling=pooling)
   with file_io.new_folder(folder) as temporary:
     path = os.path.join(temporary, MODEL_FILE)
     onnx_graph.write(path, model)
@@ -63,8 +63,13 @@ def write(
       do_lower_case=settings.do_lower_case, vocab_file=settings.vocab_file,
       max_length=settings.max_seq_length,
     )
-    if settings.head == "embedding" and settings.pooling in _POOLINGS:
-      _write_modules(temporary, config.hidden_size, settings)
+    kind, pooled_layers, _ = pooling
+    # Of one layer, which is then the last.
+    is_last = sum(map(len, pooled_layers)) == 1
+    if settings.head == "embedding" and kind in _POOLINGS and is_last:
+      _write_modules(
+        temporary, config.hidden_size, settings.max_seq_length, pooling
+      )
 
 
 def _config_values(config, settings):
@@ -81,9 +86,10 @@ def _config_values(config, settings):
   return values
 
 
-def _write_modules(folder, width, settings):
+def _write_modules(folder, width, max_length, pooling):
   """Writes what sentence-transformers does with the last states."""
-  names = ["Transformer", "Pooling"] + ["Normalize"] * settings.normalize
+  kind, _, normalize = pooling
+  names = ["Transformer", "Pooling"] + ["Normalize"] * normalize
   paths = [""] + [f"{n}_{name}" for n, name in enumerate(names)][1:]
   for path in paths[1:]:
     os.mkdir(os.path.join(folder, path))
@@ -95,11 +101,11 @@ def _write_modules(folder, width, settings):
     ],
     "sentence_bert_config.json": {
       # The tokenizer has the case.
-      "max_seq_length": settings.max_seq_length, "do_lower_case": False,
+      "max_seq_length": max_length, "do_lower_case": False,
     },
     os.path.join("1_Pooling", "config.json"): {
       "word_embedding_dimension": width,
-      **{f"pooling_mode_{theirs}": ours == settings.pooling
+      **{f"pooling_mode_{theirs}": ours == kind
          for ours, theirs in _POOLINGS.items()},
     },
   }

@@ -5,7 +5,7 @@ token_type_ids, int64 [B, T] with any B and T. Outputs have Hugging Face's
 names and are float32:
 
   classification  logits [B, L]
-  embedding       last_hidden_state [B, T, H], sentence_embedding [B, H]
+  embedding       last_hidden_state [B, T, H], sentence_embedding [B, D]
   masked_lm       logits [B, T, V]
   span            start_logits and end_logits [B, T]
   tagging         logits [B, T, L]
@@ -27,6 +27,9 @@ with errors.needs_extra("onnx"):
   from onnx import TensorProto, helper, numpy_helper
 
 DATA_FILE = "model.onnx_data"
+# As features.text_vectors.Pooling: the kind, the layers, whether of length 1.
+Pooling = tuple[str, tuple[tuple[int, ...], ...], bool]
+MEAN: Pooling = ("mean", ((-1,),), False)
 # The first with Gelu, and the version of files that came with it.
 _OPSET, _IR_VERSION = 20, 9
 # Of one protocol buffer, less what the nodes take.
@@ -45,23 +48,25 @@ _BATCH, _LENGTH = "batch_size", "sequence_length"
 
 def make(
   head: str, weights: Mapping[str, np.ndarray],
-  config: configuration.BertConfig, *, pooling: str = "mean",
-  normalize: bool = False,
+  config: configuration.BertConfig, *, pooling: Pooling = MEAN,
 ) -> onnx.ModelProto:
   """Returns the ONNX model of a head.
 
   Args:
     head: one of choices.SERVING_HEADS.
     weights: by TF1 name; there may be others among them.
-    pooling: of the head "embedding", one of choices.SENTENCE_POOLINGS.
-    normalize: whether its vectors are scaled to length 1.
+    pooling: of the head "embedding". Layers above all of its own are left out:
+      last_hidden_state is then that of the highest of them.
 
   Raises:
     InputError: a weight is missing, or ONNX has no such activation.
   """
-  network = _Network(weights, config)
+  depth = config.num_hidden_layers
+  if head == "embedding" and pooling[0] != "pooled":
+    depth = 1 + max(layer % depth for each in pooling[1] for layer in each)
+  network = _Network(weights, config, depth)
   if head == "embedding":
-    network.add_embedding(pooling, normalize)
+    network.add_embedding(*pooling)
   elif head == "masked_lm":
     network.add_word_logits()
   elif head == "span":
@@ -141,7 +146,8 @@ class _Graph:
 class _Network(_Graph):
   """The encoder, as in modeling.py; `states` [B, T, H] are of its layers."""
 
-  def __init__(self, weights, config):
+  def __init__(self, weights, config, depth):
+    """Adds the `depth` lowest layers."""
     super().__init__(weights)
     self._config, self._variant = config, registry.name_of(config)
     self._inputs = ["input_ids", "attention_mask"]
@@ -155,7 +161,7 @@ class _Network(_Graph):
     self._activation = name
     x, bias = self._embeddings(), self._attention_bias()
     self.states = []
-    for number in range(config.num_hidden_layers):
+    for number in range(depth):
       x = self._layer(x, bias, self._place(number))
       self.states.append(x)
 
@@ -248,12 +254,9 @@ class _Network(_Graph):
       "Reshape", context, self.constant([0, 0, self._config.hidden_size])
     )
 
-  def _first(self):
-    """Returns [B, H], the states of [CLS]."""
-    return self.add("Gather", self.states[-1], self.constant(0), axis=1)
-
   def _pooled(self):
-    dense = self._dense(self._first(), "bert/pooler/dense")
+    first = self.add("Gather", self.states[-1], self.constant(0), axis=1)
+    dense = self._dense(first, "bert/pooler/dense")  # [B, H]
     # DistilBERT's belongs to its classifier.
     return self.add("Relu" if self._variant == "distilbert" else "Tanh", dense)
 
@@ -284,10 +287,10 @@ class _Network(_Graph):
       "logits", logits, [_BATCH, _LENGTH, self._config.vocab_size]
     )
 
-  def add_embedding(self, pooling, normalize):
+  def add_embedding(self, kind, layers, normalize):
     """Adds the last states and one vector, as features/text_vectors.py."""
     width = self._config.hidden_size
-    vector = self._pool(pooling)
+    vector = self._pooled() if kind == "pooled" else self._pool(kind, layers)
     if normalize:
       square = self.add("ReduceSumSquare", vector, self.constant([1]))
       square = self.add("Max", square, self.number(_LEAST_SQUARE))
@@ -295,30 +298,26 @@ class _Network(_Graph):
     self.add_output(
       "last_hidden_state", self.states[-1], [_BATCH, _LENGTH, width]
     )
-    if pooling == "last_four_concat":
-      width *= min(4, len(self.states))
+    if kind != "pooled":
+      width *= len(layers)
     self.add_output("sentence_embedding", vector, [_BATCH, width])
 
-  def _pool(self, pooling):
-    if pooling == "pooled":
-      return self._pooled()
-    if pooling == "cls":
-      return self._first()
+  def _pool(self, kind, layers):
+    depth = self._config.num_hidden_layers
+    states = self.add("Concat", *(
+      self.add("Sum", *(self.states[layer % depth] for layer in summed))
+      for summed in layers
+    ), axis=2)  # [B, T, D]
+    if kind == "cls":
+      return self.add("Gather", states, self.constant(0), axis=1)
     mask = self.add("Unsqueeze", "attention_mask", self.constant([2]))
-    if pooling == "max":
+    axis = self.constant([1])
+    if kind == "max":
       is_token = self.add("Cast", mask, to=TensorProto.BOOL)
       lowest = self.number(float(np.finfo(np.float32).min))
-      tokens = self.add("Where", is_token, self.states[-1], lowest)
-      return self.add("ReduceMax", tokens, self.constant([1]), keepdims=0)
+      tokens = self.add("Where", is_token, states, lowest)
+      return self.add("ReduceMax", tokens, axis, keepdims=0)
     mask = self.add("Cast", mask, to=TensorProto.FLOAT)
-    if pooling == "mean":
-      return self._mean(self.states[-1], mask)
-    means = [self._mean(states, mask) for states in self.states[:-5:-1]]
-    return self.add("Concat", *means, axis=1)
-
-  def _mean(self, states, mask):
-    """Returns [B, H] of states [B, T, H] and a mask [B, T, 1]."""
-    axis = self.constant([1])
     total = self.add(
       "ReduceSum", self.add("Mul", states, mask), axis, keepdims=0
     )

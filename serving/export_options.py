@@ -70,8 +70,15 @@ EXPORT = (
   ),
   Option(
     "pooling", "pooled",
-    "The pooler's output, the mean over all tokens, or the last state of "
-    "[CLS].", "embedding", choices=("pooled", "mean", "cls"),
+    "The pooler's output, or the mean or maximum of all tokens' states, or the "
+    "state of [CLS]; last_four_concat: means of four layers side by side.",
+    "embedding", choices=choices.SENTENCE_POOLINGS,
+  ),
+  Option(
+    "pooling_layer", ["-1"],
+    "Layers whose states --pooling reads: 0 is the lowest, -1 the last. "
+    "Several lie side by side, those with + between them are added (-1+-2).",
+    "embedding", not_with="pooling=pooled pooling=last_four_concat",
   ),
   Option(
     "normalize", False, "Whether to scale vectors to length 1.", "embedding"

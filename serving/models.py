@@ -34,11 +34,13 @@ class ServedModel(tf.Module):
     variables_may_be_missing: patterns of names that no output depends on.
     text_inputs: what the texts of an example are called.
     id_inputs: names of the inputs of `from_ids`.
+    pooling: text_vectors.Pooling, of embeddings.
   """
 
   text_inputs: tuple[str, ...] = ("text",)
   id_inputs: tuple[str, ...] = ("input_ids", "input_mask", "segment_ids")
   variables_may_be_missing: tuple[str, ...] = ()
+  pooling: text_vectors.Pooling | None = None
 
   def __init__(
     self, config: modeling.BertConfig, settings: run_settings.Settings,
@@ -140,19 +142,17 @@ class Classifier(ServedModel):
 
 
 class Embedder(ServedModel):
-  """`embedding` [B, H]."""
+  """`embedding` [B, D]."""
 
   def _make_head(self):
-    if self.settings.pooling != "pooled":
+    depth = self.config.num_hidden_layers
+    self.pooling = text_vectors.Pooling.of(self.settings, depth)
+    if self.pooling.kind != "pooled":
       self.variables_may_be_missing = ("^bert/pooler/",)
 
   def from_ids(self, **inputs):
-    embedding = text_vectors.pool(
-      self.settings.pooling, self.encode(inputs), inputs["input_mask"]
-    )
-    if self.settings.normalize:
-      embedding = tf.math.l2_normalize(embedding, 1)
-    return {"embedding": embedding}
+    output = self.encode(inputs)
+    return {"embedding": self.pooling(output, inputs["input_mask"])}
 
 
 class MaskFiller(ServedModel):

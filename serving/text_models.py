@@ -144,17 +144,19 @@ class TextModel:
     return found[0] if is_single else found
 
   def embed(self, texts, **options) -> np.ndarray:
-    """Returns one vector for each text, float32 [N, H].
+    """Returns one vector for each text, float32 [N, D].
 
-    Options: pooling ("pooled", "mean" or "cls"), normalize, text_pairs,
-    max_seq_length.
+    Options: pooling ("pooled", "mean", "max", "cls" or "last_four_concat"),
+    pooling_layer (-2, or a list, or "-1+-2" for a sum; D is H for each entry),
+    normalize, text_pairs, max_seq_length.
     """
     found = self._ask("embedding", texts, options)
     if isinstance(found, dict):
       return np.array(found["embedding"], np.float32)
     vectors = np.array([row["embedding"] for row in found], np.float32)
-    # Of no texts [0, H], where numpy alone would give [0].
-    return vectors.reshape([-1, self.config.hidden_size])
+    # Of no texts [0, D], where numpy alone would give [0].
+    pooling = self._heads["embedding"].model.pooling
+    return vectors.reshape([-1, pooling.width(self.config.hidden_size)])
 
   def classify(self, texts, **options):
     """Returns a dict for each text: label, probability, all probabilities.

@@ -16,6 +16,7 @@ VARIANTS = {
 }
 HEADS = ("classification", "embedding", "masked_lm", "span", "tagging")
 LABELS = 3
+POOLING = text_vectors.Pooling("mean")
 
 
 def config_of(variant="bert", **changes):
@@ -44,15 +45,18 @@ def network(config, kind, labels=LABELS):
   return encoder, head, {layers.variable_name(v): v.numpy() for v in variables}
 
 
-def outputs(encoder, head, kind, inputs, *, pooling="mean", normalize=False):
+def outputs(encoder, head, kind, inputs, *, pooling=POOLING):
   """Returns {name: array} of our own network."""
   output = encoder(*inputs)
   if kind == "embedding":
-    vectors = text_vectors.pool(pooling, output, inputs[1])
-    if normalize:
-      vectors = tf.math.l2_normalize(vectors, 1)
+    # Layers above those of the vector are not computed.
+    highest = max(
+      number % len(output.all_encoder_layers) for summed in pooling.layers
+      for number in summed
+    )
     found = {
-      "last_hidden_state": output.sequence_output, "sentence_embedding": vectors
+      "last_hidden_state": output.all_encoder_layers[highest],
+      "sentence_embedding": pooling(output, inputs[1]),
     }
   elif kind == "span":
     start, end = head(output.sequence_output)

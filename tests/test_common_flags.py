@@ -38,6 +38,7 @@ FILES = [
   ("do_predict", "predict_file=a", "predict_file=-"),
 ]
 # script: (the flag, next to what it is refused, next to what it counts)
+LAYERED = ("pooled", "last_four_concat")
 CASES = {
   "run_pretraining": [
     *((flag, "do_eval", "do_train") for flag in TRAINING),
@@ -188,6 +189,9 @@ CASES = {
     ("picture_lines=1", "input_file=- attention_html=a", "attention_html=a"),
     ("layers=1", "attention_html=a", "output_file=a"),
     ("layers=1", "input_file=- pooling=mean", "input_file=-"),
+    ("pooling_layer=-2", "output_file=a", "output_file=a pooling=mean"),
+    *(("pooling_layer=-2", f"output_file=a pooling={kind}",
+       "output_file=a pooling=mean") for kind in LAYERED),
     ("similarity", "output_file=a", "output_file=a pooling=mean"),
     ("similarity", "attention_html=a", "input_file=- pooling=mean"),
     ("normalize", "output_file=a", "output_file=a pooling=mean"),
@@ -218,6 +222,9 @@ CASES = {
     ("text_pairs", "head=span", "head=embedding"),
     ("pooling=mean", CLASSES, "head=embedding"),
     ("normalize", CLASSES, "head=embedding"),
+    ("pooling_layer=-2", CLASSES, "head=embedding pooling=mean"),
+    *(("pooling_layer=-2", f"head=embedding pooling={kind}",
+       "head=embedding pooling=mean") for kind in LAYERED),
     ("top_k=3", CLASSES, "head=masked_lm"),
     ("doc_stride=3", "head=tagging", CLASSES),
     ("max_windows=3", CLASSES, CLASSES + "doc_stride=4"),

@@ -17,12 +17,11 @@ from engines import onnx_engine, onnx_folder, quantization
 
 SETTINGS = {
   "labels": ("bad", "good", "fine"), "output_activation": "softmax",
-  "pooling": "mean", "normalize": False, "do_lower_case": True,
-  "max_seq_length": 12,
+  "do_lower_case": True, "max_seq_length": 12,
 }
 
 
-def write(tmp_path, head, config=None, change=None, **values):
+def write(tmp_path, head, config=None, change=None, pooling=None, **values):
   """Writes tmp_path/"out"; returns what our own network computes."""
   config = config or engine_models.config_of()
   vocab_file = write_vocabulary(tmp_path)
@@ -31,7 +30,8 @@ def write(tmp_path, head, config=None, change=None, **values):
   )
   network = engine_models.network(config, head, len(settings.labels) or 1)
   onnx_folder.write(
-    str(tmp_path / "out"), network[-1], config, settings, change
+    str(tmp_path / "out"), network[-1], config, settings, change,
+    pooling=pooling,
   )
   return lambda inputs, **options: engine_models.outputs(
     *network[:2], head, inputs, **options
@@ -95,7 +95,7 @@ def test_the_configuration_says_the_task(tmp_path, head, values, name, problem):
 
 
 def test_vectors_have_the_files_of_sentence_transformers(tmp_path):
-  write(tmp_path, "embedding", normalize=True)
+  write(tmp_path, "embedding", pooling=("mean", ((-2,),), True))
   modules = read_json(tmp_path, "modules.json")
   assert [(m["path"], m["type"].split(".")[-1]) for m in modules] == [
     ("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize"),
@@ -109,8 +109,12 @@ def test_vectors_have_the_files_of_sentence_transformers(tmp_path):
   assert values["max_seq_length"] == 12
 
 
-def test_a_pooling_that_sentence_transformers_lacks_has_none(tmp_path):
-  write(tmp_path, "embedding", pooling="pooled")
+@pytest.mark.parametrize("pooling", [
+  ("pooled", ((-1,),), False), ("mean", ((-1,), (-2,)), False),
+  ("mean", ((-1, -2),), False),
+])
+def test_a_pooling_that_sentence_transformers_lacks_has_none(pooling, tmp_path):
+  write(tmp_path, "embedding", pooling=pooling)
   assert not (tmp_path / "out" / "modules.json").exists()
 
 

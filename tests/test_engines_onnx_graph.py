@@ -6,6 +6,7 @@ import pytest
 
 import engine_models
 from common import choices, errors
+from features import text_vectors
 from tiny_model import assert_close
 
 onnx = pytest.importorskip("onnx")
@@ -51,13 +52,29 @@ def test_a_regression_has_one_output(tmp_path):
   assert logits.shape == ["batch_size", 1]
 
 
-@pytest.mark.parametrize("pooling", choices.SENTENCE_POOLINGS)
+@pytest.mark.parametrize("kind", ["cls", "mean", "max", "pooled"])
 @pytest.mark.parametrize("normalize", [False, True])
-def test_every_pooling_equals_ours(pooling, normalize, tmp_path):
-  check_equal(
-    engine_models.config_of(), "embedding", tmp_path, pooling=pooling,
-    normalize=normalize,
-  )
+@pytest.mark.parametrize("layers", [[[-1]], [[-2]], [[0, -3], [-2], [2]]])
+def test_every_pooling_equals_ours(kind, normalize, layers, tmp_path):
+  if kind == "pooled" and layers != [[-1]]:
+    return
+  pooling = text_vectors.Pooling(kind, layers, normalize)
+  config = engine_models.config_of()
+  found = check_equal(config, "embedding", tmp_path, pooling=pooling)
+  width = found.get_outputs()[1].shape[1]
+  assert width == 16 * len(layers)
+
+
+def test_layers_that_no_vector_needs_are_left_out():
+  config = engine_models.config_of()
+  weights = engine_models.network(config, "embedding")[-1]
+  pooling = text_vectors.Pooling("mean", ((1,), (-4,)))
+  graph = onnx_graph.make("embedding", weights, config, pooling=pooling).graph
+  numbers = {
+    name.split("/")[2] for name in (tensor.name for tensor in graph.initializer)
+    if "/layer_" in name
+  }
+  assert numbers == {"layer_0", "layer_1"}
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ def test_the_attention_of_chosen_lines(tmp_path):
     ({"layers": "1,-4"}, "'-4' is no layer of this model"),
     ({"similarity": True}, "--similarity needs --pooling"),
     ({"pooling": "mean", "layers": "-1"}, "--layers has no effect wi"),
-    ({"pooling": "last_four_concat"}, "needs four layers, but the model has 3"),
+    ({"pooling": "last_four_concat"}, "'-4' is no layer of this model, which"),
     ({"pooling": "mean", "similarity": True},
      "lines.txt:2: no pair in 'his gold, as it fell'"),
     ({"layers": "0", "init_checkpoint": None}, "pass --init_checkpoint"),
@@ -194,6 +194,15 @@ def test_normalized_vectors_have_length_one(tmp_path):
   expected = mean_vectors()
   expected /= np.linalg.norm(expected, axis=1, keepdims=True)
   assert_close(vectors, expected)
+
+
+def test_the_layers_of_a_vector(tmp_path):
+  extract(tmp_path, pooling="mean", pooling_layer="0,-1+0")
+  means = np.array([values_of(line).mean(axis=0) for line in golden()])
+  expected = np.concatenate([means[:, 1], means.sum(axis=1)], axis=1)
+  assert_close(
+    [line["vector"] for line in read_lines(tmp_path / "out")], expected
+  )
 
 
 def test_an_empty_file_gives_an_empty_file(tmp_path):

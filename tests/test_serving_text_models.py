@@ -69,6 +69,14 @@ def test_embeddings_are_made_of_the_hidden_states(bert):
   serving_models.assert_close(np.linalg.norm(unit, axis=1), np.ones(3))
   pooled = bert.embed("gold")  # As in the folder, or else the pooler's.
   serving_models.assert_close(pooled, bert.encode("gold").pooled)
+  layers = {"pooling": "mean", "pooling_layer": [-2, "-1+0"]}
+  found = bert.embed(TEXTS, **layers)
+  assert bert.embed([], **layers).shape == (0, found.shape[1])
+  expected = [
+    np.concatenate([e.layers[-2].mean(0), (e.layers[-1] + e.layers[0]).mean(0)])
+    for e in bert.encode(TEXTS)
+  ]
+  serving_models.assert_close(found, expected)
   assert bert.embed([]).shape == (0, serving_models.config().hidden_size)
 
 
@@ -107,7 +115,8 @@ def test_folders_of_other_programs_give_the_same(bert, tmp_path):
   (lambda b: b.classify("x", labels=["a", "b"]), "has no output_bias"),
   (lambda b: b.tag("x"), "needs names for its labels"),
   (lambda b: b.embed("x", poolng="cls"), "poolng='cls': no such option"),
-  (lambda b: b.embed("x", pooling="max"), "pooling='max': expected one of"),
+  (lambda b: b.embed("x", pooling="top"), "pooling='top': expected one of"),
+  (lambda b: b.embed("x", pooling="max", pooling_layer=9), "'9' is no layer"),
   (lambda b: b.embed("x", normalize=1), "normalize=1: expected True or"),
   (lambda b: b.fill_mask("[MASK]", top_k=0), "an integer of at least 1"),
   (lambda b: b.fill_mask("x", doc_stride=8), "--doc_stride needs --head="),
@@ -143,7 +152,9 @@ def test_defaults_are_those_of_the_flags():
   ]
   shown = dict(re.findall(r"^\| `--(\w+)` \| `?([^`|]*?)`? \|", section, re.M))
   for name, value in export_options.DEFAULTS.items():
-    text = "" if value is None or value == [] else str(value)
+    text = "" if value is None else str(value)
+    if isinstance(value, list):
+      text = ",".join(value)
     if isinstance(value, bool):
       text = text.lower()
     assert shown[name].strip() == text, name
