@@ -5,14 +5,6 @@ r"""Runs a published result again, and compares: one command a row.
       --data_dir=downloads --output_dir=reproduced
   python reproduce.py --report --output_dir=reproduced
 
-With --reference=peer Hugging Face's Trainer runs the same row, and the report
-has its values next to ours: the reference for weights that nobody published
-results of.
-
-  python reproduce.py --row=mrpc-base --seeds=5 --model_dir=minilm \
-      --data_dir=downloads --reference=peer --peer_python=peer/bin/python \
-      --peer_program=benchmarks/row_peer.py
-
 Downloads nothing: what is missing is named with the download.py command that
 brings it. A run that was killed goes on with the same command. Flags behind --
 are handed to the row's script and marked in the report:
@@ -35,24 +27,6 @@ flags.DEFINE_string(
 )
 flags.DEFINE_string("output_dir", "reproduced", "Folder of all runs.")
 flags.DEFINE_integer("seeds", 1, "How many seeds, from 1 on.", lower_bound=1)
-flags.DEFINE_enum(
-  "reference", "published", ("published", "peer"),
-  "What ours are compared with. published: the row's values; our script runs. "
-  "peer: Hugging Face's Trainer runs the row, for the report.",
-)
-flags.DEFINE_string(
-  "peer_python", None, "Python with torch, transformers 5, accelerate, "
-  "scikit-learn and scipy.", needs="reference=peer",
-)
-flags.DEFINE_string(
-  "peer_program", None, "What this Python runs: it takes the flags of the "
-  "row's script and writes eval_results.txt, as benchmarks/row_peer.py does.",
-  needs="reference=peer",
-)
-flags.DEFINE_string(
-  "peer_weights", None, "The weights of --model_dir in Hugging Face's layout, "
-  "if it has another one.", needs="reference=peer",
-)
 flags.DEFINE_integer(
   "max_steps", 0, "End the training after this many steps: to see that all "
   "works. Such a run never counts as reproduced. 0: the whole recipe.",
@@ -60,8 +34,7 @@ flags.DEFINE_integer(
 )
 flags.DEFINE_bool("dry_run", False, "Print the commands and run none.")
 flags.DEFINE_bool(
-  "report", False,
-  "Collect all finished runs in report.md, report.json and report.png.",
+  "report", False, "Collect all finished runs in report.md and report.json."
 )
 
 # --help and mistakes are answered before the rest is imported.
@@ -90,21 +63,8 @@ def check_flags(settings, extra):
   """Raises InputError if flags, or those behind --, cannot be used."""
   if not (settings.row or settings.report):
     raise errors.InputError("nothing to do: pass --row, --report or --list")
-  is_peer = settings.reference == "peer"
-  if is_peer and not (
-    settings.row and settings.peer_python and settings.peer_program
-  ):
-    raise errors.InputError(
-      "--reference=peer needs --row, --peer_python (with torch and "
-      "transformers) and --peer_program"
-    )
   if extra and not extra[0].startswith("-"):
     raise errors.InputError(f"{extra[0]!r} is not a flag; rows: --row=NAME")
-  if extra and is_peer:
-    raise errors.InputError(
-      f"{' '.join(extra)} behind -- are flags of our scripts, which "
-      "--reference=peer does not run; leave them out"
-    )
   own = flags.FLAGS.get_flags_for_module(sys.modules[__name__])
   names = {flag.name for flag in own}
   for word in extra:
@@ -125,15 +85,12 @@ def make_plan(settings, name, extra):
       f"--row={name} is unknown; --list prints all rows, among them "
       f"{', '.join(list(rows.ROWS)[:3])}"
     )
-  row, peer = rows.ROWS[name], ()
-  if settings.reference == "peer":
-    peer = settings.peer_python, settings.peer_program
+  row = rows.ROWS[name]
   plan = runs.Plan(
     row=row,
     model=runs.find_model(row, settings.model_dir) if row.script else "",
     data=runs.find_data(row, settings.data_dir) if row.script else "",
     output=settings.output_dir, max_steps=settings.max_steps, extra=extra,
-    peer=peer, peer_weights=settings.peer_weights,
   )
   runs.command(plan, 1)
   return plan

@@ -29,7 +29,6 @@ import tempfile
 
 import measured_runs
 import pretraining_data_speed
-import row_peer
 from common import errors
 from reproduction import runs
 
@@ -38,6 +37,20 @@ ROOT = pretraining_data_speed.ROOT
 FILES = {
   "squad": ("train-v1.1.json", "dev-v1.1.json"),
   "ner": ("train.conll", "dev.conll"),
+}
+# Task -> what finetuning_peer.py calls a metric, and what our scripts do.
+METRICS = {
+  "cola": {"mcc": "eval_matthews"},
+  "mnli": {"accuracy": "eval_accuracy"},
+  "mrpc": {"accuracy": "eval_accuracy", "f1": "eval_f1"},
+  "qnli": {"accuracy": "eval_accuracy"},
+  "qqp": {"accuracy": "eval_accuracy", "f1": "eval_f1"},
+  "rte": {"accuracy": "eval_accuracy"},
+  "sst-2": {"accuracy": "eval_accuracy"},
+  "sts-b": {"pearson": "eval_pearson", "spearman": "eval_spearman"},
+  "wnli": {"accuracy": "eval_accuracy"},
+  "squad": {"exact_match": "exact_match", "f1": "f1"},
+  "ner": {"f1": "f1", "precision": "precision", "recall": "recall"},
 }
 # The flags of a run that decide its scores, and their values by default.
 HYPER_PARAMETERS = {
@@ -129,7 +142,7 @@ def run_ours(arguments, seed):
     output = pathlib.Path(folder) / "output"
     _, cost = measured_runs.run(our_command(arguments, seed, output))
     values = runs.read_eval_results(output)
-  names = row_peer.METRICS[arguments.task]
+  names = METRICS[arguments.task]
   metrics = {theirs: values[ours] for theirs, ours in names.items()}
   return {"metrics": metrics, **_seconds(cost)}
 
@@ -246,7 +259,7 @@ def print_table(task, found):
   """Prints a row for each metric and side."""
   print("| task | metric | side | runs | median | mean | sd | min | CPU min |")
   print("|---|---|---|---|---|---|---|---|---|")
-  for metric in row_peer.METRICS[task]:
+  for metric in METRICS[task]:
     for side, results in found.items():
       minutes = " | ".join(
         f"{statistics.median(run[name] for run in results) / 60:.1f}"
@@ -261,7 +274,7 @@ def print_table(task, found):
 def parse_arguments():
   """Returns the flags, an argparse.Namespace."""
   parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-  parser.add_argument("--task", choices=list(row_peer.METRICS), required=True)
+  parser.add_argument("--task", choices=list(METRICS), required=True)
   parser.add_argument("--data_dir", type=pathlib.Path, required=True)
   parser.add_argument("--weights", type=pathlib.Path, required=True)
   parser.add_argument("--peer_python", type=pathlib.Path)

@@ -2,8 +2,7 @@
 
 A run is in OUTPUT/ROW/seed_N, which is the --output_dir of the row's script.
 What it gave is in result.json there, written when the script is done: a seed
-that has one is not run again, one that was killed goes on. The peer is another
-program with the same flags; its runs are in OUTPUT/ROW/peer_seed_N.
+that has one is not run again, one that was killed goes on.
 """
 
 import os
@@ -35,13 +34,10 @@ class Plan(NamedTuple):
   output: str  # Folder of all rows.
   max_steps: int = 0  # Where a smoke run ends.
   extra: tuple[str, ...] = ()  # The user's flags, which change the recipe.
-  peer: tuple[str, ...] = ()  # Its interpreter and program, if it runs the row.
-  peer_weights: str | None = None  # In Hugging Face's layout, if not `model`.
 
   def folder(self, seed: int) -> str:
     """The folder of a seed's run."""
-    side = "peer_" if self.peer else ""
-    return os.path.join(self.output, self.row.name, f"{side}seed_{seed}")
+    return os.path.join(self.output, self.row.name, f"seed_{seed}")
 
 
 def find_model(row: rows.Row, folder: str | None) -> str:
@@ -127,10 +123,6 @@ def command(plan: Plan, seed: int) -> list[str]:
   row, folder = plan.row, plan.folder(seed)
   if not row.script:
     raise errors.InputError(f"--row={row.name} cannot be run: {row.note}")
-  program, model = plan.peer, [f"--model_dir={plan.peer_weights or plan.model}"]
-  if not plan.peer:
-    program = sys.executable, str(_SCRIPTS / row.script)
-    model = _model_flags(plan.model)
   flags = [
     flag.replace("{data}", plan.data).replace("{output}", folder)
     for flag in row.flags
@@ -142,8 +134,8 @@ def command(plan: Plan, seed: int) -> list[str]:
     flags.append(f"--max_train_steps={plan.max_steps}")
   return [
     # The user's flags last: absl takes the last value of a flag.
-    *program, *model, *flags, f"--seed={seed}", f"--output_dir={folder}",
-    *plan.extra,
+    sys.executable, str(_SCRIPTS / row.script), *_model_flags(plan.model),
+    *flags, f"--seed={seed}", f"--output_dir={folder}", *plan.extra,
   ]
 
 
@@ -178,10 +170,7 @@ def run(plan: Plan, seed: int) -> None:
     )
   start = time.time()
   # A process of its own, as a user starts it.
-  try:
-    code = subprocess.run(arguments, check=False).returncode
-  except OSError as error:
-    raise errors.InputError(f"{arguments[0]} cannot be run: {error}") from error
+  code = subprocess.run(arguments, check=False).returncode
   if code:
     raise errors.InputError(
       f"{os.path.basename(arguments[1])} ended with code {code}; run the same "
@@ -189,9 +178,8 @@ def run(plan: Plan, seed: int) -> None:
       f"{shlex.join(arguments)}"
     )
   json_files.write(path, {
-    "side": "peer" if plan.peer else "ours", "row": plan.row.name, "seed": seed,
-    "model": _model_name(plan.model),
-    "weights": os.path.normpath(plan.model),  # Also of --peer_weights.
+    "row": plan.row.name, "seed": seed, "model": _model_name(plan.model),
+    "weights": os.path.normpath(plan.model),
     "data": plan.data, "fewer": fewer_rows(plan.row, plan.data),
     "command": arguments, "extra": list(plan.extra),
     "smoke": bool(plan.max_steps), "max_steps": plan.max_steps,
@@ -258,5 +246,5 @@ def read_eval_results(folder: str) -> dict[str, float]:
 
 def finished(output: str) -> list[dict]:
   """Returns the results of all finished runs below a folder, in order."""
-  paths = sorted(pathlib.Path(output).glob(f"*/*seed_*/{_RESULT}"))
+  paths = sorted(pathlib.Path(output).glob(f"*/seed_*/{_RESULT}"))
   return [json_files.read(str(path)) for path in paths]

@@ -7,7 +7,6 @@ import sys
 import pytest
 
 import finetuning_scores
-import row_peer
 import tagging_peer
 import tokenization
 from tagging import data, inputs, scores
@@ -166,58 +165,3 @@ def test_a_short_task_has_the_first_rows_and_all_to_score(tmp_path, task, rows):
     assert (made / table).read_text() == (source / table).read_text()
   arguments.max_train_examples = None
   assert finetuning_scores.shortened(arguments, made) == source
-
-
-def row_flags(folder, *flags):
-  (folder / "config.json").write_text("{}")
-  return [
-    f"--model_dir={folder}", "--do_train", "--train_batch_size=32",
-    "--learning_rate=2e-5", "--max_seq_length=128", "--num_train_epochs=3",
-    *flags, "--seed=1", "--output_dir=out",
-  ]
-
-
-SAME = {
-  "seed": "1", "learning_rate": "2e-5", "num_train_epochs": "3",
-  "train_batch_size": "32", "max_seq_length": "128", **row_peer.RECIPE,
-}
-
-
-@pytest.mark.parametrize(
-  "flags, expected",
-  [
-    (("--task_name=MRPC", "--data_dir=d/mrpc", "--do_eval"),
-     {"task": "mrpc", "data_dir": "d/mrpc"}),
-    (("--train_file=d/train-v1.1.json", "--predict_file=d/dev-v1.1.json",
-      "--do_predict", "--doc_stride=128", "--max_train_steps=3"),
-     {"task": "squad", "data_dir": "d", "train_file": "train-v1.1.json",
-      "predict_file": "dev-v1.1.json", "doc_stride": "128", "max_steps": "3"}),
-  ],
-)
-def test_the_trainer_takes_a_row_s_recipe(tmp_path, flags, expected):
-  found = row_peer.parse_flags(row_flags(tmp_path, *flags))
-  command = row_peer.command(found)
-  assert command[1].endswith("finetuning_peer.py")
-  assert dict(flag[2:].split("=") for flag in command[2:]) == {
-    **SAME, "weights": str(tmp_path), **expected
-  }
-
-
-@pytest.mark.parametrize(
-  "flags",
-  [
-    ("--task_name=SWAG", "--data_dir=d", "--do_eval"),
-    ("--task_name=MRPC", "--data_dir=d", "--do_predict"),
-    ("--train_file=a", "--predict_file=b", "--version_2_with_negative"),
-  ],
-)
-def test_rows_that_the_trainer_does_not_do_are_refused(tmp_path, flags):
-  with pytest.raises(SystemExit, match="rows of GLUE's dev sets and of SQuAD"):
-    row_peer.parse_flags(row_flags(tmp_path, *flags))
-
-
-def test_weights_in_another_layout_are_named_with_the_converter(tmp_path):
-  flags = row_flags(tmp_path, "--task_name=RTE", "--data_dir=d", "--do_eval")
-  (tmp_path / "config.json").unlink()
-  with pytest.raises(SystemExit, match="--to=huggingface"):
-    row_peer.parse_flags(flags)

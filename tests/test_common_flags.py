@@ -237,11 +237,6 @@ CASES = {
     ("tag_words=white_space", "head=span", "head=tagging"),
   ],
   "serve": [("max_batch_delay_ms=3", "nobatch_requests", "")],
-  "reproduce": [
-    ("peer_python=a", "", "reference=peer"),
-    ("peer_weights=a", "", "reference=peer"),
-    ("peer_program=a", "", "reference=peer"),
-  ],
 }
 REQUIRED = {
   "run_pretraining": "bert_config_file=a input_file=a output_dir=a",
