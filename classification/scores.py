@@ -135,7 +135,7 @@ def auc(results: Results) -> float:
   else:
     is_class = np.arange(results.scores.shape[1]) == results.gold[:, None]
   areas = []
-  for column, scores in zip(is_class.T, results.scores.T):
+  for column, scores in zip(is_class.T, results.scores.T, strict=True):
     count, others = column.sum(), (~column).sum()
     if count and others:
       # Less the smallest sum of as many ranks: how many pairs are scored in the

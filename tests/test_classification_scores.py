@@ -200,12 +200,12 @@ def test_the_report_has_a_row_for_each_class_and_the_confusions():
 
 def test_the_report_of_numbers_says_how_far_off_they_are():
   gold = np.array([1.0, 2, 3, 4])
-  outputs = gold[:, None] + [[1], [1], [-1], [1]]
+  outputs = gold[:, None] + [[3], [1], [-1], [1]]
   results = Results("regression", [], gold, outputs)
   text = scores.report(results)
   assert "4 examples" in text
-  assert "mean error                    0.5000" in text
-  assert "root mean squared error       1.0000" in text
+  assert "mean error                    1.0000" in text
+  assert "root mean squared error       1.7321" in text
 
 
 def test_the_report_of_several_classes_at_once_has_no_confusions():
@@ -241,10 +241,12 @@ def test_median_mean_and_deviation():
 
 
 def test_seeds_are_different_whole_numbers():
-  assert scores.parse_seeds(["1", "20"]) == [1, 20]
+  limits = [-(2**63), 2**63 - 1]
+  assert scores.parse_seeds(list(map(str, limits))) == limits
   for seeds, said in (
     (["1", "x"], "1,x: expected whole numbers"),
-    (["1", "2", "1"], "is there twice"), (["1", "9" * 20], "at most 64 bits"),
+    (["1", "2", "1"], "is there twice"), ([str(2**63)], "at most 64 bits"),
+    ([str(-(2**63) - 1)], "at most 64 bits"),
   ):
     with pytest.raises(errors.InputError, match=said):
       scores.parse_seeds(seeds)

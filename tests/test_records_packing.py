@@ -252,6 +252,15 @@ def test_all_batches_of_a_run_have_one_shape_and_the_fullest_just_fits(
   assert fullest.tolist() == [fits.rows, fits.sequences]
 
 
+def test_windows_that_are_not_there_take_no_place():
+  masks = tf.constant([[[1, 1, 0, 0], [0] * 4, [0] * 4]] * 2)
+  dataset = tf.data.Dataset.from_tensors(masks)
+  fits = packing.measure(dataset, group_size=2, parts=1)
+  assert fits == (1, 2, 1)
+  plan = fits.with_plan({"input_mask": masks})[unpadding.PLAN]
+  assert plan.numpy().tolist() == [[0, 3]]
+
+
 def test_sequences_that_do_not_fit_together_are_not_packed(tmp_path):
   masks = random_masks(20, seed=1, holes=False)
   masks[:, :7] = 1

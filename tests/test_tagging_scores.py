@@ -60,8 +60,12 @@ def test_nothing_found_and_nothing_there_is_zero():
 
 
 def test_sentences_of_different_length_are_a_fault():
-  with pytest.raises(ValueError):
-    scores.accuracy([["O", "O"]], [["O"]])
+  for score, predicted in (
+    (scores.accuracy, [["O"]]), (scores.accuracy, [["O", "O"], ["O"]]),
+    (scores.count_entities, [["O", "O"], ["O"]]),
+  ):
+    with pytest.raises(ValueError):
+      score([["O", "O"]], predicted)
 
 
 def random_labels(rng, tags):
@@ -106,11 +110,11 @@ def test_seqeval_agrees(tags):
 
 
 def test_the_report_of_single_words_counts_each_label():
-  counts = scores.count_entities(
-    [["NN", "VB"], ["NN"]], [["NN", "NN"], ["NN"]], scores.words
-  )
-  assert counts == ({"NN": 2}, {"NN": 3}, {"NN": 2, "VB": 1})
-  rows = [line.split() for line in scores.report(counts).splitlines()]
+  assert scores.words(["NN", "VB"]) == [("NN", 0, 1), ("VB", 1, 2)]
+  labels = [["NN", "VB"], ["NN"]], [["NN", "NN"], ["NN"]]
+  results, report = scores.evaluate(*labels, 0.5, "none")
+  assert results == {"loss": 0.5, "accuracy": 2 / 3}
+  rows = [line.split() for line in report.splitlines()]
   assert ["NN", "0.6667", "1.0000", "0.8000", "2"] in rows
   assert ["VB", "0.0000", "0.0000", "0.0000", "1"] in rows
   assert ["micro", "avg", "0.6667", "0.6667", "0.6667", "3"] in rows
