@@ -64,8 +64,8 @@ ONE, TWO, THREE = 0.0, 0.6, 0.99  # Lengths of n-grams.
      [(4, "mask"), (1, "mask"), (2, "keep"), (3, "mask")]),
     # At their own length.
     (3, [3, THREE, .1, .1, .1], [(6, "mask"), (7, "mask"), (8, "mask")]),
-    (3, [3, TWO, .1, .1, 0, ONE, .1],
-     [(6, "mask"), (7, "mask"), (1, "mask")]),
+    (3, [3, TWO, .1, .1, 3, ONE, .1],
+     [(6, "mask"), (7, "mask"), (9, "mask")]),
     # Where the next word exceeds the budget.
     (2, [0, TWO, .1, 2, TWO, .1], [(1, "mask"), (4, "mask")]),
   ],

@@ -38,8 +38,9 @@ def test_every_draw_is_that_of_random(seed, chunk):
   assert given.getstate() == expected.getstate()
 
 
-@pytest.mark.parametrize("chunk", [64, 1 << 15])
-def test_shuffles_are_those_of_random(chunk):
+@pytest.mark.parametrize("chunk, words_per_round", [(64, 1), (1 << 15, 32)])
+def test_shuffles_are_those_of_random(chunk, words_per_round, monkeypatch):
+  monkeypatch.setattr(random_stream, "_WORDS_PER_ROUND", words_per_round)
   sizes = [0, 1, 2, 3, 31, 32, 33, 63, 64, 127, 128, 254, 255, 256, 257]
   sizes += [300, 509, 510, 511, 700, 3000, 3000]
   expected = random.Random(3)
@@ -54,6 +55,7 @@ def test_shuffles_are_those_of_random(chunk):
   shuffled = stream.shuffled(np.array(starts), np.array(sizes))
   for column, items in enumerate(lists):
     assert shuffled[: len(items), column].tolist() == items
+  assert stream.shuffled(np.arange(2), np.array([0, 1])).tolist() == [[0, 0]]
 
 
 def test_numbers_at_many_positions():
@@ -70,6 +72,7 @@ def test_draws_follow_the_words():
   stream = random_stream.RandomWordStream(
     random.Random(7), draws=np.copy, chunk=16
   )
+  assert len(stream.words) == 16
   for step in (stream.extend, stream.discard_used, stream.random):
     step()
     np.testing.assert_array_equal(stream.draws, stream.words)
