@@ -38,6 +38,7 @@ class Row(NamedTuple):
   flags: tuple[str, ...]  # {data} is the data's folder, {output} the run's.
   metrics: tuple[Metric, ...]  # The first one counts.
   hours: str  # The published time, with its hardware.
+  after: str  # The row whose finished runs this one goes on with; "": none.
   note: str
 
 
@@ -50,7 +51,7 @@ def _metric(line):
 def _read():
   """Yields the Rows; more lines of a name have more metrics."""
   for lines in catalog.read_groups("rows.csv"):
-    texts = "name source model data script hours note"
+    texts = "name source model data script hours after note"
     yield Row(
       flags=tuple(lines[0]["flags"].split()),
       metrics=tuple(_metric(line) for line in lines if line["result"]),

@@ -16,7 +16,7 @@ import sys
 import time
 from typing import NamedTuple
 
-from common import errors, json_files
+from common import errors, file_io, json_files
 from reproduction import catalog, rows
 
 _SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
@@ -128,8 +128,12 @@ def command(plan: Plan, seed: int) -> list[str]:
     for flag in row.flags
   ]
   if plan.max_steps and row.script == "run_pretraining.py":
-    # The recipe's warm-up is longer than a whole smoke run.
-    flags += [f"--num_train_steps={plan.max_steps}", "--num_warmup_steps=0"]
+    # The recipe's warm-up is longer than a whole smoke run. Another row may go
+    # on with it.
+    flags += [
+      f"--num_train_steps={2 * plan.max_steps}", "--num_warmup_steps=0",
+      f"--stop_step={plan.max_steps * (2 if row.after else 1)}",
+    ]
   elif plan.max_steps:
     flags.append(f"--max_train_steps={plan.max_steps}")
   return [
@@ -168,6 +172,8 @@ def run(plan: Plan, seed: int) -> None:
       f"{path} is of another command ({shlex.join(done)}); remove its folder, "
       "or choose another --output_dir"
     )
+  if plan.row.after and not os.path.exists(plan.folder(seed)):
+    _begin_after(plan, seed)
   start = time.time()
   # A process of its own, as a user starts it.
   code = subprocess.run(arguments, check=False).returncode
@@ -187,6 +193,23 @@ def run(plan: Plan, seed: int) -> None:
     "seconds": round(time.time() - start, 1),  # Of the last start alone.
     "machine": machine(), "date": time.strftime("%Y-%m-%d"),
   })
+
+
+def _begin_after(plan, seed):
+  """Makes the folder of a run that goes on with that of an earlier row."""
+  before = plan._replace(row=rows.ROWS[plan.row.after]).folder(seed)
+  path = os.path.join(before, _RESULT)
+  if not os.path.exists(path):
+    raise errors.InputError(
+      f"--row={plan.row.name} goes on with the run in {before}, which is not "
+      f"finished; run --row={plan.row.after} first, with the same --output_dir "
+      "and --seeds"
+    )
+  step = json_files.read(path)["results"]["global_step"]
+  with file_io.new_folder(plan.folder(seed)) as folder:
+    for name in os.listdir(before):
+      if name.startswith((f"model.ckpt-{step:.0f}.", "run_fingerprint.")):
+        shutil.copy(os.path.join(before, name), folder)
 
 
 def _model_name(folder):

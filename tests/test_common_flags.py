@@ -8,8 +8,8 @@ import test_layout
 from common import errors, flags, run_settings
 
 TRAINING = (
-  "pack_sequences gradient_accumulation_steps=2 max_to_keep=1 log_steps=1 "
-  "max_bad_steps=1 profile_steps=1,2 learning_rate_schedule=cosine "
+  "stop_step=9 pack_sequences gradient_accumulation_steps=2 max_to_keep=1 "
+  "log_steps=1 max_bad_steps=1 profile_steps=1,2 learning_rate_schedule=cosine "
   "optimizer=lamb adam_beta2=.9 adam_epsilon=.1 weight_decay_rate=.1 "
   "eval_steps=1 freeze_layers=3 layerwise_lr_decay=.9 recompute_activations "
   "freeze_encoder"

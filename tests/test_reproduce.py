@@ -170,6 +170,11 @@ def test_what_is_missing_is_named_with_the_command_that_brings_it(tmp_path):
     runs.find_model(rows.ROWS["pretrain-base"], None)
   with pytest.raises(errors.InputError, match="out of scope"):
     runs.command(runs.Plan(rows.ROWS["ablation-ltr"], "", "", "out"), 1)
+  row = rows.ROWS["pretrain-base-512"]
+  plan = runs.Plan(row, str(tmp_path), "data", str(tmp_path / "out"))
+  with pytest.raises(errors.InputError, match="run --row=pretrain-base first"):
+    runs.run(plan, 1)
+  row = rows.ROWS["mrpc-base"]
   make(tmp_path / "mrpc" / "train.tsv")
   assert runs.find_data(row, str(tmp_path)) == str(tmp_path / "mrpc")
   assert runs.find_data(row, str(tmp_path / "mrpc")) == str(tmp_path / "mrpc")
@@ -256,6 +261,28 @@ def test_from_a_mirror_to_a_report_in_two_commands(tmp_path):
   process.communicate()
   assert process.returncode == 0
   assert before == {path: path.stat().st_mtime_ns for path in before}
+
+
+PRETRAINING = script_runner.ROOT / "tests" / "golden" / "pretraining_run"
+
+
+@pytest.mark.slow
+def test_a_row_goes_on_with_the_runs_of_another(tmp_path):
+  def succeed(row):
+    return script_runner.succeed(
+      "reproduce.py", "--", "--max_seq_length=64", "--train_batch_size=8",
+      "--max_predictions_per_seq=10", "--max_eval_steps=1", row=row,
+      model_dir=PRETRAINING / "model", data_dir=PRETRAINING / "a.tfrecord",
+      output_dir=tmp_path, max_steps=2,
+    )
+
+  for row, step in (("pretrain-base", 2), ("pretrain-base-512", 4)):
+    done = succeed(row)
+    folder = tmp_path / row / "seed_1"
+    values = json.loads((folder / "result.json").read_text())
+    assert values["results"]["global_step"] == step
+    assert (folder / f"model.ckpt-{step}.commit").exists()
+  assert f"resuming from {folder}/model.ckpt-2" in done.err
 
 
 def test_neither_script_waits_for_tensorflow():

@@ -17,6 +17,7 @@ def test_names_sources_and_places():
     assert row.source
     assert row.script or row.note
     assert not row.model or row.model in catalog.MODELS
+    assert not row.after or row.after in rows.ROWS
     assert row.data in ("", *catalog.DATA, *catalog.ELSEWHERE)
     for metric in row.metrics:
       assert metric.low is None or metric.high is None or (

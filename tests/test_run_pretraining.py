@@ -103,6 +103,47 @@ def test_spanbert_resumes_to_the_same_weights(files, tmp_path, kind, flags):
   resumed_runs.assert_same_weights(six_steps, tmp_path)
 
 
+def rates(output_dir):
+  lines = (output_dir / "train_log.jsonl").read_text().splitlines()
+  return {
+    values["step"]: values["learning_rate"] for values in map(json.loads, lines)
+  }
+
+
+@pytest.mark.slow
+def test_one_schedule_has_several_stops(files, tmp_path):
+  flags = {"num_train_steps": 6, "log_steps": 1}
+  evaluation = {"do_eval": True, "max_eval_steps": 1}
+  pretrain(files, "dynamic", tmp_path / "whole", **flags)
+  stopped = tmp_path / "stopped"
+  done = pretrain(files, "dynamic", stopped, **flags, **evaluation, stop_step=4)
+  assert "stopped at step 4 of 6, which is saved: to go on, " in done.err
+  assert results(stopped)["global_step"] == 4
+  assert not (stopped / "model.ckpt-6.index").exists()
+  # The same command again trains nothing.
+  done = pretrain(files, "dynamic", stopped, **flags, stop_step=4)
+  assert "is at step 4 and this start ends at step 4; to train" in done.err
+  pretrain(files, "dynamic", stopped, **flags)
+  resumed_runs.assert_same_checkpoints(
+    tmp_path / "whole" / "model.ckpt-6", stopped / "model.ckpt-6"
+  )
+  # With short sequences first, and other data, the schedule is the same.
+  short = {"max_seq_length": 16, "max_predictions_per_seq": 3}
+  run(
+    "create_pretraining_data.py", input_file="sample_text.txt", dupe_factor=1,
+    output_file=tmp_path / "short.tfrecord", vocab_file=VOCAB, **short
+  )
+  data = {"input_file": tmp_path / "short.tfrecord"}
+  grown = tmp_path / "grown"
+  pretrain(files, "", grown, **{**flags, **short, **data}, stop_step=4)
+  done = pretrain(files, "dynamic", grown, **flags, **evaluation)
+  assert "and goes on with " in done.err
+  assert rates(grown) == rates(tmp_path / "whole")
+  assert results(grown)["global_step"] == 6
+  model = json.loads((grown / "final_model/bert_config.json").read_text())
+  assert model["input_settings"] == {"max_seq_length": 32}
+
+
 @pytest.fixture(scope="module")
 def teacher(files, tmp_path_factory):
   """The folder of a model of four layers, trained for two steps."""

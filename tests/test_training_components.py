@@ -156,6 +156,20 @@ def test_schedule(parse):
   assert [float(rate(step)) for step in (0, 1, 2, 9)] == [0, 0.25, 0.5, 0.5]
 
 
+def test_a_stop_changes_nothing_but_where_a_start_ends(parse):
+  stopped, whole = make_trainer(parse(stop_step=4)), make_trainer(parse())
+  for step in (1, 2, 4, 9):
+    assert stopped._learning_rate(step) == whole._learning_rate(step)
+  assert stopped._options.num_train_steps == 4
+  assert whole._options.num_train_steps == 10
+  # The last step is evaluated in any case, a stop is not.
+  settings = parse(stop_step=4, eval_steps=3)
+  found = harness.periodic_evaluation(settings, make_task(settings), None)
+  assert [step for step in range(11) if found.is_due(step)] == [3, 6, 9, 10]
+  with pytest.raises(errors.InputError, match="=11 is beyond .* step, 10;"):
+    make_trainer(parse(stop_step=11))
+
+
 def test_training_options(parse, tmp_path, caplog):
   settings = parse(
     dtype="float16", jit_compile="true", profile_steps="10,20",

@@ -204,7 +204,7 @@ def test_less_than_a_batch_is_refused(tmp_path):
 def evaluation_of(values, **options):
   """An evaluation that finds these, and the list of what it keeps."""
   values, kept = iter(values), []
-  options = {"every_steps": 2, "metric": "f1", **options}
+  options = {"every_steps": 2, "last_step": 7, "metric": "f1", **options}
   evaluation = evaluation_loop.PeriodicEvaluation(
     lambda: {options["metric"]: next(values)}, keep_best=kept.append, **options
   )
@@ -249,38 +249,39 @@ def test_the_lower_loss_decides_between_equal_values():
 
 def test_each_step_is_evaluated_once_and_the_last_one_always():
   evaluation, _ = evaluation_of([0.1, 0.2])
-  due = [step for step in range(8) if evaluation.is_due(step, 7)]
+  due = [step for step in range(8) if evaluation.is_due(step)]
   assert due == [2, 4, 6, 7]
   evaluation.run(4)
-  assert not evaluation.is_due(4, 7)
+  assert not evaluation.is_due(4)
   # As after a stop: at step 4 it was evaluated, at step 6 not.
   for step, is_due in ((4, False), (6, True)):
     again, _ = evaluation_of([0.1])
     again.restore(evaluation.state(), step)
-    assert again.is_due(step, 7) == is_due
+    assert again.is_due(step) == is_due
   # Older checkpoints were saved after the evaluation.
   again, _ = evaluation_of([0.1])
   again.restore({"step": 6, "value": 0.1, "worse_since": 0}, 6)
-  assert not again.is_due(6, 7)
+  assert not again.is_due(6)
 
 
 def test_another_metric_starts_the_comparison_anew(caplog):
   evaluation, _ = evaluation_of([0.9])
   evaluation.run(2)
   other = evaluation_loop.PeriodicEvaluation(
-    lambda: {"loss": 5.0}, every_steps=2, metric="loss"
+    lambda: {"loss": 5.0}, every_steps=2, last_step=7, metric="loss"
   )
   with caplog.at_level(logging.INFO, logger="absl"):
     other.restore(evaluation.state(), 2)
   assert "--save_best is loss now and was f1" in caplog.text
-  assert other.is_due(2, 100)
+  assert other.is_due(2)
   other.run(2)
   assert other.state()["value"] == 5.0 and other.state()["metric"] == "loss"
 
 
 def test_unknown_metric_names_the_known_ones():
   evaluation = evaluation_loop.PeriodicEvaluation(
-    lambda: {"f1": 0.5, "loss": 1.0}, every_steps=1, metric="accuracy"
+    lambda: {"f1": 0.5, "loss": 1.0}, every_steps=1, last_step=7,
+    metric="accuracy",
   )
   with pytest.raises(errors.InputError, match="accuracy.*: f1, loss"):
     evaluation.run(1)
@@ -297,7 +298,8 @@ def test_a_metric_is_found_with_and_without_eval(metric, names):
   kept = []
   periodic = evaluation_loop.PeriodicEvaluation(
     lambda: {name: float(number) for number, name in enumerate(names)},
-    every_steps=1, metric=metric, keep_best=kept.append, names=names,
+    every_steps=1, last_step=7, metric=metric, keep_best=kept.append,
+    names=names,
   )
   periodic.run(7)
   assert kept == [7] and periodic.best_step == 7

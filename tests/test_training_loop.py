@@ -197,7 +197,9 @@ def interrupting_evaluation(number, at_step):
       os.kill(os.getpid(), number)
     return {}
 
-  return evaluation_loop.PeriodicEvaluation(evaluate, every_steps=at_step)
+  return evaluation_loop.PeriodicEvaluation(
+    evaluate, every_steps=at_step, last_step=12
+  )
 
 
 @pytest.mark.parametrize("kind", [ONE, TWO])
@@ -322,7 +324,8 @@ def test_many_bad_steps_stop_the_run_and_keep_the_weights(tmp_path, options):
 def test_ruined_weights_are_not_saved(tmp_path, reference, init_lr):
   kept = []
   evaluation = evaluation_loop.PeriodicEvaluation(
-    lambda: {"f1": len(kept)}, every_steps=4, metric="f1", keep_best=kept.append
+    lambda: {"f1": len(kept)}, every_steps=4, last_step=12, metric="f1",
+    keep_best=kept.append,
   )
   train(make_trainer(tmp_path, num_train_steps=4), tmp_path)
   for saves in ({"save_checkpoints_steps": 20}, {"max_to_keep": 1}):
@@ -451,8 +454,8 @@ def test_best_weights_are_kept_and_patience_ends_the_run(tmp_path):
 
   def evaluation():
     return evaluation_loop.PeriodicEvaluation(
-      lambda: {"dev_loss": next(results)}, every_steps=2, metric="dev_loss",
-      patience=2, keep_best=kept.append,
+      lambda: {"dev_loss": next(results)}, every_steps=2, last_step=12,
+      metric="dev_loss", patience=2, keep_best=kept.append,
     )
 
   # Stopped in between: what was best is remembered.
@@ -476,7 +479,8 @@ def test_a_signal_goes_before_an_evaluation_which_the_next_start_makes_up_for(
       return {"dev_loss": 1.0 + abs(4 - evaluated[-1])}
 
     return evaluation_loop.PeriodicEvaluation(
-      evaluate, every_steps=4, metric="dev_loss", keep_best=kept.append
+      evaluate, every_steps=4, last_step=12, metric="dev_loss",
+      keep_best=kept.append,
     )
 
   trainer = make_trainer(tmp_path)
@@ -503,7 +507,8 @@ def test_the_last_step_is_evaluated_and_a_wrong_metric_loses_no_step(tmp_path):
 
   def evaluation(metric):
     return evaluation_loop.PeriodicEvaluation(
-      lambda: {"f1": 1.0}, every_steps=100, metric=metric, keep_best=kept.append
+      lambda: {"f1": 1.0}, every_steps=100, last_step=12, metric=metric,
+      keep_best=kept.append,
     )
 
   with pytest.raises(errors.InputError, match="--save_best=F1 is not among"):

@@ -122,6 +122,11 @@ def define_training_flags(*, train_batch_size=32, learning_rate=5e-5):
     lower_bound=1, needs="do_train",
   )
   flags.DEFINE_integer(
+    "stop_step", 0,
+    "Save and end at this step of the schedule; the same command with a larger "
+    "one, or none, goes on. 0: at the end.", lower_bound=0, needs="do_train",
+  )
+  flags.DEFINE_integer(
     "max_bad_steps", 10,
     "End the run after N consecutive steps without a finite loss and "
     "gradient; fewer are skipped and named.", lower_bound=1, needs="do_train",

@@ -190,14 +190,15 @@ class PeriodicEvaluation:
   """Evaluates every N steps, keeps the best, knows when to stop."""
 
   def __init__(
-    self, evaluate: Callable, *, every_steps: int, metric: str | None = None,
-    patience: int = 0, keep_best: Callable = lambda step: None,
-    names: list[str] | None = None
+    self, evaluate: Callable, *, every_steps: int, last_step: int,
+    metric: str | None = None, patience: int = 0,
+    keep_best: Callable = lambda step: None, names: list[str] | None = None
   ):
     """Says what to evaluate and what to do with it.
 
     Args:
       evaluate: function without arguments; returns dict from name to number.
+      last_step: of the schedule; it is evaluated, too.
       metric: name of the result that is compared, with or without `eval_` at
         its beginning; smaller is better for names that end in "loss". Of equal
         ones that with the lower loss is better. None compares nothing.
@@ -213,7 +214,7 @@ class PeriodicEvaluation:
     if metric and names is not None:
       # Now: a misspelt name would else show after hours of training.
       metric = _find_metric(metric, names)
-    self.every_steps = every_steps
+    self.every_steps, self._last_step = every_steps, last_step
     self._evaluate, self._keep_best = evaluate, keep_best
     self._patience = patience
     self._state: dict[str, Any] = {
@@ -231,9 +232,9 @@ class PeriodicEvaluation:
     """Whether patience is at its end."""
     return 0 < self._patience <= self._state["worse_since"]
 
-  def is_due(self, step: int, last_step: int) -> bool:
+  def is_due(self, step: int) -> bool:
     """Whether the weights of `step` are to be evaluated, and were not yet."""
-    is_time = step % self.every_steps == 0 or step >= last_step
+    is_time = step % self.every_steps == 0 or step >= self._last_step
     return bool(step) and is_time and step != self._state["evaluated_step"]
 
   def state(self) -> dict:

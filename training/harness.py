@@ -94,6 +94,12 @@ def train(settings, task: Task, start: run_folder.StartingPoint) -> int:
   )
   trainer.train(batches_from, evaluation)
   step = int(trainer.global_step.numpy())
+  if step == settings.stop_step < task.length[0]:
+    logging.info(
+      "stopped at step %d of %d, which is saved: to go on, run the same "
+      "command with a larger --stop_step or without it; the data may be others",
+      step, task.length[0],
+    )
   if settings.save_best:
     step = choose_weights(settings, task, evaluation.best_step, step)
   keep("final_model", step)
@@ -213,8 +219,14 @@ def packed_rows(
 
 def _train_options(settings, task):
   num_train_steps, _ = task.length
+  if settings.stop_step > num_train_steps:
+    raise errors.InputError(
+      f"--stop_step={settings.stop_step} is beyond the last step, "
+      f"{num_train_steps}; pass a smaller one, or leave it out"
+    )
   return loop.TrainOptions(
-    output_dir=task.output_dir, num_train_steps=num_train_steps,
+    output_dir=task.output_dir,
+    num_train_steps=settings.stop_step or num_train_steps,
     **settings.pick(
       "save_checkpoints_steps iterations_per_loop seed max_to_keep "
       "max_bad_steps gradient_accumulation_steps"
@@ -312,7 +324,7 @@ def periodic_evaluation(
   if not settings.eval_steps:
     return None
   return evaluation_loop.PeriodicEvaluation(
-    task.evaluate, every_steps=settings.eval_steps, metric=settings.save_best,
-    patience=settings.early_stopping_patience, keep_best=keep_best,
-    names=task.result_names,
+    task.evaluate, every_steps=settings.eval_steps, last_step=task.length[0],
+    metric=settings.save_best, patience=settings.early_stopping_patience,
+    keep_best=keep_best, names=task.result_names,
   )

@@ -63,7 +63,10 @@ class Objective:
 
 @dataclasses.dataclass(frozen=True)
 class TrainOptions:
-  """How long to train, and when to do what; steps are optimizer steps."""
+  """How long to train, and when to do what; steps are optimizer steps.
+
+  num_train_steps is where this start ends; the schedule may go on behind it.
+  """
 
   output_dir: str  # Of checkpoints, summaries and logs.
   num_train_steps: int
@@ -472,8 +475,8 @@ class Trainer:
       logging.warning(
         "nothing to train: the checkpoint in %s is at step %d and %s; to train "
         "anew pass another --output_dir, to train further a larger number of "
-        "steps or epochs", options.output_dir, first_step,
-        f"this run has {options.num_train_steps} steps"
+        "steps or epochs, or --stop_step", options.output_dir, first_step,
+        f"this start ends at step {options.num_train_steps}"
         if first_step >= options.num_train_steps
         else "--early_stopping_patience ended this run there",
       )
@@ -499,8 +502,7 @@ class Trainer:
 
   def _is_due(self, step):
     """Whether the weights of `step` are to be evaluated, and were not yet."""
-    last_step = self._options.num_train_steps
-    return self._evaluation and self._evaluation.is_due(step, last_step)
+    return self._evaluation and self._evaluation.is_due(step)
 
   def _train_blocks(self, iterator, log, stop):
     """Block after block of steps; between them, whatever is due."""
