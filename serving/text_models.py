@@ -35,12 +35,17 @@ class Encoded(NamedTuple):
     pooled: float32 [H], the pooler's output; None if the weights have none.
     attention: float32 [L, A, T, T], how much of each token (last axis) goes
       into the new state of each; None unless it was asked for.
+    input_ids, input_mask, segment_ids: int32 [T], what the network was given;
+      the mask is 1 everywhere, since padding is left out.
   """
 
   tokens: list[str]
   layers: np.ndarray
   pooled: np.ndarray | None
   attention: np.ndarray | None
+  input_ids: np.ndarray
+  input_mask: np.ndarray
+  segment_ids: np.ndarray
 
 
 class _Head(NamedTuple):
@@ -130,13 +135,14 @@ class TextModel:
       for row in range(len(places)):
         # Of a batch, each text gets back its own tokens alone.
         length = batch["input_mask"][row].sum()
-        ids = batch["input_ids"][row, :length].tolist()
+        own = {name: values[row, :length] for name, values in batch.items()}
         yield Encoded(
-          self.tokenizer.convert_ids_to_tokens(ids),
+          self.tokenizer.convert_ids_to_tokens(own["input_ids"].tolist()),
           states["layers"][row, :, :length],
           states["pooled"][row] if has_pooler else None,
           states["attention"][row, ..., :length, :length]
           if attention else None,
+          **own,
         )
 
     sequences = [encode(*row) for row in rows]

@@ -25,7 +25,7 @@ def bert():
 
 
 def expected_output(*texts):
-  """Returns (tokens, modeling.BertOutput) as the scripts compute them."""
+  """Returns ((ids, segments), modeling.BertOutput) as the scripts do."""
   tokenizer, config = serving_models.tokenizer(), serving_models.config()
   model = modeling.BertModel(config)
   weight_files.load(model.variables, MODEL)
@@ -37,11 +37,15 @@ def expected_output(*texts):
   output = model(
     tf.constant([ids]), None, tf.constant([segments]), return_attention=True
   )
-  return tokenizer.convert_ids_to_tokens(ids), output
+  return (ids, segments), output
 
 
-def check_encoded(encoded, tokens, output):
-  assert encoded.tokens == tokens
+def check_encoded(encoded, inputs, output):
+  ids, segments = inputs
+  assert encoded.tokens == serving_models.tokenizer().convert_ids_to_tokens(ids)
+  np.testing.assert_array_equal(encoded.input_ids, ids)
+  np.testing.assert_array_equal(encoded.input_mask, np.ones(len(ids)))
+  np.testing.assert_array_equal(encoded.segment_ids, segments)
   serving_models.assert_close(encoded.pooled, output.pooled_output[0])
   serving_models.assert_close(
     encoded.layers, tf.stack(output.all_encoder_layers, 1)[0]
@@ -55,7 +59,9 @@ def test_hidden_states_are_those_of_the_encoder_in_the_order_of_the_texts(bert):
   found = bert.encode(TEXTS, attention=True)
   for encoded, text in zip(found, TEXTS, strict=True):
     check_encoded(encoded, *expected_output(text))
-  pair = ("gold star", "up the street")
+  pairs = [("gold star", "up the street"), ("the", "star")]
+  for encoded, pair in zip(bert.encode(pairs, attention=True), pairs):
+    check_encoded(encoded, *expected_output(*pair))
   check_encoded(bert.encode(pair, attention=True), *expected_output(*pair))
   assert bert.encode("gold").attention is None
   assert bert.encode([]) == []
