@@ -5,7 +5,7 @@ import shlex
 import statistics
 
 from common import errors, file_io, json_files
-from reproduction import rows, runs
+from reproduction import catalog, rows, runs
 
 REPRODUCED, OUTSIDE, NO_BAND = "reproduced", "outside the band", "no band"
 SMOKE, CHANGED, OTHER = "smoke run", "recipe changed", "other weights"
@@ -48,6 +48,48 @@ def collect(output: str) -> list[dict]:
     _line(metric, results)
     for kind, results in kinds.items() for metric in rows.ROWS[kind[0]].metrics
   ]
+
+
+def glue_averages(output: str) -> list[str]:
+  """Returns a sentence for each model and kind of run that did tasks of GLUE.
+
+  A task's score is the mean of its metrics on the dev set, as GLUE's server
+  computes it (arXiv 1804.07461), in the median of its runs.
+  """
+  glue = [
+    name for name, data in catalog.DATA.items()
+    if data.group == "glue" and name != "ax"  # For diagnosis, not averaged.
+  ]
+  found: dict = {}
+  for result in runs.finished(output):
+    result = {**_DEFAULTS, **result}
+    row = rows.ROWS.get(result["row"])
+    metrics = [
+      100 * value for name, value in result["results"].items()
+      if name.startswith("eval_") and not name.endswith("loss")
+    ]
+    if row and row.data in glue and metrics:
+      otherwise = (
+        text for verdict, text in _deviations(result) if verdict != LESS_DATA
+      )
+      kind = "; ".join([result["model"], *otherwise])
+      scores = found.setdefault(kind, {}).setdefault(row.data, [])
+      scores.append(statistics.mean(metrics))
+  return [
+    _glue_average(kind, {
+      name: statistics.median(tasks[name]) for name in glue if name in tasks
+    }, len(glue))
+    for kind, tasks in found.items()
+  ]
+
+
+def _glue_average(kind, scores, num_tasks):
+  listed = ", ".join(f"{name} {score:.1f}" for name, score in scores.items())
+  return (
+    f"GLUE average of {kind}: {statistics.mean(scores.values()):.1f} over "
+    f"{len(scores)} of {num_tasks} tasks ({listed}), on dev sets; the official "
+    f"average needs all {num_tasks}, on test sets."
+  )
 
 
 def _line(metric, results):
@@ -133,7 +175,7 @@ def write(output: str) -> list[str]:
       f"--output_dir={output} holds no finished run; run a row first: "
       "--row=NAME, see --list"
     )
-  text = markdown(lines)
+  text = "\n".join([markdown(lines), *glue_averages(output), ""])
   page, values = (os.path.join(output, f"report.{n}") for n in ("md", "json"))
   file_io.write_text(page, text)
   json_files.write(values, lines)

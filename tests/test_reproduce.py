@@ -91,6 +91,31 @@ def test_seeds_are_summarised_and_kinds_of_runs_kept_apart(tmp_path):
   assert json.loads((tmp_path / "report.json").read_text())[0]["low"] == 84.0
 
 
+def test_the_average_of_glue_names_its_tasks(tmp_path):
+  def scored(row, **results):
+    return result(row=row, results={"eval_loss": 9, "loss": 9, **results})
+
+  write_results(
+    tmp_path,
+    *(scored("mrpc-base", eval_accuracy=a, eval_f1=0.9) for a in (0.7, 0.8)),
+    scored("mrpc-base", eval_accuracy=0.1, eval_f1=0.9),
+    scored("mnli-base", eval_accuracy=0.8, eval_mismatched_accuracy=0.82),
+    scored("squad1-base", exact_match=80.0, f1=88.0),
+    scored("cola-base-test"),
+    result(row="cola-base", model="m", weights="x/m", smoke=True, max_steps=2,
+           results={"eval_matthews": -0.1}),
+  )
+  other, ours = report.glue_averages(tmp_path)
+  assert other == (
+    "GLUE average of m; stopped after 2 steps; weights x/m: -10.0 over "
+    "1 of 9 tasks (cola -10.0), on dev sets; the official average needs all 9, "
+    "on test sets."
+  )
+  assert ours.startswith(f"GLUE average of {BASE}: 80.5 over 2 of 9 tasks (")
+  assert "(mrpc 80.0, mnli 81.0)" in ours
+  assert ours in report.write(str(tmp_path))[0]
+
+
 DEVIATING = {
   "model": "model", "weights": "minilm/model", "smoke": True, "max_steps": 3,
   "fewer": {"train.tsv": [1001, 3669]}, "extra": ["--dtype=bfloat16"],
