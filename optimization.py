@@ -140,7 +140,7 @@ def clip_scale(norm: tf.Tensor, clip_norm: float = 1.0) -> tf.Tensor:
 
 
 def adam_direction(
-  grad, m, v, *, beta_1=0.9, beta_2=0.999, epsilon=1e-6, correction_step=None
+  grad, m, v, *, beta_1, beta_2, epsilon, correction_step=None
 ):
   """Adam's direction of descent (Kingma & Ba, arXiv 1412.6980, algorithm 1).
 
@@ -173,8 +173,8 @@ def _bias_corrections(count, *, beta_1, beta_2):
 
 
 def adam_weight_decay_update(
-  param, grad, m, v, *, learning_rate, weight_decay_rate=0.0,
-  layer_adaptation=False, **adam
+  param, grad, m, v, *, learning_rate, weight_decay_rate, layer_adaptation,
+  **adam
 ):
   """One update of BERT's Adam, of AdamW with `correction_step`, or of LAMB.
 

@@ -174,9 +174,11 @@ def test_both_paths_take_the_exact_step_a_thousand_times(kind):
 
 def test_lamb_takes_the_plain_direction_of_a_zero_variable():
   zero, grad = tf.zeros([3]), tf.constant([1.0, -2.0, 4.0])
-  direction, _, _ = optimization.adam_direction(grad, zero, zero)
+  adam = {"beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-6}
+  direction, _, _ = optimization.adam_direction(grad, zero, zero, **adam)
   new, _, _ = optimization.adam_weight_decay_update(
-    zero, grad, zero, zero, learning_rate=1.0, layer_adaptation=True
+    zero, grad, zero, zero, learning_rate=1.0, weight_decay_rate=0.0,
+    layer_adaptation=True, **adam
   )
   np.testing.assert_array_equal(new, -direction)
 
