@@ -17,6 +17,7 @@ which writes /tmp/sample.tfrecord-00000-of-00012 and so on, a file for every
 """
 
 from common import choices, command, flags
+from training import common_flags
 
 # The original's flags, with its defaults.
 
@@ -95,6 +96,7 @@ flags.DEFINE_enum(
   "Mask runs of whole words: spans as in SpanBERT (1 to 10 words, replaced "
   "together), ngrams as in ALBERT (1 to 3 words)."
 )
+common_flags.define_mask_shares_flag()
 flags.DEFINE_bool(
   "dynamic_masking", False,
   "Store no masks: records say where words start, and run_pretraining.py "
@@ -121,7 +123,7 @@ flags.DEFINE_bool(
 )
 
 flags.rule(
-  "mask_runs masked_lm_prob max_predictions_per_seq",
+  "mask_runs mask_shares masked_lm_prob max_predictions_per_seq",
   not_with="dynamic_masking",
   why=", which stores no masks: pass it to run_pretraining.py",
 )
@@ -149,6 +151,7 @@ from common import errors, file_io, progress, unknown_tokens
 from pretraining import (
   data,
   instance_maker,
+  masking_rule,
   record_maker,
   record_report,
   sharding,
@@ -182,6 +185,7 @@ def make_record_options(settings):
   """Returns the instance_maker.RecordOptions that the flags ask for."""
   fields = dataclasses.fields(instance_maker.RecordOptions)
   values = {field.name: settings.get(field.name) for field in fields}
+  values["mask_shares"] = masking_rule.parse_shares(settings.mask_shares)
   if settings.dynamic_masking:
     values["masking"] = "none"
     # Where masks are made later, one pass is enough.

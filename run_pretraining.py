@@ -53,6 +53,7 @@ flags.DEFINE_enum(
   "SpanBERT (1 to 10 words, replaced together), ngrams as in ALBERT (1 to 3 "
   "words).",
 )
+common_flags.define_mask_shares_flag()
 flags.DEFINE_bool(
   "span_boundary_objective", False,
   "Whether to predict masked words from the two tokens around their span, "
@@ -101,7 +102,7 @@ from checkpoints import (
   weight_files,
 )
 from common import result_lines, run_settings
-from pretraining import inputs
+from pretraining import inputs, masking_rule
 from pretraining import model as pretraining_model
 from records import tfrecord
 from training import (
@@ -127,10 +128,10 @@ def make_input(settings, names, config):
     max_predictions=settings.max_predictions_per_seq,
     masked_lm_prob=settings.masked_lm_prob,
     whole_words=settings.do_whole_word_mask, runs=settings.mask_runs,
-    seed=settings.seed,
+    seed=settings.seed, shares=masking_rule.parse_shares(settings.mask_shares),
   )
   if data.is_masked:
-    names = "masked_lm_prob do_whole_word_mask mask_runs"
+    names = "masked_lm_prob do_whole_word_mask mask_runs mask_shares"
     run_settings.refuse_ignored(
       settings, [run_settings.Rule(names, "dynamic_masking", why=_MASKED)]
     )

@@ -15,10 +15,6 @@ import tensorflow as tf
 
 from pretraining import data, masking_rule
 
-# What is below is [MASK], what is below the next is random, the rest is kept.
-_MASK_BELOW = masking_rule.MASK_SHARE
-_RANDOM_BELOW = 1 - (1 - _MASK_BELOW) * masking_rule.KEEP_SHARE
-
 
 @dataclasses.dataclass(frozen=True)
 class Masking:
@@ -32,6 +28,7 @@ class Masking:
     whole_words: whether all pieces of a word are masked together.
     runs: "spans" or "ngrams", to mask runs of whole words; or None.
     seed: integer.
+    shares: how masked tokens are replaced.
   """
 
   vocabulary: data.Vocabulary
@@ -40,6 +37,7 @@ class Masking:
   whole_words: bool
   runs: str | None
   seed: int
+  shares: masking_rule.Shares = masking_rule.SHARES
 
   def apply(self, batch, step, *, rows, first_row):
     """Masks one replica's share of a batch.
@@ -109,10 +107,12 @@ class Masking:
 
   def _replacements(self, ids, kinds, words):
     """Returns the id that replaces each token if it is chosen."""
+    mask_below = self.shares.mask
+    random_below = 1 - (1 - mask_below) * self.shares.keep
     # At most the last id, since the words are multiples of 2^-23 below 1.
     random_ids = tf.cast(words * len(self.vocabulary.ids), ids.dtype)  # [B, T]
-    rest = tf.where(kinds < _RANDOM_BELOW, random_ids, ids)
-    return tf.where(kinds < _MASK_BELOW, self.vocabulary.mask_id, rest)
+    rest = tf.where(kinds < random_below, random_ids, ids)
+    return tf.where(kinds < mask_below, self.vocabulary.mask_id, rest)
 
   def _predictions(self, ids, chosen):
     """Returns the masked_lm features, chosen tokens first, in order."""

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from common import choices
-from pretraining import data, masking, random_stream
+from pretraining import data, masking, masking_rule, random_stream
 from text import input_sequences
 
 PACKINGS = choices.PACKINGS
@@ -56,6 +56,7 @@ class RecordOptions:
   vocab_file: str
   do_lower_case: bool
   segmented_text: bool
+  mask_shares: masking_rule.Shares = masking_rule.SHARES
 
 
 def gives_any(corpus: data.Corpus, options: RecordOptions) -> bool:
@@ -99,7 +100,9 @@ def create_instances(
     corpus = corpus._replace(continues=corpus.word_flags(vocabulary))
   stream = random_stream.RandomWordStream(
     rng,
-    draws=functools.partial(masking.draws, num_ids=len(vocabulary.ids)),
+    draws=functools.partial(
+      masking.draws, num_ids=len(vocabulary.ids), shares=options.mask_shares
+    ),
     # A pair that was cut to fit, whose pieces are masked.
     common_size=options.max_seq_length - 3,
   )

@@ -18,6 +18,7 @@ plain code.
 
 import array
 import functools
+import math
 import re
 from typing import Any, NamedTuple
 
@@ -49,25 +50,33 @@ class Masked(NamedTuple):
   replacements: np.ndarray
 
 
-def draws(words: np.ndarray, num_ids: int) -> bytes:
+def draws(
+  words: np.ndarray, num_ids: int, shares: masking_rule.Shares
+) -> bytes:
   """Returns what a PieceMasker reads of random words.
 
   A byte for each, a sum of what holds of the numbers that start there: _MASKS,
-  random() is below 0.8; _KEEPS, it is below 0.5; _IS_ID, a randint among
-  `num_ids` ids accepts the word.
+  random() is below shares.mask; _KEEPS, it is below shares.keep; _IS_ID, a
+  randint among `num_ids` ids accepts the word.
   """
-  # random() takes 27 bits of one word and 26 of the next. Comparing the parts
-  # one after the other is exact, because the float 0.8 is itself a whole number
-  # of 2**-53.
-  high, low = words >> 5, np.append(words[1:], np.uint32(0)) >> 6
-  top, rest = divmod(int(masking_rule.MASK_SHARE * (1 << 53)), 1 << 26)
-  is_mask = (high < top) | ((high == top) & (low < rest))
-  # Of the random() that begins there a word has the first 32 bits, which decide
-  # for a share such as 0.5.
-  is_kept = words < int(masking_rule.KEEP_SHARE * (1 << 32))
+  is_mask, is_kept = (_is_below(words, share) for share in shares)
   is_id = words >> np.uint32(32 - num_ids.bit_length()) < num_ids
   codes = is_mask * np.uint8(_MASKS) + is_kept * np.uint8(_KEEPS)
   return (codes + is_id * np.uint8(_IS_ID)).tobytes()
+
+
+def _is_below(words, share):
+  """Whether the random() that begins at each word is below a share."""
+  # It is a whole number of 2**-53, of which the share may be none.
+  limit = math.ceil(share * (1 << 53))
+  # It has 27 bits of one word and 26 of the next.
+  top, rest = divmod(limit, 1 << 26)
+  high = words >> 5
+  is_below = high < top
+  if rest:  # For 0.5 the first word decides.
+    low = np.append(words[1:], np.uint32(0)) >> 6
+    is_below |= (high == top) & (low < rest)
+  return is_below
 
 
 # A token takes one random(), two words, if it becomes [MASK], a second one that
@@ -311,6 +320,7 @@ class SpanMasker(_Masker):
     self._pairs.append(pair)
     self._masked.append(masking_rule.mask_runs(
       words, ends, budget, replace, self._stream, masking=self._options.masking,
+      shares=self._options.mask_shares,
     ))
 
   def flush(self):

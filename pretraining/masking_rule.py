@@ -2,7 +2,8 @@
 
 Of the tokens of a sequence, 15 % are to be predicted: single pieces or whole
 words in random order (BERT), or runs of whole words (SpanBERT, ALBERT). Of
-these 80 % become [MASK], 10 % stay, and 10 % become a random token.
+these 80 % become [MASK], 10 % stay, and 10 % become a random token, or other
+Shares (table 8 of BERT's paper).
 
 `mask_words` is BERT's rule in plain code. Only tests call it: they compare it
 with the fast form, masking.PieceMasker, which uses the same random numbers.
@@ -12,9 +13,25 @@ dynamic_masking draws others. Runs are masked by the code here.
 import bisect
 import itertools
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-MASK_SHARE = 0.8
-KEEP_SHARE = 0.5  # Of the tokens that do not become [MASK].
+from common import errors
+
+
+class Shares(NamedTuple):
+  """How tokens that are to be predicted are replaced.
+
+  Attributes:
+    mask: share that becomes [MASK].
+    keep: share, of the others, that stays; what is left becomes random tokens.
+  """
+
+  mask: float = 0.8
+  keep: float = 0.5
+
+
+SHARES = Shares()  # Of the paper, and of the original.
+
 
 # SpanBERT (Joshi et al. 2020, section 3.1): lengths of Geometric(0.2) words,
 # at most 10. ALBERT (Lan et al. 2020, equation 1): p(n) ~ 1 / n, at most 3.
@@ -37,15 +54,36 @@ def budget(length: int, masked_lm_prob: float, max_predictions: int) -> int:
   return min(max_predictions, max(1, round(length * masked_lm_prob)))
 
 
-def kind(rng) -> str:
+def parse_shares(texts: Sequence[str]) -> Shares:
+  """Returns the Shares of --mask_shares, per cent of [MASK], kept, random.
+
+  Raises:
+    InputError: they are no three numbers that add up to 100.
+  """
+  try:
+    mask, keep, other = map(float, texts)
+  except ValueError:
+    mask = keep = other = -1.0
+  if min(mask, keep, other) < 0 or abs(mask + keep + other - 100) > 1e-6:
+    raise errors.InputError(
+      f"--mask_shares={','.join(texts)}: expected three numbers of 0 or more "
+      "that add up to 100, the per cent of masked tokens that become [MASK], "
+      "stay, and become random tokens, such as 80,10,10"
+    )
+  rest = keep + other
+  return Shares(mask / 100, keep / rest if rest else SHARES.keep)
+
+
+def kind(rng, shares: Shares = SHARES) -> str:
   """Draws how a token is replaced."""
-  if rng.random() < MASK_SHARE:
+  if rng.random() < shares.mask:
     return "mask"
-  return "keep" if rng.random() < KEEP_SHARE else "random"
+  return "keep" if rng.random() < shares.keep else "random"
 
 
 def mask_words(
-  words: Sequence[Sequence[int]], budget: int, replace: Replace, rng
+  words: Sequence[Sequence[int]], budget: int, replace: Replace, rng,
+  shares: Shares = SHARES,
 ) -> dict[int, int]:
   """Masks words in random order, each that still fits.
 
@@ -65,13 +103,13 @@ def mask_words(
     # after it may still be taken.
     if len(masked) + len(word) <= budget:
       for place in word:
-        masked[place] = replace(kind(rng), place)
+        masked[place] = replace(kind(rng, shares), place)
   return masked
 
 
 def mask_runs(
   words: Sequence[Sequence[int]], ends: Sequence[int], budget: int,
-  replace: Replace, rng, *, masking: str,
+  replace: Replace, rng, *, masking: str, shares: Shares = SHARES,
 ) -> dict[int, int]:
   """Masks runs of words that start at random words.
 
@@ -100,8 +138,8 @@ def mask_runs(
       run += word
     # SpanBERT replaces all tokens of a span in the same way, ALBERT each token
     # of an n-gram by itself.
-    alike = [kind(rng)] * len(run) if masking == "spans" else None
-    for place, how in zip(run, alike or [kind(rng) for _ in run]):
+    alike = [kind(rng, shares)] * len(run) if masking == "spans" else None
+    for place, how in zip(run, alike or [kind(rng, shares) for _ in run]):
       masked[place] = replace(how, place)
     if len(masked) == budget:
       break

@@ -29,7 +29,7 @@ from common import (
   progress,
   unknown_tokens,
 )
-from pretraining import data, instance_maker, record_maker
+from pretraining import data, instance_maker, masking_rule, record_maker
 from records import tfrecord
 
 _FORMAT = 2  # Of the manifest and of the shards' content.
@@ -110,6 +110,9 @@ class ShardedRun:
     flags = dataclasses.asdict(options)
     # By its content: its path does not matter.
     _, flags["vocab_sha256"] = file_io.size_and_sha256(flags.pop("vocab_file"))
+    # None: the default, which files of version 0.1 have without saying so.
+    is_default = options.mask_shares == masking_rule.SHARES
+    flags["mask_shares"] = None if is_default else list(options.mask_shares)
     # All that decides the content of the shards, but not where they lie.
     self._source = {
       "format": _FORMAT,

@@ -211,12 +211,15 @@ def mask(tokens, vocab, options, rng):
     words, ends = words_and_ends(tokens)
     budget = min(budget, sum(map(len, words)))
     return masking_rule.mask_runs(
-      words, ends, budget, replace, rng, masking=options.masking
+      words, ends, budget, replace, rng, masking=options.masking,
+      shares=options.mask_shares,
     )
   if options.masking == "none":
     return {}
   words = words_of(tokens, options.masking == "whole_words")
-  return masking_rule.mask_words(words, budget, replace, rng)
+  return masking_rule.mask_words(
+    words, budget, replace, rng, options.mask_shares
+  )
 
 
 def words_of(tokens, whole):

@@ -174,7 +174,7 @@ CASES = {
       "shard_size_mb=1", "do_lower_case")),
     *((flag, "dynamic_masking", "") for flag in (
       "do_whole_word_mask", "mask_runs=spans", "max_predictions_per_seq=5",
-      "masked_lm_prob=.1")),
+      "masked_lm_prob=.1", "mask_shares=100,0,0")),
     ("do_whole_word_mask", "mask_runs=spans", ""),
     *(("segmented_text", "", flag) for flag in (
       "do_whole_word_mask", "mask_runs=spans", "dynamic_masking")),

@@ -11,7 +11,7 @@ import pytest
 import plain_instances
 import small_corpus
 import tokenization
-from pretraining import instance_maker, masking
+from pretraining import instance_maker, masking, masking_rule
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 INPUTS = GOLDEN / "pretraining_data" / "inputs"
@@ -20,6 +20,13 @@ VOCAB = {token: index for index, token in enumerate(
   ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefg", "##x", "##y"]
 )}
 PIECES = list(VOCAB)[5:]
+# Mostly the default; then table 8 of the paper, and one that is no float.
+MASK_SHARES = [
+  shares.split(",") for shares in (
+    *["80,10,10"] * 4, "100,0,0", "80,0,20", "80,20,0", "0,20,80", "0,0,100",
+    "10,27,63",
+  )
+]
 
 
 def random_documents(rng):
@@ -40,7 +47,8 @@ def random_options(rng, **fixed):
     max_predictions_per_seq=rng.choice([0, 1, 5, 20, 200]),
     dupe_factor=rng.randint(1, 3),
     masked_lm_prob=rng.choice([0, 0.15, 0.15, 0.5, 1]),
-    short_seq_prob=rng.choice([0, 0.1, 0.5, 1]), **fixed,
+    short_seq_prob=rng.choice([0, 0.1, 0.5, 1]),
+    mask_shares=masking_rule.parse_shares(rng.choice(MASK_SHARES)), **fixed,
   )
 
 
@@ -104,10 +112,14 @@ def test_plain_instances_are_those_of_the_original(name, masking, tmp_path):
     )
 
 
-@pytest.mark.parametrize("share, code", [(0.8, 1), (0.5, 2)])
+@pytest.mark.parametrize(
+  "share, code", [(0.8, 1), (0.5, 2), (0.1, 1), (0.3, 2)]
+)
 def test_draws_are_told_apart_at_their_limits(share, code):
   """Of numbers of 53 bits, 27 of one word and 26 of the next."""
-  draws = functools.partial(masking.draws, num_ids=len(VOCAB))
+  draws = functools.partial(
+    masking.draws, num_ids=len(VOCAB), shares=masking_rule.Shares(share, share)
+  )
   limit = int(share * 2**53)
   for number in (limit - 2**26, limit - 1, limit, limit + 1, limit + 2**26):
     words = np.array([number >> 26 << 5, number % 2**26 << 6], np.uint32)

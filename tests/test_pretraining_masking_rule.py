@@ -2,6 +2,7 @@
 
 import pytest
 
+from common import errors
 from pretraining import masking_rule
 
 
@@ -31,6 +32,30 @@ class Chosen:
 )
 def test_four_fifths_are_masks_and_half_of_the_rest_stays(numbers, kind):
   assert masking_rule.kind(Chosen(*numbers)) == kind
+
+
+@pytest.mark.parametrize(
+  "shares, numbers, expected",
+  [("100,0,0", [0.99], "mask"), ("0,0,100", [0.0, 0.0], "random"),
+   ("80,20,0", [0.8, 0.99], "keep"), ("0,20,80", [0.0, 0.19], "keep"),
+   ("0,20,80", [0.0, 0.2], "random"), ("80,10,10", [0.8, 0.49], "keep")],
+)
+def test_shares_of_a_flag(shares, numbers, expected):
+  found = masking_rule.parse_shares(shares.split(","))
+  rng = Chosen(*numbers)
+  assert masking_rule.kind(rng, found) == expected
+  rng.assert_all_drawn()
+
+
+def test_the_default_shares_are_those_of_the_paper():
+  found = masking_rule.parse_shares(["80", "10", "10"])
+  assert found == masking_rule.Shares() == (0.8, 0.5)
+
+
+@pytest.mark.parametrize("shares", ["80,10", "80,10,x", "80,30,-10", "8,1,1"])
+def test_shares_that_are_none(shares):
+  with pytest.raises(errors.InputError, match=f"--mask_shares={shares}: "):
+    masking_rule.parse_shares(shares.split(","))
 
 
 def test_the_budget_is_rounded_to_even_and_at_least_one():

@@ -127,6 +127,7 @@ def test_only_what_is_missing_or_cut_off_is_made_again(tmp_path, expected):
   [
     ({"dupe_factor": 3}, "with dupe_factor 10, now it is 3"),
     ({"masking": "spans"}, "with masking pieces, now it is spans"),
+    ({"mask_shares": (1.0, 0.5)}, "with mask_shares None, now it is "),
   ],
 )
 def test_other_flags_are_refused(tmp_path, options, sentence):

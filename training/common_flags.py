@@ -37,6 +37,15 @@ def define_model_flags(*, max_seq_length=128, required=True):
   )
 
 
+def define_mask_shares_flag():
+  """How masked tokens are replaced."""
+  flags.DEFINE_list(
+    "mask_shares", ["80", "10", "10"],
+    "Per cent of the masked tokens that become [MASK], stay as they are, and "
+    "become random tokens.",
+  )
+
+
 def require_or_model_dir(name):
   """Refuses a script without a flag, unless --model_dir replaces it."""
   flags.register_multi_flags_validator(
