@@ -5,9 +5,11 @@ has imported it and computed nothing yet; `start` is a fresh interpreter.
 """
 
 import io
+import json
 import multiprocessing
 import os
 import pathlib
+import re
 import runpy
 import subprocess
 import sys
@@ -75,6 +77,21 @@ def succeed(script, *words, stdin=b"", **flags):
   done = run(script, *words, stdin=stdin, **flags)
   assert done.code == 0, done.err
   return done
+
+
+def results_in(text):
+  """Returns {name: number} of results: a text, a file, a run's folder."""
+  if isinstance(text, pathlib.Path):
+    is_run = text.is_dir()
+    text = (text / "eval_results.txt" if is_run else text).read_text()
+  pairs = re.findall(r"^(\S+) = (\S+)$", text, re.M)
+  return {name: float(value) for name, value in pairs}
+
+
+def logged(folder):
+  """Returns the lines of a run's train_log.jsonl, a list of dicts."""
+  lines = (folder / "train_log.jsonl").read_text().splitlines()
+  return [json.loads(line) for line in lines]
 
 
 def _run_here(script, arguments, streams, folder):

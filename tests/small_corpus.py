@@ -36,9 +36,9 @@ def write_text(folder, name="text.txt", num_documents=40, seed=0):
   return str(path)
 
 
-def released_vocab(folder):
-  """Writes the released uncased vocabulary; returns its path."""
-  packed = GOLDEN / "tokenization" / "uncased_vocab.txt.gz"
+def released_vocab(folder, name="uncased"):
+  """Writes a released vocabulary, such as "multi_cased"; returns its path."""
+  packed = GOLDEN / "tokenization" / f"{name}_vocab.txt.gz"
   path = folder / "vocab.txt"
   path.write_bytes(gzip.decompress(packed.read_bytes()))
   return str(path)

@@ -136,7 +136,6 @@ def test_the_wheel_holds_every_module_and_no_loose_one(installed):
 
 
 def module_name(path):
-  """Returns such as bert_tf2.squad.answering."""
   parts = path.relative_to(ROOT).with_suffix("").parts
   return ".".join(["bert_tf2", *parts])
 
@@ -167,28 +166,17 @@ print(module.__file__)
 
 
 @pytest.mark.slow
-def test_a_script_of_the_wheel_runs_as_a_module(installed, tmp_path):
-  output = python(
-    "-m", "bert_tf2.run_pretraining", "--helpshort",
-    folder=tmp_path,
-    status=1,  # What absl gives after any help.
-    PYTHONPATH=str(installed / "site"),
-  )
-  assert "--bert_config_file" in output
-  assert "--num_train_steps" in output
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", test_layout.VERBS)
-def test_every_script_is_a_command_of_the_wheel(installed, tmp_path, name):
-  command = installed / "site" / "bin" / f"bert-{name.replace('_', '-')}"
-  output = python(
-    command, "--help",
-    folder=tmp_path,
-    status=1,  # What absl gives after any help.
-    PYTHONPATH=str(installed / "site"),
-  )
-  assert f"{command.name}:" in output and "Try --helpfull" in output
+def test_every_script_is_a_command_and_a_module(installed, tmp_path, name):
+  site = installed / "site"
+  command = site / "bin" / f"bert-{name.replace('_', '-')}"
+  for words in ([command], ["-m", f"bert_tf2.{name}"]):
+    output = python(
+      *words, "--help", folder=tmp_path, PYTHONPATH=str(site),
+      status=1,  # What absl gives after any help.
+    )
+    assert "Try --helpfull" in output
+    assert f"{command.name}:" in output or words != [command]
 
 
 @pytest.mark.slow

@@ -53,7 +53,6 @@ def random_options(rng, **fixed):
 
 
 def features_of(documents, vocab, options, rng):
-  """Returns the features of all instances as the project makes them."""
   lines = itertools.chain.from_iterable(
     [*map(" ".join, document), ""] for document in documents
   )

@@ -72,9 +72,6 @@ def test_word_flags_are_the_vocabularys_unless_segmented():
   assert corpus.word_flags(vocabulary) == b"\x00\x00"
 
 
-# Pieces of files.
-
-
 def write(path, text):
   path.write_bytes(text.encode("utf-8"))
   return str(path)
@@ -110,9 +107,7 @@ TEXT = "one\n\ntwo\nzwei \n\u00a0\n\n\nthree é\n\nfour"
 @pytest.mark.parametrize(
   "text", [TEXT, f"{TEXT}\n", f"{TEXT}\n\n", f"\n{TEXT}"]
 )
-def test_every_document_is_in_one_piece_wherever_the_file_is_cut(
-  tmp_path, text
-):
+def test_every_document_is_in_one_piece_wherever_it_is_cut(tmp_path, text):
   path = write(tmp_path / "a", text)
   size = len(text.encode())
   documents = [["one"], ["two", "zwei"], ["three é"], ["four"]]

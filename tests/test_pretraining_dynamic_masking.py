@@ -44,9 +44,8 @@ def masking(size=VOCAB, max_predictions=PREDICTIONS, **options):
 def apply(batch, step=0, first_row=0, rows=None, **options):
   masked = tf.function(masking(**options).apply)(
     {name: tf.constant(value) for name, value in batch.items()},
-    tf.constant(step, tf.int64),
-    rows=rows or len(batch["input_ids"]),
-    first_row=tf.constant(first_row),
+    tf.constant(step, tf.int64), rows=rows or len(batch["input_ids"]),
+    first_row=tf.constant(first_row)
   )
   return {name: value.numpy() for name, value in masked.items()}
 

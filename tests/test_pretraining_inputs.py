@@ -43,20 +43,14 @@ def open_input(path, **options):
     "whole_words": False, "runs": None, "seed": 3, **options,
   }
   return inputs.PretrainingInput(
-    [path] if isinstance(path, str) else path,
-    CONFIG,
-    max_seq_length=LENGTH,
-    max_predictions=PREDICTIONS,
-    **options,
+    [path] if isinstance(path, str) else path, CONFIG, max_seq_length=LENGTH,
+    max_predictions=PREDICTIONS, **options
   )
 
 
 @pytest.fixture
 def vocab_file(tmp_path):
-  path = tmp_path / "vocab.txt"
-  words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij"]
-  path.write_text("\n".join(words) + "\n")
-  return str(path)
+  return tiny_model.write_vocabulary(tmp_path, "abcdefghij")
 
 
 def test_records_come_back_in_order_and_again(tmp_path):
@@ -106,9 +100,7 @@ def test_batches_that_are_not_cut_have_one_shape(tmp_path, vocab_file, masked):
   assert all(shape.is_fully_defined() for shape in shapes), shapes
 
 
-def test_unmasked_records_are_masked_otherwise_every_epoch(
-  tmp_path, vocab_file
-):
+def test_unmasked_records_are_masked_anew_every_epoch(tmp_path, vocab_file):
   path = write(tmp_path / "a.tfrecord", masked=False, pairs=False)
   data = open_input(path, vocab_file=vocab_file, use_next_sentence_loss=False)
   batches = data.repeated_batches(ONE_DEVICE, batch_size=6, trim=False)
@@ -125,16 +117,17 @@ def test_unmasked_records_are_masked_otherwise_every_epoch(
       assert batch["masked_lm_ids"][row].numpy().tolist() == expected
 
 
-def test_what_does_not_fit_is_refused(tmp_path, vocab_file):
+def test_what_does_not_fit_is_refused(tmp_path):
   pairs = write(tmp_path / "pairs.tfrecord")
   packed = write(tmp_path / "packed.tfrecord", pairs=False)
   unmasked = write(tmp_path / "unmasked.tfrecord", masked=False)
-  with pytest.raises(errors.InputError, match="use_next_sentence_loss=false"):
-    open_input(packed)
-  with pytest.raises(errors.InputError, match="pass the --vocab_file"):
-    open_input(unmasked)
-  with pytest.raises(errors.InputError, match="no feature 'masked_lm_posi"):
-    open_input([pairs, unmasked])
+  for files, sentence in (
+    (packed, "use_next_sentence_loss=false"),
+    (unmasked, "pass the --vocab_file"),
+    ([pairs, unmasked], "no feature 'masked_lm_posi"),
+  ):
+    with pytest.raises(errors.InputError, match=sentence):
+      open_input(files)
 
 
 def test_files_without_a_record_are_skipped(tmp_path, caplog):
@@ -147,20 +140,15 @@ def test_files_without_a_record_are_skipped(tmp_path, caplog):
     open_input(empty)
 
 
-@pytest.mark.parametrize(
-  "name, values, sentence",
-  [
-    ("input_ids", [2, 5, 30, 7, 3, 0, 0, 0], "30, which must be from 0 to 29"),
-    ("input_ids", [2, 5, -1, 7, 3, 0, 0, 0], "-1, which must be from 0 to 29"),
-    ("masked_lm_ids", [30, 0], "30, which must be from 0 to 29"),
-    ("masked_lm_positions", [8, 0], "8, which must be from 0 to 7"),
-    ("segment_ids", [0, 0, 0, 2, 0, 0, 0, 0], "2, which must be from 0 to 1"),
-    ("next_sentence_labels", [2], "2, which must be from 0 to 1"),
-  ],
-)
-def test_numbers_out_of_range_are_named_when_they_are_read(
-  tmp_path, monkeypatch, name, values, sentence
-):
+@pytest.mark.parametrize("name, values, sentence", [
+  ("input_ids", [2, 5, 30, 7, 3, 0, 0, 0], "30, which must be from 0 to 29"),
+  ("input_ids", [2, 5, -1, 7, 3, 0, 0, 0], "-1, which must be from 0 to 29"),
+  ("masked_lm_ids", [30, 0], "30, which must be from 0 to 29"),
+  ("masked_lm_positions", [8, 0], "8, which must be from 0 to 7"),
+  ("segment_ids", [0, 0, 0, 2, 0, 0, 0, 0], "2, which must be from 0 to 1"),
+  ("next_sentence_labels", [2], "2, which must be from 0 to 1"),
+])
+def test_bad_numbers_are_named(tmp_path, monkeypatch, name, values, sentence):
   good = write(tmp_path / "good")
   bad = write(tmp_path / "bad", **{name: values})
   expected = f"bad: record 6: {name} holds {sentence}"

@@ -1,6 +1,5 @@
 """instance_maker: the instances of the original, and packed sentences."""
 
-import gzip
 import hashlib
 import pathlib
 import random
@@ -40,27 +39,9 @@ RUNS = {
 }
 CASED = ("cased", "multi_cased")
 
-WORDS = {
-  token: index
-  for index, token in enumerate(
-    "[PAD] [UNK] [CLS] [SEP] [MASK] a b c d ##e ##f".split()
-  )
-}
-
-
-@pytest.fixture(scope="module")
-def vocab_file(tmp_path_factory):
-  """Gives a function: name of a released vocabulary -> its file."""
-  folder = tmp_path_factory.mktemp("vocab")
-
-  def unpacked(name):
-    path = folder / f"{name}.txt"
-    if not path.exists():
-      packed = GOLDEN / "tokenization" / f"{name}_vocab.txt.gz"
-      path.write_bytes(gzip.decompress(packed.read_bytes()))
-    return str(path)
-
-  return unpacked
+WORDS = {token: index for index, token in enumerate(
+  "[PAD] [UNK] [CLS] [SEP] [MASK] a b c d ##e ##f".split()
+)}
 
 
 def read_inputs(names):
@@ -78,10 +59,11 @@ def small_features(text, vocab=WORDS, **options):
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_every_field_of_every_record_in_order(name, vocab_file):
+def test_every_field_of_every_record_in_order(name, tmp_path):
   inputs, vocabulary, changed = RUNS[name]
   tokenizer = tokenization.FullTokenizer(
-    vocab_file(vocabulary), do_lower_case=name not in CASED
+    small_corpus.released_vocab(tmp_path, vocabulary),
+    do_lower_case=name not in CASED,
   )
   features = small_corpus.features_of(
     read_inputs(inputs), tokenizer.encode, tokenizer.vocab,
@@ -95,19 +77,16 @@ def test_every_field_of_every_record_in_order(name, vocab_file):
     np.testing.assert_array_equal(np.concatenate(files), expected, feature)
 
 
-@pytest.mark.parametrize(
-  "masking, expected",
-  [
-    (
-      "whole_words",
-      "c5c0d26ebdec31ad5e40649b7f56cc88473aad417cfaef085bcfce34586b4387",
-    ),
-    (
-      "pieces",
-      "25d9aab68ce2cb2caab341ded5ea977bd15546fef42c0336ca672e9474ace850",
-    ),
-  ],
-)
+@pytest.mark.parametrize("masking, expected", [
+  (
+    "whole_words",
+    "c5c0d26ebdec31ad5e40649b7f56cc88473aad417cfaef085bcfce34586b4387",
+  ),
+  (
+    "pieces",
+    "25d9aab68ce2cb2caab341ded5ea977bd15546fef42c0336ca672e9474ace850",
+  ),
+])
 def test_a_longer_text_with_many_random_draws(masking, expected):
   """Sha256 of the original's records of some 280 random sentences."""
   rng = random.Random(5)

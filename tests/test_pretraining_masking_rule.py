@@ -78,23 +78,19 @@ ENDS = [3, 3, 3, 7, 7, 7, 7]
 ONE, TWO, THREE = 0.0, 0.6, 0.99  # Lengths of n-grams.
 
 
-@pytest.mark.parametrize(
-  "budget, numbers, expected",
-  [
-    # A run of three ends with its segment; one of one is the last that fits.
-    (4, [1, THREE, .1, .8, .5, .1, 3, ONE, .1],
-     [(2, "mask"), (3, "random"), (4, "mask"), (6, "mask")]),
-    # Before a masked word.
-    (4, [2, ONE, .1, 0, THREE, .1, .8, .2, .1],
-     [(4, "mask"), (1, "mask"), (2, "keep"), (3, "mask")]),
-    # At their own length.
-    (3, [3, THREE, .1, .1, .1], [(6, "mask"), (7, "mask"), (8, "mask")]),
-    (3, [3, TWO, .1, .1, 3, ONE, .1],
-     [(6, "mask"), (7, "mask"), (9, "mask")]),
-    # Where the next word exceeds the budget.
-    (2, [0, TWO, .1, 2, TWO, .1], [(1, "mask"), (4, "mask")]),
-  ],
-)
+@pytest.mark.parametrize("budget, numbers, expected", [
+  # A run of three ends with its segment; one of one is the last that fits.
+  (4, [1, THREE, .1, .8, .5, .1, 3, ONE, .1],
+   [(2, "mask"), (3, "random"), (4, "mask"), (6, "mask")]),
+  # Before a masked word.
+  (4, [2, ONE, .1, 0, THREE, .1, .8, .2, .1],
+   [(4, "mask"), (1, "mask"), (2, "keep"), (3, "mask")]),
+  # At their own length.
+  (3, [3, THREE, .1, .1, .1], [(6, "mask"), (7, "mask"), (8, "mask")]),
+  (3, [3, TWO, .1, .1, 3, ONE, .1], [(6, "mask"), (7, "mask"), (9, "mask")]),
+  # Where the next word exceeds the budget.
+  (2, [0, TWO, .1, 2, TWO, .1], [(1, "mask"), (4, "mask")]),
+])
 def test_runs_end_where_they_must(budget, numbers, expected):
   rng, found = Chosen(*numbers), []
   masking_rule.mask_runs(

@@ -16,7 +16,6 @@ def make_record_options(folder, **changes):
 
 
 def write(record_options, path, outputs, show=lambda features: None):
-  """Returns the number of records and the corpus."""
   maker = record_maker.RecordMaker(record_options)
   corpus = maker.read(data.whole_files([path]), joined=True)
   with contextlib.ExitStack() as stack:

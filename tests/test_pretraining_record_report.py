@@ -58,31 +58,28 @@ def test_records_without_masks_and_next_sentences(tmp_path, tokenizer):
   ]
 
 
-@pytest.mark.parametrize(
-  "name, values, fault",
-  [
-    ("input_mask", [1, 1, 0, 1, 1, 1, 1, 0], "input_mask is not"),
-    ("input_mask", [2, 1, 1, 1, 1, 0, 0, 0], "input_mask is not"),
-    ("input_mask", [1, 1, 0, 0, 0, 0, 0, 0], "input_mask is not three ones"),
-    ("input_ids", [1, 3, 2, 4, 5, 2, 7, 0], "input_ids is not"),
-    ("input_ids", [1, 3, 2, 4, 9, 2, 0, 0], "input_ids is not"),
-    ("input_ids", [4, 3, 2, 4, 5, 2, 0, 0], "input_ids is not"),
-    ("input_ids", [1, 3, 2, 4, 5, 4, 0, 0], "input_ids is not"),
-    ("segment_ids", [0, 0, 1, 0, 1, 1, 0, 0], "segment_ids is not zeros"),
-    ("segment_ids", [0, 0, 0, 1, 1, 1, 1, 0], "segment_ids is not zeros"),
-    ("segment_ids", [0, 0, 0, 1, 1, 2, 0, 0], "segment_ids is not zeros"),
-    ("masked_lm_weights", [1.0, 0.5, 0.0], "weights is not ones"),
-    ("masked_lm_weights", [1.0, 0.0, 1.0], "weights is not ones"),
-    ("masked_lm_positions", [0, 4, 0], "do not ascend from [CLS] to the last"),
-    ("masked_lm_positions", [1, 5, 0], "do not ascend from [CLS] to the last"),
-    ("masked_lm_positions", [4, 4, 0], "do not ascend from [CLS] to the last"),
-    ("masked_lm_ids", [4, 2, 0], "a masked token is [CLS], [SEP] or not"),
-    ("masked_lm_ids", [4, 7, 0], "a masked token is [CLS], [SEP] or not"),
-    ("next_sentence_labels", [2], "next_sentence_labels is not 0 or 1"),
-    ("input_ids", [1, 3, 2], "its features have {'input_ids': 3, 'input_mask'"),
-    ("word_starts", [1], "its features have {"),
-  ],
-)
+@pytest.mark.parametrize("name, values, fault", [
+  ("input_mask", [1, 1, 0, 1, 1, 1, 1, 0], "input_mask is not"),
+  ("input_mask", [2, 1, 1, 1, 1, 0, 0, 0], "input_mask is not"),
+  ("input_mask", [1, 1, 0, 0, 0, 0, 0, 0], "input_mask is not three ones"),
+  ("input_ids", [1, 3, 2, 4, 5, 2, 7, 0], "input_ids is not"),
+  ("input_ids", [1, 3, 2, 4, 9, 2, 0, 0], "input_ids is not"),
+  ("input_ids", [4, 3, 2, 4, 5, 2, 0, 0], "input_ids is not"),
+  ("input_ids", [1, 3, 2, 4, 5, 4, 0, 0], "input_ids is not"),
+  ("segment_ids", [0, 0, 1, 0, 1, 1, 0, 0], "segment_ids is not zeros"),
+  ("segment_ids", [0, 0, 0, 1, 1, 1, 1, 0], "segment_ids is not zeros"),
+  ("segment_ids", [0, 0, 0, 1, 1, 2, 0, 0], "segment_ids is not zeros"),
+  ("masked_lm_weights", [1.0, 0.5, 0.0], "weights is not ones"),
+  ("masked_lm_weights", [1.0, 0.0, 1.0], "weights is not ones"),
+  ("masked_lm_positions", [0, 4, 0], "do not ascend from [CLS] to the last"),
+  ("masked_lm_positions", [1, 5, 0], "do not ascend from [CLS] to the last"),
+  ("masked_lm_positions", [4, 4, 0], "do not ascend from [CLS] to the last"),
+  ("masked_lm_ids", [4, 2, 0], "a masked token is [CLS], [SEP] or not"),
+  ("masked_lm_ids", [4, 7, 0], "a masked token is [CLS], [SEP] or not"),
+  ("next_sentence_labels", [2], "next_sentence_labels is not 0 or 1"),
+  ("input_ids", [1, 3, 2], "its features have {'input_ids': 3, 'input_mask'"),
+  ("word_starts", [1], "its features have {"),
+])
 def test_the_second_record_is_wrong(tmp_path, tokenizer, name, values, fault):
   path = write(tmp_path / "a", [RECORD, {**RECORD, name: values}, RECORD])
   with pytest.raises(errors.InputError) as raised:
@@ -108,17 +105,14 @@ def no_example(path):
     writer.write(b"\xff")
 
 
-@pytest.mark.parametrize(
-  "records, change, fault",
-  [
-    ([RECORD] * 3, damage, "record 2 is damaged"),
-    ([RECORD] * 3, cut, "record 3"),
-    ([], no_example, "record 1 is not a tf.train.Example"),
-    ([], None, "holds no record"),
-    ([{"input_ids": [1]}], None, "record 1: no input_mask, segment_ids: this"),
-    ([{**PLAIN, "masked_lm_weights": [0.0]}], None, "no masked_lm_ids, masked"),
-  ],
-)
+@pytest.mark.parametrize("records, change, fault", [
+  ([RECORD] * 3, damage, "record 2 is damaged"),
+  ([RECORD] * 3, cut, "record 3"),
+  ([], no_example, "record 1 is not a tf.train.Example"),
+  ([], None, "holds no record"),
+  ([{"input_ids": [1]}], None, "record 1: no input_mask, segment_ids: this"),
+  ([{**PLAIN, "masked_lm_weights": [0.0]}], None, "no masked_lm_ids, masked"),
+])
 def test_files_of_something_else(tmp_path, tokenizer, records, change, fault):
   path = write(tmp_path / "a", records)
   if change:

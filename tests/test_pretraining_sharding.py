@@ -59,9 +59,7 @@ def test_a_shard_is_what_its_text_alone_would_give(tmp_path, expected):
 
 
 @pytest.mark.parametrize("num_processes", [2, 3])
-def test_the_number_of_processes_does_not_matter(
-  tmp_path, expected, num_processes
-):
+def test_the_number_of_processes(tmp_path, expected, num_processes):
   run = make_run(tmp_path)
   run.make(num_processes)
   assert_expected(run, expected)
@@ -94,8 +92,7 @@ def test_killed_within_a_shard_and_run_again(tmp_path, expected):
   path = os.pathsep.join([here, os.path.dirname(here)])
   done = subprocess.run(
     [sys.executable, "-c", _KILLED, str(tmp_path)],
-    env={**os.environ, "PYTHONPATH": path},
-    check=False,
+    env={**os.environ, "PYTHONPATH": path}, check=False
   )
   assert done.returncode == -signal.SIGKILL
   run = make_run(tmp_path)
@@ -122,14 +119,11 @@ def test_only_what_is_missing_or_cut_off_is_made_again(tmp_path, expected):
   assert os.stat(run.shards[0].output) == kept
 
 
-@pytest.mark.parametrize(
-  "options, sentence",
-  [
-    ({"dupe_factor": 3}, "with dupe_factor 10, now it is 3"),
-    ({"masking": "spans"}, "with masking pieces, now it is spans"),
-    ({"mask_shares": (1.0, 0.5)}, "with mask_shares None, now it is "),
-  ],
-)
+@pytest.mark.parametrize("options, sentence", [
+  ({"dupe_factor": 3}, "with dupe_factor 10, now it is 3"),
+  ({"masking": "spans"}, "with masking pieces, now it is spans"),
+  ({"mask_shares": (1.0, 0.5)}, "with mask_shares None, now it is "),
+])
 def test_other_flags_are_refused(tmp_path, options, sentence):
   make_run(tmp_path).make()
   with pytest.raises(errors.InputError, match=sentence):
@@ -184,10 +178,8 @@ def run_of_text(folder, text, shard_bytes=400, **options):
   path = folder / "text.txt"
   path.write_text(text)
   return sharding.ShardedRun(
-    make_record_options(folder, **options),
-    [str(path)],
-    str(folder / "out" / "a"),
-    shard_bytes=shard_bytes,
+    make_record_options(folder, **options), [str(path)],
+    str(folder / "out" / "a"), shard_bytes=shard_bytes
   )
 
 
@@ -206,13 +198,10 @@ def test_text_that_gives_no_record_has_no_file(tmp_path):
   assert [result.records > 0 for result in run.make()] == [True, False]
 
 
-@pytest.mark.parametrize(
-  "text, options",
-  [
-    ("", {}), ("\n \n" * 400, {}),
-    ("the cat\n\n" * 99, {"packing": "sentence_order"}),
-  ],
-)
+@pytest.mark.parametrize("text, options", [
+  ("", {}), ("\n \n" * 400, {}),
+  ("the cat\n\n" * 99, {"packing": "sentence_order"}),
+])
 def test_a_text_without_any_record_leaves_nothing(tmp_path, text, options):
   run = run_of_text(tmp_path, text, **options)
   with pytest.raises(errors.InputError, match="no record for .*give text with"):

@@ -33,9 +33,6 @@ def wordpiece(tokens):
   return tokenization.WordpieceTokenizer(dict.fromkeys(tokens))
 
 
-# Counting.
-
-
 def test_words_are_those_of_the_basic_tokenizer():
   counts = count("A caf\u00e9, a\u4e00b.", "", "CAFE")
   assert counts.words == {
@@ -113,9 +110,6 @@ def test_too_small_for_the_characters():
   with pytest.raises(errors.InputError, match="17 .* 5 special .* 7 .* 18"):
     make(counts, 17)
   assert len(make(counts, 17, max_characters=6)) == 17
-
-
-# Learning.
 
 
 def learn(words, num_pieces, **options):

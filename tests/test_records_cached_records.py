@@ -1,7 +1,7 @@
 """cached_records: made once, made again whenever something changed."""
 
 import json
-import os
+import pathlib
 
 import pytest
 
@@ -49,35 +49,29 @@ def test_another_fingerprint_makes_them_anew(path):
   assert rows_of(path) == [4]
 
 
-def flip_a_bit(path):
-  data = bytearray(open(path, "rb").read())
-  data[20] ^= 1
-  open(path, "wb").write(data)
+def flipped(data):
+  return data[:20] + bytes([data[20] ^ 1]) + data[21:]
 
 
-@pytest.mark.parametrize(
-  "fault",
-  ["cut", "flipped", "old flipped", "gone", "note gone", "note damaged",
-   "note changed"],
-)
+FAULTS = {
+  "cut": ("", lambda data: data[:-1]), "flipped": ("", flipped),
+  "old flipped": ("", flipped), "gone": ("", None),
+  "note gone": (".json", None), "note damaged": (".json", lambda data: b"{"),
+  "note changed": (".json", lambda data: data.replace(b"3", b"4")),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
 def test_records_that_are_not_whole_are_made_anew(path, fault, caplog):
   cached_records.ensure(path, {}, Maker())
-  if fault == "cut":
-    data = open(path, "rb").read()
-    open(path, "wb").write(data[:-1])
-  elif fault == "gone":
-    os.remove(path)
-  elif "flipped" in fault:
-    flip_a_bit(path)
-    if "old" in fault:
-      as_version_0_1(path)
-  elif fault == "note changed":
-    note = open(f"{path}.json").read()
-    open(f"{path}.json", "w").write(note.replace("3", "4"))
-  elif fault == "note gone":
-    os.remove(f"{path}.json")
+  suffix, change = FAULTS[fault]
+  file = pathlib.Path(path + suffix)
+  if change:
+    file.write_bytes(change(file.read_bytes()))
   else:
-    open(f"{path}.json", "w").write("{")
+    file.unlink()
+  if fault.startswith("old"):
+    as_version_0_1(path)
   make = Maker()
   cached_records.ensure(path, {}, make)
   assert make.calls == 1 and rows_of(path) == [1, 2, 3]

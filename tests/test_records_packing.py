@@ -51,9 +51,6 @@ def packed(batch, parts=1):
   return fits.with_plan(batch)
 
 
-# The rows.
-
-
 def test_what_a_sequence_takes_of_a_row():
   mask = [[1, 1, 0, 0], [0, 1, 0, 1], [0, 1, 0, 0], [0, 0, 0, 0]]
   assert unpadding.extents(tf.constant(mask)).numpy().tolist() == [2, 4, 2, 4]
@@ -131,9 +128,6 @@ def test_every_token_is_computed_once_and_sees_its_own_sequence():
       assert attended.tolist() == ids[sequence, mask[sequence] > 0].tolist()
 
 
-# What is computed.
-
-
 def encoder(variant="bert", **options):
   config = tiny_model.tiny().to_dict()
   if variant != "bert":
@@ -162,19 +156,14 @@ def states_and_gradients(model, batch, positions, weight):
 
 
 @pytest.mark.parametrize("read", [None, 1, 2, 7])
-@pytest.mark.parametrize(
-  "variant, options",
-  [
-    ("bert", {}),
-    ("bert", {"use_one_hot_embeddings": True}),
-    ("bert", {"recompute_activations": True}),
-    ("albert", {}),
-    ("distilbert", {}),
-  ],
-)
-def test_states_and_gradients_are_those_of_a_row_for_each(
-  variant, options, read
-):
+@pytest.mark.parametrize("variant, options", [
+  ("bert", {}),
+  ("bert", {"use_one_hot_embeddings": True}),
+  ("bert", {"recompute_activations": True}),
+  ("albert", {}),
+  ("distilbert", {}),
+])
+def test_states_and_gradients_are_those_of_plain_rows(variant, options, read):
   model = encoder(variant, **options)
   mask = random_masks(8, seed=5, longest=6, empty=1)
   mask[:, 0] |= mask[:, 1]
@@ -224,9 +213,7 @@ def write(path, masks):
 
 
 @pytest.mark.parametrize("parts", [1, 2])
-def test_all_batches_of_a_run_have_one_shape_and_the_fullest_just_fits(
-  tmp_path, parts
-):
+def test_all_batches_have_one_shape_and_the_fullest_fits(tmp_path, parts):
   masks = random_masks(50, seed=9, longest=7)
   options = {"num_records": 50, "batch_size": 8, "seed": 4}
   files = [write(tmp_path / "records", masks)]

@@ -61,11 +61,6 @@ def shuffled(files, *, seed=5, **options):
   )
 
 
-def test_sequential_records_come_file_after_file(files):
-  records = pipeline.sequential_records(files)
-  assert numbers_of(records, -1) == list(range(COUNT))
-
-
 @pytest.mark.parametrize("window", [2, 4, 1000])
 def test_every_epoch_holds_every_record_once(files, window):
   order = numbers_of(shuffled(files, window=window), 3 * COUNT)
@@ -155,17 +150,24 @@ def batches_of(strategy, path, batch_size, **options):
   )
 
 
-def labels_per_replica(strategy, batch):
-  shares = strategy.experimental_local_results(batch["label"])
-  return [share.numpy().tolist() for share in shares]
+def labels_per_replica(strategy, batches):
+  return [
+    [share.numpy().tolist()
+     for share in strategy.experimental_local_results(batch["label"])]
+    for batch in batches
+  ]
 
 
-def test_a_batch_on_one_device(examples_file):
+def test_a_batch_on_one_device_and_on_two(examples_file):
   strategy = tf.distribute.OneDeviceStrategy("CPU:0")
   batches = list(batches_of(strategy, examples_file, 4))
-  assert [labels_per_replica(strategy, b) for b in batches] == [
-    [[0, 1, 2, 3]],
-    [[4, 5, 6, 7]],  # 8 and 9 would not fill a batch.
+  # 8 and 9 would not fill a batch.
+  assert labels_per_replica(strategy, batches) == [
+    [[0, 1, 2, 3]], [[4, 5, 6, 7]]
+  ]
+  two = two_replicas.strategy()
+  assert labels_per_replica(two, batches_of(two, examples_file, 4)) == [
+    [[0, 1], [2, 3]], [[4, 5], [6, 7]]
   ]
   batch = batches[1]
   assert {name: value.dtype for name, value in batch.items()} == {
@@ -173,14 +175,6 @@ def test_a_batch_on_one_device(examples_file):
   }
   assert batch["input_ids"].numpy().tolist()[1] == [5, 0, 0, 300]
   assert batch["masked_lm_weights"].numpy().tolist()[1] == [0.5, 5.0]
-
-
-def test_replicas_share_the_batch_of_one_device(examples_file):
-  strategy = two_replicas.strategy()
-  batches = list(batches_of(strategy, examples_file, 4))
-  assert [labels_per_replica(strategy, batch) for batch in batches] == [
-    [[0, 1], [2, 3]], [[4, 5], [6, 7]]
-  ]
 
 
 @pytest.mark.parametrize("num_processes", [1, 2, 4])
@@ -295,26 +289,16 @@ def test_batches_are_trimmed_on_request(tmp_path):
     assert [batch["input_mask"].shape[1] for batch in batches] == widths
 
 
-def test_records_that_fit_pass(examples_file):
-  assert pipeline.check_records([examples_file] * 2, FEATURES) == 20
-
-
 @pytest.mark.parametrize("record, sentence", [
-  (
-    tfrecord.serialize_example({"label": [1], "words": [2]}),
-    "no feature 'input_ids'; they have label, words",
-  ),
-  (
-    example(0, input_ids=[1, 2, 3]),
-    "input_ids has 3 values a record, but the flags ask for 4; "
-    "pass the --max_seq_length",
-  ),
+  (tfrecord.serialize_example({"label": [1], "words": [2]}),
+   "no feature 'input_ids'; they have label, words"),
+  (example(0, input_ids=[1, 2, 3]),
+   "input_ids has 3 values a record, but the flags ask for 4; "
+   "pass the --max_seq_length"),
   (example(0, label=[1, 2]), "label has 2 values a record"),
   (b"no example", "record 1 is not a tf.train.Example"),
 ])
-def test_records_that_do_not_fit_are_named(
-  tmp_path, examples_file, record, sentence
-):
+def test_misfits_are_named(tmp_path, examples_file, record, sentence):
   path = write_records(tmp_path / "other.tfrecord", [record])
   with pytest.raises(errors.InputError) as raised:
     pipeline.check_records([examples_file, path], FEATURES)
@@ -323,6 +307,7 @@ def test_records_that_do_not_fit_are_named(
 
 
 def test_an_empty_file_is_named(tmp_path, examples_file):
+  assert pipeline.check_records([examples_file] * 2, FEATURES) == 20
   path = write_records(tmp_path / "empty.tfrecord", [])
   with pytest.raises(errors.InputError, match="empty.tfrecord: .*no record"):
     pipeline.check_records([examples_file, path], FEATURES)
@@ -389,7 +374,6 @@ def test_order_by_length_sorts_each_window(window):
   for start in range(0, 7, window):
     part = order[start : start + window]
     assert set(part) == set(range(start, min(start + window, 7)))
-    # Longest first; equal ones as they stood.
     assert list(part) == sorted(part, key=lambda i: (-lengths[i], i))
   records = tf.data.Dataset.from_tensor_slices([str(i) for i in range(7)])
   strings = pipeline.reordered(records, order, window)

@@ -7,6 +7,7 @@ weights, as that model's files are, and what the scripts make of it.
 import json
 import pathlib
 import re
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -16,7 +17,6 @@ import tensorflow as tf
 import configuration
 import heads
 import modeling
-import script_runner
 import tiny_model
 import tokenization
 import torch_files
@@ -29,19 +29,11 @@ from checkpoints import (
 )
 from common import errors, run_settings
 
-SQUAD = pathlib.Path("tests/golden/squad/run/model")
 UNCASED = "[PAD] [UNK] [CLS] [SEP] [MASK] the patient bank ##s ran ."
 CASED = "[PAD] [UNK] [CLS] [SEP] [MASK] The the Patient patient ##s ran ."
 CHINESE = "[PAD] [UNK] [CLS] [SEP] [MASK] 中 国 人 ##国 ."
 # What configurations of all kinds share; Hugging Face's gelu is made with erf.
-SHAPE = {
-  name: getattr(tiny_model.tiny(vocab_size=12), name)
-  for name in (
-    "vocab_size hidden_size num_hidden_layers num_attention_heads "
-    "intermediate_size max_position_embeddings type_vocab_size hidden_act "
-    "initializer_range"
-  ).split()
-}
+SHAPE = {**tiny_model.TINY, "vocab_size": 12, "hidden_act": "gelu"}
 HEADS = {
   "masked_lm": heads.masked_lm_shapes(tiny_model.tiny(vocab_size=12)),
   "next_sentence": heads.output_shapes(
@@ -49,32 +41,23 @@ HEADS = {
   ),
   "classifier": heads.output_shapes(tiny_model.tiny(), "", 3),
 }
+BOTH_HEADS = ["masked_lm", "next_sentence"]
 
 
-class Layout:
-  """How the files of a family of models look.
+class Layout(NamedTuple):
+  """How the files of a family of models look."""
 
-  Attributes:
-    weights: "zip.bin", "old.bin", "safetensors" or the name of a TF1 prefix.
-    config: what bert_config.json or config.json says besides SHAPE.
-    words: the vocabulary.
-    tokenizer: what tokenizer_config.json says; None: there is none.
-    heads: keys of HEADS.
-    without: regular expression of the names of BERT that are missing.
-    more: arrays under names that BERT has not.
-    prefix: of the encoder's names of Hugging Face.
-    old_norms: whether layer norms have gamma and beta.
-    is_cased: as text is for this model.
-    flags: what a user must pass.
-  """
-
-  def __init__(self, weights, **changes):
-    self.weights = weights
-    self.config, self.words, self.tokenizer = {}, UNCASED, None
-    self.heads, self.without, self.more = (), "^$", {}
-    self.prefix, self.old_norms = "bert.", False
-    self.is_cased, self.flags = False, {}
-    vars(self).update(changes)
+  weights: str  # "zip.bin", "old.bin", "safetensors", or the TF1 prefix
+  config: dict = {}  # what the configuration says besides SHAPE
+  words: str = UNCASED
+  tokenizer: dict | None = None  # tokenizer_config.json
+  heads: list = []  # keys of HEADS
+  without: str = "^$"  # regular expression: names of BERT that are missing
+  more: dict = {}  # arrays under names that BERT has not
+  prefix: str = "bert."  # of the encoder's names of Hugging Face
+  old_norms: bool = False  # layer norms have gamma and beta
+  is_cased: bool = False  # as text is for this model
+  flags: dict = {}  # what a user must pass
 
 
 BERT = {"model_type": "bert"}
@@ -84,11 +67,9 @@ CASED_BY_FLAG = {
 LAYOUTS = {
   "SciBERT": Layout("old.bin", old_norms=True, heads=["masked_lm"]),
   "SciBERT, cased": Layout("old.bin", **CASED_BY_FLAG),
-  "SciBERT, TF1": Layout(
-    "bert_model.ckpt", heads=["masked_lm", "next_sentence"]
-  ),
+  "SciBERT, TF1": Layout("bert_model.ckpt", heads=BOTH_HEADS),
   "BioBERT 1.0, TF1": Layout(
-    "biobert_model.ckpt", heads=["masked_lm", "next_sentence"],
+    "biobert_model.ckpt", heads=BOTH_HEADS,
     more={
       "bert/pooler/dense/kernel/adam_m": np.zeros((16, 16), np.float32),
       "global_step": np.array(5, np.int64),
@@ -98,12 +79,12 @@ LAYOUTS = {
   "BioBERT 1.1, TF1": Layout("model.ckpt-1000000", **CASED_BY_FLAG),
   "BioBERT": Layout("zip.bin", config=BERT, **CASED_BY_FLAG),
   "ClinicalBERT": Layout(
-    "old.bin", config=BERT, heads=["masked_lm", "next_sentence"],
+    "old.bin", config=BERT, heads=BOTH_HEADS,
     **CASED_BY_FLAG,
   ),
   "LegalBERT": Layout(
     "old.bin", config={**BERT, "output_past": True},
-    tokenizer={"do_lower_case": True}, heads=["masked_lm", "next_sentence"],
+    tokenizer={"do_lower_case": True}, heads=BOTH_HEADS,
   ),
   "FinBERT": Layout("zip.bin", heads=["classifier"], config={
     **BERT, "architectures": ["BertForSequenceClassification"],
@@ -122,7 +103,7 @@ LAYOUTS = {
   ),
   "SpanBERT": Layout("old.bin", without="^bert/pooler/", **CASED_BY_FLAG),
   "multilingual, TF1": Layout(
-    "bert_model.ckpt", heads=["masked_lm", "next_sentence"],
+    "bert_model.ckpt", heads=BOTH_HEADS,
     config={"directionality": "bidi", "pooler_fc_size": 768}, **CASED_BY_FLAG,
   ),
   "multilingual": Layout(
@@ -149,7 +130,6 @@ def all_shapes(layout):
 
 
 def random_weights(layout):
-  """Returns {TF1 name: array} of the model."""
   rng = np.random.default_rng(0)
   return {
     name: rng.normal(0, 0.5, shape).astype(np.float32)
@@ -158,7 +138,6 @@ def random_weights(layout):
 
 
 def write_weights(folder, layout, weights):
-  """Writes a model's weights as its authors' file has them."""
   if ".ckpt" in layout.weights:
     weight_files.write_tf1(
       str(folder / layout.weights), {**weights, **layout.more}
@@ -256,16 +235,13 @@ def test_japanese_vocabularies_need_another_tokenizer(tmp_path):
   write_folder(tmp_path, layout, weights)
   with pytest.raises(errors.InputError, match="BertJapaneseTokenizer .*mecab"):
     model_settings.resolve(settings_for(tmp_path, {}))
-  # Its weights are BERT's.
   reader = weight_files.open_reader(str(tmp_path))
   assert set(reader.shapes) == set(weights)
   (tmp_path / "tokenizer_config.json").write_text("{}")
   tokenizer_files.check(str(tmp_path / "vocab.txt"))
 
 
-def test_a_cased_vocabulary_without_a_word_about_it_is_warned_of(
-  tmp_path, caplog
-):
+def test_a_cased_vocabulary_that_nobody_names_is_warned_of(tmp_path, caplog):
   layout = LAYOUTS["BioBERT"]
   write_folder(tmp_path, layout, random_weights(layout))
   model_settings.resolve(settings_for(tmp_path, {}))
@@ -275,9 +251,7 @@ def test_a_cased_vocabulary_without_a_word_about_it_is_warned_of(
   assert "do_lower_case" not in caplog.text
 
 
-def test_config_json_without_a_kind_is_huggingfaces_next_to_its_weights(
-  tmp_path
-):
+def test_config_json_next_to_huggingfaces_weights_is_theirs(tmp_path):
   path = tmp_path / "config.json"
   path.write_text(json.dumps(SHAPE))
   assert modeling.BertConfig.from_json_file(path).hidden_act == "gelu"
@@ -286,50 +260,3 @@ def test_config_json_without_a_kind_is_huggingfaces_next_to_its_weights(
   found = model_folder.find(str(tmp_path))
   assert found["bert_config_file"] == str(path)
   assert configuration.read(str(path))["hidden_act"] == "gelu_erf"
-
-
-def test_run_squad_fine_tunes_a_released_spanbert(tmp_path):
-  """The files of SpanBERT: no pooler, no word of its case, PyTorch's .bin."""
-  config = modeling.BertConfig.from_json_file(SQUAD / "bert_config.json")
-  model = tmp_path / "spanbert"
-  model.mkdir()
-  reader = weight_files.open_reader(str(SQUAD))
-  weights = {
-    name: reader.read(name)
-    for name in reader.shapes
-    if name.startswith("bert/") and "/pooler/" not in name
-  }
-  torch_files.write(
-    model / "pytorch_model.bin",
-    {
-      row.theirs: weight_names.from_tf1(weights[row.tf1], row.layout)
-      for row in weight_names.rows("bert", weights)
-      if row.tf1 in weights
-    },
-    is_old=True,
-  )
-  values = {n: v for n, v in config.to_dict().items() if n != "hidden_act"}
-  (model / "config.json").write_text(
-    json.dumps({**values, "hidden_act": "gelu"})
-  )
-  (model / "vocab.txt").write_bytes((SQUAD / "vocab.txt").read_bytes())
-  text = "Anna was born in Bern in 1857."
-  paragraph = {
-    "context": text,
-    "qas": [{
-      "id": "1", "question": "Where was Anna born?",
-      "answers": [{"text": "Bern", "answer_start": text.index("Bern")}],
-    }],
-  }
-  data = {"version": "1.1", "data": [{"title": "", "paragraphs": [paragraph]}]}
-  (tmp_path / "data.json").write_text(json.dumps(data))
-  done = script_runner.run(
-    "run_squad.py", model_dir=model, do_train=True, do_predict=True,
-    train_file=tmp_path / "data.json", predict_file=tmp_path / "data.json",
-    output_dir=tmp_path / "run", max_seq_length=64, max_query_length=16,
-    doc_stride=20, train_batch_size=1, num_train_epochs=1.0,
-  )
-  assert done.code == 0, done.err
-  assert "bert/pooler/dense/kernel" in done.err  # Left as it was.
-  predictions = json.loads((tmp_path / "run/predictions.json").read_text())
-  assert set(predictions) == {"1"}

@@ -26,7 +26,6 @@ def server():
 
 
 def download(server, folder, file=FILE):
-  """Returns the bytes of the file that is brought."""
   path = transfer.download(
     file, str(folder), base_url=server.url, seconds_between_tries=0.0
   )
@@ -93,15 +92,12 @@ def test_another_file_than_the_published_one(server, tmp_path, file, message):
   with pytest.raises(errors.InputError, match=message):
     download(server, tmp_path, file)
   assert not os.listdir(tmp_path)
-  # One that was there before is looked at, too.
   (tmp_path / "file.bin").write_bytes(b"other")
   with pytest.raises(errors.InputError, match="expected"):
     download(server, tmp_path, file)
 
 
-def test_a_busy_server_is_asked_again_and_one_that_refuses_is_not(
-  server, tmp_path
-):
+def test_a_busy_server_is_asked_again_a_refusal_counts(server, tmp_path):
   server.statuses = [503, 429]
   download(server, tmp_path)
   assert len(server.requests) == 3
@@ -128,6 +124,5 @@ def test_a_network_that_is_silent_is_not_waited_for(tmp_path, monkeypatch):
   monkeypatch.setattr(transfer, "_NETWORK_TIMEOUT", 0.1)
   with socket.create_server(("127.0.0.1", 0)) as silent:
     url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-    # By either of two time-outs.
     with pytest.raises(errors.InputError, match=r"cannot be reached .*\b0\.1"):
       transfer.download(FILE, str(tmp_path), base_url=url)

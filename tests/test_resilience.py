@@ -75,10 +75,9 @@ def kill_somewhere(process, folder, rng, *, while_saving):
 )
 def test_ten_kills_change_nothing(tmp_path, devices):
   flags = {"num_train_steps": 1200, "save_checkpoints_steps": 4, **devices}
-  whole = script_runner.run(
+  script_runner.succeed(
     "run_pretraining.py", **training_flags(tmp_path / "whole", **flags)
   )
-  assert whole.code == 0, whole.err
   folder, rng, codes = tmp_path / "killed", random.Random(8), []
   for attempt in range(10):
     process = script_runner.start(
@@ -89,10 +88,7 @@ def test_ten_kills_change_nothing(tmp_path, devices):
     )
   # At least most of them were alive when they were killed.
   assert codes.count(-signal.SIGKILL) >= 7, codes
-  last = script_runner.run(
-    "run_pretraining.py", **training_flags(folder, **flags)
-  )
-  assert last.code == 0, last.err
+  script_runner.succeed("run_pretraining.py", **training_flags(folder, **flags))
   expected = weights_at(tmp_path / "whole", 1200)
   got = weights_at(folder, 1200)
   assert expected.keys() == got.keys()
@@ -147,10 +143,9 @@ def test_two_processes_give_the_weights_of_one(tmp_path, monkeypatch):
     "num_train_steps": 12, "bert_config_file": no_dropout_config(tmp_path),
     "do_eval": True, "max_eval_steps": 3,
   }
-  one = script_runner.run(
+  script_runner.succeed(
     "run_pretraining.py", **training_flags(tmp_path / "one", **flags)
   )
-  assert one.code == 0, one.err
   workers = start_workers(monkeypatch, tmp_path / "two", **flags)
   errors = [worker.communicate(timeout=240)[1] for worker in workers]
   assert [worker.returncode for worker in workers] == [0, 0], errors

@@ -8,6 +8,7 @@ import pytest
 import resumed_runs
 import script_runner
 import tiny_model
+from script_runner import logged
 
 DATA = script_runner.ROOT / "tests" / "data"
 VOCAB = DATA / "ner_sample_vocab.txt"
@@ -25,7 +26,6 @@ def words(rng, count):
 
 @pytest.fixture(scope="module")
 def flags_of(tmp_path_factory):
-  """The flags of six steps of each script."""
   folder = tmp_path_factory.mktemp("data")
   config = tiny_model.tiny(
     vocab_size=169, max_position_embeddings=LENGTH, initializer_range=0.02
@@ -44,16 +44,14 @@ def flags_of(tmp_path_factory):
   (folder / "train.json").write_text(
     json.dumps({"version": "1.1", "data": [{"paragraphs": paragraphs}]})
   )
-  # Documents of three short lines.
   lines = [words(rng, rng.randint(2, 6)) for _ in range(150)]
   documents = ["\n".join(lines[n : n + 3]) for n in range(0, 150, 3)]
   (folder / "text.txt").write_text("\n\n".join(documents) + "\n")
-  done = script_runner.run(
+  script_runner.succeed(
     "create_pretraining_data.py", input_file=folder / "text.txt",
     output_file=folder / "records", vocab_file=VOCAB, do_lower_case=False,
     max_seq_length=LENGTH, max_predictions_per_seq=5, dupe_factor=2,
   )
-  assert done.code == 0, done.err
   text = {
     "vocab_file": VOCAB, "do_lower_case": False, "num_train_epochs": 1,
     "max_train_steps": 6,
@@ -73,24 +71,16 @@ def flags_of(tmp_path_factory):
   return {name: {**shared, **own} for name, own in flags.items()}
 
 
-def logged(folder):
-  lines = (folder / "train_log.jsonl").read_text().splitlines()
-  return [json.loads(line) for line in lines]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
   "script",
   ["run_pretraining.py", "run_classifier.py", "run_squad.py", "run_ner.py"],
 )
-def test_packed_runs_are_fuller_and_resume_to_the_same_weights(
-  flags_of, tmp_path, script
-):
+def test_packed_runs_are_fuller_and_resume(flags_of, tmp_path, script):
   def six_steps(folder, **flags):
-    done = script_runner.run(
+    done = script_runner.succeed(
       script, **flags_of[script], output_dir=folder, **flags
     )
-    assert done.code == 0, done.err
     return done
 
   resumed_runs.assert_same_weights(
@@ -99,7 +89,6 @@ def test_packed_runs_are_fuller_and_resume_to_the_same_weights(
   six_steps(tmp_path / "plain")
   packed, plain = logged(tmp_path / "whole"), logged(tmp_path / "plain")
   for step in range(6):
-    # The same examples.
     examples = "tokens_per_example"
     assert packed[step][examples] == plain[step][examples]
     assert packed[step]["fill_rate"] > 1.5 * plain[step]["fill_rate"]
@@ -108,9 +97,7 @@ def test_packed_runs_are_fuller_and_resume_to_the_same_weights(
 @pytest.mark.parametrize(
   "pack_sequences", [True, pytest.param(False, marks=pytest.mark.slow)]
 )
-def test_xla_compiles_one_step_for_all_batches(
-  flags_of, tmp_path, monkeypatch, pack_sequences
-):
+def test_xla_compiles_one_step(flags_of, tmp_path, monkeypatch, pack_sequences):
   monkeypatch.setenv("XLA_FLAGS", f"--xla_dump_to={tmp_path / 'xla'}")
   process = script_runner.start(
     "run_classifier.py", **flags_of["run_classifier.py"],

@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-import re
 
 import numpy as np
 import pytest
@@ -11,20 +10,14 @@ import resumed_runs
 import script_runner
 import tiny_model
 from checkpoints import weight_files
+from script_runner import results_in, succeed
 
 VOCAB = pathlib.Path("tests/golden/pretraining_run/model/vocab.txt")
 LENGTHS = {"max_seq_length": 32, "max_predictions_per_seq": 5}
 
 
-def run(script, **flags):
-  done = script_runner.run(script, **flags)
-  assert done.code == 0, done.err
-  return done
-
-
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-  """A small configuration, and records of each kind of masking."""
   folder = tmp_path_factory.mktemp("data")
   vocab_size = len(VOCAB.read_text(encoding="utf-8").splitlines())
   config = tiny_model.tiny(
@@ -35,7 +28,7 @@ def files(tmp_path_factory):
     ("dynamic", {"dynamic_masking": True}),
     ("spans", {"mask_runs": "spans", **LENGTHS, "dupe_factor": 1}),
   ):
-    run(
+    succeed(
       "create_pretraining_data.py", input_file="sample_text.txt",
       output_file=folder / f"{name}.tfrecord", vocab_file=VOCAB,
       packing="doc_sentences", **{**flags, "max_seq_length": 32}
@@ -44,7 +37,7 @@ def files(tmp_path_factory):
 
 
 def pretrain(files, kind, output_dir, **flags):
-  return run("run_pretraining.py", **{
+  return succeed("run_pretraining.py", **{
     **LENGTHS, "do_train": True, "input_file": files / f"{kind}.tfrecord",
     "bert_config_file": files / "bert_config.json", "vocab_file": VOCAB,
     "output_dir": output_dir, "use_next_sentence_loss": False,
@@ -53,20 +46,13 @@ def pretrain(files, kind, output_dir, **flags):
   })
 
 
-def results(output_dir):
-  text = (output_dir / "eval_results.txt").read_text()
-  return {n: float(v) for n, v in re.findall(r"^(\w+) = (\S+)$", text, re.M)}
-
-
 SPANBERT = {"span_boundary_objective": True}
 
 
 @pytest.mark.slow
-def test_spanbert_is_trained_on_records_and_its_model_fills_masks(
-  files, tmp_path
-):
+def test_spanbert_is_trained_and_its_model_fills_masks(files, tmp_path):
   pretrain(files, "spans", tmp_path, **SPANBERT, do_eval=True, max_eval_steps=1)
-  found = results(tmp_path)
+  found = results_in(tmp_path)
   assert set(found) == {
     "global_step", "loss", "masked_lm_loss", "masked_lm_accuracy",
     "span_boundary_loss", "span_boundary_accuracy",
@@ -78,9 +64,9 @@ def test_spanbert_is_trained_on_records_and_its_model_fills_masks(
   assert config["input_settings"] == {"max_seq_length": 32}
   names = weight_files.open_reader(str(model)).shapes
   assert "cls/span_boundary/layer_1/LayerNorm/gamma" in names
-  filled = run("fill_mask.py", model_dir=model, text="a [MASK] here")
+  filled = succeed("fill_mask.py", model_dir=model, text="a [MASK] here")
   assert "[MASK] 1:" in filled.out
-  run(
+  succeed(
     "convert_checkpoint.py", input=model, output=tmp_path / "hf",
     to="huggingface",
   )
@@ -89,25 +75,9 @@ def test_spanbert_is_trained_on_records_and_its_model_fills_masks(
   assert set(converted) == kept - {"global_step"}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-  "kind, flags", [("spans", {}), ("dynamic", {"mask_runs": "spans"})]
-)
-def test_spanbert_resumes_to_the_same_weights(files, tmp_path, kind, flags):
-  def six_steps(output_dir):
-    return pretrain(
-      files, kind, output_dir, **SPANBERT, **flags,
-      num_train_steps=6, save_checkpoints_steps=3,
-    )
-
-  resumed_runs.assert_same_weights(six_steps, tmp_path)
-
-
 def rates(output_dir):
-  lines = (output_dir / "train_log.jsonl").read_text().splitlines()
-  return {
-    values["step"]: values["learning_rate"] for values in map(json.loads, lines)
-  }
+  lines = script_runner.logged(output_dir)
+  return {values["step"]: values["learning_rate"] for values in lines}
 
 
 @pytest.mark.slow
@@ -118,7 +88,7 @@ def test_one_schedule_has_several_stops(files, tmp_path):
   stopped = tmp_path / "stopped"
   done = pretrain(files, "dynamic", stopped, **flags, **evaluation, stop_step=4)
   assert "stopped at step 4 of 6, which is saved: to go on, " in done.err
-  assert results(stopped)["global_step"] == 4
+  assert results_in(stopped)["global_step"] == 4
   assert not (stopped / "model.ckpt-6.index").exists()
   # The same command again trains nothing.
   done = pretrain(files, "dynamic", stopped, **flags, stop_step=4)
@@ -129,7 +99,7 @@ def test_one_schedule_has_several_stops(files, tmp_path):
   )
   # With short sequences first, and other data, the schedule is the same.
   short = {"max_seq_length": 16, "max_predictions_per_seq": 3}
-  run(
+  succeed(
     "create_pretraining_data.py", input_file="sample_text.txt", dupe_factor=1,
     output_file=tmp_path / "short.tfrecord", vocab_file=VOCAB, **short
   )
@@ -139,7 +109,7 @@ def test_one_schedule_has_several_stops(files, tmp_path):
   done = pretrain(files, "dynamic", grown, **flags, **evaluation)
   assert "and goes on with " in done.err
   assert rates(grown) == rates(tmp_path / "whole")
-  assert results(grown)["global_step"] == 6
+  assert results_in(grown)["global_step"] == 6
   model = json.loads((grown / "final_model/bert_config.json").read_text())
   assert model["input_settings"] == {"max_seq_length": 32}
 
@@ -158,7 +128,6 @@ def teacher(files, tmp_path_factory):
 
 
 def learn(files, teacher, output_dir, **flags):
-  """Trains a student of two layers."""
   return pretrain(
     files, "spans", output_dir, teacher_checkpoint=teacher,
     init_from_teacher=True, **flags,
@@ -166,9 +135,7 @@ def learn(files, teacher, output_dir, **flags):
 
 
 @pytest.mark.slow
-def test_a_student_starts_from_every_second_layer_and_learns(
-  files, teacher, tmp_path
-):
+def test_a_student_starts_from_every_second_layer(files, teacher, tmp_path):
   learn(files, teacher, tmp_path, log_steps=1, learning_rate=0.0, do_eval=True)
   theirs = weight_files.read_weights(str(teacher))
   ours = weight_files.read_weights(str(tmp_path / "final_model"))
@@ -176,15 +143,14 @@ def test_a_student_starts_from_every_second_layer_and_learns(
   for name, value in ours.items():  # Nothing moved at a rate of 0.
     same = name.replace("layer_1/", "layer_2/")
     np.testing.assert_array_equal(value, theirs[same], err_msg=name)
-  lines = (tmp_path / "train_log.jsonl").read_text().splitlines()
-  step = json.loads(lines[0])
+  step = script_runner.logged(tmp_path)[0]
   total = (
     5 * step["soft_targets_loss"] + 2 * step["masked_lm_loss"]
     + step["cosine_loss"]
   )
   assert step["loss"] == pytest.approx(total, rel=1e-4)
   assert step["soft_targets_loss"] > 0 and step["cosine_loss"] > 0
-  assert set(results(tmp_path)) == {
+  assert set(results_in(tmp_path)) == {
     "global_step", "loss", "masked_lm_loss", "masked_lm_accuracy"
   }
 
@@ -197,7 +163,6 @@ def test_a_student_resumes_to_the_same_weights(files, teacher, tmp_path):
     )
 
   resumed_runs.assert_same_weights(six_steps, tmp_path)
-  # Other weights of the losses are another run.
   done = script_runner.run(
     "run_pretraining.py", do_train=True, use_next_sentence_loss=False,
     input_file=files / "spans.tfrecord", output_dir=tmp_path / "whole",
@@ -207,23 +172,3 @@ def test_a_student_resumes_to_the_same_weights(files, teacher, tmp_path):
   )
   assert done.code == 1
   assert "belongs to another run: distillation_weights" in done.last_line
-
-
-@pytest.mark.slow
-def test_robertas_recipe(files, tmp_path):
-  """Its flags together; the optimizer's reach the weights."""
-  flags = {"optimizer": "adamw", "adam_epsilon": 1e-6, "log_steps": 1}
-  for beta in (0.98, 0.999):
-    pretrain(
-      files, "dynamic", tmp_path / f"{beta}", **flags, adam_beta2=beta,
-      gradient_accumulation_steps=2, num_train_steps=2,
-    )
-  first, second = (
-    weight_files.read_weights(str(tmp_path / f"{beta}" / "model.ckpt-2"))
-    for beta in (0.98, 0.999)
-  )
-  name = "bert/encoder/layer_0/output/dense/kernel"
-  assert not np.array_equal(first[name], second[name])
-  # The second moment of two steps of gradients g: 0.02 g^2, 0.001 g^2.
-  ratio = first[f"{name}/adam_v"].sum() / second[f"{name}/adam_v"].sum()
-  assert ratio == pytest.approx(20, rel=0.1)

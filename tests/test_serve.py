@@ -39,7 +39,6 @@ def saved_model(tmp_path_factory):
 
 
 def ask(url, started, may_end):
-  """Returns status and JSON of a prediction."""
   instance = {"started": str(started), "may_end": str(may_end)}
   body = json.dumps({"instances": [instance]}).encode()
   try:
@@ -60,9 +59,7 @@ def few_descriptors():
   resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
 
 
-def test_crowds_wait_and_sigterm_finishes_the_request_under_way(
-  saved_model, tmp_path
-):
+def test_crowds_wait_and_sigterm_finishes_a_request(saved_model, tmp_path):
   process, url = served.start_script(saved_model, preexec_fn=few_descriptors)
   host, port = url.split("/")[2].split(":")
   crowd = contextlib.ExitStack()

@@ -30,7 +30,6 @@ class Model:
 
 
 def run(scenario, max_batch_delay_ms=0, **limits):
-  """Runs `await scenario(batcher, model)` in an event loop."""
   model = Model()
 
   async def main():

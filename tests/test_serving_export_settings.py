@@ -17,7 +17,6 @@ def config(**values):
 
 
 def resolved(model_config, **given):
-  """Returns the settings that export_saved_model.py works with."""
   settings = serving_models.export_settings_of(given)
   return export_settings.resolve(settings, model_config)
 
@@ -32,7 +31,6 @@ def test_activation_and_labels_are_those_of_the_training(problem, activation):
   trained = config(**problem, **LABELS)
   settings = resolved(trained, head="classification")
   assert settings.output_activation == activation
-  # A regression needs none.
   assert settings.labels == (() if activation == "linear" else ("no", "yes"))
   settings = resolved(
     trained, head="classification", output_activation="sigmoid", labels=["a"]
@@ -58,7 +56,6 @@ def test_input_is_made_as_in_training(caplog):
   assert (settings.max_seq_length, settings.doc_stride) == (48, 16)
   assert settings.null_score_diff_threshold is None
   assert settings.n_best_size == 20 and not settings.text_pairs
-  # A flag goes first, with a warning.
   settings = resolved(trained, head="tagging", max_seq_length=64)
   assert settings.max_seq_length == 64
   assert "--max_seq_length=64 (trained with 48)" in caplog.text
@@ -75,6 +72,5 @@ def test_defaults_are_those_of_the_scripts():
   assert (settings.max_seq_length, settings.doc_stride) == (384, 128)
   settings = resolved(long, head="classification")
   assert (settings.max_seq_length, settings.doc_stride) == (128, 0)
-  # As far as the model has positions.
   settings = resolved(config(**LABELS), head="classification")
   assert settings.max_seq_length == 64

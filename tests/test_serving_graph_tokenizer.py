@@ -49,9 +49,7 @@ def test_every_character_and_every_token(setting, full_tokenizers):
   graph_tokenizer.check_same(graph_tokenizer.GraphTokenizer(full), full)
 
 
-def test_a_difference_is_refused_unless_asked_for(
-  full_tokenizers, vocab_file, caplog
-):
+def test_a_difference_is_refused(full_tokenizers, vocab_file, caplog):
   graph = graph_tokenizer.GraphTokenizer(full_tokenizers["uncased"])
   other = tokenization.FullTokenizer(vocab_file(goldens.PIECES))
   with pytest.raises(errors.InputError, match="gives other ids than"):
@@ -61,9 +59,7 @@ def test_a_difference_is_refused_unless_asked_for(
 
 
 @pytest.mark.parametrize("setting", ["uncased", "multi_cased"])
-def test_bytes_that_are_no_utf8_are_dropped(
-  setting, full_tokenizers, graph_tokenizers
-):
+def test_bad_utf8_is_dropped(setting, full_tokenizers, graph_tokenizers):
   rng = random.Random(5)
   odd = [b"\xff", b"\xc3", b"\xe4\xb8", b"\xed\xa0\x80", b"\xf0\x90\x80"]
   odd += [b"\xf4\x90\x80\x80", b"\xc0\x80", b"a", b"b "]

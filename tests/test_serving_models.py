@@ -24,7 +24,6 @@ OTHERS = ["dog " * 40, "a", "", "It's."]
 
 
 def run(model, *texts):
-  """Returns {name: array} of the model on lists of str."""
   outputs = model.from_text(*(tf.constant(rows) for rows in texts))
   return {name: value.numpy() for name, value in outputs.items()}
 

@@ -82,13 +82,10 @@ def test_only_its_own_script_and_style_may_run():
     (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", made, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(content.encode()).digest())
     assert f"{tag}-src 'sha256-{digest.decode()}'" in policy
-  # No resource of another host.
   assert "http:" not in made and "https:" not in made
 
 
 def served_to(use, model, *arguments):
-  """Returns what `use` does of the port of a model's server."""
-
   async def test():
     async with served.asking(model, batching.Limits()) as ask:
       return await use(ask.port, *arguments)

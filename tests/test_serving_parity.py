@@ -81,8 +81,6 @@ def encoded(inputs):
 
 
 def over_http(model, inputs):
-  """Returns the predictions of a server in this process."""
-
   async def answered():
     body = json.dumps({"instances": instances_of(inputs)})
     async with served.asking(model, batching.Limits()) as ask:
@@ -156,9 +154,7 @@ def assert_same(one, other):
 
 
 def script(name, **flags):
-  """Runs a script to its end; returns what it printed."""
-  finished = script_runner.run(name, **flags)
-  assert finished.code == 0, finished.err
+  finished = script_runner.succeed(name, **flags)
   return finished.out
 
 
@@ -188,7 +184,6 @@ def classified(folder, tmp_path, texts):
 
 
 def classifier(path, problem, stored, count=3):
-  """Writes the folder of a classifier of LABELS."""
   labels = {str(number): label for number, label in enumerate(LABELS)}
   return serving_models.trained(
     path, lambda config, _: modeling.ClassificationHead(config, count),
@@ -431,5 +426,4 @@ def test_masks_without_a_pooler(tmp_path):
   for row, line in zip(fillings_served, found):
     words = line.split()
     for (token, probability), said, number in zip(row, words[::2], words[1::2]):
-      # Four decimals are printed.
       assert token == said and abs(probability - float(number)) < 6e-5

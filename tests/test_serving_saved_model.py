@@ -87,7 +87,6 @@ def pair_model():
 
 @pytest.fixture(scope="module")
 def folder(pair_model, tmp_path_factory):
-  """A folder with the pair model, as version 3."""
   path = str(tmp_path_factory.mktemp("models") / "pairs" / "3")
   saved_model.write(
     path, pair_model, warmup_texts=[("a", "\u00e9"), ("x" * 300, "")],
@@ -175,7 +174,6 @@ def test_other_kinds_of_heads_in_another_program(kind, tmp_path):
 
 @pytest.mark.slow
 def test_saved_model_cli(folder, pair_model):
-  """The tool that comes with TensorFlow, with tensorflow_text's operations."""
   tool = (
     "import tensorflow_text\n"
     "from tensorflow.python.tools import saved_model_cli\n"
@@ -244,9 +242,7 @@ def test_an_export_is_not_replaced(folder, pair_model):
     saved_model.write(folder, pair_model)
 
 
-def test_nothing_is_left_of_an_export_that_fails(
-  pair_model, tmp_path, monkeypatch
-):
+def test_nothing_is_left_of_a_failed_export(pair_model, tmp_path, monkeypatch):
   def fail(*_, **__):
     raise OSError("disk full")
 

@@ -46,7 +46,6 @@ class Model:
 
 
 def serve(test, *, timeout=60.0, **options):
-  """Runs `await test(ask, model)`, see served.asking."""
   model = Model()
   limits = batching.Limits(
     max_batch_delay_ms=0, max_body_bytes=1000, timeout_s=timeout, **options
@@ -104,7 +103,6 @@ def test_refusals(path, request_, status, sentence):
   async def test(ask, model):
     answer = await ask(path, request_)
     assert answer[0] == status and sentence in answer[1]["error"]
-    # It goes on serving.
     assert (await ask("m:predict", body("a")))[0] == 200
 
   serve(test, max_batch_size=2, max_queue=2)
@@ -156,9 +154,7 @@ def test_a_full_queue_refuses_a_request_before_its_body():
 @pytest.mark.parametrize(
   "sent", [b"", b"POST /v1/mod", POST, POST + b"Content-Length: 9\r\n\r\n{"]
 )
-def test_who_sends_half_a_request_is_let_go_and_does_not_delay_the_end(
-  sent, monkeypatch, capsys
-):
+def test_half_a_request_does_not_delay_the_end(sent, monkeypatch, capsys):
   """A signal to this process ends the server, as in serve.py."""
   monkeypatch.setattr(server, "_SECONDS_TO_FINISH", 0.2)
   model = Model()
@@ -192,7 +188,6 @@ def test_a_batch_without_an_end_does_not_delay_the_end(monkeypatch):
   model.may_finish.clear()
   monkeypatch.setattr(server, "_SECONDS_TO_FINISH", 0.01)
   monkeypatch.setattr(server, "_SECONDS_TO_END", 0.1)
-  # In place of the process's end.
   monkeypatch.setattr(
     os, "_exit", lambda code: (ended.append(code), model.may_finish.set())
   )

@@ -13,7 +13,6 @@ GOLDEN = pathlib.Path(__file__).parent / "golden" / "squad" / "answers"
 
 
 def final_text(predicted, written, do_lower_case):
-  """Returns the part of `written` that was predicted."""
   words = written.split(" ")
   tokenized = alignment.word_tokenizer(do_lower_case)
   passage = alignment.PassageText(words, tokenized)
@@ -29,41 +28,35 @@ def test_every_text_is_the_originals():
     assert final_text(*arguments) == pair["final"], pair
 
 
-@pytest.mark.parametrize(
-  "pieces, text",
-  [
-    (["sm", "##ith", "'"], "smith '"),
-    # The first piece may be the rest of a word.
-    (["##ith", "##s", "of"], "iths of"),
-    (["[UNK]", "of"], "[UNK] of"),
-    (["#", "#"], "# #"),
-    (["##", "a"], "a"),
-  ],
-)
+@pytest.mark.parametrize("pieces, text", [
+  (["sm", "##ith", "'"], "smith '"),
+  # The first piece may be the rest of a word.
+  (["##ith", "##s", "of"], "iths of"),
+  (["[UNK]", "of"], "[UNK] of"),
+  (["#", "#"], "# #"),
+  (["##", "a"], "a"),
+])
 def test_pieces_are_joined_to_words(pieces, text):
   assert alignment.joined_pieces(pieces) == text
 
 
-@pytest.mark.parametrize(
-  "predicted, written, final",
-  [
-    ("anna lang", "Anna Lang's", "Anna Lang"),
-    ("lang ' s", "Anna Lang's", "Lang's"),
-    # The accent is no character of its own in NFC, but one in NFD.
-    ("cafe", "the (Café)", "Café"),
-    ("cafe", "the (Cafe\u0301)", "the (Cafe\u0301)"),
-    # Two characters of one.
-    ("i", "(İ)", "İ"),
-    ("ﬁ", "ﬁ,", "ﬁ"),
-    # An unknown piece, and nothing at all.
-    ("[UNK]", "(☃)", "(☃)"),
-    ("", "(x)", "(x)"),
-    # Of two places the first.
-    ("a", "b-a-A", "a"),
-    # Other white space than U+0020 counts as a character, and is lost.
-    ("b", "a\u00a0b", "a\u00a0b"),
-  ],
-)
+@pytest.mark.parametrize("predicted, written, final", [
+  ("anna lang", "Anna Lang's", "Anna Lang"),
+  ("lang ' s", "Anna Lang's", "Lang's"),
+  # The accent is no character of its own in NFC, but one in NFD.
+  ("cafe", "the (Café)", "Café"),
+  ("cafe", "the (Cafe\u0301)", "the (Cafe\u0301)"),
+  # Two characters of one.
+  ("i", "(İ)", "İ"),
+  ("ﬁ", "ﬁ,", "ﬁ"),
+  # An unknown piece, and nothing at all.
+  ("[UNK]", "(☃)", "(☃)"),
+  ("", "(x)", "(x)"),
+  # Of two places the first.
+  ("a", "b-a-A", "a"),
+  # Other white space than U+0020 counts as a character, and is lost.
+  ("b", "a\u00a0b", "a\u00a0b"),
+])
 def test_final_text(predicted, written, final):
   assert final_text(predicted, written, True) == final
 
@@ -88,38 +81,32 @@ def test_what_is_not_found_is_said_where_debugging(caplog):
 WORDS = ["\u200b", "One", "\u200b", "(two)", "two", "\u200b"]
 
 
-@pytest.mark.parametrize(
-  "predicted, first, last, answer",
-  [
-    ("one", 1, 1, "One"),
-    ("two", 3, 3, "two"),
-    ("two )", 3, 4, "two)"),
-    # Words outside first to last are not searched.
-    ("two", 4, 4, "two"),
-    ("one", 3, 4, "(two) two"),
-    # One character is missing: all is given.
-    ("one", 0, 1, "\u200b One"),
-    ("two", 4, 5, "two \u200b"),
-    ("one ( two", 1, 3, "One \u200b (two)"),
-    # There are no tokens at all.
-    ("one", 0, 0, "\u200b"),
-    ("two", 5, 5, "\u200b"),
-  ],
-)
+@pytest.mark.parametrize("predicted, first, last, answer", [
+  ("one", 1, 1, "One"),
+  ("two", 3, 3, "two"),
+  ("two )", 3, 4, "two)"),
+  # Words outside first to last are not searched.
+  ("two", 4, 4, "two"),
+  ("one", 3, 4, "(two) two"),
+  # One character is missing: all is given.
+  ("one", 0, 1, "\u200b One"),
+  ("two", 4, 5, "two \u200b"),
+  ("one ( two", 1, 3, "One \u200b (two)"),
+  # There are no tokens at all.
+  ("one", 0, 0, "\u200b"),
+  ("two", 5, 5, "\u200b"),
+])
 def test_only_the_given_words_are_searched(predicted, first, last, answer):
   passage = alignment.PassageText(WORDS, alignment.word_tokenizer(True))
   text, (start, end) = passage.find(predicted, first, last)
   assert text == " ".join(WORDS)[start:end] == answer
 
 
-@pytest.mark.parametrize(
-  "context, place, text",
-  [
-    (" a  bc\nd ", (0, 1), "a"),
-    (" a  bc\nd ", (2, 6), "bc\nd"),
-    ("ab \tab", (3, 5), "ab"),
-  ],
-)
+@pytest.mark.parametrize("context, place, text", [
+  (" a  bc\nd ", (0, 1), "a"),
+  (" a  bc\nd ", (2, 6), "bc\nd"),
+  ("ab \tab", (3, 5), "ab"),
+])
 def test_places_among_words_are_places_of_the_context(context, place, text):
   start, end = alignment.in_context(context, place)
   assert context[start:end] == text

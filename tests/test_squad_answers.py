@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import small_corpus
+import tiny_model
 import tokenization
 from common import errors, run_settings
 from squad import alignment, answers, data, inputs, null_threshold
@@ -20,14 +22,11 @@ RUNS = ["odd", "v1", "v1_ties", "v2", "xquad_ar", "xquad_tr", "xquad_zh"]
 
 @pytest.fixture(scope="module")
 def read_run(tmp_path_factory):
-  """Returns a function: name -> (golden, arguments of find_answers)."""
   folder = tmp_path_factory.mktemp("squad")
 
-  @functools.cache
-  def vocabulary(name):
-    packed = GOLDEN / "tokenization" / f"{name}_vocab.txt.gz"
-    (folder / name).write_bytes(gzip.decompress(packed.read_bytes()))
-    return str(folder / name)
+  vocabulary = functools.cache(lambda name: small_corpus.released_vocab(
+    tmp_path_factory.mktemp("vocab"), name
+  ))
 
   @functools.cache
   def read(name):
@@ -131,7 +130,6 @@ def test_probabilities_are_among_the_candidates():
   assert [c.probability for c in found.candidates[:3]] == pytest.approx(
     shares / shares.sum(), abs=1e-12
   )
-  # Large logits have some, too.
   found = answer({3: 2000.0}, {3: 2000.0, 4: 2000.0}, n_best_size=2)
   assert [c.probability for c in found.candidates] == [0.5, 0.5]
 
@@ -244,9 +242,6 @@ def test_odds_of_other_answers_do_not_stay(tmp_path):
   assert names == {"predictions.json", "nbest_predictions.json"}
 
 
-# With a model that can be followed.
-
-VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "who", "f", "b", "c", "d", "e"]
 SETTINGS = {
   "max_seq_length": 12, "doc_stride": 4, "max_query_length": 4,
   "n_best_size": 20, "max_answer_length": 2, "version_2_with_negative": False,
@@ -257,10 +252,7 @@ CONTEXT = "f b c d e b d c b f"
 
 
 def model(batch):
-  """The last letter of the alphabet begins and ends the answer.
-
-  Padding has the highest logits of all.
-  """
+  """The last of the vocabulary is the answer; padding has higher logits."""
   ids = tf.cast(batch["input_ids"], tf.float32)
   logits = tf.where(batch["input_mask"] > 0, ids, 100.0)
   return logits, logits - 1.0
@@ -268,14 +260,13 @@ def model(batch):
 
 @pytest.fixture
 def tokenizer(tmp_path):
-  path = tmp_path / "vocab.txt"
-  path.write_text("".join(f"{token}\n" for token in VOCAB))
-  return tokenization.FullTokenizer(str(path))
+  return tokenization.FullTokenizer(
+    tiny_model.write_vocabulary(tmp_path, ["who", *"fbcde"])
+  )
 
 
 @pytest.fixture
 def make(tokenizer):
-  """A function of a threshold's text and settings -> Answerer."""
   return lambda threshold=None, **settings: answers.Answerer(
     run_settings.Settings({**SETTINGS, **settings}), model, tokenizer,
     tf.distribute.get_strategy(),
@@ -305,9 +296,7 @@ def prepare(tokenizer, tmp_path):
   return prepare_rows
 
 
-def test_padding_is_a_candidate_where_it_competes_and_cut_off_elsewhere(
-  tokenizer
-):
+def test_padding_is_cut_off_unless_it_competes(tokenizer):
   widths = []
 
   def watched(batch):
@@ -324,7 +313,7 @@ def test_padding_is_a_candidate_where_it_competes_and_cut_off_elsewhere(
     outputs = answers.window_logits(
       watched, batch, trim=trim, mask_padding=mask_padding
     )
-    expected = np.array([[2, 4, 3, 5, 6, 3] + [padding] * 6])
+    expected = np.array([[2, 5, 3, 6, 7, 3] + [padding] * 6])
     np.testing.assert_array_equal(outputs["start"], expected)
     np.testing.assert_array_equal(outputs["end"], expected - 1)
   assert widths == [12, 8, 12]  # Cut to a multiple of eight.
@@ -361,12 +350,12 @@ def test_every_question_gets_its_answer(make, prepare, pads, batch_size):
 
 
 def test_a_threshold_is_found_where_asked_for(make, prepare):
-  # "No answer" scores 2 + 1, a letter 5 + 4 and more: odds of -6, -14.
+  # "No answer" scores 2 + 1, a letter 6 + 5 and more: odds of -8, -16.
   file = prepare(("who", "f", ""), ("who", "e", "e"))
   finder = make("auto", version_2_with_negative=True)
   found = finder.answers(file, 2, find_threshold=True)
   assert [each.text for each in found] == ["", "e"]
-  assert -14 <= finder.threshold.value < -6
+  assert -16 <= finder.threshold.value < -8
   results = finder.scores(file.file, found)
   assert results["f1"] == 100.0
   assert results.keys() == set(finder.result_names(file.file))

@@ -23,8 +23,6 @@ def unanswered(**other):
 
 @pytest.fixture
 def write(tmp_path):
-  """A function that writes a SQuAD file of one passage; returns its path."""
-
   def write_file(*entries, context=CONTEXT):
     path = tmp_path / "squad.json"
     paragraph = {"context": context, "qas": list(entries)}
@@ -42,7 +40,6 @@ def test_only_the_originals_white_space_parts_words(write):
     "Anna", "lives", "in", "Bern", "(since", "1904),", "not\u00a0far."
   ]
   assert question.answers == ("Bern",)
-  # Only training looks for the place.
   assert question.start_position is question.answer_text is None
 
 
@@ -125,9 +122,7 @@ BLIND = {"id": "q2", "question": "Who?"}
   ([entry(is_impossible=False), unanswered(is_impossible=False)], True, False),
   ([unanswered()], True, False),
 ])
-def test_a_file_without_all_answers_cannot_be_scored_against(
-  write, entries, version_2, is_labelled
-):
+def test_files_to_score_against(write, entries, version_2, is_labelled):
   file = data.read(write(*entries), version_2=version_2)
   assert file.is_labelled == is_labelled
   if is_labelled:

@@ -59,7 +59,6 @@ def tokenizer():
 
 @pytest.fixture
 def read(unpacked):
-  """A function that reads "train" or "dev"."""
   return lambda name: data.read(
     unpacked(RUN / f"{name}.json"), training=name == "train", version_2=True
   )
@@ -104,7 +103,6 @@ def test_every_field_is_the_originals(unpacked, released, name):
     np.testing.assert_array_equal(values, golden[theirs], ours)
   if not training:
     assert {getattr(w, n) for w in windows for n in positions} == {None}
-    # One passage, tokenized once.
     assert windows[0].passage is windows[-40].passage
 
 
@@ -121,7 +119,6 @@ def test_windows_cover_the_passage(num_pieces, room, stride, spans):
   counts = np.zeros(num_pieces, int)
   for start, length, is_max_context in found:
     counts[start : start + length] += is_max_context
-  # Each piece counts in one window, and in one alone.
   assert (counts == 1).all()
 
 
@@ -290,9 +287,7 @@ def test_what_holds_no_word_is_refused(tokenizer, tmp_path):
     )
 
 
-def test_examples_are_shown_and_a_vocabulary_that_does_not_fit_is_noticed(
-  tmp_path, read, caplog
-):
+def test_a_vocabulary_that_does_not_fit_is_noticed(tmp_path, read, caplog):
   """The warning comes again where the records are kept."""
   caplog.set_level("DEBUG", logger="absl")
   path = tmp_path / "vocab.txt"

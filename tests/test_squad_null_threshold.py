@@ -14,7 +14,6 @@ FILE = null_threshold.FILE
 
 
 def head(value=0.5):
-  """The weights of a head, by name."""
   return {
     "cls/squad/output_weights": np.full([2, 4], value, np.float32),
     "cls/squad/output_bias": np.zeros([2], np.float32),
@@ -85,9 +84,7 @@ def test_what_the_user_says_comes_first(tmp_path):
   assert looked_up("a", tmp_path) == -2.0
 
 
-def test_what_belongs_to_other_weights_goes_when_a_folder_gets_new_ones(
-  tmp_path
-):
+def test_a_folder_with_new_weights_loses_what_was_the_old_ones(tmp_path):
   found("old").write(str(tmp_path))
   kept = null_threshold.NullThreshold("1", lambda: "old")
   kept.write(str(tmp_path))  # Not found by this run, but theirs.

@@ -49,9 +49,7 @@ def test_normalized(text, normal):
   ("", ["cat"], 0, 0),
 ])
 @pytest.mark.parametrize("version_2", [False, True])
-def test_a_prediction_is_compared_with_each_answer(
-  version_2, prediction, answers, exact, f1
-):
+def test_the_best_answer_counts(version_2, prediction, answers, exact, f1):
   found = scores.compare(prediction, answers, version_2=version_2)
   assert found == pytest.approx((exact, f1), abs=1e-12)
 
@@ -155,7 +153,6 @@ def test_best_scores_are_those_of_the_official_script(odds, exact, f1):
 
 
 def f1_above(threshold, odds):
-  """F1 when questions with odds above the threshold get no answer."""
   texts = {
     key: "" if odds[key] > threshold else text
     for key, text in PREDICTIONS.items()

@@ -14,7 +14,6 @@ LABELS = ["O", "B-X"]
 
 
 def tag(sentences):
-  """Labels words that start with a capital; notes how much came at once."""
   tag.calls.append([sentence.words for sentence in sentences])
   return [[LABELS[w[0].isupper()] for w in s.words] for s in sentences]
 
@@ -38,9 +37,7 @@ TAGGED = ("-DOCSTART- - O\n\na x O\nZürich y B-X\n\nB x B-X\n-DOCSTART- - O\n"
   [(False, [[["a", "Zürich"]], [["B"]], [["c"]]]),
    (True, [[["a", "Zürich"], ["B"]], [["c"]]])],
 )
-def test_columns_are_answered_where_a_sentence_or_document_ends(
-  document_context, calls
-):
+def test_columns_are_answered_at_the_end_of_a_unit(document_context, calls):
   found = answer(COLUMNS, document_context=document_context)
   assert found == (TAGGED, calls, 0)
 

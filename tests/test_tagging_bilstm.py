@@ -7,6 +7,7 @@ import tensorflow as tf
 import modeling
 import tiny_model
 from tagging import bilstm
+from tiny_model import assert_close
 
 CONFIG = tiny_model.tiny(num_hidden_layers=5)
 RNG = np.random.RandomState(0)
@@ -27,10 +28,6 @@ EXPECTED = {
   "concat_last_four": np.concatenate(LAYERS[-4:], axis=-1),
   "weighted_sum_all": np.mean(LAYERS, axis=0),
 }
-
-
-def assert_close(value, expected, tolerance):
-  np.testing.assert_allclose(value, expected, rtol=0, atol=tolerance)
 
 
 def tagger(features="last", **options):

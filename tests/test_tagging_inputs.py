@@ -59,7 +59,6 @@ def test_context_fills_the_window_from_both_sides_of_the_document(tokenizer):
   for documents, room, expected in (
     ([["a b c d", "e f", "g h i j"], ["j j"]], 8,
      ["A B C D e f", "c d E F g h", "e f G H I J", "J J"]),
-    # One side takes the room that the other has not.
     ([["a", "b c d e f g"]], 7, ["A b c d e", "B C D E F", "c d e f G"]),
   ):
     windows = inputs.make_windows(
@@ -158,9 +157,7 @@ def test_records_hold_labels_at_first_pieces(tmp_path):
   assert list(second["label_ids"]) == [-1, 0, -1, -1, -1, -1]
 
 
-def test_the_first_windows_and_the_share_of_unknown_pieces_are_logged(
-  tmp_path, caplog
-):
+def test_windows_and_the_share_of_unknown_pieces_are_logged(tmp_path, caplog):
   tokenizer = tokenization.FullTokenizer(
     tiny_model.write_vocabulary(tmp_path, "a")
   )

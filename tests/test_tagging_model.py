@@ -4,12 +4,9 @@ import numpy as np
 import tensorflow as tf
 
 from tagging import model
+from tiny_model import assert_close
 
 RNG = np.random.RandomState(0)
-
-
-def assert_close(value, expected, tolerance):
-  np.testing.assert_allclose(value, expected, rtol=0, atol=tolerance)
 
 
 def test_the_objective_is_the_mean_over_labelled_words():

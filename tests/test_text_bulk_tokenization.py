@@ -1,27 +1,22 @@
 """bulk_tokenization: the fast tokenizer, where it is alike."""
 
-import gzip
 import itertools
-import pathlib
 import random
 import string
 
 import pytest
 
+import small_corpus
 import tokenization
 from pretraining import data
 from text import bulk_tokenization
-
-GOLDEN = pathlib.Path(__file__).parent / "golden" / "tokenization"
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["lower", "cased"])
 def tokenizer(request, tmp_path_factory):
   name = "uncased" if request.param else "cased"
-  path = tmp_path_factory.mktemp("vocab") / "vocab.txt"
-  packed = (GOLDEN / f"{name}_vocab.txt.gz").read_bytes()
-  path.write_bytes(gzip.decompress(packed))
-  return tokenization.FullTokenizer(str(path), do_lower_case=request.param)
+  path = small_corpus.released_vocab(tmp_path_factory.mktemp("vocab"), name)
+  return tokenization.FullTokenizer(path, do_lower_case=request.param)
 
 
 @pytest.fixture(scope="module")

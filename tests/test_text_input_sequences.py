@@ -23,19 +23,14 @@ def test_truncate_pair(length_a, length_b, max_length, kept):
   assert (a, b) == (list(range(kept[0])), list(range(kept[1])))
 
 
-def test_one_text():
-  ids, segments = input_sequences.build_inputs([5, 6], cls_id=1, sep_id=2)
-  assert (ids, segments) == ([1, 5, 6, 2], [0, 0, 0, 0])
-
-
-def test_two_texts():
-  ids, segments = input_sequences.build_inputs([5], [6, 7], cls_id=1, sep_id=2)
-  assert (ids, segments) == ([1, 5, 2, 6, 7, 2], [0, 0, 0, 1, 1, 1])
-
-
-def test_an_empty_second_text_has_its_separator():
-  ids, segments = input_sequences.build_inputs([5], [], cls_id=1, sep_id=2)
-  assert (ids, segments) == ([1, 5, 2, 2], [0, 0, 0, 1])
+@pytest.mark.parametrize("texts, ids, segments", [
+  ([[5, 6]], [1, 5, 6, 2], [0, 0, 0, 0]),
+  ([[5], [6, 7]], [1, 5, 2, 6, 7, 2], [0, 0, 0, 1, 1, 1]),
+  ([[5], []], [1, 5, 2, 2], [0, 0, 0, 1]),  # It has its separator.
+])
+def test_one_text_and_two(texts, ids, segments):
+  found = input_sequences.build_inputs(*texts, cls_id=1, sep_id=2)
+  assert found == (ids, segments)
 
 
 def test_pad():
@@ -85,9 +80,7 @@ def test_a_batch_may_have_first_texts_alone_or_nothing():
 
 @pytest.mark.parametrize("stride", [3, 6, 60])
 @pytest.mark.parametrize("length", range(20))
-def test_windows_reach_each_token_and_the_last_is_the_first_at_the_end(
-  length, stride
-):
+def test_windows_reach_each_token_and_stop_at_the_end(length, stride):
   starts = input_sequences.window_starts(length, 6, stride)
   reached = {token for start in starts for token in range(start, start + 6)}
   assert reached >= set(range(length))
@@ -129,16 +122,15 @@ def test_batches_of_one_size_where_shapes_are_fixed():
   assert input_sequences.batch_sizes([9, 2, 2, 1], 2, 0) == [2, 2]
 
 
-def test_padding_has_no_mask():
-  batch = input_sequences.pad_batch([[5, 6]], [[0, 1]], rows=2, length=3)
-  np.testing.assert_array_equal(batch["input_ids"], [[5, 6, 0], [0, 0, 0]])
-  np.testing.assert_array_equal(batch["input_mask"], [[1, 1, 0], [0, 0, 0]])
-  np.testing.assert_array_equal(batch["segment_ids"], [[0, 1, 0], [0, 0, 0]])
+@pytest.mark.parametrize("rows, shape, ids, mask, segments", [
+  # As large as its sequences, unless it is said.
+  (([[5], [6, 7]],), {}, [[5, 0], [6, 7]], [[1, 0], [1, 1]], [[0, 0], [0, 0]]),
+  (([[5, 6]], [[0, 1]]), {"rows": 2, "length": 3},
+   [[5, 6, 0], [0, 0, 0]], [[1, 1, 0], [0, 0, 0]], [[0, 1, 0], [0, 0, 0]]),
+])
+def test_padding_has_no_mask(rows, shape, ids, mask, segments):
+  batch = input_sequences.pad_batch(*rows, **shape)
+  np.testing.assert_array_equal(batch["input_ids"], ids)
+  np.testing.assert_array_equal(batch["input_mask"], mask)
+  np.testing.assert_array_equal(batch["segment_ids"], segments)
   assert all(values.dtype == np.int32 for values in batch.values())
-
-
-def test_a_batch_is_as_large_as_its_sequences():
-  batch = input_sequences.pad_batch([[5], [6, 7]])
-  np.testing.assert_array_equal(batch["input_ids"], [[5, 0], [6, 7]])
-  np.testing.assert_array_equal(batch["input_mask"], [[1, 0], [1, 1]])
-  assert not batch["segment_ids"].any()

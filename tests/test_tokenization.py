@@ -1,6 +1,5 @@
 """tokenization.py: equal to the original, whatever its caches hold."""
 
-import gzip
 import json
 import lzma
 import pickle
@@ -11,6 +10,7 @@ import unicodedata
 
 import pytest
 
+import small_corpus
 import tokenization
 from common import errors
 from script_runner import ROOT
@@ -51,21 +51,15 @@ def golden_lines():
 
 @pytest.fixture(scope="module")
 def full_tokenizers(tmp_path_factory):
-  """One FullTokenizer for each setting of the goldens."""
-  folder = tmp_path_factory.mktemp("vocabularies")
   tokenizers = {}
   for setting, (name, do_lower_case) in SETTINGS.items():
-    path = folder / f"{name}.txt"
-    if not path.exists():
-      packed = (GOLDEN / f"{name}_vocab.txt.gz").read_bytes()
-      path.write_bytes(gzip.decompress(packed))
-    tokenizers[setting] = tokenization.FullTokenizer(str(path), do_lower_case)
+    path = small_corpus.released_vocab(tmp_path_factory.mktemp(setting), name)
+    tokenizers[setting] = tokenization.FullTokenizer(path, do_lower_case)
   return tokenizers
 
 
 @pytest.fixture
 def vocab_file(tmp_path):
-  """A function that writes tokens to a vocabulary file."""
   path = tmp_path / "vocab.txt"
 
   def write(tokens, ending="\n"):
@@ -73,9 +67,6 @@ def vocab_file(tmp_path):
     return str(path)
 
   return write
-
-
-# Equal to the original.
 
 
 def test_golden_has_every_line():
@@ -115,9 +106,6 @@ def test_every_code_point(case):
     if tokenize(text) != expected.get(code_point, [text]):
       wrong.append(f"{code_point:X}")
   assert not wrong
-
-
-# Each stage on examples.
 
 
 def test_full_tokenizer(vocab_file):
@@ -207,9 +195,6 @@ def test_longest_word(length, tokens):
   assert wordpiece.tokenize("a" * length) == list(tokens)
 
 
-# Caches change no result.
-
-
 def random_texts(seed, count):
   """Yields texts full of what tokenizers trip over."""
   rng = random.Random(seed)
@@ -239,9 +224,7 @@ def test_encode_is_tokenize_and_convert(setting, full_tokenizers):
 
 
 @pytest.mark.parametrize("setting", ["uncased", "multi_cased"])
-def test_texts_joined_by_spaces_give_their_tokens_joined(
-  setting, full_tokenizers
-):
+def test_joined_texts_give_their_tokens_joined(setting, full_tokenizers):
   full = full_tokenizers[setting]
   texts = list(random_texts(seed=2, count=500))
   together = full.tokenize(" ".join(texts))
@@ -295,12 +278,7 @@ def test_needs_no_tensorflow():
   assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 
 
-# Vocabularies.
-
-
-def test_load_vocab_strips_lines_and_keeps_the_last_of_a_repeated_token(
-  vocab_file
-):
+def test_load_vocab_strips_lines_and_the_last_of_equal_ones_counts(vocab_file):
   path = vocab_file(["a", " b\t", "a", "", "\u00a0c\u2028"], ending="\r\n")
   vocab = tokenization.load_vocab(path)
   assert vocab == {"a": 2, "b": 1, "": 3, "c": 4}
@@ -314,17 +292,14 @@ def test_load_vocab_splits_at_line_feeds_only(vocab_file, scheme):
   assert tokenization.load_vocab(path) == {"a\x0bb\u2028c\rd": 0, "e": 1}
 
 
-@pytest.mark.parametrize(
-  "content, vocab, fault",
-  [
-    (b"a\nb", {"a": 0, "b": 1}, None),  # The last line feed is missing.
-    # As in the original: an empty line takes an id.
-    (b"", {}, "vocab.txt: no token"),
-    (b"\n \n\n", {"": 2}, "vocab.txt: no token"),
-    (b"[PAD]\ncaf\xc3\xa9\nna\xefve\n", None, "txt:3: not UTF-8.*0xef"),
-    (None, None, "no such file: .*vocab.txt"),
-  ],
-)
+@pytest.mark.parametrize("content, vocab, fault", [
+  (b"a\nb", {"a": 0, "b": 1}, None),  # The last line feed is missing.
+  # As in the original: an empty line takes an id.
+  (b"", {}, "vocab.txt: no token"),
+  (b"\n \n\n", {"": 2}, "vocab.txt: no token"),
+  (b"[PAD]\ncaf\xc3\xa9\nna\xefve\n", None, "txt:3: not UTF-8.*0xef"),
+  (None, None, "no such file: .*vocab.txt"),
+])
 @pytest.mark.parametrize("scheme", ["", "file://"])
 def test_what_a_vocabulary_may_hold(tmp_path, scheme, content, vocab, fault):
   path = tmp_path / "vocab.txt"
@@ -355,8 +330,6 @@ def test_tokens_and_ids_that_are_not_in_the_vocabulary(vocab_file):
     full.encode("a b")
 
 
-# Case and checkpoint.
-
 UNCASED = ["uncased_L-12_H-768_A-12", "wwm_uncased_L-24_H-1024_A-16"]
 UNCASED += ["uncased_L-2_H-128_A-2", "multilingual_L-12_H-768_A-12"]
 UNCASED += ["chinese_L-12_H-768_A-12"]
@@ -375,15 +348,12 @@ def test_case_of_released_checkpoints(name, ending):
       tokenization.validate_case_matches_checkpoint(not fits, path)
 
 
-@pytest.mark.parametrize(
-  "path",
-  [
-    None, "", "cased_L-12_H-768_A-12/model.ckpt", "cased_L-12_H-768_A-12",
-    "my_cased_L-12_H-768_A-12/bert_model.ckpt",
-    "cased_L-12_H-768_A-12_v2/bert_model.ckpt",
-    "cased_L-12_H-768_A-12/sub/bert_model.ckpt",
-  ],
-)
+@pytest.mark.parametrize("path", [
+  None, "", "cased_L-12_H-768_A-12/model.ckpt", "cased_L-12_H-768_A-12",
+  "my_cased_L-12_H-768_A-12/bert_model.ckpt",
+  "cased_L-12_H-768_A-12_v2/bert_model.ckpt",
+  "cased_L-12_H-768_A-12/sub/bert_model.ckpt",
+])
 def test_case_of_other_checkpoints_is_not_known(path):
   validate = tokenization.validate_case_matches_checkpoint
   assert validate(False, path) is validate(True, path) is None

@@ -11,28 +11,15 @@ import tensorflow as tf
 from absl import flags as absl_flags
 
 import optimization
+import script_flags
+import tiny_model
 import two_replicas
 from checkpoints import model_settings
 from common import errors, flags, run_settings
 from records import tfrecord
-from training import common_flags, components, harness, loop, run_folder
+from script_runner import command_line
+from training import components, harness, loop, run_folder
 
-FLAGS = absl_flags.FLAGS
-
-common_flags.define_model_flags(max_seq_length=16)
-common_flags.define_tokenizer_flags()
-common_flags.define_output_flags()
-common_flags.define_training_flags(train_batch_size=4)
-common_flags.define_epoch_flags()
-common_flags.define_evaluation_flags()
-common_flags.define_prediction_flags()
-common_flags.define_device_flags()
-
-CONFIG = {
-  "vocab_size": 11, "hidden_size": 4, "num_hidden_layers": 2,
-  "num_attention_heads": 2, "intermediate_size": 8,
-  "max_position_embeddings": 16, "type_vocab_size": 2,
-}
 NAMES = [
   "bert/embeddings/word_embeddings", "bert/encoder/layer_0/output/dense/kernel",
   "bert/encoder/layer_1/output/dense/kernel", "bert/pooler/dense/kernel",
@@ -42,31 +29,24 @@ NAMES = [
 
 @pytest.fixture
 def parse(tmp_path):
-  """A function that sets the flags; they are as they were afterwards."""
+  """A function of run_classifier.py's flags; they stay until the next call."""
   path = tmp_path / "bert_config.json"
-  path.write_text(json.dumps(CONFIG))
-  saved = {name: FLAGS[name].value for name in FLAGS}
+  config = tiny_model.tiny(vocab_size=11, max_position_embeddings=16)
+  path.write_text(config.to_json_string())
   required = {
-    "bert_config_file": str(path), "vocab_file": "vocab.txt",
-    "output_dir": str(tmp_path / "out"),
+    "bert_config_file": path, "vocab_file": "vocab.txt", "max_seq_length": 16,
+    "output_dir": tmp_path / "out", "train_batch_size": 4,
   }
+  with contextlib.ExitStack() as stack:
 
-  def parse_flags(**values):
-    given = {**required, **values}
-    FLAGS.unparse_flags()
-    for name in FLAGS:
-      FLAGS[name].present = 0
-      if name in saved:
-        FLAGS[name].value = saved[name]
-    FLAGS(["test", *(f"--{name}={value}" for name, value in given.items())])
-    return flags.read_settings(check=False)
+    def parse_flags(**values):
+      stack.close()
+      stack.enter_context(script_flags.defined("run_classifier"))
+      given = command_line({**required, **values})
+      absl_flags.FLAGS(["test", *given])
+      return flags.read_settings(check=False)
 
-  yield parse_flags
-  for name, value in saved.items():
-    with contextlib.suppress(absl_flags.IllegalFlagValueError):
-      FLAGS[name].value = value
-    FLAGS[name].present = 0
-  FLAGS.unparse_flags()
+    yield parse_flags
 
 
 def make_task(settings, num_train_steps=10):
@@ -93,10 +73,9 @@ def moments(trainer):
 
 
 def test_defaults_are_those_of_the_script(parse):
-  settings = parse()
-  assert settings.max_seq_length == 16
-  assert settings.train_batch_size == 4
+  settings = parse(distribution_strategy="off")
   assert settings.learning_rate == 5e-5
+  assert components.make_strategy(settings) is tf.distribute.get_strategy()
   options = components.model_options(settings, tf.distribute.get_strategy())
   assert options == {
     "seed": 12345, "compute_dtype": tf.float32, "use_one_hot_embeddings": False,
@@ -106,7 +85,7 @@ def test_defaults_are_those_of_the_script(parse):
 
 def test_config_is_read_and_checked(parse, tmp_path):
   settings = parse()
-  assert components.model_config(settings).hidden_size == 4
+  assert components.model_config(settings).hidden_size == 16
   settings = parse(max_seq_length=17)
   with pytest.raises(errors.InputError, match="17 .*_embeddings 16"):
     components.model_config(settings)
@@ -284,7 +263,6 @@ def test_evaluation_during_training(parse):
   found.run(5)
   found.run(10)
   assert found.should_stop
-  # Checked where the names are known.
   with pytest.raises(errors.InputError, match="best=F1 is not .*: f1, loss"):
     evaluation_of(eval_steps=5, save_best="F1", names=["loss", "f1"])
   assert evaluation_of(eval_steps=5, save_best="F1")
@@ -315,9 +293,7 @@ def test_which_weights_count_is_said(parse, caplog, best, said):
   ({"eval_batch_size": 5, "do_eval": True}, "eval_batch_size=5"),
   ({"predict_batch_size": 7, "do_predict": True}, "predict_batch_size=7"),
 ])
-def test_batches_that_replicas_cannot_share_are_refused_at_once(
-  parse, monkeypatch, values, refused
-):
+def test_batches_that_cannot_be_shared(parse, monkeypatch, values, refused):
   strategy = two_replicas.strategy()
   monkeypatch.setattr(
     components.distribution, "make_strategy", lambda *_, **__: strategy
@@ -330,9 +306,7 @@ def test_batches_that_replicas_cannot_share_are_refused_at_once(
     assert components.make_strategy(settings) is strategy
 
 
-def test_the_case_of_a_vocabulary_is_taken_from_its_folder(
-  parse, tmp_path, caplog
-):
+def test_the_folder_of_a_vocabulary_says_its_case(parse, tmp_path, caplog):
   vocab = tmp_path / "vocab.txt"
   vocab.write_text("".join(f"{word}\n" for word in "abcdefghijk"))
   (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}')
@@ -360,7 +334,6 @@ def test_a_model_folder_stands_for_three_flags(parse, tmp_path):
   (folder / "config.json").write_text("{}")
   (folder / "vocab.txt").write_text("a\n")
   given = parse(model_dir=folder)
-  # What is given stays, what is not comes from the folder.
   settings = model_settings.resolve(given)
   assert settings.init_checkpoint == str(folder)
   assert settings.vocab_file == "vocab.txt"
@@ -386,7 +359,6 @@ def test_a_stored_value_that_a_flag_cannot_have_is_refused(parse):
 
 def test_what_a_run_was_trained_with_is_kept(parse, tmp_path, caplog):
   strategy = tf.distribute.get_strategy()
-  flags.DEFINE_string("train_file", None, "As some scripts have it.")
   data = tmp_path / "train.txt"
   data.write_text("a")
 
@@ -396,34 +368,18 @@ def test_what_a_run_was_trained_with_is_kept(parse, tmp_path, caplog):
       settings, "tests", components.model_config(settings), strategy, pairs=True
     )
 
-  try:
-    open_run(init_checkpoint="model.ckpt")
-    path = tmp_path / "out" / "run_fingerprint.json"
-    noted = json.loads(path.read_text())["trained_with"]
-    assert noted["fixed"] == {"optimizer": "bertadam", "pairs": True}
-    assert noted["watched"]["init_checkpoint"] == "model.ckpt"
-    assert f"{data} (1 files, 1 bytes, " in noted["watched"]["train_file"]
-    run_folder.save(str(tmp_path / "out"), 1, {"x": [1.0]})
-    data.write_text("ab")
-    open_run(init_checkpoint="model.ckpt")
-    assert "began with train_file" in caplog.text
-    with pytest.raises(errors.InputError, match='is "bertadam" there and "lam'):
-      open_run(optimizer="lamb")
-  finally:
-    FLAGS.__delattr__("train_file")
-
-
-def test_a_command_that_asks_for_nothing(parse):
-  settings = parse()
-  with pytest.raises(errors.InputError, match="one of --do_train, --do_eval"):
-    components.require_one_of(settings, "do_train", "do_eval")
-  settings = parse(do_eval=True)
-  components.require_one_of(settings, "do_train", "do_eval")
-
-
-def test_strategy_of_the_flags(parse):
-  settings = parse(distribution_strategy="off")
-  assert components.make_strategy(settings) is tf.distribute.get_strategy()
+  open_run(init_checkpoint="model.ckpt")
+  path = tmp_path / "out" / "run_fingerprint.json"
+  noted = json.loads(path.read_text())["trained_with"]
+  assert noted["fixed"] == {"optimizer": "bertadam", "pairs": True}
+  assert noted["watched"]["init_checkpoint"] == "model.ckpt"
+  assert f"{data} (1 files, 1 bytes, " in noted["watched"]["train_file"]
+  run_folder.save(str(tmp_path / "out"), 1, {"x": [1.0]})
+  data.write_text("ab")
+  open_run(init_checkpoint="model.ckpt")
+  assert "began with train_file" in caplog.text
+  with pytest.raises(errors.InputError, match='is "bertadam" there and "lam'):
+    open_run(optimizer="lamb")
 
 
 def test_the_warm_up_may_be_longer_than_the_run(parse):

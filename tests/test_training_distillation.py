@@ -70,7 +70,6 @@ def test_cosines_equal_numpys():
 
 @pytest.fixture
 def teacher(tmp_path):
-  """Settings with a folder of four layers."""
   config = tiny_model.tiny(num_hidden_layers=4)
   model = modeling.BertModel(config, seed=3)
   (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\na\n")

@@ -213,7 +213,6 @@ def test_a_tpu_that_cannot_be_reached_is_one_sentence(tpu, call, error):
 
 
 def process(task_type, task_id, **cluster):
-  """A strategy as one process of a cluster sees it."""
   resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
     tf.train.ClusterSpec(cluster), task_type=task_type, task_id=task_id
   )

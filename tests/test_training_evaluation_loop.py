@@ -54,14 +54,11 @@ def test_each_record_is_predicted_once_in_order(tmp_path, strategy, count):
     assert outputs["number"].tolist() == list(range(count))
   expected = [[i**2, (i % 3) ** 2] for i in range(count)]
   np.testing.assert_array_equal(outputs["squares"], expected)
-  # Compiled once.
   assert len(traces) == strategy.num_replicas_in_sync
 
 
 @pytest.mark.parametrize("count", [1, 4, 7])
-def test_batches_of_like_length_give_the_order_of_records(
-  tmp_path, strategy, count
-):
+def test_like_lengths_keep_the_order_of_records(tmp_path, strategy, count):
   records = write_records(tmp_path / "a.tfrecord", count)
   lengths = [i % 2 + 1 for i in range(count)]
 
@@ -80,9 +77,7 @@ def test_batches_of_like_length_give_the_order_of_records(
 
 
 @pytest.mark.parametrize("on_tpu", [False, True])
-def test_short_records_share_larger_batches(
-  tmp_path, strategy, on_tpu, monkeypatch
-):
+def test_short_records_share_batches(tmp_path, strategy, on_tpu, monkeypatch):
   monkeypatch.setattr(distribution, "is_tpu", lambda strategy: on_tpu)
   length, count = 600, 50
   features = {
@@ -121,9 +116,7 @@ def test_short_records_share_larger_batches(
 @pytest.mark.parametrize("count, batch_size, window", [
   (1, 2, 3), (7, 2, 3), (7, 4, 2), (8, 4, 8), (9, 2, 100),
 ])
-def test_windows_of_outputs_are_in_the_order_of_records(
-  tmp_path, strategy, count, batch_size, window
-):
+def test_windows_are_in_order(tmp_path, strategy, count, batch_size, window):
   records = write_records(tmp_path / "a.tfrecord", count)
   predictor = evaluation_loop.Predictor(strategy, lambda batch: {
     **number(batch), "length": tf.reduce_sum(batch["input_mask"], axis=1)
@@ -158,9 +151,7 @@ def test_outputs_come_before_most_records_are_read(tmp_path):
   parts.close()
 
 
-def test_means_are_over_examples_and_the_loss_is_over_batches(
-  tmp_path, strategy
-):
+def test_means_are_of_examples_and_the_loss_of_batches(tmp_path, strategy):
   """Tokens are weights: batches weigh differently, so the two means differ."""
   records = write_records(tmp_path / "a.tfrecord", 6)
 

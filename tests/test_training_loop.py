@@ -1,7 +1,6 @@
 """The training loop on a toy task."""
 
 import functools
-import json
 import logging
 import os
 import signal
@@ -13,6 +12,7 @@ import tensorflow as tf
 import optimization
 import two_replicas
 from common import errors
+from script_runner import logged
 from training import distribution, evaluation_loop, loop, run_folder
 
 ONE, TWO = "one", "two"
@@ -93,13 +93,17 @@ def make_trainer(
 
 
 def train(trainer, folder, poison=None, evaluation=None):
-  """Starts where the folder says and trains; returns the final state."""
   trainer.start_from(run_folder.starting_point(str(folder), None))
   strategy = trainer._strategy
   trainer.train(
     lambda step: toy_batches(strategy, step, poison=poison), evaluation
   )
   return state_of(trainer)
+
+
+def run(folder, poison=None, evaluation=None, **options):
+  """Trains anew, as another process would; returns the final state."""
+  return train(make_trainer(folder, **options), folder, poison, evaluation)
 
 
 def state_of(trainer):
@@ -116,9 +120,8 @@ def assert_same(one, other, tolerance=0.0):
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory):
-  """The final state of an uninterrupted run on one device."""
   folder = tmp_path_factory.mktemp("reference")
-  return train(make_trainer(folder), folder)
+  return run(folder)
 
 
 # However the batch is cut, the result is that of the batch as one.
@@ -131,7 +134,7 @@ def reference(tmp_path_factory):
   (ONE, {"loss_scaling": True}),
 ])
 def test_cuts_of_the_batch_do_not_change_the_result(tmp_path, kind, options):
-  plain = train(make_trainer(tmp_path / "a", rate=0.0), tmp_path / "a")
+  plain = run(tmp_path / "a", rate=0.0)
   trainer = make_trainer(tmp_path / "b", kind=kind, rate=0.0, **options)
   other = train(trainer, tmp_path / "b")
   other = {k: v for k, v in other.items() if not k.startswith("loss_scale")}
@@ -144,9 +147,9 @@ def test_batch_that_cannot_be_cut_is_refused(tmp_path):
 
 
 def test_dropout_is_a_function_of_seed_and_step(tmp_path, reference):
-  same = train(make_trainer(tmp_path / "a"), tmp_path / "a")
+  same = run(tmp_path / "a")
   assert_same(reference, same)
-  other = train(make_trainer(tmp_path / "b", seed=1), tmp_path / "b")
+  other = run(tmp_path / "b", seed=1)
   assert np.abs(other["output/kernel"] - same["output/kernel"]).max() > 1e-4
 
 
@@ -160,27 +163,26 @@ def test_a_variable_that_the_loss_does_not_reach_is_an_error(tmp_path):
 
 @pytest.mark.parametrize("kind", [ONE, TWO])
 def test_resumed_run_is_bit_identical(tmp_path, kind):
-  whole = train(make_trainer(tmp_path / "whole", kind=kind), tmp_path / "whole")
+  whole = run(tmp_path / "whole", kind=kind)
   folder = tmp_path / "parts"
   for end in (3, 7, 12):
-    # A new trainer each time, as a new process would have.
-    state = train(make_trainer(folder, kind=kind, num_train_steps=end), folder)
+    state = run(folder, kind=kind, num_train_steps=end)
   assert_same(whole, state)
 
 
 def test_damaged_newest_checkpoint_is_passed_over(tmp_path, reference, caplog):
-  train(make_trainer(tmp_path, num_train_steps=8), tmp_path)
+  run(tmp_path, num_train_steps=8)
   with open(tmp_path / "model.ckpt-8.data-00000-of-00001", "r+b") as stream:
     stream.truncate(100)
   with caplog.at_level(logging.WARNING, logger="absl"):
-    state = train(make_trainer(tmp_path), tmp_path)
+    state = run(tmp_path)
   assert "skipping" in caplog.text
   assert "model.ckpt-8" in caplog.text
   assert_same(reference, state)
 
 
 def test_finished_run_does_nothing(tmp_path, caplog):
-  train(make_trainer(tmp_path), tmp_path)
+  run(tmp_path)
   trainer = make_trainer(tmp_path)
   trainer.start_from(run_folder.starting_point(str(tmp_path), None))
   with caplog.at_level(logging.INFO, logger="absl"):
@@ -205,7 +207,7 @@ def interrupting_evaluation(number, at_step):
 @pytest.mark.parametrize("kind", [ONE, TWO])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_saves_and_the_run_goes_on(tmp_path, kind, number):
-  whole = train(make_trainer(tmp_path / "a", kind=kind), tmp_path / "a")
+  whole = run(tmp_path / "a", kind=kind)
   before = signal.getsignal(number)
   with pytest.raises(SystemExit) as exit_info:
     train(
@@ -215,7 +217,7 @@ def test_signal_saves_and_the_run_goes_on(tmp_path, kind, number):
   assert exit_info.value.code == loop.EXIT_INTERRUPTED == 75
   assert signal.getsignal(number) == before
   assert run_folder.latest_committed(str(tmp_path / "b")).step == 6
-  state = train(make_trainer(tmp_path / "b", kind=kind), tmp_path / "b")
+  state = run(tmp_path / "b", kind=kind)
   assert_same(whole, state)
 
 
@@ -262,7 +264,7 @@ def test_all_processes_go_by_the_slowest(tmp_path, monkeypatch):
 
 
 def test_checkpoints_are_kept_at_steps_and_at_the_end(tmp_path):
-  train(make_trainer(tmp_path, max_to_keep=2), tmp_path)
+  run(tmp_path, max_to_keep=2)
   commits = sorted(path.name for path in tmp_path.glob("*.commit"))
   assert commits == ["model.ckpt-10.commit", "model.ckpt-12.commit"]
   reader = tf.train.load_checkpoint(str(tmp_path / "model.ckpt-12"))
@@ -283,7 +285,7 @@ def test_checkpoints_are_kept_at_steps_and_at_the_end(tmp_path):
 @pytest.mark.parametrize("kind", [ONE, TWO])
 def test_bad_step_is_skipped_and_named(tmp_path, kind, caplog):
   with caplog.at_level(logging.WARNING, logger="absl"):
-    state = train(make_trainer(tmp_path, kind=kind), tmp_path, poison=[4, 8])
+    state = run(tmp_path, poison=[4, 8], kind=kind)
   assert "step 5 skipped" in caplog.text
   assert "step 9 skipped" in caplog.text
   assert "step 6 skipped" not in caplog.text
@@ -294,7 +296,6 @@ def test_bad_step_is_skipped_and_named(tmp_path, kind, caplog):
 def test_bad_step_changes_nothing(tmp_path):
   trainer = make_trainer(tmp_path, num_train_steps=1)
   before = state_of(trainer)
-  # Nothing was trained, which is no good end.
   with pytest.raises(errors.InputError, match="steps in a row had no finite"):
     train(trainer, tmp_path, poison=[0])
   after = state_of(trainer)
@@ -327,14 +328,14 @@ def test_ruined_weights_are_not_saved(tmp_path, reference, init_lr):
     lambda: {"f1": len(kept)}, every_steps=4, last_step=12, metric="f1",
     keep_best=kept.append,
   )
-  train(make_trainer(tmp_path, num_train_steps=4), tmp_path)
+  run(tmp_path, num_train_steps=4)
   for saves in ({"save_checkpoints_steps": 20}, {"max_to_keep": 1}):
     with pytest.raises(errors.InputError, match="ruined.* from .*ckpt-4$"):
       ruined = make_trainer(tmp_path, init_lr=init_lr, **saves)
       train(ruined, tmp_path, evaluation=evaluation)
     assert len(list(tmp_path.glob("model.ckpt-*.index"))) == 1
   assert kept == [4]
-  assert_same(reference, train(make_trainer(tmp_path), tmp_path))
+  assert_same(reference, run(tmp_path))
 
 
 def test_weights_that_were_ruined_before_are_not_trained(tmp_path):
@@ -342,7 +343,7 @@ def test_weights_that_were_ruined_before_are_not_trained(tmp_path):
   state["output/bias"] = np.float32([np.nan])
   run_folder.save(str(tmp_path), 0, state)
   with pytest.raises(errors.InputError, match="remove the newest checkpoint"):
-    train(make_trainer(tmp_path), tmp_path)
+    run(tmp_path)
 
 
 def test_loss_scale_halves_at_overflow_and_doubles_after_2000_steps(tmp_path):
@@ -356,9 +357,7 @@ def test_loss_scale_halves_at_overflow_and_doubles_after_2000_steps(tmp_path):
   assert (scale.scale.numpy(), scale.finite_steps.numpy()) == (2.0**14, 0)
 
 
-def test_a_run_of_nothing_but_bad_steps_does_not_end_well(
-  tmp_path, caplog, monkeypatch
-):
+def test_a_run_of_bad_steps_does_not_end_well(tmp_path, caplog, monkeypatch):
   # Blocks of 1 and 11 steps, however slow the machine is.
   monkeypatch.setattr(loop, "_SECONDS_PER_CALL", 1e6)
   trainer = make_trainer(tmp_path, log_steps=100, save_checkpoints_steps=1000)
@@ -371,13 +370,11 @@ def test_a_run_of_nothing_but_bad_steps_does_not_end_well(
 
 def test_skipped_steps_are_counted_over_starts_and_not_by_adam(tmp_path):
   bad = [1, 2]
-  train(make_trainer(tmp_path, num_train_steps=6), tmp_path, poison=bad)
-  state = train(make_trainer(tmp_path), tmp_path, poison=bad)
+  run(tmp_path, poison=bad, num_train_steps=6)
+  state = run(tmp_path, poison=bad)
   assert state["applied_updates"] == 10
-  lines = (tmp_path / "train_log.jsonl").read_text().splitlines()
-  skipped = {
-    line["step"]: line["skipped_steps"] for line in map(json.loads, lines)
-  }
+  lines = logged(tmp_path)
+  skipped = {line["step"]: line["skipped_steps"] for line in lines}
   assert skipped == {4: 2, 6: 2, 8: 2, 12: 2}
 
 
@@ -438,8 +435,7 @@ def test_ordinary_overflows_do_not_count_as_bad_steps(tmp_path, caplog):
   assert state["applied_updates"] == 12 - 5
   assert caplog.text.count("overflowed float16") == 5
   assert "not finite" not in caplog.text
-  lines = (tmp_path / "train_log.jsonl").read_text().splitlines()
-  last = json.loads(lines[-1])
+  last = logged(tmp_path)[-1]
   assert (last["loss_scale"], last["skipped_steps"]) == (2.0**10, 5)
   # At its floor the scale is not to blame.
   trainer = overflowing(make_trainer(tmp_path / "b", **options), 0.0)
@@ -459,18 +455,16 @@ def test_best_weights_are_kept_and_patience_ends_the_run(tmp_path):
     )
 
   # Stopped in between: what was best is remembered.
-  train(make_trainer(tmp_path, num_train_steps=4), tmp_path, None, evaluation())
-  state = train(make_trainer(tmp_path), tmp_path, None, evaluation())
+  run(tmp_path, evaluation=evaluation(), num_train_steps=4)
+  state = run(tmp_path, evaluation=evaluation())
   assert kept == [2, 4]
   assert state["global_step"] == 8
   # The same command again does not go on from there.
-  state = train(make_trainer(tmp_path), tmp_path, None, evaluation())
+  state = run(tmp_path, evaluation=evaluation())
   assert state["global_step"] == 8
 
 
-def test_a_signal_goes_before_an_evaluation_which_the_next_start_makes_up_for(
-  tmp_path, reference, monkeypatch
-):
+def test_a_signal_goes_before_an_evaluation(tmp_path, reference, monkeypatch):
   evaluated, kept = [], []
 
   def evaluation(trainer):
@@ -512,21 +506,19 @@ def test_the_last_step_is_evaluated_and_a_wrong_metric_loses_no_step(tmp_path):
     )
 
   with pytest.raises(errors.InputError, match="--save_best=F1 is not among"):
-    train(make_trainer(tmp_path), tmp_path, None, evaluation("F1"))
+    run(tmp_path, evaluation=evaluation("F1"))
   assert run_folder.latest_committed(str(tmp_path)).step == 12
-  # Nothing is left to train, but to evaluate.
-  train(make_trainer(tmp_path), tmp_path, None, evaluation("f1"))
+  run(tmp_path, evaluation=evaluation("f1"))
   assert kept == [12]
-  train(make_trainer(tmp_path), tmp_path, None, evaluation("f1"))
+  run(tmp_path, evaluation=evaluation("f1"))
   assert kept == [12]
 
 
 def test_log_has_one_line_a_logged_step_even_after_a_resume(tmp_path):
-  train(make_trainer(tmp_path, num_train_steps=6), tmp_path)
+  run(tmp_path, num_train_steps=6)
   (tmp_path / "model.ckpt-6.commit").unlink()
-  train(make_trainer(tmp_path), tmp_path)
-  lines = (tmp_path / "train_log.jsonl").read_text().splitlines()
-  values = [json.loads(line) for line in lines]
+  run(tmp_path)
+  values = logged(tmp_path)
   assert [value["step"] for value in values] == [4, 8, 12]
   assert values[0].keys() == {
     "step", "loss", "rmse", "learning_rate", "gradient_norm",
@@ -538,16 +530,6 @@ def test_log_has_one_line_a_logged_step_even_after_a_resume(tmp_path):
 def test_profiler_records_the_steps_asked_for(tmp_path):
   train(make_trainer(tmp_path, profile_steps=(4, 6)), tmp_path)
   assert list(tmp_path.glob("plugins/profile/*/*.xplane.pb"))
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_is_noted_and_named(number):
-  before = signal.getsignal(number)
-  with loop.catch_signals() as stop:
-    assert stop.by is None
-    os.kill(os.getpid(), number)
-    assert stop.by == signal.Signals(number).name
-  assert signal.getsignal(number) == before
 
 
 def test_a_second_ctrl_c_interrupts():

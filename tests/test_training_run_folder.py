@@ -36,6 +36,14 @@ def check_whole(commit, step):
   np.testing.assert_array_equal(found["bias"], values_of(step)["bias"])
 
 
+def newest(folder):
+  return run_folder.latest_committed(str(folder))
+
+
+def claim(folder, run, noted=None):
+  run_folder.check_output_dir(str(folder), run, noted)
+
+
 def names(folder):
   return sorted(path.name for path in pathlib.Path(folder).iterdir())
 
@@ -45,10 +53,8 @@ def test_the_newest_checkpoint_is_found_with_what_was_saved_beside_it(tmp_path):
   extra = {"best": 0.5, "epoch": 1}
   prefix = run_folder.save(str(tmp_path), 10, values_of(10), extra=extra)
   assert prefix == f"{tmp_path}/model.ckpt-10"
-  assert run_folder.latest_committed(str(tmp_path)) == (
-    "resume", prefix, 10, extra
-  )
-  check_whole(run_folder.latest_committed(str(tmp_path)), 10)
+  assert newest(tmp_path) == ("resume", prefix, 10, extra)
+  check_whole(newest(tmp_path), 10)
   assert tf.train.latest_checkpoint(str(tmp_path)) == prefix
 
 
@@ -59,7 +65,6 @@ def test_only_the_newest_are_kept(tmp_path):
   state = tf.train.get_checkpoint_state(str(tmp_path))
   found = [os.path.basename(path) for path in state.all_model_checkpoint_paths]
   assert found == ["model.ckpt-15", "model.ckpt-20"]
-  # All on request.
   save(tmp_path, *range(21, 27), max_to_keep=0)
   assert sum(name.endswith(".commit") for name in names(tmp_path)) == 8
 
@@ -69,12 +74,12 @@ def test_names_that_look_like_patterns_touch_no_other_run(tmp_path, name):
   save(tmp_path / "exp1", 1, 2, 3)
   before = {p.name: p.read_bytes() for p in (tmp_path / "exp1").iterdir()}
   folder = str(tmp_path / name)
-  run_folder.check_output_dir(folder, RUN, TRAINS)
+  claim(folder, RUN, TRAINS)
   save(folder, 1, 2, 3, max_to_keep=1)
   assert before == {
     p.name: p.read_bytes() for p in (tmp_path / "exp1").iterdir()
   }
-  check_whole(run_folder.latest_committed(folder), 3)
+  check_whole(newest(folder), 3)
   assert weight_files.find_prefix(folder) == f"{folder}/model.ckpt-3"
   assert "model.ckpt-2.index" not in names(folder)
 
@@ -93,16 +98,16 @@ def test_half_saved_checkpoints_do_not_count_as_kept(tmp_path):
   save(tmp_path, 5)
   (tmp_path / "model.ckpt-7.data-00000-of-00001").touch()
   save(tmp_path, 10, max_to_keep=2)
-  check_whole(run_folder.latest_committed(str(tmp_path)), 10)
+  check_whole(newest(tmp_path), 10)
   assert "model.ckpt-5.commit" in names(tmp_path)
 
 
 def test_remote_folders(tmp_path):
   folder = f"ram://{tmp_path.name}"
-  run_folder.check_output_dir(folder, RUN, TRAINS)
+  claim(folder, RUN, TRAINS)
   save(folder, 1, 2, 3, max_to_keep=2)
-  check_whole(run_folder.latest_committed(folder), 3)
-  run_folder.check_output_dir(folder, RUN)
+  check_whole(newest(folder), 3)
+  claim(folder, RUN)
   assert not tf.io.gfile.exists(f"{folder}/model.ckpt-1.index")
 
 
@@ -141,30 +146,28 @@ def old_commit(path, files):
   (".commit", lambda path: old_commit(path, ["a"]), "expected an object"),
   (".commit", lambda path: old_commit(path, {"a": {}}), "bytes is missing"),
 ])
-def test_a_damaged_newest_checkpoint_is_passed_over_aloud(
-  tmp_path, caplog, suffix, change, reason
-):
-  run_folder.check_output_dir(str(tmp_path), RUN, TRAINS)
+def test_damaged_newest_is_skipped(tmp_path, caplog, suffix, change, reason):
+  claim(tmp_path, RUN, TRAINS)
   save(tmp_path, 5, 10, extra={"best": 1})
   change(tmp_path / f"model.ckpt-10{suffix}")
-  run_folder.check_output_dir(str(tmp_path), RUN)
+  claim(tmp_path, RUN)
   with caplog.at_level(logging.WARNING):
-    commit = run_folder.latest_committed(str(tmp_path))
+    commit = newest(tmp_path)
   check_whole(commit, 5)
   (message,) = [record.getMessage() for record in caplog.records]
   assert message.startswith(f"skipping {tmp_path}/model.ckpt-10: ")
   assert re.search(reason, message)
   # Training goes on from step 5 and comes by step 10 again.
   save(tmp_path, 10)
-  check_whole(run_folder.latest_committed(str(tmp_path)), 10)
+  check_whole(newest(tmp_path), 10)
 
 
 def test_a_commit_without_extra_values_counts(tmp_path):
-  run_folder.check_output_dir(str(tmp_path), RUN, TRAINS)
+  claim(tmp_path, RUN, TRAINS)
   save(tmp_path, 5)
   path = tmp_path / "model.ckpt-5.commit"
   path.write_text(json.dumps({"files": json.loads(path.read_text())["files"]}))
-  assert run_folder.latest_committed(str(tmp_path)).extra == {}
+  assert newest(tmp_path).extra == {}
 
 
 class Camera:
@@ -200,29 +203,25 @@ class Camera:
 
 
 @pytest.mark.parametrize("step", [10, 15])
-def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(
-  tmp_path, monkeypatch, step
-):
-  """Step 15 is new; step 10 is there, and is saved once more."""
+def test_a_kill_leaves_a_whole_checkpoint(tmp_path, monkeypatch, step):
   folder = tmp_path / "run"
-  run_folder.check_output_dir(str(folder), RUN, TRAINS)
+  claim(folder, RUN, TRAINS)
   save(folder, 5, 10)
   with monkeypatch.context() as patch:
     camera = Camera(folder, tmp_path, patch)
     save(folder, step, max_to_keep=2)
   found = []
   for copy in camera.pictures:
-    run_folder.check_output_dir(str(copy), RUN, TRAINS)
+    claim(copy, RUN, TRAINS)
     left = names(copy)
     assert not [name for name in left if "tmp" in name]
-    # Nor the rest of an old one.
     indices = [name for name in left if name.endswith(".index")]
     assert {f"{name[:-6]}.data-00000-of-00001" for name in indices} <= {*left}
-    commit = run_folder.latest_committed(str(copy))
+    commit = newest(copy)
     check_whole(commit, commit.step)
     found.append(commit.step)
     save(copy, step, max_to_keep=2)
-    check_whole(run_folder.latest_committed(str(copy)), step)
+    check_whole(newest(copy), step)
     assert sum(name.endswith(".commit") for name in names(copy)) == 2
   assert len(found) > 15 and found[-1] == step
   assert set(found) == ({5, 10} if step == 10 else {10, 15})
@@ -240,16 +239,16 @@ def test_a_full_disk_keeps_the_earlier_checkpoints(tmp_path):
         save(tmp_path, 10)
     finally:
       resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    check_whole(run_folder.latest_committed(str(tmp_path)), 5)
+    check_whole(newest(tmp_path), 5)
     assert set(before) <= set(names(tmp_path))
     assert not [name for name in names(tmp_path) if "tmp" in name]
 
 
 def test_a_folder_is_claimed_once_and_found_again(tmp_path):
   folder = f"{tmp_path}/new/run"
-  run_folder.check_output_dir(folder, RUN, TRAINS)
+  claim(folder, RUN, TRAINS)
   save(folder, 5)
-  run_folder.check_output_dir(folder, RUN)
+  claim(folder, RUN)
   noted = json_files.read_sealed(f"{folder}/run_fingerprint.json")
   assert noted == {**RUN, "trained_with": {"fixed": {}, "watched": {}}}
 
@@ -260,10 +259,10 @@ def test_a_folder_is_claimed_once_and_found_again(tmp_path):
   ({"labels": 3}, r'labels is "\(absent\)" there and 3 now'),
 ])
 def test_a_folder_of_another_run_is_refused(tmp_path, other, difference):
-  run_folder.check_output_dir(str(tmp_path), RUN, TRAINS)
+  claim(tmp_path, RUN, TRAINS)
   save(str(tmp_path), 5)
   with pytest.raises(errors.InputError, match=f"{difference}; give another"):
-    run_folder.check_output_dir(str(tmp_path), {**RUN, **other})
+    claim(tmp_path, {**RUN, **other})
 
 
 def test_how_a_run_trains_is_noted_and_compared(tmp_path, caplog):
@@ -271,10 +270,10 @@ def test_how_a_run_trains_is_noted_and_compared(tmp_path, caplog):
 
   def start(optimizer, data):
     noted = run_folder.TrainedWith({"optimizer": optimizer}, {"data": data})
-    run_folder.check_output_dir(folder, RUN, noted)
+    claim(folder, RUN, noted)
     run_folder.starting_point(folder, "model.ckpt", noted)
 
-  run_folder.check_output_dir(folder, RUN)
+  claim(folder, RUN)
   start("lamb", "a")
   save(folder, 5)
   with caplog.at_level(logging.WARNING):
@@ -287,12 +286,10 @@ def test_how_a_run_trains_is_noted_and_compared(tmp_path, caplog):
   assert "began with data=a, and goes on with b" in caplog.text
   with pytest.raises(errors.InputError, match='izer is "lamb" there and "adam'):
     start("adamw", "a")
-  # One that only evaluates does not care.
-  run_folder.check_output_dir(folder, RUN)
+  claim(folder, RUN)
 
 
 def unseal(path):
-  """Makes a file as version 0.1 wrote it: without a checksum."""
   values = json_files.read(str(path))
   del values["checksum"]
   path.write_text(json.dumps(values))
@@ -300,12 +297,12 @@ def unseal(path):
 
 def test_folders_of_version_0_1_go_on(tmp_path, caplog):
   """They have no checksums; older ones do not say how they were trained."""
-  run_folder.check_output_dir(str(tmp_path), RUN, TRAINS)
+  claim(tmp_path, RUN, TRAINS)
   save(str(tmp_path), 5, extra={"best": 1})
   unseal(tmp_path / "model.ckpt-5.commit")
   (tmp_path / "run_fingerprint.json").write_text(json.dumps(RUN))
   noted = run_folder.TrainedWith({"optimizer": "lamb"}, {"data": "a"})
-  run_folder.check_output_dir(str(tmp_path), RUN, noted)
+  claim(tmp_path, RUN, noted)
   start = run_folder.starting_point(str(tmp_path), None, noted)
   assert start.step == 5 and start.extra == {"best": 1}
   assert not caplog.records
@@ -318,37 +315,37 @@ def test_folders_of_version_0_1_go_on(tmp_path, caplog):
 ])
 def test_a_damaged_fingerprint_is_made_again_aloud(tmp_path, caplog, content):
   folder = str(tmp_path)
-  run_folder.check_output_dir(folder, RUN, TRAINS)
+  claim(folder, RUN, TRAINS)
   save(folder, 5)
   path = tmp_path / "run_fingerprint.json"
   path.write_text(content)
   noted = run_folder.TrainedWith({"optimizer": "lamb"}, {"data": "a"})
   with caplog.at_level(logging.WARNING):
-    run_folder.check_output_dir(folder, RUN, noted)
+    claim(folder, RUN, noted)
     assert run_folder.starting_point(folder, None, noted).step == 5
   assert "whose run this is cannot be told: it goes on if" in caplog.text
   # Not before the weights have turned out to fit.
   assert path.read_text() == content
   save(folder, 6)
   with pytest.raises(errors.InputError, match='is "mrpc" there and "cola"'):
-    run_folder.check_output_dir(folder, {**RUN, "task": "cola"})
+    claim(folder, {**RUN, "task": "cola"})
 
 
 def test_a_folder_without_a_checkpoint_is_free(tmp_path):
-  run_folder.check_output_dir(str(tmp_path), RUN, TRAINS)
-  run_folder.check_output_dir(str(tmp_path), {**RUN, "task": "cola"}, TRAINS)
+  claim(tmp_path, RUN, TRAINS)
+  claim(tmp_path, {**RUN, "task": "cola"}, TRAINS)
   save(str(tmp_path), 5)
   with pytest.raises(errors.InputError, match='"cola" there and "mrpc" now'):
-    run_folder.check_output_dir(str(tmp_path), RUN)
+    claim(tmp_path, RUN)
 
 
 def test_a_folder_that_cannot_be_used(tmp_path):
   (tmp_path / "file").touch()
   with pytest.raises(errors.InputError, match="cannot use .*file as the"):
-    run_folder.check_output_dir(f"{tmp_path}/file", RUN)
+    claim(f"{tmp_path}/file", RUN)
   weight_files.write_tf1(f"{tmp_path}/model.ckpt-30", values_of(30))
   with pytest.raises(errors.InputError, match="holds model.ckpt-30 but no run"):
-    run_folder.check_output_dir(str(tmp_path), RUN)
+    claim(tmp_path, RUN)
   assert "run_fingerprint.json" not in names(tmp_path)
 
 
@@ -364,47 +361,46 @@ def save_as_the_original(folder, *steps):
 def test_a_run_of_the_original_goes_on(tmp_path, caplog):
   folder = str(tmp_path)
   save_as_the_original(folder, 10, 20)
-  run_folder.check_output_dir(folder, RUN)  # To evaluate.
+  claim(folder, RUN)  # To evaluate.
   with caplog.at_level(logging.INFO, logger="absl"):
     start = run_folder.starting_point(folder, None)
   assert "written by another program" in caplog.text
   assert start == ("resume", f"{folder}/model.ckpt-20", 20, {})
   check_whole(start, 20)
-  run_folder.check_output_dir(folder, RUN, TRAINS)
+  claim(folder, RUN, TRAINS)
   # Nothing is changed before the weights have turned out to fit.
   assert not {*names(folder)} & {"run_fingerprint.json", "model.ckpt-20.commit"}
   save(folder, 21, max_to_keep=2)
-  check_whole(run_folder.latest_committed(folder), 21)
+  check_whole(newest(folder), 21)
   assert "run_fingerprint.json" in names(folder)
   # What was the original's counts, and is kept, as ours.
   (tmp_path / "model.ckpt-21.commit").unlink()
-  check_whole(run_folder.latest_committed(folder), 20)
+  check_whole(newest(folder), 20)
   assert "model.ckpt-10.index" not in names(folder)
   with pytest.raises(errors.InputError, match='is "mrpc" there and "cola"'):
-    run_folder.check_output_dir(folder, {**RUN, "task": "cola"})
+    claim(folder, {**RUN, "task": "cola"})
 
 
 def test_the_newest_whole_checkpoint_counts_whoever_wrote_it(tmp_path, caplog):
-  folder = str(tmp_path)
-  run_folder.check_output_dir(folder, RUN, TRAINS)
-  save(folder, 11, 12)
-  save_as_the_original(folder, 12, 13)
-  run_folder.check_output_dir(folder, RUN, TRAINS)
-  check_whole(run_folder.latest_committed(folder), 13)
-  save(folder, 14)
-  assert {"model.ckpt-13.commit", "model.ckpt-12.commit"} < {*names(folder)}
-  save_as_the_original(folder, 14, 15)
+  claim(tmp_path, RUN, TRAINS)
+  save(tmp_path, 11, 12)
+  save_as_the_original(tmp_path, 12, 13)
+  claim(tmp_path, RUN, TRAINS)
+  check_whole(newest(tmp_path), 13)
+  save(tmp_path, 14)
+  assert {"model.ckpt-13.commit", "model.ckpt-12.commit"} < {*names(tmp_path)}
+  save_as_the_original(tmp_path, 14, 15)
   cut(tmp_path / "model.ckpt-15.data-00000-of-00001")
   with caplog.at_level(logging.WARNING):
-    check_whole(run_folder.latest_committed(folder), 14)
+    check_whole(newest(tmp_path), 14)
   assert "skipping" in caplog.text and "model.ckpt-15" in caplog.text
   # One that `checkpoint` names and that is gone is not skipped silently.
-  save_as_the_original(folder, 14, 16)
+  save_as_the_original(tmp_path, 14, 16)
   for path in tmp_path.glob("model.ckpt-16.*"):
     path.unlink()
   caplog.clear()
   with caplog.at_level(logging.WARNING):
-    check_whole(run_folder.latest_committed(folder), 14)
+    check_whole(newest(tmp_path), 14)
   assert "model.ckpt-16: no checkpoint" in caplog.text
 
 
@@ -412,12 +408,10 @@ def test_the_newest_whole_checkpoint_counts_whoever_wrote_it(tmp_path, caplog):
   ({"bias": np.ones(3, "f")}, "no global_step"),
   ({**values_of(5), "bias": np.ones(3, "f")}, "its global_step is 5"),
 ])
-def test_other_files_of_that_name_are_no_checkpoint_of_a_run(
-  tmp_path, caplog, values, reason
-):
+def test_other_files_of_that_name_are_none(tmp_path, caplog, values, reason):
   save_as_the_original(tmp_path, 30)
   weight_files.write_tf1(f"{tmp_path}/model.ckpt-30", values)
-  assert run_folder.latest_committed(str(tmp_path)) is None
+  assert newest(tmp_path) is None
   assert reason in caplog.text
 
 
@@ -428,17 +422,17 @@ def test_a_second_training_is_refused_and_removes_nothing(tmp_path):
     before = names(folder)
     refusal = rf"in use by process {holder.pid} on \S+, since"
     with pytest.raises(errors.InputError, match=refusal):
-      run_folder.check_output_dir(folder, RUN, TRAINS)
-    run_folder.check_output_dir(folder, RUN)  # To predict.
+      claim(folder, RUN, TRAINS)
+    claim(folder, RUN)  # To predict.
     assert names(folder) == before
     holder.kill()
-  run_folder.check_output_dir(folder, RUN, TRAINS)
+  claim(folder, RUN, TRAINS)
   assert names(folder) == ["run.lock", "run_fingerprint.json"]
 
 
 def test_where_a_run_starts_from(tmp_path):
   folder = str(tmp_path / "run")
-  assert run_folder.latest_committed(str(tmp_path)) is None
+  assert newest(tmp_path) is None
   assert run_folder.starting_point(None, "x") == ("init", "x", 0, {})
   random = run_folder.starting_point(folder, None)
   assert random == ("random", None, 0, {})

@@ -52,13 +52,13 @@ def open_log(folder, *, first_step=0, writes_files=True, **options):
   )
 
 
-def results(
-  losses, *, rate=0.1, norms=None, overflows=None, updates=4, scale=1.0,
-  **metrics,
+def done(
+  log, step, losses, *, rate=0.1, norms=None, overflows=None, updates=4,
+  scale=1.0, **metrics
 ):
-  """What a block of len(losses) steps gives, as tensors."""
+  """Tells of a block of as many steps as losses; `step` is the last."""
   metrics = metrics or {"accuracy": (0.0, 1.0)}
-  return train_log.BlockResults(
+  log.block_done(step, len(losses), train_log.BlockResults(
     losses=tf.constant(losses, tf.float32),
     norms=tf.constant(norms or [1.0] * len(losses)),
     overflows=tf.constant(overflows or [False] * len(losses)),
@@ -66,7 +66,7 @@ def results(
     learning_rate=tf.constant(rate),
     applied_updates=tf.constant(updates, tf.int64),
     loss_scale=tf.constant(scale),
-  )
+  ))
 
 
 def written(folder):
@@ -76,11 +76,9 @@ def written(folder):
 
 def test_values_are_means_since_the_last_logged_step(tmp_path):
   log = open_log(tmp_path, log_steps=4)
-  log.block_done(2, 2, results([1.0, 2.0], accuracy=(2.0, 4.0)))
-  log.block_done(
-    4, 2, results([3.0, 6.0], accuracy=(4.0, 4.0), rate=0.3, norms=[5.0, 7.0])
-  )
-  log.block_done(8, 4, results([1.0] * 4, accuracy=(1.0, 2.0)))
+  done(log, 2, [1.0, 2.0], accuracy=(2.0, 4.0))
+  done(log, 4, [3.0, 6.0], accuracy=(4.0, 4.0), rate=0.3, norms=[5.0, 7.0])
+  done(log, 8, [1.0] * 4, accuracy=(1.0, 2.0))
   log.close()
   first, second = written(tmp_path)
   assert first.pop(SPEED) >= 0
@@ -93,9 +91,9 @@ def test_values_are_means_since_the_last_logged_step(tmp_path):
 
 def test_a_block_is_told_when_the_next_one_is_queued(tmp_path):
   log = open_log(tmp_path, log_steps=1)
-  log.block_done(1, 1, results([1.0]))
+  done(log, 1, [1.0])
   assert written(tmp_path) == []
-  log.block_done(2, 1, results([1.0]))
+  done(log, 2, [1.0])
   assert [line["step"] for line in written(tmp_path)] == [1]
   log.close()
   assert [line["step"] for line in written(tmp_path)] == [1, 2]
@@ -103,8 +101,8 @@ def test_a_block_is_told_when_the_next_one_is_queued(tmp_path):
 
 def test_the_last_step_is_logged_whatever_its_number(tmp_path):
   log = open_log(tmp_path, log_steps=10)
-  log.block_done(10, 10, results([1.0] * 10))
-  log.block_done(13, 3, results([2.0] * 3))
+  done(log, 10, [1.0] * 10)
+  done(log, 13, [2.0] * 3)
   log.close()
   assert [(line["step"], line["loss"]) for line in written(tmp_path)] == [
     (10, 1.0), (13, 2.0)
@@ -113,7 +111,7 @@ def test_the_last_step_is_logged_whatever_its_number(tmp_path):
 
 def test_values_are_logged_though_an_evaluation_came_last(tmp_path):
   log = open_log(tmp_path, log_steps=10)
-  log.block_done(7, 1, results([2.0]))
+  done(log, 7, [2.0])
   log.evaluated(7, {"loss": 1.0})
   log.close()
   told = written(tmp_path)
@@ -126,16 +124,14 @@ def test_speed_counts_from_the_end_of_the_first_block(tmp_path, world):
   log = open_log(tmp_path, log_steps=4)
   for seconds, step in ((60.0, 2), (1.0, 4), (3.0, 6), (1.0, 8)):
     world.now += seconds
-    log.block_done(step, 2, results([1.0, 1.0]))
+    done(log, step, [1.0, 1.0])
   assert log.seconds_per_step == 0.5
   log.close()
   # Two steps of 8 examples in one second; then four in four.
   assert [line[SPEED] for line in written(tmp_path)] == [16.0, 8.0]
 
 
-def test_a_device_that_works_by_itself_is_timed_by_what_is_waited_for(
-  tmp_path, world, monkeypatch
-):
+def test_a_device_is_timed_by_what_is_waited_for(tmp_path, world, monkeypatch):
   """The call of a block takes no time, its results are ready 1 s a step on."""
   log = open_log(tmp_path, log_steps=100)
   told = log.flush
@@ -147,22 +143,20 @@ def test_a_device_that_works_by_itself_is_timed_by_what_is_waited_for(
 
     monkeypatch.setattr(log, "flush", flush)
     log.block_begins(0)
-    log.block_done(num_steps, num_steps, results([1.0] * num_steps))
+    done(log, num_steps, [1.0] * num_steps)
     seconds.append(log.seconds_per_step)
   assert seconds == [0.0, 1.0, 1.0]
 
 
-def test_an_evaluation_is_logged_and_does_not_slow_the_training_down(
-  tmp_path, world
-):
+def test_an_evaluation_does_not_slow_the_training_down(tmp_path, world):
   log = open_log(tmp_path, log_steps=2)
-  log.block_done(2, 2, results([1.0, 1.0]))
+  done(log, 2, [1.0, 1.0])
   world.now += 1.0
-  log.block_done(4, 2, results([1.0, 1.0]))
+  done(log, 4, [1.0, 1.0])
   world.now += 500.0
   log.evaluated(4, {"loss": 0.5, "accuracy": 0.75})
   world.now += 2.0
-  log.block_done(6, 2, results([1.0, 1.0]))
+  done(log, 6, [1.0, 1.0])
   assert log.seconds_per_step == 1.0
   log.close()
   lines = written(tmp_path)
@@ -180,7 +174,7 @@ def test_bad_steps_are_named_counted_and_left_out_of_the_mean(tmp_path, world):
   nan = float("nan")
   in_row = []
   for step, losses in ((3, [1.0, nan, nan]), (5, [nan, nan]), (6, [3.0])):
-    log.block_done(step, len(losses), results(losses))
+    done(log, step, losses)
     in_row.append(log.bad_steps_in_row)
   log.close()
   assert in_row == [0, 2, 4]  # Known one block late.
@@ -195,9 +189,7 @@ def test_bad_steps_are_named_counted_and_left_out_of_the_mean(tmp_path, world):
 def test_an_overflow_that_a_smaller_scale_mends_is_no_bad_step(tmp_path, world):
   log = open_log(tmp_path, log_steps=2, loss_scaling=True)
   nan = float("nan")
-  log.block_done(
-    2, 2, results([nan, nan], overflows=[True, False], updates=0, scale=2.0**13)
-  )
+  done(log, 2, [nan, nan], overflows=[True, False], updates=0, scale=2.0**13)
   log.close()
   assert log.bad_steps_in_row == 1
   assert world.infos[0].startswith("step 1 skipped: its gradient overflowed")
@@ -209,7 +201,7 @@ def test_an_overflow_that_a_smaller_scale_mends_is_no_bad_step(tmp_path, world):
 
 def test_what_is_not_finite_is_null_in_json(tmp_path):
   log = open_log(tmp_path, log_steps=1)
-  log.block_done(1, 1, results([np.nan], norms=[np.inf]))
+  done(log, 1, [np.nan], norms=[np.inf])
   log.evaluated(1, {"loss": np.nan, "f1": 0.5})
   log.close()
   text = (tmp_path / "train_log.jsonl").read_text()
@@ -223,7 +215,7 @@ def test_a_loss_spike_is_named(tmp_path, world):
   log = open_log(tmp_path, log_steps=1000)
   # Ten times the mean in the first steps is no spike: losses fall fast there.
   for step, loss in enumerate([20.0] + [2.0] * 60 + [9.0] + [2.0] * 5, 1):
-    log.block_done(step, 1, results([loss]))
+    done(log, step, [loss])
   log.close()
   (warning,) = [w for w in world.warnings if "spike" in w]
   assert warning.startswith("step 62: loss spike, 9 is 3.")
@@ -232,9 +224,7 @@ def test_a_loss_spike_is_named(tmp_path, world):
 def test_tokens_per_second_come_from_tokens_per_example(tmp_path, world):
   log = open_log(tmp_path, log_steps=4)
   for step in (2, 4):
-    log.block_done(
-      step, 2, results([1.0, 1.0], tokens_per_example=(600.0, 6.0))
-    )
+    done(log, step, [1.0, 1.0], tokens_per_example=(600.0, 6.0))
     world.now += 1.0
   log.close()
   (values,) = written(tmp_path)
@@ -245,13 +235,13 @@ def test_tokens_per_second_come_from_tokens_per_example(tmp_path, world):
 def test_a_resumed_run_takes_the_log_up_where_it_resumes(tmp_path):
   log = open_log(tmp_path, log_steps=1)
   for step in (1, 2, 3):
-    log.block_done(step, 1, results([float(step)]))
+    done(log, step, [float(step)])
   log.close()
   with open(tmp_path / "train_log.jsonl", "a") as stream:
     stream.write('{"st\x00p": 2}\nnull\n')  # Damaged on the disk.
     stream.write('{"step": 4, "lo')  # Killed while it wrote.
   log = open_log(tmp_path, log_steps=1, first_step=2)
-  log.block_done(3, 1, results([30.0]))
+  done(log, 3, [30.0])
   log.close()
   assert [(line["step"], line["loss"]) for line in written(tmp_path)] == [
     (1, 1.0), (2, 2.0), (3, 30.0)
@@ -260,7 +250,7 @@ def test_a_resumed_run_takes_the_log_up_where_it_resumes(tmp_path):
 
 def test_tensorboard_gets_the_same_values(tmp_path):
   log = open_log(tmp_path, log_steps=1)
-  log.block_done(1, 1, results([1.5], accuracy=(3.0, 4.0)))
+  done(log, 1, [1.5], accuracy=(3.0, 4.0))
   log.close()
   (path,) = tmp_path.glob("events.out.tfevents.*")
   shown = {}
@@ -279,7 +269,7 @@ def test_tensorboard_gets_the_same_values(tmp_path):
 def test_other_processes_than_the_chief_write_no_file(tmp_path):
   folder = tmp_path / "run"
   log = open_log(folder, log_steps=1, writes_files=False)
-  log.block_done(1, 1, results([1.0]))
+  done(log, 1, [1.0])
   log.evaluated(1, {"loss": 1.0})
   log.close()
   assert not folder.exists()
@@ -299,7 +289,7 @@ def test_the_profiler_runs_for_the_steps_asked_for(tmp_path, monkeypatch):
   for step in range(0, 12, 2):
     log.block_begins(step)
     calls.append(step)
-    log.block_done(step + 2, 2, results([1.0, 1.0]))
+    done(log, step + 2, [1.0, 1.0])
   log.close()
   assert calls == [0, 2, ("start", str(tmp_path)), 4, 6, "stop", 8, 10]
 
@@ -308,7 +298,7 @@ def test_lines_come_after_a_while_and_at_the_end(tmp_path, world):
   log = open_log(tmp_path, log_steps=4)
   for step, seconds in ((1, 1.0), (3, 40.0), (4, 1.0), (8, 1.0), (100, 1.0)):
     world.now += seconds
-    log.block_done(step, 1, results([1.0]))
+    done(log, step, [1.0])
   log.close()
   steps = [line.split()[1] for line in (*world.infos, *world.details)]
   shown, details = steps[:2], steps[2:]
@@ -319,11 +309,9 @@ def test_lines_come_after_a_while_and_at_the_end(tmp_path, world):
 
 def test_a_line_says_values_speed_and_the_time_left(tmp_path, world):
   log = open_log(tmp_path, log_steps=2)
-  log.block_done(1, 1, results([1.0]))
+  done(log, 1, [1.0])
   world.now += 40.0
-  log.block_done(
-    2, 1, results([3.0], accuracy=(1.0, 4.0), rate=1e-5, updates=2)
-  )
+  done(log, 2, [3.0], accuracy=(1.0, 4.0), rate=1e-5, updates=2)
   log.close()
   assert world.details + world.infos == [
     "step 2/100  loss 2  accuracy 0.2  learning_rate 1e-05  "
@@ -342,7 +330,7 @@ def test_a_terminal_has_one_bar(tmp_path, world, monkeypatch):
   monkeypatch.setenv("COLUMNS", "120")
   log = open_log(tmp_path, first_step=48, log_steps=2)
   for step in (49, 50):
-    log.block_done(step, 1, results([np.pi]))
+    done(log, step, [np.pi])
   log.close()
   assert "\n" not in terminal.getvalue().rstrip("\n")
   last = terminal.getvalue().rstrip("\n").split("\r")[-1]
@@ -353,7 +341,6 @@ def test_a_terminal_has_one_bar(tmp_path, world, monkeypatch):
 
 
 def tags_of(folder):
-  """Returns (step, tag) of every summary in a folder."""
   return {
     (event.step, value.tag)
     for path in pathlib.Path(folder).glob("events.out.tfevents*")
@@ -364,9 +351,9 @@ def tags_of(folder):
 
 def test_evaluations_have_one_tag_in_training_and_after_it(tmp_path):
   log = open_log(tmp_path, log_steps=10)
-  log.block_done(5, 5, results([1.0] * 5))
+  done(log, 5, [1.0] * 5)
   log.evaluated(5, {"eval_f1": 0.25, "loss": 2.0})
-  log.block_done(8, 3, results([1.0] * 3))
+  done(log, 8, [1.0] * 3)
   log.close()
   table = {"eval_f1": np.float32(0.5), "loss": 1.0, "note": "by hand"}
   train_log.write_last_evaluation(str(tmp_path), 8, table)
@@ -385,7 +372,7 @@ def test_the_silence_of_the_first_step_is_announced(tmp_path, world):
   log.block_begins(6)
   (said,) = world.infos
   assert said.startswith("compiling") and said.endswith("step 7 is done")
-  log.block_done(7, 1, results([1.0]))
+  done(log, 7, [1.0])
   log.block_begins(7)
   assert len(world.infos) == 1
   log.close()

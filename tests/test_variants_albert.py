@@ -39,9 +39,7 @@ def config_of(**changes):
   ],
   ids=["base", "large", "xlarge", "xxlarge"],
 )
-def test_the_released_sizes_have_as_many_weights(
-  width, depth, heads, inner, count
-):
+def test_weights_of_the_released_sizes(width, depth, heads, inner, count):
   config = modeling.BertConfig.from_dict(
     configuration.from_huggingface({
       "model_type": "albert", "hidden_size": width, "num_hidden_layers": depth,
@@ -149,7 +147,10 @@ def test_a_folder_without_a_vocabulary_is_refused_where_text_is_read(tmp_path):
   values.update(bert_config_file=None, init_checkpoint=None)
   given = {"model_dir": str(tmp_path)}
   read = run_settings.Settings({**values, "do_lower_case": True}, given)
-  with pytest.raises(errors.InputError, match="vocab.txt nor spiece.model"):
+  with pytest.raises(errors.InputError, match="has neither vocab.txt nor spie"):
+    model_settings.resolve(read)
+  (tmp_path / "tokenizer.json").write_text("{}")
+  with pytest.raises(errors.InputError, match="json, but neither vocab.txt"):
     model_settings.resolve(read)
   # run_pretraining.py reads ids, and a vocabulary of one's own is read.
   resolved = model_settings.resolve(run_settings.Settings(values, given))
@@ -160,7 +161,6 @@ def test_a_folder_without_a_vocabulary_is_refused_where_text_is_read(tmp_path):
   given = {**given, "vocab_file": str(own)}
   resolved = model_settings.resolve(run_settings.Settings(own_values, given))
   assert resolved.vocab_file == str(own)
-  # The folder's own, with neither.
   (tmp_path / "spiece.model").write_bytes(b"")
   resolved = model_settings.resolve(read)
   assert resolved.vocab_file == str(tmp_path / "spiece.model")

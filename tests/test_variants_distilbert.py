@@ -21,7 +21,6 @@ TYPES = "bert/embeddings/token_type_embeddings"
 
 @pytest.fixture
 def model(tmp_path):
-  """A copy of a folder, to be changed."""
   copy = tmp_path / "model"
   shutil.copytree(GOLDEN / "DistilBertForMaskedLM", copy)
   return copy
@@ -105,9 +104,7 @@ def test_a_pooler_is_written_for_the_classifier_alone(tmp_path):
     "--architecture=BertModel is of another .* among DistilBertForQ",
   )],
 )
-def test_places_that_it_cannot_go_to_are_named(
-  model, tmp_path, kind, options, message
-):
+def test_where_it_cannot_go_is_named(model, tmp_path, kind, options, message):
   source = converter.open_source(str(model))
   with pytest.raises(errors.InputError, match=message):
     converter.convert(source, f"{tmp_path}/out", kind, **options)

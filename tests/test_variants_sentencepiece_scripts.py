@@ -4,53 +4,18 @@ import json
 
 import pytest
 
-import modeling
 import script_runner
-import sentencepiece_model
-import tiny_model
+import test_variants_scripts
 from records import tfrecord
+from test_variants_scripts import make_pieces, pieces_in, run
 from variants import sentencepiece, vocabularies
 
-CONFIG = {
-  "vocab_size": 600, "hidden_size": 32, "num_hidden_layers": 2,
-  "num_attention_heads": 2, "intermediate_size": 48,
-  "max_position_embeddings": 128, "type_vocab_size": 2,
-  "initializer_range": 0.1, "variant": "albert", "embedding_size": 16,
-  "num_hidden_groups": 1,
-}
-TRAINING = {
-  "do_train": True, "train_batch_size": 8, "learning_rate": 3e-3,
-  "max_seq_length": 32,
-}
-
-
-def run(script, code=0, **flags):
-  done = script_runner.run(script, **flags)
-  assert done.code == code, done.err
-  return done
+TRAINING = {**test_variants_scripts.TRAINING, "max_seq_length": 32}
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-  """Random weights of AlbertForMaskedLM: config, weights, spiece.model."""
-  folder = tmp_path_factory.mktemp("albert")
-  config = modeling.BertConfig.from_dict(CONFIG)
-  tiny_model.write_masked_lm(folder, config)
-  sentencepiece_model.write(folder)
-  return folder
-
-
-def pieces_in(folder):
-  return (folder / "spiece.model").read_bytes()
-
-
-def test_masked_words_are_filled_with_pieces(model):
-  done = run("fill_mask.py", model_dir=model, text=["In 1990, [MASK]."])
-  text, line = done.out.splitlines()
-  assert text == "In 1990, [MASK]."
-  vocab = vocabularies.load_vocab(str(model / "spiece.model"))
-  found = line.removeprefix("  [MASK] 1: ").split()[::2]
-  assert len(found) == 5 and set(found) <= vocab.keys()
+  return make_pieces(tmp_path_factory.mktemp("albert") / "model")
 
 
 def test_vectors_are_of_alberts_pieces(model, tmp_path):
@@ -71,65 +36,14 @@ def test_vectors_are_of_alberts_pieces(model, tmp_path):
   ]
 
 
-@pytest.mark.slow
-def test_classifier_learns_predicts_converts_and_goes_on(model, tmp_path):
-  rows = [
-    f'"The {word} in {1850 + number}, and others",{label}'
-    for number in range(16)
-    for word, label in (("people", "yes"), ("price", "no"))
-  ]
-  table = tmp_path / "train.csv"
-  table.write_text("\n".join(["text,label", *rows]) + "\n")
-  run(
-    "run_classifier.py", **TRAINING, model_dir=model, train_file=table,
-    text_column="text", label_column="label", do_eval=True, eval_file=table,
-    num_train_epochs=8, output_dir=tmp_path / "run",
-  )
-  results = (tmp_path / "run" / "eval_results.txt").read_text()
-  assert "eval_accuracy = 1.0\n" in results
-  final = tmp_path / "run" / "final_model"
-  assert pieces_in(final) == pieces_in(model)
-  run(
-    "convert_checkpoint.py", input=final, to="huggingface",
-    output=tmp_path / "theirs", verify=True,
-  )
-  assert pieces_in(tmp_path / "theirs") == pieces_in(model)
-  settings = json.loads(
-    (tmp_path / "theirs" / "tokenizer_config.json").read_text()
-  )
-  assert settings["tokenizer_class"] == "AlbertTokenizer"
-  answers = [
-    run(
-      "run_classifier.py", model_dir=folder, do_predict=True,
-      predict_file="-", max_seq_length=32, output_dir=tmp_path / "answers",
-      stdin=b"the PEOPLE of 1851,\nthe price of it\n",
-    ).out
-    for folder in (final, tmp_path / "theirs")
-  ]
-  assert answers[0] == answers[1]
-  labels = [line.split("\t")[0] for line in answers[0].splitlines()]
-  assert labels == ["yes", "no"]
-
-
 def squad_file(path):
-  """Writes eight questions about years; returns the path."""
-  questions = [
-    (f"Café people (lived in {1850 + n}, or so).", str(1850 + n))
-    for n in range(8)
-  ]
-  paragraphs = [
-    {
-      "context": context,
-      "qas": [{
-        "id": answer, "question": "When ?",
-        "answers": [{"text": answer, "answer_start": context.index(answer)}],
-      }],
-    }
-    for context, answer in questions
-  ]
-  path.write_text(json.dumps(
-    {"version": "1.1", "data": [{"title": "t", "paragraphs": paragraphs}]}
-  ))
+  paragraphs = []
+  for year in range(1850, 1858):
+    context = f"Café people (lived in {year}, or so)."
+    answer = {"text": str(year), "answer_start": context.index(str(year))}
+    question = {"id": str(year), "question": "When ?", "answers": [answer]}
+    paragraphs.append({"context": context, "qas": [question]})
+  path.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
   return path
 
 
@@ -167,7 +81,6 @@ def test_tagging_labels_the_first_piece_of_each_word(model, tmp_path):
 
 
 def check_whole_words(records, vocab_file):
-  """Checks that each word of the records is masked as a whole or not at all."""
   tokenizer = vocabularies.make_tokenizer(str(vocab_file))
   cut = 0
   for record in tfrecord.read_records(str(records)):
@@ -203,12 +116,10 @@ def test_pretraining_masks_whole_words_of_pieces(model, tmp_path):
     "create_pretraining_data.py", verify=True, output_file=records,
     vocab_file=flags["vocab_file"],
   )
-  config = tmp_path / "albert.json"
-  config.write_text(json.dumps(CONFIG))
   run(
     "run_pretraining.py", **flags, do_train=True, input_file=records,
-    bert_config_file=config, num_train_steps=4, num_warmup_steps=1,
-    train_batch_size=4, output_dir=tmp_path / "run",
+    bert_config_file=model / "config.json", num_train_steps=4,
+    num_warmup_steps=1, train_batch_size=4, output_dir=tmp_path / "run",
   )
   assert pieces_in(tmp_path / "run" / "final_model") == pieces_in(model)
   refused = run(
@@ -219,16 +130,9 @@ def test_pretraining_masks_whole_words_of_pieces(model, tmp_path):
   assert "--segmented_text says which of BERT's tokens" in refused.last_line
 
 
-def test_what_is_not_there_is_refused_in_a_sentence(model, tmp_path):
+def test_a_graph_has_no_such_tokenizer(model, tmp_path):
   done = run(
     "export_saved_model.py", code=1, head="masked_lm", model_dir=model,
     export_dir=tmp_path / "export",
   )
   assert "spiece.model is a SentencePiece model" in done.last_line
-  for name in ("config.json", "model.safetensors"):
-    (tmp_path / name).write_bytes((model / name).read_bytes())
-  done = run("fill_mask.py", code=1, model_dir=tmp_path, text=["[MASK]"])
-  assert "has neither vocab.txt nor spiece.model" in done.last_line
-  (tmp_path / "tokenizer.json").write_text("{}")
-  done = run("fill_mask.py", code=1, model_dir=tmp_path, text=["[MASK]"])
-  assert "tokenizer.json, but neither vocab.txt nor spi" in done.last_line
