@@ -341,6 +341,10 @@ def test_dropout_is_a_function_of_the_seed():
   first = hidden(model, [1, 2])
   np.testing.assert_array_equal(first, hidden(model, [1, 2]))
   off = hidden(model, [1, 2], training=False)
+  records = dict(zip(["input_ids", "input_mask", "segment_ids"], batch()))
+  for seed, expected in (([1, 2], first), (None, off)):
+    found = model.encode(records, seed).sequence_output
+    np.testing.assert_array_equal(found, expected)
   drawn = [hidden(model, None) for _ in range(2)]
   different = [first, hidden(model, [1, 3]), hidden(model, [2, 2]), off, *drawn]
   for i, one in enumerate(different):
