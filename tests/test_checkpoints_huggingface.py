@@ -38,9 +38,6 @@ def rewrite(model, change):
   safetensors.numpy.save_file(tensors, path)
 
 
-# Values.
-
-
 def test_files_are_a_function_of_the_weights(tmp_path):
   reader = weight_files.open_reader(str(GOLDEN / "BertModel"))
   weights = {name: reader.read(name) for name in reader.shapes}
@@ -54,37 +51,20 @@ def test_files_are_a_function_of_the_weights(tmp_path):
     assert pair[0] == pair[1]
 
 
-# Outputs, against transformers.
-
-
-def loaded(name):
-  return transformers_goldens.Loaded(GOLDEN / name)
-
-
-def test_pooled_output_is_that_of_transformers():
-  model = loaded("BertModel")
-  model.check("pooler_output", model.output.pooled_output)
-
-
-def test_masked_lm_is_that_of_transformers():
+def test_outputs_are_those_of_transformers():
+  """What transformers_goldens.Loaded.check_head has no class for."""
+  encoder = transformers_goldens.Loaded(GOLDEN / "BertModel")
+  encoder.check("pooler_output", encoder.output.pooled_output)
   for name, key in (
-    ("BertForMaskedLM", "logits"),
-    ("BertForPreTraining", "prediction_logits"),
+    ("BertForMaskedLM", "logits"), ("BertForPreTraining", "prediction_logits")
   ):
-    model = loaded(name)
+    model = transformers_goldens.Loaded(GOLDEN / name)
     head = modeling.MaskedLMHead(model.config, model.bert.word_embeddings)
     everywhere = tf.tile([tf.range(7)], [3, 1])
     logits = model.head(head)(model.output.sequence_output, everywhere)
     model.check(key, logits)
-
-
-def test_next_sentences_are_those_of_transformers():
-  model = loaded("BertForPreTraining")
   head = model.head(modeling.NextSentenceHead(model.config))
   model.check("seq_relationship_logits", head(model.output.pooled_output))
-
-
-# Older and other ways to save.
 
 
 def test_names_of_old_files(model):
@@ -167,9 +147,6 @@ def test_sentence_transformers(model, subfolder, tmp_path):
   assert reader.notes[0].endswith(
     "by Pooling, then Normalize (pooling: mean_tokens)"
   )
-
-
-# Faults of the files.
 
 
 def test_a_head_with_a_table_of_its_own_is_refused(model):

@@ -14,13 +14,12 @@ from checkpoints import (
   weight_files,
 )
 from common import errors, run_settings
+from tiny_model import tiny
 from training import run_folder
 
 
 def test_folder_is_what_a_run_can_start_from(tmp_path):
-  config = modeling.BertConfig(
-    11, 4, 1, 2, 8, max_position_embeddings=8, type_vocab_size=2
-  )
+  config = tiny()
   model = modeling.BertModel(config, seed=1)
   vocab = tmp_path / "words.txt"
   vocab.write_text("[PAD]\ncafé\n", encoding="utf-8")
@@ -42,10 +41,9 @@ def test_folder_is_what_a_run_can_start_from(tmp_path):
 
 
 def test_the_step_is_stored_and_read_back(tmp_path):
-  config = modeling.BertConfig(11, 4, 1, 2, 8, max_position_embeddings=8)
   weights = [tf.Variable(1.0, name="x")]
   for step, expected in ((None, 0), (343, 343)):
-    model_folder.write(str(tmp_path), weights, config, step=step)
+    model_folder.write(str(tmp_path), weights, tiny(), step=step)
     start = run_folder.starting_point(None, str(tmp_path))
     assert start.step == expected
   assert not weight_files.load(weights, str(tmp_path)).unused
@@ -53,20 +51,19 @@ def test_the_step_is_stored_and_read_back(tmp_path):
 
 
 def test_the_case_of_the_text_is_kept_beside_the_vocabulary(tmp_path):
-  config = modeling.BertConfig(11, 4, 1, 2, 8, max_position_embeddings=8)
   vocab = tmp_path / "vocab.txt"
   read = tokenizer_files.read_do_lower_case
   assert read(str(vocab)) is None
   vocab.write_text("a\n")
   for is_lower in (True, False):
     model_folder.write(
-      str(tmp_path / "m"), [tf.Variable(1.0, name="x")], config, str(vocab),
+      str(tmp_path / "m"), [tf.Variable(1.0, name="x")], tiny(), str(vocab),
       do_lower_case=is_lower,
     )
     assert read(str(tmp_path / "m/vocab.txt")) is is_lower
   assert json.loads((tmp_path / "m/tokenizer_config.json").read_text()) == {
     "tokenizer_class": "BertTokenizer", "do_lower_case": False,
-    "model_max_length": 8,
+    "model_max_length": 12,
   }
   (tmp_path / "m/tokenizer_config.json").write_text('{"do_lower_case": "?"}')
   with pytest.raises(errors.InputError, match="m/.*: do_lower_case is '[?]'"):
@@ -74,20 +71,22 @@ def test_the_case_of_the_text_is_kept_beside_the_vocabulary(tmp_path):
 
 
 def test_the_configuration_says_how_the_input_was_made():
-  config = modeling.BertConfig(
-    vocab_size=9, hidden_size=4, num_attention_heads=2
-  )
-  trained = model_folder.with_input_settings(config, {"max_seq_length": 64})
+  trained = model_folder.with_input_settings(tiny(), {"max_seq_length": 64})
   values = trained.to_dict()
   assert model_folder.input_settings(values) == {"max_seq_length": 64}
   plain = model_folder.without_input_settings(trained)
-  assert plain.to_dict() == config.to_dict()
+  assert plain.to_dict() == tiny().to_dict()
   assert model_folder.input_settings(plain.to_dict()) == {}
-  # The name that the entry had before.
-  old = {"classifier_input": {"doc_stride": 3}}
-  assert model_folder.input_settings(old) == {"doc_stride": 3}
-  with pytest.raises(errors.InputError, match="input_settings is 7; exp"):
-    model_folder.input_settings({"input_settings": 7})
+  # The name that the entry had before, and what only version 0.1 knew.
+  old = {"classifier_input": {"max_windows": 3, "window_pooling": "mean"}}
+  assert model_folder.input_settings(old) == {"max_windows": 3}
+  for values, said in (
+    ({"input_settings": 7}, "input_settings is 7; expected an object"),
+    ({"classifier_input": 7}, "is 7; expected an object"),
+    ({"input_settings": {"window_pooling": "max"}}, "only version 0.1 has"),
+  ):
+    with pytest.raises(errors.InputError, match=said):
+      model_folder.input_settings(values)
 
 
 @pytest.mark.parametrize("given, positions, expected", [

@@ -4,7 +4,7 @@ import pytest
 
 import tiny_model
 from checkpoints import model_folder, model_settings
-from common import errors, file_io, run_settings
+from common import file_io, run_settings
 from squad import job
 
 TRAINED = {
@@ -53,10 +53,3 @@ def test_the_model_of_the_output_folder_counts_first(path, tmp_path):
   plain.write_text(tiny_model.tiny().to_json_string())
   assert restored(plain) == {name: DEFAULTS[name] for name in TRAINED}
   assert restored(plain, output_dir=str(tmp_path)) == TRAINED
-
-
-def test_what_is_no_table_of_settings_is_refused(tmp_path):
-  path = tmp_path / "bert_config.json"
-  path.write_text('{"input_settings": 5}')
-  with pytest.raises(errors.InputError, match="expected an object"):
-    restored(path)

@@ -67,19 +67,6 @@ def test_no_function_of_a_file_is_called(tmp_path, is_zip):
   assert (tmp_path / "made").exists()
 
 
-@pytest.mark.parametrize("is_old", [True, False])
-def test_what_the_tests_write_is_read(tmp_path, is_old):
-  arrays = {
-    "a": np.arange(6, dtype=np.float32).reshape(2, 3),
-    "b": np.array([1, -2], np.int64),
-  }
-  path = str(tmp_path / "a.bin")
-  torch_files.write(path, arrays, is_old=is_old)
-  reader = pytorch_files.Reader(path)
-  for name, array in arrays.items():
-    np.testing.assert_array_equal(reader.get_tensor(name), array)
-
-
 @pytest.mark.parametrize("name", ["zip.bin", "old.bin"])
 def test_a_file_that_is_cut_off_anywhere_is_refused(tmp_path, name):
   whole = (GOLDEN / name).read_bytes()
