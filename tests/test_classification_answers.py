@@ -12,7 +12,7 @@ import pytest
 import tiny_model
 from classification import answers, inputs, model, task
 from classification.data import Example
-from common import choices, errors
+from common import errors
 
 LABELS = {"single": ("no", "yes"), "multi_label": ("a", "b"),
           "regression": (), "choice": ("0", "1")}
@@ -56,12 +56,6 @@ def test_short_texts_share_a_larger_batch(vocab_file):
   assert batches == [[3] * 8, [3] * 2]
 
 
-def assert_same(ours, theirs):
-  for one, other in zip(ours, theirs, strict=True):
-    assert one.label == other.label
-    assert one.scores == pytest.approx(other.scores, abs=1e-6)
-
-
 @pytest.mark.parametrize("options", [{}, {"doc_stride": 5}])
 def test_batches_of_like_length_answer_in_order(vocab_file, options):
   """A text has its label, whatever its neighbours are."""
@@ -77,18 +71,22 @@ def test_batches_of_like_length_answer_in_order(vocab_file, options):
     best = max(prediction.scores, key=prediction.scores.get)
     assert prediction.label == best
   batches.clear()
-  assert_same(predict_texts(texts, 3), expected)
+  for found, other in zip(predict_texts(texts, 3), expected, strict=True):
+    assert found.label == other.label
+    assert found.scores == pytest.approx(other.scores, abs=1e-6)
   assert max(map(len, batches)) == 3
   lengths = sum(batches, [])
   assert lengths == sorted(lengths, reverse=True)
-  assert_same([predict_texts([text])[0] for text in texts], expected)
+  for text, other in zip(texts, expected):
+    (found,) = predict_texts([text])
+    assert found.label == other.label
+    assert found.scores == pytest.approx(other.scores, abs=1e-6)
 
 
 def test_long_texts_have_windows(vocab_file):
-  predict_texts = make(vocab_file, "single", doc_stride=5)
-  text = " ".join(f"w{number}" for number in range(20))
-  (long,) = predict_texts([(text,)])
-  cut = make(vocab_file, "single")([(text,)])[0]
+  text = (" ".join(tiny_model.WORDS),)
+  (long,) = make(vocab_file, "single", doc_stride=5)([text])
+  (cut,) = make(vocab_file, "single")([text])
   assert cut.scores != pytest.approx(long.scores, abs=1e-4)
 
 
@@ -103,14 +101,12 @@ def test_every_kind_answers_in_its_form(vocab_file):
   assert set(ending.scores) == {"0", "1"} and ending.label in "01"
 
 
-@pytest.mark.parametrize("kind, parts, sentence", [
+@pytest.mark.parametrize("kind, parts, said", [
   ("single", ("w1", "w2", "w3"), "one text or two .* and these are 3"),
   ("choice", ("w1", "w2"), "a text and 2 endings"),
 ])
-def test_too_many_or_too_few_texts_are_refused(
-  vocab_file, kind, parts, sentence
-):
-  with pytest.raises(errors.InputError, match=sentence):
+def test_a_wrong_number_of_texts_is_refused(vocab_file, kind, parts, said):
+  with pytest.raises(errors.InputError, match=said):
     make(vocab_file, kind)([parts])
 
 
@@ -132,9 +128,7 @@ def test_a_tab_or_bars_part_texts():
   ("single", ("a", "b"), None, "Type a text, or two with a tab"),
   ("choice", tuple("0123"), True, "Type a text and 4 endings"),
 ])
-def test_the_greeting_says_what_to_type_and_names_the_classes(
-  kind, labels, text_pairs, said
-):
+def test_the_greeting_says_what_to_type(kind, labels, text_pairs, said):
   assert re.match(said, answers.greeting(kind, labels, text_pairs))
 
 
@@ -145,24 +139,6 @@ def fake_predictions(texts, batch_size):
     for text in texts
   ]
 
-
-def answered(data, output_format="tsv", **options):
-  target = io.StringIO()
-  answers.answer_lines(
-    fake_predictions, io.BytesIO(data), target, output_format=output_format,
-    batch_size=3, **options,
-  )
-  return target.getvalue()
-
-
-def test_every_line_has_an_answer_in_its_place():
-  data = b"a\n\nb\r\nc\td\n\xc3\xa9"
-  first, empty, *others = answered(data).splitlines()
-  assert empty.startswith("error\tthe line: an empty text")
-  assert [first, *others] == [f"{text}\t0.25\t0.75" for text in "ABC\xc9"]
-  first, empty, *_ = map(json.loads, answered(data, "json").splitlines())
-  assert first == {"label": "A", "scores": {"A": 0.25, "B": 0.75}}
-  assert "an empty text" in empty["error"]
 
 
 def test_numbers_and_lists_of_classes_are_written_plainly():
@@ -175,31 +151,33 @@ def test_numbers_and_lists_of_classes_are_written_plainly():
   assert json.loads(show(several, "json"))["label"] == ["a", "b"]
 
 
-@pytest.mark.parametrize("batch_size", [1, 8])
-def test_a_line_that_cannot_be_read_takes_no_other_with_it(batch_size):
+@pytest.mark.parametrize("batch_size", [1, 3, 8])
+def test_every_line_has_its_answer_or_what_is_wrong(batch_size):
   def one_text_each(texts, batch_size):
     for parts in texts:
       if len(parts) > 1:
         raise errors.InputError(f"expected one\ttext, got {len(parts)}")
     return fake_predictions(texts, batch_size)
 
-  for output_format in choices.ANSWER_FORMATS:
+  def answered(output_format):
     target = io.StringIO()
-    assert 2 == answers.answer_lines(
-      one_text_each, io.BytesIO(b"a\n\xff\nb\tc\nd\n"), target,
+    assert 3 == answers.answer_lines(
+      one_text_each, io.BytesIO(b"a\n\nb\r\nc\td\n\xff\n\xc3\xa9"), target,
       output_format=output_format, batch_size=batch_size,
     )
-    found = target.getvalue().split("\n")
-    if output_format == "tsv":
-      assert found == [
-        "A\t0.25\t0.75", "error\tnot UTF-8 (byte 0 of the line); send UTF-8",
-        "error\texpected one text, got 2", "D\t0.25\t0.75", "",
-      ]
-    else:
-      first, second, third, _ = map(json.loads, found[:4])
-      assert first["label"] == "A"
-      assert second["error"].startswith("not UTF-8")
-      assert third == {"error": "expected one text, got 2"}
+    return target.getvalue().splitlines()
+
+  first, empty, *others = answered("tsv")
+  assert empty.startswith("error\tthe line: an empty text")
+  assert [first, *others] == [
+    "A\t0.25\t0.75", "B\t0.25\t0.75", "error\texpected one text, got 2",
+    "error\tnot UTF-8 (byte 0 of the line); send UTF-8", "\xc9\t0.25\t0.75",
+  ]
+  first, empty, _, pair, unreadable, _ = map(json.loads, answered("json"))
+  assert first == {"label": "A", "scores": {"A": 0.25, "B": 0.75}}
+  assert "an empty text" in empty["error"]
+  assert pair == {"error": "expected one text, got 2"}
+  assert unreadable["error"].startswith("not UTF-8")
 
 
 def test_lines_before_a_fault_of_the_source_are_answered():

@@ -100,9 +100,7 @@ def test_rows_without_ids_are_numbered_and_may_lack_labels(tmp_path):
   ('text;label\n"One; two.";a\n', "d.csv", {"separator": ";"}, "One; two."),
   ('text\tlabel\n"One"\ta\n', "d.csv", {"separator": "tab"}, "One"),
 ])
-def test_the_form_of_a_file_is_seen_or_given(
-  tmp_path, text, name, given, expected
-):
+def test_the_form_is_seen_or_given(tmp_path, text, name, given, expected):
   (example,) = read(tmp_path, text, name, **given)
   assert (example.text_a, example.label) == (expected, "a")
 
@@ -181,9 +179,7 @@ def test_a_score_that_is_no_number_is_refused(tmp_path, value):
   (None, ";", "None is no list of classes"),
   ([["a"]], ";", r"\['a'\] is no class"),
 ])
-def test_classes_that_cannot_be_meant_are_refused(
-  tmp_path, value, separator, said
-):
+def test_lists_of_classes_are_checked(tmp_path, value, separator, said):
   with pytest.raises(errors.InputError, match=said):
     labels_of(tmp_path, [value], kind="multi_label", label_separator=separator)
 

@@ -155,9 +155,7 @@ def test_records_are_the_originals(vocab_file, tmp_path):
   assert batch_of(data)["label_ids"].numpy().tolist() == [3.25]
 
 
-def test_windows_of_a_batch_are_as_many_as_its_longest_text_has(
-  vocab_file, tmp_path
-):
+def test_a_batch_has_the_windows_of_its_longest_text(vocab_file, tmp_path):
   path = str(tmp_path / "train.tf_record")
   examples = [
     Example("1", LETTERS, None, ("yes",)), Example("2", "a", None, ())
@@ -177,9 +175,7 @@ def test_windows_of_a_batch_are_as_many_as_its_longest_text_has(
   assert trimmed["label_ids"].numpy().tolist() == [[0, 0]]
 
 
-def test_records_are_made_again_only_when_something_differs(
-  vocab_file, tmp_path
-):
+def test_records_are_made_again_where_something_differs(vocab_file, tmp_path):
   path = tmp_path / "train.tf_record"
   examples = [Example("1", "a", None, "yes", place="here.tsv:1")]
   made = []
@@ -261,9 +257,6 @@ def test_no_examples_are_refused(vocab_file, tmp_path):
     inputs.prepare(str(tmp_path / "a"), [], options(vocab_file))
 
 
-# What is logged about the texts.
-
-
 def test_the_first_examples_are_shown_with_their_tokens(vocab_file, caplog):
   caplog.set_level("DEBUG", logger="absl")
   inputs.log_examples([Example("x1", "a b", "c", "yes")], options(vocab_file))
@@ -288,9 +281,6 @@ def test_unknown_pieces_and_empty_texts_are_told(vocab_file, tmp_path, caplog):
     assert "check that --vocab_file" in warnings[0]
     assert "1 texts are empty once cleaned" in warnings[1]
     assert "such as d.csv:3;" in warnings[1]
-
-
-# States of a frozen encoder.
 
 
 @pytest.fixture

@@ -180,10 +180,7 @@ def test_two_replicas_learn_as_one_device(labels):
       for gradient in tape.gradient(loss, network.trainable_variables)
     ]
 
-  def share(context):
-    rank = context.replica_id_in_sync_group
-    return {name: value[2 * rank : 2 * rank + 2]
-            for name, value in data.items()}
+
 
   @tf.function
   def run(values):
@@ -198,7 +195,7 @@ def test_two_replicas_learn_as_one_device(labels):
       strategy.run(step, args=(values,)),
     )
 
-  found = run(strategy.experimental_distribute_values_from_function(share))
+  found = run(two_replicas.halves(data))
   for ours, expected in zip(
     tf.nest.flatten(found), tf.nest.flatten(loss_and_gradients(alone, data))
   ):
@@ -287,9 +284,7 @@ def test_the_loss_is_that_of_labels_and_of_the_teacher(tmp_path, kind):
   ("single", (), [0, 1, 2]),
   ("choice", ("Good", "Bad", "Fair"), [0]),
 ])
-def test_a_teachers_outputs_go_by_the_names_of_its_classes(
-  tmp_path, kind, names, order
-):
+def test_a_teachers_classes_go_by_their_names(tmp_path, kind, names, order):
   teacher, theirs = make_teacher(tmp_path, kind, names or LABELS)
   if not names:
     teacher.config.id2label = None

@@ -41,9 +41,6 @@ read_tsv = functools.partial(read_as, "tsv")
 read_csv = functools.partial(read_as, "csv")
 
 
-# Tabs.
-
-
 @pytest.mark.parametrize("text, options, expected", [
   ("id\ttext\n7\tOne.\n8\tTwo.\n", {},
    (["id", "text"], [["7", "One."], ["8", "Two."]], [2, 3])),
@@ -119,9 +116,6 @@ def test_a_file_without_a_table_is_refused(tmp_path, file_format, text, said):
     read(tables.open_table(str(tmp_path / "table"), file_format))
 
 
-# Encodings and line ends.
-
-
 @pytest.mark.parametrize("encoding", [
   "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"
 ])
@@ -153,9 +147,6 @@ def test_what_is_no_encoding_is_refused(name):
     tables.check_encoding(name)
 
 
-# Quotes.
-
-
 def test_a_csv_record_may_span_lines(tmp_path):
   table = read_csv(
     tmp_path, 'text,label\r\n"Say ""no"",\nplease.",b\r\nPlain.,a\r\n\r\n'
@@ -181,9 +172,6 @@ def test_a_broken_csv_record_is_named_by_its_first_line(tmp_path, record, said):
     read_csv(tmp_path, f'text,label\n"two\nlines",a\n{record}')
 
 
-# JSON.
-
-
 def test_json_lines_keep_the_values_that_are_asked_for(tmp_path):
   text = '{"b": [1], "a": "x", "c": 0}\n{"a": "y", "b": null}\n'
   table = read_as("jsonl", tmp_path, text, names=["a", "b"])
@@ -207,9 +195,6 @@ def test_a_line_that_is_not_such_an_object_is_named(tmp_path, line, said):
   assert number == 2 and fault.startswith(said)
 
 
-# Columns.
-
-
 @pytest.mark.parametrize("name, said", [
   ("d", ":1: no column 'd'; the columns are 'a', 'b', 'a'"),
   ("a", ":1: 2 columns are named 'a'"),
@@ -222,16 +207,11 @@ def test_a_column_that_is_not_there_once_is_refused(tmp_path, name, said):
     table.require(["b", name])
 
 
-# Several bad rows, and other separators.
-
-
 @pytest.mark.parametrize("read_table, text, lines", [
   (read_tsv, b"a\tb\n1\n2\tx\n\xff\ty\n", [2, 4]),
   (read_csv, b'a,b\n1\n"2\n",x\n"3\n\xff",z\n', [2, 5]),
 ])
-def test_all_bad_rows_are_noted_and_the_others_kept(
-  tmp_path, read_table, text, lines
-):
+def test_all_bad_rows_are_noted(tmp_path, read_table, text, lines):
   table = read_table(tmp_path, text)
   assert [line for line, _ in table.faults] == lines
   assert len(table.rows) == 1 and table.rows[0][1] == "x"

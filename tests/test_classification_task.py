@@ -86,9 +86,7 @@ def test_a_trained_model_keeps_the_order_of_its_classes(tmp_path):
   ("sst-2", ["POSITIVE", "NEGATIVE"], ("1", "0")),
   ("imdb", ["positive", "negative"], ("pos", "neg")),
 ])
-def test_other_names_of_a_tasks_classes_are_known(
-  caplog, name, learned, labels
-):
+def test_other_names_of_classes_are_known(caplog, name, learned, labels):
   read = read_task(named(*learned), task_name=name)
   assert read.labels == labels and not caplog.records
   # F1 is of the official positive class, whatever its place.
@@ -175,9 +173,7 @@ def test_classes_are_those_given_learned_or_known_to_the_model(files):
   ([], ["good", "bad", "good"], "good,bad,good: a class is there twice"),
   ([], ["good"], "one class leaves nothing to learn"),
 ])
-def test_classes_that_a_model_does_not_have_are_refused(
-  files, learned, given, said
-):
+def test_classes_that_a_model_lacks_are_refused(files, learned, given, said):
   with pytest.raises(errors.InputError, match=said):
     read_own({"eval": files["eval"]}, model=named(*learned), labels=given)
 
@@ -216,14 +212,6 @@ def test_how_the_input_was_made_is_no_part_of_what_a_run_is_known_by(files):
   kept = model_folder.with_input_settings(config(), {"max_seq_length": 9})
   run = task.trained_config(kept, read_own(files))
   assert model_folder.input_settings(run.to_dict()) == {}
-  for values, said in (
-    ({"input_settings": {"window_pooling": "max"}}, "only version 0.1 has"),
-    ({"classifier_input": 7}, "is 7; expected an object"),
-  ):
-    with pytest.raises(errors.InputError, match=said):
-      model_folder.input_settings(values)
-  old = {"input_settings": {"window_pooling": "mean", "max_windows": 3}}
-  assert model_folder.input_settings(old) == {"max_windows": 3}
 
 
 def test_accuracy_is_always_reported_of_classes(files):
@@ -251,9 +239,6 @@ def test_official_examples_are_cut_and_those_to_predict_have_no_label(tmp_path):
   assert [(e.text_a, e.label) for e in cut.splits["predict"]] == [
     ("a", None), ("b", None)
   ]
-
-
-# What the log says of the training data.
 
 
 def own(train, scored=None):

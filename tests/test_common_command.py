@@ -20,11 +20,16 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-def run_blocked(script, *arguments):
+def run(*words, **options):
+  """Returns a finished process that can import the project."""
   return subprocess.run(
-    [sys.executable, "-c", BLOCKED, script, *arguments], capture_output=True,
-    text=True, env={**os.environ, "PYTHONPATH": str(test_layout.ROOT)},
+    words, capture_output=True, text=True,
+    env={**os.environ, "PYTHONPATH": str(test_layout.ROOT)}, **options,
   )
+
+
+def run_blocked(script, *arguments):
+  return run(sys.executable, "-c", BLOCKED, script, *arguments)
 
 
 @pytest.mark.parametrize("name", test_layout.VERBS)
@@ -60,28 +65,15 @@ def main(_):
   print(gc.get_freeze_count())
 command.run(main)
 """)
-  done = subprocess.run(
-    [sys.executable, script], capture_output=True, text=True,
-    env={**os.environ, "PYTHONPATH": str(test_layout.ROOT)},
-  )
+  done = run(sys.executable, script)
   assert done.returncode == 0, done.stderr
   in_main, at_exit = map(int, done.stdout.split())
   assert 0 < in_main < at_exit
 
 
-def run_python(program, *arguments, **options):
-  return subprocess.run(
-    [sys.executable, "-c", program, *arguments], capture_output=True, text=True,
-    env={**os.environ, "PYTHONPATH": str(test_layout.ROOT)}, **options,
-  )
-
-
 def run_shell(line, script):
-  return subprocess.run(
-    ["bash", "-c", f"set -o pipefail; {line}", "sh", sys.executable, script],
-    capture_output=True, text=True,
-    env={**os.environ, "PYTHONPATH": str(test_layout.ROOT)},
-  )
+  line = f"set -o pipefail; {line}"
+  return run("bash", "-c", line, "sh", sys.executable, script)
 
 
 def test_what_a_command_lacks_is_one_sentence():
@@ -102,11 +94,11 @@ command.{command.run_installed.__name__}()
 
 
 def test_an_installed_command_names_itself_and_its_version():
-  done = run_python(INSTALLED, "--help")
+  done = run(sys.executable, "-c", INSTALLED, "--help")
   assert "\n  bert-run-squad --do_train" in done.stdout
   assert "\nbert-run-squad:\n" in done.stdout
   assert ".py" not in done.stdout.replace(".python", "")
-  done = run_python(INSTALLED, "--version")
+  done = run(sys.executable, "-c", INSTALLED, "--version")
   assert done.returncode == 0
   assert re.fullmatch(
     r"bert-run-squad \(bert-tf2 [\d.]+, TensorFlow 2\.20\.\d+, Python .*\)\n",
@@ -147,34 +139,24 @@ command.run(main)
 """
 
 
-@pytest.fixture
-def script(tmp_path, monkeypatch):
-  (tmp_path / "script.py").write_text(SCRIPT)
+
+@pytest.mark.parametrize("rest, code, said", [
+  # Closed standard streams are no files of ours.
+  ("<&- >&- 2>&-", 0, ""),
+  ("--verbosity=0 True", 1, "script.py: error: unexpected True: flags "),
+  # An interrupt before main.
+  ("--", 130, "\nscript.py: interrupted\n"),
+])
+def test_how_a_script_ends(tmp_path, monkeypatch, rest, code, said):
   monkeypatch.chdir(tmp_path)
-  return "script.py"
+  (tmp_path / "script.py").write_text(SCRIPT)
+  done = run_shell(f'"$1" "$2" {rest}', "script.py")
+  assert done.returncode == code and done.stderr.startswith(said)
+  if code == 0:
+    assert (tmp_path / "out.txt").read_text() == "a"
 
 
-def test_closed_standard_streams_are_no_files_of_ours(script, tmp_path):
-  done = run_shell('"$1" "$2" <&- >&- 2>&-', script)
-  assert done.returncode == 0
-  assert (tmp_path / "out.txt").read_text() == "a"
-
-
-def test_words_that_are_no_flags_are_refused(script):
-  done = run_shell('"$1" "$2" --verbosity=0 True', script)
-  assert done.returncode == 1
-  assert done.stderr.startswith("script.py: error: unexpected True: flags ")
-
-
-def test_an_interrupt_before_main_is_a_word(script):
-  done = run_shell('"$1" "$2" --', script)
-  assert done.stderr == "\nscript.py: interrupted\n"
-  assert done.returncode == 130
-
-
-def test_a_path_that_is_not_utf8_and_a_missing_tensorflow_are_said(
-  monkeypatch, capsys
-):
+def test_a_bad_path_and_a_missing_tensorflow_are_said(monkeypatch, capsys):
   monkeypatch.setattr(command.gc, "disable", lambda: None)
   monkeypatch.setattr(sys, "argv", ["run.py", "--model_dir=a\udcff"])
   with pytest.raises(SystemExit, match="1"):
@@ -189,15 +171,12 @@ def test_a_path_that_is_not_utf8_and_a_missing_tensorflow_are_said(
 
 
 @pytest.mark.parametrize("words, level", [([], "3"), (["--verbose"], "0")])
-def test_tensorflow_is_quiet_unless_details_are_asked_for(words, level):
+def test_tensorflow_is_quiet_unless_asked(words, level, monkeypatch):
+  monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
   code = (
     "import os\nfrom common import command\n"
     "command.parse_flags('__main__', imports_tensorflow=False)\n"
     "print(os.environ['TF_CPP_MIN_LOG_LEVEL'])"
   )
-  env = {n: v for n, v in os.environ.items() if n != "TF_CPP_MIN_LOG_LEVEL"}
-  done = subprocess.run(
-    [sys.executable, "-c", code, *words],
-    capture_output=True, text=True, cwd=test_layout.ROOT, env=env,
-  )
+  done = run(sys.executable, "-c", code, *words)
   assert done.stdout.strip() == level, done.stderr

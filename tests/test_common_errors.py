@@ -20,7 +20,16 @@ def raising(error):
   return main
 
 
-@pytest.mark.parametrize("error, sentence", [
+def report(error, capsys):
+  """Returns the exit code and what was said."""
+  with pytest.raises(SystemExit) as stopped:
+    errors.report_input_errors(raising(error))(["run_thing.py"])
+  printed = capsys.readouterr()
+  assert printed.out == ""
+  return stopped.value.code, printed.err
+
+
+@pytest.mark.parametrize("error, said", [
   (errors.InputError("a.txt:3: no tab; write one"), "a.txt:3: no tab; "),
   (FileNotFoundError(errno.ENOENT, "No such file or directory", "a.txt"),
    "No such file or directory: a.txt"),
@@ -30,23 +39,10 @@ def raising(error):
   (type("ResourceExhaustedError", (Exception,), {})("OOM"),
    "not enough memory (OOM); "),
 ])
-def test_a_users_mistake_is_one_sentence_and_exit_code_1(
-  capsys, error, sentence
-):
-  with pytest.raises(SystemExit) as stopped:
-    errors.report_input_errors(raising(error))(["run_thing.py"])
-  assert stopped.value.code == 1
-  printed = capsys.readouterr()
-  assert printed.out == ""
-  assert printed.err.startswith(f"run_thing.py: error: {sentence}")
-  assert printed.err.count("\n") == 1
-
-
-def report(error, capsys):
-  """Returns the exit code and what was said."""
-  with pytest.raises(SystemExit) as stopped:
-    errors.report_input_errors(raising(error))([])
-  return stopped.value.code, capsys.readouterr().err
+def test_a_users_mistake_is_one_sentence_and_exit_code_1(capsys, error, said):
+  code, text = report(error, capsys)
+  assert code == 1 and text.count("\n") == 1
+  assert text.startswith(f"run_thing.py: error: {said}")
 
 
 @pytest.mark.parametrize("error, said", [
@@ -75,16 +71,12 @@ def test_tracebacks_are_shown_where_asked_for(capsys, monkeypatch):
   assert "raise error" not in report(errors.InputError("a"), capsys)[1]
 
 
-def test_an_interrupt_is_a_word_and_code_130(capsys):
-  assert report(KeyboardInterrupt(), capsys) == (
-    130, "\nrun_thing.py: interrupted\n"
-  )
-
-
-def test_another_exit_code_passes_through():
-  with pytest.raises(SystemExit) as stopped:
-    errors.report_input_errors(raising(SystemExit(75)))([])
-  assert stopped.value.code == 75
+@pytest.mark.parametrize("error, code, said", [
+  (KeyboardInterrupt(), 130, "\nrun_thing.py: interrupted\n"),
+  (SystemExit(75), 75, ""),
+])
+def test_other_ends_keep_their_code(capsys, error, code, said):
+  assert report(error, capsys) == (code, said)
 
 
 def test_a_main_without_errors_is_left_alone():

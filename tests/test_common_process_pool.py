@@ -43,13 +43,9 @@ def test_one_process_works_here_and_reads_no_further_than_needed():
   assert [value for value, _ in results] == [n * n for n in range(1, 10)]
 
 
-def test_one_block_is_not_worth_a_process():
-  assert list(
-    process_pool.in_order(square_and_pid, [5], processes=4)
-  ) == [(25, os.getpid())]
-
-
-def test_no_block_gives_nothing():
+def test_one_block_or_none_is_not_worth_a_process():
+  found = process_pool.in_order(square_and_pid, [5], processes=4)
+  assert list(found) == [(25, os.getpid())]
   assert not list(process_pool.in_order(die, [], processes=2))
 
 

@@ -55,7 +55,6 @@ def test_faults_are_one_sentence(tmp_path):
     (dict(input=tmp_path / "none"), "no checkpoint at "),
     (dict(input=TRAINING), "give --bert_config_file"),
     (dict(input=MODEL, architecture="BertModel"), "--architecture needs --to="),
-    (dict(input=MODEL, do_lower_case=True), "--do_lower_case needs --to="),
   ):
     finished = convert(output=tmp_path / "o", to="tf1", **flags)
     assert finished.code == 1

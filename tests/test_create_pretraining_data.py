@@ -193,9 +193,6 @@ def test_shards_are_finished_by_the_next_run_and_verified(small, tmp_path):
   ({"input_file": None}, "--input_file must be given, unless with --verify"),
   ({"max_predictions_per_seq": -1}, "-1 is not an integer"),
   ({"dupe_factor": 0}, "--dupe_factor=0: 0 is not a positive integer"),
-  ({"masked_lm_prob": 1.5}, "1.5 is not a number in the range [0.0, 1.0]"),
-  ({"do_whole_word_mask": True, "dynamic_masking": True},
-   "--do_whole_word_mask has no effect with --dynamic_masking; leave "),
   ({"shard_size_mb": 1, "output_file": "a,b"},
    "with --shard_size_mb give one name"),
 ])

@@ -9,7 +9,7 @@ from absl import flags
 import make_flags
 import modeling
 import serving_models
-from script_runner import ROOT
+from test_layout import ROOT, SOURCES, VERBS, flags_of
 
 README = ROOT / "README.md"
 PAGES = [README, *sorted(ROOT.glob("docs/*.md"))]
@@ -124,63 +124,32 @@ def test_python_examples_run(name):
     exec(compile(block, name, "exec"), names)
 
 
-# Commands.
+def known_flags(script):
+  """Returns the names of a script's flags, also of one in benchmarks/."""
+  if script.removesuffix(".py") in VERBS:
+    return flags_of(script.removesuffix(".py"))
+  source = (ROOT / script).read_text(encoding="utf-8")
+  # Some take the names of their flags from a dict.
+  pattern = r'DEFINE_\w+\(\s*"(\w+)"|"--(\w+)"|^ +"(\w+)": \('
+  return {"".join(groups) for groups in re.findall(pattern, source, re.M)}
 
 
-def commands(text):
-  """Yields (script, list of its arguments) of a page's indented commands."""
-  # An argument's lines are joined; prose and inline code are left out.
-  joined = re.sub(r"\\\n\s*", " ", text)
-  blocks = re.findall(r"^```\w*\n(.*?)^```", joined, re.M | re.S)
-  blocks += re.findall(r"^ {4,}\S.*$", joined, re.M)
-  for line in "\n".join(blocks).splitlines():
-    for command in re.split(r"&&|\||;", line):
-      words = command.split("#")[0].split()
-      for place, word in enumerate(words):
-        if re.fullmatch(r"(benchmarks/)?\w+\.py", word):
-          yield word, words[place + 1 :]
-          break
-
-
-def flags_of(script):
-  """Returns the names of a script's flags, negated ones included."""
-  if script.startswith("benchmarks/"):
-    source = (ROOT / script).read_text(encoding="utf-8")
-    # Some take the names of their flags from a dict.
-    pattern = r'DEFINE_\w+\(\s*"(\w+)"|"--(\w+)"|^ +"(\w+)": \('
-    names = re.findall(pattern, source, re.M)
-    found = {"".join(groups) for groups in names}
-  else:
-    page = make_flags.PAGE.read_text(encoding="utf-8")
-    section = page.partition(f"## `{script}`\n")[2].partition("\n## ")[0]
-    found = set(re.findall(r"^\| `--(\w+)`", section, re.M))
-  # absl's own, which the page leaves out.
-  return found | {f"no{name}" for name in found} | {"flagfile", "help"}
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_commands_name_scripts_and_flags_that_exist(page):
-  for script, arguments in commands(page.read_text(encoding="utf-8")):
-    assert (ROOT / script).exists(), script
-    # What follows a bare -- is for another script.
-    own = " ".join(arguments).partition(" -- ")[0]
-    names = set(re.findall(r"(?<!\S)--(\w+)", own))
-    assert names <= flags_of(script), script
-
-
-def test_commands_are_found():
-  text = (
-    "    python a.py --b=1 \\\n        --c d\n\n"
-    "```shell\nx.py --e | y.py\n```\n"
-  )
-  assert sorted(commands(text)) == [
-    ("a.py", ["--b=1", "--c", "d"]), ("x.py", ["--e"]), ("y.py", []),
-  ]
-  pages = [page.read_text(encoding="utf-8") for page in PAGES]
-  assert sum(len(list(commands(page))) for page in pages) > 90
-
-
-# The page of flags.
+def test_commands_name_scripts_and_flags_that_exist():
+  """Every command line that a reader is shown, in pages and in code."""
+  shape = re.compile(r"(?<![\w/])((?:\w+/)*[a-z_]+\.py)((?: +--?\w[^|;&\n]*)+)")
+  always = {"help", "helpfull", "flagfile", "alsologtostderr", "verbosity"}
+  count, unknown = 0, []
+  for page in [*PAGES, ROOT / "Makefile", *SOURCES]:
+    text = re.sub(r"\\\n", " ", page.read_text(encoding="utf-8"))
+    for script, rest in shape.findall(text):
+      count += 1
+      assert (ROOT / script).exists(), f"{page.name}: {script}"
+      known = known_flags(script) | always
+      # Behind a bare -- are flags of another script.
+      for flag in re.findall(r"(?<!\S)--(\w+)", rest.partition(" -- ")[0]):
+        if flag not in known and flag.removeprefix("no") not in known:
+          unknown.append(f"{page.name}: {script} --{flag}")
+  assert count > 90 and not unknown
 
 
 @pytest.mark.parametrize("define, default, meaning, line", [
@@ -214,13 +183,3 @@ def test_flags_of_a_script_alone_are_read():
 def test_a_changed_page_is_shown_line_by_line():
   assert make_flags.differences("a\nb\nc", "a\nB\nc") == ["- b", "+ B"]
   assert not make_flags.differences("a\nb", "a\nb")
-
-
-def test_the_page_has_every_script():
-  scripts = {
-    path.name for path in ROOT.glob("*.py")
-    if '__name__ == "__main__"' in path.read_text(encoding="utf-8")
-  }
-  assert set(make_flags.SCRIPTS) == scripts
-  page = make_flags.PAGE.read_text(encoding="utf-8")
-  assert re.findall(r"^## `(.*)`$", page, re.M) == make_flags.SCRIPTS

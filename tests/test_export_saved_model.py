@@ -80,7 +80,6 @@ def test_onnx(tmp_path, quantize):
 
 
 @pytest.mark.parametrize("flags, sentence", [
-  ({"quantize": "int8"}, "--quantize needs --format=onnx"),
   ({"format": "onnx", "top_k": 3, "version": 2},
    "--top_k has no effect with --format=onnx, which holds the network alone"),
   (
@@ -120,7 +119,6 @@ def test_the_null_threshold_is_that_of_the_weights(tmp_path):
 
 @pytest.mark.parametrize("flags, sentence", [
   ({"head": "tagging"}, "pass --labels or --label_file"),
-  ({"head": "span", "labels": "a,b"}, "--labels needs --head=classification"),
   ({"head": "span"}, "--max_query_length=64 and 3"),
   ({"head": "masked_lm", "init_checkpoint": None}, "pass --init_checkpoint"),
   (

@@ -163,8 +163,6 @@ def test_the_attention_of_chosen_lines(tmp_path):
     ({"layers": "last"}, "'last' is no layer of this model"),
     ({"layers": ""}, "--layers=: '' is no layer of this model"),
     ({"layers": "1,-4"}, "'-4' is no layer of this model"),
-    ({"similarity": True}, "--similarity needs --pooling"),
-    ({"pooling": "mean", "layers": "-1"}, "--layers has no effect wi"),
     ({"pooling": "last_four_concat"}, "'-4' is no layer of this model, which"),
     ({"pooling": "mean", "similarity": True},
      "lines.txt:2: no pair in 'his gold, as it fell'"),
@@ -176,7 +174,6 @@ def test_the_attention_of_chosen_lines(tmp_path):
      "--picture_lines=-1: expected"),
     ({"layers": "0", "max_seq_length": 65},
      "more than the model's max_position_embeddings 64"),
-    ({"layers": "0", "picture_lines": "1"}, "--picture_lines needs --at"),
     ({"layers": "0", "input_file": "absent.txt"}, "no such file: absent.txt"),
   ],
 )

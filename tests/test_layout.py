@@ -324,30 +324,6 @@ def test_every_golden_area_is_described():
 # What is written for readers.
 
 
-def commands():
-  """Yields (file, script, flags) of every command line shown to a reader."""
-  pages = [ROOT / "README.md", *ROOT.glob("docs/*.md")]
-  for path in [*pages, ROOT / "Makefile", *SOURCES]:
-    text = path.read_text(encoding="utf-8")
-    text = re.sub(r"\\\n", " ", text)
-    for verb, rest in re.findall(r"\b(\w+)\.py((?: +--?\w.*)+)", text):
-      if verb in VERBS:
-        # Behind a bare -- are flags of another script.
-        own = rest.partition(" -- ")[0]
-        yield path.name, verb, re.findall(r"(?<!\S)--(\w+)", own)
-
-
-def test_commands_shown_to_readers_use_flags_that_exist():
-  always = {"help", "helpfull", "flagfile", "alsologtostderr", "verbosity"}
-  unknown = []
-  for file, verb, flags in commands():
-    known = flags_of(verb) | always
-    for flag in flags:
-      if flag not in known and flag.removeprefix("no") not in known:
-        unknown.append(f"{file}: {verb}.py --{flag}")
-  assert not unknown
-
-
 def test_marks_of_the_original_can_be_found():
   """`grep -rn "the original:"` lists every quirk kept and every departure."""
   gap = r"\s+(?:# )?"

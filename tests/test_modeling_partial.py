@@ -134,9 +134,6 @@ def test_the_last_layer_runs_for_the_needed_rows_alone(monkeypatch):
   assert products_of_last_layer(monkeypatch) == [3] + [24] * 7
 
 
-# Without padding
-
-
 @pytest.mark.parametrize("recompute", [False, True])
 @pytest.mark.parametrize("is_partial", [False, True])
 @pytest.mark.parametrize("number", range(len(SHAPES)))
@@ -207,17 +204,13 @@ def test_two_devices_without_padding_equal_one():
   strategy = two_replicas.strategy()
   with strategy.scope():
     model = modeling.BertModel(case.config, seed=1, skip_padding=True)
-  halves = [[x[:2] for x in case.batch], [x[2:] for x in case.batch]]
-  data = tuple(
-    strategy.experimental_distribute_values_from_function(
-      lambda context, pair=pair: pair[context.replica_id_in_sync_group]
-    )
-    for pair in zip(*halves)
-  )
+
 
   @tf.function
   def encode(data):
     return strategy.run(lambda *x: model(*x).pooled_output, args=data)
 
-  parts = strategy.experimental_local_results(encode(data))
+  parts = strategy.experimental_local_results(
+    encode(two_replicas.halves(tuple(case.batch)))
+  )
   check_same(tf.concat(parts, axis=0), whole[1])

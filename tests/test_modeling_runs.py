@@ -87,7 +87,6 @@ def test_two_replicas_give_the_sum_of_their_halves():
   strategy = two_replicas.strategy()
   with strategy.scope():
     model, head = classifier()
-  halves = [[x[:2] for x in batch(4)], [x[2:] for x in batch(4)]]
 
   @tf.function
   def step(data):
@@ -101,14 +100,11 @@ def test_two_replicas_give_the_sum_of_their_halves():
     gradients = [strategy.experimental_local_results(g)[0] for g in gradients]
     return strategy.reduce("SUM", loss, axis=None), gradients
 
-  data = tuple(
-    strategy.experimental_distribute_values_from_function(
-      lambda context, pair=pair: pair[context.replica_id_in_sync_group]
-    )
-    for pair in zip(*halves)
-  )
-  loss, gradients = step(data)
-  alone = [classifier_step(*classifier(), *half) for half in halves]
+  loss, gradients = step(two_replicas.halves(batch(4)))
+  alone = [
+    classifier_step(*classifier(), *(x[part] for x in batch(4)))
+    for part in (slice(0, 2), slice(2, 4))
+  ]
   assert_close(loss, alone[0][0] + alone[1][0])
   for found, one, other in zip(gradients, alone[0][1], alone[1][1]):
     assert_close(found, tf.convert_to_tensor(one) + tf.convert_to_tensor(other))
