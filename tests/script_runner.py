@@ -94,6 +94,16 @@ def logged(folder):
   return [json.loads(line) for line in lines]
 
 
+def refuse(script, said, *words, stdin=b"", **flags):
+  """Returns Finished of a run that ends with one error, which says `said`."""
+  done = run(script, *words, stdin=stdin, **flags)
+  # Of several faults of a file each has a line.
+  _, mark, error = f"\n{done.err}".rpartition(f"\n{script}: error: ")
+  assert done.code == 1 and mark, done.err
+  assert said in error and "Traceback" not in done.err, done.err
+  return done
+
+
 def _run_here(script, arguments, streams, folder):
   """Makes this process the script's; it does not come back."""
   os.environ.update(_environment())

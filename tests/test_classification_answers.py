@@ -193,9 +193,6 @@ def test_lines_before_a_fault_of_the_source_are_answered():
   assert target.getvalue() == "A\t0.25\t0.75\n"
 
 
-# Rows of predictions.
-
-
 @pytest.fixture
 def written(tmp_path):
   """A function of what `rows` takes; returns the cells of the file."""
@@ -273,9 +270,6 @@ def test_an_output_for_every_example():
     list(answers.rows(
       "single", ["x", "y"], [Example("a", "t"), Example("b", "t")], [[0.5, 0.5]]
     ))
-
-
-# Files, written while the scores are computed.
 
 
 def write_predictions(folder, examples, parts, found=None):

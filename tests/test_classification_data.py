@@ -65,9 +65,6 @@ def labelled(*labels):
   ]
 
 
-# What is read.
-
-
 @pytest.mark.parametrize("file_format", choices.TABLE_FORMATS)
 def test_columns_are_found_by_name_in_every_format(tmp_path, file_format):
   name = f"data.{file_format}"
@@ -125,9 +122,6 @@ def test_what_is_written_is_read_again(tmp_path, kind, label):
   data.write(path, [example], settings(**ALL))
   (found,) = data.read(path, settings(**ALL), kind)
   assert found._replace(place="") == example
-
-
-# Faults.
 
 
 @pytest.mark.parametrize("name, text, said", [
@@ -286,9 +280,6 @@ def test_a_file_that_is_changed_meanwhile_is_refused(tmp_path):
     list(stream)
 
 
-# Classes.
-
-
 @pytest.mark.parametrize("labels, expected", [
   (["b", "a", "b", "C"], ["C", "a", "b"]),
   (["10", "9", "-1"], ["-1", "9", "10"]),
@@ -322,9 +313,6 @@ def test_training_needs_a_label_of_every_example():
   data.check_labelled(labelled("a", 0.0, ()))
   with pytest.raises(errors.InputError, match="data.tsv:2: no label"):
     data.check_labelled(labelled("a", None))
-
-
-# Class weights.
 
 
 def test_balanced_weights_are_those_of_scikit_learn():
@@ -375,9 +363,6 @@ def test_weights_that_cannot_be_meant_are_refused(given, said):
     data.class_weights(given, labelled("no"), ["no", "yes"], "single")
   with pytest.raises(errors.InputError, match="this task is regression"):
     data.class_weights(given, labelled(1.0), [], "regression")
-
-
-# A part to score.
 
 
 def test_each_class_is_divided_alike():

@@ -90,9 +90,6 @@ def test_a_task_is_found_however_it_is_written():
     glue.find("snli")
 
 
-# Languages.
-
-
 @pytest.mark.parametrize("folder, split, text, label", [
   ("xnli", "dev", "Er kam spät.", "neutral"),
   ("xnli", "train", "Er kam spät.", "neutral"),
@@ -113,9 +110,6 @@ def test_a_language_that_is_not_there_is_refused(name, split, language, said):
   task = glue.find(name)
   with pytest.raises(errors.InputError, match=said):
     glue.read(task, str(DATA / name), split, language=language)
-
-
-# Faults that the official files are known to have.
 
 
 @pytest.mark.parametrize("split, kept, said", [
@@ -158,9 +152,6 @@ def test_empty_texts_are_kept_where_the_original_keeps_them(tmp_path, name):
   task = glue.find(name)
   split = glue.splits(task, "eval")[0]
   assert glue.read(task, str(tmp_path), split)[0].text_b == ""
-
-
-# Files that lack something.
 
 
 def changed(tmp_path, name, file, old, new):
@@ -229,9 +220,6 @@ def test_a_test_file_with_labels_is_read_with_them(tmp_path):
   assert short(example) == ["test-1", "a joy", None, "1"]
 
 
-# Folders.
-
-
 @pytest.mark.parametrize("text", [None, "", " \n"])
 def test_an_imdb_class_without_texts_is_refused(tmp_path, text):
   (tmp_path / "train" / "neg").mkdir(parents=True)
@@ -242,9 +230,6 @@ def test_an_imdb_class_without_texts_is_refused(tmp_path, text):
   said = "no .txt files in .*pos" if text is None else "0_9.txt:1: an empty"
   with pytest.raises(errors.InputError, match=said):
     glue.read(glue.find("imdb"), str(tmp_path), "train")
-
-
-# Tasks of the user's own.
 
 
 def sentences(task, path, prefix):
@@ -313,9 +298,6 @@ def test_a_python_file_that_adds_no_task(tmp_path, text, message):
     path.write_text(text)
   with pytest.raises(errors.InputError, match=message):
     glue.load_module(str(path))
-
-
-# Files for GLUE's server.
 
 
 def submitted(tmp_path, name, predictions, split="test"):

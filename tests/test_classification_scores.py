@@ -222,9 +222,6 @@ def test_the_support_of_several_classes_at_once_counts_each_of_an_example():
   assert float(mean.split()[-1]) == theirs["macro avg"]["support"] == 5
 
 
-# Several seeds.
-
-
 def test_median_mean_and_deviation():
   text = scores.summary({
     1: {"eval_f1": 0.5, "loss": 1.0}, 2: {"eval_f1": 0.9, "loss": 1.0},

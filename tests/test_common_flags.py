@@ -19,9 +19,21 @@ ORIGINALS = (
   "train_batch_size=8 learning_rate=1 num_train_epochs=2 warmup_proportion=0 "
   "save_checkpoints_steps=9 iterations_per_loop=1"
 ).split()
-EVALUATION = "do_train save_best=f1", "do_train save_best=f1 eval_steps=1"
 FROZEN = "freeze_layers=1 layerwise_lr_decay=.9 recompute_activations".split()
+TRAINED = [
+  *((flag, "do_train freeze_encoder", "do_train") for flag in FROZEN),
+  ("save_best=f1", "do_train", "do_train eval_steps=1"),
+  ("early_stopping_patience=1", "do_train save_best=f1",
+   "do_train save_best=f1 eval_steps=1"),
+]
 TAUGHT = "do_train teacher_checkpoint=t "
+DISTILLED = [
+  ("teacher_checkpoint=t", "do_eval", "do_train"),
+  ("distillation_temperature=1", "do_train", TAUGHT),
+  ("init_from_teacher", "do_train", TAUGHT),
+  *((flag, TAUGHT + "init_from_teacher", TAUGHT)
+    for flag in ("init_checkpoint=a", "model_dir=a")),
+]
 CLASSES = "head=classification "
 ONNX = "format=onnx "
 OFFICIAL = "task_name=MRPC "
@@ -42,18 +54,12 @@ LAYERED = ("pooled", "last_four_concat")
 CASES = {
   "run_pretraining": [
     *((flag, "do_eval", "do_train") for flag in TRAINING),
-    *((flag, "do_train freeze_encoder", "do_train") for flag in FROZEN),
-    ("save_best=f1", "do_train", "do_train eval_steps=1"),
-    ("early_stopping_patience=1", *EVALUATION),
+    *TRAINED,
     ("eval_input_file=a", "do_train", "do_eval"),
     ("eval_input_file=a", "do_train", "do_train eval_steps=1"),
-    ("teacher_checkpoint=t", "do_eval", "do_train"),
+    *DISTILLED,
     ("teacher_checkpoint=t", "do_train max_predictions_per_seq=0", "do_train"),
     ("distillation_weights=1,1,1", "do_train", TAUGHT),
-    ("distillation_temperature=1", "do_train", TAUGHT),
-    ("init_from_teacher", "do_train", TAUGHT),
-    ("init_checkpoint=a", TAUGHT + "init_from_teacher", TAUGHT),
-    ("model_dir=a", TAUGHT + "init_from_teacher", TAUGHT),
     ("span_boundary_objective", "max_predictions_per_seq=0", ""),
     ("do_whole_word_mask", "mask_runs=spans", ""),
   ],
@@ -61,15 +67,9 @@ CASES = {
     *FILES,
     ("eval_fraction=.1", "do_eval", "do_eval train_file=a"),
     *((flag, "do_eval", "do_train eval_file=a") for flag in FINE_TUNING),
-    *((flag, "do_train freeze_encoder", "do_train") for flag in FROZEN),
-    ("save_best=f1", "do_train", "do_train eval_steps=1"),
-    ("early_stopping_patience=1", *EVALUATION),
-    ("teacher_checkpoint=t", "do_eval", "do_train"),
-    ("distillation_temperature=1", "do_train", TAUGHT),
+    *TRAINED,
+    *DISTILLED,
     ("distillation_weight=.1", "do_train", TAUGHT),
-    ("init_from_teacher", "do_train", TAUGHT),
-    ("init_checkpoint=a", TAUGHT + "init_from_teacher", TAUGHT),
-    ("model_dir=a", TAUGHT + "init_from_teacher", TAUGHT),
     ("freeze_encoder", TAUGHT, "do_train"),
     ("bucket_by_length", "do_train freeze_encoder", "do_train"),
     ("pack_sequences", "do_train freeze_encoder", "do_train"),
@@ -106,9 +106,7 @@ CASES = {
     *FILES,
     *((flag, "do_eval", "do_train eval_file=a") for flag in FINE_TUNING),
     *((flag, "do_eval", "do_train") for flag in ORIGINALS),
-    *((flag, "do_train freeze_encoder", "do_train") for flag in FROZEN),
-    ("save_best=f1", "do_train", "do_train eval_steps=1"),
-    ("early_stopping_patience=1", *EVALUATION),
+    *TRAINED,
     ("train_file=a", "do_eval", "do_train"),
     ("seed=1", "do_eval", "do_train"),
     ("freeze_encoder", "do_eval", "do_eval feature_layers=last"),
@@ -147,14 +145,12 @@ CASES = {
     ("interactive", MODEL_DIR + "predict_file=-", MODEL_DIR),
     ("evaluate_only", "predict_file=a", "predict_file=a predictions_file=a"),
     *((flag, "do_predict", "do_train eval_file=a") for flag in FINE_TUNING),
-    *((flag, "do_train freeze_encoder", "do_train") for flag in FROZEN),
+    *TRAINED,
     *((flag, "do_predict", "do_train") for flag in (
       "seed=1", "jit_compile=true")),
     *((flag, "evaluate_only", "do_train version_2_with_negative") for flag in (
       [*ORIGINALS, "bert_config_file=a", "train_file=a", "max_seq_length=9",
        "use_tpu"])),
-    ("save_best=f1", "do_train", "do_train eval_steps=1"),
-    ("early_stopping_patience=1", *EVALUATION),
     ("predict_file=-", "do_eval eval_file=a", "do_predict"),
     ("eval_file=a", "do_predict", "do_eval"),
     ("eval_file=a", "do_predict version_2_with_negative",

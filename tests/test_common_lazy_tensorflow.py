@@ -2,6 +2,7 @@
 
 import pytest
 
+import small_corpus
 import test_common_lean_tensorflow
 import test_layout
 
@@ -54,21 +55,17 @@ def test_what_is_loaded_stays(tmp_path):
 
 def test_data_are_made_without_tensorflow(tmp_path):
   # The module of the test says that it was loaded, and has nothing to use.
-  (tmp_path / "text.txt").write_text("the dog\nran home .\n\nit was\nlate .\n")
-  (tmp_path / "vocab.txt").write_text(
-    "[PAD] [UNK] [CLS] [SEP] [MASK] the dog ran home . it was late"
-    .replace(" ", "\n") + "\n"
-  )
-  script = test_layout.ROOT / "create_pretraining_data.py"
-  flags = [
-    "--input_file=text.txt", "--vocab_file=vocab.txt", "--max_seq_length=16",
-    "--output_file=a.tfrecord", "--max_predictions_per_seq=2",
-  ]
-  printed = run(
-    tmp_path, "import os, runpy, sys", f"os.chdir({str(tmp_path)!r})",
-    f"sys.argv = [{str(script)!r}, *{flags}]",
+  flags = {
+    "input_file": small_corpus.write_text(tmp_path),
+    "vocab_file": small_corpus.write_vocab(tmp_path),
+    "output_file": tmp_path / "a.tfrecord", "max_seq_length": 16,
+    "max_predictions_per_seq": 2,
+  }
+  script = str(test_layout.ROOT / "create_pretraining_data.py")
+  words = [script, *(f"--{name}={value}" for name, value in flags.items())]
+  assert run(
+    tmp_path, "import runpy, sys", f"sys.argv = {words}",
     "try: runpy.run_path(sys.argv[0], run_name='__main__')",
-    "except SystemExit as end: print(end.code, os.listdir('.').count("
-    "'a.tfrecord'))",
-  )
-  assert printed == ["None 1"]
+    "except SystemExit as end: print(end.code)",
+  ) == ["None"]
+  assert (tmp_path / "a.tfrecord").exists()

@@ -135,9 +135,6 @@ def test_a_folder_with_files_is_refused(tmp_path):
     write(tmp_path, "span")
 
 
-# 8 bits.
-
-
 @pytest.mark.parametrize("kind", choices.SERVING_HEADS)
 def test_a_quantized_model_is_small_and_near(kind, tmp_path):
   config = engine_models.config_of(

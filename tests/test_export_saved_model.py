@@ -14,6 +14,7 @@ from checkpoints import weight_files
 from serving_models import FOLDER
 from squad import null_threshold
 
+SCRIPT = "export_saved_model.py"
 MODEL = {
   "bert_config_file": FOLDER / "bert_config.json",
   "vocab_file": FOLDER / "vocab.txt", "init_checkpoint": FOLDER,
@@ -22,9 +23,16 @@ MODEL = {
 
 
 def run(tmp_path, **flags):
-  return script_runner.run("export_saved_model.py", **{
+  return script_runner.succeed(SCRIPT, **{
     **MODEL, "export_dir": tmp_path / "model", **flags
   })
+
+
+def refuse(tmp_path, said, **flags):
+  script_runner.refuse(SCRIPT, said, **{
+    **MODEL, "export_dir": tmp_path / "model", **flags
+  })
+  assert not (tmp_path / "model").exists()
 
 
 def test_export(tmp_path):
@@ -33,7 +41,6 @@ def test_export(tmp_path):
   finished = run(
     tmp_path, head="masked_lm", version=7, top_k=2, warmup_file=warmup
   )
-  assert finished.code == 0, finished.err
   assert finished.out == (
     f"The model is in {tmp_path}/model/7.\n"
     f"Serve it: python serve.py --saved_model_dir={tmp_path}/model\n"
@@ -45,8 +52,10 @@ def test_export(tmp_path):
   ).signatures["serving_default"]
   outputs = signature(text=tf.constant(["the [MASK] is"]))
   assert outputs["fillings"].shape == (1, 1, 2)
-  finished = run(tmp_path, head="masked_lm", version=7)
-  assert finished.code == 1 and "another --version" in finished.last_line
+  script_runner.refuse(
+    SCRIPT, "another --version", **MODEL, export_dir=tmp_path / "model",
+    head="masked_lm", version=7,
+  )
 
 
 @pytest.mark.parametrize("quantize", [None, "int8"])
@@ -58,7 +67,6 @@ def test_onnx(tmp_path, quantize):
     tmp_path, head="masked_lm", format="onnx", quantize=quantize,
     calibration_file=texts if quantize else None,
   )
-  assert finished.code == 0, finished.err
   *differences, last = finished.out.splitlines()
   assert last == f"The model is in {tmp_path}/model."
   assert len(differences) == (1 if quantize else 0)
@@ -79,21 +87,14 @@ def test_onnx(tmp_path, quantize):
   assert difference < (0.1 if quantize else 1e-5)
 
 
-@pytest.mark.parametrize("flags, sentence", [
-  ({"format": "onnx", "top_k": 3, "version": 2},
+@pytest.mark.parametrize("flags, said", [
+  ({"top_k": 3, "version": 2},
    "--top_k has no effect with --format=onnx, which holds the network alone"),
-  (
-    {
-      "format": "onnx", "quantize": "int8",
-      "max_quantization_difference": 0.0001,
-    },
-    "pass a larger --max_quantization_difference",
-  ),
+  ({"quantize": "int8", "max_quantization_difference": 0.0001},
+   "pass a larger --max_quantization_difference"),
 ])
-def test_errors_of_onnx(flags, sentence, tmp_path):
-  finished = run(tmp_path, head="masked_lm", **flags)
-  assert finished.code == 1 and sentence in finished.last_line
-  assert not os.listdir(tmp_path)
+def test_errors_of_onnx(flags, said, tmp_path):
+  refuse(tmp_path, said, head="masked_lm", format="onnx", **flags)
 
 
 def test_the_null_threshold_is_that_of_the_weights(tmp_path):
@@ -110,35 +111,26 @@ def test_the_null_threshold_is_that_of_the_weights(tmp_path):
     "vocab_file": model / "vocab.txt",
     "init_checkpoint": model / "bert_model.ckpt",
   }
-  finished = run(tmp_path, **flags)
-  assert finished.code == 1
-  assert "is 'x'; expected a number" in finished.last_line
-  finished = run(tmp_path, **flags, null_score_diff_threshold=1.5)
-  assert "leaves no room for the passage" in finished.last_line
+  refuse(tmp_path, "is 'x'; expected a number", **flags)
+  said = "leaves no room for the passage"
+  refuse(tmp_path, said, **flags, null_score_diff_threshold=1.5)
 
 
-@pytest.mark.parametrize("flags, sentence", [
+@pytest.mark.parametrize("flags, said", [
   ({"head": "tagging"}, "pass --labels or --label_file"),
   ({"head": "span"}, "--max_query_length=64 and 3"),
   ({"head": "masked_lm", "init_checkpoint": None}, "pass --init_checkpoint"),
-  (
-    {"head": "classification", "labels": "a,b"},
-    "has no output_bias, output_weights",
-  ),
-  (  # Its labels are known: what is missing is the head.
-    {"head": "classification", "bert_config_file": "{tmp}/named.json"},
-    "has no output_bias, output_weights",
-  ),
-  (
-    {
-      "head": "masked_lm",
-      "init_checkpoint": "cased_L-2_H-8_A-2/bert_model.ckpt",
-    },
-    "pass --do_lower_case=False",
-  ),
+  ({"head": "classification", "labels": "a,b"},
+   "has no output_bias, output_weights"),
+  # Its labels are known: what is missing is the head.
+  ({"head": "classification", "bert_config_file": "{tmp}/named.json"},
+   "has no output_bias, output_weights"),
+  ({"head": "masked_lm",
+    "init_checkpoint": "cased_L-2_H-8_A-2/bert_model.ckpt"},
+   "pass --do_lower_case=False"),
   ({"head": "masked_lm", "warmup_file": "{tmp}/w"}, "w:1: 2 texts with tabs"),
 ])
-def test_errors(flags, sentence, tmp_path):
+def test_errors(flags, said, tmp_path):
   (tmp_path / "w").write_text("a\tb\n")
   config = json.loads(MODEL["bert_config_file"].read_text())
   config["id2label"] = {"0": "bad", "1": "good"}
@@ -147,8 +139,4 @@ def test_errors(flags, sentence, tmp_path):
     name: value.format(tmp=tmp_path) if isinstance(value, str) else value
     for name, value in flags.items()
   }
-  finished = run(tmp_path, **flags)
-  assert finished.code == 1
-  assert finished.last_line.startswith("export_saved_model.py: error: ")
-  assert sentence in finished.last_line
-  assert not (tmp_path / "model").exists()
+  refuse(tmp_path, said, **flags)

@@ -65,11 +65,6 @@ def test_bad_configuration_files(tmp_path, text, message):
     modeling.BertConfig.from_json_file(str(path))
 
 
-def test_missing_configuration_file():
-  with pytest.raises(errors.InputError, match="no such file: /no/config.json"):
-    modeling.BertConfig.from_json_file("/no/config.json")
-
-
 def test_label_names():
   assert not tiny().label_names()
   named = modeling.BertConfig.from_dict(
@@ -81,9 +76,6 @@ def test_label_names():
   )
   with pytest.raises(errors.InputError, match="no '0'; number the labels"):
     wrong.label_names()
-
-
-# Hugging Face's format.
 
 
 def huggingface(**changes):
@@ -120,9 +112,6 @@ def test_what_a_model_was_trained_for_is_kept():
   config["problem_type"] = "multiple_choice"
   back = configuration.to_huggingface(config, "BertModel")
   assert "problem_type" not in back
-
-
-# Absurd sizes.
 
 
 def test_parameters_are_counted_without_the_variables():

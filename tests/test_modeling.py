@@ -136,17 +136,11 @@ def head_shapes(config, kind):
   ("base_uncased_classifier_model", "classifier", {}),
   ("base_uncased_squad_model", "squad", {}),
   ("multi_cased_base_pretraining_model", "pretraining", {"vocab_size": 119547}),
-  (
-    "L8_H512_pretraining_model", "pretraining",
-    dict(
-      num_hidden_layers=8, hidden_size=512, num_attention_heads=8,
-      intermediate_size=2048,
-    ),
-  ),
+  ("L8_H512_pretraining_model", "pretraining",
+   dict(num_hidden_layers=8, hidden_size=512, num_attention_heads=8,
+        intermediate_size=2048)),
 ])
-def test_names_and_shapes_equal_the_released_checkpoints(
-  checkpoint, kind, sizes
-):
+def test_names_and_shapes_equal_the_released(checkpoint, kind, sizes):
   config = modeling.BertConfig(
     **{"vocab_size": 30522, "type_vocab_size": 2, **sizes}
   )
@@ -160,9 +154,7 @@ def test_names_and_shapes_equal_the_released_checkpoints(
   (28996, 12, 768, 108_310_272), (119547, 12, 768, 177_853_440),
   (21128, 12, 768, 102_267_648), (30522, 24, 1024, 335_141_888),
 ])
-def test_parameter_counts_of_released_sizes(
-  vocab_size, layers, width, parameters
-):
+def test_parameter_counts(vocab_size, layers, width, parameters):
   config = modeling.BertConfig(
     vocab_size, num_hidden_layers=layers, hidden_size=width,
     num_attention_heads=width // 64, intermediate_size=4 * width,
@@ -312,21 +304,6 @@ def test_attention_probabilities_on_request():
   assert_close(plain.sequence_output, output.sequence_output, 1e-6)
 
 
-def test_the_heads_outputs():
-  config = tiny()
-  bert = modeling.BertModel(config)
-  output = bert(*batch())
-  start, end = modeling.SpanHead(config)(output.sequence_output)
-  assert start.shape == end.shape == [3, 8]
-  tokens = modeling.TokenClassificationHead(config, 5)
-  assert tokens(output.sequence_output).shape == [3, 8, 5]
-  assert modeling.ClassificationHead(config, 5)(output.pooled_output).shape == [
-    3, 5,
-  ]
-  words = modeling.MaskedLMHead(config, bert.word_embeddings)
-  assert words(output.sequence_output, [[0], [3], [1]]).shape == [3, 1, 30]
-
-
 # Dropout
 
 
@@ -403,16 +380,12 @@ def test_shapes_that_cannot_be_used():
       model(np.zeros(shape, np.int32))
 
 
-def test_vocabulary_and_length_checks(caplog):
+def test_a_vocabulary_has_the_size_of_the_model(caplog):
   config = tiny()
   config.check_vocabulary(30)
   assert not caplog.messages
   config.check_vocabulary(29, "vocab.txt")
   assert "vocab.txt has 29 tokens, fewer than the vocab_size 30" in caplog.text
-  config.check_sequence_length(12)
-  with pytest.raises(
-    errors.InputError, match="vocab.txt has 31 tokens .*vocab_size 30"
-  ):
+  said = "vocab.txt has 31 tokens .*vocab_size 30"
+  with pytest.raises(errors.InputError, match=said):
     config.check_vocabulary(31, "vocab.txt")
-  with pytest.raises(errors.InputError, match="length 13 .*embeddings 12"):
-    config.check_sequence_length(13)

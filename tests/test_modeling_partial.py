@@ -1,5 +1,7 @@
 """What the encoder leaves out changes no number of what it computes."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -110,28 +112,36 @@ def test_positions_choose_rows_of_a_mask_for_each_token():
   assert_close(some.attention_probs[-1], probs, 2e-6)
 
 
-def products_of_last_layer(monkeypatch, **options):
+def rows_of_products(monkeypatch, *data, skip_padding=False, **options):
   """Returns the rows of each matrix product of a one-layer model."""
-  # In line: a graph says nothing of the shapes in the functions it calls.
+  # In line: the operations of functions in a function are not listed.
   monkeypatch.setattr(tf, "inside_function", lambda: False)
-  model = modeling.BertModel(tiny(num_hidden_layers=1))
+  config = tiny(num_hidden_layers=1)
+  model = modeling.BertModel(config, skip_padding=skip_padding)
 
   @tf.function
-  def encode(ids):
-    return model(ids, **options).pooled_output
+  def rows(*data):
+    model(*data, **options)
+    graph = tf.compat.v1.get_default_graph()
+    return [
+      tf.shape(op.outputs[0])[0] for op in graph.get_operations()
+      if op.type == "MatMul"
+    ]
 
-  graph = encode.get_concrete_function(tf.zeros([3, 8], tf.int32)).graph
-  products = [op for op in graph.get_operations() if op.type == "MatMul"]
-  return sorted(op.outputs[0].shape[0] for op in products)
+  return sorted(int(number) for number in rows(*data))
 
 
-def test_the_last_layer_runs_for_the_needed_rows_alone(monkeypatch):
+def test_products_run_for_the_needed_rows_alone(monkeypatch):
+  rows = functools.partial(rows_of_products, monkeypatch)
+  ids, needed = tf.zeros([3, 8], tf.int32), tf.zeros([3, 1], tf.int32)
+  assert rows(ids) == [3] + [24] * 7
   # Segments, key and value of 24 tokens; query, output, both products of the
   # feed-forward and the pooler of 3.
-  needed = tf.zeros([3, 1], tf.int32)
-  partial = products_of_last_layer(monkeypatch, positions=needed)
-  assert partial == [3] * 5 + [24] * 3
-  assert products_of_last_layer(monkeypatch) == [3] + [24] * 7
+  assert rows(ids, positions=needed) == [3] * 5 + [24] * 3
+  # Of the 24 tokens 15 are padding.
+  mask = tf.constant(np.arange(8) < [[2], [1], [6]], tf.int32)
+  found = rows(ids, mask, skip_padding=True, positions=needed)
+  assert found == [3] * 5 + [9] * 3
 
 
 @pytest.mark.parametrize("recompute", [False, True])
@@ -177,25 +187,6 @@ def test_rows_of_words_have_the_norm_of_the_padded_batch():
     ]
     norms.append([tf.norm(getattr(g, "values", g)) for g in gradients])
   np.testing.assert_allclose(norms[0], norms[1], rtol=1e-5)
-
-
-def test_skipped_padding_costs_nothing(monkeypatch):
-  # In line: the operations of functions in a function are not listed.
-  monkeypatch.setattr(tf, "inside_function", lambda: False)
-  model = modeling.BertModel(tiny(num_hidden_layers=1), skip_padding=True)
-
-  @tf.function
-  def rows(*data):
-    model(*data, positions=tf.zeros([3, 1], tf.int32))
-    products = [
-      op.outputs[0] for op in tf.compat.v1.get_default_graph().get_operations()
-      if op.type == "MatMul"
-    ]
-    return [tf.shape(product)[0] for product in products]
-
-  ids = tf.zeros([3, 8], tf.int32)
-  mask = tf.constant(np.arange(8) < [[2], [1], [6]], tf.int32)
-  assert sorted(int(n) for n in rows(ids, mask)) == [3] * 5 + [9] * 3
 
 
 def test_two_devices_without_padding_equal_one():
