@@ -13,15 +13,15 @@ TRAINING = (
   "optimizer=lamb adam_beta2=.9 adam_epsilon=.1 weight_decay_rate=.1 "
   "eval_steps=1 freeze_layers=3 layerwise_lr_decay=.9 recompute_activations "
   "freeze_encoder"
-).split()
-FINE_TUNING = [*TRAINING, "bucket_by_length"]
+)
+FINE_TUNING = TRAINING + " bucket_by_length"
 ORIGINALS = (
   "train_batch_size=8 learning_rate=1 num_train_epochs=2 warmup_proportion=0 "
   "save_checkpoints_steps=9 iterations_per_loop=1"
-).split()
-FROZEN = "freeze_layers=1 layerwise_lr_decay=.9 recompute_activations".split()
+)
 TRAINED = [
-  *((flag, "do_train freeze_encoder", "do_train") for flag in FROZEN),
+  ("freeze_layers=1 layerwise_lr_decay=.9 recompute_activations",
+   "do_train freeze_encoder", "do_train"),
   ("save_best=f1", "do_train", "do_train eval_steps=1"),
   ("early_stopping_patience=1", "do_train save_best=f1",
    "do_train save_best=f1 eval_steps=1"),
@@ -29,12 +29,13 @@ TRAINED = [
 TAUGHT = "do_train teacher_checkpoint=t "
 DISTILLED = [
   ("teacher_checkpoint=t", "do_eval", "do_train"),
-  ("distillation_temperature=1", "do_train", TAUGHT),
-  ("init_from_teacher", "do_train", TAUGHT),
-  *((flag, TAUGHT + "init_from_teacher", TAUGHT)
-    for flag in ("init_checkpoint=a", "model_dir=a")),
+  ("distillation_temperature=1 init_from_teacher", "do_train", TAUGHT),
+  ("init_checkpoint=a model_dir=a", TAUGHT + "init_from_teacher", TAUGHT),
 ]
 CLASSES = "head=classification "
+SPANS = (
+  "max_query_length=3 max_answer_length=3 n_best_size=3 version_2_with_negative"
+)
 ONNX = "format=onnx "
 OFFICIAL = "task_name=MRPC "
 MODEL_DIR = "model_dir=a "
@@ -49,11 +50,11 @@ FILES = [
   ("do_predict", "output_dir=a", "output_dir=a predict_file=a"),
   ("do_predict", "predict_file=a", "predict_file=-"),
 ]
-# script: (the flag, next to what it is refused, next to what it counts)
+# script: (flags, next to what each is refused, next to what each counts)
 LAYERED = ("pooled", "last_four_concat")
 CASES = {
   "run_pretraining": [
-    *((flag, "do_eval", "do_train") for flag in TRAINING),
+    (TRAINING, "do_eval", "do_train"),
     *TRAINED,
     ("eval_input_file=a", "do_train", "do_eval"),
     ("eval_input_file=a", "do_train", "do_train eval_steps=1"),
@@ -66,28 +67,21 @@ CASES = {
   "run_classifier": [
     *FILES,
     ("eval_fraction=.1", "do_eval", "do_eval train_file=a"),
-    *((flag, "do_eval", "do_train eval_file=a") for flag in FINE_TUNING),
+    (FINE_TUNING, "do_eval", "do_train eval_file=a"),
     *TRAINED,
     *DISTILLED,
     ("distillation_weight=.1", "do_train", TAUGHT),
     ("freeze_encoder", TAUGHT, "do_train"),
-    ("bucket_by_length", "do_train freeze_encoder", "do_train"),
-    ("pack_sequences", "do_train freeze_encoder", "do_train"),
-    *(
-      (flag, OFFICIAL, "")
-      for flag in (
-        "train_file=a eval_file=a predict_file=a labels=a,b task_kind=single "
-        "text_column=text text_b_column=b label_column=x id_column=id "
-        "file_format=csv quoted_tsv label_separator=; separator=; "
-        "on_bad_row=skip encoding=latin-1"
-      ).split()
-    ),
+    ("bucket_by_length pack_sequences", "do_train freeze_encoder", "do_train"),
+    ("train_file=a eval_file=a predict_file=a labels=a,b task_kind=single "
+     "text_column=text text_b_column=b label_column=x id_column=id "
+     "file_format=csv quoted_tsv label_separator=; separator=; on_bad_row=skip "
+     "encoding=latin-1", OFFICIAL, ""),
     ("predict_file=a", OFFICIAL, OFFICIAL + "predict_file=-"),
     ("eval_file=a", "eval_fraction=.1", ""),
     ("eval_fraction=.1", OFFICIAL + "do_eval", "do_eval train_file=a"),
     ("eval_fraction=.1", "", "do_train eval_steps=1 train_file=a"),
-    *((f"{flag}=x", "", OFFICIAL) for flag in (
-      "data_dir", "task_module", "language")),
+    ("data_dir=x task_module=x language=x", "", OFFICIAL),
     ("max_windows=1", "", "doc_stride=1"),
     ("class_weights=balanced", "do_eval", "do_train"),
     ("use_best", "do_train", "do_train eval_steps=1 save_best=f1"),
@@ -104,29 +98,26 @@ CASES = {
   ],
   "run_ner": [
     *FILES,
-    *((flag, "do_eval", "do_train eval_file=a") for flag in FINE_TUNING),
-    *((flag, "do_eval", "do_train") for flag in ORIGINALS),
+    (FINE_TUNING, "do_eval", "do_train eval_file=a"),
+    (ORIGINALS, "do_eval", "do_train"),
     *TRAINED,
-    ("train_file=a", "do_eval", "do_train"),
-    ("seed=1", "do_eval", "do_train"),
+    ("train_file=a seed=1", "do_eval", "do_train"),
     ("freeze_encoder", "do_eval", "do_eval feature_layers=last"),
     ("eval_file=a", "do_train", "do_train eval_steps=2"),
     ("eval_batch_size=1", "do_predict", "do_eval"),
-    ("predict_file=a", "do_eval", "do_predict"),
+    ("predict_file=a predict_labels", "do_eval", "do_predict"),
     ("predict_batch_size=1", "do_eval", "do_predict predict_file=-"),
-    ("predict_labels", "do_eval", "do_predict"),
-    ("predict_labels", "do_predict predict_file=-", "do_predict"),
+    ("predict_labels label_column=1", "do_predict predict_file=-",
+     "do_predict"),
     ("bilstm_size=1", "do_train",
      "do_train freeze_encoder feature_layers=last"),
     ("feature_layers=last", "do_train", "do_train freeze_encoder"),
     ("pack_sequences", "do_train freeze_encoder feature_layers=last",
      "do_train freeze_encoder"),
-    ("label_column=1", "do_predict predict_file=-", "do_predict"),
     ("label_column=1", "do_predict nopredict_labels", "do_train"),
-    *((flag, "do_predict do_train file_format=text",
-       "do_predict do_train eval_steps=1")
-      for flag in ("train_file=a", "eval_file=a", "word_column=1",
-                   "label_column=1", "predict_labels")),
+    ("train_file=a eval_file=a word_column=1 label_column=1 predict_labels",
+     "do_predict do_train file_format=text",
+     "do_predict do_train eval_steps=1"),
   ],
   "run_squad": [
     ("do_train", "train_file=a", "train_file=a bert_config_file=a vocab_file=a "
@@ -144,43 +135,39 @@ CASES = {
     ("interactive", "vocab_file=a", MODEL_DIR),
     ("interactive", MODEL_DIR + "predict_file=-", MODEL_DIR),
     ("evaluate_only", "predict_file=a", "predict_file=a predictions_file=a"),
-    *((flag, "do_predict", "do_train eval_file=a") for flag in FINE_TUNING),
+    (FINE_TUNING, "do_predict", "do_train eval_file=a"),
     *TRAINED,
-    *((flag, "do_predict", "do_train") for flag in (
-      "seed=1", "jit_compile=true")),
-    *((flag, "evaluate_only", "do_train version_2_with_negative") for flag in (
-      [*ORIGINALS, "bert_config_file=a", "train_file=a", "max_seq_length=9",
-       "use_tpu"])),
+    ("seed=1 jit_compile=true", "do_predict", "do_train"),
+    (ORIGINALS + " bert_config_file=a train_file=a max_seq_length=9 use_tpu",
+     "evaluate_only", "do_train version_2_with_negative"),
     ("predict_file=-", "do_eval eval_file=a", "do_predict"),
-    ("eval_file=a", "do_predict", "do_eval"),
+    ("eval_file=a eval_batch_size=9", "do_predict", "do_eval"),
     ("eval_file=a", "do_predict version_2_with_negative",
      "version_2_with_negative null_score_diff_threshold=auto"),
-    ("eval_batch_size=9", "do_predict", "do_eval"),
     ("predictions_file=a", "do_predict", "evaluate_only"),
     ("null_odds_file=a", "evaluate_only",
      "evaluate_only version_2_with_negative"),
     ("null_score_diff_threshold=1", "do_predict",
      "do_predict version_2_with_negative"),
-    ("bucket_by_length", "do_train pad_to_max_length", "do_train"),
-    ("pack_sequences", "do_train pad_to_max_length", "do_train"),
+    ("bucket_by_length pack_sequences", "do_train pad_to_max_length",
+     "do_train"),
   ],
   "create_pretraining_data": [
-    *((flag, "verify", "") for flag in (
-      "input_file=a", "dupe_factor=5", "packing=sentence_order",
-      "shard_size_mb=1", "do_lower_case")),
-    *((flag, "dynamic_masking", "") for flag in (
-      "do_whole_word_mask", "mask_runs=spans", "max_predictions_per_seq=5",
-      "masked_lm_prob=.1", "mask_shares=100,0,0")),
+    ("input_file=a dupe_factor=5 packing=sentence_order shard_size_mb=1 "
+     "do_lower_case", "verify", ""),
+    ("do_whole_word_mask mask_runs=spans max_predictions_per_seq=5 "
+     "masked_lm_prob=.1 mask_shares=100,0,0", "dynamic_masking", ""),
     ("do_whole_word_mask", "mask_runs=spans", ""),
-    *(("segmented_text", "", flag) for flag in (
-      "do_whole_word_mask", "mask_runs=spans", "dynamic_masking")),
+    ("segmented_text", "", "do_whole_word_mask"),
+    ("segmented_text", "", "mask_runs=spans"),
+    ("segmented_text", "", "dynamic_masking"),
     ("num_processes=2", "", "shard_size_mb=5"),
   ],
   "extract_features": [
-    *((flag, "attention_html=a", "output_file=a") for flag in (
-      "output_format=npz", "pooling=mean", "batch_size=1", "jit_compile=true")),
-    *((flag, "input_file=-", "output_file=a") for flag in (
-      "output_file=a", "output_format=npz", "attention_html=a")),
+    ("output_format=npz pooling=mean batch_size=1 jit_compile=true",
+     "attention_html=a", "output_file=a"),
+    ("output_file=a output_format=npz attention_html=a", "input_file=-",
+     "output_file=a"),
     ("picture_lines=1", "output_file=a", "attention_html=a"),
     ("picture_lines=1", "input_file=- attention_html=a", "attention_html=a"),
     ("layers=1", "attention_html=a", "output_file=a"),
@@ -195,29 +182,26 @@ CASES = {
      "output_file=a pooling=mean"),
   ],
   "convert_checkpoint": [
-    ("architecture=BertModel", "to=tf1", "to=huggingface"),
-    ("do_lower_case", "to=tf1", "to=huggingface"),
+    ("architecture=BertModel do_lower_case", "to=tf1", "to=huggingface"),
     ("keep_optimizer_state", "to=huggingface", "to=tf2"),
   ],
   "export_saved_model": [
     ("quantize=int8", "", ONNX),
-    *((flag, ONNX, ONNX + "quantize=int8") for flag in (
-      "calibration_file=a", "max_quantization_difference=0.1")),
-    *((flag, ONNX + head, head) for flag, head in (
-      ("version=2", ""), ("warmup_file=a", ""),
-      ("allow_tokenizer_differences", ""), ("dtype=bfloat16", ""),
+    ("calibration_file=a max_quantization_difference=0.1", ONNX,
+     ONNX + "quantize=int8"),
+    *((names, ONNX + head, head) for names, head in (
+      ("version=2 warmup_file=a allow_tokenizer_differences dtype=bfloat16",
+       ""),
       ("doc_stride=4", CLASSES), ("max_windows=2", CLASSES + "doc_stride=4"),
       ("top_k=3", "head=masked_lm"), ("tag_words=punctuation", "head=tagging"),
-      *((flag, "head=span version_2_with_negative") for flag in (
-        "max_query_length=3", "max_answer_length=3", "n_best_size=3",
-        "version_2_with_negative", "null_score_diff_threshold=1")))),
-    *((flag, "head=span", CLASSES) for flag in ("labels=a", "label_file=a")),
-    *((flag, CLASSES + "output_activation=linear", "head=tagging")
-      for flag in ("labels=a", "label_file=a")),
+      (SPANS + " null_score_diff_threshold=1",
+       "head=span version_2_with_negative"))),
+    ("labels=a label_file=a", "head=span", CLASSES),
+    ("labels=a label_file=a", CLASSES + "output_activation=linear",
+     "head=tagging"),
     ("output_activation=sigmoid", "head=tagging", CLASSES),
     ("text_pairs", "head=span", "head=embedding"),
-    ("pooling=mean", CLASSES, "head=embedding"),
-    ("normalize", CLASSES, "head=embedding"),
+    ("pooling=mean normalize", CLASSES, "head=embedding"),
     ("pooling_layer=-2", CLASSES, "head=embedding pooling=mean"),
     *(("pooling_layer=-2", f"head=embedding pooling={kind}",
        "head=embedding pooling=mean") for kind in LAYERED),
@@ -225,9 +209,7 @@ CASES = {
     ("doc_stride=3", "head=tagging", CLASSES),
     ("max_windows=3", CLASSES, CLASSES + "doc_stride=4"),
     ("max_windows=3", "head=span doc_stride=4", CLASSES + "doc_stride=4"),
-    *((flag, CLASSES, "head=span") for flag in (
-      "max_query_length=3", "max_answer_length=3", "n_best_size=3",
-      "version_2_with_negative")),
+    (SPANS, CLASSES, "head=span"),
     ("null_score_diff_threshold=0", "head=span",
      "head=span version_2_with_negative"),
     ("tag_words=white_space", "head=span", "head=tagging"),
@@ -267,7 +249,10 @@ def refusing(settings, name):
 def test_every_rule_refuses_and_accepts(verb):
   seen = set()
   with script_flags.defined(verb):
-    for flag, ignored, used in CASES.get(verb, ()):
+    for flag, ignored, used in (
+      (flag, *row) for flags, *row in CASES.get(verb, ())
+      for flag in flags.split()
+    ):
       name = flag.partition("=")[0]
       found = refusing(read(verb, flag, ignored), name)
       assert found, (flag, ignored)
