@@ -28,8 +28,7 @@ def convert(path, output, kind, **options):
 @pytest.fixture
 def model(tmp_path):
   """A copy of a Hugging Face folder with a vocabulary."""
-  copy = tmp_path / "model"
-  shutil.copytree(HUGGINGFACE / "BertForPreTraining", copy)
+  copy = shutil.copytree(HUGGINGFACE / "BertForPreTraining", tmp_path / "model")
   (copy / "vocab.txt").write_text(VOCABULARY, encoding="utf-8")
   return copy
 

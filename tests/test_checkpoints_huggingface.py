@@ -26,9 +26,7 @@ GOLDEN = pathlib.Path("tests/golden/huggingface")
 @pytest.fixture
 def model(tmp_path):
   """A copy of a folder, to be changed."""
-  copy = tmp_path / "model"
-  shutil.copytree(GOLDEN / "BertForPreTraining", copy)
-  return copy
+  return shutil.copytree(GOLDEN / "BertForPreTraining", tmp_path / "model")
 
 
 def rewrite(model, change):
@@ -40,7 +38,7 @@ def rewrite(model, change):
 
 def test_files_are_a_function_of_the_weights(tmp_path):
   reader = weight_files.open_reader(str(GOLDEN / "BertModel"))
-  weights = {name: reader.read(name) for name in reader.shapes}
+  weights = weight_files.read_weights(str(GOLDEN / "BertModel"))
   for folder, order in (("a", weights), ("b", dict(reversed(weights.items())))):
     (tmp_path / folder).mkdir()
     huggingface.write(
@@ -84,11 +82,9 @@ def test_names_of_old_files(model):
     return old
 
   rewrite(model, as_before_2019)
-  reader = weight_files.open_reader(str(model))
-  transformers_goldens.check_equal(
-    {n: reader.read(n) for n in reader.shapes}, expected
-  )
-  assert reader.notes == [
+  found = weight_files.read_weights(str(model))
+  transformers_goldens.check_equal(found, expected)
+  assert weight_files.open_reader(str(model)).notes == [
     "bert.embeddings.position_ids, cls.predictions.decoder.bias, "
     "cls.predictions.decoder.weight: not read, since a model makes it of the "
     "rest"
@@ -102,11 +98,9 @@ def test_an_encoder_with_a_prefix_and_a_file_alone(model, tmp_path):
   safetensors.numpy.save_file(
     {f"bert.{name}": value for name, value in tensors.items()}, path
   )
-  reader = weight_files.open_reader(path)
-  assert reader.config is None
-  transformers_goldens.check_equal(
-    {n: reader.read(n) for n in reader.shapes}, expected
-  )
+  assert weight_files.open_reader(path).config is None
+  found = weight_files.read_weights(path)
+  transformers_goldens.check_equal(found, expected)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
@@ -114,8 +108,8 @@ def test_half_precision_is_read_as_float32(model, dtype):
   rewrite(model, lambda t: {name: v.astype(dtype) for name, v in t.items()})
   reader = weight_files.open_reader(str(model))
   value = reader.read("bert/pooler/dense/kernel")
-  whole = weight_files.open_reader(str(GOLDEN / "BertForPreTraining"))
-  expected = whole.read("bert/pooler/dense/kernel").astype(dtype)
+  whole = weight_files.read_weights(str(GOLDEN / "BertForPreTraining"))
+  expected = whole["bert/pooler/dense/kernel"].astype(dtype)
   assert value.dtype == np.float32
   np.testing.assert_array_equal(value, expected.astype(np.float32))
   assert "read as float32" in reader.notes[0]
@@ -123,9 +117,8 @@ def test_half_precision_is_read_as_float32(model, dtype):
 
 def test_names_of_other_models_are_reported_as_unused(model):
   rewrite(model, lambda t: {**t, "adapter.up": np.zeros(2, np.float32)})
-  (variable,) = [tf.Variable(tf.zeros([8]), name="bert/pooler/dense/bias")]
-  report = weight_files.load([variable], str(model))
-  assert "adapter.up" in report.unused
+  bias = tf.Variable(tf.zeros([8]), name="bert/pooler/dense/bias")
+  assert "adapter.up" in weight_files.load([bias], str(model)).unused
 
 
 @pytest.mark.parametrize("subfolder", ["", "0_Transformer"])
@@ -143,8 +136,7 @@ def test_sentence_transformers(model, subfolder, tmp_path):
   ]
   (top / "modules.json").write_text(json.dumps(modules))
   reader = weight_files.open_reader(str(top))
-  assert reader.shapes
-  assert reader.notes[0].endswith(
+  assert reader.shapes and reader.notes[0].endswith(
     "by Pooling, then Normalize (pooling: mean_tokens)"
   )
 
@@ -167,8 +159,7 @@ def test_damaged_files_are_named(model, change):
 
 
 def test_missing_shards_are_named(tmp_path):
-  model = tmp_path / "model"
-  shutil.copytree(GOLDEN / "BertForMaskedLM", model)
+  model = shutil.copytree(GOLDEN / "BertForMaskedLM", tmp_path / "model")
   second = model / "model-00002-of-00002.safetensors"
   safetensors.numpy.save_file({"other": np.zeros(1)}, second)
   with pytest.raises(errors.InputError, match="00002.* has no .*index.json"):
@@ -207,9 +198,7 @@ def wrong_shapes(values):
                      "input_settings": {"max_seq_length": 8}}),
   ],
 )
-def test_json_of_any_shape_is_read_or_refused_in_a_sentence(
-  tmp_path, name, values
-):
+def test_json_of_any_shape_is_read_or_refused(tmp_path, name, values):
   bias = {"bert.pooler.dense.bias": np.zeros(2, np.float32)}
   safetensors.numpy.save_file(bias, tmp_path / "pooler.safetensors")
   index = {"weight_map": dict.fromkeys(bias, "pooler.safetensors")}

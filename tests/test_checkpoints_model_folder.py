@@ -92,9 +92,7 @@ def test_the_configuration_says_how_the_input_was_made():
 @pytest.mark.parametrize("given, positions, expected", [
   ((), 64, 64), ((), 512, 128), (("max_seq_length",), 64, 128)
 ])
-def test_the_default_length_fits_the_model(
-  tmp_path, given, positions, expected
-):
+def test_the_length_fits_the_model(tmp_path, given, positions, expected):
   path = tmp_path / "bert_config.json"
   path.write_text(json.dumps({"max_position_embeddings": positions}))
   values = {"max_seq_length": 128, "bert_config_file": str(path)}

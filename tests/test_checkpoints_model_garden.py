@@ -9,6 +9,7 @@ import modeling
 import tiny_model
 from checkpoints import model_garden, weight_files
 from common import errors
+from transformers_goldens import check_equal
 
 networks = pytest.importorskip("official.nlp.modeling.networks")
 garden_models = pytest.importorskip("official.nlp.modeling.models")
@@ -35,8 +36,17 @@ def garden_encoder(kind=networks.BertEncoder):
   return encoder
 
 
-def garden_inputs():
-  return dict(input_word_ids=IDS, input_mask=MASK, input_type_ids=TYPES)
+def garden_inputs(**more):
+  return dict(input_word_ids=IDS, input_mask=MASK, input_type_ids=TYPES, **more)
+
+
+def write_garden(folder, weights):
+  """Writes weights in Model Garden's layout; returns the prefix."""
+  prefix = f"{folder}/bert_model.ckpt"
+  with weight_files.temporary_prefix(prefix) as temporary:
+    paths = model_garden.write(temporary, weights, num_heads=2)
+  assert paths.keys() == weights.keys()
+  return prefix
 
 
 def garden_pretrainer():
@@ -48,7 +58,7 @@ def garden_pretrainer():
     mlm_activation=lambda x: tf.nn.gelu(x, approximate=True),
     classification_heads=[head],
   )
-  model(dict(garden_inputs(), masked_lm_positions=POSITIONS))
+  model(garden_inputs(masked_lm_positions=POSITIONS))
   return model
 
 
@@ -121,7 +131,7 @@ def test_a_pretrainer_with_its_optimizer_is_read(tmp_path, with_model):
     ours.variables, reader, allowed_missing=["^cls/seq_relationship/"]
   )
   assert "pooler's kernel is that of the next-sent" in " ".join(reader.notes)
-  inputs = dict(garden_inputs(), masked_lm_positions=POSITIONS)
+  inputs = garden_inputs(masked_lm_positions=POSITIONS)
   keys = ["sequence_output", "mlm_logits"]
   if with_model:
     # Their last layer of the next-sentence head hangs from the model only.
@@ -134,10 +144,7 @@ def test_a_pretrainer_with_its_optimizer_is_read(tmp_path, with_model):
 def test_an_encoder_is_written(tmp_path, kind):
   bert = modeling.BertModel(CONFIG)
   weights = {layers.variable_name(v): v.numpy() for v in bert.variables}
-  prefix = f"{tmp_path}/bert_model.ckpt"
-  with weight_files.temporary_prefix(prefix) as temporary:
-    paths = model_garden.write(temporary, weights, num_heads=2)
-  assert paths.keys() == weights.keys()
+  prefix = write_garden(tmp_path, weights)
   theirs = garden_encoder(kind)
   for root in ("encoder", "model"):
     randomize(theirs)
@@ -150,13 +157,10 @@ def test_an_encoder_is_written(tmp_path, kind):
 
 def test_a_pretrainer_is_written(tmp_path):
   ours = Pretrainer()
-  prefix = f"{tmp_path}/bert_model.ckpt"
-  with weight_files.temporary_prefix(prefix) as temporary:
-    paths = model_garden.write(temporary, ours.weights(), num_heads=2)
-  assert paths.keys() == ours.weights().keys()
+  prefix = write_garden(tmp_path, ours.weights())
   theirs = garden_pretrainer()
   keys = ["sequence_output", "pooled_output", "mlm_logits", "next_sentence"]
-  inputs = dict(garden_inputs(), masked_lm_positions=POSITIONS)
+  inputs = garden_inputs(masked_lm_positions=POSITIONS)
   status = tf.train.Checkpoint(model=theirs).read(prefix)
   status.assert_existing_objects_matched()
   check_same(ours(), theirs(inputs), keys)
@@ -165,10 +169,7 @@ def test_a_pretrainer_is_written(tmp_path):
   status.assert_existing_objects_matched()
   check_same(ours(), theirs(inputs), keys[:3])
   # And back: bit for bit.
-  found = weight_files.read_weights(prefix)
-  assert found.keys() == ours.weights().keys()
-  for name, value in ours.weights().items():
-    np.testing.assert_array_equal(found[name], value)
+  check_equal(weight_files.read_weights(prefix), ours.weights())
 
 
 def test_other_object_based_checkpoints_are_refused(tmp_path):

@@ -242,7 +242,7 @@ def written(tmp_path):
       ["a", "1", "0.75", "0.25", "0.75", "He", "runs", "sits"]]),
   ],
 )
-def test_a_prediction_has_a_row_with_names(
+def test_a_prediction_has_a_row(
   written, kind, labels, examples, outputs, gold, expected
 ):
   examples = [Example(*values) for values in examples]

@@ -225,18 +225,14 @@ def test_records_are_written_while_examples_are_read(vocab_file, monkeypatch):
   assert (facts["min_sequences"], facts["max_sequences"]) == (1, 1)
 
 
-@pytest.mark.parametrize(
-  "processes", [1, pytest.param(2, marks=pytest.mark.slow)]
-)
-def test_many_blocks_are_written_in_order(
-  vocab_file, tmp_path, monkeypatch, processes
-):
+@pytest.mark.parametrize("number", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_blocks_are_written_in_order(vocab_file, tmp_path, monkeypatch, number):
   monkeypatch.setattr(inputs, "BLOCK_EXAMPLES", 4)
   examples = [Example(letter, letter, None, "no") for letter in WORDS]
   path = str(tmp_path / "a.tf_record")
   with tfrecord.RecordWriter(path) as writer:
     inputs.write_records(
-      writer, examples, options(vocab_file), processes=processes
+      writer, examples, options(vocab_file), processes=number
     )
   firsts = [record["input_ids"][1] for record in tfrecord.read_records(path)]
   assert firsts == list(range(A, A + 26))

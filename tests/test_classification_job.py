@@ -92,7 +92,7 @@ def test_a_model_of_one_class_is_told(task, data, tmp_path, caplog):
 
 
 @pytest.mark.parametrize("shapes_vary, computed", [(True, 13), (False, 21)])
-def test_windows_that_a_text_does_not_have_are_not_computed(
+def test_no_window_of_padding_is_computed(
   network, data, monkeypatch, shapes_vary, computed
 ):
   """The texts have 1, 1, 1, 2, 2, 3 and 3."""

@@ -50,9 +50,7 @@ def test_a_users_mistake_is_one_sentence_and_exit_code_1(capsys, error, said):
   (ValueError("ours\nin two lines"), "ValueError: ours"),
   (AssertionError(), "AssertionError"),
 ])
-def test_a_fault_of_ours_is_a_sentence_and_a_file(
-  capsys, monkeypatch, tmp_path, error, said
-):
+def test_a_fault_of_ours_has_a_file(capsys, monkeypatch, tmp_path, error, said):
   monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
   code, text = report(error, capsys)
   [path] = tmp_path.iterdir()

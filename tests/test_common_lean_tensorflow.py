@@ -40,9 +40,7 @@ def run(folder, lines, files=FILES):
 @pytest.mark.parametrize("first, has_keras", [
   ("", False), ("import tensorflow", True), ("import keras", True)
 ])
-def test_tensorflow_comes_without_keras_and_finds_it_later(
-  tmp_path, first, has_keras
-):
+def test_tensorflow_comes_without_keras(tmp_path, first, has_keras):
   lines = [
     first, "from common import lean_tensorflow", "import tensorflow, keras",
     f"assert tensorflow.HAS_KERAS is {has_keras}",

@@ -85,9 +85,7 @@ def test_numpy_archives(tmp_path):
 
 
 @pytest.mark.parametrize("output_format", feature_files.FORMATS)
-def test_nothing_is_left_of_a_run_that_fails_or_is_killed(
-  tmp_path, output_format
-):
+def test_a_run_that_fails_or_is_killed_leaves_nothing(tmp_path, output_format):
   path = tmp_path / f"a.{output_format}"
   with pytest.raises(ZeroDivisionError):
     with feature_files.open_writer(str(path), output_format) as write:

@@ -44,9 +44,7 @@ def test_gelu_equals_the_original_with_its_gradient():
 @pytest.mark.parametrize(
   "dtype, tolerance", [("float32", 3e-6), ("bfloat16", 2e-2)]
 )
-def test_gelus_equal_tensorflows_own_with_their_gradients(
-  function, dtype, tolerance
-):
+def test_gelus_equal_tensorflows_own(function, dtype, tolerance):
   x = tf.cast(tf.linspace(-6.0, 6.0, 1001), dtype)
   own = functools.partial(tf.nn.gelu, approximate=function is layers.gelu)
   found = []
