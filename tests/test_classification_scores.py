@@ -104,19 +104,6 @@ def test_loss_is_the_mean_over_batches_of_which_the_last_is_short():
   assert mean(losses, 4) == (2.5 + 10) / 2
 
 
-def test_correlations_by_hand():
-  gold, predicted = np.array([1.0, 2, 3, 4]), np.array([1.0, 3, 3, 5])
-  values = all_of(Results("regression", [], gold, predicted[:, None]))
-  assert values["pearson"] == pytest.approx(6 / np.sqrt(5 * 8))
-  # Ranks 1, 2.5, 2.5, 4 against 1, 2, 3, 4.
-  assert values["spearman"] == pytest.approx(4.5 / np.sqrt(5 * 4.5))
-
-
-def test_ties_share_their_mean_rank():
-  ranks = scores.average_ranks([3.0, 1.0, 3.0, 3.0, 2.0])
-  assert ranks.tolist() == [4, 1, 4, 4, 2]
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_scores_of_classes_are_scikit_learns(seed):
   results = random_single(seed)

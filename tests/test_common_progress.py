@@ -21,31 +21,28 @@ def make(stream):
   )
 
 
+def finished(stream):
+  """Returns what a stream got of four parts."""
+  done = make(stream)
+  for _ in range(4):
+    done.advance(50, 1)
+  return stream.getvalue()
+
+
 def test_line():
   done = make(io.StringIO())
+  assert "100" not in done.line(0.0)
   done.advance(50, 30000)
   assert done.line(100.0) == " 25.0%  1/4 shards  300 words/s  ETA 05:00"
 
 
-def test_nothing_to_do():
-  assert "100" not in make(io.StringIO()).line(0.0)
-
-
 def test_a_file_gets_the_last_line_at_once():
-  stream = io.StringIO()
-  done = make(stream)
-  for _ in range(4):
-    done.advance(50, 1)
-  assert stream.getvalue().count("\n") == 1
-  assert "100.0%  4/4 shards" in stream.getvalue()
+  text = finished(io.StringIO())
+  assert text.count("\n") == 1 and "100.0%  4/4 shards" in text
 
 
 def test_a_terminal_has_one_line_rewritten():
-  stream = Screen()
-  done = make(stream)
-  for _ in range(4):
-    done.advance(50, 1)
-  text = stream.getvalue()
+  text = finished(Screen())
   assert text.count("\r") >= 2 and text.count("\n") == 1
   last = text.strip().split("\r")[-1]
   assert last.startswith("100.0%|") and "  4/4 shards  " in last

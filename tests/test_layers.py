@@ -61,15 +61,6 @@ def test_gelus_equal_tensorflows_own(function, dtype, tolerance):
     )
 
 
-def test_gelu_of_large_values_has_a_finite_gradient():
-  x = tf.constant([-1e4, -30.0, 30.0, 1e4])
-  with tf.GradientTape() as tape:
-    tape.watch(x)
-    y = layers.gelu(x)
-  np.testing.assert_allclose(y, [0, 0, 30, 1e4], atol=1e-6)
-  np.testing.assert_allclose(tape.gradient(y, x), [0, 0, 1, 1], atol=1e-6)
-
-
 @pytest.mark.parametrize("name, expected", [
   ("gelu", 0.8411920), ("GELU", 0.8411920), ("gelu_erf", 0.8413447),
   ("relu", 1.0), ("tanh", 0.7615942), ("linear", 1.0), ("", 1.0), (None, 1.0),

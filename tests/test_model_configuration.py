@@ -67,15 +67,11 @@ def test_bad_configuration_files(tmp_path, text, message):
 
 def test_label_names():
   assert not tiny().label_names()
-  named = modeling.BertConfig.from_dict(
-    {**tiny().to_dict(), "id2label": {"1": "b", "0": "a"}}
-  )
-  assert named.label_names() == ["a", "b"]
-  wrong = modeling.BertConfig.from_dict(
-    {**tiny().to_dict(), "id2label": {"1": "b"}}
-  )
+  values = {**tiny().to_dict(), "id2label": {"1": "b", "0": "a"}}
+  assert modeling.BertConfig.from_dict(values).label_names() == ["a", "b"]
+  del values["id2label"]["0"]
   with pytest.raises(errors.InputError, match="no '0'; number the labels"):
-    wrong.label_names()
+    modeling.BertConfig.from_dict(values).label_names()
 
 
 def huggingface(**changes):
@@ -142,9 +138,8 @@ def test_this_machine_holds_what_it_can(monkeypatch):
   monkeypatch.setattr(configuration, "total_bytes", lambda: needed - 1)
   with pytest.raises(errors.InputError, match="such as vocab_size 30$"):
     tiny().check_memory()
-
-
-def test_a_limit_on_address_space_counts(monkeypatch):
+  # A limit on address space counts.
+  monkeypatch.undo()
   monkeypatch.setattr("resource.getrlimit", lambda which: (10**6, -1))
   assert configuration.total_bytes() == 10**6
 

@@ -214,5 +214,3 @@ def test_no_read_or_update_copies_the_table_of_words():
   types = {operation.type for operation in concrete.graph.get_operations()}
   assert "ResourceGather" not in types
   assert "GatherV2" in types
-  # Still a list of rows, whose norm the original takes.
-  assert isinstance(concrete(*batch()), tf.IndexedSlices)
