@@ -92,8 +92,8 @@ def test_a_task_is_found_however_it_is_written():
 
 @pytest.mark.parametrize("folder, split, text, label", [
   ("xnli", "dev", "Er kam spät.", "neutral"),
-  ("xnli", "train", "Er kam spät.", "neutral"),
-  ("paws-x/x-final", "test", "Sie kam aus Oslo .", None),
+  ("xnli", "train", "Der Laden öffnet um neun.", "neutral"),
+  ("paws-x/x-final", "test", "Sie kam aus Oslo .", "1"),
 ])
 def test_another_language_is_read(folder, split, text, label):
   task = glue.find(folder.partition("/")[0])

@@ -195,18 +195,6 @@ def test_a_line_that_is_not_such_an_object_is_named(tmp_path, line, said):
   assert number == 2 and fault.startswith(said)
 
 
-@pytest.mark.parametrize("name, said", [
-  ("d", ":1: no column 'd'; the columns are 'a', 'b', 'a'"),
-  ("a", ":1: 2 columns are named 'a'"),
-])
-def test_a_column_that_is_not_there_once_is_refused(tmp_path, name, said):
-  tables.open_table(write(tmp_path, "1\t2"), "tsv", width=2).require([1])
-  table = tables.open_table(write(tmp_path, "a\tb\ta\n1\t2\t3"), "tsv")
-  table.require(["b", None])
-  with pytest.raises(errors.InputError, match=said):
-    table.require(["b", name])
-
-
 @pytest.mark.parametrize("read_table, text, lines", [
   (read_tsv, b"a\tb\n1\n2\tx\n\xff\ty\n", [2, 4]),
   (read_csv, b'a,b\n1\n"2\n",x\n"3\n\xff",z\n', [2, 5]),

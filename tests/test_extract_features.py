@@ -14,7 +14,11 @@ from tiny_model import assert_close
 GOLDEN = script_runner.ROOT / "tests" / "golden"
 MODEL = GOLDEN / "pretraining_run" / "model"
 LINES = GOLDEN / "extract_features" / "lines.txt"
-DEFAULTS = {"input_file": LINES, "model_dir": MODEL, "max_seq_length": 20}
+DEFAULTS = {
+  "input_file": LINES, "bert_config_file": MODEL / "bert_config.json",
+  "vocab_file": MODEL / "vocab.txt",
+  "init_checkpoint": MODEL / "bert_model.ckpt", "max_seq_length": 20,
+}
 
 
 def extract(tmp_path, code=0, **flags):
