@@ -116,28 +116,17 @@ flags.DEFINE_integer(
   "Processes of this machine that make shards. The files do not depend on "
   "their number.", lower_bound=1, needs="shard_size_mb|num_processes=1",
 )
-flags.DEFINE_bool(
-  "verify", False,
-  "Check existing --output_file (names, patterns, or a manifest of shards) "
-  "instead of writing them, and print what they hold.",
-)
-
 flags.rule(
   "mask_runs mask_shares masked_lm_prob max_predictions_per_seq",
   not_with="dynamic_masking",
   why=", which stores no masks: pass it to run_pretraining.py",
 )
-flags.rule_for_others("verify", but="vocab_file output_file")
 flags.mark_flag_as_required("output_file")
 flags.mark_flag_as_required("vocab_file")
-flags.register_multi_flags_validator(
-  ["input_file", "verify"],
-  lambda values: values["verify"] or values["input_file"] is not None,
-  message="--input_file must be given, unless with --verify",
-)
+flags.mark_flag_as_required("input_file")
 
-# Few runs need TensorFlow: those with remote files, compressed records, much
-# text or --verify.
+# Few runs need TensorFlow: those with remote files, compressed records or much
+# text.
 command.parse_flags(__name__, imports_tensorflow=False)
 
 import contextlib
@@ -153,22 +142,15 @@ from pretraining import (
   instance_maker,
   masking_rule,
   record_maker,
-  record_report,
   sharding,
 )
 from records import tfrecord
-from variants import vocabularies
 
 _SHOWN_INSTANCES = 3
 
 
 def main(_):
   settings = tokenizer_files.with_known_case(flags.read_settings())
-  if settings.verify:
-    paths = tfrecord.find_files(settings.output_file)
-    tokenizer = vocabularies.make_tokenizer(settings.vocab_file)
-    print("\n".join(record_report.examine(paths, tokenizer)))
-    return
   options = make_record_options(settings)
   inputs = file_io.expand_file_patterns(settings.input_file)
   logging.info("Reading %d file(s): %s", len(inputs), file_io.listed(inputs))
@@ -245,8 +227,26 @@ def show_examples(features, tokenizer):
   """Logs the first records as tokens."""
   for row in range(min(_SHOWN_INSTANCES, len(features["input_ids"]))):
     record = {name: values[row] for name, values in features.items()}
-    line = record_report.example_line(record, tokenizer)
-    logging.debug("Instance %d: %s", row, line)
+    logging.debug("Instance %d: %s", row, example_line(record, tokenizer))
+
+
+def example_line(record, tokenizer):
+  """Returns a record (dict of arrays) as a line of tokens."""
+  ids = record["input_ids"][: int(record["input_mask"].sum())]
+  parts = [" ".join(tokenizer.convert_ids_to_tokens(ids.tolist()))]
+  if "masked_lm_ids" in record:
+    count = int(record["masked_lm_weights"].sum())
+    positions, labels = (
+      record[name][:count].tolist()
+      for name in ("masked_lm_positions", "masked_lm_ids")
+    )
+    tokens = " ".join(tokenizer.convert_ids_to_tokens(labels))
+    parts.append(f"to predict at {positions}: {tokens}")
+  if "next_sentence_labels" in record:
+    is_other = record["next_sentence_labels"][0]
+    said = "random or swapped" if is_other else "actual"
+    parts.append(f"next sentence: {said}")
+  return " | ".join(parts)
 
 
 def write_shards(settings, options, inputs):

@@ -56,7 +56,6 @@ flags.DEFINE_integer(
 
 command.parse_flags(__name__, imports_tensorflow=False)
 
-import os
 import time
 
 from absl import logging
@@ -70,25 +69,11 @@ _LINES_BETWEEN_CHECKS = 4096
 
 def main(_):
   settings = flags.read_settings()
-  # Before the text is read, which may take hours.
-  check_output(settings.output_file)
   paths = file_io.expand_file_patterns(settings.input_file)
-  counts = vocabulary.WordCounts(settings.do_lower_case, settings.max_words)
-  count_words(paths, counts)
-  if counts.max_undercount:
-    logging.info(
-      "More than --max_words=%d different words: rare ones were dropped, and "
-      "a count may be too small by %d",
-      settings.max_words, counts.max_undercount,
-    )
-  tokens = vocabulary.make_vocabulary(
-    counts,
-    **settings.pick(
-      "do_lower_case vocab_size num_unused_tokens min_frequency "
-      "max_characters max_learned_words"
-    ),
-  )
-  file_io.write_text(settings.output_file, "\n".join([*tokens, ""]))
+  # Opened before the text is read, which may take hours.
+  with file_io.open_for_writing(settings.output_file) as stream:
+    tokens = make_vocabulary(settings, paths)
+    stream.write("\n".join([*tokens, ""]).encode("utf-8"))
   logging.info("Wrote %d tokens to %s", len(tokens), settings.output_file)
   if len(tokens) < settings.vocab_size:
     logging.warning(
@@ -98,22 +83,23 @@ def main(_):
     )
 
 
-def check_output(path):
-  """Raises InputError if a file cannot be written, before the work is done."""
-  if file_io.is_remote(path):
-    return
-  folder = os.path.dirname(path) or "."
-  try:
-    os.makedirs(folder, exist_ok=True)
-  except OSError as error:
-    raise errors.InputError(
-      f"--output_file={path}: cannot make its folder ({error.strerror})"
-    ) from error
-  if os.path.isdir(path) or not os.access(folder, os.W_OK):
-    raise errors.InputError(
-      f"--output_file={path} cannot be written: it must be a file's name, in "
-      "a folder that you may write to"
+def make_vocabulary(settings, paths):
+  """Returns the tokens for the text of files."""
+  counts = vocabulary.WordCounts(settings.do_lower_case, settings.max_words)
+  count_words(paths, counts)
+  if counts.max_undercount:
+    logging.info(
+      "More than --max_words=%d different words: rare ones were dropped, and "
+      "a count may be too small by %d",
+      settings.max_words, counts.max_undercount,
     )
+  return vocabulary.make_vocabulary(
+    counts,
+    **settings.pick(
+      "do_lower_case vocab_size num_unused_tokens min_frequency "
+      "max_characters max_learned_words"
+    ),
+  )
 
 
 def count_words(paths, counts):

@@ -71,7 +71,8 @@ def define_own_data_flags():
   )
   flags.DEFINE_enum(
     "file_format", None, choices.TABLE_FORMATS,
-    "Of your own files; by default their names tell.",
+    "Of your own files; by default their names tell. tsv has no quotes: with "
+    "them it is csv, with --separator=tab.",
   )
   flags.DEFINE_string(
     "separator", None,
@@ -86,8 +87,7 @@ def define_own_data_flags():
   flags.DEFINE_enum(
     "on_bad_row", "error", ("error", "skip"),
     "Of rows that no example can be made of (columns, label or text missing): "
-    "list them and stop, or skip them and list them in "
-    "output_dir/skipped_rows.tsv.",
+    "list them and stop, or skip them and list them in output_dir/log.txt.",
   )
   flags.DEFINE_float(
     "eval_fraction", 0.0,
@@ -95,9 +95,6 @@ def define_own_data_flags():
     "and train on the rest; instead of --eval_file. Both parts are in "
     "output_dir: train_split.jsonl and eval_split.jsonl.",
     lower_bound=0.0, upper_bound=1.0, needs="do_eval|eval_steps",
-  )
-  flags.DEFINE_bool(
-    "quoted_tsv", False, "Whether your own .tsv files have quotes as CSV has."
   )
   _define_label_flags()
 
@@ -127,7 +124,7 @@ def _define_label_flags():
   )
   flags.rule(
     "train_file eval_file labels task_kind text_column text_b_column "
-    "label_column id_column file_format encoding quoted_tsv label_separator "
+    "label_column id_column file_format encoding label_separator "
     "separator on_bad_row eval_fraction",
     not_with="task_name", why=", which asks for an official task",
   )

@@ -139,7 +139,7 @@ class ExampleStream:
   def __init__(
     self, path: str, settings, kind: str, *, labels: tuple = (),
     split: str = "train", has_labels: bool = True, limit: int = 0,
-    skipped: list | None = None, examples: list | None = None,
+    examples: list | None = None,
   ):
     """Checks the whole file.
 
@@ -150,7 +150,6 @@ class ExampleStream:
       split: the first part of the names of rows without ids: "train-1".
       has_labels: whether the column of labels is read.
       limit: the stream is of the first N examples; 0: of all.
-      skipped: list that bad rows are added to, where they are skipped.
       examples: list that all examples are added to.
 
     Raises:
@@ -168,8 +167,6 @@ class ExampleStream:
       if examples is not None:
         examples.append(found)
     _report_bad_rows(bad, count + len(bad), settings.on_bad_row == "skip")
-    if skipped is not None:
-      skipped.extend(bad)
     self._count = min(count, limit or count)
 
   def _rows(self):
@@ -229,22 +226,16 @@ def _report_bad_rows(bad, count, skips):
   # A file without a single good row is refused even so.
   if skips and len(bad) < count:
     logging.warning(
-      "%s and skipped, the first: line %d, %s", said, bad[0].line, bad[0].fault
+      "%s and skipped, the first: line %d, %s (log.txt of the run has all)",
+      said, bad[0].line, bad[0].fault,
     )
+    for row in bad:
+      logging.debug("%s", row)
     return
   if len(bad) == 1:
     raise errors.InputError(str(bad[0]))
   advice = "no row is left" if skips else "fix them, or pass --on_bad_row=skip"
   raise errors.InputError(f"{said}; {advice}:{errors.listed(bad)}")
-
-
-def write_skipped(path: str, rows: list[BadRow]) -> None:
-  """Writes a table of bad rows: file, line, what is wrong."""
-  lines = [
-    f"{row.path}\t{row.line}\t{' '.join(row.fault.split())}\n" for row in rows
-  ]
-  file_io.write_text(path, "".join(["file\tline\tfault\n", *lines]))
-  logging.warning("%d bad rows were skipped; they are in %s", len(rows), path)
 
 
 def write(path: str, examples: list[Example], settings) -> None:
@@ -282,7 +273,7 @@ def _open_table(path, names, settings):
     tables.check_encoding(settings.encoding)
   return tables.open_table(
     path, file_format, names=names, delimiter=delimiter,
-    quoted=settings.quoted_tsv, encoding=settings.encoding,
+    encoding=settings.encoding,
   )
 
 

@@ -69,8 +69,8 @@ class Table(NamedTuple):
 
 def open_table(
   path: str, file_format: str, *, names: tuple = (), width: int | None = None,
-  delimiter: str | None = None, quoted: bool = False,
-  encoding: str | None = None, joins_cut_rows: bool = False,
+  delimiter: str | None = None, encoding: str | None = None,
+  joins_cut_rows: bool = False,
 ) -> Table:
   """Opens a file of columns.
 
@@ -85,7 +85,6 @@ def open_table(
       other keys are ignored.
     width: number of columns of a TSV without a header.
     delimiter: between the columns of a CSV; None to tell from the header.
-    quoted: whether a TSV has quotes like a CSV.
     encoding: None to detect it.
     joins_cut_rows: whether rows of a TSV that a line break has cut in two are
       joined again; the file is then held in memory.
@@ -99,14 +98,12 @@ def open_table(
     return Table(path, list(names), (
       Row(number, *_json_row(line, names, encoding)) for number, line in lines
     ))
-  if file_format == "tsv" and not quoted:
+  if file_format == "tsv":
     rows = ((number, line.split("\t")) for number, line in lines)
     if joins_cut_rows:
       header, *others = rows
       rows = iter([header, *_joined(others, len(header[1]))])
     return _checked(path, rows, encoding, width)
-  if file_format == "tsv":
-    delimiter = "\t"
   if delimiter is None:
     first = next(lines)
     lines = itertools.chain([first], lines)

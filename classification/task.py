@@ -48,7 +48,6 @@ class ClassifierTask(NamedTuple):
       "eval_mismatched", to lists of data.Example; what is to be predicted may
       be a data.ExampleStream.
     text_pairs: whether examples are pairs of texts; None: not known.
-    skipped: of data.BadRow.
   """
 
   name: str
@@ -58,7 +57,6 @@ class ClassifierTask(NamedTuple):
   splits: dict
   official: glue.Task | None = None
   text_pairs: bool | None = None
-  skipped: tuple = ()
 
   @property
   def positive(self):
@@ -193,31 +191,30 @@ def _official_splits(settings, official, purpose):
 
 
 def _read_own(settings, config, purposes):
-  kind, skipped = _own_kind(settings, config), []
-  examples, labels = _own_examples(settings, config, purposes, kind, skipped)
+  kind = _own_kind(settings, config)
+  examples, labels = _own_examples(settings, config, purposes, kind)
   text_pairs = settings.text_b_column is not None
   if not (text_pairs or examples):  # Then the columns are not asked for.
     learned = model_folder.input_settings(config.to_dict())
     text_pairs = learned.get(TEXT_PAIRS)
   return ClassifierTask(
     "own data", kind, labels, scores.default_metrics(kind, len(labels)),
-    examples, text_pairs=text_pairs, skipped=tuple(skipped),
+    examples, text_pairs=text_pairs,
   )
 
 
-def _own_examples(settings, config, purposes, kind, skipped):
+def _own_examples(settings, config, purposes, kind):
   """Returns the examples of each purpose, and the classes."""
   examples, fraction = {}, settings.eval_fraction
   if "train" in purposes:
     examples["train"] = data.read(
-      settings.train_file, settings, kind, labels=settings.labels,
-      skipped=skipped,
+      settings.train_file, settings, kind, labels=settings.labels
     )
   labels = _own_labels(kind, settings.labels, examples.get("train"), config)
   if "eval" in purposes and not (fraction and examples):
     examples["eval"] = data.read(
       settings.train_file if fraction else settings.eval_file, settings, kind,
-      labels=labels, split="train" if fraction else "eval", skipped=skipped,
+      labels=labels, split="train" if fraction else "eval",
     )
   if fraction and examples:
     (whole,) = examples.values()
@@ -230,7 +227,7 @@ def _own_examples(settings, config, purposes, kind, skipped):
     # They may be more than memory holds, and need no labels.
     examples["predict"] = data.ExampleStream(
       settings.predict_file, settings, kind, split="predict", has_labels=False,
-      limit=settings.max_predict_examples, skipped=skipped,
+      limit=settings.max_predict_examples,
     )
   return examples, tuple(labels)
 
@@ -293,13 +290,10 @@ def _check_labels(labels, kind, learned):
 
 
 def write_rows(settings, task: ClassifierTask) -> None:
-  """Writes what --on_bad_row=skip left out, and what --eval_fraction drew."""
-  folder = settings.output_dir
-  if task.skipped:
-    data.write_skipped(os.path.join(folder, "skipped_rows.tsv"), task.skipped)
+  """Writes what --eval_fraction drew."""
   if settings.eval_fraction:
     for name in {"train", "eval"} & task.splits.keys():
-      path = os.path.join(folder, f"{name}_split.jsonl")
+      path = os.path.join(settings.output_dir, f"{name}_split.jsonl")
       data.write(path, task.splits[name], settings)
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from absl import logging
 
-from common import errors, file_io, json_files
+from common import errors, json_files
 
 # As in the original: no other white space of Unicode separates words.
 WORD = re.compile("[^ \t\r\n\u202f]+")
@@ -167,19 +167,6 @@ def require_answers(file: SquadFile) -> None:
     )
 
 
-def write_skipped(skipped: list, path: str) -> None:
-  """Lists what cannot be trained on, a line of JSON each; none, no file."""
-  lines = [json_files.line(question._asdict()) for question in skipped]
-  if not lines:
-    # Of an earlier training on other data.
-    file_io.remove(path)
-    return
-  file_io.write_text(path, "".join(lines))
-  logging.warning("the questions that cannot be trained on are in %s", path)
-  for line in lines:
-    logging.debug("%s", line.rstrip())
-
-
 def from_texts(pairs: list) -> list[Question]:
   """Returns the Questions of (question, context) pairs, numbered from 0.
 
@@ -289,9 +276,11 @@ def _report(path, questions, skipped):
     first = skipped[0]
     logging.warning(
       "%s: %d questions cannot be trained on, the first: %r (%s: %.60r, there "
-      "is %.60r)", path, len(skipped), first.qas_id, first.reason,
-      first.answer, first.found,
+      "is %.60r); log.txt of the run has all", path, len(skipped), first.qas_id,
+      first.reason, first.answer, first.found,
     )
+    for question in skipped:
+      logging.debug("%s", json_files.line(question._asdict()).rstrip())
   for fault, found in (
     ("are blank", [q for q in questions if not q.question_text.strip()]),
     ("have an empty context", [q for q in questions if not q.doc_tokens]),

@@ -10,7 +10,7 @@ import tokenization
 from checkpoints import model_folder, weight_files
 from common import file_io, line_answers, result_lines, run_settings
 from squad import answers as squad_answers
-from squad import data, inputs, null_threshold
+from squad import inputs, null_threshold
 from squad import model as squad_model
 from training import components, distribution, harness, run_folder, train_log
 
@@ -67,9 +67,6 @@ class Job:
     """Trains from `start`; returns the last step."""
     settings, file = self._settings, self._inputs["train"]
     folder, pads = settings.output_dir, settings.pad_to_max_length
-    if self._is_chief:
-      path = os.path.join(folder, "skipped_questions.jsonl")
-      data.write_skipped(file.file.skipped, path)
     training_data = harness.TrainingData(
       [file.records],
       inputs.record_features(settings.max_seq_length, training=True),

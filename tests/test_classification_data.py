@@ -15,7 +15,7 @@ Example = data.Example
 SETTINGS = {
   "text_column": "text", "text_b_column": None, "label_column": "label",
   "id_column": None, "label_separator": ",", "file_format": None,
-  "quoted_tsv": False, "separator": None, "encoding": None,
+  "separator": None, "encoding": None,
   "on_bad_row": "error",
 }
 ALL = {
@@ -90,7 +90,8 @@ def test_rows_without_ids_are_numbered_and_may_lack_labels(tmp_path):
 
 @pytest.mark.parametrize("text, name, given, expected", [
   ('text\tlabel\n"So ""it"" is."\ta\n', "d.tsv", {}, '"So ""it"" is."'),
-  ('text\tlabel\n"So ""it"" is."\ta\n', "d.tsv", {"quoted_tsv": True},
+  ('text\tlabel\n"So ""it"" is."\ta\n', "d.tsv",
+   {"file_format": "csv", "separator": "tab"},
    'So "it" is.'),
   ("text\tlabel\nOne.\ta\n", "d.txt", {"file_format": "tsv"}, "One."),
   ('text;label\n"One; two.";a\n', "d.csv", {}, "One; two."),
@@ -226,19 +227,13 @@ def test_all_bad_rows_are_listed_at_once(tmp_path):
 
 
 def test_skipped_rows_are_counted_and_leave_the_others_names(tmp_path, caplog):
-  skipped = []
-  options = {"labels": ("a", "b"), "skipped": skipped}
-  examples = read(tmp_path, DIRTY, options=options, **SKIP)
+  caplog.set_level("DEBUG")
+  examples = read(tmp_path, DIRTY, options={"labels": ("a", "b")}, **SKIP)
   assert [e.guid for e in examples] == ["train-1", "train-5"]
-  assert [row.line for row in skipped] == [3, 4, 5]
   assert "3 of 5 rows are bad and skipped" in caplog.text
-  path = tmp_path / "skipped_rows.tsv"
-  data.write_skipped(str(path), skipped)
-  header, *rows = [line.split("\t") for line in path.read_text().splitlines()]
-  assert header == ["file", "line", "fault"]
-  assert [row[:2] for row in rows] == [
-    [str(tmp_path / "data.csv"), str(line)] for line in (3, 4, 5)
-  ]
+  path = tmp_path / "data.csv"
+  for line, message in zip((3, 4, 5), caplog.messages[-3:]):
+    assert message.startswith(f"{path}:{line}: ")
   with pytest.raises(errors.InputError, match="2 of 2 rows .* no row is left"):
     read(tmp_path, "text,label\nx\ny\n", **SKIP)
 

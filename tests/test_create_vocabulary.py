@@ -22,7 +22,7 @@ BAD = [
   ({"input_file": "a.txt,latin1.txt"}, "latin1.txt:2: not UTF-8"),
   ({"input_file": "a.txt", "vocab_size": 9}, "vocab_size 9 is too"),
   ({"input_file": "a.txt", "output_file": "a.txt/x/vocab.txt"},
-   "--output_file=a.txt/x/vocab.txt: cannot make its folder"),
+   "cannot write a.txt/x/vocab.txt: a.txt/x is not a folder"),
 ]
 
 

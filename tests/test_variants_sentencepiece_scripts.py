@@ -113,10 +113,6 @@ def test_pretraining_masks_whole_words_of_pieces(model, tmp_path):
   )
   check_whole_words(records, flags["vocab_file"])
   run(
-    "create_pretraining_data.py", verify=True, output_file=records,
-    vocab_file=flags["vocab_file"],
-  )
-  run(
     "run_pretraining.py", **flags, do_train=True, input_file=records,
     bert_config_file=model / "config.json", num_train_steps=4,
     num_warmup_steps=1, train_batch_size=4, output_dir=tmp_path / "run",
