@@ -283,9 +283,8 @@ THEIR_ACTIVATIONS = {"gelu": "gelu_new", "gelu_erf": "gelu"}
 def is_huggingface(values: dict, path: str | None = None) -> bool:
   """Whether the values of a JSON file are a Hugging Face configuration.
 
-  Args:
-    path: the file, where it is known. Files of 2019 have no key that says so,
-      but their name and the weights next to them do.
+  Files of 2019 have no key that says so, but the name in `path` and the weights
+  next to them do.
   """
   keys = {"model_type", "architectures", "transformers_version"}
   if not keys.isdisjoint(values):
@@ -357,11 +356,7 @@ def of_a_task(values: dict) -> dict:
 
 
 def to_huggingface(config: dict, architecture: str) -> dict:
-  """Returns a config.json from the values of a bert_config.json.
-
-  Args:
-    architecture: name of a class of transformers.
-  """
+  """Returns a config.json, for a class of transformers, from our values."""
   variant, act = config.get("variant", "bert"), config["hidden_act"]
   kind = _KINDS[variant]
   config = {**config, "hidden_act": THEIR_ACTIVATIONS.get(act, act)}

@@ -184,11 +184,7 @@ def make_record_options(settings):
 
 
 def write_files(settings, options, inputs):
-  """Makes all records of a text that fits into memory.
-
-  Returns:
-    (number of records, names of the files).
-  """
+  """Makes the records of a whole text; returns their number and the files."""
   outputs = split_outputs(settings.output_file)
   maker = record_maker.RecordMaker(options)
   with contextlib.ExitStack() as stack:

@@ -25,13 +25,8 @@ _MASKED_SCORE = -10000.0
 def gelu(x):
   """Gaussian error linear unit in its tanh form (arXiv 1606.08415).
 
-  As in the original: the approximation, not the error function.
-
-  Args:
-    x: any shape and floating type.
-
-  Returns:
-    x (1 + tanh(u)) / 2, u = sqrt(2/pi) (x + 0.044715 x^3), like `x`.
+  As in the original: the approximation, not the error function. Returns x (1 +
+  tanh(u)) / 2 with u = sqrt(2/pi) (x + 0.044715 x^3), in the type of `x`.
   """
   # These are the widest activations of the network, and each operation is a
   # pass over them: as few as possible, and only x is kept for the gradient.
@@ -62,12 +57,7 @@ def gelu_erf(x):
   """Gaussian error linear unit with the exact normal distribution function.
 
   Weights published in the Hugging Face format were trained with this form.
-
-  Args:
-    x: any shape and floating type.
-
-  Returns:
-    x (1 + erf(x / sqrt(2))) / 2, like `x`.
+  Returns x (1 + erf(x / sqrt(2))) / 2, in the type of `x`.
   """
   x = tf.convert_to_tensor(x)
 

@@ -146,15 +146,13 @@ def adam_direction(
 
   As in the original: epsilon is outside the root, and without
   `correction_step` the moments are taken as they are, though they start at 0
-  and so are too small for the first few hundred updates.
+  and so are too small for the first few hundred updates. Returns the direction,
+  new m and new v.
 
   Args:
     grad, m, v: gradient, first and second moment, of one shape.
     correction_step: number of this update, from 1, to divide the moments by
       1 - beta^step; None for the original's form.
-
-  Returns:
-    direction, new m, new v.
   """
   m = beta_1 * m + (1.0 - beta_1) * grad
   v = beta_2 * v + (1.0 - beta_2) * tf.square(grad)
@@ -185,9 +183,7 @@ def adam_weight_decay_update(
   With `layer_adaptation`, the direction is multiplied by the trust ratio (You
   et al., arXiv 1904.00962, algorithm 2): the norm of the variable over that of
   the direction. It is 1 where either is 0 (a variable that starts at zero).
-
-  Returns:
-    new param, new m, new v, of the options of `adam_direction`.
+  Returns the new param, m and v; other options are those of `adam_direction`.
   """
   direction, m, v = adam_direction(grad, m, v, **adam)
   if weight_decay_rate:
@@ -368,10 +364,6 @@ class AdamWeightDecay:
 
     Few operations per variable, and no branch around them: each would cost
     time in every step, and more of it when the step is traced.
-
-    Args:
-      pairs: list of (variable, gradient).
-      learning_rate, step, grad_scale, apply: scalar tensors.
     """
     # With these numbers the kernel leaves everything as it is.
     betas = [
@@ -411,14 +403,13 @@ class AdamWeightDecay:
   ):
     """Clips and applies all gradients of one device.
 
+    Returns the global norm before clipping.
+
     Args:
       grads: tensors, tf.IndexedSlices, or None for a variable to leave alone.
       variables: as many tf.Variables.
       learning_rate, step, apply: as for `update`.
       clip_norm: largest global norm.
-
-    Returns:
-      The global norm before clipping (float32 scalar).
     """
     norm = global_norm(grads)
     scale = clip_scale(norm, clip_norm)

@@ -81,11 +81,7 @@ def arrange_devices(settings):
 
 
 def run_model(settings, run):
-  """Trains, evaluates and predicts with one model, whatever is asked for.
-
-  Returns:
-    The results of the evaluation, {} where there is none.
-  """
+  """Trains, evaluates and predicts with one model; returns what was scored."""
   model = job.ModelRun(settings, run)
   results = {}
   if settings.do_train:

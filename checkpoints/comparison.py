@@ -56,8 +56,7 @@ def outputs(source: converter.Source) -> dict[str, np.ndarray]:
 def compare(source: converter.Source, output: str) -> dict[str, float]:
   """Returns the largest difference of each output of both ends.
 
-  Args:
-    output: folder that `converter.convert` wrote from the source.
+  `output` is a folder that `converter.convert` wrote from the source.
   """
   # Read back from the files, as anybody else would read them.
   expected, found = map(outputs, (source, converter.open_source(output)))

@@ -203,6 +203,9 @@ def write(
 ) -> dict[str, str]:
   """Writes weights, configuration, vocabulary and the tokenizer's file.
 
+  Returns the name in the file of each TF1 name; what has none there (optimizer
+  state) is left out.
+
   Args:
     folder: an existing folder.
     weights: by TF1 name.
@@ -210,10 +213,6 @@ def write(
     architecture: a class of transformers; by default that of the names, see
       weight_names.architecture_of.
     do_lower_case, vocab_file: see tokenizer_files.write.
-
-  Returns:
-    dict from TF1 name to the name in the file; what has none there (optimizer
-    state) is left out.
 
   Raises:
     InputError: the architecture is not of this kind of model.

@@ -67,11 +67,8 @@ def write_config(
 def find(folder: str) -> dict[str, str]:
   """Returns the paths of a model's files, under the names of their flags.
 
-  Args:
-    folder: as `write` leaves it, or Hugging Face's, or a released model's.
-
-  Returns:
-    "bert_config_file", "init_checkpoint" and, where there is one, "vocab_file".
+  These are bert_config_file, init_checkpoint and, where there is one,
+  vocab_file.
 
   Raises:
     InputError: it has no configuration.
@@ -112,9 +109,7 @@ def with_input_settings(
 ) -> modeling.BertConfig:
   """Returns a configuration that says how the model's input was made.
 
-  Args:
-    values: dict from names of flags, such as max_seq_length, to values that
-      JSON can hold.
+  `values` are by names of flags, such as max_seq_length.
   """
   others = without_input_settings(config).to_dict()
   return modeling.BertConfig.from_dict({**others, INPUT_KEYS[0]: values})
@@ -123,8 +118,7 @@ def with_input_settings(
 def input_settings(values: dict) -> dict:
   """Returns how the input of a trained model was made, by names of flags.
 
-  Args:
-    values: of its bert_config.json.
+  `values` are those of its bert_config.json.
 
   Raises:
     InputError: the file's entry is no dict, or is of a removed setting.

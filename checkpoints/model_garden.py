@@ -64,9 +64,8 @@ class _Objects:
 def from_bundle(bundle: weight_names.Reader) -> weight_names.Reader:
   """Returns a Model Garden checkpoint under TF1 names.
 
-  Args:
-    bundle: of the keys that the files have. What no row of weight_names has
-      stays under its key.
+  The bundle is of the keys that the files have; what no row of weight_names has
+  stays under its key.
 
   Raises:
     InputError: the objects are not those of a BERT encoder.

@@ -90,11 +90,8 @@ def restore_input_settings(
   """Returns settings that make the input as it was made in training.
 
   A flag that is given goes before what the model was trained with, with a
-  warning where they differ.
-
-  Args:
-    trained: values by names of settings, as a model's folder has them.
-    source: the file that says so.
+  warning where they differ. `trained` has values by names of settings, `source`
+  is the file that says so.
 
   Raises:
     InputError: a value in the file is none that the flag can have.

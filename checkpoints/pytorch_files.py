@@ -163,8 +163,7 @@ class Reader:
   def __init__(self, path: str):
     """Reads what tensors there are, and no numbers.
 
-    Args:
-      path: the file, on a local disk.
+    The file is on a local disk.
 
     Raises:
       InputError: it is damaged, no file of PyTorch, or holds more than

@@ -209,11 +209,8 @@ def write_tf1(prefix: str, tensors: Mapping[str, npt.ArrayLike]) -> None:
 
   The files are a function of the names and values alone. They get their names
   when they are whole and on the disk, the data first and the index last, so
-  there never is a half-written checkpoint of that name.
-
-  Args:
-    prefix: such as "folder/bert_model.ckpt"; one that exists is replaced.
-    tensors: arrays, tensors or tf.Variables by name.
+  there never is a half-written checkpoint of that name. One of this prefix that
+  exists is replaced.
 
   Raises:
     InputError: the files cannot be written (the reason is named).
@@ -299,11 +296,8 @@ def load(
   """Gives variables the values that a checkpoint has under their names.
 
   Names and shapes are checked before the first variable changes. What was
-  found is logged and returned.
-
-  Args:
-    allowed_missing: regular expressions, searched in names: those of the new
-      head, which the checkpoint need not have.
+  found is logged and returned. `allowed_missing` are regular expressions,
+  searched in names: those of the new head, which the checkpoint need not have.
 
   Raises:
     InputError: a variable that is not of the head is missing from the file,

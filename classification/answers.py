@@ -180,14 +180,12 @@ def answer_lines(
 
   Lines that wait, as those of a file do, are read ahead and answered some
   batches together: memory holds no more than these, however many there are.
+  Returns how many lines were answered by an error.
 
   Args:
     predict: function of a list of tuples of texts, and of batch_size.
     output_format: one of choices.ANSWER_FORMATS.
     batch_size: lines in a batch; of short ones more.
-
-  Returns:
-    How many lines were answered by an error.
   """
 
   def answer(lines):

@@ -311,9 +311,6 @@ def read(
 
   IMDB's two classes take turns. A label is None where the file has none.
 
-  Args:
-    language: of XNLI and PAWS-X; None for the task's own.
-
   Raises:
     InputError: the task has no such split or language, a file or a column is
       missing, or rows are broken. File and line are named.
@@ -489,11 +486,8 @@ def write_submission(
 
   "index" counts from 0 in the order of the test file, "prediction" is a class
   by the name that the training file has for it, or for STS-B a score from 0 to
-  5. All eleven files, zipped, are one submission.
-
-  Args:
-    split: one of splits(task, "predict"), of a task of GLUE.
-    predictions: of each test example in order: the class (str), or the score.
+  5. All eleven files, zipped, are one submission. Predictions are of each test
+  example in order: the class, or the score.
   """
   name = _submitted_name(task, split)
   path = os.path.join(folder, f"{name}.tsv")

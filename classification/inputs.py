@@ -150,9 +150,8 @@ def _windows(starts, lengths, options):
 def _sequences(examples, encode, options):
   """Returns which pieces of an example's texts are in which of its rows.
 
-  Returns:
-    The ids of all texts one after another; the example of each row, ascending
-    (int array); input_sequences.Spans of the rows.
+  Returns the ids of all texts one after another; the example of each row,
+  ascending; input_sequences.Spans of the rows.
   """
   firsts = [example.text_a for example in examples]
   is_choice = options.kind == data.CHOICE

@@ -39,9 +39,7 @@ class ClassifierModel(tf.Module):
   ):
     """Makes the variables, with as many outputs as `num_outputs` says.
 
-    Args:
-      is_frozen: whether the encoder is never trained; it then drops nothing.
-      **model_options: of modeling.BertModel.
+    A frozen encoder is never trained, and drops nothing.
     """
     super().__init__()
     self.config = config
@@ -223,9 +221,6 @@ class Distillation:
   """A teacher's part in the loss of a classifier.
 
     loss = (1 - w) loss of the labels + w loss of the teacher's outputs
-
-  Attributes:
-    weight: of the teacher's outputs, w.
   """
 
   def __init__(

@@ -81,9 +81,8 @@ def restore_input_settings(settings):
 def read_task(settings, config: modeling.BertConfig) -> ClassifierTask:
   """Returns the task that run_settings.Settings describe.
 
-  Args:
-    config: of the start weights: their kind, and their classes in their order,
-      are the task's unless it is trained anew.
+  Kind and classes of the start weights, in their order, are the task's unless
+  it is trained anew.
   """
   read = _read_official if settings.task_name else _read_own
   task = read(settings, config, list(components.files_to_read(settings)))

@@ -57,8 +57,7 @@ _screen.setFormatter(_Line())
 def start(level: int) -> None:
   """Takes over from absl's handler, and from TensorFlow's.
 
-  Args:
-    level: of logging; what is below it is not on the screen.
+  What is below `level`, one of logging's, is not on the screen.
   """
   root = logging.getLogger()
   for handler in [*root.handlers]:

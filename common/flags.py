@@ -119,9 +119,8 @@ def rule_for_others(not_with: str, *, but: str, why: str = "") -> None:
 def read_settings(check: bool = True) -> run_settings.Settings:
   """Returns the values of the flags; for `main` alone.
 
-  Args:
-    check: whether to refuse flags without effect at once; False where that
-      depends on what a model's folder says.
+  Without `check` flags without effect are not refused yet: where that depends
+  on what a model's folder says.
   """
   values = FLAGS.flag_values_dict()
   # A flag that is given its default value was given, too.

@@ -30,7 +30,8 @@ def answer_lines(
 
   Lines that are there already when the model is free are answered together.
   One that cannot be read (not UTF-8, empty, or `answer` refuses it) is answered
-  by what is wrong with it; the others go on.
+  by what is wrong with it; the others go on. Returns how many lines were
+  answered by an error.
 
   Args:
     target: flushed after every batch.
@@ -40,9 +41,6 @@ def answer_lines(
     format_error: gives the line in the place of an answer.
     batch_size: at most N lines are answered together.
     takes_empty: whether a line of white space is answered as any other.
-
-  Returns:
-    How many lines were answered by an error.
   """
   bad = 0
   for lines in read_batches(source, batch_size):

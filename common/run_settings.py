@@ -145,9 +145,6 @@ def refuse_ignored(settings: Settings, rules=None) -> None:
 
   A flag that was given as false, empty or None asks for nothing: it passes.
 
-  Args:
-    rules: Rules; those of the settings if None.
-
   Raises:
     InputError: there is such a flag; all are named.
   """

@@ -63,9 +63,6 @@ def json_line(row: Row, layers: Sequence[int] = ()) -> str:
     [{"index": -1, "values": [...]}, ...]}, ...]}
   {"linex_index": 0, "vector": [...]}
   {"linex_index": 0, "similarity": 0.5}
-
-  Args:
-    layers: those of features, as the user numbered them.
   """
   # As in the original: the key is spelled so, and numbers have six decimals,
   # those of round(float(x), 6): a float32 times 10^6 is exact in float64.

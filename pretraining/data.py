@@ -241,10 +241,6 @@ def encode_segmented(
   character is a token anyway. It adds which characters form a word, for
   masking whole words (Cui et al. 2019): in "使用 语言 模型" the second
   characters of each word continue it, as "##" pieces do.
-
-  Args:
-    tokenizer: a tokenization.FullTokenizer.
-    lines: of text, see `read_corpus`.
   """
   ids, lengths, continues = [], [], bytearray()
   for line in lines:

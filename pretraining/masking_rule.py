@@ -87,14 +87,13 @@ def mask_words(
 ) -> dict[int, int]:
   """Masks words in random order, each that still fits.
 
+  Returns the id that the model sees at each masked place.
+
   Args:
     words: the places of each word's tokens.
     budget: how many tokens to mask at most.
     replace: see Replace.
     rng: a random.Random, or a RandomWordStream.
-
-  Returns:
-    {place: id that the model sees there}.
   """
   words, masked = list(words), {}
   rng.shuffle(words)

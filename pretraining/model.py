@@ -246,12 +246,7 @@ class Distillation:
       )
 
   def denominators(self, batch, masked_words):
-    """Returns what the losses are divided by, for loop.Objective.weights.
-
-    Args:
-      batch: as of `objective`.
-      masked_words: how many there are, a scalar.
-    """
+    """Returns what the losses are divided by, for loop.Objective.weights."""
     tokens = tf.reduce_sum(tf.cast(batch["input_mask"], tf.float32))
     # Both, although `sums` has no cosine where its weight is 0.
     return {"soft_targets": masked_words, "cosine": tokens}

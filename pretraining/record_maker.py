@@ -37,11 +37,7 @@ _RECORDS_PER_BLOCK = 512
 
 
 class RecordMaker:
-  """Makes records according to instance_maker.RecordOptions.
-
-  Attributes:
-    tokenizer: of the vocabulary, a tokenization.FullTokenizer.
-  """
+  """Makes records according to instance_maker.RecordOptions."""
 
   def __init__(self, options: instance_maker.RecordOptions):
     """Raises InputError where the vocabulary cannot be used."""

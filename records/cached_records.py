@@ -21,15 +21,14 @@ from records import tfrecord
 def ensure(path: str, fingerprint: dict, write: Callable) -> dict:
   """Writes a TFRecord file, unless it is there and of this fingerprint.
 
+  Returns the facts, of now or of the run that wrote the file.
+
   Args:
     path: the file.
     fingerprint: all that decides the content, as JSON can hold it: the data and
       the vocabulary by their checksums, flags, the code's format.
     write: function of an opened tfrecord.RecordWriter; returns facts about
       the records, a dict that JSON can hold.
-
-  Returns:
-    The facts, of now or of the run that wrote the file.
 
   Raises:
     InputError: as `write` does, or the file cannot be written.
@@ -60,6 +59,8 @@ def write_blocks(
 ) -> list[dict]:
   """Writes records of items, many together, which is what makes it fast.
 
+  Returns what is to be known of each block.
+
   Args:
     writer: opened.
     items: that many of them are in memory at a time.
@@ -67,9 +68,6 @@ def write_blocks(
       known of them. With several processes it must pickle.
     block: the most items in such a list.
     processes: how many share the work.
-
-  Returns:
-    What is to be known of each block.
   """
   rest = iter(items)
   blocks = iter(lambda: list(itertools.islice(rest, block)), [])

@@ -129,14 +129,13 @@ def measure(
 ) -> Packing | None:
   """Finds how many rows the fullest batch needs.
 
+  Returns None if no batch would be computed in fewer rows.
+
   Args:
     masks: input_mask, integers [N, T] or [N, W, T], N a multiple of
       group_size, in the order of training.
     group_size: how many examples in a row are packed on their own.
     parts: see Packing.
-
-  Returns:
-    None if no batch would be computed in fewer rows.
   """
 
   @tf.autograph.experimental.do_not_convert

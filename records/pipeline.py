@@ -307,7 +307,8 @@ def distributed_batches(
 
   Replica r of R gets examples [r * B / R, (r + 1) * B / R) of every global
   batch of B, however many processes the replicas live in: so N devices see
-  what one device would see. A last incomplete batch is dropped.
+  what one device would see. A last incomplete batch is dropped. Gives dicts
+  from name to int32 or float32 tensor.
 
   Args:
     strategy: whose replicas share the batches.
@@ -321,9 +322,6 @@ def distributed_batches(
     packed: None for a row per sequence.
     first_step: number of the first batch, for `transform`.
     joined: ints; batch i has joined[i] * B examples. None: one B.
-
-  Returns:
-    A distributed dataset of dicts from name to int32 or float32 tensor.
 
   Raises:
     InputError: the batch cannot be shared equally.
@@ -443,15 +441,13 @@ def measure_packing(
 
   It reads the records of the whole run, in their order, whatever step the run
   is at: so a resumed run packs, and adds up, as one that was never stopped.
+  Returns None if packing saves no row.
 
   Args:
     files, features, num_records, batch_size, seed: as of `training_batches`.
     num_steps: of the whole run.
     replicas: how many share a batch.
     parts: in how many parts, one after another, each computes its share.
-
-  Returns:
-    packing.Packing; None if packing saves no row.
   """
   together = max(1, _MEASURED_TOGETHER // batch_size)
   records = shuffled_records(files, num_records=num_records, seed=seed)

@@ -177,10 +177,8 @@ def serialize_examples(features: dict[str, np.ndarray]) -> list[bytes]:
   The bytes are those of `Example.SerializeToString(deterministic=True)`: a
   function of the values, the features in the order of their names.
   Unlike the original: its bytes came in an order that changed with every run.
-
-  Args:
-    features: arrays [B, n]; integers become an int64_list, floats a float_list.
-      n may differ between features.
+  The features are arrays [B, n], whose n may differ; integers become an
+  int64_list, floats a float_list.
   """
   columns = []
   for name in sorted(features):

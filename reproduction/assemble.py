@@ -20,8 +20,7 @@ def fetch(
 ) -> tuple[str, bool]:
   """Makes the folder of an entry in a folder, unless it is there already.
 
-  Returns:
-    (path of its folder, whether anything was done).
+  Returns its path, and whether anything was done.
 
   Raises:
     InputError: it cannot be had, or something else has its name.

@@ -34,9 +34,6 @@ def collect(output: str) -> list[dict]:
   A line has: row, source, metric, model, published, low, high (None: open),
   median, sd (None for a single seed), values, seeds, deviations, verdict,
   command, machines, dates.
-
-  Args:
-    output: folder of all rows.
   """
   kinds = {}
   for result in runs.finished(output):
@@ -161,10 +158,7 @@ def markdown(lines: list[dict]) -> str:
 
 
 def write(output: str) -> list[str]:
-  """Writes report.md and report.json.
-
-  Returns:
-    The Markdown, then a sentence about what was written.
+  """Writes report.md and report.json; returns the Markdown and a sentence.
 
   Raises:
     InputError: there is no finished run.

@@ -43,9 +43,7 @@ class Plan(NamedTuple):
 def find_model(row: rows.Row, folder: str | None) -> str:
   """Returns the folder of a row's weights.
 
-  Args:
-    row: what to run.
-    folder: what --model_dir says: a model's folder, or one of downloads.
+  `folder` is what --model_dir says: a model's folder, or one of downloads.
 
   Raises:
     InputError: there is none; the command that downloads it is named.

@@ -62,9 +62,8 @@ class Batcher:
   def __init__(self, run: Callable, limits: Limits):
     """Makes a batcher; `start` it inside an event loop.
 
-    Args:
-      run: function of (key, list of instances) that returns the list of their
-        answers; called in a thread of its own.
+    `run` is a function of (key, list of instances) that returns their answers;
+    called in a thread of its own.
     """
     self._run, self._limits = run, limits
     self._waiting: list[_Waiting] = []

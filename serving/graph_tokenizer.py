@@ -142,12 +142,8 @@ class GraphTokenizer(tf.Module):
   def _replaced(self, chars, kinds):
     """Applies the rules of BasicTokenizer: spaces then separate words.
 
-    Args:
-      chars: int32 [C], code points.
-      kinds: their bits, int32 [C].
-
-    Returns:
-      int32 [O], and int64 [O]: indices in [C] of what each comes from.
+    Of code points [C] and the bits of their kinds; returns int32 [O], and
+    indices in [C] of what each comes from.
     """
     # The one rule that depends on neighbours; all others are of a code point
     # alone, and a table can hold them.
@@ -343,10 +339,7 @@ def check_same(
 
   Tried are every character within a word, every token of the vocabulary, and
   random texts, most of them of characters that are hard to get right.
-
-  Args:
-    tokenizer: the one that it was made from.
-    may_differ: whether to say so in the log only.
+  `may_differ`: a difference is only logged.
 
   Raises:
     InputError: the ids of a text differ, which is named.

@@ -14,12 +14,7 @@ MASK = answers.MASK
 
 
 class RawText(tf.Module):
-  """A model with its tokenizer in the graph.
-
-  Attributes:
-    model: models.ServedModel.
-    tokenizer: graph_tokenizer.GraphTokenizer.
-  """
+  """A model with its tokenizer in the graph."""
 
   def __init__(self, model: models.ServedModel):
     """Reads the tokenizer's rules, which takes seconds.
@@ -136,10 +131,8 @@ def pair_inputs(
   """Joins "[CLS] a [SEP] b [SEP]" of int32 [B, (N)], shortened if need be.
 
   As in the original: a second text without any piece counts as none, "[CLS] a
-  [SEP]".
-
-  Returns:
-    input_ids, input_mask and segment_ids, int32 [B, T], T of the longest row.
+  [SEP]". Returns input_ids, input_mask and segment_ids, int32 [B, T], T of the
+  longest row.
   """
   lengths_a, lengths_b = ids_a.row_lengths(), ids_b.row_lengths()
   room = max_seq_length - 3

@@ -36,8 +36,7 @@ class Request(NamedTuple):
 def parse_predict(body: bytes, signatures: dict) -> Request:
   """Reads the body of a prediction request.
 
-  Args:
-    signatures: {name of a signature: {name of an input: tf.TensorSpec}}.
+  `signatures`: {name of a signature: {name of an input: tf.TensorSpec}}.
 
   Raises:
     InputError: says what is wrong with it.
@@ -82,12 +81,7 @@ def parse_predict(body: bytes, signatures: dict) -> Request:
 
 
 def predictions(answers: list, by_row: bool) -> dict:
-  """Returns an answer, to be written as JSON.
-
-  Args:
-    answers: a dict of what JSON can hold for each instance.
-    by_row: whether the request came in rows.
-  """
+  """Returns answers as JSON can hold them, in rows or columns as asked."""
   names = list(answers[0])
   values: list | dict = answers
   # As TensorFlow Serving: an output that is the only one has no name.
@@ -182,12 +176,7 @@ def _to_bytes(value):
 
 
 def example_request(names: list, host: str, port: int, name: str) -> str:
-  """Returns a command that asks the model for an answer.
-
-  Args:
-    names: the inputs of the signature serving_default.
-    host, port, name: of the URL.
-  """
+  """Returns a command that asks serving_default with its inputs' names."""
   instance = "some text" if len(names) == 1 else dict.fromkeys(
     names, "some text"
   )

@@ -369,9 +369,7 @@ class Answerer:
   ) -> list[Answer]:
     """Answers every question of a file.
 
-    Args:
-      batch_size: windows in a batch; of short ones more.
-      find_threshold: whether to set the threshold by these answers.
+    With `find_threshold` the threshold is set by these answers.
     """
     windows = file.windows or []
     logits = self._predictor.predict(
@@ -411,9 +409,8 @@ class Answerer:
   def answer(self, question: str, context: str) -> dict:
     """Answers one question, at once.
 
-    Returns:
-      Its `answer`, the `probability` of that, and the `null_odds` where there
-      are any.
+    Returns its `answer`, the `probability` of that, and the `null_odds` where
+    there are any.
     """
     (found,) = self._decided(answer_texts(
       [(question, context)], self._compiled_logits, self._tokenizer,
@@ -442,14 +439,13 @@ def answer_lines(
 ) -> int:
   """Answers JSON lines: one line out for each line in, as soon as it came.
 
+  Returns how many lines were answered by an error.
+
   Args:
     source: {"context": ..., "question": ...} each; "id" and whatever else is
       there comes back with the answer.
     target: a line that cannot be answered gets {"error": one sentence}, with
       its number: the next ones may be right.
-
-  Returns:
-    How many lines were answered by an error.
   """
 
   def line_of(text):

@@ -137,13 +137,7 @@ def read(
 def read_all(paths: dict, *, version_2: bool = False) -> dict:
   """Reads the files of a command, each once.
 
-  Args:
-    paths: from some of "train", "eval", "predict" to paths.
-    version_2: see `read`.
-
-  Returns:
-    From the same names to SquadFile; the same object where a file is both to
-    evaluate and to predict.
+  A file both to evaluate and to predict gives one SquadFile.
 
   Raises:
     InputError: see `read`, or the file to evaluate cannot be scored.

@@ -244,10 +244,6 @@ def make_windows(
   """Yields the windows of questions, a question's one after another.
 
   A question about a passage without word pieces has no window.
-
-  Args:
-    training: whether to say where the answers are.
-    processes: how many tokenize the passages.
   """
   passages = make_passages(questions, tokenizer, processes=processes)
   # As in the original: numbered in order, over all questions.

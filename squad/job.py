@@ -32,11 +32,7 @@ def write_results(results: dict, folder: str | None = None) -> None:
 
 
 class Job:
-  """A command: its model, its data, and what is done with them.
-
-  Attributes:
-    threshold: of "no answer".
-  """
+  """A command: its model, its data, and what is done with them."""
 
   def __init__(
     self, settings: run_settings.Settings, config: modeling.BertConfig,
@@ -152,9 +148,7 @@ class Job:
   def predict(self, step: int, found: list | None = None) -> None:
     """Writes the files of predictions, and scores them.
 
-    Args:
-      step: of the weights.
-      found: the answers to the data to evaluate, if that was done.
+    `found` are the answers to the data to evaluate, if that was done.
     """
     file, folder = self._inputs["predict"], self._settings.output_dir
     was_evaluated = found is not None

@@ -145,9 +145,7 @@ def folder_of(checkpoint: str) -> str:
 def stored(folders: Iterable[str], weights: str) -> float:
   """Returns the threshold that is stored for weights, 0.0 if there is none.
 
-  Args:
-    folders: where to look, the first that has one counts.
-    weights: `digest` of the weights.
+  The first of the folders that has one counts.
 
   Raises:
     InputError: a file is damaged.

@@ -73,9 +73,7 @@ def compare(prediction: str, answers: tuple, *, version_2: bool) -> tuple:
 def score_v1(questions: list, predictions: dict) -> dict:
   """Returns {"exact_match": percent, "f1": percent} of SQuAD 1.1.
 
-  Args:
-    questions: data.Questions, each with answers.
-    predictions: question id -> text.
+  Predictions are by the question's id.
 
   Raises:
     InputError: a question has no answer, or none a prediction.

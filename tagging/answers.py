@@ -170,9 +170,7 @@ class SentenceTagger:
 def word_places(text: str, *, at_punctuation: bool) -> list:
   """Returns (start, end) of the words of a text, as tokenization.py cuts them.
 
-  Args:
-    text: str.
-    at_punctuation: whether punctuation, and each Han character, is a word.
+  With `at_punctuation` punctuation, and each Han character, is a word.
   """
   found, start, end = [], None, 0
   for place, char in enumerate(text):
@@ -225,13 +223,12 @@ class _Stream:
   ) -> int:
     """Writes lines with labels, in order, as soon as it can.
 
+    Returns how many lines were answered by an error.
+
     Args:
       source: a line each.
       target: flushed after each answer.
       batch_size: at most N lines that are waiting are answered together.
-
-    Returns:
-      How many lines were answered by an error.
     """
     for lines in line_answers.read_batches(source, batch_size):
       self._write(target, self._due(lines))

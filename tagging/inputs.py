@@ -65,9 +65,6 @@ def make_windows(
     document_context: see above.
     path: the file that they are from, for warnings; "" for none.
 
-  Returns:
-    Windows in the order of the words.
-
   Raises:
     InputError: a window has no room for a word.
   """
@@ -142,13 +139,12 @@ def widened(
 ) -> tuple[int, int]:
   """Takes words from both sides while they fit, as many pieces from each.
 
+  Returns (start, end) with the context.
+
   Args:
     words: the word pieces of each word of a document.
     start, end: the words whose labels a window gives.
     room: how many word pieces it holds.
-
-  Returns:
-    (start, end) with the context.
   """
   left, right = start, end
   sizes = {"left": 0, "right": 0}
@@ -169,10 +165,7 @@ def widened(
 
 
 def of_sentences(windows: list[Window], values: Iterable, count: int) -> list:
-  """Puts together what was found for the words of each window.
-
-  Returns:
-    `count` lists, a value for each word of each sentence.
+  """Joins the values of windows' words: `count` lists, one for each sentence.
   """
   found = [[] for _ in range(count)]
   # Windows come in the order of words, so their words need only be joined.

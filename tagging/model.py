@@ -149,7 +149,8 @@ def store_states(
 
   The states are the same for every choice of features that are compared. A
   record holds its real tokens only: [t, N H] float32. For BERT base, all twelve
-  layers and 200,000 words of text this takes some 8 GB.
+  layers and 200,000 words of text this takes some 8 GB. Returns data of records
+  with the model's `stored` states, in the order of `file`.
 
   Args:
     path: the TFRecord file.
@@ -157,9 +158,6 @@ def store_states(
     strategy, batch_size: of the prediction.
     trim: whether batches may be cut to their longest sequence; if not, the
       stored states are padded.
-
-  Returns:
-    Data of records with the model's `stored` states, in the order of `file`.
   """
   width = len(model.stored) * model.config.hidden_size  # N H
   kept = ("input_mask", "label_ids")

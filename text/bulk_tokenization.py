@@ -44,9 +44,7 @@ _ALIKE = re.compile(
 def line_encoder(tokenizer) -> Callable:
   """Returns the function that encodes lines as a tokenizer does, fastest.
 
-  Args:
-    tokenizer: tokenization.FullTokenizer, or a relative with an `encode_lines`
-      of its own.
+  A relative of FullTokenizer may have an `encode_lines` of its own.
   """
   return getattr(tokenizer, "encode_lines", None) or BulkEncoder(tokenizer)
 

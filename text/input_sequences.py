@@ -39,10 +39,6 @@ def truncated_lengths(lengths_a, lengths_b, room: int) -> tuple:
   The longer one loses its last piece, the second one where both are equally
   long, until they fit: a short question keeps its words while a long passage
   is cut. (Pre-training cuts differently: see instance_maker.)
-
-  Args:
-    lengths_a, lengths_b: ints or int arrays.
-    room: pieces for both, without [CLS] and [SEP].
   """
   # Losing from the longer one ends in halves, the larger one for a, unless
   # the other text needs less than its half.
@@ -170,9 +166,6 @@ def build_inputs(
   """Joins one or two texts with the special tokens, without padding.
 
   Without a second text `ids_b` is None, not empty.
-
-  Returns:
-    (input_ids, segment_ids), of the same length.
   """
   input_ids = [cls_id, *ids_a, sep_id]
   segment_ids = [0] * len(input_ids)
@@ -259,9 +252,6 @@ def pad_batch(
     segment_ids: as many lists of segments; None: all are of the first text.
     rows: B, to fill a batch up with rows of padding; None: as many as lists.
     length: T; None: that of the longest.
-
-  Returns:
-    int32 [B, T] each: input_ids, input_mask, segment_ids.
   """
   shape = rows or len(input_ids), length or max(map(len, input_ids))
   names = ("input_ids", "input_mask", "segment_ids")

@@ -291,11 +291,7 @@ def define_device_flags():
 
 
 def define_fine_tuning_flags(*, max_seq_length=128, required=True):
-  """All flags that the scripts which fine-tune for a task share.
-
-  Args:
-    max_seq_length: its default.
-    required: whether every use of the script needs a model.
+  """Flags of all scripts that fine-tune; `required`: every use needs a model.
   """
   define_model_flags(max_seq_length=max_seq_length, required=required)
   define_tokenizer_flags(required=required)

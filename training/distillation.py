@@ -151,9 +151,6 @@ class EverySecondLayer:
 
   Layer i of the student is layer 2 i of the teacher, from 0; everything else
   is the teacher's.
-
-  Attributes:
-    path, shapes: as of weight_names.Reader.
   """
 
   def __init__(self, teacher: Teacher, num_layers: int):

@@ -103,6 +103,8 @@ class Predictor:
   ) -> dict[str, np.ndarray]:
     """Computes outputs for every record exactly once, in their order.
 
+    Returns arrays [num_records, ...].
+
     Args:
       records: serialized.
       features: of a record, for tf.io.
@@ -113,9 +115,6 @@ class Predictor:
         records of like length, so that a function that cuts batches to their
         longest sequence has little padding to compute; those of short records
         may be larger. None: as they come. The features have an `input_mask`.
-
-    Returns:
-      Arrays [num_records, ...].
     """
     places, joined = np.arange(num_records), None
     if lengths is not None:
@@ -142,15 +141,14 @@ class Predictor:
   ) -> Iterator[dict[str, np.ndarray]]:
     """Computes outputs as `predict` does, holding few of them in memory.
 
+    Yields arrays [n, ...]; n is the window but for the last ones.
+
     Args:
       records, features, batch_size: as of `predict`; the features have an
         `input_mask`.
       window: this many consecutive records are sorted by length, so that
         batches need little padding, and their outputs are given together. A
         multiple of batch_size fills every batch.
-
-    Yields:
-      Arrays [n, ...]; n is the window but for the last ones.
     """
     # The next window is read while this one is computed.
     together = tfrecord.without_autotune(records.batch(window).prefetch(1))

@@ -315,8 +315,7 @@ def periodic_evaluation(
 ) -> evaluation_loop.PeriodicEvaluation | None:
   """What --eval_steps, --save_best and patience ask for.
 
-  Args:
-    keep_best: of the step; keeps the weights of now.
+  `keep_best` is a function of the step, which keeps the weights of now.
 
   Raises:
     InputError: --save_best is not among the results.

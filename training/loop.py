@@ -598,8 +598,8 @@ class Trainer:
   def _agreed(self, stop, seconds_per_step=0.0):
     """What all processes go by, since they must do the same.
 
-    Returns:
-      whether any of them was asked to stop, what a step takes the slowest.
+    Returns whether any of them was asked to stop, and what a step takes the
+    slowest.
     """
     if not distribution.is_multi_worker(self._strategy):
       return bool(stop.by), seconds_per_step

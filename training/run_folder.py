@@ -266,7 +266,7 @@ def save(
   folder: str, step: int, tensors: dict, *, extra: dict | None = None,
   max_to_keep: int = 5
 ) -> str:
-  """Saves and commits a checkpoint, then removes the oldest ones.
+  """Saves and commits a checkpoint, removes the oldest; returns its prefix.
 
   Args:
     folder: a folder of `check_output_dir`.
@@ -274,9 +274,6 @@ def save(
     tensors: name to array, tensor or tf.Variable.
     extra: to be found again in `latest_committed`; JSON can hold it.
     max_to_keep: how many checkpoints stay, this one included; 0 for all.
-
-  Returns:
-    Its prefix.
 
   Raises:
     InputError: it cannot be written, say for want of space. Earlier

@@ -46,12 +46,7 @@ class TrainingLog:
   """
 
   def __init__(self, options, *, first_step: int, writes_files: bool = True):
-    """Opens the files, but in processes that are not the chief.
-
-    Args:
-      options: loop.TrainOptions.
-      first_step: the step that training starts or resumes at.
-    """
+    """Opens the files, but in processes that are not the chief."""
     self.seconds_per_step: float = 0.0
     self.bad_steps_in_row: int = 0
     self._options = options

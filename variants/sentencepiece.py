@@ -78,9 +78,7 @@ class SentencePieceTokenizer(tokenization.FullTokenizer):
   ) -> tuple[list[int], list[int], None]:
     """Encodes many lines, whose new words are cut together.
 
-    Returns:
-      (ids of all lines one after another, number of ids of each line, None),
-      see bulk_tokenization.BulkEncoder.
+    Returns what bulk_tokenization.BulkEncoder does.
     """
     words = [tokenization.convert_to_unicode(line).split() for line in lines]
     every = list(itertools.chain.from_iterable(words))
@@ -107,9 +105,7 @@ class SentencePieceTokenizer(tokenization.FullTokenizer):
 
     "(1907-1988)." is ▁( 1907 - 1988 ) . and the answer "1907" alone is ▁1907:
     so the characters are compared, and pieces that hold any of them count.
-
-    Args:
-      tokens: the pieces of the words that hold the answer.
+    `tokens` are the pieces of the words that hold the answer.
     """
     answer = "".join(self.tokenize(answer_text)).removeprefix(WORD_START)
     start = "".join(tokens).find(answer) if answer else -1
