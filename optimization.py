@@ -403,13 +403,8 @@ class AdamWeightDecay:
   ):
     """Clips and applies all gradients of one device.
 
-    Returns the global norm before clipping.
-
-    Args:
-      grads: tensors, tf.IndexedSlices, or None for a variable to leave alone.
-      variables: as many tf.Variables.
-      learning_rate, step, apply: as for `update`.
-      clip_norm: largest global norm.
+    Returns the global norm before clipping. None among the gradients leaves its
+    variable alone.
     """
     norm = global_norm(grads)
     scale = clip_scale(norm, clip_norm)

@@ -123,12 +123,8 @@ def write(
 
   An encoder alone hangs from "encoder" and "model"; with the masked-LM head
   "model" is a pretrainer, and "masked_lm" and "next_sentence.pooler_dense"
-  are what fine-tuning from it looks for.
-
-  Args:
-    prefix: of a block of `weight_files.temporary_prefix`.
-    weights: by TF1 name.
-    num_heads: heads of the attention.
+  are what fine-tuning from it looks for. `prefix` is that of a block of
+  `weight_files.temporary_prefix`; weights are by TF1 name.
 
   Returns:
     TF1 name -> path; what has none there is left out.

@@ -180,12 +180,8 @@ def answer_lines(
 
   Lines that wait, as those of a file do, are read ahead and answered some
   batches together: memory holds no more than these, however many there are.
-  Returns how many lines were answered by an error.
-
-  Args:
-    predict: function of a list of tuples of texts, and of batch_size.
-    output_format: one of choices.ANSWER_FORMATS.
-    batch_size: lines in a batch; of short ones more.
+  Returns how many lines were answered by an error. `predict` is a function of a
+  list of tuples of texts, and of batch_size.
   """
 
   def answer(lines):
@@ -301,13 +297,9 @@ def write_predictions(
 ) -> None:
   """Writes the two files of what is predicted, while it is computed.
 
-  Each is there when all is written, or stays as it was.
-
-  Args:
-    suffix: of the names of the files, such as "_mismatched".
-    task: what has a kind and labels.
-    parts: float32 [n, L] each.
-    found: list that the predicted labels are added to.
+  Each is there when all is written, or stays as it was. Parts are float32 [n,
+  L]; `suffix` is of the files' names, such as "_mismatched"; predicted labels
+  are added to `found`.
   """
   named_path = os.path.join(folder, f"predictions{suffix}.tsv")
   path = os.path.join(folder, f"test_results{suffix}.tsv")

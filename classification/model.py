@@ -164,12 +164,8 @@ def objective(
 
   Its metrics are the mean loss of the labels, that of a teacher's outputs,
   where there is one right class the accuracy, and, unless features are kept,
-  the tokens of an example.
-
-  Args:
-    class_weights: how much an example of each class counts in the mean; of
-      several classes at once as in `example_losses`.
-    distills: Distillation, a teacher's part in the loss; None.
+  the tokens of an example. `class_weights` are how much an example of each
+  class counts in the mean; of several classes at once as in `example_losses`.
   """
   kind = model.kind
   if class_weights is not None:

@@ -42,11 +42,8 @@ class Progress:
   ):
     """Starts the clock.
 
-    Args:
-      total: the amount of work, in whatever `advance` counts.
-      parts: into how many `part_name`s (in the plural) it is divided.
-      unit: what the rate counts, in the plural.
-      stream: where to write; standard error if None.
+    `total` is in whatever `advance` counts, divided into `parts` called
+    `part_name`; the rate counts `unit`. Both names are in the plural.
     """
     self._total, self._parts = total, parts
     self._part_name, self._unit = part_name, unit

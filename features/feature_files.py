@@ -87,10 +87,7 @@ def open_writer(
 ) -> Iterator[Callable[[list[Row]], None]]:
   """Gives a function that takes lists of rows of one kind.
 
-  Args:
-    path: the file to write, local or remote, whole or not at all.
-    output_format: a key of FORMATS.
-    layers: those of features, as the user numbered them.
+  The file is local or remote, and written whole or not at all.
 
   Raises:
     InputError: the file cannot be written.

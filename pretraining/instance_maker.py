@@ -86,11 +86,8 @@ def create_instances(
 ) -> "Instances":
   """Makes all instances of a corpus, in the order of the original.
 
-  Args:
-    corpus, vocabulary: the text, and what its ids mean.
-    options: how.
-    rng: newly seeded.
-    after_pass: called after each pass through the documents.
+  `rng` is newly seeded; `after_pass` is called after each pass through the
+  documents.
   """
   documents = list(range(corpus.num_documents))
   rng.shuffle(documents)

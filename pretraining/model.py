@@ -254,10 +254,8 @@ class Distillation:
   def sums(self, batch, logits, states):
     """Returns the losses and metrics of a batch, for loop.Objective.sums.
 
-    Args:
-      batch: as of `objective`.
-      logits: the student's of masked words, float32 [B, P, V].
-      states: the student's last hidden states [B, T, H].
+    Logits are the student's of masked words, float32 [B, P, V]; states its last
+    hidden ones [B, T, H].
     """
     theirs, their_states = self._model.run(
       batch, whole=bool(self.weights.cosine)

@@ -96,11 +96,8 @@ class ShardedRun:
   ):
     """Plans the shards; writes nothing.
 
-    Args:
-      options: what the records depend on.
-      files: of text.
-      output: prefix of the output names, see `shard_names`.
-      shard_bytes: approximate bytes of text per shard.
+    `output` is what the names begin with, see `shard_names`; a shard has about
+    `shard_bytes` of text.
     """
     pieces = data.plan_shards(files, shard_bytes)
     names = shard_names(output, len(pieces))

@@ -87,10 +87,7 @@ class SpanBoundaryHead(layers.Weights):
   def __init__(self, config, word_embeddings, *, seed=12345):
     """Makes the variables.
 
-    Args:
-      config: modeling.BertConfig; its hidden_act is the head's, too.
-      word_embeddings: [V, E], shared with the encoder; E is H in BERT.
-      seed: integer, for the initial weights.
+    The table of words [V, E] is shared with the encoder; E is H in BERT.
     """
     width, table_width = config.hidden_size, word_embeddings.shape[1]
     widths = (2 * width + _POSITION_WIDTH, width, table_width)

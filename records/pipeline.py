@@ -245,11 +245,8 @@ def shuffled_records(
 def _bucketed(enter, bucketing, seed, first_record):
   """Sorts stretches of a stream by length and shuffles the batches of each.
 
-  Args:
-    enter: function of a record's number; returns the endless stream from it.
-    bucketing: Bucketing.
-    seed: int.
-    first_record: where to enter what is returned.
+  `enter` gives the endless stream from a record's number on; what is returned
+  is entered at `first_record`.
   """
   batch_size = bucketing.batch_size
   stretch = batch_size * _BATCHES_SORTED_TOGETHER
@@ -416,13 +413,8 @@ def training_batches(
 
   Unlike the original: the order is another one. It shuffles a window of 100
   records; here each epoch is a permutation of all of them, a function of the
-  seed and the epoch.
-
-  Args:
-    strategy, features, batch_size: as of `distributed_batches`.
-    files, num_records, seed, bucketing: as of `shuffled_records`.
-    first_step: number of the first batch.
-    **batching: `trim`, `transform` and `packed` of `distributed_batches`.
+  seed and the epoch. The arguments are those of `shuffled_records` and
+  `distributed_batches`.
   """
   records = shuffled_records(
     files, num_records=num_records, seed=seed,
@@ -441,13 +433,8 @@ def measure_packing(
 
   It reads the records of the whole run, in their order, whatever step the run
   is at: so a resumed run packs, and adds up, as one that was never stopped.
-  Returns None if packing saves no row.
-
-  Args:
-    files, features, num_records, batch_size, seed: as of `training_batches`.
-    num_steps: of the whole run.
-    replicas: how many share a batch.
-    parts: in how many parts, one after another, each computes its share.
+  Returns None if packing saves no row. `num_steps` are those of the whole run;
+  each replica computes its share of a batch in `parts`, one after another.
   """
   together = max(1, _MEASURED_TOGETHER // batch_size)
   records = shuffled_records(files, num_records=num_records, seed=seed)

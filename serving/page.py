@@ -14,10 +14,7 @@ _PAGE = pathlib.Path(__file__).with_suffix(".html").read_text(encoding="utf-8")
 def make(name: str, head: str | None, inputs: Iterable[str]) -> str:
   """Returns the page, HTML.
 
-  Args:
-    name: of the model, in URLs.
-    head: of the model; of an unknown one answers are shown as JSON.
-    inputs: names of its texts.
+  Of an unknown head answers are shown as JSON.
   """
   values = {"name": name, "head": head, "inputs": list(inputs)}
   # So that no name can end the element that it stands in.

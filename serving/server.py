@@ -45,11 +45,8 @@ def make_application(
 ):
   """Returns an aiohttp.web.Application.
 
-  Args:
-    model: saved_model.LoadedModel, or what has its attributes.
-    name: of the model, in URLs.
-    batcher: not started, of a function of `Request.key` and rows that returns
-      what `model.run` does.
+  The batcher is not started; its function of `Request.key` and rows returns
+  what `model.run` does.
 
   Raises:
     InputError: aiohttp is not installed.

@@ -116,13 +116,8 @@ def find_answers(
 
   As in the original: padding has logits and takes places among the
   `n_best_size` best positions of a window, although no answer can be there.
-  Where they were not computed they are to be -inf.
-
-  Args:
-    questions: data.Questions.
-    windows: N inputs.Windows, in the order of their questions.
-    logits: `start` and `end`, float32 [N, T], a row for each window.
-    options: what decides.
+  Where they were not computed they are to be -inf. Logits `start` and `end` are
+  float32 [N, T], a row for each of N windows in the order of their questions.
 
   Raises:
     InputError: a logit is no finite number (the question is named).

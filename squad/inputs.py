@@ -430,10 +430,7 @@ def prepare_all(
 ) -> dict[str, SquadInput]:
   """Prepares the files of a command, see `prepare`.
 
-  Args:
-    files: of data.read_all. One both to evaluate and to predict becomes one
-      SquadInput.
-    folder: of the TFRecord files.
+  A file both to evaluate and to predict becomes one SquadInput.
   """
   # As in the original: what is predicted is in eval.tf_record.
   stems = {"train": "train", "predict": "eval", "eval": "dev"}

@@ -95,10 +95,7 @@ def score_v2(
 ) -> dict:
   """Returns the scores of SQuAD 2.0, in percent.
 
-  Args:
-    questions: data.Questions.
-    predictions: question id -> text.
-    null_odds: question id -> how much better "no answer" is.
+  Predictions and odds, how much better "no answer" is, are by question id.
 
   Returns:
     exact, f1 and total (a number of questions); the same of questions that
@@ -138,12 +135,7 @@ def best_threshold(questions: list, best_texts: dict, null_odds: dict) -> float:
   script's best_f1_thresh: it is searched with the best answers, so that one
   which is "" under the present threshold counts, too; of questions with equal
   odds all are answered or none; and where it is best to answer none it is
-  below all odds.
-
-  Args:
-    questions: data.Questions.
-    best_texts: question id -> the best text but "".
-    null_odds: question id -> odds.
+  below all odds. Texts, the best but "", and odds are by question id.
 
   Raises:
     InputError: no question has a text, or one has a text and no odds.

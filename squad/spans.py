@@ -52,13 +52,9 @@ def best_spans(
   As in the original: padding and question take places among the best
   positions of a window, although no span can be there; and of equal scores
   that of the earlier window comes first, then that of the better start, then
-  that of the better end, and "no answer" last.
-
-  Args:
-    windows: N inputs.Windows, in the order of their questions.
-    logits: `start` and `end`, float32 [N, T].
-    num_questions: one without a window gets no spans.
-    options: answers.AnswerOptions.
+  that of the better end, and "no answer" last. Logits are float32 [N, T], of N
+  windows in the order of their questions; a question without a window gets no
+  spans.
   """
   # Ascending, since windows come in the order of their questions.
   questions = np.array([window.question_index for window in windows], int)

@@ -32,11 +32,7 @@ class FilePredictor:
   ):
     """Takes the model.
 
-    Args:
-      model: with its weights.
-      labels: its own.
-      strategy: in whose scope it was made.
-      trim: whether batches may be cut to their longest sequence.
+    With `trim` batches may be cut to their longest sequence.
     """
     self._labels, self._trim = labels, trim
 
@@ -134,10 +130,8 @@ class SentenceTagger:
   def tag_texts(self, texts: list, *, at_punctuation: bool) -> list:
     """Returns a dict of each text: its words, their tags, where they are.
 
-    Args:
-      texts: list of str.
-      at_punctuation: whether punctuation is a word of its own; else words are
-        what white space separates. What has no word piece is no word.
+    With `at_punctuation` punctuation is a word of its own; else words are what
+    white space separates. What has no word piece is no word.
 
     Returns:
       Dicts of `words`, `tags`, `probabilities`, `starts` and `ends`
@@ -223,12 +217,8 @@ class _Stream:
   ) -> int:
     """Writes lines with labels, in order, as soon as it can.
 
-    Returns how many lines were answered by an error.
-
-    Args:
-      source: a line each.
-      target: flushed after each answer.
-      batch_size: at most N lines that are waiting are answered together.
+    Returns how many lines were answered by an error. At most `batch_size` lines
+    that are waiting are answered together.
     """
     for lines in line_answers.read_batches(source, batch_size):
       self._write(target, self._due(lines))
@@ -376,11 +366,8 @@ class JsonStream(_Stream):
 def answer_stream(settings, model, tokenizer, labels, streams):
   """Labels what comes on the standard input until it ends.
 
-  Args:
-    settings: run_settings.Settings of run_ner.py.
-    model: model.TaggingModel.
-    tokenizer, labels: its own.
-    streams: iterable of bytes to read, stream of text to write.
+  `streams` are bytes to read and text to write; tokenizer and labels are the
+  model's.
 
   Raises:
     InputError: there were lines that could not be read; all others are

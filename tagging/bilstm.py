@@ -113,13 +113,7 @@ class FeatureTagger(tf.Module):
     self, output: modeling.BertOutput, input_mask: tf.Tensor, *,
     dropout_seed: tf.Tensor | None = None
   ) -> tf.Tensor:
-    """Returns float32 logits [B, T, L].
-
-    Args:
-      output: of the encoder.
-      input_mask: integers [B, T].
-      dropout_seed: int32 [2]; None for no dropout.
-    """
+    """Returns float32 logits [B, T, L]."""
     x = self.features(output)  # [B, T, H or 4H]
     lengths = tf.reduce_sum(input_mask, axis=1)  # [B]
     for weights in self._lstm:

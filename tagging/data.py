@@ -275,11 +275,7 @@ def sentence_of(
 ) -> Sentence:
   """Returns the sentence of what `parse_object` returned.
 
-  Args:
-    number: of its line, from 1.
-    place: file and line, for the error.
-    scheme, labelled: see `read`.
-    document: number of its document.
+  `number` is that of its line, from 1; `place` is file and line, for errors.
 
   Raises:
     InputError: no label for each word, or one that the scheme does not allow.
@@ -348,10 +344,7 @@ def with_predictions(
 def check_labels(labels: list[str], scheme: str, places: list[str]) -> None:
   """Refuses the labels of a sentence that a scheme does not allow.
 
-  Args:
-    labels: of its words.
-    scheme: one of SCHEMES.
-    places: file and line of each label, for the error.
+  `places` are file and line of each label, for the error.
 
   Raises:
     InputError: a label is none of the scheme, or must not follow the one

@@ -139,12 +139,8 @@ def widened(
 ) -> tuple[int, int]:
   """Takes words from both sides while they fit, as many pieces from each.
 
-  Returns (start, end) with the context.
-
-  Args:
-    words: the word pieces of each word of a document.
-    start, end: the words whose labels a window gives.
-    room: how many word pieces it holds.
+  Returns (start, end) with the context. Words are lists of pieces; a window
+  gives the labels of those from `start` to `end`, and has `room` pieces.
   """
   left, right = start, end
   sizes = {"left": 0, "right": 0}

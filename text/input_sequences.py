@@ -91,12 +91,7 @@ def fill_batch(
     m   1    1    1   1  1   1   1  1   1    1    1   1     0
 
   As in the original: a second text without a piece has no [SEP] of its own.
-
-  Args:
-    ids: the pieces of all texts one after another.
-    spans: which of them make a sequence.
-    max_seq_length: T.
-    cls_id, sep_id: ids of [CLS] and [SEP].
+  `ids` are the pieces of all texts one after another; `spans` are [B].
 
   Returns:
     int32 [B, T] each: input_ids, input_mask (m above), segment_ids (s above).
