@@ -102,10 +102,8 @@ class BertConfig:
     It may be of the original's format or of Hugging Face's, told by its keys.
     Keys that this class does not know (released files carry some, such as
     `directionality`) become attributes and are written back by `to_dict`.
-
-    Raises:
-      InputError: no vocab_size, a value that cannot be used, or another kind
-        of model than BERT.
+    Raises InputError: no vocab_size, a value that cannot be used, or another
+    kind of model than BERT.
     """
     if is_huggingface(json_object):
       json_object = from_huggingface(json_object)
@@ -141,10 +139,8 @@ class BertConfig:
   def label_names(self) -> list[str]:
     """Returns the names of a trained head's labels, [] if there are none.
 
-    They are in `id2label`, as in Hugging Face's configurations.
-
-    Raises:
-      InputError: they are not numbered from 0 on.
+    They are in `id2label`, as in Hugging Face's configurations. Raises
+    InputError: they are not numbered from 0 on.
     """
     return _label_names(self.to_dict().get("id2label") or {})
 
@@ -298,8 +294,7 @@ def is_huggingface(values: dict, path: str | None = None) -> bool:
 def read(path: str) -> dict:
   """Reads a file of either format, as a dict for `BertConfig.from_dict`.
 
-  Raises:
-    InputError: there is no such file, or it is of another kind of model.
+  Raises InputError: there is no such file, or it is of another kind of model.
   """
   values = json_files.read(path)
   with errors.placed(path):
@@ -310,10 +305,8 @@ def from_huggingface(values: dict) -> dict:
   """Turns a config.json into the values of a bert_config.json.
 
   What a fine-tuned model says of its task is kept, such as "id2label" from a
-  number in digits to a name.
-
-  Raises:
-    InputError: a kind of model that is neither BERT nor a variant of it.
+  number in digits to a name. Raises InputError: a kind of model that is neither
+  BERT nor a variant of it.
   """
   variant = json_files.field(values, "model_type", str, _SOURCE, "bert")
   if variant not in _KINDS:
@@ -345,8 +338,7 @@ def from_huggingface(values: dict) -> dict:
 def of_a_task(values: dict) -> dict:
   """Returns what a configuration of either format says of a trained task.
 
-  Raises:
-    InputError: an entry is of another type.
+  Raises InputError: an entry is of another type.
   """
   found = {
     name: json_files.field(values, name, kind, _SOURCE, None)

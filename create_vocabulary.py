@@ -105,8 +105,7 @@ def make_vocabulary(settings, paths):
 def count_words(paths, counts):
   """Adds all lines of the files to a vocabulary.WordCounts, with progress.
 
-  Raises:
-    InputError: there is no word in them, or a line is not UTF-8.
+  Raises InputError: there is no word in them, or a line is not UTF-8.
   """
   last_report = time.monotonic()
   for path in paths:

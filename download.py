@@ -54,8 +54,7 @@ def print_list():
 def chosen_entries(flag, known, names):
   """Yields the catalog.Entries that a flag names, of a dict of known ones.
 
-  Raises:
-    InputError: a name is not in the catalog.
+  Raises InputError: a name is not in the catalog.
   """
   for name in names:
     # A group's name stands for all its data sets.

@@ -89,15 +89,14 @@ _FUSED_ACTIVATIONS = {
 def get_activation(activation, *, fused: bool = False):
   """Returns the function of a name, whatever its case.
 
+  Raises InputError: another name.
+
   Args:
     activation: "gelu", "gelu_erf", "linear", "relu", "silu", "swish" or
       "tanh"; None or "" means linear; a function is returned as it is.
     fused: whether to take TensorFlow's own form, where there is one: it is
       computed together with the product before it, where no gradient needs
       the product's result.
-
-  Raises:
-    InputError: another name.
   """
   found = activation
   if not callable(activation):

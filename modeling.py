@@ -205,6 +205,9 @@ class BertModel(layers.Weights):
   ):
     """Makes the variables, under the names of the released checkpoints.
 
+    Raises InputError: the configuration cannot be used, or this machine cannot
+    hold the weights.
+
     Args:
       seed: the initial weights are a function of it and of the name of the
         variable.
@@ -221,10 +224,6 @@ class BertModel(layers.Weights):
         number of tokens, which XLA cannot compile.
       scope: first part of every name. Unlike the original: a second model is
         not renamed to "bert_1" by itself.
-
-    Raises:
-      InputError: the configuration cannot be used, or this machine cannot hold
-        the weights.
     """
     config.check()
     # Before the first variable: TensorFlow's own error would name no number.
@@ -273,6 +272,9 @@ class BertModel(layers.Weights):
   ) -> BertOutput:
     """Encodes sequences.
 
+    Raises InputError: a static shape that is not [B, T], or longer than
+    max_position_embeddings.
+
     Args:
       input_ids: integers [B, T].
       input_mask: [B, T], 1 for a token and 0 for padding, or [B, F, T] where
@@ -287,10 +289,6 @@ class BertModel(layers.Weights):
         ([CLS]) first where the pooled output is: the last layer computes no
         others. None for the whole sequence.
       return_attention: whether to return the attention probabilities.
-
-    Raises:
-      InputError: a static shape that is not [B, T], or longer than
-        max_position_embeddings.
     """
     input_ids = self._checked_ids(input_ids)  # [B, T]
     dropout = layers.Dropout.of_call(training, dropout_seed)

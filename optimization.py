@@ -70,9 +70,7 @@ def learning_rate(
   so an update got the rate of its own step or of the next one, by chance.
 
   `power` is the exponent of "polynomial"; 0.5 is what LAMB is usually run with.
-
-  Raises:
-    InputError: an unknown schedule, or no steps to train.
+  Raises InputError: an unknown schedule, or no steps to train.
   """
   if schedule not in SCHEDULES:
     raise errors.InputError(
@@ -461,10 +459,8 @@ def make_optimizer(name: str, **options) -> AdamWeightDecay:
   """Returns an optimizer by name.
 
   Unlike the original: its create_optimizer built the schedule and returned
-  the operation of a whole step, so the two have different names.
-
-  Raises:
-    InputError: an unknown name.
+  the operation of a whole step, so the two have different names. Raises
+  InputError: an unknown name.
   """
   if name not in OPTIMIZERS:
     raise errors.InputError(
@@ -511,10 +507,7 @@ def trainable_names(
 
   The lowest `freeze_layers` encoder layers keep their weights, and the
   embeddings with them; 0 freezes nothing, `num_layers` all but the pooler and
-  the heads.
-
-  Raises:
-    InputError: more layers than there are, or less than 0.
+  the heads. Raises InputError: more layers than there are, or less than 0.
   """
   if not 0 <= freeze_layers <= num_layers:
     raise errors.InputError(

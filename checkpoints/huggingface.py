@@ -64,8 +64,7 @@ def weights_file(path: str) -> str | None:
 def open_reader(path: str, file: str) -> weight_names.Reader:
   """Opens a path whose `weights_file` is `file`.
 
-  Raises:
-    InputError: a file is missing, damaged, or of another kind of model.
+  Raises InputError: a file is missing, damaged, or of another kind of model.
   """
   folder = os.path.dirname(file)
   config, config_path = None, os.path.join(folder, "config.json")
@@ -204,7 +203,8 @@ def write(
   """Writes weights, configuration, vocabulary and the tokenizer's file.
 
   Returns the name in the file of each TF1 name; what has none there (optimizer
-  state) is left out.
+  state) is left out. Raises InputError: the architecture is not of this kind of
+  model.
 
   Args:
     folder: an existing folder.
@@ -213,9 +213,6 @@ def write(
     architecture: a class of transformers; by default that of the names, see
       weight_names.architecture_of.
     do_lower_case, vocab_file: see tokenizer_files.write.
-
-  Raises:
-    InputError: the architecture is not of this kind of model.
   """
   variant = config.get("variant", "bert")
   architecture = architecture or weight_names.architecture_of(weights, variant)

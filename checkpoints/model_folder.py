@@ -68,10 +68,7 @@ def find(folder: str) -> dict[str, str]:
   """Returns the paths of a model's files, under the names of their flags.
 
   These are bert_config_file, init_checkpoint and, where there is one,
-  vocab_file.
-
-  Raises:
-    InputError: it has no configuration.
+  vocab_file. Raises InputError: it has no configuration.
   """
   names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else None
   if names is None:
@@ -118,10 +115,8 @@ def with_input_settings(
 def input_settings(values: dict) -> dict:
   """Returns how the input of a trained model was made, by names of flags.
 
-  `values` are those of its bert_config.json.
-
-  Raises:
-    InputError: the file's entry is no dict, or is of a removed setting.
+  `values` are those of its bert_config.json. Raises InputError: the file's
+  entry is no dict, or is of a removed setting.
   """
   for key in INPUT_KEYS:
     if key in values:

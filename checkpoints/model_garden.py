@@ -65,10 +65,8 @@ def from_bundle(bundle: weight_names.Reader) -> weight_names.Reader:
   """Returns a Model Garden checkpoint under TF1 names.
 
   The bundle is of the keys that the files have; what no row of weight_names has
-  stays under its key.
-
-  Raises:
-    InputError: the objects are not those of a BERT encoder.
+  stays under its key. Raises InputError: the objects are not those of a BERT
+  encoder.
   """
   objects, notes = _Objects(bundle.read(GRAPH)), []
   if objects.find(_PROJECTION) is not None:

@@ -25,10 +25,8 @@ def resolve(settings: Settings) -> Settings:
 
   --model_dir becomes the flags that it replaces; --do_lower_case, if it is
   not given, what the vocabulary's folder says; --max_seq_length, if it is not
-  given, at most what the model has positions for.
-
-  Raises:
-    InputError: --model_dir holds no model.
+  given, at most what the model has positions for. Raises InputError:
+  --model_dir holds no model.
   """
   if settings.get("model_dir"):
     settings = _with_model_dir(settings)
@@ -91,10 +89,8 @@ def restore_input_settings(
 
   A flag that is given goes before what the model was trained with, with a
   warning where they differ. `trained` has values by names of settings, `source`
-  is the file that says so.
-
-  Raises:
-    InputError: a value in the file is none that the flag can have.
+  is the file that says so. Raises InputError: a value in the file is none that
+  the flag can have.
   """
   changes, others = {}, []
   for name, text in trained.items():
@@ -120,10 +116,8 @@ def restore_input_settings(
 def restore_trained(settings: Settings, names: Iterable[str]) -> Settings:
   """Returns settings with what the model's folder says of some of them.
 
-  Only a model of this project says how its input was made.
-
-  Raises:
-    InputError: as of `restore_input_settings`.
+  Only a model of this project says how its input was made. Raises InputError:
+  as of `restore_input_settings`.
   """
   source = next(trained_model_files(settings))
   trained = model_folder.input_settings(configuration.read(source))
@@ -140,9 +134,8 @@ def make_tokenizer(
 ) -> tokenization.FullTokenizer:
   """Returns the tokenizer of the tokenizer flags.
 
-  Raises:
-    InputError: the vocabulary does not fit the model, or --do_lower_case not
-      the name of --init_checkpoint.
+  Raises InputError: the vocabulary does not fit the model, or --do_lower_case
+  not the name of --init_checkpoint.
   """
   # As in the original: by the name of a released folder.
   tokenization.validate_case_matches_checkpoint(

@@ -163,11 +163,8 @@ class Reader:
   def __init__(self, path: str):
     """Reads what tensors there are, and no numbers.
 
-    The file is on a local disk.
-
-    Raises:
-      InputError: it is damaged, no file of PyTorch, or holds more than
-        tensors.
+    The file is on a local disk. Raises InputError: it is damaged, no file of
+    PyTorch, or holds more than tensors.
     """
     self._path = path
     self._places = {}  # Key of a storage -> place in the file, or zip entry.

@@ -19,10 +19,8 @@ def with_known_case(settings: run_settings.Settings) -> run_settings.Settings:
   """Returns settings with the --do_lower_case that --vocab_file comes with.
 
   Unlike the original: a tokenizer_config.json next to the vocabulary decides
-  where the flag is not given.
-
-  Raises:
-    InputError: that file is damaged, or asks for another tokenizer.
+  where the flag is not given. Raises InputError: that file is damaged, or asks
+  for another tokenizer.
   """
   if not settings.vocab_file:
     return settings
@@ -129,9 +127,8 @@ def _write_fast(folder, vocab_file, do_lower_case):
 def check(vocab_file: str) -> None:
   """Refuses a vocabulary whose words another tokenizer must find.
 
-  Raises:
-    InputError: a file next to it says that an analyser such as MeCab divides
-      the text into words first. BERT's rules give other ids, and no error.
+  Raises InputError: a file next to it says that an analyser such as MeCab
+  divides the text into words first. BERT's rules give other ids, and no error.
   """
   path, values = _read_config(vocab_file)
   name = json_files.field(values, "tokenizer_class", str, path, None)
@@ -176,8 +173,7 @@ def require_vocabulary(folder: str) -> None:
 def read_do_lower_case(vocab_file: str) -> bool | None:
   """Returns the case that a file next to a vocabulary gives, or None.
 
-  Raises:
-    InputError: the tokenizer_config.json there is damaged.
+  Raises InputError: the tokenizer_config.json there is damaged.
   """
   path, values = _read_config(vocab_file)
   return json_files.field(values, "do_lower_case", bool, path, None)

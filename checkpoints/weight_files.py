@@ -40,14 +40,13 @@ Reader = weight_names.Reader
 def open_reader(path: str) -> Reader:
   """Opens a checkpoint of any kind; its names are those of TF1.
 
+  Raises InputError: there is none, or it is not whole, damaged or of an unknown
+  kind.
+
   Args:
     path: of a TensorFlow checkpoint (see `find_prefix`), of the original, this
       project or Model Garden, or of a Hugging Face folder, .safetensors or
       .bin file.
-
-  Raises:
-    InputError: there is none, or it is not whole, damaged or of an unknown
-      kind.
   """
   file = huggingface.weights_file(path)
   if file:
@@ -116,13 +115,12 @@ def reason_of(error: Exception) -> str:
 def find_prefix(path: str) -> str:
   """Returns the prefix of the checkpoint that `path` means.
 
+  Raises InputError: there is no checkpoint, or no telling which one is meant.
+
   Args:
     path: a prefix, one of the files of a checkpoint, or a folder. In a folder
       that is bert_model.ckpt, else the newest that the file "checkpoint"
       names, else the only one, else the highest model.ckpt-NUMBER.
-
-  Raises:
-    InputError: there is no checkpoint, or no telling which one is meant.
   """
   # One of its files names a checkpoint too: shells complete to those.
   prefix = _SUFFIX.sub("", path)
@@ -210,10 +208,8 @@ def write_tf1(prefix: str, tensors: Mapping[str, npt.ArrayLike]) -> None:
   The files are a function of the names and values alone. They get their names
   when they are whole and on the disk, the data first and the index last, so
   there never is a half-written checkpoint of that name. One of this prefix that
-  exists is replaced.
-
-  Raises:
-    InputError: the files cannot be written (the reason is named).
+  exists is replaced. Raises InputError: the files cannot be written (the reason
+  is named).
   """
   with temporary_prefix(prefix) as temporary:
     write_values(temporary, tensors)
@@ -235,10 +231,7 @@ def temporary_prefix(prefix: str) -> Iterator[str]:
   """Gives a temporary prefix to write to; renames its files at the end.
 
   If the block raises, the files are removed and those of `prefix` stay as
-  they were.
-
-  Raises:
-    InputError: TensorFlow or the system cannot write them.
+  they were. Raises InputError: TensorFlow or the system cannot write them.
   """
   temporary = file_io.temporary_path(prefix)
   try:
@@ -298,11 +291,9 @@ def load(
   Names and shapes are checked before the first variable changes. What was
   found is logged and returned. `allowed_missing` are regular expressions,
   searched in names: those of the new head, which the checkpoint need not have.
-
-  Raises:
-    InputError: a variable that is not of the head is missing from the file,
-      or has another shape there. Unlike the original: it skipped what it did
-      not find, and trained that from random weights without a word.
+  Raises InputError: a variable that is not of the head is missing from the
+  file, or has another shape there. Unlike the original: it skipped what it did
+  not find, and trained that from random weights without a word.
   """
   reader = open_reader(source) if isinstance(source, str) else source
   by_name: dict[str, tf.Variable] = (
@@ -330,8 +321,7 @@ def check_shapes(
 ) -> None:
   """Refuses a checkpoint that lacks variables; see `load`.
 
-  Raises:
-    InputError: so, or a variable has another shape there.
+  Raises InputError: so, or a variable has another shape there.
   """
   def may_be_missing(name):
     return any(re.search(pattern, name) for pattern in allowed_missing)

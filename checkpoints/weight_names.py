@@ -334,8 +334,7 @@ def to_write(
 ) -> list[Row]:
   """Returns the rows of TF1 names, as a class of transformers has them.
 
-  Raises:
-    InputError: the class is of another variant.
+  Raises InputError: the class is of another variant.
   """
   if architecture not in _architectures(variant):
     raise errors.InputError(

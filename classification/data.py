@@ -143,6 +143,9 @@ class ExampleStream:
   ):
     """Checks the whole file.
 
+    Raises InputError: the file is missing or lacks a column; or rows are bad
+    and not skipped. File and line are named of each.
+
     Args:
       path: a header and rows, or a JSON object on each line.
       settings: run_settings.Settings, that describe the file.
@@ -151,10 +154,6 @@ class ExampleStream:
       has_labels: whether the column of labels is read.
       limit: the stream is of the first N examples; 0: of all.
       examples: list that all examples are added to.
-
-    Raises:
-      InputError: the file is missing or lacks a column; or rows are bad and
-        not skipped. File and line are named of each.
     """
     self._path, self._settings, self._split = path, settings, split
     self._kind, self._labels, self._has_labels = kind, labels, has_labels
@@ -456,6 +455,9 @@ def class_weights(
 ) -> list[float]:
   """Returns how much each class counts in the loss.
 
+  Raises InputError: the kind has no classes; `given` is none of these or is
+  zero for all; or, balanced, a class has no example, or every one.
+
   Args:
     given: "balanced", or numbers in the order of `labels`, "1,2.5"; or
       "name=number" for some classes, where the others keep 1. Balanced is
@@ -463,10 +465,6 @@ def class_weights(
       each class counts as much as any other; of MULTI_LABEL negatives /
       positives, so that being of a class counts as much as not being of it.
     examples: to be learned from.
-
-  Raises:
-    InputError: the kind has no classes; `given` is none of these or is zero for
-      all; or, balanced, a class has no example, or every one.
   """
   if kind not in (SINGLE, MULTI_LABEL):
     raise errors.InputError(

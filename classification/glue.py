@@ -309,11 +309,9 @@ def read(
 ) -> list[Example]:
   """Returns the examples of a split of a task, in the order of the file.
 
-  IMDB's two classes take turns. A label is None where the file has none.
-
-  Raises:
-    InputError: the task has no such split or language, a file or a column is
-      missing, or rows are broken. File and line are named.
+  IMDB's two classes take turns. A label is None where the file has none. Raises
+  InputError: the task has no such split or language, a file or a column is
+  missing, or rows are broken. File and line are named.
   """
   hint = f"; {task.hint}" if task.hint else ""
   if split not in task.layouts:

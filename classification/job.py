@@ -381,9 +381,8 @@ class ModelRun:
   def answer_lines(self):
     """Answers the lines of the standard input until it ends.
 
-    Raises:
-      InputError: lines of --predict_file=- could not be read; all others are
-        answered by then.
+    Raises InputError: lines of --predict_file=- could not be read; all others
+    are answered by then.
     """
     settings, asked = self._settings, self._run.task
     if settings.interactive or sys.stdin.isatty():

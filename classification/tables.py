@@ -78,6 +78,8 @@ def open_table(
   carriage return at the end of a line is not part of it. Unlike the original:
   one inside a line stays, see file_io.read_lines, and rows must be as wide as
   the header; there a longer row lost its rest and a shorter one ended the run.
+  Raises InputError: the file is missing or, here or while rows are read, empty,
+  or a quote is out of place: the line that the row begins at is named.
 
   Args:
     file_format: one of choices.TABLE_FORMATS.
@@ -88,10 +90,6 @@ def open_table(
     encoding: None to detect it.
     joins_cut_rows: whether rows of a TSV that a line break has cut in two are
       joined again; the file is then held in memory.
-
-  Raises:
-    InputError: the file is missing or, here or while rows are read, empty, or
-      a quote is out of place: the line that the row begins at is named.
   """
   lines = _lines(path, encoding)
   if file_format == "jsonl":

@@ -36,9 +36,7 @@ def require_text(text: str, place: str = "") -> None:
 
   As in the original: an empty text has vectors (extract_features.py, `encode`,
   `embed`), and empty texts in files of GLUE's tasks and SQuAD's form are read.
-
-  Raises:
-    InputError: there is nothing but white space.
+  Raises InputError: there is nothing but white space.
   """
   if not text or text.isspace():
     said = "an empty text; pass one with a character that is no space"
@@ -49,8 +47,7 @@ def require_text(text: str, place: str = "") -> None:
 def needs_extra(extra: str):
   """Around imports of packages that only one extra of the project has.
 
-  Raises:
-    InputError: a package is not installed.
+  Raises InputError: a package is not installed.
   """
   try:
     yield

@@ -61,6 +61,8 @@ def size(path: str) -> int:
 def expand_file_patterns(patterns: str) -> list[str]:
   """Returns the files that a flag names.
 
+  Raises InputError: a pattern matches no file.
+
   Args:
     patterns: comma-separated file names or glob patterns, in which * and ?
       match no dot at the start of a local name, as in a shell. A file or
@@ -69,9 +71,6 @@ def expand_file_patterns(patterns: str) -> list[str]:
   Returns:
     File names, the matches of each pattern sorted. Unlike the original: its
     glob came in the order of the directory, so results depended on the disk.
-
-  Raises:
-    InputError: a pattern matches no file.
   """
   files = []
   for pattern in [patterns] if exists(patterns) else patterns.split(","):
@@ -186,10 +185,8 @@ def read_lines(path: str) -> Iterator[tuple[int, str]]:
   As in the original: lines end at "\n" alone; other line separators of
   Unicode stay in the line. Unlike the original: so does "\r". TensorFlow 1
   dropped it wherever it was, which joined the words on both sides
-  ("top\rdown" -> "topdown"); here it is white space like any other.
-
-  Raises:
-    InputError: the file is missing or a line is not UTF-8 (its number named).
+  ("top\rdown" -> "topdown"); here it is white space like any other. Raises
+  InputError: the file is missing or a line is not UTF-8 (its number named).
   """
   with open_for_reading(path) as stream:
     for number, line in enumerate(stream, 1):
@@ -284,10 +281,8 @@ def atomic_write(path: str) -> Iterator[str]:
   If the block raises, the temporary file is removed and `path` stays as it
   was. A local file is synced to the disk before it is renamed, and its folder
   is made if need be. A symbolic link stays: the file that it leads to is
-  written. A FIFO or a device is itself what is given.
-
-  Raises:
-    InputError: `path` is a folder, or its folder is something else.
+  written. A FIFO or a device is itself what is given. Raises InputError: `path`
+  is a folder, or its folder is something else.
   """
   if is_remote(path):
     commit = functools.partial(_gfile().rename, overwrite=True)
@@ -315,15 +310,13 @@ def new_folder(
 ) -> Iterator[str]:
   """Gives a temporary folder next to `path`; renames it to `path` at the end.
 
-  If the block raises, nothing stays.
+  If the block raises, nothing stays. Raises InputError: `path` is not on a
+  local disk, or is there and not empty.
 
   Args:
     holds_the_same: asked at the end, with `path` and the temporary folder,
       whether `path` has all of it and is to stay; raises InputError where it
       has something else. None: `path` is refused at once if it is not empty.
-
-  Raises:
-    InputError: `path` is not on a local disk, or is there and not empty.
   """
   path = path.rstrip("/")
   if is_remote(path):

@@ -22,8 +22,7 @@ _held = {}  # Real path of a folder -> the lock that this process holds.
 def acquire(folder: str):
   """Locks a folder until this process ends, or finds that it has done so.
 
-  Raises:
-    InputError: another process has the lock; it is named.
+  Raises InputError: another process has the lock; it is named.
   """
   name = os.path.realpath(folder)
   if file_io.is_remote(folder) or name in _held:

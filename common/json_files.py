@@ -16,8 +16,7 @@ _MAX_DEPTH = 30
 def parse(text: str | bytes):
   """Returns the value of a JSON text.
 
-  Raises:
-    InputError: it is not JSON, or nested too deeply.
+  Raises InputError: it is not JSON, or nested too deeply.
   """
   try:
     value = json.loads(text)
@@ -41,9 +40,8 @@ def _is_shallow(value, levels):
 def read(path: str, kind: type = dict):
   """Returns what a JSON file holds, a dict or a list.
 
-  Raises:
-    InputError: the file is missing, not UTF-8, not JSON, or holds another kind
-      of value.
+  Raises InputError: the file is missing, not UTF-8, not JSON, or holds another
+  kind of value.
   """
   with file_io.open_for_reading(path) as stream:
     data = stream.read()
@@ -70,14 +68,13 @@ def field(
 ) -> typing.Any:
   """Returns an entry of an object of JSON, of the type that it must have.
 
+  Raises InputError: the entry is of another type, or missing without a default.
+
   Args:
     kind: such as str, str | int, float (which integers are too), dict[str, str]
       or list[dict], where each value is looked at.
     source: the file, or what else it is called in messages.
     default: where there is no such entry, or it is null.
-
-  Raises:
-    InputError: the entry is of another type, or missing without a default.
   """
   value = values.get(name)
   if value is None and default is not _REQUIRED:
@@ -124,8 +121,7 @@ def write_sealed(path: str, values: dict):
 def read_sealed(path: str) -> dict:
   """Returns what `write_sealed` wrote.
 
-  Raises:
-    InputError: as `read`, or the file was changed.
+  Raises InputError: as `read`, or the file was changed.
   """
   values = read(path)
   # Files of version 0.1 have none.

@@ -29,15 +29,14 @@ def default_processes():
 def in_order(function, blocks, *, processes: int):
   """Yields function(block) of every block, in the order of blocks.
 
+  Raises InputError: as `function` does, or a process was killed.
+
   Args:
     function: of one block. With several processes it must pickle, and what
       it takes and returns, too. They end, too, when this process is killed.
     blocks: iterable; it is read a few blocks ahead of what was yielded.
     processes: how many to use; with 1, or fewer than two blocks, the work is
       done here.
-
-  Raises:
-    InputError: as `function` does, or a process was killed.
   """
   blocks = iter(blocks)
   first = list(itertools.islice(blocks, _AHEAD * processes))

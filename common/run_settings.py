@@ -67,8 +67,7 @@ class Settings:
   def replace(self, **changes) -> "Settings":
     """Returns settings with some other values; what was given stays so.
 
-    Raises:
-      AttributeError: a name is not among the settings.
+    Raises AttributeError: a name is not among the settings.
     """
     # For its error: a name that is no setting.
     for name in changes:
@@ -144,9 +143,7 @@ def refuse_ignored(settings: Settings, rules=None) -> None:
   """Refuses flags that were given and would have no effect.
 
   A flag that was given as false, empty or None asks for nothing: it passes.
-
-  Raises:
-    InputError: there is such a flag; all are named.
+  Raises InputError: there is such a flag; all are named.
   """
   faults = {
     f"--{name} {fault}"

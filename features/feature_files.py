@@ -87,10 +87,8 @@ def open_writer(
 ) -> Iterator[Callable[[list[Row]], None]]:
   """Gives a function that takes lists of rows of one kind.
 
-  The file is local or remote, and written whole or not at all.
-
-  Raises:
-    InputError: the file cannot be written.
+  The file is local or remote, and written whole or not at all. Raises
+  InputError: the file cannot be written.
   """
   try:
     with (

@@ -42,10 +42,8 @@ def make_encoder(
 ) -> Callable[..., tuple[list[int], list[int]]]:
   """Returns a function of one or two texts: their (input_ids, segment_ids).
 
-  The second may be None. Long texts are cut, pairs by `truncate_pair`.
-
-  Raises:
-    InputError: no room for a token next to [CLS] and two [SEP].
+  The second may be None. Long texts are cut, pairs by `truncate_pair`. Raises
+  InputError: no room for a token next to [CLS] and two [SEP].
   """
   if max_seq_length < 3:
     raise errors.InputError(
@@ -97,8 +95,7 @@ def make_line_encoder(
 def read_examples(path: str, encode: Encoder) -> Iterator[Example]:
   """Yields the Examples of each line of a UTF-8 file.
 
-  Raises:
-    InputError: no such file, bad UTF-8, or no pair; the line is named.
+  Raises InputError: no such file, bad UTF-8, or no pair; the line is named.
   """
   for number, line in file_io.read_lines(path):
     try:
@@ -112,8 +109,7 @@ def chosen_examples(
 ) -> list[Example]:
   """Returns the Examples of some lines, counted from 0, in their order.
 
-  Raises:
-    InputError: the file has no such line.
+  Raises InputError: the file has no such line.
   """
   found = {}
   for example in read_examples(path, encode):

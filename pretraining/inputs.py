@@ -41,6 +41,8 @@ class PretrainingInput:
   ):
     """Checks the first records of every file.
 
+    Raises InputError: the files do not fit these options.
+
     Args:
       files: those without a record are skipped.
       config: of the model that reads them.
@@ -48,9 +50,6 @@ class PretrainingInput:
       use_next_sentence_loss: whether next-sentence labels are needed.
       vocab_file: where the records have no masks, that of the records.
       **masking: options of dynamic_masking.Masking for such records.
-
-    Raises:
-      InputError: the files do not fit these options.
     """
     self.files = files = pipeline.without_empty(files)
     # The first record says of which kind they are; all files are checked below.

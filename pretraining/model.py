@@ -183,8 +183,7 @@ class DistillationWeights(NamedTuple):
 def parse_weights(texts: Sequence[str]) -> DistillationWeights:
   """Returns the weights of --distillation_weights.
 
-  Raises:
-    InputError: they are no three numbers, or teach nothing.
+  Raises InputError: they are no three numbers, or teach nothing.
   """
   try:
     weights = DistillationWeights(*map(float, texts))
@@ -219,8 +218,7 @@ class Distillation:
   ):
     """Makes the teacher's model; in the scope of the strategy.
 
-    Raises:
-      InputError: its checkpoint has no masked-LM head.
+    Raises InputError: its checkpoint has no masked-LM head.
     """
     self.weights = weights
     self._temperature = temperature

@@ -78,7 +78,9 @@ class RecordMaker:
   ) -> int:
     """Writes the records of a corpus; returns how many there are.
 
-    As in the original: record i goes to writer i mod n.
+    As in the original: record i goes to writer i mod n. Raises InputError:
+    there are fewer records than files. Unlike the original: it leaves files
+    without a record.
 
     Args:
       corpus: of text.
@@ -86,10 +88,6 @@ class RecordMaker:
       seed: of everything random.
       show: called with the features of the first records.
       after_pass: as of instance_maker.create_instances.
-
-    Raises:
-      InputError: there are fewer records than files. Unlike the original: it
-        leaves files without a record.
     """
     if corpus.num_documents == 1 and self._options.packing == "sentence_pairs":
       logging.warning(

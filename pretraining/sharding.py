@@ -125,10 +125,9 @@ class ShardedRun:
   def make(self, num_processes: int = 1) -> list[ShardResult]:
     """Makes the missing shards; returns the results of all.
 
-    Raises:
-      InputError: there are outputs of other options or input, the text or
-        the vocabulary cannot be used, no shard has a record, or a process was
-        killed.
+    Raises InputError: there are outputs of other options or input, the text or
+    the vocabulary cannot be used, no shard has a record, or a process was
+    killed.
     """
     recorded = self._recorded()
     missing = [

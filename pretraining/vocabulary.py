@@ -156,10 +156,8 @@ def make_vocabulary(
 ) -> list[str]:
   """Returns a vocabulary: special tokens, characters, then longer pieces.
 
-  The arguments are the flags of create_vocabulary.py.
-
-  Raises:
-    InputError: `vocab_size` is too small for special tokens and characters.
+  The arguments are the flags of create_vocabulary.py. Raises InputError:
+  `vocab_size` is too small for special tokens and characters.
   """
   characters = counts.characters()
   alphabet = choose_alphabet(characters, max_characters)

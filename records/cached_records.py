@@ -21,7 +21,8 @@ from records import tfrecord
 def ensure(path: str, fingerprint: dict, write: Callable) -> dict:
   """Writes a TFRecord file, unless it is there and of this fingerprint.
 
-  Returns the facts, of now or of the run that wrote the file.
+  Returns the facts, of now or of the run that wrote the file. Raises
+  InputError: as `write` does, or the file cannot be written.
 
   Args:
     path: the file.
@@ -29,9 +30,6 @@ def ensure(path: str, fingerprint: dict, write: Callable) -> dict:
       the vocabulary by their checksums, flags, the code's format.
     write: function of an opened tfrecord.RecordWriter; returns facts about
       the records, a dict that JSON can hold.
-
-  Raises:
-    InputError: as `write` does, or the file cannot be written.
   """
   note = f"{path}.json"
   # As they will be read back: tuples become lists, keys strings.

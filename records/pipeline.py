@@ -36,8 +36,7 @@ _MEASURED_TOGETHER = 1 << 12
 def first_record(path: str) -> dict[str, np.ndarray]:
   """Returns the first record of a TFRecord file.
 
-  Raises:
-    InputError: the file is missing, damaged or empty.
+  Raises InputError: the file is missing, damaged or empty.
   """
   record = next(iter(tfrecord.read_records(path)), None)
   if record is None:
@@ -48,8 +47,7 @@ def first_record(path: str) -> dict[str, np.ndarray]:
 def without_empty(files: list[str]) -> list[str]:
   """Returns the files that hold records; the others are warned of.
 
-  Raises:
-    InputError: none does.
+  Raises InputError: none does.
   """
   filled = []
   for path in files:
@@ -71,11 +69,8 @@ def check_records(
   """Returns the number of records of files that fit what a script expects.
 
   Looks at the length of every record, but only into the first of each file.
-
-  Raises:
-    InputError: a file is empty or truncated, lacks a feature, or holds one
-      of another length; names the file, both lengths and the flags to look
-      at.
+  Raises InputError: a file is empty or truncated, lacks a feature, or holds one
+  of another length; names the file, both lengths and the flags to look at.
   """
   total = 0
   for path in files:
@@ -104,10 +99,8 @@ def damage_named(files: list[str]):
   """Names the file where TensorFlow finds a damaged record in this block.
 
   TensorFlow itself says no more than "corrupted record at 52". The files are
-  searched, one after another, only when there was damage.
-
-  Raises:
-    InputError: names the file and the record.
+  searched, one after another, only when there was damage. Raises InputError:
+  names the file and the record.
   """
   try:
     yield
@@ -305,7 +298,8 @@ def distributed_batches(
   Replica r of R gets examples [r * B / R, (r + 1) * B / R) of every global
   batch of B, however many processes the replicas live in: so N devices see
   what one device would see. A last incomplete batch is dropped. Gives dicts
-  from name to int32 or float32 tensor.
+  from name to int32 or float32 tensor. Raises InputError: the batch cannot be
+  shared equally.
 
   Args:
     strategy: whose replicas share the batches.
@@ -319,9 +313,6 @@ def distributed_batches(
     packed: None for a row per sequence.
     first_step: number of the first batch, for `transform`.
     joined: ints; batch i has joined[i] * B examples. None: one B.
-
-  Raises:
-    InputError: the batch cannot be shared equally.
   """
   replicas = strategy.num_replicas_in_sync
   check_shares(batch_size, replicas, "batch size")

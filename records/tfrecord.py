@@ -256,9 +256,8 @@ def is_gzip(path: str) -> bool:
 def count_records(path: str) -> int:
   """Returns the number of records of a TFRecord file, reading lengths only.
 
-  Raises:
-    InputError: the file is missing, or ends within a record (the file, the
-      record's number from 1 and its first byte from 0 are named).
+  Raises InputError: the file is missing, or ends within a record (the file, the
+  record's number from 1 and its first byte from 0 are named).
   """
   size, compressed = file_io.size(path), is_gzip(path)
   reason = "gzip data end there" if compressed else f"the file has {size} bytes"
@@ -290,10 +289,8 @@ def read_records(path: str) -> Iterator[dict[str, np.ndarray]]:
   """Yields the features [n] of each record of a TFRecord file.
 
   Integers come as int64, floats as float32, byte strings as object. For
-  tests and checks: training reads with tf.data.
-
-  Raises:
-    InputError: a record is damaged (CRC), cut off, or no tf.train.Example.
+  tests and checks: training reads with tf.data. Raises InputError: a record is
+  damaged (CRC), cut off, or no tf.train.Example.
   """
   dtypes = {"int64_list": np.int64, "float_list": np.float32}
   for number, serialized in enumerate(read_serialized(path), 1):
@@ -315,8 +312,7 @@ def read_records(path: str) -> Iterator[dict[str, np.ndarray]]:
 def read_serialized(path: str) -> Iterator[bytes]:
   """Yields the bytes of each record of a TFRecord file, CRCs checked.
 
-  Raises:
-    InputError: the file is missing, or a record is damaged or cut off.
+  Raises InputError: the file is missing, or a record is damaged or cut off.
   """
   number = 0
   try:

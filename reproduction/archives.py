@@ -17,11 +17,8 @@ def unpack(path: str, folder: str) -> None:
   """Unpacks an archive into an existing folder.
 
   A single folder at the top of the archive is left out: its files come right
-  into `folder`.
-
-  Raises:
-    InputError: the archive is damaged, too large for the disk, or has a member
-      that would be outside the folder, or is a device.
+  into `folder`. Raises InputError: the archive is damaged, too large for the
+  disk, or has a member that would be outside the folder, or is a device.
   """
   if not hasattr(tarfile, "data_filter"):
     raise errors.InputError(

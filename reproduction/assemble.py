@@ -20,10 +20,8 @@ def fetch(
 ) -> tuple[str, bool]:
   """Makes the folder of an entry in a folder, unless it is there already.
 
-  Returns its path, and whether anything was done.
-
-  Raises:
-    InputError: it cannot be had, or something else has its name.
+  Returns its path, and whether anything was done. Raises InputError: it cannot
+  be had, or something else has its name.
   """
   target = os.path.join(folder, entry.name)
   # The record is in the folder before the folder has its name.

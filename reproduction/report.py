@@ -160,8 +160,7 @@ def markdown(lines: list[dict]) -> str:
 def write(output: str) -> list[str]:
   """Writes report.md and report.json; returns the Markdown and a sentence.
 
-  Raises:
-    InputError: there is no finished run.
+  Raises InputError: there is no finished run.
   """
   lines = collect(output)
   if not lines:

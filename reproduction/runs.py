@@ -44,9 +44,7 @@ def find_model(row: rows.Row, folder: str | None) -> str:
   """Returns the folder of a row's weights.
 
   `folder` is what --model_dir says: a model's folder, or one of downloads.
-
-  Raises:
-    InputError: there is none; the command that downloads it is named.
+  Raises InputError: there is none; the command that downloads it is named.
   """
   for path in _candidates(folder, row.model):
     if _config_in(path):
@@ -77,8 +75,7 @@ def _config_in(folder):
 def find_data(row: rows.Row, folder: str | None) -> str:
   """Returns the folder of a row's data, or its files of records.
 
-  Raises:
-    InputError: it is not there; the message says how to get it.
+  Raises InputError: it is not there; the message says how to get it.
   """
   if not row.data:
     if not folder:
@@ -115,8 +112,7 @@ def _has_files(row, folder):
 def command(plan: Plan, seed: int) -> list[str]:
   """Returns the command of a seed's run, a list for subprocess.
 
-  Raises:
-    InputError: no script does this row.
+  Raises InputError: no script does this row.
   """
   row, folder = plan.row, plan.folder(seed)
   if not row.script:
@@ -156,8 +152,7 @@ def _model_flags(folder):
 def run(plan: Plan, seed: int) -> None:
   """Runs a seed, unless it is done, and writes its result.json.
 
-  Raises:
-    InputError: the script failed, or was stopped and may be continued.
+  Raises InputError: the script failed, or was stopped and may be continued.
   """
   arguments = command(plan, seed)
   path = os.path.join(plan.folder(seed), _RESULT)
@@ -251,8 +246,7 @@ def machine() -> str:
 def read_eval_results(folder: str) -> dict[str, float]:
   """Returns {name: number} of the eval_results.txt in a folder.
 
-  Raises:
-    InputError: there is none.
+  Raises InputError: there is none.
   """
   path = pathlib.Path(folder, "eval_results.txt")
   if not path.exists():

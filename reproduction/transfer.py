@@ -43,10 +43,8 @@ def download(
   """Brings a file into a folder, unless it is there; returns its path.
 
   A cut connection is continued, and a busy server asked again, up to five
-  times, with pauses that double; after that, the next call continues.
-
-  Raises:
-    InputError: the server does not give it, or it is not the expected file.
+  times, with pauses that double; after that, the next call continues. Raises
+  InputError: the server does not give it, or it is not the expected file.
   """
   path = os.path.join(folder, file.name)
   part, url = path + ".part", mirrored(file.url, base_url)

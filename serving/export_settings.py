@@ -24,8 +24,7 @@ def find_model(
 ) -> tuple[run_settings.Settings, modeling.BertConfig]:
   """Returns settings that name a model's files, and its configuration.
 
-  Raises:
-    InputError: there is none, or it has no weights.
+  Raises InputError: there is none, or it has no weights.
   """
   settings = model_settings.resolve(settings)
   if not settings.init_checkpoint:
@@ -41,10 +40,8 @@ def with_trained(
 ) -> run_settings.Settings:
   """Returns settings with what a model says of its input.
 
-  Only that counts which concerns the head.
-
-  Raises:
-    InputError: a value in the file is none that the flag can have.
+  Only that counts which concerns the head. Raises InputError: a value in the
+  file is none that the flag can have.
   """
   trained = model_folder.input_settings(config.to_dict())
   if trained.get("text_b_column"):
@@ -67,12 +64,10 @@ def resolve(
 ) -> run_settings.Settings:
   """Returns the settings of an export, those that the model implies included.
 
-  Its `labels` are those of the model, () where it has no names for any.
-
-  Raises:
-    InputError: a flag would have no effect, the model was trained for what no
-      head here answers, labels are missing, or the threshold stored with the
-      weights is damaged.
+  Its `labels` are those of the model, () where it has no names for any. Raises
+  InputError: a flag would have no effect, the model was trained for what no
+  head here answers, labels are missing, or the threshold stored with the
+  weights is damaged.
   """
   # The defaults of the head's script, before what the model says.
   is_span = settings.head == "span"

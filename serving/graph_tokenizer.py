@@ -68,8 +68,7 @@ class GraphTokenizer(tf.Module):
   def __init__(self, tokenizer: tokenization.FullTokenizer):
     """Reads the rules off a tokenizer; takes a few seconds.
 
-    Raises:
-      InputError: its vocabulary has no [UNK], or is of SentencePiece.
+    Raises InputError: its vocabulary has no [UNK], or is of SentencePiece.
     """
     super().__init__()
     if vocabularies.is_sentencepiece(tokenizer.vocab_file):
@@ -339,10 +338,8 @@ def check_same(
 
   Tried are every character within a word, every token of the vocabulary, and
   random texts, most of them of characters that are hard to get right.
-  `may_differ`: a difference is only logged.
-
-  Raises:
-    InputError: the ids of a text differ, which is named.
+  `may_differ`: a difference is only logged. Raises InputError: the ids of a
+  text differ, which is named.
   """
   compute = tf.function(
     lambda texts: graph_tokenizer.tokenize(texts).ids,

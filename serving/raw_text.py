@@ -19,8 +19,7 @@ class RawText(tf.Module):
   def __init__(self, model: models.ServedModel):
     """Reads the tokenizer's rules, which takes seconds.
 
-    Raises:
-      InputError: the vocabulary lacks a special token.
+    Raises InputError: the vocabulary lacks a special token.
     """
     super().__init__()
     self.model = model

@@ -36,10 +36,8 @@ class Request(NamedTuple):
 def parse_predict(body: bytes, signatures: dict) -> Request:
   """Reads the body of a prediction request.
 
-  `signatures`: {name of a signature: {name of an input: tf.TensorSpec}}.
-
-  Raises:
-    InputError: says what is wrong with it.
+  `signatures`: {name of a signature: {name of an input: tf.TensorSpec}}. Raises
+  InputError: says what is wrong with it.
   """
   request = _json_object(body)
   unknown = request.keys() - {"signature_name", "instances", "inputs"}

@@ -44,15 +44,14 @@ def write(
 ) -> None:
   """Writes a folder, whole or not at all.
 
+  Raises InputError: the folder exists, or cannot be written.
+
   Args:
     folder: must not exist. TensorFlow Serving wants a number as last part.
     raw: the model with its weights.
     warmup_texts: tuples of as many strings as the model takes; each becomes a
       request that TensorFlow Serving runs at its start.
     name: the name that the server knows the model by, for these requests.
-
-  Raises:
-    InputError: the folder exists, or cannot be written.
   """
   if tf.io.gfile.exists(folder):
     raise errors.InputError(
@@ -161,13 +160,12 @@ class LoadedModel:
   def __init__(self, folder: str, batch_size: int = 32):
     """Loads a model.
 
+    Raises InputError: there is none, or it cannot be read.
+
     Args:
       batch_size: sequences that are computed together; of short ones more.
       folder: one with a saved_model.pb, or with folders 1, 2, ... that have
         one: then the highest is taken, as TensorFlow Serving does.
-
-    Raises:
-      InputError: there is none, or it cannot be read.
     """
     self.folder = _newest_version(folder)
     name = os.path.basename(os.path.abspath(self.folder))

@@ -46,10 +46,7 @@ def make_application(
   """Returns an aiohttp.web.Application.
 
   The batcher is not started; its function of `Request.key` and rows returns
-  what `model.run` does.
-
-  Raises:
-    InputError: aiohttp is not installed.
+  what `model.run` does. Raises InputError: aiohttp is not installed.
   """
   if web is None:
     raise errors.InputError(
@@ -75,7 +72,8 @@ def make_application(
 def run(application, host: str, port: int, name: str, timeout: float) -> None:
   """Serves until SIGTERM or SIGINT, then answers what has been asked.
 
-  It ends within 25 seconds, whatever clients do.
+  It ends within 25 seconds, whatever clients do. Raises InputError: one cannot
+  listen there.
 
   Args:
     application: of `make_application`.
@@ -83,9 +81,6 @@ def run(application, host: str, port: int, name: str, timeout: float) -> None:
     name: of the model; the URL is printed when it can be asked.
     timeout: seconds that a connection may be open without a whole request,
       before the first one and between two.
-
-  Raises:
-    InputError: one cannot listen there.
   """
   try:
     asyncio.run(_serve(application, host, port, name, timeout))

@@ -118,9 +118,7 @@ def find_answers(
   `n_best_size` best positions of a window, although no answer can be there.
   Where they were not computed they are to be -inf. Logits `start` and `end` are
   float32 [N, T], a row for each of N windows in the order of their questions.
-
-  Raises:
-    InputError: a logit is no finite number (the question is named).
+  Raises InputError: a logit is no finite number (the question is named).
   """
   for values in logits.values():
     _check_finite(questions, windows, values)

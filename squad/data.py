@@ -83,18 +83,17 @@ def read(
 ) -> SquadFile:
   """Reads a SQuAD file.
 
+  Raises InputError: the file is not JSON (line and column are named), lacks
+  something, has an answer outside its passage, more or fewer than one answer
+  for training, an id twice (in files to predict: an answer would replace
+  another), or is of the other version of SQuAD.
+
   Args:
     path: JSON of SQuAD 1.1 or 2.0.
     training: whether to find each answer in its passage. Unlike the original:
       what cannot be found, or is blank, is returned and counted in the log,
       not skipped silently.
     version_2: whether there are questions without an answer.
-
-  Raises:
-    InputError: the file is not JSON (line and column are named), lacks
-      something, has an answer outside its passage, more or fewer than one
-      answer for training, an id twice (in files to predict: an answer would
-      replace another), or is of the other version of SQuAD.
   """
   questions, skipped, says_impossible = [], [], False
   for number, (place, paragraph) in enumerate(_paragraphs(path)):
@@ -137,10 +136,8 @@ def read(
 def read_all(paths: dict, *, version_2: bool = False) -> dict:
   """Reads the files of a command, each once.
 
-  A file both to evaluate and to predict gives one SquadFile.
-
-  Raises:
-    InputError: see `read`, or the file to evaluate cannot be scored.
+  A file both to evaluate and to predict gives one SquadFile. Raises InputError:
+  see `read`, or the file to evaluate cannot be scored.
   """
   read_once = functools.cache(functools.partial(read, version_2=version_2))
   files = {

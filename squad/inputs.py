@@ -55,8 +55,7 @@ class Lengths(NamedTuple):
 def lengths_of(settings) -> Lengths:
   """Returns the Lengths of a command's settings.
 
-  Raises:
-    InputError: they leave no room for a passage.
+  Raises InputError: they leave no room for a passage.
   """
   lengths = Lengths(**settings.pick(" ".join(Lengths._fields)))
   least = lengths.max_query_length + SPECIAL_TOKENS
@@ -346,15 +345,13 @@ def prepare(
   """Makes the windows of a file's questions and writes them as TFRecords.
 
   Records that an earlier run has made of the same data and flags are kept.
+  Raises InputError: no question has a passage.
 
   Args:
     records: the TFRecord file to write.
     training: whether to say where the answers are. As in the original: the
       questions to train on are shuffled once, always alike, before they are
       written.
-
-  Raises:
-    InputError: no question has a passage.
   """
   # A copy: the file's own order is that of the results.
   questions = list(file.questions)

@@ -183,9 +183,8 @@ class Job:
   def serve_input(self) -> None:
     """Answers what comes on standard input, if asked for.
 
-    Raises:
-      InputError: lines of --predict_file=- could not be answered; all others
-        are by then.
+    Raises InputError: lines of --predict_file=- could not be answered; all
+    others are by then.
     """
     if self._settings.interactive:
       streams = line_answers.standard_streams()

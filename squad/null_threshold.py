@@ -37,15 +37,14 @@ class NullThreshold:
   def __init__(self, text: str | None, weights: Callable):
     """Takes what the user says.
 
+    Raises InputError: `text` is none of these.
+
     Args:
       text: a number, "auto", or None. As in the original: 0.0 if nothing is
         said. Unlike the original: or what is stored with the model, see
         `look_up`.
       weights: function without arguments; returns the `digest` of the weights
         that the model has at that moment.
-
-    Raises:
-      InputError: `text` is none of these.
     """
     self.is_auto = text == "auto"
     self._is_given = text is not None
@@ -145,10 +144,8 @@ def folder_of(checkpoint: str) -> str:
 def stored(folders: Iterable[str], weights: str) -> float:
   """Returns the threshold that is stored for weights, 0.0 if there is none.
 
-  The first of the folders that has one counts.
-
-  Raises:
-    InputError: a file is damaged.
+  The first of the folders that has one counts. Raises InputError: a file is
+  damaged.
   """
   for folder in folders:
     path = os.path.join(folder, FILE)

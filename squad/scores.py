@@ -32,8 +32,7 @@ _ARTICLE = re.compile(r"\b(?:an?|the)\b")
 def read_by_id(path: str, kind: type) -> dict:
   """Returns predictions.json (kind str) or null_odds.json (float).
 
-  Raises:
-    InputError: the file is missing, not JSON, or holds something else.
+  Raises InputError: the file is missing, not JSON, or holds something else.
   """
   values = json_files.read(path)
   return {name: json_files.field(values, name, kind, path) for name in values}
@@ -73,10 +72,8 @@ def compare(prediction: str, answers: tuple, *, version_2: bool) -> tuple:
 def score_v1(questions: list, predictions: dict) -> dict:
   """Returns {"exact_match": percent, "f1": percent} of SQuAD 1.1.
 
-  Predictions are by the question's id.
-
-  Raises:
-    InputError: a question has no answer, or none a prediction.
+  Predictions are by the question's id. Raises InputError: a question has no
+  answer, or none a prediction.
   """
   for question in questions:
     if not question.answers:
@@ -96,6 +93,7 @@ def score_v2(
   """Returns the scores of SQuAD 2.0, in percent.
 
   Predictions and odds, how much better "no answer" is, are by question id.
+  Raises InputError: no question has a prediction.
 
   Returns:
     exact, f1 and total (a number of questions); the same of questions that
@@ -105,9 +103,6 @@ def score_v2(
     whose odds are above best_exact_thresh and best_f1_thresh. Unlike the
     official script: it counts odds above 1 as "" in the others, too, and ends
     in an error for a question without a prediction.
-
-  Raises:
-    InputError: no question has a prediction.
   """
   scores = _compare(questions, predictions, version_2=True)
   has_answer = {q.qas_id: bool(q.answers) for q in questions}
@@ -135,10 +130,8 @@ def best_threshold(questions: list, best_texts: dict, null_odds: dict) -> float:
   script's best_f1_thresh: it is searched with the best answers, so that one
   which is "" under the present threshold counts, too; of questions with equal
   odds all are answered or none; and where it is best to answer none it is
-  below all odds. Texts, the best but "", and odds are by question id.
-
-  Raises:
-    InputError: no question has a text, or one has a text and no odds.
+  below all odds. Texts, the best but "", and odds are by question id. Raises
+  InputError: no question has a text, or one has a text and no odds.
   """
   scores = _compare(questions, best_texts, version_2=True)
   points = {qas_id: f1_score for qas_id, (_, f1_score) in scores.items()}

@@ -367,11 +367,8 @@ def answer_stream(settings, model, tokenizer, labels, streams):
   """Labels what comes on the standard input until it ends.
 
   `streams` are bytes to read and text to write; tokenizer and labels are the
-  model's.
-
-  Raises:
-    InputError: there were lines that could not be read; all others are
-      answered by then.
+  model's. Raises InputError: there were lines that could not be read; all
+  others are answered by then.
   """
   ids = tf.TensorSpec([None, None], tf.int32)
   names = ("input_ids", "input_mask", "segment_ids")

@@ -40,8 +40,7 @@ def layers_needed(features: str) -> int:
 def check_features(names: list[str], num_hidden_layers: int) -> None:
   """Checks that a model has the layers of all features.
 
-  Raises:
-    InputError: a name is unknown, or the model has too few layers for it.
+  Raises InputError: a name is unknown, or the model has too few layers for it.
   """
   for features in names:
     if features not in FEATURES:

@@ -64,15 +64,14 @@ def read(
 ) -> list[Sentence]:
   """Reads the sentences of a file.
 
+  Raises InputError: the file cannot be used; all lines with a fault are named.
+
   Args:
     file_format: one of choices.TAGGING_FORMATS, or None to go by the name.
     labelled: whether it must have labels; None: they are read if it has any.
     scheme: one of SCHEMES; labels are checked to follow it. "none" takes any
       labels: parts of speech, say.
     **columns: word_column and label_column of `parse_columns`.
-
-  Raises:
-    InputError: the file cannot be used; all lines with a fault are named.
   """
   file_format = format_of(path, file_format)
   if file_format == "jsonl":
@@ -112,10 +111,8 @@ def starts_document(line: str) -> bool:
 def text_rows(line: str, place: str) -> list[str]:
   """Returns the rows of columns of a raw sentence, the empty one included.
 
-  Each mark of punctuation and each Han character is a word of its own.
-
-  Raises:
-    InputError: the line is empty.
+  Each mark of punctuation and each Han character is a word of its own. Raises
+  InputError: the line is empty.
   """
   errors.require_text(line, place)
   return [*tokenization.BasicTokenizer(do_lower_case=False).tokenize(line), ""]
@@ -138,6 +135,10 @@ def parse_columns(
 ) -> list[Sentence]:
   """Makes sentences of columns.
 
+  Raises InputError: no such column, lines with more or fewer columns than the
+  others, labels that are not of the scheme, or no sentence at all. File and
+  line are named, of the first fault in each sentence.
+
   Args:
     lines: (number from 1, line) each.
     path: the file that they are from, for the errors.
@@ -145,11 +146,6 @@ def parse_columns(
     scheme, labelled: see `read`.
     first: number and columns of the line that all must be like; None: of the
       first word.
-
-  Raises:
-    InputError: no such column, lines with more or fewer columns than the
-      others, labels that are not of the scheme, or no sentence at all. File
-      and line are named, of the first fault in each sentence.
   """
   blocks, empty_at = _blocks(lines)
   _require_sentences(blocks, path)
@@ -244,8 +240,7 @@ def with_column(
 def parse_object(line: str | bytes, place: str) -> dict:
   """Returns the object in a line of JSON; `place` is its file and number.
 
-  Raises:
-    InputError: no JSON, or no list of words in it.
+  Raises InputError: no JSON, or no list of words in it.
   """
   try:
     values = json_files.parse(line)
@@ -276,9 +271,8 @@ def sentence_of(
   """Returns the sentence of what `parse_object` returned.
 
   `number` is that of its line, from 1; `place` is file and line, for errors.
-
-  Raises:
-    InputError: no label for each word, or one that the scheme does not allow.
+  Raises InputError: no label for each word, or one that the scheme does not
+  allow.
   """
   words, labels = _entry(values, _WORDS), None
   if labelled:
@@ -344,11 +338,9 @@ def with_predictions(
 def check_labels(labels: list[str], scheme: str, places: list[str]) -> None:
   """Refuses the labels of a sentence that a scheme does not allow.
 
-  `places` are file and line of each label, for the error.
-
-  Raises:
-    InputError: a label is none of the scheme, or must not follow the one
-      before it: the file is in another scheme.
+  `places` are file and line of each label, for the error. Raises InputError: a
+  label is none of the scheme, or must not follow the one before it: the file is
+  in another scheme.
   """
   if scheme == "none":
     return
@@ -408,9 +400,8 @@ def label_ids(
 ) -> list[list[int]]:
   """Returns the numbers of the labels of each sentence, as `labels` has them.
 
-  Raises:
-    InputError: a label is none of the model's `labels` (each is named once,
-      with the line of its first place in `path`).
+  Raises InputError: a label is none of the model's `labels` (each is named
+  once, with the line of its first place in `path`).
   """
   number_of = {label: number for number, label in enumerate(labels)}
   faults, unknown = errors.Faults(), set()

@@ -56,7 +56,8 @@ def make_windows(
   A sentence that is too long is cut between words. With document_context the
   rest of each window is filled with the words before and after it in the
   document (the paper's "maximal document context"), for the model to read;
-  their labels come from other windows.
+  their labels come from other windows. Raises InputError: a window has no room
+  for a word.
 
   Args:
     sentences: of a file, in its order.
@@ -64,9 +65,6 @@ def make_windows(
     max_seq_length: longest window, in word pieces with [CLS] and [SEP].
     document_context: see above.
     path: the file that they are from, for warnings; "" for none.
-
-  Raises:
-    InputError: a window has no room for a word.
   """
   room = max_seq_length - 2
   if room < 1:
@@ -192,8 +190,7 @@ class TaggingData(NamedTuple):
 def files_to_read(settings) -> dict[str, str]:
   """Returns the paths of "train", "eval" and "predict", where asked for.
 
-  Raises:
-    InputError: nothing is asked for, or columns are of JSON lines.
+  Raises InputError: nothing is asked for, or columns are of JSON lines.
   """
   components.require_one_of(settings, "do_train", "do_eval", "do_predict")
   paths = components.files_to_read(settings)
@@ -230,10 +227,8 @@ def model_labels(
 
   1. The training data.
   2. The file that the training has written.
-  3. id2label in --bert_config_file, as in output_dir/final_model.
-
-  Raises:
-    InputError: no place has any.
+  3. id2label in --bert_config_file, as in output_dir/final_model. Raises
+  InputError: no place has any.
   """
   if train_sentences:
     return data.label_list(train_sentences)

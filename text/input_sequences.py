@@ -173,8 +173,7 @@ def build_inputs(
 def pad(values: Sequence, length: int, value: int = 0) -> list:
   """Returns `values` followed by as many `value`s as make it `length` long.
 
-  Raises:
-    ValueError: `values` is longer than `length`; truncate it before.
+  Raises ValueError: `values` is longer than `length`; truncate it before.
   """
   if len(values) > length:
     raise ValueError(f"{len(values)} values do not fit into {length}")

@@ -10,9 +10,8 @@ from variants import registry
 def model_config(settings):
   """Returns the modeling.BertConfig of --bert_config_file.
 
-  Raises:
-    InputError: it cannot be used, --max_seq_length does not fit it, or this
-      machine cannot hold the model.
+  Raises InputError: it cannot be used, --max_seq_length does not fit it, or
+  this machine cannot hold the model.
   """
   config = modeling.BertConfig.from_json_file(settings.bert_config_file)
   config.check_sequence_length(settings.max_seq_length)
@@ -23,9 +22,8 @@ def model_config(settings):
 def make_strategy(settings):
   """Returns the tf.distribute.Strategy that the device flags describe.
 
-  Raises:
-    InputError: there is none, or its replicas cannot share a batch of a size
-      that the flags ask for.
+  Raises InputError: there is none, or its replicas cannot share a batch of a
+  size that the flags ask for.
   """
   strategy = distribution.make_strategy(
     settings.distribution_strategy,
@@ -118,8 +116,7 @@ def open_run(settings, *run, **fixed) -> run_folder.StartingPoint:
 def starting_point(settings, folder, trained_with=None):
   """Returns the run_folder.StartingPoint of a run in a folder, or in None.
 
-  Raises:
-    InputError: there are no weights, and the run does not train.
+  Raises InputError: there are no weights, and the run does not train.
   """
   start = run_folder.starting_point(
     folder, settings.init_checkpoint, trained_with
@@ -166,8 +163,7 @@ def files_to_read(settings) -> dict[str, str | None]:
 def require_one_of(settings, *names):
   """Refuses a command that asks for nothing.
 
-  Raises:
-    InputError: none of the named boolean flags is true.
+  Raises InputError: none of the named boolean flags is true.
   """
   if not any(settings.get(name) for name in names):
     listed = ", ".join(f"--{name}" for name in names)

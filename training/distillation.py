@@ -74,9 +74,8 @@ class Teacher(NamedTuple):
 def find_teacher(settings, config: modeling.BertConfig) -> Teacher | None:
   """Returns the teacher of --teacher_checkpoint; `config` is the student's.
 
-  Raises:
-    InputError: it is no folder of a model, or reads other ids or another
-      case than the student.
+  Raises InputError: it is no folder of a model, or reads other ids or another
+  case than the student.
   """
   folder = settings.teacher_checkpoint
   if not folder:
@@ -135,9 +134,7 @@ def student_start(
   """Returns the run_folder.StartingPoint of a student, made of another.
 
   The settings are of `with_starting_weights`, the config is the student's.
-
-  Raises:
-    InputError: the teacher has not twice as many layers.
+  Raises InputError: the teacher has not twice as many layers.
   """
   if start.kind != "init" or not settings.init_from_teacher:
     return start

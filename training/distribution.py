@@ -23,6 +23,9 @@ def make_strategy(
 ) -> tf.distribute.Strategy:
   """Returns the strategy that a run's flags ask for.
 
+  Raises InputError: flags that contradict each other, a TF_CONFIG that
+  describes no cluster, a TPU that cannot be reached or has too few cores.
+
   Args:
     kind: one of choices.DISTRIBUTION_STRATEGIES. "auto" takes the TPU if
       `use_tpu`, all workers if TF_CONFIG names some, all GPUs if there are
@@ -34,10 +37,6 @@ def make_strategy(
     num_logical_cpus: cuts the CPU into this many devices, to try a distributed
       run on a machine without accelerators. Must be set before TensorFlow
       has touched its devices.
-
-  Raises:
-    InputError: flags that contradict each other, a TF_CONFIG that describes no
-      cluster, a TPU that cannot be reached or has too few cores.
   """
   if use_tpu and kind not in ("auto", "tpu"):
     raise errors.InputError(

@@ -194,6 +194,8 @@ class PeriodicEvaluation:
   ):
     """Says what to evaluate and what to do with it.
 
+    Raises InputError: the metric is not in names.
+
     Args:
       evaluate: function without arguments; returns dict from name to number.
       last_step: of the schedule; it is evaluated, too.
@@ -205,9 +207,6 @@ class PeriodicEvaluation:
       keep_best: function of the step, called when the metric is the best so
         far.
       names: the names of the results, where they are known beforehand.
-
-    Raises:
-      InputError: the metric is not in names.
     """
     if metric and names is not None:
       # Now: a misspelt name would else show after hours of training.
@@ -261,8 +260,7 @@ class PeriodicEvaluation:
   def run(self, step: int) -> dict[str, float]:
     """Evaluates the weights of `step`; returns the results.
 
-    Raises:
-      InputError: the metric is not among the results.
+    Raises InputError: the metric is not among the results.
     """
     results = {k: float(v) for k, v in self._evaluate().items()}
     if self._state["metric"]:
@@ -296,8 +294,7 @@ class PeriodicEvaluation:
 def _find_metric(metric, names):
   """Returns a result's name: as it is given, or with or without `eval_`.
 
-  Raises:
-    InputError: there is no such result.
+  Raises InputError: there is no such result.
   """
   for name in (metric, f"eval_{metric}", metric.removeprefix("eval_")):
     if name in names:

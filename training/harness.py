@@ -145,10 +145,8 @@ def choose_weights(
 def training_length(settings, num_examples: int) -> tuple[int, int]:
   """Returns (training steps, warm-up steps) of the epoch flags.
 
-  As in the original: both are rounded down.
-
-  Raises:
-    InputError: the data do not make one step.
+  As in the original: both are rounded down. Raises InputError: the data do not
+  make one step.
   """
   # MRPC's 3,668 examples in batches of 32 for 3 epochs: 343 steps, of them 34
   # of warm-up.
@@ -169,8 +167,7 @@ def training_length(settings, num_examples: int) -> tuple[int, int]:
 def bucketing(settings, features: dict, strategy) -> pipeline.Bucketing | None:
   """What --bucket_by_length asks for, of records of `features`.
 
-  Raises:
-    InputError: batches are not cut to their longest sequence.
+  Raises InputError: batches are not cut to their longest sequence.
   """
   if not settings.get("bucket_by_length", False):
     return None
@@ -187,8 +184,7 @@ def packed_rows(
 ) -> packing.Packing | None:
   """What --pack_sequences asks for, in a run of `num_train_steps`.
 
-  Raises:
-    InputError: padding is not computed.
+  Raises InputError: padding is not computed.
   """
   if not settings.pack_sequences:
     return None
@@ -315,10 +311,8 @@ def periodic_evaluation(
 ) -> evaluation_loop.PeriodicEvaluation | None:
   """What --eval_steps, --save_best and patience ask for.
 
-  `keep_best` is a function of the step, which keeps the weights of now.
-
-  Raises:
-    InputError: --save_best is not among the results.
+  `keep_best` is a function of the step, which keeps the weights of now. Raises
+  InputError: --save_best is not among the results.
   """
   if not settings.eval_steps:
     return None

@@ -142,17 +142,14 @@ def check_output_dir(
   """Makes a folder, or finds that it is there, for one run.
 
   A start that trains locks it until the process ends, and removes what killed
-  processes of the run left behind.
+  processes of the run left behind. Raises InputError: the folder belongs to
+  another run (the first difference is named), holds checkpoints of an unknown
+  one, or another process trains there.
 
   Args:
     fingerprint: what must not change between two starts of one run: kind of
       run, task, model configuration, ...; JSON can hold it.
     trained_with: None for a start that does not train.
-
-  Raises:
-    InputError: the folder belongs to another run (the first difference is
-      named), holds checkpoints of an unknown one, or another process trains
-      there.
   """
   try:
     tf.io.gfile.makedirs(folder)
@@ -174,8 +171,7 @@ def check_output_dir(
 def _check_owner(folder, fingerprint, trained_with):
   """Whether the checkpoints in a folder are known to be of this run.
 
-  Raises:
-    InputError: they are of another one.
+  Raises InputError: they are of another one.
   """
   steps = _steps(folder)
   if steps and tf.io.gfile.exists(os.path.join(folder, _FINGERPRINT)):
@@ -268,16 +264,15 @@ def save(
 ) -> str:
   """Saves and commits a checkpoint, removes the oldest; returns its prefix.
 
+  Raises InputError: it cannot be written, say for want of space. Earlier
+  checkpoints are still there.
+
   Args:
     folder: a folder of `check_output_dir`.
     step: updates made so far.
     tensors: name to array, tensor or tf.Variable.
     extra: to be found again in `latest_committed`; JSON can hold it.
     max_to_keep: how many checkpoints stay, this one included; 0 for all.
-
-  Raises:
-    InputError: it cannot be written, say for want of space. Earlier
-      checkpoints are still there.
   """
   prefix = os.path.join(folder, f"model.ckpt-{step}")
   try:
@@ -314,8 +309,7 @@ def _commit(prefix, extra):
 def _read_commit(path):
   """Returns what a .commit file holds.
 
-  Raises:
-    InputError: it is damaged.
+  Raises InputError: it is damaged.
   """
   marker = json_files.read_sealed(path)
   json_files.field(marker, "extra", dict, path, {})

@@ -52,9 +52,8 @@ class AlbertModel(modeling.BertModel):
   def shapes(config, scope="bert"):
     """Returns {name: shape}: E wide embeddings, one layer for each group.
 
-    Raises:
-      InputError: the configuration lacks a number of ALBERT's, or it cannot
-        be used.
+    Raises InputError: the configuration lacks a number of ALBERT's, or it
+    cannot be used.
     """
     for name in ("embedding_size", "num_hidden_groups"):
       config.check_number(name, int, low=1)

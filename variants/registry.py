@@ -24,8 +24,7 @@ def name_of(config: modeling.BertConfig) -> str:
 def encoder_class(config: modeling.BertConfig) -> type[modeling.BertModel]:
   """Returns modeling.BertModel or its subclass for a configuration.
 
-  Raises:
-    InputError: the configuration names a variant that is not known.
+  Raises InputError: the configuration names a variant that is not known.
   """
   name = name_of(config)
   if name not in _CLASSES:

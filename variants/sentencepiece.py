@@ -43,9 +43,8 @@ class SentencePieceTokenizer(tokenization.FullTokenizer):
   def __init__(self, vocab_file: str, do_lower_case: bool = True):
     """Reads the model.
 
-    Raises:
-      InputError: there is no such file, it is no SentencePiece model, or its
-        pieces reach over several words.
+    Raises InputError: there is no such file, it is no SentencePiece model, or
+    its pieces reach over several words.
     """
     self.vocab_file = vocab_file
     self.do_lower_case = do_lower_case

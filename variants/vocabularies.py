@@ -21,8 +21,7 @@ def make_tokenizer(
 ) -> tokenization.FullTokenizer:
   """Returns the tokenization.FullTokenizer of a vocabulary, or its relative.
 
-  Raises:
-    InputError: the file is missing or damaged.
+  Raises InputError: the file is missing or damaged.
   """
   if is_sentencepiece(vocab_file):
     return sentencepiece.SentencePieceTokenizer(vocab_file, do_lower_case)
