@@ -123,7 +123,7 @@ def test_batches_of_one_size_where_shapes_are_fixed():
 
 
 @pytest.mark.parametrize("rows, shape, ids, mask, segments", [
-  # As large as its sequences, unless it is said.
+  # As large as its sequences, unless another size is asked for.
   (([[5], [6, 7]],), {}, [[5, 0], [6, 7]], [[1, 0], [1, 1]], [[0, 0], [0, 0]]),
   (([[5, 6]], [[0, 1]]), {"rows": 2, "length": 3},
    [[5, 6, 0], [0, 0, 0]], [[1, 1, 0], [0, 0, 0]], [[0, 1, 0], [0, 0, 0]]),
