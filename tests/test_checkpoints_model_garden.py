@@ -68,17 +68,8 @@ def randomize(model):
     variable.assign(rng.randn(*variable.shape) * 0.5)
 
 
-class Pretrainer:
+class Pretrainer(tiny_model.Pretraining):
   """This project's model with both pre-training heads."""
-
-  def __init__(self):
-    self.bert = modeling.BertModel(CONFIG)
-    self.masked_lm = modeling.MaskedLMHead(CONFIG, self.bert.word_embeddings)
-    self.next_sentence = modeling.NextSentenceHead(CONFIG)
-    self.variables = [
-      *self.bert.variables, *self.masked_lm.variables,
-      *self.next_sentence.variables,
-    ]
 
   def weights(self):
     return {layers.variable_name(v): v.numpy() for v in self.variables}
@@ -125,7 +116,7 @@ def test_a_pretrainer_with_its_optimizer_is_read(tmp_path, with_model):
   if with_model:
     items["model"] = theirs
   path = tf.train.Checkpoint(**items).save(f"{tmp_path}/ckpt")
-  ours, reader = Pretrainer(), weight_files.open_reader(str(tmp_path))
+  ours, reader = Pretrainer(CONFIG), weight_files.open_reader(str(tmp_path))
   assert reader.path == path
   report = weight_files.load(
     ours.variables, reader, allowed_missing=["^cls/seq_relationship/"]
@@ -156,7 +147,7 @@ def test_an_encoder_is_written(tmp_path, kind):
 
 
 def test_a_pretrainer_is_written(tmp_path):
-  ours = Pretrainer()
+  ours = Pretrainer(CONFIG)
   prefix = write_garden(tmp_path, ours.weights())
   theirs = garden_pretrainer()
   keys = ["sequence_output", "pooled_output", "mlm_logits", "next_sentence"]

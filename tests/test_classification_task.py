@@ -223,22 +223,19 @@ def test_accuracy_is_always_reported_of_classes(files):
     read_own(files, metrics=["bleu"])
 
 
-def test_examples_are_cut_to_their_limits(files):
+def test_examples_are_cut_to_their_limits(files, tmp_path):
   limits = {"max_train_examples": 2, "max_predict_examples": 5}
   cut = read_own(files, **limits).splits
   assert [len(examples) for examples in cut.values()] == [2, 1, 1]
   assert isinstance(cut["predict"], data.ExampleStream)
-
-
-def test_official_examples_are_cut_and_those_to_predict_have_no_label(tmp_path):
+  # Of an official set, whose texts to predict lose their labels.
   write(tmp_path / "test.tsv", "sentence\tlabel", "a\t1", "b\t0", "c\t1")
   cut = read_task(
     purposes=["predict"], task_name="sst-2", data_dir=str(tmp_path),
     max_predict_examples=2,
   )
-  assert [(e.text_a, e.label) for e in cut.splits["predict"]] == [
-    ("a", None), ("b", None)
-  ]
+  found = [(e.text_a, e.label) for e in cut.splits["predict"]]
+  assert found == [("a", None), ("b", None)]
 
 
 def own(train, scored=None):

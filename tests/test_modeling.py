@@ -12,51 +12,23 @@ import heads
 import modeling
 import two_replicas
 from common import errors
-from tiny_model import assert_close, batch, tiny
+from tiny_model import Pretraining, assert_close, batch, tiny
 
 GOLDEN = pathlib.Path("tests/golden")
 MODELS = ("gelu_L3_H48", "linear_L1_H32", "relu_nodrop_L2_H64")
 CASES = ("b1", "full_length", "len1", "no_mask_no_types", "static")
 
 
-class Pretraining:
-  """A golden model with both pre-training heads, and its loss."""
-
-  def __init__(self, name, **options):
-    config = modeling.BertConfig.from_json_file(
-      GOLDEN / "models" / name / "bert_config.json"
-    )
-    self.bert = modeling.BertModel(config, **options)
-    self.masked_lm = modeling.MaskedLMHead(config, self.bert.word_embeddings)
-    self.next_sentence = modeling.NextSentenceHead(config)
-    self.variables = [
-      variable for module in (self.bert, self.masked_lm, self.next_sentence)
-      for variable in module.trainable_variables
-    ]
-    values = np.load(GOLDEN / "models" / name / "vars.npz")
-    assert [v.name for v in self.variables] == [f"{n}:0" for n in values]
-    for variable, value in zip(self.variables, values.values()):
-      variable.assign(value)
-
-  def losses(self, output, data):
-    """Returns a dict with the names of the golden file."""
-    logits = self.masked_lm(output.sequence_output, data["masked_lm_positions"])
-    words = tf.nn.log_softmax(tf.reshape(logits, [-1, logits.shape[-1]]))
-    word_loss = -tf.gather(words, np.ravel(data["masked_lm_ids"]), batch_dims=1)
-    weights = np.ravel(data["masked_lm_weights"])
-    masked_lm_loss = tf.reduce_sum(weights * word_loss)
-    masked_lm_loss /= np.sum(weights) + 1e-5
-    pairs = tf.nn.log_softmax(self.next_sentence(output.pooled_output))
-    labels = np.ravel(data["next_sentence_labels"])
-    pair_loss = -tf.gather(pairs, labels, batch_dims=1)
-    next_sentence_loss = tf.reduce_mean(pair_loss)
-    return {
-      "masked_lm_log_probs": words, "masked_lm_per_example_loss": word_loss,
-      "masked_lm_loss": masked_lm_loss, "next_sentence_log_probs": pairs,
-      "next_sentence_per_example_loss": pair_loss,
-      "next_sentence_loss": next_sentence_loss,
-      "total_loss": masked_lm_loss + next_sentence_loss,
-    }
+def golden_model(name, **options):
+  """Returns a tiny_model.Pretraining with the original's weights."""
+  folder = GOLDEN / "models" / name
+  config = modeling.BertConfig.from_json_file(folder / "bert_config.json")
+  model = Pretraining(config, **options)
+  values = np.load(folder / "vars.npz")
+  assert [v.name for v in model.variables] == [f"{n}:0" for n in values]
+  for variable, value in zip(model.variables, values.values()):
+    variable.assign(value)
+  return model
 
 
 def inputs_of(data, case):
@@ -68,7 +40,7 @@ def inputs_of(data, case):
 def check_golden(name, case, **options):
   """Runs a golden case; returns its data, the model and the gradients."""
   data = np.load(GOLDEN / "models" / name / f"forward_{case}.npz")
-  model = Pretraining(name, **options)
+  model = golden_model(name, **options)
   with tf.GradientTape() as tape:
     output = model.bert(*inputs_of(data, case))
     found = model.losses(output, data)

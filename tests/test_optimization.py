@@ -12,6 +12,7 @@ import tensorflow as tf
 
 import modeling
 import optimization
+import tiny_model
 import two_replicas
 from common import errors
 
@@ -391,18 +392,16 @@ class Run:
     self.kind = name.split("_")[0]
     self.golden, self.settings = golden(name), dict(RUNS[name])
     config = modeling.BertConfig.from_dict(self.settings.pop("config"))
-    self.bert = modeling.BertModel(config)
-    self.heads = {
-      "pre": lambda: [
-        modeling.MaskedLMHead(config, self.bert.word_embeddings),
-        modeling.NextSentenceHead(config),
-      ],
-      "classifier": lambda: [modeling.ClassificationHead(config, 3)],
-      "squad": lambda: [modeling.SpanHead(config)],
-    }[self.kind]()
-    self.variables = [
-      v for module in (self.bert, *self.heads) for v in module.variables
-    ]
+    if self.kind == "pre":
+      self.model = tiny_model.Pretraining(config)
+      self.bert, self.variables = self.model.bert, self.model.variables
+    else:
+      self.bert = modeling.BertModel(config)
+      self.head = (
+        modeling.SpanHead(config) if self.kind == "squad"
+        else modeling.ClassificationHead(config, 3)
+      )
+      self.variables = [*self.bert.variables, *self.head.variables]
     for variable in self.variables:
       variable.assign(self.golden["initial"][variable.name.split(":")[0]])
     # As in the original: what the loss does not reach has no moments.
@@ -427,24 +426,15 @@ class Run:
     output = self.bert(
       batch["input_ids"], batch["input_mask"], batch["segment_ids"]
     )
+    if self.kind == "pre":
+      return self.model.losses(output, batch)["total_loss"]
     if self.kind == "classifier":
-      logits = self.heads[0](output.pooled_output)
+      logits = self.head(output.pooled_output)
       return -tf.reduce_mean(log_likelihood(logits, batch["label_ids"]))
-    if self.kind == "squad":
-      start, end = self.heads[0](output.sequence_output)
-      start = log_likelihood(start, batch["start_positions"])
-      return -tf.reduce_mean(
-        start + log_likelihood(end, batch["end_positions"])
-      ) / 2
-    logits = self.heads[0](output.sequence_output, batch["masked_lm_positions"])
-    words = log_likelihood(logits, batch["masked_lm_ids"])
-    weights = batch["masked_lm_weights"]
-    masked_lm_loss = -tf.reduce_sum(words * weights) / (
-      tf.reduce_sum(weights) + 1e-5
-    )
-    logits = self.heads[1](output.pooled_output)
-    following = log_likelihood(logits, batch["next_sentence_labels"][:, 0])
-    return masked_lm_loss - tf.reduce_mean(following)
+    start, end = self.head(output.sequence_output)
+    start = log_likelihood(start, batch["start_positions"])
+    end = log_likelihood(end, batch["end_positions"])
+    return -tf.reduce_mean(start + end) / 2
 
   @functools.cached_property
   def names(self):

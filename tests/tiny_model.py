@@ -91,3 +91,36 @@ def write_masked_lm(folder, config, **options):
     {v.name.split(":")[0]: v for v in [*encoder.variables, *head.variables]},
     config.to_dict(), **options,
   )
+
+
+class Pretraining:
+  """A model with both pre-training heads."""
+
+  def __init__(self, config, **options):
+    self.bert = modeling.BertModel(config, **options)
+    self.masked_lm = modeling.MaskedLMHead(config, self.bert.word_embeddings)
+    self.next_sentence = modeling.NextSentenceHead(config)
+    modules = self.bert, self.masked_lm, self.next_sentence
+    self.variables = [v for module in modules for v in module.variables]
+
+  def losses(self, output, data):
+    """Returns a dict with the names of tests/golden/models."""
+    logits = self.masked_lm(output.sequence_output, data["masked_lm_positions"])
+    words = tf.nn.log_softmax(tf.reshape(logits, [-1, logits.shape[-1]]))
+    ids, weights, labels = (
+      tf.reshape(data[name], [-1])
+      for name in ("masked_lm_ids", "masked_lm_weights", "next_sentence_labels")
+    )
+    word_loss = -tf.gather(words, ids, batch_dims=1)
+    masked_lm_loss = tf.reduce_sum(weights * word_loss)
+    masked_lm_loss /= tf.reduce_sum(weights) + 1e-5
+    pairs = tf.nn.log_softmax(self.next_sentence(output.pooled_output))
+    pair_loss = -tf.gather(pairs, labels, batch_dims=1)
+    next_sentence_loss = tf.reduce_mean(pair_loss)
+    return {
+      "masked_lm_log_probs": words, "masked_lm_per_example_loss": word_loss,
+      "masked_lm_loss": masked_lm_loss, "next_sentence_log_probs": pairs,
+      "next_sentence_per_example_loss": pair_loss,
+      "next_sentence_loss": next_sentence_loss,
+      "total_loss": masked_lm_loss + next_sentence_loss,
+    }
