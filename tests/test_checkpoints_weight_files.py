@@ -1,7 +1,6 @@
 """Checkpoints: found, read, written and loaded, and every fault of a file."""
 
 import pathlib
-import re
 import resource
 
 import numpy as np
@@ -91,30 +90,21 @@ def test_no_checkpoint(tmp_path, prefix):
       weight_files.open_reader(f"{tmp_path}/{path}")
 
 
-DAMAGES = [
+@pytest.mark.parametrize("change", [
   lambda data: bytes([data[0] ^ 1]) + data[1:], lambda data: data[:-5],
-  lambda data: b"",
-]
-
-
-@pytest.mark.parametrize("change", DAMAGES)
-def test_damaged_data_are_found_when_read(prefix, tmp_path, change):
-  path = tmp_path / "bert_model.ckpt.data-00000-of-00001"
+  lambda data: b"", lambda data: b"not an index",
+])
+@pytest.mark.parametrize("read, part, said", [
+  # An index at once, values when they are read.
+  (weight_files.open_reader, "index", r"ckpt\.index is not a readable index"),
+  (weight_files.read_weights, "data-00000-of-00001",
+   r"bert_model\.ckpt: the value of .*cannot be read"),
+])
+def test_damaged_files_are_named(prefix, read, part, said, change):
+  path = pathlib.Path(f"{prefix}.{part}")
   path.write_bytes(change(path.read_bytes()))
-  reader = weight_files.open_reader(prefix)
-  message = re.escape(f"{prefix}: the value of ") + ".*cannot be read"
-  with pytest.raises(errors.InputError, match=message):
-    for name in reader.shapes:
-      reader.read(name)
-
-
-@pytest.mark.parametrize("change", [*DAMAGES, lambda data: b"not an index"])
-def test_damaged_index_is_found_at_once(prefix, tmp_path, change):
-  path = tmp_path / "bert_model.ckpt.index"
-  path.write_bytes(change(path.read_bytes()))
-  message = r"bert_model\.ckpt\.index is not a readable index"
-  with pytest.raises(errors.InputError, match=message):
-    weight_files.open_reader(prefix)
+  with pytest.raises(errors.InputError, match=said):
+    read(prefix)
 
 
 def test_missing_data_are_named(prefix, tmp_path):
