@@ -142,11 +142,9 @@ def module_name(path):
 
 # Two scripts may define the same flag: each is imported in a process.
 @pytest.mark.slow
-@pytest.mark.parametrize(
-  "paths",
-  [test_layout.NOUNS, *([path] for path in test_layout.VERBS.values())],
-  ids=lambda paths: paths[0].stem,
-)
+@pytest.mark.parametrize("paths", [
+  test_layout.NOUNS, *([path] for path in test_layout.VERBS.values())
+], ids=lambda paths: paths[0].stem)
 def test_every_module_of_the_wheel_imports(installed, tmp_path, paths):
   names = [module_name(path) for path in paths]
   loose = [*test_layout.MODULES, *test_layout.VERBS, *test_layout.FOLDERS]

@@ -21,12 +21,10 @@ VOCAB = {token: index for index, token in enumerate(
 )}
 PIECES = list(VOCAB)[5:]
 # Mostly the default; then table 8 of the paper, and one that is no float.
-MASK_SHARES = [
-  shares.split(",") for shares in (
-    *["80,10,10"] * 4, "100,0,0", "80,0,20", "80,20,0", "0,20,80", "0,0,100",
-    "10,27,63",
-  )
-]
+MASK_SHARES = [shares.split(",") for shares in (
+  *["80,10,10"] * 4, "100,0,0", "80,0,20", "80,20,0", "0,20,80", "0,0,100",
+  "10,27,63",
+)]
 
 
 def random_documents(rng):

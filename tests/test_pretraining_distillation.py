@@ -15,6 +15,7 @@ from pretraining.model import (
   objective,
   parse_weights,
 )
+from test_training_distillation import softmax
 from training import distillation
 
 ROWS, LENGTH, PREDICTIONS = 3, 8, 2
@@ -47,11 +48,6 @@ def make_student():
 def make_distillation(teacher, *weights):
   weights = DistillationWeights(*weights)
   return Distillation(teacher[0], weights, TEMPERATURE, seed=9)
-
-
-def softmax(x):
-  powers = np.exp(x.astype(np.float64))
-  return powers / powers.sum(axis=-1, keepdims=True)
 
 
 def numpy_losses(data, student, teacher):
@@ -99,8 +95,7 @@ def test_the_loss_is_the_weighted_sum(teacher):
 def test_an_evaluation_is_that_of_a_model_without_a_teacher(teacher):
   student = make_student()
   objectives = (
-    objective(student, make_distillation(teacher, 5, 2, 1)),
-    objective(student),
+    objective(student, make_distillation(teacher, 5, 2, 1)), objective(student),
   )
   sums = [goal.sums(batch(), None) for goal in objectives]
   assert sums[0][0].keys() == sums[1][0].keys() == {"masked_lm"}

@@ -78,14 +78,10 @@ def test_every_field_of_every_record_in_order(name, tmp_path):
 
 
 @pytest.mark.parametrize("masking, expected", [
-  (
-    "whole_words",
-    "c5c0d26ebdec31ad5e40649b7f56cc88473aad417cfaef085bcfce34586b4387",
-  ),
-  (
-    "pieces",
-    "25d9aab68ce2cb2caab341ded5ea977bd15546fef42c0336ca672e9474ace850",
-  ),
+  ("whole_words",
+   "c5c0d26ebdec31ad5e40649b7f56cc88473aad417cfaef085bcfce34586b4387"),
+  ("pieces",
+   "25d9aab68ce2cb2caab341ded5ea977bd15546fef42c0336ca672e9474ace850"),
 ])
 def test_a_longer_text_with_many_random_draws(masking, expected):
   """Sha256 of the original's records of some 280 random sentences."""
@@ -156,14 +152,11 @@ def test_doc_sentences_stay_in_their_document():
   ]
 
 
-ORDERED = {
-  "packing": "sentence_order", "masking": "none", "short_seq_prob": 0.0,
-  "dupe_factor": 40,
-}
-
-
 def test_segments_of_sentence_order_follow_each_other_or_are_swapped():
-  features = small_features("a\nb\nc\nd\n\na ##e", max_seq_length=7, **ORDERED)
+  features = small_features(
+    "a\nb\nc\nd\n\na ##e", packing="sentence_order", masking="none",
+    short_seq_prob=0.0, dupe_factor=40, max_seq_length=7,
+  )
   found = dict(zip(
     sentences_of(features), features["next_sentence_labels"][:, 0].tolist()
   ))
@@ -174,50 +167,7 @@ def test_segments_of_sentence_order_follow_each_other_or_are_swapped():
     "[CLS] a b c [SEP] d [SEP]": 0, "[CLS] d [SEP] a b c [SEP]": 1,
   }
   assert 0.3 < features["next_sentence_labels"].mean() < 0.7
-  assert len(features["input_ids"]) == ORDERED["dupe_factor"]
-
-
-def test_a_last_sentence_is_ordered_with_the_one_before_it():
-  features = small_features("a a\nb b\nc c", max_seq_length=7, **ORDERED)
-  assert set(sentences_of(features)) == {
-    "[CLS] a a [SEP] b b [SEP]", "[CLS] b b [SEP] a a [SEP]",
-    "[CLS] b b [SEP] c c [SEP]", "[CLS] c c [SEP] b b [SEP]",
-  }
-
-
-def test_no_separator_inside_a_packed_sequence_is_masked():
-  text = "\n\n".join(["a b ##e c", "d", "b ##f", "a"] * 20)
-  for masking in ("pieces", "whole_words", "spans", "ngrams"):
-    features = small_features(
-      text, packing="full_sentences", masking=masking, masked_lm_prob=0.5
-    )
-    labels = features["masked_lm_ids"][features["masked_lm_weights"] > 0]
-    assert len(labels) and labels.min() >= WORDS["a"], masking
-
-
-def test_short_sequences_of_packed_sentences():
-  text = "\n".join(["a b c d"] * 400)
-  lengths = [
-    small_features(
-      text, packing="doc_sentences", masking="none", short_seq_prob=prob
-    )["input_mask"].sum(1)
-    for prob in (0.0, 1.0)
-  ]
-  assert lengths[0].mean() > 120 and lengths[1].mean() < 80
-
-
-def test_unmasked_pairs_are_the_pairs_of_masked_ones():
-  text = "a ##e b c d\nb ##e ##f\n\nc d ##e\na a a"
-  features = small_features(text, masking="none", dupe_factor=3)
-  assert set(features) == {
-    "input_ids", "input_mask", "segment_ids", "next_sentence_labels",
-    "word_starts",
-  }
-  assert WORDS["[MASK]"] not in features["input_ids"]
-  is_start = (features["input_ids"] >= WORDS["a"]) & (
-    features["input_ids"] < WORDS["##e"]
-  )
-  np.testing.assert_array_equal(features["word_starts"], is_start)
+  assert len(features["input_ids"]) == 40
 
 
 def test_nothing_to_make_instances_of():

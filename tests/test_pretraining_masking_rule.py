@@ -26,20 +26,18 @@ class Chosen:
     assert not self._numbers
 
 
-@pytest.mark.parametrize(
-  "numbers, kind",
-  [([0.79], "mask"), ([0.8, 0.49], "keep"), ([0.8, 0.5], "random")],
-)
+@pytest.mark.parametrize("numbers, kind", [
+  ([0.79], "mask"), ([0.8, 0.49], "keep"), ([0.8, 0.5], "random")
+])
 def test_four_fifths_are_masks_and_half_of_the_rest_stays(numbers, kind):
   assert masking_rule.kind(Chosen(*numbers)) == kind
 
 
-@pytest.mark.parametrize(
-  "shares, numbers, expected",
-  [("100,0,0", [0.99], "mask"), ("0,0,100", [0.0, 0.0], "random"),
-   ("80,20,0", [0.8, 0.99], "keep"), ("0,20,80", [0.0, 0.19], "keep"),
-   ("0,20,80", [0.0, 0.2], "random"), ("80,10,10", [0.8, 0.49], "keep")],
-)
+@pytest.mark.parametrize("shares, numbers, expected", [
+  ("100,0,0", [0.99], "mask"), ("0,0,100", [0.0, 0.0], "random"),
+  ("80,20,0", [0.8, 0.99], "keep"), ("0,20,80", [0.0, 0.19], "keep"),
+  ("0,20,80", [0.0, 0.2], "random"), ("80,10,10", [0.8, 0.49], "keep")
+])
 def test_shares_of_a_flag(shares, numbers, expected):
   found = masking_rule.parse_shares(shares.split(","))
   rng = Chosen(*numbers)

@@ -179,10 +179,9 @@ def test_the_names_of_an_evaluations_results(plain):
 
 
 @pytest.mark.parametrize("kind, dtype", [
-  ("one", tf.float32),
-  ("one", tf.float16),
+  ("one", tf.float32), ("one", tf.float16),
   pytest.param("one", tf.bfloat16, marks=pytest.mark.slow),
-  pytest.param("two", tf.float32, marks=pytest.mark.slow),
+  pytest.param("two", tf.float32, marks=pytest.mark.slow)
 ])
 def test_accumulated_steps_of_blocks_of_any_length(tmp_path, kind, dtype):
   strategy = (

@@ -69,9 +69,6 @@ def test_counts_are_never_too_small_by_more_than_is_said():
     assert 0 <= lost <= counts.max_undercount
 
 
-# Rows that do not depend on learning.
-
-
 def test_special_tokens_stand_where_released_vocabularies_have_them():
   assert vocabulary.special_tokens(0) == [
     "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]",

@@ -157,11 +157,8 @@ def states_and_gradients(model, batch, positions, weight):
 
 @pytest.mark.parametrize("read", [None, 1, 2, 7])
 @pytest.mark.parametrize("variant, options", [
-  ("bert", {}),
-  ("bert", {"use_one_hot_embeddings": True}),
-  ("bert", {"recompute_activations": True}),
-  ("albert", {}),
-  ("distilbert", {}),
+  ("bert", {}), ("bert", {"use_one_hot_embeddings": True}),
+  ("bert", {"recompute_activations": True}), ("albert", {}), ("distilbert", {})
 ])
 def test_states_and_gradients_are_those_of_plain_rows(variant, options, read):
   model = encoder(variant, **options)
@@ -195,8 +192,6 @@ def test_the_rate_of_filling_is_that_of_the_rows():
   assert metrics["fill_rate"] == (tokens, rows * LENGTH)
   assert metrics["tokens_per_example"] == (tokens, 8)
 
-
-# The shape for a whole run.
 
 FEATURES = {
   name: tf.io.FixedLenFeature([LENGTH], tf.int64)

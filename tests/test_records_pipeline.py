@@ -277,18 +277,6 @@ def test_several_sequences_of_an_example_are_trimmed_together():
   assert pipeline.trim_to_longest(features) == features
 
 
-def test_batches_are_trimmed_on_request(tmp_path):
-  mask = {"input_mask": padded_batch([3, 9], 32)["input_mask"].numpy()}
-  path = write_records(tmp_path / "a", tfrecord.serialize_examples(mask))
-  features = {"input_mask": tf.io.FixedLenFeature([32], tf.int64)}
-  for trim, widths in ((False, [32, 32]), (True, [8, 16])):
-    batches = pipeline.distributed_batches(
-      tf.distribute.OneDeviceStrategy("CPU:0"),
-      pipeline.sequential_records([path]), features, batch_size=1, trim=trim,
-    )
-    assert [batch["input_mask"].shape[1] for batch in batches] == widths
-
-
 @pytest.mark.parametrize("record, sentence", [
   (tfrecord.serialize_example({"label": [1], "words": [2]}),
    "no feature 'input_ids'; they have label, words"),

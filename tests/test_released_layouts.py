@@ -79,8 +79,7 @@ LAYOUTS = {
   "BioBERT 1.1, TF1": Layout("model.ckpt-1000000", **CASED_BY_FLAG),
   "BioBERT": Layout("zip.bin", config=BERT, **CASED_BY_FLAG),
   "ClinicalBERT": Layout(
-    "old.bin", config=BERT, heads=BOTH_HEADS,
-    **CASED_BY_FLAG,
+    "old.bin", config=BERT, heads=BOTH_HEADS, **CASED_BY_FLAG,
   ),
   "LegalBERT": Layout(
     "old.bin", config={**BERT, "output_past": True},

@@ -65,14 +65,10 @@ def kill_somewhere(process, folder, rng, *, while_saving):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-  "devices",
-  [
-    {"distribution_strategy": "one_device"},
-    {"distribution_strategy": "mirrored", "num_logical_cpus": 2},
-  ],
-  ids=["one_device", "mirrored"],
-)
+@pytest.mark.parametrize("devices", [
+  {"distribution_strategy": "one_device"},
+  {"distribution_strategy": "mirrored", "num_logical_cpus": 2}
+], ids=["one_device", "mirrored"])
 def test_ten_kills_change_nothing(tmp_path, devices):
   flags = {"num_train_steps": 1200, "save_checkpoints_steps": 4, **devices}
   script_runner.succeed(

@@ -25,11 +25,10 @@ TAB = "\t"
 LETTERS = "##" + " ##".join("abcdefghijklmnopqrstuvwxyz")
 
 
-@pytest.mark.parametrize(
-  "name, purpose, length",
-  [("mrpc", "predict", 128), ("cola", "train", 32), ("mnli", "eval", 64),
-   ("mnli", "predict", 64), ("xnli", "eval", 64)],
-)
+@pytest.mark.parametrize("name, purpose, length", [
+  ("mrpc", "predict", 128), ("cola", "train", 32), ("mnli", "eval", 64),
+  ("mnli", "predict", 64), ("xnli", "eval", 64)
+])
 def test_features_are_the_originals(tmp_path, name, purpose, length):
   read = read_task(
     purposes=[purpose], task_name=name, data_dir=str(GOLDEN / name)
@@ -248,18 +247,6 @@ def test_seeds_that_are_done_are_not_trained_again(trained, folder, tmp_path):
   assert done.out == trained[1].out
   log = (copy / "seed_3" / "train_log.jsonl").read_text()
   assert log == (trained[0] / "seed_3" / "train_log.jsonl").read_text()
-
-
-def test_predictions_have_names_and_order(trained, folder):
-  path = trained[0] / "seed_3" / "predictions.tsv"
-  header, *rows = tsv(path)
-  assert header == ["id", "label", "probability", "bad", "good", "text"]
-  assert len(rows) == 10
-  gold = [label for _, label in sentences(10, 2)]
-  assert sum(row[1] == label for row, label in zip(rows, gold)) >= 9
-  assert [row[0] for row in rows] == [f"predict-{n}" for n in range(1, 11)]
-  numbers, *_ = tsv(trained[0] / "seed_3" / "test_results.tsv")
-  assert max(map(float, numbers)) == float(rows[0][2])
 
 
 def test_the_model_folder_alone_answers_texts(trained, folder, tmp_path):
@@ -524,14 +511,6 @@ def test_what_is_wrong_is_said(folder, tmp_path, flags, sentence):
   _, found, message = f"\n{done.err}".rpartition("\nrun_classifier.py: error: ")
   assert found and sentence in message
   assert "Traceback" not in done.err
-
-
-def test_a_folder_with_other_classes_is_refused(trained, folder, tmp_path):
-  done = classify(
-    folder, trained[0] / "seed_3", code=1, **training(folder),
-    labels="good,bad",
-  )
-  assert "belongs to another run: bert_config.id2label.0" in done.last_line
 
 
 def test_the_documented_task_of_a_python_file(folder, tmp_path):

@@ -72,10 +72,9 @@ def flags_of(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-  "script",
-  ["run_pretraining.py", "run_classifier.py", "run_squad.py", "run_ner.py"],
-)
+@pytest.mark.parametrize("script", [
+  "run_pretraining.py", "run_classifier.py", "run_squad.py", "run_ner.py"
+])
 def test_packed_runs_are_fuller_and_resume(flags_of, tmp_path, script):
   def six_steps(folder, **flags):
     done = script_runner.succeed(

@@ -132,18 +132,6 @@ def test_predictions_are_scored_without_a_model(predicted, files, tmp_path):
   assert scored(**flags, predictions_file=alone) == without
 
 
-def test_predictions_for_version_1_are_scored_without_a_model(files, tmp_path):
-  path = tmp_path / "predictions.json"
-  path.write_text(json.dumps(unpacked("v1")["predictions"]))
-  results = scored(
-    predict_file=files / "dev_v1.json", predictions_file=path,
-    output_dir=tmp_path,
-  )
-  assert results.keys() == {"exact_match", "f1"}
-  assert results["exact_match"] == pytest.approx(27.142857)
-  assert results_in(tmp_path) == results
-
-
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory):
   """The golden model's lower layer, without head and pooler as SpanBERT's."""

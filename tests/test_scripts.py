@@ -122,8 +122,6 @@ def test_records_without_places_for_masks(tmp_path, small_config):
   assert 0 < float(results["next_sentence_loss"]) < 2
 
 
-# Training, and going on where it stopped.
-
 STEPS = 200
 
 
@@ -280,9 +278,6 @@ def test_texts_from_standard_input_and_what_is_wrong_with_them():
   fillings = read_fillings("".join(lines[:2] + lines[5:]))
   assert [text for text, _ in fillings] == ["the [MASK]", "a [MASK] b"]
   assert [len(masks[0]) for _, masks in fillings] == [5, 5]
-
-
-# Mistakes. Each is one sentence, exit code 1, and nothing is left behind.
 
 
 def assert_one_sentence(done, script, *parts):

@@ -22,10 +22,9 @@ def resolved(model_config, **given):
 
 
 @pytest.mark.parametrize("problem, activation", [
-  ({}, "softmax"),
-  ({"problem_type": "single_label_classification"}, "softmax"),
+  ({}, "softmax"), ({"problem_type": "single_label_classification"}, "softmax"),
   ({"problem_type": "multi_label_classification"}, "sigmoid"),
-  ({"problem_type": "regression"}, "linear"),
+  ({"problem_type": "regression"}, "linear")
 ])
 def test_activation_and_labels_are_those_of_the_training(problem, activation):
   trained = config(**problem, **LABELS)

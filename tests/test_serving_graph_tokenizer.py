@@ -120,9 +120,6 @@ def test_pieces_are_their_slices(setting, full_tokenizers, graph_tokenizers):
         assert "".join(kept) == piece.removeprefix("##")
 
 
-# Vocabularies that are not as they should be.
-
-
 def test_lines_that_match_nothing(vocab_file):
   tokens = ["[UNK]", "a", "", "##", "##b", "a", "c d", "", "\r"]
   full = tokenization.FullTokenizer(vocab_file(tokens))

@@ -14,7 +14,6 @@ import asyncio
 import csv
 import json
 import pathlib
-import urllib.request
 
 import pytest
 import tensorflow as tf
@@ -162,9 +161,6 @@ def lines_in(path):
   return path.read_text(encoding="utf-8").splitlines()
 
 
-# Classification: one run writes the file, then answers lines.
-
-
 def classified(folder, tmp_path, texts):
   """Returns (rows of predictions.tsv, answers to lines), of tuples of texts."""
   pairs = len(texts[0]) == 2
@@ -249,33 +245,6 @@ def test_regression(tmp_path):
   for score, row, line in asked(folder, tmp_path, [(t,) for t in TEXTS]):
     assert_same(score, float(row[1]))
     assert_same(score, line["label"])
-
-
-@pytest.mark.slow
-def test_windows_with_the_real_scripts(tmp_path):
-  """export_saved_model.py and serve.py as a user types them."""
-  folder = classifier(
-    tmp_path / "model", "single_label_classification",
-    {**SHORT, "doc_stride": 12},
-  )
-  script(
-    "export_saved_model.py", head="classification", model_dir=folder,
-    export_dir=tmp_path / "[served]",
-  )
-  process, url = served.start_script(tmp_path / "[served]")
-  try:
-    rows, lines = classified(folder, tmp_path, [(text,) for text in TEXTS])
-    body = json.dumps({"instances": TEXTS}).encode()
-    with urllib.request.urlopen(f"{url}:predict", body, timeout=60) as answer:
-      answers = json.load(answer)["predictions"]
-  finally:
-    process.kill()
-    process.wait()
-  loaded = saved_model.LoadedModel(str(tmp_path / "[served]"))
-  assert_same(rows_of(loaded, {"text": TEXTS}), answers)
-  for answer, row, line in zip(answers, rows, lines, strict=True):
-    assert answer["label"] == row[1] == line["label"]
-    assert_same(answer["probabilities"], list(line["scores"].values()))
 
 
 def test_answers_with_a_null_threshold(tmp_path):

@@ -28,10 +28,9 @@ def parse(signature=None, **request):
 @pytest.mark.parametrize("request_", [
   {"instances": ["a", "\u00e9"]},
   {"instances": [{"text": "a"}, {"text": "\u00e9"}]},
-  {"instances": ["a", {"b64": "w6k="}]},
-  {"inputs": ["a", "\u00e9"]},
+  {"instances": ["a", {"b64": "w6k="}]}, {"inputs": ["a", "\u00e9"]},
   {"inputs": {"text": ["a", "\u00e9"]}},
-  {"inputs": {"text": [{"b64": "YQ=="}, "\u00e9"]}},
+  {"inputs": {"text": [{"b64": "YQ=="}, "\u00e9"]}}
 ])
 def test_every_form_of_text(request_):
   request = parse(**request_)
@@ -84,11 +83,9 @@ def test_errors(request_, sentence):
 
 
 @pytest.mark.parametrize("body, sentence", [
-  (b"", "not JSON"),
-  (b"\xff", "not JSON"),
-  (b"[1]", "no object"),
+  (b"", "not JSON"), (b"\xff", "not JSON"), (b"[1]", "no object"),
   *((b"[" * n + b"]" * n, "nested too deeply") for n in (32, 60, 900)),
-  (b"[" * 100000, "nested too deeply"),
+  (b"[" * 100000, "nested too deeply")
 ])
 def test_bodies_that_are_no_request(body, sentence):
   with pytest.raises(errors.InputError, match=sentence):

@@ -103,9 +103,8 @@ def test_only_the_given_words_are_searched(predicted, first, last, answer):
 
 
 @pytest.mark.parametrize("context, place, text", [
-  (" a  bc\nd ", (0, 1), "a"),
-  (" a  bc\nd ", (2, 6), "bc\nd"),
-  ("ab \tab", (3, 5), "ab"),
+  (" a  bc\nd ", (0, 1), "a"), (" a  bc\nd ", (2, 6), "bc\nd"),
+  ("ab \tab", (3, 5), "ab")
 ])
 def test_places_among_words_are_places_of_the_context(context, place, text):
   start, end = alignment.in_context(context, place)

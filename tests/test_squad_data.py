@@ -170,11 +170,10 @@ def test_what_is_wrong_is_named(write, entries, options, sentence):
 
 
 @pytest.mark.parametrize("text, sentence", [
-  ('{"data": [\n  oops]}', "line 2 column 3"),
-  ("[]", "expected an object"),
+  ('{"data": [\n  oops]}', "line 2 column 3"), ("[]", "expected an object"),
   ("{}", ': data is missing; expected a list'),
   ('{"data": [{"paragraphs": 3}]}', 'article 1: paragraphs is 3'),
-  ('{"data": [[]]}', 'data is [[]]; expected a list of which'),
+  ('{"data": [[]]}', 'data is [[]]; expected a list of which')
 ])
 def test_what_is_no_squad_file_is_refused(tmp_path, text, sentence):
   path = tmp_path / "squad.json"

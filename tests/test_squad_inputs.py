@@ -107,11 +107,9 @@ def test_every_field_is_the_originals(unpacked, released, name):
 
 
 @pytest.mark.parametrize("num_pieces, room, stride, spans", [
-  (0, 4, 2, []),
-  (4, 4, 2, [(0, 4)]),
-  (5, 4, 2, [(0, 4), (2, 3)]),
+  (0, 4, 2, []), (4, 4, 2, [(0, 4)]), (5, 4, 2, [(0, 4), (2, 3)]),
   (9, 4, 9, [(0, 4), (4, 4), (8, 1)]),
-  (6, 3, 1, [(0, 3), (1, 3), (2, 3), (3, 3)]),
+  (6, 3, 1, [(0, 3), (1, 3), (2, 3), (3, 3)])
 ])
 def test_windows_cover_the_passage(num_pieces, room, stride, spans):
   found = inputs.cut_passage(num_pieces, room, stride)

@@ -32,11 +32,10 @@ TAGGED = ("-DOCSTART- - O\n\na x O\nZürich y B-X\n\nB x B-X\n-DOCSTART- - O\n"
           "c x O\n")
 
 
-@pytest.mark.parametrize(
-  "document_context, calls",
-  [(False, [[["a", "Zürich"]], [["B"]], [["c"]]]),
-   (True, [[["a", "Zürich"], ["B"]], [["c"]]])],
-)
+@pytest.mark.parametrize("document_context, calls", [
+  (False, [[["a", "Zürich"]], [["B"]], [["c"]]]),
+  (True, [[["a", "Zürich"], ["B"]], [["c"]]])
+])
 def test_columns_are_answered_at_the_end_of_a_unit(document_context, calls):
   found = answer(COLUMNS, document_context=document_context)
   assert found == (TAGGED, calls, 0)
@@ -94,11 +93,10 @@ def test_sentences_that_cannot_be_read_stop_no_other(document_context):
     assert line.startswith(f"error\tstandard input:{number}: {fault}")
 
 
-@pytest.mark.parametrize(
-  "document_context, calls",
-  [(False, [[["A"]], [["b"]], [["C", "d"]]]),
-   (True, [[["A"], ["b"]], [["C", "d"]]])],
-)
+@pytest.mark.parametrize("document_context, calls", [
+  (False, [[["A"]], [["b"]], [["C", "d"]]]),
+  (True, [[["A"], ["b"]], [["C", "d"]]])
+])
 def test_json_lines_and_what_is_wrong_with_them(document_context, calls):
   objects = [
     {"words": ["A"], "document": 1}, {"words": ["b"], "document": 1},

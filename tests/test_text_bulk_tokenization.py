@@ -87,12 +87,9 @@ def test_lines_of_both_kinds_keep_their_order(tokenizer, fast):
 
 
 @pytest.mark.parametrize("line, alike", [
-  ("x" * 100, True),
-  ("x" * 101, False),
-  ("x" * 100 + " " + "y" * 100, True),
-  ("x " * 60 + "y" * 101, False),
-  ("é" * 33 + " " + "é" * 33, True),
-  ("é" * 34, False),
+  ("x" * 100, True), ("x" * 101, False), ("x" * 100 + " " + "y" * 100, True),
+  ("x " * 60 + "y" * 101, False), ("é" * 33 + " " + "é" * 33, True),
+  ("é" * 34, False)
 ])
 def test_long_words_are_not_alike(line, alike):
   assert bulk_tokenization.is_alike(line) == alike

@@ -223,26 +223,6 @@ def test_encode_is_tokenize_and_convert(setting, full_tokenizers):
     ]
 
 
-@pytest.mark.parametrize("setting", ["uncased", "multi_cased"])
-def test_joined_texts_give_their_tokens_joined(setting, full_tokenizers):
-  full = full_tokenizers[setting]
-  texts = list(random_texts(seed=2, count=500))
-  together = full.tokenize(" ".join(texts))
-  assert together == [token for text in texts for token in full.tokenize(text)]
-
-
-@pytest.mark.parametrize("setting", ["cased", "multi_cased"])
-def test_pieces_joined_are_the_words(setting, full_tokenizers):
-  full = full_tokenizers[setting]
-  for text in random_texts(seed=3, count=500):
-    for word in full.basic_tokenizer.tokenize(text):
-      pieces = full.wordpiece_tokenizer.tokenize(word)
-      if pieces != ["[UNK]"]:
-        first, *rest = pieces
-        assert all(piece.startswith("##") for piece in rest)
-        assert first + "".join(piece[2:] for piece in rest) == word
-
-
 def test_a_full_cache_changes_nothing(monkeypatch, full_tokenizers):
   full = full_tokenizers["uncased"]
   caches = (full._chunk_ids, full._chunk_tokens, full._word_ids)

@@ -166,8 +166,7 @@ def test_training_options(parse, tmp_path, caplog):
 
 
 @pytest.mark.parametrize("num_train_steps, given, interval", [
-  (10, {}, 1), (500, {}, 5), (100_000, {}, 100),
-  (500, {"log_steps": 100}, 100),
+  (10, {}, 1), (500, {}, 5), (100_000, {}, 100), (500, {"log_steps": 100}, 100)
 ])
 def test_short_runs_get_curves(parse, num_train_steps, given, interval):
   settings = parse(**given)

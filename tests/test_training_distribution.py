@@ -20,9 +20,6 @@ def no_cluster(monkeypatch):
   monkeypatch.delenv("TF_CONFIG", raising=False)
 
 
-# Without a TPU. The suite has two logical CPUs, see conftest.py.
-
-
 ADDRESS = "grpc://10.0.0.2:8470"
 
 
@@ -111,9 +108,6 @@ def test_a_malformed_tf_config_is_one_sentence(monkeypatch, cluster):
     distribution.make_strategy()
 
 
-# A TPU that is not there.
-
-
 class FakeTpu:
   """Acts as two hosts of four cores and records the requests."""
 
@@ -175,10 +169,9 @@ def test_all_cores_of_a_tpu(tpu, options):
   assert not distribution.default_jit_compile(strategy)
 
 
-@pytest.mark.parametrize(
-  "tpu_name, master, address",
-  [(None, ADDRESS, ADDRESS), ("mine", ADDRESS, "mine"), (None, None, None)],
-)
+@pytest.mark.parametrize("tpu_name, master, address", [
+  (None, ADDRESS, ADDRESS), ("mine", ADDRESS, "mine"), (None, None, None)
+])
 def test_the_name_goes_before_the_address(tpu, tpu_name, master, address):
   distribution.make_strategy(use_tpu=True, tpu_name=tpu_name, master=master)
   assert tpu.calls[0][1]["tpu"] == address
@@ -207,9 +200,6 @@ def test_a_tpu_that_cannot_be_reached_is_one_sentence(tpu, call, error):
     errors.InputError, match=f"cannot reach a TPU at mine: {reason}; check"
   ):
     distribution.make_strategy(use_tpu=True, tpu_name="mine")
-
-
-# Who writes, and whether XLA compiles.
 
 
 def process(task_type, task_id, **cluster):

@@ -280,11 +280,10 @@ def test_unknown_metric_names_the_known_ones():
     evaluation_of([], names=["accuracy"])
 
 
-@pytest.mark.parametrize(
-  "metric, names",
-  [("f1", ["eval_f1", "loss"]), ("eval_f1", ["f1", "loss"]),
-   ("f1", ["f1", "eval_f1"]), ("loss", ["loss", "eval_loss"])],
-)
+@pytest.mark.parametrize("metric, names", [
+  ("f1", ["eval_f1", "loss"]), ("eval_f1", ["f1", "loss"]),
+  ("f1", ["f1", "eval_f1"]), ("loss", ["loss", "eval_loss"])
+])
 def test_a_metric_is_found_with_and_without_eval(metric, names):
   kept = []
   periodic = evaluation_loop.PeriodicEvaluation(

@@ -124,9 +124,6 @@ def reference(tmp_path_factory):
   return run(folder)
 
 
-# However the batch is cut, the result is that of the batch as one.
-
-
 @pytest.mark.parametrize("kind, options", [
   (TWO, {}), (ONE, {"gradient_accumulation_steps": 4}),
   (TWO, {"gradient_accumulation_steps": 2}), (ONE, {"jit_compile": True}),
@@ -277,9 +274,6 @@ def test_checkpoints_are_kept_at_steps_and_at_the_end(tmp_path):
     ]
   )
   assert reader.get_tensor("global_step") == 12
-
-
-# Steps that are not finite.
 
 
 @pytest.mark.parametrize("kind", [ONE, TWO])
@@ -512,19 +506,6 @@ def test_the_last_step_is_evaluated_and_a_wrong_metric_loses_no_step(tmp_path):
   assert kept == [12]
   run(tmp_path, evaluation=evaluation("f1"))
   assert kept == [12]
-
-
-def test_log_has_one_line_a_logged_step_even_after_a_resume(tmp_path):
-  run(tmp_path, num_train_steps=6)
-  (tmp_path / "model.ckpt-6.commit").unlink()
-  run(tmp_path)
-  values = logged(tmp_path)
-  assert [value["step"] for value in values] == [4, 8, 12]
-  assert values[0].keys() == {
-    "step", "loss", "rmse", "learning_rate", "gradient_norm",
-    "skipped_steps", "examples_per_second",
-  }
-  assert list(tmp_path.glob("events.out.tfevents*"))
 
 
 def test_profiler_records_the_steps_asked_for(tmp_path):

@@ -166,9 +166,6 @@ def test_an_evaluation_does_not_slow_the_training_down(tmp_path, world):
   assert "evaluation at step 4  accuracy 0.75  loss 0.5" in world.infos
 
 
-# Steps without a finite loss.
-
-
 def test_bad_steps_are_named_counted_and_left_out_of_the_mean(tmp_path, world):
   log = open_log(tmp_path, log_steps=6)
   nan = float("nan")

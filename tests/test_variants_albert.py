@@ -29,16 +29,10 @@ def config_of(**changes):
 
 # The paper's table 1 says 12, 18, 60 and 235 million. These are the counts of
 # AlbertModel in transformers, to the last weight.
-@pytest.mark.parametrize(
-  "width, depth, heads, inner, count",
-  [
-    (768, 12, 12, 3072, 11_683_584),
-    (1024, 24, 16, 4096, 17_683_968),
-    (2048, 24, 16, 8192, 58_724_864),
-    (4096, 12, 64, 16384, 222_595_584),
-  ],
-  ids=["base", "large", "xlarge", "xxlarge"],
-)
+@pytest.mark.parametrize("width, depth, heads, inner, count", [
+  (768, 12, 12, 3072, 11_683_584), (1024, 24, 16, 4096, 17_683_968),
+  (2048, 24, 16, 8192, 58_724_864), (4096, 12, 64, 16384, 222_595_584)
+], ids=["base", "large", "xlarge", "xxlarge"])
 def test_weights_of_the_released_sizes(width, depth, heads, inner, count):
   config = modeling.BertConfig.from_dict(
     configuration.from_huggingface({

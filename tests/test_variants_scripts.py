@@ -9,6 +9,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  (the exported tokenizer's operations)
 
 import modeling
+import resumed_runs
 import script_runner
 import sentencepiece_model
 import tiny_model
@@ -64,15 +65,9 @@ def make_pieces(folder):
   return folder
 
 
-@pytest.fixture(scope="module", params=VARIANTS)
+@pytest.fixture(scope="module", params=[*VARIANTS, "pieces"])
 def model(request, tmp_path_factory):
   folder = tmp_path_factory.mktemp("model") / request.param
-  return make_model(folder, request.param, RECORDS / "model" / "vocab.txt")
-
-
-@pytest.fixture(scope="module", params=[*VARIANTS, "pieces"])
-def any_model(request, tmp_path_factory):
-  folder = tmp_path_factory.mktemp("any_model") / request.param
   if request.param == "pieces":
     return make_pieces(folder)
   return make_model(folder, request.param, RECORDS / "model" / "vocab.txt")
@@ -86,20 +81,20 @@ def pieces_in(folder):
   return (folder / "spiece.model").read_bytes()
 
 
-def test_fill_mask_from_a_folder_of_huggingface(any_model):
+def test_fill_mask_from_a_folder_of_huggingface(model):
   text = "In 1990, [MASK]."
-  done = run("fill_mask.py", model_dir=any_model, text=[text], top_k=3)
+  done = run("fill_mask.py", model_dir=model, text=[text], top_k=3)
   shown, line = done.out.splitlines()
   assert shown == text
   words = line.removeprefix("  [MASK] 1: ").split()[::2]
-  vocab_file = model_folder.find(str(any_model))["vocab_file"]
+  vocab_file = model_folder.find(str(model))["vocab_file"]
   assert len(words) == 3
   assert set(words) <= vocabularies.load_vocab(vocab_file).keys()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_pretraining_learns_and_fills_masks(variant, tmp_path):
+def test_pretraining_learns_and_resumes_bit_for_bit(variant, tmp_path):
   vocab_file = RECORDS / "model" / "vocab.txt"
   config = tmp_path / "bert_config.json"
   config.write_text(config_of(variant, vocab_file).to_json_string())
@@ -115,6 +110,11 @@ def test_pretraining_learns_and_fills_masks(variant, tmp_path):
   assert losses[-1] < losses[0] - 0.3
   results = results_in(tmp_path / "run")
   assert results["masked_lm_loss"] == pytest.approx(results["loss"])
+  six = {**flags, "num_train_steps": 6, "save_checkpoints_steps": 3}
+  resumed_runs.assert_same_weights(
+    lambda folder: run("run_pretraining.py", **{**six, "output_dir": folder}),
+    tmp_path / "six",
+  )
   filled = run(
     "fill_mask.py", model_dir=tmp_path / "run" / "final_model",
     text=["a [MASK]"],
@@ -149,12 +149,11 @@ def texts(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_classifier_trains_converts_and_is_served(any_model, texts, tmp_path):
+def test_classifier_trains_converts_and_is_served(model, texts, tmp_path):
   flags = {
     **TRAINING, "train_file": texts, "text_column": "text",
-    "label_column": "label", "max_seq_length": 16, "model_dir": any_model,
-    "num_train_epochs": 8,
-    "output_dir": tmp_path / "run",
+    "label_column": "label", "max_seq_length": 16, "model_dir": model,
+    "num_train_epochs": 8, "output_dir": tmp_path / "run",
   }
   run("run_classifier.py", **flags, do_eval=True, eval_file=texts)
   assert results_in(tmp_path / "run")["eval_accuracy"] == 1.0
@@ -174,9 +173,9 @@ def test_classifier_trains_converts_and_is_served(any_model, texts, tmp_path):
     answers.append(done.out)
   labels = [line.split("\t")[0] for line in answers[0].splitlines()]
   assert labels == ["yes", "no"] and answers[0] == answers[1]
-  if any_model.name == "pieces":
+  if model.name == "pieces":
     for folder in (final, tmp_path / "huggingface"):
-      assert pieces_in(folder) == pieces_in(any_model)
+      assert pieces_in(folder) == pieces_in(model)
     path = tmp_path / "huggingface" / "tokenizer_config.json"
     kind = json.loads(path.read_text())["tokenizer_class"]
     assert kind == "AlbertTokenizer"
@@ -193,7 +192,10 @@ def test_classifier_trains_converts_and_is_served(any_model, texts, tmp_path):
 
 
 @pytest.mark.slow
-def test_squad_trains_and_predicts(model, tmp_path):
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_squad_trains_and_predicts(variant, tmp_path):
+  vocab_file = RECORDS / "model" / "vocab.txt"
+  model = make_model(tmp_path / "model", variant, vocab_file)
   for name in ("train", "dev"):
     packed = (SQUAD / f"{name}.json.gz").read_bytes()
     (tmp_path / f"{name}.json").write_bytes(gzip.decompress(packed))

@@ -114,10 +114,9 @@ def passage_of(text, tokenizer):
 @pytest.mark.parametrize("answer, words, pieces", [
   ("1907", (1, 1), ["1", "9", "0", "7"]),
   ("1988).", (1, 1), ["1", "9", "8", "8", ")", "."]),
-  ("Café", (0, 0), ["c", "a", "fe"]),
-  ("af", (0, 0), ["a", "fe"]),
+  ("Café", (0, 0), ["c", "a", "fe"]), ("af", (0, 0), ["a", "fe"]),
   ("people in 1990", (3, 5), ["▁people", "▁in", "▁199", "0"]),
-  ("nowhere", (2, 3), ["▁the", "▁people"]),
+  ("nowhere", (2, 3), ["▁the", "▁people"])
 ])
 def test_training_answers_are_whole_pieces(tokenizer, answer, words, pieces):
   text = "Café (1907-1988). The people in 1990, and so on"

@@ -6,10 +6,8 @@ import numpy as np
 import safetensors.numpy
 import tensorflow as tf
 
-import configuration
 import modeling
-from checkpoints import huggingface, weight_files
-from common import json_files
+from checkpoints import weight_files
 from variants import registry
 
 NO_POOLER = ["^bert/pooler/"]
@@ -27,23 +25,6 @@ def check_equal(found, expected):
   for name, value in expected.items():
     assert found[name].dtype == value.dtype
     np.testing.assert_array_equal(found[name], value)
-
-
-def check_round_trip(folder, temporary):
-  """Asserts that a model comes back bit for bit over a TF1 checkpoint."""
-  reader = weight_files.open_reader(str(folder))
-  prefix = f"{temporary}/bert_model.ckpt"
-  weight_files.write_tf1(prefix, {n: reader.read(n) for n in reader.shapes})
-  weights = weight_files.read_weights(prefix)
-  assert {n: w.shape for n, w in weights.items()} == reader.shapes
-  huggingface.write(
-    str(temporary), weights, reader.config, architecture=folder.name
-  )
-  check_equal(tensors_of(temporary), tensors_of(folder))
-  written = json_files.read(f"{temporary}/config.json")
-  original = json_files.read(f"{folder}/config.json")
-  assert {key: original[key] for key in written} == written
-  assert configuration.from_huggingface(written) == reader.config
 
 
 class Loaded:
