@@ -80,16 +80,16 @@ def test_the_positive_class_may_be_the_first():
 
 def test_a_class_that_is_nowhere_is_in_no_mean():
   """As scikit-learn leaves it out: class 2 is neither right nor predicted."""
-  predicted = np.array([0, 1, 1, 1])
-  results = Results("single", list("abcd"), np.array([0, 0, 1, 3]),
-                    np.eye(4)[predicted])
+  predicted = np.array([0, 1, 1, 1, 4])
+  results = Results("single", list("abcde"), np.array([0, 0, 1, 3, 3]),
+                    np.eye(5)[predicted])
   values = all_of(results)
-  # Of a, b, d: precision 1, 1/3, 0; recall 1/2, 1, 0; F1 2/3, 1/2, 0.
-  assert values["precision_macro"] == pytest.approx((1 + 1 / 3) / 3)
-  assert values["recall_macro"] == pytest.approx((1 / 2 + 1) / 3)
-  assert values["f1_macro"] == pytest.approx((2 / 3 + 1 / 2) / 3)
-  last = scores.report(results).splitlines()[5]
-  assert last.split() == ["macro", "avg", "0.4444", "0.5000", "0.3889", "4"]
+  # Of a, b, d, e: precision 1, 1/3, 0, 0; recall 1/2, 1, 0, 0; F1 2/3, 1/2.
+  assert values["precision_macro"] == pytest.approx((1 + 1 / 3) / 4)
+  assert values["recall_macro"] == pytest.approx((1 / 2 + 1) / 4)
+  assert values["f1_macro"] == pytest.approx((2 / 3 + 1 / 2) / 4)
+  last = scores.report(results).splitlines()[6]
+  assert last.split() == ["macro", "avg", "0.3333", "0.3750", "0.2917", "5"]
   # Several classes at once: all columns.
   gold = np.array([[1, 0], [1, 0]])
   values = all_of(Results("multi_label", ["a", "b"], gold, gold))
@@ -102,6 +102,7 @@ def test_loss_is_the_mean_over_batches_of_which_the_last_is_short():
   assert mean(losses, 2) == (1.5 + 3.5 + 10) / 3
   assert mean(losses, 5) == mean(losses, 1) == mean(losses, 8) == 4
   assert mean(losses, 4) == (2.5 + 10) / 2
+  assert mean(np.float32([1, 2**-24]), 2) == (1 + 2**-24) / 2
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -155,9 +156,10 @@ def test_what_others_leave_undefined_is_a_number():
   values = all_of(Results("single", ["0", "1"], np.zeros(4, int), one))
   assert values["matthews"] == 0 and values["f1"] == 0
   assert values["auc"] == 0.5
-  same = np.full([4, 1], 2.7, np.float32)
-  values = all_of(Results("regression", [], np.arange(4.0), same))
-  assert values == {"pearson": 0, "spearman": 0}
+  same, others = np.full([4], 2.7, np.float32), np.arange(4.0)
+  for gold, outputs in ((others, same), (same, others)):
+    values = all_of(Results("regression", [], gold, outputs[:, None]))
+    assert values == {"pearson": 0, "spearman": 0}
 
 
 def test_metrics_that_a_task_does_not_have_are_refused():
@@ -177,11 +179,13 @@ def test_every_kind_has_its_defaults():
 
 
 def test_the_report_has_a_row_for_each_class_and_the_confusions():
-  lines = scores.report(binary()).splitlines()
+  name = "yes" * 6
+  results = binary()._replace(labels=["no", name])
+  lines = scores.report(results).splitlines()
   assert lines[1].split() == ["no", "0.6667", "0.6667", "0.6667", "3"]
-  assert lines[2].split() == ["yes", "0.8000", "0.8000", "0.8000", "5"]
+  assert lines[2].split() == [name, "0.8000", "0.8000", "0.8000", "5"]
   assert [line.split() for line in lines[-3:]] == [
-    ["no", "yes"], ["no", "2", "1"], ["yes", "1", "4"]
+    ["no", name], ["no", "2", "1"], [name, "1", "4"]
   ]
 
 
