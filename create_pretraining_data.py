@@ -39,6 +39,7 @@ flags.DEFINE_bool(
   "Lower-case the text and strip its accents: true for uncased models. If not "
   "given, a tokenizer_config.json next to --vocab_file decides.",
 )
+common_flags.define_never_split_flags()
 flags.DEFINE_bool(
   "do_whole_word_mask", False,
   "Mask all pieces of a word together instead of single pieces.",

@@ -169,29 +169,46 @@ class FullTokenizer:
     vocab: dict of token -> id, not to be changed.
     inv_vocab: dict of id -> token.
     do_lower_case: whether text is lower-cased and loses its accents.
+    never_split: words of the vocabulary that stay whole, see BasicTokenizer.
     unk_token: the token of a word that is unknown.
     basic_tokenizer, wordpiece_tokenizer: the two stages.
   """
 
   unk_token = "[UNK]"
 
-  def __init__(self, vocab_file: str, do_lower_case: bool = True):
-    """Reads the vocabulary; raises InputError as `load_vocab`, or if empty."""
+  def __init__(
+    self, vocab_file: str, do_lower_case: bool = True,
+    never_split: Iterable[str] = (),
+  ):
+    """Reads the vocabulary.
+
+    Raises:
+      InputError: as `load_vocab`, or it is empty, or some of `never_split`
+        cannot stay whole.
+    """
     self.vocab_file = vocab_file
     self.do_lower_case = do_lower_case
+    self.never_split = tuple(never_split)
     self.vocab = load_vocab(vocab_file)
     if not any(self.vocab):
       raise errors.InputError(
         f"{vocab_file}: no token in it; a vocabulary has one token a line"
       )
     self.inv_vocab = {index: token for token, index in self.vocab.items()}
-    self.basic_tokenizer = BasicTokenizer(do_lower_case=do_lower_case)
+    self.basic_tokenizer = BasicTokenizer(do_lower_case, self.never_split)
     self.wordpiece_tokenizer = WordpieceTokenizer(vocab=self.vocab)
     # Three caches: callers need tokens or ids, and one word is in many
     # chunks ("the," "(the").
     self._chunk_tokens = _Cache(self._tokens_of_chunk)
     self._chunk_ids = _Cache(self._ids_of_chunk)
     self._word_ids = _Cache(self._ids_of_word)
+    # Unlike Hugging Face's, which makes them [UNK] without a word.
+    if cut := [w for w in self.never_split if self.tokenize(w) != [w]]:
+      raise errors.InputError(
+        f"never_split: {', '.join(map(repr, cut))} cannot stay whole; each "
+        f"must be a token of {vocab_file}, without white space, control "
+        "characters or Han characters next to others"
+      )
 
   def tokenize(self, text: str | bytes) -> list[str]:
     """Returns the word pieces of `text`; bytes are UTF-8.
@@ -239,13 +256,33 @@ class FullTokenizer:
 class BasicTokenizer:
   """Splits text at white space, punctuation and Han characters."""
 
-  def __init__(self, do_lower_case: bool = True):
-    """With `do_lower_case` words are lower-cased and lose their accents."""
+  def __init__(
+    self, do_lower_case: bool = True, never_split: Iterable[str] = ()
+  ):
+    """With `do_lower_case` words are lower-cased and lose their accents.
+
+    Args:
+      never_split: words that stay whole where white space or Han characters are
+        on both sides: as they stand, or lower-cased. As Hugging Face's
+        BertTokenizer: "C++" keeps its case, and "c++" stands for both.
+    """
     self.do_lower_case = do_lower_case
+    self.never_split = frozenset(never_split)
 
   def tokenize(self, text: str | bytes) -> list[str]:
     """Returns the words of `text`; bytes are UTF-8."""
     text = convert_to_unicode(text)
+    if not self.never_split:
+      return self._split(text)
+    words = []
+    for word in text.translate(_CLEANING).split():
+      parts = [word] if word in self.never_split else self._split(word)
+      # Lower-cased, but whole.
+      joined = "".join(parts)
+      words += [joined] if joined in self.never_split else parts
+    return words
+
+  def _split(self, text):
     # Most text. Nothing in it is an accent, a control character or white space
     # other than U+0020, so one regular expression does it all.
     if text.isascii() and text.isprintable():

@@ -15,6 +15,7 @@ the two change on the way, and the function stays.
 
 import os
 import re
+from collections.abc import Sequence
 
 import ml_dtypes  # noqa: F401  (lets safetensors hand out bfloat16)
 import numpy as np
@@ -236,6 +237,7 @@ def write(
 def write_settings(
   folder: str, config: dict, architecture: str, *, do_lower_case: bool | None,
   vocab_file: str | None, max_length: int,
+  never_split: Sequence[str] | None = None,
 ) -> None:
   """Writes all of a folder but the weights; arguments as of `write`."""
   json_files.write(
@@ -245,4 +247,5 @@ def write_settings(
   tokenizer_files.write(
     folder, vocab_file, do_lower_case, max_length,
     _TOKENIZERS.get(config.get("variant"), "BertTokenizer"), fast=True,
+    never_split=never_split,
   )

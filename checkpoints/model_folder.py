@@ -10,7 +10,7 @@ last file is Hugging Face's.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -31,7 +31,7 @@ INPUT_KEYS = ("input_settings", "classifier_input")
 def write(
   folder: str, variables: Iterable[tf.Variable], config: modeling.BertConfig,
   vocab_file: str | None = None, do_lower_case: bool | None = None, *,
-  step: int | None = None,
+  never_split: Sequence[str] | None = None, step: int | None = None,
 ) -> None:
   """Writes a model folder; each file whole or not at all.
 
@@ -39,6 +39,7 @@ def write(
     folder: made where it does not exist; files of the same name are replaced.
     vocab_file: copied if given.
     do_lower_case: how text becomes words of the vocabulary; None: not known.
+    never_split: as of tokenizer_files.write.
     step: how many steps the weights were trained for, if known: it is stored
       as `global_step`, which the original's checkpoints have too.
   """
@@ -48,19 +49,20 @@ def write(
   if step is not None:
     values["global_step"] = np.int64(step)
   weight_files.write_tf1(os.path.join(folder, CHECKPOINT), values)
-  write_config(folder, config, vocab_file, do_lower_case)
+  write_config(folder, config, vocab_file, do_lower_case, never_split)
   logging.info("the model is in %s", folder)
 
 
 def write_config(
   folder: str, config: modeling.BertConfig, vocab_file: str | None,
-  do_lower_case: bool | None,
+  do_lower_case: bool | None, never_split: Sequence[str] | None = None,
 ) -> None:
   """Writes all of a model folder but the weights."""
   path = os.path.join(folder, _CONFIG_FILES[0])
   file_io.write_text(path, config.to_json_string())
   tokenizer_files.write(
-    folder, vocab_file, do_lower_case, config.max_position_embeddings
+    folder, vocab_file, do_lower_case, config.max_position_embeddings,
+    never_split=never_split,
   )
 
 

@@ -142,7 +142,8 @@ def make_tokenizer(
     settings.do_lower_case, settings.init_checkpoint
   )
   tokenizer = vocabularies.make_tokenizer(
-    settings.vocab_file, do_lower_case=settings.do_lower_case
+    settings.vocab_file, do_lower_case=settings.do_lower_case,
+    never_split=settings.get("never_split", ()),
   )
   config.check_vocabulary(len(tokenizer.vocab), settings.vocab_file)
   return tokenizer

@@ -6,6 +6,7 @@ Without TensorFlow, so that data can be made without it.
 import json
 import os
 import re
+from collections.abc import Sequence
 
 from absl import logging
 
@@ -25,6 +26,7 @@ def with_known_case(settings: run_settings.Settings) -> run_settings.Settings:
   if not settings.vocab_file:
     return settings
   check(settings.vocab_file)
+  settings = _with_never_split(settings)
   known = read_do_lower_case(settings.vocab_file)
   is_given = "do_lower_case" in settings.given
   if known is None:
@@ -54,9 +56,24 @@ def with_known_case(settings: run_settings.Settings) -> run_settings.Settings:
   return settings.replace(do_lower_case=known)
 
 
+def _with_never_split(settings):
+  """Returns settings whose `never_split` has the words of all sources."""
+  words = list(settings.get("never_split", ()))
+  if path := settings.get("never_split_file"):
+    lines = (line.strip() for _, line in file_io.read_lines(path))
+    words += filter(None, lines)
+  # A file that is empty says that there are none.
+  if not settings.given & {"never_split", "never_split_file"}:
+    words = read_never_split(settings.vocab_file)
+  if "never_split" not in settings:
+    return settings
+  return settings.replace(never_split=tuple(dict.fromkeys(words)))
+
+
 def write(
   folder: str, vocab_file: str | None, do_lower_case: bool | None,
   max_length: int, tokenizer: str = "BertTokenizer", *, fast: bool = False,
+  never_split: Sequence[str] | None = None,
 ) -> None:
   """Writes what text is read by: the vocabulary and tokenizer_config.json.
 
@@ -67,7 +84,10 @@ def write(
     tokenizer: class of transformers for a list of word pieces.
     fast: whether to write tokenizer.json and special_tokens_map.json too, of
       a list of word pieces whose case is known.
+    never_split: words that stay whole; None: those next to `vocab_file`.
   """
+  if never_split is None:
+    never_split = read_never_split(vocab_file) if vocab_file else ()
   is_pieces = vocab_file and vocabularies.is_sentencepiece(vocab_file)
   if vocab_file:
     name = vocabularies.SENTENCEPIECE if is_pieces else vocabularies.LIST
@@ -75,23 +95,24 @@ def write(
       file_io.write_bytes(os.path.join(folder, name), stream.read())
   special = {}
   if fast and vocab_file and not is_pieces and do_lower_case is not None:
-    special = _write_fast(folder, vocab_file, do_lower_case)
+    special = _write_fast(folder, vocab_file, do_lower_case, never_split)
+  values = {}
   if do_lower_case is not None:
-    json_files.write(
-      os.path.join(folder, _CONFIG),
-      {
-        "tokenizer_class": "AlbertTokenizer" if is_pieces else tokenizer,
-        "do_lower_case": bool(do_lower_case),
-        "model_max_length": max_length,
-        **special,
-      },
-    )
+    values["do_lower_case"] = bool(do_lower_case)
+  if never_split:
+    values["never_split"] = list(never_split)
+  if values:
+    name = "AlbertTokenizer" if is_pieces else tokenizer
+    json_files.write(os.path.join(folder, _CONFIG), {
+      "tokenizer_class": name, **values, "model_max_length": max_length,
+      **special,
+    })
 
 
-def _write_fast(folder, vocab_file, do_lower_case):
+def _write_fast(folder, vocab_file, do_lower_case, never_split):
   """Writes what the library tokenizers reads; returns the special tokens."""
   # Imported here: making data needs none of it.
-  from tokenizers import Tokenizer, decoders, models, normalizers
+  from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
   from tokenizers.pre_tokenizers import BertPreTokenizer
   from tokenizers.processors import TemplateProcessing
 
@@ -112,16 +133,41 @@ def _write_fast(folder, vocab_file, do_lower_case):
     vocab, unk_token="[UNK]", max_input_chars_per_word=200
   ))
   fast.normalizer = normalizers.BertNormalizer(lowercase=do_lower_case)
-  fast.pre_tokenizer = BertPreTokenizer()
+  lowered = [w for w in never_split if fast.normalizer.normalize_str(w) == w]
+  fast.pre_tokenizer = _but(lowered) if lowered else BertPreTokenizer()
   fast.post_processor = TemplateProcessing(
     single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1",
     special_tokens=[(name, vocab[name]) for name in ("[CLS]", "[SEP]")],
   )
   fast.decoder = decoders.WordPiece()
   fast.add_special_tokens(list(special.values()))
+  # Found before the case is lost, next to punctuation too.
+  written = sorted({*never_split} - {*lowered, *special.values()})
+  fast.add_tokens([
+    AddedToken(w, single_word=True, normalized=False) for w in written
+  ])
+  if written:
+    logging.warning(
+      "tokenizer.json keeps %s whole next to punctuation too, which scripts "
+      "here do not: they are found before text is lower-cased",
+      ", ".join(written),
+    )
   file_io.write_text(os.path.join(folder, "tokenizer.json"), fast.to_str())
   json_files.write(os.path.join(folder, "special_tokens_map.json"), special)
   return special
+
+
+def _but(words):
+  """Returns a BertPreTokenizer that leaves words whole."""
+  from tokenizers import Regex, pre_tokenizers
+
+  whole = "|".join(map(re.escape, words))
+  # The signs of ASCII that Unicode does not call punctuation are, too.
+  pattern = Regex(rf"\A(?:{whole})\z|[\p{{P}}$+<=>^`|~]")
+  return pre_tokenizers.Sequence([
+    pre_tokenizers.WhitespaceSplit(),
+    pre_tokenizers.Split(pattern, "isolated"),
+  ])
 
 
 def check(vocab_file: str) -> None:
@@ -177,6 +223,16 @@ def read_do_lower_case(vocab_file: str) -> bool | None:
   """
   path, values = _read_config(vocab_file)
   return json_files.field(values, "do_lower_case", bool, path, None)
+
+
+def read_never_split(vocab_file: str) -> list[str]:
+  """Returns the words that a file next to a vocabulary leaves whole.
+
+  Raises:
+    InputError: the tokenizer_config.json there is damaged.
+  """
+  path, values = _read_config(vocab_file)
+  return json_files.field(values, "never_split", list[str], path, [])
 
 
 def likely_case(vocab_file: str) -> bool:

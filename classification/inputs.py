@@ -51,6 +51,7 @@ class InputOptions:
   max_seq_length: int = 128
   doc_stride: int = 0
   max_windows: int = 0
+  never_split: tuple = ()
 
   def __post_init__(self):
     if self.max_seq_length < 4:
@@ -75,7 +76,7 @@ def options_of(settings, kind: str, labels: tuple) -> InputOptions:
   """Returns the InputOptions of run_settings.Settings and a task."""
   return InputOptions(kind, tuple(labels), **settings.pick(
     "vocab_file do_lower_case max_seq_length doc_stride max_windows"
-  ))
+  ), never_split=settings.get("never_split", ()))
 
 
 class ClassifierData(NamedTuple):
@@ -179,10 +180,11 @@ def _sequences(examples, encode, options):
 
 
 @functools.lru_cache(maxsize=4)
-def _encoder(vocab_file, do_lower_case):
+def _encoder(options):
   """Returns a tokenizer, and its function of many texts; kept by a process."""
   tokenizer = vocabularies.make_tokenizer(
-    vocab_file, do_lower_case=do_lower_case
+    options.vocab_file, do_lower_case=options.do_lower_case,
+    never_split=options.never_split,
   )
   return tokenizer, bulk_tokenization.line_encoder(tokenizer)
 
@@ -192,7 +194,7 @@ def encode(
 ) -> tuple[dict, np.ndarray]:
   """Returns dict of int32 arrays [rows, T] (input_ids, input_mask,
   segment_ids), and the number of rows of each example, an int array."""
-  tokenizer, encode_texts = _encoder(options.vocab_file, options.do_lower_case)
+  tokenizer, encode_texts = _encoder(options)
   ids, owner, spans = _sequences(examples, encode_texts, options)
   cls_id, sep_id = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
   arrays = input_sequences.fill_batch(
@@ -223,7 +225,7 @@ def _serialize_block(examples, options):
     # As in the original: there, examples that fill up a batch have 0.
     features["is_real_example"] = np.ones([len(chosen), 1], np.int64)
     records[chosen] = tfrecord.serialize_examples(features)
-  tokenizer, _ = _encoder(options.vocab_file, options.do_lower_case)
+  tokenizer, _ = _encoder(options)
   # [CLS] [SEP]: nothing between them.
   empty = np.flatnonzero(arrays["input_mask"][starts].sum(axis=1) == 2)
   return records.tolist(), {
@@ -318,7 +320,7 @@ def prepare_all(
 def log_examples(examples, options):
   """Shows what becomes of examples, as the original shows its first five."""
   arrays, num_rows = encode(examples, options)
-  tokenizer, _ = _encoder(options.vocab_file, options.do_lower_case)
+  tokenizer, _ = _encoder(options)
   # Of each example the first sequence.
   starts = np.cumsum(num_rows) - num_rows
   for example, count, start in zip(examples, num_rows, starts):

@@ -329,7 +329,7 @@ class ModelRun:
     })
     model_folder.write(
       folder, self._model.variables, config, settings.vocab_file,
-      settings.do_lower_case, step=step,
+      settings.do_lower_case, never_split=settings.never_split, step=step,
     )
 
   def _scores(self, report_dir=None):

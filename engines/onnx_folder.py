@@ -61,6 +61,7 @@ def write(
       temporary, _config_values(config, settings),
       weight_names.TITLES[registry.name_of(config)] + _CLASSES[settings.head],
       do_lower_case=settings.do_lower_case, vocab_file=settings.vocab_file,
+      never_split=settings.get("never_split"),
       max_length=settings.max_seq_length,
     )
     kind, pooled_layers, _ = pooling

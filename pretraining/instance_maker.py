@@ -57,6 +57,7 @@ class RecordOptions:
   do_lower_case: bool
   segmented_text: bool
   mask_shares: masking_rule.Shares = masking_rule.SHARES
+  never_split: tuple[str, ...] = ()
 
 
 def gives_any(corpus: data.Corpus, options: RecordOptions) -> bool:

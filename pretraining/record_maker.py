@@ -43,7 +43,8 @@ class RecordMaker:
     """Raises InputError where the vocabulary cannot be used."""
     self._options = options
     self.tokenizer = vocabularies.make_tokenizer(
-      options.vocab_file, do_lower_case=options.do_lower_case
+      options.vocab_file, do_lower_case=options.do_lower_case,
+      never_split=options.never_split,
     )
     self._vocabulary = data.Vocabulary(self.tokenizer.vocab)
     self._encode_lines = bulk_tokenization.line_encoder(self.tokenizer)

@@ -110,6 +110,7 @@ class ShardedRun:
     # None: the default, which files of version 0.1 have without saying so.
     is_default = options.mask_shares == masking_rule.SHARES
     flags["mask_shares"] = None if is_default else list(options.mask_shares)
+    flags["never_split"] = list(options.never_split) or None
     # All that decides the content of the shards, but not where they lie.
     self._source = {
       "format": _FORMAT,

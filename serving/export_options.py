@@ -43,7 +43,8 @@ class Option(NamedTuple):
 _MODEL = (
   Option("model_dir"), Option("bert_config_file"), Option("vocab_file"),
   Option("init_checkpoint"), Option("max_seq_length", 128, lower_bound=1),
-  Option("do_lower_case", True),
+  Option("do_lower_case", True), Option("never_split", []),
+  Option("never_split_file"),
 )
 EXPORT = (
   Option("head", None, "What the model does.", choices=choices.SERVING_HEADS),

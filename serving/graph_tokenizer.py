@@ -31,6 +31,7 @@ _ITSELF = -1  # In a replacement: the code point that is replaced.
 _SIGMA, _FINAL_SIGMA = "\u03a3", "\u03c2"
 # What a code point is to its neighbours, in bits.
 _CASED, _TRANSPARENT, _STARTER, _ACCENT, _SPACE = 1, 2, 4, 8, 16
+_REMOVED, _CUT = 32, 64  # Control characters; white space and Han characters.
 _EMPTY_PLANES = 0x40000  # From here on, but for some control characters.
 
 # Of `check_same`.
@@ -83,6 +84,7 @@ class GraphTokenizer(tf.Module):
     self._sizes = np.array([len(line.removeprefix("##")) for line in lines])
     self._lower = tokenizer.basic_tokenizer.do_lower_case
     self._rules = _rules(self._lower)
+    self._never_split = list(tokenizer.never_split)
     self._longest_word = wordpiece.max_input_chars_per_word
     # UTF-8 has at most 4 bytes for a code point. What is longer is unknown.
     max_bytes = 4 * self._longest_word
@@ -115,6 +117,8 @@ class GraphTokenizer(tf.Module):
     replaced, origins = self._replaced(chars, kinds)  # [O]
     if self._lower:
       replaced, origins = self._reordered(replaced, origins, kinds)
+    if self._never_split:
+      replaced, origins = self._kept_whole(chars, kinds, replaced, origins)
     ids, words, sizes = self._pieces(replaced)  # [P]
     # From the text after the rules to the text as it was given.
     origins = tf.boolean_mask(origins, replaced != ord(" "))
@@ -186,6 +190,44 @@ class GraphTokenizer(tf.Module):
       tf.reduce_any(combining > 0), sort, lambda: (replaced, origins)
     )
 
+  def _kept_whole(self, chars, kinds, replaced, origins):
+    """Joins the words of never_split again, as BasicTokenizer does.
+
+    Args:
+      chars, kinds: int32 [C], the text and its bits.
+      replaced, origins: as `_replaced` returns them; the result, too.
+    """
+    cuts = tf.cast(kinds & _CUT > 0, tf.int64)
+    # "a, b" is 0 0 1 2: odd numbers are those of cuts.
+    numbers = tf.cumsum(cuts) + tf.cumsum(cuts, exclusive=True)  # [C]
+    count = tf.reduce_max(tf.concat([[0], numbers + 1], 0))  # W
+
+    def is_kept(chars, numbers):
+      rows = tf.RaggedTensor.from_value_rowids(chars, numbers, nrows=count)
+      words = tf.strings.unicode_encode(rows, "UTF-8")
+      return tf.reduce_any(words[:, tf.newaxis] == self._never_split, 1)  # [W]
+
+    written = tf.where(kinds & (_REMOVED | _CUT) == 0)[:, 0]
+    as_written = is_kept(tf.gather(chars, written), tf.gather(numbers, written))
+    places = tf.gather(numbers, origins)  # [O]
+    is_inner = (replaced != ord(" ")) & (places % 2 == 0)
+    as_changed = is_kept(
+      tf.boolean_mask(replaced, is_inner), tf.boolean_mask(places, is_inner)
+    )
+    # The first keep their characters, the others lose the spaces within.
+    stays = ~tf.gather(as_written, places) & (
+      is_inner | ~tf.gather(as_changed, places)
+    )
+    written = tf.boolean_mask(
+      written, tf.gather(as_written, tf.gather(numbers, written))
+    )
+    replaced = tf.concat(
+      [tf.boolean_mask(replaced, stays), tf.gather(chars, written)], 0
+    )
+    origins = tf.concat([tf.boolean_mask(origins, stays), written], 0)
+    order = tf.argsort(tf.gather(numbers, origins), stable=True)
+    return tf.gather(replaced, order), tf.gather(origins, order)
+
   def _pieces(self, replaced):
     """Returns ids, numbers of words and lengths in code points, all [P]."""
     words = tf.strings.split(tf.strings.unicode_encode(replaced, "UTF-8"))
@@ -254,7 +296,10 @@ class _Rules:
       # `targets` stays short.
       target = tuple(_ITSELF if each == char else ord(each) for each in text)
       kind = _kind(char, text) if lower else _STARTER
-      found = target, kind | _SPACE * (text == " "), unicodedata.combining(char)
+      kind |= _SPACE * (text == " ")
+      cleaned = _cleaned()[char]
+      kind |= _REMOVED * (not cleaned) | _CUT * (" " in cleaned)
+      found = target, kind, unicodedata.combining(char)
       classes[ord(char)] = numbers.setdefault(found, len(numbers))
     pages, index = np.unique(
       classes.reshape(-1, _PAGE), axis=0, return_inverse=True
@@ -297,13 +342,29 @@ def _characters():
 def _replaced_by(lower):
   """Returns what BasicTokenizer makes of characters, {character: str}.
 
-  "," -> " , ", an accent -> "", a capital -> a small letter. Each is put
-  between two letters, and many in one text, with a word between them that no
-  character gives: "a,b zz aBb" -> "a", ",", "b", "zz", "abb".
+  "," -> " , ", an accent -> "", a capital -> a small letter.
   """
-  tokenize = tokenization.BasicTokenizer(lower).tokenize
+  return _made_by(tokenization.BasicTokenizer(lower))
+
+
+@functools.cache
+def _cleaned():
+  """Returns what is left of characters in words that stay whole, likewise.
+
+  "," and "A" themselves, but a Han character between spaces.
+  """
+  words = (f"a{char}b" for char in _characters())
+  return _made_by(tokenization.BasicTokenizer(False, words))
+
+
+def _made_by(tokenizer):
+  """Returns what each character between two letters becomes.
+
+  Many are put in one text, with a word between them that no character gives:
+  "a,b zz aBb" -> "a", ",", "b", "zz", "abb".
+  """
   text = " zz ".join(f"a{char}b" for char in _characters())
-  parts = " ".join(tokenize(text)).split(" zz ")
+  parts = " ".join(tokenizer.tokenize(text)).split(" zz ")
   return {char: part[1:-1] for char, part in zip(_characters(), parts)}
 
 
@@ -386,7 +447,15 @@ def _texts_to_try(tokenizer):
       for alphabet in _ALPHABETS for _ in range(300)
     ),
     *("".join(rng.choices(plain, k=60)) for _ in range(300)),
+    *_texts_of_never_split(tokenizer.never_split, rng),
   ]
+
+
+def _texts_of_never_split(words, rng):
+  marks = [" ", ",", "\u4e00", "\u200b", "\u0301", "a", "\t"]
+  parts = [*words, *map(str.upper, words), *map(str.lower, words), *marks * 2]
+  texts = ("".join(rng.choices(parts, k=12)) for _ in range(600))
+  return texts if words else ()
 
 
 def _parts(values, size):

@@ -35,7 +35,7 @@ WARMUP_FILE = os.path.join("assets.extra", "tf_serving_warmup_requests")
 _SETTINGS = (
   "head do_lower_case max_seq_length output_activation doc_stride max_windows "
   "max_query_length max_answer_length n_best_size version_2_with_negative "
-  "null_score_diff_threshold tag_words"
+  "null_score_diff_threshold tag_words never_split"
 )
 
 
@@ -198,8 +198,11 @@ class LoadedModel:
     })
     self.head = settings.head
     self.texts = json_files.field(values, "text_inputs", list[str], path)
+    tokenizer = tokenization.FullTokenizer(
+      vocab_file, settings.do_lower_case, settings.get("never_split", ())
+    )
     self._answer = answers.make(
-      settings, tokenization.FullTokenizer(vocab_file, settings.do_lower_case),
+      settings, tokenizer,
       answers.on_tensors(self._signatures["ids"]), batch_size,
     )
 

@@ -23,7 +23,7 @@ of tokenization.
 import bisect
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from absl import logging
@@ -42,13 +42,15 @@ def joined_pieces(pieces: list) -> str:
   return " ".join(text.split())
 
 
-def word_tokenizer(do_lower_case: bool) -> Callable:
+def word_tokenizer(
+  do_lower_case: bool, never_split: Sequence[str] = ()
+) -> Callable:
   """Returns a function: word -> its tokens, a str with single spaces."""
-  tokenize = tokenization.BasicTokenizer(do_lower_case).tokenize
+  basic = tokenization.BasicTokenizer(do_lower_case, never_split)
 
   @functools.lru_cache(_REMEMBERED_WORDS)
   def tokenized(word):
-    return " ".join(tokenize(word))
+    return " ".join(basic.tokenize(word))
 
   return tokenized
 
@@ -72,12 +74,14 @@ def spelling_of(tokenizer: tokenization.FullTokenizer) -> Spelling:
     return Spelling(
       sentencepiece.joined_pieces, remembered(tokenizer.word_text)
     )
-  return word_piece_spelling(tokenizer.do_lower_case)
+  return word_piece_spelling(tokenizer.do_lower_case, tokenizer.never_split)
 
 
-def word_piece_spelling(do_lower_case: bool) -> Spelling:
+def word_piece_spelling(
+  do_lower_case: bool, never_split: Sequence[str] = ()
+) -> Spelling:
   """Returns the Spelling of BERT's word pieces."""
-  return Spelling(joined_pieces, word_tokenizer(do_lower_case))
+  return Spelling(joined_pieces, word_tokenizer(do_lower_case, never_split))
 
 
 class PassageText:

@@ -389,6 +389,7 @@ def prepare(
     "data": cached_records.file_sha256(file.path),
     "vocabulary": cached_records.file_sha256(tokenizer.vocab_file),
     "do_lower_case": tokenizer.do_lower_case,
+    "never_split": tokenizer.never_split,
     "lengths": lengths._asdict(),
     "training": training,
     # How the file was read (version_2) shows in these two numbers.

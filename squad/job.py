@@ -96,7 +96,7 @@ class Job:
     )
     model_folder.write(
       folder, self._model.variables, config, settings.vocab_file,
-      settings.do_lower_case, step=step,
+      settings.do_lower_case, never_split=settings.never_split, step=step,
     )
     # Or removed: the folder must not keep one of other weights.
     self.threshold.write(folder)

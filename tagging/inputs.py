@@ -268,7 +268,7 @@ def write_model(
   config = model_folder.with_input_settings(model.config, values)
   model_folder.write(
     folder, model.variables, config, settings.vocab_file,
-    settings.do_lower_case, step=step,
+    settings.do_lower_case, never_split=settings.never_split, step=step,
   )
 
 

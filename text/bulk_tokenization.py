@@ -66,6 +66,8 @@ class BulkEncoder:
     self._tokenizer = tokenizer
     self._characters_before_fast = characters_before_fast
     self._fast: Any = None
+    words = "|".join(map(re.escape, tokenizer.basic_tokenizer.never_split))
+    self._never_split = words and re.compile(words, re.IGNORECASE)
 
   def __call__(self, lines: list[str]) -> tuple:
     """Encodes lines.
@@ -77,7 +79,7 @@ class BulkEncoder:
     if not self._may_be_fast(lines):
       return (*self._encode_exactly(lines), None)
     # [lines]; two encoders share them, and the ids are put together below.
-    alike = np.array([is_alike(line) for line in lines], bool)
+    alike = np.array([self._is_alike(line) for line in lines], bool)
     rest = list(itertools.compress(lines, ~alike))
     plain = list(itertools.compress(lines, alike))
     result = self._fast.tokenize(tf.constant(plain, tf.string))
@@ -91,6 +93,14 @@ class BulkEncoder:
     ids[of_alike] = result.values.numpy()
     ids[~of_alike] = rest_ids
     return ids, lengths.tolist(), None
+
+  def _is_alike(self, line):
+    if not is_alike(line):
+      return False
+    # An accent could hide such a word.
+    return not self._never_split or (
+      line.isascii() and not self._never_split.search(line)
+    )
 
   def _encode_exactly(self, lines):
     rows = list(map(self._tokenizer.encode, lines))

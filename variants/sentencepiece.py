@@ -39,6 +39,7 @@ class SentencePieceTokenizer(tokenization.FullTokenizer):
   """
 
   unk_token = "<unk>"
+  never_split = ()
 
   def __init__(self, vocab_file: str, do_lower_case: bool = True):
     """Reads the model.

@@ -3,9 +3,10 @@
 A file called *.model is a SentencePiece model, any other a list of tokens.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import tokenization
+from common import errors
 from variants import sentencepiece
 
 LIST, SENTENCEPIECE = "vocab.txt", "spiece.model"
@@ -17,15 +18,22 @@ def is_sentencepiece(vocab_file: str) -> bool:
 
 
 def make_tokenizer(
-  vocab_file: str, *, do_lower_case: bool = True
+  vocab_file: str, *, do_lower_case: bool = True,
+  never_split: Sequence[str] = (),
 ) -> tokenization.FullTokenizer:
   """Returns the tokenization.FullTokenizer of a vocabulary, or its relative.
 
-  Raises InputError: the file is missing or damaged.
+  Raises InputError: the file is missing or damaged, or cannot keep
+  `never_split`.
   """
   if is_sentencepiece(vocab_file):
+    if never_split:
+      raise errors.InputError(
+        f"{vocab_file} is a SentencePiece model, which splits no text at "
+        "punctuation: leave --never_split out"
+      )
     return sentencepiece.SentencePieceTokenizer(vocab_file, do_lower_case)
-  return tokenization.FullTokenizer(vocab_file, do_lower_case=do_lower_case)
+  return tokenization.FullTokenizer(vocab_file, do_lower_case, never_split)
 
 
 def load_vocab(vocab_file: str) -> dict[str, int]:

@@ -1,0 +1,198 @@
+"""never_split: words that stay whole, in every tokenizer there is."""
+
+import json
+import random
+
+import pytest
+import tokenizers
+
+import tokenization
+from checkpoints import tokenizer_files
+from common import errors, run_settings
+from script_runner import run
+from serving import graph_tokenizer
+from squad import alignment
+from text import bulk_tokenization
+from tiny_model import write_shape
+from variants import vocabularies
+
+PIECES = ["[MASK]", "c++", "C#", "node.js", "\u00e9,", "\u4e2d", "c", "+", ","]
+PIECES += [".", "node", "js", "a", "b", "#", "C", "new-york", "e", "A"]
+NEVER = ["c++", "C#", "node.js", "\u00e9,", "\u4e2d", "[MASK]"]
+# What Hugging Face's BertTokenizer gives with do_lower_case, and without.
+EXPECTED = {
+  "a c++ b": ["a", "c++", "b"],
+  "C++": (["c++"], ["C", "+", "+"]),
+  "C# c#": ["C#", "c", "#"],
+  "c++, c++b": ["c", "+", "+", ",", "c", "+", "+", "b"],
+  "\u4e2dc++\u4e2d": ["\u4e2d", "c++", "\u4e2d"],
+  "c\u200b+\t+ \u200bc++\u2028c++": ["c", "+", "+", "c++", "c++"],
+  "Node.js node.js.": (
+    ["node.js", "node", ".", "js", "."],
+    ["[UNK]", ".", "js", "node", ".", "js", "."],
+  ),
+  "c\u0301++ \u00e9, e,": (
+    ["c++", "\u00e9,", "e", ","], ["[UNK]", "+", "+", "\u00e9,", "e", ","]
+  ),
+  "[MASK] [mask]": (
+    ["[MASK]", "[UNK]", "[UNK]", "[UNK]"],
+    ["[MASK]", "[UNK]", "[UNK]", "[UNK]"],
+  ),
+}
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["lower", "cased"])
+def tokenizer(request, tmp_path_factory):
+  folder = tmp_path_factory.mktemp("vocab")
+  lines = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *PIECES]
+  (folder / "vocab.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+  return tokenization.FullTokenizer(
+    str(folder / "vocab.txt"), request.param, NEVER
+  )
+
+
+def random_lines(count):
+  rng = random.Random(3)
+  parts = [*PIECES, *map(str.upper, PIECES), *" ,  \u0301\u200b\u00c9"]
+  return ["".join(rng.choices(parts, k=9)) for _ in range(count)]
+
+
+@pytest.mark.parametrize("text", EXPECTED)
+def test_words_of_the_list_stay_whole(text, tokenizer):
+  expected = EXPECTED[text]
+  if isinstance(expected, tuple):
+    expected = expected[not tokenizer.do_lower_case]
+  assert tokenizer.tokenize(text) == expected
+  assert tokenizer.encode(text) == tokenizer.convert_tokens_to_ids(expected)
+
+
+def test_other_texts_are_as_without_it(tokenizer):
+  plain = tokenization.FullTokenizer(
+    tokenizer.vocab_file, tokenizer.do_lower_case
+  )
+  some = [line.replace(" ", "") + "." for line in random_lines(300)]
+  some = [line for line in some if "\u4e2d" not in line]
+  assert list(map(tokenizer.tokenize, some)) == list(map(plain.tokenize, some))
+
+
+def test_lines_in_bulk(tokenizer):
+  encoder = bulk_tokenization.BulkEncoder(tokenizer, characters_before_fast=0)
+  lines = [*EXPECTED, *random_lines(300), "a plain line, b."]
+  ids, lengths, _ = encoder(lines)
+  assert encoder._fast is not None
+  rows = [tokenizer.encode(line) for line in lines]
+  assert list(ids) == sum(rows, [])
+  assert lengths == list(map(len, rows))
+
+
+def test_the_graph(tokenizer):
+  graph = graph_tokenizer.GraphTokenizer(tokenizer)
+  lines = [*EXPECTED, *random_lines(1000), ""]
+  found = graph.tokenize(lines).ids.to_list()
+  assert found == list(map(tokenizer.encode, lines))
+  text = "a C\u200b#  node.js, c++"
+  found = graph.tokenize([text])
+  ends = found.ends.to_list()[0]
+  pieces = [
+    text[start:end] for start, end in zip(found.starts.to_list()[0], ends)
+  ]
+  assert pieces == ["a", "C\u200b#", "node", ".", "js", ",", "c++"]
+
+
+@pytest.mark.slow
+def test_the_graph_on_every_character(tokenizer):
+  graph = graph_tokenizer.GraphTokenizer(tokenizer)
+  graph_tokenizer.check_same(graph, tokenizer)
+  plain = tokenization.FullTokenizer(
+    tokenizer.vocab_file, tokenizer.do_lower_case
+  )
+  with pytest.raises(errors.InputError, match="gives other ids"):
+    graph_tokenizer.check_same(graph_tokenizer.GraphTokenizer(plain), tokenizer)
+
+
+def test_tokenizer_json_and_the_stored_list(tokenizer, tmp_path, caplog):
+  lower = tokenizer.do_lower_case
+  tokenizer_files.write(
+    str(tmp_path), tokenizer.vocab_file, lower, 512, fast=True,
+    never_split=NEVER,
+  )
+  theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+  # Those that lower-casing changes are found next to punctuation, too.
+  changed = {"C#", "\u00e9,", "[MASK]"} if lower else {"[MASK]"}
+  texts = [
+    text for text in [*EXPECTED, *random_lines(500)]
+    if not any(word in text for word in changed)
+  ]
+  assert len(texts) > 100
+  for text in texts:
+    found = theirs.encode(text, add_special_tokens=False).ids
+    assert found == tokenizer.encode(text), text
+  assert theirs.encode("a C# b", add_special_tokens=False).tokens[1] == "C#"
+  assert ("tokenizer.json keeps C#, " in caplog.text) == lower
+  # What is copied from here on keeps it.
+  copy = tmp_path / "copy"
+  copy.mkdir()
+  tokenizer_files.write(str(copy), str(tmp_path / "vocab.txt"), None, 512)
+  assert tokenizer_files.read_never_split(str(copy / "vocab.txt")) == NEVER
+
+
+def test_answers_are_spelled_by_it(tokenizer):
+  spelling = alignment.spelling_of(tokenizer)
+  assert spelling.of_word("c++") == "c++"
+
+
+@pytest.mark.parametrize(
+  "word", ["d++", "a b", "a\u200b", "\u4e2da", "", "A\n"]
+)
+def test_words_that_cannot_stay_whole(word, tokenizer):
+  with pytest.raises(errors.InputError) as raised:
+    tokenization.FullTokenizer(tokenizer.vocab_file, True, ["c++", word, "x+"])
+  assert f"never_split: {word!r}, 'x+' cannot stay whole" in str(raised.value)
+
+
+def test_sentencepiece_has_no_such_list():
+  with pytest.raises(errors.InputError, match="leave --never_split out"):
+    vocabularies.make_tokenizer("spiece.model", never_split=["a"])
+
+
+def resolved(path, given=(), **values):
+  return tokenizer_files.with_known_case(run_settings.Settings({
+    "vocab_file": str(path / "vocab.txt"), "do_lower_case": True,
+    "never_split": (), "never_split_file": None, **values,
+  }, given)).never_split
+
+
+def test_flags_go_before_what_is_stored(tmp_path):
+  (tmp_path / "vocab.txt").write_text("a\n")
+  assert resolved(tmp_path) == ()
+  (tmp_path / "tokenizer_config.json").write_text('{"never_split": ["x", "y"]}')
+  assert resolved(tmp_path) == ("x", "y")
+  (tmp_path / "words").write_text("b,c \n\na\n")
+  given = {"never_split": ["a"], "never_split_file": str(tmp_path / "words")}
+  assert resolved(tmp_path, given, **given) == ("a", "b,c")
+  assert resolved(tmp_path, ["never_split"]) == ()
+  (tmp_path / "tokenizer_config.json").write_text('{"never_split": null}')
+  assert resolved(tmp_path) == ()
+  (tmp_path / "tokenizer_config.json").write_text('{"never_split": "x"}')
+  with pytest.raises(errors.InputError, match="never_split is 'x'; expected"):
+    resolved(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_trained_model_keeps_the_list(tmp_path):
+  (tmp_path / "train.tsv").write_text(
+    "text\tlabel\n" + "c++ a\tgood\nc + + a\tbad\n" * 2
+  )
+  shape = write_shape(tmp_path, ["c++", "c", "+", "a"])
+  run("run_classifier.py", **shape, do_train=True, never_split="c++",
+      train_file=tmp_path / "train.tsv", max_train_steps=1, train_batch_size=2,
+      max_seq_length=8, output_dir=tmp_path / "out")
+  folder = tmp_path / "out" / "final_model"
+  values = json.loads((folder / "tokenizer_config.json").read_text())
+  assert values["never_split"] == ["c++"]
+  (tmp_path / "line.txt").write_text("c++ C++.\n")
+  run("extract_features.py", model_dir=folder, layers="-1",
+      input_file=tmp_path / "line.txt", output_file=tmp_path / "line.jsonl")
+  line = json.loads((tmp_path / "line.jsonl").read_text())
+  tokens = [token["token"] for token in line["features"]]
+  assert tokens == ["[CLS]", "c++", "c", "+", "+", "[UNK]", "[SEP]"]
