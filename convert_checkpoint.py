@@ -40,8 +40,8 @@ flags.DEFINE_string(
 )
 flags.DEFINE_bool(
   "do_lower_case", None,
-  "Case of the tokenizer of a Hugging Face output; by default found from the "
-  "vocabulary.", needs="to=huggingface",
+  "Case of the tokenizer of a Hugging Face output, and of new words; by "
+  "default found from the vocabulary.", needs="to=huggingface|add_tokens",
 )
 flags.DEFINE_enum(
   "architecture", None, choices.HUGGINGFACE_ARCHITECTURES,
@@ -54,6 +54,21 @@ flags.DEFINE_bool(
   "Whether Adam's moments and the step are carried over from TF1 to TF1.",
   needs="to=tf1|to=tf2",
 )
+flags.DEFINE_string(
+  "add_tokens", None,
+  "Makes a larger model: a file of new words, one a line, whose rows are the "
+  "mean of those of the pieces that they were cut into.",
+)
+flags.DEFINE_bool(
+  "use_unused_tokens", False,
+  "Whether new words first take the places of [unused...] tokens.",
+  needs="add_tokens",
+)
+flags.DEFINE_integer(
+  "max_position_embeddings", None,
+  "Makes a larger model, of this many positions; new ones repeat the rows of "
+  "those that were learned, but the first.", lower_bound=1,
+)
 flags.DEFINE_bool(
   "verify", False,
   "Whether to run this project's network with both ends' weights on the same "
@@ -63,9 +78,17 @@ flags.DEFINE_bool(
 # --help and mistakes are answered before TensorFlow is loaded.
 command.parse_flags(__name__)
 
+import tempfile
+
 import numpy as np
 
-from checkpoints import comparison, converter, model_folder
+from checkpoints import (
+  comparison,
+  converter,
+  growth,
+  model_folder,
+  tokenizer_files,
+)
 from common import console, errors, file_io
 
 # Larger differences than this are not rounding of float32.
@@ -90,6 +113,22 @@ def print_conversion(settings, source, conversion):
     f"({source.reader.kind}) are in {settings.output} ({settings.to}); "
     f"{len(conversion.left_out)} left out"
   )
+
+
+def print_new_words(settings, source, words):
+  """Prints what became of --add_tokens."""
+  if not words:
+    return
+  for word in words if settings.verbose else ():
+    print(f"{word.word} is token {word.index}, made of tokens {word.pieces}")
+  kept = tokenizer_files.read_never_split(source.vocab_file)
+  kept = [word.word for word in words if word.word in kept]
+  print(
+    f"{len(words)} new words; the table of words has "
+    f"{source.config.vocab_size} rows"
+  )
+  if kept:
+    print(f"in never_split, for their punctuation: {file_io.listed(kept)}")
 
 
 def verify(settings, source):
@@ -120,13 +159,19 @@ def main(_):
   source = converter.open_source(
     settings.input, **settings.pick("bert_config_file vocab_file")
   )
-  conversion = converter.convert(
-    source, settings.output, settings.to,
-    **settings.pick("keep_optimizer_state architecture do_lower_case"),
-  )
-  print_conversion(settings, source, conversion)
-  if settings.verify:
-    verify(settings, source)
+  # For the vocabulary of a model that grows.
+  with tempfile.TemporaryDirectory() as folder:
+    source, words = growth.grow(source, folder, **settings.pick(
+      "add_tokens use_unused_tokens max_position_embeddings do_lower_case"
+    ))
+    conversion = converter.convert(
+      source, settings.output, settings.to,
+      **settings.pick("keep_optimizer_state architecture do_lower_case"),
+    )
+    print_conversion(settings, source, conversion)
+    print_new_words(settings, source, words)
+    if settings.verify:
+      verify(settings, source)
 
 
 if __name__ == "__main__":

@@ -199,6 +199,11 @@ def is_optimizer_state(name: str) -> bool:
   return bool(_OPTIMIZER_STATE.search(name))
 
 
+def without_slot(name: str) -> str:
+  """Returns the name of the weight that optimizer state belongs to."""
+  return _OPTIMIZER_STATE.sub("", name)
+
+
 # Writing
 
 

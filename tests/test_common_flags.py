@@ -181,6 +181,7 @@ CASES = {
   ],
   "convert_checkpoint": [
     ("architecture=BertModel do_lower_case", "to=tf1", "to=huggingface"),
+    ("do_lower_case use_unused_tokens", "to=tf1", "to=tf1 add_tokens=a"),
     ("keep_optimizer_state", "to=huggingface", "to=tf2"),
   ],
   "export_saved_model": [

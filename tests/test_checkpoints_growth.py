@@ -1,0 +1,235 @@
+"""growth.py: larger models know what they knew, and new words are one piece."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+import tokenizers
+
+import modeling
+import script_runner
+import tokenization
+from checkpoints import converter, growth, tokenizer_files, weight_files
+from common import errors
+from serving import text_models
+from text import bulk_tokenization
+
+# Of an interrupted run of TensorFlow 1: weights, adam_m, adam_v, global_step.
+TRAINING = "tests/golden/checkpoints/model.ckpt-12"
+SHAPE = "tests/golden/models/linear_L1_H32/bert_config.json"
+MODEL = pathlib.Path("tests/golden/pretraining_run/model")
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[unused5]", "[MASK]", "la"]
+PIECES += ["[unused6]", "##mp", "##s", "c", "+", "the", "", "##light"]
+NEW = ["lamps", "c++", "lamplight"]
+PIECES_OF_NEW = [[6, 8, 9], [10, 11, 11], [6, 8, 14]]
+WORDS = ("bert/embeddings/word_embeddings", "cls/predictions/output_bias")
+POSITIONS = "bert/embeddings/position_embeddings"
+
+
+@pytest.fixture
+def source(tmp_path):
+  """The training's checkpoint, with a table larger than the vocabulary."""
+  (tmp_path / "old.txt").write_text("\n".join(PIECES))
+  return converter.open_source(
+    TRAINING, bert_config_file=SHAPE, vocab_file=str(tmp_path / "old.txt")
+  )
+
+
+def words_file(tmp_path, words=NEW):
+  (tmp_path / "words.txt").write_text("".join(f"{w}\n" for w in words), "utf-8")
+  return str(tmp_path / "words.txt")
+
+
+def grown(source, tmp_path, words=NEW, **options):
+  folder = tmp_path / "grown"
+  folder.mkdir(exist_ok=True)
+  path = words_file(tmp_path, words) if words else None
+  return growth.grow(source, str(folder), add_tokens=path, **options)
+
+
+def converted(source, output, **options):
+  converter.convert(source, str(output), "tf1", **options)
+  return weight_files.read_weights(str(output))
+
+
+def is_of(name, weights):
+  return any(name in (w, f"{w}/adam_m", f"{w}/adam_v") for w in weights)
+
+
+@pytest.mark.parametrize("use_unused", [False, True])
+def test_new_words_start_as_the_mean_of_their_pieces(
+  source, tmp_path, use_unused
+):
+  new, words = grown(source, tmp_path, use_unused_tokens=use_unused)
+  # An empty line is a token's place, too.
+  places = [4, 7, 15] if use_unused else [15, 16, 17]
+  assert words == list(map(growth.NewWord, NEW, places, PIECES_OF_NEW))
+  lines = [*PIECES, *[""] * (1 if use_unused else 3)]
+  for word, place in zip(NEW, places):
+    lines[place] = word
+  vocabulary = pathlib.Path(new.vocab_file).read_text()
+  assert vocabulary == "".join(f"{line}\n" for line in lines)
+  assert new.config == source.config  # Whose table has room: 64 rows.
+  old = {name: source.reader.read(name) for name in source.reader.shapes}
+  found = converted(new, tmp_path / "out")
+  assert found.keys() == old.keys()
+  changed = {name for name in old if is_of(name, WORDS)}
+  assert len(changed) == 6
+  for name, value in old.items():
+    expected = value.copy()
+    if name in changed:
+      for place, pieces in zip(places, PIECES_OF_NEW):
+        expected[place] = sum(value[n] for n in pieces) / 3
+      np.testing.assert_allclose(found[name], expected, rtol=1e-6, atol=1e-9)
+      kept = np.delete(np.arange(len(value)), places)
+      value, expected = found[name][kept], expected[kept]
+    else:
+      value = found[name]
+    np.testing.assert_array_equal(value, expected)
+
+
+def test_a_table_that_is_full_gets_rows(source, tmp_path):
+  (tmp_path / "old.txt").write_text("\n".join([*PIECES, *map(str, range(49))]))
+  new, words = grown(source, tmp_path)
+  assert [word.index for word in words] == [64, 65, 66]
+  assert new.config.vocab_size == 67
+  found = converted(new, tmp_path / "out")
+  for name, old in ((n, source.reader.read(n)) for n in source.reader.shapes):
+    np.testing.assert_array_equal(found[name][: len(old)] if old.ndim else
+                                  found[name], old)
+    assert len(found[name]) == 67 if is_of(name, WORDS) else (
+      found[name].shape == old.shape)
+  config = json.loads((tmp_path / "out" / "bert_config.json").read_text())
+  assert config["vocab_size"] == 67
+
+
+@pytest.mark.parametrize("positions", [33, 70])
+def test_positions_are_repeated_without_the_first(source, tmp_path, positions):
+  new, words = grown(
+    source, tmp_path, None, max_position_embeddings=positions
+  )
+  assert words == [] and new.vocab_file == source.vocab_file
+  assert new.config.max_position_embeddings == positions
+  found = converted(new, tmp_path / "out")
+  names = [name for name in found if is_of(name, [POSITIONS])]
+  assert len(names) == 3
+  rows = [*range(32), *range(1, 32), *range(1, 32)][:positions]
+  for name, value in found.items():
+    old = source.reader.read(name)
+    expected = old[rows] if name in names else old
+    np.testing.assert_array_equal(value, expected)
+
+
+def test_states_of_old_ids_are_bit_equal(tmp_path):
+  source = converter.open_source(str(MODEL))
+  new, _ = grown(source, tmp_path, max_position_embeddings=100)
+  assert new.config.vocab_size == 103
+  states = []
+  for each in (source, new):
+    model = modeling.BertModel(each.config)
+    weight_files.load(model.variables, each.reader)
+    ids = np.random.RandomState(0).randint(0, 100, [2, 64])
+    states.append(model(ids).all_encoder_layers)
+  np.testing.assert_array_equal(*states)
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_new_words_are_one_piece(tmp_path, lower):
+  source = converter.open_source(str(MODEL))
+  words = ["lamplight", "node.js", "x86-64"] + ([] if lower else ["C++", "é"])
+  new, _ = grown(source, tmp_path, words, do_lower_case=lower)
+  converter.convert(new, str(tmp_path / "out"), "huggingface")
+  vocab_file = str(tmp_path / "out" / "vocab.txt")
+  assert tokenizer_files.read_do_lower_case(vocab_file) == lower
+  kept = tokenizer_files.read_never_split(vocab_file)
+  # The others are whole without it.
+  assert kept == [word for word in words if word not in ("lamplight", "é")]
+  tokenizer = tokenization.FullTokenizer(vocab_file, lower, kept)
+  theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "out/tokenizer.json"))
+  fast = bulk_tokenization.BulkEncoder(tokenizer, characters_before_fast=0)
+  fast(["the"])
+  for word in words:
+    assert tokenizer.tokenize(f"the {word} is") == ["the", word, "is"]
+    ids = tokenizer.encode(f"the {word} is")
+    assert list(fast([f"the {word} is"])[0]) == ids
+    assert theirs.encode(f"the {word} is", add_special_tokens=False).ids == ids
+
+
+def test_all_lines_that_cannot_become_tokens_are_named(source, tmp_path):
+  lines = ["good", "the", "two words", "", "Good", "good", "##ing"]
+  lines += ["\u6771\u4eac", "na\u00efve", "o\u200bk", "x" * 201, "\t", "fine"]
+  with pytest.raises(errors.InputError) as raised:
+    grown(source, tmp_path, lines)
+  said = str(raised.value)
+  for number, fault in {
+    2: "'the' is a token of", 3: "'two words' has white space inside",
+    5: "'Good' is never found, since text is read as 'good'",
+    6: "'good' is in line 1 already", 7: "'##ing' begins with ##",
+    8: "has Han characters", 9: "is never found, since text is read as 'naive'",
+    10: "since text is read as 'ok'", 11: "is longer than any word",
+  }.items():
+    (line,) = (x for x in said.split("\n") if f"words.txt:{number}: " in x)
+    assert fault in line
+  assert "9 faults" in said
+  assert not list((tmp_path / "grown").iterdir())
+
+
+def test_what_cannot_grow(source, tmp_path):
+  with pytest.raises(errors.InputError, match="words.txt: no word in it"):
+    grown(source, tmp_path, ["", " "])
+  with pytest.raises(errors.InputError, match="the model has 32 already"):
+    grown(source, tmp_path, None, max_position_embeddings=32)
+  with pytest.raises(errors.InputError, match="pass --vocab_file"):
+    grown(source._replace(vocab_file=None), tmp_path)
+  with pytest.raises(errors.InputError, match="is a SentencePiece model"):
+    grown(source._replace(vocab_file="spiece.model"), tmp_path)
+
+
+def run(script, **flags):
+  done = script_runner.run(script, **flags)
+  assert done.code == 0, done.err
+  return done
+
+
+def likelihood(folder, word):
+  model = text_models.load(str(folder))
+  found = model.fill_mask("the [MASK] is on the street .", top_k=103)
+  return dict(zip(found["fillings"][0], found["probabilities"][0]))[word]
+
+
+@pytest.mark.slow
+def test_continued_pretraining_learns_the_words(tmp_path):
+  (tmp_path / "words.txt").write_text("glim++\nlamp\n")
+  done = run(
+    "convert_checkpoint.py", model_dir=MODEL, to="tf1", verify=True,
+    output=tmp_path / "grown", add_tokens=tmp_path / "words.txt",
+    max_position_embeddings=80,
+  )
+  assert "2 new words; the table of words has 102 rows" in done.out
+  assert "in never_split, for their punctuation: glim++" in done.out
+  text = "the glim++ is on the street .\nthe lamp was up in it .\n\n" * 30
+  (tmp_path / "text.txt").write_text(text)
+  vocab_file = tmp_path / "grown" / "vocab.txt"
+  lengths = {"max_seq_length": 80, "max_predictions_per_seq": 12}
+  run("create_pretraining_data.py", input_file=tmp_path / "text.txt",
+      output_file=tmp_path / "text.tfrecord", vocab_file=vocab_file,
+      dupe_factor=2, **lengths)
+  run("run_pretraining.py", do_train=True, model_dir=tmp_path / "grown",
+      input_file=tmp_path / "text.tfrecord", output_dir=tmp_path / "run",
+      num_train_steps=100, num_warmup_steps=10, train_batch_size=16,
+      learning_rate=1e-3, **lengths)
+  before, after = (
+    likelihood(folder, "glim++")
+    for folder in (tmp_path / "grown", tmp_path / "run" / "final_model")
+  )
+  assert before < 0.1 and after > 0.5
+  # A checkpoint of the run itself, with its moments, grows too.
+  (tmp_path / "words.txt").write_text("glow\n")
+  run("convert_checkpoint.py", input=tmp_path / "run", to="tf1",
+      vocab_file=vocab_file, output=tmp_path / "more",
+      add_tokens=tmp_path / "words.txt")
+  found = weight_files.read_weights(str(tmp_path / "more"))
+  for name in WORDS:
+    assert len(found[name]) == len(found[f"{name}/adam_v"]) == 103
+  assert found["global_step"] == 100
