@@ -1,4 +1,4 @@
-r"""Writes a model for other programs: as a SavedModel, or as ONNX.
+r"""Writes a model for other programs: as a SavedModel, as ONNX or for LiteRT.
 
   python export_saved_model.py --head=classification \
       --model_dir=sst2_output/final_model --export_dir=models/sentiment
@@ -13,7 +13,8 @@ minute on 2 CPU cores. serve.py serves the result; so does TensorFlow Serving,
 and TF Hub's users can train it.
 
 --format=onnx writes the network for ONNX Runtime, OpenVINO and what is built on
-them, with the tokenizer's and the configuration's files of Hugging Face.
+them, with the tokenizer's and the configuration's files of Hugging Face;
+--format=litert the same for LiteRT, for texts of at most some --lengths.
 """
 
 from common import command, flags
@@ -30,13 +31,19 @@ flags.DEFINE_string(
   required=True,
 )
 flags.DEFINE_enum(
-  "format", "saved_model", ["saved_model", "onnx"],
-  "SavedModel, or ONNX with Hugging Face's names and files.",
+  "format", "saved_model", ["saved_model", "onnx", "litert"],
+  "SavedModel, or ONNX or LiteRT with Hugging Face's names and files.",
+)
+flags.DEFINE_list(
+  "lengths", [],
+  "Numbers of tokens, ascending: a text takes the time of the first that is "
+  "enough, and is cut after the last. By default powers of 2 from 16 and "
+  "--max_seq_length.", needs="format=litert",
 )
 flags.DEFINE_enum(
   "quantize", "none", ["none", "int8"],
   "int8: matrices of 8 bits, a quarter of the size and faster; their outputs "
-  "are compared with those of float32.", needs="format=onnx",
+  "are compared with those of float32.", needs="format=onnx|format=litert",
 )
 flags.DEFINE_string(
   "calibration_file", None,
@@ -50,23 +57,26 @@ flags.DEFINE_float(
 )
 flags.DEFINE_integer(
   "version", 1, "Number of the export: TensorFlow Serving takes the highest.",
-  lower_bound=0, not_with="format=onnx",
+  lower_bound=0, needs="format=saved_model",
 )
 flags.DEFINE_string(
   "warmup_file", None,
   "Texts that TensorFlow Serving runs at its start, one a line, two texts "
   "with a tab between; a sentence of our own if not given.",
-  not_with="format=onnx",
+  needs="format=saved_model",
 )
 flags.DEFINE_bool(
   "allow_tokenizer_differences", False,
   "Export although some text gives other ids than with tokenization.py.",
-  not_with="format=onnx",
+  needs="format=saved_model",
 )
 flags.rule(
   "doc_stride max_windows max_query_length max_answer_length n_best_size "
   "version_2_with_negative null_score_diff_threshold top_k tag_words dtype",
-  not_with="format=onnx", why=", which holds the network alone",
+  needs="format=saved_model", why=" (others hold the network alone)",
+)
+flags.rule(
+  "max_seq_length", not_with="lengths", why=", the last of which it is"
 )
 
 # --help and mistakes are answered before TensorFlow is loaded.
@@ -74,14 +84,13 @@ command.parse_flags(__name__)
 
 import os
 
-import layers
 from checkpoints import model_settings
 from common import errors, file_io, program, run_settings
-from features import text_batches
 from serving import (
   export_settings,
   graph_tokenizer,
   models,
+  network_export,
   raw_text,
   saved_model,
 )
@@ -112,53 +121,22 @@ def read_texts(path, names, texts_of_our_own):
   return texts
 
 
-def write_onnx(settings, config, tokenizer, model):
-  """Writes --export_dir for ONNX Runtime, of 8 bits if --quantize says so."""
-  # Imported here: they need packages that only an extra has.
-  from engines import onnx_folder, quantization
-
-  encode = text_batches.make_encoder(tokenizer, settings.max_seq_length)
-  texts = read_texts(
-    settings.calibration_file, model.text_inputs, COMPARED_TEXTS
-  )
-  model.load()
-
-  def quantize(path):
-    pairs = [encode(*text) for text in texts]
-    found = quantization.quantize(
-      path, [([ids], [[1] * len(ids)], [segments]) for ids, segments in pairs]
-    )
-    said = (
-      f"the outputs of {len(texts)} texts differ from those of float32 by "
-      f"{found.largest:.3f} of their usual length at most, {found.mean:.3f} on "
-      "average"
-    )
-    # NaN is not below any limit.
-    if not found.largest <= settings.max_quantization_difference:
-      raise errors.InputError(
-        f"--quantize=int8: {said}; pass a larger --max_quantization_difference "
-        "if that will do, or --quantize=none"
-      )
-    print(f"8 bits: {said}.")
-
-  onnx_folder.write(
-    settings.export_dir,
-    {layers.variable_name(v): v.numpy() for v in model.variables},
-    config, settings,
-    quantize if settings.quantize == "int8" else None, pooling=model.pooling,
-  )
-  print(f"The model is in {settings.export_dir}.")
-
-
 def main(_):
   settings = flags.read_settings(check=False)
   settings, config = export_settings.find_model(settings)
   settings = export_settings.resolve(settings, config)
   run_settings.refuse_ignored(settings)
+  if settings.format == "litert":
+    settings = network_export.with_lengths(settings, config)
   tokenizer = model_settings.make_tokenizer(settings, config)
   model = models.KINDS[settings.head](config, settings, tokenizer)
-  if settings.format == "onnx":
-    write_onnx(settings, config, tokenizer, model)
+  if settings.format != "saved_model":
+    texts = read_texts(
+      settings.calibration_file, model.text_inputs, COMPARED_TEXTS
+    )
+    model.load()
+    network_export.write(model, texts)
+    print(f"The model is in {settings.export_dir}.")
     return
   raw = raw_text.RawText(model)
   warmup_texts = read_texts(

@@ -1,21 +1,13 @@
 """A network of an ONNX folder, run by ONNX Runtime in place of TensorFlow."""
 
-import os
-
 import numpy as np
 import numpy.typing as npt
 
 from common import errors
-from engines import onnx_folder
+from engines import export_folder
 
 with errors.needs_extra("onnx"):
   import onnxruntime
-
-# Hugging Face's names of the inputs -> the arguments of `OnnxEngine.run`.
-_INPUTS = {
-  "input_ids": "input_ids", "attention_mask": "input_mask",
-  "token_type_ids": "segment_ids",
-}
 
 
 class OnnxEngine:
@@ -35,8 +27,7 @@ class OnnxEngine:
     Raises:
       InputError: there is no such file, or it is damaged.
     """
-    if os.path.isdir(path):
-      path = os.path.join(path, onnx_folder.MODEL_FILE)
+    path = export_folder.model_path(path, "onnx")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3  # Errors alone.
@@ -61,10 +52,8 @@ class OnnxEngine:
     Args:
       outputs: names of those that are needed; None: all.
     """
-    given = {
-      "input_ids": input_ids, "input_mask": input_mask,
-      "segment_ids": segment_ids,
-    }
-    feed = {n: np.asarray(given[_INPUTS[n]], np.int64) for n in self._inputs}
+    feed = export_folder.feed(
+      self._inputs, np.int64, input_ids, input_mask, segment_ids
+    )
     names = outputs or self.outputs
     return dict(zip(names, self._session.run(names, feed)))

@@ -1,4 +1,4 @@
-"""An ONNX model with weights of 8 bits, and how far its answers move.
+"""An ONNX model with weights of 8 bits.
 
 Matrices have one scale for each column: with one for all of MiniLM-L6's
 vectors, their least cosine to those of float32 is 0.94, not 0.99. They are
@@ -9,13 +9,11 @@ norm and the last product of a head stay float32.
 
 import logging
 import os
-from collections.abc import Iterable
-from typing import NamedTuple
 
 import numpy as np
 
 from common import errors
-from engines import onnx_engine, onnx_graph
+from engines import onnx_graph
 
 with errors.needs_extra("onnx"):
   import onnx
@@ -23,23 +21,8 @@ with errors.needs_extra("onnx"):
   from onnxruntime import quantization
 
 
-class Difference(NamedTuple):
-  """Of rows of outputs, as shares of the typical length of a row.
-
-  A row is a text's vector or logits, or those of one of its tokens.
-  """
-
-  largest: float
-  mean: float
-
-
-def quantize(path: str, batches: Iterable[tuple]) -> Difference:
-  """Replaces a model's file by one of 8 bits.
-
-  Args:
-    batches: arguments of OnnxEngine.run, without padding: the texts to compare
-      both with.
-  """
+def quantize(path: str) -> None:
+  """Replaces a model's file by one of 8 bits."""
   smaller = f"{path}.int8"
   model = onnx.load(path)
   _transpose_word_table(model)
@@ -60,11 +43,9 @@ def quantize(path: str, batches: Iterable[tuple]) -> Difference:
     )
   finally:
     logging.disable(logging.NOTSET)
-  found = difference(path, smaller, batches)
   os.replace(smaller, path)
   if os.path.exists(data):
     os.remove(data)
-  return found
 
 
 def _transpose_word_table(model):
@@ -82,23 +63,3 @@ def _transpose_word_table(model):
       )
       model.graph.node.remove(node)
       return
-
-
-def difference(path: str, other: str, batches: Iterable[tuple]) -> Difference:
-  """Compares what two models compute."""
-  first, second = (onnx_engine.OnnxEngine(name) for name in (path, other))
-  # The states are in the vector, the last one.
-  names = [n for n in first.outputs if n != "last_hidden_state"]
-  lengths, errors_found = [], []
-  for batch in batches:
-    expected, found = (
-      engine.run(*batch, outputs=names) for engine in (first, second)
-    )
-    for name, rows in expected.items():
-      width = rows.shape[-1]
-      rows, others = rows.reshape(-1, width), found[name].reshape(-1, width)
-      lengths.append(np.linalg.norm(rows, axis=1))
-      errors_found.append(np.linalg.norm(others - rows, axis=1))
-  typical = np.sqrt(np.mean(np.square(np.concatenate(lengths))))
-  shares = np.concatenate(errors_found) / typical
-  return Difference(float(shares.max()), float(shares.mean()))

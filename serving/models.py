@@ -98,6 +98,14 @@ class ServedModel(tf.Module):
     """Returns the scores for sequences, numbers: {name: tensor [B, ...]}."""
     return self._logits(self.encode(inputs), False)
 
+  def exported(self, input_ids, input_mask, segment_ids=None) -> dict:
+    """Returns what an exported network gives, by Hugging Face's names.
+
+    See engines/onnx_graph.py. All are float32.
+    """
+    output = self.bert(input_ids, input_mask, segment_ids)
+    return self._exported(output, input_mask)
+
   def named(self, outputs: dict) -> dict:
     """Returns the outputs of `from_ids` with the names of what they score."""
     return outputs
@@ -108,6 +116,10 @@ class ServedModel(tf.Module):
   def _logits(self, output, training):
     del output, training
     return {}
+
+  def _exported(self, output, input_mask):
+    del input_mask
+    return self._logits(output, False)
 
 
 class Classifier(ServedModel):
@@ -154,6 +166,15 @@ class Embedder(ServedModel):
     output = self.encode(inputs)
     return {"embedding": self.pooling(output, inputs["input_mask"])}
 
+  def _exported(self, output, input_mask):
+    states = output.all_encoder_layers
+    # As onnx_graph.make has it: layers above those of the vector are left out.
+    numbers = [n % len(states) for each in self.pooling.layers for n in each]
+    return {
+      "last_hidden_state": states[max(numbers)],
+      "sentence_embedding": self.pooling(output, input_mask),
+    }
+
 
 class MaskFiller(ServedModel):
   """`fillings`, numbers of tokens, and `probabilities` [B, P, K]."""
@@ -173,6 +194,10 @@ class MaskFiller(ServedModel):
     probabilities = tf.nn.softmax(logits[..., :count])
     top = tf.math.top_k(probabilities, min(self.settings.top_k, count))
     return {"fillings": top.indices, "probabilities": top.values}
+
+  def _exported(self, output, input_mask):
+    del input_mask
+    return {"logits": self.head(output.sequence_output)}
 
   def named(self, outputs):
     lines = np.array(vocabulary_lines(self.tokenizer))

@@ -37,12 +37,16 @@ def network(config, kind, labels=LABELS):
     "tagging": lambda: heads.TokenClassificationHead(config, labels),
   }[kind]()
   variables = [*encoder.variables, *(head.variables if head else ())]
+  make_random(variables)
+  return encoder, head, {layers.variable_name(v): v.numpy() for v in variables}
+
+
+def make_random(variables):
+  """Changes all: biases and norms start as 0 and 1, which hides mistakes."""
   for variable in variables:
-    # Biases and norms start as 0 and 1, which would hide a mistake.
     seed = [3, layers.name_number(variable.name)]
     noise = tf.random.stateless_normal(variable.shape, seed, stddev=0.1)
     variable.assign_add(noise)
-  return encoder, head, {layers.variable_name(v): v.numpy() for v in variables}
 
 
 def outputs(encoder, head, kind, inputs, *, pooling=POOLING):

@@ -36,7 +36,7 @@ CLASSES = "head=classification "
 SPANS = (
   "max_query_length=3 max_answer_length=3 n_best_size=3 version_2_with_negative"
 )
-ONNX = "format=onnx "
+ONNX, LITERT = "format=onnx ", "format=litert "
 OFFICIAL = "task_name=MRPC "
 MODEL_DIR = "model_dir=a "
 ALL = MODEL_DIR + "output_dir=a "
@@ -185,10 +185,13 @@ CASES = {
     ("keep_optimizer_state", "to=huggingface", "to=tf2"),
   ],
   "export_saved_model": [
-    ("quantize=int8", "", ONNX),
-    ("calibration_file=a max_quantization_difference=0.1", ONNX,
-     ONNX + "quantize=int8"),
-    *((names, ONNX + head, head) for names, head in (
+    ("quantize=int8", "", ONNX), ("quantize=int8", "", LITERT),
+    ("lengths=8,16", ONNX, LITERT),
+    ("max_seq_length=16", LITERT + "lengths=8,16", LITERT),
+    *(("calibration_file=a max_quantization_difference=0.1", form,
+       form + "quantize=int8") for form in (ONNX, LITERT)),
+    *((names, form + head, head) for form in (ONNX, LITERT)
+      for names, head in (
       ("version=2 warmup_file=a allow_tokenizer_differences dtype=bfloat16",
        ""),
       ("doc_stride=4", CLASSES), ("max_windows=2", CLASSES + "doc_stride=4"),

@@ -87,14 +87,34 @@ def test_onnx(tmp_path, quantize):
   assert difference < (0.1 if quantize else 1e-5)
 
 
+def test_litert(tmp_path):
+  pytest.importorskip("ai_edge_litert")
+  from engines import litert_engine
+
+  finished = run(
+    tmp_path, head="embedding", format="litert", pooling="mean",
+    max_seq_length=None, lengths="8,16", quantize="int8",
+  )
+  assert finished.code == 0, finished.err
+  said, last = finished.out.splitlines()
+  assert said.startswith("8 bits: the outputs of 4 texts differ from those")
+  assert last == f"The model is in {tmp_path}/model."
+  engine = litert_engine.LiteRTEngine(str(tmp_path / "model"))
+  assert engine.lengths == [8, 16]
+  values = json.loads((tmp_path / "model/tokenizer_config.json").read_text())
+  assert values["model_max_length"] == 16
+
+
 @pytest.mark.parametrize("flags, said", [
-  ({"top_k": 3, "version": 2},
-   "--top_k has no effect with --format=onnx, which holds the network alone"),
-  ({"quantize": "int8", "max_quantization_difference": 0.0001},
+  ({"format": "onnx", "top_k": 3, "version": 2},
+   "--top_k needs --format=saved_model (others hold the network alone)"),
+  ({"format": "litert", "max_seq_length": None, "lengths": "16,8"},
+   "--lengths=16,8: expected whole numbers, each larger than the one before"),
+  ({"format": "onnx", "quantize": "int8", "max_quantization_difference": 1e-4},
    "pass a larger --max_quantization_difference"),
 ])
-def test_errors_of_onnx(flags, said, tmp_path):
-  refuse(tmp_path, said, head="masked_lm", format="onnx", **flags)
+def test_errors_of_networks(flags, said, tmp_path):
+  refuse(tmp_path, said, head="masked_lm", **flags)
 
 
 def test_the_null_threshold_is_that_of_the_weights(tmp_path):

@@ -45,7 +45,7 @@ MAY_IMPORT = {
   "training": ["common", "", "variants", "checkpoints", "text", "records"],
   "engines": ["common", "", "variants", "checkpoints"],
   # The task folders answer; serving calls them.
-  "serving": [*BELOW_TASKS, *TASKS],
+  "serving": [*BELOW_TASKS, *TASKS, "engines"],
   "reproduction": ["common"],
   **{task: BELOW_TASKS for task in TASKS},
 }

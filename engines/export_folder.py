@@ -1,28 +1,35 @@
-"""A folder with an ONNX model that other programs take as it is.
+"""A folder with a network that other programs take as it is.
 
   model.onnx, model.onnx_data                  the network; the second where
                                                it has more than 2 GB
+  or model.tflite                              the network for LiteRT
   config.json, tokenizer_config.json,          as transformers writes them
   vocab.txt, tokenizer.json, ...
   modules.json, sentence_bert_config.json,     of vectors: what
   1_Pooling/config.json, 2_Normalize/          sentence-transformers does next
 
-Hugging Face's optimum, text-embeddings-inference and fastembed, and
-onnx_engine.py read it.
+Hugging Face's optimum, text-embeddings-inference and fastembed, onnx_engine.py
+and litert_engine.py read it.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 
 import numpy as np
+import numpy.typing as npt
 
 import configuration
 from checkpoints import huggingface, weight_names
 from common import file_io, json_files, run_settings
-from engines import onnx_graph
 from variants import registry
 
-MODEL_FILE = "model.onnx"
+# Of the network, by --format.
+FILES = {"litert": "model.tflite", "onnx": "model.onnx"}
+# Hugging Face's names of the inputs -> ours.
+INPUTS = {
+  "input_ids": "input_ids", "attention_mask": "input_mask",
+  "token_type_ids": "segment_ids",
+}
 _CLASSES = {
   "classification": "ForSequenceClassification", "embedding": "Model",
   "masked_lm": "ForMaskedLM", "span": "ForQuestionAnswering",
@@ -32,31 +39,41 @@ _CLASSES = {
 _POOLINGS = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens"}
 
 
+def model_path(path: str, kind: str) -> str:
+  """Returns the file of a network, of its folder or of itself."""
+  return os.path.join(path, FILES[kind]) if os.path.isdir(path) else path
+
+
+def feed(
+  names: Iterable[str], dtype: npt.DTypeLike, *arrays: npt.ArrayLike
+) -> dict[str, np.ndarray]:
+  """Returns the inputs of a network that has those `names`.
+
+  Args:
+    arrays: ids, mask and segments.
+  """
+  values = zip(INPUTS, arrays)
+  return {n: np.asarray(value, dtype) for n, value in values if n in names}
+
+
 def write(
-  folder: str, weights: Mapping[str, np.ndarray],
-  config: configuration.BertConfig, settings: run_settings.Settings,
-  change: Callable[[str], None] | None = None, *,
-  pooling: onnx_graph.Pooling | None = None,
+  folder: str, write_model: Callable[[str], None],
+  config: configuration.BertConfig, settings: run_settings.Settings, *,
+  pooling: tuple | None = None,
 ) -> None:
   """Writes the folder, whole or not at all.
 
   Args:
     folder: must not exist, or be empty.
-    weights: by TF1 name.
+    write_model: writes the network's file, the path of which it is given.
     settings: of export_saved_model.py, `labels` those of the model.
-    change: called with the model's file before the folder is finished.
-    pooling: of the head "embedding".
+    pooling: of the head "embedding", an onnx_graph.Pooling.
 
   Raises:
-    InputError: see onnx_graph.make, file_io.new_folder and `change`.
+    InputError: see file_io.new_folder; or `write_model` does.
   """
-  pooling = pooling or onnx_graph.MEAN
-  model = onnx_graph.make(settings.head, weights, config, pooling=pooling)
   with file_io.new_folder(folder) as temporary:
-    path = os.path.join(temporary, MODEL_FILE)
-    onnx_graph.write(path, model)
-    if change:
-      change(path)
+    write_model(os.path.join(temporary, FILES[settings.format]))
     huggingface.write_settings(
       temporary, _config_values(config, settings),
       weight_names.TITLES[registry.name_of(config)] + _CLASSES[settings.head],
@@ -64,10 +81,8 @@ def write(
       never_split=settings.get("never_split"),
       max_length=settings.max_seq_length,
     )
-    kind, pooled_layers, _ = pooling
     # Of one layer, which is then the last.
-    is_last = sum(map(len, pooled_layers)) == 1
-    if settings.head == "embedding" and kind in _POOLINGS and is_last:
+    if pooling and pooling[0] in _POOLINGS and sum(map(len, pooling[1])) == 1:
       _write_modules(
         temporary, config.hidden_size, settings.max_seq_length, pooling
       )

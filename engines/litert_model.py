@@ -1,0 +1,105 @@
+"""A network as a file for LiteRT, on phones, in browsers and on servers.
+
+LiteRT plans its memory for fixed shapes. So the file has a signature for each
+of some lengths, "length_16" of one text of 16 tokens, and all of them share one
+set of weights. Names are those of onnx_graph.py; inputs are int32 [1, T].
+"""
+
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+
+import tensorflow as tf
+
+from common import errors, file_io
+
+_NAME = "length_"
+# A file has one set of weights, but TensorFlow writes one for each signature
+# before it joins them, and no more than this.
+_MOST_BYTES = 2**31 - 2**24
+
+
+def signature_name(length: int) -> str:
+  """Returns the name of the signature for texts of a length."""
+  return f"{_NAME}{length}"
+
+
+def lengths_of(signatures: Iterable[str]) -> list[int]:
+  """Returns the lengths that signatures are for, ascending.
+
+  Raises:
+    ValueError: there is none, or another one.
+  """
+  lengths = sorted(int(name.removeprefix(_NAME)) for name in signatures)
+  if not lengths:
+    raise ValueError("it has no signature")
+  return lengths
+
+
+def parse_lengths(values: Sequence[str | int], most: int) -> list[int]:
+  """Returns the lengths of --lengths.
+
+  Args:
+    most: positions of the model.
+
+  Raises:
+    InputError: they are no ascending numbers of tokens, or the model has fewer
+      positions.
+  """
+  said = f"--lengths={','.join(map(str, values))}"
+  lengths = [int(v) if str(v).isdecimal() else 0 for v in values]
+  if lengths != sorted(set(lengths)) or lengths[0] < 1:
+    raise errors.InputError(
+      f"{said}: expected whole numbers, each larger than the one before it, "
+      "such as 16,32,64,128"
+    )
+  if lengths[-1] > most:
+    raise errors.InputError(
+      f"{said}: the model has {most} positions (max_position_embeddings); pass "
+      "no larger number"
+    )
+  return lengths
+
+
+def check_size(
+  lengths: Sequence[int], variables: Iterable[tf.Variable]
+) -> None:
+  """Raises InputError if the weights are too large for as many signatures."""
+  size = sum(variable.shape.num_elements() * 4 for variable in variables)
+  if size * len(lengths) > _MOST_BYTES:
+    raise errors.InputError(
+      f"{len(lengths)} --lengths of {size / 1e9:.1f} GB weights each are more "
+      f"than TensorFlow converts ({_MOST_BYTES / 1e9:.1f} GB); pass at most "
+      f"{_MOST_BYTES // size}, or take --format=onnx"
+    )
+
+
+def write(
+  path: str, model: tf.Module, compute: Callable[..., dict],
+  inputs: Sequence[str], lengths: Sequence[int], *, is_int8: bool = False,
+) -> None:
+  """Writes the file.
+
+  Args:
+    model: what owns the variables that `compute` reads.
+    compute: function of int32 [1, T] by the names in `inputs`; returns float32
+      tensors by name.
+    is_int8: whether matrices get 8 bits, with states that become 8 bits as they
+      are computed (dynamic range quantization).
+  """
+  signatures = {}
+  for length in lengths:
+    shape = [1, length]
+    specs = {name: tf.TensorSpec(shape, tf.int32, name) for name in inputs}
+    signatures[signature_name(length)] = tf.function(
+      lambda **batch: compute(**batch), autograph=False
+    ).get_concrete_function(**specs)
+  folder = f"{path}.saved_model"
+  try:
+    tf.saved_model.save(model, folder, signatures)
+    converter = tf.lite.TFLiteConverter.from_saved_model(
+      folder, signature_keys=list(signatures)
+    )
+    converter.optimizations = [tf.lite.Optimize.DEFAULT] * is_int8
+    file_io.write_bytes(path, converter.convert())
+  finally:
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,182 @@
+"""Every head for ONNX Runtime and LiteRT, float32 and 8 bits, equals ours."""
+
+import os
+
+import numpy as np
+import pytest
+
+import engine_models
+import tokenization
+from common import choices, errors, run_settings
+from engines import difference
+from serving import models, network_export
+from tiny_model import assert_close, write_vocabulary
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("ai_edge_litert")
+
+from engines import litert_engine, onnx_engine
+
+ENGINES = {
+  "litert": litert_engine.LiteRTEngine, "onnx": onnx_engine.OnnxEngine
+}
+SETTINGS = {
+  "dtype": "float32", "labels": ("bad", "good", "fine"), "doc_stride": 4,
+  "output_activation": "softmax", "pooling": "mean", "normalize": True,
+  "pooling_layer": ("-1",),
+  "do_lower_case": True, "max_seq_length": 12, "max_query_length": 3,
+  "text_pairs": False, "quantize": "none", "lengths": (),
+  "max_quantization_difference": 0.5,
+}
+NAMES = ("input_ids", "input_mask", "segment_ids")
+TEXTS = [("w1 w2 w3",), ("w4",)]
+
+
+def write(tmp_path, form, kind, config, **values):
+  """Writes tmp_path/"out"; returns the model, of random weights."""
+  settings = run_settings.Settings({
+    **SETTINGS, "head": kind, "vocab_file": write_vocabulary(tmp_path),
+    "export_dir": str(tmp_path / "out"), "format": form, **values,
+  })
+  if form == "litert":
+    settings = network_export.with_lengths(settings, config)
+  tokenizer = tokenization.FullTokenizer(settings.vocab_file)
+  model = models.KINDS[kind](config, settings, tokenizer)
+  engine_models.make_random(model.variables)
+  texts = [row * len(model.text_inputs) for row in TEXTS]
+  network_export.write(model, texts)
+  return model
+
+
+def check_equal(tmp_path, form, model):
+  """Compares all outputs on batches of several sizes, with padding."""
+  engine = ENGINES[form](str(tmp_path / "out"), threads=1)
+  for inputs in engine_models.BATCHES:
+    expected, found = model.exported(*inputs), engine.run(*inputs)
+    assert set(found) == set(expected) == set(engine.outputs)
+    for name, value in expected.items():
+      assert found[name].dtype == np.float32
+      assert_close(found[name], value)
+  (name,) = engine.run(*inputs, outputs=[engine.outputs[-1]])
+  assert name == engine.outputs[-1]
+
+
+@pytest.mark.parametrize("form", ENGINES)
+@pytest.mark.parametrize("kind", choices.SERVING_HEADS)
+def test_engines_give_what_our_network_gives(form, kind, tmp_path):
+  config = engine_models.config_of(num_hidden_layers=1)
+  check_equal(tmp_path, form, write(tmp_path, form, kind, config))
+
+
+@pytest.mark.parametrize("form", ENGINES)
+@pytest.mark.parametrize("variant", ["albert", "distilbert"])
+def test_variants_equal_ours(form, variant, tmp_path):
+  changes = {"num_hidden_groups": 1} if variant == "albert" else {}
+  config = engine_models.config_of(variant, num_hidden_layers=1, **changes)
+  check_equal(tmp_path, form, write(tmp_path, form, "span", config))
+
+
+@pytest.mark.parametrize("form", ENGINES)
+@pytest.mark.parametrize("kind", choices.SERVING_HEADS)
+def test_8_bits_are_small_and_near(form, kind, tmp_path, capsys):
+  config = engine_models.config_of(
+    vocab_size=400, hidden_size=64, intermediate_size=256, num_hidden_layers=1
+  )
+  model = write(tmp_path, form, kind, config, quantize="int8")
+  said = capsys.readouterr().out
+  assert said.startswith("8 bits: the outputs of 2 texts differ from those of")
+  engine = ENGINES[form](str(tmp_path / "out"))
+  batches = [
+    {name: value.numpy()[:1] for name, value in zip(NAMES, inputs)}
+    for inputs in engine_models.BATCHES
+  ]
+  found = difference.measure(
+    lambda **batch: {n: v.numpy() for n, v in model.exported(**batch).items()},
+    engine.run, batches,
+  )
+  assert 0 < found.mean <= found.largest < 0.3
+  file = {"litert": "model.tflite", "onnx": "model.onnx"}[form]
+  weights = sum(v.numpy().nbytes for v in model.variables)
+  # The nodes take as much as some of these narrow matrices.
+  assert os.path.getsize(tmp_path / "out" / file) < 0.6 * weights
+
+
+def test_a_difference_is_that_of_rows():
+  rows = {"logits": np.array([[3.0, 4.0], [0.0, 5.0]]), "last_hidden_state": 0}
+  other = {"logits": np.array([[3.0, 4.0], [0.0, 4.0]])}
+  batches = [{"input_ids": [[1]]}]
+  found = difference.measure(
+    lambda input_ids: rows, lambda input_ids: other, batches
+  )
+  assert found == pytest.approx((0.2, 0.1))
+  same = difference.measure(
+    lambda input_ids: rows, lambda input_ids: rows, batches
+  )
+  assert same == (0, 0)
+
+
+def test_too_far_from_float32_is_refused(tmp_path):
+  config = engine_models.config_of(num_hidden_layers=1)
+  with pytest.raises(errors.InputError, match="pass a larger --max_quantiz"):
+    write(
+      tmp_path, "onnx", "embedding", config, quantize="int8",
+      max_quantization_difference=1e-9,
+    )
+  assert os.listdir(tmp_path) == ["vocab.txt"]
+
+
+@pytest.mark.parametrize("form", ENGINES)
+def test_a_file_that_is_no_model_is_named(form, tmp_path):
+  for name in ("model.onnx", "model.tflite"):
+    (tmp_path / name).write_bytes(b"no model")
+  for path in (tmp_path, tmp_path / "nothing"):
+    with pytest.raises(errors.InputError, match="cannot be read by .*; exp"):
+      ENGINES[form](str(path))
+
+
+# LiteRT's lengths.
+
+
+def test_lengths_share_one_set_of_weights(tmp_path):
+  config = engine_models.config_of(vocab_size=9000, num_hidden_layers=1)
+  model = write(
+    tmp_path, "litert", "embedding", config, lengths=["4", "8", "12"]
+  )
+  check_equal(tmp_path, "litert", model)
+  weights = sum(v.numpy().nbytes for v in model.variables)
+  size = os.path.getsize(tmp_path / "out" / "model.tflite")
+  assert size < 1.5 * weights
+  engine = litert_engine.LiteRTEngine(str(tmp_path / "out"))
+  assert engine.lengths == [4, 8, 12]
+  with pytest.raises(errors.InputError, match="13 tokens; the longest .* 12:"):
+    engine.run(*[np.ones([1, 13], int)] * 3)
+
+
+def lengths_of(values, longest=12, positions=12):
+  settings = run_settings.Settings(
+    {"lengths": values, "max_seq_length": longest}
+  )
+  config = engine_models.config_of(max_position_embeddings=positions)
+  found = network_export.with_lengths(settings, config)
+  assert found.max_seq_length == found.lengths[-1]
+  return found.lengths
+
+
+def test_lengths_by_default_lead_to_the_longest_text():
+  assert lengths_of((), 128, 512) == (16, 32, 64, 128)
+  assert lengths_of((), 100, 512) == (16, 32, 64, 100)
+  assert lengths_of((), 7) == (7,)
+  assert lengths_of(("3", "9")) == (3, 9)
+
+
+@pytest.mark.parametrize(
+  "values", [("8", "4"), ("4", "4"), ("0", "4"), ("4", "x"), ("-4",), ("",)]
+)
+def test_lengths_that_do_not_ascend_are_refused(values):
+  with pytest.raises(errors.InputError, match="each larger than the one befo"):
+    lengths_of(values)
+
+
+def test_lengths_that_the_model_does_not_have_are_refused():
+  with pytest.raises(errors.InputError, match="=4,13: .* 12 positions"):
+    lengths_of(("4", "13"))
