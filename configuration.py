@@ -76,8 +76,7 @@ class BertConfig:
     if self.hidden_size % self.num_attention_heads:
       raise errors.InputError(
         f"hidden_size {self.hidden_size} cannot be divided among "
-        f"{self.num_attention_heads} attention heads; make it a multiple of "
-        "num_attention_heads"
+        f"{self.num_attention_heads} attention heads; make it a multiple"
       )
     # For its error alone: an unknown name fails here, not in the first batch.
     layers.get_activation(self.hidden_act)
@@ -114,8 +113,7 @@ class BertConfig:
     for key in json_object.keys() - known:
       if hasattr(cls, key):  # Such as to_dict, which it would hide.
         raise errors.InputError(
-          f"{_SOURCE} has a key {key!r}, which has a meaning of its own in "
-          "this program; remove it"
+          f"{_SOURCE} has a key {key!r}, which this program needs; remove it"
         )
       setattr(config, key, json_object[key])
     config.check()

@@ -49,9 +49,8 @@ flags.DEFINE_bool(
 )
 flags.DEFINE_enum(
   "mask_runs", None, choices.MASKED_RUNS,
-  "Mask runs of whole words, for --dynamic_masking records: spans as in "
-  "SpanBERT (1 to 10 words, replaced together), ngrams as in ALBERT (1 to 3 "
-  "words).",
+  "Mask runs of words, for --dynamic_masking records: spans as in SpanBERT (1 "
+  "to 10 words, replaced together), ngrams as in ALBERT (1 to 3 words).",
 )
 common_flags.define_mask_shares_flag()
 flags.DEFINE_bool(

@@ -107,8 +107,7 @@ def _check_tied(path, files, variant):
       # To the bit: a head that was trained apart from its table differs.
       if not np.array_equal(*values):
         raise errors.InputError(
-          f"{path}: {names[0]} differs from {names[1]}; only models that "
-          "share them can be read"
+          f"{path}: {names[0]} differs from {names[1]}, and models share it"
         )
 
 
@@ -147,8 +146,7 @@ def _open(path):
     opened = safetensors.safe_open(path, framework="numpy")
   except (safetensors.SafetensorError, OSError) as error:
     raise errors.InputError(
-      f"{path} is no readable safetensors file ({error}); it is damaged or cut "
-      "off: copy it again"
+      f"{path} is no readable safetensors file ({error}); copy it again"
     ) from error
   for name in opened.keys():
     dtype = opened.get_slice(name).get_dtype()

@@ -258,9 +258,8 @@ class Reader:
       yield
     except _Unknown as error:
       raise errors.InputError(
-        f"{self._path} asks for {error}: it holds more than tensors, and what "
-        "it asks for is not run; save the weights alone (the state_dict), or "
-        "as model.safetensors"
+        f"{self._path} asks for {error}, which is not run: it holds more than "
+        "tensors; save the state_dict alone, or as model.safetensors"
       ) from error
     except MemoryError:  # Of the machine: the file is as long as it says.
       raise

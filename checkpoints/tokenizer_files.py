@@ -211,8 +211,7 @@ def require_vocabulary(folder: str) -> None:
     )
   raise errors.InputError(
     f"{folder} has neither {vocabularies.LIST} nor "
-    f"{vocabularies.SENTENCEPIECE}; pass --vocab_file, or in Python pass "
-    "vocab_file="
+    f"{vocabularies.SENTENCEPIECE}; pass --vocab_file (in Python vocab_file=)"
   )
 
 

@@ -26,17 +26,11 @@ from variants import registry
 
 
 class Layout(NamedTuple):
-  """How the value of another program is made, and read again.
+  """How the value of another program is made, and read again."""
 
-  Attributes:
-    there: function of TF1's value and N.
-    back: function of the other program's value; returns TF1's.
-    shape: the same of a shape.
-  """
-
-  there: Callable
-  back: Callable
-  shape: Callable
+  there: Callable  # Function of TF1's value and N.
+  back: Callable  # Function of the other program's value; returns TF1's.
+  shape: Callable  # The same of a shape.
 
 
 LAYOUTS = {

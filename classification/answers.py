@@ -117,8 +117,7 @@ def _example(number, parts, kind, num_classes):
   if kind != data.CHOICE:
     if len(parts) > 2:
       raise errors.InputError(
-        "expected one text or two with a tab between them, and these are "
-        f"{len(parts)}: {parts!r}"
+        f"expected one text or two with a tab between, got {parts!r}"
       )
     return data.Example(str(number), *parts)
   text, *endings = parts

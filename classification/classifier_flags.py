@@ -81,8 +81,7 @@ def define_own_data_flags():
   )
   flags.DEFINE_string(
     "encoding", None,
-    "Of your own files, such as latin-1; by default UTF-8, or UTF-16 where a "
-    "file begins like it.",
+    "Of your own files, such as latin-1; by default UTF-8; UTF-16 is detected.",
   )
   flags.DEFINE_enum(
     "on_bad_row", "error", ("error", "skip"),

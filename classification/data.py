@@ -95,8 +95,7 @@ def check_new_id(example: Example, first: dict) -> None:
   guid = _checked_name(example.guid)
   if guid in first:
     raise errors.InputError(
-      f"duplicate id {guid!r}, first at {first[guid]}; give every row an id of "
-      "its own"
+      f"duplicate id {guid!r}, first at {first[guid]}; give each row its own"
     )
   first[guid] = example.place
 
@@ -265,8 +264,7 @@ def _open_table(path, names, settings):
     )
   if len(set(names)) < len(names):
     raise errors.InputError(
-      f"one column is named twice: {', '.join(names)}; texts, label and id "
-      "need a column each"
+      f"one column is named twice: {', '.join(names)}; each needs its own"
     )
   if settings.encoding:
     tables.check_encoding(settings.encoding)
@@ -334,8 +332,7 @@ def _score(value):
   # float() also reads "nan" and "inf".
   if not abs(score) <= _LARGEST_SCORE:
     raise errors.InputError(
-      f"label {value!r:.40} is no number that float32 holds; regression needs "
-      "one in every row"
+      f"label {value!r:.40} is no number of float32, as regression needs"
     )
   return score
 
@@ -468,8 +465,7 @@ def class_weights(
   """
   if kind not in (SINGLE, MULTI_LABEL):
     raise errors.InputError(
-      f"--class_weights are for classes, and this task is {kind}; leave them "
-      "out"
+      f"--class_weights are for classes, this task is {kind}; leave them out"
     )
   if given == "balanced":
     return _balanced(class_counts(examples, labels), len(examples), kind)
@@ -481,9 +477,8 @@ def class_weights(
     named = dict(zip(labels, parts))
   else:
     raise errors.InputError(
-      f"class weights {given!r}: {len(parts)} numbers for {len(labels)} "
-      f"classes; pass one for each of {', '.join(labels)}, or name=number, or "
-      "balanced"
+      f"class weights {given!r}: {len(parts)} numbers for {len(labels)} classes"
+      f"; pass one for each of {', '.join(labels)}, name=number, or balanced"
     )
   for name in named:
     if name not in labels:

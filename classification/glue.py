@@ -247,8 +247,7 @@ def register(task: Task) -> None:
     )
   if task.kind not in data.KINDS:
     raise errors.InputError(
-      f"the kind of the task {task.name} is {task.kind!r}; expected one of "
-      f"{', '.join(data.KINDS)}"
+      f"task {task.name}: kind {task.kind!r} is none of {', '.join(data.KINDS)}"
     )
   TASKS[task.name] = task
 
@@ -320,8 +319,7 @@ def read(
     )
   if language and not task.language:
     raise errors.InputError(
-      f"--language={language}: {task.title} has no choice of languages; leave "
-      "it out"
+      f"--language={language}: {task.title} has one language; leave it out"
     )
   layout, language = task.layouts[split], language or task.language
   paths = [

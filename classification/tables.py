@@ -44,16 +44,11 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-  """What a file holds, its rows read as they are asked for.
-
-  Attributes:
-    names: of the columns; their numbers where no line says.
-    rows: in the order of the file, the bad ones among them.
-  """
+  """What a file holds, its rows read as they are asked for."""
 
   path: str
-  names: list
-  rows: Iterator[Row]
+  names: list  # Of the columns; their numbers where no line says.
+  rows: Iterator[Row]  # In the order of the file, the bad ones among them.
 
   def require(self, names: Iterable[str | int | None]) -> None:
     """Raises InputError unless each column (None is none) is there, once."""

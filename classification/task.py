@@ -121,8 +121,7 @@ def _read_official(settings, config, purposes):
     glue.check_submission(official)
   if purposes and not settings.data_dir:
     raise errors.InputError(
-      f"--task_name={settings.task_name} needs --data_dir, the folder of its "
-      "files"
+      f"--task_name={settings.task_name} needs --data_dir, its files' folder"
     )
   splits, labels = {}, tuple(official.labels)
   for purpose in purposes:

@@ -69,8 +69,7 @@ def require_all_answered(bad: int) -> None:
   if bad:
     raise errors.InputError(
       f"{bad} line{'s' * (bad > 1)} of the standard input could not be "
-      "answered: in place of the answer is what is wrong; fix and send those "
-      "again"
+      "answered: in its place is what is wrong; fix and send those again"
     )
 
 

@@ -11,15 +11,10 @@ from common import errors
 
 
 class Settings:
-  """Values by name, as attributes; nothing can be assigned to.
+  """Values by name, as attributes; nothing can be assigned to."""
 
-  Attributes:
-    given: the names that the user gave, as opposed to defaults.
-    rules: for `refuse_ignored`.
-  """
-
-  given: frozenset[str]
-  rules: tuple["Rule", ...]
+  given: frozenset[str]  # The names that the user gave, as opposed to defaults.
+  rules: tuple["Rule", ...]  # For `refuse_ignored`.
 
   def __init__(
     self, values: Mapping[str, Any], given: Iterable[str] = (),
@@ -89,18 +84,12 @@ class Rule(NamedTuple):
 
   Conditions are names of settings: "do_train save_best" both, "do_eval|seeds"
   one of the two, "head=span" one of this value, "!do_train" one that is off.
-
-  Attributes:
-    names: of the flags, separated by spaces.
-    needs: the condition.
-    not_with: names, each of which makes the flags useless.
-    why: what is added to the error, that of not_with if there is one.
   """
 
-  names: str
-  needs: str = ""
-  not_with: str = ""
-  why: str = ""
+  names: str  # Of the flags, separated by spaces.
+  needs: str = ""  # The condition.
+  not_with: str = ""  # Names, each of which makes the flags useless.
+  why: str = ""  # What is added to the error, that of not_with if there is one.
 
   @property
   def help(self) -> str:

@@ -131,9 +131,8 @@ class Vocabulary:
     missing = [token for token in SPECIAL_TOKENS if token not in vocab]
     if missing:
       raise errors.InputError(
-        f"the vocabulary has no {', '.join(missing)}; pre-training needs "
-        f"{', '.join(SPECIAL_TOKENS)}: use a released vocabulary or one made "
-        "by create_vocabulary.py"
+        f"the vocabulary has no {', '.join(missing)}; pre-training needs it: "
+        "use a released one or one made by create_vocabulary.py"
       )
     self.cls_id, self.sep_id, self.mask_id = map(vocab.get, SPECIAL_TOKENS)
     self.unk_id = vocabularies.unknown_id(vocab)

@@ -153,8 +153,7 @@ class PretrainingInput:
       logging.warning(
         "masked_lm_loss %.2f is on the plateau where pre-training begins: "
         "guessing words by their frequency gives %.2f. Try more "
-        "--num_train_steps, or a higher --learning_rate with a longer "
-        "--num_warmup_steps",
+        "--num_train_steps, or a higher --learning_rate and --num_warmup_steps",
         masked_lm_loss, entropy,
       )
 

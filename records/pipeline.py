@@ -167,15 +167,10 @@ def _open(path_and_compression):
 
 
 class Bucketing(NamedTuple):
-  """Batches of sequences of like length, which need little padding.
+  """Batches of sequences of like length, which need little padding."""
 
-  Attributes:
-    features: dict from name to a feature of tf.io, with `input_mask`.
-    batch_size: examples in a batch, over all replicas.
-  """
-
-  features: dict
-  batch_size: int
+  features: dict  # Dict from name to a feature of tf.io, with `input_mask`.
+  batch_size: int  # Examples in a batch, over all replicas.
 
 
 def shuffled_records(

@@ -29,8 +29,7 @@ def fetch(
     return target, False
   if os.path.exists(target):
     raise errors.InputError(
-      f"{target} is there, but download.py did not make it: remove it or "
-      "choose another --dir"
+      f"{target} is not made by download.py: remove it or choose another --dir"
     )
   part = os.path.join(folder, f".{entry.name}.part")
   os.makedirs(part, exist_ok=True)

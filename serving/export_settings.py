@@ -118,7 +118,6 @@ def _labels(settings, config):
     if not labels:
       raise errors.InputError(
         f"--head={settings.head} needs names for its labels, in the order of "
-        "training: pass --labels or --label_file, or a --bert_config_file "
-        "with id2label"
+        "training: pass --labels, --label_file or a configuration with id2label"
       )
   return labels

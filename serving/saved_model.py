@@ -75,8 +75,7 @@ def write(
     # A full disk, a folder that cannot be written to.
     if isinstance(error, tf.errors.OpError):
       raise errors.InputError(
-        f"cannot write {folder}: {error.message}; make room, or give another "
-        "--export_dir"
+        f"cannot write {folder}: {error.message}; give another --export_dir"
       ) from error
     raise
 
@@ -175,8 +174,7 @@ class LoadedModel:
       self._model = tf.saved_model.load(file_io.literal_name(self.folder))
     except (tf.errors.OpError, OSError, RuntimeError, ValueError) as error:
       raise errors.InputError(
-        f"{self.folder} is not a SavedModel that can be loaded ({error}); "
-        "export it again"
+        f"{self.folder} is no readable SavedModel ({error}); export it again"
       ) from error
     self._signatures = dict(self._model.signatures)
     self.specs = {
@@ -272,9 +270,8 @@ def _newest_version(folder):
   newest = max(versions, key=int, default=None)
   if newest is None:
     raise errors.InputError(
-      f"no SavedModel in {folder}: it has neither a saved_model.pb nor a "
-      "folder with a number that has one; give --export_dir of "
-      "export_saved_model.py"
+      f"no SavedModel in {folder}: neither it nor a folder with a number in it "
+      "has a saved_model.pb; give --export_dir of export_saved_model.py"
     )
   return os.path.join(folder, newest)
 

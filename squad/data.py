@@ -254,8 +254,7 @@ def _check_ids(questions):
   for question in questions:
     if question.qas_id in seen:
       raise errors.InputError(
-        f"{question.place} is there twice, but predictions go by id; give "
-        "each question its own"
+        f"{question.place} is there twice; predictions need an id for each"
       )
     seen.add(question.qas_id)
 

@@ -39,17 +39,11 @@ _SHUFFLING_SEED = 12345  # The original's.
 
 
 class Lengths(NamedTuple):
-  """How passages are cut, in word pieces; named as the flags are.
+  """How passages are cut, in word pieces; named as the flags are."""
 
-  Attributes:
-    max_seq_length: longest input, with [CLS] and twice [SEP].
-    doc_stride: from the beginning of one window to that of the next.
-    max_query_length: a longer question is cut to this many pieces.
-  """
-
-  max_seq_length: int
-  doc_stride: int
-  max_query_length: int
+  max_seq_length: int  # Longest input, with [CLS] and twice [SEP].
+  doc_stride: int  # From the beginning of one window to that of the next.
+  max_query_length: int  # A longer question is cut to this many pieces.
 
 
 def lengths_of(settings) -> Lengths:

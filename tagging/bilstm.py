@@ -45,8 +45,7 @@ def check_features(names: list[str], num_hidden_layers: int) -> None:
   for features in names:
     if features not in FEATURES:
       raise errors.InputError(
-        f"--feature_layers={features} is unknown; choose of "
-        f"{', '.join(FEATURES)}"
+        f"--feature_layers={features} is none of {', '.join(FEATURES)}"
       )
     needed = layers_needed(features)
     if needed > num_hidden_layers:

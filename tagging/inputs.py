@@ -169,22 +169,15 @@ def of_sentences(windows: list[Window], values: Iterable, count: int) -> list:
 
 
 class TaggingData(NamedTuple):
-  """A file of sentences, ready for the model.
-
-  Attributes:
-    records: the TFRecord file of the windows.
-    features: of a record, for tf.io.
-    is_labelled: whether the sentences have labels.
-    file_format: one of choices.TAGGING_FORMATS.
-  """
+  """A file of sentences, ready for the model."""
 
   path: str
   sentences: list[data.Sentence]
   windows: list[Window]
-  records: str
-  features: dict
-  is_labelled: bool
-  file_format: str
+  records: str  # The TFRecord file of the windows.
+  features: dict  # Of a record, for tf.io.
+  is_labelled: bool  # Whether the sentences have labels.
+  file_format: str  # One of choices.TAGGING_FORMATS.
 
 
 def files_to_read(settings) -> dict[str, str]:
@@ -200,8 +193,7 @@ def files_to_read(settings) -> dict[str, str]:
     for path in paths.values()
   ):
     raise errors.InputError(
-      f"--{min(columns)} is for files of columns, and only JSON lines are "
-      "read; leave it out"
+      f"--{min(columns)} is not for JSON lines, all that is read; leave it out"
     )
   return paths
 

@@ -146,7 +146,7 @@ def test_a_fault_is_named_with_file_and_line(tmp_path, name, text, said):
 
 
 @pytest.mark.parametrize("second, said", [
-  ("1", ":3: duplicate id '1', first at .*:2; give every row"),
+  ("1", ":3: duplicate id '1', first at .*:2; give each row"),
   (" ", ":3: 'id': an empty text"),
   ("\\udfff", ":3: '.*udfff' holds half a character"),
 ])

@@ -104,7 +104,7 @@ def test_another_language_is_read(folder, split, text, label):
 @pytest.mark.parametrize("name, split, language, said", [
   ("xnli", "dev", "fr", r"no row in --language=fr, only in de, en, zh"),
   ("xnli", "train", "fr", r"no such file: .*multinli.train.fr.tsv, nor "),
-  ("cola", "dev", "fr", "--language=fr: CoLA has no choice of languages"),
+  ("cola", "dev", "fr", "--language=fr: CoLA has one language"),
 ])
 def test_a_language_that_is_not_there_is_refused(name, split, language, said):
   task = glue.find(name)
@@ -285,7 +285,7 @@ def test_what_a_reader_gives_is_checked(mood, tmp_path, text, message):
 def test_what_cannot_be_registered(mood):
   with pytest.raises(errors.InputError, match="called mood already"):
     glue.register(mood)
-  with pytest.raises(errors.InputError, match="'many'; expected one of single"):
+  with pytest.raises(errors.InputError, match="kind 'many' is none of single"):
     glue.register(mood._replace(name="other", kind="many"))
 
 

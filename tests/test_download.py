@@ -116,7 +116,7 @@ def test_several_archives_of_one_data_set_stay_apart(tmp_path):
 
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path):
   (tmp_path / "mrpc").mkdir()
-  with pytest.raises(errors.InputError, match="did not make it: remove it or"):
+  with pytest.raises(errors.InputError, match="is not made by download.py"):
     assemble.fetch(catalog.DATA["mrpc"], str(tmp_path))
 
 

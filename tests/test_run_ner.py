@@ -209,7 +209,7 @@ def test_frozen_features_have_a_table(trained, config_file, tmp_path):
 @pytest.mark.parametrize("flags, sentence", [
   ({}, "pass at least one of --do_train, --do_eval, --do_predict"),
   ({**TRAINING, "feature_layers": "middle", "freeze_encoder": True},
-   "--feature_layers=middle is unknown; choose of embeddings, second"),
+   "--feature_layers=middle is none of embeddings, second"),
   ({**TRAINING, "feature_layers": "concat_last_four",
     "freeze_encoder": True}, "needs 4 layers, but the model has 2"),
   ({**TRAINING, "scheme": "iob1"},

@@ -107,7 +107,7 @@ def test_errors(saved_model, tmp_path):
   assert "no SavedModel in" in sentence(saved_model_dir=tmp_path)
   (tmp_path / "1").mkdir()
   (tmp_path / "1" / "saved_model.pb").write_bytes(b"damaged")
-  assert "not a SavedModel" in sentence(saved_model_dir=tmp_path)
+  assert "is no readable SavedModel" in sentence(saved_model_dir=tmp_path)
   assert "cannot be part of a URL" in sentence(
     saved_model_dir=saved_model, model_name="a/b"
   )

@@ -208,16 +208,6 @@ def test_what_is_not_finite_is_null_in_json(tmp_path):
   assert evaluation == {"step": 1, "eval/loss": None, "eval/f1": 0.5}
 
 
-def test_a_loss_spike_is_named(tmp_path, world):
-  log = open_log(tmp_path, log_steps=1000)
-  # Ten times the mean in the first steps is no spike: losses fall fast there.
-  for step, loss in enumerate([20.0] + [2.0] * 60 + [9.0] + [2.0] * 5, 1):
-    done(log, step, [loss])
-  log.close()
-  (warning,) = [w for w in world.warnings if "spike" in w]
-  assert warning.startswith("step 62: loss spike, 9 is 3.")
-
-
 def test_tokens_per_second_come_from_tokens_per_example(tmp_path, world):
   log = open_log(tmp_path, log_steps=4)
   for step in (2, 4):

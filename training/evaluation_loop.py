@@ -47,8 +47,7 @@ def make_evaluator(strategy: tf.distribute.Strategy, objective) -> Callable:
     results = [step(batch) for _, batch in zip(range(num_batches), batches)]
     if not results:
       raise errors.InputError(
-        "the evaluation data hold less than one batch; pass a smaller "
-        "--eval_batch_size"
+        "the evaluation data are less than one batch; lower --eval_batch_size"
       )
     # Summed in float64 on the host: the step's own sums are exact enough.
     losses, metrics = zip(*tf.nest.map_structure(np.float64, results))

@@ -24,21 +24,13 @@ from variants import registry
 
 
 class TrainingData(NamedTuple):
-  """Records to train on.
+  """Records to train on."""
 
-  Attributes:
-    files: TFRecord files.
-    features: dict from name to a feature of tf.io, of their records.
-    num_records: how many they hold.
-    trim: whether batches are cut to their longest sequence.
-    transform: of pipeline.distributed_batches, or None.
-  """
-
-  files: list[str]
-  features: dict
-  num_records: int
-  trim: bool = False
-  transform: Callable | None = None
+  files: list[str]  # TFRecord files.
+  features: dict  # Dict from name to a feature of tf.io, of their records.
+  num_records: int  # How many they hold.
+  trim: bool = False  # Whether batches are cut to their longest sequence.
+  transform: Callable | None = None  # Of pipeline.distributed_batches, or None.
 
 
 class Task(NamedTuple):
@@ -251,8 +243,7 @@ def _profile_steps(settings):
   are_numbers = len(texts) == 2 and all(text.isdecimal() for text in texts)
   if not are_numbers or int(texts[0]) >= int(texts[1]):
     raise errors.InputError(
-      f"--profile_steps={','.join(texts)}: expected two numbers, the first "
-      "one smaller, say 10,20"
+      f"--profile_steps={','.join(texts)}: expected first,last, say 10,20"
     )
   return int(texts[0]), int(texts[1])
 

@@ -50,15 +50,10 @@ _unwritten_fingerprints = {}
 
 
 class TrainedWith(NamedTuple):
-  """What starts of a run note of how they train, as JSON can hold it.
+  """What starts of a run note of how they train, as JSON can hold it."""
 
-  Attributes:
-    fixed: what must not change: the optimizer, ...
-    watched: what hardly changes on purpose: the data, ...
-  """
-
-  fixed: dict
-  watched: dict
+  fixed: dict  # What must not change: the optimizer, ...
+  watched: dict  # What hardly changes on purpose: the data, ...
 
 
 class StartingPoint(NamedTuple):
@@ -245,8 +240,7 @@ def _check_same_run(folder, theirs, fingerprint, trained_with):
     if there != here:
       raise errors.InputError(
         f"{folder} belongs to another run: {key[1:]} is {there} there and "
-        f"{here} now; give another --output_dir, or empty this one to start "
-        "anew"
+        f"{here} now; give another --output_dir, or empty this one"
       )
 
 

@@ -16,10 +16,6 @@ from common import file_io, progress
 # On a terminal there is a bar; elsewhere a line comes this often.
 _SECONDS_BETWEEN_LINES = 30.0
 
-# A loss is called a spike if it is this many times the recent mean, which is an
-# exponential moving average with this weight of the newest step.
-_SPIKE_FACTOR, _NEWEST_WEIGHT, _STEPS_BEFORE_SPIKES = 3.0, 0.02, 50
-
 
 class BlockResults(NamedTuple):
   """What a block of N steps gives, as tensors."""
@@ -50,7 +46,6 @@ class TrainingLog:
     self.seconds_per_step: float = 0.0
     self.bad_steps_in_row: int = 0
     self._options = options
-    self._steps_told, self._recent_loss = 0, 0.0
     self._waiting = self._last = None
     self._profiling = False
     # Not time.time(): that clock may be set back.
@@ -176,7 +171,6 @@ class TrainingLog:
     ):
       if np.isfinite(loss):
         self.bad_steps_in_row = 0
-        self._name_spike(number, loss)
         continue
       if is_overflow:
         logging.info(
@@ -189,19 +183,6 @@ class TrainingLog:
         "step %d skipped: its loss or gradient was not finite (%d in a row)",
         number, self.bad_steps_in_row,
       )
-
-  def _name_spike(self, number, loss):
-    self._steps_told += 1
-    # Before that the mean is of few steps, and steps differ much.
-    is_known = self._steps_told > _STEPS_BEFORE_SPIKES
-    if is_known and loss > _SPIKE_FACTOR * self._recent_loss:
-      logging.warning(
-        "step %d: loss spike, %.4g is %.1f times the recent %.4g",
-        number, loss, loss / self._recent_loss, self._recent_loss,
-      )
-    # A plain mean at first, until the newest step's weight is the fixed one.
-    weight = max(_NEWEST_WEIGHT, 1 / self._steps_told)
-    self._recent_loss += weight * (loss - self._recent_loss)
 
   def _values(self, step, moment, results):
     """What is logged: means since the last logged step, and speed."""

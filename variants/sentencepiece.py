@@ -216,8 +216,7 @@ def _pieces(vocab_file, cut):
 
 def _damaged(vocab_file):
   return errors.InputError(
-    f"{vocab_file} is no SentencePiece model; it is damaged or another file: "
-    "copy it again"
+    f"{vocab_file} is no SentencePiece model, or damaged: copy it again"
   )
 
 
