@@ -58,9 +58,6 @@ def test_every_way_to_name_a_checkpoint(prefix, tmp_path):
     assert weight_files.find_prefix(path) == prefix
 
 
-
-
-
 def test_which_checkpoint_of_a_folder(tmp_path):
   def found_after_writing(name):
     weight_files.write_tf1(f"{tmp_path}/{name}", {"a": np.zeros(1)})

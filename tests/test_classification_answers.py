@@ -140,7 +140,6 @@ def fake_predictions(texts, batch_size):
   ]
 
 
-
 def test_numbers_and_lists_of_classes_are_written_plainly():
   show = answers.format_prediction
   number = answers.Prediction(2.5, {})

@@ -90,15 +90,17 @@ def test_a_task_is_found_however_it_is_written():
     glue.find("snli")
 
 
-@pytest.mark.parametrize("folder, split, text, label", [
-  ("xnli", "dev", "Er kam spät.", "neutral"),
-  ("xnli", "train", "Der Laden öffnet um neun.", "neutral"),
-  ("paws-x/x-final", "test", "Sie kam aus Oslo .", "1"),
+@pytest.mark.parametrize("folder, split, expected", [
+  ("xnli", "dev", ["dev-1", "Er kam spät.", "Er war müde.", "neutral"]),
+  ("xnli", "train",
+   ["train-1", "Der Laden öffnet um neun.", "Der Laden ist zu.", "neutral"]),
+  ("paws-x/x-final", "test",
+   ["test-1", "Sie kam aus Oslo .", "Aus Oslo kam sie .", "1"]),
 ])
-def test_another_language_is_read(folder, split, text, label):
+def test_another_language_is_read(folder, split, expected):
   task = glue.find(folder.partition("/")[0])
   (example,) = glue.read(task, str(DATA / folder), split, language="de")
-  assert (example.text_a, example.label) == (text, label)
+  assert short(example) == expected
 
 
 @pytest.mark.parametrize("name, split, language, said", [

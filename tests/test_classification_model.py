@@ -180,8 +180,6 @@ def test_two_replicas_learn_as_one_device(labels):
       for gradient in tape.gradient(loss, network.trainable_variables)
     ]
 
-
-
   @tf.function
   def run(values):
     def step(part):

@@ -139,7 +139,6 @@ command.run(main)
 """
 
 
-
 @pytest.mark.parametrize("rest, code, said", [
   # Closed standard streams are no files of ours.
   ("<&- >&- 2>&-", 0, ""),

@@ -136,12 +136,14 @@ def known_flags(script):
 
 def test_commands_name_scripts_and_flags_that_exist():
   """Every command line that a reader is shown, in pages and in code."""
-  shape = re.compile(r"(?<![\w/])((?:\w+/)*[a-z_]+\.py)((?: +--?\w[^|;&\n]*)+)")
+  script = r"(?<![\w/])((?:\w+/)*[a-z_]+\.py)"
+  shape = re.compile(rf"python {script}([^|;&\n`]*)|{script}( +--\w[^|;&\n]*)")
   always = {"help", "helpfull", "flagfile", "alsologtostderr", "verbosity"}
   count, unknown = 0, []
   for page in [*PAGES, ROOT / "Makefile", *SOURCES]:
     text = re.sub(r"\\\n", " ", page.read_text(encoding="utf-8"))
-    for script, rest in shape.findall(text):
+    for found in shape.finditer(text):
+      script, rest = found[1] or found[3], found[2] or found[4] or ""
       count += 1
       assert (ROOT / script).exists(), f"{page.name}: {script}"
       known = known_flags(script) | always

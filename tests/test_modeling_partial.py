@@ -196,7 +196,6 @@ def test_two_devices_without_padding_equal_one():
   with strategy.scope():
     model = modeling.BertModel(case.config, seed=1, skip_padding=True)
 
-
   @tf.function
   def encode(data):
     return strategy.run(lambda *x: model(*x).pooled_output, args=data)
