@@ -3,6 +3,16 @@ r"""Fills each [MASK] of a text with the most likely word pieces.
   python fill_mask.py --text="The lighthouse keeper lit the [MASK]." \
       --model_dir=pretraining_output/final_model
 
+With --score it says how likely a text is, and whether a second one follows:
+
+  python fill_mask.py --score --text="The keeper lit the lamp." \
+      --text="The keeper lit the lamp. ||| The street was bright." \
+      --model_dir=pretraining_output/final_model
+
+Of one text: the perplexity of a word piece, the logarithm of the probability of
+them all, each masked in turn (arXiv 1910.14659), and their number; of two, the
+probability that the second follows; then the text, with tabs between.
+
 A checkpoint without a pooler will do, such as Hugging Face's BertForMaskedLM.
 Without --text and --input_file it asks for texts on the terminal.
 """
@@ -17,7 +27,12 @@ flags.DEFINE_multi_string(
 )
 flags.DEFINE_string("input_file", None, "File of such texts, one a line.")
 flags.DEFINE_integer(
-  "top_k", 5, "How many word pieces are shown for each [MASK].", lower_bound=1
+  "top_k", 5, "How many word pieces are shown for each [MASK].", lower_bound=1,
+  not_with="score",
+)
+flags.DEFINE_bool(
+  "score", False, "Fill nothing: say how likely each text is or, of two texts "
+  "with \" ||| \" between them, whether the second follows.",
 )
 
 # --help and mistakes are answered before TensorFlow is loaded.
@@ -27,6 +42,7 @@ import itertools
 import sys
 
 from common import errors, file_io, line_answers
+from features import text_batches
 from pretraining import answers
 from serving import text_models
 
@@ -42,15 +58,15 @@ def texts_to_fill(texts, input_file):
     yield from ((f"{input_file}:{number}", line) for number, line in lines)
 
 
-def answer_lines(fill):
-  """Fills the lines of the standard input; `fill` as in `main`."""
+def answer_lines(answer):
+  """Answers the lines of the standard input; `answer` as in `main`."""
   source, target = line_answers.standard_streams()
   if sys.stdin.isatty():
-    print("Type a text with [MASK], or an empty line to end.")
+    print("Type a text, or an empty line to end.")
     source = itertools.takewhile(bytes.strip, source)
   bad = line_answers.answer_lines(
     source, target,
-    lambda lines: [fill(text, f"line {number}") for number, text in lines],
+    lambda lines: [answer(text, f"line {number}") for number, text in lines],
     format_error=lambda number, error: f"error\t{error}",
   )
   line_answers.require_all_answered(bad)
@@ -69,6 +85,20 @@ def described(text, found):
   return "\n".join(lines)
 
 
+def scored(model, text, where):
+  """Returns the scores of a text, or of two, and the text."""
+  first, second = text_batches.split_pair(text)
+  if second:
+    found = model.next_sentence((first, second))
+    return f"{found['probability']:.6f}\t{text}"
+  answers.check_sentence(text, model.tokenizer, model.max_seq_length, where)
+  found = model.likelihood(text)
+  return (
+    f"{found['perplexity']:.4f}\t{found['log_likelihood']:.4f}\t"
+    f"{len(found['tokens'])}\t{text}"
+  )
+
+
 def main(_):
   settings = flags.read_settings()
   names = (
@@ -80,15 +110,17 @@ def main(_):
     **{name: settings.get(name) for name in names if name in settings.given},
   )
 
-  def fill(text, where):
+  def answer(text, where):
     errors.require_text(text, where)
+    if settings.score:
+      return scored(model, text, where)
     answers.check(text, model.tokenizer, model.max_seq_length, where)
     return described(text, model.fill_mask(text, top_k=settings.top_k))
 
   for where, text in texts_to_fill(settings.text, settings.input_file):
-    print(fill(text, where), flush=True)
+    print(answer(text, where), flush=True)
   if not (settings.text or settings.input_file):
-    answer_lines(fill)
+    answer_lines(answer)
 
 
 if __name__ == "__main__":

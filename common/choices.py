@@ -39,4 +39,7 @@ HUGGINGFACE_ARCHITECTURES = (
   "AlbertForSequenceClassification", "AlbertForTokenClassification",
   "AlbertForPreTraining", "AlbertForMaskedLM", "AlbertModel",
 )
-SERVING_HEADS = ("classification", "embedding", "masked_lm", "span", "tagging")
+SERVING_HEADS = (
+  "classification", "embedding", "masked_lm", "next_sentence", "span",
+  "tagging",
+)

@@ -32,9 +32,11 @@ INPUTS = {
 }
 _CLASSES = {
   "classification": "ForSequenceClassification", "embedding": "Model",
-  "masked_lm": "ForMaskedLM", "span": "ForQuestionAnswering",
-  "tagging": "ForTokenClassification",
+  "masked_lm": "ForMaskedLM", "next_sentence": "ForNextSentencePrediction",
+  "span": "ForQuestionAnswering", "tagging": "ForTokenClassification",
 }
+# Transformers has ALBERT's order of two texts next to its masked words alone.
+_OWN_CLASSES = {("albert", "next_sentence"): "ForPreTraining"}
 # Those that sentence-transformers has, by its names.
 _POOLINGS = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens"}
 
@@ -76,7 +78,7 @@ def write(
     write_model(os.path.join(temporary, FILES[settings.format]))
     huggingface.write_settings(
       temporary, _config_values(config, settings),
-      weight_names.TITLES[registry.name_of(config)] + _CLASSES[settings.head],
+      _class_name(registry.name_of(config), settings.head),
       do_lower_case=settings.do_lower_case, vocab_file=settings.vocab_file,
       never_split=settings.get("never_split"),
       max_length=settings.max_seq_length,
@@ -86,6 +88,11 @@ def write(
       _write_modules(
         temporary, config.hidden_size, settings.max_seq_length, pooling
       )
+
+
+def _class_name(variant, head):
+  name = _OWN_CLASSES.get((variant, head), _CLASSES[head])
+  return weight_names.TITLES[variant] + name
 
 
 def _config_values(config, settings):

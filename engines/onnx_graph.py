@@ -7,6 +7,7 @@ names and are float32:
   classification  logits [B, L]
   embedding       last_hidden_state [B, T, H], sentence_embedding [B, D]
   masked_lm       logits [B, T, V]
+  next_sentence   logits [B, 2]
   span            start_logits and end_logits [B, T]
   tagging         logits [B, T, L]
 
@@ -71,6 +72,8 @@ def make(
     network.add_word_logits()
   elif head == "span":
     network.add_span_logits()
+  elif head == "next_sentence":
+    network.add_label_logits("cls/seq_relationship/")
   else:
     network.add_label_logits(of_tokens=head == "tagging")
   return network.finished()
@@ -262,10 +265,11 @@ class _Network(_Graph):
 
   # The heads.
 
-  def add_label_logits(self, *, of_tokens):
+  def add_label_logits(self, place="", *, of_tokens=False):
     x = self.states[-1] if of_tokens else self._pooled()
-    logits = self._logits(x, "output_weights", "output_bias")
-    count = len(self._weights["output_bias"])
+    names = f"{place}output_weights", f"{place}output_bias"
+    logits = self._logits(x, *names)
+    count = len(self._weights[names[1]])
     shape = [_BATCH, _LENGTH, count] if of_tokens else [_BATCH, count]
     self.add_output("logits", logits, shape)
 

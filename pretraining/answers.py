@@ -1,4 +1,4 @@
-"""Texts with [MASK] -> ids and the places of the masks."""
+"""Texts with [MASK] -> ids and places of the masks; texts that are checked."""
 
 import tokenization
 from common import errors
@@ -33,8 +33,25 @@ def check(
   ids, positions = encode(tokenizer, text)
   if not positions:
     raise errors.InputError(f"{place}: no {MASK} in {text!r}; write one")
-  if len(ids) > max_seq_length:
+  _check_length(len(ids), max_seq_length, place)
+
+
+def check_sentence(
+  text: str, tokenizer: tokenization.FullTokenizer, max_seq_length: int,
+  place: str,
+) -> None:
+  """Raises InputError for a text without a piece, or that would be cut off."""
+  count = len(tokenizer.encode(text))
+  if not count:
     raise errors.InputError(
-      f"{place}: {len(ids)} word pieces with [CLS] and [SEP], but "
+      f"{place}: {text!r:.40} has no word piece; leave it out"
+    )
+  _check_length(count + 2, max_seq_length, place)
+
+
+def _check_length(count, max_seq_length, place):
+  if count > max_seq_length:
+    raise errors.InputError(
+      f"{place}: {count} word pieces with [CLS] and [SEP], but "
       f"--max_seq_length is {max_seq_length}; shorten the text or raise it"
     )

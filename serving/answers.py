@@ -7,6 +7,8 @@
 Letters: B sequences, T tokens, L labels, P masks, K fillings.
 """
 
+import itertools
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -168,6 +170,72 @@ def _masked_lm(settings, tokenizer, network, batch_size):
   return answer
 
 
+def make_scorer(
+  settings: run_settings.Settings, tokenizer: tokenization.FullTokenizer,
+  network: Network, batch_size: int,
+) -> Callable[[list], list]:
+  """Returns a function of texts, as `make`: how likely each of them is.
+
+  Each piece in turn is masked, and told from all others (Salazar et al., arXiv
+  1910.14659): the logarithms add up to the text's, exp(-mean) is a perplexity.
+
+  Args:
+    network: of models.MaskFiller.log_probabilities.
+  """
+  length = settings.max_seq_length
+  encode = text_batches.make_encoder(tokenizer, length)
+  (mask_id,) = tokenizer.convert_tokens_to_ids([pretraining_answers.MASK])
+
+  def answer(rows):
+    texts, copies, masked = [], [], []
+    for number, (text,) in enumerate(rows):
+      pretraining_answers.check_sentence(
+        text, tokenizer, length, f"text number {number}"
+      )
+      ids, segments = encode(text)
+      texts.append(ids[1:-1])
+      for place in range(1, len(ids) - 1):
+        copies.append(([*ids[:place], mask_id, *ids[place + 1 :]], segments))
+        masked.append([[place], [ids[place]]])
+
+    def compute(batch, numbers):
+      positions, ids = np.swapaxes([masked[n] for n in numbers], 0, 1)  # [B, 1]
+      return network(
+        **batch, masked_lm_positions=positions, masked_lm_ids=ids
+      )["log_probabilities"][:, 0].tolist()
+
+    found = iter(in_batches(copies, compute, batch_size))
+    return [
+      _described_likelihood(
+        tokenizer.convert_ids_to_tokens(ids), itertools.islice(found, len(ids))
+      )
+      for ids in texts
+    ]
+
+  return answer
+
+
+def _described_likelihood(tokens, found):
+  values = list(found)
+  total = math.fsum(values)
+  return {
+    "log_likelihood": total, "perplexity": math.exp(-total / len(values)),
+    "tokens": tokens, "log_probabilities": values,
+  }
+
+
+def _next_sentence(settings, tokenizer, network, batch_size):
+  encode = text_batches.make_encoder(tokenizer, settings.max_seq_length)
+
+  def compute(batch, _):
+    for row in network(**batch)["log_probabilities"].tolist():
+      yield {"probability": math.exp(row[0]), "log_probabilities": row}
+
+  return lambda rows: in_batches(
+    [encode(*row) for row in rows], compute, batch_size
+  )
+
+
 def _span(settings, tokenizer, network, batch_size):
   lengths = squad_inputs.lengths_of(settings)
   options = squad_answers.options_of(settings, tokenizer)._replace(
@@ -217,5 +285,6 @@ def _tagging(settings, tokenizer, network, batch_size):
 
 _HEADS = {
   "classification": _classification, "embedding": _embedding,
-  "masked_lm": _masked_lm, "span": _span, "tagging": _tagging,
+  "masked_lm": _masked_lm, "next_sentence": _next_sentence, "span": _span,
+  "tagging": _tagging,
 }

@@ -186,14 +186,26 @@ class MaskFiller(ServedModel):
     return heads.MaskedLMHead(self.config, self.bert.word_embeddings)
 
   def from_ids(self, masked_lm_positions, **inputs):
-    output = self.encode(inputs, positions=masked_lm_positions)
-    logits = self.head(output.sequence_output)  # [B, P, V]
-    count = len(vocabulary_lines(self.tokenizer))
+    logits = self._word_logits(masked_lm_positions, inputs)
+    top = tf.math.top_k(
+      tf.nn.softmax(logits), min(self.settings.top_k, logits.shape[-1])
+    )
+    return {"fillings": top.indices, "probabilities": top.values}
+
+  def log_probabilities(
+    self, masked_lm_positions, masked_lm_ids, **inputs
+  ) -> dict:
+    """Returns those of tokens [B, P] at masks: {name: float32 [B, P]}."""
+    logits = self._word_logits(masked_lm_positions, inputs)
+    found = tf.gather(tf.nn.log_softmax(logits), masked_lm_ids, batch_dims=2)
+    return {"log_probabilities": found}
+
+  def _word_logits(self, positions, inputs):
+    output = self.encode(inputs, positions=positions)
     # A table may have more rows than the vocabulary has tokens, up to a round
     # number; they stand for nothing.
-    probabilities = tf.nn.softmax(logits[..., :count])
-    top = tf.math.top_k(probabilities, min(self.settings.top_k, count))
-    return {"fillings": top.indices, "probabilities": top.values}
+    count = len(vocabulary_lines(self.tokenizer))
+    return self.head(output.sequence_output)[..., :count]  # [B, P, V]
 
   def _exported(self, output, input_mask):
     del input_mask
@@ -202,6 +214,30 @@ class MaskFiller(ServedModel):
   def named(self, outputs):
     lines = np.array(vocabulary_lines(self.tokenizer))
     return {**outputs, "fillings": tf.gather(lines, outputs["fillings"])}
+
+
+class PairScorer(ServedModel):
+  """`log_probabilities` [B, 2] that the second text follows, or does not.
+
+  In the graph also `probability` [B], that it follows.
+  """
+
+  text_inputs = ("text_a", "text_b")
+
+  def _make_head(self):
+    return heads.NextSentenceHead(self.config)
+
+  def _logits(self, output, training):
+    del training
+    return {"logits": self.head(output.pooled_output)}
+
+  def from_ids(self, **inputs):
+    logits = super().from_ids(**inputs)["logits"]
+    return {"log_probabilities": tf.nn.log_softmax(logits)}
+
+  def named(self, outputs):
+    follows = outputs["log_probabilities"][:, 0]
+    return {**outputs, "probability": tf.exp(follows)}
 
 
 class Tagger(ServedModel):
@@ -259,5 +295,6 @@ def compiled(function: Callable, spec: tf.TensorSpec, names: Iterable[str]):
 
 KINDS = {
   "classification": Classifier, "embedding": Embedder, "masked_lm": MaskFiller,
+  "next_sentence": PairScorer,
   "span": QuestionAnswerer, "tagging": Tagger,
 }

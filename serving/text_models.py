@@ -109,6 +109,8 @@ class TextModel:
     self.tokenizer = model_settings.make_tokenizer(settings, self.config)
     self._settings, self._batch_size = settings, batch_size
     self._heads: dict[str, _Head] = {}
+    # A model and the function of texts that is made of it.
+    self._scorer: tuple = (None, None)
 
   @property
   def max_seq_length(self) -> int:
@@ -207,6 +209,34 @@ class TextModel:
     """
     return self._ask("masked_lm", texts, options)
 
+  def next_sentence(self, pairs, **options):
+    """Returns a dict for each pair: probability that the second text follows.
+
+    And log_probabilities, that it follows and that it is a random one. Options:
+    max_seq_length.
+    """
+    return self._ask("next_sentence", pairs, options)
+
+  def likelihood(self, texts):
+    """Returns a dict for each text: log_likelihood, and perplexity of a piece.
+
+    And the pieces, tokens, with the log_probabilities of each given all others;
+    see answers.make_scorer.
+    """
+    rows, is_single = _rows(texts)
+    answers.check("masked_lm", rows)
+    _check_form(rows, models.MaskFiller.text_inputs)
+    model = (self._heads.get("masked_lm") or self._head("masked_lm", {})).model
+    if self._scorer[0] is not model:
+      names = (*model.id_inputs, "masked_lm_ids")
+      self._scorer = model, answers.make_scorer(
+        model.settings, self.tokenizer, answers.on_tensors(
+          models.compiled(model.log_probabilities, models.IDS, names)
+        ), self._batch_size,
+      )
+    found = self._scorer[1](rows)
+    return found[0] if is_single else found
+
   def _encoder(self):
     """Returns the _Head of embeddings, whatever its options are."""
     # Published encoders without a pooler will do.
@@ -238,12 +268,7 @@ class TextModel:
     rows, is_single = _rows(texts)
     answers.check(head_name, rows)
     head = self._head(head_name, options)
-    names = head.model.text_inputs
-    if rows and len(rows[0]) != len(names):
-      raise errors.InputError(
-        f"this model takes {len(names)} texts an example ({', '.join(names)}) "
-        f"and got {len(rows[0])}: pass {_FORMS[len(names)]}, or text_pairs="
-      )
+    _check_form(rows, head.model.text_inputs)
     found = head.answer(rows) if rows else []
     return found[0] if is_single else found
 
@@ -281,6 +306,14 @@ def _settings(settings, given):
   return run_settings.Settings(
     {**values, **given}, given, export_options.checked
   )
+
+
+def _check_form(rows, names):
+  if rows and len(rows[0]) != len(names):
+    raise errors.InputError(
+      f"this model takes {len(names)} texts an example ({', '.join(names)}) "
+      f"and got {len(rows[0])}: pass {_FORMS[len(names)]}, or text_pairs="
+    )
 
 
 def _rows(texts):

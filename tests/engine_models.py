@@ -14,7 +14,6 @@ VARIANTS = {
   "bert": {}, "albert": {"embedding_size": 6, "num_hidden_groups": 2},
   "distilbert": {},
 }
-HEADS = ("classification", "embedding", "masked_lm", "span", "tagging")
 LABELS = 3
 POOLING = text_vectors.Pooling("mean")
 
@@ -33,6 +32,7 @@ def network(config, kind, labels=LABELS):
     "classification": lambda: heads.ClassificationHead(config, labels),
     "embedding": lambda: None,
     "masked_lm": lambda: heads.MaskedLMHead(config, encoder.word_embeddings),
+    "next_sentence": lambda: heads.NextSentenceHead(config),
     "span": lambda: heads.SpanHead(config),
     "tagging": lambda: heads.TokenClassificationHead(config, labels),
   }[kind]()
@@ -66,7 +66,7 @@ def outputs(encoder, head, kind, inputs, *, pooling=POOLING):
     start, end = head(output.sequence_output)
     found = {"start_logits": start, "end_logits": end}
   else:
-    is_text = kind == "classification"
+    is_text = kind in ("classification", "next_sentence")
     rows = output.pooled_output if is_text else output.sequence_output
     found = {"logits": head(rows)}
   return {name: value.numpy() for name, value in found.items()}

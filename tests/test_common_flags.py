@@ -216,10 +216,12 @@ CASES = {
      "head=span version_2_with_negative"),
     ("tag_words=white_space", "head=span", "head=tagging"),
   ],
+  "fill_mask": [("top_k=3", "score", "")],
   "serve": [("max_batch_delay_ms=3", "nobatch_requests", "")],
 }
 REQUIRED = {
   "run_pretraining": "bert_config_file=a input_file=a output_dir=a",
+  "fill_mask": "bert_config_file=a vocab_file=a",
   "run_classifier": "bert_config_file=a vocab_file=a",
   "run_ner": "bert_config_file=a vocab_file=a",
   "create_pretraining_data": "input_file=a vocab_file=a output_file=a",

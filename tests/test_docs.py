@@ -2,6 +2,7 @@
 
 import functools
 import re
+import types
 
 import pytest
 from absl import flags
@@ -94,7 +95,7 @@ def models(tmp_path, monkeypatch):
     ("stars_output/final_model", "Classification", labels("1", "5")),
     ("ner_output/final_model", "TokenClassification", labels("O", "B", "I")),
     ("squad_output/final_model", "Span", {}),
-    ("pretraining_output/final_model", "MaskedLM", {}),
+    ("pretraining_output/final_model", "PreTraining", {}),
   ):
     stored = dict(short, text_pairs=True) if name[:4] == "mrpc" else short
     if head == "Span":
@@ -107,9 +108,13 @@ def models(tmp_path, monkeypatch):
 
 def make_head(name, task, config, bert):
   """Returns a head of modeling for an encoder."""
+  if name == "PreTraining":
+    both = (
+      *modeling.MaskedLMHead(config, bert.word_embeddings).variables,
+      *modeling.NextSentenceHead(config).variables,
+    )
+    return types.SimpleNamespace(variables=both)
   kind = getattr(modeling, f"{name}Head")
-  if name == "MaskedLM":
-    return kind(config, bert.word_embeddings)
   return kind(config, *([len(task["id2label"])] if task else []))
 
 

@@ -74,6 +74,14 @@ def test_the_configuration_says_the_task(tmp_path, head, values, name, problem):
   assert len(found.get("id2label", ())) == (count or 3 * (head == "tagging"))
 
 
+@pytest.mark.parametrize("variant, name", [
+  ("bert", "BertForNextSentencePrediction"), ("albert", "AlbertForPreTraining"),
+])
+def test_two_texts_have_a_class_of_transformers(tmp_path, variant, name):
+  write(tmp_path, "next_sentence", engine_models.config_of(variant))
+  assert read_json(tmp_path, "config.json")["architectures"] == [name]
+
+
 def test_vectors_have_the_files_of_sentence_transformers(tmp_path):
   write(tmp_path, "embedding", pooling=("mean", ((-2,),), True))
   modules = read_json(tmp_path, "modules.json")

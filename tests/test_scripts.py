@@ -16,6 +16,7 @@ import script_runner
 import tokenization
 from checkpoints import weight_files
 from records import tfrecord
+from serving import text_models
 
 GOLDEN = script_runner.ROOT / "tests" / "golden" / "pretraining_run"
 MODEL = GOLDEN / "model"
@@ -280,6 +281,24 @@ def test_texts_from_standard_input_and_what_is_wrong_with_them():
   assert [len(masks[0]) for _, masks in fillings] == [5, 5]
 
 
+def test_texts_are_scored():
+  text, pair = "it was the sea", ("it was the sea.", "The [MASK] is up")
+  done = fill_mask(score=True, text=[text, " ||| ".join(pair)])
+  assert done.code == 0, done.err
+  bert = text_models.load(str(MODEL))
+  expected, follows = bert.likelihood(text), bert.next_sentence(pair)
+  one, two = done.out.splitlines()
+  *numbers, count, said = one.split("\t")
+  assert (int(count), said) == (len(expected["tokens"]), text)
+  np.testing.assert_allclose(
+    [float(number) for number in numbers],
+    [expected["perplexity"], expected["log_likelihood"]], rtol=1e-5
+  )
+  number, said = two.split("\t")
+  assert said == " ||| ".join(pair)
+  assert float(number) == pytest.approx(follows["probability"], abs=1e-6)
+
+
 def assert_one_sentence(done, script, *parts):
   assert "Traceback" not in done.err, done.err
   assert done.last_line.startswith(f"{script}: error: ")
@@ -368,6 +387,8 @@ def test_the_folder_of_another_model_is_refused(damaged, trained):
    ["vocab.txt has 100 tokens", "vocab_size 99"]),
   ({"text": "no mask"}, ["--text: no [MASK] in 'no mask'"]),
   ({"text": "[MASK]" + " a" * 62},
+   ["--text: 65 word pieces", "--max_seq_length is 64"]),
+  ({"score": True, "text": "a " * 63},
    ["--text: 65 word pieces", "--max_seq_length is 64"]),
   ({"input_file": "none.txt"}, ["no such file: none.txt"]),
   ({"input_file": "latin_1.txt"}, ["latin_1.txt:2: not UTF-8"]),

@@ -8,6 +8,7 @@ import tokenization
 from common import errors
 from serving import raw_text
 from serving_models import (
+  FOLDER,
   LABELS,
   LENGTH,
   assert_close,
@@ -117,6 +118,21 @@ def test_fillings():
     assert not outputs["fillings"][row].any()
   assert outputs["probabilities"][2, 0].all()
   assert not outputs["probabilities"][2, 1].any()
+
+
+@pytest.mark.parametrize("case", ["b1", "full_length"])
+def test_pairs_have_the_log_probabilities_of_the_original(case):
+  folder = FOLDER.parents[1] / "models" / "gelu_L3_H48"
+  model = make("next_sentence").model
+  values = np.load(folder / "vars.npz")
+  for variable in model.variables:
+    variable.assign(values[variable.name.removesuffix(":0")])
+  data = np.load(folder / f"forward_{case}.npz")
+  inputs = {name: tf.constant(data[name]) for name in model.id_inputs}
+  found = model.named(model.from_ids(**inputs))
+  expected = data["next_sentence_log_probs"]
+  assert_close(found["log_probabilities"], expected)
+  assert_close(found["probability"], np.exp(expected[:, 0]))
 
 
 def ragged(*lengths):

@@ -43,6 +43,11 @@ HEADS = {
     {"fillings": [["sun", "moon"]], "probabilities": [[0.5, 0.125]]},
     ["[MASK] 1", "sun", "12.5 %"],
   ),
+  "next_sentence": (
+    {"text_a": "a", "text_b": "b"},
+    {"probability": 0.75, "log_probabilities": [-0.29, -1.39]},
+    ["follows", "75.0 %", "does not", "25.0 %"],
+  ),
   "embedding": (
     {"text": "one\n\ntwo"}, {"embedding": [3.0, 4.0]},
     ["1 one", "2 two", "1.000"],

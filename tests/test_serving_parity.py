@@ -13,6 +13,7 @@ or threshold is given to any of them.
 import asyncio
 import csv
 import json
+import math
 import pathlib
 
 import pytest
@@ -396,3 +397,28 @@ def test_masks_without_a_pooler(tmp_path):
     words = line.split()
     for (token, probability), said, number in zip(row, words[::2], words[1::2]):
       assert token == said and abs(probability - float(number)) < 6e-5
+
+
+def test_pairs_of_sentences(tmp_path):
+  folder = serving_models.trained(
+    tmp_path / "model", stored=SHORT,
+    head=lambda config, _: modeling.NextSentenceHead(config),
+  )
+  path = tmp_path / "texts.txt"
+  path.write_text("".join(
+    f"{first} ||| {second}\n" for first, second in zip(TEXTS, SECOND)
+  ))
+  flags = {"model_dir": folder, "score": True}
+  from_file = script("fill_mask.py", **flags, input_file=path)
+  from_stdin = script("fill_mask.py", **flags, stdin=path.read_bytes())
+  assert from_file == from_stdin
+  model = export(folder, tmp_path / "export", "next_sentence")
+  rows = served_both_ways(model, text_a=TEXTS, text_b=SECOND)
+  bert = text_models.load(str(folder))
+  assert_same(bert.next_sentence(list(zip(TEXTS, SECOND))), rows)
+  lines = from_file.splitlines()
+  for row, line, text in zip(rows, lines, lines_in(path), strict=True):
+    number, said = line.split("\t")
+    assert said == text and abs(float(number) - row["probability"]) < 1e-5
+    assert sum(map(math.exp, row["log_probabilities"])) == pytest.approx(1)
+  assert len({row["probability"] for row in rows}) == len(TEXTS)

@@ -93,6 +93,41 @@ def test_only_real_masks_are_filled(bert):
   assert bert.fill_mask("gold [MASK]", top_k=3)["fillings"] == one["fillings"]
 
 
+def test_a_likelihood_is_that_of_each_piece_given_all_others(bert):
+  """Piece by piece, with the whole network and softmax in NumPy."""
+  tokenizer, config = serving_models.tokenizer(), serving_models.config()
+  model = modeling.BertModel(config)
+  head = modeling.MaskedLMHead(config, model.word_embeddings)
+  weight_files.load([*model.variables, *head.variables], MODEL)
+  cls_id, sep_id, mask_id = tokenizer.convert_tokens_to_ids(
+    ["[CLS]", "[SEP]", "[MASK]"]
+  )
+  texts = [*TEXTS, "gold"]
+  found = bert.likelihood(texts)
+  for text, row in zip(texts, found, strict=True):
+    ids, expected = tokenizer.encode(text), []
+    for place, piece in enumerate(ids):
+      masked = [cls_id, *ids, sep_id]
+      masked[1 + place] = mask_id
+      states = model(tf.constant([masked])).sequence_output
+      logits = np.asarray(head(states), np.float64)[0, 1 + place]
+      expected.append(logits[piece] - np.log(np.exp(logits).sum()))
+    assert row["tokens"] == tokenizer.convert_ids_to_tokens(ids)
+    serving_models.assert_close(row["log_probabilities"], expected)
+    assert row["log_likelihood"] == pytest.approx(np.sum(expected), abs=1e-4)
+    perplexity = np.exp(-np.mean(expected))
+    assert row["perplexity"] == pytest.approx(perplexity, rel=1e-4)
+  # The same network fills masks.
+  bert.fill_mask("[MASK]", top_k=3)
+  filled = bert.fill_mask("[MASK]", top_k=config.vocab_size)
+  (place,) = np.flatnonzero(np.array(filled["fillings"][0]) == "gold")
+  one = bert.likelihood("gold")
+  assert one["tokens"] == ["gold"] and one["log_likelihood"] == pytest.approx(
+    np.log(filled["probabilities"][0][place]), abs=1e-5
+  )
+  assert bert.likelihood([]) == []
+
+
 def test_folders_of_other_programs_give_the_same(bert, tmp_path):
   config = serving_models.config()
   weights = {v.name.split(":")[0]: v.numpy() for v in bert.encoder.variables}
@@ -133,6 +168,13 @@ def test_folders_of_other_programs_give_the_same(bert, tmp_path):
   (lambda b: b.encode("\ud800"), r"number 0 is .*ud800.*UTF-8 can hold"),
   (lambda b: b.encode([("a", "b", "c")]), "number 0 is .*pair of strings"),
   (lambda b: b.answer(["a", "b"], ["c"]), "2 questions and 1 contexts"),
+  (lambda b: b.next_sentence(["a", "b"]), "takes 2 texts an example .text_a"),
+  (lambda b: b.next_sentence(("a", " ")), "text number 0: an empty text"),
+  (lambda b: b.next_sentence(("a", "b"), top_k=2), "--top_k needs --head=mas"),
+  (lambda b: b.likelihood(("a", "b")), "takes 1 texts an example .text. and"),
+  (lambda b: b.likelihood(["a", ""]), "text number 1: an empty text"),
+  (lambda b: b.likelihood("\x01"), "number 0: '.x01' has no word piece; leave"),
+  (lambda b: b.likelihood(["a", "b " * 15]), "number 1: 17 word pieces with"),
 ])
 def test_what_cannot_be_answered_is_said_in_a_sentence(bert, ask, sentence):
   with pytest.raises(errors.InputError, match=sentence):
