@@ -1,5 +1,7 @@
 """masking_rule, with random numbers that were chosen (its draws: plain)."""
 
+import itertools
+
 import pytest
 
 from common import errors
@@ -11,12 +13,13 @@ class Chosen:
 
   def __init__(self, *numbers):
     self._numbers = list(numbers)
+    self._lasts = itertools.count(len(WORDS) - 1, -1)
 
   def random(self):
     return self._numbers.pop(0)
 
   def randint(self, first, last):
-    assert first == 0 <= self._numbers[0] <= last
+    assert first == 0 <= self._numbers[0] <= last == next(self._lasts)
     return self._numbers.pop(0)
 
   def shuffle(self, items):
@@ -90,22 +93,20 @@ ONE, TWO, THREE = 0.0, 0.6, 0.99  # Lengths of n-grams.
   (2, [0, TWO, .1, 2, TWO, .1], [(1, "mask"), (4, "mask")]),
 ])
 def test_runs_end_where_they_must(budget, numbers, expected):
-  rng, found = Chosen(*numbers), []
-  masking_rule.mask_runs(
-    WORDS, ENDS, budget, lambda kind, place: found.append((place, kind)), rng,
-    masking="ngrams",
+  rng = Chosen(*numbers)
+  masked = masking_rule.mask_runs(
+    WORDS, ENDS, budget, lambda kind, place: kind, rng, masking="ngrams"
   )
-  assert found == expected
+  assert list(masked.items()) == expected
   rng.assert_all_drawn()
 
 
 def test_all_tokens_of_a_span_are_replaced_alike():
-  rng, found = Chosen(1, 0.99, 0.8, 0.5), []
-  masking_rule.mask_runs(
-    WORDS, ENDS, 3, lambda kind, place: found.append((place, kind)), rng,
-    masking="spans",
+  rng = Chosen(1, 0.99, 0.8, 0.5)
+  masked = masking_rule.mask_runs(
+    WORDS, ENDS, 3, lambda kind, place: kind, rng, masking="spans"
   )
-  assert found == [(2, "random"), (3, "random"), (4, "random")]
+  assert masked == dict.fromkeys([2, 3, 4], "random")
   rng.assert_all_drawn()
 
 
