@@ -239,8 +239,9 @@ def test_windows_that_are_not_there_take_no_place():
   dataset = tf.data.Dataset.from_tensors(masks)
   fits = packing.measure(dataset, group_size=2, parts=1)
   assert fits == (1, 2, 1)
-  plan = fits.with_plan({"input_mask": masks})[unpadding.PLAN]
-  assert plan.numpy().tolist() == [[0, 3]]
+  batch = fits.with_plan({"input_mask": masks})
+  assert batch[unpadding.PLAN].numpy().tolist() == [[0, 3]]
+  assert packing.num_positions(batch) == 4
 
 
 def test_sequences_that_do_not_fit_together_are_not_packed(tmp_path):
