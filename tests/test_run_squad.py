@@ -130,6 +130,10 @@ def test_predictions_are_scored_without_a_model(predicted, files, tmp_path):
   without = {k: v for k, v in expected.items() if not k.startswith("best_")}
   assert len(without) < len(expected)
   assert scored(**flags, predictions_file=alone) == without
+  path = tmp_path / "v1.json"
+  path.write_text(json.dumps(unpacked("v1")["predictions"]))
+  found = scored(predict_file=files / "dev_v1.json", predictions_file=path)
+  assert found == {"exact_match": pytest.approx(27.142857), "f1": found["f1"]}
 
 
 @pytest.fixture(scope="module")
