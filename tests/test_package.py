@@ -198,7 +198,6 @@ def test_an_empty_environment_gets_a_command_that_runs(installed, tmp_path):
     capture_output=True,
     text=True,
   )
-  # It got as far as its input, which is not there.
   assert done.returncode == 1
   expected = "bert-create-vocabulary: error: no file matches 'text.txt'\n"
   assert done.stderr.endswith(expected), done.stderr

@@ -28,7 +28,6 @@ MASK_SHARES = [shares.split(",") for shares in (
 
 
 def random_documents(rng):
-  """Returns documents of random sentences, some of them very long."""
   return [
     [
       # As a tokenizer does, a sentence starts with a word.

@@ -51,7 +51,6 @@ def read_inputs(names):
 
 
 def small_features(text, vocab=WORDS, **options):
-  """Instances of space-separated words of WORDS, a line a sentence."""
   return small_corpus.features_of(
     text.split("\n"), lambda line: [vocab[word] for word in line.split()],
     vocab, small_corpus.record_options(**options),

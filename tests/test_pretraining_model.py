@@ -110,7 +110,6 @@ class Run:
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
-  """The step as it is, in float32."""
   strategy = tf.distribute.get_strategy()
   folder = tmp_path_factory.mktemp("plain")
   return Run(make_trainer(folder, strategy=strategy, jit=False), strategy)

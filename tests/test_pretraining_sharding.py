@@ -21,7 +21,6 @@ from sharded_runs import (
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
-  """Gives what one process makes without being disturbed."""
   run = make_run(tmp_path_factory.mktemp("expected"))
   run.make()
   return {

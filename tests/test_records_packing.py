@@ -40,7 +40,6 @@ def batch_of(mask, seed=0):
 
 
 def packed(batch, parts=1):
-  """The batch with a plan of as many rows as it needs."""
   lengths = packing.lengths_to_pack(batch["input_mask"], parts)
   rows, slots = packing.first_fit(lengths, batch["input_mask"].shape[-1])
   is_there = lengths.numpy() > 0

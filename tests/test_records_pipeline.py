@@ -267,7 +267,6 @@ def test_several_sequences_of_an_example_are_trimmed_together():
   mask[0, 1, :9] = mask[1, 0, :3] = 1
   batch = {
     "input_ids": tf.constant(mask), "input_mask": tf.constant(mask),
-    # Classes of an example: not of tokens, although as many.
     "label_ids": tf.zeros([2, 24], tf.int32),
   }
   trimmed = pipeline.trim_to_longest(batch)

@@ -82,7 +82,6 @@ def test_ten_kills_change_nothing(tmp_path, devices):
     codes.append(
       kill_somewhere(process, folder, rng, while_saving=attempt % 3 != 0)
     )
-  # At least most of them were alive when they were killed.
   assert codes.count(-signal.SIGKILL) >= 7, codes
   script_runner.succeed("run_pretraining.py", **training_flags(folder, **flags))
   expected = weights_at(tmp_path / "whole", 1200)
@@ -106,7 +105,6 @@ def free_ports(count):
 
 
 def start_workers(monkeypatch, output_dir, **flags):
-  """Two processes of one run, over loopback."""
   addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
   processes = []
   for index in range(2):

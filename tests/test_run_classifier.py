@@ -51,7 +51,6 @@ def test_features_are_the_originals(tmp_path, name, purpose, length):
 
 @pytest.fixture(scope="module")
 def original_model(tmp_path_factory):
-  """The golden weights as a checkpoint; rows that no test needs are 0."""
   prefix = tmp_path_factory.mktemp("model") / "bert_model.ckpt"
   config = json.loads((GOLDEN / "bert_config.json").read_text())
   with np.load(GOLDEN / "mrpc_model.npz") as stored:
@@ -111,7 +110,6 @@ def test_predictions_and_losses_are_the_originals(original_model, tmp_path):
 
 
 def sentences(count, seed):
-  """Yields (text, its class): told by the words in it."""
   rng = np.random.RandomState(seed)
   for number in range(count):
     words = list(rng.choice(OTHERS.split(), 5))
@@ -507,7 +505,6 @@ def test_what_is_wrong_is_said(folder, tmp_path, flags, sentence):
     for name, value in flags.items()
   }
   done = classify(folder, tmp_path / "run", code=1, **flags)
-  # Of several bad rows each has a line.
   _, found, message = f"\n{done.err}".rpartition("\nrun_classifier.py: error: ")
   assert found and sentence in message
   assert "Traceback" not in done.err
@@ -538,7 +535,6 @@ def test_the_documented_task_of_a_python_file(folder, tmp_path):
   )
   assert config["id2label"] == {"0": "sad", "1": "glad"}
   assert "all that is scored is trained on, too" in done.err
-  # The next commands are there to be pasted.
   model = tmp_path / "run" / "final_model"
   assert f"--predict_file=- --model_dir={model}" in done.err
   assert f"--head=classification --model_dir={model} --export_dir=" in done.err

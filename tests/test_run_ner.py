@@ -115,7 +115,6 @@ def test_its_own_folder_says_how_the_input_is_made(trained, config_file):
 
 
 def test_the_standard_input_is_answered_as_a_file_is(trained, tagged):
-  """With the folder alone; a flag that differs from training is named."""
   flags = {"model_dir": trained / "final_model", "do_predict": True}
   done = script_runner.succeed(
     "run_ner.py", stdin=WORDS.encode(), predict_file="-", **flags
@@ -220,7 +219,6 @@ def test_frozen_features_have_a_table(trained, config_file, tmp_path):
 ])
 def test_what_is_wrong_is_said(config_file, tmp_path, flags, sentence):
   done = ner(config_file, tmp_path / "run", code=1, **flags)
-  # The faults of a file have a line each.
   _, mark, error = done.err.partition("run_ner.py: error: ")
   assert mark and sentence in error
   assert "Traceback" not in done.err

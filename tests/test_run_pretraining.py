@@ -116,7 +116,6 @@ def test_one_schedule_has_several_stops(files, tmp_path):
 
 @pytest.fixture(scope="module")
 def teacher(files, tmp_path_factory):
-  """The folder of a model of four layers, trained for two steps."""
   folder = tmp_path_factory.mktemp("teacher")
   config = json.loads((files / "bert_config.json").read_text())
   path = folder / "bert_config.json"

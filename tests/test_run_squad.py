@@ -95,7 +95,6 @@ def test_answers_are_the_originals_with_version_2(predicted):
 
 
 def test_answers_are_the_originals_with_version_1(files, tmp_path):
-  """With padding among the best positions. And then somebody asks."""
   context = "Anna Lang was born in Bern in 1857."
   done = squad(
     **WEIGHTS, do_predict=True, predict_file=files / "dev_v1.json",
@@ -154,7 +153,6 @@ def encoder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained(files, encoder, tmp_path_factory):
-  """A folder after training on two devices with an automatic threshold."""
   folder = tmp_path_factory.mktemp("squad") / "run"
   done = squad(
     **V2, vocab_file=WEIGHTS["vocab_file"], init_checkpoint=encoder,
@@ -195,7 +193,6 @@ def test_the_pooler_is_not_trained(trained):
 
 
 def test_the_model_folder_knows_its_threshold(trained, files, tmp_path):
-  """It is used by default; questions on standard input come afterwards."""
   folder, _ = trained
   results = results_in(folder)
   assert results["f1"] == pytest.approx(results["best_f1"])
@@ -234,7 +231,6 @@ def predictions_of(files, folder, **flags):
 
 
 def test_a_model_answers_as_it_was_trained(trained, files, encoder, tmp_path):
-  """From its folder, and where its training goes on from a checkpoint."""
   folder, _ = trained
   wanted = json.loads((folder / "predictions.json").read_text())
   model = folder / "final_model"
@@ -267,7 +263,6 @@ def test_the_log_shows_examples_files_and_weights(trained):
 
 
 def test_a_threshold_ends_with_its_weights(trained, files, encoder, tmp_path):
-  """It is used while nothing is trained, and gone after the first step."""
   folder = tmp_path / "run"
   shutil.copytree(trained[0], folder)
   stored = json.loads((folder / "null_threshold.json").read_text())
@@ -285,7 +280,6 @@ def test_a_threshold_ends_with_its_weights(trained, files, encoder, tmp_path):
   assert value == stored["null_score_diff_threshold"]
   for place in (folder, folder / "final_model"):
     assert json.loads((place / "null_threshold.json").read_text()) == stored
-  # This goes astray at once.
   done = squad(
     **flags, code=1, num_train_epochs=2, learning_rate=1e38, max_bad_steps=1
   )

@@ -66,7 +66,6 @@ def weights(checkpoint):
 
 
 def read_results(path):
-  """Returns (name, text of the value) of each line, in order."""
   lines = path.read_text(encoding="utf-8").splitlines()
   return [re.fullmatch(r"(\w+) = (\S+)", line).groups() for line in lines]
 
@@ -133,7 +132,6 @@ def trained(tmp_path_factory, small_config):
     "vocab_file": MODEL / "vocab.txt", "num_train_steps": STEPS,
     "save_checkpoints_steps": 150, "log_steps": 10, "max_eval_steps": 5,
   }
-  # Never a pattern.
   folder = tmp_path_factory.mktemp("trained") / "[run]*"
   pretrain(**flags, output_dir=folder)
   return folder, flags
@@ -248,7 +246,6 @@ def test_texts_from_the_command_line_and_from_a_file(tmp_path):
 
 
 def assert_best_words(text, fillings):
-  """Compares with what the model says when it is called directly."""
   tokenizer = tokenization.FullTokenizer(str(MODEL / "vocab.txt"))
   tokens = ["[CLS]"]
   for word in text.split():

@@ -136,7 +136,6 @@ def test_pairs_have_the_log_probabilities_of_the_original(case):
 
 
 def ragged(*lengths):
-  """Ragged ids 10, 11, ... of rows of these lengths."""
   return tf.RaggedTensor.from_row_lengths(
     tf.concat([10 + tf.range(length) for length in lengths], 0),
     tf.constant(lengths, tf.int64),

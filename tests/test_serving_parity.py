@@ -55,7 +55,6 @@ SHORT = {"max_seq_length": 32}
 
 
 def export(folder, target, head, **given):
-  """Does in this process what export_saved_model.py does; LoadedModel."""
   paths = model_folder.find(str(folder))
   given = {"head": head, **given}
   settings = serving_models.export_settings_of(given).replace(**paths)
@@ -92,7 +91,6 @@ def over_http(model, inputs):
 
 
 def rows_of(model, inputs):
-  """Returns the SavedModel's outputs as over HTTP: a dict for each input."""
   rows = model.run("serving_default", encoded(inputs))
   return [next(iter(r.values())) if len(r) == 1 else r for r in rows]
 
@@ -227,7 +225,6 @@ def test_classes(stored, pairs, tmp_path):
     scores = dict(zip(answer["labels"], answer["probabilities"]))
     assert_same(scores, line["scores"])
     seen.add(round(answer["probability"], 3))
-  # The texts are not all alike for this model.
   assert len(seen) > 1
 
 

@@ -70,7 +70,6 @@ print(json.dumps(answers))
 
 
 def other_program(requests):
-  """Runs OTHER_PROGRAM in a fresh interpreter, away from this project."""
   finished = subprocess.run(
     [sys.executable, "-c", OTHER_PROGRAM], input=json.dumps(requests),
     env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "PYTHONPATH": ""}, cwd="/",

@@ -25,7 +25,6 @@ def bert():
 
 
 def expected_output(*texts):
-  """Returns ((ids, segments), modeling.BertOutput) as the scripts do."""
   tokenizer, config = serving_models.tokenizer(), serving_models.config()
   model = modeling.BertModel(config)
   weight_files.load(model.variables, MODEL)

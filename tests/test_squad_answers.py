@@ -238,8 +238,6 @@ def make(tokenizer):
 
 @pytest.fixture
 def prepare(tokenizer, tmp_path):
-  """A function of (question, context, answer) rows -> SquadInput."""
-
   def prepare_rows(*rows):
     paragraphs = [
       {"context": context, "qas": [

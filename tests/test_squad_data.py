@@ -80,7 +80,6 @@ def test_the_originals_odd_file_has_one_answer_out_of_place():
 
 
 def test_what_is_skipped_is_listed_line_by_line(write, caplog):
-  """Half a character too, as it is named."""
   caplog.set_level("DEBUG")
   skipped = (
     entry(answer="Z\u00fcrich"), entry("\udc80\u00e9?", answer="\ud800")

@@ -42,8 +42,6 @@ def unpacked(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def released(unpacked):
-  """A function of the name of a released vocabulary -> its tokenizer."""
-
   @functools.cache
   def tokenizer_of(name):
     path = unpacked(GOLDEN / "tokenization" / f"{name}_vocab.txt")
@@ -246,7 +244,6 @@ def test_a_file_for_two_purposes_is_prepared_once(tokenizer, read, tmp_path):
 
 
 def test_batches_of_like_length_need_less_padding(tokenizer, read, tmp_path):
-  """And all records are there, the answers with their windows."""
   path = str(tmp_path / "a.tf_record")
   file = inputs.prepare(
     read("train"), tokenizer, LENGTHS, records=path, training=True

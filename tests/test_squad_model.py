@@ -10,7 +10,6 @@ from squad import model as squad_model
 
 
 def batch_of(lengths, width, positions):
-  """Windows of some lengths padded to a width, with answers at positions."""
   ids = np.zeros((len(lengths), width), np.int32)
   for row, length in zip(ids, lengths):
     row[:length] = np.arange(1, length + 1)

@@ -72,7 +72,6 @@ def test_it_belongs_to_the_weights_it_was_found_with(tmp_path, caplog):
 
 
 def test_what_the_user_says_comes_first(tmp_path):
-  """Without a word and a file it is the original's."""
   assert looked_up("a", tmp_path) == 0.0
   found().write(str(tmp_path))
   assert looked_up("a", tmp_path, text="-3.5") == -3.5
@@ -97,7 +96,6 @@ def test_a_folder_with_new_weights_loses_what_was_the_old_ones(tmp_path):
 
 
 def test_training_on_forgets_it(tmp_path):
-  """And what was found before more steps is not written."""
   found(iter(["step 20", "step 40"]).__next__).write(str(tmp_path))
   assert not list(tmp_path.iterdir())
   found().write(str(tmp_path))
@@ -107,7 +105,6 @@ def test_training_on_forgets_it(tmp_path):
 
 
 def test_weights_are_known_by_their_values(tmp_path):
-  """Whatever the name and the folder of the checkpoint."""
   digest = null_threshold.digest(head())
   prefix = str(tmp_path / "a" / "bert_model.ckpt")
   weight_files.write_tf1(prefix, {**head(), "bert/other": np.zeros(3)})

@@ -143,7 +143,6 @@ def test_batches_do_not_change_a_label(tmp_path):
   )
 
   def model(batch):
-    """The label of a position is whether its piece is "b"."""
     assert set(batch) == {"input_ids", "input_mask", "segment_ids"}
     return tf.one_hot(tf.cast(batch["input_ids"] == 6, tf.int32), 2)
 

@@ -92,7 +92,6 @@ def sigmoid(x):
 
 
 def lstm(x, kernel, recurrent_kernel, bias):
-  """One direction over one sequence [T, inputs], step by step."""
   size = len(recurrent_kernel)
   hidden, cell, outputs = np.zeros(size), np.zeros(size), []
   for row in x:

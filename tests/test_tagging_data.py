@@ -121,7 +121,6 @@ def test_files_that_are_refused(tmp_path, text, options, fault):
 
 
 def test_all_faults_are_listed_at_once(tmp_path):
-  """One for each sentence: the first 20, and a count."""
   text = "a O\n\nb c O\n\nd I-X\ne\n\nf O\n\n" + "g X\n\n" * 20
   with pytest.raises(errors.InputError) as raised:
     read(tmp_path, text)

@@ -22,7 +22,6 @@ def tokenizer(tmp_path_factory):
 
 
 def sentences_of(*documents):
-  """Each document is a list of sentences, each a string of words."""
   return [
     data.Sentence(
       number, list(range(1, len(text.split()) + 1)), text.split(),
@@ -118,7 +117,6 @@ def test_every_word_is_predicted_exactly_once(tokenizer, document_context):
     sentences, tokenizer, 12, document_context=document_context
   )
   assert max(len(window.input_ids) for window in windows) <= 12
-  # As if the model saw the first letter of each word.
   of_windows = (
     tokenizer.convert_ids_to_tokens([w.input_ids[n] for n in w.positions])
     for w in windows

@@ -34,7 +34,6 @@ PIECES += ["gle", "##am", ","]
 
 
 def read_golden_lines():
-  """Returns the golden lines as this Python's Unicode data have them."""
   lines = []
   with lzma.open(GOLDEN / "lines.jsonl.xz", "rt", encoding="utf-8") as stream:
     for row in map(json.loads, stream):
@@ -196,7 +195,6 @@ def test_longest_word(length, tokens):
 
 
 def random_texts(seed, count):
-  """Yields texts full of what tokenizers trip over."""
   rng = random.Random(seed)
   odd = "\t\n\r\x0b\x0c\x1c\x85\xa0\xad\u200b\u2028\u3000\ufeff\ufffd\x00\ud800"
   accents = "\u0301\u0323\u0345\u00e9\u1e69\u0130\u0131\u00df\u1e9e\uac01"

@@ -188,7 +188,6 @@ def test_some_cores_of_a_tpu(tpu, cores):
 
 @pytest.mark.parametrize("call, error", [
   ("TPUClusterResolver", OSError("Name or service not known")),
-  # As the errors of a cloud's client libraries.
   ("TPUClusterResolver", Exception("no credentials")),
   ("initialize_tpu_system",
    tf.errors.UnavailableError(None, None, "connection refused")),

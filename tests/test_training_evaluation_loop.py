@@ -193,7 +193,6 @@ def test_less_than_a_batch_is_refused(tmp_path):
 
 
 def evaluation_of(values, **options):
-  """An evaluation that finds these, and the list of what it keeps."""
   values, kept = iter(values), []
   options = {"every_steps": 2, "last_step": 7, "metric": "f1", **options}
   evaluation = evaluation_loop.PeriodicEvaluation(
@@ -222,7 +221,6 @@ def test_what_is_not_finite_is_worse_than_any_number():
   assert not evaluation.should_stop
   evaluation.run(12)
   assert evaluation.should_stop
-  # What older checkpoints may hold.
   evaluation, kept = evaluation_of([0.1])
   evaluation.restore({"step": 2, "value": nan, "worse_since": 1}, 2)
   evaluation.run(4)
@@ -249,7 +247,6 @@ def test_each_step_is_evaluated_once_and_the_last_one_always():
     again, _ = evaluation_of([0.1])
     again.restore(evaluation.state(), step)
     assert again.is_due(step) == is_due
-  # Older checkpoints were saved after the evaluation.
   again, _ = evaluation_of([0.1])
   again.restore({"step": 6, "value": 0.1, "worse_since": 0}, 6)
   assert not again.is_due(6)

@@ -188,7 +188,6 @@ def test_finished_run_does_nothing(tmp_path, caplog):
 
 
 def interrupting_evaluation(number, at_step):
-  """An evaluation that sends this process a signal while it trains."""
   steps = iter((at_step,))
 
   def evaluate():
@@ -387,7 +386,6 @@ def test_bias_correction_counts_updates_not_steps(tmp_path, monkeypatch):
 
 
 def resume(folder, without, **options):
-  """Returns the state after loading a checkpoint that lacks a name."""
   state = {**state_of(make_trainer(folder)), "global_step": np.int64(6)}
   del state[without]
   run_folder.save(str(folder), 6, state)
@@ -448,12 +446,10 @@ def test_best_weights_are_kept_and_patience_ends_the_run(tmp_path):
       metric="dev_loss", patience=2, keep_best=kept.append,
     )
 
-  # Stopped in between: what was best is remembered.
   run(tmp_path, evaluation=evaluation(), num_train_steps=4)
   state = run(tmp_path, evaluation=evaluation())
   assert kept == [2, 4]
   assert state["global_step"] == 8
-  # The same command again does not go on from there.
   state = run(tmp_path, evaluation=evaluation())
   assert state["global_step"] == 8
 

@@ -53,7 +53,6 @@ class GoldenRun:
       variable.assign(self.part("initial")[variable.name.split(":")[0]])
 
   def trainer(self, strategy, **options):
-    """Returns a Trainer as the original's; call `batches` before."""
     return loop.Trainer(
       strategy=strategy, variables=self.variables, trained=self.trained,
       objective=self.objective,

@@ -121,7 +121,6 @@ TASKS = {
 
 
 def make(task, seed, strategy=None):
-  """Returns model, objective, and a batch of tensors."""
   strategy = strategy or tf.distribute.get_strategy()
   model, objective, batch = TASKS[task](np.random.RandomState(seed), strategy)
   types = {"f": tf.float32, "i": tf.int32}
@@ -171,7 +170,6 @@ def test_losses_gradients_and_metrics_are_those_of_padded_rows(task, seed):
 
 
 def trained_weights(folder, task, *, strategy, packed, **options):
-  """Three steps through the trainer; returns the weights and its losses."""
   model, objective, batch = make(task, 1, strategy)
   variables = [v for v in model.variables if "/pooler/" not in v.name]
   if task in ("pretraining", "single"):

@@ -157,7 +157,6 @@ def test_damaged_newest_is_skipped(tmp_path, caplog, suffix, change, reason):
   (message,) = [record.getMessage() for record in caplog.records]
   assert message.startswith(f"skipping {tmp_path}/model.ckpt-10: ")
   assert re.search(reason, message)
-  # Training goes on from step 5 and comes by step 10 again.
   save(tmp_path, 10)
   check_whole(newest(tmp_path), 10)
 
@@ -350,7 +349,6 @@ def test_a_folder_that_cannot_be_used(tmp_path):
 
 
 def save_as_the_original(folder, *steps):
-  """What a tf.train.Saver of TensorFlow 1 leaves after these steps."""
   for step in steps:
     weight_files.write_tf1(f"{folder}/model.ckpt-{step}", values_of(step))
   lines = [f'model_checkpoint_path: "model.ckpt-{steps[-1]}"']

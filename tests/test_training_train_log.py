@@ -290,7 +290,6 @@ def test_lines_come_after_a_while_and_at_the_end(tmp_path, world):
   steps = [line.split()[1] for line in (*world.infos, *world.details)]
   shown, details = steps[:2], steps[2:]
   assert shown == ["3/100", "100/100"] and len(world.infos) == 2
-  # For the log file: those that --log_steps asks for.
   assert details == ["4/100", "8/100"]
 
 
@@ -344,7 +343,6 @@ def test_evaluations_have_one_tag_in_training_and_after_it(tmp_path):
   log.close()
   table = {"eval_f1": np.float32(0.5), "loss": 1.0, "note": "by hand"}
   train_log.write_last_evaluation(str(tmp_path), 8, table)
-  # Those of step 5 are there already.
   train_log.write_last_evaluation(str(tmp_path), 5, {"eval_accuracy": 0.75})
   evaluations = [line for line in written(tmp_path) if "eval/f1" in line]
   assert evaluations == [{"step": 5, "eval/f1": 0.25, "eval/loss": 2.0}]

@@ -46,7 +46,6 @@ def config_of(variant, vocab_file):
 
 
 def make_model(folder, variant, vocab_file):
-  """Writes random weights as Hugging Face's class of masked words."""
   folder.mkdir()
   config = config_of(variant, vocab_file)
   tiny_model.write_masked_lm(folder, config, do_lower_case=True)
@@ -137,7 +136,6 @@ def test_distilbert_is_not_trained_on_pairs(tmp_path):
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory):
-  """A file of texts whose class is one word in them."""
   path = tmp_path_factory.mktemp("texts") / "train.csv"
   rows = [
     f"the {word} of a {'and ' * (number % 5)}is,{label}"
