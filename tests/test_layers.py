@@ -67,8 +67,9 @@ def test_gelus_equal_tensorflows_own(function, dtype, tolerance):
   ("swish", 0.7310586), ("silu", 0.7310586), (tf.square, 1.0),
 ])
 def test_activations_by_name(name, expected):
-  value = layers.get_activation(name)(tf.constant(1.0))
-  assert abs(float(value) - expected) < 1e-6
+  for fused in (False, True):
+    value = layers.get_activation(name, fused=fused)(tf.constant(1.0))
+    assert abs(float(value) - expected) < 1e-6
 
 
 def test_unknown_activation_lists_the_known():
