@@ -51,7 +51,7 @@ flags.DEFINE_string(
   "four sentences of our own if not given.", needs="quantize=int8",
 )
 flags.DEFINE_float(
-  "max_quantization_difference", 0.4,
+  "max_quantization_difference", export_options.MOST_DIFFERENCE,
   "Largest difference of an output, as a share of the usual length of outputs, "
   "that is written.", lower_bound=0.0, needs="quantize=int8",
 )
@@ -71,9 +71,7 @@ flags.DEFINE_bool(
   needs="format=saved_model",
 )
 flags.rule(
-  "doc_stride max_windows max_query_length max_answer_length n_best_size "
-  "version_2_with_negative null_score_diff_threshold top_k tag_words dtype",
-  needs="format=saved_model", why=" (others hold the network alone)",
+  "dtype", needs="format=saved_model", why=" (others are float32 or int8)"
 )
 flags.rule(
   "max_seq_length", not_with="lengths", why=", the last of which it is"
@@ -97,13 +95,6 @@ from serving import (
 
 # With a mask, so that it suits every head.
 WARMUP_TEXTS = [f"The keeper lit the {raw_text.MASK}."]
-COMPARED_TEXTS = [
-  "The keeper lit the lamp.",
-  "Is the last ferry still running on Sundays in winter?",
-  "It was no good film: the story is thin, and its actors seem tired of it.",
-  "Prices rose by 3.4 % in May, the bank said, more than in any month since "
-  "2008, and bread became as dear as it had been after the bad harvest.",
-]
 
 
 def read_texts(path, names, texts_of_our_own):
@@ -126,13 +117,13 @@ def main(_):
   settings, config = export_settings.find_model(settings)
   settings = export_settings.resolve(settings, config)
   run_settings.refuse_ignored(settings)
-  if settings.format == "litert":
-    settings = network_export.with_lengths(settings, config)
+  settings = network_export.with_lengths(settings, config)
   tokenizer = model_settings.make_tokenizer(settings, config)
   model = models.KINDS[settings.head](config, settings, tokenizer)
   if settings.format != "saved_model":
     texts = read_texts(
-      settings.calibration_file, model.text_inputs, COMPARED_TEXTS
+      settings.calibration_file, model.text_inputs,
+      network_export.COMPARED_TEXTS,
     )
     model.load()
     network_export.write(model, texts)

@@ -19,6 +19,7 @@ Texts that come one by one are answered at once, by a line of JSON each:
 """
 
 from common import choices, command, flags
+from serving import export_options
 from training import common_flags
 
 common_flags.define_model_flags()
@@ -86,6 +87,12 @@ flags.DEFINE_list(
   needs="attention_html", not_with="input_file=-",
 )
 flags.rule("jit_compile", needs="output_file|input_file=-")
+flags.define_options(export_options.ENGINE)
+flags.rule("engine", needs="pooling")
+flags.rule(
+  "dtype jit_compile use_one_hot_embeddings",
+  not_with="engine=onnx engine=litert",
+)
 
 # --help and mistakes are answered before TensorFlow is loaded.
 command.parse_flags(__name__)
@@ -97,6 +104,7 @@ from absl import logging
 from checkpoints import model_settings
 from common import errors, file_io, json_files, line_answers, progress
 from features import attention_page, feature_files, text_batches, text_vectors
+from serving import engine_choice
 from training import components, distribution
 
 
@@ -214,7 +222,11 @@ def main(_):
       tokenizer, settings.max_seq_length, as_pair=settings.similarity
     )
     computer = text_vectors.VectorComputer(
-      text_vectors.make_compute(model, settings, layers), strategy, settings
+      text_vectors.make_compute(model, settings, layers), strategy, settings,
+      engine_choice.in_place_of(
+        model.variables, settings, config, head="embedding",
+        **settings.pick("pooling pooling_layer normalize"),
+      ),
     )
 
     def rows_of_all(examples):

@@ -15,6 +15,7 @@ Flags, defaults and files are the original's. Your own data need no code:
 
 from classification import classifier_flags
 from common import command, flags
+from serving import export_options
 from training import common_flags
 
 common_flags.define_fine_tuning_flags()
@@ -23,6 +24,8 @@ classifier_flags.define_task_flags()
 classifier_flags.define_own_data_flags()
 classifier_flags.define_window_flags()
 classifier_flags.define_run_flags()
+flags.define_options(export_options.ENGINE)
+flags.rule("engine", needs="do_predict|predict_file=-|interactive")
 flags.rule("seed", needs="do_train|eval_fraction", not_with="seeds")
 flags.rule(
   "freeze_encoder", needs="do_train", not_with="teacher_checkpoint",
@@ -43,6 +46,7 @@ from absl import logging
 from checkpoints import model_settings
 from classification import job, scores, task
 from common import file_io, run_settings
+from serving import engine_choice
 from training import components, distillation, distribution
 
 
@@ -90,6 +94,10 @@ def run_model(settings, run):
     model.load_weights()
   if settings.do_eval:
     results = model.evaluate()
+  model.predict_by(engine_choice.in_place_of(
+    model.variables, settings, run.config, head="classification",
+    labels=model.output_names,
+  ))
   for name in run.records:
     if name.startswith("predict"):
       model.write_predictions(name)

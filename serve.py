@@ -1,4 +1,4 @@
-r"""Serves a SavedModel of export_saved_model.py over HTTP.
+r"""Serves an export of export_saved_model.py over HTTP.
 
   python serve.py --saved_model_dir=models/sentiment --port=8501
   curl -d '{"instances": ["What a day!"]}' \
@@ -17,8 +17,9 @@ _DEFAULTS = batching.Limits()
 
 flags.DEFINE_string(
   "saved_model_dir", None,
-  "--export_dir of export_saved_model.py (the highest version is taken), or "
-  "the folder of one version.", required=True,
+  "--export_dir of export_saved_model.py, which ONNX Runtime or LiteRT runs if "
+  "it is for them. Of SavedModels the highest version is taken; or the folder "
+  "of one version.", required=True,
 )
 flags.DEFINE_string(
   "model_name", None,
@@ -77,7 +78,7 @@ import tensorflow as tf
 from absl import logging
 
 from common import errors
-from serving import rest, saved_model, server
+from serving import exported_network, rest, server
 
 
 def model_name(settings):
@@ -100,8 +101,8 @@ def main(_):
   limits = batching.Limits(**settings.pick(" ".join(batching.Limits._fields)))
   # Before the model is loaded: afterwards TensorFlow has made its threads.
   tf.config.threading.set_intra_op_parallelism_threads(settings.num_threads)
-  model = saved_model.LoadedModel(
-    settings.saved_model_dir, limits.max_batch_size
+  model = exported_network.load(
+    settings.saved_model_dir, limits.max_batch_size, settings.num_threads
   )
   batcher = batching.Batcher(
     lambda key, rows: model.run(key[0], rows), limits

@@ -61,18 +61,33 @@ def predict_texts(
   """Classifies texts of any size.
 
   Args:
-    logits: function of a dict of input_ids, input_mask, segment_ids, int32
-      [B, T], see `logits_of`; returns [B, L].
+    logits, batch_size: as of `scores_of`.
     texts: tuples of str: (text,), (text, second text), or for multiple choice
       (text, ending, ending, ...).
+  """
+  kind, labels = options.kind, options.labels
+  outputs = scores_of(logits, options, [
+    _example(number, parts, kind, len(labels))
+    for number, parts in enumerate(texts, 1)
+  ], batch_size)
+  return [
+    Prediction(label, dict(zip(labels, row.tolist())))
+    for label, row in zip(predicted_labels(kind, outputs, labels), outputs)
+  ]
+
+
+def scores_of(
+  logits: Callable, options: inputs.InputOptions, examples: list[data.Example],
+  batch_size: int | None = None,
+) -> np.ndarray:
+  """Returns what `predicted_labels` takes, float32 [n, L].
+
+  Args:
+    logits: function of a dict of input_ids, input_mask, segment_ids, int32
+      [B, T], see `logits_of`; returns [B, L].
     batch_size: compute N texts together, those of like length, and of short
       ones more (input_sequences.batch_sizes); None: all of them.
   """
-  kind, labels = options.kind, options.labels
-  examples = [
-    _example(number, parts, kind, len(labels))
-    for number, parts in enumerate(texts, 1)
-  ]
   arrays, num_rows = inputs.encode(examples, options)
   lengths = arrays["input_mask"].sum(axis=1)  # [rows]
   batches = list(input_sequences.batches_by_length(
@@ -83,18 +98,14 @@ def predict_texts(
     longest = lengths[places[0]]
     batch = {n: values[places, :longest] for n, values in arrays.items()}
     found.append(np.asarray(logits(batch)))
-  # Back in the order of the texts: [rows, L].
+  # Back in the order of the examples: [rows, L].
   outputs = np.concatenate(found)[np.argsort(np.concatenate(batches))]
-  if kind == data.CHOICE:
-    outputs = outputs.reshape([len(texts), -1])
+  if options.kind == data.CHOICE:
+    outputs = outputs.reshape([len(examples), -1])
   else:  # The mean over a text's windows.
     sums = np.add.reduceat(outputs, np.cumsum(num_rows) - num_rows)
     outputs = sums / num_rows[:, None].astype(np.float32)
-  outputs = np.asarray(model.scores(kind, outputs))
-  return [
-    Prediction(label, dict(zip(labels, row.tolist())))
-    for label, row in zip(predicted_labels(kind, outputs, labels), outputs)
-  ]
+  return np.asarray(model.scores(options.kind, outputs))
 
 
 def logits_of(network: model.ClassifierModel) -> Callable:

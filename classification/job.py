@@ -9,6 +9,7 @@ classes.
 """
 
 import functools
+import itertools
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -252,6 +253,28 @@ class ModelRun:
       )
     # Made once: evaluations during training use the same compiled function.
     self._evaluator = Evaluator(self._model, run.strategy)
+    self._logits: Callable | None = None
+
+  @property
+  def variables(self) -> tuple[tf.Variable, ...]:
+    """Of encoder and head."""
+    return self._model.variables
+
+  @property
+  def output_names(self) -> tuple[str, ...]:
+    """The classes; () where one output is a number, or one ending's."""
+    is_one = model.num_outputs(self._run.task.kind, self._run.task.labels) == 1
+    return () if is_one else self._run.task.labels
+
+  def predict_by(self, network: Callable | None):
+    """Predicts by another network from now on; None: by the model's.
+
+    Args:
+      network: of input_ids, input_mask and segment_ids, int32 arrays [B, T];
+        gives a dict with logits [B, L].
+    """
+    if network:
+      self._logits = lambda batch: network(**batch)["logits"]
 
   def load_weights(self):
     """Loads the weights to evaluate or predict with."""
@@ -356,11 +379,7 @@ class ModelRun:
     """Writes what is predicted for one of the data to predict."""
     settings, run = self._settings, self._run
     # By all processes together, too.
-    parts = (
-      outputs["scores"] for outputs in self._evaluator.outputs(
-        run.records[name], settings.predict_batch_size
-      )
-    )
+    parts = self._scores_of(name)
     if not distribution.is_chief(run.strategy):
       for _ in parts:  # Its devices have their share in each.
         pass
@@ -378,6 +397,19 @@ class ModelRun:
         settings.glue_submission_dir, official, split, labels
       )
 
+  def _scores_of(self, name):
+    """Yields the scores of examples, float32 [n, L], in their order."""
+    settings, run = self._settings, self._run
+    size = settings.predict_batch_size
+    if not self._logits:
+      for outputs in self._evaluator.outputs(run.records[name], size):
+        yield outputs["scores"]
+      return
+    options = inputs.options_of(settings, run.task.kind, run.task.labels)
+    examples = iter(run.task.splits[name])
+    while block := list(itertools.islice(examples, _WINDOW)):
+      yield answers.scores_of(self._logits, options, block, size)
+
   def answer_lines(self):
     """Answers the lines of the standard input until it ends.
 
@@ -391,7 +423,8 @@ class ModelRun:
       print(greeting, file=sys.stderr, flush=True)
     bad = answers.answer_lines(
       functools.partial(
-        answers.predict_texts, answers.logits_of(self._model),
+        answers.predict_texts,
+        self._logits or answers.logits_of(self._model),
         inputs.options_of(settings, asked.kind, asked.labels),
       ),
       *line_answers.standard_streams(),

@@ -43,3 +43,4 @@ SERVING_HEADS = (
   "classification", "embedding", "masked_lm", "next_sentence", "span",
   "tagging",
 )
+ENGINES = ("tensorflow", "onnx", "litert")

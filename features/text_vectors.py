@@ -188,9 +188,14 @@ class VectorComputer:
 
   def __init__(
     self, compute: Compute, strategy: tf.distribute.Strategy,
-    settings: Settings,
+    settings: Settings, network: Callable | None = None,
   ):
-    """Takes what is to be computed, and the strategy that the model is for."""
+    """Takes what is to be computed, and the strategy that the model is for.
+
+    Args:
+      network: computes "embedding" in place of all that, of int32 arrays by
+        the names of input_sequences.pad_batch.
+    """
     jit = settings.jit_compile == "true"
     # XLA compiles each length anew, so there is one for all batches.
     self._is_static = jit or distribution.is_tpu(strategy)
@@ -218,6 +223,8 @@ class VectorComputer:
       return strategy.gather(strategy.run(replica_step, args=batch), axis=0)
 
     self._step = step
+    if network:
+      self._step = lambda **batch: network(**batch)["embedding"]
 
   def _compute_batch(self, examples):
     """Returns a row for each example."""
@@ -230,7 +237,7 @@ class VectorComputer:
       [example.segment_ids for example in examples],
       rows=rows, length=self._max_length if self._is_static else None,
     )
-    return self._step(**batch).numpy()[: len(examples)]
+    return np.asarray(self._step(**batch))[: len(examples)]
 
   def compute_all(
     self, examples: Iterable[text_batches.Example]

@@ -9,7 +9,7 @@ Letters: B sequences, T tokens, L labels, P masks, K fillings.
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import tensorflow as tf
@@ -18,7 +18,7 @@ import tokenization
 from classification import answers as classification_answers
 from classification import data as classification_data
 from classification import inputs as classification_inputs
-from common import errors, run_settings
+from common import errors, json_files, run_settings
 from features import text_batches
 from pretraining import answers as pretraining_answers
 from serving import models
@@ -39,6 +39,14 @@ _KINDS = {
 }
 # The score of an answer where there is none: finite, for JSON.
 _NO_ANSWER = -1e9
+# Of a folder that is served: what `make` goes by.
+SETTINGS_FILE = "answers.json"
+STORED = (
+  "head do_lower_case max_seq_length output_activation doc_stride max_windows "
+  "max_query_length max_answer_length n_best_size version_2_with_negative "
+  "null_score_diff_threshold tag_words never_split pooling pooling_layer "
+  "normalize top_k quantize text_pairs"
+)
 
 
 def make(
@@ -54,6 +62,38 @@ def make(
     batch_size: sequences that are computed together; of short ones more.
   """
   return _HEADS[settings.head](settings, tokenizer, network, batch_size)
+
+
+def write_settings(
+  path: str, settings: run_settings.Settings, texts: Iterable[str]
+) -> None:
+  """Writes what `read_settings` reads.
+
+  Args:
+    settings: as of `make`, `labels` those of the model.
+    texts: names of the texts of an example.
+  """
+  json_files.write(path, {
+    "settings": settings.pick(STORED), "labels": settings.labels,
+    "text_inputs": texts,
+  })
+
+
+def read_settings(
+  path: str, vocab_file: str
+) -> tuple[run_settings.Settings, list[str]]:
+  """Returns settings for `make`, and the names of the texts of an example.
+
+  Raises:
+    InputError: there is no such file, or it is damaged.
+  """
+  values = json_files.read(path)
+  settings = run_settings.Settings({
+    **json_files.field(values, "settings", dict, path),
+    "labels": json_files.field(values, "labels", list[str], path),
+    "vocab_file": vocab_file,
+  })
+  return settings, json_files.field(values, "text_inputs", list[str], path)
 
 
 def check(head: str | None, rows: list) -> None:

@@ -129,10 +129,31 @@ EXPORT = (
     choices=("float32", "bfloat16"),
   ),
 )
-BY_NAME = {option.name: option for option in (*_MODEL, *EXPORT)}
+# Of Python and of scripts that predict.
+ENGINE = (
+  Option(
+    "engine", "tensorflow",
+    "What computes predictions: TensorFlow, or on the CPU ONNX Runtime "
+    '(pip install "bert-tf2[onnx]") or LiteRT ("bert-tf2[litert]").',
+    choices=choices.ENGINES,
+  ),
+  Option(
+    "quantize", "none",
+    "int8: matrices of 8 bits, a quarter of the size and faster; how far the "
+    "outputs move is in the log.", choices=("none", "int8"),
+    needs="engine=onnx|engine=litert",
+  ),
+)
+BY_NAME = {option.name: option for option in (*_MODEL, *EXPORT, *ENGINE)}
 DEFAULTS = {name: option.default for name, option in BY_NAME.items()}
 # Looked for in settings that know what the model was trained with.
 RULES = [option.rule for option in EXPORT]
+ENGINE_RULES = [
+  *(option.rule for option in ENGINE),
+  run_settings.Rule("dtype", not_with="engine=onnx engine=litert"),
+]
+# Largest of an output of 8 bits, see --max_quantization_difference.
+MOST_DIFFERENCE = 0.4
 
 
 def checked(name: str, value: Any) -> Any:

@@ -3,13 +3,23 @@
 Of one with matrices of 8 bits it says how far its outputs are from float32.
 """
 
+import os
+
 import configuration
 import layers
 from common import errors, run_settings
-from engines import difference, export_folder, litert_model
+from engines import difference, export_folder, litert_model, networks
 from features import text_batches
 from serving import answers, models
 from variants import registry
+
+COMPARED_TEXTS = [
+  "The keeper lit the lamp.",
+  "Is the last ferry still running on Sundays in winter?",
+  "It was no good film: the story is thin, and its actors seem tired of it.",
+  "Prices rose by 3.4 % in May, the bank said, more than in any month since "
+  "2008, and bread became as dear as it had been after the bad harvest.",
+]
 
 
 def with_lengths(
@@ -17,9 +27,13 @@ def with_lengths(
 ) -> run_settings.Settings:
   """Returns settings with --lengths as numbers, the last the longest text's.
 
+  Those of a format that takes any length stay as they are.
+
   Raises:
     InputError: they are none that the model can have.
   """
+  if settings.format != "litert":
+    return settings
   most = settings.max_seq_length
   powers = (2**n for n in range(4, most.bit_length()))
   values = settings.lengths or [*(n for n in powers if n < most), most]
@@ -32,19 +46,20 @@ def write(model: models.ServedModel, texts: list) -> None:
 
   Args:
     model: with its weights, and the settings of export_saved_model.py.
-    texts: tuples of as many str as the model takes, to compare the outputs of.
+    texts: as of `write_file`.
 
   Raises:
-    InputError: a package is missing, the format cannot express the network, 8
-      bits change it too much, or the folder cannot be written.
+    InputError: as of `write_file`; or the folder cannot be written.
   """
   settings = model.settings
-  write_file, engine = _FORMATS[settings.format](model)
 
   def write_model(path):
-    write_file(path)
-    if settings.quantize == "int8":
-      _check(model, engine(path), texts)
+    if said := write_file(path, model, settings, texts):
+      print(f"8 bits: {said}.")
+    answers.write_settings(
+      os.path.join(os.path.dirname(path), answers.SETTINGS_FILE), settings,
+      model.text_inputs,
+    )
 
   export_folder.write(
     settings.export_dir, write_model, model.config, settings,
@@ -52,30 +67,47 @@ def write(model: models.ServedModel, texts: list) -> None:
   )
 
 
-def _onnx(model):
-  """Returns a function that writes a file, and the class that runs it."""
-  # Imported here, as below: they need packages that only an extra has.
-  from engines import onnx_engine, onnx_graph, quantization
+def write_file(
+  path: str, model: models.ServedModel, settings: run_settings.Settings,
+  texts: list,
+) -> str:
+  """Writes the file of the network alone.
 
-  settings = model.settings
+  Args:
+    model: with its weights.
+    settings: `head`, and format, lengths, quantize and
+      max_quantization_difference of export_saved_model.py.
+    texts: tuples of as many str as the model takes, to compare the outputs of.
+
+  Returns:
+    How far the outputs of 8 bits are from float32, "" of float32.
+
+  Raises:
+    InputError: a package is missing, the format cannot express the network, or
+      8 bits change it too much.
+  """
+  _FORMATS[settings.format](path, model, settings)
+  if settings.quantize == "none":
+    return ""
+  return _checked(model, networks.load(settings.format, path), settings, texts)
+
+
+def _onnx(path, model, settings):
+  # Imported here: they need packages that only an extra has.
+  from engines import onnx_graph, quantization
+
   weights = {layers.variable_name(v): v.numpy() for v in model.variables}
   graph = onnx_graph.make(
     settings.head, weights, model.config,
     pooling=model.pooling or onnx_graph.MEAN,
   )
-
-  def write_file(path):
-    onnx_graph.write(path, graph)
-    if settings.quantize == "int8":
-      quantization.quantize(path)
-
-  return write_file, onnx_engine.OnnxEngine
+  onnx_graph.write(path, graph)
+  if settings.quantize == "int8":
+    quantization.quantize(path)
 
 
-def _litert(model):
-  from engines import litert_engine
-
-  settings, inputs = model.settings, dict(export_folder.INPUTS)
+def _litert(path, model, settings):
+  inputs = dict(export_folder.INPUTS)
   if registry.name_of(model.config) == "distilbert":
     del inputs["token_type_ids"]
   litert_model.check_size(settings.lengths, model.variables)
@@ -83,21 +115,17 @@ def _litert(model):
   def compute(**batch):
     return model.exported(**{inputs[n]: value for n, value in batch.items()})
 
-  def write_file(path):
-    litert_model.write(
-      path, model, compute, inputs, settings.lengths,
-      is_int8=settings.quantize == "int8",
-    )
-
-  return write_file, litert_engine.LiteRTEngine
+  litert_model.write(
+    path, model, compute, inputs, settings.lengths,
+    is_int8=settings.quantize == "int8",
+  )
 
 
 _FORMATS = {"litert": _litert, "onnx": _onnx}
 
 
-def _check(model, engine, texts):
-  """Prints how far the outputs are from float32; refuses too far ones."""
-  settings = model.settings
+def _checked(model, engine, settings, texts):
+  """Returns how far the outputs are from float32; refuses too far ones."""
   encode = text_batches.make_encoder(model.tokenizer, settings.max_seq_length)
   batches = []
   for text in texts:
@@ -121,4 +149,4 @@ def _check(model, engine, texts):
       f"--quantize=int8: {said}; pass a larger --max_quantization_difference "
       "if that will do, or --quantize=none"
     )
-  print(f"8 bits: {said}.")
+  return said

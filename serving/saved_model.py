@@ -24,19 +24,13 @@ from google.protobuf import json_format
 from tensorflow.core.protobuf import saved_model_pb2
 
 import tokenization
-from common import errors, file_io, json_files, run_settings
+from common import errors, file_io
 from records import tfrecord
 from serving import answers, models, raw_text
 
-_ANSWERS_FILE = os.path.join("assets.extra", "answers.json")
+_ANSWERS_FILE = os.path.join("assets.extra", answers.SETTINGS_FILE)
 _VOCABULARY = os.path.join("assets.extra", "vocab.txt")
 WARMUP_FILE = os.path.join("assets.extra", "tf_serving_warmup_requests")
-# Of answers.json.
-_SETTINGS = (
-  "head do_lower_case max_seq_length output_activation doc_stride max_windows "
-  "max_query_length max_answer_length n_best_size version_2_with_negative "
-  "null_score_diff_threshold tag_words never_split"
-)
 
 
 def write(
@@ -94,10 +88,9 @@ def _write(folder, raw):
     root = _exported(raw)
     root.assets = list(map(tf.saved_model.Asset, paths.values()))
     tf.saved_model.save(root, folder, signatures=_signatures(raw))
-  json_files.write(os.path.join(folder, _ANSWERS_FILE), {
-    "settings": settings.pick(_SETTINGS), "labels": labels,
-    "text_inputs": raw.model.text_inputs,
-  })
+  answers.write_settings(
+    os.path.join(folder, _ANSWERS_FILE), settings, raw.model.text_inputs
+  )
   with file_io.open_for_reading(settings.vocab_file) as stream:
     file_io.write_bytes(os.path.join(folder, _VOCABULARY), stream.read())
 
@@ -186,16 +179,11 @@ class LoadedModel:
       self._load_answers(batch_size)
 
   def _load_answers(self, batch_size):
-    path = os.path.join(self.folder, _ANSWERS_FILE)
-    values = json_files.read(path)
     vocab_file = os.path.join(self.folder, _VOCABULARY)
-    settings = run_settings.Settings({
-      **json_files.field(values, "settings", dict, path),
-      "labels": json_files.field(values, "labels", list[str], path),
-      "vocab_file": vocab_file,
-    })
+    settings, self.texts = answers.read_settings(
+      os.path.join(self.folder, _ANSWERS_FILE), vocab_file
+    )
     self.head = settings.head
-    self.texts = json_files.field(values, "text_inputs", list[str], path)
     tokenizer = tokenization.FullTokenizer(
       vocab_file, settings.do_lower_case, settings.get("never_split", ())
     )
@@ -239,11 +227,7 @@ class LoadedModel:
 
   def metadata(self) -> dict:
     """Returns {signature: dict}, as TensorFlow Serving describes them."""
-    path = os.path.join(self.folder, "saved_model.pb")
-    with tf.io.gfile.GFile(path, "rb") as stream:
-      model = saved_model_pb2.SavedModel.FromString(stream.read())
-    # From the file, where they are as TensorFlow Serving reads them.
-    definitions = model.meta_graphs[0].signature_def
+    definitions = self._definitions()
     return {
       name: json_format.MessageToDict(
         definitions[name], preserving_proto_field_name=True,
@@ -251,6 +235,14 @@ class LoadedModel:
       )
       for name in sorted(self.specs)
     }
+
+  def _definitions(self):
+    """Returns the SignatureDef of each signature."""
+    path = os.path.join(self.folder, "saved_model.pb")
+    with tf.io.gfile.GFile(path, "rb") as stream:
+      model = saved_model_pb2.SavedModel.FromString(stream.read())
+    # From the file, where they are as TensorFlow Serving reads them.
+    return model.meta_graphs[0].signature_def
 
 
 def _listed(array):

@@ -5,13 +5,13 @@
   bert = text_models.load("mrpc_output/final_model")
   bert.classify([("A man walks.", "Someone walks.")])
 
-The folder is one of this project, of the original or of Hugging Face. The
-answers are those of the scripts and of serve.py, see `answers`, with the
-settings that export_settings finds. Letters: N texts, T tokens of a text, L
-layers, H width, A heads.
+The folder is one of this project, of the original or of Hugging Face, or an
+export for ONNX Runtime or LiteRT. The answers are those of the scripts and of
+serve.py, see `answers`, with the settings that export_settings finds. Letters:
+N texts, T tokens of a text, L layers, H width, A heads.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,8 +19,15 @@ import tensorflow as tf
 
 from checkpoints import model_settings, weight_files
 from common import errors, run_settings
-from features import text_batches
-from serving import answers, export_options, export_settings, models
+from features import text_batches, text_vectors
+from serving import (
+  answers,
+  engine_choice,
+  export_options,
+  export_settings,
+  exported_network,
+  models,
+)
 
 # What a user writes for a model of one text or two an example.
 _FORMS = {1: "strings", 2: "pairs of strings"}
@@ -49,12 +56,14 @@ class Encoded(NamedTuple):
 
 
 class _Head(NamedTuple):
-  """A model with its weights, made with some options."""
+  """What answers, made with some options."""
 
   options: dict
-  model: models.ServedModel
-  missing: list[str]  # Names of variables that the checkpoint does not have.
+  settings: run_settings.Settings
+  texts: Sequence[str]  # Names of those of an example.
   answer: Callable  # See answers.make.
+  model: models.ServedModel | None = None  # Where TensorFlow runs it.
+  missing: Sequence[str] = ()  # Variables that the checkpoint does not have.
 
 
 def load(folder: str | None, *, batch_size: int = 32, **options) -> "TextModel":
@@ -69,7 +78,8 @@ def load(folder: str | None, *, batch_size: int = 32, **options) -> "TextModel":
       where one is elsewhere. do_lower_case: whether text is lower-cased.
       never_split, never_split_file: words that stay whole.
       max_seq_length: longest sequence in word pieces. dtype: "float32" or
-      "bfloat16".
+      "bfloat16". engine: "tensorflow", "onnx" or "litert", and with one of the
+      last two quantize: "none" or "int8"; of an export what it is.
 
   Raises:
     InputError: there is no model, or it cannot be read.
@@ -97,6 +107,16 @@ class TextModel:
 
   def __init__(self, settings, batch_size):
     """Takes run_settings.Settings and how many texts go together."""
+    self._batch_size = batch_size
+    self._heads: dict[str, _Head] = {}
+    # A model and the function of texts that is made of it.
+    self._scorer: tuple = (None, None)
+    self._export = exported_network.find(settings.model_dir)
+    if self._export:
+      self.config, self.tokenizer = self._export.config, self._export.tokenizer
+      self._settings = _settings(self._export.settings, _given(settings))
+      self._export.check(self._settings)
+      return
     settings, self.config = export_settings.find_model(settings)
     # For its error: a folder without weights is refused here, not at first use.
     weight_files.open_reader(settings.init_checkpoint)
@@ -107,10 +127,7 @@ class TextModel:
       settings.replace(head="masked_lm"), self.config
     )
     self.tokenizer = model_settings.make_tokenizer(settings, self.config)
-    self._settings, self._batch_size = settings, batch_size
-    self._heads: dict[str, _Head] = {}
-    # A model and the function of texts that is made of it.
-    self._scorer: tuple = (None, None)
+    self._settings = settings
 
   @property
   def max_seq_length(self) -> int:
@@ -164,7 +181,9 @@ class TextModel:
       return np.array(found["embedding"], np.float32)
     vectors = np.array([row["embedding"] for row in found], np.float32)
     # Of no texts [0, D], where numpy alone would give [0].
-    pooling = self._heads["embedding"].model.pooling
+    pooling = text_vectors.Pooling.of(
+      self._heads["embedding"].settings, self.config.num_hidden_layers
+    )
     return vectors.reshape([-1, pooling.width(self.config.hidden_size)])
 
   def classify(self, texts, **options):
@@ -226,7 +245,7 @@ class TextModel:
     rows, is_single = _rows(texts)
     answers.check("masked_lm", rows)
     _check_form(rows, models.MaskFiller.text_inputs)
-    model = (self._heads.get("masked_lm") or self._head("masked_lm", {})).model
+    model = self._with_model("masked_lm", {}).model
     if self._scorer[0] is not model:
       names = (*model.id_inputs, "masked_lm_ids")
       self._scorer = model, answers.make_scorer(
@@ -240,35 +259,54 @@ class TextModel:
   def _encoder(self):
     """Returns the _Head of embeddings, whatever its options are."""
     # Published encoders without a pooler will do.
-    return self._heads.get("embedding") or self._head(
-      "embedding", {"pooling": "mean"}
-    )
+    return self._with_model("embedding", {"pooling": "mean"})
+
+  def _with_model(self, name, options):
+    """Returns a _Head that TensorFlow runs; `options` if there is none yet."""
+    if self._settings.engine != "tensorflow":
+      raise errors.InputError(
+        "hidden states, attention and likelihoods are computed by TensorFlow "
+        "alone: load the model's own folder, without engine="
+      )
+    found = self._heads.get(name)
+    return found if found and found.model else self._head(name, options)
 
   def _head(self, name, options):
     """Returns the _Head with options; that with other ones is forgotten."""
     # One model of a head at a time: a second one would double the memory.
     if name not in self._heads or self._heads[name].options != options:
       # What this call says replaces what `load` was given.
-      given = {**self._settings.pick(" ".join(self._settings.given)), **options}
-      settings = export_settings.resolve(
-        _settings(self._settings, {**given, "head": name}), self.config
+      settings = _settings(
+        self._settings, {**_given(self._settings), **options, "head": name}
       )
-      model = models.KINDS[name](self.config, settings, self.tokenizer)
-      missing = model.load().missing
-      network = answers.on_tensors(
-        models.compiled(model.from_ids, models.IDS, model.id_inputs)
-      )
-      self._heads[name] = _Head(options, model, missing, answers.make(
-        settings, self.tokenizer, network, self._batch_size
-      ))
+      load = self._exported_head if self._export else self._trained_head
+      self._heads[name] = load(settings, options)
     return self._heads[name]
+
+  def _exported_head(self, settings, options):
+    run_settings.refuse_ignored(settings, export_options.RULES)
+    self._export.check(settings)
+    answer = self._export.answer(settings, self._batch_size)
+    return _Head(options, settings, self._export.texts, answer)
+
+  def _trained_head(self, settings, options):
+    settings = export_settings.resolve(settings, self.config)
+    model = models.KINDS[settings.head](self.config, settings, self.tokenizer)
+    missing = model.load().missing
+    answer = answers.make(
+      settings, self.tokenizer, engine_choice.network(model), self._batch_size
+    )
+    head = _Head(options, settings, model.text_inputs, answer)
+    if settings.engine != "tensorflow":  # It has its own copy of the weights.
+      return head
+    return head._replace(model=model, missing=missing)
 
   def _ask(self, head_name, texts, options):
     """Returns a dict of outputs for each text, or that of a single one."""
     rows, is_single = _rows(texts)
     answers.check(head_name, rows)
     head = self._head(head_name, options)
-    _check_form(rows, head.model.text_inputs)
+    _check_form(rows, head.texts)
     found = head.answer(rows) if rows else []
     return found[0] if is_single else found
 
@@ -303,9 +341,15 @@ def _settings(settings, given):
     except ValueError as error:
       raise errors.InputError(f"{name}={value!r:.40}: {error}") from error
   values = settings.pick(" ".join(export_options.DEFAULTS))
-  return run_settings.Settings(
+  found = run_settings.Settings(
     {**values, **given}, given, export_options.checked
   )
+  run_settings.refuse_ignored(found, export_options.ENGINE_RULES)
+  return found
+
+
+def _given(settings):
+  return settings.pick(" ".join(settings.given))
 
 
 def _check_form(rows, names):

@@ -37,6 +37,7 @@ SPANS = (
   "max_query_length=3 max_answer_length=3 n_best_size=3 version_2_with_negative"
 )
 ONNX, LITERT = "format=onnx ", "format=litert "
+VECTORS = "output_file=a pooling=mean "
 OFFICIAL = "task_name=MRPC "
 MODEL_DIR = "model_dir=a "
 ALL = MODEL_DIR + "output_dir=a "
@@ -95,6 +96,10 @@ CASES = {
     ("glue_submission_dir=x", OFFICIAL + "do_predict predict_file=-",
      OFFICIAL + "do_predict"),
     ("answer_format=json", "do_predict", "interactive"),
+    ("engine=onnx", "do_eval", "interactive"),
+    ("engine=onnx", "do_eval", "predict_file=-"),
+    *(("quantize=int8", "do_predict", f"do_predict engine={engine}")
+      for engine in ("onnx", "litert")),
   ],
   "run_ner": [
     *FILES,
@@ -178,6 +183,11 @@ CASES = {
     ("normalize", "output_file=a", "output_file=a pooling=mean"),
     ("normalize", "output_file=a pooling=mean similarity",
      "output_file=a pooling=mean"),
+    ("engine=onnx", "output_file=a", VECTORS),
+    *(("dtype=bfloat16 jit_compile=true use_one_hot_embeddings",
+       VECTORS + f"engine={engine}", VECTORS) for engine in ("onnx", "litert")),
+    *(("quantize=int8", VECTORS, VECTORS + f"engine={engine}")
+      for engine in ("onnx", "litert")),
   ],
   "convert_checkpoint": [
     ("architecture=BertModel do_lower_case", "to=tf1", "to=huggingface"),
@@ -190,14 +200,8 @@ CASES = {
     ("max_seq_length=16", LITERT + "lengths=8,16", LITERT),
     *(("calibration_file=a max_quantization_difference=0.1", form,
        form + "quantize=int8") for form in (ONNX, LITERT)),
-    *((names, form + head, head) for form in (ONNX, LITERT)
-      for names, head in (
-      ("version=2 warmup_file=a allow_tokenizer_differences dtype=bfloat16",
-       ""),
-      ("doc_stride=4", CLASSES), ("max_windows=2", CLASSES + "doc_stride=4"),
-      ("top_k=3", "head=masked_lm"), ("tag_words=punctuation", "head=tagging"),
-      (SPANS + " null_score_diff_threshold=1",
-       "head=span version_2_with_negative"))),
+    *(("version=2 warmup_file=a allow_tokenizer_differences dtype=bfloat16",
+       form, "") for form in (ONNX, LITERT)),
     ("labels=a label_file=a", "head=span", CLASSES),
     ("labels=a label_file=a", CLASSES + "output_activation=linear",
      "head=tagging"),

@@ -9,7 +9,7 @@ import engine_models
 import tokenization
 from common import choices, errors, run_settings
 from engines import difference
-from serving import models, network_export
+from serving import export_options, models, network_export
 from tiny_model import assert_close, write_vocabulary
 
 pytest.importorskip("onnxruntime")
@@ -35,7 +35,8 @@ TEXTS = [("w1 w2 w3",), ("w4",)]
 def write(tmp_path, form, kind, config, **values):
   """Writes tmp_path/"out"; returns the model, of random weights."""
   settings = run_settings.Settings({
-    **SETTINGS, "head": kind, "vocab_file": write_vocabulary(tmp_path),
+    **export_options.DEFAULTS, **SETTINGS, "head": kind,
+    "vocab_file": write_vocabulary(tmp_path),
     "export_dir": str(tmp_path / "out"), "format": form, **values,
   })
   if form == "litert":

@@ -136,7 +136,7 @@ def labels_of(model):
 
 
 def assert_same(one, other):
-  """Compares numbers within 1e-5, everything else exactly."""
+  """Compares numbers within 1e-5 (large ones of them), the rest exactly."""
   if isinstance(one, dict):
     assert one.keys() == other.keys()
     for key in one:
@@ -146,7 +146,7 @@ def assert_same(one, other):
     for pair in zip(one, other):
       assert_same(*pair)
   elif isinstance(one, float):
-    assert abs(one - other) <= 1e-5
+    assert abs(one - other) <= 1e-5 * max(1, abs(other))
   else:
     assert one == other
 
@@ -160,7 +160,7 @@ def lines_in(path):
   return path.read_text(encoding="utf-8").splitlines()
 
 
-def classified(folder, tmp_path, texts):
+def classified(folder, tmp_path, texts, **flags):
   """Returns (rows of predictions.tsv, answers to lines), of tuples of texts."""
   pairs = len(texts[0]) == 2
   with open(tmp_path / "new.csv", "w", encoding="utf-8", newline="") as stream:
@@ -170,7 +170,7 @@ def classified(folder, tmp_path, texts):
     "run_classifier.py", model_dir=folder, output_dir=tmp_path / "out",
     do_predict=True, predict_file=tmp_path / "new.csv",
     text_b_column="b" if pairs else None, interactive=True,
-    answer_format="json", stdin=lines.encode(),
+    answer_format="json", stdin=lines.encode(), **flags,
   )
   rows = lines_in(tmp_path / "out" / "predictions.tsv")
   answers = [json.loads(line) for line in out.splitlines() if line[:1] == "{"]

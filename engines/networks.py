@@ -1,0 +1,96 @@
+"""The file of a head's network, run by the engine that it is for.
+
+Another engine is one more class here and one more file in export_folder.
+Letters: B sequences, T tokens, P masks, K fillings, V vocabulary.
+"""
+
+import os
+from collections.abc import Callable
+
+import numpy as np
+
+from common import run_settings
+from engines import export_folder
+
+# Of those that a head has, what is read.
+_OUTPUTS = {
+  "embedding": ["sentence_embedding"], "span": ["start_logits", "end_logits"]
+}
+
+
+def _litert():
+  # Imported here, as below: they need packages that only an extra has.
+  from engines import litert_engine
+
+  return litert_engine.LiteRTEngine
+
+
+def _onnx():
+  from engines import onnx_engine
+
+  return onnx_engine.OnnxEngine
+
+
+_ENGINES = {"litert": _litert, "onnx": _onnx}
+
+
+def engine_of(folder: str) -> str | None:
+  """Returns which engine a folder of a network is for; None: it is none."""
+  for engine, name in export_folder.FILES.items():
+    if os.path.exists(os.path.join(folder, name)):
+      return engine
+  return None
+
+
+def load(engine: str, path: str, threads: int = 0):
+  """Returns the OnnxEngine, or the like, of a file or its folder.
+
+  Raises:
+    InputError: its package is missing, or the file cannot be read.
+  """
+  return _ENGINES[engine]()(path, threads)
+
+
+def of_engine(
+  loaded, settings: run_settings.Settings, num_words: int
+) -> Callable[..., dict[str, np.ndarray]]:
+  """Returns what serving.answers calls a Network.
+
+  Args:
+    loaded: as of `load`.
+    settings: `head`, and `top_k` of masked_lm.
+    num_words: of the vocabulary; the table of a model may have more rows.
+  """
+  head = settings.head
+
+  def network(masked_lm_positions=None, **batch):
+    found = loaded.run(**batch, outputs=_OUTPUTS.get(head, ["logits"]))
+    if head == "embedding":
+      return {"embedding": found["sentence_embedding"]}
+    if head == "tagging":
+      return {"probabilities": np.exp(_log_softmax(found["logits"]))}
+    if head == "next_sentence":
+      return {"log_probabilities": _log_softmax(found["logits"])}
+    if head == "masked_lm":
+      places = np.asarray(masked_lm_positions)[..., np.newaxis]  # [B, P, 1]
+      logits = np.take_along_axis(found["logits"], places, 1)  # [B, P, V]
+      values = np.exp(_log_softmax(logits[..., :num_words]))
+      return _fillings(values, settings.top_k)
+    return found
+
+  return network
+
+
+def _log_softmax(logits):
+  below = logits - logits.max(-1, keepdims=True)
+  return below - np.log(np.exp(below).sum(-1, keepdims=True))
+
+
+def _fillings(probabilities, count):
+  """Returns `fillings` and `probabilities` [B, P, K], the best first."""
+  # Of equal ones the first, as by tf.math.top_k.
+  best = np.argsort(-probabilities, kind="stable")[..., :count]
+  return {
+    "fillings": best,
+    "probabilities": np.take_along_axis(probabilities, best, -1),
+  }

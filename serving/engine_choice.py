@@ -1,0 +1,72 @@
+"""What computes a head, by --engine: TensorFlow, or another from a file.
+
+The file is a temporary one, which that engine has read when this returns.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterable
+
+import tensorflow as tf
+from absl import logging
+
+import configuration
+import layers
+from checkpoints import model_settings
+from common import run_settings
+from engines import export_folder, networks
+from serving import answers, export_options, models, network_export
+
+
+def network(model: models.ServedModel) -> answers.Network:
+  """Returns the network of a model with its weights, by its settings.
+
+  Raises:
+    InputError: as of network_export.write_file.
+  """
+  settings = model.settings
+  if settings.engine == "tensorflow":
+    return answers.on_tensors(
+      models.compiled(model.from_ids, models.IDS, model.id_inputs)
+    )
+  values = settings.pick("head quantize max_seq_length")
+  exported = network_export.with_lengths(run_settings.Settings({
+    **values, "format": settings.engine, "lengths": (),
+    "max_quantization_difference": export_options.MOST_DIFFERENCE,
+  }), model.config)
+  texts = [
+    (text,) * len(model.text_inputs) for text in network_export.COMPARED_TEXTS
+  ]
+  with tempfile.TemporaryDirectory() as folder:
+    path = os.path.join(folder, export_folder.FILES[settings.engine])
+    if said := network_export.write_file(path, model, exported, texts):
+      logging.info("8 bits: %s", said)
+    loaded = networks.load(settings.engine, path)
+  return networks.of_engine(
+    loaded, settings, len(models.vocabulary_lines(model.tokenizer))
+  )
+
+
+def in_place_of(
+  variables: Iterable[tf.Variable], settings: run_settings.Settings,
+  config: configuration.BertConfig, **options
+) -> answers.Network | None:
+  """Returns the network of a script's weights; None: TensorFlow's own will do.
+
+  Args:
+    settings: of the script, `engine` and `quantize` among them.
+    **options: of export_options: head, labels, ...
+  """
+  if settings.engine == "tensorflow":
+    return None
+  names = "engine quantize max_seq_length do_lower_case vocab_file never_split"
+  settings = run_settings.Settings({
+    **export_options.DEFAULTS,
+    **settings.pick(f"{names} init_checkpoint"), **options,
+  })
+  tokenizer = model_settings.make_tokenizer(settings, config)
+  model = models.KINDS[settings.head](config, settings, tokenizer)
+  values = {layers.variable_name(v): v for v in variables}
+  for variable in model.variables:
+    variable.assign(values[layers.variable_name(variable)])
+  return network(model)
