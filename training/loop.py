@@ -166,6 +166,9 @@ class Trainer:
   ):
     """Makes the optimizer's slots and the step counter.
 
+    Raises InputError: the shares of the batch cannot be cut into as many parts
+    as gradient_accumulation_steps says.
+
     Args:
       strategy: the tf.distribute.Strategy in whose scope the model was made.
       variables: all variables of the model; they are saved.
@@ -174,10 +177,6 @@ class Trainer:
       optimizer: an optimizer of optimization.py.
       learning_rate: function of the step (int64 scalar) to a float32 scalar.
       options: TrainOptions.
-
-    Raises:
-      InputError: the shares of the batch cannot be cut into as many parts as
-        gradient_accumulation_steps says.
     """
     parts = options.gradient_accumulation_steps
     share = options.batch_size // strategy.num_replicas_in_sync
@@ -394,15 +393,14 @@ class Trainer:
   def start_from(self, start, *, may_be_missing=()):
     """Loads what a run starts from.
 
+    Raises InputError: the checkpoint is not of these variables, or the run it
+    is of did not train all that this one trains.
+
     Args:
       start: run_folder.StartingPoint; a resumed run gets its optimizer state
         and step back, any other only weights.
       may_be_missing: regular expressions of the names of variables that
         --init_checkpoint need not hold: those of a new head.
-
-    Raises:
-      InputError: the checkpoint is not of these variables, or the run it is
-        of did not train all that this one trains.
     """
     if start.kind == "resume":
       self._resume(start.path)
