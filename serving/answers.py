@@ -32,7 +32,8 @@ from text import input_sequences
 # arrays by the names of its `from_ids`.
 Network = Callable[..., dict[str, np.ndarray]]
 
-_KINDS = {
+# Of a classifier, by --output_activation.
+KINDS = {
   "softmax": classification_data.SINGLE,
   "sigmoid": classification_data.MULTI_LABEL,
   "linear": classification_data.REGRESSION,
@@ -138,7 +139,7 @@ def in_batches(sequences: list, compute: Callable, batch_size: int) -> list:
 
 def _classification(settings, tokenizer, network, batch_size):
   del tokenizer
-  kind = _KINDS[settings.output_activation]
+  kind = KINDS[settings.output_activation]
   options = classification_inputs.options_of(settings, kind, settings.labels)
 
   def logits(batch):
@@ -311,13 +312,21 @@ def _described_span(found, texts):
   }
 
 
-def _tagging(settings, tokenizer, network, batch_size):
-  tagger = tagging_answers.SentenceTagger(
+def tagger(
+  settings: run_settings.Settings, tokenizer: tokenization.FullTokenizer,
+  network: Network, batch_size: int,
+) -> tagging_answers.SentenceTagger:
+  """Returns what labels words with a network; arguments as of `make`."""
+  return tagging_answers.SentenceTagger(
     lambda batch: network(**batch)["probabilities"], tokenizer,
     settings.labels, batch_size=batch_size,
     max_seq_length=settings.max_seq_length,
   )
-  return lambda rows: tagger.tag_texts(
+
+
+def _tagging(settings, tokenizer, network, batch_size):
+  found = tagger(settings, tokenizer, network, batch_size)
+  return lambda rows: found.tag_texts(
     [text for text, in rows],
     at_punctuation=settings.tag_words == "punctuation",
   )

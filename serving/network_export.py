@@ -10,7 +10,7 @@ import layers
 from common import errors, run_settings
 from engines import difference, export_folder, litert_model, networks
 from features import text_batches
-from serving import answers, models
+from serving import answers, models, score_file
 from variants import registry
 
 COMPARED_TEXTS = [
@@ -52,10 +52,15 @@ def write(model: models.ServedModel, texts: list) -> None:
     InputError: as of `write_file`; or the folder cannot be written.
   """
   settings = model.settings
+  score = None
+  if settings.eval_file:
+    score = score_file.make(model, settings.eval_file)
 
   def write_model(path):
     if said := write_file(path, model, settings, texts):
       print(f"8 bits: {said}.")
+    if score:
+      _print_scores(model, path, score)
     answers.write_settings(
       os.path.join(os.path.dirname(path), answers.SETTINGS_FILE), settings,
       model.text_inputs,
@@ -150,3 +155,20 @@ def _checked(model, engine, settings, texts):
       "if that will do, or --quantize=none"
     )
   return said
+
+
+def _print_scores(model, path, score):
+  """Prints what a file's labels say of our network, and of that of 8 bits."""
+  settings = model.settings
+  found = {
+    "float32": answers.on_tensors(
+      models.compiled(model.from_ids, models.IDS, model.id_inputs)
+    ),
+    "8 bits": networks.of_engine(
+      networks.load(settings.format, path), settings,
+      len(models.vocabulary_lines(model.tokenizer)),
+    ),
+  }
+  for name, network in found.items():
+    scores = ", ".join(f"{n} {v:.4f}" for n, v in score(network).items())
+    print(f"{settings.eval_file}, {name}: {scores}.")

@@ -1,15 +1,18 @@
 """Every head for ONNX Runtime and LiteRT, float32 and 8 bits, equals ours."""
 
 import os
+import re
 
 import numpy as np
 import pytest
 
 import engine_models
+import script_runner
+import test_checkpoints_comparison
 import tokenization
 from common import choices, errors, run_settings
 from engines import difference
-from serving import export_options, models, network_export
+from serving import export_options, models, network_export, text_models
 from tiny_model import assert_close, write_vocabulary
 
 pytest.importorskip("onnxruntime")
@@ -26,7 +29,7 @@ SETTINGS = {
   "pooling_layer": ("-1",),
   "do_lower_case": True, "max_seq_length": 12, "max_query_length": 3,
   "text_pairs": False, "quantize": "none", "lengths": (),
-  "max_quantization_difference": 0.5,
+  "max_quantization_difference": 0.5, "eval_file": None, "max_windows": 0,
 }
 NAMES = ("input_ids", "input_mask", "segment_ids")
 TEXTS = [("w1 w2 w3",), ("w4",)]
@@ -102,6 +105,29 @@ def test_8_bits_are_small_and_near(form, kind, tmp_path, capsys):
   assert os.path.getsize(tmp_path / "out" / file) < 0.6 * weights
 
 
+def test_8_bits_are_scored_next_to_float32(tmp_path, capsys):
+  (tmp_path / "a.tsv").write_text(
+    "text\tlabel\n" + "".join(f"w{n}\tgood\n" for n in range(20))
+  )
+  config = engine_models.config_of(
+    vocab_size=400, hidden_size=64, intermediate_size=256, num_hidden_layers=1
+  )
+  write(
+    tmp_path, "onnx", "classification", config, quantize="int8",
+    eval_file=str(tmp_path / "a.tsv"),
+  )
+  _, ours, theirs = capsys.readouterr().out.splitlines()
+  said = re.fullmatch(r".*a.tsv, float32: accuracy (.*), f1_macro (.*)\.", ours)
+  assert 0 <= float(said[1]) <= 1
+  assert theirs.startswith(f"{tmp_path}/a.tsv, 8 bits: accuracy ")
+  (tmp_path / "a.tsv").write_text("text\tlabel\nw1\tworse\n")
+  with pytest.raises(errors.InputError, match="a.tsv:2: label 'worse' is"):
+    write(
+      tmp_path, "onnx", "classification", config, quantize="int8",
+      eval_file=str(tmp_path / "a.tsv"),
+    )
+
+
 def test_a_difference_is_that_of_rows():
   rows = {"logits": np.array([[3.0, 4.0], [0.0, 5.0]]), "last_hidden_state": 0}
   other = {"logits": np.array([[3.0, 4.0], [0.0, 4.0]])}
@@ -135,6 +161,24 @@ def test_a_file_that_is_no_model_is_named(form, tmp_path):
       ENGINES[form](str(path))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ENGINES)
+@pytest.mark.parametrize("quantize, least", [
+  ("none", 1 - 1e-5), ("int8", 0.98),
+])
+def test_vectors_of_minilm_equal_ours(form, quantize, least, tmp_path):
+  folder = str(test_checkpoints_comparison.minilm())
+  script_runner.succeed(
+    "export_saved_model.py", head="embedding", model_dir=folder, format=form,
+    quantize=quantize, pooling="mean", normalize=True,
+    export_dir=tmp_path / "out",
+  )
+  texts = network_export.COMPARED_TEXTS
+  ours = text_models.load(folder).embed(texts, pooling="mean", normalize=True)
+  found = text_models.load(str(tmp_path / "out")).embed(texts)
+  assert (ours * found).sum(1).min() > least
+
+
 # LiteRT's lengths.
 
 
@@ -155,7 +199,7 @@ def test_lengths_share_one_set_of_weights(tmp_path):
 
 def lengths_of(values, longest=12, positions=12):
   settings = run_settings.Settings(
-    {"lengths": values, "max_seq_length": longest}
+    {"format": "litert", "lengths": values, "max_seq_length": longest}
   )
   config = engine_models.config_of(max_position_embeddings=positions)
   found = network_export.with_lengths(settings, config)
