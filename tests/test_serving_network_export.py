@@ -5,13 +5,14 @@ import re
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import engine_models
 import script_runner
 import test_checkpoints_comparison
 import tokenization
 from common import choices, errors, run_settings
-from engines import difference
+from engines import difference, litert_model
 from serving import export_options, models, network_export, text_models
 from tiny_model import assert_close, write_vocabulary
 
@@ -225,3 +226,10 @@ def test_lengths_that_do_not_ascend_are_refused(values):
 def test_lengths_that_the_model_does_not_have_are_refused():
   with pytest.raises(errors.InputError, match="=4,13: .* 12 positions"):
     lengths_of(("4", "13"))
+
+
+def test_weights_too_large_for_the_lengths_are_refused():
+  variables = [tf.TensorSpec([2**28])]
+  litert_model.check_size([16], variables)
+  with pytest.raises(errors.InputError, match="of 1.1 GB .* pass at most 1, "):
+    litert_model.check_size([16, 32], variables)
