@@ -99,6 +99,9 @@ def write(
     converter = tf.lite.TFLiteConverter.from_saved_model(
       folder, signature_keys=list(signatures)
     )
+    # Else the table of words is there twice: as it is, and times the gamma of
+    # the layer norm before the words' logits.
+    converter._experimental_disable_fuse_mul_and_fc = True
     converter.optimizations = [tf.lite.Optimize.DEFAULT] * is_int8
     file_io.write_bytes(path, converter.convert())
   finally:
