@@ -5,7 +5,8 @@ r"""Converts a checkpoint between TF1, Hugging Face and Model Garden.
 
 The kind of the input is found from its files. Prints what is left out and why
 (with --verbose every weight under both names), and with --verify whether both
-ends compute the same. BERT-base takes a few seconds.
+ends compute the same. BERT-base takes a few seconds. --add_tokens and
+--max_position_embeddings also make the model larger.
 """
 
 from common import choices, command, flags

@@ -17,7 +17,7 @@ them, with the tokenizer's and the configuration's files of Hugging Face;
 --format=litert the same for LiteRT, for texts of at most some --lengths.
 """
 
-from common import command, flags
+from common import choices, command, flags
 from serving import export_options
 from training import common_flags
 
@@ -31,7 +31,7 @@ flags.DEFINE_string(
   required=True,
 )
 flags.DEFINE_enum(
-  "format", "saved_model", ["saved_model", "onnx", "litert"],
+  "format", "saved_model", ["saved_model", *choices.ENGINES[1:]],
   "SavedModel, or ONNX or LiteRT with Hugging Face's names and files.",
 )
 flags.DEFINE_list(

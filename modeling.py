@@ -300,7 +300,8 @@ class BertModel(layers.Weights):
     run_layer = _layer_function(
       self.config, recompute=self._recompute_activations,
       return_attention=return_attention,
-      # Where XLA compiles, no padding is skipped: shapes would vary.
+      # Where XLA compiles, no padding is skipped, and one function for all
+      # layers cannot be differentiated well: see `_layer_function`.
       is_one_function=self._skip_padding or not training,
     )
     computed = [rows] * self.config.num_hidden_layers

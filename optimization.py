@@ -437,8 +437,8 @@ class AdamWeightDecay:
 class Lamb(AdamWeightDecay):
   """LAMB, with bias correction as in the paper, for very large batches.
 
-  Variables that are not decayed keep the length of their direction too, as in
-  the authors' and NVIDIA's BERT pre-training.
+  Variables without weight decay (biases, layer norms) get no trust ratio
+  either, as in the authors' and NVIDIA's BERT pre-training.
   """
 
   def __init__(self, *, bias_correction: bool = True, **options):

@@ -1,6 +1,8 @@
 """The file of a head's network, run by the engine that it is for.
 
-Another engine is one more class here and one more file in export_folder.
+Another engine needs a class like OnnxEngine, its line in _ENGINES here, its
+file in export_folder.FILES, what writes it in serving/network_export.py, its
+name in common/choices.py, and an extra.
 Letters: B sequences, T tokens, P masks, K fillings, V vocabulary.
 """
 

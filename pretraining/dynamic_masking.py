@@ -1,5 +1,6 @@
 """Masks sequences anew each time they are read (RoBERTa, arXiv 1907.11692).
 
+The rule is that of masking_rule, on tensors.
 The masks are a function of (seed, step, row in the batch) alone: they change
 from epoch to epoch, and a resumed run has the same ones, however many replicas
 share a batch. tensorflow_text's masking ops depend on a generator's state and

@@ -1,9 +1,9 @@
 """The rule of masking, as one reads it in the papers.
 
-Of the tokens of a sequence, 15 % are to be predicted: single pieces or whole
-words in random order (BERT), or runs of whole words (SpanBERT, ALBERT). Of
-these 80 % become [MASK], 10 % stay, and 10 % become a random token, or other
-Shares (table 8 of BERT's paper).
+Of the tokens of a sequence, 15 % (masked_lm_prob) are to be predicted: single
+pieces or whole words in random order (BERT), or runs of whole words (SpanBERT,
+ALBERT). Of these 80 % become [MASK], 10 % stay, and 10 % become a random token,
+or other Shares (table 8 of BERT's paper).
 
 `mask_words` is BERT's rule in plain code. Only tests call it: they compare it
 with the fast form, masking.PieceMasker, which uses the same random numbers.

@@ -109,7 +109,7 @@ class Batcher:
         f"{len(rows)} instances in one request; at most "
         f"{self._limits.max_queue} are taken: send them in several requests"
       )
-    # Refused at once, so that a client can go elsewhere, and memory is bounded.
+    # Refused at once: a client can go elsewhere, and what waits is bounded.
     self.require_room(len(rows))
     loop = asyncio.get_running_loop()
     # No other request has this key.

@@ -250,8 +250,8 @@ def make_windows(
     tokens = tokens[: lengths.max_query_length]
     ids = np.array(tokenizer.convert_tokens_to_ids(tokens), np.int32)
     room = lengths.max_seq_length - len(tokens) - SPECIAL_TOKENS
-    spans = cut_passage(len(passage.tokens), room, lengths.doc_stride)
-    for number, (start, length, is_max_context) in enumerate(spans):
+    cuts = cut_passage(len(passage.tokens), room, lengths.doc_stride)
+    for number, (start, length, is_max_context) in enumerate(cuts):
       window = Window(
         next(unique_ids), index, number, tokens, ids, passage, start, length,
         is_max_context, is_impossible=question.is_impossible,

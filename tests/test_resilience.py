@@ -32,7 +32,7 @@ def training_flags(output_dir, **flags):
 
 
 def weights_at(folder, step):
-  commit = run_folder.latest_committed(str(folder))
+  commit = run_folder.newest_checkpoint(str(folder))
   assert commit.step == step
   reader = tf.train.load_checkpoint(commit.path)
   names = reader.get_variable_to_shape_map()

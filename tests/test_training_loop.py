@@ -212,7 +212,7 @@ def test_signal_saves_and_the_run_goes_on(tmp_path, kind, number):
     )
   assert exit_info.value.code == loop.EXIT_INTERRUPTED == 75
   assert signal.getsignal(number) == before
-  assert run_folder.latest_committed(str(tmp_path / "b")).step == 6
+  assert run_folder.newest_checkpoint(str(tmp_path / "b")).step == 6
   state = run(tmp_path / "b", kind=kind)
   assert_same(whole, state)
 
@@ -308,7 +308,7 @@ def test_many_bad_steps_stop_the_run_and_keep_the_weights(tmp_path, options):
     train(trainer, tmp_path, poison=list(range(4, 12)))
   good = make_trainer(tmp_path / "good", num_train_steps=4)
   expected = train(good, tmp_path / "good")
-  commit = run_folder.latest_committed(str(tmp_path))
+  commit = run_folder.newest_checkpoint(str(tmp_path))
   reader = tf.train.load_checkpoint(commit.path)
   for name in ("embeddings/table", "output/kernel", "output/bias/adam_v"):
     np.testing.assert_array_equal(reader.get_tensor(name), expected[name])
@@ -358,7 +358,7 @@ def test_a_run_of_bad_steps_does_not_end_well(tmp_path, caplog, monkeypatch):
     with pytest.raises(errors.InputError, match="^12 steps in a row"):
       train(trainer, tmp_path, poison=list(range(12)))
   assert "step 12 skipped" in caplog.text
-  assert run_folder.latest_committed(str(tmp_path)).step == 12
+  assert run_folder.newest_checkpoint(str(tmp_path)).step == 12
 
 
 def test_skipped_steps_are_counted_over_starts_and_not_by_adam(tmp_path):
@@ -479,7 +479,7 @@ def test_a_signal_goes_before_an_evaluation(tmp_path, reference, monkeypatch):
   with pytest.raises(SystemExit):
     train(trainer, tmp_path, None, evaluation(trainer))
   assert evaluated == []
-  assert run_folder.latest_committed(str(tmp_path)).step == 4
+  assert run_folder.newest_checkpoint(str(tmp_path)).step == 4
   trainer = make_trainer(tmp_path)
   state = train(trainer, tmp_path, None, evaluation(trainer))
   assert (evaluated, kept) == ([4, 8, 12], [4])
@@ -497,7 +497,7 @@ def test_the_last_step_is_evaluated_and_a_wrong_metric_loses_no_step(tmp_path):
 
   with pytest.raises(errors.InputError, match="--save_best=F1 is not among"):
     run(tmp_path, evaluation=evaluation("F1"))
-  assert run_folder.latest_committed(str(tmp_path)).step == 12
+  assert run_folder.newest_checkpoint(str(tmp_path)).step == 12
   run(tmp_path, evaluation=evaluation("f1"))
   assert kept == [12]
   run(tmp_path, evaluation=evaluation("f1"))

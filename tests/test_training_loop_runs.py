@@ -165,9 +165,9 @@ def test_a_run_of_the_original_goes_on_with_its_moments(tmp_path):
   for name, expected in final.items():
     np.testing.assert_array_equal(state[name].numpy(), expected, err_msg=name)
   trainer.train(lambda step: batches)
-  assert run_folder.latest_committed(str(tmp_path)).step == 13
+  assert run_folder.newest_checkpoint(str(tmp_path)).step == 13
   # A model of another shape leaves all as it was.
-  found = run_folder.latest_committed(str(tmp_path))
+  found = run_folder.newest_checkpoint(str(tmp_path))
   wrong = tf.Variable(np.zeros([2, 2], "f"), name="bert/pooler/dense/kernel")
   with pytest.raises(errors.InputError, match=r"pooler/dense/kernel has shape"):
     weight_files.load([wrong], found.path)

@@ -37,7 +37,7 @@ def check_whole(commit, step):
 
 
 def newest(folder):
-  return run_folder.latest_committed(str(folder))
+  return run_folder.newest_checkpoint(str(folder))
 
 
 def claim(folder, run, noted=None):

@@ -542,7 +542,7 @@ class Trainer:
     norm = self._weights_norm()
     if norm <= self._largest_norm:
       return
-    last = run_folder.latest_committed(self._options.output_dir)
+    last = run_folder.newest_checkpoint(self._options.output_dir)
     raise errors.InputError(
       f"the weights of step {step} are ruined (their norm is {norm:.3g}) and "
       "are not saved: an update was too large or no number; run the same "

@@ -88,12 +88,13 @@ def starting_point(
 ) -> StartingPoint:
   """Decides where a run starts from; the order is important.
 
-  1. A whole checkpoint of this same run, in its folder, if it has one. What is
-     watched and differs from what the run began with is named, aloud.
+  1. The newest whole checkpoint in its folder, which `check_output_dir` has
+     found to be this run's. What is watched and differs from what the run began
+     with is named, aloud.
   2. The checkpoint that the user gave.
   3. Random weights.
   """
-  own = latest_committed(folder) if folder else None
+  own = newest_checkpoint(folder) if folder else None
   if own:
     _say_what_goes_on(own, init_checkpoint)
     if trained_with:
@@ -265,7 +266,7 @@ def save(
     folder: a folder of `check_output_dir`.
     step: updates made so far.
     tensors: name to array, tensor or tf.Variable.
-    extra: to be found again in `latest_committed`; JSON can hold it.
+    extra: to be found again in `newest_checkpoint`; JSON can hold it.
     max_to_keep: how many checkpoints stay, this one included; 0 for all.
   """
   prefix = os.path.join(folder, f"model.ckpt-{step}")
@@ -351,7 +352,7 @@ def _write_state(folder, steps):
   file_io.write_text(os.path.join(folder, "checkpoint"), _OURS + "".join(lines))
 
 
-def latest_committed(folder: str) -> StartingPoint | None:
+def newest_checkpoint(folder: str) -> StartingPoint | None:
   """Returns the newest checkpoint that is whole, whoever wrote it.
 
   Newer ones that are not whole are skipped, with a warning.
