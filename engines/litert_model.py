@@ -5,7 +5,7 @@ of some lengths, "length_16" of one text of 16 tokens, and all of them share one
 set of weights. Names are those of onnx_graph.py; inputs are int32 [1, T].
 """
 
-import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
 
 import tensorflow as tf
@@ -93,8 +93,8 @@ def write(
     signatures[signature_name(length)] = tf.function(
       lambda **batch: compute(**batch), autograph=False
     ).get_concrete_function(**specs)
-  folder = f"{path}.saved_model"
-  try:
+  # Not next to `path`: TensorFlow reads a folder's name as a pattern.
+  with tempfile.TemporaryDirectory() as folder:
     tf.saved_model.save(model, folder, signatures)
     converter = tf.lite.TFLiteConverter.from_saved_model(
       folder, signature_keys=list(signatures)
@@ -104,5 +104,3 @@ def write(
     converter._experimental_disable_fuse_mul_and_fc = True
     converter.optimizations = [tf.lite.Optimize.DEFAULT] * is_int8
     file_io.write_bytes(path, converter.convert())
-  finally:
-    shutil.rmtree(folder, ignore_errors=True)

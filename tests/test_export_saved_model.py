@@ -107,8 +107,8 @@ def test_litert(tmp_path):
 
 
 @pytest.mark.parametrize("flags, said", [
-  ({"format": "onnx", "top_k": 3, "version": 2},
-   "--top_k needs --format=saved_model (others hold the network alone)"),
+  ({"format": "onnx", "dtype": "bfloat16", "version": 2},
+   "--dtype needs --format=saved_model (others are float32 or int8)"),
   ({"format": "litert", "max_seq_length": None, "lengths": "16,8"},
    "--lengths=16,8: expected whole numbers, each larger than the one before"),
   ({"format": "onnx", "quantize": "int8", "max_quantization_difference": 1e-4},
@@ -138,7 +138,7 @@ def test_the_null_threshold_is_that_of_the_weights(tmp_path):
 
 
 @pytest.mark.parametrize("flags, said", [
-  ({"head": "tagging"}, "pass --labels or --label_file"),
+  ({"head": "tagging"}, "pass --labels, --label_file or"),
   ({"head": "span"}, "--max_query_length=64 and 3"),
   ({"head": "masked_lm", "init_checkpoint": None}, "pass --init_checkpoint"),
   ({"head": "classification", "labels": "a,b"},
