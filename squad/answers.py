@@ -32,8 +32,8 @@ NULL_ODDS_FILE = "null_odds.json"
 # As in the original: the answer where there is none to give, without
 # version_2_with_negative.
 _NOTHING_FOUND = "empty"
-# Null odds where there is no other answer, above every threshold. As in the
-# original: the null score before a window was seen.
+# Null odds where there is no other answer, above every threshold.
+# As in the original: the null score before a window was seen.
 _NO_OTHER_ANSWER = 1e6
 _GREETING = (
   "Paste a paragraph, then an empty line. Then ask, a question a line; an "
