@@ -227,7 +227,7 @@ def test_all_bad_rows_are_listed_at_once(tmp_path):
 
 
 def test_skipped_rows_are_counted_and_leave_the_others_names(tmp_path, caplog):
-  caplog.set_level("DEBUG")
+  caplog.set_level("DEBUG", "absl")
   examples = read(tmp_path, DIRTY, options={"labels": ("a", "b")}, **SKIP)
   assert [e.guid for e in examples] == ["train-1", "train-5"]
   assert "3 of 5 rows are bad and skipped" in caplog.text

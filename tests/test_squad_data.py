@@ -80,7 +80,7 @@ def test_the_originals_odd_file_has_one_answer_out_of_place():
 
 
 def test_what_is_skipped_is_listed_line_by_line(write, caplog):
-  caplog.set_level("DEBUG")
+  caplog.set_level("DEBUG", "absl")
   skipped = (
     entry(answer="Z\u00fcrich"), entry("\udc80\u00e9?", answer="\ud800")
   )
