@@ -1,12 +1,11 @@
 """A network of a LiteRT folder, run by LiteRT in place of TensorFlow."""
 
-import os
 import threading
 
 import numpy as np
 import numpy.typing as npt
 
-from common import errors
+from common import errors, process_pool
 from engines import export_folder, litert_model
 
 with errors.needs_extra("litert"):
@@ -38,7 +37,7 @@ class LiteRTEngine:
     path = export_folder.model_path(path, "litert")
     try:
       self._interpreter = interpreter.Interpreter(
-        model_path=path, num_threads=threads or os.cpu_count()
+        model_path=path, num_threads=threads or process_pool.default_processes()
       )
       signatures = self._interpreter.get_signature_list()
       self.lengths = litert_model.lengths_of(signatures)

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from common import errors
+from common import errors, process_pool
 from engines import export_folder
 
 with errors.needs_extra("onnx"):
@@ -29,7 +29,8 @@ class OnnxEngine:
     """
     path = export_folder.model_path(path, "onnx")
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
+    # Of itself it takes all cores, also those that this process may not use.
+    options.intra_op_num_threads = threads or process_pool.default_processes()
     options.log_severity_level = 3  # Errors alone.
     try:
       self._session = onnxruntime.InferenceSession(
