@@ -19,6 +19,7 @@ from classification import answers as classification_answers
 from classification import data as classification_data
 from classification import inputs as classification_inputs
 from common import errors, json_files, run_settings
+from engines import networks
 from features import text_batches
 from pretraining import answers as pretraining_answers
 from serving import models
@@ -112,6 +113,22 @@ def on_tensors(function: Callable) -> Network:
     return {n: value.numpy() for n, value in function(**tensors).items()}
 
   return network
+
+
+def of_model(model: models.ServedModel) -> Network:
+  """Returns the Network of a model with its weights."""
+  return on_tensors(
+    models.compiled(model.from_ids, models.IDS, model.id_inputs)
+  )
+
+
+def of_engine(
+  loaded, settings: run_settings.Settings,
+  tokenizer: tokenization.FullTokenizer,
+) -> Network:
+  """Returns the Network of what networks.load returns."""
+  num_words = len(models.vocabulary_lines(tokenizer))
+  return networks.of_engine(loaded, settings, num_words)
 
 
 def in_batches(sequences: list, compute: Callable, batch_size: int) -> list:

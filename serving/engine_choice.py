@@ -26,9 +26,7 @@ def network(model: models.ServedModel) -> answers.Network:
   """
   settings = model.settings
   if settings.engine == "tensorflow":
-    return answers.on_tensors(
-      models.compiled(model.from_ids, models.IDS, model.id_inputs)
-    )
+    return answers.of_model(model)
   values = settings.pick("head quantize max_seq_length")
   exported = network_export.with_lengths(run_settings.Settings({
     **values, "format": settings.engine, "lengths": (),
@@ -42,9 +40,7 @@ def network(model: models.ServedModel) -> answers.Network:
     if said := network_export.write_file(path, model, exported, texts):
       logging.info("8 bits: %s", said)
     loaded = networks.load(settings.engine, path)
-  return networks.of_engine(
-    loaded, settings, len(models.vocabulary_lines(model.tokenizer))
-  )
+  return answers.of_engine(loaded, settings, model.tokenizer)
 
 
 def in_place_of(

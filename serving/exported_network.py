@@ -15,7 +15,7 @@ import modeling
 from checkpoints import model_folder, tokenizer_files
 from common import errors, run_settings
 from engines import networks
-from serving import answers, export_options, models, saved_model
+from serving import answers, export_options, saved_model
 from variants import vocabularies
 
 # What concerns answers and not the network.
@@ -77,9 +77,7 @@ class ExportedNetwork:
     self, settings: run_settings.Settings, batch_size: int
   ) -> Callable[[list], list]:
     """Returns the function of texts that answers.make returns."""
-    network = networks.of_engine(
-      self._loaded, settings, len(models.vocabulary_lines(self.tokenizer))
-    )
+    network = answers.of_engine(self._loaded, settings, self.tokenizer)
     return answers.make(settings, self.tokenizer, network, batch_size)
 
 

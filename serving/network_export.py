@@ -161,12 +161,9 @@ def _print_scores(model, path, score):
   """Prints what a file's labels say of our network, and of that of 8 bits."""
   settings = model.settings
   found = {
-    "float32": answers.on_tensors(
-      models.compiled(model.from_ids, models.IDS, model.id_inputs)
-    ),
-    "8 bits": networks.of_engine(
-      networks.load(settings.format, path), settings,
-      len(models.vocabulary_lines(model.tokenizer)),
+    "float32": answers.of_model(model),
+    "8 bits": answers.of_engine(
+      networks.load(settings.format, path), settings, model.tokenizer
     ),
   }
   for name, network in found.items():

@@ -31,7 +31,7 @@ BATCH_SIZE = 32
 _TABLE = {
   "text_column": "text", "label_column": "label", "id_column": None,
   "file_format": None, "separator": None, "encoding": None,
-  "quoted_tsv": False, "label_separator": ",", "on_bad_row": "error",
+  "label_separator": ",", "on_bad_row": "error",
 }
 
 _SPAN_SCORES = ("exact_match", "exact", "f1")
