@@ -3,10 +3,13 @@
 The letters in the shapes are those of modeling.py.
 """
 
+import contextlib
+import contextvars
 import functools
 import math
 import re
 import zlib
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -279,6 +282,25 @@ class Weights(tf.Module):
     }
 
 
+# From name to shape; of this thread.
+_awaited: contextvars.ContextVar[Mapping[str, tuple] | None] = (
+  contextvars.ContextVar("_awaited", default=None)
+)
+
+
+@contextlib.contextmanager
+def awaiting(shapes: Mapping[str, tuple]) -> Iterator[None]:
+  """Makes variables of these names and shapes zero: they are loaded next.
+
+  To draw those of BERT-base takes seconds.
+  """
+  before = _awaited.set(shapes)
+  try:
+    yield
+  finally:
+    _awaited.reset(before)
+
+
 def _make_variable(name, shape, *, stddev, seed, dtype):
   # On the CPU, so that a seed means the same weights whatever the accelerator.
   with tf.device("CPU:0"):
@@ -297,7 +319,8 @@ def _initial_value(name, shape, *, stddev, seed):
   """
   if name.endswith("/gamma"):
     return tf.ones(shape)  # Layer norm starts as the identity.
-  if name.endswith(("bias", "/beta")):
+  is_awaited = (_awaited.get() or {}).get(name) == tuple(shape)
+  if is_awaited or name.endswith(("bias", "/beta")):
     return tf.zeros(shape)
   seeds = tf.constant([seed, name_number(name)], tf.int64)
   return tf.random.stateless_truncated_normal(

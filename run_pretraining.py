@@ -229,10 +229,11 @@ def main(_):
   start = distillation.student_start(settings, start, teacher, config)
   model_options = components.model_options(settings, strategy)
   with strategy.scope():
-    model = pretraining_model.PretrainingModel(
-      config, with_next_sentence=settings.use_next_sentence_loss,
-      with_span_boundary=settings.span_boundary_objective, **model_options
-    )
+    with weight_files.awaiting(start.path):
+      model = pretraining_model.PretrainingModel(
+        config, with_next_sentence=settings.use_next_sentence_loss,
+        with_span_boundary=settings.span_boundary_objective, **model_options
+      )
     objective = make_objective(settings, model, teacher, **model_options)
   evaluate = make_evaluation(
     strategy, objective, eval_data, num_batches=settings.max_eval_steps,

@@ -199,7 +199,7 @@ def main(_):
     start = components.open_run(settings, task, config, strategy)
   else:  # Nothing is written.
     start = components.starting_point(settings, settings.output_dir)
-  work = job.Job(settings, config, strategy, tokenizer, files)
+  work = job.Job(settings, config, strategy, tokenizer, files, start=start)
 
   step = work.train(start) if settings.do_train else work.load(start)
   if version_2:

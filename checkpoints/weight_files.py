@@ -287,6 +287,19 @@ class Report(NamedTuple):
   unused: list[str]
 
 
+def awaiting(source: str | Reader | None):
+  """See layers.awaiting, of what `load` is to give all variables next.
+
+  Raises InputError: the checkpoint cannot be opened.
+
+  Args:
+    source: as of `load`; None: nothing is loaded, and all variables are drawn.
+  """
+  if isinstance(source, str):
+    source = open_reader(source)
+  return layers.awaiting(source.shapes if source else {})
+
+
 def load(
   variables: Iterable[tf.Variable] | dict[str, tf.Variable],
   source: str | Reader, *, allowed_missing: Iterable[str] = (),

@@ -244,7 +244,7 @@ class ModelRun:
       settings, start, run.teacher, run.config
     )
     self._step = self._start.step
-    with run.strategy.scope():
+    with run.strategy.scope(), weight_files.awaiting(self._start.path):
       self._model = model.ClassifierModel(
         run.config, run.task.kind,
         model.num_outputs(run.task.kind, run.task.labels),

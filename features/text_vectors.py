@@ -62,7 +62,8 @@ def load_model(
     InputError: the checkpoint lacks a variable that is read.
   """
   is_tpu = distribution.is_tpu(strategy)
-  with strategy.scope():
+  source = weight_files.open_reader(settings.init_checkpoint)
+  with strategy.scope(), weight_files.awaiting(source):
     model = registry.make_encoder(
       config,
       compute_dtype=distribution.COMPUTE_DTYPES[settings.dtype],
@@ -72,9 +73,7 @@ def load_model(
     )
   # Some published encoders have no pooler; only --pooling=pooled reads it.
   optional = [] if settings.pooling == "pooled" else ["^bert/pooler/"]
-  weight_files.load(
-    model.variables, settings.init_checkpoint, allowed_missing=optional
-  )
+  weight_files.load(model.variables, source, allowed_missing=optional)
   return model
 
 

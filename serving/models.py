@@ -46,10 +46,11 @@ class ServedModel(tf.Module):
     self, config: modeling.BertConfig, settings: run_settings.Settings,
     tokenizer: tokenization.FullTokenizer,
   ):
-    """Makes the variables.
+    """Makes the variables, whose weights `load` is to read.
 
     Raises:
-      InputError: sequences are longer than the model can take.
+      InputError: sequences are longer than the model can take, or there is no
+        checkpoint.
     """
     super().__init__()
     config.check_sequence_length(settings.max_seq_length)
@@ -57,10 +58,11 @@ class ServedModel(tf.Module):
     if settings.text_pairs:
       self.text_inputs = ("text_a", "text_b")
     dtype = tf.bfloat16 if settings.dtype == "bfloat16" else tf.float32
-    self.bert = registry.make_encoder(
-      config, compute_dtype=dtype, storage_dtype=dtype
-    )
-    self.head = self._make_head()
+    with weight_files.awaiting(settings.init_checkpoint):
+      self.bert = registry.make_encoder(
+        config, compute_dtype=dtype, storage_dtype=dtype
+      )
+      self.head = self._make_head()
 
   def load(self) -> weight_files.Report:
     """Reads the weights that the settings name; returns what was found.

@@ -37,16 +37,19 @@ class Job:
   def __init__(
     self, settings: run_settings.Settings, config: modeling.BertConfig,
     strategy: tf.distribute.Strategy, tokenizer: tokenization.FullTokenizer,
-    files: dict
+    files: dict, *, start: run_folder.StartingPoint
   ):
-    """Makes the model and the records of `files`, see data.read_all."""
+    """Makes the model and the records of `files`, see data.read_all.
+
+    The weights of `start` are loaded by `load` or `train`.
+    """
     self._settings, self._config = settings, config
     self._strategy = strategy
     self._is_chief = distribution.is_chief(strategy)
     options = components.model_options(settings, strategy)
     # As in the original: its soft-max reads the states of padding, too.
     options["skip_padding"] &= not settings.pad_to_max_length
-    with strategy.scope():
+    with strategy.scope(), weight_files.awaiting(start.path):
       self._model = model = squad_model.SpanModel(config, **options)
     self.threshold = null_threshold.NullThreshold(
       settings.null_score_diff_threshold,

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import heads
+import layers
 import modeling
 import two_replicas
 from common import errors
@@ -191,6 +192,24 @@ def test_initial_weights_are_a_function_of_seed_and_name():
     assert np.array_equal(a, c) == constant
   kernels = [v.numpy() for v in first.variables if "/self/" in v.name]
   assert not np.array_equal(kernels[0], kernels[2])
+
+
+def test_weights_that_will_be_loaded_are_not_drawn():
+  config, name = tiny(), "bert/embeddings/word_embeddings"
+  drawn = modeling.BertModel(config)
+  other = "bert/embeddings/position_embeddings"
+  awaited = {name: drawn.word_embeddings.shape, other: (1, 1)}
+  with layers.awaiting(awaited):
+    model = modeling.BertModel(config)
+  after = modeling.BertModel(config)
+  for was, variable, again in zip(
+    drawn.variables, model.variables, after.variables
+  ):
+    np.testing.assert_array_equal(was, again)
+    # One of another shape keeps its value, as its fault is named by `load`.
+    is_awaited = layers.variable_name(variable) == name
+    assert is_awaited == (not np.array_equal(was, variable))
+  assert not np.any(model.word_embeddings)
 
 
 def test_initial_weights_are_a_cut_normal():
