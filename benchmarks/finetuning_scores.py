@@ -226,12 +226,21 @@ def shortened(arguments, folder):
     (folder / "train.tsv").write_text(kept, encoding="utf-8")
     return folder
   names = arguments.train_file, arguments.predict_file
-  data = json.loads((arguments.data_dir / names[0]).read_text(encoding="utf-8"))
-  first_questions(data["data"], arguments.max_train_examples)
-  (folder / names[0]).write_text(json.dumps(data), encoding="utf-8")
+  write_questions(
+    arguments.data_dir / names[0], folder / names[0],
+    arguments.max_train_examples,
+  )
   # Both are scored on the whole dev set.
   (folder / names[1]).symlink_to((arguments.data_dir / names[1]).resolve())
   return folder
+
+
+def write_questions(source, target, count):
+  """Copies the first `count` questions of a file of SQuAD; None: all."""
+  data = json.loads(source.read_text(encoding="utf-8"))
+  if count:
+    first_questions(data["data"], count)
+  target.write_text(json.dumps(data), encoding="utf-8")
 
 
 def first_questions(articles, count):

@@ -4,10 +4,12 @@ Networks lie on the GPU where there is one.
 """
 
 import contextlib
+import os
 
 import numpy as np
 import torch
 import transformers
+from torch.utils import mkldnn
 
 from step_batches import CLIP, DECAY, RATE
 
@@ -15,30 +17,40 @@ from step_batches import CLIP, DECAY, RATE
 class _Steps:
   """A network of transformers with torch's AdamW, in float32 or autocast."""
 
-  def __init__(self, values, *, dtype, compiled, network, **options):
+  def __init__(
+    self, values, *, network, dtype, compiled=False, onednn=False,
+    attention="sdpa", **options
+  ):
     """Makes the network with random weights.
 
     Args:
       values: dict, what bert_config.json holds.
+      network: name of a class of transformers.
       dtype: "float32" or "bfloat16", which means autocast.
       compiled: whether torch.compile is to compile the network.
-      network: name of a class of transformers.
+      onednn: whether oneDNN is to multiply in float32, for inference on a CPU
+        only: MKL, the default, has half its speed on processors of AMD.
+      attention: "sdpa" or "eager".
       **options: of its configuration.
     """
     # TF32 on a GPU, as TensorFlow does by default.
     torch.set_float32_matmul_precision("high")
+    # By default some processors' cores are taken for halves of one.
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
     self._device = "cuda" if torch.cuda.is_available() else "cpu"
     self._is_mixed = dtype == "bfloat16"
     # Their name of the tanh form, which ours is, in one operation.
     values = {**values, "hidden_act": "gelu_pytorch_tanh"}
     config = transformers.BertConfig(
-      attn_implementation="sdpa", **options, **values
+      attn_implementation=attention, **options, **values
     )
     self._model = getattr(transformers, network)(config).to(self._device)
     self._optimizer = torch.optim.AdamW(
       self._model.parameters(), lr=RATE, weight_decay=DECAY, fused=True
     )
     self._run = torch.compile(self._model) if compiled else self._model
+    if onednn:
+      self._run = mkldnn.to_mkldnn(self._model.eval())
 
   def wait(self):
     """Returns when the device has done what it was given."""
@@ -71,10 +83,9 @@ class _Steps:
 class Classifier(_Steps):
   """transformers' BertForSequenceClassification with two labels."""
 
-  def __init__(self, values, *, dtype, compiled=False):
+  def __init__(self, values, **options):
     super().__init__(
-      values, dtype=dtype, compiled=compiled, num_labels=2,
-      network="BertForSequenceClassification",
+      values, network="BertForSequenceClassification", num_labels=2, **options
     )
 
   def train(self, batch):
@@ -100,10 +111,8 @@ class Pretraining(_Steps):
   It computes the vocabulary's logits at all positions.
   """
 
-  def __init__(self, values, *, dtype, compiled=False):
-    super().__init__(
-      values, dtype=dtype, compiled=compiled, network="BertForPreTraining"
-    )
+  def __init__(self, values, **options):
+    super().__init__(values, network="BertForPreTraining", **options)
 
   def pretrain(self, batch):
     """Takes a training step on a step_batches.PretrainingBatch."""

@@ -71,29 +71,59 @@ WORKS = (
   Work("pretrain", "bfloat16", 64, 512, 76),
   Work("predict", "bfloat16", 32, 128), Work("train", "float32", 32, 128),
 )
-# name -> (module of its steps, whether XLA or torch.compile compiles them)
+
+
+class Contender(NamedTuple):
+  """Who computes works.
+
+  Attributes:
+    module: of its steps.
+    options: of their classes: how they compute.
+    methods, dtypes: of the works in which it takes part.
+  """
+
+  module: str
+  options: dict
+  methods: tuple = ("train", "predict", "pretrain")
+  dtypes: tuple = ("float32", "bfloat16")
+
+
+_XLA = {"compiled": True}
 CONTENDERS = {
-  "here": ("our_steps", False), "here, XLA": ("our_steps", True),
-  "Hugging Face, eager": ("huggingface_steps", False),
-  "Hugging Face, torch.compile": ("huggingface_steps", True),
-  "Model Garden, graph": ("model_garden_steps", False),
-  "Model Garden, XLA": ("model_garden_steps", True),
-  "keras-hub, graph": ("keras_hub_steps", False),
-  "keras-hub, XLA": ("keras_hub_steps", True),
+  "here": Contender("our_steps", {}),
+  "here, XLA": Contender("our_steps", _XLA),
+  "Hugging Face, sdpa": Contender("huggingface_steps", {}),
+  "Hugging Face, eager attention": Contender(
+    "huggingface_steps", {"attention": "eager"}
+  ),
+  "Hugging Face, torch.compile": Contender("huggingface_steps", _XLA),
+  "Hugging Face, oneDNN": Contender(
+    "huggingface_steps", {"onednn": True}, ("predict",), ("float32",)
+  ),
+  # Its CPU provider has no products in bfloat16.
+  "ONNX Runtime": Contender(
+    "engine_steps", {"engine": "OnnxRuntime"}, ("predict",), ("float32",)
+  ),
+  "OpenVINO": Contender("engine_steps", {"engine": "OpenVino"}, ("predict",)),
+  # These two have no classifier of their own here.
+  "Model Garden, graph": Contender("model_garden_steps", {}, ("pretrain",)),
+  "Model Garden, XLA": Contender("model_garden_steps", _XLA, ("pretrain",)),
+  "keras-hub, graph": Contender("keras_hub_steps", {}, ("pretrain",)),
+  "keras-hub, XLA": Contender("keras_hub_steps", _XLA, ("pretrain",)),
 }
+_WITHOUT_TENSORFLOW = ("huggingface_steps", "engine_steps")
 _OF_A_GPU = (
-  "here, XLA", "here", "Hugging Face, torch.compile", "Hugging Face, eager"
+  "here, XLA", "here", "Hugging Face, torch.compile", "Hugging Face, sdpa"
 )
 
 
-def contenders(method: str, compiled: bool) -> list[str]:
-  """Returns who takes part in a method, ours first; `compiled`: and XLA's."""
+def contenders(work: Work, compiled: bool) -> list[str]:
+  """Returns who takes part in a work, ours first; `compiled`: and XLA's."""
   return [
     name
-    for name, (module, is_compiled) in CONTENDERS.items()
-    # The others have no classifier of their own here.
-    if (method == "pretrain" or module in ("our_steps", "huggingface_steps"))
-    and (compiled or not is_compiled)
+    for name, contender in CONTENDERS.items()
+    if work.method in contender.methods and work.dtype in contender.dtypes
+    and (compiled or not contender.options.get("compiled"))
   ]
 
 
@@ -101,7 +131,7 @@ def make_steps(work: Work, contender: str, layers: int):
   """Returns an object with the work's method and `wait()`, and its batch."""
   values = {**VALUES, "num_hidden_layers": layers}
   sizes = values["vocab_size"], work.size, work.length
-  module, compiled = CONTENDERS[contender]
+  module, options, *_ = CONTENDERS[contender]
   if work.method == "pretrain":
     name = "Pretraining"
     batch = step_batches.of_pretraining(*sizes, work.predictions)
@@ -109,7 +139,7 @@ def make_steps(work: Work, contender: str, layers: int):
     name, batch = "Classifier", step_batches.of_classifier(*sizes)
   # Imported here: no process loads two programs.
   steps = getattr(importlib.import_module(module), name)
-  return steps(values, dtype=work.dtype, compiled=compiled), batch
+  return steps(values, dtype=work.dtype, **options), batch
 
 
 def measure(arguments: argparse.Namespace) -> dict:
@@ -176,9 +206,9 @@ def run_self(python, *flags, env=None) -> dict | None:
 
 def measure_contender(work, contender, arguments, env=None) -> dict | None:
   """Measures a contender in a process of its own; None if it failed."""
-  is_ours = CONTENDERS[contender][0] == "our_steps"
+  is_of_peers = CONTENDERS[contender].module in _WITHOUT_TENSORFLOW
   return run_self(
-    sys.executable if is_ours else arguments.peer_python,
+    arguments.peer_python if is_of_peers else sys.executable,
     f"--work={json.dumps(work)}", f"--contender={contender}",
     f"--rounds={arguments.rounds}", f"--steps={arguments.steps}",
     f"--num_hidden_layers={arguments.num_hidden_layers}", env=env,

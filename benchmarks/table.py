@@ -11,24 +11,31 @@ machine PyTorch's waiting threads use processor time: compare on an idle one.
 Results are kept in --results_file, and a call replaces those of its own --rows
 only: the table can be collected row by row, in hours in which the machine is
 idle. The table is printed and written to --results_page; the most important of
-its results are written to --page, with a chart next to it, each between two
-markers. --list names the works. A work whose data are not given is left out.
+its results are written to --page, with a chart next to it, and the engines' to
+--engines_page, each between two markers. --list names the works. A work whose
+data are not given is left out. --short measures what the README says, with
+fewer steps, in less than an hour on two cores.
 
 The peers need torch, transformers, accelerate, scikit-learn and scipy, and for
-the pre-training step tf-models-official and keras-hub, in the Python that runs
-this or in --peer_python, which must have what this project needs, too.
+engines/* and the steps of inference onnx, onnxruntime, openvino and nncf, in
+the Python that runs this or in --peer_python. tf-models-official and keras-hub
+run in the former, with the modules of --peer_path.
 """
 
 import argparse
 import datetime
 import fnmatch
+import functools
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 
+import engine_works
 import measured_runs
+import table_plan
 import table_rows
 import table_work
 from common import errors, json_files
@@ -45,7 +52,13 @@ def parse_arguments():
   add("--repeats", type=int, default=3, help="turns of each work")
   add("--steps", type=int, default=0,
       help="optimizer steps of each fine-tuning job; 0: whole epochs")
+  add("--short", action="store_true",
+      help="only what the README says, as table_plan.SHORT has it")
+  add("--padded", type=int, default=1,
+      help="0: leave out the Trainer with padding to the full length")
   add("--rounds", type=int, default=5, help="turns within step/*")
+  add("--seconds", type=float, default=5, help="of each measure of engines/*")
+  add("--threads", default="all threads,one thread", help="of engines/*")
   add("--dtypes", default="float32,bfloat16")
   add("--lines", type=int, default=30000, help="lines of lines/*")
   add("--text_mb", type=float, default=8, help="megabytes of text of data")
@@ -61,6 +74,8 @@ def parse_arguments():
       default=ROOT / "benchmarks" / "results.json")
   add("--page", type=pathlib.Path, default=ROOT / "docs" / "performance.md",
       help="page with the two markers; the chart lies next to it")
+  add("--engines_page", type=pathlib.Path,
+      default=ROOT / "docs" / "engines.md", help="of the tables of engines/*")
   add("--results_page", type=pathlib.Path,
       default=ROOT / "benchmarks" / "RESULTS.md", help="of the whole table")
   add("--print_only", action="store_true", help="leave the pages as they are")
@@ -81,6 +96,7 @@ def chosen_works(arguments):
     for work in table_work.all_works()
     if any(fnmatch.fnmatch(work.name, pattern) for pattern in patterns)
     and (work.dtype is None or work.dtype in dtypes)
+    and (work.name in table_plan.SHORT or not arguments.short)
   ]
   if not named:
     raise errors.InputError(
@@ -137,17 +153,59 @@ def shown_command(argv):
   return " ".join(["benchmarks/table.py", *shown])
 
 
+def plan(works, arguments, runs):
+  """Says how long the works will take, as far as that is known."""
+  minutes = {
+    work.name: table_plan.SHORT[work.name][0] if arguments.short
+    else arguments.repeats * runs.get(work.name, {}).get("minutes", 0)
+    for work in works
+  }
+  unknown = [name for name, value in minutes.items() if not value]
+  print(
+    f"{len(works)} works, about {sum(minutes.values()):.0f} minutes"
+    + f", and those of {', '.join(unknown)}" * bool(unknown), file=sys.stderr,
+  )
+
+
+def _git(*command):
+  """Returns what git says of this folder; None where it fails."""
+  done = subprocess.run(
+    ["git", *command], cwd=ROOT, capture_output=True, text=True
+  )
+  return None if done.returncode else done.stdout.strip()
+
+
+@functools.cache
+def is_older(code):
+  """Whether a version of the code is not known, or others have come since."""
+  changed = _git(
+    "diff", "--name-only", code.split()[0], "--", "*.py",
+    *(f":!{folder}" for folder in ("benchmarks", "docs", "tests")),
+  )
+  return changed != ""
+
+
 def measure(work, arguments):
   """Yields the results of a work after each of its turns."""
   run = {
     "machine": machine(), "date": datetime.date.today().isoformat(),
+    "code": _git("log", "-1", "--format=%h of %cs") or "unknown",
     "command": shown_command(sys.argv), "turns": [],
   }
+  if arguments.short:
+    arguments = argparse.Namespace(
+      **{**vars(arguments), **table_plan.SHORT[work.name][1]}
+    )
+  start = time.monotonic()
   for turn in range(arguments.repeats):
     with tempfile.TemporaryDirectory() as folder:
       found = work.turn(arguments, pathlib.Path(folder))
-    print(f"{work.name}, turn {turn + 1}: {found}", file=sys.stderr)
     run["turns"].append(found)
+    run["minutes"] = round((time.monotonic() - start) / 60 / (turn + 1), 1)
+    print(
+      f"{work.name}, turn {turn + 1}, {run['minutes']} minutes: {found}",
+      file=sys.stderr,
+    )
     yield run
 
 
@@ -165,14 +223,19 @@ def outcomes_of(runs):
 def show(arguments, runs):
   """Prints the table and writes the pages and the chart."""
   outcomes = outcomes_of(runs)
-  table = table_rows.markdown(outcomes, runs)
+  notes = {
+    name: table_rows.run_note(run, is_older(run.get("code", "unknown")))
+    for name, run in runs.items()
+  }
+  table = table_rows.markdown(outcomes, notes)
   print(table)
   if arguments.print_only:
     return
   table_rows.write_into(arguments.results_page, "make bench", table)
+  engine_works.write_tables(arguments.engines_page, runs, notes)
   found = [
     table_rows.headline(group, text, runs[work]["turns"], measure, peers)
-    for group, text, work, measure, peers in table_work.HEADLINES
+    for group, text, work, measure, peers in table_plan.HEADLINES
     if work in runs
   ]
   headlines = [headline for headline in found if headline]
@@ -201,6 +264,7 @@ def main():
   runs = {}
   if arguments.results_file.exists():
     runs = json_files.read(str(arguments.results_file))
+  plan(works, arguments, runs)
   for work in works:
     for run in measure(work, arguments):
       runs[work.name] = run

@@ -17,10 +17,11 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from common import errors, file_io
 
 OURS = "here"
-_MORE_IS_BETTER = ("examples_per_second", "share")
+_MORE_IS_BETTER = ("examples_per_second", "texts_per_second", "share", "score")
 _UNITS = {
-  "megabytes": " MB", "added_megabytes": " MB",
-  "examples_per_second": " examples/s", "share": " %",
+  "megabytes": " MB", "added_megabytes": " MB", "milliseconds": " ms",
+  "examples_per_second": " examples/s", "texts_per_second": " texts/s",
+  "share": " %", "score": "", "imports": " imports",
 }  # All others are seconds.
 _COLORS = ("#1f4e79", "#4c9a6a", "#c8773a", "#7a5195")
 
@@ -31,12 +32,13 @@ class Row:
 
   Attributes:
     title: what it is, for readers.
-    measure: name of a measure.
+    measure: name of a measure; what stands before a comma says its unit.
     target: the number to reach, or None.
     at_most: whether the result may be no more than the target; else no less.
     result: "ratio": ours / the best peer's; "speedup": the best peer's / ours;
-      "own": ours.
+      "difference": ours - the best peer's; "own": ours.
     peers: only contenders whose names start so; "": all but ours.
+    ours: the best contender whose name starts so counts.
   """
 
   title: str
@@ -45,6 +47,7 @@ class Row:
   at_most: bool
   result: str = "ratio"
   peers: str = ""
+  ours: str = OURS
 
 
 class Outcome(NamedTuple):
@@ -72,29 +75,50 @@ def evaluate(row, turns):
     row: Row.
     turns: list of dicts from contender to dict from measure to number.
   """
-  values = {}
-  for turn in turns:
-    for contender, measures in turn.items():
-      if row.measure in measures:
-        values.setdefault(contender, []).append(measures[row.measure])
-  medians = {name: statistics.median(found) for name, found in values.items()}
-  if OURS not in medians:
+  found = medians(turns, row.measure)
+  ours = {name for name in found if name.startswith(row.ours)}
+  if not ours:
     return None
-  ours = medians.pop(OURS)
-  peers = {k: v for k, v in medians.items() if k.startswith(row.peers)}
-  result = ours
+  # The best, whichever way its measure goes.
+  better = max if is_better_larger(row.measure) else min
+  best_of_ours = better(found[name] for name in ours)
+  peers = {
+    name: value
+    for name, value in found.items()
+    if name not in ours and name.startswith(row.peers)
+  }
+  result = best_of_ours
   if row.result != "own":
-    # The fastest peer, whichever way its measure goes.
-    better = max if row.measure in _MORE_IS_BETTER else min
     best = better(peers.values(), default=None)
-    result = _quotient(row, ours, best)
+    result = _compared(row, best_of_ours, best)
   is_met = None
   if row.target is not None and result is not None:
     is_met = result <= row.target if row.at_most else result >= row.target
-  return Outcome(row, ours, peers, result, is_met)
+  return Outcome(row, best_of_ours, peers, result, is_met)
 
 
-def _quotient(row, ours, best):
+def medians(turns, measure):
+  """Returns dict from contender to the median of a measure, if it has it."""
+  values = {}
+  for turn in turns:
+    for contender, measures in turn.items():
+      if measure in measures:
+        values.setdefault(contender, []).append(measures[measure])
+  return {name: statistics.median(found) for name, found in values.items()}
+
+
+def _kind(measure):
+  return measure.partition(",")[0]
+
+
+def is_better_larger(measure):
+  """Whether the largest of a measure is the best."""
+  return _kind(measure) in _MORE_IS_BETTER
+
+
+def _compared(row, ours, best):
+  if row.result == "difference" and best is not None:
+    return ours - best
   if not best or not ours:
     return None
   # A speedup is of costs: what they take for each second of ours.
@@ -103,10 +127,13 @@ def _quotient(row, ours, best):
 
 def number(value, measure):
   """Returns a number with its unit: 12.3 s, 88 %."""
-  if measure == "share":
+  kind = _kind(measure)
+  if kind == "share":
     value *= 100
   digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
-  return f"{value:.{digits}f}{_UNITS.get(measure, ' s')}"
+  if kind == "score":
+    digits = 4
+  return f"{value:.{digits}f}{_UNITS.get(kind, ' s')}"
 
 
 def result_text(outcome):
@@ -117,7 +144,7 @@ def result_text(outcome):
   def show(value):
     if value is None:
       return "–"
-    if row.result == "own":
+    if row.result in ("own", "difference"):
       return number(value, row.measure)
     return f"{value:.2f} ×"
 
@@ -125,12 +152,12 @@ def result_text(outcome):
   return show(outcome.result), target
 
 
-def markdown(outcomes, runs):
+def markdown(outcomes, notes_of):
   """Returns the table, and below it where and how each row was measured.
 
   Args:
     outcomes: dict from the work's name to a list of its Outcomes.
-    runs: dict from the work's name to the results of table.py.
+    notes_of: dict from the work's name to its `run_note`.
   """
   lines = [
     "| work | here | peers | result | target | met | run |",
@@ -138,7 +165,7 @@ def markdown(outcomes, runs):
   ]
   notes = []
   for name, found in outcomes.items():
-    note = run_note(runs[name])
+    note = notes_of[name]
     # Rows of one command share a note.
     if note not in notes:
       notes.append(note)
@@ -163,11 +190,17 @@ def _table_line(outcome, run):
   return f"| {' | '.join(cells)} |"
 
 
-def run_note(run):
-  """Returns where, when and with which command a work was measured."""
+def run_note(run, is_older):
+  """Returns where, when, of which code and with which command it was measured.
+
+  Args:
+    run: results of table.py.
+    is_older: whether the code has changed since.
+  """
   turns = len(run["turns"])
+  code = run.get("code", "unknown") + ", which has changed since" * is_older
   return (
-    f"{run['machine']}; {run['date']}; median of {turns} "
+    f"{run['machine']}; {run['date']}; code {code}; median of {turns} "
     f"turn{'s' * (turns > 1)}; `{run['command']}`"
   )
 
@@ -218,7 +251,7 @@ class Headline(NamedTuple):
 
 def headline(group, text, turns, measure, peers) -> Headline | None:
   """Returns the Headline of a work's turns, or None without a peer."""
-  is_speed = measure in _MORE_IS_BETTER
+  is_speed = is_better_larger(measure)
   result = "ratio" if is_speed else "speedup"
   row = Row(text, measure, None, at_most=False, result=result, peers=peers)
   outcome = evaluate(row, turns)

@@ -4,15 +4,19 @@ import argparse
 import dataclasses
 import functools
 import itertools
+import json
 import os
+import re
 import sys
 from collections.abc import Callable
 
+import engine_works
 import finetuning_scores
 import measured_runs
 import pretraining_data_speed
 import step_speed
 import table_rows
+from table_plan import DYNAMIC as _DYNAMIC
 
 ROOT = pretraining_data_speed.ROOT
 BENCHMARKS = ROOT / "benchmarks"
@@ -32,37 +36,19 @@ _TASKS = {
   "sst-2": ("SST-2", "SST-2, 10,000 rows", 10000, 1),
 }
 _DTYPES = ("float32", "bfloat16")
+_INT8 = "int8"  # Of ours alone.
 _BATCH_SIZE = 16  # Of every fine-tuning job.
 # A job of BERT-base takes hours on two cores; its steps are all alike.
 _BASE_STEPS = 60
 # The fastest for the peer, of 32, 64, 128 and 256.
 _LINES_TOGETHER = 64
-_DYNAMIC, _PADDED = "Trainer, dynamic padding", "Trainer, padded to 128"
+_PADDED = "Trainer, padded to 128"
 _TRAINER = "Trainer"
 _SQUAD_TRAIN, _SQUAD_DEV = "train*.json", "dev*.json"
-
-
-# The page's own table and chart: group, text, work, measure, peers.
-HEADLINES = (
-  ("Fine-tuning", "MiniLM on MRPC, float32", "job/mrpc/float32", "wall",
-   _DYNAMIC),
-  ("Fine-tuning", "MiniLM on MRPC, bfloat16", "job/mrpc/bfloat16", "wall",
-   _DYNAMIC),
-  ("Fine-tuning", "MiniLM on CoLA, float32", "job/cola/float32", "wall",
-   _DYNAMIC),
-  ("Fine-tuning", "MiniLM on STS-B, float32", "job/sts-b/float32", "wall",
-   _DYNAMIC),
-  ("Fine-tuning", "MiniLM on SQuAD, float32", "job/squad/float32", "wall", ""),
-  ("Fine-tuning", "BERT-base on MRPC, float32", "job/base/float32", "wall",
-   _DYNAMIC),
-  ("Pre-training", "text to records", "data", "wall", ""),
-  ("Pre-training", "BERT-base, step of 32 × 128, float32",
-   "step/pretrain128/float32", "examples_per_second", ""),
-  ("Prediction", "MiniLM, vectors of phrases, float32",
-   "lines/features/float32", "wall", ""),
-  ("Prediction", "MiniLM, classes of phrases, float32",
-   "lines/predictions/float32", "wall", ""),
-)
+# Of the dev set, which is larger than what is trained on.
+_SQUAD_QUESTIONS = 1000
+# As many sentences as CoNLL-2003 has to train on, and to score.
+_SENTENCES = 14041, 3250
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,8 +78,8 @@ def all_works():
   """Returns all Works, in the table's order."""
   return tuple(
     itertools.chain(
-      _small_jobs(), _base_jobs(), _squad_jobs(), _steps(), _data(), _lines(),
-      _starts(),
+      _small_jobs(), _base_jobs(), _squad_jobs(), _tagging_jobs(), _steps(),
+      _data(), _lines(), _engines(), _starts(),
     )
   )
 
@@ -118,7 +104,7 @@ def _small_jobs():
     )
     yield Work(
       f"job/{task}/{dtype}", ("glue", "weights"), turn,
-      _job_rows(f"MiniLM job, {title}, {dtype}", 0.65, 0.35), dtype, True,
+      _job_rows(f"MiniLM job, {title}, {dtype}", 0.5, 0.35), dtype, True,
     )
 
 
@@ -131,7 +117,7 @@ def _base_jobs():
     title = f"BERT-base job, {_BASE_STEPS} steps of MRPC, {dtype}"
     yield Work(
       f"job/base/{dtype}", ("glue", "weights"), turn,
-      _job_rows(title, 0.6, 0.3), dtype, True,
+      _job_rows(title, 0.5, 0.3), dtype, True,
     )
 
 
@@ -148,17 +134,29 @@ def _job_rows(title, dynamic, padded):
 
 def _squad_jobs():
   for dtype in _DTYPES:
-    rows = tuple(
-      table_rows.Row(
-        f"SQuAD job, MiniLM, {dtype}: {measure}", measure, 0.6, at_most=True,
-        peers=_TRAINER,
-      )
-      for measure in ("processor", "wall")
-    )
     yield Work(
       f"job/squad/{dtype}", ("squad", "weights"),
-      functools.partial(_squad_turn, dtype=dtype), rows, dtype, True,
+      functools.partial(_squad_turn, dtype=dtype),
+      _trainer_rows(f"SQuAD job, MiniLM, {dtype}"), dtype, True,
     )
+
+
+def _tagging_jobs():
+  for dtype in _DTYPES:
+    yield Work(
+      f"job/tagging/{dtype}", ("squad", "weights"),
+      functools.partial(_tagging_turn, dtype=dtype),
+      _trainer_rows(f"tagging job, MiniLM, {dtype}"), dtype, True,
+    )
+
+
+def _trainer_rows(title):
+  return tuple(
+    table_rows.Row(
+      f"{title}: {measure}", measure, 0.5, at_most=True, peers=_TRAINER
+    )
+    for measure in ("processor", "wall")
+  )
 
 
 def _job(arguments, **values):
@@ -183,25 +181,36 @@ def _glue_turn(
 ):
   weights = arguments.weights
   if is_base:
-    weights = temporary / "base"
-    measured_runs.run([
-      sys.executable, BENCHMARKS / "random_weights.py",
-      f"--tokenizer={arguments.weights}", f"--output={weights}",
-    ])
+    weights = _base_weights(arguments, temporary)
   job = _job(
     arguments, task=task, dtype=dtype, data_dir=arguments.glue / folder,
     max_train_examples=examples, num_train_epochs=float(epochs),
     weights=weights,
   )
   job.data_dir = finetuning_scores.shortened(job, temporary)
-  # A copy: the two runs of the peer differ in this flag alone.
-  padded = argparse.Namespace(**vars(job))
-  padded.peer_flags = ["--pad_to_max_length=1"]
+  found = _both_costs(job, _DYNAMIC)
+  if arguments.padded:
+    # The two runs of the peer differ in this flag alone.
+    job.peer_flags = ["--pad_to_max_length=1"]
+    found[_PADDED] = _cost_of(finetuning_scores.run_peer(job, 1))
+  return found
+
+
+def _both_costs(job, peer):
   return {
     table_rows.OURS: _cost_of(finetuning_scores.run_ours(job, 1)),
-    _DYNAMIC: _cost_of(finetuning_scores.run_peer(job, 1)),
-    _PADDED: _cost_of(finetuning_scores.run_peer(padded, 1)),
+    peer: _cost_of(finetuning_scores.run_peer(job, 1)),
   }
+
+
+def _base_weights(arguments, temporary):
+  """Returns the folder of a BERT-base with the tokenizer of --weights."""
+  folder = temporary / "base"
+  measured_runs.run([
+    sys.executable, BENCHMARKS / "random_weights.py",
+    f"--tokenizer={arguments.weights}", f"--output={folder}",
+  ])
+  return folder
 
 
 def _squad_turn(arguments, temporary, *, dtype):
@@ -211,11 +220,59 @@ def _squad_turn(arguments, temporary, *, dtype):
     predict_file=_only_file(arguments.squad, _SQUAD_DEV),
     max_seq_length=384, bucket_by_length=1,
   )
-  job.data_dir = finetuning_scores.shortened(job, temporary)
-  return {
-    table_rows.OURS: _cost_of(finetuning_scores.run_ours(job, 1)),
-    "Trainer, grouped by length": _cost_of(finetuning_scores.run_peer(job, 1)),
-  }
+  for name, count in (
+    (job.train_file, job.max_train_examples),
+    (job.predict_file, _SQUAD_QUESTIONS),
+  ):
+    finetuning_scores.write_questions(
+      arguments.squad / name, temporary / name, count
+    )
+  job.data_dir = temporary
+  return _both_costs(job, "Trainer, grouped by length")
+
+
+def _tagging_turn(arguments, temporary, *, dtype):
+  job = _job(
+    arguments, task="ner", dtype=dtype, data_dir=temporary,
+    train_file="train.conll", predict_file="dev.conll",
+  )
+  count, scored = job.max_train_examples or _SENTENCES[0], _SENTENCES[1]
+  sentences = _sentences_with_names(arguments.squad)
+  for name, part in (
+    (job.train_file, sentences[:count]),
+    (job.predict_file, sentences[_SENTENCES[0] :][:scored]),
+  ):
+    (temporary / name).write_text("\n".join(part), encoding="utf-8")
+  return _both_costs(job, _DYNAMIC)
+
+
+def _sentences_with_names(squad):
+  """Returns sentences of SQuAD's paragraphs in CoNLL's columns.
+
+  Words are in small letters; those that Wikipedia writes with a capital are
+  names, but for a sentence's first.
+  """
+  found = []
+  for pattern in (_SQUAD_TRAIN, _SQUAD_DEV):
+    path = squad / _only_file(squad, pattern)
+    articles = json.loads(path.read_text(encoding="utf-8"))["data"]
+    for paragraph in itertools.chain(*(a["paragraphs"] for a in articles)):
+      for sentence in re.split(r"(?<=[.!?])\s+", paragraph["context"]):
+        words = re.findall(r"\w+|[^\w\s]", sentence)
+        # Longer ones might be cut off; strange letters are pieces of their own.
+        if sentence.isascii() and 3 <= len(words) and len(sentence) <= 240:
+          found.append(_columns(words))
+  return found
+
+
+def _columns(words):
+  lines, inside = [], False
+  for place, word in enumerate(words):
+    is_name = place > 0 and word[0].isupper()
+    tag = ("I" if inside else "B") + "-NAME" if is_name else "O"
+    lines.append(f"{word.lower()} {tag}\n")
+    inside = is_name
+  return "".join(lines)
 
 
 def _only_file(folder, pattern):
@@ -231,25 +288,25 @@ def _cost_of(run):
 
 
 def _steps():
-  # Targets are shares of the peak.
+  # Targets of float32 and bfloat16: shares of the peak, and ratios.
   sizes = {
-    "train8": ("train", 8, 128, 0, (0.88, 0.75)),
-    "train32": ("train", 32, 128, 0, (0.88, 0.75)),
-    "predict32": ("predict", 32, 128, 0, (0.97, 0.94)),
-    "pretrain128": ("pretrain", 32, 128, 20, (0.86, 0.75)),
-    "pretrain512": ("pretrain", 4, 512, 76, (0.86, 0.75)),
+    "train8": ("train", 8, 128, 0, (0.88, 0.80), (1.6, 1.7)),
+    "train32": ("train", 32, 128, 0, (0.88, 0.80), (1.6, 1.7)),
+    "predict32": ("predict", 32, 128, 0, (0.97, 0.94), (1.1, 1.1)),
+    "pretrain128": ("pretrain", 32, 128, 20, (0.86, 0.75), (1.0, 1.0)),
+    "pretrain512": ("pretrain", 4, 512, 76, (0.86, 0.75), (1.25, 1.4)),
   }
-  for name, (method, size, length, words, targets) in sizes.items():
-    for dtype, target in zip(_DTYPES, targets, strict=True):
+  for name, (method, size, length, words, *targets) in sizes.items():
+    for dtype, share, ratio in zip(_DTYPES, *targets, strict=True):
       work = step_speed.Work(method, dtype, size, length, words)
       rows = (
         table_rows.Row(
-          f"BERT-base, {work.title}: share of the peak", "share", target,
+          f"BERT-base, {work.title}: share of the peak", "share", share,
           at_most=False, result="own",
         ),
         table_rows.Row(
           f"BERT-base, {work.title}: against the fastest peer",
-          "examples_per_second", 1.0, at_most=False,
+          "examples_per_second", ratio, at_most=False,
         ),
       )
       turn = functools.partial(_step_turn, work=work)
@@ -262,7 +319,7 @@ def _step_turn(arguments, temporary, *, work):
   peak = step_speed.run_self(sys.executable, "--peak")["peak"][work.dtype]
   options = argparse.Namespace(**{**vars(arguments), "steps": 1})
   layers, found = arguments.num_hidden_layers, {}
-  for name in step_speed.contenders(work.method, arguments.compiled_peers):
+  for name in step_speed.contenders(work, arguments.compiled_peers):
     measures = step_speed.measure_contender(
       work, name, options, peer_environment(arguments)
     )
@@ -345,17 +402,20 @@ def _measures(cost):
 
 
 def _lines():
-  for work, dtype in itertools.product(("features", "predictions"), _DTYPES):
+  kinds = [*_DTYPES, _INT8]
+  for work, dtype in itertools.product(("features", "predictions"), kinds):
+    against = " against float32" if dtype == _INT8 else ""
     rows = tuple(
       table_rows.Row(
-        f"{work} of short lines, MiniLM, {dtype}: {measure}", measure, 1.5,
-        at_most=False, result="speedup",
+        f"{work} of short lines, MiniLM, {dtype}{against}: {measure}", measure,
+        2.5 if dtype == _INT8 else 1.5, at_most=False, result="speedup",
       )
       for measure in ("processor", "wall")
     )
     turn = functools.partial(_lines_turn, work=work, dtype=dtype)
     yield Work(
-      f"lines/{work}/{dtype}", ("glue", "weights"), turn, rows, dtype, True
+      f"lines/{work}/{dtype}", ("glue", "weights"), turn, rows,
+      None if dtype == _INT8 else dtype, True,
     )
 
 
@@ -374,8 +434,14 @@ def _prediction_command(model, table, output, dtype):
   return [
     sys.executable, ROOT / "run_classifier.py", "--do_predict",
     f"--model_dir={model}", f"--predict_file={table}", f"--output_dir={output}",
-    f"--predict_batch_size={_LINES_TOGETHER}", f"--dtype={dtype}",
+    f"--predict_batch_size={_LINES_TOGETHER}", *_numbers_flags(dtype),
   ]
+
+
+def _numbers_flags(dtype):
+  if dtype == _INT8:
+    return ["--engine=onnx", "--quantize=int8"]
+  return [f"--dtype={dtype}"]
 
 
 def _lines_turn(arguments, temporary, *, work, dtype):
@@ -386,7 +452,7 @@ def _lines_turn(arguments, temporary, *, work, dtype):
       *_weights_flags(arguments.weights), f"--input_file={lines}",
       "--pooling=mean", "--output_format=npz",
       f"--output_file={temporary / 'ours.npz'}",
-      f"--batch_size={_LINES_TOGETHER}", f"--dtype={dtype}",
+      f"--batch_size={_LINES_TOGETHER}", *_numbers_flags(dtype),
     ]
   else:
     ours = _prediction_command(
@@ -397,7 +463,8 @@ def _lines_turn(arguments, temporary, *, work, dtype):
   peer = [
     arguments.peer_python, BENCHMARKS / "lines_peer.py", f"--work={work}",
     f"--lines={lines}", f"--weights={arguments.weights}",
-    f"--batch_size={_LINES_TOGETHER}", f"--dtype={dtype}",
+    f"--batch_size={_LINES_TOGETHER}",
+    f"--dtype={'float32' if dtype == _INT8 else dtype}",
     f"--output={temporary / 'theirs'}.{ending}",
   ]
   return {
@@ -428,6 +495,45 @@ def _small_classifier(arguments, temporary):
   return output / "final_model"
 
 
+# Engines.
+
+
+def _engines():
+  for model in engine_works.MODELS:
+    yield Work(
+      f"engines/{model}", ("weights",),
+      functools.partial(_engine_turn, model=model),
+      tuple(engine_works.speed_rows(model)), None, True,
+    )
+  for task in engine_works.SCORED:
+    yield Work(
+      f"engines/scores/{task}", ("glue", "weights"),
+      functools.partial(_engine_scores_turn, task=task),
+      tuple(engine_works.score_rows(task)), None, True,
+    )
+
+
+def _engine_turn(arguments, temporary, *, model):
+  folder = arguments.weights
+  if model == "base":
+    folder = _base_weights(arguments, temporary)
+  return engine_works.speed_turn(
+    arguments, temporary, folder=folder, env=peer_environment(arguments)
+  )
+
+
+def _engine_scores_turn(arguments, temporary, *, task):
+  data_dir = arguments.glue / _TASKS[task][0]
+  job = _job(arguments, task=task, data_dir=data_dir, num_train_epochs=1.0)
+  job.data_dir = finetuning_scores.shortened(job, temporary / "data")
+  output = temporary / "output"
+  measured_runs.run(finetuning_scores.our_command(job, 1, output))
+  return engine_works.score_turn(
+    arguments, temporary, task=task, data_dir=job.data_dir,
+    trained=output / "final_model", env=peer_environment(arguments),
+  )
+
+
 # Starts.
 
 
@@ -435,10 +541,14 @@ def _starts():
   rows = tuple(
     table_rows.Row(
       f"start of MiniLM on MRPC, {records}: processor above importing "
-      "TensorFlow", measure, 4, at_most=True, result="own",
+      f"TensorFlow{unit}", kind + measure, target, at_most=True, result="own",
     )
     for measure, records in (
       ("first_start", "records not cached"), ("next_start", "records cached")
+    )
+    # Seconds depend on the machine, imports less so.
+    for kind, unit, target in (
+      ("", "", 2.5), ("imports, ", ", in imports", None)
     )
   )
   yield Work("start/first_step", ("glue", "weights"), _start_turn, rows)
@@ -497,4 +607,5 @@ def _start_turn(arguments, temporary):
       command, until=lambda: log.exists() and log.stat().st_size
     )
     measures[measure] = cost.processor - imported
+    measures[f"imports, {measure}"] = measures[measure] / imported
   return {table_rows.OURS: measures}

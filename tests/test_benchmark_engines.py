@@ -1,10 +1,11 @@
-"""engine_speed.py: texts of known sizes, a contender's process, the table."""
+"""engine_speed.py and engine_works.py: texts, a contender's process, tables."""
 
-import argparse
+import os
 
 import pytest
 
 import engine_speed
+import engine_works
 import serving_models
 
 
@@ -14,33 +15,49 @@ def test_texts_have_as_many_pieces_as_asked_for():
     assert len(tokenizer.tokenize(text)) == 14
 
 
-def test_pairs_and_scores_of_a_file(tmp_path):
-  path = tmp_path / "dev.tsv"
-  path.write_text("index\tsentence1\tsentence2\tscore\n0\ta \"b\tc\t2.5\n")
-  assert engine_speed.read_pairs(path) == ([('a "b', "c")], [2.5])
+def measures(threads, speed):
+  found = {"milliseconds, p50": 1.25, "milliseconds, p99": 2.0,
+           "megabytes": 300.0, "megabytes, disk": 90.0}
+  for size, length in engine_speed.BATCHES:
+    name = engine_speed.texts_per_second(size, length)
+    found[name], found[name.replace("second", "processor_second")] = speed, 4.0
+  return {f"{name}, {threads}": value for name, value in found.items()}
 
 
-def test_a_line_for_each_contender():
-  values = {"16 × 64": [100.4, 50], "64 × 32": [20, 10], "128 × 32": [9, 5],
-            "single": [1.25, 2.0], "megabytes": 300.0}
-  scored = {**values, "cosines": [1], "scores": [2]}
-  lines = engine_speed.table(
-    {"a": values, "b": scored}, lambda cosines, scores: cosines[0] / scores[0]
-  )
-  assert lines[2:] == [
-    "| a | 100 | 20 | 9 | 1.2 ms | 2.0 ms | 300 MB | – |",
-    "| b | 100 | 20 | 9 | 1.2 ms | 2.0 ms | 300 MB | 0.5000 |",
+def test_tables_of_engines_and_scores(tmp_path):
+  page = tmp_path / "page.md"
+  names = "MiniLM-L6", "BERT-base", "scores"
+  page.write_text("\n".join(
+    f"<!-- engines, {name}: {place} -->"
+    for name in names for place in ("begin", "end")
+  ))
+  ours, peer = "here, int8, `onnx`", "ONNX Runtime, int8"
+  speeds = [
+    {ours: measures("one thread", speed), peer: measures("one thread", 7)}
+    for speed in (10, 30, 20)
   ]
+  scores = [{ours: {"score": 0.8}}]
+  works = {"engines/minilm": speeds, "engines/scores/sts-b": scores,
+           "engines/scores/mrpc": scores}
+  runs = {name: {"turns": turns} for name, turns in works.items()}
+  engine_works.write_tables(page, runs, dict.fromkeys(works, "a machine"))
+  text = page.read_text()
+  # The median of three turns; both threads' table only where it was measured.
+  assert f"| {ours} | 20 / 4 | 20 / 4 | 20 / 4 | 1.2 ms | 2.0 ms | 300 MB | " \
+         "90 MB |\n| ONNX Runtime, int8 | 7 / 4 |" in text
+  assert "MiniLM-L6, one thread:" in text and "all threads" not in text
+  assert f"| {ours} | 0.8000 | 0.8000 |\n" in text
+  # One below each table; what was not measured is left as it is.
+  assert text.count("a machine.") == 2
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["here, float32", "here, `--engine=onnx`"])
-def test_a_contender_in_a_process_of_its_own(tmp_path, name):
-  model = tmp_path / "model"
+def test_contenders_in_processes_of_their_own(tmp_path):
+  model, made = tmp_path / "model", tmp_path / "made"
+  made.mkdir()
   serving_models.trained(model, None, stored={})
-  arguments = argparse.Namespace(
-    model=model, seconds=0.1, sts=None, peer_python=None
-  )
-  found = engine_speed.run_contender(name, 1, tmp_path, arguments)
-  p50, p99 = found["single"]
-  assert 0 < p50 <= p99 and found["megabytes"] > 10
+  flags = [f"--model={model}", f"--made={made}", "--seconds=0.1"]
+  for name in ("here, float32, TensorFlow", "here, int8, `onnx`"):
+    found = engine_speed.run_contender(name, 1, None, *flags, env=os.environ)
+    assert 0 < found["milliseconds, p50"] <= found["milliseconds, p99"]
+    assert found["megabytes"] > 10 > found["megabytes, disk"]

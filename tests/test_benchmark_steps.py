@@ -66,10 +66,20 @@ def test_a_line_has_speed_and_share_of_the_products():
 
 
 def test_who_takes_part_in_a_work():
-  assert step_speed.contenders("train", compiled=False) == [
-    "here", "Hugging Face, eager"
+  train = step_speed.Work("train", "float32", 8, 128)
+  assert step_speed.contenders(train, compiled=False) == [
+    "here", "Hugging Face, sdpa", "Hugging Face, eager attention"
   ]
-  assert len(step_speed.contenders("pretrain", compiled=True)) == 8
+  pretrain = train._replace(method="pretrain")
+  assert len(step_speed.contenders(pretrain, compiled=True)) == 9
+  # ONNX Runtime has no bfloat16, and oneDNN is torch's way to it anyway.
+  predict = train._replace(method="predict")
+  in_float32, in_bfloat16 = (
+    {*step_speed.contenders(predict._replace(dtype=dtype), compiled=True)}
+    for dtype in ("float32", "bfloat16")
+  )
+  assert in_float32 - in_bfloat16 == {"ONNX Runtime", "Hugging Face, oneDNN"}
+  assert "OpenVINO" in in_bfloat16
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import measured_runs
+import table_plan
 import table_rows
 import table_work
 from common import errors, json_files
@@ -41,6 +42,10 @@ def time_row(**options):
     ({"peers": "padded"}, dict(here=[3], dynamic=[4], padded=[5]), 0.6, False),
     ({"result": "speedup", "target": 15, "at_most": False},
      dict(here=[2], theirs=[28]), 14, False),
+    # Of several of ours the best one, too.
+    ({"ours": "int8"}, {"int8, a": [4], "int8, b": [2], "c": [8]}, 0.25, True),
+    ({"ours": "int8", "result": "difference", "peers": "f", "target": -0.5,
+      "at_most": False}, dict(int8=[2], f=[3], better=[1]), -1, False),
     # Without a peer or a target: neither met nor missed.
     ({}, dict(here=[1]), None, None),
     ({"target": None, "result": "own"}, dict(here=[1]), 1, None),
@@ -64,22 +69,27 @@ def test_lines_of_the_table():
   ours, peer = {"share": 0.724}, {"share": 0.31}
   run = {
     "machine": "a processor", "date": "2026-01-02", "command": "table.py",
+    "code": "1a2b of 2026-01-01",
     "turns": [{"here": ours, "peer": peer}],
   }
   jobs = {**run, "turns": turns(here=[1.25], Trainer=[240.0])}
-  runs = {"step": run, "job": jobs, "again": jobs}
+  notes = {name: table_rows.run_note(run, False) for name in ("step", "job")}
   outcomes = {
     "step": [table_rows.evaluate(row, run["turns"])],
     "job": [table_rows.evaluate(time_row(), jobs["turns"])],
   }
-  assert table_rows.markdown(outcomes, runs).split("\n") == [
+  assert table_rows.markdown(outcomes, notes).split("\n") == [
     "| work | here | peers | result | target | met | run |",
     "|---|---|---|---|---|---|---|",
     "| training | 72.4 % | peer: 31.0 % | 72.4 % | ≥ 88.0 % | **no** | 1 |",
     "| job | 1.25 s | Trainer: 240 s | 0.01 × | ≤ 0.50 × | yes | 1 |",
     "",
-    "1. a processor; 2026-01-02; median of 1 turn; `table.py`",
+    "1. a processor; 2026-01-02; code 1a2b of 2026-01-01; median of 1 turn; "
+    "`table.py`",
   ]
+  assert "code 1a2b of 2026-01-01, which has changed since; median" in (
+    table_rows.run_note(run, True)
+  )
 
 
 def test_the_table_replaces_the_one_between_the_markers():
@@ -128,9 +138,16 @@ def test_headlines_say_how_much_faster_than_the_fastest_peer(tmp_path):
 
 def test_headlines_are_of_measured_works():
   works = {work.name: work for work in table_work.all_works()}
-  for _, _, name, measure, peers in table_work.HEADLINES:
+  for _, _, name, measure, peers in table_plan.HEADLINES:
     rows = works[name].rows
     assert any(r.measure == measure and peers in r.peers for r in rows)
+
+
+def test_the_short_form_has_all_headlines_and_takes_less_than_an_hour():
+  names = {work.name for work in table_work.all_works()}
+  headlines = {work for _, _, work, _, _ in table_plan.HEADLINES}
+  assert headlines <= set(table_plan.SHORT) <= names
+  assert sum(minutes for minutes, _ in table_plan.SHORT.values()) <= 60
 
 
 def test_every_work_has_its_own_name_and_rows():
@@ -147,7 +164,7 @@ def run_table(tmp_path, monkeypatch, works, **values):
   page.write_text("<!-- make bench: begin --><!-- make bench: end -->")
   arguments = argparse.Namespace(**{
     "rows": "*", "dtypes": "float32", "repeats": 2, "list": False,
-    "cores": None, "print_only": True, "page": page,
+    "cores": None, "print_only": True, "page": page, "short": False,
     "results_file": tmp_path / "results.json", **values,
   })
   scope = TABLE["main"].__globals__
@@ -177,7 +194,9 @@ def test_a_later_call_replaces_its_own_rows_only(tmp_path, monkeypatch, capsys):
     for name, run in runs.items()
   }
   assert walls == {"a": [3, 3], "b": [2, 2]}
-  table = capsys.readouterr().out
+  table, said = capsys.readouterr()
+  # The minutes of the last time; of the first nothing is known.
+  assert "2 works, about 0 minutes, and those of a, b" in said
   assert "| a | 3.00 s | peer: 4.00 s | 0.75 × | ≤ 0.50 × | **no** |" in table
   assert "| b | 2.00 s | peer: 4.00 s | 0.50 × | ≤ 0.50 × | yes |" in table
 
@@ -194,6 +213,25 @@ def test_works_of_other_dtypes_and_without_data_are_left_out(
   assert "data is left out: it needs --text" in capsys.readouterr().err
   with pytest.raises(errors.InputError, match="no such work"):
     run_table(tmp_path, monkeypatch, works, rows="nothing")
+
+
+def test_code_is_older_than_what_has_changed_since(monkeypatch):
+  is_older = TABLE["is_older"]
+  changed = {"1a": "", "2b": "modeling.py", "unknown": None}
+  monkeypatch.setitem(
+    TABLE["main"].__globals__, "_git", lambda *command: changed[command[2]]
+  )
+  found = [is_older(f"{code} of 2026-01-01") for code in changed]
+  assert found == [False, True, True]
+
+
+def test_names_in_columns():
+  words = ["In", "New", "York", ",", "he", "met", "Ada", "."]
+  assert [line.split()[1] for line in
+          table_work._columns(words).splitlines()] == [
+    "O", "B-NAME", "I-NAME", "O", "O", "O", "B-NAME", "O"
+  ]
+  assert table_work._columns(["He", "ran"]) == "he O\nran O\n"
 
 
 def test_shown_commands_name_no_folder_of_a_machine():
