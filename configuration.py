@@ -227,12 +227,10 @@ class _Kind(NamedTuple):
 
 _BERT = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu"}
 _NO_OTHERS = {"layer_norm_eps": 1e-12, "position_embedding_type": "absolute"}
+_BUILT_IN = {**_NO_OTHERS, "is_decoder": False, "add_cross_attention": False}
 # By model_type, which is also the name of a variant (see the folder).
 _KINDS = {
-  "bert": _Kind(
-    defaults=_BERT,
-    built_in={**_NO_OTHERS, "is_decoder": False, "add_cross_attention": False},
-  ),
+  "bert": _Kind(defaults=_BERT, built_in=_BUILT_IN),
   "distilbert": _Kind(
     defaults={**_BERT, "num_hidden_layers": 6},
     names={
@@ -253,6 +251,14 @@ _KINDS = {
     },
     built_in={**_NO_OTHERS, "inner_group_num": 1},
     others=("embedding_size", "num_hidden_groups"),
+  ),
+  "electra": _Kind(
+    defaults={
+      **_BERT, "embedding_size": 128, "hidden_size": 256,
+      "num_attention_heads": 4, "intermediate_size": 1024,
+    },
+    built_in=_BUILT_IN,
+    others=("embedding_size",),
   ),
 }
 # What a fine-tuned model says of its task; the last two are this project's.

@@ -40,6 +40,11 @@ flags.DEFINE_string(
   "vocab_file", None, "Vocabulary, if it is not vocab.txt next to the input."
 )
 flags.DEFINE_bool(
+  "generator", False,
+  "Whether to take the generator of a checkpoint of ELECTRA's pre-training, "
+  "which has both models; --bert_config_file is then the generator's.",
+)
+flags.DEFINE_bool(
   "do_lower_case", None,
   "Case of the tokenizer of a Hugging Face output, and of new words; by "
   "default found from the vocabulary.", needs="to=huggingface|add_tokens",
@@ -158,7 +163,7 @@ def main(_):
       **{name: settings.get(name) or path for name, path in paths.items()}
     )
   source = converter.open_source(
-    settings.input, **settings.pick("bert_config_file vocab_file")
+    settings.input, **settings.pick("bert_config_file vocab_file generator")
   )
   # For the vocabulary of a model that grows.
   with tempfile.TemporaryDirectory() as folder:

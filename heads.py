@@ -65,6 +65,34 @@ class MaskedLMHead(layers.Weights):
     return layers.output_logits(x, self._table(), weights["output_bias"])
 
 
+def replaced_token_shapes(config) -> dict[str, tuple]:
+  """Returns {name: shape} of a `ReplacedTokenHead`."""
+  prefix, width = "cls/replaced_tokens/", config.hidden_size
+  return {
+    **layers.dense_shapes(f"{prefix}dense", width, width),
+    **output_shapes(config, prefix, 1),
+  }
+
+
+class ReplacedTokenHead(layers.Weights):
+  """Tells of every token whether it was replaced (ELECTRA's discriminator)."""
+
+  def __init__(self, config, *, seed: int = 12345):
+    # Unlike the original: both layers start with initializer_range; there the
+    # second had TensorFlow's own default.
+    shapes = replaced_token_shapes(config)
+    super().__init__(shapes, stddev=config.initializer_range, seed=seed)
+    self._activation = layers.get_activation(config.hidden_act)
+
+  def __call__(self, sequence_output: tf.Tensor) -> tf.Tensor:
+    """Returns logits [B, T] of [B, T, H]; above 0: replaced."""
+    weights = self._under("cls/replaced_tokens/")
+    x = layers.dense(sequence_output, weights, "dense", self._activation)
+    return layers.output_logits(
+      x, weights["output_weights"], weights["output_bias"]
+    )[..., 0]
+
+
 class _OutputHead(layers.Weights):
   """Dropout where asked for, then one small product in float32."""
 

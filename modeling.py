@@ -196,6 +196,7 @@ class BertModel(layers.Weights):
   """
 
   shapes = staticmethod(bert_shapes)
+  pooler_activation = "tanh"
 
   def __init__(
     self, config: BertConfig, *, seed: int = 12345, compute_dtype=tf.float32,
@@ -385,4 +386,5 @@ class BertModel(layers.Weights):
     """Returns the pooled output [B, H] of the first tokens' states [B, H]."""
     weights = self._under(f"{self._scope}/pooler/")
     first_states = tf.cast(first_states, self.compute_dtype)
-    return layers.dense(first_states, weights, "dense", tf.tanh)
+    activation = layers.get_activation(self.pooler_activation)
+    return layers.dense(first_states, weights, "dense", activation)

@@ -477,7 +477,7 @@ def layer_of(name: str, num_layers: int) -> int:
   what is above them: the pooler and every head. Weights of the encoder that
   several layers share have the depth of the last layer.
   """
-  if re.search(r"(^|/)embeddings/", name):
+  if re.search(r"(^|/)embeddings(_project)?/", name):
     return 0
   layer = re.search(r"(^|/)encoder/layer_(\d+)/", name)
   if layer:

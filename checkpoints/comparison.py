@@ -42,6 +42,9 @@ def outputs(source: converter.Source) -> dict[str, np.ndarray]:
     "cls/seq_relationship/": (
       "next_sentence", heads.NextSentenceHead(config), pooled
     ),
+    "cls/replaced_tokens/": (
+      "replaced_tokens", heads.ReplacedTokenHead(config), sequence
+    ),
     "cls/squad/": ("span", heads.SpanHead(config), sequence),
     # Of every token, also where it is of whole sequences: the weights count.
     "": ("labels", heads.TokenClassificationHead(config, num_labels), sequence),

@@ -28,7 +28,7 @@ from checkpoints import (
   weight_names,
 )
 from common import errors, file_io, json_files
-from variants import registry, vocabularies
+from variants import electra, registry, vocabularies
 
 
 class Source(NamedTuple):
@@ -55,7 +55,7 @@ class Conversion(NamedTuple):
 
 def open_source(
   path: str, *, bert_config_file: str | None = None,
-  vocab_file: str | None = None,
+  vocab_file: str | None = None, generator: bool = False,
 ) -> Source:
   """Opens a checkpoint with its configuration and vocabulary.
 
@@ -64,11 +64,14 @@ def open_source(
     bert_config_file: by default what the checkpoint carries, or its folder has.
     vocab_file: by default vocab.txt or spiece.model of its folder, if there
       is one.
+    generator: whether to take the generator of ELECTRA's pre-training.
 
   Raises:
     InputError: a file is missing or damaged, or they do not fit together.
   """
   reader = weight_files.open_reader(path)
+  if generator:
+    reader = _generator_of(reader)
   values = _config_values(reader, bert_config_file)
   config = modeling.BertConfig.from_dict(values)
   # Before the first value is read.
@@ -81,6 +84,15 @@ def open_source(
     last = max(vocabularies.load_vocab(vocab_file).values())
     config.check_vocabulary(last + 1, vocab_file)
   return Source(reader, config, vocab_file)
+
+
+def _generator_of(reader):
+  start = f"{electra.GENERATOR}/"
+  if not any(name.startswith(start) for name in reader.shapes):
+    raise errors.InputError(
+      f"{reader.path} has no second model, a generator; leave --generator out"
+    )
+  return reader.renamed(electra.generator_names(reader.shapes))
 
 
 def _config_values(reader, bert_config_file):

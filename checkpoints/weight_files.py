@@ -64,9 +64,9 @@ def open_reader(path: str) -> Reader:
     with _errors_named(f"{prefix}: the value of {name} cannot be read"):
       return opened.get_tensor(name)
 
-  names = {name: (name, "same") for name in shapes}
   reader = Reader(
-    TF1, prefix, names, shapes.__getitem__, read, folder=os.path.dirname(prefix)
+    TF1, prefix, weight_names.of_tf1(shapes), shapes.__getitem__, read,
+    folder=os.path.dirname(prefix),
   )
   if model_garden.GRAPH in shapes:
     return model_garden.from_bundle(reader)

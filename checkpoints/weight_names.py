@@ -13,6 +13,7 @@ as [inputs, outputs]; PyTorch as [outputs, inputs]; Model Garden cuts the heads
 out of the attention's matrices. No number changes on the way.
 """
 
+import copy
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -88,6 +89,13 @@ class Reader:
       for tf1, (name, layout) in sorted(names.items())
     }
 
+  def renamed(self, names: dict[str, str]) -> "Reader":
+    """Returns a reader of some values alone: {new name: name of now}."""
+    other = copy.copy(self)
+    other._names = {new: self._names[name] for new, name in names.items()}
+    other.shapes = {new: self.shapes[name] for new, name in names.items()}
+    return other
+
   def read(self, tf1: str) -> np.ndarray:
     """Returns the value of one TF1 name; InputError if it is damaged."""
     name, layout = self._names[tf1]
@@ -153,6 +161,16 @@ _RENAMED = {
     ("cls/seq_relationship/", "sop_classifier/classifier/"),
     *_HUGGINGFACE,
   ),
+  "electra": (
+    ("cls/seq_relationship.*", ""),
+    ("bert/pooler/dense", "classifier/dense"),
+    ("^bert", "electra"),
+    ("cls/predictions/transform/", "generator_predictions/"),
+    ("cls/predictions/", "generator_lm_head/"),
+    ("cls/replaced_tokens/dense", "discriminator_predictions/dense"),
+    ("cls/replaced_tokens/", "discriminator_predictions/dense_prediction/"),
+    *_HUGGINGFACE,
+  ),
   "model_garden": (
     ("bert/embeddings/LayerNorm", "encoder/_embedding_norm_layer"),
     ("bert/embeddings/word_", "encoder/_embedding_layer/"),
@@ -178,6 +196,12 @@ _RENAMED = {
 # Regular expression of a TF1 name -> the layout there. Heads are kept as
 # [outputs, H] in TF1, unlike dense layers.
 _HUGGINGFACE_LAYOUTS = {"/kernel$": "transposed"}
+# Variant -> how names begin that its class for whole texts alone has. The last
+# layer of ELECTRA's has another name there than in its class for tokens.
+_OF_TEXTS = {
+  "distilbert": ("pre_classifier.",),
+  "electra": ("classifier.dense.", "classifier.out_proj."),
+}
 _MODEL_GARDEN_LAYOUTS = {
   "attention/self/.*/kernel$": "heads_out",
   "attention/self/.*/bias$": "heads",
@@ -215,6 +239,10 @@ def rows(program: str, names: Iterable[str]) -> list[Row]:
       theirs = re.sub(regex, new, theirs)
     if theirs:
       found.append(Row(tf1, theirs, *fitting))
+    last = theirs.replace("classifier.", "classifier.out_proj.")
+    of_texts = _OF_TEXTS.get(program, ())
+    if tf1.startswith("output_") and last.startswith(of_texts):
+      found.append(Row(tf1, last, *fitting))
   return found
 
 
@@ -222,8 +250,10 @@ def _tf1_names(variant, numbers):
   """Returns the names of an encoder, its layers in order, and all heads."""
   config = modeling.BertConfig(1, num_hidden_layers=1)
   config.variant = variant
-  config.embedding_size = config.num_hidden_groups = 1  # Of ALBERT.
+  config.embedding_size = config.num_hidden_groups = 1  # Of ALBERT, ELECTRA.
   shapes = {**registry.shapes(config), **heads.masked_lm_shapes(config)}
+  if variant == "electra":
+    shapes.update(heads.replaced_token_shapes(config))
   for head in ("cls/seq_relationship/", "", "cls/squad/"):
     shapes.update(heads.output_shapes(config, head, 1))
   of_layer = "encoder/(layer|transformer/group)_0/"
@@ -234,10 +264,39 @@ def _tf1_names(variant, numbers):
   ]
 
 
+# Names of ELECTRA's authors -> ours. A checkpoint of theirs has both models.
+_ELECTRA = (
+  ("^electra/", "bert/"),
+  ("^generator_predictions/(?=output_bias)", "generator/cls/predictions/"),
+  ("^generator_predictions/", "generator/cls/predictions/transform/"),
+  ("^discriminator_predictions/dense_1/kernel",
+   "cls/replaced_tokens/output_weights"),
+  ("^discriminator_predictions/dense_1/", "cls/replaced_tokens/output_"),
+  ("^discriminator_predictions/", "cls/replaced_tokens/"),
+)
+
+
+def of_tf1(names: Iterable[str]) -> dict[str, tuple[str, str]]:
+  """Returns {our name: (name in the file, key of LAYOUTS)} of TF1's names."""
+  is_electra = any(name.startswith("electra/") for name in names)
+  found = {}
+  for name in names:
+    ours = name
+    for regex, new in _ELECTRA if is_electra else ():
+      ours = re.sub(regex, new, ours)
+    # Of dense layers the last one alone is kept as [outputs, inputs] here.
+    is_last = "cls/replaced_tokens/output_weights" in ours and ours != name
+    found[ours] = name, "transposed" if is_last else "same"
+  return found
+
+
 # Hugging Face's classes and files
 
 # Variant -> what the names of its classes start with
-TITLES = {"bert": "Bert", "distilbert": "DistilBert", "albert": "Albert"}
+TITLES = {
+  "bert": "Bert", "distilbert": "DistilBert", "albert": "Albert",
+  "electra": "Electra",
+}
 # End of a class's name -> what its TF1 names start with, besides the encoder's.
 # The first that has all its names is taken, so of two with the same names the
 # second has to be asked for.
@@ -257,7 +316,7 @@ _TIED = {
   "cls.predictions.decoder.bias": "cls.predictions.bias",
   "predictions.decoder.weight": _TABLE,
   "predictions.decoder.bias": "predictions.bias",
-  "vocab_projector.weight": _TABLE,
+  "vocab_projector.weight": _TABLE, "generator_lm_head.weight": _TABLE,
 }
 
 
@@ -265,8 +324,10 @@ def _architectures(variant):
   """Returns {class of transformers: what its TF1 names start with}."""
   found = {TITLES[variant] + head: starts for head, starts in _HEADS.items()}
   # Its dense layer, which is in no other class.
-  if variant == "distilbert":
-    found["DistilBertForSequenceClassification"] += ("bert/pooler/",)
+  if variant in _OF_TEXTS:
+    found[f"{TITLES[variant]}ForSequenceClassification"] += ("bert/pooler/",)
+  if variant == "electra":
+    found["ElectraForPreTraining"] = ("cls/replaced_tokens/",)
   known = choices.HUGGINGFACE_ARCHITECTURES
   return {name: starts for name, starts in found.items() if name in known}
 
@@ -284,6 +345,8 @@ def variant_of(names: Iterable[str]) -> str:
   """Returns the variant that Hugging Face's names are of."""
   if any(re.match(r"(distilbert|transformer)\.", name) for name in names):
     return "distilbert"
+  if any(re.match(r"electra\.|embeddings_project\.", name) for name in names):
+    return "electra"
   return "albert" if any("albert_layer" in name for name in names) else "bert"
 
 
@@ -316,7 +379,7 @@ def find(
 def _full_name(variant, name):
   """Returns the name as models with a head save it today."""
   # An encoder saved alone has names without the prefix.
-  parts = "embeddings|encoder|transformer|pooler"
+  parts = "embeddings|embeddings_project|encoder|transformer|pooler"
   name = re.sub(rf"^(?=({parts})\.)", f"{variant}.", name)
   # Files of before 2019 name the two as TensorFlow does.
   name = re.sub(r"(?<=LayerNorm\.)gamma$", "weight", name)
@@ -338,13 +401,13 @@ def to_write(
   # A model without a head is saved without the name of its encoder: BertModel
   # has "encoder.layer.0...", all others have "bert.encoder.layer.0...".
   prefix = f"{variant}." if architecture.endswith("Model") else ""
-  # DistilBERT's is the dense layer of its classifier and of nothing else.
-  no_pooler = variant == "distilbert" and (
-    not architecture.endswith("ForSequenceClassification")
-  )
-  return [
-    row._replace(theirs=row.theirs.removeprefix(prefix))
+  of_others = _OF_TEXTS.get(variant, ())
+  if architecture.endswith("ForSequenceClassification"):
+    of_others = ()
+  # Of two rows of a TF1 name the second is that of whole texts.
+  found = {
+    row.tf1: row._replace(theirs=row.theirs.removeprefix(prefix))
     for row in rows(variant, names)
-    if row.tf1 in names
-    and not (no_pooler and row.tf1.startswith("bert/pooler/"))
-  ]
+    if row.tf1 in names and not row.theirs.startswith(of_others)
+  }
+  return list(found.values())

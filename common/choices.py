@@ -38,6 +38,9 @@ HUGGINGFACE_ARCHITECTURES = (
   "DistilBertModel", "AlbertForQuestionAnswering",
   "AlbertForSequenceClassification", "AlbertForTokenClassification",
   "AlbertForPreTraining", "AlbertForMaskedLM", "AlbertModel",
+  "ElectraForQuestionAnswering", "ElectraForSequenceClassification",
+  "ElectraForTokenClassification", "ElectraForPreTraining",
+  "ElectraForMaskedLM", "ElectraModel",
 )
 SERVING_HEADS = (
   "classification", "embedding", "masked_lm", "next_sentence", "span",

@@ -153,6 +153,7 @@ class _Network(_Graph):
     """Adds the `depth` lowest layers."""
     super().__init__(weights)
     self._config, self._variant = config, registry.name_of(config)
+    self._encoder = registry.encoder_class(config)
     self._inputs = ["input_ids", "attention_mask"]
     act = config.hidden_act
     name = str(act or "linear").lower()
@@ -178,8 +179,8 @@ class _Network(_Graph):
     gamma, beta = (self.weight(f"{name}/{part}") for part in ("gamma", "beta"))
     return self.add("LayerNormalization", x, gamma, beta, epsilon=1e-12)
 
-  def _activate(self, x):
-    kind, attributes = _ACTIVATIONS[self._activation]
+  def _activate(self, x, name=None):
+    kind, attributes = _ACTIVATIONS[name or self._activation]
     active = self.add(kind, x, **attributes)
     return self.add("Mul", x, active) if kind == "Sigmoid" else active
 
@@ -204,9 +205,10 @@ class _Network(_Graph):
       length, self.constant([0]),
     )  # [T, E]
     x = self._norm(self.add("Add", x, positions), f"{place}/LayerNorm")
-    if self._variant == "albert":
-      x = self._dense(x, f"bert/encoder/{albert.MAPPING}")
-    return x
+    # Of narrow embeddings, see variants/factorized.py.
+    mapping = f"bert/{getattr(self._encoder, 'mapping', None)}"
+    is_narrow = f"{mapping}/kernel" in self._weights
+    return self._dense(x, mapping) if is_narrow else x
 
   def _attention_bias(self):
     """Returns [B, 1, 1, T] to add to the scores."""
@@ -260,8 +262,7 @@ class _Network(_Graph):
   def _pooled(self):
     first = self.add("Gather", self.states[-1], self.constant(0), axis=1)
     dense = self._dense(first, "bert/pooler/dense")  # [B, H]
-    # DistilBERT's belongs to its classifier.
-    return self.add("Relu" if self._variant == "distilbert" else "Tanh", dense)
+    return self._activate(dense, self._encoder.pooler_activation)
 
   # The heads.
 

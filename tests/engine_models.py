@@ -12,7 +12,7 @@ from variants import registry
 
 VARIANTS = {
   "bert": {}, "albert": {"embedding_size": 6, "num_hidden_groups": 2},
-  "distilbert": {},
+  "distilbert": {}, "electra": {"embedding_size": 6},
 }
 LABELS = 3
 POOLING = text_vectors.Pooling("mean")

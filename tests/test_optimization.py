@@ -278,7 +278,7 @@ def test_a_variable_without_gradient_is_left_alone():
 
 def test_depth_of_a_variable():
   depths = {
-    "bert/embeddings/LayerNorm/beta": 0,
+    "bert/embeddings/LayerNorm/beta": 0, "bert/embeddings_project/kernel": 0,
     "bert/encoder/layer_0/attention/self/query/kernel": 1,
     "bert/encoder/layer_11/output/dense/bias": 12,
     "bert/pooler/dense/kernel": 13,
@@ -290,9 +290,9 @@ def test_depth_of_a_variable():
   assert factors == {name: 0.5 ** (13 - d) for name, d in depths.items()}
   assert optimization.trainable_names(depths, 12) == list(depths)
   frozen = optimization.trainable_names(depths, 12, freeze_layers=1)
-  assert frozen == list(depths)[2:]
-  frozen = optimization.trainable_names(depths, 12, freeze_layers=12)
   assert frozen == list(depths)[3:]
+  frozen = optimization.trainable_names(depths, 12, freeze_layers=12)
+  assert frozen == list(depths)[4:]
   with pytest.raises(errors.InputError, match="from 0 to 12"):
     optimization.trainable_names(depths, 12, freeze_layers=13)
 

@@ -74,7 +74,7 @@ def test_engines_give_what_our_network_gives(form, kind, tmp_path):
 
 
 @pytest.mark.parametrize("form", ENGINES)
-@pytest.mark.parametrize("variant", ["albert", "distilbert"])
+@pytest.mark.parametrize("variant", ["albert", "distilbert", "electra"])
 def test_variants_equal_ours(form, variant, tmp_path):
   changes = {"num_hidden_groups": 1} if variant == "albert" else {}
   config = engine_models.config_of(variant, num_hidden_layers=1, **changes)

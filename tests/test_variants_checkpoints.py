@@ -13,18 +13,20 @@ from common import json_files
 from variants import registry
 
 VARIANTS = {
-  "huggingface": "bert", "albert": "albert", "distilbert": "distilbert"
+  "huggingface": "bert", "albert": "albert", "distilbert": "distilbert",
+  "electra": "electra",
 }
 FOLDERS = sorted(
   path
   for area in VARIANTS
   for path in pathlib.Path("tests/golden", area).iterdir()
-  if path.is_dir()
+  if (path / "config.json").exists()
 )
 HEADS = [
   path
   for path in FOLDERS
-  if "For" in path.name and not path.name.endswith("ForPreTraining")
+  if "For" in path.name
+  and path.name not in ("BertForPreTraining", "AlbertForPreTraining")
 ]
 
 
@@ -43,10 +45,11 @@ def test_the_kind_and_class_are_known_from_the_names(folder):
   assert variant == variant_of(folder)
   reader = weight_files.open_reader(str(folder))
   found = weight_names.architecture_of(reader.shapes, variant)
-  # The two have the same names; DistilBERT's have not.
-  expected = folder.name.replace("BertForTokenC", "BertForSequenceC")
-  expected = expected.replace("AlbertForTokenC", "AlbertForSequenceC")
-  assert found == (folder.name if variant == "distilbert" else expected)
+  expected = folder.name
+  if variant in ("bert", "albert"):
+    # The two have the same names.
+    expected = expected.replace("ForTokenC", "ForSequenceC")
+  assert found == expected
 
 
 @of_each(FOLDERS)

@@ -22,7 +22,8 @@ DATA = script_runner.ROOT / "tests" / "data"
 RECORDS = GOLDEN / "pretraining_run"
 SQUAD = GOLDEN / "squad" / "run"
 VARIANTS = {
-  "albert": {"embedding_size": 16, "num_hidden_groups": 1}, "distilbert": {}
+  "albert": {"embedding_size": 16, "num_hidden_groups": 1}, "distilbert": {},
+  "electra": {"embedding_size": 16},
 }
 CONFIG = {
   "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,

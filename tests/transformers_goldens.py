@@ -6,6 +6,7 @@ import numpy as np
 import safetensors.numpy
 import tensorflow as tf
 
+import heads
 import modeling
 from checkpoints import weight_files
 from variants import registry
@@ -70,6 +71,9 @@ class Loaded:
       start, end = self.head(modeling.SpanHead(self.config))(states)
       self.check("start_logits", start)
       self.check("end_logits", end)
+    elif task == "PreTraining":  # Of ELECTRA.
+      head = heads.ReplacedTokenHead(self.config)
+      self.check("logits", self.head(head)(states))
     else:
       count = self.reader.shapes["output_bias"][0]
       of_tokens = task == "TokenClassification"

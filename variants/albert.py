@@ -2,15 +2,12 @@
 
 The variables have the names of the released TF1 checkpoints. All layers of a
 group are computed with one set of weights; released models have one group.
-
-E is the width of the embeddings, H that of the hidden states.
 """
 
-import dataclasses
+import copy
 import re
 
-import layers
-import modeling
+from variants import factorized
 
 # BERT's name below "layer_<n>/" -> ALBERT's below "inner_group_0/".
 _LAYER_NAMES = {
@@ -22,7 +19,6 @@ _LAYER_NAMES = {
   "output/LayerNorm": "LayerNorm_1",
 }
 _GROUP = "transformer/group_{}/inner_group_0"
-MAPPING = "embedding_hidden_mapping_in"
 
 
 def tf1_name(berts: str) -> str:
@@ -33,12 +29,10 @@ def tf1_name(berts: str) -> str:
   )
 
 
-class AlbertModel(modeling.BertModel):
-  """The encoder; `embedding_output` is what the first layer reads, [B, T, H].
+class AlbertModel(factorized.FactorizedModel):
+  """The encoder; its configuration has num_hidden_groups, too."""
 
-  Its configuration has embedding_size, E, and num_hidden_groups too.
-  """
-
+  mapping = "encoder/embedding_hidden_mapping_in"
   shares_layers = True
 
   def __init__(self, config, **options):
@@ -48,35 +42,18 @@ class AlbertModel(modeling.BertModel):
       "num_hidden_groups", int, low=1, below=config.num_hidden_layers + 1
     )
 
-  @staticmethod
-  def shapes(config, scope="bert"):
+  @classmethod
+  def shapes(cls, config, scope="bert"):
     """Returns {name: shape}: E wide embeddings, one layer for each group.
 
     Raises InputError: the configuration lacks a number of ALBERT's, or it
     cannot be used.
     """
-    for name in ("embedding_size", "num_hidden_groups"):
-      config.check_number(name, int, low=1)
-    groups = dataclasses.replace(
-      config, num_hidden_layers=config.num_hidden_groups
-    )
-    narrow, shapes = config.embedding_size, {}
-    for name, shape in modeling.bert_shapes(groups, scope).items():
-      # Tables [rows, E], and vectors [E] of the layer norm.
-      if name.startswith(f"{scope}/embeddings/"):
-        shape = (*shape[:-1], narrow)
-      shapes[tf1_name(name)] = shape
-      # Before the first layer, as in the released files.
-      if name == f"{scope}/embeddings/LayerNorm/gamma":
-        shapes |= layers.dense_shapes(
-          f"{scope}/encoder/{MAPPING}", narrow, config.hidden_size
-        )
-    return shapes
-
-  def _embed(self, *arguments):
-    narrow = super()._embed(*arguments)  # [S, E]
-    weights = self._under(f"{self._scope}/encoder/")
-    return layers.dense(narrow, weights, MAPPING)
+    config.check_number("num_hidden_groups", int, low=1)
+    groups = copy.copy(config)
+    groups.num_hidden_layers = config.num_hidden_groups
+    shapes = super().shapes(groups, scope)
+    return {tf1_name(name): shape for name, shape in shapes.items()}
 
   def _layer_weights(self, number):
     config = self.config

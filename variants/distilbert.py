@@ -5,15 +5,13 @@ the pooler of pre-training; its classifier has a dense layer with ReLU in the
 place of BERT's pooler, under the pooler's name here.
 """
 
-import tensorflow as tf
-
-import layers
 import modeling
 
 
 class DistilBertModel(modeling.BertModel):
   """The encoder; token_type_ids are accepted and have no effect."""
 
+  pooler_activation = "relu"
   predicts_next_sentence = False
 
   @staticmethod
@@ -27,9 +25,3 @@ class DistilBertModel(modeling.BertModel):
   def _add_segments(self, summed, segments):
     del segments
     return summed
-
-  def pool(self, first_states):
-    """Returns [B, H] of [B, H]: the classifier's dense layer with ReLU."""
-    weights = self._under(f"{self._scope}/pooler/")
-    first_states = tf.cast(first_states, self.compute_dtype)
-    return layers.dense(first_states, weights, "dense", tf.nn.relu)

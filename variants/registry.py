@@ -7,11 +7,11 @@ variables here, and reads nothing of which one it works with.
 
 import modeling
 from common import errors
-from variants import albert, distilbert
+from variants import albert, distilbert, electra
 
 _CLASSES = {
   "albert": albert.AlbertModel, "bert": modeling.BertModel,
-  "distilbert": distilbert.DistilBertModel,
+  "distilbert": distilbert.DistilBertModel, "electra": electra.ElectraModel,
 }
 
 
@@ -42,7 +42,8 @@ def make_encoder(config: modeling.BertConfig, **options) -> modeling.BertModel:
 
 def check_next_sentence(config: modeling.BertConfig, is_used: bool) -> None:
   """Raises InputError if pairs are to be learned and the model has no head."""
-  # DistilBERT was trained without next sentences, so it has no such head.
+  # DistilBERT was trained without next sentences, so it has no such head; so
+  # was ELECTRA.
   if is_used and not getattr(
     encoder_class(config), "predicts_next_sentence", True
   ):

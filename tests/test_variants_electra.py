@@ -1,0 +1,147 @@
+"""ELECTRA: names of its authors' checkpoints, which have two models in one."""
+
+import pathlib
+
+import numpy as np
+import pytest
+
+import configuration
+import heads
+import modeling
+import tiny_model
+import transformers_goldens
+from checkpoints import converter, huggingface, weight_files
+from common import errors
+from variants import registry
+
+GOLDEN = pathlib.Path("tests/golden/electra")
+ORIGINAL = GOLDEN / "original"
+
+
+def config_of(**changes):
+  return modeling.BertConfig.from_dict({
+    **tiny_model.TINY, "variant": "electra", "embedding_size": 6, **changes
+  })
+
+
+# As its authors' code makes them: exact GELU.
+DISCRIMINATOR = config_of(
+  hidden_size=8, num_attention_heads=2, intermediate_size=12,
+  hidden_act="gelu_erf",
+)
+GENERATOR = config_of(
+  hidden_size=4, num_attention_heads=1, intermediate_size=16,
+  hidden_act="gelu_erf",
+)
+
+
+def sigmoid(x):
+  return 1 / (1 + np.exp(-x))
+
+
+def open_original(tmp_path, config, **options):
+  path = tmp_path / "config.json"
+  path.write_text(config.to_json_string())
+  return converter.open_source(
+    str(ORIGINAL), bert_config_file=str(path), **options
+  )
+
+
+def loaded(source, head_class, *arguments):
+  encoder = registry.make_encoder(source.config)
+  weight_files.load(
+    encoder.variables, source.reader, allowed_missing=["^bert/pooler/"]
+  )
+  arguments = [getattr(encoder, name) for name in arguments]
+  head = head_class(source.config, *arguments)
+  weight_files.load(head.variables, source.reader)
+  return encoder, head
+
+
+def test_the_authors_discriminator_gives_their_probabilities(tmp_path):
+  expected = np.load(ORIGINAL / "outputs.npz")
+  source = open_original(tmp_path, DISCRIMINATOR)
+  encoder, head = loaded(source, heads.ReplacedTokenHead)
+  output = encoder(*(
+    expected[name] for name in ("fake_input_ids", "input_mask", "segment_ids")
+  ))
+  logits = head(output.sequence_output).numpy()
+  is_token = expected["input_mask"] > 0
+  np.testing.assert_allclose(
+    sigmoid(logits)[is_token], expected["disc_probs"][is_token], atol=1e-5
+  )
+
+
+def test_the_authors_generator_is_taken_out_and_fills_masks(tmp_path):
+  expected = np.load(ORIGINAL / "outputs.npz")
+  source = open_original(tmp_path, GENERATOR, generator=True)
+  converter.convert(source, f"{tmp_path}/hf", "huggingface")
+  assert "ElectraForMaskedLM" in (tmp_path / "hf/config.json").read_text()
+  # Alone, it is as any other model.
+  source = converter.open_source(f"{tmp_path}/hf")
+  encoder, head = loaded(source, heads.MaskedLMHead, "word_embeddings")
+  output = encoder(*(
+    expected[name] for name in ("masked_input_ids", "input_mask", "segment_ids")
+  ))
+  logits = head(output.sequence_output, expected["masked_lm_positions"])
+  np.testing.assert_allclose(logits, expected["mlm_logits"], atol=1e-5)
+
+
+def test_both_models_are_kept_in_our_own_layout(tmp_path):
+  source = open_original(tmp_path, DISCRIMINATOR)
+  converter.convert(source, f"{tmp_path}/tf1", "tf1")
+  again = converter.open_source(f"{tmp_path}/tf1")
+  transformers_goldens.check_equal(
+    weight_files.read_weights(f"{tmp_path}/tf1"),
+    {name: source.reader.read(name) for name in source.reader.shapes},
+  )
+  assert "generator/cls/predictions/output_bias" in again.reader.shapes
+  conversion = converter.convert(again, f"{tmp_path}/hf", "huggingface")
+  assert "ElectraForPreTraining" in (tmp_path / "hf/config.json").read_text()
+  assert {name.split("/")[0] for name in conversion.left_out} == {"generator"}
+
+
+def test_a_checkpoint_of_one_model_has_no_generator():
+  folder = str(GOLDEN / "ElectraForMaskedLM")
+  with pytest.raises(errors.InputError, match="no second model.*; leave --gen"):
+    converter.open_source(folder, generator=True)
+
+
+# transformers: ElectraModel of these sizes, and a classifier's dense layer.
+@pytest.mark.parametrize("sizes, count", [
+  ({}, 13_483_008),
+  ({"embedding_size": 768, "hidden_size": 768, "num_attention_heads": 12,
+    "intermediate_size": 3072}, 108_891_648),
+], ids=["small", "base"])
+def test_weights_of_the_released_sizes(sizes, count):
+  config = modeling.BertConfig.from_dict(
+    configuration.from_huggingface({"model_type": "electra", **sizes})
+  )
+  pooler = config.hidden_size * (config.hidden_size + 1)
+  assert config.num_parameters(registry.shapes) - pooler == count
+
+
+def test_each_class_has_its_own_names_of_a_classifier(tmp_path):
+  reader = weight_files.open_reader(
+    str(GOLDEN / "ElectraForSequenceClassification")
+  )
+  weights = {name: reader.read(name) for name in reader.shapes}
+  for kind, expected in (
+    ("Sequence", {"output_weights": "classifier.out_proj.weight",
+                  "bert/pooler/dense/bias": "classifier.dense.bias"}),
+    ("Token", {"output_weights": "classifier.weight"}),
+  ):
+    names = huggingface.write(
+      str(tmp_path), weights, reader.config,
+      architecture=f"ElectraFor{kind}Classification",
+    )
+    heads_of_it = {n: t for n, t in names.items() if "classifier" in t}
+    assert heads_of_it.items() >= expected.items()
+    assert len(heads_of_it) == (4 if kind == "Sequence" else 2)
+
+
+def test_the_width_of_embeddings_is_needed():
+  config = config_of()
+  del config.embedding_size
+  with pytest.raises(errors.InputError, match="embedding_size is None"):
+    registry.make_encoder(config)
