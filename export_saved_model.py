@@ -102,7 +102,7 @@ from serving import (
 )
 
 # With a mask, so that it suits every head.
-WARMUP_TEXTS = [f"The keeper lit the {raw_text.MASK}."]
+WARMUP_TEXTS = ["The keeper lit the [MASK]."]
 
 
 def read_texts(path, names, texts_of_our_own):

@@ -72,8 +72,8 @@ def answer_lines(answer):
   line_answers.require_all_answered(bad)
 
 
-def described(text, found):
-  """Returns a text and, for each [MASK], a line of what fits best."""
+def described(text, found, mask):
+  """Returns a text and, for each `mask`, a line of what fits best."""
   lines = [text]
   rows = zip(found["fillings"], found["probabilities"])
   for number, (tokens, probabilities) in enumerate(rows, 1):
@@ -81,7 +81,7 @@ def described(text, found):
       f"{token} {probability:.4f}"
       for token, probability in zip(tokens, probabilities)
     )
-    lines.append(f"  {answers.MASK} {number}: {shown}")
+    lines.append(f"  {mask} {number}: {shown}")
   return "\n".join(lines)
 
 
@@ -115,7 +115,8 @@ def main(_):
     if settings.score:
       return scored(model, text, where)
     answers.check(text, model.tokenizer, model.max_seq_length, where)
-    return described(text, model.fill_mask(text, top_k=settings.top_k))
+    found = model.fill_mask(text, top_k=settings.top_k)
+    return described(text, found, model.tokenizer.specials.mask)
 
   for where, text in texts_to_fill(settings.text, settings.input_file):
     print(answer(text, where), flush=True)

@@ -13,6 +13,7 @@ import itertools
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from common import errors, file_io
 
@@ -161,6 +162,41 @@ def whitespace_tokenize(text: str) -> list[str]:
   return text.split()
 
 
+class Specials(NamedTuple):
+  """The special tokens of a model: [CLS] a [SEP] b [SEP].
+
+  Attributes:
+    cls, sep, mask: tokens.
+    between: how many `sep` stand between two texts.
+    segment_b: the segment of the second text and its `sep`.
+  """
+
+  cls: str = "[CLS]"
+  sep: str = "[SEP]"
+  mask: str = "[MASK]"
+  between: int = 1
+  segment_b: int = 1
+
+
+BERTS = Specials()
+
+
+class Frame(NamedTuple):
+  """The ids around one or two texts; attributes as of Specials."""
+
+  cls_id: int
+  sep_id: int
+  between: int = 1
+  segment_b: int = 1
+
+  def room(self, length: int, is_pair=True):
+    """Returns how many pieces fit into `length` tokens, with these.
+
+    `is_pair` may be an array: then it is one of as many rooms.
+    """
+    return length - 2 - self.between * is_pair
+
+
 class FullTokenizer:
   """Tokenizes text into word pieces and their ids.
 
@@ -171,10 +207,12 @@ class FullTokenizer:
     do_lower_case: whether text is lower-cased and loses its accents.
     never_split: words of the vocabulary that stay whole, see BasicTokenizer.
     unk_token: the token of a word that is unknown.
+    specials: the tokens around texts.
     basic_tokenizer, wordpiece_tokenizer: the two stages.
   """
 
   unk_token = "[UNK]"
+  specials = BERTS
 
   def __init__(
     self, vocab_file: str, do_lower_case: bool = True,
@@ -225,6 +263,21 @@ class FullTokenizer:
       UnknownTokenError: a word is unknown and [UNK] not in the vocabulary.
     """
     return _for_each_chunk(self._chunk_ids, text)
+
+  def encode_words(self, words: Sequence[str]) -> list[list[int]]:
+    """Returns the ids of each of the words of a text."""
+    return [self.encode(word) for word in words]
+
+  @property
+  def frame(self) -> Frame:
+    """The ids of `specials`; raises UnknownTokenError where one is missing."""
+    cls, sep, _, *layout = self.specials
+    return Frame(*self.convert_tokens_to_ids([cls, sep]), *layout)
+
+  @property
+  def mask_id(self) -> int:
+    """The id of the mask; raises UnknownTokenError where there is none."""
+    return self.convert_tokens_to_ids([self.specials.mask])[0]
 
   def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int]:
     """Returns the ids; raises UnknownTokenError for a token without one."""

@@ -62,7 +62,7 @@ def open_source(
   Args:
     path: see `weight_files.open_reader`.
     bert_config_file: by default what the checkpoint carries, or its folder has.
-    vocab_file: by default vocab.txt or spiece.model of its folder, if there
+    vocab_file: by default one of vocabularies.NAMES of its folder, if there
       is one.
     generator: whether to take the generator of ELECTRA's pre-training.
 
@@ -77,7 +77,7 @@ def open_source(
   # Before the first value is read.
   config.check_memory(registry.shapes)
   _check_shapes(reader, config)
-  for name in (vocabularies.LIST, vocabularies.SENTENCEPIECE):
+  for name in vocabularies.NAMES:
     vocab_file = vocab_file or _in_its_folder(reader, name)
   if vocab_file:
     # Not their count: a list may have a token twice.

@@ -127,10 +127,10 @@ def _add_words(source, folder, path, use_unused, do_lower_case):
     its path, and a list of NewWord.
   """
   old = source.vocab_file
-  if not old or vocabularies.is_sentencepiece(old):
+  if not old or vocabularies.name_of(old) != vocabularies.LIST:
     raise errors.InputError(
       "--add_tokens needs a vocabulary of one token a line; "
-      + (f"{old} is a SentencePiece model" if old else "pass --vocab_file")
+      + (f"{old} is another kind" if old else "pass --vocab_file")
     )
   if do_lower_case is None:
     do_lower_case = tokenizer_files.likely_case(old)

@@ -2,7 +2,7 @@
 
   bert_model.ckpt.index, .data-00000-of-00001   weights, in TF1 layout
   bert_config.json                              the model's shape
-  vocab.txt or spiece.model                     its vocabulary, if known
+  vocab.txt, spiece.model or tokenizer.json     its vocabulary, if known
   tokenizer_config.json                         the case of its text, if known
 
 The layout is that of the released models, so the original reads it too; the
@@ -89,9 +89,8 @@ def find(folder: str) -> dict[str, str]:
     "bert_config_file": os.path.join(folder, configs[0]),
     "init_checkpoint": folder,
   }
-  for name in (vocabularies.SENTENCEPIECE, vocabularies.LIST):
-    if name in names:
-      found["vocab_file"] = os.path.join(folder, name)
+  if vocabulary := vocabularies.first_of(names):
+    found["vocab_file"] = os.path.join(folder, vocabulary)
   return found
 
 

@@ -14,6 +14,7 @@ from common import errors, file_io, json_files, run_settings
 from variants import vocabularies
 
 _CONFIG = "tokenizer_config.json"  # Of Hugging Face's folders, and of ours.
+_SPECIAL_TOKENS = "special_tokens_map.json"
 
 
 def with_known_case(settings: run_settings.Settings) -> run_settings.Settings:
@@ -25,6 +26,13 @@ def with_known_case(settings: run_settings.Settings) -> run_settings.Settings:
   """
   if not settings.vocab_file:
     return settings
+  if vocabularies.is_tokenizer_file(settings.vocab_file):
+    if "do_lower_case" in settings.given:
+      raise errors.InputError(
+        f"{settings.vocab_file} itself says whether text is lower-cased: "
+        "leave --do_lower_case out"
+      )
+    return settings.replace(do_lower_case=False)
   check(settings.vocab_file)
   settings = _with_never_split(settings)
   known = read_do_lower_case(settings.vocab_file)
@@ -90,9 +98,13 @@ def write(
     never_split = read_never_split(vocab_file) if vocab_file else ()
   is_pieces = vocab_file and vocabularies.is_sentencepiece(vocab_file)
   if vocab_file:
-    name = vocabularies.SENTENCEPIECE if is_pieces else vocabularies.LIST
-    with file_io.open_for_reading(vocab_file) as stream:
-      file_io.write_bytes(os.path.join(folder, name), stream.read())
+    _copy(vocab_file, folder, vocabularies.name_of(vocab_file))
+    if vocabularies.is_tokenizer_file(vocab_file):
+      for name in (_CONFIG, _SPECIAL_TOKENS):
+        path = os.path.join(os.path.dirname(vocab_file), name)
+        if file_io.exists(path):
+          _copy(path, folder, name)
+      return
   special = {}
   if fast and vocab_file and not is_pieces and do_lower_case is not None:
     special = _write_fast(folder, vocab_file, do_lower_case, never_split)
@@ -107,6 +119,11 @@ def write(
       "tokenizer_class": name, **values, "model_max_length": max_length,
       **special,
     })
+
+
+def _copy(path, folder, name):
+  with file_io.open_for_reading(path) as stream:
+    file_io.write_bytes(os.path.join(folder, name), stream.read())
 
 
 def _write_fast(folder, vocab_file, do_lower_case, never_split):
@@ -153,7 +170,7 @@ def _write_fast(folder, vocab_file, do_lower_case, never_split):
       ", ".join(written),
     )
   file_io.write_text(os.path.join(folder, "tokenizer.json"), fast.to_str())
-  json_files.write(os.path.join(folder, "special_tokens_map.json"), special)
+  json_files.write(os.path.join(folder, _SPECIAL_TOKENS), special)
   return special
 
 
@@ -199,19 +216,11 @@ def check(vocab_file: str) -> None:
 
 
 def require_vocabulary(folder: str) -> None:
-  """Raises InputError for a folder that has no vocabulary that is read here.
-
-  transformers 5 saves tokenizer.json alone.
-  """
-  if file_io.exists(os.path.join(folder, "tokenizer.json")):
-    raise errors.InputError(
-      f"{folder} has tokenizer.json, but neither {vocabularies.LIST} nor "
-      f"{vocabularies.SENTENCEPIECE}, from which text is read here; copy it "
-      "there from the model that this one was made of, or pass --vocab_file"
-    )
+  """Raises InputError for a folder that has no vocabulary that is read here."""
   raise errors.InputError(
-    f"{folder} has neither {vocabularies.LIST} nor "
-    f"{vocabularies.SENTENCEPIECE}; pass --vocab_file (in Python vocab_file=)"
+    f"{folder} has none of {', '.join(vocabularies.NAMES)}; pass --vocab_file "
+    "(in Python vocab_file=). transformers makes a tokenizer.json of other "
+    "files: AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
   )
 
 
@@ -220,6 +229,9 @@ def read_do_lower_case(vocab_file: str) -> bool | None:
 
   Raises InputError: the tokenizer_config.json there is damaged.
   """
+  # A tokenizer.json has the case within.
+  if vocabularies.is_tokenizer_file(vocab_file):
+    return None
   path, values = _read_config(vocab_file)
   return json_files.field(values, "do_lower_case", bool, path, None)
 
@@ -248,8 +260,9 @@ def _read_config(vocab_file):
 
 def has_capitals(vocab_file: str) -> bool:
   """Whether a vocabulary is a cased one: [CLS] does not count."""
-  if vocabularies.is_sentencepiece(vocab_file):
-    return False  # ALBERT's are of lower-cased text.
+  if vocabularies.name_of(vocab_file) != vocabularies.LIST:
+    # ALBERT's are of lower-cased text; others have their own rules.
+    return False
   return any(
     re.match(r"(?!\[.*\]$).*[A-Z]", line)
     for _, line in file_io.read_lines(vocab_file)

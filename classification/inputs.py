@@ -122,7 +122,7 @@ def label_ids(
 # Sequences.
 
 
-def _windows(starts, lengths, options):
+def _windows(starts, lengths, options, frame):
   """Slides windows over the longer text of each example.
 
   Of two texts the shorter is in every window, cut to half the room. Returns
@@ -132,7 +132,7 @@ def _windows(starts, lengths, options):
   for example, (length_a, length_b, start_a, start_b) in enumerate(
     zip(*lengths, *starts)
   ):
-    room = options.max_seq_length - (3 if length_b else 2)
+    room = frame.room(options.max_seq_length, length_b > 0)
     whole = min(length_a, length_b, room // 2) if length_b else 0
     room -= whole
     longest = max(length_a, length_b)
@@ -148,7 +148,7 @@ def _windows(starts, lengths, options):
   return owner, input_sequences.Spans(*spans)
 
 
-def _sequences(examples, encode, options):
+def _sequences(examples, encode, options, frame):
   """Returns which pieces of an example's texts are in which of its rows.
 
   Returns the ids of all texts one after another; the example of each row,
@@ -170,10 +170,10 @@ def _sequences(examples, encode, options):
   starts = starts[owner], starts[len(firsts):]
   lengths = lengths[owner], lengths[len(firsts):]
   if options.doc_stride:
-    owner, spans = _windows(starts, lengths, options)
+    owner, spans = _windows(starts, lengths, options, frame)
   else:
     # One text needs one [SEP], so it has room for one piece more.
-    room = options.max_seq_length - np.where(lengths[1] > 0, 3, 2)
+    room = frame.room(options.max_seq_length, lengths[1] > 0)
     cut_a, cut_b = input_sequences.truncated_lengths(*lengths, room)
     spans = input_sequences.Spans(starts[0], cut_a, starts[1], cut_b)
   return np.asarray(ids, np.int32), owner, spans
@@ -195,10 +195,10 @@ def encode(
   """Returns dict of int32 arrays [rows, T] (input_ids, input_mask,
   segment_ids), and the number of rows of each example, an int array."""
   tokenizer, encode_texts = _encoder(options)
-  ids, owner, spans = _sequences(examples, encode_texts, options)
-  cls_id, sep_id = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
+  frame = tokenizer.frame
+  ids, owner, spans = _sequences(examples, encode_texts, options, frame)
   arrays = input_sequences.fill_batch(
-    ids, spans, options.max_seq_length, cls_id=cls_id, sep_id=sep_id
+    ids, spans, options.max_seq_length, frame
   )
   return arrays, np.bincount(owner, minlength=len(examples))
 

@@ -13,9 +13,8 @@ def count(batch: dict[str, np.ndarray], tokenizer) -> dict[str, int]:
   input_ids and input_mask are integers [B, T]; [CLS] and [SEP] do not count.
   """
   ids = batch["input_ids"]
-  special = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
   unknown = ids == tokenizer.vocab.get(tokenizer.unk_token, -1)
-  is_piece = (batch["input_mask"] > 0) & ~np.isin(ids, special)
+  is_piece = (batch["input_mask"] > 0) & ~np.isin(ids, tokenizer.frame[:2])
   return {
     "unknown": int(np.sum(unknown & is_piece)), "tokens": int(np.sum(is_piece))
   }

@@ -45,24 +45,22 @@ def make_encoder(
   The second may be None. Long texts are cut, pairs by `truncate_pair`. Raises
   InputError: no room for a token next to [CLS] and two [SEP].
   """
-  if max_seq_length < 3:
+  frame = tokenizer.frame
+  if frame.room(max_seq_length) < 0:
     raise errors.InputError(
       f"--max_seq_length={max_seq_length} leaves no room next to [CLS] "
-      "and two [SEP]; pass 4 or more"
+      f"and two [SEP]; pass {3 + frame.between} or more"
     )
-  cls_id, sep_id = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
 
   def encode(text_a, text_b=None):
     ids_a, ids_b = tokenizer.encode(text_a), tokenizer.encode(text_b or "")
     # As in the original: a second text without any word piece counts as none.
     if ids_b:
-      input_sequences.truncate_pair(ids_a, ids_b, max_seq_length - 3)
+      input_sequences.truncate_pair(ids_a, ids_b, frame.room(max_seq_length))
     else:
       # One [SEP] less, so one piece more.
-      ids_a, ids_b = ids_a[: max_seq_length - 2], None
-    return input_sequences.build_inputs(
-      ids_a, ids_b, cls_id=cls_id, sep_id=sep_id
-    )
+      ids_a, ids_b = ids_a[: frame.room(max_seq_length, False)], None
+    return input_sequences.build_inputs(ids_a, ids_b, frame=frame)
 
   return encode
 

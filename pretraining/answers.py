@@ -3,8 +3,6 @@
 import tokenization
 from common import errors
 
-MASK = "[MASK]"
-
 
 def encode(
   tokenizer: tokenization.FullTokenizer, text: str
@@ -14,15 +12,15 @@ def encode(
   The tokenizer cuts "[MASK]" to "[", "mask", "]", as the original's does, so
   the text between the masks is tokenized piece by piece.
   """
-  cls_id, sep_id, mask_id = tokenizer.convert_tokens_to_ids(
-    ["[CLS]", "[SEP]", MASK]
-  )
-  first, *others = text.split(MASK)
-  ids, positions = [cls_id, *tokenizer.encode(first)], []
+  frame, mask_id = tokenizer.frame, tokenizer.mask_id
+  *others, last = text.split(tokenizer.specials.mask)
+  ids, positions = [frame.cls_id], []
   for part in others:
+    # A mask takes the space before it, which some tokenizers count.
+    ids += tokenizer.encode(part.rstrip())
     positions.append(len(ids))
-    ids += [mask_id, *tokenizer.encode(part)]
-  return [*ids, sep_id], positions
+    ids.append(mask_id)
+  return [*ids, *tokenizer.encode(last), frame.sep_id], positions
 
 
 def check(
@@ -32,7 +30,8 @@ def check(
   """Raises InputError for a text without a mask, or that would be cut off."""
   ids, positions = encode(tokenizer, text)
   if not positions:
-    raise errors.InputError(f"{place}: no {MASK} in {text!r}; write one")
+    mask = tokenizer.specials.mask
+    raise errors.InputError(f"{place}: no {mask} in {text!r}; write one")
   _check_length(len(ids), max_seq_length, place)
 
 

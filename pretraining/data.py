@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+import tokenization
 from common import errors, file_io
 from variants import vocabularies
 
-SPECIAL_TOKENS = ("[CLS]", "[SEP]", "[MASK]")
 _LINES_PER_BLOCK = 4096
 
 # Values of Corpus.continues.
@@ -118,7 +118,8 @@ class Vocabulary:
   """The part of a vocabulary that instances depend on.
 
   Attributes:
-    cls_id, sep_id, mask_id: ids of the special tokens.
+    frame: ids of the special tokens around texts, a tokenization.Frame.
+    mask_id: of the mask.
     unk_id: id of [UNK] or <unk>, or None.
     ids: array [V] of all ids, in the order of the vocabulary's tokens.
     continues: array [largest id + 1] uint8, 1 for a token that continues a
@@ -126,15 +127,20 @@ class Vocabulary:
     dtype: the smallest unsigned integers that hold every id.
   """
 
-  def __init__(self, vocab: dict[str, int]):
+  def __init__(
+    self, vocab: dict[str, int],
+    specials: tokenization.Specials = tokenization.BERTS
+  ):
     """Raises InputError where a special token is missing."""
-    missing = [token for token in SPECIAL_TOKENS if token not in vocab]
+    tokens, layout = specials[:3], specials[3:]
+    missing = [token for token in tokens if token not in vocab]
     if missing:
       raise errors.InputError(
         f"the vocabulary has no {', '.join(missing)}; pre-training needs it: "
         "use a released one or one made by create_vocabulary.py"
       )
-    self.cls_id, self.sep_id, self.mask_id = map(vocab.get, SPECIAL_TOKENS)
+    *around, self.mask_id = [vocab[token] for token in tokens]
+    self.frame = tokenization.Frame(*around, *layout)
     self.unk_id = vocabularies.unknown_id(vocab)
     largest = max(vocab.values())
     self.dtype = np.dtype(np.uint16 if largest < 1 << 16 else np.uint32)

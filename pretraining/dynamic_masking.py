@@ -68,7 +68,7 @@ class Masking:
       return numbers[first_row : first_row + count]
 
     keys, kinds, words = tf.unstack(uniform(3, seed), axis=1)  # [B, T] each
-    special = [self.vocabulary.cls_id, self.vocabulary.sep_id]
+    special = self.vocabulary.frame[:2]
     is_special = tf.reduce_any(
       tf.equal(ids[..., None], tf.constant(special)), axis=-1
     )

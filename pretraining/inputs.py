@@ -91,7 +91,8 @@ class PretrainingInput:
         f"{files[0]} has no masks, they are made while it is read; pass the "
         "--vocab_file that it was written with"
       )
-    vocabulary = data.Vocabulary(vocabularies.load_vocab(vocab_file))
+    tokenizer = vocabularies.make_tokenizer(vocab_file)
+    vocabulary = data.Vocabulary(tokenizer.vocab, tokenizer.specials)
     self._mask = dynamic_masking.Masking(
       vocabulary, max_predictions, **masking
     ).apply

@@ -96,18 +96,19 @@ def create_instances(
     corpus = _joined(corpus, documents, vocabulary)
   if options.masking != "pieces":
     corpus = corpus._replace(continues=corpus.word_flags(vocabulary))
+  room = vocabulary.frame.room(options.max_seq_length)
   stream = random_stream.RandomWordStream(
     rng,
     draws=functools.partial(
       masking.draws, num_ids=len(vocabulary.ids), shares=options.mask_shares
     ),
     # A pair that was cut to fit, whose pieces are masked.
-    common_size=options.max_seq_length - 3,
+    common_size=room,
   )
   masker = masking.MASKERS[options.masking](corpus, vocabulary, options, stream)
   parts = []
   for _ in range(options.dupe_factor):
-    for pair in _all_pairs(corpus, documents, options, stream):
+    for pair in _all_pairs(corpus, documents, options, stream, room=room):
       masker.add(pair)
       if stream.should_discard:
         parts.append(masker.flush())
@@ -125,9 +126,10 @@ def create_instances(
   return Instances(corpus, vocabulary, options, masked)
 
 
-def _all_pairs(corpus, documents, options, stream):
+def _all_pairs(corpus, documents, options, stream, *, room):
   """Yields the SegmentPairs of one pass through the documents.
 
+  Two segments have `room` tokens together.
   Lazily: each pair is drawn from `stream` when it is asked for, so that the
   caller can draw its masks before the next pair, as the original does.
   """
@@ -136,9 +138,13 @@ def _all_pairs(corpus, documents, options, stream):
     return
   for place, document in enumerate(documents):
     if options.packing == "sentence_pairs":
-      yield from _segment_pairs(corpus, documents, place, options, stream)
+      yield from _segment_pairs(
+        corpus, documents, place, options, stream, room=room
+      )
     elif options.packing == "sentence_order":
-      yield from _ordered_pairs(corpus, document, options, stream)
+      yield from _ordered_pairs(
+        corpus, document, options, stream, room=room
+      )
     else:
       first, last = corpus.sentences_of(document)
       start, end = corpus.sentence_starts[first], corpus.sentence_starts[last]
@@ -153,15 +159,14 @@ def _target(max_tokens, options, stream):
   return max_tokens
 
 
-def _segment_pairs(corpus, documents, place, options, stream):
+def _segment_pairs(corpus, documents, place, options, stream, *, room):
   """Yields the SegmentPairs of the document documents[place].
 
   Sentences are collected until they fill a sequence; the first of them, a
   random number, become segment A, and B is the rest or, half of the time,
   sentences of a random document.
   """
-  max_tokens = options.max_seq_length - 3
-  target = _target(max_tokens, options, stream)
+  target = _target(room, options, stream)
   starts = corpus.sentence_starts
   sentence, document_end = corpus.sentences_of(documents[place])
   while sentence < document_end:
@@ -180,11 +185,11 @@ def _segment_pairs(corpus, documents, place, options, stream):
     else:
       b = starts[a_end], starts[chunk_end]
       sentence = chunk_end
-    a, b = _truncated(a, b, max_tokens, stream)
+    a, b = _truncated(a, b, room, stream)
     yield SegmentPair(*a, *b, is_random_next)
 
 
-def _ordered_pairs(corpus, document, options, stream):
+def _ordered_pairs(corpus, document, options, stream, *, room):
   """Yields SegmentPairs of one document; half of them are swapped.
 
   ALBERT's sentence-order prediction (arXiv 1909.11942, section 3.1): both
@@ -192,8 +197,7 @@ def _ordered_pairs(corpus, document, options, stream):
   which one comes first. A last sentence that is left over is paired with the
   one before it; a document of one sentence has no order and gives no pair.
   """
-  max_tokens = options.max_seq_length - 3
-  target = _target(max_tokens, options, stream)
+  target = _target(room, options, stream)
   starts = corpus.sentence_starts
   sentence, document_end = corpus.sentences_of(document)
   if document_end - sentence == 1:
@@ -206,7 +210,7 @@ def _ordered_pairs(corpus, document, options, stream):
     a_end = sentence + stream.randint(1, chunk_end - sentence - 1)
     is_swapped = stream.random() < 0.5
     a, b = (starts[sentence], starts[a_end]), (starts[a_end], starts[chunk_end])
-    a, b = _truncated(a, b, max_tokens, stream)
+    a, b = _truncated(a, b, room, stream)
     yield SegmentPair(*(b + a if is_swapped else a + b), is_swapped)
     sentence = chunk_end
 
@@ -275,7 +279,7 @@ def _joined(corpus, documents, vocabulary):
     start, end = corpus.sentence_starts[first], corpus.sentence_starts[last]
     # Between two documents, not before the first.
     if ids:
-      ids.append(vocabulary.sep_id)
+      ids.append(vocabulary.frame.sep_id)
       continues.append(data.NO_WORD)
     # From places in the old array to places in the new one.
     shift = len(ids) - start
@@ -331,24 +335,25 @@ class Instances:
     )
     length = self.options.max_seq_length
     features = input_sequences.fill_batch(
-      self.corpus.ids, spans, length, cls_id=self.vocabulary.cls_id,
-      sep_id=self.vocabulary.sep_id,
+      self.corpus.ids, spans, length, self.vocabulary.frame
     )
     if self.options.packing in PAIR_PACKINGS:
       features["next_sentence_labels"] = is_random_next[:, None]
     if self.options.masking == "none":
-      features["word_starts"] = _word_starts(self.corpus, spans, length)
+      features["word_starts"] = _word_starts(
+        self.corpus, spans, length, self.vocabulary.frame
+      )
     else:
       features.update(_masked_features(features["input_ids"], masked))
     return features
 
 
-def _word_starts(corpus, spans, length):
+def _word_starts(corpus, spans, length, frame):
   """Returns [B, T]: 1 at the first piece of each word, segment by segment."""
   special = data.NO_WORD
   filled = input_sequences.fill_batch(
-    np.frombuffer(corpus.continues, np.uint8), spans, length, cls_id=special,
-    sep_id=special,
+    np.frombuffer(corpus.continues, np.uint8), spans, length,
+    frame._replace(cls_id=special, sep_id=special),
   )
   flags = filled["input_ids"]  # [B, T]
   # A segment may begin with the rest of a word.

@@ -111,7 +111,8 @@ class _Masker:
     """Returns how many tokens a SegmentPair has, and how many to mask."""
     a_start, a_end, b_start, b_end, _ = pair
     tokens = a_end - a_start + b_end - b_start
-    budget = self._budgets[tokens + (3 if b_end > b_start else 2)]
+    frame = self._vocabulary.frame
+    budget = self._budgets[tokens - frame.room(0, b_end > b_start)]
     return tokens, min(tokens, budget)
 
 
@@ -194,7 +195,7 @@ class PieceMasker(_Masker):
       tokens = self._tokens_within(pairs, num_words, order, budgets)
     replacements = self._replacements(pairs, tokens, masks_starts, budgets)
     return _sort_masks(
-      pairs, tokens, replacements, budgets, self._vocabulary.dtype
+      pairs, tokens, replacements, budgets, self._vocabulary
     )
 
   def _first_tokens(self, order):
@@ -275,13 +276,14 @@ class PieceMasker(_Masker):
     return replacements
 
 
-def _sort_masks(pairs, tokens, replacements, num_masked, dtype):
+def _sort_masks(pairs, tokens, replacements, num_masked, vocabulary):
   """Sorts tokens [P, B] by position in the instance; returns a Masked.
 
   Of small integers: all instances of a text are in memory together.
   """
   length_a = pairs[:, 1] - pairs[:, 0]
-  positions = tokens + 1 + (tokens >= length_a)  # After [CLS] and maybe [SEP].
+  # After [CLS] and maybe [SEP].
+  positions = tokens + 1 + vocabulary.frame.between * (tokens >= length_a)
   unused = np.arange(len(positions))[:, None] >= num_masked
   positions[unused] = np.iinfo(positions.dtype).max
   # Unused places sort last, and are zeros in the records.
@@ -291,7 +293,7 @@ def _sort_masks(pairs, tokens, replacements, num_masked, dtype):
   return Masked(
     pairs, num_masked.astype(np.uint16),
     np.take_along_axis(positions, order, 0).T.astype(np.uint16),
-    np.take_along_axis(replacements, order, 0).T.astype(dtype),
+    np.take_along_axis(replacements, order, 0).T.astype(vocabulary.dtype),
   )
 
 
@@ -331,7 +333,7 @@ class SpanMasker(_Masker):
     num_masked = np.array(list(map(len, self._masked)), np.int64)
     pairs = np.array(self._pairs, np.int64).reshape(-1, 5)
     self._pairs, self._masked = [], []
-    return _sort_masks(pairs, *found, num_masked, self._vocabulary.dtype)
+    return _sort_masks(pairs, *found, num_masked, self._vocabulary)
 
   def _words(self, pair):
     """Returns the words, and for each the end of the words it may run to.

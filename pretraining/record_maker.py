@@ -46,11 +46,13 @@ class RecordMaker:
       options.vocab_file, do_lower_case=options.do_lower_case,
       never_split=options.never_split,
     )
-    self._vocabulary = data.Vocabulary(self.tokenizer.vocab)
+    self._vocabulary = data.Vocabulary(
+      self.tokenizer.vocab, self.tokenizer.specials
+    )
     self._encode_lines = bulk_tokenization.line_encoder(self.tokenizer)
     if not options.segmented_text:
       return
-    if vocabularies.is_sentencepiece(options.vocab_file):
+    if vocabularies.name_of(options.vocab_file) != vocabularies.LIST:
       raise errors.InputError(
         "--segmented_text says which of BERT's tokens form a Chinese word; "
         f"{options.vocab_file} has pieces of several characters: leave it out"

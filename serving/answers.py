@@ -242,10 +242,9 @@ def make_scorer(
   """
   length = settings.max_seq_length
   encode = text_batches.make_encoder(tokenizer, length)
-  (mask_id,) = tokenizer.convert_tokens_to_ids([pretraining_answers.MASK])
 
   def answer(rows):
-    texts, copies, masked = [], [], []
+    texts, copies, masked, mask_id = [], [], [], tokenizer.mask_id
     for number, (text,) in enumerate(rows):
       pretraining_answers.check_sentence(
         text, tokenizer, length, f"text number {number}"
@@ -295,7 +294,7 @@ def _next_sentence(settings, tokenizer, network, batch_size):
 
 
 def _span(settings, tokenizer, network, batch_size):
-  lengths = squad_inputs.lengths_of(settings)
+  lengths = squad_inputs.lengths_of(settings, tokenizer.specials)
   options = squad_answers.options_of(settings, tokenizer)._replace(
     null_score_diff_threshold=settings.null_score_diff_threshold or 0.0
   )

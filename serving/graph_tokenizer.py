@@ -69,14 +69,14 @@ class GraphTokenizer(tf.Module):
   def __init__(self, tokenizer: tokenization.FullTokenizer):
     """Reads the rules off a tokenizer; takes a few seconds.
 
-    Raises InputError: its vocabulary has no [UNK], or is of SentencePiece.
+    Raises InputError: its vocabulary has no [UNK], or is of another kind.
     """
     super().__init__()
-    if vocabularies.is_sentencepiece(tokenizer.vocab_file):
+    if vocabularies.name_of(tokenizer.vocab_file) != vocabularies.LIST:
       raise errors.InputError(
-        f"{tokenizer.vocab_file} is a SentencePiece model, whose text cannot "
-        "be read inside an exported graph yet; predict with the scripts, "
-        "such as run_classifier.py --predict_file=-"
+        f"{tokenizer.vocab_file} is no list of BERT's word pieces, and no "
+        "other text can be read inside an exported graph; export with "
+        "--format=onnx or litert, or serve the model's folder with serve.py"
       )
     wordpiece = tokenizer.wordpiece_tokenizer
     (self._unknown,) = tokenizer.convert_tokens_to_ids([wordpiece.unk_token])

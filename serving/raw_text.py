@@ -7,10 +7,7 @@ differs from row to row.
 
 import tensorflow as tf
 
-from pretraining import answers
 from serving import graph_tokenizer, models
-
-MASK = answers.MASK
 
 
 class RawText(tf.Module):
@@ -24,9 +21,9 @@ class RawText(tf.Module):
     super().__init__()
     self.model = model
     self.tokenizer = graph_tokenizer.GraphTokenizer(model.tokenizer)
-    names = ["[CLS]", "[SEP]"] + [MASK] * (model.settings.head == "masked_lm")
-    ids = model.tokenizer.convert_tokens_to_ids(names)
-    self._special, self._mask_id = ids[:2], ids[2:]
+    self._special = model.tokenizer.frame[:2]
+    is_filled = model.settings.head == "masked_lm"
+    self._mask_id = [model.tokenizer.mask_id] if is_filled else []
 
   def make_inputs(self, *texts) -> dict:
     """Returns the model's `id_inputs` of strings [B], one tensor or two."""
@@ -50,7 +47,7 @@ class RawText(tf.Module):
   def _with_masks(self, text):
     # The tokenizer cuts "[MASK]" to "[", "mask", "]", as the original's does,
     # so the text between the masks is tokenized separately.
-    parts = tf.strings.split(text, MASK)
+    parts = tf.strings.split(text, self.model.tokenizer.specials.mask)
     ids = parts.with_flat_values(self.tokenizer.tokenize(parts.flat_values).ids)
     mask = tf.fill([tf.size(parts.flat_values), 1], self._mask_id[0])
     mask = parts.with_flat_values(tf.RaggedTensor.from_tensor(mask))

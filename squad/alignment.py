@@ -30,7 +30,7 @@ from absl import logging
 
 import tokenization
 from squad import data
-from variants import sentencepiece
+from variants import piece_tokenizer
 
 # Most words of a passage come again in others.
 _REMEMBERED_WORDS = 1 << 16
@@ -69,11 +69,9 @@ class Spelling(NamedTuple):
 
 def spelling_of(tokenizer: tokenization.FullTokenizer) -> Spelling:
   """Returns the Spelling of a tokenization.FullTokenizer."""
-  if isinstance(tokenizer, sentencepiece.SentencePieceTokenizer):
+  if isinstance(tokenizer, piece_tokenizer.PieceTokenizer):
     remembered = functools.lru_cache(_REMEMBERED_WORDS)
-    return Spelling(
-      sentencepiece.joined_pieces, remembered(tokenizer.word_text)
-    )
+    return Spelling(tokenizer.joined_pieces, remembered(tokenizer.word_text))
   return word_piece_spelling(tokenizer.do_lower_case, tokenizer.never_split)
 
 

@@ -339,7 +339,7 @@ class Answerer:
       threshold: of "no answer".
     """
     self._tokenizer = tokenizer
-    self._lengths = inputs.lengths_of(settings)
+    self._lengths = inputs.lengths_of(settings, tokenizer.specials)
     self._options = options_of(settings, tokenizer)
     self._batch_size = settings.predict_batch_size
     pads = settings.pad_to_max_length

@@ -22,11 +22,10 @@ from common import errors, process_pool, unknown_tokens
 from records import cached_records, tfrecord
 from squad import data
 from text import input_sequences
-from variants import sentencepiece
+from variants import piece_tokenizer
 
 # As in the original: where numbers of windows begin.
 FIRST_UNIQUE_ID = 1000000000
-SPECIAL_TOKENS = 3  # [CLS] and two [SEP].
 _BLOCK = 256  # Passages that a process takes at once.
 # Raised when records of the same data and flags come out otherwise.
 _FORMAT = 2
@@ -46,18 +45,21 @@ class Lengths(NamedTuple):
   max_query_length: int  # A longer question is cut to this many pieces.
 
 
-def lengths_of(settings) -> Lengths:
+def lengths_of(
+  settings, specials: tokenization.Specials = tokenization.BERTS
+) -> Lengths:
   """Returns the Lengths of a command's settings.
 
   Raises InputError: they leave no room for a passage.
   """
   lengths = Lengths(**settings.pick(" ".join(Lengths._fields)))
-  least = lengths.max_query_length + SPECIAL_TOKENS
+  special = 2 + specials.between
+  least = lengths.max_query_length + special
   if lengths.max_seq_length <= least:
     raise errors.InputError(
       f"--max_seq_length={lengths.max_seq_length} leaves no room for the "
       f"passage next to a question of --max_query_length="
-      f"{lengths.max_query_length} and {SPECIAL_TOKENS} special tokens; pass "
+      f"{lengths.max_query_length} and {special} special tokens; pass "
       f"more than {least}, or a shorter --max_query_length"
     )
   return lengths
@@ -95,6 +97,7 @@ class Window(NamedTuple):
     start_position, end_position: of the answer, in the input; 0 if it is not
       in this window, None outside training.
     is_impossible: that of the question.
+    specials: those of the tokenizer.
   """
 
   unique_id: int
@@ -109,11 +112,12 @@ class Window(NamedTuple):
   start_position: int | None = None
   end_position: int | None = None
   is_impossible: bool = False
+  specials: tokenization.Specials = tokenization.BERTS
 
   @property
   def first_position(self):
     """Where the pieces of the passage begin in the input."""
-    return len(self.question_tokens) + 2
+    return len(self.question_tokens) + 1 + self.specials.between
 
   @property
   def num_tokens(self):
@@ -124,7 +128,8 @@ class Window(NamedTuple):
   def tokens(self):
     """All tokens of the input, a list of `num_tokens` str."""
     pieces = self.passage.tokens[self.start : self.start + self.length]
-    return ["[CLS]", *self.question_tokens, "[SEP]", *pieces, "[SEP]"]
+    cls, sep, _, between, _ = self.specials
+    return [cls, *self.question_tokens, *[sep] * between, *pieces, sep]
 
 
 def encode_passages(
@@ -137,7 +142,7 @@ def encode_passages(
   """
   encoded = []
   for words in passages:
-    pieces = [tokenizer.encode(word) for word in words]
+    pieces = tokenizer.encode_words(words)
     ids = list(itertools.chain.from_iterable(pieces))
     counts = list(map(len, pieces))
     encoded.append((np.array(ids, np.int32), np.array(counts, np.int32)))
@@ -216,7 +221,7 @@ def find_answer(
     passage.words, [question.start_position, question.end_position + 1]
   ).tolist()
   end -= 1
-  if isinstance(tokenizer, sentencepiece.SentencePieceTokenizer):
+  if isinstance(tokenizer, piece_tokenizer.PieceTokenizer):
     found = tokenizer.find_answer(
       passage.tokens[start : end + 1], question.answer_text
     )
@@ -249,12 +254,13 @@ def make_windows(
     tokens = tokenizer.tokenize(question.question_text)
     tokens = tokens[: lengths.max_query_length]
     ids = np.array(tokenizer.convert_tokens_to_ids(tokens), np.int32)
-    room = lengths.max_seq_length - len(tokens) - SPECIAL_TOKENS
+    room = tokenizer.frame.room(lengths.max_seq_length) - len(tokens)
     cuts = cut_passage(len(passage.tokens), room, lengths.doc_stride)
     for number, (start, length, is_max_context) in enumerate(cuts):
       window = Window(
         next(unique_ids), index, number, tokens, ids, passage, start, length,
         is_max_context, is_impossible=question.is_impossible,
+        specials=tokenizer.specials,
       )
       yield _with_answer(window, answer) if training else window
 
@@ -314,11 +320,10 @@ def make_batch(
   They are input_ids, input_mask and segment_ids [B, T] and unique_ids [B, 1];
   in training start_positions, end_positions and is_impossible [B, 1] too.
   """
-  cls_id, sep_id = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
   batch = input_sequences.build_batch(
     [window.question_ids for window in windows],
     [w.passage.ids[w.start : w.start + w.length] for w in windows],
-    max_seq_length=max_seq_length, cls_id=cls_id, sep_id=sep_id,
+    max_seq_length=max_seq_length, frame=tokenizer.frame,
   )
   columns = {"unique_ids": "unique_id"}
   if training:

@@ -59,7 +59,8 @@ class Job:
       settings, model, tokenizer, strategy, self.threshold
     )
     self._inputs = inputs.prepare_all(
-      files, tokenizer, inputs.lengths_of(settings), folder=settings.output_dir
+      files, tokenizer, inputs.lengths_of(settings, tokenizer.specials),
+      folder=settings.output_dir
     )
 
   def train(self, start: run_folder.StartingPoint) -> int:

@@ -72,7 +72,7 @@ def make_windows(
       f"--max_seq_length={max_seq_length} leaves no room for a word between "
       "[CLS] and [SEP]; pass 3 or more"
     )
-  special = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
+  frame = tokenizer.frame
   windows = []
   numbered = enumerate(sentences)
   for _, document in itertools.groupby(numbered, lambda pair: pair[1].document):
@@ -88,7 +88,7 @@ def make_windows(
         starts.append(len(pieces) + 1)  # After [CLS].
         pieces += word
       windows.append(Window(
-        [special[0], *pieces, special[1]], number, first,
+        [frame.cls_id, *pieces, frame.sep_id], number, first,
         starts[start - left : end - left],
       ))
   return windows
@@ -99,9 +99,10 @@ def _encoded(document, tokenizer, room, path):
   (unknown,) = tokenizer.convert_tokens_to_ids([tokenizer.unk_token])
   words = []
   for _, sentence in document:
-    for word, line in zip(sentence.words, sentence.lines):
+    encoded = tokenizer.encode_words(sentence.words)
+    for word, line, pieces in zip(sentence.words, sentence.lines, encoded):
       # A word of characters that the tokenizer removes still has a label.
-      pieces = tokenizer.encode(word) or [unknown]
+      pieces = pieces or [unknown]
       # Without a file there is nobody to tell: clients of a server, say.
       if path and len(pieces) > room:
         logging.warning(

@@ -83,14 +83,13 @@ def trained(folder, head, *, stored, pooler=True, **task):
 
 def inputs_in_python(ids_a, ids_b=None, length=LENGTH):
   """Returns {name: int32 [1, length]} for a text or a pair, given as ids."""
-  cls_id, sep_id = tokenizer().convert_tokens_to_ids(["[CLS]", "[SEP]"])
   if not ids_b:
     # As in the scripts: without any piece it counts as none.
     ids_a, ids_b = ids_a[: length - 2], None
   else:
     input_sequences.truncate_pair(ids_a, ids_b, length - 3)
   ids, segments = input_sequences.build_inputs(
-    ids_a, ids_b, cls_id=cls_id, sep_id=sep_id
+    ids_a, ids_b, frame=tokenizer().frame
   )
   batch = input_sequences.pad_batch([ids], [segments], length=length)
   return {name: tf.constant(values) for name, values in batch.items()}

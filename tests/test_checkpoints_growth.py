@@ -182,7 +182,7 @@ def test_what_cannot_grow(source, tmp_path):
     grown(source, tmp_path, None, max_position_embeddings=32)
   with pytest.raises(errors.InputError, match="pass --vocab_file"):
     grown(source._replace(vocab_file=None), tmp_path)
-  with pytest.raises(errors.InputError, match="is a SentencePiece model"):
+  with pytest.raises(errors.InputError, match="spiece.model is another kind"):
     grown(source._replace(vocab_file="spiece.model"), tmp_path)
 
 

@@ -47,7 +47,7 @@ def test_no_sentence(lines):
 
 def test_vocabulary():
   vocabulary = data.Vocabulary({**WORDS, "##c": 70000})
-  assert (vocabulary.cls_id, vocabulary.sep_id, vocabulary.mask_id) == (1, 2, 3)
+  assert (*vocabulary.frame[:2], vocabulary.mask_id) == (1, 2, 3)
   assert vocabulary.ids.tolist() == [0, 1, 2, 3, 4, 5, 70000]
   assert np.flatnonzero(vocabulary.continues).tolist() == [5, 70000]
   assert vocabulary.dtype == np.uint32

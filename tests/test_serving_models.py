@@ -150,7 +150,7 @@ def test_every_pair_is_truncated_as_by_input_sequences():
     # As in the original: a second text without pieces counts as none.
     input_sequences.truncate_pair(row_a, row_b, room + (not row_b))
     rows.append(input_sequences.build_inputs(
-      row_a, row_b or None, cls_id=1, sep_id=2
+      row_a, row_b or None, frame=tokenization.Frame(1, 2)
     ))
   inputs = raw_text.pair_inputs(
     ragged(*[a for a, _ in lengths]), ragged(*[b for _, b in lengths]),

@@ -28,10 +28,9 @@ def expected_output(*texts):
   tokenizer, config = serving_models.tokenizer(), serving_models.config()
   model = modeling.BertModel(config)
   weight_files.load(model.variables, MODEL)
-  cls_id, sep_id = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
   ids_a, ids_b = [*map(tokenizer.encode, texts), None][:2]
   ids, segments = input_sequences.build_inputs(
-    ids_a, ids_b, cls_id=cls_id, sep_id=sep_id
+    ids_a, ids_b, frame=tokenizer.frame
   )
   output = model(
     tf.constant([ids]), None, tf.constant([segments]), return_attention=True

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+import tokenization
 from text import input_sequences
 
 
@@ -29,7 +30,7 @@ def test_truncate_pair(length_a, length_b, max_length, kept):
   ([[5], []], [1, 5, 2, 2], [0, 0, 0, 1]),  # It has its separator.
 ])
 def test_one_text_and_two(texts, ids, segments):
-  found = input_sequences.build_inputs(*texts, cls_id=1, sep_id=2)
+  found = input_sequences.build_inputs(*texts, frame=tokenization.Frame(1, 2))
   assert found == (ids, segments)
 
 
@@ -57,12 +58,12 @@ def test_a_batch_is_its_sequences_padded():
   firsts = [rng.randint(5, 99, rng.randint(0, 6)).tolist() for _ in range(40)]
   seconds = [rng.randint(5, 99, rng.randint(0, 6)) for _ in range(40)]
   batch = input_sequences.build_batch(
-    firsts, seconds, max_seq_length=13, cls_id=1, sep_id=2
+    firsts, seconds, max_seq_length=13, frame=tokenization.Frame(1, 2)
   )
   assert {array.dtype.name for array in batch.values()} == {"int32"}
   for row, (first, second) in enumerate(zip(firsts, seconds)):
     ids, segments = input_sequences.build_inputs(
-      first, second.tolist() or None, cls_id=1, sep_id=2
+      first, second.tolist() or None, frame=tokenization.Frame(1, 2)
     )
     pad = input_sequences.pad
     assert batch["input_ids"][row].tolist() == pad(ids, 13)
@@ -72,9 +73,9 @@ def test_a_batch_is_its_sequences_padded():
 
 def test_a_batch_may_have_first_texts_alone_or_nothing():
   build = input_sequences.build_batch
-  batch = build([[7], []], max_seq_length=4, cls_id=1, sep_id=2)
+  batch = build([[7], []], max_seq_length=4, frame=tokenization.Frame(1, 2))
   assert batch["input_ids"].tolist() == [[1, 7, 2, 0], [1, 2, 0, 0]]
-  batch = build([], max_seq_length=4, cls_id=1, sep_id=2)
+  batch = build([], max_seq_length=4, frame=tokenization.Frame(1, 2))
   assert batch["input_ids"].shape == (0, 4)
 
 

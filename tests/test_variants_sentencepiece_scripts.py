@@ -131,4 +131,4 @@ def test_a_graph_has_no_such_tokenizer(model, tmp_path):
     "export_saved_model.py", code=1, head="masked_lm", model_dir=model,
     export_dir=tmp_path / "export",
   )
-  assert "spiece.model is a SentencePiece model" in done.last_line
+  assert "spiece.model is no list of BERT's word" in done.last_line

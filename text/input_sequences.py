@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+import tokenization
+
 # As in the original: between the two texts of a line.
 TEXT_SEPARATOR = " ||| "
 # More tokens than this make matrix products hardly faster.
@@ -81,8 +83,7 @@ def window_starts(
 
 
 def fill_batch(
-  ids: np.ndarray, spans: Spans, max_seq_length: int, *, cls_id: int,
-  sep_id: int
+  ids: np.ndarray, spans: Spans, max_seq_length: int, frame: tokenization.Frame
 ) -> dict[str, np.ndarray]:
   """Builds sequences from parts of an array; all of them must fit.
 
@@ -91,19 +92,21 @@ def fill_batch(
     m   1    1    1   1  1   1   1  1   1    1    1   1     0
 
   As in the original: a second text without a piece has no [SEP] of its own.
-  `ids` are the pieces of all texts one after another; `spans` are [B].
+  `ids` are the pieces of all texts one after another; `spans` are [B]. Padding
+  is 0 whatever the vocabulary calls so: no number of a token depends on it.
 
   Returns:
     int32 [B, T] each: input_ids, input_mask (m above), segment_ids (s above).
   """
   rows = np.arange(len(spans.start_a))  # [B]
-  # [B]; [CLS] and the first [SEP] come before b.
-  start_b = 2 + spans.length_a
-  ends = start_b + np.where(spans.length_b > 0, spans.length_b + 1, 0)
+  # [B], where the first text's [SEP] is, and b behind it, if it has a piece.
+  first_sep, is_pair = 1 + spans.length_a, spans.length_b > 0
+  start_b = first_sep + np.where(is_pair, frame.between, 1)
+  ends = start_b + np.where(is_pair, spans.length_b + 1, 0)
   input_ids = np.zeros([len(rows), max_seq_length], np.int32)
-  input_ids[:, 0] = cls_id
-  input_ids[rows, start_b - 1] = sep_id
-  input_ids[rows, ends - 1] = sep_id
+  input_ids[:, 0] = frame.cls_id
+  for places in (first_sep, start_b - 1, ends - 1):
+    input_ids[rows, places] = frame.sep_id
   _copy(ids, spans.start_a, spans.length_a, input_ids, 1)
   _copy(ids, spans.start_b, spans.length_b, input_ids, start_b)
   columns = np.arange(max_seq_length)  # [T]
@@ -111,7 +114,7 @@ def fill_batch(
   segment_ids = input_mask & (columns >= start_b[:, None])  # [B, T]
   return {
     "input_ids": input_ids, "input_mask": input_mask.astype(np.int32),
-    "segment_ids": segment_ids.astype(np.int32),
+    "segment_ids": segment_ids.astype(np.int32) * frame.segment_b,
   }
 
 
@@ -132,8 +135,8 @@ def _copy(ids, starts, lengths, target, columns):
 
 
 def build_batch(
-  ids_a: list, ids_b: list | None = None, *, max_seq_length: int, cls_id: int,
-  sep_id: int
+  ids_a: list, ids_b: list | None = None, *, max_seq_length: int,
+  frame: tokenization.Frame
 ) -> dict[str, np.ndarray]:
   """Builds sequences from the ids of texts as `fill_batch`; all must fit.
 
@@ -141,7 +144,7 @@ def build_batch(
     ids_a: B lists or arrays of ids, the first texts.
     ids_b: the same of the second texts, empty where there is none; None where
       no sequence has one.
-    max_seq_length, cls_id, sep_id: as of `fill_batch`.
+    max_seq_length, frame: as of `fill_batch`.
   """
   texts = [*ids_a, *(ids_b if ids_b is not None else [()] * len(ids_a))]
   lengths = np.array([len(text) for text in texts], np.int64)
@@ -152,21 +155,22 @@ def build_batch(
   spans = Spans(
     starts[:count], lengths[:count], starts[count:], lengths[count:]
   )
-  return fill_batch(ids, spans, max_seq_length, cls_id=cls_id, sep_id=sep_id)
+  return fill_batch(ids, spans, max_seq_length, frame)
 
 
 def build_inputs(
-  ids_a: list[int], ids_b: list[int] | None = None, *, cls_id: int, sep_id: int
+  ids_a: list[int], ids_b: list[int] | None = None, *, frame: tokenization.Frame
 ) -> tuple[list[int], list[int]]:
   """Joins one or two texts with the special tokens, without padding.
 
   Without a second text `ids_b` is None, not empty.
   """
-  input_ids = [cls_id, *ids_a, sep_id]
+  separators = [frame.sep_id] * (1 if ids_b is None else frame.between)
+  input_ids = [frame.cls_id, *ids_a, *separators]
   segment_ids = [0] * len(input_ids)
   if ids_b is not None:
-    input_ids += [*ids_b, sep_id]
-    segment_ids += [1] * (len(ids_b) + 1)
+    input_ids += [*ids_b, frame.sep_id]
+    segment_ids += [frame.segment_b] * (len(ids_b) + 1)
   return input_ids, segment_ids
 
 

@@ -22,24 +22,18 @@ import numpy as np
 
 import tokenization
 from common import errors, file_io
+from variants import piece_tokenizer
 
-WORD_START = "▁"  # U+2581
+WORD_START = piece_tokenizer.WORD_START
 _REMEMBERED_WORDS = 1 << 17
 
 
-class SentencePieceTokenizer(tokenization.FullTokenizer):
+class SentencePieceTokenizer(piece_tokenizer.PieceTokenizer):
   """Tokenizes text into SentencePiece's pieces; used like a FullTokenizer.
 
   Attributes:
-    vocab_file: path of the SentencePiece model, spiece.model.
-    vocab: dict of piece -> id, not to be changed.
-    inv_vocab: dict of id -> piece.
     do_lower_case: whether text is lower-cased. Accents are always removed.
-    unk_token: "<unk>".
   """
-
-  unk_token = "<unk>"
-  never_split = ()
 
   def __init__(self, vocab_file: str, do_lower_case: bool = True):
     """Reads the model.
@@ -47,31 +41,17 @@ class SentencePieceTokenizer(tokenization.FullTokenizer):
     Raises InputError: there is no such file, it is no SentencePiece model, or
     its pieces reach over several words.
     """
-    self.vocab_file = vocab_file
     self.do_lower_case = do_lower_case
     self._cut = _open(vocab_file)
     pieces = _pieces(vocab_file, self._cut)
     _check(vocab_file, pieces)
-    self.inv_vocab = dict(enumerate(pieces))
-    self.vocab = {piece: index for index, piece in self.inv_vocab.items()}
+    super().__init__(vocab_file, {p: index for index, p in enumerate(pieces)})
     self._known = {}  # Word -> its ids.
     self._without_comma = self._make_without_comma()
 
   def __reduce__(self):
     # Worker processes read the model themselves.
     return SentencePieceTokenizer, (self.vocab_file, self.do_lower_case)
-
-  def tokenize(self, text: str | bytes) -> list[str]:
-    """Returns the pieces of `text`; bytes are UTF-8.
-
-    What no piece covers is "<unk>". Special tokens get no special treatment,
-    as in BERT's tokenizer.
-    """
-    return self.convert_ids_to_tokens(self.encode(text))
-
-  def encode(self, text: str | bytes) -> list[int]:
-    """Returns `convert_tokens_to_ids(tokenize(text))`, faster."""
-    return self.encode_lines([text])[0]
 
   def encode_lines(
     self, lines: list[str | bytes]
@@ -96,27 +76,11 @@ class SentencePieceTokenizer(tokenization.FullTokenizer):
   def word_text(self, word: str) -> str:
     """Returns a word as its pieces spell it, unknown characters included."""
     pieces = self._spelling.tokenize(_encoded(self._clean(word))).numpy()
-    return joined_pieces([piece.decode("utf-8") for piece in pieces])
+    return self.joined_pieces([piece.decode("utf-8") for piece in pieces])
 
-  def find_answer(
-    self, tokens: list[str], answer_text: str
-  ) -> tuple[int, ...] | None:
-    """Returns the first and last of the pieces that an answer is in, or None.
-
-    "(1907-1988)." is ▁( 1907 - 1988 ) . and the answer "1907" alone is ▁1907:
-    so the characters are compared, and pieces that hold any of them count.
-    `tokens` are the pieces of the words that hold the answer.
-    """
-    answer = "".join(self.tokenize(answer_text)).removeprefix(WORD_START)
-    start = "".join(tokens).find(answer) if answer else -1
-    if start < 0:
-      return None
-    # Where each piece ends, in characters of all pieces joined.
-    ends = np.cumsum([len(token) for token in tokens])
-    return tuple(
-      int(np.searchsorted(ends, place, side="right"))
-      for place in (start, start + len(answer) - 1)
-    )
+  def joined_pieces(self, pieces: Iterable[str]) -> str:
+    """Returns the text of pieces: ["▁sm", "ith", "'"] -> "smith'"."""
+    return " ".join("".join(pieces).replace(WORD_START, " ").split())
 
   @functools.cached_property
   def _spelling(self):
@@ -165,11 +129,6 @@ class SentencePieceTokenizer(tokenization.FullTokenizer):
 
   def _id(self, piece):
     return self.vocab.get(piece, self.vocab[self.unk_token])
-
-
-def joined_pieces(pieces: Iterable[str]) -> str:
-  """Returns the text of pieces: ["▁sm", "ith", "'"] -> "smith'"."""
-  return " ".join("".join(pieces).replace(WORD_START, " ").split())
 
 
 def starts_word(piece: str) -> bool:

@@ -1,20 +1,41 @@
-"""Which tokenizer a vocabulary is for: BERT's word pieces or SentencePiece's.
+"""Which tokenizer a vocabulary is for.
 
-A file called *.model is a SentencePiece model, any other a list of tokens.
+A file called *.model is a SentencePiece model of ALBERT, *.json is a
+tokenizer.json, and any other is a list of BERT's word pieces.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
 import tokenization
 from common import errors
-from variants import sentencepiece
+from variants import sentencepiece, tokenizer_file
 
 LIST, SENTENCEPIECE = "vocab.txt", "spiece.model"
+TOKENIZER_FILE = "tokenizer.json"
+# In a folder the first counts that is there.
+NAMES = (LIST, SENTENCEPIECE, TOKENIZER_FILE)
 
 
 def is_sentencepiece(vocab_file: str) -> bool:
   """Whether a file is a SentencePiece model, by its name."""
   return vocab_file.endswith(".model")
+
+
+def is_tokenizer_file(vocab_file: str) -> bool:
+  """Whether a file is a tokenizer.json, by its name."""
+  return vocab_file.endswith(".json")
+
+
+def name_of(vocab_file: str) -> str:
+  """Returns which of NAMES a vocabulary has in the folder of a model."""
+  if is_tokenizer_file(vocab_file):
+    return TOKENIZER_FILE
+  return SENTENCEPIECE if is_sentencepiece(vocab_file) else LIST
+
+
+def first_of(names: Container[str]) -> str | None:
+  """Returns which of NAMES counts of the names of a folder's files."""
+  return next((name for name in NAMES if name in names), None)
 
 
 def make_tokenizer(
@@ -26,12 +47,15 @@ def make_tokenizer(
   Raises InputError: the file is missing or damaged, or cannot keep
   `never_split`.
   """
-  if is_sentencepiece(vocab_file):
-    if never_split:
-      raise errors.InputError(
-        f"{vocab_file} is a SentencePiece model, which splits no text at "
-        "punctuation: leave --never_split out"
-      )
+  name = name_of(vocab_file)
+  if never_split and name != LIST:
+    raise errors.InputError(
+      f"{vocab_file} is no list of BERT's word pieces, whose rules "
+      "--never_split is for: leave it out"
+    )
+  if name == TOKENIZER_FILE:
+    return tokenizer_file.FileTokenizer(vocab_file)
+  if name == SENTENCEPIECE:
     return sentencepiece.SentencePieceTokenizer(vocab_file, do_lower_case)
   return tokenization.FullTokenizer(vocab_file, do_lower_case, never_split)
 

@@ -1,0 +1,241 @@
+"""tokenizer.json: ids against transformers', and what the pieces are for."""
+
+import json
+import pathlib
+import pickle
+import shutil
+
+import numpy as np
+import pytest
+
+import tokenization
+from checkpoints import converter, growth, tokenizer_files
+from common import errors, run_settings
+from pretraining import answers as pretraining_answers
+from pretraining import data as pretraining_data
+from serving import graph_tokenizer
+from squad import alignment, data, inputs
+from tagging import data as tagging_data
+from tagging import inputs as tagging_inputs
+from text import bulk_tokenization
+from variants import vocabularies
+
+GOLDEN = pathlib.Path("tests/golden/roberta")
+IDS = json.loads((GOLDEN / "ids.json").read_text())
+KINDS = sorted(IDS)
+
+
+def path_of(kind):
+  return str(GOLDEN / kind / "tokenizer.json")
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+  return request.param
+
+
+@pytest.fixture
+def tokenizer(kind):
+  return vocabularies.make_tokenizer(path_of(kind))
+
+
+def test_ids_are_those_of_transformers(kind, tokenizer):
+  texts, expected = zip(*IDS[kind]["texts"])
+  copy = pickle.loads(pickle.dumps(tokenizer))
+  ids, lengths, continues = bulk_tokenization.line_encoder(copy)(list(texts))
+  assert lengths == list(map(len, expected))
+  assert ids == [index for row in expected for index in row]
+  assert len(continues) == len(ids)
+  for text, row in zip(texts, expected):
+    assert tokenizer.encode(text) == row
+    assert tokenizer.tokenize(text.encode()) == [
+      tokenizer.inv_vocab[index] for index in row
+    ]
+  assert tokenizer.encode("a \ud800") == tokenizer.encode("a ?")
+
+
+def test_pairs_are_those_of_transformers(kind, tokenizer):
+  from features import text_batches
+
+  texts, (ids, types) = ("the house", "of Anna"), IDS[kind]["pair"]
+  encode = text_batches.make_encoder(tokenizer, len(ids))
+  assert encode(*texts) == (ids, types)
+  # One piece less room, and one piece less of the longer text.
+  shorter, _ = text_batches.make_encoder(tokenizer, len(ids) - 1)(*texts)
+  kept = list(ids)
+  frame = tokenizer.frame
+  assert frame.room(10) == 10 - 2 - frame.between
+  del kept[-2]
+  assert shorter == kept
+  assert encode(texts[0])[0] == [
+    frame.cls_id, *tokenizer.encode(texts[0]), frame.sep_id
+  ]
+
+
+def test_masks_are_those_of_transformers(kind, tokenizer):
+  text, ids = IDS[kind]["masked"]
+  found, places = pretraining_answers.encode(tokenizer, text)
+  assert found == ids
+  assert [ids[place] for place in places] == [tokenizer.mask_id] * 3
+  with pytest.raises(errors.InputError, match="no <mask> in 'a .MASK.'"):
+    pretraining_answers.check("a [MASK]", tokenizer, 9, "x:1")
+
+
+def test_words_of_a_text_are_its_pieces(kind, tokenizer):
+  """By their offsets: the ids are those of the whole text."""
+  for text, _ in IDS[kind]["texts"]:
+    words = text.split()
+    found = tokenizer.encode_words(words)
+    assert sum(found, []) == tokenizer.encode(" ".join(words))
+    assert len(found) == len(words)
+  found = tokenizer.encode_words(["the", "\u200b", "Anna", "house."])
+  shown = [tokenizer.joined_pieces(map(tokenizer.inv_vocab.get, row))
+           for row in found]
+  assert [shown[0], shown[2], shown[3].replace(" ", "")] == [
+    "the", "Anna", "house."
+  ]
+  assert tokenizer.encode_words([]) == []
+
+
+def test_flags_say_what_continues_a_word(kind, tokenizer):
+  text = "the shipwright's house"
+  ids, _, continues = tokenizer.encode_lines([text])
+  tokens = tokenizer.convert_ids_to_tokens(ids)
+  starts = np.frombuffer(continues, np.uint8) == 0
+  words = [
+    "".join(tokens[start:end]).strip("▁Ġ").replace("</w>", "")
+    for start, end in zip(
+      np.flatnonzero(starts), [*np.flatnonzero(starts)[1:], len(tokens)]
+    )
+  ]
+  # What the file's own rules take for words.
+  expected = {
+    "bpe": ["the", "shipwright", "'s", "house"],
+    "unigram": ["the", "shipwright's", "house"],
+    "words": ["the", "shipwright", "'", "s", "house"],
+  }[kind]
+  assert words == expected
+  vocabulary = pretraining_data.Vocabulary(
+    tokenizer.vocab, tokenizer.specials
+  )
+  assert vocabulary.frame == tokenizer.frame
+  assert vocabulary.ids.tolist() == list(range(len(tokenizer.vocab)))
+  assert vocabulary.unk_id == 3
+
+
+@pytest.mark.parametrize("answer", ["Anna Lang", "1907", "naïve", "house"])
+def test_answers_are_found_and_spelled_as_in_the_passage(tokenizer, answer):
+  context = "of  Anna Lang's (1907-1988). naïve the house"
+  (question,) = data.from_texts([("the?", context)])
+  words = context.split()
+  first = next(n for n, w in enumerate(words) if answer.split()[0] in w)
+  last = first + len(answer.split()) - 1
+  question = question._replace(
+    start_position=first, end_position=last, answer_text=answer
+  )
+  passage = inputs.make_passages([question], tokenizer)[question.passage]
+  assert passage.ids.tolist() == tokenizer.encode(" ".join(words))
+  place = inputs.find_answer(question, passage, tokenizer)
+  spelling = alignment.spelling_of(tokenizer)
+  text = spelling.of_pieces(passage.tokens[place[0] : place[1] + 1])
+  passage_text = alignment.PassageText(words, spelling.of_word)
+  found, (begin, end) = passage_text.find(text, first, last)
+  assert found == answer == " ".join(words)[begin:end]
+
+
+def test_windows_have_room_for_all_special_tokens(kind, tokenizer):
+  questions = data.from_texts([("the house?", "the house of Anna " * 9)])
+  lengths = inputs.Lengths(20, 5, 4)
+  windows = list(inputs.make_windows(questions, tokenizer, lengths))
+  batch = inputs.make_batch(windows, tokenizer, 20)
+  for window, ids, mask in zip(
+    windows, batch["input_ids"], batch["input_mask"]
+  ):
+    tokens = tokenizer.convert_ids_to_tokens(ids[mask > 0].tolist())
+    assert window.tokens == tokens and window.num_tokens == len(tokens)
+    assert tokens[: window.first_position][-1] == "</s>"
+  assert batch["input_mask"][0].all() and len(windows) > 2
+  assert batch["segment_ids"].max() == (kind == "words")
+  settings = run_settings.Settings(
+    dict(max_seq_length=68, doc_stride=8, max_query_length=64)
+  )
+  if tokenizer.frame.between == 2:
+    with pytest.raises(errors.InputError, match="64 and 4 special tokens"):
+      inputs.lengths_of(settings, tokenizer.specials)
+  else:
+    assert inputs.lengths_of(settings, tokenizer.specials)
+
+
+def test_tags_are_of_first_pieces(tokenizer):
+  words = ["Anna", "\u200b", "of", "house"]
+  sentence = tagging_data.Sentence(0, [1, 2, 3, 4], words, None)
+  (window,) = tagging_inputs.make_windows([sentence], tokenizer, 30)
+  rows = tokenizer.encode_words(words)
+  starts = [window.input_ids[n] for n in window.positions]
+  assert [starts[0], starts[2], starts[3]] == [
+    rows[0][0], rows[2][0], rows[3][0]
+  ]
+
+
+def test_folders_keep_the_files(tmp_path):
+  source, target = tmp_path / "source", tmp_path / "target"
+  source.mkdir()
+  target.mkdir()
+  shutil.copy(path_of("bpe"), source)
+  (source / "tokenizer_config.json").write_text('{"model_max_length": 7}')
+  tokenizer_files.write(
+    str(target), str(source / "tokenizer.json"), False, 512, fast=True
+  )
+  assert sorted(path.name for path in target.iterdir()) == [
+    "tokenizer.json", "tokenizer_config.json"
+  ]
+  for path in target.iterdir():
+    assert path.read_bytes() == (source / path.name).read_bytes()
+
+
+def settings_with(**given):
+  values = {"vocab_file": path_of("bpe"), "do_lower_case": True, **given}
+  return run_settings.Settings(values, given)
+
+
+def test_what_such_a_file_cannot_do(tmp_path):
+  known = tokenizer_files.with_known_case(settings_with())
+  assert known.do_lower_case is False
+  with pytest.raises(errors.InputError, match="leave --do_lower_case out"):
+    tokenizer_files.with_known_case(settings_with(do_lower_case=False))
+  with pytest.raises(errors.InputError, match="leave it out"):
+    vocabularies.make_tokenizer(path_of("bpe"), never_split=["a"])
+  tokenizer = vocabularies.make_tokenizer(path_of("bpe"))
+  with pytest.raises(errors.InputError, match="--format=onnx or litert"):
+    graph_tokenizer.GraphTokenizer(tokenizer)
+  source = converter.Source(None, None, path_of("bpe"))
+  with pytest.raises(errors.InputError, match="one token a line; .*another"):
+    growth.grow(source, str(tmp_path), add_tokens="words.txt")
+  damaged = tmp_path / "tokenizer.json"
+  damaged.write_text("{}")
+  with pytest.raises(errors.InputError, match="is no tokenizer.json of Hugg"):
+    vocabularies.make_tokenizer(str(damaged))
+  values = json.loads(pathlib.Path(path_of("unigram")).read_text())
+  values["post_processor"]["pair"].pop()
+  damaged.write_text(json.dumps(values))
+  with pytest.raises(errors.InputError, match="of the texts 'a' and 'b'; onl"):
+    vocabularies.make_tokenizer(str(damaged))
+  values["post_processor"] = None
+  damaged.write_text(json.dumps(values))
+  with pytest.raises(errors.InputError, match="of the texts 'a' and 'b'; onl"):
+    vocabularies.make_tokenizer(str(damaged))
+
+
+def test_padding_and_cutting_of_the_file_are_not_ours(tmp_path):
+  values = json.loads(pathlib.Path(path_of("bpe")).read_text())
+  values["truncation"] = {
+    "direction": "Right", "max_length": 3, "strategy": "LongestFirst",
+    "stride": 0,
+  }
+  path = tmp_path / "tokenizer.json"
+  path.write_text(json.dumps(values))
+  tokenizer = vocabularies.make_tokenizer(str(path))
+  text = "the house of Anna Lang"
+  expected = vocabularies.make_tokenizer(path_of("bpe")).encode(text)
+  assert tokenizer.encode(text) == expected and len(expected) > 3
+  assert isinstance(tokenizer, tokenization.FullTokenizer)

@@ -1,0 +1,160 @@
+"""tokenizer.json: the tokenizers of RoBERTa and other relatives of BERT.
+
+Hugging Face's library `tokenizers` writes the file, and cuts text by it: by
+byte-level BPE (RoBERTa), by a unigram model (XLM-R, CamemBERT), or by whatever
+else it says. The file also says which special tokens go around texts, and
+whether text is lower-cased.
+"""
+
+import bisect
+import itertools
+import operator
+from collections.abc import Iterable, Sequence
+
+import tokenization
+from common import errors, file_io
+from variants import piece_tokenizer
+
+_UNKNOWN = ("<unk>", "[UNK]")
+_MASKS = ("<mask>", "[MASK]")
+
+
+class FileTokenizer(piece_tokenizer.PieceTokenizer):
+  """Tokenizes text by a tokenizer.json; used like a FullTokenizer.
+
+  Attributes:
+    do_lower_case: False: the file's own rules lower-case where it is due.
+  """
+
+  do_lower_case = False
+
+  def __init__(self, vocab_file: str):
+    """Reads the file.
+
+    Raises InputError: there is no such file, it is no tokenizer.json, or its
+    special tokens stand elsewhere than BERT's.
+    """
+    self._tokenizer = _open(vocab_file)
+    vocab = self._tokenizer.get_vocab()
+    # The library has them in no order, and random tokens are drawn by places.
+    ordered = sorted(vocab.items(), key=operator.itemgetter(1))
+    super().__init__(vocab_file, dict(ordered))
+    self.unk_token = _first_of(_UNKNOWN, vocab)
+    self.specials = _specials(vocab_file, self._tokenizer)._replace(
+      mask=_first_of(_MASKS, vocab)
+    )
+
+  def __reduce__(self):
+    # Worker processes read the file themselves.
+    return FileTokenizer, (self.vocab_file,)
+
+  def encode_lines(self, lines: list[str | bytes]) -> tuple:
+    """Returns what bulk_tokenization.BulkEncoder does.
+
+    The third is what continues a word, as data.Corpus.continues of
+    pre-training: words are what the file's rules split text into at first.
+    """
+    found = self._tokenizer.encode_batch(
+      list(map(_valid, lines)), add_special_tokens=False
+    )
+    ids = list(itertools.chain.from_iterable(each.ids for each in found))
+    continues = bytearray()
+    for each in found:
+      words = each.word_ids
+      continues += bytes(map(_is_same_word, words, [None, *words]))
+    return ids, list(map(len, found)), bytes(continues)
+
+  def encode_words(self, words: Sequence[str]) -> list[list[int]]:
+    """Returns the ids of each word of a text, which is tokenized as a whole.
+
+    A piece is of the word that its last character is in.
+    """
+    text = _valid(" ".join(words))
+    found = self._tokenizer.encode(text, add_special_tokens=False)
+    # Of "in Rome": [3, 8], each with the space behind it.
+    ends = list(itertools.accumulate(len(word) + 1 for word in words))
+    of_words: list[list[int]] = [[] for _ in words]
+    for index, (start, end) in zip(found.ids, found.offsets):
+      # A space that is a piece of its own is of the word behind it.
+      place = end - 1 if text[start:end].strip() else end
+      of_words[bisect.bisect_right(ends, place)].append(index)
+    return of_words
+
+  def joined_pieces(self, pieces: Iterable[str]) -> str:
+    """Returns the text of pieces: ["Ġsm", "ith", "'"] -> "smith'"."""
+    decoder, found = self._tokenizer.decoder, list(pieces)
+    text = decoder.decode(found) if decoder else " ".join(found)
+    return " ".join(text.split())
+
+  def word_text(self, word: str) -> str:
+    """Returns a word as its pieces spell it, unknown characters included."""
+    word = _valid(word)
+    found = self._tokenizer.encode(word, add_special_tokens=False)
+    unknown = self.vocab.get(self.unk_token)
+    return self.joined_pieces(
+      word[slice(*place)] if index == unknown else self.inv_vocab[index]
+      for index, place in zip(found.ids, found.offsets)
+    )
+
+
+def _is_same_word(word, previous):
+  return word is not None and word == previous
+
+
+def _valid(text):
+  """Returns text with "?" for a lone surrogate, so that offsets stay."""
+  text = tokenization.convert_to_unicode(text)
+  return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _first_of(tokens, vocab):
+  """Returns the first token that a vocabulary has, or the first of all."""
+  return next((token for token in tokens if token in vocab), tokens[0])
+
+
+def _open(vocab_file):
+  # Imported here: BERT needs it only to learn vocabularies.
+  import tokenizers
+
+  with file_io.open_for_reading(vocab_file) as stream:
+    content = stream.read()
+  try:
+    tokenizer = tokenizers.Tokenizer.from_str(content.decode("utf-8"))
+  # The library raises Exception itself.
+  except Exception as error:
+    raise errors.InputError(
+      f"{vocab_file} is no tokenizer.json of Hugging Face's ({error}); pass "
+      "that file of the model, or have transformers write it: "
+      "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
+    ) from error
+  # Of texts; the scripts cut and pad themselves.
+  tokenizer.no_truncation()
+  tokenizer.no_padding()
+  # "<s>" in a text is three characters.
+  tokenizer.encode_special_tokens = True
+  return tokenizer
+
+
+def _specials(vocab_file, tokenizer):
+  """Returns the Specials around two texts, as the file puts them there."""
+  pair = tokenizer.encode("a", "b")
+  # <s> a </s></s> b </s>: 1, 2 and 1 special tokens in 3 places.
+  runs = [
+    (text, [pair.tokens[n] for n in places], pair.type_ids[places[0]])
+    for text, places in (
+      (key, list(group)) for key, group in itertools.groupby(
+        range(len(pair)), pair.sequence_ids.__getitem__
+      )
+    )
+  ]
+  if [text for text, _, _ in runs] == [None, 0, None, 1, None]:
+    (_, cls, _), (_, _, segment_a), (_, middle, _), b, (_, last, _) = runs
+    if len(cls) == len(last) == 1 and set(middle) == {*last} and not segment_a:
+      return tokenization.Specials(
+        cls[0], last[0], between=len(middle), segment_b=b[2]
+      )
+  raise errors.InputError(
+    f"{vocab_file} makes {' '.join(pair.tokens)!r} of the texts 'a' and 'b'; "
+    "only models with one special token before them, and another one between "
+    "and behind them, as '<s> a </s> </s> b </s>', can be read"
+  )
