@@ -351,6 +351,15 @@ def of_a_task(values: dict) -> dict:
   return {name: value for name, value in found.items() if value}
 
 
+def check_huggingface(variant: str) -> None:
+  """Raises InputError for a variant that transformers has no class of."""
+  if variant not in _KINDS:
+    raise errors.InputError(
+      f"transformers has no class for {variant}: such a model can be written "
+      "as this project's own files alone (--to=tf1, --to=tf2, SavedModel)"
+    )
+
+
 def to_huggingface(config: dict, architecture: str) -> dict:
   """Returns a config.json, for a class of transformers, from our values."""
   variant, act = config.get("variant", "bert"), config["hidden_act"]

@@ -221,6 +221,15 @@ def attention_bias(input_mask) -> tf.Tensor | None:
   return (1.0 - mask[:, tf.newaxis]) * _MASKED_SCORE
 
 
+def later_tokens_bias(length) -> tf.Tensor:
+  """Returns float32 [T, T] to add: no token attends to a later one."""
+  position = tf.range(length)
+  is_later = tf.cast(position > position[:, tf.newaxis], tf.float32)
+  # More than padding's: a token behind nothing but padding sees that, and not
+  # what follows.
+  return is_later * (2 * _MASKED_SCORE)
+
+
 def sizes(x) -> list:
   """Returns the sizes of `x`: integers where static, else scalar tensors."""
   x = tf.convert_to_tensor(x)

@@ -173,7 +173,8 @@ class BertOutput(NamedTuple):
     all_encoder_layers: tuple of [B, T, H], one for every layer; with
       `positions` the last is [B, P, H].
     sequence_output: the last of them.
-    pooled_output: [B, H], a dense tanh layer on its first token.
+    pooled_output: [B, H], a dense tanh layer on its first token (of a variant
+      perhaps another: see `BertModel.pooled_positions`).
     attention_probs: tuple of [B, N, F, T] before dropout, or None.
   """
 
@@ -182,11 +183,6 @@ class BertOutput(NamedTuple):
   sequence_output: tf.Tensor
   pooled_output: tf.Tensor
   attention_probs: tuple | None
-
-
-def first_positions(ids: tf.Tensor) -> tf.Tensor:
-  """Returns zeros [B, 1], the position of [CLS], for integers [B, ...]."""
-  return tf.zeros([tf.shape(ids)[0], 1], tf.int32)
 
 
 class BertModel(layers.Weights):
@@ -286,9 +282,9 @@ class BertModel(layers.Weights):
       dropout_seed: integers [2]; all dropout of this call is a function of
         it. None with training=True draws one from TensorFlow's generator.
       position_ids: integers [B, T]; None means 0, 1, 2, ...
-      positions: integers [B, P], the tokens whose last states are needed, 0
-        ([CLS]) first where the pooled output is: the last layer computes no
-        others. None for the whole sequence.
+      positions: integers [B, P], the tokens whose last states are needed,
+        `pooled_positions` first where the pooled output is: the last layer
+        computes no others. None for the whole sequence.
       return_attention: whether to return the attention probabilities.
     """
     input_ids = self._checked_ids(input_ids)  # [B, T]
@@ -296,7 +292,7 @@ class BertModel(layers.Weights):
     rows = self._rows(input_ids, input_mask)
     # [S, H]: only these rows are computed until `restore` pads them again.
     x = self._embed(rows, input_ids, token_type_ids, position_ids, dropout)
-    bias = layers.attention_bias(input_mask)  # [B, 1, F or 1, T]
+    bias = self._attention_bias(input_ids, input_mask)  # [B, 1, F or 1, T]
     states, all_probs = [rows.restore(x)], []  # [B, T, H]
     run_layer = _layer_function(
       self.config, recompute=self._recompute_activations,
@@ -316,9 +312,12 @@ class BertModel(layers.Weights):
       )
       states.append(queries.restore(x))
       all_probs.append(probs)  # [B, N, F, T]
+    pooled = states[-1][:, 0]
+    if positions is None:
+      pooled = self.pooled_states(states[-1], input_mask)
     return BertOutput(
       embedding_output=states[0], all_encoder_layers=tuple(states[1:]),
-      sequence_output=states[-1], pooled_output=self.pool(states[-1][:, 0]),
+      sequence_output=states[-1], pooled_output=self.pool(pooled),
       attention_probs=tuple(all_probs) if return_attention else None,
     )
 
@@ -342,6 +341,11 @@ class BertModel(layers.Weights):
         heads_count = self.config.num_attention_heads
         return unpadding.TokenRows.of_mask(mask, heads_count)
     return unpadding.PaddedRows(*layers.sizes(input_ids))
+
+  def _attention_bias(self, input_ids, input_mask):
+    """Returns float32 [B, 1, F or 1, T] to add to all scores, or None."""
+    del input_ids
+    return layers.attention_bias(input_mask)
 
   def _embed(self, rows, input_ids, token_type_ids, position_ids, dropout):
     """Returns [S, H]: word + segment + position, normalized, dropped."""
@@ -382,9 +386,18 @@ class BertModel(layers.Weights):
     """Returns {name: variable} of a layer, for `transformer_layer`."""
     return self._under(f"{self._scope}/encoder/layer_{number}/")
 
-  def pool(self, first_states: tf.Tensor) -> tf.Tensor:
-    """Returns the pooled output [B, H] of the first tokens' states [B, H]."""
+  def pooled_positions(self, input_mask: tf.Tensor) -> tf.Tensor:
+    """Returns int32 [B, 1] of [B, T]: which token's state is pooled, [CLS]."""
+    return tf.zeros([tf.shape(input_mask)[0], 1], tf.int32)
+
+  def pooled_states(self, states: tf.Tensor, input_mask) -> tf.Tensor:
+    """Returns [B, H] of [B, T, H]: those at `pooled_positions`."""
+    del input_mask
+    return states[:, 0]
+
+  def pool(self, states: tf.Tensor) -> tf.Tensor:
+    """Returns the pooled output [B, H] of the `pooled_states` [B, H]."""
     weights = self._under(f"{self._scope}/pooler/")
-    first_states = tf.cast(first_states, self.compute_dtype)
+    states = tf.cast(states, self.compute_dtype)
     activation = layers.get_activation(self.pooler_activation)
-    return layers.dense(first_states, weights, "dense", activation)
+    return layers.dense(states, weights, "dense", activation)

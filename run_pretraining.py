@@ -101,7 +101,7 @@ from checkpoints import (
   weight_files,
 )
 from common import result_lines, run_settings
-from pretraining import inputs, masking_rule
+from pretraining import inputs, masking_rule, next_word
 from pretraining import model as pretraining_model
 from records import tfrecord
 from training import (
@@ -116,6 +116,12 @@ from variants import registry, vocabularies
 
 # No flag of this script: of the records.
 _MASKED = " when the records were made, and these are masked already"
+# Of an encoder that is trained on next words.
+_NO_MASKS = run_settings.Rule(
+  "masked_lm_prob do_whole_word_mask mask_runs mask_shares "
+  "span_boundary_objective teacher_checkpoint",
+  not_with="bert_config_file", why=", whose model is trained on next words",
+)
 
 
 def make_input(settings, names, config):
@@ -128,6 +134,7 @@ def make_input(settings, names, config):
     masked_lm_prob=settings.masked_lm_prob,
     whole_words=settings.do_whole_word_mask, runs=settings.mask_runs,
     seed=settings.seed, shares=masking_rule.parse_shares(settings.mask_shares),
+    masks=not registry.predicts_next_word(config),
   )
   if data.is_masked:
     names = "masked_lm_prob do_whole_word_mask mask_runs mask_shares"
@@ -135,6 +142,16 @@ def make_input(settings, names, config):
       settings, [run_settings.Rule(names, "dynamic_masking", why=_MASKED)]
     )
   return data
+
+
+def make_model(settings, config, **model_options):
+  """Returns the model, of masked words or of next ones."""
+  if registry.predicts_next_word(config):
+    return next_word.NextWordModel(config, **model_options)
+  return pretraining_model.PretrainingModel(
+    config, with_next_sentence=settings.use_next_sentence_loss,
+    with_span_boundary=settings.span_boundary_objective, **model_options
+  )
 
 
 def fixed_settings(settings):
@@ -207,6 +224,8 @@ def main(_):
     settings = model_settings.restore_trained(settings, ["max_seq_length"])
   config = components.model_config(settings)
   registry.check_next_sentence(config, settings.use_next_sentence_loss)
+  if registry.predicts_next_word(config):
+    run_settings.refuse_ignored(settings, [_NO_MASKS])
   if settings.vocab_file:
     vocab = vocabularies.load_vocab(settings.vocab_file)
     config.check_vocabulary(len(vocab), settings.vocab_file)
@@ -230,10 +249,7 @@ def main(_):
   model_options = components.model_options(settings, strategy)
   with strategy.scope():
     with weight_files.awaiting(start.path):
-      model = pretraining_model.PretrainingModel(
-        config, with_next_sentence=settings.use_next_sentence_loss,
-        with_span_boundary=settings.span_boundary_objective, **model_options
-      )
+      model = make_model(settings, config, **model_options)
     objective = make_objective(settings, model, teacher, **model_options)
   evaluate = make_evaluation(
     strategy, objective, eval_data, num_batches=settings.max_eval_steps,
@@ -258,8 +274,11 @@ def main(_):
       path = os.path.join(settings.output_dir, "eval_results.txt")
       result_lines.write(path, {"global_step": step, **results})
       if settings.do_train:
+        head = model.head_names[0]
         if settings.max_predictions_per_seq:
-          data.warn_of_plateau(results["masked_lm_loss"])
+          data.warn_of_plateau(
+            head, results[f"{head}_loss"], functools.partial(model.labels, head)
+          )
         train_log.write_last_evaluation(settings.output_dir, step, results)
 
 

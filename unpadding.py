@@ -379,6 +379,7 @@ def encode_packed(
   states = output.sequence_output
   if positions is None:
     states = packed.restore(states)
+    pooled = encoder.pooled_states(states, batch["input_mask"])
   else:
     if needed is None:
       places = tf.reshape(places, [num_rows, fullest * read])
@@ -386,6 +387,7 @@ def encode_packed(
     width = states.shape[-1]
     states = tf.reshape(states, [num_rows, fullest, read * width])
     states = tf.reshape(packed.restore_slots(states), [count, read, width])
+    pooled = states[:, 0]
   return output._replace(
-    sequence_output=states, pooled_output=encoder.pool(states[:, 0])
+    sequence_output=states, pooled_output=encoder.pool(pooled)
   )

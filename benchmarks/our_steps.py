@@ -77,7 +77,7 @@ class Classifier(_Steps):
 
   def _logits(self, ids, mask, segments, **options):
     # The last layer only where the head reads it, as in run_classifier.py.
-    first = modeling.first_positions(ids)
+    first = self._model.pooled_positions(mask)
     output = self._model(ids, mask, segments, positions=first, **options)
     return self._head(output.pooled_output, **options)
 

@@ -177,6 +177,8 @@ def _check_place(output, kind, variant):
     raise errors.InputError(
       f"--to=model_garden has no place for {variant}; it is for BERT alone"
     )
+  if kind == "huggingface":
+    configuration.check_huggingface(variant)
 
 
 def _write_huggingface(folder, values, source, architecture, do_lower_case):

@@ -235,7 +235,8 @@ def rows(program: str, names: Iterable[str]) -> list[Row]:
   for tf1 in _tf1_names("bert" if is_garden else program, numbers):
     fitting = [v for regex, v in layouts.items() if re.search(regex, tf1)]
     theirs = tf1
-    for regex, new in _RENAMED[program]:
+    # A variant that transformers does not know: here TF1's names count.
+    for regex, new in _RENAMED.get(program, _HUGGINGFACE):
       theirs = re.sub(regex, new, theirs)
     if theirs:
       found.append(Row(tf1, theirs, *fitting))

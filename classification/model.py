@@ -107,7 +107,7 @@ class ClassifierModel(tf.Module):
       sequences[unpadding.PLAN] = batch[unpadding.PLAN]
     output = self.bert.encode(
       sequences, dropout_seed,
-      positions=modeling.first_positions(sequences["input_ids"]),
+      positions=self.bert.pooled_positions(sequences["input_mask"]),
     )
     states = output.sequence_output[:, 0]  # [B W or n, H]
     shape = tf.concat([tf.shape(mask), [self.config.hidden_size]], 0)

@@ -72,8 +72,10 @@ def write(
     pooling: of the head "embedding", an onnx_graph.Pooling.
 
   Raises:
-    InputError: see file_io.new_folder; or `write_model` does.
+    InputError: see file_io.new_folder; or `write_model` does; or Hugging Face
+      has no such model.
   """
+  configuration.check_huggingface(registry.name_of(config))
   with file_io.new_folder(folder) as temporary:
     write_model(os.path.join(temporary, FILES[settings.format]))
     huggingface.write_settings(

@@ -154,6 +154,11 @@ class _Network(_Graph):
     super().__init__(weights)
     self._config, self._variant = config, registry.name_of(config)
     self._encoder = registry.encoder_class(config)
+    if registry.predicts_next_word(config):
+      raise errors.InputError(
+        f"{self._variant} cannot be written as ONNX: its graph attends to all "
+        "tokens; TensorFlow and LiteRT compute it"
+      )
     self._inputs = ["input_ids", "attention_mask"]
     act = config.hidden_act
     name = str(act or "linear").lower()

@@ -7,6 +7,7 @@ compressed or not.
 
 import contextlib
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -37,7 +38,7 @@ class PretrainingInput:
   def __init__(
     self, files: list[str], config: modeling.BertConfig, *, max_seq_length: int,
     max_predictions: int, use_next_sentence_loss: bool, vocab_file: str | None,
-    **masking,
+    masks: bool = True, **masking,
   ):
     """Checks the first records of every file.
 
@@ -49,6 +50,7 @@ class PretrainingInput:
       max_seq_length, max_predictions: T and P of the records.
       use_next_sentence_loss: whether next-sentence labels are needed.
       vocab_file: where the records have no masks, that of the records.
+      masks: whether such records are masked while they are read.
       **masking: options of dynamic_masking.Masking for such records.
     """
     self.files = files = pipeline.without_empty(files)
@@ -84,7 +86,7 @@ class PretrainingInput:
     self._num_records = pipeline.check_records(files, self.features)
     self._check_ranges(_CHECKED_FIRST)
     self._mask = None
-    if self.is_masked:
+    if self.is_masked or not masks:
       return
     if not vocab_file:
       raise errors.InputError(
@@ -139,23 +141,29 @@ class PretrainingInput:
       batch = {name: tf.identity(value) for name, value in batch.items()}
     return self._mask(batch, step, **share) if self._mask else batch
 
-  def warn_of_plateau(self, masked_lm_loss: float) -> None:
-    """Warns if a trained model knows little more than words' frequencies."""
+  def warn_of_plateau(self, name: str, loss: float, labels: Callable) -> None:
+    """Warns if a trained model knows little more than words' frequencies.
+
+    Args:
+      name: of the head that predicts words.
+      loss: its own.
+      labels: function of a batch; gives its labels, and their weights.
+    """
     count = min(self._num_records, _WORDS_OF)
     batches = self.repeated_batches(
       tf.distribute.get_strategy(), batch_size=count, trim=False
     )
-    batch = next(iter(batches))
-    words = batch["masked_lm_ids"].numpy()[batch["masked_lm_weights"] > 0]
+    words, weights = labels(next(iter(batches)))
+    words = words.numpy()[weights > 0]
     _, counts = np.unique(words, return_counts=True)
     # In nats, as the loss: what frequencies alone leave to be guessed.
     entropy = -np.sum(counts / len(words) * np.log(counts / len(words)))
-    if masked_lm_loss > _PLATEAU * entropy:
+    if loss > _PLATEAU * entropy:
       logging.warning(
-        "masked_lm_loss %.2f is on the plateau where pre-training begins: "
+        "%s_loss %.2f is on the plateau where pre-training begins: "
         "guessing words by their frequency gives %.2f. Try more "
         "--num_train_steps, or a higher --learning_rate and --num_warmup_steps",
-        masked_lm_loss, entropy,
+        name, loss, entropy,
       )
 
   def training_data(self, trim: bool) -> harness.TrainingData:

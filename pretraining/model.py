@@ -55,8 +55,8 @@ class PretrainingModel(tf.Module):
     computes no others.
     """
     positions = batch["masked_lm_positions"]
-    # [CLS] comes first: the pooled output is of the first state that there is.
-    needed = [modeling.first_positions(positions), positions]
+    # First what is pooled: the output is of the first state that there is.
+    needed = [self.bert.pooled_positions(batch["input_mask"]), positions]
     if self.span_boundary:
       spans = span_boundary.find_spans(batch)
       needed += [spans.left, spans.right]
@@ -76,6 +76,22 @@ class PretrainingModel(tf.Module):
     if self.next_sentence:
       logits["next_sentence"] = self.next_sentence(output.pooled_output)
     return logits, states
+
+  @property
+  def head_names(self) -> list[str]:
+    """The names of the logits of `run`."""
+    names = ["masked_lm"]
+    names += ["span_boundary"] * bool(self.span_boundary)
+    return names + ["next_sentence"] * bool(self.next_sentence)
+
+  def labels(self, name: str, batch: dict) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the labels of a head, and their weights, float32."""
+    if name == "masked_lm":
+      return batch["masked_lm_ids"], batch["masked_lm_weights"]
+    if name == "span_boundary":
+      return batch["masked_lm_ids"], span_boundary.label_weights(batch)
+    labels = batch["next_sentence_labels"][:, 0]  # [B]
+    return labels, tf.ones_like(labels, tf.float32)
 
   def trained_variables(self):
     """Returns the variables that have a gradient."""
@@ -105,16 +121,13 @@ def objective(
     # As in the original: 1e-5 keeps a batch without a masked word from
     # dividing by zero. The replicas' shares of it add up to that.
     epsilon = 1e-5 / context.num_replicas_in_sync
-    masked_words = tf.reduce_sum(batch["masked_lm_weights"])
-    totals = {"masked_lm": masked_words + epsilon}
-    if model.span_boundary:
-      within_reach = tf.reduce_sum(span_boundary.label_weights(batch))
-      totals["span_boundary"] = within_reach + epsilon
+    totals = {}
+    for name in model.head_names:
+      totals[name] = tf.reduce_sum(model.labels(name, batch)[1])
+      if name != "next_sentence":
+        totals[name] += epsilon
     if distills:
       totals.update(distills.denominators(batch, totals["masked_lm"]))
-    if model.next_sentence:
-      sequences = tf.shape(batch["input_ids"])[0]
-      totals["next_sentence"] = tf.cast(sequences, tf.float32)
     return totals
 
   def sums(batch, dropout_seed):
@@ -125,7 +138,8 @@ def objective(
       batch, dropout_seed, whole=bool(learns and distills.weights.cosine)
     )
     for name, logits in outputs.items():
-      loss, correct, weight = _loss_and_accuracy(logits, *_labels(name, batch))
+      labels, counts = model.labels(name, batch)
+      loss, correct, weight = _loss_and_accuracy(logits, labels, counts)
       losses[name] = loss
       metrics[f"{name}_loss"] = (loss, weight)
       metrics[f"{name}_accuracy"] = (correct, weight)
@@ -144,21 +158,10 @@ def objective(
 
 def result_names(model: PretrainingModel) -> list[str]:
   """Returns the names of what an evaluation of `objective` gives."""
-  heads = ["masked_lm"]
-  heads += ["span_boundary"] * bool(model.span_boundary)
-  heads += ["next_sentence"] * bool(model.next_sentence)
-  kinds = ("loss", "accuracy")
-  return ["loss", *(f"{head}_{kind}" for head in heads for kind in kinds)]
-
-
-def _labels(name, batch):
-  """Returns the labels of a head, and their weights."""
-  if name == "masked_lm":
-    return batch["masked_lm_ids"], batch["masked_lm_weights"]
-  if name == "span_boundary":
-    return batch["masked_lm_ids"], span_boundary.label_weights(batch)
-  labels = batch["next_sentence_labels"][:, 0]  # [B]
-  return labels, tf.ones_like(labels, tf.float32)
+  return [
+    "loss",
+    *(f"{n}_{kind}" for n in model.head_names for kind in ("loss", "accuracy"))
+  ]
 
 
 def _loss_and_accuracy(logits, labels, weights):

@@ -185,6 +185,11 @@ class MaskFiller(ServedModel):
   variables_may_be_missing = ("^bert/pooler/",)
 
   def _make_head(self):
+    if registry.predicts_next_word(self.config):
+      raise errors.InputError(
+        f"{registry.name_of(self.config)} predicts next words, and cannot fill "
+        "[MASK]; pass a model of masked words"
+      )
     return heads.MaskedLMHead(self.config, self.bert.word_embeddings)
 
   def from_ids(self, masked_lm_positions, **inputs):

@@ -49,7 +49,7 @@ class Case:
 
   def step(self, is_partial):
     """Returns logits, pooled output, loss and dense gradients."""
-    first = modeling.first_positions(self.positions)
+    first = self.model.pooled_positions(self.mask)
     with tf.GradientTape() as tape:
       if is_partial:
         needed = tf.concat([first, self.positions], axis=1)

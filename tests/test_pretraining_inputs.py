@@ -184,7 +184,12 @@ def test_masks_with_holes_give_the_loss_of_padded_batches(tmp_path):
 def test_a_plateau_is_named_with_flags_to_try(tmp_path, caplog):
   """Six masked words, all different: guessing one costs log(6)."""
   data = open_input(write(tmp_path / "a"))
-  data.warn_of_plateau(0.9 * np.log(6))
+
+  def labels(batch):
+    return batch["masked_lm_ids"], batch["masked_lm_weights"]
+
+  data.warn_of_plateau("any", 0.9 * np.log(6), labels)
   assert not caplog.text
-  data.warn_of_plateau(np.log(6))
+  data.warn_of_plateau("any", np.log(6), labels)
+  assert "any_loss 1.79 is on the plateau" in caplog.text
   assert "frequency gives 1.79. Try more --num_train_steps" in caplog.text

@@ -171,3 +171,58 @@ def test_a_student_resumes_to_the_same_weights(files, teacher, tmp_path):
   )
   assert done.code == 1
   assert "belongs to another run: distillation_weights" in done.last_line
+
+
+@pytest.fixture(scope="module")
+def left_to_right(files):
+  config = json.loads((files / "bert_config.json").read_text())
+  path = files / "left_to_right.json"
+  path.write_text(json.dumps({**config, "variant": "left_to_right"}))
+  return {"bert_config_file": path}
+
+
+@pytest.mark.slow
+def test_next_words_are_learned_from_either_kind_of_record(
+  files, left_to_right, tmp_path
+):
+  # No vocabulary: nothing is masked.
+  evaluation = {"do_eval": True, "max_eval_steps": 1}
+  flags = {**left_to_right, **evaluation, "vocab_file": None}
+  for kind in ("dynamic", "spans"):
+    pretrain(files, kind, tmp_path / kind, **flags)
+    found = results_in(tmp_path / kind)
+    assert set(found) == {
+      "global_step", "loss", "next_word_loss", "next_word_accuracy"
+    }
+    assert found["loss"] == pytest.approx(found["next_word_loss"], rel=1e-5)
+  # XLA, several texts in a row.
+  packed = {"pack_sequences": True, "jit_compile": "true"}
+  pretrain(files, "dynamic", tmp_path / "packed", **flags, **packed)
+  model = tmp_path / "spans" / "final_model"
+  done = script_runner.run(
+    "fill_mask.py", model_dir=model, vocab_file=VOCAB, text="a [MASK] here"
+  )
+  assert done.code == 1 and "cannot fill [MASK]" in done.last_line
+
+
+@pytest.mark.slow
+def test_next_words_resume_to_the_same_weights(files, left_to_right, tmp_path):
+  resumed_runs.assert_same_weights(
+    lambda folder: pretrain(
+      files, "spans", folder, **left_to_right, num_train_steps=6,
+      save_checkpoints_steps=3,
+    ), tmp_path,
+  )
+
+
+def test_flags_of_masked_words_are_refused_for_next_words(tmp_path):
+  path = tmp_path / "bert_config.json"
+  path.write_text(json.dumps({**tiny_model.TINY, "variant": "left_to_right"}))
+  done = script_runner.run(
+    "run_pretraining.py", do_train=True, use_next_sentence_loss=False,
+    input_file="any", output_dir=tmp_path / "run", bert_config_file=path,
+    max_seq_length=8, mask_runs="spans", span_boundary_objective=True,
+  )
+  assert done.code == 1
+  for flag in ("mask_runs", "span_boundary_objective"):
+    assert f"--{flag} has no effect with --bert_config_file, whose" in done.err

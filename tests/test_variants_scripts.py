@@ -131,7 +131,7 @@ def test_distilbert_is_not_trained_on_pairs(tmp_path):
     input_file=RECORDS / "a.tfrecord", max_seq_length=64,
     output_dir=tmp_path / "run",
   )
-  assert "distilbert is trained on masked words alone; pass" in done.last_line
+  assert "distilbert is trained without next sentences; pass" in done.last_line
   assert "--use_next_sentence_loss=false" in done.last_line
 
 

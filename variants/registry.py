@@ -7,11 +7,12 @@ variables here, and reads nothing of which one it works with.
 
 import modeling
 from common import errors
-from variants import albert, distilbert, electra
+from variants import albert, distilbert, electra, left_to_right
 
 _CLASSES = {
   "albert": albert.AlbertModel, "bert": modeling.BertModel,
   "distilbert": distilbert.DistilBertModel, "electra": electra.ElectraModel,
+  "left_to_right": left_to_right.LeftToRightModel,
 }
 
 
@@ -40,15 +41,19 @@ def make_encoder(config: modeling.BertConfig, **options) -> modeling.BertModel:
   return encoder_class(config)(config, **options)
 
 
+def predicts_next_word(config: modeling.BertConfig) -> bool:
+  """Whether a model is pre-trained on next words, not on masked ones."""
+  return getattr(encoder_class(config), "predicts_next_word", False)
+
+
 def check_next_sentence(config: modeling.BertConfig, is_used: bool) -> None:
   """Raises InputError if pairs are to be learned and the model has no head."""
-  # DistilBERT was trained without next sentences, so it has no such head; so
-  # was ELECTRA.
+  # Such variants have no head for it.
   if is_used and not getattr(
     encoder_class(config), "predicts_next_sentence", True
   ):
     raise errors.InputError(
-      f"{name_of(config)} is trained on masked words alone; pass "
+      f"{name_of(config)} is trained without next sentences; pass "
       "--use_next_sentence_loss=false"
     )
 

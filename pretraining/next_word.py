@@ -1,0 +1,64 @@
+"""Pre-training on the next word, for models that read from left to right.
+
+Every token but [CLS] is predicted from the tokens before it, [SEP] included;
+the head is that of masked words. BERT predicts 15 % of the tokens, so a step
+teaches more words here, and costs more: the product with the table of words is
+of all tokens, some seven times as many.
+
+Letters: B sequences, T their length, n words that are predicted, V vocabulary.
+"""
+
+import tensorflow as tf
+
+from pretraining import model
+
+
+class NextWordModel(model.PretrainingModel):
+  """The encoder with the head of words, for pretraining.model.objective.
+
+  Reads records with masks, and those that are to be masked; sees no mask.
+  """
+
+  def __init__(self, config, **model_options):
+    super().__init__(config, with_next_sentence=False, **model_options)
+    # Only where shapes may depend on the number of words.
+    self._skips_padding = model_options.get("skip_padding", False)
+
+  @property
+  def head_names(self):
+    return ["next_word"]
+
+  def labels(self, name, batch):
+    del name
+    words = self._predicted(batch, unmasked(batch)[:, 1:])
+    is_word = self._predicted(batch, batch["input_mask"][:, 1:])
+    return words, tf.cast(is_word > 0, tf.float32)
+
+  def run(self, batch, dropout_seed=None, *, whole=False):
+    """Returns {"next_word": logits [n, V] or [B, T - 1, V]}, and the states."""
+    del whole
+    batch = {**batch, "input_ids": unmasked(batch)}
+    states = self.bert.encode(batch, dropout_seed).sequence_output  # [B, T, H]
+    read = self._predicted(batch, states[:, :-1])
+    return {"next_word": self.masked_lm(read)}, states
+
+  def _predicted(self, batch, values):
+    """Returns [n, ...] of [B, T - 1, ...]: where there is a word to predict."""
+    if not self._skips_padding:
+      return values
+    return tf.gather_nd(values, tf.where(batch["input_mask"][:, 1:] > 0))
+
+
+def unmasked(batch: dict) -> tf.Tensor:
+  """Returns the ids of the text, int32 [B, T], with all masked words back."""
+  ids = batch["input_ids"]
+  # Records of --dynamic_masking hold the text as it is.
+  if "masked_lm_ids" not in batch:
+    return ids
+  places = batch["masked_lm_positions"]  # [B, P]
+  # Unused places are 0, where [CLS] stays.
+  found = tf.gather(ids, places, batch_dims=1)
+  is_masked = batch["masked_lm_weights"] > 0
+  words = tf.where(is_masked, batch["masked_lm_ids"], found)
+  rows = tf.zeros_like(places) + tf.range(tf.shape(ids)[0])[:, tf.newaxis]
+  return tf.tensor_scatter_nd_update(ids, tf.stack([rows, places], 2), words)

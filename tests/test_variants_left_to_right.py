@@ -1,0 +1,210 @@
+"""The model that reads from left to right: what each state depends on."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import layers
+import modeling
+import tiny_model
+import unpadding
+from checkpoints import converter, model_folder
+from classification import model as classification_model
+from common import errors
+from engines import export_folder, onnx_graph
+from pretraining import next_word
+from pretraining.model import objective, result_names
+from variants import registry
+
+CONFIG = modeling.BertConfig.from_dict(
+  {**tiny_model.TINY, "variant": "left_to_right"}
+)
+# Rows of 8, 7 and 3 tokens; packed: the first alone, the others in one row.
+LENGTHS = np.array([8, 7, 3])
+
+
+def data(**changes):
+  ids, _, segments = tiny_model.batch(3, 10)
+  mask = np.arange(10) < LENGTHS[:, None]
+  return {
+    "input_ids": ids, "input_mask": tf.constant(mask.astype(np.int32)),
+    "segment_ids": segments, **changes,
+  }
+
+
+PLAN = {unpadding.PLAN: tf.constant([[0, -1], [1, 2]])}
+WAYS = {
+  "padded": ({}, {}), "unpadded": ({"skip_padding": True}, {}),
+  "packed": ({}, PLAN), "recomputed": ({"recompute_activations": True}, {}),
+}
+
+
+def make_encoder(**options):
+  return registry.make_encoder(CONFIG, seed=4, **options)
+
+
+def influence(encoder, batch):
+  """Returns [B, T, T]: the derivative of each state's sum by each word.
+
+  Every token has a row of the table of words of its own.
+  """
+  rows, length = batch["input_ids"].shape
+  ids = tf.reshape(tf.range(rows * length), [rows, length])
+  encoder.word_embeddings.assign(
+    tf.random.stateless_normal(encoder.word_embeddings.shape, [1, 2])
+  )
+  with tf.GradientTape(persistent=True) as tape:
+    output = encoder.encode({**batch, "input_ids": ids})
+    sums = tf.reduce_sum(output.sequence_output**3, axis=-1)
+    parts = tf.unstack(tf.reshape(sums, [-1]))
+  found = []
+  for part in parts:
+    gradient = tape.gradient(part, encoder.word_embeddings)
+    change = tf.reduce_sum(abs(tf.convert_to_tensor(gradient)), axis=-1)
+    found.append(tf.reshape(change, [rows, length]))
+  table = np.reshape(found, [rows, length, rows, length])
+  # Of other rows nothing is read.
+  for row in range(rows):
+    assert not np.delete(table[row], row, axis=1).any()
+  return np.stack([table[row, :, row] for row in range(rows)])
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_state_depends_on_a_later_token(way):
+  options, plan = WAYS[way]
+  found = influence(make_encoder(**options), data(**plan))
+  for row, length in zip(found, LENGTHS):
+    own = row[:length, :length]
+    assert (own[np.tril_indices(length)] > 0).all()
+    assert (own[np.triu_indices(length, 1)] == 0).all()
+    assert not row[:length, length:].any()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_states_are_berts_with_a_triangle_for_a_mask(way):
+  options, plan = WAYS[way]
+  batch, encoder = data(**plan), make_encoder(**options)
+  bert = modeling.BertModel(tiny_model.tiny(), seed=4)
+  mask = batch["input_mask"].numpy()[:, None] * np.tri(10, dtype=np.int32)
+  expected = bert(batch["input_ids"], mask, batch["segment_ids"])
+  states = expected.sequence_output.numpy()
+  is_token = batch["input_mask"].numpy() > 0
+  whole = encoder.encode(batch)
+  tiny_model.assert_close(
+    whole.sequence_output.numpy()[is_token], states[is_token]
+  )
+  # The last token is pooled, whether all states are computed or that alone.
+  last = encoder.pooled_positions(batch["input_mask"])
+  assert last.numpy()[:, 0].tolist() == [7, 6, 2]
+  pooled = bert.pool(states[range(3), LENGTHS - 1])
+  tiny_model.assert_close(whole.pooled_output, pooled)
+  alone = encoder.encode(batch, positions=last)
+  tiny_model.assert_close(alone.pooled_output, pooled)
+
+
+def test_padding_before_the_first_token_shows_nothing_later():
+  batch = data(input_mask=tf.constant([[0, 0] + [1] * 8] * 3))
+  found = influence(make_encoder(), batch)
+  for row in found:
+    assert (row[np.triu_indices(10, 1)] == 0).all()
+
+
+def test_without_a_mask_and_without_a_token():
+  encoder, batch = make_encoder(), data()
+  ids = batch["input_ids"]
+  no_mask, ones = encoder(ids), encoder(ids, tf.ones_like(ids))
+  tiny_model.assert_close(no_mask.pooled_output, ones.pooled_output, 0)
+  tiny_model.assert_close(no_mask.sequence_output, ones.sequence_output, 0)
+  assert encoder.pooled_positions(tf.zeros([1, 4], tf.int32)).numpy() == [[0]]
+
+
+def test_a_classifier_reads_the_last_token():
+  batch = {name: value[:, None] for name, value in data().items()}
+  network = classification_model.ClassifierModel(CONFIG, "single", 3, seed=4)
+  logits = network(batch)
+  states = network.bert.encode(data()).sequence_output.numpy()
+  last = states[range(3), LENGTHS - 1]
+  expected = network.head(network.bert.pool(last))
+  tiny_model.assert_close(logits, expected)
+
+
+# Pre-training
+
+
+def records():
+  """Two masked words, of which the second row has one."""
+  batch = tiny_model.pretraining_batch(
+    [[1, 4], [3, 0], [2, 1]], [[1, 1], [1, 0], [1, 1]], 3, 8
+  )
+  del batch["next_sentence_labels"]
+  # As they are parsed: integers of 32 bits.
+  return {
+    name: value if value.dtype == tf.float32 else tf.cast(value, tf.int32)
+    for name, value in batch.items()
+  }
+
+
+def text_of(batch):
+  """The ids before masking."""
+  ids = batch["input_ids"].numpy().copy()
+  for row in range(3):
+    for place, word, weight in zip(*(
+      batch[f"masked_lm_{name}"].numpy()[row]
+      for name in ("positions", "ids", "weights")
+    )):
+      if weight:
+        ids[row, place] = word
+  return ids
+
+
+def test_masked_words_are_put_back():
+  batch = records()
+  text = text_of(batch)
+  assert (text != batch["input_ids"].numpy()).sum() >= 4
+  np.testing.assert_array_equal(next_word.unmasked(batch), text)
+  # What is masked while it is read has nothing to put back.
+  plain = {k: v for k, v in batch.items() if not k.startswith("masked_lm_")}
+  assert next_word.unmasked(plain) is plain["input_ids"]
+
+
+@pytest.mark.parametrize("skip_padding", [False, True])
+def test_the_loss_is_that_of_every_next_word(skip_padding):
+  batch = records()
+  model = next_word.NextWordModel(CONFIG, seed=1, skip_padding=skip_padding)
+  ids, mask = text_of(batch), batch["input_mask"].numpy()
+  output = model.bert(ids, mask, batch["segment_ids"])
+  words = tf.nn.log_softmax(model.masked_lm(output.sequence_output)).numpy()
+  losses = [
+    -words[row, place, ids[row, place + 1]]
+    for row in range(3) for place in range(mask[row].sum() - 1)
+  ]
+  goal = objective(model)
+  sums, metrics = goal.sums(batch, None)
+  assert len(losses) == 7 + 6 + 5
+  assert goal.weights(batch)["next_word"].numpy() == pytest.approx(18, 1e-5)
+  assert sums["next_word"].numpy() == pytest.approx(sum(losses), rel=1e-5)
+  assert {"loss", *metrics} == set(result_names(model))
+  best = words.argmax(-1)[:, :-1] == ids[:, 1:]
+  right, count = metrics["next_word_accuracy"]
+  assert right.numpy() == (best * mask[:, 1:]).sum() and count.numpy() == 18
+
+
+# Where it cannot go
+
+
+def test_programs_without_such_a_network_are_refused(tmp_path):
+  encoder = make_encoder()
+  folder = str(tmp_path / "model")
+  model_folder.write(folder, encoder.variables, CONFIG, None, None)
+  source = converter.open_source(folder)
+  with pytest.raises(errors.InputError, match="has no class for left_to_right"):
+    converter.convert(source, f"{tmp_path}/hf", "huggingface")
+  converter.convert(source, f"{tmp_path}/tf1", "tf1")
+  again = converter.open_source(f"{tmp_path}/tf1")
+  assert registry.name_of(again.config) == "left_to_right"
+  assert set(again.reader.shapes) >= set(registry.shapes(CONFIG))
+  with pytest.raises(errors.InputError, match="has no class for left_to_right"):
+    export_folder.write(f"{tmp_path}/out", None, CONFIG, None)
+  weights = {layers.variable_name(v): v.numpy() for v in encoder.variables}
+  with pytest.raises(errors.InputError, match="left_to_right .* as ONNX"):
+    onnx_graph.make("embedding", weights, CONFIG)
