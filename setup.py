@@ -59,8 +59,8 @@ setup(
   packages=[PACKAGE, *(f"{PACKAGE}.{name}" for name in FOLDERS)],
   package_dir={PACKAGE: "."},
   package_data={
-    f"{PACKAGE}.features": ["*.html"], f"{PACKAGE}.reproduction": ["*.csv"],
-    f"{PACKAGE}.serving": ["*.html"],
+    f"{PACKAGE}.features": ["*.html"], f"{PACKAGE}.serving": ["*.html"],
+    f"{PACKAGE}.reproduction": ["*.csv", "*.json"],
   },
   cmdclass={"build_py": BuildPackage},
 )

@@ -29,7 +29,7 @@ class Plan(NamedTuple):
   """How a row is run."""
 
   row: rows.Row
-  model: str  # Folder of the weights.
+  model: str  # Folder of the weights; "" if the row's flags name them.
   data: str  # Folder or files; "" where the row needs none.
   output: str  # Folder of all rows.
   max_steps: int = 0  # Where a smoke run ends.
@@ -139,6 +139,8 @@ def command(plan: Plan, seed: int) -> list[str]:
 
 def _model_flags(folder):
   """Returns --model_dir, or the paths where there are no weights yet."""
+  if not folder:
+    return []
   names = os.listdir(folder)
   # Pre-training rows start from a configuration alone.
   if any(name.endswith((".index", ".safetensors", ".bin")) for name in names):
@@ -190,7 +192,8 @@ def run(plan: Plan, seed: int) -> None:
 
 def _begin_after(plan, seed):
   """Makes the folder of a run that goes on with that of an earlier row."""
-  before = plan._replace(row=rows.ROWS[plan.row.after]).folder(seed)
+  row = plan.row._replace(name=plan.row.after)
+  before = plan._replace(row=row).folder(seed)
   path = os.path.join(before, _RESULT)
   if not os.path.exists(path):
     raise errors.InputError(

@@ -129,6 +129,7 @@ def test_the_wheel_holds_every_module_and_no_loose_one(installed):
     f"bert_tf2/{path.relative_to(ROOT)}"
     for path in [
       *test_layout.SOURCES, *ROOT.glob("reproduction/*.csv"),
+      *ROOT.glob("reproduction/*.json"),
       *ROOT.glob("features/*.html"), *ROOT.glob("serving/*.html"),
     ]
   }

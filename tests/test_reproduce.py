@@ -229,7 +229,7 @@ def test_every_row_is_listed():
 
 
 @pytest.mark.parametrize("words, flags, sentence", [
-  ([], {}, "pass --row, --report or --list"),
+  ([], {}, "pass --row, --report, --miniature or --list"),
   ([], {"report": True, "output_dir": "nowhere"},
    "nowhere holds no finished run; run a row first"),
   ([], {"row": "mrpc"}, "--row=mrpc is unknown"),
