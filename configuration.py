@@ -351,12 +351,20 @@ def of_a_task(values: dict) -> dict:
   return {name: value for name, value in found.items() if value}
 
 
-def check_huggingface(variant: str) -> None:
-  """Raises InputError for a variant that transformers has no class of."""
-  if variant not in _KINDS:
+def only_here(config: BertConfig) -> str:
+  """Returns what of a model no other program computes, "" if nothing."""
+  values = config.to_dict()
+  variant = values.get("variant", "bert")
+  on_top = "a BiLSTM on top" if values.get("bilstm_on_top") else ""
+  return on_top if variant in _KINDS else variant
+
+
+def check_huggingface(config: BertConfig) -> None:
+  """Raises InputError for a model that transformers has no class of."""
+  if own := only_here(config):
     raise errors.InputError(
-      f"transformers has no class for {variant}: such a model can be written "
-      "as this project's own files alone (--to=tf1, --to=tf2, SavedModel)"
+      f"transformers has no class for {own}: such a model can be written as "
+      "this project's own files alone (--to=tf1, --to=tf2, SavedModel)"
     )
 
 

@@ -32,7 +32,7 @@ flags.rule(
   why=", which needs sequences, and kept features are none",
 )
 flags.rule(
-  "bucket_by_length pack_sequences", not_with="freeze_encoder",
+  "bilstm_on_top bucket_by_length pack_sequences", not_with="freeze_encoder",
   why=", which reads kept features and no sequences",
 )
 

@@ -84,6 +84,9 @@ flags.rule("do_eval eval_steps", needs="eval_file")
 flags.rule("do_predict", needs="predict_file")
 flags.rule("freeze_encoder", needs="do_train|feature_layers")
 flags.rule(
+  "bilstm_on_top", not_with="feature_layers", why=", which bring one along",
+)
+flags.rule(
   "pack_sequences", not_with="feature_layers",
   why=", which are computed once and kept",
 )

@@ -153,7 +153,7 @@ def convert(
   Raises:
     InputError: the folder has other files, or the checkpoint cannot be read.
   """
-  _check_place(output, kind, registry.name_of(source.config))
+  _check_place(kind, source.config)
   left_out = _left_out(source, kind, keep_optimizer_state)
   with file_io.new_folder(output, _holds_the_same) as temporary:
     values = {
@@ -172,13 +172,14 @@ def convert(
   return Conversion(names, left_out, _notes(source, kind))
 
 
-def _check_place(output, kind, variant):
+def _check_place(kind, config):
+  variant = configuration.only_here(config) or registry.name_of(config)
   if kind == "model_garden" and variant != "bert":
     raise errors.InputError(
       f"--to=model_garden has no place for {variant}; it is for BERT alone"
     )
   if kind == "huggingface":
-    configuration.check_huggingface(variant)
+    configuration.check_huggingface(config)
 
 
 def _write_huggingface(folder, values, source, architecture, do_lower_case):
@@ -237,7 +238,7 @@ def _left_out(source, kind, keep_optimizer_state):
   """Returns {name that is not converted: the reason}."""
   reader = source.reader
   rows = weight_names.rows(registry.name_of(source.config), reader.shapes)
-  known = {row.tf1 for row in rows}
+  known = {row.tf1 for row in rows} | registry.shapes(source.config).keys()
 
   def reason(name):
     if weight_files.is_optimizer_state(name):

@@ -22,7 +22,7 @@ from variants import registry
 
 # What the checkpoint of an encoder need not have. Unlike the original: a
 # checkpoint that lacks more is refused.
-NEW_VARIABLES = ("^output_(weights|bias)$", "^bert/pooler/")
+NEW_VARIABLES = ("^output_(weights|bias)$", "^bilstm/", "^bert/pooler/")
 
 
 def num_outputs(kind: str, labels: tuple) -> int:

@@ -75,7 +75,7 @@ def write(
     InputError: see file_io.new_folder; or `write_model` does; or Hugging Face
       has no such model.
   """
-  configuration.check_huggingface(registry.name_of(config))
+  configuration.check_huggingface(config)
   with file_io.new_folder(folder) as temporary:
     write_model(os.path.join(temporary, FILES[settings.format]))
     huggingface.write_settings(

@@ -154,10 +154,9 @@ class _Network(_Graph):
     super().__init__(weights)
     self._config, self._variant = config, registry.name_of(config)
     self._encoder = registry.encoder_class(config)
-    if registry.predicts_next_word(config):
+    if own := configuration.only_here(config):
       raise errors.InputError(
-        f"{self._variant} cannot be written as ONNX: its graph attends to all "
-        "tokens; TensorFlow and LiteRT compute it"
+        f"{own} cannot be written as ONNX; pass --engine=tensorflow"
       )
     self._inputs = ["input_ids", "attention_mask"]
     act = config.hidden_act

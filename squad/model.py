@@ -15,7 +15,7 @@ from variants import registry
 # What the checkpoint of an encoder need not have. As in the original: the
 # pooler is not read, so it is neither trained nor needed.
 UNUSED_VARIABLES = ("^bert/pooler/",)
-NEW_VARIABLES = ("^cls/squad/", *UNUSED_VARIABLES)
+NEW_VARIABLES = ("^cls/squad/", "^bilstm/", *UNUSED_VARIABLES)
 
 # What padding scores. Finite, so that no kernel can make it nan (0 * -inf).
 _LOWEST = tf.float32.min

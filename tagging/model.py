@@ -17,7 +17,9 @@ from training import frozen_states, loop
 from variants import registry
 
 # What the checkpoint of an encoder need not have.
-NEW_VARIABLES = ("^output_(weights|bias)$", "^tagging/", "^bert/pooler/")
+NEW_VARIABLES = (
+  "^output_(weights|bias)$", "^tagging/", "^bilstm/", "^bert/pooler/"
+)
 _HELD_BYTES = 1 << 29  # States that are held in memory before they are written.
 
 

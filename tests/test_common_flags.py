@@ -73,7 +73,8 @@ CASES = {
     *DISTILLED,
     ("distillation_weight=.1", "do_train", TAUGHT),
     ("freeze_encoder", TAUGHT, "do_train"),
-    ("bucket_by_length pack_sequences", "do_train freeze_encoder", "do_train"),
+    ("bucket_by_length pack_sequences bilstm_on_top",
+     "do_train freeze_encoder", "do_train"),
     ("train_file=a eval_file=a predict_file=a labels=a,b task_kind=single "
      "text_column=text text_b_column=b label_column=x id_column=id "
      "file_format=csv label_separator=; separator=; on_bad_row=skip "
@@ -117,8 +118,8 @@ CASES = {
     ("bilstm_size=1", "do_train",
      "do_train freeze_encoder feature_layers=last"),
     ("feature_layers=last", "do_train", "do_train freeze_encoder"),
-    ("pack_sequences", "do_train freeze_encoder feature_layers=last",
-     "do_train freeze_encoder"),
+    ("pack_sequences bilstm_on_top",
+     "do_train freeze_encoder feature_layers=last", "do_train freeze_encoder"),
     ("label_column=1", "do_predict nopredict_labels", "do_train"),
     ("train_file=a eval_file=a word_column=1 label_column=1 predict_labels",
      "do_predict do_train file_format=text",

@@ -93,6 +93,33 @@ def test_packed_runs_are_fuller_and_resume(flags_of, tmp_path, script):
     assert packed[step]["fill_rate"] > 1.5 * plain[step]["fill_rate"]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("script", [
+  "run_classifier.py", "run_squad.py", "run_ner.py"
+])
+def test_a_bilstm_on_top_resumes_and_stays_with_the_model(
+  flags_of, tmp_path, script
+):
+  flags = flags_of[script]
+  resumed_runs.assert_same_weights(lambda folder: script_runner.succeed(
+    script, **flags, output_dir=folder, bilstm_on_top=True, pack_sequences=True,
+  ), tmp_path)
+  model = tmp_path / "whole" / "final_model"
+  script_runner.succeed(
+    script, do_predict=True, predict_file=flags["train_file"], model_dir=model,
+    output_dir=tmp_path / "predicted",
+  )
+  assert len(list((tmp_path / "predicted").glob("*predict*"))) > 0
+  # As any other model, without the flag.
+  values = json.loads((model / "bert_config.json").read_text())
+  assert values["bilstm_on_top"] is True
+  done = script_runner.run(
+    "convert_checkpoint.py", input=model, output=tmp_path / "hf",
+    to="huggingface",
+  )
+  assert done.code == 1 and "for a BiLSTM on top" in done.last_line
+
+
 @pytest.mark.parametrize(
   "pack_sequences", [True, pytest.param(False, marks=pytest.mark.slow)]
 )

@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 import modeling
+import unpadding
 from checkpoints import huggingface
 from variants import registry
 
@@ -45,6 +46,21 @@ def batch(rows=3, length=8, seed=0):
   mask = (np.arange(length) < length - np.arange(rows)[:, None]).astype(int)
   segments = rng.randint(0, 2, [rows, length])
   return tuple(tf.constant(x, tf.int32) for x in (ids, mask, segments))
+
+
+# Tokens of the rows of `unequal_batch`; packed, the last two share a row.
+LENGTHS = np.array([8, 7, 3])
+PLAN = {unpadding.PLAN: tf.constant([[0, -1], [1, 2]])}
+
+
+def unequal_batch(**changes):
+  """A batch [3, 10] by name."""
+  ids, _, segments = batch(3, 10)
+  mask = np.arange(10) < LENGTHS[:, None]
+  return {
+    "input_ids": ids, "input_mask": tf.constant(mask.astype(np.int32)),
+    "segment_ids": segments, **changes,
+  }
 
 
 def pretraining_batch(positions, weights, rows=3, length=8):

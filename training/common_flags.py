@@ -315,6 +315,12 @@ def define_fine_tuning_flags(*, max_seq_length=128, required=True):
   define_evaluation_flags()
   define_prediction_flags()
   define_device_flags()
+  flags.DEFINE_bool(
+    "bilstm_on_top", False,
+    "Adds a new BiLSTM to the model: it reads the last layer's states, and the "
+    "head reads its own (BERT's paper, table 5). A trained model has it by "
+    "itself.",
+  )
   flags.rule("do_train do_eval", needs="output_dir")
   # Lines of the standard input write no file.
   flags.rule("do_predict", needs="output_dir|predict_file=-")

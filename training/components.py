@@ -8,12 +8,16 @@ from variants import registry
 
 
 def model_config(settings):
-  """Returns the modeling.BertConfig of --bert_config_file.
+  """Returns the modeling.BertConfig of --bert_config_file and --bilstm_on_top.
 
   Raises InputError: it cannot be used, --max_seq_length does not fit it, or
   this machine cannot hold the model.
   """
   config = modeling.BertConfig.from_json_file(settings.bert_config_file)
+  if settings.get("bilstm_on_top"):
+    config = modeling.BertConfig.from_dict(
+      {**config.to_dict(), "bilstm_on_top": True}
+    )
   config.check_sequence_length(settings.max_seq_length)
   config.check_memory(registry.shapes)
   return config

@@ -1,13 +1,20 @@
 """Which encoder a configuration is of.
 
 A configuration of a relative of BERT names it in one more key, `variant`; BERT
-has none. The rest of the project makes encoders and asks for their tables of
-variables here, and reads nothing of which one it works with.
+has none. Each can have a BiLSTM on top, `bilstm_on_top`. The rest of the
+project makes encoders and asks for their tables of variables here, and reads
+nothing of which one it works with.
 """
 
 import modeling
 from common import errors
-from variants import albert, distilbert, electra, left_to_right
+from variants import (
+  albert,
+  bilstm_on_top,
+  distilbert,
+  electra,
+  left_to_right,
+)
 
 _CLASSES = {
   "albert": albert.AlbertModel, "bert": modeling.BertModel,
@@ -33,7 +40,9 @@ def encoder_class(config: modeling.BertConfig) -> type[modeling.BertModel]:
       f"the model configuration has variant {name!r}; known are "
       + ", ".join(sorted(_CLASSES))
     )
-  return _CLASSES[name]
+  found = _CLASSES[name]
+  on_top = getattr(config, "bilstm_on_top", False)
+  return bilstm_on_top.on(found) if on_top else found
 
 
 def make_encoder(config: modeling.BertConfig, **options) -> modeling.BertModel:
