@@ -228,6 +228,18 @@ class _Kind(NamedTuple):
 _BERT = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu"}
 _NO_OTHERS = {"layer_norm_eps": 1e-12, "position_embedding_type": "absolute"}
 _BUILT_IN = {**_NO_OTHERS, "is_decoder": False, "add_cross_attention": False}
+_ROBERTA = _Kind(
+  # BertConfig's max_position_embeddings is less by the rows before the first.
+  defaults={
+    "vocab_size": 50265, "type_vocab_size": 2, "hidden_act": "gelu",
+    "max_position_embeddings": 512, "pad_token_id": 1, "layer_norm_eps": 1e-12,
+  },
+  built_in={
+    "position_embedding_type": "absolute", "is_decoder": False,
+    "add_cross_attention": False,
+  },
+  others=("pad_token_id", "layer_norm_eps"),
+)
 # By model_type, which is also the name of a variant (see the folder).
 _KINDS = {
   "bert": _Kind(defaults=_BERT, built_in=_BUILT_IN),
@@ -260,6 +272,7 @@ _KINDS = {
     built_in=_BUILT_IN,
     others=("embedding_size",),
   ),
+  "camembert": _ROBERTA, "roberta": _ROBERTA, "xlm-roberta": _ROBERTA,
 }
 # What a fine-tuned model says of its task; the last two are this project's.
 _OF_A_TASK = {
@@ -329,6 +342,9 @@ def from_huggingface(values: dict) -> dict:
     **kind.defaults,
     **{ours: values[n] for ours, n in theirs.items() if n in values},
   }
+  config["max_position_embeddings"] = (
+    config.get("max_position_embeddings", 512) - _rows_before(config)
+  )
   # BERT's own file stays as the original writes it.
   if variant != "bert":
     config["variant"] = variant
@@ -337,6 +353,11 @@ def from_huggingface(values: dict) -> dict:
   if isinstance(name, str):
     config["hidden_act"] = _ACTIVATIONS.get(name, name)
   return {**config, **of_a_task(values)}
+
+
+def _rows_before(config):
+  """Returns how many rows of positions transformers counts that none has."""
+  return config["pad_token_id"] + 1 if "pad_token_id" in config else 0
 
 
 def of_a_task(values: dict) -> dict:
@@ -380,6 +401,7 @@ def to_huggingface(config: dict, architecture: str) -> dict:
   }
   # What they have no name for.
   values.pop(None, None)
+  values["max_position_embeddings"] += _rows_before(config)
   values |= of_a_task(config)
   names = _label_names(values.get("id2label", {}))
   if names:
@@ -387,12 +409,12 @@ def to_huggingface(config: dict, architecture: str) -> dict:
   if values.get("problem_type") not in PROBLEM_TYPES.values():
     values.pop("problem_type", None)
   return {
+    # [PAD] and <pad> are the first of the released vocabularies.
+    "pad_token_id": 0,
     **values,
     "architectures": [architecture],
     "model_type": variant,
     **{k: v for k, v in kind.built_in.items() if k == "layer_norm_eps"},
-    # [PAD] and <pad> are the first of the released vocabularies.
-    "pad_token_id": 0,
   }
 
 

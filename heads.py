@@ -43,6 +43,7 @@ class MaskedLMHead(layers.Weights):
     shapes = masked_lm_shapes(config, word_embeddings.shape[1])
     super().__init__(shapes, stddev=config.initializer_range, seed=seed)
     self._activation = layers.get_activation(config.hidden_act)
+    self._epsilon = layers.norm_epsilon(config)
     # In a function, so that the table is not also one of this head's
     # variables: the encoder's and the head's lists can be joined.
     self._table = lambda: word_embeddings
@@ -61,7 +62,9 @@ class MaskedLMHead(layers.Weights):
       # masked tokens go through it.
       x = tf.gather(x, masked_lm_positions, batch_dims=1)  # [B, P, H]
     x = layers.dense(x, weights, "transform/dense", self._activation)
-    x = layers.layer_norm(x, weights, "transform/LayerNorm")  # [B, P, E]
+    x = layers.layer_norm(
+      x, weights, "transform/LayerNorm", self._epsilon
+    )  # [B, P, E]
     return layers.output_logits(x, self._table(), weights["output_bias"])
 
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from common import errors
 
-_LAYER_NORM_EPSILON = 1e-12
+_NORM_EPSILON = 1e-12  # BERT's.
 _GELU_SCALE, _GELU_CUBIC = math.sqrt(2 / math.pi), 0.044715
 _NORMAL_DENSITY = 1 / math.sqrt(2 * math.pi)  # At 0, of variance 1.
 # Added to the scores of masked positions. As in the original: not infinite, so
@@ -112,35 +112,51 @@ def get_activation(activation, *, fused: bool = False):
   return _FUSED_ACTIVATIONS.get(found, found) if fused else found
 
 
-def layer_norm(x: tf.Tensor, weights: dict, name: str) -> tf.Tensor:
+def norm_epsilon(config) -> float:
+  """Returns what is added to the variances of a model's layer norms."""
+  # A key of relatives of BERT; BERT's configuration has none.
+  return getattr(config, "layer_norm_eps", _NORM_EPSILON)
+
+
+def layer_norm(
+  x: tf.Tensor, weights: dict, name: str, epsilon: float = _NORM_EPSILON
+) -> tf.Tensor:
   """Normalizes x [..., H] over H in float32 (arXiv 1607.06450).
 
-  `weights` has float32 [H] under "<name>/beta" and "<name>/gamma".
+  `weights` has float32 [H] under "<name>/beta" and "<name>/gamma"; `epsilon`
+  is added to the variance.
   """
   beta, gamma = weights[f"{name}/beta"], weights[f"{name}/gamma"]
-  return _layer_norm(x, tf.convert_to_tensor(beta), tf.convert_to_tensor(gamma))
+  normalize = _normalization(epsilon)
+  return normalize(x, tf.convert_to_tensor(beta), tf.convert_to_tensor(gamma))
 
 
-@tf.custom_gradient
-def _layer_norm(x, beta, gamma):
-  # An own gradient keeps one tensor as large as x, not three.
-  wide = tf.cast(x, tf.float32)
-  # Two passes: E[x^2] - E[x]^2 would lose the digits of a small variance.
-  centred = wide - _last_mean(wide)
-  rsqrt = tf.math.rsqrt(_last_mean(tf.square(centred)) + _LAYER_NORM_EPSILON)
-  normed = centred * rsqrt  # [..., H]
+@functools.cache
+def _normalization(epsilon):
+  """Returns a function of x, beta and gamma, with its own gradient."""
 
-  def gradient(upstream):
-    upstream = tf.cast(upstream, tf.float32)
-    scaled = upstream * gamma
-    inner = scaled - _last_mean(scaled) - normed * _last_mean(scaled * normed)
-    rows = list(range(len(x.shape) - 1))  # All axes but the last.
-    return (
-      tf.cast(rsqrt * inner, x.dtype), tf.reduce_sum(upstream, rows),
-      tf.reduce_sum(upstream * normed, rows),
-    )
+  @tf.custom_gradient
+  def normalize(x, beta, gamma):
+    # An own gradient keeps one tensor as large as x, not three.
+    wide = tf.cast(x, tf.float32)
+    # Two passes: E[x^2] - E[x]^2 would lose the digits of a small variance.
+    centred = wide - _last_mean(wide)
+    rsqrt = tf.math.rsqrt(_last_mean(tf.square(centred)) + epsilon)
+    normed = centred * rsqrt  # [..., H]
 
-  return tf.cast(normed * gamma + beta, x.dtype), gradient
+    def gradient(upstream):
+      upstream = tf.cast(upstream, tf.float32)
+      scaled = upstream * gamma
+      inner = scaled - _last_mean(scaled) - normed * _last_mean(scaled * normed)
+      rows = list(range(len(x.shape) - 1))  # All axes but the last.
+      return (
+        tf.cast(rsqrt * inner, x.dtype), tf.reduce_sum(upstream, rows),
+        tf.reduce_sum(upstream * normed, rows),
+      )
+
+    return tf.cast(normed * gamma + beta, x.dtype), gradient
+
+  return normalize
 
 
 def _last_mean(x):

@@ -76,7 +76,7 @@ def transformer_layer(
   Returns:
     [S, H] of `queries`, and the attention probabilities [B, N, F, T].
   """
-  rate = config.hidden_dropout_prob
+  rate, epsilon = config.hidden_dropout_prob, layers.norm_epsilon(config)
   attending = queries.select(x, rows)
   context, probs = _attention(
     x, attending, weights, config, rows=rows, queries=queries, bias=bias,
@@ -86,14 +86,15 @@ def transformer_layer(
   attended = dropout["attention/output"](attended, rate)
   # As in the original: normalized after the sum, not before the sub-layer.
   x = layers.layer_norm(
-    attending + attended, weights, "attention/output/LayerNorm"
+    attending + attended, weights, "attention/output/LayerNorm", epsilon
   )
   is_training = dropout["output"].seed is not None
   activation = layers.get_activation(config.hidden_act, fused=not is_training)
   inner = layers.dense(x, weights, "intermediate/dense", activation)  # [S, I]
   output = layers.dense(inner, weights, "output/dense")  # [S, H]
   output = dropout["output"](output, rate)
-  return layers.layer_norm(x + output, weights, "output/LayerNorm"), probs
+  x = layers.layer_norm(x + output, weights, "output/LayerNorm", epsilon)
+  return x, probs
 
 
 def _attention(x, attending, weights, config, *, rows, queries, bias, dropout):
@@ -366,15 +367,21 @@ class BertModel(layers.Weights):
       token_type_ids = tf.zeros_like(input_ids)
     segments = rows.take(tf.convert_to_tensor(token_type_ids))  # [S]
     summed = self._add_segments(summed, segments)
-    table = tf.cast(weights["position_embeddings"], tf.float32)
+    table = tf.cast(self._position_table(), tf.float32)
     if position_ids is None:
       summed = rows.add_by_position(summed, table)
     else:
       position_ids = tf.convert_to_tensor(position_ids)
       summed += layers.dense_lookup(table, rows.take(position_ids))
-    x = layers.layer_norm(summed, weights, "LayerNorm")  # [S, H]
+    epsilon = layers.norm_epsilon(self.config)
+    x = layers.layer_norm(summed, weights, "LayerNorm", epsilon)  # [S, H]
     x = dropout.at("embeddings")(x, self.config.hidden_dropout_prob)
     return tf.cast(x, self.compute_dtype)
+
+  def _position_table(self):
+    """Returns [T or more, H]: a row for each position from 0 on."""
+    place = f"{self._scope}/embeddings/"
+    return tf.convert_to_tensor(self._under(place)["position_embeddings"])
 
   def _add_segments(self, summed, segments):
     """Returns float32 [S, H] of the sum so far and the segments [S]."""

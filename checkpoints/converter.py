@@ -77,8 +77,11 @@ def open_source(
   # Before the first value is read.
   config.check_memory(registry.shapes)
   _check_shapes(reader, config)
-  for name in vocabularies.NAMES:
-    vocab_file = vocab_file or _in_its_folder(reader, name)
+  if not vocab_file:
+    paths = {name: _in_its_folder(reader, name) for name in vocabularies.NAMES}
+    found = {name for name, path in paths.items() if path}
+    name = vocabularies.first_of(found, registry.name_of(config))
+    vocab_file = name and paths[name]
   if vocab_file:
     # Not their count: a list may have a token twice.
     last = max(vocabularies.load_vocab(vocab_file).values())

@@ -22,7 +22,7 @@ import modeling
 import tokenization
 from checkpoints import converter, tokenizer_files, weight_files, weight_names
 from common import errors, file_io
-from variants import vocabularies
+from variants import registry, vocabularies
 
 # Tables with a row, or a number, for each word; of SpanBERT's head, too.
 _WORDS = re.compile(
@@ -92,6 +92,7 @@ def grow(
       )
     changes["max_position_embeddings"] = max_position_embeddings
   config = modeling.BertConfig.from_dict({**config.to_dict(), **changes})
+  positions = registry.shapes(config)[_POSITIONS][0]
 
   def with_words(value):
     value = _lengthened(value, np.zeros(config.vocab_size - len(value), int))
@@ -101,8 +102,12 @@ def grow(
     return value
 
   def with_positions(value):
-    rows = np.arange(len(value), config.max_position_embeddings)
-    return _lengthened(value, 1 + (rows - 1) % max(1, len(value) - 1))
+    rows = np.arange(len(value), positions)
+    # The first of a token, which is not row 0 in RoBERTa, and one behind it.
+    second = positions - config.max_position_embeddings + 1
+    return _lengthened(
+      value, second + (rows - second) % max(1, len(value) - second)
+    )
 
   tables: dict[str, tuple[int, Callable]] = {}
   for name in source.reader.shapes:
@@ -110,7 +115,7 @@ def grow(
     if words and _WORDS.fullmatch(weight):
       tables[name] = config.vocab_size, with_words
     if max_position_embeddings and weight == _POSITIONS:
-      tables[name] = max_position_embeddings, with_positions
+      tables[name] = positions, with_positions
   reader = _GrownReader(source.reader, tables)
   return converter.Source(reader, config, vocab_file), words
 

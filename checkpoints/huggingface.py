@@ -100,7 +100,8 @@ def _check_tied(path, files, variant):
   """
   for pair in weight_names.tied(variant).items():
     # With the variant's prefix or without it.
-    found = [{n, n.removeprefix(f"{variant}.")} for n in pair]
+    prefix = f"{weight_names.family_of(variant)}."
+    found = [{n, n.removeprefix(prefix)} for n in pair]
     names = [n for each in found for n in each & files.keys()]
     if len(names) == 2:
       values = [files[n].get_tensor(n) for n in names]

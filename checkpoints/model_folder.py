@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+import configuration
 import layers
 import modeling
 from checkpoints import tokenizer_files, weight_files
@@ -89,7 +90,8 @@ def find(folder: str) -> dict[str, str]:
     "bert_config_file": os.path.join(folder, configs[0]),
     "init_checkpoint": folder,
   }
-  if vocabulary := vocabularies.first_of(names):
+  variant = configuration.read(found["bert_config_file"]).get("variant")
+  if vocabulary := vocabularies.first_of(names, variant):
     found["vocab_file"] = os.path.join(folder, vocabulary)
   return found
 

@@ -171,6 +171,14 @@ _RENAMED = {
     ("cls/replaced_tokens/", "discriminator_predictions/dense_prediction/"),
     *_HUGGINGFACE,
   ),
+  "roberta": (
+    ("cls/seq_relationship.*", ""),
+    ("^bert", "roberta"),
+    ("cls/predictions/transform/dense", "lm_head/dense"),
+    ("cls/predictions/transform/LayerNorm", "lm_head/layer_norm"),
+    ("cls/predictions/", "lm_head/"),
+    *_HUGGINGFACE,
+  ),
   "model_garden": (
     ("bert/embeddings/LayerNorm", "encoder/_embedding_norm_layer"),
     ("bert/embeddings/word_", "encoder/_embedding_layer/"),
@@ -196,11 +204,15 @@ _RENAMED = {
 # Regular expression of a TF1 name -> the layout there. Heads are kept as
 # [outputs, H] in TF1, unlike dense layers.
 _HUGGINGFACE_LAYOUTS = {"/kernel$": "transposed"}
+# Variants with the names of another one.
+_FAMILIES = {"camembert": "roberta", "xlm-roberta": "roberta"}
 # Variant -> how names begin that its class for whole texts alone has. The last
-# layer of ELECTRA's has another name there than in its class for tokens.
+# layer of ELECTRA's has another name there than in its class for tokens, and
+# RoBERTa's pooler another one than in the encoder alone.
 _OF_TEXTS = {
   "distilbert": ("pre_classifier.",),
   "electra": ("classifier.dense.", "classifier.out_proj."),
+  "roberta": ("classifier.dense.", "classifier.out_proj."),
 }
 _MODEL_GARDEN_LAYOUTS = {
   "attention/self/.*/kernel$": "heads_out",
@@ -226,7 +238,7 @@ def rows(program: str, names: Iterable[str]) -> list[Row]:
     program: a variant, as Hugging Face has it, or "model_garden".
     names: TF1's or the program's; rows are of the layers that they name.
   """
-  is_garden = program == "model_garden"
+  is_garden, program = program == "model_garden", family_of(program)
   layouts = _MODEL_GARDEN_LAYOUTS if is_garden else _HUGGINGFACE_LAYOUTS
   # The first number of a name is that of its layer, or group of layers.
   matches = [re.search(r"\d+", name) for name in names]
@@ -240,10 +252,11 @@ def rows(program: str, names: Iterable[str]) -> list[Row]:
       theirs = re.sub(regex, new, theirs)
     if theirs:
       found.append(Row(tf1, theirs, *fitting))
-    last = theirs.replace("classifier.", "classifier.out_proj.")
-    of_texts = _OF_TEXTS.get(program, ())
-    if tf1.startswith("output_") and last.startswith(of_texts):
-      found.append(Row(tf1, last, *fitting))
+    of_texts = theirs.replace("roberta.pooler.", "classifier.")
+    if tf1.startswith("output_"):
+      of_texts = theirs.replace("classifier.", "classifier.out_proj.")
+    if of_texts != theirs and of_texts.startswith(_OF_TEXTS.get(program, ())):
+      found.append(Row(tf1, of_texts, *fitting))
   return found
 
 
@@ -252,6 +265,7 @@ def _tf1_names(variant, numbers):
   config = modeling.BertConfig(1, num_hidden_layers=1)
   config.variant = variant
   config.embedding_size = config.num_hidden_groups = 1  # Of ALBERT, ELECTRA.
+  config.pad_token_id = 1  # Of RoBERTa.
   shapes = {**registry.shapes(config), **heads.masked_lm_shapes(config)}
   if variant == "electra":
     shapes.update(heads.replaced_token_shapes(config))
@@ -296,7 +310,8 @@ def of_tf1(names: Iterable[str]) -> dict[str, tuple[str, str]]:
 # Variant -> what the names of its classes start with
 TITLES = {
   "bert": "Bert", "distilbert": "DistilBert", "albert": "Albert",
-  "electra": "Electra",
+  "electra": "Electra", "camembert": "Camembert", "roberta": "Roberta",
+  "xlm-roberta": "XLMRoberta",
 }
 # End of a class's name -> what its TF1 names start with, besides the encoder's.
 # The first that has all its names is taken, so of two with the same names the
@@ -318,6 +333,7 @@ _TIED = {
   "predictions.decoder.weight": _TABLE,
   "predictions.decoder.bias": "predictions.bias",
   "vocab_projector.weight": _TABLE, "generator_lm_head.weight": _TABLE,
+  "lm_head.decoder.weight": _TABLE, "lm_head.decoder.bias": "lm_head.bias",
 }
 
 
@@ -325,7 +341,7 @@ def _architectures(variant):
   """Returns {class of transformers: what its TF1 names start with}."""
   found = {TITLES[variant] + head: starts for head, starts in _HEADS.items()}
   # Its dense layer, which is in no other class.
-  if variant in _OF_TEXTS:
+  if family_of(variant) in _OF_TEXTS:
     found[f"{TITLES[variant]}ForSequenceClassification"] += ("bert/pooler/",)
   if variant == "electra":
     found["ElectraForPreTraining"] = ("cls/replaced_tokens/",)
@@ -348,12 +364,19 @@ def variant_of(names: Iterable[str]) -> str:
     return "distilbert"
   if any(re.match(r"electra\.|embeddings_project\.", name) for name in names):
     return "electra"
+  if any(re.match(r"(roberta|lm_head)\.", name) for name in names):
+    return "roberta"
   return "albert" if any("albert_layer" in name for name in names) else "bert"
+
+
+def family_of(variant: str) -> str:
+  """Returns the variant whose names a variant has, its own as a rule."""
+  return _FAMILIES.get(variant, variant)
 
 
 def tied(variant: str) -> dict[str, str]:
   """Returns {name of a copy that a file may have: name of the weight}."""
-  return {copy: name.format(variant) for copy, name in _TIED.items()}
+  return {copy: n.format(family_of(variant)) for copy, n in _TIED.items()}
 
 
 def find(
@@ -365,6 +388,7 @@ def find(
     {TF1 name: (name in the file, key of LAYOUTS)}, where what no row has is
     under its own name; and the names of what a model makes of other weights.
   """
+  variant = family_of(variant)
   known = {row.theirs: row for row in rows(variant, names)}
   values, derived = {}, []
   for name in sorted(names):
@@ -373,6 +397,8 @@ def find(
       derived.append(name)
     else:
       row = known.get(full, Row(name, name))
+      # A pooler next to a classifier's dense layer, which comes first.
+      row = Row(name, name) if row.tf1 in values else row
       values[row.tf1] = name, row.layout
   return values, derived
 
@@ -401,8 +427,9 @@ def to_write(
     )
   # A model without a head is saved without the name of its encoder: BertModel
   # has "encoder.layer.0...", all others have "bert.encoder.layer.0...".
-  prefix = f"{variant}." if architecture.endswith("Model") else ""
-  of_others = _OF_TEXTS.get(variant, ())
+  family = family_of(variant)
+  prefix = f"{family}." if architecture.endswith("Model") else ""
+  of_others = _OF_TEXTS.get(family, ())
   if architecture.endswith("ForSequenceClassification"):
     of_others = ()
   # Of two rows of a TF1 name the second is that of whole texts.

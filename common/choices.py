@@ -41,6 +41,14 @@ HUGGINGFACE_ARCHITECTURES = (
   "ElectraForQuestionAnswering", "ElectraForSequenceClassification",
   "ElectraForTokenClassification", "ElectraForPreTraining",
   "ElectraForMaskedLM", "ElectraModel",
+  *(
+    f"{title}{end}"
+    for title in ("Roberta", "XLMRoberta", "Camembert")
+    for end in (
+      "ForQuestionAnswering", "ForSequenceClassification",
+      "ForTokenClassification", "ForMaskedLM", "Model",
+    )
+  ),
 )
 SERVING_HEADS = (
   "classification", "embedding", "masked_lm", "next_sentence", "span",

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 import numpy as np
 
 import configuration
+import layers
 from common import errors
 from variants import albert, registry
 
@@ -166,7 +167,7 @@ class _Network(_Graph):
         f"hidden_act {act!r} cannot be written as ONNX; those that can are "
         + ", ".join(_ACTIVATIONS)
       )
-    self._activation = name
+    self._activation, self._epsilon = name, layers.norm_epsilon(config)
     x, bias = self._embeddings(), self._attention_bias()
     self.states = []
     for number in range(depth):
@@ -181,7 +182,9 @@ class _Network(_Graph):
 
   def _norm(self, x, name):
     gamma, beta = (self.weight(f"{name}/{part}") for part in ("gamma", "beta"))
-    return self.add("LayerNormalization", x, gamma, beta, epsilon=1e-12)
+    return self.add(
+      "LayerNormalization", x, gamma, beta, epsilon=self._epsilon
+    )
 
   def _activate(self, x, name=None):
     kind, attributes = _ACTIVATIONS[name or self._activation]
@@ -203,10 +206,14 @@ class _Network(_Graph):
       self._inputs.append("token_type_ids")
       table = self.weight(f"{place}/token_type_embeddings")
       x = self.add("Add", x, self.add("Gather", table, "token_type_ids"))
+    table = f"{place}/position_embeddings"
+    # Rows before that of the first token, in RoBERTa.
+    rows, _ = registry.shapes(self._config)[table]
+    first = self.constant([rows - self._config.max_position_embeddings])
     length = self.add("Shape", "input_ids", start=1, end=2)
     positions = self.add(
-      "Slice", self.weight(f"{place}/position_embeddings"), self.constant([0]),
-      length, self.constant([0]),
+      "Slice", self.weight(table), first, self.add("Add", first, length),
+      self.constant([0]),
     )  # [T, E]
     x = self._norm(self.add("Add", x, positions), f"{place}/LayerNorm")
     # Of narrow embeddings, see variants/factorized.py.

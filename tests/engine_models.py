@@ -13,6 +13,7 @@ from variants import registry
 VARIANTS = {
   "bert": {}, "albert": {"embedding_size": 6, "num_hidden_groups": 2},
   "distilbert": {}, "electra": {"embedding_size": 6},
+  "roberta": {"pad_token_id": 1, "layer_norm_eps": 1e-2},
 }
 LABELS = 3
 POOLING = text_vectors.Pooling("mean")

@@ -14,12 +14,15 @@ from variants import (
   distilbert,
   electra,
   left_to_right,
+  roberta,
 )
 
 _CLASSES = {
   "albert": albert.AlbertModel, "bert": modeling.BertModel,
-  "distilbert": distilbert.DistilBertModel, "electra": electra.ElectraModel,
+  "camembert": roberta.RobertaModel, "distilbert": distilbert.DistilBertModel,
+  "electra": electra.ElectraModel,
   "left_to_right": left_to_right.LeftToRightModel,
+  "roberta": roberta.RobertaModel, "xlm-roberta": roberta.RobertaModel,
 }
 
 

@@ -14,6 +14,8 @@ LIST, SENTENCEPIECE = "vocab.txt", "spiece.model"
 TOKENIZER_FILE = "tokenizer.json"
 # In a folder the first counts that is there.
 NAMES = (LIST, SENTENCEPIECE, TOKENIZER_FILE)
+# Variants whose vocab.txt, if they have one, is no list of word pieces.
+_WITH_TOKENIZER_FILE = ("camembert", "roberta", "xlm-roberta")
 
 
 def is_sentencepiece(vocab_file: str) -> bool:
@@ -33,9 +35,10 @@ def name_of(vocab_file: str) -> str:
   return SENTENCEPIECE if is_sentencepiece(vocab_file) else LIST
 
 
-def first_of(names: Container[str]) -> str | None:
+def first_of(names: Container[str], variant: str = "bert") -> str | None:
   """Returns which of NAMES counts of the names of a folder's files."""
-  return next((name for name in NAMES if name in names), None)
+  known = (TOKENIZER_FILE,) if variant in _WITH_TOKENIZER_FILE else NAMES
+  return next((name for name in known if name in names), None)
 
 
 def make_tokenizer(

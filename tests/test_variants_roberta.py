@@ -1,0 +1,149 @@
+"""What is RoBERTa's own: positions, layer norms, files, places."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import tensorflow as tf
+
+import configuration
+import modeling
+import tiny_model
+import transformers_goldens
+from checkpoints import converter, growth, model_folder, weight_files
+from common import errors
+from script_runner import ROOT
+from variants import registry
+
+GOLDEN = ROOT / "tests" / "golden" / "roberta_models"
+TOKENIZERS = ROOT / "tests" / "golden" / "roberta"
+POSITIONS = "bert/embeddings/position_embeddings"
+VALUES = {
+  **tiny_model.TINY, "variant": "roberta", "pad_token_id": 1,
+  "layer_norm_eps": 0.5,
+}
+
+
+def config_of(**changes):
+  return modeling.BertConfig.from_dict({**VALUES, **changes})
+
+
+def test_positions_begin_behind_that_of_padding_wherever_they_come_from():
+  config = config_of()
+  assert registry.shapes(config)[POSITIONS] == (14, 16)
+  model = registry.make_encoder(config)
+  ids, mask, segments = tiny_model.batch()
+  expected = model(ids, mask, segments).sequence_output
+  numbers = tf.range(8) + tf.zeros([3, 1], tf.int32)
+  found = model(ids, mask, segments, position_ids=numbers).sequence_output
+  np.testing.assert_allclose(found, expected, atol=1e-5)
+  # BERT with the same rows.
+  bert = modeling.BertModel(config_of())
+  for ours, theirs in zip(bert.variables, model.variables):
+    ours.assign(theirs[2:] if POSITIONS in theirs.name else theirs)
+  np.testing.assert_array_equal(
+    bert(ids, mask, segments).sequence_output, expected
+  )
+  config.check_sequence_length(12)
+  with pytest.raises(errors.InputError, match="max_position_embeddings 12"):
+    model(tf.zeros([1, 13], tf.int32))
+
+
+def test_layer_norms_take_the_models_epsilon():
+  outputs = [
+    registry.make_encoder(config_of(layer_norm_eps=value))(
+      *tiny_model.batch()
+    ).sequence_output for value in (0.5, 1e-12)
+  ]
+  assert np.abs(outputs[0] - outputs[1]).max() > 0.1
+  values = {k: v for k, v in VALUES.items() if k != "layer_norm_eps"}
+  bare = registry.make_encoder(modeling.BertConfig.from_dict(values))
+  np.testing.assert_array_equal(
+    bare(*tiny_model.batch()).sequence_output, outputs[1]
+  )
+
+
+@pytest.mark.parametrize("kind", ["roberta", "xlm-roberta", "camembert"])
+def test_configurations_change_both_ways(kind):
+  theirs = {
+    "model_type": kind, "vocab_size": 9, "max_position_embeddings": 514,
+    "hidden_size": 24, "pad_token_id": 1, "layer_norm_eps": 1e-5,
+    "hidden_act": "gelu", "type_vocab_size": 1,
+  }
+  values = configuration.from_huggingface(theirs)
+  assert values["max_position_embeddings"] == 512
+  config = modeling.BertConfig.from_dict(values)
+  again = modeling.BertConfig.from_dict(json.loads(config.to_json_string()))
+  assert again.to_dict() == config.to_dict()
+  back = configuration.to_huggingface(again.to_dict(), "RobertaModel")
+  assert back.items() >= theirs.items()
+  # What transformers takes by default.
+  bare = configuration.from_huggingface({"model_type": kind})
+  assert bare["max_position_embeddings"] == 510
+  with pytest.raises(errors.InputError, match="pad_token_id is None"):
+    registry.shapes(config_of(pad_token_id=None))
+
+
+def test_the_released_sizes_have_the_papers_number_of_weights():
+  config = modeling.BertConfig.from_dict({
+    "model_type": "roberta", "max_position_embeddings": 514,
+    "type_vocab_size": 1, "vocab_size": 50265, "pad_token_id": 1,
+  })
+  # RobertaModel with its pooler: 125 million.
+  assert config.num_parameters(registry.shapes) == 124_645_632
+
+
+def test_a_pooler_next_to_a_classifiers_dense_layer_is_not_taken_for_it(
+  tmp_path
+):
+  folder = tmp_path / "model"
+  shutil.copytree(GOLDEN / "RobertaForSequenceClassification", folder)
+  tensors = transformers_goldens.tensors_of(folder)
+  more = {
+    "roberta.pooler.dense.weight": np.ones([8, 8], np.float32),
+    "roberta.pooler.dense.bias": np.ones([8], np.float32),
+    "roberta.embeddings.position_ids": np.arange(14)[np.newaxis],
+  }
+  safetensors.numpy.save_file(
+    {**tensors, **more}, folder / "model.safetensors"
+  )
+  source = converter.open_source(str(folder))
+  np.testing.assert_array_equal(
+    source.reader.read("bert/pooler/dense/kernel"),
+    tensors["classifier.dense.weight"].T,
+  )
+  converted = converter.convert(source, f"{tmp_path}/out", "tf1")
+  assert sorted(converted.left_out) == sorted(more)[1:]
+
+
+def test_a_model_of_masked_words_starts_without_a_pooler(tmp_path):
+  reader = weight_files.open_reader(str(GOLDEN / "RobertaForMaskedLM"))
+  assert "bert/pooler/dense/kernel" not in reader.shapes
+  assert "cls/predictions/transform/dense/kernel" in reader.shapes
+  with pytest.raises(errors.InputError, match="roberta is trained without"):
+    registry.check_next_sentence(config_of(), True)
+  registry.check_next_sentence(config_of(), False)
+
+
+def test_other_lists_of_words_are_not_read(tmp_path):
+  shutil.copy(GOLDEN / "RobertaModel" / "config.json", tmp_path)
+  (tmp_path / "vocab.txt").write_text("the 7\n")
+  assert "vocab_file" not in model_folder.find(str(tmp_path))
+  path = tmp_path / "tokenizer.json"
+  shutil.copy(TOKENIZERS / "bpe" / "tokenizer.json", path)
+  assert model_folder.find(str(tmp_path))["vocab_file"] == str(path)
+
+
+def test_positions_grow_behind_those_of_tokens(tmp_path):
+  source = converter.open_source(str(GOLDEN / "RobertaModel"))
+  old = source.reader.read(POSITIONS)
+  grown, _ = growth.grow(source, str(tmp_path), max_position_embeddings=30)
+  assert grown.config.max_position_embeddings == 30
+  new = grown.reader.read(POSITIONS)
+  assert new.shape == (32, 8) == tuple(grown.reader.shapes[POSITIONS])
+  # Position 12 is that of 1, in row 3; 23 that of 1 again.
+  np.testing.assert_array_equal(new[:14], old)
+  np.testing.assert_array_equal(new[14:25], old[3:])
+  np.testing.assert_array_equal(new[25:], old[3:10])
