@@ -13,6 +13,7 @@ matrix products. Of several --batch_sizes, the largest that fits is found.
 """
 
 import argparse
+import datetime
 import json
 import pathlib
 import re
@@ -268,7 +269,8 @@ def run(folder: pathlib.Path, rounds: int, steps: int) -> list[str]:
     print(lines[-1], file=sys.stderr, flush=True)
   of_peaks = ", ".join(f"{v / 1e12:.2f} TFLOP/s {k}" for k, v in peaks.items())
   device = jax.devices()[0].device_kind
-  return [*lines, "", f"Device: {device}; products: {of_peaks}."]
+  date = datetime.date.today().isoformat()
+  return [*lines, "", f"Device: {device}; products: {of_peaks}; {date}."]
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -288,13 +290,20 @@ def parse_arguments() -> argparse.Namespace:
   add("folder", type=pathlib.Path, help="with the .npz files")
   add("--rounds", type=int, default=5, help="the median counts")
   add("--steps", type=int, default=20, help="of a round")
+  add("--page", type=pathlib.Path, help="page with the two markers")
   return parser.parse_args()
 
 
 def main():
   arguments = parse_arguments()
   if arguments.kind == "run":
-    print("\n".join(run(arguments.folder, arguments.rounds, arguments.steps)))
+    lines = run(arguments.folder, arguments.rounds, arguments.steps)
+    print("\n".join(lines))
+    if arguments.page:
+      # Imported here: where JAX is, this project need not be installed.
+      import table_rows
+
+      table_rows.write_into(arguments.page, "xla program", "\n".join(lines))
     return
   arguments.folder.mkdir(parents=True, exist_ok=True)
   for method in arguments.methods:

@@ -104,6 +104,7 @@ def test_the_table_replaces_the_one_between_the_markers():
 @pytest.mark.parametrize(
   "page, name",
   [("docs/performance.md", "make bench"), ("docs/performance.md", "gpu speed"),
+   ("docs/performance.md", "xla program"),
    ("benchmarks/RESULTS.md", "make bench")],
 )
 def test_the_pages_of_the_project_have_the_markers(tmp_path, page, name):
