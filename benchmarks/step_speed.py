@@ -72,6 +72,8 @@ WORKS = (
   Work("predict", "bfloat16", 32, 128), Work("train", "float32", 32, 128),
 )
 
+_ALL = ("train", "predict", "pretrain")
+
 
 class Contender(NamedTuple):
   """Who computes works.
@@ -80,23 +82,28 @@ class Contender(NamedTuple):
     module: of its steps.
     options: of their classes: how they compute.
     methods, dtypes: of the works in which it takes part.
+    only_on_request: those of the methods in which it takes part only with
+      --compiled_peers: compiling takes minutes.
   """
 
   module: str
   options: dict
-  methods: tuple = ("train", "predict", "pretrain")
+  methods: tuple = _ALL
   dtypes: tuple = ("float32", "bfloat16")
+  only_on_request: tuple = ()
 
 
 _XLA = {"compiled": True}
 CONTENDERS = {
   "here": Contender("our_steps", {}),
-  "here, XLA": Contender("our_steps", _XLA),
+  "here, XLA": Contender("our_steps", _XLA, only_on_request=_ALL),
   "Hugging Face, sdpa": Contender("huggingface_steps", {}),
   "Hugging Face, eager attention": Contender(
     "huggingface_steps", {"attention": "eager"}
   ),
-  "Hugging Face, torch.compile": Contender("huggingface_steps", _XLA),
+  "Hugging Face, torch.compile": Contender(
+    "huggingface_steps", _XLA, only_on_request=("train", "pretrain")
+  ),
   "Hugging Face, oneDNN": Contender(
     "huggingface_steps", {"onednn": True}, ("predict",), ("float32",)
   ),
@@ -107,9 +114,13 @@ CONTENDERS = {
   "OpenVINO": Contender("engine_steps", {"engine": "OpenVino"}, ("predict",)),
   # These two have no classifier of their own here.
   "Model Garden, graph": Contender("model_garden_steps", {}, ("pretrain",)),
-  "Model Garden, XLA": Contender("model_garden_steps", _XLA, ("pretrain",)),
+  "Model Garden, XLA": Contender(
+    "model_garden_steps", _XLA, ("pretrain",), only_on_request=_ALL
+  ),
   "keras-hub, graph": Contender("keras_hub_steps", {}, ("pretrain",)),
-  "keras-hub, XLA": Contender("keras_hub_steps", _XLA, ("pretrain",)),
+  "keras-hub, XLA": Contender(
+    "keras_hub_steps", _XLA, ("pretrain",), only_on_request=_ALL
+  ),
 }
 _WITHOUT_TENSORFLOW = ("huggingface_steps", "engine_steps")
 _OF_A_GPU = (
@@ -123,7 +134,7 @@ def contenders(work: Work, compiled: bool) -> list[str]:
     name
     for name, contender in CONTENDERS.items()
     if work.method in contender.methods and work.dtype in contender.dtypes
-    and (compiled or not contender.options.get("compiled"))
+    and (compiled or work.method not in contender.only_on_request)
   ]
 
 

@@ -70,10 +70,14 @@ def test_who_takes_part_in_a_work():
   assert step_speed.contenders(train, compiled=False) == [
     "here", "Hugging Face, sdpa", "Hugging Face, eager attention"
   ]
+  # Where it helps, torch.compile takes part without being asked for.
+  predict = train._replace(method="predict")
+  assert "Hugging Face, torch.compile" in step_speed.contenders(
+    predict, compiled=False
+  )
   pretrain = train._replace(method="pretrain")
   assert len(step_speed.contenders(pretrain, compiled=True)) == 9
   # ONNX Runtime has no bfloat16, and oneDNN is torch's way to it anyway.
-  predict = train._replace(method="predict")
   in_float32, in_bfloat16 = (
     {*step_speed.contenders(predict._replace(dtype=dtype), compiled=True)}
     for dtype in ("float32", "bfloat16")
