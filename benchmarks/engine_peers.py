@@ -18,16 +18,22 @@ _NAMES = ("input_ids", "attention_mask", "token_type_ids")
 
 
 class Torch:
-  """Eager mode with scaled-dot-product attention; bfloat16 by autocast."""
+  """Eager mode with scaled-dot-product attention; bfloat16 by autocast.
+
+  "onednn": float32 with oneDNN's products instead of MKL's.
+  """
 
   def __init__(self, folder, head, numbers):
     import torch
+    from torch.utils import mkldnn
 
     import engine_networks
 
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     self._torch, self._is_mixed = torch, numbers == "bfloat16"
     self._network = engine_networks.Network(folder, head)
+    if numbers == "onednn":
+      self._network = mkldnn.to_mkldnn(self._network)
 
   def __call__(self, *arrays):
     """Returns the network's result of int64 ids, mask and segments [B, T]."""

@@ -48,6 +48,7 @@ CONTENDERS = {
   "here, int8, `onnx`": Contender("onnx", "int8"),
   "here, int8, `litert`": Contender("litert", "int8"),
   "torch, float32": Contender("Torch", "float32"),
+  "torch, float32, oneDNN": Contender("Torch", "onednn"),
   "torch, bfloat16": Contender("Torch", "bfloat16"),
   "ONNX Runtime, float32": Contender("OnnxRuntime", "float32"),
   "ONNX Runtime, int8": Contender("OnnxRuntime", "int8"),

@@ -16,6 +16,7 @@ import pathlib
 import numpy as np
 import torch
 import transformers
+from torch.utils import mkldnn
 
 
 def batches(tokenizer, lines, batch_size, max_seq_length):
@@ -66,6 +67,9 @@ def parse_arguments():
   parser.add_argument(
     "--dtype", choices=("float32", "bfloat16"), default="float32"
   )
+  parser.add_argument(
+    "--onednn", action="store_true", help="multiply float32 with it, not MKL"
+  )
   parser.add_argument("--batch_size", type=int, default=32)
   parser.add_argument("--max_seq_length", type=int, default=128)
   return parser.parse_args()
@@ -83,6 +87,8 @@ def main():
   model = kind.from_pretrained(
     arguments.weights, attn_implementation="sdpa"
   ).eval()
+  if arguments.onednn:
+    model = mkldnn.to_mkldnn(model)
   tokenizer = transformers.AutoTokenizer.from_pretrained(arguments.weights)
   # Phrases of SST-2: no other separator of lines is in them.
   lines = arguments.lines.read_text(encoding="utf-8").splitlines()

@@ -48,9 +48,9 @@ SHORT = {
   "step/predict32/bfloat16": (4, {"repeats": 1, "rounds": 3}),
   "step/pretrain128/float32": (7, {"repeats": 1, "rounds": 2}),
   "data": (2, {"repeats": 1}),
-  "lines/features/float32": (1.5, {"repeats": 1, "lines": 15000}),
-  "lines/features/int8": (1, {"repeats": 1, "lines": 15000}),
-  "lines/predictions/float32": (1.5, {"repeats": 1, "lines": 15000}),
+  "lines/features/float32": (1.5, {"repeats": 1, "lines": 10000}),
+  "lines/features/int8": (1, {"repeats": 1, "lines": 10000}),
+  "lines/predictions/float32": (1.5, {"repeats": 1, "lines": 10000}),
   "engines/minilm": (
     5, {"repeats": 1, "seconds": 2, "threads": "all threads"}
   ),

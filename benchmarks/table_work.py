@@ -467,12 +467,15 @@ def _lines_turn(arguments, temporary, *, work, dtype):
     f"--dtype={'float32' if dtype == _INT8 else dtype}",
     f"--output={temporary / 'theirs'}.{ending}",
   ]
+  commands = {table_rows.OURS: (ours, None)}
+  commands["transformers"] = peer, peer_environment(arguments)
+  if dtype != "bfloat16":
+    # Its products in float32 are faster on some processors, MKL's on others.
+    command = [*peer, "--onednn"]
+    commands["transformers, oneDNN"] = command, peer_environment(arguments)
   return {
     name: _measures(measured_runs.measure(command, env=env))
-    for name, command, env in (
-      (table_rows.OURS, ours, None),
-      ("transformers", peer, peer_environment(arguments)),
-    )
+    for name, (command, env) in commands.items()
   }
 
 
