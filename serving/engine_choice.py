@@ -22,7 +22,7 @@ def network(model: models.ServedModel) -> answers.Network:
   """Returns the network of a model with its weights, by its settings.
 
   Raises:
-    InputError: as of network_export.write_file.
+    InputError: as of network_export.write_file and compare.
   """
   settings = model.settings
   if settings.engine == "tensorflow":
@@ -37,9 +37,11 @@ def network(model: models.ServedModel) -> answers.Network:
   ]
   with tempfile.TemporaryDirectory() as folder:
     path = os.path.join(folder, export_folder.FILES[settings.engine])
-    if said := network_export.write_file(path, model, exported, texts):
-      logging.info("8 bits: %s", said)
+    network_export.write_file(path, model, exported)
     loaded = networks.load(settings.engine, path)
+  if settings.quantize != "none":
+    said = network_export.compare(model, loaded, exported, texts)
+    logging.info("8 bits: %s", said)
   return answers.of_engine(loaded, settings, model.tokenizer)
 
 

@@ -46,10 +46,11 @@ def write(model: models.ServedModel, texts: list) -> None:
 
   Args:
     model: with its weights, and the settings of export_saved_model.py.
-    texts: as of `write_file`.
+    texts: as of `compare`.
 
   Raises:
-    InputError: as of `write_file`; or the folder cannot be written.
+    InputError: as of `write_file` and `compare`; or the folder cannot be
+      written.
   """
   settings = model.settings
   score = None
@@ -57,10 +58,12 @@ def write(model: models.ServedModel, texts: list) -> None:
     score = score_file.make(model, settings.eval_file)
 
   def write_model(path):
-    if said := write_file(path, model, settings, texts):
-      print(f"8 bits: {said}.")
-    if score:
-      _print_scores(model, path, score)
+    write_file(path, model, settings)
+    if settings.quantize != "none":
+      engine = networks.load(settings.format, path)
+      print(f"8 bits: {compare(model, engine, settings, texts)}.")
+      if score:
+        _print_scores(model, engine, score)
     answers.write_settings(
       os.path.join(os.path.dirname(path), answers.SETTINGS_FILE), settings,
       model.text_inputs,
@@ -73,28 +76,18 @@ def write(model: models.ServedModel, texts: list) -> None:
 
 
 def write_file(
-  path: str, model: models.ServedModel, settings: run_settings.Settings,
-  texts: list,
-) -> str:
+  path: str, model: models.ServedModel, settings: run_settings.Settings
+) -> None:
   """Writes the file of the network alone.
 
   Args:
     model: with its weights.
-    settings: `head`, and format, lengths, quantize and
-      max_quantization_difference of export_saved_model.py.
-    texts: tuples of as many str as the model takes, to compare the outputs of.
-
-  Returns:
-    How far the outputs of 8 bits are from float32, "" of float32.
+    settings: `head`, and format, lengths and quantize of export_saved_model.py.
 
   Raises:
-    InputError: a package is missing, the format cannot express the network, or
-      8 bits change it too much.
+    InputError: a package is missing, or the format cannot express the network.
   """
   _FORMATS[settings.format](path, model, settings)
-  if settings.quantize == "none":
-    return ""
-  return _checked(model, networks.load(settings.format, path), settings, texts)
 
 
 def _onnx(path, model, settings):
@@ -129,8 +122,20 @@ def _litert(path, model, settings):
 _FORMATS = {"litert": _litert, "onnx": _onnx}
 
 
-def _checked(model, engine, settings, texts):
-  """Returns how far the outputs are from float32; refuses too far ones."""
+def compare(
+  model: models.ServedModel, engine, settings: run_settings.Settings,
+  texts: list,
+) -> str:
+  """Says how far the outputs of 8 bits are from float32.
+
+  Args:
+    engine: as of networks.load, of the file of `write_file`.
+    settings: as there, and max_quantization_difference.
+    texts: tuples of as many str as the model takes.
+
+  Raises:
+    InputError: 8 bits change the network too much.
+  """
   encode = text_batches.make_encoder(model.tokenizer, settings.max_seq_length)
   batches = []
   for text in texts:
@@ -157,14 +162,12 @@ def _checked(model, engine, settings, texts):
   return said
 
 
-def _print_scores(model, path, score):
+def _print_scores(model, engine, score):
   """Prints what a file's labels say of our network, and of that of 8 bits."""
   settings = model.settings
   found = {
     "float32": answers.of_model(model),
-    "8 bits": answers.of_engine(
-      networks.load(settings.format, path), settings, model.tokenizer
-    ),
+    "8 bits": answers.of_engine(engine, settings, model.tokenizer),
   }
   for name, network in found.items():
     scores = ", ".join(f"{n} {v:.4f}" for n, v in score(network).items())
