@@ -339,11 +339,11 @@ def distributed_batches(
     parsed = batches.map(shares_of_this_process).unbatch().map(
       finish, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
     )
-    return parsed.prefetch(tf.data.AUTOTUNE)
+    return tfrecord.without_autotune(parsed.prefetch(tf.data.AUTOTUNE))
 
   if _is_one_cpu(strategy):
-    # The strategy's own iterator has a thread that cannot be turned off.
-    return tfrecord.without_autotune(make_input(tf.distribute.InputContext()))
+    # The strategy's own iterators on its devices are tuned, too.
+    return make_input(tf.distribute.InputContext())
   return strategy.distribute_datasets_from_function(make_input)
 
 

@@ -401,8 +401,18 @@ def test_buckets_hold_like_lengths_and_can_be_entered_anywhere(tmp_path):
     assert [next(entered) for _ in range(20)] == rows[first : first + 20]
 
 
-def test_no_thread_tunes_the_batches_of_a_cpu(examples_file):
+@pytest.mark.parametrize("kind, devices", [
+  (tf.distribute.OneDeviceStrategy, "/cpu:0"),
+  (tf.distribute.MirroredStrategy, ["/cpu:0"]),
+])
+def test_no_thread_tunes_the_batches(
+  examples_file, monkeypatch, kind, devices
+):
   # It would hold an iterator as long as that was used.
-  strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+  strategy = kind(devices)
+  monkeypatch.setattr(
+    strategy, "distribute_datasets_from_function",
+    lambda make_input: make_input(tf.distribute.InputContext()),
+  )
   batches = batches_of(strategy, examples_file, 4)
   assert batches.options().autotune.enabled is False
