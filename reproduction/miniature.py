@@ -227,6 +227,7 @@ class Miniature(NamedTuple):
     before = entry.get("after", "")
     first = CATALOG["pretrainings"][before]["stop"] if before else 0.0
     tokens = (share - first) * steps * batch * entry["length"]
+    tokens *= entry.get("cost", 1.0)
     return Job(
       self._plan(
         f"pretraining.{name}", "run_pretraining.py", flags,
@@ -280,6 +281,7 @@ class Miniature(NamedTuple):
       *task["flags"].split(), f"--num_train_epochs={epochs}",
       f"--learning_rate={rate}", "--optimizer=adamw",
       f"--dtype={self.budget['dtype']}", "--max_to_keep=1",
+      *contender.get("flags", "").split(),
     ]
     if "features" in contender:
       flags += [
@@ -287,6 +289,8 @@ class Miniature(NamedTuple):
         f"--bilstm_size={self.budget['bilstm_size']}",
       ]
     count = min(task["rows"], self.budget.get("most_rows", math.inf))
+    if kind == "tune":
+      count /= 2
     network = self.budget["networks"][_network_of(contender)]
     return Job(
       self._plan(name, task["script"], flags, data=self._path(kind)), seed,
@@ -342,7 +346,8 @@ def _key(contender):
   """Returns a contender's part of the names of its runs."""
   key = contender.get("of") or f"random-{contender['network']}"
   key += f"-at-{contender['at']}" if "at" in contender else ""
-  return key + ("." + contender["features"] if "features" in contender else "")
+  name = contender.get("features") or contender.get("name")
+  return f"{key}.{name}" if name else key
 
 
 def run(miniature: Miniature, after_each) -> None:

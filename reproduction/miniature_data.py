@@ -2,8 +2,8 @@
 
   OUT/text/train.txt, held.txt     sentences; blank lines between documents
   OUT/final/STS-B/train.tsv ...    what the numbers of the page are from
-  OUT/tune/STS-B/train.tsv ...     every eighth training row to score, the rest
-                                   to train on: learning rates are chosen here
+  OUT/tune/STS-B/train.tsv ...     every eighth training row to score, half of
+                                   them to train on: rates are chosen here
 
 Nothing of a task's dev files is in `tune` or in the text.
 """
@@ -16,7 +16,9 @@ from collections.abc import Iterable, Iterator
 from common import errors, file_io, json_files
 
 _HELD_OUT = 20  # Every 20th document of the text measures the pre-training.
-_TUNE = 8  # Every 8th training row chooses learning rates.
+# Every 8th training row chooses learning rates; being even, it leaves the odd
+# ones to train on.
+_TUNE = 8
 # Where a sentence ends: what follows may be quoted.
 _END = re.compile(r"(?<=[.!?]) +(?=[\"'(]*[A-Z0-9])")
 _WORD = re.compile(r"\w+(?:['\u2019.-]\w+)*|[^\w\s]")
@@ -58,9 +60,7 @@ def _write_parts(out, name, train, dev, text_of):
 
   `name` is the folder of both and how their names end, such as RTE/.tsv.
   """
-  chosen, rest = train[::_TUNE], [
-    row for n, row in enumerate(train) if n % _TUNE
-  ]
+  chosen, rest = train[::_TUNE], train[1::2]
   for kind, parts in (("final", (train, dev)), ("tune", (rest, chosen))):
     for file, part in zip(("train", "dev"), parts):
       path = os.path.join(out, kind, name.replace("/", f"/{file}"))

@@ -96,12 +96,13 @@ def _claim(mini, name, tasks):
 
 
 def _curve(job):
-  """Returns up to 50 pairs (step, loss of masked words) of a pre-training."""
+  """Returns up to 50 pairs (step, loss of a word) of a pre-training."""
   path = os.path.join(job.plan.folder(job.seed), "train_log.jsonl")
   lines = [json_files.parse(line) for _, line in file_io.read_lines(path)]
   pairs = [
-    (line["step"], line["masked_lm_loss"]) for line in lines
-    if "masked_lm_loss" in line
+    (line["step"], line[name]) for line in lines
+    # Of a left-to-right model, the second.
+    for name in ("masked_lm_loss", "next_word_loss") if name in line
   ]
   return pairs[:: max(1, len(pairs) // _CURVE_POINTS)]
 
