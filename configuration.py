@@ -342,9 +342,9 @@ def from_huggingface(values: dict) -> dict:
     **kind.defaults,
     **{ours: values[n] for ours, n in theirs.items() if n in values},
   }
-  config["max_position_embeddings"] = (
-    config.get("max_position_embeddings", 512) - _rows_before(config)
-  )
+  if before := _rows_before(config):
+    rows = json_files.field(config, "max_position_embeddings", int, _SOURCE)
+    config["max_position_embeddings"] = rows - before
   # BERT's own file stays as the original writes it.
   if variant != "bert":
     config["variant"] = variant
@@ -357,7 +357,7 @@ def from_huggingface(values: dict) -> dict:
 
 def _rows_before(config):
   """Returns how many rows of positions transformers counts that none has."""
-  return config["pad_token_id"] + 1 if "pad_token_id" in config else 0
+  return json_files.field(config, "pad_token_id", int, _SOURCE, -1) + 1
 
 
 def of_a_task(values: dict) -> dict:
@@ -401,7 +401,8 @@ def to_huggingface(config: dict, architecture: str) -> dict:
   }
   # What they have no name for.
   values.pop(None, None)
-  values["max_position_embeddings"] += _rows_before(config)
+  if before := _rows_before(config):
+    values["max_position_embeddings"] += before
   values |= of_a_task(config)
   names = _label_names(values.get("id2label", {}))
   if names:

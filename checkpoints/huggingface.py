@@ -5,8 +5,8 @@
   model.safetensors.index.json         a list of what is where
   pytorch_model.bin                    the weights of older folders, with an
                                        index likewise: read, never written
-  vocab.txt or spiece.model,           the vocabulary
-  tokenizer_config.json
+  vocab.txt, spiece.model or           the vocabulary
+  tokenizer.json, tokenizer_config.json
 
 Hugging Face's "gelu" is the exact one, made with erf; the original's "gelu" is
 the one made with tanh, which Hugging Face calls "gelu_new". So the names of

@@ -88,6 +88,7 @@ class ServedNetwork(saved_model.LoadedModel):
     """Takes what `find` gives."""
     self.folder, self.version = folder, 1
     self.head, self.texts = found.settings.head, found.texts
+    self.mask = found.tokenizer.specials.mask
     self._answer = found.answer(found.settings, batch_size)
     specs = {n: tf.TensorSpec([None], tf.string, n) for n in self.texts}
     self.specs = {"serving_default": specs}

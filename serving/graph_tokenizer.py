@@ -76,7 +76,7 @@ class GraphTokenizer(tf.Module):
       raise errors.InputError(
         f"{tokenizer.vocab_file} is no list of BERT's word pieces, and no "
         "other text can be read inside an exported graph; export with "
-        "--format=onnx or litert, or serve the model's folder with serve.py"
+        "--format=onnx or litert, which serve.py serves too"
       )
     wordpiece = tokenizer.wordpiece_tokenizer
     (self._unknown,) = tokenizer.convert_tokens_to_ids([wordpiece.unk_token])

@@ -11,12 +11,14 @@ from collections.abc import Iterable
 _PAGE = pathlib.Path(__file__).with_suffix(".html").read_text(encoding="utf-8")
 
 
-def make(name: str, head: str | None, inputs: Iterable[str]) -> str:
+def make(
+  name: str, head: str | None, inputs: Iterable[str], mask: str = "[MASK]"
+) -> str:
   """Returns the page, HTML.
 
   Of an unknown head answers are shown as JSON.
   """
-  values = {"name": name, "head": head, "inputs": list(inputs)}
+  values = {"name": name, "head": head, "inputs": list(inputs), "mask": mask}
   # So that no name can end the element that it stands in.
   text = json.dumps(values).replace("<", "\\u003c")
   return _PAGE.replace("MODEL", text, 1)

@@ -147,7 +147,10 @@ class LoadedModel:
     specs: {signature: {input: tf.TensorSpec}}.
     head, texts: what it answers and the names of its texts; of a SavedModel of
       others None and none.
+    mask: the token that its texts have where a word is to be filled in.
   """
+
+  mask = tokenization.BERTS.mask
 
   def __init__(self, folder: str, batch_size: int = 32):
     """Loads a model.

@@ -151,7 +151,9 @@ class _Handlers:
     del request
     names = self._model.texts or self._model.specs["serving_default"]
     return web.Response(
-      text=page.make(self._name, self._model.head, names),
+      text=page.make(
+        self._name, self._model.head, names, self._model.mask
+      ),
       content_type="text/html",
       headers={
         "Content-Security-Policy": page.security_policy(),

@@ -59,7 +59,7 @@ HEADS = {
 class Model:
   """Answers as it is told to."""
 
-  version = 1
+  version, mask = 1, "[MASK]"
 
   def __init__(self, head, inputs, answer):
     self.head = "classification" if head == "regression" else head
@@ -76,10 +76,11 @@ class Model:
 
 
 def test_only_its_own_script_and_style_may_run():
-  made = page.make("</script>", "span", ["question"])
+  made = page.make("</script>", "span", ["question"], "<mask>")
   (data,) = re.findall(r'id="model">(.*?)</script>', made)
   assert json.loads(data) == {
-    "name": "</script>", "head": "span", "inputs": ["question"]
+    "name": "</script>", "head": "span", "inputs": ["question"],
+    "mask": "<mask>",
   }
   policy = page.security_policy()
   assert "unsafe" not in policy and "default-src 'none'" in policy

@@ -23,8 +23,11 @@ class RobertaModel(modeling.BertModel):
   def shapes(config, scope="bert"):
     """Returns {name: shape}: BERT's with more rows of positions.
 
-    Raises InputError: the configuration has no pad_token_id.
+    Raises InputError: the configuration has no pad_token_id, or it or
+      layer_norm_eps is no such number.
     """
+    if hasattr(config, "layer_norm_eps"):
+      config.check_number("layer_norm_eps", (int, float), low=0)
     shapes = modeling.bert_shapes(config, scope)
     name = f"{scope}/embeddings/position_embeddings"
     rows, width = shapes[name]
