@@ -37,11 +37,19 @@ class MaskedLMHead(layers.Weights):
   """Predicts the words at some positions, with the embedding table."""
 
   def __init__(
-    self, config, word_embeddings: tf.Variable, *, seed: int = 12345
+    self, config, word_embeddings: tf.Variable, *, seed: int = 12345,
+    scope: str = "",
   ):
-    """Takes the table [V, E] of the encoder; E is H in BERT."""
+    """Takes the table [V, E] of the encoder; E is H in BERT.
+
+    `scope`, such as "generator/", is the first part of every name.
+    """
     shapes = masked_lm_shapes(config, word_embeddings.shape[1])
-    super().__init__(shapes, stddev=config.initializer_range, seed=seed)
+    super().__init__(
+      {f"{scope}{name}": shape for name, shape in shapes.items()},
+      stddev=config.initializer_range, seed=seed,
+    )
+    self._scope = scope
     self._activation = layers.get_activation(config.hidden_act)
     self._epsilon = layers.norm_epsilon(config)
     # In a function, so that the table is not also one of this head's
@@ -55,7 +63,7 @@ class MaskedLMHead(layers.Weights):
 
     Without them, sequence_output [B, P, H] holds these tokens alone.
     """
-    weights = self._under("cls/predictions/")
+    weights = self._under(f"{self._scope}cls/predictions/")
     x = sequence_output
     if masked_lm_positions is not None:
       # Before the product with V columns, most of this head's time: only the

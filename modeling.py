@@ -242,6 +242,11 @@ class BertModel(layers.Weights):
     """The variable [V, H], of the storage_dtype."""
     return self._weights[0]
 
+  @property
+  def embeddings(self):
+    """{name below "embeddings/": variable} of the tables and the norm."""
+    return self._under(f"{self._scope}/embeddings/")
+
   def encode(
     self, batch: dict[str, tf.Tensor], dropout_seed=None, *, positions=None
   ) -> BertOutput:
@@ -350,7 +355,7 @@ class BertModel(layers.Weights):
 
   def _embed(self, rows, input_ids, token_type_ids, position_ids, dropout):
     """Returns [S, H]: word + segment + position, normalized, dropped."""
-    weights = self._under(f"{self._scope}/embeddings/")
+    weights = self.embeddings
     # Embeddings are summed in float32. The table of words is not cast whole.
     words = rows.take(input_ids)  # [S]
     if self._use_one_hot_embeddings:
@@ -380,12 +385,11 @@ class BertModel(layers.Weights):
 
   def _position_table(self):
     """Returns [T or more, H]: a row for each position from 0 on."""
-    place = f"{self._scope}/embeddings/"
-    return tf.convert_to_tensor(self._under(place)["position_embeddings"])
+    return tf.convert_to_tensor(self.embeddings["position_embeddings"])
 
   def _add_segments(self, summed, segments):
     """Returns float32 [S, H] of the sum so far and the segments [S]."""
-    table = self._under(f"{self._scope}/embeddings/")["token_type_embeddings"]
+    table = self.embeddings["token_type_embeddings"]
     # As in the original: a segment out of range gets a zero row.
     return summed + layers.one_hot_lookup(segments, tf.cast(table, tf.float32))
 

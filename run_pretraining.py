@@ -59,6 +59,18 @@ flags.DEFINE_bool(
   "too, as SpanBERT does; for data with --mask_runs=spans.",
   needs="max_predictions_per_seq",
 )
+flags.DEFINE_bool(
+  "replaced_token_detection", False,
+  "Whether to train ELECTRA: a generator puts words at the masked places, and "
+  "the model of --bert_config_file tells which tokens were replaced.",
+  needs="max_predictions_per_seq",
+  not_with="span_boundary_objective teacher_checkpoint",
+)
+flags.DEFINE_string(
+  "generator_config_file", None,
+  "Shape of the generator; by default that of the model with a quarter of the "
+  "heads and widths.", needs="replaced_token_detection",
+)
 flags.DEFINE_list(
   "distillation_weights", ["5", "2", "1"],
   "How much three losses count with --teacher_checkpoint: soft targets of the "
@@ -101,7 +113,7 @@ from checkpoints import (
   weight_files,
 )
 from common import result_lines, run_settings
-from pretraining import inputs, masking_rule, next_word
+from pretraining import inputs, masking_rule, next_word, replaced_tokens
 from pretraining import model as pretraining_model
 from records import tfrecord
 from training import (
@@ -144,8 +156,12 @@ def make_input(settings, names, config):
   return data
 
 
-def make_model(settings, config, **model_options):
-  """Returns the model, of masked words or of next ones."""
+def make_model(settings, config, generator, **model_options):
+  """Returns the model; `generator` is that of ELECTRA's, or None."""
+  if generator:
+    return replaced_tokens.ReplacedTokensModel(
+      config, generator, **model_options
+    )
   if registry.predicts_next_word(config):
     return next_word.NextWordModel(config, **model_options)
   return pretraining_model.PretrainingModel(
@@ -154,9 +170,11 @@ def make_model(settings, config, **model_options):
   )
 
 
-def fixed_settings(settings):
+def fixed_settings(settings, generator):
   """Returns what must not change while the run trains, by name."""
   fixed = settings.pick("use_next_sentence_loss")
+  if generator:
+    fixed["generator_config_file"] = generator.to_dict()
   if settings.span_boundary_objective:
     fixed["span_boundary_objective"] = True
   if settings.teacher_checkpoint:
@@ -169,7 +187,7 @@ def fixed_settings(settings):
 def make_objective(settings, model, teacher, **model_options):
   """Returns the loop.Objective; the weights of a teacher are loaded."""
   if not teacher:
-    return pretraining_model.objective(model)
+    return model.objective()
   distills = pretraining_model.Distillation(
     teacher, pretraining_model.parse_weights(settings.distillation_weights),
     settings.distillation_temperature, **model_options
@@ -194,12 +212,13 @@ def write_model(settings, model, folder, step):
   """Writes the current weights to a folder."""
   vocab_file = settings.vocab_file
   made_with = {"max_seq_length": settings.max_seq_length}
-  model_folder.write(
-    folder, model.variables,
-    model_folder.with_input_settings(model.config, made_with), vocab_file,
-    # The records do not say whether they are lower-cased; the folder may.
-    vocab_file and tokenizer_files.read_do_lower_case(vocab_file), step=step
-  )
+  for name, variables, config in model.parts():
+    model_folder.write(
+      os.path.join(folder, name).rstrip("/"), variables,
+      model_folder.with_input_settings(config, made_with), vocab_file,
+      # The records do not say whether they are lower-cased; the folder may.
+      vocab_file and tokenizer_files.read_do_lower_case(vocab_file), step=step
+    )
 
 
 def train(settings, model, objective, evaluate, *, start, strategy, data, trim):
@@ -208,9 +227,9 @@ def train(settings, model, objective, evaluate, *, start, strategy, data, trim):
     model, model.config, strategy, objective, settings.output_dir,
     length=(settings.num_train_steps, settings.num_warmup_steps),
     # An encoder without pre-training heads can be trained further.
-    new_variables=["^cls/", *model.unused_variables()],
+    new_variables=["^(cls|generator)/", *model.unused_variables()],
     data=lambda: data.training_data(trim), evaluate=evaluate,
-    result_names=pretraining_model.result_names(model),
+    result_names=model.result_names(),
     write=functools.partial(write_model, settings, model),
   )
   with data.faults_named():
@@ -235,7 +254,12 @@ def main(_):
   trim = components.shapes_may_vary(settings, strategy)
   teacher = distillation.find_teacher(settings, config)
   settings = distillation.with_starting_weights(settings)
-  fixed = fixed_settings(settings)
+  generator = None
+  if settings.replaced_token_detection:
+    generator = replaced_tokens.generator_config(
+      config, settings.generator_config_file
+    )
+  fixed = fixed_settings(settings, generator)
   # As in the original: evaluated on the files of the training, unless there are
   # others.
   data = eval_data = make_input(settings, settings.input_file, config)
@@ -249,7 +273,7 @@ def main(_):
   model_options = components.model_options(settings, strategy)
   with strategy.scope():
     with weight_files.awaiting(start.path):
-      model = make_model(settings, config, **model_options)
+      model = make_model(settings, config, generator, **model_options)
     objective = make_objective(settings, model, teacher, **model_options)
   evaluate = make_evaluation(
     strategy, objective, eval_data, num_batches=settings.max_eval_steps,

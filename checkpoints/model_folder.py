@@ -10,14 +10,13 @@ last file is Hugging Face's.
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
 import configuration
-import layers
 import modeling
 from checkpoints import tokenizer_files, weight_files
 from common import errors, file_io, json_files
@@ -30,7 +29,8 @@ INPUT_KEYS = ("input_settings", "classifier_input")
 
 
 def write(
-  folder: str, variables: Iterable[tf.Variable], config: modeling.BertConfig,
+  folder: str, variables: Iterable[tf.Variable] | Mapping[str, tf.Variable],
+  config: modeling.BertConfig,
   vocab_file: str | None = None, do_lower_case: bool | None = None, *,
   never_split: Sequence[str] | None = None, step: int | None = None,
 ) -> None:
@@ -38,6 +38,7 @@ def write(
 
   Args:
     folder: made where it does not exist; files of the same name are replaced.
+    variables: by name where a file is to have other names than they have.
     vocab_file: copied if given.
     do_lower_case: how text becomes words of the vocabulary; None: not known.
     never_split: as of tokenizer_files.write.
@@ -46,7 +47,7 @@ def write(
   """
   tf.io.gfile.makedirs(folder)
   # The weights first: the configuration makes the folder one of a model.
-  values = {layers.variable_name(v): v for v in variables}
+  values = weight_files.by_name(variables)
   if step is not None:
     values["global_step"] = np.int64(step)
   weight_files.write_tf1(os.path.join(folder, CHECKPOINT), values)

@@ -301,7 +301,7 @@ def awaiting(source: str | Reader | None):
 
 
 def load(
-  variables: Iterable[tf.Variable] | dict[str, tf.Variable],
+  variables: Iterable[tf.Variable] | Mapping[str, tf.Variable],
   source: str | Reader, *, allowed_missing: Iterable[str] = (),
 ) -> Report:
   """Gives variables the values that a checkpoint has under their names.
@@ -314,13 +314,10 @@ def load(
   not find, and trained that from random weights without a word.
   """
   reader = open_reader(source) if isinstance(source, str) else source
-  by_name: dict[str, tf.Variable] = (
-    variables if isinstance(variables, dict)
-    else {layers.variable_name(v): v for v in variables}
-  )
-  shapes = {name: tuple(v.shape) for name, v in by_name.items()}
+  named = by_name(variables)
+  shapes = {name: tuple(v.shape) for name, v in named.items()}
   check_shapes(shapes, reader, allowed_missing=allowed_missing)
-  ours, theirs = by_name.keys(), reader.shapes.keys()
+  ours, theirs = named.keys(), reader.shapes.keys()
   report = Report(
     loaded=sorted(ours & theirs), missing=sorted(ours - theirs),
     unused=sorted(n for n in theirs - ours if not is_optimizer_state(n)),
@@ -328,9 +325,18 @@ def load(
   for name in report.loaded:
     value = np.asarray(reader.read(name))
     # bfloat16 where the model stores it so.
-    by_name[name].assign(tf.cast(value, by_name[name].dtype))
+    named[name].assign(tf.cast(value, named[name].dtype))
   _log(report, reader)
   return report
+
+
+def by_name(
+  variables: Iterable[tf.Variable] | Mapping[str, tf.Variable]
+) -> dict[str, tf.Variable]:
+  """Returns {name: variable}, of dicts a copy."""
+  if isinstance(variables, Mapping):
+    return dict(variables)
+  return {layers.variable_name(v): v for v in variables}
 
 
 def check_shapes(

@@ -93,6 +93,18 @@ class PretrainingModel(tf.Module):
     labels = batch["next_sentence_labels"][:, 0]  # [B]
     return labels, tf.ones_like(labels, tf.float32)
 
+  def objective(self) -> loop.Objective:
+    """Returns what is minimised."""
+    return objective(self)
+
+  def result_names(self) -> list[str]:
+    """Returns the names of what an evaluation gives."""
+    return result_names(self)
+
+  def parts(self):
+    """Yields (folder, {name: variable}, configuration): what is written."""
+    yield "", weight_files.by_name(self.variables), self.config
+
   def trained_variables(self):
     """Returns the variables that have a gradient."""
     # As in the original: a variable without a gradient is not trained.
@@ -139,7 +151,7 @@ def objective(
     )
     for name, logits in outputs.items():
       labels, counts = model.labels(name, batch)
-      loss, correct, weight = _loss_and_accuracy(logits, labels, counts)
+      loss, correct, weight = loss_and_accuracy(logits, labels, counts)
       losses[name] = loss
       metrics[f"{name}_loss"] = (loss, weight)
       metrics[f"{name}_accuracy"] = (correct, weight)
@@ -164,7 +176,19 @@ def result_names(model: PretrainingModel) -> list[str]:
   ]
 
 
-def _loss_and_accuracy(logits, labels, weights):
+def with_words(batch: dict, words: tf.Tensor) -> tf.Tensor:
+  """Returns input_ids [B, T] with words, integers [B, P], at masked places."""
+  ids, places = batch["input_ids"], batch["masked_lm_positions"]
+  # Unused places are 0, where [CLS] stays.
+  found = tf.gather(ids, places, batch_dims=1)
+  is_masked = batch["masked_lm_weights"] > 0
+  words = tf.where(is_masked, tf.cast(words, ids.dtype), found)
+  count = tf.shape(ids, places.dtype)[0]
+  rows = tf.zeros_like(places) + tf.range(count)[:, tf.newaxis]
+  return tf.tensor_scatter_nd_update(ids, tf.stack([rows, places], 2), words)
+
+
+def loss_and_accuracy(logits, labels, weights):
   """Returns sums over all labels: weighted loss, correct ones, weights."""
   losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
   predicted = tf.argmax(logits, axis=-1, output_type=labels.dtype)

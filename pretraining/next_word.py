@@ -55,10 +55,4 @@ def unmasked(batch: dict) -> tf.Tensor:
   # Records of --dynamic_masking hold the text as it is.
   if "masked_lm_ids" not in batch:
     return ids
-  places = batch["masked_lm_positions"]  # [B, P]
-  # Unused places are 0, where [CLS] stays.
-  found = tf.gather(ids, places, batch_dims=1)
-  is_masked = batch["masked_lm_weights"] > 0
-  words = tf.where(is_masked, batch["masked_lm_ids"], found)
-  rows = tf.zeros_like(places) + tf.range(tf.shape(ids)[0])[:, tf.newaxis]
-  return tf.tensor_scatter_nd_update(ids, tf.stack([rows, places], 2), words)
+  return model.with_words(batch, batch["masked_lm_ids"])

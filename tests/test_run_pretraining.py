@@ -226,3 +226,52 @@ def test_flags_of_masked_words_are_refused_for_next_words(tmp_path):
   assert done.code == 1
   for flag in ("mask_runs", "span_boundary_objective"):
     assert f"--{flag} has no effect with --bert_config_file, whose" in done.err
+
+
+@pytest.mark.slow
+def test_replaced_tokens_resume_and_leave_two_models(files, tmp_path):
+  config = json.loads((files / "bert_config.json").read_text())
+  config.update(variant="electra", embedding_size=8)
+  (tmp_path / "electra.json").write_text(json.dumps(config))
+  flags = {
+    "bert_config_file": tmp_path / "electra.json", "log_steps": 1,
+    "replaced_token_detection": True, "num_train_steps": 6, "do_eval": True,
+    "save_checkpoints_steps": 3, "max_eval_steps": 1, "eval_batch_size": 4,
+  }
+  resumed_runs.assert_same_weights(
+    lambda folder: pretrain(files, "dynamic", folder, **flags), tmp_path
+  )
+  found = results_in(tmp_path / "whole")
+  total = found["masked_lm_loss"] + 50 * found["disc_loss"]
+  assert found["loss"] == pytest.approx(total, rel=1e-5)
+  assert found == results_in(tmp_path / "resumed")
+  final = tmp_path / "whole" / "final_model"
+  filled = succeed(
+    "fill_mask.py", model_dir=final / "generator", text="a [MASK] here"
+  )
+  assert "[MASK] 1:" in filled.out
+  for name, head in (("", "PreTraining"), ("generator", "MaskedLM")):
+    model, head = final / name, f"ElectraFor{head}"
+    there = tmp_path / head
+    succeed(
+      "convert_checkpoint.py", input=model, output=there, to="huggingface",
+      verify=True,
+    )
+    values = json.loads((there / "config.json").read_text())
+    assert values["architectures"] == [head]
+    expected = weight_files.read_weights(str(model))
+    for name, value in weight_files.read_weights(str(there)).items():
+      np.testing.assert_array_equal(value, expected.pop(name), err_msg=name)
+    assert {*expected} <= {
+      "global_step", "bert/pooler/dense/kernel", "bert/pooler/dense/bias"
+    }
+  # Another generator is another run.
+  (tmp_path / "generator.json").write_text(json.dumps(config))
+  done = script_runner.run(
+    "run_pretraining.py", do_train=True, use_next_sentence_loss=False,
+    input_file=files / "dynamic.tfrecord", output_dir=tmp_path / "whole",
+    vocab_file=VOCAB, **LENGTHS, **flags,
+    generator_config_file=tmp_path / "generator.json",
+  )
+  assert done.code == 1
+  assert "belongs to another run: generator_config_file" in done.last_line

@@ -1,0 +1,279 @@
+"""ELECTRA's replaced-token detection (Clark et al. 2020, arXiv 2003.10555).
+
+  masked text --> generator --> words drawn from its softmax
+                                   |
+                                   v
+  text with these words --> discriminator --> which tokens were replaced?
+
+  loss = cross-entropy of the masked words, a mean over them
+       + 50 (binary cross-entropy of all tokens, a mean over them)
+
+The generator is a smaller encoder with the discriminator's embeddings (tables
+of words, positions and segments, and their layer norm), which learn from both
+losses. Nothing else of it learns from the second one: a drawn word has no
+gradient. A word that is drawn and right counts as one of the text.
+
+Letters: B sequences, T tokens, P masked tokens of each, V words, H width.
+"""
+
+import copy
+from typing import NamedTuple
+
+import tensorflow as tf
+
+import heads
+import layers
+import modeling
+from checkpoints import weight_files
+from common import errors
+from pretraining import model as pretraining_model
+from records import pipeline
+from training import loop
+from variants import electra, registry
+
+# How much the discriminator's loss counts (section 3.1).
+_WEIGHT = 50.0
+# What both have in common.
+_SHARED_SIZES = (
+  "vocab_size", "embedding_size", "max_position_embeddings", "type_vocab_size"
+)
+
+
+def generator_config(
+  config: modeling.BertConfig, path: str | None = None
+) -> modeling.BertConfig:
+  """Returns the generator's configuration for that of a discriminator.
+
+  By default a quarter of the heads, each as wide as the discriminator's, and
+  so a quarter of the widths; as many layers. As in the original: for the
+  released sizes. Raises InputError: `path` names one whose embeddings have
+  another shape, or this is no discriminator.
+  """
+  if not issubclass(registry.encoder_class(config), electra.ElectraModel):
+    raise errors.InputError(
+      "--replaced_token_detection trains ELECTRA, and --bert_config_file is of "
+      f'{registry.name_of(config)}: add "variant": "electra" and '
+      '"embedding_size" to it'
+    )
+  config.check()
+  if not path:
+    found, count = copy.copy(config), config.num_attention_heads
+    found.num_attention_heads = max(1, count // 4)
+    for name in ("hidden_size", "intermediate_size"):
+      width = getattr(config, name) * found.num_attention_heads // count
+      setattr(found, name, width)
+    return found
+  found = modeling.BertConfig.from_json_file(path)
+  differences = [
+    f"{name} {getattr(found, name, None)} (and not {getattr(config, name)})"
+    for name in _SHARED_SIZES
+    if getattr(found, name, None) != getattr(config, name)
+  ]
+  if differences or registry.name_of(found) != registry.name_of(config):
+    what = ", ".join(differences) or f"variant {registry.name_of(found)}"
+    raise errors.InputError(
+      f"--generator_config_file={path} has {what}: a generator shares the "
+      "embeddings of --bert_config_file, and is of its variant"
+    )
+  return found
+
+
+class Generator(electra.ElectraModel):
+  """A generator without embeddings, and without a pooler, of its own."""
+
+  def __init__(self, config, discriminator, **options):
+    super().__init__(config, scope=electra.GENERATOR, **options)
+    # In a function, so that they are not also variables of this model.
+    self._shared = lambda: discriminator.embeddings
+
+  @classmethod
+  def shapes(cls, config, scope=electra.GENERATOR):
+    """Returns {name: shape} of what is not shared."""
+    own = (f"{scope}/{cls.mapping}/", f"{scope}/encoder/")
+    return {
+      name: shape for name, shape in super().shapes(config, scope).items()
+      if name.startswith(own)
+    }
+
+  @property
+  def embeddings(self):
+    """{name below "embeddings/": variable} of the discriminator."""
+    return self._shared()
+
+  @property
+  def word_embeddings(self):
+    """The discriminator's variable [V, E]."""
+    return self.embeddings["word_embeddings"]
+
+  def pool(self, first_states):
+    """Returns [B, H] as they are: nothing reads them."""
+    return first_states
+
+
+class Outputs(NamedTuple):
+  """What `ReplacedTokensModel.run` computes.
+
+  Attributes:
+    masked_lm: logits of the generator, float32 [B, P, V].
+    drawn: the words that it put, int32 [B, P].
+    is_replaced: float32 [B, T], 1 where a token is not the text's.
+    logits: of the discriminator, float32 [B, T]; above 0: replaced.
+  """
+
+  masked_lm: tf.Tensor
+  drawn: tf.Tensor
+  is_replaced: tf.Tensor
+  logits: tf.Tensor
+
+
+class ReplacedTokensModel(tf.Module):
+  """The discriminator, its generator, and a head for each."""
+
+  # Of those whose labels are in the records.
+  head_names = ("masked_lm",)
+
+  def __init__(self, config, generator, **model_options):
+    """Makes the variables; `generator` is as of `generator_config`."""
+    super().__init__()
+    self.config, self._generator_config = config, generator
+    seed = model_options["seed"]
+    self.bert = registry.make_encoder(config, **model_options)
+    self.head = heads.ReplacedTokenHead(config, seed=seed)
+    self.generator = Generator(generator, self.bert, **model_options)
+    self.masked_lm = heads.MaskedLMHead(
+      generator, self.generator.word_embeddings, seed=seed,
+      scope=f"{electra.GENERATOR}/",
+    )
+
+  def run(self, batch, dropout_seed=None) -> Outputs:
+    """Computes both models.
+
+    Args:
+      batch: of records with masks.
+      dropout_seed: int32 [2] in training, of which the drawn words are a
+        function, too. None: they are one of the batch.
+    """
+    seeds = [None] * 2
+    draws = tf.stack([
+      layers.name_number("drawn"), tf.reduce_sum(batch["input_ids"])
+    ])
+    if dropout_seed is not None:
+      # The two encoders drop units of their own.
+      *seeds, draws = [
+        tf.random.experimental.stateless_fold_in(dropout_seed, number)
+        for number in range(3)
+      ]
+    places = batch["masked_lm_positions"]
+    states = self.generator.encode(batch, seeds[0], positions=places)
+    masked_lm = self.masked_lm(states.sequence_output)  # [B, P, V]
+    drawn = draw(masked_lm, draws)
+    original, ids = (
+      pretraining_model.with_words(batch, words)
+      for words in (batch["masked_lm_ids"], drawn)
+    )
+    states = self.bert.encode({**batch, "input_ids": ids}, seeds[1])
+    return Outputs(
+      masked_lm, drawn, tf.cast(tf.not_equal(ids, original), tf.float32),
+      self.head(states.sequence_output),
+    )
+
+  def labels(self, name: str, batch: dict) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the masked words, and their weights, float32."""
+    del name
+    return batch["masked_lm_ids"], batch["masked_lm_weights"]
+
+  def trained_variables(self):
+    """Returns all but the pooler's."""
+    return [v for v in self.variables if "/pooler/" not in v.name]
+
+  def unused_variables(self):
+    """Returns regular expressions of names that have no part in the loss."""
+    return ["^bert/pooler/"]
+
+  def objective(self) -> loop.Objective:
+    """Returns the sum of both losses."""
+    return objective(self)
+
+  def result_names(self) -> list[str]:
+    """Returns the names of what an evaluation gives."""
+    return [
+      "loss", "masked_lm_loss", "masked_lm_accuracy",
+      "sampled_masked_lm_accuracy", "disc_loss", "disc_accuracy",
+      "disc_precision", "disc_recall",
+    ]
+
+  def parts(self):
+    """Yields (folder, {name: variable}, configuration) of each model."""
+    by_name = weight_files.by_name(self.variables)
+    start = f"{electra.GENERATOR}/"
+    own = {n: v for n, v in by_name.items() if not n.startswith(start)}
+    yield "", own, self.config
+    names = electra.generator_names(by_name)
+    yield electra.GENERATOR, {
+      name: by_name[there] for name, there in names.items()
+    }, self._generator_config
+
+
+def draw(logits: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+  """Draws a word from each softmax: int32 [...] of logits [..., V].
+
+  By Gumbel noise: the largest of logits - log(-log(u)), u uniform in [0, 1),
+  a function of the seed, integers [2].
+  """
+  uniform = tf.random.stateless_uniform(tf.shape(logits), seed, alg="philox")
+  noisy = logits - tf.math.log(-tf.math.log(uniform))
+  return tf.argmax(noisy, axis=-1, output_type=tf.int32)
+
+
+def objective(model: ReplacedTokensModel) -> loop.Objective:
+  """Returns the sum of both losses."""
+
+  def weights(batch):
+    tokens = tf.reduce_sum(tf.cast(batch["input_mask"], tf.float32))
+    words = tf.reduce_sum(batch["masked_lm_weights"])
+    # A batch may be without a masked word: 0 / 1e-20 and not 0 / 0.
+    return {"masked_lm": tf.maximum(words, 1e-20), "replaced_tokens": tokens}
+
+  def sums(batch, dropout_seed):
+    found = model.run(batch, dropout_seed)
+    labels, counts = model.labels("masked_lm", batch)
+    loss, correct, words = pretraining_model.loss_and_accuracy(
+      found.masked_lm, labels, counts
+    )
+    drawn = tf.cast(found.drawn, labels.dtype)
+    is_right = tf.cast(tf.equal(drawn, labels), tf.float32)
+    metrics = {
+      "masked_lm_loss": (loss, words), "masked_lm_accuracy": (correct, words),
+      "sampled_masked_lm_accuracy": (tf.reduce_sum(is_right * counts), words),
+      **discriminator_metrics(found, batch["input_mask"]),
+    }
+    losses = {
+      "masked_lm": loss, "replaced_tokens": _WEIGHT * metrics["disc_loss"][0]
+    }
+    if dropout_seed is not None:
+      metrics.update(pipeline.token_metrics(batch))
+    return losses, metrics
+
+  return loop.Objective(weights=weights, sums=sums)
+
+
+def discriminator_metrics(found: Outputs, input_mask: tf.Tensor) -> dict:
+  """Returns {name: (sum, weight)}, over the tokens of a mask [B, T].
+
+  As in the original: under its names. Precision is the share of replaced
+  tokens among those that are said to be, recall that of those that are said
+  to be among the replaced ones.
+  """
+  is_token = tf.cast(input_mask, tf.float32)
+  labels = found.is_replaced
+  losses = tf.nn.sigmoid_cross_entropy_with_logits(labels, found.logits)
+  said = tf.cast(found.logits > 0, tf.float32)
+  is_right = tf.cast(tf.equal(said, labels), tf.float32)
+  return {
+    f"disc_{name}": (tf.reduce_sum(values * counts), tf.reduce_sum(counts))
+    for name, values, counts in (
+      ("loss", losses, is_token), ("accuracy", is_right, is_token),
+      ("precision", labels, said * is_token),
+      ("recall", said, labels * is_token),
+    )
+  }
