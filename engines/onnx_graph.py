@@ -29,7 +29,7 @@ with errors.needs_extra("onnx"):
   from onnx import TensorProto, helper, numpy_helper
 
 DATA_FILE = "model.onnx_data"
-# As features.text_vectors.Pooling: the kind, the layers, whether of length 1.
+# As heads.Pooling: the kind, the layers, whether of length 1.
 Pooling = tuple[str, tuple[tuple[int, ...], ...], bool]
 MEAN: Pooling = ("mean", ((-1,),), False)
 # The first with Gelu, and the version of files that came with it.

@@ -5,15 +5,15 @@ a text's vector.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+import heads
 import modeling
 from checkpoints import weight_files
-from common import errors, run_settings
+from common import run_settings
 from features import text_batches
 from text import input_sequences
 from training import distribution
@@ -38,18 +38,9 @@ def layers_to_write(settings: Settings, depth: int) -> list[int]:
     return []
   # An empty --layers, too, is no layer.
   named = f"--layers={','.join(settings.layers)}"
-  return [_layer(text, depth, named) for text in settings.layers or [""]]
-
-
-def _layer(text, depth, named):
-  # As in the original: negative numbers count from the last layer.
-  is_number = text.strip().removeprefix("-").isdecimal()
-  if not is_number or not -depth <= int(text) < depth:
-    raise errors.InputError(
-      f"{named}: {text!r} is no layer of this model, which has {depth}; pass "
-      f"numbers from -{depth} to {depth - 1}"
-    )
-  return int(text)
+  return [
+    heads.layer_number(text, depth, named) for text in settings.layers or [""]
+  ]
 
 
 def load_model(
@@ -83,11 +74,11 @@ def make_compute(
   """Returns a function of a batch: float32 [B, L, T, H], or [B, D] if pooled.
 
   Raises:
-    InputError: as of `Pooling.of`.
+    InputError: as of `heads.Pooling.of`.
   """
   pooling = None
   if settings.pooling:
-    pooling = Pooling.of(settings, model.config.num_hidden_layers)
+    pooling = heads.Pooling.of(settings, model.config.num_hidden_layers)
 
   def compute(input_ids, input_mask, segment_ids):
     output = model(input_ids, input_mask, segment_ids)
@@ -97,78 +88,6 @@ def make_compute(
     return tf.cast(tf.stack(states, axis=1), tf.float32)
 
   return compute
-
-
-class Pooling(NamedTuple):
-  """Makes one vector of each sequence, float32 [B, D].
-
-  Attributes:
-    kind: "cls": the state of [CLS]. "mean", "max": of the states of all tokens,
-      [CLS] and [SEP] among them. "pooled": the dense tanh layer on the last
-      state of [CLS] that next-sentence prediction has trained.
-    layers: whose states: each entry lists layers that are summed, and the sums
-      lie side by side, D = H * entries.
-    normalize: whether vectors are scaled to length 1.
-  """
-
-  kind: str
-  layers: tuple[tuple[int, ...], ...] = ((-1,),)
-  normalize: bool = False
-
-  @classmethod
-  def of(cls, settings: Settings, depth: int) -> "Pooling":
-    """Returns that of --pooling, --pooling_layer and --normalize.
-
-    Args:
-      depth: layers of the model.
-
-    Raises:
-      InputError: --pooling_layer names one that the model does not have.
-    """
-    kind, given = settings.pooling, settings.pooling_layer
-    # From Python, one layer may be a number.
-    given = given if isinstance(given, (list, tuple)) else [given]
-    texts = [str(each) for each in given] or [""]
-    named = f"--pooling_layer={','.join(texts)}"
-    if kind == "last_four_concat":
-      named = f"--pooling={kind}"
-      kind, texts = "mean", ["-1", "-2", "-3", "-4"]
-    layers = tuple(
-      tuple(_layer(each, depth, named) for each in text.split("+"))
-      for text in texts
-    )
-    return cls(kind, layers, settings.normalize)
-
-  def width(self, hidden_size: int) -> int:
-    """Returns D."""
-    return hidden_size * len(self.layers)
-
-  def __call__(
-    self, output: modeling.BertOutput, input_mask: tf.Tensor
-  ) -> tf.Tensor:
-    """Returns the vectors of states [B, T, H] and a mask [B, T]."""
-    vectors = self._pool(output, input_mask)
-    return tf.math.l2_normalize(vectors, -1) if self.normalize else vectors
-
-  def _pool(self, output, input_mask):
-    if self.kind == "pooled":
-      return tf.cast(output.pooled_output, tf.float32)
-    # What no layer here depends on, a graph does not compute.
-    computed = output.all_encoder_layers
-    states = tf.concat([
-      tf.add_n([tf.cast(computed[layer], tf.float32) for layer in summed])
-      for summed in self.layers
-    ], axis=-1)  # [B, T, D]
-    if self.kind == "cls":
-      return states[:, 0]  # [CLS]
-    is_token = tf.cast(input_mask, tf.bool)[:, :, tf.newaxis]  # [B, T, 1]
-    if self.kind == "max":
-      # Not states * mask: the largest of negative numbers would become 0.
-      return tf.reduce_max(tf.where(is_token, states, tf.float32.min), axis=1)
-    mask = tf.cast(is_token, tf.float32)
-    # Rows of padding fill up the last batch; they must not become NaN.
-    count = tf.maximum(tf.reduce_sum(mask, axis=1), 1.0)  # [B, 1]
-    return tf.reduce_sum(states * mask, axis=1) / count
 
 
 def cosines(a: npt.ArrayLike, b: npt.ArrayLike) -> np.ndarray:

@@ -16,7 +16,6 @@ import modeling
 import tokenization
 from checkpoints import weight_files
 from common import errors, run_settings
-from features import text_vectors
 from squad import inputs as squad_inputs
 from variants import registry
 
@@ -34,13 +33,13 @@ class ServedModel(tf.Module):
     variables_may_be_missing: patterns of names that no output depends on.
     text_inputs: what the texts of an example are called.
     id_inputs: names of the inputs of `from_ids`.
-    pooling: text_vectors.Pooling, of embeddings.
+    pooling: heads.Pooling, of embeddings.
   """
 
   text_inputs: tuple[str, ...] = ("text",)
   id_inputs: tuple[str, ...] = ("input_ids", "input_mask", "segment_ids")
   variables_may_be_missing: tuple[str, ...] = ()
-  pooling: text_vectors.Pooling | None = None
+  pooling: heads.Pooling | None = None
 
   def __init__(
     self, config: modeling.BertConfig, settings: run_settings.Settings,
@@ -160,7 +159,7 @@ class Embedder(ServedModel):
 
   def _make_head(self):
     depth = self.config.num_hidden_layers
-    self.pooling = text_vectors.Pooling.of(self.settings, depth)
+    self.pooling = heads.Pooling.of(self.settings, depth)
     if self.pooling.kind != "pooled":
       self.variables_may_be_missing = ("^bert/pooler/",)
 

@@ -17,9 +17,10 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+import heads
 from checkpoints import model_settings, weight_files
 from common import errors, run_settings
-from features import text_batches, text_vectors
+from features import text_batches
 from serving import (
   answers,
   engine_choice,
@@ -181,7 +182,7 @@ class TextModel:
       return np.array(found["embedding"], np.float32)
     vectors = np.array([row["embedding"] for row in found], np.float32)
     # Of no texts [0, D], where numpy alone would give [0].
-    pooling = text_vectors.Pooling.of(
+    pooling = heads.Pooling.of(
       self._heads["embedding"].settings, self.config.num_hidden_layers
     )
     return vectors.reshape([-1, pooling.width(self.config.hidden_size)])

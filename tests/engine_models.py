@@ -6,7 +6,6 @@ import tensorflow as tf
 import heads
 import layers
 import modeling
-from features import text_vectors
 from tiny_model import TINY, batch
 from variants import registry
 
@@ -16,7 +15,7 @@ VARIANTS = {
   "roberta": {"pad_token_id": 1, "layer_norm_eps": 1e-2},
 }
 LABELS = 3
-POOLING = text_vectors.Pooling("mean")
+POOLING = heads.Pooling("mean")
 
 
 def config_of(variant="bert", **changes):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import heads
 import modeling
 import two_replicas
 from common import choices, errors, run_settings
@@ -77,7 +78,7 @@ EXPECTED = {
 
 
 def pooling(kind, layers=("-1",), normalize=False):
-  return text_vectors.Pooling.of(run_settings.Settings({
+  return heads.Pooling.of(run_settings.Settings({
     "pooling": kind, "pooling_layer": layers, "normalize": normalize
   }), depth=5)
 
