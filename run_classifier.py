@@ -23,6 +23,7 @@ common_flags.define_distillation_flags()
 classifier_flags.define_task_flags()
 classifier_flags.define_own_data_flags()
 classifier_flags.define_window_flags()
+classifier_flags.define_bi_encoder_flags()
 classifier_flags.define_run_flags()
 flags.define_options(export_options.ENGINE)
 flags.rule("engine", needs="do_predict|predict_file=-|interactive")
@@ -95,8 +96,7 @@ def run_model(settings, run):
   if settings.do_eval:
     results = model.evaluate()
   model.predict_by(engine_choice.in_place_of(
-    model.variables, settings, run.config, head="classification",
-    labels=model.output_names,
+    model.variables, settings, run.config, **model.served_as
   ))
   for name in run.records:
     if name.startswith("predict"):

@@ -357,8 +357,8 @@ def encode_packed(
 
   Returns:
     modeling.BertOutput, whose sequence_output ([B, T, H], zeros for padding, or
-    [B, P, H]) and pooled_output are those of the sequences; everything else is
-    of the rows.
+    [B, P, H]) and pooled_output are those of the sequences, and without
+    positions the states of all layers; everything else is of the rows.
   """
   packed = PackedBatch.of_plan(batch[PLAN], batch["input_mask"])
   count, length = layers.sizes(batch["input_ids"])
@@ -378,6 +378,8 @@ def encode_packed(
   )
   states = output.sequence_output
   if positions is None:
+    restored = tuple(map(packed.restore, output.all_encoder_layers))
+    output = output._replace(all_encoder_layers=restored)
     states = packed.restore(states)
     pooled = encoder.pooled_states(states, batch["input_mask"])
   else:

@@ -198,7 +198,7 @@ def _found(folder, name, pattern):
 def write(
   folder: str, weights: dict[str, np.ndarray], config: dict, *,
   architecture: str | None = None, do_lower_case: bool | None = None,
-  vocab_file: str | None = None,
+  vocab_file: str | None = None, never_split: Sequence[str] | None = None,
 ) -> dict[str, str]:
   """Writes weights, configuration, vocabulary and the tokenizer's file.
 
@@ -212,7 +212,7 @@ def write(
     config: as in a bert_config.json.
     architecture: a class of transformers; by default that of the names, see
       weight_names.architecture_of.
-    do_lower_case, vocab_file: see tokenizer_files.write.
+    do_lower_case, vocab_file, never_split: see tokenizer_files.write.
   """
   variant = config.get("variant", "bert")
   architecture = architecture or weight_names.architecture_of(weights, variant)
@@ -229,6 +229,7 @@ def write(
   write_settings(
     folder, config, architecture, do_lower_case=do_lower_case,
     vocab_file=vocab_file, max_length=config["max_position_embeddings"],
+    never_split=never_split,
   )
   return {row.tf1: row.theirs for row in rows}
 

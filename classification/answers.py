@@ -46,8 +46,8 @@ class Prediction(NamedTuple):
 
   Attributes:
     label: the class; a tuple of classes where there may be several at once; a
-      number for regression.
-    scores: dict from each class to its probability; {} for regression.
+      number for regression, and the cosine of a pair of vectors.
+    scores: dict from each class to its probability; {} of numbers.
   """
 
   label: object
@@ -84,7 +84,7 @@ def scores_of(
 
   Args:
     logits: function of a dict of input_ids, input_mask, segment_ids, int32
-      [B, T], see `logits_of`; returns [B, L].
+      [B, T], see `logits_of`; returns [B, L], or vectors of texts [B, D].
     batch_size: compute N texts together, those of like length, and of short
       ones more (input_sequences.batch_sizes); None: all of them.
   """
@@ -100,7 +100,9 @@ def scores_of(
     found.append(np.asarray(logits(batch)))
   # Back in the order of the examples: [rows, L].
   outputs = np.concatenate(found)[np.argsort(np.concatenate(batches))]
-  if options.kind == data.CHOICE:
+  if options.kind in data.OF_VECTORS:
+    outputs = outputs.reshape([len(examples), 2, -1])
+  elif options.kind == data.CHOICE:
     outputs = outputs.reshape([len(examples), -1])
   else:  # The mean over a text's windows.
     sums = np.add.reduceat(outputs, np.cumsum(num_rows) - num_rows)
@@ -129,6 +131,10 @@ def _example(number, parts, kind, num_classes):
     if len(parts) > 2:
       raise errors.InputError(
         f"expected one text or two with a tab between, got {parts!r}"
+      )
+    if kind in data.OF_VECTORS and len(parts) < 2:
+      raise errors.InputError(
+        f"expected two texts with a tab between, got {parts!r}"
       )
     return data.Example(str(number), *parts)
   text, *endings = parts
@@ -218,10 +224,10 @@ def answer_lines(
 def predicted_labels(kind: str, outputs: np.ndarray, labels: list) -> list:
   """Returns what is predicted, as labels of data.Example; of equals the first.
 
-  `outputs` are probabilities [n, L], or for regression numbers [n, 1].
+  `outputs` are probabilities [n, L], or numbers [n, 1].
   """
   outputs = np.asarray(outputs)
-  if kind == data.REGRESSION:
+  if kind in data.OF_NUMBERS:
     return outputs[:, 0].tolist()
   if kind == data.MULTI_LABEL:
     return [
@@ -243,11 +249,9 @@ def rows(
   # Of a float32 str() gives the fewest digits that read back equal.
   outputs = np.asarray(outputs, np.float32)
   found = predicted_labels(kind, outputs, labels)
-  name = {data.REGRESSION: "score", data.MULTI_LABEL: "labels"}.get(
-    kind, "label"
-  )
-  if kind == data.REGRESSION:
-    found = outputs[:, 0]
+  name = "labels" if kind == data.MULTI_LABEL else "label"
+  if kind in data.OF_NUMBERS:
+    name, found = "score", outputs[:, 0]
   for example, answer, row in zip(examples, found, outputs, strict=True):
     values = {"id": example.guid}
     if gold:

@@ -35,9 +35,10 @@ def define_task_flags():
   flags.DEFINE_list(
     "metrics", [],
     "What is reported besides the loss: accuracy, precision, recall, f1 (each "
-    "also with _macro or _micro), matthews, auc, pearson, spearman. By default "
-    "the task's official ones. Plain precision, recall and f1 are those of the "
-    "second of two classes: --labels gives the order.",
+    "also with _macro or _micro), matthews, auc, pearson, spearman, recall@1, "
+    "recall@5, recall@10, mrr. By default the task's official ones. Plain "
+    "precision, recall and f1 are those of the second of two classes: --labels "
+    "gives the order.",
   )
   flags.DEFINE_string(
     "glue_submission_dir", None,
@@ -103,7 +104,9 @@ def _define_label_flags():
     "task_kind", None, choices.OWN_TASK_KINDS,
     "What labels of your own data are: one class of several, a number, or any "
     "number of classes. By default what --bert_config_file says that the model "
-    "was trained for, or single.",
+    "was trained for, or single. similarity (of STS-B, too): the cosine of the "
+    "vectors of two texts is their score. retrieval: pairs without labels; the "
+    "second text is to be the nearest to the first.",
   )
   flags.DEFINE_list(
     "labels", [],
@@ -122,7 +125,7 @@ def _define_label_flags():
     "being of it.", needs="do_train",
   )
   flags.rule(
-    "train_file eval_file labels task_kind text_column text_b_column "
+    "train_file eval_file labels text_column text_b_column "
     "label_column id_column file_format encoding label_separator "
     "separator on_bad_row eval_fraction",
     not_with="task_name", why=", which asks for an official task",
@@ -145,6 +148,44 @@ def define_window_flags():
     "max_windows", 0, "At most N windows of a text; 0: all.", lower_bound=0,
     needs="doc_stride",
   )
+
+
+def define_bi_encoder_flags():
+  """Flags of --task_kind=similarity and retrieval."""
+  kinds = "task_kind=similarity task_kind=retrieval"
+  needed = kinds.replace(" ", "|")
+  flags.DEFINE_enum(
+    "pooling", "mean", choices.SENTENCE_POOLINGS,
+    "How the states of a text's tokens become its vector, as in "
+    "extract_features.py; by default as in the model's folder, where it says "
+    "so.", needs=needed,
+  )
+  flags.DEFINE_list(
+    "pooling_layer", ["-1"], "Layers whose states --pooling reads.",
+    needs=needed, not_with="pooling=pooled pooling=last_four_concat",
+  )
+  flags.DEFINE_bool(
+    "normalize", False,
+    "Whether final_model is to scale vectors to length 1. Cosines stay.",
+    needs=needed,
+  )
+  flags.DEFINE_list(
+    "score_range", ["0", "1"],
+    "Lowest and highest of your own scores: the cosine is to be 0 and 1.",
+    needs="task_kind=similarity", not_with="task_name",
+  )
+  flags.DEFINE_float(
+    "temperature", 0.05,
+    "Divides the cosines, of which a softmax over the second texts of a batch "
+    "is made.", lower_bound=0.001, needs="task_kind=retrieval",
+  )
+  flags.DEFINE_string(
+    "negative_column", None,
+    "Of texts that fit the first less than the second does.",
+    needs="task_kind=retrieval text_b_column",
+  )
+  flags.rule("label_column", not_with="task_kind=retrieval")
+  flags.rule("freeze_encoder teacher_checkpoint class_weights", not_with=kinds)
 
 
 def define_run_flags():

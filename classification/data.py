@@ -25,9 +25,15 @@ SINGLE = "single"  # One class of several: softmax.
 REGRESSION = "regression"  # A number.
 MULTI_LABEL = "multi_label"  # Any number of classes: a sigmoid for each.
 CHOICE = "choice"  # One of several endings of a text.
-KINDS = (SINGLE, REGRESSION, MULTI_LABEL, CHOICE)
+# Of a bi-encoder, which makes a vector of each text of a pair:
+SIMILARITY = "similarity"  # The cosine of two texts is their score.
+RETRIEVAL = "retrieval"  # Of all second texts that of a pair is the nearest.
+KINDS = (SINGLE, REGRESSION, MULTI_LABEL, CHOICE, SIMILARITY, RETRIEVAL)
+OF_VECTORS = (SIMILARITY, RETRIEVAL)
+OF_NUMBERS = (REGRESSION, *OF_VECTORS)  # What is predicted is a number.
 _LABELS_SHOWN = 20
 _LARGEST_SCORE = float(np.finfo(np.float32).max)  # What the records hold.
+_WITHOUT_COLUMN = {RETRIEVAL: 1.0}  # All of its pairs belong together.
 
 
 class Example(NamedTuple):
@@ -38,9 +44,10 @@ class Example(NamedTuple):
     text_b: None where there is one text.
     label: the class (str); a float for regression; a tuple of str, which may
       be empty, for several classes at once; None where it is not known. In
-      multiple choice the class is the number of the right ending, "0" on.
+      multiple choice the class is the number of the right ending, "0" on. Of
+      the pairs of retrieval 1.0.
     endings: the texts to choose from (multiple choice), each to follow
-      text_a; text_b is None then.
+      text_a; text_b is None then. Of retrieval, what text_b is better than.
     place: "file:line", for errors.
   """
 
@@ -114,10 +121,11 @@ def _checked_name(name):
 
 
 def _columns(settings):
-  """Returns the columns of text a, text b, label and id; None where not."""
+  """Returns the columns of text a, text b, label, id and of the text that text
+  b is better than; None where not."""
   return (
     settings.text_column, settings.text_b_column, settings.label_column,
-    settings.id_column,
+    settings.id_column, settings.get("negative_column"),
   )
 
 
@@ -169,10 +177,12 @@ class ExampleStream:
 
   def _rows(self):
     """Yields the Example or the BadRow of each row."""
-    text_a, text_b, label, row_id = _columns(self._settings)
+    text_a, text_b, label, row_id, worse = _columns(self._settings)
     if not self._has_labels:
+      label = worse = None
+    if self._kind == RETRIEVAL:
       label = None
-    wanted = [name for name in (text_a, text_b, label, row_id) if name]
+    wanted = [n for n in (text_a, text_b, label, row_id, worse) if n]
     table = _open_table(self._path, wanted, self._settings)
     table.require(wanted)
 
@@ -182,14 +192,15 @@ class ExampleStream:
         # Ids are often numbers in JSON.
         _text(row, row_id, may_be_number=True) if row_id else name,
         _text(row, text_a), _text(row, text_b) if text_b else None,
-        self._label(row[label]) if label else None, place=place,
+        self._label(row[label]) if label else _WITHOUT_COLUMN.get(self._kind),
+        (_text(row, worse),) if worse else (), place,
       )
 
     return examples_of(table, make, bool(row_id))
 
   def _label(self, value):
-    if self._kind == REGRESSION:
-      return _score(value)
+    if self._kind in OF_NUMBERS:
+      return _score(value, *score_range(self._settings, self._kind))
     if self._kind == MULTI_LABEL:
       label = _classes(value, self._settings.label_separator)
     else:
@@ -241,7 +252,7 @@ def write(path: str, examples: list[Example], settings) -> None:
   lines = []
   for example in examples:
     values = example.text_a, example.text_b, example.label, example.guid
-    named = zip(_columns(settings), values)
+    named = zip(_columns(settings), values + example.endings)
     lines.append(json_files.line({n: value for n, value in named if n}))
   file_io.write_text(path, "".join(lines))
 
@@ -322,7 +333,26 @@ def _classes(value, separator):
   return tuple(dict.fromkeys(map(_class, value)))
 
 
-def _score(value):
+def score_range(settings, kind: str) -> tuple[float, float]:
+  """Returns between which numbers one's own scores are: --score_range.
+
+  Of regression all of float32. Raises InputError: it is no range.
+  """
+  if kind != SIMILARITY:
+    return -_LARGEST_SCORE, _LARGEST_SCORE
+  try:
+    low, high = map(float, settings.score_range)
+    if low < high:
+      return low, high
+  except ValueError:
+    pass
+  raise errors.InputError(
+    f"--score_range={','.join(settings.score_range)}: expected the lowest and "
+    "the highest score, such as 0,5"
+  )
+
+
+def _score(value, low, high):
   try:
     # float(True) would be 1.0.
     score = math.nan if isinstance(value, bool) else float(value)
@@ -330,11 +360,12 @@ def _score(value):
   except (TypeError, ValueError, OverflowError):
     score = math.nan
   # float() also reads "nan" and "inf".
-  if not abs(score) <= _LARGEST_SCORE:
-    raise errors.InputError(
-      f"label {value!r:.40} is no number of float32, as regression needs"
-    )
-  return score
+  if low <= score <= high:
+    return score
+  needed = "of float32, as regression needs"
+  if high < _LARGEST_SCORE:
+    needed = f"from {low:g} to {high:g}; fix the row, or pass --score_range"
+  raise errors.InputError(f"label {value!r:.40} is no number {needed}")
 
 
 # Labels of examples.

@@ -2,7 +2,8 @@
 
 An example is W sequences of T tokens: one as a rule, and then its record is
 exactly the original's; one for each window of a long text; one for each ending
-to choose from. Letters: B batch, W sequences, T tokens, H width, L labels.
+to choose from; of a bi-encoder one for each of its texts. Letters: B batch, W
+sequences, T tokens, H width, L labels.
 """
 
 import dataclasses
@@ -10,6 +11,7 @@ import functools
 import hashlib
 import itertools
 import os
+import zlib
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -59,10 +61,10 @@ class InputOptions:
         f"--max_seq_length={self.max_seq_length} leaves no room for [CLS] "
         "and twice [SEP]; pass 4 or more"
       )
-    if self.doc_stride and self.kind == data.CHOICE:
+    if self.doc_stride and self.kind in (data.CHOICE, *data.OF_VECTORS):
       raise errors.InputError(
-        "--doc_stride is not for multiple choice, where an example is one "
-        "sequence for each ending; leave it out"
+        f"--doc_stride is not for {self.kind}, where an example is one "
+        "sequence for each of its texts; leave it out"
       )
     # 2: [CLS] and [SEP] of a single text.
     if self.doc_stride > self.max_seq_length - 2:
@@ -104,9 +106,18 @@ def label_ids(
 ) -> np.ndarray:
   """Returns int64 [B]; of several labels [B, L], 0 or 1; of numbers float32.
 
-  As in the original: an example of unknown label has the first one, 0.
+  Of retrieval [B, W], equal where texts are. As in the original: an example of
+  unknown label has the first one, 0.
   """
-  if kind == data.REGRESSION:
+  if kind == data.RETRIEVAL:
+    # Of 32 bits, as in a batch. That two of 10,000 texts share one is a case in
+    # a hundred, and then one of them is no negative of the other.
+    return np.array([
+      [zlib.crc32(text.encode("utf-8", "surrogatepass")) - 2**31
+       for text in (each.text_a, each.text_b, *each.endings)]
+      for each in examples
+    ], np.int64)
+  if kind in data.OF_NUMBERS:
     return np.array([example.label or 0.0 for example in examples], np.float32)
   # An unknown class is refused when it is read.
   numbers = {None: 0, **{label: n for n, label in enumerate(labels)}}
@@ -194,6 +205,14 @@ def encode(
 ) -> tuple[dict, np.ndarray]:
   """Returns dict of int32 arrays [rows, T] (input_ids, input_mask,
   segment_ids), and the number of rows of each example, an int array."""
+  if options.kind in data.OF_VECTORS:
+    # As extract_features.py has them: each text alone.
+    texts = [(each.text_a, each.text_b, *each.endings) for each in examples]
+    arrays, _ = encode(
+      [data.Example("", text) for each in texts for text in each],
+      dataclasses.replace(options, kind=data.REGRESSION),
+    )
+    return arrays, np.array(list(map(len, texts)))
   tokenizer, encode_texts = _encoder(options)
   frame = tokenizer.frame
   ids, owner, spans = _sequences(examples, encode_texts, options, frame)
@@ -208,7 +227,8 @@ def encode(
 
 def _serialize_block(examples, options):
   """Returns the records of examples, and facts; it runs in any process."""
-  labels = label_ids(examples, options.kind, options.labels)  # [B] or [B, L]
+  # [B], [B, L] or [B, W]
+  labels = label_ids(examples, options.kind, options.labels)
   arrays, num_rows = encode(examples, options)
   starts = np.cumsum(num_rows) - num_rows
   records = np.empty(len(examples), object)
@@ -342,13 +362,12 @@ def _features(options, min_sequences, max_sequences):
     integers = tf.io.FixedLenSequenceFeature(
       shape[1:], tf.int64, allow_missing=True
     )
-  is_number = options.kind == data.REGRESSION
-  has_several = options.kind == data.MULTI_LABEL
+  is_number = options.kind in (data.REGRESSION, data.SIMILARITY)
+  counts = {data.MULTI_LABEL: [len(options.labels)], data.RETRIEVAL: shape[:1]}
   return {
     **dict.fromkeys(("input_ids", "input_mask", "segment_ids"), integers),
     "label_ids": tf.io.FixedLenFeature(
-      [len(options.labels)] if has_several else [],
-      tf.float32 if is_number else tf.int64,
+      counts.get(options.kind, []), tf.float32 if is_number else tf.int64,
     ),
     "is_real_example": tf.io.FixedLenFeature([], tf.int64),
   }

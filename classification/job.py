@@ -20,8 +20,17 @@ import tensorflow as tf
 from absl import logging
 
 import modeling
-from checkpoints import model_folder, weight_files
-from classification import answers, data, glue, inputs, model, scores, task
+from checkpoints import weight_files
+from classification import (
+  answers,
+  bi_encoder,
+  data,
+  glue,
+  inputs,
+  model,
+  scores,
+  task,
+)
 from common import file_io, line_answers, program, result_lines
 from records import pipeline
 from training import (
@@ -37,11 +46,13 @@ from training import (
 _WINDOW = 1 << 12
 
 
+Network = model.ClassifierModel | bi_encoder.BiEncoder
+
 # Evaluation.
 
 
 def batch_outputs(
-  network: model.ClassifierModel, shapes_vary: bool
+  network: Network, shapes_vary: bool
 ) -> Callable[[dict], dict]:
   """Returns a function of a batch: what a model says of its examples.
 
@@ -54,11 +65,7 @@ def batch_outputs(
       batch = pipeline.trim_to_longest(batch)
     logits = network(batch, skip_empty=shapes_vary)  # [B, L]
     labels = batch["label_ids"]
-    return {
-      "scores": model.scores(network.kind, logits),
-      "loss": model.example_losses(network.kind, logits, labels),
-      "label_ids": labels,
-    }
+    return {**network.evaluated(logits, labels), "label_ids": labels}
 
   return of_batch
 
@@ -66,10 +73,8 @@ def batch_outputs(
 class Evaluator:
   """A model's outputs and scores; what computes them is compiled once."""
 
-  def __init__(
-    self, network: model.ClassifierModel, strategy: tf.distribute.Strategy
-  ):
-    self._strategy = strategy
+  def __init__(self, network: Network, strategy: tf.distribute.Strategy):
+    self._network, self._strategy = network, strategy
     self._predictor = evaluation_loop.Predictor(
       strategy, batch_outputs(network, not distribution.is_tpu(strategy))
     )
@@ -77,7 +82,7 @@ class Evaluator:
   def outputs(
     self, found: inputs.ClassifierData, batch_size: int
   ) -> Iterator[dict]:
-    """Yields scores float32 [n, L], loss float32 [n], label_ids.
+    """Yields what the network's `evaluated` gives, and label_ids, [n, ...].
 
     In the order of the examples, some thousand together; `batch_size` of them
     are in a batch, over all replicas, and of short ones more.
@@ -103,10 +108,10 @@ class Evaluator:
       outputs = {
         key: np.concatenate([part[key] for part in parts]) for key in parts[0]
       }
-      losses = outputs["loss"]
+      losses = self._network.evaluation_losses(outputs, batch_size)
       results = scores.Results(
         asked.kind, asked.labels, outputs["label_ids"], outputs["scores"],
-        asked.positive,
+        asked.positive, outputs.get("vectors"),
       )
       found = scores.compute(results, asked.metrics)
       # Of examples; `loss` below is the original's mean over batches.
@@ -245,10 +250,8 @@ class ModelRun:
     )
     self._step = self._start.step
     with run.strategy.scope(), weight_files.awaiting(self._start.path):
-      self._model = model.ClassifierModel(
-        run.config, run.task.kind,
-        model.num_outputs(run.task.kind, run.task.labels),
-        is_frozen=settings.freeze_encoder,
+      self._model = bi_encoder.make(
+        settings, run.config, run.task,
         **components.model_options(settings, run.strategy),
       )
     # Made once: evaluations during training use the same compiled function.
@@ -261,24 +264,34 @@ class ModelRun:
     return self._model.variables
 
   @property
-  def output_names(self) -> tuple[str, ...]:
-    """The classes; () where one output is a number, or one ending's."""
-    is_one = model.num_outputs(self._run.task.kind, self._run.task.labels) == 1
-    return () if is_one else self._run.task.labels
+  def served_as(self) -> dict:
+    """What the network is to export_options: its head and options of that."""
+    asked = self._run.task
+    if asked.kind in data.OF_VECTORS:
+      names = "pooling pooling_layer normalize"
+      return {"head": "embedding", **self._settings.pick(names)}
+    # No names where one output is a number, or one ending's.
+    is_one = model.num_outputs(asked.kind, asked.labels) == 1
+    return {"head": "classification", "labels": () if is_one else asked.labels}
 
   def predict_by(self, network: Callable | None):
     """Predicts by another network from now on; None: by the model's.
 
     Args:
       network: of input_ids, input_mask and segment_ids, int32 arrays [B, T];
-        gives a dict with logits [B, L].
+        gives a dict with logits [B, L], or an embedding [B, D].
     """
+    names = {"classification": "logits", "embedding": "embedding"}
     if network:
-      self._logits = lambda batch: network(**batch)["logits"]
+      name = names[self.served_as["head"]]
+      self._logits = lambda batch: network(**batch)[name]
 
   def load_weights(self):
     """Loads the weights to evaluate or predict with."""
-    weight_files.load(self._model.variables, self._start.path)
+    weight_files.load(
+      self._model.variables, self._start.path,
+      allowed_missing=self._model.may_be_missing,
+    )
 
   def train(self):
     """Trains from the start weights and writes final_model."""
@@ -330,7 +343,8 @@ class ModelRun:
     ))
     logging.info("%s", program.hint(
       "to export it for serving: python export_saved_model.py "
-      f"--head=classification --model_dir={folder} --export_dir={export}"
+      f"--head={self.served_as['head']} --model_dir={folder} "
+      f"--export_dir={export}"
     ))
 
   def _make_distillation(self):
@@ -347,13 +361,9 @@ class ModelRun:
     """Writes the weights of now as a model folder."""
     settings, run = self._settings, self._run
     # With the weights, so that the folder alone is enough to predict.
-    config = model_folder.with_input_settings(run.config, {
+    self._model.write(folder, settings, run.config, {
       **settings.pick(task.INPUT_FLAGS), task.TEXT_PAIRS: run.task.text_pairs
-    })
-    model_folder.write(
-      folder, self._model.variables, config, settings.vocab_file,
-      settings.do_lower_case, never_split=settings.never_split, step=step,
-    )
+    }, step)
 
   def _scores(self, report_dir=None):
     return self._evaluator.evaluate(

@@ -2,18 +2,20 @@
 
 Letters: B batch, W sequences of an example, T tokens, H width, L labels. What
 the logits of an example are depends on the kind of task: [B, L] as a rule,
-[B, 1] for regression, [B, W] where one of W endings is to be chosen.
+[B, 1] for regression, [B, W] where one of W endings is to be chosen, and of a
+bi-encoder vectors [B, W, D] (see bi_encoder.py).
 """
 
 import functools
 
+import numpy as np
 import tensorflow as tf
 
 import heads
 import layers
 import modeling
 import unpadding
-from checkpoints import weight_files
+from checkpoints import model_folder, weight_files
 from classification import data
 from common import errors
 from records import pipeline
@@ -32,6 +34,9 @@ def num_outputs(kind: str, labels: tuple) -> int:
 
 class ClassifierModel(tf.Module):
   """Encoder and head of every kind of task."""
+
+  # Patterns of names of variables that no output depends on.
+  may_be_missing: tuple[str, ...] = ()
 
   def __init__(
     self, config: modeling.BertConfig, kind: str, outputs: int, *,
@@ -86,6 +91,38 @@ class ClassifierModel(tf.Module):
     present = tf.cast(mask, logits.dtype)[..., tf.newaxis]  # [B, W, 1]
     return tf.reduce_sum(logits * present, axis=1) / tf.reduce_sum(
       present, axis=1
+    )
+
+  def example_losses(self, logits, label_ids, class_weights=None):
+    """Returns float32 [B]; see the function of this name."""
+    return example_losses(self.kind, logits, label_ids, class_weights)
+
+  def evaluated(self, logits, label_ids) -> dict[str, tf.Tensor]:
+    """Returns what an evaluation needs of a batch."""
+    return {
+      "scores": scores(self.kind, logits),
+      "loss": self.example_losses(logits, label_ids),
+    }
+
+  def evaluation_losses(self, outputs: dict, batch_size: int) -> np.ndarray:
+    """Returns float32 [N] of what `evaluated` gave for N examples in order."""
+    del batch_size
+    return outputs["loss"]
+
+  def write(
+    self, folder: str, settings, config: modeling.BertConfig, inputs: dict,
+    step: int,
+  ) -> None:
+    """Writes a model folder.
+
+    Args:
+      inputs: how the model's input was made, by names of flags.
+      step: how many steps the weights were trained for.
+    """
+    model_folder.write(
+      folder, self.variables, model_folder.with_input_settings(config, inputs),
+      settings.vocab_file, settings.do_lower_case,
+      never_split=settings.never_split, step=step,
     )
 
   def first_states(self, batch, dropout_seed=None, *, skip_empty=False):
@@ -148,7 +185,11 @@ def example_losses(
 
 
 def scores(kind: str, logits: tf.Tensor) -> tf.Tensor:
-  """Returns the scores that are reported: probabilities, or the number."""
+  """Returns what is reported: probabilities, the number, or the cosine [B, 1]
+  of the first two vectors."""
+  if kind in data.OF_VECTORS:
+    vectors = tf.math.l2_normalize(logits, -1)
+    return tf.reduce_sum(vectors[:, 0] * vectors[:, 1], -1, keepdims=True)
   if kind == data.REGRESSION:
     return logits
   if kind == data.MULTI_LABEL:
@@ -186,7 +227,7 @@ def objective(
   def sums(batch, dropout_seed):
     logits = model(batch, dropout_seed, skip_empty=skip_empty)  # [B, L]
     labels = batch["label_ids"]
-    losses = example_losses(kind, logits, labels, class_weights)  # [B]
+    losses = model.example_losses(logits, labels, class_weights)  # [B]
     # [B]; a sum of losses here, divided by `weights` of the whole batch.
     counts = example_weights(batch)
     loss, total = tf.reduce_sum(losses * counts), tf.reduce_sum(counts)

@@ -2,7 +2,8 @@
 
 What scikit-learn and SciPy compute under the same names, and the same values
 but for one thing: what they leave undefined (nan) is a number here, so that
-the best model can be told from others. Letters: N examples, L classes.
+the best model can be told from others. Letters: N examples, L classes, W texts
+of an example, D width of a text's vector.
 """
 
 import functools
@@ -16,6 +17,8 @@ from common import errors
 
 # From which probability on a class is among those predicted.
 THRESHOLD = 0.5
+# Vectors of queries that are compared with all others at a time.
+_QUERIES_TOGETHER = 256
 
 
 class Results(NamedTuple):
@@ -23,11 +26,12 @@ class Results(NamedTuple):
 
   Attributes:
     kind: one of data.KINDS.
-    labels: names of the classes, L; none for regression.
+    labels: names of the classes, L; none for numbers.
     gold: int [N], or int [N, L] of 0 and 1 for several classes at once, or
-      float [N] for regression.
-    scores: float [N, L], probabilities; [N, 1] for regression.
+      float [N] of numbers; int [N, W] for retrieval, equal where texts are.
+    scores: float [N, L], probabilities; [N, 1] of numbers.
     positive: number of the class, of two, that is looked for.
+    vectors: of retrieval: float [N, W, D], of all texts, each of length 1.
   """
 
   kind: str
@@ -35,11 +39,12 @@ class Results(NamedTuple):
   gold: np.ndarray
   scores: np.ndarray
   positive: int = 1
+  vectors: np.ndarray | None = None
 
   @property
   def predicted(self) -> np.ndarray:
-    """What is predicted, in the form of `gold`."""
-    if self.kind == data.REGRESSION:
+    """What is predicted, in the form of `gold`; of retrieval the cosines."""
+    if self.kind in data.OF_NUMBERS:
       return self.scores[:, 0]
     if self.kind == data.MULTI_LABEL:
       return (self.scores >= THRESHOLD).astype(np.int64)
@@ -165,6 +170,51 @@ def correlation(x, y) -> float:
   return float(x @ y / np.sqrt((x @ x) * (y @ y)))
 
 
+def _ranks(results):
+  """Returns of which query each right text is, and its rank; int [R] each.
+
+  Queries are the different first texts, which are numbered from 0. All other
+  texts are ranked by their cosine with the query, 1 for the nearest; of equal
+  ones the right one is the last.
+  """
+  gold, vectors = np.asarray(results.gold), results.vectors
+  _, query_rows, queries = np.unique(
+    gold[:, 0], return_index=True, return_inverse=True
+  )
+  _, text_places, texts = np.unique(
+    gold[:, 1:], return_index=True, return_inverse=True
+  )
+  texts = texts.reshape(gold[:, 1:].shape)[:, 0]  # [N], those that are right.
+  candidates = vectors[:, 1:].reshape(-1, vectors.shape[-1])[text_places]
+  # Each once; by query.
+  right = np.unique(np.stack([queries, texts], axis=1), axis=0)  # [R, 2]
+  ranks = []
+  for start in range(0, len(right), _QUERIES_TOGETHER):
+    query, text = right[start : start + _QUERIES_TOGETHER].T
+    cosines = vectors[query_rows[query], 0] @ candidates.T
+    found = np.take_along_axis(cosines, text[:, None], axis=1)
+    ranks.append(np.sum(cosines >= found, axis=1))
+  return right[:, 0], np.concatenate(ranks)
+
+
+def recall(count: int, results: Results) -> float:
+  """Which share of a query's right texts is among the `count` nearest.
+
+  The mean over queries.
+  """
+  queries, ranks = _ranks(results)
+  shares = np.bincount(queries, ranks <= count) / np.bincount(queries)
+  return float(shares.mean())
+
+
+def mean_reciprocal_rank(results: Results) -> float:
+  """The mean over queries of 1 / the rank of the nearest right text."""
+  queries, ranks = _ranks(results)
+  best = np.zeros(queries[-1] + 1)
+  np.maximum.at(best, queries, 1 / ranks)
+  return float(best.mean())
+
+
 def _averages(*ways):
   """Returns {"f1_macro": function, ...}."""
   return {
@@ -174,6 +224,12 @@ def _averages(*ways):
   }
 
 
+_CORRELATIONS = {
+  "pearson": lambda results: correlation(results.predicted, results.gold),
+  "spearman": lambda results: correlation(
+    average_ranks(results.predicted), average_ranks(results.gold)
+  ),
+}
 # kind -> name of --metrics -> function of Results.
 METRICS = {
   data.SINGLE: {
@@ -184,11 +240,10 @@ METRICS = {
   data.MULTI_LABEL: {
     "accuracy": accuracy, **_averages("_macro", "_micro"), "auc": auc
   },
-  data.REGRESSION: {
-    "pearson": lambda results: correlation(results.predicted, results.gold),
-    "spearman": lambda results: correlation(
-      average_ranks(results.predicted), average_ranks(results.gold)
-    ),
+  data.REGRESSION: _CORRELATIONS, data.SIMILARITY: _CORRELATIONS,
+  data.RETRIEVAL: {
+    **{f"recall@{k}": functools.partial(recall, k) for k in (1, 5, 10)},
+    "mrr": mean_reciprocal_rank,
   },
 }
 
@@ -197,10 +252,8 @@ def default_metrics(kind: str, num_classes: int) -> tuple:
   """Returns the names of the metrics of data that have no official ones."""
   return {
     data.SINGLE: ("accuracy", "f1" if num_classes == 2 else "f1_macro"),
-    data.REGRESSION: ("pearson", "spearman"),
     data.MULTI_LABEL: ("accuracy", "f1_micro", "f1_macro"),
-    data.CHOICE: ("accuracy",),
-  }[kind]
+  }.get(kind) or tuple(METRICS[kind])
 
 
 def check_metrics(names, kind: str, num_classes: int) -> None:
@@ -241,14 +294,15 @@ def report(results: Results) -> str:
 
   Of regression: how far off the predictions are.
   """
-  if results.kind == data.REGRESSION:
-    distances = results.predicted - np.asarray(results.gold, float)
-    values = {
-      **compute(results, METRICS[results.kind]),
-      "mean error": np.mean(distances),
-      "mean absolute error": np.mean(np.abs(distances)),
-      "root mean squared error": np.sqrt(np.mean(distances**2)),
-    }
+  if results.kind in data.OF_NUMBERS:
+    values = compute(results, METRICS[results.kind])
+    if results.kind == data.REGRESSION:
+      distances = results.predicted - np.asarray(results.gold, float)
+      values |= {
+        "mean error": np.mean(distances),
+        "mean absolute error": np.mean(np.abs(distances)),
+        "root mean squared error": np.sqrt(np.mean(distances**2)),
+      }
     lines = [f"{name:25}{value:11.4f}" for name, value in values.items()]
     return "\n".join([f"{len(results.gold)} examples", *lines]) + "\n"
   width = max(16, *(len(label) + 2 for label in results.labels))

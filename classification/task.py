@@ -12,7 +12,7 @@ from typing import NamedTuple
 from absl import logging
 
 import modeling
-from checkpoints import model_folder, model_settings
+from checkpoints import model_folder, model_settings, sentence_folder
 from classification import data, glue, scores
 from common import errors
 from training import components
@@ -22,6 +22,8 @@ PROBLEM_TYPES = {
   data.SINGLE: "single_label_classification", data.REGRESSION: "regression",
   data.MULTI_LABEL: "multi_label_classification",
   data.CHOICE: "multiple_choice",
+  # No others' names: a bi-encoder is no classifier, and has no head.
+  **{kind: kind for kind in data.OF_VECTORS},
 }
 # What others call two classes that their task has numbers or short names for.
 _NUMBERED = (("0", "1"), ("neg", "pos"))
@@ -31,6 +33,8 @@ _NAMES_OF_NUMBERED = (
 )
 # The flags of which a trained model's configuration keeps the values.
 INPUT_FLAGS = "max_seq_length doc_stride do_lower_case max_windows"
+# What it keeps of a bi-encoder, besides task_kind.
+VECTOR_FLAGS = "pooling pooling_layer normalize score_range"
 # What it keeps besides: whether examples were pairs of texts.
 TEXT_PAIRS = "text_pairs"
 
@@ -71,11 +75,21 @@ class ClassifierTask(NamedTuple):
 
 
 def restore_input_settings(settings):
-  """Returns settings that make the input as a trained model's was made."""
-  # A training may choose anew.
-  if settings.do_train:
-    return settings
-  return model_settings.restore_trained(settings, INPUT_FLAGS.split())
+  """Returns settings that make the input as a trained model's was made.
+
+  How a model's vectors are made, its folder says in either of two ways.
+  """
+  folder = settings.init_checkpoint or ""
+  settings = model_settings.restore_input_settings(
+    settings, sentence_folder.read(folder), folder
+  )
+  names = VECTOR_FLAGS
+  # All else a training may choose anew, but its own data go on as they were.
+  if not settings.do_train:
+    names += f" {INPUT_FLAGS} task_kind"
+  elif not settings.task_name:
+    names += " task_kind"
+  return model_settings.restore_trained(settings, names.split())
 
 
 def read_task(settings, config: modeling.BertConfig) -> ClassifierTask:
@@ -123,18 +137,31 @@ def _read_official(settings, config, purposes):
     raise errors.InputError(
       f"--task_name={settings.task_name} needs --data_dir, its files' folder"
     )
+  kind = _official_kind(settings, official)
   splits, labels = {}, tuple(official.labels)
   for purpose in purposes:
     splits |= _official_splits(settings, official, purpose)
   # A model that is trained now gets the official order of classes.
   if not settings.do_train:
-    _check_kind(official.kind, config)
+    _check_kind(kind, config)
     labels = _learned_order(official, config.label_names())
   language = settings.language or official.language
   return ClassifierTask(
     f"{official.name}, {language}" if language else official.name,
-    official.kind, labels, official.metrics, splits, official,
+    kind, labels, official.metrics, splits, official,
     text_pairs=glue.has_pairs(official),
+  )
+
+
+def _official_kind(settings, official):
+  """Returns the kind, which --task_kind may make that of a bi-encoder."""
+  is_scored = official.scores and glue.has_pairs(official)
+  kinds = [official.kind, *[data.SIMILARITY] * bool(is_scored)]
+  if settings.task_kind in (None, *kinds):
+    return settings.task_kind or official.kind
+  raise errors.InputError(
+    f"--task_kind={settings.task_kind}: {official.title} is for "
+    f"{' and '.join(kinds)}; pass --train_file and your own columns instead"
   )
 
 
@@ -191,7 +218,7 @@ def _official_splits(settings, official, purpose):
 def _read_own(settings, config, purposes):
   kind = _own_kind(settings, config)
   examples, labels = _own_examples(settings, config, purposes, kind)
-  text_pairs = settings.text_b_column is not None
+  text_pairs = settings.text_b_column is not None or kind in data.OF_VECTORS
   if not (text_pairs or examples):  # Then the columns are not asked for.
     learned = model_folder.input_settings(config.to_dict())
     text_pairs = learned.get(TEXT_PAIRS)
@@ -235,6 +262,11 @@ def _own_kind(settings, config):
   kind = settings.task_kind or model_kind(config) or data.SINGLE
   if not settings.do_train:
     _check_kind(kind, config)
+  reads = components.files_to_read(settings)
+  if kind in data.OF_VECTORS and reads and not settings.text_b_column:
+    raise errors.InputError(
+      f"--task_kind={kind} is of pairs; pass --text_b_column"
+    )
   if kind == data.CHOICE:
     raise errors.InputError(
       "multiple choice is not for one's own columns: write the files as SWAG "
@@ -245,11 +277,11 @@ def _own_kind(settings, config):
 
 def _own_labels(kind, labels, train, config):
   """Returns the classes, from the first place that has them."""
-  if kind == data.REGRESSION:
+  if kind in data.OF_NUMBERS:
     if labels:
       raise errors.InputError(
-        "--labels are names of classes, and regression has none; leave them "
-        "out, or pass another --task_kind"
+        f"--labels are names of classes, and {kind} has none; leave them out, "
+        "or pass another --task_kind"
       )
     return ()
   learned = config.label_names()

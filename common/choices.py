@@ -17,7 +17,9 @@ MASKED_RUNS = ("spans", "ngrams")
 
 ANSWER_FORMATS = ("tsv", "json")
 TABLE_FORMATS = ("csv", "tsv", "jsonl")
-OWN_TASK_KINDS = ("single", "regression", "multi_label")
+OWN_TASK_KINDS = (
+  "single", "regression", "multi_label", "similarity", "retrieval"
+)
 
 TAGGING_FORMATS = ("conll", "jsonl", "text")
 TAGGING_SCHEMES = ("iob1", "iob2", "iobes", "none")

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 import configuration
-from checkpoints import huggingface, weight_names
-from common import file_io, json_files, run_settings
+from checkpoints import huggingface, sentence_folder, weight_names
+from common import file_io, run_settings
 from variants import registry
 
 # Of the network, by --format.
@@ -37,8 +37,6 @@ _CLASSES = {
 }
 # Transformers has ALBERT's order of two texts next to its masked words alone.
 _OWN_CLASSES = {("albert", "next_sentence"): "ForPreTraining"}
-# Those that sentence-transformers has, by its names.
-_POOLINGS = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens"}
 
 
 def model_path(path: str, kind: str) -> str:
@@ -86,8 +84,10 @@ def write(
       max_length=settings.max_seq_length,
     )
     # Of one layer, which is then the last.
-    if pooling and pooling[0] in _POOLINGS and sum(map(len, pooling[1])) == 1:
-      _write_modules(
+    if pooling and pooling[0] in sentence_folder.KINDS and (
+      sum(map(len, pooling[1])) == 1
+    ):
+      sentence_folder.write_modules(
         temporary, config.hidden_size, settings.max_seq_length, pooling
       )
 
@@ -109,30 +109,3 @@ def _config_values(config, settings):
   if settings.head in ("classification", "tagging"):
     values["id2label"] = {str(n): label for n, label in enumerate(labels)}
   return values
-
-
-def _write_modules(folder, width, max_length, pooling):
-  """Writes what sentence-transformers does with the last states."""
-  kind, _, normalize = pooling
-  names = ["Transformer", "Pooling"] + ["Normalize"] * normalize
-  paths = [""] + [f"{n}_{name}" for n, name in enumerate(names)][1:]
-  for path in paths[1:]:
-    os.mkdir(os.path.join(folder, path))
-  files = {
-    "modules.json": [
-      {"idx": n, "name": str(n), "path": path,
-       "type": f"sentence_transformers.models.{name}"}
-      for n, (name, path) in enumerate(zip(names, paths))
-    ],
-    "sentence_bert_config.json": {
-      # The tokenizer has the case.
-      "max_seq_length": max_length, "do_lower_case": False,
-    },
-    os.path.join("1_Pooling", "config.json"): {
-      "word_embedding_dimension": width,
-      **{f"pooling_mode_{theirs}": ours == kind
-         for ours, theirs in _POOLINGS.items()},
-    },
-  }
-  for name, values in files.items():
-    json_files.write(os.path.join(folder, name), values)

@@ -1,0 +1,187 @@
+"""A bi-encoder: a vector of each text alone, and what pairs of texts teach.
+
+What is said of a pair is the cosine of its two vectors (arXiv 1908.10084), so
+that those of many texts can be stored and compared. Letters: B batch, W texts
+of an example (a text, the second one and, where there is one, a worse one), T
+tokens, D width of a vector, C candidates: of all examples all texts but the
+first.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+import heads
+import layers
+import modeling
+import unpadding
+from checkpoints import model_folder, sentence_folder
+from classification import data, model, task
+from variants import registry
+
+
+def make(
+  settings, config: modeling.BertConfig, asked: task.ClassifierTask,
+  **model_options,
+) -> "model.ClassifierModel | BiEncoder":
+  """Returns the model of a task, with its variables.
+
+  Raises InputError: as of BiEncoder.
+  """
+  kinds = {data.SIMILARITY: BiEncoder, data.RETRIEVAL: Retriever}
+  if asked.kind in kinds:
+    return kinds[asked.kind](settings, config, asked, **model_options)
+  return model.ClassifierModel(
+    config, asked.kind, model.num_outputs(asked.kind, asked.labels),
+    is_frozen=settings.freeze_encoder, **model_options,
+  )
+
+
+class BiEncoder(tf.Module):
+  """Learns that the cosine of two texts is their score, scaled to 0..1.
+
+  What uses a model.ClassifierModel can use it: its logits are the vectors.
+  """
+
+  def __init__(
+    self, settings, config: modeling.BertConfig, asked: task.ClassifierTask,
+    **model_options,
+  ):
+    """Makes the variables, those of the encoder.
+
+    Raises InputError: --pooling_layer, or --score_range for similarity, cannot
+    be used.
+    """
+    super().__init__()
+    self.config = config
+    self.kind = asked.kind
+    self.pooling = heads.Pooling.of(settings, config.num_hidden_layers)
+    self.bert = registry.make_encoder(config, **model_options)
+    self._temperature = settings.temperature
+    self._scores = (
+      asked.official.scores if asked.official
+      else data.score_range(settings, asked.kind)
+    )
+
+  def trained_variables(self) -> list[tf.Variable]:
+    """Returns those that a vector depends on."""
+    depth = self.config.num_hidden_layers
+    read = {layer % depth for each in self.pooling.layers for layer in each}
+    above = [f"/layer_{number}/" for number in range(max(read) + 1, depth)]
+    unread = above + ["/pooler/"] * (self.pooling.kind != "pooled")
+    return [
+      variable for variable in self.variables
+      if not any(part in layers.variable_name(variable) for part in unread)
+    ]
+
+  @property
+  def may_be_missing(self) -> tuple[str, ...]:
+    """Patterns of names of variables that no vector depends on."""
+    return () if self.pooling.kind == "pooled" else ("^bert/pooler/",)
+
+  def __call__(self, batch, dropout_seed=None, *, skip_empty=False):
+    """Returns the vectors of a batch, float32 [B, W, D], of length 1.
+
+    Arguments are those of a model.ClassifierModel; no text is empty.
+    """
+    del skip_empty
+    sizes = layers.sizes(batch["input_ids"])  # B, W, T
+    # [B W, T] each
+    sequences = {
+      name: tf.reshape(batch[name], [-1, sizes[-1]])
+      for name in ("input_ids", "input_mask", "segment_ids")
+    }
+    if unpadding.PLAN in batch:
+      sequences[unpadding.PLAN] = batch[unpadding.PLAN]
+    output = self.bert.encode(sequences, dropout_seed)
+    vectors = self.pooling(output, sequences["input_mask"])  # [B W, D]
+    vectors = tf.reshape(vectors, [*sizes[:2], vectors.shape[-1]])
+    return tf.math.l2_normalize(vectors, -1)
+
+  def example_losses(self, vectors, label_ids, class_weights=None):
+    """Returns float32 [B]: the squared error of the cosine."""
+    del class_weights
+    low, high = self._scores
+    cosines = model.scores(self.kind, vectors)[:, 0]
+    return tf.square(cosines - (label_ids - low) / (high - low))
+
+  def evaluated(self, vectors, label_ids) -> dict[str, tf.Tensor]:
+    """Returns what an evaluation needs of a batch."""
+    return {
+      "scores": model.scores(self.kind, vectors),
+      "loss": self.example_losses(vectors, label_ids),
+    }
+
+  def evaluation_losses(self, outputs, batch_size: int) -> np.ndarray:
+    """Returns float32 [N]; see model.ClassifierModel.evaluation_losses."""
+    del batch_size
+    return outputs["loss"]
+
+  def write(self, folder, settings, config, inputs: dict, step: int) -> None:
+    """Writes a model folder; see model.ClassifierModel.write."""
+    del step
+    config = model_folder.with_input_settings(config, {
+      **inputs, **settings.pick(task.VECTOR_FLAGS), "task_kind": self.kind,
+      task.TEXT_PAIRS: False,  # Whoever asks for a vector has one text.
+    })
+    sentence_folder.write(
+      folder, self.variables, config, settings.vocab_file,
+      settings.do_lower_case, pooling=self.pooling,
+      max_length=settings.max_seq_length, never_split=settings.never_split,
+    )
+
+
+class Retriever(BiEncoder):
+  """Learns which second text of a batch belongs to each first one."""
+
+  def example_losses(self, vectors, label_ids, class_weights=None):
+    """Returns float32 [B], see `in_batch_losses`."""
+    del class_weights
+    return in_batch_losses(vectors, label_ids, self._temperature)
+
+  def evaluated(self, vectors, label_ids):
+    """Returns what an evaluation needs of a batch."""
+    del label_ids
+    return {"scores": model.scores(self.kind, vectors), "vectors": vectors}
+
+  def evaluation_losses(self, outputs, batch_size):
+    """Returns float32 [N], of batches in the order of the examples."""
+    # Those that were computed together are of like length, and filled up.
+    return np.concatenate([
+      self.example_losses(*(
+        outputs[name][start : start + batch_size]
+        for name in ("vectors", "label_ids")
+      ))
+      for start in range(0, len(outputs["vectors"]), batch_size)
+    ])
+
+
+def in_batch_losses(
+  vectors: tf.Tensor, text_ids: tf.Tensor, temperature: float
+) -> tf.Tensor:
+  """Returns the loss of each example, float32 [B].
+
+  The cross-entropy of its second text among all candidates of the batch, by the
+  cosine with its first text (arXiv 1705.00652). Unlike
+  sentence-transformers' MultipleNegativesRankingLoss, which is equal without
+  repetitions: what is equal to the right text, or right for an equal first
+  text, is no candidate.
+
+  Args:
+    vectors: float32 [B, W, D], of length 1.
+    text_ids: int32 [B, W], equal where texts are.
+    temperature: that cosines are divided by; 1 / 20 is the scale 20.
+  """
+  size, width = layers.sizes(vectors)[0], vectors.shape[-1]
+  # The right ones first: [C, D] and [C]
+  candidates = tf.reshape(tf.transpose(vectors[:, 1:], [1, 0, 2]), [-1, width])
+  ids = tf.reshape(tf.transpose(text_ids[:, 1:]), [-1])
+  logits = tf.matmul(vectors[:, 0], candidates, transpose_b=True) / temperature
+  more = tf.shape(ids)[0] - size
+  is_asked_again = tf.equal(text_ids[:, :1], text_ids[:, 0])  # [B, B]
+  is_right = tf.equal(text_ids[:, 1:2], ids) | tf.pad(
+    is_asked_again, [[0, 0], [0, more]]
+  )
+  is_another = is_right & ~tf.eye(size, size + more, dtype=tf.bool)  # [B, C]
+  return tf.nn.sparse_softmax_cross_entropy_with_logits(
+    tf.range(size), tf.where(is_another, tf.float32.min, logits)
+  )
