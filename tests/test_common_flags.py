@@ -39,6 +39,7 @@ SPANS = (
 ONNX, LITERT = "format=onnx ", "format=litert "
 VECTORS = "output_file=a pooling=mean "
 OFFICIAL = "task_name=MRPC "
+SIMILAR, RETRIEVED = "task_kind=similarity ", "task_kind=retrieval "
 MODEL_DIR = "model_dir=a "
 ALL = MODEL_DIR + "output_dir=a "
 # What asks for something needs its file, and a folder for the results.
@@ -80,7 +81,7 @@ CASES = {
     ("freeze_encoder", TAUGHT, "do_train"),
     ("bucket_by_length pack_sequences bilstm_on_top",
      "do_train freeze_encoder", "do_train"),
-    ("train_file=a eval_file=a predict_file=a labels=a,b task_kind=single "
+    ("train_file=a eval_file=a predict_file=a labels=a,b "
      "text_column=text text_b_column=b label_column=x id_column=id "
      "file_format=csv label_separator=; separator=; on_bad_row=skip "
      "encoding=latin-1", OFFICIAL, ""),
@@ -102,6 +103,19 @@ CASES = {
     ("glue_submission_dir=x", OFFICIAL + "do_predict predict_file=-",
      OFFICIAL + "do_predict"),
     ("answer_format=json", "do_predict", "interactive"),
+    *(("pooling=max pooling_layer=-2 normalize", "do_train", kind)
+      for kind in (SIMILAR, RETRIEVED)),
+    *(("pooling_layer=-2", SIMILAR + f"pooling={kind}", SIMILAR)
+      for kind in LAYERED),
+    ("score_range=0,5", RETRIEVED, SIMILAR),
+    ("score_range=0,5", SIMILAR + OFFICIAL, SIMILAR),
+    ("temperature=.1", SIMILAR, RETRIEVED),
+    ("negative_column=a", RETRIEVED, RETRIEVED + "text_b_column=a"),
+    ("negative_column=a", SIMILAR + "text_b_column=a",
+     RETRIEVED + "text_b_column=a"),
+    ("label_column=a", RETRIEVED, SIMILAR),
+    *(("freeze_encoder teacher_checkpoint=a class_weights=1,2",
+       "do_train " + kind, "do_train") for kind in (SIMILAR, RETRIEVED)),
     ("engine=onnx", "do_eval", "interactive"),
     ("engine=onnx", "do_eval", "predict_file=-"),
     *(("quantize=int8", "do_predict", f"do_predict engine={engine}")

@@ -11,6 +11,8 @@ import optimization
 import tiny_model
 import two_replicas
 import unpadding
+import vector_models
+from classification import bi_encoder as classification_bi_encoder
 from classification import model as classification_model
 from pretraining import model as pretraining_model
 from records import packing
@@ -87,6 +89,19 @@ def classification(rng, strategy, kind="single", windows=1):
   return model, classification_model.objective(model), batch
 
 
+def bi_encoder(rng, strategy, kind, **options):
+  """Pairs of which two have the same first text."""
+  batch = sequences(rng, COUNT, 2)
+  ids = rng.randint(0, 99, [COUNT, 2])
+  ids[0, 0] = ids[1, 0]
+  batch["label_ids"] = ids if kind == "retrieval" else ids[:, 1] / 99
+  batch["is_real_example"] = np.ones([COUNT], int)
+  settings, asked = vector_models.settings_and_task(kind, **options)
+  with strategy.scope():
+    model = classification_bi_encoder.make(settings, CONFIG, asked, seed=1)
+  return model, classification_model.objective(model), batch
+
+
 def squad(rng, strategy):
   batch = sequences(rng, COUNT)
   for name in ("start_positions", "end_positions"):
@@ -116,6 +131,10 @@ TASKS = {
   "multi_label": functools.partial(classification, kind="multi_label"),
   "windows": functools.partial(classification, windows=3),
   "choice": functools.partial(classification, kind="choice", windows=4),
+  "similarity": functools.partial(bi_encoder, kind="similarity"),
+  "retrieval": functools.partial(
+    bi_encoder, kind="retrieval", pooling_layer=["-1+-2"]
+  ),
   "squad": squad, "tagging": tagging,
 }
 

@@ -1,0 +1,315 @@
+"""Bi-encoders: losses, vectors, ranks, and a run from pairs to a folder.
+
+The numbers of sentence-transformers are those of its version 6.2: the losses of
+`vectors()` by compute_loss_from_embeddings of MultipleNegativesRankingLoss, of
+scale 20, and of CosineSimilarityLoss.
+"""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import script_runner
+import tiny_model
+from checkpoints import sentence_folder, weight_files
+from classification import bi_encoder, data, inputs, model, scores
+from common import errors
+from serving import text_models
+from test_classification_data import settings as read_settings
+from test_classification_task import config, read_task
+from tiny_model import assert_close
+from vector_models import settings_and_task
+
+
+def vectors():
+  return np.random.RandomState(3).standard_normal([4, 3, 5]).astype(np.float32)
+
+
+def unit(values):
+  return values / np.linalg.norm(values, axis=-1, keepdims=True)
+
+
+def make(kind, official=None, **changes):
+  settings, asked = settings_and_task(kind, **changes)
+  return bi_encoder.make(
+    settings, tiny_model.tiny(), asked._replace(official=official), seed=5
+  )
+
+
+def in_batch(values, ids=None, temperature=0.05):
+  ids = np.arange(values[..., 0].size).reshape(values.shape[:2]) if (
+    ids is None) else np.array(ids)
+  return bi_encoder.in_batch_losses(
+    tf.constant(unit(values)), tf.constant(ids, tf.int32), temperature
+  ).numpy()
+
+
+# Losses.
+
+
+@pytest.mark.parametrize("texts, expected", [
+  (2, 13.536844253540039), (3, 18.32876968383789)
+])
+def test_in_batch_losses_are_those_of_sentence_transformers(texts, expected):
+  assert in_batch(vectors()[:, :texts]).mean() == pytest.approx(expected)
+
+
+def test_an_equal_text_is_no_candidate():
+  values = vectors()
+  # Rows 0 and 2 ask the same, the worse text of row 3 is row 1's right one.
+  ids = np.array([[1, 2, 3], [4, 5, 6], [1, 7, 8], [9, 10, 5]])
+  found = in_batch(values, ids, 0.5)
+  for row in range(4):
+    kept = [row]
+    for text in range(1, 3):
+      for other in range(4):
+        is_right = ids[other, text] == ids[row, 1] or (
+          text == 1 and ids[other, 0] == ids[row, 0]
+        )
+        if not is_right:
+          kept.append(other + 4 * (text - 1))
+    candidates = np.concatenate([unit(values)[:, 1], unit(values)[:, 2]])
+    logits = candidates[kept] @ unit(values)[row, 0] / 0.5
+    assert_close(found[row], np.log(np.exp(logits).sum()) - logits[0])
+  assert len(kept) == 8 and not np.allclose(found, in_batch(values, None, 0.5))
+
+
+def test_a_cosine_is_learned_by_its_squared_error():
+  gold = np.float32([0, 0.25, 0.5, 1])
+  values = tf.constant(unit(vectors()[:, :2]))
+  network = make("similarity")
+  found = network.example_losses(values, tf.constant(gold))
+  # sentence-transformers'.
+  assert np.mean(found) == pytest.approx(0.9216019511222839)
+  scaled = make("similarity", score_range=["-1", "3"])
+  assert_close(scaled.example_losses(values, tf.constant(4 * gold - 1)), found)
+  cosines = (values[:, 0] * values[:, 1]).numpy().sum(-1, keepdims=True)
+  assert_close(network.evaluated(values, gold)["scores"], cosines)
+
+
+# Vectors.
+
+
+def batch(rows=3):
+  names = ("input_ids", "input_mask", "segment_ids")
+  arrays = tiny_model.batch(2 * rows, 8)
+  return {n: tf.reshape(a, [rows, 2, 8]) for n, a in zip(names, arrays)}
+
+
+@pytest.mark.parametrize("pooling, layers", [
+  ("mean", ["-1"]), ("max", ["0", "-1"]), ("cls", ["-2"]), ("pooled", ["-1"]),
+])
+def test_vectors_are_those_of_the_texts_alone(pooling, layers):
+  network = make("similarity", pooling=pooling, pooling_layer=layers)
+  found = network(batch())
+  assert found.shape == (3, 2, 16 * len(layers))
+  for row in range(3):
+    for text in range(2):
+      alone = [values[row, text][None] for values in batch().values()]
+      expected = network.pooling(network.bert(*alone), alone[1])[0]
+      assert_close(found[row, text], unit(expected.numpy()))
+
+
+@pytest.mark.parametrize("pooling, layers, count", [
+  ("mean", ["-1"], 37), ("mean", ["-2"], 21), ("pooled", ["-1"], 39),
+])
+def test_what_no_vector_depends_on_is_not_trained(pooling, layers, count):
+  network = make("retrieval", pooling=pooling, pooling_layer=layers)
+  data = {**batch(), "label_ids": tf.reshape(tf.range(6), [3, 2])}
+  data["is_real_example"] = tf.ones([3], tf.int32)
+  trained = network.trained_variables()
+  assert len(trained) == count and len(network.variables) == 39
+  with tf.GradientTape() as tape:
+    sums, _ = model.objective(network).sums(data, tf.constant([1, 2]))
+  gradients = tape.gradient(sums["classifier"], network.variables)
+  reached = [v.name for v, g in zip(network.variables, gradients) if (
+    g is not None)]
+  assert reached == [v.name for v in trained]
+
+
+# Ranks.
+
+
+def test_ranks_are_those_of_a_plain_search():
+  """Whole numbers in place of vectors of length 1: ties are ties."""
+  rng = np.random.RandomState(1)
+  # Five queries, most of them with several right texts.
+  gold = np.stack([rng.randint(0, 7, 12), rng.randint(20, 35, 12),
+                   rng.randint(20, 50, 12)], axis=1)
+  table = rng.randint(-2, 3, [50, 3]).astype(np.float32)
+  recalls, reciprocals = {1: [], 5: [], 10: []}, []
+  for query in set(gold[:, 0]):
+    right = set(gold[gold[:, 0] == query, 1])
+    near = {text: table[query] @ table[text] for text in set(gold[:, 1:].flat)}
+    ranks = [sum(near[r] <= each for each in near.values()) for r in right]
+    for k, found in recalls.items():
+      found.append(np.mean([rank <= k for rank in ranks]))
+    reciprocals.append(1 / min(ranks))
+  assert len(reciprocals) < len(np.unique(gold[:, :2], axis=0))
+  results = scores.Results("retrieval", (), gold, None, 1, table[gold])
+  found = scores.compute(results, scores.default_metrics("retrieval", 0))
+  assert found == pytest.approx({
+    **{f"recall@{k}": np.mean(shares) for k, shares in recalls.items()},
+    "mrr": np.mean(reciprocals),
+  })
+  assert 0 < found["recall@1"] < found["recall@5"] < found["recall@10"] < 1
+
+
+# Data.
+
+COLUMNS = {"text_column": "q", "text_b_column": "p"}
+WORSE = {**COLUMNS, "negative_column": "n"}
+
+
+def write_pairs(folder, name="pairs.tsv", count=4, score=""):
+  """Rows whose second text has a word of the first, and whose third has not."""
+  head = "q\tp\tn" + "\tscore" * bool(score)
+  rows = [
+    f"w1 w{n}\tw2 w{n} w3\tw{n + 7}" + f"\t{score}" * bool(score)
+    for n in range(count)
+  ]
+  (folder / name).write_text("\n".join([head, *rows]) + "\n")
+  return str(folder / name)
+
+
+def test_pairs_with_a_worse_text_become_three_sequences(tmp_path):
+  path = write_pairs(tmp_path)
+  examples = data.read(path, read_settings(**WORSE), "retrieval")
+  assert [example[1:5] for example in examples[:2]] == [
+    ("w1 w0", "w2 w0 w3", 1.0, ("w7",)), ("w1 w1", "w2 w1 w3", 1.0, ("w8",))
+  ]
+  options = inputs.InputOptions(
+    "retrieval", (), tiny_model.write_vocabulary(tmp_path), max_seq_length=8
+  )
+  arrays, num_rows = inputs.encode(examples, options)
+  assert num_rows.tolist() == [3] * 4
+  assert arrays["input_mask"].sum(axis=1).tolist() == [4, 5, 3] * 4
+  assert not arrays["segment_ids"].any()
+  ids = inputs.label_ids([*examples, examples[0]], "retrieval", ())
+  assert ids.shape == (5, 3) and len(set(ids.flat)) == 12
+  assert (ids[4] == ids[0]).all() and np.abs(ids).max() <= 2**31
+  # What --eval_fraction draws is read again.
+  data.write(str(tmp_path / "a.jsonl"), examples, read_settings(**WORSE))
+  again = data.read(
+    str(tmp_path / "a.jsonl"), read_settings(**WORSE), "retrieval"
+  )
+  assert [e[1:5] for e in again] == [e[1:5] for e in examples]
+  # What is to be predicted needs no worse text.
+  to_predict = data.ExampleStream(
+    path, read_settings(**WORSE), "retrieval", has_labels=False
+  )
+  assert next(iter(to_predict)).endings == ()
+
+
+def test_scores_out_of_their_range_are_listed_together(tmp_path):
+  path = write_pairs(tmp_path, score="5.5")
+  given = read_settings(
+    **COLUMNS, label_column="score", score_range=("0", "5")
+  )
+  with pytest.raises(errors.InputError) as refused:
+    data.read(path, given, "similarity")
+  for line in range(2, 6):
+    assert f"{path}:{line}: label '5.5' is no number from 0 to 5; fix" in str(
+      refused.value
+    )
+
+
+@pytest.mark.parametrize(
+  "given", [("1",), ("1", "1"), ("a", "2"), ("nan", "1")]
+)
+def test_a_range_that_is_none_is_refused(given):
+  settings = read_settings(score_range=given)
+  with pytest.raises(errors.InputError, match="--score_range=.*such as 0,5"):
+    data.score_range(settings, "similarity")
+
+
+def test_kinds_of_official_tasks(tmp_path):
+  (tmp_path / "dev.tsv").write_text(
+    "index\tsentence1\tsentence2\tscore\n0\ta b\tc\t3.8\n"
+  )
+  def kind(task_name, **given):
+    return read_task(
+      task_name=task_name, data_dir=str(tmp_path), **{"purposes": [], **given}
+    ).kind
+  assert kind("STS-B") == "regression"
+  assert kind("STS-B", task_kind="similarity", purposes=["eval"]) == (
+    "similarity")
+  for name, asked in (("STS-B", "retrieval"), ("MRPC", "similarity")):
+    with pytest.raises(errors.InputError, match=f"task_kind={asked}: {name} "):
+      kind(name, task_kind=asked)
+  with pytest.raises(errors.InputError, match="pairs; pass --text_b_column"):
+    read_task(purposes=["eval"], task_kind="similarity", eval_file="a.csv")
+  # A classifier's weights have learned no vectors.
+  with pytest.raises(errors.InputError, match="was trained for regression"):
+    read_task(
+      config(problem_type="regression"), purposes=["eval"],
+      task_kind="similarity", eval_file="a.csv", **COLUMNS,
+    )
+
+
+# A run.
+
+
+def run(output_dir, stdin=b"", **flags):
+  return script_runner.succeed(
+    "run_classifier.py", stdin=stdin, output_dir=output_dir, **flags
+  )
+
+
+def training(folder):
+  return {
+    **tiny_model.write_shape(folder, tiny_model.WORDS), **WORSE,
+    "train_file": write_pairs(folder, count=12), "task_kind": "retrieval",
+    "do_train": True, "train_batch_size": 6, "num_train_epochs": 20,
+    "learning_rate": 3e-3, "max_seq_length": 8, "normalize": True,
+    "pooling_layer": "1", "save_checkpoints_steps": 7,
+  }
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+  """The folder of a run that was scored on its own data."""
+  folder = tmp_path_factory.mktemp("pairs")
+  flags = training(folder)
+  run(folder / "run", **flags, do_eval=True, eval_file=flags["train_file"])
+  return folder / "run"
+
+
+def test_pairs_are_learned_and_the_folder_answers(trained, tmp_path):
+  results = script_runner.results_in(trained)
+  assert set(results) == {
+    "eval_recall@1", "eval_recall@5", "eval_recall@10", "eval_mrr",
+    "eval_loss", "loss", "global_step",
+  }
+  # Of 24 candidates: 0.16 by chance.
+  assert results["eval_mrr"] > 0.6
+  model = trained / "final_model"
+  answer = run(
+    tmp_path, model_dir=model, do_predict=True, predict_file="-", do_eval=True,
+    eval_file=trained.parent / "pairs.tsv", stdin=b"w1 w5\tw2 w5 w3\n", **WORSE
+  ).out
+  alone = script_runner.results_in(tmp_path)
+  assert {**alone, "global_step": 40} == pytest.approx(results, abs=1e-5)
+  vectors = text_models.load(str(model)).embed(["w1 w5", "w2 w5 w3"])
+  assert_close(np.linalg.norm(vectors, axis=1), 1)
+  assert float(answer) == pytest.approx(vectors[0] @ vectors[1], abs=1e-5)
+  assert sentence_folder.read(str(model)) == {
+    "pooling": "mean", "normalize": True
+  }
+  values = json.loads((model / "config.json").read_text())
+  assert "problem_type" not in values
+  assert values["architectures"] == ["BertModel"]
+
+
+@pytest.mark.slow
+def test_a_stopped_run_goes_on(trained, tmp_path):
+  for flags in ({"stop_step": 9}, {}):
+    run(tmp_path / "run", **training(tmp_path), **flags)
+  ours, theirs = (
+    weight_files.read_weights(str(folder / "final_model"))
+    for folder in (trained, tmp_path / "run")
+  )
+  assert ours.keys() == theirs.keys()
+  assert all(ours[n].tobytes() == theirs[n].tobytes() for n in ours)
