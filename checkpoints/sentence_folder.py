@@ -15,13 +15,23 @@ from absl import logging
 import heads
 import layers
 import modeling
-from checkpoints import huggingface
+from checkpoints import huggingface, weight_names
 from common import file_io, json_files
+from variants import registry
 
 _MODULES = "modules.json"
 _POOLING = os.path.join("1_Pooling", "config.json")
 # Kinds of heads.Pooling that sentence-transformers has, and its names.
 KINDS = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens"}
+
+
+def is_for(config: modeling.BertConfig, pooling: heads.Pooling) -> bool:
+  """Whether sentence-transformers can make the vectors of a model."""
+  last = config.num_hidden_layers - 1
+  return (
+    registry.name_of(config) in weight_names.TITLES and pooling.kind in KINDS
+    and pooling.layers in (((-1,),), ((last,),))
+  )
 
 
 def write(
@@ -32,7 +42,8 @@ def write(
   """Writes an encoder, each file whole or not at all.
 
   bert_config.json is there too, with how the model's input was made. Arguments
-  as of model_folder.write; `max_length` is the most tokens of a text.
+  as of model_folder.write, the model one that `is_for` approves of;
+  `max_length` is the most tokens of a text.
   """
   tf.io.gfile.makedirs(folder)
   huggingface.write(
@@ -40,14 +51,7 @@ def write(
     config.to_dict(), do_lower_case=do_lower_case, vocab_file=vocab_file,
     never_split=never_split,
   )
-  last = config.num_hidden_layers - 1
-  if pooling.layers in (((-1,),), ((last,),)) and pooling.kind in KINDS:
-    write_modules(folder, config.hidden_size, max_length, pooling)
-  else:
-    logging.warning(
-      "sentence-transformers has no pooling %s of layers %s: %s has no %s, and "
-      "this project alone makes its vectors", *pooling[:2], folder, _MODULES,
-    )
+  write_modules(folder, config.hidden_size, max_length, pooling)
   # Last: it makes the folder one of a model.
   path = os.path.join(folder, "bert_config.json")
   file_io.write_text(path, config.to_json_string())

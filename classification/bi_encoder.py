@@ -9,6 +9,7 @@ first.
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 import heads
 import layers
@@ -118,15 +119,26 @@ class BiEncoder(tf.Module):
 
   def write(self, folder, settings, config, inputs: dict, step: int) -> None:
     """Writes a model folder; see model.ClassifierModel.write."""
-    del step
     config = model_folder.with_input_settings(config, {
       **inputs, **settings.pick(task.VECTOR_FLAGS), "task_kind": self.kind,
       task.TEXT_PAIRS: False,  # Whoever asks for a vector has one text.
     })
-    sentence_folder.write(
+    model_files = (
       folder, self.variables, config, settings.vocab_file,
-      settings.do_lower_case, pooling=self.pooling,
-      max_length=settings.max_seq_length, never_split=settings.never_split,
+      settings.do_lower_case,
+    )
+    if sentence_folder.is_for(config, self.pooling):
+      sentence_folder.write(
+        *model_files, pooling=self.pooling, max_length=settings.max_seq_length,
+        never_split=settings.never_split,
+      )
+      return
+    logging.warning(
+      "sentence-transformers has no pooling %s of layers %s of this model: %s "
+      "is for this project alone", *self.pooling[:2], folder,
+    )
+    model_folder.write(
+      *model_files, never_split=settings.never_split, step=step
     )
 
 

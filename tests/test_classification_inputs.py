@@ -241,7 +241,7 @@ def test_blocks_are_written_in_order(vocab_file, tmp_path, monkeypatch, number):
 @pytest.mark.parametrize("changes, sentence", [
   ({"max_seq_length": 3}, "leaves no room"),
   ({"doc_stride": 7}, "--doc_stride=7 would leave out text"),
-  ({"doc_stride": 2, "kind": "choice"}, "not for multiple choice"),
+  ({"doc_stride": 2, "kind": "choice"}, "not for choice"),
 ])
 def test_options_that_cannot_be_are_refused(vocab_file, changes, sentence):
   with pytest.raises(errors.InputError, match=sentence):
