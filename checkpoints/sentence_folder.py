@@ -12,12 +12,12 @@ from collections.abc import Iterable, Sequence
 import tensorflow as tf
 from absl import logging
 
+import configuration
 import heads
 import layers
 import modeling
-from checkpoints import huggingface, weight_names
+from checkpoints import huggingface
 from common import file_io, json_files
-from variants import registry
 
 _MODULES = "modules.json"
 _POOLING = os.path.join("1_Pooling", "config.json")
@@ -29,7 +29,7 @@ def is_for(config: modeling.BertConfig, pooling: heads.Pooling) -> bool:
   """Whether sentence-transformers can make the vectors of a model."""
   last = config.num_hidden_layers - 1
   return (
-    registry.name_of(config) in weight_names.TITLES and pooling.kind in KINDS
+    not configuration.only_here(config) and pooling.kind in KINDS
     and pooling.layers in (((-1,),), ((last,),))
   )
 

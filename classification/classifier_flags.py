@@ -185,7 +185,10 @@ def define_bi_encoder_flags():
     needs="task_kind=retrieval text_b_column",
   )
   flags.rule("label_column", not_with="task_kind=retrieval")
-  flags.rule("freeze_encoder teacher_checkpoint class_weights", not_with=kinds)
+  flags.rule(
+    "bilstm_on_top freeze_encoder teacher_checkpoint class_weights",
+    not_with=kinds,
+  )
 
 
 def define_run_flags():

@@ -5,10 +5,12 @@ import json
 import pytest
 
 import heads
+import layers
 import modeling
 import tiny_model
-from checkpoints import sentence_folder
+from checkpoints import sentence_folder, weight_files
 from common import errors
+from variants import registry
 
 
 def write_modules(folder, names, pooling):
@@ -52,23 +54,41 @@ def test_a_folder_without_modules_says_nothing(tmp_path):
     sentence_folder.read(folder)
 
 
-@pytest.mark.parametrize("layers, is_known", [
-  (((-1,),), True), (((1,),), True), (((-2,),), False), (((-1,), (0,)), False),
+@pytest.mark.parametrize("kind, states, changes, expected", [
+  ("max", ((-1,),), {}, True), ("cls", ((1,),), {}, True),
+  ("mean", ((-2,),), {}, False), ("mean", ((-1,), (0,)), {}, False),
+  ("pooled", ((-1,),), {}, False),
+  ("mean", ((-1,),), {"variant": "left_to_right"}, False),
 ])
-def test_modules_are_of_the_last_layer(tmp_path, layers, is_known):
-  config = tiny_model.tiny()
-  model = modeling.BertModel(config)
+def test_what_sentence_transformers_computes(kind, states, changes, expected):
+  config = modeling.BertConfig.from_dict({**tiny_model.TINY, **changes})
+  found = sentence_folder.is_for(config, heads.Pooling(kind, states))
+  assert found == expected
+
+
+@pytest.mark.parametrize("variant", ["bert", "albert", "distilbert", "electra"])
+def test_a_folder_has_what_others_read(tmp_path, variant):
+  size = {"embedding_size": 8, "num_hidden_groups": 1}
+  config = modeling.BertConfig.from_dict(
+    {**tiny_model.TINY, "variant": variant, **size}
+  )
+  model = registry.make_encoder(config)
   sentence_folder.write(
     str(tmp_path / "out"), model.variables, config,
     tiny_model.write_vocabulary(tmp_path), True,
-    pooling=heads.Pooling("max", layers), max_length=9, never_split=("a-b",),
+    pooling=heads.Pooling("max"), max_length=9, never_split=("a-b",),
   )
   found = sentence_folder.read(str(tmp_path / "out"))
-  assert found == ({"pooling": "max", "normalize": False} if is_known else {})
+  assert found == {"pooling": "max", "normalize": False}
   names = {path.name for path in (tmp_path / "out").iterdir()}
   assert {
     "bert_config.json", "config.json", "model.safetensors", "tokenizer.json",
     "vocab.txt",
   } <= names
-  values = json.loads((tmp_path / "out" / "tokenizer_config.json").read_text())
-  assert values["never_split"] == ["a-b"]
+  path = tmp_path / "out" / "tokenizer_config.json"
+  assert json.loads(path.read_text())["never_split"] == ["a-b"]
+  read = weight_files.read_weights(str(tmp_path / "out"))
+  for variable in model.variables:
+    name = layers.variable_name(variable)
+    if "/pooler/" not in name:
+      assert read[name].tobytes() == variable.numpy().tobytes()

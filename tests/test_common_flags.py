@@ -114,7 +114,7 @@ CASES = {
     ("negative_column=a", SIMILAR + "text_b_column=a",
      RETRIEVED + "text_b_column=a"),
     ("label_column=a", RETRIEVED, SIMILAR),
-    *(("freeze_encoder teacher_checkpoint=a class_weights=1,2",
+    *(("bilstm_on_top freeze_encoder teacher_checkpoint=a class_weights=1,2",
        "do_train " + kind, "do_train") for kind in (SIMILAR, RETRIEVED)),
     ("engine=onnx", "do_eval", "interactive"),
     ("engine=onnx", "do_eval", "predict_file=-"),
