@@ -125,12 +125,16 @@ def _define_label_flags():
     "being of it.", needs="do_train",
   )
   flags.rule(
-    "train_file eval_file labels text_column text_b_column "
-    "label_column id_column file_format encoding label_separator "
-    "separator on_bad_row eval_fraction",
+    "train_file eval_file labels label_column label_separator eval_fraction",
     not_with="task_name", why=", which asks for an official task",
   )
-  flags.rule("do_train eval_fraction", needs="train_file|task_name")
+  flags.rule(
+    "text_column text_b_column id_column file_format encoding separator "
+    "on_bad_row", needs="!task_name|unlabelled_file",
+    why=" next to --task_name, which asks for an official task",
+  )
+  flags.rule("do_train", needs="train_file|task_name|unlabelled_file")
+  flags.rule("eval_fraction class_weights", needs="train_file|task_name")
   flags.rule("do_eval eval_steps", needs="eval_file|eval_fraction|task_name")
   flags.rule("do_predict", needs="predict_file|task_name")
 
@@ -196,8 +200,14 @@ def define_run_flags():
   flags.DEFINE_float(
     "distillation_weight", 0.5,
     "Of the teacher's outputs in the loss, with --teacher_checkpoint; that of "
-    "the labels is 1 less this.",
+    "the labels is 1 less this. Of a text without label: 1.",
     lower_bound=0.0, upper_bound=1.0, needs="teacher_checkpoint",
+  )
+  flags.DEFINE_string(
+    "unlabelled_file", None,
+    "Texts without labels, which are learned from the teacher alone: next to "
+    "the labelled examples, or instead of any. .csv, .tsv or .jsonl, read as "
+    "your own files are.", needs="teacher_checkpoint",
   )
   flags.DEFINE_list(
     "seeds", [],

@@ -44,6 +44,7 @@ class InputOptions:
     doc_stride: pieces from the start of one window of a long text to the
       next; 0: one sequence, and what does not fit is cut off.
     max_windows: at most this many windows of a text; 0: all.
+    has_unlabelled: whether records say which examples have a label.
   """
 
   kind: str
@@ -54,6 +55,7 @@ class InputOptions:
   doc_stride: int = 0
   max_windows: int = 0
   never_split: tuple = ()
+  has_unlabelled: bool = False
 
   def __post_init__(self):
     if self.max_seq_length < 4:
@@ -78,7 +80,8 @@ def options_of(settings, kind: str, labels: tuple) -> InputOptions:
   """Returns the InputOptions of run_settings.Settings and a task."""
   return InputOptions(kind, tuple(labels), **settings.pick(
     "vocab_file do_lower_case max_seq_length doc_stride max_windows"
-  ), never_split=settings.get("never_split", ()))
+  ), never_split=settings.get("never_split", ()),
+    has_unlabelled=bool(settings.get("unlabelled_file")))
 
 
 class ClassifierData(NamedTuple):
@@ -244,6 +247,10 @@ def _serialize_block(examples, options):
     features["label_ids"] = labels[chosen].reshape(len(chosen), -1)
     # As in the original: there, examples that fill up a batch have 0.
     features["is_real_example"] = np.ones([len(chosen), 1], np.int64)
+    if options.has_unlabelled:
+      features["has_label"] = np.array(
+        [[examples[number].label is not None] for number in chosen], np.int64
+      )
     records[chosen] = tfrecord.serialize_examples(features)
   tokenizer, _ = _encoder(options)
   # [CLS] [SEP]: nothing between them.
@@ -364,12 +371,13 @@ def _features(options, min_sequences, max_sequences):
     )
   is_number = options.kind in (data.REGRESSION, data.SIMILARITY)
   counts = {data.MULTI_LABEL: [len(options.labels)], data.RETRIEVAL: shape[:1]}
+  flags = ["is_real_example"] + ["has_label"] * options.has_unlabelled
   return {
     **dict.fromkeys(("input_ids", "input_mask", "segment_ids"), integers),
     "label_ids": tf.io.FixedLenFeature(
       counts.get(options.kind, []), tf.float32 if is_number else tf.int64,
     ),
-    "is_real_example": tf.io.FixedLenFeature([], tf.int64),
+    **dict.fromkeys(flags, tf.io.FixedLenFeature([], tf.int64)),
   }
 
 

@@ -203,7 +203,12 @@ class Run(NamedTuple):
 
 def prepare(settings, config: modeling.BertConfig, strategy) -> Run:
   """Reads the data and writes its records; `config` is of the start weights."""
-  asked = task.read_task(settings, config)
+  teacher = distillation.find_teacher(settings, config)
+  learned = config
+  if settings.do_train and not (settings.task_name or settings.train_file):
+    # Without a label the classes are the teacher's.
+    learned = teacher.config
+  asked = task.read_task(settings, learned)
   options = inputs.options_of(settings, asked.kind, asked.labels)
   weights = None
   if settings.class_weights:
@@ -211,15 +216,19 @@ def prepare(settings, config: modeling.BertConfig, strategy) -> Run:
       settings.class_weights, asked.splits["train"], asked.labels, asked.kind
     )
   run = Run(
-    task.trained_config(config, asked), asked, weights,
-    distillation.find_teacher(settings, config), strategy, {},
+    task.trained_config(config, asked), asked, weights, teacher, strategy, {},
   )
   # Claimed before the first file is written.
   _claim(components.claim_folder, settings, run)
   task.write_rows(settings, asked)
   task.log_examples(asked, weights)
+  splits = dict(asked.splits)
+  # In the same records, so that every epoch mixes both.
+  if unlabelled := splits.pop("unlabelled", None):
+    splits["train"] = [*splits.get("train", ()), *unlabelled]
+    logging.info("%d texts to train on have no label", len(unlabelled))
   return run._replace(
-    records=inputs.prepare_all(settings.output_dir, asked.splits, options)
+    records=inputs.prepare_all(settings.output_dir, splits, options)
   )
 
 

@@ -207,17 +207,24 @@ def objective(
   where there is one right class the accuracy, and, unless features are kept,
   the tokens of an example. `class_weights` are how much an example of each
   class counts in the mean; of several classes at once as in `example_losses`.
+  An example without a label, has_label 0, counts 1; of it only the teacher's
+  outputs are learned, whatever its label_ids are.
   """
   kind = model.kind
   if class_weights is not None:
     class_weights = tf.constant(class_weights, tf.float32)
+
+  def labelled(batch):
+    real = tf.cast(batch["is_real_example"], tf.float32)
+    return real * tf.cast(batch.get("has_label", 1), tf.float32)  # [B]
 
   def example_weights(batch):
     real = tf.cast(batch["is_real_example"], tf.float32)
     # Of several classes at once the weights are within example_losses.
     if class_weights is None or kind != data.SINGLE:
       return real
-    return real * tf.gather(class_weights, batch["label_ids"])
+    of_class = tf.gather(class_weights, batch["label_ids"])
+    return real * tf.where(labelled(batch) > 0, of_class, 1.0)
 
   def weights(batch):
     total = tf.reduce_sum(example_weights(batch))
@@ -229,20 +236,22 @@ def objective(
     labels = batch["label_ids"]
     losses = model.example_losses(logits, labels, class_weights)  # [B]
     # [B]; a sum of losses here, divided by `weights` of the whole batch.
-    counts = example_weights(batch)
-    loss, total = tf.reduce_sum(losses * counts), tf.reduce_sum(counts)
-    metrics = {"classifier_loss": (loss, total)}
+    counts, has_label = example_weights(batch), labelled(batch)
+    loss = tf.reduce_sum(losses * counts * has_label)
+    metrics = {"classifier_loss": (loss, tf.reduce_sum(counts * has_label))}
     if distills:
-      losses = distills.example_losses(batch, logits, skip_empty=skip_empty)
-      soft_loss = tf.reduce_sum(losses * counts)
-      metrics["soft_labels_loss"] = soft_loss, total
-      loss = (1.0 - distills.weight) * loss + distills.weight * soft_loss
+      soft = distills.example_losses(batch, logits, skip_empty=skip_empty)
+      metrics["soft_labels_loss"] = (
+        tf.reduce_sum(soft * counts), tf.reduce_sum(counts)
+      )
+      shares = tf.where(has_label > 0, distills.weight, 1.0)  # [B]
+      loss = (1.0 - distills.weight) * loss
+      loss += tf.reduce_sum(soft * counts * shares)
     if kind in (data.SINGLE, data.CHOICE):
-      real = tf.cast(batch["is_real_example"], tf.float32)
       predicted = tf.argmax(logits, axis=-1, output_type=labels.dtype)
       right = tf.cast(tf.equal(predicted, labels), tf.float32)
       metrics["classifier_accuracy"] = (
-        tf.reduce_sum(right * real), tf.reduce_sum(real)
+        tf.reduce_sum(right * has_label), tf.reduce_sum(has_label)
       )
     if "input_mask" in batch:
       metrics.update(pipeline.token_metrics(batch))
@@ -258,6 +267,8 @@ class Distillation:
   """A teacher's part in the loss of a classifier.
 
     loss = (1 - w) loss of the labels + w loss of the teacher's outputs
+
+  of an example with a label, and the latter alone of one without.
   """
 
   def __init__(

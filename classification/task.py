@@ -50,7 +50,7 @@ class ClassifierTask(NamedTuple):
     metrics: names of scores.
     splits: dict from "train", "eval", "predict" and more, such as
       "eval_mismatched", to lists of data.Example; what is to be predicted may
-      be a data.ExampleStream.
+      be a data.ExampleStream. "unlabelled" has no labels and is trained on.
     text_pairs: whether examples are pairs of texts; None: not known.
   """
 
@@ -100,6 +100,8 @@ def read_task(settings, config: modeling.BertConfig) -> ClassifierTask:
   """
   read = _read_official if settings.task_name else _read_own
   task = read(settings, config, list(components.files_to_read(settings)))
+  if settings.get("unlabelled_file"):
+    task.splits["unlabelled"] = _read_unlabelled(settings, task)
   metrics = tuple(settings.metrics or task.metrics)
   # As in the original: always there.
   if task.kind == data.SINGLE and "accuracy" not in metrics:
@@ -113,7 +115,7 @@ def read_task(settings, config: modeling.BertConfig) -> ClassifierTask:
 
 def _used(name, examples, settings):
   """Returns examples cut to their limit; those to predict lose their labels."""
-  if isinstance(examples, data.ExampleStream):
+  if isinstance(examples, data.ExampleStream) or name == "unlabelled":
     return examples
   purpose = name.split("_")[0]
   examples = examples[: settings.get(f"max_{purpose}_examples") or None]
@@ -122,6 +124,26 @@ def _used(name, examples, settings):
     return [example._replace(label=None) for example in examples]
   data.check_labelled(examples)
   return examples
+
+
+def _read_unlabelled(settings, task):
+  """Returns the examples of --unlabelled_file."""
+  if task.kind == data.CHOICE:
+    raise errors.InputError(
+      f"--unlabelled_file has no endings to choose from, as {task.name} has; "
+      "leave it out"
+    )
+  pairs = settings.text_b_column is not None
+  if task.official and pairs != task.text_pairs:
+    advice = "leave --text_b_column out" if pairs else "pass --text_b_column"
+    raise errors.InputError(
+      f"--unlabelled_file is read as {('single texts', 'pairs')[pairs]}, and "
+      f"{task.official.title} has {('pairs', 'single texts')[pairs]}; {advice}"
+    )
+  return data.read(
+    settings.unlabelled_file, settings, task.kind, split="unlabelled",
+    has_labels=False,
+  )
 
 
 # Official tasks.
@@ -231,7 +253,7 @@ def _read_own(settings, config, purposes):
 def _own_examples(settings, config, purposes, kind):
   """Returns the examples of each purpose, and the classes."""
   examples, fraction = {}, settings.eval_fraction
-  if "train" in purposes:
+  if "train" in purposes and settings.train_file:
     examples["train"] = data.read(
       settings.train_file, settings, kind, labels=settings.labels
     )

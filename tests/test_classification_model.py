@@ -276,6 +276,43 @@ def test_the_loss_is_that_of_labels_and_of_the_teacher(tmp_path, kind):
   assert float(total / count) == pytest.approx(hard, rel=1e-5)
 
 
+@pytest.mark.parametrize("kind", TEACHER_BATCHES)
+def test_without_a_label_the_teacher_alone_teaches(tmp_path, kind):
+  teacher, teachers = make_teacher(tmp_path, kind)
+  student = make(kind, model.num_outputs(kind, LABELS))
+  data = batch(TEACHER_BATCHES[kind])
+  ours, theirs = student(data).numpy(), teachers(data).numpy()
+  hard, soft = np.array([
+    (
+      model.example_losses(kind, ours[n : n + 1], data["label_ids"][n : n + 1])
+      .numpy()[0],
+      numpy_loss(kind, ours[n : n + 1], theirs[n : n + 1]),
+    ) for n in range(3)
+  ]).T
+  # Only of one class of several are whole examples weighted.
+  weights = [2.0, 5.0, 7.0] if kind == "single" else None
+  data["has_label"] = tf.constant([1, 0, 1])
+  counts = np.ones(3)
+  if weights:
+    counts = np.where([1, 0, 1], np.take(weights, data["label_ids"]), 1.0)
+  shares = np.array([WEIGHT, 1.0, WEIGHT])
+  expected = counts @ ((1 - shares) * hard + shares * soft) / counts.sum()
+  options = {"distills": make_distillation(teacher, kind)}
+  loss, metrics = loss_of(student, data, class_weights=weights, **options)
+  assert loss == pytest.approx(expected, rel=1e-5)
+  total, count = metrics["classifier_loss"]
+  assert float(count) == pytest.approx(counts[[0, 2]].sum())
+  assert float(total) == pytest.approx((counts * hard)[[0, 2]].sum(), rel=1e-5)
+  if kind == "single":
+    assert float(metrics["classifier_accuracy"][1]) == 2
+  # What stands in for the label has no part in it.
+  stands_in = data["label_ids"].numpy()
+  stands_in[1] = 0
+  data["label_ids"] = tf.constant(stands_in)
+  again, _ = loss_of(student, data, class_weights=weights, **options)
+  assert again == loss
+
+
 @pytest.mark.parametrize("kind, names, order", [
   ("single", ("Good", "Bad", "Fair"), [1, 2, 0]),
   ("single", ("LABEL_0", "LABEL_1", "LABEL_2"), [0, 1, 2]),

@@ -1,9 +1,11 @@
 """run_classifier.py with a teacher, as a user types it."""
 
+import json
 
 import numpy as np
 import pytest
 
+import resumed_runs
 import script_runner
 import tiny_model
 from checkpoints import weight_files
@@ -75,3 +77,66 @@ def test_a_student_starts_with_the_teachers_layers(files, tmp_path):
   del ours["global_step"], theirs["global_step"]
   for name, value in ours.items():
     np.testing.assert_array_equal(value, theirs[name], err_msg=name)
+
+
+def weights_of(folder):
+  return weight_files.read_weights(str(folder / "final_model"))
+
+
+@pytest.mark.slow
+def test_texts_without_labels_teach_as_labels_that_do_not_count(
+  files, tmp_path
+):
+  rows = (files / "train.csv").read_text().splitlines()
+  texts = "\n".join(row.rpartition(",")[0] for row in rows) + "\n"
+  (tmp_path / "texts.csv").write_text(texts)
+  options = {"num_train_epochs": 2.0, "log_steps": 1}
+  learn(files, tmp_path / "labelled", distillation_weight=1.0, **options)
+  done = learn(
+    files, tmp_path / "texts", train_file=None, **options,
+    unlabelled_file=tmp_path / "texts.csv", do_eval=True,
+    eval_file=files / "train.csv",
+  )
+  assert "16 texts to train on have no label" in done.err
+  expected, found = weights_of(tmp_path / "labelled"), weights_of(
+    tmp_path / "texts"
+  )
+  for name, value in expected.items():
+    np.testing.assert_array_equal(found[name], value, err_msg=name)
+  # The classes are the teacher's.
+  config = tmp_path / "texts" / "final_model" / "bert_config.json"
+  assert json.loads(config.read_text())["id2label"] == {"0": "bad", "1": "good"}
+
+
+@pytest.mark.slow
+def test_a_run_with_and_without_labels_resumes(files, tmp_path):
+  (tmp_path / "texts.csv").write_text("text\nthe warm film\na dull film\n" * 2)
+
+  def six_steps(folder):
+    return learn(
+      files, folder, unlabelled_file=tmp_path / "texts.csv",
+      num_train_epochs=3.0, max_train_steps=6, save_checkpoints_steps=3,
+      log_steps=1,
+    )
+
+  resumed_runs.assert_same_weights(six_steps, tmp_path)
+  last = script_runner.logged(tmp_path / "whole")[-1]
+  assert last["soft_labels_loss"] > 0
+
+
+def test_texts_that_the_task_cannot_take_are_refused(files, tmp_path):
+  def refused(**flags):
+    done = script_runner.run(
+      "run_classifier.py", do_train=True,
+      vocab_file=files / "teacher" / "vocab.txt",
+      bert_config_file=files / "teacher" / "bert_config.json",
+      output_dir=tmp_path / "run", max_seq_length=8,
+      teacher_checkpoint=files / "run" / "final_model", data_dir=tmp_path,
+      unlabelled_file=files / "train.csv", **flags,
+    )
+    assert done.code == 1
+    return done.last_line
+
+  header = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
+  (tmp_path / "train.tsv").write_text(header + "1\t1\t2\tthe film\tfilm\n")
+  assert "MRPC has pairs; pass --text_b_column" in refused(task_name="MRPC")

@@ -138,7 +138,7 @@ def _trained_with(settings, fixed):
   """Returns run_folder.TrainedWith, None where the run does not train."""
   if not settings.do_train:
     return None
-  data = ("input_file", "train_file", "data_dir")
+  data = ("input_file", "train_file", "data_dir", "unlabelled_file")
   names = ("init_checkpoint", "teacher_checkpoint", *data)
   watched = {name: settings.get(name) for name in names if settings.get(name)}
   for name in watched.keys() & data:
