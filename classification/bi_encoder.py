@@ -1,6 +1,6 @@
 """A bi-encoder: a vector of each text alone, and what pairs of texts teach.
 
-What is said of a pair is the cosine of its two vectors (arXiv 1908.10084), so
+The score of a pair is the cosine of its two vectors (arXiv 1908.10084), so
 that those of many texts can be stored and compared. Letters: B batch, W texts
 of an example (a text, the second one and, where there is one, a worse one), T
 tokens, D width of a vector, C candidates: of all examples all texts but the

@@ -166,18 +166,22 @@ def checked(model: models.ServedModel, **inputs) -> dict:
     "input_ids": config.vocab_size, "input_mask": 2,
     "segment_ids": config.type_vocab_size, "masked_lm_positions": shape[1],
   }
+  most = config.max_position_embeddings
+  checks = [tf.debugging.Assert(
+    shape[1] <= most, [f"input_ids has rows of more than {most}"]
+  )]
   for name, values in inputs.items():
     axes = 1 if name == "masked_lm_positions" else 2
-    tf.debugging.Assert(
-      tf.reduce_all(tf.shape(values)[:axes] == shape[:axes]),
-      [f"{name} is of another shape than input_ids"],
-    )
-    tf.debugging.Assert(
-      tf.reduce_all((values >= 0) & (values < sizes[name])),
-      [f"{name} has a number that is negative or too large for the model"],
-    )
-  most = config.max_position_embeddings
-  tf.debugging.Assert(
-    shape[1] <= most, [f"input_ids has rows of more than {most}"]
-  )
-  return inputs
+    checks += [
+      tf.debugging.Assert(
+        tf.reduce_all(tf.shape(values)[:axes] == shape[:axes]),
+        [f"{name} is of another shape than input_ids"],
+      ),
+      tf.debugging.Assert(
+        tf.reduce_all((values >= 0) & (values < sizes[name])),
+        [f"{name} has a number that is negative or too large for the model"],
+      ),
+    ]
+  # Else an operation of the network could fail first, with another message.
+  with tf.control_dependencies(checks):
+    return {name: tf.identity(values) for name, values in inputs.items()}

@@ -119,7 +119,8 @@ CASES = {
      RETRIEVED + "text_b_column=a"),
     ("label_column=a", RETRIEVED, SIMILAR),
     *(("bilstm_on_top freeze_encoder teacher_checkpoint=a class_weights=1,2",
-       "do_train " + kind, "do_train") for kind in (SIMILAR, RETRIEVED)),
+       "do_train " + kind, "do_train train_file=a")
+      for kind in (SIMILAR, RETRIEVED)),
     ("engine=onnx", "do_eval", "interactive"),
     ("engine=onnx", "do_eval", "predict_file=-"),
     *(("quantize=int8", "do_predict", f"do_predict engine={engine}")

@@ -151,7 +151,7 @@ def test_words_that_cannot_stay_whole(word, tokenizer):
 
 
 def test_sentencepiece_has_no_such_list():
-  with pytest.raises(errors.InputError, match="leave --never_split out"):
+  with pytest.raises(errors.InputError, match="is for: leave it out"):
     vocabularies.make_tokenizer("spiece.model", never_split=["a"])
 
 
