@@ -401,7 +401,8 @@ def to_huggingface(config: dict, architecture: str) -> dict:
   }
   # What they have no name for.
   values.pop(None, None)
-  if before := _rows_before(config):
+  # Of what the kind has: BERT's file may have a pad_token_id, too.
+  if before := _rows_before(values):
     values["max_position_embeddings"] += before
   values |= of_a_task(config)
   names = _label_names(values.get("id2label", {}))

@@ -17,7 +17,27 @@ import modeling
 import unpadding
 from checkpoints import model_folder, sentence_folder
 from classification import data, model, task
+from common import errors
 from variants import registry
+
+
+def check(settings, config: modeling.BertConfig, kind: str, replicas: int):
+  """Raises InputError: nothing could be learned, or no vector be made.
+
+  `replicas` is how many devices share a batch.
+  """
+  if kind in data.OF_VECTORS:
+    heads.Pooling.of(settings, config.num_hidden_layers)
+  parts = replicas * settings.gradient_accumulation_steps
+  if (
+    kind == data.RETRIEVAL and settings.do_train
+    and not settings.negative_column and settings.train_batch_size < 2 * parts
+  ):
+    raise errors.InputError(
+      f"--train_batch_size={settings.train_batch_size} in parts of 1 example "
+      "has no other pairs to tell a pair from: pass a larger one, fewer "
+      "--gradient_accumulation_steps, or --negative_column"
+    )
 
 
 def make(
@@ -67,8 +87,9 @@ class BiEncoder(tf.Module):
     """Returns those that a vector depends on."""
     depth = self.config.num_hidden_layers
     read = {layer % depth for each in self.pooling.layers for layer in each}
-    above = [f"/layer_{number}/" for number in range(max(read) + 1, depth)]
-    unread = above + ["/pooler/"] * (self.pooling.kind != "pooled")
+    unread = [f"/layer_{number}/" for number in range(max(read) + 1, depth)]
+    if self.pooling.kind != "pooled":
+      unread += ["/pooler/", "bilstm/"]
     return [
       variable for variable in self.variables
       if not any(part in layers.variable_name(variable) for part in unread)
@@ -188,12 +209,14 @@ def in_batch_losses(
   candidates = tf.reshape(tf.transpose(vectors[:, 1:], [1, 0, 2]), [-1, width])
   ids = tf.reshape(tf.transpose(text_ids[:, 1:]), [-1])
   logits = tf.matmul(vectors[:, 0], candidates, transpose_b=True) / temperature
-  more = tf.shape(ids)[0] - size
   is_asked_again = tf.equal(text_ids[:, :1], text_ids[:, 0])  # [B, B]
-  is_right = tf.equal(text_ids[:, 1:2], ids) | tf.pad(
-    is_asked_again, [[0, 0], [0, more]]
-  )
-  is_another = is_right & ~tf.eye(size, size + more, dtype=tf.bool)  # [B, C]
+  is_right = tf.equal(text_ids[:, 1:2], ids)  # [B, C]
+  # For this first text or an equal one.
+  counts = tf.matmul(*(tf.cast(x, tf.float32) for x in (
+    is_asked_again, is_right
+  )))
+  itself = tf.eye(size, tf.shape(ids)[0], dtype=tf.bool)
+  is_another = (counts > 0) & ~itself  # [B, C]
   return tf.nn.sparse_softmax_cross_entropy_with_logits(
     tf.range(size), tf.where(is_another, tf.float32.min, logits)
   )

@@ -209,6 +209,9 @@ def prepare(settings, config: modeling.BertConfig, strategy) -> Run:
     # Without a label the classes are the teacher's.
     learned = teacher.config
   asked = task.read_task(settings, learned)
+  bi_encoder.check(
+    settings, config, asked.kind, strategy.num_replicas_in_sync
+  )
   options = inputs.options_of(settings, asked.kind, asked.labels)
   weights = None
   if settings.class_weights:

@@ -5,6 +5,7 @@ The numbers of sentence-transformers are those of its version 6.2: the losses of
 scale 20, and of CosineSimilarityLoss.
 """
 
+import contextlib
 import json
 
 import numpy as np
@@ -58,17 +59,15 @@ def test_in_batch_losses_are_those_of_sentence_transformers(texts, expected):
 
 def test_an_equal_text_is_no_candidate():
   values = vectors()
-  # Rows 0 and 2 ask the same, the worse text of row 3 is row 1's right one.
-  ids = np.array([[1, 2, 3], [4, 5, 6], [1, 7, 8], [9, 10, 5]])
+  # Rows 0 and 2 ask the same, so row 1's worse text is right for row 0, too;
+  # the worse text of row 3 is row 1's right one.
+  ids = np.array([[1, 2, 3], [4, 5, 7], [1, 7, 8], [9, 10, 5]])
   found = in_batch(values, ids, 0.5)
   for row in range(4):
     kept = [row]
     for text in range(1, 3):
       for other in range(4):
-        is_right = ids[other, text] == ids[row, 1] or (
-          text == 1 and ids[other, 0] == ids[row, 0]
-        )
-        if not is_right:
+        if ids[other, text] not in ids[ids[:, 0] == ids[row, 0], 1]:
           kept.append(other + 4 * (text - 1))
     candidates = np.concatenate([unit(values)[:, 1], unit(values)[:, 2]])
     logits = candidates[kept] @ unit(values)[row, 0] / 0.5
@@ -127,6 +126,34 @@ def test_what_no_vector_depends_on_is_not_trained(pooling, layers, count):
   reached = [v.name for v, g in zip(network.variables, gradients) if (
     g is not None)]
   assert reached == [v.name for v in trained]
+
+
+def test_a_bilstm_on_top_is_in_the_pooled_vector_alone():
+  top = tiny_model.tiny()
+  top.bilstm_on_top = True
+  for pooling, count in (("mean", 0), ("pooled", 3)):
+    settings, asked = settings_and_task("retrieval", pooling=pooling)
+    trained = bi_encoder.make(settings, top, asked).trained_variables()
+    assert sum("bilstm" in v.name for v in trained) == count
+
+
+@pytest.mark.parametrize("changes, replicas, fault", [
+  ({"train_batch_size": 1}, 1, "train_batch_size=1 in parts of 1"),
+  ({"gradient_accumulation_steps": 2}, 2, "train_batch_size=4 in parts of 1"),
+  ({"pooling_layer": ["2"]}, 1, "'2' is no layer"),
+  ({"gradient_accumulation_steps": 2}, 1, None),
+  ({"train_batch_size": 1, "negative_column": "worse"}, 1, None),
+  ({"train_batch_size": 1, "do_train": False}, 1, None),
+])
+def test_what_can_teach_nothing_is_refused(changes, replicas, fault):
+  settings, _ = settings_and_task("retrieval", **{
+    "train_batch_size": 4, "gradient_accumulation_steps": 1, "do_train": True,
+    "negative_column": None, **changes,
+  })
+  with pytest.raises(errors.InputError, match=fault) if fault else (
+    contextlib.nullcontext()
+  ):
+    bi_encoder.check(settings, tiny_model.tiny(), "retrieval", replicas)
 
 
 # Ranks.

@@ -94,6 +94,13 @@ def test_an_activation_changes_its_name_and_stays(theirs, ours, tmp_path):
   assert modeling.BertConfig.from_dict(back) == config
 
 
+def test_the_id_of_padding_moves_no_position_of_berts():
+  config = tiny(max_position_embeddings=512)
+  config.pad_token_id = 0
+  back = configuration.to_huggingface(config.to_dict(), "BertModel")
+  assert back["max_position_embeddings"] == 512
+
+
 def test_what_a_model_was_trained_for_is_kept():
   theirs = huggingface(
     problem_type="multi_label_classification", id2label={"0": "no", "1": "yes"},

@@ -218,12 +218,21 @@ def test_what_such_a_file_cannot_do(tmp_path):
   values = json.loads(pathlib.Path(path_of("unigram")).read_text())
   values["post_processor"]["pair"].pop()
   damaged.write_text(json.dumps(values))
-  with pytest.raises(errors.InputError, match="of the texts 'a' and 'b'; onl"):
+  with pytest.raises(errors.InputError, match="of 'a' and 'b'; only models"):
     vocabularies.make_tokenizer(str(damaged))
   values["post_processor"] = None
   damaged.write_text(json.dumps(values))
-  with pytest.raises(errors.InputError, match="of the texts 'a' and 'b'; onl"):
+  with pytest.raises(errors.InputError, match="of 'a' and 'b'; only models"):
     vocabularies.make_tokenizer(str(damaged))
+
+
+def test_one_text_has_the_special_tokens_of_two(tmp_path):
+  values = json.loads(pathlib.Path(path_of("unigram")).read_text())
+  values["post_processor"]["single"].pop()
+  path = tmp_path / "tokenizer.json"
+  path.write_text(json.dumps(values))
+  with pytest.raises(errors.InputError, match="makes '<s> ▁a' of the text 'a'"):
+    vocabularies.make_tokenizer(str(path))
 
 
 def test_padding_and_cutting_of_the_file_are_not_ours(tmp_path):

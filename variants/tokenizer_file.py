@@ -148,13 +148,17 @@ def _specials(vocab_file, tokenizer):
     )
   ]
   if [text for text, _, _ in runs] == [None, 0, None, 1, None]:
-    (_, cls, _), (_, _, segment_a), (_, middle, _), b, (_, last, _) = runs
-    if len(cls) == len(last) == 1 and set(middle) == {*last} and not segment_a:
+    (_, cls, _), (_, a, segment_a), (_, middle, _), b, (_, last, _) = runs
+    if (
+      len(cls) == len(last) == 1 and set(middle) == {*last} and not segment_a
+      and tokenizer.encode("a").tokens == cls + a + last
+    ):
       return tokenization.Specials(
         cls[0], last[0], between=len(middle), segment_b=b[2]
       )
   raise errors.InputError(
-    f"{vocab_file} makes {' '.join(pair.tokens)!r} of the texts 'a' and 'b'; "
-    "only models with one special token before them, and another one between "
-    "and behind them, as '<s> a </s> </s> b </s>', can be read"
+    f"{vocab_file} makes {' '.join(tokenizer.encode('a').tokens)!r} of the "
+    f"text 'a' and {' '.join(pair.tokens)!r} of 'a' and 'b'; only models with "
+    "one special token before texts, and another one between and behind them, "
+    "as '<s> a </s> </s> b </s>', can be read"
   )
