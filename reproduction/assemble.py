@@ -60,6 +60,8 @@ def _make_ready(entry, paths, folder):
     archives.unpack(path, inside)
   if entry.name == "mrpc":
     split_mrpc(folder)
+  if _is_text(entry):
+    split_wikitext(folder)
   json_files.write(os.path.join(folder, _RECORD), {
     "name": entry.name, "licence": entry.licence,
     "files": [file.url for file in entry.files],
@@ -90,6 +92,40 @@ def split_mrpc(folder: str) -> None:
     file_io.write_text(os.path.join(folder, f"{name}.tsv"), text)
 
 
+def _is_text(entry):
+  """Whether it is text to pre-train on."""
+  return entry.name.startswith("wikitext-")
+
+
+def split_wikitext(folder: str) -> None:
+  """Makes train.txt, valid.txt and test.txt of the raw files of WikiText.
+
+  A line is a sentence, and blank lines stand between articles, whose titles
+  and headings are left out. The published lines are paragraphs with spaces
+  around all marks; a sentence ends at a `.`, `!` or `?` that stands alone.
+  """
+  for part in ("train", "valid", "test"):
+    path = os.path.join(folder, f"wiki.{part}.raw")
+    target = os.path.join(folder, f"{part}.txt")
+    with file_io.open_for_writing(target) as stream:
+      for text in _sentences(file_io.read_lines(path)):
+        stream.write(text.encode("utf-8"))
+    file_io.remove(path)
+
+
+def _sentences(lines):
+  """Yields lines of sentences, and a blank one where an article begins."""
+  for _, line in lines:
+    # "= Title =", "= = Heading = =".
+    heading = re.fullmatch(r" *(= )+.*?(= *)+", line)
+    if heading and not line.lstrip().startswith("= ="):
+      yield "\n"
+    elif line.strip() and not heading:
+      # Marks within a word: "well @-@ known", "1 @,@ 000".
+      text = re.sub(r" @(\W)@ ", r"\1", line.strip())
+      yield re.sub(r"(?<= [.!?]) ", "\n", text) + "\n"
+
+
 def _lines(folder, name):
   path = os.path.join(folder, name)
   lines = (line.removesuffix("\r") for _, line in file_io.read_lines(path))
@@ -103,6 +139,8 @@ def flags_to_paste(entry: catalog.Entry, folder: str) -> list[str]:
     return [f"--model_dir={folder}", *case]
   if entry.task:
     return [f"--task_name={entry.task}", f"--data_dir={folder}"]
+  if _is_text(entry):
+    return [f"--input_file={os.path.join(folder, 'train.txt')}"]
   train, dev = (os.path.join(folder, file.name) for file in entry.files)
   nulls = ["--version_2_with_negative"] if entry.name == "squad2" else []
   return [f"--train_file={train}", f"--predict_file={dev}", *nulls]

@@ -1,8 +1,9 @@
 """The released models and data sets: catalog.csv, a line for each file.
 
 Sizes and SHA-256 sums are those that tensorflow-datasets publishes for the
-same files (its url_checksums, Apache-2.0); where there is none, only what the
-server says of the length is checked. Sizes of models are those of their
+same files (its url_checksums, Apache-2.0), those of WikiText what its users
+publish; where there is none, only what the server says of the length is
+checked. Sizes of models are those of their
 weights, 4 bytes a parameter: an archive is a little smaller.
 """
 

@@ -120,6 +120,7 @@ class Miniature(NamedTuple):
     flags = " ".join(task.get("flags", "") for task in tasks.values())
     for name in sorted(set(re.findall(r"--task_name=(\S+)", flags))):
       miniature_data.write_glue(data, name, out, most)
+    miniature_data.write_unlabelled(out, tasks["sst-2-10k"]["rows"])
 
   def _write_network(self, name, pretraining):
     shape = self.budget["networks"][pretraining["network"]]
@@ -162,6 +163,7 @@ class Miniature(NamedTuple):
         yield from self._pretraining_jobs(contender.get("of"))
       for task in tasks:
         for contender in contenders:
+          yield from self._teacher_jobs(task, contender)
           yield from self._tuning_jobs(task, contender)
         # A seed of all before the next: a stopped run compares fewer seeds.
         for seed in range(1, self.budget["seeds"] + 1):
@@ -187,8 +189,8 @@ class Miniature(NamedTuple):
         f"--input_file={self._path('text', f'{text}.txt')}",
         f"--vocab_file={self._path('vocab.txt')}",
         f"--max_seq_length={entry['length']}",
-        f"--max_predictions_per_seq={_predictions(entry)}",
-        *CATALOG["records"][kind].split(),
+        *CATALOG["records"][kind].format(predictions=_predictions(entry))
+        .split(),
       )
     yield self._pretraining(name, entry)
 
@@ -240,6 +242,14 @@ class Miniature(NamedTuple):
     speed = network["tokens_per_second"]
     return self.budget["start_seconds"] + tokens / speed
 
+  def _teacher_jobs(self, task, contender):
+    """Yields what makes the teacher of a contender, if it has one; it last."""
+    if "teacher" in contender:
+      teacher = {"of": contender["teacher"]}
+      yield from self._pretraining_jobs(teacher["of"])
+      yield from self._tuning_jobs(task, teacher)
+      yield from self._scoring_jobs(task, teacher, 1)
+
   def _tuning_jobs(self, task, contender):
     """Yields a job for each learning rate that there is to choose from."""
     rates = self._rates(contender)
@@ -288,7 +298,11 @@ class Miniature(NamedTuple):
         "--freeze_encoder", f"--feature_layers={contender['features']}",
         f"--bilstm_size={self.budget['bilstm_size']}",
       ]
+    for job in [*self._teacher_jobs(task_name, contender)][-1:]:
+      path = os.path.join(job.plan.folder(job.seed), "final_model")
+      flags.append(f"--teacher_checkpoint={path}")
     count = min(task["rows"], self.budget.get("most_rows", math.inf))
+    count *= contender.get("cost", 1.0)
     if kind == "tune":
       count /= 2
     network = self.budget["networks"][_network_of(contender)]

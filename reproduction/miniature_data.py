@@ -4,6 +4,7 @@
   OUT/final/STS-B/train.tsv ...    what the numbers of the page are from
   OUT/tune/STS-B/train.tsv ...     every eighth training row to score, half of
                                    them to train on: rates are chosen here
+  OUT/final/SST-2/unlabelled.tsv   texts whose labels are left out; in tune, too
 
 Nothing of a task's dev files is in `tune` or in the text.
 """
@@ -65,6 +66,20 @@ def _write_parts(out, name, train, dev, text_of):
     for file, part in zip(("train", "dev"), parts):
       path = os.path.join(out, kind, name.replace("/", f"/{file}"))
       file_io.write_text(path, text_of(part))
+
+
+def write_unlabelled(out: str, labelled: int) -> None:
+  """Writes the texts of SST-2's training rows behind the first `labelled`.
+
+  Of a short table the second half. Its labels are the last column.
+  """
+  for kind in ("final", "tune"):
+    folder = os.path.join(out, kind, "SST-2")
+    lines = file_io.read_lines(os.path.join(folder, "train.tsv"))
+    rows = [line.rpartition("\t")[0] for _, line in lines][1:]
+    rows = rows[min(labelled, len(rows) // 2) :]
+    path = os.path.join(folder, "unlabelled.tsv")
+    file_io.write_text(path, "\n".join(["text", *rows, ""]))
 
 
 def _paragraphs(path):

@@ -114,6 +114,45 @@ def test_several_archives_of_one_data_set_stay_apart(tmp_path):
   assert found == {"XNLI-1.0/a.tsv", "XNLI-MT-1.0/a.tsv"}
 
 
+# The published lines have a space at both ends.
+RAW = "".join(f" {line} \n" for line in """
+= Tamar ( river ) =
+
+The Tamar is a well @-@ known river . It is 98 @.@ 5 km long , isn 't it ? Yes !
+
+= = Course = =
+
+E. Brown wrote " It rises . " in 1 @,@ 000 lines = many .
+= Ann =
+Ann came .
+""".splitlines())
+
+
+def test_wikitext_becomes_lines_of_sentences(tmp_path):
+  entry, files = mirrored("wikitext-2", zipped({
+    f"wikitext-2-raw/wiki.{part}.raw": RAW
+    for part in ("train", "valid", "test")
+  }))
+  with local_server.serve(files) as server:
+    folder, _ = assemble.fetch(entry, str(tmp_path), base_url=server.url)
+  assert {path.name for path in (tmp_path / "wikitext-2").iterdir()} == {
+    "train.txt", "valid.txt", "test.txt", "download.json"
+  }
+  text = (tmp_path / "wikitext-2" / "train.txt").read_text()
+  assert text == """
+The Tamar is a well-known river .
+It is 98.5 km long , isn 't it ?
+Yes !
+E. Brown wrote " It rises .
+" in 1,000 lines = many .
+
+Ann came .
+"""
+  assert assemble.flags_to_paste(entry, folder) == [
+    f"--input_file={folder}/train.txt"
+  ]
+
+
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path):
   (tmp_path / "mrpc").mkdir()
   with pytest.raises(errors.InputError, match="is not made by download.py"):
