@@ -192,7 +192,7 @@ def test_what_is_missing_is_named_with_the_command_that_brings_it(tmp_path):
     runs.find_data(rows.ROWS["conll2003-base"], str(tmp_path))
   with pytest.raises(errors.InputError, match="starts from no released model"):
     runs.find_model(rows.ROWS["pretrain-base"], None)
-  with pytest.raises(errors.InputError, match="out of scope"):
+  with pytest.raises(errors.InputError, match="docs/miniature.md comp"):
     runs.command(runs.Plan(rows.ROWS["ablation-ltr"], "", "", "out"), 1)
   row = rows.ROWS["pretrain-base-512"]
   plan = runs.Plan(row, str(tmp_path), "data", str(tmp_path / "out"))
