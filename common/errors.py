@@ -135,6 +135,12 @@ def _sentence(error):
       f"not enough memory ({text or kind}); lower the batch size or "
       "--max_seq_length, take a smaller model, or lift the limit (ulimit -v)"
     )
+  if kind == "UnavailableError" and "TF_CONFIG" in os.environ:
+    return (
+      "another process of this run ended or cannot be reached: see what it "
+      "said, then start all of them again with the same commands; a training "
+      "goes on from its newest checkpoint"
+    )
   said = f"{kind}: {text}" if text else kind
   return f"{said}; the details are in {_write_details(error)}"
 

@@ -63,6 +63,16 @@ def test_a_fault_of_ours_has_a_file(capsys, monkeypatch, tmp_path, error, said):
   assert "raise error" in report(error, capsys)[1]
 
 
+def test_a_lost_process_of_several_is_named(capsys, monkeypatch):
+  error = type("UnavailableError", (Exception,), {})("Graph execution error:")
+  monkeypatch.delenv("TF_CONFIG", raising=False)
+  assert "UnavailableError: Graph execution error" in report(error, capsys)[1]
+  monkeypatch.setenv("TF_CONFIG", "{}")
+  code, text = report(error, capsys)
+  assert code == 1 and text.count("\n") == 1
+  assert text.startswith("run_thing.py: error: another process of this run ")
+
+
 def test_tracebacks_are_shown_where_asked_for(capsys, monkeypatch):
   monkeypatch.setenv("BERT_TRACEBACK", "1")
   assert "raise error" in report(OSError("gone"), capsys)[1]

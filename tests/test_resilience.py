@@ -174,3 +174,31 @@ def test_a_signal_to_one_process_stops_both_at_one_step(tmp_path, monkeypatch):
   assert [worker.returncode for worker in workers] == [75, 75], errors
   said = [re.findall(r"step (\d+) is saved", text) for text in errors]
   assert said == [[str(newest_step(tmp_path))]] * 2
+
+
+@pytest.mark.slow
+def test_a_killed_worker_changes_nothing(tmp_path, monkeypatch):
+  flags = {"num_train_steps": 300, "save_checkpoints_steps": 20}
+  whole, killed = tmp_path / "whole", tmp_path / "killed"
+
+  def train(folder):
+    workers = start_workers(monkeypatch, folder, **flags)
+    errors = [worker.communicate(timeout=240)[1] for worker in workers]
+    assert [worker.returncode for worker in workers] == [0, 0], errors
+    return weights_at(folder, 300)
+
+  # The chief, which saves, and the other one.
+  for index in (0, 1):
+    workers = start_workers(monkeypatch, killed, **flags)
+    kill_somewhere(
+      workers.pop(index), killed, random.Random(index), while_saving=True
+    )
+    [left] = workers
+    said = left.communicate(timeout=240)[1].strip().split("\n")[-1]
+    assert left.returncode == 1
+    assert "error: another process of this run ended" in said
+    assert 0 < newest_step(killed) < 300
+  got, expected = train(killed), train(whole)
+  assert got.keys() == expected.keys()
+  for name in expected:
+    np.testing.assert_array_equal(got[name], expected[name], err_msg=name)
