@@ -58,11 +58,6 @@ class InputOptions:
   has_unlabelled: bool = False
 
   def __post_init__(self):
-    if self.max_seq_length < 4:
-      raise errors.InputError(
-        f"--max_seq_length={self.max_seq_length} leaves no room for [CLS] "
-        "and twice [SEP]; pass 4 or more"
-      )
     if self.doc_stride and self.kind in (data.CHOICE, *data.OF_VECTORS):
       raise errors.InputError(
         f"--doc_stride is not for {self.kind}, where an example is one "
@@ -77,11 +72,16 @@ class InputOptions:
 
 
 def options_of(settings, kind: str, labels: tuple) -> InputOptions:
-  """Returns the InputOptions of run_settings.Settings and a task."""
-  return InputOptions(kind, tuple(labels), **settings.pick(
+  """Returns the InputOptions of run_settings.Settings and a task.
+
+  Raises InputError: the vocabulary cannot be used, or a sequence has no room.
+  """
+  options = InputOptions(kind, tuple(labels), **settings.pick(
     "vocab_file do_lower_case max_seq_length doc_stride max_windows"
   ), never_split=settings.get("never_split", ()),
     has_unlabelled=bool(settings.get("unlabelled_file")))
+  _encoder(options)  # For its errors alone, before a file is written.
+  return options
 
 
 class ClassifierData(NamedTuple):
@@ -200,6 +200,12 @@ def _encoder(options):
     options.vocab_file, do_lower_case=options.do_lower_case,
     never_split=options.never_split,
   )
+  if (room := tokenizer.frame.room(options.max_seq_length)) < 1:
+    raise errors.InputError(
+      f"--max_seq_length={options.max_seq_length} leaves no room for a piece "
+      "between the special tokens of two texts; pass "
+      f"{options.max_seq_length + 1 - room} or more"
+    )
   return tokenizer, bulk_tokenization.line_encoder(tokenizer)
 
 

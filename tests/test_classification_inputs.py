@@ -10,7 +10,7 @@ import tiny_model
 from classification import inputs, model
 from classification.data import Example
 from classification.inputs import InputOptions
-from common import errors
+from common import errors, run_settings
 from records import pipeline, tfrecord
 from text import input_sequences
 from training import evaluation_loop
@@ -239,13 +239,28 @@ def test_blocks_are_written_in_order(vocab_file, tmp_path, monkeypatch, number):
 
 
 @pytest.mark.parametrize("changes, sentence", [
-  ({"max_seq_length": 3}, "leaves no room"),
   ({"doc_stride": 7}, "--doc_stride=7 would leave out text"),
   ({"doc_stride": 2, "kind": "choice"}, "not for choice"),
 ])
 def test_options_that_cannot_be_are_refused(vocab_file, changes, sentence):
   with pytest.raises(errors.InputError, match=sentence):
     options(vocab_file, **changes)
+
+
+@pytest.mark.parametrize("vocabulary, length", [
+  ("vocab.txt", 3), ("tests/golden/roberta/bpe/tokenizer.json", 4),
+])
+def test_two_texts_need_room_for_a_piece(vocab_file, vocabulary, length):
+  settings = run_settings.Settings({
+    "vocab_file": vocab_file if vocabulary == "vocab.txt" else vocabulary,
+    "do_lower_case": True, "max_seq_length": length, "doc_stride": 1,
+    "max_windows": 0,
+  })
+  with pytest.raises(errors.InputError, match=f"room .* {length + 1} or more"):
+    inputs.options_of(settings, "single", ("a",))
+  longer = settings.replace(max_seq_length=length + 1)
+  chosen = inputs.options_of(longer, "single", ("a",))
+  assert inputs.encode([Example("1", "the house", "it")], chosen)[1] > 0
 
 
 def test_no_examples_are_refused(vocab_file, tmp_path):
