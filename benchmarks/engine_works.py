@@ -147,8 +147,9 @@ def write_tables(page, runs, notes):
 def _medians_of(turns, threads):
   """Returns {contender: {measure: median}} of what some threads did."""
   ending, found = f", {threads}", {}
-  # All contenders have the same measures.
-  for measure in next(iter(turns[0].values())):
+  # One that failed has none.
+  measured = set().union(*(m for turn in turns for m in turn.values()))
+  for measure in measured:
     if measure.endswith(ending):
       for name, value in table_rows.medians(turns, measure).items():
         found.setdefault(name, {})[measure.removesuffix(ending)] = value

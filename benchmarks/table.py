@@ -189,13 +189,12 @@ def measure(work, arguments):
   """Yields the results of a work after each of its turns."""
   run = {
     "machine": machine(), "date": datetime.date.today().isoformat(),
-    "code": _git("log", "-1", "--format=%h of %cs") or "unknown",
-    "command": shown_command(sys.argv), "turns": [],
+    "code": _git("log", "-1", "--format=%h of %cs") or "unknown", "turns": [],
   }
-  if arguments.short:
-    arguments = argparse.Namespace(
-      **{**vars(arguments), **table_plan.SHORT[work.name][1]}
-    )
+  _, short = table_plan.SHORT[work.name] if arguments.short else (0, {})
+  arguments = argparse.Namespace(**{**vars(arguments), **short})
+  more = [f"--{name}={value}" for name, value in short.items()]
+  run["command"] = shown_command([*sys.argv, *more])
   start = time.monotonic()
   for turn in range(arguments.repeats):
     with tempfile.TemporaryDirectory() as folder:
@@ -265,12 +264,23 @@ def main():
   if arguments.results_file.exists():
     runs = json_files.read(str(arguments.results_file))
   plan(works, arguments, runs)
+  failed = []
   for work in works:
-    for run in measure(work, arguments):
-      runs[work.name] = run
-      # After every turn: an interrupted measurement keeps what it has.
-      json_files.write(str(arguments.results_file), runs)
+    try:
+      for run in measure(work, arguments):
+        runs[work.name] = run
+        # After every turn: an interrupted measurement keeps what it has.
+        json_files.write(str(arguments.results_file), runs)
+    except Exception as error:
+      # The others are measured all the same: they may take an hour.
+      print(f"{work.name} failed: {error}", file=sys.stderr)
+      failed.append(work.name)
   show(arguments, runs)
+  if failed:
+    raise errors.InputError(
+      f"{', '.join(failed)} failed, as said above, and kept the results of "
+      "before; measure them again with --rows"
+    )
 
 
 if __name__ == "__main__":

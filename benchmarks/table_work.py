@@ -114,7 +114,7 @@ def _base_jobs():
       _glue_turn, task="mrpc", dtype=dtype, folder="MRPC",
       examples=_BASE_STEPS * _BATCH_SIZE, epochs=1, is_base=True,
     )
-    title = f"BERT-base job, {_BASE_STEPS} steps of MRPC, {dtype}"
+    title = f"BERT-base job, part of MRPC, {dtype}"
     yield Work(
       f"job/base/{dtype}", ("glue", "weights"), turn,
       _job_rows(title, 0.5, 0.3), dtype, True,

@@ -32,8 +32,10 @@ def test_tables_of_engines_and_scores(tmp_path):
     for name in names for place in ("begin", "end")
   ))
   ours, peer = "here, int8, `onnx`", "ONNX Runtime, int8"
+  # The first contender failed.
   speeds = [
-    {ours: measures("one thread", speed), peer: measures("one thread", 7)}
+    {"here, float32, TensorFlow": {}, ours: measures("one thread", speed),
+     peer: measures("one thread", 7)}
     for speed in (10, 30, 20)
   ]
   scores = [{ours: {"score": 0.8}}]
@@ -45,6 +47,7 @@ def test_tables_of_engines_and_scores(tmp_path):
   # The median of three turns; both threads' table only where it was measured.
   assert f"| {ours} | 20 / 4 | 20 / 4 | 20 / 4 | 1.2 ms | 2.0 ms | 300 MB | " \
          "90 MB |\n| ONNX Runtime, int8 | 7 / 4 |" in text
+  assert text.count("float32, TensorFlow") == 1  # In the scores.
   assert "MiniLM-L6, one thread:" in text and "all threads" not in text
   assert f"| {ours} | 0.8000 | 0.8000 |\n" in text
   # One below each table; what was not measured is left as it is.

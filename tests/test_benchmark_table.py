@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+import engine_works
 import measured_runs
 import table_plan
 import table_rows
@@ -105,6 +106,8 @@ def test_the_table_replaces_the_one_between_the_markers():
   "page, name",
   [("docs/performance.md", "make bench"), ("docs/performance.md", "gpu speed"),
    ("docs/performance.md", "xla program"),
+   *(("docs/engines.md", f"engines, {name}")
+     for name in (*engine_works.MODELS.values(), "scores")),
    ("benchmarks/RESULTS.md", "make bench")],
 )
 def test_the_pages_of_the_project_have_the_markers(tmp_path, page, name):
@@ -174,6 +177,27 @@ def run_table(tmp_path, monkeypatch, works, **values):
   monkeypatch.setattr(table_work, "all_works", lambda: works)
   TABLE["main"]()
   return json_files.read(str(arguments.results_file))
+
+
+def test_a_work_that_fails_leaves_the_others(tmp_path, monkeypatch, capsys):
+  works = made_up_work("a", [1]), made_up_work("b", [2, 2])
+  with pytest.raises(errors.InputError, match="^a failed, as said above"):
+    run_table(tmp_path, monkeypatch, works)
+  runs = json_files.read(str(tmp_path / "results.json"))
+  assert {name: len(run["turns"]) for name, run in runs.items()} == {
+    "a": 1, "b": 2
+  }
+  table, said = capsys.readouterr()
+  assert "a failed: " in said and "| b | 2.00 s" in table
+
+
+def test_a_short_run_says_its_steps(tmp_path, monkeypatch):
+  monkeypatch.setitem(table_plan.SHORT, "a", (1, {"repeats": 1, "steps": 20}))
+  monkeypatch.setattr("sys.argv", ["table.py", "--short"])
+  work = made_up_work("a", [1])
+  run = run_table(tmp_path, monkeypatch, (work,), short=True)["a"]
+  assert len(run["turns"]) == 1
+  assert run["command"] == "benchmarks/table.py --short --repeats=1 --steps=20"
 
 
 def made_up_work(name, seconds, **options):
