@@ -45,9 +45,9 @@ def generator_config(
   """Returns the generator's configuration for that of a discriminator.
 
   By default a quarter of the heads, each as wide as the discriminator's, and
-  so a quarter of the widths; as many layers. As in the original: for the
-  released sizes. Raises InputError: `path` names one whose embeddings have
-  another shape, or this is no discriminator.
+  so a quarter of the widths; as many layers. As in the original: its default,
+  for heads that are 64 wide. Raises InputError: `path` names one whose
+  embeddings have another shape, or this is no discriminator.
   """
   if not issubclass(registry.encoder_class(config), electra.ElectraModel):
     raise errors.InputError(

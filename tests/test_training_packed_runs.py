@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import modeling
 import optimization
 import tiny_model
 import two_replicas
@@ -15,6 +16,7 @@ import vector_models
 from classification import bi_encoder as classification_bi_encoder
 from classification import model as classification_model
 from pretraining import model as pretraining_model
+from pretraining import next_word, replaced_tokens
 from records import packing
 from squad import model as squad_model
 from tagging import model as tagging_model
@@ -49,7 +51,7 @@ def inside(rng, batch, *shape):
   return rng.randint(0, 1000, [COUNT, *shape]) % extents
 
 
-def pretraining(rng, strategy, span_boundary=False):
+def pretraining(rng, strategy, span_boundary=False, make=None):
   batch = sequences(rng, COUNT)
   positions = np.sort(inside(rng, batch, 3), axis=1)
   batch.update(
@@ -57,16 +59,43 @@ def pretraining(rng, strategy, span_boundary=False):
     masked_lm_weights=rng.randint(0, 2, [COUNT, 3]).astype(np.float32),
     next_sentence_labels=rng.randint(0, 2, [COUNT, 1]),
   )
-  if span_boundary:
-    # Spans have a token on both sides.
-    batch["input_mask"][:, :6] = 1
+  if span_boundary or make:
+    # Spans have a token on both sides, and each masked place is one.
+    batch["input_mask"][:, : 5 + span_boundary] = 1
     batch["masked_lm_positions"] = np.array([[1, 2, 4]] * COUNT)
+  if span_boundary:
     batch["masked_lm_weights"][:] = 1
+  if make:
+    # Nothing is predicted from holes; no record has one.
+    batch["input_mask"] = np.sort(batch["input_mask"])[:, ::-1]
   with strategy.scope():
-    model = pretraining_model.PretrainingModel(
+    model = make() if make else pretraining_model.PretrainingModel(
       CONFIG, seed=1, with_span_boundary=span_boundary
     )
-  return model, pretraining_model.objective(model), batch
+  return model, model.objective(), batch
+
+
+def left_to_right():
+  return next_word.NextWordModel(
+    variant_of("left_to_right"), seed=1, skip_padding=True
+  )
+
+
+def electra():
+  config = variant_of("electra", embedding_size=6)
+  generator = replaced_tokens.generator_config(config)
+  model = replaced_tokens.ReplacedTokensModel(config, generator, seed=1)
+  # So that it is the word that is drawn, whichever rows a replica has.
+  (bias,) = (v for v in model.variables if v.name.endswith("output_bias:0")
+             and v.shape == [config.vocab_size])
+  bias.assign(30 * tf.one_hot(3, config.vocab_size))
+  return model
+
+
+def variant_of(name, **changes):
+  return modeling.BertConfig.from_dict(
+    {**CONFIG.to_dict(), "variant": name, **changes}
+  )
 
 
 def classification(rng, strategy, kind="single", windows=1):
@@ -126,6 +155,8 @@ def tagging(rng, strategy):
 TASKS = {
   "pretraining": pretraining,
   "spans": functools.partial(pretraining, span_boundary=True),
+  "next_word": functools.partial(pretraining, make=left_to_right),
+  "replaced_tokens": functools.partial(pretraining, make=electra),
   "single": classification,
   "regression": functools.partial(classification, kind="regression"),
   "multi_label": functools.partial(classification, kind="multi_label"),
@@ -231,7 +262,9 @@ def without_dropout(objective):
   "task",
   ["pretraining", *(
     pytest.param(name, marks=pytest.mark.slow)
-    for name in ("windows", "squad", "tagging")
+    for name in (
+      "next_word", "replaced_tokens", "windows", "squad", "tagging"
+    )
   )],
 )
 def test_two_replicas_in_two_parts_train_as_one_padded_batch(tmp_path, task):
