@@ -127,7 +127,10 @@ from training import (
 from variants import registry, vocabularies
 
 # No flag of this script: of the records.
-_MASKED = " when the records were made, and these are masked already"
+_ARE_MASKED = run_settings.Rule(
+  "masked_lm_prob do_whole_word_mask mask_runs mask_shares", "dynamic_masking",
+  why=" when the records were made, and these are masked already",
+)
 # Of an encoder that is trained on next words.
 _NO_MASKS = run_settings.Rule(
   "masked_lm_prob do_whole_word_mask mask_runs mask_shares "
@@ -149,10 +152,7 @@ def make_input(settings, names, config):
     masks=not registry.predicts_next_word(config),
   )
   if data.is_masked:
-    names = "masked_lm_prob do_whole_word_mask mask_runs mask_shares"
-    run_settings.refuse_ignored(
-      settings, [run_settings.Rule(names, "dynamic_masking", why=_MASKED)]
-    )
+    run_settings.refuse_ignored(settings, [_ARE_MASKED])
   return data
 
 

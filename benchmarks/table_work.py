@@ -78,8 +78,8 @@ def all_works():
   """Returns all Works, in the table's order."""
   return tuple(
     itertools.chain(
-      _small_jobs(), _base_jobs(), _squad_jobs(), _tagging_jobs(), _steps(),
-      _data(), _lines(), _engines(), _starts(),
+      _small_jobs(), _base_jobs(), _jobs_of_squad(), _steps(), _data(),
+      _lines(), _engines(), _starts(),
     )
   )
 
@@ -132,21 +132,13 @@ def _job_rows(title, dynamic, padded):
   )
 
 
-def _squad_jobs():
-  for dtype in _DTYPES:
+def _jobs_of_squad():
+  turns = {"SQuAD": _squad_turn, "tagging": _tagging_turn}
+  for (title, turn), dtype in itertools.product(turns.items(), _DTYPES):
     yield Work(
-      f"job/squad/{dtype}", ("squad", "weights"),
-      functools.partial(_squad_turn, dtype=dtype),
-      _trainer_rows(f"SQuAD job, MiniLM, {dtype}"), dtype, True,
-    )
-
-
-def _tagging_jobs():
-  for dtype in _DTYPES:
-    yield Work(
-      f"job/tagging/{dtype}", ("squad", "weights"),
-      functools.partial(_tagging_turn, dtype=dtype),
-      _trainer_rows(f"tagging job, MiniLM, {dtype}"), dtype, True,
+      f"job/{title.lower()}/{dtype}", ("squad", "weights"),
+      functools.partial(turn, dtype=dtype),
+      _trainer_rows(f"{title} job, MiniLM, {dtype}"), dtype, True,
     )
 
 

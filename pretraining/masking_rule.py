@@ -64,7 +64,9 @@ def parse_shares(texts: Sequence[str]) -> Shares:
     mask, keep, other = map(float, texts)
   except ValueError:
     mask = keep = other = -1.0
-  if min(mask, keep, other) < 0 or abs(mask + keep + other - 100) > 1e-6:
+  # So that a number that is none, nan, does not pass either.
+  is_whole = abs(mask + keep + other - 100) <= 1e-6
+  if min(mask, keep, other) < 0 or not is_whole:
     raise errors.InputError(
       f"--mask_shares={','.join(texts)}: expected three numbers of 0 or more "
       "that add up to 100, the per cent of masked tokens that become [MASK], "

@@ -53,7 +53,9 @@ def test_the_default_shares_are_those_of_the_paper():
   assert found == masking_rule.Shares() == (0.8, 0.5)
 
 
-@pytest.mark.parametrize("shares", ["80,10", "80,10,x", "80,30,-10", "8,1,1"])
+@pytest.mark.parametrize(
+  "shares", ["80,10", "80,10,x", "80,30,-10", "8,1,1", "80,nan,10"]
+)
 def test_shares_that_are_none(shares):
   with pytest.raises(errors.InputError, match=f"--mask_shares={shares}: "):
     masking_rule.parse_shares(shares.split(","))
