@@ -157,6 +157,7 @@ class Miniature(NamedTuple):
         yield job
 
   def _all_jobs(self):
+    seeds = range(1, self.budget["seeds"] + 1)
     for claim, tasks in self.budget["claims"].items():
       contenders = CATALOG["claims"][claim]["contenders"]
       for contender in contenders:
@@ -165,10 +166,19 @@ class Miniature(NamedTuple):
         for contender in contenders:
           yield from self._teacher_jobs(task, contender)
           yield from self._tuning_jobs(task, contender)
-        # A seed of all before the next: a stopped run compares fewer seeds.
-        for seed in range(1, self.budget["seeds"] + 1):
-          for contender in contenders:
-            yield from self._scoring_jobs(task, contender, seed)
+      has_target = CATALOG["claims"][claim].get("has_target")
+      yield from self._seed_jobs(claim, seeds if has_target else seeds[:1])
+    # A stopped run has all claims, some of them with fewer seeds.
+    for seed in seeds[1:]:
+      for claim in self.budget["claims"]:
+        yield from self._seed_jobs(claim, [seed])
+
+  def _seed_jobs(self, claim, seeds):
+    """Yields the scores of a claim, a seed of all contenders after another."""
+    for task in self.budget["claims"][claim]:
+      for seed in seeds:
+        for contender in CATALOG["claims"][claim]["contenders"]:
+          yield from self._scoring_jobs(task, contender, seed)
 
   def _pretraining_jobs(self, name):
     """Yields what makes the weights of a pre-training, if it has a name."""
