@@ -150,8 +150,8 @@ class ExampleStream:
   ):
     """Checks the whole file.
 
-    Raises InputError: the file is missing or lacks a column; or rows are bad
-    and not skipped. File and line are named of each.
+    Raises InputError: as of `score_range`; or the file is missing or lacks a
+    column; or rows are bad and not skipped. File and line are named of each.
 
     Args:
       path: a header and rows, or a JSON object on each line.
@@ -164,6 +164,7 @@ class ExampleStream:
     """
     self._path, self._settings, self._split = path, settings, split
     self._kind, self._labels, self._has_labels = kind, labels, has_labels
+    self._range = score_range(settings, kind)
     bad, count = [], 0
     for found in self._rows():
       if isinstance(found, BadRow):
@@ -200,7 +201,7 @@ class ExampleStream:
 
   def _label(self, value):
     if self._kind in OF_NUMBERS:
-      return _score(value, *score_range(self._settings, self._kind))
+      return _score(value, *self._range)
     if self._kind == MULTI_LABEL:
       label = _classes(value, self._settings.label_separator)
     else:
@@ -342,7 +343,7 @@ def score_range(settings, kind: str) -> tuple[float, float]:
     return -_LARGEST_SCORE, _LARGEST_SCORE
   try:
     low, high = map(float, settings.score_range)
-    if low < high:
+    if -_LARGEST_SCORE <= low < high <= _LARGEST_SCORE:
       return low, high
   except ValueError:
     pass

@@ -244,12 +244,13 @@ def test_scores_out_of_their_range_are_listed_together(tmp_path):
 
 
 @pytest.mark.parametrize(
-  "given", [("1",), ("1", "1"), ("a", "2"), ("nan", "1")]
+  "given", [("1",), ("1", "1"), ("a", "2"), ("nan", "1"), ("0", "inf")]
 )
-def test_a_range_that_is_none_is_refused(given):
-  settings = read_settings(score_range=given)
-  with pytest.raises(errors.InputError, match="--score_range=.*such as 0,5"):
-    data.score_range(settings, "similarity")
+def test_a_range_that_is_none_is_refused_once(given):
+  # Before the file is read: it is no fault of a row.
+  settings = read_settings(score_range=given, on_bad_row="skip")
+  with pytest.raises(errors.InputError, match="^--score_range=.*such as 0,5"):
+    data.read("none.tsv", settings, "similarity")
 
 
 def test_kinds_of_official_tasks(tmp_path):
