@@ -140,7 +140,8 @@ def write_tables(page, runs, notes):
         for column in columns
       ]
       lines.append(f"| {name} | {' | '.join(cells)} |")
-    lines += ["", f"{notes[works['sts-b']]}."]
+    # One of both, where they are of one run.
+    lines += ["", *dict.fromkeys(f"{notes[name]}." for name in works.values())]
     table_rows.write_into(page, "engines, scores", "\n".join(lines))
 
 

@@ -42,7 +42,8 @@ def test_tables_of_engines_and_scores(tmp_path):
   works = {"engines/minilm": speeds, "engines/scores/sts-b": scores,
            "engines/scores/mrpc": scores}
   runs = {name: {"turns": turns} for name, turns in works.items()}
-  engine_works.write_tables(page, runs, dict.fromkeys(works, "a machine"))
+  notes = {**dict.fromkeys(works, "a machine"), "engines/scores/mrpc": "other"}
+  engine_works.write_tables(page, runs, notes)
   text = page.read_text()
   # The median of three turns; both threads' table only where it was measured.
   assert f"| {ours} | 20 / 4 | 20 / 4 | 20 / 4 | 1.2 ms | 2.0 ms | 300 MB | " \
@@ -51,7 +52,7 @@ def test_tables_of_engines_and_scores(tmp_path):
   assert "MiniLM-L6, one thread:" in text and "all threads" not in text
   assert f"| {ours} | 0.8000 | 0.8000 |\n" in text
   # One below each table; what was not measured is left as it is.
-  assert text.count("a machine.") == 2
+  assert text.count("a machine.") == 2 and "a machine.\nother." in text
 
 
 @pytest.mark.slow
