@@ -405,6 +405,9 @@ def to_huggingface(config: dict, architecture: str) -> dict:
   if before := _rows_before(values):
     values["max_position_embeddings"] += before
   values |= of_a_task(config)
+  if values.get("problem_type") == PROBLEM_TYPES["linear"]:
+    # transformers takes two labels where there is no name.
+    values.setdefault("id2label", {"0": "LABEL_0"})
   names = _label_names(values.get("id2label", {}))
   if names:
     values["label2id"] = {name: number for number, name in enumerate(names)}

@@ -104,8 +104,6 @@ def _config_values(config, settings):
     values["problem_type"] = configuration.PROBLEM_TYPES[
       settings.output_activation
     ]
-    # transformers takes two labels where there is no name.
-    labels = labels or ["LABEL_0"]
   if settings.head in ("classification", "tagging"):
     values["id2label"] = {str(n): label for n, label in enumerate(labels)}
   return values

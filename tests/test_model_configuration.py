@@ -155,3 +155,11 @@ def test_this_machine_holds_what_it_can(monkeypatch):
 def test_a_key_that_hides_a_method_is_refused(key):
   with pytest.raises(errors.InputError, match=f"a key '{key}'.*; remove it"):
     modeling.BertConfig.from_dict({"vocab_size": 5, key: 1})
+
+
+def test_a_regression_has_one_label_for_transformers():
+  # It takes two where there is no name, and refuses the weights.
+  config = {**tiny().to_dict(), "problem_type": "regression"}
+  there = configuration.to_huggingface(config, "BertForSequenceClassification")
+  assert there["id2label"] == {"0": "LABEL_0"}
+  assert there["label2id"] == {"LABEL_0": 0}
