@@ -7,6 +7,7 @@ weights, as that model's files are, and what the scripts make of it.
 import json
 import pathlib
 import re
+import textwrap
 from typing import NamedTuple
 
 import numpy as np
@@ -23,11 +24,13 @@ import torch_files
 from checkpoints import (
   model_folder,
   model_settings,
-  tokenizer_files,
   weight_files,
   weight_names,
 )
 from common import errors, run_settings
+from variants import vocabularies
+
+PAGE = pathlib.Path("docs/variants.md")
 
 UNCASED = "[PAD] [UNK] [CLS] [SEP] [MASK] the patient bank ##s ran ."
 CASED = "[PAD] [UNK] [CLS] [SEP] [MASK] The the Patient patient ##s ran ."
@@ -217,7 +220,7 @@ def test_a_folder_of_this_layout_is_read(tmp_path, name):
 
 
 def test_every_row_of_the_page_has_a_test():
-  page = pathlib.Path("docs/variants.md").read_text(encoding="utf-8")
+  page = PAGE.read_text(encoding="utf-8")
   section = page.partition("## Models with BERT's network")[2]
   table = section.partition("\n## ")[0]
   rows = re.findall(r"^\| ([^|]+?) \|", table, re.M)
@@ -236,8 +239,21 @@ def test_japanese_vocabularies_need_another_tokenizer(tmp_path):
     model_settings.resolve(settings_for(tmp_path, {}))
   reader = weight_files.open_reader(str(tmp_path))
   assert set(reader.shapes) == set(weights)
-  (tmp_path / "tokenizer_config.json").write_text("{}")
-  tokenizer_files.check(str(tmp_path / "vocab.txt"))
+  # Written by the commands of the page, it is read with words cut before.
+  words = ["東京", "に", "##タワー", "行く"]
+  specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+  vocab_file = tmp_path / "vocab.txt"
+  vocab_file.write_text("\n".join(specials + words) + "\n", encoding="utf-8")
+  section = PAGE.read_text(encoding="utf-8").partition("### Japanese")[2]
+  code = section[section.index("    import os") :].partition("\n\n")[0]
+  code = textwrap.dedent(code).replace("bert-base-japanese/", f"{tmp_path}/")
+  exec(code.replace('"japanese', f'"{tmp_path}/japanese'))
+  flags = {"vocab_file": f"{tmp_path}/japanese/tokenizer.json"}
+  settings = model_settings.resolve(settings_for(tmp_path, flags))
+  tokenizer = vocabularies.make_tokenizer(settings.vocab_file)
+  assert tokenizer.tokenize("東京タワー に 行く 東京駅") == [
+    "東京", "##タワー", "に", "行く", "[UNK]"
+  ]
 
 
 def test_a_cased_vocabulary_that_nobody_names_is_warned_of(tmp_path, caplog):
