@@ -176,11 +176,17 @@ def _git(*command):
 
 
 @functools.cache
-def is_older(code):
-  """Whether a version of the code is not known, or others have come since."""
+def is_older(code, group):
+  """Whether a version of the code is not known, or others have come since.
+
+  Of a `group` of works: jobs and steps train, and run no other engine.
+  """
+  unused = ["benchmarks", "docs", "tests"]
+  if group in ("data", "job", "step"):
+    unused += ["engines", "reproduction", "serving"]
   changed = _git(
     "diff", "--name-only", code.split()[0], "--", "*.py",
-    *(f":!{folder}" for folder in ("benchmarks", "docs", "tests")),
+    *(f":!{folder}" for folder in unused),
   )
   return changed != ""
 
@@ -223,7 +229,9 @@ def show(arguments, runs):
   """Prints the table and writes the pages and the chart."""
   outcomes = outcomes_of(runs)
   notes = {
-    name: table_rows.run_note(run, is_older(run.get("code", "unknown")))
+    name: table_rows.run_note(
+      run, is_older(run.get("code", "unknown"), name.partition("/")[0])
+    )
     for name, run in runs.items()
   }
   table = table_rows.markdown(outcomes, notes)

@@ -57,7 +57,7 @@ class Outcome(NamedTuple):
     row: Row.
     ours: median of our turns.
     peers: dict from contender to the median of its turns.
-    result: float, or None without a peer to compare with.
+    result: float, or None where what is divided by is 0.
     is_met: bool, or None where there is no target or no result.
   """
 
@@ -69,7 +69,7 @@ class Outcome(NamedTuple):
 
 
 def evaluate(row, turns):
-  """Returns the Outcome of a row, or None if the turns lack its measure.
+  """Returns the Outcome of a row, or None if the turns lack what it needs.
 
   Args:
     row: Row.
@@ -89,8 +89,9 @@ def evaluate(row, turns):
   }
   result = best_of_ours
   if row.result != "own":
-    best = better(peers.values(), default=None)
-    result = _compared(row, best_of_ours, best)
+    if not peers:
+      return None
+    result = _compared(row, best_of_ours, better(peers.values()))
   is_met = None
   if row.target is not None and result is not None:
     is_met = result <= row.target if row.at_most else result >= row.target
@@ -117,7 +118,7 @@ def is_better_larger(measure):
 
 
 def _compared(row, ours, best):
-  if row.result == "difference" and best is not None:
+  if row.result == "difference":
     return ours - best
   if not best or not ours:
     return None
@@ -271,9 +272,11 @@ def headline_table(headlines):
       number(value, outcome.row.measure)
       for value in (outcome.ours, outcome.peers[peer])
     )
+    compared = f"**{outcome.result:.1f}× faster**"
+    if outcome.result < 1:
+      compared = f"{1 / outcome.result:.1f}× slower"
     lines.append(
-      f"| {group}: {text} | {ours} | {peer}: {theirs} | "
-      f"**{outcome.result:.1f}× faster** |"
+      f"| {group}: {text} | {ours} | {peer}: {theirs} | {compared} |"
     )
   return "\n".join(lines)
 

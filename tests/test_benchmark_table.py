@@ -47,8 +47,7 @@ def time_row(**options):
     ({"ours": "int8"}, {"int8, a": [4], "int8, b": [2], "c": [8]}, 0.25, True),
     ({"ours": "int8", "result": "difference", "peers": "f", "target": -0.5,
       "at_most": False}, dict(int8=[2], f=[3], better=[1]), -1, False),
-    # Without a peer or a target: neither met nor missed.
-    ({}, dict(here=[1]), None, None),
+    # Without a target: neither met nor missed.
     ({"target": None, "result": "own"}, dict(here=[1]), 1, None),
   ],
 )
@@ -63,6 +62,7 @@ def test_of_speeds_the_largest_is_the_best():
   turn = {k: {"examples_per_second": v} for k, v in measures.items()}
   assert table_rows.evaluate(row, [turn]).result == 1.5
   assert table_rows.evaluate(row, [{"here": {}}]) is None
+  assert table_rows.evaluate(time_row(), turns(here=[1])) is None
 
 
 def test_lines_of_the_table():
@@ -126,12 +126,14 @@ def test_headlines_say_how_much_faster_than_the_fastest_peer(tmp_path):
   found = [
     table_rows.headline("Jobs", "one", times, "wall", ""),
     table_rows.headline("Jobs", "slow", times, "wall", "slow"),
+    table_rows.headline("Jobs", "lost", turns(here=[5], a=[2]), "wall", ""),
     table_rows.headline("Steps", "two", speeds, "examples_per_second", ""),
   ]
   assert table_rows.headline("Jobs", "x", times, "wall", "none") is None
   assert table_rows.headline_table(found).split("\n")[2:] == [
     "| Jobs: one | 2.00 s | fast: 5.00 s | **2.5× faster** |",
     "| Jobs: slow | 2.00 s | slow: 9.00 s | **4.5× faster** |",
+    "| Jobs: lost | 5.00 s | a: 2.00 s | 2.5× slower |",
     "| Steps: two | 3.00 examples/s | fast: 2.00 examples/s | "
     "**1.5× faster** |",
   ]
@@ -246,7 +248,7 @@ def test_code_is_older_than_what_has_changed_since(monkeypatch):
   monkeypatch.setitem(
     TABLE["main"].__globals__, "_git", lambda *command: changed[command[2]]
   )
-  found = [is_older(f"{code} of 2026-01-01") for code in changed]
+  found = [is_older(f"{code} of 2026-01-01", "job") for code in changed]
   assert found == [False, True, True]
 
 
