@@ -179,10 +179,10 @@ def _git(*command):
 def is_older(code, group):
   """Whether a version of the code is not known, or others have come since.
 
-  Of a `group` of works: jobs and steps train, and run no other engine.
+  Of a `group` of works: those that train run no other engine.
   """
   unused = ["benchmarks", "docs", "tests"]
-  if group in ("data", "job", "step"):
+  if group in ("data", "job", "start", "step"):
     unused += ["engines", "reproduction", "serving"]
   changed = _git(
     "diff", "--name-only", code.split()[0], "--", "*.py",
