@@ -47,49 +47,64 @@ def squad_file(path):
   return path
 
 
-@pytest.mark.slow
-def test_squad_learns_where_an_answer_is_within_a_word(model, tmp_path):
-  path = squad_file(tmp_path / "train.json")
+def check_squad(model, folder):
+  """Trains on answers within words; returns the answers, most of them right."""
+  path = squad_file(folder / "train.json")
   run(
     "run_squad.py", **{**TRAINING, "max_seq_length": 64}, model_dir=model,
     train_file=path, do_predict=True, predict_file=path, doc_stride=16,
-    max_query_length=8, num_train_epochs=40, output_dir=tmp_path / "run",
+    max_query_length=8, num_train_epochs=40, output_dir=folder / "run",
   )
-  answers = json.loads((tmp_path / "run" / "predictions.json").read_text())
+  answers = json.loads((folder / "run" / "predictions.json").read_text())
   right = sum(name == text for name, text in answers.items())
   assert len(answers) == 8 and right >= 6, answers
-  assert pieces_in(tmp_path / "run" / "final_model") == pieces_in(model)
+  return answers
 
 
 @pytest.mark.slow
-def test_tagging_labels_the_first_piece_of_each_word(model, tmp_path):
+def test_squad_learns_where_an_answer_is_within_a_word(model, tmp_path):
+  check_squad(model, tmp_path)
+  assert pieces_in(tmp_path / "run" / "final_model") == pieces_in(model)
+
+
+def check_tagging(model, folder):
+  """Trains on labels of words of several pieces, and finds them all."""
   sentences = [
-    f"Café B-ORG\nin O\n{1850 + n}, B-DATE\n( O\n"
-    for n in range(12)
+    f"Café B-ORG\nin O\n{1850 + n}, B-DATE\n( O\n" for n in range(12)
   ]
-  path = tmp_path / "train.conll"
+  path = folder / "train.conll"
   path.write_text("\n".join(sentences))
   run(
     "run_ner.py", **TRAINING, model_dir=model, train_file=path,
     do_eval=True, eval_file=path, do_predict=True, predict_file=path,
-    num_train_epochs=12, output_dir=tmp_path / "run",
+    num_train_epochs=12, output_dir=folder / "run",
   )
-  predicted = (tmp_path / "run" / "test_predictions.conll").read_text()
+  predicted = (folder / "run" / "test_predictions.conll").read_text()
   rows = [line.split() for line in predicted.splitlines() if line]
   assert len(rows) == 48
   assert all(expected == found for _, expected, found in rows)
 
 
-def check_whole_words(records, vocab_file):
+@pytest.mark.slow
+def test_tagging_labels_the_first_piece_of_each_word(model, tmp_path):
+  check_tagging(model, tmp_path)
+
+
+def unmasked_records(records, vocab_file):
+  """Yields each record, the pieces of its text, and the masked places."""
   tokenizer = vocabularies.make_tokenizer(str(vocab_file))
-  cut = 0
   for record in tfrecord.read_records(str(records)):
     ids = record["input_ids"].tolist()
     count = int(record["masked_lm_weights"].sum())
     positions = record["masked_lm_positions"][:count].tolist()
     for position, index in zip(positions, record["masked_lm_ids"].tolist()):
       ids[position] = index
-    pieces = tokenizer.convert_ids_to_tokens(ids)
+    yield record, tokenizer.convert_ids_to_tokens(ids), positions
+
+
+def check_whole_words(records, vocab_file):
+  cut = 0
+  for record, pieces, positions in unmasked_records(records, vocab_file):
     starts_word = list(map(sentencepiece.starts_word, pieces))
     for position in range(2, int(record["input_mask"].sum())):
       # A segment may begin within a word.
