@@ -29,6 +29,7 @@ CATALOG = json_files.read(str(pathlib.Path(__file__).with_suffix(".json")))
 BUDGETS = tuple(CATALOG["budgets"])
 _UNKNOWN_RATE = "RATE"  # Of commands printed before it is chosen.
 _WARMUP = 0.05  # Of the steps of a pre-training.
+_MOST_POSITIONS = 256  # SQuAD's windows.
 # Of a network for pre-training: text is read at most a few times.
 _NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
@@ -128,7 +129,8 @@ class Miniature(NamedTuple):
       "vocab_size": self.budget["vocab_size"], "hidden_act": "gelu",
       "hidden_size": shape["width"], "num_hidden_layers": shape["layers"],
       "num_attention_heads": shape["heads"],
-      "intermediate_size": 4 * shape["width"], "max_position_embeddings": 256,
+      "intermediate_size": 4 * shape["width"],
+      "max_position_embeddings": _MOST_POSITIONS,
       "type_vocab_size": 2, "initializer_range": 0.02,
       "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1,
       **pretraining.get("config", {}),
@@ -184,34 +186,44 @@ class Miniature(NamedTuple):
     """Yields what makes the weights of a pre-training, if it has a name."""
     if not name:
       yield self._script(
-        "vocabulary", "create_vocabulary.py", self._path("vocab.txt"),
+        "vocabulary", "create_vocabulary.py",
         f"--input_file={self._path('text', 'train.txt')}",
         f"--vocab_size={self.budget['vocab_size']}",
+        f"--output_file={self._path('vocab.txt')}",
       )
       return
     yield from self._pretraining_jobs(None)
     entry = CATALOG["pretrainings"][name]
-    yield from self._pretraining_jobs(entry.get("after"))
+    if "from" in entry:
+      yield from self._pretraining_jobs(entry["from"])
+      weights = self._path(f"pretraining.{entry['from']}", "seed_1/final_model")
+      yield self._script(
+        f"grown.{name}", "convert_checkpoint.py", f"--input={weights}",
+        "--to=tf2", f"--max_position_embeddings={_MOST_POSITIONS}",
+        f"--output={self._path(f'grown.{name}')}",
+      )
     for kind, text in ((entry["records"], "train"), ("held-out", "held")):
       yield self._script(
         f"records.{kind}-{entry['length']}", "create_pretraining_data.py",
-        self._records(entry, kind),
         f"--input_file={self._path('text', f'{text}.txt')}",
         f"--vocab_file={self._path('vocab.txt')}",
         f"--max_seq_length={entry['length']}",
         *CATALOG["records"][kind].format(predictions=_predictions(entry))
         .split(),
+        f"--output_file={self._records(entry, kind)}",
       )
     yield self._pretraining(name, entry)
 
-  def _script(self, name, script, made, *flags):
-    plan = self._plan(name, script, (*flags, f"--output_file={made}"))
+  def _script(self, name, script, *flags):
+    """Returns the job of a script whose last flag says what it makes."""
+    made = flags[-1].partition("=")[2]
+    plan = self._plan(name, script, flags)
     return Job(plan, 0, self.budget["start_seconds"], made)
 
-  def _plan(self, name, script, flags, data="", after=""):
+  def _plan(self, name, script, flags, data=""):
     row = rows.Row(
       name=name, source="", model="", data="", script=script,
-      flags=tuple(flags), metrics=(), hours="", after=after, note="",
+      flags=tuple(flags), metrics=(), hours="", after="", note="",
     )
     return runs.Plan(row=row, model="", data=data, output=self.output)
 
@@ -219,9 +231,12 @@ class Miniature(NamedTuple):
     return self._path("records", f"{kind}-{entry['length']}.tfrecord")
 
   def _pretraining(self, name, entry):
-    network = self.budget["networks"][entry["network"]]
-    steps, share = network["steps"], entry.get("stop", 1.0)
-    stop = round(share * steps)
+    network, first = self.budget["networks"][entry["network"]], []
+    if "from" in entry:
+      network = {**network, **network["longer"]}
+      first = [f"--init_checkpoint={self._path(f'grown.{name}')}"]
+    steps = network["steps"]
+    stop = round(entry.get("stop", 1.0) * steps)
     batch = max(1, network["batch_tokens"] // entry["length"])
     flags = [
       f"--bert_config_file={self._network(name, 'pretraining')}",
@@ -234,18 +249,12 @@ class Miniature(NamedTuple):
       f"--learning_rate={network['rate']}", f"--num_train_steps={steps}",
       f"--num_warmup_steps={round(_WARMUP * steps)}", f"--stop_step={stop}",
       f"--dtype={self.budget['dtype']}", "--eval_batch_size=32",
-      *entry.get("flags", "").format(quarter=steps // 4).split(),
+      *first, *entry.get("flags", "").format(quarter=steps // 4).split(),
     ]
-    before = entry.get("after", "")
-    first = CATALOG["pretrainings"][before]["stop"] if before else 0.0
-    tokens = (share - first) * steps * batch * entry["length"]
-    tokens *= entry.get("cost", 1.0)
+    tokens = stop * batch * entry["length"] * entry.get("cost", 1.0)
     return Job(
-      self._plan(
-        f"pretraining.{name}", "run_pretraining.py", flags,
-        after=before and f"pretraining.{before}",
-      ),
-      1, self._seconds(network, tokens),
+      self._plan(f"pretraining.{name}", "run_pretraining.py", flags), 1,
+      self._seconds(network, tokens),
     )
 
   def _seconds(self, network, tokens):

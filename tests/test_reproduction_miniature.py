@@ -25,7 +25,7 @@ CLAIMS, PRETRAININGS = (
 def test_all_that_the_catalogue_names_is_in_it():
   for entry in PRETRAININGS.values():
     assert entry["records"] in miniature.CATALOG["records"]
-    assert entry.get("after", "main-short") in PRETRAININGS
+    assert entry.get("from", "main-short") in PRETRAININGS
   for claim in CLAIMS.values():
     labels = [contender["label"] for contender in claim["contenders"]]
     assert len(set(labels)) == len(labels)
@@ -238,9 +238,9 @@ def test_finished_jobs_are_not_run_again_and_scale_the_estimates(
 
   def run_script(command, **_):
     commands.append(command)
-    if len(commands) == 7:
+    if len(commands) == 8:
       return subprocess.CompletedProcess(command, returncode=1)
-    made = [w for w in command if w.startswith("--output_")][0].split("=")[1]
+    made = [w for w in command if w.startswith("--output")][0].split("=")[1]
     os.makedirs(os.path.dirname(made), exist_ok=True)
     if "create" in command[1]:
       open(made, "w").close()
@@ -261,12 +261,12 @@ def test_finished_jobs_are_not_run_again_and_scale_the_estimates(
   plan = list(mini.jobs())
   # The one that failed ran twice, all others once.
   assert len(commands) == len(plan) + 1 == len(told) + 1
-  assert commands[6] == commands[7]
+  assert commands[7] == commands[8]
   assert all(job.is_done() for job in plan)
   left = [path.parent.parent.name for path in tmp_path.glob("*/*/model.ckpt*")]
   assert left and all(name.startswith("pretraining.") for name in left)
   out = capsys.readouterr().out
-  assert f"[7/{len(plan)}] pretraining.main, seed 1: about 00:0" in out
+  assert f"[8/{len(plan)}] pretraining.main, seed 1: about 00:0" in out
   # They took no time here, so the rest will take none.
   assert f"[{len(plan)}/{len(plan)}] " in out and "then 00:00 are left" in out
   assert all(word in out for word in commands[-1])
