@@ -301,10 +301,10 @@ class Miniature(NamedTuple):
 
   def _fine_tuning(self, task_name, contender, seed, rate, kind):
     task = CATALOG["tasks"][task_name]
-    name = f"{task_name}.{_key(contender)}"
+    name, epochs = f"{task_name}.{_key(contender)}", task["epochs"]
     if kind == "tune":
       name = f"tune.{name}.{rate}"
-    epochs = task["epochs"]
+      epochs = task.get("tune_epochs", epochs)
     flags = [
       *self._weights(contender), "--do_train", "--do_eval",
       *task["flags"].split(), f"--num_train_epochs={epochs}",
