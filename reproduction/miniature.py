@@ -125,12 +125,15 @@ class Miniature(NamedTuple):
 
   def _write_network(self, name, pretraining):
     shape = self.budget["networks"][pretraining["network"]]
+    # The positions of short sequences are repeated before the longer ones.
+    grows = "from" in pretraining or "length" not in pretraining
+    positions = _MOST_POSITIONS if grows else pretraining["length"]
     config = {
       "vocab_size": self.budget["vocab_size"], "hidden_act": "gelu",
       "hidden_size": shape["width"], "num_hidden_layers": shape["layers"],
       "num_attention_heads": shape["heads"],
       "intermediate_size": 4 * shape["width"],
-      "max_position_embeddings": _MOST_POSITIONS,
+      "max_position_embeddings": positions,
       "type_vocab_size": 2, "initializer_range": 0.02,
       "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1,
       **pretraining.get("config", {}),

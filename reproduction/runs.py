@@ -243,7 +243,8 @@ def machine() -> str:
     query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
     done = subprocess.run(query, capture_output=True, text=True, check=False)
     gpus = done.stdout.splitlines() if not done.returncode else []
-  return ", ".join([name, f"{len(os.sched_getaffinity(0))} cores", *gpus])
+  cores = len(os.sched_getaffinity(0))
+  return ", ".join([name, f"{cores} core{'s' * (cores > 1)}", *gpus])
 
 
 def read_eval_results(folder: str) -> dict[str, float]:

@@ -130,13 +130,13 @@ def test_texts_without_labels_are_those_behind_the_labelled_ones(mini):
 
 def test_claims_with_targets_have_their_seeds_first():
   names = [job.name for job in miniature.Miniature("hours", "out").jobs()]
-  first = names.index("mrpc.narrower, seed 1")
-  for name in ("squad.main", "sst-2-10k.bert.student", "squad-128.no-nsp"):
+  first = names.index("mrpc-64.narrower, seed 1")
+  for name in ("squad.main", "sst-2-10k.bert.student", "squad-128.no-nsp-128"):
     assert names.index(f"{name}, seed 3") < first
-  last_claim = names.index("sts-b.electra, seed 1")
+  last_claim = names.index("sts-b-64.electra, seed 1")
   seconds = [n for n, name in enumerate(names) if name.endswith("seed 2")]
-  assert last_claim < names.index("mrpc.narrower, seed 2")
-  assert seconds[-1] < names.index("mrpc.narrower, seed 3")
+  assert last_claim < names.index("mrpc-64.narrower, seed 2")
+  assert seconds[-1] < names.index("mrpc-64.narrower, seed 3")
 
 
 def test_a_teacher_is_there_before_its_students_learn():
@@ -296,7 +296,7 @@ def finish_sizes(folder):
     name = rest.partition(",")[0]
     if job.seed and name in ("narrower", "bert", "deeper"):
       value = {"narrower": 0.6, "bert": 0.7, "deeper": 0.5}[name]
-      if job.name != "mrpc.deeper, seed 3":
+      if job.name != "mrpc-64.deeper, seed 3":
         finish(
           job, masked_lm_loss=4 - value, eval_accuracy=value, f1=1,
           eval_spearman=value,
