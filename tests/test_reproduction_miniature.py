@@ -420,13 +420,15 @@ def test_each_script_takes_its_flags(script, tmp_path):
 
 
 def start(folder):
-  return subprocess.Popen(
-    [sys.executable, str(script_runner.ROOT / "reproduce.py"), "--miniature",
-     "--budget=minutes", f"--text={folder / 'text.txt'}",
-     f"--data_dir={folder}", f"--output_dir={folder / 'out'}"],
-    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    start_new_session=True,
-  )
+  """Starts the smoke run; what it prints is in the file `printed`."""
+  # Not in a pipe: the plan with long paths fills one that nobody reads yet.
+  with open(folder / "printed", "w") as stream:
+    return subprocess.Popen(
+      [sys.executable, str(script_runner.ROOT / "reproduce.py"), "--miniature",
+       "--budget=minutes", f"--text={folder / 'text.txt'}",
+       f"--data_dir={folder}", f"--output_dir={folder / 'out'}"],
+      stdout=stream, stderr=subprocess.STDOUT, start_new_session=True,
+    )
 
 
 @pytest.mark.slow
@@ -434,17 +436,19 @@ def test_minutes_is_killed_and_goes_on_to_its_page(tmp_path):
   write_data(tmp_path)
   process = start(tmp_path)
   folder = tmp_path / "out" / "pretraining.main" / "seed_1"
-  log = folder / "run_fingerprint.json"
-  deadline = time.monotonic() + 300
+  log, printed = folder / "run_fingerprint.json", tmp_path / "printed"
+  deadline = time.monotonic() + 900
   while not log.exists() and time.monotonic() < deadline:
+    assert process.poll() is None, printed.read_text()
     time.sleep(0.1)
   os.killpg(process.pid, signal.SIGKILL)
-  assert process.wait() == -signal.SIGKILL and log.exists()
+  assert process.wait() == -signal.SIGKILL
+  assert log.exists(), printed.read_text()
   before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("result*")}
   assert before
   process = start(tmp_path)
-  out, _ = process.communicate(timeout=1800)
-  assert process.returncode == 0 and "written: " in out
+  assert process.wait(timeout=1800) == 0, printed.read_text()
+  assert "written: " in printed.read_text()
   assert before == {path: path.stat().st_mtime_ns for path in before}
   results = json.loads((tmp_path / "out/miniature_results.json").read_text())
   assert results["jobs"] == results["finished"] and results["hours"] > 0
