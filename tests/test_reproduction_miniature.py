@@ -294,8 +294,8 @@ def finish_sizes(folder):
   for job in mini.jobs():
     kind, _, rest = job.name.partition(".")
     name = rest.partition(",")[0]
-    if job.seed and name in ("narrower", "bert", "deeper"):
-      value = {"narrower": 0.6, "bert": 0.7, "deeper": 0.5}[name]
+    if job.seed and name in ("narrower", "no-nsp", "deeper"):
+      value = {"narrower": 0.6, "no-nsp": 0.7, "deeper": 0.5}[name]
       if job.name != "mrpc-64.deeper, seed 3":
         finish(
           job, masked_lm_loss=4 - value, eval_accuracy=value, f1=1,
@@ -328,7 +328,7 @@ def test_the_page_has_the_paper_s_numbers_and_ours(tmp_path):
   assert "\n![Size helps](miniature_size.svg)" in text
   assert "an abacus; 2026-01-02" in text
   results = json.loads((tmp_path / "miniature_results.json").read_text())
-  curve = results["curves"]["pretraining.bert"]
+  curve = results["curves"]["pretraining.no-nsp"]
   assert curve[:2] == [[0, 9.0], [4, 9.0]] and len(curve) == 50
   plots = [path for path in written if path.endswith(".svg")]
   assert len(plots) == len(CLAIMS)
