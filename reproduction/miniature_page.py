@@ -17,6 +17,9 @@ REVERSED, MISSING, SMOKE = "not seen: reversed", "not run", "smoke run"
 _LOWER_IS_BETTER = ("perplexity",)
 _SPREADS = 2.0  # Of the standard deviation: what counts as a difference.
 _CURVE_POINTS = 50
+# Losses of words, and the parts of a pre-training that the page shows.
+_LOSSES = ("masked_lm_loss", "next_word_loss")
+_PARTS = (0.1, 0.25, 0.5, 0.75, 1.0)
 
 
 def verdict(better: list[float], worse: list[float]) -> dict:
@@ -57,7 +60,10 @@ def collect(mini: miniature.Miniature) -> dict:
       for name, tasks in mini.budget["claims"].items()
     ],
     "curves": {
-      job.plan.row.name: _curve(job) for job in plan
+      job.plan.row.name: {
+        "points": _curve(job), "held_out": found[job.name]["results"],
+      }
+      for job in plan
       if job.name in found and job.name.startswith("pretraining.")
     },
   }
@@ -96,15 +102,15 @@ def _claim(mini, name, tasks):
 
 
 def _curve(job):
-  """Returns up to 50 pairs (step, loss of a word) of a pre-training."""
+  """Returns some 50 pairs (step, loss of a word) of a pre-training."""
   path = os.path.join(job.plan.folder(job.seed), "train_log.jsonl")
   lines = [json_files.parse(line) for _, line in file_io.read_lines(path)]
   pairs = [
     (line["step"], line[name]) for line in lines
-    # Of a left-to-right model, the second.
-    for name in ("masked_lm_loss", "next_word_loss") if name in line
+    for name in _LOSSES if name in line
   ]
-  return pairs[:: max(1, len(pairs) // _CURVE_POINTS)]
+  stride = max(1, len(pairs) // _CURVE_POINTS)
+  return pairs[(len(pairs) - 1) % stride :: stride]  # The last is among them.
 
 
 def markdown(results: dict) -> str:
@@ -140,6 +146,25 @@ def _lines(results):
       for line in table["directions"]:
         yield f"| {line['expected']} | {_gap_text(line)} | {line['verdict']} |"
     yield f"\n![{claim['title']}]({_plot_name(claim)})"
+  yield "\n### Learning curves\n"
+  yield (
+    "The loss of masked words (of the next word, left to right) in training, "
+    "after parts of the steps, and on held-out documents at the end.\n"
+  )
+  parts = " | ".join(f"{part:.0%}" for part in _PARTS)
+  yield f"| pre-training | steps | {parts} | held out |"
+  yield "|---|---|" + "---|" * (len(_PARTS) + 1)
+  for name, curve in results["curves"].items():
+    yield _curve_text(name.partition(".")[2], curve)
+
+
+def _curve_text(name, curve):
+  """Returns a pre-training's row: losses after parts of its steps."""
+  points, end = curve["points"], curve["held_out"]
+  losses = [points[round(part * (len(points) - 1))][1] for part in _PARTS]
+  losses += [end[loss] for loss in _LOSSES if loss in end]
+  texts = [name, f"{end['global_step']:,.0f}", *map("{:.2f}".format, losses)]
+  return f"| {' | '.join(texts)} |"
 
 
 def _score_text(values):

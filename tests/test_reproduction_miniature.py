@@ -299,13 +299,14 @@ def finish_sizes(folder):
       if job.name != "mrpc-64.deeper, seed 3":
         finish(
           job, masked_lm_loss=4 - value, eval_accuracy=value, f1=1,
-          eval_spearman=value,
+          eval_spearman=value, global_step=8000,
         )
       if kind == "pretraining":
         path = os.path.join(job.plan.folder(1), "train_log.jsonl")
         with open(path, "w") as stream:
           for n in range(200):
-            stream.write(json.dumps({"step": n, "masked_lm_loss": 9.0}) + "\n")
+            line = {"step": n, "masked_lm_loss": 9 - n / 100}
+            stream.write(json.dumps(line) + "\n")
           stream.write('{"step": 200}\n')
   return mini
 
@@ -328,8 +329,10 @@ def test_the_page_has_the_paper_s_numbers_and_ours(tmp_path):
   assert "\n![Size helps](miniature_size.svg)" in text
   assert "an abacus; 2026-01-02" in text
   results = json.loads((tmp_path / "miniature_results.json").read_text())
-  curve = results["curves"]["pretraining.no-nsp"]
-  assert curve[:2] == [[0, 9.0], [4, 9.0]] and len(curve) == 50
+  curve = results["curves"]["pretraining.no-nsp"]["points"]
+  assert curve[0] == [3, 8.97] and curve[-1] == [199, 7.01]
+  assert len(curve) == 50
+  assert "| no-nsp | 8,000 | 8.77 | 8.49 | 8.01 | 7.49 | 7.01 | 3.30 |" in text
   plots = [path for path in written if path.endswith(".svg")]
   assert len(plots) == len(CLAIMS)
   tree = ElementTree.parse(tmp_path / "miniature_size.svg")
@@ -456,4 +459,4 @@ def test_minutes_is_killed_and_goes_on_to_its_page(tmp_path):
     for table in claim["tables"]:
       assert {len(v) for v in table["scores"].values()} == {1}
   assert len(results["curves"]) == 9
-  assert all(len(curve) for curve in results["curves"].values())
+  assert all(len(curve["points"]) for curve in results["curves"].values())
