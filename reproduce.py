@@ -45,17 +45,22 @@ flags.DEFINE_bool(
 )
 flags.DEFINE_enum(
   "budget", "hours", ["minutes", "hours", "gpu"], "How much is computed: a "
-  "smoke run; two CPU cores over night; one GPU for some hours.",
+  "smoke run; two CPU cores for some hours; one GPU for some hours.",
   needs="miniature",
 )
 flags.DEFINE_string(
   "text", None, "Text to pre-train on, a sentence a line, with blank lines "
-  "between documents: names or glob patterns, separated by commas. SQuAD's "
-  "training paragraphs are added.", needs="miniature",
+  "between documents: names or glob patterns, separated by commas. Training "
+  "texts of the tasks are added, without labels.", needs="miniature",
 )
 flags.DEFINE_string(
   "page", None, "Markdown file whose text between two markers becomes the "
   "page of results; by default a file of its own in --output_dir.",
+  needs="miniature",
+)
+flags.DEFINE_integer(
+  "num_processes", 1, "How many jobs run at a time, each on its share of the "
+  "CPU's cores: small networks need no more than one.", lower_bound=1,
   needs="miniature",
 )
 flags.DEFINE_bool("dry_run", False, "Print the commands and run none.")
@@ -139,7 +144,10 @@ def run_miniature(settings):
   print(*miniature.describe(mini), sep="\n")
   if not settings.dry_run:
     # After each job, so that a stopped run has its page.
-    miniature.run(mini, lambda: miniature_page.write(mini, settings.page))
+    miniature.run(
+      mini, lambda: miniature_page.write(mini, settings.page),
+      settings.num_processes,
+    )
     print("written:", *miniature_page.write(mini, settings.page))
 
 

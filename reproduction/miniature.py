@@ -18,8 +18,10 @@ import re
 import shlex
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from concurrent import futures
 from typing import NamedTuple
 
 from common import errors, file_io, json_files, progress
@@ -29,7 +31,6 @@ CATALOG = json_files.read(str(pathlib.Path(__file__).with_suffix(".json")))
 BUDGETS = tuple(CATALOG["budgets"])
 _UNKNOWN_RATE = "RATE"  # Of commands printed before it is chosen.
 _WARMUP = 0.05  # Of the steps of a pre-training.
-_MOST_POSITIONS = 256  # SQuAD's windows.
 # Of a network for pre-training: text is read at most a few times.
 _NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
@@ -65,6 +66,18 @@ class Job(NamedTuple):
     if self.seed:
       return self.result() is not None
     return os.path.exists(self.made)
+
+  def product(self) -> str:
+    """Returns the file or folder that it makes."""
+    return self.plan.folder(self.seed) if self.seed else self.made
+
+  def waits_for(self, products: list[str]) -> bool:
+    """Whether it reads one of what is not made yet, or a rate not chosen."""
+    values = {flag.partition("=")[2] for flag in self.plan.row.flags}
+    return _UNKNOWN_RATE in values or any(
+      value == path or value.startswith(path + os.sep)
+      for value in values for path in products if path != self.product()
+    )
 
   def run(self) -> None:
     """Runs it, or goes on with it; raises InputError if it fails."""
@@ -115,26 +128,28 @@ class Miniature(NamedTuple):
     most = budget.get("most_rows")
     train, dev = miniature_data.read_squad(data)
     train = train[:most]
-    miniature_data.write_text(text, train, out, budget.get("most_documents"))
     miniature_data.write_squad(train, dev, out, budget["squad_dev"])
     miniature_data.write_tags(train, dev, out, most or tasks["names"]["rows"])
     flags = " ".join(task.get("flags", "") for task in tasks.values())
     for name in sorted(set(re.findall(r"--task_name=(\S+)", flags))):
       miniature_data.write_glue(data, name, out, most)
+    more = [*miniature_data.question_texts(train)]
+    for name in CATALOG["texts_of"]:
+      more += miniature_data.row_texts(out, name)
+    miniature_data.write_text(text, more, out, budget.get("most_documents"))
     miniature_data.write_unlabelled(out, tasks["sst-2-10k"]["rows"])
 
   def _write_network(self, name, pretraining):
     shape = self.budget["networks"][pretraining["network"]]
-    # The positions of short sequences are repeated before the longer ones.
-    grows = "from" in pretraining or "length" not in pretraining
-    positions = _MOST_POSITIONS if grows else pretraining["length"]
+    longest = max(map(int, shape["phases"]))
     config = {
       "vocab_size": self.budget["vocab_size"], "hidden_act": "gelu",
       "hidden_size": shape["width"], "num_hidden_layers": shape["layers"],
       "num_attention_heads": shape["heads"],
       "intermediate_size": 4 * shape["width"],
-      "max_position_embeddings": positions,
-      "type_vocab_size": 2, "initializer_range": 0.02,
+      "max_position_embeddings": pretraining.get("length", longest),
+      "type_vocab_size": 2,
+      "initializer_range": self.budget["initializer_range"],
       "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1,
       **pretraining.get("config", {}),
     }
@@ -199,12 +214,7 @@ class Miniature(NamedTuple):
     entry = CATALOG["pretrainings"][name]
     if "from" in entry:
       yield from self._pretraining_jobs(entry["from"])
-      weights = self._path(f"pretraining.{entry['from']}", "seed_1/final_model")
-      yield self._script(
-        f"grown.{name}", "convert_checkpoint.py", f"--input={weights}",
-        "--to=tf2", f"--max_position_embeddings={_MOST_POSITIONS}",
-        f"--output={self._path(f'grown.{name}')}",
-      )
+      yield self._growth(name, entry)
     for kind, text in ((entry["records"], "train"), ("held-out", "held")):
       yield self._script(
         f"records.{kind}-{entry['length']}", "create_pretraining_data.py",
@@ -216,6 +226,19 @@ class Miniature(NamedTuple):
         f"--output_file={self._records(entry, kind)}",
       )
     yield self._pretraining(name, entry)
+
+  def _growth(self, name, entry):
+    """Returns the job that repeats the positions of shorter sequences."""
+    before = CATALOG["pretrainings"][entry["from"]]
+    # Its final_model would lack the generator of replaced tokens.
+    path = f"seed_1/model.ckpt-{self._phase(before)['steps']}"
+    return self._script(
+      f"grown.{name}", "convert_checkpoint.py", "--to=tf2",
+      f"--input={self._path('pretraining.' + entry['from'], path)}",
+      f"--bert_config_file={self._network(entry['from'])}",
+      f"--max_position_embeddings={entry['length']}",
+      f"--output={self._path(f'grown.{name}')}",
+    )
 
   def _script(self, name, script, *flags):
     """Returns the job of a script whose last flag says what it makes."""
@@ -236,10 +259,9 @@ class Miniature(NamedTuple):
   def _pretraining(self, name, entry):
     network, first = self.budget["networks"][entry["network"]], []
     if "from" in entry:
-      network = {**network, **network["longer"]}
       first = [f"--init_checkpoint={self._path(f'grown.{name}')}"]
-    steps = network["steps"]
-    stop = round(entry.get("stop", 1.0) * steps)
+    phase = self._phase(entry)
+    steps = phase["steps"]
     batch = max(1, network["batch_tokens"] // entry["length"])
     flags = [
       f"--bert_config_file={self._network(name, 'pretraining')}",
@@ -249,16 +271,21 @@ class Miniature(NamedTuple):
       f"--max_seq_length={entry['length']}",
       f"--max_predictions_per_seq={_predictions(entry)}",
       f"--train_batch_size={batch}", "--optimizer=adamw",
-      f"--learning_rate={network['rate']}", f"--num_train_steps={steps}",
-      f"--num_warmup_steps={round(_WARMUP * steps)}", f"--stop_step={stop}",
+      f"--learning_rate={phase['rate']}", f"--num_train_steps={steps}",
+      f"--num_warmup_steps={round(_WARMUP * steps)}",
       f"--dtype={self.budget['dtype']}", "--eval_batch_size=32",
       *first, *entry.get("flags", "").format(quarter=steps // 4).split(),
     ]
-    tokens = stop * batch * entry["length"] * entry.get("cost", 1.0)
+    tokens = steps * batch * entry["length"] * entry.get("cost", 1.0)
     return Job(
       self._plan(f"pretraining.{name}", "run_pretraining.py", flags), 1,
       self._seconds(network, tokens),
     )
+
+  def _phase(self, entry):
+    """Returns steps and rate of a pre-training, which its length decides."""
+    phases = self.budget["networks"][entry["network"]]["phases"]
+    return phases[str(entry["length"])]
 
   def _seconds(self, network, tokens):
     speed = network["tokens_per_second"]
@@ -342,7 +369,7 @@ class Miniature(NamedTuple):
     ]
     if name:
       folder = self._path(f"pretraining.{name}", "seed_1")
-      steps = self.budget["networks"][_network_of(contender)]["steps"]
+      steps = self._phase(CATALOG["pretrainings"][name])["steps"]
       checkpoint = (
         f"model.ckpt-{round(contender['at'] * 4) * (steps // 4)}"
         if "at" in contender else "final_model"
@@ -386,7 +413,74 @@ def _key(contender):
   return f"{key}.{name}" if name else key
 
 
-def run(miniature: Miniature, after_each) -> None:
+class _Run:
+  """Jobs that are handed to threads, each when what it reads is made."""
+
+  def __init__(self, miniature, after_each, threads):
+    self._miniature, self._after_each = miniature, after_each
+    self._threads = threads
+    self._turn = threading.Condition()
+    self._running, self._failed = set(), False
+    self._took = self._expected = 0.0
+    for job in miniature.jobs():
+      if job.seed and job.is_done():
+        job.run()  # Refuses a result of another command.
+        self._count(job, job.result()["seconds"])
+
+  def _count(self, job, seconds):
+    self._took += seconds
+    self._expected += job.seconds
+
+  def work(self, cores):
+    """Runs jobs on these cores until there are none; a thread's function."""
+    if cores:
+      os.sched_setaffinity(0, cores)  # Of this thread and what it starts.
+    while job := self._next():
+      start = time.monotonic()
+      try:
+        job.run()
+        _remove_checkpoints(job)
+      except BaseException:
+        self._failed = True
+        raise
+      finally:
+        with self._turn:
+          self._running.remove(job.name)
+          self._turn.notify_all()
+      with self._turn:
+        self._count(job, time.monotonic() - start)
+        self._after_each()
+
+  def _next(self):
+    """Returns the first job that can run, None at the end; waits for it."""
+    with self._turn:
+      while not self._failed:
+        plan = list(self._miniature.jobs())
+        left = [job for job in plan if not job.is_done()]
+        free = [job for job in left if job.name not in self._running]
+        made = [job.product() for job in left]
+        for job in free:
+          if not job.waits_for(made):
+            self._running.add(job.name)
+            self._tell(job, plan, left)
+            return job
+        if not free:
+          return None
+        self._turn.wait()
+      return None
+
+  def _tell(self, job, plan, left):
+    factor = self._took / self._expected if self._expected else 1.0
+    rest = sum(other.seconds for other in left) - job.seconds
+    print(
+      f"[{len(plan) - len(left) + 1}/{len(plan)}] {job.name}: about "
+      f"{progress.interval(factor * job.seconds)}; then "
+      f"{progress.interval(factor * rest / self._threads)} are left\n"
+      f"{shlex.join(job.command())}", flush=True,
+    )
+
+
+def run(miniature: Miniature, after_each, num_processes: int = 1) -> None:
   """Runs all jobs that are not done; says before each what it should take.
 
   Speeds of the budget are of one machine: the estimates are scaled by how long
@@ -394,30 +488,26 @@ def run(miniature: Miniature, after_each) -> None:
 
   Args:
     after_each: called without arguments after every job that ran.
+    num_processes: how many jobs run at a time, each on its share of the cores.
+      Raises InputError: there are fewer cores.
   """
-  plan = list(miniature.jobs())
-  left = {job.name: job.seconds for job in plan if not job.is_done()}
-  took, expected = 0.0, 0.0
-  for job in miniature.jobs():
-    if job.is_done():
-      result = job.result() if job.seed else None
-      if result:
-        job.run()  # Refuses a result of another command.
-        took, expected = took + result["seconds"], expected + job.seconds
-      continue
-    factor = took / expected if expected else 1.0
-    print(
-      f"[{len(plan) - len(left) + 1}/{len(plan)}] {job.name}: about "
-      f"{progress.interval(factor * left.pop(job.name))}; then "
-      f"{progress.interval(factor * sum(left.values()))} are left\n"
-      f"{shlex.join(job.command())}", flush=True,
+  shares = _shares_of_cores(num_processes)
+  state = _Run(miniature, after_each, num_processes)
+  with futures.ThreadPoolExecutor(num_processes) as pool:
+    for future in [pool.submit(state.work, share) for share in shares]:
+      future.result()
+
+
+def _shares_of_cores(count):
+  """Returns the cores of each process; of a single one None: all."""
+  if count == 1:
+    return [None]
+  cores = sorted(os.sched_getaffinity(0))
+  if count > len(cores):
+    raise errors.InputError(
+      f"--num_processes={count} is more than the {len(cores)} cores here"
     )
-    start = time.monotonic()
-    job.run()
-    took += time.monotonic() - start
-    expected += job.seconds
-    _remove_checkpoints(job)
-    after_each()
+  return [cores[n::count] for n in range(count)]
 
 
 def _remove_checkpoints(job):
