@@ -50,8 +50,9 @@ flags.DEFINE_enum(
 )
 flags.DEFINE_string(
   "text", None, "Text to pre-train on, a sentence a line, with blank lines "
-  "between documents: names or glob patterns, separated by commas. Training "
-  "texts of the tasks are added, without labels.", needs="miniature",
+  "between documents: names or glob patterns, separated by commas. SQuAD's "
+  "training questions and paragraphs are added, without the answers.",
+  needs="miniature",
 )
 flags.DEFINE_string(
   "page", None, "Markdown file whose text between two markers becomes the "

@@ -31,6 +31,7 @@ CATALOG = json_files.read(str(pathlib.Path(__file__).with_suffix(".json")))
 BUDGETS = tuple(CATALOG["budgets"])
 _UNKNOWN_RATE = "RATE"  # Of commands printed before it is chosen.
 _WARMUP = 0.05  # Of the steps of a pre-training.
+_SHARD_MB = 10
 # Of a network for pre-training: text is read at most a few times.
 _NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
@@ -65,6 +66,10 @@ class Job(NamedTuple):
     """Whether it need not run."""
     if self.seed:
       return self.result() is not None
+    manifest = f"{self.made}.manifest.json"
+    if os.path.exists(manifest):  # Of shards: before they are finished, too.
+      names = json_files.read(manifest)["shards"]
+      return any(name.endswith(f"-of-{len(names):05}") for name in names)
     return os.path.exists(self.made)
 
   def product(self) -> str:
@@ -133,10 +138,7 @@ class Miniature(NamedTuple):
     flags = " ".join(task.get("flags", "") for task in tasks.values())
     for name in sorted(set(re.findall(r"--task_name=(\S+)", flags))):
       miniature_data.write_glue(data, name, out, most)
-    more = [*miniature_data.question_texts(train)]
-    for name in CATALOG["texts_of"]:
-      more += miniature_data.row_texts(out, name)
-    miniature_data.write_text(text, more, out, budget.get("most_documents"))
+    miniature_data.write_text(text, train, out, budget.get("most_documents"))
     miniature_data.write_unlabelled(out, tasks["sst-2-10k"]["rows"])
 
   def _write_network(self, name, pretraining):
@@ -221,6 +223,8 @@ class Miniature(NamedTuple):
         f"--input_file={self._path('text', f'{text}.txt')}",
         f"--vocab_file={self._path('vocab.txt')}",
         f"--max_seq_length={entry['length']}",
+        # So that a random next segment is of the same kind of text.
+        f"--shard_size_mb={_SHARD_MB}",
         *CATALOG["records"][kind].format(predictions=_predictions(entry))
         .split(),
         f"--output_file={self._records(entry, kind)}",

@@ -20,8 +20,6 @@ _HELD_OUT = 20  # Every 20th document of the text measures the pre-training.
 # Every 8th training row chooses learning rates; being even, it leaves the odd
 # ones to train on.
 _TUNE = 8
-# A table's columns of texts, by what the tables of GLUE call them.
-_TEXT_COLUMN = re.compile("sentence|String")
 # Where a sentence ends: what follows may be quoted.
 _END = re.compile(r"(?<=[.!?]) +(?=[\"'(]*[A-Z0-9])")
 _WORD = re.compile(r"\w+(?:['\u2019.-]\w+)*|[^\w\s]")
@@ -164,25 +162,15 @@ def question_texts(paragraphs: Iterable[dict]) -> Iterator[str]:
     yield "\n".join(f"{question}\n{body}\n" for question in questions)
 
 
-def row_texts(out: str, name: str) -> Iterator[str]:
-  """Yields the texts of each training row of a task of GLUE, as a document."""
-  path = os.path.join(out, "final", name, "train.tsv")
-  header, *rows = (line.split("\t") for _, line in file_io.read_lines(path))
-  columns = [n for n, key in enumerate(header) if _TEXT_COLUMN.search(key)]
-  for row in rows:
-    texts = [text for n in columns for text in _END.split(row[n])]
-    yield "\n".join(texts) + "\n"
-
-
 def write_text(
-  paths: list[str], more: Iterable[str], out: str, most: int | None
+  paths: list[str], paragraphs: list[dict], out: str, most: int | None
 ) -> None:
   """Writes the text to pre-train on, and what is held out of it.
 
   Args:
     paths: files with a sentence on each line and blank lines between documents.
-    more: documents, or several with blank lines between them, which are held
-      out together or not at all.
+    paragraphs: of SQuAD's training file; each is held out with all its
+      questions or not at all.
     most: how many documents are read; None: all.
   """
   documents: list[list[str]] = [[]]
@@ -194,7 +182,7 @@ def write_text(
         documents.append([])
     documents.append([])
   texts = ["\n".join(lines) + "\n" for lines in documents if lines]
-  texts = [*texts, *more][:most]
+  texts = [*texts, *question_texts(paragraphs)][:most]
   rest = [text for n, text in enumerate(texts) if n % _HELD_OUT]
   for name, chosen in (("held.txt", texts[::_HELD_OUT]), ("train.txt", rest)):
     file_io.write_text(os.path.join(out, "text", name), "\n".join(chosen))
