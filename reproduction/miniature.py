@@ -31,7 +31,7 @@ CATALOG = json_files.read(str(pathlib.Path(__file__).with_suffix(".json")))
 BUDGETS = tuple(CATALOG["budgets"])
 _UNKNOWN_RATE = "RATE"  # Of commands printed before it is chosen.
 _WARMUP = 0.05  # Of the steps of a pre-training.
-_SHARD_MB = 10
+_SHARD_MB = 10  # A random next segment is then of the same kind of text.
 # Of a network for pre-training: text is read at most a few times.
 _NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
@@ -79,9 +79,10 @@ class Job(NamedTuple):
   def waits_for(self, products: list[str]) -> bool:
     """Whether it reads one of what is not made yet, or a rate not chosen."""
     values = {flag.partition("=")[2] for flag in self.plan.row.flags}
+    others = {*products} - {self.product()}
     return _UNKNOWN_RATE in values or any(
       value == path or value.startswith(path + os.sep)
-      for value in values for path in products if path != self.product()
+      for value in values for path in others
     )
 
   def run(self) -> None:
@@ -133,12 +134,12 @@ class Miniature(NamedTuple):
     most = budget.get("most_rows")
     train, dev = miniature_data.read_squad(data)
     train = train[:most]
+    miniature_data.write_text(text, train, out, budget.get("most_documents"))
     miniature_data.write_squad(train, dev, out, budget["squad_dev"])
     miniature_data.write_tags(train, dev, out, most or tasks["names"]["rows"])
     flags = " ".join(task.get("flags", "") for task in tasks.values())
     for name in sorted(set(re.findall(r"--task_name=(\S+)", flags))):
       miniature_data.write_glue(data, name, out, most)
-    miniature_data.write_text(text, train, out, budget.get("most_documents"))
     miniature_data.write_unlabelled(out, tasks["sst-2-10k"]["rows"])
 
   def _write_network(self, name, pretraining):
@@ -223,7 +224,6 @@ class Miniature(NamedTuple):
         f"--input_file={self._path('text', f'{text}.txt')}",
         f"--vocab_file={self._path('vocab.txt')}",
         f"--max_seq_length={entry['length']}",
-        # So that a random next segment is of the same kind of text.
         f"--shard_size_mb={_SHARD_MB}",
         *CATALOG["records"][kind].format(predictions=_predictions(entry))
         .split(),
@@ -444,6 +444,9 @@ class _Run:
       try:
         job.run()
         _remove_checkpoints(job)
+        with self._turn:
+          self._count(job, time.monotonic() - start)
+          self._after_each()
       except BaseException:
         self._failed = True
         raise
@@ -451,9 +454,6 @@ class _Run:
         with self._turn:
           self._running.remove(job.name)
           self._turn.notify_all()
-      with self._turn:
-        self._count(job, time.monotonic() - start)
-        self._after_each()
 
   def _next(self):
     """Returns the first job that can run, None at the end; waits for it."""
