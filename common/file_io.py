@@ -20,7 +20,7 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from common import errors
 
@@ -114,6 +114,13 @@ def literal_name(path: str) -> str:
 def listed(names: list[str]) -> str:
   """Returns names separated by commas; of many, only the first and last."""
   return ", ".join(names if len(names) <= 4 else [*names[:2], "...", names[-1]])
+
+
+def are_all_shards(names: Iterable[str]) -> bool:
+  """Whether NAME-00000-of-00003 and so on, maybe with .gz, are all there."""
+  names = [*names]
+  totals = {name.removesuffix(".gz")[-5:] for name in names}
+  return totals == {f"{len(names):05}"}
 
 
 def names_and_sizes(paths: list[str]) -> str:

@@ -151,8 +151,7 @@ def _shards_of(manifest):
   shards = json_files.field(
     json_files.read(manifest), "shards", dict[str, dict], manifest, {}
   )
-  wanted = {name.removesuffix(".gz")[-5:] for name in shards}
-  if {f"{len(shards):05}"} != wanted:
+  if not file_io.are_all_shards(shards):
     raise errors.InputError(
       f"{manifest}: its shards are not finished; run the command that made it "
       "again, which makes those that are missing"

@@ -68,8 +68,7 @@ class Job(NamedTuple):
       return self.result() is not None
     manifest = f"{self.made}.manifest.json"
     if os.path.exists(manifest):  # Of shards: before they are finished, too.
-      names = json_files.read(manifest)["shards"]
-      return any(name.endswith(f"-of-{len(names):05}") for name in names)
+      return file_io.are_all_shards(json_files.read(manifest)["shards"])
     return os.path.exists(self.made)
 
   def product(self) -> str:
