@@ -151,7 +151,7 @@ class Miniature(NamedTuple):
       "intermediate_size": 4 * shape["width"],
       "max_position_embeddings": pretraining.get("length", longest),
       "type_vocab_size": 2,
-      "initializer_range": self.budget["initializer_range"],
+      "initializer_range": shape["initializer_range"],
       "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1,
       **pretraining.get("config", {}),
     }

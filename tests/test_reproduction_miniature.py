@@ -207,9 +207,9 @@ def finish(job, **results):
 
 def test_records_are_made_when_all_their_shards_are(tmp_path):
   jobs = miniature.Miniature("minutes", str(tmp_path)).jobs()
-  job = next(job for job in jobs if job.name == "records.pairs-16")
+  job = next(job for job in jobs if job.name == "records.pairs-64")
   assert not job.is_done()
-  names = [f"pairs-16.tfrecord-0000{n}-of-00003" for n in range(3)]
+  names = [f"pairs-64.tfrecord-0000{n}-of-00003" for n in range(3)]
   for count in range(4):
     shards = {name: {} for name in names[:count]}
     json_files.write(f"{job.made}.manifest.json", {"shards": shards})
@@ -284,7 +284,7 @@ def test_finished_jobs_are_not_run_again_and_scale_the_estimates(
   left = [path.parent.parent.name for path in tmp_path.glob("*/*/model.ckpt*")]
   assert left and all(name.startswith("pretraining.") for name in left)
   out = capsys.readouterr().out
-  assert f"[8/{len(plan)}] pretraining.main-64, seed 1: about 00:0" in out
+  assert f"[8/{len(plan)}] pretraining.main, seed 1: about 00:0" in out
   # They took no time here, so the rest will take none.
   assert f"[{len(plan)}/{len(plan)}] " in out and "then 00:00 are left" in out
   assert all(word in out for word in commands[-1])
