@@ -56,7 +56,8 @@ flags.DEFINE_string(
 )
 flags.DEFINE_string(
   "page", None, "Markdown file whose text between two markers becomes the "
-  "page of results; by default a file of its own in --output_dir.",
+  "page of results, with numbers and plots next to it; by default a file of "
+  "its own in --output_dir.",
   needs="miniature",
 )
 flags.DEFINE_integer(

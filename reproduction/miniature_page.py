@@ -220,7 +220,7 @@ def _text(x, y, text, weight="normal"):
 
 
 def write(mini: miniature.Miniature, page: str | None) -> list[str]:
-  """Writes the page, its plots and the JSON; returns the files.
+  """Writes the page, and the JSON and plots next to it; returns the files.
 
   Args:
     page: a Markdown file of one's own, whose text between the two markers is
@@ -228,11 +228,12 @@ def write(mini: miniature.Miniature, page: str | None) -> list[str]:
   """
   results = collect(mini)
   path = page or os.path.join(mini.output, "miniature.md")
-  values = os.path.join(mini.output, "miniature_results.json")
+  folder = os.path.dirname(path)
+  values = os.path.join(folder, "miniature_results.json")
   before, after = around(page) if page else ("# The paper in miniature\n\n", "")
   file_io.write_text(path, f"{before}{markdown(results)}\n{after}")
   json_files.write(values, results)
-  return [path, values, *_write_plots(results, os.path.dirname(path))]
+  return [path, values, *_write_plots(results, folder)]
 
 
 def around(page: str) -> tuple[str, str]:

@@ -362,7 +362,8 @@ def finish_sizes(folder):
 
 def test_the_page_has_the_paper_s_numbers_and_ours(tmp_path):
   mini = finish_sizes(tmp_path)
-  page = tmp_path / "own.md"
+  page = tmp_path / "docs" / "own.md"
+  page.parent.mkdir()
   page.write_text(
     f"before\n{miniature_page.BEGIN}\nold\n{miniature_page.END}\nafter\n"
   )
@@ -377,14 +378,14 @@ def test_the_page_has_the_paper_s_numbers_and_ours(tmp_path):
   assert "| pre-trained > random weights | - | not run |" in text
   assert "\n![Size helps](miniature_size.svg)" in text
   assert "an abacus; 2026-01-02" in text
-  results = json.loads((tmp_path / "miniature_results.json").read_text())
+  results = json.loads((page.parent / "miniature_results.json").read_text())
   curve = results["curves"]["pretraining.no-nsp"]["points"]
   assert curve[0] == [3, 8.97] and curve[-1] == [199, 7.01]
   assert len(curve) == 50
   assert "| no-nsp | 8,000 | 8.77 | 8.49 | 8.01 | 7.49 | 7.01 | 3.30 |" in text
   plots = [path for path in written if path.endswith(".svg")]
   assert len(plots) == len(CLAIMS)
-  tree = ElementTree.parse(tmp_path / "miniature_size.svg")
+  tree = ElementTree.parse(page.parent / "miniature_size.svg")
   circles = tree.findall("{http://www.w3.org/2000/svg}circle")
   # Three perplexities, and three, three and two accuracies.
   assert len(circles) == 11
