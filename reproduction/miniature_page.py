@@ -232,7 +232,7 @@ def write(mini: miniature.Miniature, page: str | None) -> list[str]:
   values = os.path.join(folder, "miniature_results.json")
   before, after = around(page) if page else ("# The paper in miniature\n\n", "")
   file_io.write_text(path, f"{before}{markdown(results)}\n{after}")
-  json_files.write(values, results)
+  file_io.write_text(values, json_files.line(results))
   return [path, values, *_write_plots(results, folder)]
 
 
