@@ -20,7 +20,7 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from common import errors
 
@@ -116,9 +116,8 @@ def listed(names: list[str]) -> str:
   return ", ".join(names if len(names) <= 4 else [*names[:2], "...", names[-1]])
 
 
-def are_all_shards(names: Iterable[str]) -> bool:
+def are_all_shards(names: Collection[str]) -> bool:
   """Whether NAME-00000-of-00003 and so on, maybe with .gz, are all there."""
-  names = [*names]
   totals = {name.removesuffix(".gz")[-5:] for name in names}
   return totals == {f"{len(names):05}"}
 
