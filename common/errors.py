@@ -13,6 +13,8 @@ import sys
 import tempfile
 import traceback
 
+from absl import logging
+
 from common import program
 
 INTERRUPTED = 130  # Exit code after Ctrl-C, as of a shell.
@@ -29,6 +31,15 @@ def placed(place):
     yield
   except InputError as error:
     raise InputError(f"{place}: {error}") from error
+
+
+@functools.cache
+def warn_once(message: str) -> None:
+  """Logs a warning; the same message is logged once per process.
+
+  For an entry of a file or folder that is read but not honoured.
+  """
+  logging.warning("%s", message)
 
 
 def require_text(text: str, place: str = "") -> None:

@@ -7,12 +7,20 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import pytest  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
+from common import errors  # noqa: E402
+
 _SLOW_TEST_SECONDS = 7200
 
 tf.config.set_logical_device_configuration(
   tf.config.list_physical_devices("CPU")[0],
   [tf.config.LogicalDeviceConfiguration()] * 2,
 )
+
+
+@pytest.fixture(autouse=True)
+def warnings_are_forgotten():
+  """Each test sees the warnings that a process logs once."""
+  errors.warn_once.cache_clear()
 
 
 def pytest_collection_modifyitems(items):

@@ -3,6 +3,7 @@
 import errno
 
 import pytest
+from absl import logging
 
 from common import errors
 
@@ -95,3 +96,11 @@ def test_a_main_without_errors_is_left_alone():
   wrapped = errors.report_input_errors(main)
   assert wrapped(["a", "b"]) == 2
   assert (wrapped.__name__, wrapped.__doc__) == ("main", "Does a thing.")
+
+
+def test_the_same_warning_is_logged_once(monkeypatch):
+  logged = []
+  monkeypatch.setattr(logging, "warning", lambda *values: logged.append(values))
+  for message in ("a: key x is ignored", "a: 100 %", "a: key x is ignored"):
+    errors.warn_once(message)
+  assert logged == [("%s", "a: key x is ignored"), ("%s", "a: 100 %")]
