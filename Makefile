@@ -24,7 +24,7 @@ help:
 	@echo "make clean        removes what the other targets made, except .venv"
 
 env:
-	@bash make_env.sh
+	@bash .ci/make_env.sh
 
 # Made anew each time, in quickstart/; on one machine with the same numbers.
 # The model memorizes the sample: it has no dropout, and because it is narrow,
@@ -62,16 +62,16 @@ quickstart: env
 	  "  $(RUN) $(FILL_MASK)"
 
 test:
-	@bash make_env.sh test
+	@bash .ci/make_env.sh test
 	$(RUN) -m pytest -n logical --maxprocesses=4 --dist loadfile \
 	  --no-loadscope-reorder $(ARGS)
 
 test-slow:
-	@bash make_env.sh test
+	@bash .ci/make_env.sh test
 	$(RUN) -m pytest -m slow $(ARGS)
 
 lint:
-	@bash make_env.sh lint
+	@bash .ci/make_env.sh lint
 	$(RUN) -m ruff check .
 	$(RUN) -m mypy
 	$(RUN) docs/make_flags.py --check
@@ -81,7 +81,7 @@ docs: env
 	$(RUN) docs/make_flags.py
 
 bench:
-	@bash make_env.sh bench
+	@bash .ci/make_env.sh bench
 	$(RUN) benchmarks/table.py $(ARGS)
 
 bench-data: env

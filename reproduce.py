@@ -4,8 +4,6 @@ r"""Runs a published result again, and compares: one command a row.
   python reproduce.py --row=mrpc-base --seeds=5 --model_dir=downloads \
       --data_dir=downloads --output_dir=reproduced
   python reproduce.py --report --output_dir=reproduced
-  python reproduce.py --miniature --budget=hours --text=novels.txt \
-      --data_dir=downloads --output_dir=miniature
 
 Downloads nothing: what is missing is named with the download.py command that
 brings it. A run that was killed goes on with the same command. Flags behind --
@@ -18,13 +16,10 @@ import sys
 
 from common import command, flags
 
-flags.DEFINE_list(
-  "row", [], "Names of rows, see --list.", not_with="miniature"
-)
+flags.DEFINE_list("row", [], "Names of rows, see --list.")
 flags.DEFINE_bool("list", False, "Print all rows and do nothing.")
 flags.DEFINE_string(
-  "model_dir", None, "Folder of the model, or the --dir of download.py.",
-  not_with="miniature",
+  "model_dir", None, "Folder of the model, or the --dir of download.py."
 )
 flags.DEFINE_string(
   "data_dir", None, "Folder of the data, or the --dir of download.py; for "
@@ -32,50 +27,23 @@ flags.DEFINE_string(
 )
 flags.DEFINE_string("output_dir", "reproduced", "Folder of all runs.")
 flags.DEFINE_integer(
-  "seeds", 1, "How many seeds, from 1 on.", lower_bound=1, not_with="miniature"
+  "seeds", 1, "How many seeds, from 1 on.", lower_bound=1
 )
 flags.DEFINE_integer(
   "max_steps", 0, "End the training after this many steps: to see that all "
   "works. Such a run never counts as reproduced. 0: the whole recipe.",
-  lower_bound=0, not_with="miniature",
-)
-flags.DEFINE_bool(
-  "miniature", False, "Show the claims of the paper on a small machine: "
-  "pre-train, fine-tune and compare, see docs/miniature.md.",
-)
-flags.DEFINE_enum(
-  "budget", "hours", ["minutes", "hours", "gpu"], "How much is computed: a "
-  "smoke run; two CPU cores for some hours; one GPU for some hours.",
-  needs="miniature",
-)
-flags.DEFINE_string(
-  "text", None, "Text to pre-train on, a sentence a line, with blank lines "
-  "between documents: names or glob patterns, separated by commas. SQuAD's "
-  "training questions and paragraphs are added, without the answers.",
-  needs="miniature",
-)
-flags.DEFINE_string(
-  "page", None, "Markdown file whose text between two markers becomes the "
-  "page of results, with numbers and plots next to it; by default a file of "
-  "its own in --output_dir.",
-  needs="miniature",
-)
-flags.DEFINE_integer(
-  "num_processes", 1, "How many jobs run at a time, each on its share of the "
-  "CPU's cores: small networks need no more than one.", lower_bound=1,
-  needs="miniature",
+  lower_bound=0,
 )
 flags.DEFINE_bool("dry_run", False, "Print the commands and run none.")
 flags.DEFINE_bool(
-  "report", False, "Collect all finished runs in report.md and report.json.",
-  not_with="miniature",
+  "report", False, "Collect all finished runs in report.md and report.json."
 )
 
 # --help and mistakes are answered before the rest is imported.
 command.parse_flags(__name__, imports_tensorflow=False)
 
-from common import errors, file_io
-from reproduction import miniature, miniature_page, report, rows, runs
+from common import errors
+from reproduction import report, rows, runs
 
 
 def print_list():
@@ -96,9 +64,7 @@ def print_list():
 def check_flags(settings, extra):
   """Raises InputError if flags, or those behind --, cannot be used."""
   if not (settings.row or settings.report):
-    raise errors.InputError(
-      "nothing to do: pass --row, --report, --miniature or --list"
-    )
+    raise errors.InputError("nothing to do: pass --row, --report or --list")
   if extra and not extra[0].startswith("-"):
     raise errors.InputError(f"{extra[0]!r} is not a flag; rows: --row=NAME")
   own = flags.FLAGS.get_flags_for_module(sys.modules[__name__])
@@ -132,36 +98,10 @@ def make_plan(settings, name, extra):
   return plan
 
 
-def run_miniature(settings):
-  """Plans, runs and compares; InputError: a flag or data are missing."""
-  for name in ("text", "data_dir"):
-    if not getattr(settings, name):
-      raise errors.InputError(f"--miniature needs --{name}")
-  mini = miniature.Miniature(settings.budget, settings.output_dir)
-  if settings.page:
-    miniature_page.around(settings.page)  # Before hours of computing.
-  if not settings.dry_run:
-    text = file_io.expand_file_patterns(settings.text)
-    mini.prepare(text, settings.data_dir)
-  print(*miniature.describe(mini), sep="\n")
-  if not settings.dry_run:
-    # After each job, so that a stopped run has its page.
-    miniature.run(
-      mini, lambda: miniature_page.write(mini, settings.page),
-      settings.num_processes,
-    )
-    print("written:", *miniature_page.write(mini, settings.page))
-
-
 def main(argv):
   settings, extra = flags.read_settings(), tuple(argv[1:])
   if settings.list:
     print_list()
-    return
-  if settings.miniature:
-    if extra:
-      raise errors.InputError(f"--miniature takes no flags behind --: {extra}")
-    run_miniature(settings)
     return
   check_flags(settings, extra)
   # All of them before the first: what is missing is reported at once.

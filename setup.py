@@ -60,7 +60,7 @@ setup(
   package_dir={PACKAGE: "."},
   package_data={
     f"{PACKAGE}.features": ["*.html"], f"{PACKAGE}.serving": ["*.html"],
-    f"{PACKAGE}.reproduction": ["*.csv", "*.json"],
+    f"{PACKAGE}.reproduction": ["*.csv"],
   },
   cmdclass={"build_py": BuildPackage},
 )

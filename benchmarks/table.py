@@ -127,7 +127,7 @@ def check_peers(arguments):
     reason = done.stderr.strip().split("\n")[-1]
     raise errors.InputError(
       f"--peer_python={arguments.peer_python} cannot run the peers ({reason}): "
-      "install them with bash make_env.sh bench, or name a Python that has "
+      "install them with bash .ci/make_env.sh bench, or name a Python that has "
       "torch, transformers, accelerate, scikit-learn and scipy"
     )
 

@@ -251,10 +251,6 @@ CASES = {
   ],
   "fill_mask": [("top_k=3", "score", "")],
   "serve": [("max_batch_delay_ms=3", "nobatch_requests", "")],
-  "reproduce": [
-    ("budget=gpu text=a page=a num_processes=2", "", "miniature"),
-    ("row=a model_dir=a seeds=2 max_steps=3 report", "miniature", ""),
-  ],
 }
 REQUIRED = {
   "run_pretraining": "bert_config_file=a input_file=a output_dir=a",

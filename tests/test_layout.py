@@ -26,6 +26,7 @@ SOURCES = sorted(
 FILES = [
   *SOURCES, ROOT / "setup.py", *ROOT.glob("tests/*.py"),
   *ROOT.glob("benchmarks/*.py"), *ROOT.glob("docs/*.py"),
+  *ROOT.glob("examples/*/*.py"),
 ]
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 

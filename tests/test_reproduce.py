@@ -192,7 +192,7 @@ def test_what_is_missing_is_named_with_the_command_that_brings_it(tmp_path):
     runs.find_data(rows.ROWS["conll2003-base"], str(tmp_path))
   with pytest.raises(errors.InputError, match="starts from no released model"):
     runs.find_model(rows.ROWS["pretrain-base"], None)
-  with pytest.raises(errors.InputError, match="docs/miniature.md comp"):
+  with pytest.raises(errors.InputError, match="see docs/variants.md"):
     runs.command(runs.Plan(rows.ROWS["ablation-ltr"], "", "", "out"), 1)
   row = rows.ROWS["pretrain-base-512"]
   plan = runs.Plan(row, str(tmp_path), "data", str(tmp_path / "out"))
@@ -229,7 +229,7 @@ def test_every_row_is_listed():
 
 
 @pytest.mark.parametrize("words, flags, sentence", [
-  ([], {}, "pass --row, --report, --miniature or --list"),
+  ([], {}, "pass --row, --report or --list"),
   ([], {"report": True, "output_dir": "nowhere"},
    "nowhere holds no finished run; run a row first"),
   ([], {"row": "mrpc"}, "--row=mrpc is unknown"),

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Makes .venv, the environment of this folder, or brings it up to date.
 #
-#   bash make_env.sh [EXTRA ...]                 extras, e.g. test
-#   PYTHON=python3.12 bash make_env.sh [EXTRA ...]     another interpreter
+#   bash .ci/make_env.sh [EXTRA ...]                 extras, e.g. test
+#   PYTHON=python3.12 bash .ci/make_env.sh [EXTRA ...]     another interpreter
 #
 # Quick when nothing is missing: .venv/has-<extra> holds the checksum of the
 # pyproject.toml that it was installed for. .venv/unfinished exists while pip
 # works, so an environment that was interrupted half-way is made afresh.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")"
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 supported='import sys, venv, ensurepip
 sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))'
