@@ -48,7 +48,9 @@ flags.DEFINE_list(
 flags.DEFINE_enum(
   "pooling", None, choices.SENTENCE_POOLINGS,
   "Writes one vector for each line, made of those of its tokens, instead of "
-  "--layers.", needs="output_file|input_file=-",
+  "--layers. A folder of sentence-transformers says its length and whether "
+  "vectors are normalized, and for --similarity the pooling.",
+  needs="output_file|input_file=-",
 )
 flags.DEFINE_list(
   "pooling_layer", ["-1"],
@@ -101,8 +103,15 @@ import os
 
 from absl import logging
 
-from checkpoints import model_settings
-from common import errors, file_io, json_files, line_answers, progress
+from checkpoints import model_settings, sentence_folder
+from common import (
+  errors,
+  file_io,
+  json_files,
+  line_answers,
+  progress,
+  run_settings,
+)
 from features import attention_page, feature_files, text_batches, text_vectors
 from serving import engine_choice
 from training import components, distribution
@@ -124,6 +133,22 @@ def check_flags(settings):
       f"--picture_lines={','.join(settings.picture_lines)}: expected "
       "numbers of lines, say 0,3"
     )
+
+
+def read_settings():
+  """Returns settings with what the model's folder says of its input.
+
+  Raises InputError: see model_settings and run_settings.
+  """
+  settings = model_settings.resolve(flags.read_settings(check=False))
+  settings = model_settings.restore_trained(settings, ["max_seq_length"])
+  if settings.pooling or settings.similarity:
+    folder = os.path.dirname(settings.bert_config_file)
+    settings = model_settings.restore_input_settings(
+      settings, sentence_folder.read(folder, settings.given), folder
+    )
+  run_settings.refuse_ignored(settings)
+  return settings
 
 
 def answer_lines(settings, encode, rows_of_all, layers):
@@ -201,8 +226,7 @@ def write_attention(settings, model, tokenizer):
 
 
 def main(_):
-  settings = model_settings.resolve(flags.read_settings())
-  settings = model_settings.restore_trained(settings, ["max_seq_length"])
+  settings = read_settings()
   check_flags(settings)
   config = components.model_config(settings)
   layers = []

@@ -6,8 +6,9 @@
   1_Pooling/config.json, 2_Normalize/      length of its input
 """
 
+import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import tensorflow as tf
 from absl import logging
@@ -17,10 +18,11 @@ import heads
 import layers
 import modeling
 from checkpoints import huggingface
-from common import file_io, json_files
+from common import errors, file_io, json_files
 
 _MODULES = "modules.json"
 _POOLING = os.path.join("1_Pooling", "config.json")
+_LENGTH = "sentence_bert_config.json"
 # Kinds of heads.Pooling that sentence-transformers has, and its names.
 KINDS = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens"}
 
@@ -79,7 +81,7 @@ def write_modules(
        "type": f"sentence_transformers.models.{name}"}
       for n, (name, path) in enumerate(zip(names, paths))
     ],
-    "sentence_bert_config.json": {
+    _LENGTH: {
       # The tokenizer has the case.
       "max_seq_length": max_length, "do_lower_case": False,
     },
@@ -93,27 +95,109 @@ def write_modules(
     json_files.write(os.path.join(folder, name), values)
 
 
-def read(folder: str) -> dict:
-  """Returns `pooling` and `normalize` of a folder, {} where it says none.
+def read(folder: str, given: Collection[str] = ()) -> dict:
+  """Returns how a folder makes its vectors, by names of settings.
 
-  Modules that are no part of heads.Pooling say none. Raises InputError: a file
-  is damaged.
+  These are `pooling`, `normalize` and `max_seq_length`, as far as the folder
+  says; {} without modules.json.
+
+  Args:
+    given: settings that the user has chosen. With "pooling" among them, a
+      module that is not computed here is skipped with a warning.
+
+  Raises:
+    InputError: a file is damaged, or the folder's vectors are made in a way
+      that is not computed here.
   """
-  path, pooling_path = (os.path.join(folder, n) for n in (_MODULES, _POOLING))
-  if not (file_io.exists(path) and file_io.exists(pooling_path)):
+  path = os.path.join(folder, _MODULES)
+  if not file_io.exists(path):
     return {}
   modules = json_files.field(
     {_MODULES: json_files.read(path, list)}, _MODULES, list[dict], path
   )
   names = [str(module.get("type")).split(".")[-1] for module in modules]
-  values = json_files.read(pooling_path)
-  # Newer versions write one name, older ones a truth for each.
-  kinds = [
-    ours for ours, theirs in KINDS.items()
-    if values.get("pooling_mode") == ours
-    or values.get(f"pooling_mode_{theirs}") is True
+  kinds = _poolings(folder, modules[1]) if names[1:2] == ["Pooling"] else []
+  problem = _prompt_problem(folder) or _case_problem(folder)
+  if names[:2] != ["Transformer", "Pooling"] or names[2:] not in (
+    [], ["Normalize"]
+  ):
+    problem = f"{path}: the modules are {', '.join(names) or 'none'}"
+  elif len(kinds) != 1 or kinds[0] not in KINDS:
+    problem = f"{path}: the pooling is {', '.join(kinds) or 'none'}"
+  length = _max_length(folder)
+  if not problem:
+    return {"pooling": kinds[0], "normalize": len(names) == 3, **length}
+  said = (
+    f"{problem}; computed here are Transformer, Pooling ({', '.join(KINDS)}) "
+    "and Normalize, without a prompt"
+  )
+  if "pooling" not in given:
+    raise errors.InputError(
+      f"{said}: pass --pooling to choose other vectors than this model's, or "
+      "use sentence-transformers"
+    )
+  errors.warn_once(f"{said}: vectors are made by --pooling instead")
+  return length
+
+
+def _poolings(folder, module):
+  """Returns the names of a Pooling module's modes, ours where we have one."""
+  path = os.path.join(folder, str(module.get("path", "")), "config.json")
+  values = json_files.read(path)
+  # Newer versions write a name or several, older ones a truth for each.
+  modes = values.get("pooling_mode") or [
+    key.removeprefix("pooling_mode_") for key, is_on in values.items()
+    if key.startswith("pooling_mode_") and is_on is True
   ]
-  known = names[:2] == ["Transformer", "Pooling"]
-  if not known or len(kinds) != 1 or names[2:] not in ([], ["Normalize"]):
-    return {}
-  return {"pooling": kinds[0], "normalize": names[2:] == ["Normalize"]}
+  short = {theirs: ours for ours, theirs in KINDS.items()}
+  modes = [modes] if isinstance(modes, str) else modes
+  return [short.get(str(mode), str(mode)) for mode in modes]
+
+
+def _read_if_there(folder, name):
+  path = os.path.join(folder, name)
+  return path, json_files.read(path) if file_io.exists(path) else {}
+
+
+def _prompt_problem(folder):
+  """Returns what is wrong with a default prompt; names the other prompts."""
+  path, values = _read_if_there(folder, "config_sentence_transformers.json")
+  prompts = json_files.field(values, "prompts", dict[str, str], path, {})
+  default = json_files.field(values, "default_prompt_name", str, path, None)
+  if prompts.get(default):
+    return f"{path}: each text begins with the prompt {prompts[default]!r}"
+  if texts := sorted(filter(None, prompts.values())):
+    errors.warn_once(
+      f"{path}: prompts are not added to texts; where one is due, write it "
+      f"before the text ({', '.join(map(repr, texts))})"
+    )
+  return ""
+
+
+def _case_problem(folder):
+  """Returns what is wrong if text is lower-cased before the tokenizer."""
+  path, values = _read_if_there(folder, _LENGTH)
+  _, tokenizer = _read_if_there(folder, "tokenizer_config.json")
+  is_lowered = json_files.field(values, "do_lower_case", bool, path, False)
+  if is_lowered and tokenizer.get("do_lower_case") is not True:
+    return f"{path}: do_lower_case is true, and the tokenizer keeps the case"
+  return ""
+
+
+def _max_length(folder):
+  """Returns {"max_seq_length": the folder's}, {} where it says none."""
+  path, values = _read_if_there(folder, _LENGTH)
+  length = json_files.field(values, "max_seq_length", int, path, None)
+  if length is None:
+    # As newer versions write it.
+    path, values = _read_if_there(folder, "tokenizer_config.json")
+    length = json_files.field(
+      values, "model_max_length", int | float, path, None
+    )
+  path = os.path.join(folder, "config.json")
+  positions = math.inf
+  if file_io.exists(path):
+    positions = configuration.read(path).get("max_position_embeddings", 512)
+  # A tokenizer without a limit says 1e30.
+  length = min(length or math.inf, positions)
+  return {} if length == math.inf else {"max_seq_length": int(length)}

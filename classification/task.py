@@ -77,19 +77,21 @@ class ClassifierTask(NamedTuple):
 def restore_input_settings(settings):
   """Returns settings that make the input as a trained model's was made.
 
-  How a model's vectors are made, its folder says in either of two ways.
+  A folder says how its vectors are made in either of two ways.
   """
-  folder = settings.init_checkpoint or ""
-  settings = model_settings.restore_input_settings(
-    settings, sentence_folder.read(folder), folder
-  )
   names = VECTOR_FLAGS
   # All else a training may choose anew, but its own data go on as they were.
   if not settings.do_train:
     names += f" {INPUT_FLAGS} task_kind"
   elif not settings.task_name:
     names += " task_kind"
-  return model_settings.restore_trained(settings, names.split())
+  settings = model_settings.restore_trained(settings, names.split())
+  if settings.task_kind not in data.OF_VECTORS:
+    return settings
+  folder = settings.init_checkpoint or ""
+  return model_settings.restore_input_settings(
+    settings, sentence_folder.read(folder, settings.given), folder
+  )
 
 
 def read_task(settings, config: modeling.BertConfig) -> ClassifierTask:

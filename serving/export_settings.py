@@ -5,9 +5,11 @@ it was trained for (problem_type). Here the same is done, so that the model
 answers as the script that trained it; a setting may say otherwise.
 """
 
+import os
+
 import configuration
 import modeling
-from checkpoints import model_folder, model_settings
+from checkpoints import model_folder, model_settings, sentence_folder
 from common import errors, file_io, run_settings
 from serving import export_options
 from squad import null_threshold
@@ -44,6 +46,9 @@ def with_trained(
   file is none that the flag can have.
   """
   trained = model_folder.input_settings(config.to_dict())
+  if settings.head == "embedding":
+    folder = os.path.dirname(settings.bert_config_file)
+    trained = {**sentence_folder.read(folder, settings.given), **trained}
   if trained.get("text_b_column"):
     trained.setdefault("text_pairs", True)
   # auto: sought after training, and stored with the weights it belongs to.

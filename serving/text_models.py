@@ -11,6 +11,7 @@ serve.py, see `answers`, with the settings that export_settings finds. Letters:
 N texts, T tokens of a text, L layers, H width, A heads.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 import heads
-from checkpoints import model_settings, weight_files
+from checkpoints import model_settings, sentence_folder, weight_files
 from common import errors, run_settings
 from features import text_batches
 from serving import (
@@ -259,8 +260,11 @@ class TextModel:
 
   def _encoder(self):
     """Returns the _Head of embeddings, whatever its options are."""
-    # Published encoders without a pooler will do.
-    return self._with_model("embedding", {"pooling": "mean"})
+    folder = os.path.dirname(self._settings.bert_config_file or "")
+    is_known = "pooling" in sentence_folder.read(folder, {"pooling"})
+    # Without the pooler, which published encoders may lack.
+    options = {} if is_known else {"pooling": "mean"}
+    return self._with_model("embedding", options)
 
   def _with_model(self, name, options):
     """Returns a _Head that TensorFlow runs; `options` if there is none yet."""

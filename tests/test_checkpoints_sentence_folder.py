@@ -1,15 +1,21 @@
 """What sentence-transformers' folders say of vectors is read and written."""
 
+import functools
 import json
+import pathlib
+import shutil
 
+import numpy as np
 import pytest
 
 import heads
 import layers
 import modeling
+import script_runner
 import tiny_model
 from checkpoints import sentence_folder, weight_files
 from common import errors
+from serving import text_models
 from variants import registry
 
 
@@ -18,40 +24,192 @@ def write_modules(folder, names, pooling):
   (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
   # As version 6 names them, and older ones.
   (folder / "modules.json").write_text(json.dumps([
-    {"idx": n, "type": f"sentence_transformers.base.modules.x.{name}"}
+    {"idx": n, "type": f"sentence_transformers.base.modules.x.{name}",
+     "path": f"{n}_{name}" if n else ""}
     for n, name in enumerate(names)
   ]))
   return str(folder)
 
 
 OLD = {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}
+THREE = "Transformer Pooling Normalize"
 
 
 @pytest.mark.parametrize("names, pooling, expected", [
   ("Transformer Pooling", OLD, ("mean", False)),
-  ("Transformer Pooling Normalize", OLD, ("mean", True)),
+  (THREE, OLD, ("mean", True)),
   ("Transformer Pooling", {"pooling_mode": "cls"}, ("cls", False)),
-  ("Transformer Pooling Dense", OLD, None),
-  ("Transformer Pooling", {"pooling_mode": "lasttoken"}, None),
-  ("Transformer Pooling", {**OLD, "pooling_mode_max_tokens": True}, None),
-  ("SparseEncoder", OLD, None), ("", OLD, None),
+  (THREE, {"pooling_mode": ["max"]}, ("max", True)),
 ])
 def test_modules_say_the_pooling(tmp_path, names, pooling, expected):
   folder = write_modules(tmp_path, names.split(), pooling)
   found = sentence_folder.read(folder)
-  assert found == (
-    dict(zip(("pooling", "normalize"), expected)) if expected else {}
+  assert found == dict(zip(("pooling", "normalize"), expected))
+
+
+@pytest.mark.parametrize("names, pooling, files, said", [
+  ("Transformer Pooling Dense Normalize", OLD, {},
+   "the modules are Transformer, Pooling, Dense, Normalize"),
+  ("MLMTransformer SpladePooling", OLD, {}, "MLMTransformer, SpladePooling"),
+  ("Transformer Pooling Normalize Normalize", OLD, {}, "Normalize, Normalize"),
+  ("Transformer", OLD, {}, "the modules are Transformer"),
+  ("", OLD, {}, "the modules are none"),
+  (THREE, {"pooling_mode": "lasttoken"}, {}, "the pooling is lasttoken"),
+  (THREE, {"pooling_mode": "weightedmean"}, {}, "is weightedmean"),
+  (THREE, {"pooling_mode_mean_sqrt_len_tokens": True}, {},
+   "is mean_sqrt_len_tokens"),
+  (THREE, {**OLD, "pooling_mode_max_tokens": True}, {}, "is mean, max"),
+  (THREE, {"pooling_mode": ["cls", "mean"]}, {}, "is cls, mean"),
+  (THREE, {"pooling_mode_cls_token": False}, {}, "the pooling is none"),
+  (THREE, OLD, {"config_sentence_transformers": {
+    "prompts": {"q": "query: "}, "default_prompt_name": "q"
+  }}, "each text begins with the prompt 'query: '"),
+  (THREE, OLD, {
+    "sentence_bert_config": {"do_lower_case": True},
+    "tokenizer_config": {"do_lower_case": False},
+  }, "do_lower_case is true, and the tokenizer keeps the case"),
+])
+def test_what_is_not_computed_is_refused(
+  tmp_path, caplog, names, pooling, files, said
+):
+  folder = write_modules(tmp_path, names.split(), pooling)
+  for name, values in files.items():
+    (tmp_path / f"{name}.json").write_text(json.dumps(values))
+  with pytest.raises(errors.InputError, match=said) as refused:
+    sentence_folder.read(folder)
+  assert "pass --pooling to choose other vectors" in str(refused.value)
+  # The user has chosen: one warning, and the length alone is the folder's.
+  (tmp_path / "tokenizer_config.json").write_text('{"model_max_length": 9}')
+  if "tokenizer_config" not in files:
+    assert sentence_folder.read(folder, {"pooling"}) == {"max_seq_length": 9}
+    sentence_folder.read(folder, {"pooling"})
+    assert caplog.text.count("vectors are made by --pooling instead") == 1
+
+
+@pytest.mark.parametrize("files, length", [
+  ({"sentence_bert_config": {"max_seq_length": 256}}, 256),
+  ({"sentence_bert_config": {"max_seq_length": 256},
+    "tokenizer_config": {"model_max_length": 512}}, 256),
+  ({"sentence_bert_config": {"transformer_task": "feature-extraction"},
+    "tokenizer_config": {"model_max_length": 200}}, 200),
+  ({}, None),
+  # A tokenizer of transformers without a limit.
+  ({"tokenizer_config": {"model_max_length": 10**30},
+    "config": {**tiny_model.TINY, "model_type": "bert"}}, 12),
+  ({"sentence_bert_config": {"max_seq_length": 514}, "config": {
+    **tiny_model.TINY, "model_type": "roberta", "max_position_embeddings": 514
+  }}, 512),
+])
+def test_the_length_is_the_folders(tmp_path, files, length):
+  folder = write_modules(tmp_path, THREE.split(), OLD)
+  for name, values in files.items():
+    (tmp_path / f"{name}.json").write_text(json.dumps(values))
+  assert sentence_folder.read(folder).get("max_seq_length") == length
+
+
+def test_prompts_that_are_not_added_are_named_once(tmp_path, caplog):
+  folder = write_modules(tmp_path, THREE.split(), OLD)
+  (tmp_path / "config_sentence_transformers.json").write_text(json.dumps({
+    "prompts": {"query": "query: ", "document": "", "p": "passage: "},
+    "default_prompt_name": None,
+  }))
+  for _ in range(2):
+    assert sentence_folder.read(folder)["pooling"] == "mean"
+  assert caplog.text.count("('passage: ', 'query: ')") == 1
+
+
+# Vectors of sentence-transformers, in every way in which vectors are made.
+
+GOLDEN = pathlib.Path(__file__).parent / "golden" / "sentence_vectors"
+EXPECTED = json.loads((GOLDEN / "vectors.json").read_text())
+
+
+def write_case(folder, name):
+  """Copies the golden folder with the files of a case."""
+  shutil.copytree(GOLDEN / "folder", folder)
+  for path, values in EXPECTED["cases"][name]["files"].items():
+    (folder / path).write_text(json.dumps(values))
+  return str(folder)
+
+
+def by_python(folder, texts, _):
+  return text_models.load(folder).embed(texts)
+
+
+def by_export(folder, texts, tmp_path, **flags):
+  out = str(tmp_path / "export")
+  script_runner.succeed(
+    "export_saved_model.py", head="embedding", model_dir=folder,
+    export_dir=out, **flags,
   )
+  if "format" in flags:
+    assert (tmp_path / "export" / "modules.json").exists()
+    assert sentence_folder.read(out) == sentence_folder.read(folder)
+  return text_models.load(out).embed(texts)
+
+
+def by_extract_features(folder, texts, tmp_path):
+  (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n")
+  pooling = sentence_folder.read(folder)["pooling"]
+  script_runner.succeed(
+    "extract_features.py", input_file=tmp_path / "texts.txt",
+    output_file=tmp_path / "out.npz", output_format="npz", pooling=pooling,
+    model_dir=folder,
+  )
+  with np.load(tmp_path / "out.npz") as arrays:
+    (name,) = [n for n in arrays if arrays[n].ndim == 2]
+    return arrays[name]
+
+
+WAYS = {
+  "python": by_python, "features": by_extract_features,
+  "onnx": functools.partial(by_export, format="onnx"),
+  "litert": functools.partial(by_export, format="litert"),
+}
+
+
+@pytest.mark.parametrize("case", EXPECTED["cases"])
+@pytest.mark.parametrize("way", WAYS)
+def test_vectors_equal_sentence_transformers(tmp_path, case, way):
+  folder = write_case(tmp_path / "model", case)
+  found = WAYS[way](folder, EXPECTED["texts"], tmp_path)
+  expected = EXPECTED["cases"][case]["vectors"]
+  np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_the_similarity_of_a_folder_needs_no_pooling(tmp_path):
+  folder = write_case(tmp_path / "model", "mean")
+  a, b = EXPECTED["texts"][:2]
+  (tmp_path / "pairs.txt").write_text(f"{a} ||| {b}\n")
+  flags = {
+    "input_file": tmp_path / "pairs.txt", "output_file": tmp_path / "out.jsonl",
+    "similarity": True, "model_dir": folder,
+  }
+  script_runner.succeed("extract_features.py", **flags)
+  vectors = np.array(EXPECTED["cases"]["mean"]["vectors"][:2])
+  found = json.loads((tmp_path / "out.jsonl").read_text())["similarity"]
+  assert abs(found - vectors[0] @ vectors[1]) < 1e-5
+  # Another folder does not say how.
+  (tmp_path / "model" / "modules.json").unlink()
+  done = script_runner.run("extract_features.py", **flags)
+  assert done.code == 1 and "--similarity needs --pooling" in done.last_line
+
+
+def test_a_pooling_that_is_given_overrides_the_folder(tmp_path, caplog):
+  folder = write_case(tmp_path / "model", "mean")
+  found = text_models.load(folder).embed(
+    EXPECTED["texts"][:1], pooling="cls", normalize=False
+  )
+  expected = EXPECTED["cases"]["cls"]["vectors"][:1]
+  np.testing.assert_allclose(found, expected, atol=1e-5)
+  assert "--pooling=cls (trained with mean)" in caplog.text
 
 
 def test_a_folder_without_modules_says_nothing(tmp_path):
   assert sentence_folder.read(str(tmp_path)) == {}
-  (tmp_path / "modules.json").write_text("[]")
-  assert sentence_folder.read(str(tmp_path)) == {}
-  folder = write_modules(tmp_path, ["Transformer"], {})
   (tmp_path / "modules.json").write_text("[1]")
   with pytest.raises(errors.InputError, match="modules.json"):
-    sentence_folder.read(folder)
+    sentence_folder.read(str(tmp_path))
 
 
 @pytest.mark.parametrize("kind, states, changes, expected", [
@@ -79,7 +237,9 @@ def test_a_folder_has_what_others_read(tmp_path, variant):
     pooling=heads.Pooling("max"), max_length=9, never_split=("a-b",),
   )
   found = sentence_folder.read(str(tmp_path / "out"))
-  assert found == {"pooling": "max", "normalize": False}
+  assert found == {
+    "pooling": "max", "normalize": False, "max_seq_length": 9
+  }
   names = {path.name for path in (tmp_path / "out").iterdir()}
   assert {
     "bert_config.json", "config.json", "model.safetensors", "tokenizer.json",

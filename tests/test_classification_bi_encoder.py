@@ -324,7 +324,7 @@ def test_pairs_are_learned_and_the_folder_answers(trained, tmp_path):
   assert_close(np.linalg.norm(vectors, axis=1), 1)
   assert float(answer) == pytest.approx(vectors[0] @ vectors[1], abs=1e-5)
   assert sentence_folder.read(str(model)) == {
-    "pooling": "mean", "normalize": True
+    "pooling": "mean", "normalize": True, "max_seq_length": 8
   }
   values = json.loads((model / "config.json").read_text())
   assert "problem_type" not in values
