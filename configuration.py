@@ -279,10 +279,33 @@ _OF_A_TASK = {
   "id2label": dict[str, str], "problem_type": str, "input_settings": dict,
   "classifier_input": dict,
 }
-# --output_activation of a classifier -> what transformers calls its problem
-PROBLEM_TYPES = {
-  "linear": "regression", "softmax": "single_label_classification",
-  "sigmoid": "multi_label_classification",
+# What a model is fine-tuned for, by its `problem_type`: the head, its kind (see
+# classification/data.py) and --output_activation. transformers knows the
+# problems with an activation.
+class Problem(NamedTuple):
+  head: str
+  kind: str
+  activation: str | None = None
+
+
+PROBLEMS = {
+  "single_label_classification": Problem("classification", "single", "softmax"),
+  "multi_label_classification":
+    Problem("classification", "multi_label", "sigmoid"),
+  "regression": Problem("classification", "regression", "linear"),
+  "multiple_choice": Problem("classification", "choice"),
+  "similarity": Problem("embedding", "similarity"),
+  "retrieval": Problem("embedding", "retrieval"),
+}
+PROBLEM_OF_KIND = {entry.kind: name for name, entry in PROBLEMS.items()}
+KIND_OF_ACTIVATION = {
+  entry.activation: entry.kind for entry in PROBLEMS.values()
+  if entry.activation
+}
+# Endings of the classes of transformers -> the head.
+_CLASS_HEADS = {
+  "ForSequenceClassification": "classification",
+  "ForMultipleChoice": "classification", "ForTokenClassification": "tagging",
 }
 # Hugging Face's name of an activation -> ours
 _ACTIVATIONS = {
@@ -352,7 +375,51 @@ def from_huggingface(values: dict) -> dict:
   name = config["hidden_act"]
   if isinstance(name, str):
     config["hidden_act"] = _ACTIVATIONS.get(name, name)
-  return {**config, **of_a_task(values)}
+  return {**config, **_with_defaults(values)}
+
+
+def _with_defaults(values):
+  """Returns `of_a_task` with what transformers leaves out of a config.json."""
+  task, head = of_a_task(values), head_of(values)
+  if head:
+    count = json_files.field(values, "num_labels", int, _SOURCE, 2)
+    task.setdefault("id2label", {str(n): f"LABEL_{n}" for n in range(count)})
+  if head == "classification" and len(task["id2label"]) == 1:
+    # One output is a number: the logit.
+    task.setdefault("problem_type", "regression")
+    _name_activation(values)
+  return task
+
+
+def _name_activation(values):
+  """Names a cross-encoder's activation, which scores here do not pass."""
+  section = values.get("sentence_transformers")
+  activation = values.get("sbert_ce_default_activation_function") or (
+    section.get("activation_fn") if isinstance(section, dict) else None
+  )
+  if activation and not str(activation).endswith(".Identity"):
+    errors.warn_once(
+      f"{_SOURCE} has {activation} for the score of a pair in "
+      "sentence-transformers; scores here are the logits before it"
+    )
+
+
+def head_of(values: dict) -> str | None:
+  """Returns the head "classification" or "tagging" of a model's JSON.
+
+  The variables of both have the same names. None: the file does not say.
+  """
+  classes = values.get("architectures")
+  for name in classes if isinstance(classes, list) else ():
+    for ending, head in _CLASS_HEADS.items():
+      if str(name).endswith(ending):
+        return head
+  problem = PROBLEMS.get(str(values.get("problem_type")))
+  if problem:
+    return problem.head
+  # run_classifier.py always writes a problem_type, and run_ner.py never.
+  is_tagger = {"id2label", "input_settings"} <= values.keys()
+  return "tagging" if is_tagger else None
 
 
 def _rows_before(config):
@@ -405,13 +472,14 @@ def to_huggingface(config: dict, architecture: str) -> dict:
   if before := _rows_before(values):
     values["max_position_embeddings"] += before
   values |= of_a_task(config)
-  if values.get("problem_type") == PROBLEM_TYPES["linear"]:
+  problem = PROBLEMS.get(values.get("problem_type"))
+  if problem and problem.kind == "regression":
     # transformers takes two labels where there is no name.
     values.setdefault("id2label", {"0": "LABEL_0"})
   names = _label_names(values.get("id2label", {}))
   if names:
     values["label2id"] = {name: number for number, name in enumerate(names)}
-  if values.get("problem_type") not in PROBLEM_TYPES.values():
+  if not (problem and problem.activation):
     values.pop("problem_type", None)
   return {
     # [PAD] and <pad> are the first of the released vocabularies.

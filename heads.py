@@ -17,6 +17,9 @@ if TYPE_CHECKING:  # It imports this module.
 # input even where the configuration says hidden_dropout_prob 0.
 _HEAD_STDDEV = 0.02
 _HEAD_DROPOUT = 0.1
+# Patterns of the variables that a checkpoint may lack for a head that does not
+# read the pooled output, as several of Hugging Face's classes do.
+POOLER = ("^bert/pooler/",)
 
 
 def masked_lm_shapes(config, width: int | None = None) -> dict[str, tuple]:
@@ -44,11 +47,12 @@ class MaskedLMHead(layers.Weights):
 
   def __init__(
     self, config, word_embeddings: tf.Variable, *, seed: int = 12345,
-    scope: str = "",
+    scope: str = "", fused: bool = False,
   ):
     """Takes the table [V, E] of the encoder; E is H in BERT.
 
-    `scope`, such as "generator/", is the first part of every name.
+    `scope`, such as "generator/", is the first part of every name; `fused` is
+    for a head that is not trained, see layers.get_activation.
     """
     shapes = masked_lm_shapes(config, word_embeddings.shape[1])
     super().__init__(
@@ -56,7 +60,7 @@ class MaskedLMHead(layers.Weights):
       stddev=config.initializer_range, seed=seed,
     )
     self._scope = scope
-    self._activation = layers.get_activation(config.hidden_act)
+    self._activation = layers.get_activation(config.hidden_act, fused=fused)
     self._epsilon = layers.norm_epsilon(config)
     # In a function, so that the table is not also one of this head's
     # variables: the encoder's and the head's lists can be joined.

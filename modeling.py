@@ -323,7 +323,8 @@ class BertModel(layers.Weights):
       pooled = self.pooled_states(states[-1], input_mask)
     return BertOutput(
       embedding_output=states[0], all_encoder_layers=tuple(states[1:]),
-      sequence_output=states[-1], pooled_output=self.pool(pooled),
+      sequence_output=states[-1],
+      pooled_output=self.pool(pooled, fused=dropout.seed is None),
       attention_probs=tuple(all_probs) if return_attention else None,
     )
 
@@ -406,9 +407,12 @@ class BertModel(layers.Weights):
     del input_mask
     return states[:, 0]
 
-  def pool(self, states: tf.Tensor) -> tf.Tensor:
-    """Returns the pooled output [B, H] of the `pooled_states` [B, H]."""
+  def pool(self, states: tf.Tensor, *, fused: bool = False) -> tf.Tensor:
+    """Returns the pooled output [B, H] of the `pooled_states` [B, H].
+
+    `fused` is for a network that is not trained, see layers.get_activation.
+    """
     weights = self._under(f"{self._scope}/pooler/")
     states = tf.cast(states, self.compute_dtype)
-    activation = layers.get_activation(self.pooler_activation)
+    activation = layers.get_activation(self.pooler_activation, fused=fused)
     return layers.dense(states, weights, "dense", activation)

@@ -45,7 +45,7 @@ import os
 from absl import logging
 
 from checkpoints import model_settings
-from classification import job, scores, task
+from classification import data, job, scores, task
 from common import file_io, run_settings
 from serving import engine_choice
 from training import components, distillation, distribution
@@ -60,7 +60,11 @@ def main(_):
   run_settings.refuse_ignored(settings)
   seeds = scores.parse_seeds(settings.seeds)
   settings = distillation.with_starting_weights(settings)
-  config = components.model_config(settings)
+  # Each seed has weights of its own, and vectors need no head.
+  is_classifier = not seeds and settings.task_kind not in data.OF_VECTORS
+  config = components.model_config(
+    settings, "classification" if is_classifier else None
+  )
   model_settings.make_tokenizer(settings, config)
   # Before anything else computes: devices cannot be arranged afterwards.
   strategy, settings = arrange_devices(settings)

@@ -105,6 +105,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+import heads
 import modeling
 from checkpoints import model_settings, weight_files
 from common import file_io, line_answers
@@ -211,7 +212,7 @@ def run_model(settings, run, features, output_dir):
   else:
     weight_files.load(
       # Nothing reads it, and token classifiers of Hugging Face have none.
-      model.variables, start.path, allowed_missing=["^bert/pooler/"]
+      model.variables, start.path, allowed_missing=heads.POOLER
     )
   # All processes compute, one writes.
   is_chief = distribution.is_chief(run.strategy)
@@ -253,7 +254,7 @@ def read_settings():
 def main(_):
   settings = read_settings()
   paths = inputs.files_to_read(settings)
-  config = components.model_config(settings)
+  config = components.model_config(settings, "tagging")
   bilstm.check_features(settings.feature_layers, config.num_hidden_layers)
   tokenizer = model_settings.make_tokenizer(settings, config)
   sentences = inputs.read_all(settings, paths)

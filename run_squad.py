@@ -184,7 +184,7 @@ def main(_):
     return
   paths = files_to_read(settings)
   config = model_folder.without_input_settings(
-    components.model_config(settings)
+    components.model_config(settings, "span")
   )
   inputs.lengths_of(settings)  # Checked before anything is read.
   tokenizer = model_settings.make_tokenizer(settings, config)

@@ -27,7 +27,7 @@ def outputs(source: converter.Source) -> dict[str, np.ndarray]:
   config, reader = source.config, source.reader
   encoder = registry.make_encoder(config)
   weight_files.load(
-    encoder.variables, reader, allowed_missing=["^bert/pooler/"]
+    encoder.variables, reader, allowed_missing=heads.POOLER
   )
   output = encoder(*map(tf.constant, random_batch(config)))
   sequence, pooled = output.sequence_output, output.pooled_output

@@ -18,6 +18,7 @@ import tensorflow as tf
 from absl import logging
 
 import configuration
+import heads
 import modeling
 from checkpoints import (
   huggingface,
@@ -126,15 +127,15 @@ def _in_its_folder(reader, name):
 
 def _check_shapes(reader, config):
   """Raises InputError if the encoder is not the one of the configuration."""
-  heads = reader.num_heads or config.num_attention_heads
-  if heads != config.num_attention_heads:
+  count = reader.num_heads or config.num_attention_heads
+  if count != config.num_attention_heads:
     raise errors.InputError(
-      f"{reader.path} has {heads} attention heads, but the configuration says "
+      f"{reader.path} has {count} attention heads, but the configuration says "
       f"{config.num_attention_heads}; give the one that belongs to it"
     )
   # Several classes of Hugging Face have no pooler.
   weight_files.check_shapes(
-    registry.shapes(config), reader, allowed_missing=["^bert/pooler/"]
+    registry.shapes(config), reader, allowed_missing=heads.POOLER
   )
 
 

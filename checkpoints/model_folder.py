@@ -76,14 +76,17 @@ def find(folder: str) -> dict[str, str]:
   """
   names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else None
   if names is None:
-    raise errors.InputError(f"--model_dir={folder}: no such folder")
+    raise errors.InputError(
+      f"--model_dir={folder}: no such folder, and no model is downloaded by its "
+      "name; python download.py --list names those that can be downloaded first"
+    )
   # gs:// lists folders with a slash at the end.
   names = {name.rstrip("/") for name in names}
   configs = [name for name in _CONFIG_FILES if name in names]
   if not configs:
     advice = "the folder of a model, or --bert_config_file and the others"
-    for name in sorted({"best_model", "final_model"} & names):
-      advice = f"--model_dir={os.path.join(folder, name)}"
+    for name in sorted(_models_below(folder)):
+      advice = f"--model_dir={name}"
     raise errors.InputError(
       f"--model_dir={folder} has no {' or '.join(_CONFIG_FILES)}; pass {advice}"
     )
@@ -95,6 +98,17 @@ def find(folder: str) -> dict[str, str]:
   if vocabulary := vocabularies.first_of(names, variant):
     found["vocab_file"] = os.path.join(folder, vocabulary)
   return found
+
+
+def _models_below(folder):
+  """Yields the folders with a model at most two levels below a folder."""
+  depth = folder.rstrip(os.sep).count(os.sep)
+  for path, inside, files in tf.io.gfile.walk(folder):
+    path = path.rstrip(os.sep)
+    if path.count(os.sep) - depth >= 2:
+      inside.clear()
+    if not {*_CONFIG_FILES}.isdisjoint(files):
+      yield path
 
 
 def without_input_settings(config: modeling.BertConfig) -> modeling.BertConfig:

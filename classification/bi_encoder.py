@@ -96,9 +96,9 @@ class BiEncoder(tf.Module):
     ]
 
   @property
-  def may_be_missing(self) -> tuple[str, ...]:
+  def allowed_missing(self) -> tuple[str, ...]:
     """Patterns of names of variables that no vector depends on."""
-    return () if self.pooling.kind == "pooled" else ("^bert/pooler/",)
+    return () if self.pooling.kind == "pooled" else heads.POOLER
 
   def __call__(self, batch, dropout_seed=None, *, skip_empty=False):
     """Returns the vectors of a batch, float32 [B, W, D], of length 1.

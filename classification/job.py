@@ -302,7 +302,7 @@ class ModelRun:
     """Loads the weights to evaluate or predict with."""
     weight_files.load(
       self._model.variables, self._start.path,
-      allowed_missing=self._model.may_be_missing,
+      allowed_missing=self._model.allowed_missing,
     )
 
   def train(self):

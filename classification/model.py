@@ -24,7 +24,7 @@ from variants import registry
 
 # What the checkpoint of an encoder need not have. Unlike the original: a
 # checkpoint that lacks more is refused.
-NEW_VARIABLES = ("^output_(weights|bias)$", "^bilstm/", "^bert/pooler/")
+NEW_VARIABLES = ("^output_(weights|bias)$", "^bilstm/", *heads.POOLER)
 
 
 def num_outputs(kind: str, labels: tuple) -> int:
@@ -36,7 +36,7 @@ class ClassifierModel(tf.Module):
   """Encoder and head of every kind of task."""
 
   # Patterns of names of variables that no output depends on.
-  may_be_missing: tuple[str, ...] = ()
+  allowed_missing: tuple[str, ...] = ()
 
   def __init__(
     self, config: modeling.BertConfig, kind: str, outputs: int, *,

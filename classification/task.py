@@ -11,20 +11,13 @@ from typing import NamedTuple
 
 from absl import logging
 
+import configuration
 import modeling
 from checkpoints import model_folder, model_settings, sentence_folder
 from classification import data, glue, scores
 from common import errors
 from training import components
 
-# kind -> `problem_type` in the configuration.
-PROBLEM_TYPES = {
-  data.SINGLE: "single_label_classification", data.REGRESSION: "regression",
-  data.MULTI_LABEL: "multi_label_classification",
-  data.CHOICE: "multiple_choice",
-  # No others' names: a bi-encoder is no classifier, and has no head.
-  **{kind: kind for kind in data.OF_VECTORS},
-}
 # What others call two classes that their task has numbers or short names for.
 _NUMBERED = (("0", "1"), ("neg", "pos"))
 _NAMES_OF_NUMBERED = (
@@ -192,7 +185,9 @@ def _official_kind(settings, official):
 def _learned_order(official, learned):
   """Returns a task's classes in the order of the names that a model has."""
   labels = tuple(official.labels)
-  if not labels or _are_generic(learned):
+  if not labels or not learned or (
+    _are_generic(learned) and len(learned) == len(labels)
+  ):
     return labels
   names = {label.lower(): label for label in labels}
   # A model of others may call class 1 "positive" or "equivalent".
@@ -203,6 +198,12 @@ def _learned_order(official, learned):
   # Every class once: nothing is left to guess.
   if len(found) == len(labels) and set(found) == set(labels):
     return found
+  if len(learned) != len(labels):
+    raise errors.InputError(
+      f"the model was trained to classify ({', '.join(learned)}), and "
+      f"{official.title} has the classes {', '.join(labels)}; take a model of "
+      "this task, or pass --do_train"
+    )
   logging.warning(
     "the classes of the model are called %s (id2label in --bert_config_file), "
     "those of %s %s: they are taken in this order, which may be wrong",
@@ -357,13 +358,14 @@ def write_rows(settings, task: ClassifierTask) -> None:
 def model_kind(config: modeling.BertConfig) -> str | None:
   """Returns the kind in a model's configuration, None where it has none."""
   problem_type = config.to_dict().get("problem_type")
-  kinds = {name: kind for kind, name in PROBLEM_TYPES.items()} | {None: None}
-  if problem_type not in kinds:
+  if problem_type is None:
+    return None
+  if problem_type not in configuration.PROBLEMS:
     raise errors.InputError(
       f"problem_type in --bert_config_file is {problem_type!r}; expected one "
-      f"of {', '.join(PROBLEM_TYPES.values())}"
+      f"of {', '.join(configuration.PROBLEMS)}"
     )
-  return kinds[problem_type]
+  return configuration.PROBLEMS[problem_type].kind
 
 
 def _check_kind(kind, config):
@@ -390,7 +392,7 @@ def trained_config(
   values.pop("id2label", None)
   if task.labels:
     values["id2label"] = {str(n): name for n, name in enumerate(task.labels)}
-  values["problem_type"] = PROBLEM_TYPES[task.kind]
+  values["problem_type"] = configuration.PROBLEM_OF_KIND[task.kind]
   return modeling.BertConfig.from_dict(values)
 
 

@@ -101,9 +101,8 @@ def _config_values(config, settings):
   """Returns the configuration with the labels and the kind of the task."""
   values, labels = config.to_dict(), list(settings.labels)
   if settings.head == "classification":
-    values["problem_type"] = configuration.PROBLEM_TYPES[
-      settings.output_activation
-    ]
+    kind = configuration.KIND_OF_ACTIVATION[settings.output_activation]
+    values["problem_type"] = configuration.PROBLEM_OF_KIND[kind]
   if settings.head in ("classification", "tagging"):
     values["id2label"] = {str(n): label for n, label in enumerate(labels)}
   return values

@@ -63,7 +63,7 @@ def load_model(
       skip_padding=settings.jit_compile != "true" and not is_tpu,
     )
   # Some published encoders have no pooler; only --pooling=pooled reads it.
-  optional = [] if settings.pooling == "pooled" else ["^bert/pooler/"]
+  optional = () if settings.pooling == "pooled" else heads.POOLER
   weight_files.load(model.variables, source, allowed_missing=optional)
   return model
 

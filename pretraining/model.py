@@ -117,7 +117,7 @@ class PretrainingModel(tf.Module):
   def unused_variables(self):
     """Returns regular expressions of names that have no part in the loss."""
     # Only the next-sentence head reads the pooled output.
-    return [] if self.next_sentence else ["^bert/pooler/"]
+    return () if self.next_sentence else heads.POOLER
 
 
 def objective(

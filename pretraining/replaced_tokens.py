@@ -188,7 +188,7 @@ class ReplacedTokensModel(tf.Module):
 
   def unused_variables(self):
     """Returns regular expressions of names that have no part in the loss."""
-    return ["^bert/pooler/"]
+    return heads.POOLER
 
   def objective(self) -> loop.Objective:
     """Returns the sum of both losses."""

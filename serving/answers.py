@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import tensorflow as tf
 
+import configuration
 import tokenization
 from classification import answers as classification_answers
 from classification import data as classification_data
@@ -33,12 +34,6 @@ from text import input_sequences
 # arrays by the names of its `from_ids`.
 Network = Callable[..., dict[str, np.ndarray]]
 
-# Of a classifier, by --output_activation.
-KINDS = {
-  "softmax": classification_data.SINGLE,
-  "sigmoid": classification_data.MULTI_LABEL,
-  "linear": classification_data.REGRESSION,
-}
 # The score of an answer where there is none: finite, for JSON.
 _NO_ANSWER = -1e9
 # Of a folder that is served: what `make` goes by.
@@ -156,7 +151,7 @@ def in_batches(sequences: list, compute: Callable, batch_size: int) -> list:
 
 def _classification(settings, tokenizer, network, batch_size):
   del tokenizer
-  kind = KINDS[settings.output_activation]
+  kind = configuration.KIND_OF_ACTIVATION[settings.output_activation]
   options = classification_inputs.options_of(settings, kind, settings.labels)
 
   def logits(batch):

@@ -9,16 +9,15 @@ import os
 
 import configuration
 import modeling
-from checkpoints import model_folder, model_settings, sentence_folder
+from checkpoints import (
+  model_folder,
+  model_settings,
+  sentence_folder,
+  trained_head,
+)
 from common import errors, file_io, run_settings
 from serving import export_options
 from squad import null_threshold
-
-# What the configuration says of a classifier -> --output_activation.
-_ACTIVATIONS = {
-  None: "softmax",
-  **{problem: name for name, problem in configuration.PROBLEM_TYPES.items()},
-}
 
 
 def find_model(
@@ -74,6 +73,7 @@ def resolve(
   head here answers, labels are missing, or the threshold stored with the
   weights is damaged.
   """
+  trained_head.require(settings.head, settings)
   # The defaults of the head's script, before what the model says.
   is_span = settings.head == "span"
   changes = {
@@ -102,13 +102,18 @@ def resolve(
 def _activation(config):
   """Returns the --output_activation of a trained classifier."""
   problem = config.to_dict().get("problem_type")
-  if problem not in _ACTIVATIONS:
-    known = ", ".join(filter(None, _ACTIVATIONS))
+  if problem is None:
+    return "softmax"
+  entry = configuration.PROBLEMS.get(problem)
+  if not (entry and entry.activation):
+    known = ", ".join(
+      name for name, each in configuration.PROBLEMS.items() if each.activation
+    )
     raise errors.InputError(
       f"problem_type in --bert_config_file is {problem!r}, which cannot be "
       f"exported; expected one of {known}"
     )
-  return _ACTIVATIONS[problem]
+  return entry.activation
 
 
 def _labels(settings, config):

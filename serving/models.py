@@ -30,7 +30,7 @@ class ServedModel(tf.Module):
     config: modeling.BertConfig.
     settings: run_settings.Settings, as export_settings.resolve returns them.
     tokenizer: tokenization.FullTokenizer.
-    variables_may_be_missing: patterns of names that no output depends on.
+    allowed_missing: patterns of names that no output depends on.
     text_inputs: what the texts of an example are called.
     id_inputs: names of the inputs of `from_ids`.
     pooling: heads.Pooling, of embeddings.
@@ -38,7 +38,7 @@ class ServedModel(tf.Module):
 
   text_inputs: tuple[str, ...] = ("text",)
   id_inputs: tuple[str, ...] = ("input_ids", "input_mask", "segment_ids")
-  variables_may_be_missing: tuple[str, ...] = ()
+  allowed_missing: tuple[str, ...] = ()
   pooling: heads.Pooling | None = None
 
   def __init__(
@@ -71,7 +71,7 @@ class ServedModel(tf.Module):
     """
     return weight_files.load(
       self.variables, self.settings.init_checkpoint,
-      allowed_missing=self.variables_may_be_missing,
+      allowed_missing=self.allowed_missing,
     )
 
   def encode(self, inputs: dict, training=False, **options):
@@ -161,7 +161,7 @@ class Embedder(ServedModel):
     depth = self.config.num_hidden_layers
     self.pooling = heads.Pooling.of(self.settings, depth)
     if self.pooling.kind != "pooled":
-      self.variables_may_be_missing = ("^bert/pooler/",)
+      self.allowed_missing = heads.POOLER
 
   def from_ids(self, **inputs):
     output = self.encode(inputs)
@@ -181,7 +181,7 @@ class MaskFiller(ServedModel):
   """`fillings`, numbers of tokens, and `probabilities` [B, P, K]."""
 
   id_inputs = (*ServedModel.id_inputs, "masked_lm_positions")
-  variables_may_be_missing = ("^bert/pooler/",)
+  allowed_missing = heads.POOLER
 
   def _make_head(self):
     if registry.predicts_next_word(self.config):
@@ -189,7 +189,9 @@ class MaskFiller(ServedModel):
         f"{registry.name_of(self.config)} predicts next words, and cannot fill "
         "[MASK]; pass a model of masked words"
       )
-    return heads.MaskedLMHead(self.config, self.bert.word_embeddings)
+    return heads.MaskedLMHead(
+      self.config, self.bert.word_embeddings, fused=True
+    )
 
   def from_ids(self, masked_lm_positions, **inputs):
     logits = self._word_logits(masked_lm_positions, inputs)
@@ -249,6 +251,8 @@ class PairScorer(ServedModel):
 class Tagger(ServedModel):
   """`probabilities` [B, T, L] of every word piece."""
 
+  allowed_missing = heads.POOLER
+
   def _make_head(self):
     return heads.TokenClassificationHead(self.config, len(self.settings.labels))
 
@@ -264,7 +268,7 @@ class QuestionAnswerer(ServedModel):
   """`start_logits` and `end_logits` [B, T] of every word piece."""
 
   text_inputs = ("question", "context")
-  variables_may_be_missing = ("^bert/pooler/",)
+  allowed_missing = heads.POOLER
 
   def _make_head(self):
     settings = self.settings

@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+import configuration
 from classification import data as classification_data
 from classification import inputs as classification_inputs
 from classification import scores as classification_scores
@@ -77,7 +78,7 @@ def _table(path, kind, labels, is_pairs):
 
 def _classification(model, path):
   settings, is_pairs = model.settings, len(model.text_inputs) == 2
-  kind = answers.KINDS[settings.output_activation]
+  kind = configuration.KIND_OF_ACTIVATION[settings.output_activation]
   examples, scored = _table(path, kind, settings.labels, is_pairs)
   asked = _asked(model, [
     (e.text_a, e.text_b) if is_pairs else (e.text_a,) for e in examples

@@ -14,7 +14,7 @@ from variants import registry
 
 # What the checkpoint of an encoder need not have. As in the original: the
 # pooler is not read, so it is neither trained nor needed.
-UNUSED_VARIABLES = ("^bert/pooler/",)
+UNUSED_VARIABLES = heads.POOLER
 NEW_VARIABLES = ("^cls/squad/", "^bilstm/", *UNUSED_VARIABLES)
 
 # What padding scores. Finite, so that no kernel can make it nan (0 * -inf).

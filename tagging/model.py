@@ -18,7 +18,7 @@ from variants import registry
 
 # What the checkpoint of an encoder need not have.
 NEW_VARIABLES = (
-  "^output_(weights|bias)$", "^tagging/", "^bilstm/", "^bert/pooler/"
+  "^output_(weights|bias)$", "^tagging/", "^bilstm/", *heads.POOLER
 )
 _HELD_BYTES = 1 << 29  # States that are held in memory before they are written.
 

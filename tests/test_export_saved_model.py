@@ -138,16 +138,15 @@ def test_the_null_threshold_is_that_of_the_weights(tmp_path):
 
 
 @pytest.mark.parametrize("flags, said", [
-  ({"head": "tagging"}, "pass --labels, --label_file or"),
-  ({"head": "span"}, "--max_query_length=64 and 3"),
+  ({"head": "tagging"}, "[MASK] and tell whether a text follows, not to tag"),
+  ({"head": "span"}, "tell whether a text follows, not to answer questions"),
   ({"head": "masked_lm", "init_checkpoint": None}, "pass --init_checkpoint"),
-  ({"head": "classification", "labels": "a,b"},
-   "has no output_bias, output_weights"),
-  # Its labels are known: what is missing is the head.
+  ({"head": "classification", "labels": "a,b"}, "follows, not to classify"),
+  # Its labels are known: the head is missing.
   ({"head": "classification", "bert_config_file": "{tmp}/named.json"},
-   "has no output_bias, output_weights"),
+   "tell whether a text follows (bad, good), not to classify"),
   ({"head": "masked_lm",
-    "init_checkpoint": "cased_L-2_H-8_A-2/bert_model.ckpt"},
+    "init_checkpoint": "{tmp}/cased_L-2_H-8_A-2/bert_model.ckpt"},
    "pass --do_lower_case=False"),
   ({"head": "masked_lm", "warmup_file": "{tmp}/w"}, "w:1: 2 texts with tabs"),
 ])
@@ -156,6 +155,7 @@ def test_errors(flags, said, tmp_path):
   config = json.loads(MODEL["bert_config_file"].read_text())
   config["id2label"] = {"0": "bad", "1": "good"}
   (tmp_path / "named.json").write_text(json.dumps(config))
+  (tmp_path / "cased_L-2_H-8_A-2").symlink_to(FOLDER)
   flags = {
     name: value.format(tmp=tmp_path) if isinstance(value, str) else value
     for name, value in flags.items()

@@ -7,11 +7,12 @@ import shutil
 import numpy as np
 import pytest
 
+import configuration
 import modeling
 import script_runner
 import tiny_model
 from checkpoints import model_folder, weight_files
-from classification import data, inputs, model, task
+from classification import data, inputs, model
 from common import run_settings
 from records import tfrecord
 from script_runner import results_in
@@ -366,7 +367,7 @@ def write_rows(path, header, rows, separator="\t"):
 
 def model_folder_of(folder, path, kind, labels, **given):
   values = json.loads((folder / "bert_config.json").read_text())
-  problem = task.PROBLEM_TYPES[kind]
+  problem = configuration.PROBLEM_OF_KIND[kind]
   values.update(problem_type=problem, id2label=dict(enumerate(labels)))
   config = modeling.BertConfig.from_dict(values)
   outputs = model.num_outputs(kind, labels)

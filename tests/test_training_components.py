@@ -345,6 +345,7 @@ def test_a_model_folder_stands_for_three_flags(parse, tmp_path):
 
 def test_a_run_folder_is_no_model_folder_but_names_one(parse, tmp_path):
   (tmp_path / "run" / "final_model").mkdir(parents=True)
+  (tmp_path / "run" / "final_model" / "bert_config.json").write_text("{}")
   with pytest.raises(errors.InputError, match="pass --model_dir=.*final_mo"):
     model_settings.resolve(parse(model_dir=tmp_path / "run"))
   with pytest.raises(errors.InputError, match="no such folder"):

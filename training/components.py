@@ -1,18 +1,22 @@
 """What a run is made of, from its run_settings.Settings."""
 
 import modeling
+from checkpoints import trained_head
 from common import console, errors, file_io
 from records import pipeline, tfrecord
 from training import distribution, run_folder
 from variants import registry
 
 
-def model_config(settings):
+def model_config(settings, head: str | None = None):
   """Returns the modeling.BertConfig of --bert_config_file and --bilstm_on_top.
 
-  Raises InputError: it cannot be used, --max_seq_length does not fit it, or
-  this machine cannot hold the model.
+  Raises InputError: it cannot be used, --max_seq_length does not fit it, this
+  machine cannot hold the model, or weights that are not trained have another
+  head than `head`.
   """
+  if head and not settings.do_train:
+    trained_head.require(head, settings)
   config = modeling.BertConfig.from_json_file(settings.bert_config_file)
   if settings.get("bilstm_on_top"):
     config = modeling.BertConfig.from_dict(

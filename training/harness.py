@@ -70,7 +70,7 @@ class Task(NamedTuple):
 def train(settings, task: Task, start: run_folder.StartingPoint) -> int:
   """Trains from `start`; returns the step of the weights that it leaves."""
   trainer = make_trainer(settings, task)
-  trainer.start_from(start, may_be_missing=task.new_variables)
+  trainer.start_from(start, allowed_missing=task.new_variables)
   data = task.data()
 
   def batches_from(step):

@@ -390,7 +390,7 @@ class Trainer:
     by_name = {layers.variable_name(v): v for v in variables}
     return {**by_name, **self._optimizer.slots}
 
-  def start_from(self, start, *, may_be_missing=()):
+  def start_from(self, start, *, allowed_missing=()):
     """Loads what a run starts from.
 
     Raises InputError: the checkpoint is not of these variables, or the run it
@@ -399,7 +399,7 @@ class Trainer:
     Args:
       start: run_folder.StartingPoint; a resumed run gets its optimizer state
         and step back, any other only weights.
-      may_be_missing: regular expressions of the names of variables that
+      allowed_missing: regular expressions of the names of variables that
         --init_checkpoint need not hold: those of a new head.
     """
     if start.kind == "resume":
@@ -407,7 +407,7 @@ class Trainer:
       self._extra = start.extra
     elif start.kind == "init":
       weight_files.load(
-        self._variables, start.path, allowed_missing=may_be_missing
+        self._variables, start.path, allowed_missing=allowed_missing
       )
 
   def _resume(self, path):

@@ -1,0 +1,239 @@
+"""A model answers what its weights were trained for, and nothing else."""
+
+import json
+
+import pytest
+
+import modeling
+import script_runner
+import serving_models
+import tiny_model
+from checkpoints import trained_head
+from common import choices, errors, run_settings
+from script_runner import ROOT
+from serving import text_models
+from test_serving_engines import (
+  classifier,
+  mask_filler,
+  names,
+  pair_scorer,
+  span,
+  tagger,
+)
+
+GOLDEN = ROOT / "tests" / "golden"
+CLASSES = names("mixed", "negative", "positive")
+TAGS = names("O", "B-PER", "I-PER")
+# Makes the head, and what the configuration says of it.
+MODELS = {
+  "classification": (classifier(3), {
+    "id2label": CLASSES, "problem_type": "single_label_classification"
+  }),
+  "tagging": (tagger, {"id2label": TAGS}),
+  "span": (span, {}), "masked_lm": (mask_filler, {}),
+  "next_sentence": (pair_scorer, {}), "embedding": (None, {}),
+}
+SAID = {
+  "classification": r"was trained to classify \(mixed, negative, positive\), ",
+  "tagging": r"was trained to tag words \(O, B-PER, I-PER\), not to ",
+  "span": "was trained to answer questions, not to ",
+  "masked_lm": r"was trained to fill in \[MASK\], not to ",
+  "next_sentence": "was trained to tell whether a text follows, not to ",
+  "embedding": "is an encoder alone; train the head first ",
+}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+  made = {}
+  for head, (make, task) in MODELS.items():
+    made[head] = serving_models.trained(
+      tmp_path_factory.mktemp(head) / "model", make,
+      stored={"max_seq_length": 16}, **task,
+    )
+  return made
+
+
+def settings_of(folder, **others):
+  return run_settings.Settings({
+    "model_dir": str(folder), "init_checkpoint": str(folder),
+    "bert_config_file": str(folder / "bert_config.json"), **others,
+  })
+
+
+@pytest.mark.parametrize("trained", MODELS)
+@pytest.mark.parametrize("head", choices.SERVING_HEADS)
+def test_a_head_is_used_for_its_task_alone(folders, trained, head):
+  settings = settings_of(folders[trained])
+  if head in (trained, "embedding"):
+    trained_head.require(head, settings)
+    return
+  with pytest.raises(errors.InputError, match=SAID[trained]):
+    trained_head.require(head, settings)
+
+
+def ask_words(bert):
+  return bert.tag("the street")
+
+
+ASKED = {
+  "tagging": ask_words, "classification": lambda bert: bert.classify("a star"),
+  "span": lambda bert: bert.answer("who", "he was"),
+  "masked_lm": lambda bert: bert.fill_mask("the [MASK]"),
+}
+
+
+@pytest.mark.parametrize("trained, head", [
+  ("classification", "tagging"), ("tagging", "classification"),
+  ("classification", "span"), ("embedding", "masked_lm"),
+])
+def test_python_says_what_the_model_does(folders, trained, head):
+  with pytest.raises(errors.InputError, match=SAID[trained]):
+    ASKED[head](text_models.load(str(folders[trained])))
+
+
+@pytest.mark.parametrize("script, trained, flags", [
+  ("run_squad.py", "classification", {"interactive": True}),
+  ("run_ner.py", "classification", {"do_predict": True, "predict_file": "-"}),
+  ("run_classifier.py", "tagging", {"do_predict": True, "predict_file": "-"}),
+  ("run_classifier.py", "span", {"do_predict": True, "predict_file": "-"}),
+  ("fill_mask.py", "embedding", {"text": "the [MASK]"}),
+  ("export_saved_model.py", "classification", {
+    "head": "span", "export_dir": "nowhere"
+  }),
+])
+def test_scripts_say_what_the_model_does(folders, script, trained, flags):
+  done = script_runner.run(script, model_dir=folders[trained], **flags)
+  assert done.code == 1 and done.out == ""
+  expected = SAID[trained].replace("\\", "").removesuffix(", ")
+  assert expected.strip() in done.last_line
+
+
+def test_weights_of_an_own_run_are_not_looked_at(folders, tmp_path):
+  settings = settings_of(folders["span"], output_dir=str(tmp_path))
+  with pytest.raises(errors.InputError):
+    trained_head.require("tagging", settings)
+  (tmp_path / "model.ckpt-7.index").write_text("")
+  trained_head.require("tagging", settings)
+
+
+def test_a_file_that_says_neither_may_be_both(folders, tmp_path):
+  """As the original's classifiers, of which no file says the classes."""
+  folder = folders["classification"]
+  values = json.loads((folder / "bert_config.json").read_text())
+  for name in ("id2label", "problem_type", "input_settings"):
+    del values[name]
+  (tmp_path / "c.json").write_text(json.dumps(values))
+  settings = settings_of(folder, bert_config_file=str(tmp_path / "c.json"))
+  trained_head.require("tagging", settings)
+  trained_head.require("classification", settings)
+
+
+def test_a_task_with_other_classes_is_refused(folders, tmp_path):
+  (tmp_path / "dev.tsv").write_text(
+    "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t1\t2\tthe a\tthe b\n"
+  )
+  done = script_runner.run(
+    "run_classifier.py", model_dir=folders["classification"], do_eval=True,
+    task_name="MRPC", data_dir=tmp_path, output_dir=tmp_path / "out",
+  )
+  assert done.code == 1
+  assert "was trained to classify (mixed, negative, positive)" in done.last_line
+  assert "MRPC has the classes 0, 1" in done.last_line
+
+
+def test_the_folder_of_a_model_is_found_below_its_parent(folders, tmp_path):
+  inside = tmp_path / "minilm" / "package" / "model"
+  inside.parent.mkdir(parents=True)
+  inside.symlink_to(folders["span"])
+  with pytest.raises(errors.InputError) as refused:
+    text_models.load(str(tmp_path / "minilm"))
+  assert str(refused.value).endswith(f"pass --model_dir={inside}")
+  with pytest.raises(errors.InputError, match="python download.py --list"):
+    text_models.load(str(tmp_path / "bert-base-uncased"))
+
+
+TAGGERS = sorted(GOLDEN.glob("*/*ForTokenClassification"))
+
+
+@pytest.mark.parametrize("engine", choices.ENGINES)
+@pytest.mark.parametrize("folder", TAGGERS, ids=lambda path: path.name)
+def test_taggers_of_transformers_have_no_pooler(folder, engine, tmp_path):
+  config = modeling.BertConfig.from_json_file(folder / "config.json")
+  words = [f"w{n}" for n in range(config.vocab_size - len(tiny_model.SPECIAL))]
+  vocab_file = tiny_model.write_vocabulary(tmp_path, words)
+  bert = text_models.load(
+    str(folder), vocab_file=vocab_file, max_seq_length=8, engine=engine,
+    do_lower_case=True,
+  )
+  found = bert.tag("w1 w2, w3")
+  assert found["words"] == ["w1", "w2", ",", "w3"]
+  assert {*found["tags"]} <= {*config.label_names()}
+  if engine != "tensorflow":
+    expected = text_models.load(
+      str(folder), vocab_file=vocab_file, max_seq_length=8, do_lower_case=True
+    ).tag("w1 w2, w3")
+    assert found["tags"] == expected["tags"]
+    serving_models.assert_close(
+      found["probabilities"], expected["probabilities"]
+    )
+
+
+def test_there_is_a_tagger_of_each_family():
+  assert {path.parent.name for path in TAGGERS} == {
+    "albert", "distilbert", "electra", "huggingface", "roberta_models"
+  }
+
+
+CLASSIFIER = {
+  "model_type": "bert", "architectures": ["BertForSequenceClassification"]
+}
+
+
+@pytest.mark.parametrize("values, labels, problem", [
+  ({}, ["LABEL_0", "LABEL_1"], None),
+  ({"num_labels": 3}, ["LABEL_0", "LABEL_1", "LABEL_2"], None),
+  ({"num_labels": 1}, ["LABEL_0"], "regression"),
+  ({"id2label": {"0": "LABEL_0"}}, ["LABEL_0"], "regression"),
+  ({"id2label": {"0": "yes"}, "problem_type": "multi_label_classification"},
+   ["yes"], "multi_label_classification"),
+  ({"id2label": {"0": "no", "1": "yes"}}, ["no", "yes"], None),
+])
+def test_what_transformers_leaves_out(values, labels, problem):
+  config = modeling.BertConfig.from_dict({**CLASSIFIER, **values})
+  assert config.label_names() == labels
+  assert config.to_dict().get("problem_type") == problem
+
+
+def test_one_output_is_a_number(tmp_path):
+  """As of every cross-encoder: the logit, by Python and as a class's score."""
+  folder = serving_models.trained(
+    tmp_path / "model", classifier(1), stored={"max_seq_length": 16}
+  )
+  values = json.loads((folder / "bert_config.json").read_text())
+  (folder / "bert_config.json").unlink()
+  del values["input_settings"]
+  (folder / "config.json").write_text(json.dumps({
+    **values, **CLASSIFIER, "hidden_act": "gelu_new",
+    "id2label": {"0": "LABEL_0"},
+  }))
+  found = text_models.load(str(folder)).classify("the street")
+  assert found.keys() == {"score"}
+  done = script_runner.succeed(
+    "run_classifier.py", model_dir=folder, do_predict=True, predict_file="-",
+    stdin=b"the street\n",
+  )
+  assert float(done.out) == pytest.approx(found["score"], abs=1e-5)
+
+
+@pytest.mark.parametrize("values, count", [
+  ({"sentence_transformers": {"activation_fn": "torch.nn.Sigmoid"}}, 1),
+  ({"sbert_ce_default_activation_function": "torch.nn.modules.Sigmoid"}, 1),
+  ({"sentence_transformers": {"activation_fn": "torch.nn.Identity"}}, 0),
+  ({"sbert_ce_default_activation_function": "torch.nn.Identity"}, 0),
+  ({}, 0),
+])
+def test_the_activation_of_a_cross_encoder_is_named_once(values, count, caplog):
+  for _ in range(2):
+    modeling.BertConfig.from_dict({**CLASSIFIER, "num_labels": 1, **values})
+  assert caplog.text.count("scores here are the logits before it") == count
