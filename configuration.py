@@ -417,8 +417,8 @@ def head_of(values: dict) -> str | None:
   problem = PROBLEMS.get(str(values.get("problem_type")))
   if problem:
     return problem.head
-  # run_classifier.py always writes a problem_type, and run_ner.py never.
-  is_tagger = {"id2label", "input_settings"} <= values.keys()
+  # Only run_ner.py has a scheme.
+  is_tagger = "scheme" in (values.get("input_settings") or ())
   return "tagging" if is_tagger else None
 
 

@@ -216,9 +216,9 @@ class FullTokenizer:
 
   def __init__(
     self, vocab_file: str, do_lower_case: bool = True,
-    never_split: Iterable[str] = (),
+    never_split: Iterable[str] = (), **text_rules
   ):
-    """Reads the vocabulary.
+    """Reads the vocabulary; `text_rules` are keywords of BasicTokenizer.
 
     Raises:
       InputError: as `load_vocab`, or it is empty, or some of `never_split`
@@ -233,7 +233,9 @@ class FullTokenizer:
         f"{vocab_file}: no token in it; a vocabulary has one token a line"
       )
     self.inv_vocab = {index: token for token, index in self.vocab.items()}
-    self.basic_tokenizer = BasicTokenizer(do_lower_case, self.never_split)
+    self.basic_tokenizer = BasicTokenizer(
+      do_lower_case, self.never_split, **text_rules
+    )
     self.wordpiece_tokenizer = WordpieceTokenizer(vocab=self.vocab)
     # Three caches: callers need tokens or ids, and one word is in many
     # chunks ("the," "(the").
@@ -310,16 +312,25 @@ class BasicTokenizer:
   """Splits text at white space, punctuation and Han characters."""
 
   def __init__(
-    self, do_lower_case: bool = True, never_split: Iterable[str] = ()
+    self, do_lower_case: bool = True, never_split: Iterable[str] = (), *,
+    strip_accents: bool | None = None, tokenize_chinese_chars: bool = True,
   ):
     """With `do_lower_case` words are lower-cased and lose their accents.
 
     Args:
+      strip_accents: Hugging Face's option for the accents alone; None: as
+        `do_lower_case`.
+      tokenize_chinese_chars: Hugging Face's option; False: Han characters are
+        letters like any other.
       never_split: words that stay whole where white space or Han characters are
         on both sides: as they stand, or lower-cased. As Hugging Face's
         BertTokenizer: "C++" keeps its case, and "c++" stands for both.
     """
     self.do_lower_case = do_lower_case
+    self.strip_accents = (
+      do_lower_case if strip_accents is None else strip_accents
+    )
+    self.tokenize_chinese_chars = tokenize_chinese_chars
     self.never_split = frozenset(never_split)
 
   def tokenize(self, text: str | bytes) -> list[str]:
@@ -328,25 +339,31 @@ class BasicTokenizer:
     if not self.never_split:
       return self._split(text)
     words = []
-    for word in text.translate(_CLEANING).split():
+    for word in text.translate(self._cleaning).split():
       parts = [word] if word in self.never_split else self._split(word)
       # Lower-cased, but whole.
       joined = "".join(parts)
       words += [joined] if joined in self.never_split else parts
     return words
 
+  @property
+  def _cleaning(self):
+    return _CLEANING if self.tokenize_chinese_chars else _CLEANING_BUT_HAN
+
   def _split(self, text):
     # Most text. Nothing in it is an accent, a control character or white space
     # other than U+0020, so one regular expression does it all.
     if text.isascii() and text.isprintable():
       return _ASCII_WORDS.findall(text.lower() if self.do_lower_case else text)
-    text = text.translate(_CLEANING)
-    if not self.do_lower_case:
-      return text.translate(_PUNCTUATION).split()
+    text = text.translate(self._cleaning)
     # The original does this word by word. On the whole text it is the same:
     # lower-casing looks at neighbours (a final sigma) and NFD reorders
     # accents, but neither looks across white space.
-    text = unicodedata.normalize("NFD", text.lower())
+    if self.do_lower_case:
+      text = text.lower()
+    if not self.strip_accents:
+      return text.translate(_PUNCTUATION).split()
+    text = unicodedata.normalize("NFD", text)
     return text.translate(_PUNCTUATION_AND_ACCENTS).split()
 
 
@@ -473,12 +490,14 @@ class _CharacterTable(dict):
 
 
 def _clean(char):
-  """Removes control characters, turns white space into " ", isolates Han."""
+  """Removes control characters, turns white space into " "."""
   if _is_whitespace(char):
     return " "
-  if char == "\ufffd" or _is_control(char):
-    return ""
-  return f" {char} " if _is_han(char) else char
+  return "" if char == "\ufffd" or _is_control(char) else char
+
+
+def _isolate_han(char):
+  return f" {char} " if _is_han(char) else _clean(char)
 
 
 def _is_whitespace(char):
@@ -512,6 +531,7 @@ def _strip_accents(char):
   return _isolate_punctuation(char)
 
 
-_CLEANING = _CharacterTable(_clean)
+_CLEANING = _CharacterTable(_isolate_han)
+_CLEANING_BUT_HAN = _CharacterTable(_clean)
 _PUNCTUATION = _CharacterTable(_isolate_punctuation)
 _PUNCTUATION_AND_ACCENTS = _CharacterTable(_strip_accents)

@@ -79,10 +79,12 @@ def open_source(
   config.check_memory(registry.shapes)
   _check_shapes(reader, config)
   if not vocab_file:
-    paths = {name: _in_its_folder(reader, name) for name in vocabularies.NAMES}
-    found = {name for name, path in paths.items() if path}
-    name = vocabularies.first_of(found, registry.name_of(config))
-    vocab_file = name and paths[name]
+    names = {
+      name for name in vocabularies.NAMES if _in_its_folder(reader, name)
+    }
+    vocab_file = tokenizer_files.vocabulary_of(
+      reader.folder, names, registry.name_of(config)
+    )
   if vocab_file:
     # Not their count: a list may have a token twice.
     last = max(vocabularies.load_vocab(vocab_file).values())

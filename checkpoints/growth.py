@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from absl import logging
 
 import modeling
 import tokenization
@@ -140,7 +141,9 @@ def _add_words(source, folder, path, use_unused, do_lower_case):
   if do_lower_case is None:
     do_lower_case = tokenizer_files.likely_case(old)
   kept = tokenizer_files.read_never_split(old)
-  tokenizer = tokenization.FullTokenizer(old, do_lower_case, kept)
+  tokenizer = vocabularies.make_tokenizer(
+    old, do_lower_case=do_lower_case, never_split=kept
+  )
   words = _read_words(path, tokenizer)
   lines = [line for _, line in file_io.read_lines(old)]
   places = []
@@ -155,9 +158,10 @@ def _add_words(source, folder, path, use_unused, do_lower_case):
   grown = os.path.join(folder, vocabularies.LIST)
   file_io.write_text(grown, "".join(f"{line}\n" for line in lines))
   # With punctuation in it, a word is whole only if the tokenizers know of it.
-  basic = tokenization.BasicTokenizer(do_lower_case)
   kept = [word for word in kept if word in lines]
-  kept += [word for word in words if basic.tokenize(word) != [word]]
+  kept += [
+    word for word in words if _basic_like(tokenizer).tokenize(word) != [word]
+  ]
   tokenizer_files.write(
     folder, grown, do_lower_case, source.config.max_position_embeddings,
     never_split=kept,
@@ -165,11 +169,32 @@ def _add_words(source, folder, path, use_unused, do_lower_case):
   return grown, list(map(NewWord, words, places, map(tokenizer.encode, words)))
 
 
+def _basic_like(tokenizer, never_split=()):
+  """Returns the BasicTokenizer of a tokenizer, with other whole words."""
+  basic = tokenizer.basic_tokenizer
+  return tokenization.BasicTokenizer(
+    basic.do_lower_case, never_split, strip_accents=basic.strip_accents,
+    tokenize_chinese_chars=basic.tokenize_chinese_chars,
+  )
+
+
 def _read_words(path, tokenizer):
-  """Returns the words of a file; InputError names all that cannot be used."""
+  """Returns the words of a file, as text is read: "Café" -> "cafe".
+
+  Raises InputError: it names all words that cannot be used.
+  """
   faults, lines = errors.Faults(), {}
   for number, line in file_io.read_lines(path):
     word = line.strip()
+    # A word with white space stays two, for its error.
+    read = " ".join(
+      "".join(_basic_like(tokenizer).tokenize(part)) for part in word.split()
+    )
+    if read and read != word and word not in tokenizer.vocab:
+      logging.warning(
+        "%s:%d: %r is added as %r, as text is read", path, number, word, read
+      )
+      word = read
     reason = _fault(word, tokenizer)
     if word in lines:
       reason = f"is in line {lines[word]} already"
@@ -191,13 +216,10 @@ def _fault(word, tokenizer):
     return "has white space inside; a token is one word"
   if word.startswith("##"):
     return "begins with ##; give whole words, not their pieces"
-  basic = tokenization.BasicTokenizer(tokenizer.do_lower_case)
-  read = "".join(basic.tokenize(word))
-  if read != word:
-    return f"is never found, since text is read as {read!r}; write that"
+  if "".join(_basic_like(tokenizer).tokenize(word)) != word:
+    return "has only characters that the tokenizer removes"
   if len(word) > tokenizer.wordpiece_tokenizer.max_input_chars_per_word:
     return "is longer than any word that is looked for"
-  whole = tokenization.BasicTokenizer(tokenizer.do_lower_case, [word])
-  if whole.tokenize(word) != [word]:
+  if _basic_like(tokenizer, [word]).tokenize(word) != [word]:
     return "has Han characters, each of which is a word of its own"
   return ""

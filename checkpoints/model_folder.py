@@ -20,7 +20,6 @@ import configuration
 import modeling
 from checkpoints import tokenizer_files, weight_files
 from common import errors, file_io, json_files
-from variants import vocabularies
 
 CHECKPOINT = "bert_model.ckpt"
 _CONFIG_FILES = ("bert_config.json", "config.json")
@@ -77,8 +76,8 @@ def find(folder: str) -> dict[str, str]:
   names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else None
   if names is None:
     raise errors.InputError(
-      f"--model_dir={folder}: no such folder, and no model is downloaded by its "
-      "name; python download.py --list names those that can be downloaded first"
+      f"--model_dir={folder}: no such folder, and no model is downloaded by "
+      "its name; download one first: python download.py --list"
     )
   # gs:// lists folders with a slash at the end.
   names = {name.rstrip("/") for name in names}
@@ -95,8 +94,8 @@ def find(folder: str) -> dict[str, str]:
     "init_checkpoint": folder,
   }
   variant = configuration.read(found["bert_config_file"]).get("variant")
-  if vocabulary := vocabularies.first_of(names, variant):
-    found["vocab_file"] = os.path.join(folder, vocabulary)
+  if vocabulary := tokenizer_files.vocabulary_of(folder, names, variant):
+    found["vocab_file"] = vocabulary
   return found
 
 

@@ -6,15 +6,31 @@ Without TensorFlow, so that data can be made without it.
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from absl import logging
 
 from common import errors, file_io, json_files, run_settings
-from variants import vocabularies
+from variants import tokenizer_file, vocabularies
 
-_CONFIG = "tokenizer_config.json"  # Of Hugging Face's folders, and of ours.
 _SPECIAL_TOKENS = "special_tokens_map.json"
+_ROLES = ("unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+# Keys of tokenizer_config.json that are read here or that change no ids.
+_KNOWN_KEYS = {
+  *_ROLES, "do_lower_case", "strip_accents", "tokenize_chinese_chars",
+  "never_split", "do_basic_tokenize", "added_tokens_decoder", "keep_accents",
+  "remove_space", "word_tokenizer_type", "tokenizer_class", "truncation_side",
+  "additional_special_tokens", "extra_special_tokens", "auto_map", "backend",
+  "bos_token", "chat_template", "clean_up_tokenization_spaces", "eos_token",
+  "from_slow", "full_tokenizer_file", "init_inputs", "is_local",
+  "local_files_only", "max_len", "max_length", "model_input_names",
+  "model_max_length", "model_specific_special_tokens", "name_or_path",
+  "pad_to_multiple_of", "pad_token_type_id", "padding_side", "processor_class",
+  "return_token_type_ids", "sp_model_kwargs", "special_tokens_map_file",
+  "stride", "tokenizer_file", "trim_offsets", "truncation_strategy",
+  "use_fast", "verbose", "vocab_file",
+}
 
 
 def with_known_case(settings: run_settings.Settings) -> run_settings.Settings:
@@ -32,6 +48,7 @@ def with_known_case(settings: run_settings.Settings) -> run_settings.Settings:
         f"{settings.vocab_file} itself says whether text is lower-cased: "
         "leave --do_lower_case out"
       )
+    check(settings.vocab_file)
     return settings.replace(do_lower_case=False)
   check(settings.vocab_file)
   settings = _with_never_split(settings)
@@ -100,7 +117,7 @@ def write(
   if vocab_file:
     _copy(vocab_file, folder, vocabularies.name_of(vocab_file))
     if vocabularies.is_tokenizer_file(vocab_file):
-      for name in (_CONFIG, _SPECIAL_TOKENS):
+      for name in (vocabularies.CONFIG, _SPECIAL_TOKENS):
         path = os.path.join(os.path.dirname(vocab_file), name)
         if file_io.exists(path):
           _copy(path, folder, name)
@@ -109,13 +126,15 @@ def write(
   if fast and vocab_file and not is_pieces and do_lower_case is not None:
     special = _write_fast(folder, vocab_file, do_lower_case, never_split)
   values = {}
+  if vocab_file and not is_pieces:
+    values |= vocabularies.text_rules(vocab_file)
   if do_lower_case is not None:
     values["do_lower_case"] = bool(do_lower_case)
   if never_split:
     values["never_split"] = list(never_split)
   if values:
     name = "AlbertTokenizer" if is_pieces else tokenizer
-    json_files.write(os.path.join(folder, _CONFIG), {
+    json_files.write(os.path.join(folder, vocabularies.CONFIG), {
       "tokenizer_class": name, **values, "model_max_length": max_length,
       **special,
     })
@@ -149,7 +168,11 @@ def _write_fast(folder, vocab_file, do_lower_case, never_split):
   fast = Tokenizer(models.WordPiece(
     vocab, unk_token="[UNK]", max_input_chars_per_word=200
   ))
-  fast.normalizer = normalizers.BertNormalizer(lowercase=do_lower_case)
+  rules = vocabularies.text_rules(vocab_file)
+  fast.normalizer = normalizers.BertNormalizer(
+    lowercase=do_lower_case, strip_accents=rules.get("strip_accents"),
+    handle_chinese_chars=rules.get("tokenize_chinese_chars", True),
+  )
   lowered = [w for w in never_split if fast.normalizer.normalize_str(w) == w]
   fast.pre_tokenizer = _but(lowered) if lowered else BertPreTokenizer()
   fast.post_processor = TemplateProcessing(
@@ -193,7 +216,8 @@ def check(vocab_file: str) -> None:
   Raises InputError: a file next to it says that an analyser such as MeCab
   divides the text into words first. BERT's rules give other ids, and no error.
   """
-  path, values = _read_config(vocab_file)
+  path, values = vocabularies.read_config(vocab_file)
+  _warn_of_ignored(vocab_file, values, path)
   name = json_files.field(values, "tokenizer_class", str, path, None)
   # Only Japanese vocabularies have it.
   analyser = json_files.field(values, "word_tokenizer_type", str, path, "basic")
@@ -205,6 +229,23 @@ def check(vocab_file: str) -> None:
       "was trained with. Its weights can be converted, with "
       "convert_checkpoint.py"
     )
+  folder = os.path.dirname(vocab_file)
+  if vocabularies.is_tokenizer_file(vocab_file) and file_io.exists(vocab_file):
+    added = _added_tokens(folder, values) - tokenizer_file.tokens_of(vocab_file)
+    if added:
+      raise errors.InputError(
+        f"{vocab_file} lacks the added tokens {file_io.listed(sorted(added))} "
+        "of the files next to it; have transformers write it anew: "
+        "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
+      )
+  is_list = vocabularies.name_of(vocab_file) == vocabularies.LIST
+  if is_list and (more := _more_than_a_list(folder)):
+    raise errors.InputError(
+      f"{folder}: {'; '.join(more)}, which a list of word pieces cannot "
+      "express: read the text by the folder's tokenizer.json (--vocab_file), "
+      "which transformers writes: "
+      "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
+    )
   if vocabularies.is_sentencepiece(vocab_file):
     for key, expected in (("keep_accents", False), ("remove_space", True)):
       if values.get(key, expected) != expected:
@@ -213,6 +254,105 @@ def check(vocab_file: str) -> None:
           f"released ALBERT models, with {key}={json.dumps(expected)}; the "
           "model would get other ids than it was trained with"
         )
+
+
+def vocabulary_of(
+  folder: str, names: Container[str], variant: str | None = "bert"
+) -> str | None:
+  """Returns the path of what a folder's text is read by, None without one.
+
+  A tokenizer.json goes before a list of word pieces where the folder says what
+  such a list cannot express. Raises InputError: a file is damaged.
+
+  Args:
+    names: of the folder's files.
+    variant: of the model.
+  """
+  name = vocabularies.first_of(names, variant)
+  has_both = name == vocabularies.LIST and vocabularies.TOKENIZER_FILE in names
+  if has_both and (more := _more_than_a_list(folder)):
+    name = vocabularies.TOKENIZER_FILE
+    logging.info("text is read by %s: %s", name, "; ".join(more))
+  return name and os.path.join(folder, name)
+
+
+def _more_than_a_list(folder):
+  """Returns what a folder says of its text and a list of word pieces cannot.
+
+  These are added tokens and other names of special tokens.
+  """
+  vocab_file = os.path.join(folder, vocabularies.LIST)
+  path, values = vocabularies.read_config(vocab_file)
+  faults = [
+    f"{key} is {name}" for key, name in _special_names(folder, values).items()
+    if name != f"[{key.removesuffix('_token').upper()}]"
+  ]
+  if values.get("do_basic_tokenize") is False:
+    faults.append("do_basic_tokenize is false")
+  kept = {*_SPECIALS, *json_files.field(
+    values, "never_split", list[str], path, []
+  )}
+  added = sorted(_added_tokens(folder, values) - kept)
+  if added:
+    faults.append(f"added tokens are {file_io.listed(added)}")
+  return faults
+
+
+def _special_names(folder, values):
+  """Returns {"cls_token": its name, ...} of a folder's files."""
+  path = os.path.join(folder, _SPECIAL_TOKENS)
+  both = json_files.read(path) if file_io.exists(path) else {}
+  found = {}
+  for key in _ROLES:
+    # A string, or an object with the token's content.
+    value = values.get(key) or both.get(key)
+    name = value.get("content") if isinstance(value, dict) else value
+    if name:
+      found[key] = str(name)
+  return found
+
+
+def _added_tokens(folder, values):
+  """Returns the tokens that a folder's files add to its vocabulary."""
+  paths = [
+    os.path.join(folder, name)
+    for name in ("added_tokens.json", vocabularies.TOKENIZER_FILE)
+  ]
+  listed, whole = (
+    json_files.read(path) if file_io.exists(path) else {} for path in paths
+  )
+  entries = [
+    *json_files.field(
+      values, "added_tokens_decoder", dict[str, dict], vocabularies.CONFIG, {}
+    ).values(),
+    *json_files.field(whole, "added_tokens", list[dict], paths[1], []),
+  ]
+  return {*listed, *(str(e["content"]) for e in entries if "content" in e)}
+
+
+def _warn_of_ignored(vocab_file, values, path):
+  """Names once what a folder says of its text and nothing here reads."""
+  is_file = vocabularies.is_tokenizer_file(vocab_file)
+  # A tokenizer.json has all of its rules within.
+  unknown = [] if is_file else sorted(values.keys() - _KNOWN_KEYS)
+  if values.get("truncation_side", "right") != "right":
+    unknown.append("truncation_side")
+  if unknown:
+    errors.warn_once(
+      f"{path}: nothing here reads {', '.join(unknown)}; the ids may differ "
+      "from another program's if this changes its text"
+    )
+  decided = {
+    name: values[name]
+    for name, other in vocabularies.normalizer(vocab_file).items()
+    if None not in (other, values.get(name)) and values[name] != other
+  }
+  if decided:
+    used = vocabularies.TOKENIZER_FILE if is_file else path
+    errors.warn_once(
+      f"{path} says {decided}, and tokenizer.json next to it something else; "
+      f"{used} counts"
+    )
 
 
 def require_vocabulary(folder: str) -> None:
@@ -232,8 +372,11 @@ def read_do_lower_case(vocab_file: str) -> bool | None:
   # A tokenizer.json has the case within.
   if vocabularies.is_tokenizer_file(vocab_file):
     return None
-  path, values = _read_config(vocab_file)
-  return json_files.field(values, "do_lower_case", bool, path, None)
+  path, values = vocabularies.read_config(vocab_file)
+  known = json_files.field(values, "do_lower_case", bool, path, None)
+  if known is None:
+    known = vocabularies.normalizer(vocab_file).get("do_lower_case")
+  return known
 
 
 def read_never_split(vocab_file: str) -> list[str]:
@@ -242,7 +385,7 @@ def read_never_split(vocab_file: str) -> list[str]:
   Raises:
     InputError: the tokenizer_config.json there is damaged.
   """
-  path, values = _read_config(vocab_file)
+  path, values = vocabularies.read_config(vocab_file)
   return json_files.field(values, "never_split", list[str], path, [])
 
 
@@ -250,12 +393,6 @@ def likely_case(vocab_file: str) -> bool:
   """Returns the known case, or else whether there are no capitals."""
   known = read_do_lower_case(vocab_file)
   return not has_capitals(vocab_file) if known is None else known
-
-
-def _read_config(vocab_file):
-  """Returns the file next to a vocabulary, and what it holds."""
-  path = os.path.join(os.path.dirname(vocab_file), _CONFIG)
-  return path, json_files.read(path) if file_io.exists(path) else {}
 
 
 def has_capitals(vocab_file: str) -> bool:

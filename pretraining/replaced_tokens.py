@@ -105,9 +105,10 @@ class Generator(electra.ElectraModel):
     """The discriminator's variable [V, E]."""
     return self.embeddings["word_embeddings"]
 
-  def pool(self, first_states):
+  def pool(self, states, *, fused=False):
     """Returns [B, H] as they are: nothing reads them."""
-    return first_states
+    del fused
+    return states
 
 
 class Outputs(NamedTuple):

@@ -29,6 +29,7 @@ from squad import answers as squad_answers
 from squad import inputs as squad_inputs
 from tagging import answers as tagging_answers
 from text import input_sequences
+from variants import vocabularies
 
 # Of int32 arrays [B, T] by the names of models.ServedModel's id_inputs; gives
 # arrays by the names of its `from_ids`.
@@ -73,6 +74,7 @@ def write_settings(
   json_files.write(path, {
     "settings": settings.pick(STORED), "labels": settings.labels,
     "text_inputs": texts,
+    "text_rules": vocabularies.text_rules(settings.vocab_file),
   })
 
 
@@ -89,6 +91,8 @@ def read_settings(
     **json_files.field(values, "settings", dict, path),
     "labels": json_files.field(values, "labels", list[str], path),
     "vocab_file": vocab_file,
+    # Exports of earlier versions have none.
+    "text_rules": json_files.field(values, "text_rules", dict, path, {}),
   })
   return settings, json_files.field(values, "text_inputs", list[str], path)
 

@@ -82,8 +82,9 @@ class GraphTokenizer(tf.Module):
     (self._unknown,) = tokenizer.convert_tokens_to_ids([wordpiece.unk_token])
     lines = models.vocabulary_lines(tokenizer)
     self._sizes = np.array([len(line.removeprefix("##")) for line in lines])
-    self._lower = tokenizer.basic_tokenizer.do_lower_case
-    self._rules = _rules(self._lower)
+    basic = tokenizer.basic_tokenizer
+    self._lower, self._strips = basic.do_lower_case, basic.strip_accents
+    self._rules = _rules(_switches(basic))
     self._never_split = list(tokenizer.never_split)
     self._longest_word = wordpiece.max_input_chars_per_word
     # UTF-8 has at most 4 bytes for a code point. What is longer is unknown.
@@ -115,7 +116,7 @@ class GraphTokenizer(tf.Module):
     rules, chars = self._rules, source.flat_values  # [C]
     kinds = tf.gather(rules.kinds, rules.classes_of(chars))  # [C]
     replaced, origins = self._replaced(chars, kinds)  # [O]
-    if self._lower:
+    if self._strips:
       replaced, origins = self._reordered(replaced, origins, kinds)
     if self._never_split:
       replaced, origins = self._kept_whole(chars, kinds, replaced, origins)
@@ -275,6 +276,27 @@ def _final_sigmas(chars, kinds):
 # The rules, read off tokenization.py.
 
 
+class _Switches(NamedTuple):
+  """What a BasicTokenizer does."""
+
+  lowers: bool = False
+  strips: bool = False
+  isolates_han: bool = True
+
+  def tokenizer(self, never_split=()):
+    """Returns the BasicTokenizer."""
+    return tokenization.BasicTokenizer(
+      self.lowers, never_split, strip_accents=self.strips,
+      tokenize_chinese_chars=self.isolates_han,
+    )
+
+
+def _switches(basic):
+  return _Switches(
+    basic.do_lower_case, basic.strip_accents, basic.tokenize_chinese_chars
+  )
+
+
 class _Rules:
   """What becomes of every code point; those of one class share it.
 
@@ -287,17 +309,18 @@ class _Rules:
     combining: of each class, that of Unicode, 0 for starters.
   """
 
-  def __init__(self, lower):
-    """Reads those of a BasicTokenizer with `do_lower_case` or not."""
+  def __init__(self, switches):
+    """Reads the rules of a BasicTokenizer with these `_Switches`."""
     classes = np.zeros(sys.maxunicode + 1, np.int32)
     numbers = {((_ITSELF,), _STARTER, 0): 0}  # What becomes of it -> its class.
-    for char, text in _replaced_by(lower).items():
+    for char, text in _replaced_by(switches).items():
       # In terms of "itself", thousands of characters share a replacement, and
       # `targets` stays short.
       target = tuple(_ITSELF if each == char else ord(each) for each in text)
-      kind = _kind(char, text) if lower else _STARTER
+      # Neighbours matter where a sigma is lower-cased or accents are stripped.
+      kind = _kind(char, text) if any(switches[:2]) else _STARTER
       kind |= _SPACE * (text == " ")
-      cleaned = _cleaned()[char]
+      cleaned = _cleaned(switches.isolates_han)[char]
       kind |= _REMOVED * (not cleaned) | _CUT * (" " in cleaned)
       found = target, kind, unicodedata.combining(char)
       classes[ord(char)] = numbers.setdefault(found, len(numbers))
@@ -339,22 +362,22 @@ def _characters():
 
 
 @functools.cache
-def _replaced_by(lower):
+def _replaced_by(switches):
   """Returns what BasicTokenizer makes of characters, {character: str}.
 
   "," -> " , ", an accent -> "", a capital -> a small letter.
   """
-  return _made_by(tokenization.BasicTokenizer(lower))
+  return _made_by(switches.tokenizer())
 
 
 @functools.cache
-def _cleaned():
+def _cleaned(isolates_han):
   """Returns what is left of characters in words that stay whole, likewise.
 
   "," and "A" themselves, but a Han character between spaces.
   """
   words = (f"a{char}b" for char in _characters())
-  return _made_by(tokenization.BasicTokenizer(False, words))
+  return _made_by(_Switches(isolates_han=isolates_han).tokenizer(words))
 
 
 def _made_by(tokenizer):
@@ -375,7 +398,7 @@ def _kind(char, lowered):
   treatment of a sigma at the end does.
   """
   # Control characters are removed before anything else happens.
-  if not _replaced_by(False)[char]:
+  if not _replaced_by(_Switches())[char]:
     return _TRANSPARENT
   kind = 0 if lowered else _ACCENT
   # After a cased character a sigma at the end becomes the final form; after

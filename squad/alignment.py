@@ -23,7 +23,7 @@ of tokenization.
 import bisect
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 from absl import logging
@@ -42,11 +42,8 @@ def joined_pieces(pieces: list) -> str:
   return " ".join(text.split())
 
 
-def word_tokenizer(
-  do_lower_case: bool, never_split: Sequence[str] = ()
-) -> Callable:
+def word_tokenizer(basic: tokenization.BasicTokenizer) -> Callable:
   """Returns a function: word -> its tokens, a str with single spaces."""
-  basic = tokenization.BasicTokenizer(do_lower_case, never_split)
 
   @functools.lru_cache(_REMEMBERED_WORDS)
   def tokenized(word):
@@ -72,14 +69,12 @@ def spelling_of(tokenizer: tokenization.FullTokenizer) -> Spelling:
   if isinstance(tokenizer, piece_tokenizer.PieceTokenizer):
     remembered = functools.lru_cache(_REMEMBERED_WORDS)
     return Spelling(tokenizer.joined_pieces, remembered(tokenizer.word_text))
-  return word_piece_spelling(tokenizer.do_lower_case, tokenizer.never_split)
+  return word_piece_spelling(tokenizer.basic_tokenizer)
 
 
-def word_piece_spelling(
-  do_lower_case: bool, never_split: Sequence[str] = ()
-) -> Spelling:
+def word_piece_spelling(basic: tokenization.BasicTokenizer) -> Spelling:
   """Returns the Spelling of BERT's word pieces."""
-  return Spelling(joined_pieces, word_tokenizer(do_lower_case, never_split))
+  return Spelling(joined_pieces, word_tokenizer(basic))
 
 
 class PassageText:

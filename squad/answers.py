@@ -58,7 +58,9 @@ class AnswerOptions(NamedTuple):
   max_answer_length: int = 30
   version_2_with_negative: bool = False
   null_score_diff_threshold: float = 0.0
-  spelling: alignment.Spelling = alignment.word_piece_spelling(True)
+  spelling: alignment.Spelling = alignment.word_piece_spelling(
+    tokenization.BasicTokenizer()
+  )
 
 
 def options_of(settings, tokenizer: tokenization.FullTokenizer):

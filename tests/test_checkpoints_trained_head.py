@@ -33,6 +33,7 @@ MODELS = {
   "span": (span, {}), "masked_lm": (mask_filler, {}),
   "next_sentence": (pair_scorer, {}), "embedding": (None, {}),
 }
+STORED = {"tagging": {"max_seq_length": 16, "scheme": "iob2"}}
 SAID = {
   "classification": r"was trained to classify \(mixed, negative, positive\), ",
   "tagging": r"was trained to tag words \(O, B-PER, I-PER\), not to ",
@@ -49,7 +50,7 @@ def folders(tmp_path_factory):
   for head, (make, task) in MODELS.items():
     made[head] = serving_models.trained(
       tmp_path_factory.mktemp(head) / "model", make,
-      stored={"max_seq_length": 16}, **task,
+      stored=STORED.get(head, {"max_seq_length": 16}), **task,
     )
   return made
 

@@ -7,6 +7,7 @@ import pathlib
 
 import pytest
 
+import tokenization
 from squad import alignment
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "squad" / "answers"
@@ -14,7 +15,8 @@ GOLDEN = pathlib.Path(__file__).parent / "golden" / "squad" / "answers"
 
 def final_text(predicted, written, do_lower_case):
   words = written.split(" ")
-  tokenized = alignment.word_tokenizer(do_lower_case)
+  basic = tokenization.BasicTokenizer(do_lower_case)
+  tokenized = alignment.word_tokenizer(basic)
   passage = alignment.PassageText(words, tokenized)
   return passage.find(predicted, 0, len(words) - 1)[0]
 
@@ -97,7 +99,8 @@ WORDS = ["\u200b", "One", "\u200b", "(two)", "two", "\u200b"]
   ("two", 5, 5, "\u200b"),
 ])
 def test_only_the_given_words_are_searched(predicted, first, last, answer):
-  passage = alignment.PassageText(WORDS, alignment.word_tokenizer(True))
+  basic = tokenization.BasicTokenizer()
+  passage = alignment.PassageText(WORDS, alignment.word_tokenizer(basic))
   text, (start, end) = passage.find(predicted, first, last)
   assert text == " ".join(WORDS)[start:end] == answer
 

@@ -34,7 +34,9 @@ def read_run(tmp_path_factory):
     golden = json.loads(gzip.decompress(packed))
     lower = golden["settings"].pop("do_lower_case")
     options = answers.AnswerOptions(
-      **golden["settings"], spelling=alignment.word_piece_spelling(lower)
+      **golden["settings"], spelling=alignment.word_piece_spelling(
+        tokenization.BasicTokenizer(lower)
+      )
     )
     (folder / "squad.json").write_text(json.dumps(golden["squad"]))
     questions = data.read(

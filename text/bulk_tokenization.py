@@ -129,7 +129,14 @@ def _fast_tokenizer(tokenizer):
   # A token's last line counts, so a repeated one leaves a gap in the ids.
   is_twice = list(tokenizer.vocab.values()) != list(range(len(tokens)))
   has_space = any(len(token.split()) != 1 for token in tokens)
-  if is_twice or has_space or "[UNK]" not in tokenizer.vocab:
+  basic = tokenizer.basic_tokenizer
+  # It has one switch for case and accents, and always isolates Han characters.
+  has_other_rules = (
+    basic.strip_accents != basic.do_lower_case
+    or not basic.tokenize_chinese_chars
+  )
+  unfit = is_twice or has_space or has_other_rules
+  if unfit or "[UNK]" not in tokenizer.vocab:
     return None
   # Imported here: most runs are too small to need it.
   import tensorflow_text
@@ -137,7 +144,7 @@ def _fast_tokenizer(tokenizer):
   try:
     return tensorflow_text.FastBertTokenizer(
       vocab=tokens, token_out_type=tf.int32, unknown_token="[UNK]",
-      lower_case_nfd_strip_accents=tokenizer.basic_tokenizer.do_lower_case
+      lower_case_nfd_strip_accents=basic.do_lower_case
     )
   except RuntimeError as error:  # A token of over 256 bytes, for example.
     logging.info("The text is tokenized more slowly: %s", error)

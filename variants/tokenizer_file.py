@@ -8,7 +8,9 @@ whether text is lower-cased.
 
 import bisect
 import itertools
+import json
 import operator
+import re
 from collections.abc import Iterable, Sequence
 
 import tokenization
@@ -16,6 +18,10 @@ from common import errors, file_io
 from variants import piece_tokenizer
 
 _UNKNOWN = ("<unk>", "[UNK]")
+# Tokens with a role, and the like of CamemBERT.
+_ROLE = re.compile(
+  r"\[(PAD|UNK|CLS|SEP|MASK)\]|</?(s|pad|unk|mask|cls|sep)>(NOTUSED)?"
+)
 _MASKS = ("<mask>", "[MASK]")
 
 
@@ -97,6 +103,14 @@ class FileTokenizer(piece_tokenizer.PieceTokenizer):
     )
 
 
+def tokens_of(vocab_file: str) -> set[str]:
+  """Returns the tokens of a tokenizer.json, added ones included.
+
+  Raises InputError: as FileTokenizer.
+  """
+  return {*_open(vocab_file).get_vocab()}
+
+
 def _is_same_word(word, previous):
   return word is not None and word == previous
 
@@ -119,9 +133,15 @@ def _open(vocab_file):
   with file_io.open_for_reading(vocab_file) as stream:
     content = stream.read()
   try:
-    tokenizer = tokenizers.Tokenizer.from_str(content.decode("utf-8"))
-  # The library raises Exception itself.
-  except Exception as error:
+    values = json.loads(content)
+    for entry in values.get("added_tokens") or ():
+      # A marker such as "[E1]" is found in texts, "<s>" and "[CLS]" are not.
+      entry["special"] = bool(_ROLE.fullmatch(entry["content"]))
+    tokenizer = tokenizers.Tokenizer.from_str(json.dumps(values))
+  # The library raises Exception itself, and of damaged files a panic of Rust.
+  except BaseException as error:
+    if isinstance(error, (KeyboardInterrupt, SystemExit)):
+      raise
     raise errors.InputError(
       f"{vocab_file} is no tokenizer.json of Hugging Face's ({error}); pass "
       "that file of the model, or have transformers write it: "

@@ -4,14 +4,16 @@ A file called *.model is a SentencePiece model of ALBERT, *.json is a
 tokenizer.json, and any other is a list of BERT's word pieces.
 """
 
+import os
 from collections.abc import Callable, Container, Sequence
 
 import tokenization
-from common import errors
+from common import errors, file_io, json_files
 from variants import sentencepiece, tokenizer_file
 
 LIST, SENTENCEPIECE = "vocab.txt", "spiece.model"
 TOKENIZER_FILE = "tokenizer.json"
+CONFIG = "tokenizer_config.json"  # Next to each; of Hugging Face's, and ours.
 # In a folder the first counts that is there.
 NAMES = (LIST, SENTENCEPIECE, TOKENIZER_FILE)
 # Variants whose vocab.txt, if they have one, is no list of word pieces.
@@ -60,7 +62,59 @@ def make_tokenizer(
     return tokenizer_file.FileTokenizer(vocab_file)
   if name == SENTENCEPIECE:
     return sentencepiece.SentencePieceTokenizer(vocab_file, do_lower_case)
-  return tokenization.FullTokenizer(vocab_file, do_lower_case, never_split)
+  return tokenization.FullTokenizer(
+    vocab_file, do_lower_case, never_split, **text_rules(vocab_file)
+  )
+
+
+def read_config(vocab_file: str) -> tuple[str, dict]:
+  """Returns the path of the tokenizer_config.json next to a vocabulary, and
+  its entries, {} where there is no such file.
+
+  Raises InputError: it is damaged.
+  """
+  path = os.path.join(os.path.dirname(vocab_file), CONFIG)
+  return path, json_files.read(path) if file_io.exists(path) else {}
+
+
+def normalizer(vocab_file: str) -> dict:
+  """Returns the BertNormalizer of the tokenizer.json next to a vocabulary.
+
+  By the names of tokenizer_config.json; {} without such a file or normalizer.
+  """
+  path = os.path.join(os.path.dirname(vocab_file), TOKENIZER_FILE)
+  if not file_io.exists(path):
+    return {}
+  rules = json_files.read(path).get("normalizer") or {}
+  names = {
+    "do_lower_case": "lowercase", "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
+  }
+  if not isinstance(rules, dict) or rules.get("type") != "BertNormalizer":
+    return {}
+  return {
+    name: json_files.field(rules, theirs, bool, path, None)
+    for name, theirs in names.items()
+  }
+
+
+def text_rules(vocab_file: str) -> dict[str, bool]:
+  """Returns `strip_accents` and `tokenize_chinese_chars` of a word list.
+
+  As far as the files next to it say: as in transformers tokenizer_config.json
+  decides; unlike there, tokenizer.json does where that file is silent.
+
+  Raises InputError: a file is damaged.
+  """
+  path, values = read_config(vocab_file)
+  others = normalizer(vocab_file)
+  found = {}
+  for name in ("strip_accents", "tokenize_chinese_chars"):
+    value = json_files.field(values, name, bool, path, others.get(name))
+    # True is what every list of word pieces has.
+    if value is not None and (name, value) != ("tokenize_chinese_chars", True):
+      found[name] = value
+  return found
 
 
 def load_vocab(vocab_file: str) -> dict[str, int]:

@@ -1,0 +1,168 @@
+"""What a folder's tokenizer files say of its text is read, kept or refused."""
+
+import json
+
+import pytest
+import tensorflow as tf
+
+import tiny_model
+from checkpoints import converter, model_folder, tokenizer_files, weight_files
+from common import errors
+from script_runner import ROOT
+from serving import graph_tokenizer
+from text import bulk_tokenization
+from variants import registry, vocabularies
+
+GOLDEN = json.loads(
+  (ROOT / "tests" / "golden" / "text_rules" / "rules.json").read_text("utf-8")
+)
+CASES = {case["name"]: case for case in GOLDEN["cases"]}
+LISTS = [name for name in CASES if name.startswith("lower")]
+ADDED = [name for name in CASES if name.startswith("added")]
+
+
+def write_folder(folder, files):
+  """Writes a model's folder but for its weights; returns its vocabulary."""
+  folder.mkdir(exist_ok=True)
+  (folder / "vocab.txt").write_text("\n".join(GOLDEN["vocab"]) + "\n", "utf-8")
+  for name, values in {"config.json": {"model_type": "bert"}, **files}.items():
+    (folder / name).write_text(json.dumps(values))
+  return model_folder.find(str(folder))["vocab_file"]
+
+
+def tokenizer_of(vocab_file):
+  tokenizer_files.check(vocab_file)
+  lowers = tokenizer_files.read_do_lower_case(vocab_file)
+  return vocabularies.make_tokenizer(vocab_file, do_lower_case=lowers)
+
+
+def ids_of(vocab_file):
+  return list(map(tokenizer_of(vocab_file).encode, GOLDEN["texts"]))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_ids_are_those_of_transformers(name, tmp_path):
+  vocab_file = write_folder(tmp_path, CASES[name]["files"])
+  assert vocab_file.endswith("vocab.txt") == (name in LISTS)
+  assert ids_of(vocab_file) == CASES[name]["ids"]
+  ids, lengths, _ = bulk_tokenization.line_encoder(tokenizer_of(vocab_file))(
+    GOLDEN["texts"]
+  )
+  assert list(ids) == sum(CASES[name]["ids"], [])
+  assert lengths == list(map(len, CASES[name]["ids"]))
+
+
+def test_the_fast_tokenizer_has_only_the_usual_rules(tmp_path):
+  used = []
+  for name in LISTS:
+    tokenizer = tokenizer_of(write_folder(tmp_path, CASES[name]["files"]))
+    encoder = bulk_tokenization.BulkEncoder(tokenizer, 0)
+    ids, _, _ = encoder(GOLDEN["texts"] * 2)
+    assert list(ids) == sum(CASES[name]["ids"] * 2, [])
+    used += [name] * (encoder._fast is not None)
+  assert used == [
+    "lower=True strip=None han=True", "lower=True strip=True han=True",
+    "lower=False strip=None han=True", "lower=False strip=False han=True",
+  ]
+
+
+@pytest.mark.parametrize("name", [
+  pytest.param(name, marks=[pytest.mark.slow] * (
+    name != "lower=True strip=False han=False"
+  )) for name in LISTS
+])
+def test_the_graph_has_the_same_rules(name, tmp_path):
+  full = tokenizer_of(write_folder(tmp_path, CASES[name]["files"]))
+  graph = graph_tokenizer.GraphTokenizer(full)
+  ids = graph.tokenize(tf.constant(GOLDEN["texts"])).ids.to_list()
+  assert ids == CASES[name]["ids"]
+  graph_tokenizer.check_same(graph, full)
+
+
+@pytest.mark.parametrize("kind", ["huggingface", "tf1", "tf2"])
+@pytest.mark.parametrize("name", [
+  "lower=True strip=False han=False", "lower=False strip=True han=True",
+  "added two",
+])
+def test_conversions_keep_them(name, kind, tmp_path):
+  config = tiny_model.tiny(vocab_size=len(GOLDEN["vocab"]) + 2)
+  folder = tmp_path / "model"
+  vocab_file = write_folder(folder, CASES[name]["files"])
+  (folder / "config.json").unlink()
+  (folder / "bert_config.json").write_text(config.to_json_string())
+  variables = registry.make_encoder(config).variables
+  weight_files.write_tf1(
+    str(folder / "bert_model.ckpt"), weight_files.by_name(variables)
+  )
+  source = converter.open_source(str(tmp_path / "model"))
+  assert source.vocab_file == vocab_file
+  converter.convert(source, str(tmp_path / "out"), kind)
+  assert ids_of(model_folder.find(str(tmp_path / "out"))["vocab_file"]) == (
+    CASES[name]["ids"]
+  )
+  if kind == "huggingface":
+    # What other programs read says the same.
+    found = vocabularies.make_tokenizer(str(tmp_path / "out/tokenizer.json"))
+    assert list(map(found.encode, GOLDEN["texts"])) == CASES[name]["ids"]
+
+
+URL = {str(len(GOLDEN["vocab"])): {"content": "<URL>", "special": False}}
+
+
+@pytest.mark.parametrize("files, said", [
+  ({"added_tokens.json": {"<URL>": 28}}, "added tokens are <URL>, which a li"),
+  ({"tokenizer_config.json": {"added_tokens_decoder": URL}}, "are <URL>, whi"),
+  ({"tokenizer_config.json": {"cls_token": "<s>"}}, "cls_token is <s>, which"),
+  ({"special_tokens_map.json": {"mask_token": {"content": "<m>"}}},
+   "mask_token is <m>, which a list of word pieces cannot express"),
+  ({"tokenizer_config.json": {"do_basic_tokenize": False}},
+   "do_basic_tokenize is false"),
+  ({**CASES["added plain"]["files"], "added_tokens.json": {"[E1]": 29}},
+   r"tokenizer.json lacks the added tokens \[E1\]"),
+  ({"tokenizer_config.json": {"strip_accents": "no"}}, "strip_accents is 'no'"),
+])
+def test_what_cannot_be_read_is_refused(tmp_path, files, said):
+  with pytest.raises(errors.InputError, match=said):
+    tokenizer_of(write_folder(tmp_path, files))
+
+
+def test_added_tokens_that_a_list_can_hold(tmp_path):
+  specials = {str(n): {"content": GOLDEN["vocab"][n]} for n in range(5)}
+  vocab_file = write_folder(tmp_path, {
+    "tokenizer_config.json": {
+      "added_tokens_decoder": specials, "never_split": ["tamar"],
+      "do_lower_case": True,
+    },
+    "added_tokens.json": {"tamar": 25},
+  })
+  assert tokenizer_of(vocab_file).never_split == ()
+  assert vocab_file.endswith("vocab.txt")
+
+
+def test_a_tokenizer_json_says_what_the_configuration_does_not(tmp_path):
+  rules = json.loads(json.dumps(CASES["added plain"]["files"]))
+  rules["tokenizer.json"]["added_tokens"].pop()
+  rules["tokenizer.json"]["normalizer"].update(
+    lowercase=False, strip_accents=True
+  )
+  vocab_file = write_folder(tmp_path, {
+    "tokenizer.json": rules["tokenizer.json"],
+    "tokenizer_config.json": {"tokenizer_class": "BertTokenizer"},
+  })
+  expected = CASES["lower=False strip=True han=True"]["ids"]
+  assert vocab_file.endswith("vocab.txt") and ids_of(vocab_file) == expected
+
+
+def test_what_is_not_read_is_named_once(tmp_path, caplog):
+  files = json.loads(json.dumps(CASES["added plain"]["files"]))
+  files["tokenizer.json"]["added_tokens"].pop()
+  files["tokenizer.json"]["normalizer"]["strip_accents"] = False
+  files["tokenizer_config.json"] |= {
+    "strip_accents": True, "fold_digits": True, "truncation_side": "left",
+    "padding_side": "left", "name_or_path": "x",
+  }
+  vocab_file = write_folder(tmp_path, files)
+  for _ in range(2):
+    assert ids_of(vocab_file) == CASES["lower=True strip=True han=True"]["ids"]
+  assert caplog.text.count("nothing here reads fold_digits, truncation_") == 1
+  assert caplog.text.count("{'strip_accents': True}, and tokenizer.json") == 1
