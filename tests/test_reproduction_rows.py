@@ -7,6 +7,7 @@ import sys
 import pytest
 
 import test_layout
+from classification import glue
 from reproduction import catalog, report, rows, runs
 
 SCRIPTS = sorted({row.script for row in rows.ROWS.values() if row.script})
@@ -32,6 +33,38 @@ def test_every_table_of_the_paper_and_the_readmes_has_rows():
           "README, whole-word masking"} <= sources
   models = {row.model for row in rows.ROWS.values()}
   assert {"chinese_L-12_H-768_A-12", "uncased_L-8_H-512_A-8"} <= models
+
+
+# The README's table of small models: F1/accuracy, or Pearson/Spearman.
+SMALL_MODELS = """
+size    cola  sst-2  mrpc       sts-b      qqp        mnli qnli rte  wnli
+tiny    0.0   83.2   81.1/71.1  74.3/73.6  62.2/83.4  70.2 81.5 57.2 62.3
+mini    0.0   85.9   81.1/71.8  75.4/73.3  66.4/86.2  74.8 84.1 57.9 62.3
+small   27.8  89.7   83.4/76.2  78.8/77.0  68.1/87.0  77.6 86.4 61.8 62.3
+medium  38.0  89.6   86.6/81.6  80.4/78.4  69.6/87.9  80.0 87.7 62.2 62.3
+"""
+METRICS = {
+  "cola": ["eval_matthews"], "mrpc": ["eval_f1", "eval_accuracy"],
+  "qqp": ["eval_f1", "eval_accuracy"],
+  "sts-b": ["eval_pearson", "eval_spearman"],
+}
+
+
+def test_small_models_are_compared_by_the_metrics_of_their_table():
+  header, *lines = map(str.split, SMALL_MODELS.strip().splitlines())
+  checked = 0
+  for size, *cells in lines:
+    for task, cell in zip(header[1:], cells):
+      metrics = rows.ROWS[f"{task}-{size}"].metrics
+      found = [(metric.result, metric.published) for metric in metrics]
+      names = METRICS.get(task, ["eval_accuracy"])
+      assert found == list(zip(names, map(float, cell.split("/"))))
+      # The task's script computes them.
+      official = glue.find(task)
+      known = {f"eval_{name}" for name in (*official.metrics, "accuracy")}
+      assert known >= set(names)
+      checked += len(found)
+  assert checked == 4 * 12
 
 
 def _parse(script, commands, results):
