@@ -7,7 +7,7 @@ import pytest
 import engine_models
 import heads
 from common import choices, errors
-from tiny_model import assert_close
+from engine_models import assert_close
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")

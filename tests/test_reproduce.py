@@ -58,7 +58,7 @@ def write_results(folder, *results):
   ({"extra": ["--dtype=bfloat16"]}, report.CHANGED),
   ({"model": "all-MiniLM-L6-v2"}, report.OTHER),
   ({"fewer": {"train.tsv": [9, 3669]}}, report.LESS_DATA),
-  ({"row": "mrpc-tiny", "model": "uncased_L-2_H-128_A-2"}, report.NO_BAND)
+  ({"row": "sst-2-tiny", "model": "uncased_L-2_H-128_A-2"}, report.NO_BAND)
 ])
 def test_what_a_run_may_claim(tmp_path, change, verdict):
   write_results(tmp_path, result(**change))

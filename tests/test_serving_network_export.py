@@ -12,9 +12,10 @@ import script_runner
 import test_checkpoints_comparison
 import tokenization
 from common import choices, errors, run_settings
+from engine_models import assert_close
 from engines import difference, litert_model
 from serving import export_options, models, network_export, text_models
-from tiny_model import assert_close, write_vocabulary
+from tiny_model import write_vocabulary
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("ai_edge_litert")
