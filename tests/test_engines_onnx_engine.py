@@ -1,0 +1,45 @@
+"""ONNX Runtime is imported without its telemetry."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import engine_models
+from engines import onnx_graph
+from script_runner import ROOT
+
+pytest.importorskip("onnxruntime")
+
+RUN = """
+import os, sys, time
+from engines import onnx_engine
+engine = onnx_engine.OnnxEngine(sys.argv[1])
+engine.run([[2]], [[1]], [[0]])
+time.sleep(1)  # It would write from a thread of its own.
+print(os.environ["ORT_DISABLE_TELEMETRY"])
+"""
+
+
+@pytest.mark.parametrize("given, used", [(None, "1"), ("0", "0")])
+def test_nothing_is_written_below_the_user_s_folder(given, used, tmp_path):
+  path = tmp_path / "model.onnx"
+  config = engine_models.config_of(num_hidden_layers=1)
+  weights = engine_models.network(config, "embedding")[-1]
+  onnx_graph.write(str(path), onnx_graph.make("embedding", weights, config))
+  home = tmp_path / "home"
+  home.mkdir()
+  names = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
+  env = {**os.environ, **dict.fromkeys(names, str(home))}
+  env.pop("ORT_DISABLE_TELEMETRY", None)
+  if given:
+    env["ORT_DISABLE_TELEMETRY"] = given
+  done = subprocess.run(
+    [sys.executable, "-B", "-c", RUN, str(path)], cwd=ROOT, env=env, text=True,
+    capture_output=True, check=True,
+  )
+  assert done.stdout == f"{used}\n"
+  if used == "1":
+    # Others, such as Keras, have folders there.
+    assert not list(home.rglob("*[Mm]icrosoft*"))
