@@ -7,6 +7,7 @@ Columns are found by name. Bad rows are reported together, or skipped, counted
 and listed. Official files are read in glue.
 """
 
+import ast
 import collections
 import itertools
 import math
@@ -244,6 +245,9 @@ def _report_bad_rows(bad, count, skips):
     return
   if len(bad) == 1:
     raise errors.InputError(str(bad[0]))
+  # Such as a column that the file does not have.
+  if not skips and len(bad) == count and len({row.fault for row in bad}) == 1:
+    raise errors.InputError(f"{bad[0]} (so are all {count} rows)")
   advice = "no row is left" if skips else "fix them, or pass --on_bad_row=skip"
   raise errors.InputError(f"{said}; {advice}:{errors.listed(bad)}")
 
@@ -262,10 +266,11 @@ def _open_table(path, names, settings):
   """Returns the tables.Table of a file."""
   file_format = settings.file_format
   file_format = file_format or os.path.splitext(path)[1].lstrip(".").lower()
+  file_format = {"txt": "text"}.get(file_format, file_format)
   if file_format not in choices.TABLE_FORMATS:
     raise errors.InputError(
-      f"{path}: neither .csv, .tsv nor .jsonl at the end; name the format: "
-      f"{', '.join(choices.TABLE_FORMATS)}"
+      f"{path}: its name does not end in .csv, .tsv, .jsonl, .json or .txt; "
+      f"pass --file_format, one of {', '.join(choices.TABLE_FORMATS)}"
     )
   delimiter = {"tab": "\t", "\\t": "\t"}.get(
     settings.separator, settings.separator
@@ -325,13 +330,41 @@ def _classes(value, separator):
         "give the separator, or a list in JSON"
       )
     # An empty cell means no class.
-    value = value.split(separator) if value.strip() else []
+    listed = value.strip().startswith("[") and value.strip().endswith("]")
+    value = _list_of(value) if listed else (
+      value.split(separator) if value.strip() else []
+    )
   if not isinstance(value, list):
     raise errors.InputError(
       f"label {value!r:.40} is no list of classes; write [] for none"
     )
+  if len(value) > 1 and all(each in (0, 1) for each in value):
+    raise errors.InputError(
+      f"label {value!r:.40} has a number for each class; write the names of "
+      "the classes that the text has, such as a,b"
+    )
   # Each once, in the order of the file.
   return tuple(dict.fromkeys(map(_class, value)))
+
+
+def _list_of(text):
+  """Returns the list that a cell spells, as pandas writes it: "['a', 'b']".
+
+  Raises InputError: it spells none, or NumPy's form without commas.
+  """
+  try:
+    values = ast.literal_eval(text.strip())
+  except (ValueError, SyntaxError, MemoryError, RecursionError):
+    values = None
+  # "['a' 'b']" would be ["ab"].
+  if isinstance(values, list) and text.count(",") >= len(values) - 1 and (
+    len(re.findall(r"(['\"]).*?\1", text)) in (0, len(values))
+  ):
+    return values
+  raise errors.InputError(
+    f"label {text!r:.40} is no list that can be read; write the names with "
+    "commas between them"
+  )
 
 
 def score_range(settings, kind: str) -> tuple[float, float]:

@@ -7,6 +7,7 @@ Unicode, which real texts hold, end none.
 """
 
 import codecs
+import contextlib
 import csv
 import io
 import itertools
@@ -17,7 +18,7 @@ from typing import NamedTuple
 
 from absl import logging
 
-from common import errors, file_io
+from common import errors, file_io, json_files
 
 # The longer ones first: that of UTF-16 begins that of UTF-32.
 _MARKED = {
@@ -25,6 +26,10 @@ _MARKED = {
   codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16",
   codecs.BOM_UTF8: "utf-8",
 }
+# Python's encodings of other things than files.
+_NO_TEXT = (
+  "idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape",
+)
 # So much of a file tells its encoding and its line ends.
 _HEAD_BYTES = 1 << 20
 # A text may be a whole book; csv stops at 131072 characters unless told.
@@ -77,7 +82,8 @@ def open_table(
   or a quote is out of place: the line that the row begins at is named.
 
   Args:
-    file_format: one of choices.TABLE_FORMATS.
+    file_format: one of choices.TABLE_FORMATS. The "line" of an object in a
+      JSON array is its number.
     names: of the columns that are wanted: every object in JSON must have them,
       other keys are ignored.
     width: number of columns of a TSV without a header.
@@ -86,8 +92,18 @@ def open_table(
     joins_cut_rows: whether rows of a TSV that a line break has cut in two are
       joined again; the file is then held in memory.
   """
-  lines = _lines(path, encoding)
-  if file_format == "jsonl":
+  if file_format == "json":
+    values = enumerate(json_files.read(path, list), 1)
+    lines = ((number, json.dumps(value)) for number, value in values)
+  else:
+    lines = _lines(path, encoding)
+  if file_format == "text":
+    # Each line is a text, whatever the column is called.
+    return Table(path, list(names[:1]), (
+      Row(number, [line], _undecodable(line, encoding))
+      for number, line in lines
+    ))
+  if file_format in ("json", "jsonl"):
     return Table(path, list(names), (
       Row(number, *_json_row(line, names, encoding)) for number, line in lines
     ))
@@ -97,9 +113,12 @@ def open_table(
       header, *others = rows
       rows = iter([header, *_joined(others, len(header[1]))])
     return _checked(path, rows, encoding, width)
+  first = next(lines)
+  if named := re.fullmatch('"?sep=(.)"?', first[1]):  # Excel's.
+    delimiter = delimiter or named[1]
+    first = next(lines, first)
+  lines = itertools.chain([first], lines)
   if delimiter is None:
-    first = next(lines)
-    lines = itertools.chain([first], lines)
     delimiter = guess_delimiter(first[1], names)
     if delimiter in _DELIMITERS[1:]:
       logging.info("%s: columns are separated by %r", path, delimiter)
@@ -110,18 +129,31 @@ def _csv_rows(path, lines, delimiter):
   # With their newlines, which csv keeps where a quoted text has some.
   source = (f"{line}\n" for _, line in lines)
   reader = csv.reader(source, delimiter=delimiter, strict=True)
-  # The limit is the whole process's: it is put back below.
-  before, limit = 0, csv.field_size_limit(_LONGEST_FIELD)
+  while True:
+    start = reader.line_num + 1
+    try:
+      with _long_fields():
+        # csv gives [] for an empty line, which is one empty column elsewhere.
+        row = next(reader) or [""]
+    except csv.Error as error:
+      row = (
+        f"not CSV: {error}; put a text with quotes, separators or newlines "
+        "between quotes, and double the quotes in it"
+      )
+      # An open quote has swallowed all that follows; no row begins anew.
+      if "unexpected end" in str(error) or start == 1:
+        raise errors.InputError(f"{path}:{start}: {row}") from error
+    except StopIteration:
+      return
+    yield start, row
+
+
+@contextlib.contextmanager
+def _long_fields():
+  """Lets csv read a field of any length; the limit is the whole process's."""
+  limit = csv.field_size_limit(_LONGEST_FIELD)
   try:
-    for row in reader:
-      # csv gives [] for an empty line, which is one empty column elsewhere.
-      yield before + 1, row or [""]
-      before = reader.line_num
-  except csv.Error as error:
-    raise errors.InputError(
-      f"{path}:{before + 1}: not CSV: {error}; put a text with quotes, "
-      "separators or newlines between quotes, and double the quotes in it"
-    ) from error
+    yield
   finally:
     csv.field_size_limit(limit)
 
@@ -132,10 +164,11 @@ def guess_delimiter(header: str, names: tuple) -> str:
   Of , ; tab | one that gives all `names`, or else the most columns.
   """
   # The first line alone decides: a text may hold any separator.
-  found = {
-    delimiter: next(csv.reader([header], delimiter=delimiter), [])
-    for delimiter in _DELIMITERS
-  }
+  with _long_fields():
+    found = {
+      delimiter: next(csv.reader([header], delimiter=delimiter), [])
+      for delimiter in _DELIMITERS
+    }
   # Of a file with one column: a character of no text.
   if max(map(len, found.values())) < 2:
     return "\x1f"
@@ -171,6 +204,8 @@ def check_encoding(name: str) -> None:
   """Raises InputError for what is no encoding of text in Python."""
   try:
     io.TextIOWrapper(io.BytesIO(), name)
+    if codecs.lookup(name).name in _NO_TEXT:
+      raise ValueError("not an encoding of files of text")
   except (LookupError, ValueError) as error:
     raise errors.InputError(
       f"--encoding={name}: {error}; pass one of Python's encodings, such as "
@@ -195,7 +230,7 @@ def _lines(path, encoding):
   with file_io.open_for_reading(path) as stream:
     head = stream.read(_HEAD_BYTES)
     stream.seek(0)
-    encoding = _encoding_of(head, encoding)
+    encoding = _encoding_of(path, head, encoding)
     text = io.TextIOWrapper(
       stream, encoding, "not_a_character", _line_end(head, encoding)
     )
@@ -213,17 +248,25 @@ def _lines(path, encoding):
     raise errors.InputError(f"{path}: the file is empty")
 
 
-def _encoding_of(head, given):
+def _encoding_of(path, head, given):
   # A mark tells more than a flag that several files share.
   for mark, encoding in _MARKED.items():
     if head.startswith(mark):
       return encoding
-  if given:
+  has_order = given and codecs.lookup(given).name in ("utf-16", "utf-32")
+  if given and not has_order:
     return given
   # A first character of ASCII in two bytes.
   if head[1:2] == b"\0":
     return "utf-16-le"
-  return "utf-16-be" if head[:1] == b"\0" else "utf-8"
+  if head[:1] == b"\0":
+    return "utf-16-be"
+  if has_order:
+    raise errors.InputError(
+      f"{path}: --encoding={given}, but no byte-order mark begins the file; "
+      f"pass {given}-le or {given}-be, or leave it out for UTF-8"
+    )
+  return "utf-8"
 
 
 def _line_end(head, encoding):
@@ -233,11 +276,18 @@ def _line_end(head, encoding):
 
 def _undecodable(text, encoding):
   """Returns what is wrong with a text that bytes are left in, or None."""
-  found = re.search("[\ud800-\udfff]", text)
-  return found and (
-    f"not {(encoding or 'utf-8').upper()}: the byte "
-    f"0x{ord(found[0]) - 0xDC00:02x} after {text[: found.start()][-20:]!r}; "
-    "pass its --encoding, such as latin-1, or save the file as UTF-8"
+  is_latin = encoding and codecs.lookup(encoding).name == "iso8859-1"
+  # Quotation marks and the euro sign of cp1252 are control characters there.
+  pattern = "[\x80-\x9f]" if is_latin else "[\ud800-\udfff]"
+  found = re.search(pattern, text)
+  if not found:
+    return None
+  byte = ord(found[0]) % 0x100
+  advice = "cp1252" if 0x80 <= byte < 0xA0 else "latin-1"
+  return (
+    f"not {(encoding or 'utf-8').upper()}: the byte 0x{byte:02x} after "
+    f"{text[: found.start()][-20:]!r}; pass its --encoding, such as {advice}, "
+    "or save the file as UTF-8"
   )
 
 
@@ -255,6 +305,9 @@ def _checked(path, rows, encoding, width=None):
   def checked():
     line = None
     for line, row in rows:
+      if isinstance(row, str):  # Its fault.
+        yield Row(line, None, row)
+        continue
       fault = _undecodable("\t".join(row), encoding)
       if len(row) != len(names):
         fault = _ragged(row, names, width)

@@ -16,7 +16,7 @@ PACKINGS = (
 MASKED_RUNS = ("spans", "ngrams")
 
 ANSWER_FORMATS = ("tsv", "json")
-TABLE_FORMATS = ("csv", "tsv", "jsonl")
+TABLE_FORMATS = ("csv", "tsv", "jsonl", "json", "text")
 OWN_TASK_KINDS = (
   "single", "regression", "multi_label", "similarity", "retrieval"
 )

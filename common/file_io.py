@@ -8,6 +8,7 @@ else of it start at once.
 """
 
 import atexit
+import codecs
 import contextlib
 import functools
 import glob
@@ -191,15 +192,35 @@ def read_lines(path: str) -> Iterator[tuple[int, str]]:
   As in the original: lines end at "\n" alone; other line separators of
   Unicode stay in the line. Unlike the original: so does "\r". TensorFlow 1
   dropped it wherever it was, which joined the words on both sides
-  ("top\rdown" -> "topdown"); here it is white space like any other. Raises
-  InputError: the file is missing or a line is not UTF-8 (its number named).
+  ("top\rdown" -> "topdown"); here it is white space like any other. Unlike
+  the original: a byte-order mark at the start is skipped, with a warning.
+
+  Raises:
+    InputError: the file is missing, a line is not UTF-8 (its number is named),
+      or "\r" alone ends all lines.
   """
   with open_for_reading(path) as stream:
     for number, line in enumerate(stream, 1):
+      if number == 1:
+        line = _without_mark(path, line)
       try:
         yield number, line.decode("utf-8").removesuffix("\n")
       except UnicodeDecodeError as error:
         raise not_utf8(path, number, error) from error
+
+
+def _without_mark(path, line):
+  """Returns the first line, bytes, without a byte-order mark."""
+  # A file of one line may end without "\n".
+  if not line.endswith(b"\n") and b"\r" in line.rstrip(b"\r"):
+    raise errors.InputError(
+      f"{path}: lines end in carriage returns alone, as in files of old Macs; "
+      "convert them: tr '\\r' '\\n' < FILE > NEW"
+    )
+  if not line.startswith(codecs.BOM_UTF8):
+    return line
+  errors.warn_once(f"{path}: the byte-order mark at its start is skipped")
+  return line.removeprefix(codecs.BOM_UTF8)
 
 
 def size_and_sha256(path: str) -> tuple[int, str]:

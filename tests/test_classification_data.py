@@ -9,7 +9,7 @@ import pytest
 from sklearn.utils import class_weight
 
 from classification import data
-from common import choices, errors, run_settings
+from common import errors, run_settings
 
 Example = data.Example
 SETTINGS = {
@@ -65,7 +65,7 @@ def labelled(*labels):
   ]
 
 
-@pytest.mark.parametrize("file_format", choices.TABLE_FORMATS)
+@pytest.mark.parametrize("file_format", FILES)
 def test_columns_are_found_by_name_in_every_format(tmp_path, file_format):
   name = f"data.{file_format}"
   first, second = read(tmp_path, FILES[file_format], name, **ALL)
@@ -79,6 +79,43 @@ def test_columns_are_found_by_name_in_every_format(tmp_path, file_format):
   }[file_format]
   assert (second.guid, second.label) == ("q2", "no")
   assert second.place == f"{path}:{line + 1}"
+
+
+def test_a_text_file_has_texts_and_nothing_else(tmp_path):
+  (example,) = read(
+    tmp_path, "a film\n", "new.txt", options={"has_labels": False}
+  )
+  assert example.text_a == "a film"
+  with pytest.raises(errors.InputError, match="no column 'label'; the columns"):
+    read(tmp_path, "a film\n", "new.txt")
+
+
+@pytest.mark.parametrize("value, expected", [
+  ("['pos', 'odd']", ("pos", "odd")), ('["a"]', ("a",)), ("[]", ()),
+  ("[3, 7]", ("3", "7")), ([3, 7], ("3", "7")),
+  ("['it''s', 'b']", "is no list that can be read"),
+  ("['pos' 'odd']", "is no list that can be read"),
+  ("[pos, odd]", "is no list that can be read"),
+  ("[1, 0, 1]", "has a number for each class; write the names"),
+  ([1, 0, 1], "has a number for each class; write the names"),
+  ([0, 1], "has a number for each class"),
+])
+def test_lists_as_other_programs_write_them(tmp_path, value, expected):
+  options = {"kind": "multi_label", "label_separator": ","}
+  if isinstance(expected, tuple):
+    assert labels_of(tmp_path, [value], **options) == [expected]
+    return
+  with pytest.raises(errors.InputError, match=f":[12]: label .* {expected}"):
+    labels_of(tmp_path, [value], **options)
+
+
+def test_a_column_that_no_row_has_is_one_sentence(tmp_path):
+  lines = '{"text": "x"}\n' * 3
+  with pytest.raises(errors.InputError) as refused:
+    read(tmp_path, lines, "d.jsonl")
+  said = str(refused.value)
+  assert ":1: no 'label'" in said and said.endswith("(so are all 3 rows)")
+  assert "\n" not in said and "on_bad_row" not in said
 
 
 def test_rows_without_ids_are_numbered_and_may_lack_labels(tmp_path):
@@ -138,7 +175,7 @@ def test_what_is_written_is_read_again(tmp_path, kind, label):
   ("d.jsonl", '{"text": "x", "label": null}', ":1: label None is no class"),
   ("d.jsonl", '{"text": "x", "label": ["a"]}', "is no class"),
   ("d.jsonl", '{"text": "x", "label": "\\ud800"}', "ud800' holds half"),
-  ("d.dat", "text,label\nOne.,a\n", "neither .csv, .tsv nor .jsonl"),
+  ("d.dat", "text,label\nOne.,a\n", "pass --file_format, one of csv"),
 ])
 def test_a_fault_is_named_with_file_and_line(tmp_path, name, text, said):
   with pytest.raises(errors.InputError, match=said):

@@ -2,6 +2,7 @@
 
 import csv
 import functools
+import re
 from typing import NamedTuple
 
 import pytest
@@ -163,13 +164,45 @@ def test_a_csv_field_may_be_longer_than_the_csv_module_likes(tmp_path):
   assert csv.field_size_limit() == limit
 
 
-@pytest.mark.parametrize("record, said", [
-  ('"never\nclosed,b\n', ":4: not CSV"),
-  ('"closed"too early,b\n', ":4: not CSV"),
-])
-def test_a_broken_csv_record_is_named_by_its_first_line(tmp_path, record, said):
-  with pytest.raises(errors.InputError, match=said):
-    read_csv(tmp_path, f'text,label\n"two\nlines",a\n{record}')
+def test_a_quote_that_is_never_closed_is_named_by_its_line(tmp_path):
+  with pytest.raises(errors.InputError, match=":4: not CSV"):
+    read_csv(tmp_path, 'text,label\n"two\nlines",a\n"never\nclosed,b\n')
+
+
+def test_a_stray_quote_makes_one_bad_row(tmp_path):
+  table = read_csv(
+    tmp_path, 'text,label\n"two\nlines",a\n"closed"too early,b\nc,d\n'
+  )
+  assert table.rows == [["two\nlines", "a"], ["c", "d"]]
+  ((line, fault),) = table.faults
+  assert line == 4 and fault.startswith("not CSV: ")
+  with pytest.raises(errors.InputError, match=":1: not CSV"):
+    read_csv(tmp_path, '"text"s,label\na,b\n')
+
+
+@pytest.mark.parametrize("first", ["sep=;", '"sep=;"'])
+def test_the_separator_line_of_excel_is_no_header(tmp_path, first):
+  table = read_csv(tmp_path, f"{first}\ntext;label\na, b;c\n")
+  assert (table.names, table.rows) == (["text", "label"], [["a, b", "c"]])
+
+
+def test_a_first_field_may_be_long(tmp_path):
+  table = read_csv(tmp_path, f"{'x' * 200_000},label\na,b\n")
+  assert table.rows == [["a", "b"]] and len(table.names) == 2
+
+
+def test_an_array_of_json_has_numbered_rows(tmp_path):
+  text = '[\n {"a": "x", "b": 1},\n {"a": "y"}]'
+  table = read_as("json", tmp_path, text, names=("a", "b"))
+  assert table.rows == [["x", 1]] and table.lines == [1]
+  assert table.faults == [(2, "no 'b'; it has 'a'; add it, or name another "
+                              "column")]
+
+
+def test_each_line_of_a_text_file_is_a_text(tmp_path):
+  table = read_as("text", tmp_path, 'a\t"b\n\nc, d\n', names=("review",))
+  assert table.names == ["review"]
+  assert table.rows == [['a\t"b'], [""], ["c, d"]]
 
 
 def test_json_lines_keep_the_values_that_are_asked_for(tmp_path):
@@ -219,3 +252,28 @@ def test_texts_of_a_single_column_may_hold_any_separator(tmp_path):
   text = 'text\nWell, it; works\n"Say ""no"", \nplease"\n'
   table = read_csv(tmp_path, text, delimiter=None, names=("text",))
   assert table.rows == [["Well, it; works"], ['Say "no", \nplease']]
+
+
+@pytest.mark.parametrize("text, given, said", [
+  (b"text\nsaid \x93so\x94\n", None, "0x93 after 'said '; .* as cp1252"),
+  (b"text\ncaf\xe9\n", None, "such as latin-1"),
+  (b"text\nsaid \x93so\x94\n", "latin-1", "not LATIN-1: .* 0x93 .* cp1252"),
+  (b"text\nprice \x80 5\n", "iso8859-1", "byte 0x80 after 'price '; .* cp1252"),
+])
+def test_the_encoding_that_fits_is_named(tmp_path, text, given, said):
+  ((_, fault),) = read_tsv(tmp_path, text, encoding=given).faults
+  assert re.search(said, fault)
+
+
+def test_latin_1_is_read_where_it_fits(tmp_path):
+  table = read_tsv(tmp_path, b"text\ncaf\xe9\n", encoding="latin-1")
+  assert table.rows == [["caf\xe9"]]
+
+
+@pytest.mark.parametrize("order", ["le", "be"])
+def test_utf_16_without_a_mark(tmp_path, order):
+  path = write(tmp_path, "text\nso\n", f"utf-16-{order}")
+  assert read(tables.open_table(path, "tsv", encoding="utf-16")).rows
+  path = write(tmp_path, "\u6771\n\u4eac\n", f"utf-16-{order}")
+  with pytest.raises(errors.InputError, match="pass utf-16-le or utf-16-be"):
+    tables.open_table(path, "tsv", encoding="utf-16")
