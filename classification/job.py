@@ -373,8 +373,13 @@ class ModelRun:
     """Writes the weights of now as a model folder."""
     settings, run = self._settings, self._run
     # With the weights, so that the folder alone is enough to predict.
+    columns = {} if run.task.official else {
+      name: value for name, value in settings.pick(task.COLUMN_FLAGS).items()
+      if value is not None
+    }
     self._model.write(folder, settings, run.config, {
-      **settings.pick(task.INPUT_FLAGS), task.TEXT_PAIRS: run.task.text_pairs
+      **settings.pick(task.INPUT_FLAGS), **columns,
+      task.TEXT_PAIRS: run.task.text_pairs,
     }, step)
 
   def _scores(self, report_dir=None):

@@ -28,8 +28,10 @@ _NAMES_OF_NUMBERED = (
 INPUT_FLAGS = "max_seq_length doc_stride do_lower_case max_windows"
 # What it keeps of a bi-encoder, besides task_kind.
 VECTOR_FLAGS = "pooling pooling_layer normalize score_range"
-# What it keeps besides: whether examples were pairs of texts.
+# What it keeps besides: whether examples were pairs of texts, and where they
+# stand in one's own files.
 TEXT_PAIRS = "text_pairs"
+COLUMN_FLAGS = "text_column text_b_column"
 
 
 class ClassifierTask(NamedTuple):
@@ -76,6 +78,8 @@ def restore_input_settings(settings):
   # All else a training may choose anew, but its own data go on as they were.
   if not settings.do_train:
     names += f" {INPUT_FLAGS} task_kind"
+    if not settings.task_name:
+      names += f" {COLUMN_FLAGS}"
   elif not settings.task_name:
     names += " task_kind"
   settings = model_settings.restore_trained(settings, names.split())
@@ -244,9 +248,14 @@ def _read_own(settings, config, purposes):
   kind = _own_kind(settings, config)
   examples, labels = _own_examples(settings, config, purposes, kind)
   text_pairs = settings.text_b_column is not None or kind in data.OF_VECTORS
+  learned = model_folder.input_settings(config.to_dict()).get(TEXT_PAIRS)
   if not (text_pairs or examples):  # Then the columns are not asked for.
-    learned = model_folder.input_settings(config.to_dict())
-    text_pairs = learned.get(TEXT_PAIRS)
+    text_pairs = learned
+  if not settings.do_train and text_pairs and learned is False:
+    logging.warning(
+      "other input than in training: --text_b_column=%s (trained with single "
+      "texts)", settings.text_b_column,
+    )
   return ClassifierTask(
     "own data", kind, labels, scores.default_metrics(kind, len(labels)),
     examples, text_pairs=text_pairs,

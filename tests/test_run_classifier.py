@@ -270,6 +270,28 @@ def test_the_model_folder_alone_answers_texts(trained, folder, tmp_path):
   assert set(answer["scores"]) == {"bad", "good"}
 
 
+def test_the_columns_of_the_training_are_remembered(trained, folder, tmp_path):
+  """Also of a file of plain texts; --text_b_column is other input."""
+  model = trained[0] / "seed_3" / "final_model"
+  (tmp_path / "new.csv").write_text("text,review\nx,the film was lovely\n")
+  (tmp_path / "new.txt").write_text("the film was lovely\n")
+  for name in ("new.csv", "new.txt"):
+    out = tmp_path / name.replace(".", "_")
+    script_runner.succeed(
+      "run_classifier.py", do_predict=True, model_dir=model, output_dir=out,
+      predict_file=tmp_path / name,
+    )
+    rows = (out / "predictions.tsv").read_text().splitlines()
+    assert len(rows) == 2 and "\tgood\t" in rows[1]
+  (tmp_path / "pairs.csv").write_text("a,b\nthe film,was lovely\n")
+  done = script_runner.succeed(
+    "run_classifier.py", do_predict=True, model_dir=model, text_column="a",
+    text_b_column="b", predict_file=tmp_path / "pairs.csv",
+    output_dir=tmp_path / "pairs",
+  )
+  assert "--text_b_column=b (trained with single texts)" in done.err
+
+
 def test_a_frozen_encoder_is_left_as_it_was(trained, folder, tmp_path):
   model = trained[0] / "seed_3" / "final_model"
   rows = (folder / "train.csv").read_text().replace(",good", ";good")
