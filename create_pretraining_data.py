@@ -269,10 +269,9 @@ def write_shards(settings, options, inputs):
 def split_outputs(names):
   """Returns the names in a comma-separated list, each once."""
   outputs = [name.strip() for name in names.split(",")]
-  if "" in outputs or len(set(outputs)) < len(outputs):
+  if "" in outputs:
     raise errors.InputError(
-      f"--output_file={names}: an empty name, or the same twice; give "
-      "different names, separated by commas"
+      f"--output_file={names}: an empty name; give names, separated by commas"
     )
   return outputs
 

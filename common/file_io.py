@@ -253,7 +253,19 @@ def temporary_path(path: str) -> str:
   _remove_stale_temporaries(path)
   # Such as model.ckpt-20.tmp-host-4026531836-1f0c9a7e-812: machine, a random
   # part, process.
-  return f"{path}.tmp-{_machine()}-{secrets.token_hex(4)}-{os.getpid()}"
+  folder, name = os.path.split(path)
+  end = f".tmp-{_machine()}-{secrets.token_hex(4)}-{os.getpid()}"
+  return os.path.join(folder, _cut(name) + end)
+
+
+def _cut(name):
+  """Returns as much of a name as a temporary one has room for.
+
+  A file system takes names of 255 bytes; 30 are for what is added to the
+  machine's, 10 for an ending that a writer may append.
+  """
+  room = 255 - 40 - len(_machine())
+  return os.fsencode(name)[:room].decode("utf-8", "ignore")
 
 
 @functools.cache
@@ -276,6 +288,7 @@ def _remove_stale_temporaries(path):
   another machine, where nothing can be asked, unless they are a day old.
   """
   folder, start = os.path.split(path)
+  start = _cut(start)
   if is_remote(path) or not os.path.isdir(folder or "."):
     return
   for name in os.listdir(folder or "."):
@@ -345,21 +358,27 @@ def new_folder(
       whether `path` has all of it and is to stay; raises InputError where it
       has something else. None: `path` is refused at once if it is not empty.
   """
-  path = path.rstrip("/")
+  path = path.rstrip("/") or path
   if is_remote(path):
     raise errors.InputError(
       f"{path} is not on a local disk; give a folder on one, then copy it"
     )
+  stays = _must_stay(path)
+  # Within a folder that cannot be replaced; its volume may be another one.
+  temporary = temporary_path(os.path.join(path, "new") if stays else path)
   is_file = os.path.exists(path) and not os.path.isdir(path)
   is_used = is_file or (os.path.exists(path) and os.listdir(path))
   if is_used and not holds_the_same:
     raise errors.InputError(f"{path} is there already; give a new folder")
   _make_folder(path)
-  temporary = temporary_path(path)
   try:
     os.mkdir(temporary)
     yield temporary
     if holds_the_same and holds_the_same(path, temporary):
+      return
+    if stays:
+      for name in os.listdir(temporary):
+        os.rename(os.path.join(temporary, name), os.path.join(path, name))
       return
     with contextlib.suppress(FileNotFoundError):
       # Not every system renames to the name of a folder.
@@ -367,6 +386,15 @@ def new_folder(
     os.rename(temporary, path)
   finally:
     shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _must_stay(path):
+  """Whether a folder cannot be removed, or its parent not be written to."""
+  return os.path.isdir(path) and (
+    os.path.islink(path) or os.path.ismount(path)
+    or os.path.samefile(path, ".")
+    or not os.access(os.path.dirname(path) or ".", os.W_OK)
+  )
 
 
 def _is_special(path):

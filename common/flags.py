@@ -19,7 +19,7 @@ from absl.flags import (
   register_multi_flags_validator,
 )
 
-from common import run_settings
+from common import overwriting, run_settings
 
 __all__ = [
   "FLAGS", "Error", "disclaim_key_flags", "mark_flag_as_required",
@@ -131,4 +131,5 @@ def read_settings(check: bool = True) -> run_settings.Settings:
   )
   if check:
     run_settings.refuse_ignored(settings)
+  overwriting.refuse(settings)
   return settings

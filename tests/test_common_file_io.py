@@ -316,3 +316,65 @@ def test_names_and_sizes_change_with_the_files(tmp_path):
   other = file_io.names_and_sizes([str(tmp_path)])
   assert other == file_io.names_and_sizes(paths)
   assert "2 files, 10 bytes" in other and other != told
+
+
+def fill(path):
+  with file_io.new_folder(str(path)) as folder:
+    (pathlib.Path(folder) / "a").write_text("x")
+    os.mkdir(os.path.join(folder, "inner"))
+
+
+def test_an_empty_folder_that_cannot_be_removed_is_filled(
+  tmp_path, monkeypatch
+):
+  """A link, the working directory, a mounted volume."""
+  (tmp_path / "real").mkdir()
+  (tmp_path / "link").symlink_to("real")
+  fill(tmp_path / "link")
+  assert {path.name for path in (tmp_path / "real").iterdir()} == {"a", "inner"}
+  assert (tmp_path / "link").is_symlink()
+  (tmp_path / "here").mkdir()
+  monkeypatch.chdir(tmp_path / "here")
+  fill(".")
+  assert sorted(os.listdir()) == ["a", "inner"]
+  with pytest.raises(errors.InputError, match="is there already"):
+    fill(".")
+  (tmp_path / "volume").mkdir()
+  monkeypatch.setattr(
+    os.path, "ismount", lambda path: str(path).endswith("volume")
+  )
+  with pytest.raises(ZeroDivisionError), \
+       file_io.new_folder(str(tmp_path / "volume")):
+    raise ZeroDivisionError
+  assert not os.listdir(tmp_path / "volume")
+  fill(tmp_path / "volume")
+  assert sorted(os.listdir(tmp_path / "volume")) == ["a", "inner"]
+
+
+@pytest.mark.parametrize("char", ["n", "\u00e9", "\u6771"])
+def test_a_name_may_be_as_long_as_the_file_system_takes(tmp_path, char):
+  name = char * (255 // len(char.encode()))
+  for text in ("one", "two"):
+    file_io.write_text(str(tmp_path / name), text)
+  assert (tmp_path / name).read_text() == "two"
+  assert os.listdir(tmp_path) == [name]
+  (tmp_path / name).unlink()
+  fill(tmp_path / name)
+  assert os.listdir(tmp_path) == [name]
+
+
+def test_a_byte_order_mark_is_skipped_with_one_warning(tmp_path, caplog):
+  path = tmp_path / "a.txt"
+  path.write_text("\ufeff-DOCSTART- O\nb\ufeff\n", "utf-8")
+  for _ in range(2):
+    assert list(file_io.read_lines(str(path))) == [
+      (1, "-DOCSTART- O"), (2, "b\ufeff")
+    ]
+  assert caplog.text.count("the byte-order mark at its start is skipped") == 1
+
+
+def test_carriage_returns_alone_end_no_lines(tmp_path):
+  path = tmp_path / "a.txt"
+  path.write_bytes(b"a O\rb O\r\rc O\r")
+  with pytest.raises(errors.InputError, match=r"old Macs; convert them: tr"):
+    list(file_io.read_lines(str(path)))

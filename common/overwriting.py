@@ -1,0 +1,103 @@
+"""Refuses commands whose outputs are files that they read."""
+
+import os
+import re
+from collections.abc import Iterator
+
+from common import errors, file_io, run_settings
+
+_INPUTS = (
+  "input_file", "eval_input_file", "train_file", "eval_file", "predict_file",
+  "unlabelled_file", "vocab_file", "bert_config_file", "generator_config_file",
+  "never_split_file", "label_file", "add_tokens", "calibration_file",
+  "warmup_file",
+)
+_OUTPUTS = ("output_file", "attention_html")
+# What scripts write into --output_dir, with the flag that makes them.
+_WRITTEN = {
+  r"(train|eval)_split\.jsonl": "eval_fraction",
+  r"((test_|nbest_)?predictions|test_results|null_odds).*": "do_predict",
+  r"(eval_|seeds_).*": "do_eval",
+}
+
+
+def refuse(settings: run_settings.Settings) -> None:
+  """Refuses an output that is an input too, or that is named twice.
+
+  Files count as one through links and other spellings of a path.
+
+  Raises:
+    InputError: there is one; it is named with its flags.
+  """
+  read = dict(_files_read(settings))
+  for name in _OUTPUTS:
+    seen = {}
+    for path in filter(None, (settings.get(name) or "").split(",")):
+      key = _identity(path.strip())
+      if key in read:
+        raise errors.InputError(
+          f"--{name}={path} is the file that --{read[key]} reads, which would "
+          "be overwritten; name another file"
+        )
+      if key in seen:
+        raise errors.InputError(
+          f"--{name}: {path} and {seen[key]} are one file; name each once"
+        )
+      seen[key] = path
+      _refuse_in_model(settings, name, path.strip())
+  _refuse_in_output_dir(settings)
+
+
+def _files_read(settings) -> Iterator[tuple]:
+  """Yields (identity, name of the flag) of each file that is read."""
+  for name in _INPUTS:
+    value = settings.get(name)
+    if not value or value == "-" or not isinstance(value, str):
+      continue
+    try:
+      paths = file_io.expand_file_patterns(value)
+    except errors.InputError:
+      continue  # Missing: the script says so.
+    for path in paths:
+      yield _identity(path), name
+
+
+def _identity(path):
+  """Returns what is equal for all names of a file, hard links included."""
+  if file_io.is_remote(path):
+    return path
+  if os.path.exists(path):
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
+  return os.path.realpath(path)
+
+
+def _refuse_in_model(settings, name, path):
+  """Refuses an output that is a file of the model."""
+  for flag in ("model_dir", "init_checkpoint"):
+    folder = settings.get(flag)
+    if folder and os.path.isdir(folder) and os.path.isfile(path) and (
+      _identity(os.path.dirname(path) or ".") == _identity(folder)
+    ):
+      raise errors.InputError(
+        f"--{name}={path} is a file of the model in --{flag}, which would be "
+        "overwritten; name another file"
+      )
+
+
+def _refuse_in_output_dir(settings):
+  """Refuses data that the script itself writes into --output_dir."""
+  folder = settings.get("output_dir")
+  if not folder:
+    return
+  for flag in ("train_file", "eval_file", "predict_file", "unlabelled_file"):
+    path = settings.get(flag) or ""
+    if not path or _identity(os.path.dirname(path) or ".") != _identity(folder):
+      continue
+    for pattern, makes in _WRITTEN.items():
+      name = os.path.basename(os.path.realpath(path))
+      if settings.get(makes) and re.fullmatch(pattern, name):
+        raise errors.InputError(
+          f"--{flag}={path} is a file that --{makes} writes into --output_dir; "
+          "name another --output_dir, or copy the file"
+        )

@@ -1,0 +1,74 @@
+"""No command overwrites what it reads."""
+
+import os
+
+import pytest
+
+import script_runner
+from common import errors, overwriting, run_settings
+
+
+@pytest.fixture
+def inside(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  for name in ("a.txt", "b.txt", "vocab.txt"):
+    (tmp_path / name).write_text(f"{name}\n")
+  os.symlink("a.txt", "link.txt")
+  os.link("a.txt", "hard.txt")
+  (tmp_path / "model").mkdir()
+  (tmp_path / "model" / "vocab.txt").write_text("x\n")
+  (tmp_path / "out").mkdir()
+  for name in ("predictions.tsv", "train_split.jsonl", "new.tsv"):
+    (tmp_path / "out" / name).write_text("x\n")
+
+
+@pytest.mark.parametrize("values, said", [
+  *(
+    ({"input_file": "*.txt", "output_file": name}, "--input_file reads")
+    for name in ("a.txt", "./a.txt", "link.txt", "hard.txt")
+  ),
+  ({"input_file": "b.txt,a.txt", "output_file": "out/../a.txt"}, "_file reads"),
+  ({"input_file": "a.txt", "vocab_file": "vocab.txt",
+    "output_file": "new.tf,vocab.txt"}, "is the file that --vocab_file reads"),
+  ({"input_file": "a.txt", "attention_html": "a.txt"}, "_html=a.txt"),
+  ({"output_file": "o.tf,./o.tf"}, "./o.tf and o.tf are one file"),
+  ({"model_dir": "model", "output_file": "model/vocab.txt"}, "of the model in"),
+  ({"init_checkpoint": "model", "output_file": "model/vocab.txt"}, "the model"),
+  ({"train_file": "out/train_split.jsonl", "output_dir": "out",
+    "eval_fraction": 0.1}, "is a file that --eval_fraction writes into"),
+  ({"predict_file": "out/predictions.tsv", "output_dir": "./out",
+    "do_predict": True}, "is a file that --do_predict writes into"),
+])
+def test_an_output_that_is_an_input_is_refused(inside, values, said):
+  with pytest.raises(errors.InputError, match=said):
+    overwriting.refuse(run_settings.Settings(values))
+
+
+@pytest.mark.parametrize("values", [
+  {"input_file": "a.txt", "output_file": "new.txt,other.txt"},
+  {"input_file": "none*.txt", "output_file": "a.txt"},
+  {"model_dir": "model", "output_file": "model/vectors.jsonl"},
+  {"train_file": "out/train_split.jsonl", "output_dir": "out"},
+  {"predict_file": "out/new.tsv", "output_dir": "out", "do_predict": True},
+  {"predict_file": "-", "output_dir": "out", "do_predict": True},
+  {"input_file": "-", "output_file": "gs://a/c"},
+])
+def test_others_pass(inside, values):
+  overwriting.refuse(run_settings.Settings(values))
+
+
+@pytest.mark.parametrize("script, flags", [
+  ("create_vocabulary.py", {"vocab_size": 99}),
+  ("create_pretraining_data.py", {"vocab_file": "vocab.txt"}),
+  ("extract_features.py", {
+    "vocab_file": "vocab.txt", "bert_config_file": "c.json",
+    "init_checkpoint": "x",
+  }),
+])
+def test_scripts_refuse_before_anything_is_written(inside, script, flags):
+  before = {name: open(name).read() for name in os.listdir() if "." in name}
+  done = script_runner.run(
+    script, input_file="a.txt", output_file="link.txt", **flags
+  )
+  assert done.code == 1 and "--input_file reads" in done.last_line
+  assert {n: open(n).read() for n in os.listdir() if "." in n} == before
