@@ -161,10 +161,13 @@ def _prefix_in_folder(folder):
     )
   if "bert_model.ckpt" in present:
     return os.path.join(folder, "bert_model.ckpt")
-  # The file `checkpoint` may name one that is gone.
-  state = tf.train.get_checkpoint_state(folder)
-  if state and tf.io.gfile.exists(f"{state.model_checkpoint_path}.index"):
-    return state.model_checkpoint_path
+  # The file `checkpoint` may be damaged, or name one that is gone.
+  state = None
+  with contextlib.suppress(ValueError):  # UnicodeDecodeError, too.
+    state = tf.train.get_checkpoint_state(folder)
+  path = state.model_checkpoint_path if state else ""
+  if path and tf.io.gfile.exists(f"{path}.index"):
+    return path
   if len(present) == 1:
     return os.path.join(folder, present[0])
   if not all(re.fullmatch(r"model\.ckpt-\d+", name) for name in present):

@@ -54,7 +54,15 @@ def exists(path: str) -> bool:
 
 
 def size(path: str) -> int:
-  """Returns the bytes of a file, local or remote; InputError without one."""
+  """Returns the bytes of a file, local or remote.
+
+  Raises InputError: there is no such file, or it is a pipe or device.
+  """
+  if not is_remote(path) and os.path.exists(path) and not os.path.isfile(path):
+    raise errors.InputError(
+      f"{path} is not a regular file, and it is read in parts: write what it "
+      "gives to a file first, and name that"
+    )
   with open_for_reading(path) as stream:
     return stream.seek(0, os.SEEK_END)
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 import configuration
 from checkpoints import huggingface, sentence_folder, weight_names
-from common import file_io, run_settings
+from common import errors, file_io, run_settings
 from variants import registry
 
 # Of the network, by --format.
@@ -42,6 +42,15 @@ _OWN_CLASSES = {("albert", "next_sentence"): "ForPreTraining"}
 def model_path(path: str, kind: str) -> str:
   """Returns the file of a network, of its folder or of itself."""
   return os.path.join(path, FILES[kind]) if os.path.isdir(path) else path
+
+
+def check_inputs(path: str, names: Iterable[str]) -> None:
+  """Raises InputError for a network that has other inputs than INPUTS."""
+  if not names or not {*names} <= INPUTS.keys():
+    raise errors.InputError(
+      f"{path} is another network: its inputs are {', '.join(names) or 'none'}, "
+      f"and here {', '.join(INPUTS)}; export one with export_saved_model.py"
+    )
 
 
 def feed(

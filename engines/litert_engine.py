@@ -45,12 +45,14 @@ class LiteRTEngine:
       self._interpreter = self._open(self._threads)
       signatures = self._interpreter.get_signature_list()
       self.lengths = litert_model.lengths_of(signatures)
-    except (OSError, ValueError) as error:
+    # Of damaged files it raises several kinds.
+    except Exception as error:
       raise errors.InputError(
         f"{path} cannot be read by LiteRT ({error}); export it again"
       ) from error
     signature = signatures[litert_model.signature_name(self.lengths[0])]
     self.outputs, self._inputs = signature["outputs"], signature["inputs"]
+    export_folder.check_inputs(path, self._inputs)
     # An interpreter has one set of intermediate results: this one a lock, and
     # each worker one of its own.
     self._lock = threading.Lock()

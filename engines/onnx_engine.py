@@ -43,6 +43,7 @@ class OnnxEngine:
       ) from error
     self.outputs = [output.name for output in self._session.get_outputs()]
     self._inputs = [value.name for value in self._session.get_inputs()]
+    export_folder.check_inputs(path, self._inputs)
 
   def run(
     self, input_ids: npt.ArrayLike, input_mask: npt.ArrayLike,

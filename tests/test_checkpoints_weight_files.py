@@ -250,3 +250,14 @@ def test_names_are_literal(tmp_path):
     weight_files.write_tf1(path, {"a": np.zeros(3, "f")})
     check_equal(weight_files.read_weights(path), {"a": np.zeros(3, "f")})
     assert len(weight_files.files_of(path)) == 2
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"no proto {"])
+def test_a_damaged_file_called_checkpoint_is_passed_over(tmp_path, content):
+  for step in (3, 20):
+    weight_files.write_tf1(
+      str(tmp_path / f"model.ckpt-{step}"), {"a": np.float32([step])}
+    )
+  (tmp_path / "checkpoint").write_bytes(content)
+  reader = weight_files.open_reader(str(tmp_path))
+  assert reader.read("a") == [20.0]

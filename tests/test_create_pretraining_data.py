@@ -210,3 +210,14 @@ def test_what_the_original_accepts(small, flags, num_places, num_masked):
   weights = read_features(small["output_file"])["masked_lm_weights"]
   assert weights.shape[1] == num_places
   assert set(weights.sum(axis=1)) == num_masked
+
+
+def test_a_pipe_is_refused(tmp_path):
+  os.mkfifo(tmp_path / "pipe")
+  words = "[PAD] [UNK] [CLS] [SEP] [MASK]".replace(" ", "\n")
+  (tmp_path / "vocab.txt").write_text(f"{words}\n")
+  done = script_runner.run(
+    SCRIPT, input_file=tmp_path / "pipe", vocab_file=tmp_path / "vocab.txt",
+    output_file=tmp_path / "out",
+  )
+  assert done.code == 1 and "is not a regular file" in done.last_line

@@ -251,3 +251,30 @@ def test_weights_too_large_for_the_lengths_are_refused():
   litert_model.check_size([16], variables)
   with pytest.raises(errors.InputError, match="of 1.1 GB .* pass at most 1, "):
     litert_model.check_size([16, 32], variables)
+
+
+def test_another_network_is_refused(tmp_path):
+  import onnx
+
+  value = onnx.helper.make_tensor_value_info("pixels", 1, [1])
+  other = onnx.helper.make_tensor_value_info("classes", 1, [1])
+  node = onnx.helper.make_node("Identity", ["pixels"], ["classes"])
+  model = onnx.helper.make_model(
+    onnx.helper.make_graph([node], "other", [value], [other]), ir_version=10,
+    opset_imports=[onnx.helper.make_opsetid("", 20)],
+  )
+  onnx.save(model, str(tmp_path / "model.onnx"))
+  with pytest.raises(errors.InputError, match="its inputs are pixels, and here"):
+    onnx_engine.OnnxEngine(str(tmp_path / "model.onnx"))
+
+
+@pytest.mark.parametrize("form, name", [
+  ("litert", "model.tflite"), ("onnx", "model.onnx")
+])
+def test_files_that_are_damaged_anywhere_are_refused(form, name, tmp_path):
+  write(tmp_path, form, "span", engine_models.config_of(num_hidden_layers=1))
+  content = (tmp_path / "out" / name).read_bytes()
+  for damaged in (content[:40], b"\0" * 64, content[: len(content) // 2]):
+    (tmp_path / "out" / name).write_bytes(damaged)
+    with pytest.raises(errors.InputError):
+      ENGINES[form](str(tmp_path / "out"))
