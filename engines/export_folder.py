@@ -48,8 +48,9 @@ def check_inputs(path: str, names: Iterable[str]) -> None:
   """Raises InputError for a network that has other inputs than INPUTS."""
   if not names or not {*names} <= INPUTS.keys():
     raise errors.InputError(
-      f"{path} is another network: its inputs are {', '.join(names) or 'none'}, "
-      f"and here {', '.join(INPUTS)}; export one with export_saved_model.py"
+      f"{path} is another network: its inputs are "
+      f"{', '.join(names) or 'none'}, and here {', '.join(INPUTS)}; export one "
+      "with export_saved_model.py"
     )
 
 
