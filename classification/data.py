@@ -245,8 +245,11 @@ def _report_bad_rows(bad, count, skips):
     return
   if len(bad) == 1:
     raise errors.InputError(str(bad[0]))
-  # Such as a column that the file does not have.
-  if not skips and len(bad) == count and len({row.fault for row in bad}) == 1:
+  # A column that no object of JSON has.
+  is_missing = {row.fault for row in bad} == {bad[0].fault} and (
+    bad[0].fault.startswith("no '")
+  )
+  if not skips and len(bad) == count and is_missing:
     raise errors.InputError(f"{bad[0]} (so are all {count} rows)")
   advice = "no row is left" if skips else "fix them, or pass --on_bad_row=skip"
   raise errors.InputError(f"{said}; {advice}:{errors.listed(bad)}")

@@ -200,8 +200,8 @@ def read_lines(path: str) -> Iterator[tuple[int, str]]:
   As in the original: lines end at "\n" alone; other line separators of
   Unicode stay in the line. Unlike the original: so does "\r". TensorFlow 1
   dropped it wherever it was, which joined the words on both sides
-  ("top\rdown" -> "topdown"); here it is white space like any other. Unlike
-  the original: a byte-order mark at the start is skipped, with a warning.
+  ("top\rdown" -> "topdown"); here it is white space like any other.
+  Unlike the original: a byte-order mark at the start is skipped, with a warning.
 
   Raises:
     InputError: the file is missing, a line is not UTF-8 (its number is named),

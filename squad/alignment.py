@@ -149,6 +149,76 @@ class PassageText:
     return place + bisect.bisect_right(self._places, place) - 1
 
 
+def written_places(
+  word: str, tokenizer: tokenization.FullTokenizer
+) -> list[tuple[int, int]] | None:
+  """Returns where the pieces of a word stand in it: (start, end) of each.
+
+  Characters that the tokenizer removes are of the piece before them. None: of
+  a tokenizer that is not BERT's, or where characters cannot be counted off.
+  """
+  if isinstance(tokenizer, piece_tokenizer.PieceTokenizer):
+    return None
+  basic, pieces_of = tokenizer.basic_tokenizer, tokenizer.wordpiece_tokenizer
+  # Of "É," each gives one character, of an accent that is stripped none.
+  counts = [_num_kept(char, basic) for char in word]
+  owners = [n for n, count in enumerate(counts) for _ in range(count)]
+  places, after = [], 0
+  for token in basic.tokenize(word):
+    pieces = pieces_of.longest_matches(token)
+    # An unknown token stands for all of its characters.
+    is_unknown = pieces == (pieces_of.unk_token,)
+    sizes = [len(piece.removeprefix("##")) for piece in pieces]
+    for size in [len(token)] if is_unknown else sizes:
+      before, after = after, after + size
+      if not before < after <= len(owners):
+        return None
+      end = owners[after - 1] + 1
+      while end < len(word) and not counts[end]:
+        end += 1
+      places.append((owners[before], end))
+  return places if after == len(owners) else None
+
+
+@functools.lru_cache(_REMEMBERED_WORDS)
+def _num_kept(char, basic):
+  """Returns how many characters a tokenizer makes of one."""
+  return len("".join(basic.tokenize(char)))
+
+
+class PieceFinder:
+  """Where the pieces of a passage stand in it, its words joined by spaces."""
+
+  def __init__(
+    self, words: list[str], numbers: list[int],
+    tokenizer: tokenization.FullTokenizer,
+  ):
+    """Takes the words, and the number of the word that each piece is of."""
+    self._written = " ".join(words)
+    starts = _starts(map(_length_and_space, words))
+    self._places: list | None = []
+    for number in dict.fromkeys(numbers):
+      places = written_places(words[number], tokenizer)
+      if places is None:
+        self._places = None
+        return
+      self._places += [
+        (starts[number] + start, starts[number] + end) for start, end in places
+      ]
+    if len(self._places) != len(numbers):
+      self._places = None
+
+  def find(self, first: int, last: int) -> tuple | None:
+    """Returns the text and the place of the pieces `first` to `last`.
+
+    None where the places of the pieces are not known.
+    """
+    if self._places is None:
+      return None
+    place = self._places[first][0], self._places[last][1]
+    return self._written[slice(*place)], place
+
+
 def in_context(context: str, place: tuple[int, int]) -> tuple[int, int]:
   """Returns where a context has a place in its words, see PassageText.find."""
   words = list(data.WORD.finditer(context))

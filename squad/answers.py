@@ -112,9 +112,15 @@ class Answer(NamedTuple):
 
 
 def find_answers(
-  questions: list, windows: list, logits: dict, options: AnswerOptions
+  questions: list, windows: list, logits: dict, options: AnswerOptions,
+  tokenizer: tokenization.FullTokenizer | None = None,
 ) -> Iterator[Answer]:
   """Yields the Answer to every question, in order.
+
+  With a `tokenizer` an answer is the text where its pieces stand.
+  Unlike the original: it looks for their text among the words, and takes the
+  first place, or all of the words where it finds none: of a passage without
+  spaces another place, or all of it.
 
   As in the original: padding has logits and takes places among the
   `n_best_size` best positions of a window, although no answer can be there.
@@ -131,7 +137,9 @@ def find_answers(
     # Questions about one passage follow one another.
     if index in passages and passages[index] is not passage:
       passage = passages[index]
-      find = _text_finder(question.doc_tokens, passage, options.spelling)
+      find = _text_finder(
+        question.doc_tokens, passage, options.spelling, tokenizer
+      )
     yield _answer(question.qas_id, of_question, find, options)
 
 
@@ -156,15 +164,18 @@ def _check_finite(questions, windows, logits):
   )
 
 
-def _text_finder(words, passage, spelling):
+def _text_finder(words, passage, spelling, tokenizer):
   """Returns a function of a span's first and last piece -> (text, place)."""
   whole = alignment.PassageText(words, spelling.of_word)
   numbers = passage.words.tolist()
+  pieces = tokenizer and alignment.PieceFinder(words, numbers, tokenizer)
 
   @functools.cache  # Questions often share spans.
   def find(first, last):
     if first == spans.NULL_PIECE:
       return "", None
+    if pieces and (found := pieces.find(first, last)):
+      return found
     predicted = spelling.of_pieces(passage.tokens[first : last + 1])
     return whole.find(predicted, numbers[first], numbers[last])
 
@@ -321,7 +332,7 @@ def answer_texts(
     batch = inputs.make_batch([windows[n] for n in places], tokenizer, longest)
     for name, values in logits_of(batch).items():
       logits[name][places, :longest] = values
-  return list(find_answers(questions, windows, logits, options))
+  return list(find_answers(questions, windows, logits, options, tokenizer))
 
 
 class Answerer:

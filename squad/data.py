@@ -46,6 +46,7 @@ class Question(NamedTuple):
   answers: tuple = ()
   passage: int = 0
   place: str = ""
+  before_answer: str = ""
 
 
 class Skipped(NamedTuple):
@@ -126,7 +127,15 @@ def read(
   if not training:
     _check_ids(questions)
   if not questions:
-    raise errors.InputError(f"{path} holds no question to use")
+    why = ""
+    if skipped:
+      one = skipped[0]
+      why = (
+        f": all {len(skipped)} are skipped, such as {one.qas_id!r}, whose "
+        f"answer {one.answer!r:.40} is {one.reason} (at answer_start "
+        f"{one.answer_start} stands {one.found!r:.40}); fix the file"
+      )
+    raise errors.InputError(f"{path} holds no question to use{why}")
   _report(path, questions, skipped)
   # An empty list of answers tells nothing: files without labels have it, too.
   is_labelled = all(q.answers or q.is_impossible for q in questions)
@@ -239,7 +248,8 @@ def _with_answer(question, entry, passage):
   cleaned = " ".join(text.split())
   if cleaned and cleaned in found:
     return question._replace(
-      answer_text=text, start_position=start, end_position=end
+      answer_text=text, start_position=start, end_position=end,
+      before_answer=passage.text[passage.starts[start] : offset],
     )
   there = passage.text[offset : offset + len(text)]
   reason = "not found at its place" if cleaned else "blank answer"

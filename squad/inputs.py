@@ -20,7 +20,7 @@ from absl import logging
 import tokenization
 from common import errors, process_pool, unknown_tokens
 from records import cached_records, tfrecord
-from squad import data
+from squad import alignment, data
 from text import input_sequences
 from variants import piece_tokenizer
 
@@ -211,10 +211,12 @@ def find_answer(
   """Returns the first and last piece of a training question's answer.
 
   The words of an answer may hold more than it: "(1907-1988)." is one word of
-  seven pieces, and "1907" the second of them. The answer is the first place
-  among the pieces of its words that has the answer's own pieces.
-  As in the original: without such a place ("Finn" in "Finnish"), all pieces of
-  the words.
+  seven pieces, and "1907" the second of them. The answer is a place among the
+  pieces of its words that has the answer's own pieces.
+  Unlike the original: of several such places the nearest to the file's
+  answer_start, not the first, and without one ("Finn" in "Finnish") the pieces
+  that hold a character of the answer, not all pieces of the words: in Chinese
+  and Thai, which have no spaces, a word may be a whole passage.
   """
   # Where the first word's pieces begin, and where the last word's end.
   start, end = np.searchsorted(
@@ -223,16 +225,52 @@ def find_answer(
   end -= 1
   if isinstance(tokenizer, piece_tokenizer.PieceTokenizer):
     found = tokenizer.find_answer(
-      passage.tokens[start : end + 1], question.answer_text
+      passage.tokens[start : end + 1], question.answer_text,
+      question.before_answer,
     )
     return (start + found[0], start + found[1]) if found else (start, end)
   answer = tokenizer.tokenize(question.answer_text)
   size = len(answer)
+  first, last = start, end
+  if touched := _pieces_of_answer(question, tokenizer):
+    first, last = (start + number for number in touched)
   # An answer without pieces (only control characters) would match anywhere.
-  for place in range(start, end - size + 2) if size else ():
-    if passage.tokens[place : place + size] == answer:
-      return place, place + size - 1
-  return start, end
+  places = [
+    place for place in (range(start, end - size + 2) if size else ())
+    if passage.tokens[place : place + size] == answer
+  ]
+  if not places:
+    return first, last
+  place = min(places, key=lambda place: abs(place - first))
+  return place, place + size - 1
+
+
+def _pieces_of_answer(question, tokenizer):
+  """Returns the first and last piece with a character of an answer, or None.
+
+  They are counted from the first piece of the answer's words.
+  """
+  words = question.doc_tokens[
+    question.start_position : question.end_position + 1
+  ]
+  numbers = [
+    number for number, word in enumerate(words)
+    for _ in tokenizer.tokenize(word)
+  ]
+  # White space of the file may differ from the single spaces here.
+  start = len("".join(question.before_answer.split()))
+  end = start + len("".join(question.answer_text.split()))
+  finder = alignment.PieceFinder(words, numbers, tokenizer)
+  touched = []
+  for number, word in enumerate(numbers):
+    found = finder.find(number, number)
+    if not found:
+      return None
+    # In characters without the spaces between words.
+    first, last = (place - word for place in found[1])
+    if first < end and last > start:
+      touched.append(number)
+  return (touched[0], touched[-1]) if touched else None
 
 
 def make_windows(

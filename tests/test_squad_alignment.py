@@ -113,3 +113,36 @@ def test_places_among_words_are_places_of_the_context(context, place, text):
   start, end = alignment.in_context(context, place)
   assert context[start:end] == text
   assert start == (context.rindex(text) if place[0] else context.index(text))
+
+
+@pytest.fixture
+def tokenizer(tmp_path):
+  words = "[UNK] ab ##c , e 東 京 cafe ##s".split()
+  (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n", "utf-8")
+  return tokenization.FullTokenizer(str(tmp_path / "vocab.txt"))
+
+
+@pytest.mark.parametrize("word, texts", [
+  ("ABc,e", ["AB", "c", ",", "e"]),
+  ("東京東京", ["東", "京", "東", "京"]),
+  ("cafe\u0301s,", ["cafe\u0301", "s", ","]),
+  ("Caf\u00e9s", ["Caf\u00e9", "s"]),
+  ("xyz東", ["xyz", "東"]),  # An unknown word is all of its characters.
+  ("a\u200bb,", ["a\u200bb", ","]),
+])
+def test_pieces_stand_where_they_are_written(tokenizer, word, texts):
+  places = alignment.written_places(word, tokenizer)
+  assert [word[start:end] for start, end in places] == texts
+  assert len(tokenizer.tokenize(word)) == len(texts)
+
+
+def test_the_finder_counts_the_spaces_between_words(tokenizer):
+  words = ["ab,", "\u200b", "xyz東", "e"]
+  numbers = [
+    number for number, word in enumerate(words)
+    for _ in tokenizer.tokenize(word)
+  ]
+  finder = alignment.PieceFinder(words, numbers, tokenizer)
+  assert finder.find(0, 1) == ("ab,", (0, 3))
+  assert finder.find(2, 2) == ("xyz", (6, 9))
+  assert finder.find(3, 4) == ("東 e", (9, 12))

@@ -159,7 +159,8 @@ def test_questions_from_texts_share_their_words():
   ([entry(start="3")], {"training": True}, "'3'; expected an integer"),
   ([entry(is_impossible=1)], {}, "expected true or false"),
   ([], {}, "holds no question to use"),
-  ([entry(answer="x")], {"training": True}, "holds no question to use"),
+  ([entry(answer="x")], {"training": True},
+   "whose answer 'x' is not found at its place"),
 ])
 def test_what_is_wrong_is_named(write, entries, options, sentence):
   with pytest.raises(errors.InputError) as caught:

@@ -2,6 +2,7 @@
 
 import functools
 import gzip
+import json
 import pathlib
 
 import numpy as np
@@ -301,3 +302,35 @@ def test_a_vocabulary_that_does_not_fit_is_noticed(tmp_path, read, caplog):
       text for text in caplog.messages if "the model learns nothing" in text
     ]
     assert warning.startswith(f"{file.path}: ")
+
+
+CHINESE = "東京在日本。日本的首都是東京，東京很大。"
+
+
+@pytest.mark.parametrize("context, text, offset, pieces", [
+  (CHINESE, "東京", 0, ["東", "京"]), (CHINESE, "東京", 12, ["東", "京"]),
+  (CHINESE, "東京", 15, ["東", "京"]),
+  # Pieces of a word without spaces that are cut otherwise than the answer.
+  ("abcde fg", "cd", 2, ["##cde"]), ("abcde fg", "e f", 4, ["##cde", "fg"]),
+  ("abcde (abcde) abcde", "abcde", 7, ["ab", "##cde"]),
+  ("Xabcde fg", "abcde", 1, ["[UNK]"]),
+])
+def test_the_answer_is_where_the_file_says(
+  tmp_path, context, text, offset, pieces
+):
+  vocab = "[PAD] [UNK] [CLS] [SEP] ab ##cde fg ( ) " + " ".join(CHINESE)
+  (tmp_path / "vocab.txt").write_text("\n".join(vocab.split()) + "\n", "utf-8")
+  tokenizer = tokenization.FullTokenizer(str(tmp_path / "vocab.txt"))
+  path = tmp_path / "train.json"
+  path.write_text(json.dumps({"data": [{"paragraphs": [{
+    "context": context, "qas": [{
+      "id": "q", "question": "?",
+      "answers": [{"text": text, "answer_start": offset}],
+    }],
+  }]}]}))
+  (question,) = data.read(str(path), training=True).questions
+  (passage,) = inputs.make_passages([question], tokenizer).values()
+  first, last = inputs.find_answer(question, passage, tokenizer)
+  assert passage.tokens[first : last + 1] == pieces
+  if pieces == ["東", "京"]:
+    assert first == offset  # A piece a character.

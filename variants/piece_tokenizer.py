@@ -4,6 +4,7 @@
 BERT marks what continues a word.
 """
 
+import re
 from collections.abc import Iterable
 
 import numpy as np
@@ -59,20 +60,25 @@ class PieceTokenizer(tokenization.FullTokenizer):
     raise NotImplementedError
 
   def find_answer(
-    self, tokens: list[str], answer_text: str
+    self, tokens: list[str], answer_text: str, before: str = ""
   ) -> tuple[int, ...] | None:
     """Returns the first and last of the pieces that an answer is in, or None.
 
     "(1907-1988)." is ▁( 1907 - 1988 ) . and the answer "1907" alone is ▁1907:
     so the characters are compared, and pieces that hold any of them count.
-    `tokens` are the pieces of the words that hold the answer.
+    `tokens` are the pieces of the words that hold the answer, `before` is the
+    text of these words before it: of several places the nearest counts.
     """
     answer = "".join(self.tokenize(answer_text))
     for mark in _MARKS:
       answer = answer.removeprefix(mark)
-    start = "".join(tokens).find(answer) if answer else -1
-    if start < 0:
+    whole, near = "".join(tokens), len("".join(self.tokenize(before)))
+    places = [
+      match.start() for match in re.finditer(f"(?={re.escape(answer)})", whole)
+    ] if answer else []
+    if not places:
       return None
+    start = min(places, key=lambda place: abs(place - near))
     # Where each piece ends, in characters of all pieces joined.
     ends = np.cumsum([len(token) for token in tokens])
     return tuple(
