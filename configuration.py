@@ -226,13 +226,16 @@ class _Kind(NamedTuple):
 
 
 _BERT = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu"}
-_NO_OTHERS = {"layer_norm_eps": 1e-12, "position_embedding_type": "absolute"}
+_NO_OTHERS = {"position_embedding_type": "absolute"}
+# What BERT's own file leaves out.
+_EPSILON = 1e-12
 _BUILT_IN = {**_NO_OTHERS, "is_decoder": False, "add_cross_attention": False}
 _ROBERTA = _Kind(
   # BertConfig's max_position_embeddings is less by the rows before the first.
   defaults={
     "vocab_size": 50265, "type_vocab_size": 2, "hidden_act": "gelu",
-    "max_position_embeddings": 512, "pad_token_id": 1, "layer_norm_eps": 1e-12,
+    "max_position_embeddings": 512, "pad_token_id": 1,
+    "layer_norm_eps": _EPSILON,
   },
   built_in={
     "position_embedding_type": "absolute", "is_decoder": False,
@@ -240,9 +243,19 @@ _ROBERTA = _Kind(
   },
   others=("pad_token_id", "layer_norm_eps"),
 )
+# Keys of bert_config.json that make another network -> what BERT has.
+_OTHER_NETWORKS = {
+  "ln_type": "postln", "use_bottleneck": False, "trigram_input": False,
+  "intra_bottleneck_size": None, "normalization_type": "layer_norm",
+  "inner_group_num": 1, "net_structure_type": 0,
+  "position_embedding_type": "absolute", "is_decoder": False,
+}
+_OF_ROBERTA = ("camembert", "roberta", "xlm-roberta")
 # By model_type, which is also the name of a variant (see the folder).
 _KINDS = {
-  "bert": _Kind(defaults=_BERT, built_in=_BUILT_IN),
+  "bert": _Kind(
+    defaults=_BERT, built_in=_BUILT_IN, others=("layer_norm_eps",)
+  ),
   "distilbert": _Kind(
     defaults={**_BERT, "num_hidden_layers": 6},
     names={
@@ -262,7 +275,7 @@ _KINDS = {
       "type_vocab_size": 2,
     },
     built_in={**_NO_OTHERS, "inner_group_num": 1},
-    others=("embedding_size", "num_hidden_groups"),
+    others=("embedding_size", "num_hidden_groups", "layer_norm_eps"),
   ),
   "electra": _Kind(
     defaults={
@@ -270,7 +283,7 @@ _KINDS = {
       "num_attention_heads": 4, "intermediate_size": 1024,
     },
     built_in=_BUILT_IN,
-    others=("embedding_size",),
+    others=("embedding_size", "layer_norm_eps"),
   ),
   "camembert": _ROBERTA, "roberta": _ROBERTA, "xlm-roberta": _ROBERTA,
 }
@@ -338,7 +351,26 @@ def read(path: str) -> dict:
   """
   values = json_files.read(path)
   with errors.placed(path):
-    return from_huggingface(values) if is_huggingface(values, path) else values
+    if is_huggingface(values, path):
+      return from_huggingface(values)
+    return _known_network(values)
+
+
+def _known_network(values):
+  """Returns the values of a bert_config.json, of a relative with its variant.
+
+  Raises InputError: a key is of a network that is not here.
+  """
+  for key, known in _OTHER_NETWORKS.items():
+    if values.get(key, known) != known:
+      raise errors.InputError(
+        f"{key} is {values[key]!r}, which BERT does not have; only models with "
+        f"{known!r} can be read"
+      )
+  is_albert = {"embedding_size", "num_hidden_groups"} <= values.keys()
+  if is_albert and "variant" not in values:
+    return {**values, "variant": "albert"}
+  return values
 
 
 def from_huggingface(values: dict) -> dict:
@@ -349,13 +381,15 @@ def from_huggingface(values: dict) -> dict:
   BERT nor a variant of it.
   """
   variant = json_files.field(values, "model_type", str, _SOURCE, "bert")
+  if variant == "ernie" and not values.get("use_task_id"):
+    variant = "bert"  # Its network; another table makes the difference.
   if variant not in _KINDS:
     raise errors.InputError(
       f"model_type is {variant!r}; only models of "
       + ", ".join(map(repr, sorted(_KINDS))) + " can be read"
     )
   kind = _KINDS[variant]
-  for key, expected in kind.built_in.items():
+  for key, expected in {**_OTHER_NETWORKS, **kind.built_in}.items():
     if values.get(key, expected) != expected:
       raise errors.InputError(
         f"{key} is {values[key]!r}; only models with {expected!r} can be read"
@@ -368,6 +402,8 @@ def from_huggingface(values: dict) -> dict:
   if before := _rows_before(config):
     rows = json_files.field(config, "max_position_embeddings", int, _SOURCE)
     config["max_position_embeddings"] = rows - before
+  if variant not in _OF_ROBERTA and config.get("layer_norm_eps") == _EPSILON:
+    del config["layer_norm_eps"]
   # BERT's own file stays as the original writes it.
   if variant != "bert":
     config["variant"] = variant
@@ -375,6 +411,9 @@ def from_huggingface(values: dict) -> dict:
   name = config["hidden_act"]
   if isinstance(name, str):
     config["hidden_act"] = _ACTIVATIONS.get(name, name)
+  if variant == "electra" and config["hidden_act"] != "gelu_erf":
+    # Of the generator; its authors' head has the encoder's.
+    config["masked_lm_act"] = "gelu_erf"
   return {**config, **_with_defaults(values)}
 
 
@@ -439,6 +478,18 @@ def of_a_task(values: dict) -> dict:
   return {name: value for name, value in found.items() if value}
 
 
+def masked_lm_act(config: BertConfig) -> str | Callable:
+  """Returns the activation of the head of masked words.
+
+  In transformers it is the exact GELU for RoBERTa's relatives and for ELECTRA's
+  generator, whatever the encoder has.
+  """
+  values = config.to_dict()
+  if values.get("variant") in _OF_ROBERTA:
+    return "gelu_erf"
+  return values.get("masked_lm_act", config.hidden_act)
+
+
 def only_here(config: BertConfig) -> str:
   """Returns what of a model no other program computes, "" if nothing."""
   values = config.to_dict()
@@ -487,7 +538,8 @@ def to_huggingface(config: dict, architecture: str) -> dict:
     **values,
     "architectures": [architecture],
     "model_type": variant,
-    **{k: v for k, v in kind.built_in.items() if k == "layer_norm_eps"},
+    **({"layer_norm_eps": config.get("layer_norm_eps", _EPSILON)}
+       if "layer_norm_eps" in kind.others else {}),
   }
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import tensorflow as tf
 
+import configuration
 import layers
 from common import errors, run_settings
 
@@ -60,7 +61,8 @@ class MaskedLMHead(layers.Weights):
       stddev=config.initializer_range, seed=seed,
     )
     self._scope = scope
-    self._activation = layers.get_activation(config.hidden_act, fused=fused)
+    act = configuration.masked_lm_act(config)
+    self._activation = layers.get_activation(act, fused=fused)
     self._epsilon = layers.norm_epsilon(config)
     # In a function, so that the table is not also one of this head's
     # variables: the encoder's and the head's lists can be joined.

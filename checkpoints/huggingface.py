@@ -36,6 +36,11 @@ _WEIGHTS_FILES = (
 # Of a list of word pieces, where it is not BERT's.
 _TOKENIZERS = {"distilbert": "DistilBertTokenizer"}
 # Those that NumPy has; F8_E4M3 and its like are none.
+# What the names of a whole model, and of an encoder alone, begin with.
+_ROOTS = (
+  "bert", "roberta", "electra", "distilbert", "transformer", "albert",
+  "encoder", "embeddings", "pooler", "cls", "lm_head", "classifier", "ernie",
+)
 _DTYPES = (
   "F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U64", "U32", "U16",
   "U8", "BOOL",
@@ -73,7 +78,7 @@ def open_reader(path: str, file: str) -> weight_names.Reader:
     values = json_files.read(config_path)
     with errors.placed(config_path):
       config = configuration.from_huggingface(values)
-  files = _open_files(file)
+  files, prefix = _without_prefix(_open_files(file))
   variant = (
     config.get("variant", "bert") if config else weight_names.variant_of(files)
   )
@@ -89,8 +94,45 @@ def open_reader(path: str, file: str) -> weight_names.Reader:
   return weight_names.Reader(
     "Hugging Face", path, names,
     lambda name: files[name].get_slice(name).get_shape(), read, folder=folder,
-    config=config, notes=_notes(path, derived, files),
+    config=config, notes=[
+      *[f"names are read without {prefix!r}"] * bool(prefix),
+      *_notes(path, derived, files),
+    ],
   )
+
+
+class _Renamed:
+  """An open file with another name for one of its tensors."""
+
+  def __init__(self, opened, name):
+    self._opened, self._name = opened, name
+
+  def get_slice(self, _):
+    return self._opened.get_slice(self._name)
+
+  def get_tensor(self, _):
+    return self._opened.get_tensor(self._name)
+
+
+def _without_prefix(files):
+  """Returns files without a prefix that all names have, and the prefix.
+
+  "module.bert.pooler.weight" -> "bert.pooler.weight": other programs wrap the
+  model. The names of Hugging Face's classes and what they begin with stay.
+  """
+  prefix = ""
+  while True:
+    firsts = {name.removeprefix(prefix).partition(".")[0] for name in files}
+    (first,) = firsts if len(firsts) == 1 else ("",)
+    if not first or first in _ROOTS:
+      break
+    prefix += f"{first}."
+  # ERNIE without its table of tasks is BERT.
+  return {
+    re.sub(r"^ernie\.", "bert.", name.removeprefix(prefix)):
+      _Renamed(opened, name)
+    for name, opened in files.items()
+  }, prefix
 
 
 def _check_tied(path, files, variant):
@@ -122,6 +164,11 @@ def _open_files(path):
     json_files.read(path), "weight_map", dict[str, str], path
   )
   folder = os.path.dirname(path)
+  for name in set(weight_map.values()):
+    if os.path.basename(name) != name:
+      raise errors.InputError(
+        f"{path} names {name!r}, and only files next to it are read"
+      )
   opened = {
     name: _open(os.path.join(folder, name))
     for name in sorted(set(weight_map.values()))
@@ -140,6 +187,7 @@ def _open(path):
     raise errors.InputError(f"{path} is not on a local disk; copy it to one")
   if not os.path.exists(path):
     raise errors.InputError(f"no such file: {path}; copy all of the model")
+  file_io.refuse_pointer(path)
   # By the name: any file may call itself so, and the reader checks it.
   if path.endswith(".bin"):
     return pytorch_files.Reader(path)

@@ -26,6 +26,10 @@ TF1 = "TensorFlow 1"
 
 # What training needs besides weights, under the names of the optimizers that
 # BERT has been trained with. Not worth a word when it is not loaded.
+# Tables that some programs pad to a round number of rows.
+_PADDED = re.compile(
+  r"bert/embeddings/word_embeddings$|cls/predictions/output_bias$"
+)
 _OPTIMIZER_STATE = re.compile(
   r"/(adam_m|adam_v|lamb_m|lamb_v|Adam|Adam_1|LAMB|LAMB_1)$"
   r"|^(global_step|applied_updates|beta1_power|beta2_power|loss_scale/\w+)$"
@@ -125,6 +129,8 @@ def find_prefix(path: str) -> str:
   # One of its files names a checkpoint too: shells complete to those.
   prefix = _SUFFIX.sub("", path)
   if tf.io.gfile.exists(f"{prefix}.index"):
+    for file in files_of(prefix):
+      file_io.refuse_pointer(file)
     return prefix
   if tf.io.gfile.isdir(path):
     return _prefix_in_folder(path)
@@ -326,11 +332,17 @@ def load(
     unused=sorted(n for n in theirs - ours if not is_optimizer_state(n)),
   )
   for name in report.loaded:
-    value = np.asarray(reader.read(name))
+    # Rows that pad a table stand for no word.
+    value = np.asarray(reader.read(name))[_rows_of(name, shapes)]
     # bfloat16 where the model stores it so.
     named[name].assign(tf.cast(value, named[name].dtype))
   _log(report, reader)
   return report
+
+
+def _rows_of(name, shapes):
+  """Returns the slice of a stored tensor that is a variable's."""
+  return slice(shapes[name][0]) if _PADDED.search(name) else ...
 
 
 def by_name(
@@ -364,7 +376,12 @@ def check_shapes(
     )
   for name, shape in shapes.items():
     found = reader.shapes.get(name, shape)
-    if found != shape:
+    if _PADDED.search(name) and found[1:] == shape[1:] and found > shape:
+      logging.warning(
+        "%s: %s has %d rows, and the model %d words: the last rows, which pad "
+        "the table, are left out", reader.path, name, found[0], shape[0],
+      )
+    elif found != shape:
       # The head may be missing, but not be of another task.
       advice = (
         "take its labels, or a checkpoint from before fine-tuning"

@@ -26,6 +26,7 @@ from collections.abc import Callable, Collection, Iterator
 from common import errors
 
 _READ_TOGETHER = 1 << 20  # Bytes.
+_POINTER, _POINTER_BYTES = b"version https://git-lfs.github.com/spec", 1024
 _SECONDS_PER_DAY = 24 * 3600.0
 _TEMPORARY = re.compile(
   r"\.tmp-(?P<machine>[\w-]+)-[0-9a-f]{8}-(?P<pid>\d+)(\.[^/]*)?"
@@ -160,7 +161,19 @@ def open_for_reading(path: str) -> io.BufferedReader:
   if is_remote(path):
     # Few large requests: each one is a round trip.
     return io.BufferedReader(_RemoteFile(path), _READ_TOGETHER)
+  refuse_pointer(path)
   return open(path, "rb")
+
+
+def refuse_pointer(path: str) -> None:
+  """Raises InputError for a file of Git that stands for a large one."""
+  if os.path.isfile(path) and os.path.getsize(path) < _POINTER_BYTES:
+    with open(path, "rb") as stream:
+      if stream.read(len(_POINTER)) == _POINTER:
+        raise errors.InputError(
+          f"{path} is a pointer of Git LFS, not the file itself; fetch it: "
+          "git lfs pull, or download the file"
+        )
 
 
 class _RemoteFile(io.RawIOBase):
@@ -201,7 +214,7 @@ def read_lines(path: str) -> Iterator[tuple[int, str]]:
   Unicode stay in the line. Unlike the original: so does "\r". TensorFlow 1
   dropped it wherever it was, which joined the words on both sides
   ("top\rdown" -> "topdown"); here it is white space like any other.
-  Unlike the original: a byte-order mark at the start is skipped, with a warning.
+  Unlike the original: a byte-order mark at the start is skipped.
 
   Raises:
     InputError: the file is missing, a line is not UTF-8 (its number is named),

@@ -295,7 +295,8 @@ class _Network(_Graph):
   def add_word_logits(self):
     place = "cls/predictions"
     x = self._dense(self.states[-1], f"{place}/transform/dense")
-    x = self._norm(self._activate(x), f"{place}/transform/LayerNorm")
+    act = str(configuration.masked_lm_act(self._config) or "linear").lower()
+    x = self._norm(self._activate(x, act), f"{place}/transform/LayerNorm")
     logits = self._logits(
       x, "bert/embeddings/word_embeddings", f"{place}/output_bias"
     )
