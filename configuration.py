@@ -159,6 +159,14 @@ class BertConfig:
         "this model", source, num_tokens, self.vocab_size, _SOURCE,
       )
 
+  def check_pairs(self, segment_b: int) -> None:
+    """Raises InputError if second texts have no row of segments."""
+    if segment_b >= self.type_vocab_size:
+      raise errors.InputError(
+        f"two texts need {segment_b + 1} segments, and {_SOURCE} says "
+        f"type_vocab_size {self.type_vocab_size}; take a model of pairs"
+      )
+
   def check_sequence_length(self, length: int) -> None:
     """Raises InputError if sequences of `length` have no position rows."""
     if length > self.max_position_embeddings:

@@ -217,6 +217,8 @@ def write_files(settings, options, inputs):
       show=lambda features: show_examples(features, maker.tokenizer),
       after_pass=lambda: done.advance(1, corpus.num_words),
     )
+  for output in outputs:
+    tfrecord.write_vocabulary_mark(output, options.vocab_file)
   return count, outputs
 
 

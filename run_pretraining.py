@@ -248,6 +248,8 @@ def main(_):
   if settings.vocab_file:
     vocab = vocabularies.load_vocab(settings.vocab_file)
     config.check_vocabulary(len(vocab), settings.vocab_file)
+    for names in filter(None, (settings.input_file, settings.eval_input_file)):
+      tfrecord.check_vocabulary(tfrecord.find_files(names), settings.vocab_file)
 
   # Before anything is computed: devices cannot be set up afterwards.
   strategy = components.make_strategy(settings)

@@ -188,6 +188,7 @@ def main(_):
   )
   inputs.lengths_of(settings)  # Checked before anything is read.
   tokenizer = model_settings.make_tokenizer(settings, config)
+  config.check_pairs(tokenizer.specials.segment_b)
 
   # Before anything else computes: devices cannot be arranged afterwards.
   strategy = components.make_strategy(settings)

@@ -213,6 +213,8 @@ def prepare(settings, config: modeling.BertConfig, strategy) -> Run:
     settings, config, asked.kind, strategy.num_replicas_in_sync
   )
   options = inputs.options_of(settings, asked.kind, asked.labels)
+  if asked.text_pairs and asked.kind not in data.OF_VECTORS:
+    config.check_pairs(options.tokenizer.specials.segment_b)
   weights = None
   if settings.class_weights:
     weights = data.class_weights(

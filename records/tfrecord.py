@@ -25,6 +25,7 @@ _CRC_MASK = 0xA282EAD8
 _WRITTEN_TOGETHER = 1 << 20  # Bytes.
 _GZIP_MAGIC = b"\x1f\x8b\x08"
 _MANIFEST = ".manifest.json"  # Of shards: which there are, and of what text.
+_VOCABULARY = f".vocabulary{_MANIFEST}"  # Of a single file.
 
 # Protocol buffer tags (field number * 8 + 2, "a length and that many bytes")
 # of tf.train.Example: its features, an entry of their map, the entry's key
@@ -145,6 +146,37 @@ def find_files(patterns: str) -> list[str]:
         raise errors.InputError(f"no file of records matches {pattern!r}")
     files += found
   return files
+
+
+def write_vocabulary_mark(path: str, vocab_file: str) -> None:
+  """Writes next to a file of records which vocabulary its ids are of."""
+  if not (file_io.is_remote(path) or os.path.isfile(path)):
+    return  # A device or a pipe.
+  _, digest = file_io.size_and_sha256(vocab_file)
+  values = {"vocab_sha256": digest, "vocab_file": os.path.basename(vocab_file)}
+  json_files.write(f"{path}{_VOCABULARY}", values)
+
+
+def check_vocabulary(files: Iterable[str], vocab_file: str) -> None:
+  """Refuses records whose ids are of another vocabulary.
+
+  By what stands next to them; records of other programs say nothing.
+  Raises InputError: the checksums differ.
+  """
+  _, digest = file_io.size_and_sha256(vocab_file)
+  marks = {}
+  for file in files:
+    # Of a shard NAME-00000-of-00003 and of a file of its own.
+    shards = manifest_name(re.sub(r"-\d{5}-of-\d{5}(?=(\.gz)?$)", "", file))
+    marks |= {path: file for path in (shards, f"{file}{_VOCABULARY}")}
+  for mark, file in marks.items():
+    made = json_files.read(mark) if file_io.exists(mark) else {}
+    if made.get("vocab_sha256", digest) != digest:
+      raise errors.InputError(
+        f"{file} was made with another vocabulary than --vocab_file="
+        f"{vocab_file} (see vocab_sha256 in {mark}): its ids are of other "
+        "words; pass that vocabulary, or make the records again"
+      )
 
 
 def _shards_of(manifest):

@@ -56,6 +56,8 @@ class ServedModel(tf.Module):
     self.config, self.settings, self.tokenizer = config, settings, tokenizer
     if settings.text_pairs:
       self.text_inputs = ("text_a", "text_b")
+    if len(self.text_inputs) > 1:
+      config.check_pairs(tokenizer.specials.segment_b)
     dtype = tf.bfloat16 if settings.dtype == "bfloat16" else tf.float32
     with weight_files.awaiting(settings.init_checkpoint):
       self.bert = registry.make_encoder(

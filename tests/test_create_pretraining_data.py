@@ -1,5 +1,6 @@
 """create_pretraining_data.py as a user types it."""
 
+import json
 import os
 import pathlib
 import re
@@ -10,7 +11,7 @@ import pytest
 import script_flags
 import script_runner
 import small_corpus
-from common import flags
+from common import errors, flags
 from records import tfrecord
 
 SCRIPT = "create_pretraining_data.py"
@@ -55,7 +56,10 @@ def test_several_inputs_and_outputs(tmp_path):
   assert "Instance 0: [CLS] " in done.err
   assert "5/5 passes" in done.err
   assert "single document" not in done.err
-  assert sorted(os.listdir(folder)) == names
+  assert sorted(
+    name for name in os.listdir(folder)
+    if not name.endswith(".vocabulary.manifest.json")
+  ) == names
   features = read_features(*(folder / name for name in names))
   golden = np.load(GOLDEN / "pretraining_data" / "multi_io.npz")
   assert set(features) == set(golden)
@@ -221,3 +225,37 @@ def test_a_pipe_is_refused(tmp_path):
     output_file=tmp_path / "out",
   )
   assert done.code == 1 and "is not a regular file" in done.last_line
+
+
+def test_records_of_another_vocabulary_are_refused(tmp_path):
+  """By the mark next to a file, and by the manifest next to shards."""
+  (tmp_path / "text.txt").write_text("a b a.\nb a b a.\n\nb b a.\na a b.\n" * 9)
+  specials = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"
+  for name, words in (("one.txt", "a\nb\n.\n"), ("other.txt", "b\na\n.\n")):
+    (tmp_path / name).write_text(specials + words)
+  flags = {"max_seq_length": 16, "max_predictions_per_seq": 2}
+  for shards in (None, 1):
+    output = tmp_path / f"{shards}.tfrecord"
+    script_runner.succeed(
+      SCRIPT, input_file=tmp_path / "text.txt", output_file=output,
+      vocab_file=tmp_path / "one.txt", shard_size_mb=shards, **flags,
+    )
+    files = tfrecord.find_files(str(output))
+    assert files
+    tfrecord.check_vocabulary(files, str(tmp_path / "one.txt"))
+    with pytest.raises(errors.InputError, match="made with another vocabulary"):
+      tfrecord.check_vocabulary(files, str(tmp_path / "other.txt"))
+  # A pattern matches records, not what stands next to them.
+  assert tfrecord.find_files(str(tmp_path / "None.*")) == [
+    str(tmp_path / "None.tfrecord")
+  ]
+  (tmp_path / "c.json").write_text(json.dumps({
+    "vocab_size": 8, "hidden_size": 8, "num_hidden_layers": 1,
+    "num_attention_heads": 1, "intermediate_size": 8,
+  }))
+  done = script_runner.run(
+    "run_pretraining.py", input_file=tmp_path / "None.tfrecord", do_train=True,
+    bert_config_file=tmp_path / "c.json", vocab_file=tmp_path / "other.txt",
+    output_dir=tmp_path / "out", **flags,
+  )
+  assert done.code == 1 and "made with another vocabulary" in done.last_line
