@@ -118,8 +118,9 @@ def main(_):
     found = model.fill_mask(text, top_k=settings.top_k)
     return described(text, found, model.tokenizer.specials.mask)
 
+  _, target = line_answers.standard_streams()
   for where, text in texts_to_fill(settings.text, settings.input_file):
-    print(answer(text, where), flush=True)
+    print(answer(text, where), file=target, flush=True)
   if not (settings.text or settings.input_file):
     answer_lines(answer)
 

@@ -30,6 +30,13 @@ flags.DEFINE_string(
   "Address to listen on; 0.0.0.0: reachable from other machines. There is no "
   "encryption and no password.",
 )
+flags.DEFINE_list(
+  "allowed_hosts", [],
+  "Names in the Host header that are answered, without the port; others are "
+  "refused with 403, so that no page of another site reaches the server by a "
+  "name of its own. By default localhost and the loopback addresses where "
+  "--host is one of them, else all; *: all.",
+)
 flags.DEFINE_integer(
   "port", 8501, "Port to listen on; 0: one that is free.", lower_bound=0,
   upper_bound=65535,
@@ -107,7 +114,10 @@ def main(_):
   batcher = batching.Batcher(
     lambda key, rows: model.run(key[0], rows), limits
   )
-  application = server.make_application(model, name, batcher, limits)
+  application = server.make_application(
+    model, name, batcher, limits,
+    server.allowed_hosts(settings.allowed_hosts, settings.host),
+  )
   logging.info("loaded %s", model.folder)
   host, port = settings.host, settings.port
   if port:  # Else it is only known, and printed, later.

@@ -3,7 +3,9 @@
 What answers is a function of a list of texts; nothing here knows a model.
 """
 
+import io
 import queue
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -11,13 +13,35 @@ from typing import TextIO
 
 from common import errors
 
+# Control characters but the tab and the line feed.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
 
 def standard_streams():
   """Returns what to read and to write: both are UTF-8, whatever the locale."""
   sys.stdout.reconfigure(encoding="utf-8")
+  target = sys.stdout
+  if target.isatty():
+    target = _Terminal(target)
   # Not sys.stdin.buffer: Python aborts where it cannot close that at its end,
   # because the thread of `read_batches` still waits for a line.
-  return open(sys.stdin.fileno(), "rb", closefd=False), sys.stdout
+  return open(sys.stdin.fileno(), "rb", closefd=False), target
+
+
+class _Terminal(io.TextIOBase):
+  """A terminal, which gets no escape sequences of labels and texts."""
+
+  def __init__(self, stream):
+    super().__init__()
+    self._stream = stream
+
+  def write(self, text):
+    return self._stream.write(_CONTROL.sub(
+      lambda match: f"\\x{ord(match[0]):02x}", text
+    ))
+
+  def flush(self):
+    self._stream.flush()
 
 
 def answer_lines(

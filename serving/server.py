@@ -5,11 +5,12 @@
   GET  /v1/models/NAME/metadata            signatures
   .../NAME/versions/NUMBER...              the same, if that is the version
   GET  /                                   a page to try the model on
+  GET  /healthz                            whether it answers
 
 Every refusal is a JSON object with the key "error": 400 a request that makes
-no sense, 404 another model, 413 a body that is too large, 503 too many
-requests or connections at once, 504 too long. A connection on which no whole
-request comes in time is closed without an answer.
+no sense, 403 another Host, 404 another model, 413 a body that is too large,
+503 too many requests or connections at once, 504 too long. A connection on
+which no whole request comes in time is closed without an answer.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ import json
 import os
 import signal
 import threading
+from collections.abc import Iterable
 
 import tensorflow as tf
 from absl import logging
@@ -31,6 +33,7 @@ except ImportError:  # An extra: only the server needs it.
   web = None
 else:
   _LOG = web.AppKey("log", connections.LimitedLog)
+  _HOSTS = web.AppKey("hosts", frozenset)
 
 _MODEL = "/v1/models/{name:[^/:]+}"
 # From the signal to the end. aiohttp waits twice for the requests in progress:
@@ -40,10 +43,27 @@ _SECONDS_TO_FINISH = 8.0
 _LOG_LINES = 10  # About refused requests, in half a minute.
 
 
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+def allowed_hosts(names: Iterable[str], host: str) -> frozenset[str]:
+  """Returns the names that a Host header may have; an empty set allows all.
+
+  Args:
+    names: of --allowed_hosts.
+    host: where the server listens.
+  """
+  if "*" in names:
+    return frozenset()
+  chosen = frozenset(name.strip("[]").lower() for name in names)
+  return chosen or (_LOOPBACK if host in _LOOPBACK else chosen)
+
+
 def make_application(
-  model, name: str, batcher: batching.Batcher, limits: batching.Limits
+  model, name: str, batcher: batching.Batcher, limits: batching.Limits,
+  hosts: frozenset[str] = frozenset(),
 ):
-  """Returns an aiohttp.web.Application.
+  """Returns an aiohttp.web.Application; for `hosts` see `allowed_hosts`.
 
   The batcher is not started; its function of `Request.key` and rows returns
   what `model.run` does. Raises InputError: aiohttp is not installed.
@@ -63,6 +83,8 @@ def make_application(
     application.router.add_get(path + "/metadata", handlers.metadata)
     application.router.add_get(path, handlers.status)
   application.router.add_get("/", handlers.page)
+  application.router.add_get("/healthz", handlers.health)
+  application[_HOSTS] = hosts
   application[_LOG] = connections.LimitedLog(_LOG_LINES)
   application.on_startup.append(batcher.start)
   application.on_cleanup.append(batcher.close)
@@ -96,6 +118,8 @@ async def _serve(application, host, port, name, timeout):
     application, handle_signals=False, access_log=None,
     logger=application[_LOG], keepalive_timeout=timeout,
     shutdown_timeout=_SECONDS_TO_FINISH,
+    # A false encoding would fail where aiohttp reads the rest of a body.
+    auto_decompress=False,
   )
   stop = asyncio.Event()
   for number in (signal.SIGTERM, signal.SIGINT):
@@ -135,6 +159,10 @@ class _Handlers:
 
   async def predict(self, request):
     self._check_name(request)
+    if encoding := request.headers.get("Content-Encoding"):
+      raise errors.InputError(
+        f"Content-Encoding {encoding!r:.40}: send the JSON as it is"
+      )
     # Before its body takes memory.
     self._batcher.require_room()
     # With the reading of the body, so that a slow client cannot hold a handler.
@@ -160,6 +188,10 @@ class _Handlers:
         "X-Content-Type-Options": "nosniff",
       },
     )
+
+  async def health(self, request):
+    del request
+    return _json({"status": "ok"})
 
   async def status(self, request):
     self._check_name(request)
@@ -195,6 +227,15 @@ def _json(values, status=200):
 async def _refuse(request, handler):
   """Middleware: an exception becomes a status and a sentence."""
   try:
+    hosts = request.app[_HOSTS]
+    # A health check has the address of a container.
+    if hosts and request.path != "/healthz" and (
+      (request.url.host or "").lower() not in hosts
+    ):
+      raise web.HTTPForbidden(
+        text=f"the Host {request.host!r:.60} is not served here; name it in "
+        "--allowed_hosts"
+      )
     return await handler(request)
   except Exception as error:
     status, sentence = _refusal(error)

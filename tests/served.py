@@ -20,7 +20,9 @@ def application(model, limits):
 @contextlib.asynccontextmanager
 async def asking(model, limits):
   """Yields ask(path, body=None) -> (status, JSON); `ask.port` is the port."""
-  runner = aiohttp.web.AppRunner(application(model, limits))
+  runner = aiohttp.web.AppRunner(
+    application(model, limits), auto_decompress=False
+  )
   await runner.setup()
   await aiohttp.web.TCPSite(runner, "127.0.0.1", 0).start()
   port = runner.addresses[0][1]

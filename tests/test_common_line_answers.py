@@ -1,6 +1,7 @@
 """Lines answered as they come."""
 
 import io
+import os
 import subprocess
 import sys
 import threading
@@ -127,3 +128,22 @@ def test_lines_in_memory_do_not_grow_with_their_number(count):
   )
   assert target.answered == count
   assert max(held) <= 6 * 16  # A batch, and those that are read ahead.
+
+
+@pytest.mark.parametrize("is_terminal, shown", [
+  (True, "a\tb\\x1b[2J\\x9bc\\x0d\n"), (False, "a\tb\x1b[2J\x9bc\r\n"),
+])
+def test_a_terminal_gets_no_escape_sequences(monkeypatch, is_terminal, shown):
+  class Stream(io.StringIO):
+    def reconfigure(self, encoding):
+      assert encoding == "utf-8"
+
+    def isatty(self):
+      return is_terminal
+
+  stream = Stream(newline="")
+  monkeypatch.setattr("sys.stdout", stream)
+  monkeypatch.setattr("sys.stdin", open(os.devnull))
+  _, target = line_answers.standard_streams()
+  print("a\tb\x1b[2J\x9bc\r", file=target, flush=True)
+  assert stream.getvalue() == shown

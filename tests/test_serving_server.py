@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 
+import aiohttp
 import pytest
 import tensorflow as tf
 
@@ -225,3 +226,47 @@ def test_without_aiohttp(monkeypatch):
   monkeypatch.setattr(server, "web", None)
   with pytest.raises(errors.InputError, match="needs aiohttp"):
     server.make_application(Model(), "m", None, batching.Limits())
+
+
+@pytest.mark.parametrize("names, host, allowed", [
+  ([], "127.0.0.1", {"localhost", "127.0.0.1", "::1"}), ([], "0.0.0.0", set()),
+  (["Models.example", "[::1]"], "0.0.0.0", {"models.example", "::1"}),
+  (["a", "*"], "127.0.0.1", set()),
+])
+def test_hosts_by_default_and_by_name(names, host, allowed):
+  assert server.allowed_hosts(names, host) == allowed
+
+
+def test_another_host_and_an_encoding_are_refused_in_one_line(caplog):
+  async def main():
+    batcher = batching.Batcher(
+      lambda key, rows: Model().run(key[0], rows), batching.Limits()
+    )
+    application = server.make_application(
+      Model(), "m", batcher, batching.Limits(),
+      server.allowed_hosts([], "127.0.0.1"),
+    )
+    runner = aiohttp.web.AppRunner(application, auto_decompress=False)
+    await runner.setup()
+    await aiohttp.web.TCPSite(runner, "127.0.0.1", 0).start()
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    async with aiohttp.ClientSession() as session:
+      for host, path, status in (
+        ("localhost:80", "/v1/models/m", 200), ("LOCALHOST", "/healthz", 200),
+        ("evil.example", "/v1/models/m", 403), ("evil.example", "/", 403),
+        ("10.0.0.7", "/healthz", 200), ("[::1]:8501", "/v1/models/m", 200),
+      ):
+        async with session.get(url + path, headers={"Host": host}) as answer:
+          assert answer.status == status, (host, path)
+      for encoding in ("gzip", "zstd"):
+        async with session.post(
+          f"{url}/v1/models/m:predict", data=body("a"),
+          headers={"Content-Encoding": encoding},
+        ) as answer:
+          assert answer.status == 400
+          assert "send the JSON as it is" in (await answer.json())["error"]
+    await runner.cleanup()
+
+  asyncio.run(main())
+  lines = [line for line in caplog.messages if "Content-Encoding" in line]
+  assert len(lines) == 2 and "Traceback" not in caplog.text
