@@ -61,7 +61,7 @@ import time
 from absl import logging
 
 from common import errors, file_io
-from pretraining import vocabulary
+from pretraining import data, vocabulary
 
 _SECONDS_BETWEEN_REPORTS = 10.0
 _LINES_BETWEEN_CHECKS = 4096
@@ -110,7 +110,8 @@ def count_words(paths, counts):
   last_report = time.monotonic()
   for path in paths:
     for number, line in file_io.read_lines(path):
-      counts.add(line)
+      for text in data.text_lines(path, line):
+        counts.add(text)
       # The clock is not read for every line.
       if number % _LINES_BETWEEN_CHECKS == 0:
         now = time.monotonic()

@@ -10,6 +10,8 @@ of another shard is cut at a line, so that memory stays bounded.
 
 import array
 import itertools
+import json
+import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
@@ -23,6 +25,7 @@ from variants import vocabularies
 _LINES_PER_BLOCK = 4096
 
 # Values of Corpus.continues.
+_LARGE_SHARE, _LARGE_CUT = 0.5, 0.1  # What is warned of, see warn_of_shape.
 STARTS_WORD, CONTINUES_WORD, NO_WORD = 0, 1, 2
 
 
@@ -80,6 +83,30 @@ def _find_cut(path, near, furthest):
   return offset
 
 
+def text_lines(path: str, line: str) -> list[str]:
+  """Returns the lines of text of a line of a file: itself, as a rule.
+
+  An object of JSON with a `text` is a document, which a blank line ends.
+  Unlike the original: it learns the JSON itself, and the tags of wikiextractor,
+  which are refused here. Raises InputError: a line is such a tag.
+  """
+  if not line.startswith(("{", "<", "\ufeff")):
+    return [line]
+  line = line.removeprefix("\ufeff")
+  if re.match(r"</?doc( id=|>)", line):
+    raise errors.InputError(
+      f"{path}: {line!r:.40} is a tag of another program, which would be "
+      "learned as text; write one sentence a line and blank lines between "
+      "documents, or objects of JSON with a \"text\""
+    )
+  try:
+    values = json.loads(line) if line.startswith("{") else None
+  except (ValueError, RecursionError):
+    values = None
+  text = values.get("text") if isinstance(values, dict) else None
+  return [*text.split("\n"), ""] if isinstance(text, str) else [line]
+
+
 def read_lines(pieces: list[Piece], *, joined: bool) -> Iterator[str]:
   r"""Yields the lines of pieces without "\n".
 
@@ -103,12 +130,13 @@ def _piece_lines(piece):
     stream.seek(offset)
     for line in stream:
       try:
-        yield line.decode("utf-8").removesuffix("\n")
+        text = line.decode("utf-8").removesuffix("\n")
       except UnicodeDecodeError as error:
         stream.seek(0)
         # Counted only now: a piece does not know how many lines are before it.
         number = stream.read(offset).count(b"\n") + 1
         raise file_io.not_utf8(piece.path, number, error) from error
+      yield from text_lines(piece.path, text)
       offset += len(line)
       if offset >= piece.end:
         return
@@ -235,6 +263,31 @@ def read_corpus(
     np.frombuffer(ids, dtype), sentence_starts, document_starts,
     bytes(flags) or None, num_words,
   )
+
+
+def warn_of_shape(corpus: Corpus, max_seq_length: int, packing: str) -> None:
+  """Warns of text whose lines are no sentences or whose documents are short.
+
+  As in the original: the second part of a pair is random where a document has
+  one sentence, and of a long sentence only the start is used.
+  """
+  if packing not in ("sentence_pairs", "sentence_order"):
+    return
+  alone = np.count_nonzero(np.diff(corpus.document_starts) == 1)
+  if alone > _LARGE_SHARE * corpus.num_documents:
+    errors.warn_once(
+      f"{alone / corpus.num_documents:.0%} of the documents have one sentence, "
+      "so that no second part of a pair can follow it: write blank lines "
+      "between documents alone, or pass --packing=full_sentences"
+    )
+  lengths = np.diff(corpus.sentence_starts)
+  cut = int(np.maximum(lengths - max_seq_length, 0).sum())
+  if cut > _LARGE_CUT * len(corpus.ids):
+    errors.warn_once(
+      f"{cut / len(corpus.ids):.0%} of the tokens are more than fit into a "
+      f"sequence with the rest of their line, and a record has {max_seq_length}"
+      ": write one sentence a line, or pass --packing=full_sentences"
+    )
 
 
 def encode_segmented(

@@ -66,9 +66,13 @@ class RecordMaker:
   ) -> data.Corpus:
     """Reads text; `joined` as of data.read_lines."""
     lines = data.read_lines(pieces, joined=joined)
-    return data.read_corpus(
+    corpus = data.read_corpus(
       lines, self._encode_lines, self._vocabulary.dtype
     )
+    data.warn_of_shape(
+      corpus, self._options.max_seq_length, self._options.packing
+    )
+    return corpus
 
   def count_unknown(self, corpus: data.Corpus) -> int:
     """Returns how many tokens are [UNK]."""

@@ -154,3 +154,40 @@ def test_bad_utf8_names_the_line_of_the_file(tmp_path):
   for piece in [Piece(str(path), 0, 21), Piece(str(path), 5, 21)]:
     with pytest.raises(errors.InputError, match="a:6: not UTF-8.* 0xe9"):
       documents_of([piece])
+
+
+@pytest.mark.parametrize("line, expected", [
+  ('{"id": 7, "text": "One.\\nTwo."}', ["One.", "Two.", ""]),
+  ('\ufeff{"text": "One."}', ["One.", ""]),
+  ('{"title": "One."}', ['{"title": "One."}']), ("{ one }", ["{ one }"]),
+  ("<b> is bold", ["<b> is bold"]), ("a {b}", ["a {b}"]), ("", [""]),
+])
+def test_objects_of_json_are_documents(line, expected):
+  assert data.text_lines("a.txt", line) == expected
+
+
+@pytest.mark.parametrize("line", ['<doc id="1" url="x">', "</doc>", "<doc>"])
+def test_tags_of_other_programs_are_refused(line):
+  with pytest.raises(errors.InputError, match="a.txt: '<.*tag of another prog"):
+    data.text_lines("a.txt", line)
+
+
+def corpus_of(*documents):
+  """Returns a Corpus of lists of the sentences' lengths."""
+  lengths = [length for document in documents for length in document]
+  starts = np.cumsum([0, *map(len, documents)])
+  return data.Corpus(
+    np.zeros(sum(lengths), np.uint16), np.cumsum([0, *lengths]), starts, None, 0
+  )
+
+
+@pytest.mark.parametrize("documents, packing, said", [
+  ([[3], [4], [5, 6]], "sentence_pairs", "67% of the documents have one sent"),
+  ([[3], [4, 1], [5, 6]], "sentence_pairs", ""),
+  ([[3], [4], [5]], "full_sentences", ""),
+  ([[40, 3], [9, 8]], "sentence_pairs", "50% of the tokens are more than fit"),
+  ([[12, 3], [9, 8]], "sentence_pairs", ""),
+])
+def test_text_of_another_shape_is_warned_of(documents, packing, said, caplog):
+  data.warn_of_shape(corpus_of(*documents), 10, packing)
+  assert (said in caplog.text) if said else not caplog.text
