@@ -209,6 +209,11 @@ def _encoder(options):
   return tokenizer, bulk_tokenization.line_encoder(tokenizer)
 
 
+def segment_b(options: InputOptions) -> int:
+  """Returns the segment of second texts."""
+  return _encoder(options)[0].specials.segment_b
+
+
 def encode(
   examples: list[data.Example], options: InputOptions
 ) -> tuple[dict, np.ndarray]:

@@ -214,7 +214,7 @@ def prepare(settings, config: modeling.BertConfig, strategy) -> Run:
   )
   options = inputs.options_of(settings, asked.kind, asked.labels)
   if asked.text_pairs and asked.kind not in data.OF_VECTORS:
-    config.check_pairs(options.tokenizer.specials.segment_b)
+    config.check_pairs(inputs.segment_b(options))
   weights = None
   if settings.class_weights:
     weights = data.class_weights(

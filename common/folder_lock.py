@@ -16,13 +16,15 @@ from absl import logging
 from common import errors, file_io
 
 FILE = "run.lock"
+WAIT_SECONDS = 10
 _held = {}  # Real path of a folder -> the lock that this process holds.
 
 
 def acquire(folder: str):
   """Locks a folder until this process ends, or finds that it has done so.
 
-  Raises InputError: another process has the lock; it is named.
+  A lock that another process has is waited for, since that one may be saving
+  its last step. Raises InputError: it still has the lock then; it is named.
   """
   name = os.path.realpath(folder)
   if file_io.is_remote(folder) or name in _held:
@@ -31,13 +33,18 @@ def acquire(folder: str):
   # Of any thread, since the lock is this process's.
   lock = filelock.FileLock(path, thread_local=False, fallback_to_soft=False)
   try:
-    lock.acquire(blocking=False)
+    try:
+      lock.acquire(blocking=False)
+    except filelock.Timeout:
+      logging.warning(
+        "%s is in use by %s: waiting %d seconds for its end", folder,
+        _owner(path), WAIT_SECONDS,
+      )
+      lock.acquire(timeout=WAIT_SECONDS)
   except filelock.Timeout as error:
-    with open(path, encoding="utf-8", errors="replace") as stream:
-      owner = stream.readline(200).strip() or "another process"
     raise errors.InputError(
-      f"{folder} is in use by {owner}; wait until it has ended, stop it, or "
-      "give another --output_dir"
+      f"{folder} is in use by {_owner(path)}; wait until it has ended, stop "
+      "it, or give another --output_dir"
     ) from error
   except OSError as error:
     logging.warning(
@@ -51,6 +58,11 @@ def acquire(folder: str):
     stream.write(
       f"process {os.getpid()} on {socket.gethostname()}, since {since}\n"
     )
+
+
+def _owner(path):
+  with open(path, encoding="utf-8", errors="replace") as stream:
+    return stream.readline(200).strip() or "another process"
 
 
 def release(folder: str):

@@ -5,12 +5,15 @@ What it gave is in result.json there, written when the script is done: a seed
 that has one is not run again, one that was killed goes on.
 """
 
+import contextlib
+import ctypes
 import os
 import pathlib
 import platform
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -21,6 +24,7 @@ from reproduction import catalog, rows
 
 _SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
 _RESULT = "result.json"
+_PR_SET_PDEATHSIG = 1  # Of linux/prctl.h.
 # Data sets whose tables lie further down: XNLI, IMDB and PAWS-X.
 _DEEP = {"XNLI-1.0", "xnli.dev.tsv", "train", "de", "en"}
 
@@ -171,7 +175,7 @@ def run(plan: Plan, seed: int) -> None:
     _begin_after(plan, seed)
   start = time.time()
   # A process of its own, as a user starts it.
-  code = subprocess.run(arguments, check=False).returncode
+  code = _call(arguments)
   if code:
     raise errors.InputError(
       f"{os.path.basename(arguments[1])} ended with code {code}; run the same "
@@ -188,6 +192,24 @@ def run(plan: Plan, seed: int) -> None:
     "seconds": round(time.time() - start, 1),  # Of the last start alone.
     "machine": machine(), "date": time.strftime("%Y-%m-%d"),
   })
+
+
+def _call(arguments):
+  """Runs a command to its end, which is also that of this process."""
+  with subprocess.Popen(arguments, preexec_fn=_end_with_parent) as child:
+    try:
+      return child.wait()
+    except BaseException:
+      # After Ctrl-C it saves its step and ends.
+      child.terminate()
+      child.wait()
+      raise
+
+
+def _end_with_parent():
+  """Asks Linux for SIGTERM when the parent ends, however it ends."""
+  with contextlib.suppress(OSError, AttributeError):
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _begin_after(plan, seed):

@@ -7,7 +7,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import pytest  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
-from common import errors  # noqa: E402
+from common import errors, folder_lock  # noqa: E402
 
 _SLOW_TEST_SECONDS = 7200
 
@@ -15,6 +15,9 @@ tf.config.set_logical_device_configuration(
   tf.config.list_physical_devices("CPU")[0],
   [tf.config.LogicalDeviceConfiguration()] * 2,
 )
+
+
+folder_lock.WAIT_SECONDS = 0.5
 
 
 @pytest.fixture(autouse=True)

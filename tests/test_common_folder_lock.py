@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -10,6 +11,7 @@ from common import errors, folder_lock
 
 HOLDER = """
 import sys
+import threading
 from common import folder_lock
 folder_lock.acquire(sys.argv[1])
 print("locked", flush=True)
@@ -67,3 +69,14 @@ def test_folders_that_cannot_be_locked(tmp_path, monkeypatch, caplog):
   monkeypatch.setattr("fcntl.flock", fail)
   folder_lock.acquire(str(tmp_path))
   assert "cannot be locked (no locks here): let no second" in caplog.text
+
+
+def test_a_lock_that_is_about_to_be_released_is_waited_for(
+  tmp_path, monkeypatch, caplog
+):
+  monkeypatch.setattr(folder_lock, "WAIT_SECONDS", 30)
+  with start_holder(str(tmp_path)) as holder:
+    threading.Timer(0.5, holder.kill).start()
+    folder_lock.acquire(str(tmp_path))
+  assert f"is in use by process {holder.pid}" in caplog.text
+  folder_lock.release(str(tmp_path))

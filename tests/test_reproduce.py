@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import re
 import shlex
 import signal
@@ -159,9 +160,9 @@ def test_a_finished_seed_is_not_run_again(tmp_path, monkeypatch):
   def run_script(command, **_):
     commands.append(command)
     make(folder / "eval_results.txt", "eval_accuracy = 0.25\neval_f1 = 0.5\n")
-    return subprocess.CompletedProcess(command, returncode=len(commands) == 1)
+    return len(commands) == 1
 
-  monkeypatch.setattr(runs.subprocess, "run", run_script)
+  monkeypatch.setattr(runs, "_call", run_script)
   monkeypatch.setattr(runs, "machine", lambda: "an abacus, 2 cores")
   # One that fails is no result.
   with pytest.raises(errors.InputError, match="classifier.py ended with code"):
@@ -316,3 +317,34 @@ def test_neither_script_waits_for_tensorflow():
   )
   command = [sys.executable, "-c", code]
   subprocess.run(command, cwd=script_runner.ROOT, check=True)
+
+
+@pytest.mark.parametrize("number", [
+  signal.SIGINT, signal.SIGTERM, signal.SIGKILL
+])
+def test_a_script_ends_with_the_process_that_started_it(tmp_path, number):
+  path = tmp_path / "pid"
+  child = (
+    "import os, time; "
+    f"open({str(path)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+  )
+  parent = (
+    "import sys; from reproduction import runs; "
+    "runs._call([sys.executable, '-c', sys.argv[1]])"
+  )
+  process = subprocess.Popen(
+    [sys.executable, "-c", parent, child], cwd=script_runner.ROOT,
+    stderr=subprocess.DEVNULL,
+  )
+  while not (path.exists() and path.read_text()):
+    assert process.poll() is None
+    time.sleep(0.05)
+  process.send_signal(number)
+  process.wait(timeout=20)
+  state = pathlib.Path("/proc", path.read_text(), "stat")
+  for _ in range(100):
+    # A process whose parent is gone may be a zombie until it is collected.
+    if not state.exists() or state.read_text().split()[2] == "Z":
+      return
+    time.sleep(0.1)
+  raise AssertionError("the script still runs")

@@ -8,11 +8,14 @@ A stopped or killed run continues with the same command. results.json in the
 output folder holds the scores of the finished steps.
 """
 
+import ctypes
+import functools
 import json
 import math
 import pathlib
 import re
 import shlex
+import signal
 import statistics
 import subprocess
 import sys
@@ -295,6 +298,19 @@ class Plan(NamedTuple):
     return [f"--dtype={dtype}", f"--output_dir={self.out / name}"]
 
 
+def call(command: list[str]) -> int:
+  """Runs a command to its end; it ends with this process, too."""
+  end_with_parent = functools.partial(
+    ctypes.CDLL(None).prctl, 1, signal.SIGTERM  # PR_SET_PDEATHSIG
+  ) if sys.platform == "linux" else None
+  with subprocess.Popen(command, preexec_fn=end_with_parent) as child:
+    try:
+      return child.wait()
+    except KeyboardInterrupt:
+      child.wait()  # It saves its step.
+      raise
+
+
 def run(plan: Plan, results: dict[str, float]) -> None:
   """Runs the steps that have no result; writes results.json after each.
 
@@ -305,7 +321,7 @@ def run(plan: Plan, results: dict[str, float]) -> None:
       continue
     command = [sys.executable, str(SCRIPTS / step.script), *step.flags]
     print(f"{step.name}:\n{shlex.join(command)}", flush=True)
-    code = subprocess.run(command, check=False).returncode
+    code = call(command)
     if code:
       sys.exit(f"{step.script} ended with code {code}; see its message above")
     results[step.name] = 0.0
