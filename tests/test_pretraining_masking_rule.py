@@ -1,6 +1,8 @@
 """masking_rule, with random numbers that were chosen (its draws: plain)."""
 
+import collections
 import itertools
+import random
 
 import pytest
 
@@ -117,3 +119,18 @@ def test_the_lengths_of_spans_are_those_of_the_paper():
   mean = sum(n * weight for n, weight in enumerate(weights, 1)) / sum(weights)
   assert round(mean, 1) == 3.8
   assert masking_rule.NGRAM_LENGTHS == [1, 1 / 2, 1 / 3]
+
+
+def test_runs_use_the_budget_up_and_mask_no_word_twice():
+  words = [[n] for n in range(12)]
+  for seed, budget in itertools.product(range(30), (1, 3, 12)):
+    counts = collections.Counter()
+
+    def replace(_, place, counts=counts):
+      counts[place] += 1
+      return 0
+
+    masked = masking_rule.mask_runs(
+      words, [12] * 12, budget, replace, random.Random(seed), masking="ngrams"
+    )
+    assert len(masked) == budget and set(counts.values()) == {1}

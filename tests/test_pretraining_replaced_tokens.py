@@ -205,3 +205,52 @@ def test_a_generator_that_does_not_fit_is_named(tmp_path):
     replaced_tokens.generator_config(modeling.BertConfig.from_dict(
       tiny_model.TINY
     ))
+
+
+def batch_of(ids):
+  ids = tf.constant(ids)
+  places = tf.constant([[1]] * ids.shape[0])
+  return {
+    "input_ids": ids, "input_mask": tf.ones_like(ids),
+    "segment_ids": tf.zeros_like(ids), "masked_lm_positions": places,
+    "masked_lm_ids": tf.ones_like(places),
+    "masked_lm_weights": tf.ones(places.shape),
+  }
+
+
+def test_the_two_encoders_drop_units_of_their_own(monkeypatch):
+  model, seeds = make_model(), {}
+  for name in ("generator", "bert"):
+    encoder = getattr(model, name)
+
+    def encode(batch, seed, *, encoder=encoder, name=name, **options):
+      seeds[name] = None if seed is None else tuple(seed.numpy())
+      return type(encoder).encode(encoder, batch, seed, **options)
+
+    monkeypatch.setattr(encoder, "encode", encode)
+  draw = replaced_tokens.draw
+
+  def draw_with(logits, seed):
+    seeds["draw"] = tuple(seed.numpy())
+    return draw(logits, seed)
+
+  monkeypatch.setattr(replaced_tokens, "draw", draw_with)
+  model.run(batch_of([[2, 4, 6, 3]]), tf.constant([5, 7]))
+  assert len(set(seeds.values())) == 3
+  # An evaluation drops nothing and draws by the batch.
+  drawn = []
+  for ids in ([[2, 4, 6, 3]], [[2, 4, 7, 3]], [[2, 4, 6, 3]]):
+    model.run(batch_of(ids), None)
+    drawn.append(seeds["draw"])
+    assert seeds["generator"] is seeds["bert"] is None
+  assert drawn[0] == drawn[2] != drawn[1]
+
+
+def test_a_batch_without_a_masked_word_has_a_loss():
+  model = make_model()
+  batch = batch_of([[2, 4, 6, 3]])
+  batch["masked_lm_weights"] = tf.zeros([1, 1])
+  goal = model.objective()
+  weights, (losses, _) = goal.weights(batch), goal.sums(batch, None)
+  values = {name: float(losses[name] / weights[name]) for name in losses}
+  assert values["masked_lm"] == 0.0 and np.isfinite(list(values.values())).all()

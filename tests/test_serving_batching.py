@@ -174,3 +174,20 @@ def test_a_large_request_is_computed_in_several_batches():
 
   model = run(scenario, max_batch_size=2, max_queue=6)
   assert [values for _, values in model.batches[:3]] == [[1, 2], [3, 4], [5]]
+
+
+def test_what_waited_during_a_batch_does_not_wait_again():
+  """The delay is counted from a request's arrival."""
+  delay = 1.0
+
+  async def scenario(batcher, model):
+    first = await start_one(batcher, model)
+    (second,) = await waiting(batcher, [1])
+    await asyncio.sleep(delay)
+    model.may_finish.set()
+    await first
+    start = asyncio.get_running_loop().time()
+    assert await second == [2]
+    assert asyncio.get_running_loop().time() - start < delay / 2
+
+  run(scenario, max_batch_delay_ms=1000 * delay)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import serving_models
 import tokenization
 from common import errors
 from serving import raw_text
@@ -224,3 +225,14 @@ def test_errors(tmp_path):
   raw_text.RawText(embedder)
   with pytest.raises(errors.InputError, match=r"vocab.txt: .\[MASK\]. is not"):
     raw_text.RawText(filler)
+
+
+def test_no_more_fillings_than_words():
+  raw = serving_models.make("masked_lm", top_k=10**6)
+  tokenizer = serving_models.tokenizer()
+  ids = tokenizer.convert_tokens_to_ids(["[CLS]", "[MASK]", "[SEP]"])
+  found = raw.model.from_ids(
+    tf.constant([[1]]), input_ids=tf.constant([ids]),
+    input_mask=tf.constant([[1, 1, 1]]), segment_ids=tf.constant([[0, 0, 0]]),
+  )
+  assert found["fillings"].shape == (1, 1, len(tokenizer.vocab))

@@ -118,3 +118,13 @@ def test_where_it_cannot_go_is_named(tmp_path):
   assert set(found.names) >= set(layers.bilstm_shapes("bilstm", 16, 8))
   with pytest.raises(errors.InputError, match="BiLSTM on top cannot .* ONNX"):
     onnx_graph.make("embedding", {}, config)
+
+
+def test_states_have_the_type_that_the_encoder_computes_in():
+  config = modeling.BertConfig.from_dict(
+    {**tiny_model.TINY, "bilstm_on_top": True}
+  )
+  for dtype in (tf.bfloat16, tf.float32):
+    bert = registry.make_encoder(config, compute_dtype=dtype)
+    output = bert(tf.constant([[1, 2, 3]]), tf.constant([[1, 1, 0]]))
+    assert output.sequence_output.dtype == dtype

@@ -18,7 +18,7 @@ from squad import alignment, data, inputs
 from tagging import data as tagging_data
 from tagging import inputs as tagging_inputs
 from text import bulk_tokenization
-from variants import vocabularies
+from variants import tokenizer_file, vocabularies
 
 GOLDEN = pathlib.Path("tests/golden/roberta")
 IDS = json.loads((GOLDEN / "ids.json").read_text())
@@ -248,3 +248,13 @@ def test_padding_and_cutting_of_the_file_are_not_ours(tmp_path):
   expected = vocabularies.make_tokenizer(path_of("bpe")).encode(text)
   assert tokenizer.encode(text) == expected and len(expected) > 3
   assert isinstance(tokenizer, tokenization.FullTokenizer)
+
+
+@pytest.mark.parametrize("kind, pieces", [
+  ("unigram", [["▁in"], ["▁", "京"]]), ("bpe", [["in"], ["Ġ", "ä", "º", "¬"]])
+])
+def test_a_space_that_is_a_piece_is_of_the_word_behind_it(kind, pieces):
+  path = pathlib.Path("tests/golden/roberta", kind, "tokenizer.json")
+  tokenizer = tokenizer_file.FileTokenizer(str(path))
+  found = tokenizer.encode_words(["in", "京"])
+  assert list(map(tokenizer.convert_ids_to_tokens, found)) == pieces

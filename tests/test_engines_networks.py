@@ -1,0 +1,84 @@
+"""Scores of an engine's outputs, and how far two engines are apart."""
+
+import numpy as np
+import onnx
+import pytest
+
+import engine_models
+from common import run_settings
+from engines import difference, networks, onnx_graph, quantization
+
+
+class Engine:
+  """Gives the same logits for every batch."""
+
+  def __init__(self, logits):
+    self._logits = np.asarray(logits, np.float32)
+
+  def run(self, *, outputs, **batch):
+    assert outputs == ["logits"]
+    return {"logits": self._logits}
+
+
+def fillings(logits, num_words, top_k, positions):
+  settings = run_settings.Settings({"head": "masked_lm", "top_k": top_k})
+  network = networks.of_engine(Engine(logits), settings, num_words)
+  found = network(masked_lm_positions=positions)
+  return found["fillings"].tolist(), found["probabilities"]
+
+
+def test_rows_that_pad_the_table_are_no_fillings():
+  logits = [[[0.0, 1.0, 99.0], [2.0, 0.0, 99.0]]]  # [B, T, V]: three rows
+  words, probabilities = fillings(logits, 2, 3, [[1, 0]])
+  assert words == [[[0, 1], [1, 0]]]
+  np.testing.assert_allclose(probabilities.sum(-1), 1, atol=1e-6)
+
+
+def test_of_equal_fillings_the_first_comes_first():
+  # More than an unstable sort keeps in order.
+  logits = np.zeros([1, 1, 100], np.float32)
+  logits[..., 60] = 1
+  words, _ = fillings(logits, 100, 99, [[0]])
+  assert words == [[[60, *range(60), *range(61, 99)]]]
+
+
+def test_a_difference_is_a_share_of_the_typical_length():
+  batches = [{"number": 0}, {"number": 1}]
+  rows = [
+    {"logits": np.array([[[3.0, 4.0], [0.0, 0.0]]])},  # Lengths 5 and 0.
+    {"logits": np.array([[0.0, 5.0]])},
+  ]
+  others = [
+    {"logits": np.array([[[3.0, 4.0], [0.0, 1.0]]])},
+    {"logits": np.array([[3.0, 5.0]])},
+  ]
+  found = difference.measure(
+    lambda number: rows[number], lambda number: others[number], batches
+  )
+  typical = np.sqrt(50 / 3)
+  assert found.largest == pytest.approx(3 / typical)
+  assert found.mean == pytest.approx((0 + 1 + 3) / 3 / typical)
+
+
+def test_the_states_are_not_compared_next_to_the_vector():
+  rows = {"last_hidden_state": np.ones([1, 2, 2]), "x": np.ones([1, 2])}
+  others = {"last_hidden_state": np.zeros([1, 2, 2]), "x": np.ones([1, 2])}
+  found = difference.measure(lambda: rows, lambda: others, [{}])
+  assert found == (0.0, 0.0)
+
+
+def test_each_column_of_a_matrix_has_a_scale_of_its_own(tmp_path):
+  path = str(tmp_path / "model.onnx")
+  config = engine_models.config_of(num_hidden_layers=1, intermediate_size=24)
+  weights = engine_models.network(config, "embedding")[-1]
+  onnx_graph.write(path, onnx_graph.make("embedding", weights, config))
+  quantization.quantize(path)
+  graph = onnx.load(path).graph
+  sizes = {
+    tensor.name: int(np.prod(tensor.dims)) for tensor in graph.initializer
+    if tensor.name.endswith("kernel_scale")
+  }
+  assert len(sizes) >= 6
+  inner = {size for name, size in sizes.items() if "intermediate" in name}
+  assert inner == {24}
+  assert min(sizes.values()) > 1
