@@ -93,6 +93,11 @@ def open_table(
       joined again; the file is then held in memory.
   """
   if file_format == "json":
+    if encoding:
+      raise errors.InputError(
+        f"{path}: --encoding={encoding} is not for arrays of JSON, whose first "
+        "bytes tell it; leave it out"
+      )
     values = enumerate(json_files.read(path, list), 1)
     lines = ((number, json.dumps(value)) for number, value in values)
   else:

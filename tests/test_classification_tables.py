@@ -277,3 +277,8 @@ def test_utf_16_without_a_mark(tmp_path, order):
   path = write(tmp_path, "\u6771\n\u4eac\n", f"utf-16-{order}")
   with pytest.raises(errors.InputError, match="pass utf-16-le or utf-16-be"):
     tables.open_table(path, "tsv", encoding="utf-16")
+
+
+def test_an_encoding_of_a_json_array_is_refused(tmp_path):
+  with pytest.raises(errors.InputError, match="is not for arrays of JSON"):
+    read_as("json", tmp_path, "[]", encoding="utf-16")
