@@ -329,7 +329,9 @@ def test_a_script_ends_with_the_process_that_started_it(tmp_path, number):
     f"open({str(path)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
   )
   parent = (
-    "import sys; from reproduction import runs; "
+    "import signal, sys; from reproduction import runs; "
+    # A job in the background of a shell is started with SIGINT ignored.
+    "signal.signal(signal.SIGINT, signal.default_int_handler); "
     "runs._call([sys.executable, '-c', sys.argv[1]])"
   )
   process = subprocess.Popen(
