@@ -231,18 +231,18 @@ def find_answer(
     return (start + found[0], start + found[1]) if found else (start, end)
   answer = tokenizer.tokenize(question.answer_text)
   size = len(answer)
-  first, last = start, end
-  if touched := _pieces_of_answer(question, tokenizer):
-    first, last = (start + number for number in touched)
   # An answer without pieces (only control characters) would match anywhere.
   places = [
     place for place in (range(start, end - size + 2) if size else ())
     if passage.tokens[place : place + size] == answer
   ]
-  if not places:
-    return first, last
-  place = min(places, key=lambda place: abs(place - first))
-  return place, place + size - 1
+  if len(places) != 1:
+    touched = _pieces_of_answer(question, tokenizer) or (0, end - start)
+    first, last = (start + number for number in touched)
+    if not places:
+      return first, last
+    places.sort(key=lambda place: abs(place - first))
+  return places[0], places[0] + size - 1
 
 
 def _pieces_of_answer(question, tokenizer):
