@@ -69,7 +69,7 @@ def test_the_fast_tokenizer_has_only_the_usual_rules(tmp_path):
 @pytest.mark.parametrize("name", [
   pytest.param(name, marks=[pytest.mark.slow] * (
     name != "lower=True strip=False han=False"
-  )) for name in LISTS
+  )) for name in LISTS if "None" not in name  # It stands for one of the two.
 ])
 def test_the_graph_has_the_same_rules(name, tmp_path):
   full = tokenizer_of(write_folder(tmp_path, CASES[name]["files"]))
