@@ -74,7 +74,8 @@ def grow(
 
   Raises:
     InputError: the model has as many positions, the file has a line that
-      cannot become a token (all are named), or there is no vocabulary.
+      cannot become a token (all are named), there is no vocabulary, or this
+      machine cannot hold the larger model.
   """
   config, vocab_file = source.config, source.vocab_file
   words: list[NewWord] = []
@@ -93,6 +94,7 @@ def grow(
       )
     changes["max_position_embeddings"] = max_position_embeddings
   config = modeling.BertConfig.from_dict({**config.to_dict(), **changes})
+  config.check_memory(registry.shapes)
   positions = registry.shapes(config)[_POSITIONS][0]
 
   def with_words(value):

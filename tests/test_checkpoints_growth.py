@@ -184,6 +184,8 @@ def test_a_word_is_added_as_text_is_read(source, tmp_path, caplog):
 
 
 def test_what_cannot_grow(source, tmp_path):
+  with pytest.raises(errors.InputError, match="max_position_embeddings 100000"):
+    grown(source, tmp_path, None, max_position_embeddings=10**12)
   with pytest.raises(errors.InputError, match="words.txt: no word in it"):
     grown(source, tmp_path, ["", " "])
   with pytest.raises(errors.InputError, match="the model has 32 already"):
