@@ -19,15 +19,17 @@ from typing import NamedTuple
 
 from absl import logging
 
-import layers
-from common import errors, json_files
+from common import errors, json_files, memory
 
-_CONTAINER_LIMIT = "/sys/fs/cgroup/memory.max"
 _COUNTS = (
   "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads",
   "intermediate_size", "max_position_embeddings", "type_vocab_size",
 )
 _SOURCE = "the model configuration"
+# Names of functions in layers.py.
+ACTIVATIONS = (
+  "gelu", "gelu_erf", "linear", "relu", "silu", "swish", "tanh"
+)
 
 
 # Unlike the original: compared by its fields, and hashed by them.
@@ -44,7 +46,7 @@ class BertConfig:
     num_hidden_layers: encoder layers.
     num_attention_heads: heads in every layer, N; divides H.
     intermediate_size: width between the two products of the feed-forward, I.
-    hidden_act: a name known to `layers.get_activation`, or a function.
+    hidden_act: a name in `ACTIVATIONS`, or a function.
     hidden_dropout_prob: share of hidden units dropped in training.
     attention_probs_dropout_prob: the same for attention probabilities.
     max_position_embeddings: longest sequence.
@@ -78,8 +80,8 @@ class BertConfig:
         f"hidden_size {self.hidden_size} cannot be divided among "
         f"{self.num_attention_heads} attention heads; make it a multiple"
       )
-    # For its error alone: an unknown name fails here, not in the first batch.
-    layers.get_activation(self.hidden_act)
+    # An unknown name fails here, not in the first batch.
+    check_activation(self.hidden_act)
 
   def check_number(self, name: str, types, *, low, below=math.inf):
     """Raises InputError unless a field has a type and low <= value < below."""
@@ -192,7 +194,7 @@ class BertConfig:
     Of a typing error in a number, TensorFlow or the system would say whatever
     it says of an impossible allocation, or kill the process.
     """
-    present, needed = total_bytes(), 4 * self.num_parameters(shapes)
+    present, needed = memory.total_bytes(), 4 * self.num_parameters(shapes)
     # Weights alone; training needs several times as much.
     if present is not None and needed > present:
       # The number that most likely has a digit too many.
@@ -561,6 +563,19 @@ def _label_names(by_number):
     ) from error
 
 
+def check_activation(activation) -> None:
+  """Raises InputError unless it is a name in ACTIVATIONS or a function.
+
+  None and "" mean linear; case does not matter.
+  """
+  name = str(activation or "linear").lower()
+  if not callable(activation) and name not in ACTIVATIONS:
+    raise errors.InputError(
+      f"unknown activation {activation!r}; known are "
+      + ", ".join(ACTIVATIONS)
+    )
+
+
 # The table of variables
 
 
@@ -572,53 +587,36 @@ def bert_shapes(config: BertConfig, scope: str = "bert") -> dict[str, tuple]:
     "embeddings/word_embeddings": (config.vocab_size, width),
     "embeddings/token_type_embeddings": (config.type_vocab_size, width),
     "embeddings/position_embeddings": (config.max_position_embeddings, width),
-    **layers.norm_shapes("embeddings/LayerNorm", width),
+    **norm_shapes("embeddings/LayerNorm", width),
   }
   for layer in range(config.num_hidden_layers):
     for name, shape in _layer_shapes(width, config.intermediate_size).items():
       shapes[f"encoder/layer_{layer}/{name}"] = shape
-  shapes.update(layers.dense_shapes("pooler/dense", width, width))
+  shapes.update(dense_shapes("pooler/dense", width, width))
   return {f"{scope}/{name}": shape for name, shape in shapes.items()}
 
 
 def _layer_shapes(width, intermediate_size):
   return {
-    **layers.dense_shapes("attention/self/query", width, width),
-    **layers.dense_shapes("attention/self/key", width, width),
-    **layers.dense_shapes("attention/self/value", width, width),
-    **layers.dense_shapes("attention/output/dense", width, width),
-    **layers.norm_shapes("attention/output/LayerNorm", width),
-    **layers.dense_shapes("intermediate/dense", width, intermediate_size),
-    **layers.dense_shapes("output/dense", intermediate_size, width),
-    **layers.norm_shapes("output/LayerNorm", width),
+    **dense_shapes("attention/self/query", width, width),
+    **dense_shapes("attention/self/key", width, width),
+    **dense_shapes("attention/self/value", width, width),
+    **dense_shapes("attention/output/dense", width, width),
+    **norm_shapes("attention/output/LayerNorm", width),
+    **dense_shapes("intermediate/dense", width, intermediate_size),
+    **dense_shapes("output/dense", intermediate_size, width),
+    **norm_shapes("output/LayerNorm", width),
   }
 
 
-# Memory
+def dense_shapes(name: str, inputs: int, outputs: int) -> dict[str, tuple]:
+  """Returns {name: shape} of the weights of layers.dense."""
+  return {f"{name}/kernel": (inputs, outputs), f"{name}/bias": (outputs,)}
 
 
-def total_bytes() -> int | None:
-  """Returns the bytes of memory that this process may use; None if unknown.
-
-  The memory of the machine, or the limit of the container or of the process
-  (ulimit -v) if that is less.
-  """
-  try:
-    import resource  # Not on every system, nor is what follows.
-
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-  except (ImportError, AttributeError, OSError, ValueError):
-    return None
-  if limit != resource.RLIM_INFINITY:
-    total = min(total, limit)
-  try:
-    with open(_CONTAINER_LIMIT, encoding="ascii") as stream:
-      container = stream.read().strip()
-  except OSError:
-    return total
-  # "max" is no limit.
-  return min(total, int(container)) if container.isdecimal() else total
+def norm_shapes(name: str, width: int) -> dict[str, tuple]:
+  """Returns {name: shape} of the weights of layers.layer_norm."""
+  return {f"{name}/beta": (width,), f"{name}/gamma": (width,)}
 
 
 def _gigabytes(size):

@@ -55,14 +55,6 @@ flags.DEFINE_float(
   "Largest difference of an output, as a share of the usual length of outputs, "
   "that is written.", lower_bound=0.0, needs="quantize=int8",
 )
-flags.DEFINE_string(
-  "eval_file", None,
-  "Labelled: the scores of float32 and of 8 bits on it are printed. A table "
-  "with the columns text, text_b of pairs, and label; SQuAD's JSON; or words "
-  "with their tags. Of embedding pairs, and label is how alike they are.",
-  needs="quantize=int8", not_with="head=masked_lm head=next_sentence",
-  why=", which has no scores",
-)
 flags.DEFINE_integer(
   "version", 1, "Number of the export: TensorFlow Serving takes the highest.",
   lower_bound=0, needs="format=saved_model",

@@ -3,16 +3,10 @@
 The letters in the shapes are those of modeling.py.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
-
 import tensorflow as tf
 
 import configuration
 import layers
-from common import errors, run_settings
-
-if TYPE_CHECKING:  # It imports this module.
-  import modeling
 
 # As in the original: new heads ignore initializer_range and drop 10 % of their
 # input even where the configuration says hidden_dropout_prob 0.
@@ -27,10 +21,10 @@ def masked_lm_shapes(config, width: int | None = None) -> dict[str, tuple]:
   """Returns {name: shape} of a `MaskedLMHead` without its table [V, width]."""
   width = width or config.hidden_size
   return {
-    **layers.dense_shapes(
+    **configuration.dense_shapes(
       "cls/predictions/transform/dense", config.hidden_size, width
     ),
-    **layers.norm_shapes("cls/predictions/transform/LayerNorm", width),
+    **configuration.norm_shapes("cls/predictions/transform/LayerNorm", width),
     "cls/predictions/output_bias": (config.vocab_size,),
   }
 
@@ -92,7 +86,7 @@ def replaced_token_shapes(config) -> dict[str, tuple]:
   """Returns {name: shape} of a `ReplacedTokenHead`."""
   prefix, width = "cls/replaced_tokens/", config.hidden_size
   return {
-    **layers.dense_shapes(f"{prefix}dense", width, width),
+    **configuration.dense_shapes(f"{prefix}dense", width, width),
     **output_shapes(config, prefix, 1),
   }
 
@@ -176,89 +170,34 @@ class SpanHead(_OutputHead):
     return start, end
 
 
-def layer_number(text: str, depth: int, named: str) -> int:
-  """Returns a layer of `depth`, of its number in a flag that is `named`.
+def pool(output, input_mask: tf.Tensor, pooling) -> tf.Tensor:
+  """Returns one vector of each sequence, float32 [B, D].
 
-  Raises:
-    InputError: no number, or a model of `depth` layers has no such one.
+  Args:
+    output: modeling.BertOutput with states [B, T, H].
+    input_mask: integers [B, T].
+    pooling: a sentence_pooling.Pooling.
   """
-  # As in the original: negative numbers count from the last layer.
-  is_number = text.strip().removeprefix("-").isdecimal()
-  if not is_number or not -depth <= int(text) < depth:
-    raise errors.InputError(
-      f"{named}: {text!r} is no layer of this model, which has {depth}; pass "
-      f"numbers from -{depth} to {depth - 1}"
-    )
-  return int(text)
+  vectors = _pooled(output, input_mask, pooling)
+  return tf.math.l2_normalize(vectors, -1) if pooling.normalize else vectors
 
 
-class Pooling(NamedTuple):
-  """Makes one vector of each sequence, float32 [B, D].
-
-  Attributes:
-    kind: "cls": the state of [CLS]. "mean", "max": of the states of all tokens,
-      [CLS] and [SEP] among them. "pooled": the dense tanh layer on the last
-      state of [CLS] that next-sentence prediction has trained.
-    layers: whose states: each entry lists layers that are summed, and the sums
-      lie side by side, D = H * entries.
-    normalize: whether vectors are scaled to length 1.
-  """
-
-  kind: str
-  layers: tuple[tuple[int, ...], ...] = ((-1,),)
-  normalize: bool = False
-
-  @classmethod
-  def of(cls, settings: run_settings.Settings, depth: int) -> "Pooling":
-    """Returns that of --pooling, --pooling_layer and --normalize.
-
-    Args:
-      depth: layers of the model.
-
-    Raises:
-      InputError: --pooling_layer names one that the model does not have.
-    """
-    kind, given = settings.pooling, settings.pooling_layer
-    # From Python, one layer may be a number.
-    given = given if isinstance(given, (list, tuple)) else [given]
-    texts = [str(each) for each in given] or [""]
-    named = f"--pooling_layer={','.join(texts)}"
-    if kind == "last_four_concat":
-      named = f"--pooling={kind}"
-      kind, texts = "mean", ["-1", "-2", "-3", "-4"]
-    layers = tuple(
-      tuple(layer_number(each, depth, named) for each in text.split("+"))
-      for text in texts
-    )
-    return cls(kind, layers, settings.normalize)
-
-  def width(self, hidden_size: int) -> int:
-    """Returns D."""
-    return hidden_size * len(self.layers)
-
-  def __call__(
-    self, output: "modeling.BertOutput", input_mask: tf.Tensor
-  ) -> tf.Tensor:
-    """Returns the vectors of states [B, T, H] and a mask [B, T]."""
-    vectors = self._pool(output, input_mask)
-    return tf.math.l2_normalize(vectors, -1) if self.normalize else vectors
-
-  def _pool(self, output, input_mask):
-    if self.kind == "pooled":
-      return tf.cast(output.pooled_output, tf.float32)
-    # What no layer here depends on, a graph does not compute.
-    computed = output.all_encoder_layers
-    states = tf.concat([
-      tf.add_n([tf.cast(computed[layer], tf.float32) for layer in summed])
-      for summed in self.layers
-    ], axis=-1)  # [B, T, D]
-    if self.kind == "cls":
-      return states[:, 0]  # [CLS]
-    is_token = tf.cast(input_mask, tf.bool)[:, :, tf.newaxis]  # [B, T, 1]
-    if self.kind == "max":
-      # Not states * mask: the largest of negative numbers would become 0.
-      return tf.reduce_max(tf.where(is_token, states, tf.float32.min), axis=1)
-    mask = tf.cast(is_token, tf.float32)
-    # Rows of padding fill up the last batch; they must not become NaN.
-    count = tf.maximum(tf.reduce_sum(mask, axis=1), 1.0)  # [B, 1]
-    return tf.reduce_sum(states * mask, axis=1) / count
+def _pooled(output, input_mask, pooling):
+  if pooling.kind == "pooled":
+    return tf.cast(output.pooled_output, tf.float32)
+  # What no layer here depends on, a graph does not compute.
+  computed = output.all_encoder_layers
+  states = tf.concat([
+    tf.add_n([tf.cast(computed[layer], tf.float32) for layer in summed])
+    for summed in pooling.layers
+  ], axis=-1)  # [B, T, D]
+  if pooling.kind == "cls":
+    return states[:, 0]  # [CLS]
+  is_token = tf.cast(input_mask, tf.bool)[:, :, tf.newaxis]  # [B, T, 1]
+  if pooling.kind == "max":
+    # Not states * mask: the largest of negative numbers would become 0.
+    return tf.reduce_max(tf.where(is_token, states, tf.float32.min), axis=1)
+  mask = tf.cast(is_token, tf.float32)
+  # Rows of padding fill up the last batch; they must not become NaN.
+  count = tf.maximum(tf.reduce_sum(mask, axis=1), 1.0)  # [B, 1]
+  return tf.reduce_sum(states * mask, axis=1) / count

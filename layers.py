@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from common import errors
+import configuration
 
 _NORM_EPSILON = 1e-12  # BERT's.
 _GELU_SCALE, _GELU_CUBIC = math.sqrt(2 / math.pi), 0.044715
@@ -101,15 +101,11 @@ def get_activation(activation, *, fused: bool = False):
       computed together with the product before it, where no gradient needs
       the product's result.
   """
-  found = activation
+  configuration.check_activation(activation)
+  function = activation
   if not callable(activation):
-    found = _ACTIVATIONS.get(str(activation or "linear").lower())
-  if found is None:
-    raise errors.InputError(
-      f"unknown activation {activation!r}; known are "
-      + ", ".join(sorted(_ACTIVATIONS))
-    )
-  return _FUSED_ACTIVATIONS.get(found, found) if fused else found
+    function = _ACTIVATIONS[str(activation or "linear").lower()]
+  return _FUSED_ACTIVATIONS.get(function, function) if fused else function
 
 
 def norm_epsilon(config) -> float:
@@ -329,16 +325,6 @@ def variable_name(variable: tf.Variable) -> str:
   """Name of a variable in checkpoints, the same for each replica's copy."""
   # Under MirroredStrategy the copies are bert/x:0, bert/x/replica_1:0, ...
   return re.sub(r"(/replica_\d+)?(:\d+)?$", "", variable.name)
-
-
-def dense_shapes(name: str, inputs: int, outputs: int) -> dict[str, tuple]:
-  """Returns {name: shape} of the weights of `dense`."""
-  return {f"{name}/kernel": (inputs, outputs), f"{name}/bias": (outputs,)}
-
-
-def norm_shapes(name: str, width: int) -> dict[str, tuple]:
-  """Returns {name: shape} of the weights of `layer_norm`."""
-  return {f"{name}/beta": (width,), f"{name}/gamma": (width,)}
 
 
 class Weights(tf.Module):

@@ -36,20 +36,12 @@ from typing import NamedTuple
 import tensorflow as tf
 
 import configuration
-import heads
 import layers
 import unpadding
 from common import errors
 
-# As in the original: these are names of modeling.
+# As in the original: a name of modeling.
 BertConfig = configuration.BertConfig
-bert_shapes = configuration.bert_shapes
-MaskedLMHead = heads.MaskedLMHead
-NextSentenceHead = heads.NextSentenceHead
-ClassificationHead = heads.ClassificationHead
-TokenClassificationHead = heads.TokenClassificationHead
-SpanHead = heads.SpanHead
-
 # Where a layer drops units.
 _LAYER_SITES = ("attention/probs", "attention/output", "output")
 
@@ -192,7 +184,7 @@ class BertModel(layers.Weights):
   The folder `variants` has its relatives, one small subclass each.
   """
 
-  shapes = staticmethod(bert_shapes)
+  shapes = staticmethod(configuration.bert_shapes)
   pooler_activation = "tanh"
 
   def __init__(

@@ -20,6 +20,7 @@ A trained model tags sentences as they come, columns or JSON lines:
       --model_dir=ner_output/final_model
 """
 
+import configuration
 from common import choices, command, flags
 from training import common_flags
 
@@ -106,10 +107,9 @@ from typing import NamedTuple
 import tensorflow as tf
 
 import heads
-import modeling
 from checkpoints import model_settings, weight_files
 from common import file_io, line_answers
-from tagging import answers, bilstm, inputs, scores
+from tagging import bilstm, inputs, predictions, scores
 from tagging import model as tagging_model
 from training import components, distribution, harness, train_log
 
@@ -124,7 +124,7 @@ class TaggingRun(NamedTuple):
       for.
   """
 
-  config: modeling.BertConfig
+  config: configuration.BertConfig
   labels: list
   strategy: tf.distribute.Strategy
   trim: bool
@@ -200,7 +200,7 @@ def run_model(settings, run, features, output_dir):
       bilstm_size=settings.bilstm_size, stored_features=settings.feature_layers,
       **components.model_options(settings, run.strategy)
     )
-  predictor = answers.FilePredictor(
+  predictor = predictions.FilePredictor(
     model, run.labels, strategy=run.strategy, trim=run.trim
   )
   step, results = start.step, {}
@@ -230,12 +230,12 @@ def run_model(settings, run, features, output_dir):
       settings, predictor, file, settings.predict_batch_size
     )
     if is_chief:
-      answers.write(output_dir, file, predicted)
+      predictions.write(output_dir, file, predicted)
       if found:
         scores.write(output_dir, "test", found)
   if components.answers_stream(settings):
     tokenizer = model_settings.make_tokenizer(settings, run.config)
-    answers.answer_stream(
+    predictions.answer_stream(
       settings, model, tokenizer, run.labels, line_answers.standard_streams()
     )
   return results

@@ -109,6 +109,7 @@ import numpy as np
 from checkpoints import (
   model_folder,
   model_settings,
+  model_writer,
   tokenizer_files,
   weight_files,
 )
@@ -213,7 +214,7 @@ def write_model(settings, model, folder, step):
   vocab_file = settings.vocab_file
   made_with = {"max_seq_length": settings.max_seq_length}
   for name, variables, config in model.parts():
-    model_folder.write(
+    model_writer.write(
       os.path.join(folder, name).rstrip("/"), variables,
       model_folder.with_input_settings(config, made_with), vocab_file,
       # The records do not say whether they are lower-cased; the folder may.

@@ -124,7 +124,7 @@ from absl import logging
 
 from checkpoints import model_folder, model_settings
 from common import console, errors, file_io, run_settings
-from squad import answers, data, inputs, job, scores
+from squad import answers, data, job, scores, windowing
 from training import components
 
 
@@ -186,7 +186,7 @@ def main(_):
   config = model_folder.without_input_settings(
     components.model_config(settings, "span")
   )
-  inputs.lengths_of(settings)  # Checked before anything is read.
+  windowing.lengths_of(settings)  # Checked before anything is read.
   tokenizer = model_settings.make_tokenizer(settings, config)
   config.check_pairs(tokenizer.specials.segment_b)
 

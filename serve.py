@@ -76,12 +76,11 @@ flags.DEFINE_integer(
   lower_bound=0,
 )
 
-# --help and mistakes are answered before TensorFlow is loaded.
-command.parse_flags(__name__)
+# TensorFlow is loaded for a SavedModel, and not for an ONNX or LiteRT export.
+command.parse_flags(__name__, imports_tensorflow=False)
 
 import os
 
-import tensorflow as tf
 from absl import logging
 
 from common import errors
@@ -106,8 +105,6 @@ def main(_):
   settings = flags.read_settings()
   name = model_name(settings)
   limits = batching.Limits(**settings.pick(" ".join(batching.Limits._fields)))
-  # Before the model is loaded: afterwards TensorFlow has made its threads.
-  tf.config.threading.set_intra_op_parallelism_threads(settings.num_threads)
   model = exported_network.load(
     settings.saved_model_dir, limits.max_batch_size, settings.num_threads
   )

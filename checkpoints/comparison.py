@@ -3,13 +3,13 @@
 import numpy as np
 import tensorflow as tf
 
+import configuration
 import heads
-import modeling
 from checkpoints import converter, weight_files
 from variants import registry
 
 
-def random_batch(config: modeling.BertConfig) -> list[np.ndarray]:
+def random_batch(config: configuration.BertConfig) -> list[np.ndarray]:
   """Returns input_ids, input_mask, segment_ids: int32 arrays [3, T]."""
   rng = np.random.RandomState(0)
   length = min(config.max_position_embeddings, 32)

@@ -19,11 +19,11 @@ from absl import logging
 
 import configuration
 import heads
-import modeling
 from checkpoints import (
   huggingface,
   model_folder,
   model_garden,
+  model_writer,
   tokenizer_files,
   weight_files,
   weight_names,
@@ -36,7 +36,7 @@ class Source(NamedTuple):
   """A model to convert; `reader`: see `weight_files.open_reader`."""
 
   reader: weight_files.Reader
-  config: modeling.BertConfig
+  config: configuration.BertConfig
   vocab_file: str | None
 
 
@@ -74,7 +74,7 @@ def open_source(
   if generator:
     reader = _generator_of(reader)
   values = _config_values(reader, bert_config_file)
-  config = modeling.BertConfig.from_dict(values)
+  config = configuration.BertConfig.from_dict(values)
   # Before the first value is read.
   config.check_memory(registry.shapes)
   _check_shapes(reader, config)
@@ -203,7 +203,7 @@ def _write_tensorflow(folder, values, source, kind):
   case = None
   if source.vocab_file:
     case = tokenizer_files.read_do_lower_case(source.vocab_file)
-  model_folder.write_config(folder, source.config, source.vocab_file, case)
+  model_writer.write_config(folder, source.config, source.vocab_file, case)
   prefix = os.path.join(folder, model_folder.CHECKPOINT)
   if kind == "model_garden":
     heads = source.config.num_attention_heads

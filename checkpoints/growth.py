@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from absl import logging
 
-import modeling
+import configuration
 import tokenization
 from checkpoints import converter, tokenizer_files, weight_files, weight_names
 from common import errors, file_io
@@ -93,7 +93,7 @@ def grow(
         f"{config.max_position_embeddings} already; pass more"
       )
     changes["max_position_embeddings"] = max_position_embeddings
-  config = modeling.BertConfig.from_dict({**config.to_dict(), **changes})
+  config = configuration.BertConfig.from_dict({**config.to_dict(), **changes})
   config.check_memory(registry.shapes)
   positions = registry.shapes(config)[_POSITIONS][0]
 

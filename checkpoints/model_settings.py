@@ -7,14 +7,12 @@ flag.
 import os
 from collections.abc import Iterable, Iterator
 
-import tensorflow as tf
 from absl import logging
 
 import configuration
-import modeling
 import tokenization
 from checkpoints import model_folder, tokenizer_files
-from common import errors, json_files, run_settings
+from common import errors, file_io, json_files, run_settings
 from variants import vocabularies
 
 Settings = run_settings.Settings
@@ -76,7 +74,7 @@ def trained_model_files(settings: Settings) -> Iterator[str]:
   """
   if settings.get("output_dir"):
     own = os.path.join(settings.output_dir, "final_model", "bert_config.json")
-    if tf.io.gfile.exists(own):
+    if file_io.exists(own):
       yield own
   if settings.bert_config_file:
     yield settings.bert_config_file
@@ -130,7 +128,7 @@ def restore_trained(settings: Settings, names: Iterable[str]) -> Settings:
 
 
 def make_tokenizer(
-  settings: Settings, config: modeling.BertConfig
+  settings: Settings, config: configuration.BertConfig
 ) -> tokenization.FullTokenizer:
   """Returns the tokenizer of the tokenizer flags.
 

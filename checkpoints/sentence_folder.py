@@ -8,56 +8,16 @@
 
 import math
 import os
-from collections.abc import Collection, Iterable, Sequence
-
-import tensorflow as tf
-from absl import logging
+from collections.abc import Collection
 
 import configuration
-import heads
-import layers
-import modeling
-from checkpoints import huggingface
 from common import errors, file_io, json_files
 
 _MODULES = "modules.json"
 _POOLING = os.path.join("1_Pooling", "config.json")
 _LENGTH = "sentence_bert_config.json"
-# Kinds of heads.Pooling that sentence-transformers has, and its names.
+# Poolings that sentence-transformers has, and its names.
 KINDS = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens"}
-
-
-def is_for(config: modeling.BertConfig, pooling: heads.Pooling) -> bool:
-  """Whether sentence-transformers can make the vectors of a model."""
-  last = config.num_hidden_layers - 1
-  return (
-    not configuration.only_here(config) and pooling.kind in KINDS
-    and pooling.layers in (((-1,),), ((last,),))
-  )
-
-
-def write(
-  folder: str, variables: Iterable[tf.Variable], config: modeling.BertConfig,
-  vocab_file: str | None, do_lower_case: bool | None, *,
-  pooling: heads.Pooling, max_length: int, never_split: Sequence[str] = (),
-) -> None:
-  """Writes an encoder, each file whole or not at all.
-
-  bert_config.json is there too, with how the model's input was made. Arguments
-  as of model_folder.write, the model one that `is_for` approves of;
-  `max_length` is the most tokens of a text.
-  """
-  tf.io.gfile.makedirs(folder)
-  huggingface.write(
-    folder, {layers.variable_name(v): v.numpy() for v in variables},
-    config.to_dict(), do_lower_case=do_lower_case, vocab_file=vocab_file,
-    never_split=never_split,
-  )
-  write_modules(folder, config.hidden_size, max_length, pooling)
-  # Last: it makes the folder one of a model.
-  path = os.path.join(folder, "bert_config.json")
-  file_io.write_text(path, config.to_json_string())
-  logging.info("the model is in %s", folder)
 
 
 def write_modules(
@@ -68,13 +28,13 @@ def write_modules(
   Args:
     folder: an existing folder.
     width: H.
-    pooling: as heads.Pooling, of a kind that sentence-transformers has.
+    pooling: a sentence_pooling.Pooling that sentence-transformers has.
   """
   kind, _, normalize = pooling
   names = ["Transformer", "Pooling"] + ["Normalize"] * normalize
   paths = [""] + [f"{n}_{name}" for n, name in enumerate(names)][1:]
   for path in paths[1:]:
-    tf.io.gfile.makedirs(os.path.join(folder, path))
+    file_io.make_folder(os.path.join(folder, path))
   files = {
     _MODULES: [
       {"idx": n, "name": str(n), "path": path,

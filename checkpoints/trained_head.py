@@ -2,11 +2,9 @@
 
 import re
 
-import tensorflow as tf
-
 import configuration
 from checkpoints import weight_files
-from common import errors, json_files, run_settings
+from common import errors, file_io, json_files, run_settings
 
 # What a head does, and which variable tells that the weights have it.
 _HEADS = {
@@ -69,7 +67,7 @@ def require(head: str, settings: run_settings.Settings) -> None:
 
 def _has_checkpoint(folder):
   """Whether a run has left weights in its folder."""
-  if not folder or not tf.io.gfile.isdir(folder):
-    return False
-  names = tf.io.gfile.listdir(folder)
-  return any(re.match(r"model\.ckpt-\d+\.index$", name) for name in names)
+  return bool(folder) and any(
+    re.match(r"model\.ckpt-\d+\.index$", name)
+    for name in file_io.names_in(folder)
+  )

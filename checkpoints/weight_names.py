@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+import configuration
 import heads
-import modeling
 from common import choices, errors
 from variants import registry
 
@@ -262,7 +262,7 @@ def rows(program: str, names: Iterable[str]) -> list[Row]:
 
 def _tf1_names(variant, numbers):
   """Returns the names of an encoder, its layers in order, and all heads."""
-  config = modeling.BertConfig(1, num_hidden_layers=1)
+  config = configuration.BertConfig(1, num_hidden_layers=1)
   config.variant = variant
   config.embedding_size = config.num_hidden_groups = 1  # Of ALBERT, ELECTRA.
   config.pad_token_id = 1  # Of RoBERTa.

@@ -23,10 +23,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TextIO
 
 import numpy as np
-import tensorflow as tf
 from absl import logging
 
-from classification import data, inputs, model, scores
+from classification import data, scores, sequences
 from common import errors, file_io, line_answers
 from text import input_sequences
 
@@ -55,7 +54,7 @@ class Prediction(NamedTuple):
 
 
 def predict_texts(
-  logits: Callable, options: inputs.InputOptions, texts: list[tuple],
+  logits: Callable, options: sequences.InputOptions, texts: list[tuple],
   batch_size: int | None = None,
 ) -> list[Prediction]:
   """Classifies texts of any size.
@@ -77,18 +76,18 @@ def predict_texts(
 
 
 def scores_of(
-  logits: Callable, options: inputs.InputOptions, examples: list[data.Example],
-  batch_size: int | None = None,
+  logits: Callable, options: sequences.InputOptions,
+  examples: list[data.Example],  batch_size: int | None = None,
 ) -> np.ndarray:
   """Returns what `predicted_labels` takes, float32 [n, L].
 
   Args:
     logits: function of a dict of input_ids, input_mask, segment_ids, int32
-      [B, T], see `logits_of`; returns [B, L], or vectors of texts [B, D].
+      [B, T]; returns [B, L], or vectors of texts [B, D].
     batch_size: compute N texts together, those of like length, and of short
       ones more (input_sequences.batch_sizes); None: all of them.
   """
-  arrays, num_rows = inputs.encode(examples, options)
+  arrays, num_rows = sequences.encode(examples, options)
   lengths = arrays["input_mask"].sum(axis=1)  # [rows]
   batches = list(input_sequences.batches_by_length(
     lengths.tolist(), batch_size or len(lengths), options.max_seq_length
@@ -107,20 +106,7 @@ def scores_of(
   else:  # The mean over a text's windows.
     sums = np.add.reduceat(outputs, np.cumsum(num_rows) - num_rows)
     outputs = sums / num_rows[:, None].astype(np.float32)
-  return np.asarray(model.scores(options.kind, outputs))
-
-
-def logits_of(network: model.ClassifierModel) -> Callable:
-  """Returns a function for `predict_texts`, compiled once for all shapes."""
-  ids = tf.TensorSpec([None, None], tf.int32)
-  names = ("input_ids", "input_mask", "segment_ids")
-
-  @tf.function(input_signature=[{name: ids for name in names}], autograph=False)
-  def logits(batch):
-    # As examples of one sequence each.
-    return network({name: values[:, None] for name, values in batch.items()})
-
-  return logits
+  return scores.of_logits(options.kind, outputs)
 
 
 def _example(number, parts, kind, num_classes):

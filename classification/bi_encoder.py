@@ -11,23 +11,23 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+import configuration
 import heads
 import layers
-import modeling
 import unpadding
-from checkpoints import model_folder, sentence_folder
+from checkpoints import model_folder, model_writer, sentence_pooling
 from classification import data, model, task
 from common import errors
 from variants import registry
 
 
-def check(settings, config: modeling.BertConfig, kind: str, replicas: int):
+def check(settings, config: configuration.BertConfig, kind: str, replicas: int):
   """Raises InputError: nothing could be learned, or no vector be made.
 
   `replicas` is how many devices share a batch.
   """
   if kind in data.OF_VECTORS:
-    heads.Pooling.of(settings, config.num_hidden_layers)
+    sentence_pooling.Pooling.of(settings, config.num_hidden_layers)
   parts = replicas * settings.gradient_accumulation_steps
   if (
     kind == data.RETRIEVAL and settings.do_train
@@ -41,7 +41,7 @@ def check(settings, config: modeling.BertConfig, kind: str, replicas: int):
 
 
 def make(
-  settings, config: modeling.BertConfig, asked: task.ClassifierTask,
+  settings, config: configuration.BertConfig, asked: task.ClassifierTask,
   **model_options,
 ) -> "model.ClassifierModel | BiEncoder":
   """Returns the model of a task, with its variables.
@@ -64,8 +64,8 @@ class BiEncoder(tf.Module):
   """
 
   def __init__(
-    self, settings, config: modeling.BertConfig, asked: task.ClassifierTask,
-    **model_options,
+    self, settings, config: configuration.BertConfig,
+    asked: task.ClassifierTask, **model_options,
   ):
     """Makes the variables, those of the encoder.
 
@@ -75,7 +75,9 @@ class BiEncoder(tf.Module):
     super().__init__()
     self.config = config
     self.kind = asked.kind
-    self.pooling = heads.Pooling.of(settings, config.num_hidden_layers)
+    self.pooling = sentence_pooling.Pooling.of(
+      settings, config.num_hidden_layers
+    )
     self.bert = registry.make_encoder(config, **model_options)
     self._temperature = settings.temperature
     self._scores = (
@@ -115,7 +117,7 @@ class BiEncoder(tf.Module):
     if unpadding.PLAN in batch:
       sequences[unpadding.PLAN] = batch[unpadding.PLAN]
     output = self.bert.encode(sequences, dropout_seed)
-    vectors = self.pooling(output, sequences["input_mask"])  # [B W, D]
+    vectors = heads.pool(output, sequences["input_mask"], self.pooling)
     vectors = tf.reshape(vectors, [*sizes[:2], vectors.shape[-1]])
     return tf.math.l2_normalize(vectors, -1)
 
@@ -148,8 +150,8 @@ class BiEncoder(tf.Module):
       folder, self.variables, config, settings.vocab_file,
       settings.do_lower_case,
     )
-    if sentence_folder.is_for(config, self.pooling):
-      sentence_folder.write(
+    if model_writer.is_for_sentences(config, self.pooling):
+      model_writer.write_sentence_model(
         *model_files, pooling=self.pooling, max_length=settings.max_seq_length,
         never_split=settings.never_split,
       )
@@ -158,7 +160,7 @@ class BiEncoder(tf.Module):
       "sentence-transformers has no pooling %s of layers %s of this model: %s "
       "is for this project alone", *self.pooling[:2], folder,
     )
-    model_folder.write(
+    model_writer.write(
       *model_files, never_split=settings.never_split, step=step
     )
 

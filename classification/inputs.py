@@ -19,12 +19,10 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from classification import data
+from classification import data, sequences
 from common import errors, process_pool, unknown_tokens
 from records import cached_records, pipeline, tfrecord
-from text import bulk_tokenization, input_sequences
 from training import distribution, frozen_states, harness
-from variants import vocabularies
 
 _FORMAT = 3  # Goes up when other records are made of the same data.
 # Held in memory at a time, and what a process gets at once.
@@ -32,56 +30,6 @@ BLOCK_EXAMPLES = 4096
 STATES_TOGETHER = 1 << 14  # Examples whose states are held in memory.
 # Starting processes takes as long as one needs for about so much text.
 _BYTES_WORTH_PROCESSES = 40_000_000
-
-
-@dataclasses.dataclass(frozen=True)
-class InputOptions:
-  """What decides how an example becomes a record.
-
-  Attributes:
-    kind, labels: as of task.ClassifierTask.
-    max_seq_length: T.
-    doc_stride: pieces from the start of one window of a long text to the
-      next; 0: one sequence, and what does not fit is cut off.
-    max_windows: at most this many windows of a text; 0: all.
-    has_unlabelled: whether records say which examples have a label.
-  """
-
-  kind: str
-  labels: tuple
-  vocab_file: str
-  do_lower_case: bool = True
-  max_seq_length: int = 128
-  doc_stride: int = 0
-  max_windows: int = 0
-  never_split: tuple = ()
-  has_unlabelled: bool = False
-
-  def __post_init__(self):
-    if self.doc_stride and self.kind in (data.CHOICE, *data.OF_VECTORS):
-      raise errors.InputError(
-        f"--doc_stride is not for {self.kind}, where an example is one "
-        "sequence for each of its texts; leave it out"
-      )
-    # 2: [CLS] and [SEP] of a single text.
-    if self.doc_stride > self.max_seq_length - 2:
-      raise errors.InputError(
-        f"--doc_stride={self.doc_stride} would leave out text between windows "
-        f"of {self.max_seq_length - 2} pieces; pass at most that"
-      )
-
-
-def options_of(settings, kind: str, labels: tuple) -> InputOptions:
-  """Returns the InputOptions of run_settings.Settings and a task.
-
-  Raises InputError: the vocabulary cannot be used, or a sequence has no room.
-  """
-  options = InputOptions(kind, tuple(labels), **settings.pick(
-    "vocab_file do_lower_case max_seq_length doc_stride max_windows"
-  ), never_split=settings.get("never_split", ()),
-    has_unlabelled=bool(settings.get("unlabelled_file")))
-  _encoder(options)  # For its errors alone, before a file is written.
-  return options
 
 
 class ClassifierData(NamedTuple):
@@ -136,106 +84,6 @@ def label_ids(
 # Sequences.
 
 
-def _windows(starts, lengths, options, frame):
-  """Slides windows over the longer text of each example.
-
-  Of two texts the shorter is in every window, cut to half the room. Returns
-  what `_sequences` does but the ids, of what it knows of the texts.
-  """
-  rows = []
-  for example, (length_a, length_b, start_a, start_b) in enumerate(
-    zip(*lengths, *starts)
-  ):
-    room = frame.room(options.max_seq_length, length_b > 0)
-    whole = min(length_a, length_b, room // 2) if length_b else 0
-    room -= whole
-    longest = max(length_a, length_b)
-    for offset in input_sequences.window_starts(
-      longest, room, options.doc_stride, options.max_windows
-    ):
-      part = min(room, longest - offset)
-      if length_b > length_a:
-        rows.append((example, start_a, whole, start_b + offset, part))
-      else:
-        rows.append((example, start_a + offset, part, start_b, whole))
-  owner, *spans = np.array(rows, np.int64).T  # [windows] each
-  return owner, input_sequences.Spans(*spans)
-
-
-def _sequences(examples, encode, options, frame):
-  """Returns which pieces of an example's texts are in which of its rows.
-
-  Returns the ids of all texts one after another; the example of each row,
-  ascending; input_sequences.Spans of the rows.
-  """
-  firsts = [example.text_a for example in examples]
-  is_choice = options.kind == data.CHOICE
-  seconds = [
-    each.endings if is_choice else (each.text_b or "",) for each in examples
-  ]
-  owner = np.repeat(np.arange(len(examples)), list(map(len, seconds)))
-  seconds = list(itertools.chain.from_iterable(seconds))
-  # All texts of a block in one call: the encoder is fast by the thousand.
-  # a0 a1 b0 b1, or of choices a0 a1 and then all endings of 0, all of 1.
-  ids, lengths, _ = encode(firsts + seconds)
-  lengths = np.array(lengths, np.int64)
-  starts = np.cumsum(lengths) - lengths
-  # Of rows: a first text is shared by all its endings, a second one is not.
-  starts = starts[owner], starts[len(firsts):]
-  lengths = lengths[owner], lengths[len(firsts):]
-  if options.doc_stride:
-    owner, spans = _windows(starts, lengths, options, frame)
-  else:
-    # One text needs one [SEP], so it has room for one piece more.
-    room = frame.room(options.max_seq_length, lengths[1] > 0)
-    cut_a, cut_b = input_sequences.truncated_lengths(*lengths, room)
-    spans = input_sequences.Spans(starts[0], cut_a, starts[1], cut_b)
-  return np.asarray(ids, np.int32), owner, spans
-
-
-@functools.lru_cache(maxsize=4)
-def _encoder(options):
-  """Returns a tokenizer, and its function of many texts; kept by a process."""
-  tokenizer = vocabularies.make_tokenizer(
-    options.vocab_file, do_lower_case=options.do_lower_case,
-    never_split=options.never_split,
-  )
-  if (room := tokenizer.frame.room(options.max_seq_length)) < 1:
-    raise errors.InputError(
-      f"--max_seq_length={options.max_seq_length} leaves no room for a piece "
-      "between the special tokens of two texts; pass "
-      f"{options.max_seq_length + 1 - room} or more"
-    )
-  return tokenizer, bulk_tokenization.line_encoder(tokenizer)
-
-
-def segment_b(options: InputOptions) -> int:
-  """Returns the segment of second texts."""
-  return _encoder(options)[0].specials.segment_b
-
-
-def encode(
-  examples: list[data.Example], options: InputOptions
-) -> tuple[dict, np.ndarray]:
-  """Returns dict of int32 arrays [rows, T] (input_ids, input_mask,
-  segment_ids), and the number of rows of each example, an int array."""
-  if options.kind in data.OF_VECTORS:
-    # As extract_features.py has them: each text alone.
-    texts = [(each.text_a, each.text_b, *each.endings) for each in examples]
-    arrays, _ = encode(
-      [data.Example("", text) for each in texts for text in each],
-      dataclasses.replace(options, kind=data.REGRESSION),
-    )
-    return arrays, np.array(list(map(len, texts)))
-  tokenizer, encode_texts = _encoder(options)
-  frame = tokenizer.frame
-  ids, owner, spans = _sequences(examples, encode_texts, options, frame)
-  arrays = input_sequences.fill_batch(
-    ids, spans, options.max_seq_length, frame
-  )
-  return arrays, np.bincount(owner, minlength=len(examples))
-
-
 # Records.
 
 
@@ -243,7 +91,7 @@ def _serialize_block(examples, options):
   """Returns the records of examples, and facts; it runs in any process."""
   # [B], [B, L] or [B, W]
   labels = label_ids(examples, options.kind, options.labels)
-  arrays, num_rows = encode(examples, options)
+  arrays, num_rows = sequences.encode(examples, options)
   starts = np.cumsum(num_rows) - num_rows
   records = np.empty(len(examples), object)
   # Examples of as many rows are serialized together.
@@ -263,7 +111,7 @@ def _serialize_block(examples, options):
         [[examples[number].label is not None] for number in chosen], np.int64
       )
     records[chosen] = tfrecord.serialize_examples(features)
-  tokenizer, _ = _encoder(options)
+  tokenizer, _ = sequences.encoder(options)
   # [CLS] [SEP]: nothing between them.
   empty = np.flatnonzero(arrays["input_mask"][starts].sum(axis=1) == 2)
   return records.tolist(), {
@@ -274,8 +122,8 @@ def _serialize_block(examples, options):
 
 
 def write_records(
-  writer: tfrecord.RecordWriter, examples: Iterable, options: InputOptions, *,
-  processes: int
+  writer: tfrecord.RecordWriter, examples: Iterable,
+  options: sequences.InputOptions, *, processes: int,
 ) -> dict:
   """Writes a record for each example; returns facts about them.
 
@@ -308,7 +156,9 @@ def _digest(examples):
   return checksum.hexdigest(), size
 
 
-def prepare(path: str, examples, options: InputOptions) -> ClassifierData:
+def prepare(
+  path: str, examples, options: sequences.InputOptions
+) -> ClassifierData:
   """Writes the records of examples, unless they are there already.
 
   `examples` are a list of data.Example, or a data.ExampleStream.
@@ -346,7 +196,7 @@ def prepare(path: str, examples, options: InputOptions) -> ClassifierData:
 
 
 def prepare_all(
-  folder: str, splits: dict, options: InputOptions
+  folder: str, splits: dict, options: sequences.InputOptions
 ) -> dict[str, ClassifierData]:
   """Writes <name>.tf_record of the examples of several names."""
   return {
@@ -357,8 +207,8 @@ def prepare_all(
 
 def log_examples(examples, options):
   """Shows what becomes of examples, as the original shows its first five."""
-  arrays, num_rows = encode(examples, options)
-  tokenizer, _ = _encoder(options)
+  arrays, num_rows = sequences.encode(examples, options)
+  tokenizer, _ = sequences.encoder(options)
   # Of each example the first sequence.
   starts = np.cumsum(num_rows) - num_rows
   for example, count, start in zip(examples, num_rows, starts):

@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-import modeling
+import configuration
 from checkpoints import weight_files
 from classification import (
   answers,
@@ -29,6 +29,7 @@ from classification import (
   inputs,
   model,
   scores,
+  sequences,
   task,
 )
 from common import file_io, line_answers, program, result_lines
@@ -193,7 +194,7 @@ class Run(NamedTuple):
       "eval_mismatched", to inputs.ClassifierData.
   """
 
-  config: modeling.BertConfig
+  config: configuration.BertConfig
   task: task.ClassifierTask
   class_weights: list | None
   teacher: distillation.Teacher | None
@@ -201,7 +202,7 @@ class Run(NamedTuple):
   records: dict
 
 
-def prepare(settings, config: modeling.BertConfig, strategy) -> Run:
+def prepare(settings, config: configuration.BertConfig, strategy) -> Run:
   """Reads the data and writes its records; `config` is of the start weights."""
   teacher = distillation.find_teacher(settings, config)
   learned = config
@@ -212,9 +213,9 @@ def prepare(settings, config: modeling.BertConfig, strategy) -> Run:
   bi_encoder.check(
     settings, config, asked.kind, strategy.num_replicas_in_sync
   )
-  options = inputs.options_of(settings, asked.kind, asked.labels)
+  options = sequences.options_of(settings, asked.kind, asked.labels)
   if asked.text_pairs and asked.kind not in data.OF_VECTORS:
-    config.check_pairs(inputs.segment_b(options))
+    config.check_pairs(sequences.segment_b(options))
   weights = None
   if settings.class_weights:
     weights = data.class_weights(
@@ -434,7 +435,7 @@ class ModelRun:
       for outputs in self._evaluator.outputs(run.records[name], size):
         yield outputs["scores"]
       return
-    options = inputs.options_of(settings, run.task.kind, run.task.labels)
+    options = sequences.options_of(settings, run.task.kind, run.task.labels)
     examples = iter(run.task.splits[name])
     while block := list(itertools.islice(examples, _WINDOW)):
       yield answers.scores_of(self._logits, options, block, size)
@@ -453,8 +454,8 @@ class ModelRun:
     bad = answers.answer_lines(
       functools.partial(
         answers.predict_texts,
-        self._logits or answers.logits_of(self._model),
-        inputs.options_of(settings, asked.kind, asked.labels),
+        self._logits or model.logits_of(self._model),
+        sequences.options_of(settings, asked.kind, asked.labels),
       ),
       *line_answers.standard_streams(),
       output_format=settings.answer_format,

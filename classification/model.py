@@ -7,18 +7,20 @@ bi-encoder vectors [B, W, D] (see bi_encoder.py).
 """
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 
+import configuration
 import heads
 import layers
-import modeling
 import unpadding
-from checkpoints import model_folder, weight_files
+from checkpoints import model_folder, model_writer, weight_files
 from classification import data
 from common import errors
 from records import pipeline
+from text import input_sequences
 from training import distillation, loop
 from variants import registry
 
@@ -39,7 +41,7 @@ class ClassifierModel(tf.Module):
   allowed_missing: tuple[str, ...] = ()
 
   def __init__(
-    self, config: modeling.BertConfig, kind: str, outputs: int, *,
+    self, config: configuration.BertConfig, kind: str, outputs: int, *,
     is_frozen: bool = False, **model_options,
   ):
     """Makes the variables, with as many outputs as `num_outputs` says.
@@ -110,7 +112,7 @@ class ClassifierModel(tf.Module):
     return outputs["loss"]
 
   def write(
-    self, folder: str, settings, config: modeling.BertConfig, inputs: dict,
+    self, folder: str, settings, config: configuration.BertConfig, inputs: dict,
     step: int,
   ) -> None:
     """Writes a model folder.
@@ -119,7 +121,7 @@ class ClassifierModel(tf.Module):
       inputs: how the model's input was made, by names of flags.
       step: how many steps the weights were trained for.
     """
-    model_folder.write(
+    model_writer.write(
       folder, self.variables, model_folder.with_input_settings(config, inputs),
       settings.vocab_file, settings.do_lower_case,
       never_split=settings.never_split, step=step,
@@ -195,6 +197,19 @@ def scores(kind: str, logits: tf.Tensor) -> tf.Tensor:
   if kind == data.MULTI_LABEL:
     return tf.sigmoid(logits)
   return tf.nn.softmax(logits)
+
+
+def logits_of(network: ClassifierModel) -> Callable:
+  """Returns the function of answers.predict_texts, traced for all shapes."""
+  ids = tf.TensorSpec([None, None], tf.int32)
+  signature = [dict.fromkeys(input_sequences.NAMES, ids)]
+
+  @tf.function(input_signature=signature, autograph=False)
+  def logits(batch):
+    # As examples of one sequence each.
+    return network({name: values[:, None] for name, values in batch.items()})
+
+  return logits
 
 
 def objective(

@@ -21,6 +21,27 @@ THRESHOLD = 0.5
 _QUERIES_TOGETHER = 256
 
 
+def of_logits(kind: str, logits: np.ndarray) -> np.ndarray:
+  """Returns `Results.scores` of a network's outputs, float32 [N, L] as those.
+
+  Of a pair of vectors [N, 2, D] it is the cosine [N, 1].
+  """
+  logits = np.asarray(logits, np.float32)
+  if kind in data.OF_VECTORS:
+    squares = np.square(logits).sum(-1, keepdims=True)
+    vectors = logits / np.sqrt(np.maximum(squares, 1e-12))
+    first, second = np.moveaxis(vectors, 1, 0)
+    return (first * second).sum(-1, keepdims=True)
+  if kind == data.REGRESSION:
+    return logits
+  if kind == data.MULTI_LABEL:
+    # No exponential of a large positive number, which overflows.
+    shares = np.exp(-np.abs(logits))
+    return np.where(logits < 0, shares, 1) / (1 + shares)
+  weights = np.exp(logits - logits.max(-1, keepdims=True))
+  return weights / weights.sum(-1, keepdims=True)
+
+
 class Results(NamedTuple):
   """What a classifier said of examples, and what is right.
 

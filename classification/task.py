@@ -12,7 +12,6 @@ from typing import NamedTuple
 from absl import logging
 
 import configuration
-import modeling
 from checkpoints import model_folder, model_settings, sentence_folder
 from classification import data, glue, scores
 from common import errors
@@ -91,7 +90,7 @@ def restore_input_settings(settings):
   )
 
 
-def read_task(settings, config: modeling.BertConfig) -> ClassifierTask:
+def read_task(settings, config: configuration.BertConfig) -> ClassifierTask:
   """Returns the task that run_settings.Settings describe.
 
   Kind and classes of the start weights, in their order, are the task's unless
@@ -364,7 +363,7 @@ def write_rows(settings, task: ClassifierTask) -> None:
 # What a model's configuration says.
 
 
-def model_kind(config: modeling.BertConfig) -> str | None:
+def model_kind(config: configuration.BertConfig) -> str | None:
   """Returns the kind in a model's configuration, None where it has none."""
   problem_type = config.to_dict().get("problem_type")
   if problem_type is None:
@@ -388,8 +387,8 @@ def _check_kind(kind, config):
 
 
 def trained_config(
-  config: modeling.BertConfig, task: ClassifierTask
-) -> modeling.BertConfig:
+  config: configuration.BertConfig, task: ClassifierTask
+) -> configuration.BertConfig:
   """Returns the configuration of a model for a task.
 
   The classes and the kind are a part of the model: a run's folder with others
@@ -402,7 +401,7 @@ def trained_config(
   if task.labels:
     values["id2label"] = {str(n): name for n, name in enumerate(task.labels)}
   values["problem_type"] = configuration.PROBLEM_OF_KIND[task.kind]
-  return modeling.BertConfig.from_dict(values)
+  return configuration.BertConfig.from_dict(values)
 
 
 # What a log says of the training data.

@@ -17,7 +17,7 @@ from typing import Any
 
 from absl import app, logging
 
-from common import errors, flags, lazy_tensorflow, program
+from common import errors, flags, lazy_tensorflow, overwriting, program
 
 # --verbose is shown with the flags of the script.
 flags.disclaim_key_flags()
@@ -50,7 +50,27 @@ def parse_flags(module_name: str, imports_tensorflow: bool = True) -> None:
   # The start-up lines of TensorFlow's C++.
   level = "0" if flags.FLAGS.verbose else "3"
   os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", level)
+  _check_paths(flags.FLAGS.flag_values_dict())
   begin_imports(imports_tensorflow)
+
+
+# What else is checked before TensorFlow is imported.
+_checks: list[Callable[[], Any]] = []
+
+
+def check_early(check: Callable[[], Any]) -> None:
+  """Calls a function once the flags are parsed, before the slow imports.
+
+  It may raise InputError.
+  """
+  _checks.append(check)
+
+
+@errors.report_input_errors
+def _check_paths(values):
+  overwriting.refuse_missing(values)
+  for check in _checks:
+    check()
 
 
 def _parse(arguments):

@@ -69,6 +69,23 @@ def needs_extra(extra: str):
     ) from error
 
 
+@contextlib.contextmanager
+def needs_tensorflow():
+  """Around imports for what only TensorFlow computes.
+
+  Raises InputError: it is not installed.
+  """
+  try:
+    yield
+  except ModuleNotFoundError as error:
+    if not (error.name or "").startswith("tensorflow"):
+      raise
+    raise InputError(
+      f"a model of this format needs {error.name}: install it (see README.md), "
+      "or name a folder of export_saved_model.py --format=onnx or litert"
+    ) from error
+
+
 _FAULTS_SHOWN = 20
 
 

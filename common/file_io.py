@@ -54,6 +54,31 @@ def exists(path: str) -> bool:
   return _gfile().exists(path) if is_remote(path) else os.path.exists(path)
 
 
+def is_folder(path: str) -> bool:
+  """Whether there is a folder, local or remote."""
+  return _gfile().isdir(path) if is_remote(path) else os.path.isdir(path)
+
+
+def names_in(folder: str) -> list[str]:
+  """Returns the names of what is in a folder; [] where there is no folder."""
+  if not is_remote(folder):
+    return os.listdir(folder) if os.path.isdir(folder) else []
+  # gs:// lists folders with a slash at the end.
+  names = _gfile().listdir(folder) if is_folder(folder) else []
+  return [name.rstrip("/") for name in names]
+
+
+def make_folder(path: str) -> None:
+  """Makes a folder and those above it, where they are missing.
+
+  Raises InputError: a file has its name, or the system refuses.
+  """
+  if is_remote(path):
+    _gfile().makedirs(path)
+    return
+  _make_folder(os.path.join(path, ""))
+
+
 def size(path: str) -> int:
   """Returns the bytes of a file, local or remote.
 

@@ -1,8 +1,12 @@
-"""Refuses commands whose outputs are files that they read."""
+"""Refuses commands by the files that their flags name.
+
+An input that is missing, and an output that is a file that is read.
+"""
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from common import errors, file_io, run_settings
 
@@ -19,6 +23,26 @@ _WRITTEN = {
   r"((test_|nbest_)?predictions|test_results|null_odds).*": "do_predict",
   r"(eval_|seeds_).*": "do_eval",
 }
+
+
+def refuse_missing(values: Mapping[str, Any]) -> None:
+  """Refuses flags that name a file of this machine which is not there.
+
+  Args:
+    values: by names of flags.
+
+  Raises:
+    InputError: there is one.
+  """
+  for name in _INPUTS:
+    value = values.get(name)
+    # Another system's paths wait for TensorFlow.
+    if not isinstance(value, str) or value in ("", "-") or "://" in value:
+      continue
+    if set(value) & set("*?[,"):
+      file_io.expand_file_patterns(value)
+    elif not file_io.exists(value):
+      raise errors.InputError(f"no such file: {value}")
 
 
 def refuse(settings: run_settings.Settings) -> None:

@@ -42,8 +42,11 @@ def version() -> str:
   except importlib.metadata.PackageNotFoundError:
     text = (_ROOT / "pyproject.toml").read_text(encoding="utf-8")
     [own] = re.findall(r'^version = "(.*)"', text, re.M)
+  try:
+    tensorflow = importlib.metadata.version("tensorflow")
+  except importlib.metadata.PackageNotFoundError:
+    tensorflow = "not installed"
   return (
-    f"{name()} (bert-tf2 {own}, TensorFlow "
-    f"{importlib.metadata.version('tensorflow')}, Python "
+    f"{name()} (bert-tf2 {own}, TensorFlow {tensorflow}, Python "
     f"{platform.python_version()})"
   )

@@ -13,23 +13,14 @@ and litert_engine.py read it.
 """
 
 import os
-from collections.abc import Callable, Iterable
-
-import numpy as np
-import numpy.typing as npt
+from collections.abc import Callable
 
 import configuration
 from checkpoints import huggingface, sentence_folder, weight_names
-from common import errors, file_io, run_settings
+from common import file_io, run_settings
+from engines import network_file
 from variants import registry
 
-# Of the network, by --format.
-FILES = {"litert": "model.tflite", "onnx": "model.onnx"}
-# Hugging Face's names of the inputs -> ours.
-INPUTS = {
-  "input_ids": "input_ids", "attention_mask": "input_mask",
-  "token_type_ids": "segment_ids",
-}
 _CLASSES = {
   "classification": "ForSequenceClassification", "embedding": "Model",
   "masked_lm": "ForMaskedLM", "next_sentence": "ForNextSentencePrediction",
@@ -37,33 +28,6 @@ _CLASSES = {
 }
 # Transformers has ALBERT's order of two texts next to its masked words alone.
 _OWN_CLASSES = {("albert", "next_sentence"): "ForPreTraining"}
-
-
-def model_path(path: str, kind: str) -> str:
-  """Returns the file of a network, of its folder or of itself."""
-  return os.path.join(path, FILES[kind]) if os.path.isdir(path) else path
-
-
-def check_inputs(path: str, names: Iterable[str]) -> None:
-  """Raises InputError for a network that has other inputs than INPUTS."""
-  if not names or not {*names} <= INPUTS.keys():
-    raise errors.InputError(
-      f"{path} is another network: its inputs are "
-      f"{', '.join(names) or 'none'}, and here {', '.join(INPUTS)}; export one "
-      "with export_saved_model.py"
-    )
-
-
-def feed(
-  names: Iterable[str], dtype: npt.DTypeLike, *arrays: npt.ArrayLike
-) -> dict[str, np.ndarray]:
-  """Returns the inputs of a network that has those `names`.
-
-  Args:
-    arrays: ids, mask and segments.
-  """
-  values = zip(INPUTS, arrays)
-  return {n: np.asarray(value, dtype) for n, value in values if n in names}
 
 
 def write(
@@ -77,7 +41,7 @@ def write(
     folder: must not exist, or be empty.
     write_model: writes the network's file, the path of which it is given.
     settings: of export_saved_model.py, `labels` those of the model.
-    pooling: of the head "embedding", an onnx_graph.Pooling.
+    pooling: of the head "embedding", an sentence_pooling.Pooling.
 
   Raises:
     InputError: see file_io.new_folder; or `write_model` does; or Hugging Face
@@ -85,7 +49,7 @@ def write(
   """
   configuration.check_huggingface(config)
   with file_io.new_folder(folder) as temporary:
-    write_model(os.path.join(temporary, FILES[settings.format]))
+    write_model(os.path.join(temporary, network_file.FILES[settings.format]))
     huggingface.write_settings(
       temporary, _config_values(config, settings),
       _class_name(registry.name_of(config), settings.head),

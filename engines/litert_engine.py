@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from common import errors, process_pool
-from engines import export_folder, litert_model
+from engines import network_file
 
 with errors.needs_extra("litert"):
   from ai_edge_litert import interpreter
@@ -36,7 +36,7 @@ class LiteRTEngine:
       InputError: there is no such file, or it is damaged or not of this
         project.
     """
-    path = export_folder.model_path(path, "litert")
+    path = network_file.model_path(path, "litert")
     self._threads = threads or process_pool.default_processes()
     try:
       with open(path, "rb") as stream:
@@ -44,15 +44,15 @@ class LiteRTEngine:
         self._content = stream.read()
       self._interpreter = self._open(self._threads)
       signatures = self._interpreter.get_signature_list()
-      self.lengths = litert_model.lengths_of(signatures)
+      self.lengths = network_file.lengths_of(signatures)
     # Of damaged files it raises several kinds.
     except Exception as error:
       raise errors.InputError(
         f"{path} cannot be read by LiteRT ({error}); export it again"
       ) from error
-    signature = signatures[litert_model.signature_name(self.lengths[0])]
+    signature = signatures[network_file.signature_name(self.lengths[0])]
     self.outputs, self._inputs = signature["outputs"], signature["inputs"]
-    export_folder.check_inputs(path, self._inputs)
+    network_file.check_inputs(path, self._inputs)
     # An interpreter has one set of intermediate results: this one a lock, and
     # each worker one of its own.
     self._lock = threading.Lock()
@@ -79,7 +79,7 @@ class LiteRTEngine:
     Raises:
       InputError: no signature is as long as T.
     """
-    feed = export_folder.feed(
+    feed = network_file.feed(
       self._inputs, np.int32, input_ids, input_mask, segment_ids
     )
     length = feed["input_ids"].shape[1]
@@ -92,7 +92,7 @@ class LiteRTEngine:
     # Not seen by any token: its mask is 0.
     padding = [(0, 0), (0, fitting[0] - length)]
     feed = {name: np.pad(rows, padding) for name, rows in feed.items()}
-    name = litert_model.signature_name(fitting[0])
+    name = network_file.signature_name(fitting[0])
     count = len(feed["input_ids"])
     parts = min(self._threads, count)
     rows: list = [None] * count

@@ -11,28 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 import tensorflow as tf
 
 from common import errors, file_io
+from engines import network_file
 
-_NAME = "length_"
 # A file has one set of weights, but TensorFlow writes one for each signature
 # before it joins them, and no more than this.
 _MOST_BYTES = 2**31 - 2**24
-
-
-def signature_name(length: int) -> str:
-  """Returns the name of the signature for texts of a length."""
-  return f"{_NAME}{length}"
-
-
-def lengths_of(signatures: Iterable[str]) -> list[int]:
-  """Returns the lengths that signatures are for, ascending.
-
-  Raises:
-    ValueError: there is none, or another one.
-  """
-  lengths = sorted(int(name.removeprefix(_NAME)) for name in signatures)
-  if not lengths:
-    raise ValueError("it has no signature")
-  return lengths
 
 
 def parse_lengths(values: Sequence[str | int], most: int) -> list[int]:
@@ -90,7 +73,7 @@ def write(
   for length in lengths:
     shape = [1, length]
     specs = {name: tf.TensorSpec(shape, tf.int32, name) for name in inputs}
-    signatures[signature_name(length)] = tf.function(
+    signatures[network_file.signature_name(length)] = tf.function(
       lambda **batch: compute(**batch), autograph=False
     ).get_concrete_function(**specs)
   # Not next to `path`: TensorFlow reads a folder's name as a pattern.

@@ -1,7 +1,7 @@
 """The file of a head's network, run by the engine that it is for.
 
 Another engine needs a class like OnnxEngine, its line in _ENGINES here, its
-file in export_folder.FILES, what writes it in serving/network_export.py, its
+file in network_file.FILES, what writes it in serving/network_export.py, its
 name in common/choices.py, and an extra.
 Letters: B sequences, T tokens, P masks, K fillings, V vocabulary.
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from common import run_settings
-from engines import export_folder
+from engines import network_file
 
 # Of those that a head has, what is read.
 _OUTPUTS = {
@@ -38,7 +38,7 @@ _ENGINES = {"litert": _litert, "onnx": _onnx}
 
 def engine_of(folder: str) -> str | None:
   """Returns which engine a folder of a network is for; None: it is none."""
-  for engine, name in export_folder.FILES.items():
+  for engine, name in network_file.FILES.items():
     if os.path.exists(os.path.join(folder, name)):
       return engine
   return None

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from common import errors, process_pool
-from engines import export_folder
+from engines import network_file
 
 with errors.needs_extra("onnx"):
   import onnxruntime
@@ -27,7 +27,7 @@ class OnnxEngine:
     Raises:
       InputError: there is no such file, or it is damaged.
     """
-    path = export_folder.model_path(path, "onnx")
+    path = network_file.model_path(path, "onnx")
     options = onnxruntime.SessionOptions()
     # Of itself it takes all cores, also those that this process may not use.
     options.intra_op_num_threads = threads or process_pool.default_processes()
@@ -43,7 +43,7 @@ class OnnxEngine:
       ) from error
     self.outputs = [output.name for output in self._session.get_outputs()]
     self._inputs = [value.name for value in self._session.get_inputs()]
-    export_folder.check_inputs(path, self._inputs)
+    network_file.check_inputs(path, self._inputs)
 
   def run(
     self, input_ids: npt.ArrayLike, input_mask: npt.ArrayLike,
@@ -54,7 +54,7 @@ class OnnxEngine:
     Args:
       outputs: names of those that are needed; None: all.
     """
-    feed = export_folder.feed(
+    feed = network_file.feed(
       self._inputs, np.int64, input_ids, input_mask, segment_ids
     )
     names = outputs or self.outputs

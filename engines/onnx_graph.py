@@ -21,6 +21,7 @@ import numpy as np
 
 import configuration
 import layers
+from checkpoints import sentence_pooling
 from common import errors
 from variants import albert, registry
 
@@ -29,9 +30,7 @@ with errors.needs_extra("onnx"):
   from onnx import TensorProto, helper, numpy_helper
 
 DATA_FILE = "model.onnx_data"
-# As heads.Pooling: the kind, the layers, whether of length 1.
-Pooling = tuple[str, tuple[tuple[int, ...], ...], bool]
-MEAN: Pooling = ("mean", ((-1,),), False)
+MEAN = sentence_pooling.Pooling("mean")
 # The first with Gelu, and the version of files that came with it.
 _OPSET, _IR_VERSION = 20, 9
 # Of one protocol buffer, less what the nodes take.
@@ -50,7 +49,7 @@ _BATCH, _LENGTH = "batch_size", "sequence_length"
 
 def make(
   head: str, weights: Mapping[str, np.ndarray],
-  config: configuration.BertConfig, *, pooling: Pooling = MEAN,
+  config: configuration.BertConfig, *, pooling: sentence_pooling.Pooling = MEAN,
 ) -> onnx.ModelProto:
   """Returns the ONNX model of a head.
 

@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+import configuration
 import heads
 import modeling
-from checkpoints import weight_files
+from checkpoints import sentence_pooling, weight_files
 from common import run_settings
 from features import text_batches
 from text import input_sequences
@@ -39,12 +40,13 @@ def layers_to_write(settings: Settings, depth: int) -> list[int]:
   # An empty --layers, too, is no layer.
   named = f"--layers={','.join(settings.layers)}"
   return [
-    heads.layer_number(text, depth, named) for text in settings.layers or [""]
+    sentence_pooling.layer_number(text, depth, named)
+    for text in settings.layers or [""]
   ]
 
 
 def load_model(
-  settings: Settings, config: modeling.BertConfig,
+  settings: Settings, config: configuration.BertConfig,
   strategy: tf.distribute.Strategy,
 ) -> modeling.BertModel:
   """Returns the encoder with the weights of --init_checkpoint.
@@ -74,16 +76,18 @@ def make_compute(
   """Returns a function of a batch: float32 [B, L, T, H], or [B, D] if pooled.
 
   Raises:
-    InputError: as of `heads.Pooling.of`.
+    InputError: as of `sentence_pooling.Pooling.of`.
   """
   pooling = None
   if settings.pooling:
-    pooling = heads.Pooling.of(settings, model.config.num_hidden_layers)
+    pooling = sentence_pooling.Pooling.of(
+      settings, model.config.num_hidden_layers
+    )
 
   def compute(input_ids, input_mask, segment_ids):
     output = model(input_ids, input_mask, segment_ids)
     if pooling:
-      return pooling(output, input_mask)
+      return heads.pool(output, input_mask, pooling)
     states = [output.all_encoder_layers[layer] for layer in layers]
     return tf.cast(tf.stack(states, axis=1), tf.float32)
 

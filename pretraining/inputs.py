@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-import modeling
+import configuration
 from common import errors
 from pretraining import data, dynamic_masking
 from records import pipeline, tfrecord
@@ -36,8 +36,9 @@ class PretrainingInput:
   """
 
   def __init__(
-    self, files: list[str], config: modeling.BertConfig, *, max_seq_length: int,
-    max_predictions: int, use_next_sentence_loss: bool, vocab_file: str | None,
+    self, files: list[str], config: configuration.BertConfig, *,
+    max_seq_length: int, max_predictions: int,
+    use_next_sentence_loss: bool, vocab_file: str | None,
     masks: bool = True, **masking,
   ):
     """Checks the first records of every file.

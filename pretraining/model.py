@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+import configuration
 import heads
-import modeling
 from checkpoints import weight_files
 from common import errors
 from pretraining import span_boundary
@@ -259,7 +259,7 @@ class Distillation:
       allowed_missing=self._model.unused_variables(),
     )
 
-  def check_student(self, config: modeling.BertConfig) -> None:
+  def check_student(self, config: configuration.BertConfig) -> None:
     """Raises InputError if hidden states cannot be compared."""
     width = self._model.config.hidden_size
     if self.weights.cosine and width != config.hidden_size:

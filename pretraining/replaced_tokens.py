@@ -21,9 +21,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+import configuration
 import heads
 import layers
-import modeling
 from checkpoints import weight_files
 from common import errors
 from pretraining import model as pretraining_model
@@ -40,8 +40,8 @@ _SHARED_SIZES = (
 
 
 def generator_config(
-  config: modeling.BertConfig, path: str | None = None
-) -> modeling.BertConfig:
+  config: configuration.BertConfig, path: str | None = None
+) -> configuration.BertConfig:
   """Returns the generator's configuration for that of a discriminator.
 
   By default a quarter of the heads, each as wide as the discriminator's, and
@@ -63,7 +63,7 @@ def generator_config(
       width = getattr(config, name) * found.num_attention_heads // count
       setattr(found, name, width)
     return found
-  found = modeling.BertConfig.from_json_file(path)
+  found = configuration.BertConfig.from_json_file(path)
   differences = [
     f"{name} {getattr(found, name, None)} (and not {getattr(config, name)})"
     for name in _SHARED_SIZES

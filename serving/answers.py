@@ -9,29 +9,28 @@ Letters: B sequences, T tokens, L labels, P masks, K fillings.
 
 import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 import configuration
 import tokenization
 from classification import answers as classification_answers
 from classification import data as classification_data
-from classification import inputs as classification_inputs
+from classification import sequences
 from common import errors, json_files, run_settings
 from engines import networks
 from features import text_batches
 from pretraining import answers as pretraining_answers
-from serving import models
 from squad import alignment
 from squad import answers as squad_answers
-from squad import inputs as squad_inputs
+from squad import windowing as squad_windowing
 from tagging import answers as tagging_answers
 from text import input_sequences
 from variants import vocabularies
 
-# Of int32 arrays [B, T] by the names of models.ServedModel's id_inputs; gives
+# Of int32 arrays [B, T] by the names of a models.ServedModel's id_inputs; gives
 # arrays by the names of its `from_ids`.
 Network = Callable[..., dict[str, np.ndarray]]
 
@@ -45,6 +44,23 @@ STORED = (
   "null_score_diff_threshold tag_words never_split pooling pooling_layer "
   "normalize top_k quantize text_pairs"
 )
+
+
+class Head(NamedTuple):
+  """What answers texts, made with some settings.
+
+  Attributes:
+    texts: names of those of an example.
+    answer: see `make`.
+    model: the models.ServedModel, where TensorFlow runs it.
+    missing: variables that the checkpoint does not have.
+  """
+
+  settings: run_settings.Settings
+  texts: Sequence[str]
+  answer: Callable[[list], list]
+  model: Any = None
+  missing: Sequence[str] = ()
 
 
 def make(
@@ -104,29 +120,12 @@ def check(head: str | None, rows: list) -> None:
       errors.require_text(text, f"text number {number}")
 
 
-def on_tensors(function: Callable) -> Network:
-  """Returns the Network of a function of tensors."""
-
-  def network(**batch):
-    tensors = {n: tf.constant(v, tf.int32) for n, v in batch.items()}
-    return {n: value.numpy() for n, value in function(**tensors).items()}
-
-  return network
-
-
-def of_model(model: models.ServedModel) -> Network:
-  """Returns the Network of a model with its weights."""
-  return on_tensors(
-    models.compiled(model.from_ids, models.IDS, model.id_inputs)
-  )
-
-
 def of_engine(
   loaded, settings: run_settings.Settings,
   tokenizer: tokenization.FullTokenizer,
 ) -> Network:
   """Returns the Network of what networks.load returns."""
-  num_words = len(models.vocabulary_lines(tokenizer))
+  num_words = len(vocabularies.lines(tokenizer))
   return networks.of_engine(loaded, settings, num_words)
 
 
@@ -156,7 +155,7 @@ def in_batches(sequences: list, compute: Callable, batch_size: int) -> list:
 def _classification(settings, tokenizer, network, batch_size):
   del tokenizer
   kind = configuration.KIND_OF_ACTIVATION[settings.output_activation]
-  options = classification_inputs.options_of(settings, kind, settings.labels)
+  options = sequences.options_of(settings, kind, settings.labels)
 
   def logits(batch):
     return network(**batch)["logits"]
@@ -191,7 +190,7 @@ def _embedding(settings, tokenizer, network, batch_size):
 
 
 def _masked_lm(settings, tokenizer, network, batch_size):
-  length, lines = settings.max_seq_length, models.vocabulary_lines(tokenizer)
+  length, lines = settings.max_seq_length, vocabularies.lines(tokenizer)
 
   def token(value):
     # The graph of an export gives names.
@@ -293,13 +292,13 @@ def _next_sentence(settings, tokenizer, network, batch_size):
 
 
 def _span(settings, tokenizer, network, batch_size):
-  lengths = squad_inputs.lengths_of(settings, tokenizer.specials)
+  lengths = squad_windowing.lengths_of(settings, tokenizer.specials)
   options = squad_answers.options_of(settings, tokenizer)._replace(
     null_score_diff_threshold=settings.null_score_diff_threshold or 0.0
   )
 
   def logits_of(batch):
-    outputs = network(**{n: batch[n] for n in models.ServedModel.id_inputs})
+    outputs = network(**{n: batch[n] for n in input_sequences.NAMES})
     is_token = batch["input_mask"] > 0
     return {
       name: np.where(is_token, outputs[f"{name}_logits"], -np.inf)
@@ -327,21 +326,13 @@ def _described_span(found, texts):
   }
 
 
-def tagger(
-  settings: run_settings.Settings, tokenizer: tokenization.FullTokenizer,
-  network: Network, batch_size: int,
-) -> tagging_answers.SentenceTagger:
-  """Returns what labels words with a network; arguments as of `make`."""
-  return tagging_answers.SentenceTagger(
+def _tagging(settings, tokenizer, network, batch_size):
+  tagger = tagging_answers.SentenceTagger(
     lambda batch: network(**batch)["probabilities"], tokenizer,
     settings.labels, batch_size=batch_size,
     max_seq_length=settings.max_seq_length,
   )
-
-
-def _tagging(settings, tokenizer, network, batch_size):
-  found = tagger(settings, tokenizer, network, batch_size)
-  return lambda rows: found.tag_texts(
+  return lambda rows: tagger.tag_texts(
     [text for text, in rows],
     at_punctuation=settings.tag_words == "punctuation",
   )

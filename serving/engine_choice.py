@@ -14,7 +14,7 @@ import configuration
 import layers
 from checkpoints import model_settings
 from common import run_settings
-from engines import export_folder, networks
+from engines import network_file, networks
 from serving import answers, export_options, models, network_export
 
 
@@ -26,7 +26,7 @@ def network(model: models.ServedModel) -> answers.Network:
   """
   settings = model.settings
   if settings.engine == "tensorflow":
-    return answers.of_model(model)
+    return models.of_model(model)
   values = settings.pick("head quantize max_seq_length")
   exported = network_export.with_lengths(run_settings.Settings({
     **values, "format": settings.engine, "lengths": (),
@@ -36,7 +36,7 @@ def network(model: models.ServedModel) -> answers.Network:
     (text,) * len(model.text_inputs) for text in network_export.COMPARED_TEXTS
   ]
   with tempfile.TemporaryDirectory() as folder:
-    path = os.path.join(folder, export_folder.FILES[settings.engine])
+    path = os.path.join(folder, network_file.FILES[settings.engine])
     network_export.write_file(path, model, exported)
     loaded = networks.load(settings.engine, path)
   if settings.quantize != "none":

@@ -8,7 +8,6 @@ answers as the script that trained it; a setting may say otherwise.
 import os
 
 import configuration
-import modeling
 from checkpoints import (
   model_folder,
   model_settings,
@@ -22,7 +21,7 @@ from squad import null_threshold
 
 def find_model(
   settings: run_settings.Settings,
-) -> tuple[run_settings.Settings, modeling.BertConfig]:
+) -> tuple[run_settings.Settings, configuration.BertConfig]:
   """Returns settings that name a model's files, and its configuration.
 
   Raises InputError: there is none, or it has no weights.
@@ -33,11 +32,11 @@ def find_model(
       "pass --init_checkpoint or --model_dir: the weights of the model"
     )
   path = settings.bert_config_file
-  return settings, modeling.BertConfig.from_json_file(path)
+  return settings, configuration.BertConfig.from_json_file(path)
 
 
 def with_trained(
-  settings: run_settings.Settings, config: modeling.BertConfig
+  settings: run_settings.Settings, config: configuration.BertConfig
 ) -> run_settings.Settings:
   """Returns settings with what a model says of its input.
 
@@ -64,7 +63,7 @@ def with_trained(
 
 
 def resolve(
-  settings: run_settings.Settings, config: modeling.BertConfig
+  settings: run_settings.Settings, config: configuration.BertConfig
 ) -> run_settings.Settings:
   """Returns the settings of an export, those that the model implies included.
 

@@ -5,17 +5,14 @@ everywhere else.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-import tensorflow as tf
-from tensorflow.core.framework import tensor_shape_pb2, types_pb2
-from tensorflow.core.protobuf import meta_graph_pb2
-
-import modeling
+import configuration
+import tokenization
 from checkpoints import model_folder, tokenizer_files
 from common import errors, run_settings
 from engines import networks
-from serving import answers, export_options, saved_model
+from serving import answers, export_options, rest
 from variants import vocabularies
 
 # What concerns answers and not the network.
@@ -55,7 +52,9 @@ class ExportedNetwork:
       **export_options.DEFAULTS, **stored.pick(" ".join(names)),
       **stored.pick("vocab_file labels"), "engine": engine,
     })
-    self.config = modeling.BertConfig.from_json_file(paths["bert_config_file"])
+    self.config = configuration.BertConfig.from_json_file(
+      paths["bert_config_file"]
+    )
     self.tokenizer = vocabularies.make_tokenizer(
       stored.vocab_file,
       **self.settings.pick("do_lower_case never_split"),
@@ -73,33 +72,86 @@ class ExportedNetwork:
           f"{name}={theirs!r} export the model again"
         )
 
-  def answer(
+  def head(
     self, settings: run_settings.Settings, batch_size: int
-  ) -> Callable[[list], list]:
-    """Returns the function of texts that answers.make returns."""
+  ) -> answers.Head:
+    """Returns the head of the export; raises InputError as `check`."""
+    run_settings.refuse_ignored(settings, export_options.RULES)
+    self.check(settings)
     network = answers.of_engine(self._loaded, settings, self.tokenizer)
-    return answers.make(settings, self.tokenizer, network, batch_size)
+    answer = answers.make(settings, self.tokenizer, network, batch_size)
+    return answers.Head(settings, self.texts, answer)
 
 
-class ServedNetwork(saved_model.LoadedModel):
-  """The same as serve.py takes a model; it has `serving_default` alone."""
+class Servable:
+  """What serve.py asks: signatures of which `serving_default` takes texts.
 
-  def __init__(self, folder: str, found: ExportedNetwork, batch_size: int):
-    """Takes what `find` gives."""
-    self.folder, self.version = folder, 1
-    self.head, self.texts = found.settings.head, found.texts
-    self.mask = found.tokenizer.specials.mask
-    self._answer = found.answer(found.settings, batch_size)
-    specs = {n: tf.TensorSpec([None], tf.string, n) for n in self.texts}
-    self.specs = {"serving_default": specs}
+  Attributes:
+    folder: where it is.
+    version: its number, 1 if the folder's name is none.
+    specs: {signature: {input: rest.InputSpec}}.
+    head, texts: what it answers and the names of its texts; of a SavedModel of
+      others None and none.
+    mask: the token that its texts have where a word is to be filled in.
+  """
 
-  def _definitions(self):
-    texts = meta_graph_pb2.TensorInfo(dtype=types_pb2.DT_STRING)
-    texts.tensor_shape.dim.append(tensor_shape_pb2.TensorShapeProto.Dim(size=-1))
-    return {"serving_default": meta_graph_pb2.SignatureDef(
-      inputs=dict.fromkeys(self.texts, texts),
-      method_name=tf.saved_model.PREDICT_METHOD_NAME,
-    )}
+  folder: str
+  version = 1
+  specs: dict[str, dict[str, rest.InputSpec]]
+  head: str | None = None
+  texts: Sequence[str] = ()
+  mask = tokenization.BERTS.mask
+  _answer: Callable | None = None
+
+  def check(self, signature: str, rows: list) -> None:
+    """Raises InputError for rows, as of `run`, with an empty text."""
+    if self._answer and signature == "serving_default":
+      answers.check(self.head, self._texts_of(rows))
+
+  def _texts_of(self, rows):
+    return [
+      tuple(row[name].decode("utf-8", "ignore") for name in self.texts)
+      for row in rows
+    ]
+
+  def run(self, signature: str, rows: list) -> list:
+    """Returns the answer to each row: {output: what JSON can hold}.
+
+    Args:
+      signature: one of `specs`.
+      rows: list of {input: bytes, or array}, of one shape each.
+    """
+    if self._answer and signature == "serving_default":
+      return self._answer(self._texts_of(rows))
+    return self.graph(signature, rows)
+
+  def graph(self, signature: str, rows: list) -> list:
+    """Returns what a signature's graph gives, as `run` does."""
+    raise NotImplementedError
+
+  def metadata(self) -> dict:
+    """Returns {signature: dict}, as TensorFlow Serving describes them."""
+    raise NotImplementedError
+
+
+class ServedNetwork(Servable):
+  """An ExportedNetwork, which has `serving_default` alone."""
+
+  def __init__(self, folder: str, network: ExportedNetwork, batch_size: int):
+    """Takes what `find` returns."""
+    self.folder = folder
+    self.head, self.texts = network.settings.head, network.texts
+    self.mask = network.tokenizer.specials.mask
+    self._answer = network.head(network.settings, batch_size).answer
+    self.specs = {"serving_default": dict.fromkeys(self.texts, rest.TEXTS)}
+
+  def metadata(self) -> dict:
+    shape = {"dim": [{"size": "-1", "name": ""}], "unknown_rank": False}
+    texts = {"dtype": "DT_STRING", "tensor_shape": shape}
+    return {"serving_default": {
+      "inputs": dict.fromkeys(self.texts, texts), "outputs": {},
+      "method_name": "tensorflow/serving/predict", "defaults": {},
+    }}
 
 
 def find(folder: str | None, threads: int = 0) -> ExportedNetwork | None:
@@ -109,15 +161,16 @@ def find(folder: str | None, threads: int = 0) -> ExportedNetwork | None:
   return None
 
 
-def load(
-  folder: str, batch_size: int, threads: int
-) -> saved_model.LoadedModel:
+def load(folder: str, batch_size: int, threads: int) -> Servable:
   """Returns the model of any export, for serve.py; InputError if it is none.
 
   Args:
-    threads: of an engine; TensorFlow has its own setting.
+    threads: that compute; 0: one on each core.
   """
-  found = find(folder, threads)
-  if found:
-    return ServedNetwork(folder, found, batch_size)
-  return saved_model.LoadedModel(folder, batch_size)
+  network = find(folder, threads)
+  if network:
+    return ServedNetwork(folder, network, batch_size)
+  with errors.needs_tensorflow():
+    from serving import saved_model
+
+  return saved_model.LoadedModel(folder, batch_size, threads)

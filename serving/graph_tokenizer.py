@@ -17,12 +17,10 @@ from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_text as tf_text
 from absl import logging
 
 import tokenization
-from common import errors
-from serving import models
+from common import errors, lean_tensorflow
 from variants import vocabularies
 
 _PAGE = 256  # Code points of a page, see `_Rules`.
@@ -80,7 +78,7 @@ class GraphTokenizer(tf.Module):
       )
     wordpiece = tokenizer.wordpiece_tokenizer
     (self._unknown,) = tokenizer.convert_tokens_to_ids([wordpiece.unk_token])
-    lines = models.vocabulary_lines(tokenizer)
+    lines = vocabularies.lines(tokenizer)
     self._sizes = np.array([len(line.removeprefix("##")) for line in lines])
     basic = tokenizer.basic_tokenizer
     self._lower, self._strips = basic.do_lower_case, basic.strip_accents
@@ -90,7 +88,8 @@ class GraphTokenizer(tf.Module):
     # UTF-8 has at most 4 bytes for a code point. What is longer is unknown.
     max_bytes = 4 * self._longest_word
     self._too_long = "x" * (max_bytes + 1)
-    self._wordpiece = tf_text.FastWordpieceTokenizer(
+    tensorflow_text = lean_tensorflow.import_tensorflow_text()
+    self._wordpiece = tensorflow_text.FastWordpieceTokenizer(
       # It wants lines that differ. A word has no space: " 7" matches nothing.
       vocab=[
         line if line not in ("", "##") else f" {index}"
@@ -457,7 +456,7 @@ def _texts_to_try(tokenizer):
     *(" ".join(f"a{char}b" for char in some) for some in _parts(plain, 1000)),
     *(
       " ".join(some) + "".join(some).replace("##", "")
-      for some in _parts(models.vocabulary_lines(tokenizer), 100)
+      for some in _parts(vocabularies.lines(tokenizer), 100)
     ),
     *(
       char * length

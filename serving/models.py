@@ -11,13 +11,15 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import tensorflow as tf
 
+import configuration
 import heads
-import modeling
 import tokenization
-from checkpoints import weight_files
+from checkpoints import sentence_pooling, weight_files
 from common import errors, run_settings
-from squad import inputs as squad_inputs
-from variants import registry
+from serving import answers
+from squad import windowing as squad_windowing
+from text import input_sequences
+from variants import registry, vocabularies
 
 TEXTS = tf.TensorSpec([None], tf.string)
 IDS = tf.TensorSpec([None, None], tf.int32)
@@ -27,22 +29,22 @@ class ServedModel(tf.Module):
   """What all heads have in common.
 
   Attributes:
-    config: modeling.BertConfig.
+    config: configuration.BertConfig.
     settings: run_settings.Settings, as export_settings.resolve returns them.
     tokenizer: tokenization.FullTokenizer.
     allowed_missing: patterns of names that no output depends on.
     text_inputs: what the texts of an example are called.
     id_inputs: names of the inputs of `from_ids`.
-    pooling: heads.Pooling, of embeddings.
+    pooling: sentence_pooling.Pooling, of embeddings.
   """
 
   text_inputs: tuple[str, ...] = ("text",)
-  id_inputs: tuple[str, ...] = ("input_ids", "input_mask", "segment_ids")
+  id_inputs: tuple[str, ...] = input_sequences.NAMES
   allowed_missing: tuple[str, ...] = ()
-  pooling: heads.Pooling | None = None
+  pooling: sentence_pooling.Pooling | None = None
 
   def __init__(
-    self, config: modeling.BertConfig, settings: run_settings.Settings,
+    self, config: configuration.BertConfig, settings: run_settings.Settings,
     tokenizer: tokenization.FullTokenizer,
   ):
     """Makes the variables, whose weights `load` is to read.
@@ -161,13 +163,15 @@ class Embedder(ServedModel):
 
   def _make_head(self):
     depth = self.config.num_hidden_layers
-    self.pooling = heads.Pooling.of(self.settings, depth)
+    self.pooling = sentence_pooling.Pooling.of(self.settings, depth)
     if self.pooling.kind != "pooled":
       self.allowed_missing = heads.POOLER
 
   def from_ids(self, **inputs):
     output = self.encode(inputs)
-    return {"embedding": self.pooling(output, inputs["input_mask"])}
+    return {
+      "embedding": heads.pool(output, inputs["input_mask"], self.pooling)
+    }
 
   def _exported(self, output, input_mask):
     states = output.all_encoder_layers
@@ -175,7 +179,7 @@ class Embedder(ServedModel):
     numbers = [n % len(states) for each in self.pooling.layers for n in each]
     return {
       "last_hidden_state": states[max(numbers)],
-      "sentence_embedding": self.pooling(output, input_mask),
+      "sentence_embedding": heads.pool(output, input_mask, self.pooling),
     }
 
 
@@ -214,7 +218,7 @@ class MaskFiller(ServedModel):
     output = self.encode(inputs, positions=positions)
     # A table may have more rows than the vocabulary has tokens, up to a round
     # number; they stand for nothing.
-    count = len(vocabulary_lines(self.tokenizer))
+    count = len(vocabularies.lines(self.tokenizer))
     return self.head(output.sequence_output)[..., :count]  # [B, P, V]
 
   def _exported(self, output, input_mask):
@@ -222,7 +226,7 @@ class MaskFiller(ServedModel):
     return {"logits": self.head(output.sequence_output)}
 
   def named(self, outputs):
-    lines = np.array(vocabulary_lines(self.tokenizer))
+    lines = np.array(vocabularies.lines(self.tokenizer))
     return {**outputs, "fillings": tf.gather(lines, outputs["fillings"])}
 
 
@@ -278,22 +282,13 @@ class QuestionAnswerer(ServedModel):
       raise errors.InputError(
         "--doc_stride=0: contexts are read in windows; pass 1 or more"
       )
-    squad_inputs.lengths_of(settings)  # Refuses those without room.
+    squad_windowing.lengths_of(settings)  # Refuses those without room.
     return heads.SpanHead(self.config)
 
   def _logits(self, output, training):
     del training
     start, end = self.head(output.sequence_output)
     return {"start_logits": start, "end_logits": end}
-
-
-def vocabulary_lines(tokenizer: tokenization.FullTokenizer) -> list[str]:
-  """Returns the tokens in the order of their ids.
-
-  A line whose token occurs again further down is "": that id is never used.
-  """
-  inverse = tokenizer.inv_vocab
-  return [inverse.get(index, "") for index in range(max(inverse) + 1)]
 
 
 def compiled(function: Callable, spec: tf.TensorSpec, names: Iterable[str]):
@@ -303,6 +298,23 @@ def compiled(function: Callable, spec: tf.TensorSpec, names: Iterable[str]):
   return tf.function(
     lambda **inputs: function(**inputs), autograph=False
   ).get_concrete_function(**specs)
+
+
+def on_tensors(function: Callable) -> answers.Network:
+  """Returns the Network of a function of tensors."""
+
+  def network(**batch):
+    tensors = {n: tf.constant(v, tf.int32) for n, v in batch.items()}
+    return {n: value.numpy() for n, value in function(**tensors).items()}
+
+  return network
+
+
+def of_model(model: ServedModel) -> answers.Network:
+  """Returns the Network of a model with its weights."""
+  return on_tensors(
+    compiled(model.from_ids, IDS, model.id_inputs)
+  )
 
 
 KINDS = {

@@ -8,9 +8,15 @@ import os
 import configuration
 import layers
 from common import errors, run_settings
-from engines import difference, export_folder, litert_model, networks
+from engines import (
+  difference,
+  export_folder,
+  litert_model,
+  network_file,
+  networks,
+)
 from features import text_batches
-from serving import answers, models, score_file
+from serving import answers, models
 from variants import registry
 
 COMPARED_TEXTS = [
@@ -53,17 +59,12 @@ def write(model: models.ServedModel, texts: list) -> None:
       written.
   """
   settings = model.settings
-  score = None
-  if settings.eval_file:
-    score = score_file.make(model, settings.eval_file)
 
   def write_model(path):
     write_file(path, model, settings)
     if settings.quantize != "none":
       engine = networks.load(settings.format, path)
       print(f"8 bits: {compare(model, engine, settings, texts)}.")
-      if score:
-        _print_scores(model, engine, score)
     answers.write_settings(
       os.path.join(os.path.dirname(path), answers.SETTINGS_FILE), settings,
       model.text_inputs,
@@ -105,7 +106,7 @@ def _onnx(path, model, settings):
 
 
 def _litert(path, model, settings):
-  inputs = dict(export_folder.INPUTS)
+  inputs = dict(network_file.INPUTS)
   if registry.name_of(model.config) == "distilbert":
     del inputs["token_type_ids"]
   litert_model.check_size(settings.lengths, model.variables)
@@ -144,7 +145,7 @@ def compare(
       "input_ids": [ids], "input_mask": [[1] * len(ids)],
       "segment_ids": [segments],
     })
-  ours = answers.on_tensors(models.compiled(
+  ours = models.on_tensors(models.compiled(
     model.exported, models.IDS, models.ServedModel.id_inputs
   ))
   found = difference.measure(ours, engine.run, batches)
@@ -160,15 +161,3 @@ def compare(
       "if that will do, or --quantize=none"
     )
   return said
-
-
-def _print_scores(model, engine, score):
-  """Prints what a file's labels say of our network, and of that of 8 bits."""
-  settings = model.settings
-  found = {
-    "float32": answers.of_model(model),
-    "8 bits": answers.of_engine(engine, settings, model.tokenizer),
-  }
-  for name, network in found.items():
-    scores = ", ".join(f"{n} {v:.4f}" for n, v in score(network).items())
-    print(f"{settings.eval_file}, {name}: {scores}.")

@@ -18,6 +18,21 @@ from common import errors, json_files
 _KINDS = {"text": "O", "integers": "i", "numbers": "if"}
 
 
+class InputSpec(NamedTuple):
+  """What a signature takes for an input.
+
+  Attributes:
+    dtype: of numpy; strings are object.
+    rank: number of axes, None where any will do.
+  """
+
+  dtype: np.dtype
+  rank: int | None
+
+
+TEXTS = InputSpec(np.dtype(object), 1)
+
+
 class Request(NamedTuple):
   """What a body asks of a signature.
 
@@ -36,7 +51,7 @@ class Request(NamedTuple):
 def parse_predict(body: bytes, signatures: dict) -> Request:
   """Reads the body of a prediction request.
 
-  `signatures`: {name of a signature: {name of an input: tf.TensorSpec}}. Raises
+  `signatures`: {name of a signature: {name of an input: InputSpec}}. Raises
   InputError: says what is wrong with it.
   """
   request = _json_object(body)
@@ -133,8 +148,7 @@ def _named(given, specs, where):
 
 def _array(name, values, spec):
   """Returns the array [B, ...] of the values of one input."""
-  # Strings are of the dtype object, as numpy has them.
-  dtype, rank = np.dtype(spec.dtype.as_numpy_dtype), spec.shape.rank
+  dtype, rank = spec
   kind = {"O": "text", "i": "integers"}.get(dtype.kind, "numbers")
   try:
     # ValueError where the rows differ in length.

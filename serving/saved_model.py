@@ -17,16 +17,14 @@ import tempfile
 
 import numpy as np
 import tensorflow as tf
-
-# For its operations, which a graph that is loaded refers to.
-import tensorflow_text  # noqa: F401
 from google.protobuf import json_format
 from tensorflow.core.protobuf import saved_model_pb2
 
 import tokenization
-from common import errors, file_io
+from common import errors, file_io, lean_tensorflow
 from records import tfrecord
-from serving import answers, models, raw_text
+from serving import answers, exported_network, models, raw_text, rest
+from variants import vocabularies
 
 _ANSWERS_FILE = os.path.join("assets.extra", answers.SETTINGS_FILE)
 _VOCABULARY = os.path.join("assets.extra", "vocab.txt")
@@ -79,7 +77,7 @@ def _write(folder, raw):
   settings, labels = raw.model.settings, raw.model.settings.labels
   with tempfile.TemporaryDirectory() as assets:
     lines = {
-      "vocab.txt": models.vocabulary_lines(raw.model.tokenizer),
+      "vocab.txt": vocabularies.lines(raw.model.tokenizer),
       "labels.txt": labels,
     }
     paths = {name: os.path.join(assets, name) for name in lines if lines[name]}
@@ -134,34 +132,30 @@ def _signatures(raw):
 # Reading one again.
 
 
-class LoadedModel:
+class LoadedModel(exported_network.Servable):
   """A SavedModel, and the answers to texts that are made with it.
 
   Of an export of this project `serving_default` answers as the scripts do, long
   texts in windows; of any other SavedModel, as all signatures: what its graph
   gives.
-
-  Attributes:
-    folder: where it is.
-    version: its number, 1 if the folder's name is none.
-    specs: {signature: {input: tf.TensorSpec}}.
-    head, texts: what it answers and the names of its texts; of a SavedModel of
-      others None and none.
-    mask: the token that its texts have where a word is to be filled in.
   """
 
-  mask = tokenization.BERTS.mask
-
-  def __init__(self, folder: str, batch_size: int = 32):
+  def __init__(self, folder: str, batch_size: int = 32, threads: int = 0):
     """Loads a model.
 
     Raises InputError: there is none, or it cannot be read.
 
     Args:
+      threads: that compute; 0: one on each core.
       batch_size: sequences that are computed together; of short ones more.
       folder: one with a saved_model.pb, or with folders 1, 2, ... that have
         one: then the highest is taken, as TensorFlow Serving does.
     """
+    if threads:  # TensorFlow has made them once a model is loaded.
+      tf.config.threading.set_intra_op_parallelism_threads(threads)
+    # Graphs may refer to its operations; those of others need none of them.
+    with contextlib.suppress(errors.InputError):
+      lean_tensorflow.import_tensorflow_text()
     self.folder = _newest_version(folder)
     name = os.path.basename(os.path.abspath(self.folder))
     # TensorFlow Serving's states name a version, so there must be one.
@@ -173,11 +167,17 @@ class LoadedModel:
         f"{self.folder} is no readable SavedModel ({error}); export it again"
       ) from error
     self._signatures = dict(self._model.signatures)
-    self.specs = {
+    self._tensors = {
       name: dict(sorted(signature.structured_input_signature[1].items()))
       for name, signature in self._signatures.items()
     }
-    self.head, self.texts, self._answer = None, (), None
+    self.specs = {
+      name: {
+        key: rest.InputSpec(np.dtype(t.dtype.as_numpy_dtype), t.shape.rank)
+        for key, t in tensors.items()
+      }
+      for name, tensors in self._tensors.items()
+    }
     if tf.io.gfile.exists(os.path.join(self.folder, _ANSWERS_FILE)):
       self._load_answers(batch_size)
 
@@ -193,45 +193,34 @@ class LoadedModel:
     )
     self._answer = answers.make(
       settings, tokenizer,
-      answers.on_tensors(self._signatures["ids"]), batch_size,
+      models.on_tensors(self._signatures["ids"]), batch_size,
     )
 
-  def check(self, signature: str, rows: list) -> None:
-    """Raises InputError for rows, as of `run`, with an empty text."""
-    if self._answer and signature == "serving_default":
-      answers.check(self.head, self._texts_of(rows))
-
-  def _texts_of(self, rows):
-    return [
-      tuple(row[name].decode("utf-8", "ignore") for name in self.texts)
-      for row in rows
-    ]
-
-  def run(self, signature: str, rows: list) -> list:
-    """Returns the answer to each row: {output: what JSON can hold}.
-
-    Args:
-      signature: one of `specs`.
-      rows: list of {input: bytes, or array}, of one shape each.
-    """
-    if self._answer and signature == "serving_default":
-      return self._answer(self._texts_of(rows))
-    return self.graph(signature, rows)
-
   def graph(self, signature: str, rows: list) -> list:
-    """Returns what a signature's graph gives, as `run` does."""
+    """Returns what a signature's graph gives, as `run` does.
+
+    Raises InputError: the graph refuses the rows.
+    """
     tensors = {}
-    for name, spec in self.specs[signature].items():
+    for name, spec in self._tensors[signature].items():
       kind = spec.dtype.as_numpy_dtype
       values = np.stack([np.asarray(row[name], kind) for row in rows])
       tensors[name] = tf.constant(values, spec.dtype)
-    outputs = self._signatures[signature](**tensors)
+    try:
+      outputs = self._signatures[signature](**tensors)
+    except tf.errors.InvalidArgumentError as error:
+      raise errors.InputError(
+        f"the model cannot take this: {_reason(error)}"
+      ) from error
     columns = {name: _listed(outputs[name].numpy()) for name in sorted(outputs)}
     return [dict(zip(columns, row)) for row in zip(*columns.values())]
 
   def metadata(self) -> dict:
-    """Returns {signature: dict}, as TensorFlow Serving describes them."""
-    definitions = self._definitions()
+    path = os.path.join(self.folder, "saved_model.pb")
+    with tf.io.gfile.GFile(path, "rb") as stream:
+      model = saved_model_pb2.SavedModel.FromString(stream.read())
+    # From the file, where they are as TensorFlow Serving reads them.
+    definitions = model.meta_graphs[0].signature_def
     return {
       name: json_format.MessageToDict(
         definitions[name], preserving_proto_field_name=True,
@@ -240,13 +229,14 @@ class LoadedModel:
       for name in sorted(self.specs)
     }
 
-  def _definitions(self):
-    """Returns the SignatureDef of each signature."""
-    path = os.path.join(self.folder, "saved_model.pb")
-    with tf.io.gfile.GFile(path, "rb") as stream:
-      model = saved_model_pb2.SavedModel.FromString(stream.read())
-    # From the file, where they are as TensorFlow Serving reads them.
-    return model.meta_graphs[0].signature_def
+
+def _reason(error):
+  """Returns the line of TensorFlow's message that says what is wrong."""
+  # What follows names nodes of the graph.
+  message = error.message.split("\n\t [[")[0]
+  reason = message.strip().split("\n")[-1]
+  # Of tf.debugging.Assert: "assertion failed: [the sentence]".
+  return reason.removeprefix("assertion failed: [").removesuffix("]")
 
 
 def _listed(array):

@@ -21,7 +21,6 @@ import signal
 import threading
 from collections.abc import Iterable
 
-import tensorflow as tf
 from absl import logging
 
 from common import errors
@@ -253,8 +252,6 @@ def _refusal(error):
   match error:
     case errors.InputError():
       return 400, str(error)
-    case tf.errors.InvalidArgumentError():
-      return 400, f"the model cannot take this: {_reason(error)}"
     case web.HTTPRequestEntityTooLarge():
       return 413, f"the body is too large: {error.text}"
     case web.HTTPException():
@@ -267,12 +264,3 @@ def _refusal(error):
       return 504, "this took too long; send less at once or try again later"
   # Nothing of the trace goes to a client, who may be anybody.
   return 500, "a fault of the server; its log has the details"
-
-
-def _reason(error):
-  """Returns the line of TensorFlow's message that says what is wrong."""
-  # What follows names nodes of the graph.
-  message = error.message.split("\n\t [[")[0]
-  reason = message.strip().split("\n")[-1]
-  # Of tf.debugging.Assert: "assertion failed: [the sentence]".
-  return reason.removeprefix("assertion failed: [").removesuffix("]")

@@ -12,24 +12,14 @@ N texts, T tokens of a text, L layers, H width, A heads.
 """
 
 import os
-from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
-import heads
-from checkpoints import model_settings, sentence_folder, weight_files
+from checkpoints import sentence_folder, sentence_pooling
 from common import errors, run_settings
 from features import text_batches
-from serving import (
-  answers,
-  engine_choice,
-  export_options,
-  export_settings,
-  exported_network,
-  models,
-)
+from serving import answers, export_options, exported_network
 
 # What a user writes for a model of one text or two an example.
 _FORMS = {1: "strings", 2: "pairs of strings"}
@@ -57,17 +47,6 @@ class Encoded(NamedTuple):
   segment_ids: np.ndarray
 
 
-class _Head(NamedTuple):
-  """What answers, made with some options."""
-
-  options: dict
-  settings: run_settings.Settings
-  texts: Sequence[str]  # Names of those of an example.
-  answer: Callable  # See answers.make.
-  model: models.ServedModel | None = None  # Where TensorFlow runs it.
-  missing: Sequence[str] = ()  # Variables that the checkpoint does not have.
-
-
 def load(folder: str | None, *, batch_size: int = 32, **options) -> "TextModel":
   """Loads a model.
 
@@ -88,9 +67,17 @@ def load(folder: str | None, *, batch_size: int = 32, **options) -> "TextModel":
   """
   given = {"model_dir": folder, **options}
   given = {n: value for n, value in given.items() if value is not None}
-  return TextModel(
-    _settings(run_settings.Settings(export_options.DEFAULTS), given), batch_size
-  )
+  defaults = run_settings.Settings(export_options.DEFAULTS)
+  settings = _settings(defaults, given)
+  if export := exported_network.find(folder):
+    settings = _settings(export.settings, given)
+    export.check(settings)
+    return TextModel(export, settings, batch_size)
+  with errors.needs_tensorflow():
+    from serving import trained_model
+
+  model = trained_model.TrainedModel(settings)
+  return TextModel(model, model.settings, batch_size)
 
 
 class TextModel:
@@ -103,33 +90,23 @@ class TextModel:
   no such head, an option is unknown or would have no effect, a text is none.
 
   Attributes:
-    config: modeling.BertConfig.
+    config: configuration.BertConfig.
     tokenizer: tokenization.FullTokenizer.
   """
 
-  def __init__(self, settings, batch_size):
-    """Takes run_settings.Settings and how many texts go together."""
+  def __init__(self, source, settings, batch_size):
+    """Takes what makes the heads, their settings and the size of batches.
+
+    Args:
+      source: exported_network.ExportedNetwork or trained_model.TrainedModel.
+    """
+    self._source, self._settings = source, settings
+    self.config, self.tokenizer = source.config, source.tokenizer
     self._batch_size = batch_size
-    self._heads: dict[str, _Head] = {}
-    # A model and the function of texts that is made of it.
+    # Of a name: the options that it was loaded with, and the head.
+    self._heads: dict[str, tuple[dict, answers.Head]] = {}
+    # A head and the function of texts that is made of it.
     self._scorer: tuple = (None, None)
-    self._export = exported_network.find(settings.model_dir)
-    if self._export:
-      self.config, self.tokenizer = self._export.config, self._export.tokenizer
-      self._settings = _settings(self._export.settings, _given(settings))
-      self._export.check(self._settings)
-      return
-    settings, self.config = export_settings.find_model(settings)
-    # For its error: a folder without weights is refused here, not at first use.
-    weight_files.open_reader(settings.init_checkpoint)
-    if "max_seq_length" in settings.given:
-      self.config.check_sequence_length(settings.max_seq_length)
-    # What concerns all heads.
-    settings = export_settings.with_trained(
-      settings.replace(head="masked_lm"), self.config
-    )
-    self.tokenizer = model_settings.make_tokenizer(settings, self.config)
-    self._settings = settings
 
   @property
   def max_seq_length(self) -> int:
@@ -153,7 +130,7 @@ class TextModel:
     has_pooler = not any("/pooler/" in name for name in head.missing)
 
     def compute(batch, places):
-      states = _states(head.model, batch, attention)
+      states = self._source.states(head, batch, attention)
       for row in range(len(places)):
         # Of a batch, each text gets back its own tokens alone.
         length = batch["input_mask"][row].sum()
@@ -183,8 +160,8 @@ class TextModel:
       return np.array(found["embedding"], np.float32)
     vectors = np.array([row["embedding"] for row in found], np.float32)
     # Of no texts [0, D], where numpy alone would give [0].
-    pooling = heads.Pooling.of(
-      self._heads["embedding"].settings, self.config.num_hidden_layers
+    pooling = sentence_pooling.Pooling.of(
+      self._heads["embedding"][1].settings, self.config.num_hidden_layers
     )
     return vectors.reshape([-1, pooling.width(self.config.hidden_size)])
 
@@ -246,20 +223,15 @@ class TextModel:
     """
     rows, is_single = _rows(texts)
     answers.check("masked_lm", rows)
-    _check_form(rows, models.MaskFiller.text_inputs)
-    model = self._with_model("masked_lm", {}).model
-    if self._scorer[0] is not model:
-      names = (*model.id_inputs, "masked_lm_ids")
-      self._scorer = model, answers.make_scorer(
-        model.settings, self.tokenizer, answers.on_tensors(
-          models.compiled(model.log_probabilities, models.IDS, names)
-        ), self._batch_size,
-      )
+    head = self._with_model("masked_lm", {})
+    _check_form(rows, head.texts)
+    if self._scorer[0] is not head:
+      self._scorer = head, self._source.scorer(head, self._batch_size)
     found = self._scorer[1](rows)
     return found[0] if is_single else found
 
   def _encoder(self):
-    """Returns the _Head of embeddings, whatever its options are."""
+    """Returns the head of embeddings, whatever its options are."""
     folder = os.path.dirname(self._settings.bert_config_file or "")
     is_known = "pooling" in sentence_folder.read(folder, {"pooling"})
     # Without the pooler, which published encoders may lack.
@@ -267,44 +239,26 @@ class TextModel:
     return self._with_model("embedding", options)
 
   def _with_model(self, name, options):
-    """Returns a _Head that TensorFlow runs; `options` if there is none yet."""
+    """Returns a head that TensorFlow runs; `options` if there is none yet."""
     if self._settings.engine != "tensorflow":
       raise errors.InputError(
         "hidden states, attention and likelihoods are computed by TensorFlow "
         "alone: load the model's own folder, without engine="
       )
-    found = self._heads.get(name)
-    return found if found and found.model else self._head(name, options)
+    _, head = self._heads.get(name, ({}, None))
+    return head if head and head.model else self._head(name, options)
 
   def _head(self, name, options):
-    """Returns the _Head with options; that with other ones is forgotten."""
+    """Returns the head with options; that with other ones is forgotten."""
     # One model of a head at a time: a second one would double the memory.
-    if name not in self._heads or self._heads[name].options != options:
+    if name not in self._heads or self._heads[name][0] != options:
       # What this call says replaces what `load` was given.
       settings = _settings(
         self._settings, {**_given(self._settings), **options, "head": name}
       )
-      load = self._exported_head if self._export else self._trained_head
-      self._heads[name] = load(settings, options)
-    return self._heads[name]
-
-  def _exported_head(self, settings, options):
-    run_settings.refuse_ignored(settings, export_options.RULES)
-    self._export.check(settings)
-    answer = self._export.answer(settings, self._batch_size)
-    return _Head(options, settings, self._export.texts, answer)
-
-  def _trained_head(self, settings, options):
-    settings = export_settings.resolve(settings, self.config)
-    model = models.KINDS[settings.head](self.config, settings, self.tokenizer)
-    missing = model.load().missing
-    answer = answers.make(
-      settings, self.tokenizer, engine_choice.network(model), self._batch_size
-    )
-    head = _Head(options, settings, model.text_inputs, answer)
-    if settings.engine != "tensorflow":  # It has its own copy of the weights.
-      return head
-    return head._replace(model=model, missing=missing)
+      head = self._source.head(settings, self._batch_size)
+      self._heads[name] = options, head
+    return self._heads[name][1]
 
   def _ask(self, head_name, texts, options):
     """Returns a dict of outputs for each text, or that of a single one."""
@@ -314,20 +268,6 @@ class TextModel:
     _check_form(rows, head.texts)
     found = head.answer(rows) if rows else []
     return found[0] if is_single else found
-
-
-def _states(model, batch, attention):
-  """Returns what Encoded is made of, a dict of arrays, for ids [B, T]."""
-  output = model.encode(
-    {name: tf.constant(values) for name, values in batch.items()},
-    return_attention=attention,
-  )
-  states = {
-    "layers": tf.stack(output.all_encoder_layers, 1),
-    "pooled": output.pooled_output,
-    **({"attention": tf.stack(output.attention_probs, 1)} if attention else {}),
-  }
-  return {n: tf.cast(value, tf.float32).numpy() for n, value in states.items()}
 
 
 def _settings(settings, given):

@@ -16,14 +16,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TextIO
 
 import numpy as np
-import tensorflow as tf
 
 import tokenization
 from common import errors, file_io, json_files, line_answers
-from records import pipeline
-from squad import alignment, data, inputs, null_threshold, scores, spans
+from squad import alignment, data, spans, windowing
 from text import input_sequences
-from training import distribution, evaluation_loop
 
 PREDICTIONS_FILE = "predictions.json"
 N_BEST_FILE = "nbest_predictions.json"
@@ -280,161 +277,33 @@ def write(folder: str, answers: list) -> None:
 # A model -> logits -> answers.
 
 
-def window_logits(
-  model: Callable, batch: dict, *, trim: bool, mask_padding: bool = True
-) -> dict:
-  """Returns the logits "start" and "end" of a batch, float32 [B, T].
-
-  Args:
-    model: function of a batch; returns start and end logits [B, T'].
-    batch: input_ids, input_mask and segment_ids [B, T].
-    trim: whether T' may be less than T, the longest sequence of the batch;
-      what is cut off is padding, and -inf.
-    mask_padding: whether padding is no candidate, but -inf.
-      Unlike the original: there it takes places among the n best positions of
-      a window; the answers would depend on how far a batch is cut.
-  """
-  length = tf.shape(batch["input_ids"])[1]
-  if trim:
-    batch = pipeline.trim_to_longest(batch)
-  is_token = tf.cast(batch["input_mask"], tf.bool)
-  outputs = {}
-  for name, logits in zip(("start", "end"), model(batch)):
-    if mask_padding:
-      logits = tf.where(is_token, logits, -np.inf)
-    # Back to one width, so that the rows of all batches stack.
-    rest = length - tf.shape(logits)[1]
-    outputs[name] = tf.pad(logits, [[0, 0], [0, rest]], constant_values=-np.inf)
-  return outputs
-
-
 def answer_texts(
   pairs: list, logits_of: Callable, tokenizer: tokenization.FullTokenizer,
-  lengths: inputs.Lengths, options: AnswerOptions, *, batch_size: int,
+  lengths: windowing.Lengths, options: AnswerOptions, *, batch_size: int,
   pads: bool = False
 ) -> list[Answer]:
   """Answers each (question, context).
 
   Args:
-    logits_of: function of inputs.make_batch's dict; returns the `start` and
+    logits_of: function of windowing.make_batch's dict; returns the `start` and
       `end` logits [B, T], -inf where there is no candidate.
     batch_size: B; of short windows more.
     pads: whether every window has `lengths.max_seq_length` tokens.
   """
   questions = data.from_texts(pairs)
-  windows = list(inputs.make_windows(questions, tokenizer, lengths))
+  windows = list(windowing.make_windows(questions, tokenizer, lengths))
   most = lengths.max_seq_length
   sizes = [most if pads else window.num_tokens for window in windows]
   shape = len(windows), max(sizes, default=1)
   logits = {n: np.full(shape, -np.inf, np.float32) for n in ("start", "end")}
   for places in input_sequences.batches_by_length(sizes, batch_size, most):
     longest = sizes[places[0]]
-    batch = inputs.make_batch([windows[n] for n in places], tokenizer, longest)
+    batch = windowing.make_batch(
+      [windows[n] for n in places], tokenizer, longest
+    )
     for name, values in logits_of(batch).items():
       logits[name][places, :longest] = values
   return list(find_answers(questions, windows, logits, options, tokenizer))
-
-
-class Answerer:
-  """Answers questions with the weights that a model has at that moment."""
-
-  def __init__(
-    self, settings, model: Callable, tokenizer: tokenization.FullTokenizer,
-    strategy: tf.distribute.Strategy, threshold: null_threshold.NullThreshold
-  ):
-    """Takes how to answer.
-
-    Args:
-      settings: of run_squad.py.
-      model: see `window_logits`.
-      tokenizer: its own.
-      strategy: the one in whose scope it was made.
-      threshold: of "no answer".
-    """
-    self._tokenizer = tokenizer
-    self._lengths = inputs.lengths_of(settings, tokenizer.specials)
-    self._options = options_of(settings, tokenizer)
-    self._batch_size = settings.predict_batch_size
-    pads = settings.pad_to_max_length
-    # XLA compiles the step of the training alone.
-    self._trim = not pads and not distribution.is_tpu(strategy)
-    logits = functools.partial(
-      window_logits, model, trim=self._trim, mask_padding=not pads
-    )
-    # A single question is answered without the strategy: one window or a few,
-    # whose number differs, so one trace must do for many shapes.
-    self._compiled_logits = tf.function(
-      logits, reduce_retracing=True, autograph=False
-    )
-    self._predictor = evaluation_loop.Predictor(strategy, logits)
-    self.threshold = threshold
-
-  def answers(
-    self, file: inputs.SquadInput, batch_size: int, *,
-    find_threshold: bool = False
-  ) -> list[Answer]:
-    """Answers every question of a file.
-
-    With `find_threshold` the threshold is set by these answers.
-    """
-    windows = file.windows or []
-    logits = self._predictor.predict(
-      pipeline.sequential_records([file.records]),
-      inputs.record_features(self._lengths.max_seq_length, training=False),
-      num_records=file.num_records, batch_size=batch_size,
-      # Windows of like length share a batch; the logits come in their order.
-      lengths=[w.num_tokens for w in windows] if self._trim else None,
-    )
-    questions = file.file.questions
-    found = list(find_answers(questions, windows, logits, self._options))
-    if find_threshold:
-      self.threshold.find(file.file, found)
-    return self._decided(found)
-
-  def _decided(self, answers):
-    """Applies the threshold, which may have been found by the answers."""
-    if not self._options.version_2_with_negative:
-      return answers
-    return with_threshold(answers, self.threshold.value)
-
-  def scores(self, file: data.SquadFile, answers: list) -> dict:
-    """Returns what the official script says, a dict from name to number."""
-    texts = {answer.qas_id: answer.text for answer in answers}
-    if not self._options.version_2_with_negative:
-      return scores.score_v1(file.questions, texts)
-    odds = {answer.qas_id: answer.null_odds for answer in answers}
-    results = scores.score_v2(file.questions, texts, odds)
-    return {**results, "null_score_diff_threshold": self.threshold.value}
-
-  def result_names(self, file: data.SquadFile) -> list[str]:
-    """Returns the names of the scores of a file, before it is answered."""
-    return list(self.scores(
-      file, [Answer(q.qas_id, "", [], "", 0.0) for q in file.questions]
-    ))
-
-  def answer(self, question: str, context: str) -> dict:
-    """Answers one question, at once.
-
-    Returns its `answer`, the `probability` of that, and the `null_odds` where
-    there are any.
-    """
-    (found,) = self._decided(answer_texts(
-      [(question, context)], self._compiled_logits, self._tokenizer,
-      self._lengths, self._options, batch_size=self._batch_size,
-      pads=not self._trim,
-    ))
-    return described(found)
-
-
-def described(answer: Answer) -> dict:
-  """Returns the dict of an answer, see `Answerer.answer`."""
-  probabilities = {c.text: c.probability for c in answer.candidates}
-  result = {
-    "answer": answer.text, "probability": probabilities.get(answer.text, 0.0)
-  }
-  if answer.null_odds is not None:
-    result["null_odds"] = answer.null_odds
-  return result
 
 
 # While somebody waits. `answer` is a function as Answerer.answer.

@@ -5,12 +5,12 @@ import os
 import tensorflow as tf
 from absl import logging
 
-import modeling
+import configuration
 import tokenization
-from checkpoints import model_folder, weight_files
+from checkpoints import model_folder, model_writer, weight_files
 from common import file_io, line_answers, result_lines, run_settings
+from squad import answerer, inputs, null_threshold, windowing
 from squad import answers as squad_answers
-from squad import inputs, null_threshold
 from squad import model as squad_model
 from training import components, distribution, harness, run_folder, train_log
 
@@ -35,7 +35,7 @@ class Job:
   """A command: its model, its data, and what is done with them."""
 
   def __init__(
-    self, settings: run_settings.Settings, config: modeling.BertConfig,
+    self, settings: run_settings.Settings, config: configuration.BertConfig,
     strategy: tf.distribute.Strategy, tokenizer: tokenization.FullTokenizer,
     files: dict, *, start: run_folder.StartingPoint
   ):
@@ -55,11 +55,11 @@ class Job:
       settings.null_score_diff_threshold,
       lambda: null_threshold.digest_of_variables(model.variables),
     )
-    self._answerer = squad_answers.Answerer(
+    self._answerer = answerer.Answerer(
       settings, model, tokenizer, strategy, self.threshold
     )
     self._inputs = inputs.prepare_all(
-      files, tokenizer, inputs.lengths_of(settings, tokenizer.specials),
+      files, tokenizer, windowing.lengths_of(settings, tokenizer.specials),
       folder=settings.output_dir
     )
 
@@ -98,7 +98,7 @@ class Job:
     config = model_folder.with_input_settings(
       self._config, settings.pick(" ".join(INPUT_FLAGS))
     )
-    model_folder.write(
+    model_writer.write(
       folder, self._model.variables, config, settings.vocab_file,
       settings.do_lower_case, never_split=settings.never_split, step=step,
     )

@@ -2,91 +2,20 @@
 
 import functools
 import itertools
-import os
 from collections.abc import Callable, Iterable
 from typing import TextIO
 
 import numpy as np
-import tensorflow as tf
 from absl import logging
 
 import tokenization
-from common import errors, file_io, json_files, line_answers
-from records import pipeline
-from tagging import data, inputs
-from tagging import model as tagging_model
+from common import errors, json_files, line_answers
+from tagging import data, windowing
 from text import input_sequences
-from training import evaluation_loop
 
 SOURCE = "standard input"
 _LINES_TOGETHER = 256  # Of those that are waiting, to be answered in one go.
 _BASIC = tokenization.BasicTokenizer(do_lower_case=False)
-
-
-class FilePredictor:
-  """Labels files with one model, which is compiled once for all of them."""
-
-  def __init__(
-    self, model: tagging_model.TaggingModel, labels: list[str], *,
-    strategy: tf.distribute.Strategy, trim: bool
-  ):
-    """Takes the model.
-
-    With `trim` batches may be cut to their longest sequence.
-    """
-    self._labels, self._trim = labels, trim
-
-    def of_batch(batch):
-      length = batch["label_ids"].shape[1]
-      if trim:
-        batch = pipeline.trim_to_longest(batch)
-      logits = model(batch)  # [B, T', L]
-      # [B, T']
-      predicted = tf.argmax(logits, axis=-1, output_type=tf.int32)
-      # Back to one width, so that the rows of all batches stack.
-      missing = length - tf.shape(predicted)[1]
-      losses = tagging_model.word_losses(logits, batch["label_ids"])
-      return {
-        "predicted": tf.pad(predicted, [[0, 0], [0, missing]]),
-        # A sum for each window: a mean of means would weigh short ones more.
-        "loss": tf.reduce_sum(losses, axis=1),
-      }
-
-    self._predictor = evaluation_loop.Predictor(strategy, of_batch)
-
-  def predict(
-    self, file: inputs.TaggingData, batch_size: int
-  ) -> tuple[list[list[str]], float]:
-    """Returns the labels of each sentence of a file, and a word's mean loss.
-
-    batch_size counts windows over all replicas; of short ones there are more.
-    """
-    windows = file.windows
-    lengths = [len(window.input_ids) for window in windows]
-    outputs = self._predictor.predict(
-      pipeline.sequential_records([file.records]), file.features,
-      num_records=len(windows), batch_size=batch_size,
-      lengths=lengths if self._trim else None
-    )
-    of_windows = (
-      [self._labels[row[place]] for place in window.positions]
-      for window, row in zip(windows, outputs["predicted"])
-    )
-    count = len(file.sentences)
-    predicted = inputs.of_sentences(windows, of_windows, count)
-    # Of the file: every word is in exactly one window.
-    return predicted, outputs["loss"].sum() / sum(map(len, predicted))
-
-
-def write(
-  folder: str, file: inputs.TaggingData, predicted: list[list[str]]
-) -> None:
-  """Writes a file with its predicted labels, in its own format."""
-  ending = "jsonl" if file.file_format == "jsonl" else "conll"
-  path = os.path.join(folder, f"test_predictions.{ending}")
-  lines = data.with_predictions(file.path, file.file_format, predicted)
-  file_io.write_text(path, "".join(lines))
-  logging.info("predictions are in %s", path)
 
 
 class SentenceTagger:
@@ -103,7 +32,7 @@ class SentenceTagger:
         [B, T]; returns what is highest for the likeliest label, [B, T, L].
       tokenizer, labels: those of the model.
       batch_size: windows in a batch.
-      **windowing: keyword arguments of inputs.make_windows.
+      **windowing: keyword arguments of windowing.make_windows.
     """
     self._scores, self._tokenizer, self._labels = scores, tokenizer, labels
     self._batch_size, self._windowing = batch_size, windowing
@@ -117,7 +46,9 @@ class SentenceTagger:
 
   def _score(self, sentences):
     """Returns the scores [L] of each word of each sentence."""
-    windows = inputs.make_windows(sentences, self._tokenizer, **self._windowing)
+    windows = windowing.make_windows(
+      sentences, self._tokenizer, **self._windowing
+    )
     found = [None] * len(windows)
     lengths = [len(window.input_ids) for window in windows]
     # Windows of like length together: little padding to compute.
@@ -125,7 +56,7 @@ class SentenceTagger:
       batch = input_sequences.pad_batch([windows[n].input_ids for n in places])
       for place, row in zip(places, np.asarray(self._scores(batch))):
         found[place] = row[windows[place].positions]
-    return inputs.of_sentences(windows, found, len(sentences))
+    return windowing.of_sentences(windows, found, len(sentences))
 
   def tag_texts(self, texts: list, *, at_punctuation: bool) -> list:
     """Returns a dict of each text: its words, their tags, where they are.
@@ -361,32 +292,3 @@ class JsonStream(_Stream):
         self._bad += 1
         found.append(json_files.line({"error": str(values)}))
     return "".join(found)
-
-
-def answer_stream(settings, model, tokenizer, labels, streams):
-  """Labels what comes on the standard input until it ends.
-
-  `streams` are bytes to read and text to write; tokenizer and labels are the
-  model's. Raises InputError: there were lines that could not be read; all
-  others are answered by then.
-  """
-  ids = tf.TensorSpec([None, None], tf.int32)
-  names = ("input_ids", "input_mask", "segment_ids")
-  context = settings.pick("document_context")
-  tagger = SentenceTagger(
-    # One trace for batches of any size.
-    tf.function(
-      lambda batch: model(batch), input_signature=[dict.fromkeys(names, ids)],
-      autograph=False
-    ),
-    tokenizer, labels, batch_size=settings.predict_batch_size,
-    max_seq_length=settings.max_seq_length, path=SOURCE, **context
-  )
-  if settings.file_format == "jsonl":
-    stream = JsonStream(tagger.tag, **context)
-  else:
-    stream = ColumnStream(
-      tagger.tag, **context, word_column=settings.word_column,
-      is_text=settings.file_format == "text",
-    )
-  line_answers.require_all_answered(stream.answer(*streams))

@@ -8,6 +8,7 @@ direction of the BiLSTM, D = 2 directions, L labels.
 
 import tensorflow as tf
 
+import configuration
 import layers
 import modeling
 from common import errors
@@ -70,7 +71,7 @@ class FeatureTagger(layers.Weights):
   """
 
   def __init__(
-    self, config: modeling.BertConfig, num_labels: int, *, features: str,
+    self, config: configuration.BertConfig, num_labels: int, *, features: str,
     size: int = 768, seed: int = 12345
   ):
     """Makes the variables.

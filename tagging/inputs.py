@@ -4,21 +4,18 @@ A word's label is that of its first word piece, as in the paper (arXiv
 1810.04805, section 5.3); its other pieces, [CLS], [SEP] and context have none.
 """
 
-import itertools
 import os
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
-import modeling
-import tokenization
-from checkpoints import model_folder
+import configuration
+from checkpoints import model_folder, model_writer
 from common import errors, file_io, unknown_tokens
 from records import tfrecord
-from tagging import data
+from tagging import data, windowing
 from text import input_sequences
 from training import components
 
@@ -31,150 +28,12 @@ HEAD_FLAGS = ("feature_layers", "bilstm_size")
 _WINDOWS_SHOWN = 5
 
 
-class Window(NamedTuple):
-  """One input of the model, and the words whose labels it gives.
-
-  Attributes:
-    input_ids: T of them, [CLS] and [SEP] included.
-    sentence: number of the sentence in the file.
-    first_word: number of the first word in it.
-    positions: for each word of the window, the index of its first piece.
-  """
-
-  input_ids: list[int]
-  sentence: int
-  first_word: int
-  positions: list[int]
-
-
-def make_windows(
-  sentences: list[data.Sentence], tokenizer: tokenization.FullTokenizer,
-  max_seq_length: int, *, document_context: bool = False, path: str = ""
-) -> list[Window]:
-  """Cuts sentences into windows; each word belongs to exactly one.
-
-  A sentence that is too long is cut between words. With document_context the
-  rest of each window is filled with the words before and after it in the
-  document (the paper's "maximal document context"), for the model to read;
-  their labels come from other windows. Raises InputError: a window has no room
-  for a word.
-
-  Args:
-    sentences: of a file, in its order.
-    tokenizer: of the model.
-    max_seq_length: longest window, in word pieces with [CLS] and [SEP].
-    document_context: see above.
-    path: the file that they are from, for warnings; "" for none.
-  """
-  room = max_seq_length - 2
-  if room < 1:
-    raise errors.InputError(
-      f"--max_seq_length={max_seq_length} leaves no room for a word between "
-      "[CLS] and [SEP]; pass 3 or more"
-    )
-  frame = tokenizer.frame
-  windows = []
-  numbered = enumerate(sentences)
-  for _, document in itertools.groupby(numbered, lambda pair: pair[1].document):
-    document = list(document)
-    words = _encoded(document, tokenizer, room, path)
-    # A document at a time: context never comes from another one.
-    for number, first, start, end in _targets(document, words, room):
-      left, right = start, end
-      if document_context:
-        left, right = widened(words, start, end, room)
-      starts, pieces = [], []
-      for word in words[left:right]:
-        starts.append(len(pieces) + 1)  # After [CLS].
-        pieces += word
-      windows.append(Window(
-        [frame.cls_id, *pieces, frame.sep_id], number, first,
-        starts[start - left : end - left],
-      ))
-  return windows
-
-
-def _encoded(document, tokenizer, room, path):
-  """Returns the pieces of each word of a document, never none."""
-  (unknown,) = tokenizer.convert_tokens_to_ids([tokenizer.unk_token])
-  words = []
-  for _, sentence in document:
-    encoded = tokenizer.encode_words(sentence.words)
-    for word, line, pieces in zip(sentence.words, sentence.lines, encoded):
-      # A word of characters that the tokenizer removes still has a label.
-      pieces = pieces or [unknown]
-      # Without a file there is nobody to tell: clients of a server, say.
-      if path and len(pieces) > room:
-        logging.warning(
-          "%s:%d: the word %.20s... has %d word pieces, of which a window "
-          "holds the first %d; its label is kept", path, line, word,
-          len(pieces), room,
-        )
-      words.append(pieces[:room])
-  return words
-
-
-def _targets(document, words, room):
-  """Yields (sentence, first word in it, start, end) of pieces of sentences.
-
-  start and end count the words of the document. Words are taken greedily
-  while their pieces fit into a window.
-  """
-  start = 0
-  for number, sentence in document:
-    sentence_start, sentence_end = start, start + len(sentence.words)
-    while start < sentence_end:
-      # Words of 2, 3, 1 and 4 pieces, room for 5: the first two, then the rest.
-      end, used = start, 0
-      while end < sentence_end and used + len(words[end]) <= room:
-        used += len(words[end])
-        end += 1
-      yield number, start - sentence_start, start, end
-      start = end
-
-
-def widened(
-  words: list[list[int]], start: int, end: int, room: int
-) -> tuple[int, int]:
-  """Takes words from both sides while they fit, as many pieces from each.
-
-  Returns (start, end) with the context. Words are lists of pieces; a window
-  gives the labels of those from `start` to `end`, and has `room` pieces.
-  """
-  left, right = start, end
-  sizes = {"left": 0, "right": 0}
-  room -= sum(len(pieces) for pieces in words[start:end])
-  open_sides = {"left", "right"}
-  while open_sides:
-    # The side with fewer pieces; of equal ones the left, sorted first.
-    side = min(sorted(open_sides), key=sizes.get)
-    place = left - 1 if side == "left" else right
-    is_word = 0 <= place < len(words)
-    if not is_word or sum(sizes.values()) + len(words[place]) > room:
-      # For good: a shorter word further out would leave a gap in the text.
-      open_sides.remove(side)
-      continue
-    sizes[side] += len(words[place])
-    left, right = min(left, place), max(right, place + 1)
-  return left, right
-
-
-def of_sentences(windows: list[Window], values: Iterable, count: int) -> list:
-  """Joins the values of windows' words: `count` lists, one for each sentence.
-  """
-  found = [[] for _ in range(count)]
-  # Windows come in the order of words, so their words need only be joined.
-  for window, of_words in zip(windows, values, strict=True):
-    found[window.sentence].extend(of_words)
-  return found
-
-
 class TaggingData(NamedTuple):
   """A file of sentences, ready for the model."""
 
   path: str
   sentences: list[data.Sentence]
-  windows: list[Window]
+  windows: list[windowing.Window]
   records: str  # The TFRecord file of the windows.
   features: dict  # Of a record, for tf.io.
   is_labelled: bool  # Whether the sentences have labels.
@@ -214,7 +73,7 @@ def read_all(settings, paths: dict) -> dict[str, list[data.Sentence]]:
 
 def model_labels(
   train_sentences: list[data.Sentence] | None, labels_file: str | None,
-  config: modeling.BertConfig
+  config: configuration.BertConfig
 ) -> list[str]:
   """Returns the labels of the model, from the first place that has them.
 
@@ -237,8 +96,8 @@ def model_labels(
 
 
 def trained_config(
-  config: modeling.BertConfig, labels: list[str]
-) -> modeling.BertConfig:
+  config: configuration.BertConfig, labels: list[str]
+) -> configuration.BertConfig:
   """Returns the configuration of a model of these labels.
 
   The labels are a part of the model: the folder of a run with others is
@@ -247,7 +106,7 @@ def trained_config(
   # Those of the start weights, which may be another task's.
   values = model_folder.without_input_settings(config).to_dict()
   id2label = {str(number): label for number, label in enumerate(labels)}
-  return modeling.BertConfig.from_dict({**values, "id2label": id2label})
+  return configuration.BertConfig.from_dict({**values, "id2label": id2label})
 
 
 def write_model(
@@ -259,7 +118,7 @@ def write_model(
   if features:
     values.update(feature_layers=features, bilstm_size=settings.bilstm_size)
   config = model_folder.with_input_settings(model.config, values)
-  model_folder.write(
+  model_writer.write(
     folder, model.variables, config, settings.vocab_file,
     settings.do_lower_case, never_split=settings.never_split, step=step,
   )
@@ -273,7 +132,7 @@ def record_features(max_seq_length: int) -> dict:
 
 
 def prepare(
-  path: str, sentences: list[data.Sentence], windows: list[Window], *,
+  path: str, sentences: list[data.Sentence], windows: list[windowing.Window], *,
   labels: list[str], records: str, max_seq_length: int,
   file_format: str = "conll"
 ) -> TaggingData:
@@ -306,7 +165,7 @@ def prepare(
   )
 
 
-def log_windows(path: str, windows: list[Window], tokenizer):
+def log_windows(path: str, windows: list[windowing.Window], tokenizer):
   """Logs the tokens of a file's first windows and the share of [UNK]."""
   logging.debug("%s: the first examples", path)
   for window in windows[:_WINDOWS_SHOWN]:
@@ -334,7 +193,7 @@ def prepare_all(
         "%s: all of it counts as one document, since no -DOCSTART- line "
         "separates documents", path,
       )
-    windows = make_windows(
+    windows = windowing.make_windows(
       of_file, tokenizer, length, document_context=with_context, path=path
     )
     log_windows(path, windows, tokenizer)

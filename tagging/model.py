@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
+import configuration
 import heads
 import modeling
 from records import pipeline, tfrecord
@@ -27,7 +28,7 @@ class TaggingModel(tf.Module):
   """The encoder and a classifier of tokens, or the BiLSTM on features."""
 
   def __init__(
-    self, config: modeling.BertConfig, num_labels: int, *,
+    self, config: configuration.BertConfig, num_labels: int, *,
     features: str | None = None, bilstm_size: int = 768,
     stored_features: list[str] | tuple = (), **model_options
   ):

@@ -6,6 +6,7 @@ import tensorflow as tf
 import heads
 import layers
 import modeling
+from checkpoints import sentence_pooling
 from tiny_model import TINY, batch
 from variants import registry
 
@@ -15,7 +16,7 @@ VARIANTS = {
   "roberta": {"pad_token_id": 1, "layer_norm_eps": 1e-2},
 }
 LABELS = 3
-POOLING = heads.Pooling("mean")
+POOLING = sentence_pooling.Pooling("mean")
 
 
 def config_of(variant="bert", **changes):
@@ -60,7 +61,7 @@ def outputs(encoder, head, kind, inputs, *, pooling=POOLING):
     )
     found = {
       "last_hidden_state": output.all_encoder_layers[highest],
-      "sentence_embedding": pooling(output, inputs[1]),
+      "sentence_embedding": heads.pool(output, inputs[1], pooling),
     }
   elif kind == "span":
     start, end = head(output.sequence_output)

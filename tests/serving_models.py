@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import modeling
 import tokenization
-from checkpoints import model_folder, weight_files
+from checkpoints import model_folder, model_writer, weight_files
 from common import run_settings
 from serving import export_options, models, raw_text
 from text import input_sequences
@@ -74,7 +74,7 @@ def trained(folder, head, *, stored, pooler=True, **task):
       seed = [1, len(variable.name)]
       variable.assign(tf.random.stateless_normal(variable.shape, seed))
     variables += module.variables
-  model_folder.write(
+  model_writer.write(
     str(folder), variables, model_folder.with_input_settings(shape, stored),
     str(FOLDER / "vocab.txt"), True,
   )

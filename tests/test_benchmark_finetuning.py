@@ -9,7 +9,8 @@ import pytest
 import finetuning_scores
 import tagging_peer
 import tokenization
-from tagging import data, inputs, scores
+from squad import windowing
+from tagging import data, scores
 
 
 def peer_scores_of_ours(gold, predicted):
@@ -93,7 +94,7 @@ def test_both_programs_train_on_the_same_pieces(tmp_path, tokenizer):
   assert theirs == [(s.words, s.labels) for s in ours]
   names = data.label_list(ours)
   numbers = data.label_ids(ours, names, path)
-  windows = inputs.make_windows(ours, tokenizer, 16)
+  windows = windowing.make_windows(ours, tokenizer, 16)
 
   def encode(sentences, **options):
     assert options.pop("is_split_into_words") and options.pop("truncation")

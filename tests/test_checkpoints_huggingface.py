@@ -15,6 +15,7 @@ import pytest
 import safetensors.numpy
 import tensorflow as tf
 
+import heads
 import modeling
 import transformers_goldens
 from checkpoints import huggingface, tokenizer_files, weight_files
@@ -57,11 +58,11 @@ def test_outputs_are_those_of_transformers():
     ("BertForMaskedLM", "logits"), ("BertForPreTraining", "prediction_logits")
   ):
     model = transformers_goldens.Loaded(GOLDEN / name)
-    head = modeling.MaskedLMHead(model.config, model.bert.word_embeddings)
+    head = heads.MaskedLMHead(model.config, model.bert.word_embeddings)
     everywhere = tf.tile([tf.range(7)], [3, 1])
     logits = model.head(head)(model.output.sequence_output, everywhere)
     model.check(key, logits)
-  head = model.head(modeling.NextSentenceHead(model.config))
+  head = model.head(heads.NextSentenceHead(model.config))
   model.check("seq_relationship_logits", head(model.output.pooled_output))
 
 

@@ -10,6 +10,7 @@ import modeling
 from checkpoints import (
   model_folder,
   model_settings,
+  model_writer,
   tokenizer_files,
   weight_files,
 )
@@ -25,7 +26,7 @@ def test_folder_is_what_a_run_can_start_from(tmp_path):
   vocab.write_text("[PAD]\ncafé\n", encoding="utf-8")
   folder = tmp_path / "final_model"
   for _ in range(2):  # The second time over the first.
-    model_folder.write(str(folder), model.variables, config, str(vocab))
+    model_writer.write(str(folder), model.variables, config, str(vocab))
   assert sorted(path.name for path in folder.iterdir()) == [
     "bert_config.json", "bert_model.ckpt.data-00000-of-00001",
     "bert_model.ckpt.index", "vocab.txt",
@@ -43,7 +44,7 @@ def test_folder_is_what_a_run_can_start_from(tmp_path):
 def test_the_step_is_stored_and_read_back(tmp_path):
   weights = [tf.Variable(1.0, name="x")]
   for step, expected in ((None, 0), (343, 343)):
-    model_folder.write(str(tmp_path), weights, tiny(), step=step)
+    model_writer.write(str(tmp_path), weights, tiny(), step=step)
     start = run_folder.starting_point(None, str(tmp_path))
     assert start.step == expected
   assert not weight_files.load(weights, str(tmp_path)).unused
@@ -56,7 +57,7 @@ def test_the_case_of_the_text_is_kept_beside_the_vocabulary(tmp_path):
   assert read(str(vocab)) is None
   vocab.write_text("a\n")
   for is_lower in (True, False):
-    model_folder.write(
+    model_writer.write(
       str(tmp_path / "m"), [tf.Variable(1.0, name="x")], tiny(), str(vocab),
       do_lower_case=is_lower,
     )

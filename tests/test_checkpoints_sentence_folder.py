@@ -8,12 +8,16 @@ import shutil
 import numpy as np
 import pytest
 
-import heads
 import layers
 import modeling
 import script_runner
 import tiny_model
-from checkpoints import sentence_folder, weight_files
+from checkpoints import (
+  model_writer,
+  sentence_folder,
+  sentence_pooling,
+  weight_files,
+)
 from common import errors
 from serving import text_models
 from variants import registry
@@ -220,8 +224,8 @@ def test_a_folder_without_modules_says_nothing(tmp_path):
 ])
 def test_what_sentence_transformers_computes(kind, states, changes, expected):
   config = modeling.BertConfig.from_dict({**tiny_model.TINY, **changes})
-  found = sentence_folder.is_for(config, heads.Pooling(kind, states))
-  assert found == expected
+  pooling = sentence_pooling.Pooling(kind, states)
+  assert model_writer.is_for_sentences(config, pooling) == expected
 
 
 @pytest.mark.parametrize("variant", ["bert", "albert", "distilbert", "electra"])
@@ -231,10 +235,10 @@ def test_a_folder_has_what_others_read(tmp_path, variant):
     {**tiny_model.TINY, "variant": variant, **size}
   )
   model = registry.make_encoder(config)
-  sentence_folder.write(
+  model_writer.write_sentence_model(
     str(tmp_path / "out"), model.variables, config,
     tiny_model.write_vocabulary(tmp_path), True,
-    pooling=heads.Pooling("max"), max_length=9, never_split=("a-b",),
+    pooling=sentence_pooling.Pooling("max"), max_length=9, never_split=("a-b",),
   )
   found = sentence_folder.read(str(tmp_path / "out"))
   assert found == {

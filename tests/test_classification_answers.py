@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tiny_model
-from classification import answers, inputs, model, task
+from classification import answers, model, sequences, task
 from classification.data import Example
 from common import errors
 
@@ -25,7 +25,7 @@ def vocab_file(tmp_path_factory):
 
 def make(vocab_file, kind, max_seq_length=12, batches=None, **options):
   """Returns a function of texts; `batches` gets the lengths of their rows."""
-  chosen = inputs.InputOptions(
+  chosen = sequences.InputOptions(
     kind=kind, labels=LABELS[kind], vocab_file=vocab_file,
     max_seq_length=max_seq_length, **options,
   )
@@ -43,7 +43,7 @@ def make(vocab_file, kind, max_seq_length=12, batches=None, **options):
 @functools.cache
 def logits_of(kind):
   """The network, compiled once."""
-  return answers.logits_of(model.ClassifierModel(
+  return model.logits_of(model.ClassifierModel(
     tiny_model.tiny(), kind, model.num_outputs(kind, LABELS[kind]), seed=3
   ))
 

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import heads
 import script_runner
 import tiny_model
 from checkpoints import sentence_folder, weight_files
-from classification import bi_encoder, data, inputs, model, scores
+from classification import bi_encoder, data, inputs, model, scores, sequences
 from common import errors
 from serving import text_models
 from test_classification_data import settings as read_settings
@@ -107,7 +108,9 @@ def test_vectors_are_those_of_the_texts_alone(pooling, layers):
   for row in range(3):
     for text in range(2):
       alone = [values[row, text][None] for values in batch().values()]
-      expected = network.pooling(network.bert(*alone), alone[1])[0]
+      expected = heads.pool(
+        network.bert(*alone), alone[1], network.pooling
+      )[0]
       assert_close(found[row, text], unit(expected.numpy()))
 
 
@@ -207,10 +210,10 @@ def test_pairs_with_a_worse_text_become_three_sequences(tmp_path):
   assert [example[1:5] for example in examples[:2]] == [
     ("w1 w0", "w2 w0 w3", 1.0, ("w7",)), ("w1 w1", "w2 w1 w3", 1.0, ("w8",))
   ]
-  options = inputs.InputOptions(
+  options = sequences.InputOptions(
     "retrieval", (), tiny_model.write_vocabulary(tmp_path), max_seq_length=8
   )
-  arrays, num_rows = inputs.encode(examples, options)
+  arrays, num_rows = sequences.encode(examples, options)
   assert num_rows.tolist() == [3] * 4
   assert arrays["input_mask"].sum(axis=1).tolist() == [4, 5, 3] * 4
   assert not arrays["segment_ids"].any()

@@ -7,9 +7,9 @@ import pytest
 import tensorflow as tf
 
 import tiny_model
-from classification import inputs, model
+from classification import inputs, model, sequences
 from classification.data import Example
-from classification.inputs import InputOptions
+from classification.sequences import InputOptions
 from common import errors, run_settings
 from records import pipeline, tfrecord
 from text import input_sequences
@@ -51,7 +51,7 @@ def batch_of(data):
 
 def rows_of(examples, chosen):
   """The tokens of each row, and how many rows each example has."""
-  arrays, counts = inputs.encode(examples, chosen)
+  arrays, counts = sequences.encode(examples, chosen)
   rows = [tokens_of(arrays, row) for row in range(sum(counts))]
   return rows, counts.tolist()
 
@@ -63,7 +63,7 @@ def test_one_text_and_two(vocab_file):
     # As in the original: a second text without a piece is none.
     Example("5", "a", " "),
   ]
-  arrays, counts = inputs.encode(examples, options(vocab_file))
+  arrays, counts = sequences.encode(examples, options(vocab_file))
   assert counts.tolist() == [1] * 5
   rows = [tokens_of(arrays, row) for row in range(5)]
   assert rows == [
@@ -257,10 +257,10 @@ def test_two_texts_need_room_for_a_piece(vocab_file, vocabulary, length):
     "max_windows": 0,
   })
   with pytest.raises(errors.InputError, match=f"room .* {length + 1} or more"):
-    inputs.options_of(settings, "single", ("a",))
+    sequences.options_of(settings, "single", ("a",))
   longer = settings.replace(max_seq_length=length + 1)
-  chosen = inputs.options_of(longer, "single", ("a",))
-  assert inputs.encode([Example("1", "the house", "it")], chosen)[1] > 0
+  chosen = sequences.options_of(longer, "single", ("a",))
+  assert sequences.encode([Example("1", "the house", "it")], chosen)[1] > 0
 
 
 def test_no_examples_are_refused(vocab_file, tmp_path):

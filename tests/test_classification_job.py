@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 import tiny_model
-from classification import inputs, job, model
+from classification import inputs, job, model, sequences
 from classification.data import Example
 from classification.task import ClassifierTask
 
@@ -30,7 +30,7 @@ def task():
 @pytest.fixture(scope="module")
 def data(task, tmp_path_factory):
   folder = tmp_path_factory.mktemp("data")
-  options = inputs.InputOptions(
+  options = sequences.InputOptions(
     kind="single", labels=LABELS, max_seq_length=8, doc_stride=4,
     vocab_file=tiny_model.write_vocabulary(folder),
   )

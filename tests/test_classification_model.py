@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import tiny_model
 import two_replicas
-from checkpoints import model_folder
+from checkpoints import model_writer
 from classification import model
 from common import errors, run_settings
 from tiny_model import assert_close
@@ -229,7 +229,7 @@ def make_teacher(folder, kind, names=LABELS):
     variable.assign(
       np.random.default_rng(1).normal(0, 1, variable.shape).astype(np.float32)
     )
-  model_folder.write(str(folder), teacher.variables, config)
+  model_writer.write(str(folder), teacher.variables, config)
   return distillation.Teacher(config, str(folder)), teacher
 
 

@@ -222,10 +222,6 @@ CASES = {
   "export_saved_model": [
     ("quantize=int8", "", ONNX), ("quantize=int8", "", LITERT),
     ("lengths=8,16", ONNX, LITERT),
-    ("eval_file=a", ONNX, ONNX + "quantize=int8"),
-    *(("eval_file=a", LITERT + f"quantize=int8 head={head}",
-       LITERT + "quantize=int8 head=span")
-      for head in ("masked_lm", "next_sentence")),
     ("max_seq_length=16", LITERT + "lengths=8,16", LITERT),
     *(("calibration_file=a max_quantization_difference=0.1", form,
        form + "quantize=int8") for form in (ONNX, LITERT)),

@@ -61,7 +61,7 @@ def test_others_pass(inside, values):
   ("create_vocabulary.py", {"vocab_size": 99}),
   ("create_pretraining_data.py", {"vocab_file": "vocab.txt"}),
   ("extract_features.py", {
-    "vocab_file": "vocab.txt", "bert_config_file": "c.json",
+    "vocab_file": "vocab.txt", "bert_config_file": "b.txt",
     "init_checkpoint": "x",
   }),
 ])

@@ -7,6 +7,7 @@ import types
 import pytest
 from absl import flags
 
+import heads
 import make_flags
 import modeling
 import serving_models
@@ -111,8 +112,8 @@ def make_head(name, task, config, bert):
   """Returns a head of modeling for an encoder."""
   if name == "PreTraining":
     both = (
-      *modeling.MaskedLMHead(config, bert.word_embeddings).variables,
-      *modeling.NextSentenceHead(config).variables,
+      *heads.MaskedLMHead(config, bert.word_embeddings).variables,
+      *heads.NextSentenceHead(config).variables,
     )
     return types.SimpleNamespace(variables=both)
   kind = getattr(modeling, f"{name}Head")

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import engine_models
-import heads
+from checkpoints import sentence_pooling
 from common import choices, errors
 from engine_models import assert_close
 
@@ -52,7 +52,7 @@ def test_a_regression_has_one_output(tmp_path):
 def test_every_pooling_equals_ours(kind, normalize, layers, tmp_path):
   if kind == "pooled" and layers != [[-1]]:
     return
-  pooling = heads.Pooling(kind, layers, normalize)
+  pooling = sentence_pooling.Pooling(kind, layers, normalize)
   config = engine_models.config_of()
   found = check_equal(config, "embedding", tmp_path, pooling=pooling)
   width = found.get_outputs()[1].shape[1]
@@ -62,7 +62,7 @@ def test_every_pooling_equals_ours(kind, normalize, layers, tmp_path):
 def test_layers_that_no_vector_needs_are_left_out():
   config = engine_models.config_of()
   weights = engine_models.network(config, "embedding")[-1]
-  pooling = heads.Pooling("mean", ((1,), (-4,)))
+  pooling = sentence_pooling.Pooling("mean", ((1,), (-4,)))
   graph = onnx_graph.make("embedding", weights, config, pooling=pooling).graph
   numbers = {
     name.split("/")[2] for name in (tensor.name for tensor in graph.initializer)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import heads
 import modeling
 import script_runner
 from checkpoints import weight_files
@@ -80,7 +81,7 @@ def test_onnx(tmp_path, quantize):
   })
   config = modeling.BertConfig.from_json_file(str(MODEL["bert_config_file"]))
   encoder = modeling.BertModel(config)
-  head = modeling.MaskedLMHead(config, encoder.word_embeddings)
+  head = heads.MaskedLMHead(config, encoder.word_embeddings)
   variables = [*encoder.variables, *head.variables]
   weight_files.load(variables, str(FOLDER))
   expected = head(encoder(tf.constant(ids)).sequence_output).numpy()

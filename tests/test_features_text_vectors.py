@@ -9,6 +9,7 @@ import tensorflow as tf
 import heads
 import modeling
 import two_replicas
+from checkpoints import sentence_pooling
 from common import choices, errors, run_settings
 from features import text_batches, text_vectors
 
@@ -78,13 +79,13 @@ EXPECTED = {
 
 
 def pooling(kind, layers=("-1",), normalize=False):
-  return heads.Pooling.of(run_settings.Settings({
+  return sentence_pooling.Pooling.of(run_settings.Settings({
     "pooling": kind, "pooling_layer": layers, "normalize": normalize
   }), depth=5)
 
 
 def check(made, expected):
-  found = made(OUTPUT, MASK)
+  found = heads.pool(OUTPUT, MASK, made)
   assert found.dtype == tf.float32
   np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
   assert made.kind == "pooled" or made.width(4) == found.shape[1]
@@ -123,7 +124,7 @@ def test_a_layer_that_is_none(layers, named):
 
 
 def test_a_row_of_padding_is_no_nan():
-  found = pooling("mean")(OUTPUT, np.zeros([2, 3], np.int32))
+  found = heads.pool(OUTPUT, np.zeros([2, 3], np.int32), pooling("mean"))
   np.testing.assert_array_equal(found, np.zeros([2, 4]))
 
 

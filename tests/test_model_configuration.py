@@ -8,7 +8,7 @@ import pytest
 
 import configuration
 import modeling
-from common import errors
+from common import errors, memory
 from tiny_model import tiny
 
 GOLDEN = pathlib.Path("tests/golden")
@@ -118,7 +118,7 @@ def test_what_a_model_was_trained_for_is_kept():
 
 def test_parameters_are_counted_without_the_variables():
   config = tiny(num_hidden_layers=3)
-  shapes = modeling.bert_shapes(config).values()
+  shapes = configuration.bert_shapes(config).values()
   assert config.num_parameters() == sum(map(math.prod, shapes))
 
 
@@ -136,18 +136,18 @@ def test_a_model_that_no_machine_can_hold_is_refused(name, value):
 
 
 def test_this_machine_holds_what_it_can(monkeypatch):
-  assert configuration.total_bytes() > 10**8
+  assert memory.total_bytes() > 10**8
   needed = 4 * tiny().num_parameters()
   for present in (needed, None):  # Where nobody can tell, TensorFlow has to.
-    monkeypatch.setattr(configuration, "total_bytes", lambda p=present: p)
+    monkeypatch.setattr(memory, "total_bytes", lambda p=present: p)
     tiny().check_memory()
-  monkeypatch.setattr(configuration, "total_bytes", lambda: needed - 1)
+  monkeypatch.setattr(memory, "total_bytes", lambda: needed - 1)
   with pytest.raises(errors.InputError, match="such as vocab_size 30$"):
     tiny().check_memory()
   # A limit on address space counts.
   monkeypatch.undo()
   monkeypatch.setattr("resource.getrlimit", lambda which: (10**6, -1))
-  assert configuration.total_bytes() == 10**6
+  assert memory.total_bytes() == 10**6
 
 
 @pytest.mark.parametrize("key", ["to_dict", "from_dict", "__class__"])

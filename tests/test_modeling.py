@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import configuration
 import heads
 import layers
 import modeling
@@ -117,7 +118,7 @@ def test_names_and_shapes_equal_the_released(checkpoint, kind, sizes):
   config = modeling.BertConfig(
     **{"vocab_size": 30522, "type_vocab_size": 2, **sizes}
   )
-  shapes = {**modeling.bert_shapes(config), **head_shapes(config, kind)}
+  shapes = {**configuration.bert_shapes(config), **head_shapes(config, kind)}
   expected = {k: tuple(v) for k, v in released(checkpoint).items()}
   assert list(shapes.items()) == list(expected.items())
 
@@ -133,16 +134,16 @@ def test_parameter_counts(vocab_size, layers, width, parameters):
     num_attention_heads=width // 64, intermediate_size=4 * width,
     type_vocab_size=2,
   )
-  shapes = modeling.bert_shapes(config)
+  shapes = configuration.bert_shapes(config)
   assert sum(int(np.prod(shape)) for shape in shapes.values()) == parameters
 
 
 def make_everything(config):
   bert = modeling.BertModel(config)
   return [
-    bert, modeling.MaskedLMHead(config, bert.word_embeddings),
-    modeling.NextSentenceHead(config), modeling.ClassificationHead(config, 3),
-    modeling.SpanHead(config),
+    bert, heads.MaskedLMHead(config, bert.word_embeddings),
+    heads.NextSentenceHead(config), heads.ClassificationHead(config, 3),
+    heads.SpanHead(config),
   ]
 
 
@@ -150,7 +151,7 @@ def test_every_variable_is_in_the_table_and_trainable():
   config = tiny()
   modules = make_everything(config)
   tables = [
-    modeling.bert_shapes(config), heads.masked_lm_shapes(config),
+    configuration.bert_shapes(config), heads.masked_lm_shapes(config),
     heads.output_shapes(config, "cls/seq_relationship/", 2),
     heads.output_shapes(config, "", 3),
     heads.output_shapes(config, "cls/squad/", 2),
@@ -218,7 +219,7 @@ def test_initial_weights_are_a_cut_normal():
   assert np.abs(table).max() <= 0.04
   # As in the original: the cut at two sigma leaves 0.0176 of 0.02.
   assert table.std() == pytest.approx(0.01759, rel=0.01)
-  head = modeling.ClassificationHead(tiny(hidden_size=2000), 10)
+  head = heads.ClassificationHead(tiny(hidden_size=2000), 10)
   weights, bias = head.variables
   assert weights.numpy().std() == pytest.approx(0.01759, rel=0.02)
   assert not bias.numpy().any()
@@ -311,8 +312,8 @@ def test_without_probabilities_training_drops_only_in_new_heads():
   )
   ones = tf.ones([50, 16])
   for head in (
-    modeling.ClassificationHead(config, 2),
-    modeling.TokenClassificationHead(config, 2),
+    heads.ClassificationHead(config, 2),
+    heads.TokenClassificationHead(config, 2),
   ):
     plain = head(ones)
     dropped = head(ones, True, dropout_seed=[1, 2])

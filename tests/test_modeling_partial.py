@@ -36,7 +36,7 @@ class Case:
       hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
     )
     self.model = modeling.BertModel(self.config, seed=number, **options)
-    self.words = modeling.MaskedLMHead(self.config, self.model.word_embeddings)
+    self.words = heads.MaskedLMHead(self.config, self.model.word_embeddings)
     shape = [5, length]
     self.mask = mask_with_holes(rng, *shape)
     ids, segments = rng.randint(0, 30, shape), rng.randint(0, 2, shape)

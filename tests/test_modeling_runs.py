@@ -3,6 +3,7 @@
 import pytest
 import tensorflow as tf
 
+import heads
 import modeling
 import two_replicas
 from tiny_model import assert_close, batch, classifier, classifier_step, tiny
@@ -118,7 +119,7 @@ def test_word_gradients_are_rows_until_words_are_predicted():
   assert isinstance(gradients[0], tf.IndexedSlices)
   assert gradients[0].values.shape == [3 * 8, 16]
   assert not any(isinstance(g, tf.IndexedSlices) for g in gradients[1:])
-  words = modeling.MaskedLMHead(model.config, model.word_embeddings)
+  words = heads.MaskedLMHead(model.config, model.word_embeddings)
   with tf.GradientTape() as tape:
     loss = tf.reduce_sum(words(model(*batch()).sequence_output, [[0]] * 3))
   assert isinstance(tape.gradient(loss, model.word_embeddings), tf.Tensor)
@@ -178,7 +179,7 @@ def test_products_run_in_the_compute_dtype(monkeypatch, dtype):
   # In line: the operations of functions in a function are not listed.
   monkeypatch.setattr(tf, "inside_function", lambda: False)
   model = modeling.BertModel(tiny(), compute_dtype=dtype)
-  words = modeling.MaskedLMHead(tiny(), model.word_embeddings)
+  words = heads.MaskedLMHead(tiny(), model.word_embeddings)
 
   @tf.function
   def predict(*data):

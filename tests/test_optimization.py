@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import heads
 import modeling
 import optimization
 import tiny_model
@@ -398,8 +399,8 @@ class Run:
     else:
       self.bert = modeling.BertModel(config)
       self.head = (
-        modeling.SpanHead(config) if self.kind == "squad"
-        else modeling.ClassificationHead(config, 3)
+        heads.SpanHead(config) if self.kind == "squad"
+        else heads.ClassificationHead(config, 3)
       )
       self.variables = [*self.bert.variables, *self.head.variables]
     for variable in self.variables:

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import modeling
 import tiny_model
-from checkpoints import model_folder
+from checkpoints import model_writer
 from common import errors
 from pretraining.model import (
   Distillation,
@@ -37,7 +37,7 @@ def teacher(tmp_path_factory):
   config = tiny_model.tiny()
   model = PretrainingModel(config, seed=5, with_next_sentence=False)
   folder = str(tmp_path_factory.mktemp("teacher"))
-  model_folder.write(folder, model.variables, config)
+  model_writer.write(folder, model.variables, config)
   return distillation.Teacher(config, folder), model
 
 
@@ -134,7 +134,7 @@ def test_a_narrow_student_has_no_states_to_compare(teacher):
 
 def test_a_teacher_without_a_head_is_refused(tmp_path):
   config = tiny_model.tiny()
-  model_folder.write(
+  model_writer.write(
     str(tmp_path), modeling.BertModel(config).variables, config
   )
   found = distillation.Teacher(config, str(tmp_path))

@@ -125,7 +125,7 @@ LAYOUTS = {
 
 
 def all_shapes(layout):
-  shapes = modeling.bert_shapes(tiny_model.tiny(vocab_size=12))
+  shapes = configuration.bert_shapes(tiny_model.tiny(vocab_size=12))
   for head in layout.heads:
     shapes.update(HEADS[head])
   return {n: s for n, s in shapes.items() if not re.search(layout.without, n)}

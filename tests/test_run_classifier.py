@@ -11,8 +11,8 @@ import configuration
 import modeling
 import script_runner
 import tiny_model
-from checkpoints import model_folder, weight_files
-from classification import data, inputs, model
+from checkpoints import model_folder, model_writer, weight_files
+from classification import data, inputs, model, sequences
 from common import run_settings
 from records import tfrecord
 from script_runner import results_in
@@ -35,7 +35,7 @@ def test_features_are_the_originals(tmp_path, name, purpose, length):
     purposes=[purpose], task_name=name, data_dir=str(GOLDEN / name)
   )
   kind = "chinese" if name == "xnli" else "uncased"
-  options = inputs.InputOptions(
+  options = sequences.InputOptions(
     kind=read.kind, labels=read.labels, max_seq_length=length,
     vocab_file=str(GOLDEN / f"vocab_{kind}.txt"),
   )
@@ -394,7 +394,7 @@ def model_folder_of(folder, path, kind, labels, **given):
   config = modeling.BertConfig.from_dict(values)
   outputs = model.num_outputs(kind, labels)
   network = model.ClassifierModel(config, kind, outputs, seed=4)
-  model_folder.write(
+  model_writer.write(
     str(path), network.variables,
     model_folder.with_input_settings(config, given),
   )

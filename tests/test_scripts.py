@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import heads
 import modeling
 import resumed_runs
 import script_runner
@@ -254,7 +255,7 @@ def assert_best_words(text, fillings):
   positions = [i for i, token in enumerate(tokens) if token == "[MASK]"]
   config = modeling.BertConfig.from_json_file(str(MODEL / "bert_config.json"))
   model = modeling.BertModel(config)
-  head = modeling.MaskedLMHead(config, model.word_embeddings)
+  head = heads.MaskedLMHead(config, model.word_embeddings)
   weight_files.load([*model.variables, *head.variables], str(MODEL))
   logits = head(model([ids]).sequence_output, [positions])
   probabilities = tf.nn.softmax(logits)[0].numpy()

@@ -8,7 +8,8 @@ import tensorflow as tf
 import test_tokenization as goldens
 import tokenization
 from common import errors
-from serving import graph_tokenizer, models
+from serving import graph_tokenizer
+from variants import vocabularies
 
 full_tokenizers = goldens.full_tokenizers
 vocab_file = goldens.vocab_file
@@ -128,7 +129,7 @@ def test_lines_that_match_nothing(vocab_file):
   assert graph.tokenize([text]).ids.to_list() == [full.encode(text)]
   # Of a token that occurs twice the last id counts.
   assert graph.tokenize(["a"]).ids.to_list() == [[5]]
-  lines = models.vocabulary_lines(full)
+  lines = vocabularies.lines(full)
   assert lines == ["[UNK]", "", "", "##", "##b", "a", "c d", "", ""]
 
 

@@ -1,7 +1,6 @@
 """Every head for ONNX Runtime and LiteRT, float32 and 8 bits, equals ours."""
 
 import os
-import re
 
 import numpy as np
 import pytest
@@ -31,7 +30,7 @@ SETTINGS = {
   "pooling_layer": ("-1",),
   "do_lower_case": True, "max_seq_length": 12, "max_query_length": 3,
   "text_pairs": False, "quantize": "none", "lengths": (),
-  "max_quantization_difference": 0.5, "eval_file": None, "max_windows": 0,
+  "max_quantization_difference": 0.5, "max_windows": 0,
 }
 NAMES = ("input_ids", "input_mask", "segment_ids")
 TEXTS = [("w1 w2 w3",), ("w4",)]
@@ -121,29 +120,6 @@ def test_8_bits_are_small_and_near(form, kind, tmp_path, capsys):
   weights = sum(v.numpy().nbytes for v in model.variables)
   # The nodes take as much as some of these narrow matrices.
   assert os.path.getsize(tmp_path / "out" / file) < 0.6 * weights
-
-
-def test_8_bits_are_scored_next_to_float32(tmp_path, capsys):
-  (tmp_path / "a.tsv").write_text(
-    "text\tlabel\n" + "".join(f"w{n}\tgood\n" for n in range(20))
-  )
-  config = engine_models.config_of(
-    vocab_size=400, hidden_size=64, intermediate_size=256, num_hidden_layers=1
-  )
-  write(
-    tmp_path, "onnx", "classification", config, quantize="int8",
-    eval_file=str(tmp_path / "a.tsv"),
-  )
-  _, ours, theirs = capsys.readouterr().out.splitlines()
-  said = re.fullmatch(r".*a.tsv, float32: accuracy (.*), f1_macro (.*)\.", ours)
-  assert 0 <= float(said[1]) <= 1
-  assert theirs.startswith(f"{tmp_path}/a.tsv, 8 bits: accuracy ")
-  (tmp_path / "a.tsv").write_text("text\tlabel\nw1\tworse\n")
-  with pytest.raises(errors.InputError, match="a.tsv:2: label 'worse' is"):
-    write(
-      tmp_path, "onnx", "classification", config, quantize="int8",
-      eval_file=str(tmp_path / "a.tsv"),
-    )
 
 
 def test_a_difference_is_that_of_rows():

@@ -9,10 +9,9 @@ import shutil
 
 import aiohttp
 import pytest
-import tensorflow as tf
 
 import served
-from serving import batching, page
+from serving import batching, page, rest
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 XSS = "<img src=x onerror=\"document.title='ran'\">"
@@ -64,8 +63,7 @@ class Model:
   def __init__(self, head, inputs, answer):
     self.head = "classification" if head == "regression" else head
     self.texts = list(inputs) if head else ()
-    spec = tf.TensorSpec([None], tf.string)
-    self.specs = {"serving_default": dict.fromkeys(sorted(inputs), spec)}
+    self.specs = {"serving_default": dict.fromkeys(sorted(inputs), rest.TEXTS)}
     self._answer = answer
 
   def check(self, signature, rows):

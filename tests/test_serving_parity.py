@@ -19,6 +19,7 @@ import pathlib
 import pytest
 import tensorflow as tf
 
+import heads
 import modeling
 import script_runner
 import served
@@ -181,7 +182,7 @@ def classified(folder, tmp_path, texts, **flags):
 def classifier(path, problem, stored, count=3):
   labels = {str(number): label for number, label in enumerate(LABELS)}
   return serving_models.trained(
-    path, lambda config, _: modeling.ClassificationHead(config, count),
+    path, lambda config, _: heads.ClassificationHead(config, count),
     stored=stored, problem_type=problem,
     **({"id2label": labels} if count > 1 else {}),
   )
@@ -254,7 +255,7 @@ def test_answers_with_a_null_threshold(tmp_path):
   threshold = {"null_score_diff_threshold": -28.0}
   folder = serving_models.trained(
     tmp_path / "model", stored=stored,
-    head=lambda config, _: modeling.SpanHead(config),
+    head=lambda config, _: heads.SpanHead(config),
   )
   contexts = [LONG, "Gold  Street\nwas up.", LONG.upper(), "he was in it"]
   questions = ["who was it?", "which street is it on", "what", "is he in"]
@@ -295,7 +296,7 @@ def test_tags_of_long_sentences(tmp_path):
   labels = ["O", "B-X", "I-X", "B-Y"]
   folder = serving_models.trained(
     tmp_path / "model", stored=SHORT,
-    head=lambda config, _: modeling.TokenClassificationHead(config, 4),
+    head=lambda config, _: heads.TokenClassificationHead(config, 4),
     id2label={str(n): label for n, label in enumerate(labels)},
   )
   sentences = [LONG.split() * 2, ["gold"], ["abcdefghijk" * 4, "it's", "is"]]
@@ -368,7 +369,7 @@ def test_masks_without_a_pooler(tmp_path):
   """Hugging Face's BertForMaskedLM has none either."""
   folder = serving_models.trained(
     tmp_path / "model", stored=SHORT, pooler=False,
-    head=lambda config, bert: modeling.MaskedLMHead(
+    head=lambda config, bert: heads.MaskedLMHead(
       config, bert.word_embeddings
     ),
   )
@@ -399,7 +400,7 @@ def test_masks_without_a_pooler(tmp_path):
 def test_pairs_of_sentences(tmp_path):
   folder = serving_models.trained(
     tmp_path / "model", stored=SHORT,
-    head=lambda config, _: modeling.NextSentenceHead(config),
+    head=lambda config, _: heads.NextSentenceHead(config),
   )
   path = tmp_path / "texts.txt"
   path.write_text("".join(

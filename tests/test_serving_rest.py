@@ -5,13 +5,12 @@ import shlex
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from common import errors
 from serving import rest
 
-TEXT = tf.TensorSpec([None], tf.string)
-IDS = tf.TensorSpec([None, None], tf.int32)
+TEXT = rest.TEXTS
+IDS = rest.InputSpec(np.dtype(np.int32), 2)
 SIGNATURES = {
   "serving_default": {"text": TEXT}, "pairs": {"a": TEXT, "b": TEXT},
   "ids": {"input_ids": IDS},

@@ -14,6 +14,7 @@ from common import errors
 from records import tfrecord
 from serving import raw_text, saved_model
 from serving_models import LABELS, assert_close, in_python, make, softmax
+from text import input_sequences
 
 ROOT = pathlib.Path(__file__).parent.parent
 
@@ -234,6 +235,15 @@ def test_the_signature_of_ids_checks_them(folder):
   ids = tf.zeros([1, 10**5], tf.int32)
   with pytest.raises(tf.errors.InvalidArgumentError, match="rows of more than"):
     signature(input_ids=ids, input_mask=ids, segment_ids=ids)
+
+
+def test_the_reason_of_a_refused_row_is_told(folder):
+  row = {name: np.full([513], 0) for name in input_sequences.NAMES}
+  with pytest.raises(errors.InputError) as refusal:
+    saved_model.LoadedModel(folder).graph("ids", [row])
+  assert str(refusal.value) == (
+    "the model cannot take this: input_ids has rows of more than 64"
+  )
 
 
 def test_an_export_is_not_replaced(folder, pair_model):

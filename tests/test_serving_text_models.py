@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import heads
 import modeling
 import serving_models
 from checkpoints import huggingface, weight_files
@@ -95,7 +96,7 @@ def test_a_likelihood_is_that_of_each_piece_given_all_others(bert):
   """Piece by piece, with the whole network and softmax in NumPy."""
   tokenizer, config = serving_models.tokenizer(), serving_models.config()
   model = modeling.BertModel(config)
-  head = modeling.MaskedLMHead(config, model.word_embeddings)
+  head = heads.MaskedLMHead(config, model.word_embeddings)
   weight_files.load([*model.variables, *head.variables], MODEL)
   cls_id, sep_id, mask_id = tokenizer.convert_tokens_to_ids(
     ["[CLS]", "[SEP]", "[MASK]"]

@@ -14,7 +14,15 @@ import small_corpus
 import tiny_model
 import tokenization
 from common import errors, run_settings
-from squad import alignment, answers, data, inputs, null_threshold
+from squad import (
+  alignment,
+  answerer,
+  answers,
+  data,
+  inputs,
+  null_threshold,
+  windowing,
+)
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 RUNS = ["odd", "v1", "v1_ties", "v2", "xquad_ar", "xquad_tr", "xquad_zh"]
@@ -45,8 +53,8 @@ def read_run(tmp_path_factory):
     tokenizer = tokenization.FullTokenizer(
       vocabulary(golden["vocabulary"]), lower
     )
-    lengths = inputs.Lengths(**golden["lengths"])
-    windows = list(inputs.make_windows(questions, tokenizer, lengths))
+    lengths = windowing.Lengths(**golden["lengths"])
+    windows = list(windowing.make_windows(questions, tokenizer, lengths))
     arrays = np.load(GOLDEN / "squad" / "answers" / f"{name}.npz")
     logits = {part: arrays[f"{part}_logits"] for part in ("start", "end")}
     return golden, (questions, windows, logits, options)
@@ -92,10 +100,10 @@ def test_another_threshold_needs_no_logits(read_run):
 # 0     1 2     3   4   5 6     7     8
 # [CLS] q [SEP] one two , three [SEP] [PAD]
 WORDS = ["One", "two,", "three"]
-PASSAGE = inputs.Passage(
+PASSAGE = windowing.Passage(
   ["one", "two", ",", "three"], np.arange(4), np.array([0, 1, 1, 2])
 )
-WINDOW = inputs.Window(
+WINDOW = windowing.Window(
   0, 0, 0, ["q"], np.array([9]), PASSAGE, start=0, length=4,
   is_max_context=np.ones(4, bool)
 )
@@ -211,7 +219,7 @@ SETTINGS = {
   "n_best_size": 20, "max_answer_length": 2, "version_2_with_negative": False,
   "pad_to_max_length": False, "predict_batch_size": 1,
 }
-LENGTHS = inputs.Lengths(12, 4, 4)
+LENGTHS = windowing.Lengths(12, 4, 4)
 CONTEXT = "f b c d e b d c b f"
 
 
@@ -231,7 +239,7 @@ def tokenizer(tmp_path):
 
 @pytest.fixture
 def make(tokenizer):
-  return lambda threshold=None, **settings: answers.Answerer(
+  return lambda threshold=None, **settings: answerer.Answerer(
     run_settings.Settings({**SETTINGS, **settings}), model, tokenizer,
     tf.distribute.get_strategy(),
     null_threshold.NullThreshold(threshold, lambda: "a"),
@@ -266,13 +274,13 @@ def test_padding_is_cut_off_unless_it_competes(tokenizer):
     return model(batch)
 
   questions = data.from_texts([("who", "f b")])
-  windows = list(inputs.make_windows(questions, tokenizer, LENGTHS))
-  batch = inputs.make_batch(windows, tokenizer, 12)
+  windows = list(windowing.make_windows(questions, tokenizer, LENGTHS))
+  batch = windowing.make_batch(windows, tokenizer, 12)
   batch = {name: tf.constant(value) for name, value in batch.items()}
   for trim, mask_padding, padding in (
     (False, True, -np.inf), (True, True, -np.inf), (False, False, 100)
   ):
-    outputs = answers.window_logits(
+    outputs = answerer.window_logits(
       watched, batch, trim=trim, mask_padding=mask_padding
     )
     expected = np.array([[2, 5, 3, 6, 7, 3] + [padding] * 6])
@@ -308,7 +316,7 @@ def test_every_question_gets_its_answer(make, prepare, pads, batch_size):
   assert answerer.result_names(file.file) == list(scores)
   for (question, context, _), each in zip(rows, found):
     alone = answerer.answer(question, context)
-    assert alone == answers.described(each)
+    assert alone == answerer.described(each)
 
 
 def test_a_threshold_is_found_where_asked_for(make, prepare):
@@ -391,8 +399,8 @@ def test_an_answer_is_told_with_its_own_probability():
     answers.Candidate("", 0.25, 0.5, 0.5),
   ]
   found = answers.Answer("0", "", candidates, "a", null_odds=-1.0)
-  assert answers.described(found) == {
+  assert answerer.described(found) == {
     "answer": "", "probability": 0.25, "null_odds": -1.0
   }
   found = answers.Answer("0", "a", candidates[:1], "a")
-  assert answers.described(found) == {"answer": "a", "probability": 0.75}
+  assert answerer.described(found) == {"answer": "a", "probability": 0.75}

@@ -12,11 +12,11 @@ import tensorflow as tf
 import tokenization
 from common import errors, process_pool, run_settings
 from records import pipeline, tfrecord
-from squad import data, inputs
+from squad import data, inputs, windowing
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 WINDOWS, RUN = GOLDEN / "squad" / "windows", GOLDEN / "squad" / "run"
-LENGTHS = inputs.Lengths(64, 20, 16)
+LENGTHS = windowing.Lengths(64, 20, 16)
 RUNS = {
   # Lengths, vocabulary, training.
   "odd_eval": ((100, 40, 20), "uncased", False),
@@ -69,8 +69,8 @@ def test_every_field_is_the_originals(unpacked, released, name):
   path = unpacked(WINDOWS / f"{name.rpartition('_')[0]}.json")
   questions = data.read(path, training=training).questions
   tokenizer = released(vocabulary)
-  windows = list(inputs.make_windows(
-    questions, tokenizer, inputs.Lengths(*lengths), training=training
+  windows = list(windowing.make_windows(
+    questions, tokenizer, windowing.Lengths(*lengths), training=training
   ))
   golden = np.load(WINDOWS / f"{name}.npz")
   assert len(windows) == len(golden["input_ids"])
@@ -111,7 +111,7 @@ def test_every_field_is_the_originals(unpacked, released, name):
   (6, 3, 1, [(0, 3), (1, 3), (2, 3), (3, 3)])
 ])
 def test_windows_cover_the_passage(num_pieces, room, stride, spans):
-  found = inputs.cut_passage(num_pieces, room, stride)
+  found = windowing.cut_passage(num_pieces, room, stride)
   assert [span[:2] for span in found] == spans
   counts = np.zeros(num_pieces, int)
   for start, length, is_max_context in found:
@@ -120,7 +120,7 @@ def test_windows_cover_the_passage(num_pieces, room, stride, spans):
 
 
 def test_a_piece_counts_where_most_of_its_surroundings_are():
-  (_, _, first), (_, _, second) = inputs.cut_passage(7, 5, 2)
+  (_, _, first), (_, _, second) = windowing.cut_passage(7, 5, 2)
   # Pieces 2 to 4 are in both; 3 has 1 to the right there, 1 to the left
   # here: the first of equals.
   assert first.tolist() == [True, True, True, True, False]
@@ -129,8 +129,8 @@ def test_a_piece_counts_where_most_of_its_surroundings_are():
 
 def test_a_passage_without_pieces_has_no_window(released):
   questions = data.from_texts([("Who?", "\u200b"), ("Who?", "I.")])
-  (window,) = inputs.make_windows(
-    questions, released("uncased"), inputs.Lengths(20, 5, 8)
+  (window,) = windowing.make_windows(
+    questions, released("uncased"), windowing.Lengths(20, 5, 8)
   )
   assert window.question_index == 1
   assert window.tokens == ["[CLS]", "who", "?", "[SEP]", "i", ".", "[SEP]"]
@@ -140,8 +140,8 @@ def test_half_an_answer_is_none(released):
   words = "one two three four five".split()
   question = data.Question("a", "a", words, "three four", 2, 3)
   # Of three words each: the first ends within the answer.
-  windows = inputs.make_windows(
-    [question], released("uncased"), inputs.Lengths(7, 1, 1), training=True
+  windows = windowing.make_windows(
+    [question], released("uncased"), windowing.Lengths(7, 1, 1), training=True
   )
   found = [(w.tokens[w.start_position], w.start) for w in windows]
   assert found == [("[CLS]", 0), ("three", 1), ("three", 2)]
@@ -153,8 +153,8 @@ def test_processes_change_nothing(released):
   )
 
   def contents(processes):
-    windows = inputs.make_windows(
-      questions, released("uncased"), inputs.Lengths(14, 2, 4),
+    windows = windowing.make_windows(
+      questions, released("uncased"), windowing.Lengths(14, 2, 4),
       processes=processes,
     )
     return [(w.unique_id, w.tokens, w.passage.words.tolist()) for w in windows]
@@ -163,18 +163,18 @@ def test_processes_change_nothing(released):
 
 
 def test_more_processes_are_started_for_many_words_alone(monkeypatch):
-  monkeypatch.setattr(inputs, "_MANY_WORDS", 5)
+  monkeypatch.setattr(windowing, "_MANY_WORDS", 5)
   monkeypatch.setattr(process_pool, "default_processes", lambda: 7)
   few = [("who", "a b"), ("where", "a b"), ("when", "c d")]
-  assert inputs.num_processes(data.from_texts(few)) == 1
-  assert inputs.num_processes(data.from_texts([*few, ("why", "e")])) == 7
+  assert windowing.num_processes(data.from_texts(few)) == 1
+  assert windowing.num_processes(data.from_texts([*few, ("why", "e")])) == 7
 
 
 def test_too_little_room_is_refused_in_one_sentence():
   names = "max_seq_length", "doc_stride", "max_query_length"
 
   def lengths_of(*values):
-    return inputs.lengths_of(run_settings.Settings(dict(zip(names, values))))
+    return windowing.lengths_of(run_settings.Settings(dict(zip(names, values))))
 
   with pytest.raises(errors.InputError, match="pass more than 67, or a shor"):
     lengths_of(67, 128, 64)
@@ -206,7 +206,7 @@ def test_odd_answers_stand_where_the_original_puts_them(released, tmp_path):
   path = str(tmp_path / "a.tf_record")
   inputs.prepare(
     data.read(str(WINDOWS / "odd.json"), training=True), released("uncased"),
-    inputs.Lengths(100, 40, 20), records=path, training=True,
+    windowing.Lengths(100, 40, 20), records=path, training=True,
   )
   golden = np.load(WINDOWS / "odd_train.npz")
   for row, record in enumerate(tfrecord.read_records(path)):
@@ -329,8 +329,8 @@ def test_the_answer_is_where_the_file_says(
     }],
   }]}]}))
   (question,) = data.read(str(path), training=True).questions
-  (passage,) = inputs.make_passages([question], tokenizer).values()
-  first, last = inputs.find_answer(question, passage, tokenizer)
+  (passage,) = windowing.make_passages([question], tokenizer).values()
+  first, last = windowing.find_answer(question, passage, tokenizer)
   assert passage.tokens[first : last + 1] == pieces
   if pieces == ["東", "京"]:
     assert first == offset  # A piece a character.

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from squad import answers, inputs, spans
+from squad import answers, spans, windowing
 
 
 def window(question=0, start=0, length=4, is_max_context=None, first=3):
   """A window of `length` pieces from `start` on, which begin at `first`."""
   if is_max_context is None:
     is_max_context = np.ones(length, bool)
-  return inputs.Window(
+  return windowing.Window(
     0, question, 0, ["q"] * (first - 2), np.array([7] * (first - 2)), None,
     start, length, is_max_context
   )

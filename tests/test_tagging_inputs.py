@@ -9,7 +9,7 @@ import tiny_model
 import tokenization
 from common import errors, run_settings
 from records import pipeline, tfrecord
-from tagging import data, inputs
+from tagging import data, inputs, windowing
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def shown(tokenizer, windows):
 
 def test_a_long_sentence_is_cut_between_words(tokenizer):
   sentences = sentences_of(["ab cd e fgh i j"])
-  windows = inputs.make_windows(sentences, tokenizer, 6)
+  windows = windowing.make_windows(sentences, tokenizer, 6)
   assert shown(tokenizer, windows) == ["Ab Cd", "E Fgh", "I J"]
   assert windows[1].positions == [1, 2]
   assert [(w.sentence, w.first_word) for w in windows] == [
@@ -60,7 +60,7 @@ def test_context_fills_the_window_from_both_sides_of_the_document(tokenizer):
      ["A B C D e f", "c d E F g h", "e f G H I J", "J J"]),
     ([["a", "b c d e f g"]], 7, ["A b c d e", "B C D E F", "c d e f G"]),
   ):
-    windows = inputs.make_windows(
+    windows = windowing.make_windows(
       sentences_of(*documents), tokenizer, room, document_context=True
     )
     assert shown(tokenizer, windows) == expected
@@ -68,15 +68,15 @@ def test_context_fills_the_window_from_both_sides_of_the_document(tokenizer):
 
 def test_context_is_whole_words():
   words = [[1], [2, 3, 4], [5], [6, 7], [8]]
-  assert inputs.widened(words, 2, 3, 3) == (2, 4)
-  assert inputs.widened(words, 2, 3, 4) == (1, 3)
-  assert inputs.widened(words, 2, 3, 6) == (1, 4)
-  assert inputs.widened(words, 2, 3, 100) == (0, 5)
+  assert windowing.widened(words, 2, 3, 3) == (2, 4)
+  assert windowing.widened(words, 2, 3, 4) == (1, 3)
+  assert windowing.widened(words, 2, 3, 6) == (1, 4)
+  assert windowing.widened(words, 2, 3, 100) == (0, 5)
 
 
 def test_a_word_longer_than_the_window_keeps_its_label(tokenizer, caplog):
   with caplog.at_level("WARNING"):
-    windows = inputs.make_windows(
+    windows = windowing.make_windows(
       sentences_of(["a bcdefghij c"]), tokenizer, 6, path="f.conll"
     )
   assert shown(tokenizer, windows) == ["A", "Bcde", "C"]
@@ -88,7 +88,7 @@ def test_a_word_longer_than_the_window_keeps_its_label(tokenizer, caplog):
 
 
 def test_a_word_without_word_piece_is_unknown(tokenizer):
-  (window,) = inputs.make_windows(sentences_of(["a \u200b"]), tokenizer, 6)
+  (window,) = windowing.make_windows(sentences_of(["a \u200b"]), tokenizer, 6)
   assert tokenizer.convert_ids_to_tokens(window.input_ids) == [
     "[CLS]", "a", "[UNK]", "[SEP]"
   ]
@@ -97,7 +97,7 @@ def test_a_word_without_word_piece_is_unknown(tokenizer):
 
 def test_a_window_without_room_is_refused(tokenizer):
   with pytest.raises(errors.InputError, match="--max_seq_length=2 leaves no"):
-    inputs.make_windows(sentences_of(["a"]), tokenizer, 2)
+    windowing.make_windows(sentences_of(["a"]), tokenizer, 2)
 
 
 @pytest.mark.parametrize("document_context", [False, True])
@@ -113,7 +113,7 @@ def test_every_word_is_predicted_exactly_once(tokenizer, document_context):
     ]
     for _ in range(30)
   ])
-  windows = inputs.make_windows(
+  windows = windowing.make_windows(
     sentences, tokenizer, 12, document_context=document_context
   )
   assert max(len(window.input_ids) for window in windows) <= 12
@@ -121,7 +121,7 @@ def test_every_word_is_predicted_exactly_once(tokenizer, document_context):
     tokenizer.convert_ids_to_tokens([w.input_ids[n] for n in w.positions])
     for w in windows
   )
-  assert inputs.of_sentences(windows, of_windows, len(sentences)) == [
+  assert windowing.of_sentences(windows, of_windows, len(sentences)) == [
     [word[0] for word in sentence.words] for sentence in sentences
   ]
 
@@ -131,8 +131,8 @@ SENTENCES = [
   data.Sentence(0, [4], ["d"], ["O"]),
 ]
 WINDOWS = [
-  inputs.Window([2, 10, 11, 12, 3], 0, 0, [1, 3]),
-  inputs.Window([2, 13, 3], 1, 0, [1]),
+  windowing.Window([2, 10, 11, 12, 3], 0, 0, [1, 3]),
+  windowing.Window([2, 13, 3], 1, 0, [1]),
 ]
 
 
@@ -159,7 +159,7 @@ def test_windows_and_the_share_of_unknown_pieces_are_logged(tmp_path, caplog):
   tokenizer = tokenization.FullTokenizer(
     tiny_model.write_vocabulary(tmp_path, "a")
   )
-  windows = [inputs.Window([2, 5, 1, 5, 3], 0, 0, [1, 2, 3])] * 6
+  windows = [windowing.Window([2, 5, 1, 5, 3], 0, 0, [1, 2, 3])] * 6
   caplog.set_level("DEBUG", logger="absl")
   inputs.log_windows("f.conll", windows, tokenizer)
   assert caplog.text.count("  [CLS] a [UNK] a [SEP]") == 5

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import modeling
 import tiny_model
-from checkpoints import model_folder, weight_files
+from checkpoints import model_writer, weight_files
 from common import errors, run_settings
 from training import distillation, run_folder
 
@@ -74,7 +74,7 @@ def teacher(tmp_path):
   model = modeling.BertModel(config, seed=3)
   (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\na\n")
   folder = tmp_path / "teacher"
-  model_folder.write(
+  model_writer.write(
     str(folder), model.variables, config, str(tmp_path / "vocab.txt"), True
   )
   return {

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import heads
 import modeling
 import optimization
 import two_replicas
@@ -97,7 +98,7 @@ class GoldenClassifier(tf.Module):
   def __init__(self, config):
     super().__init__()
     self.bert = modeling.BertModel(config)
-    self.head = modeling.ClassificationHead(config, 3)
+    self.head = heads.ClassificationHead(config, 3)
 
   def sums(self, batch, dropout_seed):
     output = self.bert(

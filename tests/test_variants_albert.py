@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import configuration
+import heads
 import layers
 import modeling
 import optimization
@@ -83,10 +84,10 @@ def test_names_are_those_of_the_released_checkpoints():
 def test_all_heads_of_pretraining_are_those_of_transformers():
   model = transformers_goldens.Loaded(GOLDEN / "AlbertForPreTraining")
   head = model.head(
-    modeling.MaskedLMHead(model.config, model.bert.word_embeddings)
+    heads.MaskedLMHead(model.config, model.bert.word_embeddings)
   )
   model.check("prediction_logits", head(model.output.sequence_output))
-  head = model.head(modeling.NextSentenceHead(model.config))
+  head = model.head(heads.NextSentenceHead(model.config))
   model.check("sop_logits", head(model.output.pooled_output))
   model = transformers_goldens.Loaded(GOLDEN / "AlbertModel")
   model.check("pooler_output", model.output.pooled_output)

@@ -7,7 +7,7 @@ import tensorflow as tf
 import layers
 import modeling
 import tiny_model
-from checkpoints import converter, model_folder
+from checkpoints import converter, model_writer
 from common import errors
 from engines import onnx_graph
 from squad import model as squad_model
@@ -109,7 +109,7 @@ def test_where_it_cannot_go_is_named(tmp_path):
   config = config_of("albert", embedding_size=8, num_hidden_groups=1)
   encoder = registry.make_encoder(config)
   folder = str(tmp_path / "model")
-  model_folder.write(folder, encoder.variables, config, None, None)
+  model_writer.write(folder, encoder.variables, config, None, None)
   source = converter.open_source(folder)
   for kind in ("huggingface", "model_garden"):
     with pytest.raises(errors.InputError, match="for a BiLSTM on top"):

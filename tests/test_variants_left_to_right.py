@@ -7,7 +7,7 @@ import tensorflow as tf
 import layers
 import modeling
 import tiny_model
-from checkpoints import converter, model_folder
+from checkpoints import converter, model_writer
 from classification import model as classification_model
 from common import errors
 from engines import export_folder, onnx_graph
@@ -183,7 +183,7 @@ def test_the_loss_is_that_of_every_next_word(skip_padding):
 def test_programs_without_such_a_network_are_refused(tmp_path):
   encoder = make_encoder()
   folder = str(tmp_path / "model")
-  model_folder.write(folder, encoder.variables, CONFIG, None, None)
+  model_writer.write(folder, encoder.variables, CONFIG, None, None)
   source = converter.open_source(folder)
   with pytest.raises(errors.InputError, match="has no class for left_to_right"):
     converter.convert(source, f"{tmp_path}/hf", "huggingface")

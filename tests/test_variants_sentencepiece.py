@@ -13,7 +13,7 @@ import tokenization
 from checkpoints import model_folder, tokenizer_files
 from common import errors
 from pretraining import data as pretraining_data
-from squad import alignment, answers, data, inputs
+from squad import alignment, answers, data, windowing
 from text import bulk_tokenization
 from variants import sentencepiece, vocabularies
 
@@ -107,7 +107,7 @@ def test_pretraining_knows_which_pieces_continue_words(tokenizer):
 
 def passage_of(text, tokenizer):
   (question,) = data.from_texts([("who ?", text)])
-  (passage,) = inputs.make_passages([question], tokenizer).values()
+  (passage,) = windowing.make_passages([question], tokenizer).values()
   return question, passage
 
 
@@ -124,7 +124,7 @@ def test_training_answers_are_whole_pieces(tokenizer, answer, words, pieces):
   question = question._replace(
     start_position=words[0], end_position=words[1], answer_text=answer
   )
-  first, last = inputs.find_answer(question, passage, tokenizer)
+  first, last = windowing.find_answer(question, passage, tokenizer)
   assert passage.tokens[first : last + 1] == pieces
 
 
@@ -137,7 +137,7 @@ def test_training_answers_are_whole_pieces(tokenizer, answer, words, pieces):
 def test_answers_are_the_passages(tokenizer, text, first, last, answer):
   question, passage = passage_of(text, tokenizer)
   windows = list(
-    inputs.make_windows([question], tokenizer, inputs.Lengths(64, 8, 8))
+    windowing.make_windows([question], tokenizer, windowing.Lengths(64, 8, 8))
   )
   start, end = (np.full([1, 64], -9.0, np.float32) for _ in range(2))
   start[0, windows[0].first_position + first] = 9

@@ -14,9 +14,10 @@ from common import errors, run_settings
 from pretraining import answers as pretraining_answers
 from pretraining import data as pretraining_data
 from serving import graph_tokenizer
-from squad import alignment, data, inputs
+from squad import alignment, data
+from squad import windowing as squad_windowing
 from tagging import data as tagging_data
-from tagging import inputs as tagging_inputs
+from tagging import windowing as tagging_windowing
 from text import bulk_tokenization
 from variants import tokenizer_file, vocabularies
 
@@ -133,9 +134,9 @@ def test_answers_are_found_and_spelled_as_in_the_passage(tokenizer, answer):
   question = question._replace(
     start_position=first, end_position=last, answer_text=answer
   )
-  passage = inputs.make_passages([question], tokenizer)[question.passage]
+  (passage,) = squad_windowing.make_passages([question], tokenizer).values()
   assert passage.ids.tolist() == tokenizer.encode(" ".join(words))
-  place = inputs.find_answer(question, passage, tokenizer)
+  place = squad_windowing.find_answer(question, passage, tokenizer)
   spelling = alignment.spelling_of(tokenizer)
   text = spelling.of_pieces(passage.tokens[place[0] : place[1] + 1])
   passage_text = alignment.PassageText(words, spelling.of_word)
@@ -145,9 +146,9 @@ def test_answers_are_found_and_spelled_as_in_the_passage(tokenizer, answer):
 
 def test_windows_have_room_for_all_special_tokens(kind, tokenizer):
   questions = data.from_texts([("the house?", "the house of Anna " * 9)])
-  lengths = inputs.Lengths(20, 5, 4)
-  windows = list(inputs.make_windows(questions, tokenizer, lengths))
-  batch = inputs.make_batch(windows, tokenizer, 20)
+  lengths = squad_windowing.Lengths(20, 5, 4)
+  windows = list(squad_windowing.make_windows(questions, tokenizer, lengths))
+  batch = squad_windowing.make_batch(windows, tokenizer, 20)
   for window, ids, mask in zip(
     windows, batch["input_ids"], batch["input_mask"]
   ):
@@ -161,15 +162,15 @@ def test_windows_have_room_for_all_special_tokens(kind, tokenizer):
   )
   if tokenizer.frame.between == 2:
     with pytest.raises(errors.InputError, match="64 and 4 special tokens"):
-      inputs.lengths_of(settings, tokenizer.specials)
+      squad_windowing.lengths_of(settings, tokenizer.specials)
   else:
-    assert inputs.lengths_of(settings, tokenizer.specials)
+    assert squad_windowing.lengths_of(settings, tokenizer.specials)
 
 
 def test_tags_are_of_first_pieces(tokenizer):
   words = ["Anna", "\u200b", "of", "house"]
   sentence = tagging_data.Sentence(0, [1, 2, 3, 4], words, None)
-  (window,) = tagging_inputs.make_windows([sentence], tokenizer, 30)
+  (window,) = tagging_windowing.make_windows([sentence], tokenizer, 30)
   rows = tokenizer.encode_words(words)
   starts = [window.input_ids[n] for n in window.positions]
   assert [starts[0], starts[2], starts[3]] == [

@@ -3,6 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
+import heads
 import modeling
 import unpadding
 from checkpoints import huggingface
@@ -95,13 +96,13 @@ def classifier_step(model, head, *data):
 def classifier(config=None, **options):
   config = config or tiny()
   model = modeling.BertModel(config, **options)
-  return model, modeling.ClassificationHead(config, 3)
+  return model, heads.ClassificationHead(config, 3)
 
 
 def write_masked_lm(folder, config, **options):
   """Writes random weights of a variant as its class of masked words."""
   encoder = registry.make_encoder(config)
-  head = modeling.MaskedLMHead(config, encoder.word_embeddings)
+  head = heads.MaskedLMHead(config, encoder.word_embeddings)
   huggingface.write(
     str(folder),
     {v.name.split(":")[0]: v for v in [*encoder.variables, *head.variables]},
@@ -114,8 +115,8 @@ class Pretraining:
 
   def __init__(self, config, **options):
     self.bert = modeling.BertModel(config, **options)
-    self.masked_lm = modeling.MaskedLMHead(config, self.bert.word_embeddings)
-    self.next_sentence = modeling.NextSentenceHead(config)
+    self.masked_lm = heads.MaskedLMHead(config, self.bert.word_embeddings)
+    self.next_sentence = heads.NextSentenceHead(config)
     modules = self.bert, self.masked_lm, self.next_sentence
     self.variables = [v for module in modules for v in module.variables]
 

@@ -72,10 +72,10 @@ class Loaded:
     states, pooled = self.output.sequence_output, self.output.pooled_output
     task = self.name.partition("For")[2]
     if task == "MaskedLM":
-      head = modeling.MaskedLMHead(self.config, self.bert.word_embeddings)
+      head = heads.MaskedLMHead(self.config, self.bert.word_embeddings)
       self.check("logits", self.head(head)(states))
     elif task == "QuestionAnswering":
-      start, end = self.head(modeling.SpanHead(self.config))(states)
+      start, end = self.head(heads.SpanHead(self.config))(states)
       self.check("start_logits", start)
       self.check("end_logits", end)
     elif task == "PreTraining":  # Of ELECTRA.
@@ -84,6 +84,6 @@ class Loaded:
     else:
       count = self.reader.shapes["output_bias"][0]
       of_tokens = task == "TokenClassification"
-      classes = modeling.ClassificationHead, modeling.TokenClassificationHead
+      classes = heads.ClassificationHead, heads.TokenClassificationHead
       head = self.head(classes[of_tokens](self.config, count))
       self.check("logits", head(states if of_tokens else pooled))

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from absl import logging
 
 import tokenization
+from common import errors
 
 # Reading the vocabulary into its tables takes FastBertTokenizer a second and
 # 40 MB, and importing it two seconds more, four where TensorFlow is not loaded:
@@ -82,15 +82,15 @@ class BulkEncoder:
     alike = np.array([self._is_alike(line) for line in lines], bool)
     rest = list(itertools.compress(lines, ~alike))
     plain = list(itertools.compress(lines, alike))
-    result = self._fast.tokenize(tf.constant(plain, tf.string))
+    fast_ids, fast_lengths = self._fast(plain)
     lengths = np.empty(len(lines), np.int64)
-    lengths[alike] = result.row_lengths().numpy()
+    lengths[alike] = fast_lengths
     rest_ids, lengths[~alike] = self._encode_exactly(rest)
     # A mask by lines, repeated to one by ids, keeps both in their order.
     ids = np.empty(lengths.sum(), np.int32)
     # Lines fast, exact, fast of 2, 1 and 2 ids: 1 1 0 1 1.
     of_alike = np.repeat(alike, lengths)
-    ids[of_alike] = result.values.numpy()
+    ids[of_alike] = fast_ids
     ids[~of_alike] = rest_ids
     return ids, lengths.tolist(), None
 
@@ -120,10 +120,10 @@ class BulkEncoder:
 
 
 def _fast_tokenizer(tokenizer):
-  """Returns a FastBertTokenizer, or None for a vocabulary that it cannot use.
+  """Returns the function of a FastBertTokenizer: lines -> ids, lengths.
 
-  It finds other pieces if a token contains a space, and cannot represent the
-  ids of a vocabulary with a repeated token.
+  None for a vocabulary that it cannot use: it finds other pieces if a token
+  contains a space, and cannot represent the ids of one with a repeated token.
   """
   tokens = list(tokenizer.vocab)
   # A token's last line counts, so a repeated one leaves a gap in the ids.
@@ -138,17 +138,27 @@ def _fast_tokenizer(tokenizer):
   unfit = is_twice or has_space or has_other_rules
   if unfit or "[UNK]" not in tokenizer.vocab:
     return None
-  # Imported here: most runs are too small to need it.
-  import tensorflow_text
-
   try:
-    return tensorflow_text.FastBertTokenizer(
+    # Imported here: most runs are too small to need it.
+    import tensorflow as tf
+
+    from common import lean_tensorflow
+
+    tensorflow_text = lean_tensorflow.import_tensorflow_text()
+    fast = tensorflow_text.FastBertTokenizer(
       vocab=tokens, token_out_type=tf.int32, unknown_token="[UNK]",
       lower_case_nfd_strip_accents=basic.do_lower_case
     )
-  except RuntimeError as error:  # A token of over 256 bytes, for example.
+  # A package is missing; or a token of over 256 bytes, for example.
+  except (ImportError, RuntimeError, errors.InputError) as error:
     logging.info("The text is tokenized more slowly: %s", error)
     return None
+
+  def encode(lines):
+    rows = fast.tokenize(tf.constant(lines, tf.string))
+    return rows.values.numpy(), rows.row_lengths().numpy()
+
+  return encode
 
 
 def is_alike(line: str) -> bool:

@@ -13,6 +13,9 @@ import numpy as np
 
 import tokenization
 
+# What a network reads of sequences, int32 [B, T] each.
+NAMES = ("input_ids", "input_mask", "segment_ids")
+
 # As in the original: between the two texts of a line.
 TEXT_SEPARATOR = " ||| "
 # More tokens than this make matrix products hardly faster.

@@ -5,10 +5,19 @@ from script to script is an argument. Names and defaults are the original's
 where it has the flag. Nothing here needs TensorFlow: --help answers at once.
 """
 
-from common import choices, flags
+from common import choices, command, file_io, flags
 
 # Show these flags in a script's own --help, next to the flags it defines.
 flags.disclaim_key_flags()
+
+
+def _check_model_dir():
+  # Imported here: --help needs none of it.
+  from checkpoints import model_folder
+
+  folder = flags.FLAGS.model_dir
+  if folder and not file_io.is_remote(folder):
+    model_folder.find(folder)
 
 
 def define_model_flags(*, max_seq_length=128, required=True):
@@ -22,6 +31,7 @@ def define_model_flags(*, max_seq_length=128, required=True):
     "Folder with a model: sets --bert_config_file, --vocab_file and "
     "--init_checkpoint, each unless it is given itself.",
   )
+  command.check_early(_check_model_dir)
   if required:
     require_or_model_dir("bert_config_file")
   flags.DEFINE_string(

@@ -1,6 +1,6 @@
 """What a run is made of, from its run_settings.Settings."""
 
-import modeling
+import configuration
 from checkpoints import trained_head
 from common import console, errors, file_io
 from records import pipeline, tfrecord
@@ -9,7 +9,7 @@ from variants import registry
 
 
 def model_config(settings, head: str | None = None):
-  """Returns the modeling.BertConfig of --bert_config_file and --bilstm_on_top.
+  """Returns the BertConfig of --bert_config_file and --bilstm_on_top.
 
   Raises InputError: it cannot be used, --max_seq_length does not fit it, this
   machine cannot hold the model, or weights that are not trained have another
@@ -17,9 +17,9 @@ def model_config(settings, head: str | None = None):
   """
   if head and not settings.do_train:
     trained_head.require(head, settings)
-  config = modeling.BertConfig.from_json_file(settings.bert_config_file)
+  config = configuration.BertConfig.from_json_file(settings.bert_config_file)
   if settings.get("bilstm_on_top"):
-    config = modeling.BertConfig.from_dict(
+    config = configuration.BertConfig.from_dict(
       {**config.to_dict(), "bilstm_on_top": True}
     )
   config.check_sequence_length(settings.max_seq_length)
@@ -98,7 +98,7 @@ def claim_folder(
 
   Args:
     task: what kind of run this is; another kind's folder is refused.
-    config: modeling.BertConfig; another model's folder is refused.
+    config: configuration.BertConfig; another model's folder is refused.
     strategy: only the chief of its processes writes.
     output_dir: the folder; --output_dir if None.
     **fixed: what else must not change while the run trains.

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-import modeling
+import configuration
 from checkpoints import model_folder, tokenizer_files, weight_files
 from common import errors
 from variants import vocabularies
@@ -67,11 +67,11 @@ def cosine_losses(student: tf.Tensor, teacher: tf.Tensor) -> tf.Tensor:
 class Teacher(NamedTuple):
   """A folder with a trained model; `path` is that of its weights."""
 
-  config: modeling.BertConfig
+  config: configuration.BertConfig
   path: str
 
 
-def find_teacher(settings, config: modeling.BertConfig) -> Teacher | None:
+def find_teacher(settings, config: configuration.BertConfig) -> Teacher | None:
   """Returns the teacher of --teacher_checkpoint; `config` is the student's.
 
   Raises InputError: it is no folder of a model, or reads other ids or another
@@ -81,7 +81,7 @@ def find_teacher(settings, config: modeling.BertConfig) -> Teacher | None:
   if not folder:
     return None
   paths = _files(folder)
-  teacher = modeling.BertConfig.from_json_file(paths["bert_config_file"])
+  teacher = configuration.BertConfig.from_json_file(paths["bert_config_file"])
   # Both read the same batch.
   teacher.check_sequence_length(settings.max_seq_length)
   if teacher.vocab_size != config.vocab_size:
@@ -129,7 +129,7 @@ def with_starting_weights(settings):
 
 
 def student_start(
-  settings, start, teacher: Teacher | None, config: modeling.BertConfig
+  settings, start, teacher: Teacher | None, config: configuration.BertConfig
 ):
   """Returns the run_folder.StartingPoint of a student, made of another.
 

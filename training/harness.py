@@ -13,8 +13,8 @@ from typing import NamedTuple
 import tensorflow as tf
 from absl import logging
 
+import configuration
 import layers
-import modeling
 import optimization
 from checkpoints import weight_files
 from common import errors
@@ -54,7 +54,7 @@ class Task(NamedTuple):
   """
 
   model: tf.Module
-  config: modeling.BertConfig
+  config: configuration.BertConfig
   strategy: tf.distribute.Strategy
   objective: loop.Objective
   output_dir: str

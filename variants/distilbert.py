@@ -5,6 +5,7 @@ the pooler of pre-training; its classifier has a dense layer with ReLU in the
 place of BERT's pooler, under the pooler's name here.
 """
 
+import configuration
 import modeling
 
 
@@ -17,7 +18,7 @@ class DistilBertModel(modeling.BertModel):
   @staticmethod
   def shapes(config, scope="bert"):
     """Returns {name: shape}: BERT's without the table of segments."""
-    shapes = modeling.bert_shapes(config, scope)
+    shapes = configuration.bert_shapes(config, scope)
     # The pooler stays: a classifier's dense layer has its name.
     del shapes[f"{scope}/embeddings/token_type_embeddings"]
     return shapes

@@ -3,6 +3,7 @@
 E is the width of the embeddings, H that of the hidden states.
 """
 
+import configuration
 import layers
 import modeling
 
@@ -25,13 +26,13 @@ class FactorizedModel(modeling.BertModel):
     """
     config.check_number("embedding_size", int, low=1)
     narrow, shapes = config.embedding_size, {}
-    for name, shape in modeling.bert_shapes(config, scope).items():
+    for name, shape in configuration.bert_shapes(config, scope).items():
       # Tables [rows, E], and vectors [E] of the layer norm.
       if name.startswith(f"{scope}/embeddings/"):
         shape = (*shape[:-1], narrow)
       shapes[name] = shape
       if name == f"{scope}/embeddings/LayerNorm/gamma":
-        shapes |= layers.dense_shapes(
+        shapes |= configuration.dense_shapes(
           f"{scope}/{cls.mapping}", narrow, config.hidden_size
         )
     return shapes

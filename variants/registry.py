@@ -6,6 +6,7 @@ project makes encoders and asks for their tables of variables here, and reads
 nothing of which one it works with.
 """
 
+import configuration
 import modeling
 from common import errors
 from variants import (
@@ -26,13 +27,13 @@ _CLASSES = {
 }
 
 
-def name_of(config: modeling.BertConfig) -> str:
+def name_of(config: configuration.BertConfig) -> str:
   """Returns the name of a configuration's variant, such as "bert"."""
   # A key that BertConfig does not know is an attribute, see from_dict.
   return getattr(config, "variant", "bert")
 
 
-def encoder_class(config: modeling.BertConfig) -> type[modeling.BertModel]:
+def encoder_class(config: configuration.BertConfig) -> type[modeling.BertModel]:
   """Returns modeling.BertModel or its subclass for a configuration.
 
   Raises InputError: the configuration names a variant that is not known.
@@ -48,17 +49,21 @@ def encoder_class(config: modeling.BertConfig) -> type[modeling.BertModel]:
   return bilstm_on_top.on(found) if on_top else found
 
 
-def make_encoder(config: modeling.BertConfig, **options) -> modeling.BertModel:
+def make_encoder(
+  config: configuration.BertConfig, **options
+) -> modeling.BertModel:
   """Makes the encoder of a configuration; options as of modeling.BertModel."""
   return encoder_class(config)(config, **options)
 
 
-def predicts_next_word(config: modeling.BertConfig) -> bool:
+def predicts_next_word(config: configuration.BertConfig) -> bool:
   """Whether a model is pre-trained on next words, not on masked ones."""
   return getattr(encoder_class(config), "predicts_next_word", False)
 
 
-def check_next_sentence(config: modeling.BertConfig, is_used: bool) -> None:
+def check_next_sentence(
+  config: configuration.BertConfig, is_used: bool
+) -> None:
   """Raises InputError if pairs are to be learned and the model has no head."""
   # Such variants have no head for it.
   if is_used and not getattr(
@@ -71,7 +76,8 @@ def check_next_sentence(config: modeling.BertConfig, is_used: bool) -> None:
 
 
 def check_layer_rates(
-  config: modeling.BertConfig, freeze_layers: int, layerwise_lr_decay: float
+  config: configuration.BertConfig, freeze_layers: int,
+  layerwise_lr_decay: float,
 ) -> None:
   """Raises InputError if layers that share weights are to differ."""
   # Of all layers the last one's rate would be taken, see optimization.layer_of.
@@ -85,7 +91,7 @@ def check_layer_rates(
 
 
 def shapes(
-  config: modeling.BertConfig, scope: str = "bert"
+  config: configuration.BertConfig, scope: str = "bert"
 ) -> dict[str, tuple[int, ...]]:
   """Returns {name: shape} of the encoder's variables, in their order."""
   return encoder_class(config).shapes(config, scope)

@@ -11,6 +11,7 @@ units of that layer's input; here, as in BERT, of its output alone.) Nothing is
 learned of next sentences.
 """
 
+import configuration
 import modeling
 
 
@@ -28,7 +29,7 @@ class RobertaModel(modeling.BertModel):
     """
     if hasattr(config, "layer_norm_eps"):
       config.check_number("layer_norm_eps", (int, float), low=0)
-    shapes = modeling.bert_shapes(config, scope)
+    shapes = configuration.bert_shapes(config, scope)
     name = f"{scope}/embeddings/position_embeddings"
     rows, width = shapes[name]
     return {**shapes, name: (_first_position(config) + rows, width)}

@@ -152,8 +152,10 @@ def _open(vocab_file, *, strings=False):
   """Returns tensorflow_text's tokenizer; its pieces are ids or strings."""
   # Imported here: BERT needs neither.
   import tensorflow as tf
-  import tensorflow_text
 
+  from common import lean_tensorflow
+
+  tensorflow_text = lean_tensorflow.import_tensorflow_text()
   with file_io.open_for_reading(vocab_file) as stream:
     model = stream.read()
   try:

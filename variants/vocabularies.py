@@ -135,3 +135,12 @@ def continues_word(vocab: dict[str, int]) -> Callable[[str], bool]:
   if "<unk>" in vocab and "[UNK]" not in vocab:
     return lambda token: not sentencepiece.starts_word(token)
   return lambda token: token.startswith("##")
+
+
+def lines(tokenizer: tokenization.FullTokenizer) -> list[str]:
+  """Returns the tokens in the order of their ids.
+
+  A line whose token occurs again further down is "": that id is never used.
+  """
+  inverse = tokenizer.inv_vocab
+  return [inverse.get(index, "") for index in range(max(inverse) + 1)]

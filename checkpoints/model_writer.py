@@ -1,0 +1,101 @@
+"""Writes a trained model as a folder that the next task can start from.
+
+See model_folder for the files of a folder, and sentence_folder for those that
+sentence-transformers reads.
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+import configuration
+import layers
+from checkpoints import (
+  huggingface,
+  model_folder,
+  sentence_folder,
+  sentence_pooling,
+  tokenizer_files,
+  weight_files,
+)
+from common import file_io
+
+
+def write(
+  folder: str, variables: Iterable[tf.Variable] | Mapping[str, tf.Variable],
+  config: configuration.BertConfig,
+  vocab_file: str | None = None, do_lower_case: bool | None = None, *,
+  never_split: Sequence[str] | None = None, step: int | None = None,
+) -> None:
+  """Writes a model folder; each file whole or not at all.
+
+  Args:
+    folder: made where it does not exist; files of the same name are replaced.
+    variables: by name where a file is to have other names than they have.
+    vocab_file: copied if given.
+    do_lower_case: how text becomes words of the vocabulary; None: not known.
+    never_split: as of tokenizer_files.write.
+    step: how many steps the weights were trained for, if known: it is stored
+      as `global_step`, which the original's checkpoints have too.
+  """
+  file_io.make_folder(folder)
+  # The weights first: the configuration makes the folder one of a model.
+  values = weight_files.by_name(variables)
+  if step is not None:
+    values["global_step"] = np.int64(step)
+  weight_files.write_tf1(os.path.join(folder, model_folder.CHECKPOINT), values)
+  write_config(folder, config, vocab_file, do_lower_case, never_split)
+  logging.info("the model is in %s", folder)
+
+
+def write_config(
+  folder: str, config: configuration.BertConfig, vocab_file: str | None,
+  do_lower_case: bool | None, never_split: Sequence[str] | None = None,
+) -> None:
+  """Writes all of a model folder but the weights."""
+  path = os.path.join(folder, model_folder.CONFIG_FILES[0])
+  file_io.write_text(path, config.to_json_string())
+  tokenizer_files.write(
+    folder, vocab_file, do_lower_case, config.max_position_embeddings,
+    never_split=never_split,
+  )
+
+
+def is_for_sentences(
+  config: configuration.BertConfig, pooling: sentence_pooling.Pooling
+) -> bool:
+  """Whether sentence-transformers can make the vectors of a model."""
+  last = config.num_hidden_layers - 1
+  return (
+    not configuration.only_here(config)
+    and pooling.kind in sentence_folder.KINDS
+    and pooling.layers in (((-1,),), ((last,),))
+  )
+
+
+def write_sentence_model(
+  folder: str, variables: Iterable[tf.Variable],
+  config: configuration.BertConfig, vocab_file: str | None,
+  do_lower_case: bool | None, *, pooling: sentence_pooling.Pooling,
+  max_length: int, never_split: Sequence[str] = (),
+) -> None:
+  """Writes an encoder, each file whole or not at all.
+
+  bert_config.json is there too, with how the model's input was made. Arguments
+  as of `write`, the model one that `is_for_sentences` approves of;
+  `max_length` is the most tokens of a text.
+  """
+  file_io.make_folder(folder)
+  huggingface.write(
+    folder, {layers.variable_name(v): v.numpy() for v in variables},
+    config.to_dict(), do_lower_case=do_lower_case, vocab_file=vocab_file,
+    never_split=never_split,
+  )
+  sentence_folder.write_modules(folder, config.hidden_size, max_length, pooling)
+  # Last: it makes the folder one of a model.
+  path = os.path.join(folder, "bert_config.json")
+  file_io.write_text(path, config.to_json_string())
+  logging.info("the model is in %s", folder)

@@ -1,0 +1,66 @@
+"""Which states of a sequence become its vector. No TensorFlow."""
+
+from typing import NamedTuple
+
+from common import errors, run_settings
+
+
+def layer_number(text: str, depth: int, named: str) -> int:
+  """Returns a layer of `depth`, of its number in a flag that is `named`.
+
+  Raises:
+    InputError: no number, or a model of `depth` layers has no such one.
+  """
+  # As in the original: negative numbers count from the last layer.
+  is_number = text.strip().removeprefix("-").isdecimal()
+  if not is_number or not -depth <= int(text) < depth:
+    raise errors.InputError(
+      f"{named}: {text!r} is no layer of this model, which has {depth}; pass "
+      f"numbers from -{depth} to {depth - 1}"
+    )
+  return int(text)
+
+
+class Pooling(NamedTuple):
+  """How one vector [D] is made of the states of a sequence, see heads.pool.
+
+  Attributes:
+    kind: "cls": the state of [CLS]. "mean", "max": of the states of all tokens,
+      [CLS] and [SEP] among them. "pooled": the dense tanh layer on the last
+      state of [CLS] that next-sentence prediction has trained.
+    layers: whose states: each entry lists layers that are summed, and the sums
+      lie side by side, D = H * entries.
+    normalize: whether vectors are scaled to length 1.
+  """
+
+  kind: str
+  layers: tuple[tuple[int, ...], ...] = ((-1,),)
+  normalize: bool = False
+
+  @classmethod
+  def of(cls, settings: run_settings.Settings, depth: int) -> "Pooling":
+    """Returns that of --pooling, --pooling_layer and --normalize.
+
+    Args:
+      depth: layers of the model.
+
+    Raises:
+      InputError: --pooling_layer names one that the model does not have.
+    """
+    kind, given = settings.pooling, settings.pooling_layer
+    # From Python, one layer may be a number.
+    given = given if isinstance(given, (list, tuple)) else [given]
+    texts = [str(each) for each in given] or [""]
+    named = f"--pooling_layer={','.join(texts)}"
+    if kind == "last_four_concat":
+      named = f"--pooling={kind}"
+      kind, texts = "mean", ["-1", "-2", "-3", "-4"]
+    layers = tuple(
+      tuple(layer_number(each, depth, named) for each in text.split("+"))
+      for text in texts
+    )
+    return cls(kind, layers, settings.normalize)
+
+  def width(self, hidden_size: int) -> int:
+    """Returns D."""
+    return hidden_size * len(self.layers)

@@ -1,0 +1,171 @@
+"""Examples of a classifier -> sequences of ids, arrays [rows, T].
+
+An example is W sequences of T tokens: one as a rule; one for each window of a
+long text; one for each ending to choose from; of a bi-encoder one for each of
+its texts. No TensorFlow.
+"""
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+
+import tokenization
+from classification import data
+from common import errors
+from text import bulk_tokenization, input_sequences
+from variants import vocabularies
+
+
+@dataclasses.dataclass(frozen=True)
+class InputOptions:
+  """What decides how an example becomes a record.
+
+  Attributes:
+    kind, labels: as of task.ClassifierTask.
+    max_seq_length: T.
+    doc_stride: pieces from the start of one window of a long text to the
+      next; 0: one sequence, and what does not fit is cut off.
+    max_windows: at most this many windows of a text; 0: all.
+    has_unlabelled: whether records say which examples have a label.
+  """
+
+  kind: str
+  labels: tuple
+  vocab_file: str
+  do_lower_case: bool = True
+  max_seq_length: int = 128
+  doc_stride: int = 0
+  max_windows: int = 0
+  never_split: tuple = ()
+  has_unlabelled: bool = False
+
+  def __post_init__(self):
+    if self.doc_stride and self.kind in (data.CHOICE, *data.OF_VECTORS):
+      raise errors.InputError(
+        f"--doc_stride is not for {self.kind}, where an example is one "
+        "sequence for each of its texts; leave it out"
+      )
+    # 2: [CLS] and [SEP] of a single text.
+    if self.doc_stride > self.max_seq_length - 2:
+      raise errors.InputError(
+        f"--doc_stride={self.doc_stride} would leave out text between windows "
+        f"of {self.max_seq_length - 2} pieces; pass at most that"
+      )
+
+
+def options_of(settings, kind: str, labels: tuple) -> InputOptions:
+  """Returns the InputOptions of run_settings.Settings and a task.
+
+  Raises InputError: the vocabulary cannot be used, or a sequence has no room.
+  """
+  options = InputOptions(kind, tuple(labels), **settings.pick(
+    "vocab_file do_lower_case max_seq_length doc_stride max_windows"
+  ), never_split=settings.get("never_split", ()),
+    has_unlabelled=bool(settings.get("unlabelled_file")))
+  encoder(options)  # For its errors alone, before a file is written.
+  return options
+
+
+def _windows(starts, lengths, options, frame):
+  """Slides windows over the longer text of each example.
+
+  Of two texts the shorter is in every window, cut to half the room. Returns
+  what `_sequences` does but the ids, of what it knows of the texts.
+  """
+  rows = []
+  for example, (length_a, length_b, start_a, start_b) in enumerate(
+    zip(*lengths, *starts)
+  ):
+    room = frame.room(options.max_seq_length, length_b > 0)
+    whole = min(length_a, length_b, room // 2) if length_b else 0
+    room -= whole
+    longest = max(length_a, length_b)
+    for offset in input_sequences.window_starts(
+      longest, room, options.doc_stride, options.max_windows
+    ):
+      part = min(room, longest - offset)
+      if length_b > length_a:
+        rows.append((example, start_a, whole, start_b + offset, part))
+      else:
+        rows.append((example, start_a + offset, part, start_b, whole))
+  owner, *spans = np.array(rows, np.int64).T  # [windows] each
+  return owner, input_sequences.Spans(*spans)
+
+
+def _sequences(examples, encode, options, frame):
+  """Returns which pieces of an example's texts are in which of its rows.
+
+  Returns the ids of all texts one after another; the example of each row,
+  ascending; input_sequences.Spans of the rows.
+  """
+  firsts = [example.text_a for example in examples]
+  is_choice = options.kind == data.CHOICE
+  seconds = [
+    each.endings if is_choice else (each.text_b or "",) for each in examples
+  ]
+  owner = np.repeat(np.arange(len(examples)), list(map(len, seconds)))
+  seconds = list(itertools.chain.from_iterable(seconds))
+  # All texts of a block in one call: the encoder is fast by the thousand.
+  # a0 a1 b0 b1, or of choices a0 a1 and then all endings of 0, all of 1.
+  ids, lengths, _ = encode(firsts + seconds)
+  lengths = np.array(lengths, np.int64)
+  starts = np.cumsum(lengths) - lengths
+  # Of rows: a first text is shared by all its endings, a second one is not.
+  starts = starts[owner], starts[len(firsts):]
+  lengths = lengths[owner], lengths[len(firsts):]
+  if options.doc_stride:
+    owner, spans = _windows(starts, lengths, options, frame)
+  else:
+    # One text needs one [SEP], so it has room for one piece more.
+    room = frame.room(options.max_seq_length, lengths[1] > 0)
+    cut_a, cut_b = input_sequences.truncated_lengths(*lengths, room)
+    spans = input_sequences.Spans(starts[0], cut_a, starts[1], cut_b)
+  return np.asarray(ids, np.int32), owner, spans
+
+
+@functools.lru_cache(maxsize=4)
+def encoder(
+  options: InputOptions,
+) -> tuple[tokenization.FullTokenizer, Callable]:
+  """Returns a tokenizer, and its function of many texts; kept by a process."""
+  tokenizer = vocabularies.make_tokenizer(
+    options.vocab_file, do_lower_case=options.do_lower_case,
+    never_split=options.never_split,
+  )
+  if (room := tokenizer.frame.room(options.max_seq_length)) < 1:
+    raise errors.InputError(
+      f"--max_seq_length={options.max_seq_length} leaves no room for a piece "
+      "between the special tokens of two texts; pass "
+      f"{options.max_seq_length + 1 - room} or more"
+    )
+  return tokenizer, bulk_tokenization.line_encoder(tokenizer)
+
+
+def segment_b(options: InputOptions) -> int:
+  """Returns the segment of second texts."""
+  return encoder(options)[0].specials.segment_b
+
+
+def encode(
+  examples: list[data.Example], options: InputOptions
+) -> tuple[dict, np.ndarray]:
+  """Returns dict of int32 arrays [rows, T] (input_ids, input_mask,
+  segment_ids), and the number of rows of each example, an int array."""
+  if options.kind in data.OF_VECTORS:
+    # As extract_features.py has them: each text alone.
+    texts = [(each.text_a, each.text_b, *each.endings) for each in examples]
+    arrays, _ = encode(
+      [data.Example("", text) for each in texts for text in each],
+      dataclasses.replace(options, kind=data.REGRESSION),
+    )
+    return arrays, np.array(list(map(len, texts)))
+  tokenizer, encode_texts = encoder(options)
+  frame = tokenizer.frame
+  ids, owner, spans = _sequences(examples, encode_texts, options, frame)
+  arrays = input_sequences.fill_batch(
+    ids, spans, options.max_seq_length, frame
+  )
+  return arrays, np.bincount(owner, minlength=len(examples))

@@ -1,0 +1,29 @@
+"""How much memory this process may use."""
+
+import os
+
+_CONTAINER_LIMIT = "/sys/fs/cgroup/memory.max"
+
+
+def total_bytes() -> int | None:
+  """Returns the bytes of memory that this process may use; None if unknown.
+
+  The memory of the machine, or the limit of the container or of the process
+  (ulimit -v) if that is less.
+  """
+  try:
+    import resource  # Not on every system, nor is what follows.
+
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+  except (ImportError, AttributeError, OSError, ValueError):
+    return None
+  if limit != resource.RLIM_INFINITY:
+    total = min(total, limit)
+  try:
+    with open(_CONTAINER_LIMIT, encoding="ascii") as stream:
+      container = stream.read().strip()
+  except OSError:
+    return total
+  # "max" is no limit.
+  return min(total, int(container)) if container.isdecimal() else total

@@ -1,0 +1,82 @@
+"""The heads of a model's folder in Python, as TensorFlow computes them.
+
+What `text_models` asks for a folder with weights; exported_network has the same
+for an export, without TensorFlow.
+"""
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from checkpoints import model_settings, weight_files
+from common import run_settings
+from serving import answers, engine_choice, export_settings, models
+
+
+class TrainedModel:
+  """A folder with weights, read for each head that is asked for.
+
+  Attributes:
+    settings: run_settings.Settings, what concerns all heads.
+    config, tokenizer: those of the model.
+  """
+
+  def __init__(self, settings: run_settings.Settings):
+    """Reads all but the weights.
+
+    Raises:
+      InputError: there is no model, or it cannot be read.
+    """
+    settings, self.config = export_settings.find_model(settings)
+    # For its error: a folder without weights is refused here, not at first use.
+    weight_files.open_reader(settings.init_checkpoint)
+    if "max_seq_length" in settings.given:
+      self.config.check_sequence_length(settings.max_seq_length)
+    self.settings = export_settings.with_trained(
+      settings.replace(head="masked_lm"), self.config
+    )
+    self.tokenizer = model_settings.make_tokenizer(self.settings, self.config)
+
+  def head(
+    self, settings: run_settings.Settings, batch_size: int
+  ) -> answers.Head:
+    """Returns the head that settings name, with its weights.
+
+    Raises:
+      InputError: the folder has no such head, or a setting cannot be used.
+    """
+    settings = export_settings.resolve(settings, self.config)
+    model = models.KINDS[settings.head](self.config, settings, self.tokenizer)
+    missing = model.load().missing
+    answer = answers.make(
+      settings, self.tokenizer, engine_choice.network(model), batch_size
+    )
+    head = answers.Head(settings, model.text_inputs, answer)
+    if settings.engine != "tensorflow":  # It has its own copy of the weights.
+      return head
+    return head._replace(model=model, missing=missing)
+
+  def scorer(self, head: answers.Head, batch_size: int) -> Callable:
+    """Returns answers.make_scorer's function of a head of masked words."""
+    model = head.model
+    names = (*model.id_inputs, "masked_lm_ids")
+    network = models.on_tensors(
+      models.compiled(model.log_probabilities, models.IDS, names)
+    )
+    return answers.make_scorer(
+      head.settings, self.tokenizer, network, batch_size
+    )
+
+  def states(self, head: answers.Head, batch: dict, attention: bool) -> dict:
+    """Returns what text_models.Encoded is made of, arrays for ids [B, T]."""
+    output = head.model.encode(
+      {name: tf.constant(values) for name, values in batch.items()},
+      return_attention=attention,
+    )
+    states = {
+      "layers": tf.stack(output.all_encoder_layers, 1),
+      "pooled": output.pooled_output,
+    }
+    if attention:
+      states["attention"] = tf.stack(output.attention_probs, 1)
+    return {n: tf.cast(s, tf.float32).numpy() for n, s in states.items()}

@@ -1,0 +1,144 @@
+"""The answers that a question answering model gives to files and texts."""
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+import tokenization
+from records import pipeline
+from squad import answers, data, inputs, null_threshold, scores, windowing
+from training import distribution, evaluation_loop
+
+
+def window_logits(
+  model: Callable, batch: dict, *, trim: bool, mask_padding: bool = True
+) -> dict:
+  """Returns the logits "start" and "end" of a batch, float32 [B, T].
+
+  Args:
+    model: function of a batch; returns start and end logits [B, T'].
+    batch: input_ids, input_mask and segment_ids [B, T].
+    trim: whether T' may be less than T, the longest sequence of the batch;
+      what is cut off is padding, and -inf.
+    mask_padding: whether padding is no candidate, but -inf.
+      Unlike the original: there it takes places among the n best positions of
+      a window; the answers would depend on how far a batch is cut.
+  """
+  length = tf.shape(batch["input_ids"])[1]
+  if trim:
+    batch = pipeline.trim_to_longest(batch)
+  is_token = tf.cast(batch["input_mask"], tf.bool)
+  outputs = {}
+  for name, logits in zip(("start", "end"), model(batch)):
+    if mask_padding:
+      logits = tf.where(is_token, logits, -np.inf)
+    # Back to one width, so that the rows of all batches stack.
+    rest = length - tf.shape(logits)[1]
+    outputs[name] = tf.pad(logits, [[0, 0], [0, rest]], constant_values=-np.inf)
+  return outputs
+
+
+class Answerer:
+  """Answers questions with the weights that a model has at that moment."""
+
+  def __init__(
+    self, settings, model: Callable, tokenizer: tokenization.FullTokenizer,
+    strategy: tf.distribute.Strategy, threshold: null_threshold.NullThreshold
+  ):
+    """Takes how to answer.
+
+    Args:
+      settings: of run_squad.py.
+      model: see `window_logits`.
+      tokenizer: its own.
+      strategy: the one in whose scope it was made.
+      threshold: of "no answer".
+    """
+    self._tokenizer = tokenizer
+    self._lengths = windowing.lengths_of(settings, tokenizer.specials)
+    self._options = answers.options_of(settings, tokenizer)
+    self._batch_size = settings.predict_batch_size
+    pads = settings.pad_to_max_length
+    # XLA compiles the step of the training alone.
+    self._trim = not pads and not distribution.is_tpu(strategy)
+    logits = functools.partial(
+      window_logits, model, trim=self._trim, mask_padding=not pads
+    )
+    # A single question is answered without the strategy: one window or a few,
+    # whose number differs, so one trace must do for many shapes.
+    self._compiled_logits = tf.function(
+      logits, reduce_retracing=True, autograph=False
+    )
+    self._predictor = evaluation_loop.Predictor(strategy, logits)
+    self.threshold = threshold
+
+  def answers(
+    self, file: inputs.SquadInput, batch_size: int, *,
+    find_threshold: bool = False
+  ) -> list[answers.Answer]:
+    """Answers every question of a file.
+
+    With `find_threshold` the threshold is set by these answers.
+    """
+    windows = file.windows or []
+    logits = self._predictor.predict(
+      pipeline.sequential_records([file.records]),
+      inputs.record_features(self._lengths.max_seq_length, training=False),
+      num_records=file.num_records, batch_size=batch_size,
+      # Windows of like length share a batch; the logits come in their order.
+      lengths=[w.num_tokens for w in windows] if self._trim else None,
+    )
+    questions = file.file.questions
+    found = list(
+      answers.find_answers(questions, windows, logits, self._options)
+    )
+    if find_threshold:
+      self.threshold.find(file.file, found)
+    return self._decided(found)
+
+  def _decided(self, found):
+    """Applies the threshold, which may have been found by the answers."""
+    if not self._options.version_2_with_negative:
+      return found
+    return answers.with_threshold(found, self.threshold.value)
+
+  def scores(self, file: data.SquadFile, found: list) -> dict:
+    """Returns what the official script says, a dict from name to number."""
+    texts = {answer.qas_id: answer.text for answer in found}
+    if not self._options.version_2_with_negative:
+      return scores.score_v1(file.questions, texts)
+    odds = {answer.qas_id: answer.null_odds for answer in found}
+    results = scores.score_v2(file.questions, texts, odds)
+    return {**results, "null_score_diff_threshold": self.threshold.value}
+
+  def result_names(self, file: data.SquadFile) -> list[str]:
+    """Returns the names of the scores of a file, before it is answered."""
+    return list(self.scores(
+      file, [answers.Answer(q.qas_id, "", [], "", 0.0) for q in file.questions]
+    ))
+
+  def answer(self, question: str, context: str) -> dict:
+    """Answers one question, at once.
+
+    Returns its `answer`, the `probability` of that, and the `null_odds` where
+    there are any.
+    """
+    (found,) = self._decided(answers.answer_texts(
+      [(question, context)], self._compiled_logits, self._tokenizer,
+      self._lengths, self._options, batch_size=self._batch_size,
+      pads=not self._trim,
+    ))
+    return described(found)
+
+
+def described(answer: answers.Answer) -> dict:
+  """Returns the dict of an answer, see `Answerer.answer`."""
+  probabilities = {c.text: c.probability for c in answer.candidates}
+  result = {
+    "answer": answer.text, "probability": probabilities.get(answer.text, 0.0)
+  }
+  if answer.null_odds is not None:
+    result["null_odds"] = answer.null_odds
+  return result

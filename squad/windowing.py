@@ -1,0 +1,344 @@
+"""Questions -> windows of their passages, and batches of ids.
+
+A passage that is too long is read in several windows, each of which begins
+`doc_stride` pieces after the one before it. A passage is tokenized once,
+however many questions are asked about it, and a window refers to it: the
+features of 10,000 questions are a few megabytes. No TensorFlow.
+"""
+
+import functools
+import itertools
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+import tokenization
+from common import errors, process_pool
+from squad import alignment, data
+from text import input_sequences
+from variants import piece_tokenizer
+
+# As in the original: where numbers of windows begin.
+FIRST_UNIQUE_ID = 1000000000
+
+
+_BLOCK = 256  # Passages that a process takes at once.
+
+
+class Lengths(NamedTuple):
+  """How passages are cut, in word pieces; named as the flags are."""
+
+  max_seq_length: int  # Longest input, with [CLS] and twice [SEP].
+  doc_stride: int  # From the beginning of one window to that of the next.
+  max_query_length: int  # A longer question is cut to this many pieces.
+
+
+def lengths_of(
+  settings, specials: tokenization.Specials = tokenization.BERTS
+) -> Lengths:
+  """Returns the Lengths of a command's settings.
+
+  Raises InputError: they leave no room for a passage.
+  """
+  lengths = Lengths(**settings.pick(" ".join(Lengths._fields)))
+  special = 2 + specials.between
+  least = lengths.max_query_length + special
+  if lengths.max_seq_length <= least:
+    raise errors.InputError(
+      f"--max_seq_length={lengths.max_seq_length} leaves no room for the "
+      f"passage next to a question of --max_query_length="
+      f"{lengths.max_query_length} and {special} special tokens; pass "
+      f"more than {least}, or a shorter --max_query_length"
+    )
+  return lengths
+
+
+class Passage(NamedTuple):
+  """The n word pieces of a passage.
+
+  Attributes:
+    tokens: list of n str.
+    ids: int32 [n].
+    words: int32 [n], the number of the word that each piece is of, ascending.
+  """
+
+  tokens: list
+  ids: np.ndarray
+  words: np.ndarray
+
+
+class Window(NamedTuple):
+  """One input of the model: a question and k pieces of its passage.
+
+      [CLS] question pieces [SEP] passage pieces [SEP]
+                                  ^ first_position
+
+  Attributes:
+    unique_id: number of the window, from 1000000000 on.
+    question_index: number of the question in the list of questions.
+    doc_span_index: number of the window among those of the question.
+    question_tokens, question_ids: cut to max_query_length; shared.
+    passage: shared.
+    start, length: which pieces of the passage are in it: k from `start` on.
+    is_max_context: bool [k]: whether no other window of the question shows
+      more of what is around the piece.
+    start_position, end_position: of the answer, in the input; 0 if it is not
+      in this window, None outside training.
+    is_impossible: that of the question.
+    specials: those of the tokenizer.
+  """
+
+  unique_id: int
+  question_index: int
+  doc_span_index: int
+  question_tokens: list
+  question_ids: np.ndarray
+  passage: Passage
+  start: int
+  length: int
+  is_max_context: np.ndarray
+  start_position: int | None = None
+  end_position: int | None = None
+  is_impossible: bool = False
+  specials: tokenization.Specials = tokenization.BERTS
+
+  @property
+  def first_position(self):
+    """Where the pieces of the passage begin in the input."""
+    return len(self.question_tokens) + 1 + self.specials.between
+
+  @property
+  def num_tokens(self):
+    """How many tokens the input has, without padding."""
+    return self.first_position + self.length + 1
+
+  @property
+  def tokens(self):
+    """All tokens of the input, a list of `num_tokens` str."""
+    pieces = self.passage.tokens[self.start : self.start + self.length]
+    cls, sep, _, between, _ = self.specials
+    return [cls, *self.question_tokens, *[sep] * between, *pieces, sep]
+
+
+def encode_passages(
+  passages: list, tokenizer: tokenization.FullTokenizer
+) -> list:
+  """Encodes lists of words; what workers do, so it returns no strings.
+
+  Returns:
+    List of (ids int32 [n], number of pieces of each word int32 [m]).
+  """
+  encoded = []
+  for words in passages:
+    pieces = tokenizer.encode_words(words)
+    ids = list(itertools.chain.from_iterable(pieces))
+    counts = list(map(len, pieces))
+    encoded.append((np.array(ids, np.int32), np.array(counts, np.int32)))
+  return encoded
+
+
+def make_passages(
+  questions: list, tokenizer: tokenization.FullTokenizer, *, processes: int = 1
+) -> dict[int, Passage]:
+  """Returns the passages of questions, by Question.passage."""
+  words = {question.passage: question.doc_tokens for question in questions}
+  texts = list(words.values())
+  blocks = (texts[n : n + _BLOCK] for n in range(0, len(texts), _BLOCK))
+  encode = functools.partial(encode_passages, tokenizer=tokenizer)
+  encoded = itertools.chain.from_iterable(
+    process_pool.in_order(encode, blocks, processes=processes)
+  )
+  return {
+    number: Passage(
+      # Made here from the ids: workers would have to pickle every string.
+      tokens=tokenizer.convert_ids_to_tokens(ids.tolist()),
+      ids=ids,
+      words=np.repeat(np.arange(len(counts), dtype=np.int32), counts),  # [n]
+    )
+    for number, (ids, counts) in zip(words, encoded)
+  }
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def cut_passage(num_pieces: int, room: int, stride: int) -> tuple:
+  """Cuts a passage of n pieces into windows of `room` pieces.
+
+  Returns:
+    Tuple of (start, length, is_max_context bool [length]), none for n = 0.
+  """
+  if not num_pieces:
+    return ()
+  starts = input_sequences.window_starts(num_pieces, room, stride)
+  spans = [(start, min(num_pieces - start, room)) for start in starts]
+  # Ten pieces in windows of six, stride 4: pieces 0 to 5 and 4 to 9. Piece 4
+  # has one piece to its right in the first window and none to its left in the
+  # second, so it counts in the first; piece 5 in the second.
+  best = np.full(num_pieces, -np.inf)  # [n]
+  best_span = np.zeros(num_pieces, np.int32)
+  for number, (start, length) in enumerate(spans):
+    # As in the original: a piece is worth its distance to the nearer end of the
+    # window. A hundredth of the length only decides between equals, for the
+    # longer window; of windows still equal the first one counts, hence ">".
+    # The slices of `best` are views, so these assignments reach the arrays.
+    left = np.arange(length)
+    score = np.minimum(left, left[::-1]) + 0.01 * length
+    inside = slice(start, start + length)
+    is_better = score > best[inside]
+    best[inside][is_better] = score[is_better]
+    best_span[inside][is_better] = number
+  return tuple(
+    (start, length, best_span[start : start + length] == number)
+    for number, (start, length) in enumerate(spans)
+  )
+
+
+def find_answer(
+  question: data.Question, passage: Passage,
+  tokenizer: tokenization.FullTokenizer
+) -> tuple[int, int]:
+  """Returns the first and last piece of a training question's answer.
+
+  The words of an answer may hold more than it: "(1907-1988)." is one word of
+  seven pieces, and "1907" the second of them. The answer is a place among the
+  pieces of its words that has the answer's own pieces.
+  Unlike the original: of several such places the nearest to the file's
+  answer_start, not the first, and without one ("Finn" in "Finnish") the pieces
+  that hold a character of the answer, not all pieces of the words: in Chinese
+  and Thai, which have no spaces, a word may be a whole passage.
+  """
+  # Where the first word's pieces begin, and where the last word's end.
+  start, end = np.searchsorted(
+    passage.words, [question.start_position, question.end_position + 1]
+  ).tolist()
+  end -= 1
+  if isinstance(tokenizer, piece_tokenizer.PieceTokenizer):
+    found = tokenizer.find_answer(
+      passage.tokens[start : end + 1], question.answer_text,
+      question.before_answer,
+    )
+    return (start + found[0], start + found[1]) if found else (start, end)
+  answer = tokenizer.tokenize(question.answer_text)
+  size = len(answer)
+  # An answer without pieces (only control characters) would match anywhere.
+  places = [
+    place for place in (range(start, end - size + 2) if size else ())
+    if passage.tokens[place : place + size] == answer
+  ]
+  if len(places) != 1:
+    touched = _pieces_of_answer(question, tokenizer) or (0, end - start)
+    first, last = (start + number for number in touched)
+    if not places:
+      return first, last
+    places.sort(key=lambda place: abs(place - first))
+  return places[0], places[0] + size - 1
+
+
+def _pieces_of_answer(question, tokenizer):
+  """Returns the first and last piece with a character of an answer, or None.
+
+  They are counted from the first piece of the answer's words.
+  """
+  words = question.doc_tokens[
+    question.start_position : question.end_position + 1
+  ]
+  numbers = [
+    number for number, word in enumerate(words)
+    for _ in tokenizer.tokenize(word)
+  ]
+  # White space of the file may differ from the single spaces here.
+  start = len("".join(question.before_answer.split()))
+  end = start + len("".join(question.answer_text.split()))
+  finder = alignment.PieceFinder(words, numbers, tokenizer)
+  touched = []
+  for number, word in enumerate(numbers):
+    found = finder.find(number, number)
+    if not found:
+      return None
+    # In characters without the spaces between words.
+    first, last = (place - word for place in found[1])
+    if first < end and last > start:
+      touched.append(number)
+  return (touched[0], touched[-1]) if touched else None
+
+
+def make_windows(
+  questions: list, tokenizer: tokenization.FullTokenizer, lengths: Lengths, *,
+  training: bool = False, processes: int = 1
+) -> Iterator[Window]:
+  """Yields the windows of questions, a question's one after another.
+
+  A question about a passage without word pieces has no window.
+  """
+  passages = make_passages(questions, tokenizer, processes=processes)
+  # As in the original: numbered in order, over all questions.
+  unique_ids = itertools.count(FIRST_UNIQUE_ID)
+  for index, question in enumerate(questions):
+    passage, answer = passages[question.passage], None
+    # Found once in the passage, then moved into each window that holds it.
+    if training and not question.is_impossible and passage.tokens:
+      answer = find_answer(question, passage, tokenizer)
+    tokens = tokenizer.tokenize(question.question_text)
+    tokens = tokens[: lengths.max_query_length]
+    ids = np.array(tokenizer.convert_tokens_to_ids(tokens), np.int32)
+    room = tokenizer.frame.room(lengths.max_seq_length) - len(tokens)
+    cuts = cut_passage(len(passage.tokens), room, lengths.doc_stride)
+    for number, (start, length, is_max_context) in enumerate(cuts):
+      window = Window(
+        next(unique_ids), index, number, tokens, ids, passage, start, length,
+        is_max_context, is_impossible=question.is_impossible,
+        specials=tokenizer.specials,
+      )
+      yield _with_answer(window, answer) if training else window
+
+
+def _with_answer(window, answer):
+  """Puts the answer's pieces in, or 0 and 0 if not all are in the window."""
+  # Before every window, so that no window has an answer.
+  first, last = answer or (-1, -1)
+  # As in the original: half an answer is none.
+  if first < window.start or last >= window.start + window.length:
+    return window._replace(start_position=0, end_position=0)
+  shift = window.first_position - window.start
+  return window._replace(
+    start_position=first + shift, end_position=last + shift
+  )
+
+
+def make_batch(
+  windows: list, tokenizer: tokenization.FullTokenizer, max_seq_length: int, *,
+  training: bool = False
+) -> dict[str, np.ndarray]:
+  """Returns the features of B windows, int32 by name.
+
+  They are input_ids, input_mask and segment_ids [B, T] and unique_ids [B, 1];
+  in training start_positions, end_positions and is_impossible [B, 1] too.
+  """
+  batch = input_sequences.build_batch(
+    [window.question_ids for window in windows],
+    [w.passage.ids[w.start : w.start + w.length] for w in windows],
+    max_seq_length=max_seq_length, frame=tokenizer.frame,
+  )
+  columns = {"unique_ids": "unique_id"}
+  if training:
+    columns.update(
+      start_positions="start_position", end_positions="end_position",
+      is_impossible="is_impossible",
+    )
+  for name, field in columns.items():
+    # [B, 1], as records have them.
+    batch[name] = np.array([[getattr(w, field)] for w in windows], np.int32)
+  return batch
+
+
+def num_processes(questions: list) -> int:
+  """Returns how many processes to tokenize the questions' passages with."""
+  passages = {q.passage: q.doc_tokens for q in questions}
+  words = sum(map(len, passages.values()))
+  return process_pool.default_processes() if words >= _MANY_WORDS else 1
+
+
+# From this many words in all passages on, several processes tokenize them: one
+# process needs about eight seconds for them, and starting others takes some.
+# (The training passages of SQuAD have about 2.2 million.)
+_MANY_WORDS = 5_000_000

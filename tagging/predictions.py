@@ -1,0 +1,108 @@
+"""The labels that a tagging model gives to files and to streams."""
+
+import os
+
+import tensorflow as tf
+from absl import logging
+
+from common import file_io, line_answers
+from records import pipeline
+from tagging import answers, data, inputs, windowing
+from tagging import model as tagging_model
+from text import input_sequences
+from training import evaluation_loop
+
+
+class FilePredictor:
+  """Labels files with one model, which is compiled once for all of them."""
+
+  def __init__(
+    self, model: tagging_model.TaggingModel, labels: list[str], *,
+    strategy: tf.distribute.Strategy, trim: bool
+  ):
+    """Takes the model.
+
+    With `trim` batches may be cut to their longest sequence.
+    """
+    self._labels, self._trim = labels, trim
+
+    def of_batch(batch):
+      length = batch["label_ids"].shape[1]
+      if trim:
+        batch = pipeline.trim_to_longest(batch)
+      logits = model(batch)  # [B, T', L]
+      # [B, T']
+      predicted = tf.argmax(logits, axis=-1, output_type=tf.int32)
+      # Back to one width, so that the rows of all batches stack.
+      missing = length - tf.shape(predicted)[1]
+      losses = tagging_model.word_losses(logits, batch["label_ids"])
+      return {
+        "predicted": tf.pad(predicted, [[0, 0], [0, missing]]),
+        # A sum for each window: a mean of means would weigh short ones more.
+        "loss": tf.reduce_sum(losses, axis=1),
+      }
+
+    self._predictor = evaluation_loop.Predictor(strategy, of_batch)
+
+  def predict(
+    self, file: inputs.TaggingData, batch_size: int
+  ) -> tuple[list[list[str]], float]:
+    """Returns the labels of each sentence of a file, and a word's mean loss.
+
+    batch_size counts windows over all replicas; of short ones there are more.
+    """
+    windows = file.windows
+    lengths = [len(window.input_ids) for window in windows]
+    outputs = self._predictor.predict(
+      pipeline.sequential_records([file.records]), file.features,
+      num_records=len(windows), batch_size=batch_size,
+      lengths=lengths if self._trim else None
+    )
+    of_windows = (
+      [self._labels[row[place]] for place in window.positions]
+      for window, row in zip(windows, outputs["predicted"])
+    )
+    count = len(file.sentences)
+    predicted = windowing.of_sentences(windows, of_windows, count)
+    # Of the file: every word is in exactly one window.
+    return predicted, outputs["loss"].sum() / sum(map(len, predicted))
+
+
+def write(
+  folder: str, file: inputs.TaggingData, predicted: list[list[str]]
+) -> None:
+  """Writes a file with its predicted labels, in its own format."""
+  ending = "jsonl" if file.file_format == "jsonl" else "conll"
+  path = os.path.join(folder, f"test_predictions.{ending}")
+  lines = data.with_predictions(file.path, file.file_format, predicted)
+  file_io.write_text(path, "".join(lines))
+  logging.info("predictions are in %s", path)
+
+
+def answer_stream(settings, model, tokenizer, labels, streams):
+  """Labels what comes on the standard input until it ends.
+
+  `streams` are bytes to read and text to write; tokenizer and labels are the
+  model's. Raises InputError: there were lines that could not be read; all
+  others are answered by then.
+  """
+  ids = tf.TensorSpec([None, None], tf.int32)
+  context = settings.pick("document_context")
+  tagger = answers.SentenceTagger(
+    # One trace for batches of any size.
+    tf.function(
+      lambda batch: model(batch),
+      input_signature=[dict.fromkeys(input_sequences.NAMES, ids)],
+      autograph=False
+    ),
+    tokenizer, labels, batch_size=settings.predict_batch_size,
+    max_seq_length=settings.max_seq_length, path=answers.SOURCE, **context
+  )
+  if settings.file_format == "jsonl":
+    stream = answers.JsonStream(tagger.tag, **context)
+  else:
+    stream = answers.ColumnStream(
+      tagger.tag, **context, word_column=settings.word_column,
+      is_text=settings.file_format == "text",
+    )
+  line_answers.require_all_answered(stream.answer(*streams))

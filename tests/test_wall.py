@@ -1,0 +1,172 @@
+"""What moves only texts and numbers loads no TensorFlow, and none no Keras.
+
+Each check runs in a fresh process in which the package cannot be imported.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+
+import script_runner
+import serving_models
+import test_layout
+import test_serving_engines
+from test_serving_parity import TEXTS, assert_same
+
+pytest.importorskip("onnxruntime")
+
+# They say so in their first lines, and these have answers of every kind.
+MODULES = sorted(
+  path for path, tree in test_layout.TREES.items()
+  if path in test_layout.SOURCES
+  and "No TensorFlow" in (test_layout.ast.get_docstring(tree) or "")
+)
+ANSWERS = [
+  "classification.answers", "classification.data", "classification.scores",
+  "checkpoints.model_folder", "checkpoints.model_settings", "configuration",
+  "features.text_batches", "serving.exported_network", "serving.server",
+  "serving.text_models", "squad.answers", "squad.data", "squad.scores",
+  "tagging.answers", "tagging.data", "tagging.scores", "tokenization",
+  "variants.vocabularies",
+]
+HEADS = {
+  "classification": (test_serving_engines.classifier(3), "classify"),
+  "embedding": (None, "embed"),
+  "tagging": (test_serving_engines.tagger, "tag"),
+}
+
+
+def without(package, lines, *arguments):
+  """Runs Python without a package; returns what it prints, read as JSON."""
+  code = [f"import sys; sys.modules[{package!r}] = None", *lines]
+  done = subprocess.run(
+    [sys.executable, "-c", "\n".join(code), *map(str, arguments)],
+    capture_output=True, text=True, cwd=test_layout.ROOT,
+  )
+  assert done.returncode == 0, done.stderr
+  return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_texts_and_answers_import_no_tensorflow():
+  names = [
+    ".".join(path.relative_to(test_layout.ROOT).with_suffix("").parts)
+    for path in MODULES
+  ]
+  assert len(names) > 7
+  imports = [f"import {name}" for name in sorted({*names, *ANSWERS})]
+  assert without("tensorflow", [*imports, "print(0)"]) == 0
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+  """Returns a function: head -> (its folder, its export)."""
+  made = {}
+
+  def of_head(head):
+    if head not in made:
+      folder = tmp_path_factory.mktemp(head)
+      model = serving_models.trained(
+        folder / "model", HEADS[head][0], stored={"max_seq_length": 16},
+        id2label=test_serving_engines.names("O", "B-X", "I-X"),
+      )
+      script_runner.succeed(
+        "export_saved_model.py", model_dir=model, head=head, format="onnx",
+        export_dir=folder / "out",
+      )
+      made[head] = model, folder / "out"
+    return made[head]
+
+  return of_head
+
+
+ASK = [
+  "import json, sys", "from serving import text_models",
+  "folder, method, texts = sys.argv[1:]",
+  "answers = getattr(text_models.load(folder), method)(json.loads(texts))",
+  "print(json.dumps(answers, default=lambda array: array.tolist()))",
+]
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_an_export_answers_without_tensorflow(head, exported):
+  model, export = exported(head)
+  method, texts = HEADS[head][1], json.dumps(TEXTS)
+  found = without("tensorflow", ASK, export, method, texts)
+  # The same folder's weights, where TensorFlow computes and Keras is missing.
+  assert_same(without("keras", ASK, model, method, texts), found)
+
+
+def test_weights_without_tensorflow_are_answered_in_a_sentence(exported):
+  model, _ = exported("classification")
+  sentence = without("tensorflow", [
+    "from common import errors", *ASK[:3], "try: text_models.load(folder)",
+    "except errors.InputError as error: print(json.dumps(str(error)))",
+  ], model, "", "")
+  assert sentence.startswith("a model of this format needs tensorflow: install")
+
+
+@pytest.mark.parametrize("package", ["tensorflow", "tensorflow_text"])
+def test_much_text_is_tokenized_without(package):
+  """By the exact tokenizer, which takes longer."""
+  assert without(package, [
+    "import json, tokenization", "from text import bulk_tokenization",
+    "tokenizer = tokenization.FullTokenizer(sys.argv[1])",
+    "encode = bulk_tokenization.BulkEncoder(tokenizer, 0)",
+    "print(json.dumps(encode(['he was'])[1]))",
+  ], serving_models.FOLDER / "vocab.txt") == [2]
+
+
+def test_what_needs_tensorflow_text_says_so():
+  assert without("tensorflow_text", [
+    "import json", "from common import errors, lean_tensorflow",
+    "try: lean_tensorflow.import_tensorflow_text()",
+    "except errors.InputError as error: print(json.dumps(str(error)))",
+  ]).startswith("raw text in a SavedModel and SentencePiece models need ten")
+
+
+@pytest.mark.parametrize("flags, sentence", [
+  ({"predict_file": "none.json", "model_dir": serving_models.FOLDER},
+   "no such file: none.json"),
+  ({"predict_file": "n?ne.json", "model_dir": serving_models.FOLDER},
+   "no file matches 'n?ne.json'"),
+  ({"predict_file": "README.md", "model_dir": "tests"},
+   "--model_dir=tests has no bert_config.json or config.json"),
+])
+def test_a_wrong_path_is_told_before_tensorflow_is_loaded(flags, sentence):
+  done = subprocess.run(
+    [sys.executable, "-X", "importtime", "run_squad.py", "--do_predict",
+     "--output_dir=out", *script_runner.command_line(flags)],
+    capture_output=True, text=True, cwd=test_layout.ROOT,
+  )
+  assert done.returncode == 1
+  assert f"run_squad.py: error: {sentence}" in done.stderr
+  assert "| common.command\n" in done.stderr
+  assert "| tensorflow" not in done.stderr
+
+
+def test_an_export_is_served_without_tensorflow(exported, tmp_path):
+  """As a user types it; a package that cannot be loaded takes its place."""
+  (tmp_path / "tensorflow").mkdir()
+  (tmp_path / "tensorflow" / "__init__.py").write_text("raise ImportError")
+  _, export = exported("classification")
+  process = subprocess.Popen(
+    [sys.executable, "serve.py", f"--saved_model_dir={export}", "--port=0"],
+    stdout=subprocess.PIPE, text=True, cwd=test_layout.ROOT,
+    env={**os.environ, "PYTHONPATH": str(tmp_path)},
+  )
+  try:
+    url = process.stdout.readline().strip()
+    body = json.dumps({"instances": TEXTS[:1]}).encode()
+    with urllib.request.urlopen(f"{url}:predict", body, timeout=60) as answer:
+      (found,) = json.load(answer)["predictions"]
+  finally:
+    process.kill()
+    process.wait()
+  expected = without(
+    "tensorflow", ASK, export, "classify", json.dumps(TEXTS[:1])
+  )
+  assert_same([found], expected)
