@@ -26,14 +26,11 @@ from sentence_transformers import evaluation, losses
 def read(path):
   """Returns the columns of a file of GLUE, scores from 0 to 1."""
   with open(path, encoding="utf-8") as stream:
-    rows = list(
-      csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE)
-    )
-  return {
-    "sentence1": [row["sentence1"] for row in rows],
-    "sentence2": [row["sentence2"] for row in rows],
-    "score": [float(row["score"]) / 5 for row in rows],
+    rows = [*csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE)]
+  columns = {
+    name: [row[name] for row in rows] for name in ("sentence1", "sentence2")
   }
+  return {**columns, "score": [float(row["score"]) / 5 for row in rows]}
 
 
 def main():

@@ -7,6 +7,7 @@ programs that fine-tune it compute what they would with real weights.
 """
 
 import argparse
+import itertools
 import os
 import pathlib
 import shutil
@@ -19,11 +20,6 @@ import modeling
 import tokenization
 from checkpoints import huggingface
 
-_TOKENIZER_FILES = (
-  "vocab.txt", "tokenizer.json", "tokenizer_config.json",
-  "special_tokens_map.json",
-)
-
 
 def main():
   parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -31,17 +27,14 @@ def main():
   parser.add_argument("--output", type=pathlib.Path, required=True)
   arguments = parser.parse_args()
   arguments.output.mkdir(parents=True, exist_ok=True)
-  for name in _TOKENIZER_FILES:
-    if (arguments.tokenizer / name).exists():
-      shutil.copy(arguments.tokenizer / name, arguments.output / name)
+  files = map(arguments.tokenizer.glob, ("vocab.txt", "*token*.json"))
+  for path in itertools.chain(*files):
+    shutil.copy(path, arguments.output)
   vocab = tokenization.load_vocab(str(arguments.tokenizer / "vocab.txt"))
   # All other sizes are BERT-base's, the defaults.
   config = modeling.BertConfig(len(vocab), type_vocab_size=2)
   model = modeling.BertModel(config, seed=1)
-  weights = {
-    variable.name.removesuffix(":0"): variable.numpy()
-    for variable in model.variables
-  }
+  weights = {v.name.removesuffix(":0"): v.numpy() for v in model.variables}
   huggingface.write(
     str(arguments.output), weights, config.to_dict(), architecture="BertModel"
   )

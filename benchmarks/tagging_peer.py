@@ -6,6 +6,7 @@ both sides. Neither torch nor transformers is imported: a test compares these
 scores with the project's where they are not installed.
 """
 
+import itertools
 import sys
 
 # What torch's cross-entropy leaves out.
@@ -18,16 +19,14 @@ def read_columns(path):
   The first column has the words, the last one the tags; empty lines end
   sentences, and lines with -DOCSTART- do not count.
   """
-  sentences, rows = [], []
-  # The end of the file ends a sentence, too.
-  for line in [*path.read_text(encoding="utf-8").split("\n"), ""]:
-    row = line.split()
-    if row and row[0] != "-DOCSTART-":
-      rows.append((row[0], row[-1]))
-    elif rows:
-      sentences.append(tuple(map(list, zip(*rows, strict=True))))
-      rows = []
-  return sentences
+  rows = map(str.split, path.read_text(encoding="utf-8").split("\n"))
+  groups = itertools.groupby(
+    rows, key=lambda row: bool(row) and row[0] != "-DOCSTART-"
+  )
+  return [
+    tuple(map(list, zip(*((row[0], row[-1]) for row in sentence), strict=True)))
+    for has_words, sentence in groups if has_words
+  ]
 
 
 def first_pieces(word_ids, count):
@@ -78,22 +77,19 @@ def with_labels(inputs, pieces, numbers):
 
 
 def entities(tags):
-  """Returns the set of (kind, first word, last word) of a sentence's tags.
+  """Returns the set of (name, first word, last word) of a sentence's tags.
 
-  I-KIND goes on only where KIND does; elsewhere it begins an entity, as in
+  I-NAME goes on only where NAME does; elsewhere it begins an entity, as in
   conlleval.
   """
-  found = []
+  spans = []
   for word, tag in enumerate(tags):
-    mark, _, kind = tag.partition("-")
-    if mark == "O":
-      continue
-    goes_on = found and found[-1][::2] == (kind, word - 1)
-    if mark == "I" and goes_on:
-      found[-1] = (kind, found[-1][1], word)
-    else:
-      found.append((kind, word, word))
-  return set(found)
+    mark, _, name = tag.partition("-")
+    if mark == "I" and spans and spans[-1][::2] == (name, word - 1):
+      spans[-1] = (name, spans[-1][1], word)
+    elif mark != "O":
+      spans.append((name, word, word))
+  return set(spans)
 
 
 def scores(gold, predicted):
