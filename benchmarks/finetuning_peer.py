@@ -137,7 +137,10 @@ def split_windows(tokenizer, examples, max_seq_length, doc_stride):
 
 
 def best_span(start, end, offsets, *, max_length=30):
-  """Returns score and character span of a window's best answer."""
+  """Returns score and character span of a window's best answer.
+
+  Of all pairs of tokens, where run_qa.py looks at the 20 best of each side.
+  """
   tokens = np.flatnonzero(offsets[:, 0] >= 0)
   lengths = tokens[None, :] - tokens[:, None] + 1
   scores = start[tokens][:, None] + end[tokens][None, :]

@@ -58,13 +58,14 @@ def run(command, *, until=None, watches_memory=False):
     process = subprocess.Popen(
       list(map(str, command)), stdout=output, stderr=log
     )
-    most, is_reached = 0.0, False
+    most, seconds, is_reached = 0.0, {}, False
     pause = _PAUSE if until or watches_memory else None
     while process.returncode is None and not is_reached:
       if watches_memory:
         look = time.monotonic()
         # A peak between two looks is missed; those of a batch last longer.
-        most = max(most, megabytes_of(process.pid))
+        seconds_now, megabytes = usage(process.pid)
+        most, seconds = max(most, megabytes), seconds | seconds_now
         # Linux walks through all pages of a process: without longer pauses,
         # that took a fifth of a core from BERT-base and its peers.
         pause = max(_PAUSE, 50 * (time.monotonic() - look))
@@ -81,24 +82,30 @@ def run(command, *, until=None, watches_memory=False):
         f"{log.read().decode('utf-8', 'replace').strip()[-2000:]}"
       )
     output.seek(0)
-    # All children that have ended are counted: the difference is this one.
+    # All children that have ended are counted: the difference is this one. It
+    # leaves out processes whose parent did not wait for them.
     processor = sum(after[2:4]) - sum(before[2:4])
+    processor = max(processor, sum(seconds.values()))
     return output.read(), Cost(wall, processor, most)
 
 
-def megabytes_of(pid):
-  """Returns the memory, in MB, of a process and all that came from it.
+def usage(pid):
+  """Returns what a process and all that came from it use now.
 
-  It is what Linux calls Pss_Anon: a page that two of them share counts once,
-  libraries do not. What has ended has 0.
+  Returns:
+    {pid: processor seconds so far}, and the memory of all, in MB: what Linux
+    calls Pss_Anon: a page that two of them share counts once, libraries do not.
   """
-  kilobytes, waiting = 0, [pid]
+  seconds, kilobytes, waiting = {}, 0, [pid]
   while waiting:
     folder = pathlib.Path("/proc", str(waiting.pop()))
-    with contextlib.suppress(OSError):
-      # Data loaders and compilers of peers are processes of their own.
+    with contextlib.suppress(OSError):  # It has ended.
       for path in folder.glob("task/*/children"):
         waiting += path.read_text().split()
+      # The second field is the program's name, which may hold any character.
+      fields = (folder / "stat").read_text().rpartition(")")[2].split()
+      ticks = int(fields[11]) + int(fields[12])  # User and system time.
+      seconds[folder.name] = ticks / os.sysconf("SC_CLK_TCK")
       text = (folder / "smaps_rollup").read_text()
       kilobytes += sum(map(int, re.findall(r"Pss_Anon: +(\d+)", text)))
-  return kilobytes / 1024
+  return seconds, kilobytes / 1024

@@ -35,44 +35,47 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 def commands(arguments, text, folder):
   """Returns {name: command} of all runs on a text, which write to a folder."""
   script = "create_pretraining_data.py"
-  flags = [
-    f"--input_file={text}", f"--vocab_file={arguments.vocab}",
-    f"--output_file={folder}/records", "--dupe_factor=5",
-  ]
-  ours = [sys.executable, measured_runs.ROOT / script, *flags]
+  ours = [sys.executable, measured_runs.ROOT / script]
   made = {"here": ours}
-  if arguments.shards:
-    # A little more, so that rounding makes no shard of the last few bytes.
-    size = 1.001 * os.path.getsize(text) / 1e6 / arguments.shards
-    for processes in (1, 2):
-      made[f"here, shards, {processes} process(es)"] = [
-        *ours, f"--shard_size_mb={size}", f"--num_processes={processes}"
-      ]
-  if arguments.original:
-    pythons = {"the original": sys.executable}
-    if arguments.original_python:
-      pythons["the original, its Python"] = arguments.original_python
-    for name, python in pythons.items():
+  # A little more, so that rounding makes no shard of the last few bytes.
+  size = 1.001 * os.path.getsize(text) / 1e6 / max(arguments.shards, 1)
+  for processes in (1, 2) if arguments.shards else ():
+    made[f"here, shards, {processes} process(es)"] = [
+      *ours, f"--shard_size_mb={size}", f"--num_processes={processes}"
+    ]
+  pythons = {"the original": sys.executable,
+             "the original, its Python": arguments.original_python}
+  for name, python in pythons.items():
+    if arguments.original and python:
       path = os.path.join(arguments.original, script)
-      made[name] = [python, "-c", _RUN_ORIGINAL, path, *flags]
-  return made
+      made[name] = [python, "-c", _RUN_ORIGINAL, path]
+  return {
+    name: [
+      *command, f"--input_file={text}", f"--vocab_file={arguments.vocab}",
+      "--dupe_factor=5", f"--output_file={folder / str(number)}",
+    ]
+    for number, (name, command) in enumerate(made.items())
+  }
 
 
 def measure(arguments):
   """Yields (name, measured_runs.Cost of the start alone, Cost of the text)."""
-  # All of it is work of the processor: starting a GPU would only add noise.
-  without_gpu = ["env", "CUDA_VISIBLE_DEVICES=-1"]
-  with tempfile.TemporaryDirectory() as folder:
-    tiny = pathlib.Path(folder, "tiny.txt")
+  with tempfile.TemporaryDirectory() as name:
+    folders = [pathlib.Path(name, text) for text in ("tiny", "whole")]
+    for folder in folders:
+      folder.mkdir()
+    tiny = pathlib.Path(name, "tiny.txt")
     tiny.write_text(_TINY_TEXT)
     # The same commands, so that each one's own start is taken off.
-    starts = commands(arguments, tiny, folder)
-    for name, command in commands(arguments, arguments.text, folder).items():
-      start, cost = (
-        measured_runs.run([*without_gpu, *each], watches_memory=True)[1]
+    starts = commands(arguments, tiny, folders[0])
+    runs = commands(arguments, arguments.text, folders[1])
+    for name, command in runs.items():
+      yield name, *(
+        # All of it is work of the processor: a GPU would only add noise.
+        measured_runs.run(["env", "CUDA_VISIBLE_DEVICES=-1", *each],
+                          watches_memory=True)[1]
         for each in (starts[name], command)
       )
-      yield name, start, cost
 
 
 def table_row(name, num_words, start, cost):

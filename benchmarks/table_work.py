@@ -137,7 +137,7 @@ def _job_turn(arguments, folder, *, name, dtype):
   """Runs whole commands, from the start to the scores."""
   job = _job(arguments, folder, name, dtype)
   runs = {}
-  # Peers first: where one is missing, that is said soon.
+  # Peers first: a missing one is noticed soon.
   for peer in _JOBS[name][2]:
     if peer != _PADDED or arguments.padded:
       job.pad_to_max_length = int(peer == _PADDED)
