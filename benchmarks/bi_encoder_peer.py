@@ -14,7 +14,6 @@ The same with ours, of the same batch, rate, schedule, optimizer and loss:
 
 import argparse
 import csv
-import os
 import tempfile
 import time
 
@@ -38,20 +37,18 @@ def main():
   parser.add_argument("--model", required=True)
   parser.add_argument("--data_dir", required=True)
   parser.add_argument("--seed", type=int, default=1)
-  parser.add_argument("--epochs", type=float, default=1)
   arguments = parser.parse_args()
   model = sentence_transformers.SentenceTransformer(arguments.model)
   model.max_seq_length = 128
   train, dev = (
-    read(os.path.join(arguments.data_dir, f"{name}.tsv"))
-    for name in ("train", "dev")
+    read(f"{arguments.data_dir}/{name}.tsv") for name in ("train", "dev")
   )
   evaluate = evaluation.EmbeddingSimilarityEvaluator(*dev.values())
   print("before", evaluate(model))
   with tempfile.TemporaryDirectory() as folder:
     options = sentence_transformers.SentenceTransformerTrainingArguments(
       folder, seed=arguments.seed, per_device_train_batch_size=32,
-      learning_rate=2e-5, num_train_epochs=arguments.epochs, warmup_steps=0.1,
+      learning_rate=2e-5, num_train_epochs=1, warmup_steps=0.1,
       weight_decay=0.0, lr_scheduler_type="linear", save_strategy="no",
       report_to="none", use_cpu=True,
     )

@@ -2,8 +2,7 @@
 
 The graph is torch's own ONNX export. int8 is what sentence-transformers makes:
 ONNX Runtime's dynamic quantization with signed weights, and OpenVINO's by NNCF,
-calibrated on 200 examples. What a class needs is imported in it: a process of
-ONNX Runtime or OpenVINO alone loads no torch.
+calibrated on 200 examples. A process of one engine alone loads no other.
 """
 
 import os
@@ -20,11 +19,9 @@ _NAMES = ("input_ids", "attention_mask", "token_type_ids")
 def network(source, head):
   """Returns a torch.nn.Module from ids, mask, segments [B, T] to one result.
 
-  Args:
-    source: folder in Hugging Face's layout, or a transformers.BertConfig,
-      which means random weights.
-    head: "embedding", unit vectors [B, H], the mean of the last states; or
-      "classification", logits [B, labels].
+  `source` is a folder in Hugging Face's layout or, for random weights, a
+  transformers.BertConfig; `head` "embedding", unit vectors [B, H], the mean of
+  the last states, or "classification", logits [B, labels].
   """
   import torch
   import transformers
@@ -109,10 +106,7 @@ class Texts:
   """A peer with its tokenizer: texts in, numbers out."""
 
   def __init__(self, engine, folder, batch_size=None):
-    """Takes one of the above, a folder with tokenizer.json, texts together.
-
-    None: 32 texts, or 64 short ones, as here.
-    """
+    """Of texts together; None: 32 texts, or 64 short ones, as here."""
     self._engine, self._batch_size = engine, batch_size
     self._tokenizer = tokenizers.Tokenizer.from_file(
       os.path.join(folder, "tokenizer.json")
@@ -153,15 +147,10 @@ class Texts:
 
 
 def make(engine, numbers, source, head, path, samples=None):
-  """Writes what an engine loads, in a process of its own.
+  """Writes what an engine of ON_FILES loads, an .onnx or .xml file.
 
-  Args:
-    engine: of ON_FILES.
-    numbers: "float32", "bfloat16" or "int8".
-    source, head: as `network` takes.
-    path: .onnx or .xml, to write.
-    samples: a function without arguments that returns what int8 is calibrated
-      on.
+  `source` and `head` are those of `network`; `samples` is a function that
+  returns what int8 is calibrated on.
   """
   with tempfile.TemporaryDirectory() as folder:
     graph = pathlib.Path(folder, "model.onnx")

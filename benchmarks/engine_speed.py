@@ -100,15 +100,12 @@ def make(job: Job) -> None:
   import engine_peers
 
   def samples():
+    rng, texts = random.Random(0), []
+    for _ in range(_SAMPLES):
+      texts += make_texts(job.model, 1, rng.randint(8, 128))
     if job.samples:
       pairs = json.loads(pathlib.Path(job.samples).read_text("utf-8"))
       texts = list(map(tuple, pairs[:_SAMPLES]))
-    else:
-      rng = random.Random(0)
-      texts = [
-        make_texts(job.model, 1, rng.randint(8, 128))[0]
-        for _ in range(_SAMPLES)
-      ]
     return engine_peers.Texts(None, job.model).samples(texts)
 
   path.parent.mkdir()
@@ -204,12 +201,9 @@ def measure(job: Job) -> dict:
 
 
 def run_contender(job: Job, python, threads: int = 0) -> dict | None:
-  """Does a job in processes of its own; None if one failed.
+  """Returns `measure` of a job in processes of its own; None if one failed.
 
-  Args:
-    job: what `measure` takes.
-    python: that of the peers.
-    threads: number of cores that it runs on; 0: all.
+  `python` is that of the peers; `threads` the cores to run on, or 0: all.
   """
   cores = sorted(os.sched_getaffinity(0))
   cores = cores[: threads or len(cores)]

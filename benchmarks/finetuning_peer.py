@@ -4,13 +4,10 @@
       --weights=FOLDER --seed=1
 
 Needs torch, transformers (5 or newer), accelerate, scikit-learn and scipy, and
-nothing of this project: texts, labels, windows, answers and metrics are made
-here, by other libraries, so that a fault of ours cannot hide on both sides.
-What the model is given and how it is trained is what Hugging Face's examples
-run_glue.py, run_qa.py and run_ner.py do with --pad_to_max_length False, or,
-with --pad_to_max_length=1 and a task of GLUE, by default; metrics come from
-scikit-learn and scipy instead of from the hub, those of tags from
-tagging_peer.py. The last line of the output is JSON, the metrics.
+nothing of this project, so that a fault of ours cannot hide on both sides. What
+the model is given and how it is trained is what Hugging Face's run_glue.py,
+run_qa.py and run_ner.py do with --pad_to_max_length False, or, with
+--pad_to_max_length=1, by default. The last line of the output is JSON.
 """
 
 import argparse

@@ -6,16 +6,12 @@ r"""Scores of fine-tuning, over several seeds, next to Hugging Face's.
       --peer_python=peer/bin/python --runs_file=runs.jsonl
 
 For each seed runs run_classifier.py, run_squad.py with --task=squad or
-run_ner.py with --task=ner, and, where --peer_python names a Python that has
-torch, transformers, accelerate, scikit-learn and scipy, finetuning_peer.py in
-it: the same weights (a folder in Hugging Face's layout), files and
-hyper-parameters. Prints a table of median, mean and standard deviation of both,
-and the minutes of one run. One optimizer for both: AdamW with bias correction,
-a rate that falls to 0 in a straight line, no warm-up, since the original's and
-Hugging Face's warm-ups differ.
-
-Runs are kept in --runs_file; those that it holds are not run again, so a long
-comparison can be made piece by piece.
+run_ner.py with --task=ner, and finetuning_peer.py, where --peer_python names a
+Python for it: the same weights, files and hyper-parameters. Prints median, mean
+and standard deviation of both, and the minutes of one run. One optimizer for
+both: AdamW with bias correction, a rate that falls to 0 in a straight line, no
+warm-up, since the original's and Hugging Face's differ. What --runs_file holds
+is not run again, so a long comparison can be made piece by piece.
 """
 
 import argparse
@@ -68,9 +64,8 @@ def our_command(arguments, seed, folder):
     "bucket_by_length": bool(arguments.bucket_by_length),
     f"{scored}_batch_size": arguments.eval_batch_size,
   }
-  for name in ("learning_rate", "num_train_epochs", "train_batch_size",
-               "max_seq_length", "dtype"):
-    flags[name] = getattr(arguments, name)
+  same = "learning_rate num_train_epochs train_batch_size max_seq_length dtype"
+  flags |= {name: getattr(arguments, name) for name in same.split()}
   if task in FILES:
     flags["train_file"] = data / arguments.train_file
     flags[f"{scored}_file"] = data / arguments.predict_file
@@ -118,10 +113,9 @@ def run(side, arguments, seed):
 
 def all_runs(arguments):
   """Makes the runs that are still to be made; returns all, by side."""
-  path, stored = arguments.runs_file, []
-  if path and path.exists():
-    lines = path.read_text(encoding="utf-8").splitlines()
-    stored = [json.loads(line) for line in lines]
+  path = arguments.runs_file
+  lines = path.read_text("utf-8") if path and path.exists() else ""
+  stored = list(map(json.loads, lines.splitlines()))
   sides = ["ours", "peer"] if arguments.peer_python else ["ours"]
   # By all that decides a score: another rate is another run.
   names = ["task", "source", "weights", "train_file", "predict_file",
@@ -143,14 +137,7 @@ def all_runs(arguments):
 
 
 def shortened(arguments, folder):
-  """Writes the first examples of the data into a folder.
-
-  Returns:
-    The folder to take data from: `folder`, or the data's own if all examples
-    are wanted.
-  """
-  if not arguments.max_train_examples and not arguments.max_eval_examples:
-    return arguments.data_dir
+  """Writes the first examples of the data into a folder, and returns it."""
   folder.mkdir(parents=True, exist_ok=True)
   train, dev = arguments.max_train_examples, arguments.max_eval_examples
   if arguments.task in FILES:
@@ -196,17 +183,13 @@ def print_table(task, results_of):
       deviation = statistics.stdev(values) if len(values) > 1 else float("nan")
       # SQuAD's scores are in percent.
       digits = 2 if max(values) > 1 else 4
-      cells = [
-        f"{value:.{digits}f}" for value in
-        (statistics.median(values), statistics.mean(values), deviation)
-      ]
-      cells += [
-        f"{statistics.median(run[name] for run in results) / 60:.1f}"
-        for name in ("wall", "processor")
-      ]
-      print(
-        f"| {task} | {metric} | {side} | {len(values)} | {' | '.join(cells)} |"
-      )
+      cells = [task, metric, side, len(values)]
+      middle = statistics.median(values), statistics.mean(values)
+      cells += [f"{value:.{digits}f}" for value in (*middle, deviation)]
+      for name in ("wall", "processor"):
+        seconds = statistics.median(run[name] for run in results)
+        cells.append(f"{seconds / 60:.1f}")
+      print(f"| {' | '.join(map(str, cells))} |")
 
 
 def parse_arguments(argv=None):

@@ -23,15 +23,11 @@ class _Steps:
   def __init__(
     self, values, *, dtype, compiled=False, onednn=False, attention="sdpa"
   ):
-    """Makes the network with random weights.
+    """Makes the network of a dict of sizes with random weights.
 
-    Args:
-      values: dict, what bert_config.json holds.
-      dtype: "float32" or "bfloat16", which means autocast.
-      compiled: whether torch.compile is to compile the network.
-      onednn: whether oneDNN is to multiply in float32, for inference on a CPU
-        only: MKL, the default, has half its speed on processors of AMD.
-      attention: "sdpa" or "eager".
+    "bfloat16" means autocast, `compiled` torch.compile. With `onednn` it
+    multiplies float32, for inference on a CPU only: MKL, the default, has half
+    its speed on processors of AMD. `attention` is "sdpa" or "eager".
     """
     # TF32 on a GPU, as TensorFlow does by default.
     torch.set_float32_matmul_precision("high")

@@ -30,8 +30,7 @@ class Cost(NamedTuple):
 def set_environment(**more):
   """Sets the environment of this process and of all that it starts.
 
-  Nothing is downloaded while a peer is measured. Modules are compiled once and
-  kept, as for any user: some tools set PYTHONDONTWRITEBYTECODE, with which
+  Nothing is downloaded. Compiled modules are kept, as for any user: without,
   importing TensorFlow takes three times as long.
   """
   os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -43,15 +42,12 @@ def run(command, *, until=None, watches_memory=False):
 
   Args:
     command: list of strings and paths.
-    until: a function without arguments; the command is killed, and its cost
-      until then returned, as soon as it returns True. None: it runs to its
-      end.
+    until: a function without arguments; the command is killed as soon as it
+      returns True. None: it runs to its end.
     watches_memory: whether the cost has the memory, which takes some time from
       the command; otherwise that is 0.
 
-  Raises:
-    InputError: the command failed, or ended before `until`; with the end of
-      what it said.
+  Raises InputError: the command failed, or ended before `until`.
   """
   start, before = time.monotonic(), os.times()
   with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile() as log:

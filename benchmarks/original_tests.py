@@ -4,8 +4,8 @@ r"""Runs the original's own tests against this project's modules.
   python benchmarks/original_tests.py --original=bert
 
 TensorFlow 2 plays TensorFlow 1. Prints each test with "passed" or the last line
-of its error. Those of tokenization pass, and that of the configuration; the
-others build a graph with the original's calls, see docs/migrating.md.
+of its error: of those that build a graph with the original's calls, see
+docs/migrating.md.
 """
 
 import argparse

@@ -102,12 +102,10 @@ class Pretraining(_Steps):
     self._take_step(self.tensors(batch))
 
   def tensors(self, batch, row=None):
-    """Returns what a step takes.
+    """Returns what a step takes of a step_speed.PretrainingBatch.
 
-    Args:
-      batch: a step_speed.PretrainingBatch.
-      row: length of rows into which the sequences are packed, a multiple of
-        theirs. None: they are rows themselves.
+    `row` is the length of rows into which the sequences are packed, a multiple
+    of theirs. None: they are rows themselves.
     """
     tensors = {k: tf.constant(v) for k, v in batch._asdict().items()}
     tensors["masked_lm_weights"] = tf.ones(batch.masked_lm_ids.shape)

@@ -4,10 +4,9 @@
     --original=CHECKOUT_OF_GOOGLE_RESEARCH_BERT
 
 Runs the script as a user does, on the whole text and in shards over one and
-two processes, and the original's where a checkout is given: on this Python,
-where TensorFlow 2 plays TensorFlow 1, and on --original_python if that is
-given, one with TensorFlow 1.15. What each needs for a text of two lines, which
-is mostly importing TensorFlow, is shown separately from what the text adds.
+two processes, and the original's where a checkout is given; TensorFlow 2 plays
+TensorFlow 1. What each needs for a text of two lines, which is mostly importing
+TensorFlow, is shown separately from what the text adds.
 """
 
 import argparse
@@ -19,9 +18,7 @@ import tempfile
 import measured_runs
 from common import errors
 
-# What a run on this text costs is the start: mostly importing TensorFlow.
 _TINY_TEXT = "one sentence\nand another one\n"
-# The original as it is, with whichever TensorFlow there is as version 1.
 _RUN_ORIGINAL = """
 import runpy, sys
 import tensorflow.compat.v1
@@ -43,12 +40,9 @@ def commands(arguments, text, folder):
     made[f"here, shards, {processes} process(es)"] = [
       *ours, f"--shard_size_mb={size}", f"--num_processes={processes}"
     ]
-  pythons = {"the original": sys.executable,
-             "the original, its Python": arguments.original_python}
-  for name, python in pythons.items():
-    if arguments.original and python:
-      path = os.path.join(arguments.original, script)
-      made[name] = [python, "-c", _RUN_ORIGINAL, path]
+  if arguments.original:
+    path = os.path.join(arguments.original, script)
+    made["the original"] = [sys.executable, "-c", _RUN_ORIGINAL, path]
   return {
     name: [
       *command, f"--input_file={text}", f"--vocab_file={arguments.vocab}",
@@ -97,7 +91,6 @@ def parse_arguments(argv=None):
   add("--text", required=True, help="UTF-8, one sentence a line")
   add("--vocab", required=True, help="vocabulary file")
   add("--original", help="checkout of google-research/bert")
-  add("--original_python", help="a Python with TensorFlow 1.15 for it")
   add("--shards", type=int, default=8, help="of the runs in shards; 0: none")
   return parser.parse_args(argv)
 

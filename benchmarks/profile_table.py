@@ -76,7 +76,7 @@ def by_type(durations):
   return [(name, numbers[name], total) for name, total in totals.most_common()]
 
 
-def table(types, rows):
+def table(types, rows=12):
   """Returns the lines of a Markdown table, the last ones added up."""
   shown, rest = types[:rows], types[rows:]
   if rest:
@@ -95,12 +95,8 @@ def main():
     "--profile", required=True, type=pathlib.Path,
     help="--output_dir of a run with --profile_steps, or one .xplane.pb file",
   )
-  parser.add_argument(
-    "--rows", type=int, default=12, help="types to print, the most costly"
-  )
   arguments = parser.parse_args()
-  types = by_type(operations(arguments.profile))
-  print("\n".join(table(types, arguments.rows)))
+  print("\n".join(table(by_type(operations(arguments.profile)))))
 
 
 if __name__ == "__main__":

@@ -88,10 +88,10 @@ def main():
         latencies, seconds = asyncio.run(
           measure(url, texts, clients, arguments)
         )
-        cells = [f"{len(latencies) / seconds:.0f}"]
-        cells += [f"{x:.1f}" for x in np.percentile(latencies, (50, 90, 99))]
-        shown = "yes" if batching else "no"
-        print(f"| {shown} | {clients} | {' | '.join(cells)} |", flush=True)
+        p50, p90, p99 = np.percentile(latencies, (50, 90, 99))
+        print(f"| {'yes' if batching else 'no'} | {clients} "
+              f"| {len(latencies) / seconds:.0f} | {p50:.1f} | {p90:.1f} "
+              f"| {p99:.1f} |", flush=True)
     finally:
       process.terminate()
       process.wait()

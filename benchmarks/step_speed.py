@@ -2,10 +2,8 @@
 
 Random weights, full sequences. Each program computes each work in a process of
 its own: first steps until it has compiled, then rounds of steps, which follow
-one another without waiting, as in training; the median of the rounds counts. A
-round is a step, or as many as half a second has. Nothing is imported here that
-a contender does not need: xla_program.py takes this file to machines that have
-NumPy alone.
+one another without waiting, as in training; the median counts. A round is a
+step, or as many as half a second has. It is imported where only NumPy is.
 """
 
 import importlib
@@ -77,11 +75,7 @@ class Work(NamedTuple):
     return PretrainingBatch(*(array.astype(np.int32) for array in arrays))
 
   def flop(self, values: dict) -> int:
-    """Returns operations of the matrix products of one example.
-
-    Args:
-      values: what bert_config.json holds.
-    """
+    """Returns operations of the products of one example, of a dict of sizes."""
     width, inner = values["hidden_size"], values["intermediate_size"]
     # Query, key, value and output; the two products of the feed-forward.
     weights = 4 * width * width + 2 * width * inner
@@ -208,10 +202,9 @@ def run_alone(python, script, *job, **options):
 
 
 def measure_all(work: Work, arguments) -> dict[str, dict]:
-  """Measures all contenders, each in a process of its own.
+  """Returns the measures of each contender, in a process of its own.
 
-  Returns:
-    Dict from contender to its measures; those that failed have none.
+  Those that failed have none.
   """
   script, layers = os.path.abspath(__file__), arguments.num_hidden_layers
   peak = run_alone(sys.executable, script)[work.dtype]

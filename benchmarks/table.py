@@ -9,23 +9,21 @@ slows all alike; medians count. Wall and processor time both, because on a busy
 machine PyTorch's waiting threads use processor time: compare on an idle one.
 
 Results are kept in --results_file, and a call replaces those of its own --rows
-only: the table can be collected row by row, in hours in which the machine is
-idle. The table is printed and written to benchmarks/RESULTS.md, the most
-important of its results to docs/performance.md, with a chart next to it, and
-the engines' to docs/engines.md. --list names the works. A work whose data are
-not given is left out. --short measures what the README says, with fewer steps,
-in less than an hour on two cores.
+only: the table can be collected row by row, in idle hours. It is printed and
+written to benchmarks/RESULTS.md, the most important of its results with a chart
+to docs/performance.md, and the engines' to docs/engines.md. A work whose data
+are not given is left out. --short measures what the README says, with fewer
+steps, in less than an hour on two cores.
 
 The peers need torch, transformers, accelerate, scikit-learn and scipy, and for
 engines/* and the steps of inference onnx, onnxruntime, openvino and nncf, in
 the Python that runs this or in --peer_python. tf-models-official and keras-hub
-run in the former, with the modules of --peer_path.
+run in the former.
 """
 
 import argparse
 import datetime
 import fnmatch
-import os
 import pathlib
 import re
 import shlex
@@ -65,7 +63,6 @@ def parse_arguments(argv):
   for name, meaning in table_work.DATA.items():
     add(f"--{name}", type=pathlib.Path, help=meaning)
   add("--peer_python", type=pathlib.Path, default=sys.executable)
-  add("--peer_path", default="", help="more folders of modules for the peers")
   add("--compiled_peers", action="store_true",
       help="measure torch.compile and XLA of the peers, too, in step/*")
   add("--results_file", type=pathlib.Path,
@@ -80,12 +77,11 @@ def chosen_works(arguments):
 
   Raises InputError: --rows names none.
   """
-  patterns, works = arguments.rows.split(","), []
-  for work in table_work.all_works():
-    if arguments.short and work.name not in table_work.SHORT:
-      continue
-    if any(fnmatch.fnmatch(work.name, pattern) for pattern in patterns):
-      works.append(work)
+  works = [
+    work for work in table_work.all_works()
+    if any(fnmatch.fnmatch(work.name, p) for p in arguments.rows.split(","))
+    and (work.name in table_work.SHORT or not arguments.short)
+  ]
   if not works:
     raise errors.InputError(
       f"--rows={arguments.rows}: no such work; --list names all of them"
@@ -139,9 +135,7 @@ def measure(work, argv):
 def engine_tables(runs, notes):
   """Yields (name of two markers, table) of the engines that were measured.
 
-  Args:
-    runs: dict from the work's name to the results of `measure`.
-    notes: dict from the work's name to table_rows.run_note.
+  Both are dicts from the work's name: to results, to table_rows.run_note.
   """
   for model, title in table_work.MODELS.items():
     work, lines = f"engines/{model}", []
@@ -186,11 +180,10 @@ def show(runs, print_only=False):
   table_rows.write_into(RESULTS, "make bench", table)
   for name, text in engine_tables(runs, notes):
     table_rows.write_into(DOCS / "engines.md", name, text)
-  headlines = [
+  headlines = list(filter(None, (
     table_work.headline(name, runs[name]["turns"])
     for name in table_work.SHORT if name in runs
-  ]
-  headlines = list(filter(None, headlines))
+  )))
   table_rows.draw(headlines, DOCS / "performance.png")
   table_rows.write_into(
     DOCS / "performance.md", "make bench",
@@ -205,15 +198,11 @@ def main(argv):
     print("\n".join(work.name for work in table_work.all_works()))
     return
   works, runs = chosen_works(arguments), {}
-  path = [arguments.peer_path, os.environ.get("PYTHONPATH", "")]
-  measured_runs.set_environment(
-    PYTHONPATH=os.pathsep.join(filter(None, path)), KERAS_BACKEND="tensorflow"
-  )
+  measured_runs.set_environment(KERAS_BACKEND="tensorflow")
   if arguments.results_file.exists():
     runs = json_files.read(str(arguments.results_file))
-  known = [runs[w.name]["minutes"] for w in works if w.name in runs]
-  print(f"{len(works)} works; a turn of {len(known)} of them took "
-        f"{sum(known):.0f} minutes before", file=sys.stderr)
+  minutes = sum(runs[w.name]["minutes"] for w in works if w.name in runs)
+  print(f"{len(works)} works; turns took {minutes:.0f} minutes before")
   failed = []
   for work in works:
     try:

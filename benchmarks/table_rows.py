@@ -6,6 +6,7 @@ measure of a work with a target.
 """
 
 import itertools
+import re
 import statistics
 from typing import NamedTuple
 
@@ -53,9 +54,7 @@ class Outcome(NamedTuple):
 def evaluate(row: Row, turns) -> Outcome | None:
   """Returns the Outcome of a row, or None if the turns lack what it needs.
 
-  Args:
-    row: Row.
-    turns: list of dicts from contender to dict from measure to number.
+  Turns are a list of dicts from contender to dict from measure to number.
   """
   values = medians(turns, row.measure)
   better = max if row.is_more_better else min
@@ -93,17 +92,14 @@ def number(value, measure):
   if unit == "share":
     value *= 100
   digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
-  if unit == "score":
-    digits = 4
+  digits = 4 if unit == "score" else digits
   return f"{value:.{digits}f}{_UNITS.get(unit, ' s')}"
 
 
 def markdown(outcomes, notes_of):
   """Returns the table, and below it where and how each row was measured.
 
-  Args:
-    outcomes: dict from the work's name to a list of its Outcomes.
-    notes_of: dict from the work's name to its `run_note`.
+  Both are dicts from the work's name: to a list of Outcomes, to its `run_note`.
   """
   lines = [
     "| work | here | peers | result | target | met | run |",
@@ -143,11 +139,7 @@ def _cells(outcome):
 
 
 def run_note(run):
-  """Returns where, when, of which code and with which command it was measured.
-
-  Args:
-    run: results of table.py.
-  """
+  """Returns where, when, of which code and how results were measured."""
   turns = len(run["turns"])
   return (
     f"{run['machine']}; {run['date']}; code {run['code']}; median of {turns} "
@@ -156,34 +148,25 @@ def run_note(run):
 
 
 def write_into(page, name, text):
-  """Writes text between the two markers of a page.
+  """Writes text between `<!-- name: begin -->` and `<!-- name: end -->`.
 
-  Args:
-    page: pathlib.Path.
-    name: of the markers, `<!-- name: begin -->` and `<!-- name: end -->`.
-    text: what is to be between them.
-
-  Raises:
-    InputError: the page has not both markers, once each and in order.
+  Raises InputError: the page has not both, once each and in order.
   """
   first, last = (f"<!-- {name}: {place} -->" for place in ("begin", "end"))
-  before, begin, rest = page.read_text(encoding="utf-8").partition(first)
-  _, end, after = rest.partition(last)
-  # Twice would leave an old table in the page.
-  if not begin or not end or first in rest or last in after:
+  new, count = re.subn(
+    f"{first}\n.*?{last}", lambda match: f"{first}\n{text}\n{last}",
+    page.read_text(encoding="utf-8"), flags=re.DOTALL,
+  )
+  if count != 1:
     raise errors.InputError(
       f"expected one line {first} and after it one line {last} in the page "
       "that the table is written to: add them"
     )
-  file_io.write_text(str(page), f"{before}{first}\n{text}\n{last}{after}")
+  file_io.write_text(str(page), new)
 
 
 def headline_table(headlines):
-  """Returns a Markdown table of what stands first on a page.
-
-  Args:
-    headlines: list of (group, Outcome of a "speedup").
-  """
+  """Returns a Markdown table of a list of (group, Outcome of a "speedup")."""
   lines = ["| | here | the fastest other program | |", "|---|---|---|---|"]
   for group, (row, ours, peers, peer, result) in headlines:
     compared = f"**{result:.1f}× faster**"

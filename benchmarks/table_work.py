@@ -55,9 +55,9 @@ _JOBS = {
   }),
 }
 _LINES_TOGETHER = 64
-_TEXT_BYTES = 8_000_000
 THREADS = {"all threads": 0, "one thread": 1}
 MODELS = {"minilm": "MiniLM-L6", "base": "BERT-base"}
+_STARTS = {"first_start": "not cached", "next_start": "cached"}
 SCORED = {"sts-b": "STS-B", "mrpc": "MRPC"}
 
 
@@ -124,13 +124,35 @@ def _job(arguments, folder, name, dtype="float32", **more):
   return job
 
 
-def _base_weights(arguments, folder):
-  """Returns the folder of a BERT-base with the tokenizer of --weights."""
+def _trained(folder, *flags):
+  """Returns the folder of a classifier that was trained for a step."""
+  few, output = folder / "few.tsv", folder / "trained"
+  few.write_text("text\tlabel\ngood\tyes\nbad\tno\n", encoding="utf-8")
   measured_runs.run([
-    sys.executable, ROOT / "benchmarks" / "random_weights.py",
-    f"--tokenizer={arguments.weights}", f"--output={folder / 'base'}",
+    sys.executable, ROOT / "run_classifier.py", "--do_train", *flags,
+    f"--train_file={few}", f"--output_dir={output}", "--num_train_epochs=1",
+    "--train_batch_size=2", "--max_seq_length=16",
   ])
-  return folder / "base"
+  return output / "final_model"
+
+
+def _for_others(model, folder):
+  """Returns the folder of a model in Hugging Face's layout."""
+  measured_runs.run([
+    sys.executable, ROOT / "convert_checkpoint.py", "--to=huggingface",
+    f"--model_dir={model}", f"--output={folder / 'model'}",
+  ])
+  return folder / "model"
+
+
+def _base_weights(arguments, folder):
+  """Returns the folder of a random BERT-base with the words of --weights."""
+  vocab, config = arguments.weights / "vocab.txt", folder / "config.json"
+  size = len(vocab.read_bytes().strip(b"\n").split(b"\n"))
+  values = {**step_speed.VALUES, "vocab_size": size}
+  config.write_text(json.dumps(values), encoding="utf-8")
+  flags = f"--vocab_file={vocab}", f"--bert_config_file={config}"
+  return _for_others(_trained(folder, *flags), folder)
 
 
 def _job_turn(arguments, folder, *, name, dtype):
@@ -215,9 +237,8 @@ def _data():
 def _data_turn(arguments, folder):
   text = folder / "text.txt"
   with open(arguments.text, "rb") as stream:
-    part = stream.read(_TEXT_BYTES)
-  # No half line, which may be half a character.
-  text.write_bytes(part[: part.rfind(b"\n") + 1])
+    # 8 MB of whole lines.
+    text.write_bytes(b"".join(stream.readlines(8_000_000)))
   options = pretraining_data_speed.parse_arguments([
     f"--text={text}", f"--vocab={arguments.vocab}",
     f"--original={arguments.original}", "--shards=0",
@@ -255,8 +276,8 @@ def _lines_turn(arguments, folder, *, work, dtype):
   rows = path.read_text(encoding="utf-8").splitlines()[1:]
   texts = [row.split("\t")[0].strip() for row in rows[: arguments.lines]]
   lines, table = folder / "lines.txt", folder / "lines.tsv"
-  lines.write_text("\n".join(texts) + "\n", encoding="utf-8")
-  table.write_text("\n".join(["text", *texts]) + "\n", encoding="utf-8")
+  for path, header in ((lines, []), (table, ["text"])):
+    path.write_text("\n".join([*header, *texts, ""]), encoding="utf-8")
   if work == "features":
     ours = [
       ROOT / "extract_features.py", f"--model_dir={arguments.weights}",
@@ -265,17 +286,10 @@ def _lines_turn(arguments, folder, *, work, dtype):
       f"--batch_size={_LINES_TOGETHER}",
     ]
   else:
-    # Trained for a step, so that it has a head.
-    trained, few = folder / "trained", folder / "few.tsv"
-    few.write_text("text\tlabel\ngood\tyes\nbad\tno\n", encoding="utf-8")
-    measured_runs.run([
-      sys.executable, ROOT / "run_classifier.py", "--do_train",
-      f"--model_dir={arguments.weights}", f"--train_file={few}",
-      f"--output_dir={trained}", "--num_train_epochs=1", "--train_batch_size=2",
-    ])
+    model = _trained(folder, f"--model_dir={arguments.weights}")
     ours = [
       ROOT / "run_classifier.py", "--do_predict",
-      f"--model_dir={trained / 'final_model'}", f"--predict_file={table}",
+      f"--model_dir={model}", f"--predict_file={table}",
       f"--output_dir={folder / 'predictions'}",
       f"--predict_batch_size={_LINES_TOGETHER}",
     ]
@@ -355,7 +369,6 @@ def _engine_turn(arguments, folder, *, model):
     )
     for measure, value in (measures or {}).items():
       turn[name][f"{measure}, {threads}"] = value
-    print(name, threads, measures, file=sys.stderr, flush=True)
   return turn
 
 
@@ -365,13 +378,10 @@ def _engine_scores_turn(arguments, folder, *, task):
   from classification import glue, scores
 
   job = _job(arguments, folder, task, num_train_epochs=1)
-  output, model, made = folder / "output", folder / "model", folder / "made"
+  output, made = folder / "output", folder / "made"
   made.mkdir()
   measured_runs.run(finetuning_scores.our_command(job, 1, output))
-  measured_runs.run([
-    sys.executable, ROOT / "convert_checkpoint.py", "--to=huggingface",
-    f"--model_dir={output / 'final_model'}", f"--output={model}",
-  ])
+  model = _for_others(output / "final_model", folder)
   for split in ("train", "dev"):
     examples = glue.read(glue.find(task), str(job.data_dir), split)
     pairs = [(example.text_a, example.text_b) for example in examples]
@@ -400,12 +410,10 @@ def _engine_scores_turn(arguments, folder, *, task):
 
 
 def _starts():
+  title = "start of MiniLM on MRPC, records {}: processor above importing {}"
   rows = [
-    Row(f"start of MiniLM on MRPC, records {records}: processor above "
-        "importing TensorFlow", measure, 2.5, "own")
-    for measure, records in (
-      ("first_start", "not cached"), ("next_start", "cached")
-    )
+    Row(title.format(records, "TensorFlow"), measure, 2.5, "own")
+    for measure, records in _STARTS.items()
   ]
   yield Work("start/first_step", ("glue", "weights"), _start_turn, rows)
 
@@ -423,7 +431,7 @@ def _start_turn(arguments, folder):
   ]
   _, imported = measured_runs.run([sys.executable, "-c", "import tensorflow"])
   measures = {}
-  for measure in ("first_start", "next_start"):
+  for measure in _STARTS:
     # Of the first start: the second would seem done at once.
     log.unlink(missing_ok=True)
     _, cost = measured_runs.run(
@@ -470,12 +478,11 @@ SHORT = {
 
 def headline(name, turns):
   """Returns (group, Outcome) for the page's own table, or None."""
-  _, text = SHORT[name]
-  measure = "examples_per_second" if name.startswith("step/") else "wall"
-  outcome = text and evaluate(Row(text, measure, None, "speedup"), turns)
-  group = "Prediction"
+  text, group = SHORT[name][1], "Prediction"
   if name.startswith(("data", "step/pretrain")):
     group = "Pre-training"
   elif name.startswith("job/"):
     group = "Fine-tuning"
+  measure = "examples_per_second" if name.startswith("step/") else "wall"
+  outcome = text and evaluate(Row(text, measure, None, "speedup"), turns)
   return (group, outcome) if outcome else None

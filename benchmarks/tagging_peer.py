@@ -9,9 +9,6 @@ scores with the project's where they are not installed.
 import itertools
 import sys
 
-# What torch's cross-entropy leaves out.
-NO_LABEL = -100
-
 
 def read_columns(path):
   """Returns [(words, tags), ...] of the sentences of a CoNLL file.
@@ -30,11 +27,9 @@ def read_columns(path):
 
 
 def first_pieces(word_ids, count):
-  """Returns where the first piece of each of a sentence's words is.
+  """Returns where the first piece of each of a sentence's `count` words is.
 
-  Args:
-    word_ids: for each piece the number of its word; None for [CLS] and [SEP].
-    count: how many words there are.
+  `word_ids` has for each piece the number of its word; None for [CLS], [SEP].
   """
   places = {}
   for place, word in enumerate(word_ids):
@@ -50,12 +45,9 @@ def first_pieces(word_ids, count):
 
 
 def tokenize(tokenizer, sentences, max_seq_length):
-  """Returns a dict of inputs, and the words' first pieces, of each sentence.
+  """Returns (dict of inputs, the words' first pieces) of each sentence.
 
-  Args:
-    tokenizer: a fast tokenizer of transformers.
-    sentences: what `read_columns` returned.
-    max_seq_length: in word pieces.
+  Of a fast tokenizer of transformers, and what `read_columns` returned.
   """
   encoded = tokenizer(
     [words for words, _ in sentences], is_split_into_words=True,
@@ -69,8 +61,9 @@ def tokenize(tokenizer, sentences, max_seq_length):
 
 
 def with_labels(inputs, pieces, numbers):
-  """Returns inputs with labels: a word's at its first piece, else NO_LABEL."""
-  labels = [NO_LABEL] * len(inputs["input_ids"])
+  """Returns inputs with labels: a word's at its first piece."""
+  # -100 is what torch's cross-entropy leaves out.
+  labels = [-100] * len(inputs["input_ids"])
   for place, number in zip(pieces, numbers, strict=True):
     labels[place] = number
   return inputs | {"labels": labels}
@@ -93,11 +86,7 @@ def entities(tags):
 
 
 def scores(gold, predicted):
-  """Returns precision, recall and F1 of entities, shares of 1.
-
-  Args:
-    gold, predicted: the tags of the sentences, lists of lists of str.
-  """
+  """Returns precision, recall and F1 of entities in lists of lists of tags."""
   pairs = [
     (entities(g), entities(p)) for g, p in zip(gold, predicted, strict=True)
   ]

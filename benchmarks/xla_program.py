@@ -44,10 +44,7 @@ _SAMPLES = 512
 def draw(index: int, name: str, shape: list[int]) -> np.ndarray:
   """Returns the values of a variable, the same ones on every machine.
 
-  Args:
-    index: number of the argument; the seed.
-    name: of the variable: moments are 0, gains near 1.
-    shape: of the variable.
+  The seed is the number of the argument; moments are 0, gains near 1.
   """
   if "adam_" in name:
     return np.zeros(shape, np.float32)
@@ -112,8 +109,8 @@ def lower(method: str, options: argparse.Namespace, size: int, path) -> None:
   given = [tensor.numpy() for tensor in tf.nest.flatten(tensors)]
   note = {
     **vars(options), "method": method, "size": size, "flop": flop,
-    "variables": [[v.name, v.shape.as_list()] for v in read],
     "replaces": replaces,
+    "variables": [[v.name, v.shape.as_list()] for v in read],
   }
   for index, variable in enumerate(read):
     variable.assign(draw(index, *note["variables"][index]))
