@@ -86,28 +86,23 @@ def peer_command(arguments, seed):
   names = ["task", "data_dir", "weights", *HYPER_PARAMETERS]
   if arguments.task in FILES:
     names += ["train_file", "predict_file"]
-  return [
-    arguments.peer_python, ROOT / "benchmarks/finetuning_peer.py",
-    f"--seed={seed}", *(f"--{name}={getattr(arguments, name)}"
-                        for name in names),
-  ]
+  flags = [f"--{name}={getattr(arguments, name)}" for name in names]
+  script = ROOT / "benchmarks/finetuning_peer.py"
+  return [arguments.peer_python, script, f"--seed={seed}", *flags]
 
 
 def run(side, arguments, seed):
   """Returns metrics and seconds of one run: of "ours" or "peer"."""
   with tempfile.TemporaryDirectory() as folder:
     output = pathlib.Path(folder) / "output"
-    command = our_command(arguments, seed, output)
     if side == "peer":
-      command = peer_command(arguments, seed)
-    said, cost = measured_runs.run(command)
-    if side == "peer":
+      said, cost = measured_runs.run(peer_command(arguments, seed))
       metrics = json.loads(said.splitlines()[-1])
     else:
+      _, cost = measured_runs.run(our_command(arguments, seed, output))
       values = runs.read_eval_results(output)
       prefix = "" if arguments.task in FILES else "eval_"
-      names = METRICS[arguments.task]
-      metrics = {name: values[prefix + name] for name in names}
+      metrics = {n: values[prefix + n] for n in METRICS[arguments.task]}
   return {"metrics": metrics, "wall": cost.wall, "processor": cost.processor}
 
 
@@ -198,7 +193,7 @@ def parse_arguments(argv=None):
   add = parser.add_argument
   add("--task", choices=list(METRICS), required=True)
   add("--data_dir", type=pathlib.Path, required=True)
-  add("--weights", required=True)
+  add("--weights", type=lambda x: pathlib.Path(x).resolve(), required=True)
   add("--peer_python", type=pathlib.Path)
   add("--runs_file", type=pathlib.Path)
   add("--seeds", default=[1, 2, 3],

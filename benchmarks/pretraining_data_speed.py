@@ -29,8 +29,9 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-def commands(arguments, text, folder):
-  """Returns {name: command} of all runs on a text, which write to a folder."""
+def commands(arguments, text, prefix):
+  """Returns {name: command} of all runs on a text; prefix: of what they write.
+  """
   script = "create_pretraining_data.py"
   ours = [sys.executable, measured_runs.ROOT / script]
   made = {"here": ours}
@@ -46,7 +47,7 @@ def commands(arguments, text, folder):
   return {
     name: [
       *command, f"--input_file={text}", f"--vocab_file={arguments.vocab}",
-      "--dupe_factor=5", f"--output_file={folder / str(number)}",
+      "--dupe_factor=5", f"--output_file={prefix}{number}",
     ]
     for number, (name, command) in enumerate(made.items())
   }
@@ -54,15 +55,12 @@ def commands(arguments, text, folder):
 
 def measure(arguments):
   """Yields (name, measured_runs.Cost of the start alone, Cost of the text)."""
-  with tempfile.TemporaryDirectory() as name:
-    folders = [pathlib.Path(name, text) for text in ("tiny", "whole")]
-    for folder in folders:
-      folder.mkdir()
-    tiny = pathlib.Path(name, "tiny.txt")
+  with tempfile.TemporaryDirectory() as folder:
+    tiny = pathlib.Path(folder, "tiny.txt")
     tiny.write_text(_TINY_TEXT)
     # The same commands, so that each one's own start is taken off.
-    starts = commands(arguments, tiny, folders[0])
-    runs = commands(arguments, arguments.text, folders[1])
+    starts = commands(arguments, tiny, f"{folder}/tiny")
+    runs = commands(arguments, arguments.text, f"{folder}/whole")
     for name, command in runs.items():
       yield name, *(
         # All of it is work of the processor: a GPU would only add noise.

@@ -35,8 +35,7 @@ _GROUPS = {
 def operations(path):
   """Returns {(name, type): milliseconds of each time that it ran}.
 
-  Args:
-    path: a recording, or a folder that holds one.
+  Of a recording, or of a folder that holds one.
   """
   if path.is_dir():
     recordings = sorted(path.glob("**/*.xplane.pb"))

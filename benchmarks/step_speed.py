@@ -49,10 +49,8 @@ class Work(NamedTuple):
   @property
   def title(self) -> str:
     """What a table calls it."""
-    name = {
-      TRAIN: "classifier, training step", PREDICT: "classifier, inference",
-      PRETRAIN: "pre-training step",
-    }[self.method]
+    names = {TRAIN: "classifier, training step", PRETRAIN: "pre-training step"}
+    name = names.get(self.method, "classifier, inference")
     return f"{name}, {self.size} × {self.length}, {self.dtype}"
 
   def batch(self, vocab_size: int):

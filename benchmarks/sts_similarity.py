@@ -63,10 +63,8 @@ def main():
   for name, published in PUBLISHED.items():
     if path := getattr(arguments, name):
       pairs, gold = read_pairs(path)
-      ranks = map(
-        scores.average_ranks, (cosines(pairs, arguments.model), gold)
-      )
-      rho = scores.correlation(*ranks)
+      values = cosines(pairs, arguments.model), gold
+      rho = scores.correlation(*map(scores.average_ranks, values))
       print(f"{name}: {len(pairs)} pairs, {rho:.4f}, published {published:.4f}")
 
 

@@ -101,10 +101,8 @@ def markdown(outcomes, notes_of):
 
   Both are dicts from the work's name: to a list of Outcomes, to its `run_note`.
   """
-  lines = [
-    "| work | here | peers | result | target | met | run |",
-    "|---|---|---|---|---|---|---|",
-  ]
+  names = "work", "here", "peers", "result", "target", "met", "run"
+  lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
   # Rows of one command share a note.
   notes = list(dict.fromkeys(notes_of[name] for name in outcomes))
   for name, of_work in outcomes.items():

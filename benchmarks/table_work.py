@@ -84,8 +84,8 @@ def all_works():
 
 
 def _jobs():
-  for (name, job), dtype in itertools.product(_JOBS.items(), _DTYPES):
-    title, folder, targets, _ = job
+  for name, dtype in itertools.product(_JOBS, _DTYPES):
+    title, folder, targets, _ = _JOBS[name]
     rows = [
       Row(f"{title}, {dtype}: {measure}, against {peer[9:]}", measure, target,
           peers=peer)
@@ -131,7 +131,7 @@ def _trained(folder, *flags):
   measured_runs.run([
     sys.executable, ROOT / "run_classifier.py", "--do_train", *flags,
     f"--train_file={few}", f"--output_dir={output}", "--num_train_epochs=1",
-    "--train_batch_size=2", "--max_seq_length=16",
+    "--train_batch_size=2",
   ])
   return output / "final_model"
 

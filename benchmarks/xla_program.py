@@ -262,8 +262,7 @@ def main():
   add("--steps", type=int, default=20, help="of a round")
   arguments = parser.parse_args()
   if arguments.command == "run":
-    lines = run(arguments.folder, arguments.rounds, arguments.steps)
-    print("\n".join(lines))
+    print(*run(arguments.folder, arguments.rounds, arguments.steps), sep="\n")
     return
   arguments.folder.mkdir(parents=True, exist_ok=True)
   for method in arguments.methods:
