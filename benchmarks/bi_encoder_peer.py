@@ -14,7 +14,6 @@ The same with ours, of the same batch, rate, schedule, optimizer and loss:
 
 import argparse
 import csv
-import os
 import tempfile
 import time
 
@@ -26,14 +25,11 @@ from sentence_transformers import evaluation, losses
 def read(path):
   """Returns the columns of a file of GLUE, scores from 0 to 1."""
   with open(path, encoding="utf-8") as stream:
-    rows = list(
-      csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE)
-    )
-  return {
-    "sentence1": [row["sentence1"] for row in rows],
-    "sentence2": [row["sentence2"] for row in rows],
-    "score": [float(row["score"]) / 5 for row in rows],
+    rows = [*csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE)]
+  columns = {
+    name: [row[name] for row in rows] for name in ("sentence1", "sentence2")
   }
+  return {**columns, "score": [float(row["score"]) / 5 for row in rows]}
 
 
 def main():
@@ -41,20 +37,18 @@ def main():
   parser.add_argument("--model", required=True)
   parser.add_argument("--data_dir", required=True)
   parser.add_argument("--seed", type=int, default=1)
-  parser.add_argument("--epochs", type=float, default=1)
   arguments = parser.parse_args()
   model = sentence_transformers.SentenceTransformer(arguments.model)
   model.max_seq_length = 128
   train, dev = (
-    read(os.path.join(arguments.data_dir, f"{name}.tsv"))
-    for name in ("train", "dev")
+    read(f"{arguments.data_dir}/{name}.tsv") for name in ("train", "dev")
   )
   evaluate = evaluation.EmbeddingSimilarityEvaluator(*dev.values())
   print("before", evaluate(model))
   with tempfile.TemporaryDirectory() as folder:
     options = sentence_transformers.SentenceTransformerTrainingArguments(
       folder, seed=arguments.seed, per_device_train_batch_size=32,
-      learning_rate=2e-5, num_train_epochs=arguments.epochs, warmup_steps=0.1,
+      learning_rate=2e-5, num_train_epochs=1, warmup_steps=0.1,
       weight_decay=0.0, lr_scheduler_type="linear", save_strategy="no",
       report_to="none", use_cpu=True,
     )

@@ -1,8 +1,8 @@
-"""torch, ONNX Runtime and OpenVINO, for engine_speed.py and engine_steps.py.
+"""torch, ONNX Runtime and OpenVINO, for all scripts that run them.
 
 The graph is torch's own ONNX export. int8 is what sentence-transformers makes:
 ONNX Runtime's dynamic quantization with signed weights, and OpenVINO's by NNCF,
-calibrated on 200 examples.
+calibrated on 200 examples. A process of one engine alone loads no other.
 """
 
 import os
@@ -12,86 +12,107 @@ import tempfile
 import numpy as np
 import tokenizers
 
-MAX_TOKENS = 128
-BATCH = 32
+_MAX_TOKENS = 128
 _NAMES = ("input_ids", "attention_mask", "token_type_ids")
 
 
-class Torch:
-  """Eager mode with scaled-dot-product attention; bfloat16 by autocast.
+def network(source, head):
+  """Returns a torch.nn.Module from ids, mask, segments [B, T] to one result.
 
-  "onednn": float32 with oneDNN's products instead of MKL's.
+  `source` is a folder in Hugging Face's layout or, for random weights, a
+  transformers.BertConfig; `head` "embedding", unit vectors [B, H], the mean of
+  the last states, or "classification", logits [B, labels].
   """
+  import torch
+  import transformers
 
-  def __init__(self, folder, head, numbers):
-    import torch
-    from torch.utils import mkldnn
+  class Network(torch.nn.Module):
+    def __init__(self, bert):
+      super().__init__()
+      self.bert = bert
 
-    import engine_networks
+    def forward(self, *tensors):
+      output = self.bert(**dict(zip(_NAMES, tensors)))
+      if head == "classification":
+        return output.logits
+      mask = tensors[1][:, :, None].to(output.last_hidden_state.dtype)
+      mean = (output.last_hidden_state * mask).sum(1) / mask.sum(1)
+      return torch.nn.functional.normalize(mean, dim=1)
 
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
-    self._torch, self._is_mixed = torch, numbers == "bfloat16"
-    self._network = engine_networks.Network(folder, head)
-    if numbers == "onednn":
-      self._network = mkldnn.to_mkldnn(self._network)
+  auto = transformers.AutoModel
+  if head == "classification":
+    auto = transformers.AutoModelForSequenceClassification
+  make = auto.from_pretrained
+  if isinstance(source, transformers.PretrainedConfig):
+    make = auto.from_config
+  return Network(make(source, attn_implementation="sdpa")).eval()
 
-  def __call__(self, *arrays):
-    """Returns the network's result of int64 ids, mask and segments [B, T]."""
-    torch = self._torch
+
+def on_torch(source, head, numbers):
+  """Returns a function from int64 ids, mask, segments [B, T] to the result.
+
+  Eager mode with scaled-dot-product attention; bfloat16 by autocast; "onednn":
+  float32 with oneDNN's products instead of MKL's.
+  """
+  import torch
+  from torch.utils import mkldnn
+
+  torch.set_num_threads(len(os.sched_getaffinity(0)))
+  module = network(source, head)
+  if numbers == "onednn":
+    module = mkldnn.to_mkldnn(module)
+
+  def compute(*arrays):
     with torch.inference_mode(), torch.autocast(
-      "cpu", torch.bfloat16, enabled=self._is_mixed
+      "cpu", torch.bfloat16, enabled=numbers == "bfloat16"
     ):
-      found = self._network(*map(torch.from_numpy, arrays))
-    return found.float().numpy()
+      return module(*map(torch.from_numpy, arrays)).float().numpy()
+
+  return compute
 
 
-class OnnxRuntime:
-  """CPUExecutionProvider with all of its own optimizations."""
+def on_onnx_runtime(path, numbers):
+  """As on_torch: CPUExecutionProvider with all of its own optimizations."""
+  import onnxruntime
 
-  def __init__(self, path):
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = len(os.sched_getaffinity(0))
-    self._session = onnxruntime.InferenceSession(str(path), options)
-
-  def __call__(self, *arrays):
-    """As Torch does."""
-    return self._session.run(None, dict(zip(_NAMES, arrays)))[0]
+  del numbers  # The file has them.
+  options = onnxruntime.SessionOptions()
+  options.intra_op_num_threads = len(os.sched_getaffinity(0))
+  session = onnxruntime.InferenceSession(str(path), options)
+  return lambda *arrays: session.run(None, dict(zip(_NAMES, arrays)))[0]
 
 
-class OpenVino:
-  """CPU plugin, latency hint: all threads for one batch."""
+def on_openvino(path, numbers):
+  """As on_torch: CPU plugin, latency hint: all threads for one batch."""
+  import openvino
 
-  def __init__(self, path, numbers):
-    import openvino
+  core = openvino.Core()
+  # Of a float32 graph: bfloat16 is the default where the processor has it.
+  hint = "bf16" if numbers == "bfloat16" else "f32"
+  model = core.compile_model(core.read_model(path), "CPU", {
+    "INFERENCE_PRECISION_HINT": hint,
+    "INFERENCE_NUM_THREADS": len(os.sched_getaffinity(0)),
+  })
+  request = model.create_infer_request()
+  return lambda *arrays: request.infer(
+    dict(zip(_NAMES, arrays)), share_inputs=True
+  )[0]
 
-    core = openvino.Core()
-    # Of a float32 graph: bfloat16 is the default where the processor has it.
-    hint = "bf16" if numbers == "bfloat16" else "f32"
-    model = core.compile_model(core.read_model(path), "CPU", {
-      "INFERENCE_PRECISION_HINT": hint,
-      "INFERENCE_NUM_THREADS": len(os.sched_getaffinity(0)),
-    })
-    self._request = model.create_infer_request()
 
-  def __call__(self, *arrays):
-    """As Torch does."""
-    found = self._request.infer(dict(zip(_NAMES, arrays)), share_inputs=True)
-    return found[0]
+ON_FILES = {"OnnxRuntime": on_onnx_runtime, "OpenVino": on_openvino}
 
 
 class Texts:
   """A peer with its tokenizer: texts in, numbers out."""
 
-  def __init__(self, engine, folder):
-    """Takes one of the above, and a folder with tokenizer.json."""
-    self._engine = engine
+  def __init__(self, engine, folder, batch_size=None):
+    """Of texts together; None: 32 texts, or 64 short ones, as here."""
+    self._engine, self._batch_size = engine, batch_size
     self._tokenizer = tokenizers.Tokenizer.from_file(
       os.path.join(folder, "tokenizer.json")
     )
     self._tokenizer.no_padding()
-    self._tokenizer.enable_truncation(MAX_TOKENS)
+    self._tokenizer.enable_truncation(_MAX_TOKENS)
 
   def compute(self, texts):
     """Returns the results [N, n] of str, or of pairs of them."""
@@ -99,22 +120,23 @@ class Texts:
     lengths = np.array([len(each.ids) for each in encoded])
     # Sorts texts by length, as all programs here do, and pads each batch.
     order = np.argsort(-lengths, kind="stable")
-    size = max(BATCH, min(len(texts), 64) if lengths.max() <= 16 else 0)
-    found = [None] * len(texts)
+    size = self._batch_size or (64 if lengths.max() <= 16 else 32)
+    results = [None] * len(texts)
     for start in range(0, len(texts), size):
       rows = order[start : start + size]
       arrays = self.arrays([encoded[row] for row in rows])
       for row, result in zip(rows, self._engine(*arrays)):
-        found[row] = result
-    return np.stack(found)
+        results[row] = result
+    return np.stack(results)
 
   def arrays(self, encoded):
     """Returns ids, mask and segments, int64 [B, T], the first is longest."""
-    ids, mask, segments = np.zeros([3, len(encoded), len(encoded[0])], np.int64)
-    for row, each in enumerate(encoded):
-      ids[row, : len(each)], mask[row, : len(each)] = each.ids, 1
-      segments[row, : len(each)] = each.type_ids
-    return ids, mask, segments
+    for each in encoded:
+      each.pad(len(encoded[0]))
+    names = ("ids", "attention_mask", "type_ids")
+    return [
+      np.array([getattr(each, name) for each in encoded]) for name in names
+    ]
 
   def samples(self, texts):
     """Returns a list of what an engine takes, one text each."""
@@ -125,41 +147,70 @@ class Texts:
 
 
 def make(engine, numbers, source, head, path, samples=None):
-  """Writes what an engine loads, in a process of its own.
+  """Writes what an engine of ON_FILES loads, an .onnx or .xml file.
 
-  Args:
-    engine: "OnnxRuntime" or "OpenVino".
-    numbers: "float32", "bfloat16" or "int8".
-    source, head: as engine_networks.Network takes.
-    path: .onnx or .xml, to write.
-    samples: a function without arguments that returns what int8 is calibrated
-      on.
+  `source` and `head` are those of `network`; `samples` is a function that
+  returns what int8 is calibrated on.
   """
-  import engine_networks
-
-  network = engine_networks.Network(source, head)
-  if engine == "OnnxRuntime" and numbers != "int8":
-    engine_networks.export(network, path)
-    return
   with tempfile.TemporaryDirectory() as folder:
     graph = pathlib.Path(folder, "model.onnx")
-    engine_networks.export(network, graph)
-    if engine == "OnnxRuntime":
+    if engine == "OnnxRuntime" and numbers != "int8":
+      graph = path
+    _export(network(source, head), graph)
+    if engine == "OnnxRuntime" and numbers == "int8":
       from onnxruntime import quantization
 
       quantization.quantize_dynamic(
         graph, path, weight_type=quantization.QuantType.QInt8
       )
-      return
-    import openvino
+    elif engine == "OpenVino":
+      import openvino
 
-    model = openvino.Core().read_model(graph)
-    if numbers == "int8":
-      import nncf
+      model = openvino.Core().read_model(graph)
+      if numbers == "int8":
+        import nncf
 
-      batches = samples()
-      model = nncf.quantize(
-        model, nncf.Dataset(batches), model_type=nncf.ModelType.TRANSFORMER,
-        subset_size=len(batches),
-      )
-    openvino.save_model(model, path, compress_to_fp16=False)
+        batches = samples()
+        model = nncf.quantize(
+          model, nncf.Dataset(batches), model_type=nncf.ModelType.TRANSFORMER,
+          subset_size=len(batches),
+        )
+      openvino.save_model(model, path, compress_to_fp16=False)
+
+
+def _export(module, path):
+  """Writes torch's ONNX graph, of any batch and length."""
+  import torch
+
+  example = tuple(torch.ones([2, 8], dtype=torch.int64) for _ in _NAMES)
+  axes = {name: {0: "batch", 1: "length"} for name in _NAMES}
+  torch.onnx.export(
+    module, example, str(path), input_names=list(_NAMES),
+    output_names=["result"], dynamo=False,
+    # GELU is one operation from 20 on: ONNX Runtime takes a tenth less time.
+    # Its own fusions of BERT (onnxruntime.transformers) made it slower.
+    opset_version=20, dynamic_axes={**axes, "result": {0: "batch"}},
+  )
+
+
+class Classifier:
+  """transformers' classifier of two labels in an engine, for step_speed.py."""
+
+  def __init__(self, values, *, dtype, engine):
+    import transformers
+
+    # Their name of the tanh form, which ours is, in one operation.
+    config = transformers.BertConfig(
+      **{**values, "hidden_act": "gelu_pytorch_tanh"}, num_labels=2
+    )
+    with tempfile.TemporaryDirectory() as folder:
+      path = pathlib.Path(folder, "model.onnx")
+      make("OnnxRuntime", "float32", config, "classification", path)
+      self._engine = ON_FILES[engine](path, dtype)
+
+  def predict(self, batch):
+    """Computes the logits of a batch, ids, mask, segments [B, T] first."""
+    self._engine(*(array.astype(np.int64) for array in batch[:3]))
+
+  def wait(self):
+    """Returns at once: both compute before they return."""

@@ -3,7 +3,6 @@
 Networks lie on the GPU where there is one.
 """
 
-import contextlib
 import os
 
 import numpy as np
@@ -11,40 +10,39 @@ import torch
 import transformers
 from torch.utils import mkldnn
 
-from step_batches import CLIP, DECAY, RATE
+from step_speed import CLIP, DECAY, RATE
+
+_NAMES = ("input_ids", "attention_mask", "token_type_ids", "labels")
 
 
 class _Steps:
   """A network of transformers with torch's AdamW, in float32 or autocast."""
 
-  def __init__(
-    self, values, *, network, dtype, compiled=False, onednn=False,
-    attention="sdpa", **options
-  ):
-    """Makes the network with random weights.
+  network = ""  # Name of a class of transformers.
 
-    Args:
-      values: dict, what bert_config.json holds.
-      network: name of a class of transformers.
-      dtype: "float32" or "bfloat16", which means autocast.
-      compiled: whether torch.compile is to compile the network.
-      onednn: whether oneDNN is to multiply in float32, for inference on a CPU
-        only: MKL, the default, has half its speed on processors of AMD.
-      attention: "sdpa" or "eager".
-      **options: of its configuration.
+  def __init__(
+    self, values, *, dtype, compiled=False, onednn=False, attention="sdpa"
+  ):
+    """Makes the network of a dict of sizes with random weights.
+
+    "bfloat16" means autocast, `compiled` torch.compile. With `onednn` it
+    multiplies float32, for inference on a CPU only: MKL, the default, has half
+    its speed on processors of AMD. `attention` is "sdpa" or "eager".
     """
     # TF32 on a GPU, as TensorFlow does by default.
     torch.set_float32_matmul_precision("high")
     # By default some processors' cores are taken for halves of one.
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     self._device = "cuda" if torch.cuda.is_available() else "cpu"
-    self._is_mixed = dtype == "bfloat16"
-    # Their name of the tanh form, which ours is, in one operation.
-    values = {**values, "hidden_act": "gelu_pytorch_tanh"}
-    config = transformers.BertConfig(
-      attn_implementation=attention, **options, **values
+    self._precision = torch.autocast(
+      self._device, torch.bfloat16, enabled=dtype == "bfloat16"
     )
-    self._model = getattr(transformers, network)(config).to(self._device)
+    # Their name of the tanh form, which ours is, in one operation.
+    config = transformers.BertConfig(**{
+      **values, "hidden_act": "gelu_pytorch_tanh", "num_labels": 2,
+      "attn_implementation": attention,
+    })
+    self._model = getattr(transformers, self.network)(config).to(self._device)
     self._optimizer = torch.optim.AdamW(
       self._model.parameters(), lr=RATE, weight_decay=DECAY, fused=True
     )
@@ -58,23 +56,17 @@ class _Steps:
     if self._device == "cuda":
       torch.cuda.synchronize()
 
-  def _precision(self):
-    if not self._is_mixed:
-      return contextlib.nullcontext()
-    return torch.autocast(self._device, torch.bfloat16)
-
-  def _tensors(self, arrays):
-    return {
-      name: torch.from_numpy(array.astype(np.int64)).to(self._device)
-      for name, array in arrays.items()
-    }
+  def _outputs(self, arrays):
+    with self._precision:
+      return self._run(**{
+        name: torch.from_numpy(array.astype(np.int64)).to(self._device)
+        for name, array in arrays.items()
+      })
 
   def _step(self, arrays):
     """Takes a training step with the network's own loss."""
     self._model.train()
-    with self._precision():
-      loss = self._run(**self._tensors(arrays)).loss
-    loss.backward()
+    self._outputs(arrays).loss.backward()
     torch.nn.utils.clip_grad_norm_(self._model.parameters(), CLIP)
     self._optimizer.step()
     self._optimizer.zero_grad()
@@ -83,26 +75,18 @@ class _Steps:
 class Classifier(_Steps):
   """transformers' BertForSequenceClassification with two labels."""
 
-  def __init__(self, values, **options):
-    super().__init__(
-      values, network="BertForSequenceClassification", num_labels=2, **options
-    )
+  network = "BertForSequenceClassification"
 
   def train(self, batch):
     """Takes a training step on ids, mask, segments [B, T] and labels [B]."""
-    self._step(_named(batch))
+    self._step(dict(zip(_NAMES, batch)))
 
   def predict(self, batch):
     """Computes the logits of a batch."""
     # Without dropout, as ours.
     self._model.eval()
-    with torch.inference_mode(), self._precision():
-      self._run(**self._tensors(_named(batch)))
-
-
-def _named(batch):
-  names = ("input_ids", "attention_mask", "token_type_ids", "labels")
-  return dict(zip(names, batch, strict=True))
+    with torch.inference_mode():
+      self._outputs(dict(zip(_NAMES, batch)))
 
 
 class Pretraining(_Steps):
@@ -111,16 +95,14 @@ class Pretraining(_Steps):
   It computes the vocabulary's logits at all positions.
   """
 
-  def __init__(self, values, **options):
-    super().__init__(values, network="BertForPreTraining", **options)
+  network = "BertForPreTraining"
 
   def pretrain(self, batch):
-    """Takes a training step on a step_batches.PretrainingBatch."""
+    """Takes a training step on a step_speed.PretrainingBatch."""
     # -100 is what torch's cross-entropy leaves out.
     labels = np.full(batch.input_ids.shape, -100)
     np.put_along_axis(labels, batch.masked_lm_positions, batch.masked_lm_ids, 1)
     self._step({
-      "input_ids": batch.input_ids, "attention_mask": batch.input_mask,
-      "token_type_ids": batch.segment_ids, "labels": labels,
+      **dict(zip(_NAMES, batch[:3])), "labels": labels,
       "next_sentence_label": batch.next_sentence_labels[:, 0],
     })

@@ -6,7 +6,7 @@ It has no next-sentence head: that is left out.
 import keras
 import keras_hub
 
-from step_batches import CLIP, DECAY, RATE
+from step_speed import CLIP, DECAY, RATE
 
 
 class Pretraining:

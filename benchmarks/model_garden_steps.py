@@ -1,8 +1,5 @@
 """Model Garden's pre-training steps, for step_speed.py."""
 
-import os
-import sys
-
 import tensorflow as tf
 
 # Legacy Keras, which is what tf-models-official uses.
@@ -10,12 +7,7 @@ import tf_keras
 from official.nlp import optimization
 from official.nlp.modeling import layers, models, networks
 
-from step_batches import CLIP, DECAY, RATE
-
-# Run as a script, this folder is on the path and its parent is not.
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
-import modeling
+from step_speed import CLIP, DECAY, RATE
 
 
 def _gelu(x):
@@ -27,19 +19,18 @@ class Pretraining:
   """BertPretrainerV2 of tf-models-official with its AdamWeightDecay."""
 
   def __init__(self, values, *, dtype, compiled=False):
-    config = modeling.BertConfig(**values)
     if dtype == "bfloat16":
       tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
     encoder = networks.BertEncoderV2(
-      vocab_size=config.vocab_size, hidden_size=config.hidden_size,
-      num_layers=config.num_hidden_layers,
-      num_attention_heads=config.num_attention_heads,
-      inner_dim=config.intermediate_size, inner_activation=_gelu,
-      max_sequence_length=config.max_position_embeddings,
-      type_vocab_size=config.type_vocab_size,
+      vocab_size=values["vocab_size"], hidden_size=values["hidden_size"],
+      num_layers=values["num_hidden_layers"],
+      num_attention_heads=values["num_attention_heads"],
+      inner_dim=values["intermediate_size"], inner_activation=_gelu,
+      max_sequence_length=values.get("max_position_embeddings", 512),
+      type_vocab_size=values["type_vocab_size"],
     )
     head = layers.ClassificationHead(
-      config.hidden_size, 2, dropout_rate=0.1, name="next_sentence"
+      values["hidden_size"], 2, dropout_rate=0.1, name="next_sentence"
     )
     self._model = models.BertPretrainerV2(
       encoder, mlm_activation=_gelu, classification_heads=[head],
@@ -50,7 +41,7 @@ class Pretraining:
     self._step = tf.function(self._train_step, jit_compile=compiled)
 
   def pretrain(self, batch):
-    """One training step; returns when it is done."""
+    """Takes a training step on a step_speed.PretrainingBatch."""
     self._last = self._step(tf.nest.map_structure(tf.constant, batch))
 
   def wait(self):
@@ -65,18 +56,17 @@ class Pretraining:
     )
     with tf.GradientTape() as tape:
       outputs = self._model(inputs, training=True)
-      loss = _mean_loss(batch.masked_lm_ids, outputs["mlm_logits"])
-      loss += _mean_loss(
-        batch.next_sentence_labels[:, 0], outputs["next_sentence"]
-      )
+      loss = 0.0
+      for labels, logits in (
+        (batch.masked_lm_ids, outputs["mlm_logits"]),
+        (batch.next_sentence_labels[:, 0], outputs["next_sentence"]),
+      ):
+        loss += tf.reduce_mean(
+          tf.nn.sparse_softmax_cross_entropy_with_logits(
+            labels, tf.cast(logits, tf.float32)
+          )
+        )
     variables = self._model.trainable_variables
     gradients = tape.gradient(loss, variables)
     self._optimizer.apply_gradients(zip(gradients, variables, strict=True))
     return loss
-
-
-def _mean_loss(labels, logits):
-  logits = tf.cast(logits, tf.float32)
-  return tf.reduce_mean(
-    tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-  )

@@ -4,16 +4,17 @@ r"""Runs the original's own tests against this project's modules.
   python benchmarks/original_tests.py --original=bert
 
 TensorFlow 2 plays TensorFlow 1. Prints each test with "passed" or the last line
-of its error. Those of tokenization pass, and that of the configuration; the
-others build a graph with the original's calls, see docs/migrating.md.
+of its error: of those that build a graph with the original's calls, see
+docs/migrating.md.
 """
 
 import argparse
 import contextlib
-import importlib.util
 import io
 import os
+import runpy
 import sys
+import types
 import unittest
 import unittest.mock
 
@@ -38,10 +39,8 @@ def run(path: str) -> dict[str, str]:
   if not os.path.exists(path):
     raise errors.InputError(f"no such file: {path}; clone google-research/bert")
   name = os.path.basename(path).removesuffix(".py")
-  spec = importlib.util.spec_from_file_location(name, path)
-  module = importlib.util.module_from_spec(spec)
   with unittest.mock.patch.dict(sys.modules, _OURS):
-    spec.loader.exec_module(module)
+    module = types.SimpleNamespace(**runpy.run_path(path, run_name=name))
   tests = unittest.defaultTestLoader.loadTestsFromModule(module)
   found = {test.id(): "passed" for suite in tests for test in suite}
   result = unittest.TestResult()

@@ -21,9 +21,8 @@ class _Steps:
   def __init__(self, variables, *, compiled=False, optimizer="adamw"):
     self._variables = variables
     self._optimizer = optimization.make_optimizer(optimizer)
-    self._steps = 0
+    self._steps, self._last = 0, tf.constant(0.0)
     self.train_step = tf.function(self._train_step, jit_compile=compiled)
-    self._last = tf.constant(0.0)
 
   def wait(self):
     """Returns when the device has done what it was given."""
@@ -99,26 +98,24 @@ class Pretraining(_Steps):
     super().__init__(model.trained_variables(), **options)
 
   def pretrain(self, batch):
-    """Takes a training step on a step_batches.PretrainingBatch."""
+    """Takes a training step on a step_speed.PretrainingBatch."""
     self._take_step(self.tensors(batch))
 
-  def tensors(self, batch, padded_to=None):
-    """Returns what a step takes.
+  def tensors(self, batch, row=None):
+    """Returns what a step takes of a step_speed.PretrainingBatch.
 
-    Args:
-      batch: a step_batches.PretrainingBatch.
-      padded_to: length, a multiple of the batch's, to which the sequences are
-        padded; as many as fill it are packed into one row. None: neither.
+    `row` is the length of rows into which the sequences are packed, a multiple
+    of theirs. None: they are rows themselves.
     """
     tensors = {k: tf.constant(v) for k, v in batch._asdict().items()}
     tensors["masked_lm_weights"] = tf.ones(batch.masked_lm_ids.shape)
-    if not padded_to:
+    if not row:
       return tensors
     size, length = batch.input_ids.shape
     for name in ("input_ids", "input_mask", "segment_ids"):
-      tensors[name] = tf.pad(tensors[name], [[0, 0], [0, padded_to - length]])
-    per_row = padded_to // length
-    plan = packing.Packing(rows=size // per_row, sequences=per_row, parts=1)
+      tensors[name] = tf.pad(tensors[name], [[0, 0], [0, row - length]])
+    in_row = row // length
+    plan = packing.Packing(rows=size // in_row, sequences=in_row, parts=1)
     return plan.with_plan(tensors)
 
   def _loss(self, seed, batch):

@@ -1,164 +1,147 @@
-"""Training steps and inference of BERT-base, here and in other programs.
-
-  python benchmarks/step_speed.py --peer_python=peer/bin/python \
-      --page=docs/performance.md
+"""One contender's training step or inference of BERT-base, for table.py.
 
 Random weights, full sequences. Each program computes each work in a process of
-its own: first steps until it has compiled, then the median of --rounds times
---steps steps, which follow one another without waiting, as in training. The
-share is that of the largest square matrix products of the same device and dtype
-(float32 means TF32 on a GPU, for all). Prints a Markdown table and writes it to
---page between two markers. table.py takes its rows of steps from here, too.
+its own: first steps until it has compiled, then rounds of steps, which follow
+one another without waiting, as in training; the median counts. A round is a
+step, or as many as half a second has. It is imported where only NumPy is.
 """
 
-import argparse
-import datetime
 import importlib
 import json
 import os
-import pathlib
 import statistics
 import subprocess
 import sys
 import time
 from typing import NamedTuple
 
-import step_batches
+import numpy as np
 
+# Of every program's optimizer.
+RATE, DECAY, CLIP = 1e-5, 0.01, 1.0
 VALUES = {
   "vocab_size": 30522, "hidden_size": 768, "num_hidden_layers": 12,
   "num_attention_heads": 12, "intermediate_size": 3072, "type_vocab_size": 2,
 }
+TRAIN, PREDICT, PRETRAIN = "train", "predict", "pretrain"
+
+
+class PretrainingBatch(NamedTuple):
+  """int32 arrays. Names are those of the records' features."""
+
+  input_ids: np.ndarray  # [B, T], and so the next two.
+  input_mask: np.ndarray
+  segment_ids: np.ndarray
+  masked_lm_positions: np.ndarray  # [B, P]
+  masked_lm_ids: np.ndarray
+  next_sentence_labels: np.ndarray  # [B, 1]
 
 
 class Work(NamedTuple):
-  """What is computed: a method of a contender on a batch.
+  """What is computed: a method of a contender on a batch."""
 
-  Attributes:
-    method: "train", "predict" or "pretrain".
-    dtype: "float32" or "bfloat16".
-    size, length: of the batch.
-    predictions: masked words of a sequence, 0 without masked-LM head.
-  """
-
-  method: str
-  dtype: str
-  size: int
+  method: str  # TRAIN or PREDICT, of a classifier; or PRETRAIN.
+  dtype: str  # "float32" or "bfloat16".
+  size: int  # Of the batch.
   length: int
-  predictions: int = 0
+  predictions: int = 0  # Masked words of a sequence.
 
   @property
   def title(self) -> str:
     """What a table calls it."""
-    kind = {
-      "train": "classifier, training step", "predict": "classifier, inference",
-      "pretrain": "pre-training step",
-    }[self.method]
-    return f"{kind}, {self.size} × {self.length}, {self.dtype}"
+    names = {TRAIN: "classifier, training step", PRETRAIN: "pre-training step"}
+    name = names.get(self.method, "classifier, inference")
+    return f"{name}, {self.size} × {self.length}, {self.dtype}"
 
-  def flop(self, layers: int) -> float:
-    """Floating-point operations of one example."""
-    values = {**VALUES, "num_hidden_layers": layers}
+  def batch(self, vocab_size: int):
+    """Returns full sequences of random words, as the method takes them.
+
+    For a classifier ids, mask and segments [B, T] and labels [B], int32; else
+    a PretrainingBatch.
+    """
+    rng, shape = np.random.RandomState(0), [self.size, self.length]
+    ids = rng.randint(0, vocab_size, shape)
+    arrays = [ids, np.ones_like(ids), np.zeros_like(ids)]
+    if self.method != PRETRAIN:
+      arrays.append(np.zeros([self.size]))
+      return tuple(array.astype(np.int32) for array in arrays)
+    shuffled = np.argsort(rng.random_sample(shape))
+    places = np.sort(shuffled[:, : self.predictions])
+    arrays[2][:, self.length // 2 :] = 1
+    arrays += [places, np.take_along_axis(ids, places, 1)]
+    arrays.append(rng.randint(0, 2, [self.size, 1]))
+    return PretrainingBatch(*(array.astype(np.int32) for array in arrays))
+
+  def flop(self, values: dict) -> int:
+    """Returns operations of the products of one example, of a dict of sizes."""
+    width, inner = values["hidden_size"], values["intermediate_size"]
+    # Query, key, value and output; the two products of the feed-forward.
+    weights = 4 * width * width + 2 * width * inner
+    # A product of [m, k] and [k, n] is 2 m k n; attention has two of T x T.
+    layer = 2 * self.length * weights + 4 * self.length * self.length * width
+    # The dense layer of the head, then the table of words.
+    head = 2 * self.predictions * width * (width + values["vocab_size"])
     # The backward pass has two products for each of the forward pass.
-    passes = 1 if self.method == "predict" else 3
-    return passes * step_batches.flop(values, self.length, self.predictions)
-
-
-# Of a GPU's table.
-WORKS = (
-  Work("train", "bfloat16", 32, 128),
-  Work("pretrain", "bfloat16", 256, 128, 20),
-  Work("pretrain", "bfloat16", 64, 512, 76),
-  Work("predict", "bfloat16", 32, 128), Work("train", "float32", 32, 128),
-)
-
-_ALL = ("train", "predict", "pretrain")
+    passes = 1 if self.method == PREDICT else 3
+    return passes * (values["num_hidden_layers"] * layer + head)
 
 
 class Contender(NamedTuple):
-  """Who computes works.
-
-  Attributes:
-    module: of its steps.
-    options: of their classes: how they compute.
-    methods, dtypes: of the works in which it takes part.
-    only_on_request: those of the methods in which it takes part only with
-      --compiled_peers: compiling takes minutes.
+  """Who computes works: the module of its steps, and options of its classes.
   """
 
   module: str
-  options: dict
-  methods: tuple = _ALL
+  options: dict = {}
+  methods: tuple = (TRAIN, PREDICT, PRETRAIN)
   dtypes: tuple = ("float32", "bfloat16")
-  only_on_request: tuple = ()
 
 
-_XLA = {"compiled": True}
+_HF, _XLA = "huggingface_steps", {"compiled": True}
 CONTENDERS = {
-  "here": Contender("our_steps", {}),
-  "here, XLA": Contender("our_steps", _XLA, only_on_request=_ALL),
-  "Hugging Face, sdpa": Contender("huggingface_steps", {}),
-  "Hugging Face, eager attention": Contender(
-    "huggingface_steps", {"attention": "eager"}
-  ),
-  "Hugging Face, torch.compile": Contender(
-    "huggingface_steps", _XLA, only_on_request=("train", "pretrain")
-  ),
+  "here": Contender("our_steps"),
+  "here, XLA": Contender("our_steps", _XLA),
+  "Hugging Face, sdpa": Contender(_HF),
+  "Hugging Face, eager attention": Contender(_HF, {"attention": "eager"}),
+  "Hugging Face, torch.compile": Contender(_HF, _XLA),
   "Hugging Face, oneDNN": Contender(
-    "huggingface_steps", {"onednn": True}, ("predict",), ("float32",)
+    _HF, {"onednn": True}, (PREDICT,), ("float32",)
   ),
   # Its CPU provider has no products in bfloat16.
   "ONNX Runtime": Contender(
-    "engine_steps", {"engine": "OnnxRuntime"}, ("predict",), ("float32",)
+    "engine_peers", {"engine": "OnnxRuntime"}, (PREDICT,), ("float32",)
   ),
-  "OpenVINO": Contender("engine_steps", {"engine": "OpenVino"}, ("predict",)),
+  "OpenVINO": Contender("engine_peers", {"engine": "OpenVino"}, (PREDICT,)),
   # These two have no classifier of their own here.
-  "Model Garden, graph": Contender("model_garden_steps", {}, ("pretrain",)),
-  "Model Garden, XLA": Contender(
-    "model_garden_steps", _XLA, ("pretrain",), only_on_request=_ALL
-  ),
-  "keras-hub, graph": Contender("keras_hub_steps", {}, ("pretrain",)),
-  "keras-hub, XLA": Contender(
-    "keras_hub_steps", _XLA, ("pretrain",), only_on_request=_ALL
-  ),
+  "Model Garden, graph": Contender("model_garden_steps", {}, (PRETRAIN,)),
+  "Model Garden, XLA": Contender("model_garden_steps", _XLA, (PRETRAIN,)),
+  "keras-hub, graph": Contender("keras_hub_steps", {}, (PRETRAIN,)),
+  "keras-hub, XLA": Contender("keras_hub_steps", _XLA, (PRETRAIN,)),
 }
-_WITHOUT_TENSORFLOW = ("huggingface_steps", "engine_steps")
-_OF_A_GPU = (
-  "here, XLA", "here", "Hugging Face, torch.compile", "Hugging Face, sdpa"
-)
 
 
 def contenders(work: Work, compiled: bool) -> list[str]:
-  """Returns who takes part in a work, ours first; `compiled`: and XLA's."""
+  """Returns who takes part in a work, ours first.
+
+  Compiling takes minutes: those who do take part only if it is `compiled`, or
+  where it helps most.
+  """
   return [
-    name
-    for name, contender in CONTENDERS.items()
-    if work.method in contender.methods and work.dtype in contender.dtypes
-    and (compiled or work.method not in contender.only_on_request)
+    name for name, (module, options, methods, dtypes) in CONTENDERS.items()
+    if work.method in methods and work.dtype in dtypes and (
+      compiled or options != _XLA or (module, work.method) == (_HF, PREDICT)
+    )
   ]
 
 
-def make_steps(work: Work, contender: str, layers: int):
-  """Returns an object with the work's method and `wait()`, and its batch."""
+def measure(contender: str, work: Work, layers: int, rounds: int) -> dict:
+  """Returns wall and processor seconds of a step."""
   values = {**VALUES, "num_hidden_layers": layers}
-  sizes = values["vocab_size"], work.size, work.length
   module, options, *_ = CONTENDERS[contender]
-  if work.method == "pretrain":
-    name = "Pretraining"
-    batch = step_batches.of_pretraining(*sizes, work.predictions)
-  else:
-    name, batch = "Classifier", step_batches.of_classifier(*sizes)
+  name = "Pretraining" if work.method == PRETRAIN else "Classifier"
   # Imported here: no process loads two programs.
-  steps = getattr(importlib.import_module(module), name)
-  return steps(values, dtype=work.dtype, **options), batch
-
-
-def measure(arguments: argparse.Namespace) -> dict:
-  """Returns wall and processor seconds of a step, and of the first one."""
-  work = Work(*json.loads(arguments.work))
-  steps, batch = make_steps(
-    work, arguments.contender, arguments.num_hidden_layers
-  )
+  make = getattr(importlib.import_module(module), name)
+  steps = make(values, dtype=work.dtype, **options)
+  batch = work.batch(values["vocab_size"])
 
   def seconds_of(count):
     start = time.perf_counter(), time.process_time()
@@ -167,23 +150,26 @@ def measure(arguments: argparse.Namespace) -> dict:
     steps.wait()
     return time.perf_counter() - start[0], time.process_time() - start[1]
 
-  first, _ = seconds_of(1)
-  # Autotuning and allocations, after the first one.
-  seconds_of(min(3, arguments.steps))
-  rounds = [seconds_of(arguments.steps) for _ in range(arguments.rounds)]
+  # Compiling; then autotuning and allocations.
+  seconds_of(1)
+  seconds_of(1)
+  count = max(1, round(0.5 / seconds_of(1)[0]))
+  rounds = [seconds_of(count) for _ in range(rounds)]
   wall, processor = (
-    statistics.median(taken) / arguments.steps
-    for taken in zip(*rounds, strict=True)
+    statistics.median(taken) / count for taken in zip(*rounds, strict=True)
   )
-  return {"seconds": wall, "processor": processor, "first_seconds": first}
+  return {"seconds": wall, "processor": processor}
 
 
 def measure_peak() -> dict:
-  """Returns the device's name, and {dtype: FLOP per second} of products."""
+  """Returns {dtype: FLOP per second} of large square matrix products.
+
+  float32 means TF32 on a GPU, for all contenders.
+  """
   import tensorflow as tf
 
-  gpus = tf.config.list_physical_devices("GPU")
-  size, found = 8192 if gpus else 2048, {}
+  size = 8192 if tf.config.list_physical_devices("GPU") else 2048
+  peak = {}
   for dtype in ("float32", "bfloat16"):
     x = tf.cast(tf.random.normal([size, size]), dtype)
     product = tf.function(lambda x: tf.reduce_max(tf.matmul(x, x)))
@@ -193,102 +179,58 @@ def measure_peak() -> dict:
       product(x).numpy()
       seconds.append(time.perf_counter() - start)
     # The best: other work can only make it slower.
-    found[dtype] = 2 * size**3 / min(seconds)
-  name = "a CPU"
-  if gpus:
-    name = tf.config.experimental.get_device_details(gpus[0])["device_name"]
-  return {"device": name, "peak": found}
+    peak[dtype] = 2 * size**3 / min(seconds)
+  return peak
 
 
-def run_self(python, *flags, env=None) -> dict | None:
-  """Runs this script with a Python; returns its last line, as JSON.
+def run_alone(python, script, *job, **options):
+  """Runs a script with a job in JSON; returns what it prints, JSON as well.
 
-  None if it failed, after the end of what it said is printed.
+  None if it failed, after the end of what it said is printed. The options are
+  those of subprocess.run.
   """
   done = subprocess.run(
-    [str(python), os.path.abspath(__file__), *flags],
-    capture_output=True, text=True, env=env,
+    [str(python), script, json.dumps(job, default=str)], capture_output=True,
+    text=True, **options,
   )
   if done.returncode:
-    print(*flags, "failed:", done.stderr[-600:], file=sys.stderr)
+    print(script, *job, "failed:", done.stderr[-600:], file=sys.stderr)
     return None
-  return json.loads(done.stdout.strip().splitlines()[-1])
+  return json.loads(done.stdout.splitlines()[-1])
 
 
-def measure_contender(work, contender, arguments, env=None) -> dict | None:
-  """Measures a contender in a process of its own; None if it failed."""
-  is_of_peers = CONTENDERS[contender].module in _WITHOUT_TENSORFLOW
-  return run_self(
-    arguments.peer_python if is_of_peers else sys.executable,
-    f"--work={json.dumps(work)}", f"--contender={contender}",
-    f"--rounds={arguments.rounds}", f"--steps={arguments.steps}",
-    f"--num_hidden_layers={arguments.num_hidden_layers}", env=env,
-  )
+def measure_all(work: Work, arguments) -> dict[str, dict]:
+  """Returns the measures of each contender, in a process of its own.
 
-
-def table_row(work: Work, found: dict, peak: dict, layers: int) -> str:
-  """Returns a line of the table: examples per second, share of the peak."""
-  cells = []
-  for contender in _OF_A_GPU:
-    if found.get(contender):
-      rate = work.size / found[contender]["seconds"]
-      share = rate * work.flop(layers) / peak[work.dtype]
-      cells.append(f"{rate:,.0f} ({100 * share:.0f} %)")
-    else:
-      cells.append("failed")
-  return f"| {work.title} | {' | '.join(cells)} |"
-
-
-def parse_arguments() -> argparse.Namespace:
-  """Returns the command's arguments."""
-  parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-  add = parser.add_argument
-  add("--peer_python", type=pathlib.Path, default=sys.executable,
-      help="a Python that has torch and transformers")
-  add("--rounds", type=int, default=5, help="the median counts")
-  add("--steps", type=int, default=20, help="of a round")
-  add("--num_hidden_layers", type=int, default=12, help="of BERT-base's width")
-  add("--page", type=pathlib.Path, help="page with the two markers")
-  add("--work", help="internal: measure this one only, in this process")
-  add("--contender", help="internal: with this program")
-  add("--peak", action="store_true", help="internal: measure the products")
-  return parser.parse_args()
+  Those that failed have none.
+  """
+  script, layers = os.path.abspath(__file__), arguments.num_hidden_layers
+  peak = run_alone(sys.executable, script)[work.dtype]
+  flop = work.flop({**VALUES, "num_hidden_layers": layers})
+  measures = {}
+  for name in contenders(work, arguments.compiled_peers):
+    # The others need TensorFlow.
+    is_of_peers = CONTENDERS[name].module in (_HF, "engine_peers")
+    taken = run_alone(
+      arguments.peer_python if is_of_peers else sys.executable, script,
+      name, work, layers, arguments.rounds,
+    )
+    if taken:
+      rate = work.size / taken["seconds"]
+      measures[name] = {
+        "examples_per_second": rate, "share": rate * flop / peak,
+        "processor_seconds": taken["processor"],
+      }
+  return measures
 
 
 def main():
-  arguments = parse_arguments()
-  if arguments.work:
-    print(json.dumps(measure(arguments)))
-    return
-  if arguments.peak:
+  job = json.loads(sys.argv[1])
+  if job:
+    contender, work, *others = job
+    print(json.dumps(measure(contender, Work(*work), *others)))
+  else:
     print(json.dumps(measure_peak()))
-    return
-  machine = run_self(sys.executable, "--peak")
-  lines = [
-    "| work | " + " | ".join(_OF_A_GPU) + " |",
-    "|---|" + "---|" * len(_OF_A_GPU),
-  ]
-  for work in WORKS:
-    found = {
-      name: measure_contender(work, name, arguments) for name in _OF_A_GPU
-    }
-    lines.append(
-      table_row(work, found, machine["peak"], arguments.num_hidden_layers)
-    )
-    print(lines[-1], file=sys.stderr, flush=True)
-  peaks = ", ".join(
-    f"{value / 1e12:.0f} TFLOP/s in {dtype}"
-    for dtype, value in machine["peak"].items()
-  )
-  date = datetime.date.today().isoformat()
-  lines += ["", f"{machine['device']}, products: {peaks}; {date}."]
-  print("\n".join(lines))
-  if arguments.page:
-    # Imported here: the peer's Python, which runs this file too, may lack what
-    # this project needs.
-    import table_rows
-
-    table_rows.write_into(arguments.page, "gpu speed", "\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -12,18 +12,13 @@ sts-test.csv of the STS benchmark itself.
 
 import argparse
 import json
-import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 
-# Run as a script, this folder is on the path and its parent is not.
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
+import measured_runs
 from classification import scores
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 PUBLISHED = {"dev": 0.8672, "test": 0.8203}
 
 
@@ -33,29 +28,30 @@ def read_pairs(path):
   GLUE's has a line of names; the benchmark's own has none, and its columns
   are genre, file, year, number, score, sentence 1, sentence 2.
   """
-  with open(path, encoding="utf-8") as stream:
-    rows = [line.rstrip("\n").split("\t") for line in stream]
+  lines = path.read_text(encoding="utf-8").strip("\n").split("\n")
+  rows = [line.split("\t") for line in lines]
   first, second, score = 5, 6, 4
   if rows[0][0] == "index":
     names = rows.pop(0)
     first, second, score = map(names.index, ("sentence1", "sentence2", "score"))
-  lines = [f"{row[first]} ||| {row[second]}\n" for row in rows]
-  return lines, [float(row[score]) for row in rows]
+  pairs = [f"{row[first]} ||| {row[second]}\n" for row in rows]
+  return pairs, [float(row[score]) for row in rows]
 
 
-def cosines(lines, model, folder):
+def cosines(pairs, model):
   """Returns the cosine of each pair."""
-  source, target = folder / "pairs.txt", folder / "cosines.jsonl"
-  source.write_text("".join(lines), encoding="utf-8")
-  command = [
-    sys.executable, ROOT / "extract_features.py", "--similarity",
-    # As the model's authors use it.
-    "--pooling=mean", "--max_seq_length=256", f"--model_dir={model}",
-    f"--input_file={source}", f"--output_file={target}",
-  ]
-  subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
-  found = target.read_text(encoding="utf-8").splitlines()
-  return [json.loads(line)["similarity"] for line in found]
+  with tempfile.TemporaryDirectory() as folder:
+    source, target = (pathlib.Path(folder, name) for name in ("in", "out"))
+    source.write_text("".join(pairs), encoding="utf-8")
+    measured_runs.run([
+      sys.executable, measured_runs.ROOT / "extract_features.py",
+      # As the model's authors use it.
+      "--similarity", "--pooling=mean", "--max_seq_length=256",
+      f"--model_dir={model}", f"--input_file={source}",
+      f"--output_file={target}",
+    ])
+    lines = target.read_text(encoding="utf-8").splitlines()
+  return [json.loads(line)["similarity"] for line in lines]
 
 
 def main():
@@ -66,11 +62,10 @@ def main():
   arguments = parser.parse_args()
   for name, published in PUBLISHED.items():
     if path := getattr(arguments, name):
-      lines, gold = read_pairs(path)
-      with tempfile.TemporaryDirectory() as folder:
-        found = cosines(lines, arguments.model, pathlib.Path(folder))
-      rho = scores.correlation(*map(scores.average_ranks, (found, gold)))
-      print(f"{name}: {len(lines)} pairs, {rho:.4f}, published {published:.4f}")
+      pairs, gold = read_pairs(path)
+      values = cosines(pairs, arguments.model), gold
+      rho = scores.correlation(*map(scores.average_ranks, values))
+      print(f"{name}: {len(pairs)} pairs, {rho:.4f}, published {published:.4f}")
 
 
 if __name__ == "__main__":

@@ -1,25 +1,21 @@
-"""What table.py measures: contenders, targets, and what the page shows."""
+"""What table.py measures: contenders, targets, and what the pages show."""
 
-import argparse
-import dataclasses
 import functools
 import itertools
 import json
-import os
 import re
 import sys
 from collections.abc import Callable
+from typing import NamedTuple
 
-import engine_works
+import engine_speed
 import finetuning_scores
 import measured_runs
 import pretraining_data_speed
 import step_speed
-import table_rows
-from table_plan import DYNAMIC as _DYNAMIC
+from table_rows import OURS, Row, evaluate
 
-ROOT = pretraining_data_speed.ROOT
-BENCHMARKS = ROOT / "benchmarks"
+ROOT = measured_runs.ROOT
 # What a work may need from the command line.
 DATA = {
   "glue": "folder of GLUE's folders (MRPC, CoLA, ...)",
@@ -29,251 +25,171 @@ DATA = {
   "vocab": "vocabulary of an uncased model, for --text",
   "original": "clone of google-research/bert",
 }
-# task -> (its folder, what it is called, its examples, epochs)
-_TASKS = {
-  "mrpc": ("MRPC", "MRPC", None, 2), "rte": ("RTE", "RTE", None, 2),
-  "cola": ("CoLA", "CoLA", None, 2), "sts-b": ("STS-B", "STS-B", None, 1),
-  "sst-2": ("SST-2", "SST-2, 10,000 rows", 10000, 1),
-}
 _DTYPES = ("float32", "bfloat16")
-_INT8 = "int8"  # Of ours alone.
 _BATCH_SIZE = 16  # Of every fine-tuning job.
-# A job of BERT-base takes hours on two cores; its steps are all alike.
-_BASE_STEPS = 60
-# The fastest for the peer, of 32, 64, 128 and 256.
+_DYNAMIC, _PADDED = "Trainer, dynamic padding", "Trainer, padded to 128"
+_GROUPED = "Trainer, grouped by length"
+_GLUE = {_DYNAMIC: 0.5, _PADDED: 0.35}
+# job -> title, folder of GLUE, targets for the time against the Trainer in its
+# modes, flags of finetuning_scores.py
+_JOBS = {
+  "mrpc": ("MiniLM job, MRPC", "MRPC", _GLUE, {}),
+  "rte": ("MiniLM job, RTE", "RTE", _GLUE, {}),
+  "cola": ("MiniLM job, CoLA", "CoLA", _GLUE, {}),
+  "sts-b": ("MiniLM job, STS-B", "STS-B", _GLUE, {"num_train_epochs": 1}),
+  "sst-2": ("MiniLM job, SST-2, 10,000 rows", "SST-2", _GLUE, {
+    "num_train_epochs": 1, "max_train_examples": 10000,
+  }),
+  # A job of BERT-base takes hours on two cores; its steps are all alike.
+  "base": ("BERT-base job, part of MRPC", "MRPC", {**_GLUE, _PADDED: 0.3}, {
+    "task": "mrpc", "num_train_epochs": 1,
+    "max_train_examples": 60 * _BATCH_SIZE,
+  }),
+  # The dev set is larger than what is trained on.
+  "squad": ("MiniLM job, SQuAD", None, {_GROUPED: 0.5}, {
+    "max_seq_length": 384, "bucket_by_length": 1, "max_eval_examples": 1000,
+  }),
+  # As many sentences as CoNLL-2003 has to train on, and to score.
+  "tagging": ("MiniLM job, tagging", None, {_DYNAMIC: 0.5}, {
+    "task": "ner", "max_train_examples": 14041, "max_eval_examples": 3250,
+  }),
+}
 _LINES_TOGETHER = 64
-_PADDED = "Trainer, padded to 128"
-_TRAINER = "Trainer"
-_SQUAD_TRAIN, _SQUAD_DEV = "train*.json", "dev*.json"
-# Of the dev set, which is larger than what is trained on.
-_SQUAD_QUESTIONS = 1000
-# As many sentences as CoNLL-2003 has to train on, and to score.
-_SENTENCES = 14041, 3250
+THREADS = {"all threads": 0, "one thread": 1}
+MODELS = {"minilm": "MiniLM-L6", "base": "BERT-base"}
+_STARTS = {"first_start": "not cached", "next_start": "cached"}
+SCORED = {"sts-b": "STS-B", "mrpc": "MRPC"}
 
 
-@dataclasses.dataclass(frozen=True)
-class Work:
-  """Something to measure.
+class Work(NamedTuple):
+  """Something to measure."""
 
-  Attributes:
-    name: as --rows names it.
-    needs: names of flags, see DATA.
-    turn: function of (flags, an empty folder); runs every contender once and
-      returns dict from contender to dict from measure to number.
-    rows: its table_rows.Rows.
-    dtype: the numbers it computes with, or None.
-    has_torch_peers: whether --peer_python must have torch and the like.
-  """
-
-  name: str
-  needs: tuple
+  name: str  # As --rows has it.
+  needs: tuple  # Names of flags, see DATA.
+  # Function of (flags, an empty folder); runs every contender once and returns
+  # dict from contender to dict from measure to number.
   turn: Callable
-  rows: tuple
-  dtype: str | None = None
-  has_torch_peers: bool = False
+  rows: list
 
 
 @functools.cache
 def all_works():
   """Returns all Works, in the table's order."""
-  return tuple(
-    itertools.chain(
-      _small_jobs(), _base_jobs(), _jobs_of_squad(), _steps(), _data(),
-      _lines(), _engines(), _starts(),
-    )
-  )
-
-
-def peer_environment(arguments):
-  """Returns the environment of commands that run other programs."""
-  path = [arguments.peer_path, os.environ.get("PYTHONPATH", "")]
-  return measured_runs.environment(
-    PYTHONPATH=os.pathsep.join(filter(None, path)), KERAS_BACKEND="tensorflow"
-  )
+  return tuple(itertools.chain(
+    _jobs(), _steps(), _data(), _lines(), _engines(), _starts()
+  ))
 
 
 # Fine-tuning jobs.
 
 
-def _small_jobs():
-  for task, dtype in itertools.product(_TASKS, _DTYPES):
-    folder, title, examples, epochs = _TASKS[task]
-    turn = functools.partial(
-      _glue_turn, task=task, dtype=dtype, folder=folder, examples=examples,
-      epochs=epochs,
-    )
-    yield Work(
-      f"job/{task}/{dtype}", ("glue", "weights"), turn,
-      _job_rows(f"MiniLM job, {title}, {dtype}", 0.5, 0.35), dtype, True,
-    )
+def _jobs():
+  for name, dtype in itertools.product(_JOBS, _DTYPES):
+    title, folder, targets, _ = _JOBS[name]
+    rows = [
+      Row(f"{title}, {dtype}: {measure}, against {peer[9:]}", measure, target,
+          peers=peer)
+      for peer, target in targets.items() for measure in ("processor", "wall")
+    ]
+    turn = functools.partial(_job_turn, name=name, dtype=dtype)
+    needs = ("glue" if folder else "squad", "weights")
+    yield Work(f"job/{name}/{dtype}", needs, turn, rows)
 
 
-def _base_jobs():
-  for dtype in _DTYPES:
-    turn = functools.partial(
-      _glue_turn, task="mrpc", dtype=dtype, folder="MRPC",
-      examples=_BASE_STEPS * _BATCH_SIZE, epochs=1, is_base=True,
-    )
-    title = f"BERT-base job, part of MRPC, {dtype}"
-    yield Work(
-      f"job/base/{dtype}", ("glue", "weights"), turn,
-      _job_rows(title, 0.5, 0.3), dtype, True,
-    )
-
-
-def _job_rows(title, dynamic, padded):
-  return tuple(
-    table_rows.Row(
-      f"{title}: {kind}, against {peer.removeprefix('Trainer, ')}", measure,
-      target, at_most=True, peers=peer,
-    )
-    for peer, target in ((_DYNAMIC, dynamic), (_PADDED, padded))
-    for measure, kind in (("processor", "processor"), ("wall", "wall"))
-  )
-
-
-def _jobs_of_squad():
-  turns = {"SQuAD": _squad_turn, "tagging": _tagging_turn}
-  for (title, turn), dtype in itertools.product(turns.items(), _DTYPES):
-    yield Work(
-      f"job/{title.lower()}/{dtype}", ("squad", "weights"),
-      functools.partial(turn, dtype=dtype),
-      _trainer_rows(f"{title} job, MiniLM, {dtype}"), dtype, True,
-    )
-
-
-def _trainer_rows(title):
-  return tuple(
-    table_rows.Row(
-      f"{title}: {measure}", measure, 0.5, at_most=True, peers=_TRAINER
-    )
-    for measure in ("processor", "wall")
-  )
-
-
-def _job(arguments, **values):
-  """Returns the flags of a job of finetuning_scores.py."""
-  defaults = {
-    name: default
-    for name, (_, default) in finetuning_scores.HYPER_PARAMETERS.items()
-  }
-  job = {
-    **defaults, "train_batch_size": _BATCH_SIZE, "weights": arguments.weights,
-    "peer_python": arguments.peer_python, "peer_flags": [],
-    "max_train_examples": None, "train_file": "", "predict_file": "", **values,
+def _job(arguments, folder, name, dtype="float32", **more):
+  """Returns the flags of a job of _JOBS, with short data in a folder."""
+  _, glue, _, values = _JOBS[name]
+  values = {
+    "task": name, "dtype": dtype, "weights": arguments.weights,
+    "peer_python": arguments.peer_python, "train_batch_size": _BATCH_SIZE,
+    "data_dir": arguments.glue / glue if glue else arguments.squad,
+    **values, **more,
   }
   if arguments.steps:
-    job["max_train_examples"] = arguments.steps * _BATCH_SIZE
-    job["num_train_epochs"] = 1.0
-  return argparse.Namespace(**job)
-
-
-def _glue_turn(
-  arguments, temporary, *, task, dtype, folder, examples, epochs, is_base=False
-):
-  weights = arguments.weights
-  if is_base:
-    weights = _base_weights(arguments, temporary)
-  job = _job(
-    arguments, task=task, dtype=dtype, data_dir=arguments.glue / folder,
-    max_train_examples=examples, num_train_epochs=float(epochs),
-    weights=weights,
+    values["max_train_examples"] = arguments.steps * _BATCH_SIZE
+    values["num_train_epochs"] = 1
+  if name == "base":
+    values["weights"] = _base_weights(arguments, folder)
+  for flag, part in (("train_file", "train"), ("predict_file", "dev")):
+    if not glue:
+      (path,) = arguments.squad.glob(f"{part}*.json")
+      values[flag] = path.name
+    if name == "tagging":
+      values[flag], values["data_dir"] = f"{part}.conll", folder
+      (folder / values[flag]).write_text(sentences_with_names(path))
+  job = finetuning_scores.parse_arguments(
+    [f"--{flag}={value}" for flag, value in values.items()]
   )
-  job.data_dir = finetuning_scores.shortened(job, temporary)
-  found = _both_costs(job, _DYNAMIC)
-  if arguments.padded:
-    # The two runs of the peer differ in this flag alone.
-    job.peer_flags = ["--pad_to_max_length=1"]
-    found[_PADDED] = _cost_of(finetuning_scores.run_peer(job, 1))
-  return found
+  job.data_dir = finetuning_scores.shortened(job, folder / "data")
+  return job
 
 
-def _both_costs(job, peer):
+def _trained(folder, *flags):
+  """Returns the folder of a classifier that was trained for a step."""
+  few, output = folder / "few.tsv", folder / "trained"
+  few.write_text("text\tlabel\ngood\tyes\nbad\tno\n", encoding="utf-8")
+  measured_runs.run([
+    sys.executable, ROOT / "run_classifier.py", "--do_train", *flags,
+    f"--train_file={few}", f"--output_dir={output}", "--num_train_epochs=1",
+    "--train_batch_size=2",
+  ])
+  return output / "final_model"
+
+
+def _for_others(model, folder):
+  """Returns the folder of a model in Hugging Face's layout."""
+  measured_runs.run([
+    sys.executable, ROOT / "convert_checkpoint.py", "--to=huggingface",
+    f"--model_dir={model}", f"--output={folder / 'model'}",
+  ])
+  return folder / "model"
+
+
+def _base_weights(arguments, folder):
+  """Returns the folder of a random BERT-base with the words of --weights."""
+  vocab, config = arguments.weights / "vocab.txt", folder / "config.json"
+  size = len(vocab.read_bytes().strip(b"\n").split(b"\n"))
+  values = {**step_speed.VALUES, "vocab_size": size}
+  config.write_text(json.dumps(values), encoding="utf-8")
+  flags = f"--vocab_file={vocab}", f"--bert_config_file={config}"
+  return _for_others(_trained(folder, *flags), folder)
+
+
+def _job_turn(arguments, folder, *, name, dtype):
+  """Runs whole commands, from the start to the scores."""
+  job = _job(arguments, folder, name, dtype)
+  runs = {}
+  # Peers first: a missing one is noticed soon.
+  for peer in _JOBS[name][2]:
+    if peer != _PADDED or arguments.padded:
+      job.pad_to_max_length = int(peer == _PADDED)
+      runs[peer] = finetuning_scores.run("peer", job, 1)
+  runs[OURS] = finetuning_scores.run("ours", job, 1)
   return {
-    table_rows.OURS: _cost_of(finetuning_scores.run_ours(job, 1)),
-    peer: _cost_of(finetuning_scores.run_peer(job, 1)),
+    side: {measure: run[measure] for measure in ("wall", "processor")}
+    for side, run in runs.items()
   }
 
 
-def _base_weights(arguments, temporary):
-  """Returns the folder of a BERT-base with the tokenizer of --weights."""
-  folder = temporary / "base"
-  measured_runs.run([
-    sys.executable, BENCHMARKS / "random_weights.py",
-    f"--tokenizer={arguments.weights}", f"--output={folder}",
-  ])
-  return folder
-
-
-def _squad_turn(arguments, temporary, *, dtype):
-  job = _job(
-    arguments, task="squad", dtype=dtype, data_dir=arguments.squad,
-    train_file=_only_file(arguments.squad, _SQUAD_TRAIN),
-    predict_file=_only_file(arguments.squad, _SQUAD_DEV),
-    max_seq_length=384, bucket_by_length=1,
-  )
-  for name, count in (
-    (job.train_file, job.max_train_examples),
-    (job.predict_file, _SQUAD_QUESTIONS),
-  ):
-    finetuning_scores.write_questions(
-      arguments.squad / name, temporary / name, count
-    )
-  job.data_dir = temporary
-  return _both_costs(job, "Trainer, grouped by length")
-
-
-def _tagging_turn(arguments, temporary, *, dtype):
-  job = _job(
-    arguments, task="ner", dtype=dtype, data_dir=temporary,
-    train_file="train.conll", predict_file="dev.conll",
-  )
-  count, scored = job.max_train_examples or _SENTENCES[0], _SENTENCES[1]
-  sentences = _sentences_with_names(arguments.squad)
-  for name, part in (
-    (job.train_file, sentences[:count]),
-    (job.predict_file, sentences[_SENTENCES[0] :][:scored]),
-  ):
-    (temporary / name).write_text("\n".join(part), encoding="utf-8")
-  return _both_costs(job, _DYNAMIC)
-
-
-def _sentences_with_names(squad):
-  """Returns sentences of SQuAD's paragraphs in CoNLL's columns.
+def sentences_with_names(path):
+  """Returns the sentences of a file of SQuAD in CoNLL's columns.
 
   Words are in small letters; those that Wikipedia writes with a capital are
   names, but for a sentence's first.
   """
-  found = []
-  for pattern in (_SQUAD_TRAIN, _SQUAD_DEV):
-    path = squad / _only_file(squad, pattern)
-    articles = json.loads(path.read_text(encoding="utf-8"))["data"]
-    for paragraph in itertools.chain(*(a["paragraphs"] for a in articles)):
-      for sentence in re.split(r"(?<=[.!?])\s+", paragraph["context"]):
-        words = re.findall(r"\w+|[^\w\s]", sentence)
-        # Longer ones might be cut off; strange letters are pieces of their own.
-        if sentence.isascii() and 3 <= len(words) and len(sentence) <= 240:
-          found.append(_columns(words))
-  return found
-
-
-def _columns(words):
-  lines, inside = [], False
-  for place, word in enumerate(words):
-    is_name = place > 0 and word[0].isupper()
-    tag = ("I" if inside else "B") + "-NAME" if is_name else "O"
-    lines.append(f"{word.lower()} {tag}\n")
-    inside = is_name
-  return "".join(lines)
-
-
-def _only_file(folder, pattern):
-  (path,) = folder.glob(pattern)
-  return path.name
-
-
-def _cost_of(run):
-  return {"wall": run["seconds"], "processor": run["cpu_seconds"]}
+  text, articles = "", json.loads(path.read_text(encoding="utf-8"))["data"]
+  for paragraph in itertools.chain(*(a["paragraphs"] for a in articles)):
+    for sentence in re.split(r"(?<=[.!?])\s+", paragraph["context"]):
+      words = re.findall(r"\w+|[^\w\s]", sentence)
+      # Longer ones might be cut off; strange letters are pieces of their own.
+      if sentence.isascii() and 3 <= len(words) and len(sentence) <= 240:
+        tag = "O"
+        for place, word in enumerate(words):
+          is_name = place > 0 and word[0].isupper()
+          tag = ("B-NAME" if tag == "O" else "I-NAME") if is_name else "O"
+          text += f"{word.lower()} {tag}\n"
+        text += "\n"
+  return text
 
 
 # Steps.
@@ -287,106 +203,52 @@ def _steps():
     "predict32": ("predict", 32, 128, 0, (0.97, 0.94), (1.1, 1.1)),
     "pretrain128": ("pretrain", 32, 128, 20, (0.86, 0.75), (1.0, 1.0)),
     "pretrain512": ("pretrain", 4, 512, 76, (0.86, 0.75), (1.25, 1.4)),
+    # Of a GPU.
+    "pretrain128x256": ("pretrain", 256, 128, 20, (None,) * 2, (None,) * 2),
+    "pretrain512x64": ("pretrain", 64, 512, 76, (None,) * 2, (None,) * 2),
   }
   for name, (method, size, length, words, *targets) in sizes.items():
     for dtype, share, ratio in zip(_DTYPES, *targets, strict=True):
       work = step_speed.Work(method, dtype, size, length, words)
-      rows = (
-        table_rows.Row(
-          f"BERT-base, {work.title}: share of the peak", "share", share,
-          at_most=False, result="own",
-        ),
-        table_rows.Row(
-          f"BERT-base, {work.title}: against the fastest peer",
-          "examples_per_second", ratio, at_most=False,
-        ),
-      )
-      turn = functools.partial(_step_turn, work=work)
-      yield Work(f"step/{name}/{dtype}", (), turn, rows, dtype, True)
+      title = f"BERT-base, {work.title}"
 
+      def turn(arguments, folder, work=work):
+        return step_speed.measure_all(work, arguments)
 
-def _step_turn(arguments, temporary, *, work):
-  """Runs each contender in a process of its own, and the machine's peak."""
-  del temporary
-  peak = step_speed.run_self(sys.executable, "--peak")["peak"][work.dtype]
-  options = argparse.Namespace(**{**vars(arguments), "steps": 1})
-  layers, found = arguments.num_hidden_layers, {}
-  for name in step_speed.contenders(work, arguments.compiled_peers):
-    measures = step_speed.measure_contender(
-      work, name, options, peer_environment(arguments)
-    )
-    if measures:
-      rate = work.size / measures["seconds"]
-      found[name] = {
-        "examples_per_second": rate, "share": rate * work.flop(layers) / peak,
-        "processor_seconds": measures["processor"],
-      }
-  return found
+      yield Work(f"step/{name}/{dtype}", (), turn, [
+        Row(f"{title}: share of the peak", "share", share, "own"),
+        Row(f"{title}: against the fastest peer", "examples_per_second", ratio),
+      ])
 
 
 # Pre-training data.
 
 
 def _data():
-  times, kept = dict(result="speedup", at_most=False), dict(at_most=True)
-  yield Work(
-    "data", ("text", "vocab", "original"), _data_turn,
-    (
-      table_rows.Row(
-        "create_pretraining_data: processor, without the start", "added",
-        15, **times,
-      ),
-      table_rows.Row(
-        "create_pretraining_data: processor, with the start", "processor",
-        15, **times,
-      ),
-      table_rows.Row("create_pretraining_data: wall", "wall", None, **times),
-      table_rows.Row(
-        "create_pretraining_data: memory added to the start's",
-        "added_megabytes", 1 / 8, **kept,
-      ),
-    ),
-  )
+  title = "create_pretraining_data"
+  yield Work("data", ("text", "vocab", "original"), _data_turn, [
+    Row(f"{title}: processor, without the start", "added", 15, "speedup"),
+    Row(f"{title}: processor, with the start", "processor", 15, "speedup"),
+    Row(f"{title}: wall", "wall", None, "speedup"),
+    Row(f"{title}: memory added to the start's", "added_megabytes", 1 / 8),
+  ])
 
 
-def _data_turn(arguments, temporary):
-  text, tiny = temporary / "text.txt", temporary / "tiny.txt"
+def _data_turn(arguments, folder):
+  text = folder / "text.txt"
   with open(arguments.text, "rb") as stream:
-    part = stream.read(int(arguments.text_mb * 1e6))
-  # No half line, which may be half a character.
-  text.write_bytes(part[: part.rfind(b"\n") + 1])
-  tiny.write_text(pretraining_data_speed.TINY_TEXT)
-  makers = {
-    table_rows.OURS: pretraining_data_speed.ours,
-    "the original": functools.partial(
-      pretraining_data_speed.original, arguments.original
-    ),
-  }
-  found = {}
-  for contender, make in makers.items():
-    start, cost = (
-      measured_runs.measure(
-        make([
-          f"--input_file={path}", f"--vocab_file={arguments.vocab}",
-          f"--output_file={temporary / 'records'}", "--dupe_factor=5",
-        ]),
-        env=measured_runs.environment(CUDA_VISIBLE_DEVICES="-1"),
-      )
-      for path in (tiny, text)
-    )
-    found[contender] = {
-      **_measures(cost),
-      # Less a run on a tiny text: what is left grows with the text.
-      "added": cost.processor - start.processor,
+    # 8 MB of whole lines.
+    text.write_bytes(b"".join(stream.readlines(8_000_000)))
+  options = pretraining_data_speed.parse_arguments([
+    f"--text={text}", f"--vocab={arguments.vocab}",
+    f"--original={arguments.original}", "--shards=0",
+  ])
+  return {
+    name: {
+      **cost._asdict(), "added": cost.processor - start.processor,
       "added_megabytes": cost.megabytes - start.megabytes,
     }
-  return found
-
-
-def _measures(cost):
-  return {
-    "wall": cost.seconds, "processor": cost.processor,
-    "megabytes": cost.megabytes,
+    for name, start, cost in pretraining_data_speed.measure(options)
   }
 
 
@@ -394,213 +256,233 @@ def _measures(cost):
 
 
 def _lines():
-  kinds = [*_DTYPES, _INT8]
-  for work, dtype in itertools.product(("features", "predictions"), kinds):
-    against = " against float32" if dtype == _INT8 else ""
-    rows = tuple(
-      table_rows.Row(
-        f"{work} of short lines, MiniLM, {dtype}{against}: {measure}", measure,
-        2.5 if dtype == _INT8 else 1.5, at_most=False, result="speedup",
-      )
+  for work, dtype in itertools.product(
+    ("features", "predictions"), (*_DTYPES, "int8")
+  ):
+    title, target = f"{work} of short lines, MiniLM, {dtype}", 1.5
+    if dtype == "int8":
+      title, target = f"{title} against float32", 2.5
+    rows = [
+      Row(f"{title}: {measure}", measure, target, "speedup")
       for measure in ("processor", "wall")
-    )
+    ]
     turn = functools.partial(_lines_turn, work=work, dtype=dtype)
-    yield Work(
-      f"lines/{work}/{dtype}", ("glue", "weights"), turn, rows,
-      None if dtype == _INT8 else dtype, True,
-    )
+    yield Work(f"lines/{work}/{dtype}", ("glue", "weights"), turn, rows)
 
 
-def _write_lines(arguments, temporary):
-  """Writes phrases of SST-2; returns a file of lines, and one with a header."""
-  rows = (arguments.glue / "SST-2" / "train.tsv").read_text(encoding="utf-8")
-  rows = rows.splitlines()[1 : arguments.lines + 1]
-  lines, table = temporary / "lines.txt", temporary / "lines.tsv"
-  texts = [row.split("\t")[0].strip() for row in rows]
-  lines.write_text("\n".join(texts) + "\n", encoding="utf-8")
-  table.write_text("\n".join(["text", *texts]) + "\n", encoding="utf-8")
-  return lines, table
-
-
-def _prediction_command(model, table, output, dtype):
-  return [
-    sys.executable, ROOT / "run_classifier.py", "--do_predict",
-    f"--model_dir={model}", f"--predict_file={table}", f"--output_dir={output}",
-    f"--predict_batch_size={_LINES_TOGETHER}", *_numbers_flags(dtype),
-  ]
-
-
-def _numbers_flags(dtype):
-  if dtype == _INT8:
-    return ["--engine=onnx", "--quantize=int8"]
-  return [f"--dtype={dtype}"]
-
-
-def _lines_turn(arguments, temporary, *, work, dtype):
-  lines, table = _write_lines(arguments, temporary)
+def _lines_turn(arguments, folder, *, work, dtype):
+  """Computes vectors or classes of phrases of SST-2."""
+  path = arguments.glue / "SST-2" / "train.tsv"
+  rows = path.read_text(encoding="utf-8").splitlines()[1:]
+  texts = [row.split("\t")[0].strip() for row in rows[: arguments.lines]]
+  lines, table = folder / "lines.txt", folder / "lines.tsv"
+  for path, header in ((lines, []), (table, ["text"])):
+    path.write_text("\n".join([*header, *texts, ""]), encoding="utf-8")
   if work == "features":
     ours = [
-      sys.executable, ROOT / "extract_features.py",
-      *_weights_flags(arguments.weights), f"--input_file={lines}",
-      "--pooling=mean", "--output_format=npz",
-      f"--output_file={temporary / 'ours.npz'}",
-      f"--batch_size={_LINES_TOGETHER}", *_numbers_flags(dtype),
+      ROOT / "extract_features.py", f"--model_dir={arguments.weights}",
+      f"--input_file={lines}", "--pooling=mean", "--output_format=npz",
+      f"--output_file={folder / 'ours.npz'}",
+      f"--batch_size={_LINES_TOGETHER}",
     ]
   else:
-    ours = _prediction_command(
-      _small_classifier(arguments, temporary), table,
-      temporary / "predictions", dtype,
-    )
-  ending = {"features": "npz", "predictions": "tsv"}[work]
-  peer = [
-    arguments.peer_python, BENCHMARKS / "lines_peer.py", f"--work={work}",
-    f"--lines={lines}", f"--weights={arguments.weights}",
-    f"--batch_size={_LINES_TOGETHER}",
-    f"--dtype={'float32' if dtype == _INT8 else dtype}",
-    f"--output={temporary / 'theirs'}.{ending}",
-  ]
-  commands = {table_rows.OURS: (ours, None)}
-  commands["transformers"] = peer, peer_environment(arguments)
+    model = _trained(folder, f"--model_dir={arguments.weights}")
+    ours = [
+      ROOT / "run_classifier.py", "--do_predict",
+      f"--model_dir={model}", f"--predict_file={table}",
+      f"--output_dir={folder / 'predictions'}",
+      f"--predict_batch_size={_LINES_TOGETHER}",
+    ]
+  numbers = [f"--dtype={dtype}"]
+  if dtype == "int8":
+    numbers = ["--engine=onnx", "--quantize=int8"]
+  peers = {"transformers": "torch, bfloat16"}
   if dtype != "bfloat16":
-    # Its products in float32 are faster on some processors, MKL's on others.
-    command = [*peer, "--onednn"]
-    commands["transformers, oneDNN"] = command, peer_environment(arguments)
-  return {
-    name: _measures(measured_runs.measure(command, env=env))
-    for name, (command, env) in commands.items()
+    # oneDNN's float32 products are faster on some processors, MKL's on others.
+    peers = {"transformers": "torch, float32",
+             "transformers, oneDNN": "torch, float32, oneDNN"}
+  # The batch is the fastest for the peer, of 32, 64, 128 and 256.
+  job = engine_speed.Job(
+    "", arguments.weights, lines=lines, output=folder / "theirs",
+    head="embedding" if work == "features" else "classification",
+    batch_size=_LINES_TOGETHER,
+  )
+  commands = {
+    name: [arguments.peer_python, engine_speed.__file__,
+           json.dumps(job._replace(contender=contender), default=str)]
+    for name, contender in peers.items()
   }
-
-
-def _weights_flags(weights):
-  return [
-    f"--init_checkpoint={weights}", f"--vocab_file={weights / 'vocab.txt'}",
-    f"--bert_config_file={weights / 'config.json'}",
-  ]
-
-
-def _small_classifier(arguments, temporary):
-  """Trains MiniLM for a step; returns the folder of the model."""
-  examples, output = temporary / "few.tsv", temporary / "trained"
-  examples.write_text("text\tlabel\ngood\tyes\nbad\tno\n", encoding="utf-8")
-  measured_runs.run([
-    sys.executable, ROOT / "run_classifier.py", "--do_train",
-    *_weights_flags(arguments.weights), f"--train_file={examples}",
-    f"--output_dir={output}", "--num_train_epochs=1", "--train_batch_size=2",
-  ])
-  return output / "final_model"
+  commands[OURS] = [sys.executable, *ours, *numbers]
+  return {
+    name: measured_runs.run(command, watches_memory=True)[1]._asdict()
+    for name, command in commands.items()
+  }
 
 
 # Engines.
 
 
 def _engines():
-  for model in engine_works.MODELS:
-    yield Work(
-      f"engines/{model}", ("weights",),
-      functools.partial(_engine_turn, model=model),
-      tuple(engine_works.speed_rows(model)), None, True,
-    )
-  for task in engine_works.SCORED:
-    yield Work(
-      f"engines/scores/{task}", ("glue", "weights"),
-      functools.partial(_engine_scores_turn, task=task),
-      tuple(engine_works.score_rows(task)), None, True,
-    )
+  for model, title in MODELS.items():
+    rows = []
+    for threads in THREADS:
+      for size, length in engine_speed.BATCHES:
+        measure = f"{engine_speed.texts_per_second(size, length)}, {threads}"
+        rows += [
+          Row(
+            f"{title}, {length} × {size}, {threads}: int8 against {peer}'s",
+            measure, target, peers=f"{peer}, int8", ours="here, int8",
+          )
+          for peer, target in (("ONNX Runtime", 1.0), ("OpenVINO", 0.95))
+        ]
+      rows.append(Row(
+        f"{title}, one text, {threads}: p50 in float32",
+        f"milliseconds, p50, {threads}", 1.0, ours="here, float32",
+        peers="ONNX Runtime, float32",
+      ))
+    turn = functools.partial(_engine_turn, model=model)
+    yield Work(f"engines/{model}", ("weights",), turn, rows)
+  for task, title in SCORED.items():
+    rows = [
+      Row(
+        f"MiniLM, {title}, {name}: score less that of float32", "score",
+        -0.005 if task == "sts-b" else None, "difference",
+        "here, float32, TensorFlow", name,
+      )
+      for name in engine_speed.CONTENDERS if name.startswith("here, int8")
+    ]
+    turn = functools.partial(_engine_scores_turn, task=task)
+    yield Work(f"engines/scores/{task}", ("glue", "weights"), turn, rows)
 
 
-def _engine_turn(arguments, temporary, *, model):
-  folder = arguments.weights
+def _engine_turn(arguments, folder, *, model):
+  """Measures all contenders, in turns."""
+  weights, made = arguments.weights, folder / "made"
   if model == "base":
-    folder = _base_weights(arguments, temporary)
-  return engine_works.speed_turn(
-    arguments, temporary, folder=folder, env=peer_environment(arguments)
-  )
+    weights = _base_weights(arguments, folder)
+  made.mkdir()
+  turn = {name: {} for name in engine_speed.CONTENDERS}
+  for threads, name in itertools.product(arguments.threads.split(","), turn):
+    job = engine_speed.Job(name, weights, made, seconds=arguments.seconds)
+    measures = engine_speed.run_contender(
+      job, arguments.peer_python, THREADS[threads]
+    )
+    for measure, value in (measures or {}).items():
+      turn[name][f"{measure}, {threads}"] = value
+  return turn
 
 
-def _engine_scores_turn(arguments, temporary, *, task):
-  data_dir = arguments.glue / _TASKS[task][0]
-  job = _job(arguments, task=task, data_dir=data_dir, num_train_epochs=1.0)
-  job.data_dir = finetuning_scores.shortened(job, temporary / "data")
-  output = temporary / "output"
+def _engine_scores_turn(arguments, folder, *, task):
+  """Scores all contenders on the dev set, after an epoch of training."""
+  # Imported here: they load TensorFlow.
+  from classification import glue, scores
+
+  job = _job(arguments, folder, task, num_train_epochs=1)
+  output, made = folder / "output", folder / "made"
+  made.mkdir()
   measured_runs.run(finetuning_scores.our_command(job, 1, output))
-  return engine_works.score_turn(
-    arguments, temporary, task=task, data_dir=job.data_dir,
-    trained=output / "final_model", env=peer_environment(arguments),
+  model = _for_others(output / "final_model", folder)
+  for split in ("train", "dev"):
+    examples = glue.read(glue.find(task), str(job.data_dir), split)
+    pairs = [(example.text_a, example.text_b) for example in examples]
+    path = folder / f"{split}.json"
+    path.write_text(json.dumps(pairs), encoding="utf-8")
+  gold = [float(example.label) for example in examples]
+  turn, job = {}, engine_speed.Job(
+    "", model, made, head="classification", pairs=folder / "dev.json",
+    samples=folder / "train.json",
   )
+  for name in engine_speed.CONTENDERS:
+    result = engine_speed.run_contender(
+      job._replace(contender=name), arguments.peer_python
+    )
+    if result:
+      answers = list(map(float, result["answers"]))
+      # Spearman's correlation, or the share of right classes.
+      score = sum(map(float.__eq__, answers, gold)) / len(gold)
+      if task == "sts-b":
+        score = scores.correlation(*map(scores.average_ranks, (answers, gold)))
+      turn[name] = {"score": score}
+  return turn
 
 
 # Starts.
 
 
 def _starts():
-  rows = tuple(
-    table_rows.Row(
-      f"start of MiniLM on MRPC, {records}: processor above importing "
-      f"TensorFlow{unit}", kind + measure, target, at_most=True, result="own",
-    )
-    for measure, records in (
-      ("first_start", "records not cached"), ("next_start", "records cached")
-    )
-    # Seconds depend on the machine, imports less so.
-    for kind, unit, target in (
-      ("", "", 2.5), ("imports, ", ", in imports", None)
-    )
-  )
+  title = "start of MiniLM on MRPC, records {}: processor above importing {}"
+  rows = [
+    Row(title.format(records, "TensorFlow"), measure, 2.5, "own")
+    for measure, records in _STARTS.items()
+  ]
   yield Work("start/first_step", ("glue", "weights"), _start_turn, rows)
-  scripts = sorted(
-    path.stem
-    for path in ROOT.glob("*.py")
-    if "command.run(main)" in path.read_text(encoding="utf-8")
-    and path.stem != "setup"
-  )
-  rows = tuple(
-    table_rows.Row(
-      f"import of {script}.py: processor", script, None, at_most=True,
-      result="own",
-    )
-    for script in ("tensorflow", *scripts)
-  )
-  yield Work("start/import", (), _import_turn, rows)
 
 
-def _import_seconds(module):
-  code = "import tensorflow"
-  if module != "tensorflow":
-    code = measured_runs.import_code(ROOT / f"{module}.py")
-  command = [sys.executable, "-c", code]
-  env = measured_runs.environment(PYTHONPATH=str(ROOT))
-  return measured_runs.measure(command, env=env).processor
-
-
-def _import_turn(arguments, temporary):
-  del arguments, temporary
-  # The rows say which modules: the list is written once.
-  work = next(work for work in all_works() if work.name == "start/import")
-  modules = [row.measure for row in work.rows]
-  return {
-    table_rows.OURS: {module: _import_seconds(module) for module in modules}
-  }
-
-
-def _start_turn(arguments, temporary):
+def _start_turn(arguments, folder):
   """Processor time from the command to the first line of the training log."""
-  output = temporary / "output"
+  output = folder / "output"
   log = output / "train_log.jsonl"
   command = [
     sys.executable, ROOT / "run_classifier.py", "--do_train",
-    *_weights_flags(arguments.weights), "--task_name=mrpc",
+    f"--model_dir={arguments.weights}", "--task_name=mrpc",
     f"--data_dir={arguments.glue / 'MRPC'}", f"--output_dir={output}",
     f"--train_batch_size={_BATCH_SIZE}", "--log_steps=1",
     "--iterations_per_loop=1",
   ]
-  imported = _import_seconds("tensorflow")
+  _, imported = measured_runs.run([sys.executable, "-c", "import tensorflow"])
   measures = {}
-  for measure in ("first_start", "next_start"):
+  for measure in _STARTS:
     # Of the first start: the second would seem done at once.
     log.unlink(missing_ok=True)
-    cost = measured_runs.measure(
+    _, cost = measured_runs.run(
       command, until=lambda: log.exists() and log.stat().st_size
     )
-    measures[measure] = cost.processor - imported
-    measures[f"imports, {measure}"] = measures[measure] / imported
-  return {table_rows.OURS: measures}
+    measures[measure] = cost.processor - imported.processor
+  return {OURS: measures}
+
+
+# What --short measures, work by work: flags, and how the page's own table and
+# chart, which have the same works, call it, if at all. With few steps the start
+# is a larger part of a job than in a whole one, in all programs.
+SHORT = {
+  "job/mrpc/float32": ("--steps=150", "MiniLM on MRPC, float32"),
+  "job/mrpc/bfloat16": ("--padded=0 --steps=150", "MiniLM on MRPC, bfloat16"),
+  "job/cola/float32": ("--padded=0 --steps=100", "MiniLM on CoLA, float32"),
+  "job/sts-b/float32": ("--padded=0 --steps=100", "MiniLM on STS-B, float32"),
+  "job/squad/float32": ("--steps=60", "MiniLM on SQuAD, float32"),
+  "job/tagging/bfloat16": (
+    "--steps=150", "MiniLM on names of CoNLL's kind, bfloat16"
+  ),
+  "job/base/float32": ("--padded=0 --steps=20", "BERT-base on MRPC, float32"),
+  "data": ("", "text to records"),
+  "step/pretrain128/float32": (
+    "--rounds=2", "BERT-base, step of 32 × 128, float32"
+  ),
+  "step/predict32/float32": ("--rounds=3", "BERT-base, 32 × 128, float32"),
+  "step/predict32/bfloat16": ("--rounds=3", "BERT-base, 32 × 128, bfloat16"),
+  "lines/features/float32": (
+    "--lines=10000", "MiniLM, vectors of phrases, float32"
+  ),
+  "lines/features/int8": (
+    "--lines=10000", "MiniLM, vectors of phrases, int8 against float32"
+  ),
+  "lines/predictions/float32": (
+    "--lines=10000", "MiniLM, classes of phrases, float32"
+  ),
+  "step/train8/float32": ("--rounds=3", None),
+  "step/train8/bfloat16": ("--rounds=3", None),
+  "engines/minilm": ("--seconds=2 --threads='all threads'", None),
+  "start/first_step": ("", None),
+}
+
+
+def headline(name, turns):
+  """Returns (group, Outcome) for the page's own table, or None."""
+  text, group = SHORT[name][1], "Prediction"
+  if name.startswith(("data", "step/pretrain")):
+    group = "Pre-training"
+  elif name.startswith("job/"):
+    group = "Fine-tuning"
+  measure = "examples_per_second" if name.startswith("step/") else "wall"
+  outcome = text and evaluate(Row(text, measure, None, "speedup"), turns)
+  return (group, outcome) if outcome else None

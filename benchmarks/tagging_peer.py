@@ -6,10 +6,8 @@ both sides. Neither torch nor transformers is imported: a test compares these
 scores with the project's where they are not installed.
 """
 
+import itertools
 import sys
-
-# What torch's cross-entropy leaves out.
-NO_LABEL = -100
 
 
 def read_columns(path):
@@ -18,24 +16,20 @@ def read_columns(path):
   The first column has the words, the last one the tags; empty lines end
   sentences, and lines with -DOCSTART- do not count.
   """
-  sentences, rows = [], []
-  # The end of the file ends a sentence, too.
-  for line in [*path.read_text(encoding="utf-8").split("\n"), ""]:
-    row = line.split()
-    if row and row[0] != "-DOCSTART-":
-      rows.append((row[0], row[-1]))
-    elif rows:
-      sentences.append(tuple(map(list, zip(*rows, strict=True))))
-      rows = []
-  return sentences
+  rows = map(str.split, path.read_text(encoding="utf-8").split("\n"))
+  groups = itertools.groupby(
+    rows, key=lambda row: bool(row) and row[0] != "-DOCSTART-"
+  )
+  return [
+    tuple(map(list, zip(*((row[0], row[-1]) for row in sentence), strict=True)))
+    for has_words, sentence in groups if has_words
+  ]
 
 
 def first_pieces(word_ids, count):
-  """Returns where the first piece of each of a sentence's words is.
+  """Returns where the first piece of each of a sentence's `count` words is.
 
-  Args:
-    word_ids: for each piece the number of its word; None for [CLS] and [SEP].
-    count: how many words there are.
+  `word_ids` has for each piece the number of its word; None for [CLS], [SEP].
   """
   places = {}
   for place, word in enumerate(word_ids):
@@ -51,12 +45,9 @@ def first_pieces(word_ids, count):
 
 
 def tokenize(tokenizer, sentences, max_seq_length):
-  """Returns a dict of inputs, and the words' first pieces, of each sentence.
+  """Returns (dict of inputs, the words' first pieces) of each sentence.
 
-  Args:
-    tokenizer: a fast tokenizer of transformers.
-    sentences: what `read_columns` returned.
-    max_seq_length: in word pieces.
+  Of a fast tokenizer of transformers, and what `read_columns` returned.
   """
   encoded = tokenizer(
     [words for words, _ in sentences], is_split_into_words=True,
@@ -70,38 +61,32 @@ def tokenize(tokenizer, sentences, max_seq_length):
 
 
 def with_labels(inputs, pieces, numbers):
-  """Returns inputs with labels: a word's at its first piece, else NO_LABEL."""
-  labels = [NO_LABEL] * len(inputs["input_ids"])
+  """Returns inputs with labels: a word's at its first piece."""
+  # -100 is what torch's cross-entropy leaves out.
+  labels = [-100] * len(inputs["input_ids"])
   for place, number in zip(pieces, numbers, strict=True):
     labels[place] = number
   return inputs | {"labels": labels}
 
 
 def entities(tags):
-  """Returns the set of (kind, first word, last word) of a sentence's tags.
+  """Returns the set of (name, first word, last word) of a sentence's tags.
 
-  I-KIND goes on only where KIND does; elsewhere it begins an entity, as in
+  I-NAME goes on only where NAME does; elsewhere it begins an entity, as in
   conlleval.
   """
-  found = []
+  spans = []
   for word, tag in enumerate(tags):
-    mark, _, kind = tag.partition("-")
-    if mark == "O":
-      continue
-    goes_on = found and found[-1][::2] == (kind, word - 1)
-    if mark == "I" and goes_on:
-      found[-1] = (kind, found[-1][1], word)
-    else:
-      found.append((kind, word, word))
-  return set(found)
+    mark, _, name = tag.partition("-")
+    if mark == "I" and spans and spans[-1][::2] == (name, word - 1):
+      spans[-1] = (name, spans[-1][1], word)
+    elif mark != "O":
+      spans.append((name, word, word))
+  return set(spans)
 
 
 def scores(gold, predicted):
-  """Returns precision, recall and F1 of entities, shares of 1.
-
-  Args:
-    gold, predicted: the tags of the sentences, lists of lists of str.
-  """
+  """Returns precision, recall and F1 of entities in lists of lists of tags."""
   pairs = [
     (entities(g), entities(p)) for g, p in zip(gold, predicted, strict=True)
   ]

@@ -23,7 +23,6 @@ import time
 
 import numpy as np
 
-import step_batches
 import step_speed
 
 SIZES = {
@@ -45,10 +44,7 @@ _SAMPLES = 512
 def draw(index: int, name: str, shape: list[int]) -> np.ndarray:
   """Returns the values of a variable, the same ones on every machine.
 
-  Args:
-    index: number of the argument; the seed.
-    name: of the variable: moments are 0, gains near 1.
-    shape: of the variable.
+  The seed is the number of the argument; moments are 0, gains near 1.
   """
   if "adam_" in name:
     return np.zeros(shape, np.float32)
@@ -72,31 +68,28 @@ def make_step(method: str, options: argparse.Namespace, size: int):
 
   import our_steps
 
-  values, length = SIZES[options.network], options.length
-  of_steps = dict(
-    dtype=options.dtype, optimizer=options.optimizer, compiled=True
+  values, length, row = SIZES[options.network], options.length, None
+  if method == "pretrain_packed":
+    # Two sequences of half the length in each row.
+    length, row = length // 2, length
+  method = method.removesuffix("_packed")
+  is_pretraining = method == "pretrain"
+  work = step_speed.Work(
+    method, options.dtype, size, length, is_pretraining * options.predictions
   )
-  words = values["vocab_size"]
-  if method.startswith("pretrain"):
-    predictions, row = options.predictions, None
-    if method == "pretrain_packed":
-      # Two sequences of half the length in each row.
-      length, row = length // 2, length
-    steps = our_steps.Pretraining(values, **of_steps)
-    batch = step_batches.of_pretraining(words, size, length, predictions)
+  batch = work.batch(values["vocab_size"])
+  make = our_steps.Pretraining if is_pretraining else our_steps.Classifier
+  steps = make(
+    values, dtype=options.dtype, optimizer=options.optimizer, compiled=True
+  )
+  if is_pretraining:
     tensors = [steps.tensors(batch, row)]
   else:
-    predictions = 0
-    steps = our_steps.Classifier(values, **of_steps)
-    tensors = [*map(tf.constant, step_batches.of_classifier(
-      words, size, length
-    ))]
-  flop = step_batches.flop(values, length, predictions)
+    tensors = [*map(tf.constant, batch)]
+  step, given = steps.train_step, [tf.constant(1), *tensors]
   if method == "predict":
-    return steps.predict_step, tensors[:3], steps.variables(), flop
-  # The backward pass has two products for each of the forward pass.
-  tensors = [tf.constant(1), *tensors]
-  return steps.train_step, tensors, steps.variables(), 3 * flop
+    step, given = steps.predict_step, tensors[:3]
+  return step, given, steps.variables(), work.flop(values)
 
 
 def lower(method: str, options: argparse.Namespace, size: int, path) -> None:
@@ -105,6 +98,10 @@ def lower(method: str, options: argparse.Namespace, size: int, path) -> None:
 
   step, tensors, variables, flop = make_step(method, options, size)
   text = step.experimental_get_compiler_ir(*tensors)(stage="stablehlo")
+  # {number of a result: the argument whose next value it is}
+  replaces = {int(result): int(argument) for argument, result in re.findall(
+    r"parameter_number = (\d+) : i64\}, output_index = array<i64: (\d+)>", text
+  )}
   # Arguments are those of the function, then the variables that it reads.
   by_handle = {id(variable.handle): variable for variable in variables}
   concrete = step.get_concrete_function(*tensors)
@@ -112,17 +109,16 @@ def lower(method: str, options: argparse.Namespace, size: int, path) -> None:
   given = [tensor.numpy() for tensor in tf.nest.flatten(tensors)]
   note = {
     **vars(options), "method": method, "size": size, "flop": flop,
+    "replaces": replaces,
     "variables": [[v.name, v.shape.as_list()] for v in read],
-    "replaces": replaced_arguments(text),
   }
-  for index, (variable, of) in enumerate(
-    zip(read, note["variables"], strict=True)
-  ):
-    variable.assign(draw(index, *of))
+  for index, variable in enumerate(read):
+    variable.assign(draw(index, *note["variables"][index]))
   results = [r.numpy() for r in tf.nest.flatten(step(*tensors))]
   # After these, the program returns the variables that it writes.
-  written = sorted(note["replaces"].items(), key=lambda pair: int(pair[0]))
-  results += [read[place - len(given)].numpy() for _, place in written]
+  results += [
+    read[replaces[result] - len(given)].numpy() for result in sorted(replaces)
+  ]
   np.savez_compressed(
     path, program=np.array(text), note=json.dumps(note, default=str),
     **{f"given{i}": values for i, values in enumerate(given)},
@@ -131,93 +127,69 @@ def lower(method: str, options: argparse.Namespace, size: int, path) -> None:
   print(f"{path}: {len(text)} characters of StableHLO", flush=True)
 
 
-def replaced_arguments(text: str) -> dict[int, int]:
-  """Returns {number of a result: the argument whose next value it is}."""
-  found = re.findall(
-    r"parameter_number = (\d+) : i64\}, output_index = array<i64: (\d+)>", text
-  )
-  return {int(result): int(argument) for argument, result in found}
-
-
 # Where JAX is
 
 
-class Program:
-  """A step on JAX's first device.
+def compile_program(text: str, device):
+  """Returns a function of a list of arrays on a device, to one of results."""
+  from jax._src.interpreters import mlir
+  from jax._src.lib import xla_client
+  from jaxlib.mlir import ir
 
-  Attributes:
-    note: dict of what `lower` wrote down.
+  with mlir.make_ir_context():
+    code = mlir.module_to_bytecode(ir.Module.parse(text))
+  program = device.client.compile_and_load(
+    code, xla_client.DeviceList((device,)), xla_client.CompileOptions()
+  )
+
+  def compute(arguments):
+    shards = program.execute_sharded(arguments)
+    return [x[0] for x in shards.disassemble_into_single_device_arrays()]
+
+  return compute
+
+
+def differences(saved, results: list) -> list[float]:
+  """Returns how far samples of the results are from TensorFlow's.
+
+  Of the first result, loss or logits, the median and the furthest of all: the
+  largest difference, as a share of the largest value.
   """
-
-  def __init__(self, path: pathlib.Path):
-    """Compiles a file's program."""
-    import jax
-    from jax._src.interpreters import mlir
-    from jax._src.lib import xla_client
-    from jaxlib.mlir import ir
-
-    self._saved = np.load(path)
-    self.note = json.loads(str(self._saved["note"]))
-    self._device = jax.devices()[0]
-    with mlir.make_ir_context():
-      module = ir.Module.parse(str(self._saved["program"]))
-      code = mlir.module_to_bytecode(module)
-    self._program = self._device.client.compile_and_load(
-      code, xla_client.DeviceList((self._device,)), xla_client.CompileOptions()
-    )
-    self._replaces = {
-      int(result): place for result, place in self.note["replaces"].items()
-    }
-
-  def arguments(self) -> list:
-    """Returns the arguments that the stored results are of, on the device."""
-    import jax
-
-    names = [n for n in self._saved.files if n.startswith("given")]
-    # The number of the step and the like, then the weights.
-    values = [self._saved[f"given{i}"] for i in range(len(names))]
-    values += [draw(i, *of) for i, of in enumerate(self.note["variables"])]
-    return [jax.device_put(x, self._device) for x in values]
-
-  def step(self, arguments: list) -> list:
-    """Computes the results, and gives the variables their next values."""
-    shards = self._program.execute_sharded(arguments)
-    results = [
-      x[0] for x in shards.disassemble_into_single_device_arrays()
-    ]
-    for result, place in self._replaces.items():
-      arguments[place] = results[result]
-    return results
-
-  def differences(self, results: list) -> dict[str, float]:
-    """Returns how far samples of the results are from TensorFlow's.
-
-    Of the first result, loss or logits, and the furthest of all moments (or of
-    all results): the largest difference, as a share of the largest value.
-    """
-    shares = []
-    for index, result in enumerate(results):
-      ours = self._saved[f"result{index}"]
-      far = np.abs(sample(np.asarray(result)) - ours).max(initial=0)
-      shares.append(far / max(np.abs(ours).max(initial=0), 1e-12))
-    return {"first": shares[0], "median": float(np.median(shares)),
-            "largest": max(shares)}
+  shares = []
+  for index, result in enumerate(results):
+    ours = saved[f"result{index}"]
+    far = np.abs(sample(np.asarray(result)) - ours).max(initial=0)
+    shares.append(far / max(np.abs(ours).max(initial=0), 1e-12))
+  return [shares[0], float(np.median(shares)), max(shares)]
 
 
 def measure(path: pathlib.Path, rounds: int, steps: int) -> dict:
   """Returns a program's note with differences and seconds of a step."""
-  program = Program(path)
-  arguments = program.arguments()
-  results = program.step(arguments)
-  found = {**program.note, "differences": program.differences(results)}
-  taken = []
+  import jax
+
+  device, saved = jax.devices()[0], np.load(path)
+  note = json.loads(str(saved["note"]))
+  compute = compile_program(str(saved["program"]), device)
+  # The number of the step and the like, then the weights.
+  given = sum(name.startswith("given") for name in saved.files)
+  values = [saved[f"given{i}"] for i in range(given)]
+  values += [draw(i, *of) for i, of in enumerate(note["variables"])]
+  arguments = [jax.device_put(x, device) for x in values]
+
+  def step():
+    results = compute(arguments)
+    for result, place in note["replaces"].items():
+      arguments[place] = results[int(result)]
+    return results
+
+  note["differences"], taken = differences(saved, step()), []
   for _ in range(rounds):
     start = time.perf_counter()
     for _ in range(steps):
-      results = program.step(arguments)
+      results = step()
     results[0].block_until_ready()
     taken.append((time.perf_counter() - start) / steps)
-  return {**found, "seconds": statistics.median(taken)}
+  return {**note, "seconds": statistics.median(taken)}
 
 
 def measure_peak(dtype: str) -> float:
@@ -227,15 +199,14 @@ def measure_peak(dtype: str) -> float:
 
   is_cpu = jax.default_backend() == "cpu"
   size, count = (2048, 4) if is_cpu else (8192, 32)
-  x = jnp.ones([size, size], dtype)
   product = jax.jit(lambda x: (x @ x) * (1 / size))
   best = float("inf")
   for _ in range(6):
     start = time.perf_counter()
-    y = x
+    x = jnp.ones([size, size], dtype)
     for _ in range(count):
-      y = product(y)
-    y.block_until_ready()
+      x = product(x)
+    x.block_until_ready()
     best = min(best, (time.perf_counter() - start) / count)
   return 2 * size**3 / best
 
@@ -251,20 +222,20 @@ def run(folder: pathlib.Path, rounds: int, steps: int) -> list[str]:
   ]
   for path in sorted(folder.glob("*.npz")):
     try:
-      found = measure(path, rounds, steps)
+      note = measure(path, rounds, steps)
     except jax.errors.JaxRuntimeError as error:
       # Of the largest batches, that is the answer.
       lines.append(f"| {path.stem} | | | {str(error)[:60]} | | | |")
       continue
-    dtype, rate = found["dtype"], found["size"] / found["seconds"]
+    dtype, rate = note["dtype"], note["size"] / note["seconds"]
     if dtype not in peaks:
       peaks[dtype] = measure_peak(dtype)
-    title = f"{found['network']}, {found['method']}, {found['optimizer']}"
-    far = ", ".join(f"{x:.1e}" for x in found["differences"].values())
+    far = ", ".join(f"{x:.1e}" for x in note["differences"])
     lines.append(
-      f"| {title} | {found['size']} × {found['length']} | {dtype} "
-      f"| {1000 * found['seconds']:.1f} | {rate:.1f} "
-      f"| {rate * found['flop'] / peaks[dtype]:.0%} | {far} |"
+      f"| {note['network']}, {note['method']}, {note['optimizer']} "
+      f"| {note['size']} × {note['length']} | {dtype} "
+      f"| {1000 * note['seconds']:.1f} | {rate:.1f} "
+      f"| {rate * note['flop'] / peaks[dtype]:.0%} | {far} |"
     )
     print(lines[-1], file=sys.stderr, flush=True)
   of_peaks = ", ".join(f"{v / 1e12:.2f} TFLOP/s {k}" for k, v in peaks.items())
@@ -273,11 +244,10 @@ def run(folder: pathlib.Path, rounds: int, steps: int) -> list[str]:
   return [*lines, "", f"Device: {device}; products: {of_peaks}; {date}."]
 
 
-def parse_arguments() -> argparse.Namespace:
-  """Returns the command's arguments."""
+def main():
   parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-  kinds = parser.add_subparsers(dest="kind", required=True)
-  add = kinds.add_parser("lower", help="where TensorFlow is").add_argument
+  commands = parser.add_subparsers(dest="command", required=True)
+  add = commands.add_parser("lower", help="where TensorFlow is").add_argument
   add("folder", type=pathlib.Path, help="new .npz files, one a program")
   add("--network", choices=SIZES, default="base")
   add("--methods", nargs="+", choices=METHODS, default=METHODS)
@@ -286,24 +256,13 @@ def parse_arguments() -> argparse.Namespace:
   add("--length", type=int, default=128, help="of a sequence")
   add("--predictions", type=int, default=20, help="masked words of a sequence")
   add("--batch_sizes", type=int, nargs="+", default=[32])
-  add = kinds.add_parser("run", help="where JAX is").add_argument
+  add = commands.add_parser("run", help="where JAX is").add_argument
   add("folder", type=pathlib.Path, help="with the .npz files")
   add("--rounds", type=int, default=5, help="the median counts")
   add("--steps", type=int, default=20, help="of a round")
-  add("--page", type=pathlib.Path, help="page with the two markers")
-  return parser.parse_args()
-
-
-def main():
-  arguments = parse_arguments()
-  if arguments.kind == "run":
-    lines = run(arguments.folder, arguments.rounds, arguments.steps)
-    print("\n".join(lines))
-    if arguments.page:
-      # Imported here: where JAX is, this project need not be installed.
-      import table_rows
-
-      table_rows.write_into(arguments.page, "xla program", "\n".join(lines))
+  arguments = parser.parse_args()
+  if arguments.command == "run":
+    print(*run(arguments.folder, arguments.rounds, arguments.steps), sep="\n")
     return
   arguments.folder.mkdir(parents=True, exist_ok=True)
   for method in arguments.methods:

@@ -1,8 +1,8 @@
 """The comparison of taggers: the peer's labels and scores, and settings."""
 
 import argparse
+import json
 import random
-import sys
 
 import pytest
 
@@ -120,18 +120,11 @@ def test_a_word_that_is_cut_off_is_a_fault_of_the_peer():
     tagging_peer.first_pieces([None, 0, 0, 1, None], 3)
 
 
-def parsed(monkeypatch, *flags):
-  """Returns the arguments of finetuning_scores.py for tags."""
-  monkeypatch.setattr(
-    sys, "argv",
-    ["finetuning_scores.py", "--task=ner", "--data_dir=names",
-     "--weights=minilm", "--peer_python=python", *flags],
-  )
-  return finetuning_scores.parse_arguments()
-
-
-def test_both_programs_are_given_the_same_files_and_settings(monkeypatch):
-  arguments = parsed(monkeypatch)
+def test_both_programs_are_given_the_same_files_and_settings():
+  arguments = finetuning_scores.parse_arguments([
+    "--task=ner", "--data_dir=names", "--weights=minilm",
+    "--peer_python=python",
+  ])
   ours = map(str, finetuning_scores.our_command(arguments, 2, "out"))
   theirs = map(str, finetuning_scores.peer_command(arguments, 2))
   flags = {"--seed=2", "--learning_rate=0.0001", "--max_seq_length=128"}
@@ -143,12 +136,6 @@ def test_both_programs_are_given_the_same_files_and_settings(monkeypatch):
   assert flags | files | {"--task=ner"} < set(theirs)
 
 
-def test_a_part_of_the_sentences_is_not_asked_for_here(monkeypatch, capsys):
-  with pytest.raises(SystemExit):
-    parsed(monkeypatch, "--max_train_examples=5")
-  assert "write a shorter --train_file" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
   "task, rows", [("mnli", "names\none\n"), ("cola", "names\n")]
 )
@@ -158,11 +145,42 @@ def test_a_short_task_has_the_first_rows_and_all_to_score(tmp_path, task, rows):
   for name in ("train", "dev_matched", "dev_mismatched"):
     (source / f"{name}.tsv").write_text("names\none\ntwo\nthree\n")
   arguments = argparse.Namespace(
-    task=task, data_dir=source, max_train_examples=1
+    task=task, data_dir=source, max_train_examples=1, max_eval_examples=None
   )
   assert finetuning_scores.shortened(arguments, made) == made
   assert (made / "train.tsv").read_text() == rows
   for table in ("dev_matched.tsv", "dev_mismatched.tsv"):  # Whole.
     assert (made / table).read_text() == (source / table).read_text()
   arguments.max_train_examples = None
-  assert finetuning_scores.shortened(arguments, made) == source
+  finetuning_scores.shortened(arguments, made)
+  assert (made / "train.tsv").read_text() == "names\none\ntwo\nthree\n"
+
+
+def test_the_first_sentences_and_questions():
+  assert finetuning_scores.first_examples(COLUMNS, "ner", 2) == (
+    "-DOCSTART- O\n\nwarsaw B-NAME\nlies O\nnear O\nwarsaw B-NAME\n"
+  )
+  paragraphs = [{"qas": [1, 2]}, {"qas": [3]}, {"qas": [4]}]
+  text = json.dumps({"data": [{"paragraphs": paragraphs}]})
+  found = json.loads(finetuning_scores.first_examples(text, "squad", 3))
+  assert found == {"data": [{"paragraphs": [{"qas": [1, 2]}, {"qas": [3]}]}]}
+
+
+def test_runs_that_are_kept_are_not_made_again(tmp_path, monkeypatch, capsys):
+  metrics = {"f1": 0.5, "precision": 0.5, "recall": 0.5}
+  made = []
+
+  def run(side, arguments, seed):
+    made.append((side, seed))
+    return {"metrics": metrics, "wall": 60.0, "processor": 120.0}
+
+  monkeypatch.setattr(finetuning_scores, "run", run)
+  flags = ["--task=ner", "--data_dir=names", "--weights=minilm",
+           f"--runs_file={tmp_path / 'runs.jsonl'}"]
+  for seeds in ("1", "1,2"):
+    arguments = finetuning_scores.parse_arguments([*flags, f"--seeds={seeds}"])
+    found = finetuning_scores.all_runs(arguments)
+  assert made == [("ours", 1), ("ours", 2)]
+  finetuning_scores.print_table("ner", found)
+  row = "| ner | f1 | ours | 2 | 0.5000 | 0.5000 | 0.0000 | 1.0 | 2.0 |"
+  assert row in capsys.readouterr().out

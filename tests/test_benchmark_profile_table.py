@@ -1,4 +1,4 @@
-"""profile_table.py: the time of a step's operations, by kind."""
+"""profile_table.py: the time of a step's operations, by type."""
 
 import subprocess
 import sys
@@ -25,7 +25,7 @@ def write_recording(path, events):
   path.write_bytes(space.SerializeToString())
 
 
-def test_kinds_are_added_up_for_one_step(tmp_path):
+def test_types_are_added_up_for_one_step(tmp_path):
   step = [
     ("while/a/MatMul:_MklMatMul", 4),
     ("while/MatMul_1:BatchMatMulV2", 2),
@@ -43,15 +43,14 @@ def test_kinds_are_added_up_for_one_step(tmp_path):
     tmp_path / "plugins" / "profile" / "a" / "b.xplane.pb",
     [*step, *step, ("Less:Less", 0.5)],
   )
-  found = profile_table.recording(tmp_path)
-  kinds = profile_table.by_kind(profile_table.operations(found))
-  assert kinds == [
+  types = profile_table.by_type(profile_table.operations(tmp_path))
+  assert types == [
     ("matrix products", 2, 6),
     ("the optimizer's updates", 1, 2.5),
     ("`Mul`", 2, 1.5),
     ("`Less`", 0.5, 0.25),
   ]
-  assert profile_table.table(kinds, 2) == [
+  assert profile_table.table(types, 2) == [
     "| operations | in a step | ms | share |", "|---|---|---|---|",
     "| matrix products | 2 | 6.0 | 58.5% |",
     "| the optimizer's updates | 1 | 2.5 | 24.4% |",
@@ -70,10 +69,7 @@ def test_a_real_recording_is_printed(tmp_path):
     for _ in range(3):
       step(x)
   printed = subprocess.run(
-    [
-      sys.executable, profile_table.__file__,
-      f"--profile={tmp_path}", "--rows=2",
-    ],
+    [sys.executable, profile_table.__file__, f"--profile={tmp_path}"],
     capture_output=True, text=True, check=True,
   ).stdout
   (row,) = [r for r in printed.splitlines() if r.startswith("| matrix")]
@@ -86,7 +82,7 @@ def test_one_recording_is_expected(tmp_path, count):
   for number in range(count):
     write_recording(tmp_path / f"{number}.xplane.pb", [("a:Mul", 1)])
   with pytest.raises(errors.InputError, match=f"holds {count} recordings"):
-    profile_table.recording(tmp_path)
+    profile_table.operations(tmp_path)
 
 
 def test_a_recording_without_operations_is_refused(tmp_path):

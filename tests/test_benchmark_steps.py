@@ -1,4 +1,4 @@
-"""The steps of the benchmarks: batches, operations, ours, the GPU's table."""
+"""The steps of the benchmarks: batches, operations, ours, contenders."""
 
 import argparse
 
@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import our_steps
-import step_batches
 import step_speed
 
 TINY = {
@@ -17,7 +16,7 @@ TINY = {
 
 
 def test_a_masked_word_is_that_of_its_position():
-  batch = step_batches.of_pretraining(50, 3, 16, 4)
+  batch = step_speed.Work("pretrain", "float32", 3, 16, 4).batch(50)
   found = np.take_along_axis(batch.input_ids, batch.masked_lm_positions, 1)
   np.testing.assert_array_equal(found, batch.masked_lm_ids)
   for places in batch.masked_lm_positions:  # In order, none twice.
@@ -28,9 +27,11 @@ def test_operations_of_the_products_by_hand():
   # Query, key, value, output: 4 · 8 · 8; feed-forward: 2 · 8 · 16; times 2 for
   # a product and a sum, times 16 tokens. Attention: 2 products of 16 · 16 · 8.
   layer = 2 * 16 * (4 * 64 + 2 * 128) + 2 * 2 * 16 * 16 * 8
-  assert step_batches.flop(TINY, 16) == layer
+  predict = step_speed.Work("predict", "float32", 1, 16)
+  assert predict.flop(TINY) == layer
   # The head of 4 positions: dense 8 · 8, vocabulary 8 · 50.
-  assert step_batches.flop(TINY, 16, 4) == layer + 2 * 4 * (64 + 400)
+  pretrain = predict._replace(method="pretrain", predictions=4)
+  assert pretrain.flop(TINY) == 3 * (layer + 2 * 4 * (64 + 400))
 
 
 @pytest.mark.parametrize(
@@ -40,29 +41,17 @@ def test_our_steps_train(compiled):
   options = dict(dtype="float32", compiled=compiled)
   classifier = our_steps.Classifier(TINY, **options)
   pretraining = our_steps.Pretraining(TINY, **options)
-  for contender, method, batch in (
-    (classifier, "train", step_batches.of_classifier(50, 4, 16)),
-    (classifier, "predict", step_batches.of_classifier(50, 4, 16)),
-    (pretraining, "pretrain", step_batches.of_pretraining(50, 4, 16, 3)),
+  for contender, method, words in (
+    (classifier, "train", 0), (classifier, "predict", 0),
+    (pretraining, "pretrain", 3),
   ):
+    batch = step_speed.Work(method, "float32", 4, 16, words).batch(50)
     before = [variable.numpy() for variable in contender._variables]
     getattr(contender, method)(batch)
     contender.wait()
     after = [variable.numpy() for variable in contender._variables]
     changed = [np.any(a != b) for a, b in zip(before, after, strict=True)]
     assert any(changed) == (method != "predict")
-
-
-def test_a_line_has_speed_and_share_of_the_products():
-  work = step_speed.Work("train", "bfloat16", 32, 128)
-  # One that reaches half of what the products do.
-  seconds = work.size * work.flop(12) / 5e14
-  row = step_speed.table_row(
-    work, {"here, XLA": {"seconds": seconds}}, {"bfloat16": 1e15}, 12
-  )
-  assert row.startswith("| classifier, training step, 32 × 128, bfloat16 | ")
-  assert f"| {work.size / seconds:,.0f} (50 %) |" in row
-  assert row.count("failed") == 3
 
 
 def test_who_takes_part_in_a_work():
@@ -87,10 +76,12 @@ def test_who_takes_part_in_a_work():
 
 
 @pytest.mark.slow
-def test_each_contender_has_a_process_of_its_own():
+def test_each_contender_has_a_process_of_its_own(monkeypatch):
+  monkeypatch.setattr(step_speed, "contenders", lambda work, compiled: ["here"])
   options = argparse.Namespace(
-    peer_python="no/python", rounds=1, steps=1, num_hidden_layers=1
+    peer_python="no/python", rounds=1, num_hidden_layers=1,
+    compiled_peers=False,
   )
   work = step_speed.Work("predict", "float32", 1, 16)
-  found = step_speed.measure_contender(work, "here", options)
-  assert 0 < found["seconds"] < found["first_seconds"]
+  found = step_speed.measure_all(work, options)["here"]
+  assert found["examples_per_second"] > 0 and 0 < found["share"] < 2

@@ -1,15 +1,13 @@
 """The table of benchmarks/table.py: from numbers to lines of the page."""
 
-import argparse
+import json
 import runpy
 import shutil
 import sys
 
 import pytest
 
-import engine_works
 import measured_runs
-import table_plan
 import table_rows
 import table_work
 from common import errors, json_files
@@ -31,42 +29,42 @@ def turns(**contenders):
 
 def time_row(**options):
   return table_rows.Row(**{
-    "title": "job", "measure": "wall", "target": 0.5, "at_most": True, **options
+    "title": "job", "measure": "wall", "target": 0.5, **options
   })
 
 
 @pytest.mark.parametrize(
-  "options, contenders, result, is_met",
+  "options, contenders, result, best",
   [
     # Medians, and of the peers the best one.
-    ({}, dict(here=[1, 9, 2], slow=[50, 50, 50], fast=[5, 4, 3]), 0.5, True),
-    ({"peers": "padded"}, dict(here=[3], dynamic=[4], padded=[5]), 0.6, False),
-    ({"result": "speedup", "target": 15, "at_most": False},
-     dict(here=[2], theirs=[28]), 14, False),
+    ({}, dict(here=[1, 9, 2], slow=[50, 50, 50], fast=[5, 4, 3]), 0.5, "fast"),
+    ({"peers": "padded"}, dict(here=[3], dynamic=[4], padded=[5]), 0.6,
+     "padded"),
+    ({"result": "speedup"}, dict(here=[2], theirs=[28]), 14, "theirs"),
     # Of several of ours the best one, too.
-    ({"ours": "int8"}, {"int8, a": [4], "int8, b": [2], "c": [8]}, 0.25, True),
-    ({"ours": "int8", "result": "difference", "peers": "f", "target": -0.5,
-      "at_most": False}, dict(int8=[2], f=[3], better=[1]), -1, False),
-    # Without a target: neither met nor missed.
+    ({"ours": "int8"}, {"int8, a": [4], "int8, b": [2], "c": [8]}, 0.25, "c"),
+    ({"ours": "int8", "result": "difference", "peers": "f"},
+     dict(int8=[2], f=[3], better=[1]), -1, "f"),
     ({"target": None, "result": "own"}, dict(here=[1]), 1, None),
   ],
 )
-def test_a_row_is_compared_with_its_peers(options, contenders, result, is_met):
+def test_a_row_is_compared_with_its_peers(options, contenders, result, best):
   found = table_rows.evaluate(time_row(**options), turns(**contenders))
-  assert (found.result, found.is_met) == (result, is_met)
+  assert (found.result, found.peer) == (result, best)
 
 
 def test_of_speeds_the_largest_is_the_best():
-  row = time_row(measure="examples_per_second", target=1, at_most=False)
   measures = {"here": 6, "slow": 2, "fast": 4}
   turn = {k: {"examples_per_second": v} for k, v in measures.items()}
-  assert table_rows.evaluate(row, [turn]).result == 1.5
+  for result in ("ratio", "speedup"):
+    row = time_row(measure="examples_per_second", result=result)
+    assert table_rows.evaluate(row, [turn]).result == 1.5
   assert table_rows.evaluate(row, [{"here": {}}]) is None
   assert table_rows.evaluate(time_row(), turns(here=[1])) is None
 
 
 def test_lines_of_the_table():
-  row = table_rows.Row("training", "share", 0.88, at_most=False, result="own")
+  row = table_rows.Row("training", "share", 0.88, "own")
   ours, peer = {"share": 0.724}, {"share": 0.31}
   run = {
     "machine": "a processor", "date": "2026-01-02", "command": "table.py",
@@ -74,40 +72,44 @@ def test_lines_of_the_table():
     "turns": [{"here": ours, "peer": peer}],
   }
   jobs = {**run, "turns": turns(here=[1.25], Trainer=[240.0])}
-  notes = {name: table_rows.run_note(run, False) for name in ("step", "job")}
+  notes = dict.fromkeys(("step", "job"), table_rows.run_note(run))
   outcomes = {
     "step": [table_rows.evaluate(row, run["turns"])],
-    "job": [table_rows.evaluate(time_row(), jobs["turns"])],
+    "job": [
+      table_rows.evaluate(time_row(**options), jobs["turns"])
+      for options in ({}, {"result": "speedup"}, {"target": None})
+    ],
   }
   assert table_rows.markdown(outcomes, notes).split("\n") == [
     "| work | here | peers | result | target | met | run |",
     "|---|---|---|---|---|---|---|",
     "| training | 72.4 % | peer: 31.0 % | 72.4 % | ≥ 88.0 % | **no** | 1 |",
     "| job | 1.25 s | Trainer: 240 s | 0.01 × | ≤ 0.50 × | yes | 1 |",
+    "| job | 1.25 s | Trainer: 240 s | 192.00 × | ≥ 0.50 × | yes | 1 |",
+    "| job | 1.25 s | Trainer: 240 s | 0.01 × | – | – | 1 |",
     "",
     "1. a processor; 2026-01-02; code 1a2b of 2026-01-01; median of 1 turn; "
     "`table.py`",
   ]
-  assert "code 1a2b of 2026-01-01, which has changed since; median" in (
-    table_rows.run_note(run, True)
-  )
 
 
-def test_the_table_replaces_the_one_between_the_markers():
-  page = "# Speed\n<!-- make bench: begin -->\nold\n<!-- make bench: end -->\nx"
-  new = table_rows.replace_table(page, "new")
-  assert new == page.replace("old", "new")
-  for wrong in ("# Speed", page + page, page.replace("end", "begin")):
+def test_the_table_replaces_the_one_between_the_markers(tmp_path):
+  page = tmp_path / "page.md"
+  text = "# Speed\n<!-- make bench: begin -->\nold\n<!-- make bench: end -->\nx"
+  page.write_text(text)
+  table_rows.write_into(page, "make bench", "new")
+  assert page.read_text() == text.replace("old", "new")
+  for wrong in ("# Speed", text + text, text.replace("end", "begin")):
+    page.write_text(wrong)
     with pytest.raises(errors.InputError, match="expected one line"):
-      table_rows.replace_table(wrong, "new")
+      table_rows.write_into(page, "make bench", "new")
 
 
 @pytest.mark.parametrize(
   "page, name",
-  [("docs/performance.md", "make bench"), ("docs/performance.md", "gpu speed"),
-   ("docs/performance.md", "xla program"),
+  [("docs/performance.md", "make bench"),
    *(("docs/engines.md", f"engines, {name}")
-     for name in (*engine_works.MODELS.values(), "scores")),
+     for name in (*table_work.MODELS.values(), "scores")),
    ("benchmarks/RESULTS.md", "make bench")],
 )
 def test_the_pages_of_the_project_have_the_markers(tmp_path, page, name):
@@ -124,12 +126,17 @@ def test_headlines_say_how_much_faster_than_the_fastest_peer(tmp_path):
     for name, speed in (("here", 3), ("slow", 1), ("fast", 2))
   }]
   found = [
-    table_rows.headline("Jobs", "one", times, "wall", ""),
-    table_rows.headline("Jobs", "slow", times, "wall", "slow"),
-    table_rows.headline("Jobs", "lost", turns(here=[5], a=[2]), "wall", ""),
-    table_rows.headline("Steps", "two", speeds, "examples_per_second", ""),
+    (group, table_rows.evaluate(
+      time_row(title=title, measure=measure, result="speedup", peers=peers),
+      measured,
+    ))
+    for group, title, measured, measure, peers in (
+      ("Jobs", "one", times, "wall", ""),
+      ("Jobs", "slow", times, "wall", "slow"),
+      ("Jobs", "lost", turns(here=[5], a=[2]), "wall", ""),
+      ("Steps", "two", speeds, "examples_per_second", ""),
+    )
   ]
-  assert table_rows.headline("Jobs", "x", times, "wall", "none") is None
   assert table_rows.headline_table(found).split("\n")[2:] == [
     "| Jobs: one | 2.00 s | fast: 5.00 s | **2.5× faster** |",
     "| Jobs: slow | 2.00 s | slow: 9.00 s | **4.5× faster** |",
@@ -142,18 +149,17 @@ def test_headlines_say_how_much_faster_than_the_fastest_peer(tmp_path):
   assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_headlines_are_of_measured_works():
-  works = {work.name: work for work in table_work.all_works()}
-  for _, _, name, measure, peers in table_plan.HEADLINES:
-    rows = works[name].rows
-    assert any(r.measure == measure and peers in r.peers for r in rows)
-
-
-def test_the_short_form_has_all_headlines_and_takes_less_than_an_hour():
-  names = {work.name for work in table_work.all_works()}
-  headlines = {work for _, _, work, _, _ in table_plan.HEADLINES}
-  assert headlines <= set(table_plan.SHORT) <= names
-  assert sum(minutes for minutes, _ in table_plan.SHORT.values()) <= 60
+def test_the_short_form_is_of_works_and_takes_less_than_an_hour():
+  works = {work.name for work in table_work.all_works()}
+  assert set(table_work.SHORT) <= works
+  runs = json_files.read(str(ROOT / "benchmarks" / "results.json"))
+  assert sum(runs[name]["minutes"] for name in table_work.SHORT) <= 60
+  found = [
+    table_work.headline(name, runs[name]["turns"]) for name in table_work.SHORT
+  ]
+  groups = [headline[0] for headline in found if headline]
+  assert set(groups) == {"Fine-tuning", "Pre-training", "Prediction"}
+  assert found[-1] is None and len(groups) > 10
 
 
 def test_every_work_has_its_own_name_and_rows():
@@ -164,21 +170,15 @@ def test_every_work_has_its_own_name_and_rows():
   assert {name for work in works for name in work.needs} <= set(table_work.DATA)
 
 
-def run_table(tmp_path, monkeypatch, works, **values):
+def run_table(tmp_path, monkeypatch, works, *flags):
   """Runs table.py with works that need no other program."""
-  page = tmp_path / "page.md"
-  page.write_text("<!-- make bench: begin --><!-- make bench: end -->")
-  arguments = argparse.Namespace(**{
-    "rows": "*", "dtypes": "float32", "repeats": 2, "list": False,
-    "cores": None, "print_only": True, "page": page, "short": False,
-    "results_file": tmp_path / "results.json", **values,
-  })
-  scope = TABLE["main"].__globals__
-  monkeypatch.setitem(scope, "parse_arguments", lambda: arguments)
-  monkeypatch.setitem(scope, "compile_modules", lambda: None)
   monkeypatch.setattr(table_work, "all_works", lambda: works)
-  TABLE["main"]()
-  return json_files.read(str(arguments.results_file))
+  monkeypatch.setattr(measured_runs, "set_environment", lambda **values: None)
+  results = tmp_path / "results.json"
+  TABLE["main"]([
+    "--print_only", f"--results_file={results}", "--repeats=2", *flags
+  ])
+  return json_files.read(str(results))
 
 
 def test_a_work_that_fails_leaves_the_others(tmp_path, monkeypatch, capsys):
@@ -194,94 +194,90 @@ def test_a_work_that_fails_leaves_the_others(tmp_path, monkeypatch, capsys):
 
 
 def test_a_short_run_says_its_steps(tmp_path, monkeypatch):
-  monkeypatch.setitem(table_plan.SHORT, "a", (1, {"repeats": 1, "steps": 20}))
-  monkeypatch.setattr("sys.argv", ["table.py", "--short"])
-  work = made_up_work("a", [1])
-  run = run_table(tmp_path, monkeypatch, (work,), short=True)["a"]
-  assert len(run["turns"]) == 1
-  assert run["command"] == "benchmarks/table.py --short --repeats=1 --steps=20"
+  monkeypatch.setitem(table_work.SHORT, "a", ("--steps=20", "A"))
+  works = made_up_work("a", [1]), made_up_work("b", [])
+  runs = run_table(tmp_path, monkeypatch, works, "--short")
+  assert list(runs) == ["a"] and len(runs["a"]["turns"]) == 1
+  assert runs["a"]["command"] == (
+    "benchmarks/table.py --print_only --repeats=2 --short --repeats=1 "
+    "--steps=20"
+  )
 
 
-def made_up_work(name, seconds, **options):
+def made_up_work(name, seconds):
   measured = iter(seconds)
 
   def turn(arguments, folder):
     assert folder.is_dir()
     return {"here": {"wall": next(measured)}, "peer": {"wall": 4}}
 
-  return table_work.Work(name, (), turn, (time_row(title=name),), **options)
+  return table_work.Work(name, (), turn, [time_row(title=name)])
 
 
 def test_a_later_call_replaces_its_own_rows_only(tmp_path, monkeypatch, capsys):
   first = made_up_work("a", [1, 1, 3, 3]), made_up_work("b", [2, 2])
   run_table(tmp_path, monkeypatch, first)
-  runs = run_table(tmp_path, monkeypatch, first, rows="a")
+  runs = run_table(tmp_path, monkeypatch, first, "--rows=a")
   walls = {
     name: [turn["here"]["wall"] for turn in run["turns"]]
     for name, run in runs.items()
   }
   assert walls == {"a": [3, 3], "b": [2, 2]}
   table, said = capsys.readouterr()
-  # The minutes of the last time; of the first nothing is known.
-  assert "2 works, about 0 minutes, and those of a, b" in said
+  assert "2 works; turns took 0 minutes before" in table
   assert "| a | 3.00 s | peer: 4.00 s | 0.75 × | ≤ 0.50 × | **no** |" in table
   assert "| b | 2.00 s | peer: 4.00 s | 0.50 × | ≤ 0.50 × | yes |" in table
 
 
-def test_works_of_other_dtypes_and_without_data_are_left_out(
-  tmp_path, monkeypatch, capsys
-):
+def test_works_without_data_are_left_out(tmp_path, monkeypatch, capsys):
   works = (
-    made_up_work("kept", [1, 1]), made_up_work("other", [], dtype="bfloat16"),
-    table_work.Work("data", ("text",), None, ()),
+    made_up_work("kept", [1, 1]), table_work.Work("data", ("text",), None, ()),
   )
-  runs = run_table(tmp_path, monkeypatch, works, text=None)
+  runs = run_table(tmp_path, monkeypatch, works)
   assert list(runs) == ["kept"]
   assert "data is left out: it needs --text" in capsys.readouterr().err
   with pytest.raises(errors.InputError, match="no such work"):
-    run_table(tmp_path, monkeypatch, works, rows="nothing")
+    run_table(tmp_path, monkeypatch, works, "--rows=nothing")
 
 
-def test_code_is_older_than_what_has_changed_since(monkeypatch):
-  is_older = TABLE["is_older"]
-  changed = {"1a": "", "2b": "modeling.py", "unknown": None}
-  monkeypatch.setitem(
-    TABLE["main"].__globals__, "_git", lambda *command: changed[command[2]]
-  )
-  found = [is_older(f"{code} of 2026-01-01", "job") for code in changed]
-  assert found == [False, True, True]
-
-
-def test_names_in_columns():
-  words = ["In", "New", "York", ",", "he", "met", "Ada", "."]
-  assert [line.split()[1] for line in
-          table_work._columns(words).splitlines()] == [
+def test_names_in_columns(tmp_path):
+  path = tmp_path / "dev.json"
+  contexts = ["In New York, he met Ada. He ran on. Is.", "It is 5° there."]
+  path.write_text(json.dumps({
+    "data": [{"paragraphs": [{"context": text} for text in contexts]}]
+  }))
+  sentences = table_work.sentences_with_names(path).split("\n\n")
+  assert [line.split()[1] for line in sentences[0].split("\n")] == [
     "O", "B-NAME", "I-NAME", "O", "O", "O", "B-NAME", "O"
   ]
-  assert table_work._columns(["He", "ran"]) == "he O\nran O\n"
+  # Neither too short ones, nor strange letters.
+  assert sentences[1:] == ["he O\nran O\non O\n. O", ""]
 
 
 def test_shown_commands_name_no_folder_of_a_machine():
   shown = TABLE["shown_command"]([
-    "table.py", "--rows=job/*", "--glue=/data/glue", "--peer_python=/p/python"
+    "--rows=job/*", "--glue=/data/glue", "--peer_python=/p/python"
   ])
   assert shown == "benchmarks/table.py --rows=job/* --glue=glue"
 
 
 def test_the_cost_of_a_command():
   loop = "import time; s = time.process_time\nwhile s() < 0.2: pass"
-  cost = measured_runs.measure([sys.executable, "-c", loop])
-  assert cost.processor >= 0.2 and cost.seconds >= 0.2
-  with pytest.raises(errors.InputError, match="code 1: ValueError: bad"):
-    measured_runs.measure([sys.executable, "-c", "raise ValueError('bad')"])
+  said, cost = measured_runs.run(
+    [sys.executable, "-c", f"{loop}\nprint('done')"], watches_memory=True
+  )
+  assert said == "done\n" and cost.megabytes > 1
+  assert cost.processor >= 0.2 and cost.wall >= 0.2
+  with pytest.raises(errors.InputError, match="(?s)code 1: .*ValueError: bad"):
+    measured_runs.run([sys.executable, "-c", "raise ValueError('bad')"])
 
 
 def test_the_cost_until_something_happens(tmp_path):
   done = tmp_path / "done"
   program = f"open({str(done)!r}, 'w').close(); import time; time.sleep(60)"
-  cost = measured_runs.measure(
+  _, cost = measured_runs.run(
     [sys.executable, "-c", program], until=done.exists
   )
-  assert cost.seconds < 30
+  assert cost.wall < 30
   with pytest.raises(errors.InputError, match="ended with code 0"):
-    measured_runs.measure([sys.executable, "-c", ""], until=lambda: False)
+    measured_runs.run([sys.executable, "-c", ""], until=lambda: False)
