@@ -306,16 +306,16 @@ def test_every_question_gets_its_answer(make, prepare, pads, batch_size):
     ("who who who who who", "c b", "b"),
   ]
   file = prepare(*rows)
-  answerer = make(pad_to_max_length=pads, predict_batch_size=batch_size)
-  found = answerer.answers(file, batch_size)
+  made = make(pad_to_max_length=pads, predict_batch_size=batch_size)
+  found = made.answers(file, batch_size)
   assert [each.text for each in found] == ["e", "f", "empty", "c"]
   # 2 + 1, of [CLS]; 0 without a window.
   assert [each.null_score for each in found] == [3.0, 3.0, 0.0, 3.0]
   scores = {"exact_match": 50.0, "f1": 50.0}
-  assert answerer.scores(file.file, found) == scores
-  assert answerer.result_names(file.file) == list(scores)
+  assert made.scores(file.file, found) == scores
+  assert made.result_names(file.file) == list(scores)
   for (question, context, _), each in zip(rows, found):
-    alone = answerer.answer(question, context)
+    alone = made.answer(question, context)
     assert alone == answerer.described(each)
 
 
