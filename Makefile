@@ -1,7 +1,7 @@
 # One word for each thing that a newcomer does. Every target makes its own
 # environment, .venv in this folder, and does not touch one that is up to date.
 #
-#   PYTHON=python3.12 make env     picks the interpreter (3.10, 3.11 or 3.12)
+#   PYTHON=python3.12 make env     picks the interpreter (3.10 to 3.13)
 #   make test ARGS="-k tokenizer"  hands arguments on to pytest
 
 RUN = .venv/bin/python

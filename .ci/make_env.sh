@@ -11,10 +11,10 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 supported='import sys, venv, ensurepip
-sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))'
+sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))'
 
 find_python() {  # Prints the first interpreter that will do.
-  local name names=(python3 python3.12 python3.11 python3.10)
+  local name names=(python3 python3.13 python3.12 python3.11 python3.10)
   [ -z "${PYTHON:-}" ] || names=("$PYTHON")
   for name in "${names[@]}"; do
     if "$name" -c "$supported" 2>/dev/null; then
@@ -23,7 +23,7 @@ find_python() {  # Prints the first interpreter that will do.
     fi
   done
   {
-    echo "make env: error: expected Python 3.10, 3.11 or 3.12 with its venv" \
+    echo "make env: error: expected Python 3.10 to 3.13 with its venv" \
       "module, and ${PYTHON:-python3} is not one that runs."
     echo "Install one and name it: PYTHON=/path/to/python3.11 make env"
   } >&2
