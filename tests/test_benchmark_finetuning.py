@@ -9,8 +9,7 @@ import pytest
 import finetuning_scores
 import tagging_peer
 import tokenization
-from squad import windowing
-from tagging import data, scores
+from tagging import data, scores, windowing
 
 
 def peer_scores_of_ours(gold, predicted):

@@ -9,7 +9,6 @@ from absl import flags
 
 import heads
 import make_flags
-import modeling
 import serving_models
 import table_work
 from test_layout import ROOT, SOURCES, VERBS, flags_of
@@ -116,7 +115,7 @@ def make_head(name, task, config, bert):
       *heads.NextSentenceHead(config).variables,
     )
     return types.SimpleNamespace(variables=both)
-  kind = getattr(modeling, f"{name}Head")
+  kind = getattr(heads, f"{name}Head")
   return kind(config, *([len(task["id2label"])] if task else []))
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import heads
 import modeling
 import two_replicas
 from tiny_model import assert_close, tiny
@@ -29,10 +30,11 @@ class Case:
   """A model of random size without dropout, and a batch with labels."""
 
   def __init__(self, number, **options):
-    layers, heads, width, length = SHAPES[number]
+    layers, num_heads, width, length = SHAPES[number]
     rng = np.random.RandomState(number)
     self.config = tiny(
-      num_hidden_layers=layers, num_attention_heads=heads, hidden_size=width,
+      num_hidden_layers=layers, num_attention_heads=num_heads,
+      hidden_size=width,
       hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
     )
     self.model = modeling.BertModel(self.config, seed=number, **options)

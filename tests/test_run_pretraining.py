@@ -220,7 +220,7 @@ def test_flags_of_masked_words_are_refused_for_next_words(tmp_path):
   path.write_text(json.dumps({**tiny_model.TINY, "variant": "left_to_right"}))
   done = script_runner.run(
     "run_pretraining.py", do_train=True, use_next_sentence_loss=False,
-    input_file="any", output_dir=tmp_path / "run", bert_config_file=path,
+    input_file=path, output_dir=tmp_path / "run", bert_config_file=path,
     max_seq_length=8, mask_runs="spans", span_boundary_objective=True,
   )
   assert done.code == 1
