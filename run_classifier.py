@@ -37,8 +37,22 @@ flags.rule(
   why=", which reads kept features and no sequences",
 )
 
+
+def is_export():
+  """Whether --model_dir needs no TensorFlow."""
+  # Imported here: --help needs no NumPy.
+  from engines import networks
+
+  return bool(networks.engine_of(flags.FLAGS.model_dir or ""))
+
+
 # --help and mistakes are answered before TensorFlow is loaded.
-command.parse_flags(__name__)
+command.parse_flags(__name__, imports_tensorflow=lambda: not is_export())
+
+if __name__ == "__main__" and is_export():
+  from serving import exported_classifier
+
+  command.run(lambda _: exported_classifier.run(flags.read_settings()))
 
 import os
 

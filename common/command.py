@@ -25,13 +25,17 @@ flags.disclaim_key_flags()
 _parsed = []  # What absl left of the command line, once it is parsed.
 
 
-def parse_flags(module_name: str, imports_tensorflow: bool = True) -> None:
+def parse_flags(
+  module_name: str,
+  imports_tensorflow: bool | Callable[[], bool] = True,
+) -> None:
   """Parses the flags, or prints the help that they ask for and exits.
 
   Args:
     module_name: the script's `__name__`; one that is imported has nothing done.
     imports_tensorflow: whether every run needs TensorFlow, which is then
-      imported the quick way; False to import it when it is used.
+      imported the quick way; False to import it when it is used. A function
+      is called once the flags are parsed.
   """
   if module_name != "__main__":
     return
@@ -51,6 +55,8 @@ def parse_flags(module_name: str, imports_tensorflow: bool = True) -> None:
   level = "0" if flags.FLAGS.verbose else "3"
   os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", level)
   _check_paths(flags.FLAGS.flag_values_dict())
+  if callable(imports_tensorflow):
+    imports_tensorflow = imports_tensorflow()
   begin_imports(imports_tensorflow)
 
 

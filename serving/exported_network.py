@@ -72,13 +72,17 @@ class ExportedNetwork:
           f"{name}={theirs!r} export the model again"
         )
 
+  def network(self, settings: run_settings.Settings) -> answers.Network:
+    """Returns what computes the export's numbers of ids."""
+    return answers.of_engine(self._loaded, settings, self.tokenizer)
+
   def head(
     self, settings: run_settings.Settings, batch_size: int
   ) -> answers.Head:
     """Returns the head of the export; raises InputError as `check`."""
     run_settings.refuse_ignored(settings, export_options.RULES)
     self.check(settings)
-    network = answers.of_engine(self._loaded, settings, self.tokenizer)
+    network = self.network(settings)
     answer = answers.make(settings, self.tokenizer, network, batch_size)
     return answers.Head(settings, self.texts, answer)
 

@@ -100,6 +100,60 @@ def test_an_export_answers_without_tensorflow(head, exported):
   assert_same(without("keras", ASK, model, method, texts), found)
 
 
+def classify(export, folder, without_tensorflow=True, stdin=None, **flags):
+  """Runs run_classifier.py in a fresh process; returns it when it has ended."""
+  broken = folder / "without"
+  (broken / "tensorflow").mkdir(parents=True, exist_ok=True)
+  (broken / "tensorflow" / "__init__.py").write_text("raise ImportError")
+  flags = {
+    "model_dir": export, "output_dir": folder / "out", "do_predict": True,
+    "predict_file": folder / "new.csv", **flags,
+  }
+  environment = {"PYTHONPATH": str(broken)} if without_tensorflow else {}
+  return subprocess.run(
+    [sys.executable, "run_classifier.py", *script_runner.command_line(flags)],
+    capture_output=True, text=True, cwd=test_layout.ROOT, input=stdin,
+    env={**os.environ, **environment},
+  )
+
+
+def test_a_script_predicts_by_an_export_without_tensorflow(exported, tmp_path):
+  model, export = exported("classification")
+  (tmp_path / "new.csv").write_text("".join(
+    f'"{text}"\n' for text in ["text", *TEXTS]
+  ), encoding="utf-8")
+  tables = []
+  for folder, is_without in ((export, True), (model, False)):
+    done = classify(folder, tmp_path, is_without)
+    assert done.returncode == 0, done.stderr
+    rows = (tmp_path / "out" / "test_results.tsv").read_text().splitlines()
+    tables.append([list(map(float, row.split())) for row in rows])
+    names = (tmp_path / "out" / "predictions.tsv").read_text()
+    assert names.startswith("id\tlabel\tprobability\t")
+  assert_same(*tables)
+  lines = "".join(f"{text}\n" for text in TEXTS)
+  done = classify(export, tmp_path, predict_file="-", stdin=lines)
+  answers = [line.split("\t")[1:] for line in done.stdout.splitlines()]
+  assert_same([list(map(float, row)) for row in answers], tables[0])
+
+
+@pytest.mark.parametrize("head, flags, sentence", [
+  ("tagging", {}, "is an export of --head=tagging; export the classifier"),
+  ("classification", {"do_train": True, "train_file": "README.md"},
+   "exported: --do_train, --train_file would have no"),
+  ("classification", {"max_seq_length": 8}, "--max_seq_length would have no"),
+  ("classification", {"engine": "litert"}, "--engine would have no effect"),
+  ("classification", {"output_dir": None}, "--output_dir"),
+])
+def test_what_a_script_cannot_do_with_an_export(
+  head, flags, sentence, exported, tmp_path
+):
+  (tmp_path / "new.csv").write_text("text\nhe\n")
+  done = classify(exported(head)[1], tmp_path, **flags)
+  assert done.returncode == 1 and sentence in done.stderr
+  assert not (tmp_path / "out").exists()
+
+
 def test_weights_without_tensorflow_are_answered_in_a_sentence(exported):
   model, _ = exported("classification")
   sentence = without("tensorflow", [

@@ -1,0 +1,108 @@
+"""What run_classifier.py does with an export: predictions. No TensorFlow."""
+
+import functools
+import itertools
+import sys
+from typing import NamedTuple
+
+import configuration
+from checkpoints import model_settings
+from classification import answers, data, sequences
+from common import errors, line_answers, run_settings
+from serving import exported_network
+
+_EXAMPLES_TOGETHER = 4096
+# Flags that count; how texts become sequences is fixed in an export.
+_FLAGS = frozenset(
+  "model_dir output_dir do_predict predict_file interactive engine verbose "
+  "predict_batch_size answer_format text_column text_b_column id_column "
+  "file_format separator encoding on_bad_row".split()
+)
+
+
+class _Task(NamedTuple):
+  """What answers.write_predictions reads of a task."""
+
+  kind: str
+  labels: tuple
+
+
+def run(settings: run_settings.Settings) -> None:
+  """Predicts --predict_file, or the lines of the standard input.
+
+  Args:
+    settings: of run_classifier.py, whose --model_dir is an export.
+
+  Raises:
+    InputError: it is of another head; a flag would have no effect; a file or
+      a line cannot be read.
+  """
+  export = exported_network.ExportedNetwork(settings.model_dir)
+  _check(settings, export)
+  settings = model_settings.restore_trained(
+    model_settings.resolve(settings), ["text_column", "text_b_column"]
+  )
+  activation = export.settings.output_activation
+  kind = configuration.KIND_OF_ACTIVATION[activation]
+  task = _Task(kind, tuple(export.settings.labels))
+  network = export.network(export.settings)
+  options = sequences.options_of(export.settings, *task)
+
+  def logits(batch):
+    return network(**batch)["logits"]
+
+  is_lines = settings.interactive or settings.predict_file == "-"
+  if not is_lines:
+    _predict_file(settings, task, functools.partial(
+      answers.scores_of, logits, options,
+      batch_size=settings.predict_batch_size,
+    ), is_pairs=len(export.texts) == 2)
+    return
+  text_pairs = len(export.texts) == 2
+  if settings.interactive or sys.stdin.isatty():
+    # Not among the answers, which may be piped on.
+    print(answers.greeting(*task, text_pairs), file=sys.stderr, flush=True)
+  bad = answers.answer_lines(
+    functools.partial(answers.predict_texts, logits, options),
+    *line_answers.standard_streams(), output_format=settings.answer_format,
+    batch_size=settings.predict_batch_size, text_pairs=text_pairs,
+  )
+  if not settings.interactive:
+    line_answers.require_all_answered(bad)
+
+
+def _check(settings, export):
+  folder, engine = settings.model_dir, export.settings.engine
+  if export.settings.head != "classification":
+    raise errors.InputError(
+      f"{folder} is an export of --head={export.settings.head}; export the "
+      "classifier with --head=classification"
+    )
+  ignored = sorted(settings.given - _FLAGS)
+  if ignored or settings.get("engine") not in ("tensorflow", engine):
+    names = ", ".join(f"--{name}" for name in ignored or ["engine"])
+    raise errors.InputError(
+      f"{folder} is an export for --engine={engine}, which predicts as it was "
+      f"exported: {names} would have no effect; leave it out, or name the "
+      "folder of the model's weights"
+    )
+  if not (settings.predict_file or settings.interactive):
+    raise errors.InputError("pass --predict_file, or --interactive")
+
+
+def _predict_file(settings, task, score, *, is_pairs):
+  if is_pairs and not settings.text_b_column:
+    raise errors.InputError(
+      "the model takes two texts an example: pass --text_b_column"
+    )
+  if not settings.output_dir:
+    raise errors.InputError("pass --output_dir, for the predictions")
+  examples = data.read(
+    settings.predict_file, settings, task.kind, labels=task.labels,
+    split="predict", has_labels=False,
+  )
+  rest = iter(examples)
+  blocks = iter(lambda: list(itertools.islice(rest, _EXAMPLES_TOGETHER)), [])
+  answers.write_predictions(
+    settings.output_dir, "", task, examples, map(score, blocks)
+  )
