@@ -16,9 +16,11 @@ L labels.
 """
 
 import contextlib
+import functools
 import itertools
 import json
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TextIO
 
@@ -202,6 +204,34 @@ def answer_lines(
     source, target, answer, format_error=format_error,
     batch_size=batch_size * _BATCHES_SORTED_TOGETHER,
   )
+
+
+def answer_standard_input(
+  logits: Callable, options: sequences.InputOptions, settings,
+  text_pairs: bool | None,
+) -> None:
+  """Answers the lines of the standard input until it ends.
+
+  Args:
+    logits, options: as of `predict_texts`.
+    settings: `interactive`, `answer_format` and `predict_batch_size`.
+    text_pairs: as of `split_texts`.
+
+  Raises:
+    InputError: lines could not be read, and nobody was there to see it; all
+      others are answered by then.
+  """
+  if settings.interactive or sys.stdin.isatty():
+    # Not among the answers, which may be piped on.
+    text = greeting(options.kind, options.labels, text_pairs)
+    print(text, file=sys.stderr, flush=True)
+  bad = answer_lines(
+    functools.partial(predict_texts, logits, options),
+    *line_answers.standard_streams(), output_format=settings.answer_format,
+    batch_size=settings.predict_batch_size, text_pairs=text_pairs,
+  )
+  if not settings.interactive:
+    line_answers.require_all_answered(bad)
 
 
 # Files.

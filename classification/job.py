@@ -8,10 +8,8 @@ What is predicted of other data is written in answers. Letters: N examples, L
 classes.
 """
 
-import functools
 import itertools
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
@@ -32,7 +30,7 @@ from classification import (
   sequences,
   task,
 )
-from common import file_io, line_answers, program, result_lines
+from common import file_io, program, result_lines
 from records import pipeline
 from training import (
   components,
@@ -446,21 +444,9 @@ class ModelRun:
     Raises InputError: lines of --predict_file=- could not be read; all others
     are answered by then.
     """
-    settings, asked = self._settings, self._run.task
-    if settings.interactive or sys.stdin.isatty():
-      # Not among the answers, which may be piped on.
-      greeting = answers.greeting(asked.kind, asked.labels, asked.text_pairs)
-      print(greeting, file=sys.stderr, flush=True)
-    bad = answers.answer_lines(
-      functools.partial(
-        answers.predict_texts,
-        self._logits or model.logits_of(self._model),
-        sequences.options_of(settings, asked.kind, asked.labels),
-      ),
-      *line_answers.standard_streams(),
-      output_format=settings.answer_format,
-      batch_size=settings.predict_batch_size,
-      text_pairs=asked.text_pairs,
+    settings, run = self._settings, self._run
+    options = sequences.options_of(settings, run.task.kind, run.task.labels)
+    answers.answer_standard_input(
+      self._logits or model.logits_of(self._model), options, settings,
+      run.task.text_pairs,
     )
-    if not settings.interactive:
-      line_answers.require_all_answered(bad)

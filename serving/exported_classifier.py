@@ -2,13 +2,12 @@
 
 import functools
 import itertools
-import sys
 from typing import NamedTuple
 
 import configuration
 from checkpoints import model_settings
 from classification import answers, data, sequences
-from common import errors, line_answers, run_settings
+from common import errors, run_settings
 from serving import exported_network
 
 _EXAMPLES_TOGETHER = 4096
@@ -51,24 +50,13 @@ def run(settings: run_settings.Settings) -> None:
   def logits(batch):
     return network(**batch)["logits"]
 
-  is_lines = settings.interactive or settings.predict_file == "-"
-  if not is_lines:
-    _predict_file(settings, task, functools.partial(
-      answers.scores_of, logits, options,
-      batch_size=settings.predict_batch_size,
-    ), is_pairs=len(export.texts) == 2)
+  is_pairs = len(export.texts) == 2
+  if settings.interactive or settings.predict_file == "-":
+    answers.answer_standard_input(logits, options, settings, is_pairs)
     return
-  text_pairs = len(export.texts) == 2
-  if settings.interactive or sys.stdin.isatty():
-    # Not among the answers, which may be piped on.
-    print(answers.greeting(*task, text_pairs), file=sys.stderr, flush=True)
-  bad = answers.answer_lines(
-    functools.partial(answers.predict_texts, logits, options),
-    *line_answers.standard_streams(), output_format=settings.answer_format,
-    batch_size=settings.predict_batch_size, text_pairs=text_pairs,
-  )
-  if not settings.interactive:
-    line_answers.require_all_answered(bad)
+  _predict_file(settings, task, functools.partial(
+    answers.scores_of, logits, options, batch_size=settings.predict_batch_size
+  ), is_pairs=is_pairs)
 
 
 def _check(settings, export):
