@@ -200,5 +200,5 @@ def test_an_empty_environment_gets_a_command_that_runs(installed, tmp_path):
     text=True,
   )
   assert done.returncode == 1
-  expected = "bert-create-vocabulary: error: no file matches 'text.txt'\n"
+  expected = "bert-create-vocabulary: error: no such file: text.txt\n"
   assert done.stderr.endswith(expected), done.stderr
