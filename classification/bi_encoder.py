@@ -18,6 +18,7 @@ import unpadding
 from checkpoints import model_folder, model_writer, sentence_pooling
 from classification import data, model, task
 from common import errors
+from text import input_sequences
 from variants import registry
 
 
@@ -112,7 +113,7 @@ class BiEncoder(tf.Module):
     # [B W, T] each
     sequences = {
       name: tf.reshape(batch[name], [-1, sizes[-1]])
-      for name in ("input_ids", "input_mask", "segment_ids")
+      for name in input_sequences.NAMES
     }
     if unpadding.PLAN in batch:
       sequences[unpadding.PLAN] = batch[unpadding.PLAN]

@@ -22,6 +22,7 @@ from absl import logging
 from classification import data, sequences
 from common import errors, process_pool, unknown_tokens
 from records import cached_records, pipeline, tfrecord
+from text import input_sequences
 from training import distribution, frozen_states, harness
 
 _FORMAT = 3  # Goes up when other records are made of the same data.
@@ -234,7 +235,7 @@ def _features(options, min_sequences, max_sequences):
   counts = {data.MULTI_LABEL: [len(options.labels)], data.RETRIEVAL: shape[:1]}
   flags = ["is_real_example"] + ["has_label"] * options.has_unlabelled
   return {
-    **dict.fromkeys(("input_ids", "input_mask", "segment_ids"), integers),
+    **dict.fromkeys(input_sequences.NAMES, integers),
     "label_ids": tf.io.FixedLenFeature(
       counts.get(options.kind, []), tf.float32 if is_number else tf.int64,
     ),

@@ -130,7 +130,6 @@ class ClassifierModel(tf.Module):
   def first_states(self, batch, dropout_seed=None, *, skip_empty=False):
     """Returns the last layer's states of the first token [B, W, H], and which
     sequences have tokens, int32 [B, W]; for the arguments of a call."""
-    names = ("input_ids", "input_mask", "segment_ids")
     mask = tf.reduce_max(batch["input_mask"], axis=-1)  # [B, W]
     # Of one sequence an example, none is empty.
     skips = skip_empty and mask.shape[1] != 1
@@ -141,7 +140,7 @@ class ClassifierModel(tf.Module):
       length = layers.sizes(batch["input_ids"])[-1]
       flat = functools.partial(tf.reshape, shape=[-1, length])
     # [n, T] or [B W, T] each
-    sequences = {name: flat(batch[name]) for name in names}
+    sequences = {name: flat(batch[name]) for name in input_sequences.NAMES}
     if unpadding.PLAN in batch:
       sequences[unpadding.PLAN] = batch[unpadding.PLAN]
     output = self.bert.encode(

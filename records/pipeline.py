@@ -475,7 +475,7 @@ def trim_to_longest(
   rounded = -(-longest // multiple) * multiple
   # At least position 0, which heads read whatever the mask says.
   length = tf.minimum(tf.maximum(rounded, 1), tf.shape(mask)[-1])
-  per_token = ("input_ids", "input_mask", "segment_ids", "label_ids")
+  per_token = (*input_sequences.NAMES, "label_ids")
   return {
     name: value[..., :length]
     # By rank: the label_ids [B, L] of several classes are no tokens' labels.

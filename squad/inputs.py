@@ -13,6 +13,7 @@ import tokenization
 from common import errors, unknown_tokens
 from records import cached_records, tfrecord
 from squad import data, windowing
+from text import input_sequences
 
 # Raised when records of the same data and flags come out otherwise.
 _FORMAT = 2
@@ -43,9 +44,7 @@ def record_features(max_seq_length: int, *, training: bool) -> dict:
 
   As in the original: is_impossible is written and never read.
   """
-  shapes = dict.fromkeys(
-    ("input_ids", "input_mask", "segment_ids"), [max_seq_length]
-  )
+  shapes = dict.fromkeys(input_sequences.NAMES, [max_seq_length])
   shapes["unique_ids"] = []
   if training:
     shapes.update(start_positions=[], end_positions=[])

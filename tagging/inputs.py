@@ -127,8 +127,7 @@ def write_model(
 def record_features(max_seq_length: int) -> dict:
   """Returns the features of a record of `prepare`, for tf.io."""
   integers = tf.io.FixedLenFeature([max_seq_length], tf.int64)
-  names = ("input_ids", "input_mask", "segment_ids", "label_ids")
-  return dict.fromkeys(names, integers)
+  return dict.fromkeys((*input_sequences.NAMES, "label_ids"), integers)
 
 
 def prepare(

@@ -255,8 +255,7 @@ def pad_batch(
     length: T; None: that of the longest.
   """
   shape = rows or len(input_ids), length or max(map(len, input_ids))
-  names = ("input_ids", "input_mask", "segment_ids")
-  batch = {name: np.zeros(shape, np.int32) for name in names}
+  batch = {name: np.zeros(shape, np.int32) for name in NAMES}
   for row, ids in enumerate(input_ids):
     size = len(ids)
     batch["input_ids"][row, :size] = ids
