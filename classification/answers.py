@@ -33,6 +33,8 @@ from text import input_sequences
 
 # Lines that wait together are sorted by length: this many batches of them.
 _BATCHES_SORTED_TOGETHER = 50
+# Examples that are sorted by length together, and whose scores are in memory.
+SCORED_TOGETHER = 1 << 12
 # What a column of a class must not be called.
 _COLUMNS = (
   "id", "label", "labels", "gold", "predicted", "probability", "text", "text_b"
@@ -79,7 +81,7 @@ def predict_texts(
 
 def scores_of(
   logits: Callable, options: sequences.InputOptions,
-  examples: list[data.Example],  batch_size: int | None = None,
+  examples: list[data.Example], batch_size: int | None = None,
 ) -> np.ndarray:
   """Returns what `predicted_labels` takes, float32 [n, L].
 
@@ -109,6 +111,16 @@ def scores_of(
     sums = np.add.reduceat(outputs, np.cumsum(num_rows) - num_rows)
     outputs = sums / num_rows[:, None].astype(np.float32)
   return scores.of_logits(options.kind, outputs)
+
+
+def score_blocks(
+  logits: Callable, options: sequences.InputOptions,
+  examples: Iterable[data.Example], batch_size: int,
+) -> Iterator[np.ndarray]:
+  """Yields `scores_of` of some thousand examples at a time, in their order."""
+  rest = iter(examples)
+  while block := list(itertools.islice(rest, SCORED_TOGETHER)):
+    yield scores_of(logits, options, block, batch_size)
 
 
 def _example(number, parts, kind, num_classes):

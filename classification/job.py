@@ -8,7 +8,6 @@ What is predicted of other data is written in answers. Letters: N examples, L
 classes.
 """
 
-import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
@@ -40,10 +39,6 @@ from training import (
   harness,
   train_log,
 )
-
-# Examples that are sorted by length together, and whose scores are in memory.
-_WINDOW = 1 << 12
-
 
 Network = model.ClassifierModel | bi_encoder.BiEncoder
 
@@ -88,7 +83,7 @@ class Evaluator:
     """
     return self._predictor.windows(
       pipeline.sequential_records([found.records]), found.features,
-      batch_size=batch_size, window=_WINDOW,
+      batch_size=batch_size, window=answers.SCORED_TOGETHER,
     )
 
   def evaluate(
@@ -434,9 +429,9 @@ class ModelRun:
         yield outputs["scores"]
       return
     options = sequences.options_of(settings, run.task.kind, run.task.labels)
-    examples = iter(run.task.splits[name])
-    while block := list(itertools.islice(examples, _WINDOW)):
-      yield answers.scores_of(self._logits, options, block, size)
+    yield from answers.score_blocks(
+      self._logits, options, run.task.splits[name], size
+    )
 
   def answer_lines(self):
     """Answers the lines of the standard input until it ends.

@@ -34,11 +34,9 @@ def refuse_missing(values: Mapping[str, Any]) -> None:
   Raises:
     InputError: there is one.
   """
-  for name in _INPUTS:
-    value = values.get(name)
-    # Another system's paths wait for TensorFlow.
-    if not isinstance(value, str) or value in ("", "-") or "://" in value:
-      continue
+  for _, value in _inputs(values):
+    if file_io.is_remote(value):
+      continue  # It waits for TensorFlow.
     if set(value) & set("*?[,"):
       file_io.expand_file_patterns(value)
     elif not file_io.exists(value):
@@ -72,12 +70,17 @@ def refuse(settings: run_settings.Settings) -> None:
   _refuse_in_output_dir(settings)
 
 
+def _inputs(values) -> Iterator[tuple[str, str]]:
+  """Yields (name, value) of the flags that name files."""
+  for name in _INPUTS:
+    value = values.get(name)
+    if isinstance(value, str) and value not in ("", "-"):
+      yield name, value
+
+
 def _files_read(settings) -> Iterator[tuple]:
   """Yields (identity, name of the flag) of each file that is read."""
-  for name in _INPUTS:
-    value = settings.get(name)
-    if not value or value == "-" or not isinstance(value, str):
-      continue
+  for name, value in _inputs(settings):
     try:
       paths = file_io.expand_file_patterns(value)
     except errors.InputError:

@@ -152,20 +152,29 @@ def in_batches(sequences: list, compute: Callable, batch_size: int) -> list:
   return found
 
 
-def _classification(settings, tokenizer, network, batch_size):
-  del tokenizer
+def classifier(
+  settings: run_settings.Settings, network: Network
+) -> tuple[Callable, sequences.InputOptions]:
+  """Returns the arguments of classification's answers for a network.
+
+  Args:
+    settings: as of `make`.
+  """
   kind = configuration.KIND_OF_ACTIVATION[settings.output_activation]
   options = sequences.options_of(settings, kind, settings.labels)
+  return lambda batch: network(**batch)["logits"], options
 
-  def logits(batch):
-    return network(**batch)["logits"]
+
+def _classification(settings, tokenizer, network, batch_size):
+  del tokenizer
+  logits, options = classifier(settings, network)
 
   def described(found):
     if not found.scores:
       return {"score": found.label}
     labels, values = list(found.scores), list(found.scores.values())
     result = {"labels": labels, "probabilities": values}
-    if kind == classification_data.MULTI_LABEL:
+    if options.kind == classification_data.MULTI_LABEL:
       return result
     return {**result, "label": found.label, "probability": max(values)}
 

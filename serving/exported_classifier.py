@@ -1,29 +1,17 @@
 """What run_classifier.py does with an export: predictions. No TensorFlow."""
 
-import functools
-import itertools
-from typing import NamedTuple
-
-import configuration
 from checkpoints import model_settings
-from classification import answers, data, sequences
+from classification import answers, data
 from common import errors, run_settings
+from serving import answers as serving_answers
 from serving import exported_network
 
-_EXAMPLES_TOGETHER = 4096
 # Flags that count; how texts become sequences is fixed in an export.
 _FLAGS = frozenset(
   "model_dir output_dir do_predict predict_file interactive engine verbose "
   "predict_batch_size answer_format text_column text_b_column id_column "
   "file_format separator encoding on_bad_row".split()
 )
-
-
-class _Task(NamedTuple):
-  """What answers.write_predictions reads of a task."""
-
-  kind: str
-  labels: tuple
 
 
 def run(settings: run_settings.Settings) -> None:
@@ -41,22 +29,14 @@ def run(settings: run_settings.Settings) -> None:
   settings = model_settings.restore_trained(
     model_settings.resolve(settings), ["text_column", "text_b_column"]
   )
-  activation = export.settings.output_activation
-  kind = configuration.KIND_OF_ACTIVATION[activation]
-  task = _Task(kind, tuple(export.settings.labels))
-  network = export.network(export.settings)
-  options = sequences.options_of(export.settings, *task)
-
-  def logits(batch):
-    return network(**batch)["logits"]
-
+  logits, options = serving_answers.classifier(
+    export.settings, export.network(export.settings)
+  )
   is_pairs = len(export.texts) == 2
+  if settings.predict_file not in (None, "", "-"):
+    _predict_file(logits, options, settings, is_pairs)
   if settings.interactive or settings.predict_file == "-":
     answers.answer_standard_input(logits, options, settings, is_pairs)
-    return
-  _predict_file(settings, task, functools.partial(
-    answers.scores_of, logits, options, batch_size=settings.predict_batch_size
-  ), is_pairs=is_pairs)
 
 
 def _check(settings, export):
@@ -67,8 +47,10 @@ def _check(settings, export):
       "classifier with --head=classification"
     )
   ignored = sorted(settings.given - _FLAGS)
-  if ignored or settings.get("engine") not in ("tensorflow", engine):
-    names = ", ".join(f"--{name}" for name in ignored or ["engine"])
+  if "engine" in settings.given and settings.engine != engine:
+    ignored.append("engine")
+  if ignored:
+    names = ", ".join(f"--{name}" for name in ignored)
     raise errors.InputError(
       f"{folder} is an export for --engine={engine}, which predicts as it was "
       f"exported: {names} would have no effect; leave it out, or name the "
@@ -78,19 +60,19 @@ def _check(settings, export):
     raise errors.InputError("pass --predict_file, or --interactive")
 
 
-def _predict_file(settings, task, score, *, is_pairs):
+def _predict_file(logits, options, settings, is_pairs):
   if is_pairs and not settings.text_b_column:
     raise errors.InputError(
       "the model takes two texts an example: pass --text_b_column"
     )
   if not settings.output_dir:
     raise errors.InputError("pass --output_dir, for the predictions")
-  examples = data.read(
-    settings.predict_file, settings, task.kind, labels=task.labels,
+  examples = data.ExampleStream(
+    settings.predict_file, settings, options.kind, labels=options.labels,
     split="predict", has_labels=False,
   )
-  rest = iter(examples)
-  blocks = iter(lambda: list(itertools.islice(rest, _EXAMPLES_TOGETHER)), [])
-  answers.write_predictions(
-    settings.output_dir, "", task, examples, map(score, blocks)
+  parts = answers.score_blocks(
+    logits, options, examples, settings.predict_batch_size
   )
+  # The options have what is read of a task: the kind and the labels.
+  answers.write_predictions(settings.output_dir, "", options, examples, parts)

@@ -7,7 +7,7 @@ import tensorflow as tf
 import tiny_model
 import two_replicas
 from checkpoints import model_writer
-from classification import model
+from classification import data, model, scores
 from common import errors, run_settings
 from tiny_model import assert_close
 from training import distillation
@@ -97,6 +97,15 @@ def test_several_classes_at_once_have_a_sigmoid_each():
   # What is not of a class counts as before.
   assert_close(loss, (losses * np.where(labels, weights, 1)).mean())
   assert_close(model.scores("multi_label", logits), probabilities)
+
+
+@pytest.mark.parametrize("kind", data.KINDS)
+def test_scores_without_tensorflow_are_the_graphs(kind):
+  shape = [5, 2, 3] if kind in data.OF_VECTORS else [5, 3]
+  logits = np.random.RandomState(0).normal(0, 9, shape).astype(np.float32)
+  found = scores.of_logits(kind, logits)
+  assert found.dtype == np.float32
+  assert_close(found, model.scores(kind, logits))
 
 
 def test_endings_are_scored_one_by_one_and_compared():

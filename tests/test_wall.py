@@ -132,6 +132,11 @@ def test_a_script_predicts_by_an_export_without_tensorflow(exported, tmp_path):
     assert names.startswith("id\tlabel\tprobability\t")
   assert_same(*tables)
   lines = "".join(f"{text}\n" for text in TEXTS)
+  # Both: the file, and lines as they are typed.
+  done = classify(export, tmp_path / "two", predict_file=tmp_path / "new.csv",
+                  interactive=True, stdin=lines)
+  assert (tmp_path / "two" / "out" / "test_results.tsv").exists()
+  assert len(done.stdout.splitlines()) == len(TEXTS)
   done = classify(export, tmp_path, predict_file="-", stdin=lines)
   answers = [line.split("\t")[1:] for line in done.stdout.splitlines()]
   assert_same([list(map(float, row)) for row in answers], tables[0])
@@ -143,6 +148,7 @@ def test_a_script_predicts_by_an_export_without_tensorflow(exported, tmp_path):
    "exported: --do_train, --train_file would have no"),
   ("classification", {"max_seq_length": 8}, "--max_seq_length would have no"),
   ("classification", {"engine": "litert"}, "--engine would have no effect"),
+  ("classification", {"engine": "tensorflow"}, "--engine would have no effect"),
   ("classification", {"output_dir": None}, "--output_dir"),
 ])
 def test_what_a_script_cannot_do_with_an_export(

@@ -140,11 +140,11 @@ def _fast_tokenizer(tokenizer):
     return None
   try:
     # Imported here: most runs are too small to need it.
-    import tensorflow as tf
-
     from common import lean_tensorflow
 
     tensorflow_text = lean_tensorflow.import_tensorflow_text()
+    import tensorflow as tf
+
     fast = tensorflow_text.FastBertTokenizer(
       vocab=tokens, token_out_type=tf.int32, unknown_token="[UNK]",
       lower_case_nfd_strip_accents=basic.do_lower_case

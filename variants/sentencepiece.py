@@ -150,12 +150,12 @@ def _encoded(text):
 
 def _open(vocab_file, *, strings=False):
   """Returns tensorflow_text's tokenizer; its pieces are ids or strings."""
-  # Imported here: BERT needs neither.
-  import tensorflow as tf
-
+  # Imported here: BERT needs neither. Without Keras, so in this order.
   from common import lean_tensorflow
 
   tensorflow_text = lean_tensorflow.import_tensorflow_text()
+  import tensorflow as tf
+
   with file_io.open_for_reading(vocab_file) as stream:
     model = stream.read()
   try:
