@@ -3,6 +3,7 @@
 An input that is missing, and an output that is a file that is read.
 """
 
+import glob
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -35,12 +36,20 @@ def refuse_missing(values: Mapping[str, Any]) -> None:
     InputError: there is one.
   """
   for _, value in _inputs(values):
-    if file_io.is_remote(value):
-      continue  # It waits for TensorFlow.
-    if set(value) & set("*?[,"):
-      file_io.expand_file_patterns(value)
-    elif not file_io.exists(value):
-      raise errors.InputError(f"no such file: {value}")
+    for name in [value] if os.path.exists(value) else value.split(","):
+      name = name.strip()
+      if file_io.is_remote(name):
+        continue  # Checked by its reader: TensorFlow is not imported yet.
+      if set(name) & set("*?["):
+        file_io.expand_file_patterns(name)
+        continue
+      # Records may be named by the prefix of their shards or manifest.
+      prefix = name.removesuffix(".gz")
+      shards = glob.escape(prefix) + "-*-of-*"
+      if not (
+          any(map(file_io.exists, (name, f"{prefix}.manifest.json")))
+          or glob.glob(shards)):
+        raise errors.InputError(f"no such file: {name}")
 
 
 def refuse(settings: run_settings.Settings) -> None:

@@ -1,5 +1,6 @@
 """No command overwrites what it reads."""
 
+import contextlib
 import os
 
 import pytest
@@ -55,6 +56,25 @@ def test_an_output_that_is_an_input_is_refused(inside, values, said):
 ])
 def test_others_pass(inside, values):
   overwriting.refuse(run_settings.Settings(values))
+
+
+@pytest.mark.parametrize("value, missing", [
+  ("a.txt", None), ("a.txt, b.txt", None), ("?.txt,model", None),
+  ("shards.tfrecord,a.txt", None), ("shards.tfrecord.gz", None),
+  ("unfinished.tfrecord", None), ("a,b", None),
+  ("gs://bucket/none,a.txt", None), ("a", "a"), ("vocab.tx", "vocab.tx"),
+  ("a.txt,shard,b.txt", "shard"), ("gs://bucket/none,c.txt", "c.txt"),
+])
+def test_missing_inputs_are_named(inside, value, missing):
+  for name in (
+      "shards.tfrecord-00000-of-00002", "unfinished.tfrecord.manifest.json",
+      "a,b"):
+    open(name, "w").close()
+  expected = contextlib.nullcontext()
+  if missing:
+    expected = pytest.raises(errors.InputError, match=f"file: {missing}$")
+  with expected:
+    overwriting.refuse_missing({"input_file": value})
 
 
 @pytest.mark.parametrize("script, flags", [
