@@ -233,6 +233,13 @@ def attention_bias(input_mask) -> tf.Tensor | None:
   return (1.0 - mask[:, tf.newaxis]) * _MASKED_SCORE
 
 
+def pick_bias(bias, positions: tf.Tensor):
+  """Returns the bias [B, 1, F or 1, T] of the queries at positions [B, P]."""
+  if bias is None or bias.shape[2] == 1:
+    return bias
+  return tf.gather(bias, positions[:, tf.newaxis], axis=2, batch_dims=2)
+
+
 def later_tokens_bias(length) -> tf.Tensor:
   """Returns float32 [T, T] to add: no token attends to a later one."""
   position = tf.range(length)

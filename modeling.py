@@ -49,36 +49,79 @@ _LAYER_SITES = ("attention/probs", "attention/output", "output")
 # One layer
 
 
+def attention(
+  queries: tf.Tensor, x: tf.Tensor, weights: dict[str, tf.Tensor],
+  config: BertConfig, *, query_rows: unpadding.Rows, rows: unpadding.Rows,
+  bias: tf.Tensor | None, dropout: layers.Dropout,
+):
+  """Multi-head attention of some hidden states to all of a sequence.
+
+  Args:
+    queries: [S, H] of `query_rows`: x, or the states of some positions.
+    x: [S, H] of `rows`, which are attended to.
+    weights: {name below "layer_<n>/": tensor}.
+    bias: float32 [B, 1, F or 1, T] added to the scores, or None.
+    dropout: of the probabilities.
+
+  Returns:
+    Context [S, H] of `query_rows`, and probabilities [B, N, F, T] before
+    dropout.
+  """
+  num_heads = config.num_attention_heads  # N
+
+  def project(states, name, layout):
+    projected = layers.dense(states, weights, f"attention/self/{name}")
+    return layout.split_heads(projected, num_heads)
+
+  query = project(queries, "query", query_rows)  # [B, N, F, D]
+  key, value = project(x, "key", rows), project(x, "value", rows)
+  # Unlike the original: the query [F, D] is scaled, not the scores [F, T].
+  query = query * tf.cast(
+    1.0 / math.sqrt(config.hidden_size // num_heads), x.dtype
+  )
+  scores = tf.cast(tf.matmul(query, key, transpose_b=True), tf.float32)
+  if bias is not None:
+    scores = scores + bias
+  # In float32: bfloat16 has only 8 bits for a sum of exponentials.
+  probs = tf.cast(tf.nn.softmax(scores), x.dtype)  # [B, N, F, T]
+  kept = dropout(probs, config.attention_probs_dropout_prob)
+  return query_rows.join_heads(tf.matmul(kept, value)), probs
+
+
 def transformer_layer(
   x: tf.Tensor, weights: dict[str, tf.Tensor], config: BertConfig, *,
-  rows: unpadding.Rows, queries: unpadding.Rows, bias: tf.Tensor | None,
+  rows: unpadding.Rows, positions: tf.Tensor | None, bias: tf.Tensor | None,
   dropout: dict[str, layers.Dropout],
 ):
   """One layer: attention, then feed-forward, each added and normalized.
 
   Args:
-    x: [S, H] of `rows`, of unpadding.py, in the type to compute in. All of
-      them are attended to.
+    x: [S, H] of `rows`, in the type to compute in.
     weights: {name below "layer_<n>/": tensor}.
-    queries: the rows that attend, and whose output is computed: `rows`, or
-      unpadding.PickedRows of them.
-    bias: float32, added to the scores [B, N, F, T].
-    dropout: of each of _LAYER_SITES.
+    rows: which positions of the batch the rows of x are; see unpadding.py.
+    positions: int32 [B, P], the only tokens whose output is computed; they
+      attend to all tokens. None for all rows.
+    bias: float32 [B, 1, F or 1, T] added to the attention scores, or None.
+    dropout: by the names in _LAYER_SITES.
 
   Returns:
-    [S, H] of `queries`, and the attention probabilities [B, N, F, T].
+    [S, H], or [B P, H] with positions; attention probabilities [B, N, F, T].
   """
   rate, epsilon = config.hidden_dropout_prob, layers.norm_epsilon(config)
-  attending = queries.select(x, rows)
-  context, probs = _attention(
-    x, attending, weights, config, rows=rows, queries=queries, bias=bias,
+  queries, query_rows = x, rows
+  if positions is not None:
+    queries = rows.pick(x, positions)
+    query_rows = unpadding.PaddedRows.like(positions)
+    bias = layers.pick_bias(bias, positions)
+  context, probs = attention(
+    queries, x, weights, config, query_rows=query_rows, rows=rows, bias=bias,
     dropout=dropout["attention/probs"],
   )
   attended = layers.dense(context, weights, "attention/output/dense")  # [S, H]
   attended = dropout["attention/output"](attended, rate)
   # As in the original: normalized after the sum, not before the sub-layer.
   x = layers.layer_norm(
-    attending + attended, weights, "attention/output/LayerNorm", epsilon
+    queries + attended, weights, "attention/output/LayerNorm", epsilon
   )
   is_training = dropout["output"].seed is not None
   activation = layers.get_activation(config.hidden_act, fused=not is_training)
@@ -89,45 +132,17 @@ def transformer_layer(
   return x, probs
 
 
-def _attention(x, attending, weights, config, *, rows, queries, bias, dropout):
-  """Returns [S, H] of `attending` and [B, N, F, T]; see the caller."""
-  heads_count = config.num_attention_heads  # N
-
-  def project(x, name, layout):
-    projected = layers.dense(x, weights, f"attention/self/{name}")
-    return layout.split_heads(projected, heads_count)
-
-  # [B, N, F, D], and [B, N, T, D] for the two others.
-  query = project(attending, "query", queries)
-  key, value = project(x, "key", rows), project(x, "value", rows)
-  # Unlike the original: the query is scaled, and not its T scores.
-  width = config.hidden_size // heads_count  # D
-  query = query * tf.cast(1.0 / math.sqrt(width), x.dtype)
-  scores = tf.cast(tf.matmul(query, key, transpose_b=True), tf.float32)
-  bias = queries.select_bias(bias)
-  if bias is not None:
-    scores = scores + bias
-  # [B, N, F, T]. In float32: bfloat16 has 8 bits for a sum of exponentials.
-  probs = tf.cast(tf.nn.softmax(scores), x.dtype)
-  kept = dropout(probs, config.attention_probs_dropout_prob)
-  return queries.join_heads(tf.matmul(kept, value)), probs
-
-
 def _layer_function(config, *, recompute, return_attention, is_one_function):
-  """Returns `transformer_layer` as a function of one layer's tensors.
+  """Returns a function of x, weights and the options of `transformer_layer`.
 
   Args:
     config: BertConfig.
-    recompute: whether only the input is kept for the gradient.
+    recompute: whether only the input is kept for the gradient; attention
+      probabilities are then returned only with `return_attention`.
     return_attention: whether to return the attention probabilities.
-    is_one_function: whether all layers of a graph are calls of one function,
-      which is traced once. Not where XLA compiles gradients: those of a call
-      take constants from it, so that XLA takes all its inputs for constants,
-      and compiles each step anew.
-
-  Returns:
-    function of x, weights and the options of `transformer_layer`; returns
-    rows, and attention probabilities or None.
+    is_one_function: whether all layers of a graph call one tf.function, which
+      is traced once. Disabled where XLA compiles gradients: XLA would treat
+      the function's inputs as constants and recompile every step.
   """
 
   def run_layer(x, weights, **options):
@@ -139,11 +154,11 @@ def _layer_function(config, *, recompute, return_attention, is_one_function):
 
     if recompute:
       run = tf.recompute_grad(run)
-    # The weights as arguments: recompute_grad gives gradients of those.
+    # recompute_grad only returns gradients of the weights that are arguments.
     result = run(x, *[tf.convert_to_tensor(w) for w in weights.values()])
     return result if return_attention else (result, None)
 
-  # Tracing is most of the start.
+  # Tracing takes most of the time before the first step.
   if not (is_one_function and tf.inside_function()):
     return run_layer
   traced = tf.function(run_layer, autograph=False)
@@ -250,14 +265,27 @@ class BertModel(layers.Weights):
       dropout_seed: integers [2], or None.
       positions: as of a call.
     """
-    if unpadding.PLAN in batch:
-      return unpadding.encode_packed(
-        self, batch, dropout_seed, positions=positions
+    training = dropout_seed is not None
+    if unpadding.PLAN not in batch:
+      return self(
+        batch["input_ids"], batch["input_mask"], batch["segment_ids"],
+        training=training, dropout_seed=dropout_seed, positions=positions,
       )
-    return self(
-      batch["input_ids"], batch["input_mask"], batch["segment_ids"],
-      training=dropout_seed is not None, dropout_seed=dropout_seed,
-      positions=positions,
+    packed = unpadding.PackedBatch.of_batch(batch)
+    output = self(
+      **packed.inputs(batch), training=training, dropout_seed=dropout_seed,
+      positions=packed.positions_computed(positions),
+    )
+    if positions is not None:
+      states = packed.unpack_positions(output.sequence_output, positions)
+      pooled = states[:, 0]
+    else:
+      unpacked = tuple(map(packed.unpack, output.all_encoder_layers))
+      output = output._replace(all_encoder_layers=unpacked)
+      states = packed.unpack(output.sequence_output)
+      pooled = self.pooled_states(states, batch["input_mask"])
+    return output._replace(
+      sequence_output=states, pooled_output=self.pool(pooled)
     )
 
   def __call__(
@@ -288,10 +316,9 @@ class BertModel(layers.Weights):
     input_ids = self._checked_ids(input_ids)  # [B, T]
     dropout = layers.Dropout.of_call(training, dropout_seed)
     rows = self._rows(input_ids, input_mask)
-    # [S, H]: only these rows are computed until `restore` pads them again.
     x = self._embed(rows, input_ids, token_type_ids, position_ids, dropout)
     bias = self._attention_bias(input_ids, input_mask)  # [B, 1, F or 1, T]
-    states, all_probs = [rows.restore(x)], []  # [B, T, H]
+    states, all_probs = [rows.pad(x)], []  # [B, T, H]
     run_layer = _layer_function(
       self.config, recompute=self._recompute_activations,
       return_attention=return_attention,
@@ -299,16 +326,17 @@ class BertModel(layers.Weights):
       # layers cannot be differentiated well: see `_layer_function`.
       is_one_function=self._skip_padding or not training,
     )
-    computed = [rows] * self.config.num_hidden_layers
-    if positions is not None:
-      # Every other layer's output is attended to as a whole by the next one.
-      computed[-1] = unpadding.PickedRows(tf.convert_to_tensor(positions))
-    for number, queries in enumerate(computed):
+    # Only the last layer: the next one attends to all of the others' states.
+    output_positions = [None] * (self.config.num_hidden_layers - 1) + [
+      None if positions is None else tf.convert_to_tensor(positions)
+    ]
+    for number, read in enumerate(output_positions):
       x, probs = run_layer(
-        x, self._layer_weights(number), rows=rows, queries=queries, bias=bias,
+        x, self._layer_weights(number), rows=rows, positions=read, bias=bias,
         dropout={s: dropout.at(f"layer_{number}/{s}") for s in _LAYER_SITES},
       )
-      states.append(queries.restore(x))
+      output_rows = rows if read is None else unpadding.PaddedRows.like(read)
+      states.append(output_rows.pad(x))
       all_probs.append(probs)  # [B, N, F, T]
     pooled = states[-1][:, 0]
     if positions is None:
@@ -339,7 +367,7 @@ class BertModel(layers.Weights):
       if mask.shape.rank == 2:
         heads_count = self.config.num_attention_heads
         return unpadding.TokenRows.of_mask(mask, heads_count)
-    return unpadding.PaddedRows(*layers.sizes(input_ids))
+    return unpadding.PaddedRows.like(input_ids)
 
   def _attention_bias(self, input_ids, input_mask):
     """Returns float32 [B, 1, F or 1, T] to add to all scores, or None."""
@@ -350,7 +378,7 @@ class BertModel(layers.Weights):
     """Returns [S, H]: word + segment + position, normalized, dropped."""
     weights = self.embeddings
     # Embeddings are summed in float32. The table of words is not cast whole.
-    words = rows.take(input_ids)  # [S]
+    words = rows.unpad(input_ids)  # [S]
     if self._use_one_hot_embeddings:
       summed = layers.one_hot_lookup(words, weights["word_embeddings"])
     else:
@@ -363,14 +391,14 @@ class BertModel(layers.Weights):
       summed = tf.cast(summed, tf.float32)
     if token_type_ids is None:
       token_type_ids = tf.zeros_like(input_ids)
-    segments = rows.take(tf.convert_to_tensor(token_type_ids))  # [S]
+    segments = rows.unpad(tf.convert_to_tensor(token_type_ids))  # [S]
     summed = self._add_segments(summed, segments)
     table = tf.cast(self._position_table(), tf.float32)
     if position_ids is None:
       summed = rows.add_by_position(summed, table)
     else:
       position_ids = tf.convert_to_tensor(position_ids)
-      summed += layers.dense_lookup(table, rows.take(position_ids))
+      summed += layers.dense_lookup(table, rows.unpad(position_ids))
     epsilon = layers.norm_epsilon(self.config)
     x = layers.layer_norm(summed, weights, "LayerNorm", epsilon)  # [S, H]
     x = dropout.at("embeddings")(x, self.config.hidden_dropout_prob)

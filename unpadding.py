@@ -1,17 +1,16 @@
-"""Which rows of a batch are computed, and where in the batch they lie.
+"""Computes tokens and not padding.
 
 A batch is [B, T], and the layers compute rows [S, H]:
 
   PaddedRows   every position, padding included: S = B T
   TokenRows    tokens alone: everything but attention leaves padding out
-  PickedRows   some positions of each sequence: the last layer, for its heads
 
-Where XLA wants one shape, sequences are moved before all that: several into one
-of the network's sequences of T positions, see PackedBatch.
+XLA needs one shape for all batches. There, PackedBatch moves several sequences
+into one of the network's sequences of T positions before anything is computed.
 
-docs/padding.md lists what else keeps padding from being computed. The letters
-in the shapes are those of modeling.py, and for packing R rows of T positions, Q
-sequences in the fullest row.
+docs/padding.md lists the cases in which padding is computed after all. The
+letters in the shapes are those of modeling.py; packing has R rows of T
+positions, and Q sequences in the fullest row.
 """
 
 from collections import namedtuple
@@ -27,71 +26,53 @@ import layers
 PLAN = "packed_rows"
 
 
-class Rows:
-  """What leads from a batch to its rows, and back.
+class PaddedRows(namedtuple("PaddedRows", "batch_size length")):
+  """Every position is a row, padding included: S = B T, in order.
 
-  Every kind has
-
-    restore(rows)                 [B, T, H] of rows [S, H], zeros for padding
-                                  where that is no row
-    split_heads(rows, heads)      [B, N, T, D] of rows [S, H]
-    join_heads(x)                 rows [S, H] of [B, N, T, D]
-    select, select_bias           below: which of another kind's rows attend
-
-  and all but PickedRows, which no later layer reads,
-
-    take(values)                  values [S] of the rows, from [B, T]
-    pick(rows, positions)         rows [B P, H], at positions [B, P] of tokens
-    add_by_position(rows, table)  rows [S, H] plus row t of a table [T, H] for
-                                  each position t
-
-  Kinds are tuples of tensors, which functions of TensorFlow can take.
+  Like TokenRows a tuple of tensors, which can be an argument of tf.functions.
   """
 
-  def select(self, rows: tf.Tensor, source: "Rows") -> tf.Tensor:
-    """Returns the rows that attend, of the source's: all of them."""
-    del source
-    return rows
+  @classmethod
+  def like(cls, ids) -> "PaddedRows":
+    """Returns the rows of a batch with the sizes [B, T] of `ids`."""
+    return cls(*layers.sizes(ids))
 
-  def select_bias(self, bias):
-    """Returns the bias [B, 1, F or 1, T] of the rows that attend."""
-    return bias
-
-
-class PaddedRows(Rows, namedtuple("PaddedRows", "batch_size length")):
-  """Every position is a row, padding included: S = B T, in order."""
-
-  def take(self, values):
+  def unpad(self, values):
+    """Returns the values [S] of the rows, from [B, T]."""
     return tf.reshape(values, [-1])
 
-  def restore(self, rows):
+  def pad(self, rows):
+    """Returns [B, T, H] of rows [S, H]; zeros where a position has no row."""
     return tf.reshape(rows, [self.batch_size, self.length, rows.shape[-1]])
 
   def pick(self, rows, positions):
-    states = tf.gather(self.restore(rows), positions, batch_dims=1)  # [B, P, H]
+    """Returns rows [B P, H] at positions [B, P], of rows [S, H]."""
+    states = tf.gather(self.pad(rows), positions, batch_dims=1)  # [B, P, H]
     return tf.reshape(states, [-1, rows.shape[-1]])
 
   def add_by_position(self, rows, table):
-    added = self.restore(rows) + table[: self.length]  # [B, T, H]
+    """Returns rows [S, H] plus row t of a table [T, H] at each position t."""
+    added = self.pad(rows) + table[: self.length]  # [B, T, H]
     return tf.reshape(added, [-1, rows.shape[-1]])
 
   def split_heads(self, rows, heads):
+    """Returns [B, N, T, D], for attention, of rows [S, H]."""
     shape = [self.batch_size, self.length, heads, rows.shape[-1] // heads]
     return tf.transpose(tf.reshape(rows, shape), [0, 2, 1, 3])
 
   def join_heads(self, x):
+    """Returns rows [S, H] of [B, N, T, D]: the reverse of `split_heads`."""
     joined = tf.transpose(x, [0, 2, 1, 3])  # [B, T, N, D]
     return tf.reshape(joined, [-1, x.shape[1] * x.shape[3]])
 
 
 class TokenRows(
-  Rows, namedtuple("TokenRows", "places numbers is_row to_heads from_heads")
+  namedtuple("TokenRows", "places numbers is_row to_heads from_heads")
 ):
   """Only the tokens are rows, in the order of the batch.
 
-  Everything but attention runs on S rows, and attention finds at a padding
-  position a copy of some token, which its mask hides. So no number of a token
-  changes.
+  Its methods are those of PaddedRows. At a padding position, attention sees a
+  copy of some token, which its mask hides: no number of a token changes.
 
   Attributes:
     places: int32 [S], b T + t of each row.
@@ -127,10 +108,10 @@ class TokenRows(
       from_heads=first + position[:, tf.newaxis],
     )
 
-  def take(self, values):
+  def unpad(self, values):
     return tf.gather(tf.reshape(values, [-1]), self.places)
 
-  def restore(self, rows):
+  def pad(self, rows):
     is_row = self.is_row[..., tf.newaxis]
     return _spread(rows, self.numbers, is_row, self.places)
 
@@ -152,37 +133,7 @@ class TokenRows(
     return tf.reshape(joined, [-1, x.shape[1] * x.shape[3]])
 
 
-class PickedRows(Rows, namedtuple("PickedRows", "positions")):
-  """Rows of some positions: what the last layer computes if no more is read.
-
-  They attend to all tokens, and no later layer attends to them; `restore` gives
-  [B, P, H].
-
-  Attributes:
-    positions: int32 [B, P].
-  """
-
-  def select(self, rows, source):
-    return source.pick(rows, self.positions)
-
-  def select_bias(self, bias):
-    if bias is None or bias.shape[2] == 1:
-      return bias
-    places = self.positions[:, tf.newaxis]
-    return tf.gather(bias, places, axis=2, batch_dims=2)
-
-  @property
-  def _grid(self):
-    return PaddedRows(*layers.sizes(self.positions))
-
-  def restore(self, rows):
-    return self._grid.restore(rows)
-
-  def split_heads(self, rows, heads):
-    return self._grid.split_heads(rows, heads)
-
-  def join_heads(self, x):
-    return self._grid.join_heads(x)
+Rows = PaddedRows | TokenRows
 
 
 def _spread(rows, numbers, is_row, places):
@@ -274,8 +225,9 @@ class PackedBatch(NamedTuple):
   places: tf.Tensor
 
   @classmethod
-  def of_plan(cls, plan: tf.Tensor, input_mask) -> "PackedBatch":
-    """Makes it of a plan [R, Q] and input_mask, integers [B, T]."""
+  def of_batch(cls, batch: dict[str, tf.Tensor]) -> "PackedBatch":
+    """Makes it of a batch with a PLAN, and input_mask, integers [B, T]."""
+    plan, input_mask = batch[PLAN], batch["input_mask"]
     count, length = layers.sizes(input_mask)
     num_rows, fullest = layers.sizes(plan)
     sizes = extents(input_mask)
@@ -309,28 +261,53 @@ class PackedBatch(NamedTuple):
     """Returns bool [R, T], False behind the last sequence of a row."""
     return self.slot_of < tf.shape(self.plan)[1]
 
-  def take(self, values: tf.Tensor) -> tf.Tensor:
+  def inputs(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Returns the arguments of BertModel: integers [R, T], mask [R, F, T]."""
+    positions = tf.zeros_like(batch["input_ids"]) + tf.range(
+      layers.sizes(batch["input_ids"])[1]
+    )
+    return {
+      "input_ids": self._pack(batch["input_ids"]),
+      "input_mask": self.attention_mask(batch["input_mask"]),
+      "token_type_ids": self._pack(batch["segment_ids"]),
+      "position_ids": self._pack(positions),
+    }
+
+  def _pack(self, values):
     """Returns integers [R, T] of [B, T], 0 where there is no sequence."""
     taken = tf.gather(tf.reshape(values, [-1]), self.sources)
     return tf.where(self.is_used(), taken, 0)
 
   def attention_mask(self, input_mask: tf.Tensor) -> tf.Tensor:
     """Returns bool [R, F, T]: each position sees its sequence's tokens."""
-    is_token = self.take(input_mask) > 0
+    is_token = self._pack(input_mask) > 0
     slot = self.slot_of[:, tf.newaxis]
     is_same = tf.equal(tf.transpose(slot, [0, 2, 1]), slot)
     return is_same & is_token[:, tf.newaxis]
 
-  def positions(self, positions: tf.Tensor) -> tf.Tensor:
+  def _places(self, positions):
     """Returns int32 [R, Q, P], where in the rows positions [B, P] are."""
     number = tf.maximum(self.plan, 0)
-    # Of a record's unused predictions nothing is read: they stay in range.
+    # A record's unused predictions are not read: they stay in range.
     last = self.extents[:, tf.newaxis] - 1
     within = tf.minimum(tf.cast(positions, tf.int32), last)
-    found = tf.gather(within, number) + self.starts[:, :, tf.newaxis]
-    return tf.where(self.plan[:, :, tf.newaxis] >= 0, found, 0)
+    places = tf.gather(within, number) + self.starts[:, :, tf.newaxis]
+    return tf.where(self.plan[:, :, tf.newaxis] >= 0, places, 0)
 
-  def restore(self, states: tf.Tensor) -> tf.Tensor:
+  def positions_computed(self, positions) -> tf.Tensor | None:
+    """Returns int32 [R, Q P] of positions [B, P]: what the rows must compute.
+
+    None for all of [R, T]: without positions, and where Q P is not less.
+    """
+    if positions is None:
+      return None
+    num_rows, fullest = layers.sizes(self.plan)
+    count = fullest * layers.sizes(positions)[1]
+    if count >= layers.sizes(self.slot_of)[1]:
+      return None
+    return tf.reshape(self._places(positions), [num_rows, count])
+
+  def unpack(self, states: tf.Tensor) -> tf.Tensor:
     """Returns [B, T, H] of the rows' states [R, T, H], zeros for padding."""
     length = layers.sizes(states)[1]
     position = tf.range(length)
@@ -338,58 +315,23 @@ class PackedBatch(NamedTuple):
     first = self.places // tf.shape(self.plan)[1] * length
     first += tf.gather(tf.reshape(self.starts, [-1]), self.places)
     numbers = tf.where(is_inside, first[:, tf.newaxis] + position, 0)
-    found = _collect(
+    unpacked = _collect(
       states, numbers, self.sources, self.is_used()[:, :, tf.newaxis]
     )
-    return found * tf.cast(is_inside[:, :, tf.newaxis], states.dtype)
+    return unpacked * tf.cast(is_inside[:, :, tf.newaxis], states.dtype)
 
-  def restore_slots(self, states: tf.Tensor) -> tf.Tensor:
-    """Returns [B, D] of what was computed for each slot, [R, Q, D]."""
+  def unpack_positions(self, states: tf.Tensor, positions) -> tf.Tensor:
+    """Returns [B, P, H] at positions [B, P], of what the rows computed.
+
+    `states` are [R, Q P, H], or [R, T, H]; see `positions_computed`.
+    """
+    num_rows, fullest = layers.sizes(self.plan)
+    count, width = layers.sizes(positions)[1], states.shape[-1]
+    if self.positions_computed(positions) is None:
+      places = tf.reshape(self._places(positions), [num_rows, fullest * count])
+      states = tf.gather(states, places, batch_dims=1)
+    states = tf.reshape(states, [num_rows, fullest, count * width])
     is_there = self.plan[:, :, tf.newaxis] >= 0
     number = tf.maximum(self.plan, 0)
-    return _collect(states, self.places, number, is_there)
-
-
-def encode_packed(
-  encoder, batch: dict[str, tf.Tensor], dropout_seed=None, *, positions=None
-):
-  """Encodes a batch in the rows of its plan, for modeling.BertModel.encode.
-
-  Returns:
-    modeling.BertOutput, whose sequence_output ([B, T, H], zeros for padding, or
-    [B, P, H]) and pooled_output are those of the sequences, and without
-    positions the states of all layers; everything else is of the rows.
-  """
-  packed = PackedBatch.of_plan(batch[PLAN], batch["input_mask"])
-  count, length = layers.sizes(batch["input_ids"])
-  own_positions = tf.zeros([count, 1], tf.int32) + tf.range(length)
-  needed = None
-  if positions is not None:
-    places = packed.positions(positions)  # [R, Q, P]
-    num_rows, fullest, read = layers.sizes(places)
-    # More than the row has, where its sequences are short: then all of it.
-    if fullest * read < length:
-      needed = tf.reshape(places, [num_rows, fullest * read])
-  output = encoder(
-    packed.take(batch["input_ids"]), packed.attention_mask(batch["input_mask"]),
-    packed.take(batch["segment_ids"]), training=dropout_seed is not None,
-    dropout_seed=dropout_seed, position_ids=packed.take(own_positions),
-    positions=needed,
-  )
-  states = output.sequence_output
-  if positions is None:
-    restored = tuple(map(packed.restore, output.all_encoder_layers))
-    output = output._replace(all_encoder_layers=restored)
-    states = packed.restore(states)
-    pooled = encoder.pooled_states(states, batch["input_mask"])
-  else:
-    if needed is None:
-      places = tf.reshape(places, [num_rows, fullest * read])
-      states = tf.gather(states, places, batch_dims=1)
-    width = states.shape[-1]
-    states = tf.reshape(states, [num_rows, fullest, read * width])
-    states = tf.reshape(packed.restore_slots(states), [count, read, width])
-    pooled = states[:, 0]
-  return output._replace(
-    sequence_output=states, pooled_output=encoder.pool(pooled)
-  )
+    states = _collect(states, self.places, number, is_there)
+    return tf.reshape(states, [-1, count, width])

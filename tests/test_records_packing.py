@@ -95,39 +95,25 @@ def test_every_sequence_is_in_the_plan_once(parts):
   assert len(plan) < 16
 
 
-class Recorder:
-  """An encoder that only shows what it is given."""
-
-  def __call__(self, *arrays, **options):
-    self.ids, self.mask, self.segments = (array.numpy() for array in arrays)
-    self.position_ids = options["position_ids"].numpy()
-    states = tf.one_hot(arrays[0], 2)
-    return modeling.BertOutput(states, (), states, states[:, 0], None)
-
-  def pooled_states(self, states, input_mask):
-    del input_mask
-    return states[:, 0]
-
-  def pool(self, states):
-    return states
-
-
 def test_every_token_is_computed_once_and_sees_its_own_sequence():
   mask = random_masks(9, seed=3, empty=1)
   batch = packed(batch_of(mask))
   # Each position of the batch has an id of its own, 0 is none.
   ids = 1 + np.arange(mask.size).reshape(mask.shape)
-  seen = Recorder()
   batch["input_ids"] = tf.constant(ids, tf.int32)
-  unpadding.encode_packed(seen, batch)
+  inputs = {
+    name: value.numpy() for name, value in
+    unpadding.PackedBatch.of_batch(batch).inputs(batch).items()
+  }
+  ids_of_rows = inputs["input_ids"]
   extents = unpadding.extents(mask).numpy()
   kept = np.concatenate([row[:n] for row, n in zip(ids, extents)])
-  assert sorted(seen.ids[seen.ids > 0]) == sorted(kept)
-  for row in range(len(seen.ids)):
-    for place in np.flatnonzero(seen.ids[row]):
-      sequence, position = divmod(seen.ids[row, place] - 1, LENGTH)
-      assert seen.position_ids[row, place] == position
-      attended = seen.ids[row, seen.mask[row, place]]
+  assert sorted(ids_of_rows[ids_of_rows > 0]) == sorted(kept)
+  for row in range(len(ids_of_rows)):
+    for place in np.flatnonzero(ids_of_rows[row]):
+      sequence, position = divmod(ids_of_rows[row, place] - 1, LENGTH)
+      assert inputs["position_ids"][row, place] == position
+      attended = ids_of_rows[row, inputs["input_mask"][row, place]]
       assert attended.tolist() == ids[sequence, mask[sequence] > 0].tolist()
 
 
