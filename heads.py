@@ -69,7 +69,7 @@ class MaskedLMHead(layers.Weights):
 
     Without them, sequence_output [B, P, H] holds these tokens alone.
     """
-    weights = self._under(f"{self._scope}cls/predictions/")
+    weights = self.weights_below(f"{self._scope}cls/predictions/")
     x = sequence_output
     if masked_lm_positions is not None:
       # Before the product with V columns, most of this head's time: only the
@@ -103,7 +103,7 @@ class ReplacedTokenHead(layers.Weights):
 
   def __call__(self, sequence_output: tf.Tensor) -> tf.Tensor:
     """Returns logits [B, T] of [B, T, H]; above 0: replaced."""
-    weights = self._under("cls/replaced_tokens/")
+    weights = self.weights_below("cls/replaced_tokens/")
     x = layers.dense(sequence_output, weights, "dense", self._activation)
     return layers.output_logits(
       x, weights["output_weights"], weights["output_bias"]

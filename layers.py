@@ -24,6 +24,9 @@ _NORMAL_DENSITY = 1 / math.sqrt(2 * math.pi)  # At 0, of variance 1.
 _MASKED_SCORE = -10000.0
 
 
+_last_mean = functools.partial(tf.reduce_mean, axis=-1, keepdims=True)
+
+
 @tf.custom_gradient
 def gelu(x):
   """Gaussian error linear unit in its tanh form (arXiv 1606.08415).
@@ -133,7 +136,7 @@ def _normalization(epsilon):
 
   @tf.custom_gradient
   def normalize(x, beta, gamma):
-    # An own gradient keeps one tensor as large as x, not three.
+    # A custom gradient stores one activation instead of three.
     wide = tf.cast(x, tf.float32)
     # Two passes: E[x^2] - E[x]^2 would lose the digits of a small variance.
     centred = wide - _last_mean(wide)
@@ -153,10 +156,6 @@ def _normalization(epsilon):
     return tf.cast(normed * gamma + beta, x.dtype), gradient
 
   return normalize
-
-
-def _last_mean(x):
-  return tf.reduce_mean(x, axis=-1, keepdims=True)
 
 
 def dense(x: tf.Tensor, weights: dict, name: str, activation=None) -> tf.Tensor:
@@ -352,7 +351,7 @@ class Weights(tf.Module):
       for name, shape in shapes.items()
     )
 
-  def _under(self, prefix):
+  def weights_below(self, prefix):
     """Returns {rest of the name: variable} of the names below `prefix`."""
     return {
       name.removeprefix(prefix): weight
@@ -362,22 +361,22 @@ class Weights(tf.Module):
 
 
 # From name to shape; of this thread.
-_awaited: contextvars.ContextVar[Mapping[str, tuple] | None] = (
-  contextvars.ContextVar("_awaited", default=None)
+_loaded_later: contextvars.ContextVar[Mapping[str, tuple] | None] = (
+  contextvars.ContextVar("_loaded_later", default=None)
 )
 
 
 @contextlib.contextmanager
-def awaiting(shapes: Mapping[str, tuple]) -> Iterator[None]:
+def without_random_init(shapes: Mapping[str, tuple]) -> Iterator[None]:
   """Makes variables of these names and shapes zero: they are loaded next.
 
-  To draw those of BERT-base takes seconds.
+  Drawing the random weights of BERT-base takes seconds.
   """
-  before = _awaited.set(shapes)
+  before = _loaded_later.set(shapes)
   try:
     yield
   finally:
-    _awaited.reset(before)
+    _loaded_later.reset(before)
 
 
 def _make_variable(name, shape, *, stddev, seed, dtype):
@@ -398,8 +397,8 @@ def _initial_value(name, shape, *, stddev, seed):
   """
   if name.endswith("/gamma"):
     return tf.ones(shape)  # Layer norm starts as the identity.
-  is_awaited = (_awaited.get() or {}).get(name) == tuple(shape)
-  if is_awaited or name.endswith(("bias", "/beta")):
+  is_loaded_later = (_loaded_later.get() or {}).get(name) == tuple(shape)
+  if is_loaded_later or name.endswith(("bias", "/beta")):
     return tf.zeros(shape)
   if "bilstm" in name:
     return initial_uniform(name, shape, shape[-1] // 4, seed)

@@ -30,6 +30,7 @@ written with these letters:
   L  labels                       S  rows that are computed: see unpadding.py
 """
 
+import functools
 import math
 from typing import NamedTuple
 
@@ -145,6 +146,9 @@ def _layer_function(config, *, recompute, return_attention, is_one_function):
       the function's inputs as constants and recompile every step.
   """
 
+  if not (recompute or is_one_function and tf.inside_function()):
+    return functools.partial(transformer_layer, config=config)
+
   def run_layer(x, weights, **options):
     def run(x, *values):
       output, probs = transformer_layer(
@@ -158,9 +162,9 @@ def _layer_function(config, *, recompute, return_attention, is_one_function):
     result = run(x, *[tf.convert_to_tensor(w) for w in weights.values()])
     return result if return_attention else (result, None)
 
-  # Tracing takes most of the time before the first step.
   if not (is_one_function and tf.inside_function()):
     return run_layer
+  # Tracing takes most of the time before the first step.
   traced = tf.function(run_layer, autograph=False)
 
   def call(x, weights, **options):
@@ -252,7 +256,7 @@ class BertModel(layers.Weights):
   @property
   def embeddings(self):
     """{name below "embeddings/": variable} of the tables and the norm."""
-    return self._under(f"{self._scope}/embeddings/")
+    return self.weights_below(f"{self._scope}/embeddings/")
 
   def encode(
     self, batch: dict[str, tf.Tensor], dropout_seed=None, *, positions=None
@@ -416,7 +420,7 @@ class BertModel(layers.Weights):
 
   def _layer_weights(self, number):
     """Returns {name: variable} of a layer, for `transformer_layer`."""
-    return self._under(f"{self._scope}/encoder/layer_{number}/")
+    return self.weights_below(f"{self._scope}/encoder/layer_{number}/")
 
   def pooled_positions(self, input_mask: tf.Tensor) -> tf.Tensor:
     """Returns int32 [B, 1] of [B, T]: which token's state is pooled, [CLS]."""
@@ -432,7 +436,7 @@ class BertModel(layers.Weights):
 
     `fused` is for a network that is not trained, see layers.get_activation.
     """
-    weights = self._under(f"{self._scope}/pooler/")
+    weights = self.weights_below(f"{self._scope}/pooler/")
     states = tf.cast(states, self.compute_dtype)
     activation = layers.get_activation(self.pooler_activation, fused=fused)
     return layers.dense(states, weights, "dense", activation)

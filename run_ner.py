@@ -194,7 +194,7 @@ def run_model(settings, run, features, output_dir):
   start = components.open_run(
     settings, task_on(features), run.config, run.strategy, output_dir
   )
-  with run.strategy.scope(), weight_files.awaiting(start.path):
+  with run.strategy.scope(), weight_files.without_random_init(start.path):
     model = tagging_model.TaggingModel(
       run.config, len(run.labels), features=features,
       bilstm_size=settings.bilstm_size, stored_features=settings.feature_layers,

@@ -275,7 +275,7 @@ def main(_):
   start = distillation.student_start(settings, start, teacher, config)
   model_options = components.model_options(settings, strategy)
   with strategy.scope():
-    with weight_files.awaiting(start.path):
+    with weight_files.without_random_init(start.path):
       model = make_model(settings, config, generator, **model_options)
     objective = make_objective(settings, model, teacher, **model_options)
   evaluate = make_evaluation(

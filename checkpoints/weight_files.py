@@ -296,8 +296,8 @@ class Report(NamedTuple):
   unused: list[str]
 
 
-def awaiting(source: str | Reader | None):
-  """See layers.awaiting, of what `load` is to give all variables next.
+def without_random_init(source: str | Reader | None):
+  """Makes variables zero, not random, where `load` will give their values.
 
   Raises InputError: the checkpoint cannot be opened.
 
@@ -306,7 +306,7 @@ def awaiting(source: str | Reader | None):
   """
   if isinstance(source, str):
     source = open_reader(source)
-  return layers.awaiting(source.shapes if source else {})
+  return layers.without_random_init(source.shapes if source else {})
 
 
 def load(

@@ -257,7 +257,8 @@ class ModelRun:
       settings, start, run.teacher, run.config
     )
     self._step = self._start.step
-    with run.strategy.scope(), weight_files.awaiting(self._start.path):
+    loaded = weight_files.without_random_init(self._start.path)
+    with run.strategy.scope(), loaded:
       self._model = bi_encoder.make(
         settings, run.config, run.task,
         **components.model_options(settings, run.strategy),

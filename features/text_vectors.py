@@ -56,7 +56,7 @@ def load_model(
   """
   is_tpu = distribution.is_tpu(strategy)
   source = weight_files.open_reader(settings.init_checkpoint)
-  with strategy.scope(), weight_files.awaiting(source):
+  with strategy.scope(), weight_files.without_random_init(source):
     model = registry.make_encoder(
       config,
       compute_dtype=distribution.COMPUTE_DTYPES[settings.dtype],

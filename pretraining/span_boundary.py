@@ -112,7 +112,7 @@ class SpanBoundaryHead(layers.Weights):
       places: int32 [B, P], of the predicted tokens in their spans; from the
         20th on all are taken for the 20th.
     """
-    weights = self._under(f"{_SCOPE}/")
+    weights = self.weights_below(f"{_SCOPE}/")
     # A matrix product, since each of the few rows is looked up many times.
     place = layers.one_hot_lookup(
       tf.minimum(places, _NUM_PLACES - 1), weights["position_embeddings"]

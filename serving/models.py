@@ -61,7 +61,7 @@ class ServedModel(tf.Module):
     if len(self.text_inputs) > 1:
       config.check_pairs(tokenizer.specials.segment_b)
     dtype = tf.bfloat16 if settings.dtype == "bfloat16" else tf.float32
-    with weight_files.awaiting(settings.init_checkpoint):
+    with weight_files.without_random_init(settings.init_checkpoint):
       self.bert = registry.make_encoder(
         config, compute_dtype=dtype, storage_dtype=dtype
       )

@@ -49,7 +49,7 @@ class Job:
     options = components.model_options(settings, strategy)
     # As in the original: its soft-max reads the states of padding, too.
     options["skip_padding"] &= not settings.pad_to_max_length
-    with strategy.scope(), weight_files.awaiting(start.path):
+    with strategy.scope(), weight_files.without_random_init(start.path):
       self._model = model = squad_model.SpanModel(config, **options)
     self.threshold = null_threshold.NullThreshold(
       settings.null_score_diff_threshold,

@@ -109,7 +109,7 @@ class FeatureTagger(layers.Weights):
     x = self.features(output)  # [B, T, H or 4H]
     lengths = tf.reduce_sum(input_mask, axis=1)  # [B]
     for number in range(2):
-      weights = self._under(f"tagging/bilstm_{number}/")
+      weights = self.weights_below(f"tagging/bilstm_{number}/")
       x = layers.bilstm(x, lengths, weights)  # [B, T, 2S]
     x = layers.Dropout(dropout_seed).at("tagging")(x, _DROPOUT)
     return layers.output_logits(x, self._output_weights, self._output_bias)

@@ -200,7 +200,7 @@ def test_weights_that_will_be_loaded_are_not_drawn():
   drawn = modeling.BertModel(config)
   other = "bert/embeddings/position_embeddings"
   awaited = {name: drawn.word_embeddings.shape, other: (1, 1)}
-  with layers.awaiting(awaited):
+  with layers.without_random_init(awaited):
     model = modeling.BertModel(config)
   after = modeling.BertModel(config)
   for was, variable, again in zip(

@@ -63,5 +63,5 @@ class AlbertModel(factorized.FactorizedModel):
     return {
       f"{berts}/{end}": weight
       for berts, own in _LAYER_NAMES.items()
-      for end, weight in self._under(f"{place}/{own}/").items()
+      for end, weight in self.weights_below(f"{place}/{own}/").items()
     }

@@ -69,7 +69,7 @@ class _BilstmOnTop:
     states = layers.bilstm(
       tf.cast(output.sequence_output, tf.float32),
       unpadding.token_ends(tf.convert_to_tensor(input_mask)),
-      self._under(f"{_NAME}/"),
+      self.weights_below(f"{_NAME}/"),
     )
     states = tf.cast(states, self.compute_dtype)
     if positions is None:

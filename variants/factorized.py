@@ -39,7 +39,7 @@ class FactorizedModel(modeling.BertModel):
 
   def _embed(self, *arguments):
     narrow = super()._embed(*arguments)  # [S, E]
-    weights = self._under(f"{self._scope}/")
+    weights = self.weights_below(f"{self._scope}/")
     # A variant may have none where E is H.
     if f"{self.mapping}/kernel" not in weights:
       return narrow
