@@ -27,6 +27,7 @@ from common import errors
 
 _READ_TOGETHER = 1 << 20  # Bytes.
 _POINTER, _POINTER_BYTES = b"version https://git-lfs.github.com/spec", 1024
+_IS_WINDOWS = os.name == "nt"
 _SECONDS_PER_DAY = 24 * 3600.0
 _TEMPORARY = re.compile(
   r"\.tmp-(?P<machine>[\w-]+)-[0-9a-f]{8}-(?P<pid>\d+)(\.[^/]*)?"
@@ -134,7 +135,8 @@ def literal_name(path: str) -> str:
   with; or, where it has a [ or \\, links to what is there, which last until
   the process ends.
   """
-  if is_remote(path) or not re.search(r"[\[\\]", path):
+  special = r"\[" if _IS_WINDOWS else r"[\[\\]"
+  if is_remote(path) or not re.search(special, path):
     return path
   folder, name = os.path.split(os.path.abspath(path))
   links = tempfile.mkdtemp()
@@ -349,8 +351,9 @@ def _remove_stale_temporaries(path):
 
 def _is_stale(match, path):
   try:
-    # Process ids mean nothing on another machine.
-    if match["machine"] != _machine():
+    # Process ids mean nothing on another machine, and os.kill(pid, 0) sends
+    # Ctrl-C on Windows.
+    if match["machine"] != _machine() or _IS_WINDOWS:
       return time.time() - os.path.getmtime(path) > _SECONDS_PER_DAY
     os.kill(int(match["pid"]), 0)  # Only asks whether there is one.
   except (ProcessLookupError, OverflowError):
@@ -404,7 +407,7 @@ def new_folder(
       whether `path` has all of it and is to stay; raises InputError where it
       has something else. None: `path` is refused at once if it is not empty.
   """
-  path = path.rstrip("/") or path
+  path = path.rstrip(f"/{os.sep}") or path
   if is_remote(path):
     raise errors.InputError(
       f"{path} is not on a local disk; give a folder on one, then copy it"
@@ -483,7 +486,10 @@ def _commit_local(temporary, path):
 
 def sync(path: str) -> None:
   """Waits until a file, or a folder's list of names, is on the disk."""
-  descriptor = os.open(path, os.O_RDONLY)
+  # Windows neither opens folders nor syncs what is open for reading alone.
+  if _IS_WINDOWS and os.path.isdir(path):
+    return
+  descriptor = os.open(path, os.O_RDWR if _IS_WINDOWS else os.O_RDONLY)
   try:
     os.fsync(descriptor)
   finally:

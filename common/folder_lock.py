@@ -6,6 +6,7 @@ last. Remote folders ("://") have no lock: there the user must see to it that
 one process alone trains.
 """
 
+import contextlib
 import os
 import socket
 import time
@@ -54,15 +55,20 @@ def acquire(folder: str):
     return
   _held[name] = lock
   since = time.strftime("%Y-%m-%d %H:%M:%S %z")
-  with open(path, "w", encoding="utf-8") as stream:
-    stream.write(
-      f"process {os.getpid()} on {socket.gethostname()}, since {since}\n"
-    )
+  # On Windows nobody can read or write a locked file: its owner has no name.
+  with contextlib.suppress(PermissionError):
+    with open(path, "w", encoding="utf-8") as stream:
+      stream.write(
+        f"process {os.getpid()} on {socket.gethostname()}, since {since}\n"
+      )
 
 
 def _owner(path):
-  with open(path, encoding="utf-8", errors="replace") as stream:
-    return stream.readline(200).strip() or "another process"
+  line = ""
+  with contextlib.suppress(PermissionError):
+    with open(path, encoding="utf-8", errors="replace") as stream:
+      line = stream.readline(200).strip()
+  return line or "another process"
 
 
 def release(folder: str):

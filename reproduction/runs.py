@@ -19,7 +19,7 @@ import sys
 import time
 from typing import NamedTuple
 
-from common import errors, file_io, json_files
+from common import errors, file_io, json_files, process_pool
 from reproduction import catalog, rows
 
 _SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
@@ -196,7 +196,8 @@ def run(plan: Plan, seed: int) -> None:
 
 def _call(arguments):
   """Runs a command to its end, which is also that of this process."""
-  with subprocess.Popen(arguments, preexec_fn=_end_with_parent) as child:
+  ends = _end_with_parent if os.name == "posix" else None
+  with subprocess.Popen(arguments, preexec_fn=ends) as child:
     try:
       return child.wait()
     except BaseException:
@@ -265,7 +266,7 @@ def machine() -> str:
     query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
     done = subprocess.run(query, capture_output=True, text=True, check=False)
     gpus = done.stdout.splitlines() if not done.returncode else []
-  cores = len(os.sched_getaffinity(0))
+  cores = process_pool.default_processes()
   return ", ".join([name, f"{cores} core{'s' * (cores > 1)}", *gpus])
 
 

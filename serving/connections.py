@@ -7,9 +7,9 @@ are busy, a new one is answered 503 and closed.
 """
 
 import asyncio
+import contextlib
 import errno
 import os
-import resource
 import time
 
 from absl import logging
@@ -19,6 +19,7 @@ from absl import logging
 _BACKLOG = 64
 # Descriptors that files, pipes and threads may still need.
 _SPARE = 32
+_UNLIMITED = 1 << 20  # Memory ends before.
 _LOG_INTERVAL = 30.0  # Seconds.
 _SENTENCE = b'{"error": "too many connections are open; try again later"}'
 _REFUSAL = (
@@ -57,15 +58,15 @@ class LimitedLog:
 
 def limits() -> tuple[int, int]:
   """Returns (most connections, backlog) for this process as it is now."""
-  allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-  if allowed == resource.RLIM_INFINITY:
-    # A number to compute with; memory ends before.
-    allowed = 1 << 20
-  try:
-    # Those of the model's files, of threads and of the log are open already.
+  allowed, opened = _UNLIMITED, 64
+  with contextlib.suppress(ImportError):  # Windows has no such limit.
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = allowed if limit == resource.RLIM_INFINITY else limit
+  with contextlib.suppress(OSError):  # Only Linux has this folder.
+    # The model's files, the threads and the log have descriptors already.
     opened = len(os.listdir("/proc/self/fd"))
-  except OSError:  # Another system than Linux.
-    opened = 64
   free = max(0, allowed - opened - _SPARE)
   backlog = max(1, min(_BACKLOG, free // 4))
   return max(1, free - 2 * backlog), backlog

@@ -120,10 +120,10 @@ async def _serve(application, host, port, name, timeout):
     # A false encoding would fail where aiohttp reads the rest of a body.
     auto_decompress=False,
   )
-  stop = asyncio.Event()
+  stop, loop = asyncio.Event(), asyncio.get_running_loop()
   for number in (signal.SIGTERM, signal.SIGINT):
-    # Not signal.signal: a handler of the loop may set an asyncio.Event.
-    asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    # Not loop.add_signal_handler, which Windows does not have.
+    signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
   await runner.setup()
   listener = None
   # A batch that is being computed cannot be stopped otherwise.
