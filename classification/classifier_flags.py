@@ -67,13 +67,24 @@ def define_own_data_flags():
     "text_b_column", None, "Of the second texts, where there are pairs."
   )
   flags.DEFINE_string("label_column", "label", "Of the labels.")
+  flags.DEFINE_list(
+    "label_columns", [],
+    "Instead of --label_column: one column for each class, with 1 where a text "
+    "is of that class and 0 where not.", needs="task_kind=multi_label",
+    not_with="label_column|labels",
+  )
+  flags.DEFINE_list(
+    "column_names", [],
+    "Of all columns of your own .csv or .tsv files that have no header.",
+  )
   flags.DEFINE_string(
     "id_column", None, "Of the rows' names; by default they are numbered."
   )
   flags.DEFINE_enum(
     "file_format", None, choices.TABLE_FORMATS,
     "Of your own files; by default their names tell. tsv has no quotes: with "
-    "them it is csv, with --separator=tab.",
+    "them it is csv, with --separator=tab. fasttext: lines such as "
+    "'__label__good It works.'; parquet needs pip install pyarrow.",
   )
   flags.DEFINE_string(
     "separator", None,
@@ -125,12 +136,13 @@ def _define_label_flags():
     "being of it.", needs="do_train",
   )
   flags.rule(
-    "train_file eval_file labels label_column label_separator eval_fraction",
+    "train_file eval_file labels label_column label_columns label_separator "
+    "eval_fraction",
     not_with="task_name", why=", which asks for an official task",
   )
   flags.rule(
-    "text_column text_b_column id_column file_format encoding separator "
-    "on_bad_row", needs="!task_name|unlabelled_file",
+    "text_column text_b_column id_column column_names file_format encoding "
+    "separator on_bad_row", needs="!task_name|unlabelled_file",
     why=" next to --task_name, which asks for an official task",
   )
   flags.rule("do_train", needs="train_file|task_name|unlabelled_file")

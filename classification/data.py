@@ -33,6 +33,10 @@ KINDS = (SINGLE, REGRESSION, MULTI_LABEL, CHOICE, SIMILARITY, RETRIEVAL)
 OF_VECTORS = (SIMILARITY, RETRIEVAL)
 OF_NUMBERS = (REGRESSION, *OF_VECTORS)  # What is predicted is a number.
 _LABELS_SHOWN = 20
+# What a column of --label_columns may hold.
+_FLAGS = {
+  "0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True
+}
 _LARGEST_SCORE = float(np.finfo(np.float32).max)  # What the records hold.
 _WITHOUT_COLUMN = {RETRIEVAL: 1.0}  # All of its pairs belong together.
 
@@ -184,7 +188,12 @@ class ExampleStream:
       label = worse = None
     if self._kind == RETRIEVAL:
       label = None
+    flagged = self._settings.get("label_columns") or []
+    flagged = flagged if label else []
+    if flagged:
+      label = None
     wanted = [n for n in (text_a, text_b, label, row_id, worse) if n]
+    wanted += flagged
     table = _open_table(self._path, wanted, self._settings)
     table.require(wanted)
 
@@ -194,7 +203,8 @@ class ExampleStream:
         # Ids are often numbers in JSON.
         _text(row, row_id, may_be_number=True) if row_id else name,
         _text(row, text_a), _text(row, text_b) if text_b else None,
-        self._label(row[label]) if label else _WITHOUT_COLUMN.get(self._kind),
+        self._label(_flagged(row, flagged) if flagged else row[label])
+        if label or flagged else _WITHOUT_COLUMN.get(self._kind),
         (_text(row, worse),) if worse else (), place,
       )
 
@@ -206,7 +216,8 @@ class ExampleStream:
     if self._kind == MULTI_LABEL:
       label = _classes(value, self._settings.label_separator)
     else:
-      label = _class(value)
+      is_one = isinstance(value, list) and len(value) == 1
+      label = _class(value[0] if is_one else value)
     for name in classes_of(label):
       if self._labels and name not in self._labels:
         said = unknown_class(name, self._labels)
@@ -260,8 +271,11 @@ def write(path: str, examples: list[Example], settings) -> None:
   lines = []
   for example in examples:
     values = example.text_a, example.text_b, example.label, example.guid
-    named = zip(_columns(settings), values + example.endings)
-    lines.append(json_files.line({n: value for n, value in named if n}))
+    row = dict(zip(_columns(settings), values + example.endings))
+    if flagged := settings.get("label_columns"):
+      del row[settings.label_column]
+      row.update((name, int(name in example.label)) for name in flagged)
+    lines.append(json_files.line({n: v for n, v in row.items() if n}))
   file_io.write_text(path, "".join(lines))
 
 
@@ -272,7 +286,8 @@ def _open_table(path, names, settings):
   file_format = {"txt": "text"}.get(file_format, file_format)
   if file_format not in choices.TABLE_FORMATS:
     raise errors.InputError(
-      f"{path}: its name does not end in .csv, .tsv, .jsonl, .json or .txt; "
+      f"{path}: its name ends in none of .csv, .tsv, .jsonl, .json, .parquet "
+      "and .txt; "
       f"pass --file_format, one of {', '.join(choices.TABLE_FORMATS)}"
     )
   delimiter = {"tab": "\t", "\\t": "\t"}.get(
@@ -290,6 +305,7 @@ def _open_table(path, names, settings):
     tables.check_encoding(settings.encoding)
   return tables.open_table(
     path, file_format, names=names, delimiter=delimiter,
+    header=settings.get("column_names") or (),
     encoding=settings.encoding,
   )
 
@@ -309,6 +325,17 @@ def _text(row, column, may_be_number=False):
     )
   errors.require_text(value, repr(column))
   return value
+
+
+def _flagged(row, columns):
+  """Returns the names of the columns that have 1 and not 0 in a row."""
+  for name in columns:
+    if str(row[name]).strip().lower() not in _FLAGS:
+      raise errors.InputError(
+        f"{name!r} is {row[name]!r:.40}; a column of --label_columns has 1 "
+        "where a text is of that class, and 0 where not"
+      )
+  return [name for name in columns if _FLAGS[str(row[name]).strip().lower()]]
 
 
 def _class(value):

@@ -351,7 +351,7 @@ def _read_table(task, layout, path, prefix, language):
   """Returns the examples of a table; bad rows are refused, or as `broken`."""
   table = tables.open_table(
     path, "csv" if path.endswith(".csv") else "tsv", delimiter=",",
-    width=layout.width, joins_cut_rows=layout.broken is not None,
+    header=range(layout.width or 0), joins_cut_rows=layout.broken is not None,
   )
   beginning, endings = layout.endings or (None, ())
   # Of endings alone: their common beginning may be empty.

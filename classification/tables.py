@@ -1,4 +1,4 @@
-"""Tables of text: TSV, CSV and JSON lines -> rows, each with its line.
+"""Tables of text, such as TSV, CSV and JSON lines -> rows with their lines.
 
 TSV is what GLUE means by it: nothing but tabs and newlines, no quotes. CSV is
 RFC 4180: quotes may hold separators and newlines. A line ends at "\\n" or
@@ -13,7 +13,7 @@ import io
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from absl import logging
@@ -68,7 +68,7 @@ class Table(NamedTuple):
 
 
 def open_table(
-  path: str, file_format: str, *, names: tuple = (), width: int | None = None,
+  path: str, file_format: str, *, names: tuple = (), header: Sequence = (),
   delimiter: str | None = None, encoding: str | None = None,
   joins_cut_rows: bool = False,
 ) -> Table:
@@ -83,15 +83,22 @@ def open_table(
 
   Args:
     file_format: one of choices.TABLE_FORMATS. The "line" of an object in a
-      JSON array is its number.
+      JSON array, or of a row of Parquet, is its number.
     names: of the columns that are wanted: every object in JSON must have them,
       other keys are ignored.
-    width: number of columns of a TSV without a header.
+    header: names of all columns of a CSV or TSV that has no header.
     delimiter: between the columns of a CSV; None to tell from the header.
     encoding: None to detect it.
     joins_cut_rows: whether rows of a TSV that a line break has cut in two are
       joined again; the file is then held in memory.
   """
+  if header and file_format not in ("csv", "tsv"):
+    raise errors.InputError(
+      f"{path}: columns of {file_format} are not named by --column_names; it "
+      "is for .csv and .tsv files without a header; leave it out"
+    )
+  if file_format == "parquet":
+    return Table(path, list(names), _parquet_rows(path, names))
   if file_format == "json":
     if encoding:
       raise errors.InputError(
@@ -108,6 +115,16 @@ def open_table(
       Row(number, [line], _undecodable(line, encoding))
       for number, line in lines
     ))
+  if file_format == "fasttext":
+    if len(names) > 2:
+      raise errors.InputError(
+        f"{path}: a line of fastText has labels and one text, not the columns "
+        f"{_listed(names)}; name fewer of them"
+      )
+    return Table(path, list(names), (
+      Row(n, _fasttext_row(line)[: len(names)], _undecodable(line, encoding))
+      for n, line in lines
+    ))
   if file_format in ("json", "jsonl"):
     return Table(path, list(names), (
       Row(number, *_json_row(line, names, encoding)) for number, line in lines
@@ -115,19 +132,19 @@ def open_table(
   if file_format == "tsv":
     rows = ((number, line.split("\t")) for number, line in lines)
     if joins_cut_rows:
-      header, *others = rows
-      rows = iter([header, *_joined(others, len(header[1]))])
-    return _checked(path, rows, encoding, width)
+      first, *others = rows
+      rows = iter([first, *_joined(others, len(first[1]))])
+    return _checked(path, rows, encoding, header)
   first = next(lines)
   if named := re.fullmatch('"?sep=(.)"?', first[1]):  # Excel's.
     delimiter = delimiter or named[1]
     first = next(lines, first)
   lines = itertools.chain([first], lines)
   if delimiter is None:
-    delimiter = guess_delimiter(first[1], names)
+    delimiter = guess_delimiter(first[1], names, len(header))
     if delimiter in _DELIMITERS[1:]:
       logging.info("%s: columns are separated by %r", path, delimiter)
-  return _checked(path, _csv_rows(path, lines, delimiter), encoding)
+  return _checked(path, _csv_rows(path, lines, delimiter), encoding, header)
 
 
 def _csv_rows(path, lines, delimiter):
@@ -163,10 +180,11 @@ def _long_fields():
     csv.field_size_limit(limit)
 
 
-def guess_delimiter(header: str, names: tuple) -> str:
+def guess_delimiter(header: str, names: tuple, width: int = 0) -> str:
   """Returns the character between the columns of a CSV, by its first line.
 
-  Of , ; tab | one that gives all `names`, or else the most columns.
+  Of , ; tab | one that gives all `names`, or `width` columns where that is not
+  0, or else the most columns.
   """
   # The first line alone decides: a text may hold any separator.
   with _long_fields():
@@ -178,8 +196,44 @@ def guess_delimiter(header: str, names: tuple) -> str:
   if max(map(len, found.values())) < 2:
     return "\x1f"
   return max(found, key=lambda delimiter: (
-    bool(names) and set(names) <= set(found[delimiter]), len(found[delimiter])
+    len(found[delimiter]) == width if width
+    else bool(names) and set(names) <= set(found[delimiter]),
+    len(found[delimiter]),
   ))
+
+
+def _fasttext_row(line):
+  """Returns [text, list of labels] of a line such as "__label__a some text"."""
+  labels = re.findall(r"(?:^|(?<=\s))__label__(\S+)", line)
+  return [re.sub(r"(^|\s+)__label__\S+", "", line).strip(), labels]
+
+
+def _parquet_rows(path, names):
+  try:
+    import pyarrow
+    from pyarrow import parquet
+  except ImportError as error:
+    raise errors.InputError(
+      f"{path}: Parquet needs pyarrow; run pip install pyarrow, or save the "
+      "table as .csv or .jsonl"
+    ) from error
+  with file_io.open_for_reading(path) as stream:
+    try:
+      file = parquet.ParquetFile(stream)
+    except pyarrow.ArrowInvalid as error:
+      raise errors.InputError(f"{path} is not Parquet: {error}") from error
+    columns = file.schema_arrow.names
+    for name in set(names) - set(columns):
+      raise errors.InputError(
+        f"{path}: no column {name!r}; the columns are {_listed(columns)}"
+      )
+    number = 0
+    for batch in file.iter_batches(columns=list(names)):
+      for row in batch.to_pylist():
+        number += 1
+        yield Row(number, [row[name] for name in names])
+  if not number:
+    raise errors.InputError(f"{path}: no rows")
 
 
 def _json_row(line, names, encoding):
@@ -299,10 +353,10 @@ def _undecodable(text, encoding):
 # Columns.
 
 
-def _checked(path, rows, encoding, width=None):
-  """Returns the Table of (line, values) whose width the first row says."""
-  names = list(range(width or 0))
-  if width is None:
+def _checked(path, rows, encoding, header=()):
+  """Returns the Table of (line, values), named by `header` or the first row."""
+  names = list(header)
+  if not header:
     line, names = next(rows)
     if fault := _undecodable("\t".join(names), encoding):
       raise errors.InputError(f"{path}:{line}: {fault}")
@@ -315,7 +369,11 @@ def _checked(path, rows, encoding, width=None):
         continue
       fault = _undecodable("\t".join(row), encoding)
       if len(row) != len(names):
-        fault = _ragged(row, names, width)
+        fault = _ragged(row, names, header)
+      if header and row == names:
+        raise errors.InputError(
+          f"{path}:{line}: this row is a header; leave --column_names out"
+        )
       yield Row(line, None if fault else row, fault)
     if line is None:
       raise errors.InputError(f"{path}: no rows, only a header")
@@ -345,10 +403,10 @@ def _joined(rows, width):
     start = end
 
 
-def _ragged(row, names, width):
+def _ragged(row, names, header):
   if row == [""]:
     return "an empty line; remove it"
-  wanted = "are in the header" if width is None else "are expected"
+  wanted = "are expected" if header else "are in the header"
   return (
     f"{len(row)} column{'s' * (len(row) != 1)}, but {len(names)} {wanted}; "
     "fix the row: a text must not contain the character that separates columns"

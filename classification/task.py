@@ -264,11 +264,12 @@ def _read_own(settings, config, purposes):
 def _own_examples(settings, config, purposes, kind):
   """Returns the examples of each purpose, and the classes."""
   examples, fraction = {}, settings.eval_fraction
+  named = settings.labels or settings.get("label_columns")
   if "train" in purposes and settings.train_file:
     examples["train"] = data.read(
-      settings.train_file, settings, kind, labels=settings.labels
+      settings.train_file, settings, kind, labels=named
     )
-  labels = _own_labels(kind, settings.labels, examples.get("train"), config)
+  labels = _own_labels(kind, named, examples.get("train"), config)
   if "eval" in purposes and not (fraction and examples):
     examples["eval"] = data.read(
       settings.train_file if fraction else settings.eval_file, settings, kind,

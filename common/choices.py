@@ -16,7 +16,9 @@ PACKINGS = (
 MASKED_RUNS = ("spans", "ngrams")
 
 ANSWER_FORMATS = ("tsv", "json")
-TABLE_FORMATS = ("csv", "tsv", "jsonl", "json", "text")
+TABLE_FORMATS = (
+  "csv", "tsv", "jsonl", "json", "text", "fasttext", "parquet"
+)
 OWN_TASK_KINDS = (
   "single", "regression", "multi_label", "similarity", "retrieval"
 )

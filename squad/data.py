@@ -3,16 +3,22 @@
   {"data": [{"title": ..., "paragraphs": [{"context": ..., "qas": [
     {"id": ..., "question": ..., "is_impossible": false,
      "answers": [{"text": ..., "answer_start": 269}]}]}]}]}
+
+or one question a line, or in a list, as Hugging Face's `datasets` writes them:
+
+  {"id": ..., "context": ..., "question": ...,
+   "answers": {"text": [...], "answer_start": [269]}}
 """
 
 import bisect
 import functools
+import itertools
 import re
 from typing import NamedTuple
 
 from absl import logging
 
-from common import errors, json_files
+from common import errors, file_io, json_files
 
 # As in the original: no other white space of Unicode separates words.
 WORD = re.compile("[^ \t\r\n\u202f]+")
@@ -90,14 +96,15 @@ def read(
   another), or is of the other version of SQuAD.
 
   Args:
-    path: JSON of SQuAD 1.1 or 2.0.
+    path: JSON of SQuAD 1.1 or 2.0, nested or flat. A flat question that has an
+      empty list of answers is impossible if `version_2`.
     training: whether to find each answer in its passage. Unlike the original:
       what cannot be found, or is blank, is returned and counted in the log,
       not skipped silently.
     version_2: whether there are questions without an answer.
   """
   questions, skipped, says_impossible = [], [], False
-  for number, (place, paragraph) in enumerate(_paragraphs(path)):
+  for number, (place, paragraph) in enumerate(_paragraphs(path, version_2)):
     text = json_files.field(paragraph, "context", str, place)
     words = list(WORD.finditer(text))
     passage = _Passage(
@@ -190,14 +197,76 @@ class _Passage(NamedTuple):
   starts: list
 
 
-def _paragraphs(path):
-  """Yields (place, paragraph) of a file."""
-  articles = json_files.field(json_files.read(path), "data", list[dict], path)
+def _paragraphs(path, version_2):
+  """Yields (place, paragraph) of a file, in the nested form of SQuAD."""
+  # Neighbouring flat questions about one context become one paragraph.
+  for context, entries in itertools.groupby(
+    _entries(path), lambda entry: entry[1].get("context")
+  ):
+    entries = list(entries)
+    if context is not None:
+      yield entries[0][0], {
+        "context": context,
+        "qas": [_nested(entry, place, version_2) for place, entry in entries],
+      }
+      continue
+    for place, article in entries:
+      paragraphs = json_files.field(article, "paragraphs", list[dict], place)
+      for index, paragraph in enumerate(paragraphs, 1):
+        yield f"{place}, paragraph {index}", paragraph
+
+
+def _entries(path):
+  """Yields (place, article), or (place, flat question), of a file."""
+  with file_io.open_for_reading(path) as stream:
+    first = stream.readline()
+    if _is_flat(first):
+      for number, line in enumerate(itertools.chain([first], stream), 1):
+        place = f"{path}:{number}"
+        with errors.placed(place):
+          entry = json_files.parse(line) if line.strip() else None
+        if entry is not None:
+          yield place, json_files.field({"line": entry}, "line", dict, place)
+      return
+  values = json_files.read(path, (dict, list))
+  values = {"data": values} if isinstance(values, list) else values
+  articles = json_files.field(values, "data", list[dict], path)
   for number, article in enumerate(articles, 1):
-    place = f"{path}: article {number}"
-    paragraphs = json_files.field(article, "paragraphs", list[dict], place)
-    for index, paragraph in enumerate(paragraphs, 1):
-      yield f"{place}, paragraph {index}", paragraph
+    yield f"{path}: article {number}", article
+
+
+def _is_flat(line):
+  """Whether a line is a flat question by itself."""
+  # SQuAD's own files may be one long line.
+  if b'"context"' not in line or b'"paragraphs"' in line:
+    return False
+  try:
+    values = json_files.parse(line)
+  except errors.InputError:
+    return False
+  return isinstance(values, dict) and "context" in values
+
+
+def _nested(entry, place, version_2):
+  """Returns a flat question with its answers as SQuAD's files have them."""
+  answers = json_files.field(entry, "answers", dict | list, place, [])
+  if isinstance(answers, list):
+    return entry
+  texts = json_files.field(answers, "text", list[str], f"{place}, answers")
+  starts = json_files.field(
+    answers, "answer_start", list[int], f"{place}, answers"
+  )
+  if len(texts) != len(starts):
+    raise errors.InputError(
+      f"{place}: answers has {len(texts)} text and {len(starts)} answer_start; "
+      "expected one answer_start for each text"
+    )
+  entry = {**entry, "answers": [
+    {"text": text, "answer_start": start} for text, start in zip(texts, starts)
+  ]}
+  if version_2:
+    entry.setdefault("is_impossible", not texts)
+  return entry
 
 
 def _question(path, place, entry, passage):

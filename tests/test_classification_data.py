@@ -3,9 +3,12 @@
 import itertools
 import json
 import re
+import sys
 
 import numpy as np
+import pyarrow
 import pytest
+from pyarrow import parquet
 from sklearn.utils import class_weight
 
 from classification import data
@@ -173,7 +176,7 @@ def test_what_is_written_is_read_again(tmp_path, kind, label):
   ("d.jsonl", '{"text": 1, "label": "a"}\n', ":1: 'text' is 1, not a text"),
   ("d.jsonl", '{"text": "x"}\n', ":1: no 'label'; it has 'text'"),
   ("d.jsonl", '{"text": "x", "label": null}', ":1: label None is no class"),
-  ("d.jsonl", '{"text": "x", "label": ["a"]}', "is no class"),
+  ("d.jsonl", '{"text": "x", "label": ["a", "b"]}', "is no class"),
   ("d.jsonl", '{"text": "x", "label": "\\ud800"}', "ud800' holds half"),
   ("d.dat", "text,label\nOne.,a\n", "pass --file_format, one of csv"),
 ])
@@ -424,3 +427,97 @@ def test_numbers_are_divided_along_their_range():
 def test_a_part_without_examples_is_refused(fraction):
   with pytest.raises(errors.InputError, match="pass another fraction"):
     data.split_off(labelled("a", "a", "b", "b"), fraction, 0)
+
+
+# Files of other programs.
+
+
+@pytest.mark.parametrize("name, text, given", [
+  ("d.csv", '1,Rain,"It rains. It, too."\n3,Sun,It shines.\n', {}),
+  ("d.csv", "1;Rain;It rains. It, too.\n3;Sun;It shines.\n", {}),
+  ("d.tsv", "1\tRain\tIt rains. It, too.\n3\tSun\tIt shines.\n", {}),
+])
+def test_files_without_a_header_have_their_columns_named(
+    tmp_path, name, text, given):
+  first, second = read(
+    tmp_path, text, name, column_names=["label", "title", "text"],
+    text_b_column="title", **given
+  )
+  assert first[1:4] == ("It rains. It, too.", "Rain", "1")
+  assert first.place.endswith(f"{name}:1") and first.guid == "train-1"
+  assert second.label == "3" and second.place.endswith(":2")
+
+
+@pytest.mark.parametrize("name, text, said", [
+  ("d.csv", "label,text\na,One.\n", ":1: this row is a header; leave --"),
+  ("d.csv", "a,One.\nb,Two.,3\n", ":2: 3 columns, but 2 are expected"),
+  ("d.jsonl", '{"label": "a", "text": "One."}\n', "columns of jsonl are not nam"),
+  ("d.txt", "One.\n", "columns of text are not named"),
+])
+def test_bad_uses_of_column_names_are_named(tmp_path, name, text, said):
+  with pytest.raises(errors.InputError, match=said):
+    read(tmp_path, text, name, column_names=["label", "text"])
+
+
+FLAGGED = "id,text,toxic,obscene\n7,One.,1,0\n8,Two.,0,0\n9,Three.,1,1\n"
+TOXIC = {"label_columns": ["toxic", "obscene"], "id_column": "id"}
+
+
+def test_one_column_for_each_class(tmp_path):
+  examples = read(tmp_path, FLAGGED, kind="multi_label", **TOXIC)
+  assert [e.label for e in examples] == [("toxic",), (), ("toxic", "obscene")]
+  path = str(tmp_path / "split.jsonl")
+  data.write(path, examples, settings(**TOXIC))
+  again = data.read(path, settings(**TOXIC), "multi_label")
+  assert [e[:4] for e in again] == [e[:4] for e in examples]
+  (unlabelled, *_) = data.ExampleStream(
+    write(tmp_path, "id,text\n7,One.\n"), settings(**TOXIC), "multi_label",
+    has_labels=False,
+  )
+  assert unlabelled.label is None
+
+
+@pytest.mark.parametrize("text, said", [
+  (FLAGGED.replace("8,Two.,0,0", "8,Two.,-1,0"), ":3: 'toxic' is '-1'; a "),
+  ("id,text,toxic\n7,One.,1\n", "no column 'obscene'"),
+])
+def test_columns_of_classes_hold_0_and_1(tmp_path, text, said):
+  with pytest.raises(errors.InputError, match=said):
+    read(tmp_path, text, kind="multi_label", **TOXIC)
+
+
+def test_lines_of_fasttext(tmp_path):
+  text = "__label__good It works , well .\n__label__a-b __label__c Two.\n"
+  given = {"file_format": "fasttext", "name": "d.train"}
+  first, second = read(tmp_path, text, kind="multi_label", **given)
+  assert first[1:4] == ("It works , well .", None, ("good",))
+  assert second[1:4] == ("Two.", None, ("a-b", "c"))
+  (single,) = read(tmp_path, text[: text.index("\n")], **given)
+  assert single.label == "good"
+  for line, said in (
+      ("__label__a __label__b One.", r":1: label \['a', 'b'\] is no class"),
+      ("One.", r":1: label \[\] is no class"), ("__label__a", "an empty text")):
+    with pytest.raises(errors.InputError, match=said):
+      read(tmp_path, line, **given)
+
+
+def test_parquet(tmp_path):
+  path = str(tmp_path / "d.parquet")
+  texts = ["One.", "Two.", None]
+  columns = {"label": [0, 1, 1], "text": texts, "more": [1] * 3}
+  parquet.write_table(pyarrow.table(columns), path)
+  with pytest.raises(errors.InputError, match=":3: 'text' is None, not a text"):
+    data.read(path, settings(), "single")
+  examples = data.read(path, settings(on_bad_row="skip"), "single")
+  assert [e.text_a for e in examples] == texts[:2]
+  assert [e.label for e in examples] == ["0", "1"]
+  with pytest.raises(errors.InputError, match="no column 'review'; the colu"):
+    data.read(path, settings(text_column="review"), "single")
+  with pytest.raises(errors.InputError, match="is not Parquet"):
+    read(tmp_path, "text,label\n", "e.parquet")
+
+
+def test_parquet_without_its_package(tmp_path, monkeypatch):
+  monkeypatch.setitem(sys.modules, "pyarrow", None)
+  with pytest.raises(errors.InputError, match="pip install pyarrow"):
+    read(tmp_path, "x", "d.parquet")

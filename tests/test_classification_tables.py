@@ -45,7 +45,7 @@ read_csv = functools.partial(read_as, "csv")
 @pytest.mark.parametrize("text, options, expected", [
   ("id\ttext\n7\tOne.\n8\tTwo.\n", {},
    (["id", "text"], [["7", "One."], ["8", "Two."]], [2, 3])),
-  ("7\tOne.", {"width": 2}, ([0, 1], [["7", "One."]], [1])),
+  ("7\tOne.", {"header": range(2)}, ([0, 1], [["7", "One."]], [1])),
   # Only before the line feed a carriage return is part of the line's end.
   ("id\ttext\r\n1\ttop\rdown\r\n", {},
    (["id", "text"], [["1", "top\rdown"]], [2])),

@@ -170,7 +170,7 @@ def test_what_is_wrong_is_named(write, entries, options, sentence):
 
 
 @pytest.mark.parametrize("text, sentence", [
-  ('{"data": [\n  oops]}', "line 2 column 3"), ("[]", "expected an object"),
+  ('{"data": [\n  oops]}', "line 2 column 3"), ("[]", "holds no question"),
   ("{}", ': data is missing; expected a list'),
   ('{"data": [{"paragraphs": 3}]}', 'article 1: paragraphs is 3'),
   ('{"data": [[]]}', 'data is [[]]; expected a list of which')
@@ -189,3 +189,55 @@ def test_blank_questions_and_contexts_are_said_not_refused(write, caplog):
   assert len(file.questions) == 1
   assert "1 questions are blank, the first: 'q1'" in caplog.text
   assert "1 questions have an empty context" in caplog.text
+
+
+def flat(**changes):
+  (answer,) = entry()["answers"]
+  lists = {name: [value] for name, value in answer.items()}
+  return {**entry(), "title": "t", "context": CONTEXT, "answers": lists,
+          **changes}
+
+
+NO_ANSWER = {"text": [], "answer_start": []}
+
+
+@pytest.mark.parametrize("write_as", [
+  lambda entries: "".join(json.dumps(e) + "\n" for e in entries),
+  lambda entries: json.dumps(entries, indent=1),
+  lambda entries: json.dumps({"version": "x", "data": entries}),
+])
+@pytest.mark.parametrize("version_2", [False, True])
+def test_flat_files_are_those_of_squad(write, tmp_path, write_as, version_2):
+  """As the datasets package writes them; one passage for its neighbours."""
+  path = tmp_path / "flat.json"
+  entries = [flat(), flat(id="q2", question="Why?")]
+  others = [entry(), entry("Why?")]
+  others[1]["id"] = "q2"
+  if version_2:
+    entries[1]["answers"] = NO_ANSWER
+    others = [entry(is_impossible=False), unanswered(is_impossible=True)]
+  path.write_text(write_as(entries))
+  expected = data.read(write(*others), training=True, version_2=version_2)
+  found = data.read(str(path), training=True, version_2=version_2)
+  assert [q._replace(place="") for q in found.questions] == [
+    q._replace(place="") for q in expected.questions
+  ]
+  path.write_text(write_as([*entries, flat(id="q3", context="Bern")]))
+  found = data.read(str(path), version_2=version_2)
+  assert [q.passage for q in found.questions] == [0, 0, 1]
+
+
+@pytest.mark.parametrize("text, sentence", [
+  (json.dumps(flat()) + "\n{\n", ":2: not JSON"),
+  (json.dumps(flat()) + "\n\n7\n", ":3: line is 7; expected an object"),
+  (json.dumps(flat(answers={"text": ["a"], "answer_start": []})),
+   ":1: answers has 1 text and 0 answer_start; expected one"),
+  (json.dumps(flat(answers={"text": "a", "answer_start": [1]})),
+   "answers: text is 'a'; expected a list"),
+  (json.dumps(flat(answers=NO_ANSWER)), "'q1' has 0 answers, expected exactly"),
+])
+def test_what_is_wrong_with_a_flat_file_is_named(tmp_path, text, sentence):
+  path = tmp_path / "flat.jsonl"
+  path.write_text(text)
+  with pytest.raises(errors.InputError, match=sentence):
+    data.read(str(path), training=True)
